@@ -1,0 +1,264 @@
+//! What the control plane wants of a plane, as plain values: [`PlaneState`].
+//!
+//! Invariant: two equal `PlaneState`s forward every frame alike (given equal FDBs). Everything IOS-shaped
+//! (access, trunk, native VLAN...) has been lowered to membership by the time it gets here, so the planes
+//! know ports, VLANs and bits, and nothing of the command line.
+
+use lanyard_types::{InstanceId, MacAddr, PortId, VlanId, VlanSet};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Everything a plane is configured with, except what it learns itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PlaneState {
+    /// Settings that belong to no port or VLAN.
+    pub global: GlobalState,
+    /// The ports.
+    pub ports: BTreeMap<PortId, PortState>,
+    /// The active VLANs: one that is not here drops its frames as `vlan_inactive`.
+    pub vlans: BTreeMap<VlanId, VlanState>,
+    /// Spanning-tree states that are not [`StpState::Forwarding`].
+    pub stp: BTreeMap<(InstanceId, PortId), StpState>,
+    /// FDB entries the control plane owns: static and self. An entry's port exists in `ports`.
+    pub fdb: BTreeMap<(VlanId, MacAddr), FdbTarget>,
+}
+
+/// Settings of the whole plane.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GlobalState {
+    /// What happens to each reserved address 01:80:C2:00:00:00-0F, by its last nibble. Index 1 (PAUSE) is
+    /// [`ReservedAction::Drop`] whatever is written here.
+    pub reserved: [ReservedAction; 16],
+    /// True when PVST+ BPDUs (01:00:0C:CC:CC:CD) go to the control plane; otherwise they are ordinary multicast.
+    pub trap_pvst: bool,
+    /// Dynamic FDB entries allowed altogether, 1..=the plane's capacity.
+    pub fdb_limit: u32,
+    /// Token bucket of each trap group, by `TrapGroup::index()`.
+    pub trap_rate: [TrapRate; lanyard_types::TrapGroup::SLOTS],
+}
+
+/// The FDB's default limit.
+pub const FDB_LIMIT_DEFAULT: u32 = 1_000_000;
+
+impl Default for GlobalState {
+    fn default() -> Self {
+        let mut reserved = [ReservedAction::Drop; 16];
+        // With spanning tree off its frames are relayed, as the Linux bridge does.
+        reserved[0] = ReservedAction::Forward;
+        Self { reserved, trap_pvst: false, fdb_limit: FDB_LIMIT_DEFAULT, trap_rate: Default::default() }
+    }
+}
+
+/// A token bucket: the frames a trap group may send up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TrapRate {
+    /// Sustained rate in frames per second.
+    pub rate_pps: u32,
+    /// Bucket depth in frames.
+    pub burst: u32,
+}
+
+impl Default for TrapRate {
+    fn default() -> Self {
+        Self { rate_pps: 1000, burst: 256 }
+    }
+}
+
+/// What happens to a frame for a reserved address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[repr(u8)]
+pub enum ReservedAction {
+    /// Dropped as `reserved_address`.
+    #[default]
+    Drop = 0,
+    /// Relayed like any multicast.
+    Forward = 1,
+    /// To the control plane only.
+    Trap = 2,
+}
+
+/// One port. Hooking it to a netdev is the plane's business; what is here decides forwarding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PortState {
+    /// The netdev's name, for messages and traces.
+    pub name: String,
+    /// The netdev's index; 0 for a port with no netdev behind it (in-memory, or vanished).
+    pub ifindex: u32,
+    /// What kind of port.
+    pub kind: PortKind,
+    /// False: every frame in is dropped as `port_down`, and nothing is sent out. Admin state and link together.
+    pub enabled: bool,
+    /// The EtherType that counts as this port's VLAN tag.
+    pub tpid: Tpid,
+    /// VLAN of untagged and priority-tagged frames; `None` drops them as `untagged_not_allowed`.
+    pub pvid: Option<VlanId>,
+    /// VLANs sent tagged. Disjoint from `untagged`.
+    pub tagged: VlanSet,
+    /// VLANs sent untagged. A frame tagged with one of them is accepted, too.
+    pub untagged: VlanSet,
+    /// Names the refusal of a foreign tag: `tagged_on_access` when true, else `vlan_not_allowed`.
+    pub access: bool,
+    /// False: teaches the FDB nothing.
+    pub learning: bool,
+    /// Protected: sends nothing to another protected port.
+    pub isolated: bool,
+    /// False: is in no flood of unknown unicast (`switchport block unicast`; always so for VLAN interfaces).
+    pub flood_unicast: bool,
+    /// False: is in no flood of multicast (broadcast always is).
+    pub flood_multicast: bool,
+    /// Layer-3 MTU in bytes, 68..=65535. A frame fits when its length without this port's tag is at most
+    /// MTU + 14 (Ethernet) + 4 (one tag that belongs to the payload), the Linux bridge's rule.
+    pub mtu: u32,
+    /// Dynamic FDB entries allowed on this port; `None` is no limit of its own.
+    pub fdb_limit: Option<u32>,
+    /// Which kernel hook forwards this port.
+    pub hook: HookChoice,
+    /// How frames are handed to a veth whose other end is in another namespace.
+    pub delivery: Delivery,
+}
+
+impl PortState {
+    /// An enabled, learning, untagged member of no VLAN: a starting point for tests and callers to change.
+    #[must_use]
+    pub fn new(name: &str, ifindex: u32) -> Self {
+        Self {
+            name: name.to_owned(),
+            ifindex,
+            kind: PortKind::Netdev,
+            enabled: true,
+            tpid: Tpid::Dot1q,
+            pvid: None,
+            tagged: VlanSet::EMPTY,
+            untagged: VlanSet::EMPTY,
+            access: false,
+            learning: true,
+            isolated: false,
+            flood_unicast: true,
+            flood_multicast: true,
+            mtu: 1500,
+            fdb_limit: None,
+            hook: HookChoice::Auto,
+            delivery: Delivery::Auto,
+        }
+    }
+
+    /// An access port of `vlan`.
+    #[must_use]
+    pub fn access(name: &str, ifindex: u32, vlan: VlanId) -> Self {
+        let untagged = [vlan].into_iter().collect();
+        Self { pvid: Some(vlan), untagged, access: true, ..Self::new(name, ifindex) }
+    }
+}
+
+/// What stands behind a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PortKind {
+    /// A network device: NIC, veth, TAP.
+    Netdev,
+    /// The pipeline's end of VLAN interface `vlanN`: what is sent here is delivered up to the kernel's IP stack.
+    Svi(VlanId),
+}
+
+/// The EtherType a port's VLAN tags carry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[repr(u8)]
+pub enum Tpid {
+    /// No tag is recognised: every frame, tagged or not, belongs to the PVID (`dot1q-tunnel`).
+    None = 0,
+    /// 0x8100, the customer tag (IEEE 802.1Q-2018, table 9-1).
+    Dot1q = 1,
+    /// 0x88A8, the service tag.
+    Dot1ad = 2,
+    /// 0x9100, what older equipment used for stacked tags.
+    Stacked9100 = 3,
+}
+
+impl Tpid {
+    /// The EtherType; `None` for a port that recognises no tag.
+    #[must_use]
+    pub const fn ethertype(self) -> Option<u16> {
+        match self {
+            Self::None => None,
+            Self::Dot1q => Some(0x8100),
+            Self::Dot1ad => Some(0x88a8),
+            Self::Stacked9100 => Some(0x9100),
+        }
+    }
+}
+
+/// The kernel hook a port is forwarded at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum HookChoice {
+    /// XDP where the driver has it natively and it pays, else TC.
+    #[default]
+    Auto,
+    /// TC only.
+    Tc,
+    /// XDP first, TC for what it passes up; refused where the driver has no native XDP.
+    Xdp,
+}
+
+/// How a frame reaches the far end of a veth port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Delivery {
+    /// `Peer` where the far end is in another namespace and nothing between would be skipped, else `Device`.
+    #[default]
+    Auto,
+    /// `bpf_redirect_peer`: straight into the far end, past this side's egress queue, taps and counters.
+    Peer,
+    /// Through the port's own transmit path.
+    Device,
+}
+
+/// One active VLAN.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VlanState {
+    /// False: its frames teach the FDB nothing.
+    pub learning: bool,
+    /// Dynamic FDB entries allowed in this VLAN; `None` is no limit of its own.
+    pub fdb_limit: Option<u32>,
+    /// Its spanning-tree instance.
+    pub instance: InstanceId,
+}
+
+impl Default for VlanState {
+    fn default() -> Self {
+        Self { learning: true, fdb_limit: None, instance: InstanceId::default() }
+    }
+}
+
+/// A port's state in one spanning tree (IEEE 802.1Q-2018, 8.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum StpState {
+    /// Neither learns nor forwards.
+    Discarding,
+    /// Learns, does not forward.
+    Learning,
+    /// Learns and forwards.
+    #[default]
+    Forwarding,
+}
+
+/// Where a control-plane FDB entry points.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FdbTarget {
+    /// A static entry: frames go to this port, and the address cannot move.
+    Static(PortId),
+    /// A sticky entry: learned, kept, shown as sticky; forwards like a static one.
+    Sticky(PortId),
+    /// An address of the switch itself, reached at this port (a VLAN interface's).
+    SelfAddress(PortId),
+    /// Frames from and to the address are dropped.
+    Blackhole,
+}
+
+impl FdbTarget {
+    /// The port, unless the entry drops.
+    #[must_use]
+    pub const fn port(self) -> Option<PortId> {
+        match self {
+            Self::Static(port) | Self::Sticky(port) | Self::SelfAddress(port) => Some(port),
+            Self::Blackhole => None,
+        }
+    }
+}

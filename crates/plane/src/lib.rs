@@ -1,0 +1,302 @@
+//! What a forwarding plane is to the control plane: [`Plane`], its events, its finite tables.
+//!
+//! A plane is given whole [`PlaneState`]s and finds out itself what changed ([`change`]); a state is taken
+//! entirely or not at all. Nothing here names a kernel, a chip or a socket.
+
+pub mod change;
+
+pub use change::{Backend, Change, changes, transact};
+pub use lanyard_pipeline::state::PlaneState;
+pub use lanyard_pipeline::trace::Trace;
+
+use lanyard_types::{DropReason, FrameCount, MacAddr, PortId, TrapReason, VlanId};
+
+/// A forwarding plane.
+pub trait Plane {
+    /// What this plane is and can do.
+    fn capabilities(&self) -> &Capabilities;
+    /// The state it runs: what the last successful [`Plane::apply`] gave it, or what it found when it was adopted.
+    fn state(&self) -> &PlaneState;
+    /// Makes `next` the state: all of it, or none of it and the reason. Frames keep flowing meanwhile.
+    ///
+    /// # Errors
+    /// [`PlaneError`] names the table, port or right that was missing.
+    fn apply(&mut self, next: &PlaneState) -> Result<(), PlaneError>;
+
+    /// Visits every FDB entry that passes `filter`; entries that move meanwhile are seen once, twice or not at all.
+    fn fdb_walk(&mut self, filter: &FdbFilter, visit: &mut dyn FnMut(FdbEntry));
+    /// Removes the dynamic entries that pass `filter`, with an event each; answers how many.
+    fn fdb_flush(&mut self, filter: &FdbFilter) -> u64;
+    /// Removes dynamic entries not updated for `ageing_s` seconds, with an event each, and says when the next is due.
+    /// `None` removes nothing (ageing off).
+    fn fdb_sweep(&mut self, ageing_s: Option<u32>) -> Sweep;
+    /// How many dynamic entries the FDB holds.
+    fn fdb_dynamic(&mut self) -> u64;
+
+    /// Frames counted at a port since the plane was created (they survive a restart of the daemon).
+    fn port_counters(&mut self, port: PortId) -> PortCounters;
+    /// Frames counted in a VLAN, at ingress.
+    fn vlan_counters(&mut self, vlan: VlanId) -> FrameCount;
+    /// Every finite table: size, use, refusals.
+    fn resources(&mut self) -> Vec<TableUsage>;
+    /// Sets a port's counters to zero (`clear counters`).
+    fn clear_counters(&mut self, port: PortId);
+    /// The hook a port runs at now.
+    fn port_hook(&self, port: PortId) -> Hook;
+
+    /// A descriptor that is readable when [`Plane::poll_events`] has something; `None` if polling is needed.
+    fn event_fd(&self) -> Option<i32>;
+    /// Hands over what happened since the last call, in order; returns without waiting.
+    fn poll_events(&mut self, handle: &mut dyn FnMut(PlaneEvent));
+    /// Sends a control-plane frame out of one port, as it is.
+    ///
+    /// # Errors
+    /// When the port does not exist or the kernel refuses.
+    fn inject(&mut self, port: PortId, frame: &[u8]) -> Result<(), PlaneError>;
+    /// Runs `frame` through the live tables as if it came in at `port`: learns nothing, sends nothing, counts nothing.
+    ///
+    /// # Errors
+    /// When the port does not exist, or the frame is longer than [`MAX_TRACE_FRAME`].
+    fn trace(&mut self, port: PortId, frame: &[u8]) -> Result<Trace, PlaneError>;
+    /// Takes the plane down for good: hooks, pins and memory. Ports are left with no hook.
+    ///
+    /// # Errors
+    /// When something could not be removed; the rest is.
+    fn detach(&mut self) -> Result<(), PlaneError>;
+}
+
+/// Longest frame that can be traced or injected, in bytes: a jumbo frame.
+pub const MAX_TRACE_FRAME: usize = 9_234;
+
+/// What a plane is and can do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Capabilities {
+    /// `ebpf`, `soft` or `asic`.
+    pub name: &'static str,
+    /// True when it goes on forwarding without the daemon.
+    pub survives_daemon: bool,
+    /// True when ports can choose a hook and a delivery.
+    pub hooks: bool,
+    /// Most ports.
+    pub ports: usize,
+    /// Most FDB entries, static and dynamic.
+    pub fdb: u32,
+    /// What this plane can't do here and why, one line each, for `lanyard version` and `show platform`.
+    pub notes: Vec<String>,
+}
+
+/// Where a port is forwarded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hook {
+    /// TC ingress.
+    Tc,
+    /// Native XDP, with TC behind it.
+    Xdp,
+    /// The soft plane.
+    Soft,
+    /// Nothing attached (no netdev).
+    None,
+}
+
+impl Hook {
+    /// The word used in text and JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tc => "tc",
+            Self::Xdp => "xdp",
+            Self::Soft => "soft",
+            Self::None => "none",
+        }
+    }
+}
+
+/// Why a plane refused. The text says what was wrong and names the input.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlaneError {
+    /// A finite table is full.
+    #[error("table {table} is full ({size} entries)")]
+    TableFull {
+        /// The table's name in `show platform resources`.
+        table: &'static str,
+        /// Its size in entries.
+        size: u64,
+    },
+    /// The plane can't do what was asked.
+    #[error("the {plane} plane cannot {what}")]
+    Unsupported {
+        /// The plane.
+        plane: &'static str,
+        /// What it can't do, as the end of a sentence.
+        what: String,
+    },
+    /// A port that is not in the state.
+    #[error("port {0} does not exist")]
+    NoSuchPort(PortId),
+    /// The operating system refused.
+    #[error("{what}: {cause}")]
+    System {
+        /// What was being done, naming its object.
+        what: String,
+        /// The system's answer.
+        cause: String,
+    },
+    /// The state contradicts itself or goes past a limit.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+/// One FDB entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FdbEntry {
+    /// The VLAN.
+    pub vlan: VlanId,
+    /// The address.
+    pub mac: MacAddr,
+    /// The port; `None` for an entry that drops.
+    pub port: Option<PortId>,
+    /// What kind of entry.
+    pub kind: FdbKind,
+    /// Seconds since a frame from the address was last seen; 0 for entries that do not age.
+    pub age_s: u32,
+}
+
+/// What kind of FDB entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum FdbKind {
+    /// Learned; ages.
+    Dynamic = 1,
+    /// Configured.
+    Static = 2,
+    /// Learned and kept.
+    Sticky = 3,
+    /// The switch's own.
+    SelfAddress = 4,
+}
+
+impl FdbKind {
+    /// The word used in text and JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Dynamic => "dynamic",
+            Self::Static => "static",
+            Self::Sticky => "sticky",
+            Self::SelfAddress => "self",
+        }
+    }
+}
+
+/// Which FDB entries; every field that is set must match.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FdbFilter {
+    /// Only this VLAN.
+    pub vlan: Option<VlanId>,
+    /// Only this port.
+    pub port: Option<PortId>,
+    /// Only this address.
+    pub mac: Option<MacAddr>,
+    /// Only this kind.
+    pub kind: Option<FdbKind>,
+}
+
+impl FdbFilter {
+    /// True when `entry` passes.
+    #[must_use]
+    pub fn matches(&self, entry: &FdbEntry) -> bool {
+        self.vlan.is_none_or(|vlan| vlan == entry.vlan)
+            && self.port.is_none_or(|port| Some(port) == entry.port)
+            && self.mac.is_none_or(|mac| mac == entry.mac)
+            && self.kind.is_none_or(|kind| kind == entry.kind)
+    }
+}
+
+/// What a sweep of the FDB did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sweep {
+    /// Entries aged out.
+    pub aged: u64,
+    /// Seconds until the next dynamic entry expires if nothing refreshes it; `None` when there is none.
+    pub next_in_s: Option<u32>,
+}
+
+/// What a port has seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PortCounters {
+    /// Received, whatever became of them.
+    pub rx: FrameCount,
+    /// Sent: a frame flooded to three ports counts at each.
+    pub tx: FrameCount,
+    /// Received and only trapped.
+    pub trapped: u64,
+    /// Received and forwarded to at least one port.
+    pub forwarded: u64,
+    /// Received and dropped, by `DropReason::index()`. rx.frames = forwarded + trapped + their sum.
+    pub dropped: [u64; DropReason::SLOTS],
+    /// Copies not sent to this port by vlan_egress although a flood reached for it (MTU), and copies the kernel refused.
+    pub tx_dropped: u64,
+}
+
+impl Default for PortCounters {
+    fn default() -> Self {
+        Self {
+            rx: FrameCount::default(),
+            tx: FrameCount::default(),
+            trapped: 0,
+            forwarded: 0,
+            dropped: [0; DropReason::SLOTS],
+            tx_dropped: 0,
+        }
+    }
+}
+
+/// A finite table, for `show platform resources`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableUsage {
+    /// The table's name.
+    pub name: &'static str,
+    /// Entries it can hold.
+    pub size: u64,
+    /// Entries it holds.
+    pub used: u64,
+    /// The most it has held.
+    pub high_water: u64,
+    /// Entries refused because it, or a limit on it, was full.
+    pub refused: u64,
+    /// Bytes of memory the table occupies (all of it, not just what is used).
+    pub bytes: u64,
+    /// Tables that share its memory.
+    pub shared_with: Vec<&'static str>,
+}
+
+/// What the plane tells the control plane.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PlaneEvent {
+    /// A dynamic entry was learned.
+    FdbAdded(FdbEntry),
+    /// A dynamic entry moved; the entry says where to, `from` says where from.
+    FdbMoved {
+        /// The entry as it is now.
+        entry: FdbEntry,
+        /// The port it was at.
+        from: PortId,
+    },
+    /// A dynamic entry aged out.
+    FdbAged(FdbEntry),
+    /// A dynamic entry was flushed.
+    FdbDeleted(FdbEntry),
+    /// A frame for the control plane.
+    Trapped {
+        /// Where it came in.
+        port: PortId,
+        /// Its VLAN, when it got far enough to have one.
+        vlan: Option<VlanId>,
+        /// Why it is here.
+        reason: TrapReason,
+        /// The frame, tags in line.
+        frame: Vec<u8>,
+    },
+    /// Events were lost because the ring was full: how many.
+    Lost(u64),
+}

@@ -1,0 +1,137 @@
+//! MAC addresses, read in the three usual notations and printed in two.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
+
+/// An IEEE 802 MAC address. `Display` prints `0011.2233.4455`; JSON carries `00:11:22:33:44:55`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct MacAddr(pub [u8; 6]);
+
+/// Text that is no MAC address.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a MAC address (0011.2233.4455, 00:11:22:33:44:55 or 00-11-22-33-44-55)")]
+pub struct ParseMacError(pub String);
+
+impl MacAddr {
+    /// FF:FF:FF:FF:FF:FF.
+    pub const BROADCAST: Self = Self([0xff; 6]);
+    /// The bridge group address, 01:80:C2:00:00:00 (IEEE 802.1Q-2018, table 8-1): BPDUs.
+    pub const BRIDGE_GROUP: Self = Self([0x01, 0x80, 0xc2, 0, 0, 0]);
+    /// The shared spanning tree protocol address, 01:00:0C:CC:CC:CD: PVST+ BPDUs.
+    pub const SSTP: Self = Self([0x01, 0x00, 0x0c, 0xcc, 0xcc, 0xcd]);
+
+    /// True for group addresses: multicast, broadcast included.
+    #[must_use]
+    pub const fn is_group(self) -> bool {
+        self.0[0] & 1 == 1
+    }
+    /// True for the all-ones address.
+    #[must_use]
+    pub fn is_broadcast(self) -> bool {
+        self == Self::BROADCAST
+    }
+    /// True for the all-zeros address, which no station has.
+    #[must_use]
+    pub fn is_zero(self) -> bool {
+        self.0 == [0; 6]
+    }
+    /// The last nibble of a reserved address 01:80:C2:00:00:00-0F (IEEE 802.1Q-2018, table 8-1).
+    #[must_use]
+    pub fn reserved(self) -> Option<u8> {
+        match self.0 {
+            [0x01, 0x80, 0xc2, 0, 0, last] if last < 16 => Some(last),
+            _ => None,
+        }
+    }
+    /// The address as a number, its first octet the most significant of 48 bits.
+    #[must_use]
+    pub const fn to_u64(self) -> u64 {
+        let [a, b, c, d, e, f] = self.0;
+        u64::from_be_bytes([0, 0, a, b, c, d, e, f])
+    }
+    /// The address in the low 48 bits of `value`.
+    #[must_use]
+    pub const fn from_u64(value: u64) -> Self {
+        let [_, _, a, b, c, d, e, f] = value.to_be_bytes();
+        Self([a, b, c, d, e, f])
+    }
+    /// `00:11:22:33:44:55`, the form JSON and iproute2 use.
+    #[must_use]
+    pub fn colon(self) -> String {
+        let [a, b, c, d, e, f] = self.0;
+        format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")
+    }
+}
+
+impl fmt::Display for MacAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        f.pad(&format!("{a:02x}{b:02x}.{c:02x}{d:02x}.{e:02x}{g:02x}"))
+    }
+}
+
+impl fmt::Debug for MacAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.colon())
+    }
+}
+
+impl std::str::FromStr for MacAddr {
+    type Err = ParseMacError;
+    fn from_str(s: &str) -> Result<Self, Self::Err> {
+        let error = || ParseMacError(s.chars().take(40).collect());
+        let (separator, groups, digits) = if s.contains('.') {
+            ('.', 3, 4)
+        } else if s.contains(':') {
+            (':', 6, 2)
+        } else {
+            ('-', 6, 2)
+        };
+        let parts: Vec<&str> = s.split(separator).collect();
+        let well_formed = |p: &&str| p.len() == digits && p.bytes().all(|b| b.is_ascii_hexdigit());
+        if parts.len() != groups || !parts.iter().all(well_formed) {
+            return Err(error());
+        }
+        u64::from_str_radix(&parts.concat(), 16).map(Self::from_u64).map_err(|_| error())
+    }
+}
+
+impl Serialize for MacAddr {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.colon())
+    }
+}
+
+impl<'de> Deserialize<'de> for MacAddr {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notations() {
+        let want = MacAddr([0, 0x11, 0x22, 0x33, 0x44, 0x55]);
+        for text in ["0011.2233.4455", "00:11:22:33:44:55", "00-11-22-33-44-55"] {
+            assert_eq!(text.parse(), Ok(want), "{text}");
+        }
+        assert_eq!(want.to_string(), "0011.2233.4455");
+        assert_eq!(MacAddr::from_u64(want.to_u64()), want);
+    }
+
+    #[test]
+    fn refused() {
+        for text in ["", "0011.2233", "00:11:22:33:44", "00:11:22:33:44:5g", "+0:11:22:33:44:55", "001122334455"] {
+            assert_eq!(text.parse::<MacAddr>(), Err(ParseMacError(text.into())), "{text}");
+        }
+    }
+
+    #[test]
+    fn reserved_block() {
+        assert_eq!(MacAddr([1, 0x80, 0xc2, 0, 0, 0x0e]).reserved(), Some(14));
+        assert_eq!(MacAddr([1, 0x80, 0xc2, 0, 0, 0x10]).reserved(), None);
+    }
+}

@@ -1,0 +1,122 @@
+//! Index newtypes: ports, VLANs, spanning-tree instances.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Port slots in every plane, slot 0 (no port) included; the Linux bridge's limit as well.
+pub const MAX_PORTS: usize = 1024;
+/// VLAN slots, 0 and 4095 included so that a VLAN identifier indexes directly.
+pub const MAX_VLANS: usize = 4096;
+
+/// A port of the switch: 1..=1023, stable for as long as the port is configured. 0 means "no port" in the
+/// planes' tables and is not a value of this type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PortId(u16);
+
+impl PortId {
+    /// The port with this index; `None` outside 1..=1023.
+    #[must_use]
+    pub const fn new(index: u16) -> Option<Self> {
+        if index >= 1 && (index as usize) < MAX_PORTS { Some(Self(index)) } else { None }
+    }
+    /// The index, 1..=1023.
+    #[must_use]
+    pub const fn get(self) -> u16 {
+        self.0
+    }
+    /// The index as a table index.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+    /// Every port, in order.
+    pub fn all() -> impl Iterator<Item = Self> {
+        (1..MAX_PORTS as u16).map(Self)
+    }
+}
+
+impl fmt::Display for PortId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A VLAN identifier: 1..=4094 (IEEE 802.1Q-2018, 9.6; 0 is the priority tag, 4095 is reserved).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct VlanId(u16);
+
+/// A number that is no VLAN identifier.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0} is not a VLAN: 1 to 4094")]
+pub struct VlanIdError(pub String);
+
+impl VlanId {
+    /// VLAN 1, which always exists.
+    pub const DEFAULT: Self = Self(1);
+
+    /// The VLAN with this number; `None` outside 1..=4094.
+    #[must_use]
+    pub const fn new(id: u16) -> Option<Self> {
+        if id >= 1 && id <= 4094 { Some(Self(id)) } else { None }
+    }
+    /// The number, 1..=4094.
+    #[must_use]
+    pub const fn get(self) -> u16 {
+        self.0
+    }
+    /// The number as a table index.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+    /// All 4,094 VLANs, in order.
+    pub fn all() -> impl Iterator<Item = Self> {
+        (1..=4094).map(Self)
+    }
+}
+
+impl fmt::Display for VlanId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::str::FromStr for VlanId {
+    type Err = VlanIdError;
+    fn from_str(s: &str) -> Result<Self, Self::Err> {
+        s.parse().ok().and_then(Self::new).ok_or_else(|| VlanIdError(s.to_owned()))
+    }
+}
+
+/// A spanning-tree instance: 0 is the common tree (or the only one), up to 63 more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Default)]
+#[serde(transparent)]
+pub struct InstanceId(u8);
+
+impl InstanceId {
+    /// Instance slots.
+    pub const MAX: usize = 64;
+    /// The instance with this index; `None` above 63.
+    #[must_use]
+    pub const fn new(index: u8) -> Option<Self> {
+        if (index as usize) < Self::MAX { Some(Self(index)) } else { None }
+    }
+    /// The index, 0..=63.
+    #[must_use]
+    pub const fn get(self) -> u8 {
+        self.0
+    }
+    /// The index as a table index.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Display for InstanceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}

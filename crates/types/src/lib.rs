@@ -1,0 +1,40 @@
+//! The words that every other crate speaks: identifiers, addresses, reasons, counters.
+//!
+//! Nothing here does I/O, reads a clock or knows a frame's layout. An index is a newtype, a set is bounded
+//! by its index, and every reason has one name that the text output, the JSON output, the counters and the
+//! eBPF programs share (`bpf/abi.h` repeats the numbers; `crates/ebpf/src/abi.rs` asserts that they agree).
+
+mod addr;
+mod id;
+mod reason;
+mod set;
+
+pub use addr::{MacAddr, ParseMacError};
+pub use id::{InstanceId, MAX_PORTS, MAX_VLANS, PortId, VlanId, VlanIdError};
+pub use reason::{DropReason, Stage, TrapGroup, TrapReason};
+pub use set::{ParseVlanSetError, PortSet, VlanSet};
+
+/// Frames and bytes seen by one port in one direction. Bytes count the frame as it stood on the wire,
+/// destination address through payload, with its tags and without the FCS.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct FrameCount {
+    /// Frames.
+    pub frames: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+impl FrameCount {
+    /// Adds one frame of `len` bytes.
+    pub fn add(&mut self, len: usize) {
+        self.frames = self.frames.wrapping_add(1);
+        self.bytes = self.bytes.wrapping_add(len as u64);
+    }
+}
+
+impl std::ops::AddAssign for FrameCount {
+    fn add_assign(&mut self, other: Self) {
+        self.frames = self.frames.wrapping_add(other.frames);
+        self.bytes = self.bytes.wrapping_add(other.bytes);
+    }
+}

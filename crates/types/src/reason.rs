@@ -1,0 +1,191 @@
+//! Stages, drop reasons, trap reasons and trap groups: each name written once.
+
+use serde::Serialize;
+use std::fmt;
+
+macro_rules! named {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $value:literal, $text:literal;)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        pub enum $name { $($(#[$vdoc])* $variant = $value,)* }
+
+        impl $name {
+            /// Every value, in order.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
+            /// One more than the highest number: the size of a table indexed by this type.
+            pub const SLOTS: usize = { let mut max = 0; $(if $value > max { max = $value; })* max + 1 };
+
+            /// The name used in text, JSON, counters and traces.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $text,)* }
+            }
+            /// The value with this number.
+            #[must_use]
+            pub const fn from_u8(value: u8) -> Option<Self> {
+                match value { $($value => Some(Self::$variant),)* _ => None }
+            }
+            /// The number, as a table index.
+            #[must_use]
+            pub const fn index(self) -> usize {
+                self as usize
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.name())
+            }
+        }
+    };
+}
+
+named! {
+    /// The pipeline's stages, in the order they run. This list is the one that defines it; each stage is
+    /// `crates/pipeline/src/stages/NAME.rs` and `bpf/stages/NAME.h`.
+    Stage {
+        /// Length and source checks, tags, headers.
+        Parse = 1, "parse";
+        /// Control frames to the control plane.
+        Trap = 2, "trap";
+        /// The port's own state.
+        Port = 3, "port";
+        /// Classification, membership, spanning-tree state.
+        VlanIngress = 4, "vlan_ingress";
+        /// Source address into the FDB.
+        Learn = 5, "learn";
+        /// Destination look-up: unicast, or a flood set.
+        Bridge = 6, "bridge";
+        /// What each egress port allows.
+        VlanEgress = 7, "vlan_egress";
+        /// Tag rewrite and emission in minimum-copy order.
+        Replicate = 8, "replicate";
+        /// Counters.
+        Count = 9, "count";
+    }
+}
+
+named! {
+    /// Why a frame was dropped: exactly one for each dropped frame.
+    DropReason {
+        /// parse: shorter than an Ethernet header, or cut off inside its tag.
+        Truncated = 1, "truncated";
+        /// parse: the source is a group address.
+        SourceGroup = 2, "source_group";
+        /// parse: the source is all zeros.
+        SourceZero = 3, "source_zero";
+        /// trap: PAUSE or another MAC control frame (01:80:C2:00:00:01), which no bridge relays.
+        Pause = 4, "pause";
+        /// trap: a reserved address 01:80:C2:00:00:0X that is neither relayed nor consumed.
+        ReservedAddress = 5, "reserved_address";
+        /// trap: meant for the control plane only, and over the trap group's rate.
+        TrapPoliced = 6, "trap_policed";
+        /// port: the ingress port is shut down, has no link, or is no port of this switch.
+        PortDown = 7, "port_down";
+        /// vlan_ingress: VLAN identifier 4095.
+        VlanInvalid = 8, "vlan_invalid";
+        /// vlan_ingress: an access port received a tag of another VLAN.
+        TaggedOnAccess = 9, "tagged_on_access";
+        /// vlan_ingress: the VLAN is not in the port's allowed list.
+        VlanNotAllowed = 10, "vlan_not_allowed";
+        /// vlan_ingress: the VLAN does not exist, or is suspended or shut down.
+        VlanInactive = 11, "vlan_inactive";
+        /// vlan_ingress: an untagged or priority-tagged frame on a port with no untagged VLAN.
+        UntaggedNotAllowed = 12, "untagged_not_allowed";
+        /// vlan_ingress: the spanning-tree state of the port is discarding.
+        StpDiscarding = 13, "stp_discarding";
+        /// learn: the spanning-tree state of the port is learning; the source was learned, the frame ends here.
+        StpLearning = 14, "stp_learning";
+        /// learn: the source has a static drop entry.
+        SourceBlackhole = 15, "source_blackhole";
+        /// bridge: the destination has a static drop entry.
+        DestinationBlackhole = 16, "destination_blackhole";
+        /// bridge: the destination lives on the ingress port.
+        SamePort = 17, "same_port";
+        /// bridge: a flood with nobody to send to.
+        NoEgress = 18, "no_egress";
+        /// vlan_egress: the egress port is not a member of the VLAN.
+        EgressNotMember = 19, "egress_not_member";
+        /// vlan_egress: the egress port is not forwarding in the VLAN's spanning tree.
+        EgressStp = 20, "egress_stp";
+        /// vlan_egress: both ports are protected.
+        Isolated = 21, "isolated";
+        /// vlan_egress: the frame is longer than the egress port's MTU.
+        MtuExceeded = 22, "mtu_exceeded";
+        /// vlan_egress: the egress port is shut down, has no link, or is gone.
+        EgressDown = 23, "egress_down";
+        /// replicate: the kernel refused the frame (out of memory, device gone).
+        TransmitFailed = 24, "transmit_failed";
+    }
+}
+
+named! {
+    /// Why a frame, or a copy of it, went up to the control plane.
+    TrapReason {
+        /// A BPDU: 01:80:C2:00:00:00, spanning tree on.
+        Bpdu = 1, "bpdu";
+        /// A PVST+ BPDU: 01:00:0C:CC:CC:CD.
+        PvstBpdu = 2, "pvst_bpdu";
+        /// A slow protocol: 01:80:C2:00:00:02 (LACP, marker, OAM).
+        SlowProtocol = 3, "slow_protocol";
+        /// LLDP: 01:80:C2:00:00:0E.
+        Lldp = 4, "lldp";
+        /// Any other reserved address that something has asked for.
+        Reserved = 5, "reserved";
+    }
+}
+
+named! {
+    /// Trap reasons that share one token bucket, so that a storm of one kind cannot starve the others.
+    TrapGroup {
+        /// BPDUs.
+        Stp = 1, "stp";
+        /// Slow protocols.
+        Slow = 2, "slow";
+        /// Discovery and other link-local protocols.
+        Discovery = 3, "discovery";
+    }
+}
+
+impl TrapReason {
+    /// The group whose token bucket polices this reason.
+    #[must_use]
+    pub const fn group(self) -> TrapGroup {
+        match self {
+            Self::Bpdu | Self::PvstBpdu => TrapGroup::Stp,
+            Self::SlowProtocol => TrapGroup::Slow,
+            Self::Lldp | Self::Reserved => TrapGroup::Discovery,
+        }
+    }
+}
+
+impl DropReason {
+    /// The stage that drops for this reason.
+    #[must_use]
+    pub const fn stage(self) -> Stage {
+        match self {
+            Self::Truncated | Self::SourceGroup | Self::SourceZero => Stage::Parse,
+            Self::Pause | Self::ReservedAddress | Self::TrapPoliced => Stage::Trap,
+            Self::PortDown => Stage::Port,
+            Self::VlanInvalid
+            | Self::TaggedOnAccess
+            | Self::VlanNotAllowed
+            | Self::VlanInactive
+            | Self::UntaggedNotAllowed
+            | Self::StpDiscarding => Stage::VlanIngress,
+            Self::StpLearning | Self::SourceBlackhole => Stage::Learn,
+            Self::DestinationBlackhole | Self::SamePort | Self::NoEgress => Stage::Bridge,
+            Self::EgressNotMember | Self::EgressStp | Self::Isolated | Self::MtuExceeded | Self::EgressDown => {
+                Stage::VlanEgress
+            }
+            Self::TransmitFailed => Stage::Replicate,
+        }
+    }
+}
