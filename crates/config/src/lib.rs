@@ -1,1 +1,10 @@
-//! placeholder
+//! The typed configuration of a switch and its IOS text.
+//!
+//! [`Config`] is the whole running or startup configuration as plain values; [`text`] prints it as IOS text
+//! that, fed back through the command line, gives an equal `Config`. Commands change a copy; the switch
+//! takes the copy or refuses it, so a command takes effect everywhere or nowhere.
+
+mod model;
+pub mod text;
+
+pub use model::*;

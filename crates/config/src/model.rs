@@ -1,0 +1,285 @@
+//! The model. Defaults are `Default`; what equals its default is not printed.
+
+use ipnet::{Ipv4Net, Ipv6Net};
+use lanyard_pipeline::state::{Delivery, FDB_LIMIT_DEFAULT, HookChoice, ReservedAction, Tpid};
+use lanyard_types::{MacAddr, VlanId, VlanSet};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// Everything that can be configured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// `hostname`.
+    pub hostname: String,
+    /// The VLAN database; VLAN 1 is always in it.
+    pub vlans: BTreeMap<VlanId, Vlan>,
+    /// Interfaces that have been configured, in natural order of their names.
+    pub interfaces: BTreeMap<InterfaceName, Interface>,
+    /// `mac address-table ...`.
+    pub fdb: FdbConfig,
+    /// `ip routing`.
+    pub ip_routing: bool,
+    /// `ipv6 unicast-routing`.
+    pub ipv6_routing: bool,
+    /// `ip route` and `ipv6 route`.
+    pub routes: Vec<StaticRoute>,
+    /// `reserved-address N forward`: reserved addresses 01:80:C2:00:00:0N whose action is not the default.
+    pub reserved: BTreeMap<u8, ReservedAction>,
+    /// `vlan dot1q tag native`: trunks tag their native VLAN, and drop untagged frames.
+    pub tag_native: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            hostname: "Lanyard".into(),
+            vlans: [(VlanId::DEFAULT, Vlan::default())].into(),
+            interfaces: BTreeMap::new(),
+            fdb: FdbConfig::default(),
+            ip_routing: false,
+            ipv6_routing: false,
+            routes: Vec::new(),
+            reserved: BTreeMap::new(),
+            tag_native: false,
+        }
+    }
+}
+
+/// A VLAN of the database.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Vlan {
+    /// `name`; unset shows as `default` for VLAN 1 and `VLAN0010` for others.
+    pub name: Option<String>,
+    /// `state suspend`: kept in the database, forwards nothing.
+    pub suspended: bool,
+    /// `shutdown`: locally shut down, forwards nothing.
+    pub shutdown: bool,
+}
+
+impl Vlan {
+    /// The name shown for this VLAN.
+    #[must_use]
+    pub fn display_name(&self, vlan: VlanId) -> String {
+        match &self.name {
+            Some(name) => name.clone(),
+            None if vlan == VlanId::DEFAULT => "default".into(),
+            None => format!("VLAN{:04}", vlan.get()),
+        }
+    }
+}
+
+/// What an interface is called.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum InterfaceName {
+    /// A netdev, by the kernel's name (1..=15 bytes, no `/`, no white space).
+    Netdev(String),
+    /// `interface vlan N`, netdev `vlanN`.
+    Vlan(VlanId),
+}
+
+/// `Netdev` before `Vlan`; netdevs with their numbers compared as numbers (`eth2` before `eth10`).
+impl Ord for InterfaceName {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        match (self, other) {
+            (Self::Netdev(a), Self::Netdev(b)) => natural(a).cmp(&natural(b)).then_with(|| a.cmp(b)),
+            (Self::Vlan(a), Self::Vlan(b)) => a.cmp(b),
+            (Self::Netdev(_), Self::Vlan(_)) => std::cmp::Ordering::Less,
+            (Self::Vlan(_), Self::Netdev(_)) => std::cmp::Ordering::Greater,
+        }
+    }
+}
+
+impl PartialOrd for InterfaceName {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// The name split into text and numbers: what natural order compares.
+fn natural(name: &str) -> Vec<(String, u64)> {
+    let mut parts: Vec<(String, u64)> = vec![(String::new(), 0)];
+    let mut in_number = false;
+    for c in name.chars() {
+        if let Some(digit) = c.to_digit(10) {
+            in_number = true;
+            if let Some((_, number)) = parts.last_mut() {
+                *number = number.saturating_mul(10).saturating_add(digit.into());
+            }
+        } else {
+            if in_number {
+                parts.push((String::new(), 0));
+            }
+            in_number = false;
+            if let Some((text, _)) = parts.last_mut() {
+                text.push(c);
+            }
+        }
+    }
+    parts
+}
+
+/// The netdev's name: `eth1`, `vlan10`.
+impl std::fmt::Display for InterfaceName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Netdev(name) => f.pad(name),
+            Self::Vlan(vlan) => f.pad(&format!("vlan{vlan}")),
+        }
+    }
+}
+
+/// An interface's configuration. What does not fit its role is kept (as IOS does) and has no effect.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Interface {
+    /// `description`, at most 240 bytes.
+    pub description: Option<String>,
+    /// `shutdown`.
+    pub shutdown: bool,
+    /// `mtu`, 68..=9216 bytes of layer 3; unset leaves the netdev's own.
+    pub mtu: Option<u32>,
+    /// `mac-address`; for VLAN interfaces and routed ports.
+    pub mac: Option<MacAddr>,
+    /// What the netdev is to the switch; VLAN interfaces are always `Unset` here.
+    pub role: Role,
+    /// `switchport ...`.
+    pub switchport: Switchport,
+    /// `ip address`, the primary first.
+    pub ipv4: Vec<Ipv4Net>,
+    /// `ipv6 address`.
+    pub ipv6: Vec<Ipv6Net>,
+    /// `hook auto|tc|xdp`.
+    pub hook: HookChoice,
+    /// `delivery auto|peer|device`: how frames are handed to a veth whose far end is in another namespace.
+    pub delivery: Delivery,
+    /// `speed` in Mbit/s; unset is auto.
+    pub speed_mbps: Option<u32>,
+    /// `duplex`.
+    pub duplex: Duplex,
+}
+
+/// What a netdev is to the switch.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Role {
+    /// Named in the configuration, and left alone.
+    #[default]
+    Unset,
+    /// `switchport`.
+    Switchport,
+    /// `no switchport`: the kernel routes on it.
+    Routed,
+}
+
+/// `duplex`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Duplex {
+    /// Negotiated.
+    #[default]
+    Auto,
+    /// `duplex half`.
+    Half,
+    /// `duplex full`.
+    Full,
+}
+
+/// `switchport ...`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Switchport {
+    /// `switchport mode`.
+    pub mode: SwitchportMode,
+    /// `switchport access vlan`; also the tunnel's VLAN in `dot1q-tunnel` mode.
+    pub access_vlan: VlanId,
+    /// `switchport trunk native vlan`.
+    pub native_vlan: VlanId,
+    /// `switchport trunk allowed vlan`.
+    pub allowed_vlans: VlanSet,
+    /// `dot1q tunneling ethertype`: the tag this port speaks when it is a trunk. `Tpid::Dot1q` by default.
+    pub tpid: Tpid,
+    /// `switchport protected`.
+    pub protected: bool,
+    /// `switchport block unicast`.
+    pub block_unicast: bool,
+    /// `switchport block multicast`.
+    pub block_multicast: bool,
+    /// `mac address-table learning` under the interface; false after `no ...`.
+    pub learning: bool,
+    /// `mac address-table limit N` under the interface.
+    pub fdb_limit: Option<u32>,
+}
+
+impl Default for Switchport {
+    fn default() -> Self {
+        Self {
+            mode: SwitchportMode::Access,
+            access_vlan: VlanId::DEFAULT,
+            native_vlan: VlanId::DEFAULT,
+            allowed_vlans: VlanSet::all(),
+            tpid: Tpid::Dot1q,
+            protected: false,
+            block_unicast: false,
+            block_multicast: false,
+            learning: true,
+            fdb_limit: None,
+        }
+    }
+}
+
+/// `switchport mode`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum SwitchportMode {
+    /// One VLAN, untagged.
+    #[default]
+    Access,
+    /// Many VLANs, tagged but for the native one.
+    Trunk,
+    /// `dot1q-tunnel`: whatever arrives, tags included, travels inside the access VLAN.
+    Tunnel,
+}
+
+/// `mac address-table ...`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FdbConfig {
+    /// `aging-time` in seconds, 10..=1,000,000; 0 never ages.
+    pub ageing_s: u32,
+    /// `limit N` globally, 1..=1,000,000.
+    pub limit: u32,
+    /// `static M vlan V interface I` or `... drop`.
+    pub statics: BTreeMap<(VlanId, MacAddr), StaticTarget>,
+    /// `no mac address-table learning vlan V`.
+    pub no_learning: VlanSet,
+    /// `mac address-table limit N vlan V`.
+    pub vlan_limits: BTreeMap<VlanId, u32>,
+}
+
+impl Default for FdbConfig {
+    fn default() -> Self {
+        Self {
+            ageing_s: 300,
+            limit: FDB_LIMIT_DEFAULT,
+            statics: BTreeMap::new(),
+            no_learning: VlanSet::EMPTY,
+            vlan_limits: BTreeMap::new(),
+        }
+    }
+}
+
+/// Where a static address points.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StaticTarget {
+    /// `interface I`.
+    Interface(InterfaceName),
+    /// `drop`.
+    Drop,
+}
+
+/// `ip route` / `ipv6 route`; handed to the kernel's routing table.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StaticRoute {
+    /// The destination.
+    pub prefix: ipnet::IpNet,
+    /// The next hop's address.
+    pub via: Option<IpAddr>,
+    /// The egress interface.
+    pub interface: Option<InterfaceName>,
+    /// The administrative distance, 1..=255.
+    pub distance: u8,
+}

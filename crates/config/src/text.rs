@@ -1,0 +1,1 @@
+//! Running-configuration text.
