@@ -1,0 +1,1 @@
+//! The kernel's network devices over netlink.
