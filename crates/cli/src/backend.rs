@@ -1,0 +1,153 @@
+//! What the command line needs of the switch: [`Backend`], which the daemon implements.
+//!
+//! Invariant: every call is synchronous and returns without waiting for anything outside the switch. A
+//! command that changes the configuration clones [`Backend::running`], edits the clone and gives it to
+//! [`Backend::commit`], which takes it everywhere or refuses it and changes nothing.
+
+use crate::sessions::ConfigSessions;
+use crate::view;
+use lanyard_config::{Config, InterfaceName};
+use lanyard_types::{MacAddr, VlanId};
+
+/// Why the switch refused: one line that says what was wrong and names the input, without the leading `% `.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Refusal(pub String);
+
+impl From<String> for Refusal {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl From<&str> for Refusal {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+/// Which FDB entries `show` and `clear mac address-table` mean; every field that is set must match.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MacFilter {
+    /// Only this kind: `dynamic`, `static`, `sticky` or `self`.
+    pub kind: Option<&'static str>,
+    /// Only this address.
+    pub mac: Option<MacAddr>,
+    /// Only entries at this interface.
+    pub interface: Option<InterfaceName>,
+    /// Only this VLAN.
+    pub vlan: Option<VlanId>,
+}
+
+/// IPv4 or IPv6.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+/// A file that `copy` and `configure replace` can name besides the running and startup configuration. Bounded:
+/// the backend refuses files above [`MAX_CONFIG_BYTES`].
+pub const MAX_CONFIG_BYTES: usize = 16 << 20;
+
+/// The switch, as the command line sees it.
+pub trait Backend {
+    /// The running configuration.
+    fn running(&self) -> &Config;
+    /// Makes `candidate` the running configuration.
+    ///
+    /// # Errors
+    /// The reason, when any part of it can't take effect; nothing has changed then.
+    fn commit(&mut self, candidate: Config) -> Result<(), Refusal>;
+    /// As [`Backend::commit`], but goes back to what is running now after `minutes` (1..=1440) unless
+    /// [`Backend::confirm`] is called before. A second call before that only moves the deadline and keeps the
+    /// first call's configuration to go back to.
+    ///
+    /// # Errors
+    /// As for `commit`.
+    fn commit_confirmed(&mut self, candidate: Config, minutes: u32) -> Result<(), Refusal>;
+    /// Confirms the last [`Backend::commit_confirmed`]; false when none is waiting.
+    fn confirm(&mut self) -> bool;
+    /// Seconds until the running configuration is rolled back; `None` when no confirmation is awaited.
+    fn rollback_in_s(&self) -> Option<u64>;
+    /// The configuration sessions: one store for all sessions of the switch.
+    fn config_sessions(&mut self) -> &mut ConfigSessions;
+
+    /// The startup-config's text; empty when there is none.
+    ///
+    /// # Errors
+    /// When it can't be read.
+    fn load_startup(&mut self) -> Result<String, Refusal>;
+    /// Replaces the startup-config atomically and durably; an empty text erases it.
+    ///
+    /// # Errors
+    /// When it can't be written; the old one is then still there.
+    fn save_startup(&mut self, text: &str) -> Result<(), Refusal>;
+    /// Reads a file of configuration text on the switch's machine.
+    ///
+    /// # Errors
+    /// When it can't be read, is no UTF-8, or is longer than [`MAX_CONFIG_BYTES`].
+    fn read_file(&mut self, path: &str) -> Result<String, Refusal>;
+    /// Writes a file of configuration text, atomically.
+    ///
+    /// # Errors
+    /// When it can't be written.
+    fn write_file(&mut self, path: &str, text: &str) -> Result<(), Refusal>;
+
+    /// The netdevs of the namespace that may be named after `interface`, for completion: no loopback, none
+    /// that Lanyard made.
+    fn netdev_names(&self) -> Vec<String>;
+    /// `show mac address-table`, sorted by VLAN, then address.
+    fn mac_table(&mut self, filter: &MacFilter) -> view::MacTable;
+    /// `show mac address-table count`, of `vlan` or of all.
+    fn mac_count(&mut self, vlan: Option<VlanId>) -> view::MacCount;
+    /// Removes dynamic entries; answers how many.
+    fn clear_mac_table(&mut self, filter: &MacFilter) -> u64;
+    /// `show interfaces`: the switch's ports, routed ports and VLAN interfaces, or just `only`; natural order.
+    /// An interface that is configured and has no netdev is listed as not present.
+    fn interfaces(&mut self, only: Option<&InterfaceName>) -> view::Interfaces;
+    /// `show interfaces counters drops`.
+    fn drops(&mut self, only: Option<&InterfaceName>) -> view::Drops;
+    /// Sets counters to zero: of one interface, or of all.
+    ///
+    /// # Errors
+    /// When the interface is no port of the switch.
+    fn clear_counters(&mut self, only: Option<&InterfaceName>) -> Result<(), Refusal>;
+    /// `show ip route`, `show ipv6 route`: the kernel's tables.
+    ///
+    /// # Errors
+    /// When the kernel can't be asked.
+    fn routes(&mut self, family: Family) -> Result<view::Routes, Refusal>;
+    /// `show arp`, `show ipv6 neighbors`: the kernel's tables.
+    ///
+    /// # Errors
+    /// When the kernel can't be asked.
+    fn neighbors(&mut self, family: Family) -> Result<view::Neighbors, Refusal>;
+
+    /// `show version`.
+    fn version(&mut self) -> view::Version;
+    /// `show users`.
+    fn users(&mut self) -> view::Users;
+    /// `show logging`.
+    fn logging(&mut self) -> view::Logging;
+    /// `clear logging`.
+    fn clear_logging(&mut self);
+    /// Adds a message to the log, e.g. `("SYS", 5, "CONFIG_I", "Configured from vty 0 by root")`.
+    fn log(&mut self, facility: &str, severity: u8, mnemonic: &str, text: &str);
+    /// The time, RFC 3339, UTC: `show clock`.
+    fn clock(&self) -> String;
+
+    /// `show platform`.
+    fn platform(&mut self) -> view::Platform;
+    /// `show platform resources`.
+    fn resources(&mut self) -> view::Resources;
+    /// `show platform traps`.
+    fn traps(&mut self) -> view::Traps;
+    /// `show platform packet-trace`: runs `frame` through the live tables as if it came in at `interface`.
+    ///
+    /// # Errors
+    /// When the interface is no port, or the plane can't trace.
+    fn packet_trace(&mut self, interface: &InterfaceName, frame: &[u8]) -> Result<view::PacketTrace, Refusal>;
+}

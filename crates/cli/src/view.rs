@@ -1,0 +1,475 @@
+//! What `show` commands show, as values: the backend fills them in, `| json` serializes them, the renderer
+//! draws them as text.
+//!
+//! Invariant: the JSON keys of contract commands are exactly the contract's. A field that only text output
+//! needs is `#[serde(skip)]`. Times are in seconds with the unit in the key; counters are integers.
+
+use lanyard_types::MacAddr;
+use serde::Serialize;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Whether the forwarding plane carries an object itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Offload {
+    /// Forwarded by the plane.
+    Offloaded,
+    /// In the plane, pointing at the kernel.
+    Trapped,
+    /// The plane refused it.
+    Failed,
+    /// The plane has no such table; the kernel forwards.
+    #[default]
+    None,
+}
+
+/// `show mac address-table`.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct MacTable {
+    /// The entries that passed the filter, by VLAN and address.
+    pub entries: Vec<MacEntry>,
+    /// Entries listed.
+    pub total: u64,
+    /// Dynamic entries the table may hold.
+    pub capacity: u64,
+}
+
+/// One FDB entry.
+#[derive(Debug, Clone, Serialize)]
+pub struct MacEntry {
+    /// The address.
+    pub mac: MacAddr,
+    /// The VLAN.
+    pub vlan: u16,
+    /// The port or VLAN interface; `None` for an entry that drops.
+    pub interface: Option<Arc<str>>,
+    /// `dynamic`, `static`, `sticky` or `self`.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// Seconds since the address was last seen; 0 for entries that do not age.
+    pub age_s: u32,
+    /// Its offload state.
+    pub offload: Offload,
+}
+
+/// `show mac address-table count`.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct MacCount {
+    /// Dynamic entries.
+    pub dynamic: u64,
+    /// Configured entries.
+    #[serde(rename = "static")]
+    pub fixed: u64,
+    /// Sticky entries.
+    pub sticky: u64,
+    /// The switch's own addresses.
+    #[serde(rename = "self")]
+    pub own: u64,
+    /// All of them.
+    pub total: u64,
+    /// Dynamic entries the table may hold.
+    pub capacity: u64,
+    /// Dynamic entries refused since the plane was made, because a limit was reached.
+    pub refused: u64,
+}
+
+/// `show vlan`. Made from the configuration.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct VlanTable {
+    /// The VLANs, ascending.
+    pub vlans: Vec<VlanEntry>,
+}
+
+/// One VLAN.
+#[derive(Debug, Clone, Serialize)]
+pub struct VlanEntry {
+    /// Its number.
+    pub vlan: u16,
+    /// Its name.
+    pub name: String,
+    /// `active`, `suspended`, `act/lshut` or `sus/lshut`.
+    pub status: &'static str,
+    /// Its member ports.
+    pub ports: Vec<VlanPort>,
+}
+
+/// A member port of a VLAN.
+#[derive(Debug, Clone, Serialize)]
+pub struct VlanPort {
+    /// The port.
+    pub interface: String,
+    /// True when its frames of this VLAN carry a tag.
+    pub tagged: bool,
+    /// True for a trunk, which the text form leaves out.
+    #[serde(skip)]
+    pub trunk: bool,
+}
+
+/// `show interfaces`.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Interfaces {
+    /// In natural order of their names.
+    pub interfaces: Vec<InterfaceView>,
+}
+
+/// What an interface is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum InterfaceKind {
+    /// A port of the switch.
+    Switchport,
+    /// A port the kernel routes on.
+    Routed,
+    /// A VLAN interface.
+    Svi,
+    /// A link aggregate.
+    Lag,
+}
+
+/// One interface.
+#[derive(Debug, Clone, Serialize)]
+pub struct InterfaceView {
+    /// The netdev's name.
+    pub name: String,
+    /// What it is.
+    pub kind: InterfaceKind,
+    /// Not `shutdown`.
+    pub admin_up: bool,
+    /// It has carrier.
+    pub link_up: bool,
+    /// Its address; `None` when the netdev does not exist.
+    pub mac: Option<MacAddr>,
+    /// Layer-3 MTU in bytes; 0 when the netdev does not exist.
+    pub mtu: u32,
+    /// Speed in Mbit/s; `None` when unknown.
+    pub speed_mbps: Option<u32>,
+    /// `full`, `half` or `unknown`.
+    pub duplex: &'static str,
+    /// Received.
+    pub rx: Counters,
+    /// Sent.
+    pub tx: Counters,
+    /// `tc`, `xdp` or `soft`; `None` for an interface the plane has nothing attached to.
+    pub hook: Option<&'static str>,
+    /// True when there is such a netdev at the moment.
+    #[serde(skip)]
+    pub present: bool,
+    /// The netdev's driver (`veth`, `e1000e`), when known.
+    #[serde(skip)]
+    pub driver: Option<String>,
+    /// The netdev's addresses as the kernel has them, IPv4 first, link-local ones included.
+    #[serde(skip)]
+    pub addresses: Vec<ipnet::IpNet>,
+    /// Why the switch does not use the port although it is configured, e.g. `enslaved to br0`.
+    #[serde(skip)]
+    pub error: Option<String>,
+}
+
+/// Frames one way.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Counters {
+    /// Frames.
+    pub frames: u64,
+    /// Bytes without FCS.
+    pub bytes: u64,
+    /// Frames dropped by the switch.
+    pub dropped: u64,
+    /// Frames the netdev reports as damaged or lost.
+    pub errors: u64,
+}
+
+/// `show interfaces counters drops`. Only reasons that have counted something are listed.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Drops {
+    /// By interface and reason.
+    pub drops: Vec<DropEntry>,
+}
+
+/// Frames dropped at one interface for one reason.
+#[derive(Debug, Clone, Serialize)]
+pub struct DropEntry {
+    /// Where they came in.
+    pub interface: String,
+    /// `DropReason::name()`; `tx_dropped` for copies not sent out of the interface.
+    pub reason: &'static str,
+    /// How many.
+    pub frames: u64,
+}
+
+/// `show users`.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Users {
+    /// The sessions.
+    pub users: Vec<User>,
+}
+
+/// One session.
+#[derive(Debug, Clone, Serialize)]
+pub struct User {
+    /// Its line, e.g. `vty 0`.
+    pub line: String,
+    /// Who.
+    pub user: String,
+    /// From where; `local` for the control socket.
+    pub host: String,
+    /// Seconds since its last command.
+    pub idle_s: u64,
+    /// True for the session that asks.
+    pub own: bool,
+}
+
+/// `show version`.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Version {
+    /// Lanyard's version.
+    pub version: String,
+    /// The configured hostname.
+    pub hostname: String,
+    /// `--instance`.
+    pub instance: String,
+    /// The active plane.
+    pub plane: String,
+    /// Seconds since the daemon started.
+    pub uptime_s: u64,
+    /// Seconds since the plane was made, which outlives the daemon; `None` when unknown.
+    pub plane_uptime_s: Option<u64>,
+    /// The kernel's release.
+    pub kernel: String,
+    /// The switch's base MAC address.
+    pub base_mac: Option<MacAddr>,
+    /// Switch ports.
+    pub ports: u32,
+    /// The startup-config's file.
+    pub startup_config: Option<String>,
+}
+
+/// `show logging`.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Logging {
+    /// Oldest first.
+    pub messages: Vec<LogMessage>,
+    /// Messages the buffer holds at most.
+    pub capacity: u64,
+    /// Messages that fell out of it.
+    pub overwritten: u64,
+}
+
+/// A message: `TIME: %FACILITY-SEVERITY-MNEMONIC: TEXT`.
+#[derive(Debug, Clone, Serialize)]
+pub struct LogMessage {
+    /// RFC 3339, UTC.
+    pub time: String,
+    /// 0 (emergency) to 7 (debugging).
+    pub severity: u8,
+    /// E.g. `LINK`.
+    pub facility: String,
+    /// E.g. `UPDOWN`.
+    pub mnemonic: String,
+    /// What happened.
+    pub text: String,
+}
+
+/// `show platform`.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Platform {
+    /// The active plane: `ebpf`, `soft` or `asic`.
+    pub plane: String,
+    /// True when it goes on forwarding without the daemon.
+    pub survives_daemon: bool,
+    /// Most ports.
+    pub max_ports: u64,
+    /// Most FDB entries.
+    pub max_mac_addresses: u64,
+    /// What the plane can't do here and why.
+    pub notes: Vec<String>,
+}
+
+/// `show platform resources`.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Resources {
+    /// The finite tables.
+    pub tables: Vec<Resource>,
+    /// The resource manager that decides before a change is accepted; `none` where the plane needs none.
+    pub manager: String,
+}
+
+/// One finite table.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Resource {
+    /// Its name.
+    pub name: String,
+    /// Entries it can hold.
+    pub size: u64,
+    /// Entries it holds.
+    pub used: u64,
+    /// The most it has held.
+    pub high_water: u64,
+    /// Entries refused.
+    pub refused: u64,
+    /// Memory it occupies, in bytes.
+    pub bytes: u64,
+    /// Tables that share its memory.
+    pub shared_with: Vec<String>,
+}
+
+/// `show platform traps`.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Traps {
+    /// The trap groups.
+    pub traps: Vec<Trap>,
+}
+
+/// One trap group.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Trap {
+    /// `TrapGroup::name()`.
+    pub group: &'static str,
+    /// Sustained rate in frames per second.
+    pub rate_pps: u32,
+    /// Bucket depth in frames.
+    pub burst: u32,
+    /// Frames that reached the control plane.
+    pub trapped: u64,
+    /// Frames over the rate.
+    pub policed: u64,
+}
+
+/// `show platform packet-trace`.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct PacketTrace {
+    /// In the order they ran.
+    pub stages: Vec<TraceStage>,
+    /// `forwarded`, `trapped` or `dropped`.
+    pub verdict: &'static str,
+    /// The drop or trap reason.
+    pub reason: Option<&'static str>,
+    /// What would be sent, in emission order.
+    pub egress: Vec<TraceEgress>,
+}
+
+/// One stage of a trace.
+#[derive(Debug, Clone, Serialize)]
+pub struct TraceStage {
+    /// `Stage::name()`.
+    pub stage: &'static str,
+    /// What it found or decided.
+    pub detail: String,
+}
+
+/// One frame sent.
+#[derive(Debug, Clone, Serialize)]
+pub struct TraceEgress {
+    /// Where to.
+    pub interface: String,
+    /// The frame, lower-case hexadecimal, tags in line.
+    pub hex: String,
+}
+
+/// `show ip route` / `show ipv6 route`.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Routes {
+    /// By prefix.
+    pub routes: Vec<Route>,
+    /// How many.
+    pub total: u64,
+}
+
+/// One route of the kernel's main and local tables.
+#[derive(Debug, Clone, Serialize)]
+pub struct Route {
+    /// The destination.
+    pub prefix: ipnet::IpNet,
+    /// `connected`, `local`, `static` (Lanyard's own), or the kernel's protocol name: `kernel`, `boot`, `bgp`...
+    pub protocol: String,
+    /// The kernel's metric.
+    pub metric: u32,
+    /// Where to; empty for blackholes.
+    pub nexthops: Vec<NextHop>,
+    /// Its offload state.
+    pub offload: Offload,
+}
+
+/// One next hop.
+#[derive(Debug, Clone, Serialize)]
+pub struct NextHop {
+    /// The router; `None` when on link.
+    pub via: Option<IpAddr>,
+    /// The egress netdev.
+    pub interface: String,
+    /// Its share among the next hops, 1..=256.
+    pub weight: u32,
+}
+
+/// `show arp` / `show ipv6 neighbors`.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Neighbors {
+    /// By address.
+    pub neighbors: Vec<Neighbor>,
+}
+
+/// One neighbour of the kernel's table.
+#[derive(Debug, Clone, Serialize)]
+pub struct Neighbor {
+    /// Its address.
+    pub address: IpAddr,
+    /// Its MAC address; `None` while it is being resolved.
+    pub mac: Option<MacAddr>,
+    /// The netdev.
+    pub interface: String,
+    /// The kernel's word in lower case: `reachable`, `stale`, `delay`, `probe`, `permanent`, `incomplete`, `failed`.
+    pub state: &'static str,
+    /// Its offload state.
+    pub offload: Offload,
+}
+
+/// One line of `monitor events`.
+#[derive(Debug, Clone, Serialize)]
+pub struct Event {
+    /// RFC 3339, UTC.
+    pub time: String,
+    /// What it is about.
+    #[serde(rename = "type")]
+    pub kind: EventKind,
+    /// `add`, `change` or `delete`.
+    pub action: &'static str,
+    /// The rest, by kind: `fdb` has `mac`, `vlan`, `interface` (and `from` on a move); `link` has `interface`,
+    /// `link_up`, `admin_up`; others as documented in docs/cli.
+    #[serde(flatten)]
+    pub details: serde_json::Map<String, serde_json::Value>,
+}
+
+/// The kinds of event `monitor events` can be limited to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EventKind {
+    /// FDB entries.
+    Fdb,
+    /// Ports.
+    Link,
+    /// Spanning tree.
+    Stp,
+    /// Routes.
+    Route,
+    /// Neighbours.
+    Neighbor,
+    /// Tables filling up.
+    Resource,
+}
+
+impl EventKind {
+    /// Every kind, in the order of the command's help.
+    pub const ALL: [Self; 6] = [Self::Fdb, Self::Link, Self::Stp, Self::Route, Self::Neighbor, Self::Resource];
+    /// The word on the command line and in JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fdb => "fdb",
+            Self::Link => "link",
+            Self::Stp => "stp",
+            Self::Route => "route",
+            Self::Neighbor => "neighbor",
+            Self::Resource => "resource",
+        }
+    }
+}
