@@ -1,1 +1,39 @@
-//! The kernel's network devices over netlink.
+//! The kernel's network devices: links, addresses, routes, neighbours, events, ethtool, sysctls.
+//!
+//! Read netlink(7) and rtnetlink(7) first. The API is synchronous: a request is one system call and the
+//! kernel answers inside it, in microseconds, so nothing here needs a thread or a runtime. A [`Netdev`]
+//! belongs to the network namespace of the thread that opened it; so do an [`Events`] and, at each call,
+//! the functions of [`sysctl`].
+//!
+//! Invariants: everything received is bounded and parsed without panic; an unknown or unreadable
+//! attribute is ignored; an answer with another sequence number is never taken for ours.
+
+mod error;
+mod ethtool;
+mod event;
+mod link;
+mod model;
+mod route;
+pub mod netns;
+pub mod sysctl;
+
+pub use error::{Error, Result};
+pub use ethtool::{Duplex, Feature, Settings, XdpFeatures};
+pub use event::{Event, Events};
+pub use link::{LinkChange, Veth};
+pub use model::*;
+use std::io;
+
+/// A connection to the kernel's network configuration, of the namespace the opening thread was in.
+#[derive(Debug)]
+pub struct Netdev {}
+
+impl Netdev {
+    /// Opens the sockets in the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// When the kernel gives no netlink socket.
+    pub fn open() -> io::Result<Self> {
+        todo!()
+    }
+}

@@ -1,0 +1,329 @@
+//! What the kernel says of links, addresses, routes and neighbours, as plain values.
+//!
+//! Read rtnetlink(7) first. Invariant: nothing here depends on a netlink crate, so callers and their tests
+//! can make these values by hand.
+
+use ipnet::IpNet;
+use lanyard_types::MacAddr;
+use std::net::IpAddr;
+
+/// One network device.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Link {
+    /// The index, unique in its namespace and not reused soon.
+    pub ifindex: u32,
+    /// The name, 1 to 15 bytes.
+    pub name: String,
+    /// The alias (`ip link set alias`), up to 255 bytes.
+    pub alias: Option<String>,
+    /// True for an Ethernet device; a loopback or a layer-3 tunnel is none.
+    pub ethernet: bool,
+    /// True for the loopback device.
+    pub loopback: bool,
+    /// The MAC address; all zeros when the device has none of six bytes.
+    pub mac: MacAddr,
+    /// Layer-3 MTU in bytes.
+    pub mtu: u32,
+    /// Smallest MTU the device takes, in bytes.
+    pub min_mtu: u32,
+    /// Largest MTU the device takes, in bytes; 0 says it sets no limit.
+    pub max_mtu: u32,
+    /// IFF_UP: the administrator wants it up.
+    pub admin_up: bool,
+    /// Up, with carrier, and not held down by its operational state: frames can pass.
+    pub link_up: bool,
+    /// Carrier alone, as the driver reports it (false while the device is down).
+    pub carrier: bool,
+    /// How often the carrier came or went.
+    pub carrier_changes: u32,
+    /// IFF_PROMISC was set by an administrator.
+    pub promiscuous: bool,
+    /// Everything that wants promiscuous mode, packet sockets and the kernel included.
+    pub promiscuity: u32,
+    /// The bridge, team or bond this device is enslaved to.
+    pub master: Option<u32>,
+    /// What that master is: `bridge`, `bond`...
+    pub master_kind: Option<String>,
+    /// The kind of virtual device: `veth`, `tun`, `bridge`...; `None` for hardware.
+    pub kind: Option<String>,
+    /// IFLA_LINK: of a veth the other end, of a stacked device the lower device. An index in the namespace
+    /// that `peer_netnsid` names.
+    pub peer_ifindex: Option<u32>,
+    /// The namespace `peer_ifindex` belongs to, by this namespace's id for it; `None` is this one.
+    pub peer_netnsid: Option<i32>,
+    /// The root queueing discipline: `noqueue`, `fq_codel`...
+    pub qdisc: String,
+    /// Receive queues.
+    pub rx_queues: u32,
+    /// Transmit queues.
+    pub tx_queues: u32,
+    /// Largest GSO frame in bytes.
+    pub gso_max_size: u32,
+    /// Largest GRO frame in bytes.
+    pub gro_max_size: u32,
+    /// Counters since the device was made.
+    pub stats: LinkStats,
+    /// The XDP program on the device, whoever attached it.
+    pub xdp: Option<XdpAttached>,
+}
+
+/// Counters of a device, as it keeps them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LinkStats {
+    /// Received.
+    pub rx: DirectionStats,
+    /// Sent.
+    pub tx: DirectionStats,
+    /// Multicast frames received, as far as the driver counts them.
+    pub rx_multicast: u64,
+}
+
+/// Counters of one direction.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DirectionStats {
+    /// Frames.
+    pub frames: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// Frames that were damaged.
+    pub errors: u64,
+    /// Frames dropped for want of room.
+    pub dropped: u64,
+}
+
+/// An XDP program on a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct XdpAttached {
+    /// Where it runs.
+    pub mode: XdpMode,
+    /// The program's id; 0 when the kernel gave none.
+    pub prog_id: u32,
+}
+
+/// Where an XDP program runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum XdpMode {
+    /// In the driver (native).
+    Driver,
+    /// After the frame has become an skb (generic).
+    Generic,
+    /// In the device.
+    Hardware,
+    /// In more than one of these.
+    Multiple,
+}
+
+/// IPv4 or IPv6.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Family {
+    /// AF_INET.
+    V4,
+    /// AF_INET6.
+    V6,
+}
+
+impl Family {
+    /// The family of `addr`.
+    #[must_use]
+    pub const fn of(addr: IpAddr) -> Self {
+        if addr.is_ipv4() { Self::V4 } else { Self::V6 }
+    }
+}
+
+/// An address on a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Address {
+    /// The device.
+    pub ifindex: u32,
+    /// The address with its prefix length; the host bits are kept.
+    pub net: IpNet,
+    /// Set by an administrator rather than by autoconfiguration.
+    pub permanent: bool,
+    /// IPv4: not the first in its prefix.
+    pub secondary: bool,
+    /// IPv6: duplicate address detection is still running.
+    pub tentative: bool,
+    /// IPv6: another station has it.
+    pub dad_failed: bool,
+    /// IPv6: not to be used for new connections.
+    pub deprecated: bool,
+    /// RT_SCOPE_*: 0 global, 253 link, 254 host.
+    pub scope: u8,
+}
+
+/// How to add an address.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AddressFlags {
+    /// IPv6: no duplicate address detection.
+    pub no_dad: bool,
+    /// No route for the prefix.
+    pub no_prefix_route: bool,
+}
+
+/// The protocol number this project writes into the routes it adds (`proto 76`, "L"). It is none of those the
+/// kernel's rtnetlink.h or iproute2's rt_protos name, so our routes can be told from an administrator's `proto
+/// static` and from a routing daemon's, and replaced or removed without touching theirs.
+pub const ROUTE_PROTOCOL: u8 = 0x4c;
+
+/// The main routing table, RT_TABLE_MAIN.
+pub const TABLE_MAIN: u32 = 254;
+
+/// A route.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route {
+    /// The table: [`TABLE_MAIN`], or a VRF's.
+    pub table: u32,
+    /// The destination prefix; its host bits are zero.
+    pub dest: IpNet,
+    /// What happens to a packet that matches.
+    pub kind: RouteKind,
+    /// RTPROT_*: 2 kernel, 3 boot, 4 static, [`ROUTE_PROTOCOL`] ours, 186 BGP, 188 OSPF...
+    pub protocol: u8,
+    /// RT_SCOPE_*: 0 global, 253 link, 254 host. Ignored when adding: it follows from the next hops.
+    pub scope: u8,
+    /// The metric; 0 is "none given" (IPv6 makes 1024 of it).
+    pub metric: u32,
+    /// Where to send; empty for kinds that send nowhere and for routes that name a next-hop object.
+    pub next_hops: Vec<NextHop>,
+    /// Preferred source address.
+    pub source: Option<IpAddr>,
+    /// Next-hop object id (`ip nexthop`).
+    pub nexthop_id: Option<u32>,
+}
+
+impl Route {
+    /// A unicast route of ours in the main table, with no next hop yet.
+    #[must_use]
+    pub const fn new(dest: IpNet) -> Self {
+        Self {
+            table: TABLE_MAIN,
+            dest,
+            kind: RouteKind::Unicast,
+            protocol: ROUTE_PROTOCOL,
+            scope: 0,
+            metric: 0,
+            next_hops: Vec::new(),
+            source: None,
+            nexthop_id: None,
+        }
+    }
+    /// The same with one more next hop of weight 1.
+    #[must_use]
+    pub fn via(mut self, via: Option<IpAddr>, ifindex: Option<u32>) -> Self {
+        self.next_hops.push(NextHop { via, ifindex, ..NextHop::default() });
+        self
+    }
+}
+
+/// RTN_*.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RouteKind {
+    /// Sent to a next hop.
+    Unicast,
+    /// For this host.
+    Local,
+    /// A broadcast address.
+    Broadcast,
+    /// A multicast route.
+    Multicast,
+    /// Dropped silently (IOS: `Null0`).
+    Blackhole,
+    /// Dropped, with ICMP host unreachable.
+    Unreachable,
+    /// Dropped, with ICMP administratively prohibited.
+    Prohibit,
+    /// Any other, by number.
+    Other(u8),
+}
+
+/// One way out of a route.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NextHop {
+    /// The gateway; `None` for a connected network. May be IPv6 in an IPv4 route.
+    pub via: Option<IpAddr>,
+    /// The device; `None` lets the kernel find it.
+    pub ifindex: Option<u32>,
+    /// Share of the traffic, 1..=256.
+    pub weight: u16,
+    /// Take the gateway to be on the link even when no address covers it.
+    pub onlink: bool,
+    /// The kernel has taken it out of use (device down).
+    pub dead: bool,
+    /// The device has no carrier.
+    pub link_down: bool,
+}
+
+impl Default for NextHop {
+    fn default() -> Self {
+        Self { via: None, ifindex: None, weight: 1, onlink: false, dead: false, link_down: false }
+    }
+}
+
+/// An ARP or ND entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Neighbour {
+    /// The device.
+    pub ifindex: u32,
+    /// The neighbour's address.
+    pub addr: IpAddr,
+    /// Its MAC address, once known.
+    pub mac: Option<MacAddr>,
+    /// Its state.
+    pub state: NeighbourState,
+    /// IPv6: it is a router.
+    pub router: bool,
+    /// A proxy entry rather than a neighbour.
+    pub proxy: bool,
+}
+
+/// NUD_*, RFC 4861 section 7.3.2 and the kernel's own additions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NeighbourState {
+    /// No state yet.
+    None,
+    /// Being resolved.
+    Incomplete,
+    /// Known to answer.
+    Reachable,
+    /// Was known to answer; will be asked when used.
+    Stale,
+    /// Used while stale; about to be asked.
+    Delay,
+    /// Being asked.
+    Probe,
+    /// Did not answer.
+    Failed,
+    /// Needs no resolution.
+    NoArp,
+    /// Configured.
+    Permanent,
+    /// Any other, by number.
+    Other(u16),
+}
+
+impl NeighbourState {
+    /// The name iproute2 prints, in lower case.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Incomplete => "incomplete",
+            Self::Reachable => "reachable",
+            Self::Stale => "stale",
+            Self::Delay => "delay",
+            Self::Probe => "probe",
+            Self::Failed => "failed",
+            Self::NoArp => "noarp",
+            Self::Permanent => "permanent",
+            Self::Other(_) => "other",
+        }
+    }
+    /// True when frames can be sent to the MAC address: NUD_VALID.
+    #[must_use]
+    pub const fn is_valid(self) -> bool {
+        matches!(
+            self,
+            Self::Reachable | Self::Stale | Self::Delay | Self::Probe | Self::NoArp | Self::Permanent
+        )
+    }
+}
