@@ -1,1 +1,20 @@
-//! placeholder
+//! Frame formats: a checked view of an Ethernet frame, and the editing of its VLAN tag.
+//!
+//! Read first: IEEE 802.3-2018, 3.1 (the MAC frame) and IEEE 802.1Q-2018, 9 (the tag). A frame here runs from the
+//! destination address to the end of its payload, tags in line, without the FCS.
+//!
+//! Invariant: bytes are checked once, when a view is made; no accessor can panic. What a control protocol puts
+//! in its frames is that protocol's own codec.
+
+mod frame;
+mod tag;
+
+pub use frame::{Builder, Frame};
+pub use tag::{Tag, Truncated, pop, push, rewrite};
+
+/// Bytes of an Ethernet header without a tag: two addresses and an EtherType.
+pub const HEADER_LEN: usize = 14;
+/// Bytes of one VLAN tag: its TPID and its TCI.
+pub const TAG_LEN: usize = 4;
+/// The shortest frame Ethernet carries, without the FCS (IEEE 802.3-2018, 4A.4.2).
+pub const MIN_LEN: usize = 60;
