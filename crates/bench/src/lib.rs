@@ -1,1 +1,1 @@
-//! placeholder
+//! The measuring tools.

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* The generator: user space runs it with BPF_PROG_TEST_RUN and BPF_F_TEST_XDP_LIVE_FRAMES, so the kernel hands it
+ * frames of a page pool as a driver would, and each redirect leaves through a real device.
+ *
+ * Frames are recycled with whatever the device under test left in them: every header byte that a switch may touch
+ * (addresses, tag, type) is written anew each time. */
+#include "traffic.h"
+
+const volatile struct stream stream = {};
+struct progress progress = {};
+
+/* Late by more than this, a paced stream forgets the arrears rather than send a burst no one asked for. */
+#define ARREARS_256 (50000ull << 8)
+
+static __always_inline int not_yet(void)
+{
+	__u64 now = bpf_ktime_get_ns() << 8, due = progress.due_256;
+
+	if (now < due)
+		return 1;
+	if (now - due > ARREARS_256)
+		due = now;
+	progress.due_256 = due + stream.interval_256;
+	return 0;
+}
+
+static __always_inline __u32 step(__u32 *next, __u32 count)
+{
+	__u32 now = *next;
+
+	*next = now + 1 == count ? 0 : now + 1;
+	return now;
+}
+
+static __always_inline void pick(__u64 seq, __u32 *src, __u32 *dst)
+{
+	if (stream.random) {
+		/* SplitMix64's finaliser: every sequence number has its pair, the same in every run. */
+		__u64 h = (seq + 1) * 0x9e3779b97f4a7c15ull;
+
+		h = (h ^ (h >> 30)) * 0xbf58476d1ce4e5b9ull;
+		h = (h ^ (h >> 27)) * 0x94d049bb133111ebull;
+		h ^= h >> 31;
+		*src = ((h & 0xffffffff) * stream.src_count) >> 32;
+		*dst = ((h >> 32) * stream.dst_count) >> 32;
+	} else {
+		*src = step(&progress.next_src, stream.src_count);
+		*dst = step(&progress.next_dst, stream.dst_count);
+	}
+	*src += stream.src_first;
+	*dst += stream.dst_first;
+}
+
+static __always_inline void write_ip(struct ipv4 *ip, __u32 src, __u32 dst)
+{
+	__u32 sum;
+
+	ip->version_ihl = 0x45;
+	ip->tos = 0;
+	ip->length = bpf_htons(stream.ip_length);
+	ip->id = 0;
+	ip->fragment = bpf_htons(0x4000);
+	ip->ttl = 64;
+	ip->protocol = 17;
+	ip->src[0] = bpf_htons(10 << 8 | ((src >> 16) & 0xff));
+	ip->src[1] = bpf_htons(src & 0xffff);
+	ip->dst[0] = bpf_htons(10 << 8 | ((dst >> 16) & 0xff));
+	ip->dst[1] = bpf_htons(dst & 0xffff);
+	/* RFC 1071 over the fields above, in the order they lie. */
+	sum = bpf_htons(0x4500) + bpf_htons(stream.ip_length) + bpf_htons(0x4000) + bpf_htons(64 << 8 | 17) +
+	      ip->src[0] + ip->src[1] + ip->dst[0] + ip->dst[1];
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	ip->checksum = ~sum;
+}
+
+SEC("xdp")
+int generate(struct xdp_md *ctx)
+{
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	struct eth *eth = data;
+	__u64 seq = progress.sent;
+	struct stamp *stamp;
+	struct ipv4 *ip;
+	struct udp *udp;
+	__u32 src, dst;
+
+	if (data + 60 > end)
+		return XDP_ABORTED;
+	/* Not yet due: the frame goes back to the pool, and interrupts and softirqs get their turn between batches. */
+	if (stream.interval_256 && not_yet())
+		return XDP_DROP;
+	pick(seq, &src, &dst);
+
+	eth->dst_mark = HOST_MARK;
+	eth->dst_zero_hi = bpf_htons((dst >> 16) & 0xff);
+	eth->dst_lo = bpf_htons(dst & 0xffff);
+	eth->src_mark = HOST_MARK;
+	eth->src_zero_hi = bpf_htons((src >> 16) & 0xff);
+	eth->src_lo = bpf_htons(src & 0xffff);
+	if (stream.tci) {
+		__be16 *tag = (void *)(eth + 1);
+
+		eth->type = bpf_htons(0x8100);
+		tag[0] = bpf_htons(stream.tci);
+		tag[1] = bpf_htons(0x0800);
+		ip = (void *)(tag + 2);
+	} else {
+		eth->type = bpf_htons(0x0800);
+		ip = (void *)(eth + 1);
+	}
+	write_ip(ip, src, dst);
+	udp = (void *)(ip + 1);
+	udp->sport = bpf_htons(49184);
+	udp->dport = bpf_htons(7); /* echo, as RFC 2544 C.2.6.4.2 has it */
+	udp->length = bpf_htons(stream.ip_length - 20);
+	udp->checksum = 0;
+	stamp = (void *)(udp + 1);
+	stamp->magic = STAMP_MAGIC;
+	stamp->stream = stream.stream;
+	stamp->seq = seq;
+	if (stream.stamp) {
+		__u64 now = bpf_ktime_get_ns();
+
+		stamp->time_lo = now;
+		stamp->time_hi = now >> 32;
+	}
+	progress.sent = seq + 1;
+	return bpf_redirect(stream.ifindex, 0);
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* What generator and receiver agree on: host addresses, where a frame carries its sequence number, and the
+ * structs that user space reads and writes (src/bpf.rs mirrors them). Sizes are asserted on both sides. */
+#ifndef LANYARD_BENCH_TRAFFIC_H
+#define LANYARD_BENCH_TRAFFIC_H
+
+#include <linux/bpf.h>
+#include <linux/types.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+/* Host number N is 02:4c:00:NN:NN:NN with address 10.NN.NN.NN; the first two bytes mark a frame as ours. */
+#define HOST_MARK 0x4c02 /* the bytes 02 4c, loaded little-endian */
+
+struct __attribute__((packed)) eth {
+	__u16 dst_mark, dst_zero_hi;
+	__u16 dst_lo;
+	__u16 src_mark, src_zero_hi;
+	__u16 src_lo;
+	__be16 type;
+};
+
+struct __attribute__((packed)) ipv4 {
+	__u8 version_ihl, tos;
+	__be16 length, id, fragment;
+	__u8 ttl, protocol;
+	__u16 checksum;
+	__u16 src[2], dst[2];
+};
+
+struct __attribute__((packed)) udp {
+	__be16 sport, dport, length, checksum;
+};
+
+/* 14 bytes: it fits behind Ethernet, one tag, IPv4 and UDP in a frame of 60. */
+struct __attribute__((packed)) stamp {
+	__u16 magic;
+	__u16 stream;
+	__u32 seq;
+	__u32 time_lo; /* bpf_ktime_get_ns(), 48 bits; 0 when not asked for */
+	__u16 time_hi;
+};
+_Static_assert(sizeof(struct stamp) == 14, "stamp");
+#define STAMP_MAGIC 0x594c
+
+/* What a stream is: read-only, so the verifier folds the branches that are not taken. */
+struct stream {
+	__u32 ifindex;
+	__u32 src_first, src_count;
+	__u32 dst_first, dst_count;
+	__u32 random;       /* 1: independent random source and destination, 0: both in sequence */
+	__u32 interval_256; /* time between frames in 1/256 ns, 0: as fast as it goes */
+	__u32 stamp;        /* 1: write the time into each frame */
+	__u16 tci;          /* VLAN tag, 0: untagged */
+	__u16 stream;
+	__u16 ip_length;    /* bytes from the IPv4 header on */
+	__u16 pad;
+};
+_Static_assert(sizeof(struct stream) == 40, "stream");
+
+/* How far a stream has come. One writer: a generator runs on one CPU at a time. */
+struct progress {
+	__u64 sent;
+	__u64 due_256; /* when the next frame is due, in 1/256 ns */
+	__u32 next_src, next_dst;
+};
+_Static_assert(sizeof(struct progress) == 24, "progress");
+
+/* What arrived at one device. */
+struct arrivals {
+	__u64 frames, bytes;
+	__u64 first_ns;      /* bpf_ktime_get_ns() of the first frame */
+	__u64 expected;      /* next sequence number */
+	__u64 missing, late; /* gaps seen; frames that filled one */
+};
+_Static_assert(sizeof(struct arrivals) == 48, "arrivals");
+
+#define DEVICE_SLOTS 64 /* power of two; a device's slot is its ifindex modulo this */
+
+#endif
