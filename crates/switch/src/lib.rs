@@ -1,1 +1,28 @@
-//! placeholder
+//! The whole switch without its input and output: what a configuration means for a plane and for the kernel.
+//!
+//! A [`Switch`] holds the running configuration and the facts about netdevs. It answers questions as values:
+//! may this configuration be taken ([`check`]), which netdev actions does it need ([`links`]), which
+//! [`PlaneState`](lanyard_plane::PlaneState) is it ([`compile`]), which dynamic addresses are stale
+//! ([`flush`]), when is the FDB swept next ([`ageing`]). The daemon carries the answers out.
+//!
+//! Invariant: nothing here does I/O or reads a clock; time is an argument. Equal configuration, facts and
+//! port numbers give an equal plane state.
+
+pub mod ageing;
+pub mod check;
+pub mod compile;
+pub mod facts;
+pub mod flush;
+pub mod links;
+pub mod ports;
+mod switch;
+
+pub use ageing::Ageing;
+pub use facts::{Facts, LinkFacts};
+pub use links::{Action, Original, Record, Route};
+pub use ports::PortIds;
+pub use switch::{Identity, Plan, Switch};
+
+#[cfg(test)]
+#[allow(clippy::panic)] // a test that is written wrong
+mod testing;

@@ -1,0 +1,91 @@
+//! When the FDB is swept next (IEEE 802.1Q-2018, 8.8.3).
+//!
+//! Invariant: a sweep is due when the oldest entry may expire, not at a fixed tick; an empty FDB needs none.
+//! Sweeps are at least a second, and ten times their own duration, apart.
+
+use lanyard_plane::Sweep;
+
+/// Milliseconds on a monotonic clock.
+pub type Millis = u64;
+
+/// The sweep's schedule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ageing {
+    ageing_s: u32,
+    next_ms: Option<Millis>,
+}
+
+/// Sweeps are at least this far apart.
+const MIN_GAP_MS: Millis = 1000;
+
+impl Ageing {
+    /// A schedule whose first sweep comes soon, to see what an adopted FDB holds. `ageing_s` 0 never ages.
+    #[must_use]
+    pub fn new(now_ms: Millis, ageing_s: u32) -> Self {
+        let next_ms = (ageing_s > 0).then_some(now_ms + MIN_GAP_MS);
+        Self { ageing_s, next_ms }
+    }
+    /// What [`Plane::fdb_sweep`](lanyard_plane::Plane::fdb_sweep) takes.
+    #[must_use]
+    pub const fn ageing_s(&self) -> Option<u32> {
+        if self.ageing_s == 0 { None } else { Some(self.ageing_s) }
+    }
+    /// A new ageing time: what is older than it goes at the next sweep, which comes soon.
+    pub fn set(&mut self, now_ms: Millis, ageing_s: u32) {
+        if self.ageing_s != ageing_s {
+            *self = Self::new(now_ms, ageing_s);
+        }
+    }
+    /// Something was learned, or events that may have said so were lost.
+    pub fn learned(&mut self, now_ms: Millis) {
+        if self.next_ms.is_none() && self.ageing_s > 0 {
+            self.next_ms = Some(now_ms + Millis::from(self.ageing_s) * 1000);
+        }
+    }
+    /// A sweep that took `took_ms` ended at `now_ms`.
+    pub fn swept(&mut self, now_ms: Millis, took_ms: Millis, sweep: &Sweep) {
+        let gap = |next_in_s: u32| (Millis::from(next_in_s) * 1000).max(MIN_GAP_MS).max(took_ms * 10);
+        self.next_ms = sweep.next_in_s.filter(|_| self.ageing_s > 0).map(|next_in_s| now_ms + gap(next_in_s));
+    }
+    /// When the next sweep is due; `None` when there is nothing to wait for.
+    #[must_use]
+    pub const fn next_ms(&self) -> Option<Millis> {
+        self.next_ms
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn follows_the_next_expiry() {
+        let mut ageing = Ageing::new(0, 300);
+        assert_eq!(ageing.next_ms(), Some(1000));
+        let sweep = |next_in_s| Sweep { aged: 0, next_in_s };
+        ageing.swept(1000, 0, &sweep(None));
+        assert_eq!(ageing.next_ms(), None, "an empty FDB needs no sweep");
+        ageing.learned(5000);
+        ageing.learned(9000);
+        assert_eq!(ageing.next_ms(), Some(305_000), "the first learned is the first to expire");
+        ageing.swept(305_000, 0, &sweep(Some(4)));
+        assert_eq!(ageing.next_ms(), Some(309_000));
+        ageing.swept(309_000, 0, &sweep(Some(0)));
+        assert_eq!(ageing.next_ms(), Some(310_000), "never more often than each second");
+        ageing.swept(310_000, 400, &sweep(Some(1)));
+        assert_eq!(ageing.next_ms(), Some(314_000), "a long sweep earns a long rest");
+    }
+
+    #[test]
+    fn a_new_ageing_time() {
+        let mut ageing = Ageing::new(0, 0);
+        assert_eq!((ageing.next_ms(), ageing.ageing_s()), (None, None));
+        ageing.learned(10);
+        ageing.swept(10, 0, &Sweep { aged: 0, next_in_s: Some(7) });
+        assert_eq!(ageing.next_ms(), None, "0 never ages");
+        ageing.set(2000, 10);
+        assert_eq!((ageing.next_ms(), ageing.ageing_s()), (Some(3000), Some(10)));
+        ageing.set(2500, 10);
+        assert_eq!(ageing.next_ms(), Some(3000), "the same time again changes nothing");
+    }
+}

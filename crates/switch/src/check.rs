@@ -1,0 +1,171 @@
+//! May this configuration be taken? Refusals and notices in words.
+//!
+//! Invariant: only what a change touches is judged, so a netdev that went wrong later blocks no other change.
+
+use crate::compile::{host_end, pipeline_end};
+use crate::facts::Facts;
+use crate::links::{alias, vlan_of};
+use crate::switch::Identity;
+use lanyard_config::{Config, InterfaceName, Role, StaticTarget};
+use lanyard_types::VlanId;
+
+/// Judges the step from `old` to `next`: notices when it may be taken.
+///
+/// # Errors
+/// Why it may not: one line that names the interface.
+pub fn check(old: &Config, next: &Config, facts: &Facts, identity: &Identity) -> Result<Vec<String>, String> {
+    let mut notices = Vec::new();
+    for (name, interface) in &next.interfaces {
+        let before = old.interfaces.get(name);
+        match name {
+            InterfaceName::Netdev(name) => {
+                let taken = |role: Role| role != Role::Unset;
+                if taken(interface.role) && !before.is_some_and(|before| taken(before.role)) {
+                    netdev(name, facts, identity, &mut notices)?;
+                }
+            }
+            InterfaceName::Vlan(vlan) if before.is_none() => vlan_interface(*vlan, next, facts, identity)?,
+            InterfaceName::Vlan(_) => {}
+        }
+    }
+    for (key, target) in &next.fdb.statics {
+        if let StaticTarget::Interface(name) = target
+            && old.fdb.statics.get(key) != Some(target)
+            && !is_port(next, name)
+        {
+            let (vlan, mac) = key;
+            notices.push(format!(
+                "{name} is no switch port: {mac} in VLAN {vlan} has no effect until it is one"
+            ));
+        }
+    }
+    Ok(notices)
+}
+
+fn is_port(config: &Config, name: &InterfaceName) -> bool {
+    config.interfaces.get(name).is_some_and(|interface| match name {
+        InterfaceName::Netdev(_) => interface.role == Role::Switchport,
+        InterfaceName::Vlan(_) => true,
+    })
+}
+
+/// Why the netdev cannot be a port at the moment; `None` when it can, or is not there.
+#[must_use]
+pub fn unusable(name: &str, facts: &Facts, identity: &Identity) -> Option<String> {
+    let link = facts.get(name)?;
+    if link.loopback {
+        return Some(format!("{name} is the loopback interface and cannot be a port"));
+    }
+    if let Some(mark) = link.alias.as_deref().and_then(|alias| alias.strip_prefix("lanyard:")) {
+        let whose = if mark == identity.instance { String::new() } else { format!(" of instance {mark}") };
+        let vlan = vlan_of(name).map_or(String::new(), |vlan| format!(" {vlan}"));
+        return Some(format!("{name} belongs to VLAN interface{vlan}{whose} and cannot be a port"));
+    }
+    if let Some(master) = link.master {
+        let master =
+            facts.by_index(master).map_or_else(|| format!("interface index {master}"), |m| m.name.clone());
+        return Some(format!(
+            "{name} is enslaved to {master}: release it first (ip link set {name} nomaster)"
+        ));
+    }
+    (!link.ethernet).then(|| format!("{name} is not an Ethernet device and cannot be a port"))
+}
+
+fn netdev(name: &str, facts: &Facts, identity: &Identity, notices: &mut Vec<String>) -> Result<(), String> {
+    if let Some(reason) = unusable(name, facts, identity) {
+        return Err(reason);
+    }
+    if facts.get(name).is_none() {
+        notices.push(format!("interface {name} is not present now; it joins when it appears"));
+    }
+    Ok(())
+}
+
+/// The names `vlanN` and `lyN` must be free, or be the pair this instance made earlier.
+fn vlan_interface(vlan: VlanId, next: &Config, facts: &Facts, identity: &Identity) -> Result<(), String> {
+    let mark = alias(&identity.instance);
+    for name in [host_end(vlan), pipeline_end(vlan)] {
+        let configured = next.interfaces.get(&InterfaceName::Netdev(name.clone()));
+        if configured.is_some_and(|interface| interface.role != Role::Unset) {
+            return Err(format!("{name} is configured as a port; VLAN interface {vlan} needs the name"));
+        }
+        match facts.get(&name).map(|link| link.alias.as_deref()) {
+            None => {}
+            Some(Some(alias)) if alias == mark => {}
+            Some(Some(alias)) if alias.starts_with("lanyard:") => {
+                return Err(format!("netdev {name} belongs to instance {}", &alias["lanyard:".len()..]));
+            }
+            Some(_) => return Err(format!("a netdev {name} that Lanyard did not make is in the way")),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{config, facts, identity};
+
+    fn check_all(old: &str, next: &str, links: &str) -> String {
+        match check(&config(old), &config(next), &facts(links), &identity()) {
+            Ok(notices) => notices.join("; "),
+            Err(reason) => format!("% {reason}"),
+        }
+    }
+
+    #[test]
+    fn ports() {
+        for (links, want) in [
+            ("eth1", ""),
+            ("eth2", "interface eth1 is not present now; it joins when it appears"),
+            ("br0, eth1 master 1", "% eth1 is enslaved to br0: release it first (ip link set eth1 nomaster)"),
+            (
+                "eth1 master 77",
+                "% eth1 is enslaved to interface index 77: release it first (ip link set eth1 nomaster)",
+            ),
+            ("eth1 loopback", "% eth1 is the loopback interface and cannot be a port"),
+            ("eth1 raw", "% eth1 is not an Ethernet device and cannot be a port"),
+            ("eth1 alias lanyard:x", "% eth1 belongs to VLAN interface of instance x and cannot be a port"),
+        ] {
+            assert_eq!(check_all("", "eth1: access 1", links), want, "{links}");
+            assert_eq!(check_all("", "eth1: routed", links), want, "{links}");
+            assert_eq!(check_all("eth1: access 1", "eth1: access 2", links), "", "not judged again: {links}");
+            assert_eq!(check_all("", "eth1: unset", links), "", "{links}");
+        }
+    }
+
+    #[test]
+    fn vlan_interfaces_need_their_names() {
+        for (next, links, want) in [
+            ("vlan10:", "", ""),
+            ("vlan10:", "vlan10 alias lanyard:test, ly10 alias lanyard:test", ""),
+            ("vlan10:", "vlan10", "% a netdev vlan10 that Lanyard did not make is in the way"),
+            ("vlan10:", "ly10 alias lanyard:b", "% netdev ly10 belongs to instance b"),
+            (
+                "vlan10:\nly10: access 1",
+                "",
+                "% ly10 is configured as a port; VLAN interface 10 needs the name",
+            ),
+            (
+                "ly9: access 1",
+                "ly9 alias lanyard:test",
+                "% ly9 belongs to VLAN interface 9 and cannot be a port",
+            ),
+        ] {
+            let got = check_all("", next, links);
+            let got = got
+                .strip_prefix("interface ly10 is not present now; it joins when it appears; ")
+                .unwrap_or(&got);
+            assert_eq!(got, want, "{next} | {links}");
+        }
+    }
+
+    #[test]
+    fn static_addresses() {
+        let notice = "eth1 is no switch port: 0200.0000.0001 in VLAN 1 has no effect until it is one";
+        let line = "static 0200.0000.0001 1 eth1";
+        assert_eq!(check_all("", line, ""), notice);
+        assert_eq!(check_all(line, line, ""), "");
+        assert_eq!(check_all("", &format!("{line}\neth1: access 1"), "eth1"), "");
+    }
+}

@@ -1,0 +1,397 @@
+//! From IOS words to membership: the running configuration and the facts as a [`PlaneState`].
+//!
+//! Read IEEE 802.1Q-2018, 8.8.2 (member sets, untagged sets) and 6.9 (PVID, acceptable frame types) first.
+//!
+//! Invariant: pure. A port is in the state for as long as it is configured; one without a usable netdev has
+//! `ifindex` 0 and is not enabled, so its number, its static addresses and its place are kept for it.
+
+use crate::facts::{Facts, LinkFacts};
+use crate::ports::PortIds;
+use crate::switch::Identity;
+use lanyard_config::{Config, Interface, InterfaceName, Role, StaticTarget, Switchport, SwitchportMode};
+use lanyard_pipeline::state::{
+    Delivery, FdbTarget, GlobalState, HookChoice, PlaneState, PortKind, PortState, Tpid, VlanState,
+};
+use lanyard_types::{PortId, VlanId, VlanSet};
+use std::collections::BTreeMap;
+
+/// The host's end of `interface vlan N`.
+#[must_use]
+pub fn host_end(vlan: VlanId) -> String {
+    format!("vlan{vlan}")
+}
+
+/// The pipeline's end of `interface vlan N`.
+#[must_use]
+pub fn pipeline_end(vlan: VlanId) -> String {
+    format!("ly{vlan}")
+}
+
+/// The names under which the ports of `config` are numbered: switch ports in natural order, then VLAN interfaces.
+pub fn port_names(config: &Config) -> impl Iterator<Item = String> + '_ {
+    config.interfaces.iter().filter_map(|(name, interface)| match name {
+        InterfaceName::Netdev(name) => (interface.role == Role::Switchport).then(|| name.clone()),
+        InterfaceName::Vlan(vlan) => Some(pipeline_end(*vlan)),
+    })
+}
+
+/// The switch ports of `config`, in natural order.
+pub fn switchports(config: &Config) -> impl Iterator<Item = (&str, &Interface)> {
+    config.interfaces.iter().filter_map(|(name, interface)| match name {
+        InterfaceName::Netdev(name) if interface.role == Role::Switchport => Some((name.as_str(), interface)),
+        _ => None,
+    })
+}
+
+/// The VLAN interfaces of `config`, ascending.
+pub fn vlan_interfaces(config: &Config) -> impl Iterator<Item = (VlanId, &Interface)> {
+    config.interfaces.iter().filter_map(|(name, interface)| match name {
+        InterfaceName::Vlan(vlan) => Some((*vlan, interface)),
+        InterfaceName::Netdev(_) => None,
+    })
+}
+
+/// The plane state that `config` is, given the netdevs there are. `ports` has a number for each of
+/// [`port_names`]; an interface without one is left out.
+#[must_use]
+pub fn compile(config: &Config, facts: &Facts, ports: &PortIds, identity: &Identity) -> PlaneState {
+    let mut state =
+        PlaneState { global: global(config), vlans: active_vlans(config), ..PlaneState::default() };
+    for (name, interface) in switchports(config) {
+        if let Some(port) = ports.get(name) {
+            state.ports.insert(port, switchport(name, interface, facts, config.tag_native));
+        }
+    }
+    for (vlan, interface) in vlan_interfaces(config) {
+        if let Some(port) = ports.get(&pipeline_end(vlan)) {
+            let host_up = facts.get(&host_end(vlan)).is_some_and(|link| link.admin_up);
+            let enabled = host_up && line_up(vlan, interface, &state);
+            state.ports.insert(port, vlan_interface(vlan, enabled, interface, facts));
+        }
+    }
+    state.fdb = fdb(config, ports, identity, &state);
+    state
+}
+
+fn global(config: &Config) -> GlobalState {
+    let mut global = GlobalState { fdb_limit: config.fdb.limit, ..GlobalState::default() };
+    for (nibble, action) in &config.reserved {
+        if let Some(slot) = global.reserved.get_mut(usize::from(*nibble)) {
+            *slot = *action;
+        }
+    }
+    global
+}
+
+fn active_vlans(config: &Config) -> BTreeMap<VlanId, VlanState> {
+    let active = config.vlans.iter().filter(|(_, vlan)| !vlan.suspended && !vlan.shutdown);
+    let lower = |vlan: VlanId| VlanState {
+        learning: !config.fdb.no_learning.contains(vlan),
+        fdb_limit: config.fdb.vlan_limits.get(&vlan).copied(),
+        ..VlanState::default()
+    };
+    active.map(|(vlan, _)| (*vlan, lower(*vlan))).collect()
+}
+
+fn switchport(name: &str, interface: &Interface, facts: &Facts, tag_native: bool) -> PortState {
+    let link = facts.usable(name);
+    let words = &interface.switchport;
+    let membership = membership(words, tag_native);
+    PortState {
+        enabled: !interface.shutdown && link.is_some_and(LinkFacts::forwards),
+        tpid: membership.tpid,
+        pvid: membership.pvid,
+        tagged: membership.tagged,
+        untagged: membership.untagged,
+        access: words.mode == SwitchportMode::Access,
+        learning: words.learning,
+        isolated: words.protected,
+        flood_unicast: !words.block_unicast,
+        flood_multicast: !words.block_multicast,
+        mtu: link.map_or(interface.mtu.unwrap_or(1500), |link| link.mtu).clamp(68, 65_535),
+        fdb_limit: words.fdb_limit,
+        hook: interface.hook,
+        delivery: interface.delivery,
+        ..PortState::new(name, link.map_or(0, |link| link.ifindex))
+    }
+}
+
+impl LinkFacts {
+    /// True when frames can come and go: administratively up, and a link.
+    #[must_use]
+    pub const fn forwards(&self) -> bool {
+        self.admin_up && self.carrier
+    }
+}
+
+/// What a port's mode means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Membership {
+    /// The tag the port recognises.
+    pub tpid: Tpid,
+    /// VLAN of untagged frames.
+    pub pvid: Option<VlanId>,
+    /// VLANs sent tagged.
+    pub tagged: VlanSet,
+    /// VLANs sent untagged.
+    pub untagged: VlanSet,
+}
+
+/// The membership that `words` stand for. VLANs that are not active are members all the same: whether a VLAN
+/// forwards is a property of the VLAN.
+#[must_use]
+pub fn membership(words: &Switchport, tag_native: bool) -> Membership {
+    let one = |tpid| Membership {
+        tpid,
+        pvid: Some(words.access_vlan),
+        tagged: VlanSet::EMPTY,
+        untagged: [words.access_vlan].into_iter().collect(),
+    };
+    match words.mode {
+        SwitchportMode::Access => one(Tpid::Dot1q),
+        SwitchportMode::Tunnel => one(Tpid::None),
+        SwitchportMode::Trunk => {
+            let native =
+                Some(words.native_vlan).filter(|native| words.allowed_vlans.contains(*native) && !tag_native);
+            let untagged: VlanSet = native.into_iter().collect();
+            Membership {
+                tpid: words.tpid,
+                pvid: native,
+                tagged: words.allowed_vlans.difference(&untagged),
+                untagged,
+            }
+        }
+    }
+}
+
+/// IOS autostate: a VLAN interface's line protocol is up when it is not shut down, its VLAN is active, and a
+/// port in the VLAN is up. `state` has the switch ports already.
+fn line_up(vlan: VlanId, interface: &Interface, state: &PlaneState) -> bool {
+    let member = |port: &PortState| port.tagged.contains(vlan) || port.untagged.contains(vlan);
+    let netdev = |port: &&PortState| port.kind == PortKind::Netdev;
+    !interface.shutdown
+        && state.vlans.contains_key(&vlan)
+        && state.ports.values().filter(netdev).any(|port| port.enabled && member(port))
+}
+
+/// The VLAN interfaces whose line protocol is up.
+#[must_use]
+pub fn lines_up(config: &Config, facts: &Facts, ports: &PortIds, identity: &Identity) -> VlanSet {
+    let state = compile(config, facts, ports, identity);
+    vlan_interfaces(config)
+        .filter(|(vlan, interface)| line_up(*vlan, interface, &state))
+        .map(|(vlan, _)| vlan)
+        .collect()
+}
+
+fn vlan_interface(vlan: VlanId, enabled: bool, interface: &Interface, facts: &Facts) -> PortState {
+    let name = pipeline_end(vlan);
+    let link = facts.get(&name);
+    PortState {
+        kind: PortKind::Svi(vlan),
+        enabled: enabled && link.is_some(),
+        // The host's own frames need no learning: its address is a self entry.
+        learning: false,
+        flood_unicast: false,
+        mtu: link.map_or(interface.mtu.unwrap_or(1500), |link| link.mtu).clamp(68, 65_535),
+        hook: HookChoice::Tc,
+        delivery: Delivery::Device,
+        ..PortState::access(&name, link.map_or(0, |link| link.ifindex), vlan)
+    }
+}
+
+fn fdb(
+    config: &Config,
+    ports: &PortIds,
+    identity: &Identity,
+    state: &PlaneState,
+) -> BTreeMap<(VlanId, lanyard_types::MacAddr), FdbTarget> {
+    let number = |name: &InterfaceName| -> Option<PortId> {
+        let port = match name {
+            InterfaceName::Netdev(name) => ports.get(name),
+            InterfaceName::Vlan(vlan) => ports.get(&pipeline_end(*vlan)),
+        };
+        port.filter(|port| state.ports.contains_key(port))
+    };
+    let statics = config.fdb.statics.iter().filter_map(|(key, target)| {
+        let target = match target {
+            StaticTarget::Drop => FdbTarget::Blackhole,
+            StaticTarget::Interface(name) => FdbTarget::Static(number(name)?),
+        };
+        Some((*key, target))
+    });
+    let own = vlan_interfaces(config).filter_map(|(vlan, interface)| {
+        let mac = interface.mac.unwrap_or_else(|| identity.vlan_mac(vlan));
+        Some(((vlan, mac), FdbTarget::SelfAddress(number(&InterfaceName::Vlan(vlan))?)))
+    });
+    statics.chain(own).filter(|((vlan, _), _)| state.vlans.contains_key(vlan)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{config, facts, identity, link};
+    use lanyard_types::MacAddr;
+
+    /// One port as a line of text.
+    fn show(port: &PortState) -> String {
+        let set = |set: &VlanSet| if set.is_empty() { "-".to_owned() } else { set.to_string() };
+        let flag = |on: bool, word: &'static str| if on { word } else { "" };
+        format!(
+            "{} if{} {} {:?} pvid {} tagged {} untagged {} mtu {}{}{}{}{}{}",
+            port.name,
+            port.ifindex,
+            if port.enabled { "up" } else { "down" },
+            port.tpid,
+            port.pvid.map_or("-".into(), |vlan| vlan.to_string()),
+            set(&port.tagged),
+            set(&port.untagged),
+            port.mtu,
+            flag(port.access, " access"),
+            flag(!port.learning, " mute"),
+            flag(port.isolated, " isolated"),
+            flag(!port.flood_unicast, " no-unicast"),
+            flag(!port.flood_multicast, " no-multicast"),
+        )
+    }
+
+    fn check(text: &str, links: &str, want: &[&str]) {
+        let config = config(text);
+        let ports = PortIds::default().assign(port_names(&config)).expect("few ports");
+        let state = compile(&config, &facts(links), &ports, &identity());
+        assert_eq!(state.ports.values().map(show).collect::<Vec<_>>(), want, "{text}");
+    }
+
+    #[test]
+    fn access() {
+        check("eth1: access 10", "eth1", &["eth1 if1 up Dot1q pvid 10 tagged - untagged 10 mtu 1500 access"]);
+        check(
+            "eth1: access 10 shutdown protected block-unicast block-multicast no-learning",
+            "eth1 mtu 9000",
+            &[
+                "eth1 if1 down Dot1q pvid 10 tagged - untagged 10 mtu 9000 access mute isolated no-unicast no-multicast",
+            ],
+        );
+    }
+
+    #[test]
+    fn trunk() {
+        let line = |rest: &str| format!("eth1 if1 up Dot1q {rest} mtu 1500");
+        let all = line("pvid 1 tagged 2-4094 untagged 1");
+        check("eth1: trunk", "eth1", &[&all]);
+        for (words, want) in [
+            ("allowed 1,10,20-30", "pvid 1 tagged 10,20-30 untagged 1"),
+            ("allowed 10,20-30 native 20", "pvid 20 tagged 10,21-30 untagged 20"),
+            // The native VLAN is not allowed: untagged frames have no VLAN here.
+            ("allowed 10", "pvid - tagged 10 untagged -"),
+            ("allowed none", "pvid - tagged - untagged -"),
+        ] {
+            check(&format!("eth1: trunk {words}"), "eth1", &[&line(want)]);
+        }
+        check("tag-native\neth1: trunk allowed 1,10", "eth1", &[&line("pvid - tagged 1,10 untagged -")]);
+        let service = "eth1 if1 up Dot1ad pvid 1 tagged 10 untagged 1 mtu 1500";
+        check("eth1: trunk allowed 1,10 tpid-88a8", "eth1", &[service]);
+    }
+
+    #[test]
+    fn tunnel() {
+        check("eth1: tunnel 7", "eth1", &["eth1 if1 up None pvid 7 tagged - untagged 7 mtu 1500"]);
+        // A tunnel ignores the tag its configuration names for trunks.
+        check("eth1: tunnel 7 tpid-88a8", "eth1", &["eth1 if1 up None pvid 7 tagged - untagged 7 mtu 1500"]);
+    }
+
+    #[test]
+    fn up_needs_everything() {
+        let want = |state: &str| format!("eth1 {state} Dot1q pvid 1 tagged - untagged 1 mtu 1500 access");
+        for (links, state) in [
+            ("eth1", "if1 up"),
+            ("eth1 down", "if1 down"),
+            ("eth1 no-carrier", "if1 down"),
+            ("eth2", "if0 down"),
+            ("eth1 master 9", "if0 down"),
+        ] {
+            check("eth1: access 1", links, &[&want(state)]);
+        }
+    }
+
+    #[test]
+    fn routed_and_unset_are_no_ports() {
+        check(
+            "eth1: routed\neth2: unset\neth10: access 1\neth9: access 1",
+            "eth1, eth2, eth9, eth10",
+            &[
+                "eth9 if3 up Dot1q pvid 1 tagged - untagged 1 mtu 1500 access",
+                "eth10 if4 up Dot1q pvid 1 tagged - untagged 1 mtu 1500 access",
+            ],
+        );
+    }
+
+    #[test]
+    fn autostate() {
+        let svi = |state: &str| {
+            format!("ly10 {state} Dot1q pvid 10 tagged - untagged 10 mtu 1500 access mute no-unicast")
+        };
+        let both = "vlan10, ly10";
+        for (text, links, state) in [
+            ("vlan 10\nvlan10:", format!("{both}, eth1"), "if2 down"),
+            ("vlan 10\nvlan10:\neth1: trunk", format!("{both}, eth1"), "if2 up"),
+            ("vlan 10\nvlan10:\neth1: access 11", format!("{both}, eth1"), "if2 down"),
+            ("vlan 10\nvlan10:\neth1: access 10", format!("{both}, eth1 no-carrier"), "if2 down"),
+            ("vlan 10\nvlan10: shutdown\neth1: trunk", format!("{both}, eth1"), "if2 down"),
+            ("vlan 10\nvlan10:\neth1: trunk", "vlan10 down, ly10, eth1".into(), "if2 down"),
+            ("vlan 10 suspend\nvlan10:\neth1: trunk", format!("{both}, eth1"), "if2 down"),
+            ("vlan10:\neth1: trunk", format!("{both}, eth1"), "if2 down"),
+            ("vlan 10\nvlan10:\neth1: trunk", "eth1".into(), "if0 down"),
+        ] {
+            let config = config(text);
+            let ports = PortIds::default().assign(port_names(&config)).expect("few ports");
+            let state_made = compile(&config, &facts(&links), &ports, &identity());
+            let port = ports.get("ly10").and_then(|port| state_made.ports.get(&port)).map(show);
+            assert_eq!(port, Some(svi(state)), "{text} | {links}");
+        }
+    }
+
+    #[test]
+    fn addresses() {
+        let text = "vlan 10\nvlan 11 shutdown\neth1: access 10\nvlan10:\nvlan11:\n\
+            static 0200.0000.0001 10 eth1\nstatic 0200.0000.0002 10 drop\nstatic 0200.0000.0003 10 eth7\n\
+            static 0200.0000.0004 11 eth1";
+        let config = config(text);
+        let ports = PortIds::default().assign(port_names(&config)).expect("few ports");
+        let state = compile(&config, &facts("eth1"), &ports, &identity());
+        let port = |name: &str| ports.get(name).expect("numbered");
+        let ten = VlanId::new(10).expect("a VLAN");
+        let want: BTreeMap<_, _> = [
+            ((ten, MacAddr([2, 0, 0, 0, 0, 1])), FdbTarget::Static(port("eth1"))),
+            ((ten, MacAddr([2, 0, 0, 0, 0, 2])), FdbTarget::Blackhole),
+            ((ten, identity().vlan_mac(ten)), FdbTarget::SelfAddress(port("ly10"))),
+        ]
+        .into();
+        assert_eq!(state.fdb, want);
+    }
+
+    #[test]
+    fn vlans_and_globals() {
+        let mut config = config("vlan 10\nvlan 11 suspend\nvlan 12 shutdown\nvlan 13");
+        config.fdb.no_learning = "10".parse().expect("a list");
+        config.fdb.vlan_limits.insert(VlanId::new(13).expect("a VLAN"), 5);
+        config.fdb.limit = 77;
+        config.reserved.insert(14, lanyard_pipeline::state::ReservedAction::Forward);
+        let state = compile(&config, &Facts::default(), &PortIds::default(), &identity());
+        let vlans: Vec<_> =
+            state.vlans.iter().map(|(vlan, v)| (vlan.get(), v.learning, v.fdb_limit)).collect();
+        assert_eq!(vlans, [(1, true, None), (10, false, None), (13, true, Some(5))]);
+        assert_eq!(state.global.fdb_limit, 77);
+        assert_eq!(state.global.reserved[14], lanyard_pipeline::state::ReservedAction::Forward);
+        assert_eq!(state.global.reserved[0], GlobalState::default().reserved[0]);
+    }
+
+    #[test]
+    fn a_thousand_ports_keep_their_numbers() {
+        let text: String = (1..=1000).map(|n| format!("eth{n}: access 1\n")).collect();
+        let config = config(&text);
+        let ports = PortIds::default().assign(port_names(&config)).expect("1,000 ports");
+        let state = compile(&config, &[link("eth5", 1)].into_iter().collect(), &ports, &identity());
+        assert_eq!(PortIds::adopt(&state), ports);
+    }
+}

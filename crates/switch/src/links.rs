@@ -1,0 +1,475 @@
+//! What a configuration asks of netdevs: VLAN interfaces made, ports prepared, addresses set, as a list of
+//! [`Action`]s that the daemon carries out.
+//!
+//! Invariants: an action knows the value it replaces, so that it can be undone; [`transact`] undoes what was done
+//! when a step fails. A netdev is only touched when its configuration changed, or when it is new to the switch,
+//! so what an administrator did to it by hand meanwhile stays. What a port was like before the switch took it
+//! is in the [`Record`], and comes back when the switch lets go of it.
+
+use crate::compile::{host_end, pipeline_end, vlan_interfaces};
+use crate::facts::{Facts, HostStack, LinkFacts};
+use crate::switch::Identity;
+use ipnet::IpNet;
+use lanyard_config::{Config, Duplex, Interface, InterfaceName, Role};
+use lanyard_types::{MacAddr, VlanId};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+/// One thing to do to the kernel's network configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Makes a VLAN interface: a veth pair, both ends down.
+    CreatePair(Pair),
+    /// Deletes it.
+    DeletePair(Pair),
+    /// Changes a netdev's settings; only what differs between `from` and `to` is touched.
+    Link {
+        /// The netdev.
+        name: String,
+        /// Before.
+        from: LinkSettings,
+        /// After.
+        to: LinkSettings,
+    },
+    /// Adds an address (it may be there), or removes one (it may be gone).
+    Address {
+        /// The netdev.
+        name: String,
+        /// The address with its prefix length.
+        net: IpNet,
+        /// True adds.
+        add: bool,
+    },
+    /// `net.ipv6.conf.all.forwarding`.
+    Ipv6Forwarding {
+        /// Before.
+        from: bool,
+        /// After.
+        to: bool,
+    },
+    /// Speed and duplex; `None` negotiates.
+    Speed {
+        /// The netdev.
+        name: String,
+        /// Before: Mbit/s, and whether full duplex.
+        from: Option<(u32, bool)>,
+        /// After.
+        to: Option<(u32, bool)>,
+    },
+}
+
+/// A VLAN interface's veth pair.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pair {
+    /// The VLAN.
+    pub vlan: VlanId,
+    /// The host end's address.
+    pub mac: MacAddr,
+    /// Layer-3 MTU of both ends in bytes.
+    pub mtu: u32,
+    /// The mark both ends carry.
+    pub alias: String,
+}
+
+/// What is set on a netdev.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinkSettings {
+    /// Administratively up.
+    pub up: bool,
+    /// Promiscuous.
+    pub promisc: bool,
+    /// Layer-3 MTU in bytes.
+    pub mtu: u32,
+    /// MAC address.
+    pub mac: Option<MacAddr>,
+    /// The kernel's own stack.
+    pub host: HostStack,
+}
+
+impl LinkSettings {
+    fn of(link: &LinkFacts) -> Self {
+        Self { up: link.admin_up, promisc: link.promisc, mtu: link.mtu, mac: link.mac, host: link.host }
+    }
+}
+
+impl Action {
+    /// The action that undoes this one.
+    #[must_use]
+    pub fn inverse(self) -> Self {
+        match self {
+            Self::CreatePair(pair) => Self::DeletePair(pair),
+            Self::DeletePair(pair) => Self::CreatePair(pair),
+            Self::Link { name, from, to } => Self::Link { name, from: to, to: from },
+            Self::Address { name, net, add } => Self::Address { name, net, add: !add },
+            Self::Ipv6Forwarding { from, to } => Self::Ipv6Forwarding { from: to, to: from },
+            Self::Speed { name, from, to } => Self::Speed { name, from: to, to: from },
+        }
+    }
+}
+
+/// What a netdev was like before the switch took it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Original {
+    /// Its index: a netdev of the same name and another index is another netdev.
+    pub ifindex: u32,
+    /// Administratively up.
+    pub up: bool,
+    /// Promiscuous.
+    pub promisc: bool,
+    /// Layer-3 MTU in bytes.
+    pub mtu: u32,
+    /// MAC address.
+    pub mac: Option<MacAddr>,
+    /// The kernel's own stack.
+    pub host: HostStack,
+}
+
+impl Original {
+    fn of(link: &LinkFacts) -> Self {
+        let LinkSettings { up, promisc, mtu, mac, host } = LinkSettings::of(link);
+        Self { ifindex: link.ifindex, up, promisc, mtu, mac, host }
+    }
+    fn settings(&self) -> LinkSettings {
+        LinkSettings { up: self.up, promisc: self.promisc, mtu: self.mtu, mac: self.mac, host: self.host }
+    }
+}
+
+/// What the switch has done to the kernel and must undo some day; the daemon keeps it in its state directory.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// Ports and routed ports as they were found, by name.
+    pub originals: BTreeMap<String, Original>,
+    /// Addresses the switch has set, by netdev.
+    pub addresses: BTreeMap<String, BTreeSet<IpNet>>,
+    /// `net.ipv6.conf.all.forwarding` as it was found, once the switch has changed it.
+    pub ipv6_forwarding: Option<bool>,
+}
+
+/// A static route for the kernel.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Route {
+    /// The destination.
+    pub prefix: IpNet,
+    /// The router.
+    pub via: Option<IpAddr>,
+    /// The egress netdev.
+    pub interface: Option<String>,
+    /// The metric: IOS's administrative distance.
+    pub metric: u32,
+}
+
+/// The kernel routes that `config` asks for.
+#[must_use]
+pub fn routes(config: &Config) -> BTreeSet<Route> {
+    let lower = |route: &lanyard_config::StaticRoute| Route {
+        prefix: route.prefix,
+        via: route.via,
+        interface: route.interface.as_ref().map(ToString::to_string),
+        metric: route.distance.into(),
+    };
+    config.routes.iter().map(lower).collect()
+}
+
+/// The mark on the netdevs that an instance makes.
+#[must_use]
+pub fn alias(instance: &str) -> String {
+    format!("lanyard:{instance}")
+}
+
+/// What to do, in two parts: before the plane is given its new state, and after.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Actions {
+    /// What has to succeed; undone when a later step fails.
+    pub before: Vec<Action>,
+    /// Letting go of what the plane no longer uses.
+    pub after: Vec<Action>,
+    /// The record once all is done.
+    pub record: Record,
+}
+
+/// The actions that lead from `old` (`None`: whatever the netdevs look like now) to `next`.
+#[must_use]
+pub fn actions(
+    old: Option<&Config>,
+    next: &Config,
+    facts: &Facts,
+    record: &Record,
+    identity: &Identity,
+) -> Actions {
+    let mut list = Actions { record: record.clone(), ..Actions::default() };
+    vlan_pairs(old, next, facts, identity, &mut list);
+    for name in
+        managed(old).chain(managed(Some(next))).chain(record.originals.keys()).collect::<BTreeSet<_>>()
+    {
+        netdev(name, old, next, facts, &mut list);
+    }
+    addresses(next, facts, &mut list);
+    ipv6_forwarding(next, &mut list);
+    list
+}
+
+/// The netdevs `config` names as ports or routed ports.
+fn managed(config: Option<&Config>) -> impl Iterator<Item = &String> {
+    config.into_iter().flat_map(|config| &config.interfaces).filter_map(|(name, interface)| match name {
+        InterfaceName::Netdev(name) if interface.role != Role::Unset => Some(name),
+        _ => None,
+    })
+}
+
+/// The part of an interface's configuration that is set on the netdev itself.
+#[derive(PartialEq, Eq)]
+struct Wanted {
+    role: Role,
+    up: bool,
+    mtu: Option<u32>,
+    mac: Option<MacAddr>,
+    forwarding: bool,
+}
+
+fn wanted(config: &Config, name: &InterfaceName) -> Option<Wanted> {
+    let interface = config.interfaces.get(name)?;
+    let svi = matches!(name, InterfaceName::Vlan(_));
+    (svi || interface.role != Role::Unset).then_some(Wanted {
+        role: if svi { Role::Routed } else { interface.role },
+        up: !interface.shutdown,
+        mtu: interface.mtu,
+        mac: interface.mac,
+        forwarding: config.ip_routing,
+    })
+}
+
+fn settings(wanted: &Wanted, original: &Original) -> LinkSettings {
+    let mtu = wanted.mtu.unwrap_or(original.mtu);
+    if wanted.role == Role::Switchport {
+        return LinkSettings {
+            up: wanted.up,
+            promisc: true,
+            mtu,
+            mac: original.mac,
+            host: HostStack::SILENT,
+        };
+    }
+    let host = HostStack { forwarding: wanted.forwarding, ..original.host };
+    LinkSettings { up: wanted.up, promisc: original.promisc, mtu, mac: wanted.mac.or(original.mac), host }
+}
+
+fn netdev(name: &str, old: Option<&Config>, next: &Config, facts: &Facts, list: &mut Actions) {
+    let key = InterfaceName::Netdev(name.to_owned());
+    let now = wanted(next, &key);
+    let Some(link) = facts.usable(name) else {
+        if now.is_none() {
+            list.record.originals.remove(name);
+        }
+        return;
+    };
+    let known = list.record.originals.get(name).filter(|original| original.ifindex == link.ifindex).cloned();
+    let from = LinkSettings::of(link);
+    let Some(now) = now else {
+        if let Some(original) = known {
+            push_link(&mut list.after, name, from, original.settings());
+        }
+        list.record.originals.remove(name);
+        return;
+    };
+    let was = old.and_then(|old| wanted(old, &key));
+    if known.is_none() || was.as_ref() != Some(&now) {
+        let original = known.clone().unwrap_or_else(|| Original::of(link));
+        push_link(&mut list.before, name, from, settings(&now, &original));
+        list.record.originals.insert(name.to_owned(), original);
+    }
+    let speed = |config: &Config| config.interfaces.get(&key).and_then(fixed_speed);
+    let (from, to) = (old.and_then(speed), speed(next));
+    if from != to || (known.is_none() && to.is_some()) {
+        list.before.push(Action::Speed { name: name.to_owned(), from, to });
+    }
+}
+
+fn push_link(actions: &mut Vec<Action>, name: &str, from: LinkSettings, to: LinkSettings) {
+    if from != to {
+        actions.push(Action::Link { name: name.to_owned(), from, to });
+    }
+}
+
+fn fixed_speed(interface: &Interface) -> Option<(u32, bool)> {
+    interface.speed_mbps.map(|speed_mbps| (speed_mbps, interface.duplex != Duplex::Half))
+}
+
+/// VLAN interfaces: pairs to make and to delete, and the settings of both ends.
+fn vlan_pairs(old: Option<&Config>, next: &Config, facts: &Facts, identity: &Identity, list: &mut Actions) {
+    let mark = alias(&identity.instance);
+    let made =
+        |vlan: VlanId| facts.get(&pipeline_end(vlan)).is_some() && facts.get(&host_end(vlan)).is_some();
+    let pair = |vlan: VlanId, interface: &Interface| Pair {
+        vlan,
+        mac: interface.mac.unwrap_or_else(|| identity.vlan_mac(vlan)),
+        mtu: interface.mtu.unwrap_or(1500),
+        alias: mark.clone(),
+    };
+    let mut links = Vec::new();
+    for (vlan, interface) in vlan_interfaces(next) {
+        let pair = pair(vlan, interface);
+        let (key, fresh) = (InterfaceName::Vlan(vlan), !made(vlan));
+        if fresh || old.and_then(|old| wanted(old, &key)) != wanted(next, &key) {
+            let bare = LinkFacts { mtu: pair.mtu, mac: Some(pair.mac), ..LinkFacts::default() };
+            let now = |name: &str| LinkSettings::of(facts.get(name).filter(|_| !fresh).unwrap_or(&bare));
+            let host = now(&host_end(vlan));
+            let stack = HostStack { forwarding: next.ip_routing, ..host.host };
+            let to = LinkSettings {
+                up: !interface.shutdown,
+                mtu: pair.mtu,
+                mac: Some(pair.mac),
+                host: stack,
+                ..host
+            };
+            push_link(&mut links, &host_end(vlan), host.clone(), to);
+            let inner = now(&pipeline_end(vlan));
+            let to = LinkSettings { mtu: pair.mtu, host: HostStack::SILENT, ..inner.clone() };
+            push_link(&mut links, &pipeline_end(vlan), inner, to);
+        }
+        if fresh {
+            list.before.push(Action::CreatePair(pair));
+        }
+    }
+    list.before.append(&mut links);
+    // Every pair that carries our mark and is not wanted goes: also what an earlier run left behind.
+    let ours = facts.iter().filter(|link| link.alias.as_deref() == Some(&mark));
+    let vlans: BTreeSet<VlanId> = ours.filter_map(|link| vlan_of(&link.name)).collect();
+    for vlan in vlans {
+        if !next.interfaces.contains_key(&InterfaceName::Vlan(vlan)) {
+            let before = old.and_then(|old| old.interfaces.get(&InterfaceName::Vlan(vlan)));
+            list.after.push(Action::DeletePair(pair(vlan, before.unwrap_or(&Interface::default()))));
+        }
+    }
+}
+
+/// The VLAN whose interface has `name` as one of its ends.
+#[must_use]
+pub fn vlan_of(name: &str) -> Option<VlanId> {
+    let number = name.strip_prefix("vlan").or_else(|| name.strip_prefix("ly"))?;
+    number.parse().ok().filter(|vlan: &VlanId| vlan.to_string() == number)
+}
+
+fn addresses(next: &Config, facts: &Facts, list: &mut Actions) {
+    let mut wanted: BTreeMap<String, BTreeSet<IpNet>> = BTreeMap::new();
+    for (name, interface) in &next.interfaces {
+        let routed = matches!(name, InterfaceName::Vlan(_)) || interface.role == Role::Routed;
+        let nets: BTreeSet<IpNet> = addresses_of(interface).filter(|_| routed).collect();
+        if !nets.is_empty() {
+            wanted.insert(name.to_string(), nets);
+        }
+    }
+    let empty = BTreeSet::new();
+    let here = |name: &str| facts.get(name).is_some() || vlan_of(name).is_some();
+    for name in list.record.addresses.keys().chain(wanted.keys()).collect::<BTreeSet<_>>() {
+        let old = list.record.addresses.get(name).unwrap_or(&empty);
+        let new = wanted.get(name).unwrap_or(&empty);
+        // A VLAN interface that goes takes its addresses with it.
+        let goes =
+            vlan_of(name).is_some_and(|vlan| !next.interfaces.contains_key(&InterfaceName::Vlan(vlan)));
+        if here(name) && !goes {
+            let act = |net: &IpNet, add| Action::Address { name: name.clone(), net: *net, add };
+            list.before.extend(old.difference(new).map(|net| act(net, false)));
+            list.before
+                .extend(in_order(next, name).filter(|net| !old.contains(net)).map(|net| act(&net, true)));
+        }
+    }
+    list.record.addresses = wanted;
+}
+
+/// The addresses of an interface, the primary first.
+fn addresses_of(interface: &Interface) -> impl Iterator<Item = IpNet> + '_ {
+    let v4 = interface.ipv4.iter().copied().map(IpNet::V4);
+    v4.chain(interface.ipv6.iter().copied().map(IpNet::V6))
+}
+
+fn in_order<'a>(config: &'a Config, name: &'a str) -> impl Iterator<Item = IpNet> + 'a {
+    let of_name = config.interfaces.iter().filter(move |(key, interface)| {
+        key.to_string() == name && (matches!(key, InterfaceName::Vlan(_)) || interface.role == Role::Routed)
+    });
+    of_name.flat_map(|(_, interface)| addresses_of(interface))
+}
+
+/// The addresses `name` should have: set again when the netdev comes (back) up, because the kernel forgets IPv6
+/// addresses, and a new netdev has none.
+#[must_use]
+pub fn restore_addresses(config: &Config, name: &str) -> Vec<Action> {
+    in_order(config, name).map(|net| Action::Address { name: name.to_owned(), net, add: true }).collect()
+}
+
+/// The kernel asks for this sysctl as well as for the interface's own before it forwards IPv6.
+fn ipv6_forwarding(next: &Config, list: &mut Actions) {
+    let record = &mut list.record;
+    match (next.ipv6_routing, record.ipv6_forwarding) {
+        (true, None) => {
+            // What it was is only known to who reads it; the daemon completes the record.
+            record.ipv6_forwarding = Some(false);
+            list.before.push(Action::Ipv6Forwarding { from: false, to: true });
+        }
+        (false, Some(original)) => {
+            record.ipv6_forwarding = None;
+            list.before.push(Action::Ipv6Forwarding { from: true, to: original });
+        }
+        _ => {}
+    }
+}
+
+/// Puts everything back: ports as they were found, VLAN interfaces deleted.
+#[must_use]
+pub fn release(facts: &Facts, record: &Record, identity: &Identity) -> Vec<Action> {
+    let nothing = Config::default();
+    let actions = actions(None, &nothing, facts, record, identity);
+    actions.before.into_iter().chain(actions.after).collect()
+}
+
+/// The pipeline ends of VLAN interfaces whose carrier is not what `up` says: a veth's end has carrier when the
+/// other is up.
+#[must_use]
+pub fn carriers(config: &Config, facts: &Facts, up: &lanyard_types::VlanSet) -> Vec<Action> {
+    let mut list = Vec::new();
+    for (vlan, _) in vlan_interfaces(config) {
+        let name = pipeline_end(vlan);
+        if let Some(link) = facts.get(&name) {
+            let from = LinkSettings::of(link);
+            let to = LinkSettings { up: up.contains(vlan), ..from.clone() };
+            push_link(&mut list, &name, from, to);
+        }
+    }
+    list
+}
+
+/// What carries out actions.
+pub trait Netdevs {
+    /// Carries out a run of actions of one kind; one answer each. A failed action has changed nothing.
+    fn act(&mut self, run: &[Action]) -> Vec<Result<(), String>>;
+}
+
+/// Carries out `actions` in order; when one fails, undoes what was done, last first.
+///
+/// # Errors
+/// The first failure's text, with the failures met while undoing added.
+pub fn transact(netdevs: &mut dyn Netdevs, actions: &[Action]) -> Result<(), String> {
+    let mut done: Vec<&Action> = Vec::new();
+    for run in actions.chunk_by(|a, b| std::mem::discriminant(a) == std::mem::discriminant(b)) {
+        let mut failure = None;
+        for (action, result) in run.iter().zip(netdevs.act(run)) {
+            match result {
+                Ok(()) => done.push(action),
+                Err(text) => failure = failure.or(Some(text)),
+            }
+        }
+        if let Some(mut text) = failure {
+            for action in done.into_iter().rev() {
+                for error in netdevs.act(&[action.clone().inverse()]).into_iter().filter_map(Result::err) {
+                    text = format!("{text}; and undoing an earlier step failed: {error}");
+                }
+            }
+            return Err(text);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "links_tests.rs"]
+mod tests;

@@ -1,0 +1,192 @@
+//! Actions, as lines of text.
+
+use super::*;
+use crate::testing::{config, facts, identity};
+
+fn host(host: HostStack) -> String {
+    if host == HostStack::SILENT {
+        return "silent".into();
+    }
+    format!(
+        "{}{}",
+        if host.forwarding { "forwards" } else { "host" },
+        if host.ipv6_disabled { " no-ipv6" } else { "" }
+    )
+}
+
+fn show(action: &Action) -> String {
+    match action {
+        Action::CreatePair(pair) => format!("create {} {} mtu {}", pair.vlan, pair.mac, pair.mtu),
+        Action::DeletePair(pair) => format!("delete {}", pair.vlan),
+        Action::Link { name, from, to } => {
+            let mut words = vec![name.clone()];
+            let mut differs = |differs: bool, word: String| {
+                if differs {
+                    words.push(word)
+                }
+            };
+            differs(from.up != to.up, if to.up { "up".into() } else { "down".into() });
+            differs(
+                from.promisc != to.promisc,
+                if to.promisc { "promisc".into() } else { "-promisc".into() },
+            );
+            differs(from.mtu != to.mtu, format!("mtu {}", to.mtu));
+            differs(from.mac != to.mac, format!("mac {}", to.mac.unwrap_or_default()));
+            differs(from.host != to.host, host(to.host));
+            words.join(" ")
+        }
+        Action::Address { name, net, add } => format!("{name} {}{net}", if *add { "+" } else { "-" }),
+        Action::Ipv6Forwarding { to, .. } => format!("ipv6-forwarding {to}"),
+        Action::Speed { name, to, .. } => format!("{name} speed {to:?}"),
+    }
+}
+
+fn list(actions: &[Action]) -> String {
+    actions.iter().map(show).collect::<Vec<_>>().join(", ")
+}
+
+/// `old` is settled; its record is made with `found`, then the netdevs look like `links`.
+fn step(old: &str, found: &str, next: &str, links: &str) -> (String, String) {
+    let (old, next) = (config(old), config(next));
+    let record = actions(None, &old, &facts(found), &Record::default(), &identity()).record;
+    let result = actions(Some(&old), &next, &facts(links), &record, &identity());
+    (list(&result.before), list(&result.after))
+}
+
+fn first(next: &str, links: &str) -> (String, String) {
+    let result = actions(None, &config(next), &facts(links), &Record::default(), &identity());
+    (list(&result.before), list(&result.after))
+}
+
+#[test]
+fn a_port_is_taken() {
+    for (next, links, want) in [
+        ("eth1: access 1", "eth1", "eth1 promisc silent"),
+        ("eth1: access 1", "eth1 down", "eth1 up promisc silent"),
+        ("eth1: access 1 mtu 9000", "eth1 down", "eth1 up promisc mtu 9000 silent"),
+        ("eth1: access 1 shutdown", "eth1", "eth1 down promisc silent"),
+        ("eth1: access 1", "", ""),
+        ("eth1: access 1", "eth1 master 3", ""),
+        ("eth1: unset", "eth1", ""),
+        ("eth1: routed", "eth1 down", "eth1 up"),
+        ("ip-routing\neth1: routed ip 10.0.0.1/24", "eth1", "eth1 forwards, eth1 +10.0.0.1/24"),
+        ("eth1: routed mac 0200.0000.00ff", "eth1", "eth1 mac 0200.0000.00ff"),
+        ("ipv6-routing", "", "ipv6-forwarding true"),
+        // Addresses of a port that is no routed port are kept in the configuration only.
+        ("eth1: access 1 ip 10.0.0.1/24", "eth1 promisc", "eth1 silent"),
+    ] {
+        assert_eq!(first(next, links), (want.into(), String::new()), "{next} | {links}");
+    }
+}
+
+#[test]
+fn a_change_touches_what_changed() {
+    let taken = "eth1 promisc";
+    for (old, next, links, want) in [
+        // The netdev was shut down by hand: another change leaves it so.
+        ("eth1: access 1", "eth1: access 2", "eth1 down promisc", ""),
+        ("eth1: access 1", "eth1: access 1 shutdown", taken, "eth1 down silent"),
+        ("eth1: access 1 shutdown", "eth1: access 1", "eth1 down promisc", "eth1 up silent"),
+        // The MTU it had when it was found comes back.
+        ("eth1: access 1 mtu 9000", "eth1: access 1", "eth1 promisc mtu 9000", "eth1 mtu 1500 silent"),
+        (
+            "eth1: routed ip 10.0.0.1/24",
+            "eth1: routed ip 10.0.0.2/24",
+            "eth1",
+            "eth1 -10.0.0.1/24, eth1 +10.0.0.2/24",
+        ),
+        ("eth1: routed ip 10.0.0.1/24", "eth1: access 1", "eth1", "eth1 promisc silent, eth1 -10.0.0.1/24"),
+        ("ipv6-routing", "", "", "ipv6-forwarding false"),
+    ] {
+        assert_eq!(step(old, "eth1", next, links), (want.into(), String::new()), "{old} -> {next} | {links}");
+    }
+}
+
+#[test]
+fn a_port_is_given_back() {
+    let back = ("".into(), "eth1 down -promisc mtu 1400".to_owned());
+    assert_eq!(step("eth1: access 1", "eth1 down mtu 1400", "", "eth1 promisc"), back);
+    // Another netdev has the name by now: it is left alone.
+    assert_eq!(step("eth1: access 1", "eth1", "", "eth0, eth1 promisc"), Default::default());
+    assert_eq!(step("eth1: access 1", "eth1", "", ""), Default::default());
+}
+
+#[test]
+fn vlan_interface_pairs() {
+    let mac = "02aa.bbcc.d00a";
+    let made = format!("vlan10 alias lanyard:test mac {mac}, ly10 alias lanyard:test");
+    let create = format!("create 10 {mac} mtu 1500, vlan10 up, ly10 silent, vlan10 +10.0.0.1/24");
+    assert_eq!(first("vlan10: ip 10.0.0.1/24", ""), (create, String::new()));
+    let shut = format!("create 10 {mac} mtu 9000, ly10 silent");
+    assert_eq!(first("vlan10: shutdown mtu 9000", ""), (shut, String::new()));
+    let routing = format!("create 10 {mac} mtu 1500, vlan10 up forwards, ly10 silent");
+    assert_eq!(first("ip-routing\nvlan10:", ""), (routing, String::new()));
+    // Found as the last run left it: nothing but what differs.
+    assert_eq!(
+        first("vlan10: mtu 9000", &made),
+        ("vlan10 mtu 9000, ly10 mtu 9000 silent".into(), String::new())
+    );
+    assert_eq!(step("vlan10:", "", "", &made), (String::new(), "delete 10".into()));
+    assert_eq!(step("vlan10: ip 10.0.0.1/24", "", "", &made), (String::new(), "delete 10".into()));
+    // A pair nobody configures any more goes at the first start; one without our mark stays.
+    assert_eq!(first("", &made), (String::new(), "delete 10".into()));
+    assert_eq!(first("", "vlan10, ly10, vlan11 alias lanyard:other"), Default::default());
+}
+
+#[test]
+fn carriers_follow_the_lines() {
+    let config = config("vlan10:\nvlan11:\nvlan12:");
+    let up = "10,12".parse().expect("a list");
+    assert_eq!(list(&carriers(&config, &facts("ly10 down, ly11, ly12"), &up)), "ly10 up, ly11 down");
+}
+
+#[test]
+fn names_of_vlan_interfaces() {
+    for (name, want) in
+        [("vlan10", Some(10)), ("ly4094", Some(4094)), ("vlan010", None), ("ly0", None), ("lyra", None)]
+    {
+        assert_eq!(vlan_of(name).map(VlanId::get), want, "{name}");
+    }
+}
+
+/// Netdevs that are a list of what was done, and fail at one step.
+struct Chaos {
+    done: Vec<Action>,
+    fail_at: usize,
+    step: usize,
+}
+
+impl Netdevs for Chaos {
+    fn act(&mut self, run: &[Action]) -> Vec<Result<(), String>> {
+        let mut act = |action: &Action| {
+            self.step += 1;
+            if self.step == self.fail_at {
+                return Err("refused".to_owned());
+            }
+            let inverse = action.clone().inverse();
+            match self.done.iter().rposition(|done| *done == inverse) {
+                Some(at) => drop(self.done.remove(at)),
+                None => self.done.push(action.clone()),
+            }
+            Ok(())
+        };
+        run.iter().map(&mut act).collect()
+    }
+}
+
+#[test]
+fn every_failing_step_is_undone() {
+    let text =
+        "ipv6-routing\nvlan10: ip 10.0.0.1/24\nvlan11:\neth1: access 1\neth2: routed ipv6 2001:db8::1/64";
+    let actions =
+        actions(None, &config(text), &facts("eth1, eth2 down"), &Record::default(), &identity()).before;
+    assert!(actions.len() > 8);
+    for fail_at in 1..=actions.len() {
+        let mut chaos = Chaos { done: Vec::new(), fail_at, step: 0 };
+        assert_eq!(transact(&mut chaos, &actions), Err("refused".into()));
+        assert_eq!(chaos.done, [], "step {fail_at}");
+    }
+    let mut chaos = Chaos { done: Vec::new(), fail_at: 0, step: 0 };
+    assert_eq!(transact(&mut chaos, &actions), Ok(()));
+    assert_eq!(chaos.done, actions);
+}

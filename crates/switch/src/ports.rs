@@ -1,0 +1,114 @@
+//! Port numbers: which `PortId` an interface has.
+//!
+//! Invariant: an interface keeps its number for as long as it is configured, across restarts (the numbers a
+//! plane is found with are adopted), and a number that was just given up is the last to be handed out again.
+
+use lanyard_plane::PlaneState;
+use lanyard_types::{MAX_PORTS, PortId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Numbers by interface name; VLAN interfaces are here under the name of their pipeline end, `lyN`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PortIds {
+    by_name: BTreeMap<String, PortId>,
+}
+
+impl PortIds {
+    /// The numbers of a plane that is already running.
+    #[must_use]
+    pub fn adopt(state: &PlaneState) -> Self {
+        Self { by_name: state.ports.iter().map(|(port, state)| (state.name.clone(), *port)).collect() }
+    }
+    /// The number of this interface.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<PortId> {
+        self.by_name.get(name).copied()
+    }
+    /// The interface with this number.
+    #[must_use]
+    pub fn name(&self, port: PortId) -> Option<&str> {
+        self.by_name.iter().find(|(_, id)| **id == port).map(|(name, _)| name.as_str())
+    }
+    /// How many numbers are in use.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.by_name.len()
+    }
+    /// True when no number is in use.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+    /// Numbers for exactly `names`: kept where known, the lowest free ones for the rest, in order.
+    ///
+    /// # Errors
+    /// When there are more names than ports.
+    pub fn assign(&self, names: impl IntoIterator<Item = String>) -> Result<Self, String> {
+        let names: Vec<String> = names.into_iter().collect();
+        let mut next = Self::default();
+        for name in &names {
+            if let Some(port) = self.get(name) {
+                next.by_name.insert(name.clone(), port);
+            }
+        }
+        let taken: BTreeSet<PortId> = next.by_name.values().copied().collect();
+        let held: BTreeSet<PortId> = self.by_name.values().copied().collect();
+        let never = PortId::all().filter(|port| !held.contains(port));
+        let given_up = held.iter().copied().filter(|port| !taken.contains(port));
+        let mut free = never.chain(given_up);
+        for name in names {
+            if let std::collections::btree_map::Entry::Vacant(slot) = next.by_name.entry(name) {
+                let port = free
+                    .next()
+                    .ok_or_else(|| format!("{} ports are the most there can be", MAX_PORTS - 1))?;
+                slot.insert(port);
+            }
+        }
+        Ok(next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(list: &str) -> Vec<String> {
+        list.split_whitespace().map(str::to_owned).collect()
+    }
+
+    fn show(ids: &PortIds) -> String {
+        ids.by_name
+            .iter()
+            .map(|(name, port)| format!("{name}={port} "))
+            .collect::<String>()
+            .trim_end()
+            .to_owned()
+    }
+
+    #[test]
+    fn numbers_are_kept() {
+        let mut ids = PortIds::default();
+        for (list, want) in [
+            ("a b c", "a=1 b=2 c=3"),
+            ("a c", "a=1 c=3"),
+            // 2 is free by now.
+            ("a c d", "a=1 c=3 d=2"),
+            // 1 is given up here and so not handed on yet.
+            ("c d e", "c=3 d=2 e=4"),
+            ("", ""),
+        ] {
+            ids = ids.assign(names(list)).expect("few ports");
+            assert_eq!(show(&ids), want, "{list}");
+        }
+    }
+
+    #[test]
+    fn all_numbers_and_no_more() {
+        let all: Vec<String> = (1..MAX_PORTS).map(|n| format!("e{n}")).collect();
+        let ids = PortIds::default().assign(all.clone()).expect("1,023 ports");
+        let mut swapped = all.clone();
+        swapped[0] = "x".into();
+        assert_eq!(ids.assign(swapped).expect("a number given up").get("x"), PortId::new(1));
+        assert!(ids.assign(all.into_iter().chain(["y".into()])).is_err());
+    }
+}

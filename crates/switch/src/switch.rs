@@ -1,0 +1,168 @@
+//! The switch: running configuration, facts and port numbers together, and the step from one to the next.
+//!
+//! Invariant: [`Switch::plan`] changes nothing; [`Switch::accept`] is called when a plan has been carried out.
+
+use crate::check;
+use crate::compile::{compile, lines_up, port_names};
+use crate::facts::{Facts, LinkFacts};
+use crate::links::{self, Action, Actions, Record};
+use crate::ports::PortIds;
+use lanyard_config::Config;
+use lanyard_plane::PlaneState;
+use lanyard_types::{MacAddr, VlanId, VlanSet};
+
+/// What tells this switch from others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// `--instance`.
+    pub instance: String,
+    /// The base MAC address: locally administered, its low 12 bits zero.
+    pub base_mac: MacAddr,
+}
+
+impl Identity {
+    /// The address of a VLAN interface: the base address with the VLAN in its low 12 bits.
+    #[must_use]
+    pub fn vlan_mac(&self, vlan: VlanId) -> MacAddr {
+        MacAddr::from_u64(self.base_mac.to_u64() & !0xfff | u64::from(vlan.get()))
+    }
+    /// A base address out of 48 random bits.
+    #[must_use]
+    pub fn base_from(random: u64) -> MacAddr {
+        let bits = random & 0xffff_ffff_f000;
+        MacAddr::from_u64(bits & !(0x01 << 40) | 0x02 << 40)
+    }
+}
+
+/// A configuration that may be taken, and what that needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// The configuration.
+    pub config: Config,
+    /// Its port numbers.
+    pub ports: PortIds,
+    /// What to do to netdevs.
+    pub actions: Actions,
+    /// What the user should know; no reason to refuse.
+    pub notices: Vec<String>,
+}
+
+/// The whole switch.
+#[derive(Debug, Clone)]
+pub struct Switch {
+    identity: Identity,
+    config: Config,
+    facts: Facts,
+    ports: PortIds,
+    record: Record,
+    /// False until the first configuration has been carried out: netdevs then look as the last run left them.
+    settled: bool,
+}
+
+impl Switch {
+    /// A switch with the default configuration. `found` is what the plane was found with; `record` what the last
+    /// run wrote down.
+    #[must_use]
+    pub fn new(identity: Identity, facts: Facts, found: &PlaneState, record: Record) -> Self {
+        let ports = PortIds::adopt(found);
+        Self { identity, config: Config::default(), facts, ports, record, settled: false }
+    }
+    /// Who this switch is.
+    #[must_use]
+    pub const fn identity(&self) -> &Identity {
+        &self.identity
+    }
+    /// The running configuration.
+    #[must_use]
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+    /// The netdevs.
+    #[must_use]
+    pub const fn facts(&self) -> &Facts {
+        &self.facts
+    }
+    /// The netdevs, to be told what the kernel says.
+    pub const fn facts_mut(&mut self) -> &mut Facts {
+        &mut self.facts
+    }
+    /// The port numbers.
+    #[must_use]
+    pub const fn ports(&self) -> &PortIds {
+        &self.ports
+    }
+    /// What the switch has done to netdevs.
+    #[must_use]
+    pub const fn record(&self) -> &Record {
+        &self.record
+    }
+    /// May `next` be taken, netdevs and limits considered?
+    ///
+    /// # Errors
+    /// Why not, in words.
+    pub fn check(&self, old: &Config, next: &Config) -> Result<Vec<String>, String> {
+        self.ports.assign(port_names(next))?;
+        check::check(old, next, &self.facts, &self.identity)
+    }
+    /// What taking `next` needs.
+    ///
+    /// # Errors
+    /// Why it may not be taken, in words.
+    pub fn plan(&self, next: Config) -> Result<Plan, String> {
+        let notices = check::check(&self.config, &next, &self.facts, &self.identity)?;
+        let ports = self.ports.assign(port_names(&next))?;
+        let old = self.settled.then_some(&self.config);
+        let actions = links::actions(old, &next, &self.facts, &self.record, &self.identity);
+        Ok(Plan { config: next, ports, actions, notices })
+    }
+    /// The plane state of a plan, with the netdevs as they are known now.
+    #[must_use]
+    pub fn compile(&self, plan: &Plan) -> PlaneState {
+        compile(&plan.config, &self.facts, &plan.ports, &self.identity)
+    }
+    /// The plan has been carried out.
+    pub fn accept(&mut self, plan: Plan) {
+        self.config = plan.config;
+        self.ports = plan.ports;
+        self.record = plan.actions.record;
+        self.settled = true;
+    }
+    /// The plane state of the running configuration.
+    #[must_use]
+    pub fn state(&self) -> PlaneState {
+        compile(&self.config, &self.facts, &self.ports, &self.identity)
+    }
+    /// VLAN interfaces whose line protocol is up.
+    #[must_use]
+    pub fn lines_up(&self) -> VlanSet {
+        lines_up(&self.config, &self.facts, &self.ports, &self.identity)
+    }
+    /// The carrier changes of VLAN interfaces that are due.
+    #[must_use]
+    pub fn carriers(&self) -> Vec<Action> {
+        links::carriers(&self.config, &self.facts, &self.lines_up())
+    }
+    /// What a netdev needs that has come, or come up again: settings when it is new to the switch, and addresses.
+    #[must_use]
+    pub fn welcome(&self, name: &str) -> (Vec<Action>, Record) {
+        let new =
+            |link: &&LinkFacts| self.record.originals.get(name).is_none_or(|o| o.ifindex != link.ifindex);
+        let mut list = Actions { record: self.record.clone(), ..Actions::default() };
+        if self.facts.usable(name).filter(new).is_some() {
+            list =
+                links::actions(Some(&self.config), &self.config, &self.facts, &self.record, &self.identity);
+            list.before.retain(|action| matches!(action, Action::Link { name: n, .. } | Action::Speed { name: n, .. } if n == name));
+        }
+        list.before.extend(links::restore_addresses(&self.config, name));
+        (list.before, list.record)
+    }
+    /// Keeps what [`Switch::welcome`] answered, once it has been carried out.
+    pub fn set_record(&mut self, record: Record) {
+        self.record = record;
+    }
+    /// Everything put back as it was found.
+    #[must_use]
+    pub fn release(&self) -> Vec<Action> {
+        links::release(&self.facts, &self.record, &self.identity)
+    }
+}
