@@ -32,3 +32,26 @@ pub struct Trace {
     /// The frames sent, in emission order: port and bytes, tags in line.
     pub egress: Vec<(PortId, Vec<u8>)>,
 }
+
+/// Takes down what the stages say, if anybody wants to know: forwarding pays one branch for it.
+#[derive(Debug, Default)]
+pub(crate) struct Notes(Option<Vec<TraceStep>>);
+
+impl Notes {
+    /// Notes that are kept.
+    pub(crate) fn kept() -> Self {
+        Self(Some(Vec::new()))
+    }
+    /// Adds what `stage` has to say; a stage that speaks again goes on in its line.
+    pub(crate) fn say(&mut self, stage: Stage, detail: impl FnOnce() -> String) {
+        let Some(steps) = &mut self.0 else { return };
+        match steps.last_mut().filter(|last| last.stage == stage) {
+            Some(last) => last.detail = format!("{}; {}", last.detail, detail()),
+            None => steps.push(TraceStep { stage, detail: detail() }),
+        }
+    }
+    /// The steps taken down.
+    pub(crate) fn into_steps(self) -> Vec<TraceStep> {
+        self.0.unwrap_or_default()
+    }
+}

@@ -7,9 +7,11 @@ pub mod change;
 
 pub use change::{Backend, Change, changes, transact};
 pub use lanyard_pipeline::state::PlaneState;
+pub use lanyard_pipeline::tables::counters::PortCounters;
+pub use lanyard_pipeline::tables::fdb::{FdbEntry, FdbFilter, FdbKind, Sweep};
 pub use lanyard_pipeline::trace::Trace;
 
-use lanyard_types::{DropReason, FrameCount, MacAddr, PortId, TrapReason, VlanId};
+use lanyard_types::{FrameCount, PortId, TrapReason, VlanId};
 
 /// A forwarding plane.
 pub trait Plane {
@@ -144,111 +146,6 @@ pub enum PlaneError {
     /// The state contradicts itself or goes past a limit.
     #[error("{0}")]
     Invalid(String),
-}
-
-/// One FDB entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FdbEntry {
-    /// The VLAN.
-    pub vlan: VlanId,
-    /// The address.
-    pub mac: MacAddr,
-    /// The port; `None` for an entry that drops.
-    pub port: Option<PortId>,
-    /// What kind of entry.
-    pub kind: FdbKind,
-    /// Seconds since a frame from the address was last seen; 0 for entries that do not age.
-    pub age_s: u32,
-}
-
-/// What kind of FDB entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum FdbKind {
-    /// Learned; ages.
-    Dynamic = 1,
-    /// Configured.
-    Static = 2,
-    /// Learned and kept.
-    Sticky = 3,
-    /// The switch's own.
-    SelfAddress = 4,
-}
-
-impl FdbKind {
-    /// The word used in text and JSON.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Dynamic => "dynamic",
-            Self::Static => "static",
-            Self::Sticky => "sticky",
-            Self::SelfAddress => "self",
-        }
-    }
-}
-
-/// Which FDB entries; every field that is set must match.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct FdbFilter {
-    /// Only this VLAN.
-    pub vlan: Option<VlanId>,
-    /// Only this port.
-    pub port: Option<PortId>,
-    /// Only this address.
-    pub mac: Option<MacAddr>,
-    /// Only this kind.
-    pub kind: Option<FdbKind>,
-}
-
-impl FdbFilter {
-    /// True when `entry` passes.
-    #[must_use]
-    pub fn matches(&self, entry: &FdbEntry) -> bool {
-        self.vlan.is_none_or(|vlan| vlan == entry.vlan)
-            && self.port.is_none_or(|port| Some(port) == entry.port)
-            && self.mac.is_none_or(|mac| mac == entry.mac)
-            && self.kind.is_none_or(|kind| kind == entry.kind)
-    }
-}
-
-/// What a sweep of the FDB did.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Sweep {
-    /// Entries aged out.
-    pub aged: u64,
-    /// Seconds until the next dynamic entry expires if nothing refreshes it; `None` when there is none.
-    pub next_in_s: Option<u32>,
-}
-
-/// What a port has seen.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PortCounters {
-    /// Received, whatever became of them.
-    pub rx: FrameCount,
-    /// Sent: a frame flooded to three ports counts at each.
-    pub tx: FrameCount,
-    /// Received and only trapped.
-    pub trapped: u64,
-    /// Received and forwarded to at least one port.
-    pub forwarded: u64,
-    /// Received and dropped, by `DropReason::index()`. rx.frames = forwarded + trapped + their sum.
-    pub dropped: [u64; DropReason::SLOTS],
-    /// Copies not sent to this port by vlan_egress although a flood reached for it (MTU), and copies the kernel refused.
-    pub tx_dropped: u64,
-}
-
-impl Default for PortCounters {
-    fn default() -> Self {
-        Self {
-            rx: FrameCount::default(),
-            tx: FrameCount::default(),
-            trapped: 0,
-            forwarded: 0,
-            dropped: [0; DropReason::SLOTS],
-            tx_dropped: 0,
-        }
-    }
 }
 
 /// A finite table, for `show platform resources`.

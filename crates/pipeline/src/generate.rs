@@ -1,0 +1,230 @@
+//! Random plane states and frames, from a seed: what the differential test and the fuzzers feed both planes.
+//!
+//! Invariant: the same seed gives the same states and frames for ever within one version, on every machine; and every
+//! generated state is one the control plane could have made.
+
+use crate::state::{
+    FdbTarget, GlobalState, PlaneState, PortKind, PortState, ReservedAction, StpState, Tpid, TrapRate, VlanState,
+};
+use lanyard_types::{InstanceId, MacAddr, PortId, VlanId, VlanSet};
+use lanyard_wire::{Builder, Tag};
+
+/// A seeded random generator (xorshift64*): for variety, never for secrets.
+#[derive(Debug, Clone)]
+pub struct Rng(u64);
+
+impl Rng {
+    /// A generator; every seed gives another sequence.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        // One step of splitmix64, so that small seeds differ in all bits; the state must not be 0.
+        let z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mut rng = Self((z ^ (z >> 27)) | 1);
+        rng.next_u64();
+        rng
+    }
+    /// The next 64 bits.
+    pub fn next_u64(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+    /// A number below `bound`; 0 when `bound` is 0.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        (self.next_u64() >> 11).checked_rem(bound).unwrap_or(0)
+    }
+    /// True `percent` times in a hundred.
+    pub fn percent(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+    /// One of `items`; `None` when there are none.
+    pub fn pick<T: Copy>(&mut self, items: &[T]) -> Option<T> {
+        items.get(self.below(items.len() as u64) as usize).copied()
+    }
+}
+
+/// A random state of a plane, and what a generator of frames must know to hit it.
+#[derive(Debug, Clone)]
+pub struct State {
+    /// The state.
+    pub plane: PlaneState,
+    /// VLANs in use, and one that is not active.
+    pub vlans: Vec<VlanId>,
+    /// Port slots in use, and one that is not.
+    pub ports: Vec<PortId>,
+    /// Addresses of hosts: sources and destinations of generated frames.
+    pub hosts: Vec<MacAddr>,
+}
+
+/// Most ports of a generated state.
+pub const MAX_GENERATED_PORTS: u64 = 12;
+
+impl State {
+    /// The state of this seed: 2 to [`MAX_GENERATED_PORTS`] ports of every mode, 1 to 6 VLANs in up to 3 spanning-tree
+    /// instances, control-plane FDB entries, tight and loose limits. Ports have ifindex 100 + number: a test that
+    /// has netdevs writes theirs over it.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let rng = &mut rng;
+        let mut vlans: Vec<VlanId> = vec![VlanId::DEFAULT];
+        for _ in 0..=rng.below(5) {
+            vlans.extend(VlanId::new(2 + rng.below(4093) as u16).filter(|vlan| !vlans.contains(vlan)));
+        }
+        let mut plane = PlaneState { global: global(rng), ..PlaneState::default() };
+        for vlan in vlans.iter().skip(usize::from(rng.percent(30))) {
+            let fdb_limit = rng.percent(15).then(|| rng.below(6) as u32);
+            let instance = InstanceId::new(rng.below(3) as u8).unwrap_or_default();
+            plane.vlans.insert(*vlan, VlanState { learning: !rng.percent(10), fdb_limit, instance });
+        }
+        let count = 2 + rng.below(MAX_GENERATED_PORTS - 1);
+        let ports: Vec<PortId> = (1..=count as u16 + 1).filter_map(PortId::new).collect();
+        for port in ports.iter().take(count as usize) {
+            plane.ports.insert(*port, random_port(rng, *port, &vlans));
+            for instance in (0..3).filter_map(InstanceId::new) {
+                if rng.percent(12) {
+                    let state = if rng.percent(50) { StpState::Learning } else { StpState::Discarding };
+                    plane.stp.insert((instance, *port), state);
+                }
+            }
+        }
+        let hosts: Vec<MacAddr> = (0..24).map(|n| MacAddr([2, 0, 0, 0, (seed & 0xff) as u8, n])).collect();
+        for (n, mac) in hosts.iter().take(6).enumerate() {
+            let (Some(vlan), Some(port)) = (rng.pick(&vlans), rng.pick(&ports[..count as usize])) else { continue };
+            let target = match n % 4 {
+                0 => FdbTarget::Static(port),
+                1 => FdbTarget::Sticky(port),
+                2 => FdbTarget::SelfAddress(port),
+                _ => FdbTarget::Blackhole,
+            };
+            plane.fdb.insert((vlan, *mac), target);
+        }
+        Self { plane, vlans, ports, hosts }
+    }
+}
+
+fn global(rng: &mut Rng) -> GlobalState {
+    let mut global = GlobalState::default();
+    for action in &mut global.reserved {
+        *action = match rng.below(4) {
+            0 | 1 => ReservedAction::Drop,
+            2 => ReservedAction::Forward,
+            _ => ReservedAction::Trap,
+        };
+    }
+    global.trap_pvst = rng.percent(50);
+    // A rate of 0 or one that is never reached: nothing here depends on the moment a frame comes.
+    for rate in &mut global.trap_rate {
+        *rate = if rng.percent(15) { TrapRate { rate_pps: 0, burst: 5 } } else { TrapRate { rate_pps: 1_000_000, burst: 1_000_000 } };
+    }
+    if rng.percent(15) {
+        global.fdb_limit = 1 + rng.below(8) as u32;
+    }
+    global
+}
+
+fn random_port(rng: &mut Rng, port: PortId, vlans: &[VlanId]) -> PortState {
+    let mut state = PortState::new(&format!("p{port}"), 100 + u32::from(port.get()));
+    let native = rng.pick(vlans).unwrap_or(VlanId::DEFAULT);
+    let allowed: VlanSet = vlans.iter().copied().filter(|_| rng.percent(70)).collect();
+    let one: VlanSet = [native].into_iter().collect();
+    match rng.below(10) {
+        // Access; its PVID may be of a VLAN that is not active.
+        0..=3 => (state.pvid, state.untagged, state.access) = (Some(native), one, true),
+        // Trunk with a native VLAN, which may not be allowed.
+        4..=6 => {
+            state.pvid = Some(native);
+            if allowed.contains(native) {
+                state.untagged = one.clone();
+            }
+            state.tagged = allowed.difference(&one);
+        }
+        // Trunk that tags its native VLAN.
+        7 => state.tagged = if rng.percent(20) { VlanSet::all() } else { allowed },
+        // Tunnel: whatever comes in is payload.
+        8 => (state.pvid, state.untagged, state.tpid, state.access) = (Some(native), one, Tpid::None, true),
+        // A VLAN interface's end.
+        _ => {
+            (state.pvid, state.untagged, state.kind) = (Some(native), one, PortKind::Svi(native));
+            (state.flood_unicast, state.access) = (false, true);
+        }
+    }
+    if state.tpid != Tpid::None && rng.percent(20) {
+        state.tpid = if rng.percent(70) { Tpid::Dot1ad } else { Tpid::Stacked9100 };
+    }
+    state.enabled = !rng.percent(8);
+    state.learning = !rng.percent(10);
+    state.isolated = rng.percent(20);
+    state.flood_unicast &= !rng.percent(10);
+    state.flood_multicast = !rng.percent(10);
+    state.mtu = rng.pick(&[1500, 1500, 1500, 576, 68, 9000]).unwrap_or(1500);
+    state.fdb_limit = rng.percent(15).then(|| rng.below(5) as u32);
+    state
+}
+
+/// A frame and the port it comes in at: mostly a good one between the state's hosts; sometimes one that is cut off,
+/// oddly tagged, from a source that can't be, for a reserved address, or long.
+pub fn frame(rng: &mut Rng, state: &State) -> (PortId, Vec<u8>) {
+    let known = &state.ports[..state.ports.len().saturating_sub(usize::from(!rng.percent(3)))];
+    let port = rng.pick(known).or(PortId::new(1)).unwrap_or_else(|| unreachable!("1 is a port"));
+    let mut builder = Builder::new(destination(rng, state), source(rng, state));
+    let own = state.plane.ports.get(&port).and_then(|port| port.tpid.ethertype());
+    for depth in 0..2 {
+        if rng.percent(if depth == 0 { 60 } else { 15 }) {
+            let other = rng.pick(&[0x8100, 0x88a8, 0x9100, 0x9200]).unwrap_or(0x8100);
+            let tpid = own.filter(|_| rng.percent(75)).unwrap_or(other);
+            let tag = Tag { pcp: rng.below(8) as u8, dei: rng.percent(30), vid: vid(rng, state) };
+            builder = builder.tag(tpid, tag);
+        }
+    }
+    let ethertype = rng.pick(&[0x0800, 0x86dd, 0x0806, 0x88b5, 0x002e, 0x8100, 0x88a8, 0]).unwrap_or(0x0800);
+    let edge = state.plane.ports.get(&port).map_or(1500, |port| port.mtu as usize);
+    let len = match rng.below(10) {
+        0..=5 => 60 + rng.below(60) as usize,
+        6 => 14 + rng.below(60) as usize,
+        7 => edge + 14 + rng.below(10) as usize, // at the edge of this port's MTU
+        8 => 68 + 14 + rng.below(10) as usize,   // at that of the smallest
+        _ => 600 + rng.below(1000) as usize,
+    };
+    let mut bytes = builder.ethertype(ethertype).build_unpadded();
+    while bytes.len() < len {
+        bytes.push(rng.next_u64() as u8);
+    }
+    if rng.percent(3) {
+        bytes.truncate(rng.below(19) as usize);
+    }
+    (port, bytes)
+}
+
+fn vid(rng: &mut Rng, state: &State) -> u16 {
+    match rng.below(20) {
+        0 | 1 => 0,
+        2 => 4095,
+        3 => rng.below(4096) as u16,
+        _ => rng.pick(&state.vlans).map_or(1, VlanId::get),
+    }
+}
+
+fn source(rng: &mut Rng, state: &State) -> MacAddr {
+    match rng.below(50) {
+        0 => MacAddr::default(),
+        1 => MacAddr::BROADCAST,
+        2 => MacAddr([1, 0, 0x5e, 0, 0, rng.below(256) as u8]),
+        3 | 4 => MacAddr::from_u64(rng.next_u64() & 0xfeff_ffff_ffff),
+        _ => rng.pick(&state.hosts).unwrap_or_default(),
+    }
+}
+
+fn destination(rng: &mut Rng, state: &State) -> MacAddr {
+    match rng.below(20) {
+        0 | 1 => MacAddr::BROADCAST,
+        2 => MacAddr([1, 0, 0x5e, 1, 2, rng.below(256) as u8]),
+        3 | 4 => MacAddr([1, 0x80, 0xc2, 0, 0, rng.below(18) as u8]),
+        5 => MacAddr([1, 0, 0xc, 0xcc, 0xcc, 0xcc + rng.below(2) as u8]),
+        6 => MacAddr::from_u64(rng.next_u64() & 0xfeff_ffff_ffff),
+        7 => MacAddr::default(),
+        _ => rng.pick(&state.hosts).unwrap_or_default(),
+    }
+}

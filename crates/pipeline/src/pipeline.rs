@@ -1,0 +1,216 @@
+//! [`Pipeline`]: the tables, and a frame's way through them.
+//!
+//! Invariant: [`Pipeline::process`] and [`Pipeline::trace`] run the same stages; what process does more is carry out
+//! what they decided: police, learn, send, count.
+
+use crate::stages::{Arrival, count, decide, learn, replicate, trap};
+use crate::state::{FdbTarget, GlobalState, PlaneState, PortState, StpState, VlanState};
+use crate::tables::Tables;
+use crate::tables::counters::Counters;
+use crate::tables::fdb::{Fdb, FdbEvent, FdbFilter, Sweep};
+use crate::trace::{Notes, Trace, Verdict};
+use crate::{Sink, Timestamp};
+use lanyard_types::{DropReason, InstanceId, MacAddr, PortId, Stage, VlanId};
+
+/// What replication has cost so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Frames cloned: one fewer than the copies of each frame.
+    pub clones: u64,
+    /// Tags pushed, popped or rewritten.
+    pub tag_operations: u64,
+}
+
+/// A forwarding pipeline.
+#[derive(Debug)]
+pub struct Pipeline {
+    tables: Tables,
+    counters: Counters,
+    work: Work,
+    scratch: Vec<u8>,
+}
+
+impl Pipeline {
+    /// An empty pipeline: no ports, no VLANs. `salt` keeps the FDB's hash from being guessed; give it a random one
+    /// where strangers send frames.
+    #[must_use]
+    pub fn new(salt: u64) -> Self {
+        Self { tables: Tables::new(salt), counters: Counters::default(), work: Work::default(), scratch: Vec::new() }
+    }
+
+    /// Runs a frame, carries out what became of it, and says how it ended.
+    pub fn process(&mut self, now: Timestamp, port: PortId, frame: &[u8], out: &mut impl Sink) -> Verdict {
+        self.process_segments(now, port, frame, frame.len(), out)
+    }
+
+    /// Runs a frame that will yet be cut into segments (GSO): `longest` is the length in bytes of the longest frame
+    /// it will be on a wire, headers and tags included. Counted as one frame.
+    pub fn process_segments(
+        &mut self,
+        now: Timestamp,
+        port: PortId,
+        frame: &[u8],
+        longest: usize,
+        out: &mut impl Sink,
+    ) -> Verdict {
+        let arrival = Arrival { port, bytes: frame, longest };
+        let decision = decide(&self.tables, &arrival, &mut Notes::default());
+        if let Some(event) = learn::apply(&mut self.tables.fdb, decision.learn, now) {
+            out.fdb(event);
+        }
+        let mut verdict = trap::police(&mut self.tables.trap, decision.verdict, now);
+        match verdict {
+            Verdict::Trapped(reason) => out.trap(port, reason, frame),
+            Verdict::Forwarded if self.replicate(&decision.plan, frame, out) == 0 => {
+                verdict = Verdict::Dropped(DropReason::TransmitFailed);
+            }
+            Verdict::Forwarded | Verdict::Dropped(_) => {}
+        }
+        count::ended(&mut self.counters, &arrival, &decision, verdict);
+        verdict
+    }
+
+    /// Runs a frame through the same stages and tables, and learns, polices, counts and sends nothing: a frame that
+    /// would be trapped is shown as trapped whatever its group's rate.
+    #[must_use]
+    pub fn trace(&self, port: PortId, frame: &[u8]) -> Trace {
+        let mut notes = Notes::kept();
+        let decision = decide(&self.tables, &Arrival { port, bytes: frame, longest: frame.len() }, &mut notes);
+        let mut egress = Vec::new();
+        let mut keep = |port: PortId, bytes: &[u8]| egress.push((port, bytes.to_vec()));
+        replicate::emit(&decision.plan, frame, &mut Vec::new(), &mut keep);
+        if decision.verdict == Verdict::Forwarded {
+            notes.say(Stage::Count, || {
+                let copies = egress.len();
+                format!("received by {}, {copies} cop{} sent", self.tables.ports.name(port), if copies == 1 { "y" } else { "ies" })
+            });
+        }
+        Trace { stages: notes.into_steps(), verdict: decision.verdict, egress }
+    }
+
+    /// Sends the copies; answers how many were taken.
+    fn replicate(&mut self, plan: &replicate::Plan, frame: &[u8], out: &mut impl Sink) -> u64 {
+        let counters = &mut self.counters;
+        let mut taken = 0;
+        let mut send = |port: PortId, bytes: &[u8]| {
+            let sent = out.send(port, bytes);
+            taken += u64::from(sent);
+            count::copy(counters, port, bytes.len(), sent);
+        };
+        self.work.tag_operations += replicate::emit(plan, frame, &mut self.scratch, &mut send);
+        self.work.clones += (plan.copies.len() as u64).saturating_sub(1);
+        taken
+    }
+
+    /// The tables, to look at.
+    #[must_use]
+    pub fn tables(&self) -> &Tables {
+        &self.tables
+    }
+    /// The FDB.
+    #[must_use]
+    pub fn fdb(&self) -> &Fdb {
+        &self.tables.fdb
+    }
+    /// The counters.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+    /// What replication has cost.
+    #[must_use]
+    pub fn work(&self) -> Work {
+        self.work
+    }
+    /// Sets a port's counters to zero.
+    pub fn clear_counters(&mut self, port: PortId) {
+        self.counters.clear(port);
+    }
+    /// Counts a control-plane frame of `len` bytes that was sent at `port`, past the stages.
+    pub fn count_injected(&mut self, port: PortId, len: usize, sent: bool) {
+        count::copy(&mut self.counters, port, len, sent);
+    }
+
+    /// Takes new global settings. A lower `fdb_limit` removes nothing: it refuses until ageing has made room.
+    pub fn set_global(&mut self, global: GlobalState) {
+        self.tables.trap.set(global);
+    }
+    /// Adds, replaces or removes a port; a removed port takes its dynamic FDB entries with it.
+    ///
+    /// A port that merely leaves a VLAN keeps its entries there until they age: flushing them is the switch's
+    /// decision, not the pipeline's.
+    pub fn set_port(
+        &mut self,
+        port: PortId,
+        state: Option<PortState>,
+        now: Timestamp,
+        on: &mut dyn FnMut(FdbEvent),
+    ) {
+        if state.is_none() {
+            self.flush(&FdbFilter { port: Some(port), ..FdbFilter::default() }, now, on);
+        }
+        self.tables.vlans.set_membership(port, state.as_ref());
+        self.tables.ports.set(port, state);
+    }
+    /// Activates, changes or removes a VLAN; a removed VLAN takes its dynamic FDB entries with it.
+    pub fn set_vlan(
+        &mut self,
+        vlan: VlanId,
+        state: Option<VlanState>,
+        now: Timestamp,
+        on: &mut dyn FnMut(FdbEvent),
+    ) {
+        if state.is_none() {
+            self.flush(&FdbFilter { vlan: Some(vlan), ..FdbFilter::default() }, now, on);
+        }
+        self.tables.vlans.set(vlan, state);
+    }
+    /// Sets a port's spanning-tree state; the port need not exist yet.
+    pub fn set_stp(&mut self, instance: InstanceId, port: PortId, state: StpState) {
+        self.tables.stp.set(instance, port, state);
+    }
+    /// Sets or removes a control-plane FDB entry; a dynamic one under the same key gives way.
+    pub fn set_fdb(
+        &mut self,
+        vlan: VlanId,
+        mac: MacAddr,
+        target: Option<FdbTarget>,
+        now: Timestamp,
+        on: &mut dyn FnMut(FdbEvent),
+    ) {
+        self.tables.fdb.set(vlan, mac, target, now, on);
+    }
+    /// Makes the tables those of `state`, keeping what was learned where port and VLAN still exist.
+    pub fn set_state(&mut self, state: &PlaneState, now: Timestamp, on: &mut dyn FnMut(FdbEvent)) {
+        self.set_global(state.global.clone());
+        self.tables.fdb.retain_controlled(|vlan, mac| state.fdb.contains_key(&(vlan, mac)));
+        self.tables.stp.clear();
+        for ((instance, port), stp) in &state.stp {
+            self.set_stp(*instance, *port, *stp);
+        }
+        for vlan in VlanId::all() {
+            let next = state.vlans.get(&vlan);
+            if next != self.tables.vlans.get(vlan) {
+                self.set_vlan(vlan, next.cloned(), now, on);
+            }
+        }
+        for port in PortId::all() {
+            let next = state.ports.get(&port);
+            if next != self.tables.ports.get(port) {
+                self.set_port(port, next.cloned(), now, on);
+            }
+        }
+        for ((vlan, mac), target) in &state.fdb {
+            self.set_fdb(*vlan, *mac, Some(*target), now, on);
+        }
+    }
+
+    /// Removes the dynamic FDB entries that pass `filter`; answers how many.
+    pub fn flush(&mut self, filter: &FdbFilter, now: Timestamp, on: &mut dyn FnMut(FdbEvent)) -> u64 {
+        self.tables.fdb.flush(filter, now, on)
+    }
+    /// Ages the FDB; see [`Fdb::sweep`].
+    pub fn sweep(&mut self, ageing_s: Option<u32>, now: Timestamp, on: &mut dyn FnMut(FdbEvent)) -> Sweep {
+        self.tables.fdb.sweep(ageing_s, now, on)
+    }
+}

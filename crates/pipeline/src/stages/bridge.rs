@@ -1,0 +1,75 @@
+//! bridge: where the destination is (IEEE 802.1Q-2018, 8.6.1 and 8.6.6): one port, or a flood.
+
+use super::Arrival;
+use super::learn::Learn;
+use super::parse::Parsed;
+use super::vlan_ingress::Class;
+use crate::state::PortState;
+use crate::tables::Tables;
+use crate::trace::{Notes, Verdict};
+use lanyard_types::{DropReason, PortId, PortSet, Stage};
+
+/// Where a frame is to go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Egress {
+    /// To the one port its destination is at; what that port allows is not asked yet.
+    Unicast(PortId),
+    /// To these ports: members that are up, forwarding, and want such a flood.
+    Flood(PortSet),
+}
+
+/// Looks the destination up.
+pub(super) fn run(
+    tables: &Tables,
+    arrival: &Arrival<'_>,
+    ingress: &PortState,
+    frame: &Parsed,
+    class: &Class,
+    learn: &Learn,
+    notes: &mut Notes,
+) -> Result<Egress, Verdict> {
+    let dropped = |reason| Err(Verdict::Dropped(reason));
+    if frame.dst.is_group() {
+        let flood = if frame.dst.is_broadcast() {
+            flood_set(tables, arrival.port, ingress, class)
+        } else {
+            flood_set(tables, arrival.port, ingress, class).intersection(&tables.ports.flood_multicast)
+        };
+        let what = if frame.dst.is_broadcast() { "broadcast" } else { "multicast" };
+        return flooded(what, flood, notes);
+    }
+    // The source has been learned by the time the destination is looked up: a frame to its own sender stays here.
+    let to_itself = frame.dst == frame.src && matches!(learn, Learn::At { .. });
+    let found = match tables.fdb.get(class.vlan, frame.dst) {
+        _ if to_itself => Some(Some(arrival.port)),
+        found => found.map(|found| found.port),
+    };
+    match found {
+        Some(None) => dropped(DropReason::DestinationBlackhole),
+        Some(Some(port)) => {
+            notes.say(Stage::Bridge, || format!("{} is on {}", frame.dst, tables.ports.name(port)));
+            if port == arrival.port { dropped(DropReason::SamePort) } else { Ok(Egress::Unicast(port)) }
+        }
+        None => {
+            let flood = flood_set(tables, arrival.port, ingress, class).intersection(&tables.ports.flood_unicast);
+            flooded("unknown", flood, notes)
+        }
+    }
+}
+
+/// Members of the VLAN that are enabled and forwarding, less the ingress and, for a protected ingress, the protected.
+fn flood_set(tables: &Tables, port: PortId, ingress: &PortState, class: &Class) -> PortSet {
+    let mut set = tables.vlans.members(class.vlan).intersection(&tables.ports.enabled);
+    set = set.difference(&tables.stp.blocked(class.instance));
+    if ingress.isolated {
+        set = set.difference(&tables.ports.isolated);
+    }
+    set.remove(port);
+    set
+}
+
+fn flooded(what: &str, flood: PortSet, notes: &mut Notes) -> Result<Egress, Verdict> {
+    let count = flood.len();
+    notes.say(Stage::Bridge, || format!("{what}: flood to {count} port{}", if count == 1 { "" } else { "s" }));
+    if count == 0 { Err(Verdict::Dropped(DropReason::NoEgress)) } else { Ok(Egress::Flood(flood)) }
+}

@@ -1,0 +1,35 @@
+//! count: every frame once at its ingress port and VLAN, every copy once at its egress port.
+//!
+//! Bytes are those of the frame as received, and as sent. Invariant: conservation (`tables::counters`).
+
+use super::{Arrival, Decision};
+use crate::tables::counters::Counters;
+use crate::trace::Verdict;
+use lanyard_types::PortId;
+
+/// Counts a frame that has come to its end.
+pub(crate) fn ended(counters: &mut Counters, arrival: &Arrival<'_>, decision: &Decision, verdict: Verdict) {
+    if let Some(vlan) = decision.vlan {
+        counters.vlan_mut(vlan).add(arrival.bytes.len());
+    }
+    for port in decision.oversize.iter() {
+        counters.port_mut(port).tx_dropped += 1;
+    }
+    let port = counters.port_mut(arrival.port);
+    port.rx.add(arrival.bytes.len());
+    match verdict {
+        Verdict::Forwarded => port.forwarded += 1,
+        Verdict::Trapped(_) => port.trapped += 1,
+        Verdict::Dropped(reason) => port.dropped[reason.index()] += 1,
+    }
+}
+
+/// Counts one copy of `len` bytes that was handed to `port`.
+pub(crate) fn copy(counters: &mut Counters, port: PortId, len: usize, sent: bool) {
+    let port = counters.port_mut(port);
+    if sent {
+        port.tx.add(len);
+    } else {
+        port.tx_dropped += 1;
+    }
+}

@@ -1,0 +1,58 @@
+//! parse: is it a frame, whose is it, and does it carry this port's tag?
+//!
+//! The ingress port's TPID decides whether the EtherType behind the addresses is a tag; a tag of another TPID is
+//! payload. Invariant: later stages see fields, never offsets.
+
+use super::Arrival;
+use crate::state::Tpid;
+use crate::tables::Tables;
+use crate::trace::{Notes, Verdict};
+use lanyard_types::{DropReason, MacAddr, Stage};
+use lanyard_wire::{Frame, TAG_LEN, Tag};
+
+/// What parse found.
+#[derive(Debug, Clone, Copy)]
+pub struct Parsed {
+    /// The destination address.
+    pub dst: MacAddr,
+    /// The source address.
+    pub src: MacAddr,
+    /// The tag, if it carries one that the ingress port recognises.
+    pub tag: Option<Tag>,
+    /// The longest it will be on a wire, in bytes, the recognised tag not counted.
+    pub untagged_len: usize,
+}
+
+/// Checks length and source address, finds the tag. A port that does not exist recognises no tag.
+pub(super) fn run(tables: &Tables, arrival: &Arrival<'_>, notes: &mut Notes) -> Result<Parsed, Verdict> {
+    let truncated = |_| Verdict::Dropped(DropReason::Truncated);
+    let frame = Frame::new(arrival.bytes).map_err(truncated)?;
+    let src = frame.src();
+    if src.is_group() {
+        return Err(Verdict::Dropped(DropReason::SourceGroup));
+    }
+    if src.is_zero() {
+        return Err(Verdict::Dropped(DropReason::SourceZero));
+    }
+    let tpid = tables.ports.get(arrival.port).map_or(Tpid::None, |port| port.tpid);
+    let tag = match tpid.ethertype() {
+        Some(tpid) => frame.tag(tpid).map_err(truncated)?,
+        None => None,
+    };
+    notes.say(Stage::Parse, || detail(&frame, tpid, tag));
+    let tag_len = if tag.is_some() { TAG_LEN } else { 0 };
+    Ok(Parsed { dst: frame.dst(), src, tag, untagged_len: arrival.longest.saturating_sub(tag_len) })
+}
+
+fn detail(frame: &Frame<'_>, tpid: Tpid, tag: Option<Tag>) -> String {
+    let outer = frame.ethertype();
+    let inner = tpid.ethertype().and_then(|tpid| frame.inner_ethertype(tpid).ok()).unwrap_or(outer);
+    let len = frame.bytes().len();
+    match tag {
+        Some(Tag { pcp, dei, vid }) => {
+            let dei = if dei { ", drop eligible" } else { "" };
+            format!("tag {outer:#06x} vlan {vid} priority {pcp}{dei}, EtherType {inner:#06x}, {len} bytes")
+        }
+        None => format!("untagged, EtherType {outer:#06x}, {len} bytes"),
+    }
+}

@@ -1,0 +1,119 @@
+//! replicate: the copies, their tags, and their order: the minimum-copy rule.
+//!
+//! Ports that want the frame as it arrived come first, then the frame is changed once for each further form, and the
+//! ports that want that form follow, in ascending order. N ports take N-1 clones, and as many tag operations as
+//! there are forms other than the first one's arrival. A priority-tagged frame is wanted by nobody as it arrived.
+
+use super::parse::Parsed;
+use super::vlan_ingress::{Class, PRIORITY_VID};
+use crate::state::{PortState, Tpid};
+use crate::tables::Tables;
+use crate::trace::Notes;
+use lanyard_types::{PortId, PortSet, Stage};
+use lanyard_wire::{Tag, Truncated, pop, push, rewrite};
+
+/// How a copy is tagged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// Without a tag of the switch's.
+    Untagged,
+    /// With a tag of this TPID, which is not [`Tpid::None`].
+    Tagged(Tpid),
+}
+
+/// The copies to send and how to make them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// The copies in the order they are sent.
+    pub copies: Vec<(Form, PortId)>,
+    /// The form the frame arrived in; `None` for one that nobody wants so.
+    pub arrived: Option<Form>,
+    /// True when it arrived with a recognised tag.
+    pub has_tag: bool,
+    /// The tag for tagged copies.
+    pub tag: Tag,
+}
+
+/// Orders the copies.
+pub(super) fn run(
+    tables: &Tables,
+    ingress: &PortState,
+    frame: &Parsed,
+    class: &Class,
+    ports: &PortSet,
+    notes: &mut Notes,
+) -> Plan {
+    let arrived = match frame.tag {
+        None => Some(Form::Untagged),
+        Some(tag) if tag.vid == PRIORITY_VID => None,
+        Some(_) => Some(Form::Tagged(ingress.tpid)),
+    };
+    let form = |port: PortId| match tables.ports.get(port) {
+        Some(state) if state.tpid != Tpid::None && state.tagged.contains(class.vlan) => Form::Tagged(state.tpid),
+        _ => Form::Untagged,
+    };
+    let mut copies: Vec<(Form, PortId)> = ports.iter().map(|port| (form(port), port)).collect();
+    copies.sort_by_key(|(form, _)| rank(*form, arrived, ingress.tpid));
+    for (form, port) in &copies {
+        notes.say(Stage::Replicate, || format!("{}: {}", tables.ports.name(*port), detail(*form, class.tag)));
+    }
+    Plan { copies, arrived, has_tag: frame.tag.is_some(), tag: class.tag }
+}
+
+/// As it arrived, untagged, the ingress port's TPID, the others by number.
+fn rank(form: Form, arrived: Option<Form>, ingress: Tpid) -> u8 {
+    match form {
+        form if Some(form) == arrived => 0,
+        Form::Untagged => 1,
+        Form::Tagged(tpid) if tpid == ingress => 2,
+        Form::Tagged(tpid) => 3 + tpid as u8,
+    }
+}
+
+fn detail(form: Form, tag: Tag) -> String {
+    match form {
+        Form::Untagged => "untagged".into(),
+        Form::Tagged(tpid) => format!("tagged {:#06x} vlan {}", tpid.ethertype().unwrap_or(0), tag.vid),
+    }
+}
+
+/// Makes the copies and hands each to `send`; answers how many tag operations it took. `scratch` is room to
+/// work in, kept by the caller so that forwarding does not allocate.
+pub(crate) fn emit(plan: &Plan, bytes: &[u8], scratch: &mut Vec<u8>, send: &mut dyn FnMut(PortId, &[u8])) -> u64 {
+    let mut now = plan.arrived;
+    let mut has_tag = plan.has_tag;
+    let mut changed = false;
+    let mut operations = 0;
+    for (form, port) in &plan.copies {
+        if now != Some(*form) {
+            if !changed {
+                scratch.clear();
+                scratch.extend_from_slice(bytes);
+                changed = true;
+            }
+            // Parse has seen a whole header, and a whole tag where there is one: this can't be truncated.
+            if retag(scratch, *form, has_tag, plan.tag).is_err() {
+                return operations;
+            }
+            operations += 1;
+            has_tag = *form != Form::Untagged;
+            now = Some(*form);
+        }
+        send(*port, if changed { scratch } else { bytes });
+    }
+    operations
+}
+
+/// One tag operation: whatever the frame carries, to `form`.
+fn retag(frame: &mut Vec<u8>, form: Form, has_tag: bool, tag: Tag) -> Result<(), Truncated> {
+    let tpid = match form {
+        Form::Untagged => None,
+        Form::Tagged(tpid) => tpid.ethertype(),
+    };
+    match (has_tag, tpid) {
+        (true, None) => pop(frame),
+        (true, Some(tpid)) => rewrite(frame, tpid, tag),
+        (false, Some(tpid)) => push(frame, tpid, tag),
+        (false, None) => Ok(()),
+    }
+}

@@ -1,0 +1,59 @@
+//! trap: link-local control frames go to the control plane or nowhere (IEEE 802.1Q-2018, 8.6.3 and table 8-1).
+//!
+//! Trapping asks neither VLAN nor spanning-tree state: BPDUs come in at discarding ports. It does ask whether the
+//! port is enabled: on one that is not, what would be trapped goes on to the port stage and ends there. The token
+//! bucket is no part of the decision; [`police`] takes the token when the frame really goes up.
+
+use super::Arrival;
+use super::parse::Parsed;
+use crate::Timestamp;
+use crate::state::ReservedAction;
+use crate::tables::Tables;
+use crate::tables::trap::TrapTable;
+use crate::trace::{Notes, Verdict};
+use lanyard_types::{DropReason, MacAddr, Stage, TrapReason};
+
+/// The last nibble of the address of MAC control frames: PAUSE and priority flow control.
+const PAUSE: u8 = 1;
+
+/// Ends a frame that is not for this switch to relay.
+pub(super) fn run(tables: &Tables, arrival: &Arrival<'_>, frame: &Parsed, notes: &mut Notes) -> Result<(), Verdict> {
+    let Some(reason) = reason(&tables.trap, frame.dst)? else {
+        notes.say(Stage::Trap, || "not for the control plane".into());
+        return Ok(());
+    };
+    if !tables.ports.get(arrival.port).is_some_and(|port| port.enabled) {
+        notes.say(Stage::Trap, || format!("{reason}, but the port is down"));
+        return Ok(());
+    }
+    notes.say(Stage::Trap, || format!("{} is {reason}: to the control plane", frame.dst));
+    Err(Verdict::Trapped(reason))
+}
+
+/// Why a frame for `dst` would go up; `None` when it would not.
+fn reason(table: &TrapTable, dst: MacAddr) -> Result<Option<TrapReason>, Verdict> {
+    let Some(nibble) = dst.reserved() else {
+        return Ok((dst == MacAddr::SSTP && table.pvst()).then_some(TrapReason::PvstBpdu));
+    };
+    if nibble == PAUSE {
+        return Err(Verdict::Dropped(DropReason::Pause));
+    }
+    match table.reserved(nibble) {
+        ReservedAction::Drop => Err(Verdict::Dropped(DropReason::ReservedAddress)),
+        ReservedAction::Forward => Ok(None),
+        ReservedAction::Trap => Ok(Some(match nibble {
+            0x0 => TrapReason::Bpdu,
+            0x2 => TrapReason::SlowProtocol,
+            0xe => TrapReason::Lldp,
+            _ => TrapReason::Reserved,
+        })),
+    }
+}
+
+/// Takes a token from the group of a trapped frame; one that is over the rate is dropped instead.
+pub(crate) fn police(table: &mut TrapTable, verdict: Verdict, now: Timestamp) -> Verdict {
+    match verdict {
+        Verdict::Trapped(reason) if !table.admit(reason, now) => Verdict::Dropped(DropReason::TrapPoliced),
+        other => other,
+    }
+}

@@ -1,0 +1,76 @@
+//! vlan_egress: what each egress port allows (IEEE 802.1Q-2018, 8.6.4): membership, spanning tree, isolation, MTU.
+//!
+//! A known destination that may not be reached ends the frame with a name, in the order of the checks below. A flood
+//! has asked all but the MTU already; a port it is too long for is taken out and counted there.
+
+use super::Arrival;
+use super::bridge::Egress;
+use super::parse::Parsed;
+use super::vlan_ingress::Class;
+use crate::state::{PortState, StpState};
+use crate::tables::Tables;
+use crate::trace::{Notes, Verdict};
+use lanyard_types::{DropReason, PortId, PortSet, Stage};
+use lanyard_wire::{HEADER_LEN, TAG_LEN};
+
+/// True when a frame of `untagged_len` bytes fits: one tag of the payload's own is not held against it.
+fn fits(port: &PortState, untagged_len: usize) -> bool {
+    untagged_len <= port.mtu as usize + HEADER_LEN + TAG_LEN
+}
+
+/// The ports the frame leaves by; ports a flood is too long for go to `oversize`.
+#[allow(clippy::too_many_arguments)] // a stage's signature says what it depends on
+pub(super) fn run(
+    tables: &Tables,
+    arrival: &Arrival<'_>,
+    ingress: &PortState,
+    frame: &Parsed,
+    class: &Class,
+    egress: Egress,
+    oversize: &mut PortSet,
+    notes: &mut Notes,
+) -> Result<PortSet, Verdict> {
+    let mut ports = match egress {
+        Egress::Unicast(port) => {
+            unicast(tables, ingress, frame, class, port).map_err(Verdict::Dropped)?;
+            notes.say(Stage::VlanEgress, || format!("{}: allowed", tables.ports.name(port)));
+            return Ok([port].into_iter().collect());
+        }
+        Egress::Flood(ports) => ports,
+    };
+    debug_assert!(!ports.contains(arrival.port));
+    let too_long = |port: &PortId| tables.ports.get(*port).is_none_or(|state| !fits(state, frame.untagged_len));
+    for port in ports.iter().filter(too_long).collect::<Vec<_>>() {
+        ports.remove(port);
+        oversize.insert(port);
+        notes.say(Stage::VlanEgress, || format!("{}: longer than its MTU", tables.ports.name(port)));
+    }
+    if ports.is_empty() {
+        return Err(Verdict::Dropped(DropReason::MtuExceeded));
+    }
+    notes.say(Stage::VlanEgress, || format!("{} allowed", ports.len()));
+    Ok(ports)
+}
+
+fn unicast(
+    tables: &Tables,
+    ingress: &PortState,
+    frame: &Parsed,
+    class: &Class,
+    port: PortId,
+) -> Result<(), DropReason> {
+    let state = tables.ports.get(port).filter(|state| state.enabled).ok_or(DropReason::EgressDown)?;
+    if !tables.vlans.members(class.vlan).contains(port) {
+        return Err(DropReason::EgressNotMember);
+    }
+    if tables.stp.get(class.instance, port) != StpState::Forwarding {
+        return Err(DropReason::EgressStp);
+    }
+    if ingress.isolated && state.isolated {
+        return Err(DropReason::Isolated);
+    }
+    if !fits(state, frame.untagged_len) {
+        return Err(DropReason::MtuExceeded);
+    }
+    Ok(())
+}

@@ -1,0 +1,408 @@
+//! The filtering database (IEEE 802.1Q-2018, 8.8): which port an address of a VLAN was seen at.
+//!
+//! One hash table under a salted hash holds dynamic and control-plane entries; an address is in it once. When a
+//! limit is reached a new address is refused and counted, and those that are there stay: a host that makes up
+//! addresses can't push others out, and what it sends is flooded.
+//!
+//! Invariant: the counts of dynamic entries (altogether, per port, per VLAN) are those of the table, and a
+//! control-plane entry changes only by [`Fdb::set`].
+
+use crate::Timestamp;
+use crate::state::FdbTarget;
+use lanyard_types::{MAX_PORTS, MAX_VLANS, MacAddr, PortId, VlanId};
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher};
+
+/// One FDB entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FdbEntry {
+    /// The VLAN.
+    pub vlan: VlanId,
+    /// The address.
+    pub mac: MacAddr,
+    /// The port; `None` for an entry that drops.
+    pub port: Option<PortId>,
+    /// What kind of entry.
+    pub kind: FdbKind,
+    /// Seconds since a frame from the address was last seen; 0 for entries that do not age.
+    pub age_s: u32,
+}
+
+/// What kind of FDB entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum FdbKind {
+    /// Learned; ages.
+    Dynamic = 1,
+    /// Configured.
+    Static = 2,
+    /// Learned and kept.
+    Sticky = 3,
+    /// The switch's own.
+    SelfAddress = 4,
+}
+
+impl FdbKind {
+    /// The word used in text and JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Dynamic => "dynamic",
+            Self::Static => "static",
+            Self::Sticky => "sticky",
+            Self::SelfAddress => "self",
+        }
+    }
+}
+
+/// Which FDB entries; every field that is set must match.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FdbFilter {
+    /// Only this VLAN.
+    pub vlan: Option<VlanId>,
+    /// Only this port.
+    pub port: Option<PortId>,
+    /// Only this address.
+    pub mac: Option<MacAddr>,
+    /// Only this kind.
+    pub kind: Option<FdbKind>,
+}
+
+impl FdbFilter {
+    /// True when `entry` passes.
+    #[must_use]
+    pub fn matches(&self, entry: &FdbEntry) -> bool {
+        self.vlan.is_none_or(|vlan| vlan == entry.vlan)
+            && self.port.is_none_or(|port| Some(port) == entry.port)
+            && self.mac.is_none_or(|mac| mac == entry.mac)
+            && self.kind.is_none_or(|kind| kind == entry.kind)
+    }
+}
+
+/// What a sweep of the FDB did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sweep {
+    /// Entries aged out.
+    pub aged: u64,
+    /// Seconds until the next dynamic entry expires if nothing refreshes it; `None` when there is none.
+    pub next_in_s: Option<u32>,
+}
+
+/// What happened to a dynamic entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FdbEvent {
+    /// Learned.
+    Added(FdbEntry),
+    /// Moved; the entry says where to, `from` says where from.
+    Moved {
+        /// The entry as it is now.
+        entry: FdbEntry,
+        /// The port it was at.
+        from: PortId,
+    },
+    /// Aged out.
+    Aged(FdbEntry),
+    /// Flushed, or displaced by a control-plane entry, or gone with its port or VLAN.
+    Deleted(FdbEntry),
+}
+
+/// What a look-up finds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Found {
+    /// The port; `None` for an entry that drops.
+    pub port: Option<PortId>,
+    /// What kind of entry.
+    pub kind: FdbKind,
+    /// When it was last seen, in whole seconds of the pipeline's clock.
+    pub updated_s: u32,
+}
+
+/// Which limit stands in the way of one more dynamic entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// The table's own.
+    Table,
+    /// The port's.
+    Port,
+    /// The VLAN's.
+    Vlan,
+}
+
+impl Limit {
+    /// The word used in traces.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Table => "table",
+            Self::Port => "port",
+            Self::Vlan => "VLAN",
+        }
+    }
+}
+
+/// Frames whose source was not learned, by the first limit that was reached (table, port, VLAN).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Refusals {
+    /// The table's limit.
+    pub table: u64,
+    /// A port's limit.
+    pub port: u64,
+    /// A VLAN's limit.
+    pub vlan: u64,
+}
+
+/// The salted hash: the finaliser of splitmix64 over key and salt.
+#[derive(Debug, Clone, Copy)]
+struct Salt(u64);
+
+/// See [`Salt`].
+struct SaltedHasher(u64);
+
+impl BuildHasher for Salt {
+    type Hasher = SaltedHasher;
+    fn build_hasher(&self) -> SaltedHasher {
+        SaltedHasher(self.0)
+    }
+}
+
+impl Hasher for SaltedHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+    fn write_u64(&mut self, value: u64) {
+        let mut z = (value ^ self.0).wrapping_add(0x9e37_79b9_7f4a_7c15);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        self.0 = (z ^ (z >> 31)).wrapping_add(self.0.rotate_left(17));
+    }
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// The filtering database.
+#[derive(Debug)]
+pub struct Fdb {
+    entries: HashMap<u64, Found, Salt>,
+    dynamic: u64,
+    per_port: Vec<u32>,
+    per_vlan: Vec<u32>,
+    high_water: u64,
+    refusals: Refusals,
+}
+
+impl Fdb {
+    /// An empty table.
+    #[must_use]
+    pub fn new(salt: u64) -> Self {
+        Self {
+            entries: HashMap::with_hasher(Salt(salt)),
+            dynamic: 0,
+            per_port: vec![0; MAX_PORTS],
+            per_vlan: vec![0; MAX_VLANS],
+            high_water: 0,
+            refusals: Refusals::default(),
+        }
+    }
+    /// What is known of an address.
+    #[must_use]
+    pub fn get(&self, vlan: VlanId, mac: MacAddr) -> Option<Found> {
+        self.entries.get(&key(vlan, mac)).copied()
+    }
+    /// Entries of every kind.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.entries.len() as u64
+    }
+    /// True when it holds nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+    /// Dynamic entries.
+    #[must_use]
+    pub fn dynamic(&self) -> u64 {
+        self.dynamic
+    }
+    /// Dynamic entries at a port.
+    #[must_use]
+    pub fn dynamic_at(&self, port: PortId) -> u32 {
+        self.per_port[port.index()]
+    }
+    /// Dynamic entries in a VLAN.
+    #[must_use]
+    pub fn dynamic_in(&self, vlan: VlanId) -> u32 {
+        self.per_vlan[vlan.index()]
+    }
+    /// The most entries of every kind it has held.
+    #[must_use]
+    pub fn high_water(&self) -> u64 {
+        self.high_water
+    }
+    /// Sources not learned because a limit was reached.
+    #[must_use]
+    pub fn refusals(&self) -> Refusals {
+        self.refusals
+    }
+    /// Bytes the table occupies, as far as they can be known: slots with their control bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        (self.entries.capacity() * (size_of::<(u64, Found)>() + 1)) as u64
+    }
+
+    /// Learns an address that is not in the table, or moves or refreshes a dynamic one.
+    pub(crate) fn learn(&mut self, vlan: VlanId, mac: MacAddr, port: PortId, now: Timestamp) -> Option<FdbEvent> {
+        let entry = FdbEntry { vlan, mac, port: Some(port), kind: FdbKind::Dynamic, age_s: 0 };
+        let found = Found { port: Some(port), kind: FdbKind::Dynamic, updated_s: now.as_secs() };
+        let was = self.entries.insert(key(vlan, mac), found);
+        debug_assert!(was.is_none_or(|was| was.kind == FdbKind::Dynamic));
+        if let Some(from) = was.and_then(|was| was.port) {
+            if from == port {
+                return None;
+            }
+            self.per_port[from.index()] -= 1;
+            self.per_port[port.index()] += 1;
+            return Some(FdbEvent::Moved { entry, from });
+        }
+        self.count_added(vlan, port);
+        Some(FdbEvent::Added(entry))
+    }
+    /// Counts a source that a limit kept out.
+    pub(crate) fn refuse(&mut self, limit: Limit) {
+        match limit {
+            Limit::Table => self.refusals.table += 1,
+            Limit::Port => self.refusals.port += 1,
+            Limit::Vlan => self.refusals.vlan += 1,
+        }
+    }
+    /// Sets or removes a control-plane entry; a dynamic one under the same key gives way to a new one.
+    pub fn set(
+        &mut self,
+        vlan: VlanId,
+        mac: MacAddr,
+        target: Option<FdbTarget>,
+        now: Timestamp,
+        on: &mut dyn FnMut(FdbEvent),
+    ) {
+        let was = self.get(vlan, mac);
+        let was_dynamic = was.is_some_and(|was| was.kind == FdbKind::Dynamic);
+        let Some(target) = target else {
+            if !was_dynamic {
+                self.entries.remove(&key(vlan, mac));
+            }
+            return;
+        };
+        if was_dynamic {
+            let one = FdbFilter { vlan: Some(vlan), mac: Some(mac), ..FdbFilter::default() };
+            self.flush(&one, now, on);
+        }
+        let kind = match target {
+            FdbTarget::Static(_) | FdbTarget::Blackhole => FdbKind::Static,
+            FdbTarget::Sticky(_) => FdbKind::Sticky,
+            FdbTarget::SelfAddress(_) => FdbKind::SelfAddress,
+        };
+        self.entries.insert(key(vlan, mac), Found { port: target.port(), kind, updated_s: 0 });
+        self.high_water = self.high_water.max(self.len());
+    }
+    /// Removes control-plane entries that `keep` does not want.
+    pub(crate) fn retain_controlled(&mut self, keep: impl Fn(VlanId, MacAddr) -> bool) {
+        self.entries.retain(|key, found| found.kind == FdbKind::Dynamic || split(*key).is_some_and(|(vlan, mac)| keep(vlan, mac)));
+    }
+
+    /// Visits every entry that passes `filter`, in no order.
+    pub fn walk(&self, filter: &FdbFilter, now: Timestamp, visit: &mut dyn FnMut(FdbEntry)) {
+        if let (Some(vlan), Some(mac)) = (filter.vlan, filter.mac) {
+            let found = self.get(vlan, mac).map(|found| entry(vlan, mac, &found, now));
+            found.filter(|entry| filter.matches(entry)).into_iter().for_each(visit);
+            return;
+        }
+        for (key, found) in &self.entries {
+            let Some((vlan, mac)) = split(*key) else { continue };
+            let entry = entry(vlan, mac, found, now);
+            if filter.matches(&entry) {
+                visit(entry);
+            }
+        }
+    }
+    /// Removes the dynamic entries that pass `filter`; answers how many.
+    pub fn flush(&mut self, filter: &FdbFilter, now: Timestamp, on: &mut dyn FnMut(FdbEvent)) -> u64 {
+        if filter.port.is_some_and(|port| self.dynamic_at(port) == 0)
+            || filter.vlan.is_some_and(|vlan| self.dynamic_in(vlan) == 0)
+        {
+            return 0;
+        }
+        if let (Some(vlan), Some(mac)) = (filter.vlan, filter.mac) {
+            let found = self.get(vlan, mac).map(|found| entry(vlan, mac, &found, now));
+            let Some(gone) = found.filter(|e| e.kind == FdbKind::Dynamic && filter.matches(e)) else { return 0 };
+            self.entries.remove(&key(vlan, mac));
+            self.count_removed(&gone);
+            on(FdbEvent::Deleted(gone));
+            return 1;
+        }
+        self.remove_dynamic(now, |entry| filter.matches(entry), &mut |entry| on(FdbEvent::Deleted(entry)))
+    }
+    /// Removes dynamic entries that have not been seen for `ageing_s` seconds or more, and says when the next is
+    /// due. `None` is ageing off.
+    pub fn sweep(&mut self, ageing_s: Option<u32>, now: Timestamp, on: &mut dyn FnMut(FdbEvent)) -> Sweep {
+        let Some(ageing_s) = ageing_s else { return Sweep::default() };
+        let mut oldest_s = None;
+        let expired = |entry: &FdbEntry| {
+            if entry.age_s < ageing_s {
+                oldest_s = oldest_s.max(Some(entry.age_s));
+            }
+            entry.age_s >= ageing_s
+        };
+        let aged = self.remove_dynamic(now, expired, &mut |entry| on(FdbEvent::Aged(entry)));
+        Sweep { aged, next_in_s: oldest_s.map(|age_s: u32| ageing_s - age_s) }
+    }
+
+    fn remove_dynamic(
+        &mut self,
+        now: Timestamp,
+        mut goes: impl FnMut(&FdbEntry) -> bool,
+        on: &mut dyn FnMut(FdbEntry),
+    ) -> u64 {
+        let mut gone = Vec::new();
+        self.entries.retain(|key, found| {
+            let Some((vlan, mac)) = split(*key).filter(|_| found.kind == FdbKind::Dynamic) else { return true };
+            let entry = entry(vlan, mac, found, now);
+            let goes = goes(&entry);
+            if goes {
+                gone.push(entry);
+            }
+            !goes
+        });
+        for entry in &gone {
+            self.count_removed(entry);
+            on(*entry);
+        }
+        gone.len() as u64
+    }
+    fn count_added(&mut self, vlan: VlanId, port: PortId) {
+        self.dynamic += 1;
+        self.per_port[port.index()] += 1;
+        self.per_vlan[vlan.index()] += 1;
+        self.high_water = self.high_water.max(self.len());
+    }
+    fn count_removed(&mut self, entry: &FdbEntry) {
+        self.dynamic -= 1;
+        self.per_vlan[entry.vlan.index()] -= 1;
+        if let Some(port) = entry.port {
+            self.per_port[port.index()] -= 1;
+        }
+    }
+}
+
+/// VLAN and address in one word.
+fn key(vlan: VlanId, mac: MacAddr) -> u64 {
+    u64::from(vlan.get()) << 48 | mac.to_u64()
+}
+
+fn split(key: u64) -> Option<(VlanId, MacAddr)> {
+    VlanId::new((key >> 48) as u16).map(|vlan| (vlan, MacAddr::from_u64(key)))
+}
+
+fn entry(vlan: VlanId, mac: MacAddr, found: &Found, now: Timestamp) -> FdbEntry {
+    let age_s = if found.kind == FdbKind::Dynamic { now.as_secs().saturating_sub(found.updated_s) } else { 0 };
+    FdbEntry { vlan, mac, port: found.port, kind: found.kind, age_s }
+}

@@ -1,0 +1,77 @@
+//! The ports, and the sets that decide floods.
+//!
+//! Invariant: a port is in a set exactly when its state says so; a port that does not exist is in none.
+
+use crate::state::PortState;
+use lanyard_types::{MAX_PORTS, PortId, PortSet};
+
+/// The ports of the plane.
+#[derive(Debug)]
+pub struct Ports {
+    slots: Vec<Option<PortState>>,
+    /// Ports that receive and send.
+    pub enabled: PortSet,
+    /// Protected ports.
+    pub isolated: PortSet,
+    /// Ports that take floods of unknown unicast.
+    pub flood_unicast: PortSet,
+    /// Ports that take floods of multicast.
+    pub flood_multicast: PortSet,
+}
+
+impl Default for Ports {
+    fn default() -> Self {
+        Self {
+            slots: vec![None; MAX_PORTS],
+            enabled: PortSet::EMPTY,
+            isolated: PortSet::EMPTY,
+            flood_unicast: PortSet::EMPTY,
+            flood_multicast: PortSet::EMPTY,
+        }
+    }
+}
+
+impl Ports {
+    /// The port's state.
+    #[must_use]
+    pub fn get(&self, port: PortId) -> Option<&PortState> {
+        self.slots[port.index()].as_ref()
+    }
+    /// The port's netdev name; its number when there is no such port.
+    #[must_use]
+    pub fn name(&self, port: PortId) -> String {
+        self.get(port).map_or_else(|| format!("port {port}"), |state| state.name.clone())
+    }
+    /// How many ports there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.slots.iter().flatten().count()
+    }
+    /// True when there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// The ports, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = (PortId, &PortState)> {
+        PortId::all().filter_map(|port| self.get(port).map(|state| (port, state)))
+    }
+    /// Adds, replaces or removes a port; answers what was there.
+    pub fn set(&mut self, port: PortId, state: Option<PortState>) -> Option<PortState> {
+        let is = |test: fn(&PortState) -> bool| state.as_ref().is_some_and(test);
+        put(&mut self.enabled, port, is(|state| state.enabled));
+        put(&mut self.isolated, port, is(|state| state.isolated));
+        put(&mut self.flood_unicast, port, is(|state| state.flood_unicast));
+        put(&mut self.flood_multicast, port, is(|state| state.flood_multicast));
+        std::mem::replace(&mut self.slots[port.index()], state)
+    }
+}
+
+/// Makes `port` a member of `set`, or not.
+pub(crate) fn put(set: &mut PortSet, port: PortId, member: bool) {
+    if member {
+        set.insert(port);
+    } else {
+        set.remove(port);
+    }
+}

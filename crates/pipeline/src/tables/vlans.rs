@@ -1,0 +1,59 @@
+//! The VLANs and, for each, its member ports.
+//!
+//! Invariant: `members(vlan)` holds exactly the ports whose `tagged` or `untagged` set has the VLAN, whether
+//! the VLAN is active or not: membership and activity are two questions.
+
+use super::ports::put;
+use crate::state::{PortState, VlanState};
+use lanyard_types::{MAX_VLANS, PortId, PortSet, VlanId};
+
+/// The VLAN table.
+#[derive(Debug)]
+pub struct Vlans {
+    active: Vec<Option<VlanState>>,
+    members: Vec<PortSet>,
+}
+
+impl Default for Vlans {
+    fn default() -> Self {
+        Self { active: vec![None; MAX_VLANS], members: vec![PortSet::EMPTY; MAX_VLANS] }
+    }
+}
+
+impl Vlans {
+    /// The VLAN's state; `None` when it is not active.
+    #[must_use]
+    pub fn get(&self, vlan: VlanId) -> Option<&VlanState> {
+        self.active[vlan.index()].as_ref()
+    }
+    /// How many VLANs are active.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.active.iter().flatten().count()
+    }
+    /// True when no VLAN is active.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// Ports that carry the VLAN, tagged or untagged.
+    #[must_use]
+    pub fn members(&self, vlan: VlanId) -> &PortSet {
+        &self.members[vlan.index()]
+    }
+    /// The active VLANs, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = (VlanId, &VlanState)> {
+        VlanId::all().filter_map(|vlan| self.get(vlan).map(|state| (vlan, state)))
+    }
+    /// Activates, changes or removes a VLAN; answers what was there.
+    pub fn set(&mut self, vlan: VlanId, state: Option<VlanState>) -> Option<VlanState> {
+        std::mem::replace(&mut self.active[vlan.index()], state)
+    }
+    /// Puts a port into the VLANs its state names, and out of all others.
+    pub fn set_membership(&mut self, port: PortId, state: Option<&PortState>) {
+        for vlan in VlanId::all() {
+            let member = state.is_some_and(|s| s.tagged.contains(vlan) || s.untagged.contains(vlan));
+            put(&mut self.members[vlan.index()], port, member);
+        }
+    }
+}
