@@ -8,6 +8,8 @@ use lanyard_types::{InstanceId, MacAddr, PortId, VlanId, VlanSet};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+pub use lanyard_types::StpState;
+
 /// Everything a plane is configured with, except what it learns itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PlaneState {
@@ -225,18 +227,6 @@ impl Default for VlanState {
     fn default() -> Self {
         Self { learning: true, fdb_limit: None, instance: InstanceId::default() }
     }
-}
-
-/// A port's state in one spanning tree (IEEE 802.1Q-2018, 8.4).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub enum StpState {
-    /// Neither learns nor forwards.
-    Discarding,
-    /// Learns, does not forward.
-    Learning,
-    /// Learns and forwards.
-    #[default]
-    Forwarding,
 }
 
 /// Where a control-plane FDB entry points.

@@ -120,3 +120,15 @@ impl fmt::Display for InstanceId {
         self.0.fmt(f)
     }
 }
+
+/// A port's state in one spanning tree (IEEE 802.1Q-2018, 8.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum StpState {
+    /// Neither learns nor forwards.
+    Discarding,
+    /// Learns, does not forward.
+    Learning,
+    /// Learns and forwards.
+    #[default]
+    Forwarding,
+}
