@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
+/* The contract between the programs in bpf/ and crates/ebpf: every structure and number that crosses.
+ *
+ * crates/ebpf/src/abi.rs repeats what is here by hand; sizes and offsets are asserted on both sides. A
+ * change of layout raises LY_ABI, and a daemon that finds pins of another LY_ABI builds the plane anew.
+ *
+ * Addresses are "raw": the six octets as they lie in the frame, loaded little-endian, in the low 48 bits.
+ * Numbers are in host order unless the name ends in _be.
+ */
+#ifndef LY_ABI_H
+#define LY_ABI_H
+
+#define LY_ABI 1
+
+#define LY_PORTS 1024 /* slot 0 is "no port" */
+#define LY_PORT_WORDS (LY_PORTS / 64)
+#define LY_VLANS 4096
+#define LY_IFMAP 4096 /* direct-mapped slots from ifindex to port */
+#define LY_FDB_WAYS 8 /* entries a bucket: two cache lines, fetched as a pair */
+#define LY_DROPS 32   /* slots for drop reasons; lanyard_types::DropReason numbers them */
+#define LY_GROUPS 4   /* slots for trap groups; lanyard_types::TrapGroup */
+#define LY_TRAP_BYTES 2048 /* longest part of a trapped frame that goes up */
+#define LY_JOURNAL_BYTES 16384
+
+/* Forms a frame can have on the wire: index of a flood set, and of Tpid in crates/pipeline. */
+enum ly_form { LY_UNTAGGED = 0, LY_DOT1Q = 1, LY_DOT1AD = 2, LY_FORMS = 4 };
+
+/* ly_port.flags */
+#define LY_PORT_ENABLED 0x01  /* admin state and link; clear: port_down, and egress_down */
+#define LY_PORT_ACCESS 0x02   /* names the refusal of a foreign tag */
+#define LY_PORT_ISOLATED 0x04 /* protected */
+#define LY_PORT_SVI 0x08      /* the pipeline's end of a VLAN interface */
+#define LY_PORT_PEER 0x10     /* known unicast by bpf_redirect_peer when its destination is peer_mac */
+#define LY_PORT_PEER_ALL 0x20 /* known unicast by bpf_redirect_peer, whatever its destination */
+#define LY_PORT_XDP_TX 0x40   /* takes frames redirected by XDP (xdp_ports has it) */
+
+struct ly_port {
+	__u32 ifindex; /* 0: no such port */
+	__u32 flags;
+	__u16 pvid; /* 0: untagged frames are refused */
+	__u16 tpid; /* EtherType of its tag; 0: recognises none */
+	__u8 form;  /* enum ly_form its tagged frames go out in; LY_UNTAGGED when tpid is 0 */
+	__u8 pad[3];
+	__u32 max_len; /* longest frame, its own tag not counted: MTU + 18 */
+	__u32 pad2;
+	__u64 peer_mac; /* raw; 0 when unknown */
+};
+_Static_assert(sizeof(struct ly_port) == 32, "ly_port");
+
+/* port_vlans[port].bits[vlan]: everything the pipeline asks of a (port, VLAN) pair, in one byte. */
+#define LY_PV_MEMBER 0x01
+#define LY_PV_UNTAGGED 0x02     /* sent untagged */
+#define LY_PV_LEARN 0x04        /* sources are learned: port, VLAN and spanning tree all say so */
+#define LY_PV_FORWARD 0x08      /* spanning tree forwards */
+#define LY_PV_ACTIVE 0x10       /* the VLAN exists; the same for every port */
+#define LY_PV_STP_LEARNING 0x20 /* spanning tree learns and does not forward */
+
+struct ly_port_vlans {
+	__u8 bits[LY_VLANS];
+};
+
+/* Where a VLAN floods: members that are enabled and forwarding, by the form they want. */
+struct ly_vlan_ports {
+	__u64 form[LY_FORMS][LY_PORT_WORDS];
+};
+_Static_assert(sizeof(struct ly_vlan_ports) == 512, "ly_vlan_ports");
+
+/* global[0] */
+struct ly_global {
+	__u8 reserved[16]; /* ReservedAction by the last nibble: 0 drop, 1 forward, 2 trap */
+	__u32 trap_pvst;
+	__u16 first_word, end_word; /* the words of a port set that can be non-zero: lowest port / 64, highest port / 64 + 1 */
+	__u64 isolated[LY_PORT_WORDS];
+	__u64 no_unicast[LY_PORT_WORDS];   /* ports left out of unknown-unicast floods */
+	__u64 no_multicast[LY_PORT_WORDS]; /* ports left out of multicast floods */
+};
+_Static_assert(sizeof(struct ly_global) == 24 + 3 * 128, "ly_global");
+
+/* The FDB: fdb[bucket], lock-free. A key is claimed by compare-and-swap from 0, then its value is written;
+ * removal clears the value, then the key. A key whose value is 0 is in between and counts as absent. */
+struct ly_fdb_bucket {
+	__u64 key[LY_FDB_WAYS]; /* VLAN << 48 | raw address; 0 is free */
+	__u64 value[LY_FDB_WAYS]; /* struct ly_fdb_value */
+};
+_Static_assert(sizeof(struct ly_fdb_bucket) == 128, "ly_fdb_bucket");
+
+enum ly_fdb_kind { LY_FDB_DYNAMIC = 1, LY_FDB_STATIC = 2, LY_FDB_STICKY = 3, LY_FDB_SELF = 4 };
+
+union ly_fdb_value {
+	__u64 raw;
+	struct {
+		__u32 updated_s; /* ly_now_s() when last seen */
+		__u16 port;      /* 0: frames from and to the address are dropped */
+		__u8 kind;       /* enum ly_fdb_kind, never 0 */
+		__u8 pad;
+	};
+};
+_Static_assert(sizeof(union ly_fdb_value) == 8, "ly_fdb_value");
+
+/* fdb_usage: slot 0 is the whole table, then a slot a port, then a slot a VLAN. Dynamic entries only. */
+#define LY_USAGE_TABLE 0
+#define LY_USAGE_PORT(port) (port) /* 1..1023 */
+#define LY_USAGE_VLAN(vlan) (LY_PORTS + (vlan))
+#define LY_USAGES (LY_PORTS + LY_VLANS)
+
+struct ly_usage {
+	__u32 limit; /* entries allowed; 0xffffffff: no limit of its own */
+	__s32 count;
+	__u32 high_water;
+	__u32 pad;
+	__u64 refused; /* entries not learned because of this limit */
+};
+_Static_assert(sizeof(struct ly_usage) == 24, "ly_usage");
+
+/* port_stats[port], one a CPU */
+struct ly_port_stats {
+	__u64 rx_frames, rx_bytes;
+	__u64 tx_frames, tx_bytes;
+	__u64 forwarded;  /* received and sent to at least one port */
+	__u64 trapped;    /* received and only trapped */
+	__u64 tx_dropped; /* copies of a flood not sent here: MTU, or the kernel refused */
+	__u64 pad;
+	__u64 dropped[LY_DROPS]; /* received and dropped, by reason */
+};
+_Static_assert(sizeof(struct ly_port_stats) == 64 + 8 * LY_DROPS, "ly_port_stats");
+
+/* vlan_stats[vlan], one a CPU: frames classified into the VLAN at ingress */
+struct ly_vlan_stats {
+	__u64 frames, bytes;
+};
+
+/* trap_groups[group]: a token bucket as a virtual clock (ITU-T I.371's GCRA): one word, one compare-and-swap. */
+struct ly_trap_group {
+	__u64 interval_ns;  /* 1e9 / rate; 0: nothing passes */
+	__u64 tolerance_ns; /* (burst - 1) * interval_ns */
+	__u64 arrival_ns;   /* theoretical arrival time of the next frame */
+	__u64 passed, policed, lost; /* lost: the ring was full */
+};
+
+/* Records of the ring `fdb_events` */
+enum ly_event { LY_EVENT_ADDED = 1, LY_EVENT_MOVED = 2, LY_EVENT_AGED = 3, LY_EVENT_FLUSHED = 4 };
+
+struct ly_fdb_event {
+	__u64 key;
+	__u64 value;
+	__u16 from; /* LY_EVENT_MOVED: the port it was at */
+	__u8 event;
+	__u8 pad[5];
+};
+_Static_assert(sizeof(struct ly_fdb_event) == 24, "ly_fdb_event");
+
+/* Records of the ring `traps`: this header, then min(len, LY_TRAP_BYTES) bytes. The tag the kernel keeps
+ * out of band is in the header. */
+struct ly_trap {
+	__u32 len;  /* the frame's length, the out-of-band tag not counted */
+	__u16 port;
+	__u16 vlan; /* 0: trapped before it had one */
+	__u16 tag_proto; /* out-of-band tag; 0: none */
+	__u16 tag_tci;
+	__u8 reason; /* lanyard_types::TrapReason */
+	__u8 pad[3];
+};
+_Static_assert(sizeof(struct ly_trap) == 16, "ly_trap");
+
+/* lost[0]: events that did not fit their ring */
+struct ly_lost {
+	__u64 fdb_events;
+};
+
+/* The context of the syscall programs fdb_set, fdb_delete, fdb_scan. */
+enum ly_scan { LY_SCAN_FLUSH = 1, LY_SCAN_SWEEP = 2 };
+
+struct ly_fdb_call {
+	__u64 key;   /* set, delete: the entry. flush: 0, or VLAN << 48 and raw address, either may be 0 */
+	__u64 value; /* set: the entry's value; updated_s is filled in */
+	__u32 scan;  /* enum ly_scan */
+	__u32 ageing_s; /* sweep */
+	__u16 port;     /* flush: only this port; 0: any */
+	__u16 pad;
+	__s32 result;   /* 0, or -ENOENT, -ENOSPC */
+	__u64 removed;  /* flush, sweep */
+	__u32 oldest_s; /* sweep: age in seconds of the oldest dynamic entry that stays; 0xffffffff: none */
+	__u32 now_s;    /* always: the programs' clock */
+};
+_Static_assert(sizeof(struct ly_fdb_call) == 48, "ly_fdb_call");
+
+/* journal[0]: what a dry run (BPF_PROG_TEST_RUN of the programs loaded with `dry` set) is told, and tells. */
+#define LY_DRY_LEARN 0x01  /* learn, refresh, move */
+#define LY_DRY_COUNT 0x02  /* count frames */
+#define LY_DRY_POLICE 0x04 /* spend tokens, send trapped frames up */
+
+enum ly_verdict { LY_FORWARDED = 1, LY_TRAPPED = 2, LY_DROPPED = 3 };
+enum ly_source { /* what `learn` did or would do */
+	LY_SRC_NONE = 0, /* not reached, or learning is off */
+	LY_SRC_NEW = 1,
+	LY_SRC_KNOWN = 2,
+	LY_SRC_MOVED = 3,
+	LY_SRC_REFUSED = 4, /* a limit, or the bucket, is full */
+	LY_SRC_FIXED = 5    /* a control-plane entry */
+};
+
+struct ly_journal {
+	/* in */
+	__u64 now_ns;
+	__u32 port;
+	__u32 mode; /* LY_DRY_* */
+	/* out */
+	__u8 verdict; /* enum ly_verdict; 0: XDP passed it up */
+	__u8 reason;  /* DropReason or TrapReason */
+	__u8 arrived; /* enum ly_form, as recognised */
+	__u8 priority_tagged;
+	__u16 vlan; /* 0: not reached */
+	__u16 tci;
+	__u8 source; /* enum ly_source */
+	__u8 flooded;
+	__u16 source_port; /* where the source was known */
+	__u16 target_port; /* known unicast: where to; 0xffff: not found */
+	__u16 egress_count;
+	__u16 clones;
+	__u16 tag_ops;
+	__u32 len; /* the frame's length as received, tags included */
+	__u32 pad;
+	struct {
+		__u32 len;
+		__u16 tag_proto; /* out-of-band tag at that moment; 0: none */
+		__u16 tag_tci;
+	} form[LY_FORMS]; /* journal_bytes[form] holds the bytes */
+	__u16 egress_port[LY_PORTS]; /* in emission order */
+	__u8 egress_form[LY_PORTS];
+};
+_Static_assert(sizeof(struct ly_journal) == 80 + 2 * LY_PORTS + LY_PORTS, "ly_journal");
+
+#endif

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
+/* A frame on its way through the stages: what is known of it, whatever the hook it came in by.
+ *
+ * A stage answers 0 (go on), a drop reason (> 0), or minus a trap reason (the frame has gone up and ends here).
+ */
+#ifndef LY_FRAME_H
+#define LY_FRAME_H
+
+#define DROP(reason) (reason)
+#define TRAPPED(reason) (-(reason))
+
+/* lanyard_types::DropReason */
+enum drop_reason {
+	DROP_TRUNCATED = 1,
+	DROP_SOURCE_GROUP,
+	DROP_SOURCE_ZERO,
+	DROP_PAUSE,
+	DROP_RESERVED_ADDRESS,
+	DROP_TRAP_POLICED,
+	DROP_PORT_DOWN,
+	DROP_VLAN_INVALID,
+	DROP_TAGGED_ON_ACCESS,
+	DROP_VLAN_NOT_ALLOWED,
+	DROP_VLAN_INACTIVE,
+	DROP_UNTAGGED_NOT_ALLOWED,
+	DROP_STP_DISCARDING,
+	DROP_STP_LEARNING,
+	DROP_SOURCE_BLACKHOLE,
+	DROP_DESTINATION_BLACKHOLE,
+	DROP_SAME_PORT,
+	DROP_NO_EGRESS,
+	DROP_EGRESS_NOT_MEMBER,
+	DROP_EGRESS_STP,
+	DROP_ISOLATED,
+	DROP_MTU_EXCEEDED,
+	DROP_EGRESS_DOWN,
+	DROP_TRANSMIT_FAILED,
+};
+
+/* lanyard_types::TrapReason */
+enum trap_reason { TRAP_BPDU = 1, TRAP_PVST_BPDU, TRAP_SLOW_PROTOCOL, TRAP_LLDP, TRAP_RESERVED };
+/* lanyard_types::TrapGroup */
+enum trap_group { GROUP_STP = 1, GROUP_SLOW, GROUP_DISCOVERY };
+
+#define GROUP_BIT 0x01ULL /* of a raw address: its first octet is the lowest */
+#define BROADCAST 0xffffffffffffULL
+#define RAW_MAC(a, b, c, d, e, f)                                                                      \
+	((__u64)(a) | (__u64)(b) << 8 | (__u64)(c) << 16 | (__u64)(d) << 24 | (__u64)(e) << 32 | (__u64)(f) << 40)
+#define RESERVED_BLOCK RAW_MAC(0x01, 0x80, 0xc2, 0, 0, 0) /* ..0F: IEEE 802.1Q-2018, table 8-1 */
+#define SSTP RAW_MAC(0x01, 0x00, 0x0c, 0xcc, 0xcc, 0xcd)
+
+#define VID_MASK 0x0fff
+#define PCP_DEI_MASK 0xf000
+
+struct frame {
+	__u64 dst, src; /* raw */
+	struct ly_port *port; /* where it came in; NULL when that is no port */
+	struct ly_port *out;  /* known unicast: where it goes */
+	__u32 len;            /* as received, tags included */
+	__u32 bare_len;       /* without the recognised tag */
+	__u32 now_s;
+	__s32 action;         /* what the program returns for the frame itself */
+	__u16 port_id;
+	__u16 out_id;   /* 0: flood */
+	__u16 outer;    /* EtherType at offset 12 on the wire, in or out of band */
+	__u16 tci;      /* of the recognised tag; 0 without one */
+	__u16 vlan;     /* 0 until vlan_ingress has accepted it */
+	__u8 form;      /* enum ly_form, as recognised; then as rewritten */
+	__u8 pv;        /* port_vlans of the ingress port */
+	__u8 out_pv;    /* port_vlans of the egress port */
+	__u8 tag_short; /* the frame ends inside its tag */
+	__u8 priority;  /* the recognised tag has VID 0 */
+	__u8 gso;       /* one buffer of many frames, cut up to fit later */
+};
+
+/* The table's element: an array look-up that the JIT turns into a bounds check and an addition. */
+#define LOOKUP(map, index)                          \
+	({                                          \
+		__u32 key__ = (index);              \
+		bpf_map_lookup_elem(&(map), &key__); \
+	})
+
+static __always_inline struct ly_journal *dry_journal(void)
+{
+	return LOOKUP(journal, 0);
+}
+
+/* True when the frame is to leave marks of the kind `mode`: always, but in a dry run only where asked. */
+static __always_inline bool leaves_marks(__u32 mode)
+{
+	if (!dry)
+		return true;
+	struct ly_journal *j = dry_journal();
+	return j && (j->mode & mode);
+}
+
+/* Nanoseconds of CLOCK_MONOTONIC; coarse is good to a tick (1-10 ms) and costs a tenth. */
+static __always_inline __u64 now_ns(bool coarse)
+{
+	if (dry) {
+		struct ly_journal *j = dry_journal();
+		return j ? j->now_ns : 0;
+	}
+	return coarse ? bpf_ktime_get_coarse_ns() : bpf_ktime_get_ns();
+}
+
+/* Seconds, by a multiplication: a 64-bit division costs as much as a table look-up. 2^20 ns is 1.048576 ms;
+ * 1125900 / 2^30 turns that into seconds, 1e-7 slow, the same for all who compare. */
+static __always_inline __u32 seconds(__u64 ns)
+{
+	return (__u32)(((ns >> 20) * 1125900) >> 30);
+}
+
+static __always_inline __u16 form_tpid(__u8 form)
+{
+	return form == LY_DOT1AD ? 0x88a8 : 0x8100;
+}
+
+static __always_inline __u16 port_of_ifindex(__u32 ifindex)
+{
+	struct ly_if_slot *slot = LOOKUP(if_slots, ifindex & (LY_IFMAP - 1));
+	if (slot && slot->ifindex == ifindex)
+		return slot->port & (LY_PORTS - 1);
+	__u32 *port = bpf_map_lookup_elem(&if_ports, &ifindex);
+	return port ? *port & (LY_PORTS - 1) : 0;
+}
+
+static __always_inline __u8 port_vlan(__u32 port, __u32 vlan)
+{
+	struct ly_port_vlans *bits = LOOKUP(port_vlans, port);
+	return bits ? bits->bits[vlan & (LY_VLANS - 1)] : 0;
+}
+
+#endif

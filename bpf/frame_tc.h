@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
+/* The TC hook's way to a frame. The kernel has taken the outermost 802.1Q or 802.1ad tag out of the bytes
+ * before TC sees them; in a test run (and from a few drivers) it is still in line. Both are read here. */
+#ifndef LY_FRAME_TC_H
+#define LY_FRAME_TC_H
+
+#define PACKET_HOST 0
+#define TC_ACT_SHOT 2
+
+struct eth_words { /* an Ethernet header and a tag, in the loads the verifier likes */
+	__u32 dst_low;
+	__u16 dst_high;
+	__u16 src_low;
+	__u32 src_high;
+	__u16 type;
+	__u16 tci;
+	__u16 inner_type;
+} __attribute__((packed));
+
+static __always_inline void frame_addresses(struct frame *f, struct eth_words *eth)
+{
+	f->dst = (__u64)eth->dst_high << 32 | eth->dst_low;
+	f->src = (__u64)eth->src_high << 16 | eth->src_low;
+}
+
+static __always_inline void frame_ingress(struct frame *f, __u32 ifindex)
+{
+	if (dry) {
+		struct ly_journal *j = dry_journal();
+		f->port_id = j ? j->port & (LY_PORTS - 1) : 0;
+	} else {
+		f->port_id = port_of_ifindex(ifindex);
+	}
+	if (f->port_id)
+		f->port = LOOKUP(ports, f->port_id);
+	f->now_s = seconds(now_ns(true));
+}
+
+/* False when the frame is too short to have addresses. */
+static __always_inline bool tc_open(struct __sk_buff *skb, struct frame *f)
+{
+	struct eth_words *eth = (void *)(long)skb->data;
+	void *end = (void *)(long)skb->data_end;
+
+	if ((void *)eth + 18 > end) {
+		bpf_skb_pull_data(skb, skb->len < 18 ? skb->len : 18);
+		eth = (void *)(long)skb->data;
+		end = (void *)(long)skb->data_end;
+		if ((void *)eth + 14 > end)
+			return false;
+	}
+	frame_addresses(f, eth);
+	f->len = skb->len;
+	f->gso = skb->gso_size != 0;
+	if (skb->vlan_present) {
+		f->len += 4;
+		f->outer = bpf_ntohs(skb->vlan_proto);
+		f->tci = skb->vlan_tci;
+	} else {
+		f->outer = bpf_ntohs(eth->type);
+		if ((void *)eth + 18 <= end)
+			f->tci = bpf_ntohs(eth->tci);
+		else
+			f->tag_short = 1;
+	}
+	frame_ingress(f, skb->ifindex);
+	return true;
+}
+
+/* Rewrites the tag to the form `want`; answers the number of tag operations, < 0 when memory ran out. */
+static __always_inline int tc_retag(struct __sk_buff *skb, __u8 have, __u8 want, __u16 tci)
+{
+	int ops = 0;
+
+	if (have != LY_UNTAGGED) {
+		if (bpf_skb_vlan_pop(skb))
+			return -1;
+		ops++;
+	}
+	if (want != LY_UNTAGGED) {
+		if (bpf_skb_vlan_push(skb, bpf_htons(form_tpid(want)), tci))
+			return -1;
+		ops++;
+	}
+	return ops;
+}
+
+/* A copy of the frame to the control plane. */
+static __always_inline void tc_trap(struct __sk_buff *skb, struct frame *f, __u8 reason, __u32 group)
+{
+	__u32 len = skb->len;
+	struct ly_trap header = { .len = len, .port = f->port_id, .vlan = f->vlan, .reason = reason };
+
+	if (skb->vlan_present) {
+		header.tag_proto = bpf_ntohs(skb->vlan_proto);
+		header.tag_tci = skb->vlan_tci;
+	}
+	struct trap_record *r = trap_reserve(group);
+	if (!r)
+		return;
+	r->header = header;
+	if (len > LY_TRAP_BYTES)
+		len = LY_TRAP_BYTES;
+	if (len == 0 || bpf_skb_load_bytes(skb, 0, r->byte, len))
+		bpf_ringbuf_discard(r, 0);
+	else
+		bpf_ringbuf_submit(r, 0);
+}
+
+/* A dry run's emission: who, in which form, and the bytes of each form once. */
+static __always_inline void tc_journal_emit(struct __sk_buff *skb, __u32 port, __u8 form)
+{
+	struct ly_journal *j = dry_journal();
+	struct ly_journal_frame *bytes = LOOKUP(journal_bytes, form & (LY_FORMS - 1));
+
+	if (!j || !bytes || j->egress_count >= LY_PORTS)
+		return;
+	form &= LY_FORMS - 1;
+	j->egress_port[j->egress_count & (LY_PORTS - 1)] = port;
+	j->egress_form[j->egress_count & (LY_PORTS - 1)] = form;
+	j->egress_count++;
+	__u32 len = skb->len;
+	j->form[form].len = len;
+	j->form[form].tag_proto = skb->vlan_present ? bpf_ntohs(skb->vlan_proto) : 0;
+	j->form[form].tag_tci = skb->vlan_tci;
+	if (len > LY_JOURNAL_BYTES)
+		len = LY_JOURNAL_BYTES;
+	if (len)
+		bpf_skb_load_bytes(skb, 0, bytes->byte, len);
+}
+
+#endif

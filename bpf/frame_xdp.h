@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
+/* The XDP hook's way to a frame: bytes only, tags in line.
+ *
+ * A frame that reaches a veth as an skb may carry its tag out of band, where XDP cannot see it: it would
+ * pass for untagged. `lanyard_xdp_bound` asks the driver (a kfunc, so that program is loaded for one device);
+ * a frame with such a tag goes up to TC.
+ */
+#ifndef LY_FRAME_XDP_H
+#define LY_FRAME_XDP_H
+
+extern int bpf_xdp_metadata_rx_vlan_tag(const struct xdp_md *ctx, __be16 *vlan_proto, __u16 *vlan_tci) __ksym __weak;
+
+/* False when XDP should not touch the frame: too short, in several buffers, or with a hidden tag. */
+static __always_inline bool xdp_open(struct xdp_md *ctx, struct frame *f, bool bound)
+{
+	struct eth_words *eth = (void *)(long)ctx->data;
+	void *end = (void *)(long)ctx->data_end;
+
+	if (bound) {
+		__be16 proto = 0;
+		__u16 tci = 0;
+		if (bpf_xdp_metadata_rx_vlan_tag(ctx, &proto, &tci) == 0)
+			return false;
+	}
+	if ((void *)eth + 18 > end)
+		return false;
+	f->len = ctx->data_end - ctx->data;
+	if (bpf_xdp_get_buff_len(ctx) != f->len)
+		return false;
+	frame_addresses(f, eth);
+	f->outer = bpf_ntohs(eth->type);
+	f->tci = bpf_ntohs(eth->tci);
+	frame_ingress(f, ctx->ingress_ifindex);
+	return true;
+}
+
+struct mac_words { /* both addresses, to be moved as one */
+	__u64 a;
+	__u32 b;
+} __attribute__((packed));
+
+/* Rewrites the tag to the form `want`. False when there is no room; the frame is then as it was. */
+static __always_inline bool xdp_retag(struct xdp_md *ctx, __u8 have, __u8 want, __u16 tci)
+{
+	struct mac_words addresses;
+	struct eth_words *eth = (void *)(long)ctx->data;
+	int grow = (want != LY_UNTAGGED ? 4 : 0) - (have != LY_UNTAGGED ? 4 : 0);
+
+	if ((void *)eth + 18 > (void *)(long)ctx->data_end)
+		return false;
+	addresses = *(struct mac_words *)eth;
+	if (grow) {
+		if (bpf_xdp_adjust_head(ctx, -grow))
+			return false;
+		eth = (void *)(long)ctx->data;
+		if ((void *)eth + 18 > (void *)(long)ctx->data_end) {
+			bpf_xdp_adjust_head(ctx, grow);
+			return false;
+		}
+		*(struct mac_words *)eth = addresses;
+	}
+	if (want != LY_UNTAGGED) {
+		eth->type = bpf_htons(form_tpid(want));
+		eth->tci = bpf_htons(tci);
+	}
+	return true;
+}
+
+#endif

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
+/* Lanyard's forwarding pipeline in the kernel. Read this file, then stages/ in the order of the calls below;
+ * crates/pipeline says the same in Rust, and tests hold the two together frame by frame.
+ *
+ * Look-ups for a known unicast frame: the port by ifindex, the port, its VLAN byte, source and destination
+ * in the FDB, the egress port, its VLAN byte, three statistics. All are arrays: no function is called.
+ */
+#include <linux/bpf.h>
+#include <linux/types.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_endian.h>
+
+#include "abi.h"
+#include "maps.h"
+#include "frame.h"
+#include "fdb.h"
+#include "traps.h"
+#include "frame_tc.h"
+#include "frame_xdp.h"
+
+#include "stages/count.h" /* replicate counts what it sends */
+#include "stages/parse.h"
+#include "stages/trap.h"
+#include "stages/port.h"
+#include "stages/vlan_ingress.h"
+#include "stages/learn.h"
+#include "stages/bridge.h"
+#include "stages/vlan_egress.h"
+#include "stages/replicate.h"
+
+#include "fdb_control.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+static __always_inline int tc_stages(struct __sk_buff *skb, struct frame *f)
+{
+	int end;
+
+	if ((end = stage_parse(f)))
+		return end;
+	if ((end = stage_trap(f, skb)))
+		return end;
+	if ((end = stage_port(f)))
+		return end;
+	if ((end = stage_vlan_ingress(f)))
+		return end;
+	if ((end = stage_learn(f)))
+		return end;
+	if ((end = stage_bridge(f)))
+		return end;
+	if (f->out_id == 0)
+		return tc_flood(skb, f);
+	if ((end = stage_vlan_egress(f)))
+		return end;
+	return tc_unicast(skb, f);
+}
+
+/* Every frame of every port, but for those XDP was sure of. */
+SEC("tc")
+int lanyard_tc(struct __sk_buff *skb)
+{
+	struct frame f = { .action = TC_ACT_SHOT };
+	int end = tc_open(skb, &f) ? tc_stages(skb, &f) : DROP(DROP_TRUNCATED);
+
+	stage_count(&f, end);
+	return end ? TC_ACT_SHOT : f.action;
+}
+
+/* Known unicast with nothing special about it; everything else goes up to TC, uncounted and untouched. */
+static __always_inline int xdp_stages(struct xdp_md *ctx, bool bound)
+{
+	struct frame f = {};
+
+	if (!xdp_open(ctx, &f, bound) || !f.port || f.dst & GROUP_BIT)
+		return XDP_PASS;
+	if (stage_parse(&f) || stage_port(&f) || stage_vlan_ingress(&f))
+		return XDP_PASS;
+	if (!stage_learn_fast(&f) || stage_bridge(&f) || f.out_id == 0)
+		return XDP_PASS;
+	if (stage_vlan_egress(&f) || !xdp_unicast(ctx, &f))
+		return XDP_PASS;
+	stage_count(&f, 0);
+	return f.action;
+}
+
+SEC("xdp.frags")
+int lanyard_xdp(struct xdp_md *ctx)
+{
+	return xdp_stages(ctx, false);
+}
+
+/* The same, loaded for one device whose driver can tell a tag it keeps out of band. */
+SEC("?xdp.frags")
+int lanyard_xdp_bound(struct xdp_md *ctx)
+{
+	return xdp_stages(ctx, true);
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
+/* The tables. The control plane writes the mmapable ones with plain word-sized stores; the programs write
+ * fdb, fdb_usage.count, the statistics and the rings. crates/ebpf sizes `fdb` before it loads. */
+#ifndef LY_MAPS_H
+#define LY_MAPS_H
+
+/* Constants of one load: the verifier knows them and folds away what they switch off. */
+const volatile __u32 fdb_mask = 1023; /* buckets - 1 */
+const volatile __u64 fdb_salt = 0;
+const volatile __u32 dry = 0; /* 1: a dry run; the journal instead of devices */
+
+#define TABLE(name_, value_, entries_, flags_)            \
+	struct {                                          \
+		__uint(type, BPF_MAP_TYPE_ARRAY);         \
+		__uint(map_flags, flags_);                \
+		__uint(max_entries, entries_);            \
+		__type(key, __u32);                       \
+		__type(value, value_);                    \
+	} name_ SEC(".maps")
+
+struct ly_if_slot {
+	__u32 ifindex;
+	__u32 port;
+};
+
+TABLE(if_slots, struct ly_if_slot, LY_IFMAP, BPF_F_MMAPABLE);
+TABLE(ports, struct ly_port, LY_PORTS, BPF_F_MMAPABLE);
+TABLE(port_vlans, struct ly_port_vlans, LY_PORTS, BPF_F_MMAPABLE);
+TABLE(vlan_ports, struct ly_vlan_ports, LY_VLANS, BPF_F_MMAPABLE);
+TABLE(global, struct ly_global, 1, BPF_F_MMAPABLE);
+TABLE(fdb_usage, struct ly_usage, LY_USAGES, BPF_F_MMAPABLE);
+TABLE(trap_groups, struct ly_trap_group, LY_GROUPS, BPF_F_MMAPABLE);
+TABLE(lost, struct ly_lost, 1, BPF_F_MMAPABLE);
+TABLE(fdb, struct ly_fdb_bucket, 1024, 0);
+TABLE(journal, struct ly_journal, 1, 0);
+
+struct ly_journal_frame {
+	__u8 byte[LY_JOURNAL_BYTES];
+};
+TABLE(journal_bytes, struct ly_journal_frame, LY_FORMS, 0);
+
+/* Ports whose ifindex found its slot of if_slots taken. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, LY_PORTS);
+	__type(key, __u32);
+	__type(value, __u32);
+} if_ports SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, LY_PORTS);
+	__type(key, __u32);
+	__type(value, struct ly_port_stats);
+} port_stats SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, LY_VLANS);
+	__type(key, __u32);
+	__type(value, struct ly_vlan_stats);
+} vlan_stats SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_DEVMAP);
+	__uint(max_entries, LY_PORTS);
+	__type(key, __u32);
+	__type(value, __u32);
+} xdp_ports SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 512 * 1024);
+} fdb_events SEC(".maps");
+
+/* Apart from fdb_events, so that a storm of new addresses costs no BPDU. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 512 * 1024);
+} traps SEC(".maps");
+
+#endif

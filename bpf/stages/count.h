@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
+/* count: per port, per VLAN, per reason. Received = forwarded + trapped + dropped, at every port, always. */
+static __always_inline void count_tx(__u32 port, __u32 len)
+{
+	if (!leaves_marks(LY_DRY_COUNT))
+		return;
+	struct ly_port_stats *s = LOOKUP(port_stats, port);
+	if (s) {
+		s->tx_frames++;
+		s->tx_bytes += len;
+	}
+}
+
+static __always_inline void count_tx_dropped(__u32 port)
+{
+	if (!leaves_marks(LY_DRY_COUNT))
+		return;
+	struct ly_port_stats *s = LOOKUP(port_stats, port);
+	if (s)
+		s->tx_dropped++;
+}
+
+/* `end`: what the stages came to. */
+static __always_inline void stage_count(struct frame *f, int end)
+{
+	if (dry) {
+		struct ly_journal *j = dry_journal();
+		if (j) {
+			j->verdict = end > 0 ? LY_DROPPED : end < 0 ? LY_TRAPPED : LY_FORWARDED;
+			j->reason = end > 0 ? end : -end;
+			j->arrived = f->form;
+			j->priority_tagged = f->priority;
+			j->vlan = f->vlan;
+			j->tci = f->tci;
+			j->flooded = f->vlan && !f->out_id;
+			j->len = f->len;
+		}
+	}
+	if (!leaves_marks(LY_DRY_COUNT))
+		return;
+	struct ly_port_stats *s = LOOKUP(port_stats, f->port_id);
+	if (s) {
+		s->rx_frames++;
+		s->rx_bytes += f->len;
+		if (end > 0)
+			s->dropped[end & (LY_DROPS - 1)]++;
+		else if (end < 0)
+			s->trapped++;
+		else
+			s->forwarded++;
+	}
+	if (f->vlan) {
+		struct ly_vlan_stats *v = LOOKUP(vlan_stats, f->vlan);
+		if (v) {
+			v->frames++;
+			v->bytes += f->len;
+		}
+	}
+}

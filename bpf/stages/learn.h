@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
+/* learn: the source address into the FDB (IEEE 802.1Q-2018, 8.7): insert, refresh, move.
+ *
+ * A full table, port or VLAN refuses, counts, and the frame goes on. Control-plane entries never move.
+ */
+static __always_inline void learn_journal(__u8 source, __u16 port)
+{
+	if (!dry)
+		return;
+	struct ly_journal *j = dry_journal();
+	if (j) {
+		j->source = source;
+		j->source_port = port;
+	}
+}
+
+static __always_inline __u8 learn_new(struct frame *f, __u64 key)
+{
+	union ly_fdb_value value = { .updated_s = f->now_s, .port = f->port_id, .kind = LY_FDB_DYNAMIC };
+
+	if (!leaves_marks(LY_DRY_LEARN))
+		return LY_SRC_NEW;
+	if (!usage_take_all(f->port_id, f->vlan))
+		return LY_SRC_REFUSED;
+	if (!fdb_insert(key, value.raw)) {
+		usage_release_all(f->port_id, f->vlan);
+		struct ly_usage *u = LOOKUP(fdb_usage, LY_USAGE_TABLE);
+		if (u)
+			__sync_fetch_and_add(&u->refused, 1);
+		return LY_SRC_REFUSED;
+	}
+	fdb_event(LY_EVENT_ADDED, key, value.raw, 0);
+	return LY_SRC_NEW;
+}
+
+static __always_inline __u8 learn_move(struct frame *f, __u64 key, __u64 *place, union ly_fdb_value old)
+{
+	union ly_fdb_value value = { .updated_s = f->now_s, .port = f->port_id, .kind = LY_FDB_DYNAMIC };
+
+	if (!leaves_marks(LY_DRY_LEARN))
+		return LY_SRC_MOVED;
+	if (!usage_take(LY_USAGE_PORT(f->port_id)))
+		return LY_SRC_REFUSED;
+	if (!swap(place, old.raw, value.raw)) {
+		usage_release(LY_USAGE_PORT(f->port_id));
+		return LY_SRC_KNOWN; /* someone else moved or removed it in between */
+	}
+	usage_release(LY_USAGE_PORT(old.port & (LY_PORTS - 1)));
+	fdb_event(LY_EVENT_MOVED, key, value.raw, old.port);
+	return LY_SRC_MOVED;
+}
+
+/* `place`: where the source's value is, NULL when it is not known. */
+static __always_inline int learn_slow(struct frame *f, __u64 key, __u64 *place, union ly_fdb_value old)
+{
+	__u8 did = LY_SRC_NONE;
+
+	if (place && old.raw != 0 && old.kind != LY_FDB_DYNAMIC)
+		did = LY_SRC_FIXED;
+	else if (!(f->pv & LY_PV_LEARN))
+		did = LY_SRC_NONE;
+	else if (!place)
+		did = learn_new(f, key);
+	else if (old.raw != 0 && old.port != f->port_id)
+		did = learn_move(f, key, place, old);
+	learn_journal(did, old.port);
+	return 0;
+}
+
+/* Writes the time once a second at most: the line stays shared between processors. */
+static __always_inline void learn_refresh(struct frame *f, __u64 *place, union ly_fdb_value old)
+{
+	if (old.updated_s == f->now_s || !leaves_marks(LY_DRY_LEARN))
+		return;
+	union ly_fdb_value value = old;
+	value.updated_s = f->now_s;
+	swap(place, old.raw, value.raw);
+}
+
+static __always_inline bool learn_is_known(struct frame *f, union ly_fdb_value old)
+{
+	return old.port == f->port_id && old.kind == LY_FDB_DYNAMIC && f->pv & LY_PV_LEARN;
+}
+
+static __always_inline int stage_learn(struct frame *f)
+{
+	__u64 key = fdb_key(f->src, f->vlan);
+	__u64 *place = fdb_find(key);
+	union ly_fdb_value old = { .raw = place ? *place : 0 };
+
+	if (old.raw != 0 && old.port == 0)
+		return DROP(DROP_SOURCE_BLACKHOLE);
+	if (place && learn_is_known(f, old)) {
+		learn_refresh(f, place, old);
+		learn_journal(LY_SRC_KNOWN, old.port);
+	} else {
+		learn_slow(f, key, place, old);
+	}
+	return f->pv & LY_PV_FORWARD ? 0 : DROP(DROP_STP_LEARNING);
+}
+
+/* XDP's part: true when the source needs nothing that XDP does not do. */
+static __always_inline bool stage_learn_fast(struct frame *f)
+{
+	__u64 *place = fdb_find(fdb_key(f->src, f->vlan));
+	union ly_fdb_value old = { .raw = place ? *place : 0 };
+
+	if (!place || !learn_is_known(f, old) || !(f->pv & LY_PV_FORWARD))
+		return false;
+	learn_refresh(f, place, old);
+	learn_journal(LY_SRC_KNOWN, old.port);
+	return true;
+}

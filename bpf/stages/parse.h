@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
+/* parse: length and source checks; is there a tag this port speaks?
+ *
+ * The hook (frame_tc.h, frame_xdp.h) has read the addresses and the outer EtherType, wherever the kernel
+ * keeps the tag. A tag of another TPID is payload.
+ */
+static __always_inline int stage_parse(struct frame *f)
+{
+	if (f->src & GROUP_BIT)
+		return DROP(DROP_SOURCE_GROUP);
+	if (f->src == 0)
+		return DROP(DROP_SOURCE_ZERO);
+	f->bare_len = f->len;
+	if (!f->port || f->port->tpid == 0 || f->outer != f->port->tpid) {
+		f->form = LY_UNTAGGED;
+		f->tci = 0;
+		return 0;
+	}
+	if (f->tag_short)
+		return DROP(DROP_TRUNCATED);
+	f->form = f->port->form;
+	f->priority = (f->tci & VID_MASK) == 0;
+	f->bare_len -= 4;
+	return 0;
+}

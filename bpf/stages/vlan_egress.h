@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
+/* vlan_egress: what the egress port allows (IEEE 802.1Q-2018, 8.6.4 and 8.6.1). Known unicast here; a flood
+ * set already holds only members that are up and forward, and `replicate` takes out the rest. */
+static __always_inline bool egress_fits(__u32 bare_len, bool gso, struct ly_port *out)
+{
+	return bare_len <= out->max_len || gso;
+}
+
+static __always_inline int stage_vlan_egress(struct frame *f)
+{
+	struct ly_port *out = LOOKUP(ports, f->out_id);
+
+	if (!out || !(out->flags & LY_PORT_ENABLED))
+		return DROP(DROP_EGRESS_DOWN);
+	f->out = out;
+	f->out_pv = port_vlan(f->out_id, f->vlan);
+	if (!(f->out_pv & LY_PV_MEMBER))
+		return DROP(DROP_EGRESS_NOT_MEMBER);
+	if (!(f->out_pv & LY_PV_FORWARD))
+		return DROP(DROP_EGRESS_STP);
+	if (f->port->flags & out->flags & LY_PORT_ISOLATED)
+		return DROP(DROP_ISOLATED);
+	if (!egress_fits(f->bare_len, f->gso, out))
+		return DROP(DROP_MTU_EXCEEDED);
+	return 0;
+}
+
+static __always_inline __u8 egress_form(struct ly_port *out, __u8 pv)
+{
+	return pv & LY_PV_UNTAGGED ? LY_UNTAGGED : out->form;
+}

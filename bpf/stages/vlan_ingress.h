@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
+/* vlan_ingress: classify (IEEE 802.1Q-2018, 6.9), membership (8.6.2), spanning-tree state (8.6.1).
+ *
+ * A port in the learning state goes on as far as `learn`, which ends it.
+ */
+static __always_inline int stage_vlan_ingress(struct frame *f)
+{
+	__u16 vlan = f->tci & VID_MASK;
+	bool tagged = f->form != LY_UNTAGGED && vlan != 0;
+
+	if (!tagged)
+		vlan = f->port->pvid;
+	if (vlan == 0)
+		return DROP(DROP_UNTAGGED_NOT_ALLOWED);
+	if (vlan == 4095)
+		return DROP(DROP_VLAN_INVALID);
+	f->pv = port_vlan(f->port_id, vlan);
+	if (!(f->pv & LY_PV_MEMBER))
+		return DROP(tagged && f->port->flags & LY_PORT_ACCESS ? DROP_TAGGED_ON_ACCESS : DROP_VLAN_NOT_ALLOWED);
+	if (!(f->pv & LY_PV_ACTIVE))
+		return DROP(DROP_VLAN_INACTIVE);
+	if (!(f->pv & (LY_PV_FORWARD | LY_PV_STP_LEARNING)))
+		return DROP(DROP_STP_DISCARDING);
+	f->vlan = vlan;
+	return 0;
+}
