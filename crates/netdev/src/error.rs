@@ -1,5 +1,6 @@
 //! The one error: what was being done, to which device, and the kernel's reason.
 
+use crate::socket::Refusal;
 use std::io;
 
 /// Something the kernel refused, or could not be asked.
@@ -19,9 +20,9 @@ impl Error {
     pub(crate) fn new(doing: impl Into<String>, source: io::Error) -> Self {
         Self { doing: doing.into(), source, extended: None }
     }
-    /// The same with the text of the kernel's extended acknowledgement.
-    pub(crate) fn extended(doing: impl Into<String>, source: io::Error, extended: Option<String>) -> Self {
-        Self { doing: doing.into(), source, extended }
+    /// While `doing`, the kernel said no.
+    pub(crate) fn refused(doing: impl Into<String>, refusal: Refusal) -> Self {
+        Self { doing: doing.into(), source: refusal.source, extended: refusal.extended }
     }
     /// What was being done.
     #[must_use]

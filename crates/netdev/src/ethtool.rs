@@ -1,6 +1,16 @@
 //! What a driver can be asked and told: speed, duplex, offloads, its name, its XDP features.
+//!
+//! Read the kernel's networking/ethtool-netlink and netlink/specs/netdev.yaml first. Invariant: what a
+//! driver does not keep is `None`, not an error and not a guess.
 
-use crate::{Netdev, Result};
+use crate::decode::attributes;
+use crate::error::Error;
+use crate::genl::{attribute, nest, text};
+use crate::socket::Refusal;
+use crate::{Netdev, Result, ioctl};
+use netlink_packet_core::{DefaultNla, parse_string, parse_u8, parse_u32, parse_u64};
+use std::collections::HashSet;
+use std::io;
 
 /// Duplex.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,6 +19,12 @@ pub enum Duplex {
     Half,
     /// Both.
     Full,
+}
+
+impl std::fmt::Display for Duplex {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(if *self == Self::Full { "full" } else { "half" })
+    }
 }
 
 /// A device's link settings; a virtual device has few of them.
@@ -62,40 +78,242 @@ impl XdpFeatures {
     }
 }
 
+/// The family's name and commands, linux/ethtool_netlink.h.
+const ETHTOOL: &str = "ethtool";
+const LINKINFO_GET: u8 = 2;
+const LINKMODES_GET: u8 = 4;
+const LINKMODES_SET: u8 = 5;
+const FEATURES_GET: u8 = 11;
+const FEATURES_SET: u8 = 12;
+/// ETHTOOL_A_HEADER_DEV_NAME, and the header itself, attribute 1 of every command.
+const HEADER: u16 = 1;
+const HEADER_DEV_NAME: u16 = 2;
+const LINKINFO_PORT: u16 = 2;
+const LINKMODES_AUTONEG: u16 = 2;
+const LINKMODES_SPEED: u16 = 5;
+const LINKMODES_DUPLEX: u16 = 6;
+const FEATURES_HW: u16 = 2;
+const FEATURES_WANTED: u16 = 3;
+const FEATURES_ACTIVE: u16 = 4;
+const FEATURES_NOCHANGE: u16 = 5;
+const BITSET_NOMASK: u16 = 1;
+const BITSET_BITS: u16 = 3;
+const BITS_BIT: u16 = 1;
+const BIT_NAME: u16 = 2;
+const BIT_VALUE: u16 = 3;
+/// The netdev family, linux/netdev.h.
+const NETDEV: &str = "netdev";
+const NETDEV_DEV_GET: u8 = 1;
+const NETDEV_IFINDEX: u16 = 1;
+const NETDEV_XDP_FEATURES: u16 = 3;
+
+fn header(name: &str) -> DefaultNla {
+    nest(HEADER, &[text(HEADER_DEV_NAME, name)])
+}
+
+/// The bits a bitset lists: name and value. In one without a mask a listed bit is a set bit.
+fn bits(bitset: &[u8]) -> Vec<(String, bool)> {
+    let no_mask = attributes(bitset, 0).any(|nla| nla.kind() == BITSET_NOMASK);
+    let mut bits = Vec::new();
+    for list in attributes(bitset, 0).filter(|nla| nla.kind() == BITSET_BITS) {
+        for bit in attributes(list.value(), 0).filter(|nla| nla.kind() == BITS_BIT) {
+            let (mut name, mut value) = (None, no_mask);
+            for nla in attributes(bit.value(), 0) {
+                match nla.kind() {
+                    BIT_NAME => name = parse_string(nla.value()).ok(),
+                    BIT_VALUE => value = true,
+                    _ => {}
+                }
+            }
+            bits.extend(name.map(|name| (name, value)));
+        }
+    }
+    bits
+}
+
+/// The connector, PORT_* of linux/ethtool.h.
+fn port_name(port: u8) -> &'static str {
+    match port {
+        0 => "tp",
+        1 => "aui",
+        2 => "mii",
+        3 => "fibre",
+        4 => "bnc",
+        5 => "da",
+        0xef => "none",
+        _ => "other",
+    }
+}
+
+/// True of the refusal of a driver that has no such settings.
+fn unsupported(refusal: &Refusal) -> bool {
+    refusal.source.raw_os_error() == Some(libc::EOPNOTSUPP)
+}
+
 impl Netdev {
-    /// Speed, duplex, autonegotiation, connector.
+    fn ethtool(&self, cmd: u8, attributes: Vec<DefaultNla>, each: impl FnMut(&[u8])) -> Result<(), Refusal> {
+        self.generic.borrow_mut().request(ETHTOOL, cmd, attributes, each)
+    }
+
+    /// Speed, duplex, autonegotiation, connector; all unknown for a driver that keeps none of them.
+    ///
+    /// # Errors
+    /// [`Error::is_gone`] when there is no such device.
     pub fn settings(&self, name: &str) -> Result<Settings> {
-        let _ = name;
-        todo!()
+        let mut settings = Settings::default();
+        let modes = self.ethtool(LINKMODES_GET, vec![header(name)], |answer| {
+            for nla in attributes(answer, 0) {
+                let value = nla.value();
+                match nla.kind() {
+                    LINKMODES_AUTONEG => settings.autoneg = parse_u8(value).is_ok_and(|on| on == 1),
+                    // SPEED_UNKNOWN is all ones; some drivers say 0 for it.
+                    LINKMODES_SPEED => {
+                        settings.speed_mbps = parse_u32(value).ok().filter(|s| *s != 0 && *s != u32::MAX);
+                    }
+                    LINKMODES_DUPLEX => {
+                        settings.duplex = match parse_u8(value) {
+                            Ok(0) => Some(Duplex::Half),
+                            Ok(1) => Some(Duplex::Full),
+                            _ => None,
+                        };
+                    }
+                    _ => {}
+                }
+            }
+        });
+        let info = self.ethtool(LINKINFO_GET, vec![header(name)], |answer| {
+            let port = attributes(answer, 0).find(|nla| nla.kind() == LINKINFO_PORT);
+            settings.port =
+                port.and_then(|nla| parse_u8(nla.value()).ok()).map(|port| port_name(port).to_owned());
+        });
+        for outcome in [modes, info] {
+            match outcome {
+                Err(refusal) if !unsupported(&refusal) => {
+                    return Err(Error::refused(format!("reading the link settings of {name}"), refusal));
+                }
+                _ => {}
+            }
+        }
+        Ok(settings)
     }
-    /// Fixes speed and duplex, autonegotiation off.
+
+    /// Fixes speed (Mbit/s) and duplex, autonegotiation off.
+    ///
+    /// # Errors
+    /// The driver's refusal; [`Error::is_unsupported`] for one whose speed cannot be set.
     pub fn set_speed(&self, name: &str, speed_mbps: u32, duplex: Duplex) -> Result<()> {
-        let _ = (name, speed_mbps, duplex);
-        todo!()
+        let wanted = vec![
+            header(name),
+            attribute(LINKMODES_AUTONEG, [0]),
+            attribute(LINKMODES_SPEED, speed_mbps.to_ne_bytes()),
+            attribute(LINKMODES_DUPLEX, [u8::from(duplex == Duplex::Full)]),
+        ];
+        self.ethtool(LINKMODES_SET, wanted, |_| {}).map_err(|refusal| {
+            Error::refused(format!("setting {name} to {speed_mbps} Mbit/s, {duplex} duplex"), refusal)
+        })
     }
+
     /// Back to autonegotiation.
+    ///
+    /// # Errors
+    /// The driver's refusal; [`Error::is_unsupported`] for one that has none.
     pub fn set_autoneg(&self, name: &str) -> Result<()> {
-        let _ = name;
-        todo!()
+        self.ethtool(LINKMODES_SET, vec![header(name), attribute(LINKMODES_AUTONEG, [1])], |_| {})
+            .map_err(|refusal| Error::refused(format!("turning on autonegotiation of {name}"), refusal))
     }
-    /// Every offload the kernel knows, for this device.
+
+    /// Every offload the kernel knows, as this device has it.
+    ///
+    /// # Errors
+    /// [`Error::is_gone`] when there is no such device.
     pub fn features(&self, name: &str) -> Result<Vec<Feature>> {
-        let _ = name;
-        todo!()
+        let (mut hardware, mut active, mut fixed) = (Vec::new(), HashSet::new(), HashSet::new());
+        let set =
+            |bitset: &[u8]| bits(bitset).into_iter().filter(|(_, on)| *on).map(|(name, _)| name).collect();
+        let outcome = self.ethtool(FEATURES_GET, vec![header(name)], |answer| {
+            for nla in attributes(answer, 0) {
+                match nla.kind() {
+                    FEATURES_HW => hardware = bits(nla.value()),
+                    FEATURES_ACTIVE => active = set(nla.value()),
+                    FEATURES_NOCHANGE => fixed = set(nla.value()),
+                    _ => {}
+                }
+            }
+        });
+        outcome.map_err(|refusal| Error::refused(format!("reading the offloads of {name}"), refusal))?;
+        let feature = |(name, changeable): (String, bool)| {
+            let (on, changeable) = (active.contains(&name), changeable && !fixed.contains(&name));
+            Feature { name, on, changeable }
+        };
+        Ok(hardware.into_iter().map(feature).collect())
     }
-    /// Switches offloads by name; all are tried, and an error names the first that did not change.
+
+    /// True when the offload `feature` is on; `None` when the kernel knows none of that name.
+    ///
+    /// # Errors
+    /// [`Error::is_gone`] when there is no such device.
+    pub fn feature(&self, name: &str, feature: &str) -> Result<Option<bool>> {
+        Ok(self.features(name)?.into_iter().find(|f| f.name == feature).map(|f| f.on))
+    }
+
+    /// Switches offloads by the kernel's names.
+    ///
+    /// # Errors
+    /// A name the kernel does not know; the driver's refusal, which names the offloads that did not follow
+    /// (the others did).
     pub fn set_features(&self, name: &str, wanted: &[(&str, bool)]) -> Result<()> {
-        let _ = (name, wanted);
-        todo!()
+        let doing = || {
+            let list: Vec<_> =
+                wanted.iter().map(|(f, on)| format!("{f} {}", if *on { "on" } else { "off" })).collect();
+            format!("setting {} of {name}", list.join(", "))
+        };
+        let list: Vec<_> = wanted
+            .iter()
+            .map(|(feature, on)| {
+                let mut bit = vec![text(BIT_NAME, feature)];
+                bit.extend(on.then(|| attribute(BIT_VALUE, [])));
+                nest(BITS_BIT, &bit)
+            })
+            .collect();
+        let request = vec![header(name), nest(FEATURES_WANTED, &[nest(BITSET_BITS, &list)])];
+        self.ethtool(FEATURES_SET, request, |_| {}).map_err(|refusal| Error::refused(doing(), refusal))?;
+        // The kernel takes the wish and says yes even where the driver does not follow.
+        let now = self.features(name)?;
+        let missed: Vec<_> = wanted
+            .iter()
+            .filter(|(feature, on)| now.iter().any(|f| f.name == *feature && f.on != *on))
+            .map(|(feature, _)| *feature)
+            .collect();
+        if missed.is_empty() {
+            return Ok(());
+        }
+        let reason = format!("the driver does not change {}", missed.join(", "));
+        Err(Error::new(doing(), io::Error::new(io::ErrorKind::Unsupported, reason)))
     }
-    /// The driver's name.
+
+    /// The driver's name: `veth`, `tun`, `virtio_net`...
+    ///
+    /// # Errors
+    /// [`Error::is_gone`] when there is no such device, [`Error::is_unsupported`] for a driver without a name.
     pub fn driver(&self, name: &str) -> Result<String> {
-        let _ = name;
-        todo!()
+        ioctl::driver(self.generic.borrow().fd(), name)
+            .map_err(|e| Error::new(format!("asking for the driver of {name}"), e))
     }
-    /// What the driver can do with XDP.
+
+    /// What the driver can do with XDP. A device is an egress of an XDP plane only with
+    /// [`XdpFeatures::NDO_XMIT`]: a veth has it while its peer has GRO on or an XDP program.
+    ///
+    /// # Errors
+    /// [`Error::is_gone`] when there is no such device, [`Error::is_unsupported`] before Linux 6.3.
     pub fn xdp_features(&self, ifindex: u32) -> Result<XdpFeatures> {
-        let _ = ifindex;
-        todo!()
+        let mut features = XdpFeatures::default();
+        let request = vec![attribute(NETDEV_IFINDEX, ifindex.to_ne_bytes())];
+        let outcome = self.generic.borrow_mut().request(NETDEV, NETDEV_DEV_GET, request, |answer| {
+            let mask = attributes(answer, 0).find(|nla| nla.kind() == NETDEV_XDP_FEATURES);
+            features = XdpFeatures(mask.and_then(|nla| parse_u64(nla.value()).ok()).unwrap_or(0));
+        });
+        outcome.map(|()| features).map_err(|refusal| {
+            Error::refused(format!("reading the XDP features of {}", self.label(ifindex)), refusal)
+        })
     }
 }

@@ -8,32 +8,45 @@
 //! Invariants: everything received is bounded and parsed without panic; an unknown or unreadable
 //! attribute is ignored; an answer with another sequence number is never taken for ours.
 
+mod decode;
 mod error;
 mod ethtool;
 mod event;
+mod genl;
+mod ioctl;
 mod link;
 mod model;
-mod route;
 pub mod netns;
+mod route;
+mod socket;
 pub mod sysctl;
 
 pub use error::{Error, Result};
 pub use ethtool::{Duplex, Feature, Settings, XdpFeatures};
 pub use event::{Event, Events};
-pub use link::{LinkChange, Veth};
+pub use link::{LinkChange, NAME_MAX, Veth, is_valid_name};
 pub use model::*;
+use socket::Channel;
+use std::cell::RefCell;
 use std::io;
 
 /// A connection to the kernel's network configuration, of the namespace the opening thread was in.
 #[derive(Debug)]
-pub struct Netdev {}
+pub struct Netdev {
+    route: RefCell<Channel>,
+    generic: RefCell<genl::Generic>,
+}
 
 impl Netdev {
-    /// Opens the sockets in the calling thread's network namespace.
+    /// Opens the sockets in the calling thread's network namespace. The value may move to another thread
+    /// (but is not shared between threads) and stays with its namespace.
     ///
     /// # Errors
     /// When the kernel gives no netlink socket.
     pub fn open() -> io::Result<Self> {
-        todo!()
+        Ok(Self {
+            route: RefCell::new(Channel::open(netlink_sys::protocols::NETLINK_ROUTE)?),
+            generic: RefCell::new(genl::Generic::open()?),
+        })
     }
 }

@@ -1,69 +1,303 @@
 //! Addresses, routes, neighbours, namespace ids.
+//!
+//! Read rtnetlink(7) first. Invariant: a dump holds the family and the table asked for and nothing else.
 
-use crate::{Address, AddressFlags, Family, Neighbour, Netdev, Result, Route};
+use crate::error::Error;
+use crate::socket::Refusal;
+use crate::{Address, AddressFlags, Family, Neighbour, Netdev, NextHop, Result, Route, RouteKind, decode};
 use ipnet::IpNet;
 use lanyard_types::MacAddr;
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, Parseable};
+use netlink_packet_route::address::{
+    AddressAttribute, AddressFlags as KernelFlags, AddressHeaderFlags, AddressMessage, AddressScope,
+};
+use netlink_packet_route::neighbour::{NeighbourAttribute, NeighbourMessage, NeighbourState as KernelState};
+use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
+use netlink_packet_route::route::{
+    RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteNextHop, RouteNextHopFlags, RouteScope,
+    RouteType, RouteVia,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use std::net::IpAddr;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Bytes of struct rtgenmsg, padded.
+const NSID_HEADER: usize = 4;
+
+fn family_of(family: Family) -> AddressFamily {
+    match family {
+        Family::V4 => AddressFamily::Inet,
+        Family::V6 => AddressFamily::Inet6,
+    }
+}
+
+fn address_message(ifindex: u32, net: IpNet) -> AddressMessage {
+    let mut message = AddressMessage::default();
+    message.header.family = family_of(Family::of(net.addr()));
+    message.header.prefix_len = net.prefix_len();
+    message.header.index = ifindex;
+    if net.addr().is_loopback() {
+        message.header.scope = AddressScope::Host;
+    }
+    message.attributes.push(AddressAttribute::Local(net.addr()));
+    message.attributes.push(AddressAttribute::Address(net.addr()));
+    message
+}
+
+/// The message for `route`. A deletion leaves the scope open, so that it need not be known.
+fn route_message(route: &Route, deleting: bool) -> RouteMessage {
+    let v4 = route.dest.addr().is_ipv4();
+    let mut message = RouteMessage::default();
+    let header = &mut message.header;
+    header.address_family = family_of(Family::of(route.dest.addr()));
+    header.destination_prefix_length = route.dest.prefix_len();
+    header.protocol = route.protocol.into();
+    header.kind = kind_of(route.kind);
+    let gateway = route.nexthop_id.is_some() || route.next_hops.iter().any(|hop| hop.via.is_some());
+    header.scope = match route.kind {
+        _ if deleting => RouteScope::NoWhere,
+        RouteKind::Local => RouteScope::Host,
+        RouteKind::Unicast if v4 && !gateway => RouteScope::Link,
+        _ => RouteScope::Universe,
+    };
+    match u8::try_from(route.table) {
+        Ok(table) => header.table = table,
+        Err(_) => {
+            header.table = RouteHeader::RT_TABLE_UNSPEC;
+            message.attributes.push(RouteAttribute::Table(route.table));
+        }
+    }
+    if route.dest.prefix_len() > 0 {
+        message.attributes.push(RouteAttribute::Destination(route.dest.network().into()));
+    }
+    if route.metric != 0 {
+        message.attributes.push(RouteAttribute::Priority(route.metric));
+    }
+    message.attributes.extend(route.source.map(|source| RouteAttribute::PrefSource(source.into())));
+    message.attributes.extend(route.nexthop_id.map(RouteAttribute::NhId));
+    match route.next_hops.as_slice() {
+        [] => {}
+        [hop] => {
+            if hop.onlink {
+                message.header.flags |= RouteFlags::Onlink;
+            }
+            message.attributes.extend(hop.via.map(|via| gateway_attribute(v4, via)));
+            message.attributes.extend(hop.ifindex.map(RouteAttribute::Oif));
+        }
+        hops => {
+            let hops = hops.iter().map(|hop| multipath_hop(v4, hop)).collect();
+            message.attributes.push(RouteAttribute::MultiPath(hops));
+        }
+    }
+    message
+}
+
+/// An IPv4 route through an IPv6 gateway (RFC 5549) names its family.
+fn gateway_attribute(v4: bool, via: IpAddr) -> RouteAttribute {
+    if v4 == via.is_ipv4() {
+        RouteAttribute::Gateway(via.into())
+    } else {
+        RouteAttribute::Via(RouteVia::from(via))
+    }
+}
+
+fn multipath_hop(v4: bool, hop: &NextHop) -> RouteNextHop {
+    let mut message = RouteNextHop::default();
+    message.interface_index = hop.ifindex.unwrap_or(0);
+    message.hops = u8::try_from(hop.weight.clamp(1, 256) - 1).unwrap_or(u8::MAX);
+    if hop.onlink {
+        message.flags |= RouteNextHopFlags::Onlink;
+    }
+    message.attributes.extend(hop.via.map(|via| gateway_attribute(v4, via)));
+    message
+}
+
+fn kind_of(kind: RouteKind) -> RouteType {
+    match kind {
+        RouteKind::Unicast => RouteType::Unicast,
+        RouteKind::Local => RouteType::Local,
+        RouteKind::Broadcast => RouteType::Broadcast,
+        RouteKind::Multicast => RouteType::Multicast,
+        RouteKind::Blackhole => RouteType::BlackHole,
+        RouteKind::Unreachable => RouteType::Unreachable,
+        RouteKind::Prohibit => RouteType::Prohibit,
+        RouteKind::Other(number) => number.into(),
+    }
+}
+
+fn neighbour_message(ifindex: u32, addr: IpAddr) -> NeighbourMessage {
+    let mut message = NeighbourMessage::default();
+    message.header.family = family_of(Family::of(addr));
+    message.header.ifindex = ifindex;
+    message.attributes.push(NeighbourAttribute::Destination(addr.into()));
+    message
+}
+
+fn nsid(payload: &[u8]) -> Option<i32> {
+    decode::attributes(payload, NSID_HEADER).find_map(|nla| match NsidAttribute::parse(&nla) {
+        Ok(NsidAttribute::Id(id)) => (id >= 0).then_some(id),
+        _ => None,
+    })
+}
 
 impl Netdev {
-    /// Addresses, of one device or of all.
+    fn ask(&self, flags: u16, request: RouteNetlinkMessage) -> Result<(), Refusal> {
+        self.route.borrow_mut().request(flags, request, |_, _| {})
+    }
+
+    /// Addresses of both families, of one device or of all.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
     pub fn addresses(&self, ifindex: Option<u32>) -> Result<Vec<Address>> {
-        let _ = ifindex;
-        todo!()
+        let request = RouteNetlinkMessage::GetAddress(AddressMessage::default());
+        let addresses = self.route.borrow_mut().dump(request, |_, payload| {
+            decode::address(payload).filter(|address| ifindex.is_none_or(|wanted| wanted == address.ifindex))
+        });
+        addresses.map_err(|refusal| Error::refused("listing the addresses", refusal))
     }
-    /// Adds an address.
+
+    /// Adds an address with its prefix length. IPv4 addresses in a prefix shorter than /31 get its broadcast
+    /// address.
+    ///
+    /// # Errors
+    /// The kernel's refusal: [`Error::exists`], no such device, IPv6 switched off on it.
     pub fn add_address(&self, ifindex: u32, net: IpNet, flags: AddressFlags) -> Result<()> {
-        let _ = (ifindex, net, flags);
-        todo!()
+        let mut message = address_message(ifindex, net);
+        if let IpNet::V4(v4) = net
+            && v4.prefix_len() < 31
+            && !v4.addr().is_loopback()
+        {
+            message.attributes.push(AddressAttribute::Broadcast(v4.broadcast()));
+        }
+        let mut wanted = KernelFlags::empty();
+        wanted.set(KernelFlags::Nodad, flags.no_dad && matches!(net, IpNet::V6(_)));
+        wanted.set(KernelFlags::Noprefixroute, flags.no_prefix_route);
+        if !wanted.is_empty() {
+            // The header has room for the first eight flags; the attribute replaces it where it is known.
+            message.header.flags = AddressHeaderFlags::from_bits_retain((wanted.bits() & 0xff) as u8);
+            message.attributes.push(AddressAttribute::Flags(wanted));
+        }
+        self.ask(NLM_F_CREATE | NLM_F_EXCL, RouteNetlinkMessage::NewAddress(message))
+            .map_err(|refusal| Error::refused(format!("adding {net} to {}", self.label(ifindex)), refusal))
     }
+
     /// Removes an address.
+    ///
+    /// # Errors
+    /// The kernel's refusal; [`Error::is_gone`] when the device or the address is not there.
     pub fn del_address(&self, ifindex: u32, net: IpNet) -> Result<()> {
-        let _ = (ifindex, net);
-        todo!()
+        self.ask(0, RouteNetlinkMessage::DelAddress(address_message(ifindex, net))).map_err(|refusal| {
+            Error::refused(format!("removing {net} from {}", self.label(ifindex)), refusal)
+        })
     }
-    /// Routes of one table.
+
+    /// Routes of one table ([`crate::TABLE_MAIN`]), cached exceptions left out.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
     pub fn routes(&self, family: Family, table: u32) -> Result<Vec<Route>> {
-        let _ = (family, table);
-        todo!()
+        let mut message = RouteMessage::default();
+        message.header.address_family = family_of(family);
+        let routes = self.route.borrow_mut().dump(RouteNetlinkMessage::GetRoute(message), |_, payload| {
+            decode::route(payload)
+                .filter(|route| route.table == table && Family::of(route.dest.addr()) == family)
+        });
+        routes.map_err(|refusal| Error::refused("listing the routes", refusal))
     }
-    /// Adds a route; refused when one with this destination, metric and table exists.
+
+    /// Adds a route.
+    ///
+    /// # Errors
+    /// The kernel's refusal: [`Error::exists`] when the table has one with this destination and metric, an
+    /// unreachable gateway, no such device.
     pub fn add_route(&self, route: &Route) -> Result<()> {
-        let _ = route;
-        todo!()
+        self.put_route(NLM_F_CREATE | NLM_F_EXCL, route)
     }
-    /// Adds a route, or puts it in the place of the one with its destination, metric and table.
+
+    /// Adds a route, or puts it in the place of the one with its destination, metric and table, whoever made
+    /// that.
+    ///
+    /// # Errors
+    /// The kernel's refusal: an unreachable gateway, no such device.
     pub fn replace_route(&self, route: &Route) -> Result<()> {
-        let _ = route;
-        todo!()
+        self.put_route(NLM_F_CREATE | NLM_F_REPLACE, route)
     }
-    /// Removes a route: destination, table, kind, metric, protocol and next hops must match.
+
+    fn put_route(&self, flags: u16, route: &Route) -> Result<()> {
+        self.ask(flags, RouteNetlinkMessage::NewRoute(route_message(route, false)))
+            .map_err(|refusal| Error::refused(format!("adding the route to {}", route.dest), refusal))
+    }
+
+    /// Removes a route. Destination, table, kind and protocol must match, and of metric, next hops and source
+    /// those that `route` has.
+    ///
+    /// # Errors
+    /// The kernel's refusal; [`Error::is_gone`] when there is no such route.
     pub fn del_route(&self, route: &Route) -> Result<()> {
-        let _ = route;
-        todo!()
+        self.ask(0, RouteNetlinkMessage::DelRoute(route_message(route, true)))
+            .map_err(|refusal| Error::refused(format!("removing the route to {}", route.dest), refusal))
     }
-    /// The ARP or ND table.
+
+    /// The ARP or ND table, entries that need no resolution (NUD_NOARP) included.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
     pub fn neighbours(&self, family: Family) -> Result<Vec<Neighbour>> {
-        let _ = family;
-        todo!()
+        let mut message = NeighbourMessage::default();
+        message.header.family = family_of(family);
+        let request = RouteNetlinkMessage::GetNeighbour(message);
+        let neighbours = self.route.borrow_mut().dump(request, |_, payload| {
+            decode::neighbour(payload).filter(|neighbour| Family::of(neighbour.addr) == family)
+        });
+        neighbours.map_err(|refusal| Error::refused("listing the neighbours", refusal))
     }
-    /// Adds or replaces a permanent neighbour.
+
+    /// Adds a permanent neighbour, or makes the one there is permanent (`arp IP MAC`).
+    ///
+    /// # Errors
+    /// The kernel's refusal; gone.
     pub fn set_neighbour(&self, ifindex: u32, addr: IpAddr, mac: MacAddr) -> Result<()> {
-        let _ = (ifindex, addr, mac);
-        todo!()
+        let mut message = neighbour_message(ifindex, addr);
+        message.header.state = KernelState::Permanent;
+        message.attributes.push(NeighbourAttribute::LinkLayerAddress(mac.0.to_vec()));
+        self.ask(NLM_F_CREATE | NLM_F_REPLACE, RouteNetlinkMessage::NewNeighbour(message)).map_err(
+            |refusal| {
+                Error::refused(format!("setting the neighbour {addr} of {}", self.label(ifindex)), refusal)
+            },
+        )
     }
+
     /// Removes a neighbour.
+    ///
+    /// # Errors
+    /// The kernel's refusal; [`Error::is_gone`] when it is not there.
     pub fn del_neighbour(&self, ifindex: u32, addr: IpAddr) -> Result<()> {
-        let _ = (ifindex, addr);
-        todo!()
+        self.ask(0, RouteNetlinkMessage::DelNeighbour(neighbour_message(ifindex, addr))).map_err(|refusal| {
+            Error::refused(format!("removing the neighbour {addr} of {}", self.label(ifindex)), refusal)
+        })
     }
-    /// This namespace's ids for the namespaces it has ids for.
+
+    /// The ids this namespace has for others, as [`crate::Link::peer_netnsid`] uses them.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
     pub fn netns_ids(&self) -> Result<Vec<i32>> {
-        todo!()
+        let request = RouteNetlinkMessage::GetNsId(NsidMessage::default());
+        let ids = self.route.borrow_mut().dump(request, |_, payload| nsid(payload));
+        ids.map_err(|refusal| Error::refused("listing the namespace ids", refusal))
     }
-    /// This namespace's id for `netns`, if it has one.
+
+    /// This namespace's id for `netns`; `None` when it has none.
+    ///
+    /// # Errors
+    /// When `netns` is no namespace.
     pub fn netns_id(&self, netns: BorrowedFd<'_>) -> Result<Option<i32>> {
-        let _ = netns;
-        todo!()
+        let mut message = NsidMessage::default();
+        message.attributes.push(NsidAttribute::Fd(netns.as_raw_fd().unsigned_abs()));
+        let mut id = None;
+        let request = RouteNetlinkMessage::GetNsId(message);
+        let outcome = self.route.borrow_mut().request(0, request, |_, payload| id = nsid(payload));
+        outcome.map(|()| id).map_err(|refusal| Error::refused("asking for a namespace's id", refusal))
     }
 }

@@ -1,0 +1,295 @@
+//! rtnetlink messages into the values of `model`, attribute by attribute.
+//!
+//! Read linux/rtnetlink.h and linux/if_link.h first. Invariant: an attribute that is unknown, malformed or
+//! of no interest costs only itself; a message too short for its header, or without what makes it one of
+//! ours, is `None`.
+
+use crate::{
+    Address, DirectionStats, Link, LinkStats, Neighbour, NeighbourState, NextHop, Route, RouteKind,
+    XdpAttached, XdpMode,
+};
+use ipnet::IpNet;
+use lanyard_types::MacAddr;
+use netlink_packet_core::{NlaBuffer, NlasIterator, Parseable, ParseableParametrized, parse_string};
+use netlink_packet_route::AddressFamily;
+use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressHeader};
+use netlink_packet_route::link::{
+    LinkAttribute, LinkFlags, LinkHeader, LinkLayerType, LinkXdp, XdpAttached as KernelXdp,
+};
+use netlink_packet_route::neighbour::{
+    NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourHeader, NeighbourState as KernelState,
+};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteLwEnCapType, RouteNextHop, RouteNextHopFlags,
+    RouteType, RouteVia,
+};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Bytes of struct ifinfomsg.
+const LINK_HEADER: usize = 16;
+/// Bytes of struct ifaddrmsg.
+const ADDRESS_HEADER: usize = 8;
+/// Bytes of struct rtmsg.
+const ROUTE_HEADER: usize = 12;
+/// Bytes of struct ndmsg.
+const NEIGHBOUR_HEADER: usize = 12;
+
+/// The attributes behind a header of `header` bytes, up to the first that is cut off.
+pub(crate) fn attributes(payload: &[u8], header: usize) -> impl Iterator<Item = NlaBuffer<&[u8]>> {
+    NlasIterator::new(payload.get(header..).unwrap_or_default()).map_while(Result::ok)
+}
+
+/// RTM_NEWLINK and RTM_DELLINK. The bridge's messages about its ports (AF_BRIDGE) are no links.
+pub(crate) fn link(payload: &[u8]) -> Option<Link> {
+    let header = LinkHeader::parse(payload).ok()?;
+    if header.interface_family != AddressFamily::Unspec {
+        return None;
+    }
+    let up = header.flags.contains(LinkFlags::Up);
+    let lower_up = header.flags.contains(LinkFlags::LowerUp);
+    let mut link = Link {
+        ifindex: header.index,
+        ethernet: header.link_layer_type == LinkLayerType::Ether,
+        loopback: header.flags.contains(LinkFlags::Loopback),
+        admin_up: up,
+        // IFF_RUNNING carries the operational state (RFC 2863), IFF_LOWER_UP the carrier.
+        link_up: up && lower_up && header.flags.contains(LinkFlags::Running),
+        carrier: lower_up,
+        promiscuous: header.flags.contains(LinkFlags::Promisc),
+        ..Link::default()
+    };
+    for nla in attributes(payload, LINK_HEADER) {
+        match nla.kind() {
+            // Long, and nothing here asks for them.
+            libc::IFLA_AF_SPEC | libc::IFLA_STATS | libc::IFLA_PROTINFO | libc::IFLA_VFINFO_LIST => {}
+            libc::IFLA_LINKINFO => link_info(&mut link, nla.value()),
+            _ => {
+                if let Ok(attribute) = LinkAttribute::parse_with_param(&nla, AddressFamily::Unspec) {
+                    link_attribute(&mut link, attribute);
+                }
+            }
+        }
+    }
+    (!link.name.is_empty()).then_some(link)
+}
+
+/// The kinds alone: the crate reads the data behind them as well, and one datum it can't read would cost both.
+fn link_info(link: &mut Link, value: &[u8]) {
+    for nla in attributes(value, 0) {
+        match nla.kind() {
+            libc::IFLA_INFO_KIND => link.kind = parse_string(nla.value()).ok(),
+            libc::IFLA_INFO_SLAVE_KIND => link.master_kind = parse_string(nla.value()).ok(),
+            _ => {}
+        }
+    }
+}
+
+fn link_attribute(link: &mut Link, attribute: LinkAttribute) {
+    match attribute {
+        LinkAttribute::IfName(name) => link.name = name,
+        LinkAttribute::IfAlias(alias) => link.alias = Some(alias.trim_end_matches('\0').to_owned()),
+        LinkAttribute::Address(bytes) => link.mac = mac(&bytes).unwrap_or_default(),
+        LinkAttribute::Mtu(mtu) => link.mtu = mtu,
+        LinkAttribute::MinMtu(mtu) => link.min_mtu = mtu,
+        LinkAttribute::MaxMtu(mtu) => link.max_mtu = mtu,
+        LinkAttribute::CarrierChanges(count) => link.carrier_changes = count,
+        LinkAttribute::Promiscuity(count) => link.promiscuity = count,
+        LinkAttribute::Controller(master) => link.master = (master != 0).then_some(master),
+        LinkAttribute::Link(peer) => link.peer_ifindex = (peer != 0).then_some(peer),
+        LinkAttribute::LinkNetNsId(id) => link.peer_netnsid = (id >= 0).then_some(id),
+        LinkAttribute::Qdisc(qdisc) => link.qdisc = qdisc,
+        LinkAttribute::NumRxQueues(count) => link.rx_queues = count,
+        LinkAttribute::NumTxQueues(count) => link.tx_queues = count,
+        LinkAttribute::GsoMaxSize(bytes) => link.gso_max_size = bytes,
+        LinkAttribute::GroMaxSize(bytes) => link.gro_max_size = bytes,
+        LinkAttribute::Stats64(s) => {
+            link.stats = LinkStats {
+                rx: DirectionStats {
+                    frames: s.rx_packets,
+                    bytes: s.rx_bytes,
+                    errors: s.rx_errors,
+                    dropped: s.rx_dropped,
+                },
+                tx: DirectionStats {
+                    frames: s.tx_packets,
+                    bytes: s.tx_bytes,
+                    errors: s.tx_errors,
+                    dropped: s.tx_dropped,
+                },
+                rx_multicast: s.multicast,
+            };
+        }
+        LinkAttribute::Xdp(attributes) => link.xdp = xdp(&attributes),
+        _ => {}
+    }
+}
+
+fn xdp(attributes: &[LinkXdp]) -> Option<XdpAttached> {
+    let mut mode = None;
+    let mut prog_id = 0;
+    for attribute in attributes {
+        match attribute {
+            LinkXdp::Attached(KernelXdp::Driver) => mode = Some(XdpMode::Driver),
+            LinkXdp::Attached(KernelXdp::SocketBuffer) => mode = Some(XdpMode::Generic),
+            LinkXdp::Attached(KernelXdp::Hardware) => mode = Some(XdpMode::Hardware),
+            LinkXdp::Attached(KernelXdp::Multiple) => mode = Some(XdpMode::Multiple),
+            LinkXdp::ProgId(id) => prog_id = *id,
+            _ => {}
+        }
+    }
+    mode.map(|mode| XdpAttached { mode, prog_id })
+}
+
+fn mac(bytes: &[u8]) -> Option<MacAddr> {
+    bytes.try_into().ok().map(MacAddr)
+}
+
+/// RTM_NEWADDR and RTM_DELADDR.
+pub(crate) fn address(payload: &[u8]) -> Option<Address> {
+    let header = AddressHeader::parse(payload).ok()?;
+    let mut flags = AddressFlags::from_bits_retain(u32::from(header.flags.bits()));
+    let (mut local, mut addr) = (None, None);
+    for nla in attributes(payload, ADDRESS_HEADER) {
+        match AddressAttribute::parse(&nla) {
+            Ok(AddressAttribute::Local(ip)) => local = Some(ip),
+            Ok(AddressAttribute::Address(ip)) => addr = Some(ip),
+            Ok(AddressAttribute::Flags(all)) => flags = all,
+            _ => {}
+        }
+    }
+    // On a point-to-point device IFA_ADDRESS is the other end; IFA_LOCAL, where there is one, is ours.
+    Some(Address {
+        ifindex: header.index,
+        net: IpNet::new(local.or(addr)?, header.prefix_len).ok()?,
+        permanent: flags.contains(AddressFlags::Permanent),
+        secondary: flags.contains(AddressFlags::Secondary),
+        tentative: flags.contains(AddressFlags::Tentative),
+        dad_failed: flags.contains(AddressFlags::Dadfailed),
+        deprecated: flags.contains(AddressFlags::Deprecated),
+        scope: header.scope.into(),
+    })
+}
+
+/// RTM_NEWROUTE and RTM_DELROUTE, of IPv4 and IPv6; cached exceptions are no routes.
+pub(crate) fn route(payload: &[u8]) -> Option<Route> {
+    let header = RouteHeader::parse(payload).ok()?;
+    let any: IpAddr = match header.address_family {
+        AddressFamily::Inet => Ipv4Addr::UNSPECIFIED.into(),
+        AddressFamily::Inet6 => Ipv6Addr::UNSPECIFIED.into(),
+        _ => return None,
+    };
+    if header.flags.contains(RouteFlags::Cloned) {
+        return None;
+    }
+    let mut dest = any;
+    let mut route = Route::new(IpNet::new(any, 0).ok()?);
+    route.table = u32::from(header.table);
+    route.kind = kind_from(header.kind);
+    route.protocol = header.protocol.into();
+    route.scope = header.scope.into();
+    let mut single = NextHop::default();
+    for nla in attributes(payload, ROUTE_HEADER) {
+        let parameters = (header.address_family, header.kind, RouteLwEnCapType::None);
+        match RouteAttribute::parse_with_param(&nla, parameters) {
+            Ok(RouteAttribute::Destination(address)) => dest = ip(&address)?,
+            Ok(RouteAttribute::Table(table)) => route.table = table,
+            Ok(RouteAttribute::Priority(metric)) => route.metric = metric,
+            Ok(RouteAttribute::PrefSource(address)) => route.source = ip(&address),
+            Ok(RouteAttribute::NhId(id)) => route.nexthop_id = Some(id),
+            Ok(RouteAttribute::MultiPath(hops)) => route.next_hops = hops.iter().map(next_hop).collect(),
+            Ok(attribute) => next_hop_attribute(&mut single, &attribute),
+            Err(_) => {}
+        }
+    }
+    route.dest = IpNet::new(dest, header.destination_prefix_length).ok()?.trunc();
+    if route.next_hops.is_empty() && (single.via.is_some() || single.ifindex.is_some()) {
+        single.onlink = header.flags.contains(RouteFlags::Onlink);
+        single.dead = header.flags.contains(RouteFlags::Dead);
+        single.link_down = header.flags.contains(RouteFlags::Linkdown);
+        route.next_hops.push(single);
+    }
+    Some(route)
+}
+
+fn next_hop(hop: &RouteNextHop) -> NextHop {
+    let mut next_hop = NextHop {
+        ifindex: (hop.interface_index != 0).then_some(hop.interface_index),
+        weight: u16::from(hop.hops) + 1,
+        onlink: hop.flags.contains(RouteNextHopFlags::Onlink),
+        dead: hop.flags.contains(RouteNextHopFlags::Dead),
+        link_down: hop.flags.contains(RouteNextHopFlags::Linkdown),
+        ..NextHop::default()
+    };
+    for attribute in &hop.attributes {
+        next_hop_attribute(&mut next_hop, attribute);
+    }
+    next_hop
+}
+
+fn next_hop_attribute(hop: &mut NextHop, attribute: &RouteAttribute) {
+    match attribute {
+        RouteAttribute::Gateway(address) => hop.via = ip(address),
+        RouteAttribute::Via(RouteVia::Inet(address)) => hop.via = Some((*address).into()),
+        RouteAttribute::Via(RouteVia::Inet6(address)) => hop.via = Some((*address).into()),
+        RouteAttribute::Oif(ifindex) => hop.ifindex = (*ifindex != 0).then_some(*ifindex),
+        _ => {}
+    }
+}
+
+fn ip(address: &RouteAddress) -> Option<IpAddr> {
+    match address {
+        RouteAddress::Inet(v4) => Some((*v4).into()),
+        RouteAddress::Inet6(v6) => Some((*v6).into()),
+        _ => None,
+    }
+}
+
+fn kind_from(kind: RouteType) -> RouteKind {
+    match kind {
+        RouteType::Unicast => RouteKind::Unicast,
+        RouteType::Local => RouteKind::Local,
+        RouteType::Broadcast => RouteKind::Broadcast,
+        RouteType::Multicast => RouteKind::Multicast,
+        RouteType::BlackHole => RouteKind::Blackhole,
+        RouteType::Unreachable => RouteKind::Unreachable,
+        RouteType::Prohibit => RouteKind::Prohibit,
+        other => RouteKind::Other(other.into()),
+    }
+}
+
+/// RTM_NEWNEIGH and RTM_DELNEIGH, of IPv4 and IPv6: a bridge's FDB entries (AF_BRIDGE) are no neighbours.
+pub(crate) fn neighbour(payload: &[u8]) -> Option<Neighbour> {
+    let header = NeighbourHeader::parse(payload).ok()?;
+    let mut addr: Option<IpAddr> = None;
+    let mut lladdr = None;
+    if !matches!(header.family, AddressFamily::Inet | AddressFamily::Inet6) {
+        return None;
+    }
+    for nla in attributes(payload, NEIGHBOUR_HEADER) {
+        match NeighbourAttribute::parse_with_param(&nla, header.family) {
+            Ok(NeighbourAttribute::Destination(NeighbourAddress::Inet(v4))) => addr = Some(v4.into()),
+            Ok(NeighbourAttribute::Destination(NeighbourAddress::Inet6(v6))) => addr = Some(v6.into()),
+            Ok(NeighbourAttribute::LinkLayerAddress(bytes)) => lladdr = mac(&bytes),
+            _ => {}
+        }
+    }
+    Some(Neighbour {
+        ifindex: header.ifindex,
+        addr: addr?,
+        mac: lladdr,
+        state: match header.state {
+            KernelState::None => NeighbourState::None,
+            KernelState::Incomplete => NeighbourState::Incomplete,
+            KernelState::Reachable => NeighbourState::Reachable,
+            KernelState::Stale => NeighbourState::Stale,
+            KernelState::Delay => NeighbourState::Delay,
+            KernelState::Probe => NeighbourState::Probe,
+            KernelState::Failed => NeighbourState::Failed,
+            KernelState::Noarp => NeighbourState::NoArp,
+            KernelState::Permanent => NeighbourState::Permanent,
+            other => NeighbourState::Other(other.into()),
+        },
+        router: header.flags.contains(NeighbourFlags::Router),
+        proxy: header.flags.contains(NeighbourFlags::Proxy),
+    })
+}
