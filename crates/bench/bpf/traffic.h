@@ -61,10 +61,15 @@ _Static_assert(sizeof(struct stream) == 40, "stream");
 /* How far a stream has come. One writer: a generator runs on one CPU at a time. */
 struct progress {
 	__u64 sent;
-	__u64 due_256; /* when the next frame is due, in 1/256 ns */
+	__u64 due_256;              /* when the next frame is due, in 1/256 ns */
+	__u64 runs;                 /* of the program, with those that sent nothing */
+	__u64 started_ns, latest_ns; /* the clock, read every CLOCK_EVERY runs */
 	__u32 next_src, next_dst;
 };
-_Static_assert(sizeof(struct progress) == 24, "progress");
+_Static_assert(sizeof(struct progress) == 48, "progress");
+
+/* A clock read costs a tenth of a frame: not for every one. Power of two. */
+#define CLOCK_EVERY 256
 
 /* What arrived at one device. */
 struct arrivals {

@@ -1,1 +1,13 @@
-//! The measuring tools.
+//! The measuring tools: offered load from inside the kernel, receivers that count what arrived, devices under test
+//! beside each other in one run.
+//!
+//! Read first: RFC 2544 and RFC 1242 for the words. [`traffic`] offers and counts, [`bed`] is where it happens,
+//! [`dut`] is what it happens to, [`forward`] is `lanyard bench forward`. Invariant: whatever a run makes (namespaces,
+//! devices, processes, attached programs) is gone when it ends, also after an error or ctrl-C.
+
+pub mod bed;
+#[allow(missing_docs)] // the fields are documented where they are defined, in bpf/traffic.h
+pub mod bpf;
+pub mod dut;
+pub mod os;
+pub mod traffic;

@@ -1,0 +1,123 @@
+//! The bed a device under test lies in: a sender's namespace, the switch's, the receivers', joined by veth.
+//!
+//! ```text
+//!  sender          switch                 sink
+//!  [tx0] ========= [p0  device  p1] ===== [rx1]
+//!                  [    under   p2] ===== [rx2]  ...
+//! ```
+//!
+//! Invariant: nothing here has a name outside the process, so nothing is left behind when it ends.
+
+use crate::os::Netns;
+use anyhow::{Result, ensure};
+use std::fmt::Write as _;
+
+/// The address of the sender in a bed of hosts.
+pub const SENDER_IP: &str = "10.255.0.1";
+/// The address of the sink in a bed of hosts.
+pub const SINK_IP: &str = "10.255.0.2";
+
+/// The most output ports of a bed.
+pub const OUTPUTS_MAX: u16 = 60;
+
+/// What will move through a bed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Traffic {
+    /// The generator's frames. They leave by XDP, and what XDP sends into a veth vanishes unless the other end runs
+    /// NAPI: the switch's ports get GRO.
+    Frames,
+    /// As [`Traffic::Frames`], and the switch may redirect by XDP, too: the sender's device gets GRO as well. (The
+    /// sinks run NAPI by their receiver's XDP program.)
+    XdpFrames,
+    /// Two hosts with addresses and the kernel's stack, every device as the kernel makes it.
+    Hosts {
+        /// Segmentation offload and GRO on the hosts' devices.
+        offload: bool,
+    },
+}
+
+/// Namespaces and veth pairs, up and idle.
+pub struct Bed {
+    /// Where `tx0` is.
+    pub sender: Netns,
+    /// Where `p0`.. are, and the device under test.
+    pub switch: Netns,
+    /// Where `rx1`.. are.
+    pub sink: Netns,
+    /// Ports besides `p0`.
+    pub outputs: u16,
+}
+
+impl Bed {
+    /// Makes the namespaces and `1 + outputs` veth pairs, ready for `traffic`.
+    ///
+    /// # Errors
+    /// Without root, `ip` or `ethtool`.
+    pub fn new(outputs: u16, traffic: Traffic) -> Result<Self> {
+        ensure!((1..=OUTPUTS_MAX).contains(&outputs), "{outputs} output ports: 1-{OUTPUTS_MAX}");
+        let bed = Self { sender: Netns::new()?, switch: Netns::new()?, sink: Netns::new()?, outputs };
+        bed.join_ports()?;
+        match traffic {
+            Traffic::Frames | Traffic::XdpFrames => {
+                for port in bed.ports() {
+                    set_features(&bed.switch, &port, &["gro", "on"])?;
+                }
+                if traffic == Traffic::XdpFrames {
+                    set_features(&bed.sender, "tx0", &["gro", "on"])?;
+                }
+            }
+            Traffic::Hosts { offload } => bed.make_hosts(offload)?,
+        }
+        Ok(bed)
+    }
+
+    fn join_ports(&self) -> Result<()> {
+        let mut batch = String::new();
+        let pairs = self.ports().into_iter().zip(
+            std::iter::once(("tx0".to_owned(), &self.sender))
+                .chain(self.receivers().into_iter().map(|name| (name, &self.sink))),
+        );
+        for (port, (far, netns)) in pairs {
+            // Writing to a String cannot fail.
+            let _ = writeln!(batch, "link add {port} type veth peer name {far} netns {}", netns.path());
+            let _ = writeln!(batch, "link set {port} up");
+        }
+        self.switch.ip(&batch)?;
+        self.sender.ip("link set tx0 up\n")?;
+        let up: String = self.receivers().iter().map(|r| format!("link set {r} up\n")).collect();
+        self.sink.ip(&up)?;
+        Ok(())
+    }
+
+    fn make_hosts(&self, offload: bool) -> Result<()> {
+        for (netns, device, address) in [(&self.sender, "tx0", SENDER_IP), (&self.sink, "rx1", SINK_IP)] {
+            netns.ip(&format!("addr add {address}/24 dev {device}\n"))?;
+            if !offload {
+                set_features(netns, device, &["tso", "off", "gso", "off", "gro", "off"])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// `p0` and the output ports, in the switch's namespace.
+    #[must_use]
+    pub fn ports(&self) -> Vec<String> {
+        (0..=self.outputs).map(|n| format!("p{n}")).collect()
+    }
+
+    /// The sinks' devices, `rx1`..
+    #[must_use]
+    pub fn receivers(&self) -> Vec<String> {
+        (1..=self.outputs).map(|n| format!("rx{n}")).collect()
+    }
+}
+
+/// `ethtool -K`: switches features of a device.
+///
+/// # Errors
+/// When `ethtool` is missing or refuses.
+pub fn set_features(netns: &Netns, device: &str, features: &[&str]) -> Result<()> {
+    let mut args = vec!["-K", device];
+    args.extend(features);
+    netns.run("ethtool", &args, "").map(drop)
+}

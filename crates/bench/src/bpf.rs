@@ -1,0 +1,182 @@
+//! The compiled programs, the structs they share with us, and how they are loaded and attached.
+//!
+//! Read first: `bpf/traffic.h`. Invariant: a struct here has the size and the order of its namesake there.
+
+use anyhow::{Context, Result, anyhow, ensure};
+use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, ProgramMut, libbpf_sys};
+use libbpf_rs::{TC_INGRESS, TcHook, TcHookBuilder};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// `generate.bpf.c`.
+pub const GENERATE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/generate.bpf.o"));
+/// `receive.bpf.c`.
+pub const RECEIVE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/receive.bpf.o"));
+/// `wire.bpf.c`.
+pub const WIRE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/wire.bpf.o"));
+
+/// Slots in the receiver's `arrivals` map; a device's slot is its ifindex modulo this.
+pub const DEVICE_SLOTS: u32 = 64;
+
+/// `struct stream`: what a generator sends.
+#[derive(Debug, Clone, Copy, Default, IntoBytes, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct StreamAbi {
+    pub ifindex: u32,
+    pub src_first: u32,
+    pub src_count: u32,
+    pub dst_first: u32,
+    pub dst_count: u32,
+    pub random: u32,
+    pub interval_256: u32,
+    pub stamp: u32,
+    pub tci: u16,
+    pub stream: u16,
+    pub ip_length: u16,
+    pub pad: u16,
+}
+const _: () = assert!(size_of::<StreamAbi>() == 40);
+
+/// `struct progress`: how far a generator has come.
+#[derive(Debug, Clone, Copy, Default, IntoBytes, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct ProgressAbi {
+    pub sent: u64,
+    pub due_256: u64,
+    pub runs: u64,
+    pub started_ns: u64,
+    pub latest_ns: u64,
+    pub next_src: u32,
+    pub next_dst: u32,
+}
+const _: () = assert!(size_of::<ProgressAbi>() == 48);
+
+/// `struct arrivals`: what one device received on one CPU.
+#[derive(Debug, Clone, Copy, Default, IntoBytes, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct ArrivalsAbi {
+    pub frames: u64,
+    pub bytes: u64,
+    pub first_ns: u64,
+    pub expected: u64,
+    pub missing: u64,
+    pub late: u64,
+}
+const _: () = assert!(size_of::<ArrivalsAbi>() == 48);
+
+/// Loads an object after writing `constants` over the start of its read-only data.
+///
+/// # Errors
+/// When the kernel refuses it; most often: no CAP_BPF.
+pub fn load(object: &[u8], constants: &[u8]) -> Result<Object> {
+    // libbpf's own chatter says nothing that its error does not.
+    libbpf_rs::set_print(None);
+    let mut open = ObjectBuilder::default().open_memory(object).context("opening a BPF object")?;
+    if !constants.is_empty() {
+        let mut rodata = open
+            .maps_mut()
+            .find(|map| map.name().to_string_lossy().ends_with(".rodata"))
+            .ok_or_else(|| anyhow!("the BPF object has no read-only data"))?;
+        let area = rodata.initial_value_mut().ok_or_else(|| anyhow!("read-only data without a value"))?;
+        ensure!(area.len() >= constants.len(), "read-only data of {} bytes", area.len());
+        area[..constants.len()].copy_from_slice(constants);
+    }
+    open.load().context("loading a BPF object (needs root, or CAP_BPF and CAP_NET_ADMIN)")
+}
+
+/// The program called `name`.
+///
+/// # Errors
+/// When there is none.
+pub fn program<'o>(object: &'o Object, name: &str) -> Result<ProgramMut<'o>> {
+    object.progs_mut().find(|p| p.name() == name).ok_or_else(|| anyhow!("no BPF program {name}"))
+}
+
+/// Reads the whole `.bss` of an object, which starts with the struct `T`.
+///
+/// # Errors
+/// When the object has none, or a smaller one.
+pub fn read_bss<T: FromBytes + KnownLayout>(object: &Object) -> Result<T> {
+    let map = object
+        .maps()
+        .find(|map| map.name().to_string_lossy().ends_with(".bss"))
+        .ok_or_else(|| anyhow!("the BPF object has no variables"))?;
+    let bytes = map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_default();
+    T::read_from_prefix(&bytes).map(|(value, _)| value).map_err(|e| anyhow!("variables: {e}"))
+}
+
+/// Writes `value` over the start of the `.bss` of an object. Not while its programs run.
+///
+/// # Errors
+/// When the object has none, or a smaller one.
+pub fn write_bss<T: IntoBytes + Immutable>(object: &Object, value: &T) -> Result<()> {
+    let map = object
+        .maps()
+        .find(|map| map.name().to_string_lossy().ends_with(".bss"))
+        .ok_or_else(|| anyhow!("the BPF object has no variables"))?;
+    let mut bytes = map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_default();
+    let area = bytes.get_mut(..size_of::<T>()).ok_or_else(|| anyhow!("variables: too few"))?;
+    area.copy_from_slice(value.as_bytes());
+    map.update(&0u32.to_ne_bytes(), &bytes, MapFlags::ANY)?;
+    Ok(())
+}
+
+/// An attached program; it is detached when this is dropped.
+pub enum Attached {
+    /// A BPF link held by libbpf.
+    Link { _link: Link },
+    /// A `tcx` link.
+    Tcx { _fd: OwnedFd },
+    /// A `clsact` filter, on kernels before 6.6.
+    Clsact { hook: TcHook },
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        if let Self::Clsact { hook } = self {
+            // The device may be gone by now, and the filter with it.
+            let _ = hook.detach();
+        }
+    }
+}
+
+/// Attaches a program to a device's XDP hook, in the driver when it has one. The device is looked up in the
+/// network namespace of the calling thread.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn attach_xdp(program: &ProgramMut<'_>, ifindex: u32) -> Result<Attached> {
+    let link = program.attach_xdp(ifindex as i32).context("attaching an XDP program")?;
+    Ok(Attached::Link { _link: link })
+}
+
+/// Attaches a program to a device's TC ingress: `tcx`, or `clsact` where the kernel has no `tcx`. The device is
+/// looked up in the network namespace of the calling thread.
+///
+/// # Errors
+/// When the kernel refuses both.
+pub fn attach_tc(program: &ProgramMut<'_>, ifindex: u32) -> Result<Attached> {
+    if let Some(fd) = tcx_link(program, ifindex) {
+        return Ok(Attached::Tcx { _fd: fd });
+    }
+    let mut hook =
+        TcHookBuilder::new(program.as_fd()).ifindex(ifindex as i32).handle(1).priority(1).hook(TC_INGRESS);
+    hook.create().context("making a clsact qdisc")?;
+    let hook = hook.attach().context("attaching a TC program")?;
+    Ok(Attached::Clsact { hook })
+}
+
+#[allow(unsafe_code)]
+fn tcx_link(program: &ProgramMut<'_>, ifindex: u32) -> Option<OwnedFd> {
+    // SAFETY: the program's descriptor is open for the length of the call, and no options are a null pointer.
+    let fd = unsafe {
+        libbpf_sys::bpf_link_create(
+            program.as_fd().as_raw_fd(),
+            ifindex as i32,
+            libbpf_sys::BPF_TCX_INGRESS,
+            std::ptr::null(),
+        )
+    };
+    // SAFETY: a descriptor that the call just returned, owned by nobody else.
+    (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
+}

@@ -1,0 +1,212 @@
+//! Lanyard itself: `lanyard run` in the switch's namespace with a configuration written for the bed.
+//!
+//! Invariant: an instance that this driver started is detached when the driver goes, however far it came.
+
+use super::{Device, Hook};
+use crate::bed::Bed;
+use crate::os::{Netns, Reaped, check_interrupted, monotonic_ns};
+use anyhow::{Context, Result, bail};
+use std::fmt::Write as _;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// How long `lanyard run` may take to say `ready:`.
+const READY_LIMIT: Duration = Duration::from_secs(30);
+
+/// The VLAN the bench's ports are in.
+pub const VLAN: u16 = 10;
+
+/// The `lanyard` executable to measure.
+#[derive(Debug, Clone)]
+pub struct Executable(PathBuf);
+
+impl Executable {
+    /// `path`, or else this same program.
+    ///
+    /// # Errors
+    /// When this program does not know where it is.
+    pub fn new(path: Option<&Path>) -> Result<Self> {
+        Ok(Self(match path {
+            Some(path) => path.to_owned(),
+            None => std::env::current_exe().context("which program is this?")?,
+        }))
+    }
+
+    /// Why it cannot be measured, or `None`.
+    #[must_use]
+    pub fn unavailable(&self) -> Option<String> {
+        let help = Command::new(&self.0).args(["run", "--help"]).stdin(Stdio::null()).output();
+        match help {
+            Ok(out) if out.status.success() && String::from_utf8_lossy(&out.stdout).contains("--instance") => None,
+            Ok(_) => Some(format!("{} has no `run`: give --lanyard PATH", self.0.display())),
+            Err(why) => Some(format!("{}: {why}", self.0.display())),
+        }
+    }
+}
+
+/// How the output ports are configured; `p0` is always an access port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PortMode {
+    /// All access ports of one VLAN: frames leave as they came.
+    #[default]
+    Access,
+    /// Every second one a trunk, where frames leave tagged.
+    Mixed,
+}
+
+/// A running Lanyard.
+pub struct Lanyard {
+    daemon: Option<Daemon>,
+    executable: Executable,
+    netns: Netns,
+    instance: String,
+    config: PathBuf,
+    _dir: TempDir,
+}
+
+struct Daemon {
+    process: Reaped,
+    ready: String,
+    started_ns: u64,
+}
+
+/// Each instance of this process has its own name.
+static INSTANCES: AtomicU32 = AtomicU32::new(0);
+
+impl Lanyard {
+    /// Starts it on every port of `bed` and waits for its `ready:` line.
+    ///
+    /// # Errors
+    /// When it does not come up; the error carries what it said.
+    pub fn up(bed: &Bed, executable: &Executable, hook: Hook, ports: PortMode) -> Result<Self> {
+        let dir = tempfile::Builder::new().prefix("lanyard-bench").tempdir()?;
+        let config = dir.path().join("startup-config");
+        std::fs::write(&config, startup_config(bed, hook, ports))?;
+        let instance = format!("bench{}", INSTANCES.fetch_add(1, Ordering::Relaxed));
+        let mut lanyard = Self {
+            daemon: None,
+            executable: executable.clone(),
+            netns: bed.switch.try_clone()?,
+            instance,
+            config,
+            _dir: dir,
+        };
+        // What a bench that was killed may have left; refused when there is nothing.
+        let _ = lanyard.detach();
+        lanyard.start()?;
+        Ok(lanyard)
+    }
+
+    /// Starts the daemon and waits for its `ready:` line.
+    ///
+    /// # Errors
+    /// When it ends, or says nothing in time.
+    pub fn start(&mut self) -> Result<()> {
+        let started_ns = monotonic_ns()?;
+        let mut command = Command::new(&self.executable.0);
+        command.args(["run", "--instance", &self.instance, "--config"]).arg(&self.config);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut process = Reaped(self.netns.spawn(&mut command).context("starting lanyard")?);
+        let lines = follow_stderr(&mut process)?;
+        let ready = wait_ready(&lines)?;
+        self.daemon = Some(Daemon { process, ready, started_ns });
+        Ok(())
+    }
+
+    /// `kill -9`.
+    pub fn kill(&mut self) {
+        self.daemon = None;
+    }
+
+    /// When the daemon was started last, on the clock of `bpf_ktime_get_ns()`.
+    #[must_use]
+    pub fn started_ns(&self) -> u64 {
+        self.daemon.as_ref().map_or(0, |d| d.started_ns)
+    }
+
+    /// Resident memory of the daemon in KiB.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn resident_kib(&self) -> Result<u64> {
+        let pid = self.daemon.as_ref().context("lanyard does not run")?.process.0.id();
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+        let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).context("no VmRSS")?;
+        Ok(line.trim().trim_end_matches("kB").trim().parse()?)
+    }
+
+    fn detach(&self) -> Result<()> {
+        let mut command = Command::new(&self.executable.0);
+        self.netns.output(command.args(["detach", "--instance", &self.instance]), "").map(drop)
+    }
+}
+
+impl Device for Lanyard {
+    fn detail(&self) -> String {
+        self.daemon.as_ref().map(|d| d.ready.clone()).unwrap_or_default()
+    }
+}
+
+impl Drop for Lanyard {
+    fn drop(&mut self) {
+        self.kill();
+        if let Err(why) = self.detach() {
+            eprintln!("lanyard bench: instance {} may be left behind: {why:#}", self.instance);
+        }
+    }
+}
+
+/// Everything the daemon writes to stderr, line by line, for as long as it lives.
+fn follow_stderr(process: &mut Reaped) -> Result<Receiver<String>> {
+    let stderr = process.0.stderr.take().context("lanyard without stderr")?;
+    let (send, lines) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+            // Nobody listens any more once it is ready; it is still read, so that the daemon never blocks on it.
+            let _ = send.send(line);
+        }
+    });
+    Ok(lines)
+}
+
+fn wait_ready(lines: &Receiver<String>) -> Result<String> {
+    let start = Instant::now();
+    let mut said = String::new();
+    while start.elapsed() < READY_LIMIT {
+        check_interrupted()?;
+        match lines.recv_timeout(Duration::from_millis(100)) {
+            Ok(line) if line.contains(" ready: ") => return Ok(line),
+            Ok(line) => {
+                let _ = writeln!(said, "  {line}");
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => bail!("lanyard ended before it was ready:\n{said}"),
+        }
+    }
+    bail!("lanyard was not ready within {} s:\n{said}", READY_LIMIT.as_secs())
+}
+
+fn startup_config(bed: &Bed, hook: Hook, ports: PortMode) -> String {
+    let how = match hook {
+        Hook::Tc => " hook tc\n delivery device\n",
+        Hook::TcPeer => " hook tc\n delivery peer\n",
+        Hook::Xdp => " hook xdp\n",
+        Hook::Auto => "",
+    };
+    let mut text = format!("hostname bench\nvlan {VLAN}\n");
+    for (number, port) in bed.ports().iter().enumerate() {
+        let trunk = ports == PortMode::Mixed && number > 0 && number % 2 == 0;
+        let mode = if trunk {
+            format!(" switchport mode trunk\n switchport trunk allowed vlan {VLAN}\n")
+        } else {
+            format!(" switchport mode access\n switchport access vlan {VLAN}\n")
+        };
+        let _ = write!(text, "interface {port}\n{mode}{how}");
+    }
+    text
+}

@@ -1,0 +1,285 @@
+//! What the bench asks of the operating system: namespaces, a core of its own, programs run inside, ctrl-C.
+//!
+//! Invariant: a namespace made here has no name. Only our descriptors hold it, so it goes with the process, its
+//! devices with it, however the process ends.
+
+use anyhow::{Context, Result, bail};
+use nix::sched::{CloneFlags, CpuSet, sched_getaffinity, sched_setaffinity, setns, unshare};
+use nix::unistd::Pid;
+use std::fs::File;
+use std::io::Write as _;
+use std::os::fd::AsRawFd;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// From now on ctrl-C and SIGTERM end the measurement in order: everything made is taken down again.
+///
+/// # Errors
+/// When the kernel refuses the handler.
+#[allow(unsafe_code)]
+pub fn catch_interrupts() -> Result<()> {
+    use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+    extern "C" fn note(_: i32) {
+        INTERRUPTED.store(true, Ordering::Relaxed);
+    }
+    let action = SigAction::new(SigHandler::Handler(note), SaFlags::empty(), SigSet::empty());
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        // SAFETY: the handler only stores to an atomic, which is allowed in a signal handler.
+        unsafe { sigaction(signal, &action) }.context("catching signals")?;
+    }
+    Ok(())
+}
+
+/// An error once somebody asked us to stop. Every loop that can last calls it.
+///
+/// # Errors
+/// After ctrl-C or SIGTERM.
+pub fn check_interrupted() -> Result<()> {
+    if INTERRUPTED.load(Ordering::Relaxed) {
+        bail!("interrupted");
+    }
+    Ok(())
+}
+
+/// Asks `done` again and again until it says yes; gives up after `limit`.
+///
+/// # Errors
+/// On timeout (naming `what`), interruption, or an error of `done`.
+pub fn wait_until(what: &str, limit: Duration, mut done: impl FnMut() -> Result<bool>) -> Result<()> {
+    let start = Instant::now();
+    while !done()? {
+        check_interrupted()?;
+        if start.elapsed() > limit {
+            bail!("{what}: not within {} s", limit.as_secs_f32());
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+    Ok(())
+}
+
+/// Why this process cannot measure anything, or `None`.
+#[must_use]
+pub fn cannot_measure() -> Option<String> {
+    if !nix::unistd::geteuid().is_root() {
+        return Some("needs root (namespaces, veth, BPF)".to_owned());
+    }
+    if let Err(why) = Netns::new() {
+        return Some(format!("{why:#}"));
+    }
+    crate::bpf::load(crate::bpf::WIRE, &[]).err().map(|why| format!("{why:#}"))
+}
+
+/// A network namespace without a name.
+#[derive(Debug)]
+pub struct Netns {
+    file: File,
+}
+
+/// While it lives, the calling thread is in another network namespace.
+pub struct Entered {
+    home: File,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        if let Err(why) = setns(&self.home, CloneFlags::CLONE_NEWNET) {
+            // Going on in the wrong namespace would touch devices that are not ours.
+            eprintln!("lanyard bench: cannot leave a network namespace: {why}");
+            std::process::abort();
+        }
+    }
+}
+
+impl Netns {
+    /// A new namespace: IPv6 off, so that nothing but the bench's own frames moves in it; loopback up.
+    ///
+    /// # Errors
+    /// Without CAP_SYS_ADMIN.
+    pub fn new() -> Result<Self> {
+        let made = thread::spawn(|| -> Result<File> {
+            unshare(CloneFlags::CLONE_NEWNET).context("making a network namespace")?;
+            Ok(File::open("/proc/thread-self/ns/net")?)
+        });
+        let file = made.join().map_err(|_| anyhow::anyhow!("making a network namespace: thread died"))??;
+        let netns = Self { file };
+        let _inside = netns.enter()?;
+        for which in ["all", "default"] {
+            // Absent when the kernel has no IPv6: as good.
+            let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6"), "1");
+        }
+        for what in ["iptables", "ip6tables", "arptables"] {
+            // Absent when no netfilter sits in the bridge.
+            let _ = std::fs::write(format!("/proc/sys/net/bridge/bridge-nf-call-{what}"), "0");
+        }
+        drop(_inside);
+        netns.ip("link set lo up\n")?;
+        Ok(netns)
+    }
+
+    /// The same namespace, held a second time.
+    ///
+    /// # Errors
+    /// When descriptors run out.
+    pub fn try_clone(&self) -> Result<Self> {
+        Ok(Self { file: self.file.try_clone()? })
+    }
+
+    /// Moves the calling thread in until the guard is dropped. Processes it starts meanwhile are inside as well.
+    ///
+    /// # Errors
+    /// Without CAP_SYS_ADMIN.
+    pub fn enter(&self) -> Result<Entered> {
+        let home = File::open("/proc/thread-self/ns/net")?;
+        setns(&self.file, CloneFlags::CLONE_NEWNET).context("entering a network namespace")?;
+        Ok(Entered { home })
+    }
+
+    /// A path by which another process can open it while we live.
+    #[must_use]
+    pub fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
+    }
+
+    /// Runs a batch of `ip` commands inside, one a line.
+    ///
+    /// # Errors
+    /// The first one that is refused.
+    pub fn ip(&self, batch: &str) -> Result<String> {
+        self.run("ip", &["-batch", "-"], batch)
+    }
+
+    /// Runs a program inside, `input` on its stdin, and returns its stdout.
+    ///
+    /// # Errors
+    /// When it cannot be started or fails; the error carries its stderr.
+    pub fn run(&self, program: &str, args: &[&str], input: &str) -> Result<String> {
+        let mut command = Command::new(program);
+        command.args(args);
+        self.output(&mut command, input)
+    }
+
+    /// As [`Self::run`], for a command that has more to say.
+    ///
+    /// # Errors
+    /// When it cannot be started or fails; the error carries its stderr.
+    pub fn output(&self, command: &mut Command, input: &str) -> Result<String> {
+        let name = command.get_program().to_string_lossy().into_owned();
+        let what = std::iter::once(name.clone())
+            .chain(command.get_args().map(|a| a.to_string_lossy().into_owned()))
+            .collect::<Vec<_>>()
+            .join(" ");
+        let mut child = self
+            .spawn(command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()))
+            .with_context(|| format!("cannot run `{name}`{}", package_hint(&name)))?;
+        if let Some(mut stdin) = child.stdin.take() {
+            // A program that does not read has its own complaint, which is the better one.
+            let _ = stdin.write_all(input.as_bytes());
+        }
+        let out = child.wait_with_output()?;
+        if !out.status.success() {
+            bail!("`{what}`: {}: {}", out.status, String::from_utf8_lossy(&out.stderr).trim());
+        }
+        Ok(String::from_utf8_lossy(&out.stdout).into_owned())
+    }
+
+    /// Starts a program inside.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn spawn(&self, command: &mut Command) -> Result<Child> {
+        use std::os::unix::process::CommandExt as _;
+        let _inside = self.enter()?;
+        // Its own process group: ctrl-C is for us, and we take it down in order.
+        Ok(command.process_group(0).spawn()?)
+    }
+
+    /// The index of a device inside.
+    ///
+    /// # Errors
+    /// When there is no such device.
+    pub fn ifindex(&self, device: &str) -> Result<u32> {
+        let _inside = self.enter()?;
+        nix::net::if_::if_nametoindex(device).with_context(|| format!("no device {device}"))
+    }
+}
+
+fn package_hint(program: &str) -> &'static str {
+    match program {
+        "ip" => " (Debian: apt-get install iproute2)",
+        "ethtool" => " (Debian: apt-get install ethtool)",
+        "iperf3" => " (Debian: apt-get install iperf3)",
+        _ => "",
+    }
+}
+
+/// A child that is killed and reaped when this is dropped.
+pub struct Reaped(pub Child);
+
+impl Reaped {
+    /// SIGKILL, and wait for its end.
+    pub fn kill(&mut self) {
+        // Fails only when it has ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Drop for Reaped {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// While it lives, the calling thread has one core and goes before everyone else on it.
+pub struct Pinned {
+    before: CpuSet,
+}
+
+impl Pinned {
+    /// Pins the calling thread to `core`.
+    ///
+    /// # Errors
+    /// When the machine has no such core.
+    pub fn to(core: usize) -> Result<Self> {
+        let this = Pid::from_raw(0);
+        let before = sched_getaffinity(this)?;
+        let mut only = CpuSet::new();
+        only.set(core)?;
+        sched_setaffinity(this, &only).with_context(|| format!("no core {core} for us"))?;
+        set_nice(-20);
+        Ok(Self { before })
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        set_nice(0);
+        // It was allowed before.
+        let _ = sched_setaffinity(Pid::from_raw(0), &self.before);
+    }
+}
+
+#[allow(unsafe_code)]
+fn set_nice(nice: i32) {
+    // SAFETY: no pointers; 0 is the calling thread. Refused without CAP_SYS_NICE: then we merely share the core.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) };
+}
+
+/// How many cores we may run on.
+#[must_use]
+pub fn cores() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Nanoseconds of the clock that `bpf_ktime_get_ns()` reads.
+///
+/// # Errors
+/// When the kernel has no monotonic clock: never.
+pub fn monotonic_ns() -> Result<u64> {
+    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)?;
+    Ok(now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64)
+}

@@ -1,0 +1,358 @@
+//! Offered load and what arrived of it: [`Generator`] and [`Receiver`].
+//!
+//! Read first: `bpf/generate.bpf.c`, `bpf/receive.bpf.c`; RFC 2544 section 9 on frame sizes. Convention: a frame's
+//! size counts its FCS, as the RFCs do; a veth carries none, so "64 bytes" is 60 bytes of memory. The size includes
+//! the VLAN tag, if there is one.
+
+use crate::bpf::{self, ArrivalsAbi, Attached, DEVICE_SLOTS, ProgressAbi, StreamAbi};
+use crate::os::{Netns, check_interrupted};
+use anyhow::{Context, Result, anyhow, ensure};
+use libbpf_rs::{MapCore, MapFlags, Object, ProgramInput};
+use std::time::Duration;
+use zerocopy::{FromBytes, IntoBytes};
+
+/// Bytes of a frame that a veth does not carry.
+pub const FCS: usize = 4;
+/// The smallest frame, with FCS.
+pub const SIZE_MIN: usize = 64;
+/// The largest frame, with FCS: Ethernet's untagged maximum. The kernel's live frames end with their page.
+pub const SIZE_MAX: usize = 1518;
+/// Hosts that can be numbered: three bytes of the address.
+pub const HOSTS_MAX: u32 = 1 << 24;
+
+/// `BPF_F_TEST_XDP_LIVE_FRAMES`: run on frames of a page pool, and let the verdict happen.
+const LIVE_FRAMES: u32 = 1 << 1;
+
+/// A range of host numbers. Host N is 02:4c:00 and three bytes of N, with address 10 and the same three.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hosts {
+    /// The first host's number.
+    pub first: u32,
+    /// How many, at least one.
+    pub count: u32,
+}
+
+impl Hosts {
+    /// One host.
+    #[must_use]
+    pub const fn one(number: u32) -> Self {
+        Self { first: number, count: 1 }
+    }
+}
+
+/// The order in which a stream takes its hosts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Order {
+    /// One after the other, sources and destinations each round their range.
+    #[default]
+    Sequential,
+    /// Source and destination at random, independent of each other, the same in every run.
+    Random,
+}
+
+/// What a generator sends.
+#[derive(Debug, Clone, Copy)]
+pub struct Stream {
+    /// Frame size with FCS, [`SIZE_MIN`]..=[`SIZE_MAX`].
+    pub size: usize,
+    /// Who sends.
+    pub src: Hosts,
+    /// To whom.
+    pub dst: Hosts,
+    /// In which order.
+    pub order: Order,
+    /// The VLAN tag, 1..=4094.
+    pub vlan: Option<u16>,
+    /// Frames per second at most, 100 or more; `None` is as fast as it goes.
+    pub rate_pps: Option<u32>,
+    /// Write the time into each frame.
+    pub stamp: bool,
+    /// The number written into each frame, to tell streams apart.
+    pub id: u16,
+}
+
+impl Stream {
+    /// 64-byte frames from host 0 to host 1, untagged, as fast as it goes.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            size: SIZE_MIN,
+            src: Hosts::one(0),
+            dst: Hosts::one(1),
+            order: Order::Sequential,
+            vlan: None,
+            rate_pps: None,
+            stamp: false,
+            id: 0,
+        }
+    }
+
+    /// Random pairs among `hosts` hosts, half of them on each side; two hosts are one pair.
+    #[must_use]
+    pub const fn among(hosts: u32) -> Self {
+        let half = if hosts < 2 { 1 } else { hosts / 2 };
+        Self {
+            src: Hosts { first: 0, count: half },
+            dst: Hosts { first: half, count: half },
+            order: if half == 1 { Order::Sequential } else { Order::Random },
+            ..Self::new()
+        }
+    }
+
+    /// With frames of this size.
+    #[must_use]
+    pub const fn size(self, size: usize) -> Self {
+        Self { size, ..self }
+    }
+
+    /// The stream by which the senders of this one, or (`reverse`) those it sends to, make themselves known to a
+    /// learning switch: one frame from each, to a host of the other side.
+    #[must_use]
+    pub const fn learning(&self, reverse: bool) -> Self {
+        let (src, dst) = if reverse { (self.dst, self.src) } else { (self.src, self.dst) };
+        Self { src, dst: Hosts::one(dst.first), order: Order::Sequential, rate_pps: None, size: SIZE_MIN, ..*self }
+    }
+
+    fn abi(&self, ifindex: u32) -> Result<StreamAbi> {
+        ensure!((SIZE_MIN..=SIZE_MAX).contains(&self.size), "frame size {}: {SIZE_MIN}-{SIZE_MAX}", self.size);
+        for hosts in [self.src, self.dst] {
+            let fits = hosts.count >= 1 && u64::from(hosts.first) + u64::from(hosts.count) <= HOSTS_MAX.into();
+            ensure!(fits, "hosts {hosts:?}: 1 to {HOSTS_MAX} of them");
+        }
+        ensure!(self.vlan.is_none_or(|v| (1..=4094).contains(&v)), "VLAN {:?}: 1-4094", self.vlan);
+        ensure!(self.rate_pps.is_none_or(|r| r >= 100), "rate {:?}: at least 100 frames/s", self.rate_pps);
+        let header = if self.vlan.is_some() { 18 } else { 14 };
+        Ok(StreamAbi {
+            ifindex,
+            src_first: self.src.first,
+            src_count: self.src.count,
+            dst_first: self.dst.first,
+            dst_count: self.dst.count,
+            random: (self.order == Order::Random).into(),
+            interval_256: self.rate_pps.map_or(0, |r| (256_000_000_000 / u64::from(r)) as u32),
+            stamp: self.stamp.into(),
+            tci: self.vlan.unwrap_or(0),
+            stream: self.id,
+            ip_length: (self.size - FCS - header) as u16,
+            pad: 0,
+        })
+    }
+}
+
+impl Default for Stream {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A stream bound to the device it leaves by. It sends only inside [`Generator::run_for`] and [`Generator::send`],
+/// on the core of the calling thread.
+pub struct Generator {
+    object: Object,
+    netns: Netns,
+    frame: Vec<u8>,
+    slice_time: Duration,
+    /// Seconds per run of the program, as seen in the last slice.
+    run_time: f64,
+}
+
+/// How long one system call lasts. Each costs about 25 ms to clean up, in which nothing is sent and which no
+/// measurement counts.
+const SLICE: Duration = Duration::from_millis(250);
+const SLICE_MIN: u32 = 16 * CLOCK_EVERY;
+const SLICE_MAX: u32 = 1 << 30;
+/// Seconds per run to begin with: slower than any, so that the first slice is a short one.
+const SLICE_FIRST: f64 = 10e-6;
+/// Runs of the program between two looks at the clock.
+const CLOCK_EVERY: u32 = 256;
+
+impl Generator {
+    /// Loads the generator for `stream`, leaving by `device` of `netns`. The device's peer must run NAPI.
+    ///
+    /// # Errors
+    /// For a stream out of range, a device that is not there, or when the kernel refuses the program.
+    pub fn new(netns: &Netns, device: &str, stream: &Stream) -> Result<Self> {
+        let abi = stream.abi(netns.ifindex(device)?)?;
+        let object = bpf::load(bpf::GENERATE, abi.as_bytes()).context("the generator")?;
+        let netns = netns.try_clone()?;
+        Ok(Self { object, netns, frame: vec![0; stream.size - FCS], slice_time: SLICE, run_time: SLICE_FIRST })
+    }
+
+    /// How long one system call lasts, instead of a quarter of a second: within it the stream has no pause.
+    #[must_use]
+    pub fn with_slice(mut self, slice: Duration) -> Self {
+        self.slice_time = slice;
+        self
+    }
+
+    /// Frames sent since it was made.
+    ///
+    /// # Errors
+    /// When the kernel won't say.
+    pub fn sent(&self) -> Result<u64> {
+        Ok(bpf::read_bss::<ProgressAbi>(&self.object)?.sent)
+    }
+
+    /// Sends for about `window` and returns how long it really sent: what a rate is to be divided by.
+    ///
+    /// # Errors
+    /// When the kernel refuses, or on ctrl-C.
+    pub fn run_for(&mut self, window: Duration) -> Result<Duration> {
+        let mut left = window;
+        self.run_while(|sent_for| {
+            left = window.saturating_sub(sent_for);
+            (!left.is_zero()).then_some(left)
+        })
+    }
+
+    /// Sends for as long as `more`, asked before every slice with the time sent so far, returns how much longer.
+    ///
+    /// # Errors
+    /// When the kernel refuses, or on ctrl-C.
+    pub fn run_while(&mut self, mut more: impl FnMut(Duration) -> Option<Duration>) -> Result<Duration> {
+        let _inside = self.netns.enter()?;
+        let mut total = Duration::ZERO;
+        while let Some(left) = more(total) {
+            let wanted = left.min(self.slice_time).as_secs_f64() / self.run_time;
+            let runs = (wanted as u32).clamp(SLICE_MIN, SLICE_MAX) / CLOCK_EVERY * CLOCK_EVERY;
+            let took = self.timed_run(runs)?;
+            self.run_time = took.as_secs_f64().max(1e-6) / f64::from(runs);
+            total += took;
+        }
+        Ok(total)
+    }
+
+    /// Sends `frames` frames (of a stream without a rate: a paced one sends fewer).
+    ///
+    /// # Errors
+    /// When the kernel refuses, or on ctrl-C.
+    pub fn send(&mut self, frames: u32) -> Result<()> {
+        let _inside = self.netns.enter()?;
+        self.test_run(frames)
+    }
+
+    /// `runs` runs of the program, a multiple of [`CLOCK_EVERY`], and how long they took by its own clock.
+    fn timed_run(&self, runs: u32) -> Result<Duration> {
+        let before = bpf::read_bss::<ProgressAbi>(&self.object)?;
+        bpf::write_bss(&self.object, &ProgressAbi { runs: 0, started_ns: 0, ..before })?;
+        self.test_run(runs)?;
+        let after = bpf::read_bss::<ProgressAbi>(&self.object)?;
+        // The clock was last read before the last CLOCK_EVERY runs.
+        let seen_ns = after.latest_ns.saturating_sub(after.started_ns) as f64;
+        let all_ns = seen_ns * f64::from(runs) / f64::from(runs - CLOCK_EVERY);
+        Ok(Duration::from_nanos(all_ns as u64))
+    }
+
+    fn test_run(&self, repeat: u32) -> Result<()> {
+        check_interrupted()?;
+        let program = bpf::program(&self.object, "generate")?;
+        let input = ProgramInput { data_in: Some(&self.frame), flags: LIVE_FRAMES, repeat, ..Default::default() };
+        let done = program.test_run(input);
+        // A signal ends the call early, with EINTR: then the reason is the signal.
+        check_interrupted()?;
+        done.context("sending live frames (Linux 5.18 or later?)")?;
+        Ok(())
+    }
+}
+
+/// The hook at which a receiver counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CountAt {
+    /// TC ingress: the frame had to become an skb.
+    Tc,
+    /// XDP: the frame may have stayed a bare buffer.
+    Xdp,
+}
+
+/// What arrived, over all devices and CPUs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Arrivals {
+    /// Frames of the generator's.
+    pub frames: u64,
+    /// Their bytes without FCS.
+    pub bytes: u64,
+    /// When the first came, on the clock of `bpf_ktime_get_ns()`; 0 when none did.
+    pub first_ns: u64,
+    /// Sequence numbers passed over, where the receiver follows them. Late ones are among them.
+    pub missing: u64,
+    /// Frames that came after a later one.
+    pub late: u64,
+}
+
+/// Counts the generator's frames at some devices and ends them there.
+pub struct Receiver {
+    object: Object,
+    slots: Vec<u32>,
+    _attached: Vec<Attached>,
+}
+
+impl Receiver {
+    /// Attaches a receiver to each of `devices` in `netns`. `check_sequence` follows sequence numbers, for one
+    /// stream to one device.
+    ///
+    /// # Errors
+    /// For a device that is not there, devices whose slots collide, or when the kernel refuses.
+    pub fn new(netns: &Netns, devices: &[String], at: CountAt, check_sequence: bool) -> Result<Self> {
+        let object = bpf::load(bpf::RECEIVE, u32::from(check_sequence).as_bytes()).context("the receiver")?;
+        let mut slots = Vec::new();
+        let mut attached = Vec::new();
+        for device in devices {
+            let ifindex = netns.ifindex(device)?;
+            let slot = ifindex % DEVICE_SLOTS;
+            ensure!(!slots.contains(&slot), "two receivers in slot {slot}: at most {DEVICE_SLOTS} devices");
+            slots.push(slot);
+            let _inside = netns.enter()?;
+            attached.push(match at {
+                CountAt::Tc => bpf::attach_tc(&bpf::program(&object, "receive_tc")?, ifindex),
+                CountAt::Xdp => bpf::attach_xdp(&bpf::program(&object, "receive_xdp")?, ifindex),
+            }?);
+        }
+        Ok(Self { object, slots, _attached: attached })
+    }
+
+    /// What has arrived so far.
+    ///
+    /// # Errors
+    /// When the kernel won't say.
+    pub fn arrivals(&self) -> Result<Arrivals> {
+        let mut sum = Arrivals::default();
+        for slot in 0..self.slots.len() {
+            let one = self.arrivals_at(slot)?;
+            sum.frames += one.frames;
+            sum.bytes += one.bytes;
+            sum.missing += one.missing;
+            sum.late += one.late;
+            sum.first_ns = earliest(sum.first_ns, one.first_ns);
+        }
+        Ok(sum)
+    }
+
+    /// What has arrived so far at the device that was given as number `device`.
+    ///
+    /// # Errors
+    /// When there was no such device, or the kernel won't say.
+    pub fn arrivals_at(&self, device: usize) -> Result<Arrivals> {
+        let slot = self.slots.get(device).ok_or_else(|| anyhow!("no receiver number {device}"))?;
+        let map = self.object.maps().find(|map| map.name() == "arrivals");
+        let map = map.ok_or_else(|| anyhow!("the receiver has no map"))?;
+        let per_cpu = map.lookup_percpu(&slot.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_default();
+        let mut sum = Arrivals::default();
+        for bytes in per_cpu {
+            let (one, _) = ArrivalsAbi::read_from_prefix(&bytes).map_err(|e| anyhow!("arrivals: {e}"))?;
+            sum.frames += one.frames;
+            sum.bytes += one.bytes;
+            sum.missing += one.missing;
+            sum.late += one.late;
+            sum.first_ns = earliest(sum.first_ns, one.first_ns);
+        }
+        Ok(sum)
+    }
+}
+
+/// The earlier of two times, where 0 is "never".
+fn earliest(a: u64, b: u64) -> u64 {
+    match (a, b) {
+        (0, other) | (other, 0) => other,
+        _ => a.min(b),
+    }
+}
