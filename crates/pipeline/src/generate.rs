@@ -4,7 +4,8 @@
 //! generated state is one the control plane could have made.
 
 use crate::state::{
-    FdbTarget, GlobalState, PlaneState, PortKind, PortState, ReservedAction, StpState, Tpid, TrapRate, VlanState,
+    FdbTarget, GlobalState, PlaneState, PortKind, PortState, ReservedAction, StpState, Tpid, TrapRate,
+    VlanState,
 };
 use lanyard_types::{InstanceId, MacAddr, PortId, VlanId, VlanSet};
 use lanyard_wire::{Builder, Tag};
@@ -92,7 +93,9 @@ impl State {
         }
         let hosts: Vec<MacAddr> = (0..24).map(|n| MacAddr([2, 0, 0, 0, (seed & 0xff) as u8, n])).collect();
         for (n, mac) in hosts.iter().take(6).enumerate() {
-            let (Some(vlan), Some(port)) = (rng.pick(&vlans), rng.pick(&ports[..count as usize])) else { continue };
+            let (Some(vlan), Some(port)) = (rng.pick(&vlans), rng.pick(&ports[..count as usize])) else {
+                continue;
+            };
             let target = match n % 4 {
                 0 => FdbTarget::Static(port),
                 1 => FdbTarget::Sticky(port),
@@ -117,7 +120,11 @@ fn global(rng: &mut Rng) -> GlobalState {
     global.trap_pvst = rng.percent(50);
     // A rate of 0 or one that is never reached: nothing here depends on the moment a frame comes.
     for rate in &mut global.trap_rate {
-        *rate = if rng.percent(15) { TrapRate { rate_pps: 0, burst: 5 } } else { TrapRate { rate_pps: 1_000_000, burst: 1_000_000 } };
+        *rate = if rng.percent(15) {
+            TrapRate { rate_pps: 0, burst: 5 }
+        } else {
+            TrapRate { rate_pps: 1_000_000, burst: 1_000_000 }
+        };
     }
     if rng.percent(15) {
         global.fdb_limit = 1 + rng.below(8) as u32;

@@ -35,7 +35,12 @@ impl Pipeline {
     /// where strangers send frames.
     #[must_use]
     pub fn new(salt: u64) -> Self {
-        Self { tables: Tables::new(salt), counters: Counters::default(), work: Work::default(), scratch: Vec::new() }
+        Self {
+            tables: Tables::new(salt),
+            counters: Counters::default(),
+            work: Work::default(),
+            scratch: Vec::new(),
+        }
     }
 
     /// Runs a frame, carries out what became of it, and says how it ended.
@@ -75,14 +80,19 @@ impl Pipeline {
     #[must_use]
     pub fn trace(&self, port: PortId, frame: &[u8]) -> Trace {
         let mut notes = Notes::kept();
-        let decision = decide(&self.tables, &Arrival { port, bytes: frame, longest: frame.len() }, &mut notes);
+        let decision =
+            decide(&self.tables, &Arrival { port, bytes: frame, longest: frame.len() }, &mut notes);
         let mut egress = Vec::new();
         let mut keep = |port: PortId, bytes: &[u8]| egress.push((port, bytes.to_vec()));
         replicate::emit(&decision.plan, frame, &mut Vec::new(), &mut keep);
         if decision.verdict == Verdict::Forwarded {
             notes.say(Stage::Count, || {
                 let copies = egress.len();
-                format!("received by {}, {copies} cop{} sent", self.tables.ports.name(port), if copies == 1 { "y" } else { "ies" })
+                format!(
+                    "received by {}, {copies} cop{} sent",
+                    self.tables.ports.name(port),
+                    if copies == 1 { "y" } else { "ies" }
+                )
             });
         }
         Trace { stages: notes.into_steps(), verdict: decision.verdict, egress }

@@ -51,7 +51,8 @@ pub(super) fn run(
             if port == arrival.port { dropped(DropReason::SamePort) } else { Ok(Egress::Unicast(port)) }
         }
         None => {
-            let flood = flood_set(tables, arrival.port, ingress, class).intersection(&tables.ports.flood_unicast);
+            let flood =
+                flood_set(tables, arrival.port, ingress, class).intersection(&tables.ports.flood_unicast);
             flooded("unknown", flood, notes)
         }
     }
@@ -70,6 +71,7 @@ fn flood_set(tables: &Tables, port: PortId, ingress: &PortState, class: &Class) 
 
 fn flooded(what: &str, flood: PortSet, notes: &mut Notes) -> Result<Egress, Verdict> {
     let count = flood.len();
-    notes.say(Stage::Bridge, || format!("{what}: flood to {count} port{}", if count == 1 { "" } else { "s" }));
+    notes
+        .say(Stage::Bridge, || format!("{what}: flood to {count} port{}", if count == 1 { "" } else { "s" }));
     if count == 0 { Err(Verdict::Dropped(DropReason::NoEgress)) } else { Ok(Egress::Flood(flood)) }
 }

@@ -91,10 +91,14 @@ fn detail(tables: &Tables, ingress: &PortState, mac: MacAddr, found: Option<Foun
     let on = &ingress.name;
     let at = found.and_then(|found| found.port);
     match (learn, at) {
-        (Learn::Refused(limit), _) => format!("{mac} would not be learned on {on}: the {}'s limit is reached", limit.name()),
+        (Learn::Refused(limit), _) => {
+            format!("{mac} would not be learned on {on}: the {}'s limit is reached", limit.name())
+        }
         (Learn::At { .. }, None) => format!("{mac} is new on {on}: would be learned"),
         (Learn::At { port, .. }, Some(from)) if from == port => format!("{mac} is known on {on}"),
-        (Learn::At { .. }, Some(from)) => format!("{mac} was on {}: would move to {on}", tables.ports.name(from)),
+        (Learn::At { .. }, Some(from)) => {
+            format!("{mac} was on {}: would move to {on}", tables.ports.name(from))
+        }
         (Learn::Nothing, _) => {
             let kind = found.map_or("", |found| found.kind.name());
             format!("{mac} has a {kind} entry: stays as it is")

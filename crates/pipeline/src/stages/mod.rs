@@ -62,7 +62,12 @@ pub(crate) fn decide(tables: &Tables, arrival: &Arrival<'_>, notes: &mut Notes) 
     decision
 }
 
-fn run(tables: &Tables, arrival: &Arrival<'_>, decision: &mut Decision, notes: &mut Notes) -> Result<(), Verdict> {
+fn run(
+    tables: &Tables,
+    arrival: &Arrival<'_>,
+    decision: &mut Decision,
+    notes: &mut Notes,
+) -> Result<(), Verdict> {
     let frame = parse::run(tables, arrival, notes)?;
     trap::run(tables, arrival, &frame, notes)?;
     let ingress = port::run(tables, arrival, notes)?;
@@ -70,7 +75,8 @@ fn run(tables: &Tables, arrival: &Arrival<'_>, decision: &mut Decision, notes: &
     decision.vlan = Some(class.vlan);
     learn::run(tables, arrival, ingress, &frame, &class, &mut decision.learn, notes)?;
     let egress = bridge::run(tables, arrival, ingress, &frame, &class, &decision.learn, notes)?;
-    let ports = vlan_egress::run(tables, arrival, ingress, &frame, &class, egress, &mut decision.oversize, notes)?;
+    let ports =
+        vlan_egress::run(tables, arrival, ingress, &frame, &class, egress, &mut decision.oversize, notes)?;
     decision.plan = replicate::run(tables, ingress, &frame, &class, &ports, notes);
     Ok(())
 }

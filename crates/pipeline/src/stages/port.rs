@@ -7,7 +7,11 @@ use crate::trace::{Notes, Verdict};
 use lanyard_types::{DropReason, Stage};
 
 /// The ingress port, if frames may come in there.
-pub(super) fn run<'t>(tables: &'t Tables, arrival: &Arrival<'_>, notes: &mut Notes) -> Result<&'t PortState, Verdict> {
+pub(super) fn run<'t>(
+    tables: &'t Tables,
+    arrival: &Arrival<'_>,
+    notes: &mut Notes,
+) -> Result<&'t PortState, Verdict> {
     match tables.ports.get(arrival.port) {
         Some(port) if port.enabled => {
             notes.say(Stage::Port, || format!("{} is up", port.name));

@@ -49,7 +49,9 @@ pub(super) fn run(
         Some(_) => Some(Form::Tagged(ingress.tpid)),
     };
     let form = |port: PortId| match tables.ports.get(port) {
-        Some(state) if state.tpid != Tpid::None && state.tagged.contains(class.vlan) => Form::Tagged(state.tpid),
+        Some(state) if state.tpid != Tpid::None && state.tagged.contains(class.vlan) => {
+            Form::Tagged(state.tpid)
+        }
         _ => Form::Untagged,
     };
     let mut copies: Vec<(Form, PortId)> = ports.iter().map(|port| (form(port), port)).collect();
@@ -79,7 +81,12 @@ fn detail(form: Form, tag: Tag) -> String {
 
 /// Makes the copies and hands each to `send`; answers how many tag operations it took. `scratch` is room to
 /// work in, kept by the caller so that forwarding does not allocate.
-pub(crate) fn emit(plan: &Plan, bytes: &[u8], scratch: &mut Vec<u8>, send: &mut dyn FnMut(PortId, &[u8])) -> u64 {
+pub(crate) fn emit(
+    plan: &Plan,
+    bytes: &[u8],
+    scratch: &mut Vec<u8>,
+    send: &mut dyn FnMut(PortId, &[u8]),
+) -> u64 {
     let mut now = plan.arrived;
     let mut has_tag = plan.has_tag;
     let mut changed = false;

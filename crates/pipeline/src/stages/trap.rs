@@ -17,7 +17,12 @@ use lanyard_types::{DropReason, MacAddr, Stage, TrapReason};
 const PAUSE: u8 = 1;
 
 /// Ends a frame that is not for this switch to relay.
-pub(super) fn run(tables: &Tables, arrival: &Arrival<'_>, frame: &Parsed, notes: &mut Notes) -> Result<(), Verdict> {
+pub(super) fn run(
+    tables: &Tables,
+    arrival: &Arrival<'_>,
+    frame: &Parsed,
+    notes: &mut Notes,
+) -> Result<(), Verdict> {
     let Some(reason) = reason(&tables.trap, frame.dst)? else {
         notes.say(Stage::Trap, || "not for the control plane".into());
         return Ok(());

@@ -39,7 +39,8 @@ pub(super) fn run(
         Egress::Flood(ports) => ports,
     };
     debug_assert!(!ports.contains(arrival.port));
-    let too_long = |port: &PortId| tables.ports.get(*port).is_none_or(|state| !fits(state, frame.untagged_len));
+    let too_long =
+        |port: &PortId| tables.ports.get(*port).is_none_or(|state| !fits(state, frame.untagged_len));
     for port in ports.iter().filter(too_long).collect::<Vec<_>>() {
         ports.remove(port);
         oversize.insert(port);

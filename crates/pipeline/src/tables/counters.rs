@@ -51,7 +51,10 @@ pub struct Counters {
 
 impl Default for Counters {
     fn default() -> Self {
-        Self { ports: vec![PortCounters::default(); MAX_PORTS], vlans: vec![FrameCount::default(); MAX_VLANS] }
+        Self {
+            ports: vec![PortCounters::default(); MAX_PORTS],
+            vlans: vec![FrameCount::default(); MAX_VLANS],
+        }
     }
 }
 

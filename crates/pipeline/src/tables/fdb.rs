@@ -251,7 +251,13 @@ impl Fdb {
     }
 
     /// Learns an address that is not in the table, or moves or refreshes a dynamic one.
-    pub(crate) fn learn(&mut self, vlan: VlanId, mac: MacAddr, port: PortId, now: Timestamp) -> Option<FdbEvent> {
+    pub(crate) fn learn(
+        &mut self,
+        vlan: VlanId,
+        mac: MacAddr,
+        port: PortId,
+        now: Timestamp,
+    ) -> Option<FdbEvent> {
         let entry = FdbEntry { vlan, mac, port: Some(port), kind: FdbKind::Dynamic, age_s: 0 };
         let found = Found { port: Some(port), kind: FdbKind::Dynamic, updated_s: now.as_secs() };
         let was = self.entries.insert(key(vlan, mac), found);
@@ -306,7 +312,9 @@ impl Fdb {
     }
     /// Removes control-plane entries that `keep` does not want.
     pub(crate) fn retain_controlled(&mut self, keep: impl Fn(VlanId, MacAddr) -> bool) {
-        self.entries.retain(|key, found| found.kind == FdbKind::Dynamic || split(*key).is_some_and(|(vlan, mac)| keep(vlan, mac)));
+        self.entries.retain(|key, found| {
+            found.kind == FdbKind::Dynamic || split(*key).is_some_and(|(vlan, mac)| keep(vlan, mac))
+        });
     }
 
     /// Visits every entry that passes `filter`, in no order.
@@ -333,7 +341,9 @@ impl Fdb {
         }
         if let (Some(vlan), Some(mac)) = (filter.vlan, filter.mac) {
             let found = self.get(vlan, mac).map(|found| entry(vlan, mac, &found, now));
-            let Some(gone) = found.filter(|e| e.kind == FdbKind::Dynamic && filter.matches(e)) else { return 0 };
+            let Some(gone) = found.filter(|e| e.kind == FdbKind::Dynamic && filter.matches(e)) else {
+                return 0;
+            };
             self.entries.remove(&key(vlan, mac));
             self.count_removed(&gone);
             on(FdbEvent::Deleted(gone));
@@ -364,7 +374,9 @@ impl Fdb {
     ) -> u64 {
         let mut gone = Vec::new();
         self.entries.retain(|key, found| {
-            let Some((vlan, mac)) = split(*key).filter(|_| found.kind == FdbKind::Dynamic) else { return true };
+            let Some((vlan, mac)) = split(*key).filter(|_| found.kind == FdbKind::Dynamic) else {
+                return true;
+            };
             let entry = entry(vlan, mac, found, now);
             let goes = goes(&entry);
             if goes {
@@ -403,6 +415,7 @@ fn split(key: u64) -> Option<(VlanId, MacAddr)> {
 }
 
 fn entry(vlan: VlanId, mac: MacAddr, found: &Found, now: Timestamp) -> FdbEntry {
-    let age_s = if found.kind == FdbKind::Dynamic { now.as_secs().saturating_sub(found.updated_s) } else { 0 };
+    let age_s =
+        if found.kind == FdbKind::Dynamic { now.as_secs().saturating_sub(found.updated_s) } else { 0 };
     FdbEntry { vlan, mac, port: found.port, kind: found.kind, age_s }
 }

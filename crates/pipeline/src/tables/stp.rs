@@ -16,7 +16,10 @@ pub struct SpanningTree {
 
 impl Default for SpanningTree {
     fn default() -> Self {
-        Self { discarding: vec![PortSet::EMPTY; InstanceId::MAX], learning: vec![PortSet::EMPTY; InstanceId::MAX] }
+        Self {
+            discarding: vec![PortSet::EMPTY; InstanceId::MAX],
+            learning: vec![PortSet::EMPTY; InstanceId::MAX],
+        }
     }
 }
 

@@ -28,7 +28,8 @@ impl TokenBucket {
     pub fn take(&mut self, now: Timestamp) -> bool {
         let elapsed_ns = self.filled.map_or(0, |filled| now.as_nanos().saturating_sub(filled.as_nanos()));
         self.filled = Some(self.filled.map_or(now, |filled| filled.max(now)));
-        let refill = u64::try_from(u128::from(elapsed_ns) * u128::from(self.rate.rate_pps)).unwrap_or(u64::MAX);
+        let refill =
+            u64::try_from(u128::from(elapsed_ns) * u128::from(self.rate.rate_pps)).unwrap_or(u64::MAX);
         self.level = self.level.saturating_add(refill).min(u64::from(self.rate.burst) * FRAME);
         if self.rate.rate_pps == 0 || self.level < FRAME {
             return false;
@@ -92,15 +93,36 @@ mod tests {
     fn check(rate_pps: u32, burst: u32, offered: &[(u64, bool)]) {
         let mut bucket = TokenBucket::new(TrapRate { rate_pps, burst });
         for (at, (ns, want)) in offered.iter().enumerate() {
-            assert_eq!(bucket.take(Timestamp::from_nanos(*ns)), *want, "frame {at} at {ns} ns, {rate_pps}/{burst}");
+            assert_eq!(
+                bucket.take(Timestamp::from_nanos(*ns)),
+                *want,
+                "frame {at} at {ns} ns, {rate_pps}/{burst}"
+            );
         }
     }
 
     #[test]
     fn starts_full_and_refills_by_the_nanosecond() {
         let s = 1_000_000_000;
-        check(10, 2, &[(0, true), (0, true), (0, false), (s / 10 - 1, false), (s / 10, true), (s / 10, false)]);
-        check(1, 3, &[(5, true), (5, true), (5, true), (5, false), (100 * s, true), (100 * s, true), (100 * s, true), (100 * s, false)]);
+        check(
+            10,
+            2,
+            &[(0, true), (0, true), (0, false), (s / 10 - 1, false), (s / 10, true), (s / 10, false)],
+        );
+        check(
+            1,
+            3,
+            &[
+                (5, true),
+                (5, true),
+                (5, true),
+                (5, false),
+                (100 * s, true),
+                (100 * s, true),
+                (100 * s, true),
+                (100 * s, false),
+            ],
+        );
         check(3, 1, &[(0, true), (333_333_333, false), (333_333_334, true)]);
     }
 
