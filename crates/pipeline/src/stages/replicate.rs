@@ -62,12 +62,12 @@ pub(super) fn run(
     Plan { copies, arrived, has_tag: frame.tag.is_some(), tag: class.tag }
 }
 
-/// As it arrived, untagged, the ingress port's TPID, the others by number.
+/// As it arrived, untagged, the TPID of a tag it came with, the other TPIDs by number.
 fn rank(form: Form, arrived: Option<Form>, ingress: Tpid) -> u8 {
     match form {
         form if Some(form) == arrived => 0,
         Form::Untagged => 1,
-        Form::Tagged(tpid) if tpid == ingress => 2,
+        Form::Tagged(tpid) if tpid == ingress && arrived != Some(Form::Untagged) => 2,
         Form::Tagged(tpid) => 3 + tpid as u8,
     }
 }

@@ -1,6 +1,6 @@
 //! The specification, tested: every stage by tables of cases, the whole by properties, the FDB against a model.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::type_complexity, clippy::drop_non_drop)]
 
 mod fdb;
 mod properties;

@@ -418,6 +418,17 @@ fn replicate() {
             3,
         ),
         (
+            "untagged where tags are 0x88a8",
+            |s| {
+                (more(s), port_of(s, 4).pvid = Some(vlan(10)), port_of(s, 4).untagged = "10".parse().unwrap())
+                    .0
+            },
+            4,
+            untagged(BROADCAST, host(1)),
+            "1:- 2:- 5:- 3:8100.10.0 7:8100.10.0 9:88a8.10.0 8:9100.10.0",
+            3,
+        ),
+        (
             "tagged in 0x8100",
             more,
             3,
