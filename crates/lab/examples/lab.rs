@@ -1,0 +1,20 @@
+//! `lanyard lab` without the rest of `lanyard`: for topologies of hosts, and with LANYARD_BIN for switches.
+
+use clap::Parser;
+use std::process::ExitCode;
+
+#[derive(Parser)]
+struct Cli {
+    #[command(flatten)]
+    lab: lanyard_lab::LabArgs,
+}
+
+fn main() -> ExitCode {
+    match lanyard_lab::run(Cli::parse().lab) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! `lanyard lab down`: switches, what else runs in the lab, namespaces, files, in this order.
+//!
+//! Invariant: it takes down what is there, however it came to be so, and is done when it is run again: after a crash,
+//! a half-built lab, a lost state file. Only processes that live in the lab's own namespaces, or that the lab wrote
+//! down with their start time, are ended.
+
+use crate::load::Lab;
+use crate::netns::{self, Place};
+use crate::state::{self, LabState, NodeState, Phase, ProcessId};
+use crate::up::program;
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::Pid;
+use std::collections::HashSet;
+use std::fs;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a process may take to end by itself.
+const ENDS_WITHIN: Duration = Duration::from_secs(5);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// What was taken down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Cleared {
+    /// Switches detached.
+    pub switches: usize,
+    /// Processes ended.
+    pub processes: usize,
+    /// Namespaces deleted.
+    pub namespaces: usize,
+}
+
+/// Takes down the lab of this name, from what was written down of it, or else from its topology.
+/// `None` if there was nothing to take down.
+///
+/// # Errors
+/// What could not be taken down; it can be run again.
+pub fn down(name: &str, lab: Option<&Lab>) -> Result<Option<Cleared>> {
+    let _lock = state::lock()?;
+    let state = match LabState::load(name) {
+        Ok(Some(state)) => state,
+        // Lost or damaged: the topology says what the lab was made of.
+        other => match lab {
+            Some(lab) => from_topology(lab),
+            None => match other {
+                Err(error) => return Err(error.context("name the topology file, to take the lab down by it")),
+                Ok(_) => {
+                    LabState::forget(name)?;
+                    return Ok(None);
+                }
+            },
+        },
+    };
+    let cleared = clear(&state)?;
+    Ok((cleared != Cleared::default()).then_some(cleared))
+}
+
+fn from_topology(lab: &Lab) -> LabState {
+    let topology = &lab.topology;
+    let nodes = topology.nodes.iter().map(|node| NodeState {
+        name: node.name.clone(),
+        kind: node.kind.word().into(),
+        netns: topology.namespace(node),
+        process: None,
+        ready: None,
+    });
+    LabState {
+        name: topology.name.clone(),
+        file: lab.file.clone(),
+        phase: Phase::Stopping,
+        nodes: nodes.collect(),
+    }
+}
+
+/// Takes down everything a state file names. The caller holds the lock.
+///
+/// # Errors
+/// What could not be taken down; the state file stays, for the next try.
+pub fn clear(state: &LabState) -> Result<Cleared> {
+    let mut cleared = Cleared::default();
+    let mut problems = Vec::new();
+    let mut known: Vec<ProcessId> = state.nodes.iter().filter_map(|node| node.process).collect();
+    let namespaces: Vec<String> = state.nodes.iter().map(|node| node.netns.clone()).collect();
+    let spared = ancestors();
+    let mut find = || {
+        let found = netns::processes(&namespaces).into_iter().filter_map(ProcessId::of);
+        known.extend(found);
+        known.retain(|process| process.alive() && !spared.contains(&process.pid));
+        known.sort_by_key(|process| (process.pid, process.started_ticks));
+        known.dedup();
+        known.clone()
+    };
+    if LabState::load(&state.name).is_ok_and(|found| found.is_some()) {
+        LabState { phase: Phase::Stopping, ..state.clone() }.save()?;
+    }
+    // Twice: what was starting a child while the first list was made is found by the second.
+    for _ in 0..2 {
+        let processes = find();
+        cleared.processes += processes.len();
+        end(&processes, &mut problems);
+    }
+    for node in state.nodes.iter().filter(|node| node.is_switch()) {
+        match detach(node) {
+            Ok(done) => cleared.switches += usize::from(done),
+            Err(error) => problems.push(format!("{}: {error:#}", node.name)),
+        }
+    }
+    let there: Vec<&String> = namespaces.iter().filter(|name| netns::path(name).exists()).collect();
+    let delete: Vec<String> = there.iter().map(|name| format!("netns delete {name}")).collect();
+    if let Err(error) = netns::batch(Place::Here, &delete, true) {
+        problems.push(format!("{error:#}"));
+    }
+    cleared.namespaces = there.iter().filter(|name| !netns::path(name).exists()).count();
+    if !problems.is_empty() {
+        bail!("not all of lab {} could be taken down:\n  {}", state.name, problems.join("\n  "));
+    }
+    for node in &state.nodes {
+        let folder = state::instance(&node.netns);
+        state::remove(fs::remove_dir_all(&folder))
+            .with_context(|| format!("can't remove {}", folder.display()))?;
+    }
+    LabState::forget(&state.name)?;
+    Ok(cleared)
+}
+
+/// Asks processes to end, and ends those that do not.
+fn end(processes: &[ProcessId], problems: &mut Vec<String>) {
+    for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+        for process in processes.iter().filter(|process| process.alive()) {
+            // It may end by itself between the look and the signal.
+            let _ = kill(Pid::from_raw(process.pid), signal);
+        }
+        let deadline = Instant::now() + ENDS_WITHIN;
+        while processes.iter().any(|process| process.alive()) && Instant::now() < deadline {
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+    for process in processes {
+        // Our own children have to be waited for; for others this is ECHILD.
+        let _ = waitpid(Pid::from_raw(process.pid), Some(WaitPidFlag::WNOHANG));
+        if process.alive() {
+            problems.push(format!("process {} does not end", process.pid));
+        }
+    }
+}
+
+/// Removes a switch's plane, pins and netdevs. False if it never was started.
+fn detach(node: &NodeState) -> Result<bool> {
+    if !state::instance(&node.netns).exists() {
+        return Ok(false);
+    }
+    // Never in our own namespace: a port's name would mean somebody else's port there.
+    let here = netns::path(&node.netns).exists();
+    let place = if here { Place::Named(&node.netns) } else { Place::Nowhere };
+    let program = program()?;
+    let output = netns::within(place, || {
+        Command::new(&program)
+            .args(["detach", "--instance", &node.netns])
+            .stdin(Stdio::null())
+            .output()
+            .with_context(|| format!("can't run {}", program.display()))
+    })?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("`lanyard detach --instance {}` failed: {}", node.netns, said.trim());
+    }
+    Ok(true)
+}
+
+/// This process and those above it: who asks for `down` from inside the lab is not ended by it.
+fn ancestors() -> HashSet<i32> {
+    let mut pids = HashSet::new();
+    let mut pid = nix::unistd::getpid().as_raw();
+    while pid > 0 && pids.insert(pid) {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_ascii_whitespace().nth(1));
+        pid = parent.and_then(|parent| parent.parse().ok()).unwrap_or(0);
+    }
+    pids
+}

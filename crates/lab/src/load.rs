@@ -1,0 +1,109 @@
+//! From a file's name to a lab that can be built: the topology, the configurations it names, and where it came from.
+//!
+//! Invariant: every file the lab needs has been read, within its limit, before anything is made.
+
+use crate::read::{self, Remark};
+use crate::topology::{MAX_FILE_BYTES, StartupConfig, Topology};
+use anyhow::{Context, Result, bail};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// The LiSA four-port example, for `lanyard lab demo`: no file is needed for it.
+const DEMO: [(&str, &str); 4] = [
+    ("lisa.clab.yml", include_str!("../../../labs/lisa.clab.yml")),
+    ("sw1.cfg", include_str!("../../../labs/sw1.cfg")),
+    ("sw2.cfg", include_str!("../../../labs/sw2.cfg")),
+    ("sw3.cfg", include_str!("../../../labs/sw3.cfg")),
+];
+
+/// A lab ready to be built.
+#[derive(Debug, Clone)]
+pub struct Lab {
+    /// Its nodes and links.
+    pub topology: Topology,
+    /// The startup-config of each switch that has one, by node name.
+    pub configs: BTreeMap<String, String>,
+    /// The topology file, absolute; empty for the built-in demo.
+    pub file: String,
+    /// What the person typed for it.
+    pub origin: String,
+    /// What was accepted without effect.
+    pub notes: Vec<Remark>,
+}
+
+/// Reads a lab.
+///
+/// # Errors
+/// A file that can't be read, or what is wrong in it.
+pub fn file(path: &Path) -> Result<Lab> {
+    let origin = path.display().to_string();
+    let text = text(path).with_context(|| format!("can't read the topology file {origin}"))?;
+    let folder = path.parent().map(Path::to_path_buf).unwrap_or_default();
+    let absolute = std::fs::canonicalize(path).unwrap_or_else(|_| PathBuf::from(path));
+    lab(&text, &origin, absolute.display().to_string(), |name| self::text(&folder.join(name)))
+}
+
+/// The built-in LiSA example.
+///
+/// # Errors
+/// Never, while its tests pass.
+pub fn demo() -> Result<Lab> {
+    let (origin, topology) = DEMO[0];
+    lab(topology, origin, String::new(), |name| match DEMO.iter().find(|(file, _)| *file == name) {
+        Some((_, text)) => Ok((*text).to_owned()),
+        None => bail!("not built in"),
+    })
+}
+
+fn lab(text: &str, origin: &str, file: String, open: impl Fn(&str) -> Result<String>) -> Result<Lab> {
+    let (topology, notes) = read::read(text, origin)?;
+    let mut configs = BTreeMap::new();
+    for node in &topology.nodes {
+        let config = match &node.startup_config {
+            None => continue,
+            Some(StartupConfig::Inline(text)) => text.clone(),
+            Some(StartupConfig::Path(path)) => open(path).with_context(|| {
+                format!("can't read the startup-config {path} of node {} ({origin})", node.name)
+            })?,
+        };
+        configs.insert(node.name.clone(), config);
+    }
+    Ok(Lab { topology, configs, file, origin: origin.into(), notes })
+}
+
+/// A file's text, if it is text and not too long.
+fn text(path: &Path) -> Result<String> {
+    let mut bytes = Vec::new();
+    let limit = MAX_FILE_BYTES as u64;
+    File::open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > MAX_FILE_BYTES {
+        bail!("it has more than {MAX_FILE_BYTES} bytes");
+    }
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(text),
+        Err(error) => {
+            let good = error.utf8_error().valid_up_to();
+            let line = error.as_bytes()[..good].iter().filter(|byte| **byte == b'\n').count() + 1;
+            bail!("line {line} is not UTF-8 text")
+        }
+    }
+}
+
+/// The name of the lab that `word` means: a topology file's, or the name of a lab that is up.
+///
+/// # Errors
+/// It is neither.
+pub fn name_of(word: &Path) -> Result<String> {
+    if let Some(name) = word.to_str()
+        && !word.exists()
+        && !name.contains('/')
+    {
+        if crate::state::LabState::load(name)?.is_some() {
+            return Ok(name.into());
+        }
+        bail!("`{name}` is neither a topology file nor a lab that is up (`lanyard lab list` shows those)");
+    }
+    Ok(file(word)?.topology.name)
+}

@@ -1,0 +1,70 @@
+//! What may be called what, and what somebody may have meant.
+//!
+//! Invariant: a name that passes goes into a path, a namespace and a netdev as it is.
+
+use crate::topology::{Kind, MAX_NAME_BYTES};
+
+/// A name goes into a namespace's name, a folder's and a socket's.
+pub(crate) fn check_name(name: &str) -> Result<(), String> {
+    let ok = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if name.is_empty() {
+        Err("it is empty".into())
+    } else if name.len() > MAX_NAME_BYTES {
+        Err(format!("it has {} bytes, {MAX_NAME_BYTES} is the most", name.len()))
+    } else if !name.starts_with(|c: char| c.is_ascii_alphanumeric()) {
+        Err("it must start with a letter or a digit".into())
+    } else if let Some(c) = name.chars().find(|c| !ok(*c)) {
+        Err(format!("{c:?} is not a letter, a digit, `-`, `_` or `.`"))
+    } else {
+        Ok(())
+    }
+}
+
+/// What the kernel takes as a netdev's name, and nothing that a switch makes itself.
+pub(crate) fn check_interface(name: &str, kind: Kind) -> Result<(), String> {
+    let numbered = |prefix: &str| {
+        name.strip_prefix(prefix).is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
+    };
+    if name.is_empty() {
+        Err("it is empty".into())
+    } else if name.len() > 15 {
+        Err(format!("it has {} bytes, the kernel takes 15", name.len()))
+    } else if matches!(name, "." | ".." | "all" | "default") {
+        Err("the kernel needs the word for itself".into())
+    } else if name == "lo" {
+        Err("every node has its loopback".into())
+    } else if let Some(c) = name.chars().find(|c| !c.is_ascii_graphic() || matches!(c, '/' | ':' | '%' | '"')) {
+        Err(format!("it has {c:?} in it"))
+    } else if name.starts_with('-') {
+        Err("it starts with `-`".into())
+    } else if kind.is_switch() && (numbered("vlan") || numbered("ly")) {
+        Err("the switch names its VLAN interfaces so".into())
+    } else {
+        Ok(())
+    }
+}
+
+/// The known word that is at most two edits away, if there is one.
+pub(crate) fn guess<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    if word.len() > MAX_NAME_BYTES {
+        return None;
+    }
+    let close = if word.len() < 4 { 1 } else { 2 };
+    let known = known.filter(|k| k.len() <= MAX_NAME_BYTES);
+    known.map(|k| (edits(word, k), k)).filter(|(n, _)| *n <= close).min().map(|(_, k)| k)
+}
+
+/// Levenshtein's distance, in bytes.
+fn edits(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.bytes().enumerate() {
+            let substituted = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}

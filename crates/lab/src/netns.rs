@@ -1,0 +1,166 @@
+//! Network namespaces and the links between them, by iproute2's `ip`.
+//!
+//! Read first: ip-netns(8), network_namespaces(7). A namespace is a name under /run/netns, as `ip netns` makes it.
+//! Invariant: the thread that asks stays in its own namespace: what has to happen inside another one happens in a
+//! thread made for it. Programs started here have no blocked signals, whatever the caller blocks.
+
+use anyhow::{Context, Result, bail};
+use nix::sched::{CloneFlags, setns, unshare};
+use nix::sys::signal::SigSet;
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Where `ip netns` keeps its names.
+pub const DIRECTORY: &str = "/run/netns";
+
+/// The path of a namespace.
+#[must_use]
+pub fn path(namespace: &str) -> PathBuf {
+    Path::new(DIRECTORY).join(namespace)
+}
+
+/// Which network namespace something runs in.
+#[derive(Debug, Clone, Copy)]
+pub enum Place<'a> {
+    /// The caller's.
+    Here,
+    /// This named one.
+    Named(&'a str),
+    /// A new and empty one, gone afterwards.
+    Nowhere,
+}
+
+/// Runs `work` in `place`, in a thread made for it.
+///
+/// # Errors
+/// No such namespace, no rights, and whatever `work` says.
+pub fn within<T: Send>(place: Place<'_>, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    let inside = move || -> Result<T> {
+        match place {
+            Place::Here => {}
+            Place::Named(name) => enter(name)?,
+            Place::Nowhere => {
+                unshare(CloneFlags::CLONE_NEWNET).context("can't make a network namespace")?;
+            }
+        }
+        SigSet::all().thread_unblock().context("can't unblock signals")?;
+        work()
+    };
+    match std::thread::scope(|scope| scope.spawn(inside).join()) {
+        Ok(result) => result,
+        Err(_) => bail!("a helper thread ended early"),
+    }
+}
+
+/// Moves the calling thread into a namespace, for good.
+///
+/// # Errors
+/// No such namespace, or no rights.
+pub fn enter(namespace: &str) -> Result<()> {
+    let path = path(namespace);
+    let file = File::open(&path).with_context(|| format!("no network namespace {}", path.display()))?;
+    setns(file, CloneFlags::CLONE_NEWNET).with_context(|| format!("can't enter {}", path.display()))
+}
+
+/// Runs `ip -batch` over `lines`; nothing to do is nothing run. With `force`, goes on after a failed line.
+///
+/// # Errors
+/// The line `ip` stopped at, and what it said.
+pub fn batch(place: Place<'_>, lines: &[String], force: bool) -> Result<()> {
+    if lines.is_empty() {
+        return Ok(());
+    }
+    let mut text = lines.join("\n");
+    text.push('\n');
+    let (status, said) = within(place, || {
+        let mut ip = Command::new("ip");
+        if force {
+            ip.arg("-force");
+        }
+        let mut child = ip
+            .args(["-batch", "-"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .context("can't run `ip`; install the package iproute2")?;
+        if let Some(mut stdin) = child.stdin.take() {
+            // A refused line ends `ip` before it has read the rest: what it says tells more than a broken pipe.
+            let _ = stdin.write_all(text.as_bytes());
+        }
+        let output = child.wait_with_output()?;
+        Ok((output.status, String::from_utf8_lossy(&output.stderr).into_owned()))
+    })?;
+    if status.success() {
+        return Ok(());
+    }
+    let failed = said
+        .lines()
+        .find_map(|line| line.strip_prefix("Command failed -:")?.parse::<usize>().ok())
+        .and_then(|number| lines.get(number.saturating_sub(1)));
+    let said = said.lines().filter(|line| !line.starts_with("Command failed")).collect::<Vec<_>>().join("; ");
+    match failed {
+        Some(line) => bail!("{said} (ip {line})"),
+        None => bail!("`ip -batch` failed: {said}"),
+    }
+}
+
+/// The processes in any of these namespaces, in no order.
+#[must_use]
+pub fn processes(namespaces: &[String]) -> Vec<i32> {
+    let inodes: HashSet<(u64, u64)> = namespaces
+        .iter()
+        .filter_map(|name| fs::metadata(path(name)).ok())
+        .map(|meta| (meta.dev(), meta.ino()))
+        .collect();
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok())
+        .filter(|pid| {
+            let meta = fs::metadata(format!("/proc/{pid}/ns/net")).map(|meta| (meta.dev(), meta.ino())).ok();
+            meta.is_some_and(|inode| inodes.contains(&inode))
+        })
+        .collect()
+}
+
+/// Finds out whether namespaces can be made, and makes /run usable where it is somebody else's.
+///
+/// In a user namespace of one's own (`unshare -Urnm`) /run belongs to the real root: a private tmpfs goes over it, for
+/// this mount namespace only. Returns a sentence about that, when it was done.
+///
+/// # Errors
+/// What is missing, and what to do about it.
+pub fn rights() -> Result<Option<&'static str>> {
+    if !nix::unistd::geteuid().is_root() || within(Place::Nowhere, || Ok(())).is_err() {
+        bail!(
+            "no right to make network namespaces. Run it as root, or in a user namespace of your own:\n  \
+             unshare -Urnm\nand then the same command (the switches run on the soft plane there)"
+        );
+    }
+    if Command::new("ip").arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
+        bail!("`ip` is missing; install the package iproute2");
+    }
+    if !in_user_namespace() || writable(Path::new("/run")) {
+        return Ok(None);
+    }
+    let options = Some("mode=755");
+    nix::mount::mount(Some("lanyard"), "/run", Some("tmpfs"), nix::mount::MsFlags::empty(), options).context(
+        "/run can't be written here, and no private one can be mounted; start with `unshare -Urnm` (with the m)",
+    )?;
+    Ok(Some("user namespace: /run is a private tmpfs; the lab is seen from this shell only"))
+}
+
+/// Is this a user namespace that somebody made (root in it is not root outside)?
+#[must_use]
+pub fn in_user_namespace() -> bool {
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    map.split_ascii_whitespace().ne(["0", "0", "4294967295"])
+}
+
+fn writable(path: &Path) -> bool {
+    nix::unistd::access(path, nix::unistd::AccessFlags::W_OK).is_ok()
+}

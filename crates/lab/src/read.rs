@@ -1,0 +1,601 @@
+//! A topology file in containerlab's format, read and checked.
+//!
+//! Read first: <https://containerlab.dev/manual/nodes/>. What is a matter of containers only (images, limits,
+//! management) is accepted and said; what would change what the nodes do is refused; a word containerlab does not know
+//! is refused with a guess. Every problem of a file is found in one reading.
+//! Invariant: pure and bounded: no file is opened here, and no input panics.
+
+use crate::names::{check_interface, check_name, guess};
+use crate::topology::{
+    Endpoint, Kind, Link, MAX_ENTRIES, MAX_FILE_BYTES, MAX_LINKS, MAX_NODES, Node, PlaneChoice, StartupConfig,
+    Topology,
+};
+use crate::yaml::{self, Key, Pos, Value};
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+
+/// Problems told of one file; the rest is counted.
+const MAX_PROBLEMS: usize = 10;
+
+/// Something about the file, where it is, and the line it is on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remark {
+    /// Where it is.
+    pub pos: Pos,
+    /// The field, as `topology.nodes.sw1.kind`.
+    pub field: String,
+    /// What there is to say.
+    pub message: String,
+}
+
+/// Why a file was refused: every problem with the line it is on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problems {
+    origin: String,
+    lines: Vec<String>,
+    /// The problems, in the order of the file.
+    pub remarks: Vec<Remark>,
+    more: usize,
+}
+
+impl std::error::Error for Problems {}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (remark, line)) in self.remarks.iter().zip(&self.lines).enumerate() {
+            let Pos { line: number, column } = remark.pos;
+            let width = number.to_string().len();
+            let gap = if index == 0 { "" } else { "\n" };
+            writeln!(f, "{gap}{}", remark.message)?;
+            write!(f, "{:width$}--> {}:{number}:{column}", "", self.origin)?;
+            writeln!(f, "{}{}", if remark.field.is_empty() { "" } else { "  " }, remark.field)?;
+            writeln!(f, "{:width$} |\n{number} | {line}", "")?;
+            write!(f, "{:width$} | {:>column$}", "", "^")?;
+        }
+        if self.more > 0 {
+            write!(f, "\n\nand {} more", self.more)?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads a topology file's text. `origin` is what messages call the file.
+///
+/// # Errors
+/// All that is wrong with it.
+pub fn read(text: &str, origin: &str) -> Result<(Topology, Vec<Remark>), Problems> {
+    let mut reader = Reader::default();
+    let topology = if text.len() > MAX_FILE_BYTES {
+        let message = format!("a topology file has at most {MAX_FILE_BYTES} bytes, this has {}", text.len());
+        reader.problem(Pos { line: 1, column: 1 }, "", message);
+        None
+    } else {
+        match yaml::parse(text) {
+            Ok(root) => reader.document(&root),
+            Err(refused) => {
+                reader.problem(refused.pos, "", refused.message);
+                None
+            }
+        }
+    };
+    match topology {
+        Some(topology) if reader.problems.is_empty() => Ok((topology, reader.notes)),
+        _ => Err(reader.into_problems(text, origin)),
+    }
+}
+
+/// For fuzzing: any bytes, read as a topology file; what is accepted must also draw.
+pub fn fuzz(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    match read(&text, "fuzz") {
+        Ok((topology, _)) => {
+            let _ = crate::graph::text(&topology, false);
+            let _ = crate::graph::svg(&topology);
+            let _ = crate::graph::dot(&topology);
+        }
+        Err(problems) => {
+            let _ = problems.to_string();
+        }
+    }
+}
+
+/// What this file does with a key of containerlab's.
+enum Use {
+    /// Read here.
+    Read,
+    /// Nothing to do for it in namespaces; said.
+    Noted,
+    /// Would be wrong to leave out; refused, with what to do instead.
+    Refused(&'static str),
+}
+
+fn use_of(key: &str) -> Option<Use> {
+    Some(match key {
+        "kind" | "type" | "group" | "startup-config" | "exec" | "env" | "labels" => Use::Read,
+        "image" | "image-pull-policy" | "restart-policy" | "license" | "SANs" | "certificate" | "user"
+        | "enforce-startup-config" | "auto-remove" | "runtime" | "mgmt_ipv4" | "mgmt_ipv6" | "mgmt-ipv4"
+        | "mgmt-ipv6" | "cpu" | "cpu-set" | "memory" | "shm-size" | "sandbox" | "kernel" | "position"
+        | "startup-delay" | "wait-for" | "healthcheck" | "dns" | "cap-add" | "devices" | "extras" | "aliases"
+        | "credentials" => Use::Noted,
+        "binds" => Use::Refused("a node sees the host's files; name them in `exec`"),
+        "cmd" | "entrypoint" => Use::Refused("a node has no container to start; put commands into `exec`"),
+        "ports" | "publish" => Use::Refused("a node has no management network to publish ports on"),
+        "network-mode" => Use::Refused("a node always has its own network namespace"),
+        "config" | "vars" => Use::Refused("there is no templating; put the text into `startup-config`"),
+        "env-files" => Use::Refused("put the variables into `env`"),
+        "sysctls" => Use::Refused("put `sysctl -w NAME=VALUE` into `exec`"),
+        "stages" => Use::Refused("switches are ready before any `exec` runs; there are no other stages"),
+        "suppress-startup-config" => Use::Refused("leave `startup-config` out instead"),
+        "components" => Use::Refused("a Lanyard switch has no line cards"),
+        _ => return None,
+    })
+}
+
+const NODE_KEYS: [&str; 7] = ["kind", "type", "group", "startup-config", "exec", "env", "labels"];
+
+/// A node's fields as one place (defaults, a kind, a group, the node) gives them.
+#[derive(Default, Clone)]
+struct Fields {
+    kind: Option<(String, Pos, String)>,
+    plane: Option<(String, Pos, String)>,
+    group: Option<String>,
+    startup_config: Option<(String, Pos)>,
+    exec: Vec<String>,
+    env: BTreeMap<String, String>,
+}
+
+impl Fields {
+    /// These fields, where `over` has nothing nearer.
+    fn under(mut self, over: &Self) -> Self {
+        self.kind = over.kind.clone().or(self.kind);
+        self.plane = over.plane.clone().or(self.plane);
+        self.group = over.group.clone().or(self.group);
+        self.startup_config = over.startup_config.clone().or(self.startup_config);
+        self.exec.extend(over.exec.iter().cloned());
+        self.env.extend(over.env.iter().map(|(k, v)| (k.clone(), v.clone())));
+        self
+    }
+}
+
+#[derive(Default)]
+struct Reader {
+    problems: Vec<Remark>,
+    notes: Vec<Remark>,
+}
+
+impl Reader {
+    fn problem(&mut self, pos: Pos, field: &str, message: impl Into<String>) {
+        self.problems.push(Remark { pos, field: field.into(), message: message.into() });
+    }
+
+    fn note(&mut self, pos: Pos, field: &str, message: impl Into<String>) {
+        self.notes.push(Remark { pos, field: field.into(), message: message.into() });
+    }
+
+    fn into_problems(mut self, text: &str, origin: &str) -> Problems {
+        if self.problems.is_empty() {
+            self.problem(Pos { line: 1, column: 1 }, "", "not a topology file");
+        }
+        self.problems.sort_by_key(|remark| remark.pos);
+        let more = self.problems.len().saturating_sub(MAX_PROBLEMS);
+        self.problems.truncate(MAX_PROBLEMS);
+        let line = |remark: &Remark| {
+            let line = text.lines().nth(remark.pos.line - 1).unwrap_or_default();
+            line.chars().take(120).map(|c| if c.is_control() { ' ' } else { c }).collect()
+        };
+        Problems {
+            origin: origin.into(),
+            lines: self.problems.iter().map(line).collect(),
+            remarks: self.problems,
+            more,
+        }
+    }
+
+    fn document(&mut self, root: &yaml::Node) -> Option<Topology> {
+        let start = Pos { line: 1, column: 1 };
+        let entries = self.map(root, "", "a topology file")?;
+        let (mut name, mut topology) = (None, None);
+        for (key, node) in entries {
+            match key.text.as_str() {
+                "name" => name = self.name(node, "name"),
+                "topology" => topology = Some(node),
+                "mgmt" => self.note(key.pos, "mgmt", "`mgmt` is ignored: a lab has no management network"),
+                "prefix" => {
+                    self.note(key.pos, "prefix", "`prefix` is ignored: a namespace is called LAB-NODE");
+                }
+                "settings" | "debug" => {
+                    self.note(key.pos, &key.text, format!("`{}` is ignored here", key.text));
+                }
+                other => self.unknown(key, "", other, &["name", "topology", "mgmt", "prefix"]),
+            }
+        }
+        if !entries.iter().any(|(key, _)| key.text == "name") {
+            self.problem(start, "name", "the lab has no `name`");
+        }
+        let Some(topology) = topology else {
+            self.problem(start, "topology", "the lab has no `topology`");
+            return None;
+        };
+        let (nodes, links) = self.topology(topology)?;
+        Some(Topology { name: name?, nodes, links })
+    }
+
+    fn topology(&mut self, node: &yaml::Node) -> Option<(Vec<Node>, Vec<Link>)> {
+        let entries = self.map(node, "topology", "`topology`")?;
+        let mut defaults = Fields::default();
+        let (mut kinds, mut groups) = (HashMap::new(), HashMap::new());
+        let (mut nodes, mut links) = (None, None);
+        for (key, value) in entries {
+            match key.text.as_str() {
+                "defaults" => defaults = self.fields(value, "topology.defaults"),
+                "kinds" => kinds = self.named_fields(value, "topology.kinds"),
+                "groups" => groups = self.named_fields(value, "topology.groups"),
+                "nodes" => nodes = Some((key.pos, value)),
+                "links" => links = Some(value),
+                other => {
+                    self.unknown(key, "topology", other, &["defaults", "kinds", "groups", "nodes", "links"]);
+                }
+            }
+        }
+        let Some((pos, nodes)) = nodes else {
+            self.problem(node.pos, "topology.nodes", "the lab has no `topology.nodes`");
+            return None;
+        };
+        let field = "topology.nodes";
+        let entries = self.map(nodes, field, "`nodes`")?;
+        if entries.is_empty() || entries.len() > MAX_NODES {
+            let message = format!("a lab has 1 to {MAX_NODES} nodes, this has {}", entries.len());
+            self.problem(pos, field, message);
+            return None;
+        }
+        let mut built = Vec::new();
+        for (key, value) in entries {
+            let field = format!("topology.nodes.{}", key.text);
+            if let Err(why) = check_name(&key.text) {
+                self.problem(key.pos, &field, format!("`{}` can't be a node's name: {why}", key.text));
+            }
+            let own = if matches!(value.value, Value::Null) {
+                Fields::default()
+            } else {
+                self.fields(value, &field)
+            };
+            built.push(self.node(key, own, &defaults, &kinds, &groups));
+        }
+        let links = links.map(|node| self.links(node, &built)).unwrap_or_default();
+        Some((built, links))
+    }
+
+    /// A node out of its own fields and what it inherits: group before kind before defaults.
+    fn node(
+        &mut self,
+        key: &Key,
+        own: Fields,
+        defaults: &Fields,
+        kinds: &HashMap<String, Fields>,
+        groups: &HashMap<String, Fields>,
+    ) -> Node {
+        let field = format!("topology.nodes.{}", key.text);
+        let group = own.group.clone().or_else(|| defaults.group.clone());
+        let group_fields = group.as_ref().and_then(|group| groups.get(group)).cloned().unwrap_or_default();
+        let kind = [&own, &group_fields, defaults].into_iter().find_map(|fields| fields.kind.clone());
+        let kind_fields =
+            kind.as_ref().and_then(|(kind, _, _)| kinds.get(kind)).cloned().unwrap_or_default();
+        let own_config = own.startup_config.clone();
+        let all = defaults.clone().under(&kind_fields).under(&group_fields).under(&own);
+        let kind = match kind.as_ref().map(|(kind, pos, field)| (kind.as_str(), *pos, field)) {
+            Some(("lanyard", _, _)) => {
+                let mut plane = None;
+                if let Some((word, pos, field)) = &all.plane {
+                    plane = PlaneChoice::parse(word);
+                    if plane.is_none() {
+                        let message =
+                            format!("unknown type `{word}`: a switch is `auto`, `ebpf`, `soft` or `asic`");
+                        self.problem(*pos, field, message);
+                    }
+                }
+                Kind::Lanyard { plane }
+            }
+            Some(("host" | "linux", _, _)) => {
+                if let Some((_, pos)) = own_config {
+                    let field = format!("{field}.startup-config");
+                    self.note(pos, &field, "`startup-config` is ignored: a host has none; use `exec`");
+                }
+                Kind::Host
+            }
+            Some((other, pos, field)) => {
+                let message = format!("unknown kind `{other}`: a node is `lanyard`, `host` or `linux`");
+                self.problem(pos, field, message);
+                Kind::Host
+            }
+            None => {
+                let message = format!("node `{}` has no `kind`, and `topology.defaults` has none", key.text);
+                self.problem(key.pos, &field, message);
+                Kind::Host
+            }
+        };
+        let startup_config = all.startup_config.filter(|_| kind.is_switch()).map(|(text, pos)| {
+            self.startup_config(&text.replace("__clabNodeName__", &key.text), pos, &field)
+        });
+        Node { name: key.text.clone(), kind, startup_config, exec: all.exec, env: all.env, group: all.group }
+    }
+
+    fn startup_config(&mut self, text: &str, pos: Pos, field: &str) -> StartupConfig {
+        let field = format!("{field}.startup-config");
+        if text.contains('\n') {
+            return StartupConfig::Inline(text.into());
+        }
+        if text.starts_with("http://") || text.starts_with("https://") {
+            self.problem(pos, &field, "a startup-config is a path or the text itself; download it first");
+        }
+        if text.is_empty() {
+            self.problem(pos, &field, "an empty path; leave `startup-config` out for the defaults");
+        }
+        StartupConfig::Path(text.into())
+    }
+
+    fn named_fields(&mut self, node: &yaml::Node, field: &str) -> HashMap<String, Fields> {
+        let Some(entries) = self.map(node, field, "this") else { return HashMap::new() };
+        entries
+            .iter()
+            .map(|(key, value)| (key.text.clone(), self.fields(value, &format!("{field}.{}", key.text))))
+            .collect()
+    }
+
+    fn fields(&mut self, node: &yaml::Node, field: &str) -> Fields {
+        let mut fields = Fields::default();
+        let Some(entries) = self.map(node, field, "this") else { return fields };
+        for (key, value) in entries {
+            let path = format!("{field}.{}", key.text);
+            match use_of(&key.text) {
+                None => self.unknown(key, field, &key.text, &NODE_KEYS),
+                Some(Use::Noted) => {
+                    let message = format!("`{}` is ignored: nodes are namespaces, not containers", key.text);
+                    self.note(key.pos, &path, message);
+                }
+                Some(Use::Refused(instead)) => {
+                    self.problem(key.pos, &path, format!("`{}` is not supported: {instead}", key.text));
+                }
+                Some(Use::Read) => self.field(&mut fields, key, value, &path),
+            }
+        }
+        fields
+    }
+
+    fn field(&mut self, fields: &mut Fields, key: &Key, value: &yaml::Node, path: &str) {
+        match key.text.as_str() {
+            "kind" => fields.kind = self.text(value, path).map(|text| (text, value.pos, path.into())),
+            "type" => fields.plane = self.text(value, path).map(|text| (text, value.pos, path.into())),
+            "group" => fields.group = self.text(value, path),
+            "startup-config" => {
+                fields.startup_config = self.text(value, path).map(|text| (text, value.pos));
+            }
+            "exec" => fields.exec = self.exec(value, path),
+            "env" => fields.env = self.env(value, path),
+            // Labels are for other tools; they only have to be labels.
+            _ => {
+                let _ = self.map(value, path, "`labels`");
+            }
+        }
+    }
+
+    fn exec(&mut self, node: &yaml::Node, field: &str) -> Vec<String> {
+        let Some(items) = self.list(node, field, "`exec`") else { return Vec::new() };
+        let mut commands = Vec::new();
+        for (index, item) in items.iter().enumerate() {
+            commands.extend(self.text(item, &format!("{field}[{index}]")));
+        }
+        commands
+    }
+
+    fn env(&mut self, node: &yaml::Node, field: &str) -> BTreeMap<String, String> {
+        let mut env = BTreeMap::new();
+        let Some(entries) = self.map(node, field, "`env`") else { return env };
+        for (key, value) in entries {
+            let path = format!("{field}.{}", key.text);
+            if key.text.is_empty() || key.text.contains(['=', '\0']) {
+                self.problem(key.pos, &path, format!("`{}` can't be a variable's name", key.text));
+            } else if matches!(value.value, Value::Null) {
+                env.insert(key.text.clone(), String::new());
+            } else if let Some(text) = self.text(value, &path) {
+                env.insert(key.text.clone(), text);
+            }
+        }
+        env
+    }
+
+    fn links(&mut self, node: &yaml::Node, nodes: &[Node]) -> Vec<Link> {
+        let field = "topology.links";
+        if matches!(node.value, Value::Null) {
+            return Vec::new();
+        }
+        let Value::List(items) = &node.value else {
+            self.problem(node.pos, field, format!("`links` must be a list, this is {}", node.value.noun()));
+            return Vec::new();
+        };
+        if items.len() > MAX_LINKS {
+            let message = format!("a lab has at most {MAX_LINKS} links, this has {}", items.len());
+            self.problem(node.pos, field, message);
+            return Vec::new();
+        }
+        let mut used = HashMap::new();
+        let mut links = Vec::new();
+        for (index, item) in items.iter().enumerate() {
+            links.extend(self.link(item, &format!("{field}[{index}]"), nodes, &mut used));
+        }
+        links
+    }
+
+    fn link(
+        &mut self,
+        node: &yaml::Node,
+        field: &str,
+        nodes: &[Node],
+        used: &mut HashMap<Endpoint, Pos>,
+    ) -> Option<Link> {
+        let entries = self.map(node, field, "a link")?;
+        let (mut ends, mut mtu) = (None, None);
+        for (key, value) in entries {
+            let path = format!("{field}.{}", key.text);
+            match key.text.as_str() {
+                "endpoints" => ends = Some(value),
+                "mtu" => {
+                    let number = self.text(value, &path)?.parse().ok();
+                    mtu = number.filter(|mtu| (68..=65_535).contains(mtu));
+                    if mtu.is_none() {
+                        self.problem(value.pos, &path, "an `mtu` is a number from 68 to 65535");
+                    }
+                }
+                "type" => {
+                    let kind = self.text(value, &path)?;
+                    if kind != "veth" {
+                        let message = format!("a link of type `{kind}` is not supported; `veth` is");
+                        self.problem(value.pos, &path, message);
+                    }
+                }
+                "labels" => {}
+                "vars" => self.problem(key.pos, &path, "`vars` is not supported: there is no templating"),
+                other => self.unknown(key, field, other, &["endpoints", "mtu", "type"]),
+            }
+        }
+        let Some(ends) = ends else {
+            self.problem(node.pos, field, "a link without `endpoints`");
+            return None;
+        };
+        let path = format!("{field}.endpoints");
+        let items = self.list(ends, &path, "`endpoints`")?;
+        let [a, b] = items else {
+            self.problem(ends.pos, &path, format!("a link has 2 endpoints, this has {}", items.len()));
+            return None;
+        };
+        // Both ends are looked at before giving up, so that both are told.
+        let a = self.endpoint(a, &format!("{path}[0]"), nodes, used);
+        let b = self.endpoint(b, &format!("{path}[1]"), nodes, used);
+        Some(Link { ends: [a?, b?], mtu })
+    }
+
+    fn endpoint(
+        &mut self,
+        node: &yaml::Node,
+        field: &str,
+        nodes: &[Node],
+        used: &mut HashMap<Endpoint, Pos>,
+    ) -> Option<Endpoint> {
+        let (name, interface) = match &node.value {
+            Value::Map(entries) => self.long_endpoint(node, entries, field)?,
+            _ => {
+                let text = self.text(node, field)?;
+                let Some((name, interface)) = text.split_once(':') else {
+                    self.problem(node.pos, field, format!("`{text}` is not an endpoint: write NODE:INTERFACE"));
+                    return None;
+                };
+                (name.to_owned(), interface.to_owned())
+            }
+        };
+        let Some(index) = nodes.iter().position(|node| node.name == name) else {
+            let message = match guess(&name, nodes.iter().map(|node| node.name.as_str())) {
+                Some(guess) => format!("no node `{name}`; is it `{guess}`?"),
+                None => format!("no node `{name}` in `topology.nodes`"),
+            };
+            self.problem(node.pos, field, message);
+            return None;
+        };
+        if let Err(why) = check_interface(&interface, nodes[index].kind) {
+            self.problem(node.pos, field, format!("`{interface}` can't be an interface's name: {why}"));
+            return None;
+        }
+        let endpoint = Endpoint { node: index, interface };
+        if let Some(first) = used.get(&endpoint) {
+            let message = format!(
+                "`{name}:{}` is in two links; first on line {}, column {}",
+                endpoint.interface, first.line, first.column
+            );
+            self.problem(node.pos, field, message);
+            return None;
+        }
+        used.insert(endpoint.clone(), node.pos);
+        Some(endpoint)
+    }
+
+    /// `{node: sw1, interface: eth1}`, as links of `type: veth` have them.
+    fn long_endpoint(
+        &mut self,
+        node: &yaml::Node,
+        entries: &[(Key, yaml::Node)],
+        field: &str,
+    ) -> Option<(String, String)> {
+        let (mut name, mut interface) = (None, None);
+        for (key, value) in entries {
+            let path = format!("{field}.{}", key.text);
+            match key.text.as_str() {
+                "node" => name = self.text(value, &path),
+                "interface" => interface = self.text(value, &path),
+                "mac" | "ipv4" | "ipv6" => {
+                    let message = format!("`{}` is not supported: set it with `ip` in `exec`", key.text);
+                    self.problem(key.pos, &path, message);
+                }
+                other => self.unknown(key, field, other, &["node", "interface"]),
+            }
+        }
+        if name.is_none() || interface.is_none() {
+            self.problem(node.pos, field, "an endpoint has a `node` and an `interface`");
+        }
+        Some((name?, interface?))
+    }
+
+    fn name(&mut self, node: &yaml::Node, field: &str) -> Option<String> {
+        let name = self.text(node, field)?;
+        if let Err(why) = check_name(&name) {
+            self.problem(node.pos, field, format!("`{name}` can't be a lab's name: {why}"));
+        }
+        Some(name)
+    }
+
+    fn text(&mut self, node: &yaml::Node, field: &str) -> Option<String> {
+        match &node.value {
+            Value::Text(text) if text.contains('\0') => {
+                self.problem(node.pos, field, "text with a NUL character");
+                None
+            }
+            Value::Text(text) => Some(text.clone()),
+            other => {
+                self.problem(node.pos, field, format!("this must be text, it is {}", other.noun()));
+                None
+            }
+        }
+    }
+
+    fn map<'a>(&mut self, node: &'a yaml::Node, field: &str, what: &str) -> Option<&'a [(Key, yaml::Node)]> {
+        match &node.value {
+            Value::Map(entries) => Some(entries),
+            other => {
+                let message = format!("{what} must be a mapping (`key: value`), it is {}", other.noun());
+                self.problem(node.pos, field, message);
+                None
+            }
+        }
+    }
+
+    fn list<'a>(&mut self, node: &'a yaml::Node, field: &str, what: &str) -> Option<&'a [yaml::Node]> {
+        match &node.value {
+            Value::List(items) if items.len() > MAX_ENTRIES => {
+                let message = format!("{what} has at most {MAX_ENTRIES} entries, it has {}", items.len());
+                self.problem(node.pos, field, message);
+                None
+            }
+            Value::List(items) => Some(items),
+            other => {
+                self.problem(node.pos, field, format!("{what} must be a list, it is {}", other.noun()));
+                None
+            }
+        }
+    }
+
+    fn unknown(&mut self, key: &Key, field: &str, word: &str, known: &[&str]) {
+        let path = if field.is_empty() { word.to_owned() } else { format!("{field}.{word}") };
+        let message = match guess(word, known.iter().copied()) {
+            Some(guess) => format!("unknown key `{word}`; is it `{guess}`?"),
+            None => format!("unknown key `{word}`; known here: {}", known.join(", ")),
+        };
+        self.problem(key.pos, &path, message);
+    }
+}

@@ -1,0 +1,216 @@
+//! What is known of the labs that are up: one file a lab, /run/lanyard/labs/NAME.json.
+//!
+//! Invariant: the file names everything a lab may have made before the first of it is made, so that `lab down` can take
+//! down what a crash left. A process is ours only while its start time is the one that was written down.
+
+use crate::netns;
+use anyhow::{Context, Result, bail};
+use nix::fcntl::{Flock, FlockArg};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Instances' folders; the folder of a switch is `LAB-NODE`.
+pub const RUN: &str = "/run/lanyard";
+
+/// A lab as its file has it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct LabState {
+    /// The lab's name.
+    pub name: String,
+    /// The topology file, absolute; empty for the built-in demo.
+    pub file: String,
+    /// How far it came.
+    pub phase: Phase,
+    /// Its nodes, in the order of the topology.
+    pub nodes: Vec<NodeState>,
+}
+
+/// How far a lab came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Being built, or its building was cut off.
+    Starting,
+    /// Built.
+    Up,
+    /// Being taken down, or that was cut off.
+    Stopping,
+}
+
+/// A node as the lab's file has it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct NodeState {
+    /// The node's name.
+    pub name: String,
+    /// `lanyard` or `host`.
+    pub kind: String,
+    /// Its namespace; also the instance of a switch.
+    pub netns: String,
+    /// The daemon of a switch, once started.
+    pub process: Option<ProcessId>,
+    /// What the daemon said when it was ready: `4 ports, plane ebpf`.
+    pub ready: Option<String>,
+}
+
+impl NodeState {
+    /// Is it a switch?
+    #[must_use]
+    pub fn is_switch(&self) -> bool {
+        self.kind == "lanyard"
+    }
+
+    /// One word: `ready`, `dead`, `not started`; of a host `up` or `gone`.
+    #[must_use]
+    pub fn condition(&self) -> &'static str {
+        match (netns::path(&self.netns).exists(), self.is_switch(), &self.process) {
+            (false, _, _) => "gone",
+            (true, false, _) => "up",
+            (true, true, None) => "not started",
+            (true, true, Some(process)) if !process.alive() => "dead",
+            (true, true, Some(_)) if self.ready.is_some() => "ready",
+            (true, true, Some(_)) => "starting",
+        }
+    }
+}
+
+/// A process that can't be mistaken for a later one of the same number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessId {
+    /// Its number.
+    pub pid: i32,
+    /// When it was started, in the kernel's clock ticks since boot.
+    pub started_ticks: u64,
+}
+
+impl ProcessId {
+    /// The process of this number, if there is one that has not ended.
+    #[must_use]
+    pub fn of(pid: i32) -> Option<Self> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name in parentheses may hold anything: what follows its last `)` is `state ppid ...`.
+        let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+        let state = fields.next()?;
+        // proc(5): starttime is field 22; state was field 3.
+        let started_ticks = fields.nth(18)?.parse().ok()?;
+        (!matches!(state, "Z" | "X")).then_some(Self { pid, started_ticks })
+    }
+
+    /// Does it still run?
+    #[must_use]
+    pub fn alive(self) -> bool {
+        Self::of(self.pid) == Some(self)
+    }
+}
+
+/// Where the labs' files are.
+#[must_use]
+pub fn labs() -> PathBuf {
+    Path::new(RUN).join("labs")
+}
+
+/// The folder of a switch instance: its socket and state, and from the lab its `log` and `lab.cfg`.
+#[must_use]
+pub fn instance(netns: &str) -> PathBuf {
+    Path::new(RUN).join(netns)
+}
+
+/// Held while a lab is built or taken down: one at a time.
+pub struct Lock(#[allow(dead_code, reason = "held, not read")] Flock<File>);
+
+/// Takes the lock.
+///
+/// # Errors
+/// Somebody else holds it, or the folder can't be made.
+pub fn lock() -> Result<Lock> {
+    let folder = labs();
+    fs::create_dir_all(&folder).with_context(|| format!("can't make {}", folder.display()))?;
+    let file = File::open(&folder).with_context(|| format!("can't open {}", folder.display()))?;
+    match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        Ok(lock) => Ok(Lock(lock)),
+        Err((_, nix::errno::Errno::EWOULDBLOCK)) => {
+            bail!("another `lanyard lab up` or `down` is at work; wait for it to end")
+        }
+        Err((_, errno)) => Err(errno).with_context(|| format!("can't lock {}", folder.display())),
+    }
+}
+
+impl LabState {
+    /// The lab of this name; `None` if there is none.
+    ///
+    /// # Errors
+    /// A file that can't be read, or is not one of these.
+    pub fn load(name: &str) -> Result<Option<Self>> {
+        let path = labs().join(format!("{name}.json"));
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error).with_context(|| format!("can't read {}", path.display())),
+        };
+        let state = serde_json::from_str(&text).with_context(|| format!("{} is damaged", path.display()))?;
+        Ok(Some(state))
+    }
+
+    /// All labs there are, by name; with the files that could not be read.
+    ///
+    /// # Errors
+    /// The folder can't be read.
+    pub fn all() -> Result<(Vec<Self>, Vec<String>)> {
+        let (mut labs_found, mut damaged) = (Vec::new(), Vec::new());
+        let entries = match fs::read_dir(labs()) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok((labs_found, damaged)),
+            Err(error) => return Err(error).with_context(|| format!("can't read {}", labs().display())),
+        };
+        for entry in entries.flatten() {
+            let file = entry.file_name();
+            let Some(name) = file.to_str().and_then(|name| name.strip_suffix(".json")) else { continue };
+            match Self::load(name) {
+                Ok(state) => labs_found.extend(state),
+                Err(error) => damaged.push(format!("{error:#}")),
+            }
+        }
+        labs_found.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok((labs_found, damaged))
+    }
+
+    /// Writes it down, all or nothing.
+    ///
+    /// # Errors
+    /// It can't be written.
+    pub fn save(&self) -> Result<()> {
+        let path = labs().join(format!("{}.json", self.name));
+        let new = labs().join(format!(".{}.json.new", self.name));
+        let write = || -> Result<()> {
+            let mut file = File::create(&new)?;
+            serde_json::to_writer_pretty(&mut file, self)?;
+            file.write_all(b"\n")?;
+            fs::rename(&new, &path)?;
+            Ok(())
+        };
+        write().with_context(|| format!("can't write {}", path.display()))
+    }
+
+    /// Forgets the lab: its file, and the folders above when they are empty.
+    ///
+    /// # Errors
+    /// Something could not be removed.
+    pub fn forget(name: &str) -> Result<()> {
+        remove(fs::remove_file(labs().join(format!(".{name}.json.new"))))?;
+        remove(fs::remove_file(labs().join(format!("{name}.json"))))
+            .with_context(|| format!("can't forget lab {name}"))?;
+        // Others' labs and instances keep these.
+        let _ = fs::remove_dir(labs());
+        let _ = fs::remove_dir(RUN);
+        Ok(())
+    }
+}
+
+/// Removing what is not there is done.
+pub(crate) fn remove(result: std::io::Result<()>) -> std::io::Result<()> {
+    match result {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}

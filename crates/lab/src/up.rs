@@ -1,0 +1,367 @@
+//! `lanyard lab up`: namespaces, links, switches, commands, in this order.
+//!
+//! Read first: network_namespaces(7), veth(4). Invariant: a lab is up as a whole or not at all: what fails, and what
+//! ctrl-C cuts off, is taken down again before the error is told.
+
+use crate::down;
+use crate::load::Lab;
+use crate::netns::{self, Place};
+use crate::state::{self, LabState, NodeState, Phase, ProcessId};
+use crate::steps::Step;
+use crate::topology::{Kind, Node, PlaneChoice};
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a switch may take until its ready line.
+const READY_WITHIN: Duration = Duration::from_secs(60);
+/// How often a log is looked at while waiting.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// Bytes of a log or of a command's output that a message quotes.
+const QUOTED_BYTES: usize = 2_000;
+
+/// How to build.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Options {
+    /// `--plane`: for switches whose `type` says nothing.
+    pub plane: Option<PlaneChoice>,
+    /// Say nothing but errors.
+    pub quiet: bool,
+}
+
+/// Ctrl-C, SIGTERM and SIGHUP, kept back until the builder asks: it undoes before it ends.
+pub struct Interrupts(SignalFd);
+
+impl Interrupts {
+    /// Keeps signals back from the calling thread, from now on.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn hold() -> Result<Self> {
+        let set: SigSet = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect();
+        set.thread_block()?;
+        Ok(Self(SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?))
+    }
+
+    /// # Errors
+    /// A signal has come.
+    pub fn check(&self) -> Result<()> {
+        match self.0.read_signal()? {
+            Some(_) => bail!("interrupted"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The program whose `run`, `detach` and `cli` the lab uses: `LANYARD_BIN`, or the one that is running.
+///
+/// # Errors
+/// Neither is known.
+pub fn program() -> Result<PathBuf> {
+    match std::env::var_os("LANYARD_BIN") {
+        Some(path) if !path.is_empty() => Ok(PathBuf::from(path)),
+        _ => std::env::current_exe().context("can't find the `lanyard` program; set LANYARD_BIN"),
+    }
+}
+
+/// Builds a lab.
+///
+/// # Errors
+/// Why it could not be built; then nothing is left of it.
+pub fn up(lab: &Lab, options: Options, interrupts: &Interrupts) -> Result<LabState> {
+    let topology = &lab.topology;
+    let _lock = state::lock()?;
+    if let Some(state) = LabState::load(&topology.name)? {
+        match state.phase {
+            Phase::Up => bail!("lab {0} is already up; `lanyard lab down {0}` takes it down", state.name),
+            _ => bail!("lab {0} is half built; `lanyard lab down {0}` clears it away", state.name),
+        }
+    }
+    for node in &topology.nodes {
+        let namespace = topology.namespace(node);
+        if netns::path(&namespace).exists() {
+            bail!(
+                "the network namespace {namespace} exists already; `lanyard lab down {}` or `ip netns delete {namespace}`",
+                lab.origin
+            );
+        }
+    }
+    let mut state = LabState {
+        name: topology.name.clone(),
+        file: lab.file.clone(),
+        phase: Phase::Starting,
+        nodes: topology
+            .nodes
+            .iter()
+            .map(|node| NodeState {
+                name: node.name.clone(),
+                kind: node.kind.word().into(),
+                netns: topology.namespace(node),
+                process: None,
+                ready: None,
+            })
+            .collect(),
+    };
+    state.save()?;
+    let builder = Builder { lab, options, interrupts };
+    match builder.build(&mut state) {
+        Ok(()) => Ok(state),
+        Err(error) => {
+            let step = Step::begin("undoing", options.quiet);
+            match down::clear(&state) {
+                Ok(_) => step.done("all of it"),
+                Err(left) => {
+                    return Err(error.context(format!("the lab could not be undone either: {left:#}")));
+                }
+            }
+            Err(error)
+        }
+    }
+}
+
+struct Builder<'a> {
+    lab: &'a Lab,
+    options: Options,
+    interrupts: &'a Interrupts,
+}
+
+impl Builder<'_> {
+    fn build(&self, state: &mut LabState) -> Result<()> {
+        let topology = &self.lab.topology;
+        let step = Step::begin("namespaces", self.options.quiet);
+        let add: Vec<String> = state.nodes.iter().map(|node| format!("netns add {}", node.netns)).collect();
+        netns::batch(Place::Here, &add, false).context("can't make the network namespaces")?;
+        for (node, made) in topology.nodes.iter().zip(&state.nodes) {
+            settle(&made.netns, node.kind)?;
+        }
+        self.interrupts.check()?;
+        step.done(&format!("{} made", add.len()));
+
+        let step = Step::begin("links", self.options.quiet);
+        self.links(state)?;
+        self.interrupts.check()?;
+        step.done(&format!("{} made", topology.links.len()));
+
+        if topology.nodes.iter().any(|node| node.kind.is_switch()) {
+            self.switches(state)?;
+        }
+        self.commands(state)?;
+        state.phase = Phase::Up;
+        state.save()
+    }
+
+    fn links(&self, state: &LabState) -> Result<()> {
+        let topology = &self.lab.topology;
+        let links: Vec<String> = topology
+            .links
+            .iter()
+            .map(|link| {
+                let [a, b] = &link.ends;
+                let (a_ns, b_ns) = (&state.nodes[a.node].netns, &state.nodes[b.node].netns);
+                let mtu = link.mtu.map(|mtu| format!(" mtu {mtu}")).unwrap_or_default();
+                format!(
+                    "link add name {}{mtu} netns {a_ns} type veth peer name {}{mtu} netns {b_ns}",
+                    a.interface, b.interface
+                )
+            })
+            .collect();
+        netns::batch(Place::Here, &links, false).context("can't make the links")?;
+        for (index, node) in state.nodes.iter().enumerate() {
+            let mut lines = vec!["link set dev lo up".to_owned()];
+            lines.extend(topology.interfaces(index).map(|(name, _)| format!("link set dev {name} up")));
+            netns::batch(Place::Named(&node.netns), &lines, false)
+                .with_context(|| format!("can't bring up the links of {}", node.name))?;
+        }
+        Ok(())
+    }
+
+    fn switches(&self, state: &mut LabState) -> Result<()> {
+        let step = Step::begin("switches", self.options.quiet);
+        let program = program()?;
+        let mut waiting = Vec::new();
+        for (index, node) in self.lab.topology.nodes.iter().enumerate() {
+            let Kind::Lanyard { plane } = node.kind else { continue };
+            let plane = plane.or(self.options.plane);
+            let child = self
+                .start(&program, node, &state.nodes[index].netns, plane)
+                .with_context(|| format!("can't start switch {}", node.name))?;
+            state.nodes[index].process = ProcessId::of(child.id().cast_signed());
+            state.save()?;
+            waiting.push((index, child));
+        }
+        let total = waiting.len();
+        let deadline = Instant::now() + READY_WITHIN;
+        while !waiting.is_empty() {
+            self.interrupts.check()?;
+            let mut still = Vec::new();
+            for (index, mut child) in waiting {
+                let node = &mut state.nodes[index];
+                let log = log_path(&node.netns);
+                node.ready = ready(&log);
+                if node.ready.is_none() {
+                    if let Some(status) = child.try_wait()? {
+                        bail!("switch {} ended at once: {status}\n{}", node.name, tail(&log));
+                    }
+                    if Instant::now() > deadline {
+                        let seconds = READY_WITHIN.as_secs();
+                        bail!("switch {} is not ready after {seconds} s\n{}", node.name, tail(&log));
+                    }
+                    still.push((index, child));
+                }
+            }
+            waiting = still;
+            step.progress(&format!("{} of {total} ready", total - waiting.len()));
+            if !waiting.is_empty() {
+                std::thread::sleep(LOOK_EVERY);
+            }
+        }
+        let told = state.nodes.iter().filter_map(|node| Some((&node.name, node.ready.as_ref()?)));
+        let told: Vec<String> = told.map(|(name, ready)| format!("{name} {ready}")).collect();
+        step.done(&match told.as_slice() {
+            [few @ ..] if few.len() <= 3 => format!("ready: {}", few.join("; ")),
+            many => format!("{} ready", many.len()),
+        });
+        Ok(())
+    }
+
+    /// Starts a switch's daemon in its namespace. It gets its own process group and no terminal, and so outlives us.
+    fn start(
+        &self,
+        program: &std::path::Path,
+        node: &Node,
+        netns: &str,
+        plane: Option<PlaneChoice>,
+    ) -> Result<Child> {
+        let folder = state::instance(netns);
+        fs::create_dir_all(&folder).with_context(|| format!("can't make {}", folder.display()))?;
+        let log = File::create(log_path(netns)).context("can't write its log")?;
+        let mut command = Command::new(program);
+        command.args(["run", "--instance", netns]);
+        if let Some(config) = self.lab.configs.get(&node.name) {
+            let path = folder.join("lab.cfg");
+            fs::write(&path, config).with_context(|| format!("can't write {}", path.display()))?;
+            command.arg("--config").arg(path);
+        }
+        if let Some(plane) = plane {
+            command.args(["--plane", plane.word()]);
+        }
+        command.envs(&node.env).env_remove("NOTIFY_SOCKET");
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
+        netns::within(Place::Named(netns), || {
+            command.spawn().with_context(|| format!("can't run {}", program.display()))
+        })
+    }
+
+    fn commands(&self, state: &LabState) -> Result<()> {
+        let topology = &self.lab.topology;
+        let total: usize = topology.nodes.iter().map(|node| node.exec.len()).sum();
+        if total == 0 {
+            return Ok(());
+        }
+        let step = Step::begin("commands", self.options.quiet);
+        let mut done = 0;
+        for (node, made) in topology.nodes.iter().zip(&state.nodes) {
+            for text in &node.exec {
+                step.progress(&format!("{done} of {total} run  {}: {text}", node.name));
+                self.command(node, &made.netns, text)?;
+                done += 1;
+            }
+        }
+        step.done(&format!("{total} run"));
+        Ok(())
+    }
+
+    fn command(&self, node: &Node, netns: &str, text: &str) -> Result<()> {
+        self.interrupts.check()?;
+        let mut command = Command::new("sh");
+        command.args(["-c", text]).envs(&node.env).envs(environment(netns)?);
+        // The paths of a topology are relative to its file, those in its commands too.
+        if let Some(folder) = std::path::Path::new(&self.lab.file).parent()
+            && folder.is_dir()
+        {
+            command.current_dir(folder);
+        }
+        let output = netns::within(Place::Named(netns), || {
+            command.stdin(Stdio::null()).output().context("can't run `sh`")
+        })?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = [output.stdout, output.stderr].concat();
+        let said = quote(&String::from_utf8_lossy(&said));
+        bail!("{}: `{text}` failed: {}\n{said}", node.name, output.status)
+    }
+}
+
+/// Sets what a namespace's interfaces start with: addresses given by hand work at once, and nothing else comes by itself.
+fn settle(netns: &str, kind: Kind) -> Result<()> {
+    if kind.is_switch() {
+        return Ok(());
+    }
+    netns::within(Place::Named(netns), || {
+        for (name, value) in [("accept_ra", "0"), ("accept_dad", "0"), ("dad_transmits", "0")] {
+            for scope in ["default", "all"] {
+                let path = format!("/proc/sys/net/ipv6/conf/{scope}/{name}");
+                match fs::write(&path, value) {
+                    // A kernel without IPv6 has nothing to set.
+                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                        return Err(error).with_context(|| format!("can't write {path}"));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+/// What programs in a node find in their environment: `lanyard` means this one, and the node's own instance.
+///
+/// # Errors
+/// The program is not known.
+pub fn environment(netns: &str) -> Result<Vec<(&'static str, std::ffi::OsString)>> {
+    let program = program()?;
+    let mut variables = vec![("LANYARD_INSTANCE", netns.into()), ("LANYARD_BIN", program.clone().into_os_string())];
+    if let Some(folder) = program.parent().filter(|folder| folder.is_absolute()) {
+        let mut path = folder.as_os_str().to_owned();
+        path.push(":");
+        path.push(std::env::var_os("PATH").unwrap_or_else(|| "/usr/sbin:/usr/bin:/sbin:/bin".into()));
+        variables.push(("PATH", path));
+    }
+    Ok(variables)
+}
+
+/// A switch's log.
+#[must_use]
+pub fn log_path(netns: &str) -> PathBuf {
+    state::instance(netns).join("log")
+}
+
+/// What follows `ready: ` in the line `lanyard: HOSTNAME ready: N ports, plane P`, once it is there and complete.
+fn ready(log: &std::path::Path) -> Option<String> {
+    let text = fs::read_to_string(log).ok()?;
+    let complete = &text[..text.rfind('\n')?];
+    complete.lines().find_map(|line| {
+        let (name, what) = line.strip_prefix("lanyard: ")?.split_once(" ready: ")?;
+        (!name.contains(' ')).then(|| what.to_owned())
+    })
+}
+
+fn tail(log: &std::path::Path) -> String {
+    quote(&fs::read_to_string(log).unwrap_or_default())
+}
+
+/// The end of what a program said, indented.
+fn quote(text: &str) -> String {
+    let mut start = text.len().saturating_sub(QUOTED_BYTES);
+    while !text.is_char_boundary(start) {
+        start += 1;
+    }
+    let lines: Vec<String> = text[start..].lines().map(|line| format!("  | {line}")).collect();
+    if lines.is_empty() { "  (it said nothing)".into() } else { lines.join("\n") }
+}
