@@ -293,3 +293,70 @@ pub(crate) fn neighbour(payload: &[u8]) -> Option<Neighbour> {
         proxy: header.flags.contains(NeighbourFlags::Proxy),
     })
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn nla(kind: u16, value: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        bytes.extend((4 + value.len() as u16).to_ne_bytes());
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(value);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    }
+
+    #[test]
+    fn a_bad_attribute_costs_itself() {
+        let mut payload = vec![0; LINK_HEADER];
+        payload[4] = 9;
+        payload.extend(nla(libc::IFLA_MTU, &[1]));
+        payload.extend(nla(999, &[1, 2, 3]));
+        payload.extend(nla(libc::IFLA_IFNAME, b"p0\0"));
+        payload.extend(nla(libc::IFLA_LINKINFO, &nla(libc::IFLA_INFO_KIND, b"new-kind\0")));
+        payload.extend([200, 0, 4, 0]);
+        let link = link(&payload).unwrap();
+        assert_eq!((link.name.as_str(), link.ifindex, link.mtu), ("p0", 9, 0));
+        assert_eq!(link.kind.as_deref(), Some("new-kind"));
+    }
+
+    #[test]
+    fn not_ours() {
+        let mut bridge_port = vec![0; LINK_HEADER];
+        bridge_port[0] = libc::AF_BRIDGE as u8;
+        bridge_port.extend(nla(libc::IFLA_IFNAME, b"p0\0"));
+        assert_eq!(link(&bridge_port), None);
+        let mut fdb = vec![0; NEIGHBOUR_HEADER];
+        fdb[0] = libc::AF_BRIDGE as u8;
+        fdb.extend(nla(1, &[10, 0, 0, 1]));
+        assert_eq!(neighbour(&fdb), None);
+        let mut prefix_too_long = vec![libc::AF_INET as u8, 33, 0, 0, 1, 0, 0, 0];
+        prefix_too_long.extend(nla(2, &[10, 0, 0, 1]));
+        assert_eq!(address(&prefix_too_long), None);
+    }
+
+    proptest! {
+        /// Whatever arrives: no panic.
+        #[test]
+        fn any_bytes(
+            family in prop::sample::select(vec![0u8, 2, 7, 10]),
+            rest in prop::collection::vec(any::<u8>(), 0..64),
+            attributes in prop::collection::vec((0u16..70, prop::collection::vec(any::<u8>(), 0..70)), 0..8),
+        ) {
+            let mut payload = vec![family];
+            payload.extend(rest);
+            for length in [8, 12, 16] {
+                let mut payload = payload.clone();
+                payload.resize(length, 0);
+                for (kind, value) in &attributes {
+                    payload.extend(nla(*kind, value));
+                }
+                let _ = (link(&payload), address(&payload), route(&payload), neighbour(&payload));
+            }
+            let _ = (link(&payload), address(&payload), route(&payload), neighbour(&payload));
+        }
+    }
+}

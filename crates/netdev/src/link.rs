@@ -201,6 +201,17 @@ impl Netdev {
         self.get_link(message(ifindex)).map_err(|refusal| Error::refused(doing(), refusal))
     }
 
+    /// The device with this index in another namespace, by this namespace's id for it ([`Link::peer_netnsid`]).
+    ///
+    /// # Errors
+    /// [`Error::is_gone`] when there is none; [`Error::is_permission`] without CAP_NET_ADMIN over that namespace.
+    pub fn link_in_netns(&self, netnsid: i32, ifindex: u32) -> Result<Link> {
+        let mut request = message(ifindex);
+        request.attributes.push(LinkAttribute::IfNetnsId(netnsid));
+        let doing = || format!("looking up interface {ifindex} of namespace {netnsid}");
+        self.get_link(request).map_err(|refusal| Error::refused(doing(), refusal))
+    }
+
     fn get_link(&self, request: LinkMessage) -> Result<Link, crate::socket::Refusal> {
         let mut link = None;
         let mut route = self.route.borrow_mut();

@@ -47,7 +47,7 @@ fn prepare() -> io::Result<()> {
 pub fn create(name: &str) -> io::Result<()> {
     let path = path(name)?;
     prepare()?;
-    OpenOptions::new().read(true).write(true).create_new(true).mode(0).open(&path)?;
+    OpenOptions::new().read(true).write(true).create_new(true).mode(0o000).open(&path)?;
     let made = in_thread(|| {
         unshare(CloneFlags::CLONE_NEWNET)?;
         mount(Some(OWN), &path, NOTHING, MsFlags::MS_BIND, NOTHING)

@@ -195,8 +195,13 @@ impl Channel {
                     end = Some(result);
                 }
             });
-            if let Some(result) = end {
-                return result.map(|()| consistent);
+            match end {
+                Some(Ok(())) if objects.len() >= DUMP_LIMIT => {
+                    let extended = Some(format!("more than {DUMP_LIMIT} objects"));
+                    return Err(Refusal { source: io::Error::from_raw_os_error(libc::EMSGSIZE), extended });
+                }
+                Some(result) => return result.map(|()| consistent),
+                None => {}
             }
         }
     }
@@ -328,4 +333,91 @@ fn verdict(code: i32, attributes: &[u8]) -> Result<(), Refusal> {
         .and_then(|nla| parse_string(nla.value()).ok())
         .map(|text| text.chars().filter(|c| !c.is_control()).take(REASON_LIMIT).collect());
     Err(Refusal { source: io::Error::from_raw_os_error(code.saturating_neg()), extended })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn message(kind: u16, flags: u16, sequence: u32, payload: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        bytes.extend((HEADER as u32 + payload.len() as u32).to_ne_bytes());
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(flags.to_ne_bytes());
+        bytes.extend(sequence.to_ne_bytes());
+        bytes.extend([0; 4]);
+        bytes.extend(payload);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    }
+
+    /// NLMSG_ERROR with the code, the request's header (and `rest` bytes of request when `capped` is false)
+    /// and the text "no".
+    fn refusal(capped: bool, rest: usize) -> Vec<u8> {
+        let mut payload = (-22_i32).to_ne_bytes().to_vec();
+        payload.extend(message(16, 0, 7, &vec![0xff; rest]));
+        if capped {
+            payload.truncate(4 + HEADER);
+        }
+        payload.extend([7, 0, 1, 0, b'n', b'o', 0, 0]);
+        let flags = NLM_F_ACK_TLVS | if capped { NLM_F_CAPPED } else { 0 };
+        message(NLMSG_ERROR, flags, 7, &payload)
+    }
+
+    fn outcomes(datagram: &[u8], sequence: u32) -> Vec<String> {
+        let mut outcomes = Vec::new();
+        for_each_answer(datagram, sequence, |answer| {
+            outcomes.push(match answer {
+                Answer::Object { kind, interrupted, payload } => format!("{kind} {interrupted} {payload:?}"),
+                Answer::End { interrupted, result: Ok(()) } => format!("end {interrupted}"),
+                Answer::End { result: Err(e), .. } => {
+                    format!("{:?} {:?}", e.source.raw_os_error(), e.extended)
+                }
+            });
+        });
+        outcomes
+    }
+
+    #[test]
+    fn answers() {
+        let cases: [(Vec<u8>, &[&str]); 10] = [
+            (message(16, 0, 7, &[1, 2]), &["16 false [1, 2]"]),
+            (message(16, NLM_F_DUMP_INTR, 7, &[]), &["16 true []"]),
+            (message(16, 0, 8, &[1, 2]), &[]),
+            (message(NLMSG_NOOP, 0, 7, &[]), &[]),
+            (message(NLMSG_DONE, 0, 7, &[]), &["end false"]),
+            (message(NLMSG_DONE, NLM_F_DUMP_INTR, 7, &[0; 4]), &["end true"]),
+            (
+                [message(16, 0, 7, &[1]), message(NLMSG_ERROR, 0, 7, &[0; 20])].concat(),
+                &["16 false [1]", "end false"],
+            ),
+            (refusal(true, 40), &["Some(22) Some(\"no\")"]),
+            (refusal(false, 40), &["Some(22) Some(\"no\")"]),
+            (message(NLMSG_ERROR, 0, 7, &[0]), &["Some(74) None"]),
+        ];
+        for (datagram, want) in cases {
+            assert_eq!(outcomes(&datagram, 7), want, "{datagram:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_cut_off_is_left_out() {
+        let whole = [message(16, 0, 7, &[1, 2, 3, 4]), refusal(true, 0)].concat();
+        for length in 0..whole.len() {
+            let want = usize::from(length >= 20);
+            assert_eq!(outcomes(&whole[..length], 7).len(), want, "{length} bytes");
+        }
+    }
+
+    proptest! {
+        /// Whatever arrives: no panic, and no more messages than headers fit.
+        #[test]
+        fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 0u16..40, flags in any::<u16>()) {
+            prop_assert!(outcomes(&bytes, 7).len() <= bytes.len() / HEADER);
+            let datagram = message(kind, flags, 7, &bytes);
+            prop_assert!(!outcomes(&datagram, 7).is_empty() || kind == NLMSG_NOOP);
+        }
+    }
 }
