@@ -528,6 +528,9 @@ fn a_netdev_stays_in_its_namespace() {
         let p0 = outer.link("p0").unwrap();
         assert_eq!((p0.peer_netnsid, p0.peer_ifindex), (id, Some(inner.link("p1").unwrap().ifindex)));
         assert_eq!(outer.netns_ids().unwrap(), [id.unwrap()]);
+        let far = outer.link_in_netns(id.unwrap(), p0.peer_ifindex.unwrap()).unwrap();
+        assert_eq!((far.name.as_str(), far.mac), ("p1", MAC_B));
+        refused(outer.link_in_netns(id.unwrap(), 9999), Error::is_gone, "interface 9999 of namespace");
 
         let far = Veth { name: "q0", peer: "q1", peer_netns: Some(ns.as_fd()), ..Veth::default() };
         outer.create_veth(&far).unwrap();
