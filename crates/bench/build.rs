@@ -41,7 +41,11 @@ fn compile(clang: &str, source: &Path, out: &Path) -> Result<(), String> {
         .arg("-o")
         .arg(&object)
         .status()
-        .map_err(|e| format!("cannot run `{clang}`: {e}. Debian: apt-get install clang libbpf-dev libelf-dev zlib1g-dev"))?;
+        .map_err(|e| {
+            format!(
+                "cannot run `{clang}`: {e}. Debian: apt-get install clang libbpf-dev libelf-dev zlib1g-dev"
+            )
+        })?;
     if status.success() {
         return Ok(());
     }

@@ -9,5 +9,8 @@ pub mod bed;
 #[allow(missing_docs)] // the fields are documented where they are defined, in bpf/traffic.h
 pub mod bpf;
 pub mod dut;
+pub mod forward;
 pub mod os;
+pub mod report;
+pub mod stats;
 pub mod traffic;

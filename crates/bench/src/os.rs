@@ -269,6 +269,20 @@ fn set_nice(nice: i32) {
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) };
 }
 
+/// Held while this process measures: two at once would measure each other.
+///
+/// # Errors
+/// When another one is at it.
+pub fn only_one() -> Result<impl Drop> {
+    use nix::fcntl::{Flock, FlockArg};
+    let path = "/run/lanyard-bench.lock";
+    let file = File::create(path).with_context(|| path.to_owned())?;
+    match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        Ok(lock) => Ok(lock),
+        Err((_, why)) => bail!("another lanyard bench is running ({path}: {why})"),
+    }
+}
+
 /// How many cores we may run on.
 #[must_use]
 pub fn cores() -> usize {

@@ -129,6 +129,8 @@ pub struct RowResult {
     pub verdict: Verdict,
     /// Why it was not measured, or not to the end.
     pub skipped: Option<String>,
+    /// True when it was begun and something broke.
+    pub broken: bool,
 }
 
 /// Everything a run found.
@@ -154,16 +156,24 @@ impl Report {
     /// The table: Markdown, aligned for a terminal.
     #[must_use]
     pub fn table(&self) -> String {
-        let header = ["Row", "What", "First", "Second", "Ratio", "min-max", "Target", ""].map(str::to_owned).to_vec();
+        let header =
+            ["Row", "What", "First", "Second", "Ratio", "min-max", "Target", ""].map(str::to_owned).to_vec();
         let mut lines = vec![header];
         lines.extend(self.rows.iter().map(table_line));
         let mut text = align(&lines);
         for row in &self.rows {
             if let Some(why) = &row.skipped {
-                let _ = writeln!(text, "{}: skipped: {why}", row.id);
+                let _ =
+                    writeln!(text, "{}: {}: {why}", row.id, if row.broken { "broken" } else { "skipped" });
             }
         }
         text
+    }
+
+    /// True when a row was begun and could not be finished.
+    #[must_use]
+    pub fn broken(&self) -> bool {
+        self.rows.iter().any(|row| row.broken)
     }
 
     /// True when a row has missed its target.
@@ -175,7 +185,9 @@ impl Report {
 
 fn table_line(row: &RowResult) -> Vec<String> {
     let arm = |n: usize| match row.arms.get(n) {
-        Some(ArmResult { label, spread: Some(spread), .. }) => format!("{label} {}", row.unit.show(spread.median)),
+        Some(ArmResult { label, spread: Some(spread), .. }) => {
+            format!("{label} {}", row.unit.show(spread.median))
+        }
         Some(ArmResult { label, .. }) => label.clone(),
         None => String::new(),
     };
@@ -185,6 +197,7 @@ fn table_line(row: &RowResult) -> Vec<String> {
         (None, None) => Default::default(),
     };
     let verdict = match (row.verdict, &row.skipped) {
+        (_, Some(_)) if row.broken => "BROKEN",
         (_, Some(_)) => "skipped",
         (Verdict::Pass, _) => "pass",
         (Verdict::Miss, _) => "MISS",
@@ -197,7 +210,8 @@ fn table_line(row: &RowResult) -> Vec<String> {
 /// Lines of cells as a Markdown table whose columns line up; the first line is the header.
 fn align(lines: &[Vec<String>]) -> String {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |c: usize| lines.iter().filter_map(|l| l.get(c)).map(|s| s.chars().count()).max().unwrap_or(0).max(3);
+    let width =
+        |c: usize| lines.iter().filter_map(|l| l.get(c)).map(|s| s.chars().count()).max().unwrap_or(0).max(3);
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let mut text = String::new();
     for (number, line) in lines.iter().enumerate() {
@@ -227,7 +241,11 @@ mod tests {
     #[test]
     fn targets() {
         let check = |target: Target, first: &[f64], ratio: &[f64], expected: Verdict| {
-            assert_eq!(target.verdict(spread(first), spread(ratio)), expected, "{target:?} {first:?} {ratio:?}");
+            assert_eq!(
+                target.verdict(spread(first), spread(ratio)),
+                expected,
+                "{target:?} {first:?} {ratio:?}"
+            );
         };
         check(Target::None, &[1.0], &[1.0], Verdict::None);
         check(Target::RatioAtLeast(1.35), &[], &[1.2, 1.35, 2.0], Verdict::Pass);
@@ -259,6 +277,7 @@ mod tests {
             target: Target::RatioAtLeast(1.35),
             verdict: Target::RatioAtLeast(1.35).verdict(None, spread(rounds)),
             skipped: skipped.map(str::to_owned),
+            broken: false,
         };
         let report = Report {
             command: "lanyard bench forward".to_owned(),

@@ -110,13 +110,25 @@ impl Stream {
     #[must_use]
     pub const fn learning(&self, reverse: bool) -> Self {
         let (src, dst) = if reverse { (self.dst, self.src) } else { (self.src, self.dst) };
-        Self { src, dst: Hosts::one(dst.first), order: Order::Sequential, rate_pps: None, size: SIZE_MIN, ..*self }
+        Self {
+            src,
+            dst: Hosts::one(dst.first),
+            order: Order::Sequential,
+            rate_pps: None,
+            size: SIZE_MIN,
+            ..*self
+        }
     }
 
     fn abi(&self, ifindex: u32) -> Result<StreamAbi> {
-        ensure!((SIZE_MIN..=SIZE_MAX).contains(&self.size), "frame size {}: {SIZE_MIN}-{SIZE_MAX}", self.size);
+        ensure!(
+            (SIZE_MIN..=SIZE_MAX).contains(&self.size),
+            "frame size {}: {SIZE_MIN}-{SIZE_MAX}",
+            self.size
+        );
         for hosts in [self.src, self.dst] {
-            let fits = hosts.count >= 1 && u64::from(hosts.first) + u64::from(hosts.count) <= HOSTS_MAX.into();
+            let fits =
+                hosts.count >= 1 && u64::from(hosts.first) + u64::from(hosts.count) <= HOSTS_MAX.into();
             ensure!(fits, "hosts {hosts:?}: 1 to {HOSTS_MAX} of them");
         }
         ensure!(self.vlan.is_none_or(|v| (1..=4094).contains(&v)), "VLAN {:?}: 1-4094", self.vlan);
@@ -175,7 +187,13 @@ impl Generator {
         let abi = stream.abi(netns.ifindex(device)?)?;
         let object = bpf::load(bpf::GENERATE, abi.as_bytes()).context("the generator")?;
         let netns = netns.try_clone()?;
-        Ok(Self { object, netns, frame: vec![0; stream.size - FCS], slice_time: SLICE, run_time: SLICE_FIRST })
+        Ok(Self {
+            object,
+            netns,
+            frame: vec![0; stream.size - FCS],
+            slice_time: SLICE,
+            run_time: SLICE_FIRST,
+        })
     }
 
     /// How long one system call lasts, instead of a quarter of a second: within it the stream has no pause.
@@ -246,7 +264,8 @@ impl Generator {
     fn test_run(&self, repeat: u32) -> Result<()> {
         check_interrupted()?;
         let program = bpf::program(&self.object, "generate")?;
-        let input = ProgramInput { data_in: Some(&self.frame), flags: LIVE_FRAMES, repeat, ..Default::default() };
+        let input =
+            ProgramInput { data_in: Some(&self.frame), flags: LIVE_FRAMES, repeat, ..Default::default() };
         let done = program.test_run(input);
         // A signal ends the call early, with EINTR: then the reason is the signal.
         check_interrupted()?;

@@ -42,7 +42,11 @@ impl Executable {
     pub fn unavailable(&self) -> Option<String> {
         let help = Command::new(&self.0).args(["run", "--help"]).stdin(Stdio::null()).output();
         match help {
-            Ok(out) if out.status.success() && String::from_utf8_lossy(&out.stdout).contains("--instance") => None,
+            Ok(out)
+                if out.status.success() && String::from_utf8_lossy(&out.stdout).contains("--instance") =>
+            {
+                None
+            }
             Ok(_) => Some(format!("{} has no `run`: give --lanyard PATH", self.0.display())),
             Err(why) => Some(format!("{}: {why}", self.0.display())),
         }
@@ -138,6 +142,15 @@ impl Lanyard {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
         let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).context("no VmRSS")?;
         Ok(line.trim().trim_end_matches("kB").trim().parse()?)
+    }
+
+    /// The output of one command of its command line.
+    ///
+    /// # Errors
+    /// When it is refused.
+    pub fn show(&self, line: &str) -> Result<String> {
+        let mut command = Command::new(&self.executable.0);
+        self.netns.output(command.args(["cli", "--instance", &self.instance, "-c", line]), "")
     }
 
     fn detach(&self) -> Result<()> {

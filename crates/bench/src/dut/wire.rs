@@ -36,7 +36,8 @@ fn one_way(bed: &Bed, means: Means, from: &str, to: &str) -> Result<(Attached, O
         Means::Tc => bpf::attach_tc(&bpf::program(&object, "wire_tc")?, from),
         Means::TcPeer => bpf::attach_tc(&bpf::program(&object, "wire_tc_peer")?, from),
         Means::Xdp => {
-            let map = object.maps().find(|m| m.name() == "devices").ok_or_else(|| anyhow!("no device map"))?;
+            let map =
+                object.maps().find(|m| m.name() == "devices").ok_or_else(|| anyhow!("no device map"))?;
             map.update(0u32.as_bytes(), to.as_bytes(), MapFlags::ANY)?;
             bpf::attach_xdp(&bpf::program(&object, "wire_xdp")?, from)
         }

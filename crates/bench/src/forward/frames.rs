@@ -1,0 +1,108 @@
+//! Frames through a device as fast as they go, generator, switch and receiver on one core.
+
+use super::rig::{Rig, Settings};
+use crate::bed::{Bed, Traffic};
+use crate::dut::{Device, Kind, PortMode};
+use crate::os::{Netns, Pinned, wait_until};
+use crate::traffic::{CountAt, Generator, Hosts, Receiver, Stream};
+use anyhow::{Context, Result};
+use std::time::Duration;
+
+/// A host that never speaks: frames to it are flooded.
+pub const SILENT: Hosts = Hosts::one(0xff_fff0);
+
+/// Frames through the device, as fast as they go, everything on one core: frames per second that arrived.
+pub struct FrameRig {
+    // Dropped in this order: the device goes before its ports do.
+    device: Box<dyn Device>,
+    generator: Generator,
+    receiver: Receiver,
+    bed: Bed,
+    stream: Stream,
+    paced_learning: bool,
+    core: usize,
+    window: Duration,
+}
+
+/// The bed and the load of a [`FrameRig`].
+#[derive(Debug, Clone, Copy)]
+pub struct FrameLoad {
+    /// The load.
+    pub stream: Stream,
+    /// Where arrivals are counted.
+    pub count_at: CountAt,
+    /// Output ports.
+    pub outputs: u16,
+    /// How Lanyard's output ports are configured.
+    pub ports: PortMode,
+}
+
+impl FrameRig {
+    /// Brings `kind` up under `load`.
+    ///
+    /// # Errors
+    /// When something does not come up.
+    pub fn up(settings: &Settings, kind: Kind, load: &FrameLoad) -> Result<Self> {
+        let traffic = if load.count_at == CountAt::Xdp { Traffic::XdpFrames } else { Traffic::Frames };
+        let bed = Bed::new(load.outputs, traffic)?;
+        let receiver = Receiver::new(&bed.sink, &bed.receivers(), load.count_at, false)?;
+        let device = kind.up(&bed, &settings.lanyard, load.ports).with_context(|| kind.name())?;
+        let generator = Generator::new(&bed.sender, "tx0", &load.stream)?;
+        let mut rig = Self {
+            device,
+            generator,
+            receiver,
+            bed,
+            stream: load.stream,
+            paced_learning: kind == Kind::Ovs,
+            core: settings.core,
+            window: settings.window,
+        };
+        // Nobody has measured yet: the ports settle, and what floods on the first frame has flooded.
+        wait_until("the first frame through the device", Duration::from_secs(10), || {
+            rig.learn()?;
+            let before = rig.receiver.arrivals()?.frames;
+            rig.generator.send(256)?;
+            Ok(rig.receiver.arrivals()?.frames > before)
+        })?;
+        Ok(rig)
+    }
+
+    /// One frame from each host, in each direction.
+    fn learn(&self) -> Result<()> {
+        let _core = Pinned::to(self.core)?;
+        self.learn_from(&self.bed.sender, "tx0", false)?;
+        if self.stream.dst != SILENT {
+            self.learn_from(&self.bed.sink, "rx1", true)?;
+        }
+        Ok(())
+    }
+
+    fn learn_from(&self, netns: &Netns, device: &str, reverse: bool) -> Result<()> {
+        // A device that learns in a thread of its own needs time for it.
+        const PACE_PPS: u32 = 20_000;
+        let stream = self.stream.learning(reverse);
+        if self.paced_learning {
+            let stream = Stream { rate_pps: Some(PACE_PPS), ..stream };
+            let time = Duration::from_secs_f64(f64::from(stream.src.count + 100) / f64::from(PACE_PPS));
+            Generator::new(netns, device, &stream)?.run_for(time).map(drop)
+        } else {
+            Generator::new(netns, device, &stream)?.send(stream.src.count)
+        }
+    }
+}
+
+impl Rig for FrameRig {
+    fn round(&mut self) -> Result<f64> {
+        // Only the senders are heard from during a measurement: the others would age out of a long run.
+        self.learn()?;
+        let _core = Pinned::to(self.core)?;
+        let before = self.receiver.arrivals()?.frames;
+        let sent_for = self.generator.run_for(self.window)?;
+        Ok((self.receiver.arrivals()?.frames - before) as f64 / sent_for.as_secs_f64())
+    }
+
+    fn detail(&self) -> String {
+        self.device.detail()
+    }
+}

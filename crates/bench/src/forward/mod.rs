@@ -1,0 +1,236 @@
+//! `lanyard bench forward`: devices under test beside each other under the same load, in interleaved rounds.
+//!
+//! Read first: `docs/performance.md` for the method, `rows.rs` for what is measured.
+
+mod frames;
+mod hosts;
+mod life;
+mod overload;
+mod rig;
+mod rows;
+
+pub use frames::{FrameLoad, FrameRig, SILENT};
+pub use rig::{Rig, Settings};
+pub use rows::{Arm, Load, Row, all};
+
+use crate::dut::Executable;
+use crate::os;
+use crate::report::{ArmResult, Report, RowResult};
+use crate::stats::{Spread, ratios};
+use anyhow::{Context, Result, bail, ensure};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Arguments of `lanyard bench forward`.
+#[derive(Debug, Clone, clap::Args)]
+#[command(about = "Measures forwarding against the kernel bridge, bare redirects and Open vSwitch")]
+pub struct Args {
+    /// Fewer rounds and shorter windows: a look, not a result
+    #[arg(long)]
+    pub quick: bool,
+    /// Only these rows; a name that ends in `-` or is cut short takes all that begin with it
+    #[arg(long, value_name = "ROW,...", value_delimiter = ',')]
+    pub only: Vec<String>,
+    /// Print the rows and what each is held against, and end
+    #[arg(long)]
+    pub list: bool,
+    /// Rounds, 1-1000 (default 7, quick 3); fewer than 5 are no result
+    #[arg(long, value_name = "N")]
+    pub rounds: Option<usize>,
+    /// Length of one measurement in milliseconds, 50-60000 (default 1000, quick 200)
+    #[arg(long, value_name = "MS")]
+    pub window: Option<u64>,
+    /// The core that generator, switch and receiver share
+    #[arg(long, value_name = "CORE", default_value_t = 0)]
+    pub core: usize,
+    /// The lanyard to measure (default: this one)
+    #[arg(long, value_name = "PATH")]
+    pub lanyard: Option<PathBuf>,
+    /// Write everything that was found to FILE
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// Runs `lanyard bench forward`. The exit code is 0 when every row that was measured met its target, 1 when one
+/// missed it or could not be measured to the end.
+///
+/// # Errors
+/// Without the rights to measure, for bad arguments, or on ctrl-C; nothing is left behind.
+pub fn main(args: &Args) -> Result<ExitCode> {
+    let rows = chosen(&args.only)?;
+    if args.list {
+        for row in rows {
+            let arms: Vec<String> = row.arms.iter().map(Arm::label).collect();
+            println!("{:18} {} ({})", row.id, row.title, arms.join(" / "));
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let (settings, rounds) = settings(args)?;
+    if let Some(why) = os::cannot_measure() {
+        bail!("cannot measure here: {why}");
+    }
+    os::catch_interrupts()?;
+    let _alone = os::only_one()?;
+    let report = run(&rows, rounds, &settings)?;
+    print!("{}", report.table());
+    if let Some(path) = &args.json {
+        write_json(path, &report)?;
+    }
+    Ok(if report.missed() || report.broken() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn chosen(only: &[String]) -> Result<Vec<Row>> {
+    let rows = all();
+    for name in only {
+        let known = rows.iter().any(|row| row.id.starts_with(name.as_str()));
+        ensure!(known && !name.is_empty(), "no row `{name}`: see --list");
+    }
+    // A name in full means that row, though others begin with it.
+    let wanted = |row: &Row| {
+        only.iter().any(|name| match rows.iter().any(|r| r.id == *name) {
+            true => row.id == *name,
+            false => row.id.starts_with(name.as_str()),
+        })
+    };
+    Ok(rows.iter().filter(|row| only.is_empty() || wanted(row)).cloned().collect())
+}
+
+fn settings(args: &Args) -> Result<(Settings, usize)> {
+    let rounds = args.rounds.unwrap_or(if args.quick { 3 } else { 7 });
+    let window_ms = args.window.unwrap_or(if args.quick { 200 } else { 1000 });
+    ensure!((1..=1000).contains(&rounds), "{rounds} rounds: 1-1000");
+    ensure!((50..=60_000).contains(&window_ms), "a window of {window_ms} ms: 50-60000");
+    let cores = os::cores();
+    ensure!(args.core < cores, "no core {}: 0-{}", args.core, cores - 1);
+    let other_core = if cores == 1 { 0 } else { (args.core + 1) % cores };
+    let lanyard = Executable::new(args.lanyard.as_deref())?;
+    let window = Duration::from_millis(window_ms);
+    Ok((Settings { lanyard, window, core: args.core, other_core }, rounds))
+}
+
+/// Measures `rows`. A row that breaks is reported as skipped with the reason; the others go on.
+///
+/// # Errors
+/// On ctrl-C.
+pub fn run(rows: &[Row], rounds: usize, settings: &Settings) -> Result<Report> {
+    let bar = ProgressBar::new((rows.len() * rounds) as u64);
+    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} (left {eta}) {msg}") {
+        bar.set_style(style);
+    }
+    let mut results = Vec::new();
+    for row in rows {
+        let result = measure(row, rounds, settings, &bar);
+        os::check_interrupted()?;
+        bar.set_position((rounds * (results.len() + 1)) as u64);
+        results.push(result);
+    }
+    bar.finish_and_clear();
+    Ok(Report {
+        command: std::env::args().collect::<Vec<_>>().join(" "),
+        kernel: first_line("/proc/sys/kernel/osrelease"),
+        cpu: cpu_model(),
+        cores: os::cores(),
+        rounds,
+        window_ms: settings.window.as_millis() as u64,
+        rows: results,
+    })
+}
+
+fn measure(row: &Row, rounds: usize, settings: &Settings, bar: &ProgressBar) -> RowResult {
+    bar.set_message(row.id.clone());
+    bar.tick();
+    let mut arms: Vec<ArmResult> = row
+        .arms
+        .iter()
+        .map(|arm| ArmResult { label: arm.label(), detail: String::new(), rounds: Vec::new(), spread: None })
+        .collect();
+    let unavailable = row.arms.iter().find_map(|arm| arm.kind.unavailable(&settings.lanyard));
+    let (skipped, broken) = match unavailable {
+        Some(why) => (Some(why), false),
+        None => match turns(row, rounds, settings, bar, &mut arms) {
+            Ok(()) => (None, false),
+            Err(why) => (Some(format!("{why:#}")), true),
+        },
+    };
+    for arm in &mut arms {
+        arm.spread = Spread::of(&arm.rounds);
+    }
+    let ratio = match &arms[..] {
+        [first, second] => Spread::of(&ratios(&first.rounds, &second.rounds)),
+        _ => None,
+    };
+    let first = arms.first().and_then(|arm| arm.spread);
+    // Half a row proves nothing.
+    let verdict =
+        row.target.verdict(first.filter(|_| skipped.is_none()), ratio.filter(|_| skipped.is_none()));
+    RowResult {
+        id: row.id.clone(),
+        title: row.title.clone(),
+        unit: row.unit,
+        arms,
+        ratio,
+        target: row.target,
+        verdict,
+        skipped,
+        broken,
+    }
+}
+
+/// Brings every side of a row up and has them take turns.
+fn turns(
+    row: &Row,
+    rounds: usize,
+    settings: &Settings,
+    bar: &ProgressBar,
+    arms: &mut [ArmResult],
+) -> Result<()> {
+    let mut rigs = Vec::new();
+    for arm in &row.arms {
+        rigs.push(arm.up(settings).with_context(|| arm.label())?);
+    }
+    for _ in 0..rounds {
+        for (rig, arm) in rigs.iter_mut().zip(arms.iter_mut()) {
+            arm.rounds.push(rig.round().with_context(|| arm.label.clone())?);
+            arm.detail = rig.detail();
+        }
+        bar.inc(1);
+    }
+    Ok(())
+}
+
+fn write_json(path: &Path, report: &Report) -> Result<()> {
+    let mut text = serde_json::to_string_pretty(report)?;
+    text.push('\n');
+    std::fs::write(path, text).with_context(|| format!("{}", path.display()))
+}
+
+fn first_line(path: &str) -> String {
+    std::fs::read_to_string(path).unwrap_or_default().lines().next().unwrap_or_default().to_owned()
+}
+
+fn cpu_model() -> String {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = info.lines().find_map(|line| line.strip_prefix("model name"));
+    model.map_or_else(String::new, |m| m.trim_start_matches([' ', '\t', ':']).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_chosen_by_name_or_beginning() {
+        let ids = |only: &[&str]| -> Option<Vec<String>> {
+            let only: Vec<String> = only.iter().map(|s| (*s).to_owned()).collect();
+            chosen(&only).ok().map(|rows| rows.into_iter().map(|r| r.id).collect())
+        };
+        assert_eq!(ids(&[]).map(|v| v.len()), Some(all().len()));
+        assert_eq!(ids(&["tcp"]), Some(vec!["tcp".to_owned()]));
+        assert_eq!(ids(&["limit-tc-p", "ping"]), Some(vec!["limit-tc-peer".to_owned(), "ping".to_owned()]));
+        assert_eq!(ids(&["flood-"]).map(|v| v.len()), Some(4));
+        assert_eq!(ids(&["no-such-row"]), None);
+        assert_eq!(ids(&[""]), None);
+    }
+}

@@ -1,0 +1,111 @@
+//! More load than a device can take: the generator on a core of its own, the device on another.
+//!
+//! Read first: RFC 2285, 3.5.2 (overload behaviour). The device's input is polled by the kernel thread of `p0`'s
+//! NAPI, pinned to the device's core, as a NIC's would be; what it has no time for is lost in front of it, in `p0`'s
+//! ring.
+
+use super::rig::{Rig, Settings};
+use crate::bed::{Bed, Traffic};
+use crate::dut::{Device, Kind, PortMode};
+use crate::os::{Netns, Pinned};
+use crate::traffic::{CountAt, Generator, Receiver, Stream};
+use anyhow::{Context, Result, bail, ensure};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// Offered loads in parts of the rate that was delivered of all the generator can send.
+const STEPS: [f64; 6] = [0.8, 0.9, 1.0, 1.1, 1.25, 1.5];
+
+/// Delivered at 200 % of the saturating load, as a part of the most that was delivered at any load.
+pub struct OverloadRig {
+    device: Box<dyn Device>,
+    receiver: Receiver,
+    bed: Bed,
+    core: usize,
+    window: Duration,
+    offered: f64,
+}
+
+impl OverloadRig {
+    /// Brings `kind` up with its input on one core, for a generator on the other.
+    ///
+    /// # Errors
+    /// On a machine with one core, or when something does not come up.
+    pub fn up(settings: &Settings, kind: Kind, count_at: CountAt) -> Result<Self> {
+        ensure!(settings.core != settings.other_core, "needs a second core for the generator");
+        let traffic = if count_at == CountAt::Xdp { Traffic::XdpFrames } else { Traffic::Frames };
+        let bed = Bed::new(1, traffic)?;
+        poll_on(&bed.switch, "p0", settings.core)?;
+        let receiver = Receiver::new(&bed.sink, &bed.receivers(), count_at, false)?;
+        let device = kind.up(&bed, &settings.lanyard, PortMode::Access).with_context(|| kind.name())?;
+        let window = settings.window;
+        let mut rig = Self { device, receiver, bed, core: settings.other_core, window, offered: 0.0 };
+        rig.delivered(None)?;
+        Ok(rig)
+    }
+
+    /// Offered and delivered rate in frames per second, at a load of `rate` or all there is.
+    fn delivered(&mut self, rate: Option<f64>) -> Result<(f64, f64)> {
+        let _core = Pinned::to(self.core)?;
+        let stream = Stream { rate_pps: rate.map(|r| r as u32), ..Stream::new() };
+        Generator::new(&self.bed.sink, "rx1", &stream.learning(true))?.send(1)?;
+        let mut generator = Generator::new(&self.bed.sender, "tx0", &stream)?;
+        // Into the steady state first: the ring fills, the thread wakes up.
+        generator.run_for(self.window / 10)?;
+        let (before, sent_before) = (self.receiver.arrivals()?.frames, generator.sent()?);
+        let time = generator.run_for(self.window)?.as_secs_f64();
+        let (after, sent) = (self.receiver.arrivals()?.frames, generator.sent()?);
+        Ok(((sent - sent_before) as f64 / time, (after - before) as f64 / time))
+    }
+}
+
+impl Rig for OverloadRig {
+    fn round(&mut self) -> Result<f64> {
+        let (_, saturated) = self.delivered(None)?;
+        ensure!(saturated > 0.0, "nothing arrives");
+        let mut most = saturated;
+        for step in STEPS {
+            most = most.max(self.delivered(Some(saturated * step))?.1);
+        }
+        let (offered, delivered) = self.delivered(Some(most * 2.0))?;
+        self.offered = offered / most;
+        Ok(delivered / most.max(delivered))
+    }
+
+    fn detail(&self) -> String {
+        format!("offered {:.0} % of the most it delivers; {}", self.offered * 100.0, self.device.detail())
+    }
+}
+
+/// Has the kernel poll `device` in a thread, and pins the thread to `core`.
+fn poll_on(netns: &Netns, device: &str, core: usize) -> Result<()> {
+    let name = format!("napi/{device}-");
+    let before = threads_named(&name)?;
+    // The files under /sys are those of the namespace that mounted it.
+    let script = format!("mount -t sysfs none /sys && echo 1 > /sys/class/net/{device}/threaded");
+    netns
+        .run("unshare", &["--mount", "sh", "-c", &script], "")
+        .context("threaded NAPI (Linux 5.12 or later?)")?;
+    let mut cpus = CpuSet::new();
+    cpus.set(core)?;
+    let new: Vec<Pid> = threads_named(&name)?.difference(&before).copied().collect();
+    if new.is_empty() {
+        bail!("no NAPI thread for {device}");
+    }
+    new.into_iter().try_for_each(|pid| sched_setaffinity(pid, &cpus).context("pinning a NAPI thread"))
+}
+
+fn threads_named(prefix: &str) -> Result<BTreeSet<Pid>> {
+    let mut found = BTreeSet::new();
+    for entry in std::fs::read_dir("/proc")?.flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        // A process may end between being listed and being read.
+        let comm = std::fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
+        if comm.starts_with(prefix) {
+            found.insert(Pid::from_raw(pid));
+        }
+    }
+    Ok(found)
+}

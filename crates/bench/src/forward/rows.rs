@@ -1,0 +1,284 @@
+//! The rows of `lanyard bench forward`: which devices, under which load, held against what.
+
+use super::frames::{FrameLoad, FrameRig, SILENT};
+use super::hosts::{PingRig, TcpRig};
+use super::life::{HitlessRig, MemoryRig, StartRig};
+use super::overload::OverloadRig;
+use super::rig::{Rig, Settings};
+use crate::dut::{Hook, Kind, PortMode};
+use crate::report::{Target, Unit};
+use crate::traffic::{CountAt, Stream};
+use anyhow::Result;
+
+/// The frame sizes of RFC 2544, section 9.1, without the smallest, which has rows of its own.
+const SIZES: [usize; 6] = [128, 256, 512, 1024, 1280, 1518];
+
+/// What a rig measures.
+#[derive(Debug, Clone, Copy)]
+pub enum Load {
+    /// Frames as fast as they go.
+    Frames(FrameLoad),
+    /// One TCP stream.
+    Tcp {
+        /// Segmentation offload and GRO at the hosts.
+        offload: bool,
+    },
+    /// ICMP echo round trips.
+    Ping,
+    /// Twice the load that saturates.
+    Overload(CountAt),
+    /// Kill and restart (Lanyard only).
+    Hitless,
+    /// Start-up (Lanyard only).
+    Start,
+    /// Resident memory (Lanyard only).
+    Memory,
+}
+
+/// One side of a row.
+#[derive(Debug, Clone, Copy)]
+pub struct Arm {
+    /// The device.
+    pub kind: Kind,
+    /// What is special about this side, for the report. May be empty.
+    pub note: &'static str,
+    /// The load.
+    pub load: Load,
+}
+
+/// One row: one figure, or the ratio of two.
+#[derive(Debug, Clone)]
+pub struct Row {
+    /// Its name on the command line.
+    pub id: String,
+    /// What it is.
+    pub title: String,
+    /// Unit of its figures.
+    pub unit: Unit,
+    /// One or two sides.
+    pub arms: Vec<Arm>,
+    /// What it is held against.
+    pub target: Target,
+}
+
+impl Arm {
+    /// How the report calls it.
+    #[must_use]
+    pub fn label(&self) -> String {
+        [self.kind.name(), self.note].iter().filter(|s| !s.is_empty()).copied().collect::<Vec<_>>().join(" ")
+    }
+
+    /// Builds its bed and brings its device up.
+    ///
+    /// # Errors
+    /// When something does not come up.
+    pub fn up(&self, settings: &Settings) -> Result<Box<dyn Rig>> {
+        let hook = match self.kind {
+            Kind::Lanyard(hook) => hook,
+            _ => Hook::Auto,
+        };
+        Ok(match self.load {
+            Load::Frames(load) => Box::new(FrameRig::up(settings, self.kind, &load)?),
+            Load::Tcp { offload } => Box::new(TcpRig::up(settings, self.kind, offload)?),
+            Load::Ping => Box::new(PingRig::up(settings, self.kind)?),
+            Load::Overload(count_at) => Box::new(OverloadRig::up(settings, self.kind, count_at)?),
+            Load::Hitless => Box::new(HitlessRig::up(settings, hook)?),
+            Load::Start => Box::new(StartRig::up(settings)?),
+            Load::Memory => Box::new(MemoryRig::up(settings)?),
+        })
+    }
+}
+
+const TC: Kind = Kind::Lanyard(Hook::Tc);
+const PEER: Kind = Kind::Lanyard(Hook::TcPeer);
+const XDP: Kind = Kind::Lanyard(Hook::Xdp);
+
+fn frames(stream: Stream, count_at: CountAt, outputs: u16, ports: PortMode) -> Load {
+    Load::Frames(FrameLoad { stream, count_at, outputs, ports })
+}
+
+fn arm(kind: Kind, load: Load) -> Arm {
+    Arm { kind, note: "", load }
+}
+
+/// Two devices under the same load, by frames per second.
+fn versus(id: &str, title: &str, first: Kind, second: Kind, load: Load, target: Target) -> Row {
+    let arms = vec![arm(first, load), arm(second, load)];
+    Row { id: id.to_owned(), title: title.to_owned(), unit: Unit::FramesPerSecond, arms, target }
+}
+
+fn single(id: &str, title: &str, kind: Kind, load: Load, unit: Unit, target: Target) -> Row {
+    Row { id: id.to_owned(), title: title.to_owned(), unit, arms: vec![arm(kind, load)], target }
+}
+
+/// All rows, in the order of the report.
+#[must_use]
+pub fn all() -> Vec<Row> {
+    [limits(), unicast(), hosts(), sizes(), floods(), stacks(), others(), lives()].concat()
+}
+
+/// What is possible at all.
+fn limits() -> Vec<Row> {
+    let tc = frames(Stream::new(), CountAt::Tc, 1, PortMode::Access);
+    let xdp = frames(Stream::new(), CountAt::Xdp, 1, PortMode::Access);
+    let bridge = Kind::Bridge;
+    vec![
+        versus("limit-tc", "64 B, a wire on TC", Kind::BareTc, bridge, tc, Target::None),
+        versus(
+            "limit-tc-peer",
+            "64 B, a wire on TC, to the peer",
+            Kind::BareTcPeer,
+            bridge,
+            tc,
+            Target::None,
+        ),
+        versus("limit-xdp", "64 B, a wire on XDP", Kind::BareXdp, bridge, xdp, Target::None),
+    ]
+}
+
+fn unicast() -> Vec<Row> {
+    let tc = frames(Stream::new(), CountAt::Tc, 1, PortMode::Access);
+    let xdp = frames(Stream::new(), CountAt::Xdp, 1, PortMode::Access);
+    let title = "64 B known unicast";
+    vec![
+        versus("xdp-64", title, XDP, Kind::Bridge, xdp, Target::RatioAtLeast(2.7)),
+        versus("tc-peer-64", title, PEER, Kind::Bridge, tc, Target::RatioAtLeast(1.35)),
+        versus("tc-64", title, TC, Kind::Bridge, tc, Target::None),
+    ]
+}
+
+fn hosts() -> Vec<Row> {
+    let load = |hosts, at| frames(Stream::among(hosts), at, 1, PortMode::Access);
+    let mut rows = Vec::new();
+    for (hosts, target) in
+        [(2048, Target::None), (65_536, Target::RatioAtLeast(1.5)), (1_000_000, Target::None)]
+    {
+        let title = format!("64 B, random pairs of {hosts} hosts");
+        let id = |hook: &str| format!("hosts-{hook}-{hosts}");
+        rows.push(versus(&id("tc"), &title, PEER, Kind::Bridge, load(hosts, CountAt::Tc), target));
+        rows.push(versus(&id("xdp"), &title, XDP, Kind::Bridge, load(hosts, CountAt::Xdp), Target::None));
+    }
+    rows.push(Row {
+        id: "hosts-tc-own".to_owned(),
+        title: "64 B, 65536 hosts against 2".to_owned(),
+        unit: Unit::FramesPerSecond,
+        arms: vec![
+            Arm { note: "65536", ..arm(PEER, load(65_536, CountAt::Tc)) },
+            Arm { note: "2", ..arm(PEER, load(2, CountAt::Tc)) },
+        ],
+        target: Target::RatioAtLeast(0.88),
+    });
+    rows
+}
+
+fn sizes() -> Vec<Row> {
+    SIZES
+        .iter()
+        .flat_map(|size| {
+            let load = |at| frames(Stream::new().size(*size), at, 1, PortMode::Access);
+            let title = format!("{size} B known unicast");
+            [("tc", PEER, CountAt::Tc), ("xdp", XDP, CountAt::Xdp)].map(|(hook, kind, at)| {
+                versus(&format!("size-{hook}-{size}"), &title, kind, Kind::Bridge, load(at), Target::None)
+            })
+        })
+        .collect()
+}
+
+fn floods() -> Vec<Row> {
+    let stream = Stream { dst: SILENT, ..Stream::new() };
+    let mut rows = Vec::new();
+    for outputs in [4, 16] {
+        for (name, ports) in [("same", PortMode::Access), ("mixed", PortMode::Mixed)] {
+            rows.push(Row {
+                id: format!("flood-{outputs}-{name}"),
+                title: format!("64 B flood to {outputs}, {name} tags"),
+                unit: Unit::FramesPerSecond,
+                arms: [PEER, Kind::Bridge]
+                    .map(|k| arm(k, frames(stream, CountAt::Tc, outputs, ports)))
+                    .to_vec(),
+                target: Target::RatioAtLeast(1.0),
+            });
+        }
+    }
+    rows
+}
+
+/// Through the hosts' own stacks.
+fn stacks() -> Vec<Row> {
+    let tcp = |id: &str, title: &str, offload, bound| Row {
+        unit: Unit::BitsPerSecond,
+        ..versus(id, title, PEER, Kind::Bridge, Load::Tcp { offload }, Target::RatioAtLeast(bound))
+    };
+    vec![
+        tcp("tcp", "TCP, one stream", true, 1.0),
+        tcp("tcp-no-offload", "TCP, one stream, no segmentation offload", false, 1.15),
+        Row {
+            unit: Unit::Microseconds,
+            ..versus("ping", "ICMP round trip", PEER, Kind::Bridge, Load::Ping, Target::RatioBelow(1.0))
+        },
+    ]
+}
+
+fn others() -> Vec<Row> {
+    let load = |hosts| frames(Stream::among(hosts), CountAt::Tc, 1, PortMode::Access);
+    let title = "64 B, random pairs of 2048 hosts";
+    vec![
+        versus("ovs-2", "64 B known unicast", PEER, Kind::Ovs, load(2), Target::RatioAtLeast(1.4)),
+        versus("ovs-2048", title, PEER, Kind::Ovs, load(2048), Target::RatioAtLeast(8.0)),
+    ]
+}
+
+fn lives() -> Vec<Row> {
+    let overload = |id: &str, kind, at| {
+        let title = "kept at 200 % load, of the most";
+        single(id, title, kind, Load::Overload(at), Unit::Fraction, Target::AtLeast(0.95))
+    };
+    let hitless = |id: &str, kind| {
+        let title = "lost by kill -9 and restart";
+        single(id, title, kind, Load::Hitless, Unit::Frames, Target::NeverOver(0.0))
+    };
+    let auto = Kind::Lanyard(Hook::Auto);
+    vec![
+        overload("overload-tc", PEER, CountAt::Tc),
+        overload("overload-xdp", XDP, CountAt::Xdp),
+        Row { target: Target::None, ..overload("overload-bridge", Kind::Bridge, CountAt::Tc) },
+        hitless("hitless-tc", PEER),
+        hitless("hitless-xdp", XDP),
+        single(
+            "start",
+            "run to forwarding, 48 ports",
+            auto,
+            Load::Start,
+            Unit::Milliseconds,
+            Target::Below(300.0),
+        ),
+        single(
+            "memory",
+            "daemon, 48 ports, 10k FDB",
+            auto,
+            Load::Memory,
+            Unit::Megabytes,
+            Target::Below(40.0),
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn rows_are_distinct_and_targets_fit_them() {
+        let rows = all();
+        let ids: BTreeSet<&str> = rows.iter().map(|r| r.id.as_str()).collect();
+        assert_eq!(ids.len(), rows.len());
+        for row in &rows {
+            let ratio = matches!(row.target, Target::RatioAtLeast(_) | Target::RatioBelow(_));
+            assert!((1..=2).contains(&row.arms.len()), "{}", row.id);
+            assert!(!ratio || row.arms.len() == 2, "{}: a ratio takes two", row.id);
+            let lives = matches!(row.arms[0].load, Load::Hitless | Load::Start | Load::Memory);
+            assert!(!lives || matches!(row.arms[0].kind, Kind::Lanyard(_)), "{}", row.id);
+        }
+    }
+}
