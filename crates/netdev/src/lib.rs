@@ -17,6 +17,7 @@ mod ioctl;
 mod link;
 mod model;
 pub mod netns;
+mod qdisc;
 mod route;
 mod socket;
 pub mod sysctl;

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 pub use lanyard_types::StpState;
 
 /// Everything a plane is configured with, except what it learns itself.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlaneState {
     /// Settings that belong to no port or VLAN.
     pub global: GlobalState,
@@ -20,13 +20,15 @@ pub struct PlaneState {
     /// The active VLANs: one that is not here drops its frames as `vlan_inactive`.
     pub vlans: BTreeMap<VlanId, VlanState>,
     /// Spanning-tree states that are not [`StpState::Forwarding`].
+    #[serde(with = "pairs")]
     pub stp: BTreeMap<(InstanceId, PortId), StpState>,
     /// FDB entries the control plane owns: static and self. An entry's port exists in `ports`.
+    #[serde(with = "pairs")]
     pub fdb: BTreeMap<(VlanId, MacAddr), FdbTarget>,
 }
 
 /// Settings of the whole plane.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GlobalState {
     /// What happens to each reserved address 01:80:C2:00:00:00-0F, by its last nibble. Index 1 (PAUSE) is
     /// [`ReservedAction::Drop`] whatever is written here.
@@ -52,7 +54,7 @@ impl Default for GlobalState {
 }
 
 /// A token bucket: the frames a trap group may send up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrapRate {
     /// Sustained rate in frames per second.
     pub rate_pps: u32,
@@ -80,7 +82,7 @@ pub enum ReservedAction {
 }
 
 /// One port. Hooking it to a netdev is the plane's business; what is here decides forwarding.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortState {
     /// The netdev's name, for messages and traces.
     pub name: String,
@@ -153,7 +155,7 @@ impl PortState {
 }
 
 /// What stands behind a port.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PortKind {
     /// A network device: NIC, veth, TAP.
     Netdev,
@@ -213,7 +215,7 @@ pub enum Delivery {
 }
 
 /// One active VLAN.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VlanState {
     /// False: its frames teach the FDB nothing.
     pub learning: bool,
@@ -230,7 +232,7 @@ impl Default for VlanState {
 }
 
 /// Where a control-plane FDB entry points.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FdbTarget {
     /// A static entry: frames go to this port, and the address cannot move.
     Static(PortId),
@@ -250,5 +252,27 @@ impl FdbTarget {
             Self::Static(port) | Self::Sticky(port) | Self::SelfAddress(port) => Some(port),
             Self::Blackhole => None,
         }
+    }
+}
+
+/// A map as a list of pairs: JSON has no keys but strings.
+mod pairs {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use std::collections::BTreeMap;
+
+    pub(super) fn serialize<K: Serialize, V: Serialize, S: Serializer>(
+        map: &BTreeMap<K, V>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(map)
+    }
+
+    pub(super) fn deserialize<'de, K, V, D>(deserializer: D) -> Result<BTreeMap<K, V>, D::Error>
+    where
+        K: Deserialize<'de> + Ord,
+        V: Deserialize<'de>,
+        D: Deserializer<'de>,
+    {
+        Vec::<(K, V)>::deserialize(deserializer).map(|pairs| pairs.into_iter().collect())
     }
 }

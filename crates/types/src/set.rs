@@ -140,6 +140,20 @@ bitmap_set!(
     MAX_PORTS
 );
 
+/// JSON carries the text; nothing at all for the empty set.
+impl serde::Serialize for VlanSet {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for VlanSet {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = <String as serde::Deserialize>::deserialize(deserializer)?;
+        if text.is_empty() { Ok(Self::EMPTY) } else { text.parse().map_err(serde::de::Error::custom) }
+    }
+}
+
 /// Why a VLAN list was refused; the text names the part that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseVlanSetError {
