@@ -101,7 +101,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
             bail!("lab {name} is up from {}; `lanyard lab down {name}` first", state.file);
         }
         eprintln!("lab {name} is left from an earlier demo; taking it down");
-        down::down(name, Some(&lab))?;
+        down::down(name, Some(&lab.topology))?;
     }
     let interrupts = Interrupts::hold()?;
     let colour = colour_stdout();
@@ -116,7 +116,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
         }
     } else {
         let step = Step::begin("down", false);
-        let cleared = down::down(name, Some(&lab))?.unwrap_or_default();
+        let cleared = down::down(name, Some(&lab.topology))?.unwrap_or_default();
         step.done(&format!("{} switches and {} namespaces", cleared.switches, cleared.namespaces));
         println!("\nTo look around in it: `lanyard lab demo --keep`, or `lanyard lab up labs/lisa.clab.yml`.");
     }

@@ -4,9 +4,9 @@
 //! a half-built lab, a lost state file. Only processes that live in the lab's own namespaces, or that the lab wrote
 //! down with their start time, are ended.
 
-use crate::load::Lab;
 use crate::netns::{self, Place};
 use crate::state::{self, LabState, NodeState, Phase, ProcessId};
+use crate::topology::Topology;
 use crate::up::program;
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, kill};
@@ -37,13 +37,13 @@ pub struct Cleared {
 ///
 /// # Errors
 /// What could not be taken down; it can be run again.
-pub fn down(name: &str, lab: Option<&Lab>) -> Result<Option<Cleared>> {
+pub fn down(name: &str, topology: Option<&Topology>) -> Result<Option<Cleared>> {
     let _lock = state::lock()?;
     let state = match LabState::load(name) {
         Ok(Some(state)) => state,
         // Lost or damaged: the topology says what the lab was made of.
-        other => match lab {
-            Some(lab) => from_topology(lab),
+        other => match topology {
+            Some(topology) => from_topology(topology),
             None => match other {
                 Err(error) => return Err(error.context("name the topology file, to take the lab down by it")),
                 Ok(_) => {
@@ -57,8 +57,7 @@ pub fn down(name: &str, lab: Option<&Lab>) -> Result<Option<Cleared>> {
     Ok((cleared != Cleared::default()).then_some(cleared))
 }
 
-fn from_topology(lab: &Lab) -> LabState {
-    let topology = &lab.topology;
+fn from_topology(topology: &Topology) -> LabState {
     let nodes = topology.nodes.iter().map(|node| NodeState {
         name: node.name.clone(),
         kind: node.kind.word().into(),
@@ -68,7 +67,7 @@ fn from_topology(lab: &Lab) -> LabState {
     });
     LabState {
         name: topology.name.clone(),
-        file: lab.file.clone(),
+        file: String::new(),
         phase: Phase::Stopping,
         nodes: nodes.collect(),
     }

@@ -166,16 +166,16 @@ fn hints(lab: &load::Lab) -> Vec<String> {
 fn down(file: &Path, quiet: bool) -> Result<ExitCode> {
     netns::rights()?;
     // The file may have changed, or be gone, since the lab was built: then its name is enough.
-    let lab = file.exists().then(|| load::file(file));
-    let (name, lab) = match lab {
-        Some(Ok(lab)) => (lab.topology.name.clone(), Some(lab)),
+    let topology = file.exists().then(|| load::topology(file));
+    let (name, topology) = match topology {
+        Some(Ok(topology)) => (topology.name.clone(), Some(topology)),
         Some(Err(error)) => match by_file(file)? {
             Some(name) => (name, None),
             None => return Err(error),
         },
         None => (name_only(file)?, None),
     };
-    match down::down(&name, lab.as_ref())? {
+    match down::down(&name, topology.as_ref())? {
         _ if quiet => {}
         None => eprintln!("lab {name} is not up; nothing to do"),
         Some(cleared) => eprintln!(
@@ -270,7 +270,7 @@ fn exec(file: &Path, node: &str, command: &[OsString]) -> Result<ExitCode> {
 }
 
 fn graph(file: &Path, dot: bool, svg: Option<&Path>) -> Result<ExitCode> {
-    let topology = load::file(file)?.topology;
+    let topology = load::topology(file)?;
     match svg {
         Some(path) if path != Path::new("-") => {
             std::fs::write(path, graph::svg(&topology))

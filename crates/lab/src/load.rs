@@ -33,6 +33,16 @@ pub struct Lab {
     pub notes: Vec<Remark>,
 }
 
+/// Reads a topology file alone, without the configurations it names.
+///
+/// # Errors
+/// A file that can't be read, or what is wrong in it.
+pub fn topology(path: &Path) -> Result<Topology> {
+    let origin = path.display().to_string();
+    let text = text(path).with_context(|| format!("can't read the topology file {origin}"))?;
+    Ok(read::read(&text, &origin)?.0)
+}
+
 /// Reads a lab.
 ///
 /// # Errors
@@ -105,5 +115,5 @@ pub fn name_of(word: &Path) -> Result<String> {
         }
         bail!("`{name}` is neither a topology file nor a lab that is up (`lanyard lab list` shows those)");
     }
-    Ok(file(word)?.topology.name)
+    Ok(topology(word)?.name)
 }

@@ -2,11 +2,10 @@
 //!
 //! Read first: ip-netns(8), network_namespaces(7). A namespace is a name under /run/netns, as `ip netns` makes it.
 //! Invariant: the thread that asks stays in its own namespace: what has to happen inside another one happens in a
-//! thread made for it. Programs started here have no blocked signals, whatever the caller blocks.
+//! thread made for it, and what that thread starts is inside too.
 
 use anyhow::{Context, Result, bail};
 use nix::sched::{CloneFlags, setns, unshare};
-use nix::sys::signal::SigSet;
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::Write;
@@ -47,7 +46,6 @@ pub fn within<T: Send>(place: Place<'_>, work: impl FnOnce() -> Result<T> + Send
                 unshare(CloneFlags::CLONE_NEWNET).context("can't make a network namespace")?;
             }
         }
-        SigSet::all().thread_unblock().context("can't unblock signals")?;
         work()
     };
     match std::thread::scope(|scope| scope.spawn(inside).join()) {

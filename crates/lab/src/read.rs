@@ -32,7 +32,8 @@ pub struct Remark {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problems {
     origin: String,
-    lines: Vec<String>,
+    /// For each problem what is shown of its line, and the column in that.
+    lines: Vec<(String, usize)>,
     /// The problems, in the order of the file.
     pub remarks: Vec<Remark>,
     more: usize,
@@ -42,7 +43,7 @@ impl std::error::Error for Problems {}
 
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, (remark, line)) in self.remarks.iter().zip(&self.lines).enumerate() {
+        for (index, (remark, (line, shown))) in self.remarks.iter().zip(&self.lines).enumerate() {
             let Pos { line: number, column } = remark.pos;
             let width = number.to_string().len();
             let gap = if index == 0 { "" } else { "\n" };
@@ -50,7 +51,7 @@ impl fmt::Display for Problems {
             write!(f, "{:width$}--> {}:{number}:{column}", "", self.origin)?;
             writeln!(f, "{}{}", if remark.field.is_empty() { "" } else { "  " }, remark.field)?;
             writeln!(f, "{:width$} |\n{number} | {line}", "")?;
-            write!(f, "{:width$} | {:>column$}", "", "^")?;
+            write!(f, "{:width$} | {:>shown$}", "", "^")?;
         }
         if self.more > 0 {
             write!(f, "\n\nand {} more", self.more)?;
@@ -181,7 +182,10 @@ impl Reader {
         self.problems.truncate(MAX_PROBLEMS);
         let line = |remark: &Remark| {
             let line = text.lines().nth(remark.pos.line - 1).unwrap_or_default();
-            line.chars().take(120).map(|c| if c.is_control() { ' ' } else { c }).collect()
+            // Of a long line, what is around the problem.
+            let skipped = remark.pos.column.saturating_sub(60);
+            let shown = line.chars().skip(skipped).take(100);
+            (shown.map(|c| if c.is_control() { ' ' } else { c }).collect(), remark.pos.column - skipped)
         };
         Problems {
             origin: origin.into(),

@@ -10,12 +10,13 @@ use crate::state::{self, LabState, NodeState, Phase, ProcessId};
 use crate::steps::Step;
 use crate::topology::{Kind, Node, PlaneChoice};
 use anyhow::{Context, Result, bail};
-use nix::sys::signal::{SigSet, Signal};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a switch may take until its ready line.
@@ -34,27 +35,26 @@ pub struct Options {
     pub quiet: bool,
 }
 
-/// Ctrl-C, SIGTERM and SIGHUP, kept back until the builder asks: it undoes before it ends.
-pub struct Interrupts(SignalFd);
+/// Ctrl-C, SIGTERM and SIGHUP, noted until the builder asks: it undoes before it ends.
+pub struct Interrupts(Arc<AtomicBool>);
 
 impl Interrupts {
-    /// Keeps signals back from the calling thread, from now on.
+    /// Notes these signals from now on. Programs that are started get them as always.
     ///
     /// # Errors
     /// The kernel refuses.
     pub fn hold() -> Result<Self> {
-        let set: SigSet = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect();
-        set.thread_block()?;
-        Ok(Self(SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?))
+        let flag = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            signal_hook::flag::register(signal, Arc::clone(&flag)).context("can't watch for signals")?;
+        }
+        Ok(Self(flag))
     }
 
     /// # Errors
     /// A signal has come.
     pub fn check(&self) -> Result<()> {
-        match self.0.read_signal()? {
-            Some(_) => bail!("interrupted"),
-            None => Ok(()),
-        }
+        if self.0.load(Ordering::Relaxed) { bail!("interrupted") } else { Ok(()) }
     }
 }
 
@@ -292,6 +292,8 @@ impl Builder<'_> {
         if output.status.success() {
             return Ok(());
         }
+        // Ctrl-C ends the command too; that is not the command's failure.
+        self.interrupts.check()?;
         let said = [output.stdout, output.stderr].concat();
         let said = quote(&String::from_utf8_lossy(&said));
         bail!("{}: `{text}` failed: {}\n{said}", node.name, output.status)
