@@ -70,17 +70,29 @@ struct ly_global {
 	__u8 reserved[16]; /* ReservedAction by the last nibble: 0 drop, 1 forward, 2 trap */
 	__u32 trap_pvst;
 	__u16 first_word, end_word; /* the words of a port set that can be non-zero: lowest port / 64, highest port / 64 + 1 */
+	__u64 fdb_masks; /* the part of the FDB in use: buckets - 1, and in the high half what it was before (below) */
 	__u64 isolated[LY_PORT_WORDS];
 	__u64 no_unicast[LY_PORT_WORDS];   /* ports left out of unknown-unicast floods */
 	__u64 no_multicast[LY_PORT_WORDS]; /* ports left out of multicast floods */
 };
-_Static_assert(sizeof(struct ly_global) == 24 + 3 * 128, "ly_global");
+_Static_assert(sizeof(struct ly_global) == 32 + 3 * 128, "ly_global");
 
 /* The FDB: fdb[bucket], lock-free. A key is claimed by compare-and-swap from 0, then its value is written;
- * removal clears the value, then the key. A key whose value is 0 is in between and counts as absent. */
+ * removal clears the value, then the key. A key whose value is 0 is in between and counts as absent.
+ *
+ * Few hosts live in the first LY_FDB_NEAR buckets, which stay in the processor's cache; when they are five
+ * eighths full the programs themselves begin to use the whole table (global.fdb_masks: now = all, was = near)
+ * and look in both places until the control plane has run `fdb_migrate`. A word of 0 means all, both times. */
+#define LY_FDB_NEAR 16384
+#define LY_FDB_MASKS(now, was) ((__u64)(was) << 32 | (now))
+
+struct ly_fdb_way {
+	__u64 key;   /* VLAN << 48 | raw address; 0 is free */
+	__u64 value; /* union ly_fdb_value */
+};
+
 struct ly_fdb_bucket {
-	__u64 key[LY_FDB_WAYS]; /* VLAN << 48 | raw address; 0 is free */
-	__u64 value[LY_FDB_WAYS]; /* struct ly_fdb_value */
+	struct ly_fdb_way way[LY_FDB_WAYS];
 };
 _Static_assert(sizeof(struct ly_fdb_bucket) == 128, "ly_fdb_bucket");
 
@@ -167,7 +179,7 @@ struct ly_lost {
 	__u64 fdb_events;
 };
 
-/* The context of the syscall programs fdb_set, fdb_delete, fdb_scan. */
+/* The context of the syscall programs fdb_set, fdb_delete, fdb_scan, fdb_migrate. */
 enum ly_scan { LY_SCAN_FLUSH = 1, LY_SCAN_SWEEP = 2 };
 
 struct ly_fdb_call {
@@ -177,8 +189,8 @@ struct ly_fdb_call {
 	__u32 ageing_s; /* sweep */
 	__u16 port;     /* flush: only this port; 0: any */
 	__u16 pad;
-	__s32 result;   /* 0, or -ENOENT, -ENOSPC */
-	__u64 removed;  /* flush, sweep */
+	__s32 result;   /* 0, or -ENOENT, -EAGAIN, -ENOSPC */
+	__u64 removed;  /* flush, sweep; migrate: 1 when entries still wait for room, else 0 */
 	__u32 oldest_s; /* sweep: age in seconds of the oldest dynamic entry that stays; 0xffffffff: none */
 	__u32 now_s;    /* always: the programs' clock */
 };

@@ -24,16 +24,36 @@ struct fdb_choice {
 	__u32 first, second; /* buckets */
 };
 
-static __always_inline struct fdb_choice fdb_buckets(__u64 key)
+static __always_inline __u64 fdb_hash(__u64 key)
 {
 	__u64 hash = (key ^ fdb_salt) * 0x9e3779b97f4a7c15ULL;
 
 	hash ^= hash >> 32;
-	hash *= 0xd6e8feb86659fd93ULL;
-	struct fdb_choice choice = { (hash >> 40) & fdb_mask, (hash >> 16) & fdb_mask };
+	return hash * 0xd6e8feb86659fd93ULL;
+}
+
+static __always_inline struct fdb_choice fdb_buckets(__u64 hash, __u32 mask)
+{
+	struct fdb_choice choice = { (hash >> 40) & mask, (hash >> 16) & mask };
+
 	if (choice.second == choice.first)
 		choice.second ^= 1;
 	return choice;
+}
+
+/* The part of the table in use (abi.h). */
+struct fdb_masks {
+	__u32 now, was;
+};
+
+static __always_inline struct fdb_masks fdb_masks(void)
+{
+	struct ly_global *g = LOOKUP(global, 0);
+	__u64 word = g ? *(volatile __u64 *)&g->fdb_masks : 0;
+
+	if (word == 0)
+		return (struct fdb_masks){ fdb_mask, fdb_mask };
+	return (struct fdb_masks){ (__u32)word, word >> 32 };
 }
 
 static __always_inline __u64 *fdb_find_in(__u32 bucket, __u64 key)
@@ -44,18 +64,38 @@ static __always_inline __u64 *fdb_find_in(__u32 bucket, __u64 key)
 		return NULL;
 #pragma unroll
 	for (int i = 0; i < LY_FDB_WAYS; i++)
-		if (b->key[i] == key)
-			return &b->value[i];
+		if (b->way[i].key == key)
+			return &b->way[i].value;
 	return NULL;
 }
 
-/* The value's place; NULL when the key is not in the table. */
-static __always_inline __u64 *fdb_find(__u64 key)
+/* Asks for the bucket where `key` most likely is, without waiting for it: look-ups that follow each other
+ * then miss the cache together instead of in turn. */
+static __always_inline void fdb_touch(struct fdb_masks masks, __u64 key)
 {
-	struct fdb_choice choice = fdb_buckets(key);
+	struct ly_fdb_bucket *b = LOOKUP(fdb, fdb_buckets(fdb_hash(key), masks.now).first);
+
+	if (b)
+		*(volatile __u64 *)&b->way[0].key;
+}
+
+static __always_inline __u64 *fdb_find_under(__u64 hash, __u32 mask, __u64 key)
+{
+	struct fdb_choice choice = fdb_buckets(hash, mask);
 	__u64 *value = fdb_find_in(choice.first, key);
 
 	return value ? value : fdb_find_in(choice.second, key);
+}
+
+/* The value's place; NULL when the key is not in the table. */
+static __always_inline __u64 *fdb_find(struct fdb_masks masks, __u64 key)
+{
+	__u64 hash = fdb_hash(key);
+	__u64 *value = fdb_find_under(hash, masks.now, key);
+
+	if (!value && masks.was != masks.now)
+		value = fdb_find_under(hash, masks.was, key);
+	return value;
 }
 
 static __always_inline bool swap(__u64 *place, __u64 from, __u64 to)
@@ -133,7 +173,7 @@ static __always_inline __u32 fdb_free_ways(struct ly_fdb_bucket *b)
 
 #pragma unroll
 	for (int i = 0; i < LY_FDB_WAYS; i++)
-		n += b->key[i] == 0;
+		n += b->way[i].key == 0;
 	return n;
 }
 
@@ -141,7 +181,7 @@ static __always_inline __u32 fdb_free_ways(struct ly_fdb_bucket *b)
 static __always_inline bool fdb_stands_elsewhere(struct ly_fdb_bucket *b, __u64 key, int way)
 {
 	for (int i = 0; i < LY_FDB_WAYS; i++)
-		if (i != way && *(volatile __u64 *)&b->key[i] == key)
+		if (i != way && *(volatile __u64 *)&b->way[i].key == key)
 			return true;
 	return false;
 }
@@ -152,13 +192,13 @@ static __always_inline bool fdb_stands_elsewhere(struct ly_fdb_bucket *b, __u64 
 static __always_inline bool fdb_claim(struct ly_fdb_bucket *b, struct ly_fdb_bucket *other, __u64 key, __u64 value)
 {
 	for (int i = 0; i < LY_FDB_WAYS; i++) {
-		if (b->key[i] != 0 || !swap(&b->key[i], 0, key))
+		if (b->way[i].key != 0 || !swap(&b->way[i].key, 0, key))
 			continue;
 		if (fdb_stands_elsewhere(b, key, i) || fdb_stands_elsewhere(other, key, -1)) {
-			b->key[i] = 0;
+			b->way[i].key = 0;
 			return false;
 		}
-		b->value[i] = value;
+		b->way[i].value = value;
 		return true;
 	}
 	return false;
@@ -168,7 +208,7 @@ static __always_inline bool fdb_claim(struct ly_fdb_bucket *b, struct ly_fdb_buc
  * no room or another processor is at it. A global function: the verifier looks at it once. */
 __noinline int fdb_insert(__u64 key, __u64 value)
 {
-	struct fdb_choice choice = fdb_buckets(key);
+	struct fdb_choice choice = fdb_buckets(fdb_hash(key), fdb_masks().now);
 	struct ly_fdb_bucket *a = LOOKUP(fdb, choice.first), *b = LOOKUP(fdb, choice.second);
 
 	if (!a || !b)
@@ -180,6 +220,17 @@ __noinline int fdb_insert(__u64 key, __u64 value)
 		b = c;
 	}
 	return fdb_claim(a, b, key, value);
+}
+
+/* After an insertion: when the near part is five eighths full, the whole table comes into use. */
+static __always_inline void fdb_grow(void)
+{
+	struct ly_global *g = LOOKUP(global, 0);
+	struct ly_usage *u = LOOKUP(fdb_usage, LY_USAGE_TABLE);
+	struct fdb_masks masks = fdb_masks();
+
+	if (g && u && masks.now < fdb_mask && masks.was == masks.now && u->count > masks.now * (LY_FDB_WAYS * 5 / 8))
+		*(volatile __u64 *)&g->fdb_masks = LY_FDB_MASKS(fdb_mask, masks.now);
 }
 
 #endif

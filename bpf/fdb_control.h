@@ -12,9 +12,9 @@
 static __always_inline bool fdb_take_out(struct ly_fdb_bucket *b, __u32 way, __u64 key, union ly_fdb_value old)
 {
 	way &= LY_FDB_WAYS - 1;
-	if (!swap(&b->value[way], old.raw, 0))
+	if (!swap(&b->way[way].value, old.raw, 0))
 		return false;
-	b->key[way] = 0;
+	b->way[way].key = 0;
 	if (old.kind == LY_FDB_DYNAMIC)
 		usage_release_all(old.port & (LY_PORTS - 1), (key >> KEY_VLAN_SHIFT) & (LY_VLANS - 1));
 	return true;
@@ -25,7 +25,7 @@ SEC("syscall")
 int fdb_set(struct ly_fdb_call *call)
 {
 	__u64 key = call->key;
-	__u64 *place = fdb_find(key);
+	__u64 *place = fdb_find(fdb_masks(), key);
 
 	call->result = -EAGAIN;
 	if (!place) {
@@ -48,9 +48,9 @@ static __always_inline int fdb_delete_in(__u32 bucket, __u64 key)
 	if (!b)
 		return -ENOENT;
 	for (int i = 0; i < LY_FDB_WAYS; i++) {
-		if (b->key[i] != key)
+		if (b->way[i].key != key)
 			continue;
-		union ly_fdb_value old = { .raw = b->value[i] };
+		union ly_fdb_value old = { .raw = b->way[i].value };
 		if (old.raw == 0)
 			return -EAGAIN;
 		return fdb_take_out(b, i, key, old) ? 0 : -EAGAIN;
@@ -58,13 +58,23 @@ static __always_inline int fdb_delete_in(__u32 bucket, __u64 key)
 	return -ENOENT;
 }
 
+static __always_inline int fdb_delete_under(__u32 mask, __u64 key)
+{
+	struct fdb_choice choice = fdb_buckets(fdb_hash(key), mask);
+	int result = fdb_delete_in(choice.first, key);
+
+	return result == -ENOENT ? fdb_delete_in(choice.second, key) : result;
+}
+
 SEC("syscall")
 int fdb_delete(struct ly_fdb_call *call)
 {
-	struct fdb_choice choice = fdb_buckets(call->key);
-	int result = fdb_delete_in(choice.first, call->key);
+	struct fdb_masks masks = fdb_masks();
+	int result = fdb_delete_under(masks.now, call->key);
 
-	call->result = result == -ENOENT ? fdb_delete_in(choice.second, call->key) : result;
+	if (result == -ENOENT && masks.was != masks.now)
+		result = fdb_delete_under(masks.was, call->key);
+	call->result = result;
 	return 0;
 }
 
@@ -91,8 +101,8 @@ static long fdb_scan_bucket(__u32 index, struct fdb_scan_state *s)
 	if (!b)
 		return 1;
 	for (int i = 0; i < LY_FDB_WAYS; i++) {
-		__u64 key = b->key[i];
-		union ly_fdb_value value = { .raw = b->value[i] };
+		__u64 key = b->way[i].key;
+		union ly_fdb_value value = { .raw = b->way[i].value };
 
 		if (key == 0 || value.kind != LY_FDB_DYNAMIC)
 			continue;
@@ -122,11 +132,75 @@ int fdb_scan(struct ly_fdb_call *call)
 		.oldest_s = ~0U,
 	};
 
-	bpf_loop(fdb_mask + 1, fdb_scan_bucket, &s, 0);
+	struct fdb_masks masks = fdb_masks();
+	bpf_loop((masks.now > masks.was ? masks.now : masks.was) + 1, fdb_scan_bucket, &s, 0);
 	call->removed = s.removed;
 	call->oldest_s = s.oldest_s;
 	call->now_s = s.now_s;
 	call->result = 0;
+	return 0;
+}
+
+/* Moving the entries of the part that was in use to where they belong now. An entry stands in both places
+ * for a moment, and look-ups try the new one first; whatever happened to the old one meanwhile is carried over. */
+
+struct fdb_migrate_state {
+	struct fdb_masks masks;
+	__u64 waiting;
+};
+
+/* A global function: the verifier looks at it once. True when the way is free or rightly placed. */
+__noinline int fdb_migrate_way(__u32 bucket, __u32 way, __u32 now)
+{
+	struct ly_fdb_bucket *b = LOOKUP(fdb, bucket);
+
+	way &= LY_FDB_WAYS - 1;
+	if (!b)
+		return 1;
+	__u64 key = b->way[way].key, value = b->way[way].value, hash = fdb_hash(key);
+	struct fdb_choice choice = fdb_buckets(hash, now);
+	if (key == 0 || value == 0 || bucket == choice.first || bucket == choice.second)
+		return 1;
+	__u64 *place = fdb_find_under(hash, now, key);
+	if (!place && fdb_insert(key, value))
+		place = fdb_find_under(hash, now, key);
+	if (!place)
+		return 0;
+	for (int tries = 0; tries < 4; tries++) {
+		__u64 copied = value;
+		if (swap(&b->way[way].value, value, 0)) {
+			b->way[way].key = 0;
+			return 1;
+		}
+		value = b->way[way].value;
+		swap(place, copied, value);
+	}
+	return 0;
+}
+
+static long fdb_migrate_bucket(__u32 index, struct fdb_migrate_state *s)
+{
+	for (__u32 way = 0; way < LY_FDB_WAYS; way++)
+		if (!fdb_migrate_way(index, way, s->masks.now))
+			s->waiting = 1;
+	return 0;
+}
+
+/* Run until `removed` is 0: only then has the old part been given up. */
+SEC("syscall")
+int fdb_migrate(struct ly_fdb_call *call)
+{
+	struct ly_global *g = LOOKUP(global, 0);
+	struct fdb_migrate_state s = { .masks = fdb_masks() };
+
+	call->removed = 0;
+	call->result = 0;
+	if (!g || s.masks.now == s.masks.was)
+		return 0;
+	bpf_loop(s.masks.was + 1, fdb_migrate_bucket, &s, 0);
+	if (s.waiting == 0)
+		*(volatile __u64 *)&g->fdb_masks = LY_FDB_MASKS(s.masks.now, s.masks.now);
+	call->removed = s.waiting;
 	return 0;
 }
 

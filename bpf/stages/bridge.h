@@ -4,7 +4,7 @@ static __always_inline int stage_bridge(struct frame *f)
 {
 	if (f->dst & GROUP_BIT)
 		return 0;
-	__u64 *place = fdb_find(fdb_key(f->dst, f->vlan));
+	__u64 *place = fdb_find(fdb_masks(), fdb_key(f->dst, f->vlan));
 	union ly_fdb_value to = { .raw = place ? *place : 0 };
 
 	if (dry) {

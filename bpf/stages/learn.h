@@ -29,6 +29,7 @@ static __always_inline __u8 learn_new(struct frame *f, __u64 key)
 			__sync_fetch_and_add(&u->refused, 1);
 		return LY_SRC_REFUSED;
 	}
+	fdb_grow();
 	fdb_event(LY_EVENT_ADDED, key, value.raw, 0);
 	return LY_SRC_NEW;
 }
@@ -84,8 +85,10 @@ static __always_inline bool learn_is_known(struct frame *f, union ly_fdb_value o
 
 static __always_inline int stage_learn(struct frame *f)
 {
+	struct fdb_masks masks = fdb_masks();
 	__u64 key = fdb_key(f->src, f->vlan);
-	__u64 *place = fdb_find(key);
+	fdb_touch(masks, fdb_key(f->dst, f->vlan)); /* `bridge` will want it */
+	__u64 *place = fdb_find(masks, key);
 	union ly_fdb_value old = { .raw = place ? *place : 0 };
 
 	if (old.raw != 0 && old.port == 0)
@@ -102,7 +105,9 @@ static __always_inline int stage_learn(struct frame *f)
 /* XDP's part: true when the source needs nothing that XDP does not do. */
 static __always_inline bool stage_learn_fast(struct frame *f)
 {
-	__u64 *place = fdb_find(fdb_key(f->src, f->vlan));
+	struct fdb_masks masks = fdb_masks();
+	fdb_touch(masks, fdb_key(f->dst, f->vlan));
+	__u64 *place = fdb_find(masks, fdb_key(f->src, f->vlan));
 	union ly_fdb_value old = { .raw = place ? *place : 0 };
 
 	if (!place || !learn_is_known(f, old) || !(f->pv & LY_PV_FORWARD))
