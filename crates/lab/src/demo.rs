@@ -21,6 +21,8 @@ use std::time::{Duration, Instant};
 const REACH_WITHIN: Duration = Duration::from_secs(20);
 /// Between two tries.
 const TRY_EVERY: Duration = Duration::from_millis(50);
+/// Wrong answers told of.
+const TOLD: usize = 10;
 /// Pings at a time.
 const WORKERS: usize = 16;
 
@@ -118,7 +120,9 @@ pub fn run(options: Options) -> Result<ExitCode> {
         let step = Step::begin("down", false);
         let cleared = down::down(name, Some(&lab.topology))?.unwrap_or_default();
         step.done(&format!("{} switches and {} namespaces", cleared.switches, cleared.namespaces));
-        println!("\nTo look around in it: `lanyard lab demo --keep`, or `lanyard lab up labs/lisa.clab.yml`.");
+        println!(
+            "\nTo look around in it: `lanyard lab demo --keep`, or `lanyard lab up labs/lisa.clab.yml`."
+        );
     }
     result?;
     Ok(ExitCode::SUCCESS)
@@ -126,7 +130,9 @@ pub fn run(options: Options) -> Result<ExitCode> {
 
 /// The same command in a user namespace of one's own.
 fn rootless() -> Result<ExitCode> {
-    eprintln!("note: not root: the demo runs in a user namespace of its own (unshare -Urnm), on the soft plane");
+    eprintln!(
+        "note: not root: the demo runs in a user namespace of its own (unshare -Urnm), on the soft plane"
+    );
     let error = Command::new("unshare").arg("-Urnm").arg(program()?).args(std::env::args_os().skip(1)).exec();
     Err(error).context("can't run `unshare`; run the demo as root, or install util-linux")
 }
@@ -150,7 +156,11 @@ impl Demo<'_> {
             self.command("sw1", command)?;
         }
         if !wrong.is_empty() {
-            bail!("not as the VLANs say:\n  {}", wrong.join("\n  "));
+            let more = match wrong.len().saturating_sub(TOLD) {
+                0 => String::new(),
+                more => format!("\n  and {more} more"),
+            };
+            bail!("not as the VLANs say:\n  {}{more}", wrong[..wrong.len().min(TOLD)].join("\n  "));
         }
         self.rates(&hosts)
     }
@@ -202,7 +212,8 @@ impl Demo<'_> {
         let total = jobs.len();
         // Popped from the end: those that wait for an answer that should not come go last, when all is settled.
         jobs.sort_by_key(|&(from, to, _)| expected(&hosts[from], &hosts[to]) != Way::No);
-        let silent = jobs.iter().filter(|&&(from, to, _)| expected(&hosts[from], &hosts[to]) == Way::No).count();
+        let silent =
+            jobs.iter().filter(|&&(from, to, _)| expected(&hosts[from], &hosts[to]) == Way::No).count();
         let (quiet, answering) = jobs.split_at(silent);
         let mut ways = vec![vec![[Way::No; 2]; hosts.len()]; hosts.len()];
         let deadline = Instant::now() + REACH_WITHIN;
@@ -210,8 +221,9 @@ impl Demo<'_> {
             let queue = Mutex::new(group.to_vec());
             let found = Mutex::new(Vec::new());
             std::thread::scope(|scope| -> Result<()> {
-                let workers: Vec<_> =
-                    (0..WORKERS).map(|_| scope.spawn(|| work(hosts, &queue, &found, until))).collect();
+                let workers: Vec<_> = (0..WORKERS)
+                    .map(|_| scope.spawn(|| work(hosts, self.interrupts, &queue, &found, until)))
+                    .collect();
                 for worker in workers {
                     match worker.join() {
                         Ok(result) => result?,
@@ -220,7 +232,6 @@ impl Demo<'_> {
                 }
                 Ok(())
             })?;
-            self.interrupts.check()?;
             for ((from, to, family), way) in found.into_inner().unwrap_or_default() {
                 ways[from][to][family] = way;
             }
@@ -295,7 +306,8 @@ impl Demo<'_> {
             command.args(["cli", "--instance", &netns, "-c", text]).stdin(Stdio::null());
             Ok(command.output()?)
         })?;
-        let prompt = if self.colour { format!("\x1b[1m{node}#\x1b[0m {text}") } else { format!("{node}# {text}") };
+        let prompt =
+            if self.colour { format!("\x1b[1m{node}#\x1b[0m {text}") } else { format!("{node}# {text}") };
         println!("\n{prompt}\n{}", String::from_utf8_lossy(&output.stdout).trim_end());
         if !output.status.success() {
             bail!("`{text}` on {node} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
@@ -323,7 +335,8 @@ impl Demo<'_> {
             step.progress(&format!("{} to {}, {} s", from.name, to.name, self.options.seconds));
             let gbps = self.rate(from, to)? / 1e9;
             drop(step);
-            lines.push(format!("  {way:<8} {} to {}  {gbps:>6.2} Gbit/s  through {path}", from.name, to.name));
+            lines
+                .push(format!("  {way:<8} {} to {}  {gbps:>6.2} Gbit/s  through {path}", from.name, to.name));
         }
         println!("Rate, one TCP stream over IPv4:\n\n{}\n", lines.join("\n"));
         Ok(())
@@ -364,6 +377,7 @@ type Job = (usize, usize, usize);
 /// Takes jobs until there are none. With a deadline, a job is tried until it is answered or the deadline has passed.
 fn work(
     hosts: &[Host],
+    interrupts: &Interrupts,
     queue: &Mutex<Vec<Job>>,
     found: &Mutex<Vec<(Job, Way)>>,
     until: Option<Instant>,
@@ -372,6 +386,7 @@ fn work(
         let Some(job) = queue.lock().ok().and_then(|mut queue| queue.pop()) else { return Ok(()) };
         let (from, to, family) = job;
         let way = loop {
+            interrupts.check()?;
             let way = ping(&hosts[from].netns, &hosts[to].addresses[family])?;
             if way != Way::No || until.is_none_or(|until| Instant::now() > until) {
                 break way;
@@ -414,5 +429,24 @@ impl Drop for Ended {
         // It may have ended by itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Way, way};
+
+    #[test]
+    fn the_hop_limit_tells_the_way() {
+        let cases = [
+            ("64 bytes from 10.0.0.1: icmp_seq=1 ttl=64 time=0.1 ms", Way::Bridged),
+            ("64 bytes from 2001:db8::1: icmp_seq=1 ttl=63 time=0.1 ms", Way::Routed),
+            ("64 bytes from 10.0.0.1: icmp_seq=1 ttl=62 time=0.1 ms", Way::Odd(62)),
+            ("From 10.0.0.9 icmp_seq=1 Destination Host Unreachable", Way::No),
+            ("", Way::No),
+        ];
+        for (text, wanted) in cases {
+            assert_eq!(way(text), wanted, "{text}");
+        }
     }
 }

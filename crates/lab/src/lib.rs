@@ -138,7 +138,11 @@ fn up(file: &Path, options: up::Options) -> Result<ExitCode> {
     }
     up::up(&lab, options, &interrupts)?;
     if !options.quiet {
-        eprintln!("lab {} is up after {:.1} s. Look around:", lab.topology.name, started.elapsed().as_secs_f64());
+        eprintln!(
+            "lab {} is up after {:.1} s. Look around:",
+            lab.topology.name,
+            started.elapsed().as_secs_f64()
+        );
         for line in hints(&lab) {
             eprintln!("  {line}");
         }
@@ -179,8 +183,10 @@ fn down(file: &Path, quiet: bool) -> Result<ExitCode> {
         _ if quiet => {}
         None => eprintln!("lab {name} is not up; nothing to do"),
         Some(cleared) => eprintln!(
-            "lab {name} is down: {} switches detached, {} processes ended, {} namespaces deleted",
-            cleared.switches, cleared.processes, cleared.namespaces
+            "lab {name} is down: {} detached, {} ended, {} deleted",
+            topology::counted(cleared.switches, "switch", "switches"),
+            topology::counted(cleared.processes, "process", "processes"),
+            topology::counted(cleared.namespaces, "namespace", "namespaces")
         ),
     }
     Ok(ExitCode::SUCCESS)
@@ -251,7 +257,9 @@ fn lab_json(lab: &LabState) -> serde_json::Value {
 
 fn exec(file: &Path, node: &str, command: &[OsString]) -> Result<ExitCode> {
     let name = load::name_of(file)?;
-    let Some(state) = LabState::load(&name)? else { bail!("lab {name} is not up; `lanyard lab up` builds it") };
+    let Some(state) = LabState::load(&name)? else {
+        bail!("lab {name} is not up; `lanyard lab up` builds it")
+    };
     let Some(found) = state.nodes.iter().find(|found| found.name == node) else {
         let names: Vec<&str> = state.nodes.iter().map(|node| node.name.as_str()).collect();
         bail!("no node `{node}` in lab {name}; it has {}", names.join(", "));

@@ -23,7 +23,8 @@ pub(crate) fn check_name(name: &str) -> Result<(), String> {
 /// What the kernel takes as a netdev's name, and nothing that a switch makes itself.
 pub(crate) fn check_interface(name: &str, kind: Kind) -> Result<(), String> {
     let numbered = |prefix: &str| {
-        name.strip_prefix(prefix).is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
+        name.strip_prefix(prefix)
+            .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
     };
     if name.is_empty() {
         Err("it is empty".into())
@@ -33,7 +34,8 @@ pub(crate) fn check_interface(name: &str, kind: Kind) -> Result<(), String> {
         Err("the kernel needs the word for itself".into())
     } else if name == "lo" {
         Err("every node has its loopback".into())
-    } else if let Some(c) = name.chars().find(|c| !c.is_ascii_graphic() || matches!(c, '/' | ':' | '%' | '"')) {
+    } else if let Some(c) = name.chars().find(|c| !c.is_ascii_graphic() || matches!(c, '/' | ':' | '%' | '"'))
+    {
         Err(format!("it has {c:?} in it"))
     } else if name.starts_with('-') {
         Err("it starts with `-`".into())

@@ -7,8 +7,8 @@
 
 use crate::names::{check_interface, check_name, guess};
 use crate::topology::{
-    Endpoint, Kind, Link, MAX_ENTRIES, MAX_FILE_BYTES, MAX_LINKS, MAX_NODES, Node, PlaneChoice, StartupConfig,
-    Topology,
+    Endpoint, Kind, Link, MAX_ENTRIES, MAX_FILE_BYTES, MAX_LINKS, MAX_NODES, Node, PlaneChoice,
+    StartupConfig, Topology,
 };
 use crate::yaml::{self, Key, Pos, Value};
 use std::collections::{BTreeMap, HashMap};
@@ -113,10 +113,35 @@ enum Use {
 fn use_of(key: &str) -> Option<Use> {
     Some(match key {
         "kind" | "type" | "group" | "startup-config" | "exec" | "env" | "labels" => Use::Read,
-        "image" | "image-pull-policy" | "restart-policy" | "license" | "SANs" | "certificate" | "user"
-        | "enforce-startup-config" | "auto-remove" | "runtime" | "mgmt_ipv4" | "mgmt_ipv6" | "mgmt-ipv4"
-        | "mgmt-ipv6" | "cpu" | "cpu-set" | "memory" | "shm-size" | "sandbox" | "kernel" | "position"
-        | "startup-delay" | "wait-for" | "healthcheck" | "dns" | "cap-add" | "devices" | "extras" | "aliases"
+        "image"
+        | "image-pull-policy"
+        | "restart-policy"
+        | "license"
+        | "SANs"
+        | "certificate"
+        | "user"
+        | "enforce-startup-config"
+        | "auto-remove"
+        | "runtime"
+        | "mgmt_ipv4"
+        | "mgmt_ipv6"
+        | "mgmt-ipv4"
+        | "mgmt-ipv6"
+        | "cpu"
+        | "cpu-set"
+        | "memory"
+        | "shm-size"
+        | "sandbox"
+        | "kernel"
+        | "position"
+        | "startup-delay"
+        | "wait-for"
+        | "healthcheck"
+        | "dns"
+        | "cap-add"
+        | "devices"
+        | "extras"
+        | "aliases"
         | "credentials" => Use::Noted,
         "binds" => Use::Refused("a node sees the host's files; name them in `exec`"),
         "cmd" | "entrypoint" => Use::Refused("a node has no container to start; put commands into `exec`"),
@@ -282,8 +307,7 @@ impl Reader {
         let group = own.group.clone().or_else(|| defaults.group.clone());
         let group_fields = group.as_ref().and_then(|group| groups.get(group)).cloned().unwrap_or_default();
         let kind = [&own, &group_fields, defaults].into_iter().find_map(|fields| fields.kind.clone());
-        let kind_fields =
-            kind.as_ref().and_then(|(kind, _, _)| kinds.get(kind)).cloned().unwrap_or_default();
+        let kind_fields = kind.as_ref().and_then(|(kind, _, _)| kinds.get(kind)).cloned().unwrap_or_default();
         let own_config = own.startup_config.clone();
         let all = defaults.clone().under(&kind_fields).under(&group_fields).under(&own);
         let kind = match kind.as_ref().map(|(kind, pos, field)| (kind.as_str(), *pos, field)) {
@@ -489,7 +513,11 @@ impl Reader {
             _ => {
                 let text = self.text(node, field)?;
                 let Some((name, interface)) = text.split_once(':') else {
-                    self.problem(node.pos, field, format!("`{text}` is not an endpoint: write NODE:INTERFACE"));
+                    self.problem(
+                        node.pos,
+                        field,
+                        format!("`{text}` is not an endpoint: write NODE:INTERFACE"),
+                    );
                     return None;
                 };
                 (name.to_owned(), interface.to_owned())

@@ -159,11 +159,14 @@ impl Topology {
             (self.nodes.len() - switches, "host", "hosts"),
             (self.links.len(), "link", "links"),
         ];
-        let words: Vec<String> = parts
-            .iter()
-            .filter(|(n, _, _)| *n > 0)
-            .map(|(n, one, many)| format!("{n} {}", if *n == 1 { one } else { many }))
-            .collect();
+        let words: Vec<String> =
+            parts.iter().filter(|(n, _, _)| *n > 0).map(|(n, one, many)| counted(*n, one, many)).collect();
         words.join(", ")
     }
+}
+
+/// `1 switch`, `2 switches`.
+#[must_use]
+pub fn counted(n: usize, one: &str, many: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { many })
 }

@@ -220,12 +220,18 @@ impl Builder<'_> {
                 std::thread::sleep(LOOK_EVERY);
             }
         }
-        let told = state.nodes.iter().filter_map(|node| Some((&node.name, node.ready.as_ref()?)));
-        let told: Vec<String> = told.map(|(name, ready)| format!("{name} {ready}")).collect();
-        step.done(&match told.as_slice() {
-            [few @ ..] if few.len() <= 3 => format!("ready: {}", few.join("; ")),
-            many => format!("{} ready", many.len()),
-        });
+        // Switches that say the same share the saying.
+        let mut told: Vec<(String, &str)> = Vec::new();
+        for (name, ready) in state.nodes.iter().filter_map(|node| Some((&node.name, node.ready.as_deref()?)))
+        {
+            match told.iter_mut().find(|(_, other)| *other == ready) {
+                Some((names, _)) => *names = format!("{names}, {name}"),
+                None => told.push((name.clone(), ready)),
+            }
+        }
+        let told: Vec<String> = told.iter().map(|(names, ready)| format!("{names}: {ready}")).collect();
+        let told = told.join("; ");
+        step.done(&if told.len() <= 90 { format!("ready: {told}") } else { format!("{total} ready") });
         Ok(())
     }
 
@@ -328,7 +334,8 @@ fn settle(netns: &str, kind: Kind) -> Result<()> {
 /// The program is not known.
 pub fn environment(netns: &str) -> Result<Vec<(&'static str, std::ffi::OsString)>> {
     let program = program()?;
-    let mut variables = vec![("LANYARD_INSTANCE", netns.into()), ("LANYARD_BIN", program.clone().into_os_string())];
+    let mut variables =
+        vec![("LANYARD_INSTANCE", netns.into()), ("LANYARD_BIN", program.clone().into_os_string())];
     if let Some(folder) = program.parent().filter(|folder| folder.is_absolute()) {
         let mut path = folder.as_os_str().to_owned();
         path.push(":");

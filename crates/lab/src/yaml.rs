@@ -135,7 +135,8 @@ impl Builder {
                 None => refuse("an alias to something that is not complete here"),
             },
             Event::Scalar(text, style, anchor, _) => {
-                let null = style == ScalarStyle::Plain && matches!(&*text, "" | "~" | "null" | "Null" | "NULL");
+                let null =
+                    style == ScalarStyle::Plain && matches!(&*text, "" | "~" | "null" | "Null" | "NULL");
                 let value = if null { Value::Null } else { Value::Text(text.into_owned()) };
                 self.finish(Node { pos, value }, anchor, 1, 1)
             }

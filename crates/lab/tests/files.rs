@@ -61,9 +61,11 @@ fn a_refusal_shows_the_line() {
 /// What grows with its input is bounded: each is refused, quickly and without a panic.
 #[test]
 fn too_much() {
-    let many = |n: usize, line: &str| -> String { (0..n).map(|i| line.replace('N', &i.to_string())).collect() };
+    let many =
+        |n: usize, line: &str| -> String { (0..n).map(|i| line.replace('N', &i.to_string())).collect() };
     let lab = |nodes: &str, links: &str| format!("name: x\ntopology:\n  nodes:\n{nodes}  links:\n{links}");
-    let laughs: String = (1..20).map(|i| format!("l{i}: &l{i} [*l{0}, *l{0}, *l{0}, *l{0}]\n", i - 1)).collect();
+    let laughs: String =
+        (1..20).map(|i| format!("l{i}: &l{i} [*l{0}, *l{0}, *l{0}, *l{0}]\n", i - 1)).collect();
     let cases = [
         (lab(&many(257, "    nN: {kind: host}\n"), ""), "a lab has 1 to 256 nodes, this has 257"),
         (
@@ -77,7 +79,10 @@ fn too_much() {
         ("- ".repeat(50_000), "nested deeper than 32 levels"),
         (format!("l0: &l0 [lol]\n{laughs}"), "more than 50000 values (aliases counted)"),
         (
-            format!("name: x\ntopology:\n  nodes:\n    a:\n      kind: host\n      exec: [{}]\n", "a,".repeat(257)),
+            format!(
+                "name: x\ntopology:\n  nodes:\n    a:\n      kind: host\n      exec: [{}]\n",
+                "a,".repeat(257)
+            ),
             "`exec` has at most 256 entries, it has 257",
         ),
     ];
@@ -104,7 +109,11 @@ fn graphs() {
         assert_eq!(drawn, wanted, "{}", snapshot.display());
         let (svg, dot) = (graph::svg(&topology), graph::dot(&topology));
         assert_eq!(svg.matches("<path ").count(), topology.links.len(), "{stem}: links in the SVG");
-        assert_eq!(svg.matches("font-weight=\"bold\" text-anchor").count(), topology.nodes.len(), "{stem}: nodes");
+        assert_eq!(
+            svg.matches("font-weight=\"bold\" text-anchor").count(),
+            topology.nodes.len(),
+            "{stem}: nodes"
+        );
         assert_eq!(dot.matches(" -- ").count(), topology.links.len(), "{stem}: links in dot");
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{stem}: numbers");
     }

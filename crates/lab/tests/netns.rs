@@ -53,7 +53,9 @@ LAB
 
 /// Runs a script. It passes if it ends with 0; what it said is shown when it does not.
 fn check(name: &str, script: &str) {
-    let Some(lab) = program() else { return println!("skipped: examples/lab is not built (cargo test builds it)") };
+    let Some(lab) = program() else {
+        return println!("skipped: examples/lab is not built (cargo test builds it)");
+    };
     let root = nix::unistd::geteuid().is_root();
     let flags: &[&str] = if root { &["-m"] } else { &["-Urnm"] };
     let unshare = |rest: &[&str]| {
@@ -63,15 +65,23 @@ fn check(name: &str, script: &str) {
     };
     match unshare(&["sh", "-c", "mount -t tmpfs lanyard /run && ip netns add t"]).output() {
         Ok(output) if output.status.success() => {}
-        Ok(output) => return println!("skipped: no rights: {}", String::from_utf8_lossy(&output.stderr).trim()),
+        Ok(output) => {
+            return println!("skipped: no rights: {}", String::from_utf8_lossy(&output.stderr).trim());
+        }
         Err(error) => return println!("skipped: no unshare: {error}"),
     }
     let scratch = tempfile::tempdir().expect("a folder");
     let text = format!("set -eu\n{PREFIX}\n{script}");
-    let output = unshare(&["sh", "-c", &text]).env("LAB", lab).env("SCRATCH", scratch.path()).output();
+    let output = unshare(&["sh", "-c", &text])
+        .env("LAB", lab)
+        .env("SCRATCH", scratch.path())
+        .env("TESTS", concat!(env!("CARGO_MANIFEST_DIR"), "/tests"))
+        .output();
     let output = output.expect("unshare runs");
     let said = [output.stdout, output.stderr].concat();
-    assert!(output.status.success(), "{name}: {}\n{}", output.status, String::from_utf8_lossy(&said));
+    let said = String::from_utf8_lossy(&said);
+    said.lines().filter(|line| line.starts_with("skipped: ")).for_each(|line| println!("{name}: {line}"));
+    assert!(output.status.success(), "{name}: {}\n{said}", output.status);
 }
 
 fn program() -> Option<PathBuf> {
@@ -98,7 +108,7 @@ b up t-b" ] || fail "list: $(lab list)"
         lab exec t b -- sleep 1000 &
         until ip netns pids t-b | grep -q .; do :; done
         lab down two.yml 2> said
-        grep -q '1 processes ended, 2 namespaces deleted' said || fail "$(cat said)"
+        grep -q '1 process ended, 2 namespaces deleted' said || fail "$(cat said)"
         nothing_left
         lab down two.yml 2> said
         grep -q 'is not up; nothing to do' said
@@ -164,7 +174,7 @@ fn a_switch_lives_until_down() {
     let script = r#"
         one_switch
         lab up sw.yml 2> said
-        grep -q 'ready: sw 1 ports, plane soft' said || fail "$(cat said)"
+        grep -q 'ready: sw: 1 ports, plane soft' said || fail "$(cat said)"
         pid=$(lab list | awk '$2 == "sw" {print $(NF - 1)}')
         kill -0 "$pid"
         [ "$(ip netns identify "$pid")" = s-sw ] || fail "in the wrong namespace"
@@ -192,4 +202,27 @@ fn a_switch_lives_until_down() {
         kill $other
     "#;
     check("a switch", script);
+}
+
+/// The demo over switches made of kernel bridges: it passes, and it notices a leak between VLANs.
+#[test]
+fn the_demo_tells_right_from_wrong() {
+    let script = r#"
+        ip netns add probe
+        ip -n probe link add x type vxlan id 1 dstport 4789 || { echo "skipped: no vxlan"; exit 0; }
+        ip netns delete probe
+        export LANYARD_BIN=$TESTS/kernel-switch
+        lab demo --seconds 1 > said 2>&1 || fail "$(cat said)"
+        grep -q 'As it should be' said || fail "$(cat said)"
+        grep -q 'h3v1  B     -       ·     ·     ·       ·     ·     ·' said || fail "$(cat said)"
+        grep -q 'h2v2  ·     ·       B     -     B       R     R     R' said || fail "$(cat said)"
+        grep -q 'output of show mac address-table' said
+        nothing_left
+        export LEAK=1
+        ! lab demo --seconds 1 > said 2>&1 || fail "a leak passed: $(cat said)"
+        grep -q '24 answers are not as they should be' said || fail "$(cat said)"
+        grep -q 'h2v1 to h1v2 IPv4: bridged, not no answer' said || fail "$(cat said)"
+        nothing_left
+    "#;
+    check("the demo", script);
 }

@@ -30,9 +30,15 @@ impl Forest {
         let nodes = topology.nodes.len();
         let degree = |node: usize| topology.interfaces(node).count();
         let mut order: Vec<usize> = (0..nodes).collect();
-        order.sort_by_key(|&node| (!topology.nodes[node].kind.is_switch(), std::cmp::Reverse(degree(node)), node));
-        let mut forest =
-            Self { roots: Vec::new(), below: vec![Vec::new(); nodes], closing: Vec::new(), rank: vec![0; nodes] };
+        order.sort_by_key(|&node| {
+            (!topology.nodes[node].kind.is_switch(), std::cmp::Reverse(degree(node)), node)
+        });
+        let mut forest = Self {
+            roots: Vec::new(),
+            below: vec![Vec::new(); nodes],
+            closing: Vec::new(),
+            rank: vec![0; nodes],
+        };
         let (mut seen, mut used) = (vec![false; nodes], vec![false; topology.links.len()]);
         for root in order {
             if seen[root] {
@@ -137,7 +143,8 @@ pub fn dot(topology: &Topology) -> String {
     for (index, node) in topology.nodes.iter().enumerate() {
         let label = std::iter::once(node.name.clone()).chain(details(topology, index)).collect::<Vec<_>>();
         let label = quoted(&label.join("\n")).replace('\n', "\\n");
-        let shape = if node.kind.is_switch() { "box, style=\"filled\", fillcolor=\"#dbe7f5\"" } else { "ellipse" };
+        let shape =
+            if node.kind.is_switch() { "box, style=\"filled\", fillcolor=\"#dbe7f5\"" } else { "ellipse" };
         let _ = writeln!(out, "  {} [label={label}, shape={shape}];", quoted(&node.name));
     }
     for link in &topology.links {

@@ -179,7 +179,13 @@ fn ports(topology: &Topology, forest: &Forest, shapes: &[Shape]) -> Vec<[Port; 2
     ports
 }
 
-fn draw_link(out: &mut String, topology: &Topology, link: &crate::topology::Link, ends: [Port; 2], closing: bool) {
+fn draw_link(
+    out: &mut String,
+    topology: &Topology,
+    link: &crate::topology::Link,
+    ends: [Port; 2],
+    closing: bool,
+) {
     let [a, b] = ends;
     let bend = |port: Port| if port.below { port.y + RANK * 0.42 } else { port.y - RANK * 0.42 };
     let switches = link.ends.iter().all(|end| topology.nodes[end.node].kind.is_switch());
@@ -188,7 +194,14 @@ fn draw_link(out: &mut String, topology: &Topology, link: &crate::topology::Link
     let _ = writeln!(
         out,
         r#"<path d="M{:.1},{:.1} C{:.1},{:.1} {:.1},{:.1} {:.1},{:.1}" fill="none" stroke="{stroke}" stroke-width="{width}"{dash}/>"#,
-        a.x, a.y, a.x, bend(a), b.x, bend(b), b.x, b.y
+        a.x,
+        a.y,
+        a.x,
+        bend(a),
+        b.x,
+        bend(b),
+        b.x,
+        b.y
     );
 }
 
@@ -197,7 +210,9 @@ fn draw_node(out: &mut String, topology: &Topology, index: usize, shape: &Shape,
     let group = node.group.as_deref().and_then(|group| legend.iter().position(|other| *other == group));
     let (stroke, fill, ink, corner) = match (node.kind.is_switch(), group) {
         (true, None) => ("#1d2733", "#26394d", "#ffffff", 6),
-        (_, Some(group)) => (COLOURS[group % COLOURS.len()].0, COLOURS[group % COLOURS.len()].1, "#1d2733", 16),
+        (_, Some(group)) => {
+            (COLOURS[group % COLOURS.len()].0, COLOURS[group % COLOURS.len()].1, "#1d2733", 16)
+        }
         (false, None) => ("#8793a0", "#f4f6f8", "#1d2733", 16),
     };
     let Shape { x, y, width, height, details } = shape;

@@ -119,10 +119,15 @@ impl Drawing<'_> {
             let arrow = if line.closing { "⤴ " } else { "" };
             let colour = if line.switch { switch } else { host };
             let mark = if line.switch { "▣ " } else { "○ " };
-            let used = [&line.tree, gap, arrow, mark, &line.name].iter().map(|text| text.chars().count()).sum();
+            let used =
+                [&line.tree, gap, arrow, mark, &line.name].iter().map(|text| text.chars().count()).sum();
             let space = " ".repeat((wide + 4).saturating_sub(used));
-            let end = if line.details.is_empty() { String::new() } else { format!("{space}{}", line.details) };
-            let text = format!("{dim}{}{plain}{gap}{arrow}{colour}{mark}{}{plain}{dim}{end}{plain}", line.tree, line.name);
+            let end =
+                if line.details.is_empty() { String::new() } else { format!("{space}{}", line.details) };
+            let text = format!(
+                "{dim}{}{plain}{gap}{arrow}{colour}{mark}{}{plain}{dim}{end}{plain}",
+                line.tree, line.name
+            );
             out.push_str(text.trim_end());
             out.push('\n');
         }
