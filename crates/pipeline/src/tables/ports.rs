@@ -9,6 +9,7 @@ use lanyard_types::{MAX_PORTS, PortId, PortSet};
 #[derive(Debug)]
 pub struct Ports {
     slots: Vec<Option<PortState>>,
+    high_water: usize,
     /// Ports that receive and send.
     pub enabled: PortSet,
     /// Protected ports.
@@ -23,6 +24,7 @@ impl Default for Ports {
     fn default() -> Self {
         Self {
             slots: vec![None; MAX_PORTS],
+            high_water: 0,
             enabled: PortSet::EMPTY,
             isolated: PortSet::EMPTY,
             flood_unicast: PortSet::EMPTY,
@@ -47,6 +49,11 @@ impl Ports {
     pub fn len(&self) -> usize {
         self.slots.iter().flatten().count()
     }
+    /// The most there have been.
+    #[must_use]
+    pub fn high_water(&self) -> usize {
+        self.high_water
+    }
     /// True when there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -63,7 +70,9 @@ impl Ports {
         put(&mut self.isolated, port, is(|state| state.isolated));
         put(&mut self.flood_unicast, port, is(|state| state.flood_unicast));
         put(&mut self.flood_multicast, port, is(|state| state.flood_multicast));
-        std::mem::replace(&mut self.slots[port.index()], state)
+        let was = std::mem::replace(&mut self.slots[port.index()], state);
+        self.high_water = self.high_water.max(self.len());
+        was
     }
 }
 

@@ -11,12 +11,14 @@ use lanyard_types::{MAX_VLANS, PortId, PortSet, VlanId};
 #[derive(Debug)]
 pub struct Vlans {
     active: Vec<Option<VlanState>>,
+    count: usize,
+    high_water: usize,
     members: Vec<PortSet>,
 }
 
 impl Default for Vlans {
     fn default() -> Self {
-        Self { active: vec![None; MAX_VLANS], members: vec![PortSet::EMPTY; MAX_VLANS] }
+        Self { active: vec![None; MAX_VLANS], count: 0, high_water: 0, members: vec![PortSet::EMPTY; MAX_VLANS] }
     }
 }
 
@@ -29,7 +31,12 @@ impl Vlans {
     /// How many VLANs are active.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.active.iter().flatten().count()
+        self.count
+    }
+    /// The most that have been active at once.
+    #[must_use]
+    pub fn high_water(&self) -> usize {
+        self.high_water
     }
     /// True when no VLAN is active.
     #[must_use]
@@ -47,7 +54,11 @@ impl Vlans {
     }
     /// Activates, changes or removes a VLAN; answers what was there.
     pub fn set(&mut self, vlan: VlanId, state: Option<VlanState>) -> Option<VlanState> {
-        std::mem::replace(&mut self.active[vlan.index()], state)
+        let came = usize::from(state.is_some());
+        let was = std::mem::replace(&mut self.active[vlan.index()], state);
+        self.count = self.count + came - usize::from(was.is_some());
+        self.high_water = self.high_water.max(self.count);
+        was
     }
     /// Puts a port into the VLANs its state names, and out of all others.
     pub fn set_membership(&mut self, port: PortId, state: Option<&PortState>) {

@@ -1,0 +1,151 @@
+//! [`Core`]: the pipeline, the links of its ports, and the events nobody has fetched yet.
+//!
+//! It is behind one lock: the thread that carries frames and whoever changes the state take turns. Invariant: the queue of
+//! events is bounded in number and in bytes of frames; what does not fit is counted, and the count is handed over.
+
+use crate::link::{Link, Received, vnet::Offload};
+use lanyard_pipeline::tables::fdb::FdbEvent;
+use lanyard_pipeline::trace::Verdict;
+use lanyard_pipeline::{Pipeline, Sink, Timestamp};
+use lanyard_plane::PlaneEvent;
+use lanyard_types::{MAX_PORTS, PortId, TrapReason};
+use nix::sys::eventfd::EventFd;
+use std::time::Instant;
+
+/// Events that wait at most.
+const MAX_EVENTS: usize = 1 << 16;
+/// Bytes of trapped frames that wait at most.
+const MAX_TRAPPED_BYTES: usize = 4 << 20;
+
+/// Events that wait to be fetched.
+#[derive(Debug)]
+pub struct Events {
+    waiting: Vec<PlaneEvent>,
+    bytes: usize,
+    lost: u64,
+    bell: EventFd,
+}
+
+impl Events {
+    pub fn push(&mut self, event: PlaneEvent) {
+        let len = if let PlaneEvent::Trapped { frame, .. } = &event { frame.len() } else { 0 };
+        if self.waiting.len() >= MAX_EVENTS || self.bytes + len > MAX_TRAPPED_BYTES {
+            self.lost += 1;
+            return;
+        }
+        if self.waiting.is_empty() {
+            // The counter can't be full: it is emptied when events are fetched, and only then rung again.
+            let _ = self.bell.write(1);
+        }
+        self.bytes += len;
+        self.waiting.push(event);
+    }
+    pub fn fdb(&mut self, event: FdbEvent) {
+        self.push(match event {
+            FdbEvent::Added(entry) => PlaneEvent::FdbAdded(entry),
+            FdbEvent::Moved { entry, from } => PlaneEvent::FdbMoved { entry, from },
+            FdbEvent::Aged(entry) => PlaneEvent::FdbAged(entry),
+            FdbEvent::Deleted(entry) => PlaneEvent::FdbDeleted(entry),
+        });
+    }
+    /// Everything that waits, the number lost last.
+    pub fn fetch(&mut self) -> Vec<PlaneEvent> {
+        let _ = self.bell.read();
+        self.bytes = 0;
+        let mut events = std::mem::take(&mut self.waiting);
+        match std::mem::take(&mut self.lost) {
+            0 => {}
+            lost => events.push(PlaneEvent::Lost(lost)),
+        }
+        events
+    }
+}
+
+/// Where the plane's time comes from.
+#[derive(Debug)]
+pub enum Clock {
+    /// The machine.
+    Real(Instant),
+    /// A test.
+    Manual(Timestamp),
+}
+
+impl Clock {
+    pub fn now(&self) -> Timestamp {
+        match self {
+            Self::Real(origin) => {
+                Timestamp::from_nanos(u64::try_from(origin.elapsed().as_nanos()).unwrap_or(u64::MAX))
+            }
+            Self::Manual(now) => *now,
+        }
+    }
+}
+
+/// What the lock guards.
+#[derive(Debug)]
+pub struct Core {
+    pub pipeline: Pipeline,
+    pub links: Vec<Link>,
+    /// Raised whenever `links` changes, so that the thread waits on the right ones.
+    pub generation: u64,
+    pub events: Events,
+    pub clock: Clock,
+    pub stop: bool,
+}
+
+impl Core {
+    pub fn new(salt: u64, bell: EventFd, clock: Clock) -> Self {
+        Self {
+            pipeline: Pipeline::new(salt),
+            links: (0..MAX_PORTS).map(|_| Link::Gone).collect(),
+            generation: 1,
+            events: Events { waiting: Vec::new(), bytes: 0, lost: 0, bell },
+            clock,
+            stop: false,
+        }
+    }
+    /// Connects a port to something else; answers what it was connected to.
+    pub fn connect(&mut self, port: PortId, link: Link) -> Link {
+        self.generation += 1;
+        std::mem::replace(&mut self.links[port.index()], link)
+    }
+    /// Takes what waits at a port through the pipeline; answers how many frames.
+    pub fn turn(&mut self, port: PortId) -> usize {
+        // Nothing goes back out of its ingress port, so that link can be away meanwhile.
+        let mut link = std::mem::replace(&mut self.links[port.index()], Link::Gone);
+        let taken = link.receive(&mut |frame| {
+            self.process(port, frame);
+        });
+        self.links[port.index()] = link;
+        taken
+    }
+    /// Takes one frame through the pipeline.
+    pub fn process(&mut self, port: PortId, frame: Received<'_>) -> Verdict {
+        let Received { bytes, offload } = frame;
+        let mut out = Out { links: &mut self.links, events: &mut self.events, arrived: bytes.len(), offload };
+        let longest = offload.longest(bytes);
+        self.pipeline.process_segments(self.clock.now(), port, bytes, longest, &mut out)
+    }
+}
+
+/// Where one frame's copies go.
+struct Out<'a> {
+    links: &'a mut Vec<Link>,
+    events: &'a mut Events,
+    arrived: usize,
+    offload: Offload,
+}
+
+impl Sink for Out<'_> {
+    fn send(&mut self, port: PortId, frame: &[u8]) -> bool {
+        // Only a tag can have come or gone, in front of everything an offload points at.
+        let by = frame.len() as isize - self.arrived as isize;
+        self.links[port.index()].send(frame, self.offload.moved_unless_empty(by))
+    }
+    fn trap(&mut self, port: PortId, reason: TrapReason, frame: &[u8]) {
+        self.events.push(PlaneEvent::Trapped { port, vlan: None, reason, frame: frame.to_vec() });
+    }
+    fn fdb(&mut self, event: FdbEvent) {
+        self.events.fdb(event);
+    }
+}

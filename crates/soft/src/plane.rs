@@ -1,0 +1,326 @@
+//! [`SoftPlane`]: the soft plane as the control plane sees it.
+
+use crate::MemoryPorts;
+use crate::core::{Clock, Core};
+use crate::link::packet::PacketLink;
+use crate::link::tap::TapLink;
+use crate::link::{Link, vnet::Offload};
+use crate::worker::{self, Shared};
+use lanyard_pipeline::state::{HookChoice, PlaneState, PortState};
+use lanyard_pipeline::{Pipeline, Timestamp};
+use lanyard_plane::{
+    Backend, Capabilities, Change, FdbEntry, FdbFilter, Hook, MAX_TRACE_FRAME, Plane, PlaneError, PlaneEvent,
+    PortCounters, Sweep, TableUsage, Trace, changes, transact,
+};
+use lanyard_types::{FrameCount, MAX_PORTS, MAX_VLANS, PortId, PortSet, VlanId};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use std::collections::{BTreeMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+/// FDB entries the plane holds: the largest `fdb_limit`, and as many control-plane entries again.
+pub const FDB_CAPACITY: u32 = 1 << 20;
+
+/// The soft plane.
+#[derive(Debug)]
+pub struct SoftPlane {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    state: PlaneState,
+    /// TAP netdevs made for ports that do not exist yet, by ifindex.
+    taps: BTreeMap<u32, TapLink>,
+    in_memory: bool,
+    event_fd: i32,
+    capabilities: Capabilities,
+}
+
+impl SoftPlane {
+    /// A plane over netdevs. Ports are opened by ifindex as a state names them, in the network namespace of the
+    /// thread that applies it.
+    ///
+    /// # Errors
+    /// When the system has no descriptor or no thread to give.
+    pub fn new() -> Result<Self, PlaneError> {
+        let salt = RandomState::new().hash_one(0u8);
+        let mut plane = Self::build(salt, Clock::Real(Instant::now()), false)?;
+        let shared = plane.shared.clone();
+        let thread =
+            std::thread::Builder::new().name("lanyard-soft".into()).spawn(move || worker::run(&shared));
+        plane.thread = Some(thread.map_err(system("starting the soft plane's thread"))?);
+        Ok(plane)
+    }
+    /// A plane whose ports are queues: no thread, no system, and time stands still until it is set.
+    ///
+    /// # Errors
+    /// When the system has no descriptor to give.
+    pub fn in_memory() -> Result<(Self, MemoryPorts), PlaneError> {
+        let plane = Self::build(0, Clock::Manual(Timestamp::default()), true)?;
+        let ports = MemoryPorts { shared: plane.shared.clone() };
+        Ok((plane, ports))
+    }
+    /// Makes a TAP netdev, down at first, and answers its ifindex. The port whose state has that ifindex takes it
+    /// over; it goes with that port, or with the plane.
+    ///
+    /// # Errors
+    /// When the name is taken or no name for a netdev, or the kernel refuses.
+    pub fn add_tap(&mut self, name: &str) -> Result<u32, PlaneError> {
+        let tap = TapLink::create(name).map_err(system(&format!("making TAP netdev {name}")))?;
+        let ifindex = tap.ifindex();
+        self.taps.insert(ifindex, tap);
+        Ok(ifindex)
+    }
+
+    fn build(salt: u64, clock: Clock, in_memory: bool) -> Result<Self, PlaneError> {
+        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
+        let event = || EventFd::from_flags(flags).map_err(|errno| system("making an eventfd")(errno.into()));
+        let (bell, events) = (event()?, event()?);
+        let event_fd = events.as_raw_fd();
+        let shared = Arc::new(Shared::new(Core::new(salt, events, clock), bell));
+        let capabilities = Capabilities {
+            name: "soft",
+            survives_daemon: false,
+            hooks: false,
+            ports: MAX_PORTS - 1,
+            fdb: FDB_CAPACITY,
+            notes: vec![
+                "stops forwarding when the daemon stops".into(),
+                "ports have no choice of hook or delivery".into(),
+                "frames longer than their netdev's MTU (and one 802.1Q tag) are refused by the kernel".into(),
+            ],
+        };
+        let state = PlaneState::default();
+        Ok(Self { shared, thread: None, state, taps: BTreeMap::new(), in_memory, event_fd, capabilities })
+    }
+
+    /// The link for a port in this state; `None` when the one it has is the right one.
+    fn link(&mut self, port: PortId, state: &PortState) -> Result<Option<Link>, PlaneError> {
+        if self.in_memory {
+            let has = matches!(self.shared.control().links[port.index()], Link::Memory(_));
+            return Ok((!has).then(|| Link::Memory(VecDeque::new())));
+        }
+        if state.ifindex == 0 {
+            return Ok(Some(Link::Gone));
+        }
+        if self.shared.control().links[port.index()].ifindex() == state.ifindex {
+            return Ok(None);
+        }
+        if let Some(tap) = self.taps.remove(&state.ifindex) {
+            return Ok(Some(Link::Tap(tap)));
+        }
+        let opened = PacketLink::open(state.ifindex);
+        opened
+            .map(|link| Some(Link::Packet(link)))
+            .map_err(system(&format!("opening {} for the soft plane", state.name)))
+    }
+
+    fn change_port(&mut self, port: PortId, new: Option<&PortState>) -> Result<(), PlaneError> {
+        let link = match new {
+            Some(state) if state.hook != HookChoice::Auto => {
+                let hook = if state.hook == HookChoice::Xdp { "XDP" } else { "TC" };
+                let what = format!("run {} at a hook of choice ({hook})", state.name);
+                return Err(PlaneError::Unsupported { plane: "soft", what });
+            }
+            Some(state) => self.link(port, state)?,
+            None => Some(Link::Gone),
+        };
+        let was = {
+            let mut core = self.shared.control();
+            let core = &mut *core;
+            let now = core.clock.now();
+            core.pipeline.set_port(port, new.cloned(), now, &mut |event| core.events.fdb(event));
+            link.map(|link| core.connect(port, link))
+        };
+        // A TAP is kept while its port comes and goes within one transaction; `apply` lets go of what is left.
+        if let Some(Link::Tap(tap)) = was {
+            self.taps.insert(tap.ifindex(), tap);
+        }
+        Ok(())
+    }
+}
+
+impl Backend for SoftPlane {
+    fn change(&mut self, change: &Change) -> Result<(), PlaneError> {
+        if let Change::Port { port, new, .. } = change {
+            return self.change_port(*port, new.as_deref());
+        }
+        let mut core = self.shared.control();
+        let core = &mut *core;
+        let now = core.clock.now();
+        let events = &mut core.events;
+        let pipeline = &mut core.pipeline;
+        let mut on = |event| events.fdb(event);
+        match change {
+            Change::Global { new, .. } if !(1..=FDB_CAPACITY).contains(&new.fdb_limit) => {
+                return Err(PlaneError::Invalid(format!(
+                    "FDB limit {} is not 1 to {FDB_CAPACITY}",
+                    new.fdb_limit
+                )));
+            }
+            Change::Global { new, .. } => pipeline.set_global((**new).clone()),
+            Change::Vlan { vlan, new, .. } => pipeline.set_vlan(*vlan, new.clone(), now, &mut on),
+            Change::Stp { instance, port, new, .. } => pipeline.set_stp(*instance, *port, *new),
+            Change::Fdb { vlan, mac, old, new } => {
+                let controlled = pipeline.fdb().len() - pipeline.fdb().dynamic();
+                if old.is_none() && new.is_some() && controlled >= u64::from(FDB_CAPACITY) {
+                    return Err(PlaneError::TableFull { table: "fdb", size: FDB_CAPACITY.into() });
+                }
+                pipeline.set_fdb(*vlan, *mac, *new, now, &mut on);
+            }
+            Change::Port { .. } => {}
+        }
+        Ok(())
+    }
+}
+
+impl Plane for SoftPlane {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+    fn state(&self) -> &PlaneState {
+        &self.state
+    }
+    fn apply(&mut self, next: &PlaneState) -> Result<(), PlaneError> {
+        let list = changes(&self.state, next);
+        let had: Vec<u32> = self.state.ports.values().map(|port| port.ifindex).collect();
+        let done = transact(self, list);
+        if done.is_ok() {
+            self.state = next.clone();
+            // TAPs whose port has just left go; those that have had no port yet stay.
+            self.taps.retain(|ifindex, _| !had.contains(ifindex));
+        }
+        self.shared.ring();
+        done
+    }
+    fn fdb_walk(&mut self, filter: &FdbFilter, visit: &mut dyn FnMut(FdbEntry)) {
+        let core = self.shared.control();
+        let mut found = Vec::new();
+        core.pipeline.fdb().walk(filter, core.clock.now(), &mut |entry| found.push(entry));
+        drop(core); // the visitor may take its time
+        found.into_iter().for_each(visit);
+    }
+    fn fdb_flush(&mut self, filter: &FdbFilter) -> u64 {
+        let mut core = self.shared.control();
+        let core = &mut *core;
+        core.pipeline.flush(filter, core.clock.now(), &mut |event| core.events.fdb(event))
+    }
+    fn fdb_sweep(&mut self, ageing_s: Option<u32>) -> Sweep {
+        let mut core = self.shared.control();
+        let core = &mut *core;
+        core.pipeline.sweep(ageing_s, core.clock.now(), &mut |event| core.events.fdb(event))
+    }
+    fn fdb_dynamic(&mut self) -> u64 {
+        self.shared.control().pipeline.fdb().dynamic()
+    }
+    fn port_counters(&mut self, port: PortId) -> PortCounters {
+        self.shared.control().pipeline.counters().port(port).clone()
+    }
+    fn vlan_counters(&mut self, vlan: VlanId) -> FrameCount {
+        self.shared.control().pipeline.counters().vlan(vlan)
+    }
+    fn resources(&mut self) -> Vec<TableUsage> {
+        usage(&self.shared.control().pipeline)
+    }
+    fn clear_counters(&mut self, port: PortId) {
+        self.shared.control().pipeline.clear_counters(port);
+    }
+    fn port_hook(&self, port: PortId) -> Hook {
+        match self.shared.control().links[port.index()] {
+            Link::Gone => Hook::None,
+            Link::Memory(_) | Link::Packet(_) | Link::Tap(_) => Hook::Soft,
+        }
+    }
+    fn event_fd(&self) -> Option<i32> {
+        Some(self.event_fd)
+    }
+    fn poll_events(&mut self, handle: &mut dyn FnMut(PlaneEvent)) {
+        let events = self.shared.control().events.fetch();
+        events.into_iter().for_each(handle);
+    }
+    fn inject(&mut self, port: PortId, frame: &[u8]) -> Result<(), PlaneError> {
+        let name = &self.state.ports.get(&port).ok_or(PlaneError::NoSuchPort(port))?.name;
+        check_len(frame)?;
+        let mut core = self.shared.control();
+        let sent = core.links[port.index()].send(frame, Offload::default());
+        core.pipeline.count_injected(port, frame.len(), sent);
+        let refused = || PlaneError::System { what: format!("sending on {name}"), cause: "refused".into() };
+        if sent { Ok(()) } else { Err(refused()) }
+    }
+    fn trace(&mut self, port: PortId, frame: &[u8]) -> Result<Trace, PlaneError> {
+        if !self.state.ports.contains_key(&port) {
+            return Err(PlaneError::NoSuchPort(port));
+        }
+        check_len(frame)?;
+        Ok(self.shared.control().pipeline.trace(port, frame))
+    }
+    fn detach(&mut self) -> Result<(), PlaneError> {
+        self.apply(&PlaneState::default())?;
+        self.taps.clear();
+        self.stop();
+        Ok(())
+    }
+}
+
+impl SoftPlane {
+    /// Ends the thread.
+    fn stop(&mut self) {
+        self.shared.control().stop = true;
+        self.shared.ring();
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked has said so; there is nothing left of it to end.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for SoftPlane {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// The finite tables.
+fn usage(pipeline: &Pipeline) -> Vec<TableUsage> {
+    let tables = pipeline.tables();
+    let (fdb, ports, vlans) = (&tables.fdb, &tables.ports, &tables.vlans);
+    let refusals = fdb.refusals();
+    let table = |name, size, used: usize, high_water: usize, bytes: usize| TableUsage {
+        name,
+        size: size as u64,
+        used: used as u64,
+        high_water: high_water as u64,
+        refused: 0,
+        bytes: bytes as u64,
+        shared_with: Vec::new(),
+    };
+    vec![
+        TableUsage {
+            name: "fdb",
+            size: tables.trap.global().fdb_limit.into(),
+            used: fdb.len(),
+            high_water: fdb.high_water(),
+            refused: refusals.table + refusals.port + refusals.vlan,
+            bytes: fdb.bytes(),
+            shared_with: Vec::new(),
+        },
+        table("ports", MAX_PORTS - 1, ports.len(), ports.high_water(), MAX_PORTS * size_of::<PortState>()),
+        table("vlans", MAX_VLANS - 2, vlans.len(), vlans.high_water(), MAX_VLANS * size_of::<PortSet>()),
+    ]
+}
+
+fn check_len(frame: &[u8]) -> Result<(), PlaneError> {
+    match frame.len() {
+        len if len > MAX_TRACE_FRAME => {
+            Err(PlaneError::Invalid(format!("a frame of {len} bytes is longer than {MAX_TRACE_FRAME}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Names what was being done when the system refused.
+fn system(what: &str) -> impl FnOnce(std::io::Error) -> PlaneError + use<> {
+    let what = what.to_owned();
+    move |cause| PlaneError::System { what, cause: cause.to_string() }
+}

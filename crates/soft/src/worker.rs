@@ -1,0 +1,113 @@
+//! The thread that carries frames: it waits on every link and on its bell, and gives each link a bounded turn.
+//!
+//! Invariant: whoever wants the lock for a change gets it within one link's turn.
+
+use crate::core::Core;
+use lanyard_types::PortId;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::sys::eventfd::EventFd;
+use nix::unistd::Pid;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What the thread and its owner share.
+#[derive(Debug)]
+pub struct Shared {
+    core: Mutex<Core>,
+    waiting: AtomicUsize,
+    bell: EventFd,
+}
+
+impl Shared {
+    pub fn new(core: Core, bell: EventFd) -> Self {
+        Self { core: Mutex::new(core), waiting: AtomicUsize::new(0), bell }
+    }
+    /// The core, for a change or a question: the thread stands back until it is had.
+    pub fn control(&self) -> MutexGuard<'_, Core> {
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+        let core = self.lock();
+        self.waiting.fetch_sub(1, Ordering::AcqRel);
+        core
+    }
+    /// Makes the thread look again at what it waits on.
+    pub fn ring(&self) {
+        let _ = self.bell.write(1);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// The core, for frames.
+    fn frames(&self) -> MutexGuard<'_, Core> {
+        while self.waiting.load(Ordering::Acquire) > 0 {
+            std::thread::yield_now();
+        }
+        self.lock()
+    }
+}
+
+/// Runs until the core says stop.
+pub fn run(shared: &Shared) {
+    pin();
+    let mut generation = 0;
+    let mut waits: Vec<(PortId, Arc<OwnedFd>)> = Vec::new();
+    loop {
+        {
+            let core = shared.frames();
+            if core.stop {
+                return;
+            }
+            if core.generation != generation {
+                generation = core.generation;
+                let links = PortId::all().filter_map(|port| Some((port, core.links[port.index()].fd()?)));
+                waits = links.collect();
+            }
+        }
+        let ready = match wait(shared, &waits) {
+            Ok(ready) => ready,
+            Err(Errno::EINTR) => continue,
+            // Out of memory, at worst: nothing to be lost by trying again, but not in a tight loop.
+            Err(_) => {
+                std::thread::yield_now();
+                continue;
+            }
+        };
+        for (port, events) in ready {
+            let mut core = shared.frames();
+            if core.generation != generation {
+                break;
+            }
+            core.turn(port);
+            if !core.links[port.index()].check(events) {
+                core.connect(port, crate::link::Link::Gone);
+            }
+        }
+    }
+}
+
+/// Waits until something is there; answers the ports and what was reported of them.
+fn wait(shared: &Shared, waits: &[(PortId, Arc<OwnedFd>)]) -> nix::Result<Vec<(PortId, PollFlags)>> {
+    let mut fds = Vec::with_capacity(waits.len() + 1);
+    fds.push(PollFd::new(shared.bell.as_fd(), PollFlags::POLLIN));
+    fds.extend(waits.iter().map(|(_, fd)| PollFd::new(fd.as_fd(), PollFlags::POLLIN)));
+    poll(&mut fds, PollTimeout::NONE)?;
+    let reported = |fd: &PollFd<'_>| fd.revents().filter(|events| !events.is_empty());
+    if reported(&fds[0]).is_some() {
+        shared.bell.read()?;
+    }
+    Ok(waits.iter().zip(&fds[1..]).filter_map(|((port, _), fd)| Some((*port, reported(fd)?))).collect())
+}
+
+/// Keeps the thread on one processor, the last it may use: its caches stay warm. Not being allowed to is no harm.
+fn pin() {
+    let this = Pid::from_raw(0);
+    let Ok(allowed) = sched_getaffinity(this) else { return };
+    let last = (0..CpuSet::count()).rev().find(|cpu| allowed.is_set(*cpu).unwrap_or(false));
+    let mut one = CpuSet::new();
+    if last.is_some_and(|cpu| one.set(cpu).is_ok()) {
+        let _ = sched_setaffinity(this, &one);
+    }
+}

@@ -1,0 +1,319 @@
+//! Real hosts through the soft plane: namespaces, veth pairs and a TAP, ping and TCP; as root and as nobody in particular.
+//!
+//! The test starts itself again inside a new network namespace, and inside a new user namespace (`unshare -Urn`). Every
+//! namespace belongs to a process or thread of that child, so nothing is left behind whatever happens.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use lanyard_pipeline::state::{PlaneState, PortState, Tpid, VlanState};
+use lanyard_plane::Plane;
+use lanyard_soft::SoftPlane;
+use lanyard_types::{DropReason, PortId, VlanId};
+use nix::sched::{CloneFlags, unshare};
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::process::Command;
+use std::sync::mpsc::{Sender, channel};
+use std::time::Instant;
+
+const INSIDE: &str = "LANYARD_SOFT_TEST_INSIDE";
+
+fn check(name: &str, arguments: &[&str]) {
+    let probe = Command::new("unshare").args(arguments).arg("true").output();
+    if !probe.as_ref().is_ok_and(|out| out.status.success()) {
+        println!("skipped: {name}: `unshare {}` is not possible here: {probe:?}", arguments.join(" "));
+        return;
+    }
+    let this = std::env::current_exe().unwrap();
+    let child = Command::new("unshare")
+        .args(arguments)
+        .arg(this)
+        .args(["--exact", "inside", "--ignored", "--nocapture"])
+        .env(INSIDE, name)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&child.stdout);
+    print!("{text}");
+    assert!(
+        child.status.success() && text.contains("1 passed"),
+        "{name}: {}",
+        String::from_utf8_lossy(&child.stderr)
+    );
+}
+
+#[test]
+fn as_root() {
+    check("root", &["-n"]);
+}
+
+#[test]
+fn rootless() {
+    check("rootless", &["-Urn"]);
+}
+
+/// Runs a command in this thread's namespace; answers whether it succeeded.
+fn sh(command: &str) -> bool {
+    let mut words = command.split(' ');
+    let out = Command::new(words.next().unwrap()).args(words).output().unwrap();
+    if !out.status.success() {
+        println!(
+            "{command}: {}{}",
+            String::from_utf8_lossy(&out.stdout),
+            String::from_utf8_lossy(&out.stderr)
+        );
+    }
+    out.status.success()
+}
+
+fn must(command: &str) {
+    assert!(sh(command), "{command}");
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// A host: a thread in a network namespace of its own, which does what it is told there.
+struct Host {
+    jobs: Sender<Job>,
+    namespace: String,
+}
+
+impl Host {
+    fn new() -> Self {
+        let (jobs, todo) = channel::<Job>();
+        let (tell, told) = channel();
+        std::thread::spawn(move || {
+            unshare(CloneFlags::CLONE_NEWNET).unwrap();
+            tell.send(nix::unistd::gettid()).unwrap();
+            todo.into_iter().for_each(|job| job());
+        });
+        let namespace = format!("/proc/{}/task/{}/ns/net", std::process::id(), told.recv().unwrap());
+        Self { jobs, namespace }
+    }
+    /// Starts something there; the answer waits in what this returns. A panic there is a panic here.
+    fn start<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> impl FnOnce() -> T {
+        let (tell, told) = channel();
+        self.jobs.send(Box::new(move || drop(tell.send(job())))).unwrap();
+        move || told.recv().expect("the host's thread is alive")
+    }
+    fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
+        self.start(job)()
+    }
+    fn ping(&self, arguments: &str) -> bool {
+        let command = format!("ping -n -i 0.01 -W 2 {arguments}");
+        self.run(move || sh(&command))
+    }
+    /// A host behind `port`, with one address.
+    fn behind(port: &str, address: &str) -> Self {
+        let host = Self::new();
+        must(&format!("ip link add {port} type veth peer name eth0 netns {}", host.namespace));
+        must(&format!("ip link set {port} up"));
+        let address = address.to_owned();
+        host.run(move || {
+            must("ip link set lo up");
+            must(&format!("ip addr add {address}/24 dev eth0"));
+            must("ip link set eth0 up");
+        });
+        host
+    }
+}
+
+/// Sends `bytes` from one host to another over TCP; they must be the same at the other end.
+fn tcp(from: &Host, to: &Host, address: &'static str, bytes: usize) {
+    let (tell, told) = channel();
+    let received = to.start(move || {
+        let listener = TcpListener::bind((address, 5001)).unwrap();
+        tell.send(()).unwrap();
+        let mut all = Vec::new();
+        listener.accept().unwrap().0.read_to_end(&mut all).unwrap();
+        all
+    });
+    told.recv().unwrap();
+    let started = Instant::now();
+    from.run(move || {
+        let mut stream = TcpStream::connect((address, 5001)).unwrap();
+        stream.write_all(&pattern(bytes)).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+    });
+    assert!(received() == pattern(bytes), "TCP to {address}: not what was sent");
+    let seconds = started.elapsed().as_secs_f64();
+    println!("TCP to {address}: {:.2} Gbit/s", bytes as f64 * 8e-9 / seconds);
+}
+
+fn pattern(bytes: usize) -> Vec<u8> {
+    (0..bytes as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
+}
+
+fn port(n: u16) -> PortId {
+    PortId::new(n).unwrap()
+}
+
+fn vlan(n: u16) -> VlanId {
+    VlanId::new(n).unwrap()
+}
+
+fn ifindex(name: &str) -> u32 {
+    nix::net::if_::if_nametoindex(name).unwrap()
+}
+
+fn access(name: &str, n: u16) -> PortState {
+    PortState::access(name, ifindex(name), vlan(n))
+}
+
+/// Waits for a condition that something else brings about.
+fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !condition() {
+        assert!(started.elapsed().as_secs() < 10, "{what}: never happened");
+        std::thread::yield_now();
+    }
+}
+
+fn flags(name: &str) -> String {
+    let out = Command::new("ip").args(["-o", "link", "show", name]).output().unwrap();
+    String::from_utf8(out.stdout).unwrap()
+}
+
+#[test]
+#[ignore = "started by the other tests, in a namespace"]
+fn inside() {
+    if std::env::var_os(INSIDE).is_none() {
+        println!("skipped: not in a namespace of its own");
+        return;
+    }
+    must("ip link set lo up");
+    let hosts: Vec<Host> = (1..=3).map(|n| Host::behind(&format!("p{n}"), &format!("10.9.0.{n}"))).collect();
+    let mut plane = SoftPlane::new().unwrap();
+    let mut state = PlaneState::default();
+    state.vlans.insert(vlan(10), VlanState::default());
+    state.vlans.insert(vlan(20), VlanState::default());
+    state.ports.insert(port(1), access("p1", 10));
+    state.ports.insert(port(2), access("p2", 10));
+    state.ports.insert(port(3), access("p3", 20));
+    plane.apply(&state).unwrap();
+    assert!(flags("p1").contains("NOARP"));
+
+    assert!(hosts[0].ping("-c 5 10.9.0.2"), "ping between two ports");
+    assert!(!hosts[0].ping("-c 1 -W 1 10.9.0.3"), "another VLAN must not answer");
+    tcp(&hosts[0], &hosts[1], "10.9.0.2", 32 << 20);
+    assert_eq!(plane.fdb_dynamic(), 3);
+
+    jumbo(&mut plane, &mut state, &hosts);
+    trunk(&mut plane, &mut state, &hosts);
+    tap(&mut plane, &mut state, &hosts);
+    vanish(&mut plane, &mut state, &hosts);
+
+    for n in 1..=5 {
+        let counters = plane.port_counters(port(n));
+        assert!(counters.conserved(), "port {n}: {counters:?}");
+    }
+    plane.detach().unwrap();
+    assert!(!flags("p1").contains("NOARP"), "the port is left as it was");
+    assert!(!hosts[0].ping("-c 1 -W 1 10.9.0.2"), "detached");
+}
+
+/// 9,000 bytes, in one frame.
+fn jumbo(plane: &mut SoftPlane, state: &mut PlaneState, hosts: &[Host]) {
+    let before = plane.port_counters(port(1)).dropped[DropReason::MtuExceeded.index()];
+    for n in 1..=2 {
+        must(&format!("ip link set p{n} mtu 9000"));
+        hosts[n - 1].run(|| must("ip link set eth0 mtu 9000"));
+    }
+    assert!(!hosts[0].ping("-c 1 -W 1 -M do -s 8972 10.9.0.2"), "longer than the ports' MTU");
+    assert!(plane.port_counters(port(1)).dropped[DropReason::MtuExceeded.index()] > before);
+    state.ports.values_mut().for_each(|port| port.mtu = 9000);
+    plane.apply(state).unwrap();
+    assert!(hosts[0].ping("-c 3 -M do -s 8972 10.9.0.2"), "jumbo frames");
+    tcp(&hosts[0], &hosts[1], "10.9.0.2", 8 << 20);
+}
+
+/// Two ports of this switch joined by a veth pair as trunks, so that tags cross a real device, TCP's unfinished
+/// checksums and long buffers under them: port 1 in VLAN 10 and port 3 in VLAN 10 at the far end.
+fn trunk(plane: &mut SoftPlane, state: &mut PlaneState, hosts: &[Host]) {
+    must("ip link add t1 type veth peer name t2");
+    must("ip link set t1 up");
+    must("ip link set t2 up");
+    for (n, name) in [(6, "t1"), (7, "t2")] {
+        // VLAN 10 goes in as 10 at one end; at the other end the tag is taken for VLAN 20's, whose port 3 is.
+        let tagged = if n == 6 { "10" } else { "20" }.parse().unwrap();
+        state.ports.insert(port(n), PortState { tagged, mtu: 9000, ..PortState::new(name, ifindex(name)) });
+    }
+    // What goes out tagged 10 at t1 must come in as VLAN 10 at t2, where it is not allowed.
+    plane.apply(state).unwrap();
+    assert!(!hosts[0].ping("-c 1 -W 1 10.9.0.3"));
+    until("refused at the far end", || {
+        plane.port_counters(port(7)).dropped[DropReason::VlanNotAllowed.index()] > 0
+    });
+
+    // A tunnel end strips nothing: VLAN 10's tagged frames pass as payload of VLAN 20 up to port 3, a trunk's end whose
+    // host would need a tag. So both are payload here: t1 untagged in 10, t2 untagged in 20, one wire between VLANs.
+    for (n, v) in [(6, 10), (7, 20)] {
+        let set = [vlan(v)].into_iter().collect();
+        let name = if n == 6 { "t1" } else { "t2" };
+        let end = PortState {
+            untagged: set,
+            pvid: Some(vlan(v)),
+            mtu: 9000,
+            ..PortState::new(name, ifindex(name))
+        };
+        state.ports.insert(port(n), PortState { tpid: Tpid::Dot1q, ..end });
+    }
+    plane.apply(state).unwrap();
+    assert!(hosts[0].ping("-c 3 10.9.0.3"), "over the wire between the VLANs");
+    tcp(&hosts[0], &hosts[2], "10.9.0.3", 8 << 20);
+    state.ports.remove(&port(6));
+    state.ports.remove(&port(7));
+    plane.apply(state).unwrap();
+    must("ip link del t1");
+}
+
+/// A TAP of ours in the switch's own namespace: the host's stack as one more station.
+fn tap(plane: &mut SoftPlane, state: &mut PlaneState, hosts: &[Host]) {
+    let ifindex = plane.add_tap("tap0").unwrap();
+    assert!(plane.add_tap("tap0").is_err());
+    state.ports.insert(port(4), PortState::access("tap0", ifindex, vlan(10)));
+    plane.apply(state).unwrap();
+    must("ip addr add 10.9.0.100/24 dev tap0");
+    must("ip link set tap0 up");
+    assert!(hosts[0].ping("-c 3 10.9.0.100"), "up through the TAP");
+    assert!(sh("ping -n -c 3 -i 0.01 -W 2 10.9.0.2"), "down through the TAP");
+    let listener = TcpListener::bind(("10.9.0.100", 5002)).unwrap();
+    let sent = hosts[1].start(|| {
+        let mut stream = TcpStream::connect(("10.9.0.100", 5002)).unwrap();
+        stream.write_all(&pattern(8 << 20)).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut back = Vec::new();
+        stream.read_to_end(&mut back).unwrap();
+        back == pattern(4 << 20)
+    });
+    let mut stream = listener.accept().unwrap().0;
+    let mut all = Vec::new();
+    stream.read_to_end(&mut all).unwrap();
+    assert!(all == pattern(8 << 20));
+    stream.write_all(&pattern(4 << 20)).unwrap();
+    drop(stream);
+    assert!(sent(), "what came back over the TAP");
+    state.ports.remove(&port(4));
+    plane.apply(state).unwrap();
+    assert!(nix::net::if_::if_nametoindex("tap0").is_err(), "the TAP goes with its port");
+}
+
+/// A netdev goes down and away under the plane; the rest goes on, and it can come back.
+fn vanish(plane: &mut SoftPlane, state: &mut PlaneState, hosts: &[Host]) {
+    must("ip link set p3 down");
+    must("ip link set p3 up");
+    must("ip link del p3");
+    assert!(hosts[0].ping("-c 3 10.9.0.2"), "the others go on");
+    state.ports.get_mut(&port(3)).unwrap().ifindex = 99_999;
+    assert!(plane.apply(state).is_err(), "no such netdev");
+    state.ports.get_mut(&port(3)).unwrap().ifindex = 0;
+    plane.apply(state).unwrap();
+    let back = Host::behind("p3", "10.9.0.3");
+    state.ports.insert(port(3), PortState { mtu: 9000, ..access("p3", 10) });
+    plane.apply(state).unwrap();
+    assert!(back.ping("-c 3 10.9.0.1"), "it came back, in another VLAN");
+    // Down and up again: the socket reports an error, and goes on when the netdev does.
+    must("ip link set p2 down");
+    must("ip link set p2 up");
+    until("forwarding after a flap", || hosts[0].ping("-c 1 10.9.0.2"));
+    tcp(&back, &hosts[1], "10.9.0.2", 1 << 20);
+}
