@@ -70,21 +70,25 @@ struct ly_global {
 	__u8 reserved[16]; /* ReservedAction by the last nibble: 0 drop, 1 forward, 2 trap */
 	__u32 trap_pvst;
 	__u16 first_word, end_word; /* the words of a port set that can be non-zero: lowest port / 64, highest port / 64 + 1 */
-	__u64 fdb_masks; /* the part of the FDB in use: buckets - 1, and in the high half what it was before (below) */
 	__u64 isolated[LY_PORT_WORDS];
 	__u64 no_unicast[LY_PORT_WORDS];   /* ports left out of unknown-unicast floods */
 	__u64 no_multicast[LY_PORT_WORDS]; /* ports left out of multicast floods */
 };
-_Static_assert(sizeof(struct ly_global) == 32 + 3 * 128, "ly_global");
+_Static_assert(sizeof(struct ly_global) == 24 + 3 * 128, "ly_global");
 
 /* The FDB: fdb[bucket], lock-free. A key is claimed by compare-and-swap from 0, then its value is written;
  * removal clears the value, then the key. A key whose value is 0 is in between and counts as absent.
  *
  * Few hosts live in the first LY_FDB_NEAR buckets, which stay in the processor's cache; when they are five
- * eighths full the programs themselves begin to use the whole table (global.fdb_masks: now = all, was = near)
+ * eighths full the programs themselves begin to use the whole table (fdb_state[0].masks: now = all, was = near)
  * and look in both places until the control plane has run `fdb_migrate`. A word of 0 means all, both times. */
 #define LY_FDB_NEAR 16384
 #define LY_FDB_MASKS(now, was) ((__u64)(was) << 32 | (now))
+
+/* fdb_state[0]: set once by the control plane, then the programs' own. */
+struct ly_fdb_state {
+	__u64 masks; /* buckets in use - 1, and in the high half what it was before */
+};
 
 struct ly_fdb_way {
 	__u64 key;   /* VLAN << 48 | raw address; 0 is free */

@@ -48,8 +48,8 @@ struct fdb_masks {
 
 static __always_inline struct fdb_masks fdb_masks(void)
 {
-	struct ly_global *g = LOOKUP(global, 0);
-	__u64 word = g ? *(volatile __u64 *)&g->fdb_masks : 0;
+	struct ly_fdb_state *state = LOOKUP(fdb_state, 0);
+	__u64 word = state ? *(volatile __u64 *)&state->masks : 0;
 
 	if (word == 0)
 		return (struct fdb_masks){ fdb_mask, fdb_mask };
@@ -225,12 +225,12 @@ __noinline int fdb_insert(__u64 key, __u64 value)
 /* After an insertion: when the near part is five eighths full, the whole table comes into use. */
 static __always_inline void fdb_grow(void)
 {
-	struct ly_global *g = LOOKUP(global, 0);
+	struct ly_fdb_state *state = LOOKUP(fdb_state, 0);
 	struct ly_usage *u = LOOKUP(fdb_usage, LY_USAGE_TABLE);
 	struct fdb_masks masks = fdb_masks();
 
-	if (g && u && masks.now < fdb_mask && masks.was == masks.now && u->count > masks.now * (LY_FDB_WAYS * 5 / 8))
-		*(volatile __u64 *)&g->fdb_masks = LY_FDB_MASKS(fdb_mask, masks.now);
+	if (state && u && masks.now < fdb_mask && masks.was == masks.now && u->count > masks.now * (LY_FDB_WAYS * 5 / 8))
+		*(volatile __u64 *)&state->masks = LY_FDB_MASKS(fdb_mask, masks.now);
 }
 
 #endif

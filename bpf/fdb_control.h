@@ -190,16 +190,16 @@ static long fdb_migrate_bucket(__u32 index, struct fdb_migrate_state *s)
 SEC("syscall")
 int fdb_migrate(struct ly_fdb_call *call)
 {
-	struct ly_global *g = LOOKUP(global, 0);
+	struct ly_fdb_state *state = LOOKUP(fdb_state, 0);
 	struct fdb_migrate_state s = { .masks = fdb_masks() };
 
 	call->removed = 0;
 	call->result = 0;
-	if (!g || s.masks.now == s.masks.was)
+	if (!state || s.masks.now == s.masks.was)
 		return 0;
 	bpf_loop(s.masks.was + 1, fdb_migrate_bucket, &s, 0);
 	if (s.waiting == 0)
-		*(volatile __u64 *)&g->fdb_masks = LY_FDB_MASKS(s.masks.now, s.masks.now);
+		*(volatile __u64 *)&state->masks = LY_FDB_MASKS(s.masks.now, s.masks.now);
 	call->removed = s.waiting;
 	return 0;
 }

@@ -31,6 +31,7 @@ TABLE(global, struct ly_global, 1, BPF_F_MMAPABLE);
 TABLE(fdb_usage, struct ly_usage, LY_USAGES, BPF_F_MMAPABLE);
 TABLE(trap_groups, struct ly_trap_group, LY_GROUPS, BPF_F_MMAPABLE);
 TABLE(lost, struct ly_lost, 1, BPF_F_MMAPABLE);
+TABLE(fdb_state, struct ly_fdb_state, 1, BPF_F_MMAPABLE);
 TABLE(fdb, struct ly_fdb_bucket, 1024, 0);
 TABLE(journal, struct ly_journal, 1, 0);
 
