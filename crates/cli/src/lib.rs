@@ -1,14 +1,26 @@
 //! The IOS-style command line, pure: command tree, sessions, completion, help, parsing and rendering.
 //!
 //! No I/O and no clock. What the switch is and does comes through [`Backend`]; what it shows comes as the
-//! structs of [`view`], whose JSON is the contract with programs.
+//! structs of [`view`], whose JSON is the contract with programs. Read `tree.rs` to see how a command is
+//! written down, then any file of `commands/`.
 
+pub mod args;
 pub mod backend;
+mod commands;
+pub mod config_view;
+pub mod edit;
+mod help;
+pub mod mode;
 pub mod outcome;
+pub mod parse;
+mod pipe;
+pub mod render;
 pub mod session;
 pub mod sessions;
+mod tree;
 pub mod view;
 
 pub use backend::{Backend, Refusal};
+pub use edit::{LineError, apply_text};
 pub use outcome::{Outcome, Program, Terminal};
-pub use session::Session;
+pub use session::{Completion, Login, Session};

@@ -1,17 +1,285 @@
 //! A command-line session: its mode, its history, and what becomes of a line.
+//!
+//! Invariant: a line is taken or refused as a whole. Every [`Outcome::Refused`] has a line that starts with
+//! `%`, and then neither the configuration nor the mode has changed.
 
-use crate::outcome::Terminal;
+use crate::args::Names;
+use crate::backend::{Backend, Refusal};
+use crate::commands;
+use crate::edit::run_parsed;
+use crate::help::Helper;
+use crate::mode::{ConfigMode, Mode};
+use crate::outcome::{Outcome, Terminal};
+use crate::parse::{Failure, Parsed, Reader, Word, words};
+use crate::pipe::{self, Pipe};
+use crate::tree::Run;
+use std::collections::VecDeque;
 
-/// One session. Any number of them share one [`crate::Backend`].
+/// Lines of history at most.
+pub const MAX_HISTORY: usize = 256;
+
+/// Who sits at a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Login {
+    /// The line, as `show users` names it: `vty 0`.
+    pub line: String,
+    /// The user's name.
+    pub user: String,
+    /// True when prompts and input are echoed: the caret of an error then stands under the input. Otherwise the
+    /// message comes first and the line is repeated.
+    pub interactive: bool,
+}
+
+/// One session. Any number of them share one [`Backend`].
 #[derive(Debug, Clone)]
 pub struct Session {
-    terminal: Terminal,
+    pub(crate) login: Login,
+    pub(crate) mode: Mode,
+    pub(crate) terminal: Terminal,
+    pub(crate) history: VecDeque<String>,
+    pub(crate) history_size: usize,
+    /// True when something was configured since `configure`, for the log.
+    pub(crate) changed: bool,
+}
+
+/// What an exec handler works with.
+pub struct Exec<'a> {
+    /// The session.
+    pub session: &'a mut Session,
+    /// The switch.
+    pub backend: &'a mut dyn Backend,
+    /// What is to become of the output.
+    pub pipe: &'a Pipe,
+}
+
+/// The names a switch knows.
+struct Known<'a>(&'a dyn Backend);
+
+impl Names for Known<'_> {
+    fn is_netdev(&self, name: &str) -> bool {
+        crate::edit::ConfigNames(self.0.running()).is_netdev(name) || self.0.netdev_names().iter().any(|n| n == name)
+    }
+    fn netdevs(&self) -> Vec<String> {
+        let mut names = self.0.netdev_names();
+        names.extend(crate::edit::ConfigNames(self.0.running()).netdevs());
+        names.sort_by_key(|name| lanyard_config::InterfaceName::Netdev(name.clone()));
+        names.dedup();
+        names
+    }
+}
+
+/// What TAB offers.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Completion {
+    /// The byte of the line from which a candidate replaces it.
+    pub start: usize,
+    /// Words that may stand there.
+    pub candidates: Vec<String>,
 }
 
 impl Session {
+    /// A session in privileged exec mode.
+    #[must_use]
+    pub fn new(login: Login) -> Self {
+        Self {
+            login,
+            mode: Mode::Privileged,
+            terminal: Terminal::default(),
+            history: VecDeque::new(),
+            history_size: 20,
+            changed: false,
+        }
+    }
+
     /// The session's terminal settings.
     #[must_use]
     pub fn terminal(&self) -> Terminal {
         self.terminal
     }
+
+    /// The mode.
+    #[must_use]
+    pub fn mode(&self) -> &Mode {
+        &self.mode
+    }
+
+    /// Who sits here.
+    #[must_use]
+    pub fn login(&self) -> &Login {
+        &self.login
+    }
+
+    /// The prompt, without a trailing blank.
+    #[must_use]
+    pub fn prompt(&self, backend: &dyn Backend) -> String {
+        self.mode.prompt(&backend.running().hostname)
+    }
+
+    /// Reads and runs one line.
+    pub fn execute(&mut self, line: &str, backend: &mut dyn Backend) -> Outcome {
+        let line = line.trim_end_matches(['\r', '\n']);
+        let words = match words(line) {
+            Ok(words) => words,
+            Err(failure) => return self.refuse(line, &failure, backend),
+        };
+        let Some(first) = words.first() else { return Outcome::Text(String::new()) };
+        if first.text.starts_with('!') {
+            return Outcome::Text(String::new());
+        }
+        self.remember(line);
+        if line.ends_with('?') && !self.is_in_text(line, &*backend) {
+            return Outcome::Text(lines(&self.help(line.strip_suffix('?').unwrap_or(line), &*backend)));
+        }
+        match self.run(line, &words, backend) {
+            Ok(outcome) => outcome,
+            Err(failure) => self.refuse(line, &failure, backend),
+        }
+    }
+
+    fn remember(&mut self, line: &str) {
+        if self.history_size == 0 {
+            return;
+        }
+        while self.history.len() >= self.history_size {
+            self.history.pop_front();
+        }
+        self.history.push_back(line.trim().to_owned());
+    }
+
+    fn run(&mut self, line: &str, words: &[Word<'_>], backend: &mut dyn Backend) -> Result<Outcome, Failure> {
+        let at_pipe = pipe::position(words, self.in_exec());
+        let (command, pipe) = match at_pipe {
+            Some(at) => {
+                let Some(bar) = words.get(at) else { return Err(Failure::Incomplete(line.len())) };
+                (&words[..at], Pipe::parse(line, bar.at)?)
+            }
+            None => (words, Pipe::default()),
+        };
+        let upto = at_pipe.and_then(|at| words.get(at)).map_or(line.len(), |bar| bar.at);
+        let text = line.get(..upto).unwrap_or(line);
+        let parsed = {
+            let known = Known(&*backend);
+            self.reader(text, command, &known).parse(self.mode.root())?
+        };
+        let at = command.first().map_or(0, |word| word.at);
+        let refused = |refusal: Refusal| Failure::Reason(at, refusal.0);
+        match parsed.run {
+            Run::Exec(handler) => {
+                let outcome =
+                    handler(&mut Exec { session: self, backend, pipe: &pipe }, &parsed.args).map_err(refused)?;
+                match outcome {
+                    Outcome::Text(text) => Ok(Outcome::Text(pipe.filter(text))),
+                    other => Ok(other),
+                }
+            }
+            Run::Edit(_) => self.configure(line, command, &parsed, backend),
+        }
+    }
+
+    /// Runs a configuration command on a copy, and has the copy committed or kept in the session.
+    fn configure(
+        &mut self,
+        line: &str,
+        words: &[Word<'_>],
+        parsed: &Parsed,
+        backend: &mut dyn Backend,
+    ) -> Result<Outcome, Failure> {
+        let at = words.first().map_or(0, |word| word.at);
+        let refused = |refusal: Refusal| Failure::Reason(at, refusal.0);
+        let Mode::Config { at: mode, session } = self.mode.clone() else { return Err(Failure::Invalid(at)) };
+        let mut next = mode.clone();
+        let is_last = parsed.tree + 1 == self.mode.root().len();
+        let running = backend.running().clone();
+        let mut candidate = match &session {
+            Some(name) => backend.config_sessions().candidate(name, &running).map_err(refused)?,
+            None => running.clone(),
+        };
+        let before = candidate.clone();
+        let notices = {
+            let known = Known(&*backend);
+            run_parsed(words, parsed, &mut candidate, &mut next, Some(&known))?
+        };
+        match &session {
+            Some(name) if candidate != before => {
+                let from = if is_last { ConfigMode::Global } else { mode };
+                let lines = recorded(&from, line);
+                backend.config_sessions().record(name, lines, &running, candidate).map_err(refused)?;
+            }
+            None if candidate != running => {
+                backend.commit(candidate).map_err(refused)?;
+                self.changed = true;
+            }
+            _ => {}
+        }
+        self.mode = Mode::Config { at: next, session };
+        Ok(Outcome::Text(lines(&notices)))
+    }
+
+    fn in_exec(&self) -> bool {
+        matches!(self.mode, Mode::User | Mode::Privileged)
+    }
+
+    fn reader<'a>(&self, line: &'a str, words: &'a [Word<'a>], names: &'a dyn Names) -> Reader<'a> {
+        Reader { line, words, names, privileged: self.mode != Mode::User, exec: commands::EXEC }
+    }
+
+    /// IOS's error: a caret under the place, and the message.
+    fn refuse(&self, line: &str, failure: &Failure, backend: &dyn Backend) -> Outcome {
+        let message = failure.message();
+        let Failure::Invalid(at) = failure else { return Outcome::Refused(lines(&[message])) };
+        let column = line.get(..*at).map_or(0, |before| before.chars().count());
+        if self.login.interactive {
+            let column = column + self.prompt(backend).chars().count();
+            Outcome::Refused(lines(&[format!("{}^", " ".repeat(column)), message]))
+        } else {
+            let shown: String = line.chars().map(|c| if c == '\t' { ' ' } else { c }).collect();
+            Outcome::Refused(lines(&[message, format!("  {shown}"), format!("  {}^", " ".repeat(column))]))
+        }
+    }
+
+    /// True when the end of the line stands in free text, where `?` is a character like any other.
+    fn is_in_text(&self, line: &str, backend: &dyn Backend) -> bool {
+        self.helper(&Known(backend)).is_in_text(line)
+    }
+
+    /// What `?` shows at the end of `line` (which is without the `?`).
+    #[must_use]
+    pub fn help(&self, line: &str, backend: &dyn Backend) -> Vec<String> {
+        self.helper(&Known(backend)).help(line)
+    }
+
+    /// What TAB offers at the end of `line`.
+    #[must_use]
+    pub fn complete(&self, line: &str, backend: &dyn Backend) -> Completion {
+        self.helper(&Known(backend)).complete(line)
+    }
+
+    fn helper<'a>(&self, names: &'a dyn Names) -> Helper<'a> {
+        Helper {
+            root: self.mode.root(),
+            names,
+            privileged: self.mode != Mode::User,
+            is_exec: self.in_exec(),
+        }
+    }
 }
+
+/// The lines that, from global configuration mode, do what `line` did in `mode`.
+fn recorded(mode: &ConfigMode, line: &str) -> Vec<String> {
+    let line = line.trim();
+    let single = |name: &lanyard_config::InterfaceName| ConfigMode::Interface { names: vec![name.clone()], range: false };
+    let entries: Vec<String> = match mode {
+        ConfigMode::Interface { names, .. } => names.iter().filter_map(|name| single(name).entry()).collect(),
+        other => other.entry().into_iter().collect(),
+    };
+    if entries.is_empty() {
+        return vec!["end".into(), line.to_owned()];
+    }
+    entries.into_iter().flat_map(|entry| [entry, format!(" {line}")]).collect()
+}
+
+/// Lines as text.
+pub fn lines<T: AsRef<str>>(list: &[T]) -> String {
+    list.iter().flat_map(|line| [line.as_ref(), "\n"]).collect()
+}
+

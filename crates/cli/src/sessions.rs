@@ -1,10 +1,13 @@
 //! Configuration sessions: `configure session NAME`, one store that all command-line sessions share.
 //!
-//! A session is the list of configuration lines entered in it. They are applied to a copy of the running
-//! configuration whenever the result is needed, so a session never carries an old configuration back in.
+//! A session is the list of configuration lines entered in it. They are applied to the running configuration
+//! as it is when the result is needed, so a session never carries an old configuration back in.
 //!
-//! Invariant: bounded by [`MAX_SESSIONS`] and [`MAX_LINES`].
+//! Invariant: bounded by [`MAX_SESSIONS`] and [`MAX_LINES`]; every line was accepted when it was entered.
 
+use crate::backend::Refusal;
+use crate::edit::apply_text;
+use lanyard_config::Config;
 use std::collections::BTreeMap;
 
 /// Sessions that can be pending.
@@ -15,5 +18,92 @@ pub const MAX_LINES: usize = 20_000;
 /// The pending sessions, by name.
 #[derive(Debug, Clone, Default)]
 pub struct ConfigSessions {
-    pub(crate) _pending: BTreeMap<String, Vec<String>>,
+    sessions: BTreeMap<String, Pending>,
+}
+
+/// One session.
+#[derive(Debug, Clone, Default)]
+struct Pending {
+    lines: Vec<String>,
+    /// The running configuration the lines were last applied to, and the result.
+    cache: Option<(Config, Config)>,
+}
+
+impl ConfigSessions {
+    /// The names of the pending sessions and how many lines each has.
+    pub fn list(&self) -> impl Iterator<Item = (&str, usize)> {
+        self.sessions.iter().map(|(name, session)| (name.as_str(), session.lines.len()))
+    }
+
+    /// True when there is such a session.
+    #[must_use]
+    pub fn contains(&self, name: &str) -> bool {
+        self.sessions.contains_key(name)
+    }
+
+    /// Opens a session, which may exist.
+    ///
+    /// # Errors
+    /// When there are [`MAX_SESSIONS`] others.
+    pub fn open(&mut self, name: &str) -> Result<(), Refusal> {
+        if !self.contains(name) && self.sessions.len() >= MAX_SESSIONS {
+            return Err(format!("there are {MAX_SESSIONS} configuration sessions already").into());
+        }
+        self.sessions.entry(name.to_owned()).or_default();
+        Ok(())
+    }
+
+    /// Discards a session; false when there is none.
+    pub fn remove(&mut self, name: &str) -> bool {
+        self.sessions.remove(name).is_some()
+    }
+
+    /// Forgets a session's lines and keeps the session.
+    pub fn clear(&mut self, name: &str) {
+        if let Some(session) = self.sessions.get_mut(name) {
+            *session = Pending::default();
+        }
+    }
+
+    /// How many lines a session has; 0 when there is none.
+    #[must_use]
+    pub fn len(&self, name: &str) -> usize {
+        self.sessions.get(name).map_or(0, |session| session.lines.len())
+    }
+
+    /// What `running` becomes by the session.
+    ///
+    /// # Errors
+    /// When there is no such session, or a line is refused because `running` has changed.
+    pub fn candidate(&mut self, name: &str, running: &Config) -> Result<Config, Refusal> {
+        let gone = || Refusal(format!("there is no configuration session {name}"));
+        let session = self.sessions.get_mut(name).ok_or_else(gone)?;
+        if let Some((base, candidate)) = &session.cache {
+            if base == running {
+                return Ok(candidate.clone());
+            }
+        }
+        let (candidate, errors) = apply_text(&session.lines.join("\n"), running);
+        if let Some(error) = errors.first() {
+            return Err(format!("the running configuration has changed, and session {name} no longer fits: {error}").into());
+        }
+        session.cache = Some((running.clone(), candidate.clone()));
+        Ok(candidate)
+    }
+
+    /// Adds lines that were accepted and gave `candidate` from `running`.
+    ///
+    /// # Errors
+    /// When the session would have more than [`MAX_LINES`].
+    pub fn record(&mut self, name: &str, lines: Vec<String>, running: &Config, candidate: Config) -> Result<(), Refusal> {
+        let Some(session) = self.sessions.get_mut(name) else {
+            return Err(format!("there is no configuration session {name}").into());
+        };
+        if session.lines.len() + lines.len() > MAX_LINES {
+            return Err(format!("configuration session {name} has {MAX_LINES} lines already").into());
+        }
+        session.lines.extend(lines);
+        session.cache = Some((running.clone(), candidate));
+        Ok(())
+    }
 }

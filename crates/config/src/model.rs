@@ -81,7 +81,7 @@ pub enum InterfaceName {
 impl Ord for InterfaceName {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         match (self, other) {
-            (Self::Netdev(a), Self::Netdev(b)) => natural(a).cmp(&natural(b)).then_with(|| a.cmp(b)),
+            (Self::Netdev(a), Self::Netdev(b)) => natural(a, b).then_with(|| a.cmp(b)),
             (Self::Vlan(a), Self::Vlan(b)) => a.cmp(b),
             (Self::Netdev(_), Self::Vlan(_)) => std::cmp::Ordering::Less,
             (Self::Vlan(_), Self::Netdev(_)) => std::cmp::Ordering::Greater,
@@ -95,27 +95,32 @@ impl PartialOrd for InterfaceName {
     }
 }
 
-/// The name split into text and numbers: what natural order compares.
-fn natural(name: &str) -> Vec<(String, u64)> {
-    let mut parts: Vec<(String, u64)> = vec![(String::new(), 0)];
-    let mut in_number = false;
-    for c in name.chars() {
-        if let Some(digit) = c.to_digit(10) {
-            in_number = true;
-            if let Some((_, number)) = parts.last_mut() {
-                *number = number.saturating_mul(10).saturating_add(digit.into());
+/// Natural order: runs of digits compare as numbers, everything else by byte.
+fn natural(a: &str, b: &str) -> std::cmp::Ordering {
+    let (mut a, mut b) = (a.as_bytes(), b.as_bytes());
+    loop {
+        let number = |s: &[u8]| s.iter().take_while(|c| c.is_ascii_digit()).count();
+        let order = match (number(a), number(b)) {
+            (0, _) | (_, 0) => match (a.split_first(), b.split_first()) {
+                (Some((x, rest_a)), Some((y, rest_b))) => {
+                    (a, b) = (rest_a, rest_b);
+                    x.cmp(y)
+                }
+                (x, y) => return x.is_some().cmp(&y.is_some()),
+            },
+            (x, y) => {
+                let (number_a, rest_a) = a.split_at(x);
+                let (number_b, rest_b) = b.split_at(y);
+                (a, b) = (rest_a, rest_b);
+                let zeros = |s: &[u8]| s.iter().take_while(|c| **c == b'0').count();
+                let (value_a, value_b) = (&number_a[zeros(number_a)..], &number_b[zeros(number_b)..]);
+                value_a.len().cmp(&value_b.len()).then_with(|| value_a.cmp(value_b))
             }
-        } else {
-            if in_number {
-                parts.push((String::new(), 0));
-            }
-            in_number = false;
-            if let Some((text, _)) = parts.last_mut() {
-                text.push(c);
-            }
+        };
+        if order.is_ne() {
+            return order;
         }
     }
-    parts
 }
 
 /// The netdev's name: `eth1`, `vlan10`.
@@ -282,4 +287,20 @@ pub struct StaticRoute {
     pub interface: Option<InterfaceName>,
     /// The administrative distance, 1..=255.
     pub distance: u8,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interfaces_in_natural_order() {
+        let netdev = |name: &str| InterfaceName::Netdev(name.into());
+        let sorted = ["a", "eth", "eth1", "eth01", "eth2", "eth2s1", "eth2s10", "eth10", "swp1"];
+        let mut list: Vec<_> = sorted.iter().rev().map(|name| netdev(name)).collect();
+        list.sort();
+        let want: Vec<_> = ["a", "eth", "eth01", "eth1", "eth2", "eth2s1", "eth2s10", "eth10", "swp1"].map(netdev).into();
+        assert_eq!(list, want);
+        assert!(netdev("zzz") < InterfaceName::Vlan(VlanId::DEFAULT));
+    }
 }

@@ -1,0 +1,412 @@
+//! Typed arguments: what they look like, how they are read, and the values handlers get.
+//!
+//! Invariant: [`take`] never consumes more words than the line has, and a value it gives is in range.
+
+use crate::parse::Form;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use lanyard_config::InterfaceName;
+use lanyard_types::{MacAddr, VlanId, VlanSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Longest range of interfaces: no switch has more ports.
+pub const MAX_RANGE: usize = 1023;
+/// Longest file name or host name.
+pub const MAX_WORD: usize = 255;
+
+/// The types of argument.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A VLAN, 1-4094.
+    Vlan,
+    /// VLANs and ranges of them: `1,10,20-30`.
+    VlanList,
+    /// A MAC address in any notation.
+    Mac,
+    /// A.B.C.D.
+    Ipv4,
+    /// A.B.C.D/LEN.
+    Ipv4Prefix,
+    /// X:X:X:X::X.
+    Ipv6,
+    /// X:X:X:X::X/LEN.
+    Ipv6Prefix,
+    /// A decimal number in a range, both ends included.
+    Number(u64, u64),
+    /// One word of at most this many bytes.
+    Word(&'static str, usize),
+    /// The rest of the line, at most this many bytes.
+    Line(usize),
+    /// An interface: a netdev, `vlan N` or `vlanN`, `netdev NAME`.
+    Interface,
+    /// `swp1 - 4 , eth7`: the rest of the line.
+    InterfaceRange,
+    /// Hexadecimal bytes: the rest of the line.
+    Hex,
+    /// A host to reach: a name or an address, which never looks like an option.
+    Host,
+}
+
+/// A value of an argument.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    /// `Kind::Vlan`.
+    Vlan(VlanId),
+    /// `Kind::VlanList`.
+    Vlans(VlanSet),
+    /// `Kind::Mac`.
+    Mac(MacAddr),
+    /// `Kind::Ipv4`, `Kind::Ipv6`.
+    Address(IpAddr),
+    /// `Kind::Ipv4Prefix`, `Kind::Ipv6Prefix`, with the host bits as typed.
+    Prefix(IpNet),
+    /// `Kind::Number`.
+    Number(u64),
+    /// `Kind::Word`, `Kind::Line`, `Kind::Host`.
+    Text(String),
+    /// `Kind::Interface`, `Kind::InterfaceRange`.
+    Interfaces(Vec<InterfaceName>),
+    /// `Kind::Hex`.
+    Bytes(Vec<u8>),
+}
+
+/// What a handler is told: the form of the line, its keywords and its values, in order.
+#[derive(Debug, Clone)]
+pub struct Args {
+    /// Plain, `no` or `default`.
+    pub form: Form,
+    /// The keywords, in full.
+    pub words: Vec<&'static str>,
+    /// The values.
+    pub values: Vec<Value>,
+}
+
+macro_rules! first {
+    ($($(#[$doc:meta])* $name:ident($variant:ident) -> $type:ty;)*) => { $(
+        $(#[$doc])*
+        #[must_use]
+        pub fn $name(&self) -> Option<$type> {
+            self.values.iter().find_map(|value| match value {
+                Value::$variant(value) => Some(value.clone()),
+                _ => None,
+            })
+        }
+    )* };
+}
+
+impl Args {
+    first! {
+        /// The first VLAN.
+        vlan(Vlan) -> VlanId;
+        /// The VLAN list.
+        vlans(Vlans) -> VlanSet;
+        /// The MAC address.
+        mac(Mac) -> MacAddr;
+        /// The first number.
+        number(Number) -> u64;
+        /// The first text.
+        text(Text) -> String;
+        /// The first interface or range.
+        interfaces(Interfaces) -> Vec<InterfaceName>;
+        /// The bytes.
+        bytes(Bytes) -> Vec<u8>;
+        /// The prefix.
+        prefix(Prefix) -> IpNet;
+    }
+    /// The first single interface.
+    #[must_use]
+    pub fn interface(&self) -> Option<InterfaceName> {
+        self.interfaces().and_then(|list| list.into_iter().next())
+    }
+    /// Addresses, in order.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        self.values.iter().filter_map(|v| if let Value::Address(a) = v { Some(*a) } else { None }).collect()
+    }
+    /// Texts, in order.
+    #[must_use]
+    pub fn texts(&self) -> Vec<String> {
+        self.values.iter().filter_map(|v| if let Value::Text(t) = v { Some(t.clone()) } else { None }).collect()
+    }
+    /// The number as `u32`.
+    #[must_use]
+    pub fn number_u32(&self) -> Option<u32> {
+        self.number().and_then(|n| u32::try_from(n).ok())
+    }
+    /// True when the line has this keyword.
+    #[must_use]
+    pub fn has(&self, word: &str) -> bool {
+        self.words.contains(&word)
+    }
+}
+
+/// The names a line may mean besides what is spelt like one: existing netdevs.
+pub trait Names {
+    /// True when a netdev of this name exists or is configured.
+    fn is_netdev(&self, name: &str) -> bool;
+    /// Netdevs to complete to.
+    fn netdevs(&self) -> Vec<String>;
+}
+
+/// No netdev is known.
+pub struct NoNames;
+
+impl Names for NoNames {
+    fn is_netdev(&self, _name: &str) -> bool {
+        false
+    }
+    fn netdevs(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// What became of reading an argument.
+pub enum Take {
+    /// Read, from so many words.
+    Value(Value, usize),
+    /// It is meant to be this argument, and is wrong: why.
+    Bad(String),
+    /// The line ends inside it.
+    Short,
+    /// It is something else.
+    Mismatch,
+}
+
+impl Kind {
+    /// What `?` calls it.
+    #[must_use]
+    pub fn label(self) -> String {
+        match self {
+            Self::Vlan => "<1-4094>".into(),
+            Self::VlanList => "LIST".into(),
+            Self::Mac => "H.H.H".into(),
+            Self::Ipv4 => "A.B.C.D".into(),
+            Self::Ipv4Prefix => "A.B.C.D/LEN".into(),
+            Self::Ipv6 => "X:X:X:X::X".into(),
+            Self::Ipv6Prefix => "X:X:X:X::X/LEN".into(),
+            Self::Number(min, max) => format!("<{min}-{max}>"),
+            Self::Word(name, _) => name.into(),
+            Self::Line(_) => "LINE".into(),
+            Self::Interface => "INTERFACE".into(),
+            Self::InterfaceRange => "RANGE".into(),
+            Self::Hex => "BYTES".into(),
+            Self::Host => "HOST".into(),
+        }
+    }
+
+    /// True when a word is a value of this type, whatever else it could be: an existing netdev.
+    pub fn names_exactly(self, word: &str, names: &dyn Names) -> bool {
+        self == Self::Interface && names.is_netdev(word)
+    }
+}
+
+/// Reads an argument of `kind` from the beginning of `words` (never empty); `rest` is the line from there.
+pub fn take(kind: Kind, words: &[&str], rest: &str, names: &dyn Names) -> Take {
+    let Some(&word) = words.first() else { return Take::Short };
+    let one = |value: Option<Value>| value.map_or(Take::Mismatch, |value| Take::Value(value, 1));
+    match kind {
+        Kind::Vlan => vlan(word),
+        Kind::VlanList => vlan_list(word),
+        Kind::Mac => mac(word),
+        Kind::Ipv4 => one(word.parse::<Ipv4Addr>().ok().map(|a| Value::Address(a.into()))),
+        Kind::Ipv6 => one(word.parse::<Ipv6Addr>().ok().map(|a| Value::Address(a.into()))),
+        Kind::Ipv4Prefix => one(word.parse::<Ipv4Net>().ok().map(|p| Value::Prefix(p.into()))),
+        Kind::Ipv6Prefix => one(word.parse::<Ipv6Net>().ok().map(|p| Value::Prefix(p.into()))),
+        Kind::Number(min, max) => number(word, min, max),
+        Kind::Word(name, max) if word.len() > max => {
+            Take::Bad(format!("{name} is {} bytes long: at most {max}", word.len()))
+        }
+        Kind::Word(..) => Take::Value(Value::Text(word.into()), 1),
+        Kind::Line(max) if rest.len() > max => {
+            Take::Bad(format!("the text is {} bytes long: at most {max}", rest.len()))
+        }
+        Kind::Line(_) => Take::Value(Value::Text(rest.into()), words.len()),
+        Kind::Interface => interface(words),
+        Kind::InterfaceRange => match range(words, names) {
+            Ok(list) => Take::Value(Value::Interfaces(list), words.len()),
+            Err(reason) => Take::Bad(reason),
+        },
+        Kind::Hex => match hex(words) {
+            Ok(bytes) => Take::Value(Value::Bytes(bytes), words.len()),
+            Err(reason) => Take::Bad(reason),
+        },
+        Kind::Host => host(word),
+    }
+}
+
+fn vlan(word: &str) -> Take {
+    match word.parse::<VlanId>() {
+        Ok(vlan) if digits(word) => Take::Value(Value::Vlan(vlan), 1),
+        _ if digits(word) => Take::Bad(format!("VLAN {} is not a VLAN: 1 to 4094", short(word))),
+        _ => Take::Mismatch,
+    }
+}
+
+fn vlan_list(word: &str) -> Take {
+    if !word.starts_with(|c: char| c.is_ascii_digit()) {
+        return Take::Mismatch;
+    }
+    if digits(word) {
+        return match vlan(word) {
+            Take::Value(Value::Vlan(vlan), n) => Take::Value(Value::Vlans([vlan].into_iter().collect()), n),
+            other => other,
+        };
+    }
+    match word.parse::<VlanSet>() {
+        Ok(set) if word.bytes().all(|b| b.is_ascii_digit() || b == b',' || b == b'-') => {
+            Take::Value(Value::Vlans(set), 1)
+        }
+        Ok(_) => Take::Bad(format!("{} is not a list of VLANs", short(word))),
+        Err(error) => Take::Bad(error.to_string()),
+    }
+}
+
+fn mac(word: &str) -> Take {
+    match word.parse::<MacAddr>() {
+        Ok(mac) => Take::Value(Value::Mac(mac), 1),
+        Err(error) if word.contains(['.', ':', '-']) => Take::Bad(error.to_string()),
+        Err(_) => Take::Mismatch,
+    }
+}
+
+fn number(word: &str, min: u64, max: u64) -> Take {
+    if !digits(word) {
+        return Take::Mismatch;
+    }
+    match word.parse::<u64>() {
+        Ok(n) if (min..=max).contains(&n) => Take::Value(Value::Number(n), 1),
+        _ => Take::Bad(format!("{} is out of range: {min} to {max}", short(word))),
+    }
+}
+
+fn host(word: &str) -> Take {
+    let fits = word.len() <= MAX_WORD
+        && word.starts_with(|c: char| c.is_ascii_alphanumeric() || c == ':')
+        && word.bytes().all(|b| b.is_ascii_alphanumeric() || b".:-_%".contains(&b));
+    if fits { Take::Value(Value::Text(word.into()), 1) } else { Take::Bad(format!("{} is not a host", short(word))) }
+}
+
+fn hex(words: &[&str]) -> Result<Vec<u8>, String> {
+    let digits: Vec<u8> = words.iter().flat_map(|w| w.bytes()).filter(|b| *b != b':').collect();
+    let text = std::str::from_utf8(&digits).unwrap_or_default();
+    if text.is_empty() || text.len() != digits.len() || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
+        return Err(format!("{} is not hexadecimal", short(&words.join(" "))));
+    }
+    if text.len() % 2 != 0 {
+        return Err(format!("{} hexadecimal digits are not whole bytes", text.len()));
+    }
+    Ok(text
+        .as_bytes()
+        .chunks(2)
+        .filter_map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
+        .collect())
+}
+
+/// A word that means VLAN interfaces when a number follows: `vlan`, `Vlan`, `Vl`.
+fn is_vlan_word(word: &str) -> bool {
+    word.len() >= 2 && word.len() <= 4 && "vlan".starts_with(&word.to_ascii_lowercase())
+}
+
+/// `vlan10` and `Vlan10` as the number's text.
+fn vlan_number(word: &str) -> Option<&str> {
+    let (head, tail) = word.split_at_checked(4)?;
+    (head.eq_ignore_ascii_case("vlan") && digits(tail)).then_some(tail)
+}
+
+fn interface(words: &[&str]) -> Take {
+    let single = |name, n| Take::Value(Value::Interfaces(vec![name]), n);
+    let Some(&word) = words.first() else { return Take::Short };
+    let number = match (vlan_number(word), words.get(1)) {
+        (Some(number), _) => Some((number, 1)),
+        (None, Some(next)) if is_vlan_word(word) && digits(next) => Some((*next, 2)),
+        _ => None,
+    };
+    if let Some((number, n)) = number {
+        return match vlan(number) {
+            Take::Value(Value::Vlan(vlan), _) => single(InterfaceName::Vlan(vlan), n),
+            other => other,
+        };
+    }
+    let (name, n) = match words.get(1) {
+        Some(next) if word.eq_ignore_ascii_case("netdev") => (*next, 2),
+        _ => (word, 1),
+    };
+    match netdev(name) {
+        Ok(name) => single(name, n),
+        Err(reason) => Take::Bad(reason),
+    }
+}
+
+/// A netdev's name, by the kernel's rules.
+pub fn netdev(name: &str) -> Result<InterfaceName, String> {
+    let bad = name.is_empty() || name == "." || name == ".." || name.contains(['/', ':']) || name.contains(char::is_whitespace);
+    if bad {
+        return Err(format!("{} is not an interface's name", short(name)));
+    }
+    if name.len() > 15 {
+        return Err(format!("{} is {} bytes long: an interface's name has at most 15", short(name), name.len()));
+    }
+    Ok(InterfaceName::Netdev(name.into()))
+}
+
+/// `swp1 - 4 , eth7`, `swp1-swp4`, `vlan 10 - 20`.
+fn range(words: &[&str], names: &dyn Names) -> Result<Vec<InterfaceName>, String> {
+    let mut list: Vec<InterfaceName> = Vec::new();
+    let mut seen = std::collections::BTreeSet::new();
+    for part in words.concat().split(',') {
+        for name in range_part(part, names)? {
+            if !seen.insert(name.clone()) {
+                return Err(format!("{name} is in the range twice"));
+            }
+            list.push(name);
+            if list.len() > MAX_RANGE {
+                return Err(format!("the range is longer than {MAX_RANGE} interfaces"));
+            }
+        }
+    }
+    Ok(list)
+}
+
+fn range_part(part: &str, names: &dyn Names) -> Result<Vec<InterfaceName>, String> {
+    let single = |part: &str| match interface(&[part]) {
+        Take::Value(Value::Interfaces(list), _) => Ok(list),
+        Take::Bad(reason) => Err(reason),
+        _ => Err(format!("{} is not an interface", short(part))),
+    };
+    if names.is_netdev(part) {
+        return single(part);
+    }
+    let Some((first, last)) = part.rsplit_once('-') else { return single(part) };
+    let (prefix, from) = split_number(first);
+    let (last_prefix, to) = split_number(last);
+    if from.is_empty() || to.is_empty() || !(last_prefix.is_empty() || last_prefix.eq_ignore_ascii_case(prefix)) {
+        return single(part);
+    }
+    let number = |text: &str| text.parse::<u32>().map_err(|_| format!("{} is not a range of interfaces", short(part)));
+    let (from_number, to_number) = (number(from)?, number(to)?);
+    if to_number < from_number {
+        return Err(format!("range {} ends before it starts", short(part)));
+    }
+    if (to_number - from_number) as usize >= MAX_RANGE {
+        return Err(format!("range {} is longer than {MAX_RANGE} interfaces", short(part)));
+    }
+    let width = if from.starts_with('0') { from.len() } else { 0 };
+    let mut list = Vec::new();
+    for n in from_number..=to_number {
+        list.extend(single(&format!("{prefix}{n:0width$}"))?);
+    }
+    Ok(list)
+}
+
+/// The name and the number at its end.
+fn split_number(name: &str) -> (&str, &str) {
+    name.split_at(name.trim_end_matches(|c: char| c.is_ascii_digit()).len())
+}
+
+fn digits(word: &str) -> bool {
+    !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// A word as messages quote it: not too long.
+pub fn short(word: &str) -> String {
+    if word.chars().count() <= 40 { word.into() } else { word.chars().take(40).chain("...".chars()).collect() }
+}

@@ -1,0 +1,215 @@
+//! Exec mode: everything but `show`.
+
+use super::{files, need, session, show};
+use crate::args::{Args, Kind};
+use crate::backend::{MacFilter, Refusal};
+use crate::mode::{ConfigMode, Mode};
+use crate::outcome::{Outcome, Program};
+use crate::session::{Exec, MAX_HISTORY};
+use crate::tree::{Node, arg, kw, number};
+use crate::view::EventKind;
+
+/// `>` and `#`.
+pub const TREE: &[Node] = &[
+    CLEAR,
+    session::CONFIGURE,
+    files::COPY,
+    kw("disable", "Turn off privileged commands").privileged().exec(disable),
+    kw("enable", "Turn on privileged commands").exec(enable),
+    kw("end", "Stay in exec mode").exec(nothing),
+    files::ERASE,
+    kw("exit", "Exit from the EXEC").exec(close),
+    kw("logout", "Exit from the EXEC").exec(close),
+    kw("monitor", "Watch the switch").then(&[kw("events", "Print events as they come, one JSON object a line")
+        .exec(monitor)
+        .then(&[
+            kw("fdb", "Addresses learned, moved and aged out").exec(monitor),
+            kw("link", "Ports going up and down").exec(monitor),
+            kw("neighbor", "Neighbours of the kernel's tables").exec(monitor),
+            kw("resource", "Tables filling up").exec(monitor),
+            kw("route", "Routes of the kernel's tables").exec(monitor),
+            kw("stp", "Spanning tree").exec(monitor),
+        ])]),
+    PING,
+    kw("quit", "Exit from the EXEC").exec(close),
+    show::TREE,
+    TERMINAL,
+    kw("traceroute", "Trace route to destination").then(&[
+        kw("ip", "IPv4 trace").then(&[arg(Kind::Host, "Destination").exec(traceroute)]),
+        kw("ipv6", "IPv6 trace").then(&[arg(Kind::Host, "Destination").exec(traceroute)]),
+        arg(Kind::Host, "Destination").exec(traceroute),
+    ]),
+    files::WRITE,
+];
+
+const PING_OPTIONS: &[Node] = &[
+    kw("repeat", "How many echo requests").then(&[number(1, 100_000, "Repeat count")]),
+    kw("size", "Datagram size").then(&[number(36, 9216, "Datagram size in bytes, IP header included")]),
+    kw("timeout", "How long to wait for a reply").then(&[number(1, 3600, "Seconds")]),
+    kw("source", "Where to send from").then(&[arg(Kind::Interface, "Interface")]),
+];
+
+const PING: Node = kw("ping", "Send echo messages").then(&[
+    kw("ip", "IPv4 echo").then(&[arg(Kind::Host, "Ping destination").exec(ping).options(PING_OPTIONS)]),
+    kw("ipv6", "IPv6 echo").then(&[arg(Kind::Host, "Ping destination").exec(ping).options(PING_OPTIONS)]),
+    arg(Kind::Host, "Ping destination").exec(ping).options(PING_OPTIONS),
+]);
+
+const CLEAR: Node = kw("clear", "Reset functions").privileged().then(&[
+    kw("counters", "Clear counters on one or all interfaces")
+        .exec(clear_counters)
+        .then(&[arg(Kind::Interface, "Interface").exec(clear_counters)]),
+    kw("logging", "Clear logging buffer").exec(clear_logging),
+    kw("mac", "MAC configuration").then(&[kw("address-table", "MAC forwarding table").then(&[kw(
+        "dynamic",
+        "Remove learned addresses",
+    )
+    .exec(clear_mac)
+    .options(show::MAC_FILTERS)])]),
+]);
+
+const TERMINAL: Node = kw("terminal", "Set terminal line parameters").then(&[
+    kw("history", "Command history").then(&[kw("size", "Lines of history to keep")
+        .then(&[number(0, MAX_HISTORY as u64, "Lines").exec(history_size)])]),
+    kw("length", "Set number of lines on a screen")
+        .then(&[number(0, 512, "Number of lines on screen (0 for no pausing)").exec(length)]),
+    kw("monitor", "Copy log messages to this session").exec(terminal_monitor),
+    kw("no", "Turn something off")
+        .then(&[kw("monitor", "Copy no log messages to this session").exec(terminal_no_monitor)]),
+    kw("width", "Set width of the display terminal")
+        .then(&[number(20, 512, "Number of characters on a screen line").exec(width)]),
+]);
+
+fn done() -> Result<Outcome, Refusal> {
+    Ok(Outcome::Text(String::new()))
+}
+
+fn nothing(_: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
+    done()
+}
+
+fn enable(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
+    exec.session.mode = Mode::Privileged;
+    done()
+}
+
+fn disable(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
+    exec.session.mode = Mode::User;
+    done()
+}
+
+fn close(_: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
+    Ok(Outcome::Close)
+}
+
+/// `end` in a configuration mode.
+pub fn end(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
+    if std::mem::take(&mut exec.session.changed) {
+        session::log(exec);
+    }
+    exec.session.mode = Mode::Privileged;
+    done()
+}
+
+/// `exit` in a configuration mode: to the one above.
+pub fn exit(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    match &mut exec.session.mode {
+        Mode::Config { at, .. } if *at != ConfigMode::Global => {
+            *at = ConfigMode::Global;
+            done()
+        }
+        _ => end(exec, args),
+    }
+}
+
+fn monitor(_: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let chosen: Vec<EventKind> = EventKind::ALL.into_iter().filter(|kind| args.has(kind.name())).collect();
+    Ok(Outcome::Stream(if chosen.is_empty() { EventKind::ALL.to_vec() } else { chosen }))
+}
+
+/// `-4` or `-6`, when the line says so.
+fn family(args: &Args) -> Vec<String> {
+    match (args.has("ip"), args.has("ipv6")) {
+        (true, _) => vec!["-4".into()],
+        (_, true) => vec!["-6".into()],
+        _ => Vec::new(),
+    }
+}
+
+fn ping(_: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let mut argv = vec!["ping".to_owned()];
+    argv.extend(family(args));
+    let is_v6 = args.has("ipv6") || args.text().is_some_and(|host| host.contains(':'));
+    let overhead = if is_v6 { 48 } else { 28 };
+    let mut numbers = args.values.iter().filter_map(|v| if let crate::args::Value::Number(n) = v { Some(*n) } else { None });
+    let mut repeat = 5;
+    let mut timeout = 2;
+    for word in &args.words {
+        match *word {
+            "repeat" => repeat = numbers.next().unwrap_or(repeat),
+            "timeout" => timeout = numbers.next().unwrap_or(timeout),
+            "size" => {
+                let bytes = numbers.next().unwrap_or(100).saturating_sub(overhead);
+                argv.extend(["-s".to_owned(), bytes.to_string()]);
+            }
+            _ => {}
+        }
+    }
+    argv.extend(["-c".to_owned(), repeat.to_string(), "-W".to_owned(), timeout.to_string()]);
+    if let Some(interface) = args.interface() {
+        argv.extend(["-I".to_owned(), interface.to_string()]);
+    }
+    argv.push(need(args.text())?);
+    Ok(Outcome::Run(Program { argv }))
+}
+
+fn traceroute(_: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let mut argv = vec!["traceroute".to_owned()];
+    argv.extend(family(args));
+    argv.push(need(args.text())?);
+    Ok(Outcome::Run(Program { argv }))
+}
+
+fn clear_counters(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    exec.backend.clear_counters(args.interface().as_ref())?;
+    done()
+}
+
+fn clear_logging(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
+    exec.backend.clear_logging();
+    done()
+}
+
+fn clear_mac(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    exec.backend.clear_mac_table(&MacFilter { kind: Some("dynamic"), ..show::mac_filter(args) });
+    done()
+}
+
+fn length(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    exec.session.terminal.length = need(args.number())? as u16;
+    done()
+}
+
+fn width(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    exec.session.terminal.width = need(args.number())? as u16;
+    done()
+}
+
+fn terminal_monitor(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
+    exec.session.terminal.monitor = true;
+    done()
+}
+
+fn terminal_no_monitor(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
+    exec.session.terminal.monitor = false;
+    done()
+}
+
+fn history_size(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let size = need(args.number())? as usize;
+    exec.session.history_size = size;
+    while exec.session.history.len() > size {
+        exec.session.history.pop_front();
+    }
+    done()
+}

@@ -1,0 +1,106 @@
+//! Configurations as texts: `write`, `copy`, `erase`, `configure replace`.
+//!
+//! Invariant: a text with a refused line is not taken by halves here; `copy FILE running-config` and `configure
+//! replace` change nothing then and name the lines.
+
+use crate::args::{Args, Kind, MAX_WORD};
+use crate::backend::Refusal;
+use crate::edit::{LineError, apply_text};
+use crate::outcome::Outcome;
+use crate::session::Exec;
+use crate::tree::{Node, arg, kw};
+use lanyard_config::{Config, text};
+
+/// Refused lines a message names at most.
+const MAX_NAMED: usize = 20;
+
+const TO_STARTUP: &[Node] = &[
+    kw("startup-config", "Copy to the startup configuration").exec(save),
+    arg(Kind::Word("FILE", MAX_WORD), "Copy to a file").exec(export),
+];
+
+/// `copy ...`.
+pub const COPY: Node = kw("copy", "Copy from one file to another").privileged().then(&[
+    kw("running-config", "Copy the running configuration").then(TO_STARTUP),
+    kw("startup-config", "Copy the startup configuration").then(&[
+        kw("running-config", "Add to the running configuration").exec(merge),
+        arg(Kind::Word("FILE", MAX_WORD), "Copy to a file").exec(export),
+    ]),
+    arg(Kind::Word("FILE", MAX_WORD), "Copy a file of configuration text")
+        .then(&[kw("running-config", "Add to the running configuration").exec(merge)]),
+]);
+
+/// `write ...`.
+pub const WRITE: Node = kw("write", "Write running configuration to memory or terminal").privileged().exec(save).then(&[
+    kw("erase", "Erase the startup configuration").exec(erase),
+    kw("memory", "Write to the startup configuration").exec(save),
+    kw("terminal", "Write to terminal").exec(super::show::running),
+]);
+
+/// `erase ...`.
+pub const ERASE: Node = kw("erase", "Erase a configuration")
+    .privileged()
+    .then(&[kw("startup-config", "Erase the startup configuration").exec(erase)]);
+
+fn save(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
+    let text = text::render(exec.backend.running());
+    exec.backend.save_startup(&text)?;
+    Ok(Outcome::Text("Building configuration...\n[OK]\n".into()))
+}
+
+fn erase(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
+    exec.backend.save_startup("")?;
+    Ok(Outcome::Text("[OK]\n".into()))
+}
+
+/// A file's name: anything but the words that mean configurations.
+fn file(args: &Args) -> Result<String, Refusal> {
+    super::need(args.text())
+}
+
+fn export(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let path = file(args)?;
+    let text = if args.has("running-config") {
+        text::render(exec.backend.running())
+    } else {
+        exec.backend.load_startup()?
+    };
+    exec.backend.write_file(&path, &text)?;
+    Ok(Outcome::Text(format!("{} bytes copied\n", text.len())))
+}
+
+fn source(exec: &mut Exec<'_>, args: &Args) -> Result<String, Refusal> {
+    match args.text() {
+        Some(path) => exec.backend.read_file(&path),
+        None => exec.backend.load_startup(),
+    }
+}
+
+fn merge(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let base = exec.backend.running().clone();
+    take(exec, args, &base)
+}
+
+/// `configure replace`.
+pub fn replace(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    take(exec, args, &Config::default())
+}
+
+fn take(exec: &mut Exec<'_>, args: &Args, base: &Config) -> Result<Outcome, Refusal> {
+    let text = source(exec, args)?;
+    let (candidate, errors) = apply_text(&text, base);
+    if !errors.is_empty() {
+        return Err(refused(&errors));
+    }
+    exec.backend.commit(candidate)?;
+    super::session::log(exec);
+    Ok(Outcome::Text(format!("{} lines taken\n", text.lines().count())))
+}
+
+fn refused(errors: &[LineError]) -> Refusal {
+    let mut text = format!("nothing was changed, {} lines are refused:", errors.len());
+    for error in errors.iter().take(MAX_NAMED) {
+        text.push_str(&format!("\n%   {error}"));
+    }
+    text.into()
+}

@@ -1,0 +1,286 @@
+//! IP in configuration: interface addresses, routing, static routes. The kernel does the rest.
+//!
+//! Invariant: no two interfaces share a subnet, and an address is a host's.
+
+use super::need;
+use crate::args::{Args, Kind, Value};
+use crate::backend::Refusal;
+use crate::edit::Edit;
+use crate::mode::ConfigMode;
+use crate::parse::Form;
+use crate::tree::{Node, arg, kw, number};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use lanyard_config::{Config, Interface, InterfaceName, Role, StaticRoute};
+use std::net::{IpAddr, Ipv4Addr};
+
+/// Most static routes.
+const MAX_ROUTES: usize = 100_000;
+/// Most addresses of one family on an interface.
+const MAX_ADDRESSES: usize = 64;
+
+/// `ip ...` in global configuration.
+pub const IPV4: Node = kw("ip", "Global IP configuration subcommands").then(&[
+    kw("route", "Establish static routes").then(&[
+        arg(Kind::Ipv4, "Destination prefix")
+            .then(&[arg(Kind::Ipv4, "Destination prefix mask").no(route).then(NEXT_HOP_V4)]),
+        arg(Kind::Ipv4Prefix, "Destination prefix").no(route).then(NEXT_HOP_V4),
+    ]),
+    kw("routing", "Enable IP routing").run(routing),
+]);
+
+/// `ipv6 ...` in global configuration.
+pub const IPV6: Node = kw("ipv6", "Global IPv6 configuration commands").then(&[
+    kw("route", "Configure static routes")
+        .then(&[arg(Kind::Ipv6Prefix, "IPv6 prefix").no(route).then(NEXT_HOP_V6)]),
+    kw("unicast-routing", "Enable unicast routing").run(routing),
+]);
+
+const DISTANCE: &[Node] = &[number(1, 255, "Distance metric for this route").run(route)];
+const NEXT_HOP_V4: &[Node] = &[
+    arg(Kind::Ipv4, "Forwarding router's address").run(route).then(DISTANCE),
+    arg(Kind::Interface, "Egress interface").run(route).then(&[
+        arg(Kind::Ipv4, "Forwarding router's address").run(route).then(DISTANCE),
+        number(1, 255, "Distance metric for this route").run(route),
+    ]),
+];
+const NEXT_HOP_V6: &[Node] = &[
+    arg(Kind::Ipv6, "Forwarding router's address").run(route).then(DISTANCE),
+    arg(Kind::Interface, "Egress interface").run(route).then(&[
+        arg(Kind::Ipv6, "Forwarding router's address").run(route).then(DISTANCE),
+        number(1, 255, "Distance metric for this route").run(route),
+    ]),
+];
+
+/// `ip ...` under an interface.
+pub const INTERFACE_V4: Node = kw("ip", "Interface Internet Protocol config commands").then(&[kw(
+    "address",
+    "Set the IP address of an interface",
+)
+.no(address_v4)
+.then(&[
+    arg(Kind::Ipv4, "IP address").then(&[arg(Kind::Ipv4, "IP subnet mask").run(address_v4).then(SECONDARY)]),
+    arg(Kind::Ipv4Prefix, "IP address and prefix length").run(address_v4).then(SECONDARY),
+])]);
+
+const SECONDARY: &[Node] = &[kw("secondary", "Make this IP address a secondary address").run(address_v4)];
+
+/// `ipv6 ...` under an interface.
+pub const INTERFACE_V6: Node = kw("ipv6", "IPv6 interface subcommands").then(&[kw(
+    "address",
+    "Configure IPv6 address on interface",
+)
+.no(address_v6)
+.then(&[arg(Kind::Ipv6Prefix, "IPv6 address and prefix length").run(address_v6)])]);
+
+fn routing(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    let on = args.form == Form::Set;
+    if args.has("unicast-routing") {
+        edit.config.ipv6_routing = on;
+    } else {
+        edit.config.ip_routing = on;
+    }
+    Ok(())
+}
+
+/// The prefix length of a mask.
+fn mask_len(mask: IpAddr, of: IpAddr) -> Result<u8, Refusal> {
+    ipnet::ip_mask_to_prefix(mask).map_err(|_| format!("Bad mask {mask} for address {of}").into())
+}
+
+/// The prefix a line names, as `A.B.C.D MASK` or `A/L`, host bits as typed; and the addresses behind it.
+fn prefix(args: &Args) -> Result<Option<(IpNet, Vec<IpAddr>)>, Refusal> {
+    let addresses = args.addresses();
+    if let Some(prefix) = args.prefix() {
+        return Ok(Some((prefix, addresses)));
+    }
+    let [address, mask, rest @ ..] = addresses.as_slice() else { return Ok(None) };
+    let net = IpNet::new(*address, mask_len(*mask, *address)?)
+        .map_err(|_| Refusal(format!("Bad mask {mask} for address {address}")))?;
+    Ok(Some((net, rest.to_vec())))
+}
+
+/// Refuses addresses on what is no layer-3 interface.
+fn layer3(interface: &Interface, name: &InterfaceName) -> Result<(), Refusal> {
+    match (name, interface.role) {
+        (InterfaceName::Vlan(_), _) | (_, Role::Routed) => Ok(()),
+        (_, Role::Switchport) => Err("IP addresses may not be configured on L2 links.".into()),
+        (_, Role::Unset) => Err(format!("{name} is no routed port: enter no switchport first").into()),
+    }
+}
+
+/// The interface, other than `name`, whose subnet overlaps `net`.
+fn overlap(config: &Config, name: &InterfaceName, net: IpNet) -> Result<(), Refusal> {
+    for (other, interface) in config.interfaces.iter().filter(|(other, _)| *other != name) {
+        let nets = interface.ipv4.iter().map(|n| IpNet::V4(*n)).chain(interface.ipv6.iter().map(|n| IpNet::V6(*n)));
+        let mut nets = nets.filter(|other| !is_link_local(other));
+        if nets.any(|other| other.contains(&net.network()) || net.contains(&other.network())) {
+            return Err(format!("{} overlaps with {}", net.network(), crate::render::ios_name(other)).into());
+        }
+    }
+    Ok(())
+}
+
+fn is_link_local(net: &IpNet) -> bool {
+    matches!(net.addr(), IpAddr::V6(a) if a.is_unicast_link_local())
+}
+
+fn host_v4(net: Ipv4Net) -> Result<(), Refusal> {
+    let address = net.addr();
+    let edge = net.prefix_len() < 31 && (address == net.network() || address == net.broadcast());
+    if edge || net.prefix_len() == 0 {
+        return Err(format!("Bad mask /{} for address {address}", net.prefix_len()).into());
+    }
+    let unusable = address.is_multicast()
+        || address.is_loopback()
+        || address == Ipv4Addr::BROADCAST
+        || address.octets()[0] == 0
+        || address.octets()[0] >= 240;
+    if unusable { Err(format!("Not a valid host address - {address}").into()) } else { Ok(()) }
+}
+
+fn address_v4(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    let net = match prefix(args)? {
+        Some((IpNet::V4(net), _)) => Some(net),
+        _ => None,
+    };
+    let secondary = args.has("secondary");
+    if args.form != Form::Set {
+        return edit.each_interface(|interface, _| remove_v4(interface, net));
+    }
+    let net = need(net)?;
+    host_v4(net)?;
+    overlap(edit.config, one_interface(edit)?, net.into())?;
+    edit.each_interface(|interface, name| {
+        layer3(interface, name)?;
+        let others = interface.ipv4.iter().skip(usize::from(!secondary));
+        if others.clone().any(|other| other.addr() == net.addr()) && !secondary {
+            return Err(format!("{} is already a secondary address of {name}", net.addr()).into());
+        }
+        match (secondary, interface.ipv4.first().map(Ipv4Net::addr) == Some(net.addr())) {
+            (true, true) => return Err(format!("{} is already the primary address of {name}", net.addr()).into()),
+            (true, false) if interface.ipv4.is_empty() => {
+                return Err(format!("{name} has no primary address yet").into());
+            }
+            (true, false) => {
+                interface.ipv4.retain(|other| other.addr() != net.addr());
+                interface.ipv4.push(net);
+            }
+            (false, _) if interface.ipv4.is_empty() => interface.ipv4.push(net),
+            (false, _) => interface.ipv4[0] = net,
+        }
+        if interface.ipv4.len() > MAX_ADDRESSES {
+            return Err(format!("{name} has {MAX_ADDRESSES} IPv4 addresses already").into());
+        }
+        Ok(())
+    })
+}
+
+fn remove_v4(interface: &mut Interface, net: Option<Ipv4Net>) -> Result<(), Refusal> {
+    let Some(net) = net else {
+        interface.ipv4.clear();
+        return Ok(());
+    };
+    match interface.ipv4.iter().position(|other| *other == net) {
+        None => Err(format!("Invalid address: {net} is not configured here").into()),
+        Some(0) if interface.ipv4.len() > 1 => Err("Must delete secondary before deleting primary".into()),
+        Some(at) => {
+            interface.ipv4.remove(at);
+            Ok(())
+        }
+    }
+}
+
+/// The one interface of the mode: an address can't be given to a range.
+fn one_interface<'a>(edit: &'a Edit<'_>) -> Result<&'a InterfaceName, Refusal> {
+    match &*edit.mode {
+        ConfigMode::Interface { names, .. } if names.len() == 1 => Ok(&names[0]),
+        _ => Err("one address can't be several interfaces'".into()),
+    }
+}
+
+fn host_v6(net: Ipv6Net) -> Result<(), Refusal> {
+    let address = net.addr();
+    if address.is_multicast() || address.is_unspecified() || address.is_loopback() || net.prefix_len() == 0 {
+        return Err(format!("{net} is not a host's address").into());
+    }
+    Ok(())
+}
+
+fn address_v6(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    let net = match args.prefix() {
+        Some(IpNet::V6(net)) => Some(net),
+        _ => None,
+    };
+    if args.form != Form::Set {
+        return edit.each_interface(|interface, _| match net {
+            None => {
+                interface.ipv6.clear();
+                Ok(())
+            }
+            Some(net) if !interface.ipv6.contains(&net) => {
+                Err(format!("Invalid address: {net} is not configured here").into())
+            }
+            Some(net) => {
+                interface.ipv6.retain(|other| *other != net);
+                Ok(())
+            }
+        });
+    }
+    let net = need(net)?;
+    host_v6(net)?;
+    let name = one_interface(edit)?;
+    if !is_link_local(&net.into()) {
+        overlap(edit.config, name, net.into())?;
+    }
+    edit.each_interface(|interface, name| {
+        layer3(interface, name)?;
+        interface.ipv6.retain(|other| other.addr() != net.addr());
+        interface.ipv6.push(net);
+        if interface.ipv6.len() > MAX_ADDRESSES {
+            return Err(format!("{name} has {MAX_ADDRESSES} IPv6 addresses already").into());
+        }
+        Ok(())
+    })
+}
+
+fn route(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    let Some((prefix, behind)) = prefix(args)? else { return Err("Incomplete command.".into()) };
+    if prefix.network() != prefix.addr() {
+        return Err(format!("Inconsistent address and mask: {prefix} has bits set behind its length").into());
+    }
+    let via = behind.first().copied();
+    let interface = args.interface();
+    if args.form != Form::Set {
+        let before = edit.config.routes.len();
+        let gone = |route: &StaticRoute| {
+            route.prefix == prefix
+                && (via.is_none() || route.via == via)
+                && (interface.is_none() || route.interface == interface)
+        };
+        edit.config.routes.retain(|route| !gone(route));
+        return if edit.config.routes.len() < before { Ok(()) } else { Err("No matching route to delete".into()) };
+    }
+    if let Some(via) = via.filter(|via| via.is_unspecified() || via.is_multicast() || via.is_loopback()) {
+        return Err(format!("Invalid next hop address: {via}").into());
+    }
+    let link_local = matches!(via, Some(IpAddr::V6(a)) if a.is_unicast_link_local());
+    if link_local && interface.is_none() {
+        return Err("Interface has to be specified for a link-local nexthop".into());
+    }
+    let distance = args.values.iter().rev().find_map(|v| if let Value::Number(n) = v { Some(*n as u8) } else { None });
+    let route = StaticRoute { prefix, via, interface, distance: distance.unwrap_or(1) };
+    let same = |other: &StaticRoute| (other.prefix, other.via, &other.interface) == (prefix, via, &route.interface);
+    let routes = &mut edit.config.routes;
+    match routes.iter().position(same) {
+        Some(at) => {
+            routes.remove(at);
+        }
+        None if routes.len() >= MAX_ROUTES => {
+            return Err(format!("there are {MAX_ROUTES} static routes already").into());
+        }
+        None => {}
+    }
+    let at = routes.partition_point(|other| *other < route);
+    routes.insert(at, route);
+    Ok(())
+}

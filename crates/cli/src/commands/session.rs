@@ -1,0 +1,177 @@
+//! `configure session NAME`: collect changes, look at them, take them all or none.
+
+use super::files;
+use crate::args::{Args, Kind};
+use crate::backend::Refusal;
+use crate::mode::{ConfigMode, Mode};
+use crate::outcome::Outcome;
+use crate::session::{Exec, lines};
+use crate::tree::{Node, arg, kw, number};
+use lanyard_config::text;
+use serde::Serialize;
+
+/// Longest time to confirm in, in minutes.
+const MAX_MINUTES: u64 = 1440;
+
+/// Besides global configuration, in `(config-s-NAME)#`.
+pub const TREE: &[Node] = &[
+    kw("abort", "Discard the session").exec(abort),
+    kw("commit", "Make the session's changes the running configuration").exec(commit).then(&[kw(
+        "confirmed",
+        "Go back by itself unless confirmed",
+    )
+    .then(&[number(1, MAX_MINUTES, "Minutes to confirm in").exec(commit)])]),
+    kw("show", "Show what the session is about").then(&[
+        kw("diff", "Differences from the running configuration").exec(diff),
+        kw("running-config", "The configuration as it would be").exec(candidate),
+    ]),
+];
+
+/// `configure ...` in exec mode.
+pub const CONFIGURE: Node = kw("configure", "Enter configuration mode").privileged().exec(terminal).then(&[
+    kw("confirm", "Confirm the running configuration: it is not rolled back").exec(confirm),
+    kw("replace", "Replace the running configuration by another").then(&[
+        kw("startup-config", "The startup configuration").exec(files::replace),
+        arg(Kind::Word("FILE", crate::args::MAX_WORD), "A file of configuration text").exec(files::replace),
+    ]),
+    kw("session", "Collect changes, and take them all at once").then(&[arg(
+        Kind::Word("NAME", 32),
+        "The session's name; it is made if there is none",
+    )
+    .exec(enter)
+    .then(&[
+        kw("abort", "Discard the session").exec(enter_abort),
+        kw("commit", "Make its changes the running configuration").exec(enter_commit),
+    ])]),
+    kw("terminal", "Configure from the terminal").exec(terminal),
+]);
+
+fn terminal(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
+    exec.session.mode = Mode::Config { at: ConfigMode::Global, session: None };
+    exec.session.changed = false;
+    let hint = "Enter configuration commands, one per line.  End with CNTL/Z.\n";
+    Ok(Outcome::Text(if exec.session.login.interactive { hint.into() } else { String::new() }))
+}
+
+fn session_name(args: &Args) -> Result<String, Refusal> {
+    let name = super::need(args.text())?;
+    if name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b)) {
+        Ok(name)
+    } else {
+        Err(format!("{} is not a session's name: letters, digits, -, _ and .", crate::args::short(&name)).into())
+    }
+}
+
+fn enter(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let name = session_name(args)?;
+    exec.backend.config_sessions().open(&name)?;
+    exec.session.mode = Mode::Config { at: ConfigMode::Global, session: Some(name) };
+    exec.session.changed = false;
+    Ok(Outcome::Text(String::new()))
+}
+
+fn existing(exec: &mut Exec<'_>, args: &Args) -> Result<String, Refusal> {
+    let name = session_name(args)?;
+    if exec.backend.config_sessions().contains(&name) {
+        Ok(name)
+    } else {
+        Err(format!("there is no configuration session {name}").into())
+    }
+}
+
+fn enter_abort(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let name = existing(exec, args)?;
+    exec.backend.config_sessions().remove(&name);
+    Ok(Outcome::Text(String::new()))
+}
+
+fn enter_commit(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let name = existing(exec, args)?;
+    commit_session(exec, &name, None)
+}
+
+/// The session that is being edited.
+fn current(exec: &Exec<'_>) -> Result<String, Refusal> {
+    match &exec.session.mode {
+        Mode::Config { session: Some(name), .. } => Ok(name.clone()),
+        _ => Err("no configuration session is open here".into()),
+    }
+}
+
+fn abort(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
+    let name = current(exec)?;
+    exec.backend.config_sessions().remove(&name);
+    exec.session.mode = Mode::Privileged;
+    Ok(Outcome::Text(waiting(exec)))
+}
+
+/// A reminder while a rollback is due.
+fn waiting(exec: &Exec<'_>) -> String {
+    match exec.backend.rollback_in_s() {
+        Some(seconds) => format!("The running configuration is rolled back in {seconds} seconds unless confirmed.\n"),
+        None => String::new(),
+    }
+}
+
+fn commit(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let name = current(exec)?;
+    commit_session(exec, &name, args.number_u32())
+}
+
+fn commit_session(exec: &mut Exec<'_>, name: &str, minutes: Option<u32>) -> Result<Outcome, Refusal> {
+    let running = exec.backend.running().clone();
+    let is_empty = exec.backend.config_sessions().len(name) == 0;
+    let candidate = exec.backend.config_sessions().candidate(name, &running)?;
+    if let Some(minutes) = minutes {
+        exec.backend.commit_confirmed(candidate, minutes)?;
+        exec.backend.config_sessions().clear(name);
+        exec.session.mode = Mode::Config { at: ConfigMode::Global, session: Some(name.to_owned()) };
+        log(exec);
+        let how = "enter commit here or configure confirm";
+        return Ok(Outcome::Text(format!("Committed; rolled back in {minutes} minutes unless confirmed: {how}.\n")));
+    }
+    if !is_empty {
+        exec.backend.commit(candidate)?;
+        log(exec);
+    }
+    exec.backend.confirm();
+    exec.backend.config_sessions().remove(name);
+    exec.session.mode = Mode::Privileged;
+    Ok(Outcome::Text(String::new()))
+}
+
+fn confirm(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
+    if exec.backend.confirm() {
+        Ok(Outcome::Text(String::new()))
+    } else {
+        Err("no confirmation is awaited".into())
+    }
+}
+
+fn diff(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
+    let name = current(exec)?;
+    let running = exec.backend.running().clone();
+    let candidate = exec.backend.config_sessions().candidate(&name, &running)?;
+    let view = Diff { lines: text::diff(&running, &candidate) };
+    Ok(exec.present(&view, |view| lines(&view.lines)))
+}
+
+/// `show diff | json`.
+#[derive(Serialize)]
+struct Diff {
+    lines: Vec<String>,
+}
+
+fn candidate(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
+    let name = current(exec)?;
+    let running = exec.backend.running().clone();
+    let candidate = exec.backend.config_sessions().candidate(&name, &running)?;
+    Ok(exec.present_config(text::render(&candidate)))
+}
+
+/// Notes in the log that somebody configured.
+pub fn log(exec: &mut Exec<'_>) {
+    let login = &exec.session.login;
+    let text = format!("Configured from {} by {}", login.line, login.user);
+    exec.backend.log("SYS", 5, "CONFIG_I", &text);
+}

@@ -1,0 +1,356 @@
+//! `show ...`: each command gets a view from the switch or makes one from the configuration, and presents it
+//! as text or JSON.
+
+use super::need;
+use crate::args::{Args, Kind, short};
+use crate::backend::{Family, MacFilter, Refusal};
+use crate::config_view as made;
+use crate::outcome::Outcome;
+use crate::render;
+use crate::session::{Exec, lines};
+use crate::tree::{Node, arg, kw};
+use crate::view;
+use lanyard_config::{InterfaceName, text};
+use serde::Serialize;
+
+const INTERFACE: Node = arg(Kind::Interface, "Interface");
+
+/// `show ...`.
+pub const TREE: Node = kw("show", "Show running system information").then(&[
+    kw("arp", "ARP table").exec(arp),
+    kw("clock", "Display the system clock").exec(clock),
+    kw("configuration", "Configuration details")
+        .then(&[kw("sessions", "Configuration sessions that are pending").exec(sessions)]),
+    kw("history", "Display the session command history").exec(history),
+    INTERFACES,
+    kw("ip", "IP information").then(&[
+        kw("interface", "IP interface status and configuration")
+            .exec(ip_interface)
+            .then(&[kw("brief", "Brief summary of IP status and configuration").exec(ip_brief), INTERFACE.exec(ip_interface)]),
+        kw("route", "IP routing table").exec(ip_route),
+    ]),
+    kw("ipv6", "IPv6 information").then(&[
+        kw("interface", "IPv6 interface status and configuration")
+            .exec(ip_interface)
+            .then(&[kw("brief", "Brief summary of IPv6 status and configuration").exec(ipv6_brief), INTERFACE.exec(ip_interface)]),
+        kw("neighbors", "Show IPv6 neighbor cache entries").exec(ipv6_neighbors),
+        kw("route", "Show IPv6 route table entries").exec(ipv6_route),
+    ]),
+    kw("logging", "Show the contents of logging buffers").exec(logging),
+    kw("mac", "MAC configuration").then(&[MAC]),
+    PLATFORM,
+    kw("running-config", "Current operating configuration").privileged().exec(running).then(&[
+        kw("interface", "Show interface configuration").then(&[INTERFACE.exec(running_interface)]),
+        kw("vlan", "Show L2 VLAN configuration")
+            .exec(running_vlan)
+            .then(&[arg(Kind::VlanList, "VLAN IDs").exec(running_vlan)]),
+    ]),
+    kw("startup-config", "Contents of startup configuration").privileged().exec(startup),
+    kw("users", "Display information about terminal lines").exec(users),
+    kw("version", "System hardware and software status").exec(version),
+    kw("vlan", "VTP VLAN status").exec(vlan).then(&[
+        kw("brief", "VTP all VLAN status in brief").exec(vlan),
+        kw("id", "VTP VLAN status by VLAN id").then(&[arg(Kind::VlanList, "VLAN IDs").exec(vlan)]),
+        kw("name", "VTP VLAN status by VLAN name").then(&[arg(Kind::Word("WORD", 32), "A VLAN name").exec(vlan)]),
+    ]),
+]);
+
+const INTERFACES: Node = kw("interfaces", "Interface status and configuration").exec(interfaces).then(&[
+    kw("counters", "Show interface counters")
+        .exec(counters)
+        .then(&[kw("drops", "Frames dropped, by reason").exec(drops)]),
+    kw("description", "Show interface description").exec(descriptions),
+    kw("status", "Show interface line status").exec(status),
+    kw("switchport", "Show interface switchport information").exec(switchport),
+    kw("trunk", "Show interface trunk information").exec(trunk),
+    INTERFACE.exec(interfaces).then(&[
+        kw("counters", "Show interface counters")
+            .exec(counters)
+            .then(&[kw("drops", "Frames dropped, by reason").exec(drops)]),
+        kw("description", "Show interface description").exec(descriptions),
+        kw("status", "Show interface line status").exec(status),
+        kw("switchport", "Show interface switchport information").exec(switchport),
+        kw("trunk", "Show interface trunk information").exec(trunk),
+    ]),
+]);
+
+/// `[address M] [interface I] [vlan V]`.
+pub const MAC_FILTERS: &[Node] = &[
+    kw("address", "One address").then(&[arg(Kind::Mac, "MAC address")]),
+    kw("interface", "At one interface").then(&[INTERFACE]),
+    kw("vlan", "In one VLAN").then(&[arg(Kind::Vlan, "VLAN ID")]),
+];
+
+const MAC: Node = kw("address-table", "MAC forwarding table").exec(mac).options(MAC_FILTERS).then(&[
+    kw("aging-time", "How long an address stays unseen").exec(ageing),
+    kw("count", "How many addresses there are")
+        .exec(mac_count)
+        .then(&[kw("vlan", "In one VLAN").then(&[arg(Kind::Vlan, "VLAN ID").exec(mac_count)])]),
+    kw("dynamic", "Learned addresses").exec(mac).options(MAC_FILTERS),
+    kw("learning", "Where addresses are learned").exec(learning),
+    kw("self", "The switch's own addresses").exec(mac).options(MAC_FILTERS),
+    kw("static", "Configured addresses").exec(mac).options(MAC_FILTERS),
+    kw("sticky", "Learned addresses that are kept").exec(mac).options(MAC_FILTERS),
+]);
+
+const PLATFORM: Node = kw("platform", "The forwarding plane").exec(platform).then(&[
+    kw("packet-trace", "Run a frame through the live tables").then(&[kw("interface", "Where the frame comes in").then(&[
+        INTERFACE.then(&[kw("hex", "The frame").then(&[arg(
+            Kind::Hex,
+            "Bytes from the destination address on, without FCS, in hexadecimal",
+        )
+        .exec(packet_trace)])]),
+    ])]),
+    kw("resources", "Finite tables: size, use, refusals").exec(resources),
+    kw("traps", "Frames for the control plane").exec(traps),
+]);
+
+impl Exec<'_> {
+    /// A view as text, or as JSON after `| json`.
+    pub fn present<T: Serialize>(&self, view: &T, text: impl FnOnce(&T) -> String) -> Outcome {
+        if !self.pipe.json {
+            return Outcome::Text(text(view));
+        }
+        match serde_json::to_string_pretty(view) {
+            Ok(json) => Outcome::Text(json + "\n"),
+            Err(error) => Outcome::Refused(format!("% The output can't be written as JSON: {error}\n")),
+        }
+    }
+
+    /// Configuration text, or a JSON object with it.
+    pub fn present_config(&self, text: String) -> Outcome {
+        #[derive(Serialize)]
+        struct Configuration {
+            text: String,
+        }
+        self.present(&Configuration { text }, |view| view.text.clone())
+    }
+
+    fn width(&self) -> usize {
+        usize::from(self.session.terminal.width)
+    }
+}
+
+/// The filter that the options of a line say.
+pub fn mac_filter(args: &Args) -> MacFilter {
+    let kind = ["dynamic", "static", "sticky", "self"].into_iter().find(|kind| args.has(kind));
+    MacFilter { kind, mac: args.mac(), interface: args.interface(), vlan: args.vlan() }
+}
+
+fn mac(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let view = exec.backend.mac_table(&mac_filter(args));
+    Ok(exec.present(&view, render::mac_table))
+}
+
+fn mac_count(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let view = exec.backend.mac_count(args.vlan());
+    Ok(exec.present(&view, |view| render::mac_count(view, args.vlan())))
+}
+
+fn ageing(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
+    let view = made::Ageing { ageing_time_s: exec.backend.running().fdb.ageing_s };
+    Ok(exec.present(&view, |view| format!("Global Aging Time:  {}\n", view.ageing_time_s)))
+}
+
+fn learning(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
+    let view = made::learning(exec.backend.running());
+    Ok(exec.present(&view, render::learning))
+}
+
+/// The interfaces a line is about; one that the switch does not have is refused.
+fn get_interfaces(exec: &mut Exec<'_>, args: &Args) -> Result<view::Interfaces, Refusal> {
+    let only = args.interface();
+    let view = exec.backend.interfaces(only.as_ref());
+    match only {
+        Some(name) if view.interfaces.is_empty() => Err(unknown(&name)),
+        _ => Ok(view),
+    }
+}
+
+fn unknown(name: &InterfaceName) -> Refusal {
+    format!("Interface {} is not an interface of this switch", render::ios_name(name)).into()
+}
+
+fn interfaces(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let view = get_interfaces(exec, args)?;
+    let config = exec.backend.running();
+    let text = |view: &view::Interfaces| render::interfaces(view, config);
+    Ok(exec.present(&view, text))
+}
+
+fn counters(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let view = made::counters(&get_interfaces(exec, args)?);
+    Ok(exec.present(&view, render::counters))
+}
+
+fn drops(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let only = args.interface();
+    if only.is_some() {
+        get_interfaces(exec, args)?;
+    }
+    let view = exec.backend.drops(only.as_ref());
+    Ok(exec.present(&view, render::drops))
+}
+
+fn descriptions(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let view = made::descriptions(&get_interfaces(exec, args)?, exec.backend.running());
+    Ok(exec.present(&view, render::descriptions))
+}
+
+fn status(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let view = made::status(&get_interfaces(exec, args)?, exec.backend.running());
+    Ok(exec.present(&view, render::status))
+}
+
+fn switchport(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let view = made::switchports(&get_interfaces(exec, args)?, exec.backend.running());
+    Ok(exec.present(&view, render::switchports))
+}
+
+fn trunk(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let view = made::trunks(&get_interfaces(exec, args)?, exec.backend.running());
+    Ok(exec.present(&view, render::trunks))
+}
+
+fn ip_interface(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let family = if args.has("ipv6") { Family::V6 } else { Family::V4 };
+    let view = made::ip_interfaces(&get_interfaces(exec, args)?, exec.backend.running(), family);
+    Ok(exec.present(&view, |view| render::ip_interfaces(view, family)))
+}
+
+fn ip_brief(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let view = made::ip_interfaces(&get_interfaces(exec, args)?, exec.backend.running(), Family::V4);
+    Ok(exec.present(&view, render::ip_brief))
+}
+
+fn ipv6_brief(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let view = made::ip_interfaces(&get_interfaces(exec, args)?, exec.backend.running(), Family::V6);
+    Ok(exec.present(&view, render::ipv6_brief))
+}
+
+fn ip_route(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
+    let view = exec.backend.routes(Family::V4)?;
+    Ok(exec.present(&view, render::routes))
+}
+
+fn ipv6_route(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
+    let view = exec.backend.routes(Family::V6)?;
+    Ok(exec.present(&view, render::routes))
+}
+
+fn arp(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
+    let view = exec.backend.neighbors(Family::V4)?;
+    Ok(exec.present(&view, render::neighbors))
+}
+
+fn ipv6_neighbors(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
+    let view = exec.backend.neighbors(Family::V6)?;
+    Ok(exec.present(&view, render::neighbors))
+}
+
+fn clock(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
+    let view = made::Clock { time: exec.backend.clock() };
+    Ok(exec.present(&view, |view| format!("{}\n", view.time)))
+}
+
+fn sessions(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
+    let rollback_in_s = exec.backend.rollback_in_s();
+    let list = exec.backend.config_sessions().list();
+    let sessions = list.map(|(name, lines)| made::PendingSession { name: name.to_owned(), lines: lines as u64 }).collect();
+    let view = made::PendingSessions { sessions, rollback_in_s };
+    Ok(exec.present(&view, render::sessions))
+}
+
+fn history(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
+    let view = made::History { lines: exec.session.history.iter().cloned().collect() };
+    Ok(exec.present(&view, |view| view.lines.iter().map(|line| format!("  {line}\n")).collect()))
+}
+
+fn logging(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
+    let view = exec.backend.logging();
+    Ok(exec.present(&view, render::logging))
+}
+
+fn platform(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
+    let view = exec.backend.platform();
+    Ok(exec.present(&view, render::platform))
+}
+
+fn resources(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
+    let view = exec.backend.resources();
+    Ok(exec.present(&view, render::resources))
+}
+
+fn traps(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
+    let view = exec.backend.traps();
+    Ok(exec.present(&view, render::traps))
+}
+
+fn packet_trace(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let (interface, frame) = (need(args.interface())?, need(args.bytes())?);
+    let view = exec.backend.packet_trace(&interface, &frame)?;
+    Ok(exec.present(&view, render::packet_trace))
+}
+
+/// `show running-config`, `write terminal`.
+pub fn running(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
+    let text = text::render(exec.backend.running());
+    Ok(exec.present_config(text))
+}
+
+fn running_interface(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let name = need(args.interface())?;
+    let Some(interface) = exec.backend.running().interfaces.get(&name) else { return Err(unknown(&name)) };
+    let text = lines(&text::section(&name, interface));
+    Ok(exec.present_config(format!("!\n{text}end\n")))
+}
+
+fn running_vlan(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let config = exec.backend.running();
+    let sections = match args.vlans() {
+        None => text::vlans(config),
+        Some(set) => {
+            let found = set.iter().filter_map(|id| config.vlans.get(&id).map(|vlan| text::vlan_section(id, vlan)));
+            found.collect()
+        }
+    };
+    let text: String = sections.iter().map(|section| format!("{}!\n", lines(section))).collect();
+    Ok(exec.present_config(format!("!\n{text}end\n")))
+}
+
+fn startup(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
+    let text = exec.backend.load_startup()?;
+    if text.is_empty() && !exec.pipe.json {
+        return Ok(Outcome::Text("startup-config is not present\n".into()));
+    }
+    Ok(exec.present_config(text))
+}
+
+fn users(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
+    let view = exec.backend.users();
+    Ok(exec.present(&view, render::users))
+}
+
+fn version(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
+    let view = exec.backend.version();
+    Ok(exec.present(&view, render::version))
+}
+
+fn vlan(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let mut view = made::vlans(exec.backend.running());
+    if let Some(set) = args.vlans() {
+        view.vlans.retain(|entry| lanyard_types::VlanId::new(entry.vlan).is_some_and(|id| set.contains(id)));
+        if view.vlans.is_empty() {
+            return Err(format!("VLAN id {set} not found in current VLAN database").into());
+        }
+    }
+    if let Some(name) = args.text() {
+        view.vlans.retain(|entry| entry.name == name);
+        if view.vlans.is_empty() {
+            return Err(format!("A VLAN with name '{}' does not exist", short(&name)).into());
+        }
+    }
+    let width = exec.width();
+    Ok(exec.present(&view, |view| render::vlans(view, width)))
+}
+

@@ -1,0 +1,138 @@
+//! The VLAN database: `vlan LIST` and what stands under it (IEEE 802.1Q-2018, clause 8.6; IOS "vlan").
+//!
+//! Invariant: VLAN 1 always exists as it is; no two VLANs show the same name.
+
+use super::need;
+use crate::args::{Args, Kind};
+use crate::backend::Refusal;
+use crate::edit::Edit;
+use crate::mode::ConfigMode;
+use crate::parse::Form;
+use crate::tree::{Node, arg, kw, number};
+use lanyard_config::{Config, Vlan};
+use lanyard_types::VlanId;
+
+/// Longest VLAN name, in bytes.
+const MAX_NAME: usize = 32;
+
+/// Under `vlan LIST`.
+pub const TREE: &[Node] = &[
+    kw("mac", "MAC configuration").then(&[kw("address-table", "MAC forwarding table").then(&[kw(
+        "limit",
+        "Dynamic addresses allowed in the VLAN",
+    )
+    .no(limit)
+    .then(&[number(1, 1_000_000, "Dynamic addresses").run(limit)])])]),
+    kw("name", "ASCII name of the VLAN")
+        .no(name)
+        .then(&[arg(Kind::Word("WORD", MAX_NAME), "The name, up to 32 characters").run(name)]),
+    kw("shutdown", "Shut the VLAN down: it forwards nothing").run(shutdown),
+    kw("state", "Operational state of the VLAN").no(state).then(&[
+        kw("active", "VLAN active state").run(state),
+        kw("suspend", "VLAN suspended state: it forwards nothing").run(state),
+    ]),
+];
+
+/// Under global configuration: `vlan LIST`, and `vlan dot1q tag native`.
+pub const ENTRY: Node = kw("vlan", "VLAN commands").then(&[
+    kw("dot1q", "802.1Q parameters").then(&[kw("tag", "Tagging").then(&[kw(
+        "native",
+        "Tag the native VLAN on trunks, and drop untagged frames there",
+    )
+    .run(tag_native)])]),
+    arg(Kind::VlanList, "VLAN IDs, such as 10 or 10,20-30").run(vlan),
+]);
+
+fn vlan(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    let set = need(args.vlans())?;
+    if args.form == Form::Set {
+        for vlan in set.iter().filter(|vlan| !edit.config.vlans.contains_key(vlan)) {
+            unique_name(edit.config, vlan, None)?;
+        }
+        for vlan in set.iter() {
+            edit.config.vlans.entry(vlan).or_default();
+        }
+        *edit.mode = ConfigMode::Vlan(set);
+        return Ok(());
+    }
+    if set.contains(VlanId::DEFAULT) {
+        return Err("Default VLAN 1 may not be deleted.".into());
+    }
+    for vlan in set.iter() {
+        edit.config.vlans.remove(&vlan);
+    }
+    Ok(())
+}
+
+fn tag_native(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    edit.config.tag_native = args.form == Form::Set;
+    Ok(())
+}
+
+/// Refuses a name that another VLAN shows; `None` is the name a VLAN has by default.
+pub fn unique_name(config: &Config, vlan: VlanId, name: Option<&str>) -> Result<(), Refusal> {
+    let default = Vlan::default().display_name(vlan);
+    let name = name.unwrap_or(&default);
+    let named = |(id, other): &(&VlanId, &Vlan)| **id != vlan && other.name.as_deref() == Some(name);
+    let by_name = config.vlans.iter().find(named).map(|(id, _)| *id);
+    let number = name.strip_prefix("VLAN").filter(|digits| digits.len() == 4).and_then(|digits| digits.parse().ok());
+    let by_default = if name == "default" { Some(VlanId::DEFAULT) } else { number };
+    let unnamed = |id: &VlanId| *id != vlan && config.vlans.get(id).is_some_and(|other| other.name.is_none());
+    match by_name.or_else(|| by_default.filter(unnamed)) {
+        Some(other) => Err(format!("VLAN #{vlan} and #{other} have an identical name: {name}").into()),
+        None => Ok(()),
+    }
+}
+
+fn name(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    let ConfigMode::Vlan(set) = &*edit.mode else { return Err("this is a VLAN's command".into()) };
+    let name = if args.form == Form::Set { Some(need(args.text())?) } else { None };
+    if set.contains(VlanId::DEFAULT) {
+        return Err("Default VLAN 1 may not have its name changed.".into());
+    }
+    if name.is_some() && set.len() > 1 {
+        return Err(format!("VLANs {set} can't all have the same name").into());
+    }
+    for vlan in set.iter() {
+        unique_name(edit.config, vlan, name.as_deref())?;
+    }
+    // A name that is the default's words is no name of its own.
+    edit.each_vlan(|settings, vlan| {
+        settings.name = name.clone().filter(|name| *name != Vlan::default().display_name(vlan));
+        Ok(())
+    })
+}
+
+fn state(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    let suspended = args.form == Form::Set && args.has("suspend");
+    edit.each_vlan(|settings, vlan| {
+        if suspended && vlan == VlanId::DEFAULT {
+            return Err("Default VLAN 1 may not have its state changed.".into());
+        }
+        settings.suspended = suspended;
+        Ok(())
+    })
+}
+
+fn shutdown(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    let shutdown = args.form == Form::Set;
+    edit.each_vlan(|settings, vlan| {
+        if shutdown && vlan == VlanId::DEFAULT {
+            return Err("Default VLAN 1 may not be shutdown.".into());
+        }
+        settings.shutdown = shutdown;
+        Ok(())
+    })
+}
+
+fn limit(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    let ConfigMode::Vlan(set) = &*edit.mode else { return Err("this is a VLAN's command".into()) };
+    let limit = if args.form == Form::Set { Some(need(args.number_u32())?) } else { None };
+    for vlan in set.iter() {
+        match limit {
+            Some(limit) => edit.config.fdb.vlan_limits.insert(vlan, limit),
+            None => edit.config.fdb.vlan_limits.remove(&vlan),
+        };
+    }
+    Ok(())
+}

@@ -1,0 +1,426 @@
+//! Views that are made from the configuration, or from it and what the interfaces report.
+
+use crate::backend::Family;
+use crate::view::{Counters, InterfaceKind, InterfaceView, Interfaces, VlanEntry, VlanPort, VlanTable};
+use ipnet::IpNet;
+use lanyard_config::{Config, Interface, InterfaceName, Role, SwitchportMode};
+use lanyard_types::{VlanId, VlanSet};
+use serde::Serialize;
+
+/// The configuration name of an interface that was reported.
+#[must_use]
+pub fn name_of(view: &InterfaceView) -> InterfaceName {
+    let vlan = view.name.strip_prefix("vlan").and_then(|number| number.parse::<VlanId>().ok());
+    match (view.kind, vlan) {
+        (InterfaceKind::Svi, Some(vlan)) => InterfaceName::Vlan(vlan),
+        _ => InterfaceName::Netdev(view.name.clone()),
+    }
+}
+
+fn configured<'a>(config: &'a Config, view: &InterfaceView) -> Option<&'a Interface> {
+    config.interfaces.get(&name_of(view))
+}
+
+/// `show vlan`: every VLAN and the ports that are configured to carry it.
+#[must_use]
+pub fn vlans(config: &Config) -> VlanTable {
+    let ports: Vec<(&InterfaceName, &Interface)> =
+        config.interfaces.iter().filter(|(_, interface)| interface.role == Role::Switchport).collect();
+    let vlans = config.vlans.iter().map(|(id, vlan)| VlanEntry {
+        vlan: id.get(),
+        name: vlan.display_name(*id),
+        status: match (vlan.suspended, vlan.shutdown) {
+            (false, false) => "active",
+            (false, true) => "act/lshut",
+            (true, false) => "suspended",
+            (true, true) => "sus/lshut",
+        },
+        ports: ports.iter().filter_map(|(name, interface)| membership(config, *id, name, interface)).collect(),
+    });
+    VlanTable { vlans: vlans.collect() }
+}
+
+fn membership(config: &Config, vlan: VlanId, name: &InterfaceName, interface: &Interface) -> Option<VlanPort> {
+    let port = &interface.switchport;
+    let trunk = port.mode == SwitchportMode::Trunk;
+    let (is_member, tagged) = if trunk {
+        (port.allowed_vlans.contains(vlan), vlan != port.native_vlan || config.tag_native)
+    } else {
+        (port.access_vlan == vlan, false)
+    };
+    is_member.then(|| VlanPort { interface: name.to_string(), tagged, trunk })
+}
+
+/// `show mac address-table aging-time`.
+#[derive(Debug, Clone, Serialize)]
+pub struct Ageing {
+    /// Seconds; 0 never ages.
+    pub ageing_time_s: u32,
+}
+
+/// `show mac address-table learning`.
+#[derive(Debug, Clone, Serialize)]
+pub struct Learning {
+    /// Every VLAN.
+    pub vlans: Vec<LearningVlan>,
+}
+
+/// Whether a VLAN learns.
+#[derive(Debug, Clone, Serialize)]
+pub struct LearningVlan {
+    /// The VLAN.
+    pub vlan: u16,
+    /// True when addresses are learned.
+    pub learning: bool,
+    /// `mac address-table limit N vlan V`.
+    pub limit: Option<u32>,
+}
+
+/// `show mac address-table learning`.
+#[must_use]
+pub fn learning(config: &Config) -> Learning {
+    let entry = |id: &VlanId| LearningVlan {
+        vlan: id.get(),
+        learning: !config.fdb.no_learning.contains(*id),
+        limit: config.fdb.vlan_limits.get(id).copied(),
+    };
+    Learning { vlans: config.vlans.keys().map(entry).collect() }
+}
+
+/// `show interfaces counters`.
+#[derive(Debug, Clone, Serialize)]
+pub struct CounterTable {
+    /// Natural order.
+    pub interfaces: Vec<CounterRow>,
+}
+
+/// One interface's counters.
+#[derive(Debug, Clone, Serialize)]
+pub struct CounterRow {
+    /// Its name.
+    pub interface: String,
+    /// Received.
+    pub rx: Counters,
+    /// Sent.
+    pub tx: Counters,
+}
+
+/// `show interfaces counters`.
+#[must_use]
+pub fn counters(view: &Interfaces) -> CounterTable {
+    let row = |i: &InterfaceView| CounterRow { interface: i.name.clone(), rx: i.rx, tx: i.tx };
+    CounterTable { interfaces: view.interfaces.iter().map(row).collect() }
+}
+
+/// `show interfaces description`.
+#[derive(Debug, Clone, Serialize)]
+pub struct Descriptions {
+    /// Natural order.
+    pub interfaces: Vec<Description>,
+}
+
+/// One interface's description.
+#[derive(Debug, Clone, Serialize)]
+pub struct Description {
+    /// Its name.
+    pub interface: String,
+    /// Not `shutdown`.
+    pub admin_up: bool,
+    /// It has carrier.
+    pub link_up: bool,
+    /// `description`; empty when there is none.
+    pub description: String,
+}
+
+/// `show interfaces description`.
+#[must_use]
+pub fn descriptions(view: &Interfaces, config: &Config) -> Descriptions {
+    let row = |i: &InterfaceView| Description {
+        interface: i.name.clone(),
+        admin_up: i.admin_up,
+        link_up: i.link_up,
+        description: configured(config, i).and_then(|c| c.description.clone()).unwrap_or_default(),
+    };
+    Descriptions { interfaces: view.interfaces.iter().map(row).collect() }
+}
+
+/// `show interfaces status`.
+#[derive(Debug, Clone, Serialize)]
+pub struct StatusTable {
+    /// Natural order; VLAN interfaces are not in it.
+    pub interfaces: Vec<Status>,
+}
+
+/// One port's status.
+#[derive(Debug, Clone, Serialize)]
+pub struct Status {
+    /// Its name.
+    pub interface: String,
+    /// `description`.
+    pub description: String,
+    /// `connected`, `notconnect`, `disabled`, `absent` (there is no such netdev) or `unusable` (see `error`).
+    pub status: &'static str,
+    /// The access VLAN's number, `trunk`, `tunnel` or `routed`.
+    pub vlan: String,
+    /// `full`, `half` or `unknown`.
+    pub duplex: &'static str,
+    /// In Mbit/s.
+    pub speed_mbps: Option<u32>,
+    /// The hook it is forwarded at.
+    pub hook: Option<&'static str>,
+    /// Why the port is unusable.
+    pub error: Option<String>,
+}
+
+/// `show interfaces status`.
+#[must_use]
+pub fn status(view: &Interfaces, config: &Config) -> StatusTable {
+    let row = |i: &InterfaceView| {
+        let settings = configured(config, i);
+        let port = settings.map(|c| c.switchport.clone()).unwrap_or_default();
+        let vlan = match (i.kind, port.mode) {
+            (InterfaceKind::Routed, _) => "routed".into(),
+            (_, SwitchportMode::Trunk) => "trunk".into(),
+            (_, SwitchportMode::Tunnel) => "tunnel".into(),
+            (_, SwitchportMode::Access) => port.access_vlan.to_string(),
+        };
+        Status {
+            interface: i.name.clone(),
+            description: settings.and_then(|c| c.description.clone()).unwrap_or_default(),
+            status: link_word(i),
+            vlan,
+            duplex: i.duplex,
+            speed_mbps: i.speed_mbps,
+            hook: i.hook,
+            error: i.error.clone(),
+        }
+    };
+    let ports = view.interfaces.iter().filter(|i| i.kind != InterfaceKind::Svi);
+    StatusTable { interfaces: ports.map(row).collect() }
+}
+
+/// IOS's word for the state of a port's link.
+#[must_use]
+pub fn link_word(i: &InterfaceView) -> &'static str {
+    match (i.present, i.error.is_some(), i.admin_up, i.link_up) {
+        (false, ..) => "absent",
+        (_, true, ..) => "unusable",
+        (_, _, false, _) => "disabled",
+        (_, _, true, true) => "connected",
+        (_, _, true, false) => "notconnect",
+    }
+}
+
+/// `show interfaces switchport`.
+#[derive(Debug, Clone, Serialize)]
+pub struct SwitchportTable {
+    /// Natural order; only switch ports and routed ports.
+    pub interfaces: Vec<SwitchportView>,
+}
+
+/// One port's layer-2 settings.
+#[derive(Debug, Clone, Serialize)]
+pub struct SwitchportView {
+    /// Its name.
+    pub interface: String,
+    /// False for a routed port.
+    pub switchport: bool,
+    /// `access`, `trunk` or `dot1q-tunnel`.
+    pub mode: &'static str,
+    /// True when it forwards: up, with link.
+    pub operational: bool,
+    /// `switchport access vlan`.
+    pub access_vlan: u16,
+    /// Its name; `None` when it does not exist.
+    pub access_vlan_name: Option<String>,
+    /// `switchport trunk native vlan`.
+    pub native_vlan: u16,
+    /// Its name; `None` when it does not exist.
+    pub native_vlan_name: Option<String>,
+    /// True when the native VLAN is tagged, too.
+    pub native_tagged: bool,
+    /// `switchport trunk allowed vlan`, as a list.
+    pub allowed_vlans: String,
+    /// EtherType of its tags, e.g. `0x8100`.
+    pub ethertype: String,
+    /// `switchport protected`.
+    pub protected: bool,
+    /// `switchport block unicast`.
+    pub block_unicast: bool,
+    /// `switchport block multicast`.
+    pub block_multicast: bool,
+    /// `mac address-table learning`.
+    pub learning: bool,
+    /// `mac address-table limit`.
+    pub mac_limit: Option<u32>,
+}
+
+/// The word of a mode in commands and JSON.
+#[must_use]
+pub fn mode_word(mode: SwitchportMode) -> &'static str {
+    match mode {
+        SwitchportMode::Access => "access",
+        SwitchportMode::Trunk => "trunk",
+        SwitchportMode::Tunnel => "dot1q-tunnel",
+    }
+}
+
+/// `show interfaces switchport`.
+#[must_use]
+pub fn switchports(view: &Interfaces, config: &Config) -> SwitchportTable {
+    let name = |id: VlanId| config.vlans.get(&id).map(|vlan| vlan.display_name(id));
+    let row = |i: &InterfaceView| {
+        let port = configured(config, i).map(|c| c.switchport.clone()).unwrap_or_default();
+        SwitchportView {
+            interface: i.name.clone(),
+            switchport: i.kind == InterfaceKind::Switchport,
+            mode: mode_word(port.mode),
+            operational: link_word(i) == "connected",
+            access_vlan: port.access_vlan.get(),
+            access_vlan_name: name(port.access_vlan),
+            native_vlan: port.native_vlan.get(),
+            native_vlan_name: name(port.native_vlan),
+            native_tagged: config.tag_native,
+            allowed_vlans: list(&port.allowed_vlans),
+            ethertype: port.tpid.ethertype().map_or_else(|| "none".into(), |t| format!("0x{t:04x}")),
+            protected: port.protected,
+            block_unicast: port.block_unicast,
+            block_multicast: port.block_multicast,
+            learning: port.learning,
+            mac_limit: port.fdb_limit,
+        }
+    };
+    let ports = view.interfaces.iter().filter(|i| i.kind != InterfaceKind::Svi);
+    SwitchportTable { interfaces: ports.map(row).collect() }
+}
+
+fn list(set: &VlanSet) -> String {
+    if set.is_empty() { "none".into() } else { set.to_string() }
+}
+
+/// `show interfaces trunk`.
+#[derive(Debug, Clone, Serialize)]
+pub struct Trunks {
+    /// Natural order.
+    pub trunks: Vec<Trunk>,
+}
+
+/// One trunk.
+#[derive(Debug, Clone, Serialize)]
+pub struct Trunk {
+    /// Its name.
+    pub interface: String,
+    /// `802.1q`, or its EtherType.
+    pub encapsulation: String,
+    /// `trunking` or `not-trunking` (down).
+    pub status: &'static str,
+    /// The native VLAN.
+    pub native_vlan: u16,
+    /// The allowed list.
+    pub allowed_vlans: String,
+    /// Allowed VLANs that exist and are active.
+    pub active_vlans: String,
+}
+
+/// `show interfaces trunk`.
+#[must_use]
+pub fn trunks(view: &Interfaces, config: &Config) -> Trunks {
+    let live = |(_, vlan): &(&VlanId, &lanyard_config::Vlan)| !vlan.suspended && !vlan.shutdown;
+    let active: VlanSet = config.vlans.iter().filter(live).map(|(id, _)| *id).collect();
+    let trunk = |i: &InterfaceView| {
+        let port = &configured(config, i)?.switchport;
+        let is_trunk = i.kind == InterfaceKind::Switchport && port.mode == SwitchportMode::Trunk;
+        is_trunk.then(|| Trunk {
+            interface: i.name.clone(),
+            encapsulation: match port.tpid.ethertype() {
+                Some(0x8100) | None => "802.1q".into(),
+                Some(other) => format!("0x{other:04x}"),
+            },
+            status: if link_word(i) == "connected" { "trunking" } else { "not-trunking" },
+            native_vlan: port.native_vlan.get(),
+            allowed_vlans: list(&port.allowed_vlans),
+            active_vlans: list(&port.allowed_vlans.intersection(&active)),
+        })
+    };
+    Trunks { trunks: view.interfaces.iter().filter_map(trunk).collect() }
+}
+
+/// `show ip interface`, `show ipv6 interface` and their `brief`.
+#[derive(Debug, Clone, Serialize)]
+pub struct IpInterfaces {
+    /// Routed ports and VLAN interfaces, natural order.
+    pub interfaces: Vec<IpInterface>,
+}
+
+/// One layer-3 interface.
+#[derive(Debug, Clone, Serialize)]
+pub struct IpInterface {
+    /// Its name.
+    pub interface: String,
+    /// The netdev's addresses of the family, with their lengths.
+    pub addresses: Vec<IpNet>,
+    /// `manual` when it is the configured one, `unset` without address, `other` when the kernel has another.
+    pub method: &'static str,
+    /// Not `shutdown`.
+    pub admin_up: bool,
+    /// It has carrier.
+    pub link_up: bool,
+    /// In bytes.
+    pub mtu: u32,
+}
+
+/// `show ip interface`.
+#[must_use]
+pub fn ip_interfaces(view: &Interfaces, config: &Config, family: Family) -> IpInterfaces {
+    let row = |i: &InterfaceView| {
+        let settings = configured(config, i);
+        let wanted = |net: &IpNet| match (net, settings) {
+            (IpNet::V4(net), Some(c)) => c.ipv4.contains(net),
+            (IpNet::V6(net), Some(c)) => c.ipv6.contains(net),
+            (_, None) => false,
+        };
+        let is_family = |net: &&IpNet| matches!((net, family), (IpNet::V4(_), Family::V4) | (IpNet::V6(_), Family::V6));
+        let addresses: Vec<IpNet> = i.addresses.iter().filter(is_family).copied().collect();
+        let method = match addresses.first() {
+            None => "unset",
+            Some(_) if addresses.iter().any(wanted) => "manual",
+            Some(_) => "other",
+        };
+        let interface = crate::render::ios_name(&name_of(i));
+        IpInterface { interface, addresses, method, admin_up: i.admin_up, link_up: i.link_up, mtu: i.mtu }
+    };
+    let layer3 = view.interfaces.iter().filter(|i| matches!(i.kind, InterfaceKind::Svi | InterfaceKind::Routed));
+    IpInterfaces { interfaces: layer3.map(row).collect() }
+}
+
+/// `show clock`.
+#[derive(Debug, Clone, Serialize)]
+pub struct Clock {
+    /// RFC 3339, UTC.
+    pub time: String,
+}
+
+/// `show history`.
+#[derive(Debug, Clone, Serialize)]
+pub struct History {
+    /// Oldest first.
+    pub lines: Vec<String>,
+}
+
+/// `show configuration sessions`.
+#[derive(Debug, Clone, Serialize)]
+pub struct PendingSessions {
+    /// By name.
+    pub sessions: Vec<PendingSession>,
+    /// Seconds until an unconfirmed commit is rolled back.
+    pub rollback_in_s: Option<u64>,
+}
+
+/// One pending session.
+#[derive(Debug, Clone, Serialize)]
+pub struct PendingSession {
+    /// Its name.
+    pub name: String,
+    /// Lines collected.
+    pub lines: u64,
+}

@@ -1,0 +1,185 @@
+//! `?` and TAB: what may stand at the end of an unfinished line.
+//!
+//! `sh?` lists the words that begin so; `show ?` lists what may follow, with help and `<cr>`.
+
+use crate::args::{Kind, Names, Take, take};
+use crate::parse::{Expected, Failure, Reader, Word, words};
+use crate::pipe;
+use crate::session::Completion;
+use crate::tree::{Node, Root, Token};
+
+/// Interface names that `?` lists at most.
+const MAX_NAMES: usize = 64;
+
+/// What is known about the place the line is typed at.
+pub struct Helper<'a> {
+    /// The mode's trees.
+    pub root: Root,
+    /// Netdevs.
+    pub names: &'a dyn Names,
+    /// False in user exec mode.
+    pub privileged: bool,
+    /// True in exec modes.
+    pub is_exec: bool,
+}
+
+/// One line of help.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Item {
+    /// What `?` shows.
+    label: String,
+    help: String,
+    /// What TAB puts in; `None` for arguments.
+    word: Option<String>,
+}
+
+impl Item {
+    fn word(word: &str, help: &str) -> Self {
+        Self { label: word.into(), help: help.into(), word: Some(word.into()) }
+    }
+    fn label(label: String, help: &str) -> Self {
+        Self { label, help: help.into(), word: None }
+    }
+}
+
+impl Helper<'_> {
+    /// The lines that `?` shows.
+    #[must_use]
+    pub fn help(&self, line: &str) -> Vec<String> {
+        let (start, items) = match self.items(line) {
+            Ok(found) => found,
+            Err(Failure::Ambiguous(_, text)) => return vec![format!("% Ambiguous command:  \"{text}\"")],
+            Err(Failure::Reason(_, reason)) => return vec![format!("% {reason}")],
+            Err(_) => return vec!["% Unrecognized command".into()],
+        };
+        if items.is_empty() {
+            return vec!["% Unrecognized command".into()];
+        }
+        if start < line.len() && items.iter().all(|item| item.word.is_some()) {
+            let words: Vec<&str> = items.iter().map(|item| item.label.as_str()).collect();
+            return vec![words.join("  ")];
+        }
+        let width = items.iter().map(|item| item.label.chars().count()).max().unwrap_or(0);
+        items.iter().map(|i| format!("  {:width$}  {}", i.label, i.help).trim_end().to_owned()).collect()
+    }
+
+    /// What TAB offers.
+    #[must_use]
+    pub fn complete(&self, line: &str) -> Completion {
+        let (start, items) = self.items(line).unwrap_or((line.len(), Vec::new()));
+        Completion { start, candidates: items.into_iter().filter_map(|item| item.word).collect() }
+    }
+
+    /// True when the end of the line stands in free text.
+    #[must_use]
+    pub fn is_in_text(&self, line: &str) -> bool {
+        let Ok(words) = words(line) else { return false };
+        let Some((last, complete)) = words.split_last() else { return false };
+        let is_text = |expected: &Expected| {
+            matches!(expected.inside, Some((Kind::Line(_), _, _)))
+                || (last.text != "?" && expected.nodes.iter().any(|n| matches!(n.token, Token::Arg(Kind::Line(_)))))
+        };
+        self.expected(line, complete).is_ok_and(|groups| groups.iter().flatten().any(is_text))
+    }
+
+    fn expected(&self, line: &str, words: &[Word<'_>]) -> Result<Vec<Vec<Expected>>, Failure> {
+        let upto = words.last().map_or(0, |word| word.at + word.text.len());
+        let line = line.get(..upto).unwrap_or(line);
+        let (names, privileged) = (self.names, self.privileged);
+        Reader { line, words, names, privileged, exec: crate::commands::EXEC }.expected(self.root)
+    }
+
+    /// Where the last, perhaps empty, word begins, and what may stand there.
+    fn items(&self, line: &str) -> Result<(usize, Vec<Item>), Failure> {
+        let words = words(line)?;
+        if let Some(bar) = pipe::position(&words, self.is_exec) {
+            return Ok(filters(line, words.get(bar).map_or(0, |word| word.at)));
+        }
+        let partial = words.last().filter(|_| !line.ends_with([' ', '\t']));
+        let start = partial.map_or(line.len(), |word| word.at);
+        let partial = partial.map_or("", |word| word.text);
+        let complete = &words[..words.len() - usize::from(!partial.is_empty())];
+        let shows = pipe::position(&[complete, &[Word { text: "|", at: 0 }]].concat(), self.is_exec).is_some();
+        for group in self.expected(line, complete)? {
+            let mut items = Vec::new();
+            let mut ends = false;
+            for expected in &group {
+                if let Some((kind, help, used)) = expected.inside {
+                    items.extend(inside(kind, help, used, partial, self.names));
+                    if kind == Kind::Interface {
+                        ends = false;
+                        break;
+                    }
+                }
+                ends |= expected.cr && partial.is_empty();
+                items.extend(expected.nodes.iter().flat_map(|node| self.node(node, partial)));
+            }
+            items.sort();
+            items.dedup_by(|a, b| a.label == b.label);
+            if ends {
+                if shows {
+                    items.push(Item::word("|", "Output modifiers"));
+                }
+                items.push(Item::label("<cr>".into(), ""));
+            }
+            if !items.is_empty() {
+                return Ok((start, items));
+            }
+        }
+        Ok((start, Vec::new()))
+    }
+
+    /// What a node offers to somebody who has typed `partial`.
+    fn node(&self, node: &Node, partial: &str) -> Vec<Item> {
+        match node.token {
+            Token::Word(word) if word.starts_with(&partial.to_ascii_lowercase()) => vec![Item::word(word, node.help)],
+            Token::Word(_) => Vec::new(),
+            Token::Arg(Kind::Interface) => interfaces(node.help, partial, self.names),
+            Token::Arg(Kind::InterfaceRange) => {
+                let names = interfaces("Network device", partial, self.names);
+                names.into_iter().chain([Item::label(Kind::InterfaceRange.label(), node.help)]).collect()
+            }
+            Token::Arg(kind) => {
+                let fits = partial.is_empty() || !matches!(take(kind, &[partial], partial, self.names), Take::Mismatch);
+                if fits { vec![Item::label(kind.label(), node.help)] } else { Vec::new() }
+            }
+        }
+    }
+}
+
+fn interfaces(help: &str, partial: &str, names: &dyn Names) -> Vec<Item> {
+    let mut items = Vec::new();
+    if partial.is_empty() {
+        items.push(Item::label(Kind::Interface.label(), help));
+    }
+    let fitting = names.netdevs().into_iter().filter(|name| name.starts_with(partial)).take(MAX_NAMES);
+    items.extend(fitting.map(|name| Item::word(&name, "Network device")));
+    if "vlan".starts_with(&partial.to_ascii_lowercase()) {
+        items.push(Item::word("vlan", "VLAN interface"));
+    }
+    items
+}
+
+/// What may stand inside an argument of several words, of which there are `used`.
+fn inside(kind: Kind, help: &str, used: usize, partial: &str, names: &dyn Names) -> Vec<Item> {
+    match kind {
+        Kind::Interface => vec![Item::label(Kind::Vlan.label(), "VLAN ID")],
+        Kind::InterfaceRange if used > 0 => interfaces("Network device", partial, names),
+        kind => vec![Item::label(kind.label(), help)],
+    }
+}
+
+/// What may stand behind a `|`.
+fn filters(line: &str, bar: usize) -> (usize, Vec<Item>) {
+    let rest = line.get(bar + 1..).unwrap_or("");
+    let text = rest.trim_start();
+    let start = bar + 1 + (rest.len() - text.len());
+    match text.split_once([' ', '\t']) {
+        Some(_) => (line.len(), vec![Item::label("LINE".into(), "Regular Expression")]),
+        None => {
+            let lower = text.to_ascii_lowercase();
+            let fitting = pipe::FILTERS.iter().filter(|(name, _)| name.starts_with(&lower));
+            (start, fitting.map(|(name, help)| Item::word(name, help)).collect())
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Views as text, in IOS's layout.
+
+mod interface;
+mod layer2;
+mod layer3;
+mod system;
+mod table;
+
+pub use interface::{counters, descriptions, drops, interfaces, status, switchports, trunks};
+pub use layer2::{learning, mac_count, mac_table, vlans};
+pub use layer3::{ip_brief, ip_interfaces, ipv6_brief, neighbors, routes};
+pub use system::{logging, packet_trace, platform, resources, sessions, traps, users, version};
+
+use lanyard_config::InterfaceName;
+
+/// An interface as IOS prints it: `Vlan10`; netdevs by their name.
+#[must_use]
+pub fn ios_name(name: &InterfaceName) -> String {
+    match name {
+        InterfaceName::Netdev(name) => name.clone(),
+        InterfaceName::Vlan(vlan) => format!("Vlan{vlan}"),
+    }
+}
