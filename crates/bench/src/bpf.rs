@@ -121,6 +121,35 @@ pub fn write_bss<T: IntoBytes + Immutable>(object: &Object, value: &T) -> Result
     Ok(())
 }
 
+/// `BPF_F_TEST_XDP_LIVE_FRAMES`: run on frames of a page pool, and let the verdict happen.
+const LIVE_FRAMES: u32 = 1 << 1;
+
+/// Runs an XDP program `repeat` times on copies of `frame` that are as real as a driver's, `batch` (1..=256) of them
+/// between two turns of the softirqs they cause.
+///
+/// # Errors
+/// When the kernel refuses (before Linux 5.18: always), or a signal came.
+#[allow(unsafe_code)]
+pub fn run_live(program: &ProgramMut<'_>, frame: &[u8], repeat: u32, batch: u32) -> Result<()> {
+    let mut options = libbpf_sys::bpf_test_run_opts {
+        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
+        data_in: frame.as_ptr().cast(),
+        data_size_in: u32::try_from(frame.len()).context("frame size")?,
+        repeat: i32::try_from(repeat).context("repetitions")?,
+        flags: LIVE_FRAMES,
+        batch_size: batch,
+        ..Default::default()
+    };
+    // SAFETY: the program's descriptor is open, and `frame` and `options` outlive the call.
+    let code = unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_fd().as_raw_fd(), &raw mut options) };
+    ensure!(
+        code == 0,
+        "sending live frames: {} (Linux 5.18 or later?)",
+        std::io::Error::from_raw_os_error(-code)
+    );
+    Ok(())
+}
+
 /// An attached program; it is detached when this is dropped.
 pub enum Attached {
     /// A BPF link held by libbpf.

@@ -250,23 +250,28 @@ impl Pinned {
         let mut only = CpuSet::new();
         only.set(core)?;
         sched_setaffinity(this, &only).with_context(|| format!("no core {core} for us"))?;
-        set_nice(-20);
+        go_first(this);
         Ok(Self { before })
     }
 }
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        set_nice(0);
+        set_nice(Pid::from_raw(0), 0);
         // It was allowed before.
         let _ = sched_setaffinity(Pid::from_raw(0), &self.before);
     }
 }
 
+/// Has a thread go before everyone else on its core. Refused without CAP_SYS_NICE: then it merely shares it.
+pub fn go_first(thread: Pid) {
+    set_nice(thread, -20);
+}
+
 #[allow(unsafe_code)]
-fn set_nice(nice: i32) {
-    // SAFETY: no pointers; 0 is the calling thread. Refused without CAP_SYS_NICE: then we merely share the core.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) };
+fn set_nice(thread: Pid, nice: i32) {
+    // SAFETY: no pointers; 0 is the calling thread.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, thread.as_raw() as libc::id_t, nice) };
 }
 
 /// Held while this process measures: two at once would measure each other.

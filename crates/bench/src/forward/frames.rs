@@ -47,7 +47,7 @@ impl FrameRig {
         let bed = Bed::new(load.outputs, traffic)?;
         let receiver = Receiver::new(&bed.sink, &bed.receivers(), load.count_at, false)?;
         let device = kind.up(&bed, &settings.lanyard, load.ports).with_context(|| kind.name())?;
-        let generator = Generator::new(&bed.sender, "tx0", &load.stream)?;
+        let generator = Generator::new(&bed.sender, "tx0", &load.stream)?.with_copies(load.outputs);
         let mut rig = Self {
             device,
             generator,
@@ -87,7 +87,7 @@ impl FrameRig {
             let time = Duration::from_secs_f64(f64::from(stream.src.count + 100) / f64::from(PACE_PPS));
             Generator::new(netns, device, &stream)?.run_for(time).map(drop)
         } else {
-            Generator::new(netns, device, &stream)?.send(stream.src.count)
+            Generator::new(netns, device, &stream)?.with_copies(self.bed.outputs).send(stream.src.count)
         }
     }
 }

@@ -242,6 +242,7 @@ fn lives() -> Vec<Row> {
         overload("overload-tc", PEER, CountAt::Tc),
         overload("overload-xdp", XDP, CountAt::Xdp),
         Row { target: Target::None, ..overload("overload-bridge", Kind::Bridge, CountAt::Tc) },
+        Row { target: Target::None, ..overload("overload-wire", Kind::BareTcPeer, CountAt::Tc) },
         hitless("hitless-tc", PEER),
         hitless("hitless-xdp", XDP),
         single(

@@ -1,0 +1,230 @@
+//! The generator, the receiver and the devices in the kernel. A tester that is wrong makes everything it measures
+//! wrong, so it is tested first: what was sent is what arrived, to the byte, over a wire that cannot lose.
+
+#![allow(clippy::unwrap_used)] // a failed step fails the test
+
+use lanyard_bench::bed::{Bed, Traffic, set_features};
+use lanyard_bench::dut::{Executable, Kind, PortMode};
+use lanyard_bench::forward::{Arm, FrameLoad, Load, SILENT, Settings};
+use lanyard_bench::os::{Netns, Pinned, cannot_measure, cores};
+use lanyard_bench::traffic::{CountAt, Generator, Hosts, Order, Receiver, Stream};
+use std::net::UdpSocket;
+use std::time::{Duration, Instant};
+
+/// True, and said, when this machine cannot run the test.
+fn skipped() -> bool {
+    let why = cannot_measure();
+    if let Some(why) = &why {
+        println!("skipped: {why}");
+    }
+    why.is_some()
+}
+
+/// Two namespaces joined by `tx0` and `rx1`, with NAPI at both ends.
+fn wire() -> (Netns, Netns) {
+    let (near, far) = (Netns::new().unwrap(), Netns::new().unwrap());
+    near.ip(&format!("link add tx0 up type veth peer name rx1 netns {}\n", far.path())).unwrap();
+    far.ip("link set rx1 up\n").unwrap();
+    set_features(&far, "rx1", &["gro", "on"]).unwrap();
+    (near, far)
+}
+
+fn settings() -> Settings {
+    Settings {
+        lanyard: Executable::new(None).unwrap(),
+        window: Duration::from_millis(50),
+        core: 0,
+        other_core: 1 % cores(),
+    }
+}
+
+#[test]
+fn what_is_sent_arrives_to_the_byte() {
+    if skipped() {
+        return;
+    }
+    let check = |stream: Stream, at: CountAt, bytes_each: u64| {
+        let (near, far) = wire();
+        let receiver = Receiver::new(&far, &["rx1".to_owned()], at, true).unwrap();
+        let mut generator = Generator::new(&near, "tx0", &stream).unwrap();
+        let _core = Pinned::to(0).unwrap();
+        generator.send(10_000).unwrap();
+        assert_eq!(generator.sent().unwrap(), 10_000, "{stream:?}");
+        let seen = receiver.arrivals().unwrap();
+        let what = (seen.frames, seen.bytes, seen.missing, seen.late);
+        assert_eq!(what, (10_000, 10_000 * bytes_each, 0, 0), "{stream:?} {at:?}");
+        assert_eq!(receiver.arrivals_at(0).unwrap(), seen);
+        assert!(seen.first_ns > 0);
+    };
+    for at in [CountAt::Tc, CountAt::Xdp] {
+        check(Stream::new(), at, 60);
+        check(Stream::new().size(1518), at, 1514);
+        check(Stream::among(2048).size(512), at, 508);
+        check(Stream { dst: SILENT, stamp: true, ..Stream::new() }, at, 60);
+        // The tag is in the frame, and XDP sees it; for TC the kernel has taken it out, and counts without.
+        check(Stream { vlan: Some(7), ..Stream::new() }, at, if at == CountAt::Xdp { 60 } else { 56 });
+    }
+}
+
+#[test]
+fn a_hole_is_seen() {
+    if skipped() {
+        return;
+    }
+    let (near, far) = wire();
+    let mut generator = Generator::new(&near, "tx0", &Stream::new()).unwrap();
+    let receiver = Receiver::new(&far, &["rx1".to_owned()], CountAt::Xdp, true).unwrap();
+    // Sequences are followed on each CPU by itself: stay on one.
+    let _core = Pinned::to(0).unwrap();
+    generator.send(100).unwrap();
+    near.ip("link set tx0 down\n").unwrap();
+    generator.send(30).unwrap();
+    near.ip("link set tx0 up\n").unwrap();
+    generator.send(100).unwrap();
+    let seen = receiver.arrivals().unwrap();
+    assert_eq!((seen.frames, seen.missing, seen.late), (200, 30, 0));
+}
+
+#[test]
+fn frames_are_good_udp() {
+    if skipped() {
+        return;
+    }
+    let (near, far) = wire();
+    // Host 1001 as a real host: its stack takes the frames only if addresses, lengths and checksum are right.
+    far.ip("link set rx1 address 02:4c:00:00:03:e9\naddr add 10.0.3.233/8 dev rx1\n").unwrap();
+    let socket = {
+        let _inside = far.enter().unwrap();
+        UdpSocket::bind("10.0.3.233:7").unwrap()
+    };
+    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    for size in [64, 65, 700, 1518] {
+        let stream =
+            Stream { src: Hosts::one(1000), dst: Hosts::one(1001), id: 9, ..Stream::new() }.size(size);
+        Generator::new(&near, "tx0", &stream).unwrap().send(1).unwrap();
+        let mut payload = [0; 2000];
+        let (length, from) = socket.recv_from(&mut payload).unwrap();
+        assert_eq!(length, size - 4 - 42);
+        assert_eq!(from.to_string(), "10.0.3.232:49184");
+        assert_eq!(payload[..8], [0x4c, 0x59, 9, 0, 0, 0, 0, 0]);
+    }
+}
+
+#[test]
+fn every_host_speaks() {
+    if skipped() {
+        return;
+    }
+    let check = |order: Order, first: u32, count: u32, frames: u32| {
+        let bed = Bed::new(1, Traffic::Frames).unwrap();
+        let _bridge = Kind::Bridge.up(&bed, &settings().lanyard, PortMode::Access).unwrap();
+        let stream = Stream { src: Hosts { first, count }, dst: SILENT, order, ..Stream::new() };
+        Generator::new(&bed.sender, "tx0", &stream).unwrap().send(frames).unwrap();
+        let table = bed.switch.run("bridge", &["fdb", "show", "dev", "p0", "dynamic"], "").unwrap();
+        let mut learned: Vec<&str> = table.lines().filter_map(|line| line.split(' ').next()).collect();
+        learned.sort_unstable();
+        let mac = |n: u32| format!("02:4c:00:{:02x}:{:02x}:{:02x}", n >> 16 & 0xff, n >> 8 & 0xff, n & 0xff);
+        let expected: Vec<String> = (first..first + count).map(mac).collect();
+        assert_eq!(learned, expected);
+    };
+    check(Order::Sequential, 0, 300, 300);
+    check(Order::Sequential, 0x1_ff80, 256, 256);
+    // 64 hosts in 4,096 draws: that one is never drawn has a chance of 1 in 10^26, and the draw is the same each time.
+    check(Order::Random, 500, 64, 4096);
+}
+
+#[test]
+fn a_paced_stream_keeps_its_rate() {
+    if skipped() {
+        return;
+    }
+    let (near, _far) = wire();
+    let rate = 20_000;
+    let mut generator =
+        Generator::new(&near, "tx0", &Stream { rate_pps: Some(rate), ..Stream::new() }).unwrap();
+    let start = Instant::now();
+    generator.run_for(Duration::from_millis(100)).unwrap();
+    // However slow the machine, it is never too much: arrears of 50 us (one frame) are all that is made up for.
+    let due = start.elapsed().as_secs_f64() * f64::from(rate);
+    let sent = generator.sent().unwrap() as f64;
+    assert!(sent <= due + 2.0, "{sent} frames, {due} due");
+    assert!(sent > 0.0);
+}
+
+#[test]
+fn bad_streams_are_refused() {
+    if skipped() {
+        return;
+    }
+    let (near, _far) = wire();
+    let check = |stream: Stream, device: &str, word: &str| {
+        let why = Generator::new(&near, device, &stream).err().map(|e| format!("{e:#}"));
+        assert!(why.as_ref().is_some_and(|w| w.contains(word)), "{stream:?}: {why:?}");
+    };
+    check(Stream::new().size(63), "tx0", "size 63");
+    check(Stream::new().size(1519), "tx0", "size 1519");
+    check(Stream { src: Hosts { first: 0, count: 0 }, ..Stream::new() }, "tx0", "hosts");
+    check(Stream { src: Hosts { first: 1 << 24, count: 1 }, ..Stream::new() }, "tx0", "hosts");
+    check(Stream { vlan: Some(4095), ..Stream::new() }, "tx0", "VLAN");
+    check(Stream { rate_pps: Some(1), ..Stream::new() }, "tx0", "rate");
+    check(Stream::new(), "no-such", "no device no-such");
+}
+
+#[test]
+fn devices_under_test_pass_frames() {
+    if skipped() {
+        return;
+    }
+    let check = |kind: Kind, load: Load| {
+        if let Some(why) = kind.unavailable(&settings().lanyard) {
+            println!("skipped: {}: {why}", kind.name());
+            return;
+        }
+        let mut rig = Arm { kind, note: "", load }.up(&settings()).unwrap();
+        assert!(rig.round().unwrap() > 0.0, "{} {load:?}", kind.name());
+    };
+    let frames = |stream, count_at, outputs| {
+        Load::Frames(FrameLoad { stream, count_at, outputs, ports: PortMode::Access })
+    };
+    check(Kind::Bridge, frames(Stream::new(), CountAt::Tc, 1));
+    check(Kind::Bridge, frames(Stream::among(2048), CountAt::Xdp, 1));
+    check(Kind::Bridge, frames(Stream { dst: SILENT, ..Stream::new() }, CountAt::Tc, 4));
+    check(Kind::BareTc, frames(Stream::new(), CountAt::Tc, 1));
+    check(Kind::BareTcPeer, frames(Stream::new(), CountAt::Tc, 1));
+    check(Kind::BareXdp, frames(Stream::new(), CountAt::Xdp, 1));
+    check(Kind::Bridge, Load::Ping);
+    check(Kind::BareTcPeer, Load::Ping);
+    if cores() > 1 {
+        check(Kind::Bridge, Load::Overload(CountAt::Tc));
+    }
+}
+
+#[test]
+fn a_flood_reaches_every_port_once() {
+    if skipped() {
+        return;
+    }
+    let bed = Bed::new(16, Traffic::Frames).unwrap();
+    let receiver = Receiver::new(&bed.sink, &bed.receivers(), CountAt::Tc, false).unwrap();
+    let _bridge = Kind::Bridge.up(&bed, &settings().lanyard, PortMode::Access).unwrap();
+    let stream = Stream { dst: SILENT, ..Stream::new() };
+    Generator::new(&bed.sender, "tx0", &stream).unwrap().with_copies(16).send(1000).unwrap();
+    let counts: Vec<u64> = (0..16).map(|n| receiver.arrivals_at(n).unwrap().frames).collect();
+    assert_eq!(counts, [1000; 16]);
+}
+
+#[test]
+fn open_vswitch_passes_frames() {
+    if skipped() {
+        return;
+    }
+    if let Some(why) = Kind::Ovs.unavailable(&settings().lanyard) {
+        println!("skipped: {why}");
+        return;
+    }
+    let load =
+        FrameLoad { stream: Stream::among(256), count_at: CountAt::Tc, outputs: 1, ports: PortMode::Access };
+    let mut rig = Arm { kind: Kind::Ovs, note: "", load: Load::Frames(load) }.up(&settings()).unwrap();
+    assert!(rig.round().unwrap() > 0.0);
+    assert!(rig.detail().contains("Open vSwitch"), "{}", rig.detail());
+}
