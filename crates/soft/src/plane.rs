@@ -191,7 +191,7 @@ impl Plane for SoftPlane {
             // TAPs whose port has just left go; those that have had no port yet stay.
             self.taps.retain(|ifindex, _| !had.contains(ifindex));
         }
-        self.shared.ring();
+        self.settle();
         done
     }
     fn fdb_walk(&mut self, filter: &FdbFilter, visit: &mut dyn FnMut(FdbEntry)) {
@@ -264,6 +264,13 @@ impl Plane for SoftPlane {
 }
 
 impl SoftPlane {
+    /// Waits until the thread has let go of netdevs that are no longer ours: one link's turn at most.
+    fn settle(&self) {
+        self.shared.ring();
+        while self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) && !self.shared.released() {
+            std::thread::yield_now();
+        }
+    }
     /// Ends the thread.
     fn stop(&mut self) {
         self.shared.control().stop = true;

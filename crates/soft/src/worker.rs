@@ -10,7 +10,7 @@ use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::eventfd::EventFd;
 use nix::unistd::Pid;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What the thread and its owner share.
@@ -18,12 +18,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub struct Shared {
     core: Mutex<Core>,
     waiting: AtomicUsize,
+    /// Generation of the links the thread waits on; it holds no older ones.
+    seen: AtomicU64,
     bell: EventFd,
 }
 
 impl Shared {
     pub fn new(core: Core, bell: EventFd) -> Self {
-        Self { core: Mutex::new(core), waiting: AtomicUsize::new(0), bell }
+        Self { core: Mutex::new(core), waiting: AtomicUsize::new(0), seen: AtomicU64::new(0), bell }
     }
     /// The core, for a change or a question: the thread stands back until it is had.
     pub fn control(&self) -> MutexGuard<'_, Core> {
@@ -35,6 +37,10 @@ impl Shared {
     /// Makes the thread look again at what it waits on.
     pub fn ring(&self) {
         let _ = self.bell.write(1);
+    }
+    /// Makes the thread let go of links that were replaced; false when it has not done so yet.
+    pub fn released(&self) -> bool {
+        self.seen.load(Ordering::Acquire) == self.control().generation
     }
 
     fn lock(&self) -> MutexGuard<'_, Core> {
@@ -64,6 +70,7 @@ pub fn run(shared: &Shared) {
                 generation = core.generation;
                 let links = PortId::all().filter_map(|port| Some((port, core.links[port.index()].fd()?)));
                 waits = links.collect();
+                shared.seen.store(generation, Ordering::Release);
             }
         }
         let ready = match wait(shared, &waits) {
