@@ -115,11 +115,14 @@ pub fn clear(state: &LabState) -> Result<Cleared> {
     if !problems.is_empty() {
         bail!("not all of lab {} could be taken down:\n  {}", state.name, problems.join("\n  "));
     }
-    for node in &state.nodes {
-        let folder = state::instance(&node.netns);
-        state::remove(fs::remove_dir_all(&folder))
-            .with_context(|| format!("can't remove {}", folder.display()))?;
+    for node in state.nodes.iter().filter(|node| node.is_switch()) {
+        for folder in [state::instance(&node.netns), state::kept(&node.netns)] {
+            state::remove(fs::remove_dir_all(&folder))
+                .with_context(|| format!("can't remove {}", folder.display()))?;
+        }
     }
+    // Other instances keep it.
+    let _ = fs::remove_dir(state::KEPT);
     LabState::forget(&state.name)?;
     Ok(cleared)
 }

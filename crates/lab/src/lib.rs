@@ -266,15 +266,20 @@ fn exec(file: &Path, node: &str, command: &[OsString]) -> Result<ExitCode> {
     };
     let shell = [std::env::var_os("SHELL").unwrap_or_else(|| "sh".into())];
     let command = if command.is_empty() { &shell } else { command };
-    let program = match command[0].to_str() {
-        // The one that built the lab, whatever PATH says.
-        Some("lanyard") => up::program()?.into_os_string(),
-        _ => command[0].clone(),
-    };
+    let (mut program, mut arguments) = (command[0].clone(), command[1..].to_vec());
+    if program == "lanyard" {
+        // The one that built the lab, whatever PATH says; and the node's own switch, unless another is named.
+        program = up::program()?.into_os_string();
+        let named = arguments.iter().any(|word| word.to_string_lossy().starts_with("--instance"));
+        let takes = |word: &OsString| ["cli", "detach", "run"].iter().any(|verb| word == verb);
+        if found.is_switch() && !named && arguments.first().is_some_and(takes) {
+            arguments.splice(1..1, ["--instance".into(), OsString::from(&found.netns)]);
+        }
+    }
     let environment = up::environment(&found.netns)?;
     netns::enter(&found.netns)?;
-    let error = Command::new(&program).args(&command[1..]).envs(environment).exec();
-    Err(error).with_context(|| format!("can't run {} in {node}", program.display()))
+    let error = Command::new(&program).args(&arguments).envs(environment).exec();
+    Err(error).with_context(|| format!("can't run {} in {node}", program.to_string_lossy()))
 }
 
 fn graph(file: &Path, dot: bool, svg: Option<&Path>) -> Result<ExitCode> {

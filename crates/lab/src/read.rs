@@ -7,8 +7,8 @@
 
 use crate::names::{check_interface, check_name, guess};
 use crate::topology::{
-    Endpoint, Kind, Link, MAX_ENTRIES, MAX_FILE_BYTES, MAX_LINKS, MAX_NODES, Node, PlaneChoice,
-    StartupConfig, Topology,
+    Endpoint, Kind, Link, MAX_ENTRIES, MAX_FILE_BYTES, MAX_INSTANCE_BYTES, MAX_LINKS, MAX_NODES, Node,
+    PlaneChoice, StartupConfig, Topology,
 };
 use crate::yaml::{self, Key, Pos, Value};
 use std::collections::{BTreeMap, HashMap};
@@ -246,7 +246,18 @@ impl Reader {
             return None;
         };
         let (nodes, links) = self.topology(topology)?;
-        Some(Topology { name: name?, nodes, links })
+        let topology = Topology { name: name?, nodes, links };
+        for node in topology.nodes.iter().filter(|node| node.kind.is_switch()) {
+            let instance = topology.namespace(node);
+            if instance.len() > MAX_INSTANCE_BYTES {
+                let message = format!(
+                    "the switch instance `{instance}` has {} bytes, {MAX_INSTANCE_BYTES} is the most",
+                    instance.len()
+                );
+                self.problem(start, "name", message);
+            }
+        }
+        Some(topology)
     }
 
     fn topology(&mut self, node: &yaml::Node) -> Option<(Vec<Node>, Vec<Link>)> {

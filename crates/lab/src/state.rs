@@ -14,6 +14,9 @@ use std::path::{Path, PathBuf};
 /// Instances' folders; the folder of a switch is `LAB-NODE`.
 pub const RUN: &str = "/run/lanyard";
 
+/// What instances keep over a restart of the machine.
+pub const KEPT: &str = "/var/lib/lanyard";
+
 /// A lab as its file has it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LabState {
@@ -116,8 +119,22 @@ pub fn instance(netns: &str) -> PathBuf {
     Path::new(RUN).join(netns)
 }
 
+/// The folder of a switch instance that would outlive the machine's uptime; a lab does not, and takes it along.
+#[must_use]
+pub fn kept(netns: &str) -> PathBuf {
+    Path::new(KEPT).join(netns)
+}
+
 /// Held while a lab is built or taken down: one at a time.
 pub struct Lock(#[allow(dead_code, reason = "held, not read")] Flock<File>);
+
+impl Drop for Lock {
+    /// The folders go with the last lab; others' labs and instances keep them.
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(labs());
+        let _ = fs::remove_dir(RUN);
+    }
+}
 
 /// Takes the lock.
 ///
@@ -192,7 +209,7 @@ impl LabState {
         write().with_context(|| format!("can't write {}", path.display()))
     }
 
-    /// Forgets the lab: its file, and the folders above when they are empty.
+    /// Forgets the lab.
     ///
     /// # Errors
     /// Something could not be removed.
@@ -200,9 +217,6 @@ impl LabState {
         remove(fs::remove_file(labs().join(format!(".{name}.json.new"))))?;
         remove(fs::remove_file(labs().join(format!("{name}.json"))))
             .with_context(|| format!("can't forget lab {name}"))?;
-        // Others' labs and instances keep these.
-        let _ = fs::remove_dir(labs());
-        let _ = fs::remove_dir(RUN);
         Ok(())
     }
 }

@@ -13,6 +13,8 @@ pub const MAX_NODES: usize = 256;
 pub const MAX_LINKS: usize = 1_023;
 /// Bytes in a lab's or a node's name: both are in the name of the namespace and of the control socket's folder.
 pub const MAX_NAME_BYTES: usize = 32;
+/// Bytes in `LAB-NODE` of a switch: it is its instance's name, which `lanyard run` bounds.
+pub const MAX_INSTANCE_BYTES: usize = 40;
 /// Commands in one `exec` list, variables in one `env`, labels of one node.
 pub const MAX_ENTRIES: usize = 256;
 

@@ -12,6 +12,7 @@ use crate::topology::{Kind, Node, PlaneChoice};
 use anyhow::{Context, Result, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::fs::{self, File};
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -89,6 +90,15 @@ pub fn up(lab: &Lab, options: Options, interrupts: &Interrupts) -> Result<LabSta
                 "the network namespace {namespace} exists already; `lanyard lab down {}` or `ip netns delete {namespace}`",
                 lab.origin
             );
+        }
+        for folder in [state::instance(&namespace), state::kept(&namespace)] {
+            if node.kind.is_switch() && folder.exists() {
+                bail!(
+                    "a switch instance {namespace} is there already ({}); if it is a lab's, `lanyard lab down {}`",
+                    folder.display(),
+                    lab.origin
+                );
+            }
         }
     }
     let mut state = LabState {
@@ -244,7 +254,12 @@ impl Builder<'_> {
         plane: Option<PlaneChoice>,
     ) -> Result<Child> {
         let folder = state::instance(netns);
-        fs::create_dir_all(&folder).with_context(|| format!("can't make {}", folder.display()))?;
+        // The daemon takes no folder that others could write into.
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&folder)
+            .with_context(|| format!("can't make {}", folder.display()))?;
         let log = File::create(log_path(netns)).context("can't write its log")?;
         let mut command = Command::new(program);
         command.args(["run", "--instance", netns]);

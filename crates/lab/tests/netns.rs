@@ -131,6 +131,7 @@ fn a_failure_undoes_the_lab() {
         grep -q 'the network namespace t-b exists already' said || fail "$(cat said)"
         [ "$(ls /run/netns)" = t-b ] || fail "$(ls /run/netns)"
         ip netns delete t-b
+        nothing_left
         # Ctrl-C.
         two_hosts ', "kill -INT $PPID", "true"'
         ! lab up two.yml 2> said || fail "accepted"
@@ -180,13 +181,20 @@ fn a_switch_lives_until_down() {
         [ "$(ip netns identify "$pid")" = s-sw ] || fail "in the wrong namespace"
         grep -q 'starting run --instance s-sw --config /run/lanyard/s-sw/lab.cfg' /run/lanyard/s-sw/log
         grep -q 'hostname x' /run/lanyard/s-sw/lab.cfg
-        [ "$(lab exec s sw -- lanyard cli)" = 'cli as s-sw' ] || fail "$(lab exec s sw -- lanyard cli)"
+        [ "$(lab exec s sw -- lanyard cli)" = 'cli --instance s-sw as s-sw' ] || fail "exec cli"
+        [ "$(lab exec s sw -- lanyard cli --instance=x)" = 'cli --instance=x as s-sw' ] || fail "exec cli x"
+        [ "$(lab exec s h -- lanyard cli)" = 'cli as s-h' ] || fail "exec on a host"
         kill -9 "$pid"
         while kill -0 "$pid" 2>/dev/null && ! grep -q 'State:.Z' /proc/$pid/status; do :; done
         lab list | grep -q 'dead' || fail "$(lab list)"
         lab down s
         nothing_left
         grep -q 'detach --instance s-sw' detached || fail "not detached"
+        # An instance of that name that is no lab's.
+        mkdir -p /run/lanyard/s-sw
+        ! lab up sw.yml 2> said || fail "accepted"
+        grep -q 'a switch instance s-sw is there already' said || fail "$(cat said)"
+        rm -r /run/lanyard
         # A switch that does not start: why, and nothing is left.
         touch broken
         ! lab up sw.yml 2> said || fail "accepted"
