@@ -1,0 +1,42 @@
+# Everything a user or CI runs. `make` alone lists it.
+# One build profile serves them all, so that what one target built the next one finds; `install` alone builds for speed.
+
+CARGO ?= cargo
+PREFIX ?= /usr/local
+
+help:
+	@echo 'make demo     bring up the four-port example with real hosts, send real traffic, show it'
+	@echo 'make test     install what the tests need, run every test'
+	@echo 'make bench    measure forwarding against the kernel bridge and others (root; half an hour)'
+	@echo 'make lint     formatting and lints'
+	@echo 'make fuzz     fuzz the parsers for FUZZ_SECONDS each (default 60)'
+	@echo 'make install  build for speed, install the binary and the systemd unit below PREFIX ($(PREFIX))'
+
+demo:
+	tests/demo
+
+# Tests that lack a right or a package say `skipped: reason`.
+test:
+	tools/need build test
+	$(CARGO) test --workspace --all-targets --locked --no-fail-fast -- --nocapture 2>&1 | tools/test-report
+
+bench:
+	tools/need build bench
+	$(CARGO) build --locked
+	target/debug/lanyard bench forward
+
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+fuzz:
+	tools/need build
+	tools/fuzz
+
+install:
+	tools/need build
+	$(CARGO) build --release --locked --bin lanyard
+	install -D -m 755 target/release/lanyard $(DESTDIR)$(PREFIX)/bin/lanyard
+	install -D -m 644 dist/lanyard@.service $(DESTDIR)$(PREFIX)/lib/systemd/system/lanyard@.service
+
+.PHONY: help demo test bench lint fuzz install
