@@ -1,0 +1,349 @@
+//! `bpf/abi.h` in Rust: every structure and number that crosses between the programs and this crate.
+//!
+//! Invariant: sizes and offsets are those of the header, asserted below; the header asserts its sizes too. An
+//! address here is "raw": the six octets as they lie in the frame, loaded little-endian.
+
+use lanyard_pipeline::state::{ReservedAction, Tpid};
+use lanyard_plane::FdbKind;
+use lanyard_types::{DropReason, MAX_PORTS, MAX_VLANS, MacAddr, Stage, TrapGroup, TrapReason, VlanId};
+use std::mem::{offset_of, size_of};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// LY_ABI: what pins of another number hold is not understood here.
+pub(crate) const ABI: u32 = 1;
+pub(crate) const PORTS: usize = 1024;
+pub(crate) const PORT_WORDS: usize = PORTS / 64;
+pub(crate) const VLANS: usize = 4096;
+pub(crate) const IFMAP: u32 = 4096;
+pub(crate) const FDB_WAYS: usize = 8;
+pub(crate) const DROPS: usize = 32;
+pub(crate) const GROUPS: usize = 4;
+pub(crate) const TRAP_BYTES: usize = 2048;
+pub(crate) const JOURNAL_BYTES: usize = 16384;
+pub(crate) const FORMS: usize = 4;
+
+pub(crate) const PORT_ENABLED: u32 = 0x01;
+pub(crate) const PORT_ACCESS: u32 = 0x02;
+pub(crate) const PORT_ISOLATED: u32 = 0x04;
+pub(crate) const PORT_SVI: u32 = 0x08;
+pub(crate) const PORT_PEER: u32 = 0x10;
+pub(crate) const PORT_PEER_ALL: u32 = 0x20;
+pub(crate) const PORT_XDP_TX: u32 = 0x40;
+
+pub(crate) const PV_MEMBER: u8 = 0x01;
+pub(crate) const PV_UNTAGGED: u8 = 0x02;
+pub(crate) const PV_LEARN: u8 = 0x04;
+pub(crate) const PV_FORWARD: u8 = 0x08;
+pub(crate) const PV_ACTIVE: u8 = 0x10;
+pub(crate) const PV_STP_LEARNING: u8 = 0x20;
+
+pub(crate) const USAGE_TABLE: usize = 0;
+pub(crate) const USAGES: usize = PORTS + VLANS;
+pub(crate) const UNLIMITED: u32 = u32::MAX;
+
+pub(crate) const EVENT_ADDED: u8 = 1;
+pub(crate) const EVENT_MOVED: u8 = 2;
+pub(crate) const EVENT_AGED: u8 = 3;
+pub(crate) const EVENT_FLUSHED: u8 = 4;
+
+pub(crate) const SCAN_FLUSH: u32 = 1;
+pub(crate) const SCAN_SWEEP: u32 = 2;
+pub(crate) const NO_AGE: u32 = u32::MAX;
+
+pub(crate) const DRY_LEARN: u32 = 0x01;
+pub(crate) const DRY_COUNT: u32 = 0x02;
+pub(crate) const DRY_POLICE: u32 = 0x04;
+
+pub(crate) const FORWARDED: u8 = 1;
+pub(crate) const TRAPPED: u8 = 2;
+pub(crate) const DROPPED: u8 = 3;
+
+pub(crate) const SRC_NEW: u8 = 1;
+pub(crate) const SRC_KNOWN: u8 = 2;
+pub(crate) const SRC_MOVED: u8 = 3;
+pub(crate) const SRC_REFUSED: u8 = 4;
+pub(crate) const SRC_FIXED: u8 = 5;
+
+/// ly_journal.target_port when the destination was not found.
+pub(crate) const NOT_FOUND: u16 = 0xffff;
+
+/// One slot of `if_slots`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct IfSlot {
+    pub ifindex: u32,
+    pub port: u32,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct Port {
+    pub ifindex: u32,
+    pub flags: u32,
+    pub pvid: u16,
+    pub tpid: u16,
+    pub form: u8,
+    pub pad: [u8; 3],
+    pub max_len: u32,
+    pub pad2: u32,
+    pub peer_mac: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct PortVlans {
+    pub bits: [u8; VLANS],
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct VlanPorts {
+    pub form: [[u64; PORT_WORDS]; FORMS],
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct Global {
+    pub reserved: [u8; 16],
+    pub trap_pvst: u32,
+    pub first_word: u16,
+    pub end_word: u16,
+    pub isolated: [u64; PORT_WORDS],
+    pub no_unicast: [u64; PORT_WORDS],
+    pub no_multicast: [u64; PORT_WORDS],
+}
+
+#[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct FdbWay {
+    pub key: u64,
+    pub value: u64,
+}
+
+#[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct FdbBucket {
+    pub way: [FdbWay; FDB_WAYS],
+}
+
+/// union ly_fdb_value, as its fields.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct FdbValue {
+    pub updated_s: u32,
+    pub port: u16,
+    pub kind: u8,
+}
+
+impl FdbValue {
+    pub(crate) const fn from_raw(raw: u64) -> Self {
+        Self { updated_s: raw as u32, port: (raw >> 32) as u16, kind: (raw >> 48) as u8 }
+    }
+    pub(crate) const fn raw(self) -> u64 {
+        self.updated_s as u64 | (self.port as u64) << 32 | (self.kind as u64) << 48
+    }
+}
+
+#[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct Usage {
+    pub limit: u32,
+    pub count: i32,
+    pub high_water: u32,
+    pub pad: u32,
+    pub refused: u64,
+}
+
+#[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct PortStats {
+    pub rx_frames: u64,
+    pub rx_bytes: u64,
+    pub tx_frames: u64,
+    pub tx_bytes: u64,
+    pub forwarded: u64,
+    pub trapped: u64,
+    pub tx_dropped: u64,
+    pub pad: u64,
+    pub dropped: [u64; DROPS],
+}
+
+#[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct VlanStats {
+    pub frames: u64,
+    pub bytes: u64,
+}
+
+#[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct TrapGroupRow {
+    pub interval_ns: u64,
+    pub tolerance_ns: u64,
+    pub arrival_ns: u64,
+    pub passed: u64,
+    pub policed: u64,
+    pub lost: u64,
+}
+
+#[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct FdbEvent {
+    pub key: u64,
+    pub value: u64,
+    pub from: u16,
+    pub event: u8,
+    pub pad: [u8; 5],
+}
+
+#[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct TrapHeader {
+    pub len: u32,
+    pub port: u16,
+    pub vlan: u16,
+    pub tag_proto: u16,
+    pub tag_tci: u16,
+    pub reason: u8,
+    pub pad: [u8; 3],
+}
+
+#[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct FdbCall {
+    pub key: u64,
+    pub value: u64,
+    pub scan: u32,
+    pub ageing_s: u32,
+    pub port: u16,
+    pub pad: u16,
+    pub result: i32,
+    pub removed: u64,
+    pub oldest_s: u32,
+    pub now_s: u32,
+}
+
+/// One entry of ly_journal.form.
+#[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct JournalForm {
+    pub len: u32,
+    pub tag_proto: u16,
+    pub tag_tci: u16,
+}
+
+#[derive(Debug, Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct Journal {
+    pub now_ns: u64,
+    pub port: u32,
+    pub mode: u32,
+    pub verdict: u8,
+    pub reason: u8,
+    pub arrived: u8,
+    pub priority_tagged: u8,
+    pub vlan: u16,
+    pub tci: u16,
+    pub source: u8,
+    pub flooded: u8,
+    pub source_port: u16,
+    pub target_port: u16,
+    pub egress_count: u16,
+    pub clones: u16,
+    pub tag_ops: u16,
+    pub len: u32,
+    pub pad: u32,
+    pub form: [JournalForm; FORMS],
+    pub egress_port: [u16; PORTS],
+    pub egress_form: [u8; PORTS],
+    pub tail: [u8; 4],
+}
+
+const _: () = {
+    assert!(PORTS == MAX_PORTS && VLANS == MAX_VLANS);
+    assert!(size_of::<IfSlot>() == 8);
+    assert!(size_of::<Port>() == 32);
+    assert!(offset_of!(Port, pvid) == 8 && offset_of!(Port, form) == 12);
+    assert!(offset_of!(Port, max_len) == 16 && offset_of!(Port, peer_mac) == 24);
+    assert!(size_of::<PortVlans>() == VLANS);
+    assert!(size_of::<VlanPorts>() == 512);
+    assert!(size_of::<Global>() == 24 + 3 * 128);
+    assert!(offset_of!(Global, isolated) == 24 && offset_of!(Global, no_multicast) == 24 + 256);
+    assert!(size_of::<FdbBucket>() == 128 && offset_of!(FdbWay, value) == 8);
+    assert!(size_of::<Usage>() == 24);
+    assert!(offset_of!(Usage, count) == 4 && offset_of!(Usage, high_water) == 8 && offset_of!(Usage, refused) == 16);
+    assert!(size_of::<PortStats>() == 64 + 8 * DROPS && offset_of!(PortStats, dropped) == 64);
+    assert!(size_of::<VlanStats>() == 16);
+    assert!(size_of::<TrapGroupRow>() == 48 && offset_of!(TrapGroupRow, lost) == 40);
+    assert!(size_of::<FdbEvent>() == 24 && offset_of!(FdbEvent, event) == 18);
+    assert!(size_of::<TrapHeader>() == 16 && offset_of!(TrapHeader, reason) == 12);
+    assert!(size_of::<FdbCall>() == 48);
+    assert!(offset_of!(FdbCall, port) == 24 && offset_of!(FdbCall, result) == 28);
+    assert!(offset_of!(FdbCall, removed) == 32 && offset_of!(FdbCall, now_s) == 44);
+    assert!(size_of::<Journal>() == 80 + 2 * PORTS + PORTS);
+    assert!(offset_of!(Journal, vlan) == 20 && offset_of!(Journal, source_port) == 26);
+    assert!(offset_of!(Journal, len) == 36 && offset_of!(Journal, form) == 44 && offset_of!(Journal, egress_port) == 76);
+
+    // The numbers of the named types fit the programs' slots, and those the programs repeat are the same.
+    assert!(DropReason::SLOTS <= DROPS && DropReason::Truncated as u8 == 1 && DropReason::TransmitFailed as u8 == 24);
+    assert!(TrapGroup::SLOTS <= GROUPS && TrapGroup::Stp as u8 == 1 && TrapGroup::Discovery as u8 == 3);
+    assert!(TrapReason::Bpdu as u8 == 1 && TrapReason::Reserved as u8 == 5);
+    assert!(Stage::Parse as u8 == 1 && Stage::Count as u8 == 9);
+    assert!(ReservedAction::Drop as u8 == 0 && ReservedAction::Forward as u8 == 1 && ReservedAction::Trap as u8 == 2);
+    assert!(Tpid::None as u8 == 0 && Tpid::Dot1q as u8 == 1 && Tpid::Dot1ad as u8 == 2);
+    assert!((Tpid::Stacked9100 as usize) < FORMS);
+    assert!(FdbKind::Dynamic as u8 == 1 && FdbKind::Static as u8 == 2);
+    assert!(FdbKind::Sticky as u8 == 3 && FdbKind::SelfAddress as u8 == 4);
+};
+
+/// The raw form of an address.
+pub(crate) const fn raw_mac(mac: MacAddr) -> u64 {
+    let [a, b, c, d, e, f] = mac.0;
+    u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
+}
+
+/// An FDB key.
+pub(crate) const fn fdb_key(vlan: VlanId, mac: MacAddr) -> u64 {
+    (vlan.get() as u64) << 48 | raw_mac(mac)
+}
+
+/// The VLAN and the address of an FDB key; `None` for a key that no entry has.
+pub(crate) fn split_key(key: u64) -> Option<(VlanId, MacAddr)> {
+    let [a, b, c, d, e, f, _, _] = key.to_le_bytes();
+    VlanId::new((key >> 48) as u16).map(|vlan| (vlan, MacAddr([a, b, c, d, e, f])))
+}
+
+/// ly_usage's slot of a port.
+pub(crate) const fn usage_port(port: lanyard_types::PortId) -> usize {
+    port.index()
+}
+
+/// ly_usage's slot of a VLAN.
+pub(crate) const fn usage_vlan(vlan: VlanId) -> usize {
+    PORTS + vlan.index()
+}
+
+/// The kind with this number.
+pub(crate) const fn fdb_kind(number: u8) -> Option<FdbKind> {
+    Some(match number {
+        1 => FdbKind::Dynamic,
+        2 => FdbKind::Static,
+        3 => FdbKind::Sticky,
+        4 => FdbKind::SelfAddress,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_and_values_round_trip() {
+        let (vlan, mac) = (VlanId::new(4094).expect("a VLAN"), MacAddr([2, 3, 4, 5, 6, 7]));
+        assert_eq!(raw_mac(mac), 0x0706_0504_0302);
+        assert_eq!(split_key(fdb_key(vlan, mac)), Some((vlan, mac)));
+        assert_eq!(split_key(0), None);
+        let value = FdbValue { updated_s: u32::MAX - 1, port: 1023, kind: 4 };
+        assert_eq!(FdbValue::from_raw(value.raw()), value);
+    }
+}

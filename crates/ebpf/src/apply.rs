@@ -1,0 +1,492 @@
+//! Making a state the tables' content: one change at a time, or everything at once.
+//!
+//! Invariant: a [`Change`] is carried out entirely or not at all. What can fail (netdevs, the FDB) comes first; the plain
+//! stores that follow close before they open: a port leaves its old flood sets before anything else of it changes, and
+//! enters its new ones last. What cannot be taken back (flushing, detaching) waits until every change has succeeded.
+
+use crate::abi::{self, FdbCall, TrapGroupRow};
+use crate::attach::Attaching;
+use crate::delivery;
+use crate::error::{Result, system, unsupported};
+use crate::lower::{self, Pair, PortFacts, StpStates, VlanView};
+use crate::plane::{EbpfPlane, Kept};
+use crate::saved::Saved;
+use crate::tables::{Meta, run_call};
+use lanyard_pipeline::state::{FdbTarget, GlobalState, PortState, StpState, Tpid, VlanState};
+use lanyard_plane::{Backend, Change, FdbFilter, Plane, PlaneError, PlaneState, changes, transact};
+use lanyard_types::{InstanceId, MacAddr, PortId, VlanId, VlanSet};
+use libbpf_rs::{MapCore, MapFlags};
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem::offset_of;
+use std::sync::atomic::Ordering::Relaxed;
+use zerocopy::{FromBytes, IntoBytes};
+
+/// A private plane's ports have no netdev; in its tables they have these indices, which no kernel gives out.
+const PRIVATE_IFINDEX: u32 = 0x4000_0000;
+/// How often an FDB entry that is being changed by a frame is tried again.
+const FDB_TRIES: usize = 1000;
+
+impl EbpfPlane {
+    pub(crate) fn apply_state(&mut self, next: &PlaneState) -> Result<()> {
+        if *next == self.state && !self.rough {
+            return Ok(());
+        }
+        self.check(next)?;
+        let before = self.state.clone();
+        self.prepare_save(next)?;
+        self.writing(true);
+        let done = match self.rough {
+            true => self.rewrite(next),
+            false => transact(self, changes(&before, next)),
+        };
+        match done {
+            Ok(()) => {
+                self.rough = false;
+                self.settle();
+                self.writing(false);
+                self.save()
+            }
+            Err(error) => {
+                // A change that could not be undone leaves the tables between two states.
+                self.rough |= self.state != before;
+                self.state = before;
+                self.leaving.clear();
+                self.emptied.clear();
+                self.prune_hooks();
+                self.writing(self.rough);
+                Err(error)
+            }
+        }
+    }
+
+    /// What no kernel needs to be asked about.
+    fn check(&self, next: &PlaneState) -> Result<()> {
+        let limit = next.global.fdb_limit;
+        if limit == 0 || limit > self.capabilities.fdb {
+            let most = self.capabilities.fdb;
+            return Err(PlaneError::Invalid(format!("an FDB limit of {limit} entries is outside 1 to {most}")));
+        }
+        let mut seen = BTreeMap::new();
+        for (id, port) in &next.ports {
+            if port.tpid == Tpid::Stacked9100 {
+                return Err(unsupported(format!("put tags of EtherType 0x9100 on {}: the kernel makes none", port.name)));
+            }
+            if port.ifindex == 0 {
+                continue;
+            }
+            if let Some(other) = seen.insert(port.ifindex, *id) {
+                return Err(PlaneError::Invalid(format!("ports {other} and {id} are both interface {}", port.ifindex)));
+            }
+        }
+        let stray = next.fdb.iter().find(|(_, target)| target.port().is_some_and(|port| !next.ports.contains_key(&port)));
+        match stray {
+            Some(((vlan, mac), _)) => Err(PlaneError::Invalid(format!("the entry for {mac} in vlan {vlan} names no port"))),
+            None => Ok(()),
+        }
+    }
+
+    fn writing(&self, on: bool) {
+        self.tables.meta.u64(0, offset_of!(Meta, writing)).store(u64::from(on), Relaxed);
+    }
+
+    /// What success makes final.
+    fn settle(&mut self) {
+        for port in std::mem::take(&mut self.leaving) {
+            self.fdb_flush(&FdbFilter { port: Some(port), ..FdbFilter::default() });
+            self.set_zero(port);
+        }
+        for vlan in std::mem::take(&mut self.emptied) {
+            self.fdb_flush(&FdbFilter { vlan: Some(vlan), ..FdbFilter::default() });
+        }
+        self.prune_hooks();
+    }
+
+    /// Takes the hooks off netdevs that are no ports.
+    fn prune_hooks(&mut self) {
+        let Some(Kept { hooks, netdev, .. }) = &mut self.kept else { return };
+        let wanted: BTreeSet<u32> = self.state.ports.values().map(|port| port.ifindex).collect();
+        let extra: Vec<u32> = hooks.held.keys().copied().filter(|ifindex| !wanted.contains(ifindex)).collect();
+        for ifindex in extra {
+            if let Err(error) = hooks.clear(netdev, ifindex) {
+                self.capabilities.notes.push(error.to_string());
+            }
+        }
+    }
+
+    fn saved(&self, state: &PlaneState, generation: u64) -> Saved {
+        let hooks = self.kept.as_ref().map(|kept| &kept.hooks);
+        Saved {
+            salt: self.tables.meta.get(0).salt,
+            generation,
+            state: state.clone(),
+            cleared: self.cleared.clone(),
+            switched_off: hooks.map(|hooks| hooks.switched_off.clone()).unwrap_or_default(),
+            made_qdisc: hooks.map(|hooks| hooks.made_qdisc.clone()).unwrap_or_default(),
+        }
+    }
+    /// Finds out whether the state can be saved before anything is changed.
+    fn prepare_save(&self, next: &PlaneState) -> Result<()> {
+        let Some(kept) = &self.kept else { return Ok(()) };
+        kept.file.prepare(&self.saved(next, self.tables.meta.get(0).generation + 1))
+    }
+    /// Saves the state as the pins' next generation.
+    pub(crate) fn save(&self) -> Result<()> {
+        let Some(kept) = &self.kept else { return Ok(()) };
+        let generation = self.tables.meta.get(0).generation + 1;
+        kept.file.prepare(&self.saved(&self.state, generation))?;
+        // Between these two the file is one generation ahead, which `writing` says is to be expected.
+        self.writing(true);
+        kept.file.commit()?;
+        self.tables.meta.u64(0, offset_of!(Meta, generation)).store(generation, Relaxed);
+        self.writing(self.rough);
+        Ok(())
+    }
+
+    /// Makes `state` what the plane holds after a restart: the tables are compared with it and put right where they differ.
+    pub(crate) fn adopt_state(&mut self, state: PlaneState) -> Result<()> {
+        let mut notes = Vec::new();
+        for (id, port) in &state.ports {
+            if let Err(error) = self.hook(*id, port) {
+                notes.push(error.to_string());
+            }
+        }
+        self.capabilities.notes.append(&mut notes);
+        self.write_all(&state)
+    }
+
+    /// Writes every table from `next`, whatever they hold, and attaches its ports.
+    pub(crate) fn rewrite(&mut self, next: &PlaneState) -> Result<()> {
+        for (id, port) in &next.ports {
+            self.hook(*id, port)?;
+        }
+        self.write_all(next)
+    }
+
+    fn write_all(&mut self, next: &PlaneState) -> Result<()> {
+        let gone: Vec<PortId> = self.state.ports.keys().copied().filter(|id| !next.ports.contains_key(id)).collect();
+        self.leaving.extend(gone);
+        self.state = next.clone();
+        let view = VlanView::of(&self.state);
+        let all = VlanSet::all();
+        self.write_global(true);
+        for id in PortId::all() {
+            self.write_port(id, &view, &all, Step::Close);
+        }
+        for id in PortId::all() {
+            self.write_port(id, &view, &all, Step::Rows);
+            let port = self.state.ports.get(&id);
+            self.tables.set_limit(abi::usage_port(id), port.and_then(|port| port.fdb_limit));
+        }
+        self.write_ifindexes()?;
+        for vlan in VlanId::all() {
+            let limit = self.state.vlans.get(&vlan).and_then(|state| state.fdb_limit);
+            self.tables.set_limit(abi::usage_vlan(vlan), limit);
+        }
+        for id in PortId::all() {
+            self.write_port(id, &view, &all, Step::Open);
+        }
+        self.write_fdb()?;
+        self.prune_hooks();
+        Ok(())
+    }
+
+    /// Makes if_slots, if_ports and xdp_ports those of the state.
+    fn write_ifindexes(&mut self) -> Result<()> {
+        let owner: BTreeMap<u32, PortId> =
+            self.state.ports.iter().map(|(id, port)| (self.ifindex(*id, port), *id)).filter(|(i, _)| *i != 0).collect();
+        let held = |ifindex: u32, port: u32| owner.get(&ifindex).is_some_and(|id| u32::from(id.get()) == port);
+        for row in 0..abi::IFMAP as usize {
+            let slot = self.tables.if_slots.get(row);
+            if slot.ifindex != 0 && !held(slot.ifindex, slot.port) {
+                self.tables.if_slots.set(row, &abi::IfSlot::default());
+            }
+        }
+        let map = self.tables.map("if_ports");
+        for key in map.keys().collect::<Vec<_>>() {
+            if u32::read_from_bytes(&key).is_ok_and(|ifindex| !owner.contains_key(&ifindex)) {
+                let _ = map.delete(&key);
+            }
+        }
+        for (ifindex, id) in &owner {
+            self.tables.set_ifindex(*ifindex, *id)?;
+        }
+        for id in PortId::all() {
+            self.write_xdp_port(id);
+        }
+        Ok(())
+    }
+
+    /// Makes the control-plane entries of the FDB those of the state.
+    fn write_fdb(&mut self) -> Result<()> {
+        let mut found = BTreeMap::new();
+        let walked = self.tables.fdb_walk(&mut |key, value| {
+            if let (Some(at), Some(target)) = (abi::split_key(key), lower::fdb_target(value)) {
+                found.insert(at, target);
+            }
+        });
+        walked.map_err(|cause| system("reading the FDB", cause))?;
+        for (vlan, mac) in found.keys().filter(|at| !self.state.fdb.contains_key(at)) {
+            self.set_fdb(*vlan, *mac, None)?;
+        }
+        for ((vlan, mac), target) in &self.state.fdb {
+            if found.get(&(*vlan, *mac)) != Some(target) {
+                self.set_fdb(*vlan, *mac, Some(*target))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn set_fdb(&self, vlan: VlanId, mac: MacAddr, target: Option<FdbTarget>) -> Result<()> {
+        let doing = || format!("writing the entry for {mac} in vlan {vlan}");
+        let program = if target.is_some() { &self.programs.fdb_set } else { &self.programs.fdb_delete };
+        for _ in 0..FDB_TRIES {
+            let value = target.map_or(0, lower::fdb_value);
+            let mut call = FdbCall { key: abi::fdb_key(vlan, mac), value, ..FdbCall::default() };
+            run_call(program, &mut call).map_err(|cause| system(doing(), cause))?;
+            match -call.result {
+                0 => return Ok(()),
+                libc::ENOENT if target.is_none() => return Ok(()),
+                libc::EAGAIN => {}
+                libc::ENOSPC => return Err(PlaneError::TableFull { table: "fdb", size: self.tables.fdb_size() }),
+                errno => return Err(system(doing(), std::io::Error::from_raw_os_error(errno))),
+            }
+        }
+        Err(system(doing(), "frames kept changing it"))
+    }
+
+    /// The index that stands for a port in the tables; 0 when it has no netdev.
+    pub(crate) fn ifindex(&self, id: PortId, port: &PortState) -> u32 {
+        if self.kept.is_some() { port.ifindex } else { PRIVATE_IFINDEX + u32::from(id.get()) }
+    }
+
+    /// Attaches a port's netdev and finds out about it.
+    fn hook(&mut self, id: PortId, port: &PortState) -> Result<()> {
+        let Some(Kept { hooks, netdev, .. }) = &mut self.kept else { return Ok(()) };
+        if port.ifindex == 0 {
+            self.facts.remove(&id);
+            return Ok(());
+        }
+        let link = netdev.link_by_index(port.ifindex).map_err(|e| system(format!("attaching {}", port.name), e))?;
+        let facts = delivery::facts(netdev, port, &link)?;
+        hooks.set(&Attaching { tables: &self.tables, programs: &self.programs, netdev }, &link, port.hook)?;
+        self.facts.insert(id, facts);
+        Ok(())
+    }
+
+    /// Looks at a port's netdev again: the daemon calls this when the kernel says that it, or its far end, has changed.
+    /// Answers whether that changed how the port forwards.
+    ///
+    /// # Errors
+    /// When the port does not exist, or its hook had to be attached again and could not be.
+    pub fn refresh_port(&mut self, id: PortId) -> Result<bool, PlaneError> {
+        let port = self.state.ports.get(&id).cloned().ok_or(PlaneError::NoSuchPort(id))?;
+        if let Some(kept) = &mut self.kept {
+            kept.hooks.forget_dead(port.ifindex);
+        }
+        let before = self.facts.get(&id).copied();
+        self.hook(id, &port)?;
+        let changed = self.facts.get(&id).copied() != before;
+        if changed {
+            self.write_xdp_port(id);
+            self.write_row(id);
+        }
+        Ok(changed)
+    }
+
+    fn write_global(&self, all: bool) {
+        let GlobalState { fdb_limit, trap_rate, .. } = &self.state.global;
+        self.tables.global.set(0, &lower::global(&self.state));
+        if !all {
+            return;
+        }
+        self.tables.set_limit(abi::USAGE_TABLE, Some(*fdb_limit));
+        for (row, rate) in trap_rate.iter().enumerate().take(abi::GROUPS) {
+            let (interval, tolerance) = lower::trap_rate(rate);
+            let word = |offset| self.tables.trap_groups.u64(row, offset);
+            let interval_word = word(offset_of!(TrapGroupRow, interval_ns));
+            let tolerance_word = word(offset_of!(TrapGroupRow, tolerance_ns));
+            if interval_word.load(Relaxed) != interval || tolerance_word.load(Relaxed) != tolerance {
+                // A bucket whose rate changes is full again.
+                tolerance_word.store(tolerance, Relaxed);
+                interval_word.store(interval, Relaxed);
+                word(offset_of!(TrapGroupRow, arrival_ns)).store(0, Relaxed);
+            }
+        }
+    }
+
+    fn write_row(&self, id: PortId) {
+        let facts = self.facts.get(&id).copied().unwrap_or_default();
+        let port = self.state.ports.get(&id);
+        let row = port.map(|port| lower::port_row(port, self.ifindex(id, port), &facts)).unwrap_or_default();
+        self.tables.ports.set(id.index(), &row);
+    }
+
+    /// Enters the port into the device map, or takes it out.
+    fn write_xdp_port(&mut self, id: PortId) {
+        if self.kept.is_none() {
+            return;
+        }
+        let facts = self.facts.get(&id).copied().unwrap_or_default();
+        let ifindex = self.state.ports.get(&id).map_or(0, |port| port.ifindex);
+        let (map, key) = (self.tables.map("xdp_ports"), u32::from(id.get()));
+        let held = map.lookup(key.as_bytes(), MapFlags::ANY).ok().flatten();
+        let held = held.and_then(|value| u32::read_from_bytes(&value).ok()).unwrap_or(0);
+        let wanted = if facts.xdp_tx { ifindex } else { 0 };
+        if wanted != 0 && wanted != held && map.update(key.as_bytes(), wanted.as_bytes(), MapFlags::ANY).is_err() {
+            // The netdev went in between: TC will do.
+            self.facts.insert(id, PortFacts { xdp_tx: false, ..facts });
+        }
+        if wanted == 0 && held != 0 {
+            let _ = map.delete(key.as_bytes());
+        }
+    }
+
+    fn write_port(&self, id: PortId, view: &VlanView, vlans: &VlanSet, step: Step) {
+        let port = self.state.ports.get(&id);
+        let stp = StpStates::of(&self.state, id);
+        let live = port.is_some_and(|port| port.enabled && self.ifindex(id, port) != 0);
+        let pair = |vlan| port.map(|port| view.pair(port, live, &stp, vlan)).unwrap_or_default();
+        match step {
+            Step::Close => vlans.iter().for_each(|vlan| self.close(id, vlan, pair(vlan))),
+            Step::Open => vlans.iter().for_each(|vlan| self.open_flood(id, vlan, pair(vlan))),
+            Step::Rows => {
+                let mut row = abi::PortVlans { bits: [0; abi::VLANS] };
+                VlanId::all().for_each(|vlan| row.bits[vlan.index()] = pair(vlan).bits);
+                self.tables.port_vlans.set(id.index(), &row);
+                self.write_row(id);
+            }
+        }
+    }
+
+    fn flood_word(&self, id: PortId, vlan: VlanId, form: usize) -> &std::sync::atomic::AtomicU64 {
+        self.tables.vlan_ports.u64(vlan.index(), (form * abi::PORT_WORDS + id.index() / 64) * 8)
+    }
+    /// Takes the port out of the VLAN's flood sets it does not belong in.
+    fn close(&self, id: PortId, vlan: VlanId, pair: Pair) {
+        for form in (0..abi::FORMS).filter(|form| Some(*form) != pair.flood) {
+            let (word, bit) = (self.flood_word(id, vlan, form), 1 << (id.index() % 64));
+            let old = word.load(Relaxed);
+            if old & bit != 0 {
+                word.store(old & !bit, Relaxed);
+            }
+        }
+    }
+    /// Puts it into the one it belongs in.
+    fn open_flood(&self, id: PortId, vlan: VlanId, pair: Pair) {
+        let Some(form) = pair.flood else { return };
+        let (word, bit) = (self.flood_word(id, vlan, form), 1 << (id.index() % 64));
+        let old = word.load(Relaxed);
+        if old & bit == 0 {
+            word.store(old | bit, Relaxed);
+        }
+    }
+
+    /// One (port, VLAN) pair, all of it.
+    fn write_pair(&self, id: PortId, view: &VlanView, vlan: VlanId) {
+        let Some(port) = self.state.ports.get(&id) else { return };
+        let live = port.enabled && self.ifindex(id, port) != 0;
+        let pair = view.pair(port, live, &StpStates::of(&self.state, id), vlan);
+        self.close(id, vlan, pair);
+        self.tables.port_vlans.u8(id.index(), vlan.index()).store(pair.bits, Relaxed);
+        self.open_flood(id, vlan, pair);
+    }
+
+    fn change_port(&mut self, id: PortId, old: Option<&PortState>, new: Option<&PortState>) -> Result<()> {
+        let hooked = |port: &PortState| (port.ifindex, port.hook, port.delivery);
+        if let Some(new) = new {
+            if old.is_none_or(|old| hooked(old) != hooked(new)) || !self.facts.contains_key(&id) {
+                self.hook(id, new)?;
+            }
+            let ifindex = self.ifindex(id, new);
+            if ifindex != 0 {
+                self.tables.set_ifindex(ifindex, id)?;
+            }
+        } else {
+            self.facts.remove(&id);
+        }
+        match (old, new) {
+            (Some(_), None) => _ = self.leaving.insert(id),
+            (Some(old), Some(new)) if old.name != new.name => _ = self.leaving.insert(id),
+            (None, Some(_)) => _ = self.leaving.remove(&id),
+            _ => {}
+        }
+        match new {
+            Some(new) => self.state.ports.insert(id, new.clone()),
+            None => self.state.ports.remove(&id),
+        };
+        let members = |port: Option<&PortState>| port.map_or(VlanSet::EMPTY, |port| port.tagged.union(&port.untagged));
+        let vlans = members(old).union(&members(new));
+        let view = VlanView::of(&self.state);
+        self.write_port(id, &view, &vlans, Step::Close);
+        self.write_global(false);
+        self.write_xdp_port(id);
+        self.write_port(id, &view, &vlans, Step::Rows);
+        self.tables.set_limit(abi::usage_port(id), new.and_then(|new| new.fdb_limit));
+        self.write_port(id, &view, &vlans, Step::Open);
+        if let Some(old) = old {
+            let (was, is) = (self.ifindex(id, old), new.map_or(0, |new| self.ifindex(id, new)));
+            if was != is && was != 0 {
+                self.tables.clear_ifindex(was, id);
+            }
+        }
+        Ok(())
+    }
+
+    fn change_vlan(&mut self, vlan: VlanId, new: Option<&VlanState>) {
+        match new {
+            Some(new) => _ = self.state.vlans.insert(vlan, new.clone()),
+            None => _ = self.state.vlans.remove(&vlan),
+        }
+        match new {
+            Some(_) => self.emptied.retain(|emptied| *emptied != vlan),
+            None => self.emptied.push(vlan),
+        }
+        let view = VlanView::one(&self.state, vlan);
+        for id in self.state.ports.keys() {
+            self.write_pair(*id, &view, vlan);
+        }
+        self.tables.set_limit(abi::usage_vlan(vlan), new.and_then(|new| new.fdb_limit));
+    }
+
+    fn change_stp(&mut self, instance: InstanceId, port: PortId, new: StpState) {
+        match new {
+            StpState::Forwarding => _ = self.state.stp.remove(&(instance, port)),
+            _ => _ = self.state.stp.insert((instance, port), new),
+        }
+        let view = VlanView::of(&self.state);
+        let vlans = self.state.vlans.iter().filter(|(_, state)| state.instance == instance);
+        for (vlan, _) in vlans {
+            self.write_pair(port, &view, *vlan);
+        }
+    }
+}
+
+/// A part of writing a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Close,
+    Rows,
+    Open,
+}
+
+impl Backend for EbpfPlane {
+    fn change(&mut self, change: &Change) -> Result<(), PlaneError> {
+        match change {
+            Change::Global { new, .. } => {
+                self.state.global = (**new).clone();
+                self.write_global(true);
+            }
+            Change::Port { port, old, new } => self.change_port(*port, old.as_deref(), new.as_deref())?,
+            Change::Vlan { vlan, new, .. } => self.change_vlan(*vlan, new.as_ref()),
+            Change::Stp { instance, port, new, .. } => self.change_stp(*instance, *port, *new),
+            Change::Fdb { vlan, mac, new, .. } => {
+                self.set_fdb(*vlan, *mac, *new)?;
+                match new {
+                    Some(target) => _ = self.state.fdb.insert((*vlan, *mac), *target),
+                    None => _ = self.state.fdb.remove(&(*vlan, *mac)),
+                }
+            }
+        }
+        Ok(())
+    }
+}

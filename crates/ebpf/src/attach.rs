@@ -1,0 +1,401 @@
+//! Hooks: which programs run on a netdev, attached so that they stay when the daemon goes.
+//!
+//! Read first: the kernel's Documentation/bpf/prog_sched_cls (tcx), Documentation/networking/xdp-rx-metadata.rst and, for
+//! older kernels, tc-bpf(8). Hooks belong to netdevs, not to ports: two ports that swap numbers keep them.
+//!
+//! Invariant: [`Hooks::held`] is what is attached and pinned; [`Hooks::set`] leaves a netdev as it was when it fails.
+
+use crate::bpffs::Pins;
+use crate::error::{Doing, Result, check, system, unsupported};
+use crate::object::{self, Programs, XDP_BOUND};
+use crate::tables::Tables;
+use lanyard_netdev::{Link, Netdev, XdpFeatures};
+use lanyard_pipeline::state::HookChoice;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// Offloads that XDP and forwarding cannot live with: frames would lose their tags, or grow past the egress MTU.
+const VLAN_PARSING: &str = "rx-vlan-hw-parse";
+const MERGING: &str = "rx-lro";
+
+/// How XDP runs on a netdev.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum XdpForm {
+    /// The common program: this device keeps no tag out of band.
+    Plain,
+    /// A program loaded for this device, which asks its driver for tags it keeps out of band.
+    Bound,
+}
+
+impl XdpForm {
+    const fn prefix(self) -> &'static str {
+        match self {
+            Self::Plain => "xdp",
+            Self::Bound => "xdpbound",
+        }
+    }
+}
+
+/// What is attached to one netdev.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub tc: bool,
+    pub xdp: Option<XdpForm>,
+}
+
+/// The hooks of an instance.
+#[derive(Debug)]
+pub(crate) struct Hooks {
+    pins: Pins,
+    tcx: bool,
+    pub held: BTreeMap<u32, Held>,
+    /// Offloads that were on and are off now, by netdev: put back when the hook goes.
+    pub switched_off: BTreeMap<u32, Vec<String>>,
+    /// Netdevs that had no clsact qdisc before.
+    pub made_qdisc: BTreeSet<u32>,
+}
+
+/// What attaching needs of the plane.
+pub(crate) struct Attaching<'a> {
+    pub tables: &'a Tables,
+    pub programs: &'a Programs,
+    pub netdev: &'a Netdev,
+}
+
+impl Hooks {
+    /// No hooks yet; `tcx` is what the kernel can do.
+    pub(crate) fn new(pins: Pins, tcx: bool) -> Self {
+        Self { pins, tcx, held: BTreeMap::new(), switched_off: BTreeMap::new(), made_qdisc: BTreeSet::new() }
+    }
+
+    /// Takes over the pinned links that are still attached, and forgets the others. With `update`, they change to
+    /// `programs` in place, losing no frame.
+    pub(crate) fn adopt(&mut self, with: &Attaching<'_>, update: bool) -> Result<()> {
+        for name in self.pins.links() {
+            let path = self.pins.link(&name);
+            let parsed = name.split_once('-').and_then(|(kind, n)| Some((kind.to_owned(), n.parse::<u32>().ok()?)));
+            let link = object::pinned(&path).ok();
+            let (Some((kind, ifindex)), Some(link)) = (parsed, link) else {
+                fs::remove_file(&path).doing(|| format!("removing the stale pin {}", path.display()))?;
+                continue;
+            };
+            if link_ifindex(&link).ok() != Some(ifindex) {
+                // The netdev is gone, and the kernel has detached the program.
+                fs::remove_file(&path).doing(|| format!("removing the stale pin {}", path.display()))?;
+                continue;
+            }
+            let form = match kind.as_str() {
+                "tc" => None,
+                "xdp" => Some(XdpForm::Plain),
+                _ => Some(XdpForm::Bound),
+            };
+            if update {
+                let program = self.program(with, form, ifindex)?;
+                let fd = program.as_ref().map_or_else(|| with.programs.tc.as_raw_fd(), AsRawFd::as_raw_fd);
+                // SAFETY: two live descriptors and no options.
+                let answer = unsafe { libbpf_sys::bpf_link_update(link.as_raw_fd(), fd, std::ptr::null()) };
+                check(answer).doing(|| format!("updating the program of {name}"))?;
+            }
+            let held = self.held.entry(ifindex).or_default();
+            match form {
+                None => held.tc = true,
+                Some(form) => held.xdp = Some(form),
+            }
+        }
+        Ok(())
+    }
+
+    /// True when a pinned link is attached to a netdev that still exists.
+    pub(crate) fn any_alive(pins: &Pins) -> bool {
+        let alive = |name: &String| {
+            let ifindex = object::pinned(&pins.link(name)).and_then(|link| link_ifindex(&link));
+            ifindex.is_ok_and(|ifindex| ifindex != 0)
+        };
+        pins.links().iter().any(alive)
+    }
+
+    /// Forgets what the kernel has detached: the netdev that had this index is gone, even if another has it now.
+    pub(crate) fn forget_dead(&mut self, ifindex: u32) {
+        if !self.tcx {
+            // A filter says nothing of itself; attaching it again replaces it.
+            self.held.remove(&ifindex);
+            return;
+        }
+        let Some(held) = self.held.get_mut(&ifindex) else { return };
+        let pins = &self.pins;
+        let alive = |kind: &str| {
+            let link = object::pinned(&pins.link(&format!("{kind}-{ifindex}")));
+            link.and_then(|link| link_ifindex(&link)).is_ok_and(|found| found == ifindex)
+        };
+        held.tc &= alive("tc");
+        held.xdp = held.xdp.filter(|form| alive(form.prefix()));
+    }
+
+    /// Attaches to `link` what `choice` comes to. What was attached and is wanted stays untouched.
+    pub(crate) fn set(&mut self, with: &Attaching<'_>, link: &Link, choice: HookChoice) -> Result<()> {
+        let before = self.held.get(&link.ifindex).copied().unwrap_or_default();
+        let wanted = self.choose(with, link, choice)?;
+        if !before.tc {
+            self.attach_tc(with, link)?;
+        }
+        self.held.entry(link.ifindex).or_default().tc = true;
+        let done = self.set_xdp(with, link, choice, before.xdp, wanted);
+        if done.is_err() && !before.tc {
+            // The error that matters is the first.
+            let _ = self.clear(with.netdev, link.ifindex);
+        }
+        done
+    }
+
+    fn set_xdp(
+        &mut self,
+        with: &Attaching<'_>,
+        link: &Link,
+        choice: HookChoice,
+        before: Option<XdpForm>,
+        wanted: Option<XdpForm>,
+    ) -> Result<()> {
+        if before == wanted {
+            return Ok(());
+        }
+        if let Some(form) = before {
+            self.detach_link(form.prefix(), link.ifindex)?;
+            self.held.entry(link.ifindex).or_default().xdp = None;
+            if wanted.is_none() {
+                self.restore(with.netdev, link.ifindex);
+            }
+        }
+        let Some(form) = wanted else { return Ok(()) };
+        match self.attach_xdp(with, link, form) {
+            Ok(()) => self.held.entry(link.ifindex).or_default().xdp = Some(form),
+            // What was chosen here and not by the user gives way quietly: TC does everything.
+            Err(_) if choice == HookChoice::Auto => self.restore(with.netdev, link.ifindex),
+            Err(error) => {
+                self.restore(with.netdev, link.ifindex);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Which XDP program, if any.
+    fn choose(&self, with: &Attaching<'_>, link: &Link, choice: HookChoice) -> Result<Option<XdpForm>> {
+        let needed = XdpFeatures(XdpFeatures::BASIC.0 | XdpFeatures::REDIRECT.0);
+        let features = || with.netdev.xdp_features(link.ifindex).unwrap_or_default();
+        match choice {
+            HookChoice::Tc => Ok(None),
+            HookChoice::Auto => {
+                let pays = link.kind.is_none() && features().has(needed) && features().has(XdpFeatures::NDO_XMIT);
+                Ok(pays.then_some(XdpForm::Plain))
+            }
+            HookChoice::Xdp if !features().has(needed) => Err(unsupported(format!(
+                "run XDP on {}: its driver has no native XDP that can redirect",
+                link.name
+            ))),
+            HookChoice::Xdp if link.kind.as_deref() == Some("veth") => Ok(Some(XdpForm::Bound)),
+            HookChoice::Xdp => Ok(Some(XdpForm::Plain)),
+        }
+    }
+
+    fn attach_tc(&mut self, with: &Attaching<'_>, link: &Link) -> Result<()> {
+        let doing = || format!("attaching to TC ingress of {}", link.name);
+        if !self.tcx {
+            if clsact::attach(link.ifindex, &with.programs.tc).doing(doing)? {
+                self.made_qdisc.insert(link.ifindex);
+            }
+            return Ok(());
+        }
+        self.attach_link("tc", &with.programs.tc, link.ifindex, libbpf_sys::BPF_TCX_INGRESS, 0).doing(doing)
+    }
+
+    fn attach_xdp(&mut self, with: &Attaching<'_>, link: &Link, form: XdpForm) -> Result<()> {
+        let doing = || format!("attaching to XDP of {}", link.name);
+        self.switch_off(with.netdev, link, MERGING).doing(doing)?;
+        if form == XdpForm::Plain {
+            self.switch_off(with.netdev, link, VLAN_PARSING).map_err(|why| {
+                unsupported(format!("run XDP on {}: its driver hides VLAN tags and will not stop ({why})", link.name))
+            })?;
+        }
+        let bound = self.program(with, Some(form), link.ifindex).map_err(|why| match form {
+            XdpForm::Plain => why,
+            XdpForm::Bound => unsupported(format!(
+                "run XDP on {}: tags its frames carry out of band would be invisible, and this kernel cannot show them ({why})",
+                link.name
+            )),
+        })?;
+        let program = bound.as_ref().unwrap_or(&with.programs.xdp);
+        let flags = libbpf_sys::XDP_FLAGS_DRV_MODE;
+        self.attach_link(form.prefix(), program, link.ifindex, libbpf_sys::BPF_XDP, flags).doing(doing)
+    }
+
+    /// The program for a hook: a new one where it is bound to the device, `None` for those the plane has.
+    fn program(&self, with: &Attaching<'_>, form: Option<XdpForm>, ifindex: u32) -> Result<Option<OwnedFd>> {
+        match form {
+            None => Ok(None),
+            Some(XdpForm::Plain) => with.programs.xdp.try_clone().map(Some).doing(|| "copying a descriptor".into()),
+            Some(XdpForm::Bound) => {
+                Ok(object::load_over(with.tables, &[XDP_BOUND], false, Some(ifindex))?.into_iter().next())
+            }
+        }
+    }
+
+    fn attach_link(&self, kind: &str, program: &OwnedFd, ifindex: u32, to: u32, flags: u32) -> io::Result<()> {
+        let path = self.pins.link(&format!("{kind}-{ifindex}"));
+        if path.exists() {
+            // Left by a netdev that had this index before; its link is dead.
+            fs::remove_file(&path)?;
+        }
+        let opts = libbpf_sys::bpf_link_create_opts {
+            sz: size_of::<libbpf_sys::bpf_link_create_opts>() as libbpf_sys::size_t,
+            flags,
+            ..Default::default()
+        };
+        let target = i32::try_from(ifindex).map_err(io::Error::other)?;
+        // SAFETY: a live program and options of the size they say; the descriptor that comes back is ours alone.
+        let link = check(unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), target, to, &raw const opts) })?;
+        // SAFETY: as above.
+        let link = unsafe { OwnedFd::from_raw_fd(link) };
+        // Dropping the link detaches it again when it cannot be pinned.
+        object::pin(&link, &path)
+    }
+
+    /// Detaches everything from a netdev and gives it back the offloads it had.
+    pub(crate) fn clear(&mut self, netdev: &Netdev, ifindex: u32) -> Result<()> {
+        let Some(held) = self.held.remove(&ifindex) else { return Ok(()) };
+        let mut result = Ok(());
+        if let Some(form) = held.xdp {
+            result = result.and(self.detach_link(form.prefix(), ifindex));
+        }
+        if held.tc && self.tcx {
+            result = result.and(self.detach_link("tc", ifindex));
+        } else if held.tc {
+            let made = self.made_qdisc.remove(&ifindex);
+            result = result.and(clsact::detach(ifindex, made).doing(|| format!("detaching from interface {ifindex}")));
+        }
+        self.restore(netdev, ifindex);
+        result
+    }
+
+    fn detach_link(&self, kind: &str, ifindex: u32) -> Result<()> {
+        let path = self.pins.link(&format!("{kind}-{ifindex}"));
+        let doing = || format!("detaching {} from interface {ifindex}", kind);
+        if let Ok(link) = object::pinned(&path) {
+            // SAFETY: a live descriptor.
+            let answer = unsafe { libbpf_sys::bpf_link_detach(link.as_raw_fd()) };
+            // ENOLINK and ENODEV: the netdev went first.
+            if answer < 0 && ![-libc::ENOLINK, -libc::ENODEV].contains(&answer) {
+                check(answer).doing(doing)?;
+            }
+        }
+        match fs::remove_file(&path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(system(doing(), e)),
+            _ => Ok(()),
+        }
+    }
+
+    fn switch_off(&mut self, netdev: &Netdev, link: &Link, offload: &str) -> Result<(), String> {
+        let features = netdev.features(&link.name).map_err(|e| e.to_string())?;
+        let Some(feature) = features.iter().find(|feature| feature.name == offload && feature.on) else { return Ok(()) };
+        if !feature.changeable {
+            return Err(format!("{offload} is fixed"));
+        }
+        netdev.set_features(&link.name, &[(offload, false)]).map_err(|e| e.to_string())?;
+        self.switched_off.entry(link.ifindex).or_default().push(offload.to_owned());
+        Ok(())
+    }
+
+    fn restore(&mut self, netdev: &Netdev, ifindex: u32) {
+        let Some(offloads) = self.switched_off.remove(&ifindex) else { return };
+        let wanted: Vec<(&str, bool)> = offloads.iter().map(|offload| (offload.as_str(), true)).collect();
+        if let Ok(link) = netdev.link_by_index(ifindex) {
+            // A driver that took it off and will not put it on again leaves nothing to be done.
+            let _ = netdev.set_features(&link.name, &wanted);
+        }
+    }
+}
+
+/// The netdev a TCX or XDP link is attached to; 0 when it is gone.
+fn link_ifindex(link: &OwnedFd) -> io::Result<u32> {
+    let mut info = libbpf_sys::bpf_link_info::default();
+    let mut len = size_of::<libbpf_sys::bpf_link_info>() as u32;
+    // SAFETY: `info` has `len` bytes of room.
+    check(unsafe { libbpf_sys::bpf_link_get_info_by_fd(link.as_raw_fd(), &raw mut info, &raw mut len) })?;
+    match info.type_ {
+        // SAFETY: the type says which member of the union the kernel filled in.
+        libbpf_sys::BPF_LINK_TYPE_TCX => Ok(unsafe { info.__bindgen_anon_1.tcx.ifindex }),
+        // SAFETY: as above.
+        libbpf_sys::BPF_LINK_TYPE_XDP => Ok(unsafe { info.__bindgen_anon_1.xdp.ifindex }),
+        _ => Ok(0),
+    }
+}
+
+/// How many programs run at TCX egress of a netdev; an error on kernels without TCX.
+pub(crate) fn egress_programs(ifindex: u32) -> io::Result<u32> {
+    let mut opts = libbpf_sys::bpf_prog_query_opts {
+        sz: size_of::<libbpf_sys::bpf_prog_query_opts>() as libbpf_sys::size_t,
+        ..Default::default()
+    };
+    let target = i32::try_from(ifindex).map_err(io::Error::other)?;
+    // SAFETY: options of the size they say, with no arrays to fill.
+    check(unsafe { libbpf_sys::bpf_prog_query_opts(target, libbpf_sys::BPF_TCX_EGRESS, &raw mut opts) })?;
+    // SAFETY: both members are the same count.
+    Ok(unsafe { opts.__bindgen_anon_1.count })
+}
+
+/// True when the kernel has TCX (Linux 6.6): any query but one of an unknown kind is understood.
+pub(crate) fn has_tcx() -> bool {
+    // Interface 1 is every namespace's loopback.
+    egress_programs(1).is_ok()
+}
+
+/// TC before TCX: a filter of the clsact qdisc, which stays without a link or a pin.
+mod clsact {
+    use super::{AsRawFd, OwnedFd, check, io};
+    use libbpf_sys::{bpf_tc_hook, bpf_tc_opts, size_t};
+
+    const HANDLE: u32 = 1;
+    const PRIORITY: u32 = 1;
+
+    fn hook(ifindex: u32, points: u32) -> io::Result<bpf_tc_hook> {
+        let ifindex = i32::try_from(ifindex).map_err(io::Error::other)?;
+        let sz = size_of::<bpf_tc_hook>() as size_t;
+        Ok(bpf_tc_hook { sz, ifindex, attach_point: points, ..Default::default() })
+    }
+
+    fn opts() -> bpf_tc_opts {
+        let sz = size_of::<bpf_tc_opts>() as size_t;
+        bpf_tc_opts { sz, handle: HANDLE, priority: PRIORITY, ..Default::default() }
+    }
+
+    /// Puts the filter there, over one of ours if there is one; true when the qdisc had to be made.
+    pub(super) fn attach(ifindex: u32, program: &OwnedFd) -> io::Result<bool> {
+        let mut hook = hook(ifindex, libbpf_sys::BPF_TC_INGRESS)?;
+        // SAFETY: a hook of the size it says.
+        let made = match unsafe { libbpf_sys::bpf_tc_hook_create(&raw mut hook) } {
+            answer if answer == -libc::EEXIST => false,
+            answer => check(answer).map(|_| true)?,
+        };
+        let mut opts = bpf_tc_opts { prog_fd: program.as_raw_fd(), flags: libbpf_sys::BPF_TC_F_REPLACE, ..opts() };
+        // SAFETY: hook and options of the sizes they say, the program's descriptor is live.
+        check(unsafe { libbpf_sys::bpf_tc_attach(&raw const hook, &raw mut opts) })?;
+        Ok(made)
+    }
+
+    /// Removes the filter, and the qdisc when it was made for it.
+    pub(super) fn detach(ifindex: u32, made: bool) -> io::Result<()> {
+        let points = if made { libbpf_sys::BPF_TC_INGRESS | libbpf_sys::BPF_TC_EGRESS } else { libbpf_sys::BPF_TC_INGRESS };
+        let mut hook = hook(ifindex, points)?;
+        let opts = opts();
+        let answer = if made {
+            // SAFETY: a hook of the size it says.
+            unsafe { libbpf_sys::bpf_tc_hook_destroy(&raw mut hook) }
+        } else {
+            // SAFETY: hook and options of the sizes they say.
+            unsafe { libbpf_sys::bpf_tc_detach(&raw const hook, &raw const opts) }
+        };
+        // The netdev or its qdisc may have gone first.
+        if [-libc::ENOENT, -libc::ENODEV, -libc::EINVAL].contains(&answer) { Ok(()) } else { check(answer).map(drop) }
+    }
+}

@@ -1,0 +1,186 @@
+//! Dry runs: a frame through the live tables by BPF_PROG_TEST_RUN of programs that note what they would do.
+//!
+//! Read first: the kernel's Documentation/bpf/bpf_prog_run.rst. The programs are those that forward, loaded a second time
+//! with `dry` set; what they would send goes into the journal (`struct ly_journal` in `bpf/abi.h`).
+
+use crate::abi::{self, Journal, JournalForm};
+use crate::error::{Doing, Result, check, system};
+use crate::events::now_s;
+use crate::object;
+use crate::plane::EbpfPlane;
+use crate::tables::Tables;
+use crate::words;
+use lanyard_pipeline::trace::Verdict;
+use lanyard_plane::{Hook, PlaneError, Trace};
+use lanyard_types::{DropReason, PortId, TrapReason, VlanId};
+use lanyard_wire::{HEADER_LEN, Tag, push};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use zerocopy::FromZeros;
+
+/// What XDP answers: linux/bpf.h.
+const XDP_PASS: u32 = 2;
+
+/// Marks a dry run leaves.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DryMode {
+    /// Learn, refresh and move addresses.
+    pub learn: bool,
+    /// Count frames.
+    pub count: bool,
+    /// Spend trap groups' tokens and send trapped frames up.
+    pub police: bool,
+}
+
+/// What a dry run came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DryRun {
+    /// How the frame ended; `None` when XDP passed it up to TC, uncounted and untouched.
+    pub verdict: Option<Verdict>,
+    /// The VLAN it was let into.
+    pub vlan: Option<VlanId>,
+    /// The frames that would be sent, in emission order, tags in line.
+    pub egress: Vec<(PortId, Vec<u8>)>,
+    /// Clones made.
+    pub clones: u16,
+    /// Tag operations made: a pop, or a push.
+    pub tag_operations: u16,
+}
+
+/// The programs, loaded with `dry` set.
+#[derive(Debug)]
+pub(crate) struct Dry {
+    tc: OwnedFd,
+    xdp: OwnedFd,
+}
+
+impl Dry {
+    fn load(tables: &Tables) -> Result<Self> {
+        let programs = object::load_over(tables, &["lanyard_tc", "lanyard_xdp"], true, None)?;
+        let [tc, xdp] = <[OwnedFd; 2]>::try_from(programs).map_err(|_| system("loading the dry programs", "one is missing"))?;
+        Ok(Self { tc, xdp })
+    }
+}
+
+impl EbpfPlane {
+    /// Runs `frame` through the live tables as if it came in at `port` at `now_ns` of CLOCK_MONOTONIC, leaving the marks
+    /// that `mode` asks for. [`Hook::Xdp`] runs the XDP program alone.
+    ///
+    /// # Errors
+    /// When the hook has no dry run, the programs cannot be loaded, or the kernel's test run does not take the frame.
+    pub fn dry_run(
+        &mut self,
+        hook: Hook,
+        port: PortId,
+        now_ns: u64,
+        mode: DryMode,
+        frame: &[u8],
+    ) -> Result<DryRun, PlaneError> {
+        let (journal, out) = self.run_dry(hook, port, now_ns, mode, frame)?;
+        self.read_journal(&journal, out)
+    }
+
+    /// Runs the program; answers the journal and, from XDP, the frame it would send.
+    fn run_dry(
+        &mut self,
+        hook: Hook,
+        port: PortId,
+        now_ns: u64,
+        mode: DryMode,
+        frame: &[u8],
+    ) -> Result<(Box<Journal>, Option<Vec<u8>>)> {
+        let dry = match self.dry.take() {
+            Some(dry) => dry,
+            None => Dry::load(&self.tables)?,
+        };
+        let dry = self.dry.insert(dry);
+        let mut journal = Box::new(Journal::new_zeroed());
+        journal.now_ns = now_ns;
+        journal.port = u32::from(port.get());
+        let bit = |on: bool, bit: u32| if on { bit } else { 0 };
+        journal.mode = bit(mode.learn, abi::DRY_LEARN) | bit(mode.count, abi::DRY_COUNT) | bit(mode.police, abi::DRY_POLICE);
+        journal.target_port = abi::NOT_FOUND;
+        if frame.len() < HEADER_LEN {
+            // The kernel's test run takes no such frame; the program's first check is its answer.
+            journal.verdict = abi::DROPPED;
+            journal.reason = DropReason::Truncated as u8;
+            return Ok((journal, None));
+        }
+        self.tables.set_journal(&journal)?;
+        let doing = || format!("test-running a frame of {} bytes", frame.len());
+        let out = match hook {
+            Hook::Tc => run(&dry.tc, frame, 0).doing(doing).map(|_| None)?,
+            Hook::Xdp => {
+                let (answer, bytes) = run(&dry.xdp, frame, 64).doing(doing)?;
+                if answer == XDP_PASS {
+                    return Ok((journal, None));
+                }
+                Some(bytes)
+            }
+            Hook::Soft | Hook::None => return Err(system("a dry run", format!("the hook {} has none", hook.name()))),
+        };
+        Ok((self.tables.journal()?, out))
+    }
+
+    fn read_journal(&self, journal: &Journal, out: Option<Vec<u8>>) -> Result<DryRun> {
+        let nonsense = || system("reading the journal", format!("verdict {} reason {}", journal.verdict, journal.reason));
+        let verdict = match journal.verdict {
+            0 => None,
+            abi::FORWARDED => Some(Verdict::Forwarded),
+            abi::TRAPPED => Some(Verdict::Trapped(TrapReason::from_u8(journal.reason).ok_or_else(nonsense)?)),
+            abi::DROPPED => Some(Verdict::Dropped(DropReason::from_u8(journal.reason).ok_or_else(nonsense)?)),
+            _ => return Err(nonsense()),
+        };
+        let mut forms: [Option<Vec<u8>>; abi::FORMS] = [const { None }; abi::FORMS];
+        let mut egress = Vec::new();
+        let count = usize::from(journal.egress_count);
+        for (port, form) in journal.egress_port.iter().zip(&journal.egress_form).take(count) {
+            let form = usize::from(*form) % abi::FORMS;
+            let bytes = match (&out, &mut forms[form]) {
+                (Some(bytes), _) => bytes.clone(),
+                (None, Some(bytes)) => bytes.clone(),
+                (None, slot) => slot.insert(self.journal_frame(form, &journal.form[form])?).clone(),
+            };
+            egress.push((PortId::new(*port).ok_or_else(nonsense)?, bytes));
+        }
+        let (clones, tag_operations) = (journal.clones, journal.tag_ops);
+        Ok(DryRun { verdict, vlan: VlanId::new(journal.vlan), egress, clones, tag_operations })
+    }
+
+    /// The bytes of a form, the tag the kernel keeps out of band back in its place.
+    fn journal_frame(&self, form: usize, how: &JournalForm) -> Result<Vec<u8>> {
+        let mut bytes = self.tables.journal_bytes(form, how.len as usize)?;
+        if how.tag_proto != 0 {
+            push(&mut bytes, how.tag_proto, Tag::from_tci(how.tag_tci)).doing(|| "putting the tag in line".into())?;
+        }
+        Ok(bytes)
+    }
+
+    /// The frame's journey in words.
+    pub(crate) fn trace_frame(&mut self, port: PortId, frame: &[u8]) -> Result<Trace> {
+        let now_ns = u64::from(now_s()) * 1_000_000_000;
+        let (journal, out) = self.run_dry(Hook::Tc, port, now_ns, DryMode::default(), frame)?;
+        let run = self.read_journal(&journal, out)?;
+        Ok(words::trace(&self.tables, &self.state, port, frame, &journal, run))
+    }
+}
+
+/// One test run; answers what the program returned and, with `grow`, the frame after it, which may have grown so much.
+fn run(program: &OwnedFd, frame: &[u8], grow: usize) -> io::Result<(u32, Vec<u8>)> {
+    let mut out = vec![0; if grow == 0 { 0 } else { frame.len() + grow }];
+    let mut opts = libbpf_sys::bpf_test_run_opts {
+        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
+        data_in: frame.as_ptr().cast(),
+        data_size_in: u32::try_from(frame.len()).map_err(io::Error::other)?,
+        repeat: 1,
+        ..Default::default()
+    };
+    if grow != 0 {
+        opts.data_out = out.as_mut_ptr().cast();
+        opts.data_size_out = u32::try_from(out.len()).map_err(io::Error::other)?;
+    }
+    // SAFETY: the buffers are live and of the lengths given.
+    check(unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut opts) })?;
+    out.truncate(opts.data_size_out as usize);
+    Ok((opts.retval, out))
+}

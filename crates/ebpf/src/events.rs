@@ -1,0 +1,204 @@
+//! The rings: FDB events and trapped frames, from the programs to the control plane.
+//!
+//! Invariant: one call hands over a bounded number of records; traps come first, so that a storm of new addresses delays
+//! no BPDU; what did not fit a ring is counted there and reported once.
+
+use crate::abi::{self, FdbEvent, FdbValue, TrapGroupRow, TrapHeader};
+use crate::error::{Doing, Result};
+use crate::shared::map_bytes;
+use crate::tables::Tables;
+use crate::words::fdb_entry;
+use lanyard_plane::{FdbEntry, PlaneEvent};
+use lanyard_types::{PortId, TrapReason, VlanId};
+use lanyard_wire::{Tag, push};
+use libbpf_rs::{AsRawLibbpf, MapCore, RingBuffer, RingBufferBuilder};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
+use nix::time::{ClockId, clock_gettime};
+use std::cell::RefCell;
+use std::mem::offset_of;
+use std::os::fd::{AsFd, AsRawFd};
+use std::rc::Rc;
+use std::sync::atomic::Ordering::Relaxed;
+use zerocopy::FromBytes;
+
+/// Records handed over by one call, of each ring.
+const TRAPS_A_POLL: usize = 256;
+const EVENTS_A_POLL: usize = 4096;
+/// Bytes of a record in its ring: its header of 8 and its content.
+const TRAP_RECORD: u64 = 8 + (size_of::<TrapHeader>() + abi::TRAP_BYTES) as u64;
+const EVENT_RECORD: u64 = 8 + size_of::<FdbEvent>() as u64;
+
+/// Both rings.
+#[derive(Debug)]
+pub(crate) struct Events {
+    epoll: Epoll,
+    fdb: RingBuffer<'static>,
+    traps: RingBuffer<'static>,
+    waiting: Rc<RefCell<Vec<PlaneEvent>>>,
+    lost: u64,
+}
+
+/// A ring as a finite table.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    pub name: &'static str,
+    pub size: u64,
+    pub used: u64,
+    pub lost: u64,
+    pub bytes: u64,
+}
+
+impl Events {
+    pub(crate) fn open(tables: &Tables) -> Result<Self> {
+        let waiting = Rc::new(RefCell::new(Vec::new()));
+        let ring = |name: &str, decode: fn(&[u8]) -> Option<PlaneEvent>| -> Result<RingBuffer<'static>> {
+            let waiting = Rc::clone(&waiting);
+            let mut builder = RingBufferBuilder::new();
+            let take = move |record: &[u8]| {
+                waiting.borrow_mut().extend(decode(record));
+                0
+            };
+            let built = builder.add(tables.map(name), take).map(drop).and_then(|()| builder.build());
+            built.doing(|| format!("opening the ring {name}"))
+        };
+        let doing = || "watching the rings".to_owned();
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).doing(doing)?;
+        for (at, name) in ["fdb_events", "traps"].into_iter().enumerate() {
+            epoll.add(tables.map(name).as_fd(), EpollEvent::new(EpollFlags::EPOLLIN, at as u64)).doing(doing)?;
+        }
+        let (fdb, traps) = (ring("fdb_events", fdb_event)?, ring("traps", trap)?);
+        Ok(Self { epoll, fdb, traps, waiting, lost: lost(tables) })
+    }
+
+    /// Readable when there is something to poll.
+    pub(crate) fn fd(&self) -> i32 {
+        self.epoll.0.as_raw_fd()
+    }
+
+    /// Hands over what is there.
+    pub(crate) fn poll(&mut self, tables: &Tables, handle: &mut dyn FnMut(PlaneEvent)) {
+        for (ring, most) in [(&self.traps, TRAPS_A_POLL), (&self.fdb, EVENTS_A_POLL)] {
+            // The callbacks never refuse, so there is no error but "nothing there".
+            ring.consume_raw_n(most);
+            let records = std::mem::take(&mut *self.waiting.borrow_mut());
+            records.into_iter().for_each(&mut *handle);
+        }
+        let lost = lost(tables);
+        if lost != self.lost {
+            handle(PlaneEvent::Lost(lost.wrapping_sub(self.lost)));
+            self.lost = lost;
+        }
+    }
+
+    /// The rings as finite tables, counted in records.
+    pub(crate) fn queues(&self, tables: &Tables) -> [Queue; 2] {
+        let queue = |name: &'static str, ring: &RingBuffer<'_>, record: u64, lost: u64| {
+            let map = tables.map(name);
+            let size = u64::from(map.max_entries()) / record;
+            Queue { name, size, used: available(ring) / record, lost, bytes: map_bytes(map.as_fd()) }
+        };
+        [
+            queue("fdb_events", &self.fdb, EVENT_RECORD, tables.lost.u64(0, 0).load(Relaxed)),
+            queue("traps", &self.traps, TRAP_RECORD, lost_traps(tables)),
+        ]
+    }
+}
+
+/// Bytes waiting in a ring.
+#[allow(unsafe_code)]
+fn available(ring: &RingBuffer<'_>) -> u64 {
+    // SAFETY: the ring manager is alive and has exactly one ring, number 0, which lives as long as it does.
+    unsafe {
+        let ring = libbpf_sys::ring_buffer__ring(ring.as_libbpf_object().as_ptr(), 0);
+        if ring.is_null() { 0 } else { libbpf_sys::ring__avail_data_size(ring) as u64 }
+    }
+}
+
+fn lost(tables: &Tables) -> u64 {
+    tables.lost.u64(0, 0).load(Relaxed).wrapping_add(lost_traps(tables))
+}
+
+fn lost_traps(tables: &Tables) -> u64 {
+    let group = |row| tables.trap_groups.u64(row, offset_of!(TrapGroupRow, lost)).load(Relaxed);
+    (0..abi::GROUPS).fold(0, |sum: u64, row| sum.wrapping_add(group(row)))
+}
+
+fn fdb_event(record: &[u8]) -> Option<PlaneEvent> {
+    let (event, _) = FdbEvent::read_from_prefix(record).ok()?;
+    let value = FdbValue::from_raw(event.value);
+    let entry = |now| fdb_entry(event.key, value, now);
+    // What has just been learned has no age; what is gone had the one it had when it went.
+    let fresh: Option<FdbEntry> = entry(value.updated_s);
+    Some(match event.event {
+        abi::EVENT_ADDED => PlaneEvent::FdbAdded(fresh?),
+        abi::EVENT_MOVED => PlaneEvent::FdbMoved { entry: fresh?, from: PortId::new(event.from)? },
+        abi::EVENT_AGED => PlaneEvent::FdbAged(entry(now_s())?),
+        abi::EVENT_FLUSHED => PlaneEvent::FdbDeleted(entry(now_s())?),
+        _ => return None,
+    })
+}
+
+fn trap(record: &[u8]) -> Option<PlaneEvent> {
+    let (header, bytes) = TrapHeader::read_from_prefix(record).ok()?;
+    let mut frame = bytes.get(..(header.len as usize).min(abi::TRAP_BYTES))?.to_vec();
+    if header.tag_proto != 0 {
+        push(&mut frame, header.tag_proto, Tag::from_tci(header.tag_tci)).ok()?;
+    }
+    Some(PlaneEvent::Trapped {
+        port: PortId::new(header.port)?,
+        vlan: VlanId::new(header.vlan),
+        reason: TrapReason::from_u8(header.reason)?,
+        frame,
+    })
+}
+
+/// The programs' clock in seconds (`seconds()` in bpf/frame.h).
+pub(crate) fn now_s() -> u32 {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |now| now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64);
+    seconds(now)
+}
+
+/// Nanoseconds to seconds as the programs count them.
+pub(crate) const fn seconds(ns: u64) -> u32 {
+    ((ns >> 20).wrapping_mul(1_125_900) >> 30) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lanyard_types::MacAddr;
+    use zerocopy::IntoBytes;
+
+    #[test]
+    fn a_trapped_frame_has_its_tag_in_line() {
+        let header = TrapHeader { len: 60, port: 3, tag_proto: 0x8100, tag_tci: 0xa00a, reason: 1, ..TrapHeader::default() };
+        let mut record = header.as_bytes().to_vec();
+        record.extend((0..2048).map(|n| n as u8));
+        let Some(PlaneEvent::Trapped { port, vlan, reason, frame }) = trap(&record) else { unreachable!("a trap") };
+        assert_eq!((port.get(), vlan, reason), (3, None, TrapReason::Bpdu));
+        assert_eq!(frame.len(), 64);
+        assert_eq!(frame[12..18], [0x81, 0, 0xa0, 0x0a, 12, 13]);
+    }
+
+    #[test]
+    fn records_that_make_no_sense_are_ignored() {
+        assert_eq!(trap(&[0; 15]), None);
+        assert_eq!(trap(&[0; 16]), None);
+        assert_eq!(fdb_event(&[0; 24]), None);
+        let mut event = FdbEvent { event: abi::EVENT_MOVED, ..FdbEvent::default() };
+        event.key = abi::fdb_key(VlanId::DEFAULT, MacAddr([2, 0, 0, 0, 0, 1]));
+        event.value = FdbValue { updated_s: 5, port: 2, kind: 1 }.raw();
+        assert_eq!(fdb_event(event.as_bytes()), None, "moved from nowhere");
+        event.from = 1;
+        let Some(PlaneEvent::FdbMoved { entry, from }) = fdb_event(event.as_bytes()) else { unreachable!("a move") };
+        assert_eq!((entry.age_s, from.get()), (0, 1));
+    }
+
+    #[test]
+    fn the_clock_is_in_seconds() {
+        for s in [0_u64, 1, 59, 86_400, 31_536_000] {
+            let counted = seconds(s * 1_000_000_000 + 999_000_000);
+            assert!(u64::from(counted).abs_diff(s) <= 1 + s / 1_000_000, "{s}: {counted}");
+        }
+    }
+}

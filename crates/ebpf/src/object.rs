@@ -1,0 +1,248 @@
+//! The compiled programs of `bpf/`: loading them, over fresh maps or over those that are there.
+//!
+//! Read first: the kernel's Documentation/bpf/libbpf/libbpf_overview.rst. What a load leaves behind is descriptors; the
+//! libbpf object itself is closed again, so that adopting pins and loading anew come to the same thing.
+
+use crate::abi;
+use crate::error::{Doing, Result, check, system};
+use crate::tables::{META, Meta, NAMES, Tables};
+use libbpf_rs::{AsRawLibbpf, MapCore, MapHandle, MapType, ObjectBuilder, OpenObject, PrintLevel};
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Mutex;
+
+/// The object, on the boundary libelf wants.
+#[repr(align(8))]
+struct Aligned<T: ?Sized>(T);
+static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/lanyard.bpf.o")));
+
+/// The programs a plane runs on, by their names in `bpf/`, in the order of [`Programs`].
+pub(crate) const PROGRAMS: [&str; 5] = ["lanyard_tc", "lanyard_xdp", "fdb_set", "fdb_delete", "fdb_scan"];
+/// The XDP program for one device whose driver can tell a tag it keeps out of band.
+pub(crate) const XDP_BOUND: &str = "lanyard_xdp_bound";
+
+/// A plane's programs.
+#[derive(Debug)]
+pub(crate) struct Programs {
+    pub tc: OwnedFd,
+    pub xdp: OwnedFd,
+    pub fdb_set: OwnedFd,
+    pub fdb_delete: OwnedFd,
+    pub fdb_scan: OwnedFd,
+}
+
+impl Programs {
+    /// Takes one descriptor for each of [`PROGRAMS`], in that order.
+    pub(crate) fn new(programs: Vec<OwnedFd>) -> Result<Self> {
+        let [tc, xdp, fdb_set, fdb_delete, fdb_scan] = <[OwnedFd; 5]>::try_from(programs)
+            .map_err(|_| system("loading the eBPF programs", "one of them is missing"))?;
+        Ok(Self { tc, xdp, fdb_set, fdb_delete, fdb_scan })
+    }
+    /// Name and descriptor of each.
+    pub(crate) fn each(&self) -> [(&'static str, &OwnedFd); 5] {
+        let [a, b, c, d, e] = PROGRAMS;
+        [(a, &self.tc), (b, &self.xdp), (c, &self.fdb_set), (d, &self.fdb_delete), (e, &self.fdb_scan)]
+    }
+}
+
+/// A fingerprint of the embedded object: FNV-1a.
+pub(crate) fn fingerprint() -> u64 {
+    OBJECT.0.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// The constants of one load (`const volatile` in `bpf/maps.h`).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Constants {
+    pub buckets: u32,
+    pub salt: u64,
+    pub dry: bool,
+}
+
+/// Makes the maps and loads the programs.
+pub(crate) fn create(buckets: u32, salt: u64) -> Result<(Tables, Programs)> {
+    let (maps, programs) = load(&PROGRAMS, Constants { buckets, salt, dry: false }, None, None)?;
+    let mut maps = maps;
+    maps.push(create_meta()?);
+    let tables = Tables::new(maps)?;
+    Ok((tables, Programs::new(programs)?))
+}
+
+/// Loads `names` over the maps of `tables`; `ifindex` binds them to one device.
+pub(crate) fn load_over(tables: &Tables, names: &[&str], dry: bool, ifindex: Option<u32>) -> Result<Vec<OwnedFd>> {
+    let meta = tables.meta.get(0);
+    let constants = Constants { buckets: meta.buckets, salt: meta.salt, dry };
+    load(names, constants, Some(tables), ifindex).map(|(_, programs)| programs)
+}
+
+fn load(
+    names: &[&str],
+    constants: Constants,
+    tables: Option<&Tables>,
+    ifindex: Option<u32>,
+) -> Result<(Vec<MapHandle>, Vec<OwnedFd>)> {
+    let said = Said::listen();
+    let failed = |error: libbpf_rs::Error| system("loading the eBPF programs", said.reason(&error));
+    let mut builder = ObjectBuilder::default();
+    let mut object = builder.name("lanyard").and_then(|b| b.open_memory(&OBJECT.0)).map_err(failed)?;
+    write_constants(&mut object, constants).doing(|| "setting the constants of the eBPF programs".into())?;
+    for mut program in object.progs_mut() {
+        let wanted = names.iter().any(|name| program.name() == *name);
+        program.set_autoload(wanted);
+        if let (true, Some(ifindex)) = (wanted, ifindex) {
+            program.set_ifindex(ifindex);
+            let flags = program_flags(&program) | libbpf_sys::BPF_F_XDP_DEV_BOUND_ONLY;
+            program.set_flags(flags);
+        }
+    }
+    for mut map in object.maps_mut() {
+        let Some(name) = NAMES.iter().find(|name| map.name() == **name) else { continue };
+        match tables {
+            Some(tables) => map.reuse_fd(tables.map(name).as_fd()).map_err(failed)?,
+            None if *name == "fdb" => map.set_max_entries(constants.buckets).map_err(failed)?,
+            None => {}
+        }
+    }
+    let mut object = object.load().map_err(failed)?;
+    let mut maps = Vec::new();
+    if tables.is_none() {
+        for name in NAMES.iter().filter(|name| **name != META) {
+            let found = object.maps_mut().find(|map| map.name() == *name);
+            let map = found.ok_or_else(|| system(format!("opening the map {name}"), "the object has none"))?;
+            maps.push(MapHandle::try_from(&*map).map_err(failed)?);
+        }
+    }
+    let mut programs = Vec::new();
+    for name in names {
+        let found = object.progs_mut().find(|program| program.name() == *name);
+        let program = found.ok_or_else(|| system(format!("opening the program {name}"), "the object has none"))?;
+        programs.push(program.as_fd().try_clone_to_owned().doing(|| format!("opening the program {name}"))?);
+    }
+    Ok((maps, programs))
+}
+
+fn program_flags(program: &libbpf_rs::OpenProgramMut<'_>) -> u32 {
+    // SAFETY: the pointer is that of a program of an open object, which `program` borrows.
+    unsafe { libbpf_sys::bpf_program__flags(program.as_libbpf_object().as_ptr()) }
+}
+
+/// Writes the constants where the object's type information says they are.
+fn write_constants(object: &mut OpenObject, constants: Constants) -> io::Result<()> {
+    let places = rodata_places(object)?;
+    let missing = |name: &str| io::Error::other(format!("the object has no constant {name}"));
+    let mut map = object
+        .maps_mut()
+        .find(|map| map.name().as_bytes().ends_with(b".rodata"))
+        .ok_or_else(|| missing(".rodata"))?;
+    let data = map.initial_value_mut().ok_or_else(|| missing(".rodata"))?;
+    let mut put = |name: &str, value: &[u8]| {
+        let place = places.iter().find(|(found, ..)| found == name);
+        let (_, offset, size) = place.filter(|(.., size)| *size == value.len()).ok_or_else(|| missing(name))?;
+        data.get_mut(*offset..offset + size).ok_or_else(|| missing(name))?.copy_from_slice(value);
+        Ok::<(), io::Error>(())
+    };
+    put("fdb_mask", &(constants.buckets - 1).to_ne_bytes())?;
+    put("fdb_salt", &constants.salt.to_ne_bytes())?;
+    put("dry", &u32::from(constants.dry).to_ne_bytes())
+}
+
+/// Name, offset and size of each variable of `.rodata`, from the object's BTF.
+fn rodata_places(object: &OpenObject) -> io::Result<Vec<(String, usize, usize)>> {
+    const KIND_DATASEC: u32 = 15;
+    // SAFETY: libbpf hands out pointers into the BTF of the open object, which outlives this function; a type of
+    // kind DATASEC is followed by as many secinfos as the low half of its `info` says.
+    unsafe {
+        let btf = libbpf_sys::bpf_object__btf(object.as_libbpf_object().as_ptr());
+        let section = check(libbpf_sys::btf__find_by_name_kind(btf, c".rodata".as_ptr(), KIND_DATASEC))?;
+        let section = libbpf_sys::btf__type_by_id(btf, section as u32);
+        if section.is_null() {
+            return Err(io::Error::other("no type information for .rodata"));
+        }
+        let count = (*section).info & 0xffff;
+        let variables = std::slice::from_raw_parts(section.add(1).cast::<libbpf_sys::btf_var_secinfo>(), count as usize);
+        let mut places = Vec::new();
+        for variable in variables {
+            let ty = libbpf_sys::btf__type_by_id(btf, variable.type_);
+            if ty.is_null() {
+                continue;
+            }
+            let name = libbpf_sys::btf__name_by_offset(btf, (*ty).name_off);
+            if !name.is_null() {
+                let name = CStr::from_ptr(name).to_string_lossy().into_owned();
+                places.push((name, variable.offset as usize, variable.size as usize));
+            }
+        }
+        Ok(places)
+    }
+}
+
+fn create_meta() -> Result<MapHandle> {
+    let opts = libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
+        map_flags: libbpf_sys::BPF_F_MMAPABLE,
+        ..Default::default()
+    };
+    MapHandle::create(MapType::Array, Some(META), 4, size_of::<Meta>() as u32, 1, &opts).doing(|| format!("making the map {META}"))
+}
+
+/// Pins an object.
+pub(crate) fn pin(fd: impl AsFd, path: &Path) -> io::Result<()> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: a live descriptor and a terminated string.
+    check(unsafe { libbpf_sys::bpf_obj_pin(fd.as_fd().as_raw_fd(), path.as_ptr()) }).map(drop)
+}
+
+/// Opens a pinned object.
+pub(crate) fn pinned(path: &Path) -> io::Result<OwnedFd> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: a terminated string; a descriptor that comes back is ours alone.
+    let fd = check(unsafe { libbpf_sys::bpf_obj_get(path.as_ptr()) })?;
+    // SAFETY: as above.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// What libbpf says on the way: kept for the error, not printed.
+struct Said {
+    before: Option<(PrintLevel, libbpf_rs::PrintCallback)>,
+}
+
+static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+impl Said {
+    fn listen() -> Self {
+        let keep: libbpf_rs::PrintCallback = |_, text| {
+            let mut lines = LINES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            // A verifier's log is long and its end tells: keep the last lines of any burst.
+            if lines.len() >= 64 {
+                lines.remove(0);
+            }
+            lines.push(text);
+        };
+        LINES.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
+        Self { before: libbpf_rs::set_print(Some((PrintLevel::Warn, keep))) }
+    }
+    /// The error, and what libbpf said of it.
+    fn reason(&self, error: &libbpf_rs::Error) -> String {
+        let lines = LINES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let said = lines.concat();
+        let tail: Vec<&str> = said.lines().rev().filter(|line| !line.trim().is_empty()).take(8).collect();
+        let tail: Vec<&str> = tail.into_iter().rev().collect();
+        if tail.is_empty() { error.to_string() } else { format!("{error}: {}", tail.join(" | ")) }
+    }
+}
+
+impl Drop for Said {
+    fn drop(&mut self) {
+        libbpf_rs::set_print(self.before);
+    }
+}
+
+/// The smallest number of buckets for `capacity` entries: two thirds full at most would be optimistic for a table
+/// that turns nobody out, so half.
+pub(crate) fn buckets_for(capacity: u32) -> u32 {
+    let slots = u64::from(capacity) * 2;
+    let buckets = slots.div_ceil(abi::FDB_WAYS as u64).next_power_of_two();
+    u32::try_from(buckets).unwrap_or(1 << 28).clamp(1024, 1 << 28)
+}

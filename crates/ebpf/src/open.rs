@@ -1,0 +1,271 @@
+//! Opening a plane: adopting the pins that are there, or making everything anew.
+//!
+//! Invariant: a plane that is opened forwards as the tables say before, during and after; nothing is flushed or detached
+//! by opening it, unless what is found is of another make and has to be built anew.
+
+use crate::abi::{self, Usage};
+use crate::attach::{Attaching, Hooks, has_tcx};
+use crate::bpffs::{self, Pins};
+use crate::error::{Doing, PLANE, Result, system};
+use crate::events::Events;
+use crate::object::{self, PROGRAMS, Programs};
+use crate::plane::{EbpfPlane, Kept};
+use crate::saved::{Saved, StateFile};
+use crate::tables::{META, Meta, NAMES, Tables};
+use crate::{probe, recover};
+use lanyard_netdev::Netdev;
+use lanyard_pipeline::state::FDB_LIMIT_DEFAULT;
+use lanyard_plane::{Capabilities, PlaneState};
+use lanyard_types::MAX_PORTS;
+use libbpf_rs::MapHandle;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::Read;
+use std::mem::offset_of;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// How to open a plane.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// The instance's name: that of its directory of pins. No slash, no leading dot.
+    pub instance: String,
+    /// The instance's state directory, where one file is kept; `/run/lanyard/INSTANCE` by default.
+    pub state_dir: PathBuf,
+    /// A directory on a bpffs for the pins, instead of the one the plane finds or mounts.
+    pub bpffs: Option<PathBuf>,
+    /// FDB entries there shall be room for, 1..=2^30. A plane that is adopted keeps the room it has.
+    pub fdb_capacity: u32,
+    /// False attaches with clsact filters even where the kernel has TCX.
+    pub tcx: bool,
+}
+
+impl Options {
+    /// The options for `instance`, everything else by default.
+    #[must_use]
+    pub fn new(instance: &str) -> Self {
+        Self {
+            instance: instance.to_owned(),
+            state_dir: PathBuf::from("/run/lanyard").join(instance),
+            bpffs: None,
+            fdb_capacity: FDB_LIMIT_DEFAULT,
+            tcx: true,
+        }
+    }
+}
+
+/// What opening found or made.
+struct Found {
+    tables: Tables,
+    programs: Programs,
+    /// The programs are newer than the links'.
+    update: bool,
+    saved: Option<Saved>,
+    notes: Vec<String>,
+}
+
+impl EbpfPlane {
+    /// Adopts the instance's pins, or makes a plane without ports. Netdevs are those of the calling thread's namespace.
+    ///
+    /// # Errors
+    /// When the kernel is too old, rights are missing, no bpffs can be had, or the instance runs in another namespace.
+    pub fn open(options: &Options) -> Result<Self> {
+        probe::required()?;
+        let mut notes = Vec::new();
+        let root = match &options.bpffs {
+            Some(root) if bpffs::is_bpffs(root) => root.clone(),
+            Some(root) => return Err(system(format!("pinning below {}", root.display()), "it is not a bpffs")),
+            None => {
+                let place = bpffs::locate()?;
+                notes.extend(place.note);
+                place.root
+            }
+        };
+        let pins = Pins::new(&root, &options.instance)?;
+        let file = StateFile::new(&options.state_dir);
+        let netns = netns_inode()?;
+        let mut found = match adopt(&pins, &file, netns)? {
+            Adopted::Yes(found) => *found,
+            Adopted::No(why) => {
+                notes.extend(why);
+                create(&pins, &file, options.fdb_capacity, netns)?
+            }
+        };
+        notes.append(&mut found.notes);
+        let tcx = options.tcx && has_tcx();
+        if !tcx {
+            notes.push("this kernel has no TCX (Linux 6.6): TC runs as a clsact filter".into());
+        }
+        let netdev = Netdev::open().doing(|| "opening netlink".into())?;
+        let kept = Kept { pins: pins.clone(), file, hooks: Hooks::new(pins, tcx), netdev };
+        let mut plane = Self::build(found.tables, found.programs, Some(kept), notes)?;
+        plane.take_over(found.saved, found.update)?;
+        Ok(plane)
+    }
+
+    /// A plane without pins and netdevs, for dry runs: its ports have no hook, and it ends with the value. Needs CAP_BPF
+    /// and CAP_PERFMON alone.
+    ///
+    /// # Errors
+    /// When the kernel is too old or rights are missing.
+    pub fn open_private(options: &Options) -> Result<Self> {
+        probe::required()?;
+        let (tables, programs) = fresh(options.fdb_capacity, 0)?;
+        let mut plane = Self::build(tables, programs, None, Vec::new())?;
+        plane.take_over(None, false)?;
+        Ok(plane)
+    }
+
+    fn build(tables: Tables, programs: Programs, kept: Option<Kept>, notes: Vec<String>) -> Result<Self> {
+        let events = Events::open(&tables)?;
+        let capabilities = Capabilities {
+            name: PLANE,
+            survives_daemon: kept.is_some(),
+            hooks: kept.is_some(),
+            ports: MAX_PORTS - 1,
+            fdb: u32::try_from(tables.fdb_size() / 2).unwrap_or(u32::MAX),
+            notes,
+        };
+        Ok(Self {
+            tables,
+            programs,
+            kept,
+            state: PlaneState::default(),
+            facts: BTreeMap::new(),
+            cleared: BTreeMap::new(),
+            leaving: BTreeSet::new(),
+            emptied: Vec::new(),
+            rough: false,
+            events,
+            dry: None,
+            injector: None,
+            capabilities,
+            peaks: BTreeMap::new(),
+        })
+    }
+
+    /// Takes over what the tables are known to hold, or finds it out.
+    fn take_over(&mut self, saved: Option<Saved>, update: bool) -> Result<()> {
+        if let Some(Kept { hooks, netdev, .. }) = &mut self.kept {
+            hooks.adopt(&Attaching { tables: &self.tables, programs: &self.programs, netdev }, update)?;
+        }
+        let meta = self.tables.meta.get(0);
+        let fits = |saved: &Saved| {
+            saved.salt == meta.salt
+                && (saved.generation == meta.generation || meta.writing == 1 && saved.generation == meta.generation + 1)
+        };
+        match saved {
+            Some(saved) if fits(&saved) => {
+                self.cleared = saved.cleared;
+                if let Some(kept) = &mut self.kept {
+                    kept.hooks.switched_off = saved.switched_off;
+                    kept.hooks.made_qdisc = saved.made_qdisc;
+                }
+                self.tables.meta.u64(0, offset_of!(Meta, generation)).store(saved.generation, Relaxed);
+                self.adopt_state(saved.state)
+            }
+            _ if meta.generation == 0 && meta.writing == 0 => self.rewrite(&PlaneState::default()),
+            _ => {
+                let note = "the state file does not belong to the pins: ports were read back from the tables, and the next \
+                            configuration is written over them whole";
+                self.capabilities.notes.push(note.into());
+                let names = self.kept.as_ref().map(|kept| kept.netdev.links().unwrap_or_default()).unwrap_or_default();
+                self.state = recover::state(&self.tables, &names)?;
+                self.rough = true;
+                Ok(())
+            }
+        }
+    }
+}
+
+enum Adopted {
+    Yes(Box<Found>),
+    /// There was nothing to adopt, or something that can't be: why.
+    No(Option<String>),
+}
+
+/// Opens the pins, if they are of this make.
+fn adopt(pins: &Pins, file: &StateFile, netns: u64) -> Result<Adopted> {
+    let no = |why: &str| Ok(Adopted::No(Some(format!("the plane was built anew: {why}"))));
+    if !pins.map(META).exists() {
+        // Nothing, or an instance whose making was interrupted before anything was attached.
+        return if pins.dir().exists() { no("the pins found were incomplete") } else { Ok(Adopted::No(None)) };
+    }
+    let mut maps = Vec::new();
+    for name in NAMES {
+        match MapHandle::from_pinned_path(pins.map(name)) {
+            Ok(map) => maps.push(map),
+            Err(_) => return no("the pins found were incomplete"),
+        }
+    }
+    let Ok(tables) = Tables::new(maps) else { return no("the pinned tables have another layout") };
+    let meta = tables.meta.get(0);
+    if meta.abi != abi::ABI {
+        return no(&format!("the pins are of layout {}, this program's is {}", meta.abi, abi::ABI));
+    }
+    if meta.netns != netns {
+        if Hooks::any_alive(pins) {
+            let doing = format!("adopting the pins in {}", pins.dir().display());
+            return Err(system(doing, "the instance runs in another network namespace"));
+        }
+        return no("the network namespace of the pins is gone");
+    }
+    let mut notes = Vec::new();
+    let current = meta.object == object::fingerprint();
+    let pinned: Vec<_> = PROGRAMS.iter().filter_map(|name| object::pinned(&pins.program(name)).ok()).collect();
+    let (programs, update) = if current && pinned.len() == PROGRAMS.len() {
+        (Programs::new(pinned)?, false)
+    } else {
+        let programs = Programs::new(object::load_over(&tables, &PROGRAMS, false, None)?)?;
+        notes.push("the programs were replaced by this version's over the tables as they were".into());
+        pin_programs(pins, &programs)?;
+        tables.meta.u64(0, offset_of!(Meta, object)).store(object::fingerprint(), Relaxed);
+        (programs, true)
+    };
+    Ok(Adopted::Yes(Box::new(Found { tables, programs, update, saved: file.read(), notes })))
+}
+
+/// Pins programs over those of before.
+fn pin_programs(pins: &Pins, programs: &Programs) -> Result<()> {
+    for (name, fd) in programs.each() {
+        let (path, next) = (pins.program(name), pins.program(&format!("{name}-next")));
+        let doing = || format!("pinning {}", path.display());
+        let _ = fs::remove_file(&next);
+        object::pin(fd, &next).doing(doing)?;
+        fs::rename(&next, &path).doing(doing)?;
+    }
+    Ok(())
+}
+
+fn create(pins: &Pins, file: &StateFile, capacity: u32, netns: u64) -> Result<Found> {
+    let doing = || format!("pinning below {}", pins.dir().display());
+    pins.remove().doing(doing)?;
+    file.remove().doing(|| "removing the old state file".into())?;
+    let (tables, programs) = fresh(capacity, netns)?;
+    pins.make().doing(doing)?;
+    pin_programs(pins, &programs)?;
+    // The map that says what the pins are comes last: without it they are incomplete.
+    for (name, map) in tables.maps() {
+        object::pin(map, &pins.map(name)).doing(doing)?;
+    }
+    Ok(Found { tables, programs, update: false, saved: None, notes: Vec::new() })
+}
+
+fn fresh(capacity: u32, netns: u64) -> Result<(Tables, Programs)> {
+    let mut salt = [0; 8];
+    fs::File::open("/dev/urandom").and_then(|mut f| f.read_exact(&mut salt)).doing(|| "reading /dev/urandom".into())?;
+    let (buckets, salt) = (object::buckets_for(capacity), u64::from_ne_bytes(salt));
+    let (tables, programs) = object::create(buckets, salt)?;
+    let object = object::fingerprint();
+    tables.meta.set(0, &Meta { abi: abi::ABI, buckets, salt, object, netns, generation: 0, writing: 0 });
+    for slot in 0..abi::USAGES {
+        tables.usage.u32(slot, offset_of!(Usage, limit)).store(abi::UNLIMITED, Relaxed);
+    }
+    Ok((tables, programs))
+}
+
+fn netns_inode() -> Result<u64> {
+    let path = "/proc/thread-self/ns/net";
+    fs::metadata(path).map(|found| found.ino()).doing(|| format!("reading {path}"))
+}

@@ -1,0 +1,240 @@
+//! [`EbpfPlane`]: the plane's parts, and the [`Plane`] trait over them.
+
+use crate::abi::{self, FdbCall};
+use crate::attach::{Hooks, XdpForm};
+use crate::bpffs::Pins;
+use crate::dry::Dry;
+use crate::error::{Doing, Result, system};
+use crate::events::{Events, now_s};
+use crate::inject::Injector;
+use crate::lower::PortFacts;
+use crate::object::Programs;
+use crate::saved::{Counts, StateFile};
+use crate::tables::{Tables, run_call};
+use crate::words;
+use lanyard_netdev::Netdev;
+use lanyard_plane::{
+    Capabilities, FdbEntry, FdbFilter, FdbKind, Hook, MAX_TRACE_FRAME, Plane, PlaneError, PlaneEvent, PlaneState,
+    PortCounters, Sweep, TableUsage, Trace,
+};
+use lanyard_types::{FrameCount, MAX_PORTS, PortId, VlanId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::AsFd;
+
+/// The forwarding plane in the kernel. Dropping it leaves the kernel's part as it is; [`Plane::detach`] removes it.
+#[derive(Debug)]
+pub struct EbpfPlane {
+    pub(crate) tables: Tables,
+    pub(crate) programs: Programs,
+    /// What a plane has that outlives the daemon; a private one has none of it.
+    pub(crate) kept: Option<Kept>,
+    pub(crate) state: PlaneState,
+    /// What is known of the ports' netdevs.
+    pub(crate) facts: BTreeMap<PortId, PortFacts>,
+    /// What counters showed when they were last cleared.
+    pub(crate) cleared: BTreeMap<PortId, Counts>,
+    /// Ports that are gone, or another's, when the transaction under way succeeds.
+    pub(crate) leaving: BTreeSet<PortId>,
+    /// VLANs that are gone when the transaction under way succeeds.
+    pub(crate) emptied: Vec<VlanId>,
+    /// The tables are not known to hold `state`: the next state is written whole.
+    pub(crate) rough: bool,
+    pub(crate) events: Events,
+    /// The programs for dry runs, once they were needed.
+    pub(crate) dry: Option<Dry>,
+    pub(crate) injector: Option<Injector>,
+    pub(crate) capabilities: Capabilities,
+    /// The most each table has held, as far as this process has seen.
+    pub(crate) peaks: BTreeMap<&'static str, u64>,
+}
+
+/// Pins, hooks, and the connection to the netdevs.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub pins: Pins,
+    pub file: StateFile,
+    pub hooks: Hooks,
+    pub netdev: Netdev,
+}
+
+impl EbpfPlane {
+    fn entry(&self, key: u64, value: abi::FdbValue, now: u32) -> Option<FdbEntry> {
+        words::fdb_entry(key, value, now)
+    }
+
+    fn scan(&self, mut call: FdbCall) -> Option<FdbCall> {
+        // A syscall program over tables that exist has no way to fail; if it does, nothing was removed.
+        run_call(&self.programs.fdb_scan, &mut call).ok().map(|()| call)
+    }
+
+    fn counted(&self, port: PortId) -> PortCounters {
+        let stats = self.tables.port_stats(port);
+        let mut counters = PortCounters {
+            rx: FrameCount { frames: stats.rx_frames, bytes: stats.rx_bytes },
+            tx: FrameCount { frames: stats.tx_frames, bytes: stats.tx_bytes },
+            trapped: stats.trapped,
+            forwarded: stats.forwarded,
+            tx_dropped: stats.tx_dropped,
+            ..PortCounters::default()
+        };
+        counters.dropped.iter_mut().zip(stats.dropped).for_each(|(to, from)| *to = from);
+        counters
+    }
+
+    /// Remembers what a port's counters show as their new zero.
+    pub(crate) fn set_zero(&mut self, port: PortId) {
+        let zero = Counts::of(&self.counted(port));
+        self.cleared.insert(port, zero);
+    }
+
+    fn usage(&mut self, name: &'static str, size: u64, used: u64, bytes: u64) -> TableUsage {
+        let peak = self.peaks.entry(name).or_default();
+        *peak = (*peak).max(used);
+        TableUsage { name, size, used, high_water: *peak, refused: 0, bytes, shared_with: Vec::new() }
+    }
+}
+
+impl Plane for EbpfPlane {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+    fn state(&self) -> &PlaneState {
+        &self.state
+    }
+    fn apply(&mut self, next: &PlaneState) -> Result<(), PlaneError> {
+        self.apply_state(next)
+    }
+
+    fn fdb_walk(&mut self, filter: &FdbFilter, visit: &mut dyn FnMut(FdbEntry)) {
+        let now = now_s();
+        let walked = self.tables.fdb_walk(&mut |key, value| {
+            if let Some(entry) = self.entry(key, value, now).filter(|entry| filter.matches(entry)) {
+                visit(entry);
+            }
+        });
+        // An array that exists can be read; a walk that breaks off has shown what it could.
+        drop(walked);
+    }
+    fn fdb_flush(&mut self, filter: &FdbFilter) -> u64 {
+        if filter.kind.is_some_and(|kind| kind != FdbKind::Dynamic) {
+            return 0;
+        }
+        let vlan = filter.vlan.map_or(0, |vlan| u64::from(vlan.get()) << 48);
+        let call = FdbCall {
+            scan: abi::SCAN_FLUSH,
+            key: vlan | filter.mac.map_or(0, abi::raw_mac),
+            port: filter.port.map_or(0, PortId::get),
+            ..FdbCall::default()
+        };
+        self.scan(call).map_or(0, |call| call.removed)
+    }
+    fn fdb_sweep(&mut self, ageing_s: Option<u32>) -> Sweep {
+        let ageing = ageing_s.unwrap_or(abi::NO_AGE);
+        let call = FdbCall { scan: abi::SCAN_SWEEP, ageing_s: ageing, ..FdbCall::default() };
+        let Some(call) = self.scan(call) else { return Sweep::default() };
+        let oldest = Some(call.oldest_s).filter(|age| *age != abi::NO_AGE);
+        let next_in_s = ageing_s.and_then(|ageing| Some(ageing.saturating_sub(oldest?)));
+        Sweep { aged: call.removed, next_in_s }
+    }
+    fn fdb_dynamic(&mut self) -> u64 {
+        u64::try_from(self.tables.usage_table().count).unwrap_or(0)
+    }
+
+    fn port_counters(&mut self, port: PortId) -> PortCounters {
+        let now = self.counted(port);
+        self.cleared.get(&port).map_or_else(|| Counts::default().since(&now), |zero| zero.since(&now))
+    }
+    fn vlan_counters(&mut self, vlan: VlanId) -> FrameCount {
+        let stats = self.tables.vlan_stats(vlan);
+        FrameCount { frames: stats.frames, bytes: stats.bytes }
+    }
+    fn resources(&mut self) -> Vec<TableUsage> {
+        let fixed = self.state.fdb.len() as u64;
+        let usage = self.tables.usage_table();
+        let dynamic = u64::try_from(usage.count).unwrap_or(0);
+        let limit = u64::from(self.state.global.fdb_limit);
+        let mut fdb = self.usage("fdb", limit, dynamic + fixed, self.tables.bytes(&["fdb", "fdb_usage"]));
+        fdb.high_water = fdb.high_water.max(u64::from(usage.high_water) + fixed);
+        fdb.refused = usage.refused;
+        let ports = ["if_slots", "if_ports", "ports", "port_vlans", "port_stats", "xdp_ports"];
+        let (used, bytes) = (self.state.ports.len() as u64, self.tables.bytes(&ports));
+        let ports = self.usage("ports", MAX_PORTS as u64 - 1, used, bytes);
+        let (used, bytes) = (self.state.vlans.len() as u64, self.tables.bytes(&["vlan_ports", "vlan_stats"]));
+        let vlans = self.usage("vlans", 4094, used, bytes);
+        let queues = self.events.queues(&self.tables);
+        let queues = queues.map(|queue| {
+            let mut row = self.usage(queue.name, queue.size, queue.used, queue.bytes);
+            row.refused = queue.lost;
+            row
+        });
+        [fdb, ports, vlans].into_iter().chain(queues).collect()
+    }
+    fn clear_counters(&mut self, port: PortId) {
+        self.set_zero(port);
+        // The zero is worth a file: without it a restart would show the old counts again, no more.
+        let _ = self.save();
+    }
+    fn port_hook(&self, port: PortId) -> Hook {
+        let ifindex = self.state.ports.get(&port).map_or(0, |state| state.ifindex);
+        let held = self.kept.as_ref().and_then(|kept| kept.hooks.held.get(&ifindex));
+        match held {
+            Some(held) if held.xdp.is_some_and(|form| matches!(form, XdpForm::Plain | XdpForm::Bound)) => Hook::Xdp,
+            Some(held) if held.tc => Hook::Tc,
+            _ => Hook::None,
+        }
+    }
+
+    fn event_fd(&self) -> Option<i32> {
+        Some(self.events.fd())
+    }
+    fn poll_events(&mut self, handle: &mut dyn FnMut(PlaneEvent)) {
+        self.events.poll(&self.tables, handle);
+    }
+    fn inject(&mut self, port: PortId, frame: &[u8]) -> Result<(), PlaneError> {
+        let state = self.state.ports.get(&port).ok_or(PlaneError::NoSuchPort(port))?;
+        let doing = || format!("sending a frame of {} bytes out of {}", frame.len(), state.name);
+        if state.ifindex == 0 {
+            return Err(system(doing(), "it has no netdev"));
+        }
+        let injector = match self.injector.take() {
+            Some(injector) => injector,
+            None => Injector::open().doing(doing)?,
+        };
+        let sent = injector.send(state.ifindex, frame).doing(doing);
+        self.injector = Some(injector);
+        sent
+    }
+    fn trace(&mut self, port: PortId, frame: &[u8]) -> Result<Trace, PlaneError> {
+        if !self.state.ports.contains_key(&port) {
+            return Err(PlaneError::NoSuchPort(port));
+        }
+        if frame.len() > MAX_TRACE_FRAME {
+            let len = frame.len();
+            return Err(PlaneError::Invalid(format!("a frame of {len} bytes is too long: {MAX_TRACE_FRAME} at most")));
+        }
+        self.trace_frame(port, frame)
+    }
+    fn detach(&mut self) -> Result<(), PlaneError> {
+        let Some(kept) = &mut self.kept else { return Ok(()) };
+        let mut result = Ok(());
+        let held: Vec<u32> = kept.hooks.held.keys().copied().collect();
+        for ifindex in held {
+            result = result.and(kept.hooks.clear(&kept.netdev, ifindex));
+        }
+        let dir = kept.pins.dir().display().to_string();
+        result = result.and(kept.pins.remove().doing(|| format!("removing {dir}")));
+        result = result.and(kept.file.remove().doing(|| "removing the state file".into()));
+        self.state = PlaneState::default();
+        self.facts.clear();
+        result
+    }
+}
+
+/// Every descriptor of the plane that pins nothing and is of use to callers: its programs, to be measured.
+impl EbpfPlane {
+    /// The TC program, for benchmarks that run it themselves.
+    #[must_use]
+    pub fn tc_program(&self) -> impl AsFd + '_ {
+        self.programs.tc.as_fd()
+    }
+}

@@ -1,0 +1,58 @@
+//! Reading a state back from the tables, when the state file is lost.
+//!
+//! What the tables do not hold (spanning-tree instances, the choice behind a hook) is not recovered, so what comes of this
+//! serves to keep port numbers and to know what is there; the next state is written whole.
+
+use crate::abi;
+use crate::error::{Doing, Result};
+use crate::lower;
+use crate::tables::Tables;
+use lanyard_netdev::Link;
+use lanyard_pipeline::state::{PortKind, PortState, Tpid, VlanState};
+use lanyard_plane::PlaneState;
+use lanyard_types::{PortId, VlanId};
+use lanyard_wire::{HEADER_LEN, TAG_LEN};
+
+/// The state as far as the tables tell it; `links` gives the netdevs their names.
+pub(crate) fn state(tables: &Tables, links: &[Link]) -> Result<PlaneState> {
+    let mut state = PlaneState::default();
+    for id in PortId::all() {
+        let row = tables.ports.get(id.index());
+        if row.ifindex == 0 {
+            continue;
+        }
+        let link = links.iter().find(|link| link.ifindex == row.ifindex);
+        let name = link.map_or_else(|| format!("interface {}", row.ifindex), |link| link.name.clone());
+        let vlans = tables.port_vlans.get(id.index());
+        let with = |bit: u8, none: u8| -> Vec<VlanId> {
+            let has = |vlan: &VlanId| vlans.bits[vlan.index()] & (bit | none) == bit;
+            VlanId::all().filter(has).collect()
+        };
+        for vlan in with(abi::PV_ACTIVE, 0) {
+            state.vlans.entry(vlan).or_insert_with(VlanState::default);
+        }
+        let mut port = PortState::new(&name, row.ifindex);
+        port.untagged = with(abi::PV_MEMBER | abi::PV_UNTAGGED, 0).into_iter().collect();
+        port.tagged = with(abi::PV_MEMBER, abi::PV_UNTAGGED).into_iter().collect();
+        port.learning = !with(abi::PV_LEARN, 0).is_empty();
+        port.enabled = row.flags & abi::PORT_ENABLED != 0;
+        port.access = row.flags & abi::PORT_ACCESS != 0;
+        port.isolated = row.flags & abi::PORT_ISOLATED != 0;
+        port.pvid = VlanId::new(row.pvid);
+        port.tpid = match row.tpid {
+            0x8100 => Tpid::Dot1q,
+            0x88a8 => Tpid::Dot1ad,
+            _ => Tpid::None,
+        };
+        port.mtu = row.max_len.saturating_sub((HEADER_LEN + TAG_LEN) as u32);
+        port.fdb_limit = Some(tables.usage.get(abi::usage_port(id)).limit).filter(|limit| *limit != abi::UNLIMITED);
+        let svi = name.strip_prefix("ly").and_then(|number| number.parse().ok()).filter(|_| row.flags & abi::PORT_SVI != 0);
+        port.kind = svi.map_or(PortKind::Netdev, PortKind::Svi);
+        state.ports.insert(id, port);
+    }
+    let mut fixed = Vec::new();
+    tables.fdb_walk(&mut |key, value| fixed.extend(abi::split_key(key).zip(lower::fdb_target(value)))).doing(|| "reading the FDB".into())?;
+    state.fdb = fixed.into_iter().collect();
+    state.global.fdb_limit = tables.usage_table().limit;
+    Ok(state)
+}

@@ -1,0 +1,117 @@
+//! What a restarted daemon must know and the kernel cannot tell it: kept in a file beside the pins.
+//!
+//! Invariant: the file is replaced whole, and named by the pins it belongs to (salt and generation), so a file of other
+//! pins is never taken for theirs.
+
+use crate::error::{Doing, Result};
+use lanyard_plane::{PlaneState, PortCounters};
+use lanyard_types::PortId;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The file's name in the instance's state directory.
+const NAME: &str = "plane.json";
+
+/// The file's content.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Saved {
+    /// The pins' salt: which pins these are.
+    pub salt: u64,
+    /// The pins' generation with this state.
+    pub generation: u64,
+    /// The state.
+    pub state: PlaneState,
+    /// What each port's counters showed when they were last cleared.
+    pub cleared: BTreeMap<PortId, Counts>,
+    /// Offloads to put back, by ifindex.
+    pub switched_off: BTreeMap<u32, Vec<String>>,
+    /// Netdevs whose clsact qdisc is ours.
+    pub made_qdisc: BTreeSet<u32>,
+}
+
+/// A port's counters as plain numbers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Counts {
+    rx_bytes: u64,
+    tx_frames: u64,
+    tx_bytes: u64,
+    trapped: u64,
+    forwarded: u64,
+    tx_dropped: u64,
+    dropped: Vec<u64>,
+}
+
+impl Counts {
+    /// The counters as they are.
+    pub(crate) fn of(counters: &PortCounters) -> Self {
+        Self {
+            rx_bytes: counters.rx.bytes,
+            tx_frames: counters.tx.frames,
+            tx_bytes: counters.tx.bytes,
+            trapped: counters.trapped,
+            forwarded: counters.forwarded,
+            tx_dropped: counters.tx_dropped,
+            dropped: counters.dropped.to_vec(),
+        }
+    }
+    /// What has been counted since. Received frames are the sum of what became of them, here as everywhere, so a frame
+    /// that was on its way when the counters were cleared does not tear the two apart.
+    pub(crate) fn since(&self, now: &PortCounters) -> PortCounters {
+        let mut since = now.clone();
+        for (count, base) in since.dropped.iter_mut().zip(&self.dropped) {
+            *count = count.wrapping_sub(*base);
+        }
+        since.trapped = now.trapped.wrapping_sub(self.trapped);
+        since.forwarded = now.forwarded.wrapping_sub(self.forwarded);
+        since.tx_dropped = now.tx_dropped.wrapping_sub(self.tx_dropped);
+        since.tx.frames = now.tx.frames.wrapping_sub(self.tx_frames);
+        since.tx.bytes = now.tx.bytes.wrapping_sub(self.tx_bytes);
+        since.rx.bytes = now.rx.bytes.wrapping_sub(self.rx_bytes);
+        since.rx.frames = since.dropped.iter().fold(since.trapped.wrapping_add(since.forwarded), |sum, n| sum.wrapping_add(*n));
+        since
+    }
+}
+
+/// Where the file is.
+#[derive(Debug, Clone)]
+pub(crate) struct StateFile {
+    path: PathBuf,
+}
+
+impl StateFile {
+    /// The file in `dir`, which need not exist.
+    pub(crate) fn new(dir: &Path) -> Self {
+        Self { path: dir.join(NAME) }
+    }
+    /// Reads it; `None` when there is none or it cannot be understood.
+    pub(crate) fn read(&self) -> Option<Saved> {
+        serde_json::from_slice(&fs::read(&self.path).ok()?).ok()
+    }
+    /// Writes it beside the old one; [`StateFile::commit`] puts it in its place.
+    pub(crate) fn prepare(&self, saved: &Saved) -> Result<()> {
+        let doing = || format!("writing {}", self.path.display());
+        let text = serde_json::to_vec(saved).doing(doing)?;
+        if let Some(dir) = self.path.parent() {
+            fs::create_dir_all(dir).doing(doing)?;
+        }
+        fs::write(self.next(), text).doing(doing)
+    }
+    /// Puts the prepared file in place.
+    pub(crate) fn commit(&self) -> Result<()> {
+        fs::rename(self.next(), &self.path).doing(|| format!("writing {}", self.path.display()))
+    }
+    /// Removes it; what is not there is no error.
+    pub(crate) fn remove(&self) -> io::Result<()> {
+        let _ = fs::remove_file(self.next());
+        match fs::remove_file(&self.path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            done => done,
+        }
+    }
+    fn next(&self) -> PathBuf {
+        self.path.with_extension("json.next")
+    }
+}

@@ -1,0 +1,121 @@
+//! A table that the programs and this process share: a `BPF_F_MMAPABLE` array, mapped whole.
+//!
+//! Read first: Documentation/bpf/map_array.rst of the kernel, on BPF_F_MMAPABLE. The programs read while we write, so
+//! every access is one atomic load or store of one aligned word.
+//!
+//! Invariant: `entries * stride` bytes behind `base` stay mapped for as long as the value lives.
+
+use std::fs::File;
+use std::io;
+use std::marker::PhantomData;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// A mapped array of `T`, each in a slot of `stride` bytes.
+#[derive(Debug)]
+pub(crate) struct Shared<T> {
+    base: NonNull<u8>,
+    entries: usize,
+    row: PhantomData<T>,
+}
+
+impl<T: FromBytes + IntoBytes + Immutable> Shared<T> {
+    /// The kernel keeps array elements on 8-byte boundaries.
+    const STRIDE: usize = size_of::<T>().next_multiple_of(8);
+
+    /// Maps the array behind `fd`, which has `entries` elements of `T`'s size.
+    pub(crate) fn map(fd: BorrowedFd<'_>, entries: usize) -> io::Result<Self> {
+        let len = Self::bytes(entries);
+        // SAFETY: a fresh shared mapping of a descriptor we hold; the kernel refuses a length the map does not have.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                fd.as_raw_fd(),
+                0,
+            )
+        };
+        match NonNull::new(base.cast::<u8>()) {
+            Some(base) if base.as_ptr().cast() != libc::MAP_FAILED => Ok(Self { base, entries, row: PhantomData }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    fn bytes(entries: usize) -> usize {
+        (Self::STRIDE * entries).next_multiple_of(page_size())
+    }
+
+    /// A word of a row, by its offset in bytes.
+    pub(crate) fn u64(&self, row: usize, offset: usize) -> &AtomicU64 {
+        assert!(row < self.entries && offset + 8 <= Self::STRIDE && offset % 8 == 0, "row {row}, offset {offset}");
+        // SAFETY: in bounds and aligned by the assertion (STRIDE is a multiple of 8), mapped by the type's
+        // invariant; the other side of the sharing is the kernel's programs, whose accesses are single words.
+        unsafe { &*self.base.as_ptr().add(row * Self::STRIDE + offset).cast::<AtomicU64>() }
+    }
+    /// Half a word of a row, by its offset in bytes.
+    pub(crate) fn u32(&self, row: usize, offset: usize) -> &AtomicU32 {
+        assert!(row < self.entries && offset + 4 <= Self::STRIDE && offset % 4 == 0, "row {row}, offset {offset}");
+        // SAFETY: as in `u64`.
+        unsafe { &*self.base.as_ptr().add(row * Self::STRIDE + offset).cast::<AtomicU32>() }
+    }
+
+    /// One byte of a row, by its offset.
+    pub(crate) fn u8(&self, row: usize, offset: usize) -> &AtomicU8 {
+        assert!(row < self.entries && offset < Self::STRIDE, "row {row}, offset {offset}");
+        // SAFETY: as in `u64`.
+        unsafe { &*self.base.as_ptr().add(row * Self::STRIDE + offset).cast::<AtomicU8>() }
+    }
+
+    /// A copy of a row; words that change meanwhile are old or new, each for itself.
+    pub(crate) fn get(&self, row: usize) -> T {
+        let mut words = vec![0_u64; Self::STRIDE / 8];
+        for (at, word) in words.iter_mut().enumerate() {
+            *word = self.u64(row, at * 8).load(Relaxed);
+        }
+        let bytes = &words.as_bytes()[..size_of::<T>()];
+        T::read_from_bytes(bytes).unwrap_or_else(|_| T::new_zeroed())
+    }
+    /// Writes those words of a row that differ.
+    pub(crate) fn set(&self, row: usize, value: &T) {
+        for (at, new) in words(value).enumerate() {
+            let word = self.u64(row, at * 8);
+            if word.load(Relaxed) != new {
+                word.store(new, Relaxed);
+            }
+        }
+    }
+}
+
+/// The words of a value, its last one filled up with zeros.
+fn words<T: IntoBytes + Immutable>(value: &T) -> impl Iterator<Item = u64> + '_ {
+    value.as_bytes().chunks(8).map(|chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        u64::from_ne_bytes(word)
+    })
+}
+
+impl<T> Drop for Shared<T> {
+    fn drop(&mut self) {
+        let len = (size_of::<T>().next_multiple_of(8) * self.entries).next_multiple_of(page_size());
+        // SAFETY: exactly what `map` mapped, and nothing refers to it any more.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), len) };
+    }
+}
+
+fn page_size() -> usize {
+    // SAFETY: sysconf reads a constant.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}
+
+/// Bytes of memory a map occupies, from its descriptor's fdinfo; 0 when the kernel does not say.
+pub(crate) fn map_bytes(fd: BorrowedFd<'_>) -> u64 {
+    let read = || -> io::Result<String> { io::read_to_string(File::open(format!("/proc/self/fdinfo/{}", fd.as_raw_fd()))?) };
+    let text = read().unwrap_or_default();
+    let memlock = text.lines().find_map(|line| line.strip_prefix("memlock:"));
+    memlock.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
+}

@@ -1,0 +1,295 @@
+//! The maps, each with its type: opened from a loaded object or from pins, and read and written from here only.
+//!
+//! Invariant: a [`Tables`] holds every map of [`NAMES`], with the sizes `bpf/abi.h` gives them.
+
+use crate::abi::{
+    self, FDB_WAYS, FdbBucket, FdbCall, Global, IfSlot, Port, PortStats, PortVlans, TrapGroupRow, Usage, VlanPorts,
+    VlanStats,
+};
+use crate::error::{Doing, Result, system};
+use crate::shared::{Shared, map_bytes};
+use lanyard_types::{PortId, VlanId};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use std::io;
+use std::mem::{offset_of, size_of};
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::atomic::Ordering::Relaxed;
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+/// Every map of the object that holds state, by its name in `bpf/maps.h` and its pin's name.
+pub(crate) const NAMES: [&str; 18] = [
+    "if_slots",
+    "if_ports",
+    "ports",
+    "port_vlans",
+    "vlan_ports",
+    "global",
+    "fdb",
+    "fdb_usage",
+    "port_stats",
+    "vlan_stats",
+    "trap_groups",
+    "lost",
+    "fdb_events",
+    "traps",
+    "xdp_ports",
+    "journal",
+    "journal_bytes",
+    META,
+];
+
+/// The map this crate adds to the object's own: what the pins are. See [`Meta`].
+pub(crate) const META: &str = "ly_meta";
+
+/// What the pins are: written when they are made, checked when they are found.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, zerocopy::Immutable, zerocopy::KnownLayout)]
+#[repr(C)]
+pub(crate) struct Meta {
+    /// [`abi::ABI`].
+    pub abi: u32,
+    /// Buckets of the FDB, a power of two.
+    pub buckets: u32,
+    /// The FDB's hash salt.
+    pub salt: u64,
+    /// Fingerprint of the object the pinned programs came from.
+    pub object: u64,
+    /// The network namespace the ports are in: inode of its nsfs file.
+    pub netns: u64,
+    /// Of the state the tables hold; the state file names the same.
+    pub generation: u64,
+    /// 1 while tables are being written: what they hold is then between two states.
+    pub writing: u64,
+}
+
+/// Every map.
+#[derive(Debug)]
+pub(crate) struct Tables {
+    pub if_slots: Shared<IfSlot>,
+    pub ports: Shared<Port>,
+    pub port_vlans: Shared<PortVlans>,
+    pub vlan_ports: Shared<VlanPorts>,
+    pub global: Shared<Global>,
+    pub usage: Shared<Usage>,
+    pub trap_groups: Shared<TrapGroupRow>,
+    pub lost: Shared<u64>,
+    pub meta: Shared<Meta>,
+    maps: Vec<MapHandle>,
+    buckets: u32,
+}
+
+impl Tables {
+    /// Takes the maps, one for each of [`NAMES`] in that order.
+    pub(crate) fn new(maps: Vec<MapHandle>) -> Result<Self> {
+        for (name, map) in NAMES.iter().zip(&maps) {
+            check_shape(name, map)?;
+        }
+        let find = |name: &str| {
+            let at = NAMES.iter().position(|n| *n == name).and_then(|at| maps.get(at));
+            at.ok_or_else(|| system(format!("opening the map {name}"), "it is not there"))
+        };
+        macro_rules! shared {
+            ($name:expr) => {{
+                let map = find($name)?;
+                Shared::map(map.as_fd(), map.max_entries() as usize).doing(|| format!("mapping the table {}", $name))?
+            }};
+        }
+        Ok(Self {
+            if_slots: shared!("if_slots"),
+            ports: shared!("ports"),
+            port_vlans: shared!("port_vlans"),
+            vlan_ports: shared!("vlan_ports"),
+            global: shared!("global"),
+            usage: shared!("fdb_usage"),
+            trap_groups: shared!("trap_groups"),
+            lost: shared!("lost"),
+            meta: shared!(META),
+            buckets: find("fdb")?.max_entries(),
+            maps,
+        })
+    }
+
+    /// The map of this name; every name here is one of [`NAMES`].
+    pub(crate) fn map(&self, name: &str) -> &MapHandle {
+        let at = NAMES.iter().position(|n| *n == name).unwrap_or(0);
+        &self.maps[at]
+    }
+    /// Name and map of each.
+    pub(crate) fn maps(&self) -> impl Iterator<Item = (&'static str, &MapHandle)> {
+        NAMES.into_iter().zip(&self.maps)
+    }
+    /// Bytes of memory of these maps together.
+    pub(crate) fn bytes(&self, names: &[&str]) -> u64 {
+        names.iter().map(|name| map_bytes(self.map(name).as_fd())).sum()
+    }
+    /// FDB entries there is room for.
+    pub(crate) const fn fdb_size(&self) -> u64 {
+        self.buckets as u64 * FDB_WAYS as u64
+    }
+
+    /// Where an ifindex belongs: its slot, or the hash when another ifindex has the slot.
+    pub(crate) fn set_ifindex(&self, ifindex: u32, port: PortId) -> Result<()> {
+        let row = (ifindex % abi::IFMAP) as usize;
+        let slot = self.if_slots.get(row);
+        if slot.ifindex == 0 || slot.ifindex == ifindex {
+            self.if_slots.set(row, &IfSlot { ifindex, port: u32::from(port.get()) });
+            return Ok(());
+        }
+        self.map("if_ports")
+            .update(ifindex.as_bytes(), u32::from(port.get()).as_bytes(), MapFlags::ANY)
+            .doing(|| format!("entering interface {ifindex} into if_ports"))
+    }
+    /// Forgets an ifindex; true for one that was known as `port`.
+    pub(crate) fn clear_ifindex(&self, ifindex: u32, port: PortId) {
+        let row = (ifindex % abi::IFMAP) as usize;
+        if self.if_slots.get(row) == (IfSlot { ifindex, port: u32::from(port.get()) }) {
+            self.if_slots.set(row, &IfSlot::default());
+        }
+        let map = self.map("if_ports");
+        let held = map.lookup(ifindex.as_bytes(), MapFlags::ANY).ok().flatten();
+        if held.as_deref() == Some(u32::from(port.get()).as_bytes()) {
+            // It was there a moment ago; whatever stands in the way of deleting it has deleted it.
+            let _ = map.delete(ifindex.as_bytes());
+        }
+    }
+
+    /// Sets the limit of a usage slot, leaving its count alone.
+    pub(crate) fn set_limit(&self, slot: usize, limit: Option<u32>) {
+        self.usage.u32(slot, offset_of!(Usage, limit)).store(limit.unwrap_or(abi::UNLIMITED), Relaxed);
+    }
+    /// Dynamic FDB entries, and the most there have been, and refusals.
+    pub(crate) fn usage_table(&self) -> Usage {
+        self.usage.get(abi::USAGE_TABLE)
+    }
+
+    /// A port's statistics, summed over the processors.
+    pub(crate) fn port_stats(&self, port: PortId) -> PortStats {
+        let mut sum = PortStats::default();
+        for one in per_cpu::<PortStats>(self.map("port_stats"), port.get().into()) {
+            for (total, part) in u64s(&mut sum).iter_mut().zip(one_u64s(&one)) {
+                *total = total.wrapping_add(*part);
+            }
+        }
+        sum
+    }
+    /// A VLAN's statistics, summed over the processors.
+    pub(crate) fn vlan_stats(&self, vlan: VlanId) -> VlanStats {
+        let mut sum = VlanStats::default();
+        for one in per_cpu::<VlanStats>(self.map("vlan_stats"), vlan.get().into()) {
+            sum.frames = sum.frames.wrapping_add(one.frames);
+            sum.bytes = sum.bytes.wrapping_add(one.bytes);
+        }
+        sum
+    }
+
+    /// Visits every key and value of the FDB, in bounded memory.
+    pub(crate) fn fdb_walk(&self, visit: &mut dyn FnMut(u64, abi::FdbValue)) -> io::Result<()> {
+        const CHUNK: u32 = 256;
+        let mut keys = vec![0_u32; CHUNK as usize];
+        let mut buckets = vec![FdbBucket::default(); CHUNK as usize];
+        let mut next = 0_u32;
+        while next < self.buckets {
+            let mut count = CHUNK.min(self.buckets - next);
+            // An array's batch goes on behind the index it is given; none starts at 0.
+            let mut after = next.wrapping_sub(1);
+            let mut out = 0_u32;
+            let from = if next == 0 { std::ptr::null_mut() } else { (&raw mut after).cast() };
+            // SAFETY: `keys` and `buckets` have room for CHUNK >= count elements of the map's sizes.
+            let answer = unsafe {
+                libbpf_sys::bpf_map_lookup_batch(
+                    self.map("fdb").as_fd().as_raw_fd(),
+                    from,
+                    (&raw mut out).cast(),
+                    keys.as_mut_ptr().cast(),
+                    buckets.as_mut_ptr().cast(),
+                    &raw mut count,
+                    std::ptr::null(),
+                )
+            };
+            // The last batch ends with ENOENT and what there was.
+            if answer < 0 && answer != -libc::ENOENT || count == 0 {
+                return Err(io::Error::from_raw_os_error(-answer));
+            }
+            for bucket in &buckets[..count as usize] {
+                for way in bucket.way.iter().filter(|way| way.key != 0 && way.value != 0) {
+                    visit(way.key, abi::FdbValue::from_raw(way.value));
+                }
+            }
+            next += count;
+        }
+        Ok(())
+    }
+
+    /// The whole of `journal[0]`.
+    pub(crate) fn journal(&self) -> Result<Box<abi::Journal>> {
+        let mut journal = Box::new(abi::Journal::new_zeroed());
+        self.map("journal").lookup_into(&0_u32.to_ne_bytes(), journal.as_mut_bytes(), MapFlags::ANY).doing(|| "reading the journal".into())?;
+        Ok(journal)
+    }
+    /// Writes `journal[0]`.
+    pub(crate) fn set_journal(&self, journal: &abi::Journal) -> Result<()> {
+        self.map("journal").update(&0_u32.to_ne_bytes(), journal.as_bytes(), MapFlags::ANY).doing(|| "writing the journal".into())
+    }
+    /// `journal_bytes[form]`, of which the first `len` mean something.
+    pub(crate) fn journal_bytes(&self, form: usize, len: usize) -> Result<Vec<u8>> {
+        let key = u32::try_from(form).unwrap_or(0).to_ne_bytes();
+        let found = self.map("journal_bytes").lookup(&key, MapFlags::ANY).doing(|| "reading the journal's frame".into())?;
+        let mut bytes = found.unwrap_or_default();
+        bytes.truncate(len);
+        Ok(bytes)
+    }
+}
+
+/// Runs a syscall program over `call`, which it may change.
+pub(crate) fn run_call(program: impl AsFd, call: &mut FdbCall) -> io::Result<()> {
+    let mut opts = libbpf_sys::bpf_test_run_opts {
+        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
+        ctx_in: (&raw mut *call).cast(),
+        ctx_size_in: size_of::<FdbCall>() as u32,
+        ..Default::default()
+    };
+    // SAFETY: the context is a live FdbCall, the size the program takes; the kernel copies it in and back.
+    let answer = unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_fd().as_raw_fd(), &raw mut opts) };
+    crate::error::check(answer).map(drop)
+}
+
+/// One value for each processor; nothing when the map cannot be read.
+fn per_cpu<T: FromBytes>(map: &MapHandle, key: u32) -> Vec<T> {
+    let values = map.lookup_percpu(&key.to_ne_bytes(), MapFlags::ANY).ok().flatten().unwrap_or_default();
+    values.iter().filter_map(|value| T::read_from_bytes(value).ok()).collect()
+}
+
+fn u64s(stats: &mut PortStats) -> &mut [u64] {
+    <[u64]>::mut_from_bytes(stats.as_mut_bytes()).unwrap_or_default()
+}
+
+fn one_u64s(stats: &PortStats) -> &[u64] {
+    <[u64]>::ref_from_bytes(stats.as_bytes()).unwrap_or_default()
+}
+
+/// Sizes of element and table, so that a pin of another make is refused before it is mapped.
+fn check_shape(name: &str, map: &MapHandle) -> Result<()> {
+    let (value, entries) = match name {
+        "if_slots" => (size_of::<IfSlot>(), abi::IFMAP as usize),
+        "if_ports" => (4, abi::PORTS),
+        "ports" => (size_of::<Port>(), abi::PORTS),
+        "port_vlans" => (size_of::<PortVlans>(), abi::PORTS),
+        "vlan_ports" => (size_of::<VlanPorts>(), abi::VLANS),
+        "global" => (size_of::<Global>(), 1),
+        "fdb" => (size_of::<FdbBucket>(), map.max_entries() as usize),
+        "fdb_usage" => (size_of::<Usage>(), abi::USAGES),
+        "port_stats" => (size_of::<PortStats>(), abi::PORTS),
+        "vlan_stats" => (size_of::<VlanStats>(), abi::VLANS),
+        "trap_groups" => (size_of::<TrapGroupRow>(), abi::GROUPS),
+        "lost" => (8, 1),
+        "xdp_ports" => (4, abi::PORTS),
+        "journal" => (size_of::<abi::Journal>(), 1),
+        "journal_bytes" => (abi::JOURNAL_BYTES, abi::FORMS),
+        META => (size_of::<Meta>(), 1),
+        _ => return Ok(()),
+    };
+    if map.value_size() as usize == value && map.max_entries() as usize == entries {
+        return Ok(());
+    }
+    let found = format!("{} x {} bytes instead of {entries} x {value}", map.max_entries(), map.value_size());
+    Err(system(format!("opening the map {name}"), found))
+}

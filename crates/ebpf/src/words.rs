@@ -1,0 +1,260 @@
+//! The journal in words: a [`Trace`] that reads like the one of `crates/pipeline`, made from what the programs noted.
+
+use crate::abi::{self, FdbValue, Journal};
+use crate::dry::DryRun;
+use crate::tables::Tables;
+use lanyard_pipeline::state::{FdbTarget, PlaneState, PortKind, PortState, ReservedAction};
+use lanyard_pipeline::trace::{TraceStep, Verdict};
+use lanyard_plane::{FdbEntry, FdbKind, Trace};
+use lanyard_types::{DropReason, MacAddr, PortId, PortSet, Stage, TrapReason, VlanId};
+use lanyard_wire::{Frame, TAG_LEN, Tag};
+
+/// An FDB entry from its key and value.
+pub(crate) fn fdb_entry(key: u64, value: FdbValue, now_s: u32) -> Option<FdbEntry> {
+    let (vlan, mac) = abi::split_key(key)?;
+    let kind = abi::fdb_kind(value.kind)?;
+    // The coarse clock that dates entries may be a tick behind ours, and ours behind it.
+    let age = now_s.wrapping_sub(value.updated_s);
+    let age_s = if kind == FdbKind::Dynamic && age < u32::MAX / 2 { age } else { 0 };
+    Some(FdbEntry { vlan, mac, port: PortId::new(value.port), kind, age_s })
+}
+
+/// The journey that `journal` and `run` tell of `frame`.
+pub(crate) fn trace(
+    tables: &Tables,
+    state: &PlaneState,
+    port: PortId,
+    frame: &[u8],
+    journal: &Journal,
+    run: DryRun,
+) -> Trace {
+    let verdict = run.verdict.unwrap_or(Verdict::Forwarded);
+    let end = match verdict {
+        Verdict::Forwarded => Stage::Count,
+        Verdict::Trapped(_) => Stage::Trap,
+        Verdict::Dropped(reason) => reason.stage(),
+    };
+    let ingress = state.ports.get(&port);
+    let mut stages = Vec::new();
+    if let Ok(frame) = Frame::new(frame) {
+        let teller = Teller { tables, state, port, ingress, frame, journal, run: &run, end };
+        for stage in Stage::ALL.iter().copied().take_while(|stage| *stage <= end) {
+            let details = teller.details(stage);
+            if !details.is_empty() {
+                stages.push(TraceStep { stage, detail: details.join("; ") });
+            }
+        }
+    }
+    if let Verdict::Dropped(reason) = verdict {
+        let detail = format!("dropped: {reason}");
+        match stages.last_mut().filter(|last| last.stage == end) {
+            Some(last) => last.detail = format!("{}; {detail}", last.detail),
+            None => stages.push(TraceStep { stage: end, detail }),
+        }
+    }
+    Trace { stages, verdict, egress: run.egress }
+}
+
+struct Teller<'a> {
+    tables: &'a Tables,
+    state: &'a PlaneState,
+    port: PortId,
+    ingress: Option<&'a PortState>,
+    frame: Frame<'a>,
+    journal: &'a Journal,
+    run: &'a DryRun,
+    end: Stage,
+}
+
+impl Teller<'_> {
+    /// What a stage has to say, before the reason of a drop.
+    fn details(&self, stage: Stage) -> Vec<String> {
+        let one = |text: String| vec![text];
+        match stage {
+            // A frame that parse ends is not described.
+            Stage::Parse if self.end == Stage::Parse => Vec::new(),
+            Stage::Parse => one(self.parse()),
+            Stage::Trap => self.trap().into_iter().collect(),
+            Stage::Port => self.ingress.map(|port| format!("{} is {}", port.name, self.up())).into_iter().collect(),
+            Stage::VlanIngress => self.vlan_ingress().into_iter().collect(),
+            Stage::Learn => self.learn().into_iter().collect(),
+            Stage::Bridge => self.bridge().into_iter().collect(),
+            Stage::VlanEgress => self.vlan_egress(),
+            Stage::Replicate => self.run.egress.iter().map(|(port, bytes)| self.copy(*port, bytes)).collect(),
+            Stage::Count => one(self.count()),
+        }
+    }
+
+    fn name(&self, port: PortId) -> String {
+        self.state.ports.get(&port).map_or_else(|| format!("port {port}"), |state| state.name.clone())
+    }
+    fn up(&self) -> &'static str {
+        if self.end == Stage::Port { "down" } else { "up" }
+    }
+    fn dropped(&self, reason: DropReason) -> bool {
+        self.run.verdict == Some(Verdict::Dropped(reason))
+    }
+    /// The tag the ingress port recognises.
+    fn tag(&self) -> Option<Tag> {
+        let tpid = self.ingress.and_then(|port| port.tpid.ethertype())?;
+        self.frame.tag(tpid).ok().flatten()
+    }
+
+    fn parse(&self) -> String {
+        let (outer, len) = (self.frame.ethertype(), self.frame.bytes().len());
+        match self.tag() {
+            Some(Tag { pcp, dei, vid }) => {
+                let inner = self.frame.inner_ethertype(outer).unwrap_or(outer);
+                let dei = if dei { ", drop eligible" } else { "" };
+                format!("tag {outer:#06x} vlan {vid} priority {pcp}{dei}, EtherType {inner:#06x}, {len} bytes")
+            }
+            None => format!("untagged, EtherType {outer:#06x}, {len} bytes"),
+        }
+    }
+
+    fn trap(&self) -> Option<String> {
+        let dst = self.frame.dst();
+        match self.run.verdict {
+            Some(Verdict::Trapped(reason)) => Some(format!("{dst} is {reason}: to the control plane")),
+            Some(Verdict::Dropped(_)) if self.end == Stage::Trap => None,
+            _ => match self.would_trap(dst) {
+                Some(reason) if self.end == Stage::Port => Some(format!("{reason}, but the port is down")),
+                _ => Some("not for the control plane".into()),
+            },
+        }
+    }
+    /// Why a frame for `dst` would go up, were the port up.
+    fn would_trap(&self, dst: MacAddr) -> Option<TrapReason> {
+        match dst.reserved() {
+            Some(nibble) if self.state.global.reserved[usize::from(nibble)] == ReservedAction::Trap => Some(match nibble {
+                0x0 => TrapReason::Bpdu,
+                0x2 => TrapReason::SlowProtocol,
+                0xe => TrapReason::Lldp,
+                _ => TrapReason::Reserved,
+            }),
+            None if dst == MacAddr::SSTP && self.state.global.trap_pvst => Some(TrapReason::PvstBpdu),
+            _ => None,
+        }
+    }
+
+    fn vlan_ingress(&self) -> Option<String> {
+        match self.tag().map(|tag| tag.vid).filter(|vid| *vid != 0) {
+            Some(vid) => VlanId::new(vid).map(|vlan| format!("vlan {vlan} from its tag")),
+            None => self.ingress.and_then(|port| port.pvid).map(|vlan| format!("vlan {vlan} from the port's PVID")),
+        }
+    }
+
+    fn learn(&self) -> Option<String> {
+        let (port, vlan, mac) = (self.ingress?, VlanId::new(self.journal.vlan)?, self.frame.src());
+        if self.dropped(DropReason::SourceBlackhole) {
+            return None;
+        }
+        let learning = port.learning && self.state.vlans.get(&vlan).is_some_and(|vlan| vlan.learning);
+        if !learning || matches!(port.kind, PortKind::Svi(_)) {
+            return Some("learning is off here".into());
+        }
+        let on = &port.name;
+        let refused = |limit: &str| format!("{mac} would not be learned on {on}: the {limit}'s limit is reached");
+        let from = || PortId::new(self.journal.source_port).map_or_else(|| "another port".into(), |port| self.name(port));
+        Some(match (self.journal.source, self.full(vlan, self.journal.source)) {
+            (abi::SRC_NEW | abi::SRC_MOVED | abi::SRC_REFUSED, Some(limit)) => refused(limit),
+            (abi::SRC_NEW, None) => format!("{mac} is new on {on}: would be learned"),
+            (abi::SRC_MOVED, None) => format!("{mac} was on {}: would move to {on}", from()),
+            (abi::SRC_KNOWN, _) => format!("{mac} is known on {on}"),
+            (abi::SRC_FIXED, _) => format!("{mac} has a {} entry: stays as it is", self.fixed(vlan, mac)),
+            (_, _) => refused("table"),
+        })
+    }
+    /// The limit that keeps a new or moving address out.
+    fn full(&self, vlan: VlanId, source: u8) -> Option<&'static str> {
+        let full = |slot: usize| {
+            let usage = self.tables.usage.get(slot);
+            u32::try_from(usage.count).unwrap_or(0) >= usage.limit
+        };
+        if source == abi::SRC_NEW && full(abi::USAGE_TABLE) {
+            Some("table")
+        } else if full(abi::usage_port(self.port)) {
+            Some("port")
+        } else if source == abi::SRC_NEW && full(abi::usage_vlan(vlan)) {
+            Some("vlan")
+        } else {
+            None
+        }
+    }
+    fn fixed(&self, vlan: VlanId, mac: MacAddr) -> &'static str {
+        match self.state.fdb.get(&(vlan, mac)) {
+            Some(FdbTarget::Sticky(_)) => "sticky",
+            Some(FdbTarget::SelfAddress(_)) => "self",
+            _ => "static",
+        }
+    }
+
+    fn bridge(&self) -> Option<String> {
+        if self.dropped(DropReason::DestinationBlackhole) {
+            return None;
+        }
+        let dst = self.frame.dst();
+        if self.journal.flooded == 0 || self.dropped(DropReason::SamePort) {
+            let target = PortId::new(self.journal.target_port);
+            return target.map(|port| format!("{dst} is on {}", self.name(port)));
+        }
+        let what = match (dst.is_broadcast(), dst.is_group()) {
+            (true, _) => "broadcast",
+            (_, true) => "multicast",
+            _ => "unknown",
+        };
+        let count = self.flood_set().len();
+        Some(format!("{what}: flood to {count} port{}", if count == 1 { "" } else { "s" }))
+    }
+    /// The ports a flood reaches for, from the live tables.
+    fn flood_set(&self) -> PortSet {
+        let sets = self.tables.vlan_ports.get(usize::from(self.journal.vlan));
+        let global = self.tables.global.get(0);
+        let isolated = self.ingress.is_some_and(|port| port.isolated);
+        let dst = self.frame.dst();
+        let has = |set: &[u64; abi::PORT_WORDS], port: PortId| set[port.index() / 64] >> (port.index() % 64) & 1 == 1;
+        let reached = |port: &PortId| {
+            *port != self.port
+                && sets.form.iter().any(|set| has(set, *port))
+                && !(isolated && has(&global.isolated, *port))
+                && !(!dst.is_group() && has(&global.no_unicast, *port))
+                && !(dst.is_group() && !dst.is_broadcast() && has(&global.no_multicast, *port))
+        };
+        PortId::all().filter(reached).collect()
+    }
+
+    fn vlan_egress(&self) -> Vec<String> {
+        if self.journal.flooded == 0 {
+            let allowed = PortId::new(self.journal.target_port).filter(|_| self.end != Stage::VlanEgress);
+            return allowed.map(|port| format!("{}: allowed", self.name(port))).into_iter().collect();
+        }
+        let bare = self.frame.bytes().len() - if self.tag().is_some() { TAG_LEN } else { 0 };
+        let too_long = |port: &PortId| bare > self.tables.ports.get(port.index()).max_len as usize;
+        let reached = self.flood_set();
+        let mut lines: Vec<String> =
+            reached.iter().filter(too_long).map(|port| format!("{}: longer than its MTU", self.name(port))).collect();
+        if self.end != Stage::VlanEgress {
+            lines.push(format!("{} allowed", self.run.egress.len()));
+        }
+        lines
+    }
+
+    fn copy(&self, port: PortId, bytes: &[u8]) -> String {
+        let state = self.state.ports.get(&port);
+        let vlan = VlanId::new(self.journal.vlan);
+        let tagged = state.is_some_and(|state| vlan.is_some_and(|vlan| state.tagged.contains(vlan)));
+        let name = self.name(port);
+        match state.and_then(|state| state.tpid.ethertype()).filter(|_| tagged) {
+            Some(tpid) => {
+                let vid = Frame::new(bytes).ok().and_then(|frame| frame.tag(tpid).ok().flatten()).map_or(0, |tag| tag.vid);
+                format!("{name}: tagged {tpid:#06x} vlan {vid}")
+            }
+            None => format!("{name}: untagged"),
+        }
+    }
+
+    fn count(&self) -> String {
+        let copies = self.run.egress.len();
+        format!("received by {}, {copies} cop{} sent", self.name(self.port), if copies == 1 { "y" } else { "ies" })
+    }
+}
