@@ -1,0 +1,589 @@
+//! One spanning-tree protocol entity (IEEE 802.1Q-2018, 13.24): STP, RSTP or MSTP with all its trees, or the
+//! single tree of one VLAN. Owns the variables, runs the machines until nothing moves, keeps the timers.
+//!
+//! Invariants: machines run only for ports and trees that are marked; one call runs a bounded number of rounds;
+//! BPDUs leave at the end of a run, so that what was decided in between is sent once.
+
+use crate::bpdu::{Bpdu, BridgeId, PortIdentifier};
+use crate::events::Event;
+use crate::machines::{
+    bridge_detection, port_information, port_migration, port_receive, port_transmit, role_selection,
+    role_transitions, state_transition, topology_change,
+};
+use crate::vars::{
+    BridgeVars, Effect, EntityVlan, InfoIs, PortParams, PortTreeVars, PortVars, Timer, Times, TreeVars, Vector,
+};
+use lanyard_types::{InstanceId, PortId, PortSet, StpState};
+use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+
+/// Rounds of one run. A change travels from any port to all others in two; a dozen settles the worst we know.
+const MAX_ROUNDS: usize = 64;
+/// Steps of one port's machines for one tree in one round.
+const MAX_STEPS: usize = 64;
+/// Flushes that topology changes may cause in a tree within [`FLUSH_WINDOW_MS`]; what is above waits for the
+/// window's end, so that a flood of topology changes does not keep the FDB empty.
+const FLUSHES_PER_WINDOW: u32 = 5;
+const FLUSH_WINDOW_MS: u64 = 1000;
+
+/// See the module.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Entity {
+    pub vlan: EntityVlan,
+    pub bridge: BridgeVars,
+    pub trees: Vec<TreeVars>,
+    pub ports: Vec<PortVars>,
+    slots: BTreeMap<PortId, usize>,
+    pub now: u64,
+    /// Runs that did not settle.
+    pub unsettled: u64,
+    /// When to look again for a reason that is no port's timer: flushes that wait, a run that did not settle.
+    wake_ms: Option<u64>,
+    #[serde(skip)]
+    queue: Vec<usize>,
+    #[serde(skip)]
+    touched: Vec<usize>,
+    #[serde(skip)]
+    heap: BinaryHeap<Reverse<(u64, usize)>>,
+    #[serde(skip)]
+    sync_moved: u64,
+    #[serde(skip)]
+    pub effects: VecDeque<Effect>,
+}
+
+impl Entity {
+    /// `trees`: instance, MSTID and bridge identifier of each, the CIST or only tree first.
+    pub(crate) fn new(
+        now: u64,
+        vlan: EntityVlan,
+        bridge: BridgeVars,
+        trees: impl IntoIterator<Item = (InstanceId, u16, BridgeId)>,
+    ) -> Self {
+        let trees = trees
+            .into_iter()
+            .take(InstanceId::MAX)
+            .map(|(instance, mstid, bridge_id)| TreeVars {
+                instance,
+                mstid,
+                bridge_id,
+                root_priority: Vector::default(),
+                root_times: Times::default(),
+                root_port: None,
+                masters: 0,
+                reselect: true,
+                topology_changes: 0,
+                last_change_ms: None,
+                last_change_port: None,
+                last_heard_ms: None,
+                flush: PortSet::EMPTY,
+                flush_urgent: false,
+                flush_window_ms: 0,
+                flushes_in_window: 0,
+                sync: Default::default(),
+            })
+            .collect();
+        let mut entity = Self {
+            vlan,
+            bridge,
+            trees,
+            ports: Vec::new(),
+            slots: BTreeMap::new(),
+            now,
+            unsettled: 0,
+            wake_ms: None,
+            queue: Vec::new(),
+            touched: Vec::new(),
+            heap: BinaryHeap::new(),
+            sync_moved: 0,
+            effects: VecDeque::new(),
+        };
+        entity.run(None);
+        entity
+    }
+
+    pub(crate) fn slot(&self, port: PortId) -> Option<usize> {
+        self.slots.get(&port).copied()
+    }
+
+    pub(crate) fn present(&self) -> impl Iterator<Item = (PortId, &PortVars)> {
+        self.slots.iter().map(|(id, slot)| (*id, &self.ports[*slot]))
+    }
+
+    pub(crate) fn tree_of_mstid(&self, mstid: u16) -> Option<usize> {
+        // Trees are few and sorted but for the CIST's 0, which comes first anyway.
+        self.trees.binary_search_by_key(&mstid, |tree| tree.mstid).ok().filter(|t| *t > 0)
+    }
+
+    pub(crate) fn event(&mut self, event: Event) {
+        self.effects.push_back(Effect::Event(event));
+    }
+
+    // ------------------------------------------------------------------------------------------ inputs
+
+    /// Adds a port, without link; `trees` gives path cost and identifier for each tree.
+    pub(crate) fn add_port(&mut self, now: u64, id: PortId, trees: impl Iterator<Item = (u32, PortIdentifier)>) {
+        if self.slots.contains_key(&id) {
+            return;
+        }
+        self.now = now;
+        let mut port = PortVars::new(id);
+        port.new_info = true;
+        port.new_info_msti = true;
+        port.trees = trees.take(self.trees.len()).map(|(cost, id)| PortTreeVars::new(cost, id)).collect();
+        let slot = self.ports.iter().position(|port| !port.present).unwrap_or(self.ports.len());
+        if slot == self.ports.len() { self.ports.push(port) } else { self.ports[slot] = port }
+        self.slots.insert(id, slot);
+        for t in 0..self.trees.len() {
+            let (instance, state) = (self.trees[t].instance, StpState::Discarding);
+            self.effects.push_back(Effect::SetState { instance, port: id, state });
+            self.reselect(slot, t);
+        }
+        self.run(None);
+    }
+
+    /// Takes a port out; the rest of the tree sees its link go.
+    pub(crate) fn remove_port(&mut self, now: u64, id: PortId) {
+        let Some(slot) = self.slots.get(&id).copied() else { return };
+        self.set_params(now, id, PortParams::default());
+        self.ports[slot].present = false;
+        self.slots.remove(&id);
+        for tree in &mut self.trees {
+            tree.flush.remove(id);
+        }
+        self.effects.retain(|effect| !matches!(effect, Effect::SetState { port, .. } if *port == id));
+    }
+
+    /// Link and administration of a port.
+    pub(crate) fn set_params(&mut self, now: u64, id: PortId, params: PortParams) {
+        let Some(p) = self.slot(id) else { return };
+        self.now = now;
+        let port = &mut self.ports[p];
+        let old = std::mem::replace(&mut port.params, params);
+        if old == params {
+            return;
+        }
+        if params.enabled && !old.enabled {
+            port.edge_delay_while.release(now);
+            port.mdelay_while.release(now);
+            port.sent_since_up = 0;
+        }
+        if !params.enabled {
+            for timer in [&mut port.self_loop_while, &mut port.pvid_while, &mut port.type_while] {
+                *timer = Timer::Zero;
+            }
+        }
+        let heard_nobody = port.trees[0].info_is != InfoIs::Received;
+        if params.enabled && params.admin_edge && !old.admin_edge && heard_nobody {
+            // Portfast takes effect at once where no bridge has been heard.
+            port.detection = bridge_detection::State::Edge;
+            port.oper_edge = true;
+        } else if !params.admin_edge && old.admin_edge && !params.auto_edge {
+            port.oper_edge = false;
+        }
+        for t in 0..self.trees.len() {
+            if old.restricted_role != params.restricted_role {
+                self.reselect(p, t);
+            }
+            let tree = &mut self.ports[p].trees[t];
+            if !params.loop_guard && std::mem::take(&mut tree.inconsistent.loop_guard) {
+                self.reselect(p, t);
+            }
+        }
+        self.mark_all_trees(p);
+        self.run(None);
+    }
+
+    /// Path cost and identifier of a port in a tree.
+    pub(crate) fn set_port_tree(&mut self, now: u64, id: PortId, t: usize, cost: u32, port_id: PortIdentifier) {
+        let Some(p) = self.slot(id) else { return };
+        let tree = &mut self.ports[p].trees[t];
+        if (tree.path_cost, tree.port_id) == (cost, port_id) {
+            return;
+        }
+        self.now = now;
+        tree.path_cost = cost;
+        tree.port_id = port_id;
+        self.reselect(p, t);
+        self.run(None);
+    }
+
+    /// Bridge identifiers and everything per bridge but the address, the version and the region.
+    pub(crate) fn set_bridge(&mut self, now: u64, bridge: BridgeVars, ids: impl Iterator<Item = BridgeId>) {
+        self.now = now;
+        let times_changed = bridge.times != self.bridge.times || bridge.max_hops != self.bridge.max_hops;
+        self.bridge = bridge;
+        let mut changed = times_changed;
+        for (t, id) in ids.take(self.trees.len()).enumerate() {
+            if times_changed || self.trees[t].bridge_id != id {
+                self.trees[t].bridge_id = id;
+                self.reselect_all(t);
+                changed = true;
+            }
+        }
+        if changed {
+            self.run(None);
+        }
+    }
+
+    /// A BPDU. False when the port is not one of this entity's.
+    pub(crate) fn receive(&mut self, now: u64, id: PortId, bpdu: &Bpdu) -> bool {
+        let Some(p) = self.slot(id) else { return false };
+        self.now = now;
+        self.ports[p].counters.received(bpdu);
+        if self.hears_itself(p, bpdu) {
+            self.self_loop(p);
+            return true;
+        }
+        self.ports[p].rcvd_bpdu = true;
+        self.mark(p, 0);
+        self.run(Some((p, bpdu)));
+        true
+    }
+
+    /// The port's own BPDU: some device beyond it sends back what it gets (802.1D-2004, 9.3.4 a 3).
+    fn hears_itself(&mut self, p: usize, bpdu: &Bpdu) -> bool {
+        let Some(body) = bpdu.body() else { return false };
+        let sender = match bpdu {
+            Bpdu::Mst(_, mst) => mst.bridge,
+            _ => body.bridge,
+        };
+        let port = &mut self.ports[p];
+        let own = sender.address() == self.bridge.address;
+        port.counters.rx_own += u64::from(own);
+        own && body.port.number() == port.trees[0].port_id.number() && port.params.enabled
+    }
+
+    fn self_loop(&mut self, p: usize) {
+        let hold_ms = 3 * self.hello_time(p);
+        let port = &mut self.ports[p];
+        port.self_loop_while = Timer::start(self.now, hold_ms);
+        port.oper_edge = false;
+        self.apply_holds(p);
+        self.mark_all_trees(p);
+        self.run(None);
+    }
+
+    /// PVST+: a BPDU that does not belong to this VLAN (`pvid`) or to an access port came in.
+    pub(crate) fn hold(&mut self, now: u64, id: PortId, pvid: bool) {
+        let Some(p) = self.slot(id) else { return };
+        self.now = now;
+        let hold_ms = 3 * self.hello_time(p);
+        let port = &mut self.ports[p];
+        *if pvid { &mut port.pvid_while } else { &mut port.type_while } = Timer::start(now, hold_ms);
+        port.oper_edge = false;
+        self.apply_holds(p);
+        self.mark_all_trees(p);
+        self.run(None);
+    }
+
+    /// Copies the holds that belong to the port into its trees.
+    fn apply_holds(&mut self, p: usize) {
+        let now = self.now;
+        let port = &mut self.ports[p];
+        let id = port.id;
+        let self_loop = !port.self_loop_while.is_zero(now);
+        let (pvid, port_type) = (!port.pvid_while.is_zero(now), !port.type_while.is_zero(now));
+        let before = port.trees[0].inconsistent;
+        for tree in &mut port.trees {
+            tree.inconsistent.self_loop = self_loop;
+            tree.inconsistent.pvid = pvid;
+            tree.inconsistent.port_type = port_type;
+        }
+        if before.self_loop != self_loop {
+            self.event(Event::SelfLoop { vlan: self.vlan, port: id, blocked: self_loop });
+        }
+        if let Some(vlan) = self.vlan
+            && (before.pvid || before.port_type)
+            && !pvid
+            && !port_type
+        {
+            self.event(Event::Consistent { vlan, port: id });
+        }
+        if before != self.ports[p].trees[0].inconsistent {
+            for t in 0..self.trees.len() {
+                self.reselect(p, t);
+            }
+        }
+    }
+
+    /// mcheck: tries RSTP again on the port.
+    pub(crate) fn mcheck(&mut self, now: u64, id: PortId) {
+        let Some(p) = self.slot(id) else { return };
+        self.now = now;
+        self.ports[p].mcheck = self.bridge.rstp_version();
+        self.mark(p, 0);
+        self.run(None);
+    }
+
+    /// Runs what is due.
+    pub(crate) fn handle_timer(&mut self, now: u64) {
+        self.now = now;
+        while let Some(Reverse((at, p))) = self.heap.peek().copied() {
+            if at > now {
+                break;
+            }
+            self.heap.pop();
+            if self.ports[p].scheduled_ms == Some(at) {
+                self.ports[p].scheduled_ms = None;
+                self.expire(p);
+            }
+        }
+        if self.wake_ms.is_some_and(|at| at <= now) {
+            self.wake_ms = None;
+        }
+        self.run(None);
+    }
+
+    /// When `handle_timer` has something to do.
+    pub(crate) fn next_timeout(&self) -> Option<u64> {
+        let port = self.heap.peek().map(|Reverse((at, _))| *at);
+        port.into_iter().chain(self.wake_ms).min()
+    }
+
+    /// After a restart: the timers' past is unknown, so the neighbours get their full three hello times
+    /// again, and hear from this bridge at once.
+    pub(crate) fn resume(&mut self, now: u64) {
+        self.now = now;
+        for p in 0..self.ports.len() {
+            let port = &mut self.ports[p];
+            port.tx_count = 0;
+            port.tx_count_down = Timer::Zero;
+            port.hello_when = Timer::Zero;
+            let hello = crate::vars::ms(port.trees[0].port_times.hello_time);
+            for tree in &mut port.trees {
+                if tree.info_is == InfoIs::Received {
+                    tree.rcvd_info_while = Timer::start(now, 3 * hello.max(1000));
+                }
+            }
+            self.mark_all_trees(p);
+        }
+        for tree in &mut self.trees {
+            tree.sync.valid = false;
+        }
+        self.run(None);
+        for p in 0..self.ports.len() {
+            self.schedule(p);
+        }
+    }
+
+    // -------------------------------------------------------------------------------------- scheduling
+
+    /// Queues a port's machines for a tree.
+    pub(crate) fn mark(&mut self, p: usize, t: usize) {
+        self.ports[p].dirty |= 1 << t;
+        self.enqueue(p);
+    }
+    /// Queues a port's machines for all trees.
+    pub(crate) fn mark_all_trees(&mut self, p: usize) {
+        self.ports[p].dirty = u64::MAX >> (64 - self.trees.len().clamp(1, 64));
+        self.enqueue(p);
+    }
+    fn enqueue(&mut self, p: usize) {
+        if !std::mem::replace(&mut self.ports[p].queued, true) {
+            self.queue.push(p);
+        }
+    }
+    /// reselect = TRUE, selected = FALSE.
+    pub(crate) fn reselect(&mut self, p: usize, t: usize) {
+        self.ports[p].trees[t].selected = false;
+        self.trees[t].reselect = true;
+        self.trees[t].sync.valid = false;
+        self.mark(p, t);
+    }
+    fn reselect_all(&mut self, t: usize) {
+        for p in 0..self.ports.len() {
+            self.reselect(p, t);
+        }
+        self.trees[t].reselect = true;
+    }
+    /// A port of the tree moved: whoever waits for allSynced or reRooted looks again.
+    pub(crate) fn note_sync_moved(&mut self, t: usize) {
+        self.trees[t].sync.valid = false;
+        self.sync_moved |= 1 << t;
+    }
+
+    /// fdbFlush. A port that lost its link or its role is `urgent`: its flush belongs to the same transaction.
+    pub(crate) fn fdb_flush(&mut self, p: usize, t: usize, urgent: bool) {
+        let tree = &mut self.trees[t];
+        tree.flush.insert(self.ports[p].id);
+        tree.flush_urgent |= urgent;
+    }
+
+    /// Timers of a port that have run out become zero, and what reads them is marked.
+    fn expire(&mut self, p: usize) {
+        let now = self.now;
+        let due = |timer: &mut Timer| {
+            let due = matches!(timer, Timer::Until(at) if *at <= now);
+            if due {
+                *timer = Timer::Zero;
+            }
+            due
+        };
+        port_transmit::count_down(self, p);
+        let port = &mut self.ports[p];
+        due(&mut port.hello_when);
+        let mut mask = u64::from(due(&mut port.mdelay_while) | due(&mut port.edge_delay_while));
+        let holds =
+            due(&mut port.self_loop_while) | due(&mut port.pvid_while) | due(&mut port.type_while);
+        let mut re_rooted = 0u64;
+        for (t, tree) in port.trees.iter_mut().enumerate() {
+            let rr = due(&mut tree.rr_while);
+            let other = due(&mut tree.fd_while)
+                | due(&mut tree.rb_while)
+                | due(&mut tree.tc_while)
+                | due(&mut tree.rcvd_info_while)
+                | due(&mut tree.dispute_while);
+            mask |= u64::from(rr | other) << t;
+            re_rooted |= u64::from(rr) << t;
+        }
+        port.dirty |= mask;
+        self.enqueue(p);
+        if holds {
+            self.apply_holds(p);
+        }
+        for t in bits(re_rooted) {
+            if let Some(root) = self.trees[t].root_port {
+                self.mark(root, t);
+            }
+        }
+    }
+
+    fn schedule(&mut self, p: usize) {
+        let now = self.now;
+        let port = &mut self.ports[p];
+        let mut least: Option<u64> = None;
+        let mut consider = |timer: Timer| {
+            if let Some(at) = timer.deadline(now) {
+                least = Some(least.map_or(at, |least| least.min(at)));
+            }
+        };
+        port.timers().into_iter().for_each(&mut consider);
+        port.trees.iter().flat_map(PortTreeVars::timers).for_each(&mut consider);
+        if let Some(at) = least
+            && port.scheduled_ms.is_none_or(|scheduled| at < scheduled)
+        {
+            port.scheduled_ms = Some(at);
+            self.heap.push(Reverse((at, p)));
+        }
+    }
+
+    // ------------------------------------------------------------------------------------------ running
+
+    /// Runs the machines to a fixpoint, then transmits, flushes and sets timers.
+    fn run(&mut self, mut rx: Option<(usize, &Bpdu)>) {
+        let mut rounds = 0;
+        while !self.queue.is_empty() || self.trees.iter().any(|tree| tree.reselect) {
+            if rounds == MAX_ROUNDS {
+                self.unsettled += 1;
+                self.wake_ms = Some(self.now + 100);
+                self.event(Event::NotSettled { vlan: self.vlan });
+                break;
+            }
+            rounds += 1;
+            self.round(&mut rx);
+        }
+        let mut touched = std::mem::take(&mut self.touched);
+        for &p in &touched {
+            self.ports[p].touched = false;
+            bounded(|| port_transmit::step(self, p));
+            self.schedule(p);
+        }
+        touched.clear();
+        self.touched = touched;
+        self.emit_flushes();
+    }
+
+    /// One round: information of all marked ports, then roles, then transitions.
+    fn round(&mut self, rx: &mut Option<(usize, &Bpdu)>) {
+        let mut batch: Vec<(usize, u64)> = Vec::with_capacity(self.queue.len());
+        let mut queue = std::mem::take(&mut self.queue);
+        queue.sort_unstable();
+        for p in queue {
+            self.ports[p].queued = false;
+            if !std::mem::replace(&mut self.ports[p].touched, true) {
+                self.touched.push(p);
+            }
+            let bpdu = rx.filter(|(at, _)| *at == p).map(|(_, bpdu)| bpdu);
+            while port_receive::step(self, p, bpdu) {}
+            bounded(|| port_migration::step(self, p));
+            bounded(|| bridge_detection::step(self, p));
+            let mask = std::mem::take(&mut self.ports[p].dirty);
+            for t in bits(mask) {
+                bounded(|| port_information::step(self, p, t));
+            }
+            batch.push((p, mask));
+        }
+        *rx = None;
+        for t in 0..self.trees.len() {
+            role_selection::step(self, t);
+        }
+        for (p, mask) in batch {
+            for t in bits(mask) {
+                bounded(|| {
+                    port_information::step(self, p, t)
+                        || role_transitions::step(self, p, t)
+                        || state_transition::step(self, p, t)
+                        || topology_change::step(self, p, t)
+                });
+            }
+        }
+        for t in bits(std::mem::take(&mut self.sync_moved)) {
+            self.wake_waiting(t);
+        }
+    }
+
+    /// Marks the ports whose next transition may hang on allSynced or reRooted.
+    fn wake_waiting(&mut self, t: usize) {
+        for p in 0..self.ports.len() {
+            let tree = &self.ports[p].trees[t];
+            let waits = tree.role.active() && !tree.forward && tree.role != crate::vars::Role::Designated;
+            let agrees = tree.role.blocks() || waits || tree.role == crate::vars::Role::Root;
+            if waits || (agrees && !tree.agree) {
+                self.mark(p, t);
+            }
+        }
+    }
+
+    fn emit_flushes(&mut self) {
+        let now = self.now;
+        for tree in &mut self.trees {
+            if tree.flush.is_empty() {
+                continue;
+            }
+            if now >= tree.flush_window_ms + FLUSH_WINDOW_MS {
+                tree.flush_window_ms = now;
+                tree.flushes_in_window = 0;
+            }
+            if !tree.flush_urgent && tree.flushes_in_window >= FLUSHES_PER_WINDOW {
+                let at = tree.flush_window_ms + FLUSH_WINDOW_MS;
+                self.wake_ms = Some(self.wake_ms.map_or(at, |wake| wake.min(at)));
+                continue;
+            }
+            tree.flushes_in_window += 1;
+            tree.flush_urgent = false;
+            let ports = std::mem::take(&mut tree.flush);
+            self.effects.push_back(Effect::Flush { instance: tree.instance, ports });
+        }
+    }
+}
+
+/// Repeats `step` until it does nothing, at most [`MAX_STEPS`] times.
+fn bounded(mut step: impl FnMut() -> bool) {
+    for _ in 0..MAX_STEPS {
+        if !step() {
+            return;
+        }
+    }
+}
+
+/// The set bits' positions, ascending.
+fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        (mask != 0).then(|| {
+            let t = mask.trailing_zeros() as usize;
+            mask &= mask - 1;
+            t
+        })
+    })
+}

@@ -1,0 +1,172 @@
+//! What happened, for the log, for `debug spanning-tree events` and for `monitor events stp`.
+//!
+//! Invariant: an event carries identifiers only; [`Event::log`] turns the notable ones into IOS log lines, given
+//! the ports' names.
+
+use crate::bpdu::{BpduError, BridgeId};
+use crate::config::{ErrCause, Mode};
+use crate::vars::Role;
+use lanyard_types::{InstanceId, PortId, StpState, VlanId};
+
+/// Something that happened. `vlan` is the tree's VLAN in the per-VLAN modes, else `None`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)] // instance, vlan and port are the same everywhere
+pub enum Event {
+    /// A port took a role.
+    Role { instance: InstanceId, vlan: Option<VlanId>, port: PortId, role: Role },
+    /// A port took a state.
+    State { instance: InstanceId, vlan: Option<VlanId>, port: PortId, state: StpState },
+    /// There is another root; `port` is the root port, `None` when it is this bridge.
+    RootChanged { instance: InstanceId, vlan: Option<VlanId>, root: BridgeId, port: Option<PortId> },
+    /// A topology change, detected on the port or heard of at it.
+    TopologyChange { instance: InstanceId, vlan: Option<VlanId>, port: PortId, detected: bool },
+    /// The port began or ceased to be an edge port.
+    Edge { vlan: Option<VlanId>, port: PortId, edge: bool },
+    /// The port changed the protocol it speaks.
+    Migrated { vlan: Option<VlanId>, port: PortId, to_stp: bool },
+    /// An inferior neighbour learns or forwards: it does not hear this port.
+    Disputed { instance: InstanceId, vlan: Option<VlanId>, port: PortId },
+    /// The port hears its own BPDUs, or no longer does.
+    SelfLoop { vlan: Option<VlanId>, port: PortId, blocked: bool },
+    /// Root guard blocks or unblocks.
+    RootGuard { instance: InstanceId, vlan: Option<VlanId>, port: PortId, blocked: bool },
+    /// Loop guard blocks or unblocks.
+    LoopGuard { instance: InstanceId, vlan: Option<VlanId>, port: PortId, blocked: bool },
+    /// PVST+: a BPDU of VLAN `peer` came in VLAN `vlan`.
+    PvidMismatch { vlan: VlanId, peer: VlanId, port: PortId },
+    /// PVST+: a trunk's BPDU came in on an access port.
+    TypeMismatch { vlan: VlanId, port: PortId },
+    /// PVST+: neither any longer.
+    Consistent { vlan: VlanId, port: PortId },
+    /// A frame was refused. At most one a second and port.
+    Rejected { port: PortId, error: BpduError },
+    /// The port was shut down.
+    ErrDisabled { port: PortId, cause: ErrCause },
+    /// The port is tried again.
+    Recovering { port: PortId, cause: ErrCause },
+    /// The machines were still busy after the allowed number of rounds; they go on at the next event.
+    NotSettled { vlan: Option<VlanId> },
+}
+
+/// A line for the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogLine {
+    /// `SPANTREE` or `PM`.
+    pub facility: &'static str,
+    /// 0 (emergency) to 7 (debugging).
+    pub severity: u8,
+    /// `ROOTGUARD_BLOCK`.
+    pub mnemonic: &'static str,
+    /// The text after the colon.
+    pub text: String,
+}
+
+impl std::fmt::Display for LogLine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "%{}-{}-{}: {}", self.facility, self.severity, self.mnemonic, self.text)
+    }
+}
+
+/// What IOS calls a tree: `VLAN0010`, `MST2`.
+#[must_use]
+pub fn tree_name(mode: Mode, mstid: u16, vlan: Option<VlanId>) -> String {
+    match (mode, vlan) {
+        (_, Some(vlan)) => format!("VLAN{:04}", vlan.get()),
+        (Mode::Mst, None) => format!("MST{mstid}"),
+        (_, None) => "VLAN0001".into(),
+    }
+}
+
+impl Event {
+    /// The log line IOS writes for the event; `None` for what only `debug` shows. `mstid` translates instances.
+    #[must_use]
+    pub fn log(
+        &self,
+        mode: Mode,
+        name: &dyn Fn(PortId) -> String,
+        mstid: &dyn Fn(InstanceId) -> u16,
+    ) -> Option<LogLine> {
+        let tree = |instance: InstanceId, vlan| tree_name(mode, mstid(instance), vlan);
+        let line = |severity, mnemonic, text| Some(LogLine { facility: "SPANTREE", severity, mnemonic, text });
+        let vlan_name = |vlan: VlanId| format!("VLAN{:04}", vlan.get());
+        match *self {
+            Self::RootChanged { instance, vlan, root, port } => {
+                let port = port.map_or_else(|| "none".into(), name);
+                let text = format!(
+                    "Root Changed for {}: New Root Port is {port}. New Root Mac Address is {}",
+                    tree(instance, vlan),
+                    root.address()
+                );
+                line(5, "ROOTCHANGE", text)
+            }
+            Self::TopologyChange { instance, vlan, detected: true, .. } => {
+                line(5, "TOPOTRAP", format!("Topology Change Trap for {}", tree(instance, vlan)))
+            }
+            Self::Disputed { instance, vlan, port } => {
+                let text = format!("Dispute detected on port {} on {}.", name(port), tree(instance, vlan));
+                line(2, "DISPUTE_DETECTED", text)
+            }
+            Self::SelfLoop { port, blocked, .. } => {
+                let (mnemonic, what) =
+                    if blocked { ("SELF_LOOP_BLOCK", "Blocking") } else { ("SELF_LOOP_UNBLOCK", "Unblocking") };
+                line(2, mnemonic, format!("{what} {}: the port receives its own BPDUs.", name(port)))
+            }
+            Self::RootGuard { instance, vlan, port, blocked } => {
+                let (mnemonic, what) =
+                    if blocked { ("ROOTGUARD_BLOCK", "blocking") } else { ("ROOTGUARD_UNBLOCK", "unblocking") };
+                let text = format!("Root guard {what} port {} on {}.", name(port), tree(instance, vlan));
+                line(2, mnemonic, text)
+            }
+            Self::LoopGuard { instance, vlan, port, blocked } => {
+                let (mnemonic, what) =
+                    if blocked { ("LOOPGUARD_BLOCK", "blocking") } else { ("LOOPGUARD_UNBLOCK", "unblocking") };
+                let text = format!("Loop guard {what} port {} on {}.", name(port), tree(instance, vlan));
+                line(2, mnemonic, text)
+            }
+            Self::PvidMismatch { vlan, peer, port } => {
+                let text = format!(
+                    "Received BPDU with inconsistent peer vlan id {peer} on {} {}.",
+                    name(port),
+                    vlan_name(vlan)
+                );
+                line(2, "RECV_PVID_ERR", text)
+            }
+            Self::TypeMismatch { vlan, port } => {
+                let text = format!("Received 802.1Q BPDU on non trunk {} {}.", name(port), vlan_name(vlan));
+                line(7, "RECV_1Q_NON_TRUNK", text)
+            }
+            Self::Consistent { vlan, port } => {
+                let text = format!("Unblocking {} on {}. Port consistency restored.", name(port), vlan_name(vlan));
+                line(2, "UNBLOCK_CONSIST_PORT", text)
+            }
+            Self::Rejected { port, error } => {
+                line(4, "BPDU_REJECTED", format!("Refused a BPDU on {}: {}.", name(port), error.name()))
+            }
+            Self::ErrDisabled { port, cause } => {
+                let text = format!(
+                    "{} error detected on {}, putting {} in err-disable state",
+                    cause.name(),
+                    name(port),
+                    name(port)
+                );
+                Some(LogLine { facility: "PM", severity: 4, mnemonic: "ERR_DISABLE", text })
+            }
+            Self::Recovering { port, cause } => {
+                let text = format!(
+                    "Attempting to recover from {} err-disable state on {}",
+                    cause.name(),
+                    name(port)
+                );
+                Some(LogLine { facility: "PM", severity: 4, mnemonic: "ERR_RECOVER", text })
+            }
+            Self::NotSettled { .. } => {
+                line(3, "NOT_SETTLED", "The state machines did not settle within their bound.".into())
+            }
+            Self::Role { .. }
+            | Self::State { .. }
+            | Self::TopologyChange { .. }
+            | Self::Edge { .. }
+            | Self::Migrated { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,502 @@
+//! The variables the state machines share, under the standard's names (IEEE 802.1Q-2018, 13.25 to 13.28).
+//!
+//! Three scopes: [`BridgeVars`] and [`TreeVars`] per bridge and per bridge and tree, [`PortVars`] per port,
+//! [`PortTreeVars`] per port and tree. Tree 0 is the CIST, or the only tree.
+//!
+//! The standard counts timers down once a second. Here a [`Timer`] is a deadline, so a port at rest costs
+//! nothing; what the standard expresses by reloading a timer on every tick is [`Timer::Held`].
+
+use crate::bpdu::{BridgeId, Flags, MstConfigId, PortIdentifier, TICKS_PER_SECOND};
+use lanyard_types::{InstanceId, MacAddr, PortId, PortSet, StpState, VlanId};
+use serde::{Deserialize, Serialize};
+
+/// A time in 1/256 s, the unit BPDUs carry, in milliseconds.
+pub(crate) fn ms(ticks: u16) -> u64 {
+    u64::from(ticks) * 1000 / u64::from(TICKS_PER_SECOND)
+}
+
+/// A down-counting timer (13.25).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) enum Timer {
+    /// Zero.
+    #[default]
+    Zero,
+    /// Kept at this many milliseconds for as long as the machine stays in its state.
+    Held(u64),
+    /// Reaches zero at this time in milliseconds.
+    Until(u64),
+}
+
+impl Timer {
+    pub(crate) fn start(now: u64, duration_ms: u64) -> Self {
+        if duration_ms == 0 { Self::Zero } else { Self::Until(now + duration_ms) }
+    }
+    pub(crate) fn is_zero(self, now: u64) -> bool {
+        match self {
+            Self::Zero => true,
+            Self::Held(_) => false,
+            Self::Until(at) => at <= now,
+        }
+    }
+    /// A held timer begins to run.
+    pub(crate) fn release(&mut self, now: u64) {
+        if let Self::Held(duration_ms) = *self {
+            *self = Self::start(now, duration_ms);
+        }
+    }
+    /// When it will reach zero, if it is running.
+    pub(crate) fn deadline(self, now: u64) -> Option<u64> {
+        match self {
+            Self::Until(at) if at > now => Some(at),
+            _ => None,
+        }
+    }
+}
+
+/// A port's role in a tree (13.12).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Not part of the active topology: no link, or shut down.
+    #[default]
+    Disabled,
+    /// The best path to the root.
+    Root,
+    /// The best path to the root for its LAN.
+    Designated,
+    /// Another path to the root.
+    Alternate,
+    /// Another port of this bridge serves the LAN.
+    Backup,
+    /// MSTIs only: the region's path to the CIST root.
+    Master,
+}
+
+impl Role {
+    /// The name in JSON and text.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Disabled => "disabled",
+            Self::Root => "root",
+            Self::Designated => "designated",
+            Self::Alternate => "alternate",
+            Self::Backup => "backup",
+            Self::Master => "master",
+        }
+    }
+    /// Alternate and backup ports share the machine's states (13.37).
+    pub(crate) fn blocks(self) -> bool {
+        matches!(self, Self::Alternate | Self::Backup)
+    }
+    /// The roles that carry traffic: root, designated, master.
+    pub(crate) fn active(self) -> bool {
+        matches!(self, Self::Root | Self::Designated | Self::Master)
+    }
+}
+
+/// infoIs (13.27.31): whose information a port holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) enum InfoIs {
+    #[default]
+    Disabled,
+    Aged,
+    Mine,
+    Received,
+}
+
+/// rcvdInfo (13.27.57): what the last message is, compared with the port's own information.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) enum RcvdInfo {
+    SuperiorDesignated,
+    RepeatedDesignated,
+    InferiorDesignated,
+    InferiorRootAlternate,
+    #[default]
+    Other,
+}
+
+/// A priority vector (13.10, 13.11), the better the smaller. An MSTI's leaves `root` and
+/// `external_cost` at zero, and both kinds compare alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+pub(crate) struct Vector {
+    pub root: BridgeId,
+    pub external_cost: u32,
+    pub regional_root: BridgeId,
+    pub internal_cost: u32,
+    pub designated_bridge: BridgeId,
+    pub designated_port: PortIdentifier,
+}
+
+impl Vector {
+    /// 13.10, 13.11: better, or from the same designated bridge and port as `held`.
+    pub(crate) fn superior_to(&self, held: &Self) -> bool {
+        self < held || (self != held && self.same_source(held))
+    }
+    fn same_source(&self, held: &Self) -> bool {
+        self.designated_bridge.address() == held.designated_bridge.address()
+            && self.designated_port.number() == held.designated_port.number()
+    }
+}
+
+/// Timer parameter values (BridgeTimes, rootTimes, designatedTimes, msgTimes, portTimes), in 1/256 s.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct Times {
+    pub message_age: u16,
+    pub max_age: u16,
+    pub hello_time: u16,
+    pub forward_delay: u16,
+    pub remaining_hops: u8,
+}
+
+/// Per bridge (13.26).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct BridgeVars {
+    /// ForceProtocolVersion: 0 STP, 2 RSTP, 3 MSTP (13.7.2).
+    pub force_version: u8,
+    pub address: MacAddr,
+    pub tx_hold_count: u8,
+    pub max_hops: u8,
+    /// BridgeTimes of the CIST.
+    pub times: Times,
+    pub mst_config_id: MstConfigId,
+}
+
+impl BridgeVars {
+    /// MigrateTime (table 13-5): 3 s, not configurable.
+    pub(crate) const MIGRATE_TIME_MS: u64 = 3000;
+    /// rstpVersion (17.20.11 of 802.1D-2004).
+    pub(crate) fn rstp_version(&self) -> bool {
+        self.force_version >= 2
+    }
+}
+
+/// Per bridge and tree (13.26).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct TreeVars {
+    pub instance: InstanceId,
+    /// MSTID, or 0 for the CIST and for a VLAN's only tree.
+    pub mstid: u16,
+    pub bridge_id: BridgeId,
+    pub root_priority: Vector,
+    pub root_times: Times,
+    /// The slot of the root port.
+    pub root_port: Option<usize>,
+    /// Ports with the master role or with mastered set.
+    pub masters: u32,
+    /// The port roles machine has something to do: some port's reselect is set (13.36).
+    pub reselect: bool,
+    /// Count of topology changes detected here or heard of, time of the last, and the port it came in at.
+    pub topology_changes: u64,
+    pub last_change_ms: Option<u64>,
+    pub last_change_port: Option<PortId>,
+    /// When a neighbour last told of a change.
+    pub last_heard_ms: Option<u64>,
+    /// Ports whose addresses are to be flushed, and the limiter's window.
+    #[serde(skip)]
+    pub flush: PortSet,
+    #[serde(skip)]
+    pub flush_urgent: bool,
+    pub flush_window_ms: u64,
+    pub flushes_in_window: u32,
+    /// What allSynced needs, recomputed when `sync_stale`.
+    #[serde(skip)]
+    pub sync: SyncSummary,
+}
+
+/// The parts of allSynced (13.28.1) that all ports of a tree share.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct SyncSummary {
+    pub valid: bool,
+    /// Every port: selected, role is selectedRole, not updtInfo.
+    pub settled: bool,
+    /// Ports not synced.
+    pub unsynced: u32,
+    /// Of those, root ports.
+    pub unsynced_root: u32,
+}
+
+/// Why a port is kept from learning and forwarding whatever its role is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Inconsistent {
+    /// Loop guard: the neighbour's BPDUs stopped coming.
+    #[serde(rename = "loop")]
+    pub loop_guard: bool,
+    /// Root guard: a superior BPDU; the port is an alternate port.
+    pub root: bool,
+    /// PVST+: a BPDU of another VLAN.
+    pub pvid: bool,
+    /// PVST+: a trunk's BPDU on an access port.
+    #[serde(rename = "type")]
+    pub port_type: bool,
+    /// The port hears its own BPDUs.
+    pub self_loop: bool,
+}
+
+impl Inconsistent {
+    /// What keeps the port from learning and forwarding; root guard does it by the role.
+    pub(crate) fn blocks(self) -> bool {
+        self.loop_guard || self.pvid || self.port_type || self.self_loop
+    }
+    /// Any of them.
+    #[must_use]
+    pub fn any(self) -> bool {
+        self.blocks() || self.root
+    }
+}
+
+/// Point-to-point determination (adminPointToPointMAC) and link facts of a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct PortParams {
+    pub enabled: bool,
+    pub admin_edge: bool,
+    pub auto_edge: bool,
+    pub point_to_point: bool,
+    pub restricted_role: bool,
+    pub restricted_tcn: bool,
+    pub loop_guard: bool,
+    pub enable_bpdu_rx: bool,
+    pub enable_bpdu_tx: bool,
+    /// Global `bpdufilter default` applies: silent while operational edge, after the first ten BPDUs.
+    pub filter_when_edge: bool,
+}
+
+/// Per port (13.27).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct PortVars {
+    pub id: PortId,
+    /// False: the slot is free, its machines rest in their disabled states.
+    pub present: bool,
+    pub params: PortParams,
+    pub oper_edge: bool,
+    pub rcvd_bpdu: bool,
+    pub rcvd_rstp: bool,
+    pub rcvd_stp: bool,
+    pub rcvd_internal: bool,
+    pub info_internal: bool,
+    pub rcvd_tc_ack: bool,
+    pub rcvd_tcn: bool,
+    pub tc_ack: bool,
+    pub send_rstp: bool,
+    pub mcheck: bool,
+    pub new_info: bool,
+    pub new_info_msti: bool,
+    pub tx_count: u8,
+    /// When txCount next goes down by one.
+    pub tx_count_down: Timer,
+    pub hello_when: Timer,
+    pub mdelay_while: Timer,
+    pub edge_delay_while: Timer,
+    /// The port's own BPDU, or a PVST+ BPDU that does not belong here, came within three hello times.
+    pub self_loop_while: Timer,
+    pub pvid_while: Timer,
+    pub type_while: Timer,
+    /// BPDUs sent since the link came up, for `bpdufilter default`.
+    pub sent_since_up: u32,
+    pub receive: crate::machines::port_receive::State,
+    pub migration: crate::machines::port_migration::State,
+    pub detection: crate::machines::bridge_detection::State,
+    pub transmit: crate::machines::port_transmit::State,
+    pub trees: Vec<PortTreeVars>,
+    pub counters: crate::view::EntityCounters,
+    /// Trees whose machines have something to do, as a bitmap; and whether the port is in the run queue.
+    #[serde(skip)]
+    pub dirty: u64,
+    #[serde(skip)]
+    pub queued: bool,
+    #[serde(skip)]
+    pub touched: bool,
+    /// The earliest time in the timer heap for this port.
+    #[serde(skip)]
+    pub scheduled_ms: Option<u64>,
+}
+
+/// Per port and tree (13.27).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct PortTreeVars {
+    /// InternalPortPathCost; for tree 0 also ExternalPortPathCost.
+    pub path_cost: u32,
+    pub port_id: PortIdentifier,
+    pub agree: bool,
+    pub agreed: bool,
+    pub disputed: bool,
+    pub forward: bool,
+    pub forwarding: bool,
+    pub learn: bool,
+    pub learning: bool,
+    pub info_is: InfoIs,
+    pub mastered: bool,
+    /// The port is one of [`TreeVars::masters`].
+    pub counted_master: bool,
+    pub proposed: bool,
+    pub proposing: bool,
+    pub rcvd_info: RcvdInfo,
+    pub rcvd_msg: bool,
+    pub rcvd_tc: bool,
+    pub re_root: bool,
+    pub selected: bool,
+    pub sync: bool,
+    pub synced: bool,
+    pub tc_prop: bool,
+    pub updt_info: bool,
+    pub role: Role,
+    pub selected_role: Role,
+    pub inconsistent: Inconsistent,
+    pub designated_priority: Vector,
+    pub designated_times: Times,
+    pub msg_priority: Vector,
+    pub msg_times: Times,
+    pub msg_flags: Flags,
+    pub port_priority: Vector,
+    pub port_times: Times,
+    pub fd_while: Timer,
+    pub rr_while: Timer,
+    pub rb_while: Timer,
+    pub tc_while: Timer,
+    pub rcvd_info_while: Timer,
+    /// A neighbour disputed the port's designated role within three hello times.
+    pub dispute_while: Timer,
+    pub information: crate::machines::port_information::State,
+    pub roles: crate::machines::role_transitions::State,
+    pub state: crate::machines::state_transition::State,
+    pub change: crate::machines::topology_change::State,
+    pub forward_transitions: u64,
+    pub topology_changes: u64,
+}
+
+impl PortTreeVars {
+    pub(crate) fn new(path_cost: u32, port_id: PortIdentifier) -> Self {
+        Self {
+            path_cost,
+            port_id,
+            agree: false,
+            agreed: false,
+            disputed: false,
+            forward: false,
+            forwarding: false,
+            learn: false,
+            learning: false,
+            info_is: InfoIs::Disabled,
+            mastered: false,
+            counted_master: false,
+            proposed: false,
+            proposing: false,
+            rcvd_info: RcvdInfo::Other,
+            rcvd_msg: false,
+            rcvd_tc: false,
+            re_root: false,
+            selected: false,
+            sync: false,
+            synced: false,
+            tc_prop: false,
+            updt_info: false,
+            role: Role::Disabled,
+            selected_role: Role::Disabled,
+            inconsistent: Inconsistent::default(),
+            designated_priority: Vector::default(),
+            designated_times: Times::default(),
+            msg_priority: Vector::default(),
+            msg_times: Times::default(),
+            msg_flags: Flags::default(),
+            port_priority: Vector::default(),
+            port_times: Times::default(),
+            fd_while: Timer::Zero,
+            rr_while: Timer::Zero,
+            rb_while: Timer::Zero,
+            tc_while: Timer::Zero,
+            rcvd_info_while: Timer::Zero,
+            dispute_while: Timer::Zero,
+            information: Default::default(),
+            roles: Default::default(),
+            state: Default::default(),
+            change: Default::default(),
+            forward_transitions: 0,
+            topology_changes: 0,
+        }
+    }
+
+    /// The state as the planes know it.
+    pub(crate) fn stp_state(&self) -> StpState {
+        match (self.learning, self.forwarding) {
+            (_, true) => StpState::Forwarding,
+            (true, false) => StpState::Learning,
+            (false, false) => StpState::Discarding,
+        }
+    }
+    pub(crate) fn timers(&self) -> [Timer; 6] {
+        [
+            self.fd_while,
+            self.rr_while,
+            self.rb_while,
+            self.tc_while,
+            self.rcvd_info_while,
+            self.dispute_while,
+        ]
+    }
+}
+
+impl PortVars {
+    pub(crate) fn new(id: PortId) -> Self {
+        Self {
+            id,
+            present: true,
+            params: PortParams::default(),
+            oper_edge: false,
+            rcvd_bpdu: false,
+            rcvd_rstp: false,
+            rcvd_stp: false,
+            rcvd_internal: false,
+            info_internal: false,
+            rcvd_tc_ack: false,
+            rcvd_tcn: false,
+            tc_ack: false,
+            send_rstp: false,
+            mcheck: false,
+            new_info: false,
+            new_info_msti: false,
+            tx_count: 0,
+            tx_count_down: Timer::Zero,
+            hello_when: Timer::Zero,
+            mdelay_while: Timer::Zero,
+            edge_delay_while: Timer::Zero,
+            self_loop_while: Timer::Zero,
+            pvid_while: Timer::Zero,
+            type_while: Timer::Zero,
+            sent_since_up: 0,
+            receive: Default::default(),
+            migration: Default::default(),
+            detection: Default::default(),
+            transmit: Default::default(),
+            trees: Vec::new(),
+            counters: Default::default(),
+            dirty: 0,
+            queued: false,
+            touched: false,
+            scheduled_ms: None,
+        }
+    }
+
+    pub(crate) fn timers(&self) -> [Timer; 7] {
+        [
+            self.tx_count_down,
+            self.hello_when,
+            self.mdelay_while,
+            self.edge_delay_while,
+            self.self_loop_while,
+            self.pvid_while,
+            self.type_while,
+        ]
+    }
+}
+
+/// What an entity asks of its owner.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Effect {
+    Transmit { port: PortId, bpdu: crate::bpdu::Bpdu },
+    SetState { instance: InstanceId, port: PortId, state: StpState },
+    Flush { instance: InstanceId, ports: PortSet },
+    Event(crate::events::Event),
+}
+
+/// Which VLAN's tree an entity is; `None` for STP, RSTP and MSTP.
+pub(crate) type EntityVlan = Option<VlanId>;
