@@ -5,10 +5,10 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use lanyard_pipeline::state::{PlaneState, PortState, Tpid, VlanState};
+use lanyard_pipeline::state::{FdbTarget, PlaneState, PortKind, PortState, Tpid, VlanState};
 use lanyard_plane::Plane;
 use lanyard_soft::SoftPlane;
-use lanyard_types::{DropReason, PortId, VlanId};
+use lanyard_types::{DropReason, MacAddr, PortId, VlanId};
 use nix::sched::{CloneFlags, unshare};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -202,6 +202,7 @@ fn inside() {
 
     jumbo(&mut plane, &mut state, &hosts);
     trunk(&mut plane, &mut state, &hosts);
+    vlan_interface(&mut plane, &mut state, &hosts);
     tap(&mut plane, &mut state, &hosts);
     vanish(&mut plane, &mut state, &hosts);
 
@@ -260,6 +261,33 @@ fn trunk(plane: &mut SoftPlane, state: &mut PlaneState, hosts: &[Host]) {
     state.ports.remove(&port(6));
     plane.apply(state).unwrap();
     must("ip link del t1");
+}
+
+/// The switch's own address in VLAN 10: the host's stack answers at `vlan10`, and nowhere else.
+fn vlan_interface(plane: &mut SoftPlane, state: &mut PlaneState, hosts: &[Host]) {
+    must("ip link add vlan10 address 02:00:00:00:0a:01 type veth peer name ly10");
+    must("ip link set ly10 up");
+    must("ip link set vlan10 up");
+    must("ip addr add 10.9.0.254/24 dev vlan10");
+    let mac = MacAddr([2, 0, 0, 0, 10, 1]);
+    let inside =
+        PortState { kind: PortKind::Svi(vlan(10)), flood_unicast: false, mtu: 9000, ..access("ly10", 10) };
+    state.ports.insert(port(5), inside);
+    state.fdb.insert((vlan(10), mac), FdbTarget::SelfAddress(port(5)));
+    plane.apply(state).unwrap();
+    for (n, host) in hosts[..2].iter().enumerate() {
+        assert!(host.ping("-c 3 10.9.0.254"), "host {n} to the VLAN interface");
+        let neighbour =
+            host.run(|| Command::new("ip").args(["neigh", "show", "10.9.0.254"]).output().unwrap());
+        let neighbour = String::from_utf8(neighbour.stdout).unwrap();
+        assert!(neighbour.contains(&mac.colon()), "another of the switch's netdevs answered: {neighbour}");
+    }
+    assert!(!hosts[2].ping("-c 1 -W 1 10.9.0.254"), "another VLAN");
+    assert!(sh("ping -n -c 3 -i 0.01 -W 2 -I vlan10 10.9.0.1"), "from the switch");
+    state.fdb.clear();
+    state.ports.remove(&port(5));
+    plane.apply(state).unwrap();
+    must("ip link del vlan10");
 }
 
 /// A TAP of ours in the switch's own namespace: the host's stack as one more station.
