@@ -6,7 +6,7 @@ use crate::link::packet::PacketLink;
 use crate::link::tap::TapLink;
 use crate::link::{Link, vnet::Offload};
 use crate::worker::{self, Shared};
-use lanyard_pipeline::state::{HookChoice, PlaneState, PortState};
+use lanyard_pipeline::state::{Delivery, HookChoice, PlaneState, PortKind, PortState};
 use lanyard_pipeline::{Pipeline, Timestamp};
 use lanyard_plane::{
     Backend, Capabilities, Change, FdbEntry, FdbFilter, Hook, MAX_TRACE_FRAME, Plane, PlaneError, PlaneEvent,
@@ -118,12 +118,10 @@ impl SoftPlane {
 
     fn change_port(&mut self, port: PortId, new: Option<&PortState>) -> Result<(), PlaneError> {
         let link = match new {
-            Some(state) if state.hook != HookChoice::Auto => {
-                let hook = if state.hook == HookChoice::Xdp { "XDP" } else { "TC" };
-                let what = format!("run {} at a hook of choice ({hook})", state.name);
-                return Err(PlaneError::Unsupported { plane: "soft", what });
+            Some(state) => {
+                check_choices(state)?;
+                self.link(port, state)?
             }
-            Some(state) => self.link(port, state)?,
             None => Some(Link::Gone),
         };
         let was = {
@@ -315,6 +313,18 @@ fn usage(pipeline: &Pipeline) -> Vec<TableUsage> {
         table("ports", MAX_PORTS - 1, ports.len(), ports.high_water(), MAX_PORTS * size_of::<PortState>()),
         table("vlans", MAX_VLANS - 2, vlans.len(), vlans.high_water(), MAX_VLANS * size_of::<PortSet>()),
     ]
+}
+
+/// Refuses a hook or a delivery that somebody chose and that is not ours to give. At the pipeline's end of a VLAN interface
+/// nobody chose: the control plane names what suits the eBPF plane.
+fn check_choices(state: &PortState) -> Result<(), PlaneError> {
+    let what = match (state.kind, state.hook, state.delivery) {
+        (PortKind::Svi(_), _, _) | (_, HookChoice::Auto, Delivery::Auto | Delivery::Device) => return Ok(()),
+        (_, HookChoice::Tc, _) => "at the TC hook",
+        (_, HookChoice::Xdp, _) => "at the XDP hook",
+        (_, HookChoice::Auto, Delivery::Peer) => "with delivery to the peer",
+    };
+    Err(PlaneError::Unsupported { plane: "soft", what: format!("run {} {what}", state.name) })
 }
 
 fn check_len(frame: &[u8]) -> Result<(), PlaneError> {

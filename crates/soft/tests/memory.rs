@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::type_complexity)]
 
 use lanyard_pipeline::Timestamp;
-use lanyard_pipeline::state::{FdbTarget, HookChoice, PlaneState, PortState, ReservedAction, VlanState};
+use lanyard_pipeline::state::{
+    Delivery, FdbTarget, HookChoice, PlaneState, PortKind, PortState, ReservedAction, VlanState,
+};
 use lanyard_pipeline::trace::Verdict;
 use lanyard_plane::{FdbFilter, FdbKind, Hook, Plane, PlaneError, PlaneEvent, Sweep};
 use lanyard_soft::{FDB_CAPACITY, MemoryPorts, SoftPlane};
@@ -97,11 +99,19 @@ fn floods_learns_forwards_and_tells() {
 fn a_state_is_taken_whole_or_not_at_all() {
     let (mut plane, ports) = plane();
     ports.push(port(1), &frame(host(2), host(1)));
-    let refused: [(fn(&mut PlaneState), fn(&PlaneError) -> bool); 3] = [
+    let refused: [(fn(&mut PlaneState), fn(&PlaneError) -> bool); 5] = [
         (|s| s.global.fdb_limit = 0, |e| matches!(e, PlaneError::Invalid(_))),
         (|s| s.global.fdb_limit = FDB_CAPACITY + 1, |e| matches!(e, PlaneError::Invalid(_))),
         (
             |s| s.ports.get_mut(&port(3)).unwrap().hook = HookChoice::Xdp,
+            |e| matches!(e, PlaneError::Unsupported { .. }),
+        ),
+        (
+            |s| s.ports.get_mut(&port(3)).unwrap().hook = HookChoice::Tc,
+            |e| matches!(e, PlaneError::Unsupported { .. }),
+        ),
+        (
+            |s| s.ports.get_mut(&port(3)).unwrap().delivery = Delivery::Peer,
             |e| matches!(e, PlaneError::Unsupported { .. }),
         ),
     ];
@@ -180,4 +190,19 @@ fn queues_are_bounded_and_say_what_they_lost() {
     assert_eq!(ports.take(port(2)).len(), 4096);
     assert_eq!(plane.port_counters(port(2)).tx_dropped, 5000 - 4096);
     assert!(plane.port_counters(port(1)).conserved());
+}
+
+/// What the control plane always says of a VLAN interface's port is nobody's choice.
+#[test]
+fn a_vlan_interfaces_hook_is_no_choice() {
+    let (mut plane, _) = plane();
+    let mut next = state();
+    let inside = PortState {
+        kind: PortKind::Svi(vlan(10)),
+        hook: HookChoice::Tc,
+        delivery: Delivery::Device,
+        ..next.ports[&port(3)].clone()
+    };
+    next.ports.insert(port(4), inside);
+    assert_eq!(plane.apply(&next), Ok(()));
 }

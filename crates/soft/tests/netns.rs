@@ -5,7 +5,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use lanyard_pipeline::state::{FdbTarget, PlaneState, PortKind, PortState, Tpid, VlanState};
+use lanyard_pipeline::state::{FdbTarget, HookChoice, PlaneState, PortKind, PortState, Tpid, VlanState};
 use lanyard_plane::Plane;
 use lanyard_soft::SoftPlane;
 use lanyard_types::{DropReason, MacAddr, PortId, VlanId};
@@ -270,8 +270,13 @@ fn vlan_interface(plane: &mut SoftPlane, state: &mut PlaneState, hosts: &[Host])
     must("ip link set vlan10 up");
     must("ip addr add 10.9.0.254/24 dev vlan10");
     let mac = MacAddr([2, 0, 0, 0, 10, 1]);
-    let inside =
-        PortState { kind: PortKind::Svi(vlan(10)), flood_unicast: false, mtu: 9000, ..access("ly10", 10) };
+    let inside = PortState {
+        kind: PortKind::Svi(vlan(10)),
+        flood_unicast: false,
+        mtu: 9000,
+        hook: HookChoice::Tc,
+        ..access("ly10", 10)
+    };
     state.ports.insert(port(5), inside);
     state.fdb.insert((vlan(10), mac), FdbTarget::SelfAddress(port(5)));
     plane.apply(state).unwrap();
