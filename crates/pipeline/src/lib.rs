@@ -6,6 +6,7 @@
 //! journey. The eBPF programs in `bpf/` must agree with this crate on every frame: verdict, reason, egress set
 //! and bytes; [`generate`] makes the states and frames they are compared on.
 
+mod fuzz;
 pub mod generate;
 mod pipeline;
 mod sink;
@@ -15,6 +16,7 @@ pub mod tables;
 mod time;
 pub mod trace;
 
+pub use fuzz::fuzz;
 pub use pipeline::{Pipeline, Work};
 pub use sink::{Output, Sink};
 pub use time::Timestamp;
