@@ -28,7 +28,7 @@ pub fn unavailable() -> Option<String> {
 pub struct Ovs {
     _vswitchd: Reaped,
     _database: Reaped,
-    dir: TempDir,
+    _dir: TempDir,
     version: String,
 }
 
@@ -63,9 +63,9 @@ impl Ovs {
             let open = vsctl(&["get", "interface", &port, "ofport"])?;
             anyhow::ensure!(open.trim() != "-1", "Open vSwitch refused {port}: {}", error.trim());
         }
-        let version = vsctl(&["get", "Open_vSwitch", ".", "ovs_version"]).unwrap_or_default();
-        let version = version.trim().trim_matches('"').to_owned();
-        Ok(Self { _vswitchd: vswitchd, _database: database, dir, version })
+        let version = switch.run("ovs-vswitchd", &["--version"], "").unwrap_or_default();
+        let version = version.lines().next().unwrap_or_default().to_owned();
+        Ok(Self { _vswitchd: vswitchd, _database: database, _dir: dir, version })
     }
 }
 
@@ -85,7 +85,6 @@ fn daemon(netns: &Netns, command: &mut Command) -> Result<Reaped> {
 
 impl Device for Ovs {
     fn detail(&self) -> String {
-        debug_assert!(self.dir.path().exists());
-        format!("Open vSwitch {}", self.version)
+        self.version.clone()
     }
 }

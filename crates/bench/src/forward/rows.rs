@@ -225,6 +225,8 @@ fn others() -> Vec<Row> {
     vec![
         versus("ovs-2", "64 B known unicast", PEER, Kind::Ovs, load(2), Target::RatioAtLeast(1.4)),
         versus("ovs-2048", title, PEER, Kind::Ovs, load(2048), Target::RatioAtLeast(8.0)),
+        versus("ovs-bridge-2", "64 B known unicast", Kind::Bridge, Kind::Ovs, load(2), Target::None),
+        versus("ovs-bridge-2048", title, Kind::Bridge, Kind::Ovs, load(2048), Target::None),
     ]
 }
 
