@@ -61,7 +61,7 @@ impl FrameRig {
         let generator =
             |stream: &Stream| Ok(Generator::new(&bed.sender, "tx0", stream)?.with_copies(load.outputs));
         let generators = loads.iter().map(generator).collect::<Result<Vec<_>>>()?;
-        let rig = Self {
+        let mut rig = Self {
             device,
             generators,
             receiver,
