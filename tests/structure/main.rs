@@ -26,7 +26,7 @@ const OPERATING_SYSTEM: &[&str] =
 const SYSTEM_CRATES: &[&str] = &["libc", "nix", "tokio", "libbpf-rs", "libbpf-sys", "netlink-sys", "rustix"];
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
 fn read(path: &str) -> String {

@@ -1,0 +1,35 @@
+//! Replays what fuzzing found once: `fuzz/regressions/TARGET/*` through the function that TARGET fuzzes.
+
+use std::fs;
+use std::path::Path;
+
+fn replay(target: &str, run: fn(&[u8])) {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/regressions").join(target);
+    let mut inputs: Vec<_> = fs::read_dir(&dir).expect("regressions").flatten().map(|entry| entry.path()).collect();
+    inputs.sort();
+    assert!(!inputs.is_empty(), "{} holds no input", dir.display());
+    for input in inputs {
+        println!("{}", input.display());
+        run(&fs::read(&input).expect("an input"));
+    }
+}
+
+#[test]
+fn frame() {
+    replay("frame", lanyard_pipeline::fuzz);
+}
+
+#[test]
+fn ios() {
+    replay("ios", lanyard_cli::fuzz_line);
+}
+
+#[test]
+fn lab() {
+    replay("lab", lanyard_lab::fuzz);
+}
+
+#[test]
+fn bpdu() {
+    replay("bpdu", lanyard_stp::fuzz);
+}
