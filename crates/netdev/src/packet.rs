@@ -1,0 +1,178 @@
+//! Whole frames at one netdev, as they are on the wire: AF_PACKET, for captures and tests.
+//!
+//! Read packet(7) first. The kernel takes the outermost tag out of a frame and reports it beside it; here it is put
+//! back in line. Invariants: a socket sees one netdev only; a frame is never handed over cut.
+
+#![allow(unsafe_code)]
+
+use std::io::{Error, Result};
+use std::mem::{size_of, zeroed};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// Longest buffer received, in bytes: 64 KB of segments, their headers and a tag.
+const MAX_FRAME: usize = (64 << 10) + 256;
+/// Receive buffer asked for, in bytes; as much of it as the rights allow.
+const RECEIVE_BUFFER: libc::c_int = 64 << 20;
+/// Bytes of the two addresses.
+const ADDRESSES: usize = 12;
+
+/// A socket at one netdev. Neither sending nor receiving waits.
+#[derive(Debug)]
+pub struct PacketSocket {
+    socket: OwnedFd,
+}
+
+/// A frame seen at a netdev.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Packet {
+    /// Its bytes from the destination address on, tags in line, without FCS.
+    pub frame: Vec<u8>,
+    /// True when the netdev sent it, false when it received it.
+    pub outgoing: bool,
+}
+
+impl PacketSocket {
+    /// Opens the netdev with this index in the calling thread's network namespace. Frames are seen from then on.
+    ///
+    /// # Errors
+    /// No such netdev; no right (CAP_NET_RAW).
+    pub fn open(ifindex: u32) -> Result<Self> {
+        let index = i32::try_from(ifindex).map_err(|_| Error::from_raw_os_error(libc::ENODEV))?;
+        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        // SAFETY: plain system call; the result is checked and owned at once. Protocol 0: nothing is received yet.
+        let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
+        if fd < 0 {
+            return Err(Error::last_os_error());
+        }
+        // SAFETY: a new descriptor that nobody else owns.
+        let this = Self { socket: unsafe { OwnedFd::from_raw_fd(fd) } };
+        this.set(libc::SOL_PACKET, libc::PACKET_AUXDATA, 1)?;
+        if this.set(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, RECEIVE_BUFFER).is_err() {
+            this.set(libc::SOL_SOCKET, libc::SO_RCVBUF, RECEIVE_BUFFER)?;
+        }
+        // SAFETY: sockaddr_ll is plain data, for which zeros are valid.
+        let mut address: libc::sockaddr_ll = unsafe { zeroed() };
+        address.sll_family = libc::AF_PACKET as u16;
+        address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+        address.sll_ifindex = index;
+        let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+        // SAFETY: the address lives through the call, and `len` is its size.
+        if unsafe { libc::bind(fd, (&raw const address).cast(), len) } != 0 {
+            return Err(Error::last_os_error());
+        }
+        this.set_promiscuous(index)?;
+        Ok(this)
+    }
+
+    /// Sends a frame as it is, tags in line.
+    ///
+    /// # Errors
+    /// When the netdev is down or gone, or the frame is longer than its MTU allows.
+    pub fn send(&self, frame: &[u8]) -> Result<()> {
+        // SAFETY: the bytes live through the call, which only reads them.
+        let sent = unsafe { libc::send(self.socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
+        if sent < 0 { Err(Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// The next frame; `None` when there is none at the moment.
+    ///
+    /// # Errors
+    /// When the netdev went down or away: told once, then frames go on if it comes back up.
+    pub fn receive(&self) -> Result<Option<Packet>> {
+        let mut frame = vec![0u8; MAX_FRAME];
+        let mut part = libc::iovec { iov_base: frame.as_mut_ptr().cast(), iov_len: frame.len() };
+        let mut control = [0u64; 16];
+        // SAFETY: sockaddr_ll is plain data, for which zeros are valid.
+        let mut from: libc::sockaddr_ll = unsafe { zeroed() };
+        // SAFETY: msghdr is plain data, for which zeros are valid.
+        let mut message: libc::msghdr = unsafe { zeroed() };
+        message.msg_name = (&raw mut from).cast();
+        message.msg_namelen = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+        message.msg_iov = &raw mut part;
+        message.msg_iovlen = 1;
+        message.msg_control = control.as_mut_ptr().cast();
+        message.msg_controllen = size_of_val(&control) as _;
+        // SAFETY: every pointer of the message leads to a live buffer of the length beside it.
+        let len = unsafe { libc::recvmsg(self.socket.as_raw_fd(), &raw mut message, libc::MSG_TRUNC) };
+        let Ok(len) = usize::try_from(len) else {
+            let error = Error::last_os_error();
+            return if error.kind() == std::io::ErrorKind::WouldBlock { Ok(None) } else { Err(error) };
+        };
+        if len > frame.len() {
+            return Err(Error::other(format!("a frame of {len} bytes is longer than any netdev's")));
+        }
+        frame.truncate(len);
+        frame.shrink_to_fit();
+        if let Some(tag) = tag(&message)
+            && frame.len() >= ADDRESSES
+        {
+            frame.splice(ADDRESSES..ADDRESSES, tag);
+        }
+        Ok(Some(Packet { frame, outgoing: from.sll_pkttype == libc::PACKET_OUTGOING as u8 }))
+    }
+
+    /// Frames the socket had no room for since the last call.
+    ///
+    /// # Errors
+    /// Never with a live socket.
+    pub fn missed(&self) -> Result<u32> {
+        let mut stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+        let mut len = size_of::<libc::tpacket_stats>() as libc::socklen_t;
+        let (fd, value) = (self.socket.as_raw_fd(), (&raw mut stats).cast());
+        // SAFETY: value and length live through the call, and the length is the value's size.
+        let done = unsafe { libc::getsockopt(fd, libc::SOL_PACKET, libc::PACKET_STATISTICS, value, &raw mut len) };
+        if done == 0 { Ok(stats.tp_drops) } else { Err(Error::last_os_error()) }
+    }
+
+    fn set(&self, level: i32, option: i32, value: libc::c_int) -> Result<()> {
+        let len = size_of::<libc::c_int>() as libc::socklen_t;
+        // SAFETY: `value` is a live int and `len` its size; the kernel only reads it.
+        let done =
+            unsafe { libc::setsockopt(self.socket.as_raw_fd(), level, option, (&raw const value).cast(), len) };
+        if done == 0 { Ok(()) } else { Err(Error::last_os_error()) }
+    }
+
+    fn set_promiscuous(&self, index: i32) -> Result<()> {
+        let request = libc::packet_mreq {
+            mr_ifindex: index,
+            mr_type: libc::PACKET_MR_PROMISC as u16,
+            mr_alen: 0,
+            mr_address: [0; 8],
+        };
+        let len = size_of::<libc::packet_mreq>() as libc::socklen_t;
+        let (fd, value) = (self.socket.as_raw_fd(), (&raw const request).cast());
+        // SAFETY: `request` is alive and `len` its size; the kernel only reads it.
+        let done = unsafe { libc::setsockopt(fd, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, value, len) };
+        if done == 0 { Ok(()) } else { Err(Error::last_os_error()) }
+    }
+}
+
+impl AsFd for PacketSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// The tag that the kernel took out of the frame, as bytes.
+fn tag(message: &libc::msghdr) -> Option<[u8; 4]> {
+    // SAFETY: the kernel has filled in the message; the macro stays within its control buffer.
+    let mut header = unsafe { libc::CMSG_FIRSTHDR(message) };
+    while !header.is_null() {
+        // SAFETY: not null, so it points at a whole header in the control buffer.
+        let found = unsafe { *header };
+        // SAFETY: as above.
+        let room = found.cmsg_len as usize >= unsafe { libc::CMSG_LEN(size_of::<libc::tpacket_auxdata>() as u32) } as usize;
+        if found.cmsg_level == libc::SOL_PACKET && found.cmsg_type == libc::PACKET_AUXDATA && room {
+            // SAFETY: the header says that its data is a whole tpacket_auxdata.
+            let data: libc::tpacket_auxdata = unsafe { libc::CMSG_DATA(header).cast::<libc::tpacket_auxdata>().read_unaligned() };
+            let valid = data.tp_status & libc::TP_STATUS_VLAN_VALID != 0;
+            let known = data.tp_status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
+            let [a, b] = if known { data.tp_vlan_tpid } else { 0x8100 }.to_be_bytes();
+            let [c, d] = data.tp_vlan_tci.to_be_bytes();
+            return valid.then_some([a, b, c, d]);
+        }
+        // SAFETY: as for the first.
+        header = unsafe { libc::CMSG_NXTHDR(message, header) };
+    }
+    None
+}
