@@ -12,8 +12,8 @@ pub(crate) fn ended(counters: &mut Counters, arrival: &Arrival<'_>, decision: &D
     if let Some(vlan) = decision.vlan {
         counters.vlan_mut(vlan).add(arrival.bytes.len());
     }
-    for port in decision.oversize.iter() {
-        counters.port_mut(port).tx_dropped += 1;
+    for port in &decision.oversize {
+        counters.port_mut(*port).tx_dropped += 1;
     }
     let port = counters.port_mut(arrival.port);
     port.rx.add(arrival.bytes.len());

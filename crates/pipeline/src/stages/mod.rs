@@ -15,7 +15,7 @@ pub mod vlan_ingress;
 
 use crate::tables::Tables;
 use crate::trace::{Notes, Verdict};
-use lanyard_types::{PortId, PortSet, VlanId};
+use lanyard_types::{PortId, VlanId};
 
 /// A frame as it came in.
 #[derive(Debug, Clone, Copy)]
@@ -39,7 +39,7 @@ pub struct Decision {
     /// What becomes of its source address.
     pub learn: learn::Learn,
     /// Ports a flood reached for and the MTU kept it from.
-    pub oversize: PortSet,
+    pub oversize: Vec<PortId>,
     /// The copies to send.
     pub plan: replicate::Plan,
 }
@@ -50,7 +50,7 @@ pub(crate) fn decide(tables: &Tables, arrival: &Arrival<'_>, notes: &mut Notes) 
         verdict: Verdict::Forwarded,
         vlan: None,
         learn: learn::Learn::Nothing,
-        oversize: PortSet::EMPTY,
+        oversize: Vec::new(),
         plan: replicate::Plan::default(),
     };
     if let Err(end) = run(tables, arrival, &mut decision, notes) {
@@ -75,8 +75,8 @@ fn run(
     decision.vlan = Some(class.vlan);
     learn::run(tables, arrival, ingress, &frame, &class, &mut decision.learn, notes)?;
     let egress = bridge::run(tables, arrival, ingress, &frame, &class, &decision.learn, notes)?;
-    let ports =
+    let egress =
         vlan_egress::run(tables, arrival, ingress, &frame, &class, egress, &mut decision.oversize, notes)?;
-    decision.plan = replicate::run(tables, ingress, &frame, &class, &ports, notes);
+    decision.plan = replicate::run(tables, ingress, &frame, &class, &egress, notes);
     Ok(())
 }

@@ -4,12 +4,13 @@
 //! ports that want that form follow, in ascending order. N ports take N-1 clones, and as many tag operations as
 //! there are forms other than the first one's arrival. A priority-tagged frame is wanted by nobody as it arrived.
 
+use super::bridge::Egress;
 use super::parse::Parsed;
 use super::vlan_ingress::{Class, PRIORITY_VID};
 use crate::state::{PortState, Tpid};
 use crate::tables::Tables;
 use crate::trace::Notes;
-use lanyard_types::{PortId, PortSet, Stage};
+use lanyard_types::{PortId, Stage};
 use lanyard_wire::{Tag, Truncated, pop, push, rewrite};
 
 /// How a copy is tagged.
@@ -40,7 +41,7 @@ pub(super) fn run(
     ingress: &PortState,
     frame: &Parsed,
     class: &Class,
-    ports: &PortSet,
+    egress: &Egress,
     notes: &mut Notes,
 ) -> Plan {
     let arrived = match frame.tag {
@@ -54,8 +55,14 @@ pub(super) fn run(
         }
         _ => Form::Untagged,
     };
-    let mut copies: Vec<(Form, PortId)> = ports.iter().map(|port| (form(port), port)).collect();
-    copies.sort_by_key(|(form, _)| rank(*form, arrived, ingress.tpid));
+    let copies = match egress {
+        Egress::Unicast(port) => vec![(form(*port), *port)],
+        Egress::Flood(ports) => {
+            let mut copies: Vec<(Form, PortId)> = ports.iter().map(|port| (form(port), port)).collect();
+            copies.sort_by_key(|(form, _)| rank(*form, arrived, ingress.tpid));
+            copies
+        }
+    };
     for (form, port) in &copies {
         notes.say(Stage::Replicate, || format!("{}: {}", tables.ports.name(*port), detail(*form, class.tag)));
     }

@@ -10,7 +10,7 @@ use super::vlan_ingress::Class;
 use crate::state::{PortState, StpState};
 use crate::tables::Tables;
 use crate::trace::{Notes, Verdict};
-use lanyard_types::{DropReason, PortId, PortSet, Stage};
+use lanyard_types::{DropReason, PortId, Stage};
 use lanyard_wire::{HEADER_LEN, TAG_LEN};
 
 /// True when a frame of `untagged_len` bytes fits: one tag of the payload's own is not held against it.
@@ -18,7 +18,7 @@ fn fits(port: &PortState, untagged_len: usize) -> bool {
     untagged_len <= port.mtu as usize + HEADER_LEN + TAG_LEN
 }
 
-/// The ports the frame leaves by; ports a flood is too long for go to `oversize`.
+/// What is left of where the frame was to go; ports a flood is too long for go to `oversize`.
 #[allow(clippy::too_many_arguments)] // a stage's signature says what it depends on
 pub(super) fn run(
     tables: &Tables,
@@ -27,14 +27,14 @@ pub(super) fn run(
     frame: &Parsed,
     class: &Class,
     egress: Egress,
-    oversize: &mut PortSet,
+    oversize: &mut Vec<PortId>,
     notes: &mut Notes,
-) -> Result<PortSet, Verdict> {
+) -> Result<Egress, Verdict> {
     let mut ports = match egress {
         Egress::Unicast(port) => {
             unicast(tables, ingress, frame, class, port).map_err(Verdict::Dropped)?;
             notes.say(Stage::VlanEgress, || format!("{}: allowed", tables.ports.name(port)));
-            return Ok([port].into_iter().collect());
+            return Ok(Egress::Unicast(port));
         }
         Egress::Flood(ports) => ports,
     };
@@ -43,14 +43,14 @@ pub(super) fn run(
         |port: &PortId| tables.ports.get(*port).is_none_or(|state| !fits(state, frame.untagged_len));
     for port in ports.iter().filter(too_long).collect::<Vec<_>>() {
         ports.remove(port);
-        oversize.insert(port);
+        oversize.push(port);
         notes.say(Stage::VlanEgress, || format!("{}: longer than its MTU", tables.ports.name(port)));
     }
     if ports.is_empty() {
         return Err(Verdict::Dropped(DropReason::MtuExceeded));
     }
     notes.say(Stage::VlanEgress, || format!("{} allowed", ports.len()));
-    Ok(ports)
+    Ok(Egress::Flood(ports))
 }
 
 fn unicast(
