@@ -103,12 +103,23 @@ pub struct CounterRow {
     pub rx: Counters,
     /// Sent.
     pub tx: Counters,
+    /// Frames received by the plane and forwarded to at least one port. What a VLAN interface has sent is what the
+    /// plane received there.
+    pub forwarded: u64,
+    /// Frames received by the plane and given to the control plane only.
+    pub trapped: u64,
 }
 
 /// `show interfaces counters`.
 #[must_use]
 pub fn counters(view: &Interfaces) -> CounterTable {
-    let row = |i: &InterfaceView| CounterRow { interface: i.name.clone(), rx: i.rx, tx: i.tx };
+    let row = |i: &InterfaceView| CounterRow {
+        interface: i.name.clone(),
+        rx: i.rx,
+        tx: i.tx,
+        forwarded: i.forwarded,
+        trapped: i.trapped,
+    };
     CounterTable { interfaces: view.interfaces.iter().map(row).collect() }
 }
 

@@ -152,6 +152,13 @@ pub struct InterfaceView {
     pub tx: Counters,
     /// `tc`, `xdp` or `soft`; `None` for an interface the plane has nothing attached to.
     pub hook: Option<&'static str>,
+    /// How many of the frames that the plane received at this port it forwarded to at least one port; with those
+    /// trapped and those dropped they are all of them.
+    #[serde(skip)]
+    pub forwarded: u64,
+    /// How many of them went to the control plane only.
+    #[serde(skip)]
+    pub trapped: u64,
     /// True when there is such a netdev at the moment.
     #[serde(skip)]
     pub present: bool,
