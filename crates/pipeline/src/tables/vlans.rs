@@ -18,7 +18,12 @@ pub struct Vlans {
 
 impl Default for Vlans {
     fn default() -> Self {
-        Self { active: vec![None; MAX_VLANS], count: 0, high_water: 0, members: vec![PortSet::EMPTY; MAX_VLANS] }
+        Self {
+            active: vec![None; MAX_VLANS],
+            count: 0,
+            high_water: 0,
+            members: vec![PortSet::EMPTY; MAX_VLANS],
+        }
     }
 }
 
