@@ -110,14 +110,28 @@ impl Names for ConfigNames<'_> {
 }
 
 /// Applies configuration text to a copy of `base`: the copy with every line that is accepted, and the lines
-/// that are not. Blank lines and comments (`!`) do nothing; `end` and `exit` lead out of a mode.
+/// that are not. Blank lines and comments (`!`) do nothing; `end` and `exit` lead out of a mode. What is
+/// indented under a refused line is refused with it, so that it is not taken for something else's.
 #[must_use]
 pub fn apply_text(text: &str, base: &Config) -> (Config, Vec<LineError>) {
     let mut config = base.clone();
-    let mut errors = Vec::new();
+    let mut errors: Vec<LineError> = Vec::new();
     let mut mode = ConfigMode::Global;
+    let mut refused: Option<(usize, usize)> = None;
     for (at, line) in text.lines().enumerate() {
-        if let Err(failure) = apply_line(line, &mut config, &mut mode) {
+        let indent = line.len() - line.trim_start().len();
+        if line.trim_start().starts_with('!') || line.trim().is_empty() {
+            continue;
+        }
+        let under = refused.filter(|(_, of)| indent > *of).map(|(head, _)| head);
+        let result = match under {
+            Some(head) => Err(Failure::Reason(indent, format!("it stands under line {head}, which is refused"))),
+            None => apply_line(line, &mut config, &mut mode),
+        };
+        if under.is_none() {
+            refused = result.as_ref().err().map(|_| (at + 1, indent));
+        }
+        if let Err(failure) = result {
             let upto = failure.at().min(line.len());
             errors.push(LineError {
                 line: at + 1,
@@ -130,16 +144,14 @@ pub fn apply_text(text: &str, base: &Config) -> (Config, Vec<LineError>) {
     (config, errors)
 }
 
-/// Applies one line of configuration text. A line that leads into a mode and is refused leads to global
-/// configuration mode, so that the lines under it are refused, too, and not taken for another interface's.
+/// Applies one line of configuration text. One that leads into another mode and is refused leads to global
+/// configuration mode.
 fn apply_line(line: &str, config: &mut Config, mode: &mut ConfigMode) -> Result<(), Failure> {
     let words = words(line)?;
     let Some(first) = words.first() else { return Ok(()) };
-    if first.text.starts_with('!') {
-        return Ok(());
-    }
     let result = run_line(line, &words, config, mode, None).map(|_| ());
-    if result.is_err() && !line.starts_with(char::is_whitespace) {
+    let leads = |keyword: &str| first.text.len() >= 3 && keyword.starts_with(&first.text.to_ascii_lowercase());
+    if result.is_err() && (leads("interface") || leads("vlan")) {
         *mode = ConfigMode::Global;
     }
     result

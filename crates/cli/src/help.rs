@@ -28,6 +28,8 @@ pub struct Helper<'a> {
 struct Item {
     /// What `?` shows.
     label: String,
+    /// Keywords before interfaces of the same name.
+    is_name: bool,
     help: String,
     /// What TAB puts in; `None` for arguments.
     word: Option<String>,
@@ -35,10 +37,10 @@ struct Item {
 
 impl Item {
     fn word(word: &str, help: &str) -> Self {
-        Self { label: word.into(), help: help.into(), word: Some(word.into()) }
+        Self { label: word.into(), is_name: false, help: help.into(), word: Some(word.into()) }
     }
     fn label(label: String, help: &str) -> Self {
-        Self { label, help: help.into(), word: None }
+        Self { label, is_name: false, help: help.into(), word: None }
     }
 }
 
@@ -153,7 +155,7 @@ fn interfaces(help: &str, partial: &str, names: &dyn Names) -> Vec<Item> {
         items.push(Item::label(Kind::Interface.label(), help));
     }
     let fitting = names.netdevs().into_iter().filter(|name| name.starts_with(partial)).take(MAX_NAMES);
-    items.extend(fitting.map(|name| Item::word(&name, "Network device")));
+    items.extend(fitting.map(|name| Item { is_name: true, ..Item::word(&name, "Network device") }));
     if "vlan".starts_with(&partial.to_ascii_lowercase()) {
         items.push(Item::word("vlan", "VLAN interface"));
     }

@@ -6,9 +6,12 @@
 
 pub mod args;
 pub mod backend;
+pub mod brctl;
 mod commands;
 pub mod config_view;
+pub mod docs;
 pub mod edit;
+mod fuzz;
 mod help;
 pub mod mode;
 pub mod outcome;
@@ -21,6 +24,7 @@ mod tree;
 pub mod view;
 
 pub use backend::{Backend, Refusal};
+pub use fuzz::fuzz_line;
 pub use edit::{LineError, apply_text};
 pub use outcome::{Outcome, Program, Terminal};
 pub use session::{Completion, Login, Session};

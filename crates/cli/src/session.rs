@@ -123,7 +123,9 @@ impl Session {
             Err(failure) => return self.refuse(line, &failure, backend),
         };
         let Some(first) = words.first() else { return Outcome::Text(String::new()) };
-        if first.text.starts_with('!') {
+        // Ctrl-Z is sent as `end`, which does nothing where there is nothing to leave.
+        let is_idle = first.text.starts_with('!') || (self.in_exec() && line.trim().eq_ignore_ascii_case("end"));
+        if is_idle {
             return Outcome::Text(String::new());
         }
         self.remember(line);

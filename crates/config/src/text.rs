@@ -26,6 +26,7 @@ pub fn reference(name: &InterfaceName) -> String {
             let lower = name.to_ascii_lowercase();
             let mistaken = ["vlan", "range", "netdev", "port-channel"].iter().any(|word| word.starts_with(&lower))
                 || lower.strip_prefix("vlan").is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_digit()));
+            let mistaken = mistaken || name.parse::<std::net::Ipv4Addr>().is_ok();
             if mistaken { format!("netdev {name}") } else { name.clone() }
         }
     }
@@ -63,6 +64,7 @@ fn sections_by(config: &Config, vlans: Vec<Vec<String>>) -> Vec<Vec<String>> {
     let mut list = vec![vec![format!("hostname {}", config.hostname)], globals(config)];
     list.extend(vlans);
     list.extend(config.interfaces.iter().map(|(name, interface)| section(name, interface)));
+    list.push(missing_vlans(config));
     list.push(config.routes.iter().map(route).collect());
     list.push(fdb(config));
     list.retain(|section| !section.is_empty());
@@ -101,6 +103,13 @@ pub fn vlans(config: &Config) -> Vec<Vec<String>> {
 fn vlans_apart(config: &Config) -> Vec<Vec<String>> {
     let shown = |(id, vlan): &(&VlanId, &Vlan)| **id != VlanId::DEFAULT || **vlan != Vlan::default();
     config.vlans.iter().filter(shown).map(|(id, vlan)| vlan_section(*id, vlan)).collect()
+}
+
+/// Access VLANs that do not exist: the ports' lines would make them.
+fn missing_vlans(config: &Config) -> Vec<String> {
+    let access = config.interfaces.values().map(|interface| interface.switchport.access_vlan);
+    let missing: VlanSet = access.filter(|vlan| !config.vlans.contains_key(vlan)).collect();
+    chunks(&missing).into_iter().map(|part| format!("no vlan {part}")).collect()
 }
 
 /// One VLAN's section.

@@ -5,18 +5,21 @@ use crate::args::{Args, Kind};
 use crate::backend::{MacFilter, Refusal};
 use crate::mode::{ConfigMode, Mode};
 use crate::outcome::{Outcome, Program};
+use crate::parse::MAX_LINE;
 use crate::session::{Exec, MAX_HISTORY};
 use crate::tree::{Node, arg, kw, number};
 use crate::view::EventKind;
 
 /// `>` and `#`.
 pub const TREE: &[Node] = &[
+    kw("brctl", "The commands of bridge-utils")
+        .privileged()
+        .then(&[arg(Kind::Line(MAX_LINE), "A command of bridge-utils, such as: addif br0 eth1").exec(brctl)]),
     CLEAR,
     session::CONFIGURE,
     files::COPY,
     kw("disable", "Turn off privileged commands").privileged().exec(disable),
     kw("enable", "Turn on privileged commands").exec(enable),
-    kw("end", "Stay in exec mode").exec(nothing),
     files::ERASE,
     kw("exit", "Exit from the EXEC").exec(close),
     kw("logout", "Exit from the EXEC").exec(close),
@@ -84,10 +87,6 @@ fn done() -> Result<Outcome, Refusal> {
     Ok(Outcome::Text(String::new()))
 }
 
-fn nothing(_: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
-    done()
-}
-
 fn enable(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
     exec.session.mode = Mode::Privileged;
     done()
@@ -100,6 +99,12 @@ fn disable(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
 
 fn close(_: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
     Ok(Outcome::Close)
+}
+
+fn brctl(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let line = need(args.text())?;
+    let words: Vec<&str> = line.split_whitespace().collect();
+    crate::brctl::run(&words, exec.backend).map(Outcome::Text)
 }
 
 /// `end` in a configuration mode.

@@ -359,9 +359,6 @@ fn flag(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
 fn access_vlan(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     let vlan = if args.form == Form::Set { need(args.vlan())? } else { VlanId::DEFAULT };
     let create = !edit.config.vlans.contains_key(&vlan) && args.form == Form::Set;
-    if create {
-        super::vlan::unique_name(edit.config, vlan, None)?;
-    }
     each_port(edit, args.form, |port| port.access_vlan = vlan)?;
     if create {
         edit.config.vlans.insert(vlan, Vlan::default());

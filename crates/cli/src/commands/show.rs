@@ -48,10 +48,10 @@ pub const TREE: Node = kw("show", "Show running system information").then(&[
     kw("startup-config", "Contents of startup configuration").privileged().exec(startup),
     kw("users", "Display information about terminal lines").exec(users),
     kw("version", "System hardware and software status").exec(version),
-    kw("vlan", "VTP VLAN status").exec(vlan).then(&[
-        kw("brief", "VTP all VLAN status in brief").exec(vlan),
-        kw("id", "VTP VLAN status by VLAN id").then(&[arg(Kind::VlanList, "VLAN IDs").exec(vlan)]),
-        kw("name", "VTP VLAN status by VLAN name").then(&[arg(Kind::Word("WORD", 32), "A VLAN name").exec(vlan)]),
+    kw("vlan", "VLAN status").exec(vlan).then(&[
+        kw("brief", "All VLANs in brief").exec(vlan),
+        kw("id", "VLAN status by VLAN id").then(&[arg(Kind::VlanList, "VLAN IDs").exec(vlan)]),
+        kw("name", "VLAN status by VLAN name").then(&[arg(Kind::Word("WORD", 32), "A VLAN name").exec(vlan)]),
     ]),
 ]);
 

@@ -46,9 +46,6 @@ pub const ENTRY: Node = kw("vlan", "VLAN commands").then(&[
 fn vlan(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     let set = need(args.vlans())?;
     if args.form == Form::Set {
-        for vlan in set.iter().filter(|vlan| !edit.config.vlans.contains_key(vlan)) {
-            unique_name(edit.config, vlan, None)?;
-        }
         for vlan in set.iter() {
             edit.config.vlans.entry(vlan).or_default();
         }
@@ -69,16 +66,14 @@ fn tag_native(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Refuses a name that another VLAN shows; `None` is the name a VLAN has by default.
-pub fn unique_name(config: &Config, vlan: VlanId, name: Option<&str>) -> Result<(), Refusal> {
-    let default = Vlan::default().display_name(vlan);
-    let name = name.unwrap_or(&default);
+/// Refuses a name that another VLAN shows, or would show: `VLAN0010` is VLAN 10's, whether it exists or not, so
+/// that a VLAN can always be made.
+fn unique_name(config: &Config, vlan: VlanId, name: &str) -> Result<(), Refusal> {
     let named = |(id, other): &(&VlanId, &Vlan)| **id != vlan && other.name.as_deref() == Some(name);
     let by_name = config.vlans.iter().find(named).map(|(id, _)| *id);
     let number = name.strip_prefix("VLAN").filter(|digits| digits.len() == 4).and_then(|digits| digits.parse().ok());
     let by_default = if name == "default" { Some(VlanId::DEFAULT) } else { number };
-    let unnamed = |id: &VlanId| *id != vlan && config.vlans.get(id).is_some_and(|other| other.name.is_none());
-    match by_name.or_else(|| by_default.filter(unnamed)) {
+    match by_name.or_else(|| by_default.filter(|id| *id != vlan)) {
         Some(other) => Err(format!("VLAN #{vlan} and #{other} have an identical name: {name}").into()),
         None => Ok(()),
     }
@@ -93,8 +88,8 @@ fn name(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     if name.is_some() && set.len() > 1 {
         return Err(format!("VLANs {set} can't all have the same name").into());
     }
-    for vlan in set.iter() {
-        unique_name(edit.config, vlan, name.as_deref())?;
+    if let (Some(name), Some(vlan)) = (&name, set.iter().next()) {
+        unique_name(edit.config, vlan, name)?;
     }
     // A name that is the default's words is no name of its own.
     edit.each_vlan(|settings, vlan| {

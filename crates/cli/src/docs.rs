@@ -1,0 +1,92 @@
+//! docs/cli, made from the command tree: one page for each mode. `tests/docs.rs` holds the pages to it.
+
+use crate::commands;
+use crate::tree::{Node, Special, Token};
+use std::fmt::Write;
+
+/// A page of docs/cli.
+pub struct Page {
+    /// Its file's name.
+    pub file: &'static str,
+    /// Its text.
+    pub text: String,
+}
+
+const NOTICE: &str = "<!-- Made from the command tree by crates/cli/src/docs.rs; \
+    `UPDATE_DOCS=1 cargo test -p lanyard-cli --test docs` writes it anew. -->";
+
+/// The pages that are made from the tree.
+#[must_use]
+pub fn pages() -> Vec<Page> {
+    let is_show = |node: &&Node| matches!(node.token, Token::Word("show"));
+    let exec: Vec<&Node> = commands::EXEC.iter().filter(|node| !is_show(node)).collect();
+    let shows: Vec<&Node> = commands::EXEC.iter().filter(is_show).flat_map(|node| node.next).collect();
+    let session: Vec<&Node> = commands::SESSION.iter().take(commands::SESSION.len() - commands::GLOBAL.len()).collect();
+    let own = |nodes: &'static [Node]| nodes.iter().collect::<Vec<_>>();
+    vec![
+        page("exec.md", "Exec commands", EXEC, "", &exec),
+        page("show.md", "show", SHOW, "show ", &shows),
+        page("configuration.md", "Global configuration", GLOBAL, "", &own(commands::GLOBAL)),
+        page("interface.md", "Interface configuration", INTERFACE, "", &own(commands::INTERFACE)),
+        page("vlan.md", "VLAN configuration", VLAN, "", &own(commands::VLAN)),
+        page("session.md", "Configuration sessions", SESSION, "", &session),
+    ]
+}
+
+const EXEC: &str = "Prompt `HOSTNAME#`; after `disable`, `HOSTNAME>`, where only commands that change nothing remain. \
+    `show` has [its own page](show.md).";
+const SHOW: &str = "Every command here takes `| json`, `| include RE`, `| exclude RE`, `| begin RE`, `| section RE` \
+    and `| count [RE]`. What the JSON holds is on [its own page](json.md).";
+const GLOBAL: &str = "Entered by `configure terminal`; prompt `HOSTNAME(config)#`. A command takes effect when it is \
+    entered, or not at all.";
+const INTERFACE: &str = "Entered by `interface NAME`, `interface vlan N` or `interface range LIST`; prompts \
+    `HOSTNAME(config-if)#` and `HOSTNAME(config-if-range)#`. A command given to a range is taken by every interface \
+    of it or by none. A netdev becomes a port of the switch with `switchport` or any plain `switchport ...` command, \
+    a routed port with `no switchport`, and is left alone again with `default switchport` or `no interface NAME`.";
+const VLAN: &str = "Entered by `vlan LIST`, which makes the VLANs that do not exist yet; prompt \
+    `HOSTNAME(config-vlan)#`.";
+const SESSION: &str = "Entered by `configure session NAME`; prompt `HOSTNAME(config-s-NAME)#`. All configuration \
+    commands work as usual and take effect together at `commit`, or never. A session is the list of the lines \
+    entered in it: they are applied to the running configuration as it is at `commit`. `end` and `exit` leave it \
+    pending. After `commit confirmed MINUTES` the switch goes back by itself unless `commit` in the session, or \
+    `configure confirm`, is entered in time.";
+
+fn page(file: &'static str, title: &str, intro: &str, prefix: &str, nodes: &[&Node]) -> Page {
+    let mut text = format!("{NOTICE}\n\n# {title}\n\n{intro}\n\n");
+    text.push_str("A command marked \"no\" has `no` and `default` forms, which may be given with or without what follows the\n");
+    text.push_str("keyword of a row that begins with `no`.\n");
+    let mut sorted: Vec<&&Node> = nodes.iter().collect();
+    sorted.sort_by_key(|node| node.label());
+    for node in sorted {
+        let _ = write!(text, "\n## {prefix}{}\n\n{}.\n", node.label(), node.help);
+        if node.special == Special::None {
+            text.push_str("\n| Command | What it is about | |\n|---|---|---|\n");
+            rows(node, prefix.trim_end(), &mut text);
+        }
+    }
+    Page { file, text }
+}
+
+/// A row for each way a line through `node` can end.
+fn rows(node: &Node, before: &str, text: &mut String) {
+    let line = format!("{before} {}", node.label()).trim().to_owned();
+    if let Some(_run) = node.run {
+        let options: String = node.options.iter().map(|option| format!(" [{}]", chain(option))).collect();
+        let no = if node.set_only { "" } else { "no" };
+        let _ = writeln!(text, "| `{line}{options}` | {} | {no} |", node.help);
+    }
+    if node.no.is_some() {
+        let _ = writeln!(text, "| `no {line}` | {} | |", node.help);
+    }
+    for next in node.next {
+        rows(next, &line, text);
+    }
+}
+
+/// An option with its arguments.
+fn chain(node: &Node) -> String {
+    match node.next.first() {
+        Some(next) => format!("{} {}", node.label(), chain(next)),
+        None => node.label(),
+    }
+}

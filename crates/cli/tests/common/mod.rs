@@ -1,0 +1,235 @@
+//! A switch that is only a configuration: what sessions are tested against.
+#![allow(clippy::unwrap_used, clippy::panic, dead_code)]
+
+use lanyard_cli::backend::{Backend, Family, MacFilter, Refusal};
+use lanyard_cli::sessions::ConfigSessions;
+use lanyard_cli::{Login, Session, view};
+use lanyard_config::{Config, InterfaceName, Role};
+use lanyard_types::{MacAddr, VlanId};
+use std::collections::BTreeMap;
+
+/// The fake.
+#[derive(Default)]
+pub struct Fake {
+    pub config: Config,
+    pub netdevs: Vec<String>,
+    pub startup: String,
+    pub files: BTreeMap<String, String>,
+    pub sessions: ConfigSessions,
+    pub rollback: Option<(Config, u64)>,
+    pub log: Vec<String>,
+    pub cleared: Vec<String>,
+    /// A commit whose text holds this is refused.
+    pub refuses: Option<String>,
+}
+
+impl Fake {
+    pub fn new(netdevs: &[&str]) -> Self {
+        Self { netdevs: netdevs.iter().map(|n| (*n).to_owned()).collect(), ..Self::default() }
+    }
+}
+
+/// A privileged session that is not echoed.
+pub fn session() -> Session {
+    Session::new(Login { line: "vty 0".into(), user: "root".into(), interactive: false })
+}
+
+const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+
+impl Backend for Fake {
+    fn running(&self) -> &Config {
+        &self.config
+    }
+    fn commit(&mut self, candidate: Config) -> Result<(), Refusal> {
+        if let Some(text) = &self.refuses {
+            if candidate.to_string().contains(text) {
+                return Err(format!("the fake refuses {text}").into());
+            }
+        }
+        self.config = candidate;
+        Ok(())
+    }
+    fn commit_confirmed(&mut self, candidate: Config, minutes: u32) -> Result<(), Refusal> {
+        let before = self.config.clone();
+        self.commit(candidate)?;
+        let back = self.rollback.take().map_or(before, |(config, _)| config);
+        self.rollback = Some((back, u64::from(minutes) * 60));
+        Ok(())
+    }
+    fn confirm(&mut self) -> bool {
+        self.rollback.take().is_some()
+    }
+    fn rollback_in_s(&self) -> Option<u64> {
+        self.rollback.as_ref().map(|(_, seconds)| *seconds)
+    }
+    fn config_sessions(&mut self) -> &mut ConfigSessions {
+        &mut self.sessions
+    }
+    fn load_startup(&mut self) -> Result<String, Refusal> {
+        Ok(self.startup.clone())
+    }
+    fn save_startup(&mut self, text: &str) -> Result<(), Refusal> {
+        self.startup = text.to_owned();
+        Ok(())
+    }
+    fn read_file(&mut self, path: &str) -> Result<String, Refusal> {
+        self.files.get(path).cloned().ok_or_else(|| format!("{path}: no such file").into())
+    }
+    fn write_file(&mut self, path: &str, text: &str) -> Result<(), Refusal> {
+        self.files.insert(path.to_owned(), text.to_owned());
+        Ok(())
+    }
+    fn netdev_names(&self) -> Vec<String> {
+        self.netdevs.clone()
+    }
+    fn mac_table(&mut self, filter: &MacFilter) -> view::MacTable {
+        let entry = |mac: u8, vlan, interface: Option<&str>, kind| view::MacEntry {
+            mac: MacAddr([2, 0, 0, 0, 0, mac]),
+            vlan,
+            interface: interface.map(Into::into),
+            kind,
+            age_s: u32::from(mac),
+            offload: view::Offload::None,
+        };
+        let all = [
+            entry(1, 1, Some("eth1"), "dynamic"),
+            entry(2, 10, Some("eth2"), "static"),
+            entry(3, 10, None, "static"),
+            entry(4, 10, Some("vlan10"), "self"),
+        ];
+        let passes = |e: &view::MacEntry| {
+            filter.kind.is_none_or(|kind| kind == e.kind)
+                && filter.mac.is_none_or(|mac| mac == e.mac)
+                && filter.vlan.is_none_or(|vlan| vlan.get() == e.vlan)
+                && filter.interface.as_ref().is_none_or(|i| e.interface.as_deref() == Some(&i.to_string()))
+        };
+        let entries: Vec<_> = all.into_iter().filter(passes).collect();
+        view::MacTable { total: entries.len() as u64, entries, capacity: 1_000_000 }
+    }
+    fn mac_count(&mut self, _vlan: Option<VlanId>) -> view::MacCount {
+        view::MacCount { dynamic: 1, fixed: 2, own: 1, total: 4, capacity: 1_000_000, ..Default::default() }
+    }
+    fn clear_mac_table(&mut self, filter: &MacFilter) -> u64 {
+        self.cleared.push(format!("{filter:?}"));
+        1
+    }
+    fn interfaces(&mut self, only: Option<&InterfaceName>) -> view::Interfaces {
+        let wanted = |name: &InterfaceName| only.is_none_or(|only| only == name);
+        let of = |(name, interface): (&InterfaceName, &lanyard_config::Interface)| {
+            let kind = match (name, interface.role) {
+                (InterfaceName::Vlan(_), _) => view::InterfaceKind::Svi,
+                (_, Role::Routed) => view::InterfaceKind::Routed,
+                (_, Role::Switchport) => view::InterfaceKind::Switchport,
+                (_, Role::Unset) => return None,
+            };
+            let v4 = interface.ipv4.iter().map(|n| ipnet::IpNet::V4(*n));
+            let v6 = interface.ipv6.iter().map(|n| ipnet::IpNet::V6(*n));
+            Some(view::InterfaceView {
+                name: name.to_string(),
+                kind,
+                admin_up: !interface.shutdown,
+                link_up: !interface.shutdown,
+                mac: Some(MAC),
+                mtu: interface.mtu.unwrap_or(1500),
+                speed_mbps: Some(10_000),
+                duplex: "full",
+                rx: view::Counters { frames: 10, bytes: 1000, dropped: 1, errors: 0 },
+                tx: view::Counters { frames: 20, bytes: 2000, dropped: 0, errors: 0 },
+                hook: (kind == view::InterfaceKind::Switchport).then_some("tc"),
+                forwarded: 8,
+                trapped: 1,
+                present: true,
+                driver: Some("veth".into()),
+                addresses: v4.chain(v6).collect(),
+                error: None,
+            })
+        };
+        let list = self.config.interfaces.iter().filter(|(name, _)| wanted(name)).filter_map(of);
+        view::Interfaces { interfaces: list.collect() }
+    }
+    fn drops(&mut self, _only: Option<&InterfaceName>) -> view::Drops {
+        view::Drops { drops: vec![view::DropEntry { interface: "eth1".into(), reason: "same_port", frames: 3 }] }
+    }
+    fn clear_counters(&mut self, only: Option<&InterfaceName>) -> Result<(), Refusal> {
+        self.cleared.push(format!("counters {only:?}"));
+        Ok(())
+    }
+    fn routes(&mut self, family: Family) -> Result<view::Routes, Refusal> {
+        let net = if family == Family::V4 { "10.0.0.0/8" } else { "2001:db8::/32" };
+        let hop = |via: Option<&str>, interface: &str| view::NextHop {
+            via: via.map(|via| via.parse().unwrap()),
+            interface: interface.into(),
+            weight: 1,
+        };
+        let route = |protocol: &str, nexthops| view::Route {
+            prefix: net.parse().unwrap(),
+            protocol: protocol.into(),
+            metric: 0,
+            nexthops,
+            offload: view::Offload::None,
+        };
+        let routes = vec![
+            route("connected", vec![hop(None, "vlan10")]),
+            route("static", vec![hop(Some("10.0.0.1"), "vlan10"), hop(Some("10.0.0.2"), "vlan20")]),
+        ];
+        Ok(view::Routes { total: 2, routes })
+    }
+    fn neighbors(&mut self, family: Family) -> Result<view::Neighbors, Refusal> {
+        let address = if family == Family::V4 { "10.0.0.1" } else { "2001:db8::1" };
+        Ok(view::Neighbors {
+            neighbors: vec![view::Neighbor {
+                address: address.parse().unwrap(),
+                mac: Some(MAC),
+                interface: "vlan10".into(),
+                state: "reachable",
+                offload: view::Offload::None,
+            }],
+        })
+    }
+    fn version(&mut self) -> view::Version {
+        view::Version { version: "0.1.0".into(), hostname: self.config.hostname.clone(), plane: "soft".into(), uptime_s: 3700, ..Default::default() }
+    }
+    fn users(&mut self) -> view::Users {
+        let user = view::User { line: "vty 0".into(), user: "root".into(), host: "local".into(), idle_s: 61, own: true };
+        view::Users { users: vec![user] }
+    }
+    fn logging(&mut self) -> view::Logging {
+        let message = |text: &String| view::LogMessage {
+            time: "2026-01-01T00:00:00Z".into(),
+            severity: 5,
+            facility: "SYS".into(),
+            mnemonic: "CONFIG_I".into(),
+            text: text.clone(),
+        };
+        view::Logging { messages: self.log.iter().map(message).collect(), capacity: 100, overwritten: 0 }
+    }
+    fn clear_logging(&mut self) {
+        self.log.clear();
+    }
+    fn log(&mut self, facility: &str, severity: u8, mnemonic: &str, text: &str) {
+        assert_eq!((facility, severity, mnemonic), ("SYS", 5, "CONFIG_I"));
+        self.log.push(text.to_owned());
+    }
+    fn clock(&self) -> String {
+        "2026-01-01T00:00:00Z".into()
+    }
+    fn platform(&mut self) -> view::Platform {
+        view::Platform { plane: "soft".into(), max_ports: 1023, notes: vec!["no hooks".into()], ..Default::default() }
+    }
+    fn resources(&mut self) -> view::Resources {
+        let table = view::Resource { name: "fdb".into(), size: 10, used: 4, high_water: 5, bytes: 4096, ..Default::default() };
+        view::Resources { tables: vec![table], manager: "none".into() }
+    }
+    fn traps(&mut self) -> view::Traps {
+        view::Traps { traps: vec![view::Trap { group: "stp", rate_pps: 1000, burst: 256, trapped: 7, policed: 0 }] }
+    }
+    fn packet_trace(&mut self, interface: &InterfaceName, frame: &[u8]) -> Result<view::PacketTrace, Refusal> {
+        let hex: String = frame.iter().map(|b| format!("{b:02x}")).collect();
+        Ok(view::PacketTrace {
+            stages: vec![view::TraceStage { stage: "parse", detail: format!("{} bytes", frame.len()) }],
+            verdict: "forwarded",
+            reason: None,
+            egress: vec![view::TraceEgress { interface: interface.to_string(), hex }],
+        })
+    }
+}
