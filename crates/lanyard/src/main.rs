@@ -1,1 +1,162 @@
-fn main() {}
+//! The `lanyard` program: its subcommands, and nothing else; what they do is in the crates.
+//!
+//! Invariant: bad usage exits with 2, a refused or failed action with 1; the reason is on stderr, starts with what
+//! was wrong and names the input.
+
+mod batch;
+mod console;
+mod pager;
+mod version;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use lanyard_daemon::planes::Choice;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// A multilayer Ethernet switch for Linux, driven from an IOS-style command line.
+#[derive(Debug, Parser)]
+#[command(name = "lanyard", version, max_term_width = 100)]
+struct Lanyard {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the switch daemon, in the foreground, in this network namespace
+    Run(RunArgs),
+    /// The command line of a running switch
+    Cli(CliArgs),
+    /// Remove a switch's plane and the netdevs it made; ports are left as they were found
+    Detach {
+        /// The switch
+        #[arg(long, value_name = "NAME", default_value = "default", value_parser = instance)]
+        instance: String,
+    },
+    /// Hosts and switches in network namespaces, from a topology file
+    Lab(lanyard_lab::LabArgs),
+    /// The measuring tools
+    #[command(subcommand)]
+    Bench(Bench),
+    /// The classic bridge command: addbr, addif, show, showmacs, ...
+    Brctl {
+        /// The switch
+        #[arg(long, value_name = "NAME", default_value = "default", value_parser = instance)]
+        instance: String,
+        /// What brctl would be given
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Version, and which planes this machine can run
+    Version,
+}
+
+#[derive(Debug, Args)]
+struct RunArgs {
+    /// The switch's name
+    #[arg(long, value_name = "NAME", default_value = "default", value_parser = instance)]
+    instance: String,
+    /// The startup-config; absent or empty means defaults
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where frames are forwarded
+    #[arg(long, value_enum, default_value_t = Plane::Auto)]
+    plane: Plane,
+    /// The chip to simulate, for `--plane asic`
+    #[arg(long, value_name = "FILE")]
+    platform: Option<PathBuf>,
+    /// Only check a configuration file: print the lines that would be refused
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "platform"])]
+    check: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Plane {
+    /// `ebpf` where it can be had, else `soft`
+    Auto,
+    /// In the kernel
+    Ebpf,
+    /// In the daemon; needs no right to load BPF
+    Soft,
+    /// A virtual switch chip
+    Asic,
+}
+
+#[derive(Debug, Args)]
+struct CliArgs {
+    /// The switch
+    #[arg(long, value_name = "NAME", default_value = "default", value_parser = instance)]
+    instance: String,
+    /// Run this command and end; may be given more than once
+    #[arg(short, value_name = "COMMAND")]
+    command: Vec<String>,
+    /// Run the commands in this file and end; `-` reads them from the standard input
+    #[arg(short, value_name = "FILE")]
+    file: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Bench {
+    /// Forwarding rates beside the kernel bridge, bare redirects and Open vSwitch
+    Forward(lanyard_bench::forward::Args),
+}
+
+fn instance(name: &str) -> Result<String, String> {
+    lanyard_daemon::paths::check_instance(name).map(|()| name.to_owned())
+}
+
+fn main() -> ExitCode {
+    let result = match Lanyard::parse().command {
+        Command::Run(args) => run(args),
+        Command::Cli(args) => cli(args),
+        Command::Detach { instance } => lanyard_daemon::detach(&instance).map(|()| ExitCode::SUCCESS),
+        Command::Lab(args) => lanyard_lab::run(args).map_err(|error| format!("{error:#}")),
+        Command::Bench(Bench::Forward(args)) => {
+            lanyard_bench::forward::main(&args).map_err(|error| format!("{error:#}"))
+        }
+        Command::Brctl { instance, arguments } => batch::brctl(&instance, &arguments),
+        Command::Version => version::print(),
+    };
+    result.unwrap_or_else(|reason| {
+        // A stderr that is gone can't be told.
+        let _ = writeln!(std::io::stderr(), "lanyard: {reason}");
+        ExitCode::FAILURE
+    })
+}
+
+fn run(args: RunArgs) -> Result<ExitCode, String> {
+    if let Some(file) = &args.check {
+        let refused = lanyard_daemon::check_file(file)?;
+        for error in &refused {
+            let _ = writeln!(std::io::stderr(), "{}: {error}", file.display());
+        }
+        return Ok(if refused.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
+    let plane = match args.plane {
+        Plane::Auto => Choice::Auto,
+        Plane::Ebpf => Choice::Ebpf,
+        Plane::Soft => Choice::Soft,
+        Plane::Asic => Choice::Asic,
+    };
+    if let Some(platform) = &args.platform
+        && plane != Choice::Asic
+    {
+        return Err(format!("--platform {}: only plane asic has a platform", platform.display()));
+    }
+    let options = lanyard_daemon::Options { instance: args.instance, config: args.config, plane };
+    lanyard_daemon::run(&options).map(|()| ExitCode::SUCCESS)
+}
+
+fn cli(args: CliArgs) -> Result<ExitCode, String> {
+    use std::io::IsTerminal;
+    let has_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    let mut commands = args.command;
+    match &args.file {
+        Some(file) => commands.extend(batch::read(file)?),
+        None if commands.is_empty() && has_terminal => return console::run(&args.instance),
+        None if commands.is_empty() => commands = batch::read("-".as_ref())?,
+        None => {}
+    }
+    batch::run(&args.instance, &commands)
+}

@@ -54,6 +54,8 @@ impl HostStack {
 /// Every netdev, by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Facts {
+    /// `net.ipv6.conf.all.forwarding`.
+    pub ipv6_forwarding: bool,
     by_name: BTreeMap<String, LinkFacts>,
     by_index: BTreeMap<u32, String>,
 }

@@ -205,7 +205,7 @@ pub fn actions(
         netdev(name, old, next, facts, &mut list);
     }
     addresses(next, facts, &mut list);
-    ipv6_forwarding(next, &mut list);
+    ipv6_forwarding(next, facts.ipv6_forwarding, &mut list);
     list
 }
 
@@ -354,8 +354,8 @@ fn addresses(next: &Config, facts: &Facts, list: &mut Actions) {
     let mut wanted: BTreeMap<String, BTreeSet<IpNet>> = BTreeMap::new();
     for (name, interface) in &next.interfaces {
         let routed = matches!(name, InterfaceName::Vlan(_)) || interface.role == Role::Routed;
-        let nets: BTreeSet<IpNet> = addresses_of(interface).filter(|_| routed).collect();
-        if !nets.is_empty() {
+        let nets: BTreeSet<IpNet> = addresses_of(interface).collect();
+        if routed && !nets.is_empty() {
             wanted.insert(name.to_string(), nets);
         }
     }
@@ -398,19 +398,20 @@ pub fn restore_addresses(config: &Config, name: &str) -> Vec<Action> {
 }
 
 /// The kernel asks for this sysctl as well as for the interface's own before it forwards IPv6.
-fn ipv6_forwarding(next: &Config, list: &mut Actions) {
-    let record = &mut list.record;
-    match (next.ipv6_routing, record.ipv6_forwarding) {
+fn ipv6_forwarding(next: &Config, now: bool, list: &mut Actions) {
+    let to = match (next.ipv6_routing, list.record.ipv6_forwarding) {
         (true, None) => {
-            // What it was is only known to who reads it; the daemon completes the record.
-            record.ipv6_forwarding = Some(false);
-            list.before.push(Action::Ipv6Forwarding { from: false, to: true });
+            list.record.ipv6_forwarding = Some(now);
+            true
         }
         (false, Some(original)) => {
-            record.ipv6_forwarding = None;
-            list.before.push(Action::Ipv6Forwarding { from: true, to: original });
+            list.record.ipv6_forwarding = None;
+            original
         }
-        _ => {}
+        _ => return,
+    };
+    if to != now {
+        list.before.push(Action::Ipv6Forwarding { from: now, to });
     }
 }
 

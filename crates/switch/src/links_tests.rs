@@ -96,9 +96,24 @@ fn a_change_touches_what_changed() {
             "eth1 -10.0.0.1/24, eth1 +10.0.0.2/24",
         ),
         ("eth1: routed ip 10.0.0.1/24", "eth1: access 1", "eth1", "eth1 promisc silent, eth1 -10.0.0.1/24"),
-        ("ipv6-routing", "", "", "ipv6-forwarding false"),
     ] {
         assert_eq!(step(old, "eth1", next, links), (want.into(), String::new()), "{old} -> {next} | {links}");
+    }
+}
+
+#[test]
+fn ipv6_forwarding_comes_back_as_it_was() {
+    for (found, turned_on) in [(false, "ipv6-forwarding true"), (true, "")] {
+        let mut facts = facts("");
+        facts.ipv6_forwarding = found;
+        let on = actions(None, &config("ipv6-routing"), &facts, &Record::default(), &identity());
+        assert_eq!(list(&on.before), turned_on);
+        facts.ipv6_forwarding = true;
+        let again = actions(None, &config("ipv6-routing"), &facts, &on.record, &identity());
+        assert_eq!((list(&again.before), &again.record), (String::new(), &on.record));
+        let off = actions(None, &config(""), &facts, &on.record, &identity());
+        assert_eq!(list(&off.before), if found { "" } else { "ipv6-forwarding false" });
+        assert_eq!(off.record, Record::default());
     }
 }
 

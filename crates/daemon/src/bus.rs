@@ -1,0 +1,154 @@
+//! What happens, told to whoever listens: `monitor events` and `terminal monitor`.
+//!
+//! Invariant: a listener that does not read holds nothing up and takes no memory beyond its queue; what it
+//! missed is counted and told to it in the place where it is missing.
+
+use crate::clock::wall_clock;
+use lanyard_cli::view::{Event, EventKind};
+use serde_json::{Map, Value, json};
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use tokio::sync::mpsc;
+
+/// Events a listener can be behind.
+pub const QUEUE: usize = 4096;
+/// Listeners at once.
+pub const MAX_LISTENERS: usize = 64;
+
+/// Tells events to listeners.
+#[derive(Debug, Default)]
+pub struct Bus {
+    listeners: Vec<Listener>,
+}
+
+#[derive(Debug)]
+struct Listener {
+    topics: Topics,
+    queue: mpsc::Sender<Rc<str>>,
+    lost: Rc<Cell<u64>>,
+}
+
+/// What a listener wants to hear.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Topics {
+    /// Events of these kinds, as JSON lines.
+    Events(BTreeSet<EventKind>),
+    /// Log messages.
+    Log,
+}
+
+/// A listener's end.
+#[derive(Debug)]
+pub struct Subscription {
+    queue: mpsc::Receiver<Rc<str>>,
+    lost: Rc<Cell<u64>>,
+}
+
+impl Subscription {
+    /// The next line, without its end; a line about what was lost comes first when something was. `None` never
+    /// comes as long as the bus lives.
+    pub async fn next(&mut self) -> Option<Rc<str>> {
+        match self.lost.take() {
+            0 => self.queue.recv().await,
+            lost => {
+                let line = json!({"time": wall_clock(), "type": "monitor", "action": "change", "lost": lost});
+                Some(line.to_string().into())
+            }
+        }
+    }
+}
+
+impl Bus {
+    /// A new listener.
+    ///
+    /// # Errors
+    /// When there are [`MAX_LISTENERS`] already.
+    pub fn subscribe(&mut self, topics: Topics) -> Result<Subscription, String> {
+        self.listeners.retain(|listener| !listener.queue.is_closed());
+        if self.listeners.len() >= MAX_LISTENERS {
+            return Err(format!("{MAX_LISTENERS} sessions are monitoring already"));
+        }
+        let (sender, queue) = mpsc::channel(QUEUE);
+        let lost = Rc::new(Cell::new(0));
+        self.listeners.push(Listener { topics, queue: sender, lost: lost.clone() });
+        Ok(Subscription { queue, lost })
+    }
+    /// True when somebody listens to `kind`: events are only made for listeners.
+    #[must_use]
+    pub fn wants(&self, kind: EventKind) -> bool {
+        self.listeners.iter().any(|l| matches!(&l.topics, Topics::Events(kinds) if kinds.contains(&kind)))
+    }
+    /// Tells an event; `details` is a JSON object.
+    pub fn event(
+        &mut self,
+        kind: EventKind,
+        action: &'static str,
+        details: impl FnOnce() -> Map<String, Value>,
+    ) {
+        if self.wants(kind) {
+            let event = Event { time: wall_clock(), kind, action, details: details() };
+            let Ok(line) = serde_json::to_string(&event) else { return };
+            self.tell(
+                &line.into(),
+                |topics| matches!(topics, Topics::Events(kinds) if kinds.contains(&kind)),
+            );
+        }
+    }
+    /// Tells a log message.
+    pub fn log(&mut self, line: &str) {
+        self.tell(&line.into(), |topics| *topics == Topics::Log);
+    }
+    fn tell(&mut self, line: &Rc<str>, wants: impl Fn(&Topics) -> bool) {
+        self.listeners.retain(|listener| {
+            if !wants(&listener.topics) {
+                return true;
+            }
+            match listener.queue.try_send(line.clone()) {
+                Ok(()) => true,
+                Err(mpsc::error::TrySendError::Full(_)) => {
+                    listener.lost.set(listener.lost.get() + 1);
+                    true
+                }
+                Err(mpsc::error::TrySendError::Closed(_)) => false,
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_slow_listener_loses_and_is_told() {
+        let mut bus = Bus::default();
+        let mut slow = bus.subscribe(Topics::Events([EventKind::Fdb].into())).expect("room");
+        let mut log = bus.subscribe(Topics::Log).expect("room");
+        for n in 0..QUEUE + 3 {
+            bus.event(EventKind::Fdb, "add", || [("n".to_owned(), json!(n))].into_iter().collect());
+            bus.event(EventKind::Link, "add", Map::new);
+        }
+        bus.log("%SYS-5-X: y");
+        assert_eq!(log.next().await.as_deref(), Some("%SYS-5-X: y"));
+        let first: Value = serde_json::from_str(&slow.next().await.expect("a line")).expect("JSON");
+        assert_eq!((&first["type"], &first["lost"]), (&json!("monitor"), &json!(3)));
+        for n in 0..QUEUE {
+            let line: Value = serde_json::from_str(&slow.next().await.expect("a line")).expect("JSON");
+            assert_eq!((&line["type"], &line["n"]), (&json!("fdb"), &json!(n)));
+        }
+        drop(slow);
+        assert!(bus.wants(EventKind::Fdb), "noticed at the next event");
+        bus.event(EventKind::Fdb, "add", Map::new);
+        assert!(!bus.wants(EventKind::Fdb));
+    }
+
+    #[test]
+    fn bounded() {
+        let mut bus = Bus::default();
+        let kept: Vec<_> = (0..MAX_LISTENERS).map(|_| bus.subscribe(Topics::Log).expect("room")).collect();
+        assert!(bus.subscribe(Topics::Log).is_err());
+        drop(kept);
+        assert!(bus.subscribe(Topics::Log).is_ok());
+    }
+}

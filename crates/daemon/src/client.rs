@@ -1,0 +1,152 @@
+//! The client's side of the control socket, blocking.
+
+use crate::paths::Paths;
+use crate::protocol::{Done, Reply, Request, line};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+
+/// Longest reply line taken, in bytes.
+const MAX_REPLY: u64 = 16 << 20;
+
+/// A piece of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Piece<'a> {
+    /// Output.
+    Output(&'a str),
+    /// Why the line was refused.
+    Refusal(&'a str),
+}
+
+/// A connection to a daemon.
+#[derive(Debug)]
+pub struct Client {
+    writer: UnixStream,
+    reader: BufReader<UnixStream>,
+}
+
+/// The reading half, for a thread of its own.
+#[derive(Debug)]
+pub struct Replies(BufReader<UnixStream>);
+
+/// The writing half.
+#[derive(Debug)]
+pub struct Requests(UnixStream);
+
+impl Client {
+    /// Connects to the daemon of `instance`.
+    ///
+    /// # Errors
+    /// When there is none, or not for us.
+    pub fn connect(instance: &str) -> Result<Self, String> {
+        let path = Paths::find(instance).socket();
+        let stream = UnixStream::connect(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                format!("instance {instance}: no switch is running ({}: {error})", path.display())
+            }
+            _ => format!("instance {instance}: {}: {error}", path.display()),
+        })?;
+        let writer = stream.try_clone().map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Self { writer, reader: BufReader::new(stream) })
+    }
+    /// Opens a command-line session.
+    ///
+    /// # Errors
+    /// When the daemon has no room.
+    pub fn hello(&mut self, user: &str, interactive: bool) -> Result<Done, String> {
+        self.ask(&Request::Hello { user: user.to_owned(), interactive }, &mut |_| Ok(()))
+    }
+    /// Runs a line; `output` is given its output, or why it was refused, piece by piece.
+    ///
+    /// # Errors
+    /// When the connection breaks, or `output` fails.
+    pub fn exec(
+        &mut self,
+        line: &str,
+        output: &mut dyn FnMut(Piece<'_>) -> io::Result<()>,
+    ) -> Result<Done, String> {
+        self.ask(&Request::Exec { line: line.to_owned() }, output)
+    }
+    /// Runs a classic bridge command.
+    ///
+    /// # Errors
+    /// When the connection breaks, or `output` fails.
+    pub fn brctl(
+        &mut self,
+        words: &[String],
+        output: &mut dyn FnMut(Piece<'_>) -> io::Result<()>,
+    ) -> Result<Done, String> {
+        self.ask(&Request::Brctl { words: words.to_vec() }, output)
+    }
+    /// Takes the plane down and ends the daemon.
+    ///
+    /// # Errors
+    /// When the connection breaks, or `output` fails.
+    pub fn detach(&mut self, output: &mut dyn FnMut(Piece<'_>) -> io::Result<()>) -> Result<Done, String> {
+        self.ask(&Request::Detach, output)
+    }
+    /// Both halves.
+    #[must_use]
+    pub fn split(self) -> (Requests, Replies) {
+        (Requests(self.writer), Replies(self.reader))
+    }
+
+    fn ask(
+        &mut self,
+        request: &Request,
+        output: &mut dyn FnMut(Piece<'_>) -> io::Result<()>,
+    ) -> Result<Done, String> {
+        send(&mut self.writer, request)?;
+        let wrong = |error| format!("writing the output: {error}");
+        loop {
+            match receive(&mut self.reader)? {
+                Reply::Text(text) | Reply::Stream(text) => output(Piece::Output(&text)).map_err(wrong)?,
+                Reply::Refusal(text) => output(Piece::Refusal(&text)).map_err(wrong)?,
+                Reply::Done(done) => return Ok(done),
+                Reply::Error(reason) => return Err(reason),
+                Reply::Completion { .. } | Reply::Help(_) | Reply::Monitor(_) => {}
+            }
+        }
+    }
+}
+
+impl Requests {
+    /// Sends a request.
+    ///
+    /// # Errors
+    /// When the connection is broken.
+    pub fn send(&mut self, request: &Request) -> Result<(), String> {
+        send(&mut self.0, request)
+    }
+    /// Another handle on the same half.
+    ///
+    /// # Errors
+    /// When the process has no descriptor left.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        self.0.try_clone().map(Self)
+    }
+}
+
+impl Replies {
+    /// The next reply.
+    ///
+    /// # Errors
+    /// When the connection is broken.
+    pub fn receive(&mut self) -> Result<Reply, String> {
+        receive(&mut self.0)
+    }
+}
+
+fn send(writer: &mut UnixStream, request: &Request) -> Result<(), String> {
+    writer.write_all(line(request).as_bytes()).map_err(|_| "the switch has closed the connection".to_owned())
+}
+
+fn receive(reader: &mut BufReader<UnixStream>) -> Result<Reply, String> {
+    let mut text = String::new();
+    match reader.take(MAX_REPLY).read_line(&mut text) {
+        Ok(0) => Err("the switch has closed the connection".into()),
+        Ok(_) => {
+            serde_json::from_str(&text).map_err(|error| format!("the switch's answer is no reply: {error}"))
+        }
+        Err(error) => Err(format!("reading from the switch: {error}")),
+    }
+}

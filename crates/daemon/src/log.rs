@@ -1,0 +1,77 @@
+//! The log: a ring of messages for `show logging`, each also told to stderr and to `terminal monitor`.
+//!
+//! Invariant: bounded; what fell out is counted.
+
+use crate::clock::wall_clock;
+use lanyard_cli::view::{LogMessage, Logging};
+use std::collections::VecDeque;
+use std::io::Write;
+
+/// Messages kept.
+pub const CAPACITY: usize = 1000;
+/// Longest text of a message, in bytes; the rest is cut off.
+const MAX_TEXT: usize = 1024;
+
+/// The log.
+#[derive(Debug, Default)]
+pub struct Log {
+    messages: VecDeque<LogMessage>,
+    overwritten: u64,
+    quiet: bool,
+}
+
+impl Log {
+    /// An empty log; `quiet` keeps it off stderr.
+    #[must_use]
+    pub fn new(quiet: bool) -> Self {
+        Self { quiet, ..Self::default() }
+    }
+    /// Adds a message and answers its line, `%LINK-3-UPDOWN: Interface eth1, changed state to up`.
+    pub fn add(&mut self, facility: &str, severity: u8, mnemonic: &str, text: &str) -> String {
+        let text: String =
+            text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_TEXT).collect();
+        let line = format!("%{facility}-{severity}-{mnemonic}: {text}");
+        if !self.quiet {
+            // A stderr that is gone must not stop the switch.
+            let _ = writeln!(std::io::stderr().lock(), "lanyard: {line}");
+        }
+        if self.messages.len() == CAPACITY {
+            self.messages.pop_front();
+            self.overwritten += 1;
+        }
+        let (facility, mnemonic) = (facility.to_owned(), mnemonic.to_owned());
+        self.messages.push_back(LogMessage { time: wall_clock(), severity, facility, mnemonic, text });
+        line
+    }
+    /// `show logging`.
+    #[must_use]
+    pub fn view(&self) -> Logging {
+        Logging {
+            messages: self.messages.iter().cloned().collect(),
+            capacity: CAPACITY as u64,
+            overwritten: self.overwritten,
+        }
+    }
+    /// `clear logging`.
+    pub fn clear(&mut self) {
+        self.messages.clear();
+        self.overwritten = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounded_and_counted() {
+        let mut log = Log::new(true);
+        assert_eq!(log.add("SYS", 5, "CONFIG_I", "from\nconsole"), "%SYS-5-CONFIG_I: from console");
+        for n in 0..CAPACITY + 4 {
+            log.add("LINK", 3, "UPDOWN", &n.to_string());
+        }
+        let view = log.view();
+        assert_eq!((view.messages.len(), view.overwritten), (CAPACITY, 5));
+        assert_eq!(view.messages[0].text, "4");
+    }
+}

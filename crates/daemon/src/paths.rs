@@ -1,0 +1,168 @@
+//! Where an instance keeps its files.
+//!
+//! Invariant: client and daemon find the same directory without asking each other. What must outlive the
+//! daemon but not the machine's uptime is in the run directory; what must outlive that is in the state directory.
+
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// The directories of one instance.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Paths {
+    /// `/run/lanyard/INSTANCE`, or under `$XDG_RUNTIME_DIR` when that is not ours to write.
+    pub run: PathBuf,
+    /// `/var/lib/lanyard/INSTANCE`, or under `$XDG_STATE_HOME` / `~/.local/state`.
+    pub state: PathBuf,
+}
+
+/// Longest instance name, in bytes; the control socket's path has to fit into 108.
+pub const MAX_INSTANCE: usize = 64;
+
+/// Is `name` a usable instance name: letters, digits, `-`, `_` and `.`, not starting with a dot or a dash?
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_instance(name: &str) -> Result<(), String> {
+    let fine = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if name.is_empty() || name.len() > MAX_INSTANCE || !name.chars().all(fine) || name.starts_with(['.', '-'])
+    {
+        return Err(format!(
+            "instance {name:?}: 1 to {MAX_INSTANCE} letters, digits, '-', '_' and '.', not starting with '.' or '-'"
+        ));
+    }
+    Ok(())
+}
+
+impl Paths {
+    /// The directories of `instance` for a daemon: makes them.
+    ///
+    /// # Errors
+    /// When no run directory can be made, naming the last that was tried.
+    pub fn make(instance: &str) -> Result<Self, String> {
+        let mut failure = String::new();
+        for root in run_roots() {
+            let run = root.join("lanyard").join(instance);
+            match make_private(&run) {
+                Ok(()) => return Ok(Self { run, state: make_state(&root, instance) }),
+                Err(error) => failure = error,
+            }
+        }
+        Err(failure)
+    }
+
+    /// The directories of `instance` for a client: where a daemon would have made them, or has.
+    #[must_use]
+    pub fn find(instance: &str) -> Self {
+        let candidates: Vec<PathBuf> = run_roots().map(|root| root.join("lanyard").join(instance)).collect();
+        let made = candidates.iter().find(|run| run.join(SOCKET).exists());
+        let run = made.or_else(|| candidates.iter().find(|run| run.exists())).or(candidates.first());
+        let run = run.cloned().unwrap_or_default();
+        let state = state_root(&run).join(instance);
+        Self { run, state }
+    }
+
+    /// Both directories below one, for tests.
+    #[must_use]
+    pub fn below(directory: &Path) -> Self {
+        Self { run: directory.join("run"), state: directory.join("state") }
+    }
+    /// The control socket.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.run.join(SOCKET)
+    }
+    /// The lock that a running daemon holds.
+    #[must_use]
+    pub fn lock(&self) -> PathBuf {
+        self.run.join("lock")
+    }
+    /// What has been done to netdevs.
+    #[must_use]
+    pub fn record(&self) -> PathBuf {
+        self.run.join("record.json")
+    }
+    /// Which network namespace the instance lives in.
+    #[must_use]
+    pub fn namespace(&self) -> PathBuf {
+        self.run.join("netns")
+    }
+    /// The base MAC address.
+    #[must_use]
+    pub fn base_mac(&self) -> PathBuf {
+        self.state.join("base-mac")
+    }
+    /// The startup-config, unless `--config` names another file.
+    #[must_use]
+    pub fn startup_config(&self) -> PathBuf {
+        self.state.join("startup-config")
+    }
+}
+
+const SOCKET: &str = "cli.sock";
+
+/// Where run directories may be, the preferred first.
+fn run_roots() -> impl Iterator<Item = PathBuf> {
+    let uid = nix::unistd::geteuid();
+    let system = uid.is_root().then(|| PathBuf::from("/run"));
+    let user = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
+    let last = std::env::temp_dir().join(format!("lanyard-{uid}"));
+    system.into_iter().chain(user).chain([last])
+}
+
+fn state_root(run: &Path) -> PathBuf {
+    if run.starts_with("/run/lanyard") {
+        return "/var/lib/lanyard".into();
+    }
+    let named = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state"));
+    named.or_else(home).unwrap_or_else(|| run.to_owned()).join("lanyard")
+}
+
+/// A state directory that can't be made is no reason not to run: the files in it are then not found, and the
+/// attempt to write one says why.
+fn make_state(root: &Path, instance: &str) -> PathBuf {
+    let state = state_root(&root.join("lanyard")).join(instance);
+    let _ = fs::DirBuilder::new().recursive(true).mode(0o700).create(&state);
+    state
+}
+
+/// Makes `path` with mode 0700, and refuses one that somebody else owns or can write.
+fn make_private(path: &Path) -> Result<(), String> {
+    let wrong = |reason: &dyn std::fmt::Display| format!("{}: {reason}", path.display());
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| wrong(&error))?;
+    let meta = fs::symlink_metadata(path).map_err(|error| wrong(&error))?;
+    if !meta.is_dir() || meta.uid() != nix::unistd::geteuid().as_raw() {
+        return Err(wrong(&"not a directory of this user"));
+    }
+    if meta.mode() & 0o022 != 0 {
+        return Err(wrong(&"writable by others"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instance_names() {
+        for name in ["default", "sw-1", "lab.sw_2", "0"] {
+            assert_eq!(check_instance(name), Ok(()), "{name}");
+        }
+        for name in ["", ".", "..", "-x", "a/b", "a b", "é", &"x".repeat(65)] {
+            assert!(check_instance(name).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_directory_of_others_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().expect("a directory");
+        let open = dir.path().join("open");
+        fs::create_dir(&open).expect("made");
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).expect("opened");
+        assert!(make_private(&open).is_err());
+        assert_eq!(make_private(&dir.path().join("a/b")), Ok(()));
+    }
+}

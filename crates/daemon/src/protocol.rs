@@ -1,0 +1,138 @@
+//! What client and daemon say over the control socket: one JSON object a line, in both directions.
+//!
+//! Invariant: a request is at most [`MAX_REQUEST`] bytes long; a reply's text is cut into pieces of at most
+//! [`MAX_PIECE`], so neither side ever has to hold more than one line of that order.
+
+use serde::{Deserialize, Serialize};
+
+/// Longest request line, in bytes.
+pub const MAX_REQUEST: usize = 64 << 10;
+/// Longest piece of output in one reply, in bytes.
+pub const MAX_PIECE: usize = 32 << 10;
+
+/// From the client. Every request but `Interrupt` is answered; the next is read when the answer is complete.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Request {
+    /// First of all: opens a command-line session. Answered by `Done`.
+    Hello {
+        /// The user's name.
+        user: String,
+        /// True when the input is echoed on a terminal.
+        interactive: bool,
+    },
+    /// Runs a line. Answered by `Text`s and a `Done`.
+    Exec {
+        /// The line.
+        line: String,
+    },
+    /// Asks what TAB offers. Answered by `Completion`.
+    Complete {
+        /// The line up to the cursor.
+        line: String,
+    },
+    /// Asks what `?` shows. Answered by `Help`.
+    Help {
+        /// The line up to the cursor.
+        line: String,
+    },
+    /// Ends what the last `Exec` streams.
+    Interrupt,
+    /// A classic bridge command. Needs no `Hello`. Answered by a `Text` or `Refusal`, and `Done`.
+    Brctl {
+        /// The command's words.
+        words: Vec<String>,
+    },
+    /// Takes the plane down and ends the daemon: `lanyard detach`. Needs no `Hello`. Answered by `Done`.
+    Detach,
+}
+
+/// From the daemon.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reply {
+    /// Output.
+    Text(String),
+    /// Output of something that goes on until it is interrupted.
+    Stream(String),
+    /// Why the line was refused.
+    Refusal(String),
+    /// The request is answered.
+    Done(Done),
+    /// What TAB offers.
+    Completion {
+        /// The byte of the line from which a candidate replaces it.
+        start: usize,
+        /// The candidates.
+        candidates: Vec<String>,
+    },
+    /// What `?` shows.
+    Help(Vec<String>),
+    /// A log message, for `terminal monitor`; may come at any time.
+    Monitor(String),
+    /// The session can't go on; the daemon closes it.
+    Error(String),
+}
+
+/// The end of an answer, and what the session is like now.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Done {
+    /// True when the line was refused.
+    pub refused: bool,
+    /// True when the session is over.
+    pub close: bool,
+    /// The prompt.
+    pub prompt: String,
+    /// Lines a page; 0 never pauses.
+    pub length: u16,
+}
+
+/// `value` as a line.
+pub(crate) fn line(value: &impl Serialize) -> String {
+    let mut text = serde_json::to_string(value).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+/// `text` in pieces of at most `max` bytes, cut between characters, after line ends where there are any.
+pub(crate) fn pieces(mut text: &str, max: usize) -> impl Iterator<Item = &str> {
+    std::iter::from_fn(move || {
+        if text.is_empty() {
+            return None;
+        }
+        let mut end = text.len().min(max);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        if end < text.len() {
+            end = text[..end].rfind('\n').map_or(end, |at| at + 1);
+        }
+        let (piece, rest) = text.split_at(end.max(1));
+        text = rest;
+        Some(piece)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cut_in_pieces() {
+        for (text, want) in [
+            ("", vec![]),
+            ("abcdef", vec!["abcd", "ef"]),
+            ("ab\ncd\nef", vec!["ab\n", "cd\n", "ef"]),
+            ("aaéé", vec!["aaé", "é"]),
+            ("aaaé", vec!["aaa", "é"]),
+        ] {
+            assert_eq!(pieces(text, 4).collect::<Vec<_>>(), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn lines_of_json() {
+        assert_eq!(line(&Request::Interrupt), "\"interrupt\"\n");
+        assert_eq!(line(&Request::Exec { line: "a\nb".into() }), "{\"exec\":{\"line\":\"a\\nb\"}}\n");
+    }
+}

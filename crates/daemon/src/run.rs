@@ -1,0 +1,322 @@
+//! `lanyard run` and `lanyard detach`: from nothing to a switch, its event loop, and its end.
+//!
+//! Invariant: the daemon's end, however it comes, changes nothing the plane does; only [`detach`] does that.
+
+use crate::client::{Client, Piece};
+use crate::core::{Core, Parts};
+use crate::instance::{self, Found, Lock};
+use crate::kernel::Kernel;
+use crate::log::Log;
+use crate::os;
+use crate::paths::{Paths, check_instance};
+use crate::planes::{self, Choice, Opened};
+use crate::server::{self, Shared};
+use crate::startup::{self, Taker};
+use lanyard_cli::backend::{Backend, MAX_CONFIG_BYTES};
+use lanyard_cli::edit::{LineError, apply_text};
+use lanyard_config::Config;
+use lanyard_netdev::{Event, Events};
+use lanyard_switch::Switch;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::cell::RefCell;
+use std::io::Write;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::{Duration, Instant, SystemTime};
+use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
+use tokio::net::UnixListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Notify;
+
+/// `lanyard run`.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// `--instance`.
+    pub instance: String,
+    /// `--config`: the startup-config.
+    pub config: Option<PathBuf>,
+    /// `--plane`.
+    pub plane: Choice,
+}
+
+/// How long the start waits for links that are coming up already.
+const LINKS_WAIT: Duration = Duration::from_millis(30);
+/// How often a plane with no descriptor to wait on is asked for events.
+const POLL_GAP: Duration = Duration::from_millis(100);
+/// Most events taken in before the switch settles.
+const MAX_BATCH: usize = 100_000;
+
+/// Runs the switch until a signal ends it, or `detach` does.
+///
+/// # Errors
+/// Why it could not start. What is wrong with the startup-config is reported, and is no reason not to run.
+pub fn run(options: &Options) -> Result<(), String> {
+    check_instance(&options.instance)?;
+    let paths = Paths::make(&options.instance)?;
+    let _lock = Lock::take(&options.instance, &paths)?;
+    let events = Events::open().map_err(|error| format!("netlink events: {error}"))?;
+    let mut core = assemble(options, &paths, false)?;
+    let text = read_startup(&mut core, options.config.is_some())?;
+    let refused = startup::load(&text, &mut core);
+    report(&mut core, &refused);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| format!("event loop: {error}"))?;
+    let local = tokio::task::LocalSet::new();
+    local.block_on(&runtime, serve(core, events))
+}
+
+/// Opens everything the switch is made of.
+fn assemble(options: &Options, paths: &Paths, quiet: bool) -> Result<Core, String> {
+    let mut log = Log::new(quiet);
+    let mut kernel = Kernel::open().map_err(|error| format!("netlink: {error}"))?;
+    let found = instance::found(paths);
+    let Opened { plane, reason } = open_plane(options, paths, &found)?;
+    if let Some(reason) = reason {
+        log.add("PLANE", 4, "FALLBACK", &format!("plane soft is used: ebpf is not available: {reason}"));
+    }
+    for note in &plane.capabilities().notes {
+        log.add("PLANE", 6, "NOTE", note);
+    }
+    instance::settle(paths)?;
+    let mut facts = kernel.facts()?;
+    kernel.learn_hosts(found.record.originals.keys().map(String::as_str), &mut facts);
+    let identity = instance::identity(&options.instance, paths);
+    let switch = Switch::new(identity, facts, plane.state(), found.record);
+    let startup_file = options.config.clone().unwrap_or_else(|| paths.startup_config());
+    let plane_since = plane_since(paths, plane.state().ports.is_empty());
+    Ok(Core::new(Parts { switch, plane, kernel, paths: paths.clone(), startup_file, log, plane_since }))
+}
+
+/// A plane that an instance of this name has left in a namespace that is gone is of no use here.
+fn open_plane(options: &Options, paths: &Paths, found: &Found) -> Result<Opened, String> {
+    let mut opened = planes::open(options.plane, &options.instance, paths)?;
+    if found.elsewhere && !opened.plane.state().ports.is_empty() {
+        opened.plane.detach().map_err(|error| error.to_string())?;
+        drop(opened);
+        opened = planes::open(options.plane, &options.instance, paths)?;
+    }
+    Ok(opened)
+}
+
+/// When the plane was made: the time of a file that lives as long as the plane does.
+fn plane_since(paths: &Paths, is_new: bool) -> SystemTime {
+    let path = paths.run.join("plane-since");
+    if is_new {
+        let _ = std::fs::write(&path, "");
+    }
+    std::fs::metadata(&path).and_then(|meta| meta.modified()).unwrap_or_else(|_| SystemTime::now())
+}
+
+/// An absent or empty startup-config means defaults. One that is there and can't be read is an error when it was
+/// named on the command line, and reported otherwise.
+fn read_startup(core: &mut Core, named: bool) -> Result<String, String> {
+    match core.load_startup() {
+        Ok(text) => Ok(text),
+        Err(reason) if named => Err(reason.to_string()),
+        Err(reason) => {
+            core.log("SYS", 3, "STARTUP", &reason.to_string());
+            Ok(String::new())
+        }
+    }
+}
+
+fn report(core: &mut Core, refused: &[LineError]) {
+    for error in refused {
+        core.log("SYS", 3, "STARTUP", &error.to_string());
+    }
+    if !refused.is_empty() {
+        let (file, count) = (core.startup_file.display().to_string(), refused.len());
+        let lines = if count == 1 { "line" } else { "lines" };
+        core.log("SYS", 3, "STARTUP", &format!("{file}: {count} {lines} refused, the rest is applied"));
+    }
+}
+
+impl Taker for Core {
+    fn check(&mut self, config: &Config) -> Result<(), String> {
+        self.switch.check(&Config::default(), config).map(drop)
+    }
+    fn take(&mut self, config: &Config) -> Result<(), String> {
+        Core::take(self, config.clone())
+    }
+}
+
+/// The event loop.
+async fn serve(core: Core, mut events: Events) -> Result<(), String> {
+    let socket = core.paths.socket();
+    let listener = listen(&socket)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(|error| format!("SIGTERM: {error}"))?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| format!("SIGINT: {error}"))?;
+    let core = Rc::new(RefCell::new(core));
+    let shared =
+        Shared { core: core.clone(), changed: Rc::new(Notify::new()), detached: Rc::new(Notify::new()) };
+    await_links(&core, &mut events);
+    tokio::task::spawn_local(server::serve(listener, shared.clone()));
+    announce(&core);
+    let watch = |fd| os::watch(fd).map_err(|error| format!("event loop: {error}"));
+    let netlink = watch(events.as_raw_fd())?;
+    let plane_fd = core.borrow().plane.event_fd();
+    let plane = plane_fd.map(watch).transpose()?;
+    loop {
+        let due = core.borrow().next_ms().map(|at_ms| core.borrow().clock.instant(at_ms));
+        tokio::select! {
+            mut guard = ready(Some(&netlink)) => {
+                let batch = drain(&mut events);
+                if batch.is_empty() {
+                    guard.clear_ready();
+                } else {
+                    core.borrow_mut().netdev_events(batch);
+                }
+            }
+            mut guard = ready(plane.as_ref()) => {
+                if core.borrow_mut().plane_events() == 0 {
+                    guard.clear_ready();
+                }
+                tokio::task::yield_now().await;
+            }
+            () = tokio::time::sleep(POLL_GAP), if plane.is_none() => drop(core.borrow_mut().plane_events()),
+            () = sleep_until(due) => core.borrow_mut().tick(),
+            () = shared.changed.notified() => {}
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            () = shared.detached.notified() => {
+                // Let the session that asked have its answer.
+                tokio::task::yield_now().await;
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                break;
+            }
+        }
+    }
+    let _ = std::fs::remove_file(&socket);
+    core.borrow_mut().log("SYS", 5, "STOP", "the daemon ends");
+    Ok(())
+}
+
+/// Binds the control socket. One that is there belongs to a daemon that is gone: the lock says so.
+fn listen(path: &Path) -> Result<UnixListener, String> {
+    use std::os::unix::fs::PermissionsExt;
+    let wrong = |error: std::io::Error| format!("{}: {error}", path.display());
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(wrong(error)),
+        _ => {}
+    }
+    let listener = UnixListener::bind(path).map_err(wrong)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(wrong)?;
+    Ok(listener)
+}
+
+/// Links of ports that were just set up come within microseconds when the other end is there; the switch is
+/// ready when they have.
+fn await_links(core: &Rc<RefCell<Core>>, events: &mut Events) {
+    let deadline = Instant::now() + LINKS_WAIT;
+    loop {
+        let batch = drain(events);
+        core.borrow_mut().netdev_events(batch);
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() || !core.borrow().awaits_links() || !readable(events.as_fd(), left) {
+            return;
+        }
+    }
+}
+
+/// All events there are, as one batch: a state on the way from one to the next is nobody's business.
+fn drain(events: &mut Events) -> Vec<Event> {
+    let mut batch = Vec::new();
+    while batch.len() < MAX_BATCH && readable(events.as_fd(), Duration::ZERO) {
+        let more = events.read();
+        if more.is_empty() {
+            break;
+        }
+        batch.extend(more);
+    }
+    batch
+}
+
+fn readable(fd: BorrowedFd<'_>, wait: Duration) -> bool {
+    let timeout = PollTimeout::try_from(wait).unwrap_or(PollTimeout::ZERO);
+    poll(&mut [PollFd::new(fd, PollFlags::POLLIN)], timeout).is_ok_and(|count| count > 0)
+}
+
+fn announce(core: &Rc<RefCell<Core>>) {
+    let core = core.borrow();
+    let config = core.switch.config();
+    let ports = lanyard_switch::compile::switchports(config).count();
+    let plane = core.plane.capabilities().name;
+    let line = format!("lanyard: {} ready: {ports} ports, plane {plane}\n", config.hostname);
+    let _ = std::io::stderr().lock().write_all(line.as_bytes());
+    notify_systemd("READY=1");
+}
+
+/// sd_notify(3), without the library.
+fn notify_systemd(state: &str) {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::net::{SocketAddr, UnixDatagram};
+    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    let address = match path.as_bytes().strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name),
+        None => SocketAddr::from_pathname(&path),
+    };
+    if let (Ok(socket), Ok(address)) = (UnixDatagram::unbound(), address) {
+        let _ = socket.send_to_addr(state.as_bytes(), &address);
+    }
+}
+
+/// Waits until the descriptor is readable; for ever when there is none. Readiness is told once an edge, so it is
+/// cleared only when a read has come back empty.
+async fn ready(fd: Option<&AsyncFd<OwnedFd>>) -> AsyncFdReadyGuard<'_, OwnedFd> {
+    match fd {
+        Some(fd) => match fd.readable().await {
+            Ok(guard) => guard,
+            Err(_) => std::future::pending().await,
+        },
+        None => std::future::pending().await,
+    }
+}
+
+async fn sleep_until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// `lanyard run --check FILE`: the lines that would be refused, whatever the netdevs are like.
+///
+/// # Errors
+/// When the file can't be read.
+pub fn check_file(path: &Path) -> Result<Vec<LineError>, String> {
+    let text = crate::files::read_text(path, MAX_CONFIG_BYTES)
+        .map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(apply_text(&text, &Config::default()).1)
+}
+
+/// `lanyard detach`: asks the daemon, or does it when there is none.
+///
+/// # Errors
+/// When there is nothing to detach, it lives in another namespace, or something could not be undone.
+pub fn detach(instance: &str) -> Result<(), String> {
+    check_instance(instance)?;
+    if let Ok(mut client) = Client::connect(instance) {
+        let mut said = String::new();
+        let done = client.detach(&mut |piece| {
+            if let Piece::Refusal(text) = piece {
+                said.push_str(text);
+            }
+            Ok(())
+        })?;
+        return if done.refused { Err(said.trim_start_matches("% ").trim_end().to_owned()) } else { Ok(()) };
+    }
+    let paths = Paths::find(instance);
+    let found = instance::found(&paths);
+    if !paths.run.exists() {
+        return Err(format!("instance {instance}: there is no such switch ({})", paths.run.display()));
+    }
+    if !found.any {
+        return Ok(());
+    }
+    let paths = Paths::make(instance)?;
+    let _lock = Lock::take(instance, &paths)?;
+    let options = Options { instance: instance.to_owned(), config: None, plane: Choice::Auto };
+    assemble(&options, &paths, true)?.detach()
+}

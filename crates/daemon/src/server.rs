@@ -1,0 +1,310 @@
+//! The control socket: command-line sessions over [`crate::protocol`].
+//!
+//! Invariant: bounded in sessions, in the length of a request, and in what is kept for a reader that does not read:
+//! one that takes nothing for [`STALL`] is dropped.
+
+use crate::bus::{Subscription, Topics};
+use crate::core::Core;
+use crate::protocol::{Done, MAX_PIECE, MAX_REQUEST, Reply, Request, line, pieces};
+use lanyard_cli::session::Login;
+use lanyard_cli::{Outcome, Program, Session, brctl};
+use std::cell::RefCell;
+use std::process::Stdio;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Notify;
+
+/// How long a write may wait for its reader.
+const STALL: Duration = Duration::from_secs(60);
+
+/// What sessions share.
+#[derive(Clone)]
+pub struct Shared {
+    /// The switch.
+    pub core: Rc<RefCell<Core>>,
+    /// Wakes the event loop: a session may have moved a deadline.
+    pub changed: Rc<Notify>,
+    /// A session asked for `detach`, and it was done.
+    pub detached: Rc<Notify>,
+}
+
+/// Accepts sessions for ever.
+pub async fn serve(listener: UnixListener, shared: Shared) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => drop(tokio::task::spawn_local(session(stream, shared.clone()))),
+            // Out of descriptors, say: try again when some have been given back.
+            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
+    }
+}
+
+/// Why a session ended early: the peer is gone, or did not keep to the protocol.
+type Ended = Option<String>;
+
+struct Connection {
+    reader: BufReader<OwnedReadHalf>,
+    writer: OwnedWriteHalf,
+    buffer: Vec<u8>,
+}
+
+impl Connection {
+    async fn send(&mut self, reply: &Reply) -> Result<(), Ended> {
+        let text = line(reply);
+        match tokio::time::timeout(STALL, self.writer.write_all(text.as_bytes())).await {
+            Ok(Ok(())) => Ok(()),
+            _ => Err(None),
+        }
+    }
+    async fn send_text(&mut self, kind: fn(String) -> Reply, text: &str) -> Result<(), Ended> {
+        for piece in pieces(text, MAX_PIECE) {
+            self.send(&kind(piece.to_owned())).await?;
+        }
+        Ok(())
+    }
+    /// The next request. Cancel safe: a part of a line stays in the buffer.
+    async fn request(&mut self) -> Result<Request, Ended> {
+        let whole = read_line(&mut self.reader, &mut self.buffer).await?;
+        serde_json::from_slice(&whole).map_err(|error| Some(format!("not a request: {error}")))
+    }
+}
+
+async fn read_line(reader: &mut (impl AsyncBufRead + Unpin), buffer: &mut Vec<u8>) -> Result<Vec<u8>, Ended> {
+    loop {
+        let available = reader.fill_buf().await.map_err(|_| None)?;
+        if available.is_empty() {
+            return Err(None);
+        }
+        let end = available.iter().position(|byte| *byte == b'\n');
+        let taken = end.map_or(available.len(), |at| at + 1);
+        buffer.extend_from_slice(&available[..taken]);
+        reader.consume(taken);
+        if buffer.len() > MAX_REQUEST {
+            return Err(Some(format!("a request is longer than {MAX_REQUEST} bytes")));
+        }
+        if end.is_some() {
+            return Ok(std::mem::take(buffer));
+        }
+    }
+}
+
+async fn session(stream: UnixStream, shared: Shared) {
+    let (reader, writer) = stream.into_split();
+    let mut connection = Connection { reader: BufReader::new(reader), writer, buffer: Vec::new() };
+    if let Err(Some(reason)) = greet(&mut connection, &shared).await {
+        let _ = connection.send(&Reply::Error(reason)).await;
+    }
+}
+
+async fn greet(connection: &mut Connection, shared: &Shared) -> Result<(), Ended> {
+    match connection.request().await? {
+        Request::Hello { user, interactive } => {
+            let now_ms = shared.core.borrow().clock.now_ms();
+            let number = shared.core.borrow_mut().users.add(&user, now_ms).map_err(Some)?;
+            let seat = Seat { number, shared: shared.clone() };
+            let login = Login { line: format!("vty {number}"), user, interactive };
+            converse(connection, &seat, Session::new(login)).await
+        }
+        Request::Detach => {
+            let result = shared.core.borrow_mut().detach();
+            shared.detached.notify_one();
+            if let Err(reason) = &result {
+                connection.send(&Reply::Refusal(format!("% {reason}\n"))).await?;
+            }
+            connection
+                .send(&Reply::Done(Done { refused: result.is_err(), close: true, ..Done::default() }))
+                .await
+        }
+        Request::Brctl { words } => {
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let result = brctl::run(&words, &mut *shared.core.borrow_mut());
+            shared.changed.notify_one();
+            match &result {
+                Ok(text) => connection.send_text(Reply::Text, text).await?,
+                Err(refusal) => connection.send_text(Reply::Refusal, &format!("{refusal}\n")).await?,
+            }
+            connection
+                .send(&Reply::Done(Done { refused: result.is_err(), close: true, ..Done::default() }))
+                .await
+        }
+        _ => Err(Some("the first request must be hello".into())),
+    }
+}
+
+/// A session's place among the users; given up however the session ends.
+struct Seat {
+    number: usize,
+    shared: Shared,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.shared.core.borrow_mut().users.remove(self.number);
+    }
+}
+
+impl Seat {
+    fn done(&self, session: &Session, refused: bool, close: bool) -> Reply {
+        let prompt = session.prompt(&*self.shared.core.borrow());
+        Reply::Done(Done { refused, close, prompt, length: session.terminal().length })
+    }
+    /// Runs a line on the switch, with what the switch has to say besides in front of the output.
+    fn execute(&self, session: &mut Session, line: &str) -> (String, Outcome) {
+        let mut core = self.shared.core.borrow_mut();
+        let now_ms = core.clock.now_ms();
+        core.users.touch(self.number, now_ms);
+        core.users.current = Some(self.number);
+        core.notices.clear();
+        let outcome = session.execute(line, &mut *core);
+        core.users.current = None;
+        let notices: String = core.notices.drain(..).map(|notice| format!("% {notice}\n")).collect();
+        drop(core);
+        self.shared.changed.notify_one();
+        (notices, outcome)
+    }
+}
+
+async fn converse(connection: &mut Connection, seat: &Seat, mut session: Session) -> Result<(), Ended> {
+    connection.send(&seat.done(&session, false, false)).await?;
+    let mut monitor: Option<Subscription> = None;
+    loop {
+        let request = tokio::select! {
+            request = connection.request() => request?,
+            Some(line) = next(&mut monitor) => {
+                connection.send(&Reply::Monitor(line.to_string())).await?;
+                continue;
+            }
+        };
+        match request {
+            Request::Exec { line } => {
+                if !execute(connection, seat, &mut session, &line).await? {
+                    return Ok(());
+                }
+                follow_monitor(&mut monitor, &session, seat).map_err(Some)?;
+            }
+            Request::Complete { line } => {
+                let completion = session.complete(&line, &*seat.shared.core.borrow());
+                let (start, candidates) = (completion.start, completion.candidates);
+                connection.send(&Reply::Completion { start, candidates }).await?;
+            }
+            Request::Help { line } => {
+                let lines = session.help(&line, &*seat.shared.core.borrow());
+                connection.send(&Reply::Help(lines)).await?;
+            }
+            Request::Interrupt => {}
+            Request::Hello { .. } | Request::Brctl { .. } | Request::Detach => {
+                return Err(Some("not in a session".into()));
+            }
+        }
+    }
+}
+
+async fn next(subscription: &mut Option<Subscription>) -> Option<Rc<str>> {
+    match subscription {
+        Some(subscription) => subscription.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// `terminal monitor` and `terminal no monitor`.
+fn follow_monitor(monitor: &mut Option<Subscription>, session: &Session, seat: &Seat) -> Result<(), String> {
+    if session.terminal().monitor && monitor.is_none() {
+        *monitor = Some(seat.shared.core.borrow_mut().bus.subscribe(Topics::Log)?);
+    } else if !session.terminal().monitor {
+        *monitor = None;
+    }
+    Ok(())
+}
+
+/// Runs one line to its end; false when the session is over.
+async fn execute(
+    connection: &mut Connection,
+    seat: &Seat,
+    session: &mut Session,
+    line: &str,
+) -> Result<bool, Ended> {
+    let (notices, outcome) = seat.execute(session, line);
+    connection.send_text(Reply::Text, &notices).await?;
+    let (mut refused, mut close) = (false, false);
+    match outcome {
+        Outcome::Text(text) => connection.send_text(Reply::Text, &text).await?,
+        Outcome::Refused(text) => {
+            refused = true;
+            connection.send_text(Reply::Refusal, &text).await?;
+        }
+        Outcome::Stream(kinds) => {
+            let topics = Topics::Events(kinds.into_iter().collect());
+            let subscription = seat.shared.core.borrow_mut().bus.subscribe(topics);
+            match subscription {
+                Ok(subscription) => stream(connection, subscription).await?,
+                Err(reason) => {
+                    refused = true;
+                    connection.send_text(Reply::Refusal, &format!("% {reason}\n")).await?;
+                }
+            }
+        }
+        Outcome::Run(program) => {
+            if let Err(reason) = run(connection, &program).await? {
+                refused = true;
+                connection.send_text(Reply::Refusal, &format!("% {reason}\n")).await?;
+            }
+        }
+        Outcome::Close => close = true,
+    }
+    connection.send(&seat.done(session, refused, close)).await?;
+    Ok(!close)
+}
+
+/// Events until the client interrupts or goes.
+async fn stream(connection: &mut Connection, mut subscription: Subscription) -> Result<(), Ended> {
+    loop {
+        tokio::select! {
+            Some(line) = subscription.next() => connection.send(&Reply::Stream(format!("{line}\n"))).await?,
+            request = connection.request() => match request? {
+                Request::Interrupt => return Ok(()),
+                _ => return Err(Some("only interrupt may follow while events are streamed".into())),
+            },
+        }
+    }
+}
+
+/// A program's output until it ends, or the client interrupts or goes, which kills it.
+async fn run(connection: &mut Connection, program: &Program) -> Result<Result<(), String>, Ended> {
+    let Some((name, arguments)) = program.argv.split_first() else { return Ok(Err("no program".into())) };
+    let mut command = tokio::process::Command::new(name);
+    command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => return Ok(Err(format!("{name}: {error}"))),
+    };
+    let (Some(mut out), Some(mut err)) = (child.stdout.take(), child.stderr.take()) else {
+        return Ok(Err(format!("{name}: no output")));
+    };
+    let (mut out_buffer, mut err_buffer) = ([0u8; 4096], [0u8; 4096]);
+    let (mut out_open, mut err_open) = (true, true);
+    while out_open || err_open {
+        let (bytes, open) = tokio::select! {
+            count = out.read(&mut out_buffer), if out_open => (&out_buffer[..count.unwrap_or(0)], &mut out_open),
+            count = err.read(&mut err_buffer), if err_open => (&err_buffer[..count.unwrap_or(0)], &mut err_open),
+            request = connection.request() => match request? {
+                Request::Interrupt => return Ok(Ok(())),
+                _ => return Err(Some(format!("only interrupt may follow while {name} runs"))),
+            },
+        };
+        *open = !bytes.is_empty();
+        connection.send_text(Reply::Stream, &String::from_utf8_lossy(bytes)).await?;
+    }
+    match child.wait().await {
+        Ok(status) if status.success() => Ok(Ok(())),
+        Ok(status) => Ok(Err(format!("{name} failed: {status}"))),
+        Err(error) => Ok(Err(format!("{name}: {error}"))),
+    }
+}

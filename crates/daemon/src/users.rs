@@ -1,0 +1,79 @@
+//! Who is connected: `show users`.
+//!
+//! Invariant: at most [`MAX_USERS`]; a line number is the lowest that is free.
+
+use lanyard_cli::view::{self, User};
+use std::collections::BTreeMap;
+
+/// Sessions at once.
+pub const MAX_USERS: usize = 100;
+
+/// The sessions, by line number.
+#[derive(Debug, Default)]
+pub struct Users {
+    lines: BTreeMap<usize, Entry>,
+    /// The line whose command is being carried out.
+    pub current: Option<usize>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    user: String,
+    active_ms: u64,
+}
+
+impl Users {
+    /// A new session's line.
+    ///
+    /// # Errors
+    /// When there are [`MAX_USERS`] already.
+    pub fn add(&mut self, user: &str, now_ms: u64) -> Result<usize, String> {
+        let line = (0..MAX_USERS).find(|line| !self.lines.contains_key(line));
+        let line = line.ok_or_else(|| format!("{MAX_USERS} sessions are open already"))?;
+        self.lines.insert(line, Entry { user: user.chars().take(32).collect(), active_ms: now_ms });
+        Ok(line)
+    }
+    /// The session on `line` has entered something.
+    pub fn touch(&mut self, line: usize, now_ms: u64) {
+        if let Some(entry) = self.lines.get_mut(&line) {
+            entry.active_ms = now_ms;
+        }
+    }
+    /// The session on `line` is over.
+    pub fn remove(&mut self, line: usize) {
+        self.lines.remove(&line);
+    }
+    /// `show users`.
+    #[must_use]
+    pub fn view(&self, now_ms: u64) -> view::Users {
+        let user = |(line, entry): (&usize, &Entry)| User {
+            line: format!("vty {line}"),
+            user: entry.user.clone(),
+            host: "local".into(),
+            idle_s: now_ms.saturating_sub(entry.active_ms) / 1000,
+            own: self.current == Some(*line),
+        };
+        view::Users { users: self.lines.iter().map(user).collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines() {
+        let mut users = Users::default();
+        assert_eq!((users.add("a", 0), users.add("b", 0)), (Ok(0), Ok(1)));
+        users.remove(0);
+        assert_eq!(users.add("c", 9000), Ok(0));
+        users.touch(1, 4000);
+        users.current = Some(1);
+        let view = users.view(10_000).users;
+        let lines: Vec<_> =
+            view.iter().map(|u| (u.line.as_str(), u.user.as_str(), u.idle_s, u.own)).collect();
+        assert_eq!(lines, [("vty 0", "c", 1, false), ("vty 1", "b", 6, true)]);
+        while users.add("x", 0).is_ok() {}
+        assert_eq!(users.view(0).users.len(), MAX_USERS);
+    }
+}

@@ -1,0 +1,68 @@
+//! `lanyard cli -c`, `-f`, and commands from a pipe: one session, in order, until the first that is refused.
+
+use lanyard_daemon::client::{Client, Piece};
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Longest file of commands, in bytes.
+const MAX_FILE: u64 = 16 << 20;
+
+/// The commands in a file; `-` is the standard input.
+pub fn read(path: &Path) -> Result<Vec<String>, String> {
+    let wrong = |error: io::Error| format!("{}: {error}", path.display());
+    let mut text = String::new();
+    let count = if path == Path::new("-") {
+        io::stdin().take(MAX_FILE + 1).read_to_string(&mut text)
+    } else {
+        std::fs::File::open(path).map_err(wrong)?.take(MAX_FILE + 1).read_to_string(&mut text)
+    };
+    if count.map_err(wrong)? as u64 > MAX_FILE {
+        return Err(format!("{}: longer than {MAX_FILE} bytes", path.display()));
+    }
+    Ok(text.lines().map(str::to_owned).collect())
+}
+
+/// Runs `commands`; the exit code is 1 when one was refused.
+pub fn run(instance: &str, commands: &[String]) -> Result<ExitCode, String> {
+    let mut client = Client::connect(instance)?;
+    client.hello(&user(), false)?;
+    for command in commands {
+        let done = client.exec(command, &mut show)?;
+        if done.refused {
+            return Ok(ExitCode::FAILURE);
+        }
+        if done.close {
+            break;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `lanyard brctl`.
+pub fn brctl(instance: &str, words: &[String]) -> Result<ExitCode, String> {
+    let done = Client::connect(instance)?.brctl(words, &mut show)?;
+    Ok(if done.refused { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Output to stdout, refusals to stderr, so that a script can tell them apart.
+fn show(piece: Piece<'_>) -> io::Result<()> {
+    match piece {
+        Piece::Output(text) => {
+            let mut out = io::stdout().lock();
+            match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+                // `| head` has seen enough.
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
+                result => result,
+            }
+        }
+        Piece::Refusal(text) => io::stderr().lock().write_all(text.as_bytes()),
+    }
+}
+
+/// The name of who runs this, for `show users` and the log.
+pub fn user() -> String {
+    let uid = nix::unistd::getuid();
+    let known = nix::unistd::User::from_uid(uid).ok().flatten().map(|user| user.name);
+    known.unwrap_or_else(|| format!("uid {uid}"))
+}

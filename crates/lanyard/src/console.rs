@@ -1,0 +1,231 @@
+//! The interactive command line: a line editor in front of a session on the daemon.
+//!
+//! Three threads share the connection: this one edits and asks; one reads replies, and prints log messages
+//! (`terminal monitor`) as they come; one turns ctrl-C into an interrupt while a command runs.
+
+use crate::batch::user;
+use crate::pager::Pager;
+use lanyard_daemon::client::{Client, Replies, Requests};
+use lanyard_daemon::protocol::{Done, Reply, Request};
+use nix::sys::signal::{SigSet, Signal as OsSignal};
+use reedline::{
+    ColumnarMenu, Completer, CompletionResult, Emacs, ExternalPrinter, KeyCode, KeyModifiers, MenuBuilder,
+    Prompt, PromptEditMode, PromptHistorySearch, Reedline, ReedlineEvent, ReedlineMenu, Signal, Span,
+    Suggestion, default_emacs_keybindings,
+};
+use std::borrow::Cow;
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Replies read ahead.
+const QUEUE: usize = 16;
+/// The page length sessions start with; it means "as long as the terminal is".
+const LENGTH_DEFAULT: u16 = 24;
+const MENU: &str = "completion";
+const HELP: &str = "help";
+const END: &str = "end";
+
+/// Runs a session on the terminal.
+pub fn run(instance: &str) -> Result<ExitCode, String> {
+    let mut client = Client::connect(instance)?;
+    let mut done = client.hello(&user(), true)?;
+    let (requests, replies) = client.split();
+    let busy = Arc::new(AtomicBool::new(false));
+    let printer = ExternalPrinter::new(QUEUE);
+    interrupts(&requests, &busy)?;
+    let (sender, receiver) = sync_channel(QUEUE);
+    let (idle, monitor) = (busy.clone(), printer.sender());
+    std::thread::spawn(move || read_replies(replies, &sender, &idle, &monitor));
+    let link = Arc::new(Mutex::new(Link { requests, replies: receiver, busy }));
+    let mut editor = editor(&link, printer);
+    while !done.close {
+        let signal =
+            editor.read_line(&Line(done.prompt.clone())).map_err(|error| format!("terminal: {error}"))?;
+        done = match signal {
+            Signal::Success(line) => exec(&link, &line, done.length)?,
+            Signal::HostCommand(what) if what == HELP => {
+                help(&link, &mut editor)?;
+                done
+            }
+            // Ctrl-Z and ctrl-C lead out of configuration; in exec mode there is nothing to leave.
+            Signal::HostCommand(_) | Signal::CtrlC if done.prompt.contains("(config") => {
+                exec(&link, "end", 0)?
+            }
+            Signal::CtrlD => exec(&link, "exit", 0)?,
+            _ => done,
+        };
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The connection, between questions.
+struct Link {
+    requests: Requests,
+    replies: Receiver<Result<Reply, String>>,
+    busy: Arc<AtomicBool>,
+}
+
+impl Link {
+    fn ask(&mut self, request: &Request) -> Result<(), String> {
+        self.requests.send(request)
+    }
+    fn reply(&mut self) -> Result<Reply, String> {
+        self.replies.recv().unwrap_or_else(|_| Err("the switch has closed the connection".into()))
+    }
+}
+
+fn lock(link: &Mutex<Link>) -> MutexGuard<'_, Link> {
+    link.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn exec(link: &Mutex<Link>, line: &str, length: u16) -> Result<Done, String> {
+    let mut link = lock(link);
+    link.busy.store(true, Ordering::Relaxed);
+    link.ask(&Request::Exec { line: line.to_owned() })?;
+    let mut pager = Pager::new(page(length));
+    let wrong = |error: io::Error| format!("terminal: {error}");
+    let done = loop {
+        match link.reply()? {
+            Reply::Text(text) => pager.print(&text).map_err(wrong)?,
+            Reply::Stream(text) | Reply::Refusal(text) => print(&text).map_err(wrong)?,
+            Reply::Done(done) => break done,
+            Reply::Error(reason) => return Err(reason),
+            Reply::Completion { .. } | Reply::Help(_) | Reply::Monitor(_) => {}
+        }
+    };
+    link.busy.store(false, Ordering::Relaxed);
+    Ok(done)
+}
+
+fn print(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+/// Lines a page: what the session says, or the terminal's own height where it says nothing in particular.
+fn page(length: u16) -> usize {
+    let rows = || crossterm::terminal::size().ok().map(|(_, rows)| rows).filter(|rows| *rows > 1);
+    if length == LENGTH_DEFAULT { rows().unwrap_or(length).into() } else { length.into() }
+}
+
+/// `?`: help for what has been typed, which stays in the editor.
+fn help(link: &Mutex<Link>, editor: &mut Reedline) -> Result<(), String> {
+    let upto = editor.current_insertion_point();
+    let line = editor.current_buffer_contents().get(..upto).unwrap_or_default().to_owned();
+    let mut link = lock(link);
+    link.ask(&Request::Help { line })?;
+    match link.reply()? {
+        Reply::Help(lines) => {
+            let text: String = lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect();
+            print(&format!("?\n{text}")).map_err(|error| format!("terminal: {error}"))
+        }
+        Reply::Error(reason) => Err(reason),
+        _ => Ok(()),
+    }
+}
+
+fn read_replies(
+    mut replies: Replies,
+    sender: &SyncSender<Result<Reply, String>>,
+    busy: &AtomicBool,
+    monitor: &SyncSender<String>,
+) {
+    loop {
+        match replies.receive() {
+            Ok(Reply::Monitor(line)) if busy.load(Ordering::Relaxed) => drop(print(&format!("{line}\n"))),
+            // An editor that is not reading takes a few lines; what is more than that is in the log.
+            Ok(Reply::Monitor(line)) => drop(monitor.try_send(line)),
+            other => {
+                let last = other.is_err();
+                if sender.send(other).is_err() || last {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// From here on ctrl-C interrupts what runs on the switch instead of ending this program.
+fn interrupts(requests: &Requests, busy: &Arc<AtomicBool>) -> Result<(), String> {
+    let mut requests = requests.try_clone().map_err(|error| format!("control socket: {error}"))?;
+    let busy = busy.clone();
+    let mut set = SigSet::empty();
+    set.add(OsSignal::SIGINT);
+    set.thread_block().map_err(|error| format!("SIGINT: {error}"))?;
+    std::thread::spawn(move || {
+        while set.wait().is_ok() {
+            if busy.load(Ordering::Relaxed) && requests.send(&Request::Interrupt).is_err() {
+                return;
+            }
+        }
+    });
+    Ok(())
+}
+
+fn editor(link: &Arc<Mutex<Link>>, printer: ExternalPrinter<String>) -> Reedline {
+    let mut keys = default_emacs_keybindings();
+    let host = |name: &str| ReedlineEvent::ExecuteHostCommand(name.to_owned());
+    for modifiers in [KeyModifiers::NONE, KeyModifiers::SHIFT] {
+        keys.add_binding(modifiers, KeyCode::Char('?'), host(HELP));
+    }
+    keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('z'), host(END));
+    let tab = vec![ReedlineEvent::Menu(MENU.into()), ReedlineEvent::MenuNext];
+    keys.add_binding(KeyModifiers::NONE, KeyCode::Tab, ReedlineEvent::UntilFound(tab));
+    let menu = ColumnarMenu::default().with_name(MENU);
+    Reedline::create()
+        .with_edit_mode(Box::new(Emacs::new(keys)))
+        .with_completer(Box::new(Tab(link.clone())))
+        .with_quick_completions(true)
+        .with_partial_completions(true)
+        .with_menu(ReedlineMenu::EngineCompleter(Box::new(menu)))
+        .with_ansi_colors(false)
+        .with_external_printer(printer)
+}
+
+/// TAB asks the switch.
+struct Tab(Arc<Mutex<Link>>);
+
+impl Tab {
+    fn candidates(&self, line: &str) -> Result<(usize, Vec<String>), String> {
+        let mut link = lock(&self.0);
+        link.ask(&Request::Complete { line: line.to_owned() })?;
+        match link.reply()? {
+            Reply::Completion { start, candidates } => Ok((start, candidates)),
+            _ => Ok((0, Vec::new())),
+        }
+    }
+}
+
+impl Completer for Tab {
+    fn complete(&mut self, line: &str, pos: usize) -> CompletionResult {
+        let (start, candidates) = self.candidates(line.get(..pos).unwrap_or_default()).unwrap_or_default();
+        let span = Span::new(start.min(pos), pos);
+        let suggestion = |value| Suggestion { value, span, append_whitespace: true, ..Suggestion::default() };
+        CompletionResult::fresh(candidates.into_iter().map(suggestion).collect::<Vec<_>>())
+    }
+}
+
+/// The prompt, as the switch gives it.
+struct Line(String);
+
+impl Prompt for Line {
+    fn render_prompt_left(&self) -> Cow<'_, str> {
+        Cow::Borrowed(&self.0)
+    }
+    fn render_prompt_right(&self) -> Cow<'_, str> {
+        Cow::Borrowed("")
+    }
+    fn render_prompt_indicator(&self, _mode: PromptEditMode) -> Cow<'_, str> {
+        Cow::Borrowed("")
+    }
+    fn render_prompt_multiline_indicator(&self) -> Cow<'_, str> {
+        Cow::Borrowed("")
+    }
+    fn render_prompt_history_search_indicator(&self, search: PromptHistorySearch) -> Cow<'_, str> {
+        Cow::Owned(format!("(search: {}) ", search.term))
+    }
+}
