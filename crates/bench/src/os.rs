@@ -186,15 +186,27 @@ impl Netns {
         Ok(String::from_utf8_lossy(&out.stdout).into_owned())
     }
 
-    /// Starts a program inside.
+    /// Starts a program inside, in a session of its own: ctrl-C is for us, and we take it down in order. Should we
+    /// be killed, so is it.
     ///
     /// # Errors
     /// When it cannot be started.
+    #[allow(unsafe_code)]
     pub fn spawn(&self, command: &mut Command) -> Result<Child> {
         use std::os::unix::process::CommandExt as _;
+        let detach = || {
+            nix::unistd::setsid()?;
+            nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?;
+            Ok(())
+        };
+        // SAFETY: two system calls, allowed between fork and exec.
+        unsafe { command.pre_exec(detach) };
         let _inside = self.enter()?;
-        // Its own process group: ctrl-C is for us, and we take it down in order.
-        Ok(command.process_group(0).spawn()?)
+        let child = command.spawn()?;
+        // Its session goes before everyone else's, as we do. (SCHED_FIFO would let a thread that polls starve the
+        // others of the same program.) A kernel without autogroup has no such file.
+        let _ = std::fs::write(format!("/proc/{}/autogroup", child.id()), "-20");
+        Ok(child)
     }
 
     /// The index of a device inside.
@@ -257,21 +269,23 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        set_nice(Pid::from_raw(0), 0);
+        set_scheduler(Pid::from_raw(0), libc::SCHED_OTHER, 0);
         // It was allowed before.
         let _ = sched_setaffinity(Pid::from_raw(0), &self.before);
     }
 }
 
-/// Has a thread go before everyone else on its core. Refused without CAP_SYS_NICE: then it merely shares it.
+/// Has a thread go before everyone else on its core: SCHED_FIFO, as nice values count within a session only where
+/// the kernel groups tasks by session (autogroup). Refused without CAP_SYS_NICE: then it merely shares the core.
 pub fn go_first(thread: Pid) {
-    set_nice(thread, -20);
+    set_scheduler(thread, libc::SCHED_FIFO, 1);
 }
 
 #[allow(unsafe_code)]
-fn set_nice(thread: Pid, nice: i32) {
-    // SAFETY: no pointers; 0 is the calling thread.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, thread.as_raw() as libc::id_t, nice) };
+fn set_scheduler(thread: Pid, policy: i32, priority: i32) {
+    let parameter = libc::sched_param { sched_priority: priority };
+    // SAFETY: the parameter outlives the call; thread 0 is the calling one.
+    unsafe { libc::sched_setscheduler(thread.as_raw(), policy, &raw const parameter) };
 }
 
 /// Held while this process measures: two at once would measure each other.

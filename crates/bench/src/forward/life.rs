@@ -82,7 +82,7 @@ impl Rig for HitlessRig {
     fn round(&mut self) -> Result<f64> {
         let start = self.generator.sent()?;
         // The same without the kill: what this loses, the kill is not to blame for.
-        under_load(self.core, &mut self.generator, || Ok(thread::sleep(Duration::from_millis(500))))?;
+        under_load(self.core, &mut self.generator, || flowing(&self.receiver, self.seen.frames))?;
         let control = self.lost(start)?;
         ensure!(control == 0, "the load loses {control} frames with the daemon left alone");
         let start = self.generator.sent()?;

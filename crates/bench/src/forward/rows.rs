@@ -205,17 +205,23 @@ fn floods() -> Vec<Row> {
 
 /// Through the hosts' own stacks.
 fn stacks() -> Vec<Row> {
-    let tcp = |id: &str, title: &str, offload, bound| Row {
+    let tcp = |id: &str, title: &str, kind, offload, target| Row {
         unit: Unit::BitsPerSecond,
-        ..versus(id, title, PEER, Kind::Bridge, Load::Tcp { offload }, Target::RatioAtLeast(bound))
+        ..versus(id, title, kind, Kind::Bridge, Load::Tcp { offload }, target)
     };
+    let ping = |id: &str, kind, target| Row {
+        unit: Unit::Microseconds,
+        ..versus(id, "ICMP round trip", kind, Kind::Bridge, Load::Ping, target)
+    };
+    let (whole, cut) = ("TCP, one stream", "TCP, one stream, no segmentation offload");
+    let wire = Kind::BareTcPeer;
     vec![
-        tcp("tcp", "TCP, one stream", true, 1.0),
-        tcp("tcp-no-offload", "TCP, one stream, no segmentation offload", false, 1.15),
-        Row {
-            unit: Unit::Microseconds,
-            ..versus("ping", "ICMP round trip", PEER, Kind::Bridge, Load::Ping, Target::RatioBelow(1.0))
-        },
+        tcp("tcp", whole, PEER, true, Target::RatioAtLeast(1.0)),
+        tcp("tcp-no-offload", cut, PEER, false, Target::RatioAtLeast(1.15)),
+        ping("ping", PEER, Target::RatioBelow(1.0)),
+        tcp("limit-tcp", whole, wire, true, Target::None),
+        tcp("limit-tcp-no-offload", cut, wire, false, Target::None),
+        ping("limit-ping", wire, Target::None),
     ]
 }
 
