@@ -5,12 +5,13 @@
 use crate::files;
 use crate::os;
 use crate::paths::Paths;
+use lanyard_netdev::netns;
 use lanyard_switch::{Identity, Record};
 use lanyard_types::MacAddr;
 use nix::fcntl::{Flock, FlockArg};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 /// Longest state file read, in bytes.
@@ -68,15 +69,24 @@ fn random() -> u64 {
     RandomState::new().hash_one(std::process::id())
 }
 
-/// What an earlier run has done to the netdevs of this namespace.
+/// What an earlier run has left.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// Its record; empty when it was about another namespace.
+    /// What it has done to netdevs; empty when that was in another namespace.
     pub record: Record,
     /// True when there is something of an earlier run.
     pub any: bool,
-    /// True when it ran in another namespace than this one.
-    pub elsewhere: bool,
+    /// The other namespace it ran in, if it did.
+    pub elsewhere: Option<Elsewhere>,
+}
+
+/// A network namespace that is not this one.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Elsewhere {
+    /// It is there: how to get into it.
+    Alive(String),
+    /// It is gone, with everything that was in it.
+    Gone,
 }
 
 /// Reads what an earlier run wrote down. A record that can't be read is no reason not to run: the ports are then
@@ -84,16 +94,15 @@ pub struct Found {
 #[must_use]
 pub fn found(paths: &Paths) -> Found {
     let text = files::read_text(&paths.record(), MAX_FILE).ok();
-    let cookie =
-        files::read_text(&paths.namespace(), 64).ok().and_then(|text| text.trim().parse::<u64>().ok());
-    let here = os::netns_cookie();
-    let elsewhere = cookie.is_some() && here.is_some() && cookie != here;
+    let home = files::read_text(&paths.namespace(), 64).ok().and_then(|text| Namespace::parse(&text));
+    let here = Namespace::current();
+    let elsewhere = match (&home, &here) {
+        (Some(home), Some(here)) if home != here => Some(home.find()),
+        _ => None,
+    };
     let record = text.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
-    Found {
-        record: if elsewhere { Record::default() } else { record },
-        any: text.is_some() || cookie.is_some(),
-        elsewhere,
-    }
+    let record = if elsewhere.is_some() { Record::default() } else { record };
+    Found { record, any: text.is_some() || home.is_some(), elsewhere }
 }
 
 /// Writes down that the instance lives in this namespace.
@@ -101,10 +110,49 @@ pub fn found(paths: &Paths) -> Found {
 /// # Errors
 /// When the file can't be written.
 pub fn settle(paths: &Paths) -> Result<(), String> {
+    let Some(here) = Namespace::current() else { return Ok(()) };
     let path = paths.namespace();
-    let Some(cookie) = os::netns_cookie() else { return Ok(()) };
-    files::replace(&path, format!("{cookie}\n").as_bytes())
-        .map_err(|error| format!("{}: {error}", path.display()))
+    let text = format!("{} {}\n", here.cookie, here.inode);
+    files::replace(&path, text.as_bytes()).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// A network namespace: the inode finds it, the cookie tells it from a later one with the same inode.
+#[derive(Debug, PartialEq, Eq)]
+struct Namespace {
+    cookie: u64,
+    inode: u64,
+}
+
+impl Namespace {
+    /// This thread's; `None` before Linux 5.14.
+    fn current() -> Option<Self> {
+        let inode = std::fs::metadata("/proc/thread-self/ns/net").ok()?.ino();
+        Some(Self { cookie: os::netns_cookie()?, inode })
+    }
+    fn parse(text: &str) -> Option<Self> {
+        let (cookie, inode) = text.trim().split_once(' ')?;
+        Some(Self { cookie: cookie.parse().ok()?, inode: inode.parse().ok()? })
+    }
+    /// Looks for it among the named namespaces and those of processes.
+    fn find(&self) -> Elsewhere {
+        let entries = |directory: &str| std::fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok);
+        let named = entries("/run/netns").map(|entry| {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            (entry.path(), format!("ip netns exec {name}"))
+        });
+        let processes = entries("/proc").filter_map(|entry| {
+            let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
+            Some((entry.path().join("ns/net"), format!("nsenter --net=/proc/{pid}/ns/net")))
+        });
+        let way = named.chain(processes).find(|(path, _)| self.is_at(path)).map(|(_, way)| way);
+        way.map_or(Elsewhere::Gone, Elsewhere::Alive)
+    }
+    fn is_at(&self, path: &Path) -> bool {
+        let same_inode = std::fs::metadata(path).is_ok_and(|meta| meta.ino() == self.inode);
+        let cookie = || File::open(path).and_then(|file| netns::run_in(&file, os::netns_cookie));
+        // Where it can't be entered, the inode has to do.
+        same_inode && cookie().map_or(true, |cookie| cookie == Some(self.cookie))
+    }
 }
 
 #[cfg(test)]
@@ -152,14 +200,18 @@ mod tests {
         std::fs::write(paths.record(), serde_json::to_string(&record).expect("JSON")).expect("written");
         settle(&paths).expect("written");
         let here = found(&paths);
-        assert_eq!((here.record, here.elsewhere), (record, false));
-        if os::netns_cookie().is_none() {
-            return println!("skipped: this kernel has no SO_NETNS_COOKIE");
-        }
-        std::fs::write(paths.namespace(), "1\n").expect("written");
-        let there = found(&paths);
-        assert_eq!((there.record, there.elsewhere, there.any), (Record::default(), true, true));
+        assert_eq!((here.record, here.elsewhere), (record, None));
         std::fs::write(paths.record(), "{broken").expect("written");
         assert_eq!(found(&paths).record, Record::default());
+        let Some(namespace) = Namespace::current() else {
+            return println!("skipped: this kernel has no SO_NETNS_COOKIE");
+        };
+        assert_ne!(namespace.find(), Elsewhere::Gone, "this process is in it");
+        std::fs::write(paths.namespace(), format!("1 {}\n", namespace.inode)).expect("written");
+        let there = found(&paths);
+        assert_eq!((there.record, there.any), (Record::default(), true));
+        if nix::unistd::geteuid().is_root() {
+            assert_eq!(there.elsewhere, Some(Elsewhere::Gone), "the inode was used again");
+        }
     }
 }

@@ -56,7 +56,8 @@ impl Kernel {
             mac: (!link.mac.is_zero()).then_some(link.mac),
             mtu: link.mtu,
             admin_up: link.admin_up,
-            carrier: link.link_up,
+            // Not the operational state: the kernel may take a second to work that out.
+            carrier: link.carrier,
             loopback: link.loopback,
             ethernet: link.ethernet,
             master: link.master,

@@ -4,7 +4,7 @@
 
 use crate::client::{Client, Piece};
 use crate::core::{Core, Parts};
-use crate::instance::{self, Found, Lock};
+use crate::instance::{self, Elsewhere, Found, Lock};
 use crate::kernel::Kernel;
 use crate::log::Log;
 use crate::os;
@@ -60,6 +60,9 @@ pub fn run(options: &Options) -> Result<(), String> {
     let text = read_startup(&mut core, options.config.is_some())?;
     let refused = startup::load(&text, &mut core);
     report(&mut core, &refused);
+    for notice in std::mem::take(&mut core.notices) {
+        core.log("SYS", 4, "STARTUP", &notice);
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("event loop: {error}"))?;
     let local = tokio::task::LocalSet::new();
@@ -71,12 +74,18 @@ fn assemble(options: &Options, paths: &Paths, quiet: bool) -> Result<Core, Strin
     let mut log = Log::new(quiet);
     let mut kernel = Kernel::open().map_err(|error| format!("netlink: {error}"))?;
     let found = instance::found(paths);
+    if let Some(Elsewhere::Alive(way)) = &found.elsewhere {
+        let instance = &options.instance;
+        return Err(format!("instance {instance} lives in another network namespace: go there with `{way}`"));
+    }
     let Opened { plane, reason } = open_plane(options, paths, &found)?;
     if let Some(reason) = reason {
         log.add("PLANE", 4, "FALLBACK", &format!("plane soft is used: ebpf is not available: {reason}"));
     }
-    for note in &plane.capabilities().notes {
-        log.add("PLANE", 6, "NOTE", note);
+    if plane.capabilities().survives_daemon {
+        for note in &plane.capabilities().notes {
+            log.add("PLANE", 6, "NOTE", note);
+        }
     }
     instance::settle(paths)?;
     let mut facts = kernel.facts()?;
@@ -91,7 +100,7 @@ fn assemble(options: &Options, paths: &Paths, quiet: bool) -> Result<Core, Strin
 /// A plane that an instance of this name has left in a namespace that is gone is of no use here.
 fn open_plane(options: &Options, paths: &Paths, found: &Found) -> Result<Opened, String> {
     let mut opened = planes::open(options.plane, &options.instance, paths)?;
-    if found.elsewhere && !opened.plane.state().ports.is_empty() {
+    if found.elsewhere.is_some() && !opened.plane.state().ports.is_empty() {
         opened.plane.detach().map_err(|error| error.to_string())?;
         drop(opened);
         opened = planes::open(options.plane, &options.instance, paths)?;

@@ -129,7 +129,7 @@ impl Core {
         let forwards = state.is_some_and(|state| state.enabled);
         let link_up = match kind {
             InterfaceKind::Svi => forwards,
-            _ => !interface.shutdown && link.is_some_and(|link| link.link_up),
+            _ => !interface.shutdown && link.is_some_and(|link| link.admin_up && link.carrier),
         };
         let settings = link.and_then(|_| self.kernel.netdev().settings(&text).ok()).unwrap_or_default();
         let (rx, tx) = self.view_counters(&text, kind, port, link);
