@@ -543,7 +543,8 @@ fn decode_body(r: &mut Reader<'_>, rapid: bool) -> Result<ConfigBody, BpduError>
     let max_age = r.time(6..=40, BpduError::MaxAge)?;
     let hello_time = r.time(1..=10, BpduError::HelloTime)?;
     let forward_delay = r.time(2..=30, BpduError::ForwardDelay)?;
-    if message_age >= max_age {
+    // 14.5 a). Of an RST BPDU only the information is too old (updtRcvdInfoWhile); what its flags say still holds.
+    if !rapid && message_age >= max_age {
         return Err(BpduError::MessageAge);
     }
     Ok(ConfigBody { flags, root, root_path_cost, bridge, port, message_age, max_age, hello_time, forward_delay })

@@ -426,7 +426,7 @@ impl Entity {
         let mut mask = u64::from(due(&mut port.mdelay_while) | due(&mut port.edge_delay_while));
         let holds =
             due(&mut port.self_loop_while) | due(&mut port.pvid_while) | due(&mut port.type_while);
-        let mut re_rooted = 0u64;
+        let (mut re_rooted, mut ask_again) = (0u64, 0u64);
         for (t, tree) in port.trees.iter_mut().enumerate() {
             let rr = due(&mut tree.rr_while);
             let other = due(&mut tree.fd_while)
@@ -436,12 +436,16 @@ impl Entity {
                 | due(&mut tree.dispute_while);
             mask |= u64::from(rr | other) << t;
             re_rooted |= u64::from(rr) << t;
+            // Agreements count again: a port that still proposes asks for one.
+            let ask = due(&mut tree.worsened_while) && tree.proposing;
+            ask_again |= u64::from(ask) << t;
         }
         port.dirty |= mask;
         self.enqueue(p);
         if holds {
             self.apply_holds(p);
         }
+        bits(ask_again).for_each(|t| self.new_info(p, t));
         for t in bits(re_rooted) {
             if let Some(root) = self.trees[t].root_port {
                 self.mark(root, t);

@@ -212,14 +212,26 @@ impl Entity {
     }
 
     /// recordAgreement.
+    ///
+    /// Stricter than the standard in one point: the neighbour must agree about the root this port conveys. An
+    /// agreement that was on its way while the root changed says nothing about the new root; taking it closes
+    /// the forwarding loops that counting to infinity is known for (Elmeleegy, Cox and Ng, "On
+    /// Count-to-Infinity Induced Forwarding Loops in Ethernet Networks", 2006). Whoever has heard this port's
+    /// present information and agrees to it conveys the same root, so no good agreement is lost.
     pub(crate) fn record_agreement(&mut self, p: usize, t: usize) {
         let rstp = self.bridge.rstp_version();
         let port = &mut self.ports[p];
-        let p2p = port.params.point_to_point;
         let internal = port.rcvd_internal;
+        let timely = port.trees[t].worsened_while.is_zero(self.now);
+        let p2p = port.params.point_to_point && timely;
+        // For an MSTI, too: the neighbour must agree about the way to the CIST root.
+        let (message, held) = (&port.trees[0].msg_priority, &port.trees[0].port_priority);
+        let same_root = message.root == held.root
+            && (!internal
+                || (message.external_cost == held.external_cost && message.regional_root == held.regional_root));
         if t == 0 {
             let tree = &mut port.trees[0];
-            let agreed = rstp && p2p && tree.msg_flags.agreement;
+            let agreed = rstp && p2p && same_root && tree.msg_flags.agreement;
             tree.set_agreed(agreed);
             if !internal {
                 let proposing = tree.proposing;
@@ -230,13 +242,9 @@ impl Entity {
             }
             return;
         }
-        // The neighbour must agree about the way to the CIST root as well.
-        let (message, held) = (&port.trees[0].msg_priority, &port.trees[0].port_priority);
-        let same_region_root = message.root == held.root
-            && message.external_cost == held.external_cost
-            && message.regional_root == held.regional_root;
         let tree = &mut port.trees[t];
-        tree.set_agreed(p2p && same_region_root && tree.msg_flags.agreement);
+        let same_regional_root = tree.msg_priority.regional_root == tree.port_priority.regional_root;
+        tree.set_agreed(p2p && same_root && same_regional_root && tree.msg_flags.agreement);
     }
 
     /// recordDispute: an inferior designated neighbour learns or forwards, so it does not hear this port.
@@ -333,9 +341,9 @@ impl Entity {
         let port = &mut self.ports[p];
         let cist = port.trees[0].port_times;
         let usable = if port.rcvd_internal {
-            port.trees[t].port_times.remaining_hops > 1 && cist.message_age <= cist.max_age
+            port.trees[t].port_times.remaining_hops > 1 && cist.message_age < cist.max_age
         } else {
-            older_by_one(cist.message_age) <= cist.max_age
+            older_by_one(cist.message_age) < cist.max_age
         };
         let duration_ms = if usable { 3 * ms(cist.hello_time) } else { 0 };
         port.trees[t].rcvd_info_while = Timer::start(now, duration_ms);
@@ -641,6 +649,8 @@ impl Entity {
         let port = &mut self.ports[p];
         port.counters.sent(&bpdu);
         port.sent_since_up = port.sent_since_up.saturating_add(1);
+        // From here on the neighbour may have heard of information that became worse.
+        port.trees.iter_mut().for_each(|tree| tree.worsened_while.release(self.now));
         let port = port.id;
         self.effects.push_back(Effect::Transmit { port, bpdu });
     }

@@ -356,6 +356,9 @@ pub(crate) struct PortTreeVars {
     pub rcvd_info_while: Timer,
     /// A neighbour disputed the port's designated role within three hello times.
     pub dispute_while: Timer,
+    /// What the port conveys has become worse: held until it has been conveyed, and a little longer, because
+    /// agreements may be on their way that answer what it was.
+    pub worsened_while: Timer,
     pub information: crate::machines::port_information::State,
     pub roles: crate::machines::role_transitions::State,
     pub state: crate::machines::state_transition::State,
@@ -406,6 +409,7 @@ impl PortTreeVars {
             tc_while: Timer::Zero,
             rcvd_info_while: Timer::Zero,
             dispute_while: Timer::Zero,
+            worsened_while: Timer::Zero,
             information: Default::default(),
             roles: Default::default(),
             state: Default::default(),
@@ -423,7 +427,7 @@ impl PortTreeVars {
             (false, false) => StpState::Discarding,
         }
     }
-    pub(crate) fn timers(&self) -> [Timer; 6] {
+    pub(crate) fn timers(&self) -> [Timer; 7] {
         [
             self.fd_while,
             self.rr_while,
@@ -431,6 +435,7 @@ impl PortTreeVars {
             self.tc_while,
             self.rcvd_info_while,
             self.dispute_while,
+            self.worsened_while,
         ]
     }
 }

@@ -138,6 +138,14 @@ impl Sim {
         n
     }
 
+    pub fn set_trace(&mut self, trace: bool) {
+        self.trace = trace;
+    }
+
+    pub fn set_mode(&mut self, mode: Mode, region: MstRegion) {
+        (self.mode, self.region) = (mode, region);
+    }
+
     pub fn connect(&mut self, ends: Vec<(usize, PortId)>) -> usize {
         let n = self.segments.len();
         for end in &ends {
@@ -219,6 +227,14 @@ impl Sim {
 
     fn send(&mut self, node: usize, port: PortId, frame: Vec<u8>) {
         self.frames_sent += 1;
+        self.log(node, || {
+            let Ok(bpdu::BpduFrame { bpdu, .. }) = bpdu::decode(&frame) else { return "  > too old".into() };
+            let Some(body) = bpdu.body() else { return format!("  > {port} TCN") };
+            let f = body.flags;
+            let (role, p, a, l, w) = (f.role, f.proposal, f.agreement, f.learning, f.forwarding);
+            format!("  > {port} {role:?} root {:?} cost {} by {:?} {:?} age {} p {p} a {a} l {l} f {w}",
+                body.root, body.root_path_cost, body.bridge, body.port, body.message_age)
+        });
         let Some(segment) = self.at.get(&(node, port)).map(|s| self.segments[*s].clone()) else { return };
         if !segment.up {
             return;
@@ -267,7 +283,10 @@ impl Sim {
             let frame = self.frames[frame].take().unwrap();
             let up = self.at.get(&(n, port)).is_some_and(|s| self.segments[*s].up);
             if up && !self.deaf.contains(&(n, port)) {
-                self.nodes[n].bridge.handle_bpdu(self.now, port, &frame).unwrap();
+                self.log(n, || format!("  < {port}"));
+                // Information that counts to infinity ages out on the way; nothing else may be refused.
+                let result = self.nodes[n].bridge.handle_bpdu(self.now, port, &frame);
+                assert!(matches!(result, Ok(()) | Err(BpduError::MessageAge)), "{result:?}");
                 self.drain(n);
             }
             if self.wire.is_empty() {
