@@ -235,7 +235,7 @@ struct ly_journal {
 	__u16 clones;
 	__u16 tag_ops;
 	__u32 len; /* the frame's length as received, tags included */
-	__u32 pad;
+	__u32 extra; /* in: what the frame is longer than the bytes the test run was given, modulo 2^32 */
 	struct {
 		__u32 len;
 		__u16 tag_proto; /* out-of-band tag at that moment; 0: none */

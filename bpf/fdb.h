@@ -130,6 +130,14 @@ static __always_inline void usage_release(__u32 slot)
 		__sync_fetch_and_add((__u32 *)&u->count, -1);
 }
 
+/* What usage_take would say, for a dry run that takes nothing. */
+static __always_inline bool usage_full(__u32 slot)
+{
+	struct ly_usage *u = LOOKUP(fdb_usage, slot);
+
+	return !u || (__u32)u->count >= u->limit;
+}
+
 static __always_inline bool usage_take_all(__u16 port, __u16 vlan)
 {
 	if (!usage_take(LY_USAGE_TABLE))

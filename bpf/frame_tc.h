@@ -28,6 +28,7 @@ static __always_inline void frame_ingress(struct frame *f, __u32 ifindex)
 	if (dry) {
 		struct ly_journal *j = dry_journal();
 		f->port_id = j ? j->port & (LY_PORTS - 1) : 0;
+		f->len += j ? j->extra : 0;
 	} else {
 		f->port_id = port_of_ifindex(ifindex);
 	}

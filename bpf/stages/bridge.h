@@ -9,8 +9,12 @@ static __always_inline int stage_bridge(struct frame *f)
 
 	if (dry) {
 		struct ly_journal *j = dry_journal();
-		if (j)
+		if (j) {
+			/* A dry run that does not learn still knows where the source would be by now. */
+			if (f->dst == f->src && (j->source == LY_SRC_NEW || j->source == LY_SRC_MOVED))
+				to = (union ly_fdb_value){ .port = f->port_id, .kind = LY_FDB_DYNAMIC };
 			j->target_port = to.raw ? to.port : 0xffff;
+		}
 	}
 	if (to.raw == 0)
 		return 0;

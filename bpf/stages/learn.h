@@ -19,7 +19,9 @@ static __always_inline __u8 learn_new(struct frame *f, __u64 key)
 	union ly_fdb_value value = { .updated_s = f->now_s, .port = f->port_id, .kind = LY_FDB_DYNAMIC };
 
 	if (!leaves_marks(LY_DRY_LEARN))
-		return LY_SRC_NEW;
+		return usage_full(LY_USAGE_TABLE) || usage_full(LY_USAGE_PORT(f->port_id)) || usage_full(LY_USAGE_VLAN(f->vlan)) ?
+			       LY_SRC_REFUSED :
+			       LY_SRC_NEW;
 	if (!usage_take_all(f->port_id, f->vlan))
 		return LY_SRC_REFUSED;
 	if (!fdb_insert(key, value.raw)) {
@@ -39,7 +41,7 @@ static __always_inline __u8 learn_move(struct frame *f, __u64 key, __u64 *place,
 	union ly_fdb_value value = { .updated_s = f->now_s, .port = f->port_id, .kind = LY_FDB_DYNAMIC };
 
 	if (!leaves_marks(LY_DRY_LEARN))
-		return LY_SRC_MOVED;
+		return usage_full(LY_USAGE_PORT(f->port_id)) ? LY_SRC_REFUSED : LY_SRC_MOVED;
 	if (!usage_take(LY_USAGE_PORT(f->port_id)))
 		return LY_SRC_REFUSED;
 	if (!swap(place, old.raw, value.raw)) {

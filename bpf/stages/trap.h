@@ -8,10 +8,10 @@ static __always_inline bool trap_admit(__u32 group)
 {
 	struct ly_trap_group *g = LOOKUP(trap_groups, group);
 
-	if (!g || g->interval_ns == 0)
-		goto police;
 	if (!leaves_marks(LY_DRY_POLICE))
 		return true;
+	if (!g || g->interval_ns == 0)
+		goto police;
 	__u64 now = now_ns(false);
 	for (int tries = 0; tries < 8; tries++) {
 		__u64 arrival = g->arrival_ns;

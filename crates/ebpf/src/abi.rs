@@ -15,6 +15,8 @@ pub(crate) const PORTS: usize = 1024;
 pub(crate) const PORT_WORDS: usize = PORTS / 64;
 pub(crate) const VLANS: usize = 4096;
 pub(crate) const IFMAP: u32 = 4096;
+/// Buckets of the part of the FDB that few hosts live in.
+pub(crate) const FDB_NEAR: u32 = 16384;
 pub(crate) const FDB_WAYS: usize = 8;
 pub(crate) const DROPS: usize = 32;
 pub(crate) const GROUPS: usize = 4;
@@ -61,7 +63,6 @@ pub(crate) const DROPPED: u8 = 3;
 pub(crate) const SRC_NEW: u8 = 1;
 pub(crate) const SRC_KNOWN: u8 = 2;
 pub(crate) const SRC_MOVED: u8 = 3;
-pub(crate) const SRC_REFUSED: u8 = 4;
 pub(crate) const SRC_FIXED: u8 = 5;
 
 /// ly_journal.target_port when the destination was not found.
@@ -251,7 +252,7 @@ pub(crate) struct Journal {
     pub clones: u16,
     pub tag_ops: u16,
     pub len: u32,
-    pub pad: u32,
+    pub extra: u32,
     pub form: [JournalForm; FORMS],
     pub egress_port: [u16; PORTS],
     pub egress_form: [u8; PORTS],

@@ -20,7 +20,7 @@ struct Aligned<T: ?Sized>(T);
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/lanyard.bpf.o")));
 
 /// The programs a plane runs on, by their names in `bpf/`, in the order of [`Programs`].
-pub(crate) const PROGRAMS: [&str; 5] = ["lanyard_tc", "lanyard_xdp", "fdb_set", "fdb_delete", "fdb_scan"];
+pub(crate) const PROGRAMS: [&str; 6] = ["lanyard_tc", "lanyard_xdp", "fdb_set", "fdb_delete", "fdb_scan", "fdb_migrate"];
 /// The XDP program for one device whose driver can tell a tag it keeps out of band.
 pub(crate) const XDP_BOUND: &str = "lanyard_xdp_bound";
 
@@ -32,19 +32,21 @@ pub(crate) struct Programs {
     pub fdb_set: OwnedFd,
     pub fdb_delete: OwnedFd,
     pub fdb_scan: OwnedFd,
+    pub fdb_migrate: OwnedFd,
 }
 
 impl Programs {
     /// Takes one descriptor for each of [`PROGRAMS`], in that order.
     pub(crate) fn new(programs: Vec<OwnedFd>) -> Result<Self> {
-        let [tc, xdp, fdb_set, fdb_delete, fdb_scan] = <[OwnedFd; 5]>::try_from(programs)
+        let [tc, xdp, fdb_set, fdb_delete, fdb_scan, fdb_migrate] = <[OwnedFd; 6]>::try_from(programs)
             .map_err(|_| system("loading the eBPF programs", "one of them is missing"))?;
-        Ok(Self { tc, xdp, fdb_set, fdb_delete, fdb_scan })
+        Ok(Self { tc, xdp, fdb_set, fdb_delete, fdb_scan, fdb_migrate })
     }
     /// Name and descriptor of each.
-    pub(crate) fn each(&self) -> [(&'static str, &OwnedFd); 5] {
-        let [a, b, c, d, e] = PROGRAMS;
-        [(a, &self.tc), (b, &self.xdp), (c, &self.fdb_set), (d, &self.fdb_delete), (e, &self.fdb_scan)]
+    pub(crate) fn each(&self) -> [(&'static str, &OwnedFd); 6] {
+        let [a, b, c, d, e, f] = PROGRAMS;
+        let (set, delete, scan) = (&self.fdb_set, &self.fdb_delete, &self.fdb_scan);
+        [(a, &self.tc), (b, &self.xdp), (c, set), (d, delete), (e, scan), (f, &self.fdb_migrate)]
     }
 }
 

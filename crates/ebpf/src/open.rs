@@ -147,6 +147,7 @@ impl EbpfPlane {
 
     /// Takes over what the tables are known to hold, or finds it out.
     fn take_over(&mut self, saved: Option<Saved>, update: bool) -> Result<()> {
+        self.migrate();
         if let Some(Kept { hooks, netdev, .. }) = &mut self.kept {
             hooks.adopt(&Attaching { tables: &self.tables, programs: &self.programs, netdev }, update)?;
         }
@@ -259,6 +260,7 @@ fn fresh(capacity: u32, netns: u64) -> Result<(Tables, Programs)> {
     let (tables, programs) = object::create(buckets, salt)?;
     let object = object::fingerprint();
     tables.meta.set(0, &Meta { abi: abi::ABI, buckets, salt, object, netns, generation: 0, writing: 0 });
+    tables.set_fdb_near();
     for slot in 0..abi::USAGES {
         tables.usage.u32(slot, offset_of!(Usage, limit)).store(abi::UNLIMITED, Relaxed);
     }

@@ -62,6 +62,21 @@ impl EbpfPlane {
         words::fdb_entry(key, value, now)
     }
 
+    /// Helps the FDB along when the programs have begun to use more of it: entries move to where they belong now.
+    pub(crate) fn migrate(&self) {
+        let (now, was) = self.tables.fdb_masks();
+        if now == was {
+            return;
+        }
+        // Few rounds: what still waits for room then is found where it was, and tried again later.
+        for _ in 0..8 {
+            let mut call = FdbCall::default();
+            if run_call(&self.programs.fdb_migrate, &mut call).is_err() || call.removed == 0 {
+                return;
+            }
+        }
+    }
+
     fn scan(&self, mut call: FdbCall) -> Option<FdbCall> {
         // A syscall program over tables that exist has no way to fail; if it does, nothing was removed.
         run_call(&self.programs.fdb_scan, &mut call).ok().map(|()| call)
@@ -129,6 +144,7 @@ impl Plane for EbpfPlane {
         self.scan(call).map_or(0, |call| call.removed)
     }
     fn fdb_sweep(&mut self, ageing_s: Option<u32>) -> Sweep {
+        self.migrate();
         let ageing = ageing_s.unwrap_or(abi::NO_AGE);
         let call = FdbCall { scan: abi::SCAN_SWEEP, ageing_s: ageing, ..FdbCall::default() };
         let Some(call) = self.scan(call) else { return Sweep::default() };
@@ -153,7 +169,7 @@ impl Plane for EbpfPlane {
         let usage = self.tables.usage_table();
         let dynamic = u64::try_from(usage.count).unwrap_or(0);
         let limit = u64::from(self.state.global.fdb_limit);
-        let mut fdb = self.usage("fdb", limit, dynamic + fixed, self.tables.bytes(&["fdb", "fdb_usage"]));
+        let mut fdb = self.usage("fdb", limit, dynamic + fixed, self.tables.bytes(&["fdb", "fdb_state", "fdb_usage"]));
         fdb.high_water = fdb.high_water.max(u64::from(usage.high_water) + fixed);
         fdb.refused = usage.refused;
         let ports = ["if_slots", "if_ports", "ports", "port_vlans", "port_stats", "xdp_ports"];
@@ -188,6 +204,7 @@ impl Plane for EbpfPlane {
         Some(self.events.fd())
     }
     fn poll_events(&mut self, handle: &mut dyn FnMut(PlaneEvent)) {
+        self.migrate();
         self.events.poll(&self.tables, handle);
     }
     fn inject(&mut self, port: PortId, frame: &[u8]) -> Result<(), PlaneError> {

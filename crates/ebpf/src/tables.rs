@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 /// Every map of the object that holds state, by its name in `bpf/maps.h` and its pin's name.
-pub(crate) const NAMES: [&str; 18] = [
+pub(crate) const NAMES: [&str; 19] = [
     "if_slots",
     "if_ports",
     "ports",
@@ -25,6 +25,7 @@ pub(crate) const NAMES: [&str; 18] = [
     "vlan_ports",
     "global",
     "fdb",
+    "fdb_state",
     "fdb_usage",
     "port_stats",
     "vlan_stats",
@@ -70,6 +71,8 @@ pub(crate) struct Tables {
     pub vlan_ports: Shared<VlanPorts>,
     pub global: Shared<Global>,
     pub usage: Shared<Usage>,
+    /// `ly_fdb_state`: see [`Tables::fdb_masks`].
+    pub fdb_state: Shared<u64>,
     pub trap_groups: Shared<TrapGroupRow>,
     pub lost: Shared<u64>,
     pub meta: Shared<Meta>,
@@ -100,6 +103,7 @@ impl Tables {
             vlan_ports: shared!("vlan_ports"),
             global: shared!("global"),
             usage: shared!("fdb_usage"),
+            fdb_state: shared!("fdb_state"),
             trap_groups: shared!("trap_groups"),
             lost: shared!("lost"),
             meta: shared!(META),
@@ -181,14 +185,30 @@ impl Tables {
         sum
     }
 
+    /// The part of the FDB in use, as index masks: what it is, and what it was while entries still move over.
+    pub(crate) fn fdb_masks(&self) -> (u32, u32) {
+        let all = self.buckets - 1;
+        match self.fdb_state.u64(0, 0).load(Relaxed) {
+            0 => (all, all),
+            word => ((word as u32).min(all), ((word >> 32) as u32).min(all)),
+        }
+    }
+    /// Starts a new FDB in its near part.
+    pub(crate) fn set_fdb_near(&self) {
+        let near = (self.buckets - 1).min(abi::FDB_NEAR - 1);
+        self.fdb_state.u64(0, 0).store(u64::from(near) << 32 | u64::from(near), Relaxed);
+    }
+
     /// Visits every key and value of the FDB, in bounded memory.
     pub(crate) fn fdb_walk(&self, visit: &mut dyn FnMut(u64, abi::FdbValue)) -> io::Result<()> {
         const CHUNK: u32 = 256;
         let mut keys = vec![0_u32; CHUNK as usize];
         let mut buckets = vec![FdbBucket::default(); CHUNK as usize];
         let mut next = 0_u32;
-        while next < self.buckets {
-            let mut count = CHUNK.min(self.buckets - next);
+        let (now, was) = self.fdb_masks();
+        let end = now.max(was) + 1;
+        while next < end {
+            let mut count = CHUNK.min(end - next);
             // An array's batch goes on behind the index it is given; none starts at 0.
             let mut after = next.wrapping_sub(1);
             let mut out = 0_u32;
@@ -276,6 +296,7 @@ fn check_shape(name: &str, map: &MapHandle) -> Result<()> {
         "vlan_ports" => (size_of::<VlanPorts>(), abi::VLANS),
         "global" => (size_of::<Global>(), 1),
         "fdb" => (size_of::<FdbBucket>(), map.max_entries() as usize),
+        "fdb_state" => (8, 1),
         "fdb_usage" => (size_of::<Usage>(), abi::USAGES),
         "port_stats" => (size_of::<PortStats>(), abi::PORTS),
         "vlan_stats" => (size_of::<VlanStats>(), abi::VLANS),

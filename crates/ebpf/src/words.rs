@@ -154,31 +154,33 @@ impl Teller<'_> {
             return Some("learning is off here".into());
         }
         let on = &port.name;
-        let refused = |limit: &str| format!("{mac} would not be learned on {on}: the {limit}'s limit is reached");
-        let from = || PortId::new(self.journal.source_port).map_or_else(|| "another port".into(), |port| self.name(port));
-        Some(match (self.journal.source, self.full(vlan, self.journal.source)) {
-            (abi::SRC_NEW | abi::SRC_MOVED | abi::SRC_REFUSED, Some(limit)) => refused(limit),
-            (abi::SRC_NEW, None) => format!("{mac} is new on {on}: would be learned"),
-            (abi::SRC_MOVED, None) => format!("{mac} was on {}: would move to {on}", from()),
-            (abi::SRC_KNOWN, _) => format!("{mac} is known on {on}"),
-            (abi::SRC_FIXED, _) => format!("{mac} has a {} entry: stays as it is", self.fixed(vlan, mac)),
-            (_, _) => refused("table"),
+        let known = PortId::new(self.journal.source_port);
+        let from = known.map_or_else(|| "another port".into(), |port| self.name(port));
+        Some(match self.journal.source {
+            abi::SRC_NEW => format!("{mac} is new on {on}: would be learned"),
+            abi::SRC_MOVED => format!("{mac} was on {from}: would move to {on}"),
+            abi::SRC_KNOWN => format!("{mac} is known on {on}"),
+            abi::SRC_FIXED => format!("{mac} has a {} entry: stays as it is", self.fixed(vlan, mac)),
+            _ => {
+                let limit = self.limit(vlan, known.is_some());
+                format!("{mac} would not be learned on {on}: the {limit}'s limit is reached")
+            }
         })
     }
-    /// The limit that keeps a new or moving address out.
-    fn full(&self, vlan: VlanId, source: u8) -> Option<&'static str> {
+    /// The limit that keeps a new address out, or one that is known elsewhere (`moving`).
+    fn limit(&self, vlan: VlanId, moving: bool) -> &'static str {
         let full = |slot: usize| {
             let usage = self.tables.usage.get(slot);
             u32::try_from(usage.count).unwrap_or(0) >= usage.limit
         };
-        if source == abi::SRC_NEW && full(abi::USAGE_TABLE) {
-            Some("table")
+        if !moving && full(abi::USAGE_TABLE) {
+            "table"
         } else if full(abi::usage_port(self.port)) {
-            Some("port")
-        } else if source == abi::SRC_NEW && full(abi::usage_vlan(vlan)) {
-            Some("vlan")
+            "port"
+        } else if full(abi::usage_vlan(vlan)) {
+            "VLAN"
         } else {
-            None
+            "table"
         }
     }
     fn fixed(&self, vlan: VlanId, mac: MacAddr) -> &'static str {

@@ -1,0 +1,175 @@
+//! Two implementations, one pipeline: random states and frames through `lanyard_pipeline` and through the eBPF programs
+//! by BPF_PROG_TEST_RUN, at both hooks. Verdict, reason, VLAN, egress ports, their order and every byte must agree; so
+//! must counters, the FDB, and what a trace says.
+//!
+//! `LANYARD_DIFF_FRAMES` is how many frames (60,000 by default), `LANYARD_DIFF_SEED` the first state's seed.
+
+use lanyard_ebpf::{DryMode, EbpfPlane, Options};
+use lanyard_pipeline::generate::{Rng, State, frame};
+use lanyard_pipeline::state::Tpid;
+use lanyard_pipeline::trace::Verdict;
+use lanyard_pipeline::{Output, Pipeline, Timestamp};
+use lanyard_plane::{FdbFilter, Hook, Plane, PlaneError};
+use lanyard_types::{DropReason, MacAddr, PortId, VlanId};
+use lanyard_wire::{Builder, Tag};
+use std::collections::BTreeMap;
+
+/// Frames through one state.
+const FRAMES_A_STATE: u64 = 250;
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.replace('_', "").parse().ok()).unwrap_or(default)
+}
+
+/// The plane, or `None` and the reason printed where this machine or process cannot have it.
+fn plane() -> Option<EbpfPlane> {
+    let options = Options { fdb_capacity: 1_000_000, ..Options::new("differential") };
+    match EbpfPlane::open_private(&options) {
+        Ok(plane) => Some(plane),
+        Err(error @ PlaneError::Unsupported { .. }) => {
+            println!("skipped: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn both_planes_agree() {
+    let Some(mut plane) = plane() else { return };
+    let (frames, seed) = (number("LANYARD_DIFF_FRAMES", 60_000), number("LANYARD_DIFF_SEED", 1));
+    let mut at_xdp = 0;
+    for n in 0..frames.div_ceil(FRAMES_A_STATE) {
+        at_xdp += one_state(&mut plane, seed + n, (frames - n * FRAMES_A_STATE).min(FRAMES_A_STATE));
+    }
+    println!("{frames} frames agreed, {at_xdp} of them forwarded by XDP");
+    assert!(at_xdp > 0 || frames < 1000, "XDP forwarded nothing");
+}
+
+fn one_state(plane: &mut EbpfPlane, seed: u64, frames: u64) -> u64 {
+    let mut state = State::new(seed);
+    // The kernel has no tags of 0x9100, and the plane refuses them.
+    for port in state.plane.ports.values_mut().filter(|port| port.tpid == Tpid::Stacked9100) {
+        port.tpid = Tpid::Dot1q;
+    }
+    let mut now = Timestamp::from_secs(1_000 * (1_000 + (seed % 1_000_000) as u32));
+    let mut pipeline = Pipeline::new(seed);
+    pipeline.set_state(&state.plane, now, &mut |_| {});
+    plane.apply(&state.plane).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    plane.fdb_flush(&FdbFilter::default());
+    assert_eq!(plane.fdb_dynamic(), 0, "seed {seed}");
+    for port in PortId::all().take(16) {
+        plane.clear_counters(port);
+    }
+    let mut rng = Rng::new(seed);
+    let mut at_xdp = 0;
+    for n in 0..frames {
+        now = Timestamp::from_nanos(now.as_nanos() + 1_000_000 * rng.below(1500));
+        let (port, bytes) = match rng.percent(50) {
+            true => conversation(&mut rng, &state, &pipeline).unwrap_or_else(|| frame(&mut rng, &state)),
+            false => frame(&mut rng, &state),
+        };
+        let what = format!("seed {seed} frame {n} port {port}: {bytes:02x?}");
+        if bytes.len() < 14 {
+            let dry = plane.dry_run(Hook::Tc, port, now.as_nanos(), DryMode::default(), &bytes).expect(&what);
+            assert_eq!(dry.verdict, Some(Verdict::Dropped(DropReason::Truncated)), "{what}");
+            continue;
+        }
+        if kernel_refuses(&bytes, state.plane.ports.get(&port).and_then(|port| port.tpid.ethertype())) {
+            continue;
+        }
+        traces_agree(plane, &pipeline, port, &bytes, &what);
+        at_xdp += u64::from(frames_agree(plane, &mut pipeline, port, &bytes, now, rng.percent(50), &what));
+    }
+    tables_agree(plane, &pipeline, &state, seed);
+    plane.poll_events(&mut |_| {});
+    at_xdp
+}
+
+/// A frame between two hosts that the pipeline knows, at the port and with the tag the source was learned with: what XDP
+/// forwards.
+fn conversation(rng: &mut Rng, state: &State, pipeline: &Pipeline) -> Option<(PortId, Vec<u8>)> {
+    let vlan = rng.pick(&state.vlans)?;
+    let known: Vec<(MacAddr, PortId)> =
+        state.hosts.iter().filter_map(|mac| Some((*mac, pipeline.fdb().get(vlan, *mac)?.port?))).collect();
+    let ((src, port), (dst, _)) = (rng.pick(&known)?, rng.pick(&known)?);
+    let from = state.plane.ports.get(&port)?;
+    let mut builder = Builder::new(dst, src);
+    if from.pvid != Some(vlan) || rng.percent(20) {
+        builder = builder.tag(from.tpid.ethertype()?, Tag { pcp: rng.below(8) as u8, dei: false, vid: vlan.get() });
+    }
+    let len = rng.pick(&[60, 60, 64, 594, 1514, 1518])?;
+    Some((port, builder.ethertype(0x0800).payload(&rng.next_u64().to_le_bytes()).pad(len).build()))
+}
+
+/// A payload that begins with a tag that is cut off: when the kernel changes the tag before it, it wants this one whole,
+/// and says no. No wire carries a frame so short; `transmit_failed` is its right name, and the specification has no
+/// kernel to fail. (`own`: the port's EtherType; cut off, that one makes the frame `truncated`.)
+fn kernel_refuses(bytes: &[u8], own: Option<u16>) -> bool {
+    let ethertype = |at: usize| bytes.get(at..at + 2).map(|b| u16::from_be_bytes([b[0], b[1]]));
+    let tag = |at: &usize| matches!(ethertype(*at), Some(0x8100 | 0x88a8));
+    let last = (12..).step_by(4).take_while(tag).last();
+    last.is_some_and(|at| bytes.len() < at + 6 && (at > 12 || ethertype(at) != own))
+}
+
+/// Runs one frame through both; true when XDP forwarded it.
+fn frames_agree(
+    plane: &mut EbpfPlane,
+    pipeline: &mut Pipeline,
+    port: PortId,
+    bytes: &[u8],
+    now: Timestamp,
+    try_xdp: bool,
+    what: &str,
+) -> bool {
+    let mode = DryMode { learn: true, count: true, police: true };
+    let hook = if try_xdp { Hook::Xdp } else { Hook::Tc };
+    let work = pipeline.work();
+    let mut want = Output::default();
+    let verdict = pipeline.process(now, port, bytes, &mut want);
+    let mut dry = plane.dry_run(hook, port, now.as_nanos(), mode, bytes).expect(what);
+    let passed = dry.verdict.is_none();
+    if passed {
+        assert!(dry.egress.is_empty(), "{what}: XDP passed it up and sent it");
+        dry = plane.dry_run(Hook::Tc, port, now.as_nanos(), mode, bytes).expect(what);
+    }
+    assert_eq!(dry.verdict, Some(verdict), "{what}: verdict");
+    assert_eq!(dry.egress, want.sent, "{what}: egress");
+    if passed || !try_xdp {
+        let clones = pipeline.work().clones - work.clones;
+        assert_eq!(u64::from(dry.clones), clones, "{what}: clones");
+    }
+    try_xdp && !passed
+}
+
+fn traces_agree(plane: &mut EbpfPlane, pipeline: &Pipeline, port: PortId, bytes: &[u8], what: &str) {
+    // A plane traces what comes in at a port it has.
+    if plane.state().ports.contains_key(&port) && bytes.len() <= lanyard_plane::MAX_TRACE_FRAME {
+        assert_eq!(plane.trace(port, bytes).as_ref(), Ok(&pipeline.trace(port, bytes)), "{what}: trace");
+    }
+}
+
+fn tables_agree(plane: &mut EbpfPlane, pipeline: &Pipeline, state: &State, seed: u64) {
+    for port in PortId::all().take(16) {
+        let (got, want) = (plane.port_counters(port), pipeline.counters().port(port).clone());
+        assert_eq!(format!("{got:?}"), format!("{want:?}"), "seed {seed} port {port}");
+        let ends = got.forwarded + got.trapped + got.dropped.iter().sum::<u64>();
+        assert_eq!(got.rx.frames, ends, "seed {seed} port {port}: conservation");
+    }
+    let mut got: BTreeMap<(VlanId, MacAddr), (Option<PortId>, u8)> = BTreeMap::new();
+    plane.fdb_walk(&FdbFilter::default(), &mut |entry| {
+        let twice = got.insert((entry.vlan, entry.mac), (entry.port, entry.kind as u8));
+        assert_eq!(twice, None, "seed {seed}: an entry stands twice");
+    });
+    let mut want = BTreeMap::new();
+    for vlan in &state.vlans {
+        for mac in &state.hosts {
+            if let Some(found) = pipeline.fdb().get(*vlan, *mac) {
+                want.insert((*vlan, *mac), (found.port, found.kind as u8));
+            }
+        }
+    }
+    got.retain(|at, _| state.vlans.contains(&at.0) && state.hosts.contains(&at.1));
+    assert_eq!(got, want, "seed {seed}: FDB");
+    assert_eq!(plane.fdb_dynamic(), pipeline.fdb().dynamic(), "seed {seed}: dynamic entries");
+}
