@@ -46,7 +46,8 @@ pub enum Kind {
     Host,
 }
 
-/// A value of an argument.
+/// A value of an argument. A line has a few of them, so their size does not matter.
+#[allow(clippy::large_enum_variant)]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
     /// `Kind::Vlan`.
@@ -125,7 +126,10 @@ impl Args {
     /// Texts, in order.
     #[must_use]
     pub fn texts(&self) -> Vec<String> {
-        self.values.iter().filter_map(|v| if let Value::Text(t) = v { Some(t.clone()) } else { None }).collect()
+        self.values
+            .iter()
+            .filter_map(|v| if let Value::Text(t) = v { Some(t.clone()) } else { None })
+            .collect()
     }
     /// The number as `u32`.
     #[must_use]
@@ -160,6 +164,7 @@ impl Names for NoNames {
 }
 
 /// What became of reading an argument.
+#[allow(clippy::large_enum_variant)] // as for `Value`
 pub enum Take {
     /// Read, from so many words.
     Value(Value, usize),
@@ -282,7 +287,11 @@ fn host(word: &str) -> Take {
     let fits = word.len() <= MAX_WORD
         && word.starts_with(|c: char| c.is_ascii_alphanumeric() || c == ':')
         && word.bytes().all(|b| b.is_ascii_alphanumeric() || b".:-_%".contains(&b));
-    if fits { Take::Value(Value::Text(word.into()), 1) } else { Take::Bad(format!("{} is not a host", short(word))) }
+    if fits {
+        Take::Value(Value::Text(word.into()), 1)
+    } else {
+        Take::Bad(format!("{} is not a host", short(word)))
+    }
 }
 
 fn hex(words: &[&str]) -> Result<Vec<u8>, String> {
@@ -291,7 +300,7 @@ fn hex(words: &[&str]) -> Result<Vec<u8>, String> {
     if text.is_empty() || text.len() != digits.len() || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
         return Err(format!("{} is not hexadecimal", short(&words.join(" "))));
     }
-    if text.len() % 2 != 0 {
+    if !text.len().is_multiple_of(2) {
         return Err(format!("{} hexadecimal digits are not whole bytes", text.len()));
     }
     Ok(text
@@ -338,12 +347,20 @@ fn interface(words: &[&str]) -> Take {
 
 /// A netdev's name, by the kernel's rules.
 pub fn netdev(name: &str) -> Result<InterfaceName, String> {
-    let bad = name.is_empty() || name == "." || name == ".." || name.contains(['/', ':']) || name.contains(char::is_whitespace);
+    let bad = name.is_empty()
+        || name == "."
+        || name == ".."
+        || name.contains(['/', ':'])
+        || name.contains(char::is_whitespace);
     if bad {
         return Err(format!("{} is not an interface's name", short(name)));
     }
     if name.len() > 15 {
-        return Err(format!("{} is {} bytes long: an interface's name has at most 15", short(name), name.len()));
+        return Err(format!(
+            "{} is {} bytes long: an interface's name has at most 15",
+            short(name),
+            name.len()
+        ));
     }
     Ok(InterfaceName::Netdev(name.into()))
 }
@@ -378,10 +395,14 @@ fn range_part(part: &str, names: &dyn Names) -> Result<Vec<InterfaceName>, Strin
     let Some((first, last)) = part.rsplit_once('-') else { return single(part) };
     let (prefix, from) = split_number(first);
     let (last_prefix, to) = split_number(last);
-    if from.is_empty() || to.is_empty() || !(last_prefix.is_empty() || last_prefix.eq_ignore_ascii_case(prefix)) {
+    if from.is_empty()
+        || to.is_empty()
+        || !(last_prefix.is_empty() || last_prefix.eq_ignore_ascii_case(prefix))
+    {
         return single(part);
     }
-    let number = |text: &str| text.parse::<u32>().map_err(|_| format!("{} is not a range of interfaces", short(part)));
+    let number =
+        |text: &str| text.parse::<u32>().map_err(|_| format!("{} is not a range of interfaces", short(part)));
     let (from_number, to_number) = (number(from)?, number(to)?);
     if to_number < from_number {
         return Err(format!("range {} ends before it starts", short(part)));
@@ -408,5 +429,9 @@ fn digits(word: &str) -> bool {
 
 /// A word as messages quote it: not too long.
 pub fn short(word: &str) -> String {
-    if word.chars().count() <= 40 { word.into() } else { word.chars().take(40).chain("...".chars()).collect() }
+    if word.chars().count() <= 40 {
+        word.into()
+    } else {
+        word.chars().take(40).chain("...".chars()).collect()
+    }
 }

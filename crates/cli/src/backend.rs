@@ -149,5 +149,6 @@ pub trait Backend {
     ///
     /// # Errors
     /// When the interface is no port, or the plane can't trace.
-    fn packet_trace(&mut self, interface: &InterfaceName, frame: &[u8]) -> Result<view::PacketTrace, Refusal>;
+    fn packet_trace(&mut self, interface: &InterfaceName, frame: &[u8])
+    -> Result<view::PacketTrace, Refusal>;
 }

@@ -38,8 +38,12 @@ pub fn run(words: &[&str], backend: &mut dyn Backend) -> Result<String, Refusal>
     match words {
         ["addbr", name] => done(addbr(name, backend)),
         ["delbr", name] => done(delbr(is(name, backend)?, backend)),
-        ["addif", name, devices @ ..] if !devices.is_empty() => done(addif(is(name, backend)?, devices, backend)),
-        ["delif", name, devices @ ..] if !devices.is_empty() => done(delif(is(name, backend)?, devices, backend)),
+        ["addif", name, devices @ ..] if !devices.is_empty() => {
+            done(addif(is(name, backend)?, devices, backend))
+        }
+        ["delif", name, devices @ ..] if !devices.is_empty() => {
+            done(delif(is(name, backend)?, devices, backend))
+        }
         ["show"] => Ok(show(backend)),
         ["show", name] => {
             is(name, backend)?;
@@ -62,7 +66,11 @@ pub fn run(words: &[&str], backend: &mut dyn Backend) -> Result<String, Refusal>
             is(name, backend)?;
             match seconds.parse::<f64>() {
                 Ok(0.0) => Ok(String::new()),
-                _ => Err(format!("forward delay {} is not possible: ports forward at once (0)", short(seconds)).into()),
+                _ => Err(format!(
+                    "forward delay {} is not possible: ports forward at once (0)",
+                    short(seconds)
+                )
+                .into()),
             }
         }
         ["hairpin", name, port, "off" | "no" | "0"] => {
@@ -80,7 +88,8 @@ pub fn run(words: &[&str], backend: &mut dyn Backend) -> Result<String, Refusal>
 }
 
 fn usage(words: &[&str]) -> Refusal {
-    let known = words.first().and_then(|word| COMMANDS.iter().find(|(form, _)| form.split(' ').next() == Some(word)));
+    let known =
+        words.first().and_then(|word| COMMANDS.iter().find(|(form, _)| form.split(' ').next() == Some(word)));
     match (known, words.first()) {
         (Some((form, _)), _) => format!("Incorrect number of arguments for command: brctl {form}").into(),
         (None, Some(word)) => format!("never heard of command [{}]", short(word)).into(),
@@ -107,7 +116,11 @@ fn addbr(name: &str, backend: &mut dyn Backend) -> Result<(), Refusal> {
     }
     if config.hostname != Config::default().hostname {
         let other = &config.hostname;
-        return Err(format!("this instance is bridge {other}: an instance is one bridge, run another for {}", short(name)).into());
+        return Err(format!(
+            "this instance is bridge {other}: an instance is one bridge, run another for {}",
+            short(name)
+        )
+        .into());
     }
     let (text, errors) = crate::apply_text(&format!("hostname {name}"), &config);
     if let Some(error) = errors.first() {
@@ -180,7 +193,9 @@ fn setageing(seconds: &str, backend: &mut dyn Backend) -> Result<(), Refusal> {
     let whole = seconds.parse::<f64>().ok().filter(|s| s.fract() == 0.0 && (0.0..=1_000_000.0).contains(s));
     match whole.map(|s| s as u32).filter(|s| *s == 0 || *s >= 10) {
         Some(seconds) => config.fdb.ageing_s = seconds,
-        None => return Err(format!("ageing time {} is not possible: 0, or 10 to 1000000", short(seconds)).into()),
+        None => {
+            return Err(format!("ageing time {} is not possible: 0, or 10 to 1000000", short(seconds)).into());
+        }
     }
     backend.commit(config)
 }

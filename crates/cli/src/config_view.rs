@@ -35,12 +35,20 @@ pub fn vlans(config: &Config) -> VlanTable {
             (true, false) => "suspended",
             (true, true) => "sus/lshut",
         },
-        ports: ports.iter().filter_map(|(name, interface)| membership(config, *id, name, interface)).collect(),
+        ports: ports
+            .iter()
+            .filter_map(|(name, interface)| membership(config, *id, name, interface))
+            .collect(),
     });
     VlanTable { vlans: vlans.collect() }
 }
 
-fn membership(config: &Config, vlan: VlanId, name: &InterfaceName, interface: &Interface) -> Option<VlanPort> {
+fn membership(
+    config: &Config,
+    vlan: VlanId,
+    name: &InterfaceName,
+    interface: &Interface,
+) -> Option<VlanPort> {
     let port = &interface.switchport;
     let trunk = port.mode == SwitchportMode::Trunk;
     let (is_member, tagged) = if trunk {
@@ -390,17 +398,19 @@ pub fn ip_interfaces(view: &Interfaces, config: &Config, family: Family) -> IpIn
             (IpNet::V6(net), Some(c)) => c.ipv6.contains(net),
             (_, None) => false,
         };
-        let is_family = |net: &&IpNet| matches!((net, family), (IpNet::V4(_), Family::V4) | (IpNet::V6(_), Family::V6));
+        let is_family =
+            |net: &&IpNet| matches!((net, family), (IpNet::V4(_), Family::V4) | (IpNet::V6(_), Family::V6));
         let addresses: Vec<IpNet> = i.addresses.iter().filter(is_family).copied().collect();
         let method = match addresses.first() {
             None => "unset",
             Some(_) if addresses.iter().any(wanted) => "manual",
             Some(_) => "other",
         };
-        let interface = crate::render::ios_name(&name_of(i));
+        let interface = i.name.clone();
         IpInterface { interface, addresses, method, admin_up: i.admin_up, link_up: i.link_up, mtu: i.mtu }
     };
-    let layer3 = view.interfaces.iter().filter(|i| matches!(i.kind, InterfaceKind::Svi | InterfaceKind::Routed));
+    let layer3 =
+        view.interfaces.iter().filter(|i| matches!(i.kind, InterfaceKind::Svi | InterfaceKind::Routed));
     IpInterfaces { interfaces: layer3.map(row).collect() }
 }
 

@@ -21,7 +21,8 @@ pub fn pages() -> Vec<Page> {
     let is_show = |node: &&Node| matches!(node.token, Token::Word("show"));
     let exec: Vec<&Node> = commands::EXEC.iter().filter(|node| !is_show(node)).collect();
     let shows: Vec<&Node> = commands::EXEC.iter().filter(is_show).flat_map(|node| node.next).collect();
-    let session: Vec<&Node> = commands::SESSION.iter().take(commands::SESSION.len() - commands::GLOBAL.len()).collect();
+    let session: Vec<&Node> =
+        commands::SESSION.iter().take(commands::SESSION.len() - commands::GLOBAL.len()).collect();
     let own = |nodes: &'static [Node]| nodes.iter().collect::<Vec<_>>();
     vec![
         page("exec.md", "Exec commands", EXEC, "", &exec),
@@ -52,34 +53,47 @@ const SESSION: &str = "Entered by `configure session NAME`; prompt `HOSTNAME(con
     `configure confirm`, is entered in time.";
 
 fn page(file: &'static str, title: &str, intro: &str, prefix: &str, nodes: &[&Node]) -> Page {
-    let mut text = format!("{NOTICE}\n\n# {title}\n\n{intro}\n\n");
-    text.push_str("A command marked \"no\" has `no` and `default` forms, which may be given with or without what follows the\n");
-    text.push_str("keyword of a row that begins with `no`.\n");
-    let mut sorted: Vec<&&Node> = nodes.iter().collect();
+    let mut text = format!("{NOTICE}\n\n# {title}\n\n{intro}\n");
+    let configures = nodes.iter().any(|node| node.negatable());
+    if configures {
+        text.push_str("\nRows with `no` in the last column have `no` and `default` forms. A row that begins with `no` can\n");
+        text.push_str("be typed without what follows it in the rows of the same keyword.\n");
+    }
+    let is_common = |node: &Node| file != "configuration.md" && configures && commands::is_common(node);
+    let mut sorted: Vec<&&Node> = nodes.iter().filter(|node| !is_common(node)).collect();
     sorted.sort_by_key(|node| node.label());
     for node in sorted {
         let _ = write!(text, "\n## {prefix}{}\n\n{}.\n", node.label(), node.help);
-        if node.special == Special::None {
-            text.push_str("\n| Command | What it is about | |\n|---|---|---|\n");
-            rows(node, prefix.trim_end(), &mut text);
+        if node.special != Special::None {
+            continue;
         }
+        text.push_str(if configures {
+            "\n| Command | What it is about | Undo |\n|---|---|---|\n"
+        } else {
+            "\n| Command | What it is about |\n|---|---|\n"
+        });
+        rows(node, prefix.trim_end(), configures, &mut text);
     }
     Page { file, text }
 }
 
 /// A row for each way a line through `node` can end.
-fn rows(node: &Node, before: &str, text: &mut String) {
+fn rows(node: &Node, before: &str, configures: bool, text: &mut String) {
     let line = format!("{before} {}", node.label()).trim().to_owned();
-    if let Some(_run) = node.run {
+    let undo = match (configures, node.set_only) {
+        (false, _) => "",
+        (true, true) => " |",
+        (true, false) => " `no` |",
+    };
+    if node.run.is_some() {
         let options: String = node.options.iter().map(|option| format!(" [{}]", chain(option))).collect();
-        let no = if node.set_only { "" } else { "no" };
-        let _ = writeln!(text, "| `{line}{options}` | {} | {no} |", node.help);
+        let _ = writeln!(text, "| `{line}{options}` | {} |{undo}", node.help);
     }
     if node.no.is_some() {
         let _ = writeln!(text, "| `no {line}` | {} | |", node.help);
     }
     for next in node.next {
-        rows(next, &line, text);
+        rows(next, &line, configures, text);
     }
 }
 

@@ -104,7 +104,8 @@ impl Names for ConfigNames<'_> {
         self.0.interfaces.contains_key(&InterfaceName::Netdev(name.to_owned()))
     }
     fn netdevs(&self) -> Vec<String> {
-        let netdev = |name: &InterfaceName| matches!(name, InterfaceName::Netdev(_)).then(|| name.to_string());
+        let netdev =
+            |name: &InterfaceName| matches!(name, InterfaceName::Netdev(_)).then(|| name.to_string());
         self.0.interfaces.keys().filter_map(netdev).collect()
     }
 }
@@ -125,7 +126,9 @@ pub fn apply_text(text: &str, base: &Config) -> (Config, Vec<LineError>) {
         }
         let under = refused.filter(|(_, of)| indent > *of).map(|(head, _)| head);
         let result = match under {
-            Some(head) => Err(Failure::Reason(indent, format!("it stands under line {head}, which is refused"))),
+            Some(head) => {
+                Err(Failure::Reason(indent, format!("it stands under line {head}, which is refused")))
+            }
             None => apply_line(line, &mut config, &mut mode),
         };
         if under.is_none() {
@@ -150,7 +153,8 @@ fn apply_line(line: &str, config: &mut Config, mode: &mut ConfigMode) -> Result<
     let words = words(line)?;
     let Some(first) = words.first() else { return Ok(()) };
     let result = run_line(line, &words, config, mode, None).map(|_| ());
-    let leads = |keyword: &str| first.text.len() >= 3 && keyword.starts_with(&first.text.to_ascii_lowercase());
+    let leads =
+        |keyword: &str| first.text.len() >= 3 && keyword.starts_with(&first.text.to_ascii_lowercase());
     if result.is_err() && (leads("interface") || leads("vlan")) {
         *mode = ConfigMode::Global;
     }

@@ -26,7 +26,8 @@ pub fn fuzz_line(data: &[u8]) {
     for line in input.lines().take(64) {
         for mode in &modes {
             let is_exec = matches!(mode, Mode::User | Mode::Privileged);
-            let helper = Helper { root: mode.root(), names: &NoNames, privileged: *mode != Mode::User, is_exec };
+            let helper =
+                Helper { root: mode.root(), names: &NoNames, privileged: *mode != Mode::User, is_exec };
             assert!(!helper.help(line).is_empty());
             let completion = helper.complete(line);
             assert!(line.is_char_boundary(completion.start));
@@ -34,7 +35,13 @@ pub fn fuzz_line(data: &[u8]) {
             if let Some(bar) = pipe::position(&words, is_exec).and_then(|at| words.get(at)) {
                 let _ = Pipe::parse(line, bar.at).map(|pipe| pipe.filter(line.to_owned()));
             }
-            let reader = Reader { line, words: &words, names: &NoNames, privileged: true, exec: crate::commands::EXEC };
+            let reader = Reader {
+                line,
+                words: &words,
+                names: &NoNames,
+                privileged: true,
+                exec: crate::commands::EXEC,
+            };
             if let Err(failure) = reader.parse(mode.root()) {
                 assert!(failure.message().starts_with("% "));
             }

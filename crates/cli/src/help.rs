@@ -79,7 +79,8 @@ impl Helper<'_> {
         let Some((last, complete)) = words.split_last() else { return false };
         let is_text = |expected: &Expected| {
             matches!(expected.inside, Some((Kind::Line(_), _, _)))
-                || (last.text != "?" && expected.nodes.iter().any(|n| matches!(n.token, Token::Arg(Kind::Line(_)))))
+                || (last.text != "?"
+                    && expected.nodes.iter().any(|n| matches!(n.token, Token::Arg(Kind::Line(_)))))
         };
         self.expected(line, complete).is_ok_and(|groups| groups.iter().flatten().any(is_text))
     }
@@ -101,7 +102,8 @@ impl Helper<'_> {
         let start = partial.map_or(line.len(), |word| word.at);
         let partial = partial.map_or("", |word| word.text);
         let complete = &words[..words.len() - usize::from(!partial.is_empty())];
-        let shows = pipe::position(&[complete, &[Word { text: "|", at: 0 }]].concat(), self.is_exec).is_some();
+        let shows =
+            pipe::position(&[complete, &[Word { text: "|", at: 0 }]].concat(), self.is_exec).is_some();
         for group in self.expected(line, complete)? {
             let mut items = Vec::new();
             let mut ends = false;
@@ -134,7 +136,9 @@ impl Helper<'_> {
     /// What a node offers to somebody who has typed `partial`.
     fn node(&self, node: &Node, partial: &str) -> Vec<Item> {
         match node.token {
-            Token::Word(word) if word.starts_with(&partial.to_ascii_lowercase()) => vec![Item::word(word, node.help)],
+            Token::Word(word) if word.starts_with(&partial.to_ascii_lowercase()) => {
+                vec![Item::word(word, node.help)]
+            }
             Token::Word(_) => Vec::new(),
             Token::Arg(Kind::Interface) => interfaces(node.help, partial, self.names),
             Token::Arg(Kind::InterfaceRange) => {
@@ -142,7 +146,8 @@ impl Helper<'_> {
                 names.into_iter().chain([Item::label(Kind::InterfaceRange.label(), node.help)]).collect()
             }
             Token::Arg(kind) => {
-                let fits = partial.is_empty() || !matches!(take(kind, &[partial], partial, self.names), Take::Mismatch);
+                let fits = partial.is_empty()
+                    || !matches!(take(kind, &[partial], partial, self.names), Take::Mismatch);
                 if fits { vec![Item::label(kind.label(), node.help)] } else { Vec::new() }
             }
         }

@@ -24,7 +24,7 @@ mod tree;
 pub mod view;
 
 pub use backend::{Backend, Refusal};
-pub use fuzz::fuzz_line;
 pub use edit::{LineError, apply_text};
+pub use fuzz::fuzz_line;
 pub use outcome::{Outcome, Program, Terminal};
 pub use session::{Completion, Login, Session};

@@ -5,7 +5,8 @@ use crate::tree::Root;
 use lanyard_config::InterfaceName;
 use lanyard_types::VlanSet;
 
-/// A configuration mode.
+/// A configuration mode. There is one for each session, so its size does not matter.
+#[allow(clippy::large_enum_variant)]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConfigMode {
     /// `configure terminal`.
@@ -22,6 +23,7 @@ pub enum ConfigMode {
 }
 
 /// A session's mode.
+#[allow(clippy::large_enum_variant)] // as for `ConfigMode`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mode {
     /// User exec: `>`.

@@ -112,7 +112,10 @@ pub fn words(line: &str) -> Result<Vec<Word<'_>>, Failure> {
         }
     }
     if let Some(word) = list.get(MAX_TOKENS) {
-        return Err(Failure::Reason(word.at, format!("the line has {} words: at most {MAX_TOKENS}", list.len())));
+        return Err(Failure::Reason(
+            word.at,
+            format!("the line has {} words: at most {MAX_TOKENS}", list.len()),
+        ));
     }
     Ok(list)
 }
@@ -264,12 +267,17 @@ impl Reader<'_> {
         let words: Vec<&str> = self.words[at..].iter().map(|w| w.text).collect();
         let rest = self.line[here..].trim_end();
         let unfinished = match kind {
-            Kind::Interface => words.len() == 1 && (words[0].eq_ignore_ascii_case("vlan") || words[0] == "netdev"),
+            Kind::Interface => {
+                words.len() == 1 && (words[0].eq_ignore_ascii_case("vlan") || words[0] == "netdev")
+            }
             Kind::Line(_) | Kind::InterfaceRange | Kind::Hex => true,
             _ => false,
         };
         if unfinished {
-            done(state, Expected { nodes: Vec::new(), cr: false, inside: Some((kind, node.help, words.len())) });
+            done(
+                state,
+                Expected { nodes: Vec::new(), cr: false, inside: Some((kind, node.help, words.len())) },
+            );
         }
         match take(kind, &words, rest, self.names) {
             Take::Value(value, n) => {
@@ -351,7 +359,9 @@ impl Reader<'_> {
 
     fn visible(&self, node: &Node, state: &State) -> bool {
         (self.privileged || !node.privileged)
-            && (state.form == Form::Set || (node.special == Special::None && node.negatable()) || state.open.is_some())
+            && (state.form == Form::Set
+                || (node.special == Special::None && node.negatable())
+                || state.open.is_some())
     }
 
     /// The line up to and with word `at`, single-spaced, for messages.

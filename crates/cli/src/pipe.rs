@@ -112,11 +112,13 @@ impl Pipe {
 }
 
 fn compile(text: &str) -> Result<Regex, String> {
-    RegexBuilder::new(text).size_limit(MAX_REGEX).dfa_size_limit(MAX_REGEX).nest_limit(64).build().map_err(|error| {
-        let error = error.to_string();
-        let reason = error.lines().last().unwrap_or("").trim().trim_start_matches("error: ");
-        format!("{} is not a regular expression: {reason}", short(text))
-    })
+    RegexBuilder::new(text).size_limit(MAX_REGEX).dfa_size_limit(MAX_REGEX).nest_limit(64).build().map_err(
+        |error| {
+            let error = error.to_string();
+            let reason = error.lines().last().unwrap_or("").trim().trim_start_matches("error: ");
+            format!("{} is not a regular expression: {reason}", short(text))
+        },
+    )
 }
 
 /// Matching lines with all that is indented under them; and the head of the section a matching line is in.

@@ -57,7 +57,8 @@ struct Known<'a>(&'a dyn Backend);
 
 impl Names for Known<'_> {
     fn is_netdev(&self, name: &str) -> bool {
-        crate::edit::ConfigNames(self.0.running()).is_netdev(name) || self.0.netdev_names().iter().any(|n| n == name)
+        crate::edit::ConfigNames(self.0.running()).is_netdev(name)
+            || self.0.netdev_names().iter().any(|n| n == name)
     }
     fn netdevs(&self) -> Vec<String> {
         let mut names = self.0.netdev_names();
@@ -124,7 +125,8 @@ impl Session {
         };
         let Some(first) = words.first() else { return Outcome::Text(String::new()) };
         // Ctrl-Z is sent as `end`, which does nothing where there is nothing to leave.
-        let is_idle = first.text.starts_with('!') || (self.in_exec() && line.trim().eq_ignore_ascii_case("end"));
+        let is_idle =
+            first.text.starts_with('!') || (self.in_exec() && line.trim().eq_ignore_ascii_case("end"));
         if is_idle {
             return Outcome::Text(String::new());
         }
@@ -167,8 +169,8 @@ impl Session {
         let refused = |refusal: Refusal| Failure::Reason(at, refusal.0);
         match parsed.run {
             Run::Exec(handler) => {
-                let outcome =
-                    handler(&mut Exec { session: self, backend, pipe: &pipe }, &parsed.args).map_err(refused)?;
+                let outcome = handler(&mut Exec { session: self, backend, pipe: &pipe }, &parsed.args)
+                    .map_err(refused)?;
                 match outcome {
                     Outcome::Text(text) => Ok(Outcome::Text(pipe.filter(text))),
                     other => Ok(other),
@@ -191,23 +193,25 @@ impl Session {
         let Mode::Config { at: mode, session } = self.mode.clone() else { return Err(Failure::Invalid(at)) };
         let mut next = mode.clone();
         let is_last = parsed.tree + 1 == self.mode.root().len();
-        let running = backend.running().clone();
-        let mut candidate = match &session {
-            Some(name) => backend.config_sessions().candidate(name, &running).map_err(refused)?,
-            None => running.clone(),
+        let (mut candidate, base) = match &session {
+            Some(name) => {
+                let running = backend.running().clone();
+                let candidate = backend.config_sessions().candidate(name, &running).map_err(refused)?;
+                (candidate.clone(), Some((running, candidate)))
+            }
+            None => (backend.running().clone(), None),
         };
-        let before = candidate.clone();
         let notices = {
             let known = Known(&*backend);
             run_parsed(words, parsed, &mut candidate, &mut next, Some(&known))?
         };
-        match &session {
-            Some(name) if candidate != before => {
+        match (&session, base) {
+            (Some(name), Some((running, before))) if candidate != before => {
                 let from = if is_last { ConfigMode::Global } else { mode };
                 let lines = recorded(&from, line);
                 backend.config_sessions().record(name, lines, &running, candidate).map_err(refused)?;
             }
-            None if candidate != running => {
+            (None, _) if candidate != *backend.running() => {
                 backend.commit(candidate).map_err(refused)?;
                 self.changed = true;
             }
@@ -257,19 +261,17 @@ impl Session {
     }
 
     fn helper<'a>(&self, names: &'a dyn Names) -> Helper<'a> {
-        Helper {
-            root: self.mode.root(),
-            names,
-            privileged: self.mode != Mode::User,
-            is_exec: self.in_exec(),
-        }
+        Helper { root: self.mode.root(), names, privileged: self.mode != Mode::User, is_exec: self.in_exec() }
     }
 }
 
 /// The lines that, from global configuration mode, do what `line` did in `mode`.
 fn recorded(mode: &ConfigMode, line: &str) -> Vec<String> {
     let line = line.trim();
-    let single = |name: &lanyard_config::InterfaceName| ConfigMode::Interface { names: vec![name.clone()], range: false };
+    let single = |name: &lanyard_config::InterfaceName| ConfigMode::Interface {
+        names: vec![name.clone()],
+        range: false,
+    };
     let entries: Vec<String> = match mode {
         ConfigMode::Interface { names, .. } => names.iter().filter_map(|name| single(name).entry()).collect(),
         other => other.entry().into_iter().collect(),
@@ -284,4 +286,3 @@ fn recorded(mode: &ConfigMode, line: &str) -> Vec<String> {
 pub fn lines<T: AsRef<str>>(list: &[T]) -> String {
     list.iter().flat_map(|line| [line.as_ref(), "\n"]).collect()
 }
-

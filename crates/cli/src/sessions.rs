@@ -78,14 +78,15 @@ impl ConfigSessions {
     pub fn candidate(&mut self, name: &str, running: &Config) -> Result<Config, Refusal> {
         let gone = || Refusal(format!("there is no configuration session {name}"));
         let session = self.sessions.get_mut(name).ok_or_else(gone)?;
-        if let Some((base, candidate)) = &session.cache {
-            if base == running {
-                return Ok(candidate.clone());
-            }
+        if let Some((_, candidate)) = session.cache.as_ref().filter(|(base, _)| base == running) {
+            return Ok(candidate.clone());
         }
         let (candidate, errors) = apply_text(&session.lines.join("\n"), running);
         if let Some(error) = errors.first() {
-            return Err(format!("the running configuration has changed, and session {name} no longer fits: {error}").into());
+            return Err(format!(
+                "the running configuration has changed, and session {name} no longer fits: {error}"
+            )
+            .into());
         }
         session.cache = Some((running.clone(), candidate.clone()));
         Ok(candidate)
@@ -95,7 +96,13 @@ impl ConfigSessions {
     ///
     /// # Errors
     /// When the session would have more than [`MAX_LINES`].
-    pub fn record(&mut self, name: &str, lines: Vec<String>, running: &Config, candidate: Config) -> Result<(), Refusal> {
+    pub fn record(
+        &mut self,
+        name: &str,
+        lines: Vec<String>,
+        running: &Config,
+        candidate: Config,
+    ) -> Result<(), Refusal> {
         let Some(session) = self.sessions.get_mut(name) else {
             return Err(format!("there is no configuration session {name}").into());
         };

@@ -150,9 +150,7 @@ impl Node {
     }
     /// True when a `no` or `default` line can lead through here.
     pub fn negatable(&self) -> bool {
-        self.no.is_some()
-            || (self.run.is_some() && !self.set_only)
-            || self.next.iter().any(Self::negatable)
+        self.no.is_some() || (self.run.is_some() && !self.set_only) || self.next.iter().any(Self::negatable)
     }
     /// What `?` calls it: the keyword, or the argument's form.
     pub fn label(&self) -> String {

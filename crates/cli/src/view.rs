@@ -466,7 +466,8 @@ pub enum EventKind {
 
 impl EventKind {
     /// Every kind, in the order of the command's help.
-    pub const ALL: [Self; 6] = [Self::Fdb, Self::Link, Self::Stp, Self::Route, Self::Neighbor, Self::Resource];
+    pub const ALL: [Self; 6] =
+        [Self::Fdb, Self::Link, Self::Stp, Self::Route, Self::Neighbor, Self::Resource];
     /// The word on the command line and in JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {

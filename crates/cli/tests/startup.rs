@@ -51,13 +51,15 @@ fn a_refused_head_takes_its_lines_along() {
 
 #[test]
 fn exec_commands_and_broken_lines() {
-    check("do show version\nshow version\nvlan 1 2\n", &[
-        "1:1: an exec command is no part of a configuration",
-        "2:1: invalid input",
-        "3:8: invalid input",
-    ]);
+    check(
+        "do show version\nshow version\nvlan 1 2\n",
+        &["1:1: an exec command is no part of a configuration", "2:1: invalid input", "3:8: invalid input"],
+    );
     check(&format!("hostname {}\n", "x".repeat(5000)), &["1:1: the line is 5009 bytes long: at most 4096"]);
-    check("hostname a\u{7}b\nh\u{e9}\u{e9} x\n", &["1:11: the line holds a control character", "2:1: invalid input"]);
+    check(
+        "hostname a\u{7}b\nh\u{e9}\u{e9} x\n",
+        &["1:11: the line holds a control character", "2:1: invalid input"],
+    );
     check(&"x ".repeat(200), &["1:257: the line has 200 words: at most 128"]);
 }
 
@@ -75,7 +77,11 @@ fn every_vlan_by_itself_and_every_port() {
         text.push_str(&format!("interface swp{port}\n{lines}"));
     }
     for vlan in 1..=4094 {
-        text.push_str(&format!("interface vlan {vlan}\n ip address 10.{}.{}.1 255.255.255.0\n", vlan / 256, vlan % 256));
+        text.push_str(&format!(
+            "interface vlan {vlan}\n ip address 10.{}.{}.1 255.255.255.0\n",
+            vlan / 256,
+            vlan % 256
+        ));
     }
     let config = check(&text, &[]);
     let vlans: VlanSet = config.vlans.keys().copied().collect();

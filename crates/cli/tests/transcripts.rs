@@ -14,8 +14,8 @@ use std::path::Path;
 
 fn switch() -> Fake {
     let mut fake = Fake::new(&[
-        "eth0", "eth1", "eth2", "eth3", "swp1", "swp2", "swp3", "swp4", "swp5", "swp6", "swp7", "swp8", "range",
-        "status", "veth-a1",
+        "eth0", "eth1", "eth2", "eth3", "swp1", "swp2", "swp3", "swp4", "swp5", "swp6", "swp7", "swp8",
+        "range", "status", "veth-a1",
     ]);
     fake.config.hostname = "sw1".into();
     fake.files.insert("good.cfg".into(), "vlan 30\n name thirty\n".into());
@@ -75,8 +75,15 @@ fn transcripts() {
         } else if got != wanted {
             let at = got.lines().zip(wanted.lines()).position(|(a, b)| a != b);
             let at = at.unwrap_or_else(|| got.lines().count().min(wanted.lines().count()));
-            let around = |text: &str| text.lines().skip(at.saturating_sub(3)).take(8).collect::<Vec<_>>().join("\n");
-            panic!("{} line {}:\n--- got\n{}\n--- wanted\n{}", file.display(), at + 1, around(&got), around(&wanted));
+            let around =
+                |text: &str| text.lines().skip(at.saturating_sub(3)).take(8).collect::<Vec<_>>().join("\n");
+            panic!(
+                "{} line {}:\n--- got\n{}\n--- wanted\n{}",
+                file.display(),
+                at + 1,
+                around(&got),
+                around(&wanted)
+            );
         }
     }
 }

@@ -299,7 +299,8 @@ mod tests {
         let sorted = ["a", "eth", "eth1", "eth01", "eth2", "eth2s1", "eth2s10", "eth10", "swp1"];
         let mut list: Vec<_> = sorted.iter().rev().map(|name| netdev(name)).collect();
         list.sort();
-        let want: Vec<_> = ["a", "eth", "eth01", "eth1", "eth2", "eth2s1", "eth2s10", "eth10", "swp1"].map(netdev).into();
+        let want: Vec<_> =
+            ["a", "eth", "eth01", "eth1", "eth2", "eth2s1", "eth2s10", "eth10", "swp1"].map(netdev).into();
         assert_eq!(list, want);
         assert!(netdev("zzz") < InterfaceName::Vlan(VlanId::DEFAULT));
     }

@@ -5,7 +5,8 @@
 //! [`MAX_LIST`] and its keywords.
 
 use crate::{
-    Config, Duplex, Interface, InterfaceName, Role, StaticRoute, StaticTarget, Switchport, SwitchportMode, Vlan,
+    Config, Duplex, Interface, InterfaceName, Role, StaticRoute, StaticTarget, Switchport, SwitchportMode,
+    Vlan,
 };
 use ipnet::IpNet;
 use lanyard_pipeline::state::{Delivery, FDB_LIMIT_DEFAULT, HookChoice, ReservedAction, Tpid};
@@ -24,7 +25,9 @@ pub fn reference(name: &InterfaceName) -> String {
         InterfaceName::Vlan(vlan) => format!("vlan {vlan}"),
         InterfaceName::Netdev(name) => {
             let lower = name.to_ascii_lowercase();
-            let mistaken = ["vlan", "range", "netdev", "port-channel"].iter().any(|word| word.starts_with(&lower))
+            let mistaken = ["vlan", "range", "netdev", "port-channel"]
+                .iter()
+                .any(|word| word.starts_with(&lower))
                 || lower.strip_prefix("vlan").is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_digit()));
             let mistaken = mistaken || name.parse::<std::net::Ipv4Addr>().is_ok();
             if mistaken { format!("netdev {name}") } else { name.clone() }
@@ -94,7 +97,8 @@ pub fn vlans(config: &Config) -> Vec<Vec<String>> {
     let plain = |vlan: VlanId, settings: &Vlan| vlan != VlanId::DEFAULT && *settings == Vlan::default();
     let bare: VlanSet = config.vlans.iter().filter(|(id, v)| plain(**id, v)).map(|(id, _)| *id).collect();
     let named = config.vlans.iter().filter(|(_, vlan)| **vlan != Vlan::default());
-    let mut list: Vec<Vec<String>> = chunks(&bare).into_iter().map(|part| vec![format!("vlan {part}")]).collect();
+    let mut list: Vec<Vec<String>> =
+        chunks(&bare).into_iter().map(|part| vec![format!("vlan {part}")]).collect();
     list.extend(named.map(|(id, vlan)| vlan_section(*id, vlan)));
     list
 }

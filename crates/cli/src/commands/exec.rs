@@ -12,9 +12,11 @@ use crate::view::EventKind;
 
 /// `>` and `#`.
 pub const TREE: &[Node] = &[
-    kw("brctl", "The commands of bridge-utils")
-        .privileged()
-        .then(&[arg(Kind::Line(MAX_LINE), "A command of bridge-utils, such as: addif br0 eth1").exec(brctl)]),
+    kw("brctl", "The commands of bridge-utils").privileged().then(&[arg(
+        Kind::Line(MAX_LINE),
+        "A command of bridge-utils, such as: addif br0 eth1",
+    )
+    .exec(brctl)]),
     CLEAR,
     session::CONFIGURE,
     files::COPY,
@@ -23,16 +25,19 @@ pub const TREE: &[Node] = &[
     files::ERASE,
     kw("exit", "Exit from the EXEC").exec(close),
     kw("logout", "Exit from the EXEC").exec(close),
-    kw("monitor", "Watch the switch").then(&[kw("events", "Print events as they come, one JSON object a line")
-        .exec(monitor)
-        .then(&[
-            kw("fdb", "Addresses learned, moved and aged out").exec(monitor),
-            kw("link", "Ports going up and down").exec(monitor),
-            kw("neighbor", "Neighbours of the kernel's tables").exec(monitor),
-            kw("resource", "Tables filling up").exec(monitor),
-            kw("route", "Routes of the kernel's tables").exec(monitor),
-            kw("stp", "Spanning tree").exec(monitor),
-        ])]),
+    kw("monitor", "Watch the switch").then(&[kw(
+        "events",
+        "Print events as they come, one JSON object a line",
+    )
+    .exec(monitor)
+    .then(&[
+        kw("fdb", "Addresses learned, moved and aged out").exec(monitor),
+        kw("link", "Ports going up and down").exec(monitor),
+        kw("neighbor", "Neighbours of the kernel's tables").exec(monitor),
+        kw("resource", "Tables filling up").exec(monitor),
+        kw("route", "Routes of the kernel's tables").exec(monitor),
+        kw("stp", "Spanning tree").exec(monitor),
+    ])]),
     PING,
     kw("quit", "Exit from the EXEC").exec(close),
     show::TREE,
@@ -59,9 +64,11 @@ const PING: Node = kw("ping", "Send echo messages").then(&[
 ]);
 
 const CLEAR: Node = kw("clear", "Reset functions").privileged().then(&[
-    kw("counters", "Clear counters on one or all interfaces")
-        .exec(clear_counters)
-        .then(&[arg(Kind::Interface, "Interface").exec(clear_counters)]),
+    kw("counters", "Clear counters on one or all interfaces").exec(clear_counters).then(&[arg(
+        Kind::Interface,
+        "Interface",
+    )
+    .exec(clear_counters)]),
     kw("logging", "Clear logging buffer").exec(clear_logging),
     kw("mac", "MAC configuration").then(&[kw("address-table", "MAC forwarding table").then(&[kw(
         "dynamic",
@@ -72,15 +79,27 @@ const CLEAR: Node = kw("clear", "Reset functions").privileged().then(&[
 ]);
 
 const TERMINAL: Node = kw("terminal", "Set terminal line parameters").then(&[
-    kw("history", "Command history").then(&[kw("size", "Lines of history to keep")
-        .then(&[number(0, MAX_HISTORY as u64, "Lines").exec(history_size)])]),
-    kw("length", "Set number of lines on a screen")
-        .then(&[number(0, 512, "Number of lines on screen (0 for no pausing)").exec(length)]),
+    kw("history", "Command history").then(&[kw("size", "Lines of history to keep").then(&[number(
+        0,
+        MAX_HISTORY as u64,
+        "Lines",
+    )
+    .exec(history_size)])]),
+    kw("length", "Set number of lines on a screen").then(&[number(
+        0,
+        512,
+        "Number of lines on screen (0 for no pausing)",
+    )
+    .exec(length)]),
     kw("monitor", "Copy log messages to this session").exec(terminal_monitor),
     kw("no", "Turn something off")
         .then(&[kw("monitor", "Copy no log messages to this session").exec(terminal_no_monitor)]),
-    kw("width", "Set width of the display terminal")
-        .then(&[number(20, 512, "Number of characters on a screen line").exec(width)]),
+    kw("width", "Set width of the display terminal").then(&[number(
+        20,
+        512,
+        "Number of characters on a screen line",
+    )
+    .exec(width)]),
 ]);
 
 fn done() -> Result<Outcome, Refusal> {
@@ -146,7 +165,10 @@ fn ping(_: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
     argv.extend(family(args));
     let is_v6 = args.has("ipv6") || args.text().is_some_and(|host| host.contains(':'));
     let overhead = if is_v6 { 48 } else { 28 };
-    let mut numbers = args.values.iter().filter_map(|v| if let crate::args::Value::Number(n) = v { Some(*n) } else { None });
+    let mut numbers = args
+        .values
+        .iter()
+        .filter_map(|v| if let crate::args::Value::Number(n) = v { Some(*n) } else { None });
     let mut repeat = 5;
     let mut timeout = 2;
     for word in &args.words {

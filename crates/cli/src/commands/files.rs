@@ -26,21 +26,27 @@ pub const COPY: Node = kw("copy", "Copy from one file to another").privileged().
         kw("running-config", "Add to the running configuration").exec(merge),
         arg(Kind::Word("FILE", MAX_WORD), "Copy to a file").exec(export),
     ]),
-    arg(Kind::Word("FILE", MAX_WORD), "Copy a file of configuration text")
-        .then(&[kw("running-config", "Add to the running configuration").exec(merge)]),
+    arg(Kind::Word("FILE", MAX_WORD), "Copy a file of configuration text").then(&[kw(
+        "running-config",
+        "Add to the running configuration",
+    )
+    .exec(merge)]),
 ]);
 
 /// `write ...`.
-pub const WRITE: Node = kw("write", "Write running configuration to memory or terminal").privileged().exec(save).then(&[
-    kw("erase", "Erase the startup configuration").exec(erase),
-    kw("memory", "Write to the startup configuration").exec(save),
-    kw("terminal", "Write to terminal").exec(super::show::running),
-]);
+pub const WRITE: Node =
+    kw("write", "Write running configuration to memory or terminal").privileged().exec(save).then(&[
+        kw("erase", "Erase the startup configuration").exec(erase),
+        kw("memory", "Write to the startup configuration").exec(save),
+        kw("terminal", "Write to terminal").exec(super::show::running),
+    ]);
 
 /// `erase ...`.
-pub const ERASE: Node = kw("erase", "Erase a configuration")
-    .privileged()
-    .then(&[kw("startup-config", "Erase the startup configuration").exec(erase)]);
+pub const ERASE: Node = kw("erase", "Erase a configuration").privileged().then(&[kw(
+    "startup-config",
+    "Erase the startup configuration",
+)
+.exec(erase)]);
 
 fn save(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
     let text = text::render(exec.backend.running());

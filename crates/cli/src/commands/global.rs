@@ -11,9 +11,11 @@ use lanyard_pipeline::state::{GlobalState, ReservedAction};
 
 /// `(config)#`.
 pub const TREE: &[Node] = &[
-    kw("hostname", "Set system's network name")
-        .no(hostname)
-        .then(&[arg(Kind::Word("WORD", MAX_WORD), "This system's network name").run(hostname)]),
+    kw("hostname", "Set system's network name").no(hostname).then(&[arg(
+        Kind::Word("WORD", MAX_WORD),
+        "This system's network name",
+    )
+    .run(hostname)]),
     interface::ENTRY,
     ip::IPV4,
     ip::IPV6,
@@ -69,4 +71,3 @@ fn reserved(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     }
     Ok(())
 }
-

@@ -17,12 +17,16 @@ use lanyard_types::{VlanId, VlanSet};
 /// Longest description, in bytes.
 const MAX_DESCRIPTION: usize = 240;
 /// Speeds a port can be told to have, in Mbit/s.
-const SPEEDS: &[u64] = &[10, 100, 1000, 2500, 5000, 10_000, 20_000, 25_000, 40_000, 50_000, 100_000, 200_000, 400_000];
+const SPEEDS: &[u64] =
+    &[10, 100, 1000, 2500, 5000, 10_000, 20_000, 25_000, 40_000, 50_000, 100_000, 200_000, 400_000];
 
 /// Under global configuration.
 pub const ENTRY: Node = kw("interface", "Select an interface to configure").then(&[
-    kw("range", "Several interfaces at once")
-        .then(&[arg(Kind::InterfaceRange, "Interfaces, such as swp1 - 4 , eth7").run(enter_range)]),
+    kw("range", "Several interfaces at once").then(&[arg(
+        Kind::InterfaceRange,
+        "Interfaces, such as swp1 - 4 , eth7",
+    )
+    .run(enter_range)]),
     arg(Kind::Interface, "Network device, or VLAN interface").run(enter),
 ]);
 
@@ -35,9 +39,11 @@ pub const TREE: &[Node] = &[
             kw("device", "Through the port's own transmit path").run(delivery),
             kw("peer", "Straight to the far end").run(delivery),
         ]),
-    kw("description", "Interface specific description")
-        .no(description)
-        .then(&[arg(Kind::Line(MAX_DESCRIPTION), "Up to 240 characters describing this interface").run(description)]),
+    kw("description", "Interface specific description").no(description).then(&[arg(
+        Kind::Line(MAX_DESCRIPTION),
+        "Up to 240 characters describing this interface",
+    )
+    .run(description)]),
     kw("dot1q", "802.1Q parameters").then(&[kw("tunneling", "802.1Q tunneling").then(&[kw(
         "ethertype",
         "EtherType of this port's VLAN tags",
@@ -62,16 +68,22 @@ pub const TREE: &[Node] = &[
     ip::INTERFACE_V6,
     kw("mac", "MAC configuration").then(&[kw("address-table", "MAC forwarding table").then(&[
         kw("learning", "Learn addresses on this port").run(learning),
-        kw("limit", "Dynamic addresses allowed on this port")
-            .no(limit)
-            .then(&[number(1, 1_000_000, "Dynamic addresses").run(limit)]),
+        kw("limit", "Dynamic addresses allowed on this port").no(limit).then(&[number(
+            1,
+            1_000_000,
+            "Dynamic addresses",
+        )
+        .run(limit)]),
     ])]),
     kw("mac-address", "Set the interface MAC address")
         .no(mac_address)
         .then(&[arg(Kind::Mac, "MAC address").run(mac_address)]),
-    kw("mtu", "Set the interface Maximum Transmission Unit (MTU)")
-        .no(mtu)
-        .then(&[number(68, 9216, "MTU size in bytes").run(mtu)]),
+    kw("mtu", "Set the interface Maximum Transmission Unit (MTU)").no(mtu).then(&[number(
+        68,
+        9216,
+        "MTU size in bytes",
+    )
+    .run(mtu)]),
     kw("shutdown", "Shutdown the selected interface").run(shutdown),
     kw("speed", "Configure speed operation").no(speed).then(&[
         kw("auto", "Enable AUTO speed configuration").run(speed),
@@ -80,42 +92,47 @@ pub const TREE: &[Node] = &[
     SWITCHPORT,
 ];
 
-const SWITCHPORT: Node = kw("switchport", "Make this a port of the switch; set its characteristics").run(switchport).then(&[
-    kw("access", "Set access mode characteristics of the interface").then(&[kw("vlan", "Set VLAN when interface is in access mode")
+const SWITCHPORT: Node =
+    kw("switchport", "Make this a port of the switch; set its characteristics").run(switchport).then(&[
+        kw("access", "Set access mode characteristics of the interface").then(&[kw(
+            "vlan",
+            "Set VLAN when interface is in access mode",
+        )
         .no(access_vlan)
         .then(&[arg(Kind::Vlan, "VLAN ID of the VLAN when this port is in access mode").run(access_vlan)])]),
-    kw("block", "Disable forwarding of unknown uni/multi cast addresses").then(&[
-        kw("multicast", "Block unknown multicast addresses").run(flag),
-        kw("unicast", "Block unknown unicast addresses").run(flag),
-    ]),
-    kw("mode", "Set trunking mode of the interface").no(mode).then(&[
-        kw("access", "Set trunking mode to ACCESS unconditionally").run(mode),
-        kw("dot1q-tunnel", "Set trunking mode to TUNNEL unconditionally").run(mode),
-        kw("trunk", "Set trunking mode to TRUNK unconditionally").run(mode),
-    ]),
-    kw("protected", "Configure an interface to be a protected port").run(flag),
-    kw("trunk", "Set trunking characteristics of the interface").then(&[
-        kw("allowed", "Set allowed VLAN characteristics when interface is in trunking mode").then(&[kw(
-            "vlan",
-            "Set allowed VLANs when interface is in trunking mode",
-        )
-        .no(allowed)
-        .then(&[
-            kw("add", "Add VLANs to the current list").then(ALLOWED_LIST),
-            kw("all", "All VLANs").set(allowed),
-            kw("except", "All VLANs except the following").then(ALLOWED_LIST),
-            kw("none", "No VLANs").set(allowed),
-            kw("remove", "Remove VLANs from the current list").then(ALLOWED_LIST),
-            arg(Kind::VlanList, "VLAN IDs of the allowed VLANs").run(allowed),
-        ])]),
-        kw("native", "Set trunking native characteristics when interface is in trunking mode").then(&[kw(
-            "vlan",
-            "Set native VLAN when interface is in trunking mode",
-        )
-        .no(native)
-        .then(&[arg(Kind::Vlan, "VLAN ID of the native VLAN when this port is in trunking mode").run(native)])]),
-    ]),
-]);
+        kw("block", "Disable forwarding of unknown uni/multi cast addresses").then(&[
+            kw("multicast", "Block unknown multicast addresses").run(flag),
+            kw("unicast", "Block unknown unicast addresses").run(flag),
+        ]),
+        kw("mode", "Set trunking mode of the interface").no(mode).then(&[
+            kw("access", "Set trunking mode to ACCESS unconditionally").run(mode),
+            kw("dot1q-tunnel", "Set trunking mode to TUNNEL unconditionally").run(mode),
+            kw("trunk", "Set trunking mode to TRUNK unconditionally").run(mode),
+        ]),
+        kw("protected", "Configure an interface to be a protected port").run(flag),
+        kw("trunk", "Set trunking characteristics of the interface").then(&[
+            kw("allowed", "Set allowed VLAN characteristics when interface is in trunking mode").then(&[kw(
+                "vlan",
+                "Set allowed VLANs when interface is in trunking mode",
+            )
+            .no(allowed)
+            .then(&[
+                kw("add", "Add VLANs to the current list").then(ALLOWED_LIST),
+                kw("all", "All VLANs").set(allowed),
+                kw("except", "All VLANs except the following").then(ALLOWED_LIST),
+                kw("none", "No VLANs").set(allowed),
+                kw("remove", "Remove VLANs from the current list").then(ALLOWED_LIST),
+                arg(Kind::VlanList, "VLAN IDs of the allowed VLANs").run(allowed),
+            ])]),
+            kw("native", "Set trunking native characteristics when interface is in trunking mode").then(&[
+                kw("vlan", "Set native VLAN when interface is in trunking mode").no(native).then(&[arg(
+                    Kind::Vlan,
+                    "VLAN ID of the native VLAN when this port is in trunking mode",
+                )
+                .run(native)]),
+            ]),
+        ]),
+    ]);
 
 const ALLOWED_LIST: &[Node] = &[arg(Kind::VlanList, "VLAN IDs, such as 10 or 10,20-30").set(allowed)];
 
@@ -135,7 +152,9 @@ fn select(edit: &mut Edit<'_>, args: &Args, range: bool) -> Result<(), Refusal> 
             _ => false,
         };
         if missing && !edit.config.interfaces.contains_key(name) {
-            return Err(format!("Interface {name} does not exist: there is no such network device here").into());
+            return Err(
+                format!("Interface {name} does not exist: there is no such network device here").into()
+            );
         }
     }
     for name in &names {
@@ -310,7 +329,9 @@ fn switchport(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
 fn switching(name: &InterfaceName) -> Result<(), Refusal> {
     match name {
         InterfaceName::Netdev(_) => Ok(()),
-        InterfaceName::Vlan(vlan) => Err(format!("Command rejected: Vlan{vlan} not a switching port.").into()),
+        InterfaceName::Vlan(vlan) => {
+            Err(format!("Command rejected: Vlan{vlan} not a switching port.").into())
+        }
     }
 }
 

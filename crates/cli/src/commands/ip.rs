@@ -65,12 +65,10 @@ pub const INTERFACE_V4: Node = kw("ip", "Interface Internet Protocol config comm
 const SECONDARY: &[Node] = &[kw("secondary", "Make this IP address a secondary address").run(address_v4)];
 
 /// `ipv6 ...` under an interface.
-pub const INTERFACE_V6: Node = kw("ipv6", "IPv6 interface subcommands").then(&[kw(
-    "address",
-    "Configure IPv6 address on interface",
-)
-.no(address_v6)
-.then(&[arg(Kind::Ipv6Prefix, "IPv6 address and prefix length").run(address_v6)])]);
+pub const INTERFACE_V6: Node =
+    kw("ipv6", "IPv6 interface subcommands").then(&[kw("address", "Configure IPv6 address on interface")
+        .no(address_v6)
+        .then(&[arg(Kind::Ipv6Prefix, "IPv6 address and prefix length").run(address_v6)])]);
 
 fn routing(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     let on = args.form == Form::Set;
@@ -111,7 +109,8 @@ fn layer3(interface: &Interface, name: &InterfaceName) -> Result<(), Refusal> {
 /// The interface, other than `name`, whose subnet overlaps `net`.
 fn overlap(config: &Config, name: &InterfaceName, net: IpNet) -> Result<(), Refusal> {
     for (other, interface) in config.interfaces.iter().filter(|(other, _)| *other != name) {
-        let nets = interface.ipv4.iter().map(|n| IpNet::V4(*n)).chain(interface.ipv6.iter().map(|n| IpNet::V6(*n)));
+        let nets =
+            interface.ipv4.iter().map(|n| IpNet::V4(*n)).chain(interface.ipv6.iter().map(|n| IpNet::V6(*n)));
         let mut nets = nets.filter(|other| !is_link_local(other));
         if nets.any(|other| other.contains(&net.network()) || net.contains(&other.network())) {
             return Err(format!("{} overlaps with {}", net.network(), crate::render::ios_name(other)).into());
@@ -157,7 +156,9 @@ fn address_v4(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
             return Err(format!("{} is already a secondary address of {name}", net.addr()).into());
         }
         match (secondary, interface.ipv4.first().map(Ipv4Net::addr) == Some(net.addr())) {
-            (true, true) => return Err(format!("{} is already the primary address of {name}", net.addr()).into()),
+            (true, true) => {
+                return Err(format!("{} is already the primary address of {name}", net.addr()).into());
+            }
             (true, false) if interface.ipv4.is_empty() => {
                 return Err(format!("{name} has no primary address yet").into());
             }
@@ -258,7 +259,11 @@ fn route(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
                 && (interface.is_none() || route.interface == interface)
         };
         edit.config.routes.retain(|route| !gone(route));
-        return if edit.config.routes.len() < before { Ok(()) } else { Err("No matching route to delete".into()) };
+        return if edit.config.routes.len() < before {
+            Ok(())
+        } else {
+            Err("No matching route to delete".into())
+        };
     }
     if let Some(via) = via.filter(|via| via.is_unspecified() || via.is_multicast() || via.is_loopback()) {
         return Err(format!("Invalid next hop address: {via}").into());
@@ -267,9 +272,11 @@ fn route(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     if link_local && interface.is_none() {
         return Err("Interface has to be specified for a link-local nexthop".into());
     }
-    let distance = args.values.iter().rev().find_map(|v| if let Value::Number(n) = v { Some(*n as u8) } else { None });
+    let distance =
+        args.values.iter().rev().find_map(|v| if let Value::Number(n) = v { Some(*n as u8) } else { None });
     let route = StaticRoute { prefix, via, interface, distance: distance.unwrap_or(1) };
-    let same = |other: &StaticRoute| (other.prefix, other.via, &other.interface) == (prefix, via, &route.interface);
+    let same =
+        |other: &StaticRoute| (other.prefix, other.via, &other.interface) == (prefix, via, &route.interface);
     let routes = &mut edit.config.routes;
     match routes.iter().position(same) {
         Some(at) => {

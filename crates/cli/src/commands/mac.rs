@@ -10,27 +10,32 @@ use lanyard_config::{FdbConfig, InterfaceName, StaticTarget};
 use lanyard_pipeline::state::FDB_LIMIT_DEFAULT;
 
 /// Under global configuration.
-pub const ENTRY: Node = kw("mac", "MAC configuration").then(&[kw("address-table", "MAC forwarding table").then(&[
-    kw("aging-time", "Time an address stays in the table unseen").no(ageing).then(&[
-        kw("0", "Never remove dynamic addresses").run(ageing),
-        number(10, 1_000_000, "Ageing time in seconds").run(ageing),
-    ]),
-    kw("learning", "MAC learning").then(&[kw("vlan", "In VLANs").then(&[
-        arg(Kind::VlanList, "VLAN IDs, such as 10 or 10,20-30").run(learning),
-    ])]),
-    kw("limit", "Dynamic addresses allowed").no(limit).then(&[
-        number(1, 1_000_000, "Dynamic addresses").run(limit).then(&[
-            kw("vlan", "In one VLAN").then(&[arg(Kind::Vlan, "VLAN ID").run(limit)]),
+pub const ENTRY: Node = kw("mac", "MAC configuration").then(&[kw("address-table", "MAC forwarding table")
+    .then(&[
+        kw("aging-time", "Time an address stays in the table unseen").no(ageing).then(&[
+            kw("0", "Never remove dynamic addresses").run(ageing),
+            number(10, 1_000_000, "Ageing time in seconds").run(ageing),
         ]),
-        kw("vlan", "In one VLAN").then(&[arg(Kind::Vlan, "VLAN ID").no(limit)]),
-    ]),
-    kw("static", "Static address").then(&[arg(Kind::Mac, "MAC address").then(&[kw("vlan", "In a VLAN").then(&[
-        arg(Kind::Vlan, "VLAN ID").no(fixed).then(&[
+        kw("learning", "MAC learning").then(&[kw("vlan", "In VLANs").then(&[arg(
+            Kind::VlanList,
+            "VLAN IDs, such as 10 or 10,20-30",
+        )
+        .run(learning)])]),
+        kw("limit", "Dynamic addresses allowed").no(limit).then(&[
+            number(1, 1_000_000, "Dynamic addresses")
+                .run(limit)
+                .then(&[kw("vlan", "In one VLAN").then(&[arg(Kind::Vlan, "VLAN ID").run(limit)])]),
+            kw("vlan", "In one VLAN").then(&[arg(Kind::Vlan, "VLAN ID").no(limit)]),
+        ]),
+        kw("static", "Static address").then(&[arg(Kind::Mac, "MAC address").then(&[kw(
+            "vlan",
+            "In a VLAN",
+        )
+        .then(&[arg(Kind::Vlan, "VLAN ID").no(fixed).then(&[
             kw("drop", "Drop frames from and to the address").run(fixed),
             kw("interface", "Where the address is").then(&[arg(Kind::Interface, "Interface").run(fixed)]),
-        ]),
-    ])])]),
-])]);
+        ])])])]),
+    ])]);
 
 fn ageing(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     edit.config.fdb.ageing_s = match args.form {

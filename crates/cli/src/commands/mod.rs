@@ -33,6 +33,11 @@ pub const VLAN: &[Node] = &join::<{ vlan::TREE.len() + COMMON.len() }>(vlan::TRE
 /// `(config-s-NAME)#`.
 pub const SESSION: &[Node] = &join::<{ session::TREE.len() + GLOBAL.len() }>(session::TREE, GLOBAL);
 
+/// True for what every configuration mode has.
+pub fn is_common(node: &Node) -> bool {
+    COMMON.iter().any(|common| common.label() == node.label())
+}
+
 /// What a handler's argument is when the line does not have it, which the tree allows only in `no` forms.
 fn need<T>(value: Option<T>) -> Result<T, Refusal> {
     value.ok_or_else(|| "Incomplete command.".into())

@@ -58,7 +58,8 @@ fn session_name(args: &Args) -> Result<String, Refusal> {
     if name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b)) {
         Ok(name)
     } else {
-        Err(format!("{} is not a session's name: letters, digits, -, _ and .", crate::args::short(&name)).into())
+        Err(format!("{} is not a session's name: letters, digits, -, _ and .", crate::args::short(&name))
+            .into())
     }
 }
 
@@ -108,7 +109,9 @@ fn abort(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
 /// A reminder while a rollback is due.
 fn waiting(exec: &Exec<'_>) -> String {
     match exec.backend.rollback_in_s() {
-        Some(seconds) => format!("The running configuration is rolled back in {seconds} seconds unless confirmed.\n"),
+        Some(seconds) => {
+            format!("The running configuration is rolled back in {seconds} seconds unless confirmed.\n")
+        }
         None => String::new(),
     }
 }
@@ -128,7 +131,9 @@ fn commit_session(exec: &mut Exec<'_>, name: &str, minutes: Option<u32>) -> Resu
         exec.session.mode = Mode::Config { at: ConfigMode::Global, session: Some(name.to_owned()) };
         log(exec);
         let how = "enter commit here or configure confirm";
-        return Ok(Outcome::Text(format!("Committed; rolled back in {minutes} minutes unless confirmed: {how}.\n")));
+        return Ok(Outcome::Text(format!(
+            "Committed; rolled back in {minutes} minutes unless confirmed: {how}.\n"
+        )));
     }
     if !is_empty {
         exec.backend.commit(candidate)?;

@@ -19,20 +19,25 @@ const INTERFACE: Node = arg(Kind::Interface, "Interface");
 pub const TREE: Node = kw("show", "Show running system information").then(&[
     kw("arp", "ARP table").exec(arp),
     kw("clock", "Display the system clock").exec(clock),
-    kw("configuration", "Configuration details")
-        .then(&[kw("sessions", "Configuration sessions that are pending").exec(sessions)]),
+    kw("configuration", "Configuration details").then(&[kw(
+        "sessions",
+        "Configuration sessions that are pending",
+    )
+    .exec(sessions)]),
     kw("history", "Display the session command history").exec(history),
     INTERFACES,
     kw("ip", "IP information").then(&[
-        kw("interface", "IP interface status and configuration")
-            .exec(ip_interface)
-            .then(&[kw("brief", "Brief summary of IP status and configuration").exec(ip_brief), INTERFACE.exec(ip_interface)]),
+        kw("interface", "IP interface status and configuration").exec(ip_interface).then(&[
+            kw("brief", "Brief summary of IP status and configuration").exec(ip_brief),
+            INTERFACE.exec(ip_interface),
+        ]),
         kw("route", "IP routing table").exec(ip_route),
     ]),
     kw("ipv6", "IPv6 information").then(&[
-        kw("interface", "IPv6 interface status and configuration")
-            .exec(ip_interface)
-            .then(&[kw("brief", "Brief summary of IPv6 status and configuration").exec(ipv6_brief), INTERFACE.exec(ip_interface)]),
+        kw("interface", "IPv6 interface status and configuration").exec(ip_interface).then(&[
+            kw("brief", "Brief summary of IPv6 status and configuration").exec(ipv6_brief),
+            INTERFACE.exec(ip_interface),
+        ]),
         kw("neighbors", "Show IPv6 neighbor cache entries").exec(ipv6_neighbors),
         kw("route", "Show IPv6 route table entries").exec(ipv6_route),
     ]),
@@ -56,17 +61,21 @@ pub const TREE: Node = kw("show", "Show running system information").then(&[
 ]);
 
 const INTERFACES: Node = kw("interfaces", "Interface status and configuration").exec(interfaces).then(&[
-    kw("counters", "Show interface counters")
-        .exec(counters)
-        .then(&[kw("drops", "Frames dropped, by reason").exec(drops)]),
+    kw("counters", "Show interface counters").exec(counters).then(&[kw(
+        "drops",
+        "Frames dropped, by reason",
+    )
+    .exec(drops)]),
     kw("description", "Show interface description").exec(descriptions),
     kw("status", "Show interface line status").exec(status),
     kw("switchport", "Show interface switchport information").exec(switchport),
     kw("trunk", "Show interface trunk information").exec(trunk),
     INTERFACE.exec(interfaces).then(&[
-        kw("counters", "Show interface counters")
-            .exec(counters)
-            .then(&[kw("drops", "Frames dropped, by reason").exec(drops)]),
+        kw("counters", "Show interface counters").exec(counters).then(&[kw(
+            "drops",
+            "Frames dropped, by reason",
+        )
+        .exec(drops)]),
         kw("description", "Show interface description").exec(descriptions),
         kw("status", "Show interface line status").exec(status),
         kw("switchport", "Show interface switchport information").exec(switchport),
@@ -94,13 +103,15 @@ const MAC: Node = kw("address-table", "MAC forwarding table").exec(mac).options(
 ]);
 
 const PLATFORM: Node = kw("platform", "The forwarding plane").exec(platform).then(&[
-    kw("packet-trace", "Run a frame through the live tables").then(&[kw("interface", "Where the frame comes in").then(&[
-        INTERFACE.then(&[kw("hex", "The frame").then(&[arg(
-            Kind::Hex,
-            "Bytes from the destination address on, without FCS, in hexadecimal",
-        )
-        .exec(packet_trace)])]),
-    ])]),
+    kw("packet-trace", "Run a frame through the live tables").then(&[kw(
+        "interface",
+        "Where the frame comes in",
+    )
+    .then(&[INTERFACE.then(&[kw("hex", "The frame").then(&[arg(
+        Kind::Hex,
+        "Bytes from the destination address on, without FCS, in hexadecimal",
+    )
+    .exec(packet_trace)])])])]),
     kw("resources", "Finite tables: size, use, refusals").exec(resources),
     kw("traps", "Frames for the control plane").exec(traps),
 ]);
@@ -256,7 +267,9 @@ fn clock(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
 fn sessions(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
     let rollback_in_s = exec.backend.rollback_in_s();
     let list = exec.backend.config_sessions().list();
-    let sessions = list.map(|(name, lines)| made::PendingSession { name: name.to_owned(), lines: lines as u64 }).collect();
+    let sessions = list
+        .map(|(name, lines)| made::PendingSession { name: name.to_owned(), lines: lines as u64 })
+        .collect();
     let view = made::PendingSessions { sessions, rollback_in_s };
     Ok(exec.present(&view, render::sessions))
 }
@@ -310,7 +323,8 @@ fn running_vlan(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
     let sections = match args.vlans() {
         None => text::vlans(config),
         Some(set) => {
-            let found = set.iter().filter_map(|id| config.vlans.get(&id).map(|vlan| text::vlan_section(id, vlan)));
+            let found =
+                set.iter().filter_map(|id| config.vlans.get(&id).map(|vlan| text::vlan_section(id, vlan)));
             found.collect()
         }
     };
@@ -353,4 +367,3 @@ fn vlan(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
     let width = exec.width();
     Ok(exec.present(&view, |view| render::vlans(view, width)))
 }
-

@@ -23,9 +23,11 @@ pub const TREE: &[Node] = &[
     )
     .no(limit)
     .then(&[number(1, 1_000_000, "Dynamic addresses").run(limit)])])]),
-    kw("name", "ASCII name of the VLAN")
-        .no(name)
-        .then(&[arg(Kind::Word("WORD", MAX_NAME), "The name, up to 32 characters").run(name)]),
+    kw("name", "ASCII name of the VLAN").no(name).then(&[arg(
+        Kind::Word("WORD", MAX_NAME),
+        "The name, up to 32 characters",
+    )
+    .run(name)]),
     kw("shutdown", "Shut the VLAN down: it forwards nothing").run(shutdown),
     kw("state", "Operational state of the VLAN").no(state).then(&[
         kw("active", "VLAN active state").run(state),
@@ -71,7 +73,8 @@ fn tag_native(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
 fn unique_name(config: &Config, vlan: VlanId, name: &str) -> Result<(), Refusal> {
     let named = |(id, other): &(&VlanId, &Vlan)| **id != vlan && other.name.as_deref() == Some(name);
     let by_name = config.vlans.iter().find(named).map(|(id, _)| *id);
-    let number = name.strip_prefix("VLAN").filter(|digits| digits.len() == 4).and_then(|digits| digits.parse().ok());
+    let number =
+        name.strip_prefix("VLAN").filter(|digits| digits.len() == 4).and_then(|digits| digits.parse().ok());
     let by_default = if name == "default" { Some(VlanId::DEFAULT) } else { number };
     match by_name.or_else(|| by_default.filter(|id| *id != vlan)) {
         Some(other) => Err(format!("VLAN #{vlan} and #{other} have an identical name: {name}").into()),

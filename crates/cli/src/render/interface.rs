@@ -44,7 +44,8 @@ fn block(i: &InterfaceView, config: &Config) -> String {
             let _ = writeln!(out, "  Internet address is {net}");
         }
     }
-    let bandwidth = i.speed_mbps.map_or_else(|| "unknown".into(), |mbps| format!("{} Kbit/sec", u64::from(mbps) * 1000));
+    let bandwidth =
+        i.speed_mbps.map_or_else(|| "unknown".into(), |mbps| format!("{} Kbit/sec", u64::from(mbps) * 1000));
     let _ = writeln!(out, "  MTU {} bytes, BW {bandwidth}", i.mtu);
     if i.kind != InterfaceKind::Svi {
         let duplex = match i.duplex {
@@ -68,7 +69,7 @@ pub fn counters(view: &CounterTable) -> String {
         let row = |row: &crate::config_view::CounterRow| {
             let c = pick(row);
             let numbers = [c.bytes, c.frames, c.dropped, c.errors].map(|n| n.to_string());
-            std::iter::once(row.interface.clone()).chain(numbers).collect()
+            std::iter::once(super::ios_netdev(&row.interface)).chain(numbers).collect()
         };
         let rows: Vec<Vec<String>> = view.interfaces.iter().map(row).collect();
         columns(&head, &rows, &[1, 2, 3, 4])
@@ -90,7 +91,7 @@ pub fn descriptions(view: &Descriptions) -> String {
     let row = |d: &crate::config_view::Description| {
         let status = if d.admin_up { if d.link_up { "up" } else { "down" } } else { "admin down" };
         let protocol = if d.admin_up && d.link_up { "up" } else { "down" };
-        vec![d.interface.clone(), status.into(), protocol.into(), d.description.clone()]
+        vec![super::ios_netdev(&d.interface), status.into(), protocol.into(), d.description.clone()]
     };
     let rows: Vec<_> = view.interfaces.iter().map(row).collect();
     columns(&["Interface", "Status", "Protocol", "Description"], &rows, &[])
@@ -107,7 +108,8 @@ pub fn status(view: &StatusTable) -> String {
     };
     let rows: Vec<_> = view.interfaces.iter().map(row).collect();
     let table = columns(&["Port", "Name", "Status", "Vlan", "Duplex", "Speed", "Hook"], &rows, &[5]);
-    let errors = view.interfaces.iter().filter_map(|s| Some(format!("{}: {}\n", s.interface, s.error.as_ref()?)));
+    let errors =
+        view.interfaces.iter().filter_map(|s| Some(format!("{}: {}\n", s.interface, s.error.as_ref()?)));
     format!("\n{table}{}", errors.collect::<String>())
 }
 
@@ -137,7 +139,10 @@ fn switchport(s: &SwitchportView) -> String {
     for (label, value) in [
         ("Administrative Mode", mode.to_owned()),
         ("Operational Mode", operational.to_owned()),
-        ("Administrative Trunking Encapsulation", if s.ethertype == "0x8100" { "dot1q".into() } else { s.ethertype.clone() }),
+        (
+            "Administrative Trunking Encapsulation",
+            if s.ethertype == "0x8100" { "dot1q".into() } else { s.ethertype.clone() },
+        ),
         ("Negotiation of Trunking", "Off".into()),
         ("Access Mode VLAN", vlan(s.access_vlan, &s.access_vlan_name)),
         ("Trunking Native Mode VLAN", vlan(s.native_vlan, &s.native_vlan_name)),
@@ -158,7 +163,8 @@ fn switchport(s: &SwitchportView) -> String {
 /// `show interfaces trunk`.
 pub fn trunks(view: &Trunks) -> String {
     let table = |head: &[&str], pick: &dyn Fn(&crate::config_view::Trunk) -> Vec<String>| {
-        let rows: Vec<_> = view.trunks.iter().map(|t| [vec![t.interface.clone()], pick(t)].concat()).collect();
+        let rows: Vec<_> =
+            view.trunks.iter().map(|t| [vec![t.interface.clone()], pick(t)].concat()).collect();
         columns(head, &rows, &[])
     };
     if view.trunks.is_empty() {
@@ -168,6 +174,7 @@ pub fn trunks(view: &Trunks) -> String {
         vec!["on".into(), t.encapsulation.clone(), t.status.into(), t.native_vlan.to_string()]
     });
     let second = table(&["Port", "Vlans allowed on trunk"], &|t| vec![t.allowed_vlans.clone()]);
-    let third = table(&["Port", "Vlans allowed and active in management domain"], &|t| vec![t.active_vlans.clone()]);
+    let third =
+        table(&["Port", "Vlans allowed and active in management domain"], &|t| vec![t.active_vlans.clone()]);
     format!("\n{first}\n{second}\n{third}")
 }

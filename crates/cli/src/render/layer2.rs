@@ -10,14 +10,13 @@ use std::fmt::Write;
 pub fn mac_table(view: &MacTable) -> String {
     let mut out = String::with_capacity(200 + view.entries.len() * 50);
     out.push_str("          Mac Address Table\n-------------------------------------------\n\n");
-    out.push_str("Vlan    Mac Address       Type        Ports\n----    -----------       --------    -----\n");
+    out.push_str(
+        "Vlan    Mac Address       Type        Ports\n----    -----------       --------    -----\n",
+    );
     for entry in &view.entries {
         let port = match entry.interface.as_deref() {
             None => "Drop".into(),
-            Some(name) => match name.strip_prefix("vlan").filter(|_| entry.kind == "self") {
-                Some(number) => format!("Vlan{number}"),
-                None => name.to_owned(),
-            },
+            Some(name) => super::ios_netdev(name),
         };
         let kind = entry.kind.to_ascii_uppercase();
         let _ = writeln!(out, "{:>4}    {}    {kind:<8}    {port}", entry.vlan, entry.mac);
@@ -61,7 +60,8 @@ pub fn vlans(view: &VlanTable, width: usize) -> String {
     out.push_str("---- -------------------------------- --------- -------------------------------\n");
     let indent = 48;
     for entry in &view.vlans {
-        let ports: Vec<String> = entry.ports.iter().filter(|p| !p.trunk).map(|p| p.interface.clone()).collect();
+        let ports: Vec<String> =
+            entry.ports.iter().filter(|p| !p.trunk).map(|p| p.interface.clone()).collect();
         let mut lines = wrap(&ports, width.saturating_sub(indent).max(31)).into_iter();
         let first = lines.next().unwrap_or_default();
         let line = format!("{:<4} {:<32} {:<9} {first}", entry.vlan, entry.name, entry.status);

@@ -1,5 +1,6 @@
 //! `show ip ...`, `show ipv6 ...`, `show arp`.
 
+use super::ios_netdev;
 use super::table::columns;
 use crate::backend::Family;
 use crate::config_view::{IpInterface, IpInterfaces};
@@ -20,7 +21,7 @@ pub fn ip_brief(view: &IpInterfaces) -> String {
     let row = |i: &IpInterface| {
         let address = i.addresses.first().map_or_else(|| "unassigned".into(), |net| net.addr().to_string());
         let (status, protocol) = states(i);
-        vec![i.interface.clone(), address, "YES".into(), i.method.into(), status.into(), protocol.into()]
+        vec![ios_netdev(&i.interface), address, "YES".into(), i.method.into(), status.into(), protocol.into()]
     };
     let rows: Vec<_> = view.interfaces.iter().map(row).collect();
     columns(&["Interface", "IP-Address", "OK?", "Method", "Status", "Protocol"], &rows, &[])
@@ -31,7 +32,7 @@ pub fn ipv6_brief(view: &IpInterfaces) -> String {
     let mut out = String::new();
     for i in &view.interfaces {
         let (status, protocol) = states(i);
-        let _ = writeln!(out, "{:<22} [{status}/{protocol}]", i.interface);
+        let _ = writeln!(out, "{:<22} [{status}/{protocol}]", ios_netdev(&i.interface));
         if i.addresses.is_empty() {
             out.push_str("    unassigned\n");
         }
@@ -48,7 +49,7 @@ pub fn ip_interfaces(view: &IpInterfaces, family: Family) -> String {
     let mut out = String::new();
     for i in &view.interfaces {
         let (status, protocol) = states(i);
-        let _ = writeln!(out, "{} is {status}, line protocol is {protocol}", i.interface);
+        let _ = writeln!(out, "{} is {status}, line protocol is {protocol}", ios_netdev(&i.interface));
         if i.addresses.is_empty() {
             let _ = writeln!(out, "  {word} protocol processing disabled");
         }
@@ -88,8 +89,10 @@ pub fn routes(view: &Routes) -> String {
         for (at, hop) in route.nexthops.iter().enumerate() {
             let lead = if at == 0 { head.clone() } else { " ".repeat(head.len()) };
             let _ = match hop.via {
-                Some(via) => writeln!(out, "{lead} [{}] via {via}, {}", route.metric, hop.interface),
-                None => writeln!(out, "{lead} is directly connected, {}", hop.interface),
+                Some(via) => {
+                    writeln!(out, "{lead} [{}] via {via}, {}", route.metric, ios_netdev(&hop.interface))
+                }
+                None => writeln!(out, "{lead} is directly connected, {}", ios_netdev(&hop.interface)),
             };
         }
     }
@@ -98,14 +101,15 @@ pub fn routes(view: &Routes) -> String {
 
 /// `show arp`, `show ipv6 neighbors`.
 pub fn neighbors(view: &Neighbors) -> String {
-    let mac = |mac: Option<lanyard_types::MacAddr>| mac.map_or_else(|| "Incomplete".into(), |mac| mac.to_string());
+    let mac =
+        |mac: Option<lanyard_types::MacAddr>| mac.map_or_else(|| "Incomplete".into(), |mac| mac.to_string());
     let is_v6 = view.neighbors.first().is_some_and(|n| matches!(n.address, IpAddr::V6(_)));
     let row = |n: &crate::view::Neighbor| {
         let (address, state) = (n.address.to_string(), n.state.to_uppercase());
         if is_v6 {
-            vec![address, mac(n.mac), state, n.interface.clone()]
+            vec![address, mac(n.mac), state, ios_netdev(&n.interface)]
         } else {
-            vec!["Internet".into(), address, mac(n.mac), "ARPA".into(), n.interface.clone(), state]
+            vec!["Internet".into(), address, mac(n.mac), "ARPA".into(), ios_netdev(&n.interface), state]
         }
     };
     let rows: Vec<_> = view.neighbors.iter().map(row).collect();

@@ -21,3 +21,12 @@ pub fn ios_name(name: &InterfaceName) -> String {
         InterfaceName::Vlan(vlan) => format!("Vlan{vlan}"),
     }
 }
+
+/// A netdev as IOS prints it: `Vlan10` for `vlan10`.
+#[must_use]
+pub fn ios_netdev(name: &str) -> String {
+    match name.strip_prefix("vlan").and_then(|number| number.parse::<lanyard_types::VlanId>().ok()) {
+        Some(vlan) => format!("Vlan{vlan}"),
+        None => name.to_owned(),
+    }
+}

@@ -50,7 +50,8 @@ pub fn logging(view: &Logging) -> String {
 pub fn platform(view: &Platform) -> String {
     let survives = if view.survives_daemon { "yes" } else { "no" };
     let mut out = format!("Plane: {}\nForwards without the daemon: {survives}\n", view.plane);
-    let _ = writeln!(out, "Ports at most: {}\nMAC addresses at most: {}", view.max_ports, view.max_mac_addresses);
+    let _ =
+        writeln!(out, "Ports at most: {}\nMAC addresses at most: {}", view.max_ports, view.max_mac_addresses);
     for note in &view.notes {
         let _ = writeln!(out, "Note: {note}");
     }

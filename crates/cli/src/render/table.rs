@@ -5,7 +5,8 @@
 pub fn columns(head: &[&str], rows: &[Vec<String>], right: &[usize]) -> String {
     let head: Vec<String> = head.iter().map(|h| (*h).to_owned()).collect();
     let all = || std::iter::once(&head).chain(rows);
-    let width = |at: usize| all().filter_map(|row| row.get(at)).map(|cell| cell.chars().count()).max().unwrap_or(0);
+    let width =
+        |at: usize| all().filter_map(|row| row.get(at)).map(|cell| cell.chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..head.len()).map(width).collect();
     let mut out = String::new();
     for row in all() {
@@ -15,7 +16,8 @@ pub fn columns(head: &[&str], rows: &[Vec<String>], right: &[usize]) -> String {
             if at > 0 {
                 line.push_str("  ");
             }
-            let cell = if right.contains(&at) { format!("{cell:>width$}") } else { format!("{cell:<width$}") };
+            let cell =
+                if right.contains(&at) { format!("{cell:>width$}") } else { format!("{cell:<width$}") };
             line.push_str(&cell);
         }
         out.push_str(line.trim_end());

@@ -41,10 +41,8 @@ impl Backend for Fake {
         &self.config
     }
     fn commit(&mut self, candidate: Config) -> Result<(), Refusal> {
-        if let Some(text) = &self.refuses {
-            if candidate.to_string().contains(text) {
-                return Err(format!("the fake refuses {text}").into());
-            }
+        if let Some(text) = self.refuses.as_ref().filter(|text| candidate.to_string().contains(*text)) {
+            return Err(format!("the fake refuses {text}").into());
         }
         self.config = candidate;
         Ok(())
@@ -148,7 +146,9 @@ impl Backend for Fake {
         view::Interfaces { interfaces: list.collect() }
     }
     fn drops(&mut self, _only: Option<&InterfaceName>) -> view::Drops {
-        view::Drops { drops: vec![view::DropEntry { interface: "eth1".into(), reason: "same_port", frames: 3 }] }
+        view::Drops {
+            drops: vec![view::DropEntry { interface: "eth1".into(), reason: "same_port", frames: 3 }],
+        }
     }
     fn clear_counters(&mut self, only: Option<&InterfaceName>) -> Result<(), Refusal> {
         self.cleared.push(format!("counters {only:?}"));
@@ -187,10 +187,22 @@ impl Backend for Fake {
         })
     }
     fn version(&mut self) -> view::Version {
-        view::Version { version: "0.1.0".into(), hostname: self.config.hostname.clone(), plane: "soft".into(), uptime_s: 3700, ..Default::default() }
+        view::Version {
+            version: "0.1.0".into(),
+            hostname: self.config.hostname.clone(),
+            plane: "soft".into(),
+            uptime_s: 3700,
+            ..Default::default()
+        }
     }
     fn users(&mut self) -> view::Users {
-        let user = view::User { line: "vty 0".into(), user: "root".into(), host: "local".into(), idle_s: 61, own: true };
+        let user = view::User {
+            line: "vty 0".into(),
+            user: "root".into(),
+            host: "local".into(),
+            idle_s: 61,
+            own: true,
+        };
         view::Users { users: vec![user] }
     }
     fn logging(&mut self) -> view::Logging {
@@ -214,16 +226,34 @@ impl Backend for Fake {
         "2026-01-01T00:00:00Z".into()
     }
     fn platform(&mut self) -> view::Platform {
-        view::Platform { plane: "soft".into(), max_ports: 1023, notes: vec!["no hooks".into()], ..Default::default() }
+        view::Platform {
+            plane: "soft".into(),
+            max_ports: 1023,
+            notes: vec!["no hooks".into()],
+            ..Default::default()
+        }
     }
     fn resources(&mut self) -> view::Resources {
-        let table = view::Resource { name: "fdb".into(), size: 10, used: 4, high_water: 5, bytes: 4096, ..Default::default() };
+        let table = view::Resource {
+            name: "fdb".into(),
+            size: 10,
+            used: 4,
+            high_water: 5,
+            bytes: 4096,
+            ..Default::default()
+        };
         view::Resources { tables: vec![table], manager: "none".into() }
     }
     fn traps(&mut self) -> view::Traps {
-        view::Traps { traps: vec![view::Trap { group: "stp", rate_pps: 1000, burst: 256, trapped: 7, policed: 0 }] }
+        view::Traps {
+            traps: vec![view::Trap { group: "stp", rate_pps: 1000, burst: 256, trapped: 7, policed: 0 }],
+        }
     }
-    fn packet_trace(&mut self, interface: &InterfaceName, frame: &[u8]) -> Result<view::PacketTrace, Refusal> {
+    fn packet_trace(
+        &mut self,
+        interface: &InterfaceName,
+        frame: &[u8],
+    ) -> Result<view::PacketTrace, Refusal> {
         let hex: String = frame.iter().map(|b| format!("{b:02x}")).collect();
         Ok(view::PacketTrace {
             stages: vec![view::TraceStage { stage: "parse", detail: format!("{} bytes", frame.len()) }],

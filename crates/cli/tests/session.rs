@@ -1,0 +1,126 @@
+//! Sessions: what a refusal leaves, several sessions at once, the interactive caret, settings.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+
+use common::{Fake, session};
+use lanyard_cli::mode::Mode;
+use lanyard_cli::{Login, Outcome, Session, Terminal};
+
+/// Runs `lines`; every one but the last must be taken. Answers the last one's outcome.
+fn run(session: &mut Session, fake: &mut Fake, lines: &[&str]) -> Outcome {
+    let (last, before) = lines.split_last().unwrap();
+    for line in before {
+        let outcome = session.execute(line, fake);
+        assert!(!matches!(outcome, Outcome::Refused(_)), "{line}: {outcome:?}");
+    }
+    session.execute(last, fake)
+}
+
+#[test]
+fn a_refused_commit_changes_nothing() {
+    let mut fake = Fake { refuses: Some("mtu 9216".into()), ..Fake::new(&["eth0", "eth1"]) };
+    let mut session = session();
+    run(&mut session, &mut fake, &["conf t", "interface range eth0 - 1", "switchport"]);
+    let (config, mode) = (fake.config.clone(), session.mode().clone());
+    let outcome = run(&mut session, &mut fake, &["mtu 9216"]);
+    assert_eq!(outcome, Outcome::Refused("% the fake refuses mtu 9216\n".into()));
+    assert_eq!((&fake.config, session.mode()), (&config, &mode));
+    // A session that is refused stays, to be mended.
+    run(&mut session, &mut fake, &["end", "configure session s", "interface eth0", "mtu 9216", "commit"]);
+    assert_eq!(fake.config, config);
+    assert!(matches!(session.mode(), Mode::Config { session: Some(_), .. }));
+    assert_eq!(run(&mut session, &mut fake, &["mtu 9000", "commit"]), Outcome::Text(String::new()));
+    assert!(fake.config.to_string().contains("mtu 9000"));
+    assert_eq!(fake.log.len(), 2);
+}
+
+#[test]
+fn a_session_applies_to_what_runs_at_commit() {
+    let mut fake = Fake::new(&["eth0", "eth1"]);
+    let (mut one, mut two) = (session(), session());
+    run(
+        &mut one,
+        &mut fake,
+        &["configure session s", "interface range eth0 - 1", "switchport access vlan 10", "end"],
+    );
+    run(&mut two, &mut fake, &["configure terminal", "hostname other", "vlan 20", "end"]);
+    run(&mut two, &mut fake, &["configure session s", "vlan 10", "name users", "commit"]);
+    let text = fake.config.to_string();
+    for wanted in
+        ["hostname other", "vlan 20", "vlan 10\n name users", "interface eth1\n switchport access vlan 10"]
+    {
+        assert!(text.contains(wanted), "{wanted} in {text}");
+    }
+}
+
+#[test]
+fn a_session_that_no_longer_fits_is_refused() {
+    let mut fake = Fake::new(&["eth0"]);
+    let (mut one, mut two) = (session(), session());
+    run(&mut one, &mut fake, &["configure session s", "interface vlan 10", "ip address 10.0.0.1/24"]);
+    run(&mut two, &mut fake, &["configure terminal", "interface vlan 20", "ip address 10.0.0.2/24"]);
+    let Outcome::Refused(text) = run(&mut one, &mut fake, &["commit"]) else { panic!("taken") };
+    assert!(
+        text.starts_with("% the running configuration has changed, and session s no longer fits"),
+        "{text}"
+    );
+    assert!(!fake.config.to_string().contains("10.0.0.1"));
+    assert_eq!(run(&mut one, &mut fake, &["abort"]), Outcome::Text(String::new()));
+    assert_eq!(*one.mode(), Mode::Privileged);
+}
+
+#[test]
+fn sessions_are_bounded() {
+    let (mut fake, mut session) = (Fake::default(), session());
+    for n in 0..lanyard_cli::sessions::MAX_SESSIONS {
+        run(&mut session, &mut fake, &[&format!("configure session s{n}"), "end"]);
+    }
+    let Outcome::Refused(_) = run(&mut session, &mut fake, &["configure session more"]) else {
+        panic!("taken")
+    };
+}
+
+#[test]
+fn the_caret_stands_under_the_echoed_word() {
+    let mut fake = Fake::default();
+    let login = Login { line: "vty 1".into(), user: "root".into(), interactive: true };
+    let mut session = Session::new(login);
+    let Outcome::Refused(text) = session.execute("show \u{e9}vln", &mut fake) else { panic!("taken") };
+    // `Lanyard#show évln`
+    assert_eq!(text, format!("{}^\n% Invalid input detected at '^' marker.\n", " ".repeat(13)));
+    let Outcome::Text(text) = session.execute("configure terminal", &mut fake) else { panic!("refused") };
+    assert_eq!(text, "Enter configuration commands, one per line.  End with CNTL/Z.\n");
+}
+
+#[test]
+fn settings() {
+    let (mut fake, mut session) = (Fake::default(), session());
+    run(&mut session, &mut fake, &["terminal length 0", "terminal width 132", "terminal monitor"]);
+    assert_eq!(session.terminal(), Terminal { length: 0, width: 132, monitor: true });
+    run(&mut session, &mut fake, &["terminal no monitor"]);
+    assert!(!session.terminal().monitor);
+    assert_eq!(
+        run(&mut session, &mut fake, &["conf t", "vlan 7", "end", "end", ""]),
+        Outcome::Text(String::new())
+    );
+    assert_eq!(session.prompt(&fake), "Lanyard#");
+    assert_eq!(fake.log, ["Configured from vty 0 by root"]);
+    assert_eq!(run(&mut session, &mut fake, &["disable", "exit"]), Outcome::Close);
+    assert_eq!(session.prompt(&fake), "Lanyard>");
+}
+
+#[test]
+fn commit_confirmed_waits_in_the_session() {
+    let mut fake = Fake::new(&["eth0"]);
+    let mut session = session();
+    run(&mut session, &mut fake, &["configure session s", "vlan 10", "commit confirmed 1"]);
+    assert_eq!(fake.rollback.as_ref().map(|(_, seconds)| *seconds), Some(60));
+    run(&mut session, &mut fake, &["commit confirmed 2"]);
+    let (back, seconds) = fake.rollback.clone().unwrap();
+    assert_eq!((back.vlans.len(), seconds), (1, 120));
+    run(&mut session, &mut fake, &["commit"]);
+    assert!(fake.rollback.is_none());
+    assert_eq!(fake.config.vlans.len(), 2);
+    assert_eq!(*session.mode(), Mode::Privileged);
+}
