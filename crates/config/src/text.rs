@@ -2,7 +2,7 @@
 //!
 //! Invariant: what is printed, fed back through the command line, gives an equal [`Config`]. Sections are
 //! separated by `!`, a setting that equals its default is not printed, and no line is longer than
-//! [`MAX_LIST`] and its keywords.
+//! 180 bytes of list and its keywords, or than what the user typed.
 
 use crate::{
     Config, Duplex, Interface, InterfaceName, Role, StaticRoute, StaticTarget, Switchport, SwitchportMode,
