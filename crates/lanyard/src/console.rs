@@ -47,7 +47,7 @@ pub fn run(instance: &str) -> Result<ExitCode, String> {
         done = match signal {
             Signal::Success(line) => exec(&link, &line, done.length)?,
             Signal::HostCommand(what) if what == HELP => {
-                help(&link, &mut editor)?;
+                help(&link, &editor, &done.prompt)?;
                 done
             }
             // Ctrl-Z and ctrl-C lead out of configuration; in exec mode there is nothing to leave.
@@ -113,15 +113,16 @@ fn page(length: u16) -> usize {
 }
 
 /// `?`: help for what has been typed, which stays in the editor.
-fn help(link: &Mutex<Link>, editor: &mut Reedline) -> Result<(), String> {
+fn help(link: &Mutex<Link>, editor: &Reedline, prompt: &str) -> Result<(), String> {
     let upto = editor.current_insertion_point();
     let line = editor.current_buffer_contents().get(..upto).unwrap_or_default().to_owned();
     let mut link = lock(link);
-    link.ask(&Request::Help { line })?;
+    link.ask(&Request::Help { line: line.clone() })?;
     match link.reply()? {
         Reply::Help(lines) => {
             let text: String = lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect();
-            print(&format!("?\n{text}")).map_err(|error| format!("terminal: {error}"))
+            // The editor may not have drawn the last keys yet.
+            print(&format!("\r\x1b[K{prompt}{line}?\n{text}")).map_err(|error| format!("terminal: {error}"))
         }
         Reply::Error(reason) => Err(reason),
         _ => Ok(()),
