@@ -1,0 +1,88 @@
+//! What must be so at the end of every scenario, whatever it was about.
+
+use super::bed::{Bed, Counted};
+use super::{DEADLINE, wait_until};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// What is wrong with the counters, or with the daemon.
+pub fn end(bed: &Bed) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut daemon = bed.daemon.borrow_mut();
+    let Some(daemon) = daemon.as_mut() else { return wrong };
+    if !daemon.alive() {
+        wrong.push(format!("the daemon has died: {}", daemon.said()));
+        return wrong;
+    }
+    if daemon.said().contains("panicked") {
+        wrong.push(format!("the daemon panicked: {}", daemon.said()));
+    }
+    // Hosts with addresses go on talking: ask until nothing is on the way.
+    let mut found = Vec::new();
+    wait_until(DEADLINE / 4, || {
+        found = unaccounted(bed);
+        found.is_empty().then_some(())
+    });
+    wrong.append(&mut found);
+    wrong
+}
+
+/// Conservation: at every port, received = forwarded + trapped + dropped, and what a port has sent is what its host got.
+fn unaccounted(bed: &Bed) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let counters = bed.counters();
+    let by_reason = by_reason(&bed.ask("show interfaces counters drops"));
+    for (name, count) in &counters {
+        // What a VLAN interface has sent is what the plane has received from it.
+        let (received, dropped) = if count.svi { (count.tx, count.tx_dropped) } else { (count.rx, count.rx_dropped) };
+        if received != count.forwarded + count.trapped + dropped {
+            wrong.push(format!("conservation at {name}: {count:?}"));
+        }
+        let reasons = by_reason.get(name).copied().unwrap_or(0);
+        if reasons != dropped {
+            wrong.push(format!("{name} dropped {dropped} frames, by reason {reasons}"));
+        }
+    }
+    bed.hosts.iter().for_each(super::Host::drain);
+    for (at, host) in bed.hosts.iter().enumerate().filter(|_| bed.exact.get()) {
+        let sent = counters.get(&format!("p{}", at + 1)).map_or(0, |count: &Counted| count.tx);
+        if host.missed() == 0 && host.arrived.get() != sent {
+            wrong.push(format!("p{} has sent {sent} frames, its host got {}", at + 1, host.arrived.get()));
+        }
+    }
+    wrong
+}
+
+fn by_reason(drops: &Value) -> BTreeMap<String, u64> {
+    let mut sums = BTreeMap::new();
+    for row in drops["drops"].as_array().expect("drops") {
+        // Copies not sent are no frames dropped.
+        if row["reason"] != "tx_dropped" {
+            *sums.entry(row["interface"].as_str().expect("a name").to_owned()).or_default() +=
+                row["frames"].as_u64().expect("a count");
+        }
+    }
+    sums
+}
+
+/// What `lanyard detach` has left behind.
+pub fn left_behind(bed: &Bed) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for place in ["/run/lanyard/bpf", "/sys/fs/bpf/lanyard"] {
+        let pins = Path::new(place).join(&bed.instance);
+        if pins.exists() {
+            wrong.push(format!("pins are left: {}", pins.display()));
+        }
+    }
+    let processes = bed.net.processes();
+    if !processes.is_empty() {
+        wrong.push(format!("processes are left in the switch's namespace: {processes:?}"));
+    }
+    let ours = |name: &String| name.starts_with("vlan") || name.starts_with("ly");
+    let links: Vec<String> = bed.net.links().into_iter().filter(ours).collect();
+    if !links.is_empty() {
+        wrong.push(format!("netdevs are left: {links:?}"));
+    }
+    wrong
+}

@@ -1,0 +1,103 @@
+//! The program under test: the daemon as a process, and what is said to it.
+
+use super::{DEADLINE, Net, Plane, wait_until};
+use std::fs::{File, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+/// The program.
+pub const LANYARD: &str = env!("CARGO_BIN_EXE_lanyard");
+
+/// A running daemon. Killed when dropped.
+pub struct Daemon {
+    child: Child,
+    log: PathBuf,
+    /// Where this daemon's part of the log starts.
+    from: usize,
+}
+
+impl Daemon {
+    /// Starts `lanyard run` in `net`, does not wait for it.
+    pub fn spawn(net: &Net, instance: &str, plane: Plane, config: Option<&Path>, log: &Path) -> Self {
+        let mut command = Command::new(LANYARD);
+        command.args(["run", "--instance", instance, "--plane", plane.name()]);
+        if let Some(config) = config {
+            command.arg("--config").arg(config);
+        }
+        Self::spawn_command(net, &mut command, log)
+    }
+    /// Starts a command that becomes a daemon.
+    pub fn spawn_command(net: &Net, command: &mut Command, log: &Path) -> Self {
+        let file = OpenOptions::new().create(true).append(true).open(log).expect("a log");
+        let from = file.metadata().map_or(0, |meta| meta.len() as usize);
+        let again: File = file.try_clone().expect("a log");
+        let child = net.spawn(command.stdout(Stdio::from(again)).stderr(Stdio::from(file)));
+        Self { child, log: log.to_owned(), from }
+    }
+    /// What this daemon has said.
+    pub fn said(&self) -> String {
+        let text = std::fs::read(&self.log).unwrap_or_default();
+        String::from_utf8_lossy(text.get(self.from..).unwrap_or_default()).into_owned()
+    }
+    /// Waits for the line that says it is ready; what it said instead when it ended or never came to it.
+    pub fn ready(&mut self) -> Result<String, String> {
+        let line = |text: &str| text.lines().find(|l| l.starts_with("lanyard: ") && l.contains(" ready: ")).map(str::to_owned);
+        let answer = wait_until(DEADLINE, || match line(&self.said()) {
+            Some(line) => Some(Ok(line)),
+            None => self.child.try_wait().expect("a child").map(|status| Err(format!("{status}: {}", self.said()))),
+        });
+        answer.unwrap_or_else(|| Err(format!("not ready after {DEADLINE:?}: {}", self.said())))
+    }
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+    /// Sends a signal.
+    pub fn signal(&self, signal: nix::sys::signal::Signal) {
+        let pid = nix::unistd::Pid::from_raw(self.child.id().cast_signed());
+        nix::sys::signal::kill(pid, signal).expect("the daemon is there");
+    }
+    /// True while it runs.
+    pub fn alive(&mut self) -> bool {
+        self.child.try_wait().expect("a child").is_none()
+    }
+    /// Waits for its end.
+    pub fn end(&mut self) -> ExitStatus {
+        let status = wait_until(DEADLINE, || self.child.try_wait().expect("a child"));
+        status.unwrap_or_else(|| panic!("the daemon does not end: {}", self.said()))
+    }
+    /// SIGKILL, and waits for its end.
+    pub fn kill(&mut self) {
+        // It may be dead already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// `lanyard` with `arguments`, to its end: its output, or its errors when it refuses.
+pub fn lanyard(net: Option<&Net>, arguments: &[&str]) -> Result<String, String> {
+    let mut command = Command::new(LANYARD);
+    command.args(arguments).stdin(Stdio::null());
+    let output = match net {
+        Some(net) => net.output(&mut command),
+        None => command.output().expect("the program runs"),
+    };
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if output.status.success() {
+        Ok(text(&output.stdout))
+    } else {
+        Err(format!("{}{}", text(&output.stdout), text(&output.stderr)))
+    }
+}
+
+/// `lanyard cli -c ...`: the commands' output, or the refusal.
+pub fn cli(instance: &str, commands: &[&str]) -> Result<String, String> {
+    let mut arguments = vec!["cli", "--instance", instance];
+    arguments.extend(commands.iter().flat_map(|command| ["-c", command]));
+    lanyard(None, &arguments)
+}

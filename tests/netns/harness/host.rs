@@ -1,0 +1,103 @@
+//! A host: a namespace, its `eth0`, and a socket there that sees every frame.
+//!
+//! A host is silent until it is given an address: no IPv6, no ARP, so what arrives is what a scenario has sent.
+
+use super::frame::{Frame, Mac, mac};
+use super::net::Net;
+use lanyard_netdev::PacketSocket;
+use std::cell::Cell;
+use std::io::{Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
+
+/// A host behind one port.
+pub struct Host {
+    pub net: Net,
+    pub mac: Mac,
+    wire: PacketSocket,
+    /// Frames that have arrived since the host was made.
+    pub arrived: Cell<u64>,
+}
+
+impl Host {
+    /// The host whose `eth0` is in `net` and up.
+    pub fn new(net: Net, number: u16) -> Self {
+        let wire = net.run(|| {
+            let index = nix::net::if_::if_nametoindex("eth0").expect("the host has its port");
+            PacketSocket::open(index).expect("a packet socket")
+        });
+        Self { net, mac: mac(number), wire, arrived: Cell::new(0) }
+    }
+    /// Sends a frame.
+    pub fn send(&self, frame: &Frame) {
+        self.try_send(frame).unwrap_or_else(|error| panic!("sending {frame:?}: {error}"));
+    }
+    /// Sends a frame; the netdev may be down.
+    pub fn try_send(&self, frame: &Frame) -> std::io::Result<()> {
+        self.wire.send(&frame.0)
+    }
+    /// The next frame that has arrived, if there is one.
+    pub fn next(&self) -> Option<Frame> {
+        loop {
+            match self.wire.receive() {
+                Ok(Some(packet)) if packet.outgoing => {}
+                Ok(Some(packet)) => {
+                    self.arrived.set(self.arrived.get() + 1);
+                    return Some(Frame(packet.frame));
+                }
+                Ok(None) => return None,
+                // It went down, or up again: told once.
+                Err(_) => {}
+            }
+        }
+    }
+    /// Forgets what has arrived.
+    pub fn drain(&self) {
+        while self.next().is_some() {}
+    }
+    /// Frames the socket had no room for.
+    pub fn missed(&self) -> u32 {
+        self.wire.missed().expect("a live socket")
+    }
+    /// Gives `eth0` an address with its prefix length.
+    pub fn address(&self, address: &str) {
+        if address.contains(':') {
+            self.net.run(|| std::fs::write("/proc/sys/net/ipv6/conf/eth0/disable_ipv6", "0")).expect("IPv6 on");
+            self.net.ip(&format!("address add {address} dev eth0 nodad"));
+        } else {
+            self.net.ip(&format!("address add {address} dev eth0"));
+        }
+    }
+    /// Pings with small gaps; true when something came back.
+    pub fn ping(&self, arguments: &str) -> bool {
+        let mut command = Command::new("ping");
+        command.args(["-n", "-i", "0.01", "-W", "5"]).args(arguments.split(' '));
+        let output = self.net.output(&mut command);
+        output.status.success()
+    }
+    /// Asserts that one ping comes back.
+    pub fn reaches(&self, address: &str) {
+        let mut command = Command::new("ping");
+        command.args(["-n", "-c", "1", "-W", "10", address]);
+        let output = self.net.output(&mut command);
+        assert!(output.status.success(), "ping {address}: {}", String::from_utf8_lossy(&output.stdout));
+    }
+    /// Sends `bytes` bytes over TCP to `server`, who must get exactly these.
+    pub fn tcp(&self, server: &Self, address: &str, bytes: usize) {
+        let address = SocketAddr::new(address.parse::<IpAddr>().expect("an address"), 5001);
+        let listener = server.net.run(|| TcpListener::bind(address)).expect("listening");
+        let data: Vec<u8> = (0..bytes).map(|at| (at ^ at >> 8 ^ at >> 16) as u8).collect();
+        let received = std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let mut all = Vec::new();
+                listener.accept().expect("a connection").0.read_to_end(&mut all).expect("read");
+                all
+            });
+            let mut stream = self.net.run(|| TcpStream::connect(address)).expect("connected");
+            stream.write_all(&data).expect("written");
+            stream.shutdown(Shutdown::Write).expect("shut down");
+            reader.join().expect("the reader")
+        });
+        assert!(received == data, "{} of {bytes} bytes arrived, or others", received.len());
+    }
+}

@@ -1,0 +1,106 @@
+//! What the scenarios are made of: namespaces, hosts, frames, and a switch that is the real program.
+//!
+//! Read `bed` first: a scenario is given a [`Bed`], says what the switch is to be like, and what it expects. Invariants:
+//! nothing sleeps, everything waits for a condition with a deadline; whatever happens, a bed takes everything it made
+//! with it when it is dropped; and a bed that ends well has checked that no frame and no pin is unaccounted for.
+
+pub mod bed;
+pub mod check;
+pub mod daemon;
+pub mod frame;
+pub mod host;
+pub mod net;
+
+pub use bed::Bed;
+pub use frame::{BROADCAST, Frame, frame, mac};
+pub use host::Host;
+pub use net::Net;
+
+use std::time::{Duration, Instant};
+
+/// The plane that a scenario is run on, by the name `lanyard run --plane` takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(non_camel_case_types)] // named as on the command line, where the table of scenarios names them
+pub enum Plane {
+    /// In the kernel.
+    ebpf,
+    /// In the daemon.
+    soft,
+}
+
+impl Plane {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ebpf => "ebpf",
+            Self::soft => "soft",
+        }
+    }
+}
+
+/// Far longer than anything here takes, even on a busy machine.
+pub const DEADLINE: Duration = Duration::from_secs(20);
+/// Between two looks at a condition.
+const POLL: Duration = Duration::from_millis(1);
+
+/// Waits until `condition` has an answer.
+pub fn wait_for<T>(what: &str, condition: impl FnMut() -> Option<T>) -> T {
+    wait_until(DEADLINE, condition).unwrap_or_else(|| panic!("waited {DEADLINE:?} in vain: {what}"))
+}
+
+/// Waits until `condition` has an answer, or the time is up.
+pub fn wait_until<T>(time: Duration, mut condition: impl FnMut() -> Option<T>) -> Option<T> {
+    let deadline = Instant::now() + time;
+    loop {
+        let answer = condition();
+        if answer.is_some() || Instant::now() >= deadline {
+            return answer;
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+/// Why namespace tests can't run here. What the eBPF plane needs besides being root is judged by the kernel alone, so
+/// that a plane that is broken is a failure and not a skip.
+fn impossible(plane: Option<Plane>) -> Option<String> {
+    if !nix::unistd::geteuid().is_root() {
+        return Some("namespaces and packet sockets need root".into());
+    }
+    if plane == Some(Plane::ebpf) && !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() {
+        return Some("the kernel has no BPF type information".into());
+    }
+    static NAMESPACES: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
+    NAMESPACES
+        .get_or_init(|| {
+            let probe = std::process::Command::new("unshare")
+                .args(["-n", "ip", "link", "add", "name", "v1", "type", "veth", "peer", "name", "v2"])
+                .output();
+            match probe {
+                Ok(output) if output.status.success() => None,
+                Ok(output) => Some(format!("no veth pairs: {}", String::from_utf8_lossy(&output.stderr).trim())),
+                Err(error) => Some(format!("unshare: {error}")),
+            }
+        })
+        .clone()
+}
+
+/// Runs a scenario on a plane, or says why not.
+pub fn run(plane: Plane, scenario: fn(Plane)) {
+    match impossible(Some(plane)) {
+        Some(reason) => println!("skipped: {reason}"),
+        None => scenario(plane),
+    }
+}
+
+/// A table of scenarios and the planes each makes sense on: `name: ebpf soft;` makes the tests `name::ebpf` and `name::soft`
+/// of the function `name`.
+macro_rules! scenarios {
+    ($($(#[$doc:meta])* $name:ident: $($plane:ident)+;)*) => { $(
+        mod $name {
+            $(#[test]
+            fn $plane() {
+                crate::harness::run(crate::harness::Plane::$plane, super::$name);
+            })+
+        }
+    )* };
+}
+pub(crate) use scenarios;

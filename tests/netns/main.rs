@@ -1,0 +1,11 @@
+//! Real hosts in namespaces, the real `lanyard`, on both planes: what a frame does, what the switch says about it, what
+//! is left when it is gone.
+//!
+//! Read `harness/bed.rs` first. Every scenario makes its own namespaces and instance, so they run side by side.
+//! Without root each says `skipped: reason`.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod harness;
+
+mod hosts;
