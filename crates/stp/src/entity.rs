@@ -231,6 +231,10 @@ impl Entity {
         let Some(p) = self.slot(id) else { return false };
         self.now = now;
         self.ports[p].counters.received(bpdu);
+        if !self.bridge.rstp_version() && matches!(bpdu, Bpdu::Rst(_) | Bpdu::Mst(..)) {
+            // An STP bridge does not know this type; its silence makes the neighbour speak STP (17.24).
+            return true;
+        }
         if self.hears_itself(p, bpdu) {
             self.self_loop(p);
             return true;
@@ -543,7 +547,7 @@ impl Entity {
             let tree = &self.ports[p].trees[t];
             let waits = tree.role.active() && !tree.forward && tree.role != crate::vars::Role::Designated;
             let agrees = tree.role.blocks() || waits || tree.role == crate::vars::Role::Root;
-            if waits || (agrees && !tree.agree) {
+            if waits || ((agrees || t > 0) && !tree.agree) {
                 self.mark(p, t);
             }
         }

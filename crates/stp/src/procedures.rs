@@ -243,7 +243,8 @@ impl Entity {
             return;
         }
         let tree = &mut port.trees[t];
-        let same_regional_root = tree.msg_priority.regional_root == tree.port_priority.regional_root;
+        let same_regional_root = tree.msg_flags.role == WireRole::Designated
+            || tree.msg_priority.regional_root == tree.port_priority.regional_root;
         tree.set_agreed(p2p && same_root && same_regional_root && tree.msg_flags.agreement);
     }
 
@@ -453,8 +454,9 @@ impl Entity {
             let usable = tree.info_is == InfoIs::Received
                 && !port.params.restricted_role
                 && !tree.inconsistent.blocks()
-                && (t == 0 || (port.info_internal && port.trees[0].info_is == InfoIs::Received))
-                && tree.port_priority.designated_bridge.address() != self.bridge.address;
+                && (t == 0 || port.info_internal || port.trees[0].info_is != InfoIs::Received)
+                && tree.port_priority.designated_bridge.address() != self.bridge.address
+                && !self.is_echo(t, &tree.port_priority);
             if !usable {
                 continue;
             }
@@ -480,7 +482,8 @@ impl Entity {
             Some(p) => {
                 let port = &self.ports[p];
                 let mut times = port.trees[t].port_times;
-                if port.info_internal {
+                // An MSTI's information always comes from within the region.
+                if port.info_internal || t > 0 {
                     times.remaining_hops = times.remaining_hops.saturating_sub(1);
                 } else {
                     times.message_age = older_by_one(times.message_age);
@@ -489,6 +492,12 @@ impl Entity {
                 times
             }
         };
+    }
+
+    /// What is left of this bridge's own claim to be the root, from before its identifier changed.
+    fn is_echo(&self, t: usize, vector: &Vector) -> bool {
+        let root = if t == 0 { vector.root } else { vector.regional_root };
+        root.address() == self.bridge.address
     }
 
     /// The bridge priority vector: this bridge as root.

@@ -51,7 +51,7 @@ fn random_graphs_converge_to_one_tree_without_a_loop() {
         let n = 2 + rng.below(14) as usize;
         let chords = rng.below(2 * n as u64) as usize;
         random_network(&mut sim, &mut rng, n, chords, false);
-        sim.settle(60_000);
+        sim.settle(90_000);
         sim.check_tree();
         for _ in 0..6 {
             let s = rng.below(sim.segments.len() as u64) as usize;
@@ -59,7 +59,7 @@ fn random_graphs_converge_to_one_tree_without_a_loop() {
             sim.set_link(s, up);
             sim.run(rng.below(3000));
         }
-        sim.settle(60_000);
+        sim.settle(90_000);
         sim.check_tree();
     }
 }
@@ -72,7 +72,7 @@ fn a_hundred_switches_in_a_ring_with_chords() {
         random_network(&mut sim, &mut rng, 100, 40, true);
         // Cheap paths here are longer than the 20 hops that the default max age allows.
         (0..100).for_each(|n| sim.configure(n, |config| config.max_age_s = 40));
-        let took = sim.settle(60_000);
+        let took = sim.settle(90_000);
         sim.check_tree();
         println!("100 switches: last change after {took} ms, {} frames", sim.frames_sent);
         // The root dies: the worst case, information must age out hop by hop.

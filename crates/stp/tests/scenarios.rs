@@ -1,4 +1,4 @@
-//! Scenarios in simulated time, in the language of `sim`.
+//! Scenarios in simulated time, in the language of `sim`: one tree, RSTP and STP.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, dead_code)]
 
 mod sim;
@@ -44,4 +44,544 @@ fn failover_to_an_alternate_port_needs_no_timer() {
          expect B.b alternate discarding
          expect tree",
     );
+}
+
+/// Like 802.1D-2004, figures 17-4 to 17-7: a root, two bridges that reach it directly, redundant links below
+/// them, a shared LAN with two ports of one bridge on it.
+#[test]
+fn roles_and_costs_of_a_small_campus() {
+    let campus = "
+         bridge R prio 0: a b
+         bridge X prio 4096: a b c d
+         bridge Y prio 8192: a b c d
+         bridge Z: a b c d
+         link R.a X.a speed 1000
+         link R.b Y.a speed 1000
+         link X.b Y.b speed 1000
+         link X.c Z.a speed 100
+         link Y.c Z.b speed 1000
+         hub Z.c Z.d Y.d
+         settle within 90s
+         expect tree";
+    check(&format!(
+        "{campus}
+         expect R is root
+         expect R.a designated forwarding
+         expect R.b designated forwarding
+         expect X.a root forwarding
+         expect X cost 20000
+         expect Y.a root forwarding
+         expect Y cost 20000
+         expect X.b designated forwarding     # equal costs: X has the better identifier
+         expect Y.b alternate discarding
+         expect Z cost 40000
+         expect Z.b root forwarding           # 1 Gbit/s through Y beats 100 Mbit/s through X
+         expect Z.a alternate discarding
+         expect Y.d designated forwarding     # the shared LAN is Y's
+         expect Z.c alternate discarding
+         expect Z.d alternate discarding"
+    ));
+    check(&format!(
+        "{campus}
+         unplug Y.d
+         settle within 90s
+         expect Z.c designated forwarding     # nobody else: the lower port number serves the LAN
+         expect Z.d backup discarding
+         cut R.b
+         run 500ms
+         expect Y.b root forwarding
+         expect Y cost 40000
+         expect Z cost 60000
+         cut R.a
+         settle within 60s
+         expect X is root
+         expect Z port b"
+    ));
+    check(&format!(
+        "{campus}
+         set Z.a cost 10
+         run 500ms
+         expect Z.a root forwarding
+         expect Z cost 20010
+         expect Z.b alternate discarding
+         set Z prio 0
+         set R prio 61440
+         settle within 30s
+         expect Z is root
+         expect tree"
+    ));
+}
+
+#[test]
+fn tie_breaks() {
+    check(
+        "bridge A prio 0: a b c
+         bridge B: a b c
+         link A.a B.c
+         link A.b B.b
+         link A.c B.a
+         run 5s
+         expect B port c                      # the neighbour's lowest port identifier
+         set A.b prio 16
+         run 1s
+         expect B port b
+         set B.a cost 19999
+         run 1s
+         expect B port a
+         expect tree",
+    );
+}
+
+#[test]
+fn ring_of_eight() {
+    let ring = |n: usize| {
+        let mut text = String::new();
+        (0..n).for_each(|at| text += &format!("bridge B{at} prio {}: l r\n", if at == 0 { 0 } else { 32768 }));
+        (0..n).for_each(|at| text += &format!("link B{at}.r B{}.l\n", (at + 1) % n));
+        text
+    };
+    check(&format!(
+        "{}settle within 30s
+         expect tree
+         expect B4.l root forwarding          # B3 and B5 are as far from the root; B3 has the lower address
+         expect B4.r alternate discarding
+         expect B5.l designated
+         cut B4.l                             # far from the root
+         run 40ms
+         expect B4.r root forwarding
+         expect B5.l designated forwarding
+         run 3s
+         expect tree
+         restore B4.l
+         settle within 10s
+         expect tree
+         cut B0.r                             # at the root: the worst, four bridges turn around
+         run 60ms
+         expect B1.r root forwarding
+         expect B4.r root forwarding
+         run 3s
+         expect tree
+         restore B0.r
+         settle within 10s
+         snip B2.r                            # indirect: no link goes down, information ages out
+         settle within 10s
+         expect tree",
+        ring(8)
+    ));
+}
+
+#[test]
+fn information_counts_to_infinity_and_stops() {
+    check(
+        "bridge R prio 0: a
+         bridge A: a b c
+         bridge B: a b
+         bridge C: a b
+         link R.a A.a
+         link A.b B.a
+         link B.b C.a
+         link C.b A.c
+         settle within 30s
+         cut R.a
+         settle within 60s
+         expect A is root
+         expect tree
+         restore R.a
+         settle within 30s
+         expect R is root
+         expect tree",
+    );
+}
+
+#[test]
+fn hosts_get_edge_ports_and_lose_them() {
+    check(
+        "bridge A prio 0: a b c d
+         bridge B: a
+         host A.a
+         run 2900ms
+         expect A.a designated discarding non-edge
+         run 200ms
+         expect A.a designated forwarding edge       # three seconds of silence
+         set A.b portfast
+         host A.b
+         run 1ms
+         expect A.b forwarding edge                  # at once
+         set A.c auto-edge off
+         host A.c
+         run 19s
+         expect A.c discarding
+         run 4s
+         expect A.c forwarding non-edge              # the timers: max age, then hello time
+         forget events
+         link A.d B.a down
+         set A.d portfast
+         restore A.d
+         run 100ms
+         expect A.d designated forwarding non-edge   # a bridge: portfast does not last
+         expect event edge: false",
+    );
+}
+
+#[test]
+fn topology_changes_flush_the_right_ports() {
+    check(
+        "bridge A prio 0: a b h
+         bridge B: a b h
+         bridge C: a b h
+         link A.a B.a
+         link B.b C.a
+         link C.b A.b
+         host A.h
+         host B.h
+         host C.h
+         settle within 30s
+         expect C.a alternate discarding
+         expect B.b designated
+         forget events
+         run 10s
+         expect no event TopologyChange
+         cut C.h                                     # an edge port: nobody cares
+         run 5s
+         expect no event TopologyChange
+         restore C.h
+         run 10s
+         expect no event TopologyChange
+         forget events
+         cut C.b
+         run 500ms
+         expect C.a root forwarding
+         expect event TopologyChange
+         expect flush C.b
+         expect flush A.b
+         expect flush B.a
+         expect no flush A.a                         # where the news came from
+         expect no flush A.h
+         expect no flush B.h
+         expect no flush C.h
+         run 5s
+         forget events
+         run 10s
+         expect no event TopologyChange              # tcWhile is over",
+    );
+    check(
+        "bridge A prio 0: a h
+         bridge B: a b
+         bridge C: a b
+         link A.a B.a
+         link B.b C.a
+         set A.h auto-edge off
+         host A.h
+         set B.b tcn-guard
+         settle within 60s
+         set C.b auto-edge off
+         forget events
+         host C.b
+         settle within 60s
+         expect no flush A.h                         # C's change stops at B's guard
+         expect no flush B.a",
+    );
+}
+
+#[test]
+fn stp_takes_its_time_and_acknowledges() {
+    check(
+        "mode stp
+         bridge A prio 0: a b
+         bridge B: a b
+         bridge C: a b
+         link A.a B.a
+         link B.b C.a
+         link C.b A.b
+         run 14s
+         expect A.a discarding
+         settle within 60s
+         expect tree
+         expect C.a alternate discarding
+         expect B cost 20000
+         forget events
+         cut C.b
+         run 1s
+         expect C.a root discarding
+         run 35s
+         expect C.a root forwarding
+         expect event TopologyChange                 # told to the root with TCN BPDUs
+         expect flush B.a
+         run 60s
+         expect tree",
+    );
+}
+
+#[test]
+fn migration_to_stp_and_back() {
+    check(
+        "bridge A prio 0: a b
+         mode stp
+         bridge S: a b
+         mode rstp
+         bridge C: a
+         link A.a S.a
+         link A.b C.a
+         run 1s
+         expect A.a rapid
+         run 4s
+         expect A.a stp                              # heard configuration BPDUs
+         expect A.b rapid                            # the others do not mind
+         expect C.a root forwarding
+         run 60s
+         expect tree
+         expect A.a designated forwarding
+         expect S.a root forwarding
+         set S mode rstp
+         run 4s
+         expect S.a rapid                            # it starts afresh; A's port still speaks STP
+         run 4s
+         mcheck A
+         run 5s
+         expect A.a rapid
+         expect S.a rapid
+         expect tree",
+    );
+}
+
+#[test]
+fn bpdu_guard_shuts_down_and_recovers() {
+    check(
+        "bridge A prio 0: a b
+         bridge B: a
+         set A portfast-default
+         set A bpduguard-default
+         set A recovery 30
+         link A.a B.a
+         run 100ms
+         expect A.a errdisabled
+         expect A.a disabled discarding
+         expect event ErrDisabled
+         set B.a bpdufilter
+         run 31s
+         expect event Recovering
+         expect A.a designated forwarding edge
+         expect B.a designated                       # deaf and dumb by its filter",
+    );
+}
+
+#[test]
+fn bpdu_filter_default_falls_silent_after_ten() {
+    let sim = check(
+        "bridge A prio 0: a b
+         set A portfast-default
+         set A bpdufilter-default
+         host A.a
+         run 60s
+         expect A.a forwarding edge",
+    );
+    assert_eq!(sim.port_view("A.a", sim::vlan(1)).bpdus.tx(), 10);
+}
+
+#[test]
+fn root_guard_holds_a_superior_neighbour_off() {
+    check(
+        "bridge A prio 4096: a b
+         bridge B: a b
+         bridge Evil prio 0: a
+         link A.a B.a
+         set B.b guard root
+         run 5s
+         link B.b Evil.a
+         run 1s
+         expect A is root
+         expect B.b alternate discarding root-inconsistent
+         expect event RootGuard
+         set Evil prio 61440
+         run 1s
+         expect B.b designated forwarding consistent
+         expect tree",
+    );
+}
+
+#[test]
+fn loop_guard_keeps_a_silent_neighbour_blocked() {
+    let triangle = "bridge A prio 0: a b
+         bridge B prio 4096: a b
+         bridge C: a b
+         link A.a B.a
+         link B.b C.a
+         link C.b A.b
+         run 5s
+         expect C.a alternate discarding";
+    check(&format!(
+        "{triangle}
+         set C loopguard-default
+         deaf C.a
+         run 30s
+         expect C.a discarding loop-inconsistent
+         expect event LoopGuard
+         hears C.a
+         run 3s
+         expect C.a alternate discarding consistent
+         expect tree"
+    ));
+    // Without it: C.a becomes designated, B hears an inferior neighbour that learns, and disputes.
+    check(&format!(
+        "{triangle}
+         set C.a auto-edge off
+         deaf C.a
+         run 60s
+         expect B.b discarding disputed
+         expect event Disputed
+         hears C.a
+         run 20s
+         expect C.a alternate discarding
+         expect B.b designated forwarding
+         expect tree"
+    ));
+}
+
+#[test]
+fn a_port_that_hears_itself_is_blocked() {
+    let mut sim = check(
+        "bridge A prio 0: a b
+         set A.a auto-edge off
+         host A.a
+         run 60s
+         expect A.a designated forwarding",
+    );
+    let body = lanyard_stp::bpdu::ConfigBody {
+        flags: Default::default(),
+        root: lanyard_stp::BridgeId::new(0, 0, lanyard_types::MacAddr([2, 0, 0, 0, 0, 1])),
+        root_path_cost: 0,
+        bridge: lanyard_stp::BridgeId::new(0, 0, lanyard_types::MacAddr([2, 0, 0, 0, 0, 1])),
+        port: lanyard_stp::PortIdentifier::new(128, 1),
+        message_age: 0,
+        max_age: 20 * 256,
+        hello_time: 512,
+        forward_delay: 15 * 256,
+    };
+    let frame = lanyard_stp::bpdu::encode(
+        lanyard_types::MacAddr([2, 0, 0, 0, 0, 1]),
+        None,
+        lanyard_stp::bpdu::Encapsulation::Ieee,
+        &lanyard_stp::bpdu::Bpdu::Rst(body),
+    );
+    sim.inject(0, sim::port(1), &frame).unwrap();
+    sim.lines("expect A.a designated discarding self-loop\nrun 30s\nexpect A.a forwarding consistent");
+}
+
+#[test]
+fn two_ports_of_one_bridge_on_a_cable() {
+    check(
+        "bridge A: a b c
+         link A.a A.b
+         settle within 60s
+         expect A.a designated
+         expect A.b backup discarding
+         expect tree",
+    );
+}
+
+#[test]
+fn shared_links_wait_for_timers() {
+    check(
+        "bridge A prio 0: a
+         bridge B: a
+         bridge C: a
+         hub A.a B.a C.a
+         run 1s
+         expect A.a designated discarding
+         expect B.a root forwarding
+         settle within 60s
+         expect A.a designated forwarding
+         expect tree",
+    );
+    check(
+        "bridge A prio 0: a
+         bridge B: a
+         link A.a B.a half down
+         set A.a link-type p2p
+         set B.a link-type p2p
+         restore A.a
+         run 100ms
+         expect A.a designated forwarding",
+    );
+}
+
+#[test]
+fn lossy_links_do_not_loop() {
+    check(
+        "bridge A prio 0: a b c
+         bridge B prio 4096: a b c
+         bridge C: a b c
+         link A.a B.a loss 20
+         link B.b C.a loss 20
+         link C.b A.b loss 20
+         link B.c C.c loss 20
+         host A.c
+         run 300s
+         mend A.a
+         mend B.b
+         mend C.b
+         mend B.c
+         settle within 60s
+         expect tree",
+    );
+}
+
+#[test]
+fn a_restarted_daemon_is_not_noticed() {
+    for mode in ["rstp", "stp", "mst", "rapid-pvst"] {
+        check(&format!(
+            "mode {mode}
+             vlans 1
+             bridge A prio 0 trunk: a b
+             bridge B prio 4096 trunk: a b
+             bridge C trunk: a b
+             link A.a B.a
+             link B.b C.a
+             link C.b A.b
+             settle within 90s
+             forget events
+             restart A away 3s
+             run 20s
+             restart B away 3s
+             run 20s
+             restart C away 3s
+             run 20s
+             expect no event TopologyChange
+             expect no event State
+             expect no event Role
+             expect tree"
+        ));
+    }
+}
+
+#[test]
+fn transmit_hold_count_limits_bursts() {
+    let mut sim = check(
+        "bridge A prio 0: a
+         set A hold-count 3
+         host A.a
+         run 10s",
+    );
+    let before = sim.port_view("A.a", sim::vlan(1)).bpdus.tx();
+    for cost in 1..200 {
+        sim.lines(&format!("set A prio {}\nrun 5ms", (cost % 15) * 4096));
+    }
+    let sent = sim.port_view("A.a", sim::vlan(1)).bpdus.tx() - before;
+    assert!(sent <= 5, "{sent} BPDUs in a second");
+}
+
+#[test]
+fn timers_of_the_root_rule() {
+    let sim = check(
+        "bridge A prio 0: a
+         bridge B: a
+         set A hello 1
+         set A forward 4
+         set A maxage 6
+         link A.a B.a
+         run 5s",
+    );
+    let view = &sim.nodes[1].bridge.view(sim.now)[0];
+    assert_eq!((view.hello_time_ms, view.forward_delay_ms, view.max_age_ms), (1000, 4000, 6000));
+    assert_eq!(view.own_times_ms, [2000, 15000, 20000]);
 }

@@ -34,6 +34,7 @@ pub(crate) enum State {
     RootForward,
     DesignatedPort,
     DesignatedPropose,
+    DesignatedAgreed,
     DesignatedSynced,
     DesignatedRetired,
     DesignatedDiscard,
@@ -147,6 +148,10 @@ fn next_designated(e: &Entity, p: usize, t: usize) -> Option<State> {
     if sync_done(e, p, t) {
         return Some(State::DesignatedSynced);
     }
+    // Within a region agreements travel both ways: a master port waits for those of the designated side, too.
+    if t > 0 && !tree.agree && e.all_synced(p, t) {
+        return Some(State::DesignatedAgreed);
+    }
     if must_discard(e, p, t) {
         return Some(State::DesignatedDiscard);
     }
@@ -238,7 +243,7 @@ fn enter(e: &mut Entity, p: usize, t: usize, state: State) {
             e.set_sync_tree(t);
             e.ports[p].trees[t].proposed = false;
         }
-        MasterAgreed | RootAgreed | AlternateAgreed => {
+        MasterAgreed | RootAgreed | DesignatedAgreed | AlternateAgreed => {
             let tree = &mut e.ports[p].trees[t];
             tree.proposed = false;
             tree.sync &= state == AlternateAgreed;

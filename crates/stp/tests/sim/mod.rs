@@ -13,6 +13,7 @@
 //! host A.c                           # a link with nobody who speaks spanning tree
 //! set A prio 0 | set A hello 1 | set A.a cost 10 | prio 16 | portfast | guard root | guard loop | bpduguard | ...
 //! cut A.a / restore A.a              # both ends lose or get link
+//! unplug Y.d                         # one end of a hub loses its link
 //! deaf A.a / hears A.a               # A.a no longer receives, its transmit side works
 //! snip A.a B.a                       # frames are lost both ways, links stay up
 //! run 3s / run 250ms
@@ -65,6 +66,7 @@ pub struct Sim {
     pub segments: Vec<Segment>,
     at: HashMap<(usize, PortId), usize>,
     deaf: Vec<(usize, PortId)>,
+    unplugged: Vec<(usize, PortId)>,
     wire: BinaryHeap<Reverse<(u64, u64, usize, PortId, usize)>>,
     frames: Vec<Option<Vec<u8>>>,
     sequence: u64,
@@ -98,6 +100,7 @@ impl Sim {
             segments: Vec::new(),
             at: HashMap::new(),
             deaf: Vec::new(),
+            unplugged: Vec::new(),
             wire: BinaryHeap::new(),
             frames: Vec::new(),
             sequence: 0,
@@ -296,11 +299,12 @@ impl Sim {
         self.now = until;
     }
 
-    /// Runs until nothing has changed for 12 s, at most `limit_ms`; the time of the last change.
+    /// Runs until nothing has changed for 22 s (max age and a hello time: no timer is longer), at most
+    /// `limit_ms`; the time of the last change.
     pub fn settle(&mut self, limit_ms: u64) -> u64 {
         let start = self.now;
         self.last_change = start;
-        while self.now < self.last_change + 12_000 {
+        while self.now < self.last_change + 22_000 {
             assert!(self.now < start + limit_ms, "did not converge in {limit_ms} ms");
             self.run(500);
         }
@@ -319,8 +323,9 @@ impl Sim {
                 states.map(|(_, port, state)| (port, state)).collect()
             })
             .collect();
-        for (s, segment) in self.segments.iter().enumerate().filter(|(_, segment)| segment.up) {
-            for (n, port) in &segment.ends {
+        let live = |(_, segment): &(usize, &Segment)| segment.up && segment.loss_percent < 100;
+        for (s, segment) in self.segments.iter().enumerate().filter(live) {
+            for (n, port) in segment.ends.iter().filter(|end| !self.unplugged.contains(end)) {
                 let config = &self.nodes[*n].bridge.config().ports[port];
                 let mode = self.nodes[*n].bridge.config().mode;
                 let carries = !mode.per_vlan() || config.vlans.carries(vlan);
@@ -443,6 +448,13 @@ impl Sim {
                 self.link_line(ends, &[]);
             }
             ["cut", end] => self.set_link(self.segment_of(end), false),
+            ["unplug", end] => {
+                let end = self.end(end);
+                self.deaf.push(end);
+                self.unplugged.push(end);
+                self.nodes[end.0].bridge.handle_link(self.now, end.1, false, None, Duplex::Full);
+                self.drain(end.0);
+            }
             ["restore", end] => self.set_link(self.segment_of(end), true),
             ["snip", end] => {
                 let s = self.segment_of(end);
@@ -463,7 +475,7 @@ impl Sim {
             ["loops", "allowed"] => self.loops_allowed = true,
             ["run", time] => self.run(millis(time)),
             ["settle", "within", time] => {
-                self.settle(millis(time) + 12_500);
+                self.settle(millis(time) + 22_500);
             }
             ["restart", name, "away", time] => self.restart(self.node(name), millis(time)),
             ["mcheck", name] => {
@@ -585,7 +597,8 @@ impl Sim {
         let fail = |got: String| panic!("expected {words:?}, got {got} at {} ms\n{}", self.now, self.dump());
         match words {
             ["tree"] => self.check_tree(),
-            ["event", name] => {
+            ["event", name @ ..] => {
+                let name = &name.join(" ");
                 let found = self.events.iter().any(|(_, _, event)| format!("{event:?}").contains(name));
                 if !found {
                     fail("no such event".into());
@@ -699,19 +712,26 @@ fn millis(text: &str) -> u64 {
     (text.strip_suffix('s').unwrap().parse::<f64>().unwrap() * 1000.0) as u64
 }
 
-/// Runs a scenario; a line that fails is named.
-pub fn check(text: &str) -> Sim {
-    let mut sim = Sim::new(1);
-    for line in text.lines() {
-        let line = line.split('#').next().unwrap().trim();
-        if !line.is_empty() {
-            let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| sim.line(line)));
-            if let Err(panic) = run {
-                println!("in the line: {line}");
-                std::panic::resume_unwind(panic);
+impl Sim {
+    /// Runs lines; one that fails is named.
+    pub fn lines(&mut self, text: &str) {
+        for line in text.lines() {
+            let line = line.split('#').next().unwrap().trim();
+            if !line.is_empty() {
+                let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.line(line)));
+                if let Err(panic) = run {
+                    println!("in the line: {line}");
+                    std::panic::resume_unwind(panic);
+                }
             }
         }
     }
+}
+
+/// Runs a scenario.
+pub fn check(text: &str) -> Sim {
+    let mut sim = Sim::new(1);
+    sim.lines(text);
     sim
 }
 
