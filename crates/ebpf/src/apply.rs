@@ -167,13 +167,10 @@ impl EbpfPlane {
         self.leaving.extend(gone);
         self.state = next.clone();
         let view = VlanView::of(&self.state);
-        let all = VlanSet::all();
         self.write_global(true);
+        self.write_floods(&view, Step::Close);
         for id in PortId::all() {
-            self.write_port(id, &view, &all, Step::Close);
-        }
-        for id in PortId::all() {
-            self.write_port(id, &view, &all, Step::Rows);
+            self.write_port(id, &view, &VlanSet::EMPTY, Step::Rows);
             let port = self.state.ports.get(&id);
             self.tables.set_limit(abi::usage_port(id), port.and_then(|port| port.fdb_limit));
         }
@@ -182,12 +179,30 @@ impl EbpfPlane {
             let limit = self.state.vlans.get(&vlan).and_then(|state| state.fdb_limit);
             self.tables.set_limit(abi::usage_vlan(vlan), limit);
         }
-        for id in PortId::all() {
-            self.write_port(id, &view, &all, Step::Open);
-        }
+        self.write_floods(&view, Step::Open);
         self.write_fdb()?;
         self.prune_hooks();
         Ok(())
+    }
+
+    /// Every VLAN's flood sets at once.
+    fn write_floods(&self, view: &VlanView, step: Step) {
+        let live = |id: &PortId, port: &PortState| port.enabled && self.ifindex(*id, port) != 0;
+        let ports: Vec<_> = self.state.ports.iter().map(|(id, port)| (id, port, StpStates::of(&self.state, *id))).collect();
+        for vlan in VlanId::all() {
+            let mut row = abi::VlanPorts::default();
+            for (id, port, stp) in &ports {
+                if let Some(form) = view.pair(port, live(id, port), stp, vlan).flood {
+                    row.form[form][id.index() / 64] |= 1 << (id.index() % 64);
+                }
+            }
+            if step == Step::Close {
+                let held = self.tables.vlan_ports.get(vlan.index());
+                let sets = row.form.iter_mut().flatten().zip(held.form.iter().flatten());
+                sets.for_each(|(want, held)| *want &= held);
+            }
+            self.tables.vlan_ports.set(vlan.index(), &row);
+        }
     }
 
     /// Makes if_slots, if_ports and xdp_ports those of the state.
@@ -351,7 +366,9 @@ impl EbpfPlane {
             Step::Open => vlans.iter().for_each(|vlan| self.open_flood(id, vlan, pair(vlan))),
             Step::Rows => {
                 let mut row = abi::PortVlans { bits: [0; abi::VLANS] };
-                VlanId::all().for_each(|vlan| row.bits[vlan.index()] = pair(vlan).bits);
+                if port.is_some() {
+                    VlanId::all().for_each(|vlan| row.bits[vlan.index()] = pair(vlan).bits);
+                }
                 self.tables.port_vlans.set(id.index(), &row);
                 self.write_row(id);
             }
@@ -471,6 +488,8 @@ enum Step {
 
 impl Backend for EbpfPlane {
     fn change(&mut self, change: &Change) -> Result<(), PlaneError> {
+        #[cfg(test)]
+        self.chaos(change)?;
         match change {
             Change::Global { new, .. } => {
                 self.state.global = (**new).clone();

@@ -33,6 +33,8 @@ mod shared;
 #[allow(unsafe_code)]
 mod tables;
 mod words;
+#[cfg(test)]
+mod tests;
 
 pub use dry::{DryMode, DryRun};
 pub use open::Options;

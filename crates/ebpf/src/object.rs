@@ -206,14 +206,14 @@ pub(crate) fn pinned(path: &Path) -> io::Result<OwnedFd> {
 }
 
 /// What libbpf says on the way: kept for the error, not printed.
-struct Said {
+pub(crate) struct Said {
     before: Option<(PrintLevel, libbpf_rs::PrintCallback)>,
 }
 
 static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 impl Said {
-    fn listen() -> Self {
+    pub(crate) fn listen() -> Self {
         let keep: libbpf_rs::PrintCallback = |_, text| {
             let mut lines = LINES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             // A verifier's log is long and its end tells: keep the last lines of any burst.

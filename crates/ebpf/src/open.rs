@@ -142,6 +142,8 @@ impl EbpfPlane {
             injector: None,
             capabilities,
             peaks: BTreeMap::new(),
+            #[cfg(test)]
+            fail_at: None,
         })
     }
 

@@ -46,6 +46,9 @@ pub struct EbpfPlane {
     pub(crate) capabilities: Capabilities,
     /// The most each table has held, as far as this process has seen.
     pub(crate) peaks: BTreeMap<&'static str, u64>,
+    /// The change that fails next, counted from 1.
+    #[cfg(test)]
+    pub(crate) fail_at: Option<usize>,
 }
 
 /// Pins, hooks, and the connection to the netdevs.

@@ -1,0 +1,271 @@
+//! Tests that look into the tables: every transition between states, every failing step, every interrupted write.
+
+use crate::abi;
+use crate::open::Options;
+use crate::plane::EbpfPlane;
+use lanyard_pipeline::generate::State;
+use lanyard_pipeline::state::Tpid;
+use lanyard_plane::{Change, Plane, PlaneError, PlaneState, changes};
+use lanyard_types::PortId;
+use std::mem::offset_of;
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::sync::atomic::Ordering::Relaxed;
+use zerocopy::IntoBytes;
+
+fn private() -> Option<EbpfPlane> {
+    match EbpfPlane::open_private(&Options { fdb_capacity: 1000, ..Options::new("tables") }) {
+        Ok(plane) => Some(plane),
+        Err(error) => {
+            println!("skipped: {error}");
+            None
+        }
+    }
+}
+
+/// The state of this seed, without what the kernel cannot do.
+fn state(seed: u64) -> PlaneState {
+    let mut state = State::new(seed).plane;
+    state.global.fdb_limit = state.global.fdb_limit.min(1000);
+    for port in state.ports.values_mut().filter(|port| port.tpid == Tpid::Stacked9100) {
+        port.tpid = Tpid::Dot1ad;
+    }
+    state
+}
+
+/// What the tables hold that follows from the state, row by row, rows of zeros left out.
+fn dump(plane: &EbpfPlane) -> Vec<(&'static str, usize, Vec<u8>)> {
+    let tables = &plane.tables;
+    let mut rows = Vec::new();
+    let mut row = |table: &'static str, at: usize, bytes: &[u8]| {
+        if bytes.iter().any(|byte| *byte != 0) {
+            rows.push((table, at, bytes.to_vec()));
+        }
+    };
+    row("global", 0, tables.global.get(0).as_bytes());
+    for at in 0..abi::PORTS {
+        row("ports", at, tables.ports.get(at).as_bytes());
+        row("port_vlans", at, tables.port_vlans.get(at).as_bytes());
+    }
+    for at in 0..abi::VLANS {
+        row("vlan_ports", at, tables.vlan_ports.get(at).as_bytes());
+    }
+    for at in 0..abi::IFMAP as usize {
+        row("if_slots", at, tables.if_slots.get(at).as_bytes());
+    }
+    for at in 0..abi::USAGES {
+        row("fdb_usage", at, tables.usage.get(at).limit.as_bytes());
+    }
+    for at in 0..abi::GROUPS {
+        let group = tables.trap_groups.get(at);
+        row("trap_groups", at, [group.interval_ns, group.tolerance_ns].as_bytes());
+    }
+    let mut fixed = Vec::new();
+    tables.fdb_walk(&mut |key, value| fixed.push((key, value.raw()))).expect("the FDB");
+    fixed.sort_unstable();
+    fixed.iter().for_each(|(key, value)| row("fdb", 0, [*key, *value].as_bytes()));
+    rows
+}
+
+/// The first row that differs, and no more: a row is long.
+#[track_caller]
+fn assert_same(got: &[(&'static str, usize, Vec<u8>)], want: &[(&'static str, usize, Vec<u8>)], what: &str) {
+    let row = |rows: &[(&'static str, usize, Vec<u8>)], at: usize| {
+        let (table, index, bytes) = rows.get(at)?;
+        Some(format!("{table}[{index}] {:02x?}", &bytes[..bytes.len().min(40)]))
+    };
+    let end = got.len().max(want.len());
+    if let Some(at) = (0..end).find(|at| got.get(*at) != want.get(*at)) {
+        panic!("{what}: {:?} instead of {:?}", row(got, at), row(want, at));
+    }
+}
+
+#[test]
+fn by_steps_or_at_once_the_tables_are_the_same() {
+    let (Some(mut steps), Some(mut once)) = (private(), private()) else { return };
+    for seed in 1..40 {
+        let next = state(seed);
+        steps.apply(&next).expect("applied");
+        once.rewrite(&next).expect("written");
+        assert_same(&dump(&steps), &dump(&once), &format!("seed {seed}"));
+        once.rewrite(&next).expect("written again");
+        assert_same(&dump(&steps), &dump(&once), &format!("seed {seed}, again"));
+    }
+    let mut empty = PlaneState::default();
+    empty.global.fdb_limit = 1000;
+    steps.apply(&empty).expect("emptied");
+    once.rewrite(&empty).expect("emptied");
+    assert_same(&dump(&steps), &dump(&once), "empty");
+    let left: Vec<_> = dump(&steps).into_iter().map(|(table, ..)| table).filter(|t| t.starts_with("port") || *t == "fdb").collect();
+    assert_eq!(left, Vec::<&str>::new(), "an empty state leaves rows behind");
+}
+
+#[test]
+fn every_failing_step_leaves_the_tables_as_they_were() {
+    let Some(mut plane) = private() else { return };
+    for seed in 1..4 {
+        let (old, next) = (state(seed), state(seed + 100));
+        plane.apply(&old).expect("applied");
+        let before = dump(&plane);
+        let steps = changes(&old, &next).len();
+        for step in 1..=steps {
+            plane.fail_at = Some(step);
+            let error = plane.apply(&next).expect_err("a step fails");
+            assert_eq!(error, PlaneError::Invalid("chaos".into()));
+            plane.fail_at = None;
+            assert!(*plane.state() == old && !plane.rough, "seed {seed} step {step}");
+            assert_same(&dump(&plane), &before, &format!("seed {seed} step {step}"));
+        }
+        plane.apply(&next).expect("applied in the end");
+    }
+}
+
+#[test]
+fn tables_that_were_left_in_between_are_put_right() {
+    let Some(mut plane) = private() else { return };
+    let want = state(7);
+    plane.apply(&want).expect("applied");
+    let right = dump(&plane);
+    for at in [1, 2, 5, 900] {
+        plane.tables.port_vlans.u8(at, 10).store(0xff, Relaxed);
+        plane.tables.ports.u32(at, 4).store(0xff, Relaxed);
+        plane.tables.vlan_ports.u64(at, 8 * (at % 60)).store(u64::MAX - 1, Relaxed);
+        plane.tables.if_slots.u64(at, 0).store(u64::MAX, Relaxed);
+    }
+    assert!(dump(&plane) != right);
+    plane.adopt_state(want).expect("put right");
+    assert_same(&dump(&plane), &right, "put right");
+}
+
+#[test]
+fn refused_states_change_nothing() {
+    let Some(mut plane) = private() else { return };
+    let good = state(3);
+    plane.apply(&good).expect("applied");
+    let before = dump(&plane);
+    let with = |edit: fn(&mut PlaneState)| {
+        let mut next = good.clone();
+        edit(&mut next);
+        next
+    };
+    for (next, text) in [
+        (with(|state| state.global.fdb_limit = 0), "an FDB limit of 0 entries"),
+        (with(|state| state.global.fdb_limit = u32::MAX), "an FDB limit of 4294967295 entries"),
+        (with(|state| state.ports.values_mut().for_each(|port| port.tpid = Tpid::Stacked9100)), "0x9100"),
+        (with(|state| state.ports.values_mut().for_each(|port| port.ifindex = 5)), "are both interface 5"),
+        (with(|state| state.ports.clear()), "names no port"),
+    ] {
+        let error = plane.apply(&next).expect_err(text).to_string();
+        assert!(error.contains(text), "{error}");
+        assert_same(&dump(&plane), &before, text);
+    }
+}
+
+#[test]
+fn a_state_is_read_back_from_the_tables() {
+    let Some(mut plane) = private() else { return };
+    let mut want = state(11);
+    want.stp.clear();
+    plane.apply(&want).expect("applied");
+    let got = crate::recover::state(&plane.tables, &[]).expect("read back");
+    assert_eq!(got.ports.keys().collect::<Vec<_>>(), want.ports.keys().collect::<Vec<_>>());
+    for (id, port) in &want.ports {
+        let found = &got.ports[id];
+        assert_eq!((&found.tagged, &found.untagged, found.pvid), (&port.tagged, &port.untagged, port.pvid), "port {id}");
+        assert_eq!((found.mtu, found.tpid, found.enabled), (port.mtu, port.tpid, port.enabled), "port {id}");
+    }
+    assert_eq!(got.fdb, want.fdb);
+    assert_eq!(got.vlans.keys().collect::<Vec<_>>(), want.vlans.keys().collect::<Vec<_>>());
+}
+
+#[test]
+fn a_slot_that_is_taken_has_a_way_round() {
+    let Some(plane) = private() else { return };
+    let port = |n| PortId::new(n).expect("a port");
+    let (one, same) = (77, 77 + abi::IFMAP);
+    plane.tables.set_ifindex(one, port(1)).expect("a free slot");
+    plane.tables.set_ifindex(same, port(2)).expect("round it");
+    let slot = plane.tables.if_slots.get(77);
+    assert_eq!((slot.ifindex, slot.port), (one, 1));
+    plane.tables.clear_ifindex(same, port(1));
+    plane.tables.clear_ifindex(one, port(1));
+    assert_eq!(plane.tables.if_slots.get(77).ifindex, 0);
+    use libbpf_rs::{MapCore, MapFlags};
+    let map = plane.tables.map("if_ports");
+    assert!(map.lookup(same.as_bytes(), MapFlags::ANY).expect("read").is_some(), "another port's entry was removed");
+    plane.tables.clear_ifindex(same, port(2));
+    assert!(map.lookup(same.as_bytes(), MapFlags::ANY).expect("read").is_none());
+}
+
+#[test]
+fn the_header_and_its_mirror_agree() {
+    let fields = [
+        ("ly_port", "pvid", offset_of!(abi::Port, pvid)),
+        ("ly_port", "form", offset_of!(abi::Port, form)),
+        ("ly_port", "max_len", offset_of!(abi::Port, max_len)),
+        ("ly_port", "peer_mac", offset_of!(abi::Port, peer_mac)),
+        ("ly_global", "trap_pvst", offset_of!(abi::Global, trap_pvst)),
+        ("ly_global", "first_word", offset_of!(abi::Global, first_word)),
+        ("ly_global", "end_word", offset_of!(abi::Global, end_word)),
+        ("ly_global", "isolated", offset_of!(abi::Global, isolated)),
+        ("ly_global", "no_unicast", offset_of!(abi::Global, no_unicast)),
+        ("ly_global", "no_multicast", offset_of!(abi::Global, no_multicast)),
+        ("ly_fdb_way", "value", offset_of!(abi::FdbWay, value)),
+        ("ly_usage", "count", offset_of!(abi::Usage, count)),
+        ("ly_usage", "high_water", offset_of!(abi::Usage, high_water)),
+        ("ly_usage", "refused", offset_of!(abi::Usage, refused)),
+        ("ly_port_stats", "tx_dropped", offset_of!(abi::PortStats, tx_dropped)),
+        ("ly_port_stats", "dropped", offset_of!(abi::PortStats, dropped)),
+        ("ly_vlan_stats", "bytes", offset_of!(abi::VlanStats, bytes)),
+        ("ly_trap_group", "arrival_ns", offset_of!(abi::TrapGroupRow, arrival_ns)),
+        ("ly_trap_group", "lost", offset_of!(abi::TrapGroupRow, lost)),
+        ("ly_fdb_event", "from", offset_of!(abi::FdbEvent, from)),
+        ("ly_fdb_event", "event", offset_of!(abi::FdbEvent, event)),
+        ("ly_trap", "tag_proto", offset_of!(abi::TrapHeader, tag_proto)),
+        ("ly_trap", "reason", offset_of!(abi::TrapHeader, reason)),
+        ("ly_fdb_call", "port", offset_of!(abi::FdbCall, port)),
+        ("ly_fdb_call", "result", offset_of!(abi::FdbCall, result)),
+        ("ly_fdb_call", "removed", offset_of!(abi::FdbCall, removed)),
+        ("ly_fdb_call", "oldest_s", offset_of!(abi::FdbCall, oldest_s)),
+        ("ly_journal", "verdict", offset_of!(abi::Journal, verdict)),
+        ("ly_journal", "source", offset_of!(abi::Journal, source)),
+        ("ly_journal", "target_port", offset_of!(abi::Journal, target_port)),
+        ("ly_journal", "clones", offset_of!(abi::Journal, clones)),
+        ("ly_journal", "extra", offset_of!(abi::Journal, extra)),
+        ("ly_journal", "form", offset_of!(abi::Journal, form)),
+        ("ly_journal", "egress_form", offset_of!(abi::Journal, egress_form)),
+    ];
+    let mut source = "#include <linux/types.h>\n#include <stddef.h>\n#include \"abi.h\"\n".to_owned();
+    for (structure, field, offset) in fields {
+        let place = format!("offsetof(struct {structure}, {field})");
+        source += &format!("_Static_assert({place} == {offset}, \"{structure}.{field}\");\n");
+    }
+    let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang".into());
+    let bpf = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bpf");
+    let asm = format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH);
+    let mut compiler = Command::new(clang)
+        .args(["-fsyntax-only", "-target", "bpf", "-x", "c", "-I", bpf, "-I", &asm, "-"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("clang, which has built this crate");
+    compiler.stdin.take().expect("a pipe").write_all(source.as_bytes()).expect("written");
+    assert!(compiler.wait().expect("an end").success(), "the assertion above says which field moved");
+}
+
+/// A step that fails on request.
+impl EbpfPlane {
+    pub(crate) fn chaos(&mut self, _: &Change) -> Result<(), PlaneError> {
+        let Some(step) = &mut self.fail_at else { return Ok(()) };
+        match *step {
+            1 => {
+                // Undoing goes well.
+                self.fail_at = None;
+                Err(PlaneError::Invalid("chaos".into()))
+            }
+            _ => {
+                *step -= 1;
+                Ok(())
+            }
+        }
+    }
+}
