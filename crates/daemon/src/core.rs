@@ -249,7 +249,7 @@ impl Core {
     /// Takes in what the kernel says has changed, and settles once.
     pub fn netdevs_changed(&mut self, changes: Vec<Change>) {
         let mut came = BTreeSet::new();
-        let mut pair_lost = false;
+        let mut gone = false;
         for change in changes {
             match change {
                 Change::Link(link) => {
@@ -265,10 +265,11 @@ impl Core {
                     self.switch.facts_mut().set(link);
                 }
                 Change::Gone(ifindex) => {
-                    pair_lost |=
-                        self.switch.facts_mut().remove(ifindex).is_some_and(|link| link.alias.is_some());
+                    gone = true;
+                    self.switch.facts_mut().remove(ifindex);
                 }
                 Change::All => {
+                    gone = true;
                     self.refresh();
                     came.extend(self.configured().map(str::to_owned));
                 }
@@ -277,7 +278,7 @@ impl Core {
         for name in came {
             self.welcome(&name);
         }
-        if pair_lost && self.pair_missing() {
+        if gone && self.pair_missing() {
             // A VLAN interface was deleted by hand: taking the configuration again makes it anew.
             if let Err(reason) = self.take(self.switch.config().clone()) {
                 self.log("LINK", 3, "VLANIF", &reason);

@@ -135,7 +135,8 @@ impl Namespace {
     }
     /// Looks for it among the named namespaces and those of processes.
     fn find(&self) -> Elsewhere {
-        let entries = |directory: &str| std::fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok);
+        let entries =
+            |directory: &str| std::fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok);
         let named = entries("/run/netns").map(|entry| {
             let name = entry.file_name().to_string_lossy().into_owned();
             (entry.path(), format!("ip netns exec {name}"))

@@ -362,7 +362,9 @@ fn addresses(next: &Config, facts: &Facts, list: &mut Actions) {
     let empty = BTreeSet::new();
     let here = |name: &str| facts.get(name).is_some() || vlan_of(name).is_some();
     for name in list.record.addresses.keys().chain(wanted.keys()).collect::<BTreeSet<_>>() {
-        let old = list.record.addresses.get(name).unwrap_or(&empty);
+        // A VLAN interface that has to be made anew has none of the addresses it had.
+        let kept = list.record.addresses.get(name).filter(|_| facts.get(name).is_some());
+        let old = kept.unwrap_or(&empty);
         let new = wanted.get(name).unwrap_or(&empty);
         // A VLAN interface that goes takes its addresses with it.
         let goes =

@@ -143,6 +143,9 @@ fn vlan_interface_pairs() {
     );
     assert_eq!(step("vlan10:", "", "", &made), (String::new(), "delete 10".into()));
     assert_eq!(step("vlan10: ip 10.0.0.1/24", "", "", &made), (String::new(), "delete 10".into()));
+    // Deleted by hand: made anew, with its addresses.
+    let anew = format!("create 10 {mac} mtu 1500, vlan10 up, ly10 silent, vlan10 +10.0.0.1/24");
+    assert_eq!(step("vlan10: ip 10.0.0.1/24", "", "vlan10: ip 10.0.0.1/24", ""), (anew, String::new()));
     // A pair nobody configures any more goes at the first start; one without our mark stays.
     assert_eq!(first("", &made), (String::new(), "delete 10".into()));
     assert_eq!(first("", "vlan10, ly10, vlan11 alias lanyard:other"), Default::default());
