@@ -262,3 +262,188 @@ fn xdp_on_veth_ports() {
         assert!(matches!(error, PlaneError::Unsupported { .. }) && error.to_string().contains("br0"), "{error}");
     });
 }
+
+/// Not a test of its own: what [`pins_outlive_ip_netns_exec`] runs inside `ip netns exec`.
+#[test]
+fn child() {
+    let Ok(instance) = std::env::var("LANYARD_TEST_CHILD") else { return };
+    let options = lanyard_ebpf::Options { state_dir: std::env::temp_dir().join(&instance), ..lanyard_ebpf::Options::new(&instance) };
+    let mut plane = lanyard_ebpf::EbpfPlane::open(&options).expect("opened");
+    println!("found {} ports, notes {:?}", plane.state().ports.len(), plane.capabilities().notes);
+    match std::env::var("LANYARD_TEST_DETACH") {
+        Ok(_) => plane.detach().expect("detached"),
+        Err(_) => {
+            let link = Netdev::open().expect("netlink").link("lyt0").expect("lyt0");
+            let mut state = PlaneState::default();
+            state.vlans.insert(common::vlan(10), Default::default());
+            let access = lanyard_pipeline::state::PortState::access("lyt0", link.ifindex, common::vlan(10));
+            state.ports.insert(port(1), access);
+            plane.apply(&state).expect("applied");
+        }
+    }
+}
+
+#[test]
+fn pins_outlive_ip_netns_exec() {
+    in_switch(|| {
+        let name = format!("lyt-{}", std::process::id());
+        let _gone = Named::new(&name);
+        let ip = |args: &[&str]| {
+            let output = std::process::Command::new("ip").args(args).output().expect("ip");
+            assert!(output.status.success(), "ip {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        };
+        ip(&["-n", &name, "link", "add", "lyt0", "type", "veth", "peer", "name", "lyt1"]);
+        let child = |detach: bool| {
+            let mut command = std::process::Command::new("ip");
+            command.args(["netns", "exec", &name]).arg(std::env::current_exe().expect("this test"));
+            command.args(["--exact", "child", "--nocapture"]).env("LANYARD_TEST_CHILD", &name);
+            if detach {
+                command.env("LANYARD_TEST_DETACH", "1");
+            }
+            let output = command.output().expect("ip netns exec");
+            let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+            assert!(output.status.success(), "{out}{err}");
+            out.into_owned()
+        };
+        assert!(child(false).contains("found 0 ports, notes []"));
+        let pins = std::path::Path::new("/run/lanyard/bpf").join(&name);
+        assert!(pins.join("maps/fdb").exists(), "the pins went with the mount namespace of `ip netns exec`");
+        assert!(child(false).contains("found 1 ports, notes []"), "the second run did not adopt the first one's pins");
+        // Here is another namespace: adopting would attach programs that belong elsewhere.
+        let options = lanyard_ebpf::Options { state_dir: std::env::temp_dir().join(&name), ..lanyard_ebpf::Options::new(&name) };
+        let error = lanyard_ebpf::EbpfPlane::open(&options).expect_err("another namespace");
+        assert!(error.to_string().contains("another network namespace"), "{error}");
+        child(true);
+        assert!(!pins.exists(), "detach left the pins");
+    });
+}
+
+/// A named namespace that goes at the end.
+struct Named(String);
+
+impl Named {
+    fn new(name: &str) -> Self {
+        lanyard_netdev::netns::create(name).expect("a namespace");
+        Self(name.to_owned())
+    }
+}
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        let _ = lanyard_netdev::netns::delete(&self.0);
+        let _ = std::fs::remove_dir_all(std::env::temp_dir().join(&self.0));
+        let _ = std::fs::remove_dir_all(std::path::Path::new("/run/lanyard/bpf").join(&self.0));
+    }
+}
+
+/// Two switches and a trunk between them: tags travel out of band from one to the other.
+#[test]
+fn tags_cross_a_trunk_whatever_the_hook() {
+    in_switch(|| {
+        for hook in [HookChoice::Tc, HookChoice::Xdp] {
+            let (a, b, c) = (Host::new(1), Host::new(2), Host::new(3));
+            let netdev = Netdev::open().expect("netlink");
+            let veth = lanyard_netdev::Veth { name: "trunk0", peer: "trunk1", ..Default::default() };
+            netdev.create_veth(&veth).expect("a veth pair");
+            let ends = ["trunk0", "trunk1"].map(|name| netdev.link(name).expect(name));
+            for end in &ends {
+                netdev.set_up(end.ifindex, true).expect("up");
+                let _ = netdev.set_features(&end.name, &[("rx-gro", true)]);
+            }
+            for host in [&a, &b, &c] {
+                host.set_feature("rx-gro", true);
+                host.set_feature("tx-checksum-ip-generic", false);
+            }
+            let trunk = |end: &lanyard_netdev::Link, hook| {
+                let mut trunk = lanyard_pipeline::state::PortState::new(&end.name, end.ifindex);
+                trunk.tagged = [10, 20].into_iter().map(common::vlan).collect();
+                trunk.hook = hook;
+                trunk
+            };
+            let (mut left, mut right) = (Guarded::open(options()), Guarded::open(options()));
+            let mut state = access_state(&[(&a, 10)]);
+            state.vlans.insert(common::vlan(20), Default::default());
+            state.ports.insert(port(10), trunk(&ends[0], HookChoice::Tc));
+            left.plane().apply(&state).expect("applied");
+            let mut state = access_state(&[(&b, 10), (&c, 20)]);
+            state.ports.insert(port(10), trunk(&ends[1], hook));
+            match right.plane().apply(&state) {
+                Err(error @ PlaneError::Unsupported { .. }) => return println!("skipped: {error}"),
+                done => done.expect("applied"),
+            }
+            let (at_a, at_b, at_c) = (a.socket(), b.socket(), c.socket());
+            for round in 0..5 {
+                assert!(arrives(&at_a, &at_b, &format!("there {round}"), PATIENCE), "{hook:?}");
+                assert!(arrives(&at_b, &at_a, &format!("back {round}"), PATIENCE), "{hook:?}");
+            }
+            assert!(!arrives(&at_a, &at_c, "not there", SILENCE), "{hook:?}");
+            assert_eq!(fdb(right.plane()), ["0200.0000.0001 10 10 dynamic", "0200.0000.0002 10 2 dynamic"], "{hook:?}");
+            assert_conserved(left.plane());
+            assert_conserved(right.plane());
+            drop((left, right));
+            for end in [&a.port, &b.port, &c.port, &ends[0]] {
+                netdev.delete(end.ifindex).expect("deleted");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_lost_state_file_costs_no_frame() {
+    in_switch(|| {
+        let (a, b) = (Host::new(1), Host::new(2));
+        let mut guarded = Guarded::open(options());
+        let state = access_state(&[(&a, 10), (&b, 10)]);
+        guarded.plane().apply(&state).expect("applied");
+        let (at_a, at_b) = (a.socket(), b.socket());
+        assert!(arrives(&at_a, &at_b, "before", PATIENCE));
+        let entries = fdb(guarded.plane());
+        guarded.plane = None;
+        std::fs::remove_file(guarded.options().state_dir.join("plane.json")).expect("removed");
+        guarded.restart().expect("adopted");
+        let plane = guarded.plane();
+        assert!(plane.capabilities().notes.iter().any(|note| note.contains("state file")), "{:?}", plane.capabilities());
+        assert_eq!(plane.state().ports[&port(1)].name, "sw1", "port numbers are kept");
+        assert_eq!(fdb(plane), entries);
+        assert!(arrives(&at_b, &at_a, "meanwhile", PATIENCE));
+        plane.apply(&state).expect("written whole");
+        assert_eq!(*plane.state(), state);
+        assert_eq!(fdb(plane), entries, "the FDB was flushed");
+        assert!(arrives(&at_a, &at_b, "after", PATIENCE));
+        guarded.restart().expect("adopted");
+        assert_eq!(*guarded.plane().state(), state);
+    });
+}
+
+#[test]
+fn forty_eight_ports() {
+    in_switch(|| {
+        let hosts: Vec<Host> = (1..=48).map(Host::new).collect();
+        let mut guarded = {
+            let options = lanyard_ebpf::Options { fdb_capacity: 1_000_000, ..options() };
+            let start = std::time::Instant::now();
+            let guarded = Guarded::open(options);
+            println!("opened in {:?}", start.elapsed());
+            guarded
+        };
+        let mut state = access_state(&hosts.iter().map(|host| (host, 10)).collect::<Vec<_>>());
+        state.ports.values_mut().for_each(|port| port.tagged = (2..=4094).map(common::vlan).filter(|v| v.get() != 10).collect());
+        let start = std::time::Instant::now();
+        guarded.plane().apply(&state).expect("applied");
+        println!("applied in {:?}", start.elapsed());
+        let (first, last) = (hosts[0].socket(), hosts[47].socket());
+        assert!(arrives(&first, &last, "from end to end", PATIENCE));
+        let start = std::time::Instant::now();
+        guarded.restart().expect("adopted");
+        println!("adopted in {:?}", start.elapsed());
+        let start = std::time::Instant::now();
+        (11..=4094).for_each(|id| _ = state.vlans.insert(common::vlan(id), Default::default()));
+        guarded.plane().apply(&state).expect("applied");
+        println!("4,084 VLANs more in {:?}", start.elapsed());
+        let start = std::time::Instant::now();
+        guarded.plane = None;
+        guarded.restart().expect("adopted");
+        println!("adopted in {:?}", start.elapsed());
+        assert_conserved(guarded.plane());
+    });
+}
