@@ -441,7 +441,7 @@ impl Entity {
             mask |= u64::from(rr | other) << t;
             re_rooted |= u64::from(rr) << t;
             // Agreements count again: a port that still proposes asks for one.
-            let ask = due(&mut tree.worsened_while) && tree.proposing;
+            let ask = due(&mut tree.stale_while) && tree.proposing;
             ask_again |= u64::from(ask) << t;
         }
         port.dirty |= mask;

@@ -24,9 +24,11 @@ impl Entity {
     pub(crate) fn max_age(&self, p: usize) -> u64 {
         ms(self.ports[p].trees[0].designated_times.max_age)
     }
-    /// forwardDelay: HelloTime with a neighbour that answers, FwdDelay with one that does not.
+    /// forwardDelay: FwdDelay, as in 802.1w-2001 and on a Catalyst. 802.1D-2004 takes HelloTime where the neighbour
+    /// speaks RSTP; but a neighbour that speaks it and does not agree is one that counts to infinity or does
+    /// not hear, and forwarding after two hello times then closes loops.
     pub(crate) fn forward_delay(&self, p: usize) -> u64 {
-        if self.ports[p].send_rstp { self.hello_time(p) } else { self.fwd_delay(p) }
+        self.fwd_delay(p)
     }
     /// EdgeDelay: MigrateTime on a point-to-point link, MaxAge otherwise.
     pub(crate) fn edge_delay(&self, p: usize) -> u64 {
@@ -42,12 +44,14 @@ impl Entity {
     pub(crate) fn all_synced(&self, p: usize, t: usize) -> bool {
         let sync = &self.trees[t].sync;
         let port = &self.ports[p].trees[t];
-        let others = match port.role {
-            Role::Root | Role::Alternate | Role::Backup => sync.unsynced - sync.unsynced_root,
-            Role::Designated | Role::Master => sync.unsynced - u32::from(!port.synced),
-            Role::Disabled => return false,
-        };
-        sync.valid && sync.settled && others == 0
+        if !sync.valid || !sync.settled {
+            return false;
+        }
+        match port.role {
+            Role::Root | Role::Alternate | Role::Backup => sync.unsynced == sync.unsynced_root,
+            Role::Designated | Role::Master => sync.unsynced == u32::from(!port.synced),
+            Role::Disabled => false,
+        }
     }
     /// Recomputes what allSynced needs, once per change.
     pub(crate) fn refresh_sync(&mut self, t: usize) {
@@ -213,17 +217,19 @@ impl Entity {
 
     /// recordAgreement.
     ///
-    /// Stricter than the standard in one point: the neighbour must agree about the root this port conveys. An
-    /// agreement that was on its way while the root changed says nothing about the new root; taking it closes
-    /// the forwarding loops that counting to infinity is known for (Elmeleegy, Cox and Ng, "On
-    /// Count-to-Infinity Induced Forwarding Loops in Ethernet Networks", 2006). Whoever has heard this port's
-    /// present information and agrees to it conveys the same root, so no good agreement is lost.
+    /// Stricter than the standard in two points, which close the forwarding loops that counting to infinity is
+    /// known for (Elmeleegy, Cox and Ng, "On Count-to-Infinity Induced Forwarding Loops in Ethernet Networks",
+    /// 2006). The neighbour must agree about the root this port conveys; and what it agrees to must be what
+    /// the port holds and has told (`agreements_count`). An agreement that may be the answer to something
+    /// else is not taken, and the port proposes again, so no good agreement is lost, only delayed.
     pub(crate) fn record_agreement(&mut self, p: usize, t: usize) {
         let rstp = self.bridge.rstp_version();
         let port = &mut self.ports[p];
         let internal = port.rcvd_internal;
-        let timely = port.trees[t].worsened_while.is_zero(self.now);
-        let p2p = port.params.point_to_point && timely;
+        let timely = port.trees[t].agreements_count(self.now);
+        // A designated neighbour's agreement answers nothing; it tells that its side is synced.
+        let designated = port.trees[t].msg_flags.role == WireRole::Designated;
+        let p2p = port.params.point_to_point && (designated || timely);
         // For an MSTI, too: the neighbour must agree about the way to the CIST root.
         let (message, held) = (&port.trees[0].msg_priority, &port.trees[0].port_priority);
         let same_root = message.root == held.root
@@ -658,14 +664,39 @@ impl Entity {
         let port = &mut self.ports[p];
         port.counters.sent(&bpdu);
         port.sent_since_up = port.sent_since_up.saturating_add(1);
-        // From here on the neighbour may have heard of information that became worse.
-        port.trees.iter_mut().for_each(|tree| tree.worsened_while.release(self.now));
+        port.trees.iter_mut().for_each(|tree| tree.note_conveyed(self.now));
         let port = port.id;
         self.effects.push_back(Effect::Transmit { port, bpdu });
     }
 }
 
+/// How long an agreement may be on its way: both directions of a link, and the neighbour's thinking.
+const STALE_AGREEMENT_MS: u64 = 10;
+/// How long the neighbour may act on what the port conveyed: the life of information, three hello times.
+const CONVEYED_LIFE_MS: u64 = 6000;
+
 impl crate::vars::PortTreeVars {
+    /// An agreement that comes now answers what the port holds, or something worse.
+    fn agreements_count(&self, now: u64) -> bool {
+        let told = self.conveyed.is_some_and(|(conveyed, _)| conveyed == self.designated_priority);
+        told && self.stale_while.is_zero(now)
+    }
+
+    /// A BPDU leaves. When a designated port now conveys something worse than a moment ago, or has been a root or
+    /// alternate port that agreed in between, answers to the former may still be on their way.
+    fn note_conveyed(&mut self, now: u64) {
+        if self.role != Role::Designated {
+            self.promised |= self.agree;
+            return;
+        }
+        let recent = self.conveyed.filter(|(_, at)| now < at + CONVEYED_LIFE_MS);
+        if recent.is_some_and(|(before, _)| self.promised || self.designated_priority > before) {
+            self.stale_while = Timer::start(now, STALE_AGREEMENT_MS);
+        }
+        self.promised = false;
+        self.conveyed = Some((self.designated_priority, now));
+    }
+
     fn set_agreed(&mut self, agreed: bool) {
         self.agreed = agreed;
         if agreed {

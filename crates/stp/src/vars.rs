@@ -356,9 +356,12 @@ pub(crate) struct PortTreeVars {
     pub rcvd_info_while: Timer,
     /// A neighbour disputed the port's designated role within three hello times.
     pub dispute_while: Timer,
-    /// What the port conveys has become worse: held until it has been conveyed, and a little longer, because
-    /// agreements may be on their way that answer what it was.
-    pub worsened_while: Timer,
+    /// What the port, as a designated port, conveyed last, and when.
+    pub conveyed: Option<(Vector, u64)>,
+    /// The port has agreed to something since.
+    pub promised: bool,
+    /// Agreements may be on their way that answer what the port conveyed, or promised, before.
+    pub stale_while: Timer,
     pub information: crate::machines::port_information::State,
     pub roles: crate::machines::role_transitions::State,
     pub state: crate::machines::state_transition::State,
@@ -409,7 +412,9 @@ impl PortTreeVars {
             tc_while: Timer::Zero,
             rcvd_info_while: Timer::Zero,
             dispute_while: Timer::Zero,
-            worsened_while: Timer::Zero,
+            conveyed: None,
+            promised: false,
+            stale_while: Timer::Zero,
             information: Default::default(),
             roles: Default::default(),
             state: Default::default(),
@@ -435,7 +440,7 @@ impl PortTreeVars {
             self.tc_while,
             self.rcvd_info_while,
             self.dispute_while,
-            self.worsened_while,
+            self.stale_while,
         ]
     }
 }

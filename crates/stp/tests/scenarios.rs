@@ -106,7 +106,7 @@ fn roles_and_costs_of_a_small_campus() {
          expect Z.b alternate discarding
          set Z prio 0
          set R prio 61440
-         settle within 30s
+         settle within 60s
          expect Z is root
          expect tree"
     ));
@@ -211,8 +211,8 @@ fn hosts_get_edge_ports_and_lose_them() {
          host A.c
          run 19s
          expect A.c discarding
-         run 4s
-         expect A.c forwarding non-edge              # the timers: max age, then hello time
+         run 17s
+         expect A.c forwarding non-edge              # the timers: max age, then forward delay
          forget events
          link A.d B.a down
          set A.d portfast
@@ -506,9 +506,11 @@ fn shared_links_wait_for_timers() {
 }
 
 #[test]
-fn lossy_links_do_not_loop() {
+fn lossy_links_recover() {
+    // Where BPDUs are lost, RSTP can't promise that a tree is never a loop for a moment.
     check(
-        "bridge A prio 0: a b c
+        "loops allowed
+         bridge A prio 0: a b c
          bridge B prio 4096: a b c
          bridge C: a b c
          link A.a B.a loss 20

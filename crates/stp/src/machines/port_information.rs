@@ -9,10 +9,6 @@ use crate::events::Event;
 use crate::vars::{InfoIs, RcvdInfo, Role, Timer};
 use serde::{Deserialize, Serialize};
 
-/// How long after the port has conveyed worse information an agreement may still answer what it conveyed before:
-/// both directions of a link, and the neighbour's thinking.
-const STALE_AGREEMENT_MS: u64 = 10;
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) enum State {
     #[default]
@@ -109,6 +105,9 @@ fn disabled(e: &mut Entity, p: usize, t: usize) {
     tree.agreed = false;
     tree.disputed = false;
     tree.dispute_while = Timer::Zero;
+    tree.stale_while = Timer::Zero;
+    tree.conveyed = None;
+    tree.promised = false;
     tree.rcvd_info_while = Timer::Zero;
     tree.info_is = InfoIs::Disabled;
     tree.inconsistent = Default::default();
@@ -141,9 +140,6 @@ fn loop_guard_release(e: &mut Entity, p: usize, t: usize) {
 fn update(e: &mut Entity, p: usize, t: usize) {
     let keeps = e.better_or_same_info(p, t, InfoIs::Mine);
     let tree = &mut e.ports[p].trees[t];
-    if tree.designated_priority > tree.port_priority {
-        tree.worsened_while = Timer::Held(STALE_AGREEMENT_MS);
-    }
     tree.proposing = false;
     tree.proposed = false;
     tree.agreed &= keeps;

@@ -299,6 +299,13 @@ fn take_role(e: &mut Entity, p: usize, t: usize) {
     tree.fd_while.release(now);
     tree.rr_while.release(now);
     tree.rb_while.release(now);
+    if old == Role::Root && tree.role == Role::Designated {
+        // Stricter than the standard, where the port goes on forwarding unless another is to become root port: what
+        // was upstream must agree first to being downstream.
+        tree.sync = true;
+        tree.synced = false;
+        tree.agreed = false;
+    }
     let role = tree.role;
     e.count_masters(p, t);
     if old != role {

@@ -235,8 +235,15 @@ impl Sim {
             let Some(body) = bpdu.body() else { return format!("  > {port} TCN") };
             let f = body.flags;
             let (role, p, a, l, w) = (f.role, f.proposal, f.agreement, f.learning, f.forwarding);
-            format!("  > {port} {role:?} root {:?} cost {} by {:?} {:?} age {} p {p} a {a} l {l} f {w}",
-                body.root, body.root_path_cost, body.bridge, body.port, body.message_age)
+            let mut text = format!("  > {port} {role:?} root {:?} cost {} by {:?} {:?} age {} p {p} a {a} l {l} f {w}",
+                body.root, body.root_path_cost, body.bridge, body.port, body.message_age);
+            if let bpdu::Bpdu::Mst(_, mst) = &bpdu {
+                let m = &mst.mstis[0];
+                let f = m.flags;
+                text = format!("  > {port} MSTI1 {:?} root {:?} cost {} by {:?} hops {} p {} a {} l {} f {}", f.role, m.regional_root,
+                  m.internal_root_path_cost, m.bridge(mst.bridge), m.remaining_hops, f.proposal, f.agreement, f.learning, f.forwarding);
+            }
+            text
         });
         let Some(segment) = self.at.get(&(node, port)).map(|s| self.segments[*s].clone()) else { return };
         if !segment.up {
