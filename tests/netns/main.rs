@@ -8,4 +8,14 @@
 
 mod harness;
 
+mod capture;
+mod fdb;
+mod flood;
+mod hooks;
 mod hosts;
+mod life;
+mod oracle;
+mod ports;
+mod svi;
+mod trace;
+mod vlans;

@@ -17,6 +17,8 @@ pub struct Host {
     wire: PacketSocket,
     /// Frames that have arrived since the host was made.
     pub arrived: Cell<u64>,
+    /// True once its end of the wire has been given to somebody else.
+    pub away: Cell<bool>,
 }
 
 impl Host {
@@ -26,7 +28,7 @@ impl Host {
             let index = nix::net::if_::if_nametoindex("eth0").expect("the host has its port");
             PacketSocket::open(index).expect("a packet socket")
         });
-        Self { net, mac: mac(number), wire, arrived: Cell::new(0) }
+        Self { net, mac: mac(number), wire, arrived: Cell::new(0), away: Cell::new(false) }
     }
     /// Sends a frame.
     pub fn send(&self, frame: &Frame) {

@@ -26,10 +26,6 @@ impl Net {
         net.ip("link set lo up");
         net
     }
-    /// One that has a name already.
-    pub fn named(name: &str) -> Self {
-        Self { file: netns::open(name).expect("the namespace is there") }
-    }
     /// A path that leads to it for as long as this process lives.
     pub fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())

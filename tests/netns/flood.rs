@@ -1,0 +1,96 @@
+//! What a flood reaches, and what is never relayed: protected ports, blocked floods, reserved addresses, the MTU.
+
+use crate::harness::frame::{DOT1AD, reserved};
+use crate::harness::{BROADCAST, Bed, Plane, frame, mac, scenarios};
+
+scenarios! {
+    protected_ports: ebpf soft;
+    blocked_floods: ebpf soft;
+    reserved_addresses: ebpf soft;
+    lengths: ebpf soft;
+    longer_than_the_mtu: ebpf soft;
+}
+
+const FOUR: &str = "interface range p1 - 4\n switchport\n";
+const GROUP: [u8; 6] = [0x01, 0, 0x5e, 1, 2, 3];
+
+fn protected_ports(plane: Plane) {
+    let bed = Bed::new(plane, 4, &format!("{FOUR}interface range p1 - 2\n switchport protected\n"));
+    bed.expect_at(1, &frame(BROADCAST, mac(1)), &[3, 4]);
+    bed.expect_at(2, &frame(GROUP, mac(2)), &[3, 4]);
+    bed.expect_at(1, &frame(mac(99), mac(1)), &[3, 4]);
+    bed.expect_at(3, &frame(BROADCAST, mac(3)), &[1, 2, 4]);
+    // Known on both sides.
+    bed.expect_drop(1, &frame(mac(2), mac(1)), "isolated");
+    bed.expect_at(1, &frame(mac(3), mac(1)), &[3]);
+    bed.expect_at(3, &frame(mac(1), mac(3)), &[1]);
+    bed.configure("interface p1\nno switchport protected");
+    bed.expect_at(1, &frame(mac(2), mac(1)), &[2]);
+    bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2, 3, 4]);
+}
+
+fn blocked_floods(plane: Plane) {
+    let config = format!("{FOUR}interface p2\n switchport block unicast\ninterface p3\n switchport block multicast\n");
+    let bed = Bed::new(plane, 4, &config);
+    bed.expect_at(1, &frame(mac(99), mac(1)), &[3, 4]);
+    bed.expect_at(1, &frame(GROUP, mac(1)), &[2, 4]);
+    bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2, 3, 4]);
+    bed.expect_at(2, &frame(mac(99), mac(2)), &[1, 3, 4].into_iter().filter(|n| *n != 2).collect::<Vec<_>>());
+    // A station that is known is reached.
+    bed.expect_at(1, &frame(mac(2), mac(1)), &[2]);
+}
+
+fn reserved_addresses(plane: Plane) {
+    let bed = Bed::new(plane, 3, "vlan 10\ninterface p1\n switchport\ninterface p2\n switchport mode trunk\ninterface p3\n switchport\n");
+    let reason = |x| if x == 1 { "pause" } else { "reserved_address" };
+    // Spanning tree is off: its frames pass. Nothing else does, tagged or not.
+    bed.expect_at(1, &frame(reserved(0), mac(1)), &[2, 3]);
+    for x in 1..16 {
+        bed.expect_drop(1, &frame(reserved(x), mac(1)), reason(x));
+        bed.expect_drop(2, &frame(reserved(x), mac(2)).vlan(10), reason(x));
+    }
+    bed.expect_at(1, &frame([1, 0x80, 0xc2, 0, 0, 0x10], mac(1)), &[2, 3]);
+    bed.expect_at(1, &frame([1, 0x80, 0xc2, 0, 0, 0x21], mac(1)), &[2, 3]);
+    // PVST+ frames are multicast like any other.
+    bed.expect_at(1, &frame([1, 0, 0x0c, 0xcc, 0xcc, 0xcd], mac(1)), &[2, 3]);
+    bed.configure("reserved-address 14 forward\nreserved-address 0 drop");
+    bed.expect_at(1, &frame(reserved(14), mac(1)), &[2, 3]);
+    bed.expect_drop(1, &frame(reserved(0), mac(1)), "reserved_address");
+    let said = bed.try_configure("reserved-address 1 forward").unwrap_err();
+    assert!(said.contains("PAUSE"), "{said}");
+    bed.expect_drop(1, &frame(reserved(1), mac(1)), "pause");
+}
+
+/// Every length from a bare header to the MTU and a tag more.
+fn lengths(plane: Plane) {
+    let bed = Bed::new(plane, 3, "vlan 10\ninterface range p1 - 2\n switchport access vlan 10\ninterface p3\n switchport mode trunk\n");
+    for len in [14, 15, 17, 18, 46, 59, 60, 61, 64, 256, 1500, 1514] {
+        let f = frame(BROADCAST, mac(1)).len(len);
+        bed.expect(1, &f, &[(2, f.clone()), (3, f.vlan(10))]);
+        let f = frame(BROADCAST, mac(3)).len(len);
+        bed.expect(3, &f.vlan(10), &[(1, f.clone()), (2, f.clone())]);
+    }
+}
+
+fn longer_than_the_mtu(plane: Plane) {
+    let config = "vlan 10\ninterface range p1 - 3\n switchport mode trunk\n";
+    let bed = Bed::with_mtu(plane, 3, 9000, config);
+    // The MTU is that of what a frame carries: its header, and one tag within it, come on top.
+    let full = frame(BROADCAST, mac(1)).len(9014);
+    bed.expect_at(1, &full, &[2, 3]);
+    bed.configure("interface p2\nmtu 1500");
+    bed.expect_at(1, &full, &[3]);
+    assert_eq!(bed.drops(2, "tx_dropped"), 1);
+    bed.expect_at(1, &frame(BROADCAST, mac(1)).len(1518), &[2, 3]);
+    bed.expect_at(1, &frame(BROADCAST, mac(1)).len(1519), &[3]);
+    bed.expect_at(1, &frame(BROADCAST, mac(1)).len(1518).vlan(10), &[2, 3]);
+    bed.expect_at(1, &frame(BROADCAST, mac(1)).tag(DOT1AD, 0, 5).len(1518), &[2, 3]);
+    // A known destination behind a smaller MTU.
+    bed.expect_at(2, &frame(BROADCAST, mac(2)), &[1, 3]);
+    bed.expect_at(1, &frame(mac(2), mac(1)).len(1518), &[2]);
+    bed.expect_drop(1, &frame(mac(2), mac(1)).len(1519), "mtu_exceeded");
+    bed.configure("interface p3\nmtu 1500");
+    bed.expect_drop(1, &full, "mtu_exceeded");
+    bed.configure("interface range p2 - 3\nno mtu");
+    bed.expect_at(1, &full, &[2, 3]);
+}

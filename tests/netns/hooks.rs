@@ -1,0 +1,122 @@
+//! The kernel's hooks: a port forwarded by XDP, and tags that the kernel keeps out of band.
+
+use crate::harness::{BROADCAST, Bed, Frame, Plane, frame, mac, scenarios};
+
+scenarios! {
+    xdp_on_veth: ebpf;
+    xdp_and_tc_together: ebpf;
+    tags_out_of_band: ebpf soft;
+    the_soft_plane_has_no_hooks: soft;
+}
+
+const CONFIG: &str = "\
+vlan 10,20
+interface range p1 - 2
+ switchport access vlan 10
+interface p3
+ switchport access vlan 20
+interface p4
+ switchport mode trunk
+";
+
+fn hook(bed: &Bed, name: &str) -> String {
+    bed.show(&format!("show interfaces {name}"))["interfaces"][0]["hook"].as_str().unwrap_or("-").to_owned()
+}
+
+fn forwards(bed: &Bed) {
+    let f = frame(BROADCAST, mac(1));
+    bed.expect(1, &f, &[(2, f.clone()), (4, f.vlan(10))]);
+    let f = frame(BROADCAST, mac(4));
+    bed.expect(4, &f.vlan(10), &[(1, f.clone()), (2, f.clone())]);
+    bed.expect(4, &f.vlan(20), &[(3, f.clone())]);
+    for _ in 0..3 {
+        bed.expect_at(2, &frame(mac(1), mac(2)), &[1]);
+        bed.expect_at(1, &frame(mac(2), mac(1)), &[2]);
+        let f = frame(mac(1), mac(4));
+        bed.expect(4, &f.vlan(10), &[(1, f.clone())]);
+        let f = frame(mac(4), mac(1));
+        bed.expect(1, &f, &[(4, f.vlan(10))]);
+    }
+    bed.expect_drop(1, &frame(BROADCAST, mac(1)).vlan(20), "tagged_on_access");
+    bed.expect_drop(3, &frame(mac(1), mac(3)).vlan(10), "tagged_on_access");
+    bed.learned(mac(3), 10, None);
+    bed.expect_drop(1, &frame(crate::harness::frame::reserved(1), mac(1)), "pause");
+}
+
+fn xdp_on_veth(plane: Plane) {
+    let bed = Bed::new(plane, 4, &format!("{CONFIG}interface range p1 - 4\n hook xdp\n"));
+    assert_eq!(hook(&bed, "p1"), "xdp");
+    forwards(&bed);
+    let (one, two) = (bed.host(1), bed.host(2));
+    one.address("10.0.0.1/24");
+    two.address("10.0.0.2/24");
+    bed.chatter.set(true);
+    one.reaches("10.0.0.2");
+    one.tcp(two, "10.0.0.2", 1 << 20);
+    bed.configure("interface range p1 - 4\nhook tc");
+    assert_eq!(hook(&bed, "p1"), "tc");
+    assert!(bed.netdev.link("p1").unwrap().xdp.is_none());
+    forwards(&bed);
+}
+
+fn xdp_and_tc_together(plane: Plane) {
+    let bed = Bed::new(plane, 4, &format!("{CONFIG}interface p1\n hook xdp\ninterface p4\n hook tc\n"));
+    assert_eq!((hook(&bed, "p1").as_str(), hook(&bed, "p4").as_str()), ("xdp", "tc"));
+    forwards(&bed);
+}
+
+/// Another switch tags the frames: its eBPF plane leaves the tag where an XDP program does not see it.
+fn tags_out_of_band(plane: Plane) {
+    let far = Bed::new(Plane::ebpf, 4, CONFIG);
+    let near = Bed::new(plane, 4, &format!("{CONFIG}interface x1\n switchport mode trunk\n"));
+    // The far switch's trunk ends in the near one.
+    far.host(4).net.ip(&format!("link set eth0 down\nlink set eth0 name x1 netns {}", near.net.path()));
+    far.exact.set(false);
+    far.host(4).away.set(true);
+    let hooks: &[&str] = if plane == Plane::ebpf { &["tc", "xdp", "auto"] } else { &["auto"] };
+    for hook in hooks {
+        near.configure(&format!("interface x1\nhook {hook}"));
+        crate::harness::wait_for("the trunk to be up", || {
+            near.ask("show interfaces x1")["interfaces"][0]["link_up"].as_bool().unwrap().then_some(())
+        });
+        crate::harness::wait_for("the trunk to be up", || {
+            far.ask("show interfaces p4")["interfaces"][0]["link_up"].as_bool().unwrap().then_some(())
+        });
+        for (from, vid, access) in [(1, 10, &[1, 2][..]), (3, 20, &[3][..])] {
+            let f = frame(BROADCAST, mac(from));
+            near.arrivals();
+            far.exchange(from.into(), std::slice::from_ref(&f));
+            let mut wanted: Vec<(usize, Frame)> = access.iter().map(|at| (*at, f.clone())).collect();
+            wanted.push((4, f.vlan(vid)));
+            assert_eq!(arrived(&near, wanted.len()), wanted, "hook {hook}, VLAN {vid}");
+            near.learned(mac(from), vid, Some("x1"));
+            near.learned(mac(from), 1, None);
+            // And back, known by now.
+            let back = frame(mac(from), mac(0x40 + from));
+            near.exchange(access[0], std::slice::from_ref(&back));
+            assert_eq!(arrived(&far, 1), [(usize::from(from), back)], "hook {hook}, VLAN {vid}");
+        }
+        near.exec(&["clear mac address-table dynamic"]);
+        far.exec(&["clear mac address-table dynamic"]);
+    }
+}
+
+/// Waits until `count` frames have arrived; then whatever has.
+fn arrived(bed: &Bed, count: usize) -> Vec<(usize, Frame)> {
+    let mut got: Vec<(usize, Frame)> = Vec::new();
+    crate::harness::wait_for("frames through both switches", || {
+        let lists = bed.arrivals();
+        got.extend(lists.into_iter().enumerate().flat_map(|(at, list)| list.into_iter().map(move |f| (at + 1, f))));
+        (got.len() >= count).then_some(())
+    });
+    got.sort();
+    got
+}
+
+fn the_soft_plane_has_no_hooks(plane: Plane) {
+    let bed = Bed::new(plane, 4, CONFIG);
+    assert_eq!(hook(&bed, "p1"), "soft");
+    let said = bed.try_configure("interface p1\nhook xdp").unwrap_err();
+    assert!(said.starts_with('%') && said.contains("soft"), "{said}");
+    forwards(&bed);
+}

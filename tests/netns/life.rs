@@ -1,0 +1,362 @@
+//! The daemon comes and goes; the switch stays: kill -9, SIGTERM, restarts, files with mistakes.
+
+use crate::harness::daemon::{Daemon, LANYARD, lanyard};
+use crate::harness::frame::PRIVATE;
+use crate::harness::{BROADCAST, Bed, Host, Plane, frame, mac, scenarios, wait_for};
+use lanyard_netdev::PacketSocket;
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+scenarios! {
+    killed_under_load: ebpf;
+    terminated_under_load: ebpf;
+    restarted_with_another_configuration: ebpf;
+    netns_exec: ebpf;
+    restart_keeps_the_configuration: ebpf soft;
+    restart_from_its_own_running_config: ebpf soft;
+    mistakes_in_the_startup_file: ebpf soft;
+    one_daemon_an_instance: ebpf soft;
+}
+
+/// Numbered frames from one host to another, some thousands a second, until it is ended.
+struct Stream {
+    stop: Arc<AtomicBool>,
+    sender: JoinHandle<u32>,
+    next: u32,
+}
+
+impl Stream {
+    fn start(from: &Host, to: &Host) -> Self {
+        let index = from.net.index("eth0");
+        let socket = from.net.run(|| PacketSocket::sender(index)).unwrap();
+        let head = [&to.mac[..], &from.mac[..], &PRIVATE.to_be_bytes(), b"numb"].concat();
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let send = move || {
+            let mut number = 0u32;
+            while !stopped.load(Ordering::Relaxed) {
+                let mut bytes = [&head[..], &number.to_be_bytes()].concat();
+                bytes.resize(60, 0);
+                socket.send(&bytes).unwrap();
+                number += 1;
+                // The pace.
+                std::thread::sleep(Duration::from_micros(100));
+            }
+            number
+        };
+        Self { stop, sender: std::thread::spawn(send), next: 0 }
+    }
+    /// Takes what has arrived: the next numbers, each once, none missing.
+    fn take(&mut self, to: &Host) {
+        while let Some(frame) = to.next() {
+            let Some(number) = frame.0.get(14..).and_then(|rest| rest.strip_prefix(b"numb")) else { continue };
+            assert_eq!(number[..4], self.next.to_be_bytes(), "lost, doubled or overtaken");
+            self.next += 1;
+        }
+    }
+    /// Waits until `count` frames more have arrived.
+    fn flows(&mut self, to: &Host, count: u32) {
+        let wanted = self.next + count;
+        wait_for("traffic to flow", || {
+            self.take(to);
+            (self.next >= wanted).then_some(())
+        });
+    }
+    /// Ends the stream: everything sent has arrived.
+    fn end(mut self, to: &Host) {
+        self.stop.store(true, Ordering::Relaxed);
+        let sent = self.sender.join().unwrap();
+        (self.sender, self.stop) = (std::thread::spawn(|| 0), Arc::default());
+        let missing = sent - self.next;
+        self.flows(to, missing);
+        assert_eq!(to.missed(), 0);
+    }
+}
+
+const CONFIG: &str = "\
+vlan 10,20
+mac address-table static 0200.0000.0032 vlan 10 interface p3
+interface p1
+ switchport access vlan 10
+interface p2
+ switchport access vlan 10
+interface p3
+ switchport access vlan 10
+interface p4
+ switchport mode trunk
+interface vlan 10
+ ip address 10.0.10.254/24
+";
+
+/// The FDB: address, VLAN, interface, type.
+fn table(bed: &Bed) -> BTreeSet<String> {
+    let view = bed.show("show mac address-table");
+    let row = |e: &Value| format!("{} {} {} {}", e["vlan"], e["mac"], e["interface"], e["type"]);
+    view["entries"].as_array().unwrap().iter().map(row).collect()
+}
+
+fn survives(plane: Plane, signal: Signal) {
+    let bed = Bed::new(plane, 4, CONFIG);
+    bed.chatter.set(true);
+    for port in 1..=4 {
+        let f = frame(BROADCAST, mac(port));
+        bed.exchange(port.into(), &[if port == 4 { f.vlan(10) } else { f }]);
+    }
+    bed.exchange(4, &(100..200).map(|n| frame(BROADCAST, mac(n)).vlan(20)).collect::<Vec<_>>());
+    let before = table(&bed);
+    assert_eq!(before.len(), 106, "{before:?}");
+    bed.host(2).drain();
+    let (one, two) = (bed.host(1), bed.host(2));
+    let mut stream = Stream::start(one, two);
+    stream.flows(two, 200);
+    bed.end_daemon(signal);
+    stream.flows(two, 500);
+    // A second life while frames flow, and a third; and changes that are none of this traffic's business.
+    bed.start();
+    stream.flows(two, 200);
+    assert_eq!(table(&bed), before);
+    bed.configure("vlan 30\ninterface p4\nswitchport trunk allowed vlan 10,20,30");
+    bed.end_daemon(signal);
+    bed.start();
+    stream.flows(two, 200);
+    bed.configure("interface p3\nshutdown\nno shutdown\nswitchport access vlan 20\nno interface vlan 10");
+    stream.flows(two, 200);
+    stream.end(two);
+    bed.expect_at(1, &frame(mac(2), mac(1)), &[2]);
+    let f = frame(BROADCAST, mac(1));
+    bed.expect(1, &f, &[(2, f.clone()), (4, f.vlan(10))]);
+}
+
+fn killed_under_load(plane: Plane) {
+    survives(plane, Signal::SIGKILL);
+}
+
+fn terminated_under_load(plane: Plane) {
+    survives(plane, Signal::SIGTERM);
+}
+
+fn restarted_with_another_configuration(plane: Plane) {
+    let bed = Bed::new(plane, 4, CONFIG);
+    bed.chatter.set(true);
+    bed.exchange(2, &[frame(BROADCAST, mac(2))]);
+    bed.exchange(3, &[frame(BROADCAST, mac(3))]);
+    let (one, two) = (bed.host(1), bed.host(2));
+    two.drain();
+    let mut stream = Stream::start(one, two);
+    stream.flows(two, 100);
+    bed.end_daemon(Signal::SIGKILL);
+    // p3 goes to VLAN 20, p4 is no port any more, the VLAN interface is another one.
+    let config = "vlan 10,20\ninterface range p1 - 2\n switchport access vlan 10\ninterface p3\n switchport access vlan 20\ninterface vlan 20\n";
+    std::fs::write(bed.config_file(), config).unwrap();
+    bed.start();
+    stream.flows(two, 100);
+    stream.end(two);
+    bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2]);
+    bed.learned(mac(2), 10, Some("p2"));
+    bed.learned(mac(3), 10, None);
+    let links = bed.net.links();
+    assert!(links.contains(&"vlan20".to_owned()) && !links.contains(&"vlan10".to_owned()), "{links:?}");
+    // A port let go is as it was found.
+    let port = bed.netdev.link("p4").unwrap();
+    assert!(!port.admin_up && !port.promiscuous);
+}
+
+/// A name for a bed's namespace, as `ip netns` keeps them, while it lives.
+struct Named(String);
+
+impl Named {
+    fn new(bed: &Bed) -> Self {
+        let name = format!("ly-{}", bed.instance);
+        lanyard_netdev::netns::create(&name).unwrap();
+        let this = Self(name);
+        // The name leads to the bed's namespace instead.
+        let nothing: Option<&str> = None;
+        nix::mount::umount2(this.path().as_str(), nix::mount::MntFlags::MNT_DETACH).unwrap();
+        let from = bed.net.path();
+        nix::mount::mount(Some(from.as_str()), this.path().as_str(), nothing, nix::mount::MsFlags::MS_BIND, nothing).unwrap();
+        this
+    }
+    fn path(&self) -> String {
+        format!("/run/netns/{}", self.0)
+    }
+    /// `ip netns exec NAME lanyard ...`.
+    fn lanyard(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.0, LANYARD]).args(arguments);
+        command
+    }
+}
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        lanyard_netdev::netns::delete(&self.0).unwrap();
+    }
+}
+
+/// `ip netns exec` gives its command a mount namespace with a fresh /sys: pins made there would go with it.
+fn netns_exec(plane: Plane) {
+    let bed = Bed::without_switch(plane, 4, 1500);
+    let name = Named::new(&bed);
+    std::fs::write(bed.config_file(), CONFIG).unwrap();
+    let config = bed.config_file().display().to_string();
+    let run = || {
+        let mut command = name.lanyard(&["run", "--instance", &bed.instance, "--plane", plane.name(), "--config", &config]);
+        bed.adopt(Daemon::spawn_command(&bed.net, &mut command, &bed.file("log")));
+    };
+    run();
+    bed.chatter.set(true);
+    bed.exchange(2, &[frame(BROADCAST, mac(2))]);
+    let before = table(&bed);
+    let (one, two) = (bed.host(1), bed.host(2));
+    two.drain();
+    let mut stream = Stream::start(one, two);
+    stream.flows(two, 100);
+    bed.end_daemon(Signal::SIGKILL);
+    stream.flows(two, 100);
+    // By hand, outside of that mount namespace; then inside of another.
+    bed.start();
+    stream.flows(two, 100);
+    assert!(table(&bed).is_superset(&before), "{:?}, before {before:?}", table(&bed));
+    bed.end_daemon(Signal::SIGTERM);
+    stream.flows(two, 100);
+    run();
+    stream.flows(two, 100);
+    assert!(table(&bed).is_superset(&before), "{:?}, before {before:?}", table(&bed));
+    bed.end_daemon(Signal::SIGKILL);
+    stream.end(two);
+    let said = bed.net.output(&mut name.lanyard(&["detach", "--instance", &bed.instance]));
+    assert!(said.status.success(), "{said:?}");
+    assert_eq!(crate::harness::check::left_behind(&bed), Vec::<String>::new());
+    bed.detach().unwrap();
+}
+
+const MUCH: &str = "\
+hostname campus
+vlan 10
+ name users
+vlan 20,30-35
+vlan 40
+ state suspend
+ shutdown
+mac address-table aging-time 600
+mac address-table limit 5000
+mac address-table limit 7 vlan 30
+no mac address-table learning vlan 20
+mac address-table static 0200.0000.0032 vlan 10 interface p1
+mac address-table static 0200.0000.0033 vlan 10 drop
+reserved-address 14 forward
+ip routing
+ip route 0.0.0.0 0.0.0.0 10.0.10.1
+interface p1
+ description the first, of \"three\"
+ switchport access vlan 10
+ switchport protected
+ switchport block unicast
+ mac address-table limit 100
+interface p2
+ switchport mode trunk
+ switchport trunk native vlan 20
+ switchport trunk allowed vlan 10,20,30-35
+ mtu 1400
+interface p3
+ switchport mode dot1q-tunnel
+ switchport access vlan 30
+ shutdown
+interface vlan 10
+ ip address 10.0.10.254 255.255.255.0
+ ipv6 address fd00:10::254/64
+ mtu 1400
+";
+
+fn running(bed: &Bed) -> String {
+    bed.show("show running-config")["text"].as_str().unwrap().to_owned()
+}
+
+fn restart_keeps_the_configuration(plane: Plane) {
+    let bed = Bed::new(plane, 3, "");
+    bed.chatter.set(true);
+    bed.configure(MUCH);
+    let before = running(&bed);
+    for line in MUCH.lines().filter(|line| line.starts_with("interface") || line.starts_with("mac")) {
+        assert!(before.contains(line), "{line} is not in\n{before}");
+    }
+    let said = bed.exec(&["write memory"]);
+    assert!(said.contains("[OK]"), "{said}");
+    bed.configure("hostname unsaved");
+    let vlans = bed.show("show vlan");
+    bed.end_daemon(Signal::SIGKILL);
+    bed.exact.set(plane == Plane::ebpf);
+    bed.start();
+    assert!(!bed.said().contains("refused"), "{}", bed.said());
+    assert_eq!(running(&bed), before);
+    assert_eq!(bed.show("show vlan"), vlans);
+    assert_eq!(bed.show("show startup-config")["text"].as_str(), Some(before.as_str()));
+}
+
+fn restart_from_its_own_running_config(plane: Plane) {
+    let bed = Bed::new(plane, 3, MUCH);
+    bed.chatter.set(true);
+    let before = running(&bed);
+    bed.end_daemon(Signal::SIGTERM);
+    std::fs::write(bed.config_file(), &before).unwrap();
+    bed.exact.set(plane == Plane::ebpf);
+    bed.start();
+    assert!(!bed.said().contains("refused"), "{}", bed.said());
+    assert_eq!(running(&bed), before);
+}
+
+fn mistakes_in_the_startup_file(plane: Plane) {
+    let text = "\
+hostname sw9
+nonsense here
+interface p1
+ switchport
+ switchport access vlan 5000
+interface p2
+ switchport
+ switchport mode sideways
+vlan 0
+vlan 4095
+interface p3
+ switchport
+interface nowhere9
+ switchport
+";
+    let bed = Bed::without_switch(plane, 3, 1500);
+    bed.net.ip("link add br0 type bridge\nlink set p3 master br0");
+    std::fs::write(bed.config_file(), text).unwrap();
+    let said = lanyard(None, &["run", "--check", &bed.config_file().display().to_string()]).unwrap_err();
+    for place in ["line 2, column 1", "line 5, column 25", "line 8, column 18", "line 9, column 6", "line 10, column 6"] {
+        assert!(said.contains(place), "{place} is not in\n{said}");
+    }
+    bed.start();
+    let said = bed.said();
+    let log = bed.show("show logging").to_string();
+    // What only the netdevs can tell is refused at the line that says so; a netdev may come later.
+    for place in ["line 2, column 1", "line 5, column 25", "line 8, column 18", "line 9, ", "line 10, ", "line 12, column 2"] {
+        assert!(said.contains(place), "{place} is not in\n{said}");
+        assert!(log.contains(place), "{place} is not in\n{log}");
+    }
+    assert!(said.contains("br0") && said.contains("lanyard: sw9 ready"), "{said}");
+    assert!(!said.contains("line 13") && !said.contains("line 14"), "{said}");
+    bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2]);
+    bed.net.ip("link delete br0");
+}
+
+fn one_daemon_an_instance(plane: Plane) {
+    let bed = Bed::new(plane, 2, "interface range p1 - 2\n switchport\n");
+    let pid = bed.daemon.borrow().as_ref().unwrap().pid();
+    let mut second = Daemon::spawn(&bed.net, &bed.instance, plane, None, &bed.file("second"));
+    let said = second.ready().unwrap_err();
+    assert!(said.contains("is running already") && said.contains(&pid.to_string()), "{said}");
+    assert_eq!(second.end().code(), Some(1));
+    // Nor does a detach that is asked in another namespace take it down behind its back: it is the daemon that does it.
+    bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2]);
+    assert!(bed.show("show version")["instance"] == bed.instance.as_str());
+}

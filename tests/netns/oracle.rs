@@ -1,0 +1,156 @@
+//! The kernel's bridge is the oracle: the same frames into both, the same frames out of both, byte for byte.
+//!
+//! What differs, and why. The kernel's bridge has no VLAN filtering here, so it relays tagged frames as they are and learns
+//! their senders. Lanyard's ports are access ports of VLAN 1: a frame tagged with VLAN 1 or with a mere priority (VLAN 0)
+//! leaves without that tag, any other tag is refused and teaches nothing (IEEE 802.1Q-2018, 6.9 and 8.6.2). Tagged frames
+//! therefore come from senders of their own, and what the bridge does with them is translated so. The bridge's own
+//! addresses are left alone: frames to it go up, and Lanyard has no interface in this VLAN.
+
+use crate::harness::frame::{DOT1AD, DOT1Q, Mac, reserved};
+use crate::harness::{BROADCAST, Bed, Frame, Host, Net, Plane, frame, mac, scenarios};
+
+scenarios! {
+    as_the_kernel_bridge: ebpf soft;
+}
+
+const PORTS: usize = 4;
+const ROUNDS: usize = 40;
+const FRAMES: usize = 25;
+
+/// A sequence that is the same each time.
+struct Seeded(u64);
+
+impl Seeded {
+    fn below(&mut self, count: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % count
+    }
+    /// Eight stations that wander between the ports, some of which are never heard of.
+    fn station(&mut self) -> Mac {
+        mac(0x100 + self.below(8) as u16)
+    }
+    fn destination(&mut self) -> Mac {
+        match self.below(12) {
+            0 => BROADCAST,
+            1 => [0x01, 0, 0x5e, 0, 0, 0xfb],
+            2 => [0x33, 0x33, 0, 0, 0, 1],
+            3 => reserved(self.below(16) as u8),
+            4 => [0x01, 0x80, 0xc2, 0, 0, 0x10 + self.below(32) as u8],
+            5 => mac(0x900),
+            _ => self.station(),
+        }
+    }
+    fn frame(&mut self) -> Frame {
+        let source = match self.below(40) {
+            0 => [0; 6],
+            1 => [0x01, 0, 0x5e, 0, 0, 1],
+            _ => self.station(),
+        };
+        let len = [14, 15, 20, 46, 59, 60, 61, 64, 128, 577, 1500, 1513, 1514, 1515, 1518][self.below(15)];
+        let bare = frame(self.destination(), source).len(len);
+        match self.below(12) {
+            // An EtherType that is a length; IPv4, ARP and IPv6 that are none.
+            0 => bare.ethertype(46),
+            1 => bare.ethertype(0x0800),
+            2 => bare.ethertype(0x0806),
+            3 => bare.ethertype(0x86dd),
+            4 if len >= 20 => bare.len(len.min(1514)).tag(DOT1AD, 3, 7),
+            5 if len >= 20 => self.tagged(len.min(1514)),
+            _ => bare,
+        }
+    }
+    fn tagged(&mut self, len: usize) -> Frame {
+        let vid = [0, 1, 2, 4094, 4095][self.below(5)];
+        let (dst, pcp) = (self.destination(), self.below(8) as u16);
+        frame(dst, mac(0x500 + self.below(4) as u16)).len(len).tag(DOT1Q, pcp, vid)
+    }
+}
+
+/// What Lanyard makes of a frame that the bridge has relayed as it was.
+fn translated(frame: &Frame) -> Option<Frame> {
+    let tagged = frame.0.get(12..14) == Some(&DOT1Q.to_be_bytes()[..]);
+    match frame.0.get(14..16) {
+        Some(tci) if tagged => {
+            let vid = u16::from_be_bytes([tci[0], tci[1]]) & 0xfff;
+            (vid <= 1).then(|| frame.untagged())
+        }
+        _ => Some(frame.clone()),
+    }
+}
+
+/// Four hosts around a bridge of the kernel's.
+struct Oracle {
+    _net: Net,
+    hosts: Vec<Host>,
+}
+
+impl Oracle {
+    fn new() -> Self {
+        let net = Net::new(false);
+        net.ip("link add br0 type bridge stp_state 0 mcast_snooping 0\nlink set br0 up");
+        // Where netfilter looks at bridged frames, it drops IP that is none.
+        for key in ["bridge-nf-call-iptables", "bridge-nf-call-ip6tables", "bridge-nf-call-arptables"] {
+            let path = format!("/proc/sys/net/bridge/{key}");
+            net.run(|| if std::path::Path::new(&path).exists() { std::fs::write(&path, "0").unwrap() });
+        }
+        let hosts = (1..=PORTS as u16)
+            .map(|n| {
+                let host = Net::new(false);
+                net.ip(&format!(
+                    "link add p{n} type veth peer name eth0 netns {}\nlink set p{n} master br0 up",
+                    host.path()
+                ));
+                host.ip("link set eth0 mtu 2000 up");
+                Host::new(host, n)
+            })
+            .collect();
+        Self { _net: net, hosts }
+    }
+    /// Sends a frame; the bridge is done with it when the call returns, and so are all hosts.
+    fn exchange(&self, from: usize, frames: &[Frame]) -> Vec<Vec<Frame>> {
+        self.hosts.iter().for_each(Host::drain);
+        for frame in frames {
+            self.hosts[from - 1].send(frame);
+        }
+        // A mark through the bridge reaches everybody but the sender, after everything else; it is from nobody known.
+        let mark = frame(BROADCAST, [0x02, 0xfe, 0, 0, 0, from as u8]);
+        self.hosts[from - 1].send(&mark);
+        let arrived = |(at, host): (usize, &Host)| {
+            let mut list = Vec::new();
+            crate::harness::wait_for("the mark to arrive", || {
+                while let Some(frame) = host.next() {
+                    if frame == mark {
+                        return Some(());
+                    }
+                    list.push(frame);
+                }
+                (at + 1 == from).then_some(())
+            });
+            list
+        };
+        self.hosts.iter().enumerate().map(arrived).collect()
+    }
+}
+
+fn as_the_kernel_bridge(plane: Plane) {
+    let bed = Bed::new(plane, PORTS, "interface range p1 - 4\n switchport\n");
+    bed.hosts.iter().for_each(|host| host.net.ip("link set eth0 mtu 2000"));
+    let oracle = Oracle::new();
+    let mut seeded = Seeded(20_240_229);
+    let mut relayed = 0;
+    for round in 0..ROUNDS {
+        let from = 1 + seeded.below(PORTS);
+        let frames: Vec<Frame> = (0..FRAMES).map(|_| seeded.frame()).collect();
+        let wanted: Vec<Vec<Frame>> = oracle
+            .exchange(from, &frames)
+            .iter()
+            .map(|list| list.iter().filter_map(translated).collect())
+            .collect();
+        let got = bed.exchange(from, &frames);
+        for port in 0..PORTS {
+            relayed += got[port].len();
+            assert_eq!(got[port], wanted[port], "round {round}, from host {from} to host {}", port + 1);
+        }
+    }
+    assert!(relayed > ROUNDS * FRAMES, "only {relayed} frames came out: this compares nothing");
+}

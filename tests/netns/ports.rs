@@ -1,0 +1,165 @@
+//! Ports: shut down, without a link, gone and back, somebody else's.
+
+use crate::harness::{BROADCAST, Bed, Plane, frame, mac, scenarios, wait_for};
+
+scenarios! {
+    shutdown: ebpf soft;
+    a_link_flaps: ebpf soft;
+    a_netdev_goes_and_comes_back: ebpf soft;
+    enslaved_elsewhere: ebpf soft;
+    detach_leaves_ports_as_they_were: ebpf soft;
+}
+
+const THREE: &str = "interface range p1 - 3\n switchport\n";
+
+fn shutdown(plane: Plane) {
+    let bed = Bed::new(plane, 3, THREE);
+    bed.expect_at(2, &frame(BROADCAST, mac(2)), &[1, 3]);
+    bed.configure("interface p2\nshutdown");
+    let view = bed.show("show interfaces p2");
+    let port = &view["interfaces"][0];
+    assert_eq!((&port["admin_up"], &port["link_up"]), (&false.into(), &false.into()), "{view}");
+    bed.learned(mac(2), 1, None);
+    bed.expect_at(1, &frame(mac(2), mac(1)), &[3]);
+    bed.configure("interface p2\nno shutdown");
+    wait_for("the link to come up", || {
+        bed.ask("show interfaces p2")["interfaces"][0]["link_up"].as_bool().unwrap().then_some(())
+    });
+    bed.expect_at(1, &frame(mac(2), mac(1)), &[2, 3]);
+    bed.expect_at(2, &frame(mac(1), mac(2)), &[1]);
+}
+
+fn a_link_flaps(plane: Plane) {
+    let bed = Bed::new(plane, 3, THREE);
+    let host = &bed.host(2).net;
+    for _ in 0..5 {
+        bed.expect_at(2, &frame(BROADCAST, mac(2)), &[1, 3]);
+        bed.learned(mac(2), 1, Some("p2"));
+        host.ip("link set eth0 down");
+        wait_for("the addresses behind the link to go", || bed.entry(mac(2), 1).is_none().then_some(()));
+        bed.expect_at(1, &frame(mac(2), mac(1)), &[3]);
+        host.ip("link set eth0 up");
+        wait_for("the link to come up", || {
+            bed.ask("show interfaces p2")["interfaces"][0]["link_up"].as_bool().unwrap().then_some(())
+        });
+        bed.expect_at(1, &frame(mac(2), mac(1)), &[2, 3]);
+    }
+    // Many times faster than anybody can follow: what counts is how it ends.
+    host.ip(&"link set eth0 down\nlink set eth0 up\n".repeat(50));
+    wait_for("the link to be up in the end", || {
+        bed.ask("show interfaces p2")["interfaces"][0]["link_up"].as_bool().unwrap().then_some(())
+    });
+    bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2, 3]);
+}
+
+fn a_netdev_goes_and_comes_back(plane: Plane) {
+    let mut bed = Bed::new(plane, 3, THREE);
+    bed.expect_at(2, &frame(BROADCAST, mac(2)), &[1, 3]);
+    let before = bed.show("show running-config");
+    bed.net.ip("link delete p2");
+    wait_for("the port to be down", || {
+        (!bed.ask("show interfaces p2")["interfaces"][0]["link_up"].as_bool().unwrap()).then_some(())
+    });
+    wait_for("its addresses to go", || bed.entry(mac(2), 1).is_none().then_some(()));
+    bed.expect_at(1, &frame(BROADCAST, mac(1)), &[3]);
+    assert_eq!(bed.show("show running-config"), before);
+    // What the port counted before is not what the new host has got.
+    bed.exact.set(false);
+    bed.rewire(2);
+    wait_for("the port to be up again", || {
+        bed.ask("show interfaces p2")["interfaces"][0]["link_up"].as_bool().unwrap().then_some(())
+    });
+    bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2, 3]);
+    bed.expect_at(2, &frame(BROADCAST, mac(2)), &[1, 3]);
+    // Away while it is configured, and there when it comes.
+    bed.net.ip("link delete p3");
+    bed.configure("interface p3\nswitchport access vlan 1\nswitchport protected");
+    bed.rewire(3);
+    wait_for("the port to be up again", || {
+        bed.ask("show interfaces p3")["interfaces"][0]["link_up"].as_bool().unwrap().then_some(())
+    });
+    bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2, 3]);
+}
+
+fn enslaved_elsewhere(plane: Plane) {
+    let bed = Bed::new(plane, 3, "interface p1\n switchport\n");
+    bed.net.ip("link add br0 type bridge\nlink set p2 master br0\nlink set p2 up");
+    let said = bed.try_configure("interface p2\nswitchport").unwrap_err();
+    assert!(said.contains("p2") && said.contains("br0"), "{said}");
+    assert_eq!(bed.netdev.link("p2").unwrap().master, Some(bed.net.index("br0")), "the bridge keeps it");
+    bed.net.ip("link set p2 nomaster");
+    bed.configure("interface p2\nswitchport");
+    wait_for("the port to be up", || {
+        bed.ask("show interfaces p2")["interfaces"][0]["link_up"].as_bool().unwrap().then_some(())
+    });
+    bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2]);
+    // Taken away behind the switch's back, and given back.
+    bed.net.ip("link set p2 master br0");
+    wait_for("the port to be down", || {
+        let drop = bed.ask("show platform packet-trace interface p1 hex ffffffffffff02000000000188b5");
+        (drop["verdict"] == "dropped").then_some(())
+    });
+    bed.net.ip("link set p2 nomaster");
+    wait_for("the port to be back", || {
+        let drop = bed.ask("show platform packet-trace interface p1 hex ffffffffffff02000000000188b5");
+        (drop["verdict"] == "forwarded").then_some(())
+    });
+    bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2]);
+    bed.net.ip("link delete br0");
+}
+
+/// Everything of a port that a switch could have touched.
+fn state_of(bed: &Bed) -> String {
+    let sysctl = |family: &str, name: &str, key: &str| {
+        let path = format!("/proc/sys/net/{family}/conf/{name}/{key}");
+        format!("{key}={}", bed.net.run(|| std::fs::read_to_string(&path).unwrap_or_default()).trim())
+    };
+    let one = |name: &str| {
+        let link = bed.netdev.link(name).unwrap();
+        let addresses = bed.netdev.addresses(Some(link.ifindex)).unwrap();
+        let v6 = ["disable_ipv6", "addr_gen_mode", "forwarding", "accept_ra"].map(|key| sysctl("ipv6", name, key));
+        let v4 = ["arp_ignore", "arp_announce", "forwarding", "rp_filter"].map(|key| sysctl("ipv4", name, key));
+        format!(
+            "{name}: up {} promiscuous {} promiscuity {} mtu {} mac {} master {:?} alias {:?} qdisc {} xdp {:?} {} {} addresses {}",
+            link.admin_up, link.promiscuous, link.promiscuity, link.mtu, link.mac, link.master, link.alias, link.qdisc,
+            link.xdp, v4.join(" "), v6.join(" "), addresses.len(),
+        )
+    };
+    let qdiscs = bed.netdev.qdiscs().unwrap().len();
+    let all = ["ipv4", "ipv6"].map(|family| sysctl(family, "all", "forwarding")).join(" ");
+    let ports: Vec<String> = ["p1", "p2", "p3"].map(one).into();
+    format!("{}\nall: {all}, {qdiscs} queueing disciplines, links {:?}", ports.join("\n"), bed.net.links())
+}
+
+fn detach_leaves_ports_as_they_were(plane: Plane) {
+    let bed = Bed::without_switch(plane, 3, 1600);
+    // One port up with addresses, one down with an MTU of its own, one promiscuous.
+    bed.net.ip("link set p1 up\naddress add 192.0.2.1/24 dev p1\nlink set p2 mtu 1400\nlink set p3 promisc on");
+    wait_for("the link-local address to be there", || {
+        let index = bed.net.index("p1");
+        let addresses = bed.netdev.addresses(Some(index)).unwrap();
+        (addresses.len() == 2).then_some(())
+    });
+    let before = state_of(&bed);
+    let config = "vlan 10\nip routing\nipv6 unicast-routing\ninterface p1\n switchport\ninterface p2\n switchport mode trunk\n mtu 1500\n\
+        interface p3\n switchport\ninterface vlan 10\n ip address 10.0.0.1/24\ninterface vlan 1\n";
+    std::fs::write(bed.config_file(), config).unwrap();
+    bed.start();
+    bed.chatter.set(true);
+    bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2, 3]);
+    let during = state_of(&bed);
+    assert_ne!(during, before);
+    bed.detach().unwrap();
+    wait_for("the link-local address to be back", || {
+        let index = bed.net.index("p1");
+        let addresses = bed.netdev.addresses(Some(index)).unwrap();
+        (addresses.len() == 2).then_some(())
+    });
+    assert_eq!(state_of(&bed), before);
+    assert_eq!(crate::harness::check::left_behind(&bed), Vec::<String>::new());
+    // And nothing is forwarded any more.
+    bed.arrivals();
+    let f = frame(BROADCAST, mac(1));
+    bed.host(1).send(&f);
+    assert!(bed.arrivals().iter().all(|list| !list.contains(&f)));
+}
