@@ -36,6 +36,25 @@ fn under_load<T>(core: usize, generator: &mut Generator, meanwhile: impl FnOnce(
     })
 }
 
+/// Sends a frame every millisecond while `meanwhile` runs here. One by one, asleep in between: a paced stream keeps
+/// its core in the kernel, and each program that Lanyard attaches would wait for it (RCU).
+fn while_knocking<T>(generator: &mut Generator, meanwhile: impl FnOnce() -> Result<T>) -> Result<T> {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let load = scope.spawn(|| -> Result<()> {
+            while !stop.load(Ordering::Relaxed) {
+                generator.send(1)?;
+                thread::sleep(Duration::from_millis(1));
+            }
+            Ok(())
+        });
+        let result = meanwhile();
+        stop.store(true, Ordering::Relaxed);
+        load.join().map_err(|_| anyhow!("the generator died"))??;
+        result
+    })
+}
+
 /// `kill -9` and restart under load: frames lost.
 pub struct HitlessRig {
     lanyard: Lanyard,
@@ -145,11 +164,10 @@ impl StartRig {
 impl Rig for StartRig {
     fn round(&mut self) -> Result<f64> {
         let receiver = Receiver::new(&self.bed.sink, &self.bed.receivers(), CountAt::Tc, false)?;
-        let stream = Stream { rate_pps: Some(1000), dst: SILENT, ..Stream::new() };
-        let mut generator =
-            Generator::new(&self.bed.sender, "tx0", &stream)?.with_slice(Duration::from_millis(100));
+        let stream = Stream { dst: SILENT, ..Stream::new() };
+        let mut generator = Generator::new(&self.bed.sender, "tx0", &stream)?;
         let ports = usize::from(self.bed.outputs);
-        let (lanyard, last_ns) = under_load(self.settings.other_core, &mut generator, || {
+        let (lanyard, last_ns) = while_knocking(&mut generator, || {
             let lanyard = Lanyard::up(&self.bed, &self.settings.lanyard, Hook::Auto, PortMode::Access)?;
             let mut last_ns = 0;
             for port in 0..ports {
