@@ -67,6 +67,12 @@ impl Entity {
         }
         self.trees[t].sync = sync;
     }
+    /// A guard holds the port; or it leads out of the region, where an MSTI never does more than the CIST, whose
+    /// handshakes are the only ones the neighbour takes part in.
+    pub(crate) fn held_back(&self, p: usize, t: usize) -> bool {
+        let port = &self.ports[p];
+        port.trees[t].inconsistent.blocks() || (t > 0 && port.boundary && !port.trees[0].forward)
+    }
     /// rcvdXstMsg: an MSTI's message waits until the CIST's has been dealt with.
     pub(crate) fn rcvd_xst_msg(&self, p: usize, t: usize) -> bool {
         let trees = &self.ports[p].trees;

@@ -274,6 +274,8 @@ pub(crate) struct PortVars {
     pub rcvd_stp: bool,
     pub rcvd_internal: bool,
     pub info_internal: bool,
+    /// The last BPDU came from outside the region.
+    pub boundary: bool,
     pub rcvd_tc_ack: bool,
     pub rcvd_tcn: bool,
     pub tc_ack: bool,
@@ -457,6 +459,7 @@ impl PortVars {
             rcvd_stp: false,
             rcvd_internal: false,
             info_internal: false,
+            boundary: false,
             rcvd_tc_ack: false,
             rcvd_tcn: false,
             tc_ack: false,

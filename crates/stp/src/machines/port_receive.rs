@@ -34,6 +34,7 @@ fn enter(e: &mut Entity, p: usize, state: State, bpdu: Option<&Bpdu>) {
         State::Discard => {
             port.rcvd_rstp = false;
             port.rcvd_stp = false;
+            port.boundary &= port.params.enabled;
             port.trees.iter_mut().for_each(|tree| tree.rcvd_msg = false);
             port.edge_delay_while = Timer::Held(BridgeVars::MIGRATE_TIME_MS);
             if port.params.enabled {
@@ -46,6 +47,7 @@ fn enter(e: &mut Entity, p: usize, state: State, bpdu: Option<&Bpdu>) {
             let Some(bpdu) = bpdu else { return };
             e.updt_bpdu_version(p, bpdu);
             e.ports[p].rcvd_internal = e.from_same_region(bpdu);
+            e.ports[p].boundary = !e.ports[p].rcvd_internal;
             e.rcv_msgs(p, bpdu);
         }
     }

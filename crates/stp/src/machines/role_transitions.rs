@@ -87,7 +87,7 @@ fn next_master(e: &Entity, p: usize, t: usize) -> Option<State> {
     let tree = &port.trees[t];
     let rr_zero = tree.rr_while.is_zero(e.now);
     let all_synced = e.all_synced(p, t);
-    let go = (tree.fd_while.is_zero(e.now) || all_synced) && !tree.inconsistent.blocks();
+    let go = (tree.fd_while.is_zero(e.now) || all_synced) && !e.held_back(p, t);
     if tree.re_root && rr_zero {
         Some(State::MasterRetired)
     } else if sync_done(e, p, t) {
@@ -163,7 +163,7 @@ fn next_designated(e: &Entity, p: usize, t: usize) -> Option<State> {
     let go = (by_timer || tree.agreed || port.oper_edge)
         && (rr_zero || !tree.re_root)
         && !tree.sync
-        && !tree.inconsistent.blocks();
+        && !e.held_back(p, t);
     if go && !tree.learn {
         Some(State::DesignatedLearn)
     } else {
@@ -204,7 +204,7 @@ fn must_discard(e: &Entity, p: usize, t: usize) -> bool {
     let in_doubt = (tree.sync && !tree.synced)
         || (tree.re_root && !tree.rr_while.is_zero(e.now))
         || tree.disputed;
-    ((in_doubt && !port.oper_edge) || tree.inconsistent.blocks()) && (tree.learn || tree.forward)
+    ((in_doubt && !port.oper_edge) || e.held_back(p, t)) && (tree.learn || tree.forward)
 }
 
 fn enter(e: &mut Entity, p: usize, t: usize, state: State) {
@@ -299,7 +299,7 @@ fn take_role(e: &mut Entity, p: usize, t: usize) {
     tree.fd_while.release(now);
     tree.rr_while.release(now);
     tree.rb_while.release(now);
-    if old == Role::Root && tree.role == Role::Designated {
+    if matches!(old, Role::Root | Role::Master) && tree.role == Role::Designated {
         // Stricter than the standard, where the port goes on forwarding unless another is to become root port: what
         // was upstream must agree first to being downstream.
         tree.sync = true;
@@ -321,7 +321,12 @@ pub(crate) fn step(e: &mut Entity, p: usize, t: usize) -> bool {
         e.refresh_sync(t);
     }
     let Some(state) = next(e, p, t) else { return false };
+    let forward = e.ports[p].trees[t].forward;
     enter(e, p, t, state);
     e.note_sync_moved(t);
+    if t == 0 && forward != e.ports[p].trees[0].forward {
+        // At a boundary the MSTIs follow (held_back).
+        e.mark_all_trees(p);
+    }
     true
 }
