@@ -225,11 +225,7 @@ impl Generator {
     /// # Errors
     /// When the kernel refuses, or on ctrl-C.
     pub fn run_for(&mut self, window: Duration) -> Result<Duration> {
-        let mut left = window;
-        self.run_while(|sent_for| {
-            left = window.saturating_sub(sent_for);
-            (!left.is_zero()).then_some(left)
-        })
+        self.run_while(|sent_for| Some(window.saturating_sub(sent_for)).filter(|left| !left.is_zero()))
     }
 
     /// Sends for as long as `more`, asked before every slice with the time sent so far, returns how much longer.
