@@ -269,6 +269,21 @@ impl Bridge {
         was.is_some()
     }
 
+    /// The ports that are shut down, and why.
+    pub fn err_disabled(&self) -> impl Iterator<Item = (PortId, ErrCause)> + '_ {
+        self.links.iter().filter_map(|(port, link)| link.err_disabled.map(|(cause, _)| (*port, cause)))
+    }
+
+    /// `clear spanning-tree counters`: BPDUs, refused frames, transitions and topology changes of one port, or of all
+    /// and of the trees.
+    pub fn clear_counters(&mut self, only: Option<PortId>) {
+        let is_meant = |port: PortId| only.is_none_or(|only| only == port);
+        for (_, link) in self.links.iter_mut().filter(|(port, _)| is_meant(**port)) {
+            link.counters = PortCounters::default();
+        }
+        self.entities.values_mut().for_each(|entity| entity.clear_counters(only));
+    }
+
     /// The next thing to do.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()

@@ -345,6 +345,19 @@ impl Entity {
         port.into_iter().chain(self.wake_ms).min()
     }
 
+    /// Sets counters to zero: of one port, or of all ports and the trees.
+    pub(crate) fn clear_counters(&mut self, only: Option<PortId>) {
+        for port in self.ports.iter_mut().filter(|port| only.is_none_or(|only| only == port.id)) {
+            port.counters = crate::view::EntityCounters::default();
+            for tree in &mut port.trees {
+                (tree.forward_transitions, tree.topology_changes) = (0, 0);
+            }
+        }
+        if only.is_none() {
+            self.trees.iter_mut().for_each(|tree| tree.topology_changes = 0);
+        }
+    }
+
     /// After a restart: the timers' past is unknown, so the neighbours get their full three hello times
     /// again, and hear from this bridge at once.
     pub(crate) fn resume(&mut self, now: u64) {
