@@ -4,6 +4,7 @@ use crate::paths::Paths;
 use crate::protocol::{Done, Reply, Request, line};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 /// Longest reply line taken, in bytes.
 const MAX_REPLY: u64 = 16 << 20;
@@ -39,14 +40,20 @@ impl Client {
     /// When there is none, or not for us.
     pub fn connect(instance: &str) -> Result<Self, String> {
         let path = Paths::find(instance).socket();
-        let stream = UnixStream::connect(&path).map_err(|error| match error.kind() {
+        Self::at(&path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
                 format!("instance {instance}: no switch is running ({}: {error})", path.display())
             }
             _ => format!("instance {instance}: {}: {error}", path.display()),
-        })?;
-        let writer = stream.try_clone().map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(Self { writer, reader: BufReader::new(stream) })
+        })
+    }
+    /// Connects to the daemon at this socket.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn at(socket: &Path) -> io::Result<Self> {
+        let stream = UnixStream::connect(socket)?;
+        Ok(Self { writer: stream.try_clone()?, reader: BufReader::new(stream) })
     }
     /// Opens a command-line session.
     ///

@@ -52,6 +52,8 @@ pub struct Core {
     pub(crate) resources: crate::events::Watermarks,
     pub(crate) plane_since: SystemTime,
     saved: Record,
+    /// True once everything has been taken down: nothing is to be put up again.
+    detached: bool,
 }
 
 /// A configuration to go back to.
@@ -106,6 +108,7 @@ impl Core {
             resources: Default::default(),
             plane_since,
             saved,
+            detached: false,
         }
     }
 
@@ -114,6 +117,9 @@ impl Core {
     /// # Errors
     /// Why not: one line that names what was wrong.
     pub fn take(&mut self, next: Config) -> Result<(), String> {
+        if self.detached {
+            return Err("the switch is being taken down".into());
+        }
         self.learn_hosts(&next);
         let plan = self.switch.plan(next)?;
         self.write_ahead(&plan.actions.record);
@@ -248,19 +254,21 @@ impl Core {
 
     /// Takes in what the kernel says has changed, and settles once.
     pub fn netdevs_changed(&mut self, changes: Vec<Change>) {
+        if self.detached {
+            return;
+        }
         let mut came = BTreeSet::new();
         let mut gone = false;
         for change in changes {
             match change {
                 Change::Link(link) => {
-                    let name = link.name.clone();
-                    let was_up = self
-                        .switch
-                        .facts()
-                        .by_index(link.ifindex)
-                        .is_some_and(|old| old.name == name && old.admin_up);
-                    if link.admin_up && !was_up || self.switch.facts().by_index(link.ifindex).is_none() {
-                        came.insert(name);
+                    let known =
+                        self.switch.facts().by_index(link.ifindex).filter(|known| known.name == link.name);
+                    let comes = |known: &LinkFacts| {
+                        link.admin_up && !known.admin_up || link.master.is_none() && known.master.is_some()
+                    };
+                    if known.is_none_or(comes) {
+                        came.insert(link.name.clone());
                     }
                     self.switch.facts_mut().set(link);
                 }
@@ -435,6 +443,7 @@ impl Core {
     /// # Errors
     /// What could not be undone; the rest is.
     pub fn detach(&mut self) -> Result<(), String> {
+        self.detached = true;
         let mut failures: Vec<String> =
             self.plane.detach().err().map(|error| error.to_string()).into_iter().collect();
         self.kernel.sync_routes(&BTreeSet::new(), self.switch.facts());

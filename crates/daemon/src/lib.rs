@@ -23,6 +23,9 @@ pub mod protocol;
 mod run;
 mod server;
 mod startup;
+#[cfg(test)]
+#[allow(clippy::panic)]
+mod tests;
 mod users;
 mod views;
 

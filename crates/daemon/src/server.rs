@@ -6,19 +6,25 @@
 use crate::bus::{Subscription, Topics};
 use crate::core::Core;
 use crate::protocol::{Done, MAX_PIECE, MAX_REQUEST, Reply, Request, line, pieces};
+use crate::users::MAX_USERS;
 use lanyard_cli::session::Login;
 use lanyard_cli::{Outcome, Program, Session, brctl};
 use std::cell::RefCell;
 use std::process::Stdio;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 /// How long a write may wait for its reader.
 const STALL: Duration = Duration::from_secs(60);
+/// How long a connection may say nothing at first.
+const HELLO: Duration = Duration::from_secs(10);
+/// Connections at once: the users, and some that only ask one thing.
+const MAX_CONNECTIONS: usize = MAX_USERS + 28;
 
 /// What sessions share.
 #[derive(Clone)]
@@ -33,9 +39,17 @@ pub struct Shared {
 
 /// Accepts sessions for ever.
 pub async fn serve(listener: UnixListener, shared: Shared) {
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
+        let Ok(place) = places.clone().acquire_owned().await else { return };
         match listener.accept().await {
-            Ok((stream, _)) => drop(tokio::task::spawn_local(session(stream, shared.clone()))),
+            Ok((stream, _)) => {
+                let shared = shared.clone();
+                tokio::task::spawn_local(async move {
+                    session(stream, shared).await;
+                    drop(place);
+                });
+            }
             // Out of descriptors, say: try again when some have been given back.
             Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
         }
@@ -100,7 +114,8 @@ async fn session(stream: UnixStream, shared: Shared) {
 }
 
 async fn greet(connection: &mut Connection, shared: &Shared) -> Result<(), Ended> {
-    match connection.request().await? {
+    let first = tokio::time::timeout(HELLO, connection.request()).await;
+    match first.map_err(|_| Some("no request came".to_owned()))?? {
         Request::Hello { user, interactive } => {
             let now_ms = shared.core.borrow().clock.now_ms();
             let number = shared.core.borrow_mut().users.add(&user, now_ms).map_err(Some)?;

@@ -275,6 +275,9 @@ fn refusals_change_nothing() {
     assert!(why.starts_with("% ve1 is enslaved to br0"), "{why}");
     let why = bed.refused(&["configure terminal", "interface eth1", "mtu 9000", "speed 100"]);
     assert!(why.contains("setting eth1 to 100 Mbit/s"), "the driver's refusal: {why}");
+    let why = bed.refused(&["configure terminal", "interface eth1", "mtu 1400", "hook xdp"]);
+    assert!(why.contains("hook"), "the plane's refusal: {why}");
+    assert_eq!(bed.interface("eth1")["mtu"], 1400);
     bed.done(&["configure terminal", "interface eth1", "no mtu"]);
     assert_eq!(bed.interface("eth1")["mtu"], 1500, "the MTU it was found with");
     bed.refused(&["show nonsense"]);

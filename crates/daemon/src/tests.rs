@@ -1,0 +1,172 @@
+//! The core and the control socket over a plane in memory and a namespace whose netdevs are left alone.
+
+use crate::client::{Client, Piece};
+use crate::core::{Core, Parts};
+use crate::kernel::Kernel;
+use crate::log::Log;
+use crate::paths::Paths;
+use crate::protocol::{MAX_REQUEST, Reply, Request, line};
+use crate::server::{Shared, serve};
+use lanyard_cli::backend::Backend;
+use lanyard_cli::view::EventKind;
+use lanyard_config::Config;
+use lanyard_soft::SoftPlane;
+use lanyard_switch::{Facts, Identity, Record, Switch};
+use lanyard_types::MacAddr;
+use serde_json::{Map, Value, json};
+use std::cell::RefCell;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::SystemTime;
+use tokio::net::UnixListener;
+use tokio::sync::Notify;
+
+fn core(directory: &Path) -> Core {
+    let (plane, _) = SoftPlane::in_memory().expect("a plane");
+    let identity = Identity { instance: "test".into(), base_mac: MacAddr([2, 0, 0, 0, 0, 0]) };
+    let plane: Box<dyn lanyard_plane::Plane> = Box::new(plane);
+    let switch = Switch::new(identity, Facts::default(), plane.state(), Record::default());
+    let paths = Paths::below(directory);
+    std::fs::create_dir_all(&paths.run).expect("made");
+    Core::new(Parts {
+        switch,
+        plane,
+        kernel: Kernel::open().expect("netlink"),
+        startup_file: paths.startup_config(),
+        paths,
+        log: Log::new(true),
+        plane_since: SystemTime::now(),
+    })
+}
+
+fn named(hostname: &str) -> Config {
+    Config { hostname: hostname.into(), ..Config::default() }
+}
+
+#[test]
+fn an_unconfirmed_commit_rolls_back() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut core = core(directory.path());
+    core.commit(named("first")).expect("taken");
+    core.commit_confirmed(named("second"), 5).expect("taken");
+    core.commit_confirmed(named("third"), 1).expect("taken");
+    assert!(core.rollback_in_s().is_some_and(|left_s| (59..=60).contains(&left_s)));
+    core.tick();
+    assert_eq!(core.running().hostname, "third", "not due yet");
+    core.rollback.as_mut().expect("waiting").at_ms = 0;
+    assert_eq!(core.next_ms(), Some(0));
+    core.tick();
+    assert_eq!(core.running().hostname, "first", "what ran before the first of them");
+    assert_eq!(core.rollback_in_s(), None);
+
+    core.commit_confirmed(named("fourth"), 1).expect("taken");
+    assert!(core.confirm());
+    assert!(!core.confirm());
+    core.tick();
+    assert_eq!(core.running().hostname, "fourth");
+}
+
+#[test]
+fn the_startup_config_is_replaced_whole() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut core = core(directory.path());
+    assert_eq!(core.load_startup(), Ok(String::new()), "absent is empty");
+    core.save_startup("hostname a\n").expect("written, with its directory");
+    assert_eq!(core.load_startup(), Ok("hostname a\n".into()));
+    core.startup_file = directory.path().join("no/such/directory");
+    let why = core.save_startup("x").expect_err("no directory").to_string();
+    assert!(why.contains("no/such/directory"), "{why}");
+}
+
+/// A server on a socket below `directory`, and `client` on a thread of its own beside it.
+fn served<T: Send + 'static>(client: impl FnOnce(&Path) -> T + Send + 'static) -> T {
+    let directory = tempfile::tempdir().expect("a directory");
+    let socket = directory.path().join("run/cli.sock");
+    let core = Rc::new(RefCell::new(core(directory.path())));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let local = tokio::task::LocalSet::new();
+    local.block_on(&runtime, async {
+        let shared = Shared { core: core.clone(), changed: Rc::default(), detached: Rc::new(Notify::new()) };
+        let listener = UnixListener::bind(&socket).expect("bound");
+        tokio::task::spawn_local(serve(listener, shared));
+        tokio::task::spawn_local(async move {
+            // Events without end, for who listens.
+            for n in 0u64.. {
+                let details = || -> Map<String, Value> { [("n".to_owned(), json!(n))].into_iter().collect() };
+                for _ in 0..100 {
+                    core.borrow_mut().bus.event(EventKind::Link, "change", details);
+                }
+                tokio::task::yield_now().await;
+            }
+        });
+        tokio::task::spawn_blocking(move || client(&socket)).await.expect("the client")
+    })
+}
+
+fn exec(client: &mut Client, command: &str) -> (bool, String) {
+    let mut said = String::new();
+    let done = client.exec(command, &mut |piece| {
+        let (Piece::Output(text) | Piece::Refusal(text)) = piece;
+        said.push_str(text);
+        Ok(())
+    });
+    (!done.expect("answered").refused, said)
+}
+
+#[test]
+fn sessions_share_one_switch() {
+    served(|socket| {
+        let mut clients: Vec<Client> = (0..2).map(|_| Client::at(socket).expect("connected")).collect();
+        for client in &mut clients {
+            assert_eq!(client.hello("ann", false).expect("room").prompt, "Lanyard#");
+        }
+        let [first, second] = &mut clients[..] else { panic!("two clients") };
+        assert_eq!(exec(first, "configure terminal").0, true);
+        assert_eq!(exec(first, "hostname sw7"), (true, String::new()));
+        assert!(!exec(first, "nonsense").0);
+        assert!(exec(second, "show running-config").1.contains("hostname sw7"));
+        assert_eq!(exec(second, "show users").1.matches("ann").count(), 2);
+    });
+}
+
+#[test]
+fn a_reader_that_does_not_read_holds_nobody_up() {
+    served(|socket| {
+        let mut slow = UnixStream::connect(socket).expect("connected");
+        let hello = Request::Hello { user: "slow".into(), interactive: false };
+        let monitor = Request::Exec { line: "monitor events link".into() };
+        slow.write_all((line(&hello) + &line(&monitor)).as_bytes()).expect("sent");
+        let mut other = Client::at(socket).expect("connected");
+        other.hello("other", false).expect("room");
+        // Time enough for more events than the queue and the socket hold.
+        for _ in 0..2000 {
+            assert!(exec(&mut other, "show clock").0);
+        }
+        let lost = BufReader::new(slow).lines().map_while(Result::ok).find_map(|text| {
+            let Ok(Reply::Stream(event)) = serde_json::from_str(&text) else { return None };
+            serde_json::from_str::<Value>(&event).ok()?["lost"].as_u64()
+        });
+        assert!(lost > Some(0), "what it missed is counted and told");
+    });
+}
+
+#[test]
+fn what_is_no_request_ends_the_connection() {
+    served(|socket| {
+        let long = [b'x'].repeat(MAX_REQUEST + 1);
+        for (bytes, want) in [
+            (&b"GET / HTTP/1.1\n"[..], "not a request"),
+            (b"\"interrupt\"\n", "the first request must be hello"),
+            (&long, "longer than"),
+        ] {
+            let mut stream = UnixStream::connect(socket).expect("connected");
+            stream.write_all(bytes).expect("sent");
+            let mut answer = String::new();
+            // The rest of an overlong request may be reset under the answer; the answer comes first.
+            let _ = stream.read_to_string(&mut answer);
+            assert!(answer.contains(want), "{want}: {answer}");
+        }
+    });
+}
