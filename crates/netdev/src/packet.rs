@@ -32,11 +32,26 @@ pub struct Packet {
 }
 
 impl PacketSocket {
-    /// Opens the netdev with this index in the calling thread's network namespace. Frames are seen from then on.
+    /// Opens the netdev with this index in the calling thread's network namespace. Frames are seen from then on, also
+    /// those for other stations.
     ///
     /// # Errors
     /// No such netdev; no right (CAP_NET_RAW).
     pub fn open(ifindex: u32) -> Result<Self> {
+        let this = Self::bound(ifindex, libc::ETH_P_ALL as u16)?;
+        this.set_promiscuous(ifindex.cast_signed())?;
+        Ok(this)
+    }
+
+    /// A socket that only sends: the netdev is as it is without it.
+    ///
+    /// # Errors
+    /// As for [`Self::open`].
+    pub fn sender(ifindex: u32) -> Result<Self> {
+        Self::bound(ifindex, 0)
+    }
+
+    fn bound(ifindex: u32, protocol: u16) -> Result<Self> {
         let index = i32::try_from(ifindex).map_err(|_| Error::from_raw_os_error(libc::ENODEV))?;
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: plain system call; the result is checked and owned at once. Protocol 0: nothing is received yet.
@@ -53,14 +68,13 @@ impl PacketSocket {
         // SAFETY: sockaddr_ll is plain data, for which zeros are valid.
         let mut address: libc::sockaddr_ll = unsafe { zeroed() };
         address.sll_family = libc::AF_PACKET as u16;
-        address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+        address.sll_protocol = protocol.to_be();
         address.sll_ifindex = index;
         let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
         // SAFETY: the address lives through the call, and `len` is its size.
         if unsafe { libc::bind(fd, (&raw const address).cast(), len) } != 0 {
             return Err(Error::last_os_error());
         }
-        this.set_promiscuous(index)?;
         Ok(this)
     }
 
