@@ -67,7 +67,10 @@ fn tcpdump_sees_no_leak(plane: Plane) {
         assert!(!text.contains("802.1Q"), "host {}: {text}", at + 1);
     }
     // The trunk that carries the VLAN got the one broadcast, tagged; the others nothing but our marks.
-    let others = |at: usize| -> Vec<&str> { seen[at].lines().filter(|line| marks(line) == 0).collect() };
+    // A line that starts with the time is a frame.
+    let is_frame = |line: &&str| line.starts_with(|c: char| c.is_ascii_digit());
+    let others =
+        |at: usize| -> Vec<&str> { seen[at].lines().filter(is_frame).filter(|line| marks(line) == 0).collect() };
     assert_eq!(others(2), Vec::<&str>::new());
     assert_eq!(others(4), Vec::<&str>::new());
     let trunk = others(3);

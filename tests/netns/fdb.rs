@@ -54,7 +54,7 @@ fn ageing(plane: Plane) {
     wait_for("an idle address to age out", || {
         // A frame a while keeps this one young.
         std::thread::sleep(std::time::Duration::from_millis(100));
-        bed.host(1).send(&busy);
+        bed.exchange(1, std::slice::from_ref(&busy));
         sent += 1;
         bed.entry(mac(2), 1).is_none().then_some(())
     });

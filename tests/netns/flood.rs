@@ -35,7 +35,7 @@ fn blocked_floods(plane: Plane) {
     bed.expect_at(1, &frame(mac(99), mac(1)), &[3, 4]);
     bed.expect_at(1, &frame(GROUP, mac(1)), &[2, 4]);
     bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2, 3, 4]);
-    bed.expect_at(2, &frame(mac(99), mac(2)), &[1, 3, 4].into_iter().filter(|n| *n != 2).collect::<Vec<_>>());
+    bed.expect_at(2, &frame(mac(99), mac(2)), &[1, 3, 4]);
     // A station that is known is reached.
     bed.expect_at(1, &frame(mac(2), mac(1)), &[2]);
 }
@@ -63,8 +63,14 @@ fn reserved_addresses(plane: Plane) {
 
 /// Every length from a bare header to the MTU and a tag more.
 fn lengths(plane: Plane) {
-    let bed = Bed::new(plane, 3, "vlan 10\ninterface range p1 - 2\n switchport access vlan 10\ninterface p3\n switchport mode trunk\n");
-    for len in [14, 15, 17, 18, 46, 59, 60, 61, 64, 256, 1500, 1514] {
+    let config = "vlan 10,20\ninterface range p1 - 2\n switchport access vlan 10\ninterface p3\n switchport mode trunk\n \
+        switchport trunk allowed vlan 10\ninterface range p4 - 5\n switchport access vlan 20\n";
+    let bed = Bed::new(plane, 5, config);
+    for len in [14, 15, 16, 60, 1514] {
+        bed.expect_at(4, &frame(BROADCAST, mac(4)).len(len), &[5]);
+    }
+    // Linux takes no tagged frame with less than two bytes behind its tag's EtherType.
+    for len in [16, 17, 18, 46, 59, 60, 61, 64, 256, 1500, 1514] {
         let f = frame(BROADCAST, mac(1)).len(len);
         bed.expect(1, &f, &[(2, f.clone()), (3, f.vlan(10))]);
         let f = frame(BROADCAST, mac(3)).len(len);
@@ -81,13 +87,15 @@ fn longer_than_the_mtu(plane: Plane) {
     bed.configure("interface p2\nmtu 1500");
     bed.expect_at(1, &full, &[3]);
     assert_eq!(bed.drops(2, "tx_dropped"), 1);
-    bed.expect_at(1, &frame(BROADCAST, mac(1)).len(1518), &[2, 3]);
+    // A packet socket, which the soft plane sends by, has room for a tag only where there is an 802.1Q tag: packet(7).
+    let most = if plane == Plane::soft { 1514 } else { 1518 };
+    bed.expect_at(1, &frame(BROADCAST, mac(1)).len(most), &[2, 3]);
     bed.expect_at(1, &frame(BROADCAST, mac(1)).len(1519), &[3]);
-    bed.expect_at(1, &frame(BROADCAST, mac(1)).len(1518).vlan(10), &[2, 3]);
-    bed.expect_at(1, &frame(BROADCAST, mac(1)).tag(DOT1AD, 0, 5).len(1518), &[2, 3]);
+    bed.expect_at(1, &frame(BROADCAST, mac(1)).len(most).vlan(10), &[2, 3]);
+    bed.expect_at(1, &frame(BROADCAST, mac(1)).tag(DOT1AD, 0, 5).len(most), &[2, 3]);
     // A known destination behind a smaller MTU.
     bed.expect_at(2, &frame(BROADCAST, mac(2)), &[1, 3]);
-    bed.expect_at(1, &frame(mac(2), mac(1)).len(1518), &[2]);
+    bed.expect_at(1, &frame(mac(2), mac(1)).len(most), &[2]);
     bed.expect_drop(1, &frame(mac(2), mac(1)).len(1519), "mtu_exceeded");
     bed.configure("interface p3\nmtu 1500");
     bed.expect_drop(1, &full, "mtu_exceeded");

@@ -83,6 +83,8 @@ fn a_netdev_goes_and_comes_back(plane: Plane) {
 
 fn enslaved_elsewhere(plane: Plane) {
     let bed = Bed::new(plane, 3, "interface p1\n switchport\n");
+    // The kernel says a word over IPv6 there before the switch takes it.
+    bed.exact.set(false);
     bed.net.ip("link add br0 type bridge\nlink set p2 master br0\nlink set p2 up");
     let said = bed.try_configure("interface p2\nswitchport").unwrap_err();
     assert!(said.contains("p2") && said.contains("br0"), "{said}");
@@ -114,6 +116,8 @@ fn state_of(bed: &Bed) -> String {
         let path = format!("/proc/sys/net/{family}/conf/{name}/{key}");
         format!("{key}={}", bed.net.run(|| std::fs::read_to_string(&path).unwrap_or_default()).trim())
     };
+    // A netdev that has never been up has `noop`; nobody can give it back.
+    let qdisc = |name: &str| if name == "noop" { "noqueue".to_owned() } else { name.to_owned() };
     let one = |name: &str| {
         let link = bed.netdev.link(name).unwrap();
         let addresses = bed.netdev.addresses(Some(link.ifindex)).unwrap();
@@ -121,7 +125,7 @@ fn state_of(bed: &Bed) -> String {
         let v4 = ["arp_ignore", "arp_announce", "forwarding", "rp_filter"].map(|key| sysctl("ipv4", name, key));
         format!(
             "{name}: up {} promiscuous {} promiscuity {} mtu {} mac {} master {:?} alias {:?} qdisc {} xdp {:?} {} {} addresses {}",
-            link.admin_up, link.promiscuous, link.promiscuity, link.mtu, link.mac, link.master, link.alias, link.qdisc,
+            link.admin_up, link.promiscuous, link.promiscuity, link.mtu, link.mac, link.master, link.alias, qdisc(&link.qdisc),
             link.xdp, v4.join(" "), v6.join(" "), addresses.len(),
         )
     };
