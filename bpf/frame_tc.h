@@ -7,7 +7,7 @@
 #define PACKET_HOST 0
 #define TC_ACT_SHOT 2
 
-struct eth_words { /* an Ethernet header and a tag, in the loads the verifier likes */
+struct eth_words { /* an Ethernet header and a tag; not packed, or clang loads it byte by byte */
 	__u32 dst_low;
 	__u16 dst_high;
 	__u16 src_low;
@@ -15,7 +15,7 @@ struct eth_words { /* an Ethernet header and a tag, in the loads the verifier li
 	__u16 type;
 	__u16 tci;
 	__u16 inner_type;
-} __attribute__((packed));
+};
 
 static __always_inline void frame_addresses(struct frame *f, struct eth_words *eth)
 {
@@ -34,7 +34,6 @@ static __always_inline void frame_ingress(struct frame *f, __u32 ifindex)
 	}
 	if (f->port_id)
 		f->port = LOOKUP(ports, f->port_id);
-	f->now_s = seconds(now_ns(true));
 }
 
 /* False when the frame is too short to have addresses. */

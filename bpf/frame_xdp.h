@@ -35,9 +35,8 @@ static __always_inline bool xdp_open(struct xdp_md *ctx, struct frame *f, bool b
 }
 
 struct mac_words { /* both addresses, to be moved as one */
-	__u64 a;
-	__u32 b;
-} __attribute__((packed));
+	__u32 word[3];
+};
 
 /* Rewrites the tag to the form `want`. False when there is no room; the frame is then as it was. */
 static __always_inline bool xdp_retag(struct xdp_md *ctx, __u8 have, __u8 want, __u16 tci)

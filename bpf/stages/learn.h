@@ -89,7 +89,9 @@ static __always_inline int stage_learn(struct frame *f)
 {
 	struct fdb_masks masks = fdb_masks();
 	__u64 key = fdb_key(f->src, f->vlan);
+	fdb_touch(masks, key);
 	fdb_touch(masks, fdb_key(f->dst, f->vlan)); /* `bridge` will want it */
+	f->now_s = seconds(now_ns(true)); /* the clock is read while memory answers */
 	__u64 *place = fdb_find(masks, key);
 	union ly_fdb_value old = { .raw = place ? *place : 0 };
 
@@ -108,8 +110,11 @@ static __always_inline int stage_learn(struct frame *f)
 static __always_inline bool stage_learn_fast(struct frame *f)
 {
 	struct fdb_masks masks = fdb_masks();
+	__u64 key = fdb_key(f->src, f->vlan);
+	fdb_touch(masks, key);
 	fdb_touch(masks, fdb_key(f->dst, f->vlan));
-	__u64 *place = fdb_find(masks, fdb_key(f->src, f->vlan));
+	f->now_s = seconds(now_ns(true));
+	__u64 *place = fdb_find(masks, key);
 	union ly_fdb_value old = { .raw = place ? *place : 0 };
 
 	if (!place || !learn_is_known(f, old) || !(f->pv & LY_PV_FORWARD))
