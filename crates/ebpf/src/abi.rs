@@ -271,7 +271,11 @@ const _: () = {
     assert!(offset_of!(Global, isolated) == 24 && offset_of!(Global, no_multicast) == 24 + 256);
     assert!(size_of::<FdbBucket>() == 128 && offset_of!(FdbWay, value) == 8);
     assert!(size_of::<Usage>() == 24);
-    assert!(offset_of!(Usage, count) == 4 && offset_of!(Usage, high_water) == 8 && offset_of!(Usage, refused) == 16);
+    assert!(
+        offset_of!(Usage, count) == 4
+            && offset_of!(Usage, high_water) == 8
+            && offset_of!(Usage, refused) == 16
+    );
     assert!(size_of::<PortStats>() == 64 + 8 * DROPS && offset_of!(PortStats, dropped) == 64);
     assert!(size_of::<VlanStats>() == 16);
     assert!(size_of::<TrapGroupRow>() == 48 && offset_of!(TrapGroupRow, lost) == 40);
@@ -282,14 +286,26 @@ const _: () = {
     assert!(offset_of!(FdbCall, removed) == 32 && offset_of!(FdbCall, now_s) == 44);
     assert!(size_of::<Journal>() == 80 + 2 * PORTS + PORTS);
     assert!(offset_of!(Journal, vlan) == 20 && offset_of!(Journal, source_port) == 26);
-    assert!(offset_of!(Journal, len) == 36 && offset_of!(Journal, form) == 44 && offset_of!(Journal, egress_port) == 76);
+    assert!(
+        offset_of!(Journal, len) == 36
+            && offset_of!(Journal, form) == 44
+            && offset_of!(Journal, egress_port) == 76
+    );
 
     // The numbers of the named types fit the programs' slots, and those the programs repeat are the same.
-    assert!(DropReason::SLOTS <= DROPS && DropReason::Truncated as u8 == 1 && DropReason::TransmitFailed as u8 == 24);
+    assert!(
+        DropReason::SLOTS <= DROPS
+            && DropReason::Truncated as u8 == 1
+            && DropReason::TransmitFailed as u8 == 24
+    );
     assert!(TrapGroup::SLOTS <= GROUPS && TrapGroup::Stp as u8 == 1 && TrapGroup::Discovery as u8 == 3);
     assert!(TrapReason::Bpdu as u8 == 1 && TrapReason::Reserved as u8 == 5);
     assert!(Stage::Parse as u8 == 1 && Stage::Count as u8 == 9);
-    assert!(ReservedAction::Drop as u8 == 0 && ReservedAction::Forward as u8 == 1 && ReservedAction::Trap as u8 == 2);
+    assert!(
+        ReservedAction::Drop as u8 == 0
+            && ReservedAction::Forward as u8 == 1
+            && ReservedAction::Trap as u8 == 2
+    );
     assert!(Tpid::None as u8 == 0 && Tpid::Dot1q as u8 == 1 && Tpid::Dot1ad as u8 == 2);
     assert!((Tpid::Stacked9100 as usize) < FORMS);
     assert!(FdbKind::Dynamic as u8 == 1 && FdbKind::Static as u8 == 2);

@@ -8,6 +8,7 @@ use crate::abi::{self, FdbCall, TrapGroupRow};
 use crate::attach::Attaching;
 use crate::delivery;
 use crate::error::{Result, system, unsupported};
+use crate::hurry::Hurry;
 use crate::lower::{self, Pair, PortFacts, StpStates, VlanView};
 use crate::plane::{EbpfPlane, Kept};
 use crate::saved::Saved;
@@ -34,6 +35,7 @@ impl EbpfPlane {
         self.check(next)?;
         let before = self.state.clone();
         self.prepare_save(next)?;
+        let _hurry = Hurry::for_changes(self.hook_changes(next));
         self.writing(true);
         let done = match self.rough {
             true => self.rewrite(next),
@@ -64,25 +66,47 @@ impl EbpfPlane {
         let limit = next.global.fdb_limit;
         if limit == 0 || limit > self.capabilities.fdb {
             let most = self.capabilities.fdb;
-            return Err(PlaneError::Invalid(format!("an FDB limit of {limit} entries is outside 1 to {most}")));
+            return Err(PlaneError::Invalid(format!(
+                "an FDB limit of {limit} entries is outside 1 to {most}"
+            )));
         }
         let mut seen = BTreeMap::new();
         for (id, port) in &next.ports {
             if port.tpid == Tpid::Stacked9100 {
-                return Err(unsupported(format!("put tags of EtherType 0x9100 on {}: the kernel makes none", port.name)));
+                return Err(unsupported(format!(
+                    "put tags of EtherType 0x9100 on {}: the kernel makes none",
+                    port.name
+                )));
             }
             if port.ifindex == 0 {
                 continue;
             }
             if let Some(other) = seen.insert(port.ifindex, *id) {
-                return Err(PlaneError::Invalid(format!("ports {other} and {id} are both interface {}", port.ifindex)));
+                return Err(PlaneError::Invalid(format!(
+                    "ports {other} and {id} are both interface {}",
+                    port.ifindex
+                )));
             }
         }
-        let stray = next.fdb.iter().find(|(_, target)| target.port().is_some_and(|port| !next.ports.contains_key(&port)));
+        let stray = next
+            .fdb
+            .iter()
+            .find(|(_, target)| target.port().is_some_and(|port| !next.ports.contains_key(&port)));
         match stray {
-            Some(((vlan, mac), _)) => Err(PlaneError::Invalid(format!("the entry for {mac} in vlan {vlan} names no port"))),
+            Some(((vlan, mac), _)) => {
+                Err(PlaneError::Invalid(format!("the entry for {mac} in vlan {vlan} names no port")))
+            }
             None => Ok(()),
         }
+    }
+
+    /// How many netdevs get or lose a hook on the way to `next`.
+    fn hook_changes(&self, next: &PlaneState) -> usize {
+        let Some(Kept { hooks, .. }) = &self.kept else { return 0 };
+        let wanted: BTreeSet<u32> =
+            next.ports.values().map(|port| port.ifindex).filter(|ifindex| *ifindex != 0).collect();
+        let held: BTreeSet<u32> = hooks.held.keys().copied().collect();
+        wanted.symmetric_difference(&held).count()
     }
 
     fn writing(&self, on: bool) {
@@ -105,7 +129,8 @@ impl EbpfPlane {
     fn prune_hooks(&mut self) {
         let Some(Kept { hooks, netdev, .. }) = &mut self.kept else { return };
         let wanted: BTreeSet<u32> = self.state.ports.values().map(|port| port.ifindex).collect();
-        let extra: Vec<u32> = hooks.held.keys().copied().filter(|ifindex| !wanted.contains(ifindex)).collect();
+        let extra: Vec<u32> =
+            hooks.held.keys().copied().filter(|ifindex| !wanted.contains(ifindex)).collect();
         for ifindex in extra {
             if let Err(error) = hooks.clear(netdev, ifindex) {
                 self.capabilities.notes.push(error.to_string());
@@ -125,7 +150,7 @@ impl EbpfPlane {
         }
     }
     /// Finds out whether the state can be saved before anything is changed.
-    fn prepare_save(&self, next: &PlaneState) -> Result<()> {
+    pub(crate) fn prepare_save(&self, next: &PlaneState) -> Result<()> {
         let Some(kept) = &self.kept else { return Ok(()) };
         kept.file.prepare(&self.saved(next, self.tables.meta.get(0).generation + 1))
     }
@@ -151,7 +176,11 @@ impl EbpfPlane {
             }
         }
         self.capabilities.notes.append(&mut notes);
-        self.write_all(&state)
+        self.writing(true);
+        self.write_all(&state)?;
+        self.leaving.clear();
+        self.writing(false);
+        Ok(())
     }
 
     /// Writes every table from `next`, whatever they hold, and attaches its ports.
@@ -163,7 +192,8 @@ impl EbpfPlane {
     }
 
     fn write_all(&mut self, next: &PlaneState) -> Result<()> {
-        let gone: Vec<PortId> = self.state.ports.keys().copied().filter(|id| !next.ports.contains_key(id)).collect();
+        let gone: Vec<PortId> =
+            self.state.ports.keys().copied().filter(|id| !next.ports.contains_key(id)).collect();
         self.leaving.extend(gone);
         self.state = next.clone();
         let view = VlanView::of(&self.state);
@@ -188,7 +218,8 @@ impl EbpfPlane {
     /// Every VLAN's flood sets at once.
     fn write_floods(&self, view: &VlanView, step: Step) {
         let live = |id: &PortId, port: &PortState| port.enabled && self.ifindex(*id, port) != 0;
-        let ports: Vec<_> = self.state.ports.iter().map(|(id, port)| (id, port, StpStates::of(&self.state, *id))).collect();
+        let ports: Vec<_> =
+            self.state.ports.iter().map(|(id, port)| (id, port, StpStates::of(&self.state, *id))).collect();
         for vlan in VlanId::all() {
             let mut row = abi::VlanPorts::default();
             for (id, port, stp) in &ports {
@@ -207,9 +238,15 @@ impl EbpfPlane {
 
     /// Makes if_slots, if_ports and xdp_ports those of the state.
     fn write_ifindexes(&mut self) -> Result<()> {
-        let owner: BTreeMap<u32, PortId> =
-            self.state.ports.iter().map(|(id, port)| (self.ifindex(*id, port), *id)).filter(|(i, _)| *i != 0).collect();
-        let held = |ifindex: u32, port: u32| owner.get(&ifindex).is_some_and(|id| u32::from(id.get()) == port);
+        let owner: BTreeMap<u32, PortId> = self
+            .state
+            .ports
+            .iter()
+            .map(|(id, port)| (self.ifindex(*id, port), *id))
+            .filter(|(i, _)| *i != 0)
+            .collect();
+        let held =
+            |ifindex: u32, port: u32| owner.get(&ifindex).is_some_and(|id| u32::from(id.get()) == port);
         for row in 0..abi::IFMAP as usize {
             let slot = self.tables.if_slots.get(row);
             if slot.ifindex != 0 && !held(slot.ifindex, slot.port) {
@@ -262,7 +299,9 @@ impl EbpfPlane {
                 0 => return Ok(()),
                 libc::ENOENT if target.is_none() => return Ok(()),
                 libc::EAGAIN => {}
-                libc::ENOSPC => return Err(PlaneError::TableFull { table: "fdb", size: self.tables.fdb_size() }),
+                libc::ENOSPC => {
+                    return Err(PlaneError::TableFull { table: "fdb", size: self.tables.fdb_size() });
+                }
                 errno => return Err(system(doing(), std::io::Error::from_raw_os_error(errno))),
             }
         }
@@ -281,7 +320,8 @@ impl EbpfPlane {
             self.facts.remove(&id);
             return Ok(());
         }
-        let link = netdev.link_by_index(port.ifindex).map_err(|e| system(format!("attaching {}", port.name), e))?;
+        let link =
+            netdev.link_by_index(port.ifindex).map_err(|e| system(format!("attaching {}", port.name), e))?;
         let facts = delivery::facts(netdev, port, &link)?;
         hooks.set(&Attaching { tables: &self.tables, programs: &self.programs, netdev }, &link, port.hook)?;
         self.facts.insert(id, facts);
@@ -347,7 +387,10 @@ impl EbpfPlane {
         let held = map.lookup(key.as_bytes(), MapFlags::ANY).ok().flatten();
         let held = held.and_then(|value| u32::read_from_bytes(&value).ok()).unwrap_or(0);
         let wanted = if facts.xdp_tx { ifindex } else { 0 };
-        if wanted != 0 && wanted != held && map.update(key.as_bytes(), wanted.as_bytes(), MapFlags::ANY).is_err() {
+        if wanted != 0
+            && wanted != held
+            && map.update(key.as_bytes(), wanted.as_bytes(), MapFlags::ANY).is_err()
+        {
             // The netdev went in between: TC will do.
             self.facts.insert(id, PortFacts { xdp_tx: false, ..facts });
         }
@@ -431,7 +474,8 @@ impl EbpfPlane {
             Some(new) => self.state.ports.insert(id, new.clone()),
             None => self.state.ports.remove(&id),
         };
-        let members = |port: Option<&PortState>| port.map_or(VlanSet::EMPTY, |port| port.tagged.union(&port.untagged));
+        let members =
+            |port: Option<&PortState>| port.map_or(VlanSet::EMPTY, |port| port.tagged.union(&port.untagged));
         let vlans = members(old).union(&members(new));
         let view = VlanView::of(&self.state);
         self.write_port(id, &view, &vlans, Step::Close);

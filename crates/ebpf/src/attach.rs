@@ -75,7 +75,8 @@ impl Hooks {
     pub(crate) fn adopt(&mut self, with: &Attaching<'_>, update: bool) -> Result<()> {
         for name in self.pins.links() {
             let path = self.pins.link(&name);
-            let parsed = name.split_once('-').and_then(|(kind, n)| Some((kind.to_owned(), n.parse::<u32>().ok()?)));
+            let parsed =
+                name.split_once('-').and_then(|(kind, n)| Some((kind.to_owned(), n.parse::<u32>().ok()?)));
             let link = object::pinned(&path).ok();
             let (Some((kind, ifindex)), Some(link)) = (parsed, link) else {
                 fs::remove_file(&path).doing(|| format!("removing the stale pin {}", path.display()))?;
@@ -187,7 +188,8 @@ impl Hooks {
         match choice {
             HookChoice::Tc => Ok(None),
             HookChoice::Auto => {
-                let pays = link.kind.is_none() && features().has(needed) && features().has(XdpFeatures::NDO_XMIT);
+                let pays =
+                    link.kind.is_none() && features().has(needed) && features().has(XdpFeatures::NDO_XMIT);
                 Ok(pays.then_some(XdpForm::Plain))
             }
             HookChoice::Xdp if !features().has(needed) => Err(unsupported(format!(
@@ -215,7 +217,10 @@ impl Hooks {
         self.switch_off(with.netdev, link, MERGING).doing(doing)?;
         if form == XdpForm::Plain {
             self.switch_off(with.netdev, link, VLAN_PARSING).map_err(|why| {
-                unsupported(format!("run XDP on {}: its driver hides VLAN tags and will not stop ({why})", link.name))
+                unsupported(format!(
+                    "run XDP on {}: its driver hides VLAN tags and will not stop ({why})",
+                    link.name
+                ))
             })?;
         }
         let bound = self.program(with, Some(form), link.ifindex).map_err(|why| match form {
@@ -234,14 +239,23 @@ impl Hooks {
     fn program(&self, with: &Attaching<'_>, form: Option<XdpForm>, ifindex: u32) -> Result<Option<OwnedFd>> {
         match form {
             None => Ok(None),
-            Some(XdpForm::Plain) => with.programs.xdp.try_clone().map(Some).doing(|| "copying a descriptor".into()),
+            Some(XdpForm::Plain) => {
+                with.programs.xdp.try_clone().map(Some).doing(|| "copying a descriptor".into())
+            }
             Some(XdpForm::Bound) => {
                 Ok(object::load_over(with.tables, &[XDP_BOUND], false, Some(ifindex))?.into_iter().next())
             }
         }
     }
 
-    fn attach_link(&self, kind: &str, program: &OwnedFd, ifindex: u32, to: u32, flags: u32) -> io::Result<()> {
+    fn attach_link(
+        &self,
+        kind: &str,
+        program: &OwnedFd,
+        ifindex: u32,
+        to: u32,
+        flags: u32,
+    ) -> io::Result<()> {
         let path = self.pins.link(&format!("{kind}-{ifindex}"));
         if path.exists() {
             // Left by a netdev that had this index before; its link is dead.
@@ -254,7 +268,8 @@ impl Hooks {
         };
         let target = i32::try_from(ifindex).map_err(io::Error::other)?;
         // SAFETY: a live program and options of the size they say; the descriptor that comes back is ours alone.
-        let link = check(unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), target, to, &raw const opts) })?;
+        let link =
+            check(unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), target, to, &raw const opts) })?;
         // SAFETY: as above.
         let link = unsafe { OwnedFd::from_raw_fd(link) };
         // Dropping the link detaches it again when it cannot be pinned.
@@ -272,7 +287,8 @@ impl Hooks {
             result = result.and(self.detach_link("tc", ifindex));
         } else if held.tc {
             let made = self.made_qdisc.remove(&ifindex);
-            result = result.and(clsact::detach(ifindex, made).doing(|| format!("detaching from interface {ifindex}")));
+            result = result
+                .and(clsact::detach(ifindex, made).doing(|| format!("detaching from interface {ifindex}")));
         }
         self.restore(netdev, ifindex);
         result
@@ -297,7 +313,9 @@ impl Hooks {
 
     fn switch_off(&mut self, netdev: &Netdev, link: &Link, offload: &str) -> Result<(), String> {
         let features = netdev.features(&link.name).map_err(|e| e.to_string())?;
-        let Some(feature) = features.iter().find(|feature| feature.name == offload && feature.on) else { return Ok(()) };
+        let Some(feature) = features.iter().find(|feature| feature.name == offload && feature.on) else {
+            return Ok(());
+        };
         if !feature.changeable {
             return Err(format!("{offload} is fixed"));
         }
@@ -379,7 +397,8 @@ mod clsact {
             answer if answer == -libc::EEXIST => false,
             answer => check(answer).map(|_| true)?,
         };
-        let mut opts = bpf_tc_opts { prog_fd: program.as_raw_fd(), flags: libbpf_sys::BPF_TC_F_REPLACE, ..opts() };
+        let mut opts =
+            bpf_tc_opts { prog_fd: program.as_raw_fd(), flags: libbpf_sys::BPF_TC_F_REPLACE, ..opts() };
         // SAFETY: hook and options of the sizes they say, the program's descriptor is live.
         check(unsafe { libbpf_sys::bpf_tc_attach(&raw const hook, &raw mut opts) })?;
         Ok(made)
@@ -387,7 +406,11 @@ mod clsact {
 
     /// Removes the filter, and the qdisc when it was made for it.
     pub(super) fn detach(ifindex: u32, made: bool) -> io::Result<()> {
-        let points = if made { libbpf_sys::BPF_TC_INGRESS | libbpf_sys::BPF_TC_EGRESS } else { libbpf_sys::BPF_TC_INGRESS };
+        let points = if made {
+            libbpf_sys::BPF_TC_INGRESS | libbpf_sys::BPF_TC_EGRESS
+        } else {
+            libbpf_sys::BPF_TC_INGRESS
+        };
         let _said = crate::object::Said::listen();
         let mut hook = hook(ifindex, points)?;
         let opts = opts();
@@ -399,6 +422,10 @@ mod clsact {
             unsafe { libbpf_sys::bpf_tc_detach(&raw const hook, &raw const opts) }
         };
         // The netdev or its qdisc may have gone first.
-        if [-libc::ENOENT, -libc::ENODEV, -libc::EINVAL].contains(&answer) { Ok(()) } else { check(answer).map(drop) }
+        if [-libc::ENOENT, -libc::ENODEV, -libc::EINVAL].contains(&answer) {
+            Ok(())
+        } else {
+            check(answer).map(drop)
+        }
     }
 }

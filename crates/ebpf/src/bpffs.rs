@@ -42,7 +42,8 @@ pub(crate) fn is_bpffs(path: &Path) -> bool {
 
 /// Finds or mounts the bpffs for pins.
 pub(crate) fn locate() -> Result<Place> {
-    let ours = if in_init_namespace() { PathBuf::from(OURS) } else { PathBuf::from(format!("{INIT_ROOT}{OURS}")) };
+    let ours =
+        if in_init_namespace() { PathBuf::from(OURS) } else { PathBuf::from(format!("{INIT_ROOT}{OURS}")) };
     let why = match ready(&ours) {
         Ok(()) => return Ok(Place { root: ours, note: None }),
         Err(why) => why,
@@ -128,7 +129,8 @@ impl Pins {
     /// The names of the pinned links, sorted.
     pub(crate) fn links(&self) -> Vec<String> {
         let entries = fs::read_dir(self.dir.join("links")).into_iter().flatten().flatten();
-        let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        let mut names: Vec<String> =
+            entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
         names.sort();
         names
     }

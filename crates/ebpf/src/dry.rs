@@ -61,7 +61,8 @@ pub(crate) struct Dry {
 impl Dry {
     fn load(tables: &Tables) -> Result<Self> {
         let programs = object::load_over(tables, &["lanyard_tc", "lanyard_xdp"], true, None)?;
-        let [tc, xdp] = <[OwnedFd; 2]>::try_from(programs).map_err(|_| system("loading the dry programs", "one is missing"))?;
+        let [tc, xdp] = <[OwnedFd; 2]>::try_from(programs)
+            .map_err(|_| system("loading the dry programs", "one is missing"))?;
         Ok(Self { tc, xdp })
     }
 }
@@ -102,7 +103,9 @@ impl EbpfPlane {
         journal.now_ns = now_ns;
         journal.port = u32::from(port.get());
         let bit = |on: bool, bit: u32| if on { bit } else { 0 };
-        journal.mode = bit(mode.learn, abi::DRY_LEARN) | bit(mode.count, abi::DRY_COUNT) | bit(mode.police, abi::DRY_POLICE);
+        journal.mode = bit(mode.learn, abi::DRY_LEARN)
+            | bit(mode.count, abi::DRY_COUNT)
+            | bit(mode.police, abi::DRY_POLICE);
         journal.target_port = abi::NOT_FOUND;
         if frame.len() < HEADER_LEN {
             // The kernel's test run takes no such frame; the program's first check is its answer.
@@ -124,13 +127,17 @@ impl EbpfPlane {
                 }
                 Some(bytes)
             }
-            Hook::Soft | Hook::None => return Err(system("a dry run", format!("the hook {} has none", hook.name()))),
+            Hook::Soft | Hook::None => {
+                return Err(system("a dry run", format!("the hook {} has none", hook.name())));
+            }
         };
         Ok((self.tables.journal()?, out))
     }
 
     fn read_journal(&self, journal: &Journal, out: Option<Vec<u8>>, frame: &[u8]) -> Result<DryRun> {
-        let nonsense = || system("reading the journal", format!("verdict {} reason {}", journal.verdict, journal.reason));
+        let nonsense = || {
+            system("reading the journal", format!("verdict {} reason {}", journal.verdict, journal.reason))
+        };
         let verdict = match journal.verdict {
             0 => None,
             abi::FORWARDED => Some(Verdict::Forwarded),
@@ -146,7 +153,9 @@ impl EbpfPlane {
             let bytes = match (&out, &mut forms[form]) {
                 (Some(bytes), _) => whole(bytes.clone(), frame),
                 (None, Some(bytes)) => bytes.clone(),
-                (None, slot) => slot.insert(whole(self.journal_frame(form, &journal.form[form])?, frame)).clone(),
+                (None, slot) => {
+                    slot.insert(whole(self.journal_frame(form, &journal.form[form])?, frame)).clone()
+                }
             };
             egress.push((PortId::new(*port).ok_or_else(nonsense)?, bytes));
         }
@@ -158,7 +167,8 @@ impl EbpfPlane {
     fn journal_frame(&self, form: usize, how: &JournalForm) -> Result<Vec<u8>> {
         let mut bytes = self.tables.journal_bytes(form, how.len as usize)?;
         if how.tag_proto != 0 {
-            push(&mut bytes, how.tag_proto, Tag::from_tci(how.tag_tci)).doing(|| "putting the tag in line".into())?;
+            push(&mut bytes, how.tag_proto, Tag::from_tci(how.tag_tci))
+                .doing(|| "putting the tag in line".into())?;
         }
         Ok(bytes)
     }

@@ -64,7 +64,9 @@ impl Events {
         let doing = || "watching the rings".to_owned();
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).doing(doing)?;
         for (at, name) in ["fdb_events", "traps"].into_iter().enumerate() {
-            epoll.add(tables.map(name).as_fd(), EpollEvent::new(EpollFlags::EPOLLIN, at as u64)).doing(doing)?;
+            epoll
+                .add(tables.map(name).as_fd(), EpollEvent::new(EpollFlags::EPOLLIN, at as u64))
+                .doing(doing)?;
         }
         let (fdb, traps) = (ring("fdb_events", fdb_event)?, ring("traps", trap)?);
         Ok(Self { epoll, fdb, traps, waiting, lost: lost(tables) })
@@ -154,7 +156,8 @@ fn trap(record: &[u8]) -> Option<PlaneEvent> {
 
 /// The programs' clock in seconds (`seconds()` in bpf/frame.h).
 pub(crate) fn now_s() -> u32 {
-    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |now| now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64);
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC)
+        .map_or(0, |now| now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64);
     seconds(now)
 }
 
@@ -171,10 +174,19 @@ mod tests {
 
     #[test]
     fn a_trapped_frame_has_its_tag_in_line() {
-        let header = TrapHeader { len: 60, port: 3, tag_proto: 0x8100, tag_tci: 0xa00a, reason: 1, ..TrapHeader::default() };
+        let header = TrapHeader {
+            len: 60,
+            port: 3,
+            tag_proto: 0x8100,
+            tag_tci: 0xa00a,
+            reason: 1,
+            ..TrapHeader::default()
+        };
         let mut record = header.as_bytes().to_vec();
         record.extend((0..2048).map(|n| n as u8));
-        let Some(PlaneEvent::Trapped { port, vlan, reason, frame }) = trap(&record) else { unreachable!("a trap") };
+        let Some(PlaneEvent::Trapped { port, vlan, reason, frame }) = trap(&record) else {
+            unreachable!("a trap")
+        };
         assert_eq!((port.get(), vlan, reason), (3, None, TrapReason::Bpdu));
         assert_eq!(frame.len(), 64);
         assert_eq!(frame[12..18], [0x81, 0, 0xa0, 0x0a, 12, 13]);
@@ -190,7 +202,9 @@ mod tests {
         event.value = FdbValue { updated_s: 5, port: 2, kind: 1 }.raw();
         assert_eq!(fdb_event(event.as_bytes()), None, "moved from nowhere");
         event.from = 1;
-        let Some(PlaneEvent::FdbMoved { entry, from }) = fdb_event(event.as_bytes()) else { unreachable!("a move") };
+        let Some(PlaneEvent::FdbMoved { entry, from }) = fdb_event(event.as_bytes()) else {
+            unreachable!("a move")
+        };
         assert_eq!((entry.age_s, from.get()), (0, 1));
     }
 

@@ -16,7 +16,9 @@ impl Injector {
     /// A socket that receives nothing (protocol 0).
     pub(crate) fn open() -> io::Result<Self> {
         // SAFETY: no pointers; a descriptor that comes back is ours alone.
-        let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0) };
+        let fd = unsafe {
+            libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0)
+        };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }

@@ -8,16 +8,17 @@
 //! Invariants: the daemon is never on the forwarding path; what it writes into a table is one aligned word at a time, in
 //! an order that closes before it opens; programs, maps and links are pinned, so that forwarding does not end with it.
 
-#[allow(unsafe_code)]
-mod attach;
 mod abi;
 mod apply;
+#[allow(unsafe_code)]
+mod attach;
 mod bpffs;
 mod delivery;
 #[allow(unsafe_code)]
 mod dry;
 mod error;
 mod events;
+mod hurry;
 #[allow(unsafe_code)]
 mod inject;
 mod lower;
@@ -32,9 +33,9 @@ mod saved;
 mod shared;
 #[allow(unsafe_code)]
 mod tables;
-mod words;
 #[cfg(test)]
 mod tests;
+mod words;
 
 pub use dry::{DryMode, DryRun};
 pub use open::Options;

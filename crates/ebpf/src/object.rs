@@ -20,7 +20,8 @@ struct Aligned<T: ?Sized>(T);
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/lanyard.bpf.o")));
 
 /// The programs a plane runs on, by their names in `bpf/`, in the order of [`Programs`].
-pub(crate) const PROGRAMS: [&str; 6] = ["lanyard_tc", "lanyard_xdp", "fdb_set", "fdb_delete", "fdb_scan", "fdb_migrate"];
+pub(crate) const PROGRAMS: [&str; 6] =
+    ["lanyard_tc", "lanyard_xdp", "fdb_set", "fdb_delete", "fdb_scan", "fdb_migrate"];
 /// The XDP program for one device whose driver can tell a tag it keeps out of band.
 pub(crate) const XDP_BOUND: &str = "lanyard_xdp_bound";
 
@@ -52,7 +53,10 @@ impl Programs {
 
 /// A fingerprint of the embedded object: FNV-1a.
 pub(crate) fn fingerprint() -> u64 {
-    OBJECT.0.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+    OBJECT
+        .0
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// The constants of one load (`const volatile` in `bpf/maps.h`).
@@ -73,7 +77,12 @@ pub(crate) fn create(buckets: u32, salt: u64) -> Result<(Tables, Programs)> {
 }
 
 /// Loads `names` over the maps of `tables`; `ifindex` binds them to one device.
-pub(crate) fn load_over(tables: &Tables, names: &[&str], dry: bool, ifindex: Option<u32>) -> Result<Vec<OwnedFd>> {
+pub(crate) fn load_over(
+    tables: &Tables,
+    names: &[&str],
+    dry: bool,
+    ifindex: Option<u32>,
+) -> Result<Vec<OwnedFd>> {
     let meta = tables.meta.get(0);
     let constants = Constants { buckets: meta.buckets, salt: meta.salt, dry };
     load(names, constants, Some(tables), ifindex).map(|(_, programs)| programs)
@@ -112,14 +121,16 @@ fn load(
     if tables.is_none() {
         for name in NAMES.iter().filter(|name| **name != META) {
             let found = object.maps_mut().find(|map| map.name() == *name);
-            let map = found.ok_or_else(|| system(format!("opening the map {name}"), "the object has none"))?;
+            let map =
+                found.ok_or_else(|| system(format!("opening the map {name}"), "the object has none"))?;
             maps.push(MapHandle::try_from(&*map).map_err(failed)?);
         }
     }
     let mut programs = Vec::new();
     for name in names {
         let found = object.progs_mut().find(|program| program.name() == *name);
-        let program = found.ok_or_else(|| system(format!("opening the program {name}"), "the object has none"))?;
+        let program =
+            found.ok_or_else(|| system(format!("opening the program {name}"), "the object has none"))?;
         programs.push(program.as_fd().try_clone_to_owned().doing(|| format!("opening the program {name}"))?);
     }
     Ok((maps, programs))
@@ -141,7 +152,8 @@ fn write_constants(object: &mut OpenObject, constants: Constants) -> io::Result<
     let data = map.initial_value_mut().ok_or_else(|| missing(".rodata"))?;
     let mut put = |name: &str, value: &[u8]| {
         let place = places.iter().find(|(found, ..)| found == name);
-        let (_, offset, size) = place.filter(|(.., size)| *size == value.len()).ok_or_else(|| missing(name))?;
+        let (_, offset, size) =
+            place.filter(|(.., size)| *size == value.len()).ok_or_else(|| missing(name))?;
         data.get_mut(*offset..offset + size).ok_or_else(|| missing(name))?.copy_from_slice(value);
         Ok::<(), io::Error>(())
     };
@@ -163,7 +175,8 @@ fn rodata_places(object: &OpenObject) -> io::Result<Vec<(String, usize, usize)>>
             return Err(io::Error::other("no type information for .rodata"));
         }
         let count = (*section).info & 0xffff;
-        let variables = std::slice::from_raw_parts(section.add(1).cast::<libbpf_sys::btf_var_secinfo>(), count as usize);
+        let variables =
+            std::slice::from_raw_parts(section.add(1).cast::<libbpf_sys::btf_var_secinfo>(), count as usize);
         let mut places = Vec::new();
         for variable in variables {
             let ty = libbpf_sys::btf__type_by_id(btf, variable.type_);
@@ -186,7 +199,8 @@ fn create_meta() -> Result<MapHandle> {
         map_flags: libbpf_sys::BPF_F_MMAPABLE,
         ..Default::default()
     };
-    MapHandle::create(MapType::Array, Some(META), 4, size_of::<Meta>() as u32, 1, &opts).doing(|| format!("making the map {META}"))
+    MapHandle::create(MapType::Array, Some(META), 4, size_of::<Meta>() as u32, 1, &opts)
+        .doing(|| format!("making the map {META}"))
 }
 
 /// Pins an object.

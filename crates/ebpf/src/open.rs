@@ -75,7 +75,9 @@ impl EbpfPlane {
         let mut notes = Vec::new();
         let root = match &options.bpffs {
             Some(root) if bpffs::is_bpffs(root) => root.clone(),
-            Some(root) => return Err(system(format!("pinning below {}", root.display()), "it is not a bpffs")),
+            Some(root) => {
+                return Err(system(format!("pinning below {}", root.display()), "it is not a bpffs"));
+            }
             None => {
                 let place = bpffs::locate()?;
                 notes.extend(place.note);
@@ -156,7 +158,8 @@ impl EbpfPlane {
         let meta = self.tables.meta.get(0);
         let fits = |saved: &Saved| {
             saved.salt == meta.salt
-                && (saved.generation == meta.generation || meta.writing == 1 && saved.generation == meta.generation + 1)
+                && (saved.generation == meta.generation
+                    || meta.writing == 1 && saved.generation == meta.generation + 1)
         };
         match saved {
             Some(saved) if fits(&saved) => {
@@ -173,7 +176,11 @@ impl EbpfPlane {
                 let note = "the state file does not belong to the pins: ports were read back from the tables, and the next \
                             configuration is written over them whole";
                 self.capabilities.notes.push(note.into());
-                let names = self.kept.as_ref().map(|kept| kept.netdev.links().unwrap_or_default()).unwrap_or_default();
+                let names = self
+                    .kept
+                    .as_ref()
+                    .map(|kept| kept.netdev.links().unwrap_or_default())
+                    .unwrap_or_default();
                 self.state = recover::state(&self.tables, &names)?;
                 self.rough = true;
                 Ok(())
@@ -193,7 +200,11 @@ fn adopt(pins: &Pins, file: &StateFile, netns: u64) -> Result<Adopted> {
     let no = |why: &str| Ok(Adopted::No(Some(format!("the plane was built anew: {why}"))));
     if !pins.map(META).exists() {
         // Nothing, or an instance whose making was interrupted before anything was attached.
-        return if pins.dir().exists() { no("the pins found were incomplete") } else { Ok(Adopted::No(None)) };
+        return if pins.dir().exists() {
+            no("the pins found were incomplete")
+        } else {
+            Ok(Adopted::No(None))
+        };
     }
     let mut maps = Vec::new();
     for name in NAMES {
@@ -216,7 +227,8 @@ fn adopt(pins: &Pins, file: &StateFile, netns: u64) -> Result<Adopted> {
     }
     let mut notes = Vec::new();
     let current = meta.object == object::fingerprint();
-    let pinned: Vec<_> = PROGRAMS.iter().filter_map(|name| object::pinned(&pins.program(name)).ok()).collect();
+    let pinned: Vec<_> =
+        PROGRAMS.iter().filter_map(|name| object::pinned(&pins.program(name)).ok()).collect();
     let (programs, update) = if current && pinned.len() == PROGRAMS.len() {
         (Programs::new(pinned)?, false)
     } else {
@@ -257,7 +269,9 @@ fn create(pins: &Pins, file: &StateFile, capacity: u32, netns: u64) -> Result<Fo
 
 fn fresh(capacity: u32, netns: u64) -> Result<(Tables, Programs)> {
     let mut salt = [0; 8];
-    fs::File::open("/dev/urandom").and_then(|mut f| f.read_exact(&mut salt)).doing(|| "reading /dev/urandom".into())?;
+    fs::File::open("/dev/urandom")
+        .and_then(|mut f| f.read_exact(&mut salt))
+        .doing(|| "reading /dev/urandom".into())?;
     let (buckets, salt) = (object::buckets_for(capacity), u64::from_ne_bytes(salt));
     let (tables, programs) = object::create(buckets, salt)?;
     let object = object::fingerprint();

@@ -6,6 +6,7 @@ use crate::bpffs::Pins;
 use crate::dry::Dry;
 use crate::error::{Doing, Result, system};
 use crate::events::{Events, now_s};
+use crate::hurry::Hurry;
 use crate::inject::Injector;
 use crate::lower::PortFacts;
 use crate::object::Programs;
@@ -14,8 +15,8 @@ use crate::tables::{Tables, run_call};
 use crate::words;
 use lanyard_netdev::Netdev;
 use lanyard_plane::{
-    Capabilities, FdbEntry, FdbFilter, FdbKind, Hook, MAX_TRACE_FRAME, Plane, PlaneError, PlaneEvent, PlaneState,
-    PortCounters, Sweep, TableUsage, Trace,
+    Capabilities, FdbEntry, FdbFilter, FdbKind, Hook, MAX_TRACE_FRAME, Plane, PlaneError, PlaneEvent,
+    PlaneState, PortCounters, Sweep, TableUsage, Trace,
 };
 use lanyard_types::{FrameCount, MAX_PORTS, PortId, VlanId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -172,7 +173,8 @@ impl Plane for EbpfPlane {
         let usage = self.tables.usage_table();
         let dynamic = u64::try_from(usage.count).unwrap_or(0);
         let limit = u64::from(self.state.global.fdb_limit);
-        let mut fdb = self.usage("fdb", limit, dynamic + fixed, self.tables.bytes(&["fdb", "fdb_state", "fdb_usage"]));
+        let mut fdb =
+            self.usage("fdb", limit, dynamic + fixed, self.tables.bytes(&["fdb", "fdb_state", "fdb_usage"]));
         fdb.high_water = fdb.high_water.max(u64::from(usage.high_water) + fixed);
         fdb.refused = usage.refused;
         let ports = ["if_slots", "if_ports", "ports", "port_vlans", "port_stats", "xdp_ports"];
@@ -197,7 +199,9 @@ impl Plane for EbpfPlane {
         let ifindex = self.state.ports.get(&port).map_or(0, |state| state.ifindex);
         let held = self.kept.as_ref().and_then(|kept| kept.hooks.held.get(&ifindex));
         match held {
-            Some(held) if held.xdp.is_some_and(|form| matches!(form, XdpForm::Plain | XdpForm::Bound)) => Hook::Xdp,
+            Some(held) if held.xdp.is_some_and(|form| matches!(form, XdpForm::Plain | XdpForm::Bound)) => {
+                Hook::Xdp
+            }
             Some(held) if held.tc => Hook::Tc,
             _ => Hook::None,
         }
@@ -230,7 +234,9 @@ impl Plane for EbpfPlane {
         }
         if frame.len() > MAX_TRACE_FRAME {
             let len = frame.len();
-            return Err(PlaneError::Invalid(format!("a frame of {len} bytes is too long: {MAX_TRACE_FRAME} at most")));
+            return Err(PlaneError::Invalid(format!(
+                "a frame of {len} bytes is too long: {MAX_TRACE_FRAME} at most"
+            )));
         }
         self.trace_frame(port, frame)
     }
@@ -238,6 +244,7 @@ impl Plane for EbpfPlane {
         let Some(kept) = &mut self.kept else { return Ok(()) };
         let mut result = Ok(());
         let held: Vec<u32> = kept.hooks.held.keys().copied().collect();
+        let _hurry = Hurry::for_changes(held.len());
         for ifindex in held {
             result = result.and(kept.hooks.clear(&kept.netdev, ifindex));
         }

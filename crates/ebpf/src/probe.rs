@@ -46,7 +46,9 @@ pub fn support() -> Vec<String> {
         None => format!("available (Linux {release})"),
         Some(why) => format!("not available: {why}"),
     }];
-    let yes = |on: bool, what: &str, without: &str| if on { what.to_owned() } else { format!("no {what}: {without}") };
+    let yes = |on: bool, what: &str, without: &str| {
+        if on { what.to_owned() } else { format!("no {what}: {without}") }
+    };
     lines.push(yes(has_tcx(), "TCX", "TC runs as a clsact filter (TCX needs Linux 6.6 and CAP_NET_ADMIN)"));
     let btf = Path::new("/sys/kernel/btf/vmlinux").exists();
     lines.push(yes(btf, "kernel BTF", "XDP on veth ports is refused (CONFIG_DEBUG_INFO_BTF)"));
@@ -56,7 +58,8 @@ pub fn support() -> Vec<String> {
 }
 
 fn release() -> String {
-    fs::read_to_string("/proc/sys/kernel/osrelease").map_or_else(|_| "0.0".into(), |text| text.trim().to_owned())
+    fs::read_to_string("/proc/sys/kernel/osrelease")
+        .map_or_else(|_| "0.0".into(), |text| text.trim().to_owned())
 }
 
 fn version(release: &str) -> (u32, u32) {
@@ -70,7 +73,9 @@ mod tests {
 
     #[test]
     fn versions() {
-        for (text, want) in [("6.18.44-fc", (6, 18)), ("5.4", (5, 4)), ("6.1.0-13-amd64", (6, 1)), ("", (0, 0))] {
+        for (text, want) in
+            [("6.18.44-fc", (6, 18)), ("5.4", (5, 4)), ("6.1.0-13-amd64", (6, 1)), ("", (0, 0))]
+        {
             assert_eq!(version(text), want, "{text}");
         }
     }

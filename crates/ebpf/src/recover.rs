@@ -45,13 +45,19 @@ pub(crate) fn state(tables: &Tables, links: &[Link]) -> Result<PlaneState> {
             _ => Tpid::None,
         };
         port.mtu = row.max_len.saturating_sub((HEADER_LEN + TAG_LEN) as u32);
-        port.fdb_limit = Some(tables.usage.get(abi::usage_port(id)).limit).filter(|limit| *limit != abi::UNLIMITED);
-        let svi = name.strip_prefix("ly").and_then(|number| number.parse().ok()).filter(|_| row.flags & abi::PORT_SVI != 0);
+        port.fdb_limit =
+            Some(tables.usage.get(abi::usage_port(id)).limit).filter(|limit| *limit != abi::UNLIMITED);
+        let svi = name
+            .strip_prefix("ly")
+            .and_then(|number| number.parse().ok())
+            .filter(|_| row.flags & abi::PORT_SVI != 0);
         port.kind = svi.map_or(PortKind::Netdev, PortKind::Svi);
         state.ports.insert(id, port);
     }
     let mut fixed = Vec::new();
-    tables.fdb_walk(&mut |key, value| fixed.extend(abi::split_key(key).zip(lower::fdb_target(value)))).doing(|| "reading the FDB".into())?;
+    tables
+        .fdb_walk(&mut |key, value| fixed.extend(abi::split_key(key).zip(lower::fdb_target(value))))
+        .doing(|| "reading the FDB".into())?;
     state.fdb = fixed.into_iter().collect();
     state.global.fdb_limit = tables.usage_table().limit;
     Ok(state)

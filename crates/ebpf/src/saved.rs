@@ -70,7 +70,10 @@ impl Counts {
         since.tx.frames = now.tx.frames.wrapping_sub(self.tx_frames);
         since.tx.bytes = now.tx.bytes.wrapping_sub(self.tx_bytes);
         since.rx.bytes = now.rx.bytes.wrapping_sub(self.rx_bytes);
-        since.rx.frames = since.dropped.iter().fold(since.trapped.wrapping_add(since.forwarded), |sum, n| sum.wrapping_add(*n));
+        since.rx.frames = since
+            .dropped
+            .iter()
+            .fold(since.trapped.wrapping_add(since.forwarded), |sum, n| sum.wrapping_add(*n));
         since
     }
 }

@@ -40,7 +40,9 @@ impl<T: FromBytes + IntoBytes + Immutable> Shared<T> {
             )
         };
         match NonNull::new(base.cast::<u8>()) {
-            Some(base) if base.as_ptr().cast() != libc::MAP_FAILED => Ok(Self { base, entries, row: PhantomData }),
+            Some(base) if base.as_ptr().cast() != libc::MAP_FAILED => {
+                Ok(Self { base, entries, row: PhantomData })
+            }
             _ => Err(io::Error::last_os_error()),
         }
     }
@@ -51,14 +53,20 @@ impl<T: FromBytes + IntoBytes + Immutable> Shared<T> {
 
     /// A word of a row, by its offset in bytes.
     pub(crate) fn u64(&self, row: usize, offset: usize) -> &AtomicU64 {
-        assert!(row < self.entries && offset + 8 <= Self::STRIDE && offset % 8 == 0, "row {row}, offset {offset}");
+        assert!(
+            row < self.entries && offset + 8 <= Self::STRIDE && offset.is_multiple_of(8),
+            "row {row}, offset {offset}"
+        );
         // SAFETY: in bounds and aligned by the assertion (STRIDE is a multiple of 8), mapped by the type's
         // invariant; the other side of the sharing is the kernel's programs, whose accesses are single words.
         unsafe { &*self.base.as_ptr().add(row * Self::STRIDE + offset).cast::<AtomicU64>() }
     }
     /// Half a word of a row, by its offset in bytes.
     pub(crate) fn u32(&self, row: usize, offset: usize) -> &AtomicU32 {
-        assert!(row < self.entries && offset + 4 <= Self::STRIDE && offset % 4 == 0, "row {row}, offset {offset}");
+        assert!(
+            row < self.entries && offset + 4 <= Self::STRIDE && offset.is_multiple_of(4),
+            "row {row}, offset {offset}"
+        );
         // SAFETY: as in `u64`.
         unsafe { &*self.base.as_ptr().add(row * Self::STRIDE + offset).cast::<AtomicU32>() }
     }
@@ -114,7 +122,9 @@ fn page_size() -> usize {
 
 /// Bytes of memory a map occupies, from its descriptor's fdinfo; 0 when the kernel does not say.
 pub(crate) fn map_bytes(fd: BorrowedFd<'_>) -> u64 {
-    let read = || -> io::Result<String> { io::read_to_string(File::open(format!("/proc/self/fdinfo/{}", fd.as_raw_fd()))?) };
+    let read = || -> io::Result<String> {
+        io::read_to_string(File::open(format!("/proc/self/fdinfo/{}", fd.as_raw_fd()))?)
+    };
     let text = read().unwrap_or_default();
     let memlock = text.lines().find_map(|line| line.strip_prefix("memlock:"));
     memlock.and_then(|value| value.trim().parse().ok()).unwrap_or(0)

@@ -3,8 +3,8 @@
 //! Invariant: a [`Tables`] holds every map of [`NAMES`], with the sizes `bpf/abi.h` gives them.
 
 use crate::abi::{
-    self, FDB_WAYS, FdbBucket, FdbCall, Global, IfSlot, Port, PortStats, PortVlans, TrapGroupRow, Usage, VlanPorts,
-    VlanStats,
+    self, FDB_WAYS, FdbBucket, FdbCall, Global, IfSlot, Port, PortStats, PortVlans, TrapGroupRow, Usage,
+    VlanPorts, VlanStats,
 };
 use crate::error::{Doing, Result, system};
 use crate::shared::{Shared, map_bytes};
@@ -43,7 +43,18 @@ pub(crate) const NAMES: [&str; 19] = [
 pub(crate) const META: &str = "ly_meta";
 
 /// What the pins are: written when they are made, checked when they are found.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, zerocopy::Immutable, zerocopy::KnownLayout)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    FromBytes,
+    IntoBytes,
+    zerocopy::Immutable,
+    zerocopy::KnownLayout,
+)]
 #[repr(C)]
 pub(crate) struct Meta {
     /// [`abi::ABI`].
@@ -93,7 +104,8 @@ impl Tables {
         macro_rules! shared {
             ($name:expr) => {{
                 let map = find($name)?;
-                Shared::map(map.as_fd(), map.max_entries() as usize).doing(|| format!("mapping the table {}", $name))?
+                Shared::map(map.as_fd(), map.max_entries() as usize)
+                    .doing(|| format!("mapping the table {}", $name))?
             }};
         }
         Ok(Self {
@@ -242,17 +254,24 @@ impl Tables {
     /// The whole of `journal[0]`.
     pub(crate) fn journal(&self) -> Result<Box<abi::Journal>> {
         let mut journal = Box::new(abi::Journal::new_zeroed());
-        self.map("journal").lookup_into(&0_u32.to_ne_bytes(), journal.as_mut_bytes(), MapFlags::ANY).doing(|| "reading the journal".into())?;
+        self.map("journal")
+            .lookup_into(&0_u32.to_ne_bytes(), journal.as_mut_bytes(), MapFlags::ANY)
+            .doing(|| "reading the journal".into())?;
         Ok(journal)
     }
     /// Writes `journal[0]`.
     pub(crate) fn set_journal(&self, journal: &abi::Journal) -> Result<()> {
-        self.map("journal").update(&0_u32.to_ne_bytes(), journal.as_bytes(), MapFlags::ANY).doing(|| "writing the journal".into())
+        self.map("journal")
+            .update(&0_u32.to_ne_bytes(), journal.as_bytes(), MapFlags::ANY)
+            .doing(|| "writing the journal".into())
     }
     /// `journal_bytes[form]`, of which the first `len` mean something.
     pub(crate) fn journal_bytes(&self, form: usize, len: usize) -> Result<Vec<u8>> {
         let key = u32::try_from(form).unwrap_or(0).to_ne_bytes();
-        let found = self.map("journal_bytes").lookup(&key, MapFlags::ANY).doing(|| "reading the journal's frame".into())?;
+        let found = self
+            .map("journal_bytes")
+            .lookup(&key, MapFlags::ANY)
+            .doing(|| "reading the journal's frame".into())?;
         let mut bytes = found.unwrap_or_default();
         bytes.truncate(len);
         Ok(bytes)

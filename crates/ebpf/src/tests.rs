@@ -1,14 +1,17 @@
 //! Tests that look into the tables: every transition between states, every failing step, every interrupted write.
 
+#![allow(clippy::panic)] // a test that panics has failed, and says why
+
 use crate::abi;
 use crate::open::Options;
 use crate::plane::EbpfPlane;
+use crate::tables::Meta;
 use lanyard_pipeline::generate::State;
 use lanyard_pipeline::state::Tpid;
 use lanyard_plane::{Change, Plane, PlaneError, PlaneState, changes};
 use lanyard_types::PortId;
-use std::mem::offset_of;
 use std::io::Write;
+use std::mem::offset_of;
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering::Relaxed;
 use zerocopy::IntoBytes;
@@ -96,7 +99,11 @@ fn by_steps_or_at_once_the_tables_are_the_same() {
     steps.apply(&empty).expect("emptied");
     once.rewrite(&empty).expect("emptied");
     assert_same(&dump(&steps), &dump(&once), "empty");
-    let left: Vec<_> = dump(&steps).into_iter().map(|(table, ..)| table).filter(|t| t.starts_with("port") || *t == "fdb").collect();
+    let left: Vec<_> = dump(&steps)
+        .into_iter()
+        .map(|(table, ..)| table)
+        .filter(|t| t.starts_with("port") || *t == "fdb")
+        .collect();
     assert_eq!(left, Vec::<&str>::new(), "an empty state leaves rows behind");
 }
 
@@ -171,7 +178,11 @@ fn a_state_is_read_back_from_the_tables() {
     assert_eq!(got.ports.keys().collect::<Vec<_>>(), want.ports.keys().collect::<Vec<_>>());
     for (id, port) in &want.ports {
         let found = &got.ports[id];
-        assert_eq!((&found.tagged, &found.untagged, found.pvid), (&port.tagged, &port.untagged, port.pvid), "port {id}");
+        assert_eq!(
+            (&found.tagged, &found.untagged, found.pvid),
+            (&port.tagged, &port.untagged, port.pvid),
+            "port {id}"
+        );
         assert_eq!((found.mtu, found.tpid, found.enabled), (port.mtu, port.tpid, port.enabled), "port {id}");
     }
     assert_eq!(got.fdb, want.fdb);
@@ -192,7 +203,10 @@ fn a_slot_that_is_taken_has_a_way_round() {
     assert_eq!(plane.tables.if_slots.get(77).ifindex, 0);
     use libbpf_rs::{MapCore, MapFlags};
     let map = plane.tables.map("if_ports");
-    assert!(map.lookup(same.as_bytes(), MapFlags::ANY).expect("read").is_some(), "another port's entry was removed");
+    assert!(
+        map.lookup(same.as_bytes(), MapFlags::ANY).expect("read").is_some(),
+        "another port's entry was removed"
+    );
     plane.tables.clear_ifindex(same, port(2));
     assert!(map.lookup(same.as_bytes(), MapFlags::ANY).expect("read").is_none());
 }
@@ -268,4 +282,121 @@ impl EbpfPlane {
             }
         }
     }
+}
+
+/// A plane with pins, in a namespace of its own.
+fn pinned(test: impl FnOnce(&Options) + Send) {
+    if let Some(why) = crate::support().first().filter(|line| !line.starts_with("available")) {
+        println!("skipped: {why}");
+        return;
+    }
+    let instance =
+        format!("unit-{}-{:?}", std::process::id(), std::thread::current().id()).replace(['(', ')'], "");
+    let state_dir = std::env::temp_dir().join(&instance);
+    let options = Options { fdb_capacity: 1000, state_dir: state_dir.clone(), ..Options::new(&instance) };
+    let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        lanyard_netdev::netns::run_in_new(|| {
+            test(&options);
+            let mut plane = EbpfPlane::open(&options).expect("opened");
+            plane.detach().expect("detached");
+        })
+    }));
+    let _ = std::fs::remove_dir_all(state_dir);
+    let _ = std::fs::remove_dir_all(format!("/run/lanyard/bpf/{instance}"));
+    match done {
+        Ok(Ok(())) => {}
+        Ok(Err(why)) => println!("skipped: no network namespace can be made ({why})"),
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+}
+
+/// One port on a veth.
+fn one_port() -> PlaneState {
+    let netdev = lanyard_netdev::Netdev::open().expect("netlink");
+    let veth = lanyard_netdev::Veth { name: "p1", peer: "q1", ..Default::default() };
+    netdev.create_veth(&veth).expect("a veth pair");
+    let ifindex = netdev.link("p1").expect("p1").ifindex;
+    let mut state = PlaneState::default();
+    state.global.fdb_limit = 1000;
+    let vlan = lanyard_types::VlanId::DEFAULT;
+    state.vlans.insert(vlan, Default::default());
+    let port = lanyard_pipeline::state::PortState::access("p1", ifindex, vlan);
+    state.ports.insert(PortId::new(1).expect("a port"), port);
+    state
+}
+
+#[test]
+fn other_programs_replace_the_pinned_ones_in_place() {
+    pinned(|options| {
+        let state = one_port();
+        let mut plane = EbpfPlane::open(options).expect("opened");
+        plane.apply(&state).expect("applied");
+        let salt = plane.tables.meta.get(0).salt;
+        // As another version would have left it.
+        plane.tables.meta.u64(0, offset_of!(Meta, object)).store(1, Relaxed);
+        drop(plane);
+        let plane = EbpfPlane::open(options).expect("adopted");
+        assert!(
+            plane.capabilities.notes.iter().any(|note| note.contains("replaced")),
+            "{:?}",
+            plane.capabilities.notes
+        );
+        assert_eq!((plane.state(), plane.tables.meta.get(0).salt), (&state, salt));
+        assert_eq!(plane.port_hook(PortId::new(1).expect("a port")), lanyard_plane::Hook::Tc);
+        drop(plane);
+        let plane = EbpfPlane::open(options).expect("adopted");
+        assert_eq!(plane.capabilities.notes, Vec::<String>::new(), "they are this version's now");
+    });
+}
+
+#[test]
+fn pins_of_another_layout_are_built_anew() {
+    pinned(|options| {
+        let state = one_port();
+        let mut plane = EbpfPlane::open(options).expect("opened");
+        plane.apply(&state).expect("applied");
+        plane.tables.meta.u32(0, offset_of!(Meta, abi)).store(abi::ABI + 1, Relaxed);
+        drop(plane);
+        let mut plane = EbpfPlane::open(options).expect("opened");
+        let told = format!("layout {}", abi::ABI + 1);
+        assert!(
+            plane.capabilities.notes.iter().any(|note| note.contains(&told)),
+            "{:?}",
+            plane.capabilities.notes
+        );
+        assert_eq!(*plane.state(), PlaneState::default());
+        plane.apply(&state).expect("applied");
+        assert_eq!(plane.port_hook(PortId::new(1).expect("a port")), lanyard_plane::Hook::Tc);
+    });
+}
+
+#[test]
+fn a_daemon_that_dies_while_it_writes() {
+    pinned(|options| {
+        let state = one_port();
+        let mut plane = EbpfPlane::open(options).expect("opened");
+        plane.apply(&state).expect("applied");
+        let right = dump(&plane);
+        // It had begun to write the next state, and the file of that state lies beside the old one.
+        plane.prepare_save(&PlaneState::default()).expect("prepared");
+        plane.tables.meta.u64(0, offset_of!(Meta, writing)).store(1, Relaxed);
+        plane.tables.ports.set(1, &abi::Port::default());
+        plane.tables.vlan_ports.set(1, &abi::VlanPorts::default());
+        drop(plane);
+        let plane = EbpfPlane::open(options).expect("adopted");
+        assert_eq!(*plane.state(), state, "the state is the last that was taken whole");
+        assert_same(&dump(&plane), &right, "put right");
+        assert_eq!(plane.tables.meta.get(0).writing, 0);
+        drop(plane);
+        // And once more, dead between the file and the generation.
+        let plane = EbpfPlane::open(options).expect("adopted");
+        let generation = plane.tables.meta.get(0).generation;
+        plane.tables.meta.u64(0, offset_of!(Meta, generation)).store(generation - 1, Relaxed);
+        plane.tables.meta.u64(0, offset_of!(Meta, writing)).store(1, Relaxed);
+        drop(plane);
+        let plane = EbpfPlane::open(options).expect("adopted");
+        assert_eq!(*plane.state(), state);
+        assert_eq!(plane.tables.meta.get(0).generation, generation);
+        assert!(!plane.rough);
+    });
 }

@@ -75,7 +75,9 @@ impl Teller<'_> {
             Stage::Parse if self.end == Stage::Parse => Vec::new(),
             Stage::Parse => one(self.parse()),
             Stage::Trap => self.trap().into_iter().collect(),
-            Stage::Port => self.ingress.map(|port| format!("{} is {}", port.name, self.up())).into_iter().collect(),
+            Stage::Port => {
+                self.ingress.map(|port| format!("{} is {}", port.name, self.up())).into_iter().collect()
+            }
             Stage::VlanIngress => self.vlan_ingress().into_iter().collect(),
             Stage::Learn => self.learn().into_iter().collect(),
             Stage::Bridge => self.bridge().into_iter().collect(),
@@ -106,7 +108,9 @@ impl Teller<'_> {
             Some(Tag { pcp, dei, vid }) => {
                 let inner = self.frame.inner_ethertype(outer).unwrap_or(outer);
                 let dei = if dei { ", drop eligible" } else { "" };
-                format!("tag {outer:#06x} vlan {vid} priority {pcp}{dei}, EtherType {inner:#06x}, {len} bytes")
+                format!(
+                    "tag {outer:#06x} vlan {vid} priority {pcp}{dei}, EtherType {inner:#06x}, {len} bytes"
+                )
             }
             None => format!("untagged, EtherType {outer:#06x}, {len} bytes"),
         }
@@ -126,12 +130,14 @@ impl Teller<'_> {
     /// Why a frame for `dst` would go up, were the port up.
     fn would_trap(&self, dst: MacAddr) -> Option<TrapReason> {
         match dst.reserved() {
-            Some(nibble) if self.state.global.reserved[usize::from(nibble)] == ReservedAction::Trap => Some(match nibble {
-                0x0 => TrapReason::Bpdu,
-                0x2 => TrapReason::SlowProtocol,
-                0xe => TrapReason::Lldp,
-                _ => TrapReason::Reserved,
-            }),
+            Some(nibble) if self.state.global.reserved[usize::from(nibble)] == ReservedAction::Trap => {
+                Some(match nibble {
+                    0x0 => TrapReason::Bpdu,
+                    0x2 => TrapReason::SlowProtocol,
+                    0xe => TrapReason::Lldp,
+                    _ => TrapReason::Reserved,
+                })
+            }
             None if dst == MacAddr::SSTP && self.state.global.trap_pvst => Some(TrapReason::PvstBpdu),
             _ => None,
         }
@@ -140,7 +146,10 @@ impl Teller<'_> {
     fn vlan_ingress(&self) -> Option<String> {
         match self.tag().map(|tag| tag.vid).filter(|vid| *vid != 0) {
             Some(vid) => VlanId::new(vid).map(|vlan| format!("vlan {vlan} from its tag")),
-            None => self.ingress.and_then(|port| port.pvid).map(|vlan| format!("vlan {vlan} from the port's PVID")),
+            None => self
+                .ingress
+                .and_then(|port| port.pvid)
+                .map(|vlan| format!("vlan {vlan} from the port's PVID")),
         }
     }
 
@@ -214,12 +223,14 @@ impl Teller<'_> {
         let global = self.tables.global.get(0);
         let isolated = self.ingress.is_some_and(|port| port.isolated);
         let dst = self.frame.dst();
-        let has = |set: &[u64; abi::PORT_WORDS], port: PortId| set[port.index() / 64] >> (port.index() % 64) & 1 == 1;
+        let has = |set: &[u64; abi::PORT_WORDS], port: PortId| {
+            set[port.index() / 64] >> (port.index() % 64) & 1 == 1
+        };
         let reached = |port: &PortId| {
             *port != self.port
                 && sets.form.iter().any(|set| has(set, *port))
                 && !(isolated && has(&global.isolated, *port))
-                && !(!dst.is_group() && has(&global.no_unicast, *port))
+                && (dst.is_group() || !has(&global.no_unicast, *port))
                 && !(dst.is_group() && !dst.is_broadcast() && has(&global.no_multicast, *port))
         };
         PortId::all().filter(reached).collect()
@@ -233,8 +244,11 @@ impl Teller<'_> {
         let bare = self.frame.bytes().len() - if self.tag().is_some() { TAG_LEN } else { 0 };
         let too_long = |port: &PortId| bare > self.tables.ports.get(port.index()).max_len as usize;
         let reached = self.flood_set();
-        let mut lines: Vec<String> =
-            reached.iter().filter(too_long).map(|port| format!("{}: longer than its MTU", self.name(port))).collect();
+        let mut lines: Vec<String> = reached
+            .iter()
+            .filter(too_long)
+            .map(|port| format!("{}: longer than its MTU", self.name(port)))
+            .collect();
         if self.end != Stage::VlanEgress {
             lines.push(format!("{} allowed", self.run.egress.len()));
         }
@@ -248,7 +262,10 @@ impl Teller<'_> {
         let name = self.name(port);
         match state.and_then(|state| state.tpid.ethertype()).filter(|_| tagged) {
             Some(tpid) => {
-                let vid = Frame::new(bytes).ok().and_then(|frame| frame.tag(tpid).ok().flatten()).map_or(0, |tag| tag.vid);
+                let vid = Frame::new(bytes)
+                    .ok()
+                    .and_then(|frame| frame.tag(tpid).ok().flatten())
+                    .map_or(0, |tag| tag.vid);
                 format!("{name}: tagged {tpid:#06x} vlan {vid}")
             }
             None => format!("{name}: untagged"),
@@ -257,6 +274,10 @@ impl Teller<'_> {
 
     fn count(&self) -> String {
         let copies = self.run.egress.len();
-        format!("received by {}, {copies} cop{} sent", self.name(self.port), if copies == 1 { "y" } else { "ies" })
+        format!(
+            "received by {}, {copies} cop{} sent",
+            self.name(self.port),
+            if copies == 1 { "y" } else { "ies" }
+        )
     }
 }

@@ -4,6 +4,8 @@
 //!
 //! `LANYARD_DIFF_FRAMES` is how many frames (60,000 by default), `LANYARD_DIFF_SEED` the first state's seed.
 
+#![allow(clippy::panic)] // a test that panics has failed, and says why
+
 use lanyard_ebpf::{DryMode, EbpfPlane, Options};
 use lanyard_pipeline::generate::{Rng, State, frame};
 use lanyard_pipeline::state::Tpid;
@@ -96,7 +98,8 @@ fn conversation(rng: &mut Rng, state: &State, pipeline: &Pipeline) -> Option<(Po
     let from = state.plane.ports.get(&port)?;
     let mut builder = Builder::new(dst, src);
     if from.pvid != Some(vlan) || rng.percent(20) {
-        builder = builder.tag(from.tpid.ethertype()?, Tag { pcp: rng.below(8) as u8, dei: false, vid: vlan.get() });
+        builder =
+            builder.tag(from.tpid.ethertype()?, Tag { pcp: rng.below(8) as u8, dei: false, vid: vlan.get() });
     }
     let len = rng.pick(&[60, 60, 64, 594, 1514, 1518])?;
     Some((port, builder.ethertype(0x0800).payload(&rng.next_u64().to_le_bytes()).pad(len).build()))

@@ -1,6 +1,8 @@
 //! The FDB by way of the plane: entries of every kind, filters, ageing, events, traps. No netdevs: frames come from dry
 //! runs that learn.
 
+#![allow(clippy::panic)] // a test that panics has failed, and says why
+
 mod common;
 
 use common::{mac, port, vlan};
@@ -14,7 +16,8 @@ const LEARN: DryMode = DryMode { learn: true, count: false, police: false };
 
 /// Four access ports, two of VLAN 10 and two of VLAN 20.
 fn plane(capacity: u32) -> Option<EbpfPlane> {
-    let mut plane = match EbpfPlane::open_private(&Options { fdb_capacity: capacity, ..Options::new("fdb") }) {
+    let mut plane = match EbpfPlane::open_private(&Options { fdb_capacity: capacity, ..Options::new("fdb") })
+    {
         Ok(plane) => plane,
         Err(error) => {
             println!("skipped: {error}");
@@ -105,7 +108,10 @@ fn control_entries_stand_above_learned_ones() {
     assert_eq!(plane.fdb_dynamic(), 0, "the learned entry gave way");
     learn(&mut plane, 1, mac(1), 0);
     let found = entries(&mut plane, FdbFilter::default());
-    assert_eq!(found.iter().map(|entry| (entry.port, entry.kind)).collect::<Vec<_>>(), [(Some(port(2)), FdbKind::Static)]);
+    assert_eq!(
+        found.iter().map(|entry| (entry.port, entry.kind)).collect::<Vec<_>>(),
+        [(Some(port(2)), FdbKind::Static)]
+    );
     assert_eq!(plane.fdb_flush(&FdbFilter::default()), 0);
 }
 
@@ -181,7 +187,13 @@ fn events_of_an_entrys_life() {
     plane.fdb_flush(&FdbFilter::default());
     let mut events = Vec::new();
     plane.poll_events(&mut |event| events.push(event));
-    let entry = |at: u16| FdbEntry { vlan: vlan(10), mac: mac(1), port: Some(port(at)), kind: FdbKind::Dynamic, age_s: 0 };
+    let entry = |at: u16| FdbEntry {
+        vlan: vlan(10),
+        mac: mac(1),
+        port: Some(port(at)),
+        kind: FdbKind::Dynamic,
+        age_s: 0,
+    };
     let [added, moved, deleted] = &events[..] else { panic!("{events:?}") };
     assert_eq!(*added, PlaneEvent::FdbAdded(entry(1)));
     assert_eq!(*moved, PlaneEvent::FdbMoved { entry: entry(2), from: port(1) });
@@ -229,7 +241,11 @@ fn trapped_frames_go_up_with_their_tags() {
     plane.apply(&state).expect("applied");
     let police = DryMode { police: true, ..DryMode::default() };
     let tag = Tag { pcp: 7, dei: false, vid: 10 };
-    let frame = Builder::new(MacAddr::BRIDGE_GROUP, mac(1)).tag(0x8100, tag).ethertype(0x0026).payload(b"bpdu").build();
+    let frame = Builder::new(MacAddr::BRIDGE_GROUP, mac(1))
+        .tag(0x8100, tag)
+        .ethertype(0x0026)
+        .payload(b"bpdu")
+        .build();
     let now = now_ns(0);
     for _ in 0..5 {
         plane.dry_run(Hook::Tc, port(3), now, police, &frame).expect("a dry run");

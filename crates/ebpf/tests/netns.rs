@@ -1,8 +1,12 @@
 //! The plane between real hosts: each test makes its own namespaces, netdevs and pins, and leaves nothing.
 
+#![allow(clippy::panic)] // a test that panics has failed, and says why
+
 mod common;
 
-use common::{Guarded, Host, PATIENCE, SILENCE, access_state, arrives, assert_conserved, fdb, in_switch, options, port};
+use common::{
+    Guarded, Host, PATIENCE, SILENCE, access_state, arrives, assert_conserved, fdb, in_switch, options, port,
+};
 use lanyard_netdev::Netdev;
 use lanyard_pipeline::state::{Delivery, HookChoice};
 use lanyard_plane::{Hook, Plane, PlaneError, PlaneEvent, PlaneState};
@@ -78,7 +82,8 @@ fn a_port_that_leaves_is_left_as_it_was() {
     in_switch(|| {
         let (a, b) = (Host::new(1), Host::new(2));
         // The near end has an address of its own, which nobody reaches while it is a port.
-        let near = std::process::Command::new("ip").args(["addr", "add", "10.0.0.101/24", "dev", "sw1"]).status();
+        let near =
+            std::process::Command::new("ip").args(["addr", "add", "10.0.0.101/24", "dev", "sw1"]).status();
         assert!(near.expect("ip").success());
         let at_near = std::net::UdpSocket::bind("10.0.0.101:7777").expect("a socket");
         let mut guarded = Guarded::open(options());
@@ -176,7 +181,10 @@ fn delivery_is_chosen_by_what_is_there() {
         local.delivery = Delivery::Peer;
         state.ports.insert(port(3), local);
         let error = guarded.plane().apply(&state).expect_err("no peer");
-        assert!(matches!(error, PlaneError::Unsupported { .. }) && error.to_string().contains("here0"), "{error}");
+        assert!(
+            matches!(error, PlaneError::Unsupported { .. }) && error.to_string().contains("here0"),
+            "{error}"
+        );
     });
 }
 
@@ -254,12 +262,16 @@ fn xdp_on_veth_ports() {
             let netdev = Netdev::open().expect("netlink");
             netdev.create("br0", "bridge").expect("a bridge");
             let link = netdev.link("br0").expect("br0");
-            let mut bridge = lanyard_pipeline::state::PortState::access("br0", link.ifindex, common::vlan(10));
+            let mut bridge =
+                lanyard_pipeline::state::PortState::access("br0", link.ifindex, common::vlan(10));
             bridge.hook = HookChoice::Xdp;
             state.ports.insert(port(3), bridge);
             guarded.plane().apply(&state).expect_err("a bridge has no native XDP")
         };
-        assert!(matches!(error, PlaneError::Unsupported { .. }) && error.to_string().contains("br0"), "{error}");
+        assert!(
+            matches!(error, PlaneError::Unsupported { .. }) && error.to_string().contains("br0"),
+            "{error}"
+        );
     });
 }
 
@@ -267,7 +279,10 @@ fn xdp_on_veth_ports() {
 #[test]
 fn child() {
     let Ok(instance) = std::env::var("LANYARD_TEST_CHILD") else { return };
-    let options = lanyard_ebpf::Options { state_dir: std::env::temp_dir().join(&instance), ..lanyard_ebpf::Options::new(&instance) };
+    let options = lanyard_ebpf::Options {
+        state_dir: std::env::temp_dir().join(&instance),
+        ..lanyard_ebpf::Options::new(&instance)
+    };
     let mut plane = lanyard_ebpf::EbpfPlane::open(&options).expect("opened");
     println!("found {} ports, notes {:?}", plane.state().ports.len(), plane.capabilities().notes);
     match std::env::var("LANYARD_TEST_DETACH") {
@@ -301,16 +316,23 @@ fn pins_outlive_ip_netns_exec() {
                 command.env("LANYARD_TEST_DETACH", "1");
             }
             let output = command.output().expect("ip netns exec");
-            let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+            let (out, err) =
+                (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
             assert!(output.status.success(), "{out}{err}");
             out.into_owned()
         };
         assert!(child(false).contains("found 0 ports, notes []"));
         let pins = std::path::Path::new("/run/lanyard/bpf").join(&name);
         assert!(pins.join("maps/fdb").exists(), "the pins went with the mount namespace of `ip netns exec`");
-        assert!(child(false).contains("found 1 ports, notes []"), "the second run did not adopt the first one's pins");
+        assert!(
+            child(false).contains("found 1 ports, notes []"),
+            "the second run did not adopt the first one's pins"
+        );
         // Here is another namespace: adopting would attach programs that belong elsewhere.
-        let options = lanyard_ebpf::Options { state_dir: std::env::temp_dir().join(&name), ..lanyard_ebpf::Options::new(&name) };
+        let options = lanyard_ebpf::Options {
+            state_dir: std::env::temp_dir().join(&name),
+            ..lanyard_ebpf::Options::new(&name)
+        };
         let error = lanyard_ebpf::EbpfPlane::open(&options).expect_err("another namespace");
         assert!(error.to_string().contains("another network namespace"), "{error}");
         child(true);
@@ -377,7 +399,11 @@ fn tags_cross_a_trunk_whatever_the_hook() {
                 assert!(arrives(&at_b, &at_a, &format!("back {round}"), PATIENCE), "{hook:?}");
             }
             assert!(!arrives(&at_a, &at_c, "not there", SILENCE), "{hook:?}");
-            assert_eq!(fdb(right.plane()), ["0200.0000.0001 10 10 dynamic", "0200.0000.0002 10 2 dynamic"], "{hook:?}");
+            assert_eq!(
+                fdb(right.plane()),
+                ["0200.0000.0001 10 10 dynamic", "0200.0000.0002 10 2 dynamic"],
+                "{hook:?}"
+            );
             assert_conserved(left.plane());
             assert_conserved(right.plane());
             drop((left, right));
@@ -402,7 +428,11 @@ fn a_lost_state_file_costs_no_frame() {
         std::fs::remove_file(guarded.options().state_dir.join("plane.json")).expect("removed");
         guarded.restart().expect("adopted");
         let plane = guarded.plane();
-        assert!(plane.capabilities().notes.iter().any(|note| note.contains("state file")), "{:?}", plane.capabilities());
+        assert!(
+            plane.capabilities().notes.iter().any(|note| note.contains("state file")),
+            "{:?}",
+            plane.capabilities()
+        );
         assert_eq!(plane.state().ports[&port(1)].name, "sw1", "port numbers are kept");
         assert_eq!(fdb(plane), entries);
         assert!(arrives(&at_b, &at_a, "meanwhile", PATIENCE));
@@ -427,7 +457,10 @@ fn forty_eight_ports() {
             guarded
         };
         let mut state = access_state(&hosts.iter().map(|host| (host, 10)).collect::<Vec<_>>());
-        state.ports.values_mut().for_each(|port| port.tagged = (2..=4094).map(common::vlan).filter(|v| v.get() != 10).collect());
+        state
+            .ports
+            .values_mut()
+            .for_each(|port| port.tagged = (2..=4094).map(common::vlan).filter(|v| v.get() != 10).collect());
         let start = std::time::Instant::now();
         guarded.plane().apply(&state).expect("applied");
         println!("applied in {:?}", start.elapsed());

@@ -1,5 +1,6 @@
 //! A switch's namespace and hosts around it, for tests that need a kernel: all of it goes with the process.
 
+#![allow(clippy::panic)] // a test that panics has failed, and says why
 #![allow(dead_code)] // each test file uses its part
 
 use lanyard_ebpf::{EbpfPlane, Options};
@@ -48,7 +49,11 @@ pub fn in_switch(test: impl FnOnce() + Send) {
 pub fn options() -> Options {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let name = format!("test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-    Options { state_dir: std::env::temp_dir().join(format!("lanyard-{name}")), fdb_capacity: 10_000, ..Options::new(&name) }
+    Options {
+        state_dir: std::env::temp_dir().join(format!("lanyard-{name}")),
+        fdb_capacity: 10_000,
+        ..Options::new(&name)
+    }
 }
 
 /// A plane that is detached, whatever becomes of the test.
@@ -107,14 +112,21 @@ impl Host {
             mtu: None,
             peer_netns: Some(ns.as_fd()),
         };
-        let quiet = |ifindex| LinkChange { addrgen_none: Some(true), up: Some(true), ..LinkChange::of(ifindex) };
+        let quiet =
+            |ifindex| LinkChange { addrgen_none: Some(true), up: Some(true), ..LinkChange::of(ifindex) };
         netdev.create_veth(&veth).expect("a veth pair");
         let link = netdev.link(&name).expect("the near end");
-        netdev.change(&[quiet(link.ifindex)]).into_iter().for_each(|done| done.expect("the near end comes up"));
+        netdev
+            .change(&[quiet(link.ifindex)])
+            .into_iter()
+            .for_each(|done| done.expect("the near end comes up"));
         netns::run_in(&ns, || {
             let netdev = Netdev::open().expect("netlink");
             let eth0 = netdev.link("eth0").expect("the far end");
-            netdev.change(&[quiet(eth0.ifindex)]).into_iter().for_each(|done| done.expect("the far end comes up"));
+            netdev
+                .change(&[quiet(eth0.ifindex)])
+                .into_iter()
+                .for_each(|done| done.expect("the far end comes up"));
         })
         .expect("the host's namespace");
         let host = Self { number, port: netdev.link(&name).expect("the near end"), ns };
@@ -137,7 +149,8 @@ impl Host {
         assert!(output.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&output.stderr));
     }
     pub fn set_feature(&self, feature: &str, on: bool) {
-        self.enter(|| Netdev::open().expect("netlink").set_features("eth0", &[(feature, on)])).expect(feature);
+        self.enter(|| Netdev::open().expect("netlink").set_features("eth0", &[(feature, on)]))
+            .expect(feature);
     }
     /// A socket of the host's.
     pub fn socket(&self) -> UdpSocket {
@@ -172,7 +185,9 @@ pub fn access_state(hosts: &[(&Host, u16)]) -> PlaneState {
     state.global.fdb_limit = 10_000;
     for (host, id) in hosts {
         state.vlans.insert(vlan(*id), VlanState::default());
-        state.ports.insert(port(host.number), PortState::access(&host.port.name, host.port.ifindex, vlan(*id)));
+        state
+            .ports
+            .insert(port(host.number), PortState::access(&host.port.name, host.port.ifindex, vlan(*id)));
     }
     state
 }
