@@ -130,29 +130,23 @@ impl Kernel {
 
     fn create_pairs(&mut self, pairs: &[&Pair]) -> Vec<Result<(), String>> {
         let names: Vec<_> = pairs.iter().map(|pair| (host_end(pair.vlan), pipeline_end(pair.vlan))).collect();
-        let veth = |(pair, (name, peer)): (&&Pair, &'_ (String, String))| {
-            (name.clone(), peer.clone(), pair.mac, pair.mtu)
-        };
-        let parts: Vec<_> = pairs.iter().zip(&names).map(veth).collect();
-        let veths: Vec<_> = parts
-            .iter()
-            .map(|(name, peer, mac, mtu)| Veth {
-                name,
-                peer,
-                mac: Some(*mac),
-                mtu: Some(*mtu),
-                ..Veth::default()
-            })
-            .collect();
-        let made = self.netdev.create_veths(&veths);
-        let finish = |(result, (pair, (name, peer))): (Result<(), Error>, (&&Pair, &(String, String)))| {
-            result.map_err(|error| error.to_string())?;
-            self.mark_pair(name, peer, &pair.alias).inspect_err(|_| {
-                // Half made is not made.
-                let _ = self.index(name).map(|ifindex| self.netdev.delete(ifindex));
-            })
-        };
-        made.into_iter().zip(pairs.iter().zip(&names)).map(finish).collect()
+        let mut veths = Vec::with_capacity(pairs.len());
+        for (pair, (name, peer)) in pairs.iter().zip(&names) {
+            veths.push(Veth { name, peer, mac: Some(pair.mac), mtu: Some(pair.mtu), ..Veth::default() });
+        }
+        let mut results = Vec::with_capacity(pairs.len());
+        for (made, (pair, (name, peer))) in
+            self.netdev.create_veths(&veths).into_iter().zip(pairs.iter().zip(&names))
+        {
+            let made = made.map_err(|error| error.to_string());
+            results.push(made.and_then(|()| {
+                self.mark_pair(name, peer, &pair.alias).inspect_err(|_| {
+                    // Half made is not made.
+                    let _ = self.index(name).map(|ifindex| self.netdev.delete(ifindex));
+                })
+            }));
+        }
+        results
     }
 
     fn mark_pair(&self, name: &str, peer: &str, alias: &str) -> Result<(), String> {

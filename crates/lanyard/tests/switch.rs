@@ -2,6 +2,8 @@
 //!
 //! Each test makes its namespaces and takes them down again, also when it fails; without the rights it says so.
 
+#![allow(clippy::panic)] // how a test fails
+
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
