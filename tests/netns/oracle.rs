@@ -3,7 +3,8 @@
 //! What differs, and why. The kernel's bridge has no VLAN filtering here, so it relays tagged frames as they are and learns
 //! their senders. Lanyard's ports are access ports of VLAN 1: a frame tagged with VLAN 1 or with a mere priority (VLAN 0)
 //! leaves without that tag, any other tag is refused and teaches nothing (IEEE 802.1Q-2018, 6.9 and 8.6.2). Tagged frames
-//! therefore come from senders of their own, and what the bridge does with them is translated so. The bridge's own
+//! therefore come from senders of their own, and what the bridge does with them is translated so. The bridge is told not
+//! to learn from the reserved addresses that it does not relay (`no_linklocal_learn`), as Lanyard never does. The bridge's own
 //! addresses are left alone: frames to it go up, and Lanyard has no interface in this VLAN.
 
 use crate::harness::frame::{DOT1AD, DOT1Q, Mac, reserved};
@@ -60,8 +61,8 @@ impl Seeded {
             1 => bare.ethertype(0x0800),
             2 => bare.ethertype(0x0806),
             3 => bare.ethertype(0x86dd),
-            4 if len >= 20 => bare.len(len.min(1514)).tag(DOT1AD, 3, 7),
-            5 if len >= 20 => self.tagged(len.min(1514)),
+            4 if len >= 20 => bare.len(len.min(lengths[self.lengths - 1] - 4)).tag(DOT1AD, 3, 7),
+            5 if len >= 20 => self.tagged(len.min(lengths[self.lengths - 1] - 4)),
             _ => bare,
         }
     }
@@ -93,7 +94,7 @@ struct Oracle {
 impl Oracle {
     fn new() -> Self {
         let net = Net::new(false);
-        net.ip("link add br0 type bridge stp_state 0 mcast_snooping 0\nlink set br0 up");
+        net.ip("link add br0 type bridge stp_state 0 mcast_snooping 0 no_linklocal_learn 1\nlink set br0 up");
         // Where netfilter looks at bridged frames, it drops IP that is none.
         for key in ["bridge-nf-call-iptables", "bridge-nf-call-ip6tables", "bridge-nf-call-arptables"] {
             let path = format!("/proc/sys/net/bridge/{key}");

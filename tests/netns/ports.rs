@@ -129,7 +129,8 @@ fn state_of(bed: &Bed) -> String {
             link.xdp, v4.join(" "), v6.join(" "), addresses.len(),
         )
     };
-    let qdiscs = bed.netdev.qdiscs().unwrap().len();
+    let qdiscs = bed.netdev.qdiscs().unwrap();
+    let qdiscs = qdiscs.iter().filter(|(_, kind)| kind != "noqueue" && kind != "noop").count();
     let all = ["ipv4", "ipv6"].map(|family| sysctl(family, "all", "forwarding")).join(" ");
     let ports: Vec<String> = ["p1", "p2", "p3"].map(one).into();
     format!("{}\nall: {all}, {qdiscs} queueing disciplines, links {:?}", ports.join("\n"), bed.net.links())

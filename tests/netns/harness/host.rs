@@ -77,12 +77,9 @@ impl Host {
         let output = self.net.output(&mut command);
         output.status.success()
     }
-    /// Asserts that one ping comes back.
+    /// Asserts that a ping comes back, in the end: an address or a route may need a moment to settle.
     pub fn reaches(&self, address: &str) {
-        let mut command = Command::new("ping");
-        command.args(["-n", "-c", "1", "-W", "10", address]);
-        let output = self.net.output(&mut command);
-        assert!(output.status.success(), "ping {address}: {}", String::from_utf8_lossy(&output.stdout));
+        super::wait_for(&format!("an answer from {address}"), || self.ping(&format!("-c 1 -W 1 {address}")).then_some(()));
     }
     /// Sends `bytes` bytes over TCP to `server`, who must get exactly these.
     pub fn tcp(&self, server: &Self, address: &str, bytes: usize) {
