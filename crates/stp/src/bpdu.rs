@@ -361,7 +361,11 @@ impl MstConfigId {
     /// The identification of a region; `instances` gives each MSTID its VLANs, all others are on the CIST.
     /// The name is cut at 32 octets.
     #[must_use]
-    pub fn new<'a>(name: &str, revision: u16, instances: impl IntoIterator<Item = (u16, &'a VlanSet)>) -> Self {
+    pub fn new<'a>(
+        name: &str,
+        revision: u16,
+        instances: impl IntoIterator<Item = (u16, &'a VlanSet)>,
+    ) -> Self {
         let mut table = [0u8; 8192];
         for (mstid, vlans) in instances {
             for vlan in vlans.iter() {
@@ -547,7 +551,17 @@ fn decode_body(r: &mut Reader<'_>, rapid: bool) -> Result<ConfigBody, BpduError>
     if !rapid && message_age >= max_age {
         return Err(BpduError::MessageAge);
     }
-    Ok(ConfigBody { flags, root, root_path_cost, bridge, port, message_age, max_age, hello_time, forward_delay })
+    Ok(ConfigBody {
+        flags,
+        root,
+        root_path_cost,
+        bridge,
+        port,
+        message_age,
+        max_age,
+        hello_time,
+        forward_delay,
+    })
 }
 
 /// `None` when the lengths do not fit an MST BPDU (14.5 d).

@@ -5,7 +5,9 @@
 //! link that goes down, the flush of its addresses and the new forwarding port are to be applied together);
 //! the same calls with the same times give the same actions.
 
-use crate::bpdu::{self, Bpdu, BpduError, BpduFrame, BridgeId, Encapsulation, MstConfigId, PortIdentifier, TICKS_PER_SECOND};
+use crate::bpdu::{
+    self, Bpdu, BpduError, BpduFrame, BridgeId, Encapsulation, MstConfigId, PortIdentifier, TICKS_PER_SECOND,
+};
 use crate::config::{Config, ConfigError, ErrCause, Guard, LinkType, Mode, PortVlans};
 use crate::entity::Entity;
 use crate::events::Event;
@@ -111,7 +113,8 @@ impl Bridge {
     /// # Errors
     /// The first setting out of its range.
     pub fn new(now: u64, config: Config) -> Result<Self, ConfigError> {
-        let empty = Snapshot { entities: BTreeMap::new(), links: BTreeMap::new(), instances: BTreeMap::new() };
+        let empty =
+            Snapshot { entities: BTreeMap::new(), links: BTreeMap::new(), instances: BTreeMap::new() };
         Self::restore(now, config, empty)
     }
 
@@ -124,8 +127,7 @@ impl Bridge {
     pub fn restore(now: u64, config: Config, snapshot: Snapshot) -> Result<Self, ConfigError> {
         config.check()?;
         let Snapshot { entities, links, instances } = snapshot;
-        let mut bridge =
-            Self { config, entities, links, instances, actions: VecDeque::new(), generation: 0 };
+        let mut bridge = Self { config, entities, links, instances, actions: VecDeque::new(), generation: 0 };
         bridge.rebuild(now);
         for key in bridge.keys() {
             if let Some(entity) = bridge.entities.get_mut(&key) {
@@ -434,7 +436,8 @@ impl Bridge {
         let config = self.config.ports.get(&port).cloned().unwrap_or_default();
         let (cost, priority) = config.trees.get(&key).copied().unwrap_or_default();
         let speed = self.links.get(&port).and_then(|link| link.speed_mbps);
-        let cost = cost.or(config.cost).unwrap_or_else(|| self.config.effective_path_cost_method().cost(speed));
+        let cost =
+            cost.or(config.cost).unwrap_or_else(|| self.config.effective_path_cost_method().cost(speed));
         (cost, PortIdentifier::new(priority.unwrap_or(config.priority), port.get()))
     }
 
@@ -557,8 +560,7 @@ impl Bridge {
     /// Trees keep their instance while they exist; a new one gets the lowest that is free. Instance 0 is the
     /// CIST or the only tree, and in the per-VLAN modes nobody's.
     fn assign_instances(&mut self, wanted: &[u16]) {
-        let keys: Vec<u16> =
-            if self.config.mode.per_vlan() { wanted.to_vec() } else { self.tree_keys(0) };
+        let keys: Vec<u16> = if self.config.mode.per_vlan() { wanted.to_vec() } else { self.tree_keys(0) };
         self.instances.retain(|key, instance| keys.contains(key) && (*key == 0) == (instance.get() == 0));
         for key in keys {
             if self.instances.contains_key(&key) {
@@ -590,7 +592,8 @@ impl Bridge {
                     self.actions.push_back(Action::Flush { instance, ports: Box::new(ports) });
                 }
                 Effect::Event(event) => {
-                    self.generation += u64::from(matches!(event, Event::Role { .. } | Event::RootChanged { .. }));
+                    self.generation +=
+                        u64::from(matches!(event, Event::Role { .. } | Event::RootChanged { .. }));
                     self.actions.push_back(Action::Event(event));
                 }
             }

@@ -11,7 +11,8 @@ use crate::machines::{
     role_transitions, state_transition, topology_change,
 };
 use crate::vars::{
-    BridgeVars, Effect, EntityVlan, InfoIs, PortParams, PortTreeVars, PortVars, Timer, Times, TreeVars, Vector,
+    BridgeVars, Effect, EntityVlan, InfoIs, PortParams, PortTreeVars, PortVars, Timer, Times, TreeVars,
+    Vector,
 };
 use lanyard_types::{InstanceId, PortId, PortSet, StpState};
 use serde::{Deserialize, Serialize};
@@ -122,7 +123,12 @@ impl Entity {
     // ------------------------------------------------------------------------------------------ inputs
 
     /// Adds a port, without link; `trees` gives path cost and identifier for each tree.
-    pub(crate) fn add_port(&mut self, now: u64, id: PortId, trees: impl Iterator<Item = (u32, PortIdentifier)>) {
+    pub(crate) fn add_port(
+        &mut self,
+        now: u64,
+        id: PortId,
+        trees: impl Iterator<Item = (u32, PortIdentifier)>,
+    ) {
         if self.slots.contains_key(&id) {
             return;
         }
@@ -132,7 +138,11 @@ impl Entity {
         port.new_info_msti = true;
         port.trees = trees.take(self.trees.len()).map(|(cost, id)| PortTreeVars::new(cost, id)).collect();
         let slot = self.ports.iter().position(|port| !port.present).unwrap_or(self.ports.len());
-        if slot == self.ports.len() { self.ports.push(port) } else { self.ports[slot] = port }
+        if slot == self.ports.len() {
+            self.ports.push(port)
+        } else {
+            self.ports[slot] = port
+        }
         self.slots.insert(id, slot);
         for t in 0..self.trees.len() {
             let (instance, state) = (self.trees[t].instance, StpState::Discarding);
@@ -195,7 +205,14 @@ impl Entity {
     }
 
     /// Path cost and identifier of a port in a tree.
-    pub(crate) fn set_port_tree(&mut self, now: u64, id: PortId, t: usize, cost: u32, port_id: PortIdentifier) {
+    pub(crate) fn set_port_tree(
+        &mut self,
+        now: u64,
+        id: PortId,
+        t: usize,
+        cost: u32,
+        port_id: PortIdentifier,
+    ) {
         let Some(p) = self.slot(id) else { return };
         let tree = &mut self.ports[p].trees[t];
         if (tree.path_cost, tree.port_id) == (cost, port_id) {
@@ -441,8 +458,7 @@ impl Entity {
         let port = &mut self.ports[p];
         due(&mut port.hello_when);
         let mut mask = u64::from(due(&mut port.mdelay_while) | due(&mut port.edge_delay_while));
-        let holds =
-            due(&mut port.self_loop_while) | due(&mut port.pvid_while) | due(&mut port.type_while);
+        let holds = due(&mut port.self_loop_while) | due(&mut port.pvid_while) | due(&mut port.type_while);
         let (mut re_rooted, mut ask_again) = (0u64, 0u64);
         for (t, tree) in port.trees.iter_mut().enumerate() {
             let rr = due(&mut tree.rr_while);

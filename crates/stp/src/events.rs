@@ -87,7 +87,8 @@ impl Event {
         mstid: &dyn Fn(InstanceId) -> u16,
     ) -> Option<LogLine> {
         let tree = |instance: InstanceId, vlan| tree_name(mode, mstid(instance), vlan);
-        let line = |severity, mnemonic, text| Some(LogLine { facility: "SPANTREE", severity, mnemonic, text });
+        let line =
+            |severity, mnemonic, text| Some(LogLine { facility: "SPANTREE", severity, mnemonic, text });
         let vlan_name = |vlan: VlanId| format!("VLAN{:04}", vlan.get());
         match *self {
             Self::RootChanged { instance, vlan, root, port } => {
@@ -107,19 +108,28 @@ impl Event {
                 line(2, "DISPUTE_DETECTED", text)
             }
             Self::SelfLoop { port, blocked, .. } => {
-                let (mnemonic, what) =
-                    if blocked { ("SELF_LOOP_BLOCK", "Blocking") } else { ("SELF_LOOP_UNBLOCK", "Unblocking") };
+                let (mnemonic, what) = if blocked {
+                    ("SELF_LOOP_BLOCK", "Blocking")
+                } else {
+                    ("SELF_LOOP_UNBLOCK", "Unblocking")
+                };
                 line(2, mnemonic, format!("{what} {}: the port receives its own BPDUs.", name(port)))
             }
             Self::RootGuard { instance, vlan, port, blocked } => {
-                let (mnemonic, what) =
-                    if blocked { ("ROOTGUARD_BLOCK", "blocking") } else { ("ROOTGUARD_UNBLOCK", "unblocking") };
+                let (mnemonic, what) = if blocked {
+                    ("ROOTGUARD_BLOCK", "blocking")
+                } else {
+                    ("ROOTGUARD_UNBLOCK", "unblocking")
+                };
                 let text = format!("Root guard {what} port {} on {}.", name(port), tree(instance, vlan));
                 line(2, mnemonic, text)
             }
             Self::LoopGuard { instance, vlan, port, blocked } => {
-                let (mnemonic, what) =
-                    if blocked { ("LOOPGUARD_BLOCK", "blocking") } else { ("LOOPGUARD_UNBLOCK", "unblocking") };
+                let (mnemonic, what) = if blocked {
+                    ("LOOPGUARD_BLOCK", "blocking")
+                } else {
+                    ("LOOPGUARD_UNBLOCK", "unblocking")
+                };
                 let text = format!("Loop guard {what} port {} on {}.", name(port), tree(instance, vlan));
                 line(2, mnemonic, text)
             }
@@ -136,7 +146,8 @@ impl Event {
                 line(7, "RECV_1Q_NON_TRUNK", text)
             }
             Self::Consistent { vlan, port } => {
-                let text = format!("Unblocking {} on {}. Port consistency restored.", name(port), vlan_name(vlan));
+                let text =
+                    format!("Unblocking {} on {}. Port consistency restored.", name(port), vlan_name(vlan));
                 line(2, "UNBLOCK_CONSIST_PORT", text)
             }
             Self::Rejected { port, error } => {

@@ -25,6 +25,6 @@ pub use config::{
     Config, ConfigError, ErrCause, Guard, LinkType, Mode, MstRegion, PathCostMethod, PortConfig, PortFast,
     PortVlans, ROOT_SECONDARY_PRIORITY, TreeConfig, root_primary_priority,
 };
-pub use fuzz::fuzz;
 pub use events::{Event, LogLine, tree_name};
+pub use fuzz::fuzz;
 pub use vars::{Inconsistent, Role};

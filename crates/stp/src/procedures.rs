@@ -4,7 +4,9 @@
 //! Invariant: a procedure changes variables and marks whose machines must run again; only the transmit
 //! procedures and the state changes produce effects.
 
-use crate::bpdu::{Bpdu, ConfigBody, Flags, MstPart, MstiMessage, PortIdentifier, TICKS_PER_SECOND, WireRole};
+use crate::bpdu::{
+    Bpdu, ConfigBody, Flags, MstPart, MstiMessage, PortIdentifier, TICKS_PER_SECOND, WireRole,
+};
 use crate::entity::Entity;
 use crate::events::Event;
 use crate::vars::{Effect, InfoIs, RcvdInfo, Role, Timer, Times, Vector, ms};
@@ -240,7 +242,8 @@ impl Entity {
         let (message, held) = (&port.trees[0].msg_priority, &port.trees[0].port_priority);
         let same_root = message.root == held.root
             && (!internal
-                || (message.external_cost == held.external_cost && message.regional_root == held.regional_root));
+                || (message.external_cost == held.external_cost
+                    && message.regional_root == held.regional_root));
         if t == 0 {
             let tree = &mut port.trees[0];
             let agreed = rstp && p2p && same_root && tree.msg_flags.agreement;
@@ -397,8 +400,11 @@ impl Entity {
             return;
         }
         let root = self.trees[0].root_times;
-        let duration_ms =
-            if self.ports[p].send_rstp { self.hello_time(p) + 1000 } else { ms(root.max_age) + ms(root.forward_delay) };
+        let duration_ms = if self.ports[p].send_rstp {
+            self.hello_time(p) + 1000
+        } else {
+            ms(root.max_age) + ms(root.forward_delay)
+        };
         self.ports[p].trees[t].tc_while = Timer::start(self.now, duration_ms);
         if self.ports[p].send_rstp {
             self.new_info(p, t);
@@ -468,7 +474,7 @@ impl Entity {
                 && !tree.inconsistent.blocks()
                 && (t == 0 || port.info_internal || port.trees[0].info_is != InfoIs::Received)
                 && tree.port_priority.designated_bridge.address() != self.bridge.address
-                && !self.is_echo(t, &tree.port_priority);
+                && !self.is_echo(t, port.info_internal, &tree.port_priority);
             if !usable {
                 continue;
             }
@@ -490,7 +496,10 @@ impl Entity {
         tree.root_priority = best.0;
         tree.root_port = root_port;
         tree.root_times = match root_port {
-            None => Times { remaining_hops: max_hops, ..if t == 0 { self.bridge.times } else { Times::default() } },
+            None => Times {
+                remaining_hops: max_hops,
+                ..if t == 0 { self.bridge.times } else { Times::default() }
+            },
             Some(p) => {
                 let port = &self.ports[p];
                 let mut times = port.trees[t].port_times;
@@ -506,10 +515,11 @@ impl Entity {
         };
     }
 
-    /// What is left of this bridge's own claim to be the root, from before its identifier changed.
-    fn is_echo(&self, t: usize, vector: &Vector) -> bool {
-        let root = if t == 0 { vector.root } else { vector.regional_root };
-        root.address() == self.bridge.address
+    /// What is left of this bridge's own claim to be the (regional) root, and comes back to it.
+    fn is_echo(&self, t: usize, internal: bool, vector: &Vector) -> bool {
+        let own = self.bridge.address;
+        let regional = (t > 0 || internal) && vector.regional_root.address() == own;
+        regional || (t == 0 && vector.root.address() == own)
     }
 
     /// The bridge priority vector: this bridge as root.
@@ -588,7 +598,11 @@ impl Entity {
             flags,
             root: priority.root,
             root_path_cost: priority.external_cost,
-            bridge: if self.bridge.force_version >= 3 { priority.regional_root } else { priority.designated_bridge },
+            bridge: if self.bridge.force_version >= 3 {
+                priority.regional_root
+            } else {
+                priority.designated_bridge
+            },
             port: priority.designated_port,
             message_age: tree.designated_times.message_age,
             max_age: tree.designated_times.max_age,

@@ -83,7 +83,10 @@ impl PortCounters {
     }
     /// Reasons that have occurred, by name.
     pub fn rejected_by_name(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
-        BpduError::ALL.iter().map(|error| (error.name(), self.rejected(*error))).filter(|(_, count)| *count > 0)
+        BpduError::ALL
+            .iter()
+            .map(|error| (error.name(), self.rejected(*error)))
+            .filter(|(_, count)| *count > 0)
     }
 }
 
@@ -237,7 +240,9 @@ impl crate::Bridge {
         let mut views: Vec<InstanceView> = self
             .entities
             .values()
-            .flat_map(|entity| (0..entity.trees.len()).map(move |t| instance_view(entity, t, now, self.config.mode)))
+            .flat_map(|entity| {
+                (0..entity.trees.len()).map(move |t| instance_view(entity, t, now, self.config.mode))
+            })
             .collect();
         views.sort_by_key(|view| view.instance);
         views
@@ -287,13 +292,15 @@ impl crate::Bridge {
     /// What `root primary` sets for a tree (see [`crate::root_primary_priority`]); `None` also for an unknown tree.
     #[must_use]
     pub fn root_primary_priority(&self, instance: InstanceId) -> Option<u16> {
-        self.entities.values().flat_map(|entity| &entity.trees).find(|tree| tree.instance == instance).and_then(
-            |tree| {
+        self.entities
+            .values()
+            .flat_map(|entity| &entity.trees)
+            .find(|tree| tree.instance == instance)
+            .and_then(|tree| {
                 let cist = tree.mstid == 0;
                 let root = if cist { tree.root_priority.root } else { tree.root_priority.regional_root };
                 crate::root_primary_priority(root, tree.bridge_id)
-            },
-        )
+            })
     }
 
     /// Runs of the machines that did not settle within their bound; 0 is the only good answer.

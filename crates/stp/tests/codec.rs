@@ -140,7 +140,8 @@ fn refusals_have_names() {
     for (want, frame) in &cases {
         assert_eq!(decode(frame).err(), Some(*want), "{frame:02x?}");
     }
-    let missing: Vec<_> = BpduError::ALL.iter().filter(|e| !cases.iter().any(|(seen, _)| seen == *e)).collect();
+    let missing: Vec<_> =
+        BpduError::ALL.iter().filter(|e| !cases.iter().any(|(seen, _)| seen == *e)).collect();
     assert!(missing.is_empty(), "untested: {missing:?}");
 }
 

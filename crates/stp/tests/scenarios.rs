@@ -136,7 +136,8 @@ fn tie_breaks() {
 fn ring_of_eight() {
     let ring = |n: usize| {
         let mut text = String::new();
-        (0..n).for_each(|at| text += &format!("bridge B{at} prio {}: l r\n", if at == 0 { 0 } else { 32768 }));
+        (0..n)
+            .for_each(|at| text += &format!("bridge B{at} prio {}: l r\n", if at == 0 { 0 } else { 32768 }));
         (0..n).for_each(|at| text += &format!("link B{at}.r B{}.l\n", (at + 1) % n));
         text
     };

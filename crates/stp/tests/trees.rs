@@ -19,8 +19,9 @@ const REGION: &str = "mode mst
 
 #[test]
 fn instances_balance_load() {
-    check(&format!(
-        "{REGION}
+    check(
+        &format!(
+            "{REGION}
          set B tree 1 0
          set A tree 1 61440
          set C tree 2 0
@@ -41,13 +42,16 @@ fn instances_balance_load() {
          set C.b tree 1 cost 77
          run 100ms
          expect vlan 10 C cost 20077"
-    ).replace("expect vlan 10 A.b designated discarding", "expect vlan 10 A.b alternate discarding"));
+        )
+        .replace("expect vlan 10 A.b designated discarding", "expect vlan 10 A.b alternate discarding"),
+    );
 }
 
 #[test]
 fn regions_meet_at_boundaries_and_master_ports() {
-    check(&format!(
-        "{REGION}
+    check(
+        &format!(
+            "{REGION}
          region west 1: 1=10 2=20
          bridge W prio 12288 trunk: a b c d
          bridge X prio 16384 trunk: a b c d
@@ -69,7 +73,9 @@ fn regions_meet_at_boundaries_and_master_ports() {
          expect X.c root forwarding
          expect vlan 10 X.c master forwarding
          expect tree"
-    ).replace("200000                      ", "20000                       "));
+        )
+        .replace("200000                      ", "20000                       "),
+    );
 }
 
 #[test]

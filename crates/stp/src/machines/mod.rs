@@ -4,16 +4,16 @@
 //! which does what the state's box in the standard's figure says; and `step`, one transition. Within `next` the
 //! order of the conditions is the priority of the transitions.
 
-/// Port receive (PRX), 13.31.
-pub(crate) mod port_receive;
-/// Port protocol migration (PPM), 13.32.
-pub(crate) mod port_migration;
 /// Bridge detection (BDM), 13.33.
 pub(crate) mod bridge_detection;
-/// Port transmit (PTX), 13.34.
-pub(crate) mod port_transmit;
 /// Port information (PIM), 13.35.
 pub(crate) mod port_information;
+/// Port protocol migration (PPM), 13.32.
+pub(crate) mod port_migration;
+/// Port receive (PRX), 13.31.
+pub(crate) mod port_receive;
+/// Port transmit (PTX), 13.34.
+pub(crate) mod port_transmit;
 /// Port role selection (PRS), 13.36.
 pub(crate) mod role_selection;
 /// Port role transitions (PRT), 13.37.

@@ -28,7 +28,8 @@ fn next(e: &Entity, p: usize, t: usize) -> Option<State> {
     let port = &e.ports[p];
     let tree = &port.trees[t];
     if !port.params.enabled {
-        let settled = tree.info_is == InfoIs::Disabled && !tree.rcvd_msg && tree.information == State::Disabled;
+        let settled =
+            tree.info_is == InfoIs::Disabled && !tree.rcvd_msg && tree.information == State::Disabled;
         return (!settled).then_some(State::Disabled);
     }
     match tree.information {

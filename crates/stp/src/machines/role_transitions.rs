@@ -87,7 +87,7 @@ fn next_master(e: &Entity, p: usize, t: usize) -> Option<State> {
     let tree = &port.trees[t];
     let rr_zero = tree.rr_while.is_zero(e.now);
     let all_synced = e.all_synced(p, t);
-    let go = (tree.fd_while.is_zero(e.now) || all_synced) && !e.held_back(p, t);
+    let go = (tree.fd_while.is_zero(e.now) || all_synced) && !tree.sync && !e.held_back(p, t);
     if tree.re_root && rr_zero {
         Some(State::MasterRetired)
     } else if sync_done(e, p, t) {
@@ -201,9 +201,8 @@ fn sync_done(e: &Entity, p: usize, t: usize) -> bool {
 fn must_discard(e: &Entity, p: usize, t: usize) -> bool {
     let port = &e.ports[p];
     let tree = &port.trees[t];
-    let in_doubt = (tree.sync && !tree.synced)
-        || (tree.re_root && !tree.rr_while.is_zero(e.now))
-        || tree.disputed;
+    let in_doubt =
+        (tree.sync && !tree.synced) || (tree.re_root && !tree.rr_while.is_zero(e.now)) || tree.disputed;
     ((in_doubt && !port.oper_edge) || e.held_back(p, t)) && (tree.learn || tree.forward)
 }
 
