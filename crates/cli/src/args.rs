@@ -149,6 +149,11 @@ pub trait Names {
     fn is_netdev(&self, name: &str) -> bool;
     /// Netdevs to complete to.
     fn netdevs(&self) -> Vec<String>;
+    /// The priority with which `root primary` makes this switch the root of a tree as it is now; `None` when there
+    /// is none.
+    fn root_primary(&self, _tree: crate::view::TreeKey) -> Option<u16> {
+        Some(24576)
+    }
 }
 
 /// No netdev is known.

@@ -126,6 +126,22 @@ pub trait Backend {
     /// When the kernel can't be asked.
     fn neighbors(&mut self, family: Family) -> Result<view::Neighbors, Refusal>;
 
+    /// `show spanning-tree`: every tree; none while spanning tree is off.
+    fn spanning_tree(&mut self) -> view::SpanningTree;
+    /// The priority with which `root primary` makes this switch the root of a tree: 24576, or what beats the root
+    /// there is; `None` when nothing does.
+    fn root_primary_priority(&self, tree: view::TreeKey) -> Option<u16>;
+    /// `clear spanning-tree detected-protocols`, of one port or of all.
+    ///
+    /// # Errors
+    /// When the interface is no port that takes part.
+    fn clear_detected_protocols(&mut self, only: Option<&InterfaceName>) -> Result<(), Refusal>;
+    /// `clear spanning-tree counters`, of one port or of all.
+    ///
+    /// # Errors
+    /// When the interface is no port that takes part.
+    fn clear_spanning_tree_counters(&mut self, only: Option<&InterfaceName>) -> Result<(), Refusal>;
+
     /// `show version`.
     fn version(&mut self) -> view::Version;
     /// `show users`.

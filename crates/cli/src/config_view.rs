@@ -221,6 +221,9 @@ pub fn status(view: &Interfaces, config: &Config) -> StatusTable {
 /// IOS's word for the state of a port's link.
 #[must_use]
 pub fn link_word(i: &InterfaceView) -> &'static str {
+    if i.admin_up && i.error.as_deref().is_some_and(|error| error.starts_with("err-disabled")) {
+        return "err-disabled";
+    }
     match (i.present, i.error.is_some(), i.admin_up, i.link_up) {
         (false, ..) => "absent",
         (_, true, ..) => "unusable",
@@ -444,4 +447,161 @@ pub struct PendingSession {
     pub name: String,
     /// Lines collected.
     pub lines: u64,
+}
+
+/// `show spanning-tree mst configuration`.
+#[derive(Debug, Clone, Serialize)]
+pub struct MstConfiguration {
+    /// The region's name.
+    pub name: String,
+    /// Its revision.
+    pub revision: u16,
+    /// The digest of its mapping, hexadecimal in capitals (IEEE 802.1Q-2018, 13.8).
+    pub digest: String,
+    /// Instance 0 first.
+    pub instances: Vec<MstMapping>,
+}
+
+/// The VLANs of an MST instance.
+#[derive(Debug, Clone, Serialize)]
+pub struct MstMapping {
+    /// The MSTID.
+    pub instance: u16,
+    /// Its VLANs, as a list; `none` when it has none.
+    pub vlans: String,
+}
+
+/// `show spanning-tree mst configuration`.
+#[must_use]
+pub fn mst_configuration(config: &Config) -> MstConfiguration {
+    let region = &config.spanning_tree.region;
+    let mapped = region.instances.values().fold(VlanSet::EMPTY, |all, vlans| all.union(vlans));
+    let rest = VlanSet::all().difference(&mapped);
+    let row = |(instance, vlans): (u16, &VlanSet)| MstMapping { instance, vlans: list(vlans) };
+    let others = region.instances.iter().map(|(instance, vlans)| row((*instance, vlans)));
+    let pairs = region.instances.iter().map(|(instance, vlans)| (*instance, vlans));
+    let id = lanyard_stp::bpdu::MstConfigId::new(&region.name, region.revision, pairs);
+    MstConfiguration {
+        name: region.name.clone(),
+        revision: region.revision,
+        digest: id.digest.iter().map(|byte| format!("{byte:02X}")).collect(),
+        instances: std::iter::once(row((0, &rest))).chain(others).collect(),
+    }
+}
+
+/// `show spanning-tree summary`.
+#[derive(Debug, Clone, Serialize)]
+pub struct StpSummary {
+    /// The mode; `None` when spanning tree is off.
+    pub mode: Option<&'static str>,
+    /// The trees this bridge is the root of.
+    pub root_for: Vec<String>,
+    /// `portfast default`.
+    pub portfast_default: bool,
+    /// `portfast bpduguard default`.
+    pub bpduguard_default: bool,
+    /// `portfast bpdufilter default`.
+    pub bpdufilter_default: bool,
+    /// `loopguard default`.
+    pub loopguard_default: bool,
+    /// `short` or `long`, as it is in force.
+    pub path_cost_method: &'static str,
+    /// The trees.
+    pub instances: Vec<StpCounts>,
+}
+
+/// Ports of a tree by their state. Ports without link are in none of them.
+#[derive(Debug, Clone, Serialize)]
+pub struct StpCounts {
+    /// What IOS calls the tree.
+    pub name: String,
+    /// Discarding.
+    pub blocking: u64,
+    /// Learning.
+    pub learning: u64,
+    /// Forwarding.
+    pub forwarding: u64,
+    /// All of them.
+    pub active: u64,
+}
+
+/// `show spanning-tree summary`.
+#[must_use]
+pub fn stp_summary(view: &crate::view::SpanningTree, config: &Config) -> StpSummary {
+    use lanyard_types::StpState::{Discarding, Forwarding, Learning};
+    let tree = &config.spanning_tree;
+    let counts = |instance: &crate::view::StpInstance| {
+        let active = || instance.ports.iter().filter(|port| port.detail.role != lanyard_stp::Role::Disabled);
+        let count = |state| active().filter(|port| port.detail.state == state).count() as u64;
+        StpCounts {
+            name: instance.name.clone(),
+            blocking: count(Discarding),
+            learning: count(Learning),
+            forwarding: count(Forwarding),
+            active: active().count() as u64,
+        }
+    };
+    let is_root = |instance: &&crate::view::StpInstance| instance.root_port.is_none();
+    let long =
+        tree.mode == Some(lanyard_stp::Mode::Mst) || tree.path_cost == lanyard_stp::PathCostMethod::Long;
+    StpSummary {
+        mode: view.mode.map(lanyard_stp::Mode::name),
+        root_for: view.instances.iter().filter(is_root).map(|instance| instance.name.clone()).collect(),
+        portfast_default: tree.portfast_default,
+        bpduguard_default: tree.bpduguard_default,
+        bpdufilter_default: tree.bpdufilter_default,
+        loopguard_default: tree.loopguard_default,
+        path_cost_method: if long { "long" } else { "short" },
+        instances: view.instances.iter().map(counts).collect(),
+    }
+}
+
+/// `show errdisable recovery`.
+#[derive(Debug, Clone, Serialize)]
+pub struct ErrDisableView {
+    /// Every cause there is.
+    pub causes: Vec<ErrDisableCause>,
+    /// `errdisable recovery interval`.
+    pub interval_s: u32,
+    /// The ports that are shut down, in natural order.
+    pub interfaces: Vec<ErrDisabled>,
+}
+
+/// A cause for which ports are shut down.
+#[derive(Debug, Clone, Serialize)]
+pub struct ErrDisableCause {
+    /// Its name.
+    pub cause: &'static str,
+    /// True when its ports come back by themselves.
+    pub recovery: bool,
+}
+
+/// A port that is shut down.
+#[derive(Debug, Clone, Serialize)]
+pub struct ErrDisabled {
+    /// The port.
+    pub interface: String,
+    /// Why.
+    pub cause: &'static str,
+    /// Seconds until it comes back; `None` when it does not by itself.
+    pub time_left_s: Option<u64>,
+}
+
+/// `show errdisable recovery`.
+#[must_use]
+pub fn errdisable(view: &crate::view::SpanningTree, config: &Config) -> ErrDisableView {
+    let row = |port: &crate::view::StpPortState| {
+        port.summary.err_disabled.map(|(cause, left_ms)| ErrDisabled {
+            interface: port.interface.clone(),
+            cause: cause.name(),
+            time_left_s: left_ms.map(|ms| ms.div_ceil(1000)),
+        })
+    };
+    let cause = lanyard_stp::ErrCause::BpduGuard;
+    let recovery = config.errdisable.recovery.contains(&cause);
+    ErrDisableView {
+        causes: vec![ErrDisableCause { cause: cause.name(), recovery }],
+        interval_s: config.errdisable.interval_s,
+        interfaces: view.ports.iter().filter_map(row).collect(),
+    }
 }

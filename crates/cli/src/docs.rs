@@ -30,6 +30,7 @@ pub fn pages() -> Vec<Page> {
         page("configuration.md", "Global configuration", GLOBAL, "", &own(commands::GLOBAL)),
         page("interface.md", "Interface configuration", INTERFACE, "", &own(commands::INTERFACE)),
         page("vlan.md", "VLAN configuration", VLAN, "", &own(commands::VLAN)),
+        page("mst.md", "MST configuration", MST, "", &own(commands::MST)),
         page("session.md", "Configuration sessions", SESSION, "", &session),
     ]
 }
@@ -46,6 +47,8 @@ const INTERFACE: &str = "Entered by `interface NAME`, `interface vlan N` or `int
     a routed port with `no switchport`, and is left alone again with `default switchport` or `no interface NAME`.";
 const VLAN: &str = "Entered by `vlan LIST`, which makes the VLANs that do not exist yet; prompt \
     `HOSTNAME(config-vlan)#`.";
+const MST: &str = "Entered by `spanning-tree mst configuration`; prompt `HOSTNAME(config-mst)#`. A change takes effect when it \
+    is entered and begins every tree anew; to make several at once, use a configuration session.";
 const SESSION: &str = "Entered by `configure session NAME`; prompt `HOSTNAME(config-s-NAME)#`. All configuration \
     commands work as usual and take effect together at `commit`, or never. A session is the list of the lines \
     entered in it: they are applied to the running configuration as it is at `commit`. `end` and `exit` leave it \

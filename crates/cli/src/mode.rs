@@ -20,6 +20,8 @@ pub enum ConfigMode {
     },
     /// `vlan LIST`.
     Vlan(VlanSet),
+    /// `spanning-tree mst configuration`.
+    Mst,
 }
 
 /// A session's mode.
@@ -47,6 +49,7 @@ impl ConfigMode {
             Self::Interface { range: false, .. } => "-if",
             Self::Interface { range: true, .. } => "-if-range",
             Self::Vlan(_) => "-vlan",
+            Self::Mst => "-mst",
         }
     }
     /// The trees that read a line here: the mode's own, then its parent's.
@@ -56,6 +59,7 @@ impl ConfigMode {
             Self::Global => &[commands::GLOBAL],
             Self::Interface { .. } => &[commands::INTERFACE, commands::GLOBAL],
             Self::Vlan(_) => &[commands::VLAN, commands::GLOBAL],
+            Self::Mst => &[commands::MST, commands::GLOBAL],
         }
     }
     /// The lines that lead here from global configuration mode.
@@ -71,6 +75,7 @@ impl ConfigMode {
                 }
             },
             Self::Vlan(set) => Some(format!("vlan {set}")),
+            Self::Mst => Some("spanning-tree mst configuration".into()),
         }
     }
 }
@@ -95,6 +100,7 @@ impl Mode {
                 ConfigMode::Global => &[commands::SESSION],
                 ConfigMode::Interface { .. } => &[commands::INTERFACE, commands::SESSION],
                 ConfigMode::Vlan(_) => &[commands::VLAN, commands::SESSION],
+                ConfigMode::Mst => &[commands::MST, commands::SESSION],
             },
             Self::Config { at, session: None } => at.root(),
         }

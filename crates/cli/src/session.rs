@@ -67,6 +67,9 @@ impl Names for Known<'_> {
         names.dedup();
         names
     }
+    fn root_primary(&self, tree: crate::view::TreeKey) -> Option<u16> {
+        self.0.root_primary_priority(tree)
+    }
 }
 
 /// What TAB offers.

@@ -4,7 +4,8 @@
 //! Invariant: the JSON keys of contract commands are exactly the contract's. A field that only text output
 //! needs is `#[serde(skip)]`. Times are in seconds with the unit in the key; counters are integers.
 
-use lanyard_types::MacAddr;
+use lanyard_stp::view::{InstanceView, PortSummary, PortView};
+use lanyard_types::{MacAddr, VlanId};
 use serde::Serialize;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -428,6 +429,128 @@ pub struct Neighbor {
     pub state: &'static str,
     /// Its offload state.
     pub offload: Offload,
+}
+
+/// Which tree a command is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TreeKey {
+    /// A VLAN's; VLAN 1's is the one tree of modes stp and rstp.
+    Vlan(VlanId),
+    /// An MST instance's.
+    Mst(u16),
+}
+
+/// `show spanning-tree`.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct SpanningTree {
+    /// The trees: by VLAN in the per-VLAN modes, by MSTID in mode mst, else one.
+    pub instances: Vec<StpInstance>,
+    /// The mode; `None` when spanning tree is off.
+    #[serde(skip)]
+    pub mode: Option<lanyard_stp::Mode>,
+    /// The ports whatever the trees.
+    #[serde(skip)]
+    pub ports: Vec<StpPortState>,
+}
+
+impl SpanningTree {
+    /// What a bridge is at `now`, which is in milliseconds of its clock; `name` says what its ports are called.
+    #[must_use]
+    pub fn of(
+        bridge: &lanyard_stp::Bridge,
+        now: u64,
+        name: &dyn Fn(lanyard_types::PortId) -> String,
+    ) -> Self {
+        let mode = bridge.config().mode;
+        let natural = |port: &StpPort| lanyard_config::InterfaceName::Netdev(port.interface.clone());
+        let instance = |detail: InstanceView| {
+            let port = |detail: PortView| StpPort {
+                interface: name(detail.port),
+                role: detail.role.name(),
+                state: lanyard_stp::view::stp_state_name(detail.state),
+                cost: detail.cost,
+                priority: detail.priority,
+                edge: detail.edge,
+                detail,
+            };
+            let mut ports: Vec<StpPort> = detail.ports.iter().cloned().map(port).collect();
+            ports.sort_by_key(natural);
+            StpInstance {
+                instance: detail.vlan.map_or(detail.mstid, VlanId::get),
+                protocol: detail.protocol,
+                root_id: detail.root_id.to_string(),
+                root_cost: detail.root_cost,
+                root_port: detail.root_port.map(name),
+                bridge_id: detail.bridge_id.to_string(),
+                topology_changes: detail.topology_changes,
+                ports,
+                name: lanyard_stp::tree_name(mode, detail.mstid, detail.vlan),
+                detail,
+            }
+        };
+        let mut instances: Vec<StpInstance> = bridge.view(now).into_iter().map(instance).collect();
+        instances.sort_by_key(|instance| instance.instance);
+        let summary = |summary: PortSummary| StpPortState { interface: name(summary.port), summary };
+        let mut ports: Vec<StpPortState> = bridge.port_summaries(now).into_iter().map(summary).collect();
+        ports.sort_by_key(|port| lanyard_config::InterfaceName::Netdev(port.interface.clone()));
+        Self { instances, mode: Some(mode), ports }
+    }
+}
+
+/// One tree.
+#[derive(Debug, Clone, Serialize)]
+pub struct StpInstance {
+    /// The VLAN in the per-VLAN modes, the MSTID in mode mst, else 0.
+    pub instance: u16,
+    /// `stp`, `rstp` or `mst`.
+    pub protocol: &'static str,
+    /// The root, `PRIO.MAC`.
+    pub root_id: String,
+    /// Cost of the path to it.
+    pub root_cost: u32,
+    /// The root port; `None` when this bridge is the root.
+    pub root_port: Option<String>,
+    /// This bridge, `PRIO.MAC`.
+    pub bridge_id: String,
+    /// Topology changes, detected and heard of.
+    pub topology_changes: u64,
+    /// Its ports, in natural order.
+    pub ports: Vec<StpPort>,
+    /// What IOS calls the tree: `VLAN0001`, `MST0`.
+    #[serde(skip)]
+    pub name: String,
+    /// Everything else.
+    #[serde(skip)]
+    pub detail: InstanceView,
+}
+
+/// A port in a tree.
+#[derive(Debug, Clone, Serialize)]
+pub struct StpPort {
+    /// The port.
+    pub interface: String,
+    /// Its role.
+    pub role: &'static str,
+    /// `discarding`, `learning` or `forwarding`.
+    pub state: &'static str,
+    /// Path cost in force.
+    pub cost: u32,
+    /// Port priority, 0..=240.
+    pub priority: u8,
+    /// True for an edge port, configured or detected.
+    pub edge: bool,
+    /// Everything else.
+    #[serde(skip)]
+    pub detail: PortView,
+}
+
+/// A port whatever the trees.
+#[derive(Debug, Clone)]
+pub struct StpPortState {
+    /// The port.
+    pub interface: String,
+    /// Its guards, its counters, and why it is shut down.
+    pub summary: PortSummary,
 }
 
 /// One line of `monitor events`.

@@ -5,14 +5,17 @@ mod common;
 
 use common::{Fake, session};
 use lanyard_cli::{Outcome, apply_text, fuzz_line};
+use lanyard_config::spanning_tree::{PortTree, SpanningTree, SpanningTreePort, Times, Tree};
 use lanyard_config::{
     Config, Duplex, Interface, InterfaceName, Role, StaticRoute, StaticTarget, Switchport, SwitchportMode,
     Vlan, text,
 };
 use lanyard_pipeline::state::{Delivery, GlobalState, HookChoice, ReservedAction, Tpid};
+use lanyard_stp::{ErrCause, Guard, LinkType, Mode, MstRegion, PathCostMethod, PortFast};
 use lanyard_types::{MacAddr, VlanId, VlanSet};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
+use std::collections::BTreeMap;
 
 fn vlan_id() -> impl Strategy<Value = VlanId> {
     (1u16..=4094).prop_map(|n| VlanId::new(n).unwrap())
@@ -57,6 +60,84 @@ prop_compose! {
     }
 }
 
+fn region() -> impl Strategy<Value = MstRegion> {
+    let lists = proptest::collection::btree_map(1u16..=4094, vlan_set(), 0..5);
+    ("[!-~]{0,32}", any::<u16>(), lists).prop_map(|(name, revision, lists)| {
+        let mut taken = VlanSet::EMPTY;
+        let mut instances = BTreeMap::new();
+        for (instance, vlans) in lists {
+            let vlans = vlans.difference(&taken);
+            taken = taken.union(&vlans);
+            if !vlans.is_empty() {
+                instances.insert(instance, vlans);
+            }
+        }
+        MstRegion { name, revision, instances }
+    })
+}
+
+prop_compose! {
+    fn times()(
+        hello_s in proptest::option::of(1u8..=10), forward_s in proptest::option::of(4u8..=30),
+        max_age_s in proptest::option::of(6u8..=40),
+    ) -> Times {
+        Times { hello_s, forward_s, max_age_s }
+    }
+}
+
+fn priority() -> impl Strategy<Value = u16> {
+    (0u16..=15).prop_map(|n| n * 4096)
+}
+
+prop_compose! {
+    fn spanning_tree()(
+        mode in select(&[None, Some(Mode::Stp), Some(Mode::Rstp), Some(Mode::Mst), Some(Mode::Pvst), Some(Mode::RapidPvst)][..]),
+        vlans in proptest::collection::btree_map(vlan_id(), (proptest::option::of(priority()), times()), 0..6),
+        no_tree in vlan_set(),
+        instances in proptest::collection::btree_map(0u16..=4094, priority(), 0..4),
+        mst_times in times(),
+        (max_hops, hold_count) in (1u8..=255, 1u8..=20),
+        region in region(),
+        flags in any::<[bool; 5]>(),
+    ) -> SpanningTree {
+        let [long, portfast_default, bpduguard_default, bpdufilter_default, loopguard_default] = flags;
+        let tree = |(vlan, (priority, times))| (vlan, Tree { priority, times });
+        SpanningTree {
+            mode,
+            vlans: vlans.into_iter().map(tree).filter(|(_, tree)| *tree != Tree::default()).collect(),
+            no_tree, instances, mst_times, max_hops, region,
+            path_cost: if long { PathCostMethod::Long } else { PathCostMethod::Short },
+            portfast_default, bpduguard_default, bpdufilter_default, loopguard_default, hold_count,
+        }
+    }
+}
+
+prop_compose! {
+    fn port_tree()(
+        cost in proptest::option::of(1u32..=200_000_000),
+        priority in proptest::option::of((0u8..=15).prop_map(|n| n * 16)),
+    ) -> PortTree {
+        PortTree { cost, priority }
+    }
+}
+
+prop_compose! {
+    fn spanning_tree_port()(
+        link_type in select(&[LinkType::Auto, LinkType::PointToPoint, LinkType::Shared][..]),
+        portfast in select(&[PortFast::Default, PortFast::Disable, PortFast::Edge, PortFast::Trunk][..]),
+        (bpdu_guard, bpdu_filter) in any::<(Option<bool>, Option<bool>)>(),
+        guard in select(&[Guard::Default, Guard::None, Guard::Root, Guard::Loop][..]),
+        all in port_tree(),
+        vlans in proptest::collection::btree_map(vlan_id(), port_tree(), 0..4),
+        instances in proptest::collection::btree_map(0u16..=4094, port_tree(), 0..4),
+    ) -> SpanningTreePort {
+        let mut port = SpanningTreePort { link_type, portfast, bpdu_guard, bpdu_filter, guard, all, vlans, instances };
+        port.vlans.retain(|_, tree| *tree != PortTree::default());
+        port.instances.retain(|_, tree| *tree != PortTree::default());
+        port
+    }
+}
+
 prop_compose! {
     fn interface()(
         role in select(&[Role::Unset, Role::Switchport, Role::Routed][..]),
@@ -69,11 +150,12 @@ prop_compose! {
         delivery in select(&[Delivery::Auto, Delivery::Peer, Delivery::Device][..]),
         speed_mbps in proptest::option::of(select(&[10u32, 1000, 400_000][..])),
         duplex in select(&[Duplex::Auto, Duplex::Half, Duplex::Full][..]),
+        spanning_tree in prop_oneof![Just(SpanningTreePort::default()), spanning_tree_port()],
     ) -> Interface {
         let learning = port.learning;
         let port = if role == Role::Unset { Switchport { learning, ..Switchport::default() } } else { port };
         let switchport = Switchport { tpid, fdb_limit, ..port };
-        Interface { description, shutdown, mtu, mac, role, switchport, hook, delivery, speed_mbps, duplex, ..Interface::default() }
+        Interface { description, shutdown, mtu, mac, role, switchport, hook, delivery, speed_mbps, duplex, spanning_tree, ..Interface::default() }
     }
 }
 
@@ -95,9 +177,13 @@ prop_compose! {
         flags in any::<[bool; 4]>(),
         (no_learning, vlan_limits) in (vlan_set(), proptest::collection::btree_map(vlan_id(), 1u32..=1_000_000, 0..4)),
         (ageing_s, limit) in (prop_oneof![Just(0), 10u32..=1_000_000], 1u32..=1_000_000),
-        reserved in proptest::collection::btree_map(0u8..16, Just(()), 0..4),
+        (reserved, spanning_tree) in (proptest::collection::btree_map(0u8..16, Just(()), 0..4), spanning_tree()),
+        recovery in (any::<bool>(), 30u32..=86_400),
     ) -> Config {
         let mut config = Config { hostname, ip_routing: flags[0], ipv6_routing: flags[1], tag_native: flags[2], ..Config::default() };
+        config.spanning_tree = spanning_tree;
+        config.errdisable.recovery.extend(recovery.0.then_some(ErrCause::BpduGuard));
+        config.errdisable.interval_s = recovery.1;
         for (id, (named, suspended, shutdown)) in vlans {
             if id != VlanId::DEFAULT {
                 config.vlans.insert(id, Vlan { name: named.then(|| format!("v{id}")), suspended, shutdown });
@@ -294,6 +380,39 @@ const WORDS: &[&str] = &[
     "logging",
     "users",
     "version",
+    "spanning-tree",
+    "mst",
+    "configuration",
+    "rapid-pvst",
+    "rstp",
+    "priority",
+    "4096",
+    "root",
+    "primary",
+    "secondary",
+    "hello-time",
+    "max-age",
+    "cost",
+    "port-priority",
+    "16",
+    "portfast",
+    "edge",
+    "bpduguard",
+    "bpdufilter",
+    "guard",
+    "loop",
+    "loopguard",
+    "link-type",
+    "shared",
+    "instance",
+    "revision",
+    "errdisable",
+    "recovery",
+    "cause",
+    "interval",
+    "detected-protocols",
+    "detail",
+    "summary",
 ];
 
 fn line() -> impl Strategy<Value = String> {
@@ -315,6 +434,8 @@ const LEADS: &[&str] = &[
     "vlan 10",
     "vlan 10,20",
     "configure session work",
+    "spanning-tree mst configuration",
+    "spanning-tree mode mst",
     "switchport",
     "no switchport",
     "end",

@@ -5,6 +5,7 @@
 //! takes the copy or refuses it, so a command takes effect everywhere or nowhere.
 
 mod model;
+pub mod spanning_tree;
 pub mod text;
 
 pub use model::*;

@@ -1,5 +1,6 @@
 //! The model. Defaults are `Default`; what equals its default is not printed.
 
+use crate::spanning_tree::{ErrDisable, SpanningTree, SpanningTreePort};
 use ipnet::{Ipv4Net, Ipv6Net};
 use lanyard_pipeline::state::{Delivery, FDB_LIMIT_DEFAULT, HookChoice, ReservedAction, Tpid};
 use lanyard_types::{MacAddr, VlanId, VlanSet};
@@ -27,6 +28,10 @@ pub struct Config {
     pub reserved: BTreeMap<u8, ReservedAction>,
     /// `vlan dot1q tag native`: trunks tag their native VLAN, and drop untagged frames.
     pub tag_native: bool,
+    /// `spanning-tree ...`.
+    pub spanning_tree: SpanningTree,
+    /// `errdisable recovery ...`.
+    pub errdisable: ErrDisable,
 }
 
 impl Default for Config {
@@ -41,6 +46,8 @@ impl Default for Config {
             routes: Vec::new(),
             reserved: BTreeMap::new(),
             tag_native: false,
+            spanning_tree: SpanningTree::default(),
+            errdisable: ErrDisable::default(),
         }
     }
 }
@@ -160,6 +167,8 @@ pub struct Interface {
     pub speed_mbps: Option<u32>,
     /// `duplex`.
     pub duplex: Duplex,
+    /// `spanning-tree ...`.
+    pub spanning_tree: SpanningTreePort,
 }
 
 /// What a netdev is to the switch.

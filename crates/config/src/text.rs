@@ -65,6 +65,7 @@ pub fn sections(config: &Config) -> Vec<Vec<String>> {
 
 fn sections_by(config: &Config, vlans: Vec<Vec<String>>) -> Vec<Vec<String>> {
     let mut list = vec![vec![format!("hostname {}", config.hostname)], globals(config)];
+    list.extend(crate::spanning_tree::sections(config));
     list.extend(vlans);
     list.extend(config.interfaces.iter().map(|(name, interface)| section(name, interface)));
     list.push(missing_vlans(config));
@@ -164,6 +165,9 @@ pub fn section(name: &InterfaceName, interface: &Interface) -> Vec<String> {
         Delivery::Auto => {}
         Delivery::Peer => add("delivery peer".into()),
         Delivery::Device => add("delivery device".into()),
+    }
+    for line in crate::spanning_tree::port_lines(&interface.spanning_tree) {
+        add(line);
     }
     for (at, net) in interface.ipv4.iter().enumerate() {
         let secondary = if at == 0 { "" } else { " secondary" };
@@ -270,7 +274,7 @@ fn fdb(config: &Config) -> Vec<String> {
 }
 
 /// A list of VLANs in parts that each fit a line.
-fn chunks(set: &VlanSet) -> Vec<String> {
+pub(crate) fn chunks(set: &VlanSet) -> Vec<String> {
     let text = set.to_string();
     let mut parts: Vec<String> = Vec::new();
     for item in text.split(',').filter(|item| !item.is_empty()) {

@@ -116,6 +116,19 @@ impl Backend for Core {
         Ok(self.view_neighbours(family)?)
     }
 
+    fn spanning_tree(&mut self) -> view::SpanningTree {
+        self.view_spanning_tree()
+    }
+    fn root_primary_priority(&self, tree: view::TreeKey) -> Option<u16> {
+        self.root_primary(tree)
+    }
+    fn clear_detected_protocols(&mut self, only: Option<&InterfaceName>) -> Result<(), Refusal> {
+        self.clear_protocols(only)
+    }
+    fn clear_spanning_tree_counters(&mut self, only: Option<&InterfaceName>) -> Result<(), Refusal> {
+        self.clear_bpdu_counters(only)
+    }
+
     fn version(&mut self) -> view::Version {
         let identity = self.switch.identity();
         view::Version {

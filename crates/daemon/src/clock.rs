@@ -4,23 +4,39 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Milliseconds since the clock was made; never goes back.
 #[derive(Debug, Clone, Copy)]
-pub struct Clock(Instant);
+pub struct Clock {
+    start: Instant,
+    /// How long the machine had been running by then, in milliseconds.
+    boot_ms: u64,
+}
 
 impl Clock {
     /// A clock that starts at 0.
     #[must_use]
     pub fn start() -> Self {
-        Self(Instant::now())
+        let uptime = std::fs::read_to_string("/proc/uptime").unwrap_or_default();
+        let seconds: f64 = uptime.split_whitespace().next().and_then(|s| s.parse().ok()).unwrap_or(0.0);
+        Self { start: Instant::now(), boot_ms: (seconds * 1000.0) as u64 }
     }
     /// Milliseconds since the start.
     #[must_use]
     pub fn now_ms(&self) -> u64 {
-        u64::try_from(self.0.elapsed().as_millis()).unwrap_or(u64::MAX)
+        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
     /// The instant of a time on this clock.
     #[must_use]
     pub fn instant(&self, at_ms: u64) -> Instant {
-        self.0 + std::time::Duration::from_millis(at_ms)
+        self.start + std::time::Duration::from_millis(at_ms)
+    }
+    /// Milliseconds since the machine was started, which the next daemon counts on: what outlives this one.
+    #[must_use]
+    pub fn boot_ms(&self) -> u64 {
+        self.boot_ms + self.now_ms()
+    }
+    /// A time since the machine was started, on this clock.
+    #[must_use]
+    pub const fn from_boot(&self, at_ms: u64) -> u64 {
+        at_ms.saturating_sub(self.boot_ms)
     }
 }
 

@@ -11,6 +11,7 @@ use crate::files;
 use crate::kernel::Kernel;
 use crate::log::Log;
 use crate::paths::Paths;
+use crate::spanning::snapshot_path;
 use crate::users::Users;
 use lanyard_cli::sessions::ConfigSessions;
 use lanyard_config::{Config, InterfaceName};
@@ -52,6 +53,8 @@ pub struct Core {
     pub(crate) resources: crate::events::Watermarks,
     pub(crate) plane_since: SystemTime,
     saved: Record,
+    /// The generation of spanning tree that is written down.
+    pub(crate) spanning_saved: Option<u64>,
     /// True once everything has been taken down: nothing is to be put up again.
     detached: bool,
 }
@@ -108,6 +111,7 @@ impl Core {
             resources: Default::default(),
             plane_since,
             saved,
+            spanning_saved: None,
             detached: false,
         }
     }
@@ -121,7 +125,7 @@ impl Core {
             return Err("the switch is being taken down".into());
         }
         self.learn_hosts(&next);
-        let plan = self.switch.plan(next)?;
+        let plan = self.switch.plan(self.clock.boot_ms(), next)?;
         self.write_ahead(&plan.actions.record);
         if let Err(reason) = links::transact(&mut self.kernel, &plan.actions.before) {
             self.refresh();
@@ -173,6 +177,11 @@ impl Core {
         self.save_record();
         self.ageing.set(self.clock.now_ms(), self.switch.config().fdb.ageing_s);
         self.follow_up();
+        self.spanning();
+        if self.switch.spanning().is_some() {
+            // New ports learn of their links.
+            self.settle();
+        }
     }
 
     fn run(&mut self, actions: &[Action]) -> Vec<Result<(), String>> {
@@ -182,6 +191,8 @@ impl Core {
     /// Brings the plane to the state that configuration and facts now mean. For changes nobody can be refused:
     /// a port that the plane won't take is left out, with its reason.
     pub fn settle(&mut self) {
+        self.spanning_links();
+        let todo = self.spanning_todo();
         let next = self.switch.state();
         if next != *self.plane.state() {
             let old = self.plane.state().clone();
@@ -194,6 +205,8 @@ impl Core {
             self.rename_ports();
             self.tell_changes(&old, &now);
         }
+        self.spanning_rest(todo);
+        self.spanning();
         self.follow_up();
     }
 
@@ -391,6 +404,7 @@ impl Core {
             self.ageing.swept(done_ms, done_ms - now_ms, &sweep);
             self.watch_resources(done_ms);
         }
+        self.spanning_tick();
         if let Some(rollback) = self.rollback.take_if(|rollback| rollback.at_ms <= now_ms) {
             match self.take(rollback.config) {
                 Ok(()) => {
@@ -406,7 +420,7 @@ impl Core {
     #[must_use]
     pub fn next_ms(&self) -> Option<u64> {
         let rollback = self.rollback.as_ref().map(|rollback| rollback.at_ms);
-        self.ageing.next_ms().into_iter().chain(rollback).min()
+        self.ageing.next_ms().into_iter().chain(rollback).chain(self.spanning_due()).min()
     }
 
     /// Before netdevs are touched, what is known of their original state is on record.
@@ -449,7 +463,12 @@ impl Core {
         self.kernel.sync_routes(&BTreeSet::new(), self.switch.facts());
         let actions = self.switch.release();
         failures.extend(self.run(&actions).into_iter().filter_map(Result::err));
-        for path in [self.paths.record(), self.paths.namespace(), self.paths.run.join("plane-since")] {
+        for path in [
+            self.paths.record(),
+            self.paths.namespace(),
+            self.paths.run.join("plane-since"),
+            snapshot_path(&self.paths),
+        ] {
             let _ = std::fs::remove_file(path);
         }
         if failures.is_empty() { Ok(()) } else { Err(failures.join("; ")) }

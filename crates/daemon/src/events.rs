@@ -7,6 +7,7 @@ use lanyard_netdev::Event;
 use lanyard_pipeline::state::{PlaneState, PortKind, PortState};
 use lanyard_plane::{FdbEntry, PlaneEvent};
 use lanyard_switch::compile::host_end;
+use lanyard_types::TrapGroup;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
@@ -38,6 +39,7 @@ impl Core {
         }
         let now_ms = self.clock.now_ms();
         let fdb = self.bus.wants(EventKind::Fdb);
+        let mut bpdus = Vec::new();
         for event in events {
             match event {
                 PlaneEvent::FdbAdded(entry) => {
@@ -57,12 +59,20 @@ impl Core {
                     self.tell_fdb("delete", &entry, json!({"cause": "flushed"}))
                 }
                 PlaneEvent::FdbMoved { .. } | PlaneEvent::FdbAged(_) | PlaneEvent::FdbDeleted(_) => {}
-                PlaneEvent::Trapped { reason, .. } => self.trapped[reason.group().index()] += 1,
+                PlaneEvent::Trapped { reason, port, frame, .. } => {
+                    self.trapped[reason.group().index()] += 1;
+                    if reason.group() == TrapGroup::Stp {
+                        bpdus.push((port, frame));
+                    }
+                }
                 PlaneEvent::Lost(lost) => {
                     self.ageing.learned(now_ms);
                     self.bus.event(EventKind::Fdb, "change", || object(json!({"lost": lost})));
                 }
             }
+        }
+        if !bpdus.is_empty() {
+            self.spanning_bpdus(bpdus);
         }
         self.watch_resources(now_ms);
         count

@@ -22,6 +22,7 @@ pub mod planes;
 pub mod protocol;
 mod run;
 mod server;
+mod spanning;
 mod startup;
 #[cfg(test)]
 #[allow(clippy::panic)]

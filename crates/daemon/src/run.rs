@@ -91,7 +91,9 @@ fn assemble(options: &Options, paths: &Paths, quiet: bool) -> Result<Core, Strin
     let mut facts = kernel.facts()?;
     kernel.learn_hosts(found.record.originals.keys().map(String::as_str), &mut facts);
     let identity = instance::identity(&options.instance, paths);
-    let switch = Switch::new(identity, facts, plane.state(), found.record);
+    // A plane that is new has forgotten the trees.
+    let trees = crate::spanning::found(paths).filter(|_| !plane.state().ports.is_empty());
+    let switch = Switch::new(identity, facts, plane.state(), found.record).resuming(trees);
     let startup_file = options.config.clone().unwrap_or_else(|| paths.startup_config());
     let plane_since = plane_since(paths, plane.state().ports.is_empty());
     Ok(Core::new(Parts { switch, plane, kernel, paths: paths.clone(), startup_file, log, plane_since }))

@@ -137,6 +137,11 @@ impl Core {
         let identity = self.switch.identity();
         let unusable =
             || check::unusable(&text, self.facts(), identity).filter(|_| kind == InterfaceKind::Switchport);
+        let err_disabled = || {
+            let mut held = self.switch.spanning()?.bridge().err_disabled();
+            let (_, cause) = held.find(|(held, _)| Some(*held) == port)?;
+            Some(format!("err-disabled ({})", cause.name()))
+        };
         InterfaceView {
             kind,
             admin_up: !interface.shutdown,
@@ -160,7 +165,7 @@ impl Core {
             present: link.is_some(),
             driver: link.and_then(|_| self.kernel.netdev().driver(&text).ok()),
             addresses: Vec::new(),
-            error: self.faults.get(&text).cloned().or_else(unusable),
+            error: self.faults.get(&text).cloned().or_else(unusable).or_else(err_disabled),
             name: text,
         }
     }

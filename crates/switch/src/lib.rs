@@ -15,12 +15,14 @@ pub mod facts;
 pub mod flush;
 pub mod links;
 pub mod ports;
+pub mod spanning;
 mod switch;
 
 pub use ageing::Ageing;
 pub use facts::{Facts, LinkFacts};
 pub use links::{Action, Original, Record, Route};
 pub use ports::PortIds;
+pub use spanning::Spanning;
 pub use switch::{Identity, Plan, Switch};
 
 #[cfg(test)]

@@ -7,8 +7,10 @@ use crate::compile::{compile, lines_up, port_names};
 use crate::facts::{Facts, LinkFacts};
 use crate::links::{self, Action, Actions, Record};
 use crate::ports::PortIds;
+use crate::spanning::{self, Spanning};
 use lanyard_config::Config;
 use lanyard_plane::PlaneState;
+use lanyard_stp::{Duplex, Snapshot};
 use lanyard_types::{MacAddr, VlanId, VlanSet};
 
 /// What tells this switch from others.
@@ -35,7 +37,7 @@ impl Identity {
 }
 
 /// A configuration that may be taken, and what that needs.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Plan {
     /// The configuration.
     pub config: Config,
@@ -45,6 +47,8 @@ pub struct Plan {
     pub actions: Actions,
     /// What the user should know; no reason to refuse.
     pub notices: Vec<String>,
+    /// The bridge with its new configuration; `None` when spanning tree is off.
+    pub spanning: Option<Box<Spanning>>,
 }
 
 /// The whole switch.
@@ -57,6 +61,10 @@ pub struct Switch {
     record: Record,
     /// False until the first configuration has been carried out: netdevs then look as the last run left them.
     settled: bool,
+    /// Spanning tree, when it is on.
+    spanning: Option<Box<Spanning>>,
+    /// What the last run's spanning tree left, until the first configuration has been carried out.
+    found: Option<Box<Snapshot>>,
 }
 
 impl Switch {
@@ -65,7 +73,36 @@ impl Switch {
     #[must_use]
     pub fn new(identity: Identity, facts: Facts, found: &PlaneState, record: Record) -> Self {
         let ports = PortIds::adopt(found);
-        Self { identity, config: Config::default(), facts, ports, record, settled: false }
+        Self {
+            identity,
+            config: Config::default(),
+            facts,
+            ports,
+            record,
+            settled: false,
+            spanning: None,
+            found: None,
+        }
+    }
+    /// Spanning tree goes on where this was taken, when the first configuration turns it on.
+    #[must_use]
+    pub fn resuming(self, found: Option<Snapshot>) -> Self {
+        Self { found: found.map(Box::new), ..self }
+    }
+    /// Spanning tree, when it is on.
+    #[must_use]
+    pub fn spanning(&self) -> Option<&Spanning> {
+        self.spanning.as_deref()
+    }
+    /// Spanning tree, to be told what happens.
+    pub fn spanning_mut(&mut self) -> Option<&mut Spanning> {
+        self.spanning.as_deref_mut()
+    }
+    /// Tells spanning tree which links have changed; see [`Spanning::links`].
+    pub fn spanning_links(&mut self, now: u64, medium: &mut dyn FnMut(&str) -> (Option<u32>, Duplex)) {
+        if let Some(spanning) = &mut self.spanning {
+            spanning.links(now, &self.config, &self.facts, &self.ports, medium);
+        }
     }
     /// Who this switch is.
     #[must_use]
@@ -101,24 +138,37 @@ impl Switch {
     /// # Errors
     /// Why not, in words.
     pub fn check(&self, old: &Config, next: &Config) -> Result<Vec<String>, String> {
-        self.ports.assign(port_names(next))?;
+        let ports = self.ports.assign(port_names(next))?;
+        spanning::check(next, &ports, &self.identity)?;
         check::check(old, next, &self.facts, &self.identity)
     }
-    /// What taking `next` needs.
+    /// What taking `next` needs. `now` is in milliseconds of spanning tree's clock.
     ///
     /// # Errors
     /// Why it may not be taken, in words.
-    pub fn plan(&self, next: Config) -> Result<Plan, String> {
+    pub fn plan(&self, now: u64, next: Config) -> Result<Plan, String> {
         let notices = check::check(&self.config, &next, &self.facts, &self.identity)?;
         let ports = self.ports.assign(port_names(&next))?;
         let old = self.settled.then_some(&self.config);
-        let actions = links::actions(old, &next, &self.facts, &self.record, &self.identity);
-        Ok(Plan { config: next, ports, actions, notices })
+        let mut actions = links::actions(old, &next, &self.facts, &self.record, &self.identity);
+        let wanted = spanning::lower(&next, &ports, &self.identity);
+        let mut spanning = spanning::next(now, self.spanning.as_deref(), self.found.as_deref(), wanted)?;
+        if let Some(spanning) = &mut spanning {
+            if self.settled {
+                spanning.shutdowns(now, &self.config, &next, &ports);
+            }
+            spanning.hold_down(&mut actions.before, &ports);
+        }
+        Ok(Plan { config: next, ports, actions, notices, spanning: spanning.map(Box::new) })
     }
     /// The plane state of a plan, with the netdevs as they are known now.
     #[must_use]
     pub fn compile(&self, plan: &Plan) -> PlaneState {
-        compile(&plan.config, &self.facts, &plan.ports, &self.identity)
+        let mut state = compile(&plan.config, &self.facts, &plan.ports, &self.identity);
+        if let Some(spanning) = &plan.spanning {
+            spanning.overlay(&mut state);
+        }
+        state
     }
     /// The plan has been carried out.
     pub fn accept(&mut self, plan: Plan) {
@@ -126,11 +176,17 @@ impl Switch {
         self.ports = plan.ports;
         self.record = plan.actions.record;
         self.settled = true;
+        self.spanning = plan.spanning;
+        self.found = None;
     }
     /// The plane state of the running configuration.
     #[must_use]
     pub fn state(&self) -> PlaneState {
-        compile(&self.config, &self.facts, &self.ports, &self.identity)
+        let mut state = compile(&self.config, &self.facts, &self.ports, &self.identity);
+        if let Some(spanning) = &self.spanning {
+            spanning.overlay(&mut state);
+        }
+        state
     }
     /// VLAN interfaces whose line protocol is up.
     #[must_use]
@@ -152,6 +208,9 @@ impl Switch {
             list =
                 links::actions(Some(&self.config), &self.config, &self.facts, &self.record, &self.identity);
             list.before.retain(|action| matches!(action, Action::Link { name: n, .. } | Action::Speed { name: n, .. } if n == name));
+        }
+        if let Some(spanning) = &self.spanning {
+            spanning.hold_down(&mut list.before, &self.ports);
         }
         list.before.extend(links::restore_addresses(&self.config, name));
         (list.before, list.record)

@@ -1,6 +1,6 @@
 //! Exec mode: everything but `show`.
 
-use super::{files, need, session, show};
+use super::{files, need, session, show, show_stp};
 use crate::args::{Args, Kind};
 use crate::backend::{MacFilter, Refusal};
 use crate::mode::{ConfigMode, Mode};
@@ -20,6 +20,7 @@ pub const TREE: &[Node] = &[
     CLEAR,
     session::CONFIGURE,
     files::COPY,
+    show_stp::DEBUG,
     kw("disable", "Turn off privileged commands").privileged().exec(disable),
     kw("enable", "Turn on privileged commands").exec(enable),
     files::ERASE,
@@ -76,6 +77,7 @@ const CLEAR: Node = kw("clear", "Reset functions").privileged().then(&[
     )
     .exec(clear_mac)
     .options(show::MAC_FILTERS)])]),
+    show_stp::CLEAR,
 ]);
 
 const TERMINAL: Node = kw("terminal", "Set terminal line parameters").then(&[

@@ -1,6 +1,6 @@
 //! Global configuration.
 
-use super::{interface, ip, mac, need, vlan};
+use super::{interface, ip, mac, need, spanning_tree, vlan};
 use crate::args::{Args, Kind, MAX_WORD, short};
 use crate::backend::Refusal;
 use crate::edit::Edit;
@@ -16,6 +16,7 @@ pub const TREE: &[Node] = &[
         "This system's network name",
     )
     .run(hostname)]),
+    spanning_tree::ERRDISABLE,
     interface::ENTRY,
     ip::IPV4,
     ip::IPV6,
@@ -30,6 +31,7 @@ pub const TREE: &[Node] = &[
         kw("drop", "Drop them").run(reserved),
         kw("forward", "Forward them as multicast").run(reserved),
     ])]),
+    spanning_tree::ENTRY,
     vlan::ENTRY,
 ];
 

@@ -3,7 +3,7 @@
 //! Invariant: an interface whose role is unset has no switchport settings that imply one, and only routed
 //! ports and VLAN interfaces have addresses; so the text of a configuration says all there is.
 
-use super::{ip, need};
+use super::{ip, need, spanning_tree};
 use crate::args::{Args, Kind};
 use crate::backend::Refusal;
 use crate::edit::Edit;
@@ -85,6 +85,7 @@ pub const TREE: &[Node] = &[
     )
     .run(mtu)]),
     kw("shutdown", "Shutdown the selected interface").run(shutdown),
+    spanning_tree::INTERFACE,
     kw("speed", "Configure speed operation").no(speed).then(&[
         kw("auto", "Enable AUTO speed configuration").run(speed),
         number(10, 400_000, "Speed in Mbit/s").run(speed),

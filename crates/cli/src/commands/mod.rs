@@ -8,6 +8,8 @@ mod ip;
 mod mac;
 mod session;
 mod show;
+mod show_stp;
+mod spanning_tree;
 mod vlan;
 
 use crate::backend::Refusal;
@@ -30,6 +32,9 @@ pub const GLOBAL: &[Node] = &join::<{ global::TREE.len() + COMMON.len() }>(globa
 pub const INTERFACE: &[Node] = &join::<{ interface::TREE.len() + COMMON.len() }>(interface::TREE, COMMON);
 /// `(config-vlan)#`.
 pub const VLAN: &[Node] = &join::<{ vlan::TREE.len() + COMMON.len() }>(vlan::TREE, COMMON);
+/// `(config-mst)#`.
+pub const MST: &[Node] =
+    &join::<{ spanning_tree::REGION.len() + COMMON.len() }>(spanning_tree::REGION, COMMON);
 /// `(config-s-NAME)#`.
 pub const SESSION: &[Node] = &join::<{ session::TREE.len() + GLOBAL.len() }>(session::TREE, GLOBAL);
 

@@ -1,7 +1,7 @@
 //! `show ...`: each command gets a view from the switch or makes one from the configuration, and presents it
 //! as text or JSON.
 
-use super::need;
+use super::{need, show_stp};
 use crate::args::{Args, Kind, short};
 use crate::backend::{Family, MacFilter, Refusal};
 use crate::config_view as made;
@@ -24,6 +24,7 @@ pub const TREE: Node = kw("show", "Show running system information").then(&[
         "Configuration sessions that are pending",
     )
     .exec(sessions)]),
+    show_stp::ERRDISABLE,
     kw("history", "Display the session command history").exec(history),
     INTERFACES,
     kw("ip", "IP information").then(&[
@@ -50,6 +51,7 @@ pub const TREE: Node = kw("show", "Show running system information").then(&[
             .exec(running_vlan)
             .then(&[arg(Kind::VlanList, "VLAN IDs").exec(running_vlan)]),
     ]),
+    show_stp::TREE,
     kw("startup-config", "Contents of startup configuration").privileged().exec(startup),
     kw("users", "Display information about terminal lines").exec(users),
     kw("version", "System hardware and software status").exec(version),

@@ -5,6 +5,9 @@ use lanyard_cli::backend::{Backend, Family, MacFilter, Refusal};
 use lanyard_cli::sessions::ConfigSessions;
 use lanyard_cli::{Login, Session, view};
 use lanyard_config::{Config, InterfaceName, Role};
+use lanyard_switch::compile::port_names;
+use lanyard_switch::spanning::lower;
+use lanyard_switch::{Identity, PortIds};
 use lanyard_types::{MacAddr, VlanId};
 use std::collections::BTreeMap;
 
@@ -185,6 +188,37 @@ impl Backend for Fake {
                 offload: view::Offload::None,
             }],
         })
+    }
+    fn spanning_tree(&mut self) -> view::SpanningTree {
+        let ports = PortIds::default().assign(port_names(&self.config)).unwrap();
+        let identity = Identity { instance: "test".into(), base_mac: MacAddr([2, 0, 0, 0, 0x10, 0]) };
+        let Some(config) = lower(&self.config, &ports, &identity) else { return Default::default() };
+        let numbers: Vec<_> = config.ports.keys().copied().collect();
+        let mut bridge = lanyard_stp::Bridge::new(0, config).unwrap();
+        for port in numbers {
+            bridge.handle_link(0, port, true, Some(1000), lanyard_stp::Duplex::Full);
+        }
+        // No neighbour speaks: every port is designated, and forwards after two forward delays at most.
+        while let Some(at) = bridge.next_timeout().filter(|at| *at <= 60_000) {
+            bridge.handle_timer(at);
+        }
+        view::SpanningTree::of(&bridge, 60_000, &|port| ports.name(port).unwrap().to_owned())
+    }
+    fn root_primary_priority(&self, tree: view::TreeKey) -> Option<u16> {
+        // A root with priority 8192 for VLAN 10, one that can't be beaten for VLAN 20.
+        match tree {
+            view::TreeKey::Vlan(vlan) if vlan.get() == 10 => Some(4096),
+            view::TreeKey::Vlan(vlan) if vlan.get() == 20 => None,
+            _ => Some(24576),
+        }
+    }
+    fn clear_detected_protocols(&mut self, only: Option<&InterfaceName>) -> Result<(), Refusal> {
+        self.cleared.push(format!("protocols {only:?}"));
+        Ok(())
+    }
+    fn clear_spanning_tree_counters(&mut self, only: Option<&InterfaceName>) -> Result<(), Refusal> {
+        self.cleared.push(format!("bpdus {only:?}"));
+        Ok(())
     }
     fn version(&mut self) -> view::Version {
         view::Version {

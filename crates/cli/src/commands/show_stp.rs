@@ -1,0 +1,190 @@
+//! `show spanning-tree ...`, `show errdisable recovery`, `clear spanning-tree ...`, `debug spanning-tree ...`.
+
+use super::need;
+use crate::args::{Args, Kind, Value};
+use crate::backend::Refusal;
+use crate::config_view as made;
+use crate::outcome::Outcome;
+use crate::render;
+use crate::session::Exec;
+use crate::tree::{Node, arg, kw, number};
+use crate::view::{EventKind, SpanningTree, StpPort};
+use lanyard_types::StpState;
+
+const INTERFACE: Node = arg(Kind::Interface, "Interface");
+
+/// Under `show`.
+pub const TREE: Node = kw("spanning-tree", "Spanning tree topology").exec(plain).then(&[
+    kw("active", "Report on active interfaces only").exec(active),
+    kw("blockedports", "Show blocked ports").exec(blocked),
+    kw("detail", "Detailed information").exec(detail),
+    kw("inconsistentports", "Show inconsistent ports").exec(inconsistent),
+    kw("interface", "Spanning Tree interface status and configuration")
+        .then(&[INTERFACE.exec(interface).then(&[kw("detail", "Detailed information").exec(detail)])]),
+    kw("mst", "Multiple spanning trees").exec(mst).then(&[
+        kw("configuration", "MST current region configuration").exec(region).then(&[kw(
+            "digest",
+            "Digest of the vlan mapping",
+        )
+        .exec(region)]),
+        kw("detail", "Detailed information").exec(detail),
+        number(0, 4094, "MST instance").exec(mst).then(&[kw("detail", "Detailed information").exec(detail)]),
+    ]),
+    kw("root", "Show status and configuration of the root bridge").exec(root),
+    kw("summary", "Summary of port states").exec(summary),
+    kw("vlan", "VLAN Switch Spanning Trees").then(&[arg(
+        Kind::VlanList,
+        "vlan range, example: 1,3-5,7,9-11",
+    )
+    .exec(plain)
+    .then(&[
+        kw("detail", "Detailed information").exec(detail),
+        kw("root", "Show status and configuration of the root bridge").exec(root),
+    ])]),
+]);
+
+/// Under `show`.
+pub const ERRDISABLE: Node =
+    kw("errdisable", "Error disable")
+        .then(&[kw("recovery", "Error disable recovery timer information").exec(errdisable)]);
+
+/// Under `clear`.
+pub const CLEAR: Node = kw("spanning-tree", "Clear spanning-tree").then(&[
+    kw("counters", "Spanning-tree counters")
+        .exec(clear)
+        .then(&[kw("interface", "Of one interface").then(&[INTERFACE.exec(clear)])]),
+    kw("detected-protocols", "Restart the protocol migration process").exec(clear).then(&[kw(
+        "interface",
+        "Of one interface",
+    )
+    .then(&[INTERFACE.exec(clear)])]),
+]);
+
+/// `debug ...`.
+pub const DEBUG: Node =
+    kw("debug", "Watch what the switch does, until interrupted").privileged().then(&[kw(
+        "spanning-tree",
+        "Spanning tree information",
+    )
+    .then(&[kw("events", "Roles, states, topology changes, one JSON object a line").exec(debug)])]);
+
+/// The trees and ports a line is about.
+fn get(exec: &mut Exec<'_>, args: &Args) -> Result<SpanningTree, Refusal> {
+    let mut view = exec.backend.spanning_tree();
+    if let Some(list) = args.vlans() {
+        let wanted = |instance: &crate::view::StpInstance| match instance.detail.vlan {
+            Some(vlan) => list.contains(vlan),
+            None => list.contains(lanyard_types::VlanId::DEFAULT),
+        };
+        view.instances.retain(wanted);
+        if view.instances.is_empty() {
+            return Err(format!("Spanning tree instance(s) for vlan {list} does not exist.").into());
+        }
+    }
+    let number =
+        args.values.iter().find_map(|value| if let Value::Number(n) = value { Some(*n) } else { None });
+    if args.has("mst") {
+        if view.mode != Some(lanyard_stp::Mode::Mst) {
+            view.instances.clear();
+        }
+        if let Some(number) = number {
+            view.instances.retain(|instance| u64::from(instance.instance) == number);
+            if view.instances.is_empty() {
+                return Err(format!("No mst information available for instance(s) {number}").into());
+            }
+        }
+    }
+    if let Some(name) = args.interface() {
+        let name = name.to_string();
+        view.ports.retain(|port| port.interface == name);
+        keep(&mut view, |port| port.interface == name);
+        view.instances.retain(|instance| !instance.ports.is_empty());
+        if view.instances.is_empty() {
+            return Err(format!("no spanning tree info available for {name}").into());
+        }
+    }
+    Ok(view)
+}
+
+fn keep(view: &mut SpanningTree, wanted: impl Fn(&StpPort) -> bool) {
+    view.instances.iter_mut().for_each(|instance| instance.ports.retain(&wanted));
+}
+
+fn plain(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let view = get(exec, args)?;
+    Ok(exec.present(&view, render::spanning_tree))
+}
+
+fn active(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let mut view = get(exec, args)?;
+    keep(&mut view, |port| port.detail.role != lanyard_stp::Role::Disabled);
+    Ok(exec.present(&view, render::spanning_tree))
+}
+
+fn blocked(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let mut view = get(exec, args)?;
+    let is_up = |port: &StpPort| port.detail.role != lanyard_stp::Role::Disabled;
+    keep(&mut view, |port| is_up(port) && port.detail.state == StpState::Discarding);
+    Ok(exec.present(&view, render::spanning_tree_blocked))
+}
+
+fn inconsistent(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let mut view = get(exec, args)?;
+    keep(&mut view, |port| port.detail.inconsistent.any());
+    Ok(exec.present(&view, render::spanning_tree_inconsistent))
+}
+
+fn detail(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let view = get(exec, args)?;
+    Ok(exec.present(&view, render::spanning_tree_detail))
+}
+
+fn interface(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let view = get(exec, args)?;
+    Ok(exec.present(&view, render::spanning_tree_interface))
+}
+
+fn root(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let view = get(exec, args)?;
+    Ok(exec.present(&view, render::spanning_tree_root))
+}
+
+fn summary(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let view = get(exec, args)?;
+    let view = made::stp_summary(&view, exec.backend.running());
+    Ok(exec.present(&view, render::spanning_tree_summary))
+}
+
+fn mst(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let view = get(exec, args)?;
+    let mapping = made::mst_configuration(exec.backend.running());
+    Ok(exec.present(&view, |view| render::mst(view, &mapping)))
+}
+
+fn region(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let view = made::mst_configuration(exec.backend.running());
+    Ok(exec.present(&view, |view| render::mst_configuration(view, args.has("digest"))))
+}
+
+fn errdisable(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
+    let trees = exec.backend.spanning_tree();
+    let view = made::errdisable(&trees, exec.backend.running());
+    Ok(exec.present(&view, render::errdisable))
+}
+
+fn clear(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let only = args.interface();
+    if args.has("interface") {
+        need(only.clone())?;
+    }
+    if args.has("counters") {
+        exec.backend.clear_spanning_tree_counters(only.as_ref())?;
+    } else {
+        exec.backend.clear_detected_protocols(only.as_ref())?;
+    }
+    Ok(Outcome::Text(String::new()))
+}
+
+fn debug(_: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
+    Ok(Outcome::Stream(vec![EventKind::Stp]))
+}

@@ -1,0 +1,261 @@
+//! `spanning-tree ...` and `errdisable recovery ...`: the model and its text.
+//!
+//! Invariant: what belongs to another mode than the one in force is kept and printed, as IOS does; what equals its
+//! default is neither. The ranges are those of [`lanyard_stp::Config::check`].
+
+use crate::Config;
+use crate::text::chunks;
+use lanyard_stp::{ErrCause, Guard, LinkType, Mode, MstRegion, PathCostMethod, PortFast};
+use lanyard_types::{VlanId, VlanSet};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The bridge's priority unless another is given.
+pub const DEFAULT_PRIORITY: u16 = 32768;
+/// `errdisable recovery interval` unless another is given, in seconds.
+pub const DEFAULT_RECOVERY_S: u32 = 300;
+
+/// `spanning-tree ...`, globally.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SpanningTree {
+    /// `mode`; `None` is off.
+    pub mode: Option<Mode>,
+    /// `vlan LIST ...`; VLAN 1's are those of the one tree in modes stp and rstp.
+    pub vlans: BTreeMap<VlanId, Tree>,
+    /// `no spanning-tree vlan LIST`: VLANs without a tree in the per-VLAN modes.
+    pub no_tree: VlanSet,
+    /// `mst N priority`.
+    pub instances: BTreeMap<u16, u16>,
+    /// `mst hello-time|forward-time|max-age`.
+    pub mst_times: Times,
+    /// `mst max-hops`, 1..=255.
+    pub max_hops: u8,
+    /// `mst configuration`.
+    pub region: MstRegion,
+    /// `pathcost method`.
+    pub path_cost: PathCostMethod,
+    /// `portfast [edge] default`.
+    pub portfast_default: bool,
+    /// `portfast [edge] bpduguard default`.
+    pub bpduguard_default: bool,
+    /// `portfast [edge] bpdufilter default`.
+    pub bpdufilter_default: bool,
+    /// `loopguard default`.
+    pub loopguard_default: bool,
+    /// `transmit hold-count`, 1..=20.
+    pub hold_count: u8,
+}
+
+impl Default for SpanningTree {
+    fn default() -> Self {
+        Self {
+            mode: None,
+            vlans: BTreeMap::new(),
+            no_tree: VlanSet::EMPTY,
+            instances: BTreeMap::new(),
+            mst_times: Times::default(),
+            max_hops: 20,
+            region: MstRegion::default(),
+            path_cost: PathCostMethod::default(),
+            portfast_default: false,
+            bpduguard_default: false,
+            bpdufilter_default: false,
+            loopguard_default: false,
+            hold_count: 6,
+        }
+    }
+}
+
+/// Times in seconds; `None` is the default.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Times {
+    /// `hello-time`, 1..=10; 2 by default.
+    pub hello_s: Option<u8>,
+    /// `forward-time`, 4..=30; 15 by default.
+    pub forward_s: Option<u8>,
+    /// `max-age`, 6..=40; 20 by default.
+    pub max_age_s: Option<u8>,
+}
+
+impl Times {
+    fn words(self) -> impl Iterator<Item = (&'static str, u8)> {
+        let all =
+            [("hello-time", self.hello_s), ("forward-time", self.forward_s), ("max-age", self.max_age_s)];
+        all.into_iter().filter_map(|(word, value)| value.map(|value| (word, value)))
+    }
+}
+
+/// A VLAN's tree; `None` is the default.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tree {
+    /// `priority`, a multiple of 4096 up to 61440.
+    pub priority: Option<u16>,
+    /// Its times.
+    pub times: Times,
+}
+
+/// `spanning-tree ...` under an interface.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SpanningTreePort {
+    /// `link-type`.
+    pub link_type: LinkType,
+    /// `portfast`.
+    pub portfast: PortFast,
+    /// `bpduguard enable|disable`.
+    pub bpdu_guard: Option<bool>,
+    /// `bpdufilter enable|disable`.
+    pub bpdu_filter: Option<bool>,
+    /// `guard`.
+    pub guard: Guard,
+    /// `cost` and `port-priority`.
+    pub all: PortTree,
+    /// `vlan LIST cost|port-priority`.
+    pub vlans: BTreeMap<VlanId, PortTree>,
+    /// `mst N cost|port-priority`.
+    pub instances: BTreeMap<u16, PortTree>,
+}
+
+/// A port in a tree; `None` is what is above it: the port's own, then the default.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PortTree {
+    /// `cost`, 1..=200,000,000.
+    pub cost: Option<u32>,
+    /// `port-priority`, a multiple of 16 up to 240.
+    pub priority: Option<u8>,
+}
+
+impl PortTree {
+    fn words(self) -> impl Iterator<Item = (&'static str, u32)> {
+        let all = [("cost", self.cost), ("port-priority", self.priority.map(u32::from))];
+        all.into_iter().filter_map(|(word, value)| value.map(|value| (word, value)))
+    }
+}
+
+/// `errdisable recovery ...`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ErrDisable {
+    /// `cause C`: ports shut down for these come back by themselves.
+    pub recovery: BTreeSet<ErrCause>,
+    /// `interval`, 30..=86,400 seconds.
+    pub interval_s: u32,
+}
+
+impl Default for ErrDisable {
+    fn default() -> Self {
+        Self { recovery: BTreeSet::new(), interval_s: DEFAULT_RECOVERY_S }
+    }
+}
+
+/// The global lines, and the section of the MST region.
+pub(crate) fn sections(config: &Config) -> Vec<Vec<String>> {
+    let tree = &config.spanning_tree;
+    let mut lines: Vec<String> = Vec::new();
+    lines.extend(tree.mode.map(|mode| format!("spanning-tree mode {}", mode.name())));
+    for (on, line) in [
+        (tree.path_cost == PathCostMethod::Long, "spanning-tree pathcost method long"),
+        (tree.loopguard_default, "spanning-tree loopguard default"),
+        (tree.portfast_default, "spanning-tree portfast edge default"),
+        (tree.bpduguard_default, "spanning-tree portfast edge bpduguard default"),
+        (tree.bpdufilter_default, "spanning-tree portfast edge bpdufilter default"),
+    ] {
+        if on {
+            lines.push(line.to_owned());
+        }
+    }
+    let default = SpanningTree::default();
+    if tree.hold_count != default.hold_count {
+        lines.push(format!("spanning-tree transmit hold-count {}", tree.hold_count));
+    }
+    lines.extend(chunks(&tree.no_tree).into_iter().map(|list| format!("no spanning-tree vlan {list}")));
+    lines.extend(grouped(&tree.vlans, |tree| {
+        let priority = tree.priority.map(|priority| ("priority", u32::from(priority)));
+        priority.into_iter().chain(tree.times.words().map(|(word, value)| (word, u32::from(value)))).collect()
+    }));
+    for (instance, priority) in &tree.instances {
+        lines.push(format!("spanning-tree mst {instance} priority {priority}"));
+    }
+    lines.extend(tree.mst_times.words().map(|(word, value)| format!("spanning-tree mst {word} {value}")));
+    if tree.max_hops != default.max_hops {
+        lines.push(format!("spanning-tree mst max-hops {}", tree.max_hops));
+    }
+    let recovery = &config.errdisable;
+    lines.extend(recovery.recovery.iter().map(|cause| format!("errdisable recovery cause {}", cause.name())));
+    if recovery.interval_s != DEFAULT_RECOVERY_S {
+        lines.push(format!("errdisable recovery interval {}", recovery.interval_s));
+    }
+    vec![lines, region(&tree.region)]
+}
+
+/// The section of the MST region; empty when it is the default's.
+fn region(region: &MstRegion) -> Vec<String> {
+    if *region == MstRegion::default() {
+        return Vec::new();
+    }
+    let mut lines = vec!["spanning-tree mst configuration".to_owned()];
+    lines.extend(region_lines(region).into_iter().map(|line| format!(" {line}")));
+    lines
+}
+
+/// What stands under `spanning-tree mst configuration`.
+fn region_lines(region: &MstRegion) -> Vec<String> {
+    let mut lines = Vec::new();
+    if !region.name.is_empty() {
+        lines.push(format!("name {}", region.name));
+    }
+    if region.revision != 0 {
+        lines.push(format!("revision {}", region.revision));
+    }
+    for (instance, vlans) in &region.instances {
+        lines.extend(chunks(vlans).into_iter().map(|list| format!("instance {instance} vlan {list}")));
+    }
+    lines
+}
+
+/// The lines under an interface.
+pub(crate) fn port_lines(port: &SpanningTreePort) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    words.extend(match port.link_type {
+        LinkType::Auto => None,
+        LinkType::PointToPoint => Some("link-type point-to-point".to_owned()),
+        LinkType::Shared => Some("link-type shared".to_owned()),
+    });
+    words.extend(match port.portfast {
+        PortFast::Default => None,
+        PortFast::Disable => Some("portfast disable".to_owned()),
+        PortFast::Edge => Some("portfast edge".to_owned()),
+        PortFast::Trunk => Some("portfast edge trunk".to_owned()),
+    });
+    let switch = |word: &str, on: bool| format!("{word} {}", if on { "enable" } else { "disable" });
+    words.extend(port.bpdu_filter.map(|on| switch("bpdufilter", on)));
+    words.extend(port.bpdu_guard.map(|on| switch("bpduguard", on)));
+    words.extend(match port.guard {
+        Guard::Default => None,
+        Guard::None => Some("guard none".to_owned()),
+        Guard::Root => Some("guard root".to_owned()),
+        Guard::Loop => Some("guard loop".to_owned()),
+    });
+    words.extend(port.all.words().map(|(word, value)| format!("{word} {value}")));
+    let mut lines: Vec<String> = words.into_iter().map(|words| format!("spanning-tree {words}")).collect();
+    lines.extend(grouped(&port.vlans, |tree| tree.words().collect()));
+    for (instance, tree) in &port.instances {
+        lines
+            .extend(tree.words().map(|(word, value)| format!("spanning-tree mst {instance} {word} {value}")));
+    }
+    lines
+}
+
+/// `spanning-tree vlan LIST WORD VALUE`, the VLANs with the same value in one line as far as they fit.
+fn grouped<T>(vlans: &BTreeMap<VlanId, T>, words: impl Fn(&T) -> Vec<(&'static str, u32)>) -> Vec<String> {
+    let mut groups: BTreeMap<(&str, u32), Vec<VlanId>> = BTreeMap::new();
+    for (vlan, settings) in vlans {
+        for setting in words(settings) {
+            groups.entry(setting).or_default().push(*vlan);
+        }
+    }
+    let mut lines = Vec::new();
+    for ((word, value), list) in groups {
+        let set: VlanSet = list.into_iter().collect();
+        lines
+            .extend(chunks(&set).into_iter().map(|list| format!("spanning-tree vlan {list} {word} {value}")));
+    }
+    lines
+}

@@ -1,0 +1,325 @@
+//! Spanning tree's place in the switch: what the configuration says, as the bridge of `lanyard_stp` wants it; what
+//! the bridge decides, as part of the plane's state.
+//!
+//! Invariants: without `spanning-tree mode` there is no bridge, and the plane's state is what it would be without
+//! this file. A port that the bridge has shut down is not enabled.
+
+use crate::compile::switchports;
+use crate::facts::{Facts, LinkFacts};
+use crate::links::{Action, LinkSettings};
+use crate::ports::PortIds;
+use crate::switch::Identity;
+use lanyard_config::spanning_tree::{Times, Tree};
+use lanyard_config::{Config, Interface, SwitchportMode};
+use lanyard_pipeline::state::{PlaneState, ReservedAction};
+use lanyard_plane::FdbFilter;
+use lanyard_stp::{Bridge, Duplex, ErrCause, Event, Mode, PortConfig, PortVlans, Snapshot, TreeConfig};
+use lanyard_types::{InstanceId, PortId, PortSet, StpState, TrapGroup, VlanId, VlanSet};
+use std::collections::BTreeMap;
+
+/// Up to this many VLANs of a tree are flushed one by one; with more, the port's addresses go in all VLANs: each
+/// flush walks the FDB.
+const SINGLE_FLUSHES: usize = 4;
+/// BPDUs a second that a tree on a port may send up in the per-VLAN modes.
+const BPDUS_PER_TREE: u32 = 4;
+
+/// A bridge, and what was told to it.
+#[derive(Debug, Clone)]
+pub struct Spanning {
+    bridge: Bridge,
+    /// The links as the bridge was last told.
+    told: BTreeMap<PortId, bool>,
+}
+
+/// What the bridge wants done, in the order in which it is to be done.
+#[derive(Debug, Default)]
+pub struct Todo {
+    /// States of ports in trees.
+    pub states: Vec<(InstanceId, PortId, StpState)>,
+    /// Addresses to forget.
+    pub flushes: Vec<FdbFilter>,
+    /// Ports to shut down, or (`None`) to bring up again.
+    pub ports: Vec<(PortId, Option<ErrCause>)>,
+    /// Frames to send.
+    pub frames: Vec<(PortId, Vec<u8>)>,
+    /// What to tell.
+    pub events: Vec<Event>,
+}
+
+impl Todo {
+    /// True when there is nothing to do.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.states.is_empty()
+            && self.flushes.is_empty()
+            && self.ports.is_empty()
+            && self.frames.is_empty()
+            && self.events.is_empty()
+    }
+}
+
+/// The bridge's configuration; `None` when spanning tree is off.
+#[must_use]
+pub fn lower(config: &Config, ports: &PortIds, identity: &Identity) -> Option<lanyard_stp::Config> {
+    let tree = &config.spanning_tree;
+    let mode = tree.mode?;
+    let mut bridge = lanyard_stp::Config::new(mode, identity.base_mac);
+    let one = tree.vlans.get(&VlanId::DEFAULT).copied().unwrap_or_default();
+    let times = match mode {
+        Mode::Stp | Mode::Rstp => one.times,
+        Mode::Mst => tree.mst_times,
+        Mode::Pvst | Mode::RapidPvst => Times::default(),
+    };
+    bridge.hello_time_s = times.hello_s.unwrap_or(bridge.hello_time_s);
+    bridge.forward_time_s = times.forward_s.unwrap_or(bridge.forward_time_s);
+    bridge.max_age_s = times.max_age_s.unwrap_or(bridge.max_age_s);
+    bridge.max_hops = tree.max_hops;
+    bridge.transmit_hold_count = tree.hold_count;
+    bridge.path_cost_method = tree.path_cost;
+    bridge.mst = tree.region.clone();
+    bridge.trees = match mode {
+        Mode::Stp | Mode::Rstp => [(0, lower_tree(one))].into(),
+        Mode::Mst => {
+            let of = |priority| TreeConfig { priority, ..TreeConfig::default() };
+            tree.instances.iter().map(|(instance, priority)| (*instance, of(*priority))).collect()
+        }
+        Mode::Pvst | Mode::RapidPvst => {
+            tree.vlans.iter().map(|(vlan, settings)| (vlan.get(), lower_tree(*settings))).collect()
+        }
+    };
+    let live = config.vlans.iter().filter(|(_, vlan)| !vlan.suspended && !vlan.shutdown).map(|(id, _)| *id);
+    bridge.vlans = live.collect::<VlanSet>().difference(&tree.no_tree);
+    bridge.portfast_default = tree.portfast_default;
+    bridge.bpduguard_default = tree.bpduguard_default;
+    bridge.bpdufilter_default = tree.bpdufilter_default;
+    bridge.loopguard_default = tree.loopguard_default;
+    let recovery = &config.errdisable;
+    bridge.bpduguard_recovery_s =
+        recovery.recovery.contains(&ErrCause::BpduGuard).then_some(recovery.interval_s);
+    bridge.ports = switchports(config)
+        .filter_map(|(name, interface)| Some((ports.get(name)?, lower_port(interface, mode))))
+        .collect();
+    Some(bridge)
+}
+
+fn lower_tree(tree: Tree) -> TreeConfig {
+    TreeConfig {
+        priority: tree.priority.unwrap_or(lanyard_config::spanning_tree::DEFAULT_PRIORITY),
+        hello_time_s: tree.times.hello_s,
+        forward_time_s: tree.times.forward_s,
+        max_age_s: tree.times.max_age_s,
+    }
+}
+
+fn lower_port(interface: &Interface, mode: Mode) -> PortConfig {
+    let (words, port) = (&interface.spanning_tree, &interface.switchport);
+    let pair = |tree: &lanyard_config::spanning_tree::PortTree| (tree.cost, tree.priority);
+    let vlan_one = words.vlans.get(&VlanId::DEFAULT);
+    let default = PortConfig::default();
+    PortConfig {
+        link_type: words.link_type,
+        portfast: words.portfast,
+        bpdu_guard: words.bpdu_guard,
+        bpdu_filter: words.bpdu_filter,
+        guard: words.guard,
+        cost: words.all.cost,
+        priority: words.all.priority.unwrap_or(default.priority),
+        trees: match mode {
+            Mode::Stp | Mode::Rstp => vlan_one.map(|tree| (0, pair(tree))).into_iter().collect(),
+            Mode::Mst => words.instances.iter().map(|(instance, tree)| (*instance, pair(tree))).collect(),
+            Mode::Pvst | Mode::RapidPvst => {
+                words.vlans.iter().map(|(vlan, tree)| (vlan.get(), pair(tree))).collect()
+            }
+        },
+        vlans: match port.mode {
+            SwitchportMode::Trunk => {
+                PortVlans::Trunk { native: port.native_vlan, allowed: port.allowed_vlans.clone() }
+            }
+            SwitchportMode::Access | SwitchportMode::Tunnel => PortVlans::Access(port.access_vlan),
+        },
+        ..default
+    }
+}
+
+/// May the bridge be configured like this?
+///
+/// # Errors
+/// Why not, in words.
+pub fn check(config: &Config, ports: &PortIds, identity: &Identity) -> Result<(), String> {
+    lower(config, ports, identity).map_or(Ok(()), |wanted| wanted.check().map_err(refusal))
+}
+
+fn refusal(error: lanyard_stp::ConfigError) -> String {
+    match error {
+        lanyard_stp::ConfigError::TooManyInstances { wanted, limit } => format!(
+            "{wanted} spanning trees: {limit} are possible (no spanning-tree vlan LIST takes the tree from VLANs)"
+        ),
+        other => other.to_string(),
+    }
+}
+
+/// The bridge after a change of configuration: `old` with its new settings, one resumed from `found`, or a new one.
+///
+/// # Errors
+/// Why the configuration is refused, in words.
+pub fn next(
+    now: u64,
+    old: Option<&Spanning>,
+    found: Option<&Snapshot>,
+    wanted: Option<lanyard_stp::Config>,
+) -> Result<Option<Spanning>, String> {
+    let Some(wanted) = wanted else { return Ok(None) };
+    let Some(old) = old else {
+        let bridge = match found {
+            Some(snapshot) => Bridge::restore(now, wanted, snapshot.clone()),
+            None => Bridge::new(now, wanted),
+        };
+        return bridge.map(|bridge| Some(Spanning { bridge, told: BTreeMap::new() })).map_err(refusal);
+    };
+    let mut next = old.clone();
+    if *next.bridge.config() != wanted {
+        next.told.retain(|port, _| wanted.ports.contains_key(port));
+        next.bridge.handle_config(now, wanted).map_err(refusal)?;
+    }
+    Ok(Some(next))
+}
+
+impl Spanning {
+    /// The bridge.
+    #[must_use]
+    pub const fn bridge(&self) -> &Bridge {
+        &self.bridge
+    }
+    /// The bridge, to be told what happens.
+    pub const fn bridge_mut(&mut self) -> &mut Bridge {
+        &mut self.bridge
+    }
+
+    /// Tells the bridge which links have changed. `medium` is asked for the speed in Mbit/s and the duplex of a link
+    /// that has come.
+    pub fn links(
+        &mut self,
+        now: u64,
+        config: &Config,
+        facts: &Facts,
+        ports: &PortIds,
+        medium: &mut dyn FnMut(&str) -> (Option<u32>, Duplex),
+    ) {
+        for (name, interface) in switchports(config) {
+            let Some(port) = ports.get(name) else { continue };
+            let up = !interface.shutdown && facts.usable(name).is_some_and(LinkFacts::forwards);
+            if self.told.insert(port, up) == Some(up) {
+                continue;
+            }
+            let (speed_mbps, duplex) = if up { medium(name) } else { (None, Duplex::Full) };
+            self.bridge.handle_link(now, port, up, speed_mbps, duplex);
+        }
+    }
+
+    /// Takes over everything the bridge wants done.
+    pub fn todo(&mut self, plane: &PlaneState) -> Todo {
+        let mut todo = Todo::default();
+        while let Some(action) = self.bridge.poll_action() {
+            match action {
+                lanyard_stp::Action::Transmit { port, frame, .. } => todo.frames.push((port, frame)),
+                lanyard_stp::Action::SetState { instance, port, state } => {
+                    todo.states.push((instance, port, state));
+                }
+                lanyard_stp::Action::Flush { instance, ports } => {
+                    todo.flushes.extend(self.flush(instance, &ports, plane));
+                }
+                lanyard_stp::Action::ErrDisable { port, cause } => todo.ports.push((port, Some(cause))),
+                lanyard_stp::Action::ErrRecover { port, .. } => todo.ports.push((port, None)),
+                lanyard_stp::Action::Event(event) => todo.events.push(event),
+            }
+        }
+        todo
+    }
+
+    /// The flushes of ports in the VLANs of a tree.
+    fn flush(&self, instance: InstanceId, ports: &PortSet, plane: &PlaneState) -> Vec<FdbFilter> {
+        let vlans: Vec<VlanId> =
+            plane.vlans.keys().copied().filter(|vlan| self.bridge.instance_of(*vlan) == instance).collect();
+        let all = vlans.len() > SINGLE_FLUSHES || vlans.len() == plane.vlans.len();
+        let mut list = Vec::new();
+        for port in ports.iter() {
+            let at = FdbFilter { port: Some(port), ..FdbFilter::default() };
+            if all {
+                list.push(at);
+            } else {
+                list.extend(vlans.iter().map(|vlan| FdbFilter { vlan: Some(*vlan), ..at }));
+            }
+        }
+        list
+    }
+
+    /// Puts the bridge's decisions into a plane state that knows nothing of them.
+    pub fn overlay(&self, state: &mut PlaneState) {
+        let per_vlan = self.bridge.config().mode.per_vlan();
+        state.global.reserved[0] = ReservedAction::Trap;
+        state.global.trap_pvst = per_vlan;
+        for (vlan, settings) in &mut state.vlans {
+            settings.instance = self.bridge.instance_of(*vlan);
+        }
+        let mut trees = 0;
+        for (instance, port, stp) in self.bridge.states() {
+            trees += 1;
+            if stp != StpState::Forwarding && state.ports.contains_key(&port) {
+                state.stp.insert((instance, port), stp);
+            }
+        }
+        if per_vlan {
+            let rate = &mut state.global.trap_rate[TrapGroup::Stp.index()];
+            rate.rate_pps = rate.rate_pps.max(BPDUS_PER_TREE * trees);
+            rate.burst = rate.burst.max(trees);
+        }
+        for (port, _) in self.bridge.err_disabled() {
+            if let Some(port) = state.ports.get_mut(&port) {
+                port.enabled = false;
+            }
+        }
+    }
+
+    /// A port that was shut down by a guard may come up again when `shutdown` has been entered for it.
+    pub fn shutdowns(&mut self, now: u64, old: &Config, next: &Config, ports: &PortIds) {
+        for (name, interface) in switchports(next) {
+            let key = lanyard_config::InterfaceName::Netdev(name.to_owned());
+            let before = old.interfaces.get(&key).is_some_and(|before| before.shutdown);
+            if let Some(port) = ports.get(name).filter(|_| interface.shutdown && !before) {
+                self.bridge.clear_err_disable(now, port);
+            }
+        }
+    }
+
+    /// Keeps `actions` from bringing ports up that a guard has shut down.
+    pub fn hold_down(&self, actions: &mut [Action], ports: &PortIds) {
+        for action in actions {
+            if let Action::Link { name, to, .. } = action
+                && ports.get(name).is_some_and(|port| self.is_err_disabled(port))
+            {
+                to.up = false;
+            }
+        }
+    }
+
+    /// True when a guard has shut the port down.
+    #[must_use]
+    pub fn is_err_disabled(&self, port: PortId) -> bool {
+        self.bridge.err_disabled().any(|(held, _)| held == port)
+    }
+}
+
+/// The action that takes a port's netdev down or up; `None` when it is so, or not there.
+#[must_use]
+pub fn set_up(facts: &Facts, name: &str, up: bool) -> Option<Action> {
+    let link = facts.usable(name).filter(|link| link.admin_up != up)?;
+    let from = LinkSettings {
+        up: link.admin_up,
+        promisc: link.promisc,
+        mtu: link.mtu,
+        mac: link.mac,
+        host: link.host,
+    };
+    let to = LinkSettings { up, ..from.clone() };
+    Some(Action::Link { name: name.to_owned(), from, to })
+}
