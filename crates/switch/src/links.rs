@@ -371,12 +371,18 @@ fn addresses(next: &Config, facts: &Facts, list: &mut Actions) {
             vlan_of(name).is_some_and(|vlan| !next.interfaces.contains_key(&InterfaceName::Vlan(vlan)));
         if here(name) && !goes {
             let act = |net: &IpNet, add| Action::Address { name: name.clone(), net: *net, add };
+            // The kernel forgets IPv6 addresses when a netdev goes down.
+            let comes_up = list.before.iter().any(|action| brings_up(action, name));
+            let missing = |net: &IpNet| !old.contains(net) || comes_up && matches!(net, IpNet::V6(_));
             list.before.extend(old.difference(new).map(|net| act(net, false)));
-            list.before
-                .extend(in_order(next, name).filter(|net| !old.contains(net)).map(|net| act(&net, true)));
+            list.before.extend(in_order(next, name).filter(missing).map(|net| act(&net, true)));
         }
     }
     list.record.addresses = wanted;
+}
+
+fn brings_up(action: &Action, netdev: &str) -> bool {
+    matches!(action, Action::Link { name, from, to } if name == netdev && !from.up && to.up)
 }
 
 /// The addresses of an interface, the primary first.

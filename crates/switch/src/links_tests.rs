@@ -208,3 +208,13 @@ fn every_failing_step_is_undone() {
     assert_eq!(transact(&mut chaos, &actions), Ok(()));
     assert_eq!(chaos.done, actions);
 }
+
+/// The kernel forgets them when the netdev goes down, IPv4 addresses it keeps.
+#[test]
+fn ipv6_addresses_come_back_with_the_link() {
+    let up = "eth1: routed ip 10.1.0.1/24 ipv6 fd01::1/64";
+    let down = format!("{up} shutdown");
+    assert_eq!(step(&down, "eth1", up, "eth1 down").0, "eth1 up, eth1 +fd01::1/64");
+    assert_eq!(step(up, "eth1", &down, "eth1").0, "eth1 down");
+    assert_eq!(step(up, "eth1", up, "eth1").0, "");
+}
