@@ -322,8 +322,9 @@ impl EbpfPlane {
         }
         let link =
             netdev.link_by_index(port.ifindex).map_err(|e| system(format!("attaching {}", port.name), e))?;
-        let facts = delivery::facts(netdev, port, &link)?;
+        delivery::check(port, &link)?;
         hooks.set(&Attaching { tables: &self.tables, programs: &self.programs, netdev }, &link, port.hook)?;
+        let facts = delivery::facts(netdev, port, &link);
         self.facts.insert(id, facts);
         Ok(())
     }

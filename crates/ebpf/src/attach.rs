@@ -117,6 +117,13 @@ impl Hooks {
         pins.links().iter().any(alive)
     }
 
+    /// Takes netdevs to be hooked whose filters, unlike links, nothing tells of.
+    pub(crate) fn presume(&mut self, ifindexes: impl Iterator<Item = u32>) {
+        if !self.tcx {
+            ifindexes.for_each(|ifindex| self.held.entry(ifindex).or_default().tc = true);
+        }
+    }
+
     /// Forgets what the kernel has detached: the netdev that had this index is gone, even if another has it now.
     pub(crate) fn forget_dead(&mut self, ifindex: u32) {
         if !self.tcx {
@@ -132,6 +139,11 @@ impl Hooks {
         };
         held.tc &= alive("tc");
         held.xdp = held.xdp.filter(|form| alive(form.prefix()));
+    }
+
+    /// Detaches every pinned link, and says what could not be.
+    pub(crate) fn detach_all(pins: &Pins) -> Result<()> {
+        pins.links().iter().fold(Ok(()), |result, name| result.and(detach_pinned(pins, name)))
     }
 
     /// Attaches to `link` what `choice` comes to. What was attached and is wanted stays untouched.
@@ -165,16 +177,16 @@ impl Hooks {
             self.detach_link(form.prefix(), link.ifindex)?;
             self.held.entry(link.ifindex).or_default().xdp = None;
             if wanted.is_none() {
-                self.restore(with.netdev, link.ifindex);
+                self.restore(with.netdev, link.ifindex, &[VLAN_PARSING]);
             }
         }
         let Some(form) = wanted else { return Ok(()) };
         match self.attach_xdp(with, link, form) {
             Ok(()) => self.held.entry(link.ifindex).or_default().xdp = Some(form),
             // What was chosen here and not by the user gives way quietly: TC does everything.
-            Err(_) if choice == HookChoice::Auto => self.restore(with.netdev, link.ifindex),
+            Err(_) if choice == HookChoice::Auto => self.restore(with.netdev, link.ifindex, &[VLAN_PARSING]),
             Err(error) => {
-                self.restore(with.netdev, link.ifindex);
+                self.restore(with.netdev, link.ifindex, &[VLAN_PARSING]);
                 return Err(error);
             }
         }
@@ -203,6 +215,10 @@ impl Hooks {
 
     fn attach_tc(&mut self, with: &Attaching<'_>, link: &Link) -> Result<()> {
         let doing = || format!("attaching to TC ingress of {}", link.name);
+        // Only hardware merges frames so that they cannot be told apart again.
+        if link.kind.is_none() {
+            self.switch_off(with.netdev, link, MERGING).doing(doing)?;
+        }
         if !self.tcx {
             if clsact::attach(link.ifindex, &with.programs.tc).doing(doing)? {
                 self.made_qdisc.insert(link.ifindex);
@@ -214,7 +230,6 @@ impl Hooks {
 
     fn attach_xdp(&mut self, with: &Attaching<'_>, link: &Link, form: XdpForm) -> Result<()> {
         let doing = || format!("attaching to XDP of {}", link.name);
-        self.switch_off(with.netdev, link, MERGING).doing(doing)?;
         if form == XdpForm::Plain {
             self.switch_off(with.netdev, link, VLAN_PARSING).map_err(|why| {
                 unsupported(format!(
@@ -290,25 +305,12 @@ impl Hooks {
             result = result
                 .and(clsact::detach(ifindex, made).doing(|| format!("detaching from interface {ifindex}")));
         }
-        self.restore(netdev, ifindex);
+        self.restore(netdev, ifindex, &[VLAN_PARSING, MERGING]);
         result
     }
 
     fn detach_link(&self, kind: &str, ifindex: u32) -> Result<()> {
-        let path = self.pins.link(&format!("{kind}-{ifindex}"));
-        let doing = || format!("detaching {} from interface {ifindex}", kind);
-        if let Ok(link) = object::pinned(&path) {
-            // SAFETY: a live descriptor.
-            let answer = unsafe { libbpf_sys::bpf_link_detach(link.as_raw_fd()) };
-            // ENOLINK and ENODEV: the netdev went first.
-            if answer < 0 && ![-libc::ENOLINK, -libc::ENODEV].contains(&answer) {
-                check(answer).doing(doing)?;
-            }
-        }
-        match fs::remove_file(&path) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(system(doing(), e)),
-            _ => Ok(()),
-        }
+        detach_pinned(&self.pins, &format!("{kind}-{ifindex}"))
     }
 
     fn switch_off(&mut self, netdev: &Netdev, link: &Link, offload: &str) -> Result<(), String> {
@@ -324,13 +326,40 @@ impl Hooks {
         Ok(())
     }
 
-    fn restore(&mut self, netdev: &Netdev, ifindex: u32) {
-        let Some(offloads) = self.switched_off.remove(&ifindex) else { return };
-        let wanted: Vec<(&str, bool)> = offloads.iter().map(|offload| (offload.as_str(), true)).collect();
-        if let Ok(link) = netdev.link_by_index(ifindex) {
+    /// Switches on again those of `offloads` that were switched off.
+    fn restore(&mut self, netdev: &Netdev, ifindex: u32, offloads: &[&str]) {
+        let Some(off) = self.switched_off.get_mut(&ifindex) else { return };
+        let wanted: Vec<(&str, bool)> = offloads
+            .iter()
+            .filter(|name| off.iter().any(|held| held == *name))
+            .map(|name| (*name, true))
+            .collect();
+        off.retain(|held| !offloads.contains(&held.as_str()));
+        if off.is_empty() {
+            self.switched_off.remove(&ifindex);
+        }
+        if let (false, Ok(link)) = (wanted.is_empty(), netdev.link_by_index(ifindex)) {
             // A driver that took it off and will not put it on again leaves nothing to be done.
             let _ = netdev.set_features(&link.name, &wanted);
         }
+    }
+}
+
+/// Detaches a pinned link and removes the pin; what is gone already is no error.
+fn detach_pinned(pins: &Pins, name: &str) -> Result<()> {
+    let path = pins.link(name);
+    let doing = || format!("detaching {name}");
+    if let Ok(link) = object::pinned(&path) {
+        // SAFETY: a live descriptor.
+        let answer = unsafe { libbpf_sys::bpf_link_detach(link.as_raw_fd()) };
+        // ENOLINK and ENODEV: the netdev went first.
+        if answer < 0 && ![-libc::ENOLINK, -libc::ENODEV].contains(&answer) {
+            check(answer).doing(doing)?;
+        }
+    }
+    match fs::remove_file(&path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(system(doing(), e)),
+        _ => Ok(()),
     }
 }
 

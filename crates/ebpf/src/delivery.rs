@@ -10,21 +10,24 @@ use crate::lower::{PeerDelivery, PortFacts};
 use lanyard_netdev::{Link, Netdev, XdpFeatures};
 use lanyard_pipeline::state::{Delivery, PortState};
 
-/// What the plane needs to know of a port's netdev.
+/// Refuses what a port asks for and its netdev cannot do.
 ///
 /// # Errors
 /// When `Delivery::Peer` is asked of a netdev that has no far end in another namespace.
-pub(crate) fn facts(netdev: &Netdev, port: &PortState, link: &Link) -> Result<PortFacts> {
+pub(crate) fn check(port: &PortState, link: &Link) -> Result<()> {
+    if port.delivery == Delivery::Peer { check_peer(link) } else { Ok(()) }
+}
+
+/// What the plane needs to know of a port's netdev, once its hooks are attached: some drivers take frames from XDP only
+/// when they run it themselves.
+pub(crate) fn facts(netdev: &Netdev, port: &PortState, link: &Link) -> PortFacts {
     let peer = match port.delivery {
         Delivery::Device => PeerDelivery::No,
-        Delivery::Peer => {
-            check_peer(link)?;
-            PeerDelivery::All
-        }
+        Delivery::Peer => PeerDelivery::All,
         Delivery::Auto => auto(netdev, link).map_or(PeerDelivery::No, PeerDelivery::Address),
     };
     let features = netdev.xdp_features(link.ifindex).unwrap_or_default();
-    Ok(PortFacts { peer, xdp_tx: features.has(XdpFeatures::NDO_XMIT) })
+    PortFacts { peer, xdp_tx: features.has(XdpFeatures::NDO_XMIT) }
 }
 
 fn check_peer(link: &Link) -> Result<()> {

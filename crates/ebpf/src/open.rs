@@ -8,6 +8,7 @@ use crate::attach::{Attaching, Hooks, has_tcx};
 use crate::bpffs::{self, Pins};
 use crate::error::{Doing, PLANE, Result, system};
 use crate::events::Events;
+use crate::hurry::Hurry;
 use crate::object::{self, PROGRAMS, Programs};
 use crate::plane::{EbpfPlane, Kept};
 use crate::saved::{Saved, StateFile};
@@ -119,6 +120,25 @@ impl EbpfPlane {
         Ok(plane)
     }
 
+    /// Removes an instance's pins and state file without opening it: hooks go with their pins, wherever the netdevs are
+    /// and whatever make the pins are of. Offloads that were switched off stay off; [`lanyard_plane::Plane::detach`] is
+    /// the better way where it is open. Answers whether there was anything.
+    ///
+    /// # Errors
+    /// When no bpffs can be had or a pin cannot be removed.
+    pub fn discard(options: &Options) -> Result<bool> {
+        let root = options.bpffs.clone().map_or_else(|| bpffs::locate().map(|place| place.root), Ok)?;
+        let pins = Pins::new(&root, &options.instance)?;
+        let found = pins.dir().exists();
+        let _hurry = Hurry::for_changes(pins.links().len());
+        // A link whose last pin goes is detached some time later; who asks wants it now.
+        let detached = Hooks::detach_all(&pins);
+        pins.remove().doing(|| format!("removing {}", pins.dir().display()))?;
+        detached?;
+        StateFile::new(&options.state_dir).remove().doing(|| "removing the state file".into())?;
+        Ok(found)
+    }
+
     fn build(tables: Tables, programs: Programs, kept: Option<Kept>, notes: Vec<String>) -> Result<Self> {
         let events = Events::open(&tables)?;
         let capabilities = Capabilities {
@@ -182,6 +202,9 @@ impl EbpfPlane {
                     .map(|kept| kept.netdev.links().unwrap_or_default())
                     .unwrap_or_default();
                 self.state = recover::state(&self.tables, &names)?;
+                if let Some(kept) = &mut self.kept {
+                    kept.hooks.presume(self.state.ports.values().map(|port| port.ifindex));
+                }
                 self.rough = true;
                 Ok(())
             }

@@ -480,3 +480,20 @@ fn forty_eight_ports() {
         assert_conserved(guarded.plane());
     });
 }
+
+#[test]
+fn an_instance_can_be_discarded_from_outside() {
+    in_switch(|| {
+        let (a, b) = (Host::new(1), Host::new(2));
+        let mut guarded = Guarded::open(options());
+        guarded.plane().apply(&access_state(&[(&a, 10), (&b, 10)])).expect("applied");
+        guarded.plane = None;
+        let (at_a, at_b) = (a.socket(), b.socket());
+        assert!(arrives(&at_a, &at_b, "forwarded", PATIENCE));
+        let options = guarded.options().clone();
+        let discard = || lanyard_ebpf::EbpfPlane::discard(&options).expect("discarded");
+        assert!(lanyard_netdev::netns::run_in_new(discard).expect("another namespace"));
+        assert!(!arrives(&at_a, &at_b, "not any more", SILENCE));
+        assert!(!discard(), "there was nothing left");
+    });
+}
