@@ -143,7 +143,11 @@ impl Hooks {
 
     /// Detaches every pinned link, and says what could not be.
     pub(crate) fn detach_all(pins: &Pins) -> Result<()> {
-        pins.links().iter().fold(Ok(()), |result, name| result.and(detach_pinned(pins, name)))
+        let mut result = Ok(());
+        for name in pins.links() {
+            result = result.and(detach_pinned(pins, &name));
+        }
+        result
     }
 
     /// Attaches to `link` what `choice` comes to. What was attached and is wanted stays untouched.
