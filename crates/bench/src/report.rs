@@ -127,6 +127,8 @@ pub struct RowResult {
     pub target: Target,
     /// How that went.
     pub verdict: Verdict,
+    /// Why its figures are less than what was asked for, if they are.
+    pub caveat: Option<String>,
     /// Why it was not measured, or not to the end.
     pub skipped: Option<String>,
     /// True when it was begun and something broke.
@@ -162,6 +164,9 @@ impl Report {
         lines.extend(self.rows.iter().map(table_line));
         let mut text = align(&lines);
         for row in &self.rows {
+            if let Some(why) = &row.caveat {
+                let _ = writeln!(text, "{}: {why}", row.id);
+            }
             if let Some(why) = &row.skipped {
                 let _ =
                     writeln!(text, "{}: {}: {why}", row.id, if row.broken { "broken" } else { "skipped" });
@@ -276,6 +281,7 @@ mod tests {
             ratio: (!rounds.is_empty()).then_some(Spread { min: 2.0, median: 2.0, max: 2.0 }),
             target: Target::RatioAtLeast(1.35),
             verdict: Target::RatioAtLeast(1.35).verdict(None, spread(rounds)),
+            caveat: None,
             skipped: skipped.map(str::to_owned),
             broken: false,
         };

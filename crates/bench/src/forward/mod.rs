@@ -15,7 +15,7 @@ pub use rows::{Arm, Load, Row, all};
 
 use crate::dut::Executable;
 use crate::os;
-use crate::report::{ArmResult, Report, RowResult};
+use crate::report::{ArmResult, Report, RowResult, Verdict};
 use crate::stats::{Spread, ratios};
 use anyhow::{Context, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -73,11 +73,13 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     }
     os::catch_interrupts()?;
     let _alone = os::only_one()?;
-    let report = run(&rows, rounds, &settings)?;
+    let report = run(&rows, rounds, &settings);
     print!("{}", report.table());
     if let Some(path) = &args.json {
         write_json(path, &report)?;
     }
+    // What was found until then has been told.
+    os::check_interrupted()?;
     Ok(if report.missed() || report.broken() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
@@ -110,24 +112,24 @@ fn settings(args: &Args) -> Result<(Settings, usize)> {
     Ok((Settings { lanyard, window, core: args.core, other_core }, rounds))
 }
 
-/// Measures `rows`. A row that breaks is reported as skipped with the reason; the others go on.
-///
-/// # Errors
-/// On ctrl-C.
-pub fn run(rows: &[Row], rounds: usize, settings: &Settings) -> Result<Report> {
+/// Measures `rows`. A row that breaks is reported as broken with the reason, and the others go on; ctrl-C breaks the
+/// one it finds and ends the run.
+#[must_use]
+pub fn run(rows: &[Row], rounds: usize, settings: &Settings) -> Report {
     let bar = ProgressBar::new((rows.len() * rounds) as u64);
     if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} (left {eta}) {msg}") {
         bar.set_style(style);
     }
     let mut results = Vec::new();
     for row in rows {
-        let result = measure(row, rounds, settings, &bar);
-        os::check_interrupted()?;
-        bar.set_position((rounds * (results.len() + 1)) as u64);
-        results.push(result);
+        results.push(measure(row, rounds, settings, &bar));
+        if os::check_interrupted().is_err() {
+            break;
+        }
+        bar.set_position((rounds * results.len()) as u64);
     }
     bar.finish_and_clear();
-    Ok(Report {
+    Report {
         command: std::env::args().collect::<Vec<_>>().join(" "),
         kernel: first_line("/proc/sys/kernel/osrelease"),
         cpu: cpu_model(),
@@ -135,7 +137,7 @@ pub fn run(rows: &[Row], rounds: usize, settings: &Settings) -> Result<Report> {
         rounds,
         window_ms: settings.window.as_millis() as u64,
         rows: results,
-    })
+    }
 }
 
 fn measure(row: &Row, rounds: usize, settings: &Settings, bar: &ProgressBar) -> RowResult {
@@ -147,10 +149,14 @@ fn measure(row: &Row, rounds: usize, settings: &Settings, bar: &ProgressBar) -> 
         .map(|arm| ArmResult { label: arm.label(), detail: String::new(), rounds: Vec::new(), spread: None })
         .collect();
     let unavailable = row.arms.iter().find_map(|arm| arm.kind.unavailable(&settings.lanyard));
+    let mut caveat = None;
     let (skipped, broken) = match unavailable {
         Some(why) => (Some(why), false),
         None => match turns(row, rounds, settings, bar, &mut arms) {
-            Ok(()) => (None, false),
+            Ok(found) => {
+                caveat = found;
+                (None, false)
+            }
             Err(why) => (Some(format!("{why:#}")), true),
         },
     };
@@ -162,9 +168,12 @@ fn measure(row: &Row, rounds: usize, settings: &Settings, bar: &ProgressBar) -> 
         _ => None,
     };
     let first = arms.first().and_then(|arm| arm.spread);
-    // Half a row proves nothing.
-    let verdict =
-        row.target.verdict(first.filter(|_| skipped.is_none()), ratio.filter(|_| skipped.is_none()));
+    let verdict = match row.target.verdict(first, ratio) {
+        // Half a row proves nothing.
+        _ if skipped.is_some() => Verdict::None,
+        Verdict::Pass if caveat.is_some() => Verdict::None,
+        verdict => verdict,
+    };
     RowResult {
         id: row.id.clone(),
         title: row.title.clone(),
@@ -173,19 +182,21 @@ fn measure(row: &Row, rounds: usize, settings: &Settings, bar: &ProgressBar) -> 
         ratio,
         target: row.target,
         verdict,
+        caveat,
         skipped,
         broken,
     }
 }
 
-/// Brings every side of a row up and has them take turns.
+/// Brings every side of a row up and has them take turns. Returns what is to be said against the figures.
 fn turns(
     row: &Row,
     rounds: usize,
     settings: &Settings,
     bar: &ProgressBar,
     arms: &mut [ArmResult],
-) -> Result<()> {
+) -> Result<Option<String>> {
+    let mut caveat = None;
     let mut rigs = Vec::new();
     for arm in &row.arms {
         rigs.push(arm.up(settings).with_context(|| arm.label())?);
@@ -194,10 +205,11 @@ fn turns(
         for (rig, arm) in rigs.iter_mut().zip(arms.iter_mut()) {
             arm.rounds.push(rig.round().with_context(|| arm.label.clone())?);
             arm.detail = rig.detail();
+            caveat = rig.caveat().or(caveat);
         }
         bar.inc(1);
     }
-    Ok(())
+    Ok(caveat)
 }
 
 fn write_json(path: &Path, report: &Report) -> Result<()> {

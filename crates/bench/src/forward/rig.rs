@@ -29,4 +29,9 @@ pub trait Rig {
 
     /// What the device says about itself.
     fn detail(&self) -> String;
+
+    /// Why the last figure is less than what the row asks for, if it is: then the row can't pass.
+    fn caveat(&self) -> Option<String> {
+        None
+    }
 }

@@ -250,7 +250,8 @@ fn lives() -> Vec<Row> {
         overload("overload-tc", PEER, CountAt::Tc),
         overload("overload-xdp", XDP, CountAt::Xdp),
         Row { target: Target::None, ..overload("overload-bridge", Kind::Bridge, CountAt::Tc) },
-        Row { target: Target::None, ..overload("overload-wire", Kind::BareTcPeer, CountAt::Tc) },
+        Row { target: Target::None, ..overload("overload-wire-tc", Kind::BareTcPeer, CountAt::Tc) },
+        Row { target: Target::None, ..overload("overload-wire-xdp", Kind::BareXdp, CountAt::Xdp) },
         hitless("hitless-tc", PEER),
         hitless("hitless-xdp", XDP),
         single(
