@@ -68,10 +68,14 @@ struct frame {
 	__u8 form;      /* enum ly_form, as recognised; then as rewritten */
 	__u8 pv;        /* port_vlans of the ingress port */
 	__u8 out_pv;    /* port_vlans of the egress port */
-	__u8 tag_short; /* the frame ends inside its tag */
-	__u8 priority;  /* the recognised tag has VID 0 */
-	__u8 gso;       /* one buffer of many frames, cut up to fit later */
+	__u32 gso;      /* not 0: one buffer of many frames, cut up to fit later */
 };
+
+/* The recognised tag is a priority tag: VID 0. Asked where it matters, not remembered: the verifier would follow both. */
+static __always_inline bool frame_priority(struct frame *f)
+{
+	return f->form != LY_UNTAGGED && (f->tci & VID_MASK) == 0;
+}
 
 /* The table's element: an array look-up that the JIT turns into a bounds check and an addition. */
 #define LOOKUP(map, index)                          \

@@ -51,7 +51,7 @@ static __always_inline bool tc_open(struct __sk_buff *skb, struct frame *f)
 	}
 	frame_addresses(f, eth);
 	f->len = skb->len;
-	f->gso = skb->gso_size != 0;
+	f->gso = skb->gso_size;
 	if (skb->vlan_present) {
 		f->len += 4;
 		f->outer = bpf_ntohs(skb->vlan_proto);
@@ -60,15 +60,14 @@ static __always_inline bool tc_open(struct __sk_buff *skb, struct frame *f)
 		f->outer = bpf_ntohs(eth->type);
 		if ((void *)eth + 18 <= end)
 			f->tci = bpf_ntohs(eth->tci);
-		else
-			f->tag_short = 1;
 	}
 	frame_ingress(f, skb->ifindex);
 	return true;
 }
 
-/* Rewrites the tag to the form `want`; answers the number of tag operations, < 0 when memory ran out. */
-static __always_inline int tc_retag(struct __sk_buff *skb, __u8 have, __u8 want, __u16 tci)
+/* Rewrites the tag to the form `want`; answers the number of tag operations, < 0 when memory ran out. A global function, as
+ * tc_copy below: frames that need it can afford the call, and the verifier looks at it once. */
+__noinline int tc_retag(struct __sk_buff *skb, __u32 have, __u32 want, __u32 tci)
 {
 	int ops = 0;
 
@@ -85,11 +84,11 @@ static __always_inline int tc_retag(struct __sk_buff *skb, __u8 have, __u8 want,
 	return ops;
 }
 
-/* A copy of the frame to the control plane. */
-static __always_inline void tc_trap(struct __sk_buff *skb, struct frame *f, __u8 reason, __u32 group)
+/* The frame to the control plane. */
+__noinline int tc_trap(struct __sk_buff *skb, __u32 port, __u32 reason, __u32 group)
 {
 	__u32 len = skb->len;
-	struct ly_trap header = { .len = len, .port = f->port_id, .vlan = f->vlan, .reason = reason };
+	struct ly_trap header = { .len = len, .port = port, .reason = reason };
 
 	if (skb->vlan_present) {
 		header.tag_proto = bpf_ntohs(skb->vlan_proto);
@@ -97,7 +96,7 @@ static __always_inline void tc_trap(struct __sk_buff *skb, struct frame *f, __u8
 	}
 	struct trap_record *r = trap_reserve(group);
 	if (!r)
-		return;
+		return 0;
 	r->header = header;
 	if (len > LY_TRAP_BYTES)
 		len = LY_TRAP_BYTES;
@@ -105,6 +104,7 @@ static __always_inline void tc_trap(struct __sk_buff *skb, struct frame *f, __u8
 		bpf_ringbuf_discard(r, 0);
 	else
 		bpf_ringbuf_submit(r, 0);
+	return 0;
 }
 
 /* A dry run's emission: who, in which form, and the bytes of each form once. */

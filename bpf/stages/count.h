@@ -29,7 +29,7 @@ static __always_inline void stage_count(struct frame *f, int end)
 			j->verdict = end > 0 ? LY_DROPPED : end < 0 ? LY_TRAPPED : LY_FORWARDED;
 			j->reason = end > 0 ? end : -end;
 			j->arrived = f->form;
-			j->priority_tagged = f->priority;
+			j->priority_tagged = frame_priority(f);
 			j->vlan = f->vlan;
 			j->tci = f->tci;
 			j->flooded = f->vlan && !f->out_id;

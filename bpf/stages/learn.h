@@ -14,18 +14,18 @@ static __always_inline void learn_journal(__u8 source, __u16 port)
 	}
 }
 
-static __always_inline __u8 learn_new(struct frame *f, __u64 key)
+static __always_inline __u8 learn_new(__u64 key, union ly_fdb_value value)
 {
-	union ly_fdb_value value = { .updated_s = f->now_s, .port = f->port_id, .kind = LY_FDB_DYNAMIC };
+	__u16 port = value.port & (LY_PORTS - 1), vlan = (key >> KEY_VLAN_SHIFT) & (LY_VLANS - 1);
 
 	if (!leaves_marks(LY_DRY_LEARN))
-		return usage_full(LY_USAGE_TABLE) || usage_full(LY_USAGE_PORT(f->port_id)) || usage_full(LY_USAGE_VLAN(f->vlan)) ?
+		return usage_full(LY_USAGE_TABLE) || usage_full(LY_USAGE_PORT(port)) || usage_full(LY_USAGE_VLAN(vlan)) ?
 			       LY_SRC_REFUSED :
 			       LY_SRC_NEW;
-	if (!usage_take_all(f->port_id, f->vlan))
+	if (!usage_take_all(port, vlan))
 		return LY_SRC_REFUSED;
 	if (!fdb_insert(key, value.raw)) {
-		usage_release_all(f->port_id, f->vlan);
+		usage_release_all(port, vlan);
 		struct ly_usage *u = LOOKUP(fdb_usage, LY_USAGE_TABLE);
 		if (u)
 			__sync_fetch_and_add(&u->refused, 1);
@@ -36,16 +36,16 @@ static __always_inline __u8 learn_new(struct frame *f, __u64 key)
 	return LY_SRC_NEW;
 }
 
-static __always_inline __u8 learn_move(struct frame *f, __u64 key, __u64 *place, union ly_fdb_value old)
+static __always_inline __u8 learn_move(__u64 key, __u64 *place, union ly_fdb_value old, union ly_fdb_value value)
 {
-	union ly_fdb_value value = { .updated_s = f->now_s, .port = f->port_id, .kind = LY_FDB_DYNAMIC };
+	__u16 port = value.port & (LY_PORTS - 1);
 
 	if (!leaves_marks(LY_DRY_LEARN))
-		return usage_full(LY_USAGE_PORT(f->port_id)) ? LY_SRC_REFUSED : LY_SRC_MOVED;
-	if (!usage_take(LY_USAGE_PORT(f->port_id)))
+		return usage_full(LY_USAGE_PORT(port)) ? LY_SRC_REFUSED : LY_SRC_MOVED;
+	if (!usage_take(LY_USAGE_PORT(port)))
 		return LY_SRC_REFUSED;
 	if (!swap(place, old.raw, value.raw)) {
-		usage_release(LY_USAGE_PORT(f->port_id));
+		usage_release(LY_USAGE_PORT(port));
 		return LY_SRC_KNOWN; /* someone else moved or removed it in between */
 	}
 	usage_release(LY_USAGE_PORT(old.port & (LY_PORTS - 1)));
@@ -53,19 +53,22 @@ static __always_inline __u8 learn_move(struct frame *f, __u64 key, __u64 *place,
 	return LY_SRC_MOVED;
 }
 
-/* `place`: where the source's value is, NULL when it is not known. */
-static __always_inline int learn_slow(struct frame *f, __u64 key, __u64 *place, union ly_fdb_value old)
+/* Whatever is not simply known: `value` is what the FDB would hold, `learn` whether it may. A global function: the
+ * verifier looks at it once. */
+__noinline int learn_slow(__u64 key, __u64 value, __u32 learn)
 {
+	__u64 *place = fdb_find(fdb_masks(), key);
+	union ly_fdb_value old = { .raw = place ? *place : 0 }, want = { .raw = value };
 	__u8 did = LY_SRC_NONE;
 
-	if (place && old.raw != 0 && old.kind != LY_FDB_DYNAMIC)
+	if (old.raw != 0 && old.kind != LY_FDB_DYNAMIC)
 		did = LY_SRC_FIXED;
-	else if (!(f->pv & LY_PV_LEARN))
+	else if (!learn)
 		did = LY_SRC_NONE;
 	else if (!place)
-		did = learn_new(f, key);
-	else if (old.raw != 0 && old.port != f->port_id)
-		did = learn_move(f, key, place, old);
+		did = learn_new(key, want);
+	else if (old.raw != 0 && old.port != want.port)
+		did = learn_move(key, place, old, want);
 	learn_journal(did, old.port);
 	return 0;
 }
@@ -101,7 +104,8 @@ static __always_inline int stage_learn(struct frame *f)
 		learn_refresh(f, place, old);
 		learn_journal(LY_SRC_KNOWN, old.port);
 	} else {
-		learn_slow(f, key, place, old);
+		union ly_fdb_value want = { .updated_s = f->now_s, .port = f->port_id, .kind = LY_FDB_DYNAMIC };
+		learn_slow(key, want.raw, f->pv & LY_PV_LEARN);
 	}
 	return f->pv & LY_PV_FORWARD ? 0 : DROP(DROP_STP_LEARNING);
 }

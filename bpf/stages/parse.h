@@ -16,10 +16,9 @@ static __always_inline int stage_parse(struct frame *f)
 		f->tci = 0;
 		return 0;
 	}
-	if (f->tag_short)
+	if (f->len < 18)
 		return DROP(DROP_TRUNCATED);
 	f->form = f->port->form;
-	f->priority = (f->tci & VID_MASK) == 0;
 	f->bare_len -= 4;
 	return 0;
 }

@@ -22,8 +22,8 @@ static __always_inline __u32 bit_number(__u64 bits)
 
 static __always_inline __u32 form_order(struct frame *f, __u8 own)
 {
-	if (f->form == LY_UNTAGGED || f->priority)
-		return own == LY_DOT1AD && f->priority ? FORM_ORDER(0, 2, 1, 3) : FORM_ORDER(0, 1, 2, 3);
+	if (f->form == LY_UNTAGGED || frame_priority(f))
+		return own == LY_DOT1AD && frame_priority(f) ? FORM_ORDER(0, 2, 1, 3) : FORM_ORDER(0, 1, 2, 3);
 	return own == LY_DOT1AD ? FORM_ORDER(2, 0, 1, 3) : FORM_ORDER(1, 0, 2, 3);
 }
 
@@ -43,7 +43,7 @@ struct flood {
 	__u32 bare_len;
 	__u16 port_id;  /* the ingress port, */
 	__u8 isolated;  /* and whether it is protected */
-	__u8 gso;
+	__u32 gso;
 	__u16 tci;
 	__u8 unicast, multicast; /* leave out ports that do not want unknown unicast, multicast */
 	__u8 have;      /* the frame's form now */
@@ -71,20 +71,20 @@ static __always_inline __u64 flood_word(struct flood *s)
 	return bits;
 }
 
-/* Clones the frame to the port that waits: it was not the last. */
-static __always_inline void flood_send_pending(struct flood *s)
+/* A copy of the frame to a port that was not the last; 1 when it went. */
+__noinline int tc_copy(struct __sk_buff *skb, __u32 port, __u32 ifindex, __u32 len, __u32 form)
 {
 	if (dry) {
 		struct ly_journal *j = dry_journal();
 		if (j)
 			j->clones++;
-		tc_journal_emit(s->skb, s->pending, s->have);
-	} else if (bpf_clone_redirect(s->skb, s->pending_ifindex, 0)) {
-		count_tx_dropped(s->pending);
-		return;
+		tc_journal_emit(skb, port, form);
+	} else if (bpf_clone_redirect(skb, ifindex, 0)) {
+		count_tx_dropped(port);
+		return 0;
 	}
-	s->sent = 1;
-	count_tx(s->pending, s->pending_len);
+	count_tx(port, len);
+	return 1;
 }
 
 static __always_inline bool flood_retag(struct flood *s, __u8 want)
@@ -130,8 +130,8 @@ static long flood_step(__u32 index, struct flood *s)
 		return 0;
 	}
 	__u32 ifindex = out->ifindex;
-	if (s->pending)
-		flood_send_pending(s);
+	if (s->pending && tc_copy(s->skb, s->pending, s->pending_ifindex, s->pending_len, s->have))
+		s->sent = 1;
 	s->pending = 0;
 	__u8 form = s->order & (LY_FORMS - 1);
 	if (!flood_retag(s, form)) {
@@ -165,7 +165,7 @@ __noinline int tc_flood(struct __sk_buff *skb, struct frame *f)
 		.unicast = !group,
 		.multicast = group && !broadcast,
 		.have = f->form,
-		.stale = f->priority,
+		.stale = frame_priority(f),
 	};
 
 	if (!s.sets || !s.global)
@@ -193,7 +193,7 @@ static __always_inline int tc_unicast(struct __sk_buff *skb, struct frame *f)
 	__u32 flags = f->out->flags, ifindex = f->out->ifindex;
 	__u64 peer_mac = f->out->peer_mac;
 
-	if (want != f->form || f->priority) {
+	if (want != f->form || frame_priority(f)) {
 		int ops = tc_retag(skb, f->form, want, (f->tci & PCP_DEI_MASK) | f->vlan);
 		if (ops < 0)
 			return DROP(DROP_TRANSMIT_FAILED);
@@ -225,7 +225,7 @@ static __always_inline bool xdp_unicast(struct xdp_md *ctx, struct frame *f)
 
 	if (!(f->out->flags & LY_PORT_XDP_TX) && !dry)
 		return false;
-	if ((want != f->form || f->priority) &&
+	if ((want != f->form || frame_priority(f)) &&
 	    !xdp_retag(ctx, f->form, want, (f->tci & PCP_DEI_MASK) | f->vlan))
 		return false;
 	count_tx(f->out_id, f->bare_len + (want ? 4 : 0));

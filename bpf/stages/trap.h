@@ -4,7 +4,7 @@
  * Reserved addresses (IEEE 802.1Q-2018, table 8-1) are dropped, relayed or trapped as the control plane says;
  * PAUSE is always dropped. Only a port that is enabled traps: for the rest the next stage has a reason.
  */
-static __always_inline bool trap_admit(__u32 group)
+__noinline int trap_admit(__u32 group)
 {
 	struct ly_trap_group *g = LOOKUP(trap_groups, group);
 
@@ -59,6 +59,6 @@ static __always_inline int stage_trap(struct frame *f, struct __sk_buff *skb)
 	if (!trap_admit(group))
 		return DROP(DROP_TRAP_POLICED);
 	if (leaves_marks(LY_DRY_POLICE))
-		tc_trap(skb, f, reason, group);
+		tc_trap(skb, f->port_id, reason, group);
 	return TRAPPED(reason);
 }
