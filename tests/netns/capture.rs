@@ -1,15 +1,19 @@
 //! What a stranger's eyes see: tcpdump on every wire.
 
 use crate::harness::{Bed, Net, Plane, scenarios, wait_for};
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 
 scenarios! {
     tcpdump_sees_no_leak: ebpf soft;
 }
 
 /// tcpdump on one wire.
-struct Dump(Child);
+struct Dump {
+    child: Child,
+    seen: Arc<Mutex<String>>,
+}
 
 impl Dump {
     /// Starts it; it listens when this returns.
@@ -17,31 +21,40 @@ impl Dump {
         let mut command = Command::new("tcpdump");
         command.args(["--immediate-mode", "-lnnei", device]).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = net.spawn(&mut command);
-        let mut said = BufReader::new(child.stderr.take().expect("piped"));
+        let (out, err) = (child.stdout.take().expect("piped"), child.stderr.take().expect("piped"));
+        let this = Self { child, seen: Arc::default() };
+        let mut said = BufReader::new(err);
         let mut line = String::new();
         while !line.contains("listening on") {
             line.clear();
             assert_ne!(said.read_line(&mut line).unwrap(), 0, "tcpdump does not listen on {device}");
         }
         std::thread::spawn(move || drop(std::io::copy(&mut said, &mut std::io::sink())));
-        Self(child)
+        let seen = this.seen.clone();
+        // A line that starts with the time is a frame; its bytes may follow.
+        let is_frame = |line: &String| line.starts_with(|c: char| c.is_ascii_digit());
+        std::thread::spawn(move || {
+            for line in BufReader::new(out).lines().map_while(Result::ok).filter(is_frame) {
+                let mut seen = seen.lock().unwrap();
+                seen.push_str(&line);
+                seen.push('\n');
+            }
+        });
+        this
     }
-    /// Ends it: what it has seen.
-    fn end(mut self) -> String {
-        let pid = nix::unistd::Pid::from_raw(self.0.id().cast_signed());
-        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
-        let mut text = String::new();
-        self.0.stdout.take().expect("piped").read_to_string(&mut text).unwrap();
-        self.0.wait().unwrap();
-        text
+    /// The frames it has seen so far, a line each; the marks apart, by their number.
+    fn seen(&self) -> (Vec<String>, usize) {
+        let seen = self.seen.lock().unwrap();
+        let (marks, frames): (Vec<&str>, Vec<&str>) = seen.lines().partition(|line| line.contains("02:ff:ff:ff:ff:ff"));
+        (frames.into_iter().map(str::to_owned).collect(), marks.len())
     }
 }
 
 impl Drop for Dump {
     fn drop(&mut self) {
         // It may have ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -58,21 +71,22 @@ fn tcpdump_sees_no_leak(plane: Plane) {
     let ingress = Dump::start(&bed.net, "p1");
     bed.host(1).reaches("10.0.0.2");
     bed.host(1).tcp(bed.host(2), "10.0.0.2", 1 << 16);
-    wait_for("the last acknowledgement to be seen", || bed.arrivals().iter().all(Vec::is_empty).then_some(()));
-    let seen: Vec<String> = dumps.into_iter().map(Dump::end).collect();
-    assert!(ingress.end().contains("ICMP echo request"), "the switch's side of the wire");
-    let marks = |text: &str| text.lines().filter(|line| line.contains("02:ff:ff:ff:ff:ff")).count();
-    for (at, text) in seen.iter().enumerate().take(2) {
-        assert!(text.contains("ICMP echo reply") && text.contains("Flags [S.]"), "host {}: {text}", at + 1);
-        assert!(!text.contains("802.1Q"), "host {}: {text}", at + 1);
+    let mut marks = 0;
+    wait_for("the last acknowledgement to be seen", || {
+        marks += 1;
+        bed.arrivals().iter().all(Vec::is_empty).then_some(())
+    });
+    wait_for("tcpdump to catch up", || dumps.iter().all(|dump| dump.seen().1 == marks).then_some(()));
+    wait_for("the switch's side of the wire", || {
+        ingress.seen().0.iter().any(|line| line.contains("ICMP echo request")).then_some(())
+    });
+    let seen: Vec<Vec<String>> = dumps.iter().map(|dump| dump.seen().0).collect();
+    for (at, frames) in seen.iter().enumerate().take(2) {
+        let any = |what: &str| frames.iter().any(|line| line.contains(what));
+        assert!(any("ICMP echo reply") && any("Flags [S.]") && !any("802.1Q"), "host {}: {frames:#?}", at + 1);
     }
-    // The trunk that carries the VLAN got the one broadcast, tagged; the others nothing but our marks.
-    // A line that starts with the time is a frame.
-    let is_frame = |line: &&str| line.starts_with(|c: char| c.is_ascii_digit());
-    let others =
-        |at: usize| -> Vec<&str> { seen[at].lines().filter(is_frame).filter(|line| marks(line) == 0).collect() };
-    assert_eq!(others(2), Vec::<&str>::new());
-    assert_eq!(others(4), Vec::<&str>::new());
-    let trunk = others(3);
+    // The trunk that carries the VLAN got the one broadcast, tagged; the others nothing.
+    assert_eq!((&seen[2], &seen[4]), (&Vec::new(), &Vec::new()));
+    let trunk = &seen[3];
     assert!(!trunk.is_empty() && trunk.iter().all(|line| line.contains("vlan 10") && line.contains("ARP")), "{trunk:?}");
 }
