@@ -387,6 +387,7 @@ pub enum Guard {
 
 /// Which VLANs a port carries; the per-VLAN modes and `portfast` need to know.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant)] // 512 octets a port, and ports are few
 pub enum PortVlans {
     /// One VLAN, untagged.
     Access(VlanId),

@@ -60,6 +60,9 @@ pub struct Node {
     due: Option<u64>,
 }
 
+/// A frame on the wire: arrival time, sequence number, receiver's bridge and port, index in `frames`.
+type Flight = (u64, u64, usize, PortId, usize);
+
 pub struct Sim {
     pub now: u64,
     pub nodes: Vec<Node>,
@@ -67,7 +70,7 @@ pub struct Sim {
     at: HashMap<(usize, PortId), usize>,
     deaf: Vec<(usize, PortId)>,
     unplugged: Vec<(usize, PortId)>,
-    wire: BinaryHeap<Reverse<(u64, u64, usize, PortId, usize)>>,
+    wire: BinaryHeap<Reverse<Flight>>,
     frames: Vec<Option<Vec<u8>>>,
     sequence: u64,
     rng: Rng,
@@ -236,7 +239,18 @@ impl Sim {
         self.log(node, || {
             let Ok(bpdu::BpduFrame { bpdu, .. }) = bpdu::decode(&frame) else { return "  > too old".into() };
             match &bpdu {
-                bpdu::Bpdu::Mst(body, mst) => format!("  > {port} {body:?} {:?}", mst.mstis),
+                bpdu::Bpdu::Mst(body, mst) => format!(
+                    "  > {port} {:?} root {} ext {} rr {} int {} by {} hops {} age {} {:?}",
+                    body.flags.role,
+                    body.root,
+                    body.root_path_cost,
+                    body.bridge,
+                    mst.internal_root_path_cost,
+                    mst.bridge,
+                    mst.remaining_hops,
+                    body.message_age,
+                    mst.mstis
+                ),
                 other => format!("  > {port} {other:?}"),
             }
         });
@@ -339,6 +353,16 @@ impl Sim {
             }
         }
         edges
+    }
+
+    /// True when all bridges can reach each other without this segment.
+    pub fn connected_without(&self, without: usize) -> bool {
+        let skipped = self.nodes.len() + without;
+        let edges: Vec<_> =
+            self.edges(self.vlans[0], false).into_iter().filter(|(_, segment)| *segment != skipped).collect();
+        let live =
+            self.segments.iter().enumerate().filter(|(s, segment)| segment.up && *s != without).count();
+        self.join(&edges).0 + 1 == self.nodes.len() + live
     }
 
     /// Joins the edges; the number of joins that changed something, and whether one closed a cycle.

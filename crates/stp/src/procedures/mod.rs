@@ -1,0 +1,138 @@
+//! The procedures the machines call (IEEE 802.1Q-2018, 13.29), and the conditions that read more than one
+//! variable (13.28). Names are the standard's. The conditions are here; `receiving`, `tree` and `sending` hold
+//! the procedures.
+//!
+//! Invariant: a procedure changes variables and marks whose machines must run again; only the transmit
+//! procedures and the state changes produce effects.
+
+mod receiving;
+mod sending;
+mod tree;
+
+use crate::bpdu::TICKS_PER_SECOND;
+use crate::entity::Entity;
+use crate::vars::{Role, Timer, ms};
+
+impl Entity {
+    /// HelloTime: of the port's designatedTimes, in milliseconds.
+    pub(crate) fn hello_time(&self, p: usize) -> u64 {
+        ms(self.ports[p].trees[0].designated_times.hello_time.max(TICKS_PER_SECOND))
+    }
+    /// FwdDelay, in milliseconds.
+    pub(crate) fn fwd_delay(&self, p: usize) -> u64 {
+        ms(self.ports[p].trees[0].designated_times.forward_delay)
+    }
+    /// MaxAge, in milliseconds.
+    pub(crate) fn max_age(&self, p: usize) -> u64 {
+        ms(self.ports[p].trees[0].designated_times.max_age)
+    }
+    /// forwardDelay: FwdDelay, as in 802.1w-2001 and on a Catalyst. 802.1D-2004 takes HelloTime where the neighbour
+    /// speaks RSTP; but a neighbour that speaks it and does not agree is one that counts to infinity or does
+    /// not hear, and forwarding after two hello times then closes loops.
+    pub(crate) fn forward_delay(&self, p: usize) -> u64 {
+        self.fwd_delay(p)
+    }
+    /// EdgeDelay: MigrateTime on a point-to-point link, MaxAge otherwise.
+    pub(crate) fn edge_delay(&self, p: usize) -> u64 {
+        let migrate = crate::vars::BridgeVars::MIGRATE_TIME_MS;
+        if self.ports[p].params.point_to_point { migrate } else { self.max_age(p) }
+    }
+    /// reRooted: no other port was root port recently.
+    pub(crate) fn re_rooted(&self, p: usize, t: usize) -> bool {
+        let now = self.now;
+        self.ports.iter().enumerate().all(|(q, port)| q == p || port.trees[t].rr_while.is_zero(now))
+    }
+    /// allSynced (13.28.1), given a valid summary. Backup ports agree as alternate ports do (802.1D-2004).
+    pub(crate) fn all_synced(&self, p: usize, t: usize) -> bool {
+        let sync = &self.trees[t].sync;
+        let port = &self.ports[p].trees[t];
+        if !sync.valid || !sync.settled {
+            return false;
+        }
+        match port.role {
+            Role::Root | Role::Alternate | Role::Backup => sync.unsynced == sync.unsynced_root,
+            Role::Designated | Role::Master => sync.unsynced == u32::from(!port.synced),
+            Role::Disabled => false,
+        }
+    }
+    /// Recomputes what allSynced needs, once per change.
+    pub(crate) fn refresh_sync(&mut self, t: usize) {
+        if self.trees[t].sync.valid {
+            return;
+        }
+        let mut sync = crate::vars::SyncSummary { valid: true, settled: true, unsynced: 0, unsynced_root: 0 };
+        for port in &self.ports {
+            let port = &port.trees[t];
+            sync.settled &= port.selected && port.role == port.selected_role && !port.updt_info;
+            sync.unsynced += u32::from(!port.synced);
+            sync.unsynced_root += u32::from(!port.synced && port.role == Role::Root);
+        }
+        self.trees[t].sync = sync;
+    }
+    /// A guard holds the port; or it leads out of the region, where an MSTI never does more than the CIST, whose
+    /// handshakes are the only ones the neighbour takes part in.
+    pub(crate) fn held_back(&self, p: usize, t: usize) -> bool {
+        let port = &self.ports[p];
+        port.trees[t].inconsistent.blocks() || (t > 0 && port.boundary && !port.trees[0].forward)
+    }
+    /// rcvdXstMsg: an MSTI's message waits until the CIST's has been dealt with.
+    pub(crate) fn rcvd_xst_msg(&self, p: usize, t: usize) -> bool {
+        let trees = &self.ports[p].trees;
+        if t == 0 { trees[0].rcvd_msg } else { !trees[0].rcvd_msg && trees[t].rcvd_msg }
+    }
+    /// updtXstInfo.
+    pub(crate) fn updt_xst_info(&self, p: usize, t: usize) -> bool {
+        let trees = &self.ports[p].trees;
+        trees[t].updt_info || trees[0].updt_info
+    }
+    /// Nothing but silence and administration holds the port back from sending.
+    pub(crate) fn may_transmit(&self, p: usize) -> bool {
+        let port = &self.ports[p];
+        let filtered = port.params.filter_when_edge && port.oper_edge && port.sent_since_up >= 10;
+        port.params.enabled && port.params.enable_bpdu_tx && !filtered
+    }
+}
+
+/// How long an agreement may be on its way: both directions of a link, and the neighbour's thinking.
+const STALE_AGREEMENT_MS: u64 = 10;
+/// How long the neighbour may act on what the port conveyed: the life of information, three hello times.
+const CONVEYED_LIFE_MS: u64 = 6000;
+
+impl crate::vars::PortTreeVars {
+    /// An agreement that comes now answers what the port holds, or something worse.
+    fn agreements_count(&self, now: u64) -> bool {
+        let told = self.conveyed.is_some_and(|(conveyed, _)| conveyed == self.designated_priority);
+        told && self.stale_while.is_zero(now)
+    }
+
+    /// A BPDU leaves. When a designated port now conveys something worse than a moment ago, or has been a root or
+    /// alternate port that agreed in between, answers to the former may still be on their way.
+    fn note_conveyed(&mut self, now: u64) {
+        if self.role != Role::Designated {
+            self.promised |= self.agree;
+            return;
+        }
+        let recent = self.conveyed.filter(|(_, at)| now < at + CONVEYED_LIFE_MS);
+        if recent.is_some_and(|(before, _)| self.promised || self.designated_priority > before) {
+            self.stale_while = Timer::start(now, STALE_AGREEMENT_MS);
+        }
+        self.promised = false;
+        self.conveyed = Some((self.designated_priority, now));
+    }
+
+    fn set_agreed(&mut self, agreed: bool) {
+        self.agreed = agreed;
+        if agreed {
+            self.proposing = false;
+            // Whoever agrees has heard this port: the dispute is over.
+            self.disputed = false;
+            self.dispute_while = Timer::Zero;
+        }
+    }
+}
+
+/// Message age plus one second, rounded to the nearest second (13.29.34).
+fn older_by_one(message_age: u16) -> u16 {
+    let seconds = (u32::from(message_age) + 256 + 128) / 256;
+    u16::try_from(seconds * 256).unwrap_or(u16::MAX)
+}
