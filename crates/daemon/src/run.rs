@@ -15,6 +15,7 @@ use crate::startup::{self, Taker};
 use lanyard_cli::backend::{Backend, MAX_CONFIG_BYTES};
 use lanyard_cli::edit::{LineError, apply_text};
 use lanyard_config::Config;
+use lanyard_ebpf::EbpfPlane;
 use lanyard_netdev::{Event, Events};
 use lanyard_switch::Switch;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -316,18 +317,31 @@ pub fn detach(instance: &str) -> Result<(), String> {
             }
             Ok(())
         })?;
-        return if done.refused { Err(said.trim_start_matches("% ").trim_end().to_owned()) } else { Ok(()) };
-    }
-    let paths = Paths::find(instance);
-    let found = instance::found(&paths);
-    if !paths.run.exists() {
-        return Err(format!("instance {instance}: there is no such switch ({})", paths.run.display()));
-    }
-    if !found.any {
+        if done.refused {
+            return Err(said.trim_start_matches("% ").trim_end().to_owned());
+        }
+        forget(&Paths::find(instance));
         return Ok(());
     }
-    let paths = Paths::make(instance)?;
-    let _lock = Lock::take(instance, &paths)?;
-    let options = Options { instance: instance.to_owned(), config: None, plane: Choice::Auto };
-    assemble(&options, &paths, true)?.detach()
+    let paths = Paths::find(instance);
+    if !paths.run.exists() {
+        // Pins without their run directory: somebody has cleaned /run.
+        return match EbpfPlane::discard(&lanyard_ebpf::Options::new(instance)) {
+            Ok(true) => Ok(()),
+            _ => Err(format!("instance {instance}: there is no such switch ({})", paths.run.display())),
+        };
+    }
+    if instance::found(&paths).any {
+        let paths = Paths::make(instance)?;
+        let _lock = Lock::take(instance, &paths)?;
+        let options = Options { instance: instance.to_owned(), config: None, plane: Choice::Auto };
+        assemble(&options, &paths, true)?.detach()?;
+    }
+    forget(&paths);
+    Ok(())
+}
+
+/// Removes the run directory of a switch that is gone. What can't be removed is in nobody's way.
+fn forget(paths: &Paths) {
+    let _ = std::fs::remove_dir_all(&paths.run);
 }

@@ -37,7 +37,11 @@ pub fn fuzz(data: &[u8]) {
     for port in PortId::all() {
         let counters = pipeline.counters().port(port);
         let ended = counters.forwarded + counters.trapped + counters.dropped.iter().sum::<u64>();
-        assert_eq!((counters.rx.frames, ended), (received[port.index()], received[port.index()]), "port {port}");
+        assert_eq!(
+            (counters.rx.frames, ended),
+            (received[port.index()], received[port.index()]),
+            "port {port}"
+        );
     }
 }
 
