@@ -462,7 +462,11 @@ impl Core {
             self.plane.detach().err().map(|error| error.to_string()).into_iter().collect();
         self.kernel.sync_routes(&BTreeSet::new(), self.switch.facts());
         let actions = self.switch.release();
-        failures.extend(self.run(&actions).into_iter().filter_map(Result::err));
+        let results = self.run(&actions);
+        // A netdev that goes meanwhile has nothing to be put back.
+        let here = |action: &Action| !matches!(action, Action::Link { name, .. } if !Kernel::has(name));
+        let failed = actions.iter().zip(results).filter(|(action, _)| here(action));
+        failures.extend(failed.filter_map(|(_, result)| result.err()));
         for path in [
             self.paths.record(),
             self.paths.namespace(),

@@ -124,6 +124,12 @@ impl Kernel {
         self.routes != *wanted
     }
 
+    /// True when there is such a netdev at this moment.
+    #[must_use]
+    pub fn has(name: &str) -> bool {
+        nix::net::if_::if_nametoindex(name).is_ok()
+    }
+
     fn index(&self, name: &str) -> Result<u32, String> {
         nix::net::if_::if_nametoindex(name).map_err(|_| format!("interface {name} is not present"))
     }
