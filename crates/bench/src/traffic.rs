@@ -102,6 +102,20 @@ impl Stream {
         Self { size, ..self }
     }
 
+    /// The stream's first frame, untagged and with nothing behind its headers: for a socket to send.
+    #[must_use]
+    pub fn frame(&self) -> Vec<u8> {
+        let host = |number: u32| {
+            let [_, high, middle, low] = number.to_be_bytes();
+            [0x02, 0x4c, 0x00, high, middle, low]
+        };
+        let mut frame = vec![0; self.size - FCS];
+        frame[..6].copy_from_slice(&host(self.dst.first));
+        frame[6..12].copy_from_slice(&host(self.src.first));
+        frame[12..14].copy_from_slice(&[0x88, 0xb5]); // IEEE 802: local experiments
+        frame
+    }
+
     /// The stream by which the senders of this one, or (`reverse`) those it sends to, make themselves known to a
     /// learning switch: one frame from each, to a host of the other side.
     #[must_use]

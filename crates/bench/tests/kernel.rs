@@ -5,7 +5,7 @@
 
 use lanyard_bench::bed::{Bed, Traffic, set_features};
 use lanyard_bench::dut::{Executable, Kind, PortMode};
-use lanyard_bench::forward::{Arm, FrameLoad, Load, SILENT, Settings};
+use lanyard_bench::forward::{Arm, FrameLoad, Load, SILENT, Settings, Source};
 use lanyard_bench::os::{Netns, Pinned, cannot_measure, cores};
 use lanyard_bench::traffic::{CountAt, Generator, Hosts, Order, Receiver, Stream};
 use std::net::UdpSocket;
@@ -175,7 +175,7 @@ fn devices_under_test_pass_frames() {
         assert!(rig.round().unwrap() > 0.0, "{} {load:?}", kind.name());
     };
     let frames = |stream, count_at, outputs| {
-        Load::Frames(FrameLoad { stream, count_at, outputs, ports: PortMode::Access })
+        Load::Frames(FrameLoad { stream, count_at, outputs, ports: PortMode::Access, source: Source::Xdp })
     };
     check(Kind::Bridge, frames(Stream::new(), CountAt::Tc, 1));
     check(Kind::Bridge, frames(Stream::among(2048), CountAt::Xdp, 1));
@@ -210,7 +210,7 @@ fn open_vswitch_passes_frames() {
         return;
     }
     let load =
-        FrameLoad { stream: Stream::among(256), count_at: CountAt::Tc, outputs: 1, ports: PortMode::Access };
+        FrameLoad { stream: Stream::among(256), count_at: CountAt::Tc, outputs: 1, ports: PortMode::Access, source: Source::Xdp };
     let mut rig = Arm { kind: Kind::Ovs, note: "", load: Load::Frames(load) }.up(&settings()).unwrap();
     assert!(rig.round().unwrap() > 0.0);
     assert!(rig.detail().contains("vSwitch"), "{}", rig.detail());

@@ -4,10 +4,11 @@
 use super::rig::{Rig, Settings};
 use crate::bed::{Bed, Traffic};
 use crate::dut::{Device, Kind, PortMode};
-use crate::os::{Netns, Pinned, wait_until};
+use crate::os::{Netns, Pinned, check_interrupted, wait_until};
 use crate::traffic::{CountAt, Generator, Hosts, Receiver, Stream};
 use anyhow::{Context, Result};
-use std::time::Duration;
+use lanyard_netdev::PacketSocket;
+use std::time::{Duration, Instant};
 
 /// A host that never speaks: frames to it are flooded.
 pub const SILENT: Hosts = Hosts::one(0xff_fff0);
@@ -17,6 +18,7 @@ pub struct FrameRig {
     // Dropped in this order: the device goes before its ports do.
     device: Box<dyn Device>,
     generators: Vec<Generator>,
+    socket: Option<PacketSocket>,
     receiver: Receiver,
     bed: Bed,
     stream: Stream,
@@ -41,6 +43,17 @@ pub struct FrameLoad {
     pub outputs: u16,
     /// How Lanyard's output ports are configured.
     pub ports: PortMode,
+    /// Who makes the frames.
+    pub source: Source,
+}
+
+/// Who makes the frames of a [`FrameRig`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// The XDP generator: each frame is a page of its own.
+    Xdp,
+    /// A packet socket: a buffer as a host's stack makes them, and a system call each. The stream's first pair of hosts.
+    Socket,
 }
 
 impl FrameRig {
@@ -61,9 +74,11 @@ impl FrameRig {
         let generator =
             |stream: &Stream| Ok(Generator::new(&bed.sender, "tx0", stream)?.with_copies(load.outputs));
         let generators = loads.iter().map(generator).collect::<Result<Vec<_>>>()?;
+        let socket = (load.source == Source::Socket).then(|| socket(&bed)).transpose()?;
         let mut rig = Self {
             device,
             generators,
+            socket,
             receiver,
             bed,
             stream: load.stream,
@@ -91,6 +106,20 @@ impl FrameRig {
         Ok(())
     }
 
+    /// Sends through the socket for the window; what a frame causes has happened when its system call returns.
+    fn send_from(&self, socket: &PacketSocket) -> Result<Duration> {
+        const FRAMES_A_LOOK: u32 = 64;
+        let frame = self.stream.frame();
+        let begin = Instant::now();
+        while begin.elapsed() < self.window {
+            check_interrupted()?;
+            for _ in 0..FRAMES_A_LOOK {
+                socket.send(&frame).context("sending from a packet socket")?;
+            }
+        }
+        Ok(begin.elapsed())
+    }
+
     fn learn_from(&self, netns: &Netns, device: &str, reverse: bool) -> Result<()> {
         // A device that learns in a thread of its own needs time for it.
         const PACE_PPS: u32 = 20_000;
@@ -105,11 +134,22 @@ impl FrameRig {
     }
 }
 
+fn socket(bed: &Bed) -> Result<PacketSocket> {
+    let ifindex = bed.sender.ifindex("tx0")?;
+    let _inside = bed.sender.enter()?;
+    PacketSocket::sender(ifindex).context("a packet socket at tx0")
+}
+
 impl Rig for FrameRig {
     fn round(&mut self) -> Result<f64> {
         // Only the senders are heard from during a measurement: the others would age out of a long run.
         self.learn()?;
         let _core = Pinned::to(self.core)?;
+        if let Some(socket) = &self.socket {
+            let before = self.receiver.arrivals()?.frames;
+            let sent_for = self.send_from(socket)?;
+            return Ok((self.receiver.arrivals()?.frames - before) as f64 / sent_for.as_secs_f64());
+        }
         let mut most = 0.0f64;
         for generator in &mut self.generators {
             if self.own_threads {

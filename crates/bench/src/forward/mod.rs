@@ -9,7 +9,7 @@ mod overload;
 mod rig;
 mod rows;
 
-pub use frames::{FrameLoad, FrameRig, SILENT};
+pub use frames::{FrameLoad, FrameRig, SILENT, Source};
 pub use rig::{Rig, Settings};
 pub use rows::{Arm, Load, Row, all};
 

@@ -1,6 +1,6 @@
 //! The rows of `lanyard bench forward`: which devices, under which load, held against what.
 
-use super::frames::{FrameLoad, FrameRig, SILENT};
+use super::frames::{FrameLoad, FrameRig, SILENT, Source};
 use super::hosts::{PingRig, TcpRig};
 use super::life::{HitlessRig, MemoryRig, StartRig};
 use super::overload::OverloadRig;
@@ -94,7 +94,7 @@ const PEER: Kind = Kind::Lanyard(Hook::TcPeer);
 const XDP: Kind = Kind::Lanyard(Hook::Xdp);
 
 fn frames(stream: Stream, count_at: CountAt, outputs: u16, ports: PortMode) -> Load {
-    Load::Frames(FrameLoad { stream, count_at, outputs, ports })
+    Load::Frames(FrameLoad { stream, count_at, outputs, ports, source: Source::Xdp })
 }
 
 fn arm(kind: Kind, load: Load) -> Arm {
@@ -199,6 +199,16 @@ fn floods() -> Vec<Row> {
                 target: Target::RatioAtLeast(1.0),
             });
         }
+        // The same with frames as hosts make them: see docs/performance.md on what a page a frame costs a flood.
+        let load = FrameLoad { stream, count_at: CountAt::Tc, outputs, ports: PortMode::Access, source: Source::Socket };
+        rows.push(versus(
+            &format!("flood-{outputs}-socket"),
+            &format!("64 B flood to {outputs}, frames from a socket"),
+            PEER,
+            Kind::Bridge,
+            Load::Frames(load),
+            Target::RatioAtLeast(1.0),
+        ));
     }
     rows
 }
