@@ -352,8 +352,10 @@ fn interface(words: &[&str]) -> Take {
 
 /// A netdev's name, by the kernel's rules.
 pub fn netdev(name: &str) -> Result<InterfaceName, String> {
-    let bad = name.is_empty()
-        || name == "."
+    if name.is_empty() {
+        return Err("an interface's name is missing".into());
+    }
+    let bad = name == "."
         || name == ".."
         || name.contains(['/', ':'])
         || name.contains(char::is_whitespace);
