@@ -1,0 +1,166 @@
+//! Switches wired to each other, and what their trees look like.
+
+use crate::harness::{BROADCAST, Bed, Frame, Plane, frame, mac, wait_for};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+/// A port as `show spanning-tree` has it: role and state.
+pub type Ports = BTreeMap<String, (String, String)>;
+
+/// Switches that are wired to each other: all are taken down before the first wire goes.
+pub struct Beds(pub Vec<Bed>);
+
+impl Deref for Beds {
+    type Target = [Bed];
+    fn deref(&self) -> &[Bed] {
+        &self.0
+    }
+}
+
+impl Drop for Beds {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        for bed in &self.0 {
+            bed.detach().unwrap();
+        }
+    }
+}
+
+/// A switch that does not run yet, with `hosts` hosts at `p1`..., each with an address that is like no other's.
+pub fn bare(plane: Plane, hosts: usize) -> Bed {
+    static NUMBER: AtomicU16 = AtomicU16::new(100);
+    let mut bed = Bed::without_switch(plane, hosts, 1500);
+    for host in &mut bed.hosts {
+        host.mac = mac(NUMBER.fetch_add(1, Ordering::Relaxed));
+    }
+    // What other switches send is not this bed's to account for.
+    bed.exact.set(false);
+    bed.chatter.set(true);
+    bed
+}
+
+/// Wires `a` of one switch to `b` of another.
+pub fn wire(a: (&Bed, &str), b: (&Bed, &str)) {
+    a.0.net.ip(&format!("link add {} type veth peer name {} netns {}", a.1, b.1, b.0.net.path()));
+}
+
+/// Starts a switch with these lines, its hosts' ports with portfast, `links` as trunks.
+pub fn start(bed: &Bed, lines: &str, links: &[&str]) {
+    let mut text = format!("{lines}\n");
+    for n in 1..=bed.hosts.len() {
+        text += &format!("interface p{n}\n switchport\n spanning-tree portfast\n");
+    }
+    for link in links {
+        text += &format!("interface {link}\n switchport mode trunk\n");
+    }
+    std::fs::write(bed.config_file(), text).unwrap();
+    bed.start();
+}
+
+/// A ring of `count` switches with a host each; the first is the root. `left` of each is `right` of the one before.
+pub fn ring(plane: Plane, count: usize, lines: &str) -> Beds {
+    let beds: Vec<Bed> = (0..count).map(|_| bare(plane, 1)).collect();
+    for at in 0..count {
+        wire((&beds[at], "right"), (&beds[(at + 1) % count], "left"));
+    }
+    for (at, bed) in beds.iter().enumerate() {
+        start(
+            bed,
+            &format!("{lines}\nspanning-tree vlan 1 priority {}", (at + 1) * 4096),
+            &["left", "right"],
+        );
+    }
+    Beds(beds)
+}
+
+/// The tree that is `instance`.
+pub fn tree(bed: &Bed, instance: u64) -> Value {
+    let view = bed.ask("show spanning-tree");
+    let trees = view["instances"].as_array().unwrap();
+    trees.iter().find(|tree| tree["instance"] == instance).cloned().unwrap_or_default()
+}
+
+/// The ports of a tree.
+pub fn ports(bed: &Bed, instance: u64) -> Ports {
+    let tree = tree(bed, instance);
+    let text = |port: &Value, key: &str| port[key].as_str().unwrap().to_owned();
+    let rows = tree["ports"].as_array().cloned().unwrap_or_default();
+    rows.iter().map(|port| (text(port, "interface"), (text(port, "role"), text(port, "state")))).collect()
+}
+
+/// Waits until a port has this role and state.
+pub fn becomes(bed: &Bed, instance: u64, port: &str, role: &str, state: &str) {
+    let mut last = Ports::new();
+    let wanted = (role.to_owned(), state.to_owned());
+    let found = crate::harness::wait_until(crate::harness::DEADLINE, || {
+        last = ports(bed, instance);
+        (last.get(port) == Some(&wanted)).then_some(())
+    });
+    assert!(found.is_some(), "{port} should be {role} {state}, is {last:?}");
+}
+
+/// Topology changes of the tree, and the root: what a quiet network does not change.
+pub fn calm(bed: &Bed, instance: u64) -> (u64, String, Ports) {
+    let tree = tree(bed, instance);
+    (tree["topology_changes"].as_u64().unwrap(), tree["root_id"].to_string(), ports(bed, instance))
+}
+
+/// Waits until all switches have the same root, no port is between states, and `blocked` ports are discarding.
+pub fn settle(beds: &[Bed], instance: u64, blocked: usize) {
+    let mut last = Vec::new();
+    let found = crate::harness::wait_until(crate::harness::DEADLINE, || {
+        last =
+            beds.iter().map(|bed| (tree(bed, instance)["root_id"].clone(), ports(bed, instance))).collect();
+        let up = |ports: &Ports| {
+            ports.values().filter(|(role, _)| role != "disabled").cloned().collect::<Vec<_>>()
+        };
+        let states: Vec<(String, String)> = last.iter().flat_map(|(_, ports)| up(ports)).collect();
+        let count = |state: &str| states.iter().filter(|(_, s)| s == state).count();
+        let rests = |(role, state): &(String, String)| {
+            (role == "alternate" || role == "backup") == (state == "discarding")
+        };
+        let done = last.iter().all(|(root, _)| *root == last[0].0 && !root.is_null())
+            && count("discarding") == blocked
+            && states.iter().all(rests);
+        done.then_some(())
+    });
+    assert!(found.is_some(), "{blocked} ports should be blocked: {last:#?}");
+}
+
+/// Waits until `sent` arrives at the host, past everything else.
+pub fn arrives(to: &Bed, sent: &Frame) {
+    wait_for("a frame", || to.host(1).next().filter(|frame| frame == sent));
+}
+
+/// Broadcasts come once to every host, however long one waits: each frame is waited for everywhere before the next, so a
+/// copy that goes round has the time of all later frames to be seen.
+pub fn no_loop(beds: &[Bed]) {
+    beds.iter().for_each(|bed| bed.host(1).drain());
+    let mut sent = Vec::new();
+    let mut seen: Vec<Vec<Frame>> = vec![Vec::new(); beds.len()];
+    for round in 0..50 {
+        let from = round % beds.len();
+        let host = beds[from].host(1);
+        let this = frame(BROADCAST, host.mac);
+        host.send(&this);
+        for (at, bed) in beds.iter().enumerate().filter(|(at, _)| *at != from) {
+            wait_for("a broadcast", || {
+                seen[at].extend(bed.host(1).next());
+                seen[at].contains(&this).then_some(())
+            });
+        }
+        sent.push((from, this));
+    }
+    for (at, bed) in beds.iter().enumerate() {
+        seen[at].extend(std::iter::from_fn(|| bed.host(1).next()));
+        let bpdus = |frame: &&Frame| frame.0[..3] != [0x01, 0x80, 0xc2];
+        let got: Vec<&Frame> = seen[at].iter().filter(bpdus).collect();
+        let wanted: Vec<&Frame> =
+            sent.iter().filter(|(from, _)| *from != at).map(|(_, frame)| frame).collect();
+        assert_eq!(got, wanted, "at the host of switch {at}");
+    }
+}

@@ -1,0 +1,193 @@
+//! Other makes: the kernel's bridge with its own STP, Open vSwitch with RSTP.
+
+use crate::fixture::{bare, becomes, ports, start, tree};
+use crate::harness::{Bed, DEADLINE, Net, Plane, scenarios, wait_for, wait_until};
+use serde_json::Value;
+use std::process::{Child, Command, Stdio};
+
+scenarios! {
+    the_kernels_bridge_is_the_root: ebpf soft;
+    the_kernels_bridge_is_a_leaf: ebpf;
+    open_vswitch_speaks_rstp: ebpf;
+}
+
+/// The shortest times that the standard and both sides allow.
+const SHORT: &str =
+    "spanning-tree vlan 1 hello-time 1\nspanning-tree vlan 1 forward-time 4\nspanning-tree vlan 1 max-age 6";
+
+/// Two wires between a switch, `w1` and `w2`, and whatever will be in the namespace, `k1` and `k2`.
+/// The switch is taken down before its wires go: it is declared last.
+fn wired(plane: Plane) -> (Net, Bed) {
+    let (peer, bed) = (Net::new(false), bare(plane, 1));
+    for n in 1..=2 {
+        bed.net.ip(&format!("link add w{n} type veth peer name k{n} netns {}", peer.path()));
+        peer.ip(&format!("link set k{n} up"));
+    }
+    (peer, bed)
+}
+
+/// The kernel's bridge over `k1` and `k2`.
+fn kernel_bridge(peer: &Net, priority: u16) {
+    peer.ip(&format!(
+        "link add br0 type bridge stp_state 1 priority {priority} forward_delay 200 hello_time 100 max_age 600\n\
+         link set k1 master br0\nlink set k2 master br0\nlink set br0 up"
+    ));
+}
+
+/// The state of a port as the kernel's bridge has it.
+fn kernel_state(peer: &Net, port: &str) -> String {
+    let output = peer.output(Command::new("bridge").args(["-j", "link", "show", "dev", port]));
+    let view: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    view[0]["state"].as_str().unwrap_or_default().to_owned()
+}
+
+fn kernel_becomes(peer: &Net, port: &str, state: &str) {
+    let found = wait_until(DEADLINE * 2, || (kernel_state(peer, port) == state).then_some(()));
+    assert!(found.is_some(), "{port} should be {state}, is {}", kernel_state(peer, port));
+}
+
+fn the_kernels_bridge_is_the_root(plane: Plane) {
+    let (peer, bed) = wired(plane);
+    kernel_bridge(&peer, 4096);
+    start(&bed, "spanning-tree mode rstp", &["w1", "w2"]);
+    becomes(&bed, 0, "w1", "root", "forwarding");
+    becomes(&bed, 0, "w2", "alternate", "discarding");
+    for port in ["k1", "k2"] {
+        kernel_becomes(&peer, port, "forwarding");
+    }
+    assert!(bed.exec(&["show spanning-tree"]).contains("P2p Peer(STP)"));
+    peer.ip("link set k1 down");
+    becomes(&bed, 0, "w2", "root", "forwarding");
+    assert_eq!(ports(&bed, 0)["w1"].0, "disabled");
+}
+
+fn the_kernels_bridge_is_a_leaf(plane: Plane) {
+    let (peer, bed) = wired(plane);
+    kernel_bridge(&peer, 61440);
+    start(
+        &bed,
+        &format!("spanning-tree mode stp\nspanning-tree vlan 1 priority 4096\n{SHORT}"),
+        &["w1", "w2"],
+    );
+    for port in ["w1", "w2"] {
+        becomes(&bed, 0, port, "designated", "forwarding");
+    }
+    kernel_becomes(&peer, "k1", "forwarding");
+    kernel_becomes(&peer, "k2", "blocking");
+    assert!(tree(&bed, 0)["root_port"].is_null());
+    bed.net.ip("link set w1 down");
+    kernel_becomes(&peer, "k2", "forwarding");
+}
+
+/// Open vSwitch in a namespace, with a database of its own. Its processes end with it.
+struct Ovs {
+    directory: tempfile::TempDir,
+    children: Vec<Child>,
+}
+
+const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
+
+impl Ovs {
+    fn command(directory: &tempfile::TempDir, program: &str) -> Command {
+        let mut command = Command::new(program);
+        for variable in ["OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR"] {
+            command.env(variable, directory.path());
+        }
+        command
+    }
+    fn path(&self, name: &str) -> String {
+        self.directory.path().join(name).display().to_string()
+    }
+    fn start(peer: &Net) -> Self {
+        let mut ovs = Self { directory: tempfile::tempdir().unwrap(), children: Vec::new() };
+        let (database, socket) = (ovs.path("conf.db"), ovs.path("db.sock"));
+        let made =
+            peer.output(Self::command(&ovs.directory, "ovsdb-tool").args(["create", &database, SCHEMA]));
+        assert!(made.status.success(), "{made:?}");
+        let mut server = Self::command(&ovs.directory, "ovsdb-server");
+        server.args([&database, &format!("--remote=punix:{socket}"), "--no-chdir"]);
+        ovs.children.push(peer.spawn(server.stdout(Stdio::null()).stderr(Stdio::null())));
+        wait_for("the database", || std::path::Path::new(&socket).exists().then_some(()));
+        ovs.vsctl(peer, &["--no-wait", "init"]);
+        let mut daemon = Self::command(&ovs.directory, "ovs-vswitchd");
+        daemon.args([&format!("unix:{socket}"), "--no-chdir", "--pidfile", "--disable-system"]);
+        ovs.children.push(peer.spawn(daemon.stdout(Stdio::null()).stderr(Stdio::null())));
+        ovs
+    }
+    fn vsctl(&self, peer: &Net, arguments: &[&str]) -> String {
+        let mut command = Self::command(&self.directory, "ovs-vsctl");
+        let output = peer.output(command.arg(format!("--db=unix:{}", self.path("db.sock"))).args(arguments));
+        assert!(output.status.success(), "ovs-vsctl {arguments:?}: {output:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+}
+
+impl Drop for Ovs {
+    fn drop(&mut self) {
+        for child in self.children.iter_mut().rev() {
+            // It may have ended by itself.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn open_vswitch_speaks_rstp(plane: Plane) {
+    if !std::path::Path::new(SCHEMA).exists() || !std::path::Path::new("/dev/net/tun").exists() {
+        println!("skipped: Open vSwitch is not installed, or there is no /dev/net/tun");
+        return;
+    }
+    let (peer, bed) = wired(plane);
+    let ovs = Ovs::start(&peer);
+    ovs.vsctl(
+        &peer,
+        &[
+            "-t",
+            "20",
+            "add-br",
+            "br0",
+            "--",
+            "set",
+            "bridge",
+            "br0",
+            "datapath_type=netdev",
+            "other_config:rstp-priority=61440",
+            "rstp_enable=true",
+        ],
+    );
+    for port in ["k1", "k2"] {
+        ovs.vsctl(&peer, &["-t", "20", "add-port", "br0", port]);
+    }
+    start(&bed, "spanning-tree mode rstp\nspanning-tree vlan 1 priority 4096", &["w1", "w2"]);
+    for port in ["w1", "w2"] {
+        becomes(&bed, 0, port, "designated", "forwarding");
+    }
+    let status = |port: &str, key: &str| {
+        let text = ovs.vsctl(&peer, &["get", "port", port, &format!("rstp_status:{key}")]);
+        text.trim().trim_matches('"').to_owned()
+    };
+    let told = |port: &str| {
+        let text = ovs.vsctl(&peer, &["get", "port", port, "rstp_status"]);
+        text.contains("rstp_port_role")
+            .then(|| (status(port, "rstp_port_role"), status(port, "rstp_port_state")))
+    };
+    let is = |port: &str, role: &str, state: &str| {
+        let wanted = Some((role.to_owned(), state.to_owned()));
+        let mut last = None;
+        let found = wait_until(DEADLINE, || {
+            last = told(port);
+            (last == wanted).then_some(())
+        });
+        assert!(found.is_some(), "{port} should be {role} {state}, is {last:?}");
+    };
+    is("k1", "Root", "Forwarding");
+    is("k2", "Alternate", "Discarding");
+    assert!(!bed.exec(&["show spanning-tree"]).contains("Peer(STP)"));
+    bed.net.ip("link set w1 down");
+    is("k2", "Root", "Forwarding");
+    // Now the other way round: Open vSwitch is the root.
+    ovs.vsctl(&peer, &["set", "bridge", "br0", "other_config:rstp-priority=0"]);
+    bed.net.ip("link set w1 up");
+    becomes(&bed, 0, "w1", "root", "forwarding");
+    becomes(&bed, 0, "w2", "alternate", "discarding");
+}
