@@ -323,3 +323,7 @@ pub fn set_up(facts: &Facts, name: &str, up: bool) -> Option<Action> {
     let to = LinkSettings { up, ..from.clone() };
     Some(Action::Link { name: name.to_owned(), from, to })
 }
+
+#[cfg(test)]
+#[path = "spanning_tests.rs"]
+mod tests;

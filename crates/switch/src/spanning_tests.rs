@@ -1,0 +1,198 @@
+//! Switches in simulated time, wired by handing frames over.
+
+use super::*;
+use crate::compile::port_names;
+use crate::testing::{config, facts, identity};
+use lanyard_types::MacAddr;
+
+/// A configured switch, its bridge, and the plane state it makes.
+struct Sim {
+    config: Config,
+    ports: PortIds,
+    identity: Identity,
+    facts: Facts,
+    spanning: Spanning,
+}
+
+impl Sim {
+    /// A switch with this configuration and address; its links are those of `links`.
+    fn new(number: u8, mode: Mode, text: &str, links: &str) -> Self {
+        let mut config = config(text);
+        config.spanning_tree.mode = Some(mode);
+        let ports = PortIds::default().assign(port_names(&config)).expect("few ports");
+        let identity = Identity { base_mac: MacAddr([2, 0, 0, number, 0x10, 0]), ..identity() };
+        let wanted = lower(&config, &ports, &identity);
+        let spanning =
+            next(0, None, None, wanted).expect("a good configuration").expect("spanning tree is on");
+        let mut sim = Self { config, ports, identity, facts: facts(links), spanning };
+        sim.links(0);
+        sim
+    }
+    fn links(&mut self, now: u64) {
+        let Self { config, ports, facts, spanning, .. } = self;
+        spanning.links(now, config, facts, ports, &mut |_| (Some(1000), Duplex::Full));
+    }
+    fn plain(&self) -> PlaneState {
+        crate::compile::compile(&self.config, &self.facts, &self.ports, &self.identity)
+    }
+    fn state(&self) -> PlaneState {
+        let mut state = self.plain();
+        self.spanning.overlay(&mut state);
+        state
+    }
+    fn todo(&mut self) -> Todo {
+        let plane = self.state();
+        self.spanning.todo(&plane)
+    }
+    fn port(&self, name: &str) -> PortId {
+        self.ports.get(name).expect("a port")
+    }
+    /// The ports that do not forward in instance 0.
+    fn held(&self) -> String {
+        let state = self.state();
+        let name = |port: &PortId| self.ports.name(*port).unwrap_or_default().to_owned();
+        state.stp.keys().map(|(_, port)| name(port)).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Runs two switches until `until`, `eth1` wired to `eth1` and `eth2` to `eth2`; answers the states that changed.
+fn run(switches: &mut [Sim; 2], mut now: u64, until: u64) -> usize {
+    let mut changes = 0;
+    loop {
+        let mut quiet = true;
+        for at in 0..2 {
+            let todo = switches[at].todo();
+            changes += todo.states.len();
+            for (port, frame) in todo.frames {
+                quiet = false;
+                let name = switches[at].ports.name(port).expect("a port").to_owned();
+                let other = &mut switches[1 - at];
+                let port = other.port(&name);
+                let _ = other.spanning.bridge_mut().handle_bpdu(now, port, &frame);
+            }
+        }
+        if !quiet {
+            continue;
+        }
+        let due = switches.iter().filter_map(|switch| switch.spanning.bridge().next_timeout()).min();
+        match due.filter(|due| *due <= until) {
+            Some(due) => now = now.max(due),
+            None => return changes,
+        }
+        switches.iter_mut().for_each(|switch| switch.spanning.bridge_mut().handle_timer(now));
+    }
+}
+
+const PAIR: &str = "eth1: trunk\neth2: trunk";
+
+#[test]
+fn without_a_mode_there_is_nothing() {
+    let config = config(PAIR);
+    let ports = PortIds::default().assign(port_names(&config)).expect("few ports");
+    assert!(lower(&config, &ports, &identity()).is_none());
+    assert!(next(0, None, None, None).expect("nothing to refuse").is_none());
+}
+
+#[test]
+fn a_lone_port_waits_and_forwards() {
+    let mut sim = Sim::new(1, Mode::Rstp, "eth1: access 1\neth2: access 1", "eth1, eth2 no-carrier");
+    assert_eq!(sim.held(), "eth1 eth2");
+    assert_eq!(sim.state().global.reserved[0], ReservedAction::Trap);
+    assert!(!sim.state().global.trap_pvst);
+    while let Some(at) = sim.spanning.bridge().next_timeout().filter(|at| *at < 4000) {
+        sim.spanning.bridge_mut().handle_timer(at);
+    }
+    assert_eq!(sim.held(), "eth2", "an edge port forwards, one without link does not");
+    assert!(!sim.todo().is_empty());
+    assert!(sim.todo().is_empty());
+}
+
+#[test]
+fn a_loop_is_cut_and_a_cut_is_healed() {
+    let mut pair = [Sim::new(1, Mode::Rstp, PAIR, "eth1, eth2"), Sim::new(2, Mode::Rstp, PAIR, "eth1, eth2")];
+    run(&mut pair, 0, 10_000);
+    assert_eq!((pair[0].held(), pair[1].held()), (String::new(), "eth2".into()));
+    for switch in &mut pair {
+        switch.facts = facts("eth1 no-carrier, eth2");
+        switch.links(10_000);
+    }
+    // At once, in one step: the old port, the new one, and the addresses.
+    let todo = pair[1].todo();
+    assert_eq!(pair[1].held(), "eth1");
+    assert!(todo.flushes.iter().all(|filter| filter.vlan.is_none()) && !todo.flushes.is_empty());
+}
+
+#[test]
+fn a_restart_changes_nothing() {
+    let new = || [Sim::new(1, Mode::Rstp, PAIR, "eth1, eth2"), Sim::new(2, Mode::Rstp, PAIR, "eth1, eth2")];
+    let mut pair = new();
+    run(&mut pair, 0, 10_000);
+    for (at, now) in [(0, 11_000), (1, 31_000)] {
+        let snapshot = pair[at].spanning.bridge().snapshot();
+        let wanted = lower(&pair[at].config, &pair[at].ports, &pair[at].identity);
+        let resumed = next(now, None, Some(&snapshot), wanted).expect("as before").expect("on");
+        let before = pair[at].state();
+        pair[at].spanning = resumed;
+        assert_eq!(pair[at].state(), before, "before anything was heard");
+        pair[at].links(now);
+        assert_eq!(run(&mut pair, now, now + 19_000), 0, "no port changes its state");
+        assert_eq!(pair[at].state(), before);
+    }
+}
+
+#[test]
+fn a_guarded_port_is_shut_down_and_stays_down() {
+    let mut pair = [Sim::new(1, Mode::Rstp, PAIR, "eth1, eth2"), Sim::new(2, Mode::Rstp, PAIR, "eth1, eth2")];
+    let name = lanyard_config::InterfaceName::Netdev("eth1".into());
+    let guarded = &mut pair[0];
+    guarded.config.interfaces.get_mut(&name).expect("eth1").spanning_tree.bpdu_guard = Some(true);
+    let wanted = lower(&guarded.config, &guarded.ports, &guarded.identity);
+    guarded.spanning = next(0, Some(&guarded.spanning), None, wanted).expect("good").expect("on");
+    let frames = pair[1].todo().frames;
+    let eth1 = pair[1].port("eth1");
+    let (_, frame) = frames.iter().find(|(port, _)| *port == eth1).expect("a BPDU");
+    let guarded = &mut pair[0];
+    guarded.todo();
+    let eth1 = guarded.port("eth1");
+    let _ = guarded.spanning.bridge_mut().handle_bpdu(1, eth1, frame);
+    assert_eq!(guarded.todo().ports, [(eth1, Some(ErrCause::BpduGuard))]);
+    assert!(!guarded.state().ports[&eth1].enabled && guarded.plain().ports[&eth1].enabled);
+    let mut up = [set_up(&facts("eth1 down"), "eth1", true).expect("it is down")];
+    guarded.spanning.hold_down(&mut up, &guarded.ports);
+    assert!(matches!(&up[0], Action::Link { to, .. } if !to.up), "nothing else brings it up");
+    let mut shut = guarded.config.clone();
+    shut.interfaces.get_mut(&name).expect("eth1").shutdown = true;
+    guarded.spanning.shutdowns(2, &guarded.config, &shut, &guarded.ports);
+    assert!(guarded.state().ports[&eth1].enabled);
+}
+
+#[test]
+fn vlans_have_their_trees() {
+    let text = "vlan 10\nvlan 20\neth1: trunk";
+    let mut sim = Sim::new(1, Mode::RapidPvst, text, "eth1");
+    let state = sim.state();
+    assert!(state.global.trap_pvst);
+    let trees: std::collections::BTreeSet<InstanceId> =
+        state.vlans.values().map(|vlan| vlan.instance).collect();
+    assert_eq!(trees.len(), 3);
+    assert!(!trees.contains(&InstanceId::default()), "nobody's");
+    sim.config.spanning_tree.no_tree = [VlanId::DEFAULT].into_iter().collect();
+    let wanted = lower(&sim.config, &sim.ports, &sim.identity);
+    sim.spanning = next(0, Some(&sim.spanning), None, wanted).expect("good").expect("on");
+    assert_eq!(sim.state().vlans[&VlanId::DEFAULT].instance, InstanceId::default());
+    let ports = [sim.port("eth1")].into_iter().collect();
+    let instance = sim.spanning.bridge().instance_of(VlanId::new(10).expect("a VLAN"));
+    let flushes = sim.spanning.flush(instance, &ports, &sim.state());
+    assert_eq!(flushes.iter().map(|filter| filter.vlan.map(VlanId::get)).collect::<Vec<_>>(), [Some(10)]);
+}
+
+#[test]
+fn more_trees_than_instances_are_refused() {
+    let vlans: String = (1..=64).map(|vlan| format!("vlan {vlan}\n")).collect();
+    let mut config = config(&vlans);
+    config.spanning_tree.mode = Some(Mode::Pvst);
+    let refused = check(&config, &PortIds::default(), &identity()).expect_err("64 trees");
+    assert!(refused.starts_with("64 spanning trees: 63 are possible"), "{refused}");
+    config.spanning_tree.no_tree = [VlanId::DEFAULT].into_iter().collect();
+    assert_eq!(check(&config, &PortIds::default(), &identity()), Ok(()));
+}
