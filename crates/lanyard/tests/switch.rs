@@ -337,11 +337,13 @@ fn events_are_streamed() {
         let line = lines.by_ref().map_while(Result::ok).next();
         serde_json::from_str::<Value>(&line.unwrap_or_default())
     });
-    // The stream begins some time after the program: shake the port until it is seen.
+    // The stream begins some time after the program: shake the port until it is seen, each time until the switch has
+    // noticed (the kernel tells of carriers once a second at most, and of nothing when they are back by then).
     let host = bed.host(1);
     eventually("an event", || {
-        for state in ["down", "up"] {
+        for (state, up) in [("down", false), ("up", true)] {
             ip(&["-n", &host, "link", "set", "e0", state]);
+            eventually("the link", || bed.json("show interfaces eth1")["interfaces"][0]["link_up"] == up);
         }
         seen.is_finished()
     });
