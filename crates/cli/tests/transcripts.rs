@@ -41,7 +41,7 @@ fn play(transcript: &str) -> String {
     let (mut fake, mut session) = (switch(), session());
     let mut out = String::new();
     for line in transcript.lines() {
-        if line.starts_with("##") {
+        if line.starts_with("## ") {
             out.push_str(line);
             out.push('\n');
             continue;
