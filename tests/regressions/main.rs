@@ -5,7 +5,8 @@ use std::path::Path;
 
 fn replay(target: &str, run: fn(&[u8])) {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/regressions").join(target);
-    let mut inputs: Vec<_> = fs::read_dir(&dir).expect("regressions").flatten().map(|entry| entry.path()).collect();
+    let mut inputs: Vec<_> =
+        fs::read_dir(&dir).expect("regressions").flatten().map(|entry| entry.path()).collect();
     inputs.sort();
     assert!(!inputs.is_empty(), "{} holds no input", dir.display());
     for input in inputs {

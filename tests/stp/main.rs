@@ -7,7 +7,8 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 #[path = "../netns/harness/mod.rs"]
-#[allow(dead_code, unused_imports, unused_macros)] // most of it is for frames, which other scenarios are about
+#[allow(dead_code, unused_imports, unused_macros)]
+// most of it is for frames, which other scenarios are about
 mod harness;
 
 mod fixture;

@@ -19,8 +19,15 @@ const LAYERS: &[&[&str]] = &[
 ];
 
 /// Crates that may touch the operating system, and so may hold `unsafe`, each block with its reason.
-const OPERATING_SYSTEM: &[&str] =
-    &["lanyard-netdev", "lanyard-ebpf", "lanyard-soft", "lanyard-daemon", "lanyard-lab", "lanyard-bench", "lanyard"];
+const OPERATING_SYSTEM: &[&str] = &[
+    "lanyard-netdev",
+    "lanyard-ebpf",
+    "lanyard-soft",
+    "lanyard-daemon",
+    "lanyard-lab",
+    "lanyard-bench",
+    "lanyard",
+];
 
 /// What touches it.
 const SYSTEM_CRATES: &[&str] = &["libc", "nix", "tokio", "libbpf-rs", "libbpf-sys", "netlink-sys", "rustix"];
@@ -52,7 +59,9 @@ fn dependencies(manifest: &str) -> Vec<String> {
         if line.starts_with('[') {
             inside = line == "[dependencies]";
         } else if inside && !line.starts_with('#') {
-            names.extend(line.split(['.', ' ', '=']).next().filter(|name| !name.is_empty()).map(str::to_owned));
+            names.extend(
+                line.split(['.', ' ', '=']).next().filter(|name| !name.is_empty()).map(str::to_owned),
+            );
         }
     }
     names
@@ -83,7 +92,10 @@ fn only_named_crates_touch_the_operating_system() {
             assert!(!SYSTEM_CRATES.contains(&dependency.as_str()), "{name} may not depend on {dependency}");
         }
         let text = manifest.replace(' ', "");
-        assert!(text.contains("[lints]\nworkspace=true"), "{name} must take the workspace's lints: no `unsafe`");
+        assert!(
+            text.contains("[lints]\nworkspace=true"),
+            "{name} must take the workspace's lints: no `unsafe`"
+        );
     }
 }
 
@@ -98,7 +110,9 @@ fn the_planes_have_the_same_stages() {
         for entry in fs::read_dir(root().join(dir)).expect("stages").flatten() {
             let file = entry.file_name().to_string_lossy().into_owned();
             let name = file.strip_suffix(ending).unwrap_or(&file).to_owned();
-            let known = name == "mod" || name.starts_with("tests") || Stage::ALL.iter().any(|stage| stage.name() == name);
+            let known = name == "mod"
+                || name.starts_with("tests")
+                || Stage::ALL.iter().any(|stage| stage.name() == name);
             assert!(known, "{dir}/{file} is no stage of lanyard_types::Stage");
         }
     }
@@ -106,7 +120,8 @@ fn the_planes_have_the_same_stages() {
 
 /// The enumerators of a C enum, numbered from 1, without their prefix and in lower case.
 fn c_enum(source: &str, name: &str, prefix: &str) -> Vec<String> {
-    let body = source.split(&format!("enum {name} {{")).nth(1).and_then(|rest| rest.split('}').next()).expect(name);
+    let body =
+        source.split(&format!("enum {name} {{")).nth(1).and_then(|rest| rest.split('}').next()).expect(name);
     body.split(',')
         .map(|item| item.split('=').next().unwrap_or("").trim().trim_start_matches(prefix).to_lowercase())
         .filter(|item| !item.is_empty())

@@ -209,8 +209,13 @@ fn open_vswitch_passes_frames() {
         println!("skipped: {why}");
         return;
     }
-    let load =
-        FrameLoad { stream: Stream::among(256), count_at: CountAt::Tc, outputs: 1, ports: PortMode::Access, source: Source::Xdp };
+    let load = FrameLoad {
+        stream: Stream::among(256),
+        count_at: CountAt::Tc,
+        outputs: 1,
+        ports: PortMode::Access,
+        source: Source::Xdp,
+    };
     let mut rig = Arm { kind: Kind::Ovs, note: "", load: Load::Frames(load) }.up(&settings()).unwrap();
     assert!(rig.round().unwrap() > 0.0);
     assert!(rig.detail().contains("vSwitch"), "{}", rig.detail());

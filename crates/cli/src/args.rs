@@ -355,10 +355,7 @@ pub fn netdev(name: &str) -> Result<InterfaceName, String> {
     if name.is_empty() {
         return Err("an interface's name is missing".into());
     }
-    let bad = name == "."
-        || name == ".."
-        || name.contains(['/', ':'])
-        || name.contains(char::is_whitespace);
+    let bad = name == "." || name == ".." || name.contains(['/', ':']) || name.contains(char::is_whitespace);
     if bad {
         return Err(format!("{} is not an interface's name", short(name)));
     }

@@ -35,7 +35,7 @@ impl Clock {
     }
     /// A time since the machine was started, on this clock.
     #[must_use]
-    pub const fn from_boot(&self, at_ms: u64) -> u64 {
+    pub const fn of_boot(&self, at_ms: u64) -> u64 {
         at_ms.saturating_sub(self.boot_ms)
     }
 }

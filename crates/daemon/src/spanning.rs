@@ -76,7 +76,7 @@ impl Core {
     /// When [`Core::spanning_tick`] has something to do, on the daemon's clock.
     pub(crate) fn spanning_due(&self) -> Option<u64> {
         let at = self.switch.spanning()?.bridge().next_timeout()?;
-        Some(self.clock.from_boot(at))
+        Some(self.clock.of_boot(at))
     }
 
     /// Takes over what spanning tree wants done; before the plane is given a new state, so that it is in there.

@@ -154,7 +154,7 @@ fn a_full_table_refuses_and_counts() {
 #[test]
 fn a_hundred_thousand_hosts() {
     let Some(mut plane) = plane(300_000) else { return };
-    let address = |n: u32| MacAddr::from_u64(0x0200_0000_0000 | u64::from(n) * 7);
+    let address = |n: u32| MacAddr::from_u64(0x0200_0000_0000 | (u64::from(n) * 7));
     let mut waiting = 0;
     for n in 0..100_000_u32 {
         learn(&mut plane, 1 + (n % 2) as u16, address(n), 0);

@@ -122,7 +122,7 @@ impl PacketSocket {
         {
             frame.splice(ADDRESSES..ADDRESSES, tag);
         }
-        Ok(Some(Packet { frame, outgoing: from.sll_pkttype == libc::PACKET_OUTGOING as u8 }))
+        Ok(Some(Packet { frame, outgoing: from.sll_pkttype == libc::PACKET_OUTGOING }))
     }
 
     /// Frames the socket had no room for since the last call.
@@ -134,15 +134,17 @@ impl PacketSocket {
         let mut len = size_of::<libc::tpacket_stats>() as libc::socklen_t;
         let (fd, value) = (self.socket.as_raw_fd(), (&raw mut stats).cast());
         // SAFETY: value and length live through the call, and the length is the value's size.
-        let done = unsafe { libc::getsockopt(fd, libc::SOL_PACKET, libc::PACKET_STATISTICS, value, &raw mut len) };
+        let done =
+            unsafe { libc::getsockopt(fd, libc::SOL_PACKET, libc::PACKET_STATISTICS, value, &raw mut len) };
         if done == 0 { Ok(stats.tp_drops) } else { Err(Error::last_os_error()) }
     }
 
     fn set(&self, level: i32, option: i32, value: libc::c_int) -> Result<()> {
         let len = size_of::<libc::c_int>() as libc::socklen_t;
         // SAFETY: `value` is a live int and `len` its size; the kernel only reads it.
-        let done =
-            unsafe { libc::setsockopt(self.socket.as_raw_fd(), level, option, (&raw const value).cast(), len) };
+        let done = unsafe {
+            libc::setsockopt(self.socket.as_raw_fd(), level, option, (&raw const value).cast(), len)
+        };
         if done == 0 { Ok(()) } else { Err(Error::last_os_error()) }
     }
 
@@ -175,10 +177,12 @@ fn tag(message: &libc::msghdr) -> Option<[u8; 4]> {
         // SAFETY: not null, so it points at a whole header in the control buffer.
         let found = unsafe { *header };
         // SAFETY: as above.
-        let room = found.cmsg_len as usize >= unsafe { libc::CMSG_LEN(size_of::<libc::tpacket_auxdata>() as u32) } as usize;
+        let room = found.cmsg_len as usize
+            >= unsafe { libc::CMSG_LEN(size_of::<libc::tpacket_auxdata>() as u32) } as usize;
         if found.cmsg_level == libc::SOL_PACKET && found.cmsg_type == libc::PACKET_AUXDATA && room {
             // SAFETY: the header says that its data is a whole tpacket_auxdata.
-            let data: libc::tpacket_auxdata = unsafe { libc::CMSG_DATA(header).cast::<libc::tpacket_auxdata>().read_unaligned() };
+            let data: libc::tpacket_auxdata =
+                unsafe { libc::CMSG_DATA(header).cast::<libc::tpacket_auxdata>().read_unaligned() };
             let valid = data.tp_status & libc::TP_STATUS_VLAN_VALID != 0;
             let known = data.tp_status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
             let [a, b] = if known { data.tp_vlan_tpid } else { 0x8100 }.to_be_bytes();

@@ -88,7 +88,8 @@ pub trait Backend {
 #[must_use]
 pub fn changes(old: &PlaneState, next: &PlaneState) -> Vec<Change> {
     let mut list = Vec::new();
-    let (gone, come): (Vec<_>, Vec<_>) = differences(&old.fdb, &next.fdb).partition(|(_, _, new)| new.is_none());
+    let (gone, come): (Vec<_>, Vec<_>) =
+        differences(&old.fdb, &next.fdb).partition(|(_, _, new)| new.is_none());
     let fdb = |((vlan, mac), old, new)| Change::Fdb { vlan, mac, old, new };
     list.extend(gone.into_iter().map(fdb));
     if old.global != next.global {
@@ -99,7 +100,8 @@ pub fn changes(old: &PlaneState, next: &PlaneState) -> Vec<Change> {
         .partition(|(_, _, new)| *new == StpState::Forwarding);
     let stp = |((instance, port), old, new)| Change::Stp { instance, port, old, new };
     list.extend(blocked.into_iter().map(stp));
-    let (removed, added): (Vec<_>, Vec<_>) = differences(&old.ports, &next.ports).partition(|(_, _, new)| new.is_none());
+    let (removed, added): (Vec<_>, Vec<_>) =
+        differences(&old.ports, &next.ports).partition(|(_, _, new)| new.is_none());
     let port = |(port, old, new): (PortId, Option<PortState>, Option<PortState>)| Change::Port {
         port,
         old: old.map(Box::new),
@@ -122,7 +124,9 @@ pub fn transact(backend: &mut dyn Backend, list: Vec<Change>) -> Result<(), Plan
         let Err(error) = backend.change(&list[at]) else { continue };
         for done in list.into_iter().take(at).rev() {
             if let Err(undo) = backend.change(&done.inverse()) {
-                return Err(PlaneError::Invalid(format!("{error}; and undoing an earlier step failed: {undo}")));
+                return Err(PlaneError::Invalid(format!(
+                    "{error}; and undoing an earlier step failed: {undo}"
+                )));
             }
         }
         return Err(error);
@@ -135,7 +139,8 @@ fn differences<K: Ord + Copy, V: PartialEq + Clone>(
     old: &BTreeMap<K, V>,
     new: &BTreeMap<K, V>,
 ) -> impl Iterator<Item = (K, Option<V>, Option<V>)> {
-    let keys: BTreeSet<K> = old.keys().chain(new.keys()).copied().filter(|key| old.get(key) != new.get(key)).collect();
+    let keys: BTreeSet<K> =
+        old.keys().chain(new.keys()).copied().filter(|key| old.get(key) != new.get(key)).collect();
     keys.into_iter().map(|key| (key, old.get(&key).cloned(), new.get(&key).cloned()))
 }
 
@@ -162,7 +167,11 @@ mod tests {
                 Change::Port { port, new, .. } => set(&mut state.ports, port, new.map(|new| *new)),
                 Change::Vlan { vlan, new, .. } => set(&mut state.vlans, vlan, new),
                 Change::Stp { instance, port, new, .. } => {
-                    set(&mut state.stp, (instance, port), Some(new).filter(|new| *new != StpState::Forwarding));
+                    set(
+                        &mut state.stp,
+                        (instance, port),
+                        Some(new).filter(|new| *new != StpState::Forwarding),
+                    );
                 }
                 Change::Fdb { vlan, mac, new, .. } => set(&mut state.fdb, (vlan, mac), new),
             }
@@ -183,8 +192,13 @@ mod tests {
         let vlan = |n| VlanId::new(n).expect("a VLAN");
         for n in 1 + seed..6 + seed {
             state.vlans.insert(vlan(n), VlanState::default());
-            state.ports.insert(port(n), PortState::access(&format!("e{n}-{}", n % (2 + seed)), n.into(), vlan(n)));
-            state.stp.insert((InstanceId::default(), port(n)), if n % 2 == seed % 2 { StpState::Learning } else { StpState::Discarding });
+            state
+                .ports
+                .insert(port(n), PortState::access(&format!("e{n}-{}", n % (2 + seed)), n.into(), vlan(n)));
+            state.stp.insert(
+                (InstanceId::default(), port(n)),
+                if n % 2 == seed % 2 { StpState::Learning } else { StpState::Discarding },
+            );
             state.fdb.insert((vlan(n), MacAddr([2, 0, 0, 0, 0, n as u8])), FdbTarget::Static(port(n)));
         }
         state.global.fdb_limit = 100 + u32::from(seed);

@@ -182,9 +182,11 @@ impl DropReason {
             | Self::StpDiscarding => Stage::VlanIngress,
             Self::StpLearning | Self::SourceBlackhole => Stage::Learn,
             Self::DestinationBlackhole | Self::SamePort | Self::NoEgress => Stage::Bridge,
-            Self::EgressNotMember | Self::EgressStp | Self::Isolated | Self::MtuExceeded | Self::EgressDown => {
-                Stage::VlanEgress
-            }
+            Self::EgressNotMember
+            | Self::EgressStp
+            | Self::Isolated
+            | Self::MtuExceeded
+            | Self::EgressDown => Stage::VlanEgress,
             Self::TransmitFailed => Stage::Replicate,
         }
     }

@@ -200,7 +200,13 @@ fn floods() -> Vec<Row> {
             });
         }
         // The same with frames as hosts make them: see docs/performance.md on what a page a frame costs a flood.
-        let load = FrameLoad { stream, count_at: CountAt::Tc, outputs, ports: PortMode::Access, source: Source::Socket };
+        let load = FrameLoad {
+            stream,
+            count_at: CountAt::Tc,
+            outputs,
+            ports: PortMode::Access,
+            source: Source::Socket,
+        };
         rows.push(versus(
             &format!("flood-{outputs}-socket"),
             &format!("64 B flood to {outputs}, frames from a socket"),
