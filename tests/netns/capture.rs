@@ -45,7 +45,8 @@ impl Dump {
     /// The frames it has seen so far, a line each; the marks apart, by their number.
     fn seen(&self) -> (Vec<String>, usize) {
         let seen = self.seen.lock().unwrap();
-        let (marks, frames): (Vec<&str>, Vec<&str>) = seen.lines().partition(|line| line.contains("02:ff:ff:ff:ff:ff"));
+        let (marks, frames): (Vec<&str>, Vec<&str>) =
+            seen.lines().partition(|line| line.contains("02:ff:ff:ff:ff:ff"));
         (frames.into_iter().map(str::to_owned).collect(), marks.len())
     }
 }
@@ -83,10 +84,17 @@ fn tcpdump_sees_no_leak(plane: Plane) {
     let seen: Vec<Vec<String>> = dumps.iter().map(|dump| dump.seen().0).collect();
     for (at, frames) in seen.iter().enumerate().take(2) {
         let any = |what: &str| frames.iter().any(|line| line.contains(what));
-        assert!(any("ICMP echo reply") && any("Flags [S.]") && !any("802.1Q"), "host {}: {frames:#?}", at + 1);
+        assert!(
+            any("ICMP echo reply") && any("Flags [S.]") && !any("802.1Q"),
+            "host {}: {frames:#?}",
+            at + 1
+        );
     }
     // The trunk that carries the VLAN got the one broadcast, tagged; the others nothing.
     assert_eq!((&seen[2], &seen[4]), (&Vec::new(), &Vec::new()));
     let trunk = &seen[3];
-    assert!(!trunk.is_empty() && trunk.iter().all(|line| line.contains("vlan 10") && line.contains("ARP")), "{trunk:?}");
+    assert!(
+        !trunk.is_empty() && trunk.iter().all(|line| line.contains("vlan 10") && line.contains("ARP")),
+        "{trunk:?}"
+    );
 }

@@ -90,13 +90,19 @@ fn flushes(plane: Plane) {
     fill();
     // The wire comes off: its stations may be anywhere.
     bed.host(3).net.ip("link set eth0 down");
-    wait_for("the addresses of a port without link to go", || (count(&bed, "interface p3") == 0).then_some(()));
+    wait_for("the addresses of a port without link to go", || {
+        (count(&bed, "interface p3") == 0).then_some(())
+    });
     assert_eq!(count(&bed, ""), 20);
     bed.expect_at(1, &frame(mac(301), mac(100)), &[2]);
 }
 
 fn learning_off(plane: Plane) {
-    let bed = Bed::new(plane, 4, "vlan 10\nno mac address-table learning vlan 10\ninterface range p1 - 2\n switchport access vlan 10\ninterface range p3 - 4\n switchport\ninterface p3\n no mac address-table learning\n");
+    let bed = Bed::new(
+        plane,
+        4,
+        "vlan 10\nno mac address-table learning vlan 10\ninterface range p1 - 2\n switchport access vlan 10\ninterface range p3 - 4\n switchport\ninterface p3\n no mac address-table learning\n",
+    );
     bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2]);
     bed.expect_at(3, &frame(BROADCAST, mac(3)), &[4]);
     bed.expect_at(4, &frame(BROADCAST, mac(4)), &[3]);
@@ -130,7 +136,11 @@ fn limit_of_a_port(plane: Plane) {
 }
 
 fn limit_of_a_vlan(plane: Plane) {
-    let bed = Bed::new(plane, 3, "vlan 10\n mac address-table limit 4\ninterface range p1 - 3\n switchport mode trunk\n");
+    let bed = Bed::new(
+        plane,
+        3,
+        "vlan 10\n mac address-table limit 4\ninterface range p1 - 3\n switchport mode trunk\n",
+    );
     let tagged = |first, count| stations(first, count).iter().map(|f| f.vlan(10)).collect::<Vec<_>>();
     bed.exchange(2, &tagged(2, 1));
     bed.exchange(1, &tagged(100, 20));
@@ -192,7 +202,8 @@ fn events(plane: Plane) {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let (tell, told) = channel();
-    let reader = std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| drop(tell.send(line))));
+    let reader =
+        std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| drop(tell.send(line))));
     // The stream is on when its first event comes.
     wait_for("the stream", || {
         bed.exchange(4, &stations(999, 1));
@@ -214,7 +225,11 @@ fn events(plane: Plane) {
     assert!(event["time"].is_string(), "{event}");
     bed.exchange(2, &stations(50, 1));
     let event = next(mac(50));
-    assert_eq!((&event["action"], &event["interface"], &event["from"]), (&"change".into(), &"p2".into(), &"p1".into()), "{event}");
+    assert_eq!(
+        (&event["action"], &event["interface"], &event["from"]),
+        (&"change".into(), &"p2".into(), &"p1".into()),
+        "{event}"
+    );
     bed.exec(&["clear mac address-table dynamic interface p2"]);
     let event = next(mac(50));
     assert_eq!((&event["action"], &event["interface"]), (&"delete".into(), &"p2".into()), "{event}");

@@ -30,7 +30,8 @@ fn protected_ports(plane: Plane) {
 }
 
 fn blocked_floods(plane: Plane) {
-    let config = format!("{FOUR}interface p2\n switchport block unicast\ninterface p3\n switchport block multicast\n");
+    let config =
+        format!("{FOUR}interface p2\n switchport block unicast\ninterface p3\n switchport block multicast\n");
     let bed = Bed::new(plane, 4, &config);
     bed.expect_at(1, &frame(mac(99), mac(1)), &[3, 4]);
     bed.expect_at(1, &frame(GROUP, mac(1)), &[2, 4]);
@@ -41,7 +42,11 @@ fn blocked_floods(plane: Plane) {
 }
 
 fn reserved_addresses(plane: Plane) {
-    let bed = Bed::new(plane, 3, "vlan 10\ninterface p1\n switchport\ninterface p2\n switchport mode trunk\ninterface p3\n switchport\n");
+    let bed = Bed::new(
+        plane,
+        3,
+        "vlan 10\ninterface p1\n switchport\ninterface p2\n switchport mode trunk\ninterface p3\n switchport\n",
+    );
     let reason = |x| if x == 1 { "pause" } else { "reserved_address" };
     // Spanning tree is off: its frames pass. Nothing else does, tagged or not.
     bed.expect_at(1, &frame(reserved(0), mac(1)), &[2, 3]);

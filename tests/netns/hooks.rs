@@ -5,6 +5,7 @@ use crate::harness::{BROADCAST, Bed, Frame, Plane, frame, mac, scenarios};
 scenarios! {
     xdp_on_veth: ebpf;
     xdp_and_tc_together: ebpf;
+    delivery: ebpf;
     tags_out_of_band: ebpf soft;
     the_soft_plane_has_no_hooks: soft;
 }
@@ -65,6 +66,16 @@ fn xdp_and_tc_together(plane: Plane) {
     forwards(&bed);
 }
 
+/// Straight into the far end, or through the port: the host sees the same.
+fn delivery(plane: Plane) {
+    let bed = Bed::new(plane, 4, CONFIG);
+    for how in ["peer", "device", "auto"] {
+        bed.configure(&format!("interface range p1 - 4\ndelivery {how}"));
+        forwards(&bed);
+        bed.exec(&["clear mac address-table dynamic"]);
+    }
+}
+
 /// Another switch tags the frames: its eBPF plane leaves the tag where an XDP program does not see it.
 fn tags_out_of_band(plane: Plane) {
     let far = Bed::new(Plane::ebpf, 4, CONFIG);
@@ -106,7 +117,9 @@ fn arrived(bed: &Bed, count: usize) -> Vec<(usize, Frame)> {
     let mut got: Vec<(usize, Frame)> = Vec::new();
     crate::harness::wait_for("frames through both switches", || {
         let lists = bed.arrivals();
-        got.extend(lists.into_iter().enumerate().flat_map(|(at, list)| list.into_iter().map(move |f| (at + 1, f))));
+        got.extend(
+            lists.into_iter().enumerate().flat_map(|(at, list)| list.into_iter().map(move |f| (at + 1, f))),
+        );
         (got.len() >= count).then_some(())
     });
     got.sort();

@@ -8,7 +8,8 @@ scenarios! {
     jumbo_frames: ebpf soft;
 }
 
-const TWO: &str = "interface p1\n switchport\ninterface p2\n switchport\ninterface p3\n switchport access vlan 20\n";
+const TWO: &str =
+    "interface p1\n switchport\ninterface p2\n switchport\ninterface p3\n switchport access vlan 20\n";
 
 fn access_ports_talk(plane: Plane) {
     let bed = Bed::new(plane, 3, TWO);

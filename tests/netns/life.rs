@@ -15,6 +15,7 @@ use std::time::Duration;
 
 scenarios! {
     killed_under_load: ebpf;
+    killed_under_load_at_xdp: ebpf;
     terminated_under_load: ebpf;
     restarted_with_another_configuration: ebpf;
     netns_exec: ebpf;
@@ -55,7 +56,9 @@ impl Stream {
     /// Takes what has arrived: the next numbers, each once, none missing.
     fn take(&mut self, to: &Host) {
         while let Some(frame) = to.next() {
-            let Some(number) = frame.0.get(14..).and_then(|rest| rest.strip_prefix(b"numb")) else { continue };
+            let Some(number) = frame.0.get(14..).and_then(|rest| rest.strip_prefix(b"numb")) else {
+                continue;
+            };
             assert_eq!(number[..4], self.next.to_be_bytes(), "lost, doubled or overtaken");
             self.next += 1;
         }
@@ -101,8 +104,8 @@ fn table(bed: &Bed) -> BTreeSet<String> {
     view["entries"].as_array().unwrap().iter().map(row).collect()
 }
 
-fn survives(plane: Plane, signal: Signal) {
-    let bed = Bed::new(plane, 4, CONFIG);
+fn survives(plane: Plane, signal: Signal, more: &str) {
+    let bed = Bed::new(plane, 4, &format!("{CONFIG}{more}"));
     bed.chatter.set(true);
     for port in 1..=4 {
         let f = frame(BROADCAST, mac(port));
@@ -134,11 +137,15 @@ fn survives(plane: Plane, signal: Signal) {
 }
 
 fn killed_under_load(plane: Plane) {
-    survives(plane, Signal::SIGKILL);
+    survives(plane, Signal::SIGKILL, "");
+}
+
+fn killed_under_load_at_xdp(plane: Plane) {
+    survives(plane, Signal::SIGKILL, "interface range p1 - 4\n hook xdp\n");
 }
 
 fn terminated_under_load(plane: Plane) {
-    survives(plane, Signal::SIGTERM);
+    survives(plane, Signal::SIGTERM, "");
 }
 
 fn restarted_with_another_configuration(plane: Plane) {
@@ -180,7 +187,14 @@ impl Named {
         let nothing: Option<&str> = None;
         nix::mount::umount2(this.path().as_str(), nix::mount::MntFlags::MNT_DETACH).unwrap();
         let from = bed.net.path();
-        nix::mount::mount(Some(from.as_str()), this.path().as_str(), nothing, nix::mount::MsFlags::MS_BIND, nothing).unwrap();
+        nix::mount::mount(
+            Some(from.as_str()),
+            this.path().as_str(),
+            nothing,
+            nix::mount::MsFlags::MS_BIND,
+            nothing,
+        )
+        .unwrap();
         this
     }
     fn path(&self) -> String {
@@ -207,7 +221,8 @@ fn netns_exec(plane: Plane) {
     std::fs::write(bed.config_file(), CONFIG).unwrap();
     let config = bed.config_file().display().to_string();
     let run = || {
-        let mut command = name.lanyard(&["run", "--instance", &bed.instance, "--plane", plane.name(), "--config", &config]);
+        let mut command =
+            name.lanyard(&["run", "--instance", &bed.instance, "--plane", plane.name(), "--config", &config]);
         bed.adopt(Daemon::spawn_command(&bed.net, &mut command, &bed.file("log")));
     };
     run();
@@ -333,14 +348,27 @@ interface nowhere9
     bed.net.ip("link add br0 type bridge\nlink set p3 master br0");
     std::fs::write(bed.config_file(), text).unwrap();
     let said = lanyard(None, &["run", "--check", &bed.config_file().display().to_string()]).unwrap_err();
-    for place in ["line 2, column 1", "line 5, column 25", "line 8, column 18", "line 9, column 6", "line 10, column 6"] {
+    for place in [
+        "line 2, column 1",
+        "line 5, column 25",
+        "line 8, column 18",
+        "line 9, column 6",
+        "line 10, column 6",
+    ] {
         assert!(said.contains(place), "{place} is not in\n{said}");
     }
     bed.start();
     let said = bed.said();
     let log = bed.show("show logging").to_string();
     // What only the netdevs can tell is refused at the line that says so; a netdev may come later.
-    for place in ["line 2, column 1", "line 5, column 25", "line 8, column 18", "line 9, ", "line 10, ", "line 12, column 2"] {
+    for place in [
+        "line 2, column 1",
+        "line 5, column 25",
+        "line 8, column 18",
+        "line 9, ",
+        "line 10, ",
+        "line 12, column 2",
+    ] {
         assert!(said.contains(place), "{place} is not in\n{said}");
         assert!(log.contains(place), "{place} is not in\n{log}");
     }

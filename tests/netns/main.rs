@@ -9,6 +9,7 @@
 mod harness;
 
 mod capture;
+mod console;
 mod fdb;
 mod flood;
 mod hooks;

@@ -27,7 +27,8 @@ struct Seeded {
 
 impl Seeded {
     fn below(&mut self, count: usize) -> usize {
-        self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.state =
+            self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.state >> 33) as usize % count
     }
     /// Eight stations that wander between the ports, some of which are never heard of.
@@ -98,7 +99,11 @@ impl Oracle {
         // Where netfilter looks at bridged frames, it drops IP that is none.
         for key in ["bridge-nf-call-iptables", "bridge-nf-call-ip6tables", "bridge-nf-call-arptables"] {
             let path = format!("/proc/sys/net/bridge/{key}");
-            net.run(|| if std::path::Path::new(&path).exists() { std::fs::write(&path, "0").unwrap() });
+            net.run(|| {
+                if std::path::Path::new(&path).exists() {
+                    std::fs::write(&path, "0").unwrap()
+                }
+            });
         }
         let hosts = (1..=PORTS as u16)
             .map(|n| {

@@ -121,12 +121,24 @@ fn state_of(bed: &Bed) -> String {
     let one = |name: &str| {
         let link = bed.netdev.link(name).unwrap();
         let addresses = bed.netdev.addresses(Some(link.ifindex)).unwrap();
-        let v6 = ["disable_ipv6", "addr_gen_mode", "forwarding", "accept_ra"].map(|key| sysctl("ipv6", name, key));
-        let v4 = ["arp_ignore", "arp_announce", "forwarding", "rp_filter"].map(|key| sysctl("ipv4", name, key));
+        let v6 =
+            ["disable_ipv6", "addr_gen_mode", "forwarding", "accept_ra"].map(|key| sysctl("ipv6", name, key));
+        let v4 =
+            ["arp_ignore", "arp_announce", "forwarding", "rp_filter"].map(|key| sysctl("ipv4", name, key));
         format!(
             "{name}: up {} promiscuous {} promiscuity {} mtu {} mac {} master {:?} alias {:?} qdisc {} xdp {:?} {} {} addresses {}",
-            link.admin_up, link.promiscuous, link.promiscuity, link.mtu, link.mac, link.master, link.alias, qdisc(&link.qdisc),
-            link.xdp, v4.join(" "), v6.join(" "), addresses.len(),
+            link.admin_up,
+            link.promiscuous,
+            link.promiscuity,
+            link.mtu,
+            link.mac,
+            link.master,
+            link.alias,
+            qdisc(&link.qdisc),
+            link.xdp,
+            v4.join(" "),
+            v6.join(" "),
+            addresses.len(),
         )
     };
     let qdiscs = bed.netdev.qdiscs().unwrap();
@@ -139,7 +151,8 @@ fn state_of(bed: &Bed) -> String {
 fn detach_leaves_ports_as_they_were(plane: Plane) {
     let bed = Bed::without_switch(plane, 3, 1600);
     // One port up with addresses, one down with an MTU of its own, one promiscuous.
-    bed.net.ip("link set p1 up\naddress add 192.0.2.1/24 dev p1\nlink set p2 mtu 1400\nlink set p3 promisc on");
+    bed.net
+        .ip("link set p1 up\naddress add 192.0.2.1/24 dev p1\nlink set p2 mtu 1400\nlink set p3 promisc on");
     wait_for("the link-local address to be there", || {
         let index = bed.net.index("p1");
         let addresses = bed.netdev.addresses(Some(index)).unwrap();
@@ -148,7 +161,8 @@ fn detach_leaves_ports_as_they_were(plane: Plane) {
     let before = state_of(&bed);
     let config = "vlan 10\nip routing\nipv6 unicast-routing\ninterface p1\n switchport\ninterface p2\n switchport mode trunk\n mtu 1500\n\
         interface p3\n switchport\ninterface vlan 10\n ip address 10.0.0.1/24\ninterface vlan 1\n";
-    std::fs::write(bed.config_file(), config).unwrap();
+    let hook = if plane == Plane::ebpf { "interface p3\n hook xdp\n" } else { "" };
+    std::fs::write(bed.config_file(), format!("{config}{hook}")).unwrap();
     bed.start();
     bed.chatter.set(true);
     bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2, 3]);

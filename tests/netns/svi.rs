@@ -31,7 +31,8 @@ fn with_hosts(plane: Plane) -> Bed {
         let host = bed.host(host);
         host.address(&format!("10.0.{vlan}.1/24"));
         host.address(&format!("fd00:{vlan}::1/64"));
-        host.net.ip(&format!("route add default via 10.0.{vlan}.254\nroute add default via fd00:{vlan}::254"));
+        host.net
+            .ip(&format!("route add default via 10.0.{vlan}.254\nroute add default via fd00:{vlan}::254"));
     }
     bed
 }
@@ -46,7 +47,9 @@ fn the_switch_answers(plane: Plane) {
     let table = bed.show("show mac address-table self");
     assert_eq!(table["total"], 2, "{table}");
     let arp = bed.show("show arp");
-    let known = |a: &str| arp["neighbors"].as_array().unwrap().iter().any(|n| n["address"] == a && n["mac"].is_string());
+    let known = |a: &str| {
+        arp["neighbors"].as_array().unwrap().iter().any(|n| n["address"] == a && n["mac"].is_string())
+    };
     assert!(known("10.0.10.1") && known("10.0.20.1"), "{arp}");
     // To a VLAN that has no interface here, it is a host like any other: not there.
     let own = table["entries"][0]["mac"].as_str().unwrap().to_owned();
@@ -83,7 +86,9 @@ fn routing_between_vlans(plane: Plane) {
 
 fn up_and_down(plane: Plane) {
     let bed = with_hosts(plane);
-    let up = |vlan: u16| bed.ask(&format!("show interfaces vlan {vlan}"))["interfaces"][0]["link_up"].as_bool().unwrap();
+    let up = |vlan: u16| {
+        bed.ask(&format!("show interfaces vlan {vlan}"))["interfaces"][0]["link_up"].as_bool().unwrap()
+    };
     bed.host(1).reaches("10.0.10.254");
     bed.configure("interface vlan 10\nshutdown");
     assert!(!up(10) && up(20));

@@ -37,7 +37,19 @@ interface p7
 
 fn trace_tells_what_happens(plane: Plane) {
     let bed = Bed::new(plane, 7, CONFIG);
-    let destinations = [BROADCAST, mac(1), mac(2), mac(4), mac(7), mac(0x32), mac(0x33), mac(99), reserved(0), reserved(2), reserved(1)];
+    let destinations = [
+        BROADCAST,
+        mac(1),
+        mac(2),
+        mac(4),
+        mac(7),
+        mac(0x32),
+        mac(0x33),
+        mac(99),
+        reserved(0),
+        reserved(2),
+        reserved(1),
+    ];
     let sources = |port: u16| [mac(port), mac(0x33), mac(1), [0; 6], BROADCAST];
     let tags: [fn(&Frame) -> Frame; 7] = [
         Frame::clone,
@@ -78,7 +90,8 @@ fn egress(trace: &Value) -> Vec<(usize, Frame)> {
     let frame = |copy: &Value| {
         let port = copy["interface"].as_str().unwrap().strip_prefix('p').unwrap().parse().unwrap();
         let hex = copy["hex"].as_str().unwrap().as_bytes();
-        let bytes = hex.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap());
+        let bytes =
+            hex.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap());
         (port, Frame(bytes.collect()))
     };
     let mut list: Vec<(usize, Frame)> = trace["egress"].as_array().unwrap().iter().map(frame).collect();

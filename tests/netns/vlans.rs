@@ -193,7 +193,9 @@ interface p5
 fn customer_tags_through_a_tunnel(plane: Plane) {
     let bed = Bed::new(plane, 5, TUNNELS);
     let plain = frame(BROADCAST, mac(1));
-    for customer in [plain.clone(), plain.vlan(10), plain.tag(DOT1Q, 5, 4095), plain.vlan(0), plain.vlan(7).vlan(8)] {
+    for customer in
+        [plain.clone(), plain.vlan(10), plain.tag(DOT1Q, 5, 4095), plain.vlan(0), plain.vlan(7).vlan(8)]
+    {
         let (inside, service) = (customer.vlan(100), customer.tag(DOT1AD, 0, 100));
         bed.expect(1, &customer, &[(2, customer.clone()), (4, inside.clone()), (5, service.clone())]);
         let (one, two) = ((1, customer.clone()), (2, customer.clone()));
@@ -223,7 +225,9 @@ fn service_tags(plane: Plane) {
     match bed.try_configure("interface p2\ndot1q tunneling ethertype 0x9100") {
         Ok(_) => assert_eq!(plane, Plane::soft),
         // The kernel makes no such tags, and the plane says so.
-        Err(said) => assert!(plane == Plane::ebpf && said.contains("0x9100") && said.contains("p2"), "{said}"),
+        Err(said) => {
+            assert!(plane == Plane::ebpf && said.contains("0x9100") && said.contains("p2"), "{said}")
+        }
     }
     let f = frame(BROADCAST, mac(1));
     bed.expect(1, &f.tag(DOT1AD, 3, 20), &[(2, f.tag(other, 3, 20)), (3, f.clone())]);

@@ -112,7 +112,13 @@ impl Bed {
 
     /// Starts the switch and waits until it is ready.
     pub fn start(&self) {
-        self.adopt(Daemon::spawn(&self.net, &self.instance, self.plane, Some(&self.config_file()), &self.file("log")));
+        self.adopt(Daemon::spawn(
+            &self.net,
+            &self.instance,
+            self.plane,
+            Some(&self.config_file()),
+            &self.file("log"),
+        ));
     }
     /// Makes `daemon` this bed's, and waits until it is ready.
     pub fn adopt(&self, daemon: Daemon) {
@@ -180,7 +186,9 @@ impl Bed {
     /// What every interface has counted.
     pub fn counters(&self) -> BTreeMap<String, Counted> {
         let view = self.ask("show interfaces counters");
-        let number = |row: &Value, path: &str| row.pointer(path).and_then(Value::as_u64).unwrap_or_else(|| panic!("{path} in {row}"));
+        let number = |row: &Value, path: &str| {
+            row.pointer(path).and_then(Value::as_u64).unwrap_or_else(|| panic!("{path} in {row}"))
+        };
         let count = |row: &Value| Counted {
             rx: number(row, "/rx/frames"),
             rx_dropped: number(row, "/rx/dropped"),
@@ -201,7 +209,8 @@ impl Bed {
     }
     /// Where the switch has `mac` in `vlan`: the interface and the type.
     pub fn entry(&self, mac: Mac, vlan: u16) -> Option<(String, String)> {
-        let view = self.ask(&format!("show mac address-table address {} vlan {vlan}", super::frame::text(mac)));
+        let view =
+            self.ask(&format!("show mac address-table address {} vlan {vlan}", super::frame::text(mac)));
         let entry = view["entries"].as_array().expect("entries").first()?.clone();
         Some((entry["interface"].as_str().unwrap_or("-").to_owned(), entry["type"].as_str()?.to_owned()))
     }
@@ -238,7 +247,9 @@ impl Bed {
     pub fn arrivals(&self) -> Vec<Vec<Frame>> {
         let mark = frame(mac(0), MARKER);
         let senders = self.senders.borrow();
-        let linked = |n: usize| !self.host(n).away.get() && self.netdev.link(&format!("p{n}")).is_ok_and(|link| link.link_up);
+        let linked = |n: usize| {
+            !self.host(n).away.get() && self.netdev.link(&format!("p{n}")).is_ok_and(|link| link.link_up)
+        };
         let marked: Vec<bool> =
             senders.iter().zip(1..).map(|(sender, n)| linked(n) && sender.send(&mark.0).is_ok()).collect();
         let arrived = |(host, marked): (&Host, bool)| {
@@ -260,8 +271,11 @@ impl Bed {
     /// Asserts that a frame from host `from` arrives at these hosts in these forms, and nothing anywhere else.
     pub fn expect(&self, from: usize, sent: &Frame, wanted: &[(usize, Frame)]) {
         let got = self.exchange(from, std::slice::from_ref(sent));
-        let got: Vec<(usize, Frame)> =
-            got.into_iter().enumerate().flat_map(|(at, list)| list.into_iter().map(move |f| (at + 1, f))).collect();
+        let got: Vec<(usize, Frame)> = got
+            .into_iter()
+            .enumerate()
+            .flat_map(|(at, list)| list.into_iter().map(move |f| (at + 1, f)))
+            .collect();
         assert_eq!(got, wanted, "from host {from}: {sent:?}");
     }
     /// Asserts that a frame arrives at exactly these hosts as it was sent.
@@ -305,9 +319,11 @@ impl OneCore {
     fn take() -> Self {
         let this = Pid::from_raw(0);
         let Ok(all) = sched_getaffinity(this) else { return Self(None) };
-        let usable: Vec<usize> = (0..CpuSet::count()).filter(|core| all.is_set(*core).unwrap_or(false)).collect();
+        let usable: Vec<usize> =
+            (0..CpuSet::count()).filter(|core| all.is_set(*core).unwrap_or(false)).collect();
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let Some(core) = usable.get(NEXT.fetch_add(1, Ordering::Relaxed) as usize % usable.len().max(1)) else {
+        let Some(core) = usable.get(NEXT.fetch_add(1, Ordering::Relaxed) as usize % usable.len().max(1))
+        else {
             return Self(None);
         };
         let mut one = CpuSet::new();

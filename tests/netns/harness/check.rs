@@ -35,7 +35,8 @@ fn unaccounted(bed: &Bed) -> Vec<String> {
     let by_reason = by_reason(&bed.ask("show interfaces counters drops"));
     for (name, count) in &counters {
         // What a VLAN interface has sent is what the plane has received from it.
-        let (received, dropped) = if count.svi { (count.tx, count.tx_dropped) } else { (count.rx, count.rx_dropped) };
+        let (received, dropped) =
+            if count.svi { (count.tx, count.tx_dropped) } else { (count.rx, count.rx_dropped) };
         if received != count.forwarded + count.trapped + dropped {
             wrong.push(format!("conservation at {name}: {count:?}"));
         }

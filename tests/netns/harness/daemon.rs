@@ -41,10 +41,16 @@ impl Daemon {
     }
     /// Waits for the line that says it is ready; what it said instead when it ended or never came to it.
     pub fn ready(&mut self) -> Result<String, String> {
-        let line = |text: &str| text.lines().find(|l| l.starts_with("lanyard: ") && l.contains(" ready: ")).map(str::to_owned);
+        let line = |text: &str| {
+            text.lines().find(|l| l.starts_with("lanyard: ") && l.contains(" ready: ")).map(str::to_owned)
+        };
         let answer = wait_until(DEADLINE, || match line(&self.said()) {
             Some(line) => Some(Ok(line)),
-            None => self.child.try_wait().expect("a child").map(|status| Err(format!("{status}: {}", self.said()))),
+            None => self
+                .child
+                .try_wait()
+                .expect("a child")
+                .map(|status| Err(format!("{status}: {}", self.said()))),
         });
         answer.unwrap_or_else(|| Err(format!("not ready after {DEADLINE:?}: {}", self.said())))
     }

@@ -64,7 +64,9 @@ impl Host {
     /// Gives `eth0` an address with its prefix length.
     pub fn address(&self, address: &str) {
         if address.contains(':') {
-            self.net.run(|| std::fs::write("/proc/sys/net/ipv6/conf/eth0/disable_ipv6", "0")).expect("IPv6 on");
+            self.net
+                .run(|| std::fs::write("/proc/sys/net/ipv6/conf/eth0/disable_ipv6", "0"))
+                .expect("IPv6 on");
             self.net.ip(&format!("address add {address} dev eth0 nodad"));
         } else {
             self.net.ip(&format!("address add {address} dev eth0"));
@@ -79,7 +81,9 @@ impl Host {
     }
     /// Asserts that a ping comes back, in the end: an address or a route may need a moment to settle.
     pub fn reaches(&self, address: &str) {
-        super::wait_for(&format!("an answer from {address}"), || self.ping(&format!("-c 1 -W 1 {address}")).then_some(()));
+        super::wait_for(&format!("an answer from {address}"), || {
+            self.ping(&format!("-c 1 -W 1 {address}")).then_some(())
+        });
     }
     /// Sends `bytes` bytes over TCP to `server`, who must get exactly these.
     pub fn tcp(&self, server: &Self, address: &str, bytes: usize) {

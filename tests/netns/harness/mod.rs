@@ -76,7 +76,9 @@ fn impossible(plane: Option<Plane>) -> Option<String> {
                 .output();
             match probe {
                 Ok(output) if output.status.success() => None,
-                Ok(output) => Some(format!("no veth pairs: {}", String::from_utf8_lossy(&output.stderr).trim())),
+                Ok(output) => {
+                    Some(format!("no veth pairs: {}", String::from_utf8_lossy(&output.stderr).trim()))
+                }
                 Err(error) => Some(format!("unshare: {error}")),
             }
         })

@@ -60,21 +60,27 @@ impl Net {
         let mut child = self.run(|| command.spawn()).expect("ip(8) is installed");
         child.stdin.take().expect("piped").write_all(batch.as_bytes()).expect("ip reads");
         let output = child.wait_with_output().expect("ip ends");
-        if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
+        if output.status.success() {
+            Ok(())
+        } else {
+            Err(String::from_utf8_lossy(&output.stderr).into_owned())
+        }
     }
     /// The names of its netdevs.
     pub fn links(&self) -> Vec<String> {
-        let mut names: Vec<String> =
-            self.run(|| lanyard_netdev::Netdev::open().expect("netlink").links().expect("links"))
-                .into_iter()
-                .map(|link| link.name)
-                .collect();
+        let mut names: Vec<String> = self
+            .run(|| lanyard_netdev::Netdev::open().expect("netlink").links().expect("links"))
+            .into_iter()
+            .map(|link| link.name)
+            .collect();
         names.sort();
         names
     }
     /// The index of one of its netdevs.
     pub fn index(&self, name: &str) -> u32 {
-        self.run(|| lanyard_netdev::Netdev::open().expect("netlink").link(name)).expect("the netdev is there").ifindex
+        self.run(|| lanyard_netdev::Netdev::open().expect("netlink").link(name))
+            .expect("the netdev is there")
+            .ifindex
     }
     /// Processes that live in it.
     pub fn processes(&self) -> Vec<u32> {
@@ -82,7 +88,8 @@ impl Net {
         let entries = std::fs::read_dir("/proc").expect("/proc").flatten();
         let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
         pids.filter(|pid| {
-            std::fs::read_link(format!("/proc/{pid}/ns/net")).is_ok_and(|link| link.to_string_lossy() == target)
+            std::fs::read_link(format!("/proc/{pid}/ns/net"))
+                .is_ok_and(|link| link.to_string_lossy() == target)
         })
         .collect()
     }

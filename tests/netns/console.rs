@@ -1,0 +1,174 @@
+//! What is said to people: refusals, the classic bridge commands, events, a switch without rights.
+
+use crate::harness::daemon::{Daemon, LANYARD, lanyard};
+use crate::harness::{BROADCAST, Bed, Plane, frame, mac, scenarios, wait_for};
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+scenarios! {
+    refusals_change_nothing: ebpf soft;
+    the_classic_bridge_procedure: ebpf soft;
+    a_session_is_committed_or_aborted: ebpf;
+    link_events: ebpf soft;
+    without_the_right_to_load: soft;
+}
+
+const TWO: &str = "interface range p1 - 2\n switchport\n";
+
+fn refusals_change_nothing(plane: Plane) {
+    let bed = Bed::new(plane, 3, TWO);
+    let before = bed.show("show running-config");
+    for line in [
+        "nonsense",
+        "s",
+        "vlan 0",
+        "vlan 4095",
+        "vlan 10-",
+        "vlan 20-10",
+        "interface nowhere0",
+        "interface p1\nswitchport access vlan 4095",
+        "interface p1\nswitchport trunk allowed vlan 10,4095",
+        "interface p1\nmtu 67",
+        "interface p1\nmac address-table limit 0",
+        "mac address-table aging-time 9",
+        "mac address-table static ffff.ffff.ffff vlan 1 interface p1",
+        "mac address-table static 0200.0000 vlan 1 interface p1",
+        "no vlan 1",
+        "ip route 10.0.0.0 255.0.255.0 10.0.0.1",
+    ] {
+        let said = bed.try_configure(line).expect_err(line);
+        assert!(said.lines().any(|line| line.trim_start().starts_with('%')), "{line}: {said}");
+    }
+    for command in
+        ["show nonsense", "show interfaces p9", "show platform packet-trace interface p3 hex 00", "clear"]
+    {
+        let said = crate::harness::daemon::cli(&bed.instance, &[command]).expect_err(command);
+        assert!(said.trim_start().starts_with('%'), "{command}: {said}");
+    }
+    assert_eq!(bed.show("show running-config"), before);
+    bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2]);
+    // The first refusal ends it: what came before is done, what follows is not.
+    let said = crate::harness::daemon::cli(
+        &bed.instance,
+        &["configure terminal", "hostname a", "nonsense", "hostname b"],
+    );
+    assert!(said.is_err() && bed.show("show version")["hostname"] == "a");
+    let said = lanyard(None, &["cli", "--instance", "there-is-none", "-c", "show version"]).unwrap_err();
+    assert!(said.contains("there-is-none"), "{said}");
+}
+
+/// As it has been typed for decades; the instance is the bridge.
+fn the_classic_bridge_procedure(plane: Plane) {
+    let bed = Bed::new(plane, 3, "");
+    let brctl = |line: &str| {
+        let words: Vec<&str> =
+            ["brctl", "--instance", &bed.instance].into_iter().chain(line.split(' ')).collect();
+        lanyard(None, &words)
+    };
+    let must = |line: &str| brctl(line).unwrap_or_else(|said| panic!("brctl {line}: {said}"));
+    must("addbr br0");
+    must("addif br0 p1");
+    must("addif br0 p2 p3");
+    for n in 1..=3 {
+        wait_for("the link to come up", || {
+            bed.ask(&format!("show interfaces p{n}"))["interfaces"][0]["link_up"]
+                .as_bool()
+                .unwrap()
+                .then_some(())
+        });
+    }
+    bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2, 3]);
+    let shown = must("show");
+    assert!(shown.contains("br0") && ["p1", "p2", "p3"].iter().all(|port| shown.contains(port)), "{shown}");
+    let macs = must("showmacs br0");
+    assert!(macs.contains("02:00:00:00:00:01"), "{macs}");
+    must("setageing br0 60");
+    assert_eq!(bed.ask("show mac address-table aging-time")["ageing_time_s"], 60);
+    must("delif br0 p3");
+    bed.exact.set(false);
+    bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2]);
+    assert!(
+        brctl("addif br1 p3").is_err() && brctl("addif br0 nowhere0").is_err() && brctl("nonsense").is_err()
+    );
+    must("delbr br0");
+    assert!(!bed.netdev.link("p1").unwrap().promiscuous);
+}
+
+fn a_session_is_committed_or_aborted(plane: Plane) {
+    let bed = Bed::new(plane, 3, TWO);
+    let lines = ["configure session s", "interface p3", "switchport", "show diff", "abort"];
+    let said = bed.exec(&lines);
+    assert!(said.contains("interface p3"), "{said}");
+    bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2]);
+    bed.exec(&["configure session s", "interface p3", "switchport", "commit"]);
+    wait_for("the link to come up", || {
+        bed.ask("show interfaces p3")["interfaces"][0]["link_up"].as_bool().unwrap().then_some(())
+    });
+    bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2, 3]);
+}
+
+fn link_events(plane: Plane) {
+    let bed = Bed::new(plane, 2, TWO);
+    let mut command = Command::new(LANYARD);
+    command.args(["cli", "--instance", &bed.instance, "-c", "monitor events link"]);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let users = |bed: &Bed| bed.ask("show users")["users"].as_array().unwrap().len();
+    // Ours, and the one that watches; once its command runs, it is idle.
+    wait_for("the session that watches", || (users(&bed) >= 2).then_some(()));
+    let flap = |state: &str| {
+        bed.host(2).net.ip(&format!("link set eth0 {state}"));
+        wait_for("the link to follow", || {
+            let up = bed.ask("show interfaces p2")["interfaces"][0]["link_up"].as_bool().unwrap();
+            (up == (state == "up")).then_some(())
+        });
+    };
+    flap("down");
+    flap("up");
+    flap("down");
+    for _ in 0..2 {
+        let event: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        assert_eq!((&event["type"], &event["interface"]), (&"link".into(), &"p2".into()), "{event}");
+        assert!(event["link_up"].is_boolean() && event["action"] == "change", "{event}");
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// In a user namespace root is root over nothing but its own: no BPF. The switch says so and forwards all the same.
+fn without_the_right_to_load(plane: Plane) {
+    assert_eq!(plane, Plane::soft);
+    if !Command::new("unshare").args(["-Urn", "true"]).output().is_ok_and(|output| output.status.success()) {
+        return println!("skipped: no user namespaces");
+    }
+    let bed = Bed::without_switch(plane, 2, 1500);
+    let script = "ip link add p1 type veth peer name q1 && ip link set q1 up && exec \"$0\" \"$@\"";
+    let config = bed.config_file().display().to_string();
+    std::fs::write(bed.config_file(), "interface p1\n switchport\n").unwrap();
+    let run = |plane: &str, log: &str| {
+        let mut command = Command::new("unshare");
+        let words = [
+            "-Urn",
+            "sh",
+            "-c",
+            script,
+            LANYARD,
+            "run",
+            "--instance",
+            &bed.instance,
+            "--plane",
+            plane,
+            "--config",
+            &config,
+        ];
+        Daemon::spawn_command(&bed.net, command.args(words), &bed.file(log))
+    };
+    let said = run("ebpf", "refused").ready().unwrap_err();
+    assert!(said.contains("plane ebpf is not available"), "{said}");
+    let mut daemon = run("auto", "rootless");
+    let ready = daemon.ready().unwrap();
+    assert!(ready.contains("1 ports, plane soft"), "{ready}");
+    assert!(daemon.said().contains("ebpf is not available"), "{}", daemon.said());
+    assert_eq!(bed.show("show version")["plane"], "soft");
+}
