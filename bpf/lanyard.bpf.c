@@ -3,7 +3,7 @@
  * crates/pipeline says the same in Rust, and tests hold the two together frame by frame.
  *
  * Look-ups for a known unicast frame: the port by ifindex, the port, its VLAN byte, source and destination
- * in the FDB, the egress port, its VLAN byte, three statistics. All are arrays: no function is called.
+ * in the FDB and twice what part of it is in use, the egress port, its VLAN byte, three statistics. All are arrays: no function is called.
  */
 #include <linux/bpf.h>
 #include <linux/types.h>
