@@ -171,4 +171,6 @@ fn without_the_right_to_load(plane: Plane) {
     assert!(ready.contains("1 ports, plane soft"), "{ready}");
     assert!(daemon.said().contains("ebpf is not available"), "{}", daemon.said());
     assert_eq!(bed.show("show version")["plane"], "soft");
+    lanyard(None, &["detach", "--instance", &bed.instance]).unwrap();
+    daemon.end();
 }

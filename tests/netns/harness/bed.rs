@@ -34,7 +34,8 @@ pub struct Bed {
     pub chatter: Cell<bool>,
     /// False when arrivals and counters can't be compared: counters were cleared, or frames lost on purpose.
     pub exact: Cell<bool>,
-    detached: Cell<bool>,
+    /// True while there is no plane: before the first start, and after `lanyard detach`.
+    pub detached: Cell<bool>,
     senders: RefCell<Vec<PacketSocket>>,
     /// The switch's namespace, as the kernel has it.
     pub netdev: Netdev,

@@ -76,6 +76,10 @@ pub fn left_behind(bed: &Bed) -> Vec<String> {
             wrong.push(format!("pins are left: {}", pins.display()));
         }
     }
+    let state = Path::new("/run/lanyard").join(&bed.instance);
+    if bed.detached.get() && state.exists() {
+        wrong.push(format!("state is left: {}", state.display()));
+    }
     let processes = bed.net.processes();
     if !processes.is_empty() {
         wrong.push(format!("processes are left in the switch's namespace: {processes:?}"));
