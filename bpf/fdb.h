@@ -212,8 +212,9 @@ static __always_inline bool fdb_claim(struct ly_fdb_bucket *b, struct ly_fdb_buc
 	return false;
 }
 
-/* Puts a new entry into its first bucket while that has three free ways, then into the emptier one: of a table five
- * eighths full one entry in twelve is in its second bucket, and none finds no room. False when there is no room or another processor is at it. A global function: the verifier looks at it once. */
+/* Puts a new entry into its first bucket while that is at most half full, then into the emptier one. With a table five
+ * eighths full one entry in seven is in its second bucket, and one table in some hundred has no room for one entry: see
+ * fdb_insert_growing. A global function: the verifier looks at it once. */
 __noinline int fdb_insert(__u64 key, __u64 value)
 {
 	struct fdb_choice choice = fdb_buckets(fdb_hash(key), fdb_masks().now);
@@ -222,7 +223,7 @@ __noinline int fdb_insert(__u64 key, __u64 value)
 	if (!a || !b)
 		return false;
 	__u32 free_a = fdb_free_ways(a);
-	if (free_a < 3 && fdb_free_ways(b) > free_a) {
+	if (free_a < LY_FDB_WAYS / 2 && fdb_free_ways(b) > free_a) {
 		struct ly_fdb_bucket *c = a;
 		a = b;
 		b = c;
@@ -230,15 +231,29 @@ __noinline int fdb_insert(__u64 key, __u64 value)
 	return fdb_claim(a, b, key, value);
 }
 
-/* After an insertion: when the near part is five eighths full, the whole table comes into use. */
-static __always_inline void fdb_grow(void)
+/* Brings the whole table into use: when the near part is five eighths full, or `must`. True when it just did. */
+static __always_inline bool fdb_grow(bool must)
 {
 	struct ly_fdb_state *state = LOOKUP(fdb_state, 0);
 	struct ly_usage *u = LOOKUP(fdb_usage, LY_USAGE_TABLE);
 	struct fdb_masks masks = fdb_masks();
 
-	if (state && u && masks.now < fdb_mask && masks.was == masks.now && u->count > masks.now * (LY_FDB_WAYS * 5 / 8))
-		*(volatile __u64 *)&state->masks = LY_FDB_MASKS(fdb_mask, masks.now);
+	if (!state || !u || masks.now >= fdb_mask || masks.was != masks.now)
+		return false;
+	if (!must && u->count <= masks.now * (LY_FDB_WAYS * 5 / 8))
+		return false;
+	*(volatile __u64 *)&state->masks = LY_FDB_MASKS(fdb_mask, masks.now);
+	return true;
+}
+
+/* Inserts; where there is no room in the near part, in the whole table. */
+static __always_inline bool fdb_insert_growing(__u64 key, __u64 value)
+{
+	if (fdb_insert(key, value)) {
+		fdb_grow(false);
+		return true;
+	}
+	return fdb_grow(true) && fdb_insert(key, value);
 }
 
 #endif

@@ -29,7 +29,7 @@ int fdb_set(struct ly_fdb_call *call)
 
 	call->result = -EAGAIN;
 	if (!place) {
-		call->result = fdb_insert(key, call->value) ? 0 : -ENOSPC;
+		call->result = fdb_insert_growing(key, call->value) ? 0 : -ENOSPC;
 		return 0;
 	}
 	union ly_fdb_value old = { .raw = *place };

@@ -24,14 +24,13 @@ static __always_inline __u8 learn_new(__u64 key, union ly_fdb_value value)
 			       LY_SRC_NEW;
 	if (!usage_take_all(port, vlan))
 		return LY_SRC_REFUSED;
-	if (!fdb_insert(key, value.raw)) {
+	if (!fdb_insert_growing(key, value.raw)) {
 		usage_release_all(port, vlan);
 		struct ly_usage *u = LOOKUP(fdb_usage, LY_USAGE_TABLE);
 		if (u)
 			__sync_fetch_and_add(&u->refused, 1);
 		return LY_SRC_REFUSED;
 	}
-	fdb_grow();
 	fdb_event(LY_EVENT_ADDED, key, value.raw, 0);
 	return LY_SRC_NEW;
 }
