@@ -226,6 +226,7 @@ impl Bed {
         let _core = OneCore::take();
         self.hosts.iter().for_each(Host::drain);
         let port = format!("p{from}");
+        wait_for("the host's link", || self.host(from).is_linked().then_some(()));
         let before = self.counters()[&port].rx;
         for frame in frames {
             self.host(from).send(frame);

@@ -4,7 +4,7 @@
 
 use super::frame::{Frame, Mac, mac};
 use super::net::Net;
-use lanyard_netdev::PacketSocket;
+use lanyard_netdev::{Netdev, PacketSocket};
 use std::cell::Cell;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -15,6 +15,7 @@ pub struct Host {
     pub net: Net,
     pub mac: Mac,
     wire: PacketSocket,
+    netdev: Netdev,
     /// Frames that have arrived since the host was made.
     pub arrived: Cell<u64>,
     /// True once its end of the wire has been given to somebody else.
@@ -28,7 +29,12 @@ impl Host {
             let index = nix::net::if_::if_nametoindex("eth0").expect("the host has its port");
             PacketSocket::open(index).expect("a packet socket")
         });
-        Self { net, mac: mac(number), wire, arrived: Cell::new(0), away: Cell::new(false) }
+        let netdev = net.run(|| Netdev::open().expect("netlink"));
+        Self { netdev, net, mac: mac(number), wire, arrived: Cell::new(0), away: Cell::new(false) }
+    }
+    /// True once frames can be sent: the kernel activates a netdev some time after its carrier has come.
+    pub fn is_linked(&self) -> bool {
+        self.netdev.link("eth0").is_ok_and(|link| link.link_up)
     }
     /// Sends a frame.
     pub fn send(&self, frame: &Frame) {
