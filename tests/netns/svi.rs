@@ -97,8 +97,7 @@ fn up_and_down(plane: Plane) {
     assert!(up(10));
     bed.host(1).reaches("10.0.10.254");
     bed.host(1).reaches("fd00:10::254");
-    // Autostate: no port of the VLAN is up. What the kernel says at the VLAN interface before the switch has heard of it is lost.
-    bed.exact.set(false);
+    // Autostate: no port of the VLAN is up.
     bed.configure("interface p3\nswitchport trunk allowed vlan remove 10");
     // What the switch says of its own accord meanwhile may get lost.
     bed.exact.set(false);
