@@ -12,6 +12,7 @@ use crate::harness::{BROADCAST, Bed, Frame, Host, Net, Plane, frame, mac, scenar
 
 scenarios! {
     as_the_kernel_bridge: ebpf soft;
+    as_the_kernel_bridge_at_xdp: ebpf;
 }
 
 const PORTS: usize = 4;
@@ -159,7 +160,15 @@ impl Oracle {
 }
 
 fn as_the_kernel_bridge(plane: Plane) {
-    let bed = Bed::new(plane, PORTS, "interface range p1 - 4\n switchport\n");
+    compare(plane, "");
+}
+
+fn as_the_kernel_bridge_at_xdp(plane: Plane) {
+    compare(plane, " hook xdp\n");
+}
+
+fn compare(plane: Plane, more: &str) {
+    let bed = Bed::new(plane, PORTS, &format!("interface range p1 - 4\n switchport\n{more}"));
     bed.hosts.iter().for_each(|host| host.net.ip("link set eth0 mtu 2000"));
     let oracle = Oracle::new();
     let mut seeded = Seeded { state: 20_240_229, lengths: if plane == Plane::soft { 13 } else { 15 } };

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 scenarios! {
     trace_tells_what_happens: ebpf soft;
+    trace_tells_what_happens_at_xdp: ebpf;
 }
 
 const CONFIG: &str = "\
@@ -36,7 +37,14 @@ interface p7
 ";
 
 fn trace_tells_what_happens(plane: Plane) {
-    let bed = Bed::new(plane, 7, CONFIG);
+    compare(&Bed::new(plane, 7, CONFIG));
+}
+
+fn trace_tells_what_happens_at_xdp(plane: Plane) {
+    compare(&Bed::new(plane, 7, &format!("{CONFIG}interface range p1 - 7\n hook xdp\n")));
+}
+
+fn compare(bed: &Bed) {
     let destinations = [
         BROADCAST,
         mac(1),
