@@ -65,7 +65,7 @@ struct frame {
 	__u16 outer;    /* EtherType at offset 12 on the wire, in or out of band */
 	__u16 tci;      /* of the recognised tag; 0 without one */
 	__u16 vlan;     /* 0 until vlan_ingress has accepted it */
-	__u8 form;      /* enum ly_form, as recognised; then as rewritten */
+	__u8 form;      /* enum ly_form, as recognised */
 	__u8 pv;        /* port_vlans of the ingress port */
 	__u8 out_pv;    /* port_vlans of the egress port */
 	__u32 gso;      /* not 0: one buffer of many frames, cut up to fit later */

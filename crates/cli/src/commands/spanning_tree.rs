@@ -63,28 +63,7 @@ pub const ENTRY: Node = kw("spanning-tree", "Spanning Tree Subsystem").then(&[
         .then(&[number(1, 20, "BPDUs a second and port").run(hold_count)])]),
     kw("vlan", "VLAN Switch Spanning Tree").then(&[arg(Kind::VlanList, "vlan range, example: 1,3-5,7,9-11")
         .run(vlan_tree)
-        .then(&[
-            kw("forward-time", "Set the forward delay for the spanning tree").no(time).then(&[number(
-                4,
-                30,
-                "number of seconds for the forward delay timer",
-            )
-            .run(time)]),
-            kw("hello-time", "Set the hello interval for the spanning tree").no(time).then(&[number(
-                1,
-                10,
-                "number of seconds between generation of config BPDUs",
-            )
-            .run(time)]),
-            kw("max-age", "Set the max age interval for the spanning tree").no(time).then(&[number(
-                6,
-                40,
-                "maximum number of seconds the information in a BPDU is valid",
-            )
-            .run(time)]),
-            PRIORITY,
-            ROOT,
-        ])]),
+        .then(&[FORWARD_TIME, HELLO_TIME, MAX_AGE, PRIORITY, ROOT])]),
 ]);
 
 const BPDUFILTER_DEFAULT: Node = kw("bpdufilter", "Enable portfast bdpu filter on this switch").then(&[kw(
@@ -98,6 +77,18 @@ const BPDUGUARD_DEFAULT: Node = kw("bpduguard", "Enable portfast bpdu guard on t
 )
 .run(default_flag)]);
 
+const FORWARD_TIME: Node = kw("forward-time", "Set the forward delay for the spanning tree")
+    .no(time)
+    .then(&[number(4, 30, "number of seconds for the forward delay timer").run(time)]);
+
+const HELLO_TIME: Node = kw("hello-time", "Set the hello interval for the spanning tree")
+    .no(time)
+    .then(&[number(1, 10, "number of seconds between generation of config BPDUs").run(time)]);
+
+const MAX_AGE: Node = kw("max-age", "Set the max age interval for the spanning tree")
+    .no(time)
+    .then(&[number(6, 40, "maximum number of seconds the information in a BPDU is valid").run(time)]);
+
 const PRIORITY: Node = kw("priority", "Set the bridge priority for the spanning tree")
     .no(priority)
     .then(&[number(0, 61440, "bridge priority in increments of 4096").run(priority)]);
@@ -109,24 +100,9 @@ const ROOT: Node = kw("root", "Configure switch as root").no(priority).then(&[
 
 const MST: Node = kw("mst", "Multiple spanning tree configuration").then(&[
     kw("configuration", "Enter MST configuration submode").run(region),
-    kw("forward-time", "Set the forward delay for the spanning tree").no(time).then(&[number(
-        4,
-        30,
-        "number of seconds for the forward delay timer",
-    )
-    .run(time)]),
-    kw("hello-time", "Set the hello interval for the spanning tree").no(time).then(&[number(
-        1,
-        10,
-        "number of seconds between generation of config BPDUs",
-    )
-    .run(time)]),
-    kw("max-age", "Set the max age interval for the spanning tree").no(time).then(&[number(
-        6,
-        40,
-        "maximum number of seconds the information in a BPDU is valid",
-    )
-    .run(time)]),
+    FORWARD_TIME,
+    HELLO_TIME,
+    MAX_AGE,
     kw("max-hops", "Set the max hops value for the spanning tree").no(max_hops).then(&[number(
         1,
         255,
