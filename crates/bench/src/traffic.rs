@@ -47,6 +47,29 @@ pub enum Order {
     Random,
 }
 
+/// The network layer of a stream's frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Ip {
+    /// IPv4 and UDP. Host N has 10.NN.NN.NN.
+    #[default]
+    V4,
+    /// IPv6 and UDP, in frames of at least 80 bytes (84 with a tag). Host N has 2001:2:0:NN::NNNN, the high byte of N
+    /// before the `::` (RFC 5180, section 8, has the prefix).
+    V6,
+}
+
+/// To how many a stream's frames go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Cast {
+    /// To the hosts of `dst`.
+    #[default]
+    Unicast,
+    /// To everyone: ff:ff:ff:ff:ff:ff, 255.255.255.255 or ff02::1.
+    Broadcast,
+    /// To the groups numbered as `dst` says: 239.NN.NN.NN or ff15::NN:NNNN, and the addresses Ethernet has for them.
+    Multicast,
+}
+
 /// What a generator sends.
 #[derive(Debug, Clone, Copy)]
 pub struct Stream {
@@ -60,10 +83,21 @@ pub struct Stream {
     pub order: Order,
     /// The VLAN tag, 1..=4094.
     pub vlan: Option<u16>,
+    /// The tag's priority, 0..=7.
+    pub pcp: u8,
+    /// IPv4 or IPv6.
+    pub ip: Ip,
+    /// One receiver, or many.
+    pub cast: Cast,
+    /// The MAC address all frames go to, whatever their IP destination: that of a router. (Host numbers with the same
+    /// high byte share an IPv4 /16 and an IPv6 /64.)
+    pub next_hop: Option<[u8; 6]>,
     /// Frames per second at most, 100 or more; `None` is as fast as it goes.
     pub rate_pps: Option<u32>,
     /// Write the time into each frame.
     pub stamp: bool,
+    /// Write the payload anew for each frame, with a UDP checksum that the receiver checks.
+    pub verify: bool,
     /// The number written into each frame, to tell streams apart.
     pub id: u16,
 }
@@ -78,8 +112,13 @@ impl Stream {
             dst: Hosts::one(1),
             order: Order::Sequential,
             vlan: None,
+            pcp: 0,
+            ip: Ip::V4,
+            cast: Cast::Unicast,
+            next_hop: None,
             rate_pps: None,
             stamp: false,
+            verify: false,
             id: 0,
         }
     }
