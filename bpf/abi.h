@@ -10,7 +10,7 @@
 #ifndef LY_ABI_H
 #define LY_ABI_H
 
-#define LY_ABI 1
+#define LY_ABI 2
 
 #define LY_PORTS 1024 /* slot 0 is "no port" */
 #define LY_PORT_WORDS (LY_PORTS / 64)
@@ -18,7 +18,7 @@
 #define LY_IFMAP 4096 /* direct-mapped slots from ifindex to port */
 #define LY_FDB_WAYS 8 /* entries a bucket: two cache lines, fetched as a pair */
 #define LY_DROPS 32   /* slots for drop reasons; lanyard_types::DropReason numbers them */
-#define LY_GROUPS 4   /* slots for trap groups; lanyard_types::TrapGroup */
+#define LY_GROUPS 8   /* slots for trap groups; lanyard_types::TrapGroup */
 #define LY_TRAP_BYTES 2048 /* longest part of a trapped frame that goes up */
 #define LY_JOURNAL_BYTES 16384
 

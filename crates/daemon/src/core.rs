@@ -17,7 +17,7 @@ use lanyard_cli::sessions::ConfigSessions;
 use lanyard_config::{Config, InterfaceName};
 use lanyard_pipeline::state::{PlaneState, PortKind};
 use lanyard_plane::Plane;
-use lanyard_switch::compile::{host_end, pipeline_end};
+use lanyard_switch::compile::{host_end, pipeline_end, subinterface};
 use lanyard_switch::links::{self, Netdevs};
 use lanyard_switch::{Action, Ageing, Facts, LinkFacts, Plan, Record, Switch, flush};
 use lanyard_types::{MAX_PORTS, PortId, VlanId};
@@ -364,7 +364,8 @@ impl Core {
         self.names.fill(None);
         for (port, state) in &self.plane.state().ports {
             self.names[port.index()] = Some(match state.kind {
-                PortKind::Netdev => state.name.as_str().into(),
+                PortKind::Netdev | PortKind::Routed => state.name.as_str().into(),
+                PortKind::Subinterface { .. } => subinterface(&state.name).into(),
                 PortKind::Svi(vlan) => host_end(vlan).into(),
             });
         }

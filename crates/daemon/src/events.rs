@@ -6,7 +6,7 @@ use lanyard_config::InterfaceName;
 use lanyard_netdev::Event;
 use lanyard_pipeline::state::{PlaneState, PortKind, PortState};
 use lanyard_plane::{FdbEntry, PlaneEvent};
-use lanyard_switch::compile::host_end;
+use lanyard_switch::compile::{host_end, subinterface};
 use lanyard_types::TrapGroup;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -139,7 +139,13 @@ impl Core {
 
     fn tell_link(&mut self, action: &'static str, port: &PortState, loud: bool) {
         let (name, key) = match port.kind {
-            PortKind::Netdev => (port.name.clone(), InterfaceName::Netdev(port.name.clone())),
+            PortKind::Netdev | PortKind::Routed => {
+                (port.name.clone(), InterfaceName::Netdev(port.name.clone()))
+            }
+            PortKind::Subinterface { .. } => {
+                let name = subinterface(&port.name);
+                (name.to_owned(), InterfaceName::Netdev(name.to_owned()))
+            }
             PortKind::Svi(vlan) => (host_end(vlan), InterfaceName::Vlan(vlan)),
         };
         let shutdown = self.switch.config().interfaces.get(&key).is_some_and(|interface| interface.shutdown);
@@ -150,7 +156,7 @@ impl Core {
                     let text = format!("Line protocol on Interface Vlan{vlan}, changed state to {state}");
                     self.log("LINEPROTO", 5, "UPDOWN", &text);
                 }
-                PortKind::Netdev if shutdown => {
+                _ if shutdown => {
                     self.log(
                         "LINK",
                         5,
@@ -158,7 +164,7 @@ impl Core {
                         &format!("Interface {name}, changed state to administratively down"),
                     );
                 }
-                PortKind::Netdev => {
+                PortKind::Netdev | PortKind::Routed | PortKind::Subinterface { .. } => {
                     self.log("LINK", 3, "UPDOWN", &format!("Interface {name}, changed state to {state}"));
                 }
             }

@@ -19,7 +19,7 @@ pub(crate) const IFMAP: u32 = 4096;
 pub(crate) const FDB_NEAR: u32 = 16384;
 pub(crate) const FDB_WAYS: usize = 8;
 pub(crate) const DROPS: usize = 32;
-pub(crate) const GROUPS: usize = 4;
+pub(crate) const GROUPS: usize = 8;
 pub(crate) const TRAP_BYTES: usize = 2048;
 pub(crate) const JOURNAL_BYTES: usize = 16384;
 pub(crate) const FORMS: usize = 4;
@@ -296,10 +296,10 @@ const _: () = {
     assert!(
         DropReason::SLOTS <= DROPS
             && DropReason::Truncated as u8 == 1
-            && DropReason::TransmitFailed as u8 == 24
+            && DropReason::RouteBlackhole as u8 == 27
     );
-    assert!(TrapGroup::SLOTS <= GROUPS && TrapGroup::Stp as u8 == 1 && TrapGroup::Discovery as u8 == 3);
-    assert!(TrapReason::Bpdu as u8 == 1 && TrapReason::Reserved as u8 == 5);
+    assert!(TrapGroup::SLOTS <= GROUPS && TrapGroup::Stp as u8 == 1 && TrapGroup::Host as u8 == 5);
+    assert!(TrapReason::Bpdu as u8 == 1 && TrapReason::HostStack as u8 == 14);
     assert!(Stage::Parse as u8 == 1 && Stage::Count as u8 == 9);
     assert!(
         ReservedAction::Drop as u8 == 0

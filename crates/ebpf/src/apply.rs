@@ -543,6 +543,10 @@ impl Backend for EbpfPlane {
             Change::Port { port, old, new } => self.change_port(*port, old.as_deref(), new.as_deref())?,
             Change::Vlan { vlan, new, .. } => self.change_vlan(*vlan, new.as_ref()),
             Change::Stp { instance, port, new, .. } => self.change_stp(*instance, *port, *new),
+            Change::Rif { new: Some(_), .. } => {
+                return Err(PlaneError::Unsupported { plane: "ebpf", what: "route".into() });
+            }
+            Change::Rif { new: None, .. } => {}
             Change::Fdb { vlan, mac, new, .. } => {
                 self.set_fdb(*vlan, *mac, *new)?;
                 match new {

@@ -147,6 +147,7 @@ impl EbpfPlane {
             hooks: kept.is_some(),
             ports: MAX_PORTS - 1,
             fdb: u32::try_from(tables.fdb_size() / 2).unwrap_or(u32::MAX),
+            routing: false,
             notes,
         };
         Ok(Self {

@@ -9,6 +9,7 @@
 mod fuzz;
 pub mod generate;
 mod pipeline;
+pub mod route;
 mod sink;
 pub mod stages;
 pub mod state;

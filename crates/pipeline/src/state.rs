@@ -4,7 +4,8 @@
 //! (access, trunk, native VLAN...) has been lowered to membership by the time it gets here, so the planes
 //! know ports, VLANs and bits, and nothing of the command line.
 
-use lanyard_types::{InstanceId, MacAddr, PortId, VlanId, VlanSet};
+use crate::route::RifState;
+use lanyard_types::{InstanceId, MacAddr, PortId, RifId, TrapGroup, VlanId, VlanSet};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -25,6 +26,10 @@ pub struct PlaneState {
     /// FDB entries the control plane owns: static and self. An entry's port exists in `ports`.
     #[serde(with = "pairs")]
     pub fdb: BTreeMap<(VlanId, MacAddr), FdbTarget>,
+    /// Router interfaces. Routes, next-hop groups and adjacencies are no part of the state: they come and go by
+    /// [`crate::route::RouteChange`], a million of them if need be.
+    #[serde(default)]
+    pub rifs: BTreeMap<RifId, RifState>,
 }
 
 /// Settings of the whole plane.
@@ -38,7 +43,7 @@ pub struct GlobalState {
     /// Dynamic FDB entries allowed altogether, 1..=the plane's capacity.
     pub fdb_limit: u32,
     /// Token bucket of each trap group, by `TrapGroup::index()`.
-    pub trap_rate: [TrapRate; lanyard_types::TrapGroup::SLOTS],
+    pub trap_rate: [TrapRate; TrapGroup::SLOTS],
 }
 
 /// The FDB's default limit.
@@ -49,7 +54,11 @@ impl Default for GlobalState {
         let mut reserved = [ReservedAction::Drop; 16];
         // With spanning tree off its frames are relayed, as the Linux bridge does.
         reserved[0] = ReservedAction::Forward;
-        Self { reserved, trap_pvst: false, fdb_limit: FDB_LIMIT_DEFAULT, trap_rate: Default::default() }
+        let mut trap_rate = [TrapRate::default(); TrapGroup::SLOTS];
+        trap_rate[TrapGroup::RouteException.index()] = TrapRate { rate_pps: 10_000, burst: 1024 };
+        // Ordinary traffic, as fast as the kernel takes it.
+        trap_rate[TrapGroup::Host.index()] = TrapRate::UNLIMITED;
+        Self { reserved, trap_pvst: false, fdb_limit: FDB_LIMIT_DEFAULT, trap_rate }
     }
 }
 
@@ -60,6 +69,11 @@ pub struct TrapRate {
     pub rate_pps: u32,
     /// Bucket depth in frames.
     pub burst: u32,
+}
+
+impl TrapRate {
+    /// Lets everything pass: no bucket is asked.
+    pub const UNLIMITED: Self = Self { rate_pps: u32::MAX, burst: u32::MAX };
 }
 
 impl Default for TrapRate {
@@ -161,6 +175,17 @@ pub enum PortKind {
     Netdev,
     /// The pipeline's end of VLAN interface `vlanN`: what is sent here is delivered up to the kernel's IP stack.
     Svi(VlanId),
+    /// A routed port (`no switchport`): in no VLAN, and learns nothing. The netdev itself is the kernel's interface: what
+    /// the plane does not route goes on up its stack, and what the kernel sends never passes the plane.
+    Routed,
+    /// The pipeline's end of a subinterface's veth pair: what is sent here is delivered up; what comes from here leaves
+    /// at `parent`, a routed port, tagged with `vlan`.
+    Subinterface {
+        /// The routed port.
+        parent: PortId,
+        /// The tag (`encapsulation dot1q`).
+        vlan: VlanId,
+    },
 }
 
 /// The EtherType a port's VLAN tags carry.

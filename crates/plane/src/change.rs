@@ -4,8 +4,9 @@
 //! (each step is undone by its inverse, last first).
 
 use crate::PlaneError;
+use lanyard_pipeline::route::RifState;
 use lanyard_pipeline::state::{FdbTarget, GlobalState, PlaneState, PortState, StpState, VlanState};
-use lanyard_types::{InstanceId, MacAddr, PortId, VlanId};
+use lanyard_types::{InstanceId, MacAddr, PortId, RifId, VlanId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One step between two states. `old` and `new` are never equal; `None` is absent.
@@ -47,6 +48,15 @@ pub enum Change {
         /// After.
         new: StpState,
     },
+    /// A router interface added, changed or removed.
+    Rif {
+        /// Which.
+        rif: RifId,
+        /// Before.
+        old: Option<Box<RifState>>,
+        /// After.
+        new: Option<Box<RifState>>,
+    },
     /// A control-plane FDB entry.
     Fdb {
         /// The VLAN.
@@ -69,6 +79,7 @@ impl Change {
             Self::Port { port, old, new } => Self::Port { port, old: new, new: old },
             Self::Vlan { vlan, old, new } => Self::Vlan { vlan, old: new, new: old },
             Self::Stp { instance, port, old, new } => Self::Stp { instance, port, old: new, new: old },
+            Self::Rif { rif, old, new } => Self::Rif { rif, old: new, new: old },
             Self::Fdb { vlan, mac, old, new } => Self::Fdb { vlan, mac, old: new, new: old },
         }
     }
@@ -91,6 +102,15 @@ pub fn changes(old: &PlaneState, next: &PlaneState) -> Vec<Change> {
     let (gone, come): (Vec<_>, Vec<_>) =
         differences(&old.fdb, &next.fdb).partition(|(_, _, new)| new.is_none());
     let fdb = |((vlan, mac), old, new)| Change::Fdb { vlan, mac, old, new };
+    let (rifs_gone, rifs): (Vec<_>, Vec<_>) =
+        differences(&old.rifs, &next.rifs).partition(|(_, _, new)| new.is_none());
+    let rif = |(rif, old, new): (RifId, Option<RifState>, Option<RifState>)| Change::Rif {
+        rif,
+        old: old.map(Box::new),
+        new: new.map(Box::new),
+    };
+    // Without its router interface an address is an ordinary one of the switch: the kernel routes.
+    list.extend(rifs_gone.into_iter().map(rif));
     list.extend(gone.into_iter().map(fdb));
     if old.global != next.global {
         list.push(Change::Global { old: Box::new(old.global.clone()), new: Box::new(next.global.clone()) });
@@ -112,6 +132,7 @@ pub fn changes(old: &PlaneState, next: &PlaneState) -> Vec<Change> {
     list.extend(added.into_iter().map(port));
     list.extend(open.into_iter().map(stp));
     list.extend(come.into_iter().map(fdb));
+    list.extend(rifs.into_iter().map(rif));
     list
 }
 
@@ -147,6 +168,8 @@ fn differences<K: Ord + Copy, V: PartialEq + Clone>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lanyard_pipeline::route::{RifAttachment, Urpf};
+    use lanyard_types::VrfId;
 
     /// A backend that is a state, and fails at one step.
     struct Chaos {
@@ -173,6 +196,7 @@ mod tests {
                         Some(new).filter(|new| *new != StpState::Forwarding),
                     );
                 }
+                Change::Rif { rif, new, .. } => set(&mut state.rifs, rif, new.map(|new| *new)),
                 Change::Fdb { vlan, mac, new, .. } => set(&mut state.fdb, (vlan, mac), new),
             }
             Ok(())
@@ -200,6 +224,19 @@ mod tests {
                 if n % 2 == seed % 2 { StpState::Learning } else { StpState::Discarding },
             );
             state.fdb.insert((vlan(n), MacAddr([2, 0, 0, 0, 0, n as u8])), FdbTarget::Static(port(n)));
+            let rif = RifState {
+                name: format!("vlan{n}"),
+                vrf: VrfId::DEFAULT,
+                attachment: RifAttachment::Vlan { vlan: vlan(n), up: port(n) },
+                mac: MacAddr([2, 0, 0, 0, seed as u8, 9]),
+                virtual_macs: BTreeSet::new(),
+                mtu: 1500,
+                ipv4: true,
+                ipv6: n % 2 == 0,
+                urpf_ipv4: Urpf::Off,
+                urpf_ipv6: Urpf::Off,
+            };
+            state.rifs.insert(RifId::new(n).expect("an interface"), rif);
         }
         state.global.fdb_limit = 100 + u32::from(seed);
         state

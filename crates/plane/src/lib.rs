@@ -6,12 +6,16 @@
 pub mod change;
 
 pub use change::{Backend, Change, changes, transact};
+pub use lanyard_pipeline::route::{
+    Adjacency, RifAttachment, RifState, RouteChange, RouteLookup, RouteTarget, Urpf,
+};
 pub use lanyard_pipeline::state::PlaneState;
 pub use lanyard_pipeline::tables::counters::PortCounters;
 pub use lanyard_pipeline::tables::fdb::{FdbEntry, FdbFilter, FdbKind, Sweep};
 pub use lanyard_pipeline::trace::Trace;
 
-use lanyard_types::{FrameCount, PortId, TrapReason, VlanId};
+use lanyard_types::{AdjacencyId, FrameCount, PortId, TrapReason, VlanId, VrfId};
+use std::net::IpAddr;
 
 /// A forwarding plane.
 pub trait Plane {
@@ -60,6 +64,27 @@ pub trait Plane {
     /// # Errors
     /// When the port does not exist, or the frame is longer than [`MAX_TRACE_FRAME`].
     fn trace(&mut self, port: PortId, frame: &[u8]) -> Result<Trace, PlaneError>;
+    /// Carries out routing changes, in order. One that is refused changes nothing and does not keep the later ones back;
+    /// the answer names those refused, by their place in `changes`. Frames keep flowing meanwhile, each by the old value or the new.
+    fn route(&mut self, changes: &[RouteChange]) -> Vec<(usize, PlaneError)> {
+        let plane = self.capabilities().name;
+        let refuse = || PlaneError::Unsupported { plane, what: "route".into() };
+        (0..changes.len()).map(|at| (at, refuse())).collect()
+    }
+    /// A plane that was adopted goes on routing by what it was left with until this is called: then by what
+    /// [`Plane::route`] was told since it was opened, without a moment between. Does nothing for a plane that began empty.
+    ///
+    /// # Errors
+    /// When the kernel refuses; the plane then goes on as before.
+    fn route_synced(&mut self) -> Result<(), PlaneError> {
+        Ok(())
+    }
+    /// What frames for `address` meet, by the live tables.
+    fn route_lookup(&mut self, _vrf: VrfId, _address: IpAddr) -> RouteLookup {
+        RouteLookup { target: None, buckets: Vec::new() }
+    }
+    /// Seconds since each adjacency last forwarded a frame; those never used are left out. Good to a second or two.
+    fn adjacencies_used(&mut self, _visit: &mut dyn FnMut(AdjacencyId, u32)) {}
     /// Takes the plane down for good: hooks, pins and memory. Ports are left with no hook.
     ///
     /// # Errors
@@ -83,6 +108,8 @@ pub struct Capabilities {
     pub ports: usize,
     /// Most FDB entries, static and dynamic.
     pub fdb: u32,
+    /// True when it routes: [`Plane::route`] is carried out, and router interfaces mean something.
+    pub routing: bool,
     /// What this plane can't do here and why, one line each, for `lanyard version` and `show platform`.
     pub notes: Vec<String>,
 }

@@ -85,6 +85,7 @@ impl SoftPlane {
             hooks: false,
             ports: MAX_PORTS - 1,
             fdb: FDB_CAPACITY,
+            routing: false,
             notes: vec![
                 "stops forwarding when the daemon stops".into(),
                 "ports have no choice of hook or delivery".into(),
@@ -167,6 +168,10 @@ impl Backend for SoftPlane {
                 }
                 pipeline.set_fdb(*vlan, *mac, *new, now, &mut on);
             }
+            Change::Rif { new: Some(_), .. } => {
+                return Err(PlaneError::Unsupported { plane: "soft", what: "route".into() });
+            }
+            Change::Rif { new: None, .. } => {}
             Change::Port { .. } => {}
         }
         Ok(())

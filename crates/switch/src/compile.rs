@@ -43,6 +43,12 @@ pub fn switchports(config: &Config) -> impl Iterator<Item = (&str, &Interface)> 
     })
 }
 
+/// The subinterface (`eth1.100`) whose pipeline end is called `port`: `ly` and its name.
+#[must_use]
+pub fn subinterface(port: &str) -> &str {
+    port.strip_prefix("ly").unwrap_or(port)
+}
+
 /// The VLAN interfaces of `config`, ascending.
 pub fn vlan_interfaces(config: &Config) -> impl Iterator<Item = (VlanId, &Interface)> {
     config.interfaces.iter().filter_map(|(name, interface)| match name {

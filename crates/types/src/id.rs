@@ -42,6 +42,71 @@ impl fmt::Display for PortId {
     }
 }
 
+macro_rules! index {
+    ($(#[$doc:meta])* $name:ident($int:ty), $min:literal..=$max:literal) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name($int);
+
+        impl $name {
+            /// The highest.
+            pub const MAX: Self = Self($max);
+
+            /// The one with this number; `None` when it is out of range.
+            #[must_use]
+            pub const fn new(index: $int) -> Option<Self> {
+                match index {
+                    $min..=$max => Some(Self(index)),
+                    _ => None,
+                }
+            }
+            /// The number.
+            #[must_use]
+            pub const fn get(self) -> $int {
+                self.0
+            }
+            /// The number as a table index.
+            #[must_use]
+            pub const fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+index! {
+    /// A routing table of the plane: 0 is the switch's own, 1..=31 are VRFs (each a network namespace).
+    VrfId(u8), 0..=31
+}
+
+impl VrfId {
+    /// The switch's own routing table.
+    pub const DEFAULT: Self = Self(0);
+}
+
+index! {
+    /// A router interface: VLAN interface, routed port or subinterface that the plane routes for. 0 means "none" in
+    /// the planes' tables.
+    RifId(u16), 1..=4095
+}
+
+index! {
+    /// An adjacency: a neighbour and how to reach it. 0 means "none" in the planes' tables.
+    AdjacencyId(u32), 1..=65_535
+}
+
+index! {
+    /// A next-hop group: what routes point at. 0 means "none" in the planes' tables.
+    GroupId(u32), 1..=65_535
+}
+
 /// A VLAN identifier: 1..=4094 (IEEE 802.1Q-2018, 9.6; 0 is the priority tag, 4095 is reserved).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]

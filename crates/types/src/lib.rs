@@ -10,7 +10,10 @@ mod reason;
 mod set;
 
 pub use addr::{MacAddr, ParseMacError};
-pub use id::{InstanceId, MAX_PORTS, MAX_VLANS, PortId, StpState, VlanId, VlanIdError};
+pub use id::{
+    AdjacencyId, GroupId, InstanceId, MAX_PORTS, MAX_VLANS, PortId, RifId, StpState, VlanId, VlanIdError,
+    VrfId,
+};
 pub use reason::{DropReason, Stage, TrapGroup, TrapReason};
 pub use set::{ParseVlanSetError, PortSet, VlanSet};
 

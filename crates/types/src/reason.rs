@@ -123,6 +123,12 @@ named! {
         EgressDown = 23, "egress_down";
         /// replicate: the kernel refused the frame (out of memory, device gone).
         TransmitFailed = 24, "transmit_failed";
+        /// route: an IP header that RFC 1812 (5.2.2) or RFC 8200 forbids to forward: version, length, checksum.
+        IpHeaderInvalid = 25, "ip_header_invalid";
+        /// route: the source is not reachable the way the frame came (RFC 3704), and the interface wants it to be.
+        UrpfFailed = 26, "urpf_failed";
+        /// route: the longest match is a blackhole route.
+        RouteBlackhole = 27, "route_blackhole";
     }
 }
 
@@ -139,6 +145,24 @@ named! {
         Lldp = 4, "lldp";
         /// Any other reserved address that something has asked for.
         Reserved = 5, "reserved";
+        /// route: for an address of the switch itself.
+        LocalAddress = 6, "local_address";
+        /// route: the next hop's MAC address is not known; the kernel asks for it.
+        Glean = 7, "glean";
+        /// route: TTL or hop limit would reach 0; the kernel answers.
+        TtlExpired = 8, "ttl_expired";
+        /// route: longer than the egress interface's MTU; the kernel fragments, or answers.
+        RouteMtu = 9, "route_mtu";
+        /// route: IPv4 options, or an IPv6 hop-by-hop header.
+        IpOptions = 10, "ip_options";
+        /// route: an address no router forwards from or to (RFC 1812, 5.3.7; RFC 4291, 2.5): the kernel has the last word.
+        Martian = 11, "martian";
+        /// route: no route; the kernel answers.
+        NoRoute = 12, "no_route";
+        /// route: the longest match is one that only the kernel can carry out (a policy, an encapsulation, a full table).
+        RoutePolicy = 13, "route_policy";
+        /// route: what a routed port or subinterface leaves to the kernel's own stack: ARP, multicast, other protocols.
+        HostStack = 14, "host_stack";
     }
 }
 
@@ -151,6 +175,10 @@ named! {
         Slow = 2, "slow";
         /// Discovery and other link-local protocols.
         Discovery = 3, "discovery";
+        /// Exceptions of routing that make work for the kernel: everything that could not be forwarded.
+        RouteException = 4, "route_exception";
+        /// What is for the switch's own stack; not policed unless configured.
+        Host = 5, "host";
     }
 }
 
@@ -162,6 +190,14 @@ impl TrapReason {
             Self::Bpdu | Self::PvstBpdu => TrapGroup::Stp,
             Self::SlowProtocol => TrapGroup::Slow,
             Self::Lldp | Self::Reserved => TrapGroup::Discovery,
+            Self::Glean
+            | Self::TtlExpired
+            | Self::RouteMtu
+            | Self::IpOptions
+            | Self::Martian
+            | Self::NoRoute => TrapGroup::RouteException,
+            // A prefix that the kernel routes is ordinary traffic, as is what is for the switch itself.
+            Self::LocalAddress | Self::RoutePolicy | Self::HostStack => TrapGroup::Host,
         }
     }
 }
@@ -181,7 +217,12 @@ impl DropReason {
             | Self::UntaggedNotAllowed
             | Self::StpDiscarding => Stage::VlanIngress,
             Self::StpLearning | Self::SourceBlackhole => Stage::Learn,
-            Self::DestinationBlackhole | Self::SamePort | Self::NoEgress => Stage::Bridge,
+            Self::DestinationBlackhole
+            | Self::SamePort
+            | Self::NoEgress
+            | Self::IpHeaderInvalid
+            | Self::UrpfFailed
+            | Self::RouteBlackhole => Stage::Bridge,
             Self::EgressNotMember
             | Self::EgressStp
             | Self::Isolated
