@@ -2,17 +2,22 @@
 //! beside each other in one run.
 //!
 //! Read first: RFC 2544 and RFC 1242 for the words. [`traffic`] offers and counts, [`bed`] is where it happens,
-//! [`dut`] is what it happens to, [`forward`] is `lanyard bench forward`. Invariant: whatever a run makes (namespaces,
+//! [`dut`] is what it happens to, [`forward`] is `lanyard bench forward`; [`results`] is what any of them found, in the
+//! form that every report and [`compare`] are made from. Invariant: whatever a run makes (namespaces,
 //! devices, processes, attached programs) is gone when it ends, also after an error or ctrl-C.
 
 pub mod bed;
 #[allow(missing_docs)] // the fields are documented where they are defined, in bpf/traffic.h
 pub mod bpf;
+pub mod compare;
 pub mod dut;
 pub mod forward;
 pub mod histogram;
 pub mod os;
 pub mod report;
+pub mod results;
+#[cfg(test)]
+mod sim;
 pub mod stats;
 pub mod traffic;
 pub mod trial;

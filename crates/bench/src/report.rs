@@ -1,11 +1,11 @@
-//! What a run found, as a table for people and as JSON.
+//! Rows of two sides held against a target, as a table for people.
 
 use crate::stats::Spread;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 
 /// A unit of a measured figure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// Frames per second that arrived.
@@ -22,6 +22,12 @@ pub enum Unit {
     Megabytes,
     /// A part of one.
     Fraction,
+    /// MAC addresses.
+    Addresses,
+    /// MAC addresses per second.
+    AddressesPerSecond,
+    /// Cores' worth of processor time.
+    Cores,
 }
 
 impl Unit {
@@ -36,12 +42,32 @@ impl Unit {
             Self::Frames => format!("{value:.0} frames"),
             Self::Megabytes => format!("{value:.1} MB"),
             Self::Fraction => format!("{:.1} %", value * 100.0),
+            Self::Addresses => format!("{value:.0} addresses"),
+            Self::AddressesPerSecond => format!("{value:.0} addresses/s"),
+            Self::Cores => format!("{value:.2} cores"),
+        }
+    }
+
+    /// Its name on an axis or in a heading, and what a figure is divided by to be written in it.
+    #[must_use]
+    pub const fn scale(self) -> (&'static str, f64) {
+        match self {
+            Self::FramesPerSecond => ("Mpps", 1e6),
+            Self::BitsPerSecond => ("Gbit/s", 1e9),
+            Self::Microseconds => ("us", 1.0),
+            Self::Milliseconds => ("ms", 1.0),
+            Self::Frames => ("frames", 1.0),
+            Self::Megabytes => ("MB", 1.0),
+            Self::Fraction => ("%", 0.01),
+            Self::Addresses => ("addresses", 1.0),
+            Self::AddressesPerSecond => ("addresses/s", 1.0),
+            Self::Cores => ("cores", 1.0),
         }
     }
 }
 
 /// What a row is held against.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "rule", content = "bound", rename_all = "snake_case")]
 pub enum Target {
     /// Nothing: it is there to be read.
@@ -59,7 +85,7 @@ pub enum Target {
 }
 
 /// Pass, miss, or no target.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// The target is met.
@@ -98,7 +124,7 @@ impl Target {
 }
 
 /// One side of a row.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ArmResult {
     /// Which device, and what is special about it here.
     pub label: String,
@@ -111,7 +137,7 @@ pub struct ArmResult {
 }
 
 /// One row of the report.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RowResult {
     /// Its name on the command line.
     pub id: String,
@@ -135,17 +161,9 @@ pub struct RowResult {
     pub broken: bool,
 }
 
-/// Everything a run found.
-#[derive(Debug, Clone, Serialize)]
+/// Everything a run found; `results::Results` adds where it was.
+#[derive(Debug, Clone)]
 pub struct Report {
-    /// The command line.
-    pub command: String,
-    /// Kernel release.
-    pub kernel: String,
-    /// Processor model.
-    pub cpu: String,
-    /// Cores this process may run on.
-    pub cores: usize,
     /// Rounds asked for.
     pub rounds: usize,
     /// Length of one measurement in milliseconds.
@@ -158,12 +176,18 @@ impl Report {
     /// The table: Markdown, aligned for a terminal.
     #[must_use]
     pub fn table(&self) -> String {
+        Self::table_of(&self.rows)
+    }
+
+    /// The table of some rows.
+    #[must_use]
+    pub fn table_of(rows: &[RowResult]) -> String {
         let header =
             ["Row", "What", "First", "Second", "Ratio", "min-max", "Target", ""].map(str::to_owned).to_vec();
         let mut lines = vec![header];
-        lines.extend(self.rows.iter().map(table_line));
+        lines.extend(rows.iter().map(table_line));
         let mut text = align(&lines);
-        for row in &self.rows {
+        for row in rows {
             if let Some(why) = &row.caveat {
                 let _ = writeln!(text, "{}: {why}", row.id);
             }
@@ -213,7 +237,8 @@ fn table_line(row: &RowResult) -> Vec<String> {
 }
 
 /// Lines of cells as a Markdown table whose columns line up; the first line is the header.
-fn align(lines: &[Vec<String>]) -> String {
+#[must_use]
+pub fn align(lines: &[Vec<String>]) -> String {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
     let width =
         |c: usize| lines.iter().filter_map(|l| l.get(c)).map(|s| s.chars().count()).max().unwrap_or(0).max(3);
@@ -286,10 +311,6 @@ mod tests {
             broken: false,
         };
         let report = Report {
-            command: "lanyard bench forward".to_owned(),
-            kernel: "6.1".to_owned(),
-            cpu: "any".to_owned(),
-            cores: 2,
             rounds: 1,
             window_ms: 1000,
             rows: vec![row("tc-64", &[1.5e6], None), row("other", &[], Some("no lanyard"))],

@@ -1,12 +1,13 @@
-//! Figures from repeated rounds: medians, spreads, and ratios of two things measured side by side.
+//! Figures from repeated rounds: medians, spreads, confidence intervals, and ratios of two things measured side by side.
 //!
-//! Invariant: a ratio is taken round by round, between neighbours in time, and only then summarised, so that what
+//! Read first: Welch, "The generalization of Student's problem when several different population variances are
+//! involved" (1947). Invariant: a ratio is taken round by round, between neighbours in time, and only then summarised, so that what
 //! slows the whole machine down for a while falls out of it.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Smallest, middle and largest of some figures.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// The smallest.
     pub min: f64,
@@ -40,6 +41,162 @@ pub fn ratios(first: &[f64], second: &[f64]) -> Vec<f64> {
     first.iter().zip(second).filter(|(_, b)| **b != 0.0).map(|(a, b)| a / b).collect()
 }
 
+/// A mean and how far off it may be.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Estimate {
+    /// The mean of the rounds.
+    pub mean: f64,
+    /// Half of the confidence interval, resolution included; `None` for one round, which says nothing about noise.
+    pub half_width: Option<f64>,
+}
+
+impl Estimate {
+    /// Of `rounds`, each known to `resolution` (in the figures' unit), at `confidence` (0..1). `None` without rounds
+    /// or when one is not a number.
+    #[must_use]
+    pub fn of(rounds: &[f64], resolution: f64, confidence: f64) -> Option<Self> {
+        let (mean, variance) = moments(rounds)?;
+        let half_width = (rounds.len() >= 2).then(|| {
+            let n = rounds.len() as f64;
+            resolution + t_quantile((1.0 + confidence) / 2.0, n - 1.0) * (variance / n).sqrt()
+        });
+        Some(Self { mean, half_width })
+    }
+}
+
+/// How a difference is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scale {
+    /// Second over first: 1 is no difference.
+    Ratio,
+    /// Second minus first, in the figures' unit: where a figure is zero there is no ratio.
+    Difference,
+}
+
+/// What lies between two series of rounds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Contrast {
+    /// How to read the others.
+    pub scale: Scale,
+    /// The ratio (of geometric means) or the difference (of means).
+    pub middle: f64,
+    /// The lower end of the confidence interval.
+    pub low: f64,
+    /// The upper end.
+    pub high: f64,
+}
+
+impl Contrast {
+    /// Of `second` to `first` by Welch's interval, on logarithms where every figure is positive. The resolutions
+    /// widen it: two figures that were searched for may differ by a step without any difference behind it.
+    ///
+    /// `None` when either has fewer than two rounds, or something that is not a number.
+    #[must_use]
+    pub fn between(first: (&[f64], f64), second: (&[f64], f64), confidence: f64) -> Option<Self> {
+        let positive = first.0.iter().chain(second.0).all(|v| *v > 0.0);
+        let scaled = |(rounds, resolution): (&[f64], f64)| -> Option<(f64, f64, f64, f64)> {
+            let values: Vec<f64> =
+                if positive { rounds.iter().map(|v| v.ln()).collect() } else { rounds.to_vec() };
+            let (mean, variance) = moments(&values)?;
+            let step = if positive { (resolution / moments(rounds)?.0).ln_1p() } else { resolution };
+            (rounds.len() >= 2).then_some((mean, variance / rounds.len() as f64, rounds.len() as f64, step))
+        };
+        let ((a, a_error, a_n, a_step), (b, b_error, b_n, b_step)) = (scaled(first)?, scaled(second)?);
+        let error = a_error + b_error;
+        let noise = if error > 0.0 {
+            // Welch and Satterthwaite's degrees of freedom.
+            let freedom = error * error / (a_error * a_error / (a_n - 1.0) + b_error * b_error / (b_n - 1.0));
+            t_quantile((1.0 + confidence) / 2.0, freedom) * error.sqrt()
+        } else {
+            0.0
+        };
+        let half = noise + a_step.max(b_step);
+        let (middle, low, high) = (b - a, b - a - half, b - a + half);
+        Some(match positive {
+            true => Self { scale: Scale::Ratio, middle: middle.exp(), low: low.exp(), high: high.exp() },
+            false => Self { scale: Scale::Difference, middle, low, high },
+        })
+    }
+}
+
+/// Mean and variance (of the sample, zero for one value); `None` for nothing or something that is not a number.
+fn moments(values: &[f64]) -> Option<(f64, f64)> {
+    if values.is_empty() || values.iter().any(|v| !v.is_finite()) {
+        return None;
+    }
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let squares: f64 = values.iter().map(|v| (v - mean) * (v - mean)).sum();
+    Some((mean, if values.len() < 2 { 0.0 } else { squares / (n - 1.0) }))
+}
+
+/// The value below which Student's t with `freedom` degrees of freedom (1 or more) lies with probability `p`,
+/// 0.5 <= p < 1.
+#[must_use]
+pub fn t_quantile(p: f64, freedom: f64) -> f64 {
+    let freedom = freedom.max(1.0);
+    let (mut low, mut high) = (0.0, 1.0);
+    while t_cdf(high, freedom) < p && high < 1e9 {
+        (low, high) = (high, high * 2.0);
+    }
+    // 60 halvings: to the last bit of what matters.
+    for _ in 0..60 {
+        let middle = f64::midpoint(low, high);
+        if t_cdf(middle, freedom) < p { low = middle } else { high = middle }
+    }
+    high
+}
+
+/// The probability that Student's t is below `t` >= 0.
+fn t_cdf(t: f64, freedom: f64) -> f64 {
+    1.0 - 0.5 * incomplete_beta(freedom / (freedom + t * t), freedom / 2.0, 0.5)
+}
+
+/// The regularised incomplete beta function: Abramowitz and Stegun, 26.5.8, by Lentz's method for continued fractions.
+fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
+    if x <= 0.0 || x >= 1.0 {
+        return if x <= 0.0 { 0.0 } else { 1.0 };
+    }
+    // The fraction converges fast on one side of the mean; the function is symmetric.
+    if x > (a + 1.0) / (a + b + 2.0) {
+        return 1.0 - incomplete_beta(1.0 - x, b, a);
+    }
+    const TINY: f64 = 1e-300;
+    let away_from_zero = |v: f64| if v.abs() < TINY { TINY } else { v };
+    let front = (ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b) + a * x.ln() + b * (1.0 - x).ln()).exp() / a;
+    let (mut c, mut d) = (1.0, 1.0 / away_from_zero(1.0 - (a + b) * x / (a + 1.0)));
+    let mut fraction = d;
+    for m in 1..300 {
+        let m = f64::from(m);
+        let even = m * (b - m) * x / ((a + 2.0 * m - 1.0) * (a + 2.0 * m));
+        let odd = -(a + m) * (a + b + m) * x / ((a + 2.0 * m) * (a + 2.0 * m + 1.0));
+        let before = fraction;
+        for term in [even, odd] {
+            d = 1.0 / away_from_zero(1.0 + term * d);
+            c = away_from_zero(1.0 + term / c);
+            fraction *= c * d;
+        }
+        if (fraction / before - 1.0).abs() < 1e-14 {
+            break;
+        }
+    }
+    front * fraction
+}
+
+/// The logarithm of the gamma function for x > 0: Stirling's series, moved up to where it is exact.
+fn ln_gamma(x: f64) -> f64 {
+    let mut shift = 0.0;
+    let mut x = x;
+    while x < 10.0 {
+        shift += x.ln();
+        x += 1.0;
+    }
+    let inverse = 1.0 / (x * x);
+    let series = (1.0 / 12.0 - inverse * (1.0 / 360.0 - inverse * (1.0 / 1260.0 - inverse / 1680.0))) / x;
+    (x - 0.5) * x.ln() - x + 0.5 * std::f64::consts::TAU.ln() + series - shift
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,5 +223,53 @@ mod tests {
         assert_eq!(ratios(&[2.0, 1.0], &[1.0, 0.5]), [2.0, 2.0]);
         assert_eq!(ratios(&[2.0, 1.0], &[0.0, 0.5]), [2.0]);
         assert_eq!(ratios(&[], &[1.0]), [0.0; 0]);
+    }
+
+    /// Of the tables in every textbook.
+    #[test]
+    fn students_t() {
+        for (p, freedom, expected) in [
+            (0.975, 1.0, 12.706),
+            (0.975, 2.0, 4.303),
+            (0.975, 4.0, 2.776),
+            (0.95, 10.0, 1.812),
+            (0.995, 5.0, 4.032),
+            (0.9995, 3.0, 12.924),
+            (0.975, 120.0, 1.980),
+        ] {
+            let found = t_quantile(p, freedom);
+            assert!((found - expected).abs() < 6e-4, "t({p}, {freedom}) is {expected}, not {found}");
+        }
+    }
+
+    #[test]
+    fn estimates() {
+        let of = |rounds: &[f64], resolution| {
+            Estimate::of(rounds, resolution, 0.95).map(|e| (e.mean, e.half_width.map(|w| (w * 1e3).round())))
+        };
+        assert_eq!(of(&[], 0.0), None);
+        assert_eq!(of(&[1.0, f64::NAN], 0.0), None);
+        assert_eq!(of(&[3.0], 0.5), Some((3.0, None)), "one round knows nothing about noise");
+        // Sample deviation 1, three rounds: 4.303 / sqrt(3), and the resolution on top.
+        assert_eq!(of(&[1.0, 2.0, 3.0], 0.0), Some((2.0, Some(2484.0))));
+        assert_eq!(of(&[1.0, 2.0, 3.0], 0.5), Some((2.0, Some(2984.0))));
+    }
+
+    #[test]
+    fn contrasts() {
+        let between = |a: &[f64], b: &[f64], step: f64| Contrast::between((a, step), (b, step), 0.95);
+        assert_eq!(between(&[1.0], &[1.0, 2.0], 0.0), None, "one round has no interval");
+        let c = between(&[1.0, 1.01, 0.99], &[2.0, 2.02, 1.98], 0.0).expect("two series");
+        assert!(
+            c.scale == Scale::Ratio && (c.middle - 2.0).abs() < 1e-9 && c.low > 1.9 && c.high < 2.1,
+            "{c:?}"
+        );
+        let zero = between(&[0.0, 0.0], &[0.0, 0.0], 0.0).expect("two series");
+        assert_eq!((zero.scale, zero.low, zero.high), (Scale::Difference, 0.0, 0.0));
+        // A step of the search is no difference, however often both land on the same figure.
+        let step = between(&[100.0, 100.0], &[101.0, 101.0], 1.0).expect("two series");
+        assert!(step.low <= 1.0 && step.high >= 1.0, "{step:?}");
+        let more = between(&[100.0, 100.0], &[103.0, 103.0], 1.0).expect("two series");
+        assert!(more.low > 1.0, "{more:?}");
     }
 }

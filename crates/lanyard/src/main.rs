@@ -100,6 +100,8 @@ struct CliArgs {
 enum Bench {
     /// Forwarding rates beside the kernel bridge, bare redirects and Open vSwitch
     Forward(lanyard_bench::forward::Args),
+    /// Two files of results, held against each other with what noise allows to be said
+    Compare(lanyard_bench::compare::Args),
 }
 
 fn instance(name: &str) -> Result<String, String> {
@@ -112,9 +114,11 @@ fn main() -> ExitCode {
         Command::Cli(args) => cli(args),
         Command::Detach { instance } => lanyard_daemon::detach(&instance).map(|()| ExitCode::SUCCESS),
         Command::Lab(args) => lanyard_lab::run(args).map_err(|error| format!("{error:#}")),
-        Command::Bench(Bench::Forward(args)) => {
-            lanyard_bench::forward::main(&args).map_err(|error| format!("{error:#}"))
+        Command::Bench(bench) => match bench {
+            Bench::Forward(args) => lanyard_bench::forward::main(&args),
+            Bench::Compare(args) => lanyard_bench::compare::main(&args),
         }
+        .map_err(|error| format!("{error:#}")),
         Command::Brctl { instance, arguments } => batch::brctl(&instance, &arguments),
         Command::Version => version::print(),
     };

@@ -16,10 +16,11 @@ pub use rows::{Arm, Load, Row, all};
 use crate::dut::Executable;
 use crate::os;
 use crate::report::{ArmResult, Report, RowResult, Verdict};
+use crate::results::{Outputs, Results};
 use crate::stats::{Spread, ratios};
 use anyhow::{Context, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -48,9 +49,9 @@ pub struct Args {
     /// The lanyard to measure (default: this one)
     #[arg(long, value_name = "PATH")]
     pub lanyard: Option<PathBuf>,
-    /// Write everything that was found to FILE
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
+    /// Where the reports go
+    #[command(flatten)]
+    pub outputs: Outputs,
 }
 
 /// Runs `lanyard bench forward`. The exit code is 0 when every row that was measured met its target, 1 when one
@@ -68,6 +69,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let (settings, rounds) = settings(args)?;
+    args.outputs.check()?;
     if let Some(why) = os::cannot_measure() {
         bail!("cannot measure here: {why}");
     }
@@ -75,11 +77,12 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     let _alone = os::only_one()?;
     let report = run(&rows, rounds, &settings);
     print!("{}", report.table());
-    if let Some(path) = &args.json {
-        write_json(path, &report)?;
-    }
-    // What was found until then has been told.
-    os::check_interrupted()?;
+    let mut results = Results::from(&report);
+    // What was found until then is told.
+    let interrupted = os::check_interrupted();
+    results.incomplete = interrupted.as_ref().err().map(ToString::to_string);
+    args.outputs.write(&results)?;
+    interrupted?;
     Ok(if report.missed() || report.broken() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
@@ -129,15 +132,7 @@ pub fn run(rows: &[Row], rounds: usize, settings: &Settings) -> Report {
         bar.set_position((rounds * results.len()) as u64);
     }
     bar.finish_and_clear();
-    Report {
-        command: std::env::args().collect::<Vec<_>>().join(" "),
-        kernel: first_line("/proc/sys/kernel/osrelease"),
-        cpu: cpu_model(),
-        cores: os::cores(),
-        rounds,
-        window_ms: settings.window.as_millis() as u64,
-        rows: results,
-    }
+    Report { rounds, window_ms: settings.window.as_millis() as u64, rows: results }
 }
 
 fn measure(row: &Row, rounds: usize, settings: &Settings, bar: &ProgressBar) -> RowResult {
@@ -210,22 +205,6 @@ fn turns(
         bar.inc(1);
     }
     Ok(caveat)
-}
-
-fn write_json(path: &Path, report: &Report) -> Result<()> {
-    let mut text = serde_json::to_string_pretty(report)?;
-    text.push('\n');
-    std::fs::write(path, text).with_context(|| format!("{}", path.display()))
-}
-
-fn first_line(path: &str) -> String {
-    std::fs::read_to_string(path).unwrap_or_default().lines().next().unwrap_or_default().to_owned()
-}
-
-fn cpu_model() -> String {
-    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = info.lines().find_map(|line| line.strip_prefix("model name"));
-    model.map_or_else(String::new, |m| m.trim_start_matches([' ', '\t', ':']).to_owned())
 }
 
 #[cfg(test)]

@@ -1,0 +1,440 @@
+//! What any bench command found, in the one form that every report is made from: table, JSON, CSV, page, comparison.
+//!
+//! A figure has a key (test, case, device, place on an axis) and one value a round. Invariant: what was measured is
+//! kept as it was measured; means and intervals are made when they are shown. Two files can be compared when their
+//! keys meet.
+
+mod csv;
+mod environment;
+mod page;
+mod plot;
+mod table;
+
+pub use environment::Environment;
+
+use crate::report::{Report, RowResult, Unit};
+use anyhow::{Context, Result, bail, ensure};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+/// Every file begins with it.
+pub const FORMAT: &str = "lanyard-bench/1";
+
+/// The confidence of the intervals in tables and plots.
+pub const CONFIDENCE: f64 = 0.95;
+
+/// What tells the points of one curve apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Axis {
+    /// Bytes of a frame, FCS included.
+    FrameBytes,
+    /// Offered load as a part of what the test says.
+    Load,
+    /// Hosts among which frames move.
+    Hosts,
+    /// Frames in a row.
+    Burst,
+}
+
+impl Axis {
+    /// Its name in headings and on plots.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::FrameBytes => "frame size",
+            Self::Load => "offered load",
+            Self::Hosts => "hosts",
+            Self::Burst => "burst",
+        }
+    }
+
+    /// A place on it, for people.
+    #[must_use]
+    pub fn show(self, at: f64) -> String {
+        match self {
+            Self::FrameBytes => format!("{at} B"),
+            Self::Load => format!("{:.0} %", at * 100.0),
+            Self::Hosts => format!("{at} hosts"),
+            Self::Burst => format!("{at} frames"),
+        }
+    }
+}
+
+/// Which way a figure is good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Better {
+    /// More is better.
+    Higher,
+    /// Less is better.
+    Lower,
+    /// Neither.
+    Neither,
+}
+
+/// What a series measures, where, and on what.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Key {
+    /// The test: `throughput`.
+    pub test: String,
+    /// What distinguishes one table of the test from another: `routed`, `64 B`. May be empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub case: String,
+    /// The device under test.
+    pub device: String,
+    /// The place of this figure on the test's axis, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<(Axis, f64)>,
+}
+
+impl Key {
+    /// Of a figure without an axis.
+    #[must_use]
+    pub fn new(test: &str, case: &str, device: &str) -> Self {
+        Self { test: test.to_owned(), case: case.to_owned(), device: device.to_owned(), at: None }
+    }
+
+    /// At a place on an axis.
+    #[must_use]
+    pub fn at(self, axis: Axis, at: f64) -> Self {
+        Self { at: Some((axis, at)), ..self }
+    }
+
+    /// Test and case, the heading of the table this figure is in.
+    #[must_use]
+    pub fn title(&self) -> String {
+        match self.case.is_empty() {
+            true => self.test.clone(),
+            false => format!("{}, {}", self.test, self.case),
+        }
+    }
+}
+
+/// One figure, measured in each round.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Series {
+    /// What it is.
+    #[serde(flatten)]
+    pub key: Key,
+    /// The clause that defines it: `RFC 2544, 26.1`. May be empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub clause: String,
+    /// Unit of the figures.
+    pub unit: Unit,
+    /// Which way they are good.
+    pub better: Better,
+    /// One figure a round.
+    pub rounds: Vec<f64>,
+    /// How finely the figures are known, in their unit: the step of a search. Noise is in the rounds.
+    #[serde(default)]
+    pub resolution: f64,
+    /// What is to be known about these figures. Each is said once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub caveats: Vec<String>,
+}
+
+/// A distribution: how many samples were at most each value.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Distribution {
+    /// What it is.
+    #[serde(flatten)]
+    pub key: Key,
+    /// Unit of the values.
+    pub unit: Unit,
+    /// The upper end of a bucket and the samples in it; ascending, empty ones left out.
+    pub buckets: Vec<(f64, u64)>,
+}
+
+impl Distribution {
+    /// The value that a part `p` (0..=1) of the samples does not exceed; `None` without samples.
+    #[must_use]
+    pub fn quantile(&self, p: f64) -> Option<f64> {
+        let all: u64 = self.buckets.iter().map(|b| b.1).sum();
+        let wanted = ((all as f64 * p).ceil() as u64).max(1);
+        let mut seen = 0;
+        self.buckets.iter().find_map(|(upper, count)| {
+            seen += count;
+            (seen >= wanted).then_some(*upper)
+        })
+    }
+}
+
+/// Parts of a whole, one bar a label: where the time goes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Bars {
+    /// What the whole is.
+    pub title: String,
+    /// The bars: a label, and the parts by name. Parts of one name have one colour.
+    pub bars: Vec<(String, Vec<(String, f64)>)>,
+}
+
+/// A device of the run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DeviceNote {
+    /// Its name.
+    pub name: String,
+    /// What it said about itself: version, hook in use.
+    #[serde(default)]
+    pub detail: String,
+    /// Why it was not measured, or not to the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub broken: Option<String>,
+}
+
+/// Everything a run found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Results {
+    /// [`FORMAT`].
+    pub format: String,
+    /// The subcommand: `rfc2544`.
+    pub bench: String,
+    /// Where it ran.
+    pub environment: Environment,
+    /// What it was run with, the defaults included.
+    pub parameters: BTreeMap<String, String>,
+    /// The devices under test.
+    pub devices: Vec<DeviceNote>,
+    /// The figures, in the order in which they were first measured.
+    pub series: Vec<Series>,
+    /// Distributions, of latency.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub distributions: Vec<Distribution>,
+    /// Parts of wholes, of processor time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bars: Vec<Bars>,
+    /// Rows with targets: `lanyard bench forward`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rows: Vec<RowResult>,
+    /// What a reader must know: what was not measured and why, what the bed makes meaningless.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+    /// Why it ended before everything was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incomplete: Option<String>,
+}
+
+impl Results {
+    /// Nothing yet, here and now.
+    #[must_use]
+    pub fn new(bench: &str) -> Self {
+        Self {
+            format: FORMAT.to_owned(),
+            bench: bench.to_owned(),
+            environment: Environment::here(),
+            parameters: BTreeMap::new(),
+            devices: Vec::new(),
+            series: Vec::new(),
+            distributions: Vec::new(),
+            bars: Vec::new(),
+            rows: Vec::new(),
+            notes: Vec::new(),
+            incomplete: None,
+        }
+    }
+
+    /// Records what the run was told.
+    pub fn parameter(&mut self, name: &str, value: impl std::fmt::Display) {
+        self.parameters.insert(name.to_owned(), value.to_string());
+    }
+
+    /// Says something once.
+    pub fn note(&mut self, text: impl Into<String>) {
+        let text = text.into();
+        if !self.notes.contains(&text) {
+            self.notes.push(text);
+        }
+    }
+
+    /// The series of `key`, made with `like` when it is new.
+    pub fn series_mut(&mut self, key: Key, like: impl FnOnce(Key) -> Series) -> &mut Series {
+        let at = self.series.iter().position(|s| s.key == key).unwrap_or_else(|| {
+            self.series.push(like(key));
+            self.series.len() - 1
+        });
+        &mut self.series[at]
+    }
+
+    /// The first series of `key`.
+    #[must_use]
+    pub fn get(&self, key: &Key) -> Option<&Series> {
+        self.series.iter().find(|s| s.key == *key)
+    }
+
+    /// True when a device broke or the run ended early.
+    #[must_use]
+    pub fn broken(&self) -> bool {
+        self.incomplete.is_some() || self.devices.iter().any(|d| d.broken.is_some())
+    }
+
+    /// Reads a file that [`Results::save`] wrote.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is something else; the error names the file.
+    pub fn load(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path).with_context(|| format!("{}", path.display()))?;
+        let value: serde_json::Value =
+            serde_json::from_str(&text).with_context(|| format!("{}: not JSON", path.display()))?;
+        match value.get("format").and_then(|format| format.as_str()) {
+            Some(FORMAT) => {}
+            Some(other) => bail!("{}: format {other}, not {FORMAT}", path.display()),
+            None => bail!("{}: not a result of lanyard bench (no `format`)", path.display()),
+        }
+        let results: Self = serde_json::from_value(value).with_context(|| format!("{}", path.display()))?;
+        let finite = results.series.iter().flat_map(|s| &s.rounds).all(|v| v.is_finite());
+        ensure!(finite, "{}: a figure that is not a number", path.display());
+        Ok(results)
+    }
+
+    /// As JSON.
+    ///
+    /// # Errors
+    /// When a figure is not a number.
+    pub fn json(&self) -> Result<String> {
+        Ok(serde_json::to_string_pretty(self)? + "\n")
+    }
+
+    /// As CSV: one line a figure and round.
+    #[must_use]
+    pub fn csv(&self) -> String {
+        csv::csv(self)
+    }
+
+    /// As tables for a terminal.
+    #[must_use]
+    pub fn table(&self) -> String {
+        table::table(self)
+    }
+
+    /// As one HTML page that needs nothing else.
+    #[must_use]
+    pub fn page(&self) -> String {
+        page::page(self)
+    }
+}
+
+/// Where a run's reports go besides the terminal.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct Outputs {
+    /// Write every figure of every round, and the environment, to FILE; `bench compare` reads it
+    #[arg(long, value_name = "FILE", help_heading = "Reports")]
+    pub json: Option<PathBuf>,
+    /// Write one line a figure and round to FILE
+    #[arg(long, value_name = "FILE", help_heading = "Reports")]
+    pub csv: Option<PathBuf>,
+    /// Write one self-contained page with tables and plots to FILE
+    #[arg(long, value_name = "FILE", help_heading = "Reports")]
+    pub html: Option<PathBuf>,
+}
+
+impl Outputs {
+    /// Fails before anything was measured when a file cannot be written after.
+    ///
+    /// # Errors
+    /// For a file that cannot be made; the error names it.
+    pub fn check(&self) -> Result<()> {
+        for path in [&self.json, &self.csv, &self.html].into_iter().flatten() {
+            let name = || format!("cannot write {}", path.display());
+            if std::fs::metadata(path).is_ok_and(|m| !m.is_file()) {
+                std::fs::OpenOptions::new().append(true).open(path).with_context(name)?;
+            } else {
+                tempfile::NamedTempFile::new_in(directory(path)).with_context(name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what there is. Called again and again during a run, so that what ends it leaves the rest.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub fn write(&self, results: &Results) -> Result<()> {
+        if let Some(path) = &self.json {
+            write(path, &results.json()?)?;
+        }
+        if let Some(path) = &self.csv {
+            write(path, &results.csv())?;
+        }
+        if let Some(path) = &self.html {
+            write(path, &results.page())?;
+        }
+        Ok(())
+    }
+}
+
+/// Replaces a regular file as a whole, so that nobody reads half of it; writes into anything else (`/dev/stdout`).
+fn write(path: &Path, text: &str) -> Result<()> {
+    let name = || format!("cannot write {}", path.display());
+    let special = std::fs::metadata(path).is_ok_and(|m| !m.is_file());
+    if special {
+        return std::fs::write(path, text).with_context(name);
+    }
+    let mut file = tempfile::NamedTempFile::new_in(directory(path)).with_context(name)?;
+    file.write_all(text.as_bytes()).with_context(name)?;
+    // A temporary file is for its owner only; a report is like any other file.
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    file.as_file().set_permissions(mode).with_context(name)?;
+    file.persist(path).with_context(name)?;
+    Ok(())
+}
+
+fn directory(path: &Path) -> &Path {
+    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+impl From<&Report> for Results {
+    /// A row becomes a series a side; the number at the end of a row's name is its place on an axis.
+    fn from(report: &Report) -> Self {
+        let mut results = Self::new("forward");
+        results.parameter("rounds", report.rounds);
+        results.parameter("window_ms", report.window_ms);
+        for row in &report.rows {
+            for arm in &row.arms {
+                let device = arm.label.clone();
+                if !results.devices.iter().any(|d| d.name == device) {
+                    results.devices.push(DeviceNote {
+                        name: device,
+                        detail: arm.detail.clone(),
+                        broken: None,
+                    });
+                }
+                if arm.rounds.is_empty() {
+                    continue;
+                }
+                results.series.push(Series {
+                    key: row_key(&row.id, &arm.label),
+                    clause: String::new(),
+                    unit: row.unit,
+                    better: match row.unit {
+                        Unit::FramesPerSecond | Unit::BitsPerSecond | Unit::Fraction => Better::Higher,
+                        _ => Better::Lower,
+                    },
+                    rounds: arm.rounds.clone(),
+                    resolution: 0.0,
+                    caveats: row.caveat.iter().cloned().collect(),
+                });
+            }
+        }
+        results.rows.clone_from(&report.rows);
+        results
+    }
+}
+
+fn row_key(id: &str, device: &str) -> Key {
+    if let Some((test, number)) = id.rsplit_once('-')
+        && let Ok(at) = number.parse::<u32>()
+    {
+        let axis = match test {
+            _ if test.starts_with("size") => Axis::FrameBytes,
+            "tc" | "tc-peer" | "xdp" => Axis::FrameBytes,
+            _ => Axis::Hosts,
+        };
+        return Key::new(test, "", device).at(axis, at.into());
+    }
+    Key::new(id, "", device)
+}
+
+#[cfg(test)]
+mod tests;
