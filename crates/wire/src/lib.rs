@@ -1,4 +1,5 @@
-//! Frame formats: a checked view of an Ethernet frame, and the editing of its VLAN tag.
+//! Frame formats: a checked view of an Ethernet frame, and the editing of its VLAN tag; and routing netlink's messages
+//! about routes ([`rtnetlink`]).
 //!
 //! Read first: IEEE 802.3-2018, 3.1 (the MAC frame) and IEEE 802.1Q-2018, 9 (the tag). A frame here runs from the
 //! destination address to the end of its payload, tags in line, without the FCS.
@@ -7,6 +8,7 @@
 //! in its frames is that protocol's own codec.
 
 mod frame;
+pub mod rtnetlink;
 mod tag;
 
 pub use frame::{Builder, Frame};
