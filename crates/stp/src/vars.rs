@@ -360,6 +360,9 @@ pub(crate) struct PortTreeVars {
     pub dispute_while: Timer,
     /// What the port, as a designated port, conveyed last, and when.
     pub conveyed: Option<(Vector, u64)>,
+    /// The best the port has told, as a designated port, of what the neighbour may still act on: since the last
+    /// agreement, or since the port became designated.
+    pub told: Option<Vector>,
     /// The port has agreed to something since.
     pub promised: bool,
     /// Agreements may be on their way that answer what the port conveyed, or promised, before.
@@ -415,6 +418,7 @@ impl PortTreeVars {
             rcvd_info_while: Timer::Zero,
             dispute_while: Timer::Zero,
             conveyed: None,
+            told: None,
             promised: false,
             stale_while: Timer::Zero,
             information: Default::default(),

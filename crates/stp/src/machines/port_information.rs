@@ -108,6 +108,7 @@ fn disabled(e: &mut Entity, p: usize, t: usize) {
     tree.dispute_while = Timer::Zero;
     tree.stale_while = Timer::Zero;
     tree.conveyed = None;
+    tree.told = None;
     tree.promised = false;
     tree.rcvd_info_while = Timer::Zero;
     tree.info_is = InfoIs::Disabled;
@@ -175,6 +176,8 @@ fn superior(e: &mut Entity, p: usize, t: usize) {
     e.record_agreement(p, t);
     let tree = &mut e.ports[p].trees[t];
     tree.synced &= tree.agreed;
+    // The neighbour has something better than what this port told.
+    tree.told = None;
     e.record_priority_and_times(p, t);
     e.updt_rcvd_info_while(p, t);
     e.ports[p].trees[t].info_is = InfoIs::Received;

@@ -283,6 +283,10 @@ fn enter(e: &mut Entity, p: usize, t: usize, state: State) {
             tree.forward = true;
             tree.fd_while = Timer::Zero;
             if state != RootForward {
+                if !tree.agreed {
+                    // By the timer: what the port told before has aged.
+                    tree.told = tree.told.map(|_| tree.designated_priority);
+                }
                 tree.agreed = send_rstp;
             }
         }

@@ -118,6 +118,7 @@ impl crate::vars::PortTreeVars {
         }
         self.promised = false;
         self.conveyed = Some((self.designated_priority, now));
+        self.told = Some(self.told.map_or(self.designated_priority, |told| told.min(self.designated_priority)));
     }
 
     fn set_agreed(&mut self, agreed: bool) {

@@ -165,6 +165,9 @@ impl Entity {
             let tree = &mut port.trees[0];
             let agreed = rstp && p2p && same_root && tree.msg_flags.agreement;
             tree.set_agreed(agreed);
+            if agreed && !designated {
+                tree.told = Some(tree.designated_priority);
+            }
             if !internal {
                 let proposing = tree.proposing;
                 for tree in &mut port.trees[1..] {
@@ -177,7 +180,11 @@ impl Entity {
         let tree = &mut port.trees[t];
         let same_regional_root = tree.msg_flags.role == WireRole::Designated
             || tree.msg_priority.regional_root == tree.port_priority.regional_root;
-        tree.set_agreed(p2p && same_root && same_regional_root && tree.msg_flags.agreement);
+        let agreed = p2p && same_root && same_regional_root && tree.msg_flags.agreement;
+        tree.set_agreed(agreed);
+        if agreed && !designated {
+            tree.told = Some(tree.designated_priority);
+        }
     }
 
     /// recordDispute: an inferior designated neighbour learns or forwards, so it does not hear this port.

@@ -92,6 +92,7 @@ impl Entity {
             self.updt_designated(p, t);
             self.updt_role(p, t);
         }
+        self.hold_infeasible(t);
         if t == 0 && (before.root, before.external_cost) != (root_priority.root, root_priority.external_cost)
             || t > 0 && before.regional_root != root_priority.regional_root
         {
@@ -101,6 +102,42 @@ impl Entity {
             let was = if t == 0 { before.root } else { before.regional_root };
             if was != root {
                 self.event(Event::RootChanged { instance, vlan, root, port });
+            }
+        }
+    }
+
+    /// Not in the standard, and what makes the tree free of loops while information changes. Across a link that
+    /// forwards, a bridge must be better informed than what its neighbour below may still act on; a loop, in which
+    /// everybody is below himself, is then impossible (the feasibility condition of Garcia-Luna-Aceves, "Loop-Free
+    /// Routing Using Diffusing Computations", 1993). Where the bridge has come to know something worse than that, the
+    /// port waits for the neighbour's agreement to the news. An alternate port's information is better than what
+    /// the bridge tells, so rapid failover does not wait.
+    fn hold_infeasible(&mut self, t: usize) {
+        let Some(r) = self.trees[t].root_port else { return };
+        let held = self.ports[r].trees[t].port_priority;
+        let root_internal = t > 0 || self.ports[r].info_internal;
+        let prefix = |v: &Vector| (v.root, v.external_cost, v.regional_root);
+        for p in (0..self.ports.len()).filter(|p| *p != r) {
+            let port = &self.ports[p];
+            let outside = t == 0 && (port.boundary || self.bridge.force_version < 3);
+            let tree = &port.trees[t];
+            let active = tree.role == Role::Designated && tree.selected_role == Role::Designated;
+            let bound = port.params.point_to_point && port.send_rstp && !port.oper_edge;
+            if !active || !bound || !(tree.learn || tree.forward) {
+                continue;
+            }
+            let infeasible = tree.told.is_some_and(|told| match (outside, root_internal) {
+                (false, _) => told <= held,
+                (true, true) => prefix(&told) < prefix(&held),
+                (true, false) => prefix(&told) <= prefix(&held),
+            });
+            if infeasible {
+                let tree = &mut self.ports[p].trees[t];
+                tree.agreed = false;
+                tree.synced = false;
+                tree.sync = true;
+                self.trees[t].sync.valid = false;
+                self.mark(p, t);
             }
         }
     }
