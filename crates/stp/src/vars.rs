@@ -129,11 +129,8 @@ pub(crate) struct Vector {
 }
 
 impl Vector {
-    /// 13.10, 13.11: better, or from the same designated bridge and port as `held`.
-    pub(crate) fn superior_to(&self, held: &Self) -> bool {
-        self < held || (self != held && self.same_source(held))
-    }
-    fn same_source(&self, held: &Self) -> bool {
+    /// From the same designated bridge and port as `held` (13.10, 13.11).
+    pub(crate) fn same_source(&self, held: &Self) -> bool {
         self.designated_bridge.address() == held.designated_bridge.address()
             && self.designated_port.number() == held.designated_port.number()
     }
@@ -276,6 +273,11 @@ pub(crate) struct PortVars {
     pub info_internal: bool,
     /// The last BPDU came from outside the region.
     pub boundary: bool,
+    /// A BPDU has come since the link did.
+    pub heard_bridge: bool,
+    /// Address and port number of who sent the CIST's message, and of who sent what the port holds.
+    pub msg_source: (MacAddr, u16),
+    pub info_source: (MacAddr, u16),
     pub rcvd_tc_ack: bool,
     pub rcvd_tcn: bool,
     pub tc_ack: bool,
@@ -464,6 +466,9 @@ impl PortVars {
             rcvd_internal: false,
             info_internal: false,
             boundary: false,
+            heard_bridge: false,
+            msg_source: Default::default(),
+            info_source: Default::default(),
             rcvd_tc_ack: false,
             rcvd_tcn: false,
             tc_ack: false,

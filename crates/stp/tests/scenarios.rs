@@ -165,7 +165,10 @@ fn ring_of_eight() {
          restore B0.r
          settle within 10s
          snip B2.r                            # indirect: no link goes down, information ages out
-         settle within 10s
+         run 6100ms
+         expect B2.l root forwarding
+         expect B3.r root forwarding
+         settle within 20s
          expect tree",
         ring(8)
     ));

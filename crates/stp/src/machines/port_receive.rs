@@ -35,6 +35,7 @@ fn enter(e: &mut Entity, p: usize, state: State, bpdu: Option<&Bpdu>) {
             port.rcvd_rstp = false;
             port.rcvd_stp = false;
             port.boundary &= port.params.enabled;
+            port.heard_bridge &= port.params.enabled;
             port.trees.iter_mut().for_each(|tree| tree.rcvd_msg = false);
             port.edge_delay_while = Timer::Held(BridgeVars::MIGRATE_TIME_MS);
             if port.params.enabled {
@@ -43,7 +44,9 @@ fn enter(e: &mut Entity, p: usize, state: State, bpdu: Option<&Bpdu>) {
         }
         State::Receive => {
             port.oper_edge = false;
-            port.edge_delay_while = Timer::start(now, BridgeVars::MIGRATE_TIME_MS);
+            port.heard_bridge = true;
+            let edge_delay_ms = e.edge_delay(p);
+            e.ports[p].edge_delay_while = Timer::start(now, edge_delay_ms);
             let Some(bpdu) = bpdu else { return };
             e.updt_bpdu_version(p, bpdu);
             e.ports[p].rcvd_internal = e.from_same_region(bpdu);

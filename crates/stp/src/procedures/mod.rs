@@ -32,10 +32,16 @@ impl Entity {
     pub(crate) fn forward_delay(&self, p: usize) -> u64 {
         self.fwd_delay(p)
     }
-    /// EdgeDelay: MigrateTime on a point-to-point link, MaxAge otherwise.
+    /// EdgeDelay: MigrateTime on a point-to-point link, MaxAge otherwise. Longer where a bridge has been heard: one
+    /// that holds something better than this port proposes is silent until that has aged.
     pub(crate) fn edge_delay(&self, p: usize) -> u64 {
+        let port = &self.ports[p];
         let migrate = crate::vars::BridgeVars::MIGRATE_TIME_MS;
-        if self.ports[p].params.point_to_point { migrate } else { self.max_age(p) }
+        match (port.params.point_to_point, port.heard_bridge) {
+            (true, false) => migrate,
+            (true, true) => migrate + 3 * self.hello_time(p),
+            (false, _) => self.max_age(p),
+        }
     }
     /// reRooted: no other port was root port recently.
     pub(crate) fn re_rooted(&self, p: usize, t: usize) -> bool {
@@ -118,7 +124,8 @@ impl crate::vars::PortTreeVars {
         }
         self.promised = false;
         self.conveyed = Some((self.designated_priority, now));
-        self.told = Some(self.told.map_or(self.designated_priority, |told| told.min(self.designated_priority)));
+        self.told =
+            Some(self.told.map_or(self.designated_priority, |told| told.min(self.designated_priority)));
     }
 
     fn set_agreed(&mut self, agreed: bool) {

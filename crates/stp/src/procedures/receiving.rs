@@ -40,6 +40,9 @@ impl Entity {
             return;
         };
         let max_hops = self.bridge.max_hops;
+        // Out of a region its regional root takes the place of the designated bridge; MST BPDUs name the sender, too.
+        let sender = if let Bpdu::Mst(_, mst) = bpdu { mst.bridge } else { body.bridge };
+        self.ports[p].msg_source = (sender.address(), body.port.number());
         let cist = &mut self.ports[p].trees[0];
         cist.rcvd_msg = true;
         cist.msg_flags = body.flags;
@@ -105,13 +108,19 @@ impl Entity {
         }
     }
 
-    /// rcvInfo: compares the message with what the port holds.
+    /// rcvInfo: compares the message with what the port holds. Who sent them is compared as well as the
+    /// designated bridges: these differ when a region gets another regional root, and a neighbour outside
+    /// that took its word for somebody else's would believe the former until it ages.
     pub(crate) fn rcv_info(&self, p: usize, t: usize) -> RcvdInfo {
-        let tree = &self.ports[p].trees[t];
+        let port = &self.ports[p];
+        let tree = &port.trees[t];
+        let same_source = tree.msg_priority.same_source(&tree.port_priority)
+            || (t == 0 && tree.info_is == InfoIs::Received && port.msg_source == port.info_source);
         match tree.msg_flags.role {
             WireRole::Designated => {
                 let same = tree.msg_priority == tree.port_priority;
-                if tree.msg_priority.superior_to(&tree.port_priority)
+                if tree.msg_priority < tree.port_priority
+                    || (!same && same_source)
                     || (same && tree.msg_times != tree.port_times && tree.info_is == InfoIs::Received)
                 {
                     RcvdInfo::SuperiorDesignated
@@ -255,7 +264,11 @@ impl Entity {
 
     /// recordPriority and recordTimes.
     pub(crate) fn record_priority_and_times(&mut self, p: usize, t: usize) {
-        let tree = &mut self.ports[p].trees[t];
+        let port = &mut self.ports[p];
+        if t == 0 {
+            port.info_source = port.msg_source;
+        }
+        let tree = &mut port.trees[t];
         tree.port_priority = tree.msg_priority;
         tree.port_times = tree.msg_times;
     }

@@ -168,6 +168,11 @@ impl Sim {
     pub fn set_link(&mut self, s: usize, up: bool) {
         self.segments[s].up = up;
         let segment = self.segments[s].clone();
+        if self.trace {
+            let ends: Vec<_> =
+                segment.ends.iter().map(|(n, port)| format!("{}.{port}", self.nodes[*n].name)).collect();
+            println!("{:>8} link {ends:?} {} Mbit/s, {} ms: {up}", self.now, segment.speed, segment.delay_ms);
+        }
         for (node, port) in segment.ends {
             let bridge = &mut self.nodes[node].bridge;
             bridge.handle_link(self.now, port, up, Some(segment.speed), segment.duplex);
