@@ -12,6 +12,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 pub const GENERATE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/generate.bpf.o"));
 /// `receive.bpf.c`.
 pub const RECEIVE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/receive.bpf.o"));
+/// `send.bpf.c`.
+pub const SEND: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/send.bpf.o"));
+/// `judge.bpf.c`.
+pub const JUDGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/judge.bpf.o"));
 /// `wire.bpf.c`.
 pub const WIRE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/wire.bpf.o"));
 
@@ -69,6 +73,14 @@ const _: () = assert!(size_of::<ArrivalsAbi>() == 48);
 /// # Errors
 /// When the kernel refuses it; most often: no CAP_BPF.
 pub fn load(object: &[u8], constants: &[u8]) -> Result<Object> {
+    load_sized(object, constants, &[])
+}
+
+/// As [`load`], with other sizes for the maps named.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_sized(object: &[u8], constants: &[u8], sizes: &[(&str, u32)]) -> Result<Object> {
     // libbpf's own chatter says nothing that its error does not.
     libbpf_rs::set_print(None);
     let mut open = ObjectBuilder::default().open_memory(object).context("opening a BPF object")?;
@@ -80,6 +92,13 @@ pub fn load(object: &[u8], constants: &[u8]) -> Result<Object> {
         let area = rodata.initial_value_mut().ok_or_else(|| anyhow!("read-only data without a value"))?;
         ensure!(area.len() >= constants.len(), "read-only data of {} bytes", area.len());
         area[..constants.len()].copy_from_slice(constants);
+    }
+    for (name, entries) in sizes {
+        let mut map = open
+            .maps_mut()
+            .find(|map| map.name().to_string_lossy() == *name)
+            .ok_or_else(|| anyhow!("no BPF map {name}"))?;
+        map.set_max_entries(*entries).with_context(|| format!("{entries} entries for {name}"))?;
     }
     open.load().context("loading a BPF object (needs root, or CAP_BPF and CAP_NET_ADMIN)")
 }
@@ -129,29 +148,35 @@ const LIVE_FRAMES: u32 = 1 << 1;
 ///
 /// # Errors
 /// When the kernel refuses (before Linux 5.18: always), or a signal came.
-#[allow(unsafe_code)]
 pub fn run_live(program: &ProgramMut<'_>, frame: &[u8], repeat: u32, batch: u32) -> Result<()> {
+    run_live_raw(program, frame, repeat, batch).context("sending live frames (Linux 5.18 or later?)")
+}
+
+/// As [`run_live`], with the kernel's own answer: `EINTR` when a signal came.
+///
+/// # Errors
+/// As [`run_live`].
+#[allow(unsafe_code)]
+pub fn run_live_raw(program: &ProgramMut<'_>, frame: &[u8], repeat: u32, batch: u32) -> std::io::Result<()> {
+    let too_many = |_| std::io::Error::from_raw_os_error(libc::EINVAL);
     let mut options = libbpf_sys::bpf_test_run_opts {
         sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
         data_in: frame.as_ptr().cast(),
-        data_size_in: u32::try_from(frame.len()).context("frame size")?,
-        repeat: i32::try_from(repeat).context("repetitions")?,
+        data_size_in: u32::try_from(frame.len()).map_err(too_many)?,
+        repeat: i32::try_from(repeat).map_err(too_many)?,
         flags: LIVE_FRAMES,
         batch_size: batch,
         ..Default::default()
     };
     // SAFETY: the program's descriptor is open, and `frame` and `options` outlive the call.
     let code = unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_fd().as_raw_fd(), &raw mut options) };
-    ensure!(
-        code == 0,
-        "sending live frames: {} (Linux 5.18 or later?)",
-        std::io::Error::from_raw_os_error(-code)
-    );
-    Ok(())
+    if code == 0 { Ok(()) } else { Err(std::io::Error::from_raw_os_error(-code)) }
 }
 
 /// An attached program; it is detached when this is dropped.
 pub enum Attached {
+    /// Nothing any more.
+    Nothing,
     /// A BPF link held by libbpf.
     Link { _link: Link },
     /// A `tcx` link.

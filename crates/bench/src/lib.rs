@@ -19,5 +19,6 @@ pub mod results;
 #[cfg(test)]
 mod sim;
 pub mod stats;
+pub mod tester;
 pub mod traffic;
 pub mod trial;

@@ -45,6 +45,29 @@ pub fn check_interrupted() -> Result<()> {
     Ok(())
 }
 
+/// The signal by which a thread is called out of a system call.
+const NUDGE: libc::c_int = libc::SIGUSR2;
+
+/// From now on [`nudge`] does no more than end the system call a thread is in.
+///
+/// # Errors
+/// When the kernel refuses the handler.
+#[allow(unsafe_code)]
+pub fn expect_nudges() -> Result<()> {
+    use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+    extern "C" fn nothing(_: i32) {}
+    let action = SigAction::new(SigHandler::Handler(nothing), SaFlags::empty(), SigSet::empty());
+    // SAFETY: the handler does nothing.
+    unsafe { sigaction(Signal::SIGUSR2, &action) }.context("catching signals").map(drop)
+}
+
+/// Ends the system call that this thread of ours is in. Comes to nothing when the thread is in none, or has ended.
+#[allow(unsafe_code)]
+pub fn nudge(thread: i32) {
+    // SAFETY: no pointers; the thread is one of this process, or the call is refused.
+    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, NUDGE) };
+}
+
 /// Asks `done` again and again until it says yes; gives up after `limit`.
 ///
 /// # Errors
@@ -270,6 +293,37 @@ impl Pinned {
 impl Drop for Pinned {
     fn drop(&mut self) {
         set_scheduler(Pid::from_raw(0), libc::SCHED_OTHER, 0);
+        // It was allowed before.
+        let _ = sched_setaffinity(Pid::from_raw(0), &self.before);
+    }
+}
+
+/// While it lives, the calling thread stays off some cores, on which others spin. On a machine that has no other core
+/// it is where it was.
+pub struct Elsewhere {
+    before: CpuSet,
+}
+
+impl Elsewhere {
+    /// Moves the calling thread off `cores`.
+    ///
+    /// # Errors
+    /// When the kernel won't say where it may run.
+    pub fn than(cores: &[usize]) -> Result<Self> {
+        let this = Pid::from_raw(0);
+        let before = sched_getaffinity(this)?;
+        let mut others = before;
+        for core in cores {
+            others.unset(*core)?;
+        }
+        // Refused when none is left.
+        let _ = sched_setaffinity(this, &others);
+        Ok(Self { before })
+    }
+}
+
+impl Drop for Elsewhere {
+    fn drop(&mut self) {
         // It was allowed before.
         let _ = sched_setaffinity(Pid::from_raw(0), &self.before);
     }

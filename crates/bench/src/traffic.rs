@@ -181,6 +181,11 @@ impl Stream {
                 hosts.count >= 1 && u64::from(hosts.first) + u64::from(hosts.count) <= HOSTS_MAX.into();
             ensure!(fits, "hosts {hosts:?}: 1 to {HOSTS_MAX} of them");
         }
+        let plain = self.ip == Ip::V4 && self.cast == Cast::Unicast && self.next_hop.is_none();
+        ensure!(
+            plain && self.pcp == 0 && !self.verify,
+            "only a tester's trial sends streams such as {self:?}"
+        );
         ensure!(self.vlan.is_none_or(|v| (1..=4094).contains(&v)), "VLAN {:?}: 1-4094", self.vlan);
         ensure!(self.rate_pps.is_none_or(|r| r >= 100), "rate {:?}: at least 100 frames/s", self.rate_pps);
         let header = if self.vlan.is_some() { 18 } else { 14 };

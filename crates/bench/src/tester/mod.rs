@@ -1,0 +1,331 @@
+//! The tester over network devices: [`PortTester`] runs trials between any devices of any namespaces.
+//!
+//! Read first: `trial.rs` for what a trial is; `bpf/send.bpf.c` and `bpf/judge.bpf.c`, which do the work. `live`,
+//! `socket` and `xsk` are the ways to send, `judge` and `listen` the ways to receive; `template` is what they send.
+//! Invariant: a tester leaves nothing behind: its programs, sockets and threads end with it, and with each trial.
+
+mod abi;
+mod cpu;
+mod judge;
+mod live;
+mod ports;
+mod send;
+mod socket;
+mod template;
+
+pub use live::LENGTH_MAX as LIVE_LENGTH_MAX;
+pub use ports::Port;
+pub use template::{SIZE_JUMBO, SIZE_RUNT, Template};
+
+use crate::histogram::Histogram;
+use crate::os::{self, Netns, Pinned, monotonic_ns};
+use crate::traffic::{CountAt, FCS};
+use crate::trial::{About, Gap, Offer, Outcome, StreamOutcome, Tester};
+use abi::{EPOCHS, FlowAbi, SLOTS_MAX};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use judge::Judge;
+use live::LiveSender;
+use ports::Watch;
+use send::{Progress, Schedule, Sends};
+use socket::SocketSender;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Between setting a trial up and its first frame: what the kernel needs to make its page pool.
+const LEAD: Duration = Duration::from_millis(30);
+/// How often a trial is looked after.
+const LOOK: Duration = Duration::from_millis(2);
+/// How often its links are.
+const LOOK_AT_LINKS: Duration = Duration::from_millis(50);
+/// A trial is over when all has arrived and for so long nothing more did.
+const QUIET: Duration = Duration::from_millis(20);
+
+/// How a tester works.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The cores that send. Ports are dealt to them in turn.
+    pub cores: Vec<usize>,
+    /// The hook at which arrivals are judged.
+    pub count_at: CountAt,
+    /// How many copies of a frame the device may make: then fewer are sent between two turns of its own.
+    pub copies: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { cores: vec![0], count_at: CountAt::Xdp, copies: 1 }
+    }
+}
+
+/// How a stream leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Way {
+    Live,
+    Socket,
+}
+
+/// The slot and the port of a stream in its template.
+type Planned = (usize, usize, Template);
+
+/// A tester whose ports are network devices.
+pub struct PortTester {
+    ports: Vec<Port>,
+    judges: Vec<Judge>,
+    options: Options,
+    ways: Vec<(Way, String)>,
+    epoch: u32,
+    own_latency_ns: Option<u64>,
+}
+
+impl PortTester {
+    /// A tester with these ports, each a device that is up. Whatever is sent to them is judged from now on, so a device
+    /// under test that looks at what it may redirect to comes up after its tester.
+    ///
+    /// # Errors
+    /// For a device that is missing or down, and when the kernel refuses the receiver's program.
+    pub fn new(ports: Vec<Port>, options: Options) -> Result<Self> {
+        ensure!((1..=live::PORTS_MAX).contains(&ports.len()), "{} ports: 1-{}", ports.len(), live::PORTS_MAX);
+        ensure!(!options.cores.is_empty(), "no core to send from");
+        os::expect_nudges()?;
+        for port in &ports {
+            port.check_up()?;
+        }
+        let judges = ports
+            .iter()
+            .map(|port| {
+                Judge::new(port.netns(), port.ifindex(), options.count_at).context(port.name().to_owned())
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let ways = ports.iter().map(Port::best_way).collect();
+        Ok(Self { ports, judges, options, ways, epoch: 0, own_latency_ns: None })
+    }
+
+    /// Notes what the tester itself adds to a latency: the median of a trial over a wire.
+    pub fn calibrated(&mut self, own_latency_ns: u64) {
+        self.own_latency_ns = Some(own_latency_ns);
+    }
+
+    fn check(&self, offer: &Offer) -> Result<()> {
+        ensure!(!offer.streams.is_empty(), "no stream to send");
+        ensure!(offer.streams.len() <= SLOTS_MAX, "{} streams: at most {SLOTS_MAX}", offer.streams.len());
+        ensure!(!offer.window.is_zero(), "no time to send in");
+        ensure!(offer.change.is_none_or(|c| c.factor > 0.0 && c.factor <= 1.0), "a change of rate by 0 to 1");
+        let mut ids = BTreeSet::new();
+        for (port, stream) in &offer.streams {
+            ensure!(*port < self.ports.len(), "no port {port}: 0-{}", self.ports.len() - 1);
+            ensure!(ids.insert(stream.id), "two streams have the number {}", stream.id);
+        }
+        Ok(())
+    }
+
+    /// The senders of an offer, one for each core and way, with their core.
+    fn senders(&self, offer: &Offer, schedule: &Schedule) -> Result<Vec<(usize, Box<dyn Sends>)>> {
+        let mut groups: BTreeMap<(usize, Way), Vec<Planned>> = BTreeMap::new();
+        for (slot, (port, stream)) in offer.streams.iter().enumerate() {
+            let template =
+                Template::new(stream, slot, self.epoch).with_context(|| format!("stream {}", stream.id))?;
+            let core = self.options.cores[port % self.options.cores.len()];
+            let fits = stream.size - FCS <= live::LENGTH_MAX;
+            let way = if fits { self.ways[*port].0 } else { Way::Socket };
+            groups.entry((core, way)).or_default().push((slot, *port, template));
+        }
+        let ports = self
+            .ports
+            .iter()
+            .map(|p| Ok((p.netns().try_clone()?, p.ifindex())))
+            .collect::<Result<Vec<_>>>()?;
+        groups
+            .into_iter()
+            .map(|((core, way), streams)| {
+                Ok::<(usize, Box<dyn Sends>), anyhow::Error>(match way {
+                    Way::Live => {
+                        (core, Box::new(LiveSender::new(&ports, &streams, schedule, self.options.copies)?))
+                    }
+                    Way::Socket => (core, Box::new(SocketSender::new(&ports, streams, schedule)?)),
+                })
+            })
+            .collect()
+    }
+
+    /// Runs the senders to their end, or to that of something else, which is returned.
+    fn send(
+        &self,
+        senders: &[(usize, Box<dyn Sends>)],
+        watch: &Watch,
+        end_ns: u64,
+    ) -> Result<Option<String>> {
+        let stop = AtomicBool::new(false);
+        let ended = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            let threads: Vec<_> = senders
+                .iter()
+                .map(|(core, sender)| {
+                    let (stop, ended) = (&stop, &ended);
+                    scope.spawn(move || {
+                        let result = Pinned::to(*core).and_then(|_core| sender.run(stop));
+                        ended.fetch_add(1, Ordering::SeqCst);
+                        result
+                    })
+                })
+                .collect();
+            let mut cut_short = None;
+            let mut looked = Instant::now();
+            while ended.load(Ordering::SeqCst) < threads.len() {
+                thread::sleep(LOOK);
+                if cut_short.is_none() {
+                    cut_short = os::check_interrupted().err().map(|why| format!("{why:#}"));
+                }
+                if cut_short.is_none() && looked.elapsed() > LOOK_AT_LINKS {
+                    cut_short = watch.trouble();
+                    looked = Instant::now();
+                }
+                // A program that never gets its turn never says that it is done.
+                let late = monotonic_ns()? > end_ns + 100_000_000;
+                stop.fetch_or(cut_short.is_some() || late, Ordering::SeqCst);
+                for (_, sender) in senders {
+                    if stop.load(Ordering::SeqCst) || sender.done()? {
+                        sender.nudge();
+                    }
+                }
+            }
+            for thread in threads {
+                thread.join().map_err(|_| anyhow!("a sender died"))??;
+            }
+            Ok(cut_short)
+        })
+    }
+
+    /// Waits for what is under way.
+    fn settle(&self, offer: &Offer, sent: u64) -> Result<()> {
+        let begin = Instant::now();
+        let (mut last, mut quiet_since) = (0, begin);
+        while begin.elapsed() < offer.settle && os::check_interrupted().is_ok() {
+            let (mut seen, mut all) = (0, 0);
+            for judge in &self.judges {
+                for slot in 0..offer.streams.len() {
+                    let flow = judge.flow(slot)?;
+                    seen += flow.received;
+                    all += flow.received + flow.duplicated + flow.corrupted;
+                }
+            }
+            if all != last {
+                (last, quiet_since) = (all, Instant::now());
+            }
+            if seen >= sent && quiet_since.elapsed() >= QUIET {
+                break;
+            }
+            thread::sleep(LOOK * 2);
+        }
+        Ok(())
+    }
+
+    fn outcome(&self, offer: &Offer, progress: &[Progress]) -> Result<Outcome> {
+        let start_ns = progress.iter().filter(|p| p.sent > 0).map(|p| p.first_ns).min().unwrap_or(0);
+        let mut streams = Vec::new();
+        for (slot, (_, stream)) in offer.streams.iter().enumerate() {
+            let progress = progress.iter().find(|p| p.slot == slot).context("a stream without a sender")?;
+            let flows = self.judges.iter().map(|judge| judge.flow(slot)).collect::<Result<Vec<_>>>()?;
+            streams.push(stream_outcome(stream.id, progress, &flows, start_ns));
+        }
+        let unidentified = self.judges.iter().map(Judge::unidentified).sum::<Result<u64>>()?;
+        Ok(Outcome { streams, unidentified, ..Default::default() })
+    }
+}
+
+/// Puts together what one stream's sender and the judges of all ports say.
+fn stream_outcome(id: u16, progress: &Progress, flows: &[FlowAbi], start_ns: u64) -> StreamOutcome {
+    let since = |ns: u64| Duration::from_nanos(ns.saturating_sub(start_ns));
+    let sum = |of: fn(&FlowAbi) -> u64| flows.iter().map(of).sum();
+    let seen: Vec<&FlowAbi> = flows.iter().filter(|f| f.first_ns > 0).collect();
+    let first = seen.iter().map(|f| f.first_ns).min();
+    let last = seen.iter().map(|f| f.last_ns).max();
+    let mut latency = Histogram::default();
+    for f in &seen {
+        latency.merge(&Histogram::from_kernel(&f.buckets, f.latency_sum, f.latency_min, f.latency_max));
+    }
+    let longest = seen.iter().filter(|f| f.gap_ns > 0).max_by_key(|f| f.gap_ns);
+    StreamOutcome {
+        id,
+        sent: progress.sent,
+        received: sum(|f| f.received),
+        received_at: flows.iter().map(|f| f.received).collect(),
+        duplicated: sum(|f| f.duplicated),
+        reordered: sum(|f| f.reordered),
+        corrupted: sum(|f| f.corrupted),
+        latency,
+        tx_time: progress.tx_time(),
+        rx_time: first.zip(last).map_or(Duration::ZERO, |(a, b)| Duration::from_nanos(b - a)),
+        first_at: first.map(since),
+        longest_gap: longest.map(|f| Gap { at: since(f.gap_at_ns), length: Duration::from_nanos(f.gap_ns) }),
+        last_loss_at: seen.iter().map(|f| f.loss_ns).max().filter(|ns| *ns > 0).map(since),
+    }
+}
+
+impl Tester for PortTester {
+    fn ports(&self) -> usize {
+        self.ports.len()
+    }
+
+    fn line_rate_pps(&self, frame_bytes: usize) -> Option<f64> {
+        // RFC 2544, 20: preamble and gap take 20 bytes. The slowest port's, so that every port can be offered it.
+        let speeds: Option<Vec<f64>> = self.ports.iter().map(Port::bits_per_second).collect();
+        let slowest = speeds?.into_iter().reduce(f64::min)?;
+        Some(slowest / ((frame_bytes + 20) * 8) as f64)
+    }
+
+    fn trial(&mut self, offer: &Offer) -> Result<Outcome> {
+        os::check_interrupted()?;
+        self.check(offer)?;
+        self.epoch = (self.epoch + 1) % EPOCHS;
+        let verify: Vec<bool> = offer.streams.iter().map(|(_, s)| s.verify).collect();
+        for judge in &mut self.judges {
+            judge.begin(self.epoch, &verify)?;
+        }
+        let watch = Watch::over(&self.ports)?;
+        if let Some(why) = watch.trouble() {
+            bail!("{why}");
+        }
+        let _elsewhere = os::Elsewhere::than(&self.options.cores)?;
+        let schedule = Schedule::new(offer, monotonic_ns()? + LEAD.as_nanos() as u64);
+        let senders = self.senders(offer, &schedule)?;
+        let before = cpu::Times::now()?;
+        let mut cut_short = self.send(&senders, &watch, schedule.end_ns)?;
+        let cpu = cpu::Times::now()?.since(&before);
+        let mut progress = Vec::new();
+        for (_, sender) in &senders {
+            progress.extend(sender.progress()?);
+        }
+        // The kernel's page pool waits for its last frames, and they for nobody.
+        drop(senders);
+        let sent: u64 = progress.iter().map(|p| p.sent).sum();
+        ensure!(sent > 0 || cut_short.is_some(), "nothing could be sent");
+        if cut_short.is_none() {
+            self.settle(offer, sent)?;
+            cut_short =
+                os::check_interrupted().err().map(|why| format!("{why:#}")).or_else(|| watch.trouble());
+        }
+        Ok(Outcome { cpu, cut_short, ..self.outcome(offer, &progress)? })
+    }
+
+    fn about(&self) -> About {
+        let ports: Vec<String> = self.ports.iter().map(|p| p.name().to_owned()).collect();
+        let hook = match self.options.count_at {
+            CountAt::Xdp => "judged in XDP",
+            CountAt::Tc => "judged in TC",
+        };
+        let mut ways: Vec<String> =
+            self.ways.iter().zip(&ports).map(|((_, why), port)| format!("{port}: {why}")).collect();
+        ways.dedup_by(|a, b| a.split(": ").nth(1) == b.split(": ").nth(1));
+        About { ports, engine: format!("{}; {hook}", ways.join(", ")), own_latency_ns: self.own_latency_ns }
+    }
+}
+
+/// Ports of the namespace `netns` by name.
+///
+/// # Errors
+/// For a name without a device.
+pub fn ports_of(netns: &Netns, names: &[String]) -> Result<Vec<Port>> {
+    names.iter().map(|name| Port::new(netns, name)).collect()
+}

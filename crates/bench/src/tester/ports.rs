@@ -1,0 +1,122 @@
+//! A tester's ports: devices somewhere, what they can do, and whether they still can.
+
+use super::Way;
+use crate::os::Netns;
+use anyhow::{Context, Result, anyhow, ensure};
+use lanyard_netdev::{Netdev, XdpFeatures};
+
+/// A device of some namespace.
+pub struct Port {
+    netns: Netns,
+    netdev: Netdev,
+    name: String,
+    ifindex: u32,
+}
+
+impl Port {
+    /// The device `name` of `netns`.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn new(netns: &Netns, name: &str) -> Result<Self> {
+        let ifindex = netns.ifindex(name)?;
+        let netdev = {
+            let _inside = netns.enter()?;
+            Netdev::open().context("netlink")?
+        };
+        Ok(Self { netns: netns.try_clone()?, netdev, name: name.to_owned(), ifindex })
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its index, in its namespace.
+    #[must_use]
+    pub const fn ifindex(&self) -> u32 {
+        self.ifindex
+    }
+
+    /// Its namespace.
+    #[must_use]
+    pub const fn netns(&self) -> &Netns {
+        &self.netns
+    }
+
+    pub(super) fn check_up(&self) -> Result<()> {
+        match self.trouble() {
+            Some(why) => Err(anyhow!(why)),
+            None => Ok(()),
+        }
+    }
+
+    /// What keeps frames from passing, if anything does.
+    fn trouble(&self) -> Option<String> {
+        match self.netdev.link_by_index(self.ifindex) {
+            Ok(link) if !link.admin_up => Some(format!("{} is down: `ip link set {0} up`", self.name)),
+            Ok(link) if !link.carrier => Some(format!("{} has no link", self.name)),
+            Ok(_) => None,
+            Err(why) => Some(format!("{} is gone: {why}", self.name)),
+        }
+    }
+
+    /// Bits per second of the wire; `None` for a virtual device, whatever speed it may name.
+    pub(super) fn bits_per_second(&self) -> Option<f64> {
+        let link = self.netdev.link_by_index(self.ifindex).ok()?;
+        if link.kind.is_some() {
+            return None;
+        }
+        self.netdev.settings(&self.name).ok()?.speed_mbps.map(|mbps| f64::from(mbps) * 1e6)
+    }
+
+    /// The best way to send from here, and why.
+    pub(super) fn best_way(&self) -> (Way, String) {
+        match self.netdev.xdp_features(self.ifindex) {
+            Ok(features) if features.has(XdpFeatures::NDO_XMIT) => {
+                (Way::Live, "frames made in the kernel (XDP)".to_owned())
+            }
+            Ok(_) => (
+                Way::Socket,
+                "packet socket: frames redirected by XDP would be lost (a veth takes them when its peer runs NAPI: \
+                 GRO on, or an XDP program)"
+                    .to_owned(),
+            ),
+            // Before Linux 6.3 nobody can tell; then the first trial does.
+            Err(_) => (Way::Live, "frames made in the kernel (XDP)".to_owned()),
+        }
+    }
+}
+
+/// All ports of a tester, while a trial runs.
+pub struct Watch<'p> {
+    ports: &'p [Port],
+    carrier_changes: Vec<u32>,
+}
+
+impl<'p> Watch<'p> {
+    /// Watches `ports` from now on.
+    ///
+    /// # Errors
+    /// When one is gone.
+    pub fn over(ports: &'p [Port]) -> Result<Self> {
+        let changes = |port: &Port| {
+            let link = port.netdev.link_by_index(port.ifindex);
+            Ok(link.with_context(|| format!("{} is gone", port.name))?.carrier_changes)
+        };
+        let carrier_changes = ports.iter().map(changes).collect::<Result<Vec<_>>>()?;
+        ensure!(!carrier_changes.is_empty(), "no ports");
+        Ok(Self { ports, carrier_changes })
+    }
+
+    /// Why the trial is not what it should be: a link that is down, or was.
+    pub fn trouble(&self) -> Option<String> {
+        self.ports.iter().zip(&self.carrier_changes).find_map(|(port, before)| {
+            port.trouble().or_else(|| {
+                let now = port.netdev.link_by_index(port.ifindex).ok()?.carrier_changes;
+                (now != *before).then(|| format!("{} lost its link for a while", port.name))
+            })
+        })
+    }
+}

@@ -1,0 +1,185 @@
+//! The tester over wires: what it says of a trial is what happened.
+
+#![allow(clippy::unwrap_used)] // a failed step fails the test
+
+use lanyard_bench::bed::set_features;
+use lanyard_bench::os::{Netns, cannot_measure};
+use lanyard_bench::tester::{Options, Port, PortTester};
+use lanyard_bench::traffic::{Cast, CountAt, Hosts, Ip, Order, Stream};
+use lanyard_bench::trial::{Offer, Outcome, Tester};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// The right to send, or `None`, and the reason said, when this machine cannot run the test.
+fn alone() -> Option<MutexGuard<'static, ()>> {
+    if let Some(why) = cannot_measure() {
+        println!("skipped: {why}");
+        return None;
+    }
+    Some(ALONE.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Two ports joined by a wire, in a namespace each.
+struct Wire {
+    near: Netns,
+    _far: Netns,
+    tester: PortTester,
+}
+
+impl Wire {
+    fn new(count_at: CountAt) -> Self {
+        Self::with(count_at, "")
+    }
+
+    fn with(count_at: CountAt, extra: &str) -> Self {
+        let (near, far) = (Netns::new().unwrap(), Netns::new().unwrap());
+        near.ip(&format!("link add t0 up {extra} type veth peer name t1 {extra} netns {}\n", far.path()))
+            .unwrap();
+        far.ip("link set t1 up\n").unwrap();
+        for (netns, device) in [(&near, "t0"), (&far, "t1")] {
+            set_features(netns, device, &["gro", "on"]).unwrap();
+        }
+        let ports = vec![Port::new(&near, "t0").unwrap(), Port::new(&far, "t1").unwrap()];
+        let tester = PortTester::new(ports, Options { count_at, ..Options::default() }).unwrap();
+        Self { near, _far: far, tester }
+    }
+
+    fn burst(&mut self, streams: Vec<(usize, Stream)>, frames: u64) -> Outcome {
+        self.tester.trial(&Offer::burst(streams, frames)).unwrap()
+    }
+}
+
+/// Nothing lost, doubled, late, spoiled or strange.
+#[track_caller]
+fn assert_clean(outcome: &Outcome, frames: u64, what: &str) {
+    assert_eq!((outcome.cut_short.as_deref(), outcome.unidentified), (None, 0), "{what}");
+    for s in &outcome.streams {
+        assert_eq!((s.sent, s.received, s.lost()), (frames, frames, 0), "{what}: {s:?}");
+        assert_eq!((s.duplicated, s.reordered, s.corrupted), (0, 0, 0), "{what}: {s:?}");
+    }
+}
+
+#[test]
+fn every_kind_of_frame_crosses_a_wire() {
+    let Some(_alone) = alone() else { return };
+    for at in [CountAt::Tc, CountAt::Xdp] {
+        let mut wire = Wire::with(at, "mtu 9198");
+        let mut check = |stream: Stream| {
+            let stream = Stream { verify: stream.size >= 64, stamp: true, ..stream };
+            let outcome = wire.burst(vec![(0, stream)], 500);
+            assert_clean(&outcome, 500, &format!("{at:?} {stream:?}"));
+            assert_eq!(outcome.streams[0].received_at, [0, 500]);
+            assert_eq!(outcome.latency().count(), 500);
+        };
+        let many = Hosts { first: 0x1_fff0, count: 1000 };
+        for size in [32, 60, 63, 64, 65, 128, 1518, 2000, 3000] {
+            check(Stream::new().size(size));
+        }
+        for vlan in [Some(7), None] {
+            for size in [84, 1518] {
+                check(Stream { vlan, ip: Ip::V6, ..Stream::new() }.size(size));
+                check(Stream { vlan, pcp: if vlan.is_some() { 5 } else { 0 }, ..Stream::new() }.size(size));
+                check(
+                    Stream { vlan, src: many, dst: many, order: Order::Random, ..Stream::new() }.size(size),
+                );
+                for ip in [Ip::V4, Ip::V6] {
+                    check(Stream { vlan, ip, cast: Cast::Broadcast, ..Stream::new() }.size(size));
+                    check(Stream { vlan, ip, cast: Cast::Multicast, dst: many, ..Stream::new() }.size(size));
+                    let next_hop = Some([2, 0, 0, 0, 0, 1]);
+                    check(Stream { vlan, ip, next_hop, dst: many, ..Stream::new() }.size(size));
+                }
+            }
+        }
+        // Longer than a page: through a socket.
+        check(Stream::new().size(9018));
+    }
+}
+
+#[test]
+fn streams_of_both_ways_and_all_sizes_at_once() {
+    let Some(_alone) = alone() else { return };
+    let mut wire = Wire::new(CountAt::Xdp);
+    let stream = |id: u16, size| Stream { id, verify: true, stamp: true, ..Stream::new() }.size(size);
+    let streams: Vec<(usize, Stream)> =
+        (0..40).map(|n| (usize::from(n) % 2, stream(1000 + n, 64 + 36 * usize::from(n)))).collect();
+    let outcome = wire.burst(streams, 300);
+    assert_clean(&outcome, 300, "forty streams");
+    let arrived: Vec<&[u64]> = outcome.streams.iter().map(|s| &s.received_at[..]).collect();
+    for (n, arrived) in arrived.iter().enumerate() {
+        assert_eq!(*arrived, if n % 2 == 0 { [0, 300] } else { [300, 0] }, "stream {n}");
+    }
+    assert_eq!(outcome.streams[7].id, 1007);
+}
+
+#[test]
+fn a_rate_is_kept_within_one_percent() {
+    let Some(_alone) = alone() else { return };
+    let mut wire = Wire::new(CountAt::Xdp);
+    for rate in [100, 7_000, 250_000] {
+        let stream = Stream { rate_pps: Some(rate), ..Stream::new() };
+        let outcome = wire.tester.trial(&Offer::new(vec![(0, stream)], Duration::from_millis(500))).unwrap();
+        let (sent, due) = (outcome.streams[0].sent as f64, f64::from(rate) / 2.0);
+        println!("{rate}: sent {sent} of {due}, {:.1}/s", outcome.streams[0].tx_pps());
+        // Never too much, however loaded the machine is; too little only when it had no time for us.
+        assert!(sent <= due + 2.0, "{rate}: {sent} sent, {due} due");
+        assert_clean(&outcome, outcome.streams[0].sent, "a paced stream");
+    }
+}
+
+#[test]
+fn a_burst_is_exact_and_a_rate_can_change() {
+    let Some(_alone) = alone() else { return };
+    let mut wire = Wire::new(CountAt::Xdp);
+    assert_clean(&wire.burst(vec![(0, Stream::new())], 1), 1, "one frame");
+    let stream = Stream { rate_pps: Some(20_000), ..Stream::new() };
+    let mut offer = Offer::new(vec![(0, stream)], Duration::from_millis(400));
+    let change = lanyard_bench::trial::RateChange { after: Duration::from_millis(200), factor: 0.5 };
+    offer.change = Some(change);
+    let outcome = wire.tester.trial(&offer).unwrap();
+    let sent = outcome.streams[0].sent;
+    assert!(sent <= 6003, "{sent}");
+}
+
+#[test]
+fn a_link_that_goes_down_ends_the_trial_and_keeps_what_was_seen() {
+    let Some(_alone) = alone() else { return };
+    let mut wire = Wire::new(CountAt::Xdp);
+    let near = wire.near.try_clone().unwrap();
+    let stream = Stream { rate_pps: Some(10_000), ..Stream::new() };
+    let offer = Offer::new(vec![(0, stream)], Duration::from_secs(60));
+    let down = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(300));
+        near.ip("link set t0 down\n").unwrap();
+    });
+    let outcome = wire.tester.trial(&offer).unwrap();
+    down.join().unwrap();
+    let why = outcome.cut_short.unwrap();
+    assert!(why.contains("t0 is down") || why.contains("t1 has no link"), "{why}");
+    assert!(outcome.streams[0].received > 0);
+    // Nothing to send from: an error, before anything is sent.
+    let why = wire.tester.trial(&offer).unwrap_err().to_string();
+    assert!(why.contains("t0 is down"), "{why}");
+    wire.near.ip("link set t0 up\n").unwrap();
+    assert_clean(&wire.burst(vec![(0, Stream::new())], 10), 10, "up again");
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let Some(_alone) = alone() else { return };
+    let mut wire = Wire::new(CountAt::Xdp);
+    let mut check = |streams: Vec<(usize, Stream)>, word: &str| {
+        let why = wire.tester.trial(&Offer::new(streams, Duration::from_secs(1))).unwrap_err();
+        assert!(format!("{why:#}").contains(word), "{why:#}");
+    };
+    check(vec![], "no stream");
+    check(vec![(2, Stream::new())], "no port 2");
+    check(vec![(0, Stream::new()), (1, Stream::new())], "the number 0");
+    check(vec![(0, Stream::new().size(10))], "frame size 10");
+    assert!(Port::new(&wire.near, "no-such").is_err());
+    wire.near.ip("link add idle type veth peer name other\n").unwrap();
+    let idle = Port::new(&wire.near, "idle").unwrap();
+    let why = PortTester::new(vec![idle], Options::default()).err().unwrap();
+    assert!(format!("{why:#}").contains("idle is down"), "{why:#}");
+}
