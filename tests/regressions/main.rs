@@ -34,3 +34,8 @@ fn lab() {
 fn bpdu() {
     replay("bpdu", lanyard_stp::fuzz);
 }
+
+#[test]
+fn fpm() {
+    replay("fpm", lanyard_fpm::fuzz);
+}
