@@ -32,7 +32,7 @@ TABLE(fdb_usage, struct ly_usage, LY_USAGES, BPF_F_MMAPABLE);
 TABLE(trap_groups, struct ly_trap_group, LY_GROUPS, BPF_F_MMAPABLE);
 TABLE(lost, struct ly_lost, 1, BPF_F_MMAPABLE);
 TABLE(fdb_state, struct ly_fdb_state, 1, BPF_F_MMAPABLE);
-TABLE(fdb, struct ly_fdb_bucket, 1024, 0);
+TABLE(fdb, struct ly_fdb_bucket, 1024, BPF_F_MMAPABLE);
 TABLE(journal, struct ly_journal, 1, 0);
 
 struct ly_journal_frame {
