@@ -10,13 +10,13 @@
 #ifndef LY_ABI_H
 #define LY_ABI_H
 
-#define LY_ABI 2
+#define LY_ABI 3
 
 #define LY_PORTS 1024 /* slot 0 is "no port" */
 #define LY_PORT_WORDS (LY_PORTS / 64)
 #define LY_VLANS 4096
 #define LY_IFMAP 4096 /* direct-mapped slots from ifindex to port */
-#define LY_FDB_WAYS 8 /* entries a bucket: two cache lines, fetched as a pair */
+#define LY_FDB_WAYS 8 /* entries a bucket: one cache line */
 #define LY_DROPS 32   /* slots for drop reasons; lanyard_types::DropReason numbers them */
 #define LY_GROUPS 8   /* slots for trap groups; lanyard_types::TrapGroup */
 #define LY_TRAP_BYTES 2048 /* longest part of a trapped frame that goes up */
@@ -76,13 +76,22 @@ struct ly_global {
 };
 _Static_assert(sizeof(struct ly_global) == 24 + 3 * 128, "ly_global");
 
-/* The FDB: fdb[bucket], lock-free. A key is claimed by compare-and-swap from 0, then its value is written;
- * removal clears the value, then the key. A key whose value is 0 is in between and counts as absent.
+/* The FDB: fdb[bucket], lock-free. An entry is one word, so it comes, changes and goes by compare-and-swap:
+ *
+ *   63..19  tag     what is left of the key's 59-bit hash when its lowest 14 bits are taken away
+ *   18      second  it stands in the second of its two buckets
+ *   17..10  seen    second it was last seen, modulo 251; or LY_FDB_LONG_AGO; or a kind that is not dynamic
+ *   9..0    port    0: frames from and to the address are dropped
+ *
+ * The hash is a permutation, and the bucket's number has the bits that the tag lacks (so there are LY_FDB_NEAR buckets at
+ * least): the key can be had back. When exactly an entry was last seen is in fdb_times, which is written once a second
+ * at most and read by those who age and show.
  *
  * Few hosts live in the first LY_FDB_NEAR buckets, which stay in the processor's cache; when they are five
  * eighths full the programs themselves begin to use the whole table (fdb_state[0].masks: now = all, was = near)
  * and look in both places until the control plane has run `fdb_migrate`. A word of 0 means all, both times. */
-#define LY_FDB_NEAR 16384
+#define LY_FDB_NEAR_BITS 14
+#define LY_FDB_NEAR (1 << LY_FDB_NEAR_BITS)
 #define LY_FDB_MASKS(now, was) ((__u64)(was) << 32 | (now))
 
 /* fdb_state[0]: set once by the control plane, then the programs' own. */
@@ -90,18 +99,28 @@ struct ly_fdb_state {
 	__u64 masks; /* buckets in use - 1, and in the high half what it was before */
 };
 
-struct ly_fdb_way {
-	__u64 key;   /* VLAN << 48 | raw address; 0 is free */
-	__u64 value; /* union ly_fdb_value */
-};
+#define LY_FDB_TAG_SHIFT 19
+#define LY_FDB_SECOND 0x40000
+#define LY_FDB_SEEN_SHIFT 10
+#define LY_FDB_SEEN_MASK 0x3fc00
+#define LY_FDB_PORT_MASK 0x3ff
+#define LY_FDB_CYCLE 251    /* seconds until `seen` comes round: a prime, so that no usual period of frames meets it */
+#define LY_FDB_LONG_AGO 251 /* whoever sweeps writes it over what is older than half a cycle */
+#define LY_FDB_KINDS 250    /* a kind that is not dynamic is `seen` less this */
 
 struct ly_fdb_bucket {
-	struct ly_fdb_way way[LY_FDB_WAYS];
+	__u64 way[LY_FDB_WAYS]; /* 0 is free */
 };
-_Static_assert(sizeof(struct ly_fdb_bucket) == 128, "ly_fdb_bucket");
+_Static_assert(sizeof(struct ly_fdb_bucket) == 64, "ly_fdb_bucket");
+
+struct ly_fdb_times {
+	__u32 updated_s[LY_FDB_WAYS]; /* ly_now_s() when last seen */
+};
+_Static_assert(sizeof(struct ly_fdb_times) == 32, "ly_fdb_times");
 
 enum ly_fdb_kind { LY_FDB_DYNAMIC = 1, LY_FDB_STATIC = 2, LY_FDB_STICKY = 3, LY_FDB_SELF = 4 };
 
+/* An entry as it is told, to the control plane and by it. Its key is VLAN << 48 | raw address, which is no group's. */
 union ly_fdb_value {
 	__u64 raw;
 	struct {

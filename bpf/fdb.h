@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* The FDB: a salted hash of 8-way buckets, two possible buckets an address, no locks.
+/* The FDB: a salted hash of 8-way buckets, two possible buckets an address, no locks. abi.h draws an entry.
  *
- * A bucket is two cache lines fetched as a pair, so a hit costs one miss of the cache at most. Nothing is
- * ever pushed out: when both buckets or a limit is full, the address is not learned, the refusal is counted,
- * and its frames are flooded. An attacker who does not know the salt cannot aim at a bucket.
+ * A bucket is one cache line and an entry one word, so a hit costs one miss of the cache at most, and 65,536 hosts fit a
+ * megabyte. Nothing is ever pushed out: when both buckets or a limit is full, the address is not learned, the refusal is
+ * counted, and its frames are flooded. An attacker who does not know the salt cannot aim at a bucket.
  *
- * Invariant: an entry's value changes only by compare-and-swap from a value that was read, and a value of 0
- * stays 0 until whoever claimed the key writes it. So a refresh, a move and a removal that race leave one of
- * their outcomes, never a mixture.
+ * Invariant: an entry changes only by compare-and-swap from a word that was read. So a refresh, a move and a
+ * removal that race leave one of their outcomes, never a mixture. Its time is written before it: nobody finds
+ * a new entry with an old time.
  */
 #ifndef LY_FDB_H
 #define LY_FDB_H
@@ -20,25 +20,92 @@ static __always_inline __u64 fdb_key(__u64 mac, __u16 vlan)
 	return (__u64)vlan << KEY_VLAN_SHIFT | mac;
 }
 
+/* A permutation of 59-bit words: a key without its group bit. */
+#define HASH_BITS 59
+#define HASH_MASK ((1ULL << HASH_BITS) - 1)
+#define HASH_A 0x9e3779b97f4a7c15ULL
+#define HASH_B 0xd6e8feb86659fd93ULL
+#define HASH_A_INVERSE 0xf1de83e19937733dULL /* modulo 2^64, and so modulo 2^59 */
+#define HASH_B_INVERSE 0xcfee444d8b59a89bULL
+
+static __always_inline __u64 fdb_hash(__u64 key)
+{
+	__u64 hash = (key >> KEY_VLAN_SHIFT) << 47 | (key & KEY_MAC_MASK) >> 1;
+
+	hash = (hash ^ fdb_salt) * HASH_A & HASH_MASK;
+	hash = (hash ^ hash >> 30) * HASH_B & HASH_MASK;
+	return hash ^ hash >> 30;
+}
+
+static __always_inline __u64 fdb_unhash(__u64 hash)
+{
+	hash = (hash ^ hash >> 30) * HASH_B_INVERSE & HASH_MASK;
+	hash = (hash ^ hash >> 30) * HASH_A_INVERSE & HASH_MASK;
+	hash ^= fdb_salt & HASH_MASK;
+	return (hash >> 47) << KEY_VLAN_SHIFT | (hash << 1 & KEY_MAC_MASK);
+}
+
+/* How far the second bucket is from the first: never 0 under any mask. */
+static __always_inline __u32 fdb_stride(__u64 hash)
+{
+	return (__u32)((hash >> LY_FDB_NEAR_BITS) * HASH_A >> 40) | 1;
+}
+
 struct fdb_choice {
 	__u32 first, second; /* buckets */
 };
 
-static __always_inline __u64 fdb_hash(__u64 key)
-{
-	__u64 hash = (key ^ fdb_salt) * 0x9e3779b97f4a7c15ULL;
-
-	hash ^= hash >> 32;
-	return hash * 0xd6e8feb86659fd93ULL;
-}
-
 static __always_inline struct fdb_choice fdb_buckets(__u64 hash, __u32 mask)
 {
-	struct fdb_choice choice = { (hash >> 40) & mask, (hash >> 16) & mask };
+	__u32 first = hash & mask;
 
-	if (choice.second == choice.first)
-		choice.second ^= 1;
-	return choice;
+	return (struct fdb_choice){ first, (first ^ fdb_stride(hash)) & mask };
+}
+
+/* An entry's word. */
+
+static __always_inline __u64 fdb_tag(__u64 hash, bool second)
+{
+	return hash >> LY_FDB_NEAR_BITS << LY_FDB_TAG_SHIFT | (second ? LY_FDB_SECOND : 0);
+}
+
+static __always_inline bool fdb_is(__u64 word, __u64 tag)
+{
+	return word >> 18 == tag >> 18;
+}
+
+static __always_inline __u16 fdb_port(__u64 word)
+{
+	return word & LY_FDB_PORT_MASK;
+}
+
+static __always_inline __u32 fdb_seen(__u64 word)
+{
+	return (word & LY_FDB_SEEN_MASK) >> LY_FDB_SEEN_SHIFT;
+}
+
+static __always_inline __u8 fdb_kind(__u64 word)
+{
+	__u32 seen = fdb_seen(word);
+
+	return seen <= LY_FDB_LONG_AGO ? LY_FDB_DYNAMIC : seen - LY_FDB_KINDS;
+}
+
+static __always_inline __u64 fdb_word(__u64 tag, union ly_fdb_value value)
+{
+	__u64 seen = value.kind == LY_FDB_DYNAMIC ? value.updated_s % LY_FDB_CYCLE : LY_FDB_KINDS + value.kind;
+
+	return (tag & ~(LY_FDB_SECOND - 1ULL)) | (seen << LY_FDB_SEEN_SHIFT & LY_FDB_SEEN_MASK) |
+	       (value.port & LY_FDB_PORT_MASK);
+}
+
+/* The key of the entry that is `word` in `bucket`. */
+static __always_inline __u64 fdb_key_of(__u32 bucket, __u64 word)
+{
+	__u64 hash = word >> LY_FDB_TAG_SHIFT << LY_FDB_NEAR_BITS;
+	__u32 first = word & LY_FDB_SECOND ? bucket ^ fdb_stride(hash) : bucket;
+
+	return fdb_unhash(hash | (first & (LY_FDB_NEAR - 1)));
 }
 
 /* The part of the table in use (abi.h). */
@@ -56,17 +123,25 @@ static __always_inline struct fdb_masks fdb_masks(void)
 	return (struct fdb_masks){ (__u32)word, word >> 32 };
 }
 
-static __always_inline __u64 *fdb_find_in(__u32 bucket, __u64 key)
+/* An entry that was found: its word, and where it stands. */
+struct fdb_hit {
+	__u64 word; /* 0: not found */
+	__u32 bucket, way;
+};
+
+static __always_inline struct fdb_hit fdb_find_in(__u32 bucket, __u64 tag)
 {
 	struct ly_fdb_bucket *b = LOOKUP(fdb, bucket);
 
-	if (!b)
-		return NULL;
+	if (b) {
 #pragma unroll
-	for (int i = 0; i < LY_FDB_WAYS; i++)
-		if (b->way[i].key == key)
-			return &b->way[i].value;
-	return NULL;
+		for (int i = 0; i < LY_FDB_WAYS; i++) {
+			__u64 word = *(volatile __u64 *)&b->way[i];
+			if (fdb_is(word, tag))
+				return (struct fdb_hit){ word, bucket, i };
+		}
+	}
+	return (struct fdb_hit){};
 }
 
 /* Asks for the bucket where `key` most likely is, without waiting for it: look-ups that follow each other
@@ -76,31 +151,63 @@ static __always_inline void fdb_touch(struct fdb_masks masks, __u64 key)
 	struct ly_fdb_bucket *b = LOOKUP(fdb, fdb_buckets(fdb_hash(key), masks.now).first);
 
 	if (b)
-		*(volatile __u64 *)&b->way[0].key;
+		*(volatile __u64 *)&b->way[0];
 }
 
-static __always_inline __u64 *fdb_find_under(__u64 hash, __u32 mask, __u64 key)
+static __always_inline struct fdb_hit fdb_find_under(__u64 hash, __u32 mask)
 {
 	struct fdb_choice choice = fdb_buckets(hash, mask);
-	__u64 *value = fdb_find_in(choice.first, key);
+	struct fdb_hit hit = fdb_find_in(choice.first, fdb_tag(hash, false));
 
-	return value ? value : fdb_find_in(choice.second, key);
+	return hit.word ? hit : fdb_find_in(choice.second, fdb_tag(hash, true));
 }
 
-/* The value's place; NULL when the key is not in the table. */
-static __always_inline __u64 *fdb_find(struct fdb_masks masks, __u64 key)
+static __always_inline struct fdb_hit fdb_find(struct fdb_masks masks, __u64 key)
 {
 	__u64 hash = fdb_hash(key);
-	__u64 *value = fdb_find_under(hash, masks.now, key);
+	struct fdb_hit hit = fdb_find_under(hash, masks.now);
 
-	if (!value && masks.was != masks.now)
-		value = fdb_find_under(hash, masks.was, key);
-	return value;
+	if (!hit.word && masks.was != masks.now)
+		hit = fdb_find_under(hash, masks.was);
+	return hit;
 }
 
 static __always_inline bool swap(__u64 *place, __u64 from, __u64 to)
 {
 	return __sync_val_compare_and_swap(place, from, to) == from;
+}
+
+static __always_inline __u32 fdb_updated_s(__u32 bucket, __u32 way)
+{
+	struct ly_fdb_times *t = LOOKUP(fdb_times, bucket);
+
+	return t ? t->updated_s[way & (LY_FDB_WAYS - 1)] : 0;
+}
+
+static __always_inline void fdb_set_updated_s(__u32 bucket, __u32 way, __u32 updated_s)
+{
+	struct ly_fdb_times *t = LOOKUP(fdb_times, bucket);
+
+	if (t)
+		t->updated_s[way & (LY_FDB_WAYS - 1)] = updated_s;
+}
+
+/* From the word that was found to another; 0 takes the entry out. */
+static __always_inline bool fdb_swap(struct fdb_hit hit, __u64 to)
+{
+	struct ly_fdb_bucket *b = LOOKUP(fdb, hit.bucket);
+
+	return b && swap(&b->way[hit.way & (LY_FDB_WAYS - 1)], hit.word, to);
+}
+
+/* The entry as it is told. */
+static __always_inline union ly_fdb_value fdb_value(struct fdb_hit hit)
+{
+	return (union ly_fdb_value){
+		.updated_s = fdb_updated_s(hit.bucket, hit.way),
+		.port = fdb_port(hit.word),
+		.kind = fdb_kind(hit.word),
+	};
 }
 
 /* Usage: how many dynamic entries the table, a port, a VLAN hold, against their limits. */
@@ -181,54 +288,59 @@ static __always_inline __u32 fdb_free_ways(struct ly_fdb_bucket *b)
 
 #pragma unroll
 	for (int i = 0; i < LY_FDB_WAYS; i++)
-		n += b->way[i].key == 0;
+		n += b->way[i] == 0;
 	return n;
 }
 
-/* True when `key` stands in `b` at another way than `way`. */
-static __always_inline bool fdb_stands_elsewhere(struct ly_fdb_bucket *b, __u64 key, int way)
+/* True when an entry of this tag stands in `b` at another way than `way`. */
+static __always_inline bool fdb_stands_elsewhere(struct ly_fdb_bucket *b, __u64 tag, int way)
 {
 	for (int i = 0; i < LY_FDB_WAYS; i++)
-		if (i != way && *(volatile __u64 *)&b->way[i].key == key)
+		if (i != way && fdb_is(*(volatile __u64 *)&b->way[i], tag))
 			return true;
 	return false;
 }
 
-/* Claims a free way of `b`. Two processors may claim the same key in different ways at the same moment:
- * whoever then sees the other's claim gives up its own (both may: the next frame tries again). So a key
- * never stands twice. */
-static __always_inline bool fdb_claim(struct ly_fdb_bucket *b, struct ly_fdb_bucket *other, __u64 key, __u64 value)
+/* Claims a free way. Two processors may enter the same key in different ways at the same moment: whoever then sees the
+ * other's entry takes its own out again (both may: the next frame tries again). So a key never stands twice for long,
+ * and both entries say the same while it does. */
+static __always_inline bool fdb_claim(__u32 bucket, __u32 other, __u64 hash, bool second, __u64 value)
 {
+	struct ly_fdb_bucket *b = LOOKUP(fdb, bucket), *o = LOOKUP(fdb, other);
+	union ly_fdb_value entry = { .raw = value };
+	__u64 word = fdb_word(fdb_tag(hash, second), entry);
+
+	if (!b || !o)
+		return false;
 	for (int i = 0; i < LY_FDB_WAYS; i++) {
-		if (b->way[i].key != 0 || !swap(&b->way[i].key, 0, key))
+		if (b->way[i] != 0)
 			continue;
-		if (fdb_stands_elsewhere(b, key, i) || fdb_stands_elsewhere(other, key, -1)) {
-			b->way[i].key = 0;
-			return false;
-		}
-		b->way[i].value = value;
-		return true;
+		fdb_set_updated_s(bucket, i, entry.updated_s);
+		if (!swap(&b->way[i], 0, word))
+			continue;
+		if (!fdb_stands_elsewhere(b, word, i) && !fdb_stands_elsewhere(o, fdb_tag(hash, !second), -1))
+			return true;
+		swap(&b->way[i], word, 0);
+		return false;
 	}
 	return false;
 }
 
-/* Puts a new entry into its first bucket while that is at most half full, then into the emptier one. With a table five
- * eighths full one entry in seven is in its second bucket, and one table in some hundred has no room for one entry: see
+/* Puts a new entry into its first bucket while that has three ways free, then into the emptier one. With a table five
+ * eighths full one entry in twelve is in its second bucket, and few tables have no room for one entry: see
  * fdb_insert_growing. A global function: the verifier looks at it once. */
 __noinline int fdb_insert(__u64 key, __u64 value)
 {
-	struct fdb_choice choice = fdb_buckets(fdb_hash(key), fdb_masks().now);
+	__u64 hash = fdb_hash(key);
+	struct fdb_choice choice = fdb_buckets(hash, fdb_masks().now);
 	struct ly_fdb_bucket *a = LOOKUP(fdb, choice.first), *b = LOOKUP(fdb, choice.second);
 
 	if (!a || !b)
 		return false;
 	__u32 free_a = fdb_free_ways(a);
-	if (free_a < LY_FDB_WAYS / 2 && fdb_free_ways(b) > free_a) {
-		struct ly_fdb_bucket *c = a;
-		a = b;
-		b = c;
-	}
-	return fdb_claim(a, b, key, value);
+	if (free_a < 3 && fdb_free_ways(b) > free_a)
+		return fdb_claim(choice.second, choice.first, hash, true, value);
+	return fdb_claim(choice.first, choice.second, hash, false, value);
 }
 
 /* Brings the whole table into use: when the near part is five eighths full, or `must`. True when it just did. */

@@ -9,72 +9,49 @@
 #define ENOSPC 28
 
 /* Takes one entry out; false when it changed meanwhile. */
-static __always_inline bool fdb_take_out(struct ly_fdb_bucket *b, __u32 way, __u64 key, union ly_fdb_value old)
+static __always_inline bool fdb_take_out(struct fdb_hit hit, __u64 key)
 {
-	way &= LY_FDB_WAYS - 1;
-	if (!swap(&b->way[way].value, old.raw, 0))
+	if (!fdb_swap(hit, 0))
 		return false;
-	b->way[way].key = 0;
-	if (old.kind == LY_FDB_DYNAMIC)
-		usage_release_all(old.port & (LY_PORTS - 1), (key >> KEY_VLAN_SHIFT) & (LY_VLANS - 1));
+	if (fdb_kind(hit.word) == LY_FDB_DYNAMIC)
+		usage_release_all(fdb_port(hit.word), (key >> KEY_VLAN_SHIFT) & (LY_VLANS - 1));
 	return true;
+}
+
+/* Global functions: the verifier wants the context's fields by their names, not by pointers worked out from them. */
+__noinline int fdb_write(__u64 key, __u64 raw)
+{
+	union ly_fdb_value value = { .raw = raw };
+	struct fdb_hit hit = fdb_find(fdb_masks(), key);
+
+	if (!hit.word)
+		return fdb_insert_growing(key, raw) ? 0 : -ENOSPC;
+	if (!fdb_swap(hit, fdb_word(hit.word, value)))
+		return -EAGAIN;
+	if (fdb_kind(hit.word) == LY_FDB_DYNAMIC)
+		usage_release_all(fdb_port(hit.word), (key >> KEY_VLAN_SHIFT) & (LY_VLANS - 1));
+	return 0;
+}
+
+__noinline int fdb_remove(__u64 key)
+{
+	struct fdb_hit hit = fdb_find(fdb_masks(), key);
+
+	return !hit.word ? -ENOENT : fdb_take_out(hit, key) ? 0 : -EAGAIN;
 }
 
 /* Writes a control-plane entry over whatever stands there. */
 SEC("syscall")
 int fdb_set(struct ly_fdb_call *call)
 {
-	__u64 key = call->key;
-	__u64 *place = fdb_find(fdb_masks(), key);
-
-	call->result = -EAGAIN;
-	if (!place) {
-		call->result = fdb_insert_growing(key, call->value) ? 0 : -ENOSPC;
-		return 0;
-	}
-	union ly_fdb_value old = { .raw = *place };
-	if (old.raw == 0 || !swap(place, old.raw, call->value))
-		return 0;
-	if (old.kind == LY_FDB_DYNAMIC)
-		usage_release_all(old.port & (LY_PORTS - 1), (key >> KEY_VLAN_SHIFT) & (LY_VLANS - 1));
-	call->result = 0;
+	call->result = fdb_write(call->key, call->value);
 	return 0;
-}
-
-static __always_inline int fdb_delete_in(__u32 bucket, __u64 key)
-{
-	struct ly_fdb_bucket *b = LOOKUP(fdb, bucket);
-
-	if (!b)
-		return -ENOENT;
-	for (int i = 0; i < LY_FDB_WAYS; i++) {
-		if (b->way[i].key != key)
-			continue;
-		union ly_fdb_value old = { .raw = b->way[i].value };
-		if (old.raw == 0)
-			return -EAGAIN;
-		return fdb_take_out(b, i, key, old) ? 0 : -EAGAIN;
-	}
-	return -ENOENT;
-}
-
-static __always_inline int fdb_delete_under(__u32 mask, __u64 key)
-{
-	struct fdb_choice choice = fdb_buckets(fdb_hash(key), mask);
-	int result = fdb_delete_in(choice.first, key);
-
-	return result == -ENOENT ? fdb_delete_in(choice.second, key) : result;
 }
 
 SEC("syscall")
 int fdb_delete(struct ly_fdb_call *call)
 {
-	struct fdb_masks masks = fdb_masks();
-	int result = fdb_delete_under(masks.now, call->key);
-
-	if (result == -ENOENT && masks.was != masks.now)
-		result = fdb_delete_under(masks.was, call->key);
-	call->result = result;
+	call->result = fdb_remove(call->key);
 	return 0;
 }
 
@@ -94,6 +71,36 @@ static __always_inline bool fdb_scan_hit(struct fdb_scan_state *s, __u64 key, un
 	       (!s->port || s->port == value.port);
 }
 
+/* What is older than half a cycle of `seen` is marked, so that it can't come round to look fresh (abi.h). */
+static __always_inline void fdb_mark_old(struct fdb_hit hit, __u32 age_s)
+{
+	if (age_s > LY_FDB_CYCLE / 2 && fdb_seen(hit.word) != LY_FDB_LONG_AGO)
+		fdb_swap(hit, (hit.word & ~(__u64)LY_FDB_SEEN_MASK) | LY_FDB_LONG_AGO << LY_FDB_SEEN_SHIFT);
+}
+
+/* A global function: the verifier looks at it once. */
+__noinline int fdb_scan_way(struct fdb_scan_state *s, __u64 word, __u32 bucket, __u32 way)
+{
+	struct fdb_hit hit = { word, bucket, way };
+	__u64 key = fdb_key_of(bucket, word);
+	union ly_fdb_value value = fdb_value(hit);
+
+	if (!s)
+		return 0;
+	__u32 age_s = s->now_s - value.updated_s;
+	if ((__s32)age_s < 0)
+		age_s = 0;
+	if (fdb_scan_hit(s, key, value, age_s) && fdb_take_out(hit, key)) {
+		s->removed++;
+		fdb_event(s->scan == LY_SCAN_SWEEP ? LY_EVENT_AGED : LY_EVENT_FLUSHED, key, value.raw, 0);
+		return 0;
+	}
+	fdb_mark_old(hit, age_s);
+	if (s->oldest_s == ~0U || age_s > s->oldest_s)
+		s->oldest_s = age_s;
+	return 0;
+}
+
 static long fdb_scan_bucket(__u32 index, struct fdb_scan_state *s)
 {
 	struct ly_fdb_bucket *b = LOOKUP(fdb, index);
@@ -101,20 +108,10 @@ static long fdb_scan_bucket(__u32 index, struct fdb_scan_state *s)
 	if (!b)
 		return 1;
 	for (int i = 0; i < LY_FDB_WAYS; i++) {
-		__u64 key = b->way[i].key;
-		union ly_fdb_value value = { .raw = b->way[i].value };
+		__u64 word = *(volatile __u64 *)&b->way[i];
 
-		if (key == 0 || value.kind != LY_FDB_DYNAMIC)
-			continue;
-		__u32 age_s = s->now_s - value.updated_s;
-		if ((__s32)age_s < 0)
-			age_s = 0;
-		if (fdb_scan_hit(s, key, value, age_s) && fdb_take_out(b, i, key, value)) {
-			s->removed++;
-			fdb_event(s->scan == LY_SCAN_SWEEP ? LY_EVENT_AGED : LY_EVENT_FLUSHED, key, value.raw, 0);
-		} else if (s->oldest_s == ~0U || age_s > s->oldest_s) {
-			s->oldest_s = age_s;
-		}
+		if (word != 0 && fdb_kind(word) == LY_FDB_DYNAMIC)
+			fdb_scan_way(s, word, index, i);
 	}
 	return 0;
 }
@@ -157,23 +154,27 @@ __noinline int fdb_migrate_way(__u32 bucket, __u32 way, __u32 now)
 	way &= LY_FDB_WAYS - 1;
 	if (!b)
 		return 1;
-	__u64 key = b->way[way].key, value = b->way[way].value, hash = fdb_hash(key);
-	struct fdb_choice choice = fdb_buckets(hash, now);
-	if (key == 0 || value == 0 || bucket == choice.first || bucket == choice.second)
+	struct fdb_hit old = { *(volatile __u64 *)&b->way[way], bucket, way };
+	if (old.word == 0)
 		return 1;
-	__u64 *place = fdb_find_under(hash, now, key);
-	if (!place && fdb_insert(key, value))
-		place = fdb_find_under(hash, now, key);
-	if (!place)
+	__u64 key = fdb_key_of(bucket, old.word), hash = fdb_hash(key);
+	struct fdb_choice choice = fdb_buckets(hash, now);
+	if (bucket == (old.word & LY_FDB_SECOND ? choice.second : choice.first))
+		return 1;
+	struct fdb_hit place = fdb_find_under(hash, now);
+	if (!place.word && fdb_insert(key, fdb_value(old).raw))
+		place = fdb_find_under(hash, now);
+	if (!place.word)
 		return 0;
 	for (int tries = 0; tries < 4; tries++) {
-		__u64 copied = value;
-		if (swap(&b->way[way].value, value, 0)) {
-			b->way[way].key = 0;
+		if (fdb_swap(old, 0))
 			return 1;
-		}
-		value = b->way[way].value;
-		swap(place, copied, value);
+		old.word = *(volatile __u64 *)&b->way[way];
+		if (old.word == 0)
+			return 1;
+		fdb_set_updated_s(place.bucket, place.way, fdb_updated_s(bucket, way));
+		if (fdb_swap(place, fdb_word(place.word, fdb_value(old))))
+			place.word = fdb_word(place.word, fdb_value(old));
 	}
 	return 0;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
 /* The tables. The control plane writes the mmapable ones with plain word-sized stores; the programs write
- * fdb, fdb_usage.count, the statistics and the rings. crates/ebpf sizes `fdb` before it loads. */
+ * fdb, fdb_times, fdb_usage.count, the statistics and the rings. crates/ebpf sizes `fdb` and `fdb_times` before it loads. */
 #ifndef LY_MAPS_H
 #define LY_MAPS_H
 
 /* Constants of one load: the verifier knows them and folds away what they switch off. */
-const volatile __u32 fdb_mask = 1023; /* buckets - 1 */
+const volatile __u32 fdb_mask = LY_FDB_NEAR - 1; /* buckets - 1 */
 const volatile __u64 fdb_salt = 0;
 const volatile __u32 dry = 0; /* 1: a dry run; the journal instead of devices */
 
@@ -32,7 +32,8 @@ TABLE(fdb_usage, struct ly_usage, LY_USAGES, BPF_F_MMAPABLE);
 TABLE(trap_groups, struct ly_trap_group, LY_GROUPS, BPF_F_MMAPABLE);
 TABLE(lost, struct ly_lost, 1, BPF_F_MMAPABLE);
 TABLE(fdb_state, struct ly_fdb_state, 1, BPF_F_MMAPABLE);
-TABLE(fdb, struct ly_fdb_bucket, 1024, BPF_F_MMAPABLE);
+TABLE(fdb, struct ly_fdb_bucket, LY_FDB_NEAR, BPF_F_MMAPABLE); /* nobody maps it: so it begins at a cache line */
+TABLE(fdb_times, struct ly_fdb_times, LY_FDB_NEAR, 0);
 TABLE(journal, struct ly_journal, 1, 0);
 
 struct ly_journal_frame {

@@ -35,20 +35,21 @@ static __always_inline __u8 learn_new(__u64 key, union ly_fdb_value value)
 	return LY_SRC_NEW;
 }
 
-static __always_inline __u8 learn_move(__u64 key, __u64 *place, union ly_fdb_value old, union ly_fdb_value value)
+static __always_inline __u8 learn_move(__u64 key, struct fdb_hit hit, union ly_fdb_value value)
 {
-	__u16 port = value.port & (LY_PORTS - 1);
+	__u16 port = value.port & (LY_PORTS - 1), from = fdb_port(hit.word);
 
 	if (!leaves_marks(LY_DRY_LEARN))
 		return usage_full(LY_USAGE_PORT(port)) ? LY_SRC_REFUSED : LY_SRC_MOVED;
 	if (!usage_take(LY_USAGE_PORT(port)))
 		return LY_SRC_REFUSED;
-	if (!swap(place, old.raw, value.raw)) {
+	fdb_set_updated_s(hit.bucket, hit.way, value.updated_s);
+	if (!fdb_swap(hit, fdb_word(hit.word, value))) {
 		usage_release(LY_USAGE_PORT(port));
 		return LY_SRC_KNOWN; /* someone else moved or removed it in between */
 	}
-	usage_release(LY_USAGE_PORT(old.port & (LY_PORTS - 1)));
-	fdb_event(LY_EVENT_MOVED, key, value.raw, old.port);
+	usage_release(LY_USAGE_PORT(from));
+	fdb_event(LY_EVENT_MOVED, key, value.raw, from);
 	return LY_SRC_MOVED;
 }
 
@@ -56,35 +57,46 @@ static __always_inline __u8 learn_move(__u64 key, __u64 *place, union ly_fdb_val
  * verifier looks at it once. */
 __noinline int learn_slow(__u64 key, __u64 value, __u32 learn)
 {
-	__u64 *place = fdb_find(fdb_masks(), key);
-	union ly_fdb_value old = { .raw = place ? *place : 0 }, want = { .raw = value };
+	struct fdb_hit hit = fdb_find(fdb_masks(), key);
+	union ly_fdb_value want = { .raw = value };
 	__u8 did = LY_SRC_NONE;
 
-	if (old.raw != 0 && old.kind != LY_FDB_DYNAMIC)
+	if (hit.word && fdb_kind(hit.word) != LY_FDB_DYNAMIC)
 		did = LY_SRC_FIXED;
 	else if (!learn)
 		did = LY_SRC_NONE;
-	else if (!place)
+	else if (!hit.word)
 		did = learn_new(key, want);
-	else if (old.raw != 0 && old.port != want.port)
-		did = learn_move(key, place, old, want);
-	learn_journal(did, old.port);
+	else if (fdb_port(hit.word) != want.port)
+		did = learn_move(key, hit, want);
+	learn_journal(did, fdb_port(hit.word));
 	return 0;
 }
 
-/* Writes the time once a second at most: the line stays shared between processors. */
-static __always_inline void learn_refresh(struct frame *f, __u64 *place, union ly_fdb_value old)
+/* Writes the time once a second at most: the line stays shared between processors. A global function: seldom called. */
+__noinline int learn_refresh(__u64 word, __u32 bucket, __u32 way, __u32 now_s)
 {
-	if (old.updated_s == f->now_s || !leaves_marks(LY_DRY_LEARN))
-		return;
-	union ly_fdb_value value = old;
-	value.updated_s = f->now_s;
-	swap(place, old.raw, value.raw);
+	struct fdb_hit hit = { word, bucket, way };
+	union ly_fdb_value value = { .updated_s = now_s, .port = fdb_port(word), .kind = LY_FDB_DYNAMIC };
+
+	if (!leaves_marks(LY_DRY_LEARN))
+		return 0;
+	fdb_set_updated_s(bucket, way, now_s);
+	fdb_swap(hit, fdb_word(word, value));
+	return 0;
 }
 
-static __always_inline bool learn_is_known(struct frame *f, union ly_fdb_value old)
+/* Known where it is, and dynamic. */
+static __always_inline bool learn_is_known(struct frame *f, __u64 word)
 {
-	return old.port == f->port_id && old.kind == LY_FDB_DYNAMIC && f->pv & LY_PV_LEARN;
+	return word && fdb_port(word) == f->port_id && fdb_seen(word) <= LY_FDB_LONG_AGO && f->pv & LY_PV_LEARN;
+}
+
+static __always_inline void learn_known(struct frame *f, struct fdb_hit hit)
+{
+	if (fdb_seen(hit.word) != f->now_s % LY_FDB_CYCLE)
+		learn_refresh(hit.word, hit.bucket, hit.way, f->now_s);
+	learn_journal(LY_SRC_KNOWN, fdb_port(hit.word));
 }
 
 static __always_inline int stage_learn(struct frame *f)
@@ -94,14 +106,12 @@ static __always_inline int stage_learn(struct frame *f)
 	fdb_touch(masks, key);
 	fdb_touch(masks, fdb_key(f->dst, f->vlan)); /* `bridge` will want it */
 	f->now_s = seconds(now_ns(true)); /* the clock is read while memory answers */
-	__u64 *place = fdb_find(masks, key);
-	union ly_fdb_value old = { .raw = place ? *place : 0 };
+	struct fdb_hit hit = fdb_find(masks, key);
 
-	if (old.raw != 0 && old.port == 0)
+	if (hit.word && fdb_port(hit.word) == 0)
 		return DROP(DROP_SOURCE_BLACKHOLE);
-	if (place && learn_is_known(f, old)) {
-		learn_refresh(f, place, old);
-		learn_journal(LY_SRC_KNOWN, old.port);
+	if (learn_is_known(f, hit.word)) {
+		learn_known(f, hit);
 	} else {
 		union ly_fdb_value want = { .updated_s = f->now_s, .port = f->port_id, .kind = LY_FDB_DYNAMIC };
 		learn_slow(key, want.raw, f->pv & LY_PV_LEARN);
@@ -117,12 +127,10 @@ static __always_inline bool stage_learn_fast(struct frame *f)
 	fdb_touch(masks, key);
 	fdb_touch(masks, fdb_key(f->dst, f->vlan));
 	f->now_s = seconds(now_ns(true));
-	__u64 *place = fdb_find(masks, key);
-	union ly_fdb_value old = { .raw = place ? *place : 0 };
+	struct fdb_hit hit = fdb_find(masks, key);
 
-	if (!place || !learn_is_known(f, old) || !(f->pv & LY_PV_FORWARD))
+	if (!learn_is_known(f, hit.word) || !(f->pv & LY_PV_FORWARD))
 		return false;
-	learn_refresh(f, place, old);
-	learn_journal(LY_SRC_KNOWN, old.port);
+	learn_known(f, hit);
 	return true;
 }

@@ -10,13 +10,13 @@ use std::mem::{offset_of, size_of};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// LY_ABI: what pins of another number hold is not understood here.
-pub(crate) const ABI: u32 = 1;
+pub(crate) const ABI: u32 = 3;
 pub(crate) const PORTS: usize = 1024;
 pub(crate) const PORT_WORDS: usize = PORTS / 64;
 pub(crate) const VLANS: usize = 4096;
 pub(crate) const IFMAP: u32 = 4096;
 /// Buckets of the part of the FDB that few hosts live in.
-pub(crate) const FDB_NEAR: u32 = 16384;
+pub(crate) const FDB_NEAR: u32 = 1 << 14;
 pub(crate) const FDB_WAYS: usize = 8;
 pub(crate) const DROPS: usize = 32;
 pub(crate) const GROUPS: usize = 8;
@@ -116,15 +116,14 @@ pub(crate) struct Global {
 
 #[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub(crate) struct FdbWay {
-    pub key: u64,
-    pub value: u64,
+pub(crate) struct FdbBucket {
+    pub way: [u64; FDB_WAYS],
 }
 
 #[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub(crate) struct FdbBucket {
-    pub way: [FdbWay; FDB_WAYS],
+pub(crate) struct FdbTimes {
+    pub updated_s: [u32; FDB_WAYS],
 }
 
 /// union ly_fdb_value, as its fields.
@@ -269,7 +268,7 @@ const _: () = {
     assert!(size_of::<VlanPorts>() == 512);
     assert!(size_of::<Global>() == 24 + 3 * 128);
     assert!(offset_of!(Global, isolated) == 24 && offset_of!(Global, no_multicast) == 24 + 256);
-    assert!(size_of::<FdbBucket>() == 128 && offset_of!(FdbWay, value) == 8);
+    assert!(size_of::<FdbBucket>() == 64 && size_of::<FdbTimes>() == 32);
     assert!(size_of::<Usage>() == 24);
     assert!(
         offset_of!(Usage, count) == 4

@@ -289,6 +289,9 @@ impl EbpfPlane {
     }
 
     fn set_fdb(&self, vlan: VlanId, mac: MacAddr, target: Option<FdbTarget>) -> Result<()> {
+        if mac.is_group() {
+            return Err(PlaneError::Invalid(format!("{mac} is a group's address: the FDB holds stations")));
+        }
         let doing = || format!("writing the entry for {mac} in vlan {vlan}");
         let program = if target.is_some() { &self.programs.fdb_set } else { &self.programs.fdb_delete };
         for _ in 0..FDB_TRIES {

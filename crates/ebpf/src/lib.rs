@@ -18,6 +18,7 @@ mod delivery;
 mod dry;
 mod error;
 mod events;
+mod fdb;
 mod hurry;
 #[allow(unsafe_code)]
 mod inject;

@@ -112,7 +112,9 @@ fn load(
         let Some(name) = NAMES.iter().find(|name| map.name() == **name) else { continue };
         match tables {
             Some(tables) => map.reuse_fd(tables.map(name).as_fd()).map_err(failed)?,
-            None if *name == "fdb" => map.set_max_entries(constants.buckets).map_err(failed)?,
+            None if ["fdb", "fdb_times"].contains(name) => {
+                map.set_max_entries(constants.buckets).map_err(failed)?
+            }
             None => {}
         }
     }
@@ -260,5 +262,5 @@ impl Drop for Said {
 pub(crate) fn buckets_for(capacity: u32) -> u32 {
     let slots = u64::from(capacity) * 2;
     let buckets = slots.div_ceil(abi::FDB_WAYS as u64).next_power_of_two();
-    u32::try_from(buckets).unwrap_or(1 << 28).clamp(1024, 1 << 28)
+    u32::try_from(buckets).unwrap_or(1 << 28).clamp(abi::FDB_NEAR, 1 << 28)
 }

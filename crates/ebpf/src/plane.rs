@@ -173,8 +173,12 @@ impl Plane for EbpfPlane {
         let usage = self.tables.usage_table();
         let dynamic = u64::try_from(usage.count).unwrap_or(0);
         let limit = u64::from(self.state.global.fdb_limit);
-        let mut fdb =
-            self.usage("fdb", limit, dynamic + fixed, self.tables.bytes(&["fdb", "fdb_state", "fdb_usage"]));
+        let mut fdb = self.usage(
+            "fdb",
+            limit,
+            dynamic + fixed,
+            self.tables.bytes(&["fdb", "fdb_times", "fdb_state", "fdb_usage"]),
+        );
         fdb.high_water = fdb.high_water.max(u64::from(usage.high_water) + fixed);
         fdb.refused = usage.refused;
         let ports = ["if_slots", "if_ports", "ports", "port_vlans", "port_stats", "xdp_ports"];

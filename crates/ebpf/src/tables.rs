@@ -3,10 +3,11 @@
 //! Invariant: a [`Tables`] holds every map of [`NAMES`], with the sizes `bpf/abi.h` gives them.
 
 use crate::abi::{
-    self, FDB_WAYS, FdbBucket, FdbCall, Global, IfSlot, Port, PortStats, PortVlans, TrapGroupRow, Usage,
-    VlanPorts, VlanStats,
+    self, FDB_WAYS, FdbBucket, FdbCall, FdbTimes, Global, IfSlot, Port, PortStats, PortVlans, TrapGroupRow,
+    Usage, VlanPorts, VlanStats,
 };
 use crate::error::{Doing, Result, system};
+use crate::fdb;
 use crate::shared::{Shared, map_bytes};
 use lanyard_types::{PortId, VlanId};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
@@ -17,7 +18,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 /// Every map of the object that holds state, by its name in `bpf/maps.h` and its pin's name.
-pub(crate) const NAMES: [&str; 19] = [
+pub(crate) const NAMES: [&str; 20] = [
     "if_slots",
     "if_ports",
     "ports",
@@ -25,6 +26,7 @@ pub(crate) const NAMES: [&str; 19] = [
     "vlan_ports",
     "global",
     "fdb",
+    "fdb_times",
     "fdb_state",
     "fdb_usage",
     "port_stats",
@@ -213,40 +215,25 @@ impl Tables {
 
     /// Visits every key and value of the FDB, in bounded memory.
     pub(crate) fn fdb_walk(&self, visit: &mut dyn FnMut(u64, abi::FdbValue)) -> io::Result<()> {
-        const CHUNK: u32 = 256;
-        let mut keys = vec![0_u32; CHUNK as usize];
+        const CHUNK: u32 = 512;
+        let salt = self.meta.get(0).salt;
         let mut buckets = vec![FdbBucket::default(); CHUNK as usize];
+        let mut times = vec![FdbTimes::default(); CHUNK as usize];
         let mut next = 0_u32;
         let (now, was) = self.fdb_masks();
         let end = now.max(was) + 1;
         while next < end {
-            let mut count = CHUNK.min(end - next);
-            // An array's batch goes on behind the index it is given; none starts at 0.
-            let mut after = next.wrapping_sub(1);
-            let mut out = 0_u32;
-            let from = if next == 0 { std::ptr::null_mut() } else { (&raw mut after).cast() };
-            // SAFETY: `keys` and `buckets` have room for CHUNK >= count elements of the map's sizes.
-            let answer = unsafe {
-                libbpf_sys::bpf_map_lookup_batch(
-                    self.map("fdb").as_fd().as_raw_fd(),
-                    from,
-                    (&raw mut out).cast(),
-                    keys.as_mut_ptr().cast(),
-                    buckets.as_mut_ptr().cast(),
-                    &raw mut count,
-                    std::ptr::null(),
-                )
-            };
-            // The last batch ends with ENOENT and what there was.
-            if answer < 0 && answer != -libc::ENOENT || count == 0 {
-                return Err(io::Error::from_raw_os_error(-answer));
-            }
-            for bucket in &buckets[..count as usize] {
-                for way in bucket.way.iter().filter(|way| way.key != 0 && way.value != 0) {
-                    visit(way.key, abi::FdbValue::from_raw(way.value));
+            let count = CHUNK.min(end - next) as usize;
+            read_batch(self.map("fdb"), next, &mut buckets[..count])?;
+            read_batch(self.map("fdb_times"), next, &mut times[..count])?;
+            for (bucket, (words, times)) in (next..).zip(buckets[..count].iter().zip(&times)) {
+                for (word, updated_s) in words.way.iter().zip(times.updated_s) {
+                    if let Some((key, value)) = fdb::entry(salt, bucket, *word, updated_s) {
+                        visit(key, value);
+                    }
                 }
             }
-            next += count;
+            next += count as u32;
         }
         Ok(())
     }
@@ -291,6 +278,37 @@ pub(crate) fn run_call(program: impl AsFd, call: &mut FdbCall) -> io::Result<()>
     crate::error::check(answer).map(drop)
 }
 
+/// Reads the elements of an array from `first` on.
+fn read_batch<T: FromBytes + IntoBytes>(map: &MapHandle, first: u32, out: &mut [T]) -> io::Result<()> {
+    let mut keys = vec![0_u32; out.len()];
+    let (mut done, wanted) = (0, out.len());
+    while done < wanted {
+        let mut count = (wanted - done) as u32;
+        // An array's batch goes on behind the index it is given; none starts at 0.
+        let mut after = (first + done as u32).wrapping_sub(1);
+        let mut reached = 0_u32;
+        let from = if after == u32::MAX { std::ptr::null_mut() } else { (&raw mut after).cast() };
+        // SAFETY: `keys` and what is left of `out` have room for `count` elements of the map's sizes (`check_shape`).
+        let answer = unsafe {
+            libbpf_sys::bpf_map_lookup_batch(
+                map.as_fd().as_raw_fd(),
+                from,
+                (&raw mut reached).cast(),
+                keys.as_mut_ptr().cast(),
+                out[done..].as_mut_ptr().cast(),
+                &raw mut count,
+                std::ptr::null(),
+            )
+        };
+        // The last batch ends with ENOENT and what there was.
+        if answer < 0 && answer != -libc::ENOENT || count == 0 {
+            return Err(io::Error::from_raw_os_error(-answer));
+        }
+        done += count as usize;
+    }
+    Ok(())
+}
+
 /// One value for each processor; nothing when the map cannot be read.
 fn per_cpu<T: FromBytes>(map: &MapHandle, key: u32) -> Vec<T> {
     let values = map.lookup_percpu(&key.to_ne_bytes(), MapFlags::ANY).ok().flatten().unwrap_or_default();
@@ -315,6 +333,7 @@ fn check_shape(name: &str, map: &MapHandle) -> Result<()> {
         "vlan_ports" => (size_of::<VlanPorts>(), abi::VLANS),
         "global" => (size_of::<Global>(), 1),
         "fdb" => (size_of::<FdbBucket>(), map.max_entries() as usize),
+        "fdb_times" => (size_of::<FdbTimes>(), map.max_entries() as usize),
         "fdb_state" => (8, 1),
         "fdb_usage" => (size_of::<Usage>(), abi::USAGES),
         "port_stats" => (size_of::<PortStats>(), abi::PORTS),

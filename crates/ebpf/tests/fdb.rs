@@ -255,3 +255,20 @@ fn trapped_frames_go_up_with_their_tags() {
     let want = PlaneEvent::Trapped { port: port(3), vlan: None, reason: TrapReason::Bpdu, frame };
     assert_eq!(trapped, vec![want; 3], "the burst, and no more");
 }
+
+/// The word of an entry has its time modulo 251 s. Who is seen again after exactly that long is refreshed all the same, because
+/// a sweep in between has marked the entry as old.
+#[test]
+fn times_that_come_round() {
+    let Some(mut plane) = plane(1000) else { return };
+    learn(&mut plane, 1, mac(1), 400);
+    learn(&mut plane, 1, mac(2), 140);
+    plane.fdb_sweep(None);
+    for source in [mac(1), mac(2)] {
+        learn(&mut plane, 1, source, 149 - 20 * u64::from(source == mac(2)));
+    }
+    let ages: Vec<u32> =
+        entries(&mut plane, FdbFilter::default()).iter().map(|entry| entry.age_s.div_ceil(10) * 10).collect();
+    assert_eq!(ages, [150, 130]);
+    assert_eq!(plane.fdb_sweep(Some(300)).aged, 0);
+}

@@ -92,6 +92,10 @@ pub trait Plane {
     fn detach(&mut self) -> Result<(), PlaneError>;
 }
 
+/// Seconds within which [`Plane::fdb_sweep`] is called again while there are dynamic entries and ageing is on. A plane may keep
+/// times modulo some small number; this is less than half of any.
+pub const SWEEP_WITHIN_S: u32 = 120;
+
 /// Longest frame that can be traced or injected, in bytes: a jumbo frame.
 pub const MAX_TRACE_FRAME: usize = 9_234;
 

@@ -1,9 +1,10 @@
 //! When the FDB is swept next (IEEE 802.1Q-2018, 8.8.3).
 //!
-//! Invariant: a sweep is due when the oldest entry may expire, not at a fixed tick; an empty FDB needs none.
+//! Invariant: a sweep is due when the oldest entry may expire, not at a fixed tick, but at least every
+//! [`SWEEP_WITHIN_S`], because a plane may date its entries by a clock that comes round; an empty FDB needs none.
 //! Sweeps are at least a second, and ten times their own duration, apart.
 
-use lanyard_plane::Sweep;
+use lanyard_plane::{SWEEP_WITHIN_S, Sweep};
 
 /// Milliseconds on a monotonic clock.
 pub type Millis = u64;
@@ -39,12 +40,13 @@ impl Ageing {
     /// Something was learned, or events that may have said so were lost.
     pub fn learned(&mut self, now_ms: Millis) {
         if self.next_ms.is_none() && self.ageing_s > 0 {
-            self.next_ms = Some(now_ms + Millis::from(self.ageing_s) * 1000);
+            self.next_ms = Some(now_ms + Millis::from(self.ageing_s.min(SWEEP_WITHIN_S)) * 1000);
         }
     }
     /// A sweep that took `took_ms` ended at `now_ms`.
     pub fn swept(&mut self, now_ms: Millis, took_ms: Millis, sweep: &Sweep) {
-        let gap = |next_in_s: u32| (Millis::from(next_in_s) * 1000).max(MIN_GAP_MS).max(took_ms * 10);
+        let within = |next_in_s: u32| Millis::from(next_in_s.min(SWEEP_WITHIN_S)) * 1000;
+        let gap = |next_in_s| within(next_in_s).max(MIN_GAP_MS).max(took_ms * 10);
         self.next_ms = sweep.next_in_s.filter(|_| self.ageing_s > 0).map(|next_in_s| now_ms + gap(next_in_s));
     }
     /// When the next sweep is due; `None` when there is nothing to wait for.
@@ -67,6 +69,10 @@ mod tests {
         assert_eq!(ageing.next_ms(), None, "an empty FDB needs no sweep");
         ageing.learned(5000);
         ageing.learned(9000);
+        assert_eq!(ageing.next_ms(), Some(125_000), "a plane wants to see its entries now and then");
+        ageing.swept(125_000, 0, &sweep(Some(180)));
+        assert_eq!(ageing.next_ms(), Some(245_000));
+        ageing.swept(245_000, 0, &sweep(Some(60)));
         assert_eq!(ageing.next_ms(), Some(305_000), "the first learned is the first to expire");
         ageing.swept(305_000, 0, &sweep(Some(4)));
         assert_eq!(ageing.next_ms(), Some(309_000));

@@ -1,0 +1,74 @@
+//! An FDB entry out of its word: what `bpf/fdb.h` does with `fdb_key_of` and `fdb_value`, for reading the table whole.
+//!
+//! Read first: the drawing of an entry in `bpf/abi.h`. Invariant: the hash is a permutation of 59-bit words, so a
+//! bucket's number and the tag that stands in it are the key.
+
+use crate::abi::{self, FdbValue};
+use lanyard_plane::FdbKind;
+
+const MASK: u64 = (1 << 59) - 1;
+const A: u64 = 0x9e37_79b9_7f4a_7c15;
+const A_INVERSE: u64 = 0xf1de_83e1_9937_733d;
+const B_INVERSE: u64 = 0xcfee_444d_8b59_a89b;
+
+/// A word's fields, from the lowest.
+const PORT_MASK: u64 = 0x3ff;
+const SEEN_SHIFT: u32 = 10;
+const SECOND: u64 = 1 << 18;
+const TAG_SHIFT: u32 = 19;
+const NEAR_BITS: u32 = abi::FDB_NEAR.trailing_zeros();
+/// `seen` up to here is a dynamic entry's; a kind above is what it exceeds [`KINDS`] by.
+const LONG_AGO: u8 = 251;
+const KINDS: u8 = 250;
+
+/// A key from its hash.
+const fn unhash(hash: u64, salt: u64) -> u64 {
+    let hash = (hash ^ hash >> 30).wrapping_mul(B_INVERSE) & MASK;
+    let hash = (hash ^ hash >> 30).wrapping_mul(A_INVERSE) & MASK;
+    let key = hash ^ salt & MASK;
+    (key >> 47) << 48 | (key & ((1 << 47) - 1)) << 1
+}
+
+/// The key and the value of the entry that is `word` in `bucket`; `None` for a free way.
+pub(crate) fn entry(salt: u64, bucket: u32, word: u64, updated_s: u32) -> Option<(u64, FdbValue)> {
+    if word == 0 {
+        return None;
+    }
+    let hash = word >> TAG_SHIFT << NEAR_BITS;
+    let stride = ((hash >> NEAR_BITS).wrapping_mul(A) >> 40) as u32 | 1;
+    let first = if word & SECOND != 0 { bucket ^ stride } else { bucket };
+    let key = unhash(hash | u64::from(first & (abi::FDB_NEAR - 1)), salt);
+    let seen = (word >> SEEN_SHIFT) as u8;
+    let kind = if seen <= LONG_AGO { FdbKind::Dynamic as u8 } else { seen - KINDS };
+    Some((key, FdbValue { updated_s, port: (word & PORT_MASK) as u16, kind }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const B: u64 = 0xd6e8_feb8_6659_fd93;
+
+    #[test]
+    fn the_hash_is_a_permutation() {
+        assert_eq!((A.wrapping_mul(A_INVERSE), B.wrapping_mul(B_INVERSE)), (1, 1));
+        let hash = |key: u64, salt: u64| {
+            let word = (key >> 48) << 47 | (key & ((1 << 48) - 1)) >> 1;
+            let word = (word ^ salt).wrapping_mul(A) & MASK;
+            let word = (word ^ word >> 30).wrapping_mul(B) & MASK;
+            word ^ word >> 30
+        };
+        for (n, salt) in [(1_u64, 0), (0xffff_ffff, u64::MAX), (77, 0x1234_5678_9abc_def0)] {
+            let key = (n % 4095) << 48 | n.wrapping_mul(0x1_0001_0001) << 1 & 0xffff_ffff_ffff;
+            assert_eq!(unhash(hash(key, salt), salt), key);
+        }
+    }
+
+    #[test]
+    fn free_and_fixed_words() {
+        assert_eq!(entry(5, 7, 0, 9), None);
+        let word = 0x1234 << TAG_SHIFT | u64::from(KINDS + 4) << SEEN_SHIFT | 9;
+        let (_, value) = entry(5, 7, word, 0).expect("an entry");
+        assert_eq!(value, FdbValue { updated_s: 0, port: 9, kind: FdbKind::SelfAddress as u8 });
+    }
+}
