@@ -13,6 +13,7 @@ pub mod compare;
 pub mod dut;
 pub mod forward;
 pub mod histogram;
+pub mod method;
 pub mod os;
 pub mod report;
 pub mod results;

@@ -1,0 +1,2 @@
+//! The procedures of RFC 2544 and RFC 2889.
+pub mod search;

@@ -1,0 +1,429 @@
+//! The search for the greatest load that a device takes, apart from the trials: it says what to try, and is told.
+//!
+//! Read first: RFC 2544, 26.1 (throughput: the fastest rate at which no frame is lost); MLRsearch
+//! (draft-ietf-bmwg-mlrsearch), from which two ideas are taken: what a device forwards of too much is the best guess at
+//! what it can take, and a load is judged by several trials, since on a computer that does other things, too, any
+//! trial may lose a frame. Invariant: the answer has passed, and a load at most one step above it has failed, by a
+//! majority of trials each; whatever the device does, the search ends.
+
+/// What is searched, how finely, and when to give up.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Limits {
+    /// The greatest load there is (a line's rate); `None`: whatever the tester can offer.
+    pub max: Option<f64>,
+    /// The least load that is tried.
+    pub min: f64,
+    /// How finely to search, as a part of the load: 0.01 is one percent.
+    pub resolution: f64,
+    /// The part of the frames that may be lost in a trial that passes. RFC 2544 says none.
+    pub tolerance: f64,
+    /// Trials that agree before a load is judged: 1 is RFC 2544's search, 2 is the best of three.
+    pub votes: u32,
+    /// Trials in all.
+    pub trials: u32,
+    /// Loads are whole numbers: bursts, addresses.
+    pub whole: bool,
+}
+
+impl Limits {
+    /// No loss, one percent, best of three, 60 trials.
+    #[must_use]
+    pub const fn new(min: f64) -> Self {
+        Self { max: None, min, resolution: 0.01, tolerance: 0.0, votes: 2, trials: 60, whole: false }
+    }
+}
+
+/// What to do next.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Step {
+    /// A trial at this load; `None` is all that the tester can offer.
+    Try(Option<f64>),
+    /// The search is over.
+    Done(Found),
+}
+
+/// What a trial showed, in the unit of the search.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Seen {
+    /// What was really offered.
+    pub offered: f64,
+    /// What of it came through.
+    pub delivered: f64,
+    /// The part that was lost: kept apart from the rates, since one lost frame counts.
+    pub loss: f64,
+}
+
+/// How a search ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// As finely as was asked for.
+    Settled,
+    /// The device takes all that the tester, or the line, can offer.
+    Limit,
+    /// It loses frames at the least load.
+    NothingPasses,
+    /// Out of trials.
+    GaveUp,
+}
+
+/// The answer.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Found {
+    /// The greatest load that passed; 0 when none did.
+    pub load: f64,
+    /// How far above it the least load that failed is.
+    pub step: f64,
+    /// How it ended.
+    pub end: End,
+    /// Trials it took.
+    pub trials: u32,
+}
+
+/// A trial that loses this part says enough by itself, however many were asked for: a disturbance that costs so much
+/// of a second is none.
+const GROSS_LOSS: f64 = 0.25;
+/// A trial in which less than this part of the load was offered is a trial of the tester.
+const OFFERED_ENOUGH: f64 = 0.98;
+
+/// One search.
+#[derive(Debug, Clone)]
+pub struct Search {
+    limits: Limits,
+    /// The greatest load that passed.
+    low: Option<f64>,
+    /// The least that failed.
+    high: Option<f64>,
+    /// The load being judged; `None` is everything.
+    load: Option<f64>,
+    passed: Vec<f64>,
+    failed: Vec<Seen>,
+    /// How far to jump where only one side is known, as a part of the load.
+    jump: f64,
+    trials: u32,
+    over: Option<Found>,
+}
+
+impl Search {
+    /// Begins with everything, or the greatest load there is.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        let mut search = Self {
+            limits,
+            low: None,
+            high: None,
+            load: limits.max,
+            passed: Vec::new(),
+            failed: Vec::new(),
+            jump: limits.resolution,
+            trials: 0,
+            over: None,
+        };
+        if limits.max.is_some_and(|max| max < limits.min) {
+            search.end(End::NothingPasses);
+        }
+        search
+    }
+
+    /// Begins near `guess` instead, `hurry` steps wide at first. The guess saves trials and decides nothing: both sides
+    /// of the answer are tried all the same.
+    #[must_use]
+    pub fn near(limits: Limits, guess: f64, hurry: f64) -> Self {
+        let mut search = Self::new(limits);
+        if search.over.is_none() && guess.is_finite() && guess > limits.min {
+            search.load = Some(search.valid(guess));
+            search.jump = limits.resolution * hurry.max(1.0);
+        }
+        search
+    }
+
+    /// What to do next.
+    #[must_use]
+    pub fn next(&self) -> Step {
+        match self.over {
+            Some(found) => Step::Done(found),
+            None => Step::Try(self.load),
+        }
+    }
+
+    /// True when the last trial lost frames: the device may need a rest before the next.
+    #[must_use]
+    pub fn after_loss(&self) -> bool {
+        !self.failed.is_empty() || (self.passed.is_empty() && self.high.is_some())
+    }
+
+    /// Takes the trial that [`Search::next`] asked for.
+    pub fn record(&mut self, seen: Seen) {
+        if self.over.is_some() {
+            return;
+        }
+        self.trials += 1;
+        if seen.loss <= self.limits.tolerance {
+            self.passed.push(seen.offered);
+        } else {
+            self.failed.push(seen);
+        }
+        let votes = self.limits.votes.max(1) as usize;
+        if self.passed.len() >= votes {
+            self.judge_passed();
+        } else if self.failed.len() >= votes || seen.loss >= GROSS_LOSS.max(self.limits.tolerance) {
+            self.judge_failed();
+        }
+        if self.over.is_none() && self.trials >= self.limits.trials {
+            self.end(End::GaveUp);
+        }
+    }
+
+    fn judge_passed(&mut self) {
+        let offered = mean(self.passed.iter().copied());
+        self.passed.clear();
+        self.failed.clear();
+        self.low = Some(self.low.map_or(offered, |low| low.max(offered)));
+        let short = self.load.is_none_or(|load| offered < load * OFFERED_ENOUGH);
+        let at_max = self.limits.max.is_some_and(|max| self.load.is_some_and(|load| load >= max));
+        match self.high {
+            // More cannot be offered, whatever lies between.
+            _ if short || at_max => self.end(End::Limit),
+            Some(high) => self.between(offered, high),
+            None => {
+                let next = offered * (1.0 + self.jump);
+                self.jump *= 2.0;
+                self.load = match self.limits.max {
+                    Some(max) => Some(self.valid(next.min(max))),
+                    None => Some(self.valid(next)),
+                };
+            }
+        }
+    }
+
+    fn judge_failed(&mut self) {
+        let offered = mean(self.failed.iter().map(|seen| seen.offered));
+        let delivered = mean(self.failed.iter().map(|seen| seen.delivered));
+        self.passed.clear();
+        self.failed.clear();
+        // What was asked for is the load that failed, unless the tester could not offer it.
+        let failed = self.load.map_or(offered, |load| load.min(offered / OFFERED_ENOUGH));
+        let failed = self.high.map_or(failed, |high| high.min(failed));
+        self.high = Some(failed);
+        match self.low {
+            Some(low) => self.between(low, failed),
+            None if failed <= self.limits.min => self.end(End::NothingPasses),
+            None => {
+                // What came through is the best guess, and each further failure jumps twice as far.
+                let next = (failed / (1.0 + self.jump)).min(delivered);
+                self.jump *= 2.0;
+                let next = self.valid(next);
+                // Whole numbers may not get smaller by a part of themselves.
+                self.load = Some(if next < failed { next } else { self.valid(failed - 1.0) });
+            }
+        }
+    }
+
+    /// Halves what is between a load that passed and one that failed, on a logarithmic scale.
+    fn between(&mut self, low: f64, high: f64) {
+        let whole_done = self.limits.whole && high - low <= 1.0;
+        if high <= low * (1.0 + self.limits.resolution) || whole_done {
+            return self.end(End::Settled);
+        }
+        let middle = (low * high).sqrt();
+        let next = match self.limits.whole {
+            true => middle.round().clamp(low + 1.0, high - 1.0),
+            false => middle,
+        };
+        if next <= low || next >= high {
+            return self.end(End::Settled);
+        }
+        self.load = Some(next);
+    }
+
+    fn valid(&self, load: f64) -> f64 {
+        let load = load.max(self.limits.min);
+        let load = self.limits.max.map_or(load, |max| load.min(max));
+        if self.limits.whole { load.floor() } else { load }
+    }
+
+    fn end(&mut self, end: End) {
+        let load = self.low.unwrap_or(0.0);
+        let step = match (end, self.high) {
+            (End::Limit, _) => 0.0,
+            (_, Some(high)) => (high - load).max(0.0),
+            (_, None) => load * self.limits.resolution,
+        };
+        self.over = Some(Found { load, step, end, trials: self.trials });
+    }
+}
+
+fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
+    let count = values.len().max(1) as f64;
+    values.sum::<f64>() / count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::Noise;
+
+    /// Runs a search against `device`, which says what it delivers of what it is offered, for a tester that can offer
+    /// `tester`.
+    fn run(mut search: Search, tester: f64, mut device: impl FnMut(f64) -> f64) -> Found {
+        loop {
+            match search.next() {
+                Step::Done(found) => return found,
+                Step::Try(load) => {
+                    let offered = load.unwrap_or(f64::INFINITY).min(tester);
+                    let delivered = device(offered);
+                    search.record(Seen { offered, delivered, loss: 1.0 - delivered / offered });
+                }
+            }
+        }
+    }
+
+    fn limits() -> Limits {
+        Limits::new(100.0)
+    }
+
+    #[track_caller]
+    fn near_knee(found: Found, knee: f64, resolution: f64, what: &str) {
+        assert_eq!(found.end, End::Settled, "{what}: {found:?}");
+        assert!(found.load <= knee * 1.000_001, "{what}: {found:?} is above {knee}");
+        assert!(found.load >= knee / (1.0 + resolution) * 0.999_999, "{what}: {found:?} is far below {knee}");
+        assert!(found.load + found.step >= knee * 0.999_999, "{what}: {found:?} does not say how far");
+    }
+
+    #[test]
+    fn a_knee_is_found_within_the_resolution() {
+        for resolution in [0.05, 0.01, 0.001] {
+            for votes in [1, 2, 3] {
+                for knee in [150.0, 1_000.0, 33_333.3, 1e6, 9.9e6] {
+                    let limits = Limits { resolution, votes, trials: 200, ..limits() };
+                    let found = run(Search::new(limits), 1e7, |offered| offered.min(knee));
+                    near_knee(found, knee, resolution, &format!("{knee} {resolution} {votes}"));
+                    assert!(found.trials <= 25 * votes, "{found:?} for {knee} at {resolution}");
+                }
+            }
+        }
+    }
+
+    /// Past saturation a device may deliver a tenth: then what came through is a bad guess, and no more than a guess.
+    #[test]
+    fn a_device_that_collapses_is_searched_all_the_same() {
+        for collapse in [0.5, 0.1, 0.001] {
+            let device = |offered: f64| if offered <= 8e5 { offered } else { 8e5 * collapse };
+            let found = run(Search::new(limits()), 3e6, device);
+            near_knee(found, 8e5, 0.01, &format!("{collapse}"));
+        }
+    }
+
+    #[test]
+    fn a_line_or_a_tester_may_be_the_limit() {
+        let at_line = run(Search::new(Limits { max: Some(1.488e6), ..limits() }), 1e7, |offered| offered);
+        assert_eq!((at_line.end, at_line.load, at_line.step, at_line.trials), (End::Limit, 1.488e6, 0.0, 2));
+        let at_tester = run(Search::new(limits()), 2e6, |offered| offered);
+        assert_eq!((at_tester.end, at_tester.load), (End::Limit, 2e6));
+        // Near a guess, too, the tester's limit is met in the end.
+        let near = run(Search::near(limits(), 1.5e6, 4.0), 2e6, |offered| offered);
+        assert_eq!((near.end, near.load), (End::Limit, 2e6));
+    }
+
+    #[test]
+    fn a_device_that_always_loses_is_given_up_at_the_least_load() {
+        let one_in_a_hundred = |offered: f64| offered * 0.99;
+        let found = run(Search::new(limits()), 1e6, one_in_a_hundred);
+        assert_eq!((found.end, found.load), (End::NothingPasses, 0.0), "{found:?}");
+        assert!(found.trials < 50, "{found:?}");
+        // A tolerance that is said makes it pass.
+        let found = run(Search::new(Limits { tolerance: 0.011, ..limits() }), 1e6, one_in_a_hundred);
+        assert_eq!((found.end, found.load), (End::Limit, 1e6));
+        let dead = run(Search::new(limits()), 1e6, |_| 0.0);
+        assert_eq!((dead.end, dead.load), (End::NothingPasses, 0.0));
+        assert!(dead.trials < 30, "{dead:?}");
+    }
+
+    /// One trial in ten is disturbed and loses a thousandth. A search by single trials is led far astray by it, a search by
+    /// majority seldom.
+    #[test]
+    fn a_disturbance_does_not_decide() {
+        let mut noise = Noise::new(7);
+        let mut far_below = |votes| {
+            let searches = 400;
+            let astray = (0..searches).filter(|_| {
+                let device = |offered: f64| {
+                    let disturbed = noise.uniform() < 0.1;
+                    // Too much load halves what it delivers: the search begins far from the knee.
+                    let delivered = if offered <= 1e6 { offered } else { 5e5 };
+                    delivered * if disturbed { 0.999 } else { 1.0 }
+                };
+                let found = run(Search::new(Limits { votes, ..limits() }), 4e6, device);
+                found.load + found.step < 0.999e6
+            });
+            astray.count() as f64 / f64::from(searches)
+        };
+        let (single, majority, of_five) = (far_below(1), far_below(2), far_below(3));
+        assert!(single > 0.25, "the noise is no noise: {single}");
+        assert!(majority < 0.2 && majority < single / 2.0, "{majority} of {single}");
+        assert!(of_five < 0.1 && of_five < majority / 1.5, "{of_five} of {majority}");
+    }
+
+    /// The knee itself wanders from trial to trial, as a machine's speed does.
+    #[test]
+    fn a_wandering_knee_is_met_in_its_middle() {
+        let mut noise = Noise::new(8);
+        let mut loads = Vec::new();
+        for _ in 0..300 {
+            let device = |offered: f64| offered.min(1e6 * (1.0 + 0.01 * noise.normal()));
+            let found = run(Search::new(limits()), 4e6, device);
+            assert!(found.end == End::Settled, "{found:?}");
+            loads.push(found.load);
+        }
+        let mean = loads.iter().sum::<f64>() / loads.len() as f64;
+        assert!((0.97e6..1.01e6).contains(&mean), "{mean}");
+        assert!(loads.iter().all(|load| (0.93e6..1.04e6).contains(load)), "{loads:?}");
+    }
+
+    /// Where it is begun does not decide, either.
+    #[test]
+    fn a_guess_saves_trials_and_decides_nothing() {
+        let knee = 1.234e6;
+        let fresh = run(Search::new(limits()), 1e7, |offered| offered.min(knee));
+        for guess in [0.5, 0.9, 0.999, 1.001, 1.1, 2.0] {
+            let found = run(Search::near(limits(), knee * guess, 4.0), 1e7, |offered| offered.min(knee));
+            near_knee(found, knee, 0.01, &format!("guess {guess}"));
+            if (0.95..1.05).contains(&guess) {
+                assert!(found.trials <= fresh.trials, "{found:?} {fresh:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn whole_numbers_are_found_exactly_when_they_are_small() {
+        for capacity in [1.0, 2.0, 7.0, 64.0, 1000.0, 8192.0] {
+            let limits =
+                Limits { max: Some(65_536.0), min: 1.0, resolution: 1e-6, whole: true, votes: 1, ..limits() };
+            let found = run(Search::new(limits), 1e9, |offered| offered.min(capacity));
+            assert_eq!((found.load, found.step), (capacity, 1.0), "{found:?}");
+        }
+    }
+
+    /// Whatever is told, it ends: loads that pass above loads that fail, nothing offered, nonsense.
+    #[test]
+    fn it_ends_whatever_it_is_told() {
+        let mut noise = Noise::new(9);
+        for seed in 0..500 {
+            let mut search = match seed % 3 {
+                0 => Search::new(limits()),
+                1 => Search::new(Limits { max: Some(1e6), whole: true, ..limits() }),
+                _ => Search::near(limits(), 1e5, 8.0),
+            };
+            let mut trials = 0;
+            while let Step::Try(load) = search.next() {
+                trials += 1;
+                assert!(trials <= limits().trials, "it does not end");
+                assert!(load.is_none_or(|load| load.is_finite() && load >= limits().min), "{load:?}");
+                let offered = load.unwrap_or(3e6) * noise.uniform();
+                let loss = if noise.uniform() < 0.5 { 0.0 } else { noise.uniform() };
+                search.record(Seen { offered, delivered: offered * (1.0 - loss), loss });
+            }
+            let Step::Done(found) = search.next() else { unreachable!("it is over") };
+            assert!(found.load >= 0.0 && found.step >= 0.0 && found.load.is_finite(), "{found:?}");
+        }
+    }
+}
