@@ -370,7 +370,7 @@ impl Line {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim::Noise;
+    use crate::method::noise::Noise;
 
     const SIZES: [f64; 8] = [64.0, 128.0, 256.0, 512.0, 1024.0, 1280.0, 1518.0, 9018.0];
 

@@ -17,8 +17,6 @@ pub mod method;
 pub mod os;
 pub mod report;
 pub mod results;
-#[cfg(test)]
-mod sim;
 pub mod stats;
 pub mod tester;
 pub mod traffic;

@@ -1,2 +1,459 @@
-//! The procedures of RFC 2544 and RFC 2889.
+//! The procedures of RFC 2544 and RFC 2889: what they need of a device and its tester, and how devices take turns.
+//!
+//! Read first: `trial.rs` (what a trial is), [`search`], then a procedure. A procedure knows a [`Subject`] and nothing
+//! of the operating system, so each is proved against simulated devices (`sim`). Invariants: devices take turns trial
+//! by trial, so all see the same machine; a device that breaks is left out and the others go on; whatever ends a run,
+//! what was found is kept.
+
+pub mod flow;
+#[cfg(test)]
+pub(crate) mod noise;
 pub mod search;
+#[cfg(test)]
+mod sim;
+
+use crate::os::check_interrupted;
+use crate::results::{Axis, Better, DeviceNote, Key, Results, Series};
+use crate::report::Unit;
+use crate::trial::{Offer, Outcome, Tester};
+use anyhow::{Context, Result, bail};
+use flow::{Flows, Load};
+use indicatif::{ProgressBar, ProgressStyle};
+use search::{End, Found, Limits, Search, Seen, Step};
+use std::time::{Duration, Instant};
+
+/// A device under test between the ports of a tester.
+pub trait Subject {
+    /// The tester.
+    fn tester(&mut self) -> &mut dyn Tester;
+
+    /// What the device says about itself. May be empty.
+    fn detail(&self) -> String {
+        String::new()
+    }
+
+    /// The MAC address of the device's port where frames from this port of the tester arrive, for those it routes;
+    /// `None` for a device that bridges.
+    fn router_mac(&self, port: usize) -> Option<[u8; 6]> {
+        let _ = port;
+        None
+    }
+
+    /// Has the device forget every address it has learned. False when nobody knows how: then its ageing time is waited.
+    ///
+    /// # Errors
+    /// When the device does not come back.
+    fn forget(&mut self) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// Runs a trial and resets the device `after` its beginning. `None` when nobody said how to reset it.
+    ///
+    /// # Errors
+    /// When the trial or the reset fails.
+    fn trial_with_reset(&mut self, offer: &Offer, after: Duration) -> Result<Option<Outcome>> {
+        let _ = (offer, after);
+        Ok(None)
+    }
+
+    /// Lets time pass.
+    ///
+    /// # Errors
+    /// On ctrl-C.
+    fn pause(&mut self, time: Duration) -> Result<()> {
+        let begin = Instant::now();
+        while begin.elapsed() < time {
+            check_interrupted()?;
+            std::thread::sleep(Duration::from_millis(20).min(time.saturating_sub(begin.elapsed())));
+        }
+        Ok(())
+    }
+}
+
+/// How long things last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timing {
+    /// One trial of a search.
+    pub window: Duration,
+    /// What is listened after the last frame.
+    pub settle: Duration,
+    /// The device's rest after a trial that lost frames.
+    pub rest: Duration,
+    /// The stream of a latency trial.
+    pub latency: Duration,
+    /// The overload before a recovery.
+    pub overload: Duration,
+    /// The longest a reset may take.
+    pub reset: Duration,
+}
+
+impl Timing {
+    /// As the RFCs want them: RFC 2544, 23 (2 s for what is under way, 5 s to restabilise), 24 (60 s), 26.2 (120 s),
+    /// 26.5 (60 s).
+    #[must_use]
+    pub const fn rfc() -> Self {
+        let s = Duration::from_secs;
+        Self { window: s(60), settle: s(2), rest: s(5), latency: s(120), overload: s(60), reset: s(120) }
+    }
+
+    /// With trials of `window` and everything else in proportion.
+    #[must_use]
+    pub fn short(window: Duration) -> Self {
+        let rest = (window / 4).max(Duration::from_millis(50));
+        Self {
+            window,
+            settle: Duration::from_millis(200),
+            rest,
+            latency: window * 2,
+            overload: window,
+            reset: Duration::from_secs(20),
+        }
+    }
+
+    /// For the report: every duration that was used.
+    pub fn describe(&self, results: &mut Results) {
+        for (name, time) in [
+            ("trial_s", self.window),
+            ("settle_s", self.settle),
+            ("rest_s", self.rest),
+            ("latency_trial_s", self.latency),
+            ("overload_s", self.overload),
+        ] {
+            results.parameter(name, time.as_secs_f64());
+        }
+    }
+}
+
+/// A device in a run.
+pub struct Slot {
+    /// Its name in reports.
+    pub name: String,
+    /// The device, until it breaks.
+    subject: Option<Box<dyn Subject>>,
+}
+
+/// A device whose turn it is.
+pub struct Turn<'a> {
+    /// Its place in the run.
+    pub index: usize,
+    /// Its name.
+    pub name: &'a str,
+    /// It.
+    pub subject: &'a mut dyn Subject,
+    /// How long things last.
+    pub timing: Timing,
+}
+
+impl Turn<'_> {
+    /// One frame from every host of the flows, in both directions, so that nothing has to be flooded (RFC 2544, 23;
+    /// RFC 2889, 5.1.3).
+    ///
+    /// # Errors
+    /// When the tester can't send.
+    pub fn learn(&mut self, flows: &Flows) -> Result<()> {
+        for offer in flows.learning() {
+            self.offer(&offer)?;
+        }
+        Ok(())
+    }
+
+    /// The flows at a load, for as long as a trial lasts.
+    ///
+    /// # Errors
+    /// When the tester can't send, or the trial ended early.
+    pub fn trial(&mut self, flows: &Flows, load: Load) -> Result<Outcome> {
+        self.trial_for(flows, load, self.timing.window)
+    }
+
+    /// The same for another time.
+    ///
+    /// # Errors
+    /// When the tester can't send, or the trial ended early.
+    pub fn trial_for(&mut self, flows: &Flows, load: Load, window: Duration) -> Result<Outcome> {
+        let offer = self.timed(Offer::new(flows.streams(load), window));
+        self.offer(&offer)
+    }
+
+    /// With the settle time of this run.
+    #[must_use]
+    pub fn timed(&self, offer: Offer) -> Offer {
+        Offer { settle: self.timing.settle, ..offer }
+    }
+
+    /// Any offer.
+    ///
+    /// # Errors
+    /// When the tester can't send, or the trial ended early.
+    pub fn offer(&mut self, offer: &Offer) -> Result<Outcome> {
+        check_interrupted()?;
+        whole(self.subject.tester().trial(offer)?)
+    }
+
+    /// A rest after loss.
+    ///
+    /// # Errors
+    /// On ctrl-C.
+    pub fn rest(&mut self) -> Result<()> {
+        let rest = self.timing.rest;
+        self.subject.pause(rest)
+    }
+}
+
+/// An outcome of a trial that was not cut short.
+///
+/// # Errors
+/// When it was: half a trial is no figure.
+pub fn whole(outcome: Outcome) -> Result<Outcome> {
+    check_interrupted()?;
+    match &outcome.cut_short {
+        Some(why) => bail!("a trial ended early: {why}"),
+        None => Ok(outcome),
+    }
+}
+
+/// Devices that take turns, and what was found.
+pub struct Run<'a> {
+    /// The devices.
+    slots: Vec<Slot>,
+    /// What was found so far.
+    pub results: Results,
+    /// How long things last.
+    pub timing: Timing,
+    bar: ProgressBar,
+    keep: Box<dyn FnMut(&Results) -> Result<()> + 'a>,
+}
+
+impl<'a> Run<'a> {
+    /// Of these devices. `keep` is called with what was found after every step.
+    pub fn new(
+        results: Results,
+        timing: Timing,
+        devices: Vec<(String, Box<dyn Subject>)>,
+        keep: impl FnMut(&Results) -> Result<()> + 'a,
+    ) -> Self {
+        let mut run = Self {
+            slots: Vec::new(),
+            results,
+            timing,
+            bar: ProgressBar::hidden(),
+            keep: Box::new(keep),
+        };
+        for (name, subject) in devices {
+            run.results.devices.push(DeviceNote { name: name.clone(), detail: subject.detail(), broken: None });
+            run.slots.push(Slot { name, subject: Some(subject) });
+        }
+        run
+    }
+
+    /// Shows how far it is, of so many steps.
+    pub fn show_progress(&mut self, steps: usize) {
+        self.bar = ProgressBar::new(steps as u64);
+        if let Ok(style) = ProgressStyle::with_template("{bar:24} {pos}/{len} {elapsed} (left {eta}) {msg}") {
+            self.bar.set_style(style);
+        }
+        self.bar.enable_steady_tick(Duration::from_millis(500));
+    }
+
+    /// Says what is going on.
+    pub fn say(&self, what: impl Into<String>) {
+        let what: String = what.into();
+        self.bar.set_message(what);
+    }
+
+    /// A step of the progress bar is done: what was found so far is kept.
+    ///
+    /// # Errors
+    /// When it can't be written.
+    pub fn step(&mut self) -> Result<()> {
+        self.bar.inc(1);
+        (self.keep)(&self.results)
+    }
+
+    /// How many devices there are, broken ones included.
+    #[must_use]
+    pub fn devices(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// The name of a device.
+    #[must_use]
+    pub fn name(&self, index: usize) -> &str {
+        self.slots.get(index).map_or("", |slot| &slot.name)
+    }
+
+    /// A device's turn. `None` when it is broken, or breaks now: the reason goes to the report, the others go on.
+    ///
+    /// # Errors
+    /// On ctrl-C, or when the last device breaks.
+    pub fn turn<T>(
+        &mut self,
+        index: usize,
+        act: impl FnOnce(&mut Turn, &mut Results) -> Result<T>,
+    ) -> Result<Option<T>> {
+        check_interrupted()?;
+        let Some(slot) = self.slots.get_mut(index) else { return Ok(None) };
+        let Some(subject) = &mut slot.subject else { return Ok(None) };
+        let mut turn = Turn { index, name: &slot.name, subject: subject.as_mut(), timing: self.timing };
+        let why = match act(&mut turn, &mut self.results) {
+            Ok(value) => return Ok(Some(value)),
+            Err(why) => why,
+        };
+        check_interrupted()?;
+        slot.subject = None;
+        if let Some(note) = self.results.devices.get_mut(index) {
+            note.broken = Some(format!("{why:#}"));
+        }
+        if self.slots.iter().all(|slot| slot.subject.is_none()) {
+            return Err(why).with_context(|| format!("no device is left; the last was {}", self.name(index)));
+        }
+        Ok(None)
+    }
+
+    /// Everyone's turn.
+    ///
+    /// # Errors
+    /// On ctrl-C, or when the last device breaks.
+    pub fn each<T>(
+        &mut self,
+        mut act: impl FnMut(&mut Turn, &mut Results) -> Result<T>,
+    ) -> Result<Vec<Option<T>>> {
+        (0..self.devices()).map(|index| self.turn(index, &mut act)).collect()
+    }
+
+    /// A search on every device at once, one trial of each in turn.
+    ///
+    /// # Errors
+    /// On ctrl-C, or when the last device breaks.
+    pub fn search(
+        &mut self,
+        what: &str,
+        mut begin: impl FnMut(&mut Turn) -> Result<Search>,
+        mut trial: impl FnMut(&mut Turn, Option<f64>) -> Result<Seen>,
+    ) -> Result<Vec<Option<Found>>> {
+        let mut searches: Vec<Option<Search>> = self.each(|turn, _| begin(turn))?;
+        let mut found = vec![None; searches.len()];
+        while searches.iter().any(Option::is_some) {
+            for index in 0..searches.len() {
+                let Some(search) = searches[index].as_mut() else { continue };
+                let load = match search.next() {
+                    Step::Try(load) => load,
+                    Step::Done(answer) => {
+                        found[index] = Some(answer);
+                        searches[index] = None;
+                        continue;
+                    }
+                };
+                self.say(format!("{what}: {} {}", self.name(index), load.map_or_else(|| "max".to_owned(), short)));
+                let after_loss = search.after_loss();
+                let seen = self.turn(index, |turn, _| {
+                    if after_loss {
+                        turn.rest()?;
+                    }
+                    trial(turn, load)
+                })?;
+                match seen {
+                    Some(seen) => search.record(seen),
+                    None => searches[index] = None,
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Ends the progress bar and returns what was found; `why` it ended early, if it did.
+    pub fn finish(mut self, why: Option<String>) -> Results {
+        self.bar.finish_and_clear();
+        // Devices are taken down before anything is told.
+        self.slots.clear();
+        self.results.incomplete = why;
+        self.results
+    }
+}
+
+/// A load for the progress bar.
+fn short(load: f64) -> String {
+    match load {
+        l if l >= 1e6 => format!("{:.3} M", l / 1e6),
+        l if l >= 1e4 => format!("{:.1} k", l / 1e3),
+        l => format!("{l:.0}"),
+    }
+}
+
+/// What a figure is: for [`record`].
+#[derive(Debug, Clone, Copy)]
+pub struct Figure<'a> {
+    /// The test.
+    pub test: &'a str,
+    /// The case; may be empty.
+    pub case: &'a str,
+    /// The clause that defines it.
+    pub clause: &'a str,
+    /// Unit.
+    pub unit: Unit,
+    /// Which way it is good.
+    pub better: Better,
+    /// Place on an axis.
+    pub at: Option<(Axis, f64)>,
+}
+
+/// Adds one round's figure to its series.
+pub fn record<'r>(results: &'r mut Results, what: &Figure, device: &str, value: f64) -> &'r mut Series {
+    let key = Key { at: what.at, ..Key::new(what.test, what.case, device) };
+    let series = results.series_mut(key, |key| Series {
+        key,
+        clause: what.clause.to_owned(),
+        unit: what.unit,
+        better: what.better,
+        rounds: Vec::new(),
+        resolution: 0.0,
+        caveats: Vec::new(),
+    });
+    series.rounds.push(value);
+    series
+}
+
+/// Adds what a search found, in the unit of the figure (`factor` times that of the search), with what is to be known
+/// about how it ended.
+pub fn record_found<'r>(
+    results: &'r mut Results,
+    what: &Figure,
+    device: &str,
+    found: Found,
+    factor: f64,
+) -> &'r mut Series {
+    let series = record(results, what, device, found.load * factor);
+    series.resolution = series.resolution.max(found.step * factor);
+    let caveat = match found.end {
+        End::Settled => return series,
+        End::Limit => "at least this: the tester, or the line, offers no more",
+        End::NothingPasses => "frames are lost at the least load that was tried",
+        End::GaveUp => "the search ran out of trials; the figure is known as finely as its interval says",
+    };
+    if !series.caveats.iter().any(|c| c == caveat) {
+        series.caveats.push(caveat.to_owned());
+    }
+    series
+}
+
+/// The limits of a search for a rate, in frames per second and sending port.
+#[must_use]
+pub fn rate_limits(turn: &mut Turn, flows: &Flows, frame_bytes: usize, precision: Precision) -> Limits {
+    Limits {
+        max: turn.subject.tester().line_rate_pps(frame_bytes),
+        resolution: precision.resolution,
+        tolerance: precision.tolerance,
+        votes: precision.votes,
+        ..Limits::new(flows.least_load())
+    }
+}
+
+/// How precisely to search.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Precision {
+    /// As a part of the load.
+    pub resolution: f64,
+    /// The part that may be lost.
+    pub tolerance: f64,
+    /// Trials that must agree.
+    pub votes: u32,
+}

@@ -260,7 +260,7 @@ fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim::Noise;
+    use crate::method::noise::Noise;
 
     /// Runs a search against `device`, which says what it delivers of what it is offered, for a tester that can offer
     /// `tester`.

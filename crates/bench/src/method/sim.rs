@@ -1,0 +1,367 @@
+//! A simulated device between the ports of a simulated tester: every figure of it is known, so that a procedure can
+//! be shown to find it.
+//!
+//! It is a model of rates, not of frames: what is offered above what the device can do is lost, after its buffer is
+//! full. Its clock is its own.
+
+use super::noise::Noise;
+use super::{Run, Subject, Timing};
+use crate::results::Results;
+use crate::traffic::{Cast, Hosts, Stream};
+use crate::trial::{CpuShare, Offer, Outcome, StreamOutcome, Tester};
+use anyhow::{Result, bail};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// What is known of the device, and of the tester.
+#[derive(Debug, Clone)]
+pub struct Model {
+    /// Ports of the tester.
+    pub ports: usize,
+    /// The tester's limit at a port, frames per second.
+    pub tester_pps: f64,
+    /// Bits per second of a port; `None` on veth.
+    pub line_bps: Option<f64>,
+    /// Nanoseconds of the device's time for a frame, and for a byte of it. One processor serves all ports.
+    pub frame_ns: f64,
+    pub byte_ns: f64,
+    /// Relative standard deviation of its speed from trial to trial.
+    pub noise: f64,
+    /// How often a trial is disturbed, and which part of its frames that costs.
+    pub disturbed: (f64, f64),
+    /// The part of its speed that it has left when it is overloaded.
+    pub collapse: f64,
+    /// It stays collapsed until it has rested for so long.
+    pub hysteresis: Duration,
+    /// Frames it can store.
+    pub buffer: f64,
+    /// Loss goes on for so long when an overload ends.
+    pub recovery: Duration,
+    /// It forwards nothing for so long when it is reset.
+    pub reset: Option<Duration>,
+    /// An output port takes so many frames a second; a full one holds up other traffic of the same inputs, or not.
+    pub output_pps: Option<f64>,
+    pub head_of_line: bool,
+    /// Addresses it can learn, and how many a second.
+    pub table: usize,
+    pub learn_pps: f64,
+    /// It can be told to forget.
+    pub forgets: bool,
+    /// Latency when idle, and the tester's own.
+    pub latency_ns: f64,
+    pub own_ns: Option<u64>,
+    /// Parts of the frames that arrive late, twice, spoiled.
+    pub reordered: f64,
+    pub duplicated: f64,
+    pub corrupted: f64,
+    /// It breaks in the trial of this number.
+    pub breaks_at: Option<u32>,
+}
+
+impl Model {
+    /// A device on veth that forwards `pps` frames a second of any size, perfectly.
+    pub fn new(pps: f64) -> Self {
+        Self {
+            ports: 2,
+            tester_pps: 1e7,
+            line_bps: None,
+            frame_ns: 1e9 / pps,
+            byte_ns: 0.0,
+            noise: 0.0,
+            disturbed: (0.0, 0.0),
+            collapse: 1.0,
+            hysteresis: Duration::ZERO,
+            buffer: 0.0,
+            recovery: Duration::ZERO,
+            reset: None,
+            output_pps: None,
+            head_of_line: false,
+            table: 1 << 20,
+            learn_pps: 1e9,
+            forgets: true,
+            latency_ns: 5_000.0,
+            own_ns: None,
+            reordered: 0.0,
+            duplicated: 0.0,
+            corrupted: 0.0,
+            breaks_at: None,
+        }
+    }
+
+    /// Frames per second that it can forward.
+    pub fn capacity(&self, size: usize) -> f64 {
+        1e9 / (self.frame_ns + self.byte_ns * size as f64)
+    }
+}
+
+/// The device and its tester.
+pub struct Simulated {
+    model: Model,
+    noise: Noise,
+    /// Ranges of addresses it has learned, and the port of each.
+    learned: Vec<(Hosts, usize)>,
+    overloaded: bool,
+    trials: u32,
+    /// Every offer that was made, for tests of what a procedure does.
+    pub offers: Rc<RefCell<Vec<Offer>>>,
+}
+
+impl Simulated {
+    pub fn new(model: Model, seed: u64) -> Self {
+        Self {
+            model,
+            noise: Noise::new(seed),
+            learned: Vec::new(),
+            overloaded: false,
+            trials: 0,
+            offers: Rc::default(),
+        }
+    }
+
+    /// Addresses of a range that it has learned at `port`.
+    fn known(&self, hosts: Hosts, port: usize) -> u32 {
+        let overlap = |(range, at): &(Hosts, usize)| {
+            let first = range.first.max(hosts.first);
+            let end = (range.first + range.count).min(hosts.first + hosts.count);
+            if *at == port { end.saturating_sub(first) } else { 0 }
+        };
+        self.learned.iter().map(overlap).sum()
+    }
+
+    fn known_anywhere(&self, hosts: Hosts) -> Option<(usize, u32)> {
+        (0..self.model.ports).map(|port| (port, self.known(hosts, port))).max_by_key(|(_, n)| *n).filter(|(_, n)| *n > 0)
+    }
+
+    /// It learns the sources of a stream: as many as there is room for, and as fast as it can.
+    fn learn(&mut self, port: usize, stream: &Stream, rate: f64, frames: f64) {
+        let hosts = stream.src;
+        let spoke = (frames.min(f64::from(hosts.count))) as u32;
+        let in_time = (f64::from(spoke) * (self.model.learn_pps / rate).min(1.0)) as u32;
+        let known = self.known(hosts, port);
+        if known >= in_time {
+            return;
+        }
+        let used: usize = self.learned.iter().map(|(range, _)| range.count as usize).sum();
+        let room = self.model.table.saturating_sub(used) as u32;
+        let new = (in_time - known).min(room);
+        if new > 0 {
+            self.learned.push((Hosts { first: hosts.first + known, count: new }, port));
+        }
+    }
+
+    /// What comes of an offer when the device does nothing for `outage`.
+    fn run(&mut self, offer: &Offer, outage: Duration) -> Outcome {
+        self.offers.borrow_mut().push(offer.clone());
+        self.trials += 1;
+        let streams: Vec<Sent> = offer.streams.iter().map(|(port, stream)| self.sent(offer, *port, stream)).collect();
+        for sent in &streams {
+            self.learn(sent.port, &sent.stream, sent.rate, sent.frames);
+        }
+        let seconds = streams.iter().map(|s| s.seconds).fold(1e-9, f64::max);
+        let total: f64 = streams.iter().map(|s| s.frames * s.copies(self.model.ports)).sum();
+        let size = offer.streams.first().map_or(64, |(_, stream)| stream.size);
+        let mut capacity = self.model.capacity(size) * (1.0 + self.model.noise * self.noise.normal());
+        if self.overloaded {
+            capacity *= self.model.collapse;
+        }
+        let rate = total / seconds;
+        let changed = offer.change.map_or(1.0, |change| change.factor);
+        let mut kept = 1.0;
+        if rate > capacity {
+            let through = capacity * if self.overloaded { 1.0 } else { self.model.collapse };
+            let before = offer.change.map_or(seconds, |change| change.after.as_secs_f64());
+            let lost = ((rate - through) * before - self.model.buffer).max(0.0);
+            kept = 1.0 - lost / total.max(1.0);
+            if lost > 0.0 && !self.model.hysteresis.is_zero() {
+                self.overloaded = true;
+            }
+        }
+        if self.noise.uniform() < self.model.disturbed.0 {
+            kept *= 1.0 - self.model.disturbed.1;
+        }
+        let load = (rate * changed / capacity).min(1.0);
+        if self.model.hysteresis <= offer.settle {
+            self.overloaded = false;
+        }
+        let outcome: Vec<StreamOutcome> =
+            streams.iter().map(|sent| self.outcome(sent, kept, load, outage, &streams)).collect();
+        let recovery = offer.change.filter(|_| kept < 1.0).map(|change| change.after + self.model.recovery);
+        Outcome {
+            streams: outcome
+                .into_iter()
+                .map(|stream| StreamOutcome { last_loss_at: recovery.or(stream.last_loss_at), ..stream })
+                .collect(),
+            cpu: vec![
+                CpuShare { cpu: 0, busy: load, softirq: load, ..CpuShare::default() },
+                CpuShare { cpu: 1, busy: 1.0, system: 1.0, ..CpuShare::default() },
+            ],
+            ..Outcome::default()
+        }
+    }
+
+    fn sent(&self, offer: &Offer, port: usize, stream: &Stream) -> Sent {
+        let here = offer.streams.iter().filter(|(p, _)| *p == port).count() as f64;
+        let most = self.model.tester_pps / here;
+        let mut rate = stream.rate_pps.map_or(most, |rate| f64::from(rate).min(most));
+        if let Some(line) = self.model.line_bps {
+            rate = rate.min(line_pps(line, stream.size) / here);
+        }
+        let seconds = match offer.frames {
+            Some(frames) => (frames as f64 / rate).min(offer.window.as_secs_f64()),
+            None => offer.window.as_secs_f64(),
+        };
+        let frames = match offer.frames {
+            Some(frames) => (frames as f64).min((rate * seconds).round()),
+            None => (rate * seconds).round(),
+        };
+        Sent { port, stream: *stream, rate, seconds, frames }
+    }
+
+    fn outcome(&mut self, sent: &Sent, kept: f64, load: f64, outage: Duration, all: &[Sent]) -> StreamOutcome {
+        let frames = (sent.frames * kept * (1.0 - self.model.corrupted)).round();
+        let lost_by_outage = (outage.as_secs_f64() * sent.rate).min(frames);
+        let frames = frames - lost_by_outage.round();
+        let mut received_at = vec![0u64; self.model.ports];
+        let everywhere = |received_at: &mut Vec<u64>, frames: f64| {
+            for (port, count) in received_at.iter_mut().enumerate().filter(|(port, _)| *port != sent.port) {
+                let _ = port;
+                *count += frames as u64;
+            }
+        };
+        let mut waits = 1.0;
+        match self.known_anywhere(sent.stream.dst) {
+            Some((port, known)) if sent.stream.cast == Cast::Unicast => {
+                let part = f64::from(known) / f64::from(sent.stream.dst.count);
+                let passed = self.output_share(sent, port, all);
+                received_at[port] += (frames * part * passed).round() as u64;
+                everywhere(&mut received_at, (frames * (1.0 - part)).round());
+            }
+            _ => {
+                waits = 2.0;
+                everywhere(&mut received_at, frames);
+            }
+        }
+        let received: u64 = received_at.iter().sum();
+        let mut latency = crate::histogram::Histogram::default();
+        if sent.stream.stamp {
+            // A queue grows as 1 / (1 - load), up to what the buffer holds.
+            let queue = (1.0 / (1.0 - load).max(1e-3)).min(1.0 + self.model.buffer);
+            let own = self.model.own_ns.unwrap_or(0) as f64;
+            for n in 0..200 {
+                let wait = self.model.latency_ns * queue * waits * (0.9 + 0.001 * f64::from(n));
+                latency.record((wait + own) as u64);
+            }
+        }
+        StreamOutcome {
+            id: sent.stream.id,
+            sent: sent.frames as u64,
+            received,
+            received_at,
+            duplicated: (frames * self.model.duplicated) as u64,
+            reordered: (frames * self.model.reordered) as u64,
+            corrupted: (sent.frames * self.model.corrupted) as u64,
+            latency,
+            tx_time: Duration::from_secs_f64(sent.seconds),
+            rx_time: Duration::from_secs_f64(sent.seconds),
+            ..StreamOutcome::default()
+        }
+    }
+
+    /// The part of a flow that the output ports of its input let through.
+    fn output_share(&self, sent: &Sent, port: usize, all: &[Sent]) -> f64 {
+        let Some(most) = self.model.output_pps else { return 1.0 };
+        let share = |port: usize| {
+            let to_port = |s: &&Sent| self.known_anywhere(s.stream.dst).is_some_and(|(p, _)| p == port);
+            let rate: f64 = all.iter().filter(to_port).map(|s| s.rate).sum();
+            (most / rate).min(1.0)
+        };
+        if !self.model.head_of_line {
+            return share(port);
+        }
+        // What waits for a full output holds up what comes behind it.
+        let same_input = all.iter().filter(|s| s.port == sent.port);
+        let outputs = same_input.filter_map(|s| self.known_anywhere(s.stream.dst).map(|(p, _)| p));
+        outputs.map(share).fold(1.0, f64::min)
+    }
+}
+
+/// A stream as it is sent.
+struct Sent {
+    port: usize,
+    stream: Stream,
+    rate: f64,
+    seconds: f64,
+    frames: f64,
+}
+
+impl Sent {
+    /// What it costs the device.
+    fn copies(&self, ports: usize) -> f64 {
+        if self.stream.cast == Cast::Unicast { 1.0 } else { (ports - 1) as f64 }
+    }
+}
+
+/// RFC 2544, 20: preamble and gap are 20 bytes.
+pub fn line_pps(bps: f64, size: usize) -> f64 {
+    bps / ((size + 20) as f64 * 8.0)
+}
+
+impl Tester for Simulated {
+    fn ports(&self) -> usize {
+        self.model.ports
+    }
+
+    fn line_rate_pps(&self, frame_bytes: usize) -> Option<f64> {
+        self.model.line_bps.map(|line| line_pps(line, frame_bytes))
+    }
+
+    fn trial(&mut self, offer: &Offer) -> Result<Outcome> {
+        if self.model.breaks_at.is_some_and(|at| self.trials >= at) {
+            bail!("the link of port 1 went down");
+        }
+        Ok(self.run(offer, Duration::ZERO))
+    }
+
+    fn about(&self) -> crate::trial::About {
+        crate::trial::About { own_latency_ns: self.model.own_ns, ..Default::default() }
+    }
+}
+
+impl Subject for Simulated {
+    fn tester(&mut self) -> &mut dyn Tester {
+        self
+    }
+
+    fn forget(&mut self) -> Result<bool> {
+        if self.model.forgets {
+            self.learned.clear();
+        }
+        Ok(self.model.forgets)
+    }
+
+    fn trial_with_reset(&mut self, offer: &Offer, _after: Duration) -> Result<Option<Outcome>> {
+        Ok(self.model.reset.map(|outage| self.run(offer, outage)))
+    }
+
+    fn pause(&mut self, time: Duration) -> Result<()> {
+        if time >= self.model.hysteresis {
+            self.overloaded = false;
+        }
+        // Addresses age out in five minutes.
+        if time >= Duration::from_secs(300) {
+            self.learned.clear();
+        }
+        Ok(())
+    }
+}
+
+/// A run of simulated devices, each with a name.
+pub fn run(models: &[(&str, Model)], seed: u64) -> Run<'static> {
+    let device = |(index, (name, model)): (usize, &(&str, Model))| {
+        let subject: Box<dyn Subject> = Box::new(Simulated::new(model.clone(), seed * 31 + index as u64));
+        ((*name).to_owned(), subject)
+    };
+    let devices = models.iter().enumerate().map(device).collect();
+    Run::new(Results::new("test"), Timing::short(Duration::from_secs(1)), devices, |_| Ok(()))
+}
