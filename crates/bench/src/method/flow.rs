@@ -10,6 +10,9 @@ use crate::trial::{Offer, Outcome};
 /// The least rate of a stream, frames per second: the generator's.
 pub const RATE_MIN: f64 = 100.0;
 
+/// Hosts that speak in a second before a trial: a device may learn in a thread of its own.
+const LEARNING_PPS: u32 = 20_000;
+
 /// How much of the flows is offered.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Load {
@@ -130,6 +133,7 @@ impl Flows {
                 std::iter::once((flow.from, false)).chain(receivers.iter().map(|port| (*port, true)));
             for (port, reverse) in to_and_fro {
                 let mut stream = flow.stream.learning(reverse);
+                stream.rate_pps = Some(LEARNING_PPS);
                 if reverse {
                     stream.next_hop = None;
                 }

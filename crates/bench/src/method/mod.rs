@@ -8,13 +8,14 @@
 pub mod flow;
 #[cfg(test)]
 pub(crate) mod noise;
+pub mod rfc2544;
 pub mod search;
 #[cfg(test)]
 mod sim;
 
 use crate::os::check_interrupted;
-use crate::results::{Axis, Better, DeviceNote, Key, Results, Series};
 use crate::report::Unit;
+use crate::results::{Axis, Better, DeviceNote, Key, Results, Series};
 use crate::trial::{Offer, Outcome, Tester};
 use anyhow::{Context, Result, bail};
 use flow::{Flows, Load};
@@ -83,7 +84,7 @@ pub struct Timing {
     pub latency: Duration,
     /// The overload before a recovery.
     pub overload: Duration,
-    /// The longest a reset may take.
+    /// How long the device is watched after a reset.
     pub reset: Duration,
 }
 
@@ -106,7 +107,7 @@ impl Timing {
             rest,
             latency: window * 2,
             overload: window,
-            reset: Duration::from_secs(20),
+            reset: Duration::from_secs(5),
         }
     }
 
@@ -130,6 +131,7 @@ pub struct Slot {
     pub name: String,
     /// The device, until it breaks.
     subject: Option<Box<dyn Subject>>,
+    integrity: Integrity,
 }
 
 /// A device whose turn it is.
@@ -142,6 +144,33 @@ pub struct Turn<'a> {
     pub subject: &'a mut dyn Subject,
     /// How long things last.
     pub timing: Timing,
+    integrity: &'a mut Integrity,
+}
+
+/// What a device did to frames besides losing them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Integrity {
+    received: u64,
+    duplicated: u64,
+    reordered: u64,
+    corrupted: u64,
+    /// Arrived where nobody sent them.
+    strays: u64,
+}
+
+impl Integrity {
+    /// What a reader must know of it, if anything.
+    fn said(&self) -> Option<String> {
+        let kinds = [
+            ("arrived twice", self.duplicated),
+            ("arrived after a later one", self.reordered),
+            ("arrived spoiled", self.corrupted),
+            ("arrived at a port where they were not sent", self.strays),
+        ];
+        let said: Vec<String> =
+            kinds.iter().filter(|(_, n)| *n > 0).map(|(what, n)| format!("{n} frames {what}")).collect();
+        (!said.is_empty()).then(|| format!("of {} frames received, {}", self.received, said.join(", ")))
+    }
 }
 
 impl Turn<'_> {
@@ -171,7 +200,9 @@ impl Turn<'_> {
     /// When the tester can't send, or the trial ended early.
     pub fn trial_for(&mut self, flows: &Flows, load: Load, window: Duration) -> Result<Outcome> {
         let offer = self.timed(Offer::new(flows.streams(load), window));
-        self.offer(&offer)
+        let outcome = self.offer(&offer)?;
+        self.integrity.strays += flows.strays(&outcome);
+        Ok(outcome)
     }
 
     /// With the settle time of this run.
@@ -186,7 +217,12 @@ impl Turn<'_> {
     /// When the tester can't send, or the trial ended early.
     pub fn offer(&mut self, offer: &Offer) -> Result<Outcome> {
         check_interrupted()?;
-        whole(self.subject.tester().trial(offer)?)
+        let outcome = whole(self.subject.tester().trial(offer)?)?;
+        self.integrity.received += outcome.total(|s| s.received);
+        self.integrity.duplicated += outcome.total(|s| s.duplicated);
+        self.integrity.reordered += outcome.total(|s| s.reordered);
+        self.integrity.corrupted += outcome.total(|s| s.corrupted);
+        Ok(outcome)
     }
 
     /// A rest after loss.
@@ -211,6 +247,9 @@ pub fn whole(outcome: Outcome) -> Result<Outcome> {
     }
 }
 
+/// Keeps what was found so far.
+type Keep<'a> = dyn FnMut(&Results) -> Result<()> + 'a;
+
 /// Devices that take turns, and what was found.
 pub struct Run<'a> {
     /// The devices.
@@ -220,7 +259,7 @@ pub struct Run<'a> {
     /// How long things last.
     pub timing: Timing,
     bar: ProgressBar,
-    keep: Box<dyn FnMut(&Results) -> Result<()> + 'a>,
+    keep: Box<Keep<'a>>,
 }
 
 impl<'a> Run<'a> {
@@ -231,16 +270,15 @@ impl<'a> Run<'a> {
         devices: Vec<(String, Box<dyn Subject>)>,
         keep: impl FnMut(&Results) -> Result<()> + 'a,
     ) -> Self {
-        let mut run = Self {
-            slots: Vec::new(),
-            results,
-            timing,
-            bar: ProgressBar::hidden(),
-            keep: Box::new(keep),
-        };
+        let mut run =
+            Self { slots: Vec::new(), results, timing, bar: ProgressBar::hidden(), keep: Box::new(keep) };
         for (name, subject) in devices {
-            run.results.devices.push(DeviceNote { name: name.clone(), detail: subject.detail(), broken: None });
-            run.slots.push(Slot { name, subject: Some(subject) });
+            run.results.devices.push(DeviceNote {
+                name: name.clone(),
+                detail: subject.detail(),
+                broken: None,
+            });
+            run.slots.push(Slot { name, subject: Some(subject), integrity: Integrity::default() });
         }
         run
     }
@@ -293,7 +331,13 @@ impl<'a> Run<'a> {
         check_interrupted()?;
         let Some(slot) = self.slots.get_mut(index) else { return Ok(None) };
         let Some(subject) = &mut slot.subject else { return Ok(None) };
-        let mut turn = Turn { index, name: &slot.name, subject: subject.as_mut(), timing: self.timing };
+        let mut turn = Turn {
+            index,
+            name: &slot.name,
+            subject: subject.as_mut(),
+            timing: self.timing,
+            integrity: &mut slot.integrity,
+        };
         let why = match act(&mut turn, &mut self.results) {
             Ok(value) => return Ok(Some(value)),
             Err(why) => why,
@@ -320,17 +364,18 @@ impl<'a> Run<'a> {
         (0..self.devices()).map(|index| self.turn(index, &mut act)).collect()
     }
 
-    /// A search on every device at once, one trial of each in turn.
+    /// A search on every device at once, one trial of each in turn; `begin` may leave a device out.
     ///
     /// # Errors
     /// On ctrl-C, or when the last device breaks.
     pub fn search(
         &mut self,
         what: &str,
-        mut begin: impl FnMut(&mut Turn) -> Result<Search>,
+        mut begin: impl FnMut(&mut Turn) -> Result<Option<Search>>,
         mut trial: impl FnMut(&mut Turn, Option<f64>) -> Result<Seen>,
     ) -> Result<Vec<Option<Found>>> {
-        let mut searches: Vec<Option<Search>> = self.each(|turn, _| begin(turn))?;
+        let begun = self.each(|turn, _| begin(turn))?;
+        let mut searches: Vec<Option<Search>> = begun.into_iter().map(Option::flatten).collect();
         let mut found = vec![None; searches.len()];
         while searches.iter().any(Option::is_some) {
             for index in 0..searches.len() {
@@ -343,7 +388,11 @@ impl<'a> Run<'a> {
                         continue;
                     }
                 };
-                self.say(format!("{what}: {} {}", self.name(index), load.map_or_else(|| "max".to_owned(), short)));
+                self.say(format!(
+                    "{what}: {} {}",
+                    self.name(index),
+                    load.map_or_else(|| "max".to_owned(), short)
+                ));
                 let after_loss = search.after_loss();
                 let seen = self.turn(index, |turn, _| {
                     if after_loss {
@@ -363,6 +412,11 @@ impl<'a> Run<'a> {
     /// Ends the progress bar and returns what was found; `why` it ended early, if it did.
     pub fn finish(mut self, why: Option<String>) -> Results {
         self.bar.finish_and_clear();
+        for slot in &self.slots {
+            if let Some(said) = slot.integrity.said() {
+                self.results.note(format!("{}: {said}", slot.name));
+            }
+        }
         // Devices are taken down before anything is told.
         self.slots.clear();
         self.results.incomplete = why;

@@ -57,6 +57,8 @@ pub struct Model {
     pub corrupted: f64,
     /// It breaks in the trial of this number.
     pub breaks_at: Option<u32>,
+    /// Larger frames are dropped.
+    pub largest: usize,
 }
 
 impl Model {
@@ -72,7 +74,7 @@ impl Model {
             disturbed: (0.0, 0.0),
             collapse: 1.0,
             hysteresis: Duration::ZERO,
-            buffer: 0.0,
+            buffer: 100.0,
             recovery: Duration::ZERO,
             reset: None,
             output_pps: None,
@@ -86,6 +88,7 @@ impl Model {
             duplicated: 0.0,
             corrupted: 0.0,
             breaks_at: None,
+            largest: 9216,
         }
     }
 
@@ -103,19 +106,23 @@ pub struct Simulated {
     learned: Vec<(Hosts, usize)>,
     overloaded: bool,
     trials: u32,
-    /// Every offer that was made, for tests of what a procedure does.
-    pub offers: Rc<RefCell<Vec<Offer>>>,
+    name: String,
+    offers: Log,
 }
 
+/// Every offer that was made to any device of a run, in order.
+pub type Log = Rc<RefCell<Vec<(String, Offer)>>>;
+
 impl Simulated {
-    pub fn new(model: Model, seed: u64) -> Self {
+    pub fn new(name: &str, model: Model, seed: u64, offers: Log) -> Self {
         Self {
+            name: name.to_owned(),
             model,
             noise: Noise::new(seed),
             learned: Vec::new(),
             overloaded: false,
             trials: 0,
-            offers: Rc::default(),
+            offers,
         }
     }
 
@@ -130,7 +137,10 @@ impl Simulated {
     }
 
     fn known_anywhere(&self, hosts: Hosts) -> Option<(usize, u32)> {
-        (0..self.model.ports).map(|port| (port, self.known(hosts, port))).max_by_key(|(_, n)| *n).filter(|(_, n)| *n > 0)
+        (0..self.model.ports)
+            .map(|port| (port, self.known(hosts, port)))
+            .max_by_key(|(_, n)| *n)
+            .filter(|(_, n)| *n > 0)
     }
 
     /// It learns the sources of a stream: as many as there is room for, and as fast as it can.
@@ -152,9 +162,10 @@ impl Simulated {
 
     /// What comes of an offer when the device does nothing for `outage`.
     fn run(&mut self, offer: &Offer, outage: Duration) -> Outcome {
-        self.offers.borrow_mut().push(offer.clone());
+        self.offers.borrow_mut().push((self.name.clone(), offer.clone()));
         self.trials += 1;
-        let streams: Vec<Sent> = offer.streams.iter().map(|(port, stream)| self.sent(offer, *port, stream)).collect();
+        let streams: Vec<Sent> =
+            offer.streams.iter().map(|(port, stream)| self.sent(offer, *port, stream)).collect();
         for sent in &streams {
             self.learn(sent.port, &sent.stream, sent.rate, sent.frames);
         }
@@ -176,6 +187,9 @@ impl Simulated {
             if lost > 0.0 && !self.model.hysteresis.is_zero() {
                 self.overloaded = true;
             }
+        }
+        if size > self.model.largest {
+            kept = 0.0;
         }
         if self.noise.uniform() < self.model.disturbed.0 {
             kept *= 1.0 - self.model.disturbed.1;
@@ -218,7 +232,14 @@ impl Simulated {
         Sent { port, stream: *stream, rate, seconds, frames }
     }
 
-    fn outcome(&mut self, sent: &Sent, kept: f64, load: f64, outage: Duration, all: &[Sent]) -> StreamOutcome {
+    fn outcome(
+        &mut self,
+        sent: &Sent,
+        kept: f64,
+        load: f64,
+        outage: Duration,
+        all: &[Sent],
+    ) -> StreamOutcome {
         let frames = (sent.frames * kept * (1.0 - self.model.corrupted)).round();
         let lost_by_outage = (outage.as_secs_f64() * sent.rate).min(frames);
         let frames = frames - lost_by_outage.round();
@@ -247,7 +268,9 @@ impl Simulated {
         if sent.stream.stamp {
             // A queue grows as 1 / (1 - load), up to what the buffer holds.
             let queue = (1.0 / (1.0 - load).max(1e-3)).min(1.0 + self.model.buffer);
-            let own = self.model.own_ns.unwrap_or(0) as f64;
+            let size = sent.stream.size as f64;
+            let on_the_line = self.model.line_bps.map_or(0.0, |line| 2.0 * size * 8e9 / line);
+            let own = self.model.own_ns.unwrap_or(0) as f64 + on_the_line;
             for n in 0..200 {
                 let wait = self.model.latency_ns * queue * waits * (0.9 + 0.001 * f64::from(n));
                 latency.record((wait + own) as u64);
@@ -358,10 +381,21 @@ impl Subject for Simulated {
 
 /// A run of simulated devices, each with a name.
 pub fn run(models: &[(&str, Model)], seed: u64) -> Run<'static> {
+    run_logged(models, seed, Log::default())
+}
+
+/// The same, and every offer goes to `log`.
+pub fn run_logged(models: &[(&str, Model)], seed: u64, log: Log) -> Run<'static> {
     let device = |(index, (name, model)): (usize, &(&str, Model))| {
-        let subject: Box<dyn Subject> = Box::new(Simulated::new(model.clone(), seed * 31 + index as u64));
+        let seed = seed * 31 + index as u64;
+        let subject: Box<dyn Subject> = Box::new(Simulated::new(name, model.clone(), seed, log.clone()));
         ((*name).to_owned(), subject)
     };
     let devices = models.iter().enumerate().map(device).collect();
     Run::new(Results::new("test"), Timing::short(Duration::from_secs(1)), devices, |_| Ok(()))
+}
+
+/// The rounds of a figure; empty when it was not measured.
+pub fn rounds(run: &Run, key: &crate::results::Key) -> Vec<f64> {
+    run.results.get(key).map(|series| series.rounds.clone()).unwrap_or_default()
 }

@@ -257,6 +257,21 @@ impl Results {
         &mut self.series[at]
     }
 
+    /// Adds samples to the distribution of `key`.
+    pub fn add_samples(&mut self, key: Key, unit: Unit, samples: impl Iterator<Item = (f64, u64)>) {
+        let at = self.distributions.iter().position(|d| d.key == key).unwrap_or_else(|| {
+            self.distributions.push(Distribution { key, unit, buckets: Vec::new() });
+            self.distributions.len() - 1
+        });
+        let buckets = &mut self.distributions[at].buckets;
+        for (value, count) in samples {
+            match buckets.binary_search_by(|bucket| bucket.0.total_cmp(&value)) {
+                Ok(found) => buckets[found].1 += count,
+                Err(place) => buckets.insert(place, (value, count)),
+            }
+        }
+    }
+
     /// The first series of `key`.
     #[must_use]
     pub fn get(&self, key: &Key) -> Option<&Series> {

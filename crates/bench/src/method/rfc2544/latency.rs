@@ -1,0 +1,106 @@
+//! RFC 2544, 26.2: latency at the throughput rate.
+//!
+//! Read first: RFC 1242, 3.8. For a device that stores and forwards, latency is from the last bit in to the first bit
+//! out; for one that forwards bits, from the first bit in to the first bit out. The tester stamps a frame before
+//! its first bit is sent, and sees it when its last bit has arrived; on a line both differ from what it measures by
+//! the time a frame takes on the line, on veth, where a frame is handed over whole, by nothing.
+
+use super::{Plan, Throughputs};
+use crate::histogram::Histogram;
+use crate::method::flow::{Flows, Load};
+use crate::method::{Figure, Run, Turn, record};
+use crate::report::Unit;
+use crate::results::{Axis, Better, Key};
+use crate::traffic::Stream;
+use anyhow::{Context, Result};
+
+/// Preamble, start of frame and the gap between two frames, in bytes.
+const OVERHEAD: f64 = 20.0;
+
+/// The statistics that are told, and their names.
+const STATISTICS: [&str; 5] = ["least", "median", "mean", "99 %", "largest"];
+
+pub(super) fn latency(run: &mut Run, plan: &Plan, size: usize, throughputs: &Throughputs) -> Result<()> {
+    run.say(format!("latency, {size} B"));
+    run.each(|turn, results| {
+        let Some(rate) = throughputs.get(&(turn.index, size)).copied().filter(|rate| *rate > 0.0) else {
+            return Ok(());
+        };
+        let load = Load::Rate(rate * plan.latency_load);
+        let mut flows = plan.flows(turn, size);
+        for flow in &mut flows.0 {
+            flow.stream = Stream { stamp: true, ..flow.stream };
+        }
+        let mut all = Histogram::default();
+        let mut sums = [0.0; STATISTICS.len()];
+        for _ in 0..plan.latency_trials.max(1) {
+            let histogram = trial(turn, &flows, load)?;
+            let figures = figures(&histogram).context("no frame arrived with a time in it")?;
+            sums.iter_mut().zip(figures).for_each(|(sum, figure)| *sum += figure);
+            all.merge(&histogram);
+        }
+        let (own, line) = (turn.subject.tester().about().own_latency_ns, line_time(turn, size));
+        let cases: &[(&str, f64)] = match line {
+            Some(time) => &[("store and forward", 2.0 * time), ("cut-through", time)],
+            None => &[("", 0.0)],
+        };
+        for (case, on_the_line) in cases {
+            let less = own.unwrap_or(0) as f64 + on_the_line;
+            for (name, sum) in STATISTICS.iter().zip(sums) {
+                let test = format!("latency, {name}");
+                let what = Figure {
+                    test: &test,
+                    case,
+                    clause: "RFC 2544, 26.2",
+                    unit: Unit::Microseconds,
+                    better: Better::Lower,
+                    at: Some((Axis::FrameBytes, size as f64)),
+                };
+                let mean_ns = sum / f64::from(plan.latency_trials.max(1));
+                record(results, &what, turn.name, ((mean_ns - less) / 1e3).max(0.0));
+            }
+        }
+        match own {
+            Some(own) => results.note(format!(
+                "latency: the tester's own over a wire, {:.2} us (median), is taken off; distributions are as measured",
+                own as f64 / 1e3
+            )),
+            None => results.note("latency: the tester was not calibrated; its own time is in the figures"),
+        }
+        results.note(match line {
+            Some(_) => "latency: of every frame, from both definitions of RFC 1242, 3.8",
+            None => {
+                "latency: of every frame; on veth a frame is handed over whole, so the two definitions of RFC 1242, 3.8 are \
+                 one"
+            }
+        });
+        let key = Key::new("latency", "", turn.name).at(Axis::FrameBytes, size as f64);
+        results.add_samples(key, Unit::Microseconds, all.buckets().map(|(low, width, n)| {
+            ((low as f64 + width as f64 / 2.0) / 1e3, n)
+        }));
+        Ok(())
+    })?;
+    Ok(())
+}
+
+fn trial(turn: &mut Turn, flows: &Flows, load: Load) -> Result<Histogram> {
+    turn.learn(flows)?;
+    Ok(turn.trial_for(flows, load, turn.timing.latency)?.latency())
+}
+
+/// [`STATISTICS`] in ns.
+fn figures(histogram: &Histogram) -> Option<[f64; STATISTICS.len()]> {
+    Some([
+        histogram.min()? as f64,
+        histogram.percentile(50.0)? as f64,
+        histogram.mean()?,
+        histogram.percentile(99.0)? as f64,
+        histogram.max()? as f64,
+    ])
+}
+
+/// How long a frame takes on the line in ns, without preamble and gap.
+fn line_time(turn: &mut Turn, size: usize) -> Option<f64> {
+    let rate = turn.subject.tester().line_rate_pps(size)?;
+    Some(1e9 / rate * size as f64 / (size as f64 + OVERHEAD))
+}

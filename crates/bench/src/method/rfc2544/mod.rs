@@ -1,0 +1,183 @@
+//! RFC 2544, section 26: throughput, latency, frame loss rate, back-to-back frames, system recovery, reset.
+//!
+//! Read first: the RFC, and those that update it: RFC 6201 (reset), RFC 9004 (back-to-back). One file a clause or two.
+//! Invariant: what departs from the RFC (durations, the meaning of 100 % without a line rate) is said in the results.
+
+mod burst;
+mod latency;
+mod rate;
+mod recovery;
+#[cfg(test)]
+mod tests;
+
+use super::flow::{Flows, Load, Pattern, Template};
+use super::{Precision, Run, Turn};
+use crate::traffic::Stream;
+use crate::trial::Offer;
+use anyhow::Result;
+use std::collections::BTreeMap;
+
+/// Frame sizes of section 9.1 with FCS, and the usual jumbo frame.
+pub const SIZES: [usize; 8] = [64, 128, 256, 512, 1024, 1280, 1518, 9018];
+/// The largest frame that every Ethernet carries.
+const SIZE_ORDINARY: usize = 1518;
+
+/// A test of the RFC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub enum Test {
+    /// 26.1: the fastest rate at which no frame is lost
+    Throughput,
+    /// 26.2: at the throughput rate
+    Latency,
+    /// 26.3: from 100 % of the greatest rate down
+    Loss,
+    /// 26.4: the longest burst without loss
+    Burst,
+    /// 26.5: from 110 % of the throughput rate to half of that
+    Recovery,
+    /// 26.6: how long nothing is forwarded when the device is reset
+    Reset,
+}
+
+impl Test {
+    /// Every test, in the RFC's order.
+    pub const ALL: [Self; 6] =
+        [Self::Throughput, Self::Latency, Self::Loss, Self::Burst, Self::Recovery, Self::Reset];
+}
+
+/// What is to be measured.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The tests.
+    pub tests: Vec<Test>,
+    /// Frame sizes.
+    pub sizes: Vec<usize>,
+    /// How often.
+    pub rounds: usize,
+    /// How precisely to search.
+    pub precision: Precision,
+    /// Who sends to whom: pairs, one way or both.
+    pub pattern: Pattern,
+    /// Hosts behind each port.
+    pub hosts: u32,
+    /// The load of the latency test as a part of the throughput.
+    pub latency_load: f64,
+    /// Latency trials whose mean is a figure (the RFC wants 20).
+    pub latency_trials: u32,
+    /// The steps of the frame loss test, as a part of the greatest rate.
+    pub loss_step: f64,
+    /// Have every frame's payload checked.
+    pub verify: bool,
+}
+
+impl Plan {
+    /// Steps of the progress bar.
+    #[must_use]
+    pub fn steps(&self) -> usize {
+        let each = self.tests.iter().filter(|test| **test != Test::Reset).count() * self.sizes.len();
+        self.rounds * (each + usize::from(self.tests.contains(&Test::Reset)))
+    }
+
+    fn has(&self, test: Test) -> bool {
+        self.tests.contains(&test)
+    }
+
+    /// The flows of a device at a frame size.
+    fn flows(&self, turn: &mut Turn, size: usize) -> Flows {
+        let ports = turn.subject.tester().ports();
+        let routers = (0..ports).map(|port| turn.subject.router_mac(port)).collect();
+        let stream = Stream { size, verify: self.verify, ..Stream::new() };
+        Flows::of(self.pattern, ports, &Template { stream, hosts: self.hosts, routers })
+    }
+}
+
+/// What one round has found and later tests of it need: throughput by device and frame size, frames per second and
+/// sending port.
+type Throughputs = BTreeMap<(usize, usize), f64>;
+
+/// Measures the plan.
+///
+/// # Errors
+/// On ctrl-C, or when no device is left; what was found until then is in the run.
+pub fn measure(run: &mut Run, plan: &Plan) -> Result<()> {
+    let unable = unable(run, plan)?;
+    // Where the last round ended: the next one's search begins near it, a little off, as each must find its own answer.
+    let mut guesses = Throughputs::new();
+    for round in 0..plan.rounds {
+        for size in &plan.sizes {
+            let mut found = Throughputs::new();
+            let carries = |index: usize| !unable.contains(&(index, *size));
+            if plan.has(Test::Throughput) || needs_throughput(plan) {
+                let near = |index: usize| guesses.get(&(index, *size)).map(|g| g * dither(round));
+                found = rate::throughput(run, plan, *size, carries, near)?;
+                guesses.extend(&found);
+                if plan.has(Test::Throughput) {
+                    run.step()?;
+                }
+            }
+            if plan.has(Test::Latency) {
+                latency::latency(run, plan, *size, &found)?;
+                run.step()?;
+            }
+            if plan.has(Test::Loss) {
+                rate::loss(run, plan, *size, carries, round == 0)?;
+                run.step()?;
+            }
+            if plan.has(Test::Burst) {
+                burst::burst(run, plan, *size, carries, &found)?;
+                run.step()?;
+            }
+            if plan.has(Test::Recovery) {
+                recovery::recovery(run, plan, *size, &found)?;
+                run.step()?;
+            }
+            if plan.has(Test::Reset) && Some(size) == plan.sizes.iter().min() {
+                recovery::reset(run, plan, *size, &found)?;
+                run.step()?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn needs_throughput(plan: &Plan) -> bool {
+    [Test::Latency, Test::Recovery, Test::Reset].iter().any(|test| plan.has(*test))
+}
+
+/// 0.9 to 1.1, spread evenly over the rounds: the fractional parts of multiples of the golden ratio.
+fn dither(round: usize) -> f64 {
+    0.9 + 0.2 * (round as f64 * 0.618_033_988_75).fract()
+}
+
+/// Which devices can't carry which of the larger frames. They are told, and not broken.
+fn unable(run: &mut Run, plan: &Plan) -> Result<Vec<(usize, usize)>> {
+    let mut unable = Vec::new();
+    for size in plan.sizes.iter().filter(|size| **size > SIZE_ORDINARY) {
+        let refused = run.each(|turn, _| {
+            let flows = plan.flows(turn, *size);
+            let small = plan.flows(turn, 64);
+            turn.learn(&small)?;
+            let few = turn.timed(Offer::burst(flows.streams(Load::Rate(1000.0)), 20));
+            match turn.offer(&few) {
+                Ok(outcome) => Ok((flows.seen(&outcome).loss >= 1.0).then(|| "none arrives".to_owned())),
+                Err(why) => {
+                    crate::os::check_interrupted()?;
+                    Ok(Some(format!("{why:#}")))
+                }
+            }
+        })?;
+        for (index, why) in refused.into_iter().enumerate() {
+            if let Some(Some(why)) = why {
+                let name = run.name(index).to_owned();
+                run.results.note(format!("{name}: no frames of {size} B: {why}"));
+                unable.push((index, *size));
+            }
+        }
+    }
+    Ok(unable)
+}
+
+/// Frames of every stream that are on their way in a second, for what is said in frames.
+fn frames_in(rate: f64, seconds: f64) -> f64 {
+    (rate * seconds).floor().max(1.0)
+}
