@@ -8,7 +8,9 @@
 pub mod flow;
 #[cfg(test)]
 pub(crate) mod noise;
+pub mod overload;
 pub mod rfc2544;
+pub mod rfc2889;
 pub mod search;
 #[cfg(test)]
 mod sim;

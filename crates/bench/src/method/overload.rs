@@ -1,0 +1,267 @@
+//! More load than a device can take, in steps through twice its saturation: what it still forwards, how late, and what
+//! its processors do.
+//!
+//! Read first: RFC 2285, 3.5.2 and 3.5.3 (overload behaviour); J. T. Yu, "Performance Evaluation of Linux Bridge" (2004),
+//! for the table whose shape this is. Invariant: saturation is found by the same search as a throughput, with the loss
+//! that is allowed said, and once for all rounds, so that every step means the same load in each.
+
+use super::flow::{Flows, Load, Pattern, Template};
+use super::search::{End, Search};
+use super::{Figure, Precision, Run, Turn, rate_limits, record};
+use crate::report::Unit;
+use crate::results::{Axis, Better};
+use crate::traffic::Stream;
+use anyhow::Result;
+
+/// Offered loads as parts of the saturating one.
+pub const STEPS: [f64; 12] = [0.1, 0.25, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0];
+/// Less than this part of a load was not offered.
+const OFFERED_ENOUGH: f64 = 0.97;
+
+/// What is to be measured.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Frame sizes.
+    pub sizes: Vec<usize>,
+    /// How often.
+    pub rounds: usize,
+    /// How saturation is searched.
+    pub precision: Precision,
+    /// Hosts behind each port.
+    pub hosts: u32,
+    /// Offered loads as parts of saturation, ascending.
+    pub steps: Vec<f64>,
+}
+
+impl Plan {
+    /// Steps of the progress bar.
+    #[must_use]
+    pub fn steps(&self) -> usize {
+        self.sizes.len() * (1 + self.rounds * self.steps.len())
+    }
+
+    fn flows(&self, turn: &mut Turn, size: usize) -> Flows {
+        let ports = turn.subject.tester().ports();
+        let routers = (0..ports).map(|port| turn.subject.router_mac(port)).collect();
+        let stream = Stream { size, stamp: true, ..Stream::new() };
+        Flows::of(Pattern::Pairs, ports, &Template { stream, hosts: self.hosts, routers })
+    }
+}
+
+/// Measures the plan.
+///
+/// # Errors
+/// On ctrl-C, or when no device is left; what was found until then is in the run.
+pub fn measure(run: &mut Run, plan: &Plan) -> Result<()> {
+    for size in &plan.sizes {
+        let saturation = saturation(run, plan, *size)?;
+        run.step()?;
+        for _ in 0..plan.rounds {
+            for step in &plan.steps {
+                run.say(format!("{size} B at {:.0} %", step * 100.0));
+                run.each(|turn, results| {
+                    let Some(load) = saturation[turn.index] else { return Ok(()) };
+                    one(turn, results, plan, *size, load, *step)
+                })?;
+                run.step()?;
+            }
+        }
+        kept(run, *size);
+    }
+    Ok(())
+}
+
+/// The saturating load of each device, frames per second and sending port.
+fn saturation(run: &mut Run, plan: &Plan, size: usize) -> Result<Vec<Option<f64>>> {
+    let found = run.search(
+        &format!("saturation, {size} B"),
+        |turn| {
+            let flows = plan.flows(turn, size);
+            Ok(Some(Search::new(rate_limits(turn, &flows, size, plan.precision))))
+        },
+        |turn, load| {
+            let flows = plan.flows(turn, size);
+            turn.learn(&flows)?;
+            Ok(flows.seen(&turn.trial(&flows, load.into())?))
+        },
+    )?;
+    let mut loads = Vec::new();
+    for (index, answer) in found.into_iter().enumerate() {
+        let name = run.name(index).to_owned();
+        loads.push(answer.map(|found| found.load).filter(|load| *load > 0.0));
+        let Some(answer) = answer else { continue };
+        let results = &mut run.results;
+        results.parameter(&format!("saturation_pps_{name}_{size}"), answer.load.round());
+        match answer.end {
+            End::Limit => results.note(format!(
+                "{name}: {size} B: the tester can't saturate it; 100 % is what the tester offers at most"
+            )),
+            End::NothingPasses => results.note(format!(
+                "{name}: {size} B: loses more than {:.2} % at any load; not measured",
+                plan.precision.tolerance * 100.0
+            )),
+            End::Settled | End::GaveUp => {}
+        }
+    }
+    Ok(loads)
+}
+
+/// One trial of a step, and its figures.
+fn one(
+    turn: &mut Turn,
+    results: &mut crate::results::Results,
+    plan: &Plan,
+    size: usize,
+    saturation: f64,
+    step: f64,
+) -> Result<()> {
+    let mut flows = plan.flows(turn, size);
+    turn.learn(&flows)?;
+    let wanted = saturation * step;
+    let mut outcome = turn.trial(&flows, Load::Rate(wanted))?;
+    if step > 1.0 && flows.seen(&outcome).offered < wanted * OFFERED_ENOUGH {
+        // Time and pace cost the generator: without them it may reach what it could not.
+        turn.rest()?;
+        flows.0.iter_mut().for_each(|flow| flow.stream.stamp = false);
+        let unpaced = turn.trial(&flows, Load::Everything)?;
+        if flows.seen(&unpaced).offered > flows.seen(&outcome).offered {
+            outcome = unpaced;
+        }
+    }
+    let seen = flows.seen(&outcome);
+    let case = format!("{size} B");
+    let figure = |test: &'static str, unit, better| Figure {
+        test,
+        case: "",
+        clause: "RFC 2285, 3.5.3",
+        unit,
+        better,
+        at: Some((Axis::Load, step)),
+    };
+    let senders = flows.senders() as f64;
+    let figures = [
+        (figure("offered", Unit::FramesPerSecond, Better::Neither), Some(seen.offered * senders)),
+        (figure("forwarded", Unit::FramesPerSecond, Better::Higher), Some(seen.delivered * senders)),
+        (figure("lost", Unit::Fraction, Better::Lower), Some(seen.loss)),
+        (figure("latency, median", Unit::Microseconds, Better::Lower), percentile(&outcome, 50.0)),
+        (figure("latency, 99 %", Unit::Microseconds, Better::Lower), percentile(&outcome, 99.0)),
+    ];
+    for (figure, value) in figures {
+        let Some(value) = value else { continue };
+        let series = record(results, &Figure { case: &case, ..figure }, turn.name, value);
+        if seen.offered < wanted * OFFERED_ENOUGH && figure.test == "forwarded" && series.caveats.is_empty() {
+            series
+                .caveats
+                .push(format!("the tester offered {:.0} % instead", seen.offered / saturation * 100.0));
+        }
+    }
+    for cpu in &outcome.cpu {
+        let case = format!("{case}, processor {}", cpu.cpu);
+        let what = figure("processor time", Unit::Fraction, Better::Lower);
+        record(results, &Figure { case: &case, ..what }, turn.name, cpu.busy);
+    }
+    if seen.loss > 0.0 { turn.rest() } else { Ok(()) }
+}
+
+fn percentile(outcome: &crate::trial::Outcome, percent: f64) -> Option<f64> {
+    outcome.latency().percentile(percent).map(|ns| ns as f64 / 1e3)
+}
+
+/// The point of it all: what is left at the greatest load of the most that was forwarded at any.
+fn kept(run: &mut Run, size: usize) {
+    let case = format!("{size} B");
+    for index in 0..run.devices() {
+        let name = run.name(index).to_owned();
+        let forwarded: Vec<&crate::results::Series> = run
+            .results
+            .series
+            .iter()
+            .filter(|s| s.key.test == "forwarded" && s.key.case == case && s.key.device == name)
+            .collect();
+        let Some(last) = forwarded.last() else { continue };
+        let kept: Vec<f64> = (0..last.rounds.len())
+            .filter_map(|round| {
+                let most = forwarded.iter().filter_map(|s| s.rounds.get(round)).copied().fold(0.0, f64::max);
+                (most > 0.0).then(|| last.rounds[round] / most)
+            })
+            .collect();
+        let caveats = last.caveats.clone();
+        let what = Figure {
+            test: "kept at the greatest load, of the most forwarded",
+            case: "",
+            clause: "RFC 2285, 3.5.2",
+            unit: Unit::Fraction,
+            better: Better::Higher,
+            at: Some((Axis::FrameBytes, size as f64)),
+        };
+        for value in kept {
+            record(&mut run.results, &what, &name, value).caveats.clone_from(&caveats);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::method::sim::{Model, rounds, run};
+    use crate::results::Key;
+
+    fn plan() -> Plan {
+        Plan {
+            sizes: vec![64],
+            rounds: 3,
+            precision: Precision { resolution: 0.01, tolerance: 0.001, votes: 2 },
+            hosts: 1,
+            steps: STEPS.to_vec(),
+        }
+    }
+
+    fn at(test: &str, case: &str, device: &str, step: f64) -> Key {
+        Key::new(test, case, device).at(Axis::Load, step)
+    }
+
+    /// One device keeps what it forwards, one loses half of it, as the table that this is after shows.
+    #[test]
+    fn a_collapse_is_seen_and_a_plateau_is_one() {
+        let models = [("keeps", Model::new(1e6)), ("collapses", Model { collapse: 0.5, ..Model::new(1e6) })];
+        let mut run = run(&models, 1);
+        measure(&mut run, &plan()).expect("measured");
+        let median = |key: Key| rounds(&run, &key).get(1).copied().unwrap_or(f64::NAN);
+        let kept = "kept at the greatest load, of the most forwarded";
+        let of = |device| rounds(&run, &Key::new(kept, "", device).at(Axis::FrameBytes, 64.0));
+        assert!(of("keeps").len() == 3 && of("keeps").iter().all(|k| *k > 0.99), "{:?}", of("keeps"));
+        assert!(of("collapses").iter().all(|k| (0.49..0.52).contains(k)), "{:?}", of("collapses"));
+        for (step, part) in [(0.5, 0.5), (0.9, 0.9), (1.5, 1.0), (2.0, 1.0)] {
+            let forwarded = median(at("forwarded", "64 B", "keeps", step));
+            assert!((forwarded - 1e6 * part).abs() < 2e4, "{step}: {forwarded}");
+            let busy = median(at("processor time", "64 B, processor 0", "keeps", step));
+            assert!((busy - part).abs() < 0.02, "{step}: {busy}");
+        }
+        let late = |step| median(at("latency, median", "64 B", "keeps", step));
+        assert!(late(0.5) > late(0.1) && late(0.9) > 2.0 * late(0.5), "a queue grows with the load");
+        assert!(run.finish(None).notes.is_empty());
+    }
+
+    /// The generator reaches 130 %: what was offered instead of 200 % is said.
+    #[test]
+    fn a_tester_that_cannot_overload_says_so() {
+        let mut run = run(&[("dut", Model { tester_pps: 1.3e6, ..Model::new(1e6) })], 2);
+        measure(&mut run, &Plan { rounds: 1, ..plan() }).expect("measured");
+        let series = run.results.get(&at("forwarded", "64 B", "dut", 2.0)).expect("measured");
+        assert!(series.caveats[0].starts_with("the tester offered 13"), "{:?}", series.caveats);
+        let none = run.results.get(&at("forwarded", "64 B", "dut", 1.25)).expect("measured");
+        assert!(none.caveats.is_empty());
+    }
+
+    #[test]
+    fn a_device_that_always_loses_has_no_saturation() {
+        let mut run = run(&[("lossy", Model { corrupted: 0.01, ..Model::new(1e6) })], 3);
+        measure(&mut run, &plan()).expect("measured");
+        assert!(run.results.series.is_empty());
+        assert!(
+            run.results.notes[0].contains("loses more than 0.10 % at any load"),
+            "{:?}",
+            run.results.notes
+        );
+    }
+}
