@@ -35,7 +35,7 @@ pub const fn bucket_range(bucket: usize) -> (u64, u64) {
 }
 
 /// Times in nanoseconds, counted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "Sparse", try_from = "Sparse")]
 pub struct Histogram {
     counts: Vec<u64>,
@@ -132,6 +132,13 @@ impl Histogram {
             let (low, width) = bucket_range(bucket);
             (low, width, *n)
         })
+    }
+}
+
+impl std::fmt::Debug for Histogram {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (min, median, max) = (self.min(), self.percentile(50.0), self.max());
+        write!(f, "Histogram({} of {min:?} {median:?} {max:?} ns)", self.count)
     }
 }
 

@@ -18,6 +18,7 @@ pub mod os;
 pub mod report;
 pub mod results;
 pub mod stats;
+pub mod testbed;
 pub mod tester;
 pub mod traffic;
 pub mod trial;

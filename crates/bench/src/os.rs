@@ -143,6 +143,14 @@ impl Netns {
         Ok(netns)
     }
 
+    /// The one the calling thread is in.
+    ///
+    /// # Errors
+    /// Without /proc.
+    pub fn current() -> Result<Self> {
+        Ok(Self { file: File::open("/proc/thread-self/ns/net")? })
+    }
+
     /// The same namespace, held a second time.
     ///
     /// # Errors
@@ -159,6 +167,15 @@ impl Netns {
         let home = File::open("/proc/thread-self/ns/net")?;
         setns(&self.file, CloneFlags::CLONE_NEWNET).context("entering a network namespace")?;
         Ok(Entered { home })
+    }
+
+    /// Writes a setting below /proc/sys, that of the namespace.
+    ///
+    /// # Errors
+    /// When the kernel has none of that name, or refuses the value.
+    pub fn sysctl(&self, name: &str, value: &str) -> Result<()> {
+        let _inside = self.enter()?;
+        std::fs::write(format!("/proc/sys/{name}"), value).with_context(|| format!("{name} = {value}"))
     }
 
     /// A path by which another process can open it while we live.

@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used)] // a failed step fails the test
 
 use lanyard_bench::bed::set_features;
+use lanyard_bench::dut::{Executable, Kind};
 use lanyard_bench::os::{Netns, cannot_measure};
+use lanyard_bench::testbed::{Setup, TestBed};
 use lanyard_bench::tester::{Options, Port, PortTester};
 use lanyard_bench::traffic::{Cast, CountAt, Hosts, Ip, Order, Stream};
 use lanyard_bench::trial::{Offer, Outcome, Tester};
@@ -49,6 +51,12 @@ impl Wire {
     fn burst(&mut self, streams: Vec<(usize, Stream)>, frames: u64) -> Outcome {
         self.tester.trial(&Offer::burst(streams, frames)).unwrap()
     }
+}
+
+/// The `lanyard` that is built beside the tests.
+fn lanyard() -> Executable {
+    let here = std::env::current_exe().unwrap();
+    Executable::new(Some(&here.parent().unwrap().with_file_name("lanyard"))).unwrap()
 }
 
 /// Nothing lost, doubled, late, spoiled or strange.
@@ -182,4 +190,45 @@ fn what_cannot_be_is_refused() {
     let idle = Port::new(&wire.near, "idle").unwrap();
     let why = PortTester::new(vec![idle], Options::default()).err().unwrap();
     assert!(format!("{why:#}").contains("idle is down"), "{why:#}");
+}
+
+#[test]
+fn every_device_under_test_is_crossed() {
+    let Some(_alone) = alone() else { return };
+    let setup = Setup { ports: 3, lanyard: lanyard(), ..Setup::new().unwrap() };
+    for kind in Kind::ALL {
+        if let Some(why) = kind.unavailable(&setup.lanyard) {
+            println!("skipped: {}: {why}", kind.name());
+            continue;
+        }
+        let wire = matches!(kind, Kind::BareTc | Kind::BareTcPeer | Kind::BareXdp);
+        let ports = if wire { 2 } else { 3 };
+        let mut bed = TestBed::up(kind, &Setup { ports, ..setup.clone() }).unwrap();
+        let six = if bed.routes() { Ip::V6 } else { Ip::V4 };
+        for ip in [Ip::V4, six] {
+            bed.learn(20, ip).unwrap();
+            let stream = |(id, from, to)| {
+                let stream = bed.stream(from, to, 20);
+                (
+                    from,
+                    Stream { id, ip, verify: true, stamp: true, rate_pps: Some(2_000), ..stream }.size(128),
+                )
+            };
+            let ways: &[(u16, usize, usize)] =
+                if wire { &[(0, 0, 1), (1, 1, 0)] } else { &[(0, 0, 1), (1, 1, 2), (2, 2, 0)] };
+            let offer = Offer::burst(ways.iter().copied().map(stream).collect(), 200);
+            let mut outcome = bed.trial(&offer).unwrap();
+            // What forwards in a program may miss its turn on a busy machine.
+            for _ in 0..if kind.own_threads() { 10 } else { 0 } {
+                if outcome.total(|s| s.lost()) > 0 {
+                    outcome = bed.trial(&offer).unwrap();
+                }
+            }
+            assert_clean(&outcome, 200, kind.name());
+            for (s, (_, _, to)) in outcome.streams.iter().zip(ways) {
+                assert_eq!(s.received_at[*to], 200, "{}", kind.name());
+            }
+        }
+        println!("{}: {}", kind.name(), bed.detail());
+    }
 }

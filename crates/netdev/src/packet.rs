@@ -43,6 +43,16 @@ impl PacketSocket {
         Ok(this)
     }
 
+    /// As [`Self::open`], for frames of one EtherType that come in, after TC has let them pass.
+    ///
+    /// # Errors
+    /// As for [`Self::open`].
+    pub fn of_type(ifindex: u32, ether_type: u16) -> Result<Self> {
+        let this = Self::bound(ifindex, ether_type)?;
+        this.set_promiscuous(ifindex.cast_signed())?;
+        Ok(this)
+    }
+
     /// A socket that only sends: the netdev is as it is without it.
     ///
     /// # Errors

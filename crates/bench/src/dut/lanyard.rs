@@ -2,7 +2,7 @@
 //!
 //! Invariant: an instance that this driver started is detached when the driver goes, however far it came.
 
-use super::{Device, Hook};
+use super::{Device, Hook, mac_of, router_address};
 use crate::bed::Bed;
 use crate::os::{Netns, Reaped, check_interrupted, monotonic_ns};
 use anyhow::{Context, Result, bail};
@@ -61,6 +61,8 @@ pub enum PortMode {
     Access,
     /// Every second one a trunk, where frames leave tagged.
     Mixed,
+    /// Each an access port of a VLAN of its own, which has an interface with addresses: a router.
+    Routed,
 }
 
 /// A running Lanyard.
@@ -69,7 +71,10 @@ pub struct Lanyard {
     executable: Executable,
     netns: Netns,
     instance: String,
+    hook: Hook,
     config: PathBuf,
+    /// Of the VLAN interfaces, if it routes.
+    macs: Vec<[u8; 6]>,
     _dir: TempDir,
 }
 
@@ -97,12 +102,23 @@ impl Lanyard {
             executable: executable.clone(),
             netns: bed.switch.try_clone()?,
             instance,
+            hook,
             config,
+            macs: Vec::new(),
             _dir: dir,
         };
         // What a bench that was killed may have left; refused when there is nothing.
         let _ = lanyard.detach();
+        if ports == PortMode::Routed {
+            // The VLAN interfaces have IPv6 unlike the rest of the bed. Absent when the kernel has none.
+            let _ = lanyard.netns.sysctl("net/ipv6/conf/default/disable_ipv6", "0");
+        }
         lanyard.start()?;
+        if ports == PortMode::Routed {
+            let interfaces = (0..bed.ports().len()).map(|number| format!("vlan{}", vlan_of(number)));
+            lanyard.macs =
+                interfaces.map(|device| mac_of(&lanyard.netns, &device)).collect::<Result<Vec<_>>>()?;
+        }
         Ok(lanyard)
     }
 
@@ -114,6 +130,9 @@ impl Lanyard {
         let started_ns = monotonic_ns()?;
         let mut command = Command::new(&self.executable.0);
         command.args(["run", "--instance", &self.instance, "--config"]).arg(&self.config);
+        if self.hook == Hook::Soft {
+            command.args(["--plane", "soft"]);
+        }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut process = Reaped(self.netns.spawn(&mut command).context("starting lanyard")?);
         let lines = follow_stderr(&mut process)?;
@@ -163,6 +182,10 @@ impl Device for Lanyard {
     fn detail(&self) -> String {
         self.daemon.as_ref().map(|d| d.ready.clone()).unwrap_or_default()
     }
+
+    fn router_mac(&self, port: usize) -> Option<[u8; 6]> {
+        self.macs.get(port).copied()
+    }
 }
 
 impl Drop for Lanyard {
@@ -209,8 +232,11 @@ fn startup_config(bed: &Bed, hook: Hook, ports: PortMode) -> String {
         Hook::Tc => " hook tc\n delivery device\n",
         Hook::TcPeer => " hook tc\n delivery peer\n",
         Hook::Xdp => " hook xdp\n",
-        Hook::Auto => "",
+        Hook::Auto | Hook::Soft => "",
     };
+    if ports == PortMode::Routed {
+        return router_config(bed, how);
+    }
     let mut text = format!("hostname bench\nvlan {VLAN}\n");
     for (number, port) in bed.ports().iter().enumerate() {
         let trunk = ports == PortMode::Mixed && number > 0 && number % 2 == 0;
@@ -220,6 +246,25 @@ fn startup_config(bed: &Bed, hook: Hook, ports: PortMode) -> String {
             format!(" switchport mode access\n switchport access vlan {VLAN}\n")
         };
         let _ = write!(text, "interface {port}\n{mode}{how}");
+    }
+    text
+}
+
+/// The VLAN of a router's port.
+const fn vlan_of(port: usize) -> usize {
+    VLAN as usize + 1 + port
+}
+
+fn router_config(bed: &Bed, how: &str) -> String {
+    let mut text = String::from("hostname bench\nip routing\nipv6 unicast-routing\n");
+    for (number, port) in bed.ports().iter().enumerate() {
+        let vlan = vlan_of(number);
+        let (four, six) = router_address(number);
+        let _ = write!(
+            text,
+            "vlan {vlan}\ninterface {port}\n switchport mode access\n switchport access vlan {vlan}\n{how}\
+             interface vlan {vlan}\n ip address {four} 255.255.0.0\n ipv6 address {six}/64\n"
+        );
     }
     text
 }

@@ -1,14 +1,19 @@
 //! Devices under test. Each driver brings one up on the ports of a [`Bed`] and takes it down when dropped.
 
+mod command;
 mod kernel;
 mod lanyard;
 mod ovs;
+mod router;
 mod wire;
 
+pub use command::Commanded;
 pub use lanyard::{Executable, Lanyard, PortMode};
 
 use crate::bed::Bed;
-use anyhow::Result;
+use crate::os::Netns;
+use anyhow::{Context, Result, bail};
+use lanyard_netdev::Netdev;
 
 /// A running device under test. Dropping it takes it down.
 pub trait Device {
@@ -16,6 +21,24 @@ pub trait Device {
     fn detail(&self) -> String {
         String::new()
     }
+
+    /// Of a router: the MAC address by which frames reach it at a port, numbered from 0.
+    fn router_mac(&self, _port: usize) -> Option<[u8; 6]> {
+        None
+    }
+}
+
+/// The addresses of a router under test at its port `number`: IPv4 with a /16, IPv6 with a /64. The hosts whose numbers
+/// begin with `number + 1` are behind it; the router has one of their addresses, near the end.
+#[must_use]
+pub fn router_address(number: usize) -> (String, String) {
+    (format!("10.{}.255.254", number + 1), format!("2001:2:0:{:x}::fffe", number + 1))
+}
+
+fn mac_of(netns: &Netns, device: &str) -> Result<[u8; 6]> {
+    let _inside = netns.enter()?;
+    let link = Netdev::open().context("netlink")?.link(device).with_context(|| device.to_owned())?;
+    Ok(link.mac.0)
 }
 
 /// Which device under test.
@@ -31,6 +54,10 @@ pub enum Kind {
     BareXdp,
     /// Lanyard.
     Lanyard(Hook),
+    /// The kernel, routing.
+    Router,
+    /// Lanyard, routing between VLAN interfaces: one for each port.
+    LanyardRouter(Hook),
     /// Open vSwitch: netdev datapath, AF_XDP ports.
     Ovs,
 }
@@ -46,9 +73,61 @@ pub enum Hook {
     Xdp,
     /// Left to Lanyard.
     Auto,
+    /// The soft plane: in the daemon.
+    Soft,
 }
 
 impl Kind {
+    /// All of them, in the order of reports.
+    pub const ALL: [Self; 14] = [
+        Self::Lanyard(Hook::Auto),
+        Self::Lanyard(Hook::Tc),
+        Self::Lanyard(Hook::TcPeer),
+        Self::Lanyard(Hook::Xdp),
+        Self::Lanyard(Hook::Soft),
+        Self::Bridge,
+        Self::Ovs,
+        Self::BareTc,
+        Self::BareTcPeer,
+        Self::BareXdp,
+        Self::LanyardRouter(Hook::Auto),
+        Self::LanyardRouter(Hook::Tc),
+        Self::LanyardRouter(Hook::Xdp),
+        Self::Router,
+    ];
+
+    /// The device of this name.
+    ///
+    /// # Errors
+    /// When there is none; says which there are.
+    pub fn named(name: &str) -> Result<Self> {
+        match Self::ALL.into_iter().find(|kind| kind.name() == name) {
+            Some(kind) => Ok(kind),
+            None => {
+                let names: Vec<&str> = Self::ALL.iter().map(|kind| kind.name()).collect();
+                bail!("no device `{name}`: {}", names.join(", "))
+            }
+        }
+    }
+
+    /// True for those that route between their ports instead of bridging.
+    #[must_use]
+    pub const fn routes(self) -> bool {
+        matches!(self, Self::Router | Self::LanyardRouter(_))
+    }
+
+    /// True for those that redirect from XDP, which lets receivers and senders keep to it, too.
+    #[must_use]
+    pub const fn in_xdp(self) -> bool {
+        matches!(self, Self::BareXdp | Self::Lanyard(Hook::Xdp) | Self::LanyardRouter(Hook::Xdp))
+    }
+
+    /// True for those that forward in threads or programs of their own, not where frames come in.
+    #[must_use]
+    pub const fn own_threads(self) -> bool {
+        matches!(self, Self::Ovs | Self::Lanyard(Hook::Soft) | Self::LanyardRouter(Hook::Soft))
+    }
+
     /// Its name in reports and on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -61,6 +140,13 @@ impl Kind {
             Self::Lanyard(Hook::TcPeer) => "lanyard-tc-peer",
             Self::Lanyard(Hook::Xdp) => "lanyard-xdp",
             Self::Lanyard(Hook::Auto) => "lanyard",
+            Self::Lanyard(Hook::Soft) => "lanyard-soft",
+            Self::Router => "router",
+            Self::LanyardRouter(Hook::Auto) => "lanyard-router",
+            Self::LanyardRouter(Hook::Tc) => "lanyard-router-tc",
+            Self::LanyardRouter(Hook::TcPeer) => "lanyard-router-tc-peer",
+            Self::LanyardRouter(Hook::Xdp) => "lanyard-router-xdp",
+            Self::LanyardRouter(Hook::Soft) => "lanyard-router-soft",
             Self::Ovs => "ovs",
         }
     }
@@ -69,7 +155,7 @@ impl Kind {
     #[must_use]
     pub fn unavailable(self, lanyard: &Executable) -> Option<String> {
         match self {
-            Self::Lanyard(_) => lanyard.unavailable(),
+            Self::Lanyard(_) | Self::LanyardRouter(_) => lanyard.unavailable(),
             Self::Ovs => ovs::unavailable(),
             _ => None,
         }
@@ -86,7 +172,23 @@ impl Kind {
             Self::BareTcPeer => Box::new(wire::Wire::up(bed, wire::Means::TcPeer)?),
             Self::BareXdp => Box::new(wire::Wire::up(bed, wire::Means::Xdp)?),
             Self::Lanyard(hook) => Box::new(Lanyard::up(bed, lanyard, hook, ports)?),
+            Self::LanyardRouter(hook) => Box::new(Lanyard::up(bed, lanyard, hook, PortMode::Routed)?),
+            Self::Router => Box::new(router::Router::up(bed)?),
             Self::Ovs => Box::new(ovs::Ovs::up(bed)?),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_device_is_found_by_its_name() {
+        for kind in Kind::ALL {
+            assert_eq!(Kind::named(kind.name()).ok(), Some(kind));
+        }
+        let why = Kind::named("brigde").err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(why.contains("lanyard-tc-peer, lanyard-xdp"), "{why}");
     }
 }

@@ -3,9 +3,9 @@
 //! Invariant: the call ends when the program says it is done, or when asked to stop; either way by a signal, because
 //! the kernel has no other way. The program itself keeps to the times it was given, to the frame.
 
+use super::Planned;
 use super::abi::{SenderAbi, SendingAbi};
 use super::send::{Progress, Schedule, Sends};
-use super::template::Template;
 use crate::bpf;
 use crate::os::Netns;
 use anyhow::{Context, Result, anyhow, ensure};
@@ -25,65 +25,68 @@ const BATCH_GENTLE: u32 = 4;
 /// Above this rate the larger batch is needed.
 const GENTLE_PPS: u64 = 600_000;
 
-/// The streams of one core.
+/// What makes the streams of one core. It is loaded once and given other streams for every trial.
 pub struct LiveSender {
     object: Object,
-    slots: Vec<usize>,
+    capacity: u32,
+    streams: Vec<Stream>,
     frame: Vec<u8>,
     batch: u32,
     thread: AtomicI32,
     running: AtomicBool,
 }
 
+/// A stream's place in the offer, and what the kernel is to know of it but the times.
+struct Stream {
+    slot: usize,
+    abi: SenderAbi,
+}
+
 impl LiveSender {
-    /// Loads the program for `streams`: slot, port and template of each. `ports` are all ports of the tester.
+    /// Loads the program with room for `streams` streams. `ports` are all ports of the tester.
     ///
     /// # Errors
     /// When the kernel refuses the program (no CAP_BPF; before Linux 5.18 at the first run).
-    pub fn new(
-        ports: &[(Netns, u32)],
-        streams: &[(usize, usize, Template)],
-        schedule: &Schedule,
-        copies: usize,
-    ) -> Result<Self> {
+    pub fn new(ports: &[(Netns, u32)], streams: usize) -> Result<Self> {
         ensure!(ports.len() <= PORTS_MAX, "{} ports: at most {PORTS_MAX}", ports.len());
-        let count = u32::try_from(streams.len())?;
-        let object =
-            bpf::load_sized(bpf::SEND, &[], &[("senders", count.max(1))]).context("the generator")?;
+        let capacity = u32::try_from(streams.next_power_of_two())?;
+        let object = bpf::load_sized(bpf::SEND, &[], &[("senders", capacity)]).context("the generator")?;
         for (number, (netns, ifindex)) in ports.iter().enumerate() {
             // The number is looked up in the namespace of who writes it.
             let _inside = netns.enter()?;
             map(&object, "ports")?.update((number as u32).as_bytes(), ifindex.as_bytes(), MapFlags::ANY)?;
         }
-        let mut longest = 0;
-        let mut unfinished = 0;
-        for (number, (slot, port, template)) in streams.iter().enumerate() {
-            let abi = SenderAbi { port: *port as u32, ..schedule.plan(*slot, template.abi) };
-            ensure!(usize::from(abi.length) <= LENGTH_MAX, "live frames have at most {LENGTH_MAX} bytes");
-            longest = longest.max(abi.length);
-            unfinished += u32::from(abi.limit > 0);
-            map(&object, "senders")?.update((number as u32).as_bytes(), abi.as_bytes(), MapFlags::ANY)?;
-        }
-        let sending = SendingAbi {
-            start_ns: schedule.start_ns,
-            end_ns: schedule.end_ns,
-            change_ns: schedule.change_ns,
-            streams: count,
-            unfinished,
-            every_run: 1,
-            ..Default::default()
-        };
-        bpf::write_bss(&object, &sending)?;
-        let gentle = schedule.total_pps.is_some_and(|rate| rate <= GENTLE_PPS);
-        let most = if gentle { BATCH_GENTLE } else { BATCH };
         Ok(Self {
             object,
-            slots: streams.iter().map(|(slot, ..)| *slot).collect(),
-            frame: vec![super::abi::FILL; longest.into()],
-            batch: most.min((512 / copies.max(1)) as u32).max(1),
+            capacity,
+            streams: Vec::new(),
+            frame: Vec::new(),
+            batch: BATCH,
             thread: AtomicI32::new(0),
             running: AtomicBool::new(false),
         })
+    }
+
+    /// True when it has room for so many streams.
+    pub const fn takes(&self, streams: usize) -> bool {
+        streams <= self.capacity as usize
+    }
+
+    /// Takes `streams` for the next trial, of whose frames the device may make `copies`.
+    ///
+    /// # Errors
+    /// For frames that are too long.
+    pub fn prepare(&mut self, streams: &[Planned], copies: usize) -> Result<()> {
+        let length = streams.iter().map(|(.., template)| template.abi.length.into()).max().unwrap_or(0);
+        ensure!(length <= LENGTH_MAX, "live frames have at most {LENGTH_MAX} bytes");
+        self.frame = vec![super::abi::FILL; length];
+        self.batch = BATCH.min((512 / copies.max(1)) as u32).max(1);
+        let stream = |(slot, port, template): &Planned| Stream {
+            slot: *slot,
+            abi: SenderAbi { port: *port as u32, ..template.abi },
+        };
+        self.streams = streams.iter().map(stream).collect();
+        Ok(())
     }
 }
 
@@ -99,6 +102,28 @@ unsafe impl Sync for LiveSender {}
 unsafe impl Send for LiveSender {}
 
 impl Sends for LiveSender {
+    fn begin(&mut self, schedule: &Schedule) -> Result<()> {
+        let senders = map(&self.object, "senders")?;
+        for (number, Stream { slot, abi }) in self.streams.iter().enumerate() {
+            let abi = schedule.plan(*slot, *abi);
+            senders.update((number as u32).as_bytes(), abi.as_bytes(), MapFlags::ANY)?;
+        }
+        let streams = self.streams.len() as u32;
+        let sending = SendingAbi {
+            start_ns: schedule.start_ns,
+            end_ns: schedule.end_ns,
+            change_ns: schedule.change_ns,
+            streams,
+            unfinished: streams,
+            every_run: 1,
+            ..Default::default()
+        };
+        if schedule.total_pps.is_some_and(|rate| rate <= GENTLE_PPS) {
+            self.batch = self.batch.min(BATCH_GENTLE);
+        }
+        bpf::write_bss(&self.object, &sending)
+    }
+
     fn run(&self, stop: &AtomicBool) -> Result<()> {
         self.thread.store(nix::unistd::gettid().as_raw(), Ordering::SeqCst);
         self.running.store(true, Ordering::SeqCst);
@@ -128,11 +153,11 @@ impl Sends for LiveSender {
 
     fn progress(&self) -> Result<Vec<Progress>> {
         let senders = map(&self.object, "senders")?;
-        let read = |(number, slot): (usize, &usize)| {
+        let read = |(number, Stream { slot, .. }): (usize, &Stream)| {
             let bytes = senders.lookup((number as u32).as_bytes(), MapFlags::ANY)?.unwrap_or_default();
             let abi = SenderAbi::read_from_bytes(&bytes).map_err(|e| anyhow!("senders: {e}"))?;
             Ok(Progress { slot: *slot, sent: abi.sent, first_ns: abi.first_ns, last_ns: abi.last_ns })
         };
-        self.slots.iter().enumerate().map(read).collect()
+        self.streams.iter().enumerate().map(read).collect()
     }
 }

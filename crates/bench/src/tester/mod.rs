@@ -5,6 +5,7 @@
 //! Invariant: a tester leaves nothing behind: its programs, sockets and threads end with it, and with each trial.
 
 mod abi;
+mod answer;
 mod cpu;
 mod judge;
 mod live;
@@ -13,6 +14,7 @@ mod send;
 mod socket;
 mod template;
 
+pub use answer::Answers;
 pub use live::LENGTH_MAX as LIVE_LENGTH_MAX;
 pub use ports::Port;
 pub use template::{SIZE_JUMBO, SIZE_RUNT, Template};
@@ -69,12 +71,16 @@ enum Way {
 /// The slot and the port of a stream in its template.
 type Planned = (usize, usize, Template);
 
+/// Senders that are no part of the kernel's, each with its core.
+type Sockets = Vec<(usize, SocketSender)>;
+
 /// A tester whose ports are network devices.
 pub struct PortTester {
     ports: Vec<Port>,
     judges: Vec<Judge>,
     options: Options,
     ways: Vec<(Way, String)>,
+    live: BTreeMap<usize, LiveSender>,
     epoch: u32,
     own_latency_ns: Option<u64>,
 }
@@ -99,7 +105,7 @@ impl PortTester {
             })
             .collect::<Result<Vec<_>>>()?;
         let ways = ports.iter().map(Port::best_way).collect();
-        Ok(Self { ports, judges, options, ways, epoch: 0, own_latency_ns: None })
+        Ok(Self { ports, judges, options, ways, live: BTreeMap::new(), epoch: 0, own_latency_ns: None })
     }
 
     /// Notes what the tester itself adds to a latency: the median of a trial over a wire.
@@ -120,8 +126,8 @@ impl PortTester {
         Ok(())
     }
 
-    /// The senders of an offer, one for each core and way, with their core.
-    fn senders(&self, offer: &Offer, schedule: &Schedule) -> Result<Vec<(usize, Box<dyn Sends>)>> {
+    /// Readies the senders of an offer: those of the kernel, and sockets; with the core of each.
+    fn prepare(&mut self, offer: &Offer) -> Result<(BTreeSet<usize>, Sockets)> {
         let mut groups: BTreeMap<(usize, Way), Vec<Planned>> = BTreeMap::new();
         for (slot, (port, stream)) in offer.streams.iter().enumerate() {
             let template =
@@ -136,26 +142,25 @@ impl PortTester {
             .iter()
             .map(|p| Ok((p.netns().try_clone()?, p.ifindex())))
             .collect::<Result<Vec<_>>>()?;
-        groups
-            .into_iter()
-            .map(|((core, way), streams)| {
-                Ok::<(usize, Box<dyn Sends>), anyhow::Error>(match way {
-                    Way::Live => {
-                        (core, Box::new(LiveSender::new(&ports, &streams, schedule, self.options.copies)?))
+        let (mut live, mut sockets) = (BTreeSet::new(), Vec::new());
+        for ((core, way), streams) in groups {
+            match way {
+                Way::Live => {
+                    if !self.live.get(&core).is_some_and(|sender| sender.takes(streams.len())) {
+                        self.live.insert(core, LiveSender::new(&ports, streams.len())?);
                     }
-                    Way::Socket => (core, Box::new(SocketSender::new(&ports, streams, schedule)?)),
-                })
-            })
-            .collect()
+                    let sender = self.live.get_mut(&core).context("no sender")?;
+                    sender.prepare(&streams, self.options.copies)?;
+                    live.insert(core);
+                }
+                Way::Socket => sockets.push((core, SocketSender::new(&ports, streams)?)),
+            }
+        }
+        Ok((live, sockets))
     }
 
     /// Runs the senders to their end, or to that of something else, which is returned.
-    fn send(
-        &self,
-        senders: &[(usize, Box<dyn Sends>)],
-        watch: &Watch,
-        end_ns: u64,
-    ) -> Result<Option<String>> {
+    fn send(senders: &[(usize, &mut dyn Sends)], watch: &Watch, end_ns: u64) -> Result<Option<String>> {
         let stop = AtomicBool::new(false);
         let ended = AtomicUsize::new(0);
         thread::scope(|scope| {
@@ -283,22 +288,27 @@ impl Tester for PortTester {
         for judge in &mut self.judges {
             judge.begin(self.epoch, &verify)?;
         }
+        let _elsewhere = os::Elsewhere::than(&self.options.cores)?;
+        let (cores, mut sockets) = self.prepare(offer)?;
         let watch = Watch::over(&self.ports)?;
         if let Some(why) = watch.trouble() {
             bail!("{why}");
         }
-        let _elsewhere = os::Elsewhere::than(&self.options.cores)?;
+        let live = self.live.iter_mut().filter(|(core, _)| cores.contains(core));
+        let mut senders: Vec<(usize, &mut dyn Sends)> =
+            live.map(|(core, sender)| (*core, sender as &mut dyn Sends)).collect();
+        senders.extend(sockets.iter_mut().map(|(core, sender)| (*core, sender as &mut dyn Sends)));
         let schedule = Schedule::new(offer, monotonic_ns()? + LEAD.as_nanos() as u64);
-        let senders = self.senders(offer, &schedule)?;
+        for (_, sender) in &mut senders {
+            sender.begin(&schedule)?;
+        }
         let before = cpu::Times::now()?;
-        let mut cut_short = self.send(&senders, &watch, schedule.end_ns)?;
+        let mut cut_short = Self::send(&senders, &watch, schedule.end_ns)?;
         let cpu = cpu::Times::now()?.since(&before);
         let mut progress = Vec::new();
         for (_, sender) in &senders {
             progress.extend(sender.progress()?);
         }
-        // The kernel's page pool waits for its last frames, and they for nobody.
-        drop(senders);
         let sent: u64 = progress.iter().map(|p| p.sent).sum();
         ensure!(sent > 0 || cut_short.is_some(), "nothing could be sent");
         if cut_short.is_none() {

@@ -10,6 +10,12 @@ use std::time::Duration;
 /// The streams of one core on their way. `run` is called in a thread of its own, everything else meanwhile from
 /// another.
 pub trait Sends: Sync {
+    /// Takes the times of the trial. Then comes `run`.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn begin(&mut self, schedule: &Schedule) -> Result<()>;
+
     /// Sends until all is sent, time is up, or `stop`.
     ///
     /// # Errors

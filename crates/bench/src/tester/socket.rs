@@ -5,7 +5,7 @@
 //! `bpf/send.bpf.c`); a frame that the device had no room for was not sent.
 
 use super::send::{Progress, Schedule, Sends};
-use super::template::Template;
+use super::{Planned, Template};
 use crate::os::{Netns, monotonic_ns};
 use anyhow::{Context, Result};
 use lanyard_netdev::PacketSocket;
@@ -18,6 +18,7 @@ const AT_ONCE_256: u64 = 50_000 << 8;
 const FORGET_256: u64 = 100_000_000 << 8;
 
 /// The streams of one core that leave through sockets.
+#[derive(Default)]
 pub struct SocketSender {
     lanes: Mutex<Vec<Lane>>,
     progress: Vec<Shared>,
@@ -41,33 +42,21 @@ struct Shared {
 }
 
 impl SocketSender {
-    /// A socket for each of `streams`: slot, port and template.
+    /// A socket for each of `streams`.
     ///
     /// # Errors
     /// Without CAP_NET_RAW, or for a device that is gone.
-    pub fn new(
-        ports: &[(Netns, u32)],
-        streams: Vec<(usize, usize, Template)>,
-        schedule: &Schedule,
-    ) -> Result<Self> {
-        let mut lanes = Vec::new();
-        let mut progress = Vec::new();
-        for (slot, port, mut template) in streams {
+    pub fn new(ports: &[(Netns, u32)], streams: Vec<Planned>) -> Result<Self> {
+        let mut sender = Self::default();
+        let lanes = sender.lanes.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for (slot, port, template) in streams {
             let (netns, ifindex) = ports.get(port).context("no such port")?;
             let _inside = netns.enter()?;
             let socket = PacketSocket::sender(*ifindex).context("a packet socket")?;
-            template.abi = schedule.plan(slot, template.abi);
             lanes.push(Lane { template, socket });
-            progress.push(Shared { slot, ..Default::default() });
+            sender.progress.push(Shared { slot, ..Default::default() });
         }
-        Ok(Self {
-            lanes: Mutex::new(lanes),
-            progress,
-            start_ns: schedule.start_ns,
-            end_ns: schedule.end_ns,
-            change_ns: schedule.change_ns,
-            done: AtomicBool::new(false),
-        })
+        Ok(sender)
     }
 
     fn due(&self, lane: &mut Lane, now_ns: u64) -> bool {
@@ -125,6 +114,16 @@ impl SocketSender {
 }
 
 impl Sends for SocketSender {
+    fn begin(&mut self, schedule: &Schedule) -> Result<()> {
+        (self.start_ns, self.end_ns, self.change_ns) =
+            (schedule.start_ns, schedule.end_ns, schedule.change_ns);
+        let lanes = self.lanes.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for (lane, shared) in lanes.iter_mut().zip(&self.progress) {
+            lane.template.abi = schedule.plan(shared.slot, lane.template.abi);
+        }
+        Ok(())
+    }
+
     fn run(&self, stop: &AtomicBool) -> Result<()> {
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         while !stop.load(Ordering::Relaxed) {

@@ -191,7 +191,7 @@ fn sum_of(host: u32) -> u32 {
 }
 
 /// RFC 1071, in the order in which the bytes lie; an odd last byte is padded.
-fn sum(bytes: &[u8]) -> u32 {
+pub fn sum(bytes: &[u8]) -> u32 {
     bytes.chunks(2).map(|w| u32::from(u16::from_ne_bytes([w[0], w.get(1).copied().unwrap_or(0)]))).sum()
 }
 

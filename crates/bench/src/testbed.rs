@@ -1,0 +1,217 @@
+//! A device under test between the ports of a tester: what procedures measure.
+//!
+//! Read first: `trial.rs`; RFC 2544, section 6 (test set up). Either the bench makes everything (namespaces, veth, one of
+//! [`Kind::ALL`]), or the ports are given and what joins them is somebody's own. Invariant: the tester is up before the
+//! device and goes after it; what was made is gone when the bed is dropped.
+
+use crate::bed::{Bed, Traffic};
+use crate::dut::{Commanded, Device, Executable, Kind, PortMode};
+use crate::os::{Netns, cores};
+use crate::tester::{Answers, Options, PortTester, ports_of};
+use crate::traffic::{CountAt, Hosts, Ip, Stream};
+use crate::trial::{About, Offer, Outcome, Tester};
+use anyhow::{Context, Result, ensure};
+use std::time::Duration;
+
+/// Hosts that a port can have: those of a /16, without the router's address.
+pub const HOSTS_OF_A_PORT: u32 = 65_000;
+/// Frames per second at which hosts are made known to a device that learns in a thread of its own.
+const LEARN_PPS: u32 = 20_000;
+/// Times that hosts are made known, until all of their frames arrive.
+const LEARN_TRIES: usize = 20;
+
+/// What a bed is made for.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// The `lanyard` to measure.
+    pub lanyard: Executable,
+    /// Ports of the device, 2 to 61.
+    pub ports: usize,
+    /// Where arrivals are judged; `None` is as it suits the device: XDP for those that redirect from XDP, else TC.
+    pub count_at: Option<CountAt>,
+    /// The cores that send; empty for the first one.
+    pub cores: Vec<usize>,
+}
+
+impl Setup {
+    /// Two ports, this same program as `lanyard`.
+    ///
+    /// # Errors
+    /// When this program does not know where it is.
+    pub fn new() -> Result<Self> {
+        Ok(Self { lanyard: Executable::new(None)?, ports: 2, count_at: None, cores: vec![0] })
+    }
+}
+
+/// A device under test that is not one of [`Kind::ALL`]: what joins the given ports.
+#[derive(Debug, Clone, Default)]
+pub struct Given {
+    /// The tester's ports: devices of the namespace we are in.
+    pub ports: Vec<String>,
+    /// Where arrivals are judged; `None` is XDP.
+    pub count_at: Option<CountAt>,
+    /// The cores that send; empty for the first one.
+    pub cores: Vec<usize>,
+    /// The shell's command that brings the device up, with the ports in `$PORTS`.
+    pub up: Option<String>,
+    /// And the one that takes it down.
+    pub down: Option<String>,
+    /// Of a router: its MAC address at each port.
+    pub router_macs: Vec<[u8; 6]>,
+}
+
+/// A tester and a device, joined and up.
+pub struct TestBed {
+    // Dropped in this order.
+    device: Box<dyn Device>,
+    _answers: Option<Answers>,
+    tester: PortTester,
+    _bed: Option<Bed>,
+    name: String,
+    router_macs: Vec<[u8; 6]>,
+}
+
+impl TestBed {
+    /// Makes a bed with `kind` in it.
+    ///
+    /// # Errors
+    /// Without root, or when the device does not come up.
+    pub fn up(kind: Kind, setup: &Setup) -> Result<Self> {
+        ensure!((2..=61).contains(&setup.ports), "{} ports: 2-61", setup.ports);
+        let at = setup.count_at.unwrap_or(if kind.in_xdp() { CountAt::Xdp } else { CountAt::Tc });
+        let traffic = if at == CountAt::Xdp { Traffic::XdpFrames } else { Traffic::Frames };
+        let bed = Bed::new(setup.ports as u16 - 1, traffic)?;
+        let mut ports = ports_of(&bed.sender, &["tx0".to_owned()])?;
+        ports.extend(ports_of(&bed.sink, &bed.receivers())?);
+        let answers = kind.routes().then(|| Answers::at(&ports)).transpose()?;
+        let options = Options { count_at: at, cores: senders(&setup.cores), copies: setup.ports - 1 };
+        let tester = PortTester::new(ports, options)?;
+        let device = kind.up(&bed, &setup.lanyard, PortMode::Access).with_context(|| kind.name())?;
+        let macs = |port| device.router_mac(port).context("a router without MAC address");
+        let router_macs =
+            if kind.routes() { (0..setup.ports).map(macs).collect::<Result<_>>()? } else { vec![] };
+        let name = kind.name().to_owned();
+        Ok(Self { device, _answers: answers, tester, _bed: Some(bed), name, router_macs })
+    }
+
+    /// Takes the ports that are given.
+    ///
+    /// # Errors
+    /// For ports that are missing or down, or when the command fails.
+    pub fn given(name: &str, given: &Given) -> Result<Self> {
+        let here = Netns::current()?;
+        ensure!(given.ports.len() >= 2, "give two ports or more");
+        let macs = given.router_macs.len();
+        ensure!(
+            macs == 0 || macs == given.ports.len(),
+            "{macs} MAC addresses for {} ports",
+            given.ports.len()
+        );
+        let device = Commanded::up(&here, &given.ports, given.up.as_deref(), given.down.as_deref())?;
+        let ports = ports_of(&here, &given.ports)?;
+        let answers = (macs > 0).then(|| Answers::at(&ports)).transpose()?;
+        let count_at = given.count_at.unwrap_or(CountAt::Xdp);
+        let options = Options { count_at, cores: senders(&given.cores), copies: given.ports.len() - 1 };
+        let tester = PortTester::new(ports, options)?;
+        Ok(Self {
+            device: Box::new(device),
+            _answers: answers,
+            tester,
+            _bed: None,
+            name: name.to_owned(),
+            router_macs: given.router_macs.clone(),
+        })
+    }
+
+    /// Its name in reports.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What the device says about itself.
+    #[must_use]
+    pub fn detail(&self) -> String {
+        self.device.detail()
+    }
+
+    /// True when the device routes.
+    #[must_use]
+    pub fn routes(&self) -> bool {
+        !self.router_macs.is_empty()
+    }
+
+    /// The first `count` hosts at a port.
+    #[must_use]
+    pub fn hosts(port: usize, count: u32) -> Hosts {
+        Hosts { first: ((port as u32 + 1) << 16) + 1, count: count.clamp(1, HOSTS_OF_A_PORT) }
+    }
+
+    /// A stream from port `from` to port `to`, between the first `hosts` hosts of each, addressed as the device wants
+    /// it: to the host, or through the router. Number, size, rate and the rest are to be filled in.
+    #[must_use]
+    pub fn stream(&self, from: usize, to: usize, hosts: u32) -> Stream {
+        let next_hop = self.router_macs.get(from).copied();
+        Stream { src: Self::hosts(from, hosts), dst: Self::hosts(to, hosts), next_hop, ..Stream::new() }
+    }
+
+    /// Makes the first `hosts` hosts of every port known to the device: each says something, and again until all of it
+    /// arrives where it should (RFC 2544, section 23: learning frames; a router asks for their addresses, in IPv6 and
+    /// right after it came up for two seconds).
+    ///
+    /// # Errors
+    /// When it does not, after some tries; or on ctrl-C.
+    pub fn learn(&mut self, hosts: u32, ip: Ip) -> Result<()> {
+        let ports = self.tester.ports();
+        let mut last = String::new();
+        for _ in 0..LEARN_TRIES {
+            let stream = |port: usize| {
+                let stream = self.stream(port, (port + 1) % ports, hosts);
+                (port, Stream { id: port as u16, ip, rate_pps: Some(LEARN_PPS), ..stream }.size(128))
+            };
+            let streams: Vec<_> = (0..ports).map(stream).collect();
+            let offer = Offer {
+                settle: Duration::from_millis(200),
+                ..Offer::burst(streams, hosts.clamp(1, HOSTS_OF_A_PORT).into())
+            };
+            let outcome = self.tester.trial(&offer)?;
+            if let Some(why) = outcome.cut_short {
+                anyhow::bail!("{why}");
+            }
+            let arrived = |(port, s): (usize, &crate::trial::StreamOutcome)| {
+                let at = s.received_at.get((port + 1) % ports).copied().unwrap_or(0);
+                // No flood any more: nowhere else, that is.
+                at == s.sent && s.received == s.sent && s.reordered == 0
+            };
+            if outcome.streams.iter().enumerate().all(arrived) {
+                return Ok(());
+            }
+            last = outcome.streams.iter().map(|s| format!(" {}/{}", s.received, s.sent)).collect();
+        }
+        anyhow::bail!("{}: frames do not arrive where their hosts are, at each port:{last}", self.name)
+    }
+}
+
+/// The cores that send: those asked for, or the first one.
+fn senders(asked: &[usize]) -> Vec<usize> {
+    let some: Vec<usize> = asked.iter().copied().filter(|core| *core < cores()).collect();
+    if some.is_empty() { vec![0] } else { some }
+}
+
+impl Tester for TestBed {
+    fn ports(&self) -> usize {
+        self.tester.ports()
+    }
+
+    fn line_rate_pps(&self, frame_bytes: usize) -> Option<f64> {
+        self.tester.line_rate_pps(frame_bytes)
+    }
+
+    fn trial(&mut self, offer: &Offer) -> Result<Outcome> {
+        self.tester.trial(offer)
+    }
+
+    fn about(&self) -> About {
+        self.tester.about()
+    }
+}
