@@ -32,6 +32,8 @@ pub enum Kind {
     Ipv6Prefix,
     /// A decimal number in a range, both ends included.
     Number(u64, u64),
+    /// Seconds, or `infinite`, which is the highest number.
+    Lifetime,
     /// One word of at most this many bytes.
     Word(&'static str, usize),
     /// The rest of the line, at most this many bytes.
@@ -60,7 +62,7 @@ pub enum Value {
     Address(IpAddr),
     /// `Kind::Ipv4Prefix`, `Kind::Ipv6Prefix`, with the host bits as typed.
     Prefix(IpNet),
-    /// `Kind::Number`.
+    /// `Kind::Number`, `Kind::Lifetime`.
     Number(u64),
     /// `Kind::Word`, `Kind::Line`, `Kind::Host`.
     Text(String),
@@ -194,6 +196,7 @@ impl Kind {
             Self::Ipv6 => "X:X:X:X::X".into(),
             Self::Ipv6Prefix => "X:X:X:X::X/LEN".into(),
             Self::Number(min, max) => format!("<{min}-{max}>"),
+            Self::Lifetime => "<0-4294967295|infinite>".into(),
             Self::Word(name, _) => name.into(),
             Self::Line(_) => "LINE".into(),
             Self::Interface => "INTERFACE".into(),
@@ -222,6 +225,10 @@ pub fn take(kind: Kind, words: &[&str], rest: &str, names: &dyn Names) -> Take {
         Kind::Ipv4Prefix => one(word.parse::<Ipv4Net>().ok().map(|p| Value::Prefix(p.into()))),
         Kind::Ipv6Prefix => one(word.parse::<Ipv6Net>().ok().map(|p| Value::Prefix(p.into()))),
         Kind::Number(min, max) => number(word, min, max),
+        Kind::Lifetime if word.eq_ignore_ascii_case("infinite") => {
+            Take::Value(Value::Number(u32::MAX.into()), 1)
+        }
+        Kind::Lifetime => number(word, 0, u32::MAX.into()),
         Kind::Word(name, max) if word.len() > max => {
             Take::Bad(format!("{name} is {} bytes long: at most {max}", word.len()))
         }

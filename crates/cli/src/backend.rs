@@ -6,8 +6,11 @@
 
 use crate::sessions::ConfigSessions;
 use crate::view;
+use ipnet::IpNet;
 use lanyard_config::{Config, InterfaceName};
 use lanyard_types::{MacAddr, VlanId};
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 /// Why the switch refused: one line that says what was wrong and names the input, without the leading `% `.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -46,6 +49,49 @@ pub enum Family {
     V4,
     /// IPv6.
     V6,
+}
+
+/// Which routes `show ip route` means; every field that is set must match.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RouteQuery {
+    /// The family.
+    pub family: Family,
+    /// `vrf V`; `None` is the switch's own table.
+    pub vrf: Option<String>,
+    /// Only the longest match of this address.
+    pub address: Option<IpAddr>,
+    /// Only this prefix.
+    pub prefix: Option<IpNet>,
+    /// Only this protocol: `connected` (with `local`), `static`, `bgp`...
+    pub protocol: Option<&'static str>,
+}
+
+impl RouteQuery {
+    /// All routes of a table.
+    #[must_use]
+    pub const fn all(family: Family, vrf: Option<String>) -> Self {
+        Self { family, vrf, address: None, prefix: None, protocol: None }
+    }
+    /// Of `routes`, those that are meant.
+    #[must_use]
+    pub fn narrow(&self, mut routes: Vec<view::Route>) -> view::Routes {
+        let is = |route: &view::Route, protocol: &str| match protocol {
+            "connected" => ["connected", "local"].contains(&route.protocol.as_str()),
+            other => route.protocol == other,
+        };
+        if let Some(protocol) = self.protocol {
+            routes.retain(|route| is(route, protocol));
+        }
+        if let Some(prefix) = self.prefix {
+            routes.retain(|route| route.prefix == prefix);
+        }
+        if let Some(address) = self.address {
+            routes.retain(|route| route.prefix.contains(&address));
+            let longest = routes.iter().map(|route| route.prefix.prefix_len()).max();
+            routes.retain(|route| Some(route.prefix.prefix_len()) == longest);
+        }
+        view::Routes { total: routes.len() as u64, routes }
+    }
 }
 
 /// A file that `copy` and `configure replace` can name besides the running and startup configuration. Bounded:
@@ -119,12 +165,46 @@ pub trait Backend {
     ///
     /// # Errors
     /// When the kernel can't be asked.
-    fn routes(&mut self, family: Family) -> Result<view::Routes, Refusal>;
-    /// `show arp`, `show ipv6 neighbors`: the kernel's tables.
+    fn routes(&mut self, query: &RouteQuery) -> Result<view::Routes, Refusal>;
+    /// `show arp`, `show ipv6 neighbors`: the kernel's tables; `vrf` is `None` for the switch's own.
     ///
     /// # Errors
     /// When the kernel can't be asked.
-    fn neighbors(&mut self, family: Family) -> Result<view::Neighbors, Refusal>;
+    fn neighbors(&mut self, family: Family, vrf: Option<&str>) -> Result<view::Neighbors, Refusal>;
+    /// `clear arp-cache`, `clear ipv6 neighbors`: what was learned is forgotten, of one address or of all; answers how
+    /// many entries that was.
+    ///
+    /// # Errors
+    /// When the kernel can't be asked.
+    fn clear_neighbors(
+        &mut self,
+        family: Family,
+        vrf: Option<&str>,
+        only: Option<IpAddr>,
+    ) -> Result<u64, Refusal>;
+    /// `show ip cef`, `show ipv6 cef`: what the plane forwards by; with an address, the entry that it meets.
+    ///
+    /// # Errors
+    /// When the plane does not route.
+    fn cef(&mut self, family: Family, vrf: Option<&str>, only: Option<IpAddr>) -> Result<view::Cef, Refusal>;
+    /// `show ip cef exact-route S D`: the next hop the plane chooses for a flow without ports.
+    ///
+    /// # Errors
+    /// When the plane does not route.
+    fn cef_exact(
+        &mut self,
+        vrf: Option<&str>,
+        source: IpAddr,
+        destination: IpAddr,
+    ) -> Result<view::CefExact, Refusal>;
+    /// The VRFs whose namespace is there.
+    fn vrfs_present(&mut self) -> BTreeSet<String>;
+    /// `show track`.
+    fn tracks(&mut self) -> view::Tracks;
+    /// `show vrrp`.
+    fn vrrp(&mut self) -> view::Vrrps;
+    /// `show ip dhcp relay`, `show ipv6 dhcp relay`.
+    fn dhcp_relay(&mut self, family: Family) -> view::Relay;
 
     /// `show spanning-tree`: every tree; none while spanning tree is off.
     fn spanning_tree(&mut self) -> view::SpanningTree;

@@ -1,8 +1,10 @@
 //! Views that are made from the configuration, or from it and what the interfaces report.
 
-use crate::backend::Family;
+mod layer3;
+
+pub use layer3::*;
+
 use crate::view::{Counters, InterfaceKind, InterfaceView, Interfaces, VlanEntry, VlanPort, VlanTable};
-use ipnet::IpNet;
 use lanyard_config::{Config, Interface, InterfaceName, Role, SwitchportMode};
 use lanyard_types::{VlanId, VlanSet};
 use serde::Serialize;
@@ -17,7 +19,7 @@ pub fn name_of(view: &InterfaceView) -> InterfaceName {
     }
 }
 
-fn configured<'a>(config: &'a Config, view: &InterfaceView) -> Option<&'a Interface> {
+pub(crate) fn configured<'a>(config: &'a Config, view: &InterfaceView) -> Option<&'a Interface> {
     config.interfaces.get(&name_of(view))
 }
 
@@ -365,56 +367,6 @@ pub fn trunks(view: &Interfaces, config: &Config) -> Trunks {
         })
     };
     Trunks { trunks: view.interfaces.iter().filter_map(trunk).collect() }
-}
-
-/// `show ip interface`, `show ipv6 interface` and their `brief`.
-#[derive(Debug, Clone, Serialize)]
-pub struct IpInterfaces {
-    /// Routed ports and VLAN interfaces, natural order.
-    pub interfaces: Vec<IpInterface>,
-}
-
-/// One layer-3 interface.
-#[derive(Debug, Clone, Serialize)]
-pub struct IpInterface {
-    /// Its name.
-    pub interface: String,
-    /// The netdev's addresses of the family, with their lengths.
-    pub addresses: Vec<IpNet>,
-    /// `manual` when it is the configured one, `unset` without address, `other` when the kernel has another.
-    pub method: &'static str,
-    /// Not `shutdown`.
-    pub admin_up: bool,
-    /// It has carrier.
-    pub link_up: bool,
-    /// In bytes.
-    pub mtu: u32,
-}
-
-/// `show ip interface`.
-#[must_use]
-pub fn ip_interfaces(view: &Interfaces, config: &Config, family: Family) -> IpInterfaces {
-    let row = |i: &InterfaceView| {
-        let settings = configured(config, i);
-        let wanted = |net: &IpNet| match (net, settings) {
-            (IpNet::V4(net), Some(c)) => c.ipv4.contains(net),
-            (IpNet::V6(net), Some(c)) => c.ipv6.contains(net),
-            (_, None) => false,
-        };
-        let is_family =
-            |net: &&IpNet| matches!((net, family), (IpNet::V4(_), Family::V4) | (IpNet::V6(_), Family::V6));
-        let addresses: Vec<IpNet> = i.addresses.iter().filter(is_family).copied().collect();
-        let method = match addresses.first() {
-            None => "unset",
-            Some(_) if addresses.iter().any(wanted) => "manual",
-            Some(_) => "other",
-        };
-        let interface = i.name.clone();
-        IpInterface { interface, addresses, method, admin_up: i.admin_up, link_up: i.link_up, mtu: i.mtu }
-    };
-    let layer3 =
-        view.interfaces.iter().filter(|i| matches!(i.kind, InterfaceKind::Svi | InterfaceKind::Routed));
-    IpInterfaces { interfaces: layer3.map(row).collect() }
 }
 
 /// `show clock`.

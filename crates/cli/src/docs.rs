@@ -31,6 +31,8 @@ pub fn pages() -> Vec<Page> {
         page("interface.md", "Interface configuration", INTERFACE, "", &own(commands::INTERFACE)),
         page("vlan.md", "VLAN configuration", VLAN, "", &own(commands::VLAN)),
         page("mst.md", "MST configuration", MST, "", &own(commands::MST)),
+        page("vrf.md", "VRF configuration", VRF, "", &own(commands::VRF)),
+        page("track.md", "Tracked object configuration", TRACK, "", &own(commands::TRACK)),
         page("session.md", "Configuration sessions", SESSION, "", &session),
     ]
 }
@@ -49,6 +51,9 @@ const VLAN: &str = "Entered by `vlan LIST`, which makes the VLANs that do not ex
     `HOSTNAME(config-vlan)#`.";
 const MST: &str = "Entered by `spanning-tree mst configuration`; prompt `HOSTNAME(config-mst)#`. A change takes effect when it \
     is entered and begins every tree anew; to make several at once, use a configuration session.";
+const VRF: &str = "Entered by `vrf definition NAME`; prompts `HOSTNAME(config-vrf)#` and, after `address-family`, \
+    `HOSTNAME(config-vrf-af)#`. A VRF is the network namespace of its name.";
+const TRACK: &str = "Entered by `track N` and what it tracks; prompt `HOSTNAME(config-track)#`.";
 const SESSION: &str = "Entered by `configure session NAME`; prompt `HOSTNAME(config-s-NAME)#`. All configuration \
     commands work as usual and take effect together at `commit`, or never. A session is the list of the lines \
     entered in it: they are applied to the running configuration as it is at `commit`. `end` and `exit` leave it \

@@ -147,6 +147,9 @@ pub fn apply_text(text: &str, base: &Config) -> (Config, Vec<LineError>) {
     (config, errors)
 }
 
+/// What leads into a mode.
+const LEADS: &[&str] = &["interface", "vlan", "vrf", "track"];
+
 /// Applies one line of configuration text. One that leads into another mode and is refused leads to global
 /// configuration mode.
 fn apply_line(line: &str, config: &mut Config, mode: &mut ConfigMode) -> Result<(), Failure> {
@@ -155,7 +158,7 @@ fn apply_line(line: &str, config: &mut Config, mode: &mut ConfigMode) -> Result<
     let result = run_line(line, &words, config, mode, None).map(|_| ());
     let leads =
         |keyword: &str| first.text.len() >= 3 && keyword.starts_with(&first.text.to_ascii_lowercase());
-    if result.is_err() && (leads("interface") || leads("vlan")) {
+    if result.is_err() && (LEADS.iter().any(|keyword| leads(keyword))) {
         *mode = ConfigMode::Global;
     }
     result
@@ -195,7 +198,12 @@ pub fn run_parsed(
     let first = words.first().map_or(0, |word| word.at);
     let leaves = !parsed.exec && matches!(parsed.args.words.first(), Some(&"end" | &"exit"));
     if leaves {
-        *mode = ConfigMode::Global;
+        *mode = match std::mem::replace(mode, ConfigMode::Global) {
+            ConfigMode::Vrf { name, family: Some(_) } if parsed.args.has("exit") => {
+                ConfigMode::Vrf { name, family: None }
+            }
+            _ => ConfigMode::Global,
+        };
         return Ok(Vec::new());
     }
     let Run::Edit(handler) = parsed.run else {

@@ -22,6 +22,15 @@ pub enum ConfigMode {
     Vlan(VlanSet),
     /// `spanning-tree mst configuration`.
     Mst,
+    /// `vrf definition V`.
+    Vrf {
+        /// Its name.
+        name: String,
+        /// Inside `address-family`: which.
+        family: Option<&'static str>,
+    },
+    /// `track N`.
+    Track(u16),
 }
 
 /// A session's mode.
@@ -50,6 +59,9 @@ impl ConfigMode {
             Self::Interface { range: true, .. } => "-if-range",
             Self::Vlan(_) => "-vlan",
             Self::Mst => "-mst",
+            Self::Vrf { family: None, .. } => "-vrf",
+            Self::Vrf { family: Some(_), .. } => "-vrf-af",
+            Self::Track(_) => "-track",
         }
     }
     /// The trees that read a line here: the mode's own, then its parent's.
@@ -60,6 +72,8 @@ impl ConfigMode {
             Self::Interface { .. } => &[commands::INTERFACE, commands::GLOBAL],
             Self::Vlan(_) => &[commands::VLAN, commands::GLOBAL],
             Self::Mst => &[commands::MST, commands::GLOBAL],
+            Self::Vrf { .. } => &[commands::VRF, commands::GLOBAL],
+            Self::Track(_) => &[commands::TRACK, commands::GLOBAL],
         }
     }
     /// The lines that lead here from global configuration mode.
@@ -76,6 +90,8 @@ impl ConfigMode {
             },
             Self::Vlan(set) => Some(format!("vlan {set}")),
             Self::Mst => Some("spanning-tree mst configuration".into()),
+            Self::Vrf { name, .. } => Some(format!("vrf definition {name}")),
+            Self::Track(number) => Some(format!("track {number}")),
         }
     }
 }
@@ -101,6 +117,8 @@ impl Mode {
                 ConfigMode::Interface { .. } => &[commands::INTERFACE, commands::SESSION],
                 ConfigMode::Vlan(_) => &[commands::VLAN, commands::SESSION],
                 ConfigMode::Mst => &[commands::MST, commands::SESSION],
+                ConfigMode::Vrf { .. } => &[commands::VRF, commands::SESSION],
+                ConfigMode::Track(_) => &[commands::TRACK, commands::SESSION],
             },
             Self::Config { at, session: None } => at.root(),
         }

@@ -5,6 +5,10 @@ mod common;
 
 use common::{Fake, session};
 use lanyard_cli::{Outcome, apply_text, fuzz_line};
+use lanyard_config::layer3::{
+    Helper, HelperVrf, Layer3, Nd, NdPrefix, RaSuppress, RelayDestination, RelayInformation, RelayPolicy,
+    Track, TrackObject, Vrf, Vrrp,
+};
 use lanyard_config::spanning_tree::{PortTree, SpanningTree, SpanningTreePort, Times, Tree};
 use lanyard_config::{
     Config, Duplex, Interface, InterfaceName, Role, StaticRoute, StaticTarget, Switchport, SwitchportMode,
@@ -138,6 +142,12 @@ prop_compose! {
     }
 }
 
+/// What of layer 3 an interface may have.
+fn fitting(layer3: Layer3, role: Role, mtu: Option<u32>) -> Layer3 {
+    let ip_mtu = layer3.ip_mtu.filter(|ip| mtu.is_none_or(|mtu| *ip <= mtu));
+    if role == Role::Routed { Layer3 { ip_mtu, ..layer3 } } else { Layer3::default() }
+}
+
 prop_compose! {
     fn interface()(
         role in select(&[Role::Unset, Role::Switchport, Role::Routed][..]),
@@ -151,12 +161,170 @@ prop_compose! {
         speed_mbps in proptest::option::of(select(&[10u32, 1000, 400_000][..])),
         duplex in select(&[Duplex::Auto, Duplex::Half, Duplex::Full][..]),
         spanning_tree in prop_oneof![Just(SpanningTreePort::default()), spanning_tree_port()],
+        layer3 in layer3(),
     ) -> Interface {
         let learning = port.learning;
         let port = if role == Role::Unset { Switchport { learning, ..Switchport::default() } } else { port };
         let switchport = Switchport { tpid, fdb_limit, ..port };
-        Interface { description, shutdown, mtu, mac, role, switchport, hook, delivery, speed_mbps, duplex, spanning_tree, ..Interface::default() }
+        Interface { description, shutdown, mtu, mac, role, switchport, hook, delivery, speed_mbps, duplex, spanning_tree, layer3: fitting(layer3, role, mtu), ..Interface::default() }
     }
+}
+
+/// Lifetimes and flags of an advertised prefix.
+type PrefixSeed = (Option<(u32, u32)>, [bool; 3]);
+
+const VRFS: &[&str] = &["red", "blue-2", "v.3"];
+
+prop_compose! {
+    fn vrf()(
+        description in proptest::option::of("[!-~][ -~]{0,40}[!-~]"), rd in proptest::option::of("[0-9]{1,5}:[0-9]{1,5}"),
+        (ipv4, ipv6) in any::<(bool, bool)>(),
+    ) -> Vrf {
+        Vrf { description, rd, ipv4, ipv6 }
+    }
+}
+
+prop_compose! {
+    fn vrrp()(
+        hosts in proptest::collection::btree_set(2u8..200, 0..4),
+        description in proptest::option::of("[!-~][ -~]{0,40}[!-~]"),
+        (priority, advertise_s) in (1u8..=254, 1u8..=255),
+        (preempt, preempt_delay_s, shutdown) in (any::<bool>(), 0u16..=3600, any::<bool>()),
+        tracks in proptest::collection::btree_map(1u16..=1000, 1u8..=255, 0..3),
+    ) -> Vrrp {
+        let addresses = hosts.into_iter().map(|host| [192, 0, 2, host].into()).collect();
+        let preempt_delay_s = if preempt { preempt_delay_s } else { 0 };
+        Vrrp { addresses, description, priority, advertise_s, preempt, preempt_delay_s, tracks, shutdown }
+    }
+}
+
+prop_compose! {
+    fn nd()(
+        suppress in select(&[RaSuppress::No, RaSuppress::Periodic, RaSuppress::All][..]),
+        (managed, other) in any::<(bool, bool)>(),
+        interval_s in proptest::option::of((4u16..=1800, any::<bool>())),
+        lifetime_s in proptest::option::of(1800u16..=9000),
+        prefixes in proptest::collection::btree_map(any::<u16>(), (proptest::option::of((any::<u32>(), any::<u32>())), any::<[bool; 3]>()), 0..3),
+    ) -> Nd {
+        let prefix = |(n, (lifetimes, [no_advertise, off_link, no_autoconfig])): (u16, PrefixSeed)| {
+            let lifetimes_s = lifetimes.map(|(a, b): (u32, u32)| (a.max(b), a.min(b)));
+            (format!("2001:db8:{n:x}::/64").parse().unwrap(), NdPrefix { lifetimes_s, no_advertise, off_link, no_autoconfig })
+        };
+        let interval_s = interval_s.map(|(max, with_min)| (max, with_min.then_some((max * 3 / 4).max(3))));
+        Nd { suppress, managed, other, interval_s, lifetime_s, prefixes: prefixes.into_iter().map(prefix).collect() }
+    }
+}
+
+fn urpf() -> impl Strategy<Value = lanyard_pipeline::route::Urpf> {
+    use lanyard_pipeline::route::Urpf::{Loose, Off, Strict};
+    select(&[Off, Loose, Strict][..])
+}
+
+/// `vrf` is put in where VRFs are known.
+fn layer3() -> impl Strategy<Value = Layer3> {
+    let helper = (0u8..3, 1u8..=254).prop_map(|(kind, host)| Helper {
+        vrf: if kind == 0 { HelperVrf::Own } else { HelperVrf::Global },
+        address: [203, 0, 113, host].into(),
+    });
+    let destination = (1u16.., any::<bool>()).prop_map(|(n, link_local)| RelayDestination {
+        address: format!("{}::{n:x}", if link_local { "fe80" } else { "2001:db8" }).parse().unwrap(),
+        interface: link_local.then(|| InterfaceName::Netdev("eth0".into())),
+    });
+    let groups = proptest::collection::btree_map(1u8..=255, vrrp(), 0..3);
+    let flags = any::<[bool; 5]>();
+    let times = (proptest::option::of(68u32..=9216), proptest::option::of(1u32..=2_147_483));
+    let lists = (proptest::collection::vec(helper, 0..4), proptest::collection::vec(destination, 0..3));
+    (flags, times, (urpf(), urpf()), lists, nd(), groups).prop_map(
+        |(flags, times, urpf, lists, nd, groups)| {
+            let [proxy_arp, local_proxy_arp, directed_broadcast, redirects, relay_trusted] = flags;
+            let (mut helpers, mut relay_destinations) = lists;
+            helpers.dedup_by_key(|helper| helper.address);
+            helpers.sort_by_key(|helper| helper.address);
+            helpers.dedup_by_key(|helper| helper.address);
+            relay_destinations.sort_by_key(|destination| destination.address);
+            relay_destinations.dedup_by_key(|destination| destination.address);
+            let vrrp = groups.into_iter().filter(|(_, vrrp)| *vrrp != Vrrp::default()).collect();
+            let (ip_mtu, arp_timeout_s) = times;
+            Layer3 {
+                vrf: None,
+                ip_mtu,
+                proxy_arp,
+                local_proxy_arp,
+                directed_broadcast,
+                redirects,
+                urpf_ipv4: urpf.0,
+                urpf_ipv6: urpf.1,
+                arp_timeout_s,
+                helpers,
+                relay_trusted,
+                relay_destinations,
+                nd,
+                vrrp,
+            }
+        },
+    )
+}
+
+/// What of layer 3 belongs to no interface.
+type Globals =
+    (RelayInformation, BTreeMap<u16, Track>, BTreeMap<(Option<String>, std::net::Ipv4Addr), MacAddr>);
+
+fn globals() -> impl Strategy<Value = Globals> {
+    let policy = select(&[RelayPolicy::Replace, RelayPolicy::Keep, RelayPolicy::Drop][..]);
+    let relay = (any::<(bool, bool)>(), policy).prop_map(|((option, trust_all), policy)| RelayInformation {
+        option,
+        policy,
+        trust_all,
+    });
+    let object = prop_oneof![
+        netdev().prop_map(TrackObject::LineProtocol),
+        vlan_id().prop_map(|vlan| TrackObject::LineProtocol(InterfaceName::Vlan(vlan))),
+        (any::<u32>(), 0u8..=32, proptest::option::of(select(VRFS))).prop_map(|(address, len, vrf)| {
+            TrackObject::Route {
+                vrf: vrf.map(str::to_owned),
+                prefix: ipnet::IpNet::new(std::net::Ipv4Addr::from(address).into(), len).unwrap().trunc(),
+            }
+        }),
+        any::<u16>().prop_map(|n| TrackObject::Route {
+            vrf: None,
+            prefix: format!("2001:db8:{n:x}::/48").parse().unwrap()
+        }),
+    ];
+    let track =
+        (object, 0u8..=180, 0u8..=180).prop_map(|(object, up_s, down_s)| Track { object, up_s, down_s });
+    let arps = proptest::collection::btree_map((proptest::option::of(select(VRFS)), 1u8..=254), mac(), 0..4);
+    let arps = arps.prop_map(|arps| {
+        let entry = |((vrf, host), mac): ((Option<&str>, u8), MacAddr)| {
+            ((vrf.map(str::to_owned), [198, 51, 100, host].into()), mac)
+        };
+        arps.into_iter().map(entry).collect()
+    });
+    (relay, proptest::collection::btree_map(1u16..=1000, track, 0..4), arps)
+}
+
+/// A static route without its VRF.
+fn static_route() -> impl Strategy<Value = StaticRoute> {
+    let way = (0u8..4, netdev());
+    let options =
+        (1u8..=255, proptest::option::of(1u32..), proptest::option::of("[!-~]{1,50}"), 0u8..3, 1u16..=1000);
+    (any::<u32>(), 0u8..=32, way, options, proptest::option::of(select(VRFS))).prop_map(
+        |(address, len, way, options, vrf)| {
+            let prefix = ipnet::IpNet::new(std::net::Ipv4Addr::from(address).into(), len).unwrap().trunc();
+            let (distance, tag, name, keep, track) = options;
+            StaticRoute {
+                vrf: vrf.map(str::to_owned),
+                discard: way.0 == 0,
+                via: (way.0 & 1 == 1).then(|| "192.0.2.1".parse().unwrap()),
+                interface: (way.0 >= 2).then_some(way.1),
+                distance,
+                tag,
+                name,
+                permanent: keep == 1,
+                track: (keep == 2).then_some(track),
+                ..StaticRoute::new(prefix)
+            }
+        },
+    )
 }
 
 /// Interface number `n`'s addresses: subnets that no other has.
@@ -171,9 +339,11 @@ prop_compose! {
         hostname in "[A-Za-z][A-Za-z0-9-]{0,20}[a-z]",
         vlans in proptest::collection::btree_map(vlan_id(), (any::<bool>(), any::<bool>(), any::<bool>()), 0..40),
         netdevs in proptest::collection::btree_map(netdev(), interface(), 0..8),
-        svis in proptest::collection::btree_map(vlan_id(), (any::<bool>(), proptest::option::of(0usize..4)), 0..8),
+        svis in proptest::collection::btree_map(vlan_id(), (any::<bool>(), proptest::option::of(0usize..4), layer3()), 0..8),
         statics in proptest::collection::btree_map((vlan_id(), mac()), proptest::option::of(netdev()), 0..6),
-        routes in proptest::collection::btree_set((any::<u32>(), 0u8..=32, 1u8..=255, proptest::option::of(netdev())), 0..6),
+        routes in proptest::collection::vec(static_route(), 0..8),
+        (vrfs, globals) in (proptest::collection::btree_map(select(VRFS), vrf(), 0..3), globals()),
+        subinterfaces in proptest::collection::btree_map(1u16..=99, (vlan_id(), layer3(), any::<bool>()), 0..4),
         flags in any::<[bool; 4]>(),
         (no_learning, vlan_limits) in (vlan_set(), proptest::collection::btree_map(vlan_id(), 1u32..=1_000_000, 0..4)),
         (ageing_s, limit) in (prop_oneof![Just(0), 10u32..=1_000_000], 1u32..=1_000_000),
@@ -197,8 +367,34 @@ prop_compose! {
                 config.interfaces.insert(name, interface);
             }
         }
-        for (n, (id, (shutdown, addresses))) in svis.into_iter().enumerate() {
-            let mut interface = Interface { shutdown, ..Interface::default() };
+        config.vrfs = vrfs.into_iter().map(|(name, vrf)| (name.to_owned(), vrf)).collect();
+        (config.relay, config.tracks, config.arps) = globals;
+        let known = |vrf: &Option<String>, config: &Config| vrf.as_ref().is_none_or(|vrf| config.vrfs.contains_key(vrf));
+        let all = config.clone();
+        config.arps.retain(|(vrf, _), _| known(vrf, &all));
+        config.tracks.retain(|_, track| match &track.object {
+            TrackObject::Route { vrf, .. } => known(vrf, &all),
+            TrackObject::LineProtocol(_) => true,
+        });
+        let vrf_of = |n: usize| all.vrfs.keys().nth(n % 4).cloned();
+        if !subinterfaces.is_empty() {
+            let parent = Interface { role: Role::Routed, ..Interface::default() };
+            config.interfaces.insert(InterfaceName::Netdev("xe7".into()), parent);
+        }
+        let mut tags = std::collections::BTreeSet::new();
+        for (n, (number, (vlan, layer3, addressed))) in subinterfaces.into_iter().enumerate() {
+            if tags.insert(vlan) {
+                let mut interface = Interface { role: Role::Subinterface(vlan), layer3, ..Interface::default() };
+                interface.layer3.vrf = vrf_of(n);
+                if addressed {
+                    address(&mut interface, 2000 + n, 0);
+                }
+                config.interfaces.insert(InterfaceName::Netdev(format!("xe7.{number}")), interface);
+            }
+        }
+        for (n, (id, (shutdown, addresses, layer3))) in svis.into_iter().enumerate() {
+            let mut interface = Interface { shutdown, layer3, ..Interface::default() };
+            interface.layer3.vrf = vrf_of(n);
             if let Some(secondary) = addresses {
                 address(&mut interface, 1000 + n, secondary);
             }
@@ -216,12 +412,8 @@ prop_compose! {
                 config.reserved.insert(number, other);
             }
         }
-        for (address, len, distance, interface) in routes {
-            let prefix = ipnet::IpNet::new(std::net::Ipv4Addr::from(address).into(), len).unwrap().trunc();
-            let via = Some("192.0.2.1".parse().unwrap()).filter(|_| interface.is_none() || distance % 2 == 0);
-            let route = StaticRoute { prefix, via, interface, distance };
-            let same = |other: &StaticRoute| (other.prefix, other.via, &other.interface) == (route.prefix, route.via, &route.interface);
-            if !config.routes.iter().any(same) {
+        for route in routes {
+            if known(&route.vrf, &config) && !config.routes.iter().any(|other| other.same_way(&route)) {
                 config.routes.push(route);
             }
         }
@@ -413,6 +605,64 @@ const WORDS: &[&str] = &[
     "detected-protocols",
     "detail",
     "summary",
+    "vrf",
+    "definition",
+    "forwarding",
+    "red",
+    "rd",
+    "65000:1",
+    "address-family",
+    "exit-address-family",
+    "track",
+    "line-protocol",
+    "reachability",
+    "delay",
+    "up",
+    "down",
+    "null0",
+    "permanent",
+    "tag",
+    "arp",
+    "arpa",
+    "timeout",
+    "helper-address",
+    "global",
+    "dhcp",
+    "relay",
+    "information",
+    "option",
+    "policy",
+    "keep",
+    "trusted",
+    "destination",
+    "nd",
+    "ra",
+    "prefix",
+    "suppress",
+    "infinite",
+    "lifetime",
+    "managed-config-flag",
+    "proxy-arp",
+    "redirects",
+    "unreachables",
+    "verify",
+    "source",
+    "reachable-via",
+    "rx",
+    "any",
+    "vrrp",
+    "preempt",
+    "minimum",
+    "timers",
+    "advertise",
+    "decrement",
+    "encapsulation",
+    "eth0.100",
+    "eth0.123456789",
+    "cef",
+    "exact-route",
+    "arp-cache",
+    "neighbors",
 ];
 
 fn line() -> impl Strategy<Value = String> {
@@ -438,6 +688,10 @@ const LEADS: &[&str] = &[
     "spanning-tree mode mst",
     "switchport",
     "no switchport",
+    "interface eth0.100",
+    "encapsulation dot1q 100",
+    "vrf definition red",
+    "track 1 interface eth0 line-protocol",
     "end",
     "disable",
     "enable",
@@ -482,7 +736,7 @@ proptest! {
                     prop_assert_eq!(&before, &fake.config);
                     prop_assert_eq!(&mode, session.mode());
                 }
-                Outcome::Run(program) => prop_assert!(["ping", "traceroute"].contains(&program.argv[0].as_str())),
+                Outcome::Run(program) => prop_assert!(["ping", "traceroute", "nsenter"].contains(&program.argv[0].as_str())),
                 _ => {}
             }
             let (again, errors) = apply_text(&text::render(&fake.config), &Config::default());

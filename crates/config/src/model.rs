@@ -1,11 +1,12 @@
 //! The model. Defaults are `Default`; what equals its default is not printed.
 
+use crate::layer3::{Layer3, RelayInformation, StaticRoute, Track, Vrf};
 use crate::spanning_tree::{ErrDisable, SpanningTree, SpanningTreePort};
 use ipnet::{Ipv4Net, Ipv6Net};
 use lanyard_pipeline::state::{Delivery, FDB_LIMIT_DEFAULT, HookChoice, ReservedAction, Tpid};
 use lanyard_types::{MacAddr, VlanId, VlanSet};
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::Ipv4Addr;
 
 /// Everything that can be configured.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +25,14 @@ pub struct Config {
     pub ipv6_routing: bool,
     /// `ip route` and `ipv6 route`.
     pub routes: Vec<StaticRoute>,
+    /// `vrf definition`, by name.
+    pub vrfs: BTreeMap<String, Vrf>,
+    /// `track`, by number, 1..=1000.
+    pub tracks: BTreeMap<u16, Track>,
+    /// `arp [vrf V] A.B.C.D MAC arpa`.
+    pub arps: BTreeMap<(Option<String>, Ipv4Addr), MacAddr>,
+    /// `ip dhcp relay information ...`.
+    pub relay: RelayInformation,
     /// `reserved-address N forward`: reserved addresses 01:80:C2:00:00:0N whose action is not the default.
     pub reserved: BTreeMap<u8, ReservedAction>,
     /// `vlan dot1q tag native`: trunks tag their native VLAN, and drop untagged frames.
@@ -44,6 +53,10 @@ impl Default for Config {
             ip_routing: false,
             ipv6_routing: false,
             routes: Vec::new(),
+            vrfs: BTreeMap::new(),
+            tracks: BTreeMap::new(),
+            arps: BTreeMap::new(),
+            relay: RelayInformation::default(),
             reserved: BTreeMap::new(),
             tag_native: false,
             spanning_tree: SpanningTree::default(),
@@ -159,6 +172,8 @@ pub struct Interface {
     pub ipv4: Vec<Ipv4Net>,
     /// `ipv6 address`.
     pub ipv6: Vec<Ipv6Net>,
+    /// Everything else of layer 3.
+    pub layer3: Layer3,
     /// `hook auto|tc|xdp`.
     pub hook: HookChoice,
     /// `delivery auto|peer|device`: how frames are handed to a veth whose far end is in another namespace.
@@ -181,6 +196,8 @@ pub enum Role {
     Switchport,
     /// `no switchport`: the kernel routes on it.
     Routed,
+    /// `encapsulation dot1q N`: a tag on a routed port. The interface is called after its parent, `eth1.100`.
+    Subinterface(VlanId),
 }
 
 /// `duplex`.
@@ -218,6 +235,14 @@ pub struct Switchport {
     pub learning: bool,
     /// `mac address-table limit N` under the interface.
     pub fdb_limit: Option<u32>,
+}
+
+impl Interface {
+    /// True for what has addresses besides VLAN interfaces: a routed port, a subinterface.
+    #[must_use]
+    pub const fn is_routed(&self) -> bool {
+        matches!(self.role, Role::Routed | Role::Subinterface(_))
+    }
 }
 
 impl Default for Switchport {
@@ -283,19 +308,6 @@ pub enum StaticTarget {
     Interface(InterfaceName),
     /// `drop`.
     Drop,
-}
-
-/// `ip route` / `ipv6 route`; handed to the kernel's routing table.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct StaticRoute {
-    /// The destination.
-    pub prefix: ipnet::IpNet,
-    /// The next hop's address.
-    pub via: Option<IpAddr>,
-    /// The egress interface.
-    pub interface: Option<InterfaceName>,
-    /// The administrative distance, 1..=255.
-    pub distance: u8,
 }
 
 #[cfg(test)]

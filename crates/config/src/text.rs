@@ -5,14 +5,11 @@
 //! 180 bytes of list and its keywords, or than what the user typed.
 
 use crate::{
-    Config, Duplex, Interface, InterfaceName, Role, StaticRoute, StaticTarget, Switchport, SwitchportMode,
-    Vlan,
+    Config, Duplex, Interface, InterfaceName, Role, StaticTarget, Switchport, SwitchportMode, Vlan, layer3,
 };
-use ipnet::IpNet;
 use lanyard_pipeline::state::{Delivery, FDB_LIMIT_DEFAULT, HookChoice, ReservedAction, Tpid};
 use lanyard_types::{VlanId, VlanSet};
 use std::collections::HashMap;
-use std::fmt::Write;
 
 /// Longest list of VLANs in one line, in bytes; longer ones go on in further lines.
 const MAX_LIST: usize = 180;
@@ -25,7 +22,7 @@ pub fn reference(name: &InterfaceName) -> String {
         InterfaceName::Vlan(vlan) => format!("vlan {vlan}"),
         InterfaceName::Netdev(name) => {
             let lower = name.to_ascii_lowercase();
-            let mistaken = ["vlan", "range", "netdev", "port-channel"]
+            let mistaken = ["vlan", "range", "netdev", "port-channel", "null0"]
                 .iter()
                 .any(|word| word.starts_with(&lower))
                 || lower.strip_prefix("vlan").is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_digit()));
@@ -67,9 +64,12 @@ fn sections_by(config: &Config, vlans: Vec<Vec<String>>) -> Vec<Vec<String>> {
     let mut list = vec![vec![format!("hostname {}", config.hostname)], globals(config)];
     list.extend(crate::spanning_tree::sections(config));
     list.extend(vlans);
+    list.extend(layer3::vrf_sections(config));
+    list.extend(layer3::track_sections(config));
     list.extend(config.interfaces.iter().map(|(name, interface)| section(name, interface)));
     list.push(missing_vlans(config));
-    list.push(config.routes.iter().map(route).collect());
+    list.push(config.routes.iter().map(layer3::route_line).collect());
+    list.push(layer3::arp_lines(&config.arps));
     list.push(fdb(config));
     list.retain(|section| !section.is_empty());
     list
@@ -85,6 +85,7 @@ fn globals(config: &Config) -> Vec<String> {
     add(config.ip_routing, "ip routing");
     add(config.ipv6_routing, "ipv6 unicast-routing");
     add(config.tag_native, "vlan dot1q tag native");
+    lines.extend(layer3::relay_lines(&config.relay));
     for (number, action) in &config.reserved {
         let action = if *action == ReservedAction::Forward { "forward" } else { "drop" };
         lines.push(format!("reserved-address {number} {action}"));
@@ -142,6 +143,9 @@ pub fn section(name: &InterfaceName, interface: &Interface) -> Vec<String> {
     for line in switchport(interface) {
         add(line);
     }
+    for line in layer3::head_lines(interface) {
+        add(line);
+    }
     if let Some(mtu) = interface.mtu {
         add(format!("mtu {mtu}"));
     }
@@ -175,6 +179,9 @@ pub fn section(name: &InterfaceName, interface: &Interface) -> Vec<String> {
     }
     for net in &interface.ipv6 {
         add(format!("ipv6 address {net}"));
+    }
+    for line in layer3::interface_lines(&interface.layer3) {
+        add(line);
     }
     if interface.shutdown {
         add("shutdown".into());
@@ -229,23 +236,6 @@ fn switchport(interface: &Interface) -> Vec<String> {
         lines.push(format!("dot1q tunneling ethertype 0x{ethertype:04X}"));
     }
     lines
-}
-
-fn route(route: &StaticRoute) -> String {
-    let mut line = match route.prefix {
-        IpNet::V4(net) => format!("ip route {} {}", net.network(), net.netmask()),
-        IpNet::V6(net) => format!("ipv6 route {net}"),
-    };
-    if let Some(interface) = &route.interface {
-        let _ = write!(line, " {}", reference(interface));
-    }
-    if let Some(via) = route.via {
-        let _ = write!(line, " {via}");
-    }
-    if route.distance != 1 {
-        let _ = write!(line, " {}", route.distance);
-    }
-    line
 }
 
 fn fdb(config: &Config) -> Vec<String> {

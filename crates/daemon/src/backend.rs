@@ -3,12 +3,14 @@
 use crate::clock::wall_clock;
 use crate::core::{Core, Rollback};
 use crate::files;
-use lanyard_cli::backend::{Backend, Family, MAX_CONFIG_BYTES, MacFilter, Refusal};
+use lanyard_cli::backend::{Backend, Family, MAX_CONFIG_BYTES, MacFilter, Refusal, RouteQuery};
 use lanyard_cli::sessions::ConfigSessions;
 use lanyard_cli::view;
 use lanyard_config::{Config, InterfaceName};
 use lanyard_plane::FdbKind;
 use lanyard_types::VlanId;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::path::Path;
 
 impl Core {
@@ -109,11 +111,38 @@ impl Backend for Core {
         }
         Ok(())
     }
-    fn routes(&mut self, family: Family) -> Result<view::Routes, Refusal> {
-        Ok(self.view_routes(family)?)
+    fn routes(&mut self, query: &RouteQuery) -> Result<view::Routes, Refusal> {
+        Ok(self.view_routes(query)?)
     }
-    fn neighbors(&mut self, family: Family) -> Result<view::Neighbors, Refusal> {
-        Ok(self.view_neighbours(family)?)
+    fn neighbors(&mut self, family: Family, vrf: Option<&str>) -> Result<view::Neighbors, Refusal> {
+        Ok(self.view_neighbours(family, vrf)?)
+    }
+    fn clear_neighbors(
+        &mut self,
+        family: Family,
+        vrf: Option<&str>,
+        only: Option<IpAddr>,
+    ) -> Result<u64, Refusal> {
+        Ok(self.forget_neighbours(family, vrf, only)?)
+    }
+    fn cef(&mut self, _: Family, _: Option<&str>, _: Option<IpAddr>) -> Result<view::Cef, Refusal> {
+        Err(format!("plane {} does not route", self.plane.capabilities().name).into())
+    }
+    fn cef_exact(&mut self, _: Option<&str>, _: IpAddr, _: IpAddr) -> Result<view::CefExact, Refusal> {
+        Err(format!("plane {} does not route", self.plane.capabilities().name).into())
+    }
+    fn vrfs_present(&mut self) -> BTreeSet<String> {
+        let names = lanyard_netdev::netns::list().unwrap_or_default();
+        names.into_iter().filter(|name| self.switch.config().vrfs.contains_key(name)).collect()
+    }
+    fn tracks(&mut self) -> view::Tracks {
+        view::Tracks::default()
+    }
+    fn vrrp(&mut self) -> view::Vrrps {
+        view::Vrrps::default()
+    }
+    fn dhcp_relay(&mut self, _: Family) -> view::Relay {
+        view::Relay::default()
     }
 
     fn spanning_tree(&mut self) -> view::SpanningTree {

@@ -36,6 +36,16 @@ impl Kernel {
     pub const fn netdev(&self) -> &Netdev {
         &self.netdev
     }
+    /// The kernel as a VRF has it; `None` is the switch's own namespace.
+    ///
+    /// # Errors
+    /// When the VRF's namespace is not there.
+    pub fn netdev_of(&self, vrf: Option<&str>) -> Result<&Netdev, String> {
+        match vrf {
+            None => Ok(&self.netdev),
+            Some(vrf) => Err(format!("VRF {vrf} has no namespace")),
+        }
+    }
     /// The facts about every netdev.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! The switch's tables as the command line shows them.
 
 use crate::core::Core;
-use lanyard_cli::backend::{Family, MacFilter};
+use lanyard_cli::backend::{Family, MacFilter, RouteQuery};
 use lanyard_cli::view::{self, Counters, InterfaceKind, InterfaceView, Offload};
 use lanyard_config::{Interface, InterfaceName, Role};
 use lanyard_netdev::{DirectionStats, Link, LinkStats, NeighbourState, RouteKind};
@@ -123,7 +123,7 @@ impl Core {
         let state = port.and_then(|port| self.plane.state().ports.get(&port));
         let kind = match (name, interface.role) {
             (InterfaceName::Vlan(_), _) => InterfaceKind::Svi,
-            (_, Role::Routed) => InterfaceKind::Routed,
+            (_, Role::Routed | Role::Subinterface(_)) => InterfaceKind::Routed,
             _ => InterfaceKind::Switchport,
         };
         let forwards = state.is_some_and(|state| state.enabled);
@@ -235,27 +235,53 @@ impl Core {
         view::Drops { drops }
     }
 
-    pub(crate) fn view_routes(&mut self, family: Family) -> Result<view::Routes, String> {
+    pub(crate) fn view_routes(&mut self, query: &RouteQuery) -> Result<view::Routes, String> {
         const TABLE_LOCAL: u32 = 255;
         let mut routes = Vec::new();
         for table in [lanyard_netdev::TABLE_MAIN, TABLE_LOCAL] {
-            let list = self
-                .kernel
-                .netdev()
-                .routes(kernel_family(family), table)
-                .map_err(|error| error.to_string())?;
+            let netdev = self.kernel.netdev_of(query.vrf.as_deref())?;
+            let list =
+                netdev.routes(kernel_family(query.family), table).map_err(|error| error.to_string())?;
             routes.extend(list.iter().filter_map(|entry| route(entry, self.facts())));
         }
         routes.sort_by_key(|route| (route.prefix.addr(), route.prefix.prefix_len(), route.metric));
-        Ok(view::Routes { total: routes.len() as u64, routes })
+        Ok(query.narrow(routes))
     }
 
-    pub(crate) fn view_neighbours(&mut self, family: Family) -> Result<view::Neighbors, String> {
-        let list =
-            self.kernel.netdev().neighbours(kernel_family(family)).map_err(|error| error.to_string())?;
+    pub(crate) fn view_neighbours(
+        &mut self,
+        family: Family,
+        vrf: Option<&str>,
+    ) -> Result<view::Neighbors, String> {
+        let netdev = self.kernel.netdev_of(vrf)?;
+        let list = netdev.neighbours(kernel_family(family)).map_err(|error| error.to_string())?;
         let mut neighbors: Vec<_> = list.iter().filter_map(|entry| neighbour(entry, self.facts())).collect();
         neighbors.sort_by(|a, b| (a.address, &a.interface).cmp(&(b.address, &b.interface)));
         Ok(view::Neighbors { neighbors })
+    }
+
+    /// `clear arp-cache`: what was learned, of one address or of all.
+    pub(crate) fn forget_neighbours(
+        &mut self,
+        family: Family,
+        vrf: Option<&str>,
+        only: Option<std::net::IpAddr>,
+    ) -> Result<u64, String> {
+        let netdev = self.kernel.netdev_of(vrf)?;
+        let list = netdev.neighbours(kernel_family(family)).map_err(|error| error.to_string())?;
+        let learned = |n: &&lanyard_netdev::Neighbour| {
+            let fixed = [NeighbourState::Permanent, NeighbourState::NoArp].contains(&n.state);
+            !fixed && only.is_none_or(|only| only == n.addr)
+        };
+        let mut count = 0;
+        for neighbour in list.iter().filter(learned) {
+            match netdev.del_neighbour(neighbour.ifindex, neighbour.addr) {
+                Ok(()) => count += 1,
+                Err(error) if error.is_gone() => {}
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        Ok(count)
     }
 
     pub(crate) fn view_resources(&mut self) -> view::Resources {

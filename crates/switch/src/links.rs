@@ -353,7 +353,7 @@ pub fn vlan_of(name: &str) -> Option<VlanId> {
 fn addresses(next: &Config, facts: &Facts, list: &mut Actions) {
     let mut wanted: BTreeMap<String, BTreeSet<IpNet>> = BTreeMap::new();
     for (name, interface) in &next.interfaces {
-        let routed = matches!(name, InterfaceName::Vlan(_)) || interface.role == Role::Routed;
+        let routed = matches!(name, InterfaceName::Vlan(_)) || interface.is_routed();
         let nets: BTreeSet<IpNet> = addresses_of(interface).collect();
         if routed && !nets.is_empty() {
             wanted.insert(name.to_string(), nets);
@@ -393,7 +393,7 @@ fn addresses_of(interface: &Interface) -> impl Iterator<Item = IpNet> + '_ {
 
 fn in_order<'a>(config: &'a Config, name: &'a str) -> impl Iterator<Item = IpNet> + 'a {
     let of_name = config.interfaces.iter().filter(move |(key, interface)| {
-        key.to_string() == name && (matches!(key, InterfaceName::Vlan(_)) || interface.role == Role::Routed)
+        key.to_string() == name && (matches!(key, InterfaceName::Vlan(_)) || interface.is_routed())
     });
     of_name.flat_map(|(_, interface)| addresses_of(interface))
 }

@@ -1,6 +1,6 @@
 //! Exec mode: everything but `show`.
 
-use super::{files, need, session, show, show_stp};
+use super::{files, need, session, show, show_ip, show_stp, vrf};
 use crate::args::{Args, Kind};
 use crate::backend::{MacFilter, Refusal};
 use crate::mode::{ConfigMode, Mode};
@@ -46,6 +46,7 @@ pub const TREE: &[Node] = &[
     kw("traceroute", "Trace route to destination").then(&[
         kw("ip", "IPv4 trace").then(&[arg(Kind::Host, "Destination").exec(traceroute)]),
         kw("ipv6", "IPv6 trace").then(&[arg(Kind::Host, "Destination").exec(traceroute)]),
+        kw("vrf", "Select a VRF").then(&[vrf::NAME.then(&[arg(Kind::Host, "Destination").exec(traceroute)])]),
         arg(Kind::Host, "Destination").exec(traceroute),
     ]),
     files::WRITE,
@@ -61,15 +62,22 @@ const PING_OPTIONS: &[Node] = &[
 const PING: Node = kw("ping", "Send echo messages").then(&[
     kw("ip", "IPv4 echo").then(&[arg(Kind::Host, "Ping destination").exec(ping).options(PING_OPTIONS)]),
     kw("ipv6", "IPv6 echo").then(&[arg(Kind::Host, "Ping destination").exec(ping).options(PING_OPTIONS)]),
+    kw("vrf", "Select a VRF").then(&[vrf::NAME.then(&[
+        kw("ip", "IPv4 echo").then(&[arg(Kind::Host, "Ping destination").exec(ping).options(PING_OPTIONS)]),
+        kw("ipv6", "IPv6 echo").then(&[arg(Kind::Host, "Ping destination").exec(ping).options(PING_OPTIONS)]),
+        arg(Kind::Host, "Ping destination").exec(ping).options(PING_OPTIONS),
+    ])]),
     arg(Kind::Host, "Ping destination").exec(ping).options(PING_OPTIONS),
 ]);
 
 const CLEAR: Node = kw("clear", "Reset functions").privileged().then(&[
+    show_ip::CLEAR_ARP,
     kw("counters", "Clear counters on one or all interfaces").exec(clear_counters).then(&[arg(
         Kind::Interface,
         "Interface",
     )
     .exec(clear_counters)]),
+    show_ip::CLEAR_IPV6,
     kw("logging", "Clear logging buffer").exec(clear_logging),
     kw("mac", "MAC configuration").then(&[kw("address-table", "MAC forwarding table").then(&[kw(
         "dynamic",
@@ -140,6 +148,10 @@ pub fn end(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
 /// `exit` in a configuration mode: to the one above.
 pub fn exit(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
     match &mut exec.session.mode {
+        Mode::Config { at: ConfigMode::Vrf { family: family @ Some(_), .. }, .. } => {
+            *family = None;
+            done()
+        }
         Mode::Config { at, .. } if *at != ConfigMode::Global => {
             *at = ConfigMode::Global;
             done()
@@ -162,10 +174,22 @@ fn family(args: &Args) -> Vec<String> {
     }
 }
 
-fn ping(_: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
-    let mut argv = vec!["ping".to_owned()];
+/// What runs a program in the VRF a line names; nothing when it names none.
+fn inside(exec: &Exec<'_>, args: &Args) -> Result<Vec<String>, Refusal> {
+    let vrf = vrf::known(exec.backend.running(), args)?;
+    Ok(vrf.map_or_else(Vec::new, |vrf| vec!["nsenter".into(), format!("--net=/run/netns/{vrf}")]))
+}
+
+/// The host a line names: its last text, behind the VRF.
+fn host(args: &Args) -> Result<String, Refusal> {
+    need(args.texts().pop())
+}
+
+fn ping(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let mut argv = inside(exec, args)?;
+    argv.push("ping".to_owned());
     argv.extend(family(args));
-    let is_v6 = args.has("ipv6") || args.text().is_some_and(|host| host.contains(':'));
+    let is_v6 = args.has("ipv6") || host(args)?.contains(':');
     let overhead = if is_v6 { 48 } else { 28 };
     let mut numbers = args
         .values
@@ -188,14 +212,15 @@ fn ping(_: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
     if let Some(interface) = args.interface() {
         argv.extend(["-I".to_owned(), interface.to_string()]);
     }
-    argv.push(need(args.text())?);
+    argv.push(host(args)?);
     Ok(Outcome::Run(Program { argv }))
 }
 
-fn traceroute(_: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
-    let mut argv = vec!["traceroute".to_owned()];
+fn traceroute(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let mut argv = inside(exec, args)?;
+    argv.push("traceroute".to_owned());
     argv.extend(family(args));
-    argv.push(need(args.text())?);
+    argv.push(host(args)?);
     Ok(Outcome::Run(Program { argv }))
 }
 

@@ -1,6 +1,6 @@
 //! Global configuration.
 
-use super::{interface, ip, mac, need, spanning_tree, vlan};
+use super::{interface, mac, need, route, spanning_tree, track, vlan, vrf};
 use crate::args::{Args, Kind, MAX_WORD, short};
 use crate::backend::Refusal;
 use crate::edit::Edit;
@@ -11,6 +11,7 @@ use lanyard_pipeline::state::{GlobalState, ReservedAction};
 
 /// `(config)#`.
 pub const TREE: &[Node] = &[
+    route::ARP,
     kw("hostname", "Set system's network name").no(hostname).then(&[arg(
         Kind::Word("WORD", MAX_WORD),
         "This system's network name",
@@ -18,8 +19,8 @@ pub const TREE: &[Node] = &[
     .run(hostname)]),
     spanning_tree::ERRDISABLE,
     interface::ENTRY,
-    ip::IPV4,
-    ip::IPV6,
+    route::IPV4,
+    route::IPV6,
     mac::ENTRY,
     kw("reserved-address", "What happens to frames for 01:80:C2:00:00:0X").then(&[number(
         0,
@@ -32,7 +33,9 @@ pub const TREE: &[Node] = &[
         kw("forward", "Forward them as multicast").run(reserved),
     ])]),
     spanning_tree::ENTRY,
+    track::ENTRY,
     vlan::ENTRY,
+    vrf::ENTRY,
 ];
 
 /// Longest hostname: a DNS label.

@@ -3,17 +3,20 @@
 //! Invariant: an interface whose role is unset has no switchport settings that imply one, and only routed
 //! ports and VLAN interfaces have addresses; so the text of a configuration says all there is.
 
-use super::{ip, need, spanning_tree};
-use crate::args::{Args, Kind};
+use super::{layer3, need, spanning_tree, vrf, vrrp};
+use crate::args::{Args, Kind, Names};
 use crate::backend::Refusal;
 use crate::edit::Edit;
 use crate::mode::ConfigMode;
 use crate::parse::Form;
 use crate::tree::{Node, arg, kw, number};
-use lanyard_config::{Duplex, Interface, InterfaceName, Role, Switchport, SwitchportMode, Vlan};
+use lanyard_config::layer3::{Layer3, split_subinterface};
+use lanyard_config::{Config, Duplex, Interface, InterfaceName, Role, Switchport, SwitchportMode, Vlan};
 use lanyard_pipeline::state::{Delivery, HookChoice, Tpid};
 use lanyard_types::{VlanId, VlanSet};
 
+/// Longest name of a subinterface, in bytes: the kernel's limit less `ly`.
+const MAX_SUBINTERFACE: usize = 13;
 /// Longest description, in bytes.
 const MAX_DESCRIPTION: usize = 240;
 /// Speeds a port can be told to have, in Mbit/s.
@@ -32,6 +35,7 @@ pub const ENTRY: Node = kw("interface", "Select an interface to configure").then
 
 /// `(config-if)#`.
 pub const TREE: &[Node] = &[
+    layer3::ARP,
     kw("delivery", "How frames are handed to a veth port whose far end is in another namespace")
         .no(delivery)
         .then(&[
@@ -59,13 +63,14 @@ pub const TREE: &[Node] = &[
         kw("full", "Force full duplex operation").run(duplex),
         kw("half", "Force half-duplex operation").run(duplex),
     ]),
+    layer3::ENCAPSULATION,
     kw("hook", "Kernel hook that forwards this port").no(hook).then(&[
         kw("auto", "XDP where the driver has it and it pays, else TC").run(hook),
         kw("tc", "Traffic control ingress").run(hook),
         kw("xdp", "Express data path; refused where the driver has none").run(hook),
     ]),
-    ip::INTERFACE_V4,
-    ip::INTERFACE_V6,
+    layer3::INTERFACE_V4,
+    layer3::INTERFACE_V6,
     kw("mac", "MAC configuration").then(&[kw("address-table", "MAC forwarding table").then(&[
         kw("learning", "Learn addresses on this port").run(learning),
         kw("limit", "Dynamic addresses allowed on this port").no(limit).then(&[number(
@@ -91,6 +96,8 @@ pub const TREE: &[Node] = &[
         number(10, 400_000, "Speed in Mbit/s").run(speed),
     ]),
     SWITCHPORT,
+    vrf::FORWARDING,
+    vrrp::TREE,
 ];
 
 const SWITCHPORT: Node =
@@ -149,7 +156,9 @@ fn select(edit: &mut Edit<'_>, args: &Args, range: bool) -> Result<(), Refusal> 
     let names = need(args.interfaces())?;
     for name in &names {
         let missing = match (name, edit.exists) {
-            (InterfaceName::Netdev(netdev), Some(exists)) => !exists.is_netdev(netdev),
+            (InterfaceName::Netdev(netdev), Some(exists)) => {
+                !exists.is_netdev(netdev) && !subinterface(edit.config, exists, netdev)?
+            }
             _ => false,
         };
         if missing && !edit.config.interfaces.contains_key(name) {
@@ -157,6 +166,9 @@ fn select(edit: &mut Edit<'_>, args: &Args, range: bool) -> Result<(), Refusal> 
                 format!("Interface {name} does not exist: there is no such network device here").into()
             );
         }
+    }
+    for name in names.iter().filter(|_| args.form != Form::Set) {
+        has_subinterfaces(edit.config, name)?;
     }
     for name in &names {
         let is_vlan = matches!(name, InterfaceName::Vlan(_));
@@ -177,6 +189,24 @@ fn select(edit: &mut Edit<'_>, args: &Args, range: bool) -> Result<(), Refusal> 
         *edit.mode = ConfigMode::Interface { names, range };
     }
     Ok(())
+}
+
+/// True when `netdev` would be a subinterface of a netdev that is there: `eth1.100`.
+fn subinterface(config: &Config, exists: &dyn Names, netdev: &str) -> Result<bool, Refusal> {
+    let Some((parent, _)) = split_subinterface(netdev) else { return Ok(false) };
+    let key = InterfaceName::Netdev(parent.to_owned());
+    if !exists.is_netdev(parent) && !config.interfaces.contains_key(&key) {
+        return Ok(false);
+    }
+    if netdev.len() > MAX_SUBINTERFACE {
+        return Err(format!(
+            "{netdev} is {} bytes long: a subinterface's name has at most {MAX_SUBINTERFACE}, because its \
+             pipeline end is called ly{netdev}",
+            netdev.len()
+        )
+        .into());
+    }
+    Ok(true)
 }
 
 /// Refuses what only a physical port has.
@@ -206,6 +236,8 @@ fn mtu(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     let mtu = if args.form == Form::Set { Some(need(args.number_u32())?) } else { None };
     edit.each_interface(|interface, _| {
         interface.mtu = mtu;
+        // As in IOS: an IP MTU that does not fit goes.
+        interface.layer3.ip_mtu = interface.layer3.ip_mtu.filter(|ip| mtu.is_none_or(|mtu| *ip <= mtu));
         Ok(())
     })
 }
@@ -306,10 +338,32 @@ fn limit(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     })
 }
 
+/// Refuses to take a routed port away from under its subinterfaces.
+fn has_subinterfaces(config: &Config, name: &InterfaceName) -> Result<(), Refusal> {
+    let parent = name.to_string();
+    let of_parent = |(name, interface): &(&InterfaceName, &Interface)| match name {
+        InterfaceName::Netdev(text) => {
+            matches!(interface.role, Role::Subinterface(_))
+                && split_subinterface(text).is_some_and(|(of, _)| of == parent)
+        }
+        InterfaceName::Vlan(_) => false,
+    };
+    match config.interfaces.iter().find(of_parent) {
+        Some((child, _)) => Err(format!("{name} has subinterfaces: remove {child} first").into()),
+        None => Ok(()),
+    }
+}
+
 /// `switchport`, `no switchport` (routed), `default switchport` (no port of the switch).
 fn switchport(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    if let (ConfigMode::Interface { names, .. }, true) = (&*edit.mode, args.form != Form::No) {
+        names.iter().try_for_each(|name| has_subinterfaces(edit.config, name))?;
+    }
     edit.each_interface(|interface, name| {
         switching(name)?;
+        if let Role::Subinterface(_) = interface.role {
+            return Err(format!("Command rejected: {name} not a switching port.").into());
+        }
         interface.role = match args.form {
             Form::Set => Role::Switchport,
             Form::No => Role::Routed,
@@ -318,6 +372,7 @@ fn switchport(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
         if interface.role != Role::Routed {
             interface.ipv4.clear();
             interface.ipv6.clear();
+            interface.layer3 = Layer3::default();
         }
         if interface.role == Role::Unset {
             let Switchport { tpid, learning, fdb_limit, .. } = interface.switchport;
@@ -344,7 +399,9 @@ fn each_port(edit: &mut Edit<'_>, form: Form, mut set: impl FnMut(&mut Switchpor
             match interface.role {
                 Role::Unset => interface.role = Role::Switchport,
                 Role::Switchport => {}
-                Role::Routed => return Err(format!("Command rejected: {name} not a switching port.").into()),
+                Role::Routed | Role::Subinterface(_) => {
+                    return Err(format!("Command rejected: {name} not a switching port.").into());
+                }
             }
         }
         if interface.role != Role::Unset {

@@ -1,84 +1,34 @@
-//! IP in configuration: interface addresses, routing, static routes. The kernel does the rest.
+//! Addresses of interfaces. The kernel does the rest.
 //!
-//! Invariant: no two interfaces share a subnet, and an address is a host's.
+//! Invariant: no two interfaces of a VRF share a subnet, and an address is a host's.
 
 use super::need;
-use crate::args::{Args, Kind, Value};
+use crate::args::{Args, Kind};
 use crate::backend::Refusal;
 use crate::edit::Edit;
 use crate::mode::ConfigMode;
 use crate::parse::Form;
-use crate::tree::{Node, arg, kw, number};
+use crate::tree::{Node, arg, kw};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use lanyard_config::{Config, Interface, InterfaceName, Role, StaticRoute};
+use lanyard_config::layer3::split_subinterface;
+use lanyard_config::{Config, Interface, InterfaceName, Role};
 use std::net::{IpAddr, Ipv4Addr};
 
-/// Most static routes.
-const MAX_ROUTES: usize = 100_000;
 /// Most addresses of one family on an interface.
 const MAX_ADDRESSES: usize = 64;
 
-/// `ip ...` in global configuration.
-pub const IPV4: Node = kw("ip", "Global IP configuration subcommands").then(&[
-    kw("route", "Establish static routes").then(&[
-        arg(Kind::Ipv4, "Destination prefix")
-            .then(&[arg(Kind::Ipv4, "Destination prefix mask").no(route).then(NEXT_HOP_V4)]),
-        arg(Kind::Ipv4Prefix, "Destination prefix").no(route).then(NEXT_HOP_V4),
-    ]),
-    kw("routing", "Enable IP routing").run(routing),
-]);
-
-/// `ipv6 ...` in global configuration.
-pub const IPV6: Node = kw("ipv6", "Global IPv6 configuration commands").then(&[
-    kw("route", "Configure static routes")
-        .then(&[arg(Kind::Ipv6Prefix, "IPv6 prefix").no(route).then(NEXT_HOP_V6)]),
-    kw("unicast-routing", "Enable unicast routing").run(routing),
-]);
-
-const DISTANCE: &[Node] = &[number(1, 255, "Distance metric for this route").run(route)];
-const NEXT_HOP_V4: &[Node] = &[
-    arg(Kind::Ipv4, "Forwarding router's address").run(route).then(DISTANCE),
-    arg(Kind::Interface, "Egress interface").run(route).then(&[
-        arg(Kind::Ipv4, "Forwarding router's address").run(route).then(DISTANCE),
-        number(1, 255, "Distance metric for this route").run(route),
-    ]),
-];
-const NEXT_HOP_V6: &[Node] = &[
-    arg(Kind::Ipv6, "Forwarding router's address").run(route).then(DISTANCE),
-    arg(Kind::Interface, "Egress interface").run(route).then(&[
-        arg(Kind::Ipv6, "Forwarding router's address").run(route).then(DISTANCE),
-        number(1, 255, "Distance metric for this route").run(route),
-    ]),
-];
-
-/// `ip ...` under an interface.
-pub const INTERFACE_V4: Node = kw("ip", "Interface Internet Protocol config commands").then(&[kw(
-    "address",
-    "Set the IP address of an interface",
-)
-.no(address_v4)
-.then(&[
+/// `ip address` under an interface.
+pub const ADDRESS_V4: Node = kw("address", "Set the IP address of an interface").no(address_v4).then(&[
     arg(Kind::Ipv4, "IP address").then(&[arg(Kind::Ipv4, "IP subnet mask").run(address_v4).then(SECONDARY)]),
     arg(Kind::Ipv4Prefix, "IP address and prefix length").run(address_v4).then(SECONDARY),
-])]);
+]);
 
 const SECONDARY: &[Node] = &[kw("secondary", "Make this IP address a secondary address").run(address_v4)];
 
-/// `ipv6 ...` under an interface.
-pub const INTERFACE_V6: Node =
-    kw("ipv6", "IPv6 interface subcommands").then(&[kw("address", "Configure IPv6 address on interface")
-        .no(address_v6)
-        .then(&[arg(Kind::Ipv6Prefix, "IPv6 address and prefix length").run(address_v6)])]);
-
-fn routing(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let on = args.form == Form::Set;
-    if args.has("unicast-routing") {
-        edit.config.ipv6_routing = on;
-    } else {
-        edit.config.ip_routing = on;
-    }
-    Ok(())
-}
+/// `ipv6 address` under an interface.
+pub const ADDRESS_V6: Node = kw("address", "Configure IPv6 address on interface")
+    .no(address_v6)
+    .then(&[arg(Kind::Ipv6Prefix, "IPv6 address and prefix length").run(address_v6)]);
 
 /// The prefix length of a mask.
 fn mask_len(mask: IpAddr, of: IpAddr) -> Result<u8, Refusal> {
@@ -86,7 +36,7 @@ fn mask_len(mask: IpAddr, of: IpAddr) -> Result<u8, Refusal> {
 }
 
 /// The prefix a line names, as `A.B.C.D MASK` or `A/L`, host bits as typed; and the addresses behind it.
-fn prefix(args: &Args) -> Result<Option<(IpNet, Vec<IpAddr>)>, Refusal> {
+pub fn prefix(args: &Args) -> Result<Option<(IpNet, Vec<IpAddr>)>, Refusal> {
     let addresses = args.addresses();
     if let Some(prefix) = args.prefix() {
         return Ok(Some((prefix, addresses)));
@@ -98,9 +48,12 @@ fn prefix(args: &Args) -> Result<Option<(IpNet, Vec<IpAddr>)>, Refusal> {
 }
 
 /// Refuses addresses on what is no layer-3 interface.
-fn layer3(interface: &Interface, name: &InterfaceName) -> Result<(), Refusal> {
+pub fn layer3(interface: &Interface, name: &InterfaceName) -> Result<(), Refusal> {
     match (name, interface.role) {
-        (InterfaceName::Vlan(_), _) | (_, Role::Routed) => Ok(()),
+        (InterfaceName::Vlan(_), _) | (_, Role::Routed | Role::Subinterface(_)) => Ok(()),
+        (InterfaceName::Netdev(text), Role::Unset) if split_subinterface(text).is_some() => {
+            Err(format!("{name} has no tag yet: enter encapsulation dot1q first").into())
+        }
         (_, Role::Switchport) => Err("IP addresses may not be configured on L2 links.".into()),
         (_, Role::Unset) => Err(format!("{name} is no routed port: enter no switchport first").into()),
     }
@@ -108,7 +61,11 @@ fn layer3(interface: &Interface, name: &InterfaceName) -> Result<(), Refusal> {
 
 /// The interface, other than `name`, whose subnet overlaps `net`.
 fn overlap(config: &Config, name: &InterfaceName, net: IpNet) -> Result<(), Refusal> {
-    for (other, interface) in config.interfaces.iter().filter(|(other, _)| *other != name) {
+    let vrf = config.interfaces.get(name).and_then(|interface| interface.layer3.vrf.as_ref());
+    let beside = |(other, interface): &(&InterfaceName, &Interface)| {
+        *other != name && interface.layer3.vrf.as_ref() == vrf
+    };
+    for (other, interface) in config.interfaces.iter().filter(beside) {
         let nets =
             interface.ipv4.iter().map(|n| IpNet::V4(*n)).chain(interface.ipv6.iter().map(|n| IpNet::V6(*n)));
         let mut nets = nets.filter(|other| !is_link_local(other));
@@ -119,7 +76,7 @@ fn overlap(config: &Config, name: &InterfaceName, net: IpNet) -> Result<(), Refu
     Ok(())
 }
 
-fn is_link_local(net: &IpNet) -> bool {
+pub fn is_link_local(net: &IpNet) -> bool {
     matches!(net.addr(), IpAddr::V6(a) if a.is_unicast_link_local())
 }
 
@@ -151,6 +108,11 @@ fn address_v4(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     overlap(edit.config, one_interface(edit)?, net.into())?;
     edit.each_interface(|interface, name| {
         layer3(interface, name)?;
+        if let Some((group, _)) =
+            interface.layer3.vrrp.iter().find(|(_, v)| v.addresses.contains(&net.addr()))
+        {
+            return Err(format!("{} is the address of VRRP group {group} of {name}", net.addr()).into());
+        }
         let others = interface.ipv4.iter().skip(usize::from(!secondary));
         if others.clone().any(|other| other.addr() == net.addr()) && !secondary {
             return Err(format!("{} is already a secondary address of {name}", net.addr()).into());
@@ -242,52 +204,4 @@ fn address_v6(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
         }
         Ok(())
     })
-}
-
-fn route(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let Some((prefix, behind)) = prefix(args)? else { return Err("Incomplete command.".into()) };
-    if prefix.network() != prefix.addr() {
-        return Err(format!("Inconsistent address and mask: {prefix} has bits set behind its length").into());
-    }
-    let via = behind.first().copied();
-    let interface = args.interface();
-    if args.form != Form::Set {
-        let before = edit.config.routes.len();
-        let gone = |route: &StaticRoute| {
-            route.prefix == prefix
-                && (via.is_none() || route.via == via)
-                && (interface.is_none() || route.interface == interface)
-        };
-        edit.config.routes.retain(|route| !gone(route));
-        return if edit.config.routes.len() < before {
-            Ok(())
-        } else {
-            Err("No matching route to delete".into())
-        };
-    }
-    if let Some(via) = via.filter(|via| via.is_unspecified() || via.is_multicast() || via.is_loopback()) {
-        return Err(format!("Invalid next hop address: {via}").into());
-    }
-    let link_local = matches!(via, Some(IpAddr::V6(a)) if a.is_unicast_link_local());
-    if link_local && interface.is_none() {
-        return Err("Interface has to be specified for a link-local nexthop".into());
-    }
-    let distance =
-        args.values.iter().rev().find_map(|v| if let Value::Number(n) = v { Some(*n as u8) } else { None });
-    let route = StaticRoute { prefix, via, interface, distance: distance.unwrap_or(1) };
-    let same =
-        |other: &StaticRoute| (other.prefix, other.via, &other.interface) == (prefix, via, &route.interface);
-    let routes = &mut edit.config.routes;
-    match routes.iter().position(same) {
-        Some(at) => {
-            routes.remove(at);
-        }
-        None if routes.len() >= MAX_ROUTES => {
-            return Err(format!("there are {MAX_ROUTES} static routes already").into());
-        }
-        None => {}
-    }
-    let at = routes.partition_point(|other| *other < route);
-    routes.insert(at, route);
-    Ok(())
 }

@@ -5,12 +5,18 @@ mod files;
 mod global;
 mod interface;
 mod ip;
+mod layer3;
 mod mac;
+mod route;
 mod session;
 mod show;
+mod show_ip;
 mod show_stp;
 mod spanning_tree;
+mod track;
 mod vlan;
+mod vrf;
+mod vrrp;
 
 use crate::backend::Refusal;
 use crate::tree::{Node, Special, join, kw};
@@ -35,6 +41,10 @@ pub const VLAN: &[Node] = &join::<{ vlan::TREE.len() + COMMON.len() }>(vlan::TRE
 /// `(config-mst)#`.
 pub const MST: &[Node] =
     &join::<{ spanning_tree::REGION.len() + COMMON.len() }>(spanning_tree::REGION, COMMON);
+/// `(config-vrf)#`, `(config-vrf-af)#`.
+pub const VRF: &[Node] = &join::<{ vrf::TREE.len() + COMMON.len() }>(vrf::TREE, COMMON);
+/// `(config-track)#`.
+pub const TRACK: &[Node] = &join::<{ track::TREE.len() + COMMON.len() }>(track::TREE, COMMON);
 /// `(config-s-NAME)#`.
 pub const SESSION: &[Node] = &join::<{ session::TREE.len() + GLOBAL.len() }>(session::TREE, GLOBAL);
 

@@ -1,9 +1,9 @@
 //! `show ...`: each command gets a view from the switch or makes one from the configuration, and presents it
 //! as text or JSON.
 
-use super::{need, show_stp};
+use super::{need, show_ip, show_stp};
 use crate::args::{Args, Kind, short};
-use crate::backend::{Family, MacFilter, Refusal};
+use crate::backend::{MacFilter, Refusal};
 use crate::config_view as made;
 use crate::outcome::Outcome;
 use crate::render;
@@ -17,7 +17,7 @@ const INTERFACE: Node = arg(Kind::Interface, "Interface");
 
 /// `show ...`.
 pub const TREE: Node = kw("show", "Show running system information").then(&[
-    kw("arp", "ARP table").exec(arp),
+    show_ip::ARP,
     kw("clock", "Display the system clock").exec(clock),
     kw("configuration", "Configuration details").then(&[kw(
         "sessions",
@@ -27,21 +27,8 @@ pub const TREE: Node = kw("show", "Show running system information").then(&[
     show_stp::ERRDISABLE,
     kw("history", "Display the session command history").exec(history),
     INTERFACES,
-    kw("ip", "IP information").then(&[
-        kw("interface", "IP interface status and configuration").exec(ip_interface).then(&[
-            kw("brief", "Brief summary of IP status and configuration").exec(ip_brief),
-            INTERFACE.exec(ip_interface),
-        ]),
-        kw("route", "IP routing table").exec(ip_route),
-    ]),
-    kw("ipv6", "IPv6 information").then(&[
-        kw("interface", "IPv6 interface status and configuration").exec(ip_interface).then(&[
-            kw("brief", "Brief summary of IPv6 status and configuration").exec(ipv6_brief),
-            INTERFACE.exec(ip_interface),
-        ]),
-        kw("neighbors", "Show IPv6 neighbor cache entries").exec(ipv6_neighbors),
-        kw("route", "Show IPv6 route table entries").exec(ipv6_route),
-    ]),
+    show_ip::IP,
+    show_ip::IPV6,
     kw("logging", "Show the contents of logging buffers").exec(logging),
     kw("mac", "MAC configuration").then(&[MAC]),
     PLATFORM,
@@ -53,6 +40,7 @@ pub const TREE: Node = kw("show", "Show running system information").then(&[
     ]),
     show_stp::TREE,
     kw("startup-config", "Contents of startup configuration").privileged().exec(startup),
+    show_ip::TRACK,
     kw("users", "Display information about terminal lines").exec(users),
     kw("version", "System hardware and software status").exec(version),
     kw("vlan", "VLAN status").exec(vlan).then(&[
@@ -60,6 +48,8 @@ pub const TREE: Node = kw("show", "Show running system information").then(&[
         kw("id", "VLAN status by VLAN id").then(&[arg(Kind::VlanList, "VLAN IDs").exec(vlan)]),
         kw("name", "VLAN status by VLAN name").then(&[arg(Kind::Word("WORD", 32), "A VLAN name").exec(vlan)]),
     ]),
+    show_ip::VRFS,
+    show_ip::VRRP,
 ]);
 
 const INTERFACES: Node = kw("interfaces", "Interface status and configuration").exec(interfaces).then(&[
@@ -171,7 +161,7 @@ fn learning(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
 }
 
 /// The interfaces a line is about; one that the switch does not have is refused.
-fn get_interfaces(exec: &mut Exec<'_>, args: &Args) -> Result<view::Interfaces, Refusal> {
+pub fn get_interfaces(exec: &mut Exec<'_>, args: &Args) -> Result<view::Interfaces, Refusal> {
     let only = args.interface();
     let view = exec.backend.interfaces(only.as_ref());
     match only {
@@ -223,42 +213,6 @@ fn switchport(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
 fn trunk(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
     let view = made::trunks(&get_interfaces(exec, args)?, exec.backend.running());
     Ok(exec.present(&view, render::trunks))
-}
-
-fn ip_interface(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
-    let family = if args.has("ipv6") { Family::V6 } else { Family::V4 };
-    let view = made::ip_interfaces(&get_interfaces(exec, args)?, exec.backend.running(), family);
-    Ok(exec.present(&view, |view| render::ip_interfaces(view, family)))
-}
-
-fn ip_brief(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
-    let view = made::ip_interfaces(&get_interfaces(exec, args)?, exec.backend.running(), Family::V4);
-    Ok(exec.present(&view, render::ip_brief))
-}
-
-fn ipv6_brief(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
-    let view = made::ip_interfaces(&get_interfaces(exec, args)?, exec.backend.running(), Family::V6);
-    Ok(exec.present(&view, render::ipv6_brief))
-}
-
-fn ip_route(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
-    let view = exec.backend.routes(Family::V4)?;
-    Ok(exec.present(&view, render::routes))
-}
-
-fn ipv6_route(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
-    let view = exec.backend.routes(Family::V6)?;
-    Ok(exec.present(&view, render::routes))
-}
-
-fn arp(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
-    let view = exec.backend.neighbors(Family::V4)?;
-    Ok(exec.present(&view, render::neighbors))
-}
-
-fn ipv6_neighbors(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
-    let view = exec.backend.neighbors(Family::V6)?;
-    Ok(exec.present(&view, render::neighbors))
 }
 
 fn clock(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {

@@ -4,7 +4,7 @@ use super::ios_netdev;
 use super::table::columns;
 use crate::backend::Family;
 use crate::config_view::{IpInterface, IpInterfaces};
-use crate::view::{Neighbors, Route, Routes};
+use crate::view::Neighbors;
 use std::fmt::Write;
 use std::net::IpAddr;
 
@@ -58,45 +58,37 @@ pub fn ip_interfaces(view: &IpInterfaces, family: Family) -> String {
             let _ = writeln!(out, "  {which} {net}");
         }
         let _ = writeln!(out, "  MTU is {} bytes", i.mtu);
+        if !i.addresses.is_empty() {
+            settings(i, family, &mut out);
+        }
     }
     out
 }
 
-/// IOS's letter for a protocol.
-fn code(route: &Route) -> &'static str {
-    match route.protocol.as_str() {
-        "connected" => "C",
-        "local" => "L",
-        "static" => "S",
-        "rip" => "R",
-        "ospf" => "O",
-        "eigrp" => "D",
-        "isis" => "i",
-        "bgp" => "B",
-        _ => "K",
-    }
-}
-
-/// `show ip route`, `show ipv6 route`.
-pub fn routes(view: &Routes) -> String {
-    let mut out = String::from("Codes: L - local, C - connected, S - static, R - RIP, O - OSPF, D - EIGRP\n");
-    out.push_str("       i - IS-IS, B - BGP, K - another protocol of the kernel\n\n");
-    for route in &view.routes {
-        let head = format!("{:<5}{}", code(route), route.prefix);
-        if route.nexthops.is_empty() {
-            let _ = writeln!(out, "{head} is discarded");
-        }
-        for (at, hop) in route.nexthops.iter().enumerate() {
-            let lead = if at == 0 { head.clone() } else { " ".repeat(head.len()) };
-            let _ = match hop.via {
-                Some(via) => {
-                    writeln!(out, "{lead} [{}] via {via}, {}", route.metric, ios_netdev(&hop.interface))
-                }
-                None => writeln!(out, "{lead} is directly connected, {}", ios_netdev(&hop.interface)),
-            };
+/// What an interface with addresses does besides.
+fn settings(i: &IpInterface, family: Family, out: &mut String) {
+    let is = |on: bool| if on { "enabled" } else { "disabled" };
+    match i.helper_addresses.as_slice() {
+        [] => out.push_str("  Helper address is not set\n"),
+        [one] => drop(writeln!(out, "  Helper address is {one}")),
+        many => {
+            let _ = writeln!(out, "  Helper addresses are {}", many.join("\n                       "));
         }
     }
-    out
+    if family == Family::V4 {
+        let _ = writeln!(out, "  Directed broadcast forwarding is {}", is(i.directed_broadcast));
+        let _ = writeln!(out, "  Proxy ARP is {}", is(i.proxy_arp));
+        let _ = writeln!(out, "  Local Proxy ARP is {}", is(i.local_proxy_arp));
+        let _ = writeln!(out, "  ICMP redirects are {} sent", if i.redirects { "always" } else { "never" });
+    }
+    match i.verify_source {
+        "rx" => out.push_str("  IP verify source reachable-via RX\n"),
+        "any" => out.push_str("  IP verify source reachable-via ANY\n"),
+        _ => {}
+    }
+    if let Some(vrf) = &i.vrf {
+        let _ = writeln!(out, "  VPN Routing/Forwarding \"{vrf}\"");
+    }
 }
 
 /// `show arp`, `show ipv6 neighbors`.

@@ -3,13 +3,17 @@
 mod interface;
 mod layer2;
 mod layer3;
+mod route;
+mod services;
 mod spanning_tree;
 mod system;
 mod table;
 
 pub use interface::{counters, descriptions, drops, interfaces, status, switchports, trunks};
 pub use layer2::{learning, mac_count, mac_table, vlans};
-pub use layer3::{ip_brief, ip_interfaces, ipv6_brief, neighbors, routes};
+pub use layer3::{ip_brief, ip_interfaces, ipv6_brief, neighbors};
+pub use route::{cef, cef_detail, cef_exact, route_entries, route_summary, routes};
+pub use services::{dhcp_relay, tracks, tracks_brief, vrfs, vrrp, vrrp_brief};
 pub use spanning_tree::{
     errdisable, mst, mst_configuration, spanning_tree, spanning_tree_blocked, spanning_tree_detail,
     spanning_tree_inconsistent, spanning_tree_interface, spanning_tree_root, spanning_tree_summary,

@@ -1,7 +1,7 @@
 //! A switch that is only a configuration: what sessions are tested against.
 #![allow(clippy::unwrap_used, clippy::panic, dead_code)]
 
-use lanyard_cli::backend::{Backend, Family, MacFilter, Refusal};
+use lanyard_cli::backend::{Backend, Family, MacFilter, Refusal, RouteQuery};
 use lanyard_cli::sessions::ConfigSessions;
 use lanyard_cli::{Login, Session, view};
 use lanyard_config::{Config, InterfaceName, Role};
@@ -9,7 +9,8 @@ use lanyard_switch::compile::port_names;
 use lanyard_switch::spanning::lower;
 use lanyard_switch::{Identity, PortIds};
 use lanyard_types::{MacAddr, VlanId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 /// The fake.
 #[derive(Default)]
@@ -38,6 +39,11 @@ pub fn session() -> Session {
 }
 
 const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+
+fn hop(via: &str, interface: &str, weight: u32) -> view::CefNextHop {
+    let via = Some(via.parse().unwrap());
+    view::CefNextHop { via, interface: interface.into(), mac: Some(MAC), weight, idle_s: Some(2) }
+}
 
 impl Backend for Fake {
     fn running(&self) -> &Config {
@@ -119,7 +125,7 @@ impl Backend for Fake {
         let of = |(name, interface): (&InterfaceName, &lanyard_config::Interface)| {
             let kind = match (name, interface.role) {
                 (InterfaceName::Vlan(_), _) => view::InterfaceKind::Svi,
-                (_, Role::Routed) => view::InterfaceKind::Routed,
+                (_, Role::Routed | Role::Subinterface(_)) => view::InterfaceKind::Routed,
                 (_, Role::Switchport) => view::InterfaceKind::Switchport,
                 (_, Role::Unset) => return None,
             };
@@ -157,8 +163,8 @@ impl Backend for Fake {
         self.cleared.push(format!("counters {only:?}"));
         Ok(())
     }
-    fn routes(&mut self, family: Family) -> Result<view::Routes, Refusal> {
-        let net = if family == Family::V4 { "10.0.0.0/8" } else { "2001:db8::/32" };
+    fn routes(&mut self, query: &RouteQuery) -> Result<view::Routes, Refusal> {
+        let net = if query.family == Family::V4 { "10.0.0.0/8" } else { "2001:db8::/32" };
         let hop = |via: Option<&str>, interface: &str| view::NextHop {
             via: via.map(|via| via.parse().unwrap()),
             interface: interface.into(),
@@ -175,9 +181,114 @@ impl Backend for Fake {
             route("connected", vec![hop(None, "vlan10")]),
             route("static", vec![hop(Some("10.0.0.1"), "vlan10"), hop(Some("10.0.0.2"), "vlan20")]),
         ];
-        Ok(view::Routes { total: 2, routes })
+        Ok(query.narrow(routes))
     }
-    fn neighbors(&mut self, family: Family) -> Result<view::Neighbors, Refusal> {
+    fn clear_neighbors(
+        &mut self,
+        _: Family,
+        vrf: Option<&str>,
+        only: Option<IpAddr>,
+    ) -> Result<u64, Refusal> {
+        self.cleared.push(format!("neighbors {vrf:?} {only:?}"));
+        Ok(u64::from(only.is_none_or(|address| address.to_string() == "10.0.0.1")))
+    }
+    fn cef(&mut self, family: Family, _: Option<&str>, only: Option<IpAddr>) -> Result<view::Cef, Refusal> {
+        if family == Family::V6 {
+            return Err("the plane does not route IPv6".into());
+        }
+        let entry = |prefix: &str, action, nexthops| view::CefEntry {
+            prefix: prefix.parse().unwrap(),
+            action,
+            nexthops,
+            offload: view::Offload::Offloaded,
+            reason: None,
+        };
+        let mut entries = vec![
+            entry("0.0.0.0/0", "forward", vec![hop("10.0.0.1", "vlan10", 3), hop("10.1.0.1", "vlan20", 1)]),
+            entry("10.0.0.0/8", "glean", Vec::new()),
+            entry("10.0.0.254/32", "receive", Vec::new()),
+        ];
+        if let Some(address) = only {
+            entries.retain(|entry| entry.prefix.contains(&address));
+            entries.sort_by_key(|entry| std::cmp::Reverse(entry.prefix.prefix_len()));
+            entries.truncate(1);
+        }
+        Ok(view::Cef { total: entries.len() as u64, entries })
+    }
+    fn cef_exact(
+        &mut self,
+        _: Option<&str>,
+        source: IpAddr,
+        destination: IpAddr,
+    ) -> Result<view::CefExact, Refusal> {
+        let prefix = Some("0.0.0.0/0".parse().unwrap());
+        Ok(view::CefExact {
+            source,
+            destination,
+            prefix,
+            action: "forward",
+            nexthop: Some(hop("10.0.0.1", "vlan10", 1)),
+        })
+    }
+    fn vrfs_present(&mut self) -> BTreeSet<String> {
+        self.config.vrfs.keys().cloned().collect()
+    }
+    fn tracks(&mut self) -> view::Tracks {
+        let view = |(number, track): (&u16, &lanyard_config::layer3::Track)| view::TrackView {
+            track: *number,
+            object: lanyard_config::layer3::track_object(&track.object),
+            up: true,
+            pending_s: (track.down_s > 0).then_some(3),
+            changes: 2,
+            last_change_s: 65,
+            delay_up_s: track.up_s,
+            delay_down_s: track.down_s,
+            tracked_by: vec!["Static route 10.0.0.0/8".into()],
+        };
+        view::Tracks { tracks: self.config.tracks.iter().map(view).collect() }
+    }
+    fn vrrp(&mut self) -> view::Vrrps {
+        let mut groups = Vec::new();
+        for (name, interface) in &self.config.interfaces {
+            for (group, vrrp) in &interface.layer3.vrrp {
+                groups.push(view::VrrpView {
+                    interface: name.to_string(),
+                    group: *group,
+                    state: "master",
+                    address: vrrp.addresses.first().copied(),
+                    secondary_addresses: vrrp.addresses.iter().skip(1).copied().collect(),
+                    mac: MacAddr([0, 0, 0x5e, 0, 1, *group]),
+                    priority: vrrp.priority,
+                    configured_priority: vrrp.priority,
+                    preempt: vrrp.preempt,
+                    advertise_s: vrrp.advertise_s,
+                    tracks_down: Vec::new(),
+                });
+            }
+        }
+        view::Vrrps { groups }
+    }
+    fn dhcp_relay(&mut self, family: Family) -> view::Relay {
+        let servers = |interface: &lanyard_config::Interface| match family {
+            Family::V4 => interface.layer3.helpers.iter().map(|h| h.address.into()).collect(),
+            Family::V6 => {
+                interface.layer3.relay_destinations.iter().map(|d| d.address.into()).collect::<Vec<IpAddr>>()
+            }
+        };
+        let view = |(name, interface): (&InterfaceName, &lanyard_config::Interface)| view::RelayInterface {
+            interface: name.to_string(),
+            servers: servers(interface)
+                .into_iter()
+                .map(|address| view::RelayServer { address, vrf: None, interface: None })
+                .collect(),
+            trusted: interface.layer3.relay_trusted,
+        };
+        let mut interfaces: Vec<_> = self.config.interfaces.iter().map(view).collect();
+        interfaces.retain(|interface| !interface.servers.is_empty());
+        let counter = view::RelayCounter { counter: "to_server", messages: 4 };
+        view::Relay { interfaces, counters: vec![counter], error: None }
+    }
+    fn neighbors(&mut self, family: Family, _: Option<&str>) -> Result<view::Neighbors, Refusal> {
         let address = if family == Family::V4 { "10.0.0.1" } else { "2001:db8::1" };
         Ok(view::Neighbors {
             neighbors: vec![view::Neighbor {

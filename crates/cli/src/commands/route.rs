@@ -1,0 +1,233 @@
+//! Routing in configuration: `ip routing`, static routes, static ARP, and what DHCP relays add.
+//!
+//! Invariant: a static route names at least one of next hop, interface and Null0; of those that lead the same way to the
+//! same destination there is one.
+
+use super::{ip, need, vrf};
+use crate::args::{Args, Kind, Value};
+use crate::backend::Refusal;
+use crate::edit::Edit;
+use crate::parse::Form;
+use crate::tree::{Node, arg, kw, number};
+use lanyard_config::StaticRoute;
+use lanyard_config::layer3::RelayPolicy;
+use std::net::{IpAddr, Ipv4Addr};
+
+/// Most static routes.
+const MAX_ROUTES: usize = 100_000;
+/// Most static ARP entries.
+const MAX_ARPS: usize = 4096;
+/// Longest name of a static route, in bytes.
+const MAX_NAME: usize = 50;
+
+/// `ip ...` in global configuration.
+pub const IPV4: Node = kw("ip", "Global IP configuration subcommands").then(&[
+    kw("dhcp", "Configure DHCP server and relay parameters").then(&[kw(
+        "relay",
+        "DHCP relay agent parameters",
+    )
+    .then(&[kw("information", "DHCP relay agent information option").then(&[
+        kw("option", "Insert relay information in client messages").run(relay_flag),
+        kw("policy", "What is done with relay information that is there already").no(relay_policy).then(&[
+            kw("drop", "Do not forward the message").run(relay_policy),
+            kw("keep", "Leave it alone").run(relay_policy),
+            kw("replace", "Put our own in its place").run(relay_policy),
+        ]),
+        kw("trust-all", "Relay information from clients is taken at every interface").run(relay_flag),
+    ])])]),
+    kw("route", "Establish static routes").then(&[
+        arg(Kind::Ipv4, "Destination prefix").then(&[MASK_V4]),
+        PREFIX_V4,
+        kw("vrf", "Configure static route for a VRF")
+            .then(&[vrf::NAME.then(&[arg(Kind::Ipv4, "Destination prefix").then(&[MASK_V4]), PREFIX_V4])]),
+    ]),
+    kw("routing", "Enable IP routing").run(routing),
+]);
+
+/// `ipv6 ...` in global configuration.
+pub const IPV6: Node = kw("ipv6", "Global IPv6 configuration commands").then(&[
+    kw("route", "Configure static routes").then(&[
+        PREFIX_V6,
+        kw("vrf", "Configure static route for a VRF").then(&[vrf::NAME.then(&[PREFIX_V6])]),
+    ]),
+    kw("unicast-routing", "Enable unicast routing").run(routing),
+]);
+
+/// `arp ...` in global configuration.
+pub const ARP: Node = kw("arp", "Set a static ARP entry")
+    .then(&[ARP_ENTRY, kw("vrf", "Static ARP entry for a VRF").then(&[vrf::NAME.then(&[ARP_ENTRY])])]);
+
+const ARP_ENTRY: Node = arg(Kind::Ipv4, "IP address of the ARP entry").no(arp).then(&[arg(
+    Kind::Mac,
+    "48-bit hardware address of the ARP entry",
+)
+.run(arp)
+.then(&[kw("arpa", "ARP type ARPA").run(arp)])]);
+
+const MASK_V4: Node = arg(Kind::Ipv4, "Destination prefix mask").no(route).then(WAY_V4);
+const PREFIX_V4: Node = arg(Kind::Ipv4Prefix, "Destination prefix").no(route).then(WAY_V4);
+const PREFIX_V6: Node = arg(Kind::Ipv6Prefix, "IPv6 prefix").no(route).then(WAY_V6);
+
+const OPTIONS: &[Node] = &[
+    kw("name", "Specify name of the next hop")
+        .then(&[arg(Kind::Word("WORD", MAX_NAME), "Name of the next hop")]),
+    kw("permanent", "Permanent route: kept when its interface goes down"),
+    kw("tag", "Set tag for this route").then(&[number(1, 4_294_967_295, "Tag value")]),
+    kw("track", "Install route depending on tracked item").then(&[number(1, 1000, "Tracked object number")]),
+];
+const DISTANCE: Node = number(1, 255, "Distance metric for this route").run(route).options(OPTIONS);
+const NULL: Node = kw("null0", "Drop what matches").run(route).options(OPTIONS).then(&[DISTANCE]);
+const WAY_V4: &[Node] = &[
+    NULL,
+    arg(Kind::Ipv4, "Forwarding router's address").run(route).options(OPTIONS).then(&[DISTANCE]),
+    arg(Kind::Interface, "Egress interface").run(route).options(OPTIONS).then(&[
+        arg(Kind::Ipv4, "Forwarding router's address").run(route).options(OPTIONS).then(&[DISTANCE]),
+        DISTANCE,
+    ]),
+];
+const WAY_V6: &[Node] = &[
+    NULL,
+    arg(Kind::Ipv6, "Forwarding router's address").run(route).options(OPTIONS).then(&[DISTANCE]),
+    arg(Kind::Interface, "Egress interface").run(route).options(OPTIONS).then(&[
+        arg(Kind::Ipv6, "Forwarding router's address").run(route).options(OPTIONS).then(&[DISTANCE]),
+        DISTANCE,
+    ]),
+];
+
+fn routing(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    let on = args.form == Form::Set;
+    if args.has("unicast-routing") {
+        edit.config.ipv6_routing = on;
+    } else {
+        edit.config.ip_routing = on;
+    }
+    Ok(())
+}
+
+fn relay_flag(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    let relay = &mut edit.config.relay;
+    let flag = if args.has("option") { &mut relay.option } else { &mut relay.trust_all };
+    *flag = args.form == Form::Set;
+    Ok(())
+}
+
+fn relay_policy(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    edit.config.relay.policy = match (args.form, args.has("keep"), args.has("drop")) {
+        (Form::Set, true, _) => RelayPolicy::Keep,
+        (Form::Set, _, true) => RelayPolicy::Drop,
+        _ => RelayPolicy::Replace,
+    };
+    Ok(())
+}
+
+fn arp(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    let vrf = vrf::known(edit.config, args)?;
+    let Some(IpAddr::V4(address)) = args.addresses().first().copied() else {
+        return Err("Incomplete command.".into());
+    };
+    let arps = &mut edit.config.arps;
+    if args.form != Form::Set {
+        return match arps.remove(&(vrf, address)) {
+            Some(_) => Ok(()),
+            None => Err(format!("there is no static ARP entry for {address}").into()),
+        };
+    }
+    let mac = need(args.mac())?;
+    if mac.is_group() || mac.is_zero() {
+        return Err(format!("{mac} is no station's address").into());
+    }
+    if address.is_multicast()
+        || address.is_loopback()
+        || address.is_unspecified()
+        || address == Ipv4Addr::BROADCAST
+    {
+        return Err(format!("Not a valid host address - {address}").into());
+    }
+    if arps.len() >= MAX_ARPS && !arps.contains_key(&(vrf.clone(), address)) {
+        return Err(format!("there are {MAX_ARPS} static ARP entries already").into());
+    }
+    arps.insert((vrf, address), mac);
+    Ok(())
+}
+
+/// The numbers of a line that are no part of an option, then those of `tag` and `track`.
+fn numbers(args: &Args) -> (Option<u8>, Option<u32>, Option<u16>) {
+    let all: Vec<u64> =
+        args.values.iter().filter_map(|v| if let Value::Number(n) = v { Some(*n) } else { None }).collect();
+    let labels: Vec<&str> =
+        args.words.iter().copied().filter(|word| ["tag", "track"].contains(word)).collect();
+    let (own, labelled) = all.split_at(all.len().saturating_sub(labels.len()));
+    let of =
+        |label: &str| labels.iter().position(|word| *word == label).and_then(|at| labelled.get(at)).copied();
+    let distance = own.first().and_then(|n| u8::try_from(*n).ok());
+    (distance, of("tag").and_then(|n| u32::try_from(n).ok()), of("track").and_then(|n| u16::try_from(n).ok()))
+}
+
+fn route(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    let vrf = vrf::known(edit.config, args)?;
+    let Some((prefix, behind)) = ip::prefix(args)? else { return Err("Incomplete command.".into()) };
+    if prefix.network() != prefix.addr() {
+        return Err(format!("Inconsistent address and mask: {prefix} has bits set behind its length").into());
+    }
+    let (distance, tag, track) = numbers(args);
+    let route = StaticRoute {
+        vrf,
+        via: behind.first().copied(),
+        interface: args.interface(),
+        discard: args.has("null0"),
+        distance: distance.unwrap_or(1),
+        tag,
+        // `vrf V` is the first text of a line that has it.
+        name: args.has("name").then(|| args.texts().pop()).flatten(),
+        permanent: args.has("permanent"),
+        track,
+        ..StaticRoute::new(prefix)
+    };
+    if args.form != Form::Set {
+        return remove(edit, &route);
+    }
+    check(&route)?;
+    let routes = &mut edit.config.routes;
+    match routes.iter().position(|other| other.same_way(&route)) {
+        Some(at) => {
+            routes.remove(at);
+        }
+        None if routes.len() >= MAX_ROUTES => {
+            return Err(format!("there are {MAX_ROUTES} static routes already").into());
+        }
+        None => {}
+    }
+    let at = routes.partition_point(|other| *other < route);
+    routes.insert(at, route);
+    Ok(())
+}
+
+/// Removes every route that leads to the destination by what the line names.
+fn remove(edit: &mut Edit<'_>, named: &StaticRoute) -> Result<(), Refusal> {
+    let before = edit.config.routes.len();
+    let gone = |route: &StaticRoute| {
+        (&route.vrf, route.prefix) == (&named.vrf, named.prefix)
+            && (named.via.is_none() || route.via == named.via)
+            && (named.interface.is_none() || route.interface == named.interface)
+            && (!named.discard || route.discard)
+    };
+    edit.config.routes.retain(|route| !gone(route));
+    if edit.config.routes.len() < before { Ok(()) } else { Err("No matching route to delete".into()) }
+}
+
+fn check(route: &StaticRoute) -> Result<(), Refusal> {
+    let wrong = |via: &IpAddr| via.is_unspecified() || via.is_multicast() || via.is_loopback();
+    if let Some(via) = route.via.filter(wrong) {
+        return Err(format!("Invalid next hop address: {via}").into());
+    }
+    let link_local = matches!(route.via, Some(IpAddr::V6(a)) if a.is_unicast_link_local());
+    if link_local && route.interface.is_none() {
+        return Err("Interface has to be specified for a link-local nexthop".into());
+    }
+    if route.permanent && route.track.is_some() {
+        return Err(
+            "permanent and track contradict each other: one keeps the route, the other removes it".into()
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,149 @@
+//! `track N ...`: objects that are up or down, for static routes and virtual routers.
+
+use super::{ip, need, vrf};
+use crate::args::{Args, Kind, Value};
+use crate::backend::Refusal;
+use crate::edit::Edit;
+use crate::mode::ConfigMode;
+use crate::parse::Form;
+use crate::tree::{Node, arg, kw, number};
+use lanyard_config::layer3::{Track, TrackObject};
+
+/// Most tracked objects: their numbers are 1..=1000.
+pub const MAX: u64 = 1000;
+
+const REACHABILITY: &[Node] = &[kw("reachability", "Reachability of the IP address").run(object)];
+
+/// Under global configuration.
+pub const ENTRY: Node =
+    kw("track", "Object tracking configuration commands").then(&[number(1, MAX, "Tracked object")
+        .set(enter)
+        .no(remove)
+        .then(&[
+            kw("interface", "Select an interface to track").then(&[arg(Kind::Interface, "Interface")
+                .then(&[kw("line-protocol", "Track interface line-protocol").run(object)])]),
+            kw("ip", "IP protocol").then(&[kw("route", "IP routing table").then(&[
+                arg(Kind::Ipv4, "IP prefix <network>")
+                    .then(&[arg(Kind::Ipv4, "IP prefix mask").then(REACHABILITY)]),
+                arg(Kind::Ipv4Prefix, "IP prefix").then(REACHABILITY),
+            ])]),
+            kw("ipv6", "IPv6 protocol").then(&[kw("route", "IPv6 routing table").then(&[arg(
+                Kind::Ipv6Prefix,
+                "IPv6 prefix",
+            )
+            .then(REACHABILITY)])]),
+        ])]);
+
+/// `(config-track)#`.
+pub const TREE: &[Node] = &[
+    kw("delay", "Tracking delay").no(delay).then(&[
+        kw("down", "Delay down change notification").then(&[number(0, 180, "Seconds").run(delay).then(&[
+            kw("up", "Delay up change notification").then(&[number(0, 180, "Seconds").run(delay)]),
+        ])]),
+        kw("up", "Delay up change notification").then(&[number(0, 180, "Seconds").run(delay).then(&[kw(
+            "down",
+            "Delay down change notification",
+        )
+        .then(&[number(0, 180, "Seconds").run(delay)])])]),
+    ]),
+    kw("vrf", "The routing table looked at").no(table).then(&[arg(
+        Kind::Word("VRF-NAME", vrf::MAX_NAME),
+        "VRF name",
+    )
+    .run(table)]),
+];
+
+/// The object a line is about.
+fn of(args: &Args) -> Result<u16, Refusal> {
+    need(args.number().and_then(|n| u16::try_from(n).ok()))
+}
+
+fn enter(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    let number = of(args)?;
+    if !edit.config.tracks.contains_key(&number) {
+        return Err(format!("track {number} is not an object yet: say what it tracks").into());
+    }
+    *edit.mode = ConfigMode::Track(number);
+    Ok(())
+}
+
+fn remove(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    let number = of(args)?;
+    match edit.config.tracks.remove(&number) {
+        Some(_) => Ok(()),
+        None => Err(format!("there is no tracked object {number}").into()),
+    }
+}
+
+fn object(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    if args.form != Form::Set {
+        return remove(edit, args);
+    }
+    let number = of(args)?;
+    let object = match args.interface() {
+        Some(interface) => TrackObject::LineProtocol(interface),
+        None => {
+            let (prefix, _) = need(ip::prefix(args)?)?;
+            if prefix.network() != prefix.addr() {
+                return Err(format!(
+                    "Inconsistent address and mask: {prefix} has bits set behind its length"
+                )
+                .into());
+            }
+            TrackObject::Route { vrf: None, prefix }
+        }
+    };
+    let same = |track: &Track| match (&track.object, &object) {
+        (TrackObject::Route { prefix: a, .. }, TrackObject::Route { prefix: b, .. }) => a == b,
+        (a, b) => a == b,
+    };
+    // The same object named again is entered; another one takes its place.
+    if !edit.config.tracks.get(&number).is_some_and(same) {
+        edit.config.tracks.insert(number, Track { object, up_s: 0, down_s: 0 });
+    }
+    *edit.mode = ConfigMode::Track(number);
+    Ok(())
+}
+
+fn each(edit: &mut Edit<'_>, change: impl FnOnce(&mut Track) -> Result<(), Refusal>) -> Result<(), Refusal> {
+    let ConfigMode::Track(number) = *edit.mode else {
+        return Err("this is a tracked object's command".into());
+    };
+    let track = edit.config.tracks.get_mut(&number);
+    change(track.ok_or_else(|| Refusal(format!("there is no tracked object {number}")))?)
+}
+
+fn delay(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    let mut numbers = args
+        .values
+        .iter()
+        .filter_map(|v| if let Value::Number(n) = v { u8::try_from(*n).ok() } else { None });
+    let set = args.form == Form::Set;
+    let named: Vec<(&str, Option<u8>)> = args
+        .words
+        .iter()
+        .filter(|word| ["up", "down"].contains(word))
+        .map(|word| (*word, numbers.next()))
+        .collect();
+    each(edit, |track| {
+        if named.is_empty() {
+            (track.up_s, track.down_s) = (0, 0);
+        }
+        for (word, seconds) in named {
+            let field = if word == "up" { &mut track.up_s } else { &mut track.down_s };
+            *field = seconds.filter(|_| set).unwrap_or(0);
+        }
+        Ok(())
+    })
+}
+
+fn table(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    let name = if args.form == Form::Set { vrf::known(edit.config, args)? } else { None };
+    each(edit, |track| match &mut track.object {
+        TrackObject::Route { vrf, .. } => {
+            *vrf = name;
+            Ok(())
+        }
+        TrackObject::LineProtocol(_) => Err("an interface's line protocol is in no routing table".into()),
+    })
+}

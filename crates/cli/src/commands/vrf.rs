@@ -1,0 +1,196 @@
+//! `vrf definition V`, and `vrf forwarding V` under an interface.
+//!
+//! Invariant: a VRF that something in the configuration names is defined.
+
+use super::{ip, need};
+use crate::args::{Args, Kind, short};
+use crate::backend::Refusal;
+use crate::edit::Edit;
+use crate::mode::ConfigMode;
+use crate::parse::Form;
+use crate::tree::{Node, arg, kw};
+use lanyard_config::layer3::{HelperVrf, TrackObject, Vrf};
+use lanyard_config::{Config, Interface};
+
+/// Most VRFs: the planes have a table for each, and one for the switch itself.
+const MAX_VRFS: usize = 31;
+/// Longest name, in bytes.
+pub const MAX_NAME: usize = 32;
+/// Longest description, in bytes.
+const MAX_DESCRIPTION: usize = 240;
+
+/// A VRF's name in other commands.
+pub const NAME: Node = arg(Kind::Word("VRF-NAME", MAX_NAME), "VRF name");
+
+/// Under global configuration.
+pub const ENTRY: Node = kw("vrf", "VRF commands").then(&[kw("definition", "VRF definition configuration")
+    .then(&[arg(Kind::Word("VRF-NAME", MAX_NAME), "VRF name, which is that of its network namespace")
+        .run(definition)])]);
+
+/// `(config-vrf)#`.
+pub const TREE: &[Node] = &[
+    kw("address-family", "Enter Address Family command mode")
+        .then(&[kw("ipv4", "Address family").run(family), kw("ipv6", "Address family").run(family)]),
+    kw("description", "VRF specific description").no(description).then(&[arg(
+        Kind::Line(MAX_DESCRIPTION),
+        "Up to 240 characters describing this VRF",
+    )
+    .run(description)]),
+    kw("exit-address-family", "Exit from VRF address-family configuration mode").set(exit_family),
+    kw("rd", "Specify Route Distinguisher").no(distinguisher).then(&[arg(
+        Kind::Word("ASN:nn or IP-address:nn", 24),
+        "Route Distinguisher",
+    )
+    .run(distinguisher)]),
+];
+
+/// `vrf forwarding` under an interface.
+pub const FORWARDING: Node = kw("vrf", "VPN Routing/Forwarding parameters on the interface").then(&[kw(
+    "forwarding",
+    "Configure forwarding table",
+)
+.no(forwarding)
+.then(&[arg(Kind::Word("VRF-NAME", MAX_NAME), "VRF name").run(forwarding)])]);
+
+/// The VRF a line names; `None` when it names none.
+///
+/// # Errors
+/// When it is not defined.
+pub fn known(config: &Config, args: &Args) -> Result<Option<String>, Refusal> {
+    let Some(name) = args.has("vrf").then(|| args.text()).flatten() else { return Ok(None) };
+    if config.vrfs.contains_key(&name) { Ok(Some(name)) } else { Err(missing(&name)) }
+}
+
+/// What is said about a VRF that is not defined.
+pub fn missing(name: &str) -> Refusal {
+    format!("VRF {} is not configured", short(name)).into()
+}
+
+fn definition(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    let name = need(args.text())?;
+    if args.form != Form::Set {
+        return remove(edit, &name);
+    }
+    let plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
+    if !plain || !name.starts_with(|c: char| c.is_ascii_alphanumeric()) {
+        let rule = "letters, digits, -, _ and ., beginning with a letter or digit";
+        return Err(format!("{} is not a VRF's name: {rule}", short(&name)).into());
+    }
+    if edit.config.vrfs.len() >= MAX_VRFS && !edit.config.vrfs.contains_key(&name) {
+        return Err(format!("there are {MAX_VRFS} VRFs already").into());
+    }
+    edit.config.vrfs.entry(name.clone()).or_default();
+    *edit.mode = ConfigMode::Vrf { name, family: None };
+    Ok(())
+}
+
+/// With a VRF goes everything that was in it.
+fn remove(edit: &mut Edit<'_>, name: &str) -> Result<(), Refusal> {
+    if edit.config.vrfs.remove(name).is_none() {
+        return Err(missing(name));
+    }
+    let mut emptied = Vec::new();
+    for (key, interface) in &mut edit.config.interfaces {
+        if interface.layer3.vrf.as_deref() == Some(name) {
+            clear(interface);
+            emptied.push(crate::render::ios_name(key));
+        }
+        interface.layer3.helpers.retain(|helper| helper.vrf != HelperVrf::Named(name.to_owned()));
+    }
+    edit.config.routes.retain(|route| route.vrf.as_deref() != Some(name));
+    edit.config.arps.retain(|(vrf, _), _| vrf.as_deref() != Some(name));
+    edit.config.tracks.retain(|_, track| match &track.object {
+        TrackObject::Route { vrf, .. } => vrf.as_deref() != Some(name),
+        TrackObject::LineProtocol(_) => true,
+    });
+    if !emptied.is_empty() {
+        edit.notices.push(format!(
+            "% IP addresses from all interfaces in VRF {name} have been removed: {}",
+            emptied.join(", ")
+        ));
+    }
+    Ok(())
+}
+
+/// Takes an interface out of its VRF; answers whether it had addresses, which are gone.
+fn clear(interface: &mut Interface) -> bool {
+    let had = !interface.ipv4.is_empty() || !interface.ipv6.is_empty();
+    interface.ipv4.clear();
+    interface.ipv6.clear();
+    interface.layer3.vrf = None;
+    interface.layer3.vrrp.clear();
+    had
+}
+
+fn forwarding(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    let vrf = if args.form == Form::Set { Some(need(args.text())?) } else { None };
+    if let Some(name) = vrf.as_deref().filter(|name| !edit.config.vrfs.contains_key(*name)) {
+        return Err(missing(name));
+    }
+    let mut notices = Vec::new();
+    edit.each_interface(|interface, name| {
+        ip::layer3(interface, name)?;
+        let before = interface.layer3.vrf.clone();
+        if before != vrf && clear(interface) {
+            let (which, verb) = match (&vrf, &before) {
+                (Some(vrf), _) => (vrf, "enabling"),
+                (None, Some(before)) => (before, "disabling"),
+                (None, None) => return Ok(()),
+            };
+            notices.push(format!(
+                "% Interface {} IP addresses removed due to {verb} VRF {which}",
+                crate::render::ios_name(name)
+            ));
+        }
+        interface.layer3.vrf.clone_from(&vrf);
+        Ok(())
+    })?;
+    edit.notices.extend(notices);
+    Ok(())
+}
+
+/// Edits the VRF of the mode.
+fn each(edit: &mut Edit<'_>, change: impl FnOnce(&mut Vrf)) -> Result<(), Refusal> {
+    let ConfigMode::Vrf { name, .. } = &*edit.mode else { return Err("this is a VRF's command".into()) };
+    change(edit.config.vrfs.entry(name.clone()).or_default());
+    Ok(())
+}
+
+fn family(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    let on = args.form == Form::Set;
+    let is_v6 = args.has("ipv6");
+    each(edit, |vrf| *(if is_v6 { &mut vrf.ipv6 } else { &mut vrf.ipv4 }) = on)?;
+    if let ConfigMode::Vrf { family, .. } = &mut *edit.mode {
+        *family = on.then_some(if is_v6 { "ipv6" } else { "ipv4" });
+    }
+    Ok(())
+}
+
+fn exit_family(edit: &mut Edit<'_>, _: &Args) -> Result<(), Refusal> {
+    if let ConfigMode::Vrf { family, .. } = &mut *edit.mode {
+        *family = None;
+    }
+    Ok(())
+}
+
+fn description(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    let text = if args.form == Form::Set { Some(need(args.text())?) } else { None };
+    each(edit, |vrf| vrf.description = text)
+}
+
+/// RFC 4364, 4.2: `ASN:nn` or `IP-address:nn`.
+fn distinguisher(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    let text = if args.form == Form::Set { Some(need(args.text())?) } else { None };
+    if let Some(text) = &text {
+        let number = |text: &str| text.parse::<u32>().is_ok() && text.bytes().all(|b| b.is_ascii_digit());
+        let is_good = text.split_once(':').is_some_and(|(head, tail)| {
+            number(tail) && (number(head) || head.parse::<std::net::Ipv4Addr>().is_ok())
+        });
+        if !is_good {
+            return Err(
+                format!("{} is not a route distinguisher: ASN:nn or IP-address:nn", short(text)).into()
+            );
+        }
+    }
+    each(edit, |vrf| vrf.rd = text)
+}

@@ -1,0 +1,220 @@
+//! `vrrp N ...` under an interface: virtual routers, which keepalived is for the switch (RFC 3768).
+
+use super::{ip, need};
+use crate::args::{Args, Kind, Value};
+use crate::backend::Refusal;
+use crate::edit::Edit;
+use crate::parse::Form;
+use crate::tree::{Node, arg, kw, number};
+use lanyard_config::layer3::{DEFAULT_DECREMENT, Vrrp};
+use lanyard_config::{Interface, InterfaceName};
+use std::net::{IpAddr, Ipv4Addr};
+
+/// Longest description, in bytes.
+const MAX_DESCRIPTION: usize = 80;
+/// Most virtual addresses of a group.
+const MAX_ADDRESSES: usize = 20;
+/// Most groups of an interface: the planes answer for so many virtual MAC addresses.
+const MAX_GROUPS: usize = lanyard_pipeline::route::VIRTUAL_MACS;
+
+/// Under an interface.
+pub const TREE: Node =
+    kw("vrrp", "VRRP Interface configuration commands").then(&[number(1, 255, "Group number")
+        .no(remove)
+        .then(&[
+            kw("description", "Group specific description").no(description).then(&[arg(
+                Kind::Line(MAX_DESCRIPTION),
+                "Up to 80 characters describing this group",
+            )
+            .run(description)]),
+            kw("ip", "Enable Virtual Router Redundancy Protocol (VRRP) for IP").no(address).then(&[arg(
+                Kind::Ipv4,
+                "VRRP group IP address",
+            )
+            .run(address)
+            .then(&[kw("secondary", "Specify an additional VRRP address for this group").run(address)])]),
+            kw("preempt", "Enable preemption of lower priority Master").run(preempt).then(&[kw(
+                "delay",
+                "Wait before preempting",
+            )
+            .then(&[kw("minimum", "Delay at least this long").then(&[number(
+                0,
+                3600,
+                "Number of seconds to delay",
+            )
+            .run(preempt)])])]),
+            kw("priority", "Priority of this VRRP group").no(priority).then(&[number(
+                1,
+                254,
+                "Priority level",
+            )
+            .run(priority)]),
+            kw("shutdown", "Disable VRRP Configuration").run(shutdown),
+            kw("timers", "Set the VRRP timers").then(&[kw("advertise", "Set the Advertisement timer")
+                .no(advertise)
+                .then(&[number(1, 255, "Advertisement interval in seconds").run(advertise)])]),
+            kw("track", "Event Tracking").then(&[number(1, super::track::MAX, "Track object number")
+                .run(track)
+                .then(&[kw("decrement", "Priority decrement").then(&[number(
+                    1,
+                    255,
+                    "Priority decrement",
+                )
+                .run(track)])])]),
+        ])]);
+
+/// The numbers of a line; the first is the group.
+fn numbers(args: &Args) -> Vec<u64> {
+    args.values.iter().filter_map(|v| if let Value::Number(n) = v { Some(*n) } else { None }).collect()
+}
+
+/// Edits the group a line names, of every interface of the mode. A group with nothing configured is none.
+fn each(
+    edit: &mut Edit<'_>,
+    args: &Args,
+    mut set: impl FnMut(&mut Vrrp, &Interface, &InterfaceName) -> Result<(), Refusal>,
+) -> Result<(), Refusal> {
+    let group = need(args.number().and_then(|n| u8::try_from(n).ok()))?;
+    edit.each_interface(|interface, name| {
+        ip::layer3(interface, name)?;
+        let mut vrrp = interface.layer3.vrrp.get(&group).cloned().unwrap_or_default();
+        set(&mut vrrp, interface, name)?;
+        if vrrp == Vrrp::default() {
+            interface.layer3.vrrp.remove(&group);
+        } else {
+            interface.layer3.vrrp.insert(group, vrrp);
+        }
+        if interface.layer3.vrrp.len() > MAX_GROUPS {
+            return Err(format!("{name} has {MAX_GROUPS} VRRP groups already").into());
+        }
+        Ok(())
+    })
+}
+
+fn remove(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    each(edit, args, |vrrp, _, _| {
+        *vrrp = Vrrp::default();
+        Ok(())
+    })
+}
+
+fn description(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    let text = if args.form == Form::Set { Some(need(args.text())?) } else { None };
+    each(edit, args, |vrrp, _, _| {
+        vrrp.description.clone_from(&text);
+        Ok(())
+    })
+}
+
+fn address(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    let address = match args.addresses().first() {
+        Some(IpAddr::V4(address)) => Some(*address),
+        _ => None,
+    };
+    let secondary = args.has("secondary");
+    if args.form != Form::Set {
+        return each(edit, args, |vrrp, _, name| match address {
+            None => {
+                vrrp.addresses.clear();
+                Ok(())
+            }
+            Some(address) => match vrrp.addresses.iter().position(|other| *other == address) {
+                None => Err(format!("{address} is no virtual address of {name}").into()),
+                Some(0) if vrrp.addresses.len() > 1 => {
+                    Err("Must delete secondary before deleting primary".into())
+                }
+                Some(at) => {
+                    vrrp.addresses.remove(at);
+                    Ok(())
+                }
+            },
+        });
+    }
+    let address: Ipv4Addr = need(address)?;
+    if address.is_unspecified() || address.is_multicast() || address.is_loopback() || address.is_broadcast() {
+        return Err(format!("Not a valid host address - {address}").into());
+    }
+    each(edit, args, |vrrp, interface, name| {
+        if interface.ipv4.iter().any(|net| net.addr() == address) {
+            return Err(
+                format!("{address} is an address of {name} itself: give the group one of its own").into()
+            );
+        }
+        match (secondary, vrrp.addresses.is_empty()) {
+            (true, true) => return Err(format!("the group has no primary address yet on {name}").into()),
+            (true, false) if vrrp.addresses[0] == address => {
+                return Err(format!("{address} is already the primary address of the group").into());
+            }
+            (true, false) => {
+                vrrp.addresses.retain(|other| *other != address);
+                vrrp.addresses.push(address);
+            }
+            (false, _) if vrrp.addresses.iter().skip(1).any(|other| *other == address) => {
+                return Err(format!("{address} is already a secondary address of the group").into());
+            }
+            (false, true) => vrrp.addresses.push(address),
+            (false, false) => vrrp.addresses[0] = address,
+        }
+        if vrrp.addresses.len() > MAX_ADDRESSES {
+            return Err(format!("the group has {MAX_ADDRESSES} addresses already").into());
+        }
+        Ok(())
+    })
+}
+
+fn preempt(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    let delay = numbers(args).get(1).and_then(|n| u16::try_from(*n).ok());
+    each(edit, args, |vrrp, _, _| {
+        match args.form {
+            Form::Set => (vrrp.preempt, vrrp.preempt_delay_s) = (true, delay.unwrap_or(0)),
+            // `no vrrp N preempt delay minimum` leaves the preemption.
+            _ if args.has("delay") => vrrp.preempt_delay_s = 0,
+            Form::No => (vrrp.preempt, vrrp.preempt_delay_s) = (false, 0),
+            Form::Default => (vrrp.preempt, vrrp.preempt_delay_s) = (true, 0),
+        }
+        Ok(())
+    })
+}
+
+fn priority(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    let priority = match args.form {
+        Form::Set => need(numbers(args).get(1).and_then(|n| u8::try_from(*n).ok()))?,
+        _ => Vrrp::default().priority,
+    };
+    each(edit, args, |vrrp, _, _| {
+        vrrp.priority = priority;
+        Ok(())
+    })
+}
+
+fn shutdown(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    each(edit, args, |vrrp, _, _| {
+        vrrp.shutdown = args.form == Form::Set;
+        Ok(())
+    })
+}
+
+fn advertise(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    let seconds = match args.form {
+        Form::Set => need(numbers(args).get(1).and_then(|n| u8::try_from(*n).ok()))?,
+        _ => Vrrp::default().advertise_s,
+    };
+    each(edit, args, |vrrp, _, _| {
+        vrrp.advertise_s = seconds;
+        Ok(())
+    })
+}
+
+fn track(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    let numbers = numbers(args);
+    let object = need(numbers.get(1).and_then(|n| u16::try_from(*n).ok()))?;
+    let decrement = numbers.get(2).and_then(|n| u8::try_from(*n).ok()).unwrap_or(DEFAULT_DECREMENT);
+    each(edit, args, |vrrp, _, _| {
+        if args.form == Form::Set {
+            vrrp.tracks.insert(object, decrement);
+        } else {
+            vrrp.tracks.remove(&object);
+        }
+        Ok(())
+    })
+}

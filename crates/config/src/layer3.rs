@@ -1,0 +1,568 @@
+//! Layer 3: VRFs, what routed interfaces have besides addresses, static routes, tracked objects, relays. The model and
+//! its text.
+//!
+//! Invariant: what equals its default is not printed; a VRF that something names exists, and stands before it in the text.
+
+use crate::text::reference;
+use crate::{Config, Interface, InterfaceName};
+use ipnet::{IpNet, Ipv6Net};
+use lanyard_pipeline::route::Urpf;
+use lanyard_types::{MacAddr, VlanId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// `vrf definition V`: a routing table of its own. The kernel's is a network namespace of that name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Vrf {
+    /// `description`, at most 240 bytes.
+    pub description: Option<String>,
+    /// `rd`, as typed: it means something to FRR's BGP only.
+    pub rd: Option<String>,
+    /// `address-family ipv4`.
+    pub ipv4: bool,
+    /// `address-family ipv6`.
+    pub ipv6: bool,
+}
+
+/// What a routed interface has besides its addresses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layer3 {
+    /// `vrf forwarding`.
+    pub vrf: Option<String>,
+    /// `ip mtu`, 68..=9216 bytes; unset is the interface's MTU.
+    pub ip_mtu: Option<u32>,
+    /// `ip proxy-arp`, on by default.
+    pub proxy_arp: bool,
+    /// `ip local-proxy-arp`.
+    pub local_proxy_arp: bool,
+    /// `ip directed-broadcast`.
+    pub directed_broadcast: bool,
+    /// `ip redirects`, on by default.
+    pub redirects: bool,
+    /// `ip verify unicast source reachable-via`.
+    pub urpf_ipv4: Urpf,
+    /// `ipv6 verify unicast source reachable-via`.
+    pub urpf_ipv6: Urpf,
+    /// `arp timeout` in seconds, 1..=2,147,483; unset is the kernel's.
+    pub arp_timeout_s: Option<u32>,
+    /// `ip helper-address`, in order of entry.
+    pub helpers: Vec<Helper>,
+    /// `ip dhcp relay information trusted`.
+    pub relay_trusted: bool,
+    /// `ipv6 dhcp relay destination`, in order of entry.
+    pub relay_destinations: Vec<RelayDestination>,
+    /// `ipv6 nd ...`.
+    pub nd: Nd,
+    /// `vrrp N ...`.
+    pub vrrp: BTreeMap<u8, Vrrp>,
+}
+
+impl Default for Layer3 {
+    fn default() -> Self {
+        Self {
+            vrf: None,
+            ip_mtu: None,
+            proxy_arp: true,
+            local_proxy_arp: false,
+            directed_broadcast: false,
+            redirects: true,
+            urpf_ipv4: Urpf::Off,
+            urpf_ipv6: Urpf::Off,
+            arp_timeout_s: None,
+            helpers: Vec::new(),
+            relay_trusted: false,
+            relay_destinations: Vec::new(),
+            nd: Nd::default(),
+            vrrp: BTreeMap::new(),
+        }
+    }
+}
+
+/// `ip helper-address`: a DHCP server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Helper {
+    /// Where it is reached.
+    pub vrf: HelperVrf,
+    /// Its address.
+    pub address: Ipv4Addr,
+}
+
+/// The routing table in which a helper is reached.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum HelperVrf {
+    /// The interface's own.
+    #[default]
+    Own,
+    /// `global`: that of the switch.
+    Global,
+    /// `vrf V`.
+    Named(String),
+}
+
+/// `ipv6 dhcp relay destination`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RelayDestination {
+    /// A server or another relay.
+    pub address: Ipv6Addr,
+    /// The egress interface; needed for a link-local address.
+    pub interface: Option<InterfaceName>,
+}
+
+/// `ipv6 nd ...`: router advertisements (RFC 4861, 6.2.1). They are sent where IPv6 is routed and the interface has an
+/// address that is not link-local.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Nd {
+    /// `ra suppress [all]`.
+    pub suppress: RaSuppress,
+    /// `managed-config-flag`.
+    pub managed: bool,
+    /// `other-config-flag`.
+    pub other: bool,
+    /// `ra interval MAX [MIN]` in seconds, 4..=1800 and 3..=0.75 of it; 200 by default.
+    pub interval_s: Option<(u16, Option<u16>)>,
+    /// `ra lifetime` in seconds, 0..=9000; 1800 by default.
+    pub lifetime_s: Option<u16>,
+    /// `prefix`.
+    pub prefixes: BTreeMap<Ipv6Net, NdPrefix>,
+}
+
+/// `ipv6 nd ra suppress`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum RaSuppress {
+    /// Advertisements are sent.
+    #[default]
+    No,
+    /// Only to who asks.
+    Periodic,
+    /// None at all.
+    All,
+}
+
+/// `ipv6 nd prefix`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct NdPrefix {
+    /// Valid and preferred lifetime in seconds, `u32::MAX` for ever; 2,592,000 and 604,800 by default.
+    pub lifetimes_s: Option<(u32, u32)>,
+    /// `no-advertise`.
+    pub no_advertise: bool,
+    /// `off-link`.
+    pub off_link: bool,
+    /// `no-autoconfig`.
+    pub no_autoconfig: bool,
+}
+
+/// `vrrp N ...`: a virtual router (RFC 3768).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Vrrp {
+    /// `ip`, then the `ip ... secondary`; the group does nothing while there is none.
+    pub addresses: Vec<Ipv4Addr>,
+    /// `description`, at most 80 bytes.
+    pub description: Option<String>,
+    /// `priority`, 1..=254; 100 by default.
+    pub priority: u8,
+    /// `timers advertise` in seconds, 1..=255; 1 by default.
+    pub advertise_s: u8,
+    /// `preempt`, on by default.
+    pub preempt: bool,
+    /// `preempt delay minimum` in seconds, 0..=3600.
+    pub preempt_delay_s: u16,
+    /// `track N decrement D`: what the priority loses while the object is down, 1..=255.
+    pub tracks: BTreeMap<u16, u8>,
+    /// `shutdown`.
+    pub shutdown: bool,
+}
+
+impl Default for Vrrp {
+    fn default() -> Self {
+        Self {
+            addresses: Vec::new(),
+            description: None,
+            priority: 100,
+            advertise_s: 1,
+            preempt: true,
+            preempt_delay_s: 0,
+            tracks: BTreeMap::new(),
+            shutdown: false,
+        }
+    }
+}
+
+/// The decrement of `vrrp N track` unless another is given.
+pub const DEFAULT_DECREMENT: u8 = 10;
+
+/// `ip route` / `ipv6 route`; handed to the kernel's routing table.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StaticRoute {
+    /// Its routing table.
+    pub vrf: Option<String>,
+    /// The destination.
+    pub prefix: IpNet,
+    /// The next hop's address.
+    pub via: Option<IpAddr>,
+    /// The egress interface.
+    pub interface: Option<InterfaceName>,
+    /// `Null0`: frames are dropped.
+    pub discard: bool,
+    /// The administrative distance, 1..=255.
+    pub distance: u8,
+    /// `tag`, 1..=4,294,967,295.
+    pub tag: Option<u32>,
+    /// `name`, one word of at most 50 bytes.
+    pub name: Option<String>,
+    /// `permanent`: stays when its interface goes down.
+    pub permanent: bool,
+    /// `track`: in the table only while this object is up.
+    pub track: Option<u16>,
+}
+
+impl StaticRoute {
+    /// A route with distance 1 and nothing else.
+    #[must_use]
+    pub fn new(prefix: IpNet) -> Self {
+        Self {
+            vrf: None,
+            prefix,
+            via: None,
+            interface: None,
+            discard: false,
+            distance: 1,
+            tag: None,
+            name: None,
+            permanent: false,
+            track: None,
+        }
+    }
+    /// True when both lead the same way to the same destination: the later one replaces the earlier.
+    #[must_use]
+    pub fn same_way(&self, other: &Self) -> bool {
+        (&self.vrf, self.prefix, self.via, &self.interface, self.discard)
+            == (&other.vrf, other.prefix, other.via, &other.interface, other.discard)
+    }
+}
+
+/// `track N ...`: something that is up or down.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Track {
+    /// What is looked at.
+    pub object: TrackObject,
+    /// `delay up` in seconds, 0..=180.
+    pub up_s: u8,
+    /// `delay down` in seconds, 0..=180.
+    pub down_s: u8,
+}
+
+/// What a tracked object is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TrackObject {
+    /// `interface I line-protocol`.
+    LineProtocol(InterfaceName),
+    /// `ip route P reachability`, `ipv6 route P reachability`: the table has a usable route for exactly this prefix.
+    Route {
+        /// `ip vrf V` under the object.
+        vrf: Option<String>,
+        /// The prefix.
+        prefix: IpNet,
+    },
+}
+
+/// `ip dhcp relay information ...`, globally.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RelayInformation {
+    /// `option`: option 82 is added to what clients send.
+    pub option: bool,
+    /// `policy`: what is done with an option 82 that is there.
+    pub policy: RelayPolicy,
+    /// `trust-all`: option 82 of a client's own message is taken at every interface.
+    pub trust_all: bool,
+}
+
+/// `ip dhcp relay information policy`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum RelayPolicy {
+    /// Ours takes its place.
+    #[default]
+    Replace,
+    /// It stays.
+    Keep,
+    /// The message is dropped.
+    Drop,
+}
+
+impl Config {
+    /// The VRFs that something names and that do not exist, each once.
+    #[must_use]
+    pub fn missing_vrfs(&self) -> BTreeSet<&str> {
+        let interfaces = self.interfaces.values().filter_map(|interface| interface.layer3.vrf.as_deref());
+        let routes = self.routes.iter().filter_map(|route| route.vrf.as_deref());
+        let arps = self.arps.keys().filter_map(|(vrf, _)| vrf.as_deref());
+        interfaces.chain(routes).chain(arps).filter(|vrf| !self.vrfs.contains_key(*vrf)).collect()
+    }
+}
+
+/// A subinterface's parent and number: `eth1.100` is 100 of `eth1`.
+#[must_use]
+pub fn split_subinterface(name: &str) -> Option<(&str, u32)> {
+    let (parent, number) = name.rsplit_once('.')?;
+    let plain = !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit());
+    let number = number.parse().ok().filter(|_| plain && !parent.is_empty())?;
+    Some((parent, number))
+}
+
+/// `arp ...`, before the interfaces' sections the VRFs, after them the routes: three lists of sections.
+pub(crate) fn vrf_sections(config: &Config) -> Vec<Vec<String>> {
+    config.vrfs.iter().map(|(name, vrf)| vrf_section(name, vrf)).collect()
+}
+
+/// One VRF's section.
+#[must_use]
+pub fn vrf_section(name: &str, vrf: &Vrf) -> Vec<String> {
+    let mut lines = vec![format!("vrf definition {name}")];
+    lines.extend(vrf.description.iter().map(|text| format!(" description {text}")));
+    lines.extend(vrf.rd.iter().map(|rd| format!(" rd {rd}")));
+    for (on, family) in [(vrf.ipv4, "ipv4"), (vrf.ipv6, "ipv6")] {
+        if on {
+            lines.push(format!(" address-family {family}"));
+            lines.push(" exit-address-family".into());
+        }
+    }
+    lines
+}
+
+/// Tracked objects: they name interfaces and VRFs, and routes and virtual routers name them.
+pub(crate) fn track_sections(config: &Config) -> Vec<Vec<String>> {
+    config.tracks.iter().map(|(number, track)| track_section(*number, track)).collect()
+}
+
+/// A tracked object as the command line names it.
+#[must_use]
+pub fn track_object(object: &TrackObject) -> String {
+    match object {
+        TrackObject::LineProtocol(name) => format!("interface {} line-protocol", reference(name)),
+        TrackObject::Route { prefix, .. } => format!("{} reachability", destination("route", *prefix)),
+    }
+}
+
+fn track_section(number: u16, track: &Track) -> Vec<String> {
+    let vrf = match &track.object {
+        TrackObject::LineProtocol(_) => None,
+        TrackObject::Route { vrf, .. } => vrf.as_ref(),
+    };
+    let mut lines = vec![format!("track {number} {}", track_object(&track.object))];
+    lines.extend(vrf.map(|vrf| format!(" vrf {vrf}")));
+    match (track.up_s, track.down_s) {
+        (0, 0) => {}
+        (up, 0) => lines.push(format!(" delay up {up}")),
+        (0, down) => lines.push(format!(" delay down {down}")),
+        (up, down) => lines.push(format!(" delay up {up} down {down}")),
+    }
+    lines
+}
+
+/// `ip WORD A.B.C.D MASK`, `ipv6 WORD P`.
+fn destination(word: &str, prefix: IpNet) -> String {
+    match prefix {
+        IpNet::V4(net) => format!("ip {word} {} {}", net.network(), net.netmask()),
+        IpNet::V6(net) => format!("ipv6 {word} {net}"),
+    }
+}
+
+pub(crate) fn relay_lines(relay: &RelayInformation) -> Vec<String> {
+    let mut lines = Vec::new();
+    if relay.option {
+        lines.push("ip dhcp relay information option".to_owned());
+    }
+    match relay.policy {
+        RelayPolicy::Replace => {}
+        RelayPolicy::Keep => lines.push("ip dhcp relay information policy keep".into()),
+        RelayPolicy::Drop => lines.push("ip dhcp relay information policy drop".into()),
+    }
+    if relay.trust_all {
+        lines.push("ip dhcp relay information trust-all".into());
+    }
+    lines
+}
+
+/// The text of a static route.
+#[must_use]
+pub fn route_line(route: &StaticRoute) -> String {
+    let word = route.vrf.as_ref().map_or_else(|| "route".to_owned(), |vrf| format!("route vrf {vrf}"));
+    let mut line = destination(&word, route.prefix);
+    if route.discard {
+        line.push_str(" Null0");
+    }
+    if let Some(interface) = &route.interface {
+        let _ = write!(line, " {}", reference(interface));
+    }
+    if let Some(via) = route.via {
+        let _ = write!(line, " {via}");
+    }
+    if route.distance != 1 {
+        let _ = write!(line, " {}", route.distance);
+    }
+    if let Some(tag) = route.tag {
+        let _ = write!(line, " tag {tag}");
+    }
+    if let Some(name) = &route.name {
+        let _ = write!(line, " name {name}");
+    }
+    if route.permanent {
+        line.push_str(" permanent");
+    }
+    if let Some(track) = route.track {
+        let _ = write!(line, " track {track}");
+    }
+    line
+}
+
+pub(crate) fn arp_lines(arps: &BTreeMap<(Option<String>, Ipv4Addr), MacAddr>) -> Vec<String> {
+    let line = |((vrf, address), mac): (&(Option<String>, Ipv4Addr), &MacAddr)| {
+        let vrf = vrf.as_ref().map_or_else(String::new, |vrf| format!(" vrf {vrf}"));
+        format!("arp{vrf} {address} {mac} arpa")
+    };
+    arps.iter().map(line).collect()
+}
+
+/// The lines under an interface that come before its addresses: the encapsulation and the VRF.
+pub(crate) fn head_lines(interface: &Interface) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let crate::Role::Subinterface(vlan) = interface.role {
+        lines.push(format!("encapsulation dot1q {vlan}"));
+    }
+    lines.extend(interface.layer3.vrf.iter().map(|vrf| format!("vrf forwarding {vrf}")));
+    lines
+}
+
+/// The lines under an interface that come after its addresses.
+pub(crate) fn interface_lines(settings: &Layer3) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let default = Layer3::default();
+    lines.extend(settings.ip_mtu.map(|mtu| format!("ip mtu {mtu}")));
+    for (on, usual, word) in [
+        (settings.proxy_arp, default.proxy_arp, "ip proxy-arp"),
+        (settings.local_proxy_arp, default.local_proxy_arp, "ip local-proxy-arp"),
+        (settings.directed_broadcast, default.directed_broadcast, "ip directed-broadcast"),
+        (settings.redirects, default.redirects, "ip redirects"),
+        (settings.relay_trusted, default.relay_trusted, "ip dhcp relay information trusted"),
+    ] {
+        if on != usual {
+            lines.push(if on { word.to_owned() } else { format!("no {word}") });
+        }
+    }
+    for (urpf, family) in [(settings.urpf_ipv4, "ip"), (settings.urpf_ipv6, "ipv6")] {
+        match urpf {
+            Urpf::Off => {}
+            Urpf::Loose => lines.push(format!("{family} verify unicast source reachable-via any")),
+            Urpf::Strict => lines.push(format!("{family} verify unicast source reachable-via rx")),
+        }
+    }
+    lines.extend(settings.arp_timeout_s.map(|seconds| format!("arp timeout {seconds}")));
+    lines.extend(settings.helpers.iter().map(helper_line));
+    lines.extend(settings.relay_destinations.iter().map(relay_destination_line));
+    lines.extend(nd_lines(&settings.nd));
+    lines.extend(settings.vrrp.iter().flat_map(|(group, vrrp)| vrrp_lines(*group, vrrp)));
+    lines
+}
+
+fn helper_line(helper: &Helper) -> String {
+    match &helper.vrf {
+        HelperVrf::Own => format!("ip helper-address {}", helper.address),
+        HelperVrf::Global => format!("ip helper-address global {}", helper.address),
+        HelperVrf::Named(vrf) => format!("ip helper-address vrf {vrf} {}", helper.address),
+    }
+}
+
+fn relay_destination_line(destination: &RelayDestination) -> String {
+    let interface = destination.interface.as_ref().map_or_else(String::new, |i| format!(" {}", reference(i)));
+    format!("ipv6 dhcp relay destination {}{interface}", destination.address)
+}
+
+fn nd_lines(nd: &Nd) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (prefix, settings) in &nd.prefixes {
+        let mut line = format!("ipv6 nd prefix {prefix}");
+        if let Some((valid, preferred)) = settings.lifetimes_s {
+            for seconds in [valid, preferred] {
+                let _ = match seconds {
+                    u32::MAX => write!(line, " infinite"),
+                    seconds => write!(line, " {seconds}"),
+                };
+            }
+        }
+        for (on, word) in [
+            (settings.no_advertise, " no-advertise"),
+            (settings.off_link, " off-link"),
+            (settings.no_autoconfig, " no-autoconfig"),
+        ] {
+            line.push_str(if on { word } else { "" });
+        }
+        lines.push(line);
+    }
+    if nd.managed {
+        lines.push("ipv6 nd managed-config-flag".into());
+    }
+    if nd.other {
+        lines.push("ipv6 nd other-config-flag".into());
+    }
+    match nd.interval_s {
+        None => {}
+        Some((max, None)) => lines.push(format!("ipv6 nd ra interval {max}")),
+        Some((max, Some(min))) => lines.push(format!("ipv6 nd ra interval {max} {min}")),
+    }
+    lines.extend(nd.lifetime_s.map(|seconds| format!("ipv6 nd ra lifetime {seconds}")));
+    match nd.suppress {
+        RaSuppress::No => {}
+        RaSuppress::Periodic => lines.push("ipv6 nd ra suppress".into()),
+        RaSuppress::All => lines.push("ipv6 nd ra suppress all".into()),
+    }
+    lines
+}
+
+fn vrrp_lines(group: u8, vrrp: &Vrrp) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    let default = Vrrp::default();
+    words.extend(vrrp.description.iter().map(|text| format!("description {text}")));
+    for (at, address) in vrrp.addresses.iter().enumerate() {
+        words.push(format!("ip {address}{}", if at == 0 { "" } else { " secondary" }));
+    }
+    if vrrp.advertise_s != default.advertise_s {
+        words.push(format!("timers advertise {}", vrrp.advertise_s));
+    }
+    if vrrp.preempt_delay_s != 0 {
+        words.push(format!("preempt delay minimum {}", vrrp.preempt_delay_s));
+    }
+    if vrrp.priority != default.priority {
+        words.push(format!("priority {}", vrrp.priority));
+    }
+    for (object, decrement) in &vrrp.tracks {
+        words.push(match *decrement {
+            DEFAULT_DECREMENT => format!("track {object}"),
+            decrement => format!("track {object} decrement {decrement}"),
+        });
+    }
+    if vrrp.shutdown {
+        words.push("shutdown".into());
+    }
+    let mut lines: Vec<String> = words.into_iter().map(|words| format!("vrrp {group} {words}")).collect();
+    if !vrrp.preempt {
+        lines.push(format!("no vrrp {group} preempt"));
+    }
+    lines
+}
+
+/// A tag that a subinterface has already.
+#[must_use]
+pub fn subinterface_with(
+    config: &Config,
+    parent: &str,
+    vlan: VlanId,
+    except: &InterfaceName,
+) -> Option<String> {
+    let is = |(name, interface): (&InterfaceName, &Interface)| {
+        let InterfaceName::Netdev(text) = name else { return None };
+        let of_parent = split_subinterface(text).is_some_and(|(of, _)| of == parent);
+        let has = name != except && of_parent && interface.role == crate::Role::Subinterface(vlan);
+        has.then(|| text.clone())
+    };
+    config.interfaces.iter().find_map(is)
+}
