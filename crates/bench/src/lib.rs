@@ -2,7 +2,7 @@
 //! beside each other in one run.
 //!
 //! Read first: RFC 2544 and RFC 1242 for the words. [`traffic`] offers and counts, [`bed`] is where it happens,
-//! [`dut`] is what it happens to, [`forward`] is `lanyard bench forward`; [`results`] is what any of them found, in the
+//! [`dut`] is what it happens to, [`forward`] is `lanyard bench forward`, [`failover`] `lanyard bench failover`; [`results`] is what any of them found, in the
 //! form that every report and [`compare`] are made from. Invariant: whatever a run makes (namespaces,
 //! devices, processes, attached programs) is gone when it ends, also after an error or ctrl-C.
 
@@ -11,6 +11,7 @@ pub mod bed;
 pub mod bpf;
 pub mod compare;
 pub mod dut;
+pub mod failover;
 pub mod forward;
 pub mod histogram;
 pub mod method;

@@ -84,6 +84,22 @@ pub fn wait_until(what: &str, limit: Duration, mut done: impl FnMut() -> Result<
     Ok(())
 }
 
+/// Waits that long.
+///
+/// # Errors
+/// On interruption.
+pub fn pause(time: Duration) -> Result<()> {
+    let end = Instant::now() + time;
+    loop {
+        check_interrupted()?;
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(());
+        }
+        thread::sleep(left.min(Duration::from_millis(50)));
+    }
+}
+
 /// Why this process cannot measure anything, or `None`.
 #[must_use]
 pub fn cannot_measure() -> Option<String> {

@@ -1,5 +1,6 @@
 //! Rows of two sides held against a target, as a table for people.
 
+use crate::results::Results;
 use crate::stats::Spread;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
@@ -173,6 +174,14 @@ pub struct Report {
 }
 
 impl Report {
+    /// In the form of all reports, found by `lanyard bench COMMAND`.
+    #[must_use]
+    pub fn results(&self, command: &str) -> Results {
+        let mut results = Results::from(self);
+        results.bench = command.to_owned();
+        results
+    }
+
     /// The table: Markdown, aligned for a terminal.
     #[must_use]
     pub fn table(&self) -> String {

@@ -100,6 +100,8 @@ struct CliArgs {
 enum Bench {
     /// Forwarding rates beside the kernel bridge, bare redirects and Open vSwitch
     Forward(lanyard_bench::forward::Args),
+    /// How long a ring of switches is without a way after a cut
+    Failover(lanyard_bench::failover::Args),
     /// Two files of results, held against each other with what noise allows to be said
     Compare(lanyard_bench::compare::Args),
 }
@@ -116,6 +118,7 @@ fn main() -> ExitCode {
         Command::Lab(args) => lanyard_lab::run(args).map_err(|error| format!("{error:#}")),
         Command::Bench(bench) => match bench {
             Bench::Forward(args) => lanyard_bench::forward::main(&args),
+            Bench::Failover(args) => lanyard_bench::failover::main(&args),
             Bench::Compare(args) => lanyard_bench::compare::main(&args),
         }
         .map_err(|error| format!("{error:#}")),

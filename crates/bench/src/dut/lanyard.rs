@@ -93,14 +93,27 @@ impl Lanyard {
     /// # Errors
     /// When it does not come up; the error carries what it said.
     pub fn up(bed: &Bed, executable: &Executable, hook: Hook, ports: PortMode) -> Result<Self> {
+        let instance = format!("bench{}", INSTANCES.fetch_add(1, Ordering::Relaxed));
+        Self::with_config(&bed.switch, executable, instance, &startup_config(bed, hook, ports))
+    }
+
+    /// Starts it in `netns` with a startup-config and waits for its `ready:` line.
+    ///
+    /// # Errors
+    /// When it does not come up; the error carries what it said.
+    pub fn with_config(
+        netns: &Netns,
+        executable: &Executable,
+        instance: String,
+        startup_config: &str,
+    ) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("lanyard-bench").tempdir()?;
         let config = dir.path().join("startup-config");
-        std::fs::write(&config, startup_config(bed, hook, ports))?;
-        let instance = format!("bench{}", INSTANCES.fetch_add(1, Ordering::Relaxed));
+        std::fs::write(&config, startup_config)?;
         let mut lanyard = Self {
             daemon: None,
             executable: executable.clone(),
-            netns: bed.switch.try_clone()?,
+            netns: netns.try_clone()?,
             instance,
             hook,
             config,
@@ -157,10 +170,28 @@ impl Lanyard {
     /// # Errors
     /// When it does not run.
     pub fn resident_kib(&self) -> Result<u64> {
-        let pid = self.daemon.as_ref().context("lanyard does not run")?.process.0.id();
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid()?))?;
         let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).context("no VmRSS")?;
         Ok(line.trim().trim_end_matches("kB").trim().parse()?)
+    }
+
+    /// Processor time that the daemon has used, all its threads together.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn cpu_time(&self) -> Result<Duration> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid()?))?;
+        let mut ns = 0;
+        for task in tasks.flatten() {
+            // The first figure is the time on a core in nanoseconds (Documentation/scheduler/sched-stats.rst).
+            let text = std::fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
+            ns += text.split_whitespace().next().and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0);
+        }
+        Ok(Duration::from_nanos(ns))
+    }
+
+    fn pid(&self) -> Result<u32> {
+        Ok(self.daemon.as_ref().context("lanyard does not run")?.process.0.id())
     }
 
     /// The output of one command of its command line.

@@ -1,0 +1,222 @@
+//! `lanyard bench failover`: a ring of switches, a wire of it cut while hosts talk across it, and how long they do not hear
+//! each other.
+//!
+//! Read first: RFC 6413, sections 3.6 and 4 (convergence times derived from loss). `ring.rs` is what is cut, `probe.rs` is what
+//! measures: frames in both directions at a fixed interval, and the time between the first that is lost and the first
+//! after the last that is.
+
+mod probe;
+mod ring;
+
+use crate::dut::Executable;
+use crate::os;
+use crate::report::{ArmResult, Report, RowResult, Target, Unit};
+use crate::results::Outputs;
+use crate::stats::Spread;
+use anyhow::{Result, bail, ensure};
+use indicatif::{ProgressBar, ProgressStyle};
+use probe::{Host, Outage};
+use ring::{Cut, Ring};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Arguments of `lanyard bench failover`.
+#[derive(Debug, Clone, clap::Args)]
+#[command(about = "Measures how long a ring of switches is without a way after a wire of it is cut")]
+pub struct Args {
+    /// Switches in the ring, 3-16
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    pub switches: usize,
+    /// Cuts of each kind, 1-1000
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub cuts: usize,
+    /// What the ring is left alone for before a cut, in seconds: counts of sent BPDUs run down, hellos go round
+    #[arg(long, value_name = "S", default_value_t = 8.0)]
+    pub rest: f64,
+    /// Only these kinds of cut
+    #[arg(long, value_name = "KIND,...", value_delimiter = ',', value_enum)]
+    pub only: Vec<Kind>,
+    /// What the switches run
+    #[arg(long, value_enum, default_value_t = Mode::Rstp)]
+    pub mode: Mode,
+    /// More configuration for every switch, one line each
+    #[arg(long, value_name = "LINE")]
+    pub line: Vec<String>,
+    /// The lanyard to measure (default: this one)
+    #[arg(long, value_name = "PATH")]
+    pub lanyard: Option<PathBuf>,
+    /// Where the reports go
+    #[command(flatten)]
+    pub outputs: Outputs,
+}
+
+/// A kind of cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Kind {
+    /// The wire is gone at once, at both ends, in a ring that has been at rest
+    Gone,
+    /// One end is set down; the other loses its carrier
+    Down,
+    /// As `gone`, again as soon as the ring is whole
+    Again,
+}
+
+/// A spanning-tree mode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[allow(missing_docs)] // they are their names
+pub enum Mode {
+    Rstp,
+    Mst,
+    RapidPvst,
+}
+
+impl Kind {
+    const ALL: [Self; 3] = [Self::Gone, Self::Down, Self::Again];
+
+    /// Name and description of the two rows of a kind: the host beside the cut, the host far from it.
+    const fn rows(self) -> [(&'static str, &'static str); 2] {
+        match self {
+            Self::Gone => [
+                ("gone", "wire gone, host at the next switch"),
+                ("gone-indirect", "wire gone, host at the switch that unblocks"),
+            ],
+            Self::Down => [
+                ("down", "one end down, host at the next switch"),
+                ("down-indirect", "one end down, host at the switch that unblocks"),
+            ],
+            Self::Again => [
+                ("again", "wire gone again at once, host at the next switch"),
+                ("again-indirect", "wire gone again at once, host at the switch that unblocks"),
+            ],
+        }
+    }
+
+    /// What the two rows are held against, in milliseconds. Nobody has asked anything of a ring that is not at rest.
+    const fn targets(self) -> [Target; 2] {
+        match self {
+            Self::Gone | Self::Down => [Target::Below(50.0), Target::Below(1000.0)],
+            Self::Again => [Target::None, Target::None],
+        }
+    }
+
+    const fn cut(self) -> Cut {
+        match self {
+            Self::Gone | Self::Again => Cut::Gone,
+            Self::Down => Cut::Down,
+        }
+    }
+}
+
+/// Runs `lanyard bench failover`. The exit code is 0 when every row met its target, 1 when one missed it or could
+/// not be measured to the end.
+///
+/// # Errors
+/// Without the rights to measure, for bad arguments, or on ctrl-C; nothing is left behind.
+pub fn main(args: &Args) -> Result<ExitCode> {
+    ensure!((3..=16).contains(&args.switches), "{} switches: 3-16", args.switches);
+    ensure!((1..=1000).contains(&args.cuts), "{} cuts: 1-1000", args.cuts);
+    ensure!((0.0..=600.0).contains(&args.rest), "a rest of {} s: 0-600", args.rest);
+    if let Some(why) = os::cannot_measure() {
+        bail!("cannot measure here: {why}");
+    }
+    args.outputs.check()?;
+    os::catch_interrupts()?;
+    let _alone = os::only_one()?;
+    let rows = run(args)?;
+    let report = Report { rounds: args.cuts, window_ms: 0, rows };
+    print!("{}", report.table());
+    for row in &report.rows {
+        println!("{}: {}", row.id, figures(&row.arms));
+    }
+    args.outputs.write(&report.results("failover"))?;
+    os::check_interrupted()?;
+    Ok(if report.missed() || report.broken() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn figures(arms: &[ArmResult]) -> String {
+    let all = arms.iter().flat_map(|arm| &arm.rounds).map(|ms| format!("{ms:.1}"));
+    format!("{} ms", all.collect::<Vec<_>>().join(" "))
+}
+
+fn run(args: &Args) -> Result<Vec<RowResult>> {
+    let kinds: Vec<Kind> =
+        Kind::ALL.into_iter().filter(|kind| args.only.is_empty() || args.only.contains(kind)).collect();
+    let bar = ProgressBar::new((kinds.len() * args.cuts) as u64);
+    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} (left {eta}) {msg}") {
+        bar.set_style(style);
+    }
+    bar.set_message("building the ring");
+    let mut lines = vec![format!("spanning-tree mode {}", args.mode.word())];
+    lines.extend(args.line.iter().cloned());
+    let ring = Ring::up(args.switches, &Executable::new(args.lanyard.as_deref())?, &lines)?;
+    let mut rows = Vec::new();
+    for kind in kinds {
+        bar.set_message(kind.rows()[0].0);
+        let rest = if kind == Kind::Again { Duration::ZERO } else { Duration::from_secs_f64(args.rest) };
+        let (mut outages, mut broken) = (Vec::new(), None);
+        for _ in 0..args.cuts {
+            match cut(&ring, kind.cut(), rest) {
+                Ok(found) => outages.push(found),
+                Err(why) => broken = Some(format!("{why:#}")),
+            }
+            if broken.is_some() {
+                break;
+            }
+            bar.inc(1);
+        }
+        for (at, (id, title)) in kind.rows().into_iter().enumerate() {
+            rows.push(row(
+                id,
+                title,
+                kind.targets()[at],
+                outages.iter().map(|found| found[at]).collect(),
+                &broken,
+            ));
+        }
+        if broken.is_some() {
+            break;
+        }
+    }
+    bar.finish_and_clear();
+    Ok(rows)
+}
+
+/// Cuts once; how long the near host and the far host were not heard or did not hear.
+fn cut(ring: &Ring, how: Cut, rest: Duration) -> Result<[Outage; 2]> {
+    ring.settle(true)?;
+    os::pause(rest)?;
+    let hosts: [Host; 3] = ring.hosts();
+    let found = probe::outages(&hosts, || ring.cut(how))?;
+    ring.settle(false)?;
+    ring.mend(how)?;
+    Ok(found)
+}
+
+fn row(id: &str, title: &str, target: Target, outages: Vec<Outage>, broken: &Option<String>) -> RowResult {
+    let rounds: Vec<f64> = outages.iter().map(|outage| outage.time.as_secs_f64() * 1e3).collect();
+    let twice: u64 = outages.iter().map(|outage| outage.twice).sum();
+    let spread = Spread::of(&rounds);
+    RowResult {
+        id: id.to_owned(),
+        title: title.to_owned(),
+        unit: Unit::Milliseconds,
+        arms: vec![ArmResult { label: "lanyard".to_owned(), detail: String::new(), rounds, spread }],
+        ratio: None,
+        target,
+        verdict: target.verdict(spread, None),
+        caveat: (twice > 0).then(|| format!("{twice} frames came more than once")),
+        skipped: broken.clone(),
+        broken: broken.is_some(),
+    }
+}
+
+impl Mode {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Rstp => "rstp",
+            Self::Mst => "mst",
+            Self::RapidPvst => "rapid-pvst",
+        }
+    }
+}
