@@ -170,7 +170,11 @@ struct ly_trap_group {
 	__u64 tolerance_ns; /* (burst - 1) * interval_ns */
 	__u64 arrival_ns;   /* theoretical arrival time of the next frame */
 	__u64 passed, policed, lost; /* lost: the ring was full */
+	__u64 port_interval_ns, port_tolerance_ns; /* what one port may have of it: the clocks are trap_ports[] */
 };
+
+/* trap_ports[LY_TRAP_PORT(group, port)]: arrival_ns of the port's share of a group */
+#define LY_TRAP_PORT(group, port) ((group) * LY_PORTS + (port))
 
 /* Records of the ring `fdb_events` */
 enum ly_event { LY_EVENT_ADDED = 1, LY_EVENT_MOVED = 2, LY_EVENT_AGED = 3, LY_EVENT_FLUSHED = 4 };

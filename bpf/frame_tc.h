@@ -84,6 +84,20 @@ __noinline int tc_retag(struct __sk_buff *skb, __u32 have, __u32 want, __u32 tci
 	return ops;
 }
 
+#define TC_TRAP_RECORD(type_, most_)                              \
+	type_ *r = bpf_ringbuf_reserve(&traps, sizeof(type_), 0); \
+	if (!r) {                                                 \
+		trap_lost(group);                                 \
+		return 0;                                         \
+	}                                                         \
+	r->header = header;                                       \
+	if (len > (most_))                                        \
+		len = (most_);                                    \
+	if (len == 0 || bpf_skb_load_bytes(skb, 0, r->byte, len)) \
+		bpf_ringbuf_discard(r, 0);                        \
+	else                                                      \
+		bpf_ringbuf_submit(r, 0);
+
 /* The frame to the control plane. */
 __noinline int tc_trap(struct __sk_buff *skb, __u32 port, __u32 reason, __u32 group)
 {
@@ -94,16 +108,11 @@ __noinline int tc_trap(struct __sk_buff *skb, __u32 port, __u32 reason, __u32 gr
 		header.tag_proto = bpf_ntohs(skb->vlan_proto);
 		header.tag_tci = skb->vlan_tci;
 	}
-	struct trap_record *r = trap_reserve(group);
-	if (!r)
-		return 0;
-	r->header = header;
-	if (len > LY_TRAP_BYTES)
-		len = LY_TRAP_BYTES;
-	if (len == 0 || bpf_skb_load_bytes(skb, 0, r->byte, len))
-		bpf_ringbuf_discard(r, 0);
-	else
-		bpf_ringbuf_submit(r, 0);
+	if (len <= TRAP_SHORT) {
+		TC_TRAP_RECORD(struct trap_short_record, TRAP_SHORT)
+	} else {
+		TC_TRAP_RECORD(struct trap_record, LY_TRAP_BYTES)
+	}
 	return 0;
 }
 

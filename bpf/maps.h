@@ -30,6 +30,7 @@ TABLE(vlan_ports, struct ly_vlan_ports, LY_VLANS, BPF_F_MMAPABLE);
 TABLE(global, struct ly_global, 1, BPF_F_MMAPABLE);
 TABLE(fdb_usage, struct ly_usage, LY_USAGES, BPF_F_MMAPABLE);
 TABLE(trap_groups, struct ly_trap_group, LY_GROUPS, BPF_F_MMAPABLE);
+TABLE(trap_ports, __u64, LY_GROUPS * LY_PORTS, BPF_F_MMAPABLE);
 TABLE(lost, struct ly_lost, 1, BPF_F_MMAPABLE);
 TABLE(fdb_state, struct ly_fdb_state, 1, BPF_F_MMAPABLE);
 TABLE(fdb, struct ly_fdb_bucket, LY_FDB_NEAR, BPF_F_MMAPABLE); /* nobody maps it: so it begins at a cache line */
@@ -78,7 +79,7 @@ struct {
 /* Apart from fdb_events, so that a storm of new addresses costs no BPDU. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 512 * 1024);
+	__uint(max_entries, 1024 * 1024);
 } traps SEC(".maps");
 
 #endif

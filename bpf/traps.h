@@ -3,21 +3,23 @@
 #ifndef LY_TRAPS_H
 #define LY_TRAPS_H
 
+/* Room for a BPDU of one tree; a record's size has to be a constant, and hellos of many trees come at once. */
+#define TRAP_SHORT 128
+
 struct trap_record {
 	struct ly_trap header;
 	__u8 byte[LY_TRAP_BYTES];
 };
+struct trap_short_record {
+	struct ly_trap header;
+	__u8 byte[TRAP_SHORT];
+};
 
-static __always_inline struct trap_record *trap_reserve(__u32 group)
+static __always_inline void trap_lost(__u32 group)
 {
-	struct trap_record *r = bpf_ringbuf_reserve(&traps, sizeof(*r), 0);
-
-	if (!r) {
-		struct ly_trap_group *g = LOOKUP(trap_groups, group);
-		if (g)
-			__sync_fetch_and_add(&g->lost, 1);
-	}
-	return r;
+	struct ly_trap_group *g = LOOKUP(trap_groups, group);
+	if (g)
+		__sync_fetch_and_add(&g->lost, 1);
 }
 
 #endif

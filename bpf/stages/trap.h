@@ -4,28 +4,39 @@
  * Reserved addresses (IEEE 802.1Q-2018, table 8-1) are dropped, relayed or trapped as the control plane says;
  * PAUSE is always dropped. Only a port that is enabled traps: for the rest the next stage has a reason.
  */
-__noinline int trap_admit(__u32 group)
+/* Takes a token of a bucket that is `clock`. */
+static __always_inline int trap_take(__u64 *clock, __u64 interval_ns, __u64 tolerance_ns, __u64 now)
+{
+	if (interval_ns <= 1) /* nothing passes, or everything */
+		return interval_ns;
+	for (int tries = 0; tries < 8; tries++) {
+		__u64 arrival = *clock;
+		__u64 at = arrival > now ? arrival : now;
+		if (at - now > tolerance_ns)
+			return false;
+		if (swap(clock, arrival, at + interval_ns))
+			return true;
+	}
+	return false;
+}
+
+/* A token of the port's share, then one of the group's: what is over the share takes nothing from other ports. */
+__noinline int trap_admit(__u32 group, __u32 port)
 {
 	struct ly_trap_group *g = LOOKUP(trap_groups, group);
+	__u64 *share = LOOKUP(trap_ports, LY_TRAP_PORT(group, port));
 
 	if (!leaves_marks(LY_DRY_POLICE))
 		return true;
-	if (!g || g->interval_ns == 0)
-		goto police;
+	if (!g || !share)
+		return false;
 	__u64 now = now_ns(false);
-	for (int tries = 0; tries < 8; tries++) {
-		__u64 arrival = g->arrival_ns;
-		__u64 at = arrival > now ? arrival : now;
-		if (at - now > g->tolerance_ns)
-			break;
-		if (swap(&g->arrival_ns, arrival, at + g->interval_ns)) {
-			__sync_fetch_and_add(&g->passed, 1);
-			return true;
-		}
+	if (trap_take(share, g->port_interval_ns, g->port_tolerance_ns, now) &&
+	    trap_take(&g->arrival_ns, g->interval_ns, g->tolerance_ns, now)) {
+		__sync_fetch_and_add(&g->passed, 1);
+		return true;
 	}
-police:
-	if (g && leaves_marks(LY_DRY_POLICE))
-		__sync_fetch_and_add(&g->policed, 1);
+	__sync_fetch_and_add(&g->policed, 1);
 	return false;
 }
 
@@ -56,7 +67,7 @@ static __always_inline int stage_trap(struct frame *f, struct __sk_buff *skb)
 	}
 	if (!reason || !f->port || !(f->port->flags & LY_PORT_ENABLED))
 		return 0;
-	if (!trap_admit(group))
+	if (!trap_admit(group, f->port_id))
 		return DROP(DROP_TRAP_POLICED);
 	if (leaves_marks(LY_DRY_POLICE))
 		tc_trap(skb, f->port_id, reason, group);

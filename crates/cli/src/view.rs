@@ -341,10 +341,16 @@ pub struct Trap {
     pub rate_pps: u32,
     /// Bucket depth in frames.
     pub burst: u32,
+    /// What one port may have of it, in frames per second.
+    pub port_rate_pps: u32,
+    /// Bucket depth of a port, in frames.
+    pub port_burst: u32,
     /// Frames that reached the control plane.
     pub trapped: u64,
-    /// Frames over the rate.
+    /// Frames over the rate of their port or of all.
     pub policed: u64,
+    /// Frames within the rates that there was no room for on the way.
+    pub lost: u64,
 }
 
 /// `show platform packet-trace`.

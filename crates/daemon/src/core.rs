@@ -48,8 +48,6 @@ pub struct Core {
     pub(crate) names: Vec<Option<Arc<str>>>,
     /// Netdev counters at the last `clear counters`.
     pub(crate) cleared: BTreeMap<String, lanyard_netdev::LinkStats>,
-    /// Frames that came up, by trap group.
-    pub(crate) trapped: [u64; lanyard_types::TrapGroup::SLOTS],
     pub(crate) resources: crate::events::Watermarks,
     pub(crate) plane_since: SystemTime,
     saved: Record,
@@ -107,7 +105,6 @@ impl Core {
             faults: BTreeMap::new(),
             names: vec![None; MAX_PORTS],
             cleared: BTreeMap::new(),
-            trapped: Default::default(),
             resources: Default::default(),
             plane_since,
             saved,
@@ -127,7 +124,10 @@ impl Core {
         self.learn_hosts(&next);
         let plan = self.switch.plan(self.clock.boot_ms(), next)?;
         self.write_ahead(&plan.actions.record);
+        let found = self.plane.state().clone();
+        self.close(links::taken_down(&plan.actions.before));
         if let Err(reason) = links::transact(&mut self.kernel, &plan.actions.before) {
+            self.reopen(&found);
             self.refresh();
             self.save_record();
             return Err(reason);
@@ -135,13 +135,39 @@ impl Core {
         if !plan.actions.before.is_empty() {
             self.refresh();
         }
-        let (old, state) = (self.plane.state().clone(), self.switch.compile(&plan));
+        let state = self.switch.compile(&plan);
         if let Err(reason) = self.plane.apply(&state) {
             self.unwind(&plan.actions.before);
+            self.reopen(&found);
             return Err(reason.to_string());
         }
-        self.finish(plan, &old, &state);
+        self.finish(plan, &found, &state);
         Ok(())
+    }
+
+    /// Disables these netdevs' ports in the plane, before the netdevs go down: a frame that is sent to a netdev that is
+    /// down would count as sent, and be lost.
+    pub(crate) fn close<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
+        let ports: Vec<PortId> = names.filter_map(|name| self.switch.ports().get(name)).collect();
+        let mut state = self.plane.state().clone();
+        for port in &ports {
+            if let Some(port) = state.ports.get_mut(port) {
+                port.enabled = false;
+            }
+        }
+        if state != *self.plane.state()
+            && let Err(reason) = self.plane.apply(&state)
+        {
+            // What comes next is refused for the same reason, or makes it good.
+            self.log("PLANE", 4, "APPLY", &format!("closing ports that go down: {reason}"));
+        }
+    }
+
+    /// Undoes [`Core::close`] after a refusal.
+    fn reopen(&mut self, found: &PlaneState) {
+        if let Err(reason) = self.plane.apply(found) {
+            self.log("PLANE", 2, "APPLY", &format!("the plane is not as configured: {reason}"));
+        }
     }
 
     /// Undoes `done` after the plane refused.

@@ -60,7 +60,6 @@ impl Core {
                 }
                 PlaneEvent::FdbMoved { .. } | PlaneEvent::FdbAged(_) | PlaneEvent::FdbDeleted(_) => {}
                 PlaneEvent::Trapped { reason, port, frame, .. } => {
-                    self.trapped[reason.group().index()] += 1;
                     if reason.group() == TrapGroup::Stp {
                         bpdus.push((port, frame));
                     }

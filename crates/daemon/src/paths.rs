@@ -19,6 +19,9 @@ pub struct Paths {
 /// Longest instance name, in bytes; the control socket's path has to fit into 108.
 pub const MAX_INSTANCE: usize = 64;
 
+/// Directories beside those of instances: the bpffs that pins live in, and the labs that are up.
+const INTERNAL: [&str; 2] = ["bpf", "labs"];
+
 /// Is `name` a usable instance name: letters, digits, `-`, `_` and `.`, not starting with a dot or a dash?
 ///
 /// # Errors
@@ -30,6 +33,9 @@ pub fn check_instance(name: &str) -> Result<(), String> {
         return Err(format!(
             "instance {name:?}: 1 to {MAX_INSTANCE} letters, digits, '-', '_' and '.', not starting with '.' or '-'"
         ));
+    }
+    if INTERNAL.contains(&name) {
+        return Err(format!("instance {name:?}: /run/lanyard/{name} is Lanyard's own; choose another name"));
     }
     Ok(())
 }
@@ -150,7 +156,7 @@ mod tests {
         for name in ["default", "sw-1", "lab.sw_2", "0"] {
             assert_eq!(check_instance(name), Ok(()), "{name}");
         }
-        for name in ["", ".", "..", "-x", "a/b", "a b", "é", &"x".repeat(65)] {
+        for name in ["", ".", "..", "-x", "a/b", "a b", "é", "bpf", "labs", &"x".repeat(65)] {
             assert!(check_instance(name).is_err(), "{name}");
         }
     }

@@ -14,7 +14,7 @@ use lanyard_config::InterfaceName;
 use lanyard_plane::FdbFilter;
 use lanyard_stp::view::stp_state_name;
 use lanyard_stp::{Duplex, ErrCause, Event, Mode, Snapshot};
-use lanyard_switch::links::Netdevs;
+use lanyard_switch::links::{self, Netdevs};
 use lanyard_switch::spanning::{Todo, set_up};
 use lanyard_types::{InstanceId, PortId, StpState};
 use serde_json::{Map, Value, json};
@@ -144,6 +144,7 @@ impl Core {
         let shutdown = self.switch.config().interfaces.get(&key).is_some_and(|interface| interface.shutdown);
         let up = cause.is_none() && !shutdown;
         if let Some(action) = set_up(self.switch.facts(), &name, up) {
+            self.close(links::taken_down(std::slice::from_ref(&action)));
             for error in self.kernel.act(&[action]).into_iter().filter_map(Result::err) {
                 self.log("PM", 3, "ERR_DISABLE", &error);
             }

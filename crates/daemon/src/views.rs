@@ -6,7 +6,7 @@ use lanyard_cli::view::{self, Counters, InterfaceKind, InterfaceView, Offload};
 use lanyard_config::{Interface, InterfaceName, Role};
 use lanyard_netdev::{DirectionStats, Link, LinkStats, NeighbourState, RouteKind};
 use lanyard_pipeline::trace::Verdict;
-use lanyard_plane::{FdbFilter, FdbKind, Hook, PortCounters};
+use lanyard_plane::{FdbFilter, FdbKind, Hook, PortCounters, TrapCounters};
 use lanyard_switch::{Facts, check};
 use lanyard_types::{DropReason, FrameCount, PortId, TrapGroup, VlanId};
 use std::collections::BTreeMap;
@@ -300,14 +300,22 @@ impl Core {
         }
     }
 
-    pub(crate) fn view_traps(&self) -> view::Traps {
-        let rates = self.plane.state().global.trap_rate;
-        let group = |group: &TrapGroup| view::Trap {
-            group: group.name(),
-            rate_pps: rates[group.index()].rate_pps,
-            burst: rates[group.index()].burst,
-            trapped: self.trapped[group.index()],
-            ..view::Trap::default()
+    pub(crate) fn view_traps(&mut self) -> view::Traps {
+        let counters = self.plane.trap_counters();
+        let global = &self.plane.state().global;
+        let group = |group: &TrapGroup| {
+            let (all, port) = (global.trap_rate[group.index()], global.trap_port_rate[group.index()]);
+            let TrapCounters { passed, policed, lost } = counters[group.index()];
+            view::Trap {
+                group: group.name(),
+                rate_pps: all.rate_pps,
+                burst: all.burst,
+                port_rate_pps: port.rate_pps,
+                port_burst: port.burst,
+                trapped: passed.saturating_sub(lost),
+                policed,
+                lost,
+            }
         };
         view::Traps { traps: TrapGroup::ALL.iter().map(group).collect() }
     }

@@ -183,6 +183,8 @@ pub(crate) struct TrapGroupRow {
     pub passed: u64,
     pub policed: u64,
     pub lost: u64,
+    pub port_interval_ns: u64,
+    pub port_tolerance_ns: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -277,7 +279,7 @@ const _: () = {
     );
     assert!(size_of::<PortStats>() == 64 + 8 * DROPS && offset_of!(PortStats, dropped) == 64);
     assert!(size_of::<VlanStats>() == 16);
-    assert!(size_of::<TrapGroupRow>() == 48 && offset_of!(TrapGroupRow, lost) == 40);
+    assert!(size_of::<TrapGroupRow>() == 64 && offset_of!(TrapGroupRow, lost) == 40);
     assert!(size_of::<FdbEvent>() == 24 && offset_of!(FdbEvent, event) == 18);
     assert!(size_of::<TrapHeader>() == 16 && offset_of!(TrapHeader, reason) == 12);
     assert!(size_of::<FdbCall>() == 48);

@@ -13,9 +13,9 @@ use crate::lower::{self, Pair, PortFacts, StpStates, VlanView};
 use crate::plane::{EbpfPlane, Kept};
 use crate::saved::Saved;
 use crate::tables::{Meta, run_call};
-use lanyard_pipeline::state::{FdbTarget, GlobalState, PortState, StpState, Tpid, VlanState};
+use lanyard_pipeline::state::{FdbTarget, GlobalState, PortState, StpState, Tpid, TrapRate, VlanState};
 use lanyard_plane::{Backend, Change, FdbFilter, Plane, PlaneError, PlaneState, changes, transact};
-use lanyard_types::{InstanceId, MacAddr, PortId, VlanId, VlanSet};
+use lanyard_types::{InstanceId, MacAddr, PortId, TrapGroup, VlanId, VlanSet};
 use libbpf_rs::{MapCore, MapFlags};
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::offset_of;
@@ -353,22 +353,35 @@ impl EbpfPlane {
     }
 
     fn write_global(&self, all: bool) {
-        let GlobalState { fdb_limit, trap_rate, .. } = &self.state.global;
+        let GlobalState { fdb_limit, trap_rate, trap_port_rate, .. } = &self.state.global;
         self.tables.global.set(0, &lower::global(&self.state));
         if !all {
             return;
         }
         self.tables.set_limit(abi::USAGE_TABLE, Some(*fdb_limit));
-        for (row, rate) in trap_rate.iter().enumerate().take(abi::GROUPS) {
+        for row in 0..TrapGroup::SLOTS {
+            self.write_trap_rates(row, &trap_rate[row], &trap_port_rate[row]);
+        }
+    }
+
+    /// A group's rate and that of a port's share of it. A bucket whose rate changes is full again.
+    fn write_trap_rates(&self, row: usize, group: &TrapRate, port: &TrapRate) {
+        let write = |interval_at, tolerance_at, rate| {
             let (interval, tolerance) = lower::trap_rate(rate);
             let word = |offset| self.tables.trap_groups.u64(row, offset);
-            let interval_word = word(offset_of!(TrapGroupRow, interval_ns));
-            let tolerance_word = word(offset_of!(TrapGroupRow, tolerance_ns));
-            if interval_word.load(Relaxed) != interval || tolerance_word.load(Relaxed) != tolerance {
-                // A bucket whose rate changes is full again.
-                tolerance_word.store(tolerance, Relaxed);
-                interval_word.store(interval, Relaxed);
-                word(offset_of!(TrapGroupRow, arrival_ns)).store(0, Relaxed);
+            let same =
+                word(interval_at).load(Relaxed) == interval && word(tolerance_at).load(Relaxed) == tolerance;
+            word(tolerance_at).store(tolerance, Relaxed);
+            word(interval_at).store(interval, Relaxed);
+            !same
+        };
+        if write(offset_of!(TrapGroupRow, interval_ns), offset_of!(TrapGroupRow, tolerance_ns), group) {
+            self.tables.trap_groups.u64(row, offset_of!(TrapGroupRow, arrival_ns)).store(0, Relaxed);
+        }
+        let at = (offset_of!(TrapGroupRow, port_interval_ns), offset_of!(TrapGroupRow, port_tolerance_ns));
+        if write(at.0, at.1, port) {
+            for share in row * abi::PORTS..(row + 1) * abi::PORTS {
+                self.tables.trap_ports.u64(share, 0).store(0, Relaxed);
             }
         }
     }

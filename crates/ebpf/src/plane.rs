@@ -16,9 +16,9 @@ use crate::words;
 use lanyard_netdev::Netdev;
 use lanyard_plane::{
     Capabilities, FdbEntry, FdbFilter, FdbKind, Hook, MAX_TRACE_FRAME, Plane, PlaneError, PlaneEvent,
-    PlaneState, PortCounters, Sweep, TableUsage, Trace,
+    PlaneState, PortCounters, Sweep, TableUsage, Trace, TrapCounters,
 };
-use lanyard_types::{FrameCount, MAX_PORTS, PortId, VlanId};
+use lanyard_types::{FrameCount, MAX_PORTS, PortId, TrapGroup, VlanId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd;
 
@@ -167,6 +167,12 @@ impl Plane for EbpfPlane {
     fn vlan_counters(&mut self, vlan: VlanId) -> FrameCount {
         let stats = self.tables.vlan_stats(vlan);
         FrameCount { frames: stats.frames, bytes: stats.bytes }
+    }
+    fn trap_counters(&mut self) -> [TrapCounters; TrapGroup::SLOTS] {
+        std::array::from_fn(|row| {
+            let group = self.tables.trap_groups.get(row);
+            TrapCounters { passed: group.passed, policed: group.policed, lost: group.lost }
+        })
     }
     fn resources(&mut self) -> Vec<TableUsage> {
         let fixed = self.state.fdb.len() as u64;

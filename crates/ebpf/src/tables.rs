@@ -32,6 +32,7 @@ pub(crate) const NAMES: [&str; 20] = [
     "port_stats",
     "vlan_stats",
     "trap_groups",
+    "trap_ports",
     "lost",
     "fdb_events",
     "traps",
@@ -87,6 +88,8 @@ pub(crate) struct Tables {
     /// `ly_fdb_state`: see [`Tables::fdb_masks`].
     pub fdb_state: Shared<u64>,
     pub trap_groups: Shared<TrapGroupRow>,
+    /// The clocks of the ports' shares, [`abi::trap_port`].
+    pub trap_ports: Shared<u64>,
     pub lost: Shared<u64>,
     pub meta: Shared<Meta>,
     maps: Vec<MapHandle>,
@@ -119,6 +122,7 @@ impl Tables {
             usage: shared!("fdb_usage"),
             fdb_state: shared!("fdb_state"),
             trap_groups: shared!("trap_groups"),
+            trap_ports: shared!("trap_ports"),
             lost: shared!("lost"),
             meta: shared!(META),
             buckets: find("fdb")?.max_entries(),
@@ -339,6 +343,7 @@ fn check_shape(name: &str, map: &MapHandle) -> Result<()> {
         "port_stats" => (size_of::<PortStats>(), abi::PORTS),
         "vlan_stats" => (size_of::<VlanStats>(), abi::VLANS),
         "trap_groups" => (size_of::<TrapGroupRow>(), abi::GROUPS),
+        "trap_ports" => (8, abi::GROUPS * abi::PORTS),
         "lost" => (8, 1),
         "xdp_ports" => (4, abi::PORTS),
         "journal" => (size_of::<abi::Journal>(), 1),

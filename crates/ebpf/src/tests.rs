@@ -61,7 +61,12 @@ fn dump(plane: &EbpfPlane) -> Vec<(&'static str, usize, Vec<u8>)> {
     }
     for at in 0..abi::GROUPS {
         let group = tables.trap_groups.get(at);
-        row("trap_groups", at, [group.interval_ns, group.tolerance_ns].as_bytes());
+        row(
+            "trap_groups",
+            at,
+            [group.interval_ns, group.tolerance_ns, group.port_interval_ns, group.port_tolerance_ns]
+                .as_bytes(),
+        );
     }
     let mut fixed = Vec::new();
     tables.fdb_walk(&mut |key, value| fixed.push((key, value.raw()))).expect("the FDB");
@@ -232,6 +237,7 @@ fn the_header_and_its_mirror_agree() {
         ("ly_vlan_stats", "bytes", offset_of!(abi::VlanStats, bytes)),
         ("ly_trap_group", "arrival_ns", offset_of!(abi::TrapGroupRow, arrival_ns)),
         ("ly_trap_group", "lost", offset_of!(abi::TrapGroupRow, lost)),
+        ("ly_trap_group", "port_interval_ns", offset_of!(abi::TrapGroupRow, port_interval_ns)),
         ("ly_fdb_event", "from", offset_of!(abi::FdbEvent, from)),
         ("ly_fdb_event", "event", offset_of!(abi::FdbEvent, event)),
         ("ly_trap", "tag_proto", offset_of!(abi::TrapHeader, tag_proto)),

@@ -17,6 +17,7 @@ pub fn fuzz(data: &[u8]) {
     for group in TrapGroup::ALL {
         state.plane.global.trap_rate[group.index()].rate_pps = 1_000_000; // a trace does not police
         state.plane.global.trap_rate[group.index()].burst = 1_000_000;
+        state.plane.global.trap_port_rate[group.index()] = state.plane.global.trap_rate[group.index()];
     }
     let mut pipeline = Pipeline::new(Rng::new(1).next_u64());
     let now = Timestamp::from_secs(1);

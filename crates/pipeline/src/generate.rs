@@ -119,8 +119,8 @@ fn global(rng: &mut Rng) -> GlobalState {
     }
     global.trap_pvst = rng.percent(50);
     // A rate of 0 or one that is never reached: nothing here depends on the moment a frame comes.
-    for rate in &mut global.trap_rate {
-        *rate = if rng.percent(15) {
+    for rate in global.trap_rate.iter_mut().chain(&mut global.trap_port_rate) {
+        *rate = if rng.percent(10) {
             TrapRate { rate_pps: 0, burst: 5 }
         } else {
             TrapRate { rate_pps: 1_000_000, burst: 1_000_000 }

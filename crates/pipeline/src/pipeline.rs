@@ -8,9 +8,10 @@ use crate::state::{FdbTarget, GlobalState, PlaneState, PortState, StpState, Vlan
 use crate::tables::Tables;
 use crate::tables::counters::Counters;
 use crate::tables::fdb::{Fdb, FdbEvent, FdbFilter, Sweep};
+use crate::tables::trap::TrapCounters;
 use crate::trace::{Notes, Trace, Verdict};
 use crate::{Sink, Timestamp};
-use lanyard_types::{DropReason, InstanceId, MacAddr, PortId, Stage, VlanId};
+use lanyard_types::{DropReason, InstanceId, MacAddr, PortId, Stage, TrapGroup, VlanId};
 
 /// What replication has cost so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -63,7 +64,7 @@ impl Pipeline {
         if let Some(event) = learn::apply(&mut self.tables.fdb, decision.learn, now) {
             out.fdb(event);
         }
-        let mut verdict = trap::police(&mut self.tables.trap, decision.verdict, now);
+        let mut verdict = trap::police(&mut self.tables.trap, decision.verdict, port, now);
         match verdict {
             Verdict::Trapped(reason) => out.trap(port, reason, frame),
             Verdict::Forwarded if self.replicate(&decision.plan, frame, out) == 0 => {
@@ -126,6 +127,11 @@ impl Pipeline {
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+    /// What became of frames for the control plane, by group; what was lost on the way up is not known here.
+    #[must_use]
+    pub fn trap_counters(&self) -> [TrapCounters; TrapGroup::SLOTS] {
+        *self.tables.trap.counters()
     }
     /// What replication has cost.
     #[must_use]

@@ -44,6 +44,8 @@ pub struct GlobalState {
     pub fdb_limit: u32,
     /// Token bucket of each trap group, by `TrapGroup::index()`.
     pub trap_rate: [TrapRate; TrapGroup::SLOTS],
+    /// What one port may have of each group: a storm at one port takes nothing from the others.
+    pub trap_port_rate: [TrapRate; TrapGroup::SLOTS],
 }
 
 /// The FDB's default limit.
@@ -55,10 +57,13 @@ impl Default for GlobalState {
         // With spanning tree off its frames are relayed, as the Linux bridge does.
         reserved[0] = ReservedAction::Forward;
         let mut trap_rate = [TrapRate::default(); TrapGroup::SLOTS];
+        let mut trap_port_rate = [TrapRate { rate_pps: 100, burst: 64 }; TrapGroup::SLOTS];
         trap_rate[TrapGroup::RouteException.index()] = TrapRate { rate_pps: 10_000, burst: 1024 };
+        trap_port_rate[TrapGroup::RouteException.index()] = TrapRate { rate_pps: 5_000, burst: 512 };
         // Ordinary traffic, as fast as the kernel takes it.
         trap_rate[TrapGroup::Host.index()] = TrapRate::UNLIMITED;
-        Self { reserved, trap_pvst: false, fdb_limit: FDB_LIMIT_DEFAULT, trap_rate }
+        trap_port_rate[TrapGroup::Host.index()] = TrapRate::UNLIMITED;
+        Self { reserved, trap_pvst: false, fdb_limit: FDB_LIMIT_DEFAULT, trap_rate, trap_port_rate }
     }
 }
 

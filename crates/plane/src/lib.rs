@@ -12,9 +12,10 @@ pub use lanyard_pipeline::route::{
 pub use lanyard_pipeline::state::PlaneState;
 pub use lanyard_pipeline::tables::counters::PortCounters;
 pub use lanyard_pipeline::tables::fdb::{FdbEntry, FdbFilter, FdbKind, Sweep};
+pub use lanyard_pipeline::tables::trap::TrapCounters;
 pub use lanyard_pipeline::trace::Trace;
 
-use lanyard_types::{AdjacencyId, FrameCount, PortId, TrapReason, VlanId, VrfId};
+use lanyard_types::{AdjacencyId, FrameCount, PortId, TrapGroup, TrapReason, VlanId, VrfId};
 use std::net::IpAddr;
 
 /// A forwarding plane.
@@ -43,6 +44,8 @@ pub trait Plane {
     fn port_counters(&mut self, port: PortId) -> PortCounters;
     /// Frames counted in a VLAN, at ingress.
     fn vlan_counters(&mut self, vlan: VlanId) -> FrameCount;
+    /// Frames for the control plane, by `TrapGroup::index()`, since the plane was created.
+    fn trap_counters(&mut self) -> [TrapCounters; TrapGroup::SLOTS];
     /// Every finite table: size, use, refusals.
     fn resources(&mut self) -> Vec<TableUsage>;
     /// Sets a port's counters to zero (`clear counters`).

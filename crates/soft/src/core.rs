@@ -8,7 +8,7 @@ use lanyard_pipeline::tables::fdb::FdbEvent;
 use lanyard_pipeline::trace::Verdict;
 use lanyard_pipeline::{Pipeline, Sink, Timestamp};
 use lanyard_plane::PlaneEvent;
-use lanyard_types::{MAX_PORTS, PortId, TrapReason};
+use lanyard_types::{MAX_PORTS, PortId, TrapGroup, TrapReason};
 use nix::sys::eventfd::EventFd;
 use std::time::Instant;
 
@@ -23,6 +23,8 @@ pub struct Events {
     waiting: Vec<PlaneEvent>,
     bytes: usize,
     lost: u64,
+    /// Trapped frames among the lost, by group, since the plane was made.
+    pub lost_traps: [u64; TrapGroup::SLOTS],
     bell: EventFd,
 }
 
@@ -31,6 +33,9 @@ impl Events {
         let len = if let PlaneEvent::Trapped { frame, .. } = &event { frame.len() } else { 0 };
         if self.waiting.len() >= MAX_EVENTS || self.bytes + len > MAX_TRAPPED_BYTES {
             self.lost += 1;
+            if let PlaneEvent::Trapped { reason, .. } = &event {
+                self.lost_traps[reason.group().index()] += 1;
+            }
             return;
         }
         if self.waiting.is_empty() {
@@ -99,7 +104,7 @@ impl Core {
             pipeline: Pipeline::new(salt),
             links: (0..MAX_PORTS).map(|_| Link::Gone).collect(),
             generation: 1,
-            events: Events { waiting: Vec::new(), bytes: 0, lost: 0, bell },
+            events: Events { waiting: Vec::new(), bytes: 0, lost: 0, lost_traps: Default::default(), bell },
             clock,
             stop: false,
         }

@@ -10,9 +10,9 @@ use lanyard_pipeline::state::{Delivery, HookChoice, PlaneState, PortKind, PortSt
 use lanyard_pipeline::{Pipeline, Timestamp};
 use lanyard_plane::{
     Backend, Capabilities, Change, FdbEntry, FdbFilter, Hook, MAX_TRACE_FRAME, Plane, PlaneError, PlaneEvent,
-    PortCounters, Sweep, TableUsage, Trace, changes, transact,
+    PortCounters, Sweep, TableUsage, Trace, TrapCounters, changes, transact,
 };
-use lanyard_types::{FrameCount, MAX_PORTS, MAX_VLANS, PortId, PortSet, VlanId};
+use lanyard_types::{FrameCount, MAX_PORTS, MAX_VLANS, PortId, PortSet, TrapGroup, VlanId};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -222,6 +222,12 @@ impl Plane for SoftPlane {
     }
     fn vlan_counters(&mut self, vlan: VlanId) -> FrameCount {
         self.shared.control().pipeline.counters().vlan(vlan)
+    }
+    fn trap_counters(&mut self) -> [TrapCounters; TrapGroup::SLOTS] {
+        let core = self.shared.control();
+        let mut counters = core.pipeline.trap_counters();
+        counters.iter_mut().zip(core.events.lost_traps).for_each(|(group, lost)| group.lost = lost);
+        counters
     }
     fn resources(&mut self) -> Vec<TableUsage> {
         usage(&self.shared.control().pipeline)

@@ -172,6 +172,7 @@ fn queues_are_bounded_and_say_what_they_lost() {
     let mut next = state();
     next.global.trap_rate = [lanyard_pipeline::state::TrapRate { rate_pps: 1, burst: 1_000_000 };
         lanyard_types::TrapGroup::SLOTS];
+    next.global.trap_port_rate = next.global.trap_rate;
     plane.apply(&next).unwrap();
     let mut bpdu = frame(MacAddr::BRIDGE_GROUP, host(1));
     bpdu.resize(1500, 0);

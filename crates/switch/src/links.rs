@@ -108,6 +108,14 @@ impl Action {
     }
 }
 
+/// The netdevs that `actions` take down.
+pub fn taken_down(actions: &[Action]) -> impl Iterator<Item = &str> {
+    actions.iter().filter_map(|action| match action {
+        Action::Link { name, from, to } if from.up && !to.up => Some(name.as_str()),
+        _ => None,
+    })
+}
+
 /// What a netdev was like before the switch took it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Original {

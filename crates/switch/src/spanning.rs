@@ -11,7 +11,7 @@ use crate::ports::PortIds;
 use crate::switch::Identity;
 use lanyard_config::spanning_tree::{Times, Tree};
 use lanyard_config::{Config, Interface, SwitchportMode};
-use lanyard_pipeline::state::{PlaneState, ReservedAction};
+use lanyard_pipeline::state::{PlaneState, ReservedAction, TrapRate};
 use lanyard_plane::FdbFilter;
 use lanyard_stp::{Bridge, Duplex, ErrCause, Event, Mode, PortConfig, PortVlans, Snapshot, TreeConfig};
 use lanyard_types::{InstanceId, PortId, PortSet, StpState, TrapGroup, VlanId, VlanSet};
@@ -20,8 +20,9 @@ use std::collections::BTreeMap;
 /// Up to this many VLANs of a tree are flushed one by one; with more, the port's addresses go in all VLANs: each
 /// flush walks the FDB.
 const SINGLE_FLUSHES: usize = 4;
-/// BPDUs a second that a tree on a port may send up in the per-VLAN modes.
+/// BPDUs a second that a tree on a port may send up in the per-VLAN modes, all ports together and one port.
 const BPDUS_PER_TREE: u32 = 4;
+const BPDUS_PER_TREE_ON_A_PORT: u32 = 8;
 
 /// A bridge, and what was told to it.
 #[derive(Debug, Clone)]
@@ -262,8 +263,10 @@ impl Spanning {
             settings.instance = self.bridge.instance_of(*vlan);
         }
         let mut trees = 0;
+        let mut at_port: BTreeMap<PortId, u32> = BTreeMap::new();
         for (instance, port, stp) in self.bridge.states() {
             trees += 1;
+            *at_port.entry(port).or_default() += 1;
             if stp != StpState::Forwarding && state.ports.contains_key(&port) {
                 state.stp.insert((instance, port), stp);
             }
@@ -272,6 +275,9 @@ impl Spanning {
             let rate = &mut state.global.trap_rate[TrapGroup::Stp.index()];
             rate.rate_pps = rate.rate_pps.max(BPDUS_PER_TREE * trees);
             rate.burst = rate.burst.max(trees);
+            let most = BPDUS_PER_TREE_ON_A_PORT * at_port.into_values().max().unwrap_or(0);
+            let share = &mut state.global.trap_port_rate[TrapGroup::Stp.index()];
+            *share = TrapRate { rate_pps: share.rate_pps.max(most), burst: share.burst.max(most) };
         }
         for (port, _) in self.bridge.err_disabled() {
             if let Some(port) = state.ports.get_mut(&port) {

@@ -72,11 +72,13 @@ pub fn resources(view: &Resources) -> String {
 /// `show platform traps`.
 pub fn traps(view: &Traps) -> String {
     let row = |t: &crate::view::Trap| {
-        let numbers = [t.rate_pps.into(), t.burst.into(), t.trapped, t.policed].map(|n: u64| n.to_string());
+        let rates = [t.rate_pps, t.burst, t.port_rate_pps, t.port_burst].map(u64::from);
+        let numbers = rates.into_iter().chain([t.trapped, t.policed, t.lost]).map(|n| n.to_string());
         std::iter::once(t.group.to_owned()).chain(numbers).collect()
     };
     let rows: Vec<Vec<String>> = view.traps.iter().map(row).collect();
-    columns(&["Group", "Rate (pps)", "Burst", "Trapped", "Policed"], &rows, &[1, 2, 3, 4])
+    let head = ["Group", "Rate (pps)", "Burst", "Port rate", "Port burst", "Trapped", "Policed", "Lost"];
+    columns(&head, &rows, &[1, 2, 3, 4, 5, 6, 7])
 }
 
 /// `show platform packet-trace`.

@@ -391,7 +391,16 @@ impl Backend for Fake {
     }
     fn traps(&mut self) -> view::Traps {
         view::Traps {
-            traps: vec![view::Trap { group: "stp", rate_pps: 1000, burst: 256, trapped: 7, policed: 0 }],
+            traps: vec![view::Trap {
+                group: "stp",
+                rate_pps: 1000,
+                burst: 256,
+                port_rate_pps: 100,
+                port_burst: 64,
+                trapped: 7,
+                policed: 3,
+                lost: 0,
+            }],
         }
     }
     fn packet_trace(

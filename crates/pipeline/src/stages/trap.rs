@@ -11,7 +11,7 @@ use crate::state::ReservedAction;
 use crate::tables::Tables;
 use crate::tables::trap::TrapTable;
 use crate::trace::{Notes, Verdict};
-use lanyard_types::{DropReason, MacAddr, Stage, TrapReason};
+use lanyard_types::{DropReason, MacAddr, PortId, Stage, TrapReason};
 
 /// The last nibble of the address of MAC control frames: PAUSE and priority flow control.
 const PAUSE: u8 = 1;
@@ -55,10 +55,12 @@ fn reason(table: &TrapTable, dst: MacAddr) -> Result<Option<TrapReason>, Verdict
     }
 }
 
-/// Takes a token from the group of a trapped frame; one that is over the rate is dropped instead.
-pub(crate) fn police(table: &mut TrapTable, verdict: Verdict, now: Timestamp) -> Verdict {
+/// Takes a token from the port's share and the group of a trapped frame; one that is over the rate is dropped instead.
+pub(crate) fn police(table: &mut TrapTable, verdict: Verdict, port: PortId, now: Timestamp) -> Verdict {
     match verdict {
-        Verdict::Trapped(reason) if !table.admit(reason, now) => Verdict::Dropped(DropReason::TrapPoliced),
+        Verdict::Trapped(reason) if !table.admit(reason, port, now) => {
+            Verdict::Dropped(DropReason::TrapPoliced)
+        }
         other => other,
     }
 }

@@ -5,7 +5,8 @@
 
 use crate::Timestamp;
 use crate::state::{GlobalState, ReservedAction, TrapRate};
-use lanyard_types::{TrapGroup, TrapReason};
+use lanyard_types::{PortId, TrapGroup, TrapReason};
+use std::collections::BTreeMap;
 
 /// One frame's worth of level.
 const FRAME: u64 = 1_000_000_000;
@@ -44,13 +45,27 @@ impl TokenBucket {
 pub struct TrapTable {
     global: GlobalState,
     buckets: [TokenBucket; TrapGroup::SLOTS],
+    /// The ports' shares that have been drawn on, at most one for each port and group.
+    shares: [BTreeMap<PortId, TokenBucket>; TrapGroup::SLOTS],
+    counters: [TrapCounters; TrapGroup::SLOTS],
+}
+
+/// What became of frames for the control plane, of one group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TrapCounters {
+    /// Frames within the rate.
+    pub passed: u64,
+    /// Frames over the rate, dropped as `trap_policed`.
+    pub policed: u64,
+    /// Of those that passed: frames there was no room for on the way up.
+    pub lost: u64,
 }
 
 impl Default for TrapTable {
     fn default() -> Self {
         let global = GlobalState::default();
         let buckets = global.trap_rate.map(TokenBucket::new);
-        Self { global, buckets }
+        Self { global, buckets, shares: Default::default(), counters: Default::default() }
     }
 }
 
@@ -70,15 +85,33 @@ impl TrapTable {
     pub fn global(&self) -> &GlobalState {
         &self.global
     }
-    /// Takes a token for a frame trapped for `reason`; false when its group is over its rate.
-    pub fn admit(&mut self, reason: TrapReason, now: Timestamp) -> bool {
-        self.buckets[reason.group().index()].take(now)
+    /// Takes a token of the port's share and then one of the group for a frame trapped for `reason`; false when either
+    /// has none. What is over the share takes nothing from the group.
+    pub fn admit(&mut self, reason: TrapReason, port: PortId, now: Timestamp) -> bool {
+        let group = reason.group().index();
+        let rate = self.global.trap_port_rate[group];
+        let share = self.shares[group].entry(port).or_insert_with(|| TokenBucket::new(rate));
+        let admitted = share.take(now) && self.buckets[group].take(now);
+        let counters = &mut self.counters[group];
+        *if admitted { &mut counters.passed } else { &mut counters.policed } += 1;
+        admitted
+    }
+    /// What became of the frames of each group; `lost` is not known here.
+    #[must_use]
+    pub const fn counters(&self) -> &[TrapCounters; TrapGroup::SLOTS] {
+        &self.counters
     }
     /// Takes new settings. A bucket whose rate changes is full again; the others keep their level.
     pub fn set(&mut self, global: GlobalState) {
         for (bucket, rate) in self.buckets.iter_mut().zip(global.trap_rate) {
             if bucket.rate != rate {
                 *bucket = TokenBucket::new(rate);
+            }
+        }
+        let rates = self.global.trap_port_rate.iter().zip(&global.trap_port_rate);
+        for (shares, (old, new)) in self.shares.iter_mut().zip(rates) {
+            if old != new {
+                shares.clear();
             }
         }
         self.global = global;
@@ -124,6 +157,25 @@ mod tests {
             ],
         );
         check(3, 1, &[(0, true), (333_333_333, false), (333_333_334, true)]);
+    }
+
+    #[test]
+    fn a_port_has_a_share() {
+        let mut table = TrapTable::default();
+        let mut global = GlobalState::default();
+        let group = TrapGroup::Stp.index();
+        global.trap_rate[group] = TrapRate { rate_pps: 1, burst: 5 };
+        global.trap_port_rate[group] = TrapRate { rate_pps: 1, burst: 3 };
+        table.set(global);
+        let mut offer = |port: u16, times: usize| {
+            let port = PortId::new(port).expect("a port");
+            (0..times).filter(|_| table.admit(TrapReason::Bpdu, port, Timestamp::from_nanos(0))).count()
+        };
+        assert_eq!(offer(1, 1000), 3, "a storm has its share");
+        assert_eq!(offer(2, 1), 1, "and takes nothing from others");
+        assert_eq!(offer(3, 3), 1, "all together have what the group has");
+        assert_eq!(table.counters()[group], TrapCounters { passed: 5, policed: 999, lost: 0 });
+        assert_eq!(table.counters()[TrapGroup::Slow.index()], TrapCounters::default());
     }
 
     #[test]
