@@ -102,6 +102,8 @@ enum Bench {
     Forward(lanyard_bench::forward::Args),
     /// How long a ring of switches is without a way after a cut
     Failover(lanyard_bench::failover::Args),
+    /// What spanning tree costs the daemon
+    Trees(lanyard_bench::trees::Args),
     /// Two files of results, held against each other with what noise allows to be said
     Compare(lanyard_bench::compare::Args),
 }
@@ -119,6 +121,7 @@ fn main() -> ExitCode {
         Command::Bench(bench) => match bench {
             Bench::Forward(args) => lanyard_bench::forward::main(&args),
             Bench::Failover(args) => lanyard_bench::failover::main(&args),
+            Bench::Trees(args) => lanyard_bench::trees::main(&args),
             Bench::Compare(args) => lanyard_bench::compare::main(&args),
         }
         .map_err(|error| format!("{error:#}")),

@@ -1,0 +1,195 @@
+//! `lanyard bench trees`: what spanning tree costs two switches that have many trees on many ports, hellos every second.
+//!
+//! ```text
+//!  [root] ═ l1 ═ ... ═ lN ═ [leaf]     the leaf hears every tree on every port, the root says it
+//! ```
+//!
+//! Read first: `failover` for the same switches when something happens. The figure is the time the daemon's threads were on a
+//! core, by the scheduler's own account, as a part of one core; nothing happens meanwhile but hellos.
+
+use crate::dut::{Executable, Lanyard};
+use crate::os::{self, Netns, wait_until};
+use crate::report::{ArmResult, Report, RowResult, Target, Unit};
+use crate::results::{Better, Outputs};
+use crate::stats::Spread;
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Arguments of `lanyard bench trees`.
+#[derive(Debug, Clone, clap::Args)]
+#[command(about = "Measures what many trees on many ports cost the daemon")]
+pub struct Args {
+    /// Ports, 1-60
+    #[arg(long, value_name = "N", default_value_t = 48)]
+    pub ports: usize,
+    /// Trees, 2-64; in per-VLAN mode 63 at most
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    pub trees: usize,
+    /// Measurements of each row, 1-100
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    pub rounds: usize,
+    /// Length of one measurement in seconds, 1-600
+    #[arg(long, value_name = "S", default_value_t = 5)]
+    pub window: u64,
+    /// The lanyard to measure (default: this one)
+    #[arg(long, value_name = "PATH")]
+    pub lanyard: Option<PathBuf>,
+    /// Where the reports go
+    #[command(flatten)]
+    pub outputs: Outputs,
+}
+
+/// What the issue of the trees may cost, as a part of one core.
+const TARGET: Target = Target::Below(0.03);
+/// The longest the switches may take to agree.
+const SETTLE_LIMIT: Duration = Duration::from_secs(120);
+/// Most trees of the per-VLAN modes.
+const PER_VLAN_MAX: usize = 63;
+
+/// The modes, and how their rows are called.
+const MODES: [(&str, [&str; 2]); 2] =
+    [("mst", ["mst-root", "mst-leaf"]), ("rapid-pvst", ["pvst-root", "pvst-leaf"])];
+
+/// Runs `lanyard bench trees`. The exit code is 0 when every row met its target, 1 when one missed it or could not be
+/// measured to the end.
+///
+/// # Errors
+/// Without the rights to measure, for bad arguments, or on ctrl-C; nothing is left behind.
+pub fn main(args: &Args) -> Result<ExitCode> {
+    ensure!((1..=60).contains(&args.ports), "{} ports: 1-60", args.ports);
+    ensure!((2..=64).contains(&args.trees), "{} trees: 2-64", args.trees);
+    ensure!((1..=100).contains(&args.rounds), "{} rounds: 1-100", args.rounds);
+    ensure!((1..=600).contains(&args.window), "a window of {} s: 1-600", args.window);
+    if let Some(why) = os::cannot_measure() {
+        bail!("cannot measure here: {why}");
+    }
+    args.outputs.check()?;
+    os::catch_interrupts()?;
+    let _alone = os::only_one()?;
+    let executable = Executable::new(args.lanyard.as_deref())?;
+    let mut rows = Vec::new();
+    for (mode, ids) in MODES {
+        let trees = if mode == "mst" { args.trees } else { args.trees.min(PER_VLAN_MAX) };
+        let (found, broken) = match measure(args, mode, trees, &executable) {
+            Ok(found) => (found, None),
+            Err(why) => (Default::default(), Some(format!("{why:#}"))),
+        };
+        for (id, (rounds, detail)) in ids.into_iter().zip(found) {
+            rows.push(row(id, &format!("{trees} trees on {} ports", args.ports), rounds, detail, &broken));
+        }
+        os::check_interrupted()?;
+    }
+    let report = Report { rounds: args.rounds, window_ms: args.window * 1000, rows };
+    print!("{}", report.table());
+    let mut results = report.results("trees");
+    // The less of a core, the better.
+    results.series.iter_mut().for_each(|series| series.better = Better::Lower);
+    args.outputs.write(&results)?;
+    Ok(if report.missed() || report.broken() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The root's figures and the leaf's, and what they have counted.
+fn measure(
+    args: &Args,
+    mode: &str,
+    trees: usize,
+    executable: &Executable,
+) -> Result<[(Vec<f64>, String); 2]> {
+    let netns = [Netns::new()?, Netns::new()?];
+    let mut batch = String::new();
+    for port in 1..=args.ports {
+        // Writing to a String cannot fail.
+        let _ = writeln!(batch, "link add l{port} type veth peer name l{port} netns {}", netns[1].path());
+    }
+    netns[0].ip(&batch)?;
+    let config = |priority| config(mode, trees, args.ports, priority);
+    let switches = [(4096, "trees-root"), (8192, "trees-leaf")];
+    let mut up = Vec::new();
+    for (netns, (priority, name)) in netns.iter().zip(switches) {
+        let switch = Lanyard::with_config(netns, executable, name.to_owned(), &config(priority));
+        up.push(switch.with_context(|| name.to_owned())?);
+    }
+    settle(&up, trees, args.ports)?;
+    let mut found: [(Vec<f64>, String); 2] = Default::default();
+    let bpdus = |switch: &Lanyard| -> Result<u64> {
+        let view: Value = serde_json::from_str(&switch.show("show platform traps | json")?)?;
+        Ok(view["traps"][0]["trapped"].as_u64().unwrap_or(0))
+    };
+    for _ in 0..args.rounds {
+        let start = Instant::now();
+        let before =
+            up.iter().map(|switch| Ok((switch.cpu_time()?, bpdus(switch)?))).collect::<Result<Vec<_>>>()?;
+        os::pause(Duration::from_secs(args.window))?;
+        let elapsed = start.elapsed().as_secs_f64();
+        for ((switch, (cpu, heard)), (figures, detail)) in up.iter().zip(before).zip(&mut found) {
+            figures.push(switch.cpu_time()?.saturating_sub(cpu).as_secs_f64() / elapsed);
+            *detail = format!("{:.0} BPDUs heard a second", (bpdus(switch)? - heard) as f64 / elapsed);
+        }
+    }
+    Ok(found)
+}
+
+/// Waits until the leaf has heard of the root in every tree, and all ports but one of each tree block there.
+fn settle(switches: &[Lanyard], trees: usize, ports: usize) -> Result<()> {
+    let mut last = String::new();
+    let settled = wait_until("the trees to settle", SETTLE_LIMIT, || {
+        let view: Value = serde_json::from_str(&switches[1].show("show spanning-tree | json")?)?;
+        let all = view["instances"].as_array().cloned().unwrap_or_default();
+        let rests = |tree: &&Value| {
+            let ports = tree["ports"].as_array().map_or(&[][..], Vec::as_slice);
+            let blocked = ports.iter().filter(|port| port["role"] == "alternate").count();
+            let open = ports.iter().filter(|port| port["role"] == "root" && port["state"] == "forwarding");
+            (blocked, open.count()) == (ports.len() - 1, 1)
+        };
+        let resting = all.iter().filter(rests).count();
+        last = format!("{resting} of {} trees rest", all.len());
+        let whole = all.iter().all(|tree| tree["ports"].as_array().is_some_and(|list| list.len() == ports));
+        // What has changed lately is told to the neighbours for a while.
+        Ok(resting == trees && whole)
+    });
+    settled.with_context(|| last)?;
+    os::pause(Duration::from_secs(4))
+}
+
+fn config(mode: &str, trees: usize, ports: usize, priority: usize) -> String {
+    let mut text = format!("hostname trees\nspanning-tree mode {mode}\n");
+    if mode == "mst" {
+        let _ = writeln!(
+            text,
+            "vlan 2-{trees}\nspanning-tree mst hello-time 1\nspanning-tree mst 0-{} priority {priority}",
+            trees - 1
+        );
+        text += "spanning-tree mst configuration\n name bench\n revision 1\n";
+        for instance in 1..trees {
+            let _ = writeln!(text, " instance {instance} vlan {}", instance + 1);
+        }
+        text += "exit\n";
+    } else {
+        let _ = writeln!(text, "vlan 2-{trees}\nspanning-tree vlan 1-{trees} hello-time 1");
+        let _ = writeln!(text, "spanning-tree vlan 1-{trees} priority {priority}");
+    }
+    for port in 1..=ports {
+        let _ = writeln!(text, "interface l{port}\n switchport mode trunk");
+    }
+    text
+}
+
+fn row(id: &str, title: &str, rounds: Vec<f64>, detail: String, broken: &Option<String>) -> RowResult {
+    let spread = Spread::of(&rounds);
+    RowResult {
+        id: id.to_owned(),
+        title: title.to_owned(),
+        unit: Unit::Fraction,
+        arms: vec![ArmResult { label: "lanyard".to_owned(), detail, rounds, spread }],
+        ratio: None,
+        target: TARGET,
+        verdict: TARGET.verdict(spread, None),
+        caveat: None,
+        skipped: broken.clone(),
+        broken: broken.is_some(),
+    }
+}
