@@ -158,11 +158,10 @@ fn settle(switches: &[Lanyard], trees: usize, ports: usize) -> Result<()> {
 fn config(mode: &str, trees: usize, ports: usize, priority: usize) -> String {
     let mut text = format!("hostname trees\nspanning-tree mode {mode}\n");
     if mode == "mst" {
-        let _ = writeln!(
-            text,
-            "vlan 2-{trees}\nspanning-tree mst hello-time 1\nspanning-tree mst 0-{} priority {priority}",
-            trees - 1
-        );
+        let _ = writeln!(text, "vlan 2-{trees}\nspanning-tree mst hello-time 1");
+        for instance in 0..trees {
+            let _ = writeln!(text, "spanning-tree mst {instance} priority {priority}");
+        }
         text += "spanning-tree mst configuration\n name bench\n revision 1\n";
         for instance in 1..trees {
             let _ = writeln!(text, " instance {instance} vlan {}", instance + 1);
