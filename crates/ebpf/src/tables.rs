@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 /// Every map of the object that holds state, by its name in `bpf/maps.h` and its pin's name.
-pub(crate) const NAMES: [&str; 20] = [
+pub(crate) const NAMES: [&str; 21] = [
     "if_slots",
     "if_ports",
     "ports",
