@@ -110,7 +110,7 @@ fn measure(
     let switches = [(4096, "trees-root"), (8192, "trees-leaf")];
     let mut up = Vec::new();
     for (netns, (priority, name)) in netns.iter().zip(switches) {
-        let switch = Lanyard::with_config(netns, executable, name.to_owned(), &config(priority));
+        let switch = Lanyard::with_config(netns, executable, name, &config(priority));
         up.push(switch.with_context(|| name.to_owned())?);
     }
     settle(&up, trees, args.ports)?;

@@ -94,23 +94,42 @@ impl Lanyard {
     /// When it does not come up; the error carries what it said.
     pub fn up(bed: &Bed, executable: &Executable, hook: Hook, ports: PortMode) -> Result<Self> {
         let instance = format!("bench{}", INSTANCES.fetch_add(1, Ordering::Relaxed));
-        Self::with_config(&bed.switch, executable, instance, &startup_config(bed, hook, ports))
+        let mut lanyard =
+            Self::prepare(&bed.switch, executable, hook, instance, &startup_config(bed, hook, ports))?;
+        if ports == PortMode::Routed {
+            // The VLAN interfaces have IPv6 unlike the rest of the bed. Absent when the kernel has none.
+            let _ = lanyard.netns.sysctl("net/ipv6/conf/default/disable_ipv6", "0");
+        }
+        lanyard.start()?;
+        if ports == PortMode::Routed {
+            let interfaces = (0..bed.ports().len()).map(|number| format!("vlan{}", vlan_of(number)));
+            lanyard.macs =
+                interfaces.map(|device| mac_of(&lanyard.netns, &device)).collect::<Result<Vec<_>>>()?;
+        }
+        Ok(lanyard)
     }
 
     /// Starts it in `netns` with a startup-config and waits for its `ready:` line.
     ///
     /// # Errors
     /// When it does not come up; the error carries what it said.
-    pub fn with_config(
+    pub fn with_config(netns: &Netns, executable: &Executable, instance: &str, config: &str) -> Result<Self> {
+        let mut lanyard = Self::prepare(netns, executable, Hook::Auto, instance.to_owned(), config)?;
+        lanyard.start()?;
+        Ok(lanyard)
+    }
+
+    fn prepare(
         netns: &Netns,
         executable: &Executable,
+        hook: Hook,
         instance: String,
         startup_config: &str,
     ) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("lanyard-bench").tempdir()?;
         let config = dir.path().join("startup-config");
         std::fs::write(&config, startup_config)?;
-        let mut lanyard = Self {
+        let lanyard = Self {
             daemon: None,
             executable: executable.clone(),
             netns: netns.try_clone()?,
@@ -122,16 +141,6 @@ impl Lanyard {
         };
         // What a bench that was killed may have left; refused when there is nothing.
         let _ = lanyard.detach();
-        if ports == PortMode::Routed {
-            // The VLAN interfaces have IPv6 unlike the rest of the bed. Absent when the kernel has none.
-            let _ = lanyard.netns.sysctl("net/ipv6/conf/default/disable_ipv6", "0");
-        }
-        lanyard.start()?;
-        if ports == PortMode::Routed {
-            let interfaces = (0..bed.ports().len()).map(|number| format!("vlan{}", vlan_of(number)));
-            lanyard.macs =
-                interfaces.map(|device| mac_of(&lanyard.netns, &device)).collect::<Result<Vec<_>>>()?;
-        }
         Ok(lanyard)
     }
 

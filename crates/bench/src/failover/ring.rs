@@ -58,7 +58,7 @@ impl Ring {
         }
         for (at, netns) in ring.netns.iter().enumerate() {
             let config = config(at, places(count).contains(&at), lines);
-            let switch = Lanyard::with_config(netns, executable, format!("failover{at}"), &config);
+            let switch = Lanyard::with_config(netns, executable, &format!("failover{at}"), &config);
             ring.switches.push(switch.with_context(|| format!("switch {at}"))?);
         }
         Ok(ring)
