@@ -77,6 +77,7 @@ impl Entity {
                 last_change_ms: None,
                 last_change_port: None,
                 last_heard_ms: None,
+                counting: Default::default(),
                 flush: PortSet::EMPTY,
                 flush_urgent: false,
                 flush_window_ms: 0,
@@ -352,6 +353,7 @@ impl Entity {
         }
         if self.wake_ms.is_some_and(|at| at <= now) {
             self.wake_ms = None;
+            self.end_holds();
         }
         self.run(None);
     }
@@ -425,7 +427,7 @@ impl Entity {
         self.trees[t].sync.valid = false;
         self.mark(p, t);
     }
-    fn reselect_all(&mut self, t: usize) {
+    pub(crate) fn reselect_all(&mut self, t: usize) {
         for p in 0..self.ports.len() {
             self.reselect(p, t);
         }
@@ -458,6 +460,9 @@ impl Entity {
         let port = &mut self.ports[p];
         due(&mut port.hello_when);
         let mut mask = u64::from(due(&mut port.mdelay_while) | due(&mut port.edge_delay_while));
+        if due(&mut port.region_while) {
+            mask = u64::MAX >> (64 - port.trees.len().clamp(1, 64));
+        }
         let holds = due(&mut port.self_loop_while) | due(&mut port.pvid_while) | due(&mut port.type_while);
         let (mut re_rooted, mut ask_again) = (0u64, 0u64);
         for (t, tree) in port.trees.iter_mut().enumerate() {
@@ -513,7 +518,7 @@ impl Entity {
         while !self.queue.is_empty() || self.trees.iter().any(|tree| tree.reselect) {
             if rounds == MAX_ROUNDS {
                 self.unsettled += 1;
-                self.wake_ms = Some(self.now + 100);
+                self.wake_at(self.now + 100);
                 self.event(Event::NotSettled { vlan: self.vlan });
                 break;
             }
@@ -582,8 +587,14 @@ impl Entity {
         }
     }
 
+    /// Asks to be woken at this time at the latest.
+    pub(crate) fn wake_at(&mut self, at: u64) {
+        self.wake_ms = Some(self.wake_ms.map_or(at, |wake| wake.min(at)));
+    }
+
     fn emit_flushes(&mut self) {
         let now = self.now;
+        let mut wake = None;
         for tree in &mut self.trees {
             if tree.flush.is_empty() {
                 continue;
@@ -593,14 +604,16 @@ impl Entity {
                 tree.flushes_in_window = 0;
             }
             if !tree.flush_urgent && tree.flushes_in_window >= FLUSHES_PER_WINDOW {
-                let at = tree.flush_window_ms + FLUSH_WINDOW_MS;
-                self.wake_ms = Some(self.wake_ms.map_or(at, |wake| wake.min(at)));
+                wake = wake.into_iter().chain([tree.flush_window_ms + FLUSH_WINDOW_MS]).min();
                 continue;
             }
             tree.flushes_in_window += 1;
             tree.flush_urgent = false;
             let ports = std::mem::take(&mut tree.flush);
             self.effects.push_back(Effect::Flush { instance: tree.instance, ports });
+        }
+        if let Some(at) = wake {
+            self.wake_at(at);
         }
     }
 }

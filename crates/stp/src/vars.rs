@@ -129,6 +129,10 @@ pub(crate) struct Vector {
 }
 
 impl Vector {
+    /// What all bridges of a region share: the CIST root, the cost to it, and the regional root.
+    pub(crate) fn of_region(&self) -> (BridgeId, u32, BridgeId) {
+        (self.root, self.external_cost, self.regional_root)
+    }
     /// From the same designated bridge and port as `held` (13.10, 13.11).
     pub(crate) fn same_source(&self, held: &Self) -> bool {
         self.designated_bridge.address() == held.designated_bridge.address()
@@ -189,6 +193,7 @@ pub(crate) struct TreeVars {
     pub last_change_port: Option<PortId>,
     /// When a neighbour last told of a change.
     pub last_heard_ms: Option<u64>,
+    pub counting: Counting,
     /// Ports whose addresses are to be flushed, and the limiter's window.
     #[serde(skip)]
     pub flush: PortSet,
@@ -199,6 +204,18 @@ pub(crate) struct TreeVars {
     /// What allSynced needs, recomputed when `sync_stale`.
     #[serde(skip)]
     pub sync: SyncSummary,
+}
+
+/// What a tree knows of information that counts to infinity (`procedures::counting`).
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub(crate) struct Counting {
+    /// The best the bridge has told of the root it watches.
+    pub told: Vector,
+    /// How often it was told something no better since, and when last.
+    pub times: u8,
+    pub last_ms: u64,
+    /// While it runs, such news is not believed.
+    pub hold: Timer,
 }
 
 /// The parts of allSynced (13.28.1) that all ports of a tree share.
@@ -295,6 +312,8 @@ pub(crate) struct PortVars {
     pub self_loop_while: Timer,
     pub pvid_while: Timer,
     pub type_while: Timer,
+    /// The region's way to the CIST root is new; the neighbour may not know yet (`region_in_doubt`).
+    pub region_while: Timer,
     /// BPDUs sent since the link came up, for `bpdufilter default`.
     pub sent_since_up: u32,
     pub receive: crate::machines::port_receive::State,
@@ -484,6 +503,7 @@ impl PortVars {
             self_loop_while: Timer::Zero,
             pvid_while: Timer::Zero,
             type_while: Timer::Zero,
+            region_while: Timer::Zero,
             sent_since_up: 0,
             receive: Default::default(),
             migration: Default::default(),
@@ -498,7 +518,7 @@ impl PortVars {
         }
     }
 
-    pub(crate) fn timers(&self) -> [Timer; 7] {
+    pub(crate) fn timers(&self) -> [Timer; 8] {
         [
             self.tx_count_down,
             self.hello_when,
@@ -507,6 +527,7 @@ impl PortVars {
             self.self_loop_while,
             self.pvid_while,
             self.type_while,
+            self.region_while,
         ]
     }
 }

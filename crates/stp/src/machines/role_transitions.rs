@@ -122,7 +122,7 @@ fn next_root(e: &Entity, p: usize, t: usize) -> Option<State> {
     if tree.proposed && !tree.agree {
         return Some(State::RootProposed);
     }
-    if tree.inconsistent.blocks() {
+    if e.held_back(p, t) {
         return (tree.learn || tree.forward).then_some(State::RootDiscard);
     }
     if tree.forward {
@@ -155,12 +155,13 @@ fn next_designated(e: &Entity, p: usize, t: usize) -> Option<State> {
     if must_discard(e, p, t) {
         return Some(State::DesignatedDiscard);
     }
-    if !tree.forward && !tree.agreed && !tree.proposing && !port.oper_edge {
+    let unasked = e.unasked(p, t);
+    if !tree.forward && !tree.agreed && !tree.proposing && !unasked {
         return Some(State::DesignatedPropose);
     }
     // A dispute holds the timer's way to forwarding for three hello times, not the neighbour's agreement.
     let by_timer = tree.fd_while.is_zero(e.now) && tree.dispute_while.is_zero(e.now);
-    let go = (by_timer || tree.agreed || port.oper_edge)
+    let go = (by_timer || tree.agreed || unasked)
         && (rr_zero || !tree.re_root)
         && !tree.sync
         && !e.held_back(p, t);
@@ -194,7 +195,7 @@ fn sync_done(e: &Entity, p: usize, t: usize) -> bool {
     let port = &e.ports[p];
     let tree = &port.trees[t];
     let quiet = !tree.learning && !tree.forwarding;
-    (!tree.synced && (quiet || tree.agreed || port.oper_edge)) || (tree.sync && tree.synced)
+    (!tree.synced && (quiet || tree.agreed || e.unasked(p, t))) || (tree.sync && tree.synced)
 }
 
 /// To MASTER_DISCARD and DESIGNATED_DISCARD. A guard discards edge ports, too.
@@ -203,7 +204,7 @@ fn must_discard(e: &Entity, p: usize, t: usize) -> bool {
     let tree = &port.trees[t];
     let in_doubt =
         (tree.sync && !tree.synced) || (tree.re_root && !tree.rr_while.is_zero(e.now)) || tree.disputed;
-    ((in_doubt && !port.oper_edge) || e.held_back(p, t)) && (tree.learn || tree.forward)
+    ((in_doubt && !e.unasked(p, t)) || e.held_back(p, t)) && (tree.learn || tree.forward)
 }
 
 fn enter(e: &mut Entity, p: usize, t: usize, state: State) {

@@ -5,6 +5,7 @@
 //! Invariant: a procedure changes variables and marks whose machines must run again; only the transmit
 //! procedures and the state changes produce effects.
 
+mod counting;
 mod receiving;
 mod sending;
 mod tree;
@@ -79,7 +80,23 @@ impl Entity {
     /// handshakes are the only ones the neighbour takes part in.
     pub(crate) fn held_back(&self, p: usize, t: usize) -> bool {
         let port = &self.ports[p];
-        port.trees[t].inconsistent.blocks() || (t > 0 && port.boundary && !port.trees[0].forward)
+        let follows = t > 0 && if port.boundary { !port.trees[0].forward } else { self.region_in_doubt(p, t) };
+        port.trees[t].inconsistent.blocks() || follows
+    }
+    /// The port leads to a bridge of the region that has not told of the same way to the CIST root. An MSTI
+    /// joined with it could join two ways out of the region that the CIST keeps apart. A designated port waits for
+    /// the neighbour's agreement; one of any other role waits here.
+    fn region_in_doubt(&self, p: usize, t: usize) -> bool {
+        let port = &self.ports[p];
+        port.trees[t].role != Role::Designated
+            && !port.region_while.is_zero(self.now)
+            && port.trees[0].msg_priority.of_region() != self.trees[0].root_priority.of_region()
+    }
+    /// Nobody at the other end has to agree: an edge port; or, for an MSTI, a designated port out of the region, where
+    /// the neighbour knows of the CIST alone and [`Self::held_back`] does what that demands.
+    pub(crate) fn unasked(&self, p: usize, t: usize) -> bool {
+        let port = &self.ports[p];
+        port.oper_edge || (t > 0 && port.boundary && port.trees[t].role == Role::Designated)
     }
     /// rcvdXstMsg: an MSTI's message waits until the CIST's has been dealt with.
     pub(crate) fn rcvd_xst_msg(&self, p: usize, t: usize) -> bool {

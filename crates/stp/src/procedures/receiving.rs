@@ -164,12 +164,11 @@ impl Entity {
         // A designated neighbour's agreement answers nothing; it tells that its side is synced.
         let designated = port.trees[t].msg_flags.role == WireRole::Designated;
         let p2p = port.params.point_to_point && (designated || timely);
-        // For an MSTI, too: the neighbour must agree about the way to the CIST root.
         let (message, held) = (&port.trees[0].msg_priority, &port.trees[0].port_priority);
         let same_root = message.root == held.root
-            && (!internal
-                || (message.external_cost == held.external_cost
-                    && message.regional_root == held.regional_root));
+            && (!internal || message.of_region() == held.of_region())
+            // For an MSTI, too: the neighbour must agree about the way to the CIST root.
+            && (t == 0 || message.of_region() == self.trees[0].root_priority.of_region());
         if t == 0 {
             let tree = &mut port.trees[0];
             let agreed = rstp && p2p && same_root && tree.msg_flags.agreement;

@@ -60,20 +60,22 @@ impl Entity {
         if t == 0 { port.new_info = true } else { port.new_info_msti = true }
     }
 
-    /// syncMaster: the way to the CIST root leaves the region elsewhere, so no MSTI agreement holds.
+    /// syncMaster: the way to the CIST root is new, so no MSTI agreement holds.
     fn sync_master(&mut self) {
-        for t in 1..self.trees.len() {
-            for p in 0..self.ports.len() {
-                if self.ports[p].info_internal {
-                    let tree = &mut self.ports[p].trees[t];
-                    tree.agree = false;
-                    tree.agreed = false;
-                    tree.synced = false;
-                    tree.sync = true;
-                    self.mark(p, t);
-                }
+        for p in 0..self.ports.len() {
+            if !self.ports[p].rcvd_internal {
+                continue;
             }
-            self.trees[t].sync.valid = false;
+            self.ports[p].region_while = Timer::start(self.now, 2 * self.fwd_delay(p));
+            for t in 1..self.trees.len() {
+                let tree = &mut self.ports[p].trees[t];
+                tree.agree = false;
+                tree.agreed = false;
+                tree.synced = false;
+                tree.sync = true;
+                self.trees[t].sync.valid = false;
+            }
+            self.mark_all_trees(p);
         }
     }
 
@@ -82,8 +84,9 @@ impl Entity {
         let before = self.trees[t].root_priority;
         self.updt_root(t);
         let root_priority = self.trees[t].root_priority;
+        // The standard looks at the regional root only; another way out through the same bridge matters as much.
         if t == 0
-            && before.regional_root != root_priority.regional_root
+            && before.of_region() != root_priority.of_region()
             && (before.external_cost != 0 || root_priority.external_cost != 0)
         {
             self.sync_master();
@@ -116,7 +119,7 @@ impl Entity {
         let Some(r) = self.trees[t].root_port else { return };
         let held = self.ports[r].trees[t].port_priority;
         let root_internal = t > 0 || self.ports[r].info_internal;
-        let prefix = |v: &Vector| (v.root, v.external_cost, v.regional_root);
+        let prefix = Vector::of_region;
         for p in (0..self.ports.len()).filter(|p| *p != r) {
             let port = &self.ports[p];
             let outside = t == 0 && (port.boundary || self.bridge.force_version < 3);
@@ -144,36 +147,17 @@ impl Entity {
 
     /// Items a) to d): the best of the bridge's own vector and the root path vectors.
     fn updt_root(&mut self, t: usize) {
-        let own = self.bridge_priority(t);
-        let mut best = (own, PortIdentifier::default());
-        let mut root_port = None;
-        for (p, port) in self.ports.iter().enumerate() {
-            let tree = &port.trees[t];
-            let usable = tree.info_is == InfoIs::Received
-                && !port.params.restricted_role
-                && !tree.inconsistent.blocks()
-                && (t == 0 || port.info_internal || port.trees[0].info_is != InfoIs::Received)
-                && tree.port_priority.designated_bridge.address() != self.bridge.address
-                && !self.is_echo(t, port.info_internal, &tree.port_priority);
-            if !usable {
-                continue;
-            }
-            let mut path = tree.port_priority;
-            if t == 0 && !port.info_internal {
-                path.external_cost = path.external_cost.saturating_add(tree.path_cost);
-                path.regional_root = self.trees[0].bridge_id;
-                path.internal_cost = 0;
-            } else {
-                path.internal_cost = path.internal_cost.saturating_add(tree.path_cost);
-            }
-            if (path, tree.port_id) < best {
-                best = (path, tree.port_id);
-                root_port = Some(p);
+        let (mut best, mut root_port) = self.best_root(t);
+        if let Some(p) = root_port {
+            let held = self.ports[p].trees[t].port_priority;
+            let tells = Vector { designated_bridge: self.trees[t].bridge_id, ..best };
+            if self.counts_to_infinity(t, &held, &tells) {
+                (best, root_port) = self.best_root(t);
             }
         }
         let max_hops = self.bridge.max_hops;
         let tree = &mut self.trees[t];
-        tree.root_priority = best.0;
+        tree.root_priority = best;
         tree.root_port = root_port;
         tree.root_times = match root_port {
             None => Times {
@@ -193,6 +177,38 @@ impl Entity {
                 times
             }
         };
+    }
+
+    /// The root priority vector and the root port that the ports' information gives.
+    fn best_root(&self, t: usize) -> (Vector, Option<usize>) {
+        let mut best = (self.bridge_priority(t), PortIdentifier::default());
+        let mut root_port = None;
+        for (p, port) in self.ports.iter().enumerate() {
+            let tree = &port.trees[t];
+            let usable = tree.info_is == InfoIs::Received
+                && !port.params.restricted_role
+                && !tree.inconsistent.blocks()
+                && (t == 0 || port.info_internal || port.trees[0].info_is != InfoIs::Received)
+                && tree.port_priority.designated_bridge.address() != self.bridge.address
+                && !self.is_echo(t, port.info_internal, &tree.port_priority)
+                && self.believable(t, &tree.port_priority);
+            if !usable {
+                continue;
+            }
+            let mut path = tree.port_priority;
+            if t == 0 && !port.info_internal {
+                path.external_cost = path.external_cost.saturating_add(tree.path_cost);
+                path.regional_root = self.trees[0].bridge_id;
+                path.internal_cost = 0;
+            } else {
+                path.internal_cost = path.internal_cost.saturating_add(tree.path_cost);
+            }
+            if (path, tree.port_id) < best {
+                best = (path, tree.port_id);
+                root_port = Some(p);
+            }
+        }
+        (best.0, root_port)
     }
 
     /// What is left of this bridge's own claim to be the (regional) root, and comes back to it.

@@ -1,0 +1,82 @@
+//! Counting to infinity, and how it is cut short. Not in the standard; read Elmeleegy, Cox and Ng, "On
+//! Count-to-Infinity Induced Forwarding Loops in Ethernet Networks" (2006), for what happens without it.
+//!
+//! When the way to a root is lost, what alternate ports still remember of it can go round in a cycle, a little
+//! worse each time, until max age, max hops or a real but costlier way stops it; once the hold count bites, at one
+//! BPDU a second and hop. A bridge on the cycle notices: again and again it is told of the same root something that
+//! is no better than what it has itself told before. After [`LIMIT`] times it believes no such news for
+//! [`HOLD_MS`], claims to be root meanwhile, and so breaks the cycle. What is better than what the bridge told can't
+//! have come from itself, and is believed at once.
+//!
+//! Invariant: information is left out only while a hold lasts, and a hold always ends.
+
+use crate::bpdu::BridgeId;
+use crate::entity::Entity;
+use crate::vars::{Counting, Timer, Vector};
+
+/// Times that news may be worse than what the bridge told itself. A ring that turns round takes one or two.
+const LIMIT: u8 = 2;
+/// How long such news is not believed then.
+const HOLD_MS: u64 = 1000;
+/// Without such news for as long, what was told before does not matter any more.
+const MEMORY_MS: u64 = 20_000;
+
+impl Entity {
+    /// Whose information it is: the (regional) root's.
+    fn claimed(t: usize, vector: &Vector) -> BridgeId {
+        if t == 0 { vector.root } else { vector.regional_root }
+    }
+
+    /// False while a hold lasts and the vector may be this bridge's own word coming back.
+    pub(crate) fn believable(&self, t: usize, vector: &Vector) -> bool {
+        let counting = &self.trees[t].counting;
+        counting.hold.is_zero(self.now)
+            || Self::claimed(t, vector) != Self::claimed(t, &counting.told)
+            || *vector < counting.told
+    }
+
+    /// Takes note of what the bridge is about to believe: `held`, the root port's information, which makes it tell
+    /// `tells`. True when that is once too often, and a hold has begun.
+    pub(crate) fn counts_to_infinity(&mut self, t: usize, held: &Vector, tells: &Vector) -> bool {
+        let now = self.now;
+        let tree = &mut self.trees[t];
+        let before = tree.root_priority;
+        let counting = &mut tree.counting;
+        let root = Self::claimed(t, tells);
+        let known = Self::claimed(t, &counting.told);
+        let stale = now >= counting.last_ms + MEMORY_MS;
+        if stale || root < known || (root == known && *tells < counting.told) {
+            *counting = Counting { told: *tells, last_ms: now, ..Counting::default() };
+            return false;
+        }
+        // A root that is not the one watched says nothing about it.
+        if root != known || *held < counting.told || *tells == before {
+            return false;
+        }
+        counting.times += 1;
+        counting.last_ms = now;
+        if counting.times < lim() {
+            return false;
+        }
+        counting.times = 0;
+        counting.hold = Timer::start(now, hold_ms());
+        self.wake_at(now + hold_ms());
+        true
+    }
+
+    /// Holds that are over: the tree's roles are computed anew, from everything.
+    pub(crate) fn end_holds(&mut self) {
+        for t in 0..self.trees.len() {
+            let counting = &mut self.trees[t].counting;
+            if counting.hold != Timer::Zero && counting.hold.is_zero(self.now) {
+                *counting = Counting::default();
+                self.reselect_all(t);
+            } else if let Some(at) = counting.hold.deadline(self.now) {
+                self.wake_at(at);
+            }
+        }
+    }
+}
+
+fn lim() -> u8 { std::env::var("LIMIT").ok().and_then(|v| v.parse().ok()).unwrap_or(LIMIT) }
+fn hold_ms() -> u64 { std::env::var("HOLD").ok().and_then(|v| v.parse().ok()).unwrap_or(HOLD_MS) }
