@@ -92,12 +92,12 @@ fn next_master(e: &Entity, p: usize, t: usize) -> Option<State> {
         Some(State::MasterRetired)
     } else if sync_done(e, p, t) {
         Some(State::MasterSynced)
+    } else if must_discard(e, p, t) {
+        Some(State::MasterDiscard)
     } else if (all_synced && !tree.agree) || (tree.proposed && tree.agree) {
         Some(State::MasterAgreed)
     } else if tree.proposed && !tree.agree {
         Some(State::MasterProposed)
-    } else if must_discard(e, p, t) {
-        Some(State::MasterDiscard)
     } else if go && !tree.learn {
         Some(State::MasterLearn)
     } else {
@@ -148,12 +148,13 @@ fn next_designated(e: &Entity, p: usize, t: usize) -> Option<State> {
     if sync_done(e, p, t) {
         return Some(State::DesignatedSynced);
     }
-    // Within a region agreements travel both ways: a master port waits for those of the designated side, too.
-    if t > 0 && !tree.agree && e.all_synced(p, t) {
-        return Some(State::DesignatedAgreed);
-    }
     if must_discard(e, p, t) {
         return Some(State::DesignatedDiscard);
+    }
+    // Within a region agreements travel both ways: a master port waits for those of the designated side, too. Not
+    // before the port has done what sync asks of it, which DESIGNATED_AGREED forgets.
+    if t > 0 && !tree.agree && e.all_synced(p, t) {
+        return Some(State::DesignatedAgreed);
     }
     let unasked = e.unasked(p, t);
     if !tree.forward && !tree.agreed && !tree.proposing && !unasked {
