@@ -76,21 +76,19 @@ fn for_seeds(
         Some(only) => only..only + 1,
         None => number("FROM").unwrap_or(seeds.start)..number("SEEDS").unwrap_or(seeds.end),
     };
-    let (mut bad, mut slowest) = (Vec::new(), (0, 0));
-    let mut times = Vec::new();
+    let (mut bad, mut times) = (Vec::new(), Vec::new());
     for seed in seeds.clone() {
         let run =
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| shaken(seed, may_partition, &build)));
         match run {
-            Ok(took) if { times.push(took); took <= bound_ms } => slowest = slowest.max((took, seed)),
+            Ok(took) if took <= bound_ms => times.push((took, seed)),
             Ok(took) => bad.push((seed, format!("took {took} ms"))),
             Err(panic) => bad.push((seed, panic.downcast_ref::<String>().cloned().unwrap_or_default())),
         }
     }
     times.sort_unstable();
-    let at = |percent: usize| times.get(times.len() * percent / 100).copied().unwrap_or(0);
-    println!("median {} 90% {} 99% {} mean {}", at(50), at(90), at(99), times.iter().sum::<u64>() / times.len() as u64);
-    println!("seeds {seeds:?}: slowest {} ms (seed {})", slowest.0, slowest.1);
+    let at = |percent: usize| times.get(times.len() * percent / 100).or(times.last()).copied();
+    println!("seeds {seeds:?}: (ms, seed) median {:?}, 99 % {:?}, slowest {:?}", at(50), at(99), at(100));
     assert!(bad.is_empty(), "{} of {seeds:?} failed: {bad:#?}", bad.len());
 }
 
@@ -138,25 +136,21 @@ fn one_mst_region_on_random_graphs() {
 
 #[test]
 fn several_regions_on_random_graphs() {
-    for_seeds(27..130, RSTP_BOUND_MS, false, several_regions);
+    for_seeds(0..150, RSTP_BOUND_MS, false, several_regions);
 }
 
-/// Of the first 300 seeds these two are not right: in 6, information of a dead path counts through several regions
-/// for minutes; in 26, VLAN 1 has a loop for some milliseconds while that goes on.
+/// The seeds that once counted to infinity for minutes, or had a loop meanwhile.
 #[test]
-#[ignore = "known gap: counting to infinity through several regions"]
-fn several_regions_count_to_infinity() {
-    for_seeds(6..7, RSTP_BOUND_MS, false, several_regions);
-    for_seeds(26..27, RSTP_BOUND_MS, false, several_regions);
+fn several_regions_do_not_count_to_infinity() {
+    for seed in [6, 26, 1182, 1207, 1577] {
+        for_seeds(seed..seed + 1, RSTP_BOUND_MS, false, several_regions);
+    }
 }
 
 /// Regions east and west and RSTP bridges, mixed. Cut off from the root, old information may count max hops in each
-/// region for every hop of max age, so here the network stays in one piece. What the CIST blocks within a region
-/// on the way, an MSTI may not, because agreements at a boundary speak for the CIST alone: VLAN 1 is watched
-/// all the time, the MSTIs' VLANs at rest.
+/// region for every hop of max age, so here the network stays in one piece.
 fn several_regions(sim: &mut Sim, rng: &mut Rng) {
     sim.vlans = vec![vlan(1), vlan(10), vlan(20)];
-    sim.watched = std::env::var("WATCHED").map_or(1, |w| w.parse().unwrap());
     sim.set_mode(Mode::Mst, region("east"));
     any_network(sim, rng);
     for n in 0..sim.nodes.len() {

@@ -14,10 +14,11 @@ use crate::bpdu::BridgeId;
 use crate::entity::Entity;
 use crate::vars::{Counting, Timer, Vector};
 
-/// Times that news may be worse than what the bridge told itself. A ring that turns round takes one or two.
+/// Times that news may be worse than what the bridge told itself. A ring that turns round takes one.
 const LIMIT: u8 = 2;
-/// How long such news is not believed then.
-const HOLD_MS: u64 = 1000;
+/// How long such news is not believed then: long enough for what circulates to come to an end at the bridge, while
+/// each hop takes up to a second.
+const HOLD_MS: u64 = 3000;
 /// Without such news for as long, what was told before does not matter any more.
 const MEMORY_MS: u64 = 20_000;
 
@@ -55,12 +56,12 @@ impl Entity {
         }
         counting.times += 1;
         counting.last_ms = now;
-        if counting.times < lim() {
+        if counting.times < LIMIT {
             return false;
         }
         counting.times = 0;
-        counting.hold = Timer::start(now, hold_ms());
-        self.wake_at(now + hold_ms());
+        counting.hold = Timer::start(now, HOLD_MS);
+        self.wake_at(now + HOLD_MS);
         true
     }
 
@@ -77,6 +78,3 @@ impl Entity {
         }
     }
 }
-
-fn lim() -> u8 { std::env::var("LIMIT").ok().and_then(|v| v.parse().ok()).unwrap_or(LIMIT) }
-fn hold_ms() -> u64 { std::env::var("HOLD").ok().and_then(|v| v.parse().ok()).unwrap_or(HOLD_MS) }

@@ -80,7 +80,8 @@ impl Entity {
     /// handshakes are the only ones the neighbour takes part in.
     pub(crate) fn held_back(&self, p: usize, t: usize) -> bool {
         let port = &self.ports[p];
-        let follows = t > 0 && if port.boundary { !port.trees[0].forward } else { self.region_in_doubt(p, t) };
+        let follows =
+            t > 0 && if port.boundary { !port.trees[0].forward } else { self.region_in_doubt(p, t) };
         port.trees[t].inconsistent.blocks() || follows
     }
     /// The port leads to a bridge of the region that has not told of the same way to the CIST root. An MSTI
