@@ -7,7 +7,7 @@ pub mod change;
 
 pub use change::{Backend, Change, changes, transact};
 pub use lanyard_pipeline::route::{
-    Adjacency, RifAttachment, RifState, RouteChange, RouteLookup, RouteTarget, Urpf,
+    Adjacency, BUCKETS, RifAttachment, RifState, RouteChange, RouteLookup, RouteTarget, Urpf,
 };
 pub use lanyard_pipeline::state::PlaneState;
 pub use lanyard_pipeline::tables::counters::PortCounters;

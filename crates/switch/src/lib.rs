@@ -15,6 +15,7 @@ pub mod facts;
 pub mod flush;
 pub mod links;
 pub mod ports;
+pub mod routing;
 pub mod spanning;
 mod switch;
 
@@ -22,6 +23,7 @@ pub use ageing::Ageing;
 pub use facts::{Facts, LinkFacts};
 pub use links::{Action, Original, Record, Route};
 pub use ports::PortIds;
+pub use routing::Routing;
 pub use spanning::Spanning;
 pub use switch::{Identity, Plan, Switch};
 

@@ -22,6 +22,8 @@ pub const DEL_NEXTHOP: u16 = 105;
 pub const FLAG_REQUEST: u16 = 1;
 /// NLM_F_REPLACE.
 pub const FLAG_REPLACE: u16 = 0x100;
+/// NLM_F_APPEND.
+pub const FLAG_APPEND: u16 = 0x800;
 /// AF_INET.
 pub const INET: u8 = 2;
 /// AF_INET6.
@@ -40,6 +42,14 @@ pub const ROUTE_OFFLOAD_FAILED: u32 = 0x2000_0000;
 
 /// `rtm_type`: a unicast route.
 pub const UNICAST: u8 = 1;
+/// `rtm_type`: an address of this host.
+pub const LOCAL: u8 = 2;
+/// `rtm_type`: a broadcast address of this host's.
+pub const BROADCAST: u8 = 3;
+/// `rtm_type`: an anycast address of this host.
+pub const ANYCAST: u8 = 4;
+/// `rtm_type`: multicast.
+pub const MULTICAST: u8 = 5;
 /// `rtm_type`: dropped.
 pub const BLACKHOLE: u8 = 6;
 /// `rtm_type`: dropped and told (host unreachable).
@@ -218,6 +228,8 @@ pub struct Route<'a> {
     pub nexthop_id: Option<u32>,
     /// True when a next hop wraps packets up (a tunnel, MPLS).
     pub encapsulates: bool,
+    /// True when it has an MTU of its own (`mtu`).
+    pub limits_mtu: bool,
     single: Option<Hop>,
     many: &'a [u8],
 }
@@ -239,6 +251,7 @@ impl<'a> Route<'a> {
             source: None,
             nexthop_id: None,
             encapsulates: false,
+            limits_mtu: false,
             single: None,
             many: &[],
         }
@@ -266,6 +279,9 @@ impl<'a> Route<'a> {
                 number_of::RTA_PRIORITY => route.metric = number(value)?,
                 number_of::RTA_NH_ID => route.nexthop_id = Some(number(value)?),
                 number_of::RTA_PREFSRC => route.source = Some(address(family, value)?),
+                number_of::RTA_METRICS => {
+                    route.limits_mtu |= attributes(value, 0).flatten().any(|(kind, _)| kind == number_of::RTAX_MTU);
+                }
                 number_of::RTA_MULTIPATH => route.many = many(family, value, &mut route.encapsulates)?,
                 _ => hop_attribute(family, attribute, value, &mut single, &mut route.encapsulates)?,
             }
@@ -504,11 +520,13 @@ mod number_of {
     pub(super) const RTA_GATEWAY: u16 = 5;
     pub(super) const RTA_PRIORITY: u16 = 6;
     pub(super) const RTA_PREFSRC: u16 = 7;
+    pub(super) const RTA_METRICS: u16 = 8;
     pub(super) const RTA_MULTIPATH: u16 = 9;
     pub(super) const RTA_TABLE: u16 = 15;
     pub(super) const RTA_VIA: u16 = 18;
     pub(super) const RTA_ENCAP: u16 = 22;
     pub(super) const RTA_NH_ID: u16 = 30;
+    pub(super) const RTAX_MTU: u16 = 2;
     pub(super) const NHA_ID: u16 = 1;
     pub(super) const NHA_GROUP: u16 = 2;
     pub(super) const NHA_GROUP_TYPE: u16 = 3;

@@ -1,0 +1,122 @@
+//! The kernel's messages about routes as candidates of a prefix, and where the kernel has them among others.
+//!
+//! Read first: rtnetlink(7), ip-route(8).
+//!
+//! Invariant: what a plane could not do just as the kernel does is [`Kind::Policy`].
+
+use super::hops::SetKey;
+use super::neighbours::Object;
+use super::rib::{Candidate, Kind, NONE, Rank};
+use ipnet::IpNet;
+use lanyard_wire::rtnetlink::{self as wire, NextHopAction, NextHopObject, Route};
+use std::net::IpAddr;
+
+/// A route as a candidate, and its next hops; `None` for what a plane has nothing to do with: cached exceptions, other
+/// tables (which only rules ask), multicast, link-local destinations.
+pub(super) fn classify(route: &Route<'_>) -> Option<(Candidate, Option<SetKey>)> {
+    let rank = match route.table {
+        255 => Rank::Local,
+        254 => Rank::Main,
+        253 => Rank::Default,
+        _ => return None,
+    };
+    if route.flags & wire::ROUTE_CLONED != 0 || is_apart(route.dest) {
+        return None;
+    }
+    let mut kind = match route.kind {
+        wire::UNICAST => Kind::Unicast,
+        wire::LOCAL | wire::BROADCAST | wire::ANYCAST => Kind::Local,
+        wire::BLACKHOLE => Kind::Blackhole,
+        wire::UNREACHABLE | wire::PROHIBIT => Kind::NoRoute,
+        wire::MULTICAST => return None,
+        _ => Kind::Policy,
+    };
+    let key = match kind {
+        Kind::Unicast => set_key(route),
+        _ => None,
+    };
+    if route.tos != 0 || route.source_specific {
+        kind = Kind::Selective;
+    } else if kind == Kind::Unicast && (key.is_none() || route.encapsulates || route.limits_mtu) {
+        kind = Kind::Policy;
+    }
+    let candidate = Candidate { metric: route.metric, set: NONE, rank, kind, tos: route.tos, seen: 0 };
+    Some((candidate, key))
+}
+
+/// Multicast, link-local addresses of IPv6, loopback: no router forwards to them.
+pub(super) fn is_apart(prefix: IpNet) -> bool {
+    match prefix {
+        IpNet::V4(net) => {
+            let (address, length) = (net.network(), net.prefix_len());
+            length >= 4 && address.is_multicast() || length >= 8 && address.is_loopback()
+        }
+        IpNet::V6(net) => {
+            let (address, length) = (net.network(), net.prefix_len());
+            let first = address.segments()[0];
+            length >= 8 && first >> 8 == 0xff
+                || length >= 10 && first & 0xffc0 == 0xfe80
+                || address.is_loopback()
+        }
+    }
+}
+
+fn set_key(route: &Route<'_>) -> Option<SetKey> {
+    if let Some(id) = route.nexthop_id {
+        return Some(SetKey::Object(id));
+    }
+    let mut hops = route.hops();
+    let first = hops.next()?;
+    let Some(second) = hops.next() else { return Some(SetKey::One(first.ifindex, first.via)) };
+    let mut ways: Vec<(u32, Option<IpAddr>, u32)> = Vec::new();
+    for hop in [first, second].into_iter().chain(hops) {
+        match ways.iter_mut().find(|way| (way.0, way.1) == (hop.ifindex, hop.via)) {
+            Some(way) => way.2 += hop.weight,
+            None => ways.push((hop.ifindex, hop.via, hop.weight)),
+        }
+    }
+    ways.sort_unstable();
+    Some(SetKey::Many(ways.into()))
+}
+
+pub(super) fn value_of(object: &NextHopObject<'_>) -> Object {
+    match object.action {
+        NextHopAction::Hop(hop) => Object::One(hop.ifindex, hop.via),
+        NextHopAction::Group(members) => Object::Group(members.iter().collect()),
+        NextHopAction::Blackhole => Object::Blackhole,
+        NextHopAction::Other => Object::Other,
+    }
+}
+
+/// Puts `candidate` where the kernel has it; answers the sets that candidates let go of. `merges` says of another one of the
+/// same key that IPv6 makes one route of both: the message then tells of all of it.
+pub(super) fn place(
+    list: &mut Vec<Candidate>,
+    candidate: Candidate,
+    flags: u16,
+    merges: impl Fn(&Candidate) -> bool,
+) -> Vec<u32> {
+    if let Some(same) = list.iter_mut().find(|other| other.is(&candidate)) {
+        same.seen = candidate.seen;
+        return vec![candidate.set];
+    }
+    let replace = flags & wire::FLAG_REPLACE != 0;
+    let old = list.iter().position(|other| other.same_key(&candidate) && (replace || merges(other)));
+    if let Some(at) = old {
+        return vec![std::mem::replace(&mut list[at], candidate).set];
+    }
+    let order = |c: &Candidate| (c.rank, c.metric);
+    let after = flags & wire::FLAG_APPEND != 0;
+    let at = list.partition_point(|other| {
+        order(other) < order(&candidate) || after && order(other) == order(&candidate)
+    });
+    list.insert(at, candidate);
+    Vec::new()
+}
+
+/// The one candidate of the same key and kind: what a deletion means that names it otherwise than it is known.
+pub(super) fn alone(list: &[Candidate], candidate: &Candidate) -> Option<usize> {
+    let mut same = (0..).zip(list).filter(|(_, other)| other.same_key(candidate));
+    let first = same.next().map(|(at, _)| at);
+    first.filter(|_| same.next().is_none())
+}

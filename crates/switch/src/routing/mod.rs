@@ -1,0 +1,577 @@
+//! The kernel's routing tables, mirrored into a plane: what the kernel says in, [`RouteChange`]s out.
+//!
+//! Read first: ip-route(8), ip-nexthop(8), ip-rule(8); docs/routing.md, "Following the kernel". `rib` holds routes in the
+//! kernel's order of preference, `neighbours` what they depend on, `hops` turns next hops into groups, `audit` compares
+//! with a listing after something was missed,
+//! `tell` decides what the plane is told and when. The daemon feeds [`Routing`] and hands what [`Routing::poll`] answers to
+//! [`Plane::route`](lanyard_plane::Plane::route).
+//!
+//! Invariants: a prefix the plane can't do as the kernel does goes up to the kernel, which does ([`TrapReason::RoutePolicy`]);
+//! it never falls to a shorter one. What happens to a next hop changes groups, not routes. Everything is bounded: identifiers
+//! by [`Limits`], work by the caller, memory by the kernel's own tables.
+//!
+//! The kernel's own offload flags are not set: rtnetlink has no request for that (drivers set them inside the kernel), so
+//! `show ip route` is where a kernel route's state is seen. Who gives routes over FPM is answered there.
+
+mod audit;
+mod buckets;
+mod classify;
+mod hops;
+mod neighbours;
+mod rib;
+mod tell;
+
+pub use neighbours::Neighbour;
+
+use audit::Audit;
+use classify::{alone, classify, place, value_of};
+use hops::{Hops, SetKey};
+use ipnet::IpNet;
+use lanyard_plane::RouteChange;
+use lanyard_types::{AdjacencyId, RifId, TrapReason, VrfId};
+use lanyard_wire::rtnetlink::{self as wire, NextHopObject, Route};
+use neighbours::{Around, Object};
+use rib::{Candidate, DIRTY, FAILED, FORCED, NONE, REFUSED, Rank, Rib};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use tell::Told;
+
+/// Milliseconds on a monotonic clock.
+pub type Millis = u64;
+
+/// What the plane has identifiers for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Groups, 1..=65,535.
+    pub groups: u32,
+    /// Adjacencies, 1..=65,535.
+    pub adjacencies: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { groups: 65_535, adjacencies: 65_535 }
+    }
+}
+
+/// Where a route's message comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// The kernel says that it has come; the NLM_F_* flags of the message.
+    New(u16),
+    /// The kernel says that it is gone.
+    Gone,
+    /// It is in a listing (see [`Routing::audit`]).
+    Listed,
+}
+
+/// What the plane does with a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Offload {
+    /// It forwards (or drops) by it.
+    Offloaded,
+    /// Its frames go up to the kernel.
+    Trapped,
+    /// The plane had no room for it.
+    Failed,
+    /// The plane has nothing to do with it.
+    None,
+}
+
+/// A neighbour that the kernel should be asked about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ask {
+    /// Its routing table.
+    pub vrf: VrfId,
+    /// Its interface's index.
+    pub ifindex: u32,
+    /// Its address.
+    pub address: IpAddr,
+}
+
+/// How much there is of everything.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Prefixes.
+    pub prefixes: u64,
+    /// Groups that the plane has.
+    pub groups: u64,
+    /// Adjacencies that the plane has.
+    pub adjacencies: u64,
+    /// Prefixes that go up because no group or adjacency was left for them.
+    pub starved: u64,
+    /// Prefixes that the plane had no room for.
+    pub failed: u64,
+}
+
+/// Unresolved next hops are asked for after this long, then twice as long each time...
+const ASK_MS: Millis = 1000;
+/// ...and never rarer than this.
+const ASK_MOST_MS: Millis = 32_000;
+/// What was refused is tried again this long after something has gone.
+const RETRY_MS: Millis = 10_000;
+
+/// The mirror, of every VRF.
+#[derive(Debug)]
+pub struct Routing {
+    vrfs: BTreeMap<VrfId, Vrf>,
+    hops: Hops,
+    neighbours: BTreeSet<Ask>,
+    /// Next hops that have no address, when they are asked for next and how long after the last time.
+    asks: BTreeMap<Ask, (Millis, Millis)>,
+    /// True when something was refused, and whether something has gone since.
+    refused: bool,
+    freed: bool,
+    retry_ms: Millis,
+    limits: Limits,
+}
+
+#[derive(Debug)]
+struct Vrf {
+    rib: Rib,
+    around: Around,
+    /// Prefixes whose target may be another, the longest first, and after them those that go, the shortest first: so a
+    /// frame meets the old match or the new one, whatever else changes at the same time.
+    coming: BTreeSet<(Reverse<u8>, IpNet)>,
+    going: BTreeSet<(u8, IpNet)>,
+    /// The plane has nothing yet, and is told nothing until everything is in the queue.
+    filling: bool,
+    /// Prefixes that are not in the plane for want of room.
+    failed: BTreeSet<IpNet>,
+    /// Every prefix gets its target anew; the last one done.
+    scan: Option<Option<IpNet>>,
+    /// The kernel routes IPv4 or IPv6 by more than the destination.
+    policy: [bool; 2],
+    audit: Audit,
+}
+
+impl Vrf {
+    fn new(vrf: VrfId) -> Self {
+        Self {
+            rib: Rib::default(),
+            around: Around::new(vrf),
+            coming: BTreeSet::new(),
+            going: BTreeSet::new(),
+            filling: true,
+            failed: BTreeSet::new(),
+            scan: None,
+            policy: [false; 2],
+            audit: Audit::default(),
+        }
+    }
+}
+
+impl Default for Routing {
+    fn default() -> Self {
+        Self::new(Limits::default())
+    }
+}
+
+impl Routing {
+    /// Nothing known, nothing told.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            vrfs: BTreeMap::new(),
+            hops: Hops::new(limits.groups, limits.adjacencies),
+            neighbours: BTreeSet::new(),
+            asks: BTreeMap::new(),
+            refused: false,
+            freed: false,
+            retry_ms: 0,
+            limits,
+        }
+    }
+    fn vrf(&mut self, vrf: VrfId) -> &mut Vrf {
+        self.vrfs.entry(vrf).or_insert_with(|| Vrf::new(vrf))
+    }
+
+    /// The router interfaces, by VRF and the kernel's index. Before a plane takes a state that lacks some of those there
+    /// were, give what is left, and what [`Routing::poll`] answers to the plane; the new ones after it has taken it.
+    pub fn set_rifs(&mut self, vrf: VrfId, rifs: &BTreeMap<u32, RifId>, out: &mut Vec<RouteChange>) {
+        let known = self.vrf(vrf);
+        if known.around.rifs == *rifs {
+            return;
+        }
+        let was_active = !known.around.rifs.is_empty();
+        known.around.rifs.clone_from(rifs);
+        if rifs.is_empty() && was_active {
+            self.forget(vrf, out);
+        }
+        self.reconsider(vrf, false);
+        self.ask_all(vrf);
+        let every: Vec<_> = self.vrf(vrf).around.neighbours.keys().copied().collect();
+        self.neighbours.extend(every.into_iter().map(|(address, ifindex)| Ask { vrf, ifindex, address }));
+        let known = self.vrf(vrf);
+        known.scan = Some(None);
+        known.filling |= !was_active;
+    }
+    /// The interfaces that [`Routing::set_rifs`] was given last.
+    #[must_use]
+    pub fn rifs(&self, vrf: VrfId) -> Option<&BTreeMap<u32, RifId>> {
+        self.vrfs.get(&vrf).map(|vrf| &vrf.around.rifs)
+    }
+    /// A VRF is no longer followed: everything about it goes.
+    pub fn drop_vrf(&mut self, vrf: VrfId, out: &mut Vec<RouteChange>) {
+        self.forget(vrf, out);
+        let Some(mut gone) = self.vrfs.remove(&vrf) else { return };
+        for prefix in gone.rib.walk(None, usize::MAX) {
+            for candidate in gone.rib.candidates(prefix).filter(|candidate| candidate.set != NONE) {
+                self.hops.release(candidate.set);
+            }
+        }
+        gone.around.rifs.clear();
+        self.hops.flush(&|_| Some(&gone.around), None, out);
+        self.neighbours.retain(|ask| ask.vrf != vrf);
+        self.asks.retain(|ask, _| ask.vrf != vrf);
+    }
+    /// The plane is to have no route of a VRF; what is known of the kernel's stays.
+    fn forget(&mut self, vrf: VrfId, out: &mut Vec<RouteChange>) {
+        let Some(known) = self.vrfs.get_mut(&vrf) else { return };
+        let mut told = false;
+        for prefix in known.rib.walk(None, usize::MAX) {
+            let Some(entry) = known.rib.get_mut(prefix) else { continue };
+            if let Told::Group(set) = Told::unpack(entry.told) {
+                self.hops.leave_group(set);
+            }
+            told |= entry.told != NONE;
+            entry.told = NONE;
+            entry.flags &= !(DIRTY | REFUSED | FAILED | FORCED);
+            if entry.best.rank == Rank::Gone {
+                known.rib.remove(prefix);
+            }
+        }
+        known.failed.clear();
+        known.coming.clear();
+        known.going.clear();
+        if told {
+            out.push(RouteChange::VrfGone(vrf));
+        }
+    }
+    /// Works out anew what sets come to; where that is something else, routes get new targets.
+    fn reconsider(&mut self, vrf: VrfId, objects_only: bool) {
+        let Some(known) = self.vrfs.get_mut(&vrf) else { return };
+        for slot in self.hops.slots(vrf, objects_only) {
+            if self.hops.evaluate(&known.around, slot) {
+                known.scan = Some(None);
+            }
+        }
+    }
+
+    /// What the kernel says of an interface: `up` is administratively up, and a link. What it has done to routes without
+    /// saying so is found by the next audit.
+    pub fn link(&mut self, vrf: VrfId, ifindex: u32, up: bool) {
+        self.vrf(vrf).audit.links.event(ifindex);
+        if self.set_link(vrf, ifindex, up) {
+            self.vrf(vrf).audit.wanted = true;
+        }
+    }
+    fn set_link(&mut self, vrf: VrfId, ifindex: u32, up: bool) -> bool {
+        let around = &mut self.vrf(vrf).around;
+        let changed = if up { around.down.remove(&ifindex) } else { around.down.insert(ifindex) };
+        if changed {
+            self.touch_behind(vrf, ifindex);
+        }
+        changed
+    }
+    /// An interface is gone.
+    pub fn link_gone(&mut self, vrf: VrfId, ifindex: u32) {
+        self.link(vrf, ifindex, false);
+        // Its index will not come back, and must not be remembered for ever.
+        self.vrf(vrf).around.down.remove(&ifindex);
+        self.touch_behind(vrf, ifindex);
+    }
+    fn touch_behind(&mut self, vrf: VrfId, ifindex: u32) {
+        for slot in self.hops.behind(vrf, ifindex) {
+            self.touch(slot);
+        }
+    }
+    fn touch(&mut self, slot: u32) {
+        self.hops.touch(slot);
+        let Some(adj) = self.hops.adj(slot) else { return };
+        let ask = Ask { vrf: adj.vrf, ifindex: adj.ifindex, address: adj.address };
+        let Some(known) = self.vrfs.get(&adj.vrf) else { return };
+        let unresolved = !known.around.down.contains(&ask.ifindex)
+            && known.around.rif(ask.ifindex).is_some()
+            && known.around.mac(ask.ifindex, ask.address).is_none();
+        if unresolved {
+            self.asks.entry(ask).or_insert((0, ASK_MS));
+        } else {
+            self.asks.remove(&ask);
+        }
+    }
+
+    /// What the kernel says of a neighbour; `None` is gone.
+    pub fn neighbour(&mut self, vrf: VrfId, ifindex: u32, address: IpAddr, state: Option<Neighbour>) {
+        let known = self.vrf(vrf);
+        known.audit.neighbours.event((address, ifindex));
+        self.set_neighbour(vrf, ifindex, address, state);
+    }
+    fn set_neighbour(&mut self, vrf: VrfId, ifindex: u32, address: IpAddr, state: Option<Neighbour>) {
+        let around = &mut self.vrf(vrf).around;
+        let key = (address, ifindex);
+        let old = match state {
+            Some(state) => around.neighbours.insert(key, state),
+            None => around.neighbours.remove(&key),
+        };
+        let was_dead = around.dead.contains(&key);
+        if state.is_some_and(|state| state.mac.is_some()) {
+            around.dead.remove(&key);
+        } else if state.is_some_and(|state| state.failed) {
+            around.dead.insert(key);
+        }
+        let is_dead = around.dead.contains(&key);
+        if old.and_then(|old| old.mac) == state.and_then(|state| state.mac) && was_dead == is_dead {
+            return;
+        }
+        self.neighbours.insert(Ask { vrf, ifindex, address });
+        match self.hops.adj_at(vrf, ifindex, address) {
+            Some(slot) => self.touch(slot),
+            // Nobody's next hop: it need not be remembered.
+            None => drop(self.vrf(vrf).around.dead.remove(&key)),
+        }
+    }
+
+    /// What the kernel says of a next-hop object.
+    pub fn nexthop(&mut self, vrf: VrfId, object: &NextHopObject<'_>, gone: bool) {
+        self.vrf(vrf).audit.objects.event(object.id);
+        self.set_object(vrf, object.id, (!gone).then(|| value_of(object)));
+        // Routes go with it, and nobody says so.
+        self.vrf(vrf).audit.wanted |= gone;
+    }
+    fn set_object(&mut self, vrf: VrfId, id: u32, object: Option<Object>) {
+        let objects = &mut self.vrf(vrf).around.objects;
+        let same = objects.get(&id) == object.as_ref();
+        match object {
+            Some(object) => drop(objects.insert(id, object)),
+            None => drop(objects.remove(&id)),
+        }
+        if !same {
+            // A member's change is its groups', too.
+            self.reconsider(vrf, true);
+            self.ask_all(vrf);
+        }
+    }
+    fn ask_all(&mut self, vrf: VrfId) {
+        let slots: Vec<u32> =
+            self.hops.adjs().filter(|(_, adj)| adj.vrf == vrf).map(|(slot, _)| slot).collect();
+        for slot in slots {
+            self.touch(slot);
+        }
+    }
+
+    /// The kernel routes a family by more than the destination: rules besides those it starts with.
+    pub fn set_policy(&mut self, vrf: VrfId, ipv6: bool, on: bool) {
+        self.vrf(vrf).policy[usize::from(ipv6)] = on;
+    }
+    /// What [`Routing::set_policy`] was told. The plane must not route the family then; the routes stay mirrored, so that
+    /// it can again at once when the rules go.
+    #[must_use]
+    pub fn policy(&self, vrf: VrfId, ipv6: bool) -> bool {
+        self.vrfs.get(&vrf).is_some_and(|vrf| vrf.policy[usize::from(ipv6)])
+    }
+
+    /// What the kernel says of a route.
+    pub fn route(&mut self, vrf: VrfId, route: &Route<'_>, origin: Origin) {
+        let Some((mut candidate, key)) = classify(route) else { return };
+        let known = self.vrf(vrf);
+        let touched = (route.dest, candidate.rank, candidate.metric);
+        match origin {
+            Origin::Listed if known.audit.routes.contains(&touched) => return,
+            Origin::Listed => {}
+            _ if known.audit.running => drop(known.audit.routes.insert(touched)),
+            _ => {}
+        }
+        candidate.seen = known.audit.generation;
+        if origin == Origin::Gone {
+            self.route_gone(vrf, route.dest, candidate, key);
+        } else {
+            let flags = if let Origin::New(flags) = origin { flags } else { wire::FLAG_APPEND };
+            self.route_came(vrf, route.dest, candidate, key, flags);
+        }
+    }
+    fn route_came(
+        &mut self,
+        vrf: VrfId,
+        prefix: IpNet,
+        mut candidate: Candidate,
+        key: Option<SetKey>,
+        flags: u16,
+    ) {
+        let Some(known) = self.vrfs.get_mut(&vrf) else { return };
+        let like = known.rib.get(prefix).map(|entry| entry.best.set).filter(|set| *set != NONE);
+        if let Some(key) = key {
+            candidate.set = self.hops.intern(&known.around, key, like);
+        }
+        // Nearly always the prefix is new, or has this route and no other.
+        let only = known.rib.only(prefix).filter(|only| only.is(&candidate));
+        if let Some(only) = only {
+            only.seen = candidate.seen;
+            if candidate.set != NONE {
+                self.hops.release(candidate.set);
+            }
+            return;
+        }
+        let mut list: Vec<Candidate> = known.rib.candidates(prefix).copied().collect();
+        if list.is_empty() {
+            known.rib.set(prefix, &[candidate]);
+        } else {
+            let merges = !prefix.addr().is_ipv4() && candidate.set != NONE && self.hops.merges(candidate.set);
+            let gone = place(&mut list, candidate, flags, |other| {
+                merges && other.set != NONE && self.hops.merges(other.set)
+            });
+            known.rib.set(prefix, &list);
+            for set in gone.into_iter().filter(|set| *set != NONE) {
+                self.hops.release(set);
+            }
+        }
+        self.resolve_members(candidate.set);
+        self.changed(vrf, prefix, candidate.rank == Rank::Local);
+    }
+    /// Neighbours of a set that are not resolved are asked for.
+    fn resolve_members(&mut self, set: u32) {
+        for slot in self.hops.members(set) {
+            self.touch(slot);
+        }
+    }
+    fn route_gone(&mut self, vrf: VrfId, prefix: IpNet, mut candidate: Candidate, key: Option<SetKey>) {
+        let Some(known) = self.vrfs.get_mut(&vrf) else { return };
+        if let Some(key) = &key {
+            candidate.set = self.hops.find(vrf, key).unwrap_or(NONE);
+        }
+        let mut list: Vec<Candidate> = known.rib.candidates(prefix).copied().collect();
+        let same =
+            list.iter().position(|other| other.is(&candidate) && (key.is_none() || candidate.set != NONE));
+        let Some(at) = same.or_else(|| alone(&list, &candidate)) else {
+            // Something was missed.
+            known.audit.wanted |= list.iter().any(|other| other.same_key(&candidate));
+            return;
+        };
+        // IPv6 tells of the members of a group one by one.
+        let rest = (same.is_none())
+            .then(|| key.as_ref().and_then(|key| self.hops.without(list[at].set, key)))
+            .flatten();
+        let old = list[at].set;
+        match rest {
+            Some(rest) => list[at].set = self.hops.intern(&known.around, rest, Some(old)),
+            None => drop(list.remove(at)),
+        }
+        known.rib.set(prefix, &list);
+        if old != NONE {
+            self.hops.release(old);
+        }
+        self.changed(vrf, prefix, candidate.rank == Rank::Local);
+    }
+    /// A prefix has other candidates than before: it may need another target, and so may the neighbours in it.
+    fn changed(&mut self, vrf: VrfId, prefix: IpNet, local: bool) {
+        let Some(known) = self.vrfs.get(&vrf) else { return };
+        let inside = known.around.between(prefix.network(), prefix.broadcast());
+        self.neighbours.extend(inside.map(|(address, ifindex)| Ask { vrf, ifindex, address }));
+        if local && prefix.prefix_len() < prefix.max_prefix_len() {
+            // It hides longer prefixes of the main table, or no longer does.
+            for hidden in known.rib.inside(prefix) {
+                self.enqueue(vrf, hidden);
+            }
+        }
+        self.enqueue(vrf, prefix);
+    }
+    fn enqueue(&mut self, vrf: VrfId, prefix: IpNet) {
+        let Some(known) = self.vrfs.get_mut(&vrf) else { return };
+        let Some(entry) = known.rib.get_mut(prefix) else { return };
+        entry.flags |= DIRTY;
+        let length = prefix.prefix_len();
+        if entry.best.rank == Rank::Gone || entry.flags & FAILED != 0 {
+            known.coming.remove(&(Reverse(length), prefix));
+            known.going.insert((length, prefix));
+        } else {
+            known.going.remove(&(length, prefix));
+            known.coming.insert((Reverse(length), prefix));
+        }
+    }
+
+    /// Next hops that the kernel should be asked to resolve now, at most `most`.
+    pub fn asks(&mut self, now: Millis, most: usize) -> Vec<Ask> {
+        let mut due: Vec<Ask> =
+            self.asks.iter().filter(|(_, (at, _))| *at <= now).map(|(ask, _)| *ask).take(most).collect();
+        due.retain(|ask| {
+            let used = self.hops.adj_at(ask.vrf, ask.ifindex, ask.address).is_some();
+            if !used {
+                self.asks.remove(ask);
+            } else if let Some((at, gap)) = self.asks.get_mut(ask) {
+                *at = now + *gap;
+                *gap = (*gap * 2).min(ASK_MOST_MS);
+            }
+            used
+        });
+        due
+    }
+    /// When [`Routing::asks`] has something next.
+    #[must_use]
+    pub fn next_ask(&self) -> Option<Millis> {
+        self.asks.values().map(|(at, _)| *at).min()
+    }
+    /// The neighbour behind an adjacency that was used just now, if the kernel should hear of that: it has not had a sign
+    /// of the neighbour for some time, sees nothing of what the plane forwards, and would forget it.
+    #[must_use]
+    pub fn used(&self, id: AdjacencyId) -> Option<Ask> {
+        let adj = self.hops.adj_of(id)?;
+        let ask = Ask { vrf: adj.vrf, ifindex: adj.ifindex, address: adj.address };
+        let neighbour = self.vrfs.get(&ask.vrf)?.around.neighbours.get(&(ask.address, ask.ifindex))?;
+        neighbour.stale.then_some(ask)
+    }
+    /// The neighbour behind an adjacency.
+    #[must_use]
+    pub fn adjacency(&self, id: AdjacencyId) -> Option<Ask> {
+        let adj = self.hops.adj_of(id)?;
+        Some(Ask { vrf: adj.vrf, ifindex: adj.ifindex, address: adj.address })
+    }
+
+    /// What the plane does with the kernel's route to `prefix` of this metric, in table 255 (`local`) or 254.
+    #[must_use]
+    pub fn offload(&self, vrf: VrfId, prefix: IpNet, metric: u32, local: bool) -> Offload {
+        let Some(known) = self.vrfs.get(&vrf) else { return Offload::None };
+        let Some(entry) = known.rib.get(prefix) else { return Offload::None };
+        let rank = if local { Rank::Local } else { Rank::Main };
+        if (entry.best.rank, entry.best.metric) != (rank, metric) {
+            return Offload::None;
+        }
+        let ipv6 = !prefix.addr().is_ipv4();
+        match Told::unpack(entry.told) {
+            _ if entry.flags & FAILED != 0 => Offload::Failed,
+            Told::Nothing => Offload::None,
+            _ if known.policy[usize::from(ipv6)] => Offload::Trapped,
+            Told::Group(_) | Told::Blackhole | Told::Up(TrapReason::Glean) => Offload::Offloaded,
+            Told::Up(_) => Offload::Trapped,
+        }
+    }
+    /// Is this neighbour's address known to the plane?
+    #[must_use]
+    pub fn neighbour_offload(&self, vrf: VrfId, ifindex: u32, address: IpAddr) -> Offload {
+        match self.hops.adj_at(vrf, ifindex, address).and_then(|slot| self.hops.adj(slot)) {
+            Some(adj) if adj.is_told() => Offload::Offloaded,
+            _ => Offload::None,
+        }
+    }
+    /// How much there is.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        let (groups, adjacencies) = self.hops.used();
+        Usage {
+            prefixes: self.vrfs.values().map(|vrf| vrf.rib.len() as u64).sum(),
+            groups: groups as u64,
+            adjacencies: adjacencies as u64,
+            starved: self.hops.starved,
+            failed: self.vrfs.values().map(|vrf| vrf.failed.len() as u64).sum(),
+        }
+    }
+    /// The limits it was made with.
+    #[must_use]
+    pub const fn limits(&self) -> Limits {
+        self.limits
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::panic)] // a test that is written wrong
+mod tests;

@@ -1,0 +1,257 @@
+//! The kernel's routes of one namespace, by prefix, in the kernel's order of preference.
+//!
+//! Read first: ip-route(8), and the kernel's networking/ip-sysctl. Of several routes to a prefix the one of the lower
+//! table (local, then main) and then of the lower metric is used, and the next when that goes.
+//!
+//! Invariant: a prefix is here while the kernel has a route to it or the plane still has one. A prefix costs 25 bytes
+//! (IPv4) or 37 (IPv6) in a B-tree that is two thirds full: about 40 and 55 bytes.
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
+
+/// No set, no target.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// Where a candidate comes from; the lower is preferred.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub(super) enum Rank {
+    /// Table 255.
+    Local,
+    /// Table 254.
+    Main,
+    /// Table 253: asked when nothing else matches.
+    Default,
+    /// A resolved neighbour on a connected network.
+    Neighbour,
+    /// No candidate: the plane still has the prefix.
+    Gone,
+}
+
+/// What a candidate does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Kind {
+    /// Sends to a set of next hops.
+    Unicast,
+    /// An address, or a broadcast address, of the switch.
+    Local,
+    /// Drops.
+    Blackhole,
+    /// Drops and tells the sender.
+    NoRoute,
+    /// Something the plane can't do.
+    Policy,
+    /// Depends on more than the destination (type of service, source), so all of the prefix does.
+    Selective,
+}
+
+/// One route to a prefix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Candidate {
+    pub metric: u32,
+    /// Its next hops; [`NONE`] when it has none.
+    pub set: u32,
+    pub rank: Rank,
+    pub kind: Kind,
+    pub tos: u8,
+    /// The audit that last saw it.
+    pub seen: u8,
+}
+
+impl Candidate {
+    pub const GONE: Self =
+        Self { metric: 0, set: NONE, rank: Rank::Gone, kind: Kind::Policy, tos: 0, seen: 0 };
+
+    /// True when the kernel holds both for alternatives of one another.
+    pub fn same_key(&self, other: &Self) -> bool {
+        (self.rank, self.tos, self.metric) == (other.rank, other.tos, other.metric)
+    }
+    /// True when both are the same route.
+    pub fn is(&self, other: &Self) -> bool {
+        self.same_key(other) && self.kind == other.kind && self.set == other.set
+    }
+}
+
+/// What is known of a prefix.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Entry {
+    /// The preferred candidate; the others are in [`Rib::more`].
+    pub best: Candidate,
+    /// What the plane was told last: see [`super::Told`].
+    pub told: u32,
+    pub flags: u8,
+}
+
+/// In the queue.
+pub(super) const DIRTY: u8 = 1;
+/// Has other candidates.
+const MORE: u8 = 2;
+/// The plane had no room for its target: its frames go up.
+pub(super) const REFUSED: u8 = 4;
+/// The plane had no room for it at all.
+pub(super) const FAILED: u8 = 8;
+/// A longer prefix failed, and its frames come here: they go up.
+pub(super) const FORCED: u8 = 16;
+
+/// The prefixes.
+#[derive(Debug)]
+pub(super) struct Rib {
+    v4: BTreeMap<Ipv4Net, Entry>,
+    v6: BTreeMap<Ipv6Net, Entry>,
+    more: HashMap<IpNet, Vec<Candidate>>,
+    /// Prefixes by length: a look-up asks only for lengths there are.
+    lengths: [Vec<u32>; 2],
+    /// Networks, rather than hosts, that the local table has.
+    local_networks: BTreeSet<IpNet>,
+}
+
+impl Default for Rib {
+    fn default() -> Self {
+        Self {
+            v4: BTreeMap::new(),
+            v6: BTreeMap::new(),
+            more: HashMap::new(),
+            lengths: [vec![0; 33], vec![0; 129]],
+            local_networks: BTreeSet::new(),
+        }
+    }
+}
+
+impl Rib {
+    pub fn len(&self) -> usize {
+        self.v4.len() + self.v6.len()
+    }
+    /// True when the kernel's local table, which it asks first, has a network around a prefix.
+    pub fn is_below_local(&self, prefix: IpNet) -> bool {
+        self.local_networks.iter().any(|local| *local != prefix && local.contains(&prefix))
+    }
+    pub fn get(&self, prefix: IpNet) -> Option<&Entry> {
+        match prefix {
+            IpNet::V4(net) => self.v4.get(&net),
+            IpNet::V6(net) => self.v6.get(&net),
+        }
+    }
+    pub fn get_mut(&mut self, prefix: IpNet) -> Option<&mut Entry> {
+        match prefix {
+            IpNet::V4(net) => self.v4.get_mut(&net),
+            IpNet::V6(net) => self.v6.get_mut(&net),
+        }
+    }
+    /// Every candidate of a prefix, the preferred one first.
+    pub fn candidates(&self, prefix: IpNet) -> impl Iterator<Item = &Candidate> {
+        let entry = self.get(prefix);
+        let best = entry.map(|entry| &entry.best).filter(|best| best.rank != Rank::Gone);
+        let more = entry.filter(|entry| entry.flags & MORE != 0).and_then(|_| self.more.get(&prefix));
+        best.into_iter().chain(more.into_iter().flatten())
+    }
+    /// The only candidate, when there is no more than one: what nearly all prefixes have.
+    pub fn only(&mut self, prefix: IpNet) -> Option<&mut Candidate> {
+        let entry = self.get_mut(prefix)?;
+        (entry.flags & MORE == 0 && entry.best.rank != Rank::Gone).then_some(&mut entry.best)
+    }
+    /// Makes `list` the candidates of `prefix`, in order of preference. A prefix that is left without any stays, as
+    /// [`Rank::Gone`], until [`Rib::remove`].
+    pub fn set(&mut self, prefix: IpNet, list: &[Candidate]) {
+        let (best, more) =
+            list.split_first().map_or((Candidate::GONE, &list[..0]), |(best, more)| (*best, more));
+        let fresh = Entry { best, told: NONE, flags: 0 };
+        let mut known = true;
+        let entry = match prefix {
+            IpNet::V4(net) => self.v4.entry(net).or_insert_with(|| {
+                known = false;
+                fresh
+            }),
+            IpNet::V6(net) => self.v6.entry(net).or_insert_with(|| {
+                known = false;
+                fresh
+            }),
+        };
+        if best.rank == Rank::Local && !is_host(prefix) {
+            self.local_networks.insert(prefix);
+        } else if entry.best.rank == Rank::Local {
+            self.local_networks.remove(&prefix);
+        }
+        entry.best = best;
+        let had_more = entry.flags & MORE != 0;
+        entry.flags = if more.is_empty() { entry.flags & !MORE } else { entry.flags | MORE };
+        if !known {
+            self.lengths[family(prefix)][usize::from(prefix.prefix_len())] += 1;
+        }
+        if !more.is_empty() {
+            self.more.insert(prefix, more.to_vec());
+        } else if had_more {
+            self.more.remove(&prefix);
+        }
+    }
+    pub fn remove(&mut self, prefix: IpNet) {
+        let removed = match prefix {
+            IpNet::V4(net) => self.v4.remove(&net),
+            IpNet::V6(net) => self.v6.remove(&net),
+        };
+        if removed.is_some() {
+            self.local_networks.remove(&prefix);
+            self.lengths[family(prefix)][usize::from(prefix.prefix_len())] -= 1;
+            self.more.remove(&prefix);
+        }
+    }
+    /// The prefixes that hold `prefix`, itself left out, the longest first.
+    pub fn above(&self, prefix: IpNet) -> impl Iterator<Item = (IpNet, &Entry)> {
+        self.matches(prefix.addr(), prefix.prefix_len())
+    }
+    /// The prefixes that hold `address`, the longest first.
+    pub fn matching(&self, address: IpAddr) -> impl Iterator<Item = (IpNet, &Entry)> {
+        self.matches(address, if address.is_ipv4() { 33 } else { 129 })
+    }
+    fn matches(&self, address: IpAddr, below: u8) -> impl Iterator<Item = (IpNet, &Entry)> {
+        let lengths = &self.lengths[usize::from(address.is_ipv6())];
+        let there = (0..below).rev().filter(|length| lengths[usize::from(*length)] > 0);
+        there.filter_map(move |length| {
+            let prefix = IpNet::new(address, length).ok()?.trunc();
+            Some((prefix, self.get(prefix)?))
+        })
+    }
+    /// Up to `most` prefixes in order, behind `after`.
+    pub fn walk(&self, after: Option<IpNet>, most: usize) -> Vec<IpNet> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let (v4, v6) = match after {
+            None => (Some(Unbounded), Unbounded),
+            Some(IpNet::V4(net)) => (Some(Excluded(net)), Unbounded),
+            Some(IpNet::V6(net)) => (None, Excluded(net)),
+        };
+        let v4 =
+            v4.into_iter().flat_map(|from| self.v4.range((from, Unbounded))).map(|(net, _)| IpNet::V4(*net));
+        let v6 = self.v6.range((v6, Unbounded)).map(|(net, _)| IpNet::V6(*net));
+        v4.chain(v6).take(most).collect()
+    }
+    /// The prefixes inside `prefix`, itself included.
+    pub fn inside(&self, prefix: IpNet) -> Vec<IpNet> {
+        match prefix {
+            IpNet::V4(net) => {
+                let last = Ipv4Net::new(net.broadcast(), 32).unwrap_or(net);
+                self.v4
+                    .range(net..=last)
+                    .map(|(net, _)| IpNet::V4(*net))
+                    .filter(|p| prefix.contains(p))
+                    .collect()
+            }
+            IpNet::V6(net) => {
+                let last = Ipv6Net::new(net.broadcast(), 128).unwrap_or(net);
+                self.v6
+                    .range(net..=last)
+                    .map(|(net, _)| IpNet::V6(*net))
+                    .filter(|p| prefix.contains(p))
+                    .collect()
+            }
+        }
+    }
+}
+
+fn is_host(prefix: IpNet) -> bool {
+    prefix.prefix_len() == prefix.max_prefix_len()
+}
+
+fn family(prefix: IpNet) -> usize {
+    usize::from(matches!(prefix, IpNet::V6(_)))
+}

@@ -1,0 +1,300 @@
+//! What the plane is told, in which order, and what becomes of what it refuses.
+//!
+//! Read first: RFC 1812, section 5.2.4.3, on the longest match.
+//!
+//! Invariant: at every moment a frame meets the old longest match or the new one, or goes up to the kernel. When the plane has
+//! no room for a prefix, its frames would fall to the next shorter one: so that is made to send them up.
+
+use super::classify::is_apart;
+use super::hops::{Hops, Outcome, SetKey};
+use super::rib::{Candidate, DIRTY, FAILED, FORCED, Kind, NONE, REFUSED, Rank};
+use super::{Ask, Millis, RETRY_MS, Routing, Vrf};
+use ipnet::IpNet;
+use lanyard_plane::{PlaneError, RouteChange, RouteTarget};
+use lanyard_types::{TrapReason, VrfId};
+use std::net::IpAddr;
+
+/// What the plane was told of a prefix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Told {
+    Nothing,
+    Group(u32),
+    Up(TrapReason),
+    Blackhole,
+}
+
+/// Above these are no sets.
+const UP: u32 = u32::MAX - 0x1ff;
+const BLACKHOLE: u32 = u32::MAX - 1;
+
+impl Told {
+    pub(super) fn pack(self) -> u32 {
+        match self {
+            Self::Nothing => NONE,
+            Self::Group(set) => set,
+            Self::Up(reason) => UP + reason as u32,
+            Self::Blackhole => BLACKHOLE,
+        }
+    }
+    pub(super) fn unpack(code: u32) -> Self {
+        match code {
+            NONE => Self::Nothing,
+            BLACKHOLE => Self::Blackhole,
+            UP.. => TrapReason::from_u8((code - UP) as u8).map_or(Self::Nothing, Self::Up),
+            set => Self::Group(set),
+        }
+    }
+}
+
+impl Routing {
+    /// Up to about `most` changes for the plane, in order, appended to `out`: next hops first, so that a dead one is out
+    /// of its groups at once. True when there is more.
+    pub fn poll(&mut self, most: usize, out: &mut Vec<RouteChange>) -> bool {
+        self.flush(out);
+        let start = out.len();
+        for _ in 0..most {
+            let Some(ask) = self.neighbours.pop_first() else { break };
+            self.consider_neighbour(ask);
+        }
+        let vrfs: Vec<VrfId> = self.vrfs.keys().copied().collect();
+        for vrf in &vrfs {
+            self.scan(*vrf, most);
+            self.sweep(*vrf, most);
+        }
+        for vrf in vrfs {
+            while out.len() - start < most {
+                let Some(prefix) = self.vrfs.get_mut(&vrf).and_then(Vrf::next) else { break };
+                self.tell(vrf, prefix, out);
+            }
+        }
+        self.flush(out);
+        let queued = |vrf: &Vrf| !(vrf.filling || vrf.coming.is_empty() && vrf.going.is_empty());
+        let busy = |vrf: &Vrf| vrf.scan.is_some() || vrf.audit.sweeping.is_some() || queued(vrf);
+        !self.neighbours.is_empty() || self.vrfs.values().any(busy)
+    }
+    pub(super) fn flush(&mut self, out: &mut Vec<RouteChange>) {
+        let vrfs = &self.vrfs;
+        let any = vrfs.values().find_map(|vrf| vrf.around.rifs.values().next().copied());
+        self.hops.flush(&|vrf| vrfs.get(&vrf).map(|vrf| &vrf.around), any, out);
+        let short = self.hops.short();
+        self.hops.deny(&short);
+        self.refused |= !short.is_empty();
+        self.evaluate(short);
+    }
+    fn evaluate(&mut self, sets: Vec<u32>) {
+        for slot in sets {
+            let Some(known) = self.hops.set(slot).and_then(|set| self.vrfs.get_mut(&set.vrf)) else {
+                continue;
+            };
+            if self.hops.evaluate(&known.around, slot) {
+                known.scan = Some(None);
+            }
+        }
+    }
+    fn scan(&mut self, vrf: VrfId, most: usize) {
+        let Some(known) = self.vrfs.get_mut(&vrf) else { return };
+        let Some(from) = known.scan else { return };
+        let part = known.rib.walk(from, most);
+        known.scan = part.last().map(|last| Some(*last));
+        known.filling &= known.scan.is_some() || !known.audit.ever;
+        for prefix in part {
+            self.enqueue(vrf, prefix);
+        }
+    }
+
+    /// A neighbour on a connected network is a route of its own, as long as nothing longer leads elsewhere.
+    pub(super) fn consider_neighbour(&mut self, ask: Ask) {
+        let Ask { vrf, ifindex, address } = ask;
+        let Some(known) = self.vrfs.get_mut(&vrf) else { return };
+        let prefix = IpNet::from(address);
+        if is_apart(prefix) {
+            return;
+        }
+        let valid = known.around.neighbours.get(&(address, ifindex)).is_some_and(|n| n.mac.is_some());
+        let wanted = valid
+            && known.around.rif(ifindex).is_some()
+            && known.connected(&self.hops, address) == Some(ifindex);
+        let key = SetKey::One(ifindex, Some(address));
+        let mut list: Vec<Candidate> = known.rib.candidates(prefix).copied().collect();
+        let found = self.hops.find(vrf, &key);
+        let at = list.iter().position(|c| c.rank == Rank::Neighbour && Some(c.set) == found);
+        match (wanted, at) {
+            (true, None) => {
+                let set = self.hops.intern(&known.around, key, None);
+                let kind = Kind::Unicast;
+                list.push(Candidate { metric: 0, set, rank: Rank::Neighbour, kind, tos: 0, seen: 0 });
+            }
+            (false, Some(at)) => self.hops.release(list.remove(at).set),
+            _ => return,
+        }
+        known.rib.set(prefix, &list);
+        self.enqueue(vrf, prefix);
+    }
+
+    /// Gives the plane a prefix's target, if it has another.
+    fn tell(&mut self, vrf: VrfId, prefix: IpNet, out: &mut Vec<RouteChange>) {
+        let Some(known) = self.vrfs.get_mut(&vrf) else { return };
+        known.force_if_between(prefix);
+        let Some(entry) = known.rib.get(prefix).copied() else { return };
+        let mut wanted =
+            if known.around.rifs.is_empty() { Told::Nothing } else { known.target(&self.hops, prefix) };
+        let old = Told::unpack(entry.told);
+        if let Told::Group(set) = wanted
+            && old != wanted
+            && !self.hops.use_group(&known.around, set, out)
+        {
+            (wanted, self.refused) = (Told::Up(TrapReason::RoutePolicy), true);
+        }
+        if let Some(entry) = known.rib.get_mut(prefix) {
+            entry.told = wanted.pack();
+            entry.flags &= !DIRTY;
+        }
+        if old != wanted {
+            let target = match wanted {
+                Told::Nothing => None,
+                Told::Up(reason) => Some(RouteTarget::Up(reason)),
+                Told::Blackhole => Some(RouteTarget::Blackhole),
+                Told::Group(set) => self.hops.group(set).map(RouteTarget::Group),
+            };
+            out.push(RouteChange::Route(vrf, prefix, target));
+            if let Told::Group(set) = old {
+                self.hops.leave_group(set);
+            }
+        }
+        if wanted == Told::Nothing {
+            self.freed = true;
+            if entry.flags & FORCED != 0 {
+                self.force_above(vrf, prefix);
+            }
+            let Some(known) = self.vrfs.get_mut(&vrf) else { return };
+            if entry.best.rank == Rank::Gone {
+                known.failed.remove(&prefix);
+                known.rib.remove(prefix);
+            }
+        }
+    }
+    /// The plane has nothing for `prefix`, and must not send its frames where the next shorter prefix goes.
+    pub(super) fn force_above(&mut self, vrf: VrfId, prefix: IpNet) {
+        let Some(known) = self.vrfs.get_mut(&vrf) else { return };
+        let above = known.rib.above(prefix).find(|(_, entry)| entry.told != NONE).map(|(above, _)| above);
+        if let Some(above) = above
+            && let Some(entry) = known.rib.get_mut(above)
+        {
+            entry.flags |= FORCED;
+            self.enqueue(vrf, above);
+        }
+    }
+
+    /// The plane refused a change.
+    pub fn refuse(&mut self, now: Millis, change: &RouteChange, error: &PlaneError) {
+        let _ = error;
+        (self.refused, self.freed, self.retry_ms) = (true, false, now + RETRY_MS);
+        let RouteChange::Route(vrf, prefix, Some(_)) = change else {
+            let sets = self.hops.refuse(change);
+            self.evaluate(sets);
+            return;
+        };
+        let Some(known) = self.vrfs.get_mut(vrf) else { return };
+        let Some(entry) = known.rib.get_mut(*prefix) else { return };
+        if let Told::Group(set) = Told::unpack(entry.told) {
+            self.hops.leave_group(set);
+        }
+        // Whatever the plane has is not what it was told: it is told again, whatever comes out.
+        entry.told = Told::Up(TrapReason::Martian).pack();
+        if entry.flags & REFUSED == 0 {
+            entry.flags |= REFUSED;
+        } else {
+            entry.flags |= FAILED;
+            known.failed.insert(*prefix);
+            self.force_above(*vrf, *prefix);
+        }
+        self.enqueue(*vrf, *prefix);
+    }
+    /// Tries again what was refused, if something has gone since; says when to come back.
+    pub fn retry(&mut self, now: Millis) -> Option<Millis> {
+        if !(self.refused && self.freed) {
+            return None;
+        }
+        if now < self.retry_ms {
+            return Some(self.retry_ms);
+        }
+        (self.refused, self.freed) = (false, false);
+        let sets = self.hops.forgive();
+        self.evaluate(sets);
+        for known in self.vrfs.values_mut() {
+            known.failed.clear();
+            for prefix in known.rib.walk(None, usize::MAX) {
+                if let Some(entry) = known.rib.get_mut(prefix) {
+                    entry.flags &= !(REFUSED | FAILED | FORCED);
+                }
+            }
+            known.scan = Some(None);
+        }
+        None
+    }
+}
+
+impl Vrf {
+    /// The next prefix whose target may be another.
+    pub(super) fn next(&mut self) -> Option<IpNet> {
+        if self.filling {
+            return None;
+        }
+        let coming = self.coming.pop_first().map(|(_, prefix)| prefix);
+        coming.or_else(|| self.going.pop_first().map(|(_, prefix)| prefix))
+    }
+    /// A prefix that comes between one that failed and the one that was forced for it takes over.
+    fn force_if_between(&mut self, prefix: IpNet) {
+        let failed = self.failed.range(prefix..).take_while(|inside| prefix.contains(*inside));
+        if failed.into_iter().any(|inside| *inside != prefix)
+            && let Some(entry) = self.rib.get_mut(prefix).filter(|entry| entry.told == NONE)
+        {
+            entry.flags |= FORCED;
+        }
+    }
+    /// The interface on whose connected network an address is, by the longest match among the kernel's own routes.
+    pub(super) fn connected(&self, hops: &Hops, address: IpAddr) -> Option<u32> {
+        for (prefix, _) in self.rib.matching(address) {
+            let Some(best) = self.rib.candidates(prefix).find(|c| c.rank < Rank::Neighbour) else { continue };
+            return match hops.set(best.set).filter(|_| best.kind == Kind::Unicast)?.outcome {
+                Outcome::Connected(ifindex) => Some(ifindex),
+                _ => None,
+            };
+        }
+        None
+    }
+    /// What a prefix's frames should meet.
+    fn target(&self, hops: &Hops, prefix: IpNet) -> Told {
+        let kernel = Told::Up(TrapReason::RoutePolicy);
+        let Some(entry) = self.rib.get(prefix).filter(|entry| entry.flags & FAILED == 0) else {
+            return Told::Nothing;
+        };
+        let best = entry.best;
+        if best.rank == Rank::Gone {
+            return Told::Nothing;
+        }
+        if entry.flags & (REFUSED | FORCED) != 0
+            || best.rank == Rank::Default
+            || self.rib.candidates(prefix).any(|candidate| candidate.kind == Kind::Selective)
+            || (best.rank > Rank::Local && self.rib.is_below_local(prefix))
+        {
+            return kernel;
+        }
+        match best.kind {
+            Kind::Local => Told::Up(TrapReason::LocalAddress),
+            Kind::NoRoute => Told::Up(TrapReason::NoRoute),
+            Kind::Blackhole => Told::Blackhole,
+            Kind::Policy | Kind::Selective => kernel,
+            Kind::Unicast => match hops.set(best.set).map(|set| set.outcome) {
+                Some(Outcome::Connected(_)) => {
+                    // A host on the link that has a route of its own, and is resolved.
+                    let resolved = self.rib.candidates(prefix).find(|c| c.rank == Rank::Neighbour);
+                    resolved.map_or(Told::Up(TrapReason::Glean), |c| Told::Group(c.set))
+                }
+                Some(Outcome::Blackhole) => Told::Blackhole,
+                Some(Outcome::Group) => Told::Group(best.set),
+                Some(Outcome::Kernel) | None => kernel,
+            },
+        }
+    }
+}
