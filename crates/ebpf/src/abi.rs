@@ -301,7 +301,7 @@ const _: () = {
     );
     assert!(TrapGroup::SLOTS <= GROUPS && TrapGroup::Stp as u8 == 1 && TrapGroup::Host as u8 == 5);
     assert!(TrapReason::Bpdu as u8 == 1 && TrapReason::HostStack as u8 == 14);
-    assert!(Stage::Parse as u8 == 1 && Stage::Count as u8 == 9);
+    assert!(Stage::Parse as u8 == 1 && Stage::Count as u8 == 10);
     assert!(
         ReservedAction::Drop as u8 == 0
             && ReservedAction::Forward as u8 == 1

@@ -28,7 +28,7 @@ fn private() -> Option<EbpfPlane> {
 
 /// The state of this seed, without what the kernel cannot do.
 fn state(seed: u64) -> PlaneState {
-    let mut state = State::new(seed).plane;
+    let mut state = State::new(seed).bridging().plane;
     state.global.fdb_limit = state.global.fdb_limit.min(1000);
     for port in state.ports.values_mut().filter(|port| port.tpid == Tpid::Stacked9100) {
         port.tpid = Tpid::Dot1ad;

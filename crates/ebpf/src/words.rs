@@ -80,6 +80,7 @@ impl Teller<'_> {
             }
             Stage::VlanIngress => self.vlan_ingress().into_iter().collect(),
             Stage::Learn => self.learn().into_iter().collect(),
+            Stage::Route => Vec::new(),
             Stage::Bridge => self.bridge().into_iter().collect(),
             Stage::VlanEgress => self.vlan_egress(),
             Stage::Replicate => self.run.egress.iter().map(|(port, bytes)| self.copy(*port, bytes)).collect(),

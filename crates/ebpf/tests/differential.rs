@@ -49,7 +49,7 @@ fn both_planes_agree() {
 }
 
 fn one_state(plane: &mut EbpfPlane, seed: u64, frames: u64) -> u64 {
-    let mut state = State::new(seed);
+    let mut state = State::new(seed).bridging();
     // The kernel has no tags of 0x9100, and the plane refuses them.
     for port in state.plane.ports.values_mut().filter(|port| port.tpid == Tpid::Stacked9100) {
         port.tpid = Tpid::Dot1q;

@@ -2,10 +2,10 @@
 //!
 //! Invariant: no input panics, a trace tells what then happens, and received = forwarded + trapped + dropped.
 
-use crate::generate::{Rng, State};
+use crate::generate::{MAX_GENERATED_PORTS, Rng, State};
 use crate::trace::Verdict;
 use crate::{Output, Pipeline, Timestamp};
-use lanyard_types::{PortId, TrapGroup};
+use lanyard_types::{PortId, Stage, TrapGroup};
 
 /// The first two bytes choose a generated state; then records of `port, length, frame`.
 ///
@@ -22,18 +22,26 @@ pub fn fuzz(data: &[u8]) {
     let mut pipeline = Pipeline::new(Rng::new(1).next_u64());
     let now = Timestamp::from_secs(1);
     pipeline.set_state(&state.plane, now, &mut |_| ());
+    for change in &state.routes {
+        assert_eq!(pipeline.route(change), Ok(()));
+    }
     let (mut rest, mut received) = (rest, [0u64; lanyard_types::MAX_PORTS]);
     while let [port, length, tail @ ..] = rest {
         let (frame, after) = tail.split_at(tail.len().min(usize::from(*length)));
         rest = after;
-        let Some(port) = PortId::new(u16::from(*port % 16) + 1) else { continue };
+        let Some(port) = PortId::new(u16::from(*port) % MAX_GENERATED_PORTS + 1) else { continue };
         received[port.index()] += 1;
         let trace = pipeline.trace(port, frame);
         let mut output = Output::default();
         let verdict = pipeline.process(now, port, frame, &mut output);
         assert_eq!(trace.verdict, verdict);
         assert_eq!(trace.egress, output.sent);
-        assert_eq!(verdict == Verdict::Forwarded, !output.sent.is_empty());
+        match verdict {
+            Verdict::Forwarded => assert!(!output.sent.is_empty()),
+            // One copy to the host's end of an interface, or none: up the netdev's own stack.
+            Verdict::Trapped(reason) if reason.stage() == Stage::Route => assert!(output.sent.len() <= 1),
+            Verdict::Trapped(_) | Verdict::Dropped(_) => assert!(output.sent.is_empty()),
+        }
     }
     for port in PortId::all() {
         let counters = pipeline.counters().port(port);

@@ -3,6 +3,9 @@
 //! Invariant: the same seed gives the same states and frames for ever within one version, on every machine; and every
 //! generated state is one the control plane could have made.
 
+pub mod routes;
+
+use crate::route::RouteChange;
 use crate::state::{
     FdbTarget, GlobalState, PlaneState, PortKind, PortState, ReservedAction, StpState, Tpid, TrapRate,
     VlanState,
@@ -57,14 +60,18 @@ pub struct State {
     pub ports: Vec<PortId>,
     /// Addresses of hosts: sources and destinations of generated frames.
     pub hosts: Vec<MacAddr>,
+    /// What the plane routes by, each before what points at it.
+    pub routes: Vec<RouteChange>,
 }
 
-/// Most ports of a generated state.
-pub const MAX_GENERATED_PORTS: u64 = 12;
+/// Most ports of a generated state that bridge.
+const MAX_BRIDGED_PORTS: u64 = 12;
+/// The highest port number of a generated state, and one more that is not in use.
+pub const MAX_GENERATED_PORTS: u16 = 28;
 
 impl State {
-    /// The state of this seed: 2 to [`MAX_GENERATED_PORTS`] ports of every mode, 1 to 6 VLANs in up to 3 spanning-tree
-    /// instances, control-plane FDB entries, tight and loose limits. Ports have ifindex 100 + number: a test that
+    /// The state of this seed: 2 to 12 ports of every mode and some that route, 1 to 6 VLANs in up to 3 spanning-tree
+    /// instances, control-plane FDB entries, tight and loose limits, and in half the states routing. Ports have ifindex 100 + number: a test that
     /// has netdevs writes theirs over it.
     #[must_use]
     pub fn new(seed: u64) -> Self {
@@ -80,8 +87,8 @@ impl State {
             let instance = InstanceId::new(rng.below(3) as u8).unwrap_or_default();
             plane.vlans.insert(*vlan, VlanState { learning: !rng.percent(10), fdb_limit, instance });
         }
-        let count = 2 + rng.below(MAX_GENERATED_PORTS - 1);
-        let ports: Vec<PortId> = (1..=count as u16 + 1).filter_map(PortId::new).collect();
+        let count = 2 + rng.below(MAX_BRIDGED_PORTS - 1);
+        let mut ports: Vec<PortId> = (1..=count as u16).filter_map(PortId::new).collect();
         for port in ports.iter().take(count as usize) {
             plane.ports.insert(*port, random_port(rng, *port, &vlans));
             for instance in (0..3).filter_map(InstanceId::new) {
@@ -104,7 +111,26 @@ impl State {
             };
             plane.fdb.insert((vlan, *mac), target);
         }
-        Self { plane, vlans, ports, hosts }
+        let mut changes = Vec::new();
+        if rng.percent(50) {
+            ports.extend(routes::interfaces(rng, &mut plane, &vlans, count as u16));
+            changes = routes::routes(rng, &plane, &hosts);
+        }
+        ports.extend(PortId::new(ports.len() as u16 + 1));
+        Self { plane, vlans, ports, hosts, routes: changes }
+    }
+}
+
+impl State {
+    /// The same without routing: every port bridges.
+    #[must_use]
+    pub fn bridging(mut self) -> Self {
+        self.plane.rifs.clear();
+        self.plane.ports.retain(|_, port| matches!(port.kind, PortKind::Netdev | PortKind::Svi(_)));
+        self.ports.retain(|port| self.plane.ports.contains_key(port));
+        self.ports.extend((1..).filter_map(PortId::new).find(|port| !self.plane.ports.contains_key(port)));
+        self.routes.clear();
+        self
     }
 }
 
@@ -174,6 +200,9 @@ fn random_port(rng: &mut Rng, port: PortId, vlans: &[VlanId]) -> PortState {
 /// A frame and the port it comes in at: mostly a good one between the state's hosts; sometimes one that is cut off,
 /// oddly tagged, from a source that can't be, for a reserved address, or long.
 pub fn frame(rng: &mut Rng, state: &State) -> (PortId, Vec<u8>) {
+    if let Some(routed) = rng.percent(60).then(|| routes::frame(rng, state)).flatten() {
+        return routed;
+    }
     let known = &state.ports[..state.ports.len().saturating_sub(usize::from(!rng.percent(3)))];
     let port = rng.pick(known).or(PortId::new(1)).unwrap_or_else(|| unreachable!("1 is a port"));
     let mut builder = Builder::new(destination(rng, state), source(rng, state));

@@ -3,15 +3,18 @@
 //! Invariant: [`Pipeline::process`] and [`Pipeline::trace`] run the same stages; what process does more is carry out
 //! what they decided: police, learn, send, count.
 
+use crate::route::{RifState, RouteChange};
 use crate::stages::{Arrival, count, decide, learn, replicate, trap};
 use crate::state::{FdbTarget, GlobalState, PlaneState, PortState, StpState, VlanState};
 use crate::tables::Tables;
 use crate::tables::counters::Counters;
 use crate::tables::fdb::{Fdb, FdbEvent, FdbFilter, Sweep};
+use crate::tables::routes::Refused;
 use crate::tables::trap::TrapCounters;
 use crate::trace::{Notes, Trace, Verdict};
 use crate::{Sink, Timestamp};
-use lanyard_types::{DropReason, InstanceId, MacAddr, PortId, Stage, TrapGroup, VlanId};
+use lanyard_types::{AdjacencyId, DropReason, InstanceId, MacAddr, PortId, RifId, Stage, TrapGroup, VlanId};
+use std::collections::BTreeMap;
 
 /// What replication has cost so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -29,11 +32,13 @@ pub struct Pipeline {
     counters: Counters,
     work: Work,
     scratch: Vec<u8>,
+    /// When each adjacency last forwarded a frame.
+    used: BTreeMap<AdjacencyId, Timestamp>,
 }
 
 impl Pipeline {
-    /// An empty pipeline: no ports, no VLANs. `salt` keeps the FDB's hash from being guessed; give it a random one
-    /// where strangers send frames.
+    /// An empty pipeline: no ports, no VLANs. `salt` keeps the hashes of the FDB and of flows from being guessed;
+    /// give it a random one where strangers send frames.
     #[must_use]
     pub fn new(salt: u64) -> Self {
         Self {
@@ -41,6 +46,7 @@ impl Pipeline {
             counters: Counters::default(),
             work: Work::default(),
             scratch: Vec::new(),
+            used: BTreeMap::new(),
         }
     }
 
@@ -66,11 +72,17 @@ impl Pipeline {
         }
         let mut verdict = trap::police(&mut self.tables.trap, decision.verdict, port, now);
         match verdict {
-            Verdict::Trapped(reason) => out.trap(port, reason, frame),
-            Verdict::Forwarded if self.replicate(&decision.plan, frame, out) == 0 => {
-                verdict = Verdict::Dropped(DropReason::TransmitFailed);
+            Verdict::Trapped(reason) if reason.stage() == Stage::Trap => out.trap(port, reason, frame),
+            // Up the stack of the netdev it came in at: whoever carries frames has left it there.
+            Verdict::Trapped(_) if decision.plan.copies.is_empty() => {}
+            Verdict::Trapped(_) | Verdict::Forwarded => {
+                if self.replicate(&decision.plan, frame, out) == 0 {
+                    verdict = Verdict::Dropped(DropReason::TransmitFailed);
+                } else if let Some(adjacency) = decision.adjacency {
+                    self.used.insert(adjacency, now);
+                }
             }
-            Verdict::Forwarded | Verdict::Dropped(_) => {}
+            Verdict::Dropped(_) => {}
         }
         count::ended(&mut self.counters, &arrival, &decision, verdict);
         verdict
@@ -147,6 +159,11 @@ impl Pipeline {
         count::copy(&mut self.counters, port, len, sent);
     }
 
+    /// Takes back that a frame of `len` bytes was sent at `port`: it waited there, and was refused in the end.
+    pub fn count_refused(&mut self, port: PortId, len: usize) {
+        count::refused(&mut self.counters, port, len);
+    }
+
     /// Takes new global settings. A lower `fdb_limit` removes nothing: it refuses until ageing has made room.
     pub fn set_global(&mut self, global: GlobalState) {
         self.tables.trap.set(global);
@@ -196,6 +213,26 @@ impl Pipeline {
     ) {
         self.tables.fdb.set(vlan, mac, target, now, on);
     }
+    /// Adds, changes or removes a router interface.
+    pub fn set_rif(&mut self, rif: RifId, state: Option<RifState>) {
+        self.tables.rifs.set(rif, state);
+    }
+    /// Carries out a routing change.
+    ///
+    /// # Errors
+    /// See [`Routes::change`](crate::tables::routes::Routes::change); nothing has changed then.
+    pub fn route(&mut self, change: &RouteChange) -> Result<(), Refused> {
+        let Tables { rifs, routes, .. } = &mut self.tables;
+        routes.change(change, |rif| rifs.get(rif).is_some())?;
+        if let RouteChange::Adjacency(id, None) = change {
+            self.used.remove(id);
+        }
+        Ok(())
+    }
+    /// When each adjacency last forwarded a frame; those never used are left out.
+    pub fn adjacencies_used(&self) -> impl Iterator<Item = (AdjacencyId, Timestamp)> + '_ {
+        self.used.iter().map(|(id, at)| (*id, *at))
+    }
     /// Makes the tables those of `state`, keeping what was learned where port and VLAN still exist.
     pub fn set_state(&mut self, state: &PlaneState, now: Timestamp, on: &mut dyn FnMut(FdbEvent)) {
         self.set_global(state.global.clone());
@@ -218,6 +255,11 @@ impl Pipeline {
         }
         for ((vlan, mac), target) in &state.fdb {
             self.set_fdb(*vlan, *mac, Some(*target), now, on);
+        }
+        let gone: Vec<RifId> = self.tables.rifs.ids().filter(|rif| !state.rifs.contains_key(rif)).collect();
+        gone.into_iter().for_each(|rif| self.set_rif(rif, None));
+        for (rif, next) in &state.rifs {
+            self.set_rif(*rif, Some(next.clone()));
         }
     }
 

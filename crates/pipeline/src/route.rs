@@ -6,10 +6,13 @@
 //! old value or by the new one. Routes point at groups, groups at adjacencies: when a next hop dies a few groups
 //! change, and no route.
 
+use crate::state::{PlaneState, PortKind};
 use ipnet::IpNet;
 use lanyard_types::{AdjacencyId, GroupId, MacAddr, PortId, RifId, TrapReason, VlanId, VrfId};
+use lanyard_wire::ip::IpHeader;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 /// A router interface: frames for one of its MAC addresses are routed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,6 +86,9 @@ pub enum RouteTarget {
     /// Leaves them to the kernel, for a reason of routing: `LocalAddress`, `Glean` (a connected subnet: the neighbour has no
     /// entry of its own), `NoRoute` (unreachable, prohibited), `RoutePolicy`.
     Up(#[serde(with = "reason")] TrapReason),
+    /// A connected subnet behind this interface, for the neighbours that have no entry of their own: to the kernel as
+    /// `Glean`. Unlike `Up(Glean)` it tells strict reverse path checks where such neighbours are.
+    Connected(RifId),
     /// Drops them.
     Blackhole,
 }
@@ -122,6 +128,101 @@ pub struct RouteLookup {
     pub target: Option<RouteTarget>,
     /// The group's buckets, when the target is one.
     pub buckets: Vec<AdjacencyId>,
+}
+
+/// What is wrong with the router interfaces of a state, if anything: planes refuse it in these words.
+///
+/// # Errors
+/// When an interface names a port that is not what it says, two stand on the same VLAN, port or tag, or a number is out of
+/// range.
+pub fn check(state: &PlaneState) -> Result<(), String> {
+    let kind = |port: PortId| state.ports.get(&port).map(|port| port.kind);
+    let mut seen = BTreeMap::new();
+    for (id, rif) in &state.rifs {
+        let name = &rif.name;
+        let (fits, key) = match rif.attachment {
+            RifAttachment::Vlan { vlan, up } => (kind(up) == Some(PortKind::Svi(vlan)), (None, Some(vlan))),
+            RifAttachment::Port(port) => (kind(port) == Some(PortKind::Routed), (Some(port), None)),
+            RifAttachment::Subinterface { parent, vlan, up } => {
+                let fits = kind(parent) == Some(PortKind::Routed)
+                    && kind(up) == Some(PortKind::Subinterface { parent, vlan });
+                (fits, (Some(parent), Some(vlan)))
+            }
+        };
+        if !fits {
+            return Err(format!("router interface {name} names a port that is not of its kind"));
+        }
+        if let Some(other) = seen.insert(key, *id) {
+            return Err(format!("router interface {name} stands where interface {other} stands"));
+        }
+        if rif.virtual_macs.len() > VIRTUAL_MACS {
+            return Err(format!("router interface {name} has more than {VIRTUAL_MACS} virtual addresses"));
+        }
+        if !(68..=65_535).contains(&rif.mtu) {
+            return Err(format!("router interface {name} has an MTU of {}, not 68 to 65535", rif.mtu));
+        }
+    }
+    let mut tags = BTreeSet::new();
+    for port in state.ports.values() {
+        let PortKind::Subinterface { parent, vlan } = port.kind else { continue };
+        if kind(parent) != Some(PortKind::Routed) || !tags.insert((parent, vlan)) {
+            return Err(format!("subinterface {} has no routed port, or its tag is another's", port.name));
+        }
+    }
+    Ok(())
+}
+
+/// The bucket of a packet's flow among `count`, a power of two. Addresses, protocol and ports decide; `salt` keeps strangers
+/// from aiming flows at one path, and a row of switches from all choosing alike.
+#[must_use]
+pub fn flow_bucket(salt: u64, header: &IpHeader, count: usize) -> usize {
+    if count < 2 {
+        return 0;
+    }
+    let halves = |address: IpAddr| match address {
+        IpAddr::V4(address) => (0, u64::from(u32::from(address))),
+        IpAddr::V6(address) => ((u128::from(address) >> 64) as u64, u128::from(address) as u64),
+    };
+    let ((src_high, src), (dst_high, dst)) = (halves(header.src), halves(header.dst));
+    let mut hash = salt;
+    if header.src.is_ipv4() {
+        hash = flow_mix(hash, src << 32 | dst);
+    } else {
+        for word in [src_high, src, dst_high, dst] {
+            hash = flow_mix(hash, word);
+        }
+    }
+    hash = flow_mix(hash, u64::from(header.protocol) << 32 | u64::from(header.ports));
+    (hash.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 40) as usize & (count - 1)
+}
+
+fn flow_mix(hash: u64, word: u64) -> u64 {
+    let mixed = (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed ^ mixed >> 32
+}
+
+/// What a trace says of the longest match.
+#[must_use]
+pub fn match_note(address: IpAddr, found: Option<(IpNet, RouteTarget)>) -> String {
+    match found {
+        None => format!("{address} has no route"),
+        Some((prefix, RouteTarget::Group(group))) => format!("{address} is in {prefix}: group {group}"),
+        Some((prefix, RouteTarget::Connected(_))) => format!("{address} is in {prefix}: connected"),
+        Some((prefix, RouteTarget::Up(reason))) => format!("{address} is in {prefix}: {reason}"),
+        Some((prefix, RouteTarget::Blackhole)) => format!("{address} is in {prefix}: blackhole"),
+    }
+}
+
+/// What a trace says of the choice of a next hop.
+#[must_use]
+pub fn bucket_note(group: GroupId, bucket: usize, count: usize, adjacency: AdjacencyId) -> String {
+    format!("bucket {bucket} of {count} in group {group}: adjacency {adjacency}")
+}
+
+/// What a trace says of the rewrite.
+#[must_use]
+pub fn rewrite_note(mac: MacAddr, rif: &str, ttl: u8) -> String {
+    format!("to {mac} out of {rif}, TTL {ttl}")
 }
 
 mod reason {

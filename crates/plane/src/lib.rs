@@ -12,6 +12,7 @@ pub use lanyard_pipeline::route::{
 pub use lanyard_pipeline::state::PlaneState;
 pub use lanyard_pipeline::tables::counters::PortCounters;
 pub use lanyard_pipeline::tables::fdb::{FdbEntry, FdbFilter, FdbKind, Sweep};
+pub use lanyard_pipeline::tables::routes::Refused;
 pub use lanyard_pipeline::tables::trap::TrapCounters;
 pub use lanyard_pipeline::trace::Trace;
 
@@ -180,6 +181,15 @@ pub enum PlaneError {
     /// The state contradicts itself or goes past a limit.
     #[error("{0}")]
     Invalid(String),
+}
+
+impl From<Refused> for PlaneError {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Invalid(why) => Self::Invalid(why),
+            Refused::Full { table, size } => Self::TableFull { table, size: size as u64 },
+        }
+    }
 }
 
 /// A finite table, for `show platform resources`.

@@ -96,6 +96,9 @@ pub struct Core {
     pub events: Events,
     pub clock: Clock,
     pub stop: bool,
+    /// The port whose link is receiving, and the frames that go back out of it: no more than it handed over in one turn.
+    away: Option<PortId>,
+    returning: Vec<(Vec<u8>, Offload)>,
 }
 
 impl Core {
@@ -107,6 +110,8 @@ impl Core {
             events: Events { waiting: Vec::new(), bytes: 0, lost: 0, lost_traps: Default::default(), bell },
             clock,
             stop: false,
+            away: None,
+            returning: Vec::new(),
         }
     }
     /// Connects a port to something else; answers what it was connected to.
@@ -116,18 +121,32 @@ impl Core {
     }
     /// Takes what waits at a port through the pipeline; answers how many frames.
     pub fn turn(&mut self, port: PortId) -> usize {
-        // Nothing goes back out of its ingress port, so that link can be away meanwhile.
+        // The link is away meanwhile; what is routed back out of it waits for its return.
         let mut link = std::mem::replace(&mut self.links[port.index()], Link::Gone);
+        self.away = Some(port);
         let taken = link.receive(&mut |frame| {
             self.process(port, frame);
         });
         self.links[port.index()] = link;
+        self.away = None;
+        for (frame, offload) in std::mem::take(&mut self.returning) {
+            if !self.links[port.index()].send(&frame, offload) {
+                self.pipeline.count_refused(port, frame.len());
+            }
+        }
         taken
     }
     /// Takes one frame through the pipeline.
     pub fn process(&mut self, port: PortId, frame: Received<'_>) -> Verdict {
         let Received { bytes, offload } = frame;
-        let mut out = Out { links: &mut self.links, events: &mut self.events, arrived: bytes.len(), offload };
+        let mut out = Out {
+            links: &mut self.links,
+            events: &mut self.events,
+            away: self.away,
+            returning: &mut self.returning,
+            arrived: bytes.len(),
+            offload,
+        };
         let longest = offload.longest(bytes);
         self.pipeline.process_segments(self.clock.now(), port, bytes, longest, &mut out)
     }
@@ -137,6 +156,8 @@ impl Core {
 struct Out<'a> {
     links: &'a mut Vec<Link>,
     events: &'a mut Events,
+    away: Option<PortId>,
+    returning: &'a mut Vec<(Vec<u8>, Offload)>,
     arrived: usize,
     offload: Offload,
 }
@@ -145,7 +166,12 @@ impl Sink for Out<'_> {
     fn send(&mut self, port: PortId, frame: &[u8]) -> bool {
         // Only a tag can have come or gone, in front of everything an offload points at.
         let by = frame.len() as isize - self.arrived as isize;
-        self.links[port.index()].send(frame, self.offload.moved_unless_empty(by))
+        let offload = self.offload.moved_unless_empty(by);
+        if self.away == Some(port) {
+            self.returning.push((frame.to_vec(), offload));
+            return true;
+        }
+        self.links[port.index()].send(frame, offload)
     }
     fn trap(&mut self, port: PortId, reason: TrapReason, frame: &[u8]) {
         self.events.push(PlaneEvent::Trapped { port, vlan: None, reason, frame: frame.to_vec() });

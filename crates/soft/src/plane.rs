@@ -10,12 +10,16 @@ use lanyard_pipeline::state::{Delivery, HookChoice, PlaneState, PortKind, PortSt
 use lanyard_pipeline::{Pipeline, Timestamp};
 use lanyard_plane::{
     Backend, Capabilities, Change, FdbEntry, FdbFilter, Hook, MAX_TRACE_FRAME, Plane, PlaneError, PlaneEvent,
-    PortCounters, Sweep, TableUsage, Trace, TrapCounters, changes, transact,
+    PortCounters, RifAttachment, RifState, RouteChange, RouteLookup, Sweep, TableUsage, Trace, TrapCounters,
+    changes, transact,
 };
-use lanyard_types::{FrameCount, MAX_PORTS, MAX_VLANS, PortId, PortSet, TrapGroup, VlanId};
+use lanyard_types::{
+    AdjacencyId, FrameCount, MAX_PORTS, MAX_VLANS, PortId, PortSet, RifId, TrapGroup, VlanId, VrfId,
+};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -23,6 +27,9 @@ use std::time::Instant;
 
 /// FDB entries the plane holds: the largest `fdb_limit`, and as many control-plane entries again.
 pub const FDB_CAPACITY: u32 = 1 << 20;
+
+/// Routing changes carried out before frames get their turn.
+const ROUTES_A_TURN: usize = 256;
 
 /// The soft plane.
 #[derive(Debug)]
@@ -85,9 +92,11 @@ impl SoftPlane {
             hooks: false,
             ports: MAX_PORTS - 1,
             fdb: FDB_CAPACITY,
-            routing: false,
+            routing: true,
             notes: vec![
                 "stops forwarding when the daemon stops".into(),
+                "what comes in untagged at a routed port is routed by the kernel, which sees it in any case"
+                    .into(),
                 "ports have no choice of hook or delivery".into(),
                 "frames longer than their netdev's MTU (and one 802.1Q tag) are refused by the kernel".into(),
             ],
@@ -168,10 +177,9 @@ impl Backend for SoftPlane {
                 }
                 pipeline.set_fdb(*vlan, *mac, *new, now, &mut on);
             }
-            Change::Rif { new: Some(_), .. } => {
-                return Err(PlaneError::Unsupported { plane: "soft", what: "route".into() });
+            Change::Rif { rif, new, .. } => {
+                pipeline.set_rif(*rif, new.as_deref().map(|new| rif_here(new, self.in_memory)));
             }
-            Change::Rif { new: None, .. } => {}
             Change::Port { .. } => {}
         }
         Ok(())
@@ -186,6 +194,7 @@ impl Plane for SoftPlane {
         &self.state
     }
     fn apply(&mut self, next: &PlaneState) -> Result<(), PlaneError> {
+        lanyard_pipeline::route::check(next).map_err(PlaneError::Invalid)?;
         let list = changes(&self.state, next);
         let had: Vec<u32> = self.state.ports.values().map(|port| port.ifindex).collect();
         let done = transact(self, list);
@@ -264,6 +273,32 @@ impl Plane for SoftPlane {
         check_len(frame)?;
         Ok(self.shared.control().pipeline.trace(port, frame))
     }
+    fn route(&mut self, changes: &[RouteChange]) -> Vec<(usize, PlaneError)> {
+        let mut refused = Vec::new();
+        // Frames get their turn between the parts of a long list.
+        for (part, changes) in changes.chunks(ROUTES_A_TURN).enumerate() {
+            let mut core = self.shared.control();
+            for (at, change) in changes.iter().enumerate() {
+                if let Err(why) = core.pipeline.route(change) {
+                    refused.push((part * ROUTES_A_TURN + at, why.into()));
+                }
+            }
+        }
+        refused
+    }
+    fn route_lookup(&mut self, vrf: VrfId, address: IpAddr) -> RouteLookup {
+        let core = self.shared.control();
+        core.pipeline.tables().routes.lookup(vrf, address)
+    }
+    fn adjacencies_used(&mut self, visit: &mut dyn FnMut(AdjacencyId, u32)) {
+        let core = self.shared.control();
+        let now = core.clock.now().as_nanos();
+        let age_s = |at: Timestamp| u32::try_from(now.saturating_sub(at.as_nanos()) / 1_000_000_000);
+        let used: Vec<_> =
+            core.pipeline.adjacencies_used().map(|(id, at)| (id, age_s(at).unwrap_or(u32::MAX))).collect();
+        drop(core);
+        used.into_iter().for_each(|(id, age_s)| visit(id, age_s));
+    }
     fn detach(&mut self) -> Result<(), PlaneError> {
         self.apply(&PlaneState::default())?;
         self.taps.clear();
@@ -311,7 +346,7 @@ fn usage(pipeline: &Pipeline) -> Vec<TableUsage> {
         bytes: bytes as u64,
         shared_with: Vec::new(),
     };
-    vec![
+    let mut all = vec![
         TableUsage {
             name: "fdb",
             size: tables.trap.global().fdb_limit.into(),
@@ -323,7 +358,33 @@ fn usage(pipeline: &Pipeline) -> Vec<TableUsage> {
         },
         table("ports", MAX_PORTS - 1, ports.len(), ports.high_water(), MAX_PORTS * size_of::<PortState>()),
         table("vlans", MAX_VLANS - 2, vlans.len(), vlans.high_water(), MAX_VLANS * size_of::<PortSet>()),
-    ]
+        table(
+            "rifs",
+            RifId::MAX.index(),
+            tables.rifs.len(),
+            tables.rifs.high_water(),
+            tables.rifs.len() * size_of::<RifState>(),
+        ),
+    ];
+    all.extend(tables.routes.occupancy().map(|(name, size, now)| TableUsage {
+        name,
+        size: size as u64,
+        used: now.used as u64,
+        high_water: now.high_water as u64,
+        refused: now.refused,
+        bytes: tables.routes.bytes(name) as u64,
+        shared_with: Vec::new(),
+    }));
+    all
+}
+
+/// The interface as this plane routes for it. A routed port that is a netdev has its frames taken by the kernel as well,
+/// which routes them; the plane must not do it twice.
+fn rif_here(rif: &RifState, in_memory: bool) -> RifState {
+    match rif.attachment {
+        RifAttachment::Port(_) if !in_memory => RifState { ipv4: false, ipv6: false, ..rif.clone() },
+        _ => rif.clone(),
+    }
 }
 
 /// Refuses a hook or a delivery that somebody chose and that is not ours to give. At the pipeline's end of a VLAN interface

@@ -61,14 +61,16 @@ named! {
         VlanIngress = 4, "vlan_ingress";
         /// Source address into the FDB.
         Learn = 5, "learn";
+        /// Frames for the router: header checks, longest match, next hop, rewrite.
+        Route = 6, "route";
         /// Destination look-up: unicast, or a flood set.
-        Bridge = 6, "bridge";
+        Bridge = 7, "bridge";
         /// What each egress port allows.
-        VlanEgress = 7, "vlan_egress";
+        VlanEgress = 8, "vlan_egress";
         /// Tag rewrite and emission in minimum-copy order.
-        Replicate = 8, "replicate";
+        Replicate = 9, "replicate";
         /// Counters.
-        Count = 9, "count";
+        Count = 10, "count";
     }
 }
 
@@ -202,6 +204,25 @@ impl TrapReason {
     }
 }
 
+impl TrapReason {
+    /// The stage that sends it up: `Trap` to the control plane, `Route` to the kernel's IP stack.
+    #[must_use]
+    pub const fn stage(self) -> Stage {
+        match self {
+            Self::Bpdu | Self::PvstBpdu | Self::SlowProtocol | Self::Lldp | Self::Reserved => Stage::Trap,
+            Self::LocalAddress
+            | Self::Glean
+            | Self::TtlExpired
+            | Self::RouteMtu
+            | Self::IpOptions
+            | Self::Martian
+            | Self::NoRoute
+            | Self::RoutePolicy
+            | Self::HostStack => Stage::Route,
+        }
+    }
+}
+
 impl DropReason {
     /// The stage that drops for this reason.
     #[must_use]
@@ -217,12 +238,8 @@ impl DropReason {
             | Self::UntaggedNotAllowed
             | Self::StpDiscarding => Stage::VlanIngress,
             Self::StpLearning | Self::SourceBlackhole => Stage::Learn,
-            Self::DestinationBlackhole
-            | Self::SamePort
-            | Self::NoEgress
-            | Self::IpHeaderInvalid
-            | Self::UrpfFailed
-            | Self::RouteBlackhole => Stage::Bridge,
+            Self::IpHeaderInvalid | Self::UrpfFailed | Self::RouteBlackhole => Stage::Route,
+            Self::DestinationBlackhole | Self::SamePort | Self::NoEgress => Stage::Bridge,
             Self::EgressNotMember
             | Self::EgressStp
             | Self::Isolated

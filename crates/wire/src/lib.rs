@@ -8,6 +8,7 @@
 //! in its frames is that protocol's own codec.
 
 mod frame;
+pub mod ip;
 pub mod rtnetlink;
 mod tag;
 

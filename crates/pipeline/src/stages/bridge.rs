@@ -1,6 +1,5 @@
 //! bridge: where the destination is (IEEE 802.1Q-2018, 8.6.1 and 8.6.6): one port, or a flood.
 
-use super::Arrival;
 use super::learn::Learn;
 use super::parse::Parsed;
 use super::vlan_ingress::Class;
@@ -18,11 +17,11 @@ pub enum Egress {
     Flood(PortSet),
 }
 
-/// Looks the destination up.
+/// Looks the destination up. `from` is the port it came in at; `None` for a routed frame, which comes from the router: it
+/// may leave by any port, and port isolation does not concern it.
 pub(super) fn run(
     tables: &Tables,
-    arrival: &Arrival<'_>,
-    ingress: &PortState,
+    from: Option<(PortId, &PortState)>,
     frame: &Parsed,
     class: &Class,
     learn: &Learn,
@@ -31,41 +30,45 @@ pub(super) fn run(
     let dropped = |reason| Err(Verdict::Dropped(reason));
     if frame.dst.is_group() {
         let flood = if frame.dst.is_broadcast() {
-            flood_set(tables, arrival.port, ingress, class)
+            flood_set(tables, from, class)
         } else {
-            flood_set(tables, arrival.port, ingress, class).intersection(&tables.ports.flood_multicast)
+            flood_set(tables, from, class).intersection(&tables.ports.flood_multicast)
         };
         let what = if frame.dst.is_broadcast() { "broadcast" } else { "multicast" };
         return flooded(what, flood, notes);
     }
     // The source has been learned by the time the destination is looked up: a frame to its own sender stays here.
-    let to_itself = frame.dst == frame.src && matches!(learn, Learn::At { .. });
-    let found = match tables.fdb.get(class.vlan, frame.dst) {
-        _ if to_itself => Some(Some(arrival.port)),
-        found => found.map(|found| found.port),
+    let itself = from.filter(|_| frame.dst == frame.src && matches!(learn, Learn::At { .. }));
+    let found = match (itself, tables.fdb.get(class.vlan, frame.dst)) {
+        (Some((port, _)), _) => Some(Some(port)),
+        (None, found) => found.map(|found| found.port),
     };
     match found {
         Some(None) => dropped(DropReason::DestinationBlackhole),
         Some(Some(port)) => {
             notes.say(Stage::Bridge, || format!("{} is on {}", frame.dst, tables.ports.name(port)));
-            if port == arrival.port { dropped(DropReason::SamePort) } else { Ok(Egress::Unicast(port)) }
+            match from {
+                Some((from, _)) if from == port => dropped(DropReason::SamePort),
+                _ => Ok(Egress::Unicast(port)),
+            }
         }
         None => {
-            let flood =
-                flood_set(tables, arrival.port, ingress, class).intersection(&tables.ports.flood_unicast);
+            let flood = flood_set(tables, from, class).intersection(&tables.ports.flood_unicast);
             flooded("unknown", flood, notes)
         }
     }
 }
 
 /// Members of the VLAN that are enabled and forwarding, less the ingress and, for a protected ingress, the protected.
-fn flood_set(tables: &Tables, port: PortId, ingress: &PortState, class: &Class) -> PortSet {
+fn flood_set(tables: &Tables, from: Option<(PortId, &PortState)>, class: &Class) -> PortSet {
     let mut set = tables.vlans.members(class.vlan).intersection(&tables.ports.enabled);
     set = set.difference(&tables.stp.blocked(class.instance));
-    if ingress.isolated {
-        set = set.difference(&tables.ports.isolated);
+    if let Some((port, ingress)) = from {
+        if ingress.isolated {
+            set = set.difference(&tables.ports.isolated);
+        }
+        set.remove(port);
     }
-    set.remove(port);
     set
 }
 

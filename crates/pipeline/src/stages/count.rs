@@ -33,3 +33,11 @@ pub(crate) fn copy(counters: &mut Counters, port: PortId, len: usize, sent: bool
         port.tx_dropped += 1;
     }
 }
+
+/// Takes back a copy of `len` bytes that had been counted as sent.
+pub(crate) fn refused(counters: &mut Counters, port: PortId, len: usize) {
+    let port = counters.port_mut(port);
+    port.tx.frames = port.tx.frames.saturating_sub(1);
+    port.tx.bytes = port.tx.bytes.saturating_sub(len as u64);
+    port.tx_dropped += 1;
+}

@@ -9,13 +9,19 @@ pub mod learn;
 pub mod parse;
 pub mod port;
 pub mod replicate;
+pub mod route;
 pub mod trap;
 pub mod vlan_egress;
 pub mod vlan_ingress;
 
+use crate::state::{PortKind, PortState, StpState};
 use crate::tables::Tables;
 use crate::trace::{Notes, Verdict};
-use lanyard_types::{PortId, VlanId};
+use lanyard_types::{AdjacencyId, DropReason, PortId, Stage, VlanId};
+use lanyard_wire::Tag;
+use parse::Parsed;
+use route::{Onward, Out};
+use vlan_ingress::Class;
 
 /// A frame as it came in.
 #[derive(Debug, Clone, Copy)]
@@ -40,8 +46,10 @@ pub struct Decision {
     pub learn: learn::Learn,
     /// Ports a flood reached for and the MTU kept it from.
     pub oversize: Vec<PortId>,
-    /// The copies to send.
+    /// The copies to send: to ports, or one to the host's end of an interface when the verdict is trapped by `route`.
     pub plan: replicate::Plan,
+    /// The neighbour it was routed to.
+    pub adjacency: Option<AdjacencyId>,
 }
 
 /// Runs the stages over one frame.
@@ -52,6 +60,7 @@ pub(crate) fn decide(tables: &Tables, arrival: &Arrival<'_>, notes: &mut Notes) 
         learn: learn::Learn::Nothing,
         oversize: Vec::new(),
         plan: replicate::Plan::default(),
+        adjacency: None,
     };
     if let Err(end) = run(tables, arrival, &mut decision, notes) {
         decision.verdict = end;
@@ -71,12 +80,94 @@ fn run(
     let frame = parse::run(tables, arrival, notes)?;
     trap::run(tables, arrival, &frame, notes)?;
     let ingress = port::run(tables, arrival, notes)?;
-    let class = vlan_ingress::run(tables, arrival, ingress, &frame, notes)?;
-    decision.vlan = Some(class.vlan);
-    learn::run(tables, arrival, ingress, &frame, &class, &mut decision.learn, notes)?;
-    let egress = bridge::run(tables, arrival, ingress, &frame, &class, &decision.learn, notes)?;
-    let egress =
-        vlan_egress::run(tables, arrival, ingress, &frame, &class, egress, &mut decision.oversize, notes)?;
-    decision.plan = replicate::run(tables, ingress, &frame, &class, &egress, notes);
-    Ok(())
+    let class = match ingress.kind {
+        PortKind::Netdev | PortKind::Svi(_) => {
+            let class = vlan_ingress::run(tables, arrival, ingress, &frame, notes)?;
+            decision.vlan = Some(class.vlan);
+            learn::run(tables, arrival, ingress, &frame, &class, &mut decision.learn, notes)?;
+            Some(class)
+        }
+        // In no VLAN, and nothing to learn.
+        PortKind::Routed | PortKind::Subinterface { .. } => None,
+    };
+    let passage = Passage { tables, arrival, ingress };
+    match (route::run(tables, arrival, ingress, &frame, class.as_ref(), notes)?, &class) {
+        (Onward::Bridge, Some(class)) => passage.bridge(&frame, class, None, decision, notes),
+        (Onward::Routed { rewrite, adjacency, out }, _) => {
+            decision.adjacency = Some(adjacency);
+            let frame = Parsed { dst: rewrite.dst, src: rewrite.src, ..frame };
+            match out {
+                Out::Vlan(vlan) => {
+                    let class = passage.leaving(&frame, vlan)?;
+                    passage.bridge(&frame, &class, Some(rewrite), decision, notes)
+                }
+                Out::Port { port, tag } => {
+                    passage.straight(&frame, port, tag, Some(rewrite), decision, notes)
+                }
+            }
+        }
+        (Onward::FromHost(Out::Port { port, tag }), _) => {
+            passage.straight(&frame, port, tag, None, decision, notes)
+        }
+        (Onward::Up { reason, port: Some(port) }, _) => {
+            vlan_egress::straight(tables, &frame, port).map_err(Verdict::Dropped)?;
+            decision.plan = replicate::up(ingress, &frame, port);
+            Err(Verdict::Trapped(reason))
+        }
+        (Onward::Up { reason, port: None }, _) => Err(Verdict::Trapped(reason)),
+        // `route` bridges only what a VLAN has let in.
+        (Onward::Bridge | Onward::FromHost(Out::Vlan(_)), _) => Err(Verdict::Dropped(DropReason::NoEgress)),
+    }
+}
+
+/// A frame past `route`.
+struct Passage<'a> {
+    tables: &'a Tables,
+    arrival: &'a Arrival<'a>,
+    ingress: &'a PortState,
+}
+
+impl Passage<'_> {
+    /// A routed frame's class where it leaves: the router is no port, so no port's tree state is asked.
+    fn leaving(&self, frame: &Parsed, vlan: VlanId) -> Result<Class, Verdict> {
+        let state = self.tables.vlans.get(vlan).ok_or(Verdict::Dropped(DropReason::VlanInactive))?;
+        let tag = Tag { vid: vlan.get(), ..frame.tag.unwrap_or_default() };
+        Ok(Class { vlan, instance: state.instance, stp: StpState::Forwarding, tag })
+    }
+
+    /// The rest of the stages, in a VLAN. A routed frame comes from no port: none is left out for having sent it.
+    fn bridge(
+        &self,
+        frame: &Parsed,
+        class: &Class,
+        rewrite: Option<route::Rewrite>,
+        decision: &mut Decision,
+        notes: &mut Notes,
+    ) -> Result<(), Verdict> {
+        let from = rewrite.is_none().then_some((self.arrival.port, self.ingress));
+        let learn = if from.is_some() { decision.learn } else { learn::Learn::Nothing };
+        let egress = bridge::run(self.tables, from, frame, class, &learn, notes)?;
+        let egress =
+            vlan_egress::run(self.tables, from, frame, class, egress, &mut decision.oversize, notes)?;
+        decision.plan = replicate::run(self.tables, self.ingress, frame, class, &egress, notes);
+        decision.plan.rewrite = rewrite;
+        Ok(())
+    }
+
+    /// The rest of the stages, for a frame that leaves at a routed port.
+    fn straight(
+        &self,
+        frame: &Parsed,
+        port: PortId,
+        tag: Option<VlanId>,
+        rewrite: Option<route::Rewrite>,
+        decision: &mut Decision,
+        notes: &mut Notes,
+    ) -> Result<(), Verdict> {
+        vlan_egress::straight(self.tables, frame, port).map_err(Verdict::Dropped)?;
+        notes.say(Stage::VlanEgress, || format!("{}: allowed", self.tables.ports.name(port)));
+        decision.plan = replicate::straight(self.tables, self.ingress, frame, port, tag, notes);
+        decision.plan.rewrite = rewrite;
+        Ok(())
+    }
 }

@@ -2,15 +2,17 @@
 //!
 //! Ports that want the frame as it arrived come first, then the frame is changed once for each further form, and the
 //! ports that want that form follow, in ascending order. N ports take N-1 clones, and as many tag operations as
-//! there are forms other than the first one's arrival. A priority-tagged frame is wanted by nobody as it arrived.
+//! there are forms other than the first one's arrival. A frame whose tag names another VLAN than the one it leaves in
+//! (priority-tagged, or routed) is wanted by nobody as it arrived. A routed frame is rewritten once, before all copies.
 
 use super::bridge::Egress;
 use super::parse::Parsed;
-use super::vlan_ingress::{Class, PRIORITY_VID};
+use super::route::Rewrite;
+use super::vlan_ingress::Class;
 use crate::state::{PortState, Tpid};
 use crate::tables::Tables;
 use crate::trace::Notes;
-use lanyard_types::{PortId, Stage};
+use lanyard_types::{PortId, Stage, VlanId};
 use lanyard_wire::{Tag, Truncated, pop, push, rewrite};
 
 /// How a copy is tagged.
@@ -33,6 +35,8 @@ pub struct Plan {
     pub has_tag: bool,
     /// The tag for tagged copies.
     pub tag: Tag,
+    /// How a routed frame is changed first.
+    pub rewrite: Option<Rewrite>,
 }
 
 /// Orders the copies.
@@ -44,11 +48,7 @@ pub(super) fn run(
     egress: &Egress,
     notes: &mut Notes,
 ) -> Plan {
-    let arrived = match frame.tag {
-        None => Some(Form::Untagged),
-        Some(tag) if tag.vid == PRIORITY_VID => None,
-        Some(_) => Some(Form::Tagged(ingress.tpid)),
-    };
+    let arrived = arrived(ingress, frame, class.tag);
     let form = |port: PortId| match tables.ports.get(port) {
         Some(state) if state.tpid != Tpid::None && state.tagged.contains(class.vlan) => {
             Form::Tagged(state.tpid)
@@ -66,7 +66,43 @@ pub(super) fn run(
     for (form, port) in &copies {
         notes.say(Stage::Replicate, || format!("{}: {}", tables.ports.name(*port), detail(*form, class.tag)));
     }
-    Plan { copies, arrived, has_tag: frame.tag.is_some(), tag: class.tag }
+    Plan { copies, arrived, has_tag: frame.tag.is_some(), tag: class.tag, rewrite: None }
+}
+
+/// One copy out of a routed port, with a subinterface's tag or without.
+pub(super) fn straight(
+    tables: &Tables,
+    ingress: &PortState,
+    frame: &Parsed,
+    port: PortId,
+    vlan: Option<VlanId>,
+    notes: &mut Notes,
+) -> Plan {
+    let tag = Tag { vid: vlan.map_or(0, VlanId::get), ..frame.tag.unwrap_or_default() };
+    let tpid = tables.ports.get(port).map_or(Tpid::None, |port| port.tpid);
+    let form = match vlan {
+        Some(_) if tpid != Tpid::None => Form::Tagged(tpid),
+        _ => Form::Untagged,
+    };
+    notes.say(Stage::Replicate, || format!("{}: {}", tables.ports.name(port), detail(form, tag)));
+    let arrived = arrived(ingress, frame, tag);
+    Plan { copies: vec![(form, port)], arrived, has_tag: frame.tag.is_some(), tag, rewrite: None }
+}
+
+/// The copy that goes up to the host's end of an interface: as it came, without the tag.
+pub(super) fn up(ingress: &PortState, frame: &Parsed, port: PortId) -> Plan {
+    let tag = frame.tag.unwrap_or_default();
+    let arrived = arrived(ingress, frame, tag);
+    Plan { copies: vec![(Form::Untagged, port)], arrived, has_tag: frame.tag.is_some(), tag, rewrite: None }
+}
+
+/// The form it arrived in, if a copy that leaves with `tag` can be had by leaving it as it is.
+fn arrived(ingress: &PortState, frame: &Parsed, tag: Tag) -> Option<Form> {
+    match frame.tag {
+        None => Some(Form::Untagged),
+        Some(came) if came.vid == tag.vid => Some(Form::Tagged(ingress.tpid)),
+        Some(_) => None,
+    }
 }
 
 /// As it arrived, untagged, the TPID of a tag it came with, the other TPIDs by number.
@@ -98,6 +134,12 @@ pub(crate) fn emit(
     let mut has_tag = plan.has_tag;
     let mut changed = false;
     let mut operations = 0;
+    if let Some(rewrite) = &plan.rewrite {
+        scratch.clear();
+        scratch.extend_from_slice(bytes);
+        rewrite.apply(scratch, plan.has_tag);
+        changed = true;
+    }
     for (form, port) in &plan.copies {
         if now != Some(*form) {
             if !changed {

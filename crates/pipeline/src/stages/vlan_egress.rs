@@ -3,7 +3,6 @@
 //! A known destination that may not be reached ends the frame with a name, in the order of the checks below. A flood
 //! has asked all but the MTU already; a port it is too long for is taken out and counted there.
 
-use super::Arrival;
 use super::bridge::Egress;
 use super::parse::Parsed;
 use super::vlan_ingress::Class;
@@ -18,12 +17,10 @@ fn fits(port: &PortState, untagged_len: usize) -> bool {
     untagged_len <= port.mtu as usize + HEADER_LEN + TAG_LEN
 }
 
-/// What is left of where the frame was to go; ports a flood is too long for go to `oversize`.
-#[allow(clippy::too_many_arguments)] // a stage's signature says what it depends on
+/// What is left of where the frame was to go; ports a flood is too long for go to `oversize`. `from` as in `bridge`.
 pub(super) fn run(
     tables: &Tables,
-    arrival: &Arrival<'_>,
-    ingress: &PortState,
+    from: Option<(PortId, &PortState)>,
     frame: &Parsed,
     class: &Class,
     egress: Egress,
@@ -32,13 +29,13 @@ pub(super) fn run(
 ) -> Result<Egress, Verdict> {
     let mut ports = match egress {
         Egress::Unicast(port) => {
-            unicast(tables, ingress, frame, class, port).map_err(Verdict::Dropped)?;
+            unicast(tables, from, frame, class, port).map_err(Verdict::Dropped)?;
             notes.say(Stage::VlanEgress, || format!("{}: allowed", tables.ports.name(port)));
             return Ok(Egress::Unicast(port));
         }
         Egress::Flood(ports) => ports,
     };
-    debug_assert!(!ports.contains(arrival.port));
+    debug_assert!(from.is_none_or(|(port, _)| !ports.contains(port)));
     let too_long =
         |port: &PortId| tables.ports.get(*port).is_none_or(|state| !fits(state, frame.untagged_len));
     for port in ports.iter().filter(too_long).collect::<Vec<_>>() {
@@ -55,7 +52,7 @@ pub(super) fn run(
 
 fn unicast(
     tables: &Tables,
-    ingress: &PortState,
+    from: Option<(PortId, &PortState)>,
     frame: &Parsed,
     class: &Class,
     port: PortId,
@@ -67,11 +64,17 @@ fn unicast(
     if tables.stp.get(class.instance, port) != StpState::Forwarding {
         return Err(DropReason::EgressStp);
     }
-    if ingress.isolated && state.isolated {
+    if from.is_some_and(|(_, ingress)| ingress.isolated) && state.isolated {
         return Err(DropReason::Isolated);
     }
     if !fits(state, frame.untagged_len) {
         return Err(DropReason::MtuExceeded);
     }
     Ok(())
+}
+
+/// What a port in no VLAN allows: a routed port, or the host's end of an interface.
+pub(super) fn straight(tables: &Tables, frame: &Parsed, port: PortId) -> Result<(), DropReason> {
+    let state = tables.ports.get(port).filter(|state| state.enabled).ok_or(DropReason::EgressDown)?;
+    if fits(state, frame.untagged_len) { Ok(()) } else { Err(DropReason::MtuExceeded) }
 }

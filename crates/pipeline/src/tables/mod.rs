@@ -6,12 +6,16 @@
 pub mod counters;
 pub mod fdb;
 pub mod ports;
+pub mod rifs;
+pub mod routes;
 pub mod stp;
 pub mod trap;
 pub mod vlans;
 
 use fdb::Fdb;
 use ports::Ports;
+use rifs::Rifs;
+use routes::{Limits, Routes};
 use stp::SpanningTree;
 use trap::TrapTable;
 use vlans::Vlans;
@@ -29,10 +33,16 @@ pub struct Tables {
     pub fdb: Fdb,
     /// Which control frames go up, and how many.
     pub trap: TrapTable,
+    /// Router interfaces.
+    pub rifs: Rifs,
+    /// Where they route to.
+    pub routes: Routes,
+    /// Keeps the hashes from being guessed.
+    pub salt: u64,
 }
 
 impl Tables {
-    /// Empty tables; `salt` keeps the FDB's hash from being guessed.
+    /// Empty tables; `salt` keeps the hashes of the FDB and of flows from being guessed.
     #[must_use]
     pub fn new(salt: u64) -> Self {
         Self {
@@ -41,6 +51,9 @@ impl Tables {
             stp: SpanningTree::default(),
             fdb: Fdb::new(salt),
             trap: TrapTable::default(),
+            rifs: Rifs::default(),
+            routes: Routes::new(Limits::default()),
+            salt,
         }
     }
 }

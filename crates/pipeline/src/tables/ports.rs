@@ -2,8 +2,9 @@
 //!
 //! Invariant: a port is in a set exactly when its state says so; a port that does not exist is in none.
 
-use crate::state::PortState;
-use lanyard_types::{MAX_PORTS, PortId, PortSet};
+use crate::state::{PortKind, PortState};
+use lanyard_types::{MAX_PORTS, PortId, PortSet, VlanId};
+use std::collections::BTreeMap;
 
 /// The ports of the plane.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub struct Ports {
     pub flood_unicast: PortSet,
     /// Ports that take floods of multicast.
     pub flood_multicast: PortSet,
+    /// The host's end of each tag of a routed port.
+    subinterfaces: BTreeMap<(PortId, VlanId), PortId>,
 }
 
 impl Default for Ports {
@@ -29,6 +32,7 @@ impl Default for Ports {
             isolated: PortSet::EMPTY,
             flood_unicast: PortSet::EMPTY,
             flood_multicast: PortSet::EMPTY,
+            subinterfaces: BTreeMap::new(),
         }
     }
 }
@@ -63,6 +67,11 @@ impl Ports {
     pub fn iter(&self) -> impl Iterator<Item = (PortId, &PortState)> {
         PortId::all().filter_map(|port| self.get(port).map(|state| (port, state)))
     }
+    /// The subinterface's port for this tag of a routed port.
+    #[must_use]
+    pub fn subinterface(&self, parent: PortId, vlan: VlanId) -> Option<PortId> {
+        self.subinterfaces.get(&(parent, vlan)).copied()
+    }
     /// Adds, replaces or removes a port; answers what was there.
     pub fn set(&mut self, port: PortId, state: Option<PortState>) -> Option<PortState> {
         let is = |test: fn(&PortState) -> bool| state.as_ref().is_some_and(test);
@@ -70,6 +79,10 @@ impl Ports {
         put(&mut self.isolated, port, is(|state| state.isolated));
         put(&mut self.flood_unicast, port, is(|state| state.flood_unicast));
         put(&mut self.flood_multicast, port, is(|state| state.flood_multicast));
+        self.subinterfaces.retain(|_, end| *end != port);
+        if let Some(PortKind::Subinterface { parent, vlan }) = state.as_ref().map(|state| state.kind) {
+            self.subinterfaces.insert((parent, vlan), port);
+        }
         let was = std::mem::replace(&mut self.slots[port.index()], state);
         self.high_water = self.high_water.max(self.len());
         was

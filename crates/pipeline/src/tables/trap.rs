@@ -27,6 +27,9 @@ impl TokenBucket {
     }
     /// Takes one frame's token; false when there is none.
     pub fn take(&mut self, now: Timestamp) -> bool {
+        if self.rate == TrapRate::UNLIMITED {
+            return true;
+        }
         let elapsed_ns = self.filled.map_or(0, |filled| now.as_nanos().saturating_sub(filled.as_nanos()));
         self.filled = Some(self.filled.map_or(now, |filled| filled.max(now)));
         let refill =

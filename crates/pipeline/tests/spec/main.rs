@@ -4,5 +4,6 @@
 
 mod fdb;
 mod properties;
+mod route;
 mod stages;
 mod support;

@@ -80,6 +80,7 @@ impl Fake {
         match longest.max_by_key(|(prefix, _)| prefix.prefix_len()).map(|(_, target)| *target) {
             None => Meets::Up(TrapReason::NoRoute),
             Some(RouteTarget::Up(reason)) => Meets::Up(reason),
+            Some(RouteTarget::Connected(_)) => Meets::Up(TrapReason::Glean),
             Some(RouteTarget::Blackhole) => Meets::Drop,
             Some(RouteTarget::Group(id)) => {
                 let ways = self.groups[&id].iter().map(|id| self.adjacencies[id]);

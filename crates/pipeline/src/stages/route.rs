@@ -1,0 +1,277 @@
+//! route: frames for the router's own addresses: header checks, longest match, next hop, rewrite.
+//!
+//! Read first: RFC 1812, 5.2 and 5.3; RFC 8200, 3 and 4; RFC 3704 (reverse path). The order of the checks is that of
+//! [`run`]: header, martians, options, reverse path, longest match, TTL, next hop, MTU.
+//!
+//! What the plane can't do goes up to the kernel exactly as it came, with a reason, and the kernel does it. A frame that
+//! leaves by the interface it came in at is forwarded, and no ICMP redirect is sent for it: redirects are the kernel's, for
+//! what it forwards itself. Invariant: what is not for the router is as if this stage were not there.
+
+use super::Arrival;
+use super::parse::Parsed;
+use super::vlan_ingress::{Class, PRIORITY_VID};
+use crate::route::{RifAttachment, RifState, RouteTarget, Urpf, flow_bucket};
+use crate::state::{PortKind, PortState};
+use crate::tables::Tables;
+use crate::trace::{Notes, Verdict};
+use lanyard_types::{AdjacencyId, DropReason, MacAddr, PortId, RifId, Stage, TrapReason, VlanId};
+use lanyard_wire::ip::{IPV4, IPV6, IpHeader};
+use lanyard_wire::{Frame, HEADER_LEN, TAG_LEN};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Where the stage sends a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Onward {
+    /// It is not for the router: bridged as it is.
+    Bridge,
+    /// Routed.
+    Routed {
+        /// What it leaves as.
+        rewrite: Rewrite,
+        /// The neighbour it goes to.
+        adjacency: AdjacencyId,
+        /// Where it leaves.
+        out: Out,
+    },
+    /// From the host's end of a subinterface: out of its routed port.
+    FromHost(Out),
+    /// To the kernel.
+    Up {
+        /// Why.
+        reason: TrapReason,
+        /// The pipeline's end of the host's interface; `None` is the stack of the netdev it came in at.
+        port: Option<PortId>,
+    },
+}
+
+/// Where a routed frame leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Out {
+    /// By what is known in this VLAN.
+    Vlan(VlanId),
+    /// At this routed port.
+    Port {
+        /// The port.
+        port: PortId,
+        /// A subinterface's tag.
+        tag: Option<VlanId>,
+    },
+}
+
+/// How a routed frame differs from the one that came: its addresses, and one hop less.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rewrite {
+    /// The neighbour.
+    pub dst: MacAddr,
+    /// The router.
+    pub src: MacAddr,
+}
+
+/// Decides.
+pub(super) fn run(
+    tables: &Tables,
+    arrival: &Arrival<'_>,
+    ingress: &PortState,
+    frame: &Parsed,
+    class: Option<&Class>,
+    notes: &mut Notes,
+) -> Result<Onward, Verdict> {
+    let (rif, up) = match ingress.kind {
+        PortKind::Subinterface { parent, vlan } => {
+            notes.say(Stage::Route, || {
+                format!("from the host: out of {} in vlan {vlan}", tables.ports.name(parent))
+            });
+            return Ok(Onward::FromHost(Out::Port { port: parent, tag: Some(vlan) }));
+        }
+        PortKind::Svi(_) => return Ok(Onward::Bridge),
+        PortKind::Netdev => {
+            let Some((id, rif)) = class.and_then(|class| tables.rifs.on_vlan(class.vlan)) else {
+                return Ok(Onward::Bridge);
+            };
+            (Some((id, rif)), None)
+        }
+        PortKind::Routed => {
+            match frame.tag.map_or(PRIORITY_VID, |tag| tag.vid) {
+                PRIORITY_VID => (tables.rifs.on_port(arrival.port), None),
+                vid => {
+                    let end = VlanId::new(vid).and_then(|vlan| tables.ports.subinterface(arrival.port, vlan));
+                    // A tag nobody stands on is the netdev's own affair.
+                    (end.and_then(|end| tables.rifs.on_port(end)), end)
+                }
+            }
+        }
+    };
+    let ethertype = inner_ethertype(arrival, frame);
+    let ours = rif.filter(|(_, rif)| is_for(rif, frame.dst) && routes(rif, ethertype));
+    match (ours, class) {
+        (Some((id, rif)), _) => {
+            notes.say(Stage::Route, || format!("for the router on {}", rif.name));
+            let up = match rif.attachment {
+                RifAttachment::Vlan { up, .. } | RifAttachment::Subinterface { up, .. } => Some(up),
+                RifAttachment::Port(_) => None,
+            };
+            let asked = Asked { tables, id, rif, up };
+            asked.route(arrival, frame, ethertype, notes)
+        }
+        (None, Some(_)) => Ok(Onward::Bridge),
+        (None, None) => Ok(to_kernel(tables, TrapReason::HostStack, up, notes)),
+    }
+}
+
+fn inner_ethertype(arrival: &Arrival<'_>, frame: &Parsed) -> u16 {
+    let at = l3_offset(frame) - 2;
+    arrival.bytes.get(at..at + 2).map_or(0, |bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
+}
+
+/// Where the packet begins: behind the recognised tag.
+fn l3_offset(frame: &Parsed) -> usize {
+    HEADER_LEN + if frame.tag.is_some() { TAG_LEN } else { 0 }
+}
+
+fn is_for(rif: &RifState, dst: MacAddr) -> bool {
+    rif.mac == dst || rif.virtual_macs.contains(&dst)
+}
+
+fn routes(rif: &RifState, ethertype: u16) -> bool {
+    match ethertype {
+        IPV4 => rif.ipv4,
+        IPV6 => rif.ipv6,
+        _ => false,
+    }
+}
+
+/// Says that the frame goes up, and where.
+fn to_kernel(tables: &Tables, reason: TrapReason, port: Option<PortId>, notes: &mut Notes) -> Onward {
+    notes.say(Stage::Route, || match port {
+        Some(port) => format!("{reason}: up to the kernel at {}", tables.ports.name(port)),
+        None => format!("{reason}: up the netdev's own stack"),
+    });
+    Onward::Up { reason, port }
+}
+
+/// The interface that was asked to route.
+struct Asked<'t> {
+    tables: &'t Tables,
+    id: RifId,
+    rif: &'t RifState,
+    up: Option<PortId>,
+}
+
+impl Asked<'_> {
+    fn route(
+        &self,
+        arrival: &Arrival<'_>,
+        frame: &Parsed,
+        ethertype: u16,
+        notes: &mut Notes,
+    ) -> Result<Onward, Verdict> {
+        let packet = arrival.bytes.get(l3_offset(frame)..).unwrap_or_default();
+        let segmented = arrival.longest < arrival.bytes.len();
+        let header = IpHeader::read(ethertype, packet, segmented)
+            .map_err(|_| Verdict::Dropped(DropReason::IpHeaderInvalid))?;
+        let up = |reason, notes: &mut Notes| Ok(to_kernel(self.tables, reason, self.up, notes));
+        if is_martian(header.src)
+            || header.src.is_multicast()
+            || is_martian(header.dst)
+            || header.dst.is_multicast()
+        {
+            return up(TrapReason::Martian, notes);
+        }
+        if header.options {
+            return up(TrapReason::IpOptions, notes);
+        }
+        let link_local = is_link_local(header.src);
+        if !link_local && !self.reverse_path(header.src) {
+            return Err(Verdict::Dropped(DropReason::UrpfFailed));
+        }
+        if header.dst.is_ipv6() && is_link_local(header.dst) {
+            // Every router has one of its own on every link.
+            return up(TrapReason::LocalAddress, notes);
+        }
+        let found = self.tables.routes.longest(self.rif.vrf, header.dst);
+        notes.say(Stage::Route, || crate::route::match_note(header.dst, found));
+        let group = match found.map(|(_, target)| target) {
+            None => return up(TrapReason::NoRoute, notes),
+            Some(RouteTarget::Up(reason)) => return up(reason, notes),
+            Some(RouteTarget::Connected(_)) => return up(TrapReason::Glean, notes),
+            Some(RouteTarget::Blackhole) => return Err(Verdict::Dropped(DropReason::RouteBlackhole)),
+            Some(RouteTarget::Group(group)) => group,
+        };
+        if link_local || is_link_local(header.dst) {
+            return up(TrapReason::Martian, notes);
+        }
+        if header.ttl <= 1 {
+            return up(TrapReason::TtlExpired, notes);
+        }
+        let buckets = self.tables.routes.buckets(group);
+        let bucket = flow_bucket(self.tables.salt, &header, buckets.len());
+        let Some(adjacency) = buckets.get(bucket).copied() else { return up(TrapReason::Glean, notes) };
+        notes.say(Stage::Route, || crate::route::bucket_note(group, bucket, buckets.len(), adjacency));
+        let neighbour = self.tables.routes.adjacency(adjacency);
+        let egress =
+            neighbour.and_then(|neighbour| Some((self.tables.rifs.get(neighbour.rif)?, neighbour.mac?)));
+        let Some((egress, mac)) = egress else { return up(TrapReason::Glean, notes) };
+        let len = if segmented { frame.untagged_len.saturating_sub(HEADER_LEN) } else { header.len };
+        if len > egress.mtu as usize {
+            return up(TrapReason::RouteMtu, notes);
+        }
+        notes.say(Stage::Route, || crate::route::rewrite_note(mac, &egress.name, header.ttl - 1));
+        let out = match egress.attachment {
+            RifAttachment::Vlan { vlan, .. } => Out::Vlan(vlan),
+            RifAttachment::Port(port) => Out::Port { port, tag: None },
+            RifAttachment::Subinterface { parent, vlan, .. } => Out::Port { port: parent, tag: Some(vlan) },
+        };
+        Ok(Onward::Routed { rewrite: Rewrite { dst: mac, src: egress.mac }, adjacency, out })
+    }
+
+    /// Is the source reachable, the way the interface asks for it (RFC 3704, 2.2 to 2.4)?
+    fn reverse_path(&self, src: IpAddr) -> bool {
+        let urpf = if src.is_ipv4() { self.rif.urpf_ipv4 } else { self.rif.urpf_ipv6 };
+        if urpf == Urpf::Off {
+            return true;
+        }
+        let routes = &self.tables.routes;
+        match routes.longest(self.rif.vrf, src).map(|(_, target)| target) {
+            None | Some(RouteTarget::Blackhole) => false,
+            // What only the kernel can route, only the kernel can judge; a connected subnet is reachable.
+            Some(RouteTarget::Up(reason)) => matches!(reason, TrapReason::RoutePolicy | TrapReason::Glean),
+            Some(RouteTarget::Connected(rif)) => urpf == Urpf::Loose || rif == self.id,
+            Some(RouteTarget::Group(group)) => {
+                let leads_here = |id: &AdjacencyId| {
+                    routes.adjacency(*id).is_some_and(|adjacency| adjacency.rif == self.id)
+                };
+                urpf == Urpf::Loose || routes.buckets(group).iter().any(leads_here)
+            }
+        }
+    }
+}
+
+/// An address no packet on a wire comes from or goes to (RFC 1812, 5.3.7; RFC 4291, 2.5.2, 2.5.3 and 2.5.5.2).
+fn is_martian(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => matches!(address.octets()[0], 0 | 127 | 240..),
+        IpAddr::V6(address) => {
+            matches!(address, Ipv6Addr::UNSPECIFIED | Ipv6Addr::LOCALHOST)
+                || address.to_ipv4_mapped().is_some()
+        }
+    }
+}
+
+/// An address that means something on one link only (RFC 3927, RFC 4291): never forwarded from or to.
+fn is_link_local(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => Ipv4Addr::is_link_local(&address),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    }
+}
+
+impl Rewrite {
+    /// Carries it out on a frame that came in with or without a recognised tag.
+    pub(crate) fn apply(&self, frame: &mut [u8], has_tag: bool) {
+        if Frame::new(frame).is_ok() {
+            frame[..6].copy_from_slice(&self.dst.0);
+            frame[6..12].copy_from_slice(&self.src.0);
+            lanyard_wire::ip::decrement_ttl(frame, HEADER_LEN + if has_tag { TAG_LEN } else { 0 });
+        }
+    }
+}
