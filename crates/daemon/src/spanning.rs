@@ -292,6 +292,10 @@ fn details(
         Event::Consistent { vlan, port } => {
             json!({"event": "consistent", "instance": vlan, "interface": name(port)})
         }
+        Event::PvstSimFail { vlan, port, root, .. } => {
+            json!({"event": "pvst_simulation_failed", "instance": vlan, "interface": name(port), "root_id": root.to_string()})
+        }
+        Event::PvstSimOk { port } => json!({"event": "pvst_simulation_ok", "interface": name(port)}),
         Event::Rejected { port, error } => {
             json!({"event": "rejected", "interface": name(port), "reason": error.name()})
         }

@@ -1,21 +1,19 @@
 //! The bridge as the outside sees it: inputs, actions, and what belongs to the whole port rather than a tree:
-//! BPDU guard and filter, the PVST+ encapsulation and its consistency checks, counters of refused frames.
+//! BPDU guard and filter, counters of refused frames. What PVST+ adds is in `per_vlan`.
 //!
 //! Invariants: every action that a call to a `handle_*` method leaves in the queue belongs to one transaction (a
 //! link that goes down, the flush of its addresses and the new forwarding port are to be applied together);
 //! the same calls with the same times give the same actions.
 
-use crate::bpdu::{
-    self, Bpdu, BpduError, BpduFrame, BridgeId, Encapsulation, MstConfigId, PortIdentifier, TICKS_PER_SECOND,
-};
-use crate::config::{Config, ConfigError, ErrCause, Guard, LinkType, Mode, PortVlans};
+use crate::bpdu::{self, BpduError, BpduFrame, BridgeId, MstConfigId, PortIdentifier, TICKS_PER_SECOND};
+use crate::config::{Config, ConfigError, ErrCause, Guard, LinkType, Mode};
 use crate::entity::Entity;
 use crate::events::Event;
 use crate::vars::{BridgeVars, Effect, PortParams, Times};
 use crate::view::PortCounters;
 use lanyard_types::{InstanceId, PortId, PortSet, StpState, VlanId};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// What the bridge wants done.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,6 +80,8 @@ pub(crate) struct Link {
     /// Why it is shut down, and until when.
     pub err_disabled: Option<(ErrCause, Option<u64>)>,
     pub counters: PortCounters,
+    /// MST: VLANs whose PVST+ BPDUs have come since the link did (`per_vlan`).
+    pub pvst_vlans: BTreeSet<VlanId>,
     reject_event_after_ms: u64,
 }
 
@@ -94,7 +94,7 @@ pub struct Bridge {
     pub(crate) links: BTreeMap<PortId, Link>,
     /// By VLAN or MSTID; stable for as long as the tree exists.
     instances: BTreeMap<u16, InstanceId>,
-    actions: VecDeque<Action>,
+    pub(crate) actions: VecDeque<Action>,
     generation: u64,
 }
 
@@ -180,6 +180,9 @@ impl Bridge {
         let link = self.links.entry(port).or_default();
         let speed_mbps = if up { speed_mbps } else { link.speed_mbps };
         (link.up, link.speed_mbps, link.duplex) = (up, speed_mbps, duplex);
+        if !up {
+            link.pvst_vlans.clear();
+        }
         self.apply_port(now, port);
     }
 
@@ -256,6 +259,11 @@ impl Bridge {
             Some(port) => vec![port],
             None => self.config.ports.keys().copied().collect(),
         };
+        for port in &ports {
+            if let Some(link) = self.links.get_mut(port) {
+                link.pvst_vlans.clear();
+            }
+        }
         for key in self.keys() {
             if let Some(entity) = self.entities.get_mut(&key) {
                 ports.iter().for_each(|port| entity.mcheck(now, *port));
@@ -331,54 +339,6 @@ impl Bridge {
             link.counters.no_tree += 1;
         }
         self.drain(key);
-    }
-
-    /// Which entity a BPDU is for: `Ok(None)` when it has been dealt with, `Err` with the counter it goes to.
-    fn route(&mut self, now: u64, port: PortId, frame: &BpduFrame) -> Result<Option<u16>, Counter> {
-        let per_vlan = self.config.mode.per_vlan();
-        let pvid = match frame.encapsulation {
-            Encapsulation::Ieee if !per_vlan => return Ok(Some(0)),
-            Encapsulation::Ieee => {
-                // Untagged IEEE BPDUs speak for VLAN 1 on a trunk, for the access VLAN elsewhere.
-                return match self.config.ports.get(&port).map(|config| &config.vlans) {
-                    Some(PortVlans::Access(vlan)) => Ok(Some(vlan.get())),
-                    _ => Ok(Some(1)),
-                };
-            }
-            Encapsulation::Sstp { .. } if !per_vlan => return Err(|counters| &mut counters.sstp_ignored),
-            Encapsulation::Sstp { pvid } => pvid,
-        };
-        let Some(config) = self.config.ports.get(&port) else { return Err(|counters| &mut counters.no_tree) };
-        let (vlan, trunk) = match &config.vlans {
-            PortVlans::Access(vlan) => (*vlan, false),
-            PortVlans::Trunk { native, .. } => (frame.vlan.unwrap_or(*native), true),
-        };
-        if !trunk {
-            self.hold(now, vlan, port, false, Event::TypeMismatch { vlan, port });
-            return Ok(None);
-        }
-        if let Some(peer) = pvid
-            && peer != vlan
-        {
-            self.hold(now, vlan, port, true, Event::PvidMismatch { vlan, peer, port });
-            self.hold(now, peer, port, true, Event::PvidMismatch { vlan, peer, port });
-            return Ok(None);
-        }
-        // VLAN 1 has come in an IEEE BPDU as well, as with a Catalyst; this copy was for the check.
-        Ok((vlan.get() != 1).then_some(vlan.get()))
-    }
-
-    /// Holds a port in a VLAN; the event is for the first time.
-    fn hold(&mut self, now: u64, vlan: VlanId, port: PortId, pvid: bool, event: Event) {
-        let Some(entity) = self.entities.get_mut(&vlan.get()) else { return };
-        let Some(slot) = entity.slot(port) else { return };
-        let held = entity.ports[slot].trees[0].inconsistent;
-        let fresh = if pvid { !held.pvid } else { !held.port_type };
-        entity.hold(now, port, pvid);
-        if fresh {
-            self.actions.push_back(Action::Event(event));
-        }
-        self.drain(vlan.get());
     }
 
     fn err_disable(&mut self, now: u64, port: PortId, cause: ErrCause) {
@@ -577,7 +537,7 @@ impl Bridge {
     // ------------------------------------------------------------------------------------------ sending
 
     /// Turns an entity's effects into actions.
-    fn drain(&mut self, key: u16) {
+    pub(crate) fn drain(&mut self, key: u16) {
         let Some(entity) = self.entities.get_mut(&key) else { return };
         let effects = std::mem::take(&mut entity.effects);
         let vlan = entity.vlan;
@@ -599,30 +559,6 @@ impl Bridge {
             }
         }
     }
-
-    /// Which frames a BPDU becomes. A PVST+ trunk sends VLAN 1's to both addresses, and every VLAN's but
-    /// the native one's tagged.
-    fn transmit(&mut self, port: PortId, vlan: Option<VlanId>, bpdu: &Bpdu) {
-        let Some(config) = self.config.ports.get(&port) else { return };
-        let source = config.address.unwrap_or(self.config.address);
-        let native = match (&config.vlans, vlan) {
-            (PortVlans::Trunk { native, .. }, Some(_)) => Some(*native),
-            _ => None,
-        };
-        let mut send = |tag: Option<VlanId>, encapsulation| {
-            let frame = bpdu::encode(source, tag, encapsulation, bpdu);
-            self.actions.push_back(Action::Transmit { port, vlan: tag, frame });
-        };
-        let (Some(native), Some(vlan)) = (native, vlan) else {
-            send(None, Encapsulation::Ieee);
-            return;
-        };
-        if vlan == VlanId::DEFAULT {
-            send(None, Encapsulation::Ieee);
-        }
-        let pvid = (*bpdu != Bpdu::Tcn).then_some(vlan);
-        send((vlan != native).then_some(vlan), Encapsulation::Sstp { pvid });
-    }
 }
 
-type Counter = fn(&mut PortCounters) -> &mut u64;
+pub(crate) type Counter = fn(&mut PortCounters) -> &mut u64;

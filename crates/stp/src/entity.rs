@@ -4,7 +4,7 @@
 //! Invariants: machines run only for ports and trees that are marked; one call runs a bounded number of rounds;
 //! BPDUs leave at the end of a run, so that what was decided in between is sent once.
 
-use crate::bpdu::{Bpdu, BridgeId, PortIdentifier};
+use crate::bpdu::{Bpdu, BridgeId, PortIdentifier, WireRole};
 use crate::events::Event;
 use crate::machines::{
     bridge_detection, port_information, port_migration, port_receive, port_transmit, role_selection,
@@ -27,6 +27,14 @@ const MAX_STEPS: usize = 64;
 /// window's end, so that a flood of topology changes does not keep the FDB empty.
 const FLUSHES_PER_WINDOW: u32 = 5;
 const FLUSH_WINDOW_MS: u64 = 1000;
+
+/// Why a PVST+ BPDU holds a port: it is another VLAN's, a trunk's on an access port, or contradicts the CIST.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hold {
+    Pvid,
+    Type,
+    Pvst,
+}
 
 /// See the module.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -180,9 +188,8 @@ impl Entity {
             port.sent_since_up = 0;
         }
         if !params.enabled {
-            for timer in [&mut port.self_loop_while, &mut port.pvid_while, &mut port.type_while] {
-                *timer = Timer::Zero;
-            }
+            (port.self_loop_while, port.pvst_while) = (Timer::Zero, Timer::Zero);
+            (port.pvid_while, port.type_while) = (Timer::Zero, Timer::Zero);
         }
         let heard_nobody = port.trees[0].info_is != InfoIs::Received;
         if params.enabled && params.admin_edge && !old.admin_edge && heard_nobody {
@@ -286,17 +293,49 @@ impl Entity {
         self.run(None);
     }
 
-    /// PVST+: a BPDU that does not belong to this VLAN (`pvid`) or to an access port came in.
-    pub(crate) fn hold(&mut self, now: u64, id: PortId, pvid: bool) {
-        let Some(p) = self.slot(id) else { return };
+    /// PVST+: a BPDU that contradicts came in. True when the port was not held for this reason before.
+    pub(crate) fn hold(&mut self, now: u64, id: PortId, hold: Hold) -> bool {
+        let Some(p) = self.slot(id) else { return false };
         self.now = now;
         let hold_ms = 3 * self.hello_time(p);
         let port = &mut self.ports[p];
-        *if pvid { &mut port.pvid_while } else { &mut port.type_while } = Timer::start(now, hold_ms);
+        let timer = match hold {
+            Hold::Pvid => &mut port.pvid_while,
+            Hold::Type => &mut port.type_while,
+            Hold::Pvst => &mut port.pvst_while,
+        };
+        let fresh = timer.is_zero(now);
+        *timer = Timer::start(now, hold_ms);
         port.oper_edge = false;
         self.apply_holds(p);
         self.mark_all_trees(p);
         self.run(None);
+        fresh
+    }
+
+    /// Sends the port's BPDU again, as soon as the hold count allows.
+    pub(crate) fn tell(&mut self, now: u64, id: PortId) {
+        let Some(p) = self.slot(id) else { return };
+        self.now = now;
+        self.ports[p].new_info = true;
+        self.mark(p, 0);
+        self.run(None);
+    }
+
+    /// PVST simulation: does a VLAN's tree beyond the region's border contradict the CIST? If the CIST root is on
+    /// that side, every VLAN's must be, and be no worse; if not, none may be. Its root, and whether it is superior.
+    pub(crate) fn contradicts(&self, id: PortId, bpdu: &Bpdu) -> Option<(BridgeId, bool)> {
+        let tree = &self.ports[self.slot(id)?].trees[0];
+        let body = bpdu.body()?;
+        let designated = matches!(bpdu, Bpdu::Config(_)) || body.flags.role == WireRole::Designated;
+        let outside = tree.info_is == InfoIs::Received && tree.port_priority < tree.designated_priority;
+        let (held, told) = (&tree.port_priority, &tree.designated_priority);
+        let claim = (body.root, body.root_path_cost, body.bridge);
+        match outside {
+            _ if !designated => None,
+            true => (claim > held.of_region()).then_some((body.root, false)),
+            false => (claim < told.of_region()).then_some((body.root, true)),
+        }
     }
 
     /// Copies the holds that belong to the port into its trees.
@@ -306,14 +345,19 @@ impl Entity {
         let id = port.id;
         let self_loop = !port.self_loop_while.is_zero(now);
         let (pvid, port_type) = (!port.pvid_while.is_zero(now), !port.type_while.is_zero(now));
+        let pvst = !port.pvst_while.is_zero(now);
         let before = port.trees[0].inconsistent;
         for tree in &mut port.trees {
             tree.inconsistent.self_loop = self_loop;
             tree.inconsistent.pvid = pvid;
             tree.inconsistent.port_type = port_type;
+            tree.inconsistent.pvst = pvst;
         }
         if before.self_loop != self_loop {
             self.event(Event::SelfLoop { vlan: self.vlan, port: id, blocked: self_loop });
+        }
+        if before.pvst && !pvst {
+            self.event(Event::PvstSimOk { port: id });
         }
         if let Some(vlan) = self.vlan
             && (before.pvid || before.port_type)
@@ -463,7 +507,10 @@ impl Entity {
         if due(&mut port.region_while) {
             mask = u64::MAX >> (64 - port.trees.len().clamp(1, 64));
         }
-        let holds = due(&mut port.self_loop_while) | due(&mut port.pvid_while) | due(&mut port.type_while);
+        let holds = due(&mut port.self_loop_while)
+            | due(&mut port.pvid_while)
+            | due(&mut port.type_while)
+            | due(&mut port.pvst_while);
         let (mut re_rooted, mut ask_again) = (0u64, 0u64);
         for (t, tree) in port.trees.iter_mut().enumerate() {
             let rr = due(&mut tree.rr_while);

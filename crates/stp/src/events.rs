@@ -38,6 +38,11 @@ pub enum Event {
     TypeMismatch { vlan: VlanId, port: PortId },
     /// PVST+: neither any longer.
     Consistent { vlan: VlanId, port: PortId },
+    /// PVST simulation: VLAN `vlan` beyond a region's border claims a root that contradicts the CIST's, as too
+    /// good or as too bad; the port is blocked.
+    PvstSimFail { vlan: VlanId, port: PortId, root: BridgeId, superior: bool },
+    /// PVST simulation: no longer.
+    PvstSimOk { port: PortId },
     /// A frame was refused. At most one a second and port.
     Rejected { port: PortId, error: BpduError },
     /// The port was shut down.
@@ -150,6 +155,21 @@ impl Event {
                     format!("Unblocking {} on {}. Port consistency restored.", name(port), vlan_name(vlan));
                 line(2, "UNBLOCK_CONSIST_PORT", text)
             }
+            Self::PvstSimFail { vlan, port, root, superior } => {
+                let (role, what) = if superior { ("designated", "superior") } else { ("root", "inferior") };
+                let text = format!(
+                    "Blocking {role} port {}: Inconsistent {what} PVST BPDU received on VLAN {vlan}, claiming root {}:{}",
+                    name(port),
+                    root.priority(),
+                    root.address()
+                );
+                line(2, "PVSTSIM_FAIL", text)
+            }
+            Self::PvstSimOk { port } => line(
+                2,
+                "PVSTSIM_OK",
+                format!("PVST Simulation inconsistency cleared on port {}.", name(port)),
+            ),
             Self::Rejected { port, error } => {
                 line(4, "BPDU_REJECTED", format!("Refused a BPDU on {}: {}.", name(port), error.name()))
             }

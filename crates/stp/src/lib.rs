@@ -15,6 +15,7 @@ mod entity;
 mod events;
 mod fuzz;
 mod machines;
+mod per_vlan;
 mod procedures;
 mod vars;
 pub mod view;

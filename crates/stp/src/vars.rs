@@ -243,6 +243,9 @@ pub struct Inconsistent {
     /// PVST+: a trunk's BPDU on an access port.
     #[serde(rename = "type")]
     pub port_type: bool,
+    /// PVST simulation: a VLAN beyond the region's border contradicts the CIST.
+    #[serde(default)]
+    pub pvst: bool,
     /// The port hears its own BPDUs.
     pub self_loop: bool,
 }
@@ -250,7 +253,7 @@ pub struct Inconsistent {
 impl Inconsistent {
     /// What keeps the port from learning and forwarding; root guard does it by the role.
     pub(crate) fn blocks(self) -> bool {
-        self.loop_guard || self.pvid || self.port_type || self.self_loop
+        self.loop_guard || self.pvid || self.port_type || self.pvst || self.self_loop
     }
     /// Any of them.
     #[must_use]
@@ -312,6 +315,7 @@ pub(crate) struct PortVars {
     pub self_loop_while: Timer,
     pub pvid_while: Timer,
     pub type_while: Timer,
+    pub pvst_while: Timer,
     /// The region's way to the CIST root is new; the neighbour may not know yet (`region_in_doubt`).
     pub region_while: Timer,
     /// BPDUs sent since the link came up, for `bpdufilter default`.
@@ -503,6 +507,7 @@ impl PortVars {
             self_loop_while: Timer::Zero,
             pvid_while: Timer::Zero,
             type_while: Timer::Zero,
+            pvst_while: Timer::Zero,
             region_while: Timer::Zero,
             sent_since_up: 0,
             receive: Default::default(),
@@ -518,7 +523,7 @@ impl PortVars {
         }
     }
 
-    pub(crate) fn timers(&self) -> [Timer; 8] {
+    pub(crate) fn timers(&self) -> [Timer; 9] {
         [
             self.tx_count_down,
             self.hello_when,
@@ -527,6 +532,7 @@ impl PortVars {
             self.self_loop_while,
             self.pvid_while,
             self.type_while,
+            self.pvst_while,
             self.region_while,
         ]
     }

@@ -340,11 +340,14 @@ fn instance_view(
         topology_changes: tree.topology_changes,
         last_topology_change_ms: tree.last_change_ms.map(|at| now.saturating_sub(at)),
         last_topology_change_port: tree.last_change_port,
-        ports: entity.present().map(|(id, port)| port_view(id, port, t, now)).collect(),
+        ports: entity
+            .present()
+            .map(|(id, port)| port_view(id, port, t, mode == crate::config::Mode::Mst, now))
+            .collect(),
     }
 }
 
-fn port_view(id: PortId, port: &crate::vars::PortVars, t: usize, now: u64) -> PortView {
+fn port_view(id: PortId, port: &crate::vars::PortVars, t: usize, mst: bool, now: u64) -> PortView {
     let tree = &port.trees[t];
     let held = tree.port_priority;
     let left = |timer: crate::vars::Timer| timer.deadline(now).map(|at| at - now);
@@ -357,7 +360,7 @@ fn port_view(id: PortId, port: &crate::vars::PortVars, t: usize, now: u64) -> Po
         edge: port.oper_edge,
         point_to_point: port.params.point_to_point,
         stp_neighbour: port.params.enabled && !port.send_rstp,
-        boundary: port.trees[0].info_is == crate::vars::InfoIs::Received && !port.info_internal,
+        boundary: mst && port.boundary,
         inconsistent: tree.inconsistent,
         disputed: !tree.dispute_while.is_zero(now),
         agreed: tree.agreed,

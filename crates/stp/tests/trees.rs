@@ -244,6 +244,118 @@ fn rapid_pvst_and_rstp_share_the_tree_of_vlan_1() {
     );
 }
 
+/// Two MST bridges, and a PVST+ bridge linked to both: the border of a region.
+const BORDER: &str = "vlans 1,10,20
+         mode mst
+         region east 1: 1=10 2=20
+         bridge A prio 8192 trunk: a b
+         bridge B prio 12288 trunk: a b
+         mode MODE
+         bridge P prio 32768 trunk: a b c
+         link A.a B.a
+         link A.b P.a
+         link B.b P.b
+         settle within 120s
+";
+
+#[test]
+fn the_trees_beyond_a_border_take_a_region_for_one_bridge() {
+    for mode in ["rapid-pvst", "pvst"] {
+        check(&format!(
+            "{}
+         expect tree
+         expect A is root
+         expect A.b designated forwarding boundary consistent
+         expect vlan 10 A.b designated forwarding
+         expect P.a root forwarding
+         expect vlan 10 P.a root forwarding
+         expect vlan 20 P.a root forwarding
+         expect vlan 20 P.b alternate discarding     # in every VLAN the same port of the region
+         expect vlan 20 P cost 20000
+         cut A.b
+         settle within 120s
+         expect vlan 10 P.b root forwarding
+         expect vlan 20 P.b root forwarding
+         expect no event PvstSimFail
+         expect tree",
+            BORDER.replace("MODE", mode)
+        ));
+    }
+}
+
+#[test]
+fn a_vlan_with_a_root_of_its_own_beyond_the_border_is_blocked() {
+    check(&format!(
+        "{}
+         set P tree 10 0                             # VLAN 1's root is in the region, VLAN 10's is not
+         run 3s
+         expect event PvstSimFail
+         expect A.b designated discarding pvst-inconsistent
+         expect vlan 10 A.b discarding pvst-inconsistent
+         expect B.b discarding pvst-inconsistent
+         run 30s
+         expect A.b discarding pvst-inconsistent     # for as long as it lasts
+         forget events
+         set P tree 10 32768
+         run 15s
+         expect event PvstSimOk
+         settle within 60s
+         expect vlan 10 A.b designated forwarding consistent
+         expect tree",
+        BORDER.replace("MODE", "rapid-pvst")
+    ));
+}
+
+#[test]
+fn the_root_beyond_the_border_must_be_the_root_of_every_vlan() {
+    check(&format!(
+        "{}
+         set P tree 10 0
+         set P tree 20 0
+         set P tree 1 4096                           # VLAN 1 last, the others better
+         settle within 60s
+         expect P is root
+         expect A.b root forwarding boundary consistent
+         expect vlan 10 A.b master forwarding
+         expect B.b alternate discarding
+         expect tree
+         forget events
+         set P tree 20 32768
+         run 3s
+         expect event PvstSimFail
+         expect A.b discarding pvst-inconsistent
+         set P tree 20 0
+         settle within 60s
+         expect event PvstSimOk
+         expect vlan 20 A.b master forwarding consistent
+         expect tree",
+        BORDER.replace("MODE", "rapid-pvst")
+    ));
+}
+
+#[test]
+fn a_border_checks_native_vlans_and_trunks() {
+    check(
+        "vlans 1,10
+         mode mst
+         bridge A prio 0 trunk: a b
+         mode rapid-pvst
+         bridge P trunk: a b
+         set P.a native 10
+         link A.a P.a
+         run 10s
+         expect event PvidMismatch
+         expect A.a discarding pvid-inconsistent
+         set P.a native 1
+         settle within 60s
+         expect A.a designated forwarding consistent
+         set A.a access 1
+         run 10s
+         expect event TypeMismatch
+         expect A.a discarding type-inconsistent",
+    );
+}
+
 #[test]
 fn configuration_digest() {
     let id = |map: &[(u16, &str)]| {

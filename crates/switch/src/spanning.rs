@@ -256,9 +256,11 @@ impl Spanning {
 
     /// Puts the bridge's decisions into a plane state that knows nothing of them.
     pub fn overlay(&self, state: &mut PlaneState) {
-        let per_vlan = self.bridge.config().mode.per_vlan();
+        let mode = self.bridge.config().mode;
+        let per_vlan = mode.per_vlan();
         state.global.reserved[0] = ReservedAction::Trap;
-        state.global.trap_pvst = per_vlan;
+        // In MST a neighbour with a tree for each VLAN is at a region's border (PVST simulation).
+        state.global.trap_pvst = per_vlan || mode == lanyard_stp::Mode::Mst;
         for (vlan, settings) in &mut state.vlans {
             settings.instance = self.bridge.instance_of(*vlan);
         }

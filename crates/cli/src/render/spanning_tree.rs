@@ -64,6 +64,7 @@ fn inconsistencies(port: &StpPort) -> Vec<(&'static str, &'static str)> {
         (held.loop_guard, ("*LOOP_Inc", "Loop Inconsistent")),
         (held.pvid, ("*PVID_Inc", "Port VLAN ID Mismatch")),
         (held.port_type, ("*TYPE_Inc", "Port Type Inconsistent")),
+        (held.pvst, ("*PVST_Inc", "PVST Sim. Inconsistent")),
         (held.self_loop, ("*SELF_Loop", "Self Looped")),
     ];
     all.into_iter().filter_map(|(on, words)| on.then_some(words)).collect()
