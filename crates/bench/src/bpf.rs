@@ -12,6 +12,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 pub const GENERATE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/generate.bpf.o"));
 /// `receive.bpf.c`.
 pub const RECEIVE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/receive.bpf.o"));
+/// `impair.bpf.c`.
+pub const IMPAIR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/impair.bpf.o"));
 /// `send.bpf.c`.
 pub const SEND: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/send.bpf.o"));
 /// `judge.bpf.c`.

@@ -77,21 +77,34 @@ impl TestBed {
     /// # Errors
     /// Without root, or when the device does not come up.
     pub fn up(kind: Kind, setup: &Setup) -> Result<Self> {
+        let count_at = setup.count_at.unwrap_or(if kind.in_xdp() { CountAt::Xdp } else { CountAt::Tc });
+        let setup = Setup { count_at: Some(count_at), ..setup.clone() };
+        Self::with(kind.name(), &setup, kind.routes(), |bed| kind.up(bed, &setup.lanyard, PortMode::Access))
+    }
+
+    /// Makes a bed with what `device` brings up in it, a router or not.
+    ///
+    /// # Errors
+    /// Without root, or when the device does not come up.
+    pub fn with(
+        name: &str,
+        setup: &Setup,
+        routes: bool,
+        device: impl FnOnce(&Bed) -> Result<Box<dyn Device>>,
+    ) -> Result<Self> {
         ensure!((2..=61).contains(&setup.ports), "{} ports: 2-61", setup.ports);
-        let at = setup.count_at.unwrap_or(if kind.in_xdp() { CountAt::Xdp } else { CountAt::Tc });
-        let traffic = if at == CountAt::Xdp { Traffic::XdpFrames } else { Traffic::Frames };
+        let count_at = setup.count_at.unwrap_or(CountAt::Xdp);
+        let traffic = if count_at == CountAt::Xdp { Traffic::XdpFrames } else { Traffic::Frames };
         let bed = Bed::new(setup.ports as u16 - 1, traffic)?;
         let mut ports = ports_of(&bed.sender, &["tx0".to_owned()])?;
         ports.extend(ports_of(&bed.sink, &bed.receivers())?);
-        let answers = kind.routes().then(|| Answers::at(&ports)).transpose()?;
-        let options = Options { count_at: at, cores: senders(&setup.cores), copies: setup.ports - 1 };
+        let answers = routes.then(|| Answers::at(&ports)).transpose()?;
+        let options = Options { count_at, cores: senders(&setup.cores), copies: setup.ports - 1 };
         let tester = PortTester::new(ports, options)?;
-        let device = kind.up(&bed, &setup.lanyard, PortMode::Access).with_context(|| kind.name())?;
+        let device = device(&bed).with_context(|| name.to_owned())?;
         let macs = |port| device.router_mac(port).context("a router without MAC address");
-        let router_macs =
-            if kind.routes() { (0..setup.ports).map(macs).collect::<Result<_>>()? } else { vec![] };
-        let name = kind.name().to_owned();
-        Ok(Self { device, _answers: answers, tester, _bed: Some(bed), name, router_macs })
+        let router_macs = if routes { (0..setup.ports).map(macs).collect::<Result<_>>()? } else { vec![] };
+        Ok(Self { device, _answers: answers, tester, _bed: Some(bed), name: name.to_owned(), router_macs })
     }
 
     /// Takes the ports that are given.

@@ -1,6 +1,7 @@
 //! Devices under test. Each driver brings one up on the ports of a [`Bed`] and takes it down when dropped.
 
 mod command;
+mod impaired;
 mod kernel;
 mod lanyard;
 mod ovs;
@@ -8,6 +9,7 @@ mod router;
 mod wire;
 
 pub use command::Commanded;
+pub use impaired::{Impaired, Impairment};
 pub use lanyard::{Executable, Lanyard, PortMode};
 
 use crate::bed::Bed;

@@ -1,0 +1,179 @@
+//! Wires that are not perfect, by known figures: what the tester is tested with.
+//!
+//! `bpf/impair.bpf.c` drops, doubles, spoils and delays inside the kernel; [`Relay`] holds frames back in a queue of its
+//! own. Invariant: what an impairment does is exact, not random: of N frames a known number is concerned.
+
+use super::Device;
+use crate::bed::Bed;
+use crate::bpf::{self, Attached};
+use crate::os::{Pinned, cores, monotonic_ns};
+use anyhow::{Context, Result, ensure};
+use lanyard_netdev::PacketSocket;
+use libbpf_rs::Object;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use zerocopy::{Immutable, IntoBytes};
+
+/// What is wrong with the wire from `p0` to `p1`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Impairment {
+    /// One in so many is lost.
+    Drop(u32),
+    /// One in so many comes twice.
+    Duplicate(u32),
+    /// One in so many has a bit of its last byte turned.
+    Corrupt(u32),
+    /// Each is kept until so long after its stamp, at most a millisecond; the core that sends waits meanwhile.
+    Delay(Duration),
+    /// As `Delay`, but frames wait in a queue, and the core goes on.
+    Queue(Duration),
+    /// One in so many is kept until two later ones have gone.
+    Reorder(u32),
+}
+
+/// `impair` in `impair.bpf.c`.
+#[derive(Debug, Clone, Copy, IntoBytes, Immutable)]
+#[repr(C)]
+struct ImpairAbi {
+    far_end: u32,
+    what: u32,
+    every: u32,
+    delay_ns: u32,
+}
+
+/// Such a wire; whole again when dropped.
+pub enum Impaired {
+    /// In the kernel.
+    Kernel {
+        /// Cut when dropped.
+        _attached: Attached,
+        /// Its program.
+        _object: Object,
+    },
+    /// In a thread.
+    Relay(Relay),
+}
+
+impl Impaired {
+    /// Joins `p0` to `p1`, one way.
+    ///
+    /// # Errors
+    /// For one in none, a delay that is too long, or when the kernel refuses.
+    pub fn up(bed: &Bed, impairment: Impairment) -> Result<Self> {
+        ensure!(bed.outputs == 1, "a wire has two ends");
+        let (what, every, delay) = match impairment {
+            Impairment::Drop(n) => (0, n, Duration::ZERO),
+            Impairment::Duplicate(n) => (1, n, Duration::ZERO),
+            Impairment::Corrupt(n) => (2, n, Duration::ZERO),
+            Impairment::Delay(time) => (3, 1, time),
+            Impairment::Queue(_) | Impairment::Reorder(_) => {
+                return Ok(Self::Relay(Relay::up(bed, impairment)?));
+            }
+        };
+        ensure!(every > 0, "one in none");
+        ensure!(delay <= Duration::from_millis(1), "a delay of {delay:?} in the kernel: at most 1 ms");
+        let (from, to) = (bed.switch.ifindex("p0")?, bed.switch.ifindex("p1")?);
+        let abi = ImpairAbi { far_end: to, what, every, delay_ns: delay.as_nanos() as u32 };
+        let object = bpf::load(bpf::IMPAIR, abi.as_bytes())?;
+        let _inside = bed.switch.enter()?;
+        let attached = bpf::attach_tc(&bpf::program(&object, "impair_tc")?, from)?;
+        Ok(Self::Kernel { _attached: attached, _object: object })
+    }
+}
+
+impl Device for Impaired {}
+
+/// A thread that takes frames at `p0` and sends them at `p1`, later or in another order.
+pub struct Relay {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Result<()>>>,
+}
+
+/// Where the stamp's time is: behind Ethernet, IPv4, UDP, magic, stream and number.
+const TIME_AT: usize = 42 + 8;
+/// A frame that is kept back goes after so many later ones.
+const OVERTAKEN_BY: usize = 2;
+/// Frames that wait in front of a relay at most.
+const QUEUE_MAX: usize = 65_536;
+
+impl Relay {
+    fn up(bed: &Bed, impairment: Impairment) -> Result<Self> {
+        let (near, far) = {
+            let (near, far) = (bed.switch.ifindex("p0")?, bed.switch.ifindex("p1")?);
+            let _inside = bed.switch.enter()?;
+            (PacketSocket::open(near).context("p0")?, PacketSocket::sender(far).context("p1")?)
+        };
+        let stop = Arc::new(AtomicBool::new(false));
+        let asked = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            // Away from the core that sends; it looks all the time.
+            let _core = if cores() > 1 { Some(Pinned::to(cores() - 1)?) } else { None };
+            match impairment {
+                Impairment::Reorder(every) => reorder(&asked, &near, &far, every.max(1)),
+                Impairment::Queue(delay) => queue(&asked, &near, &far, delay),
+                _ => Ok(()),
+            }
+        });
+        Ok(Self { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(Ok(Err(why))) = self.thread.take().map(JoinHandle::join) {
+            eprintln!("lanyard bench: the relay: {why:#}");
+        }
+    }
+}
+
+/// The next frame of ours, and when it was stamped.
+fn next(socket: &PacketSocket) -> Result<Option<(Vec<u8>, u64)>> {
+    let Some(packet) = socket.receive()? else { return Ok(None) };
+    let Some(time) = packet.frame.get(TIME_AT..TIME_AT + 6).filter(|_| !packet.outgoing) else {
+        return Ok(None);
+    };
+    let mut bytes = [0; 8];
+    bytes[..6].copy_from_slice(time);
+    Ok(Some((packet.frame, u64::from_ne_bytes(bytes))))
+}
+
+fn queue(stop: &AtomicBool, near: &PacketSocket, far: &PacketSocket, delay: Duration) -> Result<()> {
+    let mut waiting: VecDeque<(Vec<u8>, u64)> = VecDeque::new();
+    while !stop.load(Ordering::Relaxed) {
+        if waiting.len() < QUEUE_MAX {
+            waiting.extend(next(near)?.map(|(frame, stamp_ns)| (frame, stamp_ns + delay.as_nanos() as u64)));
+        }
+        // The clock last: whatever came before it is no part of the delay.
+        while waiting.front().is_some_and(|(_, release)| monotonic_ns().is_ok_and(|now| now >= *release)) {
+            if let Some((frame, _)) = waiting.pop_front() {
+                far.send(&frame)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn reorder(stop: &AtomicBool, near: &PacketSocket, far: &PacketSocket, every: u32) -> Result<()> {
+    let mut kept: Option<(Vec<u8>, usize)> = None;
+    let mut seen = 0u32;
+    while !stop.load(Ordering::Relaxed) {
+        let Some((frame, _)) = next(near)? else { continue };
+        seen = seen.wrapping_add(1);
+        if seen.is_multiple_of(every) && kept.is_none() {
+            kept = Some((frame, 0));
+            continue;
+        }
+        far.send(&frame)?;
+        if let Some((_, passed)) = &mut kept {
+            *passed += 1;
+        }
+        if let Some((frame, _)) = kept.take_if(|(_, passed)| *passed >= OVERTAKEN_BY) {
+            far.send(&frame)?;
+        }
+    }
+    Ok(())
+}

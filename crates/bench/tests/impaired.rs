@@ -1,0 +1,102 @@
+//! The tester's own test: wires that drop, double, spoil, delay and reorder by known figures, which it must get right.
+
+#![allow(clippy::unwrap_used)] // a failed step fails the test
+
+use lanyard_bench::dut::{Impaired, Impairment};
+use lanyard_bench::os::{cannot_measure, cores};
+use lanyard_bench::testbed::{Setup, TestBed};
+use lanyard_bench::traffic::{CountAt, Stream};
+use lanyard_bench::trial::{Offer, StreamOutcome, Tester};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Sends `frames` over a wire with this impairment, to receivers at both hooks, and hands what was seen to `check`.
+fn over(impairment: Impairment, frames: u64, rate_pps: u32, check: impl Fn(&StreamOutcome)) {
+    if let Some(why) = cannot_measure() {
+        println!("skipped: {why}");
+        return;
+    }
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    for at in [CountAt::Tc, CountAt::Xdp] {
+        let setup = Setup { count_at: Some(at), ..Setup::new().unwrap() };
+        let mut bed =
+            TestBed::with("impaired", &setup, false, |bed| Ok(Box::new(Impaired::up(bed, impairment)?)))
+                .unwrap();
+        let stream = Stream { rate_pps: Some(rate_pps), verify: true, stamp: true, ..bed.stream(0, 1, 1) };
+        let outcome = bed.trial(&Offer::burst(vec![(0, stream)], frames)).unwrap();
+        assert_eq!((outcome.unidentified, &outcome.cut_short), (0, &None), "{impairment:?} {at:?}");
+        let seen = &outcome.streams[0];
+        println!("{impairment:?} {at:?}: {seen:?}");
+        assert_eq!(seen.sent, frames);
+        assert_eq!(seen.latency.count(), seen.received);
+        check(seen);
+    }
+}
+
+/// Received, duplicated, reordered, corrupted.
+fn counts(seen: &StreamOutcome) -> (u64, u64, u64, u64) {
+    (seen.received, seen.duplicated, seen.reordered, seen.corrupted)
+}
+
+#[test]
+fn a_dropper() {
+    for (every, lost) in [(10, 500), (7, 714), (4999, 1), (6000, 0)] {
+        over(Impairment::Drop(every), 5000, 50_000, |seen| {
+            assert_eq!((counts(seen), seen.lost()), ((5000 - lost, 0, 0, 0), lost));
+            assert_eq!(seen.last_loss_at.is_some(), lost > 0);
+        });
+    }
+}
+
+#[test]
+fn a_duplicator() {
+    over(Impairment::Duplicate(9), 5000, 50_000, |seen| assert_eq!(counts(seen), (5000, 555, 0, 0)));
+    over(Impairment::Duplicate(1), 5000, 50_000, |seen| assert_eq!(counts(seen), (5000, 5000, 0, 0)));
+}
+
+#[test]
+fn a_corrupter() {
+    over(Impairment::Corrupt(11), 5000, 50_000, |seen| assert_eq!(counts(seen), (5000 - 454, 0, 0, 454)));
+    over(Impairment::Corrupt(1), 500, 50_000, |seen| assert_eq!(counts(seen), (0, 0, 0, 500)));
+}
+
+#[test]
+fn a_reorderer() {
+    // A thread relays: slow enough for it on any machine.
+    if cores() < 2 {
+        println!("skipped: needs a second core");
+        return;
+    }
+    over(Impairment::Reorder(10), 1000, 1_000, |seen| {
+        // The last one that was kept back waits for two that never come.
+        assert_eq!(counts(seen), (999, 0, 99, 0));
+        assert_eq!(seen.lost(), 1);
+    });
+}
+
+#[test]
+fn a_delay_line() {
+    for delay in [20, 200].map(Duration::from_micros) {
+        over(Impairment::Delay(delay), 500, 1_000, |seen| {
+            assert_eq!(counts(seen), (500, 0, 0, 0));
+            // Never less; how much more is the machine's business, and `lanyard bench selftest` tells.
+            assert!(Duration::from_nanos(seen.latency.min().unwrap()) >= delay);
+        });
+    }
+}
+
+#[test]
+fn a_queue() {
+    if cores() < 2 {
+        println!("skipped: needs a second core");
+        return;
+    }
+    let delay = Duration::from_millis(20);
+    over(Impairment::Queue(delay), 500, 1_000, |seen| {
+        assert_eq!(counts(seen), (500, 0, 0, 0));
+        assert!(Duration::from_nanos(seen.latency.min().unwrap()) >= delay);
+        assert!(seen.first_at.unwrap() >= delay);
+    });
+}
