@@ -26,15 +26,15 @@ struct sending sending = {};
 
 /* Streams looked at in one run. */
 #define TURNS 8
-/* Late by less than this, a paced stream makes up for it at once; by more, a sixteenth faster than its rate, so that
- * a pause (the hypervisor's, say) does not end in a burst that no one asked for. */
+/* Late by less than this, a paced stream makes up for it at once. What is beyond is a debt, paid off a sixteenth of
+ * an interval with each frame, so that a pause (the hypervisor's, say) does not end in a burst that no one asked for. */
 #define AT_ONCE_256 (50000ull << 8)
-/* Late by more than this, it forgets what it is behind. */
-#define FORGET_256 (100000000ull << 8)
+/* A debt is never higher than this. */
+#define DEBT_MAX_256 (100000000ull << 8)
 
 static __always_inline int due(struct sender *s, __u64 now_ns)
 {
-	__u64 interval = s->interval_256, now = now_ns << 8, late;
+	__u64 interval = s->interval_256, now = now_ns << 8, late, paid;
 
 	if (!interval)
 		return 1;
@@ -44,12 +44,16 @@ static __always_inline int due(struct sender *s, __u64 now_ns)
 		return 0;
 	late = now - s->due_256;
 	if (late > AT_ONCE_256) {
-		if (s->sent && now < (s->last_ns << 8) + interval - (interval >> 4))
-			return 0;
-		if (late > FORGET_256)
-			s->due_256 = now;
+		s->debt_256 += late - AT_ONCE_256;
+		if (s->debt_256 > DEBT_MAX_256)
+			s->debt_256 = DEBT_MAX_256;
+		s->due_256 = now - AT_ONCE_256;
 	}
-	s->due_256 += interval;
+	paid = interval >> 4;
+	if (paid > s->debt_256)
+		paid = s->debt_256;
+	s->debt_256 -= paid;
+	s->due_256 += interval - paid;
 	return 1;
 }
 

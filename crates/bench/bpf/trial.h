@@ -34,6 +34,7 @@ struct sender {
 	__u8 head[HEAD_MAX];
 	__u64 sent, limit;           /* frames; limit ~0: none */
 	__u64 due_256;               /* when the next one is due, in 1/256 ns */
+	__u64 debt_256;              /* time lost in pauses, to be made up for bit by bit */
 	__u64 interval_256;          /* 0: as fast as it goes */
 	__u64 later_256;             /* the interval after the change of rate */
 	__u64 first_ns, last_ns;     /* when the first and the last were sent */
@@ -46,7 +47,7 @@ struct sender {
 	__u8 tagged, layout;
 	__u8 pad[6];
 };
-_Static_assert(sizeof(struct sender) == 184, "sender");
+_Static_assert(sizeof(struct sender) == 192, "sender");
 
 /* What holds for all streams of a core. */
 struct sending {

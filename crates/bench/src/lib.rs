@@ -18,6 +18,7 @@ pub mod method;
 pub mod os;
 pub mod report;
 pub mod results;
+pub mod selftest;
 pub mod stats;
 pub mod testbed;
 pub mod tester;

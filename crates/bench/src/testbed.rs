@@ -4,10 +4,10 @@
 //! [`Kind::ALL`]), or the ports are given and what joins them is somebody's own. Invariant: the tester is up before the
 //! device and goes after it; what was made is gone when the bed is dropped.
 
-use crate::bed::{Bed, Traffic};
+use crate::bed::{Bed, Traffic, set_features};
 use crate::dut::{Commanded, Device, Executable, Kind, PortMode};
 use crate::os::{Netns, cores};
-use crate::tester::{Answers, Options, PortTester, ports_of};
+use crate::tester::{Answers, Options, PortTester, Way, ports_of};
 use crate::traffic::{CountAt, Hosts, Ip, Stream};
 use crate::trial::{About, Offer, Outcome, Tester};
 use anyhow::{Context, Result, ensure};
@@ -105,6 +105,38 @@ impl TestBed {
         let macs = |port| device.router_mac(port).context("a router without MAC address");
         let router_macs = if routes { (0..setup.ports).map(macs).collect::<Result<_>>()? } else { vec![] };
         Ok(Self { device, _answers: answers, tester, _bed: Some(bed), name: name.to_owned(), router_macs })
+    }
+
+    /// No device at all: the tester's two ports, joined to each other.
+    ///
+    /// # Errors
+    /// Without root.
+    pub fn wire(setup: &Setup) -> Result<Self> {
+        let (near, far) = (Netns::new()?, Netns::new()?);
+        near.ip(&format!("link add tx0 up type veth peer name rx1 netns {}\n", far.path()))?;
+        far.ip("link set rx1 up\n")?;
+        let mut ports = ports_of(&near, &["tx0".to_owned()])?;
+        ports.extend(ports_of(&far, &["rx1".to_owned()])?);
+        for port in &ports {
+            set_features(port.netns(), port.name(), &["gro", "on"])?;
+        }
+        let count_at = setup.count_at.unwrap_or(CountAt::Xdp);
+        let tester = PortTester::new(ports, Options { count_at, cores: senders(&setup.cores), copies: 1 })?;
+        let device = Box::new(Commanded::up(&near, &[], None, None)?);
+        Ok(Self { device, _answers: None, tester, _bed: None, name: "wire".to_owned(), router_macs: vec![] })
+    }
+
+    /// Has the tester send in another way than its best.
+    ///
+    /// # Errors
+    /// Where that way is not to be had.
+    pub fn send_by(&mut self, way: Way) -> Result<()> {
+        self.tester.send_by(way)
+    }
+
+    /// Notes what the tester itself adds to a latency ([`crate::selftest::own_latency`]): nothing is subtracted.
+    pub fn calibrated(&mut self, own_latency_ns: u64) {
+        self.tester.calibrated(own_latency_ns);
     }
 
     /// Takes the ports that are given.

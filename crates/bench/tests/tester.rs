@@ -6,7 +6,7 @@ use lanyard_bench::bed::set_features;
 use lanyard_bench::dut::{Executable, Kind};
 use lanyard_bench::os::{Netns, cannot_measure};
 use lanyard_bench::testbed::{Setup, TestBed};
-use lanyard_bench::tester::{Options, Port, PortTester};
+use lanyard_bench::tester::{Options, Port, PortTester, Way};
 use lanyard_bench::traffic::{Cast, CountAt, Hosts, Ip, Order, Stream};
 use lanyard_bench::trial::{Offer, Outcome, Tester};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -103,6 +103,39 @@ fn every_kind_of_frame_crosses_a_wire() {
         // Longer than a page: through a socket.
         check(Stream::new().size(9018));
     }
+}
+
+#[test]
+fn every_way_of_sending_makes_the_same_frames() {
+    let Some(_alone) = alone() else { return };
+    let mut wire = Wire::new(CountAt::Xdp);
+    for way in [Way::Live, Way::Xsk, Way::Socket] {
+        if let Err(why) = wire.tester.send_by(way) {
+            println!("skipped: {way:?}: {why:#}");
+            continue;
+        }
+        let both = |size| {
+            let one = Stream { verify: true, stamp: true, ..Stream::new() }.size(size);
+            let other = Stream { id: 1, ip: Ip::V6, vlan: Some(9), rate_pps: Some(5000), ..one };
+            vec![(0, one), (0, other), (1, Stream { id: 2, ..one })]
+        };
+        for size in [84, 1518] {
+            // More than its queue takes at once.
+            assert_clean(&wire.burst(both(size), 5000), 5000, &format!("{way:?} {size}"));
+        }
+    }
+}
+
+#[test]
+fn a_port_that_loses_what_xdp_sends_is_sent_to_by_socket() {
+    let Some(_alone) = alone() else { return };
+    let (near, far) = (Netns::new().unwrap(), Netns::new().unwrap());
+    near.ip(&format!("link add t0 up type veth peer name p0 netns {}\n", far.path())).unwrap();
+    far.ip("link set p0 up\n").unwrap();
+    let tester = PortTester::new(vec![Port::new(&near, "t0").unwrap()], Options::default()).unwrap();
+    let engine = tester.about().engine;
+    println!("{engine}");
+    assert!(engine.contains("socket: what XDP redirects here would be lost"), "{engine}");
 }
 
 #[test]

@@ -104,6 +104,8 @@ enum Bench {
     Failover(lanyard_bench::failover::Args),
     /// What spanning tree costs the daemon
     Trees(lanyard_bench::trees::Args),
+    /// Is the tester right? Wires that lose, double, spoil, delay and reorder frames by known figures
+    Selftest(lanyard_bench::selftest::Args),
     /// Two files of results, held against each other with what noise allows to be said
     Compare(lanyard_bench::compare::Args),
 }
@@ -122,6 +124,7 @@ fn main() -> ExitCode {
             Bench::Forward(args) => lanyard_bench::forward::main(&args),
             Bench::Failover(args) => lanyard_bench::failover::main(&args),
             Bench::Trees(args) => lanyard_bench::trees::main(&args),
+            Bench::Selftest(args) => lanyard_bench::selftest::main(&args),
             Bench::Compare(args) => lanyard_bench::compare::main(&args),
         }
         .map_err(|error| format!("{error:#}")),

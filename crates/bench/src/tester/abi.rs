@@ -33,6 +33,7 @@ pub struct SenderAbi {
     pub sent: u64,
     pub limit: u64,
     pub due_256: u64,
+    pub debt_256: u64,
     pub interval_256: u64,
     pub later_256: u64,
     pub first_ns: u64,
@@ -52,7 +53,7 @@ pub struct SenderAbi {
     pub layout: u8,
     pub pad: [u8; 6],
 }
-const _: () = assert!(size_of::<SenderAbi>() == 184);
+const _: () = assert!(size_of::<SenderAbi>() == 192);
 
 /// `struct sending`.
 #[derive(Debug, Clone, Copy, Default, IntoBytes, FromBytes, Immutable, KnownLayout)]

@@ -13,6 +13,7 @@ mod ports;
 mod send;
 mod socket;
 mod template;
+mod xsk;
 
 pub use answer::Answers;
 pub use live::LENGTH_MAX as LIVE_LENGTH_MAX;
@@ -61,10 +62,14 @@ impl Default for Options {
     }
 }
 
-/// How a stream leaves.
+/// How frames leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Way {
+pub enum Way {
+    /// Made in the kernel by an XDP program.
     Live,
+    /// Made here, through an AF_XDP socket.
+    Xsk,
+    /// Made here, through a packet socket.
     Socket,
 }
 
@@ -113,6 +118,21 @@ impl PortTester {
         self.own_latency_ns = Some(own_latency_ns);
     }
 
+    /// Has all ports send in another way than the best.
+    ///
+    /// # Errors
+    /// Where that way is not to be had.
+    pub fn send_by(&mut self, way: Way) -> Result<()> {
+        for port in &self.ports {
+            let _inside = port.netns().enter()?;
+            if way == Way::Xsk {
+                xsk::XdpSocket::new(port.ifindex())?;
+            }
+        }
+        self.ways = self.ports.iter().map(|_| (way, format!("{} as told", ports::describe(way)))).collect();
+        Ok(())
+    }
+
     fn check(&self, offer: &Offer) -> Result<()> {
         ensure!(!offer.streams.is_empty(), "no stream to send");
         ensure!(offer.streams.len() <= SLOTS_MAX, "{} streams: at most {SLOTS_MAX}", offer.streams.len());
@@ -133,8 +153,12 @@ impl PortTester {
             let template =
                 Template::new(stream, slot, self.epoch).with_context(|| format!("stream {}", stream.id))?;
             let core = self.options.cores[port % self.options.cores.len()];
-            let fits = stream.size - FCS <= live::LENGTH_MAX;
-            let way = if fits { self.ways[*port].0 } else { Way::Socket };
+            let most = match self.ways[*port].0 {
+                Way::Live => live::LENGTH_MAX,
+                Way::Xsk => xsk::CHUNK,
+                Way::Socket => SIZE_JUMBO,
+            };
+            let way = if stream.size - FCS <= most { self.ways[*port].0 } else { Way::Socket };
             groups.entry((core, way)).or_default().push((slot, *port, template));
         }
         let ports = self
@@ -153,7 +177,7 @@ impl PortTester {
                     sender.prepare(&streams, self.options.copies)?;
                     live.insert(core);
                 }
-                Way::Socket => sockets.push((core, SocketSender::new(&ports, streams)?)),
+                Way::Xsk | Way::Socket => sockets.push((core, SocketSender::new(&ports, streams, way)?)),
             }
         }
         Ok((live, sockets))

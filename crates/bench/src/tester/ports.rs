@@ -1,6 +1,7 @@
 //! A tester's ports: devices somewhere, what they can do, and whether they still can.
 
 use super::Way;
+use super::xsk::XdpSocket;
 use crate::os::Netns;
 use anyhow::{Context, Result, anyhow, ensure};
 use lanyard_netdev::{Netdev, XdpFeatures};
@@ -73,19 +74,28 @@ impl Port {
 
     /// The best way to send from here, and why.
     pub(super) fn best_way(&self) -> (Way, String) {
+        let because = |way, why: &str| (way, format!("{}: {why}", describe(way)));
         match self.netdev.xdp_features(self.ifindex) {
-            Ok(features) if features.has(XdpFeatures::NDO_XMIT) => {
-                (Way::Live, "frames made in the kernel (XDP)".to_owned())
+            Ok(features) if !features.has(XdpFeatures::NDO_XMIT) => {
+                let why = "what XDP redirects here would be lost (a veth takes it when its other end runs NAPI: GRO on, \
+                           or an XDP program)";
+                match self.netns.enter().and_then(|_inside| XdpSocket::new(self.ifindex)) {
+                    Ok(_) => because(Way::Xsk, why),
+                    Err(no) => because(Way::Socket, &format!("{why}, and {no:#}")),
+                }
             }
-            Ok(_) => (
-                Way::Socket,
-                "packet socket: frames redirected by XDP would be lost (a veth takes them when its peer runs NAPI: \
-                 GRO on, or an XDP program)"
-                    .to_owned(),
-            ),
             // Before Linux 6.3 nobody can tell; then the first trial does.
-            Err(_) => (Way::Live, "frames made in the kernel (XDP)".to_owned()),
+            Ok(_) | Err(_) => (Way::Live, describe(Way::Live).to_owned()),
         }
+    }
+}
+
+/// A way of sending, in words.
+pub(super) const fn describe(way: Way) -> &'static str {
+    match way {
+        Way::Live => "frames made in the kernel (XDP)",
+        Way::Xsk => "AF_XDP socket",
+        Way::Socket => "packet socket",
     }
 }
 

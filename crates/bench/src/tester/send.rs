@@ -38,6 +38,32 @@ pub trait Sends: Sync {
     fn progress(&self) -> Result<Vec<Progress>>;
 }
 
+/// Late by less than this, a paced stream makes up for it at once; what is beyond is a debt.
+const AT_ONCE_256: u64 = 50_000 << 8;
+/// A debt is never higher than this.
+const DEBT_MAX_256: u64 = 100_000_000 << 8;
+
+impl SenderAbi {
+    /// True when the stream's next frame is due, which is then taken as sent: `due` of `bpf/send.bpf.c`.
+    pub fn due(&mut self, now_ns: u64, change_ns: u64) -> bool {
+        let changed = change_ns > 0 && now_ns >= change_ns;
+        let interval = if changed { self.later_256 } else { self.interval_256 };
+        let now = now_ns << 8;
+        if self.interval_256 == 0 || now < self.due_256 {
+            return self.interval_256 == 0;
+        }
+        let late = now - self.due_256;
+        if late > AT_ONCE_256 {
+            self.debt_256 = (self.debt_256 + late - AT_ONCE_256).min(DEBT_MAX_256);
+            self.due_256 = now - AT_ONCE_256;
+        }
+        let paid = (interval / 16).min(self.debt_256);
+        self.debt_256 -= paid;
+        self.due_256 += interval - paid;
+        true
+    }
+}
+
 /// How far a stream has come.
 #[derive(Debug, Clone, Copy)]
 pub struct Progress {
@@ -112,5 +138,55 @@ impl Schedule {
             later_256: later,
             ..abi
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zerocopy::FromZeros as _;
+
+    /// Frames sent in `ms` at `pps` by a loop that looks every `step_ns`, with pauses: from, to (ns).
+    fn sent(pps: u64, ms: u64, step_ns: u64, pauses: &[(u64, u64)]) -> (u64, u64) {
+        let mut abi = SenderAbi { interval_256: 256_000_000_000 / pps, ..SenderAbi::new_zeroed() };
+        let (mut count, mut most) = (0, 0);
+        let mut recent = std::collections::VecDeque::new();
+        let mut now = 0;
+        while now < ms * 1_000_000 {
+            if !pauses.iter().any(|(from, to)| (*from..*to).contains(&now)) && abi.due(now, 0) {
+                count += 1;
+                recent.push_back(now);
+                while recent.front().is_some_and(|t| *t + 100_000 <= now) {
+                    recent.pop_front();
+                }
+                most = most.max(recent.len() as u64);
+            }
+            now += step_ns;
+        }
+        (count, most)
+    }
+
+    #[test]
+    fn a_pace_is_kept_through_pauses_and_without_bursts() {
+        assert_eq!(sent(10_000, 100, 100, &[]).0, 1000);
+        // 7 us of every 20 us are lost: caught up with at once.
+        let often: Vec<(u64, u64)> = (0..5000).map(|n| (n * 20_000, n * 20_000 + 7_000)).collect();
+        assert!((199_900..=200_000).contains(&sent(2_000_000, 100, 100, &often).0));
+        // 2 ms are lost: made up for within the next 100 ms, never faster than 17/16 and 50 us at once.
+        let (count, most) = sent(1_000_000, 100, 100, &[(10_000_000, 12_000_000)]);
+        assert!((99_900..=100_000).contains(&count), "{count}");
+        assert!(most <= 160, "{most} in 100 us, of 100");
+        // All of a second is lost: no more than a tenth of it is made up for.
+        let (count, _) = sent(1_000, 3_000, 1_000, &[(500_000_000, 1_500_000_000)]);
+        assert!((2_000..=2_101).contains(&count), "{count}");
+    }
+
+    #[test]
+    fn a_rate_changes_when_it_should() {
+        let mut abi = SenderAbi { interval_256: 1000 << 8, later_256: 4000 << 8, ..SenderAbi::new_zeroed() };
+        let count = (0..20_000).filter(|now| abi.due(*now, 10_000)).count();
+        assert!((12..=13).contains(&count), "{count}");
+        let mut free = SenderAbi::new_zeroed();
+        assert!((0..10).all(|now| free.due(now, 0)));
     }
 }

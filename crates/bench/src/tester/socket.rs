@@ -1,26 +1,22 @@
-//! Frames through packet sockets, one system call each: slower, but any device takes them, also those that are longer
-//! than a page or shorter than Ethernet allows.
+//! Frames made here and sent through sockets. AF_PACKET has one system call for each: slow, but any device takes them,
+//! also those that are longer than a page. AF_XDP has one for 32.
 //!
-//! Read first: packet(7). Invariant: streams keep to their times as those made in the kernel do (see `due` in
-//! `bpf/send.bpf.c`); a frame that the device had no room for was not sent.
+//! Read first: packet(7). Invariant: streams keep to their times as those made in the kernel do (`SenderAbi::due`); a frame that the device had no room for was not sent.
 
 use super::send::{Progress, Schedule, Sends};
-use super::{Planned, Template};
+use super::xsk::XdpSocket;
+use super::{Planned, Template, Way};
 use crate::os::{Netns, monotonic_ns};
 use anyhow::{Context, Result};
 use lanyard_netdev::PacketSocket;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Late by more than this, a paced stream is a sixteenth faster than its rate until it has caught up.
-const AT_ONCE_256: u64 = 50_000 << 8;
-/// Late by more than this, it forgets what it is behind.
-const FORGET_256: u64 = 100_000_000 << 8;
-
 /// The streams of one core that leave through sockets.
 #[derive(Default)]
 pub struct SocketSender {
     lanes: Mutex<Vec<Lane>>,
+    exits: Mutex<Vec<Exit>>,
     progress: Vec<Shared>,
     start_ns: u64,
     end_ns: u64,
@@ -30,7 +26,25 @@ pub struct SocketSender {
 
 struct Lane {
     template: Template,
-    socket: PacketSocket,
+    /// Its place among the exits.
+    exit: usize,
+}
+
+/// The socket of a port.
+enum Exit {
+    Packet(PacketSocket),
+    Xdp(XdpSocket),
+}
+
+impl Exit {
+    /// `paced`: at once, and not when there are enough of them.
+    fn send(&mut self, frame: &[u8], paced: bool) -> std::io::Result<()> {
+        match self {
+            Self::Packet(socket) => socket.send(frame),
+            Self::Xdp(socket) if paced => socket.send(frame).and_then(|()| socket.kick()),
+            Self::Xdp(socket) => socket.send(frame),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -42,51 +56,41 @@ struct Shared {
 }
 
 impl SocketSender {
-    /// A socket for each of `streams`.
+    /// Sockets of one kind for the ports of `streams`.
     ///
     /// # Errors
     /// Without CAP_NET_RAW, or for a device that is gone.
-    pub fn new(ports: &[(Netns, u32)], streams: Vec<Planned>) -> Result<Self> {
+    pub fn new(ports: &[(Netns, u32)], streams: Vec<Planned>, way: Way) -> Result<Self> {
         let mut sender = Self::default();
         let lanes = sender.lanes.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let exits = sender.exits.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let mut known: Vec<usize> = Vec::new();
         for (slot, port, template) in streams {
-            let (netns, ifindex) = ports.get(port).context("no such port")?;
-            let _inside = netns.enter()?;
-            let socket = PacketSocket::sender(*ifindex).context("a packet socket")?;
-            lanes.push(Lane { template, socket });
+            let exit = match known.iter().position(|p| *p == port) {
+                Some(exit) => exit,
+                None => {
+                    let (netns, ifindex) = ports.get(port).context("no such port")?;
+                    let _inside = netns.enter()?;
+                    exits.push(match way {
+                        Way::Xsk => Exit::Xdp(XdpSocket::new(*ifindex)?),
+                        _ => Exit::Packet(PacketSocket::sender(*ifindex).context("a packet socket")?),
+                    });
+                    known.push(port);
+                    known.len() - 1
+                }
+            };
+            lanes.push(Lane { template, exit });
             sender.progress.push(Shared { slot, ..Default::default() });
         }
         Ok(sender)
     }
 
-    fn due(&self, lane: &mut Lane, now_ns: u64) -> bool {
-        let abi = &mut lane.template.abi;
-        let interval = match self.change_ns {
-            at if at > 0 && now_ns >= at => abi.later_256,
-            _ => abi.interval_256,
-        };
-        let now = now_ns << 8;
-        if interval == 0 || now < abi.due_256 {
-            return interval == 0;
-        }
-        let late = now - abi.due_256;
-        if late > AT_ONCE_256 {
-            if abi.sent > 0 && now < (abi.last_ns << 8) + interval - interval / 16 {
-                return false;
-            }
-            if late > FORGET_256 {
-                abi.due_256 = now;
-            }
-        }
-        abi.due_256 += interval;
-        true
-    }
-
-    fn send(&self, lane: &mut Lane, shared: &Shared, now_ns: u64) -> Result<()> {
+    fn send(&self, lane: &mut Lane, exit: &mut Exit, shared: &Shared, now_ns: u64) -> Result<()> {
         let seq = lane.template.abi.sent;
         let frame = lane.template.frame(seq, now_ns);
+        let paced = lane.template.abi.interval_256 > 0;
         loop {
-            match lane.socket.send(&frame) {
+            match exit.send(&frame, paced) {
                 Ok(()) => break,
                 // The device's queue is full: it has not been sent, and has its turn again.
                 Err(why) if why.raw_os_error() == Some(libc::ENOBUFS) => {}
@@ -126,6 +130,7 @@ impl Sends for SocketSender {
 
     fn run(&self, stop: &AtomicBool) -> Result<()> {
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut exits = self.exits.lock().unwrap_or_else(PoisonError::into_inner);
         while !stop.load(Ordering::Relaxed) {
             let mut unfinished = false;
             for (lane, shared) in lanes.iter_mut().zip(&self.progress) {
@@ -134,12 +139,19 @@ impl Sends for SocketSender {
                     continue;
                 }
                 unfinished = true;
-                if now_ns >= self.start_ns && self.due(lane, now_ns) {
-                    self.send(lane, shared, now_ns)?;
+                if now_ns >= self.start_ns && lane.template.abi.due(now_ns, self.change_ns) {
+                    let exit = exits.get_mut(lane.exit).context("no socket")?;
+                    self.send(lane, exit, shared, now_ns)?;
                 }
             }
             if !unfinished {
                 break;
+            }
+        }
+        for exit in exits.iter_mut() {
+            if let Exit::Xdp(socket) = exit {
+                // A device that is down has lost them.
+                let _ = socket.kick();
             }
         }
         self.done.store(true, Ordering::Relaxed);
