@@ -8,8 +8,11 @@
 //!
 //! Invariant: nothing here has a name outside the process, so nothing is left behind when it ends.
 
-use crate::os::Netns;
-use anyhow::{Result, ensure};
+use crate::os::{Netns, go_first};
+use anyhow::{Context, Result, bail, ensure};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 /// The address of the sender in a bed of hosts.
@@ -120,4 +123,41 @@ pub fn set_features(netns: &Netns, device: &str, features: &[&str]) -> Result<()
     let mut args = vec!["-K", device];
     args.extend(features);
     netns.run("ethtool", &args, "").map(drop)
+}
+
+/// Has the kernel poll `device` in a thread, and pins the thread to `core`.
+///
+/// # Errors
+/// Before Linux 5.12, without such a core, or for a device without NAPI.
+pub fn poll_on(netns: &Netns, device: &str, core: usize) -> Result<()> {
+    let name = format!("napi/{device}-");
+    let before = threads_named(&name)?;
+    // The files under /sys are those of the namespace that mounted it.
+    let script = format!("mount -t sysfs none /sys && echo 1 > /sys/class/net/{device}/threaded");
+    netns
+        .run("unshare", &["--mount", "sh", "-c", &script], "")
+        .context("threaded NAPI (Linux 5.12 or later?)")?;
+    let mut cpus = CpuSet::new();
+    cpus.set(core)?;
+    let new: Vec<Pid> = threads_named(&name)?.difference(&before).copied().collect();
+    if new.is_empty() {
+        bail!("no NAPI thread for {device}");
+    }
+    new.into_iter().try_for_each(|pid| {
+        go_first(pid);
+        sched_setaffinity(pid, &cpus).context("pinning a NAPI thread")
+    })
+}
+
+fn threads_named(prefix: &str) -> Result<BTreeSet<Pid>> {
+    let mut found = BTreeSet::new();
+    for entry in std::fs::read_dir("/proc")?.flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        // A process may end between being listed and being read.
+        let comm = std::fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
+        if comm.starts_with(prefix) {
+            found.insert(Pid::from_raw(pid));
+        }
+    }
+    Ok(found)
 }

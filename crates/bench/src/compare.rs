@@ -178,7 +178,7 @@ pub fn compare(first: &Results, second: &Results, options: &Options) -> Result<C
 
 /// What was different about the two runs. Parameters that change what a figure means make them unlike.
 fn conditions(first: &Results, second: &Results) -> Result<Vec<String>> {
-    const MEANING: [&str; 4] = ["mode", "loss_tolerance", "latency_load", "frames_from"];
+    const MEANING: [&str; 6] = ["mode", "direction", "hosts", "ports", "loss_tolerance", "latency_load"];
     for name in MEANING {
         let (a, b) = (first.parameters.get(name), second.parameters.get(name));
         ensure!(

@@ -2,9 +2,11 @@
 //! beside each other in one run.
 //!
 //! Read first: RFC 2544 and RFC 1242 for the words. [`traffic`] offers and counts, [`bed`] is where it happens,
-//! [`dut`] is what it happens to; [`forward`], [`failover`] and [`trees`] are `lanyard bench`'s commands of these names;
-//! [`results`] is what any of them found, in the form that every report and [`compare`] are made from. Invariant: whatever a
-//! run makes (namespaces, devices, processes, attached programs) is gone when it ends, also after an error or ctrl-C.
+//! [`dut`] is what it happens to; [`forward`], [`failover`] and [`trees`] are `lanyard bench`'s commands of these names.
+//! [`trial`] is what a tester does, [`tester`] and [`testbed`] do it, [`method`] are the RFCs' procedures, which know
+//! nothing but trials. [`results`] is what any of them found, in the form that every report and [`compare`] are made
+//! from. Invariant: whatever a run makes (namespaces, devices, processes, attached programs) is gone when it ends, also
+//! after an error or ctrl-C.
 
 pub mod bed;
 #[allow(missing_docs)] // the fields are documented where they are defined, in bpf/traffic.h

@@ -3,7 +3,7 @@
 //! Read first: `dut/impaired.rs` for the wires of known figures. Invariant: a figure that has a truth is held against it;
 //! counts must be exact, times and rates within what is printed beside them.
 
-use crate::dut::{Executable, Impaired, Impairment};
+use crate::dut::{Impaired, Impairment};
 use crate::histogram::Histogram;
 use crate::os;
 use crate::results::Environment;
@@ -95,8 +95,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
 /// # Errors
 /// When something breaks, or on ctrl-C.
 pub fn run(core: usize, checks: &mut Vec<Check>) -> Result<()> {
-    let setup =
-        Setup { count_at: Some(CountAt::Xdp), cores: vec![core], lanyard: Executable::new(None)?, ports: 2 };
+    let setup = Setup { count_at: Some(CountAt::Xdp), cores: vec![core], ..Setup::new()? };
     let mut tell = |check: Check| {
         println!("{}", line(&check));
         checks.push(check);

@@ -4,14 +4,15 @@
 //! [`Kind::ALL`]), or the ports are given and what joins them is somebody's own. Invariant: the tester is up before the
 //! device and goes after it; what was made is gone when the bed is dropped.
 
-use crate::bed::{Bed, Traffic, set_features};
+use crate::bed::{Bed, Traffic, poll_on, set_features};
 use crate::dut::{Commanded, Device, Executable, Kind, PortMode};
-use crate::os::{Netns, cores};
+use crate::os::{Netns, check_interrupted, cores};
 use crate::tester::{Answers, Options, PortTester, Way, ports_of};
 use crate::traffic::{CountAt, Hosts, Ip, Stream};
 use crate::trial::{About, Offer, Outcome, Tester};
 use anyhow::{Context, Result, ensure};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Hosts that a port can have: those of a /16, without the router's address.
 pub const HOSTS_OF_A_PORT: u32 = 65_000;
@@ -31,6 +32,9 @@ pub struct Setup {
     pub count_at: Option<CountAt>,
     /// The cores that send; empty for the first one.
     pub cores: Vec<usize>,
+    /// The core on which the device's ports are polled, where it does not forward in threads of its own; `None`: where
+    /// their frames come from, that is a core that sends.
+    pub device_core: Option<usize>,
 }
 
 impl Setup {
@@ -39,7 +43,13 @@ impl Setup {
     /// # Errors
     /// When this program does not know where it is.
     pub fn new() -> Result<Self> {
-        Ok(Self { lanyard: Executable::new(None)?, ports: 2, count_at: None, cores: vec![0] })
+        Ok(Self {
+            lanyard: Executable::new(None)?,
+            ports: 2,
+            count_at: None,
+            cores: vec![0],
+            device_core: None,
+        })
     }
 }
 
@@ -66,7 +76,8 @@ pub struct TestBed {
     device: Box<dyn Device>,
     _answers: Option<Answers>,
     tester: PortTester,
-    _bed: Option<Bed>,
+    bed: Option<Bed>,
+    ports: Vec<String>,
     name: String,
     router_macs: Vec<[u8; 6]>,
 }
@@ -78,8 +89,21 @@ impl TestBed {
     /// Without root, or when the device does not come up.
     pub fn up(kind: Kind, setup: &Setup) -> Result<Self> {
         let count_at = setup.count_at.unwrap_or(if kind.in_xdp() { CountAt::Xdp } else { CountAt::Tc });
-        let setup = Setup { count_at: Some(count_at), ..setup.clone() };
+        let device_core = setup.device_core.filter(|_| !kind.own_threads());
+        let setup = Setup { count_at: Some(count_at), device_core, ..setup.clone() };
         Self::with(kind.name(), &setup, kind.routes(), |bed| kind.up(bed, &setup.lanyard, PortMode::Access))
+    }
+
+    /// Makes a bed in which a command of the shell brings the device up: it is run where the ports are, with their names
+    /// in `$PORTS`.
+    ///
+    /// # Errors
+    /// Without root, or when the command fails.
+    pub fn commanded(name: &str, setup: &Setup, up: &str, down: Option<&str>) -> Result<Self> {
+        let setup = Setup { count_at: setup.count_at.or(Some(CountAt::Tc)), ..setup.clone() };
+        Self::with(name, &setup, false, |bed| {
+            Ok(Box::new(Commanded::up(&bed.switch, &bed.ports(), Some(up), down)?))
+        })
     }
 
     /// Makes a bed with what `device` brings up in it, a router or not.
@@ -102,9 +126,15 @@ impl TestBed {
         let options = Options { count_at, cores: senders(&setup.cores), copies: setup.ports - 1 };
         let tester = PortTester::new(ports, options)?;
         let device = device(&bed).with_context(|| name.to_owned())?;
+        if let Some(core) = setup.device_core {
+            for port in bed.ports() {
+                poll_on(&bed.switch, &port, core)?;
+            }
+        }
         let macs = |port| device.router_mac(port).context("a router without MAC address");
         let router_macs = if routes { (0..setup.ports).map(macs).collect::<Result<_>>()? } else { vec![] };
-        Ok(Self { device, _answers: answers, tester, _bed: Some(bed), name: name.to_owned(), router_macs })
+        let (name, ports) = (name.to_owned(), bed.ports());
+        Ok(Self { device, _answers: answers, tester, bed: Some(bed), ports, name, router_macs })
     }
 
     /// No device at all: the tester's two ports, joined to each other.
@@ -123,7 +153,8 @@ impl TestBed {
         let count_at = setup.count_at.unwrap_or(CountAt::Xdp);
         let tester = PortTester::new(ports, Options { count_at, cores: senders(&setup.cores), copies: 1 })?;
         let device = Box::new(Commanded::up(&near, &[], None, None)?);
-        Ok(Self { device, _answers: None, tester, _bed: None, name: "wire".to_owned(), router_macs: vec![] })
+        let (name, ports) = ("wire".to_owned(), Vec::new());
+        Ok(Self { device, _answers: None, tester, bed: None, ports, name, router_macs: vec![] })
     }
 
     /// Has the tester send in another way than its best.
@@ -162,7 +193,8 @@ impl TestBed {
             device: Box::new(device),
             _answers: answers,
             tester,
-            _bed: None,
+            bed: None,
+            ports: given.ports.clone(),
             name: name.to_owned(),
             router_macs: given.router_macs.clone(),
         })
@@ -184,6 +216,57 @@ impl TestBed {
     #[must_use]
     pub fn routes(&self) -> bool {
         !self.router_macs.is_empty()
+    }
+
+    /// The device's MAC address at a port, if it routes.
+    #[must_use]
+    pub fn router_mac(&self, port: usize) -> Option<[u8; 6]> {
+        self.router_macs.get(port).copied()
+    }
+
+    /// Runs a trial and resets the device `after` its beginning: by a command of the shell, or as the device knows how.
+    /// `None` when it does not.
+    ///
+    /// # Errors
+    /// When the trial or the reset fails.
+    pub fn trial_with_reset(
+        &mut self,
+        offer: &Offer,
+        after: Duration,
+        command: Option<&str>,
+    ) -> Result<Option<Outcome>> {
+        let Self { device, tester, bed, ports, .. } = self;
+        let here = match bed {
+            Some(bed) => bed.switch.try_clone()?,
+            None => Netns::current()?,
+        };
+        let mut resets = device.resets();
+        if command.is_none() && resets.is_none() {
+            return Ok(None);
+        }
+        let (outcome, done) = thread::scope(|scope| {
+            let reset = scope.spawn(|| -> Result<()> {
+                let begin = Instant::now();
+                while begin.elapsed() < after {
+                    check_interrupted()?;
+                    thread::sleep(Duration::from_millis(5));
+                }
+                match (command, &mut resets) {
+                    (Some(line), _) => Commanded::run(&here, ports, line).map(drop).context("--reset"),
+                    (None, Some(device)) => device.reset().context("reset"),
+                    (None, None) => Ok(()),
+                }
+            });
+            let outcome = tester.trial(offer);
+            (outcome, reset.join().unwrap_or_else(|_| Err(anyhow::anyhow!("the reset died"))))
+        });
+        done?;
+        if command.is_none()
+            && let Some(device) = resets
+        {
+            device.after_reset()?;
+        }
+        outcome.map(Some)
     }
 
     /// The first `count` hosts at a port.

@@ -106,6 +106,12 @@ enum Bench {
     Trees(lanyard_bench::trees::Args),
     /// Is the tester right? Wires that lose, double, spoil, delay and reorder frames by known figures
     Selftest(lanyard_bench::selftest::Args),
+    /// RFC 2544: throughput, latency, frame loss, back-to-back, recovery, reset
+    Rfc2544(lanyard_bench::method::command::Rfc2544Args),
+    /// RFC 2889: meshed traffic, congestion, maximum rate, addresses, errored frames, broadcast
+    Rfc2889(lanyard_bench::method::command::Rfc2889Args),
+    /// Load in steps through twice what saturates: rate, latency, processors
+    Overload(lanyard_bench::method::command::OverloadArgs),
     /// Two files of results, held against each other with what noise allows to be said
     Compare(lanyard_bench::compare::Args),
 }
@@ -125,6 +131,9 @@ fn main() -> ExitCode {
             Bench::Failover(args) => lanyard_bench::failover::main(&args),
             Bench::Trees(args) => lanyard_bench::trees::main(&args),
             Bench::Selftest(args) => lanyard_bench::selftest::main(&args),
+            Bench::Rfc2544(args) => lanyard_bench::method::command::rfc2544(&args),
+            Bench::Rfc2889(args) => lanyard_bench::method::command::rfc2889(&args),
+            Bench::Overload(args) => lanyard_bench::method::command::overload(&args),
             Bench::Compare(args) => lanyard_bench::compare::main(&args),
         }
         .map_err(|error| format!("{error:#}")),

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 /// A device that commands made.
 pub struct Commanded {
     netns: Netns,
-    ports: String,
+    ports: Vec<String>,
     down: Option<String>,
 }
 
@@ -19,17 +19,20 @@ impl Commanded {
     /// # Errors
     /// When it fails; then `down` has been run.
     pub fn up(netns: &Netns, ports: &[String], up: Option<&str>, down: Option<&str>) -> Result<Self> {
-        let device =
-            Self { netns: netns.try_clone()?, ports: ports.join(" "), down: down.map(str::to_owned) };
+        let device = Self { netns: netns.try_clone()?, ports: ports.to_vec(), down: down.map(str::to_owned) };
         if let Some(up) = up {
-            device.run(up).context("--dut-up")?;
+            Self::run(&device.netns, ports, up).context("--dut-up")?;
         }
         Ok(device)
     }
 
-    fn run(&self, line: &str) -> Result<String> {
+    /// Runs a line by the shell in `netns`, with the names of `ports` in `$PORTS`.
+    ///
+    /// # Errors
+    /// When it fails; the error carries what it said.
+    pub fn run(netns: &Netns, ports: &[String], line: &str) -> Result<String> {
         let mut command = std::process::Command::new("sh");
-        self.netns.output(command.args(["-c", line]).env("PORTS", &self.ports), "")
+        netns.output(command.args(["-c", line]).env("PORTS", ports.join(" ")), "")
     }
 }
 
@@ -38,7 +41,7 @@ impl Device for Commanded {}
 impl Drop for Commanded {
     fn drop(&mut self) {
         if let Some(down) = &self.down
-            && let Err(why) = self.run(down)
+            && let Err(why) = Self::run(&self.netns, &self.ports, down)
         {
             eprintln!("lanyard bench: --dut-down: {why:#}");
         }

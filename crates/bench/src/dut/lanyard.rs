@@ -2,7 +2,7 @@
 //!
 //! Invariant: an instance that this driver started is detached when the driver goes, however far it came.
 
-use super::{Device, Hook, mac_of, router_address};
+use super::{Device, Hook, Resets, mac_of, router_address};
 use crate::bed::Bed;
 use crate::os::{Netns, Reaped, check_interrupted, monotonic_ns};
 use anyhow::{Context, Result, bail};
@@ -223,8 +223,24 @@ impl Device for Lanyard {
         self.daemon.as_ref().map(|d| d.ready.clone()).unwrap_or_default()
     }
 
+    fn resets(&mut self) -> Option<&mut dyn Resets> {
+        Some(self)
+    }
+
     fn router_mac(&self, port: usize) -> Option<[u8; 6]> {
         self.macs.get(port).copied()
+    }
+}
+
+/// `kill -9` of the daemon, and a new one, which ends with the thread that started it.
+impl Resets for Lanyard {
+    fn reset(&mut self) -> Result<()> {
+        self.kill();
+        self.start()
+    }
+
+    fn after_reset(&mut self) -> Result<()> {
+        self.reset()
     }
 }
 

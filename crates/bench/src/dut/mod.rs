@@ -24,10 +24,30 @@ pub trait Device {
         String::new()
     }
 
+    /// How to reset it; `None` for a device that can only be taken down.
+    fn resets(&mut self) -> Option<&mut dyn Resets> {
+        None
+    }
+
     /// Of a router: the MAC address by which frames reach it at a port, numbered from 0.
     fn router_mac(&self, _port: usize) -> Option<[u8; 6]> {
         None
     }
+}
+
+/// A device that can be reset while frames go through it.
+pub trait Resets: Send {
+    /// Resets it as hard as can be (RFC 6201), from another thread than the one that brought it up.
+    ///
+    /// # Errors
+    /// When it does not come back.
+    fn reset(&mut self) -> Result<()>;
+
+    /// Makes it whole again, on the thread that brought it up.
+    ///
+    /// # Errors
+    /// When it does not come back.
+    fn after_reset(&mut self) -> Result<()>;
 }
 
 /// The addresses of a router under test at its port `number`: IPv4 with a /16, IPv6 with a /64. The hosts whose numbers

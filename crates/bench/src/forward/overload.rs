@@ -5,15 +5,12 @@
 //! ring.
 
 use super::rig::{Rig, Settings};
-use crate::bed::{Bed, Traffic};
+use crate::bed::{Bed, Traffic, poll_on};
 use crate::dut::{Device, Kind, PortMode};
-use crate::os::{Netns, Pinned, go_first};
+use crate::os::Pinned;
 use crate::stats::Spread;
 use crate::traffic::{CountAt, Generator, Receiver, Stream};
-use anyhow::{Context, Result, bail, ensure};
-use nix::sched::{CpuSet, sched_setaffinity};
-use nix::unistd::Pid;
-use std::collections::BTreeSet;
+use anyhow::{Context, Result, ensure};
 use std::time::Duration;
 
 /// Offered loads in parts of the rate that was delivered of all the generator can send.
@@ -117,38 +114,4 @@ impl Rig for OverloadRig {
 fn medians(trials: &[(f64, f64)]) -> Option<(f64, f64)> {
     let (offered, delivered): (Vec<f64>, Vec<f64>) = trials.iter().copied().unzip();
     Some((Spread::of(&offered)?.median, Spread::of(&delivered)?.median))
-}
-
-/// Has the kernel poll `device` in a thread, and pins the thread to `core`.
-fn poll_on(netns: &Netns, device: &str, core: usize) -> Result<()> {
-    let name = format!("napi/{device}-");
-    let before = threads_named(&name)?;
-    // The files under /sys are those of the namespace that mounted it.
-    let script = format!("mount -t sysfs none /sys && echo 1 > /sys/class/net/{device}/threaded");
-    netns
-        .run("unshare", &["--mount", "sh", "-c", &script], "")
-        .context("threaded NAPI (Linux 5.12 or later?)")?;
-    let mut cpus = CpuSet::new();
-    cpus.set(core)?;
-    let new: Vec<Pid> = threads_named(&name)?.difference(&before).copied().collect();
-    if new.is_empty() {
-        bail!("no NAPI thread for {device}");
-    }
-    new.into_iter().try_for_each(|pid| {
-        go_first(pid);
-        sched_setaffinity(pid, &cpus).context("pinning a NAPI thread")
-    })
-}
-
-fn threads_named(prefix: &str) -> Result<BTreeSet<Pid>> {
-    let mut found = BTreeSet::new();
-    for entry in std::fs::read_dir("/proc")?.flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        // A process may end between being listed and being read.
-        let comm = std::fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
-        if comm.starts_with(prefix) {
-            found.insert(Pid::from_raw(pid));
-        }
-    }
-    Ok(found)
 }

@@ -5,6 +5,8 @@
 //! by trial, so all see the same machine; a device that breaks is left out and the others go on; whatever ends a run,
 //! what was found is kept.
 
+pub mod command;
+pub mod devices;
 pub mod flow;
 #[cfg(test)]
 pub(crate) mod noise;

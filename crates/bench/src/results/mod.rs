@@ -352,10 +352,10 @@ impl Outputs {
     pub fn check(&self) -> Result<()> {
         for path in [&self.json, &self.csv, &self.html].into_iter().flatten() {
             let name = || format!("cannot write {}", path.display());
-            if std::fs::metadata(path).is_ok_and(|m| !m.is_file()) {
-                std::fs::OpenOptions::new().append(true).open(path).with_context(name)?;
-            } else {
-                tempfile::NamedTempFile::new_in(directory(path)).with_context(name)?;
+            let new = !path.exists();
+            std::fs::OpenOptions::new().append(true).create(true).open(path).with_context(name)?;
+            if new {
+                std::fs::remove_file(path).with_context(name)?;
             }
         }
         Ok(())

@@ -62,7 +62,8 @@ pub(super) fn latency(run: &mut Run, plan: &Plan, size: usize, throughputs: &Thr
         }
         match own {
             Some(own) => results.note(format!(
-                "latency: the tester's own over a wire, {:.2} us (median), is taken off; distributions are as measured",
+                "latency of {}: the tester's own over a wire, {:.2} us (median), is taken off; distributions are as measured",
+                turn.name,
                 own as f64 / 1e3
             )),
             None => results.note("latency: the tester was not calibrated; its own time is in the figures"),

@@ -83,7 +83,8 @@ pub(super) fn maximum(run: &mut Run, plan: &Plan, size: usize) -> Result<()> {
                     _ if step == steps => Load::Everything,
                     _ => Load::Rate(most[turn.index] * part),
                 };
-                let flows = plan.flows(turn, Pattern::Pairs, size);
+                // One input and one output, as the clause has it.
+                let flows = Flows::of(Pattern::Pairs, 2, &plan.template(turn, size));
                 // What is offered can't be less than what was forwarded of more.
                 if step < steps && most[turn.index] * part < best[turn.index].1 || step == 0 {
                     return Ok(());
