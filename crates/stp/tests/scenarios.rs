@@ -46,7 +46,7 @@ fn failover_to_an_alternate_port_needs_no_timer() {
     );
 }
 
-/// Like 802.1D-2004, figures 17-4 to 17-7: a root, two bridges that reach it directly, redundant links below
+/// A root, two bridges that reach it directly, redundant links below
 /// them, a shared LAN with two ports of one bridge on it.
 #[test]
 fn roles_and_costs_of_a_small_campus() {
@@ -534,7 +534,7 @@ fn lossy_links_recover() {
 
 #[test]
 fn a_restarted_daemon_is_not_noticed() {
-    for mode in ["rstp", "stp", "mst", "rapid-pvst"] {
+    for mode in ["rstp", "stp", "mst", "rapid-pvst", "pvst"] {
         check(&format!(
             "mode {mode}
              vlans 1
@@ -558,6 +558,79 @@ fn a_restarted_daemon_is_not_noticed() {
              expect tree"
         ));
     }
+}
+
+#[test]
+fn restarts_among_regions_and_older_bridges_are_not_noticed() {
+    check(
+        "mode mst
+         vlans 1,10
+         region east 1: 1=10
+         bridge A prio 4096 trunk: a b c
+         bridge B prio 8192 trunk: a b c
+         mode rstp
+         bridge R prio 0 trunk: a b c
+         mode stp
+         bridge S trunk: a b c
+         mode rapid-pvst
+         bridge P trunk: a b
+         link A.a B.a
+         link A.b R.a
+         link B.b S.a
+         link R.b S.b
+         link A.c P.a
+         link B.c P.b
+         settle within 120s
+         expect tree
+         forget events
+         restart A away 3s
+         run 20s
+         restart S away 3s
+         run 20s
+         restart P away 3s
+         run 20s
+         restart R away 3s
+         run 20s
+         restart B away 3s
+         run 20s
+         expect no event TopologyChange
+         expect no event State
+         expect no event Role
+         expect no event PvstSim
+         expect tree",
+    );
+}
+
+#[test]
+fn bpdu_filter_of_an_interface_neither_sends_nor_hears() {
+    let sim = check(
+        "bridge A prio 4096: a b
+         bridge B prio 0: a
+         set A.a bpdufilter
+         link A.a B.a
+         run 60s
+         expect A is root                            # B is better, and not heard
+         expect A.a designated forwarding",
+    );
+    let view = sim.port_view("A.a", sim::vlan(1));
+    assert_eq!((view.bpdus.tx(), view.bpdus.rx()), (0, 0));
+    assert!(sim.nodes[0].bridge.port_summaries(sim.now)[0].counters.filtered > 20);
+}
+
+#[test]
+fn bpdu_filter_default_ends_where_a_bridge_is_heard() {
+    check(
+        "bridge A prio 4096: a b
+         bridge B prio 0: a
+         set A portfast-default
+         set A bpdufilter-default
+         link A.a B.a
+         run 5s
+         expect A.a root forwarding non-edge
+         expect B is root
+         expect B.a designated forwarding
+         expect tree",
+    );
 }
 
 #[test]
