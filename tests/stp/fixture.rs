@@ -63,16 +63,20 @@ pub fn start(bed: &Bed, lines: &str, links: &[&str]) {
 
 /// A ring of `count` switches with a host each; the first is the root. `left` of each is `right` of the one before.
 pub fn ring(plane: Plane, count: usize, lines: &str) -> Beds {
+    mixed_ring(plane, &vec![lines; count])
+}
+
+/// As [`ring`], with lines for each switch.
+pub fn mixed_ring(plane: Plane, lines: &[&str]) -> Beds {
+    let count = lines.len();
     let beds: Vec<Bed> = (0..count).map(|_| bare(plane, 1)).collect();
     for at in 0..count {
         wire((&beds[at], "right"), (&beds[(at + 1) % count], "left"));
     }
-    for (at, bed) in beds.iter().enumerate() {
-        start(
-            bed,
-            &format!("{lines}\nspanning-tree vlan 1 priority {}", (at + 1) * 4096),
-            &["left", "right"],
-        );
+    for (at, (bed, lines)) in beds.iter().zip(lines).enumerate() {
+        let tree = if lines.contains("mode mst") { "mst 0" } else { "vlan 1" };
+        let priority = (at + 1) * 4096;
+        start(bed, &format!("{lines}\nspanning-tree {tree} priority {priority}"), &["left", "right"]);
     }
     Beds(beds)
 }
@@ -109,6 +113,24 @@ pub fn calm(bed: &Bed, instance: u64) -> (u64, String, Ports) {
     (tree["topology_changes"].as_u64().unwrap(), tree["root_id"].to_string(), ports(bed, instance))
 }
 
+/// Waits until topology changes have been heard of everywhere; what the trees are like then.
+pub fn quiet(beds: &[Bed]) -> Vec<(u64, String, Ports)> {
+    let all = || beds.iter().map(|bed| calm(bed, 0)).collect::<Vec<_>>();
+    wait_for("topology changes to have been heard of everywhere", || {
+        let before = all();
+        heard_again(beds);
+        (all() == before).then_some(before)
+    })
+}
+
+/// Waits until every switch but the first, the root, which nobody need tell anything, has heard a BPDU.
+pub fn heard_again(beds: &[Bed]) {
+    for bed in &beds[1..] {
+        let before = bed.ask("show platform traps");
+        wait_for("a BPDU", || (bed.ask("show platform traps") != before).then_some(()));
+    }
+}
+
 /// Waits until all switches have the same root, no port is between states, and `blocked` ports are discarding.
 pub fn settle(beds: &[Bed], instance: u64, blocked: usize) {
     let mut last = Vec::new();
@@ -121,7 +143,7 @@ pub fn settle(beds: &[Bed], instance: u64, blocked: usize) {
         let states: Vec<(String, String)> = last.iter().flat_map(|(_, ports)| up(ports)).collect();
         let count = |state: &str| states.iter().filter(|(_, s)| s == state).count();
         let rests = |(role, state): &(String, String)| {
-            (role == "alternate" || role == "backup") == (state == "discarding")
+            (role == "alternate" || role == "backup") == (state == "discarding") && state != "learning"
         };
         let done = last.iter().all(|(root, _)| *root == last[0].0 && !root.is_null())
             && count("discarding") == blocked

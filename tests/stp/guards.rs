@@ -1,17 +1,22 @@
 //! Edge ports and guards.
 
 use crate::fixture::{Beds, bare, becomes, ports, start, tree, wire};
-use crate::harness::{Frame, Plane, scenarios, wait_for};
+use crate::harness::{BROADCAST, DEADLINE, Frame, Plane, frame, scenarios, wait_for, wait_until};
 
 scenarios! {
     portfast_forwards_at_once: ebpf soft;
     bpdu_guard_shuts_the_port_down: ebpf;
+    a_port_comes_back_after_the_recovery_interval: ebpf;
     root_guard_holds_a_superior_bridge_off: ebpf;
+    loop_guard_holds_a_port_whose_neighbour_fell_silent: ebpf;
+    a_filtered_port_neither_hears_nor_speaks: ebpf;
+    an_edge_port_that_hears_a_bridge_is_none: ebpf;
+    a_shared_link_waits_for_its_timers: ebpf;
     hostile_bpdus_are_counted: ebpf;
 }
 
 /// An RST BPDU (IEEE 802.1D-2004, 9.3.3) of a bridge with this priority, designated and forwarding, written down by hand.
-fn bpdu(priority: u16) -> Frame {
+pub fn bpdu(priority: u16) -> Frame {
     let id = [&priority.to_be_bytes()[..], &[0x02, 0, 0, 0, 0xee, 1]].concat();
     let mut body = vec![0x42, 0x42, 0x03, 0, 0, 2, 2, 0x3c];
     body.extend(&id);
@@ -63,6 +68,105 @@ fn bpdu_guard_shuts_the_port_down(plane: Plane) {
     bed.configure("interface p1\nshutdown\nno shutdown");
     becomes(&bed, 0, "p1", "designated", "forwarding");
     assert_eq!(bed.ask("show errdisable recovery")["interfaces"].as_array().unwrap().len(), 0);
+}
+
+/// Half a minute is the shortest interval there is.
+fn a_port_comes_back_after_the_recovery_interval(plane: Plane) {
+    let bed = bare(plane, 2);
+    let lines = "spanning-tree mode rstp\nspanning-tree portfast bpduguard default\n\
+        errdisable recovery cause bpduguard\nerrdisable recovery interval 30";
+    start(&bed, lines, &[]);
+    becomes(&bed, 0, "p1", "designated", "forwarding");
+    bed.host(1).send(&bpdu(4096));
+    becomes(&bed, 0, "p1", "disabled", "discarding");
+    let down = bed.ask("show interfaces status err-disabled");
+    let rows = down["interfaces"].as_array().unwrap();
+    assert_eq!(rows.iter().map(|row| &row["interface"]).collect::<Vec<_>>(), ["p1"]);
+    let table = bed.exec(&["show interfaces status err-disabled"]);
+    assert!(table.contains("err-disabled") && table.contains("bpduguard"), "{table}");
+    let held = bed.ask("show errdisable recovery");
+    let left = held["interfaces"][0]["time_left_s"].as_u64();
+    assert!(left.is_some_and(|left| (1..=30).contains(&left)), "{held}");
+    let back = wait_until(3 * DEADLINE, || (ports(&bed, 0)["p1"].1 == "forwarding").then_some(()));
+    assert!(back.is_some(), "p1 should be back: {}", bed.ask("show errdisable recovery"));
+    assert!(bed.exec(&["show logging"]).contains("%PM-4-ERR_RECOVER"));
+    assert!(bed.ask("show interfaces status err-disabled")["interfaces"].as_array().unwrap().is_empty());
+}
+
+/// Hellos every second: a neighbour is silent after three.
+const QUICK: &str = "spanning-tree mode rstp\nspanning-tree vlan 1 hello-time 1\nspanning-tree vlan 1 forward-time 4\n\
+    spanning-tree vlan 1 max-age 6";
+
+/// Two switches with a wire between, the first the root.
+fn pair(plane: Plane) -> Beds {
+    let beds = Beds(vec![bare(plane, 1), bare(plane, 1)]);
+    wire((&beds[0], "right"), (&beds[1], "left"));
+    start(&beds[0], &format!("{QUICK}\nspanning-tree vlan 1 priority 4096"), &["right"]);
+    start(&beds[1], &format!("{QUICK}\nspanning-tree vlan 1 priority 8192"), &["left"]);
+    becomes(&beds[1], 0, "left", "root", "forwarding");
+    becomes(&beds[0], 0, "right", "designated", "forwarding");
+    beds
+}
+
+fn loop_guard_holds_a_port_whose_neighbour_fell_silent(plane: Plane) {
+    let beds = pair(plane);
+    beds[1].configure("interface left\nspanning-tree guard loop");
+    // The link stays up; the root just says nothing any more.
+    beds[0].configure("interface right\nspanning-tree bpdufilter enable");
+    wait_for("the port to be inconsistent", || {
+        beds[1].exec(&["show spanning-tree inconsistentports"]).contains("Loop Inconsistent").then_some(())
+    });
+    assert_eq!(ports(&beds[1], 0)["left"].1, "discarding");
+    assert!(beds[1].exec(&["show logging"]).contains("%SPANTREE-2-LOOPGUARD_BLOCK"));
+    beds[0].configure("interface right\nno spanning-tree bpdufilter");
+    becomes(&beds[1], 0, "left", "root", "forwarding");
+    assert!(beds[1].exec(&["show logging"]).contains("%SPANTREE-2-LOOPGUARD_UNBLOCK"));
+}
+
+fn a_filtered_port_neither_hears_nor_speaks(plane: Plane) {
+    let beds = pair(plane);
+    beds[1].configure("interface left\nspanning-tree bpdufilter enable");
+    becomes(&beds[1], 0, "left", "designated", "forwarding");
+    assert!(tree(&beds[1], 0)["root_port"].is_null(), "it hears nobody");
+    let hosts = [beds[0].host(1), beds[1].host(1)];
+    hosts[1].drain();
+    let sent = frame(BROADCAST, hosts[0].mac);
+    hosts[0].send(&sent);
+    wait_for("a frame", || hosts[1].next().filter(|frame| *frame == sent));
+    beds[1].configure("interface left\nno spanning-tree bpdufilter");
+    becomes(&beds[1], 0, "left", "root", "forwarding");
+}
+
+fn an_edge_port_that_hears_a_bridge_is_none(plane: Plane) {
+    let bed = bare(plane, 2);
+    start(&bed, &format!("{QUICK}\nspanning-tree vlan 1 priority 4096"), &[]);
+    becomes(&bed, 0, "p1", "designated", "forwarding");
+    let edge = || {
+        let tree = tree(&bed, 0);
+        let row = tree["ports"].as_array().unwrap().iter().find(|port| port["interface"] == "p1").cloned();
+        row.unwrap()["edge"].as_bool().unwrap()
+    };
+    assert!(edge());
+    bed.host(1).send(&bpdu(61440));
+    wait_for("the port to be no edge", || (!edge()).then_some(()));
+    assert_eq!(ports(&bed, 0)["p2"].1, "forwarding");
+    bed.net.ip("link set p1 down");
+    becomes(&bed, 0, "p1", "disabled", "discarding");
+    bed.net.ip("link set p1 up");
+    becomes(&bed, 0, "p1", "designated", "forwarding");
+    assert!(edge(), "portfast is what it is configured to be when the link comes back");
+}
+
+fn a_shared_link_waits_for_its_timers(plane: Plane) {
+    let beds = pair(plane);
+    beds[0].configure("interface right\nspanning-tree link-type shared");
+    assert!(beds[0].exec(&["show spanning-tree"]).contains("Shr"));
+    beds[0].net.ip("link set right down");
+    becomes(&beds[0], 0, "right", "disabled", "discarding");
+    beds[0].net.ip("link set right up");
+    // No proposal there: the port listens and learns, which on a point-to-point link it does not.
+    becomes(&beds[0], 0, "right", "designated", "learning");
+    becomes(&beds[0], 0, "right", "designated", "forwarding");
 }
 
 fn root_guard_holds_a_superior_bridge_off(plane: Plane) {

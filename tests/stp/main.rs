@@ -13,5 +13,6 @@ mod harness;
 
 mod fixture;
 mod guards;
+mod load;
 mod peers;
 mod ring;

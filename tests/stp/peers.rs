@@ -1,14 +1,18 @@
-//! Other makes: the kernel's bridge with its own STP, Open vSwitch with RSTP.
+//! Other makes: the kernel's bridge with its own STP, Open vSwitch with RSTP and with STP. Roles on both sides agree, and
+//! frames find the other way when a wire is cut.
 
 use crate::fixture::{bare, becomes, ports, start, tree};
-use crate::harness::{Bed, DEADLINE, Net, Plane, scenarios, wait_for, wait_until};
+use crate::harness::{BROADCAST, Bed, DEADLINE, Net, Plane, frame, scenarios, wait_for, wait_until};
+use lanyard_netdev::PacketSocket;
 use serde_json::Value;
 use std::process::{Child, Command, Stdio};
+use std::time::Instant;
 
 scenarios! {
     the_kernels_bridge_is_the_root: ebpf soft;
     the_kernels_bridge_is_a_leaf: ebpf;
     open_vswitch_speaks_rstp: ebpf;
+    open_vswitch_speaks_stp: ebpf;
 }
 
 /// The shortest times that the standard and both sides allow.
@@ -34,6 +38,33 @@ fn kernel_bridge(peer: &Net, priority: u16) {
     ));
 }
 
+/// A host behind the other make: `k3` is for its bridge.
+struct Beyond(PacketSocket);
+
+impl Beyond {
+    fn new(peer: &Net) -> Self {
+        peer.ip("link add k3 type veth peer name h3\nlink set k3 up\nlink set h3 up");
+        let index = peer.index("h3");
+        Self(peer.run(|| PacketSocket::open(index).expect("a packet socket")))
+    }
+    /// Broadcasts come from the switch's host until one arrives; how long that took is printed.
+    fn hears(&self, bed: &Bed, what: &str) {
+        let start = Instant::now();
+        let sent = frame(BROADCAST, bed.host(1).mac);
+        let heard = wait_until(DEADLINE, || {
+            bed.host(1).send(&sent);
+            while let Ok(packet) = self.0.receive() {
+                if packet?.frame == sent.0 {
+                    return Some(());
+                }
+            }
+            None
+        });
+        assert!(heard.is_some(), "no frame gets through {what}");
+        println!("{what}: frames flow after {:?}", start.elapsed());
+    }
+}
+
 /// The state of a port as the kernel's bridge has it.
 fn kernel_state(peer: &Net, port: &str) -> String {
     let output = peer.output(Command::new("bridge").args(["-j", "link", "show", "dev", port]));
@@ -49,14 +80,22 @@ fn kernel_becomes(peer: &Net, port: &str, state: &str) {
 fn the_kernels_bridge_is_the_root(plane: Plane) {
     let (peer, bed) = wired(plane);
     kernel_bridge(&peer, 4096);
+    let beyond = Beyond::new(&peer);
+    peer.ip("link set k3 master br0");
     start(&bed, "spanning-tree mode rstp", &["w1", "w2"]);
     becomes(&bed, 0, "w1", "root", "forwarding");
     becomes(&bed, 0, "w2", "alternate", "discarding");
     for port in ["k1", "k2"] {
         kernel_becomes(&peer, port, "forwarding");
     }
-    assert!(bed.exec(&["show spanning-tree"]).contains("P2p Peer(STP)"));
+    // A port that has just come up speaks RSTP for three seconds, whatever it hears.
+    wait_for("the neighbour to be known for what it is", || {
+        bed.exec(&["show spanning-tree"]).contains("P2p Peer(STP)").then_some(())
+    });
+    kernel_becomes(&peer, "k3", "forwarding");
+    beyond.hears(&bed, "the kernel's bridge");
     peer.ip("link set k1 down");
+    beyond.hears(&bed, "the kernel's bridge after a cut");
     becomes(&bed, 0, "w2", "root", "forwarding");
     assert_eq!(ports(&bed, 0)["w1"].0, "disabled");
 }
@@ -132,62 +171,93 @@ impl Drop for Ovs {
     }
 }
 
-fn open_vswitch_speaks_rstp(plane: Plane) {
+/// `None`, and said why, when Open vSwitch can't run here.
+fn ovs(peer: &Net, settings: &[&str]) -> Option<Ovs> {
     if !std::path::Path::new(SCHEMA).exists() || !std::path::Path::new("/dev/net/tun").exists() {
         println!("skipped: Open vSwitch is not installed, or there is no /dev/net/tun");
-        return;
+        return None;
     }
+    let ovs = Ovs::start(peer);
+    let bridge = ["-t", "20", "add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=netdev"];
+    ovs.vsctl(peer, &[&bridge, settings].concat());
+    for port in ["k1", "k2", "k3"] {
+        ovs.vsctl(peer, &["-t", "20", "add-port", "br0", port]);
+    }
+    Some(ovs)
+}
+
+impl Ovs {
+    /// Waits until `column` of a port has role and state under these keys.
+    fn port_becomes(&self, peer: &Net, port: &str, column: &str, keys: [&str; 2], wanted: [&str; 2]) {
+        let mut last = String::new();
+        let found = wait_until(2 * DEADLINE, || {
+            last = self.vsctl(peer, &["get", "port", port, column]);
+            let has = |at: usize| last.contains(&format!("{}={}", keys[at], wanted[at]));
+            (has(0) && has(1)).then_some(())
+        });
+        assert!(found.is_some(), "{port} should be {wanted:?}, is {last}");
+    }
+}
+
+fn open_vswitch_speaks_rstp(plane: Plane) {
     let (peer, bed) = wired(plane);
-    let ovs = Ovs::start(&peer);
-    ovs.vsctl(
-        &peer,
-        &[
-            "-t",
-            "20",
-            "add-br",
-            "br0",
-            "--",
-            "set",
-            "bridge",
-            "br0",
-            "datapath_type=netdev",
-            "other_config:rstp-priority=61440",
-            "rstp_enable=true",
-        ],
-    );
-    for port in ["k1", "k2"] {
-        ovs.vsctl(&peer, &["-t", "20", "add-port", "br0", port]);
-    }
+    let beyond = Beyond::new(&peer);
+    let Some(ovs) = ovs(&peer, &["other_config:rstp-priority=61440", "rstp_enable=true"]) else { return };
     start(&bed, "spanning-tree mode rstp\nspanning-tree vlan 1 priority 4096", &["w1", "w2"]);
     for port in ["w1", "w2"] {
         becomes(&bed, 0, port, "designated", "forwarding");
     }
-    let status = |port: &str, key: &str| {
-        let text = ovs.vsctl(&peer, &["get", "port", port, &format!("rstp_status:{key}")]);
-        text.trim().trim_matches('"').to_owned()
-    };
-    let told = |port: &str| {
-        let text = ovs.vsctl(&peer, &["get", "port", port, "rstp_status"]);
-        text.contains("rstp_port_role")
-            .then(|| (status(port, "rstp_port_role"), status(port, "rstp_port_state")))
-    };
     let is = |port: &str, role: &str, state: &str| {
-        let wanted = Some((role.to_owned(), state.to_owned()));
-        let mut last = None;
-        let found = wait_until(DEADLINE, || {
-            last = told(port);
-            (last == wanted).then_some(())
-        });
-        assert!(found.is_some(), "{port} should be {role} {state}, is {last:?}");
+        let keys = ["rstp_port_role", "rstp_port_state"];
+        ovs.port_becomes(&peer, port, "rstp_status", keys, [role, state]);
     };
     is("k1", "Root", "Forwarding");
     is("k2", "Alternate", "Discarding");
+    is("k3", "Designated", "Forwarding");
     assert!(!bed.exec(&["show spanning-tree"]).contains("Peer(STP)"));
+    beyond.hears(&bed, "Open vSwitch with RSTP");
     bed.net.ip("link set w1 down");
+    beyond.hears(&bed, "Open vSwitch with RSTP after a cut");
     is("k2", "Root", "Forwarding");
     // Now the other way round: Open vSwitch is the root.
     ovs.vsctl(&peer, &["set", "bridge", "br0", "other_config:rstp-priority=0"]);
     bed.net.ip("link set w1 up");
     becomes(&bed, 0, "w1", "root", "forwarding");
     becomes(&bed, 0, "w2", "alternate", "discarding");
+    bed.net.ip("link set w1 down");
+    beyond.hears(&bed, "Open vSwitch with RSTP as root after a cut");
+    becomes(&bed, 0, "w2", "root", "forwarding");
+}
+
+fn open_vswitch_speaks_stp(plane: Plane) {
+    let (peer, bed) = wired(plane);
+    let beyond = Beyond::new(&peer);
+    let times = "other_config:stp-hello-time=1 other_config:stp-max-age=6 other_config:stp-forward-delay=4";
+    let mut settings = vec!["stp_enable=true", "other_config:stp-priority=61440"];
+    settings.extend(times.split(' '));
+    let Some(ovs) = ovs(&peer, &settings) else { return };
+    start(
+        &bed,
+        &format!("spanning-tree mode rstp\nspanning-tree vlan 1 priority 4096\n{SHORT}"),
+        &["w1", "w2"],
+    );
+    let is = |port: &str, role: &str, state: &str| {
+        ovs.port_becomes(&peer, port, "status", ["stp_role", "stp_state"], [role, state]);
+    };
+    is("k1", "root", "forwarding");
+    is("k2", "alternate", "blocking");
+    is("k3", "designated", "forwarding");
+    for port in ["w1", "w2"] {
+        becomes(&bed, 0, port, "designated", "forwarding");
+    }
+    wait_for("the neighbour to be known for what it is", || {
+        bed.exec(&["show spanning-tree"]).contains("Peer(STP)").then_some(())
+    });
+    beyond.hears(&bed, "Open vSwitch with STP");
+    bed.net.ip("link set w1 down");
+    is("k2", "root", "forwarding");
+    beyond.hears(&bed, "Open vSwitch with STP after a cut");
+    // Now the other way round: Open vSwitch is the root.
+    ovs.vsctl(&peer, &["set", "bridge", "br0", "other_config:stp-priority=0"]);
+    becomes(&bed, 0, "w2", "root", "forwarding");
 }

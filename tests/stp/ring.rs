@@ -1,8 +1,10 @@
 //! Rings of switches: one port blocks, nothing loops, a cut is healed, a killed daemon is not noticed.
 
-use crate::fixture::{arrives, becomes, calm, no_loop, ports, ring, settle, tree};
+use crate::fixture::{
+    Beds, arrives, becomes, calm, heard_again, mixed_ring, no_loop, ports, quiet, ring, settle, tree,
+};
 use crate::harness::daemon::Daemon;
-use crate::harness::{Bed, Plane, frame, scenarios, wait_for};
+use crate::harness::{Plane, frame, scenarios, wait_for};
 use nix::sys::signal::Signal;
 use std::time::Instant;
 
@@ -12,6 +14,7 @@ scenarios! {
     regions: ebpf;
     a_cut_is_healed: ebpf soft;
     a_killed_daemon_is_not_noticed: ebpf;
+    nor_is_one_among_mst_rstp_and_stp: ebpf;
     off_is_off: ebpf;
 }
 
@@ -76,16 +79,32 @@ fn a_cut_is_healed(plane: Plane) {
 
 /// Each frame is waited for, whichever daemon is away.
 fn a_killed_daemon_is_not_noticed(plane: Plane) {
-    let beds = ring(plane, 3, "spanning-tree mode rstp\nspanning-tree vlan 1 hello-time 1");
+    killed_daemons(&ring(plane, 3, "spanning-tree mode rstp\nspanning-tree vlan 1 hello-time 1"));
+}
+
+/// One of each kind: the ring's root speaks for an MST region, the next is RSTP's, the third knows STP only.
+fn nor_is_one_among_mst_rstp_and_stp(plane: Plane) {
+    let short = |mode: &str, tree: &str| {
+        let times = ["hello-time 1", "forward-time 4", "max-age 6"];
+        let lines = times.map(|time| format!("spanning-tree {tree} {time}\n"));
+        format!("spanning-tree mode {mode}\n{}", lines.concat())
+    };
+    let lines = [short("mst", "mst"), short("rstp", "vlan 1"), short("stp", "vlan 1")];
+    let beds = mixed_ring(plane, &lines.each_ref().map(String::as_str));
     settle(&beds, 0, 1);
+    assert_eq!(tree(&beds[0], 0)["protocol"], "mst");
+    assert_eq!(tree(&beds[2], 0)["protocol"], "stp");
+    wait_for("the neighbour to be known for what it is", || {
+        beds[1].exec(&["show spanning-tree"]).contains("Peer(STP)").then_some(())
+    });
+    killed_daemons(&beds);
+}
+
+fn killed_daemons(beds: &Beds) {
+    settle(beds, 0, 1);
     // Through the switch in the middle of the way, and through the one whose port blocks.
     let [root, middle, _] = &beds[..] else { panic!("three switches") };
-    let all = || beds.iter().map(|bed| calm(bed, 0)).collect::<Vec<_>>();
-    let before = wait_for("topology changes to have been heard of everywhere", || {
-        let before = all();
-        heard_again(&beds);
-        (all() == before).then_some(before)
-    });
+    let before = quiet(beds);
     let (from, to) = (root.host(1), middle.host(1));
     to.send(&frame(from.mac, to.mac));
     wait_for("the other's frame", || from.next());
@@ -100,29 +119,21 @@ fn a_killed_daemon_is_not_noticed(plane: Plane) {
         victim.end_daemon(Signal::SIGKILL);
         (0..100).for_each(|_| pass());
         let (config, log) = (victim.config_file(), victim.file("log"));
-        let daemon = Daemon::spawn(&victim.net, &victim.instance, plane, Some(&config), &log);
+        let daemon = Daemon::spawn(&victim.net, &victim.instance, victim.plane, Some(&config), &log);
         while !daemon.said().contains(" ready: ") {
             pass();
         }
         victim.adopt(daemon);
         (0..100).for_each(|_| pass());
-        settle(&beds, 0, 1);
-        heard_again(&beds);
-        for (before, after) in before.iter().zip(all()) {
+        settle(beds, 0, 1);
+        heard_again(beds);
+        for (before, after) in before.iter().zip(beds.iter().map(|bed| calm(bed, 0))) {
             // The count a daemon starts with is that of the last change of a role; what matters is that it does not grow.
             assert!(after.0 <= before.0, "topology changes: {after:?}, before {before:?}");
             assert_eq!((&after.1, &after.2), (&before.1, &before.2));
         }
     }
-    no_loop(&beds);
-}
-
-/// Waits until every switch but the root, which nobody need tell anything, has heard a BPDU.
-fn heard_again(beds: &[Bed]) {
-    for bed in &beds[1..] {
-        let before = bed.ask("show platform traps");
-        wait_for("a BPDU", || (bed.ask("show platform traps") != before).then_some(()));
-    }
+    no_loop(beds);
 }
 
 fn off_is_off(plane: Plane) {

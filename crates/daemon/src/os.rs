@@ -1,5 +1,5 @@
-//! The two things that need `unsafe`: which network namespace this process is in, and a descriptor of our own for one
-//! that a plane lends.
+//! What needs `unsafe`: which network namespace this process is in, a descriptor of our own for one that a plane lends,
+//! and the control thread's place in the scheduler.
 
 #![allow(unsafe_code)]
 
@@ -21,6 +21,42 @@ pub fn netns_cookie() -> Option<u64> {
         libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_NETNS_COOKIE, value, &raw mut len)
     };
     (result == 0 && cookie != 0).then_some(cookie)
+}
+
+/// While it lives, the calling thread goes before everybody who is not real-time: sched(7), SCHED_FIFO, the lowest
+/// priority. A hello that is late because others compute is a neighbour that looks dead. Nice values would not do: where
+/// the kernel groups tasks (autogroup, control groups) they count within a group only.
+///
+/// Threads and processes it starts are ordinary ones. The kernel leaves ordinary tasks a twentieth of each core's time
+/// whatever happens (`sched_rt_runtime_us`).
+#[derive(Debug)]
+pub struct Urgent(());
+
+impl Urgent {
+    /// Makes the calling thread urgent.
+    ///
+    /// # Errors
+    /// Without CAP_SYS_NICE.
+    pub fn new() -> io::Result<Self> {
+        schedule(libc::SCHED_FIFO, 1).map(|()| Self(()))
+    }
+
+    /// Runs something that may take its time as an ordinary task, so that it is not in the way of forwarding.
+    pub fn relaxed<T>(&self, work: impl FnOnce() -> T) -> T {
+        // What was allowed is allowed again.
+        let _ = schedule(libc::SCHED_OTHER, 0);
+        let result = work();
+        let _ = schedule(libc::SCHED_FIFO, 1);
+        result
+    }
+}
+
+fn schedule(policy: i32, priority: i32) -> io::Result<()> {
+    let parameter = libc::sched_param { sched_priority: priority };
+    // SAFETY: the parameter outlives the call; thread 0 is the calling one.
+    let answer =
+        unsafe { libc::sched_setscheduler(0, policy | libc::SCHED_RESET_ON_FORK, &raw const parameter) };
+    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Watches what `fd` is open on for input, by a descriptor of our own.

@@ -159,9 +159,19 @@ async fn serve(core: Core, mut events: Events) -> Result<(), String> {
     let listener = listen(&socket)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(|error| format!("SIGTERM: {error}"))?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| format!("SIGINT: {error}"))?;
+    let urgent = os::Urgent::new();
+    let mut core = core;
+    if let Err(error) = &urgent {
+        // Everything works, and later when others compute.
+        core.log("SYS", 6, "SCHED", &format!("the control thread is not real-time: {error}"));
+    }
     let core = Rc::new(RefCell::new(core));
-    let shared =
-        Shared { core: core.clone(), changed: Rc::new(Notify::new()), detached: Rc::new(Notify::new()) };
+    let shared = Shared {
+        core: core.clone(),
+        changed: Rc::new(Notify::new()),
+        detached: Rc::new(Notify::new()),
+        urgent: urgent.ok().map(Rc::new),
+    };
     await_links(&core, &mut events);
     tokio::task::spawn_local(server::serve(listener, shared.clone()));
     announce(&core);

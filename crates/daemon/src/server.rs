@@ -5,6 +5,7 @@
 
 use crate::bus::{Subscription, Topics};
 use crate::core::Core;
+use crate::os::Urgent;
 use crate::protocol::{Done, MAX_PIECE, MAX_REQUEST, Reply, Request, line, pieces};
 use crate::users::MAX_USERS;
 use lanyard_cli::session::Login;
@@ -35,6 +36,8 @@ pub struct Shared {
     pub changed: Rc<Notify>,
     /// A session asked for `detach`, and it was done.
     pub detached: Rc<Notify>,
+    /// The control thread's place in the scheduler, if it was given one.
+    pub urgent: Option<Rc<Urgent>>,
 }
 
 /// Accepts sessions for ever.
@@ -173,7 +176,10 @@ impl Seat {
         core.users.touch(self.number, now_ms);
         core.users.current = Some(self.number);
         core.notices.clear();
-        let outcome = session.execute(line, &mut *core);
+        let outcome = match self.shared.urgent.as_deref() {
+            Some(urgent) => urgent.relaxed(|| session.execute(line, &mut *core)),
+            None => session.execute(line, &mut *core),
+        };
         core.users.current = None;
         let notices: String = core.notices.drain(..).map(|notice| format!("% {notice}\n")).collect();
         drop(core);

@@ -88,7 +88,12 @@ fn served<T: Send + 'static>(client: impl FnOnce(&Path) -> T + Send + 'static) -
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let local = tokio::task::LocalSet::new();
     local.block_on(&runtime, async {
-        let shared = Shared { core: core.clone(), changed: Rc::default(), detached: Rc::new(Notify::new()) };
+        let shared = Shared {
+            core: core.clone(),
+            changed: Rc::default(),
+            detached: Rc::new(Notify::new()),
+            urgent: None,
+        };
         let listener = UnixListener::bind(&socket).expect("bound");
         tokio::task::spawn_local(serve(listener, shared));
         tokio::task::spawn_local(async move {

@@ -59,7 +59,11 @@ const INTERFACES: Node = kw("interfaces", "Interface status and configuration").
     )
     .exec(drops)]),
     kw("description", "Show interface description").exec(descriptions),
-    kw("status", "Show interface line status").exec(status),
+    kw("status", "Show interface line status").exec(status).then(&[kw(
+        "err-disabled",
+        "Show interface error disabled state",
+    )
+    .exec(err_disabled)]),
     kw("switchport", "Show interface switchport information").exec(switchport),
     kw("trunk", "Show interface trunk information").exec(trunk),
     INTERFACE.exec(interfaces).then(&[
@@ -203,6 +207,12 @@ fn descriptions(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
 fn status(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
     let view = made::status(&get_interfaces(exec, args)?, exec.backend.running());
     Ok(exec.present(&view, render::status))
+}
+
+fn err_disabled(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let mut view = made::status(&get_interfaces(exec, args)?, exec.backend.running());
+    view.interfaces.retain(|port| port.status == "err-disabled");
+    Ok(exec.present(&view, render::err_disabled))
 }
 
 fn switchport(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {

@@ -113,6 +113,20 @@ pub fn status(view: &StatusTable) -> String {
     format!("\n{table}{}", errors.collect::<String>())
 }
 
+/// `show interfaces status err-disabled`.
+pub fn err_disabled(view: &StatusTable) -> String {
+    let reason = |s: &crate::config_view::Status| {
+        let error = s.error.as_deref().unwrap_or_default();
+        error.trim_start_matches("err-disabled (").trim_end_matches(')').to_owned()
+    };
+    let row = |s: &crate::config_view::Status| {
+        let name: String = s.description.chars().take(18).collect();
+        vec![s.interface.clone(), name, s.status.into(), reason(s)]
+    };
+    let rows: Vec<_> = view.interfaces.iter().map(row).collect();
+    format!("\n{}", columns(&["Port", "Name", "Status", "Reason"], &rows, &[]))
+}
+
 /// `show interfaces switchport`.
 pub fn switchports(view: &SwitchportTable) -> String {
     view.interfaces.iter().map(switchport).collect()
