@@ -243,8 +243,12 @@ fn stacks() -> Vec<Row> {
 
 fn others() -> Vec<Row> {
     let load = |hosts| frames(Stream::among(hosts), CountAt::Tc, 1, PortMode::Access);
+    // Open vSwitch has its ports at AF_XDP: XDP is the hook that compares like with like.
+    let xdp = |hosts| frames(Stream::among(hosts), CountAt::Xdp, 1, PortMode::Access);
     let title = "64 B, random pairs of 2048 hosts";
     vec![
+        versus("ovs-xdp-2", "64 B known unicast", XDP, Kind::Ovs, xdp(2), Target::RatioAtLeast(1.4)),
+        versus("ovs-xdp-2048", title, XDP, Kind::Ovs, xdp(2048), Target::RatioAtLeast(8.0)),
         versus("ovs-2", "64 B known unicast", PEER, Kind::Ovs, load(2), Target::RatioAtLeast(1.4)),
         versus("ovs-2048", title, PEER, Kind::Ovs, load(2048), Target::RatioAtLeast(8.0)),
         versus("ovs-bridge-2", "64 B known unicast", Kind::Bridge, Kind::Ovs, load(2), Target::None),
