@@ -10,11 +10,12 @@
 #ifndef LY_ABI_H
 #define LY_ABI_H
 
-#define LY_ABI 3
+#define LY_ABI 4
 
 #define LY_PORTS 1024 /* slot 0 is "no port" */
 #define LY_PORT_WORDS (LY_PORTS / 64)
 #define LY_VLANS 4096
+#define LY_XDP_FLOOD 64 /* XDP floods where every port is below this: the kernel walks the whole device map */
 #define LY_IFMAP 4096 /* direct-mapped slots from ifindex to port */
 #define LY_FDB_WAYS 8 /* entries a bucket: one cache line */
 #define LY_DROPS 32   /* slots for drop reasons; lanyard_types::DropReason numbers them */
@@ -73,8 +74,11 @@ struct ly_global {
 	__u64 isolated[LY_PORT_WORDS];
 	__u64 no_unicast[LY_PORT_WORDS];   /* ports left out of unknown-unicast floods */
 	__u64 no_multicast[LY_PORT_WORDS]; /* ports left out of multicast floods */
+	__u64 xdp_flood;     /* ports below LY_XDP_FLOOD that are in the device map of the same name */
+	__u32 xdp_flood_len; /* longest bare frame that fits all of them */
+	__u32 pad;
 };
-_Static_assert(sizeof(struct ly_global) == 24 + 3 * 128, "ly_global");
+_Static_assert(sizeof(struct ly_global) == 24 + 3 * 128 + 16, "ly_global");
 
 /* The FDB: fdb[bucket], lock-free. An entry is one word, so it comes, changes and goes by compare-and-swap:
  *

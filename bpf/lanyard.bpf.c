@@ -68,18 +68,24 @@ int lanyard_tc(struct __sk_buff *skb)
 	return end ? TC_ACT_SHOT : f.action;
 }
 
-/* Known unicast with nothing special about it; everything else goes up to TC, uncounted and untouched. */
+/* Group addresses that the trap stage looks at: TC's business. */
+static __always_inline bool xdp_leaves(struct frame *f)
+{
+	return f->dst == SSTP || (f->dst & 0xf0ffffffffffULL) == RESERVED_BLOCK;
+}
+
+/* Frames with nothing special about them, known unicast and floods; everything else goes up to TC, uncounted and untouched. */
 static __always_inline int xdp_stages(struct xdp_md *ctx, bool bound)
 {
 	struct frame f = {};
 
-	if (!xdp_open(ctx, &f, bound) || !f.port || f.dst & GROUP_BIT)
+	if (!xdp_open(ctx, &f, bound) || !f.port || xdp_leaves(&f))
 		return XDP_PASS;
 	if (stage_parse(&f) || stage_port(&f) || stage_vlan_ingress(&f))
 		return XDP_PASS;
-	if (!stage_learn_fast(&f) || stage_bridge(&f) || f.out_id == 0)
+	if (!stage_learn_fast(&f) || stage_bridge(&f))
 		return XDP_PASS;
-	if (stage_vlan_egress(&f) || !xdp_unicast(ctx, &f))
+	if (f.out_id == 0 ? !xdp_flood_out(ctx, &f) : stage_vlan_egress(&f) || !xdp_unicast(ctx, &f))
 		return XDP_PASS;
 	stage_count(&f, 0);
 	return f.action;
@@ -96,4 +102,11 @@ SEC("?xdp.frags")
 int lanyard_xdp_bound(struct xdp_md *ctx)
 {
 	return xdp_stages(ctx, true);
+}
+
+/* A copy of a flooded frame, about to leave (see xdp_flood_out). */
+SEC("xdp.frags/devmap") /* of the same make as those that redirect, or the map takes neither */
+int lanyard_xdp_copy(struct xdp_md *ctx)
+{
+	return xdp_copy(ctx) ? XDP_PASS : XDP_DROP;
 }

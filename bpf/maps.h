@@ -71,6 +71,14 @@ struct {
 	__type(value, __u32);
 } xdp_ports SEC(".maps");
 
+/* The same ports, for floods: each with the program that makes its copy. */
+struct {
+	__uint(type, BPF_MAP_TYPE_DEVMAP);
+	__uint(max_entries, LY_XDP_FLOOD);
+	__type(key, __u32);
+	__type(value, struct bpf_devmap_val);
+} xdp_flood SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 512 * 1024);

@@ -242,3 +242,81 @@ static __always_inline bool xdp_unicast(struct xdp_md *ctx, struct frame *f)
 	f->action = bpf_redirect_map(&xdp_ports, f->out_id, XDP_PASS);
 	return true;
 }
+
+/* Floods from XDP. The kernel's broadcast hands a copy of the frame to every device of `xdp_flood`, and a program
+ * of ours, which runs once for each copy before it leaves, drops those that are not for this port and changes the tag.
+ * So the tables are asked when a copy leaves, as on TC, and no list of members is kept. */
+struct flood_note { /* in front of the frame, from lanyard_xdp to lanyard_xdp_copy */
+	__u16 vlan;
+	__u16 tci;
+	__u8 form, stale;
+	__u8 unicast, multicast;
+};
+
+static __always_inline __u32 count_bits(__u64 bits)
+{
+	bits -= bits >> 1 & 0x5555555555555555ULL;
+	bits = (bits & 0x3333333333333333ULL) + (bits >> 2 & 0x3333333333333333ULL);
+	return ((bits + (bits >> 4)) & 0x0f0f0f0f0f0f0f0fULL) * 0x0101010101010101ULL >> 56;
+}
+
+/* False: up to TC. XDP floods when every port it reaches for takes frames from XDP and has room for this one, and when
+ * half of the ports that get a copy want it. */
+static __always_inline bool xdp_flood_out(struct xdp_md *ctx, struct frame *f)
+{
+	struct ly_vlan_ports *sets = LOOKUP(vlan_ports, f->vlan);
+	struct ly_global *g = LOOKUP(global, 0);
+	bool group = f->dst & GROUP_BIT, broadcast = f->dst == BROADCAST;
+
+	if (dry || !sets || !g || g->end_word > 1 || f->port->flags & LY_PORT_ISOLATED)
+		return false;
+	__u64 to = sets->form[LY_UNTAGGED][0] | sets->form[LY_DOT1Q][0] | sets->form[LY_DOT1AD][0];
+	to &= ~(1ULL << (f->port_id & 63));
+	to &= ~(broadcast ? 0 : group ? g->no_multicast[0] : g->no_unicast[0]);
+	if (to == 0 || to & ~g->xdp_flood || f->bare_len > g->xdp_flood_len)
+		return false;
+	if (count_bits(to) * 2 < count_bits(g->xdp_flood))
+		return false;
+	if (bpf_xdp_adjust_meta(ctx, -(int)sizeof(struct flood_note)))
+		return false;
+	struct flood_note *note = (void *)(long)ctx->data_meta;
+	if ((void *)(note + 1) > (void *)(long)ctx->data)
+		return false;
+	*note = (struct flood_note){
+		.vlan = f->vlan,
+		.tci = (f->tci & PCP_DEI_MASK) | f->vlan,
+		.form = f->form,
+		.stale = frame_priority(f),
+		.unicast = !group,
+		.multicast = group && !broadcast,
+	};
+	f->action = bpf_redirect_map(&xdp_flood, 0, BPF_F_BROADCAST | BPF_F_EXCLUDE_INGRESS);
+	return true;
+}
+
+/* A copy that is about to leave through one port: false when it is not for it. */
+static __always_inline bool xdp_copy(struct xdp_md *ctx)
+{
+	struct flood_note *place = (void *)(long)ctx->data_meta;
+	__u16 id = port_of_ifindex(ctx->egress_ifindex);
+	struct ly_port *out = LOOKUP(ports, id);
+	struct ly_global *g = LOOKUP(global, 0);
+
+	if ((void *)(place + 1) > (void *)(long)ctx->data || !out || !g || id >= LY_XDP_FLOOD)
+		return false;
+	struct flood_note note = *place;
+	const __u8 wanted = LY_PV_MEMBER | LY_PV_FORWARD | LY_PV_ACTIVE;
+	__u8 pv = port_vlan(id, note.vlan);
+	__u64 out_of_it = (note.unicast ? g->no_unicast[0] : 0) | (note.multicast ? g->no_multicast[0] : 0);
+	if (!(out->flags & LY_PORT_ENABLED) || (pv & wanted) != wanted || out_of_it >> (id & 63) & 1)
+		return false;
+	__u8 want = egress_form(out, pv);
+	__u32 len = ctx->data_end - ctx->data - (note.form ? 4 : 0) + (want ? 4 : 0);
+	if ((want != note.form || note.stale) && !xdp_retag(ctx, note.form, want, note.tci)) {
+		count_tx_dropped(id);
+		return false;
+	}
+	bpf_xdp_adjust_meta(ctx, sizeof(struct flood_note));
+	count_tx(id, len);
+	return true;
+}

@@ -4,6 +4,7 @@ use crate::harness::{BROADCAST, Bed, Frame, Plane, frame, mac, scenarios};
 
 scenarios! {
     xdp_on_veth: ebpf;
+    xdp_floods: ebpf;
     xdp_and_tc_together: ebpf;
     delivery: ebpf;
     tags_out_of_band: ebpf soft;
@@ -58,6 +59,64 @@ fn xdp_on_veth(plane: Plane) {
     assert_eq!(hook(&bed, "p1"), "tc");
     assert!(bed.netdev.link("p1").unwrap().xdp.is_none());
     forwards(&bed);
+}
+
+/// How many frames the port's driver has redirected for XDP.
+fn redirected(bed: &Bed, port: &str) -> u64 {
+    let output = bed.net.output(std::process::Command::new("ethtool").args(["-S", port]));
+    let text = String::from_utf8_lossy(&output.stdout);
+    let counts = text.lines().filter(|line| line.contains("_xdp_redirect:"));
+    counts.filter_map(|line| line.rsplit(' ').next()?.trim().parse::<u64>().ok()).sum()
+}
+
+/// A flood whose every receiver takes frames from XDP never sees TC: tags, blocks and lengths are as they are there.
+fn xdp_floods(plane: Plane) {
+    const GROUP: [u8; 6] = [0x01, 0, 0x5e, 1, 2, 3];
+    let config =
+        format!("{CONFIG}interface p5\n switchport access vlan 10\ninterface range p1 - 5\n hook xdp\n");
+    let bed = Bed::without_switch(plane, 5, 1500);
+    for host in &bed.hosts {
+        // A veth takes frames from XDP while its other end runs NAPI.
+        host.net.output(std::process::Command::new("ethtool").args(["-K", "eth0", "gro", "on"]));
+    }
+    std::fs::write(bed.config_file(), config).expect("a startup-config");
+    bed.start();
+    // Host 4 is behind the trunk.
+    let from_1 = |f: &Frame, ports: &[usize]| {
+        let form = |port: &usize| (*port, if *port == 4 { f.vlan(10) } else { f.clone() });
+        bed.expect(1, f, &ports.iter().map(form).collect::<Vec<_>>());
+    };
+    let from_4 = |f: &Frame| bed.expect(4, &f.vlan(10), &[1, 2, 5].map(|port| (port, f.clone())));
+    // The first frame of a station is learned on TC.
+    from_1(&frame(BROADCAST, mac(1)), &[2, 4, 5]);
+    from_4(&frame(BROADCAST, mac(4)));
+    let before = redirected(&bed, "p1");
+    for dst in [BROADCAST, GROUP, mac(99)] {
+        from_1(&frame(dst, mac(1)), &[2, 4, 5]);
+        from_4(&frame(dst, mac(4)));
+    }
+    assert_eq!(redirected(&bed, "p1") - before, 3, "XDP has flooded");
+    // A priority tag keeps its priority where there is a tag.
+    let f = frame(BROADCAST, mac(1));
+    bed.expect(1, &f.tag(0x8100, 5, 0), &[(2, f.clone()), (4, f.tag(0x8100, 5, 10)), (5, f.clone())]);
+    bed.configure("interface p2\nswitchport block unicast\ninterface p5\nswitchport block multicast");
+    let before = redirected(&bed, "p1");
+    for (dst, ports) in [(mac(99), [4, 5].as_slice()), (GROUP, &[2, 4]), (BROADCAST, &[2, 4, 5])] {
+        from_1(&frame(dst, mac(1)), ports);
+    }
+    assert_eq!(redirected(&bed, "p1") - before, 1, "copies for fewer than half of the ports are made on TC");
+    // What XDP is not sure of: a protected port, a port that may not be long enough, one that is TC's.
+    let before = redirected(&bed, "p1");
+    bed.configure("interface range p1 - 2\nswitchport protected");
+    from_1(&frame(BROADCAST, mac(1)), &[4, 5]);
+    bed.configure("interface range p1 - 2\nno switchport protected");
+    bed.expect_drop(1, &frame(BROADCAST, mac(1)).vlan(20), "tagged_on_access");
+    from_1(&frame(BROADCAST, mac(1)).len(1514), &[2, 4, 5]);
+    assert_eq!(redirected(&bed, "p1") - before, 1, "the last one alone");
+    bed.configure("interface p2\nmtu 1400");
+    from_1(&frame(BROADCAST, mac(1)).len(1450), &[4, 5]);
+    bed.configure("interface p2\nno mtu\ninterface p4\nshutdown");
+    from_1(&frame(BROADCAST, mac(1)), &[2, 5]);
 }
 
 fn xdp_and_tc_together(plane: Plane) {

@@ -10,12 +10,14 @@ use std::mem::{offset_of, size_of};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// LY_ABI: what pins of another number hold is not understood here.
-pub(crate) const ABI: u32 = 3;
+pub(crate) const ABI: u32 = 4;
 pub(crate) const PORTS: usize = 1024;
 pub(crate) const PORT_WORDS: usize = PORTS / 64;
 pub(crate) const VLANS: usize = 4096;
 pub(crate) const IFMAP: u32 = 4096;
 /// Buckets of the part of the FDB that few hosts live in.
+/// Ports below this are flooded to from XDP.
+pub(crate) const XDP_FLOOD: usize = 64;
 pub(crate) const FDB_NEAR: u32 = 1 << 14;
 pub(crate) const FDB_WAYS: usize = 8;
 pub(crate) const DROPS: usize = 32;
@@ -112,6 +114,9 @@ pub(crate) struct Global {
     pub isolated: [u64; PORT_WORDS],
     pub no_unicast: [u64; PORT_WORDS],
     pub no_multicast: [u64; PORT_WORDS],
+    pub xdp_flood: u64,
+    pub xdp_flood_len: u32,
+    pub pad: u32,
 }
 
 #[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -268,7 +273,7 @@ const _: () = {
     assert!(offset_of!(Port, max_len) == 16 && offset_of!(Port, peer_mac) == 24);
     assert!(size_of::<PortVlans>() == VLANS);
     assert!(size_of::<VlanPorts>() == 512);
-    assert!(size_of::<Global>() == 24 + 3 * 128);
+    assert!(size_of::<Global>() == 24 + 3 * 128 + 16);
     assert!(offset_of!(Global, isolated) == 24 && offset_of!(Global, no_multicast) == 24 + 256);
     assert!(size_of::<FdbBucket>() == 64 && size_of::<FdbTimes>() == 32);
     assert!(size_of::<Usage>() == 24);

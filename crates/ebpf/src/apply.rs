@@ -19,6 +19,7 @@ use lanyard_types::{InstanceId, MacAddr, PortId, TrapGroup, VlanId, VlanSet};
 use libbpf_rs::{MapCore, MapFlags};
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::offset_of;
+use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering::Relaxed;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -354,7 +355,8 @@ impl EbpfPlane {
 
     fn write_global(&self, all: bool) {
         let GlobalState { fdb_limit, trap_rate, trap_port_rate, .. } = &self.state.global;
-        self.tables.global.set(0, &lower::global(&self.state));
+        let (xdp_flood, xdp_flood_len) = self.xdp_flood();
+        self.tables.global.set(0, &abi::Global { xdp_flood, xdp_flood_len, ..lower::global(&self.state) });
         if !all {
             return;
         }
@@ -393,26 +395,59 @@ impl EbpfPlane {
         self.tables.ports.set(id.index(), &row);
     }
 
-    /// Enters the port into the device map, or takes it out.
+    /// The ports that XDP floods to, and the longest frame that fits them all.
+    fn xdp_flood(&self) -> (u64, u32) {
+        let takes = |id: &PortId| self.facts.get(id).is_some_and(|facts| facts.xdp_tx);
+        let ports = self.state.ports.iter().filter(|(id, _)| id.index() < abi::XDP_FLOOD && takes(id));
+        let row = |(id, port): (&PortId, &PortState)| {
+            lower::port_row(port, self.ifindex(*id, port), &self.facts[id])
+        };
+        let longest = ports.clone().map(|port| row(port).max_len).min();
+        (ports.fold(0, |set, (id, _)| set | 1 << id.index()), longest.unwrap_or(0))
+    }
+
+    /// Enters the port into the device maps, or takes it out.
     fn write_xdp_port(&mut self, id: PortId) {
         if self.kept.is_none() {
             return;
         }
         let facts = self.facts.get(&id).copied().unwrap_or_default();
         let ifindex = self.state.ports.get(&id).map_or(0, |port| port.ifindex);
-        let (map, key) = (self.tables.map("xdp_ports"), u32::from(id.get()));
-        let held = map.lookup(key.as_bytes(), MapFlags::ANY).ok().flatten();
-        let held = held.and_then(|value| u32::read_from_bytes(&value).ok()).unwrap_or(0);
         let wanted = if facts.xdp_tx { ifindex } else { 0 };
-        if wanted != 0
-            && wanted != held
-            && map.update(key.as_bytes(), wanted.as_bytes(), MapFlags::ANY).is_err()
-        {
+        let copy = self.programs.xdp_copy.as_raw_fd() as u32;
+        if wanted == 0 {
+            // First nobody floods to it by XDP, then it goes.
+            self.write_xdp_flood();
+        }
+        let flood = id.index() < abi::XDP_FLOOD;
+        let taken = self.write_device("xdp_ports", id, wanted, &[]).and_then(|()| {
+            // An entry is made anew each time: which program it names can't be told from a number.
+            if flood { self.write_device("xdp_flood", id, wanted, copy.as_bytes()) } else { Ok(()) }
+        });
+        if taken.is_err() {
             // The netdev went in between: TC will do.
             self.facts.insert(id, PortFacts { xdp_tx: false, ..facts });
         }
-        if wanted == 0 && held != 0 {
-            let _ = map.delete(key.as_bytes());
+        self.write_xdp_flood();
+    }
+
+    fn write_xdp_flood(&self) {
+        let (set, longest) = self.xdp_flood();
+        let global = &self.tables.global;
+        global.u32(0, offset_of!(abi::Global, xdp_flood_len)).store(longest, Relaxed);
+        global.u64(0, offset_of!(abi::Global, xdp_flood)).store(set, Relaxed);
+    }
+
+    /// Makes an entry of a device map `ifindex` and what follows it; 0 takes it out.
+    fn write_device(&self, map: &str, id: PortId, ifindex: u32, rest: &[u8]) -> libbpf_rs::Result<()> {
+        let (map, key) = (self.tables.map(map), u32::from(id.get()));
+        let held = map.lookup(key.as_bytes(), MapFlags::ANY).ok().flatten();
+        let held = held.and_then(|value| Some(u32::read_from_prefix(&value).ok()?.0)).unwrap_or(0);
+        match (ifindex, held) {
+            (0, 0) => Ok(()),
+            (0, _) => map.delete(key.as_bytes()),
+            _ if ifindex == held && rest.is_empty() => Ok(()),
+            _ => map.update(key.as_bytes(), &[ifindex.as_bytes(), rest].concat(), MapFlags::ANY),
         }
     }
 

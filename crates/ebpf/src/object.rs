@@ -20,8 +20,8 @@ struct Aligned<T: ?Sized>(T);
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/lanyard.bpf.o")));
 
 /// The programs a plane runs on, by their names in `bpf/`, in the order of [`Programs`].
-pub(crate) const PROGRAMS: [&str; 6] =
-    ["lanyard_tc", "lanyard_xdp", "fdb_set", "fdb_delete", "fdb_scan", "fdb_migrate"];
+pub(crate) const PROGRAMS: [&str; 7] =
+    ["lanyard_tc", "lanyard_xdp", "lanyard_xdp_copy", "fdb_set", "fdb_delete", "fdb_scan", "fdb_migrate"];
 /// The XDP program for one device whose driver can tell a tag it keeps out of band.
 pub(crate) const XDP_BOUND: &str = "lanyard_xdp_bound";
 
@@ -30,6 +30,8 @@ pub(crate) const XDP_BOUND: &str = "lanyard_xdp_bound";
 pub(crate) struct Programs {
     pub tc: OwnedFd,
     pub xdp: OwnedFd,
+    /// Makes the copies of a flood from XDP: an entry of the map `xdp_flood` names it.
+    pub xdp_copy: OwnedFd,
     pub fdb_set: OwnedFd,
     pub fdb_delete: OwnedFd,
     pub fdb_scan: OwnedFd,
@@ -39,15 +41,17 @@ pub(crate) struct Programs {
 impl Programs {
     /// Takes one descriptor for each of [`PROGRAMS`], in that order.
     pub(crate) fn new(programs: Vec<OwnedFd>) -> Result<Self> {
-        let [tc, xdp, fdb_set, fdb_delete, fdb_scan, fdb_migrate] = <[OwnedFd; 6]>::try_from(programs)
-            .map_err(|_| system("loading the eBPF programs", "one of them is missing"))?;
-        Ok(Self { tc, xdp, fdb_set, fdb_delete, fdb_scan, fdb_migrate })
+        let [tc, xdp, xdp_copy, fdb_set, fdb_delete, fdb_scan, fdb_migrate] =
+            <[OwnedFd; 7]>::try_from(programs)
+                .map_err(|_| system("loading the eBPF programs", "one of them is missing"))?;
+        Ok(Self { tc, xdp, xdp_copy, fdb_set, fdb_delete, fdb_scan, fdb_migrate })
     }
     /// Name and descriptor of each.
-    pub(crate) fn each(&self) -> [(&'static str, &OwnedFd); 6] {
-        let [a, b, c, d, e, f] = PROGRAMS;
+    pub(crate) fn each(&self) -> [(&'static str, &OwnedFd); 7] {
+        let [a, b, c, d, e, f, g] = PROGRAMS;
         let (set, delete, scan) = (&self.fdb_set, &self.fdb_delete, &self.fdb_scan);
-        [(a, &self.tc), (b, &self.xdp), (c, set), (d, delete), (e, scan), (f, &self.fdb_migrate)]
+        let (xdp, copy) = (&self.xdp, &self.xdp_copy);
+        [(a, &self.tc), (b, xdp), (c, copy), (d, set), (e, delete), (f, scan), (g, &self.fdb_migrate)]
     }
 }
 

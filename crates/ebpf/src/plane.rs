@@ -187,7 +187,7 @@ impl Plane for EbpfPlane {
         );
         fdb.high_water = fdb.high_water.max(u64::from(usage.high_water) + fixed);
         fdb.refused = usage.refused;
-        let ports = ["if_slots", "if_ports", "ports", "port_vlans", "port_stats", "xdp_ports"];
+        let ports = ["if_slots", "if_ports", "ports", "port_vlans", "port_stats", "xdp_ports", "xdp_flood"];
         let (used, bytes) = (self.state.ports.len() as u64, self.tables.bytes(&ports));
         let ports = self.usage("ports", MAX_PORTS as u64 - 1, used, bytes);
         let (used, bytes) = (self.state.vlans.len() as u64, self.tables.bytes(&["vlan_ports", "vlan_stats"]));

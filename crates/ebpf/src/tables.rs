@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 /// Every map of the object that holds state, by its name in `bpf/maps.h` and its pin's name.
-pub(crate) const NAMES: [&str; 21] = [
+pub(crate) const NAMES: [&str; 22] = [
     "if_slots",
     "if_ports",
     "ports",
@@ -37,6 +37,7 @@ pub(crate) const NAMES: [&str; 21] = [
     "fdb_events",
     "traps",
     "xdp_ports",
+    "xdp_flood",
     "journal",
     "journal_bytes",
     META,
@@ -346,6 +347,7 @@ fn check_shape(name: &str, map: &MapHandle) -> Result<()> {
         "trap_ports" => (8, abi::GROUPS * abi::PORTS),
         "lost" => (8, 1),
         "xdp_ports" => (4, abi::PORTS),
+        "xdp_flood" => (8, abi::XDP_FLOOD),
         "journal" => (size_of::<abi::Journal>(), 1),
         "journal_bytes" => (abi::JOURNAL_BYTES, abi::FORMS),
         META => (size_of::<Meta>(), 1),

@@ -229,6 +229,8 @@ fn the_header_and_its_mirror_agree() {
         ("ly_global", "isolated", offset_of!(abi::Global, isolated)),
         ("ly_global", "no_unicast", offset_of!(abi::Global, no_unicast)),
         ("ly_global", "no_multicast", offset_of!(abi::Global, no_multicast)),
+        ("ly_global", "xdp_flood", offset_of!(abi::Global, xdp_flood)),
+        ("ly_global", "xdp_flood_len", offset_of!(abi::Global, xdp_flood_len)),
         ("ly_usage", "count", offset_of!(abi::Usage, count)),
         ("ly_usage", "high_water", offset_of!(abi::Usage, high_water)),
         ("ly_usage", "refused", offset_of!(abi::Usage, refused)),
