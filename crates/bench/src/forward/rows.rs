@@ -198,6 +198,14 @@ fn floods() -> Vec<Row> {
                     .to_vec(),
                 target: Target::RatioAtLeast(1.0),
             });
+            rows.push(versus(
+                &format!("flood-xdp-{outputs}-{name}"),
+                &format!("64 B flood to {outputs}, {name} tags"),
+                XDP,
+                Kind::Bridge,
+                frames(stream, CountAt::Xdp, outputs, ports),
+                Target::RatioAtLeast(1.0),
+            ));
         }
         // The same with frames as hosts make them: see docs/performance.md on what a page a frame costs a flood.
         let load = FrameLoad {
