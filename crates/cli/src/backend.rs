@@ -222,6 +222,9 @@ pub trait Backend {
     /// When the interface is no port that takes part.
     fn clear_spanning_tree_counters(&mut self, only: Option<&InterfaceName>) -> Result<(), Refusal>;
 
+    /// `show fpm ...`.
+    fn fpm(&mut self) -> view::Fpm;
+
     /// `show version`.
     fn version(&mut self) -> view::Version;
     /// `show users`.

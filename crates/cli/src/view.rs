@@ -4,8 +4,10 @@
 //! Invariant: the JSON keys of contract commands are exactly the contract's. A field that only text output
 //! needs is `#[serde(skip)]`. Times are in seconds with the unit in the key; counters are integers.
 
+mod fpm;
 mod layer3;
 
+pub use fpm::*;
 pub use layer3::*;
 
 use lanyard_stp::view::{InstanceView, PortSummary, PortView};

@@ -11,8 +11,8 @@ use lanyard_config::layer3::{
 };
 use lanyard_config::spanning_tree::{PortTree, SpanningTree, SpanningTreePort, Times, Tree};
 use lanyard_config::{
-    Config, Duplex, Interface, InterfaceName, Role, StaticRoute, StaticTarget, Switchport, SwitchportMode,
-    Vlan, text,
+    Config, Duplex, FpmServer, Interface, InterfaceName, Role, StaticRoute, StaticTarget, Switchport,
+    SwitchportMode, Vlan, text,
 };
 use lanyard_pipeline::state::{Delivery, GlobalState, HookChoice, ReservedAction, Tpid};
 use lanyard_stp::{ErrCause, Guard, LinkType, Mode, MstRegion, PathCostMethod, PortFast};
@@ -348,10 +348,14 @@ prop_compose! {
         (no_learning, vlan_limits) in (vlan_set(), proptest::collection::btree_map(vlan_id(), 1u32..=1_000_000, 0..4)),
         (ageing_s, limit) in (prop_oneof![Just(0), 10u32..=1_000_000], 1u32..=1_000_000),
         (reserved, spanning_tree) in (proptest::collection::btree_map(0u8..16, Just(()), 0..4), spanning_tree()),
-        recovery in (any::<bool>(), 30u32..=86_400),
+        (recovery, fpm) in ((any::<bool>(), 30u32..=86_400), proptest::option::of((any::<Option<std::net::Ipv6Addr>>(), 1u16..))),
     ) -> Config {
         let mut config = Config { hostname, ip_routing: flags[0], ipv6_routing: flags[1], tag_native: flags[2], ..Config::default() };
         config.spanning_tree = spanning_tree;
+        config.fpm = fpm.map(|(address, port)| {
+            let address = address.filter(|address| !address.is_multicast()).map(Into::into);
+            FpmServer { address: address.unwrap_or(FpmServer::default().address), port }
+        });
         config.errdisable.recovery.extend(recovery.0.then_some(ErrCause::BpduGuard));
         config.errdisable.interval_s = recovery.1;
         for (id, (named, suspended, shutdown)) in vlans {
@@ -514,6 +518,11 @@ const WORDS: &[&str] = &[
     "0x88A8",
     "tag",
     "reserved-address",
+    "fpm",
+    "server",
+    "port",
+    "2620",
+    "counters",
     "forward",
     "end",
     "exit",

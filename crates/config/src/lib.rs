@@ -4,10 +4,12 @@
 //! that, fed back through the command line, gives an equal `Config`. Commands change a copy; the switch
 //! takes the copy or refuses it, so a command takes effect everywhere or nowhere.
 
+mod fpm;
 pub mod layer3;
 mod model;
 pub mod spanning_tree;
 pub mod text;
 
+pub use fpm::FpmServer;
 pub use layer3::StaticRoute;
 pub use model::*;

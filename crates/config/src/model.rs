@@ -1,5 +1,6 @@
 //! The model. Defaults are `Default`; what equals its default is not printed.
 
+use crate::fpm::FpmServer;
 use crate::layer3::{Layer3, RelayInformation, StaticRoute, Track, Vrf};
 use crate::spanning_tree::{ErrDisable, SpanningTree, SpanningTreePort};
 use ipnet::{Ipv4Net, Ipv6Net};
@@ -41,6 +42,8 @@ pub struct Config {
     pub spanning_tree: SpanningTree,
     /// `errdisable recovery ...`.
     pub errdisable: ErrDisable,
+    /// `fpm server`; `None` is off.
+    pub fpm: Option<FpmServer>,
 }
 
 impl Default for Config {
@@ -61,6 +64,7 @@ impl Default for Config {
             tag_native: false,
             spanning_tree: SpanningTree::default(),
             errdisable: ErrDisable::default(),
+            fpm: None,
         }
     }
 }

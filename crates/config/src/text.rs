@@ -70,6 +70,7 @@ fn sections_by(config: &Config, vlans: Vec<Vec<String>>) -> Vec<Vec<String>> {
     list.push(missing_vlans(config));
     list.push(config.routes.iter().map(layer3::route_line).collect());
     list.push(layer3::arp_lines(&config.arps));
+    list.push(crate::fpm::lines(config.fpm.as_ref()));
     list.push(fdb(config));
     list.retain(|section| !section.is_empty());
     list

@@ -158,6 +158,9 @@ impl Backend for Core {
         self.clear_bpdu_counters(only)
     }
 
+    fn fpm(&mut self) -> view::Fpm {
+        self.view_fpm()
+    }
     fn version(&mut self) -> view::Version {
         let identity = self.switch.identity();
         view::Version {

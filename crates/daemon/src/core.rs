@@ -8,6 +8,7 @@
 use crate::bus::Bus;
 use crate::clock::Clock;
 use crate::files;
+use crate::fpm::Fpm;
 use crate::kernel::Kernel;
 use crate::log::Log;
 use crate::paths::Paths;
@@ -49,6 +50,7 @@ pub struct Core {
     /// Netdev counters at the last `clear counters`.
     pub(crate) cleared: BTreeMap<String, lanyard_netdev::LinkStats>,
     pub(crate) resources: crate::events::Watermarks,
+    pub(crate) fpm: Fpm,
     pub(crate) plane_since: SystemTime,
     saved: Record,
     /// The generation of spanning tree that is written down.
@@ -106,6 +108,7 @@ impl Core {
             names: vec![None; MAX_PORTS],
             cleared: BTreeMap::new(),
             resources: Default::default(),
+            fpm: Fpm::default(),
             plane_since,
             saved,
             spanning_saved: None,
@@ -121,6 +124,7 @@ impl Core {
         if self.detached {
             return Err("the switch is being taken down".into());
         }
+        let listening = self.fpm.prepare(next.fpm.as_ref())?;
         self.learn_hosts(&next);
         let plan = self.switch.plan(self.clock.boot_ms(), next)?;
         self.write_ahead(&plan.actions.record);
@@ -142,6 +146,7 @@ impl Core {
             return Err(reason.to_string());
         }
         self.finish(plan, &found, &state);
+        self.fpm.adopt(self.clock.now_ms(), listening);
         Ok(())
     }
 
@@ -432,6 +437,7 @@ impl Core {
             self.watch_resources(done_ms);
         }
         self.spanning_tick();
+        self.fpm_tick();
         if let Some(rollback) = self.rollback.take_if(|rollback| rollback.at_ms <= now_ms) {
             match self.take(rollback.config) {
                 Ok(()) => {
@@ -447,7 +453,13 @@ impl Core {
     #[must_use]
     pub fn next_ms(&self) -> Option<u64> {
         let rollback = self.rollback.as_ref().map(|rollback| rollback.at_ms);
-        self.ageing.next_ms().into_iter().chain(rollback).chain(self.spanning_due()).min()
+        self.ageing
+            .next_ms()
+            .into_iter()
+            .chain(rollback)
+            .chain(self.spanning_due())
+            .chain(self.fpm_due())
+            .min()
     }
 
     /// Before netdevs are touched, what is known of their original state is on record.

@@ -13,6 +13,7 @@ mod clock;
 pub mod core;
 mod events;
 mod files;
+mod fpm;
 mod instance;
 pub mod kernel;
 pub mod log;

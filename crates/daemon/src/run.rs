@@ -174,6 +174,7 @@ async fn serve(core: Core, mut events: Events) -> Result<(), String> {
     };
     await_links(&core, &mut events);
     tokio::task::spawn_local(server::serve(listener, shared.clone()));
+    tokio::task::spawn_local(crate::fpm::serve(shared.clone()));
     announce(&core);
     let watch = |fd| os::watch(fd).map_err(|error| format!("event loop: {error}"));
     let netlink = watch(events.as_raw_fd())?;

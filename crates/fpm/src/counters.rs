@@ -60,9 +60,9 @@ impl Ignored {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Message => "other_message",
-            Self::Table => "other_table",
-            Self::Selective => "selective_route",
+            Self::Message => "ignored_message",
+            Self::Table => "ignored_table",
+            Self::Selective => "ignored_selective",
         }
     }
 }
@@ -108,4 +108,34 @@ pub struct Counters {
     pub framing: [u64; Framing::ALL.len()],
     /// Messages left aside, by [`Ignored`].
     pub ignored: [u64; Ignored::ALL.len()],
+}
+
+impl Counters {
+    /// Each with its name.
+    #[must_use]
+    pub fn named(&self) -> Vec<(&'static str, u64)> {
+        let mut list = vec![
+            ("sessions", self.sessions),
+            ("bytes", self.bytes),
+            ("frames", self.frames),
+            ("messages", self.messages),
+            ("routes_set", self.routes_set),
+            ("routes_deleted", self.routes_deleted),
+            ("routes_refused", self.routes_refused),
+            ("routes_swept", self.swept),
+            ("nexthops_set", self.nexthops_set),
+            ("nexthops_deleted", self.nexthops_deleted),
+            ("nexthops_refused", self.nexthops_refused),
+            ("answers_offloaded", self.offloaded),
+            ("answers_trapped", self.trapped),
+            ("answers_failed", self.failed),
+            ("answers_held_back", self.held_back),
+            ("answers_never_sent", self.unanswered),
+        ];
+        list.extend(Ignored::ALL.into_iter().zip(self.ignored).map(|(why, count)| (why.name(), count)));
+        list.extend(Framing::ALL.into_iter().zip(self.framing).map(|(why, count)| (why.name(), count)));
+        let malformed = Malformed::ALL.into_iter().zip(self.malformed);
+        list.extend(malformed.map(|(why, count)| (why.counter(), count)));
+        list
+    }
 }

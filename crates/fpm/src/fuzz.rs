@@ -35,6 +35,9 @@ pub fn fuzz(data: &[u8]) {
         mirror.follow(server.updates());
         assert_eq!(mirror.routes.len(), server.routes(), "a route was not told");
         assert!(server.routes() <= LIMITS.routes && server.ways() <= LIMITS.nexthops, "unbounded");
+        let known =
+            [Offload::Offloaded, Offload::Trapped, Offload::Failed].map(|o| server.routes_that_are(o));
+        assert!(known.iter().sum::<usize>() <= server.routes(), "{known:?}");
         for (at, dest) in mirror.routes.keys().enumerate() {
             server.offload(*dest, [Offload::Offloaded, Offload::Trapped, Offload::Failed][at % 3]);
         }

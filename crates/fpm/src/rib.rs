@@ -95,6 +95,8 @@ pub(crate) struct Rib {
     pub(crate) ways: Ways,
     changed: Vec<IpNet>,
     limit: usize,
+    /// Routes by what became of them: not known, and as in [`Offload`].
+    pub(crate) states: [usize; 4],
 }
 
 impl Rib {
@@ -141,7 +143,9 @@ impl Rib {
             IpNet::V4(dest) => drop(self.v4.insert(dest, entry)),
             IpNet::V6(dest) => drop(self.v6.insert(dest, entry)),
         }
+        self.states[usize::from(offload)] += 1;
         if let Some(old) = old {
+            self.states[usize::from(old.offload)] -= 1;
             self.ways.release(old.way);
         }
         if same.is_none() {
@@ -173,6 +177,7 @@ impl Rib {
             IpNet::V6(dest) => self.v6.remove(&dest),
         };
         if let Some(old) = old {
+            self.states[usize::from(old.offload)] -= 1;
             self.ways.release(old.way);
             self.changed.push(dest);
         }
@@ -241,8 +246,11 @@ impl Rib {
     /// The plane has said what became of a route. True when the client is to be told.
     pub(crate) fn offload(&mut self, dest: IpNet, offload: Offload) -> bool {
         let Some(entry) = self.entry_mut(dest) else { return false };
-        entry.offload = offload as u8;
-        entry.told != entry.offload
+        let before = std::mem::replace(&mut entry.offload, offload as u8);
+        let news = entry.told != entry.offload;
+        self.states[usize::from(before)] -= 1;
+        self.states[offload as usize] += 1;
+        news
     }
     /// The answer that is due for a route, which is taken to be told from here on.
     pub(crate) fn answer(&mut self, dest: IpNet) -> Option<Answer<'_>> {

@@ -321,6 +321,11 @@ impl Server {
     pub fn routes(&self) -> usize {
         self.rib.len()
     }
+    /// Routes of which the switch has said that this became of them.
+    #[must_use]
+    pub const fn routes_that_are(&self, offload: Offload) -> usize {
+        self.rib.states[offload as usize]
+    }
     /// Next-hop objects known.
     #[must_use]
     pub fn nexthops(&self) -> usize {

@@ -222,6 +222,7 @@ fn the_client_is_answered() {
         server.offload(dest, offload);
         server.offload(dest, offload);
         assert_eq!(answers(&mut server), [(dest, flag, vec![hop(a, 3, 1)])], "once");
+        assert_eq!(server.routes_that_are(offload), 1);
     }
     // Sent again without a change, it is answered again, and the switch is not asked.
     assert_eq!(follower.feed(&mut server, 0, &sent), []);

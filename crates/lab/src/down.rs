@@ -121,6 +121,9 @@ pub fn clear(state: &LabState) -> Result<Cleared> {
                 .with_context(|| format!("can't remove {}", folder.display()))?;
         }
     }
+    for node in &state.nodes {
+        crate::frr::forget(&node.netns)?;
+    }
     // Other instances keep it.
     let _ = fs::remove_dir(state::KEPT);
     LabState::forget(&state.name)?;

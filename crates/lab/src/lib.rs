@@ -5,6 +5,7 @@
 
 pub mod demo;
 pub mod down;
+pub mod frr;
 pub mod graph;
 pub mod load;
 mod names;
@@ -275,6 +276,10 @@ fn exec(file: &Path, node: &str, command: &[OsString]) -> Result<ExitCode> {
         if found.is_switch() && !named && arguments.first().is_some_and(takes) {
             arguments.splice(1..1, ["--instance".into(), OsString::from(&found.netns)]);
         }
+    }
+    let frr = frr::folder(&found.netns);
+    if program == "vtysh" && frr.exists() {
+        arguments.splice(0..0, frr::vtysh_options(&frr));
     }
     let environment = up::environment(&found.netns)?;
     netns::enter(&found.netns)?;

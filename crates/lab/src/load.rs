@@ -25,6 +25,8 @@ pub struct Lab {
     pub topology: Topology,
     /// The startup-config of each switch that has one, by node name.
     pub configs: BTreeMap<String, String>,
+    /// The configuration of each node's FRR that has one, by node name.
+    pub frr: BTreeMap<String, String>,
     /// The topology file, absolute; empty for the built-in demo.
     pub file: String,
     /// What the person typed for it.
@@ -80,7 +82,14 @@ fn lab(text: &str, origin: &str, file: String, open: impl Fn(&str) -> Result<Str
         };
         configs.insert(node.name.clone(), config);
     }
-    Ok(Lab { topology, configs, file, origin: origin.into(), notes })
+    let mut frr = BTreeMap::new();
+    for node in &topology.nodes {
+        if let Some(path) = &node.frr {
+            let wrong = || format!("can't read FRR's configuration {path} of node {} ({origin})", node.name);
+            frr.insert(node.name.clone(), open(path).with_context(wrong)?);
+        }
+    }
+    Ok(Lab { topology, configs, frr, file, origin: origin.into(), notes })
 }
 
 /// A file's text, if it is text and not too long.

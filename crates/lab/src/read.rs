@@ -5,6 +5,8 @@
 //! is refused with a guess. Every problem of a file is found in one reading.
 //! Invariant: pure and bounded: no file is opened here, and no input panics.
 
+mod binds;
+
 use crate::names::{check_interface, check_name, guess};
 use crate::topology::{
     Endpoint, Kind, Link, MAX_ENTRIES, MAX_FILE_BYTES, MAX_INSTANCE_BYTES, MAX_LINKS, MAX_NODES, Node,
@@ -112,7 +114,7 @@ enum Use {
 
 fn use_of(key: &str) -> Option<Use> {
     Some(match key {
-        "kind" | "type" | "group" | "startup-config" | "exec" | "env" | "labels" => Use::Read,
+        "kind" | "type" | "group" | "startup-config" | "binds" | "exec" | "env" | "labels" => Use::Read,
         "image"
         | "image-pull-policy"
         | "restart-policy"
@@ -143,7 +145,6 @@ fn use_of(key: &str) -> Option<Use> {
         | "extras"
         | "aliases"
         | "credentials" => Use::Noted,
-        "binds" => Use::Refused("a node sees the host's files; name them in `exec`"),
         "cmd" | "entrypoint" => Use::Refused("a node has no container to start; put commands into `exec`"),
         "ports" | "publish" => Use::Refused("a node has no management network to publish ports on"),
         "network-mode" => Use::Refused("a node always has its own network namespace"),
@@ -157,7 +158,7 @@ fn use_of(key: &str) -> Option<Use> {
     })
 }
 
-const NODE_KEYS: [&str; 7] = ["kind", "type", "group", "startup-config", "exec", "env", "labels"];
+const NODE_KEYS: [&str; 8] = ["kind", "type", "group", "startup-config", "binds", "exec", "env", "labels"];
 
 /// A node's fields as one place (defaults, a kind, a group, the node) gives them.
 #[derive(Default, Clone)]
@@ -166,6 +167,7 @@ struct Fields {
     plane: Option<(String, Pos, String)>,
     group: Option<String>,
     startup_config: Option<(String, Pos)>,
+    frr: Option<(String, Pos)>,
     exec: Vec<String>,
     env: BTreeMap<String, String>,
 }
@@ -176,6 +178,7 @@ impl Fields {
         self.kind = over.kind.clone().or(self.kind);
         self.plane = over.plane.clone().or(self.plane);
         self.group = over.group.clone().or(self.group);
+        self.frr = over.frr.clone().or(self.frr);
         self.startup_config = over.startup_config.clone().or(self.startup_config);
         self.exec.extend(over.exec.iter().cloned());
         self.env.extend(over.env.iter().map(|(k, v)| (k.clone(), v.clone())));
@@ -355,7 +358,9 @@ impl Reader {
         let startup_config = all.startup_config.filter(|_| kind.is_switch()).map(|(text, pos)| {
             self.startup_config(&text.replace("__clabNodeName__", &key.text), pos, &field)
         });
-        Node { name: key.text.clone(), kind, startup_config, exec: all.exec, env: all.env, group: all.group }
+        let frr = all.frr.map(|(file, _)| file.replace("__clabNodeName__", &key.text));
+        let (exec, env, group) = (all.exec, all.env, all.group);
+        Node { name: key.text.clone(), kind, startup_config, frr, exec, env, group }
     }
 
     fn startup_config(&mut self, text: &str, pos: Pos, field: &str) -> StartupConfig {
@@ -408,6 +413,7 @@ impl Reader {
             "startup-config" => {
                 fields.startup_config = self.text(value, path).map(|text| (text, value.pos));
             }
+            "binds" => self.binds(fields, value, path),
             "exec" => fields.exec = self.exec(value, path),
             "env" => fields.env = self.env(value, path),
             // Labels are for other tools; they only have to be labels.

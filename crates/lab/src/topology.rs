@@ -38,6 +38,8 @@ pub struct Node {
     pub kind: Kind,
     /// `startup-config`; switches only.
     pub startup_config: Option<StartupConfig>,
+    /// The configuration of the FRR that runs in it: a path, relative to the topology file.
+    pub frr: Option<String>,
     /// `exec`: inherited commands first, the node's own last.
     pub exec: Vec<String>,
     /// `env`.

@@ -4,6 +4,7 @@
 //! ctrl-C cuts off, is taken down again before the error is told.
 
 use crate::down;
+use crate::frr;
 use crate::load::Lab;
 use crate::netns::{self, Place};
 use crate::state::{self, LabState, NodeState, Phase, ProcessId};
@@ -160,6 +161,7 @@ impl Builder<'_> {
         if topology.nodes.iter().any(|node| node.kind.is_switch()) {
             self.switches(state)?;
         }
+        self.routers(state)?;
         self.commands(state)?;
         state.phase = Phase::Up;
         state.save()
@@ -276,6 +278,23 @@ impl Builder<'_> {
         netns::within(Place::Named(netns), || {
             command.spawn().with_context(|| format!("can't run {}", program.display()))
         })
+    }
+
+    /// Starts FRR where there is a configuration for it.
+    fn routers(&self, state: &LabState) -> Result<()> {
+        let (frr, total) = (&self.lab.frr, self.lab.frr.len());
+        if total == 0 {
+            return Ok(());
+        }
+        let step = Step::begin("routers", self.options.quiet);
+        let nodes = state.nodes.iter().filter_map(|node| Some((node, frr.get(&node.name)?)));
+        for (done, (node, configuration)) in nodes.enumerate() {
+            step.progress(&format!("{done} of {total} run FRR"));
+            self.interrupts.check()?;
+            frr::start(&node.name, &node.netns, configuration)?;
+        }
+        step.done(&format!("{total} run FRR"));
+        Ok(())
     }
 
     fn commands(&self, state: &LabState) -> Result<()> {

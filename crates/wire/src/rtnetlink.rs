@@ -107,18 +107,18 @@ impl Malformed {
         Self::Hops,
         Self::NoId,
     ];
-    /// Its name in counters.
+    /// Its name among counters.
     #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub const fn counter(self) -> &'static str {
         match self {
-            Self::Header => "header",
-            Self::Short => "short",
-            Self::Attribute => "attribute",
-            Self::Value => "value",
-            Self::Family => "family",
-            Self::Prefix => "prefix",
-            Self::Hops => "hops",
-            Self::NoId => "no_id",
+            Self::Header => "malformed_header",
+            Self::Short => "malformed_short",
+            Self::Attribute => "malformed_attribute",
+            Self::Value => "malformed_value",
+            Self::Family => "malformed_family",
+            Self::Prefix => "malformed_prefix",
+            Self::Hops => "malformed_hops",
+            Self::NoId => "malformed_no_id",
         }
     }
 }
@@ -280,7 +280,8 @@ impl<'a> Route<'a> {
                 number_of::RTA_NH_ID => route.nexthop_id = Some(number(value)?),
                 number_of::RTA_PREFSRC => route.source = Some(address(family, value)?),
                 number_of::RTA_METRICS => {
-                    route.limits_mtu |= attributes(value, 0).flatten().any(|(kind, _)| kind == number_of::RTAX_MTU);
+                    route.limits_mtu |=
+                        attributes(value, 0).flatten().any(|(kind, _)| kind == number_of::RTAX_MTU);
                 }
                 number_of::RTA_MULTIPATH => route.many = many(family, value, &mut route.encapsulates)?,
                 _ => hop_attribute(family, attribute, value, &mut single, &mut route.encapsulates)?,

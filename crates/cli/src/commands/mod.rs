@@ -2,6 +2,7 @@
 
 mod exec;
 mod files;
+mod fpm;
 mod global;
 mod interface;
 mod ip;

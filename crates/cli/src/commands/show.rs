@@ -1,7 +1,7 @@
 //! `show ...`: each command gets a view from the switch or makes one from the configuration, and presents it
 //! as text or JSON.
 
-use super::{need, show_ip, show_stp};
+use super::{fpm, need, show_ip, show_stp};
 use crate::args::{Args, Kind, short};
 use crate::backend::{MacFilter, Refusal};
 use crate::config_view as made;
@@ -25,6 +25,7 @@ pub const TREE: Node = kw("show", "Show running system information").then(&[
     )
     .exec(sessions)]),
     show_stp::ERRDISABLE,
+    fpm::SHOW,
     kw("history", "Display the session command history").exec(history),
     INTERFACES,
     show_ip::IP,

@@ -1,5 +1,6 @@
 //! Views as text, in IOS's layout.
 
+mod fpm;
 mod interface;
 mod layer2;
 mod layer3;
@@ -9,6 +10,7 @@ mod spanning_tree;
 mod system;
 mod table;
 
+pub use fpm::{fpm, fpm_counters};
 pub use interface::{counters, descriptions, drops, err_disabled, interfaces, status, switchports, trunks};
 pub use layer2::{learning, mac_count, mac_table, vlans};
 pub use layer3::{ip_brief, ip_interfaces, ipv6_brief, neighbors};

@@ -331,6 +331,20 @@ impl Backend for Fake {
         self.cleared.push(format!("bpdus {only:?}"));
         Ok(())
     }
+    fn fpm(&mut self) -> view::Fpm {
+        view::Fpm {
+            listening: self.config.fpm.map(|server| server.socket().to_string()),
+            phase: "synced",
+            client: Some("127.0.0.1:40112".into()),
+            since_s: Some(75),
+            routes: view::FpmRoutes { total: 4, offloaded: 2, trapped: 1, failed: 1 },
+            next_hops: 3,
+            ways: 2,
+            answers: 5,
+            answers_read: Some(false),
+            counters: vec![("sessions", 1), ("routes_set", 6)],
+        }
+    }
     fn version(&mut self) -> view::Version {
         view::Version {
             version: "0.1.0".into(),

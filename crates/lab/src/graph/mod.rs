@@ -80,6 +80,7 @@ pub(crate) fn details(topology: &Topology, node: usize) -> Vec<String> {
         Some(StartupConfig::Path(path)) => lines.push(path.clone()),
         Some(StartupConfig::Inline(_)) | None => {}
     }
+    lines.extend(node.frr.iter().map(|_| "FRR".to_owned()));
     for command in &node.exec {
         let words: Vec<&str> = command.split_ascii_whitespace().collect();
         let ["ip", rest @ ..] = words.as_slice() else { continue };

@@ -165,7 +165,7 @@ impl Routing {
         known.audit.sweeping = part.last().map(|last| Some(*last));
         for prefix in part {
             let Some(known) = self.vrfs.get_mut(&vrf) else { return };
-            let stale = |c: &super::Candidate| c.rank < Rank::Neighbour && c.seen != generation;
+            let stale = |c: &super::Candidate| c.rank.is_kernel() && c.seen != generation;
             if !known.rib.candidates(prefix).any(stale) {
                 continue;
             }

@@ -22,6 +22,8 @@ pub(super) enum SetKey {
     Many(Box<[(u32, Option<IpAddr>, u32)]>),
     /// A next-hop object.
     Object(u32),
+    /// A way of FPM's, by its serial number.
+    Way(u32),
 }
 
 /// What a set comes to now.
@@ -261,7 +263,7 @@ impl Hops {
         let goes = |way: &(u32, Option<IpAddr>, u32)| match less {
             SetKey::One(ifindex, via) => (way.0, way.1) == (*ifindex, *via),
             SetKey::Many(less) => less.iter().any(|other| (other.0, other.1) == (way.0, way.1)),
-            SetKey::Object(_) => true,
+            SetKey::Object(_) | SetKey::Way(_) => true,
         };
         let rest: Vec<_> = hops.iter().copied().filter(|way| !goes(way)).collect();
         match rest[..] {

@@ -16,6 +16,7 @@
 mod audit;
 mod buckets;
 mod classify;
+mod fpm;
 mod hops;
 mod neighbours;
 mod rib;
@@ -125,6 +126,8 @@ pub struct Routing {
     freed: bool,
     retry_ms: Millis,
     limits: Limits,
+    /// Prefixes of FPM's routes that were dealt with; see [`Routing::fpm_told`].
+    fpm_told: Vec<(VrfId, IpNet)>,
 }
 
 #[derive(Debug)]
@@ -144,6 +147,7 @@ struct Vrf {
     /// The kernel routes IPv4 or IPv6 by more than the destination.
     policy: [bool; 2],
     audit: Audit,
+    fpm: fpm::Fpm,
 }
 
 impl Vrf {
@@ -158,6 +162,7 @@ impl Vrf {
             scan: None,
             policy: [false; 2],
             audit: Audit::default(),
+            fpm: fpm::Fpm::default(),
         }
     }
 }
@@ -181,6 +186,7 @@ impl Routing {
             freed: false,
             retry_ms: 0,
             limits,
+            fpm_told: Vec::new(),
         }
     }
     fn vrf(&mut self, vrf: VrfId) -> &mut Vrf {
@@ -533,7 +539,10 @@ impl Routing {
         let Some(known) = self.vrfs.get(&vrf) else { return Offload::None };
         let Some(entry) = known.rib.get(prefix) else { return Offload::None };
         let rank = if local { Rank::Local } else { Rank::Main };
-        if (entry.best.rank, entry.best.metric) != (rank, metric) {
+        let best = &entry.best;
+        // What FPM hands over the kernel has, too.
+        let is_it = (best.rank, best.metric) == (rank, metric) || best.rank == Rank::Fpm && !local;
+        if !is_it {
             return Offload::None;
         }
         let ipv6 = !prefix.addr().is_ipv4();
@@ -572,6 +581,8 @@ impl Routing {
     }
 }
 
+#[cfg(test)]
+mod fpm_tests;
 #[cfg(test)]
 #[allow(clippy::panic)] // a test that is written wrong
 mod tests;

@@ -41,6 +41,8 @@ pub(super) struct Around {
     /// Next hops that failed and have not answered since, whatever the kernel has forgotten meanwhile.
     pub dead: BTreeSet<(IpAddr, u32)>,
     pub objects: HashMap<u32, Object>,
+    /// Ways of FPM's routes, by serial number.
+    pub ways: HashMap<u32, lanyard_fpm::Way>,
 }
 
 /// An interface's index, a neighbour's address and its weight.
@@ -55,6 +57,7 @@ impl Around {
             neighbours: BTreeMap::new(),
             dead: BTreeSet::new(),
             objects: HashMap::new(),
+            ways: HashMap::new(),
         }
     }
     pub fn rif(&self, ifindex: u32) -> Option<RifId> {
@@ -91,6 +94,13 @@ impl Around {
                     None => return kernel,
                 },
                 Some(Object::Other) | None => return kernel,
+            },
+            SetKey::Way(serial) => match self.ways.get(serial) {
+                Some(lanyard_fpm::Way::Hops(hops)) => {
+                    hops.iter().map(|hop| (hop.ifindex, hop.via, hop.weight)).collect()
+                }
+                Some(lanyard_fpm::Way::Blackhole) => return (Outcome::Blackhole, Vec::new()),
+                Some(_) | None => return kernel,
             },
         };
         if ways.is_empty()

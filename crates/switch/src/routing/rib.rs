@@ -19,6 +19,8 @@ pub(super) const NONE: u32 = u32::MAX;
 pub(super) enum Rank {
     /// Table 255.
     Local,
+    /// Handed over by FPM.
+    Fpm,
     /// Table 254.
     Main,
     /// Table 253: asked when nothing else matches.
@@ -27,6 +29,13 @@ pub(super) enum Rank {
     Neighbour,
     /// No candidate: the plane still has the prefix.
     Gone,
+}
+
+impl Rank {
+    /// True for routes of the kernel's tables.
+    pub fn is_kernel(self) -> bool {
+        matches!(self, Self::Local | Self::Main | Self::Default)
+    }
 }
 
 /// What a candidate does.

@@ -81,7 +81,7 @@ impl Routing {
         self.refused |= !short.is_empty();
         self.evaluate(short);
     }
-    fn evaluate(&mut self, sets: Vec<u32>) {
+    pub(super) fn evaluate(&mut self, sets: Vec<u32>) {
         for slot in sets {
             let Some(known) = self.hops.set(slot).and_then(|set| self.vrfs.get_mut(&set.vrf)) else {
                 continue;
@@ -136,6 +136,9 @@ impl Routing {
         let Some(known) = self.vrfs.get_mut(&vrf) else { return };
         known.force_if_between(prefix);
         let Some(entry) = known.rib.get(prefix).copied() else { return };
+        if entry.best.rank == Rank::Fpm {
+            self.fpm_told.push((vrf, prefix));
+        }
         let mut wanted =
             if known.around.rifs.is_empty() { Told::Nothing } else { known.target(&self.hops, prefix) };
         let old = Told::unpack(entry.told);

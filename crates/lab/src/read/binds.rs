@@ -1,0 +1,38 @@
+//! `binds`: of what containerlab mounts into a node, the one thing that has a meaning here: FRR's configuration.
+//!
+//! Invariant: what is not FRR's is refused, because the node would lack it.
+
+use super::{Fields, Reader};
+use crate::yaml;
+
+/// Where FRR's images look for their configuration.
+const CONFIGURATION: &str = "/etc/frr/frr.conf";
+/// What they also look for, and nobody needs here: which daemons to run follows from the configuration.
+const NEEDLESS: [&str; 2] = ["/etc/frr/daemons", "/etc/frr/vtysh.conf"];
+
+impl Reader {
+    /// Reads a node's `binds`.
+    pub(super) fn binds(&mut self, fields: &mut Fields, node: &yaml::Node, field: &str) {
+        let Some(items) = self.list(node, field, "`binds`") else { return };
+        for (index, item) in items.iter().enumerate() {
+            let field = format!("{field}[{index}]");
+            let Some(text) = self.text(item, &field) else { continue };
+            let mut parts = text.split(':');
+            match (parts.next(), parts.next()) {
+                (Some(file), Some(CONFIGURATION)) if !file.is_empty() => {
+                    fields.frr = Some((file.to_owned(), item.pos));
+                }
+                (Some(_), Some(place)) if NEEDLESS.contains(&place) => {
+                    let message =
+                        format!("`{place}` is ignored: FRR's daemons follow from its configuration");
+                    self.note(item.pos, &field, message);
+                }
+                _ => {
+                    let instead =
+                        "a node sees the host's files; only `FILE:/etc/frr/frr.conf` has a meaning here";
+                    self.problem(item.pos, &field, format!("`{text}` is not supported: {instead}"));
+                }
+            }
+        }
+    }
+}
