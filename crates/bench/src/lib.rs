@@ -18,6 +18,7 @@ pub mod forward;
 pub mod histogram;
 pub mod method;
 pub mod os;
+pub mod profile;
 pub mod report;
 pub mod results;
 pub mod selftest;

@@ -104,6 +104,8 @@ enum Bench {
     Failover(lanyard_bench::failover::Args),
     /// What spanning tree costs the daemon
     Trees(lanyard_bench::trees::Args),
+    /// Where the time of a frame goes
+    Profile(lanyard_bench::profile::Args),
     /// Is the tester right? Wires that lose, double, spoil, delay and reorder frames by known figures
     Selftest(lanyard_bench::selftest::Args),
     /// RFC 2544: throughput, latency, frame loss, back-to-back, recovery, reset
@@ -130,6 +132,7 @@ fn main() -> ExitCode {
             Bench::Forward(args) => lanyard_bench::forward::main(&args),
             Bench::Failover(args) => lanyard_bench::failover::main(&args),
             Bench::Trees(args) => lanyard_bench::trees::main(&args),
+            Bench::Profile(args) => lanyard_bench::profile::main(&args),
             Bench::Selftest(args) => lanyard_bench::selftest::main(&args),
             Bench::Rfc2544(args) => lanyard_bench::method::command::rfc2544(&args),
             Bench::Rfc2889(args) => lanyard_bench::method::command::rfc2889(&args),

@@ -23,7 +23,7 @@ pub const VLAN: u16 = 10;
 
 /// The `lanyard` executable to measure.
 #[derive(Debug, Clone)]
-pub struct Executable(PathBuf);
+pub struct Executable(PathBuf, Vec<String>);
 
 impl Executable {
     /// `path`, or else this same program.
@@ -31,10 +31,28 @@ impl Executable {
     /// # Errors
     /// When this program does not know where it is.
     pub fn new(path: Option<&Path>) -> Result<Self> {
-        Ok(Self(match path {
+        let path = match path {
             Some(path) => path.to_owned(),
             None => std::env::current_exe().context("which program is this?")?,
-        }))
+        };
+        Ok(Self(path, Vec::new()))
+    }
+
+    /// The same, its daemon run by another program: `wrapper` and its arguments.
+    #[must_use]
+    pub fn under(self, wrapper: &[String]) -> Self {
+        Self(self.0, wrapper.to_vec())
+    }
+
+    fn daemon(&self) -> Command {
+        match self.1.split_first() {
+            None => Command::new(&self.0),
+            Some((program, args)) => {
+                let mut command = Command::new(program);
+                command.args(args).arg(&self.0);
+                command
+            }
+        }
     }
 
     /// Why it cannot be measured, or `None`.
@@ -150,7 +168,7 @@ impl Lanyard {
     /// When it ends, or says nothing in time.
     pub fn start(&mut self) -> Result<()> {
         let started_ns = monotonic_ns()?;
-        let mut command = Command::new(&self.executable.0);
+        let mut command = self.executable.daemon();
         command.args(["run", "--instance", &self.instance, "--config"]).arg(&self.config);
         if self.hook == Hook::Soft {
             command.args(["--plane", "soft"]);
@@ -199,7 +217,11 @@ impl Lanyard {
         Ok(Duration::from_nanos(ns))
     }
 
-    fn pid(&self) -> Result<u32> {
+    /// The daemon's process.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn pid(&self) -> Result<u32> {
         Ok(self.daemon.as_ref().context("lanyard does not run")?.process.0.id())
     }
 

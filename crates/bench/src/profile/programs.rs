@@ -1,0 +1,53 @@
+//! What each BPF program costs: the kernel's own statistics, switched on for a while (BPF_ENABLE_STATS).
+
+use anyhow::{Context, Result, ensure};
+use libbpf_rs::libbpf_sys;
+use libbpf_rs::query::ProgInfoIter;
+use std::collections::BTreeMap;
+use std::os::fd::{FromRawFd, OwnedFd};
+
+/// Statistics of all programs, by number.
+pub struct Programs;
+
+/// Fewer runs than this are something else that happened.
+const RUNS_MIN: u64 = 1000;
+
+impl Programs {
+    /// Name, runs and ns a run of each program that ran while `work` did, the costliest first.
+    ///
+    /// # Errors
+    /// Without CAP_SYS_ADMIN; before Linux 5.8; or when `work` fails.
+    pub fn during(work: impl FnOnce() -> Result<()>) -> Result<Vec<(String, u64, f64)>> {
+        let _on = enable()?;
+        let before = read();
+        work()?;
+        let mut found = Vec::new();
+        for (id, (name, runs, nanos)) in read() {
+            // One that was loaded meanwhile began at zero.
+            let (runs_before, nanos_before) =
+                before.get(&id).map_or((0, 0), |(_, runs, nanos)| (*runs, *nanos));
+            let runs = runs.saturating_sub(runs_before);
+            if runs >= RUNS_MIN {
+                found.push((name, runs, nanos.saturating_sub(nanos_before) as f64 / runs as f64));
+            }
+        }
+        found.sort_by(|a, b| (b.1 as f64 * b.2).total_cmp(&(a.1 as f64 * a.2)));
+        Ok(found)
+    }
+}
+
+fn read() -> BTreeMap<u32, (String, u64, u64)> {
+    ProgInfoIter::default()
+        .map(|info| (info.id, (info.name.to_string_lossy().into_owned(), info.run_cnt, info.run_time_ns)))
+        .collect()
+}
+
+/// Statistics are on for as long as the descriptor is open.
+#[allow(unsafe_code)]
+fn enable() -> Result<OwnedFd> {
+    // SAFETY: no pointers.
+    let fd = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
+    ensure!(fd >= 0, "BPF statistics: {}", std::io::Error::from_raw_os_error(-fd));
+    // SAFETY: a descriptor that the call just returned, owned by nobody else.
+    Some(unsafe { OwnedFd::from_raw_fd(fd) }).context("BPF statistics")
+}
