@@ -16,12 +16,14 @@ use crate::os;
 use crate::report::Unit;
 use crate::results::{Axis, Bars, Better, DeviceNote, Key, Outputs, Results, Series};
 use crate::testbed::{Setup, TestBed};
+use crate::tester;
 use crate::traffic::{Ip, Order, Stream};
 use crate::trial::{Offer, Outcome, Tester};
 use anyhow::{Result, bail, ensure};
 use perf::{Counters, Sample, Sampler};
 use programs::Programs;
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -38,7 +40,7 @@ const BAR: f64 = 40.0;
 pub struct Args {
     /// Devices under test
     #[arg(
-        long,
+        long = "dut",
         value_name = "NAME,...",
         value_delimiter = ',',
         default_value = "lanyard-tc,lanyard-xdp,bridge"
@@ -106,42 +108,47 @@ impl Profile {
 /// # Errors
 /// Without the rights to measure, for bad arguments, or on ctrl-C; what was found until then is written.
 pub fn main(args: &Args) -> Result<ExitCode> {
-    let kinds = args.devices.iter().map(|name| Kind::named(name)).collect::<Result<Vec<_>>>()?;
-    ensure!((100..=3000).contains(&args.window), "a window of {} ms: 100-3000", args.window);
-    ensure!(args.hosts.iter().all(|n| (2..=130_000).contains(n)), "hosts {:?}: 2-130000", args.hosts);
-    ensure!(args.core < os::cores(), "no core {}: 0-{}", args.core, os::cores() - 1);
     args.outputs.check()?;
     if let Some(why) = os::cannot_measure() {
         bail!("cannot measure here: {why}");
     }
     os::catch_interrupts()?;
     let _alone = os::only_one()?;
+    let results = run(args)?;
+    os::check_interrupted()?;
+    let broken = |note: &DeviceNote| note.broken.is_some();
+    Ok(if results.devices.iter().any(broken) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Measures, tells, and writes what was asked for as it is found.
+///
+/// # Errors
+/// For bad arguments, or when a file cannot be written. A device that breaks is noted, and the others go on.
+pub fn run(args: &Args) -> Result<Results> {
+    let kinds = args.devices.iter().map(|name| Kind::named(name)).collect::<Result<Vec<_>>>()?;
+    ensure!((100..=3000).contains(&args.window), "a window of {} ms: 100-3000", args.window);
+    ensure!(args.hosts.iter().all(|n| (2..=130_000).contains(n)), "hosts {:?}: 2-130000", args.hosts);
+    ensure!(args.core < os::cores(), "no core {}: 0-{}", args.core, os::cores() - 1);
     let lanyard = Executable::new(args.lanyard.as_deref())?;
     let mut results = Results::new("profile");
     results.parameter("size", args.size);
     results.parameter("window", format!("{} ms", args.window));
-    let mut broken = false;
     for kind in kinds {
         let mut note = DeviceNote { name: kind.name().to_owned(), detail: String::new(), broken: None };
-        if let Some(why) = kind.unavailable(&lanyard) {
-            println!("{}: skipped: {why}", kind.name());
-            note.broken = Some(why);
-        } else {
-            for hosts in &args.hosts {
+        note.broken = kind.unavailable(&lanyard);
+        for hosts in &args.hosts {
+            if note.broken.is_none() && os::check_interrupted().is_ok() {
                 let done = device(args, kind, *hosts, &lanyard, &mut results, &mut note);
-                if let Err(why) = done {
-                    println!("{}, {hosts} hosts: {why:#}", kind.name());
-                    note.broken = Some(format!("{why:#}"));
-                    broken = true;
-                }
-                args.outputs.write(&results)?;
+                note.broken = done.err().map(|why| format!("{hosts} hosts: {why:#}"));
             }
+        }
+        if let Some(why) = &note.broken {
+            println!("{}: {why}", kind.name());
         }
         results.devices.push(note);
         args.outputs.write(&results)?;
-        os::check_interrupted()?;
     }
-    Ok(if broken { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(results)
 }
 
 fn device(
@@ -235,7 +242,8 @@ fn sampled(bed: &mut TestBed, offer: &Offer, kind: Kind, core: usize) -> Result<
     // Now, while its programs are still loaded.
     let symbols = Symbols::load()?;
     let mut names = BTreeMap::new();
-    for sample in &samples {
+    let window = sending(&symbols, &samples);
+    for sample in samples.iter().filter(|sample| window.contains(&sample.time_ns)) {
         let name = names.entry(sample.pid).or_insert_with(|| process(sample.pid));
         if let Some(key) = place(&symbols, sample, name, core) {
             *profile.functions.entry(key).or_default() += 1;
@@ -244,23 +252,32 @@ fn sampled(bed: &mut TestBed, offer: &Offer, kind: Kind, core: usize) -> Result<
     Ok((profile, outcome, counted))
 }
 
+/// When frames were sent: before and after, the tester prepares and cleans up.
+fn sending(symbols: &Symbols, samples: &[Sample]) -> RangeInclusive<u64> {
+    let sends = samples.iter().filter(|sample| symbols.classify(sample).1 == "bpf:send");
+    let times = || sends.clone().map(|sample| sample.time_ns);
+    let lead = tester::LEAD.as_nanos() as u64;
+    times().min().map_or(u64::MAX, |first| first + lead)..=times().max().unwrap_or(0)
+}
+
 fn process(pid: u32) -> String {
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     name.trim().to_owned()
 }
 
-/// The part and the function of a sample; `None` for what others do on other cores.
+/// The part and the function of a sample; `None` for what has nothing to do with the trial.
 fn place(symbols: &Symbols, sample: &Sample, process: &str, core: usize) -> Option<(Part, String)> {
-    let device = ["ovs-", "pmd", "revalidator", "handler", "lanyard"].iter().any(|p| process.starts_with(p));
-    let device = device && sample.pid != std::process::id();
-    if sample.cpu != core && !device {
-        return None;
+    let begins = |names: &[&str]| names.iter().any(|name| process.starts_with(name));
+    let own = sample.pid == std::process::id();
+    let device = !own && begins(&["ovs-", "pmd", "revalidator", "handler", "lanyard"]);
+    let kernel = sample.ip >> 63 == 1;
+    // On the core that sends, what frames cause happens in our own system call, or in the kernel's threads for it.
+    let sends = sample.cpu == core && kernel && (own || begins(&["ksoftirqd", "napi/"]));
+    match kernel {
+        true if sends || device => Some(symbols.classify(sample)),
+        false if device => Some((Part::Switch, format!("program {process}"))),
+        _ => None,
     }
-    if sample.ip >> 63 == 0 {
-        let part = if device { Part::Switch } else { Part::Other };
-        return Some((part, format!("program {process}")));
-    }
-    Some(symbols.classify(sample))
 }
 
 fn print_profile(title: &str, profile: &Profile, pps: f64, own_threads: bool) {

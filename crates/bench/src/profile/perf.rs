@@ -16,11 +16,13 @@ const TYPE_SOFTWARE: u32 = 1;
 const SW_CPU_CLOCK: u64 = 0;
 const SAMPLE_IP: u64 = 1 << 0;
 const SAMPLE_TID: u64 = 1 << 1;
+const SAMPLE_TIME: u64 = 1 << 2;
 const SAMPLE_CALLCHAIN: u64 = 1 << 5;
 const DISABLED: u64 = 1 << 0;
 const EXCLUDE_IDLE: u64 = 1 << 7;
 const FREQUENCY: u64 = 1 << 10;
 const EXCLUDE_CALLCHAIN_USER: u64 = 1 << 22;
+const USE_CLOCKID: u64 = 1 << 25;
 const RECORD_LOST: u32 = 2;
 const RECORD_SAMPLE: u32 = 9;
 const IOC_ENABLE: libc::c_ulong = 0x2400;
@@ -34,7 +36,7 @@ const PAGE: usize = 4096;
 /// Samples a second; no multiple of what else happens regularly.
 pub const SAMPLES_PER_SECOND: u64 = 4999;
 
-/// `struct perf_event_attr`, version 1 (72 bytes), and zeros behind it.
+/// `struct perf_event_attr`, version 3 (96 bytes).
 #[repr(C)]
 #[derive(Default)]
 struct Attributes {
@@ -49,7 +51,12 @@ struct Attributes {
     breakpoint: u32,
     config1: u64,
     config2: u64,
+    branch_sample_type: u64,
+    registers: u64,
+    stack: u32,
+    clock: i32,
 }
+const _: () = assert!(size_of::<Attributes>() == 96);
 
 fn open(attributes: &Attributes, cpu: usize) -> std::io::Result<OwnedFd> {
     const CLOEXEC: libc::c_ulong = 1 << 3;
@@ -76,6 +83,8 @@ pub struct Sample {
     pub cpu: usize,
     /// The process.
     pub pid: u32,
+    /// When, in ns of CLOCK_MONOTONIC.
+    pub time_ns: u64,
     /// The instruction.
     pub ip: u64,
     /// Where it was called from, innermost first, in the kernel only.
@@ -100,8 +109,9 @@ impl Sampler {
             size: size_of::<Attributes>() as u32,
             config: SW_CPU_CLOCK,
             frequency: SAMPLES_PER_SECOND,
-            sample_type: SAMPLE_IP | SAMPLE_TID | SAMPLE_CALLCHAIN,
-            flags: DISABLED | EXCLUDE_IDLE | FREQUENCY | EXCLUDE_CALLCHAIN_USER,
+            sample_type: SAMPLE_IP | SAMPLE_TID | SAMPLE_TIME | SAMPLE_CALLCHAIN,
+            flags: DISABLED | EXCLUDE_IDLE | FREQUENCY | EXCLUDE_CALLCHAIN_USER | USE_CLOCKID,
+            clock: libc::CLOCK_MONOTONIC,
             ..Default::default()
         };
         let fd = open(&attributes, cpu).context("sampling (CAP_PERFMON?)")?;
@@ -152,11 +162,12 @@ fn parse(bytes: &[u8], cpu: usize) -> (Vec<Sample>, u64) {
         match kind {
             RECORD_LOST => lost += word(at + 16),
             RECORD_SAMPLE => {
-                let depth = (word(at + 24) as usize).min(size / 8);
-                let callers = (0..depth).map(|n| word(at + 32 + n * 8)).filter(|ip| *ip < CONTEXT_MAX);
+                let depth = (word(at + 32) as usize).min(size / 8);
+                let callers = (0..depth).map(|n| word(at + 40 + n * 8)).filter(|ip| *ip < CONTEXT_MAX);
                 // The first entry is the instruction itself.
                 let callers = callers.skip(1).collect();
-                samples.push(Sample { cpu, pid: word(at + 16) as u32, ip: word(at + 8), callers });
+                let (pid, time_ns, ip) = (word(at + 16) as u32, word(at + 24), word(at + 8));
+                samples.push(Sample { cpu, pid, time_ns, ip, callers });
             }
             _ => {}
         }
@@ -218,14 +229,17 @@ mod tests {
             bytes.extend_from_slice(&(kind | ((words.len() as u64 + 1) * 8) << 48).to_ne_bytes());
             words.iter().for_each(|w| bytes.extend_from_slice(&w.to_ne_bytes()));
         };
-        record(9, &[0xffff_0001, 7 | 8 << 32, 3, -128i64 as u64, 0xffff_0001, 0xffff_0002]);
+        record(9, &[0xffff_0001, 7 | 8 << 32, 99, 3, -128i64 as u64, 0xffff_0001, 0xffff_0002]);
         record(2, &[1, 55]);
         record(1, &[0]);
-        record(9, &[5, 9, 0]);
+        record(9, &[5, 9, 100, 0]);
         bytes.extend_from_slice(&(9u64 | 800 << 48).to_ne_bytes());
         let (samples, lost) = parse(&bytes, 1);
-        let first = Sample { cpu: 1, pid: 7, ip: 0xffff_0001, callers: vec![0xffff_0002] };
-        assert_eq!((samples, lost), (vec![first, Sample { cpu: 1, pid: 9, ip: 5, callers: vec![] }], 55));
+        let first = Sample { cpu: 1, pid: 7, time_ns: 99, ip: 0xffff_0001, callers: vec![0xffff_0002] };
+        assert_eq!(
+            (samples, lost),
+            (vec![first, Sample { cpu: 1, pid: 9, time_ns: 100, ip: 5, callers: vec![] }], 55)
+        );
         assert_eq!(parse(&[0; 64], 0), (vec![], 0));
     }
 }

@@ -9,8 +9,8 @@ use std::os::fd::{FromRawFd, OwnedFd};
 /// Statistics of all programs, by number.
 pub struct Programs;
 
-/// Fewer runs than this are something else that happened.
-const RUNS_MIN: u64 = 1000;
+/// What runs less often than one in so many of the busiest program's runs has nothing to do with the frames.
+const RARE: u64 = 20;
 
 impl Programs {
     /// Name, runs and ns a run of each program that ran while `work` did, the costliest first.
@@ -27,10 +27,10 @@ impl Programs {
             let (runs_before, nanos_before) =
                 before.get(&id).map_or((0, 0), |(_, runs, nanos)| (*runs, *nanos));
             let runs = runs.saturating_sub(runs_before);
-            if runs >= RUNS_MIN {
-                found.push((name, runs, nanos.saturating_sub(nanos_before) as f64 / runs as f64));
-            }
+            found.push((name, runs, nanos.saturating_sub(nanos_before) as f64 / runs.max(1) as f64));
         }
+        let most = found.iter().map(|(_, runs, _)| *runs).max().unwrap_or(0);
+        found.retain(|(_, runs, _)| *runs > most / RARE);
         found.sort_by(|a, b| (b.1 as f64 * b.2).total_cmp(&(a.1 as f64 * a.2)));
         Ok(found)
     }

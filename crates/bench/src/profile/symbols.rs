@@ -62,6 +62,8 @@ const PARTS: [(Part, &[&str]); 5] = [
             "preempt_",
             "__raw_spin",
             "do_raw",
+            "__raw_callee_save___pv",
+            "pv_queued",
             "migrate_",
         ],
     ),
@@ -187,6 +189,10 @@ const PARTS: [(Part, &[&str]); 5] = [
             "tun_",
             "virtnet",
             "ptr_ring",
+            "inet_gro",
+            "udp_gro",
+            "udp4_gro",
+            "udp6_gro",
             "__raise_softirq",
         ],
     ),
@@ -195,6 +201,9 @@ const PARTS: [(Part, &[&str]); 5] = [
 /// Helpers that do what the program calling them wants.
 const HELPERS: [&str; 9] =
     ["ktime_get", "bpf_", "__bpf_", "array_map", "htab_", "__htab", "kvm_clock", "read_tsc", "pvclock"];
+
+/// What belongs to whoever calls it.
+const LEAVES: [&str; 4] = ["memcmp", "its_return_thunk", "__x86_", "srso_"];
 
 /// Addresses of the kernel by name.
 pub struct Symbols(Vec<(u64, String)>);
@@ -243,6 +252,11 @@ impl Symbols {
                 return (part, name.to_owned());
             }
         }
+        if LEAVES.iter().any(|leaf| name.starts_with(leaf))
+            && let Some(caller) = sample.callers.first().and_then(|ip| self.name(*ip))
+        {
+            return (program_part(caller).unwrap_or_else(|| part_of(caller)), name.to_owned());
+        }
         (part_of(name), name.to_owned())
     }
 }
@@ -277,10 +291,10 @@ mod tests {
         let text = "ffff0100 T veth_poll\nffff0200 t ktime_get_mono_fast_ns\n0 t hidden\n\
                     ffff0400 t bpf_prog_6deef7357e7b4530_send [bpf]\nffff0300 T page_pool_alloc_pages\n\
                     ffff0500 t bpf_prog_1234567812345678_lanyard_tc [bpf]\nffff0600 T _raw_spin_lock\n\
-                    ffff0700 T br_handle_frame\nffff0800 T schedule\n";
+                    ffff0700 T br_handle_frame\nffff0800 T schedule\nffff0900 T memcmp\n";
         let symbols = Symbols::parse(text);
         let check = |ip: u64, callers: &[u64], part: Part, name: &str| {
-            let sample = Sample { cpu: 0, pid: 1, ip, callers: callers.to_vec() };
+            let sample = Sample { cpu: 0, pid: 1, time_ns: 0, ip, callers: callers.to_vec() };
             assert_eq!(symbols.classify(&sample), (part, name.to_owned()));
         };
         check(0xffff_0100, &[], Part::Interface, "veth_poll");
@@ -293,6 +307,7 @@ mod tests {
         check(0xffff_0600, &[], Part::Locks, "_raw_spin_lock");
         check(0xffff_0700, &[], Part::Switch, "br_handle_frame");
         check(0xffff_0801, &[], Part::Other, "schedule");
+        check(0xffff_0901, &[0xffff_0701], Part::Switch, "memcmp");
         check(0x10, &[], Part::Other, "?");
     }
 }

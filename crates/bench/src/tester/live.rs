@@ -115,7 +115,7 @@ impl Sends for LiveSender {
             change_ns: schedule.change_ns,
             streams,
             unfinished: streams,
-            every_run: 1,
+            every_run: schedule.timed.into(),
             ..Default::default()
         };
         if schedule.total_pps.is_some_and(|rate| rate <= GENTLE_PPS) {

@@ -37,7 +37,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Between setting a trial up and its first frame: what the kernel needs to make its page pool.
-const LEAD: Duration = Duration::from_millis(30);
+pub(crate) const LEAD: Duration = Duration::from_millis(30);
 /// How often a trial is looked after.
 const LOOK: Duration = Duration::from_millis(2);
 /// How often its links are.

@@ -100,6 +100,8 @@ pub struct Schedule {
     pub change_ns: u64,
     /// All rates together; `None` when a stream goes as fast as it can.
     pub total_pps: Option<u64>,
+    /// True when a frame needs to know the time.
+    pub timed: bool,
     frames: Option<u64>,
     intervals: Vec<(u64, u64)>,
 }
@@ -121,6 +123,7 @@ impl Schedule {
             end_ns: after(offer.window),
             change_ns: offer.change.map_or(0, |change| after(change.after)),
             total_pps: offer.streams.iter().map(|s| rate(s).map(u64::from)).sum(),
+            timed: offer.streams.iter().any(|s| s.1.stamp || rate(s).is_some()),
             frames: offer.frames,
             intervals: now.zip(later).collect(),
         }

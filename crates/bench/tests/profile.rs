@@ -1,0 +1,63 @@
+//! The profile of devices whose work is known: what a bridge spends its time on is the bridge.
+
+#![allow(clippy::unwrap_used)] // a failed step fails the test
+
+use lanyard_bench::os::cannot_measure;
+use lanyard_bench::profile::{Args, run};
+use lanyard_bench::results::Outputs;
+
+fn args(devices: &[&str], hosts: &[u32]) -> Args {
+    Args {
+        devices: devices.iter().map(|d| (*d).to_owned()).collect(),
+        hosts: hosts.to_vec(),
+        size: 64,
+        window: 300,
+        core: 0,
+        lanyard: None,
+        outputs: Outputs::default(),
+    }
+}
+
+#[test]
+fn a_bridge_and_a_wire() {
+    if let Some(why) = cannot_measure() {
+        println!("skipped: {why}");
+        return;
+    }
+    let results = run(&args(&["bridge", "bare-xdp"], &[2, 256])).unwrap();
+    for device in &results.devices {
+        assert_eq!(device.broken, None, "{}", device.name);
+    }
+    let whole = &results.bars[0].bars;
+    assert_eq!(whole.len(), 4);
+    for (title, parts) in whole {
+        let sum: f64 = parts.iter().map(|(_, share)| share).sum();
+        assert!((sum - 1.0).abs() < 1e-9, "{title}: {parts:?}");
+    }
+    // Functions and programs have their names.
+    let functions = |beginning: &str| -> Vec<&str> {
+        let bars = results.bars.iter().filter(|bars| bars.title.starts_with(beginning));
+        bars.flat_map(|bars| bars.bars.iter().map(|(name, _)| name.as_str())).collect()
+    };
+    let bridge = functions("bridge, 2 hosts");
+    assert!(bridge.iter().any(|name| name.starts_with("br_")), "{bridge:?}");
+    assert!(bridge.contains(&"bpf:send"), "{bridge:?}");
+    let programs: Vec<&str> =
+        results.series.iter().filter(|s| s.key.test == "BPF program").map(|s| s.key.case.as_str()).collect();
+    for name in ["send", "judge_tc", "judge_xdp", "wire_xdp"] {
+        assert!(programs.contains(&name), "{name} in {programs:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    for (args, word) in [
+        (args(&["brigde"], &[2]), "no device `brigde`"),
+        (args(&["bridge"], &[1]), "hosts"),
+        (Args { window: 1, ..args(&["bridge"], &[2]) }, "window"),
+        (Args { core: 4096, ..args(&["bridge"], &[2]) }, "no core 4096"),
+    ] {
+        let why = run(&args).err().unwrap().to_string();
+        assert!(why.contains(word), "{why}");
+    }
+}
