@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // a failed step fails the test
 
+use lanyard_bench::dut::Executable;
 use lanyard_bench::os::cannot_measure;
 use lanyard_bench::profile::{Args, run};
 use lanyard_bench::results::Outputs;
@@ -46,6 +47,27 @@ fn a_bridge_and_a_wire() {
         results.series.iter().filter(|s| s.key.test == "BPF program").map(|s| s.key.case.as_str()).collect();
     for name in ["send", "judge_tc", "judge_xdp", "wire_xdp"] {
         assert!(programs.contains(&name), "{name} in {programs:?}");
+    }
+}
+
+#[test]
+fn a_device_that_is_a_program() {
+    let here = std::env::current_exe().unwrap();
+    let lanyard = here.parent().unwrap().with_file_name("lanyard");
+    if let Some(why) = cannot_measure().or_else(|| Executable::new(Some(&lanyard)).unwrap().unavailable()) {
+        println!("skipped: {why}");
+        return;
+    }
+    let results = run(&Args { lanyard: Some(lanyard), ..args(&["lanyard-soft"], &[2]) }).unwrap();
+    assert_eq!(results.devices[0].broken, None);
+    let of = |what: &str| results.bars.iter().find(|bars| bars.title.contains(what));
+    let functions = &of("by function").unwrap().bars;
+    assert!(functions.iter().any(|(name, _)| name == "program lanyard"), "{functions:?}");
+    match of("callgrind") {
+        Some(bars) => {
+            assert!(bars.bars.iter().any(|(name, _)| name.contains("lanyard_pipeline")), "{bars:?}")
+        }
+        None => println!("skipped: callgrind: {:?}", results.notes),
     }
 }
 

@@ -241,11 +241,11 @@ fn sampled(bed: &mut TestBed, offer: &Offer, kind: Kind, core: usize) -> Result<
     }
     // Now, while its programs are still loaded.
     let symbols = Symbols::load()?;
-    let mut names = BTreeMap::new();
+    let mut processes = BTreeMap::new();
     let window = sending(&symbols, &samples);
     for sample in samples.iter().filter(|sample| window.contains(&sample.time_ns)) {
-        let name = names.entry(sample.pid).or_insert_with(|| process(sample.pid));
-        if let Some(key) = place(&symbols, sample, name, core) {
+        let process = processes.entry(sample.pid).or_insert_with(|| Process::of(sample.pid));
+        if let Some(key) = place(&symbols, sample, process, core) {
             *profile.functions.entry(key).or_default() += 1;
         }
     }
@@ -260,22 +260,38 @@ fn sending(symbols: &Symbols, samples: &[Sample]) -> RangeInclusive<u64> {
     times().min().map_or(u64::MAX, |first| first + lead)..=times().max().unwrap_or(0)
 }
 
-fn process(pid: u32) -> String {
-    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    name.trim().to_owned()
+/// A process that was seen.
+struct Process {
+    name: String,
+    /// Started by us, or by one that was: a device under test that is a program.
+    device: bool,
+}
+
+impl Process {
+    fn of(pid: u32) -> Self {
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        let ancestors = std::iter::successors(parent(pid), |pid| parent(*pid)).take(16);
+        let device = ancestors.into_iter().any(|ancestor| ancestor == std::process::id());
+        Self { name: name.trim().to_owned(), device }
+    }
+}
+
+/// `PID (NAME) STATE PARENT ...`, where the name may be anything.
+fn parent(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// The part and the function of a sample; `None` for what has nothing to do with the trial.
-fn place(symbols: &Symbols, sample: &Sample, process: &str, core: usize) -> Option<(Part, String)> {
-    let begins = |names: &[&str]| names.iter().any(|name| process.starts_with(name));
+fn place(symbols: &Symbols, sample: &Sample, process: &Process, core: usize) -> Option<(Part, String)> {
     let own = sample.pid == std::process::id();
-    let device = !own && begins(&["ovs-", "pmd", "revalidator", "handler", "lanyard"]);
     let kernel = sample.ip >> 63 == 1;
     // On the core that sends, what frames cause happens in our own system call, or in the kernel's threads for it.
-    let sends = sample.cpu == core && kernel && (own || begins(&["ksoftirqd", "napi/"]));
+    let thread = ["ksoftirqd", "napi/"].iter().any(|name| process.name.starts_with(name));
+    let sends = sample.cpu == core && (own || thread);
     match kernel {
-        true if sends || device => Some(symbols.classify(sample)),
-        false if device => Some((Part::Switch, format!("program {process}"))),
+        true if sends || process.device => Some(symbols.classify(sample)),
+        false if process.device => Some((Part::Switch, format!("program {}", process.name))),
         _ => None,
     }
 }
@@ -322,5 +338,22 @@ fn series(key: Key, unit: Unit, better: Better) -> Series {
         rounds: Vec::new(),
         resolution: 0.0,
         caveats: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn children_are_devices_and_others_are_not() {
+        let child = std::process::Command::new("sleep").arg("60").spawn();
+        let mut child = child.unwrap_or_else(|why| unreachable!("sleep: {why}"));
+        let device = Process::of(child.id()).device;
+        // It has done its part.
+        let _ = child.kill().and_then(|()| child.wait());
+        assert!(device);
+        assert!(!Process::of(std::process::id()).device);
+        assert!(!Process::of(1).device);
     }
 }
