@@ -170,6 +170,12 @@ pub fn compare(first: &Results, second: &Results, options: &Options) -> Result<C
     if missing > 0 {
         notes.push(format!("{missing} figures of the first file are not in the second, and not compared"));
     }
+    let limited = pairs.iter().filter(|(a, b)| !(a.caveats.is_empty() && b.caveats.is_empty())).count();
+    if limited > 0 {
+        notes.push(format!(
+            "{limited} of the figures have caveats (the tester was the limit, say): see the reports"
+        ));
+    }
     // All intervals together: each may fail with its share of what is allowed.
     let each = 1.0 - (1.0 - options.confidence) / pairs.len() as f64;
     let lines = pairs.into_iter().map(|(a, b)| line((first, a), (second, b), options, each));

@@ -38,7 +38,7 @@ enum Command {
     Lab(lanyard_lab::LabArgs),
     /// The measuring tools
     #[command(subcommand)]
-    Bench(Bench),
+    Bench(Box<Bench>),
     /// The classic bridge command: addbr, addif, show, showmacs, ...
     Brctl {
         /// The switch
@@ -96,6 +96,7 @@ struct CliArgs {
     file: Option<PathBuf>,
 }
 
+// A command without a line here has its help where its arguments are.
 #[derive(Debug, Subcommand)]
 enum Bench {
     /// Forwarding rates beside the kernel bridge, bare redirects and Open vSwitch
@@ -108,13 +109,9 @@ enum Bench {
     Profile(lanyard_bench::profile::Args),
     /// Is the tester right? Wires that lose, double, spoil, delay and reorder frames by known figures
     Selftest(lanyard_bench::selftest::Args),
-    /// RFC 2544: throughput, latency, frame loss, back-to-back, recovery, reset
     Rfc2544(lanyard_bench::method::command::Rfc2544Args),
-    /// RFC 2889: meshed traffic, congestion, maximum rate, addresses, errored frames, broadcast
     Rfc2889(lanyard_bench::method::command::Rfc2889Args),
-    /// Load in steps through twice what saturates: rate, latency, processors
     Overload(lanyard_bench::method::command::OverloadArgs),
-    /// Two files of results, held against each other with what noise allows to be said
     Compare(lanyard_bench::compare::Args),
 }
 
@@ -128,7 +125,7 @@ fn main() -> ExitCode {
         Command::Cli(args) => cli(args),
         Command::Detach { instance } => lanyard_daemon::detach(&instance).map(|()| ExitCode::SUCCESS),
         Command::Lab(args) => lanyard_lab::run(args).map_err(|error| format!("{error:#}")),
-        Command::Bench(bench) => match bench {
+        Command::Bench(bench) => match *bench {
             Bench::Forward(args) => lanyard_bench::forward::main(&args),
             Bench::Failover(args) => lanyard_bench::failover::main(&args),
             Bench::Trees(args) => lanyard_bench::trees::main(&args),

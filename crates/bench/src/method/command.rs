@@ -25,7 +25,7 @@ pub struct MethodArgs {
     /// Rounds, 1-1000 (default 3): each is a figure, and `bench compare` wants five to tell a few percent
     #[arg(long, value_name = "N")]
     pub rounds: Option<usize>,
-    /// Length of a trial in milliseconds, 50-600000 (default 1000)
+    /// Length of a trial in milliseconds, 50-600000 (default 750)
     #[arg(long, value_name = "MS", conflicts_with = "rfc_durations")]
     pub window: Option<u64>,
     /// Few sizes, short trials, two rounds: a look, not a result
@@ -152,7 +152,7 @@ pub struct OverloadArgs {
 
 impl MethodArgs {
     fn timing(&self) -> Result<Timing> {
-        let window = self.window.unwrap_or(if self.quick { 250 } else { 1000 });
+        let window = self.window.unwrap_or(if self.quick { 250 } else { 750 });
         ensure!((50..=600_000).contains(&window), "--window {window}: 50-600000");
         Ok(if self.rfc_durations { Timing::rfc() } else { Timing::short(Duration::from_millis(window)) })
     }

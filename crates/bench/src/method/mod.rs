@@ -136,7 +136,14 @@ pub struct Slot {
     /// The device, until it breaks.
     subject: Option<Box<dyn Subject>>,
     integrity: Integrity,
+    learned: Learned,
 }
+
+/// When a device was told of which hosts: port, first host, count.
+type Learned = Option<(Instant, Vec<(usize, u32, u32)>)>;
+
+/// For so long a device is trusted to remember: a tenth of the usual ageing time.
+const REMEMBERS: Duration = Duration::from_secs(30);
 
 /// A device whose turn it is.
 pub struct Turn<'a> {
@@ -149,6 +156,7 @@ pub struct Turn<'a> {
     /// How long things last.
     pub timing: Timing,
     integrity: &'a mut Integrity,
+    learned: &'a mut Learned,
 }
 
 /// What a device did to frames besides losing them.
@@ -179,15 +187,27 @@ impl Integrity {
 
 impl Turn<'_> {
     /// One frame from every host of the flows, in both directions, so that nothing has to be flooded (RFC 2544, 23;
-    /// RFC 2889, 5.1.3).
+    /// RFC 2889, 5.1.3); unless the device has heard them a moment ago.
     ///
     /// # Errors
     /// When the tester can't send.
     pub fn learn(&mut self, flows: &Flows) -> Result<()> {
-        for offer in flows.learning() {
-            self.offer(&offer)?;
+        let offers = flows.learning();
+        let who = |offer: &Offer| offer.streams.first().map(|(port, s)| (*port, s.src.first, s.src.count));
+        let hosts: Vec<(usize, u32, u32)> = offers.iter().filter_map(who).collect();
+        if self.learned.as_ref().is_some_and(|(when, known)| when.elapsed() < REMEMBERS && *known == hosts) {
+            return Ok(());
         }
+        for offer in &offers {
+            self.offer(offer)?;
+        }
+        *self.learned = Some((Instant::now(), hosts));
         Ok(())
+    }
+
+    /// The device may have forgotten its hosts: the next trial tells it again.
+    pub fn forgotten(&mut self) {
+        *self.learned = None;
     }
 
     /// The flows at a load, for as long as a trial lasts.
@@ -282,7 +302,12 @@ impl<'a> Run<'a> {
                 detail: subject.detail(),
                 broken: None,
             });
-            run.slots.push(Slot { name, subject: Some(subject), integrity: Integrity::default() });
+            run.slots.push(Slot {
+                name,
+                subject: Some(subject),
+                integrity: Integrity::default(),
+                learned: None,
+            });
         }
         run
     }
@@ -341,6 +366,7 @@ impl<'a> Run<'a> {
             subject: subject.as_mut(),
             timing: self.timing,
             integrity: &mut slot.integrity,
+            learned: &mut slot.learned,
         };
         let why = match act(&mut turn, &mut self.results) {
             Ok(value) => return Ok(Some(value)),

@@ -38,11 +38,14 @@ struct Scale {
 }
 
 impl Scale {
-    /// From zero, or logarithmic where the values span more than what can be seen from zero.
-    fn of(values: &[f64], from: f64, to: f64) -> Self {
-        let high = values.iter().copied().fold(0.0, f64::max);
+    /// Of figures whose intervals reach up to `reach`: from zero, or logarithmic where the figures span more than what
+    /// can be seen from zero. A long interval ends at the frame, so that it does not flatten everything else.
+    fn of(values: &[f64], reach: f64, unit: Unit, (from, to): (f64, f64)) -> Self {
+        let most = values.iter().copied().fold(0.0, f64::max);
+        let high = reach.clamp(most, most * 1.5);
         let least = values.iter().copied().filter(|v| *v > 0.0).fold(f64::INFINITY, f64::min);
-        let log = least.is_finite() && high / least > 50.0 && !values.contains(&0.0);
+        let log =
+            least.is_finite() && most / least > 50.0 && !values.contains(&0.0) && unit != Unit::Fraction;
         let (low, high) = match (log, high > 0.0) {
             (true, _) => (10f64.powf(least.log10().floor()), 10f64.powf(high.log10().ceil())),
             (false, true) => (0.0, high * 1.08),
@@ -139,8 +142,9 @@ pub(super) fn curves(group: &[&Series]) -> Option<String> {
         }
     }
     places.sort_by(f64::total_cmp);
-    let tops: Vec<f64> = points.iter().map(|p| p.high).collect();
-    let y = Scale::of(&tops, HEIGHT - BOTTOM, TOP);
+    let values: Vec<f64> = points.iter().map(|p| p.value).collect();
+    let reach = points.iter().map(|p| p.high).fold(0.0, f64::max);
+    let y = Scale::of(&values, reach, first.unit, (HEIGHT - BOTTOM, TOP));
     let x = Across::of(first.axis, &places);
     let mut svg = canvas(&y, first.unit.scale().0);
     svg.push_str(&x.labels(&places));
@@ -292,6 +296,8 @@ impl Across {
 /// Distributions over each other: the share of samples by value, the value logarithmic. `None` without samples.
 pub(super) fn distributions(all: &[&Distribution]) -> Option<String> {
     const BINS: usize = 120;
+    /// Half of a bucket of `histogram`, as a part of its value.
+    const BUCKET_HALF: f64 = 1.0 / 64.0;
     let values: Vec<f64> =
         all.iter().flat_map(|d| &d.buckets).map(|b| b.0).filter(|v| *v > 0.0 && v.is_finite()).collect();
     let (unit, divisor) = all.first()?.unit.scale();
@@ -303,9 +309,15 @@ pub(super) fn distributions(all: &[&Distribution]) -> Option<String> {
         let samples: u64 = distribution.buckets.iter().map(|b| b.1).sum();
         let mut bins = vec![0.0; BINS];
         for (value, count) in &distribution.buckets {
-            let part = (x.place(value / divisor) - x.from) / (x.to - x.from);
-            bins[((part * BINS as f64) as usize).min(BINS - 1)] +=
-                *count as f64 / samples.max(1) as f64 * 100.0;
+            // What a bucket holds goes to the bins it covers, by how much of it they cover.
+            let bin = |value: f64| (x.place(value / divisor) - x.from) / (x.to - x.from) * BINS as f64;
+            let (begin, end) = (bin(value * (1.0 - BUCKET_HALF)), bin(value * (1.0 + BUCKET_HALF)));
+            let width = (end - begin).max(1e-9);
+            let share = *count as f64 / samples.max(1) as f64 * 100.0;
+            for (index, bin) in bins.iter_mut().enumerate().skip(begin as usize).take(width as usize + 2) {
+                let covered = (end.min(index as f64 + 1.0) - begin.max(index as f64)).max(0.0);
+                *bin += share * covered / width;
+            }
         }
         shares.push(bins);
     }
@@ -406,4 +418,38 @@ pub(super) fn bars(bars: &Bars) -> String {
     svg.push_str(&legend(&parts));
     svg.push_str("</svg>\n");
     svg
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scale(values: &[f64], reach: f64) -> Scale {
+        Scale::of(values, reach, Unit::Microseconds, (0.0, 100.0))
+    }
+
+    #[test]
+    fn every_figure_is_on_the_scale() {
+        for values in [&[1.0, 2.0, 3.0][..], &[0.2, 1000.0], &[0.0, 5.0], &[0.0], &[7.0]] {
+            let scale = scale(values, values.iter().copied().fold(0.0, f64::max));
+            for value in values {
+                let place = scale.place(*value);
+                assert!((0.0..=100.0).contains(&place), "{value} of {values:?} at {place}");
+                // Not merely clamped there.
+                assert!(*value >= scale.low && *value <= scale.high, "{value} of {values:?}");
+            }
+            assert!(scale.ticks().len() >= 2, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn a_long_interval_does_not_flatten_the_rest() {
+        assert!(scale(&[1.0, 2.0], 1000.0).high < 4.0);
+        assert!(scale(&[1.0, 2.0], 2.2).high >= 2.2);
+    }
+
+    #[test]
+    fn ticks_are_labelled_without_zeros() {
+        assert_eq!([number(0.5), number(2.0), number(10_000.0), number(0.0)], ["0.5", "2", "10000", "0"]);
+    }
 }

@@ -101,16 +101,14 @@ type Throughputs = BTreeMap<(usize, usize), f64>;
 /// On ctrl-C, or when no device is left; what was found until then is in the run.
 pub fn measure(run: &mut Run, plan: &Plan) -> Result<()> {
     let unable = unable(run, plan)?;
-    // Where the last round ended: the next one's search begins near it, a little off, as each must find its own answer.
-    let mut guesses = Throughputs::new();
     for round in 0..plan.rounds {
         for size in &plan.sizes {
             let mut found = Throughputs::new();
             let carries = |index: usize| !unable.contains(&(index, *size));
             if plan.has(Test::Throughput) || needs_throughput(plan) {
-                let near = |index: usize| guesses.get(&(index, *size)).map(|g| g * dither(round));
-                found = rate::throughput(run, plan, *size, carries, near)?;
-                guesses.extend(&found);
+                // From the beginning in every round: near the last round's answer, rounds would agree with each other
+                // more than with the device.
+                found = rate::throughput(run, plan, *size, carries)?;
                 if plan.has(Test::Throughput) {
                     run.step()?;
                 }
@@ -142,11 +140,6 @@ pub fn measure(run: &mut Run, plan: &Plan) -> Result<()> {
 
 fn needs_throughput(plan: &Plan) -> bool {
     [Test::Latency, Test::Recovery, Test::Reset].iter().any(|test| plan.has(*test))
-}
-
-/// 0.9 to 1.1, spread evenly over the rounds: the fractional parts of multiples of the golden ratio.
-fn dither(round: usize) -> f64 {
-    0.9 + 0.2 * (round as f64 * 0.618_033_988_75).fract()
 }
 
 /// Which devices can't carry which of the larger frames. They are told, and not broken.

@@ -17,7 +17,6 @@ pub(super) fn throughput(
     plan: &Plan,
     size: usize,
     carries: impl Fn(usize) -> bool,
-    near: impl Fn(usize) -> Option<f64>,
 ) -> Result<Throughputs> {
     let what = Figure {
         test: "throughput",
@@ -35,10 +34,7 @@ pub(super) fn throughput(
             }
             let flows = plan.flows(turn, size);
             let limits = rate_limits(turn, &flows, size, plan.precision);
-            Ok(Some(match near(turn.index) {
-                Some(guess) => Search::near(limits, guess, 4.0),
-                None => Search::new(limits),
-            }))
+            Ok(Some(Search::new(limits)))
         },
         |turn, load| seen(turn, plan, size, load.into()),
     )?;

@@ -78,6 +78,7 @@ pub(super) fn reset(run: &mut Run, plan: &Plan, size: usize, throughputs: &Throu
             results.note(format!("{}: no reset: nobody said how (--reset CMD)", turn.name));
             return Ok(());
         };
+        turn.forgotten();
         let outcome = whole(outcome)?;
         let seen = flows.seen(&outcome);
         let seconds = outcome.streams.iter().map(|s| s.tx_time.as_secs_f64()).fold(0.0, f64::max);

@@ -106,6 +106,7 @@ pub(super) fn learning_rate(run: &mut Run, plan: &Plan, capacities: &[Option<f64
 /// Has a device that knows nobody learn `count` addresses at a rate, then sends a frame to each. Returns the rate at which
 /// they were really offered, and how many were known.
 fn learn(turn: &mut Turn, plan: &Plan, count: u32, rate_pps: Option<u32>) -> Result<(f64, u32)> {
+    turn.forgotten();
     if !turn.subject.forget()? {
         turn.subject.pause(plan.ageing)?;
     }
