@@ -12,6 +12,7 @@ mod capture;
 mod console;
 mod fdb;
 mod flood;
+mod follow;
 mod hooks;
 mod hosts;
 mod life;

@@ -2,7 +2,7 @@
 //! beside each other in one run.
 //!
 //! Read first: RFC 2544 and RFC 1242 for the words. [`traffic`] offers and counts, [`bed`] is where it happens,
-//! [`dut`] is what it happens to; [`forward`], [`failover`] and [`trees`] are `lanyard bench`'s commands of these names.
+//! [`dut`] is what it happens to; [`forward`], [`failover`], [`trees`] and [`routes`] are `lanyard bench`'s commands of these names.
 //! [`trial`] is what a tester does, [`tester`] and [`testbed`] do it, [`method`] are the RFCs' procedures, which know
 //! nothing but trials. [`results`] is what any of them found, in the form that every report and [`compare`] are made
 //! from. Invariant: whatever a run makes (namespaces, devices, processes, attached programs) is gone when it ends, also
@@ -21,6 +21,7 @@ pub mod os;
 pub mod profile;
 pub mod report;
 pub mod results;
+pub mod routes;
 pub mod selftest;
 pub mod stats;
 pub mod testbed;

@@ -125,11 +125,16 @@ impl Backend for Core {
     ) -> Result<u64, Refusal> {
         Ok(self.forget_neighbours(family, vrf, only)?)
     }
-    fn cef(&mut self, _: Family, _: Option<&str>, _: Option<IpAddr>) -> Result<view::Cef, Refusal> {
-        Err(format!("plane {} does not route", self.plane.capabilities().name).into())
+    fn cef(&mut self, family: Family, vrf: Option<&str>, only: Option<IpAddr>) -> Result<view::Cef, Refusal> {
+        Ok(self.view_cef(family, vrf, only)?)
     }
-    fn cef_exact(&mut self, _: Option<&str>, _: IpAddr, _: IpAddr) -> Result<view::CefExact, Refusal> {
-        Err(format!("plane {} does not route", self.plane.capabilities().name).into())
+    fn cef_exact(
+        &mut self,
+        vrf: Option<&str>,
+        source: IpAddr,
+        to: IpAddr,
+    ) -> Result<view::CefExact, Refusal> {
+        Ok(self.view_cef_exact(vrf, source, to)?)
     }
     fn vrfs_present(&mut self) -> BTreeSet<String> {
         let names = lanyard_netdev::netns::list().unwrap_or_default();

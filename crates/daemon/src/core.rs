@@ -12,6 +12,7 @@ use crate::fpm::Fpm;
 use crate::kernel::Kernel;
 use crate::log::Log;
 use crate::paths::Paths;
+use crate::routing::Following;
 use crate::spanning::snapshot_path;
 use crate::users::Users;
 use lanyard_cli::sessions::ConfigSessions;
@@ -57,6 +58,8 @@ pub struct Core {
     pub(crate) spanning_saved: Option<u64>,
     /// True once everything has been taken down: nothing is to be put up again.
     detached: bool,
+    /// The kernel's routing.
+    pub(crate) following: Following,
 }
 
 /// A configuration to go back to.
@@ -81,6 +84,8 @@ pub struct Parts {
     pub log: Log,
     /// When the plane was made, which may be before the daemon was.
     pub plane_since: SystemTime,
+    /// What follows the kernel's routing; nothing yet.
+    pub(crate) following: Following,
 }
 
 impl Core {
@@ -88,7 +93,7 @@ impl Core {
     #[must_use]
     pub fn new(parts: Parts) -> Self {
         let clock = Clock::start();
-        let Parts { switch, plane, kernel, paths, startup_file, log, plane_since } = parts;
+        let Parts { switch, plane, kernel, paths, startup_file, log, plane_since, following } = parts;
         let saved = switch.record().clone();
         Self {
             ageing: Ageing::new(clock.now_ms(), switch.config().fdb.ageing_s),
@@ -113,6 +118,7 @@ impl Core {
             saved,
             spanning_saved: None,
             detached: false,
+            following,
         }
     }
 
@@ -139,9 +145,11 @@ impl Core {
         if !plan.actions.before.is_empty() {
             self.refresh();
         }
+        self.follow_tables(&plan.config);
         let state = self.switch.compile(&plan);
-        if let Err(reason) = self.plane.apply(&state) {
+        if let Err(reason) = self.apply(&state) {
             self.unwind(&plan.actions.before);
+            self.follow_tables(&self.switch.config().clone());
             self.reopen(&found);
             return Err(reason.to_string());
         }
@@ -161,7 +169,7 @@ impl Core {
             }
         }
         if state != *self.plane.state()
-            && let Err(reason) = self.plane.apply(&state)
+            && let Err(reason) = self.apply(&state)
         {
             // What comes next is refused for the same reason, or makes it good.
             self.log("PLANE", 4, "APPLY", &format!("closing ports that go down: {reason}"));
@@ -170,7 +178,7 @@ impl Core {
 
     /// Undoes [`Core::close`] after a refusal.
     fn reopen(&mut self, found: &PlaneState) {
-        if let Err(reason) = self.plane.apply(found) {
+        if let Err(reason) = self.apply(found) {
             self.log("PLANE", 2, "APPLY", &format!("the plane is not as configured: {reason}"));
         }
     }
@@ -227,7 +235,7 @@ impl Core {
         let next = self.switch.state();
         if next != *self.plane.state() {
             let old = self.plane.state().clone();
-            match self.plane.apply(&next) {
+            match self.apply(&next) {
                 Ok(()) => self.faults.clear(),
                 Err(_) => self.apply_what_goes(&old, &next),
             }
@@ -252,7 +260,7 @@ impl Core {
                 (wanted.ifindex, wanted.enabled) = (0, false);
             }
         }
-        if let Err(reason) = self.plane.apply(&state) {
+        if let Err(reason) = self.apply(&state) {
             self.log("PLANE", 2, "APPLY", &format!("the plane is not as configured: {reason}"));
             return;
         }
@@ -260,7 +268,7 @@ impl Core {
             let without = state.clone();
             let name = wanted.name.clone();
             state.ports.insert(port, wanted);
-            match self.plane.apply(&state) {
+            match self.apply(&state) {
                 Ok(()) => drop(self.faults.remove(&name)),
                 Err(reason) => {
                     state = without;
@@ -438,6 +446,7 @@ impl Core {
         }
         self.spanning_tick();
         self.fpm_tick();
+        self.routing_tick();
         if let Some(rollback) = self.rollback.take_if(|rollback| rollback.at_ms <= now_ms) {
             match self.take(rollback.config) {
                 Ok(()) => {
@@ -459,6 +468,7 @@ impl Core {
             .chain(rollback)
             .chain(self.spanning_due())
             .chain(self.fpm_due())
+            .chain(self.routing_due())
             .min()
     }
 

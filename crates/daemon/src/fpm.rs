@@ -129,13 +129,32 @@ impl Core {
         }
         result.map_err(|why| why.to_string())
     }
-    /// Hands on what has changed. The plane routes nothing of it: the client's routes are in the kernel too, which forwards.
+    /// Hands on what has changed: to the mirror, and so to the plane. Where the plane does not route, the kernel does, which has
+    /// the client's routes too.
     fn fpm_settle(&mut self) {
-        for update in self.fpm.server.updates() {
+        let updates: Vec<Update> = self.fpm.server.updates();
+        if self.follows_own() {
+            self.fpm_routes(updates);
+            return;
+        }
+        for update in updates {
             if let Update::Route(dest, Some(_)) = update {
                 self.fpm.server.offload(dest, Offload::Trapped);
             }
         }
+    }
+    /// Answers for routes that the plane has been told of.
+    pub(crate) fn fpm_answers(&mut self, answers: Vec<(ipnet::IpNet, lanyard_switch::routing::Offload)>) {
+        use lanyard_switch::routing::Offload as Found;
+        for (dest, found) in answers {
+            let answer = match found {
+                Found::Offloaded => Offload::Offloaded,
+                Found::Trapped | Found::None => Offload::Trapped,
+                Found::Failed => Offload::Failed,
+            };
+            self.fpm.server.offload(dest, answer);
+        }
+        self.fpm.changed.notify_one();
     }
     /// Timers that are due.
     pub(crate) fn fpm_tick(&mut self) {

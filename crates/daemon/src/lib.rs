@@ -21,6 +21,8 @@ mod os;
 pub mod paths;
 pub mod planes;
 pub mod protocol;
+mod routing;
+mod routing_views;
 mod run;
 mod server;
 mod spanning;

@@ -1,5 +1,5 @@
 //! What needs `unsafe`: which network namespace this process is in, a descriptor of our own for one that a plane lends,
-//! and the control thread's place in the scheduler.
+//! one descriptor for many, and the control thread's place in the scheduler.
 
 #![allow(unsafe_code)]
 
@@ -69,4 +69,44 @@ pub fn watch(fd: RawFd) -> io::Result<AsyncFd<OwnedFd>> {
     let own = unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()?;
     // SAFETY: an `OwnedFd` stays open, and the same, until the `AsyncFd` that owns it is dropped.
     unsafe { AsyncFd::register_with_interest(own, Interest::READABLE) }.map_err(io::Error::from)
+}
+
+/// Many descriptors as one: readable while one of them is.
+#[derive(Debug)]
+pub struct Gathered(OwnedFd);
+
+impl Gathered {
+    /// Of none.
+    ///
+    /// # Errors
+    /// When the process has no descriptor left.
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: takes no pointer; what it answers is an open descriptor that nobody else has.
+        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: see above.
+        Ok(Self(unsafe { std::os::fd::FromRawFd::from_raw_fd(fd) }))
+    }
+    /// Adds one, which leaves when it is closed. One that is there stays.
+    ///
+    /// # Errors
+    /// When the kernel has no memory.
+    pub fn add(&self, fd: RawFd) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+        // SAFETY: `event` is read during the call; a descriptor that is not open is refused.
+        let result = unsafe { libc::epoll_ctl(self.0.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &raw mut event) };
+        match result {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error())
+                .or_else(|e| if e.kind() == io::ErrorKind::AlreadyExists { Ok(()) } else { Err(e) }),
+        }
+    }
+}
+
+impl AsRawFd for Gathered {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
 }

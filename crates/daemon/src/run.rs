@@ -10,6 +10,7 @@ use crate::log::Log;
 use crate::os;
 use crate::paths::{Paths, check_instance};
 use crate::planes::{self, Choice, Opened};
+use crate::routing::Following;
 use crate::server::{self, Shared};
 use crate::startup::{self, Taker};
 use lanyard_cli::backend::{Backend, MAX_CONFIG_BYTES};
@@ -43,6 +44,8 @@ pub struct Options {
 
 /// How long the start waits for links that are coming up already.
 const LINKS_WAIT: Duration = Duration::from_millis(30);
+/// How long the start waits until the plane has the kernel's routes.
+const ROUTES_WAIT: Duration = Duration::from_millis(300);
 /// How often a plane with no descriptor to wait on is asked for events.
 const POLL_GAP: Duration = Duration::from_millis(100);
 /// Most events taken in before the switch settles.
@@ -97,7 +100,17 @@ fn assemble(options: &Options, paths: &Paths, quiet: bool) -> Result<Core, Strin
     let switch = Switch::new(identity, facts, plane.state(), found.record).resuming(trees);
     let startup_file = options.config.clone().unwrap_or_else(|| paths.startup_config());
     let plane_since = plane_since(paths, plane.state().ports.is_empty());
-    Ok(Core::new(Parts { switch, plane, kernel, paths: paths.clone(), startup_file, log, plane_since }))
+    let following = Following::new().map_err(|error| format!("event loop: {error}"))?;
+    Ok(Core::new(Parts {
+        switch,
+        plane,
+        kernel,
+        paths: paths.clone(),
+        startup_file,
+        log,
+        plane_since,
+        following,
+    }))
 }
 
 /// A plane that an instance of this name has left in a namespace that is gone is of no use here.
@@ -173,11 +186,13 @@ async fn serve(core: Core, mut events: Events) -> Result<(), String> {
         urgent: urgent.ok().map(Rc::new),
     };
     await_links(&core, &mut events);
+    await_routes(&core);
     tokio::task::spawn_local(server::serve(listener, shared.clone()));
     tokio::task::spawn_local(crate::fpm::serve(shared.clone()));
     announce(&core);
     let watch = |fd| os::watch(fd).map_err(|error| format!("event loop: {error}"));
     let netlink = watch(events.as_raw_fd())?;
+    let routing = watch(core.borrow().routing_fd())?;
     let plane_fd = core.borrow().plane.event_fd();
     let plane = plane_fd.map(watch).transpose()?;
     loop {
@@ -190,6 +205,12 @@ async fn serve(core: Core, mut events: Events) -> Result<(), String> {
                 } else {
                     core.borrow_mut().netdev_events(batch);
                 }
+            }
+            mut guard = ready(Some(&routing)) => {
+                if !core.borrow_mut().routing_turn() {
+                    guard.clear_ready();
+                }
+                tokio::task::yield_now().await;
             }
             mut guard = ready(plane.as_ref()) => {
                 if core.borrow_mut().plane_events() == 0 {
@@ -240,6 +261,16 @@ fn await_links(core: &Rc<RefCell<Core>>, events: &mut Events) {
             return;
         }
     }
+}
+
+/// Tables of usual size are in the plane when the switch says that it is ready; larger ones follow.
+fn await_routes(core: &Rc<RefCell<Core>>) {
+    let deadline = Instant::now() + ROUTES_WAIT;
+    while core.borrow().routing_syncs() && Instant::now() < deadline {
+        core.borrow_mut().routing_turn();
+    }
+    // With nothing to follow, an adopted plane lets go of what it was left with.
+    core.borrow_mut().sync_once();
 }
 
 /// All events there are, as one batch: a state on the way from one to the next is nobody's business.

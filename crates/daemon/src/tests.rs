@@ -38,6 +38,7 @@ fn core(directory: &Path) -> Core {
         paths,
         log: Log::new(true),
         plane_since: SystemTime::now(),
+        following: crate::routing::Following::new().expect("a descriptor"),
     })
 }
 

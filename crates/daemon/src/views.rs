@@ -242,7 +242,12 @@ impl Core {
             let netdev = self.kernel.netdev_of(query.vrf.as_deref())?;
             let list =
                 netdev.routes(kernel_family(query.family), table).map_err(|error| error.to_string())?;
-            routes.extend(list.iter().filter_map(|entry| route(entry, self.facts())));
+            let local = table == TABLE_LOCAL;
+            let shown = list.iter().filter_map(|entry| {
+                let offload = self.route_offload(query.vrf.as_deref(), entry.dest, entry.metric, local);
+                Some(view::Route { offload, ..route(entry, self.facts())? })
+            });
+            routes.extend(shown);
         }
         routes.sort_by_key(|route| (route.prefix.addr(), route.prefix.prefix_len(), route.metric));
         Ok(query.narrow(routes))
@@ -255,7 +260,11 @@ impl Core {
     ) -> Result<view::Neighbors, String> {
         let netdev = self.kernel.netdev_of(vrf)?;
         let list = netdev.neighbours(kernel_family(family)).map_err(|error| error.to_string())?;
-        let mut neighbors: Vec<_> = list.iter().filter_map(|entry| neighbour(entry, self.facts())).collect();
+        let shown = list.iter().filter_map(|entry| {
+            let offload = self.neighbour_offload(vrf, entry.ifindex, entry.addr);
+            Some(view::Neighbor { offload, ..neighbour(entry, self.facts())? })
+        });
+        let mut neighbors: Vec<_> = shown.collect();
         neighbors.sort_by(|a, b| (a.address, &a.interface).cmp(&(b.address, &b.interface)));
         Ok(view::Neighbors { neighbors })
     }

@@ -29,8 +29,6 @@ mod open;
 mod plane;
 mod probe;
 mod recover;
-mod rifs;
-mod routing;
 mod saved;
 #[allow(unsafe_code)]
 mod shared;

@@ -107,6 +107,8 @@ enum Bench {
     Trees(lanyard_bench::trees::Args),
     /// Where the time of a frame goes
     Profile(lanyard_bench::profile::Args),
+    /// How fast the plane follows the kernel's routing tables
+    Routes(lanyard_bench::routes::Args),
     /// Is the tester right? Wires that lose, double, spoil, delay and reorder frames by known figures
     Selftest(lanyard_bench::selftest::Args),
     Rfc2544(lanyard_bench::method::command::Rfc2544Args),
@@ -130,6 +132,7 @@ fn main() -> ExitCode {
             Bench::Failover(args) => lanyard_bench::failover::main(&args),
             Bench::Trees(args) => lanyard_bench::trees::main(&args),
             Bench::Profile(args) => lanyard_bench::profile::main(&args),
+            Bench::Routes(args) => lanyard_bench::routes::main(&args),
             Bench::Selftest(args) => lanyard_bench::selftest::main(&args),
             Bench::Rfc2544(args) => lanyard_bench::method::command::rfc2544(&args),
             Bench::Rfc2889(args) => lanyard_bench::method::command::rfc2889(&args),

@@ -7,11 +7,15 @@ use crate::socket::{Channel, for_each_message};
 use crate::{Address, Link, Neighbour, Route, decode};
 use netlink_packet_core::NetlinkBuffer;
 use netlink_sys::protocols::NETLINK_ROUTE;
+use nix::sys::socket::{setsockopt, sockopt};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 /// Most events handed over by one read, the datagram that reaches it finished.
 const EVENTS_A_READ: usize = 4096;
+
+/// Room for events that have not been read, in bytes: a routing daemon adds thousands of routes at once.
+const EVENTS_BYTES: usize = 32 << 20;
 
 /// What is subscribed to.
 const GROUPS: [u32; 6] = [
@@ -65,6 +69,8 @@ impl Events {
     /// When the kernel gives no netlink socket.
     pub fn open() -> io::Result<Self> {
         let channel = Channel::open(NETLINK_ROUTE)?;
+        // FORCE wants CAP_NET_ADMIN; without it losses are likelier, and told.
+        let _ = setsockopt(&channel.fd(), sockopt::RcvBufForce, &EVENTS_BYTES);
         for group in GROUPS {
             channel.socket().add_membership(group)?;
         }

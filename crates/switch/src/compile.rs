@@ -27,8 +27,13 @@ pub fn pipeline_end(vlan: VlanId) -> String {
     format!("ly{vlan}")
 }
 
-/// The names under which the ports of `config` are numbered: switch ports in natural order, then VLAN interfaces.
+/// The names under which the ports of `config` are numbered: switch ports in natural order, then VLAN interfaces, then
+/// routed ports and subinterfaces.
 pub fn port_names(config: &Config) -> impl Iterator<Item = String> + '_ {
+    switched_names(config).chain(crate::rifs::port_names(config))
+}
+
+fn switched_names(config: &Config) -> impl Iterator<Item = String> + '_ {
     config.interfaces.iter().filter_map(|(name, interface)| match name {
         InterfaceName::Netdev(name) => (interface.role == Role::Switchport).then(|| name.clone()),
         InterfaceName::Vlan(vlan) => Some(pipeline_end(*vlan)),

@@ -7,6 +7,7 @@ use crate::compile::{compile, lines_up, port_names};
 use crate::facts::{Facts, LinkFacts};
 use crate::links::{self, Action, Actions, Record};
 use crate::ports::PortIds;
+use crate::rifs::{self, Routers};
 use crate::spanning::{self, Spanning};
 use lanyard_config::Config;
 use lanyard_plane::PlaneState;
@@ -57,6 +58,7 @@ pub struct Switch {
     identity: Identity,
     config: Config,
     facts: Facts,
+    routers: Routers,
     ports: PortIds,
     record: Record,
     /// False until the first configuration has been carried out: netdevs then look as the last run left them.
@@ -77,6 +79,7 @@ impl Switch {
             identity,
             config: Config::default(),
             facts,
+            routers: Routers::default(),
             ports,
             record,
             settled: false,
@@ -123,6 +126,15 @@ impl Switch {
     pub const fn facts_mut(&mut self) -> &mut Facts {
         &mut self.facts
     }
+    /// What is known of the kernel's routing tables.
+    #[must_use]
+    pub const fn routers(&self) -> &Routers {
+        &self.routers
+    }
+    /// Keeps what is known of the kernel's routing tables now.
+    pub fn set_routers(&mut self, routers: Routers) {
+        self.routers = routers;
+    }
     /// The port numbers.
     #[must_use]
     pub const fn ports(&self) -> &PortIds {
@@ -165,6 +177,7 @@ impl Switch {
     #[must_use]
     pub fn compile(&self, plan: &Plan) -> PlaneState {
         let mut state = compile(&plan.config, &self.facts, &plan.ports, &self.identity);
+        rifs::compile(&plan.config, &self.facts, &plan.ports, &self.routers, &mut state);
         if let Some(spanning) = &plan.spanning {
             spanning.overlay(&mut state);
         }
@@ -183,6 +196,7 @@ impl Switch {
     #[must_use]
     pub fn state(&self) -> PlaneState {
         let mut state = compile(&self.config, &self.facts, &self.ports, &self.identity);
+        rifs::compile(&self.config, &self.facts, &self.ports, &self.routers, &mut state);
         if let Some(spanning) = &self.spanning {
             spanning.overlay(&mut state);
         }

@@ -144,11 +144,7 @@ fn before_the_kernels_and_after_it() {
     bed.settle();
     assert_eq!(bed.leaves("10.8.0.0/16"), [2, 3].into());
     bed.fpm(&[unset("10.9.0.0/16"), unset("10.8.0.0/16"), Update::WayGone(WayId(0))]);
-    assert_eq!(
-        (bed.leaves("10.9.0.0/16"), bed.routes.len()),
-        ([3].into(), 1),
-        "the kernel's"
-    );
+    assert_eq!((bed.leaves("10.9.0.0/16"), bed.routes.len()), ([3].into(), 1), "the kernel's");
 }
 
 #[test]

@@ -9,7 +9,7 @@
 use super::buckets::{self, Member};
 use super::neighbours::Around;
 use lanyard_plane::{Adjacency, RouteChange};
-use lanyard_types::{AdjacencyId, GroupId, RifId, VrfId};
+use lanyard_types::{AdjacencyId, GroupId, MacAddr, RifId, VrfId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 
@@ -76,6 +76,10 @@ impl Adj {
     /// True when the plane has it.
     pub const fn is_told(&self) -> bool {
         self.plane.is_some()
+    }
+    /// The address that the plane sends to.
+    pub fn mac(&self) -> Option<MacAddr> {
+        self.plane?.mac
     }
 }
 
@@ -373,6 +377,10 @@ impl Hops {
     /// The number of a set's group.
     pub fn group(&self, slot: u32) -> Option<GroupId> {
         self.sets.get(slot)?.group
+    }
+    /// The buckets of a set's group, as the plane has them.
+    pub fn told(&self, slot: u32) -> Vec<AdjacencyId> {
+        self.sets.get(slot).map_or_else(Vec::new, |set| set.plane.clone())
     }
     /// A prefix is no longer sent to a set's group.
     pub fn leave_group(&mut self, slot: u32) {

@@ -6,7 +6,7 @@
 //! `tell` decides what the plane is told and when. The daemon feeds [`Routing`] and hands what [`Routing::poll`] answers to
 //! [`Plane::route`](lanyard_plane::Plane::route).
 //!
-//! Invariants: a prefix the plane can't do as the kernel does goes up to the kernel, which does ([`TrapReason::RoutePolicy`]);
+//! Invariants: a prefix the plane can't do as the kernel does goes up to the kernel, which does (`RoutePolicy`);
 //! it never falls to a shorter one. What happens to a next hop changes groups, not routes. Everything is bounded: identifiers
 //! by [`Limits`], work by the caller, memory by the kernel's own tables.
 //!
@@ -28,8 +28,8 @@ use audit::Audit;
 use classify::{alone, classify, place, value_of};
 use hops::{Hops, SetKey};
 use ipnet::IpNet;
-use lanyard_plane::RouteChange;
-use lanyard_types::{AdjacencyId, RifId, TrapReason, VrfId};
+use lanyard_plane::{RouteChange, RouteLookup};
+use lanyard_types::{AdjacencyId, MacAddr, RifId, VrfId};
 use lanyard_wire::rtnetlink::{self as wire, NextHopObject, Route};
 use neighbours::{Around, Object};
 use rib::{Candidate, DIRTY, FAILED, FORCED, NONE, REFUSED, Rank, Rib};
@@ -526,11 +526,30 @@ impl Routing {
         let neighbour = self.vrfs.get(&ask.vrf)?.around.neighbours.get(&(ask.address, ask.ifindex))?;
         neighbour.stale.then_some(ask)
     }
-    /// The neighbour behind an adjacency.
+    /// The neighbour behind an adjacency, and its address as the plane has it.
     #[must_use]
-    pub fn adjacency(&self, id: AdjacencyId) -> Option<Ask> {
+    pub fn adjacency(&self, id: AdjacencyId) -> Option<(Ask, Option<MacAddr>)> {
         let adj = self.hops.adj_of(id)?;
-        Some(Ask { vrf: adj.vrf, ifindex: adj.ifindex, address: adj.address })
+        Some((Ask { vrf: adj.vrf, ifindex: adj.ifindex, address: adj.address }, adj.mac()))
+    }
+    /// The longest prefix around `address` that the plane has.
+    #[must_use]
+    pub fn matched(&self, vrf: VrfId, address: IpAddr) -> Option<IpNet> {
+        let mut matching = self.vrfs.get(&vrf)?.rib.matching(address);
+        matching.find(|(_, entry)| entry.told != NONE).map(|(prefix, _)| prefix)
+    }
+    /// What the plane has, by prefix: each target, and the buckets of a group.
+    #[must_use]
+    pub fn told(&self, vrf: VrfId, ipv6: bool) -> Vec<(IpNet, RouteLookup)> {
+        let Some(known) = self.vrfs.get(&vrf) else { return Vec::new() };
+        let all =
+            known.rib.walk(None, usize::MAX).into_iter().filter(|prefix| prefix.addr().is_ipv6() == ipv6);
+        let lookup = |prefix: IpNet| {
+            let told = Told::unpack(known.rib.get(prefix)?.told);
+            let buckets = if let Told::Group(set) = told { self.hops.told(set) } else { Vec::new() };
+            Some((prefix, RouteLookup { target: Some(told.target(&self.hops)?), buckets }))
+        };
+        all.filter_map(lookup).collect()
     }
 
     /// What the plane does with the kernel's route to `prefix` of this metric, in table 255 (`local`) or 254.
@@ -550,7 +569,7 @@ impl Routing {
             _ if entry.flags & FAILED != 0 => Offload::Failed,
             Told::Nothing => Offload::None,
             _ if known.policy[usize::from(ipv6)] => Offload::Trapped,
-            Told::Group(_) | Told::Blackhole | Told::Up(TrapReason::Glean) => Offload::Offloaded,
+            Told::Group(_) | Told::Blackhole | Told::Connected(_) => Offload::Offloaded,
             Told::Up(_) => Offload::Trapped,
         }
     }

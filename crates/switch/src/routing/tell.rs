@@ -11,7 +11,7 @@ use super::rib::{Candidate, DIRTY, FAILED, FORCED, Kind, NONE, REFUSED, Rank};
 use super::{Ask, Millis, RETRY_MS, Routing, Vrf};
 use ipnet::IpNet;
 use lanyard_plane::{PlaneError, RouteChange, RouteTarget};
-use lanyard_types::{TrapReason, VrfId};
+use lanyard_types::{RifId, TrapReason, VrfId};
 use std::net::IpAddr;
 
 /// What the plane was told of a prefix.
@@ -20,11 +20,13 @@ pub(super) enum Told {
     Nothing,
     Group(u32),
     Up(TrapReason),
+    Connected(RifId),
     Blackhole,
 }
 
 /// Above these are no sets.
 const UP: u32 = u32::MAX - 0x1ff;
+const CONNECTED: u32 = u32::MAX - 0x1fff;
 const BLACKHOLE: u32 = u32::MAX - 1;
 
 impl Told {
@@ -33,6 +35,7 @@ impl Told {
             Self::Nothing => NONE,
             Self::Group(set) => set,
             Self::Up(reason) => UP + reason as u32,
+            Self::Connected(rif) => CONNECTED + u32::from(rif.get()),
             Self::Blackhole => BLACKHOLE,
         }
     }
@@ -41,7 +44,18 @@ impl Told {
             NONE => Self::Nothing,
             BLACKHOLE => Self::Blackhole,
             UP.. => TrapReason::from_u8((code - UP) as u8).map_or(Self::Nothing, Self::Up),
+            CONNECTED.. => RifId::new((code - CONNECTED) as u16).map_or(Self::Nothing, Self::Connected),
             set => Self::Group(set),
+        }
+    }
+    /// In the plane's words.
+    pub(super) fn target(self, hops: &Hops) -> Option<RouteTarget> {
+        match self {
+            Self::Nothing => None,
+            Self::Up(reason) => Some(RouteTarget::Up(reason)),
+            Self::Connected(rif) => Some(RouteTarget::Connected(rif)),
+            Self::Blackhole => Some(RouteTarget::Blackhole),
+            Self::Group(set) => hops.group(set).map(RouteTarget::Group),
         }
     }
 }
@@ -153,12 +167,7 @@ impl Routing {
             entry.flags &= !DIRTY;
         }
         if old != wanted {
-            let target = match wanted {
-                Told::Nothing => None,
-                Told::Up(reason) => Some(RouteTarget::Up(reason)),
-                Told::Blackhole => Some(RouteTarget::Blackhole),
-                Told::Group(set) => self.hops.group(set).map(RouteTarget::Group),
-            };
+            let target = wanted.target(&self.hops);
             out.push(RouteChange::Route(vrf, prefix, target));
             if let Told::Group(set) = old {
                 self.hops.leave_group(set);
@@ -289,10 +298,11 @@ impl Vrf {
             Kind::Blackhole => Told::Blackhole,
             Kind::Policy | Kind::Selective => kernel,
             Kind::Unicast => match hops.set(best.set).map(|set| set.outcome) {
-                Some(Outcome::Connected(_)) => {
+                Some(Outcome::Connected(ifindex)) => {
                     // A host on the link that has a route of its own, and is resolved.
                     let resolved = self.rib.candidates(prefix).find(|c| c.rank == Rank::Neighbour);
-                    resolved.map_or(Told::Up(TrapReason::Glean), |c| Told::Group(c.set))
+                    let link = || self.around.rif(ifindex).map_or(kernel, Told::Connected);
+                    resolved.map_or_else(link, |c| Told::Group(c.set))
                 }
                 Some(Outcome::Blackhole) => Told::Blackhole,
                 Some(Outcome::Group) => Told::Group(best.set),

@@ -4,7 +4,7 @@
 
 use super::*;
 use lanyard_plane::{Adjacency, PlaneError, RouteTarget};
-use lanyard_types::{GroupId, MacAddr};
+use lanyard_types::{GroupId, MacAddr, TrapReason};
 use lanyard_wire::rtnetlink::{Hop, Route, Writer};
 use proptest::prelude::*;
 use std::collections::HashMap;

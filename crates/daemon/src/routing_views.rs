@@ -1,0 +1,141 @@
+//! What the plane does with routes, for `show`.
+//!
+//! Invariant: a look-up of one address is the plane's own answer; a list is what the plane was told.
+
+use crate::core::Core;
+use ipnet::IpNet;
+use lanyard_cli::backend::Family;
+use lanyard_cli::view::{self, CefEntry, CefNextHop};
+use lanyard_plane::{RouteLookup, RouteTarget};
+use lanyard_switch::routing::Offload;
+use lanyard_types::{AdjacencyId, TrapReason, VrfId};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+const fn shown(offload: Offload) -> view::Offload {
+    match offload {
+        Offload::Offloaded => view::Offload::Offloaded,
+        Offload::Trapped => view::Offload::Trapped,
+        Offload::Failed => view::Offload::Failed,
+        Offload::None => view::Offload::None,
+    }
+}
+
+fn action(target: Option<RouteTarget>) -> (&'static str, Option<String>) {
+    match target {
+        None => ("none", Some(TrapReason::NoRoute.to_string())),
+        Some(RouteTarget::Group(_)) => ("forward", None),
+        Some(RouteTarget::Connected(_)) => ("glean", None),
+        Some(RouteTarget::Blackhole) => ("drop", None),
+        Some(RouteTarget::Up(TrapReason::LocalAddress)) => ("receive", None),
+        Some(RouteTarget::Up(reason)) => ("punt", Some(reason.to_string())),
+    }
+}
+
+impl Core {
+    pub(crate) fn route_offload(
+        &self,
+        vrf: Option<&str>,
+        prefix: IpNet,
+        metric: u32,
+        local: bool,
+    ) -> view::Offload {
+        let id = self.following.vrf(vrf);
+        shown(id.map_or(Offload::None, |id| self.following.mirror.offload(id, prefix, metric, local)))
+    }
+    pub(crate) fn neighbour_offload(
+        &self,
+        vrf: Option<&str>,
+        ifindex: u32,
+        address: IpAddr,
+    ) -> view::Offload {
+        let id = self.following.vrf(vrf);
+        shown(id.map_or(Offload::None, |id| self.following.mirror.neighbour_offload(id, ifindex, address)))
+    }
+
+    fn routed_table(&self, vrf: Option<&str>) -> Result<VrfId, String> {
+        let able = self.plane.capabilities();
+        if !able.routing {
+            return Err(format!("plane {} does not route", able.name));
+        }
+        let name = vrf.unwrap_or("default");
+        self.following.vrf(vrf).ok_or_else(|| format!("the plane does not route in table {name}"))
+    }
+    pub(crate) fn view_cef(
+        &mut self,
+        family: Family,
+        vrf: Option<&str>,
+        only: Option<IpAddr>,
+    ) -> Result<view::Cef, String> {
+        let id = self.routed_table(vrf)?;
+        let found = match only {
+            Some(address) => {
+                let prefix = self.following.mirror.matched(id, address);
+                let none = if address.is_ipv4() { "0.0.0.0/0" } else { "::/0" };
+                let none = none.parse().unwrap_or_else(|_| IpNet::from(address));
+                vec![(prefix.unwrap_or(none), self.plane.route_lookup(id, address))]
+            }
+            None => self.following.mirror.told(id, family == Family::V6),
+        };
+        let idle_s = self.idle();
+        let entries: Vec<CefEntry> =
+            found.into_iter().map(|(prefix, lookup)| self.cef_entry(prefix, &lookup, &idle_s)).collect();
+        Ok(view::Cef { total: entries.len() as u64, entries })
+    }
+    fn idle(&mut self) -> BTreeMap<AdjacencyId, u32> {
+        let mut idle_s = BTreeMap::new();
+        self.plane.adjacencies_used(&mut |id, age_s| {
+            idle_s.insert(id, age_s);
+        });
+        idle_s
+    }
+    fn cef_entry(
+        &self,
+        prefix: IpNet,
+        lookup: &RouteLookup,
+        idle_s: &BTreeMap<AdjacencyId, u32>,
+    ) -> CefEntry {
+        let (action, reason) = action(lookup.target);
+        let offload = match lookup.target {
+            None => view::Offload::None,
+            Some(RouteTarget::Up(_)) => view::Offload::Trapped,
+            Some(_) => view::Offload::Offloaded,
+        };
+        let mut shares: BTreeMap<AdjacencyId, u32> = BTreeMap::new();
+        for id in &lookup.buckets {
+            *shares.entry(*id).or_default() += 1;
+        }
+        let hop = |(id, weight): (AdjacencyId, u32)| {
+            let known = self.following.mirror.adjacency(id);
+            let link = known.and_then(|(ask, _)| self.facts().by_index(ask.ifindex));
+            CefNextHop {
+                via: known.map(|(ask, _)| ask.address),
+                interface: link.map_or_else(String::new, |link| link.name.clone()),
+                mac: known.and_then(|(_, mac)| mac),
+                weight,
+                idle_s: idle_s.get(&id).copied(),
+            }
+        };
+        CefEntry { prefix, action, nexthops: shares.into_iter().map(hop).collect(), offload, reason }
+    }
+    pub(crate) fn view_cef_exact(
+        &mut self,
+        vrf: Option<&str>,
+        source: IpAddr,
+        destination: IpAddr,
+    ) -> Result<view::CefExact, String> {
+        let id = self.routed_table(vrf)?;
+        let prefix = self.following.mirror.matched(id, destination);
+        let lookup = self.plane.route_lookup(id, destination);
+        let idle_s = self.idle();
+        let mut entry = self.cef_entry(prefix.unwrap_or_else(|| destination.into()), &lookup, &idle_s);
+        if entry.nexthops.len() > 1 {
+            return Err(format!(
+                "{destination} has {} next hops, chosen by ports as well: show platform packet-trace tells which one a frame takes",
+                entry.nexthops.len()
+            ));
+        }
+        let nexthop = entry.nexthops.pop();
+        Ok(view::CefExact { source, destination, prefix, action: entry.action, nexthop })
+    }
+}

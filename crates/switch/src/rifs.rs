@@ -1,0 +1,285 @@
+//! Router interfaces: VLAN interfaces, routed ports and subinterfaces as the plane knows them.
+//!
+//! Read first: RFC 1812, section 2.2.7; RFC 5798, section 8.1.2, on virtual router addresses.
+//!
+//! Invariant: pure. There is a router interface where the configuration asks for routing; what the kernel would not forward
+//! from it, or not by the destination alone, the plane leaves to the kernel. A router interface has the number of its port.
+
+use crate::compile::pipeline_end;
+use crate::facts::{Facts, LinkFacts};
+use crate::ports::PortIds;
+use lanyard_config::layer3::split_subinterface;
+use lanyard_config::{Config, Interface, InterfaceName, Role};
+use lanyard_pipeline::route::{RifAttachment, RifState, VIRTUAL_MACS};
+use lanyard_pipeline::state::{FdbTarget, PlaneState, PortKind, PortState};
+use lanyard_types::{MacAddr, PortId, RifId, VrfId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What is known of the routing tables that are followed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Routers {
+    /// The plane routes.
+    pub able: bool,
+    /// By the VRF's name; the switch's own has none. One that is not here is not followed, and not routed.
+    pub vrfs: BTreeMap<Option<String>, Router>,
+}
+
+/// One of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Router {
+    /// Its number.
+    pub id: Option<VrfId>,
+    /// The kernel routes IPv4 or IPv6 by more than the destination.
+    pub policy: [bool; 2],
+    /// `forwarding` of an interface (`None` is `all`), of IPv4 or IPv6.
+    pub forwarding: BTreeMap<(Option<u32>, bool), bool>,
+    /// Virtual routers' addresses on an interface: of its macvlan children that are up and have an address.
+    pub virtual_macs: BTreeMap<u32, BTreeSet<MacAddr>>,
+}
+
+impl Router {
+    /// True unless the kernel is known not to forward what comes in there.
+    fn forwards(&self, ifindex: u32, ipv6: bool) -> bool {
+        let on = |index| self.forwarding.get(&(index, ipv6)).copied().unwrap_or(true);
+        !self.policy[usize::from(ipv6)] && on(Some(ifindex)) && (!ipv6 || on(None))
+    }
+}
+
+/// The pipeline's end of a subinterface's pair.
+#[must_use]
+pub fn subinterface_end(name: &str) -> String {
+    format!("ly{name}")
+}
+
+/// The names under which routed ports and subinterfaces are numbered.
+pub(crate) fn port_names(config: &Config) -> impl Iterator<Item = String> + '_ {
+    config.interfaces.iter().filter_map(|(name, interface)| match (name, interface.role) {
+        (InterfaceName::Netdev(name), Role::Routed) => Some(name.clone()),
+        (InterfaceName::Netdev(name), Role::Subinterface(_)) => Some(subinterface_end(name)),
+        _ => None,
+    })
+}
+
+/// Adds ports of kind routed and subinterface to `state`, and router interfaces where the plane routes.
+pub fn compile(config: &Config, facts: &Facts, ports: &PortIds, routers: &Routers, state: &mut PlaneState) {
+    if !routers.able {
+        return;
+    }
+    for (name, interface) in &config.interfaces {
+        let InterfaceName::Netdev(text) = name else { continue };
+        if let (Role::Routed, Some(id)) = (interface.role, ports.get(text)) {
+            state.ports.insert(id, port(text, PortKind::Routed, interface, facts));
+        }
+    }
+    for (name, interface) in &config.interfaces {
+        let (InterfaceName::Netdev(text), Role::Subinterface(vlan)) = (name, interface.role) else {
+            continue;
+        };
+        let end = subinterface_end(text);
+        let parent = split_subinterface(text).and_then(|(parent, _)| ports.get(parent));
+        let parent =
+            parent.filter(|parent| state.ports.get(parent).is_some_and(|p| p.kind == PortKind::Routed));
+        if let (Some(parent), Some(id)) = (parent, ports.get(&end)) {
+            let mut made = port(&end, PortKind::Subinterface { parent, vlan }, interface, facts);
+            made.enabled &= state.ports.get(&parent).is_some_and(|parent| parent.enabled);
+            state.ports.insert(id, made);
+        }
+    }
+    if config.ip_routing || config.ipv6_routing {
+        for (name, interface) in &config.interfaces {
+            if let Some((id, rif)) = rif(config, name, interface, facts, ports, routers, state) {
+                self_entries(&rif, state);
+                state.rifs.insert(id, rif);
+            }
+        }
+    }
+}
+
+fn port(name: &str, kind: PortKind, interface: &Interface, facts: &Facts) -> PortState {
+    let link = facts.usable(name);
+    PortState {
+        kind,
+        enabled: !interface.shutdown && link.is_some_and(LinkFacts::forwards),
+        learning: false,
+        flood_unicast: false,
+        flood_multicast: false,
+        mtu: link.map_or(interface.mtu.unwrap_or(1500), |link| link.mtu).clamp(68, 65_535),
+        hook: interface.hook,
+        delivery: interface.delivery,
+        ..PortState::new(name, link.map_or(0, |link| link.ifindex))
+    }
+}
+
+fn rif(
+    config: &Config,
+    name: &InterfaceName,
+    interface: &Interface,
+    facts: &Facts,
+    ports: &PortIds,
+    routers: &Routers,
+    state: &PlaneState,
+) -> Option<(RifId, RifState)> {
+    let here = |id: &PortId| state.ports.contains_key(id);
+    let (id, attachment) = match (name, interface.role) {
+        (InterfaceName::Vlan(vlan), _) => {
+            let up = ports.get(&pipeline_end(*vlan)).filter(here)?;
+            (up, RifAttachment::Vlan { vlan: *vlan, up })
+        }
+        (InterfaceName::Netdev(text), Role::Routed) => {
+            let port = ports.get(text).filter(here)?;
+            (port, RifAttachment::Port(port))
+        }
+        (InterfaceName::Netdev(text), Role::Subinterface(vlan)) => {
+            let up = ports.get(&subinterface_end(text)).filter(here)?;
+            let parent = split_subinterface(text).and_then(|(parent, _)| ports.get(parent)).filter(here)?;
+            (up, RifAttachment::Subinterface { parent, vlan, up })
+        }
+        _ => return None,
+    };
+    let link = facts.get(&name.to_string())?;
+    let router = routers.vrfs.get(&interface.layer3.vrf)?;
+    let virtual_macs = router.virtual_macs.get(&link.ifindex);
+    let rif = RifState {
+        name: link.name.clone(),
+        vrf: router.id?,
+        attachment,
+        mac: link.mac?,
+        virtual_macs: virtual_macs.into_iter().flatten().copied().take(VIRTUAL_MACS).collect(),
+        mtu: interface.layer3.ip_mtu.unwrap_or(link.mtu).min(link.mtu).clamp(68, 65_535),
+        ipv4: config.ip_routing && router.forwards(link.ifindex, false),
+        ipv6: config.ipv6_routing && router.forwards(link.ifindex, true),
+        urpf_ipv4: interface.layer3.urpf_ipv4,
+        urpf_ipv6: interface.layer3.urpf_ipv6,
+    };
+    Some((RifId::new(id.get())?, rif))
+}
+
+/// Frames for a virtual router are the VLAN interface's: they are not flooded, and not learned elsewhere.
+fn self_entries(rif: &RifState, state: &mut PlaneState) {
+    let RifAttachment::Vlan { vlan, up } = rif.attachment else { return };
+    if state.vlans.contains_key(&vlan) {
+        for mac in &rif.virtual_macs {
+            state.fdb.insert((vlan, *mac), FdbTarget::SelfAddress(up));
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::panic)] // a test that is written wrong
+mod tests {
+    use super::*;
+    use crate::compile;
+    use crate::testing::{config, facts, identity};
+    use lanyard_types::VlanId;
+
+    fn routers() -> Routers {
+        let own = Router { id: Some(VrfId::DEFAULT), ..Router::default() };
+        Routers { able: true, vrfs: [(None, own)].into() }
+    }
+
+    fn state(text: &str, links: &str, routers: &Routers) -> PlaneState {
+        let config = config(text);
+        let ports = PortIds::default().assign(compile::port_names(&config)).expect("few ports");
+        let facts = facts(links);
+        let mut state = compile::compile(&config, &facts, &ports, &identity());
+        compile(&config, &facts, &ports, routers, &mut state);
+        state
+    }
+
+    fn show(state: &PlaneState) -> Vec<String> {
+        let port = |id: PortId| state.ports[&id].name.clone();
+        let at = |attachment: RifAttachment| match attachment {
+            RifAttachment::Vlan { vlan, up } => format!("vlan {vlan} up {}", port(up)),
+            RifAttachment::Port(id) => format!("port {}", port(id)),
+            RifAttachment::Subinterface { parent, vlan, up } => {
+                format!("{} tag {vlan} up {}", port(parent), port(up))
+            }
+        };
+        let flag = |on: bool, word: &'static str| if on { word } else { "" };
+        let line = |rif: &RifState| {
+            format!(
+                "{} {} mtu {}{}{}",
+                rif.name,
+                at(rif.attachment),
+                rif.mtu,
+                flag(rif.ipv4, " v4"),
+                flag(rif.ipv6, " v6")
+            )
+        };
+        state.rifs.values().map(line).collect()
+    }
+
+    const LINKS: &str = "vlan10, ly10, eth1 mtu 9000, eth2, vlan20, ly20";
+
+    #[test]
+    fn where_routing_is_asked_for() {
+        let vlans = "vlan 10\nvlan 20\nvlan10:\nvlan20:\neth2: trunk\neth1: routed";
+        let check = |globals: &str, routers: &Routers, want: &[&str]| {
+            assert_eq!(show(&state(&format!("{globals}{vlans}"), LINKS, routers)), want, "{globals}");
+        };
+        check("", &routers(), &[]);
+        check(
+            "ip-routing\n",
+            &routers(),
+            &[
+                "vlan10 vlan 10 up ly10 mtu 1500 v4",
+                "vlan20 vlan 20 up ly20 mtu 1500 v4",
+                "eth1 port eth1 mtu 9000 v4",
+            ],
+        );
+        check("ip-routing\n", &Routers { able: false, ..routers() }, &[]);
+        check("ip-routing\n", &Routers { able: true, ..Routers::default() }, &[]);
+        let mut stopped = routers();
+        let own = stopped.vrfs.get_mut(&None).expect("the switch's own");
+        // vlan10 is the first netdev. IPv6 wants `all` as well.
+        own.forwarding = [((Some(1), false), false), ((None, true), false)].into();
+        own.policy = [false, false];
+        check(
+            "ip-routing\nipv6-routing\n",
+            &stopped,
+            &[
+                "vlan10 vlan 10 up ly10 mtu 1500",
+                "vlan20 vlan 20 up ly20 mtu 1500 v4",
+                "eth1 port eth1 mtu 9000 v4",
+            ],
+        );
+        stopped.vrfs.get_mut(&None).expect("the switch's own").policy = [true, false];
+        check(
+            "ip-routing\n",
+            &stopped,
+            &[
+                "vlan10 vlan 10 up ly10 mtu 1500",
+                "vlan20 vlan 20 up ly20 mtu 1500",
+                "eth1 port eth1 mtu 9000",
+            ],
+        );
+    }
+
+    #[test]
+    fn virtual_routers() {
+        let mut routers = routers();
+        let mac = MacAddr([0, 0, 0x5e, 0, 1, 7]);
+        let own = routers.vrfs.get_mut(&None).expect("the switch's own");
+        own.virtual_macs = [(1, [mac].into())].into();
+        let state = state("ip-routing\nvlan 10\nvlan10:\neth1: trunk", LINKS, &routers);
+        let rif = state.rifs.values().next().expect("one");
+        assert_eq!(rif.virtual_macs, [mac].into());
+        let ten = VlanId::new(10).expect("a VLAN");
+        let RifAttachment::Vlan { up, .. } = rif.attachment else { panic!("a VLAN interface") };
+        assert_eq!(state.fdb.get(&(ten, mac)), Some(&FdbTarget::SelfAddress(up)));
+    }
+
+    #[test]
+    fn numbers_are_the_ports() {
+        let state = state("ip-routing\nvlan 10\nvlan10:\neth1: routed\neth2: trunk", LINKS, &routers());
+        for (id, rif) in &state.rifs {
+            let port = match rif.attachment {
+                RifAttachment::Vlan { up, .. } | RifAttachment::Subinterface { up, .. } => up,
+                RifAttachment::Port(port) => port,
+            };
+            assert_eq!(id.get(), port.get());
+        }
+        let kinds: Vec<_> = state.ports.values().map(|port| (port.name.as_str(), port.kind)).collect();
+        assert!(kinds.contains(&("eth1", PortKind::Routed)), "{kinds:?}");
+    }
+}

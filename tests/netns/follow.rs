@@ -1,0 +1,292 @@
+//! The plane routes as the kernel's tables say: hosts across VLANs, gateways that die, many routes, losses, a killed daemon.
+
+use crate::harness::{Bed, Plane, scenarios, wait_for};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Instant;
+
+scenarios! {
+    /// Ping, TCP, a traceroute's first hop, path MTU discovery; and the kernel saw next to nothing of it.
+    hosts_across_vlans: ebpf soft;
+    /// Two gateways share the flows; one dies and the other has them all.
+    equal_cost_paths: ebpf soft;
+    /// As `ip -batch` adds them.
+    ten_thousand_routes: ebpf soft;
+    /// More routes at once than the socket has room for: the tables are compared, and differences told.
+    overrun: ebpf soft;
+    /// Routes come and go beside one that is used, which is never led astray.
+    churn: ebpf soft;
+    /// `kill -9`: the plane has the same routes afterwards.
+    killed_with_routes: ebpf soft;
+    /// Rules make the destination alone undecisive: the kernel routes all of the family.
+    policy_rules: ebpf soft;
+}
+
+const CONFIG: &str = "\
+vlan 10,20,30
+ip routing
+ipv6 unicast-routing
+interface p1
+ switchport access vlan 10
+interface p2
+ switchport access vlan 20
+interface p3
+ switchport access vlan 30
+interface vlan 10
+ ip address 10.0.10.254 255.255.255.0
+ ipv6 address fd00:10::254/64
+interface vlan 20
+ ip address 10.0.20.254/24
+ ipv6 address fd00:20::254/64
+interface vlan 30
+ ip address 10.0.30.254/24
+ ipv6 address fd00:30::254/64
+";
+
+/// Three hosts in three VLANs, each with a default route to the switch. `None` when the plane does not route.
+fn with_hosts(plane: Plane) -> Option<Bed> {
+    let bed = Bed::new(plane, 3, CONFIG);
+    bed.chatter.set(true);
+    bed.exact.set(false);
+    if let Err(said) = bed.try_cef("10.0.10.1") {
+        assert!(said.contains(&format!("plane {} does not route", plane.name())), "{said}");
+        println!("skipped: plane {} does not route", plane.name());
+        return None;
+    }
+    for (n, vlan) in [(1, 10), (2, 20), (3, 30)] {
+        let host = bed.host(n);
+        host.address(&format!("10.0.{vlan}.1/24"));
+        host.address(&format!("fd00:{vlan}::1/64"));
+        host.net
+            .ip(&format!("route add default via 10.0.{vlan}.254\nroute add default via fd00:{vlan}::254"));
+    }
+    Some(bed)
+}
+
+impl Bed {
+    fn try_cef(&self, address: &str) -> Result<Value, String> {
+        let command =
+            format!("show {} cef {address} | json", if address.contains(':') { "ipv6" } else { "ip" });
+        let text = crate::harness::daemon::cli(&self.instance, &[&command])?;
+        serde_json::from_str(&text).map_err(|error| format!("{error}: {text}"))
+    }
+    /// What the plane does with an address: the action, and the next hops' interfaces.
+    fn cef(&self, address: &str) -> (String, Vec<String>) {
+        let view = self.try_cef(address).unwrap_or_else(|said| panic!("show ip cef {address}: {said}"));
+        let entry = &view["entries"][0];
+        let hops = entry["nexthops"].as_array().into_iter().flatten();
+        let names = hops.filter_map(|hop| hop["interface"].as_str().map(str::to_owned)).collect();
+        (entry["action"].as_str().unwrap_or("").to_owned(), names)
+    }
+    fn wait_cef(&self, address: &str, want: &str) {
+        wait_for(&format!("{address} to be {want}: {:?}", self.cef(address)), || {
+            (self.cef(address).0 == want).then_some(())
+        });
+    }
+    /// Frames the kernel's own stack has received at a VLAN interface.
+    fn heard_by_kernel(&self, name: &str) -> u64 {
+        self.netdev.link(name).expect("the interface is there").stats.rx.frames
+    }
+    fn offload(&self, prefix: &str) -> String {
+        let view = self.show("show ip route");
+        let routes = view["routes"].as_array().expect("routes").clone();
+        let route = routes.iter().find(|route| route["prefix"] == prefix);
+        route.and_then(|route| route["offload"].as_str()).unwrap_or("absent").to_owned()
+    }
+    /// Sends a datagram from host 1 from each of `ports`; answers how many hosts 2 and 3 got.
+    fn flows(&self, to: &str, ports: std::ops::Range<u16>) -> (usize, usize) {
+        let address: SocketAddr = format!("{to}:9").parse().expect("an address");
+        self.host(2).drain();
+        self.host(3).drain();
+        let count = ports.len();
+        self.host(1).net.run(|| {
+            for port in ports {
+                let socket = UdpSocket::bind(("0.0.0.0", port)).expect("a port");
+                socket.send_to(b"lanyard", address).expect("sent");
+            }
+        });
+        let std::net::IpAddr::V4(v4) = address.ip() else { panic!("IPv4") };
+        let is = |frame: &crate::harness::Frame| {
+            frame.0.get(30..34) == Some(&v4.octets()) && frame.0.get(23) == Some(&17)
+        };
+        let (mut at2, mut at3) = (0, 0);
+        wait_for(&format!("{count} datagrams to {to}"), || {
+            while let Some(frame) = self.host(2).next() {
+                at2 += usize::from(is(&frame));
+            }
+            while let Some(frame) = self.host(3).next() {
+                at3 += usize::from(is(&frame));
+            }
+            (at2 + at3 >= count).then_some(())
+        });
+        (at2, at3)
+    }
+}
+
+fn hosts_across_vlans(plane: Plane) {
+    let Some(bed) = with_hosts(plane) else { return };
+    bed.host(1).reaches("10.0.20.1");
+    bed.host(1).reaches("fd00:20::1");
+    for address in ["10.0.20.1", "fd00:20::1", "10.0.10.1"] {
+        bed.wait_cef(address, "forward");
+    }
+    assert_eq!(bed.cef("10.0.20.254").0, "receive");
+    assert_eq!(bed.cef("10.0.20.77").0, "glean");
+    assert_eq!(bed.cef("10.99.0.1").0, "none");
+    assert_eq!(bed.offload("10.0.20.0/24"), "offloaded");
+    let before = (bed.heard_by_kernel("vlan10"), bed.heard_by_kernel("vlan20"));
+    bed.host(1).tcp(bed.host(2), "10.0.20.1", 4 << 20);
+    bed.host(2).tcp(bed.host(1), "fd00:10::1", 4 << 20);
+    let heard = (bed.heard_by_kernel("vlan10") - before.0, bed.heard_by_kernel("vlan20") - before.1);
+    assert!(heard.0 < 100 && heard.1 < 100, "the kernel saw {heard:?} frames of 8 MB");
+    // The first hop of a traceroute is the switch.
+    let mut ping = std::process::Command::new("ping");
+    ping.args(["-n", "-c", "1", "-W", "5", "-t", "1", "10.0.20.1"]);
+    let said = String::from_utf8_lossy(&bed.host(1).net.output(&mut ping).stdout).into_owned();
+    assert!(said.contains("10.0.10.254") && said.contains("Time to live exceeded"), "{said}");
+    // A narrower way on: the sender is told.
+    bed.configure("interface vlan 20\nmtu 1300");
+    wait_for("the path MTU to be told", || {
+        bed.host(1).ping("-c 1 -W 1 -s 1400 -M do 10.0.20.1");
+        let mut route = std::process::Command::new("ip");
+        route.args(["route", "get", "10.0.20.1"]);
+        String::from_utf8_lossy(&bed.host(1).net.output(&mut route).stdout).contains("mtu 1300").then_some(())
+    });
+    bed.configure("interface vlan 20\nno mtu\nexit\nno ip routing\nno ipv6 unicast-routing");
+    wait_for("the plane to let go", || bed.try_cef("10.0.20.1").is_err().then_some(()));
+}
+
+fn equal_cost_paths(plane: Plane) {
+    let Some(bed) = with_hosts(plane) else { return };
+    bed.net.ip("route add 10.9.0.0/16 nexthop via 10.0.20.1 nexthop via 10.0.30.1 weight 3");
+    bed.wait_cef("10.9.0.1", "forward");
+    // Next hops are resolved without any traffic asking for them.
+    wait_for("both next hops to be resolved", || {
+        let view = bed.try_cef("10.9.0.1").ok()?;
+        let hops = view["entries"][0]["nexthops"].as_array()?.clone();
+        (hops.len() == 2 && hops.iter().all(|hop| hop["mac"].is_string())).then_some(())
+    });
+    bed.host(1).reaches("10.0.10.254");
+    let (two, three) = bed.flows("10.9.0.1", 20_000..20_400);
+    assert!((40..=160).contains(&two) && three == 400 - two, "shares {two} and {three} of 1:3");
+    bed.host(3).net.ip("link set eth0 down");
+    wait_for("the dead next hop to be left out", || (bed.cef("10.9.0.1").1 == ["vlan20"]).then_some(()));
+    assert_eq!(bed.flows("10.9.0.1", 20_000..20_100), (100, 0));
+    bed.host(3).net.ip("link set eth0 up");
+    wait_for("it to come back", || {
+        bed.host(3).net.ip("route replace default via 10.0.30.254");
+        (bed.cef("10.9.0.1").1.len() == 2).then_some(())
+    });
+    // Another metric takes over when the better route goes.
+    bed.net.ip("route add 10.9.0.0/16 via 10.0.30.1 metric 5\nroute del 10.9.0.0/16 nexthop via 10.0.20.1 nexthop via 10.0.30.1 weight 3");
+    wait_for("the other metric's route", || (bed.cef("10.9.0.1").1 == ["vlan30"]).then_some(()));
+    bed.net.ip("route replace blackhole 10.9.0.0/16 metric 5");
+    bed.wait_cef("10.9.0.1", "drop");
+}
+
+/// `count` routes below 11.0.0.0/8 and so on, each a /24, through host 2.
+fn many(count: u32, verb: &str) -> String {
+    let line = |n: u32| {
+        let address = std::net::Ipv4Addr::from(0x0b00_0000 + (n << 8));
+        format!("route {verb} {address}/24 via 10.0.20.1\n")
+    };
+    (0..count).map(line).collect()
+}
+
+fn last(count: u32) -> String {
+    std::net::Ipv4Addr::from(0x0b00_0000 + ((count - 1) << 8) + 1).to_string()
+}
+
+fn ten_thousand_routes(plane: Plane) {
+    let Some(bed) = with_hosts(plane) else { return };
+    bed.host(2).reaches("10.0.20.254");
+    bed.net.ip(&many(10_000, "add"));
+    let acknowledged = Instant::now();
+    bed.wait_cef(&last(10_000), "forward");
+    println!(
+        "10,000 routes: the last one in the plane {:?} after its acknowledgement",
+        acknowledged.elapsed()
+    );
+    let total = |bed: &Bed| bed.ask("show ip cef")["total"].as_u64().unwrap_or(0);
+    assert!(total(&bed) >= 10_000);
+    let usage = bed.cef(&last(5_000));
+    assert_eq!(usage, ("forward".into(), vec!["vlan20".into()]));
+    bed.net.ip(&many(10_000, "del"));
+    wait_for("the routes to go", || (total(&bed) < 100).then_some(()));
+}
+
+fn overrun(plane: Plane) {
+    const COUNT: u32 = 150_000;
+    let Some(bed) = with_hosts(plane) else { return };
+    bed.host(2).reaches("10.0.20.254");
+    bed.net.ip(&many(100, "add"));
+    bed.wait_cef(&last(100), "forward");
+    let signal = |signal| bed.daemon.borrow().as_ref().expect("a daemon").signal(signal);
+    signal(Signal::SIGSTOP);
+    bed.net.ip(&many(COUNT, "replace"));
+    bed.net.ip("route del 11.0.7.0/24");
+    signal(Signal::SIGCONT);
+    bed.wait_cef(&last(COUNT), "forward");
+    wait_for("what was deleted to go", || (bed.cef("11.0.7.1").0 == "none").then_some(()));
+    assert_eq!(bed.cef("11.0.6.1").0, "forward");
+}
+
+fn churn(plane: Plane) {
+    let Some(bed) = with_hosts(plane) else { return };
+    let seconds: u32 = std::env::var("LANYARD_CHURN_S").ok().and_then(|text| text.parse().ok()).unwrap_or(2);
+    bed.net.ip("route add 10.9.0.0/16 via 10.0.20.1\nroute add 10.9.1.0/24 via 10.0.30.1");
+    for (host, address) in [(2, "10.0.20.254"), (3, "10.0.30.254"), (1, "10.0.10.254")] {
+        bed.host(host).reaches(address);
+    }
+    bed.wait_cef("10.9.1.1", "forward");
+    let batch = |verb: &str, at: u32| -> String {
+        let line = |n: u32| {
+            let via = if (n + at) % 2 == 0 { "10.0.20.1" } else { "10.0.30.1" };
+            format!("route {verb} 10.9.{}.0/{} via {via}\n", 2 + 2 * (n % 120), 24 - n % 2)
+        };
+        (0..250).filter(|n| n % 120 != 0 || *n == 0).map(line).collect()
+    };
+    let end = Instant::now() + std::time::Duration::from_secs(seconds.into());
+    let mut rounds = 0;
+    while Instant::now() < end {
+        bed.net.ip(&batch("replace", rounds));
+        // What is not churned goes where it always goes; so does the rest.
+        assert_eq!(bed.flows("10.9.1.1", 21_000..21_050), (0, 50), "round {rounds}");
+        assert_eq!(bed.flows("10.9.255.1", 21_000..21_050), (50, 0), "round {rounds}");
+        let _ = bed.net.try_ip(&format!("route flush 10.9.2.0/23\nroute flush root 10.9.64.0/18"));
+        rounds += 1;
+    }
+    println!("{rounds} rounds of 250 routes");
+}
+
+fn killed_with_routes(plane: Plane) {
+    let Some(bed) = with_hosts(plane) else { return };
+    bed.host(1).reaches("10.0.20.1");
+    bed.net.ip(&many(1_000, "add"));
+    bed.wait_cef(&last(1_000), "forward");
+    bed.end_daemon(Signal::SIGKILL);
+    if plane == Plane::ebpf {
+        assert!(bed.host(1).ping("-c 3 -W 1 10.0.20.1"), "the plane goes on without the daemon");
+    }
+    bed.net.ip("route del 11.0.7.0/24");
+    bed.start();
+    bed.wait_cef(&last(1_000), "forward");
+    wait_for("what went meanwhile to be gone", || (bed.cef("11.0.7.1").0 == "none").then_some(()));
+    bed.host(1).reaches("10.0.20.1");
+}
+
+fn policy_rules(plane: Plane) {
+    let Some(bed) = with_hosts(plane) else { return };
+    bed.host(1).reaches("10.0.20.1");
+    bed.wait_cef("10.0.20.1", "forward");
+    bed.net.ip("rule add from 10.0.10.1 table 100\nroute add default via 10.0.30.1 table 100");
+    wait_for("the routes to be left to the kernel", || {
+        (bed.offload("10.0.20.0/24") == "trapped").then_some(())
+    });
+    assert_eq!(bed.flows("10.0.20.1", 22_000..22_010), (0, 10), "the rule decides");
+    bed.host(1).reaches("fd00:20::1");
+    bed.net.ip("rule del from 10.0.10.1 table 100");
+    wait_for("the plane to route again", || (bed.offload("10.0.20.0/24") == "offloaded").then_some(()));
+    assert_eq!(bed.flows("10.0.20.1", 22_000..22_010), (10, 0));
+}
