@@ -10,11 +10,13 @@ mod harness;
 
 mod capture;
 mod console;
+mod dhcp;
 mod fdb;
 mod flood;
 mod follow;
 mod hooks;
 mod hosts;
+mod layer3;
 mod life;
 mod oracle;
 mod ports;

@@ -36,6 +36,11 @@ fn bpdu() {
 }
 
 #[test]
+fn dhcp() {
+    replay("dhcp", lanyard_dhcp::fuzz);
+}
+
+#[test]
 fn fpm() {
     replay("fpm", lanyard_fpm::fuzz);
 }

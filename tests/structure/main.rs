@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 const LAYERS: &[&[&str]] = &[
     &["lanyard-types"],
     &["lanyard-wire"],
-    &["lanyard-pipeline", "lanyard-stp", "lanyard-fpm"],
+    &["lanyard-pipeline", "lanyard-fib", "lanyard-stp", "lanyard-fpm", "lanyard-dhcp"],
     &["lanyard-plane", "lanyard-netdev"],
     &["lanyard-config"],
     &["lanyard-ebpf", "lanyard-soft", "lanyard-switch", "lanyard-cli"],

@@ -137,17 +137,17 @@ impl Backend for Core {
         Ok(self.view_cef_exact(vrf, source, to)?)
     }
     fn vrfs_present(&mut self) -> BTreeSet<String> {
-        let names = lanyard_netdev::netns::list().unwrap_or_default();
-        names.into_iter().filter(|name| self.switch.config().vrfs.contains_key(name)).collect()
+        let config = self.switch.config();
+        self.kernel.spaces.names().filter(|vrf| config.vrfs.contains_key(*vrf)).map(str::to_owned).collect()
     }
     fn tracks(&mut self) -> view::Tracks {
-        view::Tracks::default()
+        self.view_tracks()
     }
     fn vrrp(&mut self) -> view::Vrrps {
         view::Vrrps::default()
     }
-    fn dhcp_relay(&mut self, _: Family) -> view::Relay {
-        view::Relay::default()
+    fn dhcp_relay(&mut self, family: Family) -> view::Relay {
+        self.view_relay(family)
     }
 
     fn spanning_tree(&mut self) -> view::SpanningTree {

@@ -13,16 +13,18 @@ use crate::kernel::Kernel;
 use crate::log::Log;
 use crate::paths::Paths;
 use crate::routing::Following;
+use crate::relay::Relaying;
 use crate::spanning::snapshot_path;
 use crate::users::Users;
 use lanyard_cli::sessions::ConfigSessions;
 use lanyard_config::{Config, InterfaceName};
 use lanyard_pipeline::state::{PlaneState, PortKind};
 use lanyard_plane::Plane;
-use lanyard_switch::compile::{host_end, pipeline_end, subinterface};
+use lanyard_switch::compile::{host_end, made_interfaces, pipeline_end, pipeline_end_of, subinterface};
 use lanyard_switch::links::{self, Netdevs};
+use lanyard_switch::track::Tracks;
 use lanyard_switch::{Action, Ageing, Facts, LinkFacts, Plan, Record, Switch, flush};
-use lanyard_types::{MAX_PORTS, PortId, VlanId};
+use lanyard_types::{MAX_PORTS, PortId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -53,6 +55,14 @@ pub struct Core {
     pub(crate) resources: crate::events::Watermarks,
     pub(crate) fpm: Fpm,
     pub(crate) plane_since: SystemTime,
+    /// The DHCP relays.
+    pub(crate) relaying: Relaying,
+    /// Tracked objects.
+    pub(crate) tracks: Tracks,
+    /// True once the static routes that an earlier run has left are known.
+    pub(crate) routes_adopted: bool,
+    /// Which of the prefixes that are tracked the kernel has a usable route for, as far as asked.
+    pub(crate) routes_seen: BTreeMap<(Option<String>, ipnet::IpNet), bool>,
     saved: Record,
     /// The generation of spanning tree that is written down.
     pub(crate) spanning_saved: Option<u64>,
@@ -115,6 +125,10 @@ impl Core {
             resources: Default::default(),
             fpm: Fpm::default(),
             plane_since,
+            relaying: Relaying::default(),
+            tracks: Tracks::default(),
+            routes_adopted: false,
+            routes_seen: BTreeMap::new(),
             saved,
             spanning_saved: None,
             detached: false,
@@ -290,10 +304,7 @@ impl Core {
             }
             self.refresh();
         }
-        let wanted = links::routes(self.switch.config());
-        if self.kernel.misses_routes(&wanted) {
-            self.kernel.sync_routes(&wanted, self.switch.facts());
-        }
+        self.follow_layer3();
     }
 
     /// True while a port is set up and its link has not come.
@@ -314,8 +325,8 @@ impl Core {
         for change in changes {
             match change {
                 Change::Link(link) => {
-                    let known =
-                        self.switch.facts().by_index(link.ifindex).filter(|known| known.name == link.name);
+                    let known = self.switch.facts().by_index_in(link.vrf.as_deref(), link.ifindex);
+                    let known = known.filter(|known| known.name == link.name);
                     let comes = |known: &LinkFacts| {
                         link.admin_up && !known.admin_up || link.master.is_none() && known.master.is_some()
                     };
@@ -324,9 +335,9 @@ impl Core {
                     }
                     self.switch.facts_mut().set(link);
                 }
-                Change::Gone(ifindex) => {
+                Change::Gone { vrf, ifindex } => {
                     gone = true;
-                    self.switch.facts_mut().remove(ifindex);
+                    self.switch.facts_mut().remove_in(vrf.as_deref(), ifindex);
                 }
                 Change::All => {
                     gone = true;
@@ -349,9 +360,8 @@ impl Core {
 
     fn pair_missing(&self) -> bool {
         let facts = self.switch.facts();
-        let missing =
-            |vlan: VlanId| facts.get(&host_end(vlan)).is_none() || facts.get(&pipeline_end(vlan)).is_none();
-        lanyard_switch::compile::vlan_interfaces(self.switch.config()).any(|(vlan, _)| missing(vlan))
+        let missing = |name: &str| facts.get(name).is_none() || facts.get(&pipeline_end_of(name)).is_none();
+        made_interfaces(self.switch.config()).any(|(name, _)| missing(&name.to_string()))
     }
 
     /// Netdevs the configuration names.
@@ -388,8 +398,11 @@ impl Core {
 
     fn learn_hosts(&mut self, next: &Config) {
         let names = next.interfaces.keys().map(ToString::to_string).collect::<Vec<_>>();
-        let pipeline = lanyard_switch::compile::vlan_interfaces(next).map(|(vlan, _)| pipeline_end(vlan));
+        let pipeline = made_interfaces(next).map(|(name, _)| pipeline_end_of(&name.to_string()));
         let names: Vec<String> = names.into_iter().chain(pipeline).collect();
+        let made = self.switch.record().namespaces.clone();
+        let vrfs = next.vrfs.keys().chain(&made).map(String::as_str);
+        self.kernel.learn_namespaces(vrfs, self.switch.facts_mut());
         self.kernel.learn_hosts(names.iter().map(String::as_str), self.switch.facts_mut());
     }
 
@@ -447,6 +460,9 @@ impl Core {
         self.spanning_tick();
         self.fpm_tick();
         self.routing_tick();
+        if self.tracks.next_ms().is_some_and(|next_ms| next_ms <= now_ms) {
+            self.follow_layer3();
+        }
         if let Some(rollback) = self.rollback.take_if(|rollback| rollback.at_ms <= now_ms) {
             match self.take(rollback.config) {
                 Ok(()) => {
@@ -469,6 +485,7 @@ impl Core {
             .chain(self.spanning_due())
             .chain(self.fpm_due())
             .chain(self.routing_due())
+            .chain(self.tracks.next_ms())
             .min()
     }
 
@@ -482,6 +499,11 @@ impl Core {
             both.addresses.entry(name.clone()).or_default().extend(nets);
         }
         both.ipv6_forwarding = both.ipv6_forwarding.or(coming.ipv6_forwarding);
+        for (vrf, knobs) in &coming.knobs {
+            both.knobs.entry(vrf.clone()).or_insert_with(|| knobs.clone());
+        }
+        both.namespaces.extend(coming.namespaces.iter().cloned());
+        both.homes.extend(coming.homes.clone());
         self.save(both);
     }
     fn save_record(&mut self) {
@@ -509,11 +531,13 @@ impl Core {
         self.detached = true;
         let mut failures: Vec<String> =
             self.plane.detach().err().map(|error| error.to_string()).into_iter().collect();
+        self.kernel.adopt_routes(&BTreeSet::new(), self.switch.facts());
         self.kernel.sync_routes(&BTreeSet::new(), self.switch.facts());
+        self.kernel.sync_arps(&BTreeSet::new(), self.switch.facts());
         let actions = self.switch.release();
         let results = self.run(&actions);
         // A netdev that goes meanwhile has nothing to be put back.
-        let here = |action: &Action| !matches!(action, Action::Link { name, .. } if !Kernel::has(name));
+        let here = |action: &Action| !matches!(action, Action::Link { name, .. } | Action::Move { name, .. } if !self.kernel.has(name));
         let failed = actions.iter().zip(results).filter(|(action, _)| here(action));
         failures.extend(failed.filter_map(|(_, result)| result.err()));
         for path in [
@@ -533,7 +557,12 @@ pub enum Change {
     /// A netdev came or changed.
     Link(LinkFacts),
     /// A netdev is gone.
-    Gone(u32),
+    Gone {
+        /// The VRF it was in.
+        vrf: Option<String>,
+        /// Its index there.
+        ifindex: u32,
+    },
     /// Events were lost: everything may have changed.
     All,
 }

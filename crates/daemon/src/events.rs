@@ -3,7 +3,7 @@
 use crate::core::{Change, Core};
 use lanyard_cli::view::EventKind;
 use lanyard_config::InterfaceName;
-use lanyard_netdev::Event;
+use lanyard_netdev::{Event, NeighbourState};
 use lanyard_pipeline::state::{PlaneState, PortKind, PortState};
 use lanyard_plane::{FdbEntry, PlaneEvent};
 use lanyard_switch::compile::{host_end, subinterface};
@@ -174,30 +174,66 @@ impl Core {
         });
     }
 
-    /// Takes over what the kernel has to say.
+    /// Takes over what the kernel has to say about the switch's own namespace.
     pub fn netdev_events(&mut self, events: Vec<Event>) {
+        self.netdev_events_in(None, events);
+    }
+
+    /// Takes over what the kernel has to say about VRFs; answers how many events that was.
+    pub fn vrf_events(&mut self) -> usize {
+        let mut count = 0;
+        for (vrf, events) in self.kernel.spaces.events() {
+            count += events.len();
+            self.netdev_events_in(Some(&vrf), events);
+        }
+        count
+    }
+
+    fn netdev_events_in(&mut self, vrf: Option<&str>, events: Vec<Event>) {
         let mut changes = Vec::new();
+        let of = || vrf.map(str::to_owned);
         for event in events {
             match event {
-                Event::Link(link) => changes.push(Change::Link(self.kernel.link_facts(&link))),
-                Event::LinkGone { ifindex, .. } => changes.push(Change::Gone(ifindex)),
+                // What was said about a netdev before it was moved is no longer so, and in a VRF only those are ours
+                // that we have moved there.
+                Event::Link(link) if self.kernel.spaces.home(&link.name) != vrf => {}
+                Event::Link(link) => changes.push(Change::Link(self.kernel.link_facts_in(of(), &link))),
+                Event::LinkGone { ifindex, .. } => changes.push(Change::Gone { vrf: of(), ifindex }),
                 Event::Overrun => changes.push(Change::All),
-                Event::Route(route) => self.tell_route("add", &route),
-                Event::RouteGone(route) => {
-                    self.kernel.route_gone(&route, self.switch.facts());
-                    self.tell_route("delete", &route);
+                Event::Route(route) => {
+                    self.routes_seen.remove(&(of(), route.dest));
+                    self.tell_route("add", vrf, &route);
                 }
-                Event::Neighbour(neighbour) => self.tell_neighbour("add", &neighbour),
-                Event::NeighbourGone(neighbour) => self.tell_neighbour("delete", &neighbour),
+                Event::RouteGone(route) => {
+                    self.routes_seen.remove(&(of(), route.dest));
+                    self.kernel.route_gone(vrf, &route, self.switch.facts());
+                    self.tell_route("delete", vrf, &route);
+                }
+                Event::Neighbour(neighbour) => {
+                    if neighbour.state != NeighbourState::Permanent {
+                        let (index, address) = (neighbour.ifindex, neighbour.addr);
+                        self.kernel.neighbour_changed(vrf, index, address, self.switch.facts());
+                    }
+                    self.tell_neighbour("add", vrf, &neighbour);
+                }
+                Event::NeighbourGone(neighbour) => {
+                    let (index, address) = (neighbour.ifindex, neighbour.addr);
+                    self.kernel.neighbour_changed(vrf, index, address, self.switch.facts());
+                    self.tell_neighbour("delete", vrf, &neighbour);
+                }
                 Event::Address(_) | Event::AddressGone(_) => {}
             }
+        }
+        if !changes.is_empty() {
+            // A route may have lost its interface without a word about the route.
+            self.routes_seen.clear();
         }
         self.netdevs_changed(changes);
     }
 
-    fn tell_route(&mut self, action: &'static str, route: &lanyard_netdev::Route) {
+    fn tell_route(&mut self, action: &'static str, vrf: Option<&str>, route: &lanyard_netdev::Route) {
         if self.bus.wants(EventKind::Route) {
-            let view = crate::views::route(route, self.facts());
+            let view = crate::views::route(vrf, route, self.facts());
             let details = view.and_then(|view| serde_json::to_value(view).ok()).map(object);
             if let Some(details) = details {
                 self.bus.event(EventKind::Route, action, || details);
@@ -205,9 +241,14 @@ impl Core {
         }
     }
 
-    fn tell_neighbour(&mut self, action: &'static str, neighbour: &lanyard_netdev::Neighbour) {
+    fn tell_neighbour(
+        &mut self,
+        action: &'static str,
+        vrf: Option<&str>,
+        neighbour: &lanyard_netdev::Neighbour,
+    ) {
         if self.bus.wants(EventKind::Neighbor) {
-            let view = crate::views::neighbour(neighbour, self.facts());
+            let view = crate::views::neighbour(vrf, neighbour, self.facts());
             let details = view.and_then(|view| serde_json::to_value(view).ok()).map(object);
             if let Some(details) = details {
                 self.bus.event(EventKind::Neighbor, action, || details);

@@ -16,6 +16,7 @@ mod files;
 mod fpm;
 mod instance;
 pub mod kernel;
+mod layer3;
 pub mod log;
 mod os;
 pub mod paths;
@@ -23,8 +24,10 @@ pub mod planes;
 pub mod protocol;
 mod routing;
 mod routing_views;
+mod relay;
 mod run;
 mod server;
+mod spaces;
 mod spanning;
 mod startup;
 #[cfg(test)]

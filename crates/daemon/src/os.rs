@@ -110,3 +110,21 @@ impl AsRawFd for Gathered {
         self.0.as_raw_fd()
     }
 }
+
+/// Joins a socket to a multicast group at one interface, or takes it out of it.
+///
+/// # Errors
+/// No such interface, or one without IPv6.
+pub fn membership(socket: &OwnedFd, group: std::net::Ipv6Addr, ifindex: u32, join: bool) -> io::Result<()> {
+    let request = libc::ipv6_mreq {
+        ipv6mr_multiaddr: libc::in6_addr { s6_addr: group.octets() },
+        ipv6mr_interface: ifindex,
+    };
+    let option = if join { libc::IPV6_ADD_MEMBERSHIP } else { libc::IPV6_DROP_MEMBERSHIP };
+    let len = std::mem::size_of::<libc::ipv6_mreq>() as libc::socklen_t;
+    // SAFETY: the request lives through the call, and `len` is its size.
+    let result = unsafe {
+        libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_IPV6, option, (&raw const request).cast(), len)
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

@@ -92,6 +92,10 @@ fn assemble(options: &Options, paths: &Paths, quiet: bool) -> Result<Core, Strin
         }
     }
     instance::settle(paths)?;
+    kernel.spaces.adopt(&found.record.homes);
+    for vrf in &found.record.namespaces {
+        kernel.spaces.find(vrf);
+    }
     let mut facts = kernel.facts()?;
     kernel.learn_hosts(found.record.originals.keys().map(String::as_str), &mut facts);
     let identity = instance::identity(&options.instance, paths);
@@ -193,6 +197,9 @@ async fn serve(core: Core, mut events: Events) -> Result<(), String> {
     let watch = |fd| os::watch(fd).map_err(|error| format!("event loop: {error}"));
     let netlink = watch(events.as_raw_fd())?;
     let routing = watch(core.borrow().routing_fd())?;
+    let vrfs = watch(core.borrow().kernel.spaces.as_raw_fd())?;
+    let relay_fd = core.borrow().relaying.fd();
+    let relays = relay_fd.map(watch).transpose()?;
     let plane_fd = core.borrow().plane.event_fd();
     let plane = plane_fd.map(watch).transpose()?;
     loop {
@@ -211,6 +218,16 @@ async fn serve(core: Core, mut events: Events) -> Result<(), String> {
                     guard.clear_ready();
                 }
                 tokio::task::yield_now().await;
+            }
+            mut guard = ready(Some(&vrfs)) => {
+                if core.borrow_mut().vrf_events() == 0 {
+                    guard.clear_ready();
+                }
+            }
+            mut guard = ready(relays.as_ref()) => {
+                if core.borrow_mut().relay_events() == 0 {
+                    guard.clear_ready();
+                }
             }
             mut guard = ready(plane.as_ref()) => {
                 if core.borrow_mut().plane_events() == 0 {

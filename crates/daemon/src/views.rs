@@ -86,8 +86,8 @@ impl Core {
             .filter(listed)
             .map(|(n, i)| (n.clone(), i.clone()))
             .collect();
-        let links: BTreeMap<String, Link> = if wanted.len() == 1 {
-            let name = wanted[0].0.to_string();
+        let one = wanted.first().filter(|_| wanted.len() == 1).map(|(name, _)| name.to_string());
+        let mut links: BTreeMap<String, Link> = if let Some(name) = one {
             self.kernel.netdev().link(&name).ok().map(|link| (name, link)).into_iter().collect()
         } else {
             self.kernel
@@ -98,14 +98,25 @@ impl Core {
                 .map(|link| (link.name.clone(), link))
                 .collect()
         };
-        let mut addresses: BTreeMap<u32, Vec<ipnet::IpNet>> = BTreeMap::new();
-        for address in self.kernel.netdev().addresses(None).unwrap_or_default() {
-            addresses.entry(address.ifindex).or_default().push(address.net);
+        let mut homes: BTreeMap<String, String> = BTreeMap::new();
+        for (vrf, link) in self.kernel.spaces.links() {
+            homes.insert(link.name.clone(), vrf);
+            links.insert(link.name.clone(), link);
+        }
+        let mut addresses: BTreeMap<(Option<String>, u32), Vec<ipnet::IpNet>> = BTreeMap::new();
+        let vrfs: std::collections::BTreeSet<Option<String>> =
+            homes.values().cloned().map(Some).chain([None]).collect();
+        for vrf in vrfs {
+            let netdev = self.kernel.netdev_of(vrf.as_deref());
+            for address in netdev.ok().and_then(|netdev| netdev.addresses(None).ok()).unwrap_or_default() {
+                addresses.entry((vrf.clone(), address.ifindex)).or_default().push(address.net);
+            }
         }
         let view = |(name, interface): &(InterfaceName, Interface)| {
             let link = links.get(&name.to_string());
             let mut view = self.view_interface(name, interface, link);
-            view.addresses = link.and_then(|link| addresses.get(&link.ifindex)).cloned().unwrap_or_default();
+            let key = |link: &Link| (homes.get(&link.name).cloned(), link.ifindex);
+            view.addresses = link.and_then(|link| addresses.get(&key(link))).cloned().unwrap_or_default();
             view.addresses.sort_by_key(|net| matches!(net, ipnet::IpNet::V6(_)));
             view
         };
@@ -238,6 +249,7 @@ impl Core {
     pub(crate) fn view_routes(&mut self, query: &RouteQuery) -> Result<view::Routes, String> {
         const TABLE_LOCAL: u32 = 255;
         let mut routes = Vec::new();
+        let facts = self.facts_in(query.vrf.as_deref())?;
         for table in [lanyard_netdev::TABLE_MAIN, TABLE_LOCAL] {
             let netdev = self.kernel.netdev_of(query.vrf.as_deref())?;
             let list =
@@ -245,7 +257,7 @@ impl Core {
             let local = table == TABLE_LOCAL;
             let shown = list.iter().filter_map(|entry| {
                 let offload = self.route_offload(query.vrf.as_deref(), entry.dest, entry.metric, local);
-                Some(view::Route { offload, ..route(entry, self.facts())? })
+                Some(view::Route { offload, ..route(query.vrf.as_deref(), entry, &facts)? })
             });
             routes.extend(shown);
         }
@@ -253,16 +265,23 @@ impl Core {
         Ok(query.narrow(routes))
     }
 
+    /// Every netdev of a namespace, also those that are none of ours: for their names.
+    fn facts_in(&self, vrf: Option<&str>) -> Result<Facts, String> {
+        let links = self.kernel.netdev_of(vrf)?.links().map_err(|error| error.to_string())?;
+        Ok(links.iter().map(|link| self.kernel.link_facts_in(vrf.map(str::to_owned), link)).collect())
+    }
+
     pub(crate) fn view_neighbours(
         &mut self,
         family: Family,
         vrf: Option<&str>,
     ) -> Result<view::Neighbors, String> {
+        let facts = self.facts_in(vrf)?;
         let netdev = self.kernel.netdev_of(vrf)?;
         let list = netdev.neighbours(kernel_family(family)).map_err(|error| error.to_string())?;
         let shown = list.iter().filter_map(|entry| {
             let offload = self.neighbour_offload(vrf, entry.ifindex, entry.addr);
-            Some(view::Neighbor { offload, ..neighbour(entry, self.facts())? })
+            Some(view::Neighbor { offload, ..neighbour(vrf, entry, &facts)? })
         });
         let mut neighbors: Vec<_> = shown.collect();
         neighbors.sort_by(|a, b| (a.address, &a.interface).cmp(&(b.address, &b.interface)));
@@ -385,7 +404,7 @@ fn since(now: LinkStats, base: Option<&LinkStats>) -> LinkStats {
 }
 
 /// A kernel route as shown; `None` for broadcast and multicast routes.
-pub(crate) fn route(route: &lanyard_netdev::Route, facts: &Facts) -> Option<view::Route> {
+pub(crate) fn route(vrf: Option<&str>, route: &lanyard_netdev::Route, facts: &Facts) -> Option<view::Route> {
     if matches!(route.kind, RouteKind::Broadcast | RouteKind::Multicast | RouteKind::Other(_)) {
         return None;
     }
@@ -398,7 +417,7 @@ pub(crate) fn route(route: &lanyard_netdev::Route, facts: &Facts) -> Option<view
     };
     let hop = |hop: &lanyard_netdev::NextHop| view::NextHop {
         via: hop.via,
-        interface: hop.ifindex.map_or_else(String::new, |ifindex| netdev_name(ifindex, facts)),
+        interface: hop.ifindex.map_or_else(String::new, |ifindex| netdev_name(vrf, ifindex, facts)),
         weight: hop.weight.into(),
     };
     Some(view::Route {
@@ -433,12 +452,16 @@ fn protocol_name(protocol: u8) -> String {
     name.into()
 }
 
-fn netdev_name(ifindex: u32, facts: &Facts) -> String {
-    facts.by_index(ifindex).map_or_else(|| format!("if{ifindex}"), |link| link.name.clone())
+fn netdev_name(vrf: Option<&str>, ifindex: u32, facts: &Facts) -> String {
+    facts.by_index_in(vrf, ifindex).map_or_else(|| format!("if{ifindex}"), |link| link.name.clone())
 }
 
 /// A neighbour as shown; `None` for multicast and loopback mappings, which nobody asked for.
-pub(crate) fn neighbour(entry: &lanyard_netdev::Neighbour, facts: &Facts) -> Option<view::Neighbor> {
+pub(crate) fn neighbour(
+    vrf: Option<&str>,
+    entry: &lanyard_netdev::Neighbour,
+    facts: &Facts,
+) -> Option<view::Neighbor> {
     if entry.proxy
         || matches!(entry.state, NeighbourState::NoArp | NeighbourState::None | NeighbourState::Other(_))
     {
@@ -447,7 +470,7 @@ pub(crate) fn neighbour(entry: &lanyard_netdev::Neighbour, facts: &Facts) -> Opt
     Some(view::Neighbor {
         address: entry.addr,
         mac: entry.mac.filter(|mac| !mac.is_zero()),
-        interface: netdev_name(entry.ifindex, facts),
+        interface: netdev_name(vrf, entry.ifindex, facts),
         state: entry.state.name(),
         offload: Offload::None,
     })

@@ -19,7 +19,7 @@ pub fn check(old: &Config, next: &Config, facts: &Facts, identity: &Identity) ->
         let before = old.interfaces.get(name);
         match name {
             InterfaceName::Netdev(name) => {
-                let taken = |role: Role| role != Role::Unset;
+                let taken = |role: Role| matches!(role, Role::Switchport | Role::Routed);
                 if taken(interface.role) && !before.is_some_and(|before| taken(before.role)) {
                     netdev(name, facts, identity, &mut notices)?;
                 }
@@ -28,6 +28,7 @@ pub fn check(old: &Config, next: &Config, facts: &Facts, identity: &Identity) ->
             InterfaceName::Vlan(_) => {}
         }
     }
+    crate::layer3::check(old, next, facts, identity, &mut notices)?;
     for (key, target) in &next.fdb.statics {
         if let StaticTarget::Interface(name) = target
             && old.fdb.statics.get(key) != Some(target)

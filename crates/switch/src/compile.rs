@@ -54,6 +54,20 @@ pub fn subinterface(port: &str) -> &str {
     port.strip_prefix("ly").unwrap_or(port)
 }
 
+/// The pipeline's end of the pair whose host end is called `name`: `ly10` for `vlan10`, `lyeth1.100` for `eth1.100`.
+#[must_use]
+pub fn pipeline_end_of(name: &str) -> String {
+    let vlan = name.strip_prefix("vlan").and_then(|n| n.parse().ok().filter(|v: &VlanId| v.to_string() == n));
+    vlan.map_or_else(|| format!("ly{name}"), pipeline_end)
+}
+
+/// The interfaces of `config` that the switch makes, each a pair: VLAN interfaces and subinterfaces.
+pub fn made_interfaces(config: &Config) -> impl Iterator<Item = (&InterfaceName, &Interface)> {
+    config.interfaces.iter().filter(|(name, interface)| {
+        matches!(name, InterfaceName::Vlan(_)) || matches!(interface.role, Role::Subinterface(_))
+    })
+}
+
 /// The VLAN interfaces of `config`, ascending.
 pub fn vlan_interfaces(config: &Config) -> impl Iterator<Item = (VlanId, &Interface)> {
     config.interfaces.iter().filter_map(|(name, interface)| match name {

@@ -6,23 +6,42 @@
 //! so what an administrator did to it by hand meanwhile stays. What a port was like before the switch took it
 //! is in the [`Record`], and comes back when the switch lets go of it.
 
-use crate::compile::{host_end, pipeline_end, vlan_interfaces};
-use crate::facts::{Facts, HostStack, LinkFacts};
+use crate::compile::{host_end, made_interfaces, pipeline_end_of};
+use crate::facts::{Facts, HostStack, Knob, LinkFacts};
+use crate::layer3;
 use crate::switch::Identity;
 use ipnet::IpNet;
+use lanyard_config::layer3::{Layer3, split_subinterface};
 use lanyard_config::{Config, Duplex, Interface, InterfaceName, Role};
 use lanyard_types::{MacAddr, VlanId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 
 /// One thing to do to the kernel's network configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Makes a VLAN interface: a veth pair, both ends down.
+    /// Makes a VRF's namespace, its loopback device up and marked; or deletes it.
+    Namespace {
+        /// The VRF.
+        vrf: String,
+        /// The mark.
+        mark: String,
+        /// True makes.
+        add: bool,
+    },
+    /// Makes a VLAN interface or a subinterface: a veth pair, both ends down.
     CreatePair(Pair),
     /// Deletes it.
     DeletePair(Pair),
+    /// Moves a netdev to another namespace, where it is down and has nothing of what it had.
+    Move {
+        /// The netdev.
+        name: String,
+        /// The VRF it is in.
+        from: Option<String>,
+        /// The VRF it goes to.
+        to: Option<String>,
+    },
     /// Changes a netdev's settings; only what differs between `from` and `to` is touched.
     Link {
         /// The netdev.
@@ -41,8 +60,12 @@ pub enum Action {
         /// True adds.
         add: bool,
     },
-    /// `net.ipv6.conf.all.forwarding`.
-    Ipv6Forwarding {
+    /// Turns a switch of a namespace.
+    Knob {
+        /// The VRF.
+        vrf: Option<String>,
+        /// Which.
+        knob: Knob,
         /// Before.
         from: bool,
         /// After.
@@ -59,13 +82,13 @@ pub enum Action {
     },
 }
 
-/// A VLAN interface's veth pair.
+/// The veth pair of a VLAN interface or a subinterface. Its pipeline end is called [`pipeline_end_of`] the other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pair {
-    /// The VLAN.
-    pub vlan: VlanId,
+    /// The host end's name: `vlan10`, `eth1.100`.
+    pub name: String,
     /// The host end's address.
-    pub mac: MacAddr,
+    pub mac: Option<MacAddr>,
     /// Layer-3 MTU of both ends in bytes.
     pub mtu: u32,
     /// The mark both ends carry.
@@ -98,11 +121,13 @@ impl Action {
     #[must_use]
     pub fn inverse(self) -> Self {
         match self {
+            Self::Namespace { vrf, mark, add } => Self::Namespace { vrf, mark, add: !add },
+            Self::Move { name, from, to } => Self::Move { name, from: to, to: from },
             Self::CreatePair(pair) => Self::DeletePair(pair),
             Self::DeletePair(pair) => Self::CreatePair(pair),
             Self::Link { name, from, to } => Self::Link { name, from: to, to: from },
             Self::Address { name, net, add } => Self::Address { name, net, add: !add },
-            Self::Ipv6Forwarding { from, to } => Self::Ipv6Forwarding { from: to, to: from },
+            Self::Knob { vrf, knob, from, to } => Self::Knob { vrf, knob, from: to, to: from },
             Self::Speed { name, from, to } => Self::Speed { name, from: to, to: from },
         }
     }
@@ -152,31 +177,15 @@ pub struct Record {
     pub addresses: BTreeMap<String, BTreeSet<IpNet>>,
     /// `net.ipv6.conf.all.forwarding` as it was found, once the switch has changed it.
     pub ipv6_forwarding: Option<bool>,
-}
-
-/// A static route for the kernel.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Route {
-    /// The destination.
-    pub prefix: IpNet,
-    /// The router.
-    pub via: Option<IpAddr>,
-    /// The egress netdev.
-    pub interface: Option<String>,
-    /// The metric: IOS's administrative distance.
-    pub metric: u32,
-}
-
-/// The kernel routes that `config` asks for.
-#[must_use]
-pub fn routes(config: &Config) -> BTreeSet<Route> {
-    let lower = |route: &lanyard_config::StaticRoute| Route {
-        prefix: route.prefix,
-        via: route.via,
-        interface: route.interface.as_ref().map(ToString::to_string),
-        metric: route.distance.into(),
-    };
-    config.routes.iter().map(lower).collect()
+    /// Other switches of namespaces as they were found, by VRF (the switch's own is empty), once the switch has changed them.
+    #[serde(default)]
+    pub knobs: BTreeMap<String, Vec<(Knob, bool)>>,
+    /// The namespaces that the switch has made.
+    #[serde(default)]
+    pub namespaces: BTreeSet<String>,
+    /// The netdevs that the switch has moved to a VRF's namespace.
+    #[serde(default)]
+    pub homes: BTreeMap<String, String>,
 }
 
 /// The mark on the netdevs that an instance makes.
@@ -192,6 +201,8 @@ pub struct Actions {
     pub before: Vec<Action>,
     /// Letting go of what the plane no longer uses.
     pub after: Vec<Action>,
+    /// Namespaces that nothing is in any more; goes to the end of `after`.
+    pub(crate) last: Vec<Action>,
     /// The record once all is done.
     pub record: Record,
 }
@@ -206,21 +217,27 @@ pub fn actions(
     identity: &Identity,
 ) -> Actions {
     let mut list = Actions { record: record.clone(), ..Actions::default() };
-    vlan_pairs(old, next, facts, identity, &mut list);
+    layer3::namespaces(next, facts, identity, &mut list);
+    pairs(old, next, facts, identity, &mut list);
     for name in
         managed(old).chain(managed(Some(next))).chain(record.originals.keys()).collect::<BTreeSet<_>>()
     {
         netdev(name, old, next, facts, &mut list);
     }
-    addresses(next, facts, &mut list);
-    ipv6_forwarding(next, facts.ipv6_forwarding, &mut list);
+    addresses(next, facts, identity, &mut list);
+    layer3::knobs(next, facts, &mut list);
+    layer3::homes(next, facts, &mut list);
+    let mut last = std::mem::take(&mut list.last);
+    list.after.append(&mut last);
     list
 }
 
 /// The netdevs `config` names as ports or routed ports.
 fn managed(config: Option<&Config>) -> impl Iterator<Item = &String> {
     config.into_iter().flat_map(|config| &config.interfaces).filter_map(|(name, interface)| match name {
-        InterfaceName::Netdev(name) if interface.role != Role::Unset => Some(name),
+        InterfaceName::Netdev(name) if matches!(interface.role, Role::Switchport | Role::Routed) => {
+            Some(name)
+        }
         _ => None,
     })
 }
@@ -233,17 +250,28 @@ struct Wanted {
     mtu: Option<u32>,
     mac: Option<MacAddr>,
     forwarding: bool,
+    layer3: Layer3,
 }
 
 fn wanted(config: &Config, name: &InterfaceName) -> Option<Wanted> {
     let interface = config.interfaces.get(name)?;
     let svi = matches!(name, InterfaceName::Vlan(_));
-    (svi || interface.role != Role::Unset).then_some(Wanted {
-        role: if svi { Role::Routed } else { interface.role },
+    let role = if svi { Role::Routed } else { interface.role };
+    // What the switch does itself is no matter of the netdev's.
+    let layer3 = Layer3 {
+        helpers: Vec::new(),
+        relay_destinations: Vec::new(),
+        nd: Default::default(),
+        vrrp: BTreeMap::new(),
+        ..interface.layer3.clone()
+    };
+    (role != Role::Unset).then_some(Wanted {
+        role,
         up: !interface.shutdown,
-        mtu: interface.mtu,
+        mtu: interface.layer3.ip_mtu.or(interface.mtu),
         mac: interface.mac,
         forwarding: config.ip_routing,
+        layer3,
     })
 }
 
@@ -255,34 +283,49 @@ fn settings(wanted: &Wanted, original: &Original) -> LinkSettings {
             promisc: true,
             mtu,
             mac: original.mac,
-            host: HostStack::SILENT,
+            host: original.host.silenced(),
         };
     }
-    let host = HostStack { forwarding: wanted.forwarding, ..original.host };
+    let host = layer3::host(&wanted.layer3, wanted.forwarding, original.host);
     LinkSettings { up: wanted.up, promisc: original.promisc, mtu, mac: wanted.mac.or(original.mac), host }
+}
+
+/// What a netdev is like in the namespace it has just been moved to.
+fn moved(link: LinkSettings) -> LinkSettings {
+    LinkSettings { up: false, host: HostStack::default(), ..link }
 }
 
 fn netdev(name: &str, old: Option<&Config>, next: &Config, facts: &Facts, list: &mut Actions) {
     let key = InterfaceName::Netdev(name.to_owned());
     let now = wanted(next, &key);
-    let Some(link) = facts.usable(name) else {
+    let Some(link) = facts.free(name) else {
         if now.is_none() {
             list.record.originals.remove(name);
         }
         return;
     };
     let known = list.record.originals.get(name).filter(|original| original.ifindex == link.ifindex).cloned();
-    let from = LinkSettings::of(link);
+    let mut from = LinkSettings::of(link);
     let Some(now) = now else {
         if let Some(original) = known {
+            if link.vrf.is_some() {
+                list.after.push(Action::Move { name: name.to_owned(), from: link.vrf.clone(), to: None });
+                from = moved(from);
+            }
             push_link(&mut list.after, name, from, original.settings());
         }
         list.record.originals.remove(name);
         return;
     };
     let was = old.and_then(|old| wanted(old, &key));
-    if known.is_none() || was.as_ref() != Some(&now) {
+    let moves = link.vrf != now.layer3.vrf;
+    if known.is_none() || moves || was.as_ref() != Some(&now) {
         let original = known.clone().unwrap_or_else(|| Original::of(link));
+        if moves {
+            let (here, there) = (link.vrf.clone(), now.layer3.vrf.clone());
+            list.before.push(Action::Move { name: name.to_owned(), from: here, to: there });
+            from = moved(LinkSettings::of(link));
+        }
         push_link(&mut list.before, name, from, settings(&now, &original));
         list.record.originals.insert(name.to_owned(), original);
     }
@@ -303,37 +346,50 @@ fn fixed_speed(interface: &Interface) -> Option<(u32, bool)> {
     interface.speed_mbps.map(|speed_mbps| (speed_mbps, interface.duplex != Duplex::Half))
 }
 
-/// VLAN interfaces: pairs to make and to delete, and the settings of both ends.
-fn vlan_pairs(old: Option<&Config>, next: &Config, facts: &Facts, identity: &Identity, list: &mut Actions) {
+/// VLAN interfaces and subinterfaces: pairs to make and to delete, and the settings of both ends.
+fn pairs(old: Option<&Config>, next: &Config, facts: &Facts, identity: &Identity, list: &mut Actions) {
     let mark = alias(&identity.instance);
-    let made =
-        |vlan: VlanId| facts.get(&pipeline_end(vlan)).is_some() && facts.get(&host_end(vlan)).is_some();
-    let pair = |vlan: VlanId, interface: &Interface| Pair {
-        vlan,
-        mac: interface.mac.unwrap_or_else(|| identity.vlan_mac(vlan)),
-        mtu: interface.mtu.unwrap_or(1500),
-        alias: mark.clone(),
-    };
     let mut links = Vec::new();
-    for (vlan, interface) in vlan_interfaces(next) {
-        let pair = pair(vlan, interface);
-        let (key, fresh) = (InterfaceName::Vlan(vlan), !made(vlan));
-        if fresh || old.and_then(|old| wanted(old, &key)) != wanted(next, &key) {
-            let bare = LinkFacts { mtu: pair.mtu, mac: Some(pair.mac), ..LinkFacts::default() };
-            let now = |name: &str| LinkSettings::of(facts.get(name).filter(|_| !fresh).unwrap_or(&bare));
-            let host = now(&host_end(vlan));
-            let stack = HostStack { forwarding: next.ip_routing, ..host.host };
+    for (key, interface) in made_interfaces(next) {
+        let mac = interface.mac.or_else(|| layer3::made_mac(key, next, facts, identity));
+        let pair = Pair {
+            name: key.to_string(),
+            mac,
+            mtu: interface.mtu.unwrap_or_else(|| layer3::parent_mtu(key, facts)),
+            alias: mark.clone(),
+        };
+        let (host_name, inner_name) = (&pair.name, pipeline_end_of(&pair.name));
+        let fresh = facts.get(host_name).is_none() || facts.get(&inner_name).is_none();
+        let vrf = &interface.layer3.vrf;
+        let home = facts.get(host_name).filter(|_| !fresh).and_then(|link| link.vrf.clone());
+        let moves = home != *vrf;
+        let bare = LinkFacts { mtu: pair.mtu, mac, ..LinkFacts::default() };
+        let now = |name: &str| LinkSettings::of(facts.get(name).filter(|_| !fresh).unwrap_or(&bare));
+        if fresh || moves || old.and_then(|old| wanted(old, key)) != wanted(next, key) {
+            let found = now(host_name);
+            let host = if moves { moved(found) } else { found };
+            if moves {
+                links.push(Action::Move { name: host_name.clone(), from: home, to: vrf.clone() });
+            }
             let to = LinkSettings {
                 up: !interface.shutdown,
-                mtu: pair.mtu,
-                mac: Some(pair.mac),
-                host: stack,
+                mtu: interface.layer3.ip_mtu.unwrap_or(pair.mtu),
+                mac: mac.or(host.mac),
+                host: layer3::host(
+                    &interface.layer3,
+                    next.ip_routing,
+                    HostStack {
+                        ipv6_disabled: host.host.ipv6_disabled,
+                        arp_ignore: host.host.arp_ignore,
+                        ..HostStack::default()
+                    },
+                ),
                 ..host
             };
-            push_link(&mut links, &host_end(vlan), host.clone(), to);
-            let inner = now(&pipeline_end(vlan));
-            let to = LinkSettings { mtu: pair.mtu, host: HostStack::SILENT, ..inner.clone() };
-            push_link(&mut links, &pipeline_end(vlan), inner, to);
+            push_link(&mut links, host_name, host, to);
+            let inner = now(&inner_name);
+            let to = LinkSettings { mtu: pair.mtu, host: inner.host.silenced(), ..inner.clone() };
+            push_link(&mut links, &inner_name, inner, to);
         }
         if fresh {
             list.before.push(Action::CreatePair(pair));
@@ -342,12 +398,23 @@ fn vlan_pairs(old: Option<&Config>, next: &Config, facts: &Facts, identity: &Ide
     list.before.append(&mut links);
     // Every pair that carries our mark and is not wanted goes: also what an earlier run left behind.
     let ours = facts.iter().filter(|link| link.alias.as_deref() == Some(&mark));
-    let vlans: BTreeSet<VlanId> = ours.filter_map(|link| vlan_of(&link.name)).collect();
-    for vlan in vlans {
-        if !next.interfaces.contains_key(&InterfaceName::Vlan(vlan)) {
-            let before = old.and_then(|old| old.interfaces.get(&InterfaceName::Vlan(vlan)));
-            list.after.push(Action::DeletePair(pair(vlan, before.unwrap_or(&Interface::default()))));
+    let names: BTreeSet<String> = ours.map(|link| host_end_of(&link.name)).collect();
+    for name in names {
+        if !made_interfaces(next).any(|(key, _)| key.to_string() == name) {
+            let found = facts.get(&pipeline_end_of(&name)).or_else(|| facts.get(&name));
+            let (mac, mtu) = found.map_or((None, 1500), |link| (link.mac, link.mtu));
+            list.after.push(Action::DeletePair(Pair { name, mac, mtu, alias: mark.clone() }));
         }
+    }
+}
+
+/// The host end of the pair that has `name` as one of its ends.
+#[must_use]
+pub fn host_end_of(name: &str) -> String {
+    match (name.strip_prefix("ly"), vlan_of(name)) {
+        (Some(_), Some(vlan)) => host_end(vlan),
+        (Some(rest), None) => rest.to_owned(),
+        (None, _) => name.to_owned(),
     }
 }
 
@@ -358,7 +425,8 @@ pub fn vlan_of(name: &str) -> Option<VlanId> {
     number.parse().ok().filter(|vlan: &VlanId| vlan.to_string() == number)
 }
 
-fn addresses(next: &Config, facts: &Facts, list: &mut Actions) {
+fn addresses(next: &Config, facts: &Facts, identity: &Identity, list: &mut Actions) {
+    let mark = alias(&identity.instance);
     let mut wanted: BTreeMap<String, BTreeSet<IpNet>> = BTreeMap::new();
     for (name, interface) in &next.interfaces {
         let routed = matches!(name, InterfaceName::Vlan(_)) || interface.is_routed();
@@ -368,15 +436,17 @@ fn addresses(next: &Config, facts: &Facts, list: &mut Actions) {
         }
     }
     let empty = BTreeSet::new();
-    let here = |name: &str| facts.get(name).is_some() || vlan_of(name).is_some();
+    let is_made = |name: &str| made_interfaces(next).any(|(key, _)| key.to_string() == name);
+    let here = |name: &str| facts.get(name).is_some() || is_made(name);
     for name in list.record.addresses.keys().chain(wanted.keys()).collect::<BTreeSet<_>>() {
-        // A VLAN interface that has to be made anew has none of the addresses it had.
-        let kept = list.record.addresses.get(name).filter(|_| facts.get(name).is_some());
+        // What has to be made anew, or goes to another namespace, has none of the addresses it had.
+        let moves =
+            list.before.iter().any(|action| matches!(action, Action::Move { name: n, .. } if n == name));
+        let kept = list.record.addresses.get(name).filter(|_| facts.get(name).is_some() && !moves);
         let old = kept.unwrap_or(&empty);
         let new = wanted.get(name).unwrap_or(&empty);
-        // A VLAN interface that goes takes its addresses with it.
-        let goes =
-            vlan_of(name).is_some_and(|vlan| !next.interfaces.contains_key(&InterfaceName::Vlan(vlan)));
+        // A VLAN interface or subinterface that goes takes its addresses with it.
+        let goes = facts.get(name).is_some_and(|link| link.alias.as_deref() == Some(&mark)) && !is_made(name);
         if here(name) && !goes {
             let act = |net: &IpNet, add| Action::Address { name: name.clone(), net: *net, add };
             // The kernel forgets IPv6 addresses when a netdev goes down.
@@ -413,24 +483,6 @@ pub fn restore_addresses(config: &Config, name: &str) -> Vec<Action> {
     in_order(config, name).map(|net| Action::Address { name: name.to_owned(), net, add: true }).collect()
 }
 
-/// The kernel asks for this sysctl as well as for the interface's own before it forwards IPv6.
-fn ipv6_forwarding(next: &Config, now: bool, list: &mut Actions) {
-    let to = match (next.ipv6_routing, list.record.ipv6_forwarding) {
-        (true, None) => {
-            list.record.ipv6_forwarding = Some(now);
-            true
-        }
-        (false, Some(original)) => {
-            list.record.ipv6_forwarding = None;
-            original
-        }
-        _ => return,
-    };
-    if to != now {
-        list.before.push(Action::Ipv6Forwarding { from: now, to });
-    }
-}
-
 /// Puts everything back: ports as they were found, VLAN interfaces deleted.
 #[must_use]
 pub fn release(facts: &Facts, record: &Record, identity: &Identity) -> Vec<Action> {
@@ -439,16 +491,23 @@ pub fn release(facts: &Facts, record: &Record, identity: &Identity) -> Vec<Actio
     actions.before.into_iter().chain(actions.after).collect()
 }
 
-/// The pipeline ends of VLAN interfaces whose carrier is not what `up` says: a veth's end has carrier when the
-/// other is up.
+/// The pipeline ends of VLAN interfaces and subinterfaces whose carrier is not what it should be: a veth's end has carrier
+/// when the other is up. `up` has the VLAN interfaces' line protocols; a subinterface's is its parent's.
 #[must_use]
 pub fn carriers(config: &Config, facts: &Facts, up: &lanyard_types::VlanSet) -> Vec<Action> {
     let mut list = Vec::new();
-    for (vlan, _) in vlan_interfaces(config) {
-        let name = pipeline_end(vlan);
+    for (key, interface) in made_interfaces(config) {
+        let name = pipeline_end_of(&key.to_string());
+        let line = match key {
+            InterfaceName::Vlan(vlan) => up.contains(*vlan),
+            InterfaceName::Netdev(text) => {
+                let parent = split_subinterface(text).and_then(|(parent, _)| facts.usable(parent));
+                !interface.shutdown && parent.is_some_and(LinkFacts::forwards)
+            }
+        };
         if let Some(link) = facts.get(&name) {
             let from = LinkSettings::of(link);
-            let to = LinkSettings { up: up.contains(vlan), ..from.clone() };
+            let to = LinkSettings { up: line, ..from.clone() };
             push_link(&mut list, &name, from, to);
         }
     }

@@ -4,7 +4,7 @@ use super::*;
 use crate::testing::{config, facts, identity};
 
 fn host(host: HostStack) -> String {
-    if host == HostStack::SILENT {
+    if host == host.silenced() {
         return "silent".into();
     }
     format!(
@@ -16,8 +16,10 @@ fn host(host: HostStack) -> String {
 
 fn show(action: &Action) -> String {
     match action {
-        Action::CreatePair(pair) => format!("create {} {} mtu {}", pair.vlan, pair.mac, pair.mtu),
-        Action::DeletePair(pair) => format!("delete {}", pair.vlan),
+        Action::CreatePair(pair) => {
+            format!("create {} {} mtu {}", pair.name, pair.mac.unwrap_or_default(), pair.mtu)
+        }
+        Action::DeletePair(pair) => format!("delete {}", pair.name),
         Action::Link { name, from, to } => {
             let mut words = vec![name.clone()];
             let mut differs = |differs: bool, word: String| {
@@ -36,7 +38,18 @@ fn show(action: &Action) -> String {
             words.join(" ")
         }
         Action::Address { name, net, add } => format!("{name} {}{net}", if *add { "+" } else { "-" }),
-        Action::Ipv6Forwarding { to, .. } => format!("ipv6-forwarding {to}"),
+        Action::Knob { vrf, knob, to, .. } => {
+            let of = vrf.as_ref().map_or_else(String::new, |vrf| format!("{vrf} "));
+            match knob {
+                Knob::Ipv6Forwarding => format!("{of}ipv6-forwarding {to}"),
+                knob => format!("{of}{knob:?} {to}"),
+            }
+        }
+        Action::Namespace { vrf, add, .. } => format!("{}netns {vrf}", if *add { "+" } else { "-" }),
+        Action::Move { name, from, to } => {
+            let of = |vrf: &Option<String>| vrf.clone().unwrap_or_else(|| "own".into());
+            format!("{name} {} -> {}", of(from), of(to))
+        }
         Action::Speed { name, to, .. } => format!("{name} speed {to:?}"),
     }
 }
@@ -68,9 +81,9 @@ fn a_port_is_taken() {
         ("eth1: access 1", "", ""),
         ("eth1: access 1", "eth1 master 3", ""),
         ("eth1: unset", "eth1", ""),
-        ("eth1: routed", "eth1 down", "eth1 up"),
+        ("eth1: routed", "eth1 down", "eth1 up host"),
         ("ip-routing\neth1: routed ip 10.0.0.1/24", "eth1", "eth1 forwards, eth1 +10.0.0.1/24"),
-        ("eth1: routed mac 0200.0000.00ff", "eth1", "eth1 mac 0200.0000.00ff"),
+        ("eth1: routed mac 0200.0000.00ff", "eth1", "eth1 mac 0200.0000.00ff host"),
         ("ipv6-routing", "", "ipv6-forwarding true"),
         // Addresses of a port that is no routed port are kept in the configuration only.
         ("eth1: access 1 ip 10.0.0.1/24", "eth1 promisc", "eth1 silent"),
@@ -130,24 +143,24 @@ fn a_port_is_given_back() {
 fn vlan_interface_pairs() {
     let mac = "02aa.bbcc.d00a";
     let made = format!("vlan10 alias lanyard:test mac {mac}, ly10 alias lanyard:test");
-    let create = format!("create 10 {mac} mtu 1500, vlan10 up, ly10 silent, vlan10 +10.0.0.1/24");
+    let create = format!("create vlan10 {mac} mtu 1500, vlan10 up host, ly10 silent, vlan10 +10.0.0.1/24");
     assert_eq!(first("vlan10: ip 10.0.0.1/24", ""), (create, String::new()));
-    let shut = format!("create 10 {mac} mtu 9000, ly10 silent");
+    let shut = format!("create vlan10 {mac} mtu 9000, vlan10 host, ly10 silent");
     assert_eq!(first("vlan10: shutdown mtu 9000", ""), (shut, String::new()));
-    let routing = format!("create 10 {mac} mtu 1500, vlan10 up forwards, ly10 silent");
+    let routing = format!("create vlan10 {mac} mtu 1500, vlan10 up forwards, ly10 silent");
     assert_eq!(first("ip-routing\nvlan10:", ""), (routing, String::new()));
     // Found as the last run left it: nothing but what differs.
     assert_eq!(
         first("vlan10: mtu 9000", &made),
-        ("vlan10 mtu 9000, ly10 mtu 9000 silent".into(), String::new())
+        ("vlan10 mtu 9000 host, ly10 mtu 9000 silent".into(), String::new())
     );
-    assert_eq!(step("vlan10:", "", "", &made), (String::new(), "delete 10".into()));
-    assert_eq!(step("vlan10: ip 10.0.0.1/24", "", "", &made), (String::new(), "delete 10".into()));
+    assert_eq!(step("vlan10:", "", "", &made), (String::new(), "delete vlan10".into()));
+    assert_eq!(step("vlan10: ip 10.0.0.1/24", "", "", &made), (String::new(), "delete vlan10".into()));
     // Deleted by hand: made anew, with its addresses.
-    let anew = format!("create 10 {mac} mtu 1500, vlan10 up, ly10 silent, vlan10 +10.0.0.1/24");
+    let anew = format!("create vlan10 {mac} mtu 1500, vlan10 up host, ly10 silent, vlan10 +10.0.0.1/24");
     assert_eq!(step("vlan10: ip 10.0.0.1/24", "", "vlan10: ip 10.0.0.1/24", ""), (anew, String::new()));
     // A pair nobody configures any more goes at the first start; one without our mark stays.
-    assert_eq!(first("", &made), (String::new(), "delete 10".into()));
+    assert_eq!(first("", &made), (String::new(), "delete vlan10".into()));
     assert_eq!(first("", "vlan10, ly10, vlan11 alias lanyard:other"), Default::default());
 }
 
@@ -194,8 +207,8 @@ impl Netdevs for Chaos {
 
 #[test]
 fn every_failing_step_is_undone() {
-    let text =
-        "ipv6-routing\nvlan10: ip 10.0.0.1/24\nvlan11:\neth1: access 1\neth2: routed ipv6 2001:db8::1/64";
+    let text = "ipv6-routing\nvrf red\nvlan10: ip 10.0.0.1/24\nvlan11: vrf red ip 10.0.0.1/24 no-redirects\n\
+         eth1: access 1\neth2: routed ipv6 2001:db8::1/64\neth2.7: tag 7 vrf red";
     let actions =
         actions(None, &config(text), &facts("eth1, eth2 down"), &Record::default(), &identity()).before;
     assert!(actions.len() > 8);
@@ -214,7 +227,75 @@ fn every_failing_step_is_undone() {
 fn ipv6_addresses_come_back_with_the_link() {
     let up = "eth1: routed ip 10.1.0.1/24 ipv6 fd01::1/64";
     let down = format!("{up} shutdown");
-    assert_eq!(step(&down, "eth1", up, "eth1 down").0, "eth1 up, eth1 +fd01::1/64");
-    assert_eq!(step(up, "eth1", &down, "eth1").0, "eth1 down");
+    assert_eq!(step(&down, "eth1", up, "eth1 down").0, "eth1 up host, eth1 +fd01::1/64");
+    assert_eq!(step(up, "eth1", &down, "eth1").0, "eth1 down host");
     assert_eq!(step(up, "eth1", up, "eth1").0, "");
+}
+
+/// A VRF is made before what goes into it, and goes after what was in it.
+#[test]
+fn vrfs() {
+    let made = "vlan10 alias lanyard:test mac 02aa.bbcc.d00a in red, ly10 alias lanyard:test";
+    let inside = "vrf red\nvlan10: vrf red ip 10.0.0.1/24";
+    assert_eq!(
+        first(inside, "").0,
+        "+netns red, create vlan10 02aa.bbcc.d00a mtu 1500, vlan10 own -> red, vlan10 up host, ly10 silent, \
+         vlan10 +10.0.0.1/24"
+    );
+    let there = |text: &str| {
+        let mut facts = facts(text);
+        let mark = Some("lanyard:test".to_owned());
+        facts.namespaces.insert("red".into(), crate::facts::Namespace { mark, ..Default::default() });
+        facts
+    };
+    let record = actions(None, &config(inside), &facts(""), &Record::default(), &identity()).record;
+    assert_eq!(record.homes, [("vlan10".to_owned(), "red".to_owned())].into());
+    let next = |text: &str, links: &str| {
+        let result = actions(Some(&config(inside)), &config(text), &there(links), &record, &identity());
+        (list(&result.before), list(&result.after), result.record)
+    };
+    assert_eq!((next(inside, made).0, next(inside, made).1), Default::default());
+    let (before, after, left) = next("vlan10: ip 10.0.0.9/24", made);
+    assert_eq!(before, "vlan10 red -> own, vlan10 up host, ly10 silent, vlan10 +10.0.0.9/24");
+    assert_eq!(after, "-netns red");
+    assert_eq!((left.homes.len(), left.namespaces.len()), (0, 0));
+    let (before, after, _) = next("", made);
+    assert_eq!((before.as_str(), after.as_str()), ("", "delete vlan10, -netns red"));
+    // A routed port is taken there, and back as it was found.
+    let port = "vrf red\neth1: routed vrf red";
+    assert_eq!(first(port, "eth1").0, "+netns red, eth1 own -> red, eth1 up host");
+    let record = actions(None, &config(port), &facts("eth1"), &Record::default(), &identity()).record;
+    let back = release(&there("eth1 in red"), &record, &identity());
+    assert_eq!(list(&back), "eth1 red -> own, eth1 up, -netns red");
+    // One that was there before stays, with its switches as they were.
+    let foreign = |redirects: bool| {
+        let knobs = [(Knob::Redirects, redirects)].into();
+        let mut facts = facts("");
+        facts.namespaces.insert("red".into(), crate::facts::Namespace { knobs, ..Default::default() });
+        facts
+    };
+    let off = config("vrf red\nvlan10: vrf red no-redirects");
+    let first = actions(None, &off, &foreign(true), &Record::default(), &identity());
+    assert!(list(&first.before).ends_with("red Redirects false"), "{}", list(&first.before));
+    let back = release(&foreign(false), &first.record, &identity());
+    assert_eq!(list(&back), "red Redirects true");
+}
+
+#[test]
+fn subinterfaces() {
+    let text = "eth1: routed\neth1.7: tag 7 ip 10.0.0.1/24";
+    assert_eq!(
+        first(text, "eth1 mtu 9000").0,
+        "create eth1.7 0200.0001.0001 mtu 9000, eth1.7 up host, lyeth1.7 silent, eth1 host, eth1.7 +10.0.0.1/24"
+    );
+    let made = "eth1, eth1.7 alias lanyard:test, lyeth1.7 alias lanyard:test";
+    assert_eq!(step(text, "eth1", "eth1: routed", made), (String::new(), "delete eth1.7".into()));
+    let config = config(text);
+    for (links, want) in [
+        ("eth1, eth1.7, lyeth1.7 down", "lyeth1.7 up"),
+        ("eth1 no-carrier, eth1.7, lyeth1.7", "lyeth1.7 down"),
+        ("eth1, eth1.7, lyeth1.7", ""),
+    ] {
+        assert_eq!(list(&carriers(&config, &facts(links), &Default::default())), want, "{links}");
+    }
 }

@@ -218,10 +218,10 @@ impl Switch {
         let new =
             |link: &&LinkFacts| self.record.originals.get(name).is_none_or(|o| o.ifindex != link.ifindex);
         let mut list = Actions { record: self.record.clone(), ..Actions::default() };
-        if self.facts.usable(name).filter(new).is_some() {
+        if self.facts.free(name).filter(new).is_some() {
             list =
                 links::actions(Some(&self.config), &self.config, &self.facts, &self.record, &self.identity);
-            list.before.retain(|action| matches!(action, Action::Link { name: n, .. } | Action::Speed { name: n, .. } if n == name));
+            list.before.retain(|action| matches!(action, Action::Move { name: n, .. } | Action::Link { name: n, .. } | Action::Speed { name: n, .. } if n == name));
         }
         if let Some(spanning) = &self.spanning {
             spanning.hold_down(&mut list.before, &self.ports);

@@ -46,6 +46,7 @@ fn one(text: &str, ifindex: u32) -> LinkFacts {
             "mtu" => link.mtu = value().parse().expect("a number"),
             "alias" => link.alias = Some(value().into()),
             "mac" => link.mac = value().parse().ok(),
+            "in" => link.vrf = Some(value().into()),
             _ => panic!("{word}?"),
         }
     }
@@ -65,6 +66,7 @@ pub fn config(text: &str) -> Config {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[..] {
             ["tag-native"] => config.tag_native = true,
+            ["vrf", name] => drop(config.vrfs.insert(name.into(), Default::default())),
             ["ip-routing"] => config.ip_routing = true,
             ["ipv6-routing"] => config.ipv6_routing = true,
             ["static", mac, vlan, target] => {
@@ -96,6 +98,11 @@ fn interface(text: &str) -> Interface {
         match word {
             "unset" => {}
             "routed" => interface.role = Role::Routed,
+            "tag" => interface.role = Role::Subinterface(value().parse().expect("a VLAN")),
+            "vrf" => interface.layer3.vrf = Some(value().into()),
+            "no-redirects" => interface.layer3.redirects = false,
+            "broadcast" => interface.layer3.directed_broadcast = true,
+            "rx" => interface.layer3.urpf_ipv4 = lanyard_pipeline::route::Urpf::Strict,
             "access" | "tunnel" => {
                 interface.role = Role::Switchport;
                 switchport.access_vlan = value().parse().expect("a VLAN");

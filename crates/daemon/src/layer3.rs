@@ -1,0 +1,130 @@
+//! Layer 3 besides forwarding: tracked objects, static routes, static ARP.
+//!
+//! Invariant: what can't be done now (a next hop that is not reachable, an interface that is not there) is done when it can.
+
+use crate::core::Core;
+use ipnet::IpNet;
+use lanyard_cli::view;
+use lanyard_config::InterfaceName;
+use lanyard_config::layer3::{Track, TrackObject, split_subinterface, track_object};
+use lanyard_netdev::{RouteKind, TABLE_MAIN};
+use lanyard_switch::layer3;
+
+impl Core {
+    /// What follows any change and can be late: tracked objects, then what goes by them.
+    pub(crate) fn follow_layer3(&mut self) {
+        self.look_at_tracks();
+        let (config, facts) = (self.switch.config(), self.switch.facts());
+        let tracks = &self.tracks;
+        let wanted = layer3::routes(config, facts, &|track| tracks.is_up(track));
+        if !std::mem::replace(&mut self.routes_adopted, true) {
+            self.kernel.adopt_routes(&wanted, facts);
+        }
+        if self.kernel.misses_routes(&wanted) {
+            self.kernel.sync_routes(&wanted, facts);
+        }
+        self.kernel.sync_arps(&layer3::arps(config), facts);
+        self.follow_relays();
+    }
+
+    /// Takes in what the tracked objects are now, and says what has changed.
+    fn look_at_tracks(&mut self) {
+        let objects = self.switch.config().tracks.clone();
+        if objects.is_empty() && self.tracks.states().is_empty() {
+            return;
+        }
+        let now_ms = self.clock.now_ms();
+        let mut tracks = std::mem::take(&mut self.tracks);
+        let changed = tracks.look(now_ms, &objects, &mut |track| self.sees(track));
+        self.tracks = tracks;
+        for (number, up) in changed {
+            let first = self.tracks.states().get(&number).is_none_or(|state| state.changes == 0);
+            if let Some(track) = objects.get(&number).filter(|_| !first) {
+                let (from, to) = if up { ("Down", "Up") } else { ("Up", "Down") };
+                let text = format!("{number} {} {from} -> {to}", track_object(&track.object));
+                self.log("TRACK", 6, "STATE", &text);
+            }
+        }
+    }
+
+    /// Is a tracked object up at this moment?
+    fn sees(&mut self, track: &Track) -> bool {
+        match &track.object {
+            TrackObject::LineProtocol(name) => self.line_up(name),
+            TrackObject::Route { vrf, prefix } => {
+                let key = (vrf.clone(), *prefix);
+                if let Some(seen) = self.routes_seen.get(&key) {
+                    return *seen;
+                }
+                let seen = self.has_route(vrf.as_deref(), *prefix);
+                self.routes_seen.insert(key, seen);
+                seen
+            }
+        }
+    }
+
+    /// An interface's line protocol: administratively up, and a link; a VLAN interface's by its ports, a subinterface's
+    /// by its parent.
+    pub(crate) fn line_up(&self, name: &InterfaceName) -> bool {
+        let config = self.switch.config();
+        let shutdown = |name: &InterfaceName| config.interfaces.get(name).is_some_and(|i| i.shutdown);
+        let link_up = |name: &str| self.facts().get(name).is_some_and(|link| link.admin_up && link.carrier);
+        match name {
+            InterfaceName::Vlan(vlan) => self.switch.lines_up().contains(*vlan),
+            InterfaceName::Netdev(text) => {
+                let is_sub = config
+                    .interfaces
+                    .get(name)
+                    .is_some_and(|interface| matches!(interface.role, lanyard_config::Role::Subinterface(_)));
+                let parent = split_subinterface(text).filter(|_| is_sub).map(|(parent, _)| parent);
+                !shutdown(name) && link_up(parent.unwrap_or(text))
+            }
+        }
+    }
+
+    /// Has the kernel a route for exactly this prefix, with a next hop that can be used?
+    fn has_route(&self, vrf: Option<&str>, prefix: IpNet) -> bool {
+        let Ok(netdev) = self.kernel.netdev_of(vrf) else { return false };
+        let family = match prefix {
+            IpNet::V4(_) => lanyard_netdev::Family::V4,
+            IpNet::V6(_) => lanyard_netdev::Family::V6,
+        };
+        let usable = |route: &lanyard_netdev::Route| {
+            route.dest == prefix
+                && route.kind == RouteKind::Unicast
+                && (route.nexthop_id.is_some() && route.next_hops.is_empty()
+                    || route.next_hops.iter().any(|hop| !hop.dead && !hop.link_down))
+        };
+        netdev.routes(family, TABLE_MAIN).unwrap_or_default().iter().any(usable)
+    }
+
+    pub(crate) fn view_tracks(&self) -> view::Tracks {
+        let (config, now_ms) = (self.switch.config(), self.clock.now_ms());
+        let view = |(number, track): (&u16, &Track)| {
+            let state = self.tracks.states().get(number);
+            let routes = config.routes.iter().filter(|route| route.track == Some(*number));
+            let routers = config.interfaces.iter().flat_map(|(name, interface)| {
+                let groups =
+                    interface.layer3.vrrp.iter().filter(|(_, vrrp)| vrrp.tracks.contains_key(number));
+                groups.map(move |(group, _)| format!("VRRP {name} {group}"))
+            });
+            view::TrackView {
+                track: *number,
+                object: track_object(&track.object),
+                up: state.is_some_and(|state| state.up),
+                pending_s: state
+                    .and_then(|state| state.due_ms)
+                    .map(|due_ms| due_ms.saturating_sub(now_ms).div_ceil(1000)),
+                changes: state.map_or(0, |state| state.changes),
+                last_change_s: state.map_or(0, |state| now_ms.saturating_sub(state.since_ms) / 1000),
+                delay_up_s: track.up_s,
+                delay_down_s: track.down_s,
+                tracked_by: routes
+                    .map(|route| format!("Static route {}", route.prefix))
+                    .chain(routers)
+                    .collect(),
+            }
+        };
+        view::Tracks { tracks: config.tracks.iter().map(view).collect() }
+    }
+}

@@ -1,0 +1,222 @@
+//! The network namespaces of VRFs: found or made, watched, and which of our netdevs are in them.
+//!
+//! Read network_namespaces(7) first. Invariants: this thread never leaves its own namespace (what has to be done inside
+//! another one is done by a fresh thread); a namespace stays open for as long as it is a VRF, so nothing that is in it
+//! is lost when its name is removed.
+
+use lanyard_netdev::{Event, Events, Link, Netdev, netns, sysctl};
+use lanyard_switch::facts::{Knob, Namespace};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::unix::fs::MetadataExt;
+
+/// The namespaces.
+#[derive(Debug)]
+pub struct Spaces {
+    own: File,
+    by_vrf: BTreeMap<String, Space>,
+    /// The VRF that a netdev of ours is in; those of the switch's own namespace are not here.
+    homes: BTreeMap<String, String>,
+    /// Readable when any of the namespaces has events.
+    epoll: Epoll,
+}
+
+/// One namespace.
+#[derive(Debug)]
+struct Space {
+    file: File,
+    netdev: Netdev,
+    events: Events,
+}
+
+impl Spaces {
+    /// None yet.
+    ///
+    /// # Errors
+    /// When /proc is not there.
+    pub fn open() -> io::Result<Self> {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        Ok(Self { own: netns::current()?, by_vrf: BTreeMap::new(), homes: BTreeMap::new(), epoll })
+    }
+    /// The VRFs whose namespaces are there.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.by_vrf.keys().map(String::as_str)
+    }
+    /// The kernel as a VRF has it.
+    #[must_use]
+    pub fn netdev(&self, vrf: &str) -> Option<&Netdev> {
+        self.by_vrf.get(vrf).map(|space| &space.netdev)
+    }
+    /// A namespace to move netdevs to, or to start a process in; `None` is the switch's own.
+    ///
+    /// # Errors
+    /// When the VRF has none.
+    pub fn file(&self, vrf: Option<&str>) -> Result<BorrowedFd<'_>, String> {
+        match vrf {
+            None => Ok(self.own.as_fd()),
+            Some(vrf) => {
+                let space = self.by_vrf.get(vrf).ok_or_else(|| format!("VRF {vrf} has no namespace"))?;
+                Ok(space.file.as_fd())
+            }
+        }
+    }
+    /// Runs `f` in a VRF's namespace; at once when it is the switch's own.
+    ///
+    /// # Errors
+    /// When the VRF has none, or it can't be entered.
+    pub fn run<T: Send>(&self, vrf: Option<&str>, f: impl FnOnce() -> T + Send) -> Result<T, String> {
+        let Some(vrf) = vrf else { return Ok(f()) };
+        let space = self.by_vrf.get(vrf).ok_or_else(|| format!("VRF {vrf} has no namespace"))?;
+        netns::run_in(&space.file, f).map_err(|error| format!("entering VRF {vrf}: {error}"))
+    }
+    /// The VRF a netdev of ours is in.
+    #[must_use]
+    pub fn home(&self, name: &str) -> Option<&str> {
+        self.homes.get(name).map(String::as_str)
+    }
+    /// A netdev has been moved.
+    pub fn set_home(&mut self, name: &str, vrf: Option<&str>) {
+        match vrf {
+            Some(vrf) => drop(self.homes.insert(name.to_owned(), vrf.to_owned())),
+            None => drop(self.homes.remove(name)),
+        }
+    }
+    /// Takes over what an earlier run wrote down.
+    pub fn adopt(&mut self, homes: &BTreeMap<String, String>) {
+        for (name, vrf) in homes {
+            self.find(vrf);
+            // A run that ended in the middle of a change may have written down more than it did.
+            if self.by_vrf.get(vrf).is_some_and(|space| space.netdev.link(name).is_ok()) {
+                self.homes.insert(name.clone(), vrf.clone());
+            }
+        }
+    }
+    /// Opens a VRF's namespace if it is there.
+    pub fn find(&mut self, vrf: &str) {
+        if self.by_vrf.contains_key(vrf) {
+            return;
+        }
+        let opened = netns::open(vrf).and_then(|file| {
+            let (netdev, events) = netns::run_in(&file, || (Netdev::open(), Events::open()))?;
+            Ok(Space { file, netdev: netdev?, events: events? })
+        });
+        if let Ok(space) = opened {
+            let event = EpollEvent::new(EpollFlags::EPOLLIN, 0);
+            let _ = self.epoll.add(&space.events, event);
+            self.by_vrf.insert(vrf.to_owned(), space);
+        }
+    }
+    /// Makes a VRF's namespace as `ip netns add` does, its loopback device up and marked.
+    ///
+    /// # Errors
+    /// When there is one, or no right to make one.
+    pub fn create(&mut self, vrf: &str, mark: &str) -> Result<(), String> {
+        netns::create(vrf).map_err(|error| format!("making network namespace {vrf}: {error}"))?;
+        self.find(vrf);
+        let prepared =
+            self.by_vrf.get(vrf).ok_or_else(|| "it can't be entered".to_owned()).and_then(|space| {
+                let wrong = |error: lanyard_netdev::Error| error.to_string();
+                let lo = space.netdev.link("lo").map_err(wrong)?.ifindex;
+                space.netdev.set_alias(lo, mark).map_err(wrong)?;
+                space.netdev.set_up(lo, true).map_err(wrong)
+            });
+        prepared.map_err(|reason| {
+            let _ = self.delete(vrf);
+            format!("making network namespace {vrf}: {reason}")
+        })
+    }
+    /// Deletes a VRF's namespace; one that is gone is no error.
+    ///
+    /// # Errors
+    /// No right to.
+    pub fn delete(&mut self, vrf: &str) -> Result<(), String> {
+        if let Some(space) = self.by_vrf.remove(vrf) {
+            let _ = self.epoll.delete(&space.events);
+        }
+        match netns::delete(vrf) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(format!("deleting network namespace {vrf}: {error}"))
+            }
+            _ => Ok(()),
+        }
+    }
+    /// Our netdevs that are in VRFs.
+    #[must_use]
+    pub fn links(&self) -> Vec<(String, Link)> {
+        let mut list = Vec::new();
+        for (vrf, space) in &self.by_vrf {
+            let links = space.netdev.links().unwrap_or_default().into_iter();
+            let ours = links.filter(|link| self.homes.get(&link.name).is_some_and(|home| home == vrf));
+            list.extend(ours.map(|link| (vrf.clone(), link)));
+        }
+        list
+    }
+    /// What is known about the namespaces.
+    #[must_use]
+    pub fn facts(&self) -> BTreeMap<String, Namespace> {
+        let own = self.own.metadata().map(|meta| meta.ino()).ok();
+        let facts = |(vrf, space): (&String, &Space)| {
+            let mark = space.netdev.link("lo").ok().and_then(|lo| lo.alias);
+            let own = own.is_some() && space.file.metadata().map(|meta| meta.ino()).ok() == own;
+            let knobs = self.run(Some(vrf), || {
+                let mut knobs = read_knobs();
+                let forwards = sysctl::ipv6_forwarding().unwrap_or(false);
+                knobs.insert(Knob::Ipv6Forwarding, forwards);
+                knobs
+            });
+            (vrf.clone(), Namespace { mark, own, knobs: knobs.unwrap_or_default() })
+        };
+        self.by_vrf.iter().map(facts).collect()
+    }
+    /// What has happened in the namespaces, by VRF.
+    pub fn events(&mut self) -> Vec<(String, Vec<Event>)> {
+        let mut list = Vec::new();
+        for (vrf, space) in &mut self.by_vrf {
+            let mut all = Vec::new();
+            loop {
+                let batch = space.events.read();
+                if batch.is_empty() {
+                    break;
+                }
+                all.extend(batch);
+            }
+            if !all.is_empty() {
+                list.push((vrf.clone(), all));
+            }
+        }
+        list
+    }
+}
+
+impl AsRawFd for Spaces {
+    fn as_raw_fd(&self) -> RawFd {
+        self.epoll.0.as_raw_fd()
+    }
+}
+
+const REDIRECTS: &str = "send_redirects";
+const BROADCAST: &str = "bc_forwarding";
+
+/// The switches of the calling thread's namespace, IPv6 forwarding left out. One that this kernel does not have is off.
+#[must_use]
+pub fn read_knobs() -> BTreeMap<Knob, bool> {
+    let is_on = |key: &str| sysctl::ipv4_conf("all", key).is_ok_and(|value| value.trim() != "0");
+    [(Knob::Redirects, is_on(REDIRECTS)), (Knob::DirectedBroadcast, is_on(BROADCAST))].into()
+}
+
+/// Turns a switch of the calling thread's namespace.
+///
+/// # Errors
+/// The kernel's reason.
+pub fn write_knob(knob: Knob, on: bool) -> Result<(), String> {
+    let value = if on { "1" } else { "0" };
+    let result = match knob {
+        Knob::Ipv6Forwarding => sysctl::set_ipv6_forwarding(on),
+        Knob::Redirects => sysctl::set_ipv4_conf("all", REDIRECTS, value),
+        Knob::DirectedBroadcast => sysctl::set_ipv4_conf("all", BROADCAST, value),
+    };
+    result.map_err(|error| error.to_string())
+}

@@ -1,0 +1,390 @@
+//! The relay agent of DHCPv4.
+//!
+//! Read RFC 1542, section 4.1, and RFC 3046, section 2.1. Invariant: a reply finds its interface by what the relay itself has
+//! put into the request, never by what it was not told to relay for.
+
+use crate::bootp::{MAX_MESSAGE, Message, REPLY, REQUEST, sub_option};
+use crate::counters::{Counter, Counters};
+use lanyard_types::MacAddr;
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+/// Most relays a message may have been through (RFC 1542, 4.1.1).
+const MAX_HOPS: u8 = 16;
+
+/// Circuit and remote ID (RFC 3046, 3.1 and 3.2).
+const CIRCUIT_ID: u8 = 1;
+const REMOTE_ID: u8 = 2;
+/// The client's subnet, where giaddr does not say it (RFC 3527).
+const LINK_SELECTION: u8 = 5;
+/// Whom the client shall take for its server (RFC 5107).
+const SERVER_OVERRIDE: u8 = 11;
+
+/// What the relay is told.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Config4 {
+    /// Interfaces with servers, by the name that is their circuit ID.
+    pub interfaces: BTreeMap<String, Interface4>,
+    /// Relay information is added.
+    pub option: bool,
+    /// What is done with relay information that is there.
+    pub policy: Policy,
+    /// Clients' own relay information is taken everywhere.
+    pub trust_all: bool,
+    /// The remote ID.
+    pub remote_id: MacAddr,
+}
+
+/// One interface.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Interface4 {
+    /// Its routing table.
+    pub vrf: Option<String>,
+    /// Its addresses, the primary, which is the gateway address, first.
+    pub addresses: Vec<Ipv4Addr>,
+    /// Its servers.
+    pub servers: Vec<Server4>,
+    /// Clients' own relay information is taken here.
+    pub trusted: bool,
+}
+
+/// A server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Server4 {
+    /// The routing table it is reached in.
+    pub vrf: Option<String>,
+    /// Its address.
+    pub address: Ipv4Addr,
+    /// The relay's own address in that table, when that is not the interface's: the server answers there.
+    pub source: Option<Ipv4Addr>,
+}
+
+/// What is done with relay information that is there.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// The relay's own takes its place.
+    #[default]
+    Replace,
+    /// It stays.
+    Keep,
+    /// The message is dropped.
+    Drop,
+}
+
+/// Something to send.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Send4 {
+    /// To a server's port 67.
+    Server {
+        /// In this routing table.
+        vrf: Option<String>,
+        /// To this address.
+        address: Ipv4Addr,
+        /// The message.
+        message: Vec<u8>,
+    },
+    /// To a client's port 68.
+    Client {
+        /// Out of this interface.
+        interface: String,
+        /// How.
+        to: Delivery,
+        /// The message.
+        message: Vec<u8>,
+    },
+}
+
+/// How a client is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    /// 255.255.255.255.
+    Broadcast,
+    /// It does not answer ARP for the address yet: both are in the message.
+    Unicast(MacAddr, Ipv4Addr),
+}
+
+/// The relay.
+#[derive(Debug, Clone, Default)]
+pub struct Relay4 {
+    config: Config4,
+    counters: Counters,
+}
+
+impl Relay4 {
+    /// Tells it what to do from now on.
+    pub fn configure(&mut self, config: Config4) {
+        self.config = config;
+    }
+    /// What it was told.
+    #[must_use]
+    pub const fn config(&self) -> &Config4 {
+        &self.config
+    }
+    /// What has become of messages.
+    #[must_use]
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+    /// A datagram has come to port 67, in at `interface`. Clients' go by the interface, servers' by what is in them.
+    pub fn handle(&mut self, interface: &str, datagram: &[u8]) -> Vec<Send4> {
+        let result = match datagram.len() {
+            0..236 => Err(Counter::DroppedTooShort),
+            _ => match Message::parse(datagram).filter(Message::is_sound) {
+                Some(message) if message.op() == REQUEST => self.request(interface, message),
+                Some(message) if message.op() == REPLY => self.reply(message),
+                _ => Err(Counter::DroppedMalformed),
+            },
+        };
+        let (counter, sends) = result.unwrap_or_else(|reason| (reason, Vec::new()));
+        self.counters.count(counter);
+        sends
+    }
+
+    /// RFC 1542, 4.1.1; RFC 3046, 2.1.
+    fn request(&mut self, name: &str, mut message: Message) -> Result<(Counter, Vec<Send4>), Counter> {
+        let interface = self.config.interfaces.get(name).ok_or(Counter::DroppedUnknown)?;
+        let own = *interface.addresses.first().ok_or(Counter::DroppedNoAddress)?;
+        if message.hops() >= MAX_HOPS {
+            return Err(Counter::DroppedHops);
+        }
+        let all = self.config.interfaces.values().flat_map(|interface| &interface.addresses);
+        if all.clone().any(|address| *address == message.giaddr()) {
+            return Err(Counter::DroppedSpoofed);
+        }
+        let first = message.giaddr().is_unspecified();
+        if message.relay().is_some() {
+            if first && !interface.trusted && !self.config.trust_all {
+                return Err(Counter::DroppedUntrusted);
+            }
+            if self.config.option && self.config.policy == Policy::Drop {
+                return Err(Counter::DroppedPolicy);
+            }
+        }
+        // Who is not the first relay adds nothing (RFC 3046, 2.1.1); it may replace.
+        let adds = match message.relay() {
+            Some(_) => self.config.policy == Policy::Replace,
+            None => first,
+        };
+        message.set_hops(message.hops() + 1);
+        let mut too_long = false;
+        let mut sends = Vec::new();
+        for server in &interface.servers {
+            let mut copy = message.clone();
+            let crosses = first && server.source.is_some();
+            if first {
+                copy.set_giaddr(server.source.unwrap_or(own));
+            }
+            if (self.config.option && adds || crosses) && copy.has_options() {
+                let mut information = self.information(name);
+                if crosses {
+                    information.extend([LINK_SELECTION, 4]);
+                    information.extend(own.octets());
+                    information.extend([SERVER_OVERRIDE, 4]);
+                    information.extend(own.octets());
+                }
+                if copy.len_with(information.len()) <= MAX_MESSAGE {
+                    copy.set_relay(Some(information));
+                } else {
+                    too_long = true;
+                }
+            }
+            let (vrf, address) = (server.vrf.clone(), server.address);
+            sends.push(Send4::Server { vrf, address, message: copy.to_bytes() });
+        }
+        if too_long {
+            self.counters.count(Counter::OptionTooLong);
+        }
+        Ok((Counter::ToServer, sends))
+    }
+
+    /// The relay's own information: the interface's name; the switch's address as IOS writes it, with a type and a length.
+    fn information(&self, interface: &str) -> Vec<u8> {
+        let mut list = vec![CIRCUIT_ID, u8::try_from(interface.len()).unwrap_or(0)];
+        list.extend(interface.bytes().take(usize::from(u8::MAX)));
+        list.extend([REMOTE_ID, 8, 0, 6]);
+        list.extend(self.config.remote_id.0);
+        list
+    }
+
+    /// RFC 1542, 4.1.2; RFC 3046, 2.1.
+    fn reply(&mut self, mut message: Message) -> Result<(Counter, Vec<Send4>), Counter> {
+        let giaddr = message.giaddr();
+        let circuit = message.relay().and_then(|relay| sub_option(relay, CIRCUIT_ID));
+        let circuit = circuit.and_then(|id| std::str::from_utf8(id).ok());
+        let answers_at = |interface: &Interface4| {
+            interface.addresses.first() == Some(&giaddr)
+                || interface.servers.iter().any(|server| server.source == Some(giaddr))
+        };
+        let interfaces = &self.config.interfaces;
+        let by_circuit = circuit.and_then(|id| interfaces.get_key_value(id)).filter(|(_, i)| answers_at(i));
+        let by_address = || interfaces.iter().find(|(_, i)| i.addresses.first() == Some(&giaddr));
+        let ours = by_circuit.is_some();
+        let (name, _) = by_circuit.or_else(by_address).ok_or(Counter::DroppedUnknown)?;
+        if ours {
+            message.set_relay(None);
+        }
+        let address = message.yiaddr();
+        let to = match message.chaddr() {
+            Some(mac) if !message.wants_broadcast() && is_host(address) => Delivery::Unicast(mac, address),
+            _ => Delivery::Broadcast,
+        };
+        let send = Send4::Client { interface: name.clone(), to, message: message.to_bytes() };
+        Ok((Counter::ToClient, vec![send]))
+    }
+}
+
+const fn is_host(address: Ipv4Addr) -> bool {
+    !address.is_unspecified() && !address.is_multicast() && !address.is_broadcast() && !address.is_loopback()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bootp::tests::message;
+
+    fn relay(option: bool, policy: Policy) -> Relay4 {
+        let server = |address: &str, source: Option<&str>| Server4 {
+            vrf: source.map(|_| "up".to_owned()),
+            address: address.parse().expect("an address"),
+            source: source.map(|s| s.parse().expect("an address")),
+        };
+        let interface = |address: &str, servers, trusted| Interface4 {
+            vrf: None,
+            addresses: address.parse().into_iter().collect(),
+            servers,
+            trusted,
+        };
+        let interfaces = [
+            (
+                "vlan10",
+                interface("10.0.10.254", vec![server("192.0.2.1", None), server("192.0.2.2", None)], false),
+            ),
+            ("vlan20", interface("10.0.20.254", vec![server("192.0.2.1", None)], true)),
+            ("vlan30", interface("10.0.30.254", vec![server("192.0.2.9", Some("203.0.113.1"))], false)),
+            ("vlan40", interface("", vec![server("192.0.2.1", None)], false)),
+        ];
+        let interfaces = interfaces.into_iter().map(|(name, i)| (name.to_owned(), i)).collect();
+        let mut relay = Relay4::default();
+        let remote_id = MacAddr([2, 0, 0, 0, 0x10, 0]);
+        relay.configure(Config4 { interfaces, option, policy, trust_all: false, remote_id });
+        relay
+    }
+
+    /// What is sent, as text.
+    fn show(send: &Send4) -> String {
+        let (who, bytes) = match send {
+            Send4::Server { vrf, address, message } => {
+                (format!("{address}{}", vrf.as_ref().map_or(String::new(), |vrf| format!("@{vrf}"))), message)
+            }
+            Send4::Client { interface, to, message } => match to {
+                Delivery::Broadcast => (format!("{interface} all"), message),
+                Delivery::Unicast(mac, address) => (format!("{interface} {mac} {address}"), message),
+            },
+        };
+        let message = Message::parse(bytes).expect("a message");
+        let relay = message.relay().map_or("-".into(), |relay| {
+            let text = |code| sub_option(relay, code).map(|v| String::from_utf8_lossy(v).into_owned());
+            let link = sub_option(relay, LINK_SELECTION).map(|v| format!(" link {v:?}"));
+            format!("{}{}", text(CIRCUIT_ID).unwrap_or_default(), link.unwrap_or_default())
+        });
+        format!("{who} gi {} hops {} info {relay}", message.giaddr(), message.hops())
+    }
+
+    fn check(relay: &mut Relay4, interface: &str, bytes: &[u8], want: &[&str], counter: Counter) {
+        let before = relay.counters().get(counter);
+        let sends = relay.handle(interface, bytes);
+        assert_eq!(sends.iter().map(show).collect::<Vec<_>>(), want, "{interface}");
+        assert_eq!(relay.counters().get(counter), before + 1, "{counter:?}: {:?}", relay.counters());
+    }
+
+    const CIRCUIT_X: &[u8] = &[82, 3, 1, 1, b'x'];
+
+    #[test]
+    fn requests() {
+        use Counter::*;
+        let plain = message(REQUEST, "", 0, &[53, 1, 1]);
+        let mut bare = relay(false, Policy::Replace);
+        let both = ["192.0.2.1 gi 10.0.10.254 hops 1 info -", "192.0.2.2 gi 10.0.10.254 hops 1 info -"];
+        check(&mut bare, "vlan10", &plain, &both, ToServer);
+        check(&mut bare, "vlan50", &plain, &[], DroppedUnknown);
+        check(&mut bare, "vlan40", &plain, &[], DroppedNoAddress);
+        check(&mut bare, "vlan10", &plain[..100], &[], DroppedTooShort);
+        check(&mut bare, "vlan10", &message(7, "", 0, &[]), &[], DroppedMalformed);
+        check(&mut bare, "vlan10", &message(REQUEST, "", 16, &[]), &[], DroppedHops);
+        check(&mut bare, "vlan10", &message(REQUEST, "10.0.20.254", 1, &[]), &[], DroppedSpoofed);
+        // Another relay's stays its own.
+        let relayed = message(REQUEST, "10.7.0.1", 3, &[]);
+        check(&mut bare, "vlan20", &relayed, &["192.0.2.1 gi 10.7.0.1 hops 4 info -"], ToServer);
+        // Without option 82 on our side it is left alone where it may be.
+        let with = message(REQUEST, "", 0, CIRCUIT_X);
+        check(&mut bare, "vlan10", &with, &[], DroppedUntrusted);
+        // Across routing tables the server needs to know the subnet, and the client whom to ask.
+        let link = "192.0.2.9@up gi 203.0.113.1 hops 1 info vlan30 link [10, 0, 30, 254]";
+        check(&mut bare, "vlan30", &plain, &[link], ToServer);
+    }
+
+    #[test]
+    fn information() {
+        use Counter::*;
+        let plain = message(REQUEST, "", 0, &[53, 1, 1]);
+        let with = message(REQUEST, "", 0, CIRCUIT_X);
+        let relayed = message(REQUEST, "10.7.0.1", 3, CIRCUIT_X);
+        let bare = message(REQUEST, "10.7.0.1", 3, &[]);
+        for (policy, trusted, relayed_on) in [
+            (Policy::Replace, Some("vlan20"), Some("vlan20")),
+            (Policy::Keep, Some("x"), Some("x")),
+            (Policy::Drop, None, None),
+        ] {
+            let mut relay = relay(true, policy);
+            let to = |gi: &str, hops: u8, info: &str| format!("192.0.2.1 gi {gi} hops {hops} info {info}");
+            let mut expect = |bytes: &[u8], gi: &str, hops, info: Option<&str>| {
+                let want: Vec<String> = info.map(|info| to(gi, hops, info)).into_iter().collect();
+                let want: Vec<&str> = want.iter().map(String::as_str).collect();
+                let counter = if want.is_empty() { DroppedPolicy } else { ToServer };
+                check(&mut relay, "vlan20", bytes, &want, counter);
+            };
+            expect(&plain, "10.0.20.254", 1, Some("vlan20"));
+            expect(&with, "10.0.20.254", 1, trusted);
+            expect(&relayed, "10.7.0.1", 4, relayed_on);
+            expect(&bare, "10.7.0.1", 4, Some("-"));
+            check(&mut relay, "vlan10", &with, &[], DroppedUntrusted);
+        }
+        // What leaves no room is sent without.
+        let long: Vec<u8> = (0..5).flat_map(|_| [[224, 230].to_vec(), vec![0; 230]].concat()).collect();
+        let long = message(REQUEST, "", 0, &[long, [225, 50].to_vec(), vec![0; 50]].concat());
+        let mut relay = relay(true, Policy::Replace);
+        check(&mut relay, "vlan20", &long, &["192.0.2.1 gi 10.0.20.254 hops 1 info -"], OptionTooLong);
+    }
+
+    #[test]
+    fn replies() {
+        use Counter::*;
+        let mut relay = relay(true, Policy::Replace);
+        let circuit =
+            |name: &str| [&[82, name.len() as u8 + 2, 1, name.len() as u8], name.as_bytes()].concat();
+        let given = |giaddr: &str, options: &[u8], flags: u8, yiaddr: [u8; 4]| {
+            let mut bytes = message(REPLY, giaddr, 0, options);
+            bytes[10] = flags;
+            bytes[16..20].copy_from_slice(&yiaddr);
+            bytes
+        };
+        let lease = [10, 0, 10, 5];
+        let unicast = "vlan10 0200.0000.0009 10.0.10.5 gi 10.0.10.254 hops 0 info -";
+        let ours = given("10.0.10.254", &circuit("vlan10"), 0, lease);
+        check(&mut relay, "vlan20", &ours, &[unicast], ToClient);
+        check(&mut relay, "vlan20", &given("10.0.10.254", &[], 0, lease), &[unicast], ToClient);
+        let all = "vlan10 all gi 10.0.10.254 hops 0 info -";
+        check(&mut relay, "x", &given("10.0.10.254", &[], 0x80, lease), &[all], ToClient);
+        check(&mut relay, "x", &given("10.0.10.254", &[], 0, [0; 4]), &[all], ToClient);
+        // The server's table is another one: only the circuit says whose client it is.
+        let crossed = given("203.0.113.1", &circuit("vlan30"), 0x80, lease);
+        check(&mut relay, "x", &crossed, &["vlan30 all gi 203.0.113.1 hops 0 info -"], ToClient);
+        check(&mut relay, "x", &given("203.0.113.1", &[], 0, lease), &[], DroppedUnknown);
+        // A circuit of ours with another's address, and an address that is nobody's.
+        check(&mut relay, "x", &given("10.7.0.1", &circuit("vlan10"), 0, lease), &[], DroppedUnknown);
+        check(&mut relay, "x", &given("0.0.0.0", &[], 0, lease), &[], DroppedUnknown);
+        // What is not ours stays in.
+        let foreign = given("10.0.10.254", CIRCUIT_X, 0x80, lease);
+        check(&mut relay, "x", &foreign, &["vlan10 all gi 10.0.10.254 hops 0 info x"], ToClient);
+    }
+}

@@ -1,0 +1,307 @@
+//! The relay agent of DHCPv6.
+//!
+//! Read RFC 8415, sections 9 and 19. Invariant: a reply finds its interface by the interface ID or the link address that the
+//! relay itself has put into the request.
+
+use crate::counters::{Counter, Counters};
+use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
+
+/// HOP_COUNT_LIMIT (RFC 8415, 7.6).
+const MAX_HOPS: u8 = 8;
+/// Longest message that is relayed, in bytes: its option's length is 16 bits, and what is around it has to fit.
+const MAX_MESSAGE: usize = 65_000;
+
+const ADVERTISE: u8 = 2;
+const REPLY: u8 = 7;
+const RECONFIGURE: u8 = 10;
+const RELAY_FORWARD: u8 = 12;
+const RELAY_REPLY: u8 = 13;
+/// The highest message type known: a client's or another relay's of a higher one are relayed too (RFC 8415, 19.1).
+const RELAY_HEADER: usize = 34;
+
+const OPTION_RELAY_MESSAGE: u16 = 9;
+const OPTION_INTERFACE_ID: u16 = 18;
+
+/// A client's port; a relay's is the server's, 547.
+const CLIENT_PORT: u16 = 546;
+const RELAY_PORT: u16 = 547;
+
+/// What the relay is told.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Config6 {
+    /// Interfaces with servers, by the name that is their interface ID.
+    pub interfaces: BTreeMap<String, Interface6>,
+}
+
+/// One interface.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Interface6 {
+    /// Its routing table, in which the servers are, too.
+    pub vrf: Option<String>,
+    /// Its addresses that are not link-local, the first of which says which link it is.
+    pub addresses: Vec<Ipv6Addr>,
+    /// Its servers.
+    pub servers: Vec<Server6>,
+}
+
+/// A server or another relay.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Server6 {
+    /// Its address.
+    pub address: Ipv6Addr,
+    /// The egress interface, for link-local and multicast addresses.
+    pub interface: Option<String>,
+}
+
+/// Something to send from port 547.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Send6 {
+    /// In this routing table.
+    pub vrf: Option<String>,
+    /// Out of this interface; `None` is where the route leads.
+    pub interface: Option<String>,
+    /// To this address.
+    pub address: Ipv6Addr,
+    /// And this port.
+    pub port: u16,
+    /// The message.
+    pub message: Vec<u8>,
+}
+
+/// The relay.
+#[derive(Debug, Clone, Default)]
+pub struct Relay6 {
+    config: Config6,
+    counters: Counters,
+}
+
+impl Relay6 {
+    /// Tells it what to do from now on.
+    pub fn configure(&mut self, config: Config6) {
+        self.config = config;
+    }
+    /// What it was told.
+    #[must_use]
+    pub const fn config(&self) -> &Config6 {
+        &self.config
+    }
+    /// What has become of messages.
+    #[must_use]
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+    /// A datagram has come to port 547, in at `interface`, from `source`.
+    pub fn handle(&mut self, interface: &str, source: Ipv6Addr, datagram: &[u8]) -> Vec<Send6> {
+        let result = match datagram.first() {
+            Some(&RELAY_REPLY) => self.reply(datagram),
+            Some(&(0 | ADVERTISE | REPLY | RECONFIGURE)) => Err(Counter::DroppedMalformed),
+            Some(_) if datagram.len() < 4 => Err(Counter::DroppedTooShort),
+            Some(&kind) => self.forward(interface, source, kind, datagram),
+            None => Err(Counter::DroppedTooShort),
+        };
+        let (counter, sends) = result.unwrap_or_else(|reason| (reason, Vec::new()));
+        self.counters.count(counter);
+        sends
+    }
+
+    /// RFC 8415, 19.1.
+    fn forward(
+        &self,
+        name: &str,
+        source: Ipv6Addr,
+        kind: u8,
+        datagram: &[u8],
+    ) -> Result<(Counter, Vec<Send6>), Counter> {
+        let interface = self.config.interfaces.get(name).ok_or(Counter::DroppedUnknown)?;
+        let hops = match kind {
+            RELAY_FORWARD if datagram.len() < RELAY_HEADER => return Err(Counter::DroppedTooShort),
+            RELAY_FORWARD if datagram[1] >= MAX_HOPS => return Err(Counter::DroppedHops),
+            RELAY_FORWARD => datagram[1] + 1,
+            _ => 0,
+        };
+        if datagram.len() > MAX_MESSAGE {
+            return Err(Counter::DroppedMalformed);
+        }
+        // Another relay whose address says where it is needs no link address (19.1.2).
+        let link = match kind {
+            RELAY_FORWARD if !source.is_unicast_link_local() => Ipv6Addr::UNSPECIFIED,
+            _ => *interface.addresses.first().ok_or(Counter::DroppedNoAddress)?,
+        };
+        let mut message = vec![RELAY_FORWARD, hops];
+        message.extend(link.octets());
+        message.extend(source.octets());
+        option(&mut message, OPTION_INTERFACE_ID, name.as_bytes());
+        option(&mut message, OPTION_RELAY_MESSAGE, datagram);
+        let send = |server: &Server6| Send6 {
+            vrf: interface.vrf.clone(),
+            interface: server.interface.clone(),
+            address: server.address,
+            port: RELAY_PORT,
+            message: message.clone(),
+        };
+        Ok((Counter::ToServer, interface.servers.iter().map(send).collect()))
+    }
+
+    /// RFC 8415, 19.2.
+    fn reply(&self, datagram: &[u8]) -> Result<(Counter, Vec<Send6>), Counter> {
+        let address = |from: usize| -> Option<Ipv6Addr> {
+            let bytes: [u8; 16] = datagram.get(from..from + 16)?.try_into().ok()?;
+            Some(bytes.into())
+        };
+        let (Some(link), Some(peer)) = (address(2), address(18)) else {
+            return Err(Counter::DroppedTooShort);
+        };
+        let (mut inner, mut id) = (None, None);
+        let mut rest = datagram.get(RELAY_HEADER..).unwrap_or_default();
+        while let [a, b, c, d, tail @ ..] = rest {
+            let len = usize::from(u16::from_be_bytes([*c, *d]));
+            let value = tail.get(..len).ok_or(Counter::DroppedMalformed)?;
+            match u16::from_be_bytes([*a, *b]) {
+                OPTION_RELAY_MESSAGE => inner = inner.or(Some(value)),
+                OPTION_INTERFACE_ID => id = id.or(Some(value)),
+                _ => {}
+            }
+            rest = tail.get(len..).unwrap_or_default();
+        }
+        let inner = inner.filter(|inner| !inner.is_empty()).ok_or(Counter::DroppedMalformed)?;
+        let interfaces = &self.config.interfaces;
+        let found = match id {
+            Some(id) => std::str::from_utf8(id).ok().and_then(|id| interfaces.get_key_value(id)),
+            None => interfaces.iter().find(|(_, i)| !link.is_unspecified() && i.addresses.contains(&link)),
+        };
+        let (name, interface) = found.ok_or(Counter::DroppedUnknown)?;
+        if peer.is_unspecified() || peer.is_multicast() || peer.is_loopback() {
+            return Err(Counter::DroppedMalformed);
+        }
+        let to_relay = inner.first() == Some(&RELAY_REPLY);
+        let send = Send6 {
+            vrf: interface.vrf.clone(),
+            // A relay further away is where its route leads.
+            interface: Some(name.clone()).filter(|_| !to_relay || peer.is_unicast_link_local()),
+            address: peer,
+            port: if to_relay { RELAY_PORT } else { CLIENT_PORT },
+            message: inner.to_vec(),
+        };
+        Ok((Counter::ToClient, vec![send]))
+    }
+}
+
+fn option(message: &mut Vec<u8>, code: u16, value: &[u8]) {
+    message.extend(code.to_be_bytes());
+    message.extend(u16::try_from(value.len()).unwrap_or(u16::MAX).to_be_bytes());
+    message.extend(value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn relay() -> Relay6 {
+        let server = |address: &str, interface: Option<&str>| Server6 {
+            address: address.parse().expect("an address"),
+            interface: interface.map(str::to_owned),
+        };
+        let interface = |vrf: Option<&str>, address: &str, servers| Interface6 {
+            vrf: vrf.map(str::to_owned),
+            addresses: address.parse().into_iter().collect(),
+            servers,
+        };
+        let two = vec![server("2001:db8::1", None), server("ff05::1:3", Some("vlan20"))];
+        let interfaces = [
+            ("vlan10", interface(None, "2001:db8:10::fe", two)),
+            ("vlan30", interface(Some("red"), "2001:db8:10::fe", vec![server("2001:db8::1", None)])),
+            ("vlan40", interface(None, "", vec![server("2001:db8::1", None)])),
+        ];
+        let mut relay = Relay6::default();
+        relay.configure(Config6 {
+            interfaces: interfaces.into_iter().map(|(n, i)| (n.to_owned(), i)).collect(),
+        });
+        relay
+    }
+
+    fn show(send: &Send6) -> String {
+        let mut text = String::new();
+        let mut word = |word: String| {
+            text.push_str(&word);
+            text.push(' ');
+        };
+        send.vrf.iter().for_each(|vrf| word(format!("{vrf}:")));
+        word(format!("{}.{}", send.address, send.port));
+        send.interface.iter().for_each(|interface| word(format!("on {interface}")));
+        if send.message[0] == RELAY_FORWARD {
+            let link: [u8; 16] = send.message[2..18].try_into().expect("16 bytes");
+            word(format!("forward hops {} link {}", send.message[1], Ipv6Addr::from(link)));
+        } else {
+            word(format!("type {}", send.message[0]));
+        }
+        text.trim_end().to_owned()
+    }
+
+    fn check(relay: &mut Relay6, at: &str, from: &str, bytes: &[u8], want: &[&str], counter: Counter) {
+        let before = relay.counters().get(counter);
+        let sends = relay.handle(at, from.parse().expect("an address"), bytes);
+        assert_eq!(sends.iter().map(show).collect::<Vec<_>>(), want, "{at}");
+        assert_eq!(relay.counters().get(counter), before + 1, "{counter:?}: {:?}", relay.counters());
+    }
+
+    const SOLICIT: &[u8] = &[1, 0, 0, 7];
+
+    #[test]
+    fn forwards() {
+        use Counter::*;
+        let mut relay = relay();
+        let both = [
+            "2001:db8::1.547 forward hops 0 link 2001:db8:10::fe",
+            "ff05::1:3.547 on vlan20 forward hops 0 link 2001:db8:10::fe",
+        ];
+        check(&mut relay, "vlan10", "fe80::5", SOLICIT, &both, ToServer);
+        let red = "red: 2001:db8::1.547 forward hops 0 link 2001:db8:10::fe";
+        check(&mut relay, "vlan30", "fe80::5", SOLICIT, &[red], ToServer);
+        check(&mut relay, "vlan20", "fe80::5", SOLICIT, &[], DroppedUnknown);
+        check(&mut relay, "vlan40", "fe80::5", SOLICIT, &[], DroppedNoAddress);
+        for (bytes, counter) in [
+            (&[][..], DroppedTooShort),
+            (&[1, 0], DroppedTooShort),
+            (&[7, 0, 0, 1], DroppedMalformed),
+            (&[12; 20], DroppedTooShort),
+            (&[12; 34], DroppedHops),
+        ] {
+            check(&mut relay, "vlan10", "fe80::5", bytes, &[], counter);
+        }
+        let nested = [&[RELAY_FORWARD, 7][..], &[0; 32]].concat();
+        let red = |link: &str| format!("red: 2001:db8::1.547 forward hops 8 link {link}");
+        check(&mut relay, "vlan30", "2001:db8::9", &nested, &[&red("::")], ToServer);
+        check(&mut relay, "vlan30", "fe80::9", &nested, &[&red("2001:db8:10::fe")], ToServer);
+    }
+
+    #[test]
+    fn what_was_forwarded_comes_back() {
+        use Counter::*;
+        let mut relay = relay();
+        let forwarded = relay.handle("vlan30", "fe80::5".parse().expect("one"), SOLICIT).remove(0).message;
+        let answer = |mut bytes: Vec<u8>, inner: &[u8]| {
+            bytes[0] = RELAY_REPLY;
+            let at = bytes.len() - SOLICIT.len();
+            bytes.truncate(at - 4);
+            option(&mut bytes, OPTION_RELAY_MESSAGE, inner);
+            bytes
+        };
+        let back = answer(forwarded.clone(), &[7, 0, 0, 7]);
+        check(&mut relay, "x", "2001:db8::1", &back, &["red: fe80::5.546 on vlan30 type 7"], ToClient);
+        let nested = answer(forwarded.clone(), &[&[RELAY_REPLY, 0][..], &[0; 32]].concat());
+        check(&mut relay, "x", "2001:db8::1", &nested, &["red: fe80::5.547 on vlan30 type 13"], ToClient);
+        let empty = answer(forwarded.clone(), &[]);
+        check(&mut relay, "x", "2001:db8::1", &empty, &[], DroppedMalformed);
+        let mut foreign = back.clone();
+        let at = foreign.windows(6).position(|w| w == b"vlan30").expect("the ID");
+        foreign[at..at + 6].copy_from_slice(b"vlan31");
+        check(&mut relay, "x", "2001:db8::1", &foreign, &[], DroppedUnknown);
+        check(&mut relay, "x", "2001:db8::1", &back[..30], &[], DroppedTooShort);
+        check(&mut relay, "x", "2001:db8::1", &back[..back.len() - 1], &[], DroppedMalformed);
+        // Without an ID the link address decides.
+        let mut bare = back[..RELAY_HEADER].to_vec();
+        option(&mut bare, OPTION_RELAY_MESSAGE, &[2, 0, 0, 7]);
+        check(&mut relay, "x", "2001:db8::1", &bare, &["fe80::5.546 on vlan10 type 2"], ToClient);
+    }
+}

@@ -1,0 +1,451 @@
+//! What layer 3 asks of the kernel besides addresses: namespaces for VRFs, sysctls, static routes, static ARP.
+//!
+//! Invariants: a namespace is only deleted when the switch has made it; a netdev that the switch has moved is on record,
+//! and is moved back; a switch of a namespace that was turned is turned back when nothing wants it.
+
+use crate::compile::made_interfaces;
+use crate::facts::{Facts, HostStack, Knob};
+use crate::links::{Action, Actions, alias};
+use crate::switch::Identity;
+use ipnet::IpNet;
+use lanyard_config::layer3::{Layer3, split_subinterface};
+use lanyard_config::{Config, Interface, InterfaceName, Role, StaticRoute};
+use lanyard_pipeline::route::Urpf;
+use lanyard_types::MacAddr;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr};
+
+/// What the kernel's stack does on a routed interface; `base` is what it did before.
+#[must_use]
+pub fn host(wanted: &Layer3, forwarding: bool, base: HostStack) -> HostStack {
+    HostStack {
+        forwarding,
+        proxy_arp: forwarding && wanted.proxy_arp,
+        local_proxy_arp: wanted.local_proxy_arp,
+        directed_broadcast: wanted.directed_broadcast,
+        redirects: wanted.redirects,
+        rp_filter: match wanted.urpf_ipv4 {
+            Urpf::Off => base.rp_filter,
+            Urpf::Strict => 1,
+            Urpf::Loose => 2,
+        },
+        // A route whose interface has no link is none: that is what floating statics wait for.
+        ignore_linkdown: true,
+        arp_timeout_s: wanted.arp_timeout_s.unwrap_or(base.arp_timeout_s),
+        ..base
+    }
+}
+
+/// The MAC address of an interface that the switch makes: a VLAN interface's from the base address, a subinterface's
+/// its parent's. `None` when the parent is not there: the kernel chooses one.
+#[must_use]
+pub fn made_mac(
+    name: &InterfaceName,
+    config: &Config,
+    facts: &Facts,
+    identity: &Identity,
+) -> Option<MacAddr> {
+    match name {
+        InterfaceName::Vlan(vlan) => Some(identity.vlan_mac(*vlan)),
+        InterfaceName::Netdev(text) => {
+            let (parent, _) = split_subinterface(text)?;
+            let configured = config.interfaces.get(&InterfaceName::Netdev(parent.to_owned()))?.mac;
+            configured.or_else(|| facts.get(parent).and_then(|link| link.mac))
+        }
+    }
+}
+
+/// The MTU of an interface that the switch makes, unless another is configured: 1500, or a subinterface's parent's.
+#[must_use]
+pub fn parent_mtu(name: &InterfaceName, facts: &Facts) -> u32 {
+    let parent = match name {
+        InterfaceName::Netdev(text) => split_subinterface(text).and_then(|(parent, _)| facts.get(parent)),
+        InterfaceName::Vlan(_) => None,
+    };
+    parent.map_or(1500, |link| link.mtu)
+}
+
+/// Namespaces to make, first of all, and those of ours to delete, last of all.
+pub(crate) fn namespaces(next: &Config, facts: &Facts, identity: &Identity, list: &mut Actions) {
+    let mark = alias(&identity.instance);
+    let act = |vrf: &String, add| Action::Namespace { vrf: vrf.clone(), mark: mark.clone(), add };
+    for vrf in next.vrfs.keys().filter(|vrf| !facts.namespaces.contains_key(*vrf)) {
+        list.before.push(act(vrf, true));
+        list.record.namespaces.insert(vrf.clone());
+    }
+    let gone: Vec<String> =
+        list.record.namespaces.iter().filter(|vrf| !next.vrfs.contains_key(*vrf)).cloned().collect();
+    for vrf in gone {
+        list.record.namespaces.remove(&vrf);
+        list.last.push(act(&vrf, false));
+    }
+}
+
+/// Where netdevs are once all is done.
+pub(crate) fn homes(next: &Config, facts: &Facts, list: &mut Actions) {
+    let inside = |(name, interface): (&InterfaceName, &Interface)| {
+        let here = matches!(name, InterfaceName::Vlan(_)) || interface.is_routed();
+        let home = interface.layer3.vrf.clone().filter(|_| here)?;
+        let name = name.to_string();
+        let known =
+            made_interfaces(next).any(|(key, _)| key.to_string() == name) || facts.get(&name).is_some();
+        known.then_some((name, home))
+    };
+    list.record.homes = next.interfaces.iter().filter_map(inside).collect();
+}
+
+/// The switches of namespaces that `next` wants turned, and to what.
+fn wanted_knobs(next: &Config) -> BTreeMap<(Option<String>, Knob), bool> {
+    let mut wanted = BTreeMap::new();
+    if next.ipv6_routing {
+        for vrf in std::iter::once(None).chain(next.vrfs.keys().cloned().map(Some)) {
+            wanted.insert((vrf, Knob::Ipv6Forwarding), true);
+        }
+    }
+    for (name, interface) in &next.interfaces {
+        if matches!(name, InterfaceName::Vlan(_)) || interface.is_routed() {
+            let vrf = &interface.layer3.vrf;
+            if !interface.layer3.redirects {
+                wanted.insert((vrf.clone(), Knob::Redirects), false);
+            }
+            if interface.layer3.directed_broadcast {
+                wanted.insert((vrf.clone(), Knob::DirectedBroadcast), true);
+            }
+        }
+    }
+    wanted
+}
+
+/// Switches of namespaces: turned where something wants it, turned back where nothing does any more.
+pub(crate) fn knobs(next: &Config, facts: &Facts, list: &mut Actions) {
+    let wanted = wanted_knobs(next);
+    // A namespace that was there before us is left as it was found; one of ours goes anyway.
+    let foreign = |vrf: &String| facts.namespaces.get(vrf).is_some_and(|found| found.mark.is_none());
+    list.record.knobs.retain(|vrf, _| vrf.is_empty() || next.vrfs.contains_key(vrf) || foreign(vrf));
+    let left = list.record.knobs.keys().filter(|vrf| !vrf.is_empty() && !next.vrfs.contains_key(*vrf));
+    let vrfs: BTreeSet<String> = left.chain(next.vrfs.keys()).cloned().collect();
+    let spaces = std::iter::once(None).chain(vrfs.into_iter().map(Some));
+    for vrf in spaces {
+        for knob in Knob::ALL {
+            // A namespace that is about to be made has what the kernel gives a new one.
+            let now = facts.knob(vrf.as_deref(), knob).unwrap_or(knob == Knob::Redirects);
+            let original = recall(list, vrf.as_deref(), knob);
+            let to = match (wanted.get(&(vrf.clone(), knob)), original) {
+                (Some(to), None) => {
+                    remember(list, vrf.as_deref(), knob, Some(now));
+                    *to
+                }
+                (None, Some(original)) => {
+                    remember(list, vrf.as_deref(), knob, None);
+                    original
+                }
+                _ => continue,
+            };
+            if to != now {
+                list.before.push(Action::Knob { vrf: vrf.clone(), knob, from: now, to });
+            }
+        }
+    }
+}
+
+fn recall(list: &Actions, vrf: Option<&str>, knob: Knob) -> Option<bool> {
+    if vrf.is_none() && knob == Knob::Ipv6Forwarding {
+        return list.record.ipv6_forwarding;
+    }
+    let found = list.record.knobs.get(vrf.unwrap_or_default())?;
+    found.iter().find(|(other, _)| *other == knob).map(|(_, value)| *value)
+}
+
+fn remember(list: &mut Actions, vrf: Option<&str>, knob: Knob, value: Option<bool>) {
+    if vrf.is_none() && knob == Knob::Ipv6Forwarding {
+        list.record.ipv6_forwarding = value;
+        return;
+    }
+    let key = vrf.unwrap_or_default().to_owned();
+    let found = list.record.knobs.entry(key.clone()).or_default();
+    found.retain(|(other, _)| *other != knob);
+    found.extend(value.map(|value| (knob, value)));
+    if found.is_empty() {
+        list.record.knobs.remove(&key);
+    }
+}
+
+/// A static route for the kernel.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Route {
+    /// The routing table.
+    pub vrf: Option<String>,
+    /// The destination.
+    pub prefix: IpNet,
+    /// The router.
+    pub via: Option<IpAddr>,
+    /// The egress netdev.
+    pub interface: Option<String>,
+    /// Frames are dropped.
+    pub discard: bool,
+    /// The metric: IOS's administrative distance.
+    pub metric: u32,
+}
+
+/// The kernel routes that `config` asks for now. `up` says which tracked objects are up.
+#[must_use]
+pub fn routes(config: &Config, facts: &Facts, up: &dyn Fn(u16) -> bool) -> BTreeSet<Route> {
+    let tracked = |route: &&StaticRoute| route.track.is_none_or(up);
+    config.routes.iter().filter(tracked).map(|route| lower(route, config, facts)).collect()
+}
+
+fn lower(route: &StaticRoute, config: &Config, facts: &Facts) -> Route {
+    // A permanent route whose interface is down still wins, and leads nowhere.
+    let dead = route.permanent && !egress_up(route, config, facts);
+    Route {
+        vrf: route.vrf.clone(),
+        prefix: route.prefix,
+        via: route.via.filter(|_| !dead),
+        interface: route.interface.as_ref().filter(|_| !dead).map(ToString::to_string),
+        discard: route.discard || dead,
+        metric: route.distance.into(),
+    }
+}
+
+/// The interfaces of a routing table, with their addresses.
+fn inside<'a>(
+    config: &'a Config,
+    vrf: Option<&'a str>,
+) -> impl Iterator<Item = (&'a InterfaceName, &'a Interface)> {
+    config.interfaces.iter().filter(move |(name, interface)| {
+        (matches!(name, InterfaceName::Vlan(_)) || interface.is_routed())
+            && interface.layer3.vrf.as_deref() == vrf
+    })
+}
+
+/// The interface in whose configured subnets `address` is.
+#[must_use]
+pub fn connected<'a>(config: &'a Config, vrf: Option<&'a str>, address: IpAddr) -> Option<&'a InterfaceName> {
+    let has = |interface: &Interface| match address {
+        IpAddr::V4(address) => interface.ipv4.iter().any(|net| net.contains(&address)),
+        IpAddr::V6(address) => interface.ipv6.iter().any(|net| net.contains(&address)),
+    };
+    inside(config, vrf).find(|(_, interface)| has(interface)).map(|(name, _)| name)
+}
+
+fn egress_up(route: &StaticRoute, config: &Config, facts: &Facts) -> bool {
+    let via = || connected(config, route.vrf.as_deref(), route.via?);
+    let Some(egress) = route.interface.as_ref().or_else(via) else { return true };
+    facts.get(&egress.to_string()).is_some_and(|link| link.admin_up && link.carrier)
+}
+
+/// A static ARP entry for the kernel.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Arp {
+    /// The netdev.
+    pub interface: String,
+    /// The address.
+    pub address: Ipv4Addr,
+    /// Its MAC address.
+    pub mac: MacAddr,
+}
+
+/// The kernel's permanent neighbours that `config` asks for: those whose subnet is an interface's.
+#[must_use]
+pub fn arps(config: &Config) -> BTreeSet<Arp> {
+    let lower = |((vrf, address), mac): (&(Option<String>, Ipv4Addr), &MacAddr)| {
+        let interface = connected(config, vrf.as_deref(), (*address).into())?.to_string();
+        Some(Arp { interface, address: *address, mac: *mac })
+    };
+    config.arps.iter().filter_map(lower).collect()
+}
+
+/// What a change of layer 3 may not be, and what the user should know about it.
+///
+/// # Errors
+/// One line that names what is wrong.
+pub(crate) fn check(
+    old: &Config,
+    next: &Config,
+    facts: &Facts,
+    identity: &Identity,
+    notices: &mut Vec<String>,
+) -> Result<(), String> {
+    for vrf in next.vrfs.keys().filter(|vrf| !old.vrfs.contains_key(*vrf)) {
+        let Some(found) = facts.namespaces.get(vrf) else { continue };
+        if found.own {
+            return Err(format!("VRF {vrf} would be the network namespace that the switch itself lives in"));
+        }
+        match found.mark.as_deref().and_then(|mark| mark.strip_prefix("lanyard:")) {
+            Some(other) if other != identity.instance => {
+                return Err(format!("network namespace {vrf} is a VRF of instance {other}"));
+            }
+            Some(_) => {}
+            None => notices.push(format!("network namespace {vrf} was there already: it is used as it is")),
+        }
+    }
+    for (name, interface) in made_interfaces(next) {
+        if let (InterfaceName::Netdev(text), false) = (name, old.interfaces.contains_key(name)) {
+            subinterface(text, interface, next, facts, identity)?;
+        }
+    }
+    static_routes(old, next, notices)
+}
+
+fn subinterface(
+    name: &str,
+    interface: &Interface,
+    next: &Config,
+    facts: &Facts,
+    identity: &Identity,
+) -> Result<(), String> {
+    let mark = alias(&identity.instance);
+    for end in [name.to_owned(), format!("ly{name}")] {
+        if facts.get(&end).is_some_and(|link| link.alias.as_deref() != Some(&mark)) {
+            return Err(format!("a netdev {end} that Lanyard did not make is in the way"));
+        }
+    }
+    let parent = split_subinterface(name).map(|(parent, _)| InterfaceName::Netdev(parent.to_owned()));
+    let parent = parent.and_then(|parent| next.interfaces.get(&parent));
+    match parent {
+        Some(parent) if parent.role == Role::Routed && parent.layer3.vrf.is_some() => Err(format!(
+            "the parent of {name} is in a VRF: give the subinterfaces their VRFs, and leave the parent in none"
+        )),
+        Some(parent) if parent.role == Role::Routed => Ok(()),
+        _ if interface.shutdown => Ok(()),
+        _ => Err(format!("the parent of {name} is no routed port")),
+    }
+}
+
+/// Most notices about routes of one change.
+const MAX_NOTICES: usize = 5;
+
+fn static_routes(old: &Config, next: &Config, notices: &mut Vec<String>) -> Result<(), String> {
+    let known: BTreeSet<&StaticRoute> = old.routes.iter().collect();
+    let mut told = Vec::new();
+    for route in next.routes.iter().filter(|route| !known.contains(route)) {
+        if let Some(egress) = &route.interface {
+            let vrf = next.interfaces.get(egress).and_then(|interface| interface.layer3.vrf.as_ref());
+            if vrf != route.vrf.as_ref() {
+                let which =
+                    |vrf: Option<&String>| vrf.map_or("in no VRF".into(), |vrf| format!("in VRF {vrf}"));
+                return Err(format!(
+                    "{egress} is {}, the route to {} is {}: a route leads out of an interface of its own table",
+                    which(vrf),
+                    route.prefix,
+                    which(route.vrf.as_ref())
+                ));
+            }
+        }
+        if let (Some(via), None) = (route.via, &route.interface)
+            && told.len() <= MAX_NOTICES
+            && connected(next, route.vrf.as_deref(), via).is_none()
+        {
+            told.push(format!(
+                "next hop {via} is in no subnet of an interface: the route to {} is used once it is",
+                route.prefix
+            ));
+        }
+        if let Some(track) = route.track.filter(|track| !next.tracks.contains_key(track))
+            && told.len() <= MAX_NOTICES
+        {
+            told.push(format!("track {track} is not configured: the route to {} waits for it", route.prefix));
+        }
+    }
+    if told.len() > MAX_NOTICES {
+        told.truncate(MAX_NOTICES);
+        told.push("there are more such routes".into());
+    }
+    notices.append(&mut told);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{config, facts};
+
+    fn route(text: &str) -> StaticRoute {
+        let mut words = text.split_whitespace();
+        let mut route = StaticRoute::new(words.next().expect("a prefix").parse().expect("a prefix"));
+        while let Some(word) = words.next() {
+            match word {
+                "permanent" => route.permanent = true,
+                "null0" => route.discard = true,
+                "track" => route.track = words.next().and_then(|n| n.parse().ok()),
+                "vrf" => route.vrf = words.next().map(str::to_owned),
+                "dev" => route.interface = words.next().map(|name| InterfaceName::Netdev(name.into())),
+                word => route.via = word.parse().ok(),
+            }
+        }
+        route
+    }
+
+    fn show(route: &Route) -> String {
+        let vrf = route.vrf.as_ref().map_or_else(String::new, |vrf| format!("{vrf} "));
+        let via = route.via.map_or_else(String::new, |via| format!(" {via}"));
+        let dev = route.interface.as_ref().map_or_else(String::new, |dev| format!(" {dev}"));
+        format!("{vrf}{}{via}{dev}{}", route.prefix, if route.discard { " null0" } else { "" })
+    }
+
+    #[test]
+    fn static_routes() {
+        let base = "eth1: routed ip 10.0.0.1/24";
+        for (text, links, want) in [
+            ("10.9.0.0/16 10.0.0.2", "eth1 no-carrier", "10.9.0.0/16 10.0.0.2"),
+            ("10.9.0.0/16 10.0.0.2 permanent", "eth1", "10.9.0.0/16 10.0.0.2"),
+            ("10.9.0.0/16 10.0.0.2 permanent", "eth1 no-carrier", "10.9.0.0/16 null0"),
+            ("10.9.0.0/16 dev eth1 permanent", "eth2", "10.9.0.0/16 null0"),
+            ("10.9.0.0/16 null0", "", "10.9.0.0/16 null0"),
+            ("10.9.0.0/16 10.0.0.2 track 1", "eth1", "10.9.0.0/16 10.0.0.2"),
+            ("10.9.0.0/16 10.0.0.2 track 2", "eth1", ""),
+            ("10.9.0.0/16 10.0.0.2 vrf red permanent", "eth1 down", "red 10.9.0.0/16 10.0.0.2"),
+        ] {
+            let mut config = config(base);
+            config.routes.push(route(text));
+            let got: Vec<String> =
+                routes(&config, &facts(links), &|track| track == 1).iter().map(show).collect();
+            assert_eq!(got.join(", "), want, "{text} | {links}");
+        }
+    }
+
+    #[test]
+    fn notices_and_refusals() {
+        let identity = crate::testing::identity();
+        for (text, line, want) in [
+            ("eth1: routed ip 10.0.0.1/24", "10.9.0.0/16 10.0.0.2", ""),
+            (
+                "eth1: routed ip 10.0.0.1/24",
+                "10.9.0.0/16 10.1.0.2",
+                "next hop 10.1.0.2 is in no subnet of an interface: the route to 10.9.0.0/16 is used once it is",
+            ),
+            (
+                "vrf red\neth1: routed vrf red",
+                "10.9.0.0/16 dev eth1",
+                "% eth1 is in VRF red, the route to 10.9.0.0/16 is in no VRF: a route leads out of an interface of \
+                 its own table",
+            ),
+            (
+                "eth1: routed",
+                "10.9.0.0/16 dev eth1 track 9",
+                "track 9 is not configured: the route to 10.9.0.0/16 waits for it",
+            ),
+        ] {
+            let mut next = config(text);
+            next.routes.push(route(line));
+            let mut notices = Vec::new();
+            let result = check(&config(text), &next, &facts("eth1"), &identity, &mut notices);
+            let got = result.err().map_or(notices.join("; "), |reason| format!("% {reason}"));
+            assert_eq!(got, want, "{text} | {line}");
+        }
+        let mut facts = facts("");
+        let mut named = |mark: Option<&str>, own| {
+            let found = crate::facts::Namespace { mark: mark.map(str::to_owned), own, ..Default::default() };
+            facts.namespaces.insert("red".into(), found);
+            let mut notices = Vec::new();
+            let result = check(&config(""), &config("vrf red"), &facts, &identity, &mut notices);
+            result.err().map_or(notices.join("; "), |reason| format!("% {reason}"))
+        };
+        assert_eq!(named(None, false), "network namespace red was there already: it is used as it is");
+        assert_eq!(named(Some("lanyard:test"), false), "");
+        assert_eq!(named(Some("lanyard:b"), false), "% network namespace red is a VRF of instance b");
+        assert!(
+            named(None, true).starts_with("% VRF red would be the network namespace that the switch itself")
+        );
+    }
+}

@@ -1,0 +1,186 @@
+//! DHCP through the relay: dnsmasq as the server, dhclient as the client, both as Debian has them.
+
+use crate::harness::{Bed, Host, Plane, scenarios, wait_for};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+scenarios! {
+    relayed: ebpf soft;
+    relayed_ipv6: ebpf soft;
+    with_relay_information: soft;
+    across_vrfs: soft;
+    a_server_on_the_same_machine: soft;
+}
+
+/// A process that ends with the scenario.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// True when the programs are there; says so when not.
+fn possible() -> bool {
+    let missing: Vec<&str> = ["/usr/sbin/dnsmasq", "/usr/sbin/dhclient"]
+        .into_iter()
+        .filter(|path| !Path::new(path).exists())
+        .collect();
+    if !missing.is_empty() {
+        println!("skipped: {} not installed (dnsmasq, isc-dhcp-client)", missing.join(", "));
+    }
+    missing.is_empty()
+}
+
+fn server(bed: &Bed, host: &Host, arguments: &[&str]) -> Running {
+    let mut command = Command::new("dnsmasq");
+    command.args(["--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--user=root", "--pid-file="]);
+    command.arg(format!("--dhcp-leasefile={}", bed.file("dnsmasq.leases").display())).args(arguments);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    Running(host.net.spawn(&mut command))
+}
+
+/// Starts a client, which asks until it is answered; its lease file.
+fn client(bed: &Bed, host: &Host, family: &str) -> (Running, PathBuf) {
+    let leases = bed.file(&format!("dhclient-{}{family}.leases", host.net.inode()));
+    let mut command = Command::new("dhclient");
+    command
+        .args([family, "-d", "-sf", "/bin/true", "-pf"])
+        .arg(bed.file("dhclient.pid"))
+        .arg("-lf")
+        .arg(&leases);
+    command.arg("eth0").stdout(Stdio::null()).stderr(Stdio::null());
+    (Running(host.net.spawn(&mut command)), leases)
+}
+
+/// The address a client has been given.
+fn leased(file: &Path, word: &str) -> String {
+    wait_for("a lease", || {
+        let text = std::fs::read_to_string(file).ok()?;
+        let line = text.lines().rev().find(|line| line.trim_start().starts_with(word))?;
+        Some(line.trim().trim_start_matches(word).trim().trim_end_matches([';', '{', ' ']).to_owned())
+    })
+}
+
+const CONFIG: &str = "\
+ip routing
+ipv6 unicast-routing
+vlan 10,20
+interface p1
+ switchport access vlan 10
+interface p2
+ switchport access vlan 20
+interface vlan 20
+ ip address 10.0.20.254 255.255.255.0
+ ipv6 address fd00:20::254/64
+interface vlan 10
+ ip address 10.0.10.254 255.255.255.0
+ ipv6 address fd00:10::254/64
+ ip helper-address 10.0.20.1
+ ipv6 dhcp relay destination fd00:20::1
+";
+
+fn bed(plane: Plane, config: &str) -> Bed {
+    let bed = Bed::new(plane, 2, config);
+    bed.chatter.set(true);
+    bed.exact.set(false);
+    bed.host(2).address("10.0.20.1/24");
+    bed.host(2).address("fd00:20::1/64");
+    bed.host(2).net.ip("route add default via 10.0.20.254\nroute add default via fd00:20::254");
+    bed
+}
+
+fn counted(bed: &Bed, command: &str, name: &str) -> u64 {
+    let view = bed.show(command);
+    let find = |c: &&serde_json::Value| c["counter"] == name;
+    view["counters"].as_array().unwrap().iter().find(find).map_or(0, |c| c["messages"].as_u64().unwrap())
+}
+
+fn relayed(plane: Plane) {
+    if !possible() {
+        return;
+    }
+    let bed = bed(plane, CONFIG);
+    let _server = server(&bed, bed.host(2), &["--dhcp-range=10.0.10.50,10.0.10.60,255.255.255.0,1h"]);
+    let (_client, leases) = client(&bed, bed.host(1), "-4");
+    let address = leased(&leases, "fixed-address");
+    assert!(address.starts_with("10.0.10.5") || address == "10.0.10.60", "{address}");
+    assert!(counted(&bed, "show ip dhcp relay", "to_server") >= 2, "{}", bed.show("show ip dhcp relay"));
+    assert!(counted(&bed, "show ip dhcp relay", "to_client") >= 2);
+    let view = bed.show("show ip dhcp relay");
+    assert_eq!(view["interfaces"][0]["servers"][0]["address"], "10.0.20.1", "{view}");
+    // The address works.
+    bed.host(1).address(&format!("{address}/24"));
+    bed.host(1).net.ip("route add default via 10.0.10.254");
+    bed.host(1).reaches("10.0.20.1");
+}
+
+fn relayed_ipv6(plane: Plane) {
+    if !possible() {
+        return;
+    }
+    let bed = bed(plane, CONFIG);
+    let _server = server(&bed, bed.host(2), &["--dhcp-range=fd00:10::50,fd00:10::60,64,1h"]);
+    bed.host(1).address("fe80::51/64");
+    let (_client, leases) = client(&bed, bed.host(1), "-6");
+    let address = leased(&leases, "iaaddr");
+    assert!(address.starts_with("fd00:10::"), "{address}");
+    assert!(counted(&bed, "show ipv6 dhcp relay", "to_client") >= 1, "{}", bed.show("show ipv6 dhcp relay"));
+}
+
+/// The server gives addresses to the clients of one circuit only.
+fn with_relay_information(plane: Plane) {
+    if !possible() {
+        return;
+    }
+    let bed = bed(plane, CONFIG);
+    bed.configure("ip dhcp relay information option");
+    let _server = server(
+        &bed,
+        bed.host(2),
+        &["--dhcp-circuitid=set:ours,vlan10", "--dhcp-range=tag:ours,10.0.10.50,10.0.10.60,255.255.255.0,1h"],
+    );
+    let (_client, leases) = client(&bed, bed.host(1), "-4");
+    let address = leased(&leases, "fixed-address");
+    assert!(address.starts_with("10.0.10."), "{address}");
+    let text = std::fs::read_to_string(&leases).unwrap();
+    assert!(!text.contains("agent"), "the client has been given the relay's information: {text}");
+}
+
+/// The clients' table is not the server's: it answers to an address of the switch's own.
+fn across_vrfs(plane: Plane) {
+    if !possible() {
+        return;
+    }
+    let bed = bed(plane, CONFIG);
+    let vrf = format!("{}-c", bed.instance);
+    bed.configure(&format!(
+        "vrf definition {vrf}\ninterface vlan 10\nno ip helper-address\nno ipv6 dhcp relay destination\n\
+         vrf forwarding {vrf}\nip address 10.0.10.254 255.255.255.0\nip helper-address global 10.0.20.1"
+    ));
+    let _server = server(&bed, bed.host(2), &["--dhcp-range=10.0.10.50,10.0.10.60,255.255.255.0,1h"]);
+    let (_client, leases) = client(&bed, bed.host(1), "-4");
+    let address = leased(&leases, "fixed-address");
+    assert!(address.starts_with("10.0.10."), "{address}");
+    let text = std::fs::read_to_string(&leases).unwrap();
+    assert!(text.contains("dhcp-server-identifier 10.0.10.254"), "the client can't renew: {text}");
+}
+
+fn a_server_on_the_same_machine(plane: Plane) {
+    if !possible() {
+        return;
+    }
+    let bed = bed(plane, "vlan 10\ninterface vlan 10\n ip address 10.0.10.254 255.255.255.0\n");
+    let taken = bed.net.run(|| std::net::UdpSocket::bind("0.0.0.0:67").unwrap());
+    bed.configure("interface vlan 10\nip helper-address 10.0.20.1");
+    let said = bed.exec(&["show ip dhcp relay"]);
+    assert!(said.contains("The relay does not work: UDP port 67"), "{said}");
+    drop(taken);
+    // The next change tries again.
+    bed.configure("interface vlan 10\nip helper-address 10.0.20.2");
+    assert!(bed.show("show ip dhcp relay")["error"].is_null());
+    bed.configure("interface vlan 10\nno ip helper-address");
+    bed.net.run(|| std::net::UdpSocket::bind("0.0.0.0:67").map(drop)).expect("the port is free again");
+}

@@ -1,0 +1,328 @@
+//! Layer 3 as it is configured: VRFs, routed ports, static routes that float and follow tracked objects, ARP by proxy and by
+//! hand.
+
+use crate::harness::daemon::cli;
+use crate::harness::{Bed, Plane, scenarios, wait_for};
+use lanyard_netdev::netns;
+use std::path::Path;
+
+scenarios! {
+    vrfs_isolate: ebpf soft;
+    vrfs_come_and_go: ebpf;
+    routed_ports: ebpf soft;
+    floating_and_tracked_routes: ebpf soft;
+    permanent_and_discard: soft;
+    proxy_arp: soft;
+    static_arp: soft;
+    redirects_and_broadcasts: soft;
+}
+
+/// A VRF's name that no other bed has: namespaces have names of the whole machine.
+fn name(bed: &Bed, word: &str) -> String {
+    format!("{}-{word}", bed.instance)
+}
+
+fn exists(vrf: &str) -> bool {
+    Path::new("/run/netns").join(vrf).exists()
+}
+
+/// Hosts 1 and 2 are in VRF a, VLANs 10 and 20; hosts 3 and 4 in VRF b, with the same addresses, VLANs 30 and 40.
+fn two_vrfs(plane: Plane) -> (Bed, String, String) {
+    let bed = Bed::new(plane, 4, "vlan 10,20,30,40\nip routing\nipv6 unicast-routing\n");
+    bed.chatter.set(true);
+    let (a, b) = (name(&bed, "a"), name(&bed, "b"));
+    bed.configure(&format!("vrf definition {a}\nvrf definition {b}"));
+    for (port, vlan, vrf, net) in [(1, 10, &a, 1), (2, 20, &a, 2), (3, 30, &b, 1), (4, 40, &b, 2)] {
+        bed.configure(&format!(
+            "interface p{port}\nswitchport access vlan {vlan}\ninterface vlan {vlan}\nvrf forwarding {vrf}\n\
+             ip address 10.0.{net}.254 255.255.255.0\nipv6 address fd00:{net}::254/64"
+        ));
+        let host = bed.host(port);
+        host.address(&format!("10.0.{net}.1/24"));
+        host.address(&format!("fd00:{net}::1/64"));
+        host.net.ip(&format!("route add default via 10.0.{net}.254\nroute add default via fd00:{net}::254"));
+    }
+    (bed, a, b)
+}
+
+fn vrfs_isolate(plane: Plane) {
+    let (bed, a, b) = two_vrfs(plane);
+    for (from, to) in [(1, 2), (2, 1), (3, 4), (4, 3)] {
+        let net = if to % 2 == 0 { 2 } else { 1 };
+        bed.host(from).reaches(&format!("10.0.{net}.1"));
+        bed.host(from).reaches(&format!("fd00:{net}::1"));
+    }
+    bed.host(1).tcp(bed.host(2), "10.0.2.1", 1 << 20);
+    bed.host(3).tcp(bed.host(4), "10.0.2.1", 1 << 20);
+    // An address that only one of the VRFs knows.
+    bed.host(2).net.ip("address add 10.9.0.1/32 dev lo");
+    bed.configure(&format!("ip route vrf {a} 10.9.0.0 255.255.0.0 10.0.2.1"));
+    bed.host(1).reaches("10.9.0.1");
+    assert!(!bed.host(3).ping("-c 1 -W 1 10.9.0.1"), "VRF b reaches what only VRF a has");
+    let prefixes = |vrf: &str| -> Vec<String> {
+        let view = bed.show(&format!("show ip route vrf {vrf} static"));
+        view["routes"].as_array().unwrap().iter().map(|r| r["prefix"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!((prefixes(&a), prefixes(&b)), (vec!["10.9.0.0/16".to_owned()], vec![]));
+    let arp = bed.show(&format!("show ip arp vrf {a}"));
+    assert!(arp["neighbors"].as_array().unwrap().iter().any(|n| n["interface"] == "vlan10"), "{arp}");
+    let own = bed.show("show ip route");
+    assert!(own["routes"].as_array().unwrap().iter().all(|r| r["prefix"] != "10.0.1.0/24"), "{own}");
+    let said = bed.exec(&[&format!("ping vrf {a} 10.9.0.1 repeat 2")]);
+    assert!(said.contains(" 0% packet loss"), "{said}");
+    let view = bed.show("show vrf");
+    assert!(view["vrfs"].as_array().unwrap().iter().all(|vrf| vrf["present"] == true), "{view}");
+    let brief = bed.exec(&["show ip interface brief"]);
+    assert_eq!(brief.matches("manual").count(), 4, "{brief}");
+}
+
+fn vrfs_come_and_go(plane: Plane) {
+    let (bed, a, b) = two_vrfs(plane);
+    assert!(exists(&a) && exists(&b));
+    bed.host(1).reaches("10.0.2.1");
+    // From one VRF to the other the addresses are left behind, as in IOS.
+    let said = bed.try_configure(&format!("interface vlan 20\nvrf forwarding {b}")).unwrap();
+    assert!(said.contains("% Interface Vlan20 IP addresses removed due to enabling VRF"), "{said}");
+    assert!(!bed.host(1).ping("-c 1 -W 1 10.0.2.1"));
+    let refused = bed.try_configure("interface vlan 20\nip address 10.0.2.254/24").unwrap_err();
+    assert!(refused.contains("overlaps with Vlan40"), "{refused}");
+    bed.configure(&format!("interface vlan 20\nvrf forwarding {a}\nip address 10.0.2.254/24"));
+    bed.host(1).reaches("10.0.2.1");
+    // A restart finds everything in its place.
+    bed.exec(&["write memory"]);
+    bed.end_daemon(nix::sys::signal::Signal::SIGKILL);
+    bed.start();
+    bed.chatter.set(true);
+    bed.host(1).reaches("10.0.2.1");
+    bed.host(3).reaches("10.0.2.1");
+    // A namespace that is somebody else's is not taken.
+    let foreign = name(&bed, "f");
+    netns::create(&foreign).unwrap();
+    let said = bed.try_configure(&format!("vrf definition {foreign}")).unwrap();
+    assert!(said.contains("was there already"), "{said}");
+    bed.configure(&format!("no vrf definition {foreign}"));
+    let stayed = exists(&foreign);
+    netns::delete(&foreign).unwrap();
+    assert!(stayed, "a namespace that was there before is deleted");
+    // A refused command leaves the netdevs where they were.
+    let refused = bed.try_configure("interface vlan 20\nvrf forwarding nothing").unwrap_err();
+    assert!(refused.contains("VRF nothing is not configured"), "{refused}");
+    bed.configure(&format!("no vrf definition {a}"));
+    assert!(!exists(&a) && exists(&b));
+    assert!(bed.net.links().contains(&"vlan10".to_owned()), "it is back in the switch's own namespace");
+    bed.configure("interface vlan 10\nip address 10.0.1.254/24");
+    bed.host(1).reaches("10.0.1.254");
+    bed.detach().unwrap();
+    assert!(!exists(&b), "detach leaves a namespace");
+}
+
+/// Host 1 is behind a routed port of its own, host 2 in VLAN 20, host 3 behind a routed port, and a plain Linux router.
+fn routed_ports(plane: Plane) {
+    let bed = Bed::new(
+        plane,
+        3,
+        "\
+ip routing
+ipv6 unicast-routing
+vlan 20
+interface p1
+ no switchport
+ ip address 10.0.1.254 255.255.255.0
+ ip address 10.1.1.254 255.255.255.0 secondary
+ ipv6 address fd00:1::254/64
+interface p2
+ switchport access vlan 20
+interface vlan 20
+ ip address 10.0.2.254 255.255.255.0
+ ipv6 address fd00:2::254/64
+interface p3
+ no switchport
+ ip address 10.0.3.254 255.255.255.0
+ip route 10.9.0.0 255.255.0.0 10.0.3.1
+",
+    );
+    bed.chatter.set(true);
+    bed.exact.set(false);
+    for n in 1..=3 {
+        bed.host(n).address(&format!("10.0.{n}.1/24"));
+        bed.host(n).net.ip(&format!("route add default via 10.0.{n}.254"));
+    }
+    for n in 1..=2 {
+        bed.host(n).address(&format!("fd00:{n}::1/64"));
+        bed.host(n).net.ip(&format!("route add default via fd00:{n}::254"));
+    }
+    bed.host(1).reaches("10.0.2.1");
+    bed.host(1).reaches("fd00:2::1");
+    bed.host(2).reaches("10.0.3.1");
+    bed.host(1).tcp(bed.host(2), "10.0.2.1", 1 << 20);
+    bed.host(1).net.ip("address add 10.1.1.1/24 dev eth0");
+    bed.host(1).reaches("10.1.1.254");
+    // Host 3 is a router to a network behind it.
+    bed.host(3).net.ip("address add 10.9.0.1/32 dev lo");
+    bed.host(2).reaches("10.9.0.1");
+    let view = bed.show("show interfaces p1");
+    assert_eq!(view["interfaces"][0]["kind"], "routed");
+    // Back to a switch port: addresses gone, and bridged.
+    bed.configure("interface p1\nswitchport\nswitchport access vlan 20");
+    bed.host(1).net.ip("address add 10.0.2.7/24 dev eth0");
+    bed.host(1).reaches("10.0.2.1");
+    let addresses = bed.netdev.addresses(Some(bed.net.index("p1"))).unwrap();
+    assert!(
+        addresses.iter().all(|a| a.net.addr().is_ipv6() && a.net.addr().to_string().starts_with("fe80")),
+        "{addresses:?}"
+    );
+}
+
+/// Hosts 2 and 3 both lead to 10.9.0.1.
+fn two_ways(plane: Plane) -> Bed {
+    let bed = Bed::new(plane, 3, "ip routing\nvlan 10,20,30\n");
+    bed.chatter.set(true);
+    bed.exact.set(false);
+    for (n, vlan) in [(1, 10), (2, 20), (3, 30)] {
+        bed.configure(&format!(
+            "interface p{n}\nswitchport access vlan {vlan}\ninterface vlan {vlan}\n\
+             ip address 10.0.{vlan}.254 255.255.255.0"
+        ));
+        bed.host(n).address(&format!("10.0.{vlan}.1/24"));
+        bed.host(n).net.ip(&format!("route add default via 10.0.{vlan}.254"));
+    }
+    for n in [2, 3] {
+        bed.host(n).net.ip("address add 10.9.0.1/32 dev lo");
+    }
+    bed
+}
+
+/// The next hop that the kernel takes for 10.9.0.1.
+fn way(bed: &Bed) -> Option<String> {
+    let output = bed.net.output(std::process::Command::new("ip").args(["route", "get", "10.9.0.1"]));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut words = text.split_whitespace().skip_while(|word| *word != "via");
+    words.nth(1).map(str::to_owned)
+}
+
+fn floating_and_tracked_routes(plane: Plane) {
+    let bed = two_ways(plane);
+    bed.configure("ip route 10.9.0.0 255.255.0.0 10.0.20.1\nip route 10.9.0.0 255.255.0.0 10.0.30.1 200");
+    bed.host(1).reaches("10.9.0.1");
+    assert_eq!(way(&bed).as_deref(), Some("10.0.20.1"));
+    let table = bed.exec(&["show ip route static"]);
+    assert!(table.contains("[1/0] via 10.0.20.1") && table.contains("[200/0] via 10.0.30.1"), "{table}");
+    // The link dies: the floating route takes over, and gives way again.
+    bed.host(2).net.ip("link set eth0 down");
+    wait_for("the floating route", || (way(&bed).as_deref() == Some("10.0.30.1")).then_some(()));
+    bed.host(1).reaches("10.9.0.1");
+    bed.host(2).net.ip("link set eth0 up\nroute replace default via 10.0.20.254");
+    wait_for("the better route", || (way(&bed).as_deref() == Some("10.0.20.1")).then_some(()));
+    // A tracked object in between: host 3's link takes the route through host 2 away.
+    bed.configure(
+        "track 1 interface p3 line-protocol\ntrack 2 ip route 10.8.0.0 255.255.0.0 reachability\n\
+         ip route 10.9.0.0 255.255.0.0 10.0.20.1 track 1",
+    );
+    assert_eq!(way(&bed).as_deref(), Some("10.0.20.1"));
+    let up = |number: usize| bed.ask("show track")["tracks"][number - 1]["up"].as_bool().unwrap();
+    assert!(up(1) && !up(2));
+    bed.host(3).net.ip("link set eth0 down");
+    wait_for("the object to go down", || (!up(1)).then_some(()));
+    wait_for("neither way to be left", || way(&bed).is_none().then_some(()));
+    bed.host(3).net.ip("link set eth0 up");
+    wait_for("the object to come up", || up(1).then_some(()));
+    wait_for("the way back", || (way(&bed).as_deref() == Some("10.0.20.1")).then_some(()));
+    // A route is an object, too, whoever has made it.
+    bed.configure("ip route 10.9.0.0 255.255.0.0 10.0.20.1 track 2");
+    wait_for("the floating route again", || (way(&bed).as_deref() == Some("10.0.30.1")).then_some(()));
+    bed.net.ip("route add 10.8.0.0/16 via 10.0.10.1");
+    wait_for("the route to be seen", || up(2).then_some(()));
+    wait_for("the tracked route", || (way(&bed).as_deref() == Some("10.0.20.1")).then_some(()));
+    bed.net.ip("route del 10.8.0.0/16");
+    wait_for("the route to be missed", || (!up(2)).then_some(()));
+    wait_for("the tracked route to go", || (way(&bed).as_deref() == Some("10.0.30.1")).then_some(()));
+    let log = bed.exec(&["show logging"]);
+    assert!(log.contains("%TRACK-6-STATE: 1 interface p3 line-protocol Up -> Down"), "{log}");
+}
+
+fn permanent_and_discard(plane: Plane) {
+    let bed = two_ways(plane);
+    bed.configure(
+        "ip route 10.9.0.0 255.255.0.0 10.0.20.1 permanent\nip route 10.9.0.0 255.255.0.0 10.0.30.1 200\n\
+         ip route 10.8.0.0 255.255.0.0 Null0",
+    );
+    bed.host(1).reaches("10.9.0.1");
+    let unreachable = |address: &str| {
+        let mut command = std::process::Command::new("ip");
+        let output = bed.net.output(command.args(["route", "get", address]));
+        String::from_utf8_lossy(&output.stderr).contains("Invalid argument") || !output.status.success()
+    };
+    assert!(unreachable("10.8.0.1"), "Null0 leads somewhere");
+    bed.host(2).net.ip("link set eth0 down");
+    wait_for("the permanent route to lead nowhere", || unreachable("10.9.0.1").then_some(()));
+    bed.host(2).net.ip("link set eth0 up\nroute replace default via 10.0.20.254");
+    wait_for("the permanent route", || (way(&bed).as_deref() == Some("10.0.20.1")).then_some(()));
+    bed.configure("no ip route 10.8.0.0 255.255.0.0 Null0");
+    let table = bed.show("show ip route static");
+    assert_eq!(table["total"], 2, "{table}");
+}
+
+/// A host that takes everybody to be its neighbour.
+fn proxy_arp(plane: Plane) {
+    let bed = two_ways(plane);
+    bed.host(1).net.ip("route del default\nroute add 10.0.0.0/16 dev eth0");
+    bed.host(1).reaches("10.0.20.1");
+    bed.configure("interface vlan 10\nno ip proxy-arp");
+    bed.host(1).net.ip("neighbor flush all");
+    assert!(!bed.host(1).ping("-c 1 -W 1 10.0.20.1"), "answers for others although told not to");
+    bed.configure("interface vlan 10\nip proxy-arp");
+    bed.host(1).reaches("10.0.20.1");
+    let sysctl = |key: &str| bed.net.run(|| lanyard_netdev::sysctl::ipv4_conf("vlan10", key).unwrap());
+    assert_eq!((sysctl("proxy_arp").as_str(), sysctl("proxy_arp_pvlan").as_str()), ("1", "0"));
+    bed.configure("interface vlan 10\nip local-proxy-arp");
+    assert_eq!(sysctl("proxy_arp_pvlan"), "1");
+    bed.configure("no ip routing");
+    assert_eq!(sysctl("proxy_arp"), "0", "who does not route is nobody's proxy");
+}
+
+fn static_arp(plane: Plane) {
+    let bed = two_ways(plane);
+    let state = |address: &str| {
+        let view = bed.ask("show arp");
+        let found = view["neighbors"].as_array().unwrap().iter().find(|n| n["address"] == address).cloned();
+        found.map(|n| format!("{} {}", n["mac"].as_str().unwrap_or("-"), n["state"].as_str().unwrap()))
+    };
+    bed.configure("arp 10.0.20.77 0200.0000.0077 arpa");
+    let wanted = Some("02:00:00:00:00:77 permanent".to_owned());
+    wait_for("the entry", || (state("10.0.20.77") == wanted).then_some(()));
+    // The kernel forgets it when the interface goes down.
+    bed.configure("interface vlan 20\nshutdown");
+    bed.configure("interface vlan 20\nno shutdown");
+    wait_for("the entry to come back", || (state("10.0.20.77") == wanted).then_some(()));
+    bed.host(1).reaches("10.0.20.1");
+    assert!(state("10.0.20.1").is_some());
+    bed.exec(&["clear arp-cache"]);
+    assert_eq!(state("10.0.20.77"), wanted, "configured entries are not cleared");
+    bed.configure("no arp 10.0.20.77");
+    wait_for("the entry to go", || (state("10.0.20.77") != wanted).then_some(()));
+}
+
+fn redirects_and_broadcasts(plane: Plane) {
+    let bed = two_ways(plane);
+    let sysctl =
+        |device: &str, key: &str| bed.net.run(|| lanyard_netdev::sysctl::ipv4_conf(device, key).unwrap());
+    let redirects = || (sysctl("all", "send_redirects"), sysctl("vlan10", "send_redirects"));
+    assert_eq!(redirects(), ("1".into(), "1".into()));
+    bed.configure("interface vlan 10\nno ip redirects");
+    assert_eq!(redirects(), ("0".into(), "0".into()));
+    bed.configure("interface vlan 10\nip redirects");
+    assert_eq!(redirects(), ("1".into(), "1".into()));
+    // A directed broadcast reaches the subnet only where that is asked for.
+    let heard = || bed.host(1).ping("-c 1 -W 1 -b 10.0.20.255");
+    bed.host(2).net.run(|| {
+        lanyard_netdev::sysctl::set(&["ipv4", "icmp_echo_ignore_broadcasts"], "0").unwrap();
+    });
+    assert!(!heard());
+    bed.configure("interface vlan 10\nip directed-broadcast\ninterface vlan 20\nip directed-broadcast");
+    wait_for("an answer to a directed broadcast", || heard().then_some(()));
+    bed.configure("interface vlan 10\nno ip directed-broadcast\ninterface vlan 20\nno ip directed-broadcast");
+    assert_eq!(sysctl("all", "bc_forwarding"), "0");
+    assert!(!heard());
+    let refused = cli(&bed.instance, &["configure terminal", "interface vlan 10", "no ip unreachables"]);
+    assert!(refused.unwrap_err().contains("not available"));
+}
