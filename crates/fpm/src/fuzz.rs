@@ -22,6 +22,10 @@ pub fn fuzz(data: &[u8]) {
             0 => server.connected(now),
             1 => server.disconnected(now),
             2 => server.sent(usize::from(*length)),
+            3 if *length == 0 => {
+                server.tell_again();
+                mirror = Mirror::default();
+            }
             3 => now += u64::from(*length),
             op => {
                 // Mostly with a good header, so that a fuzzer gets past it.

@@ -243,6 +243,12 @@ impl Rib {
         batch
     }
 
+    /// Everything has changed for somebody who knows nothing.
+    pub(crate) fn tell_again(&mut self) {
+        self.changed.extend(self.v4.keys().map(|dest| IpNet::V4(*dest)));
+        self.changed.extend(self.v6.keys().map(|dest| IpNet::V6(*dest)));
+        self.ways.tell_again();
+    }
     /// The plane has said what became of a route. True when the client is to be told.
     pub(crate) fn offload(&mut self, dest: IpNet, offload: Offload) -> bool {
         let Some(entry) = self.entry_mut(dest) else { return false };

@@ -219,6 +219,10 @@ impl Server {
     pub fn updates(&mut self) -> Vec<Update> {
         self.rib.flush()
     }
+    /// The next [`Server::updates`] tell everything, as to somebody who knows nothing.
+    pub fn tell_again(&mut self) {
+        self.rib.tell_again();
+    }
     /// What became of a route that an update was about. The client is told when that is news to it.
     pub fn offload(&mut self, dest: IpNet, offload: Offload) {
         if self.rib.offload(dest, offload) {

@@ -233,6 +233,12 @@ impl Ways {
         (ways, ended)
     }
 
+    /// Every way is new to somebody.
+    pub(crate) fn tell_again(&mut self) {
+        let used = (0..).zip(&self.slots).filter(|(_, slot)| slot.is_some());
+        self.fresh.extend(used.map(|(id, _)| WayId(id)));
+    }
+
     /// What an object comes to now.
     fn way_of(&self, id: u32) -> Way {
         match self.objects.get(&id).map(|object| &object.action) {

@@ -304,6 +304,18 @@ fn routes_are_held_for_a_client_to_come_back() {
 }
 
 #[test]
+fn who_knows_nothing_can_be_told_again() {
+    let (mut server, mut follower) = (server(), Follower::default());
+    let sent = [single(1, [10, 0, 0, 1], 3), set("10.1.0.0/16", 1), set("2001:db8::/32", 1)];
+    follower.feed(&mut server, 0, &sent);
+    server.tell_again();
+    let mut other = Follower::default();
+    other.take(&mut server);
+    assert_eq!((other.ways, other.routes), (follower.ways, follower.routes));
+    assert_eq!(server.updates(), []);
+}
+
+#[test]
 fn what_is_full_refuses_and_says_so() {
     let mut server = Server::new(Limits { routes: 2, nexthops: 2 }, TIMERS);
     server.connected(0);
