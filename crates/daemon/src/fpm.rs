@@ -9,7 +9,7 @@ use crate::core::Core;
 use crate::server::Shared;
 use lanyard_cli::view;
 use lanyard_config::FpmServer;
-use lanyard_fpm::{Limits, Offload, Phase, Server, Timers, Update};
+use lanyard_fpm::{Limits, Offload, Server, Timers, Update};
 use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, SockaddrStorage, bind, listen, setsockopt, socket, sockopt,
 };
@@ -162,11 +162,11 @@ impl Core {
         if self.fpm.server.next_ms().is_none_or(|due_ms| due_ms > now_ms) {
             return;
         }
-        let (before, swept) = (self.fpm.server.phase(), self.fpm.server.counters().swept);
+        let swept = self.fpm.server.counters().swept;
         self.fpm.server.handle_timer(now_ms);
         self.fpm_settle();
         let swept = self.fpm.server.counters().swept - swept;
-        if before != Phase::Sweeping || swept > 0 {
+        if swept > 0 {
             self.log("FPM", 6, "SWEEP", &format!("{swept} stale routes removed"));
         }
     }
