@@ -132,7 +132,7 @@ impl Core {
     /// Hands on what has changed: to the mirror, and so to the plane. Where the plane does not route, the kernel does, which has
     /// the client's routes too.
     fn fpm_settle(&mut self) {
-        let updates: Vec<Update> = self.fpm.server.updates();
+        let updates = self.fpm.server.updates();
         if self.follows_own() {
             self.fpm_routes(updates);
             return;
@@ -142,6 +142,11 @@ impl Core {
                 self.fpm.server.offload(dest, Offload::Trapped);
             }
         }
+    }
+    /// The switch's own table is followed from now on, or no more: who is to know the client's routes knows nothing.
+    pub(crate) fn fpm_again(&mut self) {
+        self.fpm.server.tell_again();
+        self.fpm_settle();
     }
     /// Answers for routes that the plane has been told of.
     pub(crate) fn fpm_answers(&mut self, answers: Vec<(ipnet::IpNet, lanyard_switch::routing::Offload)>) {

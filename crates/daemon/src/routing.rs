@@ -322,6 +322,7 @@ impl Core {
             wanted.insert(None);
             wanted.extend(config.interfaces.values().filter_map(|i| i.layer3.vrf.clone()).map(Some));
         }
+        let own = self.follows_own();
         let gone: Vec<_> =
             self.following.follows.keys().filter(|name| !wanted.contains(*name)).cloned().collect();
         for name in gone {
@@ -338,6 +339,9 @@ impl Core {
                 let name = name.as_deref().unwrap_or("default");
                 self.log("ROUTING", 3, "FOLLOW", &format!("routing table {name} is not followed: {error}"));
             }
+        }
+        if own != self.follows_own() {
+            self.fpm_again();
         }
         let routers = self.routers(able);
         self.switch.set_routers(routers);
