@@ -10,7 +10,7 @@
 #ifndef LY_ABI_H
 #define LY_ABI_H
 
-#define LY_ABI 4
+#define LY_ABI 5
 
 #define LY_PORTS 1024 /* slot 0 is "no port" */
 #define LY_PORT_WORDS (LY_PORTS / 64)
@@ -33,6 +33,9 @@ enum ly_form { LY_UNTAGGED = 0, LY_DOT1Q = 1, LY_DOT1AD = 2, LY_FORMS = 4 };
 #define LY_PORT_SVI 0x08      /* the pipeline's end of a VLAN interface */
 #define LY_PORT_PEER 0x10     /* known unicast by bpf_redirect_peer when its destination is peer_mac */
 #define LY_PORT_PEER_ALL 0x20 /* known unicast by bpf_redirect_peer, whatever its destination */
+#define LY_PORT_ROUTED 0x80   /* a routed port: in no VLAN */
+#define LY_PORT_SUB 0x100     /* the host's end of a subinterface: `parent` and, in pvid, its tag */
+#define LY_PORT_LAYER3 (LY_PORT_ROUTED | LY_PORT_SUB)
 #define LY_PORT_XDP_TX 0x40   /* takes frames redirected by XDP (xdp_ports has it) */
 
 struct ly_port {
@@ -43,7 +46,8 @@ struct ly_port {
 	__u8 form;  /* enum ly_form its tagged frames go out in; LY_UNTAGGED when tpid is 0 */
 	__u8 pad[3];
 	__u32 max_len; /* longest frame, its own tag not counted: MTU + 18 */
-	__u32 pad2;
+	__u16 rif;    /* a routed port's own interface; 0: none */
+	__u16 parent; /* a subinterface's routed port */
 	__u64 peer_mac; /* raw; 0 when unknown */
 };
 _Static_assert(sizeof(struct ly_port) == 32, "ly_port");
@@ -55,6 +59,7 @@ _Static_assert(sizeof(struct ly_port) == 32, "ly_port");
 #define LY_PV_FORWARD 0x08      /* spanning tree forwards */
 #define LY_PV_ACTIVE 0x10       /* the VLAN exists; the same for every port */
 #define LY_PV_STP_LEARNING 0x20 /* spanning tree learns and does not forward */
+#define LY_PV_ROUTES 0x40       /* the VLAN has a router interface, and the port is not the host's end of one */
 
 struct ly_port_vlans {
 	__u8 bits[LY_VLANS];
@@ -205,6 +210,73 @@ struct ly_trap {
 };
 _Static_assert(sizeof(struct ly_trap) == 16, "ly_trap");
 
+/* Routing. rifs[rif] */
+#define LY_RIFS 4096
+#define LY_VIRTUAL_MACS 8
+#define LY_RIF_LIVE 0x01 /* the row means something */
+#define LY_RIF_IPV4 0x02
+#define LY_RIF_IPV6 0x04
+#define LY_RIF_URPF_SHIFT 3 /* two bits IPv4, two bits IPv6: 0 off, 1 loose, 2 strict */
+
+struct ly_rif {
+	__u64 mac; /* raw: its own, and the source of what is routed out of it */
+	__u32 mtu;
+	__u16 port; /* the routed port frames leave at; 0: by what is known in `vlan` */
+	__u16 vlan; /* the VLAN, or a subinterface's tag; 0: untagged */
+	__u16 up;   /* the port exceptions go to; 0: the stack of the netdev they came in at */
+	__u8 vrf;
+	__u8 flags;
+	__u8 virtuals; /* how many of virtual_mac[] */
+	__u8 pad[3];
+	__u64 virtual_mac[LY_VIRTUAL_MACS];
+};
+_Static_assert(sizeof(struct ly_rif) == 24 + 8 * LY_VIRTUAL_MACS, "ly_rif");
+
+/* vlan_rifs[vlan]: the interface on it and its own address in one word; 0: none */
+#define LY_VLAN_RIF_SHIFT 48
+#define LY_VLAN_RIF_VIRTUAL (1ULL << 63) /* it answers for other addresses, too */
+
+/* sub_rifs[port << 16 | tag]: the tags of routed ports that somebody stands on */
+#define LY_SUB_RIFS 4096
+#define LY_SUB_RIF(up, rif) ((__u32)(rif) << 16 | (up))
+
+/* fib4[vrf], fib6[vrf]: arrays of lines; bpf/fib.h reads them, crates/fib writes them and says what they are. */
+#define LY_VRFS 32
+#define LY_LINE_WORDS 16
+
+struct ly_line {
+	__u32 word[LY_LINE_WORDS];
+};
+_Static_assert(sizeof(struct ly_line) == 64, "ly_line");
+
+/* What a route leads to: a leaf of the FIB. */
+#define LY_TARGET(kind, value) ((__u32)(kind) << 24 | (value))
+enum ly_target {
+	LY_TARGET_GROUP = 1,     /* nh_groups[value] */
+	LY_TARGET_UP = 2,        /* the value is a trap_reason */
+	LY_TARGET_BLACKHOLE = 3,
+	LY_TARGET_CONNECTED = 4, /* the value is the interface it is behind */
+};
+
+/* Two banks of each: an adopted plane goes on by one while its new daemon fills the other. */
+#define LY_BANKS 2
+#define LY_BANK_ROWS 65536      /* adjacencies, and groups, of a bank */
+#define LY_BANK_BUCKETS 262144
+
+/* nh_groups[group]: its first bucket, and above that how many there are; 0: no group */
+#define LY_NH_COUNT_SHIFT 32
+
+/* nh_buckets: words, each an adjacency */
+
+struct ly_adjacency {
+	__u64 next;   /* raw address | interface << 48 | LY_ADJ_RESOLVED: one word, so that both change together */
+	__u32 used_s; /* ly_now_s() when a frame last went there; 0: never */
+	__u32 pad;
+};
+_Static_assert(sizeof(struct ly_adjacency) == 16, "ly_adjacency");
+#define LY_ADJ_RIF_SHIFT 48
+#define LY_ADJ_RESOLVED (1ULL << 63)
+
 /* lost[0]: events that did not fit their ring */
 struct ly_lost {
 	__u64 fdb_events;
@@ -262,6 +334,17 @@ struct ly_journal {
 	__u16 clones;
 	__u16 tag_ops;
 	__u32 len; /* the frame's length as received, tags included */
+	/* what `route` found: the interface the frame is for, 0 none */
+	__u16 route_rif;
+	__u16 bucket, bucket_count;
+	__u16 out_vlan;    /* the VLAN, or tag, it was routed into */
+	__u32 target;      /* the leaf of the destination; 0xffffffff: not looked up */
+	__u32 adjacency;   /* 0: not chosen */
+	__u64 next;        /* the adjacency's word */
+	__u8 ttl;          /* as received */
+	__u8 rewritten;
+	__u8 up;       /* the reason why it goes up to the kernel; 0: it does not */
+	__u8 straight; /* it leaves at target_port whatever the FDB says */
 	__u32 extra; /* in: what the frame is longer than the bytes the test run was given, modulo 2^32 */
 	struct {
 		__u32 len;
@@ -271,6 +354,6 @@ struct ly_journal {
 	__u16 egress_port[LY_PORTS]; /* in emission order */
 	__u8 egress_form[LY_PORTS];
 };
-_Static_assert(sizeof(struct ly_journal) == 80 + 2 * LY_PORTS + LY_PORTS, "ly_journal");
+_Static_assert(sizeof(struct ly_journal) == 104 + 2 * LY_PORTS + LY_PORTS, "ly_journal");
 
 #endif

@@ -86,13 +86,20 @@ struct frame {
 	__u8 form;      /* enum ly_form, as recognised */
 	__u8 pv;        /* port_vlans of the ingress port */
 	__u8 out_pv;    /* port_vlans of the egress port */
+	__u8 straight;  /* out of out_id whatever the FDB says, tagged with out_vlan unless that is 0 */
+	__u8 routed;    /* from the router: no port has sent it */
+	__u8 up;        /* the trap reason of a frame that goes up to the kernel; 0: none */
+	__u16 rif;      /* the interface it may be for */
+	__u16 out_vlan; /* where `route` sends it */
+	__u32 adjacency;
 	__u32 gso;      /* not 0: one buffer of many frames, cut up to fit later */
 };
 
-/* The recognised tag is a priority tag: VID 0. Asked where it matters, not remembered: the verifier would follow both. */
-static __always_inline bool frame_priority(struct frame *f)
+/* The recognised tag names another VLAN than the one the frame is in: a priority tag (VID 0), or it was routed. Asked where
+ * it matters, not remembered: the verifier would follow both. */
+static __always_inline bool frame_stale(struct frame *f)
 {
-	return f->form != LY_UNTAGGED && (f->tci & VID_MASK) == 0;
+	return f->form != LY_UNTAGGED && (f->tci & VID_MASK) != f->vlan;
 }
 
 /* The table's element: an array look-up that the JIT turns into a bounds check and an addition. */

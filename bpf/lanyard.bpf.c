@@ -16,6 +16,7 @@
 #include "maps.h"
 #include "frame.h"
 #include "fdb.h"
+#include "fib.h"
 #include "traps.h"
 #include "frame_tc.h"
 #include "frame_xdp.h"
@@ -26,9 +27,13 @@
 #include "stages/port.h"
 #include "stages/vlan_ingress.h"
 #include "stages/learn.h"
+#include "stages/route.h"
 #include "stages/bridge.h"
 #include "stages/vlan_egress.h"
 #include "stages/replicate.h"
+
+#include "route_tc.h" /* `route` and what follows it, of a frame for the router */
+#include "route_xdp.h"
 
 #include "fdb_control.h"
 
@@ -44,10 +49,14 @@ static __always_inline int tc_stages(struct __sk_buff *skb, struct frame *f)
 		return end;
 	if ((end = stage_port(f)))
 		return end;
+	if (f->port->flags & LY_PORT_LAYER3)
+		return tc_layer3(skb, f);
 	if ((end = stage_vlan_ingress(f)))
 		return end;
 	if ((end = stage_learn(f)))
 		return end;
+	if (f->pv & LY_PV_ROUTES && (f->rif = vlan_rif(f)))
+		return tc_router(skb, f);
 	if ((end = stage_bridge(f)))
 		return end;
 	if (f->out_id == 0)
@@ -65,7 +74,7 @@ int lanyard_tc(struct __sk_buff *skb)
 	int end = tc_open(skb, &f) ? tc_stages(skb, &f) : DROP(DROP_TRUNCATED);
 
 	stage_count(&f, end);
-	return end ? TC_ACT_SHOT : f.action;
+	return end > 0 ? TC_ACT_SHOT : f.action;
 }
 
 /* Group addresses that the trap stage looks at: TC's business. */
@@ -74,19 +83,35 @@ static __always_inline bool xdp_leaves(struct frame *f)
 	return f->dst == SSTP || (f->dst & 0xf0ffffffffffULL) == RESERVED_BLOCK;
 }
 
-/* Frames with nothing special about them, known unicast and floods; everything else goes up to TC, uncounted and untouched. */
+/* Frames with nothing special about them, known unicast, packets to route and floods; everything else goes up to TC, uncounted
+ * and untouched. */
 static __always_inline int xdp_stages(struct xdp_md *ctx, bool bound)
 {
 	struct frame f = {};
 
 	if (!xdp_open(ctx, &f, bound) || !f.port || xdp_leaves(&f))
 		return XDP_PASS;
-	if (stage_parse(&f) || stage_port(&f) || stage_vlan_ingress(&f))
+	if (stage_parse(&f) || stage_port(&f))
 		return XDP_PASS;
-	if (!stage_learn_fast(&f) || stage_bridge(&f))
+	if (f.port->flags & LY_PORT_LAYER3) {
+		if (f.port->flags & LY_PORT_SUB)
+			return XDP_PASS;
+		f.now_s = seconds(now_ns(true));
+		port_rif(&f);
+	} else {
+		if (stage_vlan_ingress(&f) || !stage_learn_fast(&f))
+			return XDP_PASS;
+		if (f.pv & LY_PV_ROUTES)
+			f.rif = vlan_rif(&f);
+	}
+	if (f.rif || f.port->flags & LY_PORT_LAYER3) {
+		if (!xdp_route(ctx, &f))
+			return XDP_PASS;
+	} else if (stage_bridge(&f)) {
 		return XDP_PASS;
-	if (f.out_id == 0 ? !xdp_flood_out(ctx, &f) : stage_vlan_egress(&f) || !xdp_unicast(ctx, &f))
+	} else if (f.out_id == 0 ? !xdp_flood_out(ctx, &f) : stage_vlan_egress(&f) || !xdp_unicast(ctx, &f)) {
 		return XDP_PASS;
+	}
 	stage_count(&f, 0);
 	return f.action;
 }

@@ -42,6 +42,38 @@ struct ly_journal_frame {
 };
 TABLE(journal_bytes, struct ly_journal_frame, LY_FORMS, 0);
 
+/* Routing: where frames for the router come in, and where they go. */
+TABLE(rifs, struct ly_rif, LY_RIFS, BPF_F_MMAPABLE);
+TABLE(vlan_rifs, __u64, LY_VLANS, BPF_F_MMAPABLE);
+TABLE(nh_groups, __u64, LY_BANKS * LY_BANK_ROWS, BPF_F_MMAPABLE);
+TABLE(nh_buckets, struct ly_line, LY_BANKS * LY_BANK_BUCKETS / LY_LINE_WORDS, BPF_F_MMAPABLE);
+TABLE(adjacencies, struct ly_adjacency, LY_BANKS * LY_BANK_ROWS, BPF_F_MMAPABLE);
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, LY_SUB_RIFS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u32);
+	__type(value, __u32);
+} sub_rifs SEC(".maps");
+
+/* A VRF's table is made when it gets its first route, and made anew, larger, when it is full: the size is free, at the
+ * price of a call for each look-up. */
+struct fib_table {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE | BPF_F_INNER_MAP);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(struct ly_line)); /* clang 14 forgets a type behind two pointers */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, LY_VRFS);
+	__type(key, __u32);
+	__array(values, struct fib_table);
+} fib4 SEC(".maps"), fib6 SEC(".maps");
+
 /* Ports whose ifindex found its slot of if_slots taken. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

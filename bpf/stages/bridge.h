@@ -21,7 +21,7 @@ static __always_inline int stage_bridge(struct frame *f)
 		return 0;
 	if (to == 0)
 		return DROP(DROP_DESTINATION_BLACKHOLE);
-	if (to == f->port_id)
+	if (to == f->port_id && !f->routed)
 		return DROP(DROP_SAME_PORT);
 	f->out_id = to;
 	return 0;

@@ -29,10 +29,10 @@ static __always_inline void stage_count(struct frame *f, int end)
 			j->verdict = end > 0 ? LY_DROPPED : end < 0 ? LY_TRAPPED : LY_FORWARDED;
 			j->reason = end > 0 ? end : -end;
 			j->arrived = f->form;
-			j->priority_tagged = frame_priority(f);
+			j->priority_tagged = f->form != LY_UNTAGGED && (f->tci & VID_MASK) == 0;
 			j->vlan = f->vlan;
 			j->tci = f->tci;
-			j->flooded = f->vlan && !f->out_id;
+			j->flooded = (f->vlan || f->routed) && !f->out_id;
 			j->len = f->len;
 		}
 	}

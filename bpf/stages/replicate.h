@@ -16,14 +16,14 @@ static __always_inline __u32 bit_number(__u64 bits)
 	return lowest_bit[((bits & -bits) * 0x022fdd63cc95386dULL) >> 58 & 63];
 }
 
-/* The forms in the order they are emitted, four bits each: as it arrived first; a priority tag fits nobody. */
+/* The forms in the order they are emitted, four bits each: as it arrived first; a stale tag fits nobody. */
 #define FORMS_END 0xf
 #define FORM_ORDER(a, b, c, d) ((a) | (b) << 4 | (c) << 8 | (d) << 12 | FORMS_END << 16)
 
 static __always_inline __u32 form_order(struct frame *f, __u8 own)
 {
-	if (f->form == LY_UNTAGGED || frame_priority(f))
-		return own == LY_DOT1AD && frame_priority(f) ? FORM_ORDER(0, 2, 1, 3) : FORM_ORDER(0, 1, 2, 3);
+	if (f->form == LY_UNTAGGED || frame_stale(f))
+		return own == LY_DOT1AD && frame_stale(f) ? FORM_ORDER(0, 2, 1, 3) : FORM_ORDER(0, 1, 2, 3);
 	return own == LY_DOT1AD ? FORM_ORDER(2, 0, 1, 3) : FORM_ORDER(1, 0, 2, 3);
 }
 
@@ -157,15 +157,15 @@ __noinline int tc_flood(struct __sk_buff *skb, struct frame *f)
 		.sets = LOOKUP(vlan_ports, f->vlan),
 		.global = LOOKUP(global, 0),
 		.order = in ? form_order(f, in->form) : 0,
-		.port_id = f->port_id,
+		.port_id = f->port_id & (f->routed - 1), /* a routed frame comes from no port; no branch: see above */
 		.bare_len = f->bare_len,
 		.gso = f->gso,
-		.isolated = in && in->flags & LY_PORT_ISOLATED,
+		.isolated = in ? in->flags / LY_PORT_ISOLATED & 1 & ~f->routed : 0,
 		.tci = (f->tci & PCP_DEI_MASK) | f->vlan,
 		.unicast = !group,
 		.multicast = group && !broadcast,
 		.have = f->form,
-		.stale = frame_priority(f),
+		.stale = frame_stale(f),
 	};
 
 	if (!s.sets || !s.global)
@@ -193,7 +193,7 @@ static __always_inline int tc_unicast(struct __sk_buff *skb, struct frame *f)
 	__u32 flags = f->out->flags, ifindex = f->out->ifindex;
 	__u64 peer_mac = f->out->peer_mac;
 
-	if (want != f->form || frame_priority(f)) {
+	if (want != f->form || frame_stale(f)) {
 		int ops = tc_retag(skb, f->form, want, (f->tci & PCP_DEI_MASK) | f->vlan);
 		if (ops < 0)
 			return DROP(DROP_TRANSMIT_FAILED);
@@ -225,7 +225,7 @@ static __always_inline bool xdp_unicast(struct xdp_md *ctx, struct frame *f)
 
 	if (!(f->out->flags & LY_PORT_XDP_TX) && !dry)
 		return false;
-	if ((want != f->form || frame_priority(f)) &&
+	if ((want != f->form || frame_stale(f)) &&
 	    !xdp_retag(ctx, f->form, want, (f->tci & PCP_DEI_MASK) | f->vlan))
 		return false;
 	count_tx(f->out_id, f->bare_len + (want ? 4 : 0));
@@ -286,7 +286,7 @@ static __always_inline bool xdp_flood_out(struct xdp_md *ctx, struct frame *f)
 		.vlan = f->vlan,
 		.tci = (f->tci & PCP_DEI_MASK) | f->vlan,
 		.form = f->form,
-		.stale = frame_priority(f),
+		.stale = frame_stale(f),
 		.unicast = !group,
 		.multicast = group && !broadcast,
 	};

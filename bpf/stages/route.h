@@ -1,3 +1,379 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* route: frames for the router's own addresses. crates/pipeline/src/stages/route.rs is what it has to do; until it does,
- * the plane refuses router interfaces. */
+/* route: frames for the router's own addresses: header checks, longest match, next hop, rewrite (RFC 1812, 5.2 and 5.3;
+ * RFC 8200; RFC 3704). crates/pipeline/src/stages/route.rs gives the order of the checks and the reasons.
+ *
+ * The hook reads the header into a `packet`, route_way() finds the way for it, the hook rewrites. These are global
+ * functions: the verifier looks at each once, and a switch that does not route pays one branch for them all.
+ */
+#define ETH_IPV4 0x0800
+#define ETH_IPV6 0x86dd
+#define IP_HOP_BY_HOP 0
+#define IP_TCP 6
+#define IP_UDP 17
+#define IP_DCCP 33
+#define IP_SCTP 132
+#define IP_UDPLITE 136
+
+#define NOT_FOR_ROUTER 0x10000 /* no reason to drop: go on bridging */
+#define NO_TARGET 0xffffffffU
+
+/* What is read of a header. Addresses in host order; an IPv4 address is the low half, the high half 0. */
+struct packet {
+	__u64 src[2], dst[2];
+	__u32 ports; /* on the wire's order, the source above; 0: none, or a fragment */
+	__u32 len;   /* of the packet, or of its segments (GSO): what must fit the egress MTU */
+	__u32 rif;
+	__u8 six, ttl, protocol, options;
+};
+
+/* The way found. */
+struct way {
+	__u64 next; /* the adjacency's word */
+	__u64 src;  /* the router's address there */
+	__u32 adjacency;
+	__u16 port, vlan; /* of the egress interface */
+};
+
+static __always_inline bool link_local(struct packet *p, __u64 *address)
+{
+	return p->six ? address[0] >> 54 == 0xfe80 >> 6 : address[1] >> 16 == (169 << 8 | 254);
+}
+
+static __always_inline bool martian(struct packet *p, __u64 *address)
+{
+	if (!p->six) {
+		__u32 first = address[1] >> 24;
+		return first == 0 || first == 127 || first >= 224;
+	}
+	if (address[0] >> 56 == 0xff)
+		return true;
+	return address[0] == 0 && (address[1] < 2 || address[1] >> 32 == 0xffff);
+}
+
+/* The leaf of an address; NO_TARGET never. */
+static __always_inline __u32 fib_find(struct packet *p, __u32 vrf, __u64 *address)
+{
+	return p->six ? fib6_find(vrf, address[0], address[1]) : fib4_find(vrf, address[1]);
+}
+
+static __always_inline __u64 nh_group(__u32 group)
+{
+	__u64 *g = LOOKUP(nh_groups, group);
+
+	return g ? *(volatile __u64 *)g : 0;
+}
+
+static __always_inline struct ly_adjacency *nh_bucket(__u32 bucket, __u32 *id)
+{
+	struct ly_line *l = LOOKUP(nh_buckets, bucket / LY_LINE_WORDS);
+
+	if (!l)
+		return NULL;
+	*id = *(volatile __u32 *)&l->word[bucket % LY_LINE_WORDS];
+	return LOOKUP(adjacencies, *id);
+}
+
+static __always_inline __u32 next_rif(__u64 next)
+{
+	return next >> LY_ADJ_RIF_SHIFT & (LY_RIFS - 1);
+}
+
+struct reach {
+	__u32 bucket, rif, found;
+};
+
+static long reach_step(__u32 index, struct reach *r)
+{
+	__u32 id;
+	struct ly_adjacency *a = nh_bucket(r->bucket + index, &id);
+
+	r->found = a && next_rif(*(volatile __u64 *)&a->next) == r->rif;
+	return r->found;
+}
+
+/* Reverse path: is what a source's route leads to reachable, by this interface if `strict`? */
+__noinline int reverse_path(__u32 target, __u32 rif, __u32 strict)
+{
+	__u32 value = target & 0xffffff;
+
+	switch (target >> 24) {
+	case LY_TARGET_UP:
+		return value == TRAP_ROUTE_POLICY || value == TRAP_GLEAN;
+	case LY_TARGET_CONNECTED:
+		return !strict || value == rif;
+	case LY_TARGET_GROUP: {
+		if (!strict)
+			return true;
+		__u64 group = nh_group(value);
+		struct reach r = { .bucket = (__u32)group, .rif = rif };
+		bpf_loop(group >> LY_NH_COUNT_SHIFT, reach_step, &r, 0);
+		return r.found;
+	}
+	}
+	return false;
+}
+
+/* Addresses, protocol and ports: pipeline::route::flow_bucket. */
+static __always_inline __u64 flow_mix(__u64 hash, __u64 word)
+{
+	hash = (hash ^ word) * 0x9e3779b97f4a7c15ULL;
+	return hash ^ hash >> 32;
+}
+
+static __always_inline __u32 flow_bucket(struct packet *p, __u32 count)
+{
+	__u64 hash = fdb_salt;
+
+	if (p->six) {
+		hash = flow_mix(hash, p->src[0]);
+		hash = flow_mix(hash, p->src[1]);
+		hash = flow_mix(hash, p->dst[0]);
+		hash = flow_mix(hash, p->dst[1]);
+	} else {
+		hash = flow_mix(hash, p->src[1] << 32 | p->dst[1]);
+	}
+	hash = flow_mix(hash, (__u64)p->protocol << 32 | p->ports);
+	return (__u32)(hash * 0xd6e8feb86659fd93ULL >> 40) & (count - 1);
+}
+
+static __always_inline void way_journal(__u32 target, __u32 bucket, __u32 count, __u32 adjacency, __u64 next)
+{
+	if (!dry)
+		return;
+	struct ly_journal *j = dry_journal();
+	if (j) {
+		j->target = target;
+		j->bucket = bucket;
+		j->bucket_count = count;
+		j->adjacency = adjacency;
+		j->next = next;
+	}
+}
+
+/* The way for a packet with a valid header: 0, a drop reason, or minus the reason why it goes up to the kernel. */
+__noinline int route_way(struct packet *p, struct way *w)
+{
+	if (!p || !w)
+		return DROP(DROP_IP_HEADER_INVALID);
+	struct ly_rif *in = LOOKUP(rifs, p->rif & (LY_RIFS - 1));
+	if (!in)
+		return DROP(DROP_IP_HEADER_INVALID);
+	__u32 vrf = in->vrf, urpf = in->flags >> LY_RIF_URPF_SHIFT >> (p->six ? 2 : 0) & 3;
+
+	if (martian(p, p->src) || martian(p, p->dst))
+		return TRAPPED(TRAP_MARTIAN);
+	if (p->options)
+		return TRAPPED(TRAP_IP_OPTIONS);
+	bool local_source = link_local(p, p->src);
+	if (urpf && !local_source && !reverse_path(fib_find(p, vrf, p->src), p->rif, urpf == 2))
+		return DROP(DROP_URPF_FAILED);
+	bool local = link_local(p, p->dst);
+	if (local && p->six)
+		return TRAPPED(TRAP_LOCAL_ADDRESS);
+	__u32 target = fib_find(p, vrf, p->dst), value = target & 0xffffff;
+	way_journal(target, 0, 0, 0, 0);
+	switch (target >> 24) {
+	case LY_TARGET_GROUP:
+		break;
+	case LY_TARGET_UP:
+		return TRAPPED((int)value);
+	case LY_TARGET_BLACKHOLE:
+		return DROP(DROP_ROUTE_BLACKHOLE);
+	case LY_TARGET_CONNECTED:
+		return TRAPPED(TRAP_GLEAN);
+	default:
+		return TRAPPED(TRAP_NO_ROUTE);
+	}
+	if (local || local_source)
+		return TRAPPED(TRAP_MARTIAN);
+	if (p->ttl <= 1)
+		return TRAPPED(TRAP_TTL_EXPIRED);
+	__u64 group = nh_group(value);
+	__u32 count = group >> LY_NH_COUNT_SHIFT, bucket = count > 1 ? flow_bucket(p, count) : 0;
+	struct ly_adjacency *a = nh_bucket((__u32)group + bucket, &w->adjacency);
+	if (!a || !count)
+		return TRAPPED(TRAP_GLEAN);
+	w->next = *(volatile __u64 *)&a->next;
+	way_journal(target, bucket, count, w->adjacency, w->next);
+	struct ly_rif *out = LOOKUP(rifs, next_rif(w->next));
+	if (!(w->next & LY_ADJ_RESOLVED) || !out || !(out->flags & LY_RIF_LIVE))
+		return TRAPPED(TRAP_GLEAN);
+	if (p->len > out->mtu)
+		return TRAPPED(TRAP_ROUTE_MTU);
+	w->src = out->mac;
+	w->port = out->port;
+	w->vlan = out->vlan;
+	return 0;
+}
+
+/* True when a frame for `dst` is for the interface. */
+__noinline int rif_answers(__u32 rif, __u64 dst)
+{
+	struct ly_rif *r = LOOKUP(rifs, rif);
+
+	if (!r || !(r->flags & LY_RIF_LIVE))
+		return false;
+	if (r->mac == dst)
+		return true;
+#pragma unroll
+	for (int i = 0; i < LY_VIRTUAL_MACS; i++)
+		if (i < r->virtuals && r->virtual_mac[i] == dst)
+			return true;
+	return false;
+}
+
+/* The interface of its VLAN that the frame is for; 0: none. */
+static __always_inline __u16 vlan_rif(struct frame *f)
+{
+	__u64 *row = LOOKUP(vlan_rifs, f->vlan);
+	__u64 word = row ? *(volatile __u64 *)row : 0;
+	__u16 rif = word >> LY_VLAN_RIF_SHIFT & (LY_RIFS - 1);
+
+	if ((word & KEY_MAC_MASK) == f->dst)
+		return rif;
+	return word & LY_VLAN_RIF_VIRTUAL && rif_answers(rif, f->dst) ? rif : 0;
+}
+
+/* At a routed port: the interface by the tag, and where its exceptions go (f->out_id; 0 is up this netdev's stack). */
+static __always_inline void port_rif(struct frame *f)
+{
+	__u32 vlan = f->tci & VID_MASK;
+
+	if (f->form == LY_UNTAGGED || vlan == 0) {
+		f->rif = f->port->rif;
+	} else {
+		__u32 key = (__u32)f->port_id << 16 | vlan;
+		__u32 *sub = bpf_map_lookup_elem(&sub_rifs, &key);
+		f->out_id = sub ? *sub & (LY_PORTS - 1) : 0;
+		f->rif = sub ? *sub >> 16 & (LY_RIFS - 1) : 0;
+	}
+	if (f->rif && !rif_answers(f->rif, f->dst))
+		f->rif = 0;
+}
+
+static __always_inline bool has_ports(__u8 protocol)
+{
+	return protocol == IP_TCP || protocol == IP_UDP || protocol == IP_DCCP || protocol == IP_SCTP ||
+	       protocol == IP_UDPLITE;
+}
+
+struct ipv4 {
+	__u8 version_ihl, tos;
+	__u16 len;
+	__u32 id_fragment;
+	__u8 ttl, protocol;
+	__u16 check;
+	__u32 src, dst;
+};
+
+struct ipv6 {
+	__u32 version_flow;
+	__u16 payload;
+	__u8 next, ttl;
+	__u32 src[4], dst[4];
+};
+
+static __always_inline __u16 fold(__u64 sum)
+{
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return sum;
+}
+
+static __always_inline __u64 sum_ipv4(struct ipv4 *ip)
+{
+	__u32 *word = (__u32 *)ip;
+
+	return (__u64)word[0] + word[1] + word[2] + word[3] + word[4];
+}
+
+/* Reads a header; `room`: bytes from here to the end of the frame. False when it is not valid, its checksum apart when it
+ * has options. */
+static __always_inline bool read_ipv4(struct packet *p, struct ipv4 *ip, __u32 room, bool gso)
+{
+	__u32 ihl = (ip->version_ihl & 15) * 4, len = bpf_ntohs(ip->len);
+
+	if (len == 0 && gso)
+		len = room;
+	if (ip->version_ihl >> 4 != 4 || ihl < 20 || len < ihl || len > room)
+		return false;
+	p->six = 0;
+	p->len = len;
+	p->options = ihl > 20;
+	if (!p->options && fold(sum_ipv4(ip)) != 0xffff)
+		return false;
+	p->ttl = ip->ttl;
+	p->protocol = ip->protocol;
+	p->src[1] = bpf_ntohl(ip->src);
+	p->dst[1] = bpf_ntohl(ip->dst);
+	return true;
+}
+
+/* More fragments, or an offset: the ports are in the first of them only, and so in none. */
+static __always_inline bool is_fragment(struct ipv4 *ip)
+{
+	return bpf_ntohl(ip->id_fragment) & 0x3fff;
+}
+
+static __always_inline __u64 half(__u32 *word)
+{
+	return (__u64)bpf_ntohl(word[0]) << 32 | bpf_ntohl(word[1]);
+}
+
+static __always_inline bool read_ipv6(struct packet *p, struct ipv6 *ip, __u32 room, bool gso)
+{
+	__u32 len = 40 + bpf_ntohs(ip->payload);
+
+	if (len == 40 && gso)
+		len = room;
+	if (bpf_ntohl(ip->version_flow) >> 28 != 6 || len > room)
+		return false;
+	p->six = 1;
+	p->len = len;
+	p->options = ip->next == IP_HOP_BY_HOP;
+	p->ttl = ip->ttl;
+	p->protocol = ip->next;
+	p->src[0] = half(ip->src);
+	p->src[1] = half(ip->src + 2);
+	p->dst[0] = half(ip->dst);
+	p->dst[1] = half(ip->dst + 2);
+	return true;
+}
+
+/* One hop less, carried into the checksum (RFC 1624, equation 3). */
+static __always_inline __u16 hop_check(__u16 check, __u8 ttl, __u8 protocol)
+{
+	__u32 old = ttl << 8 | protocol, new = (ttl - 1) << 8 | protocol;
+
+	return bpf_htons((__u16)~fold((__u16)~bpf_ntohs(check) + (__u16)~old + new));
+}
+
+static __always_inline bool rif_routes(__u32 rif, __u16 type)
+{
+	struct ly_rif *r = LOOKUP(rifs, rif);
+
+	return r && r->flags & (type == ETH_IPV4 ? LY_RIF_IPV4 : type == ETH_IPV6 ? LY_RIF_IPV6 : 0);
+}
+
+/* Sends a routed frame on its way through the remaining stages. */
+static __always_inline void route_on(struct frame *f, struct way *w)
+{
+	f->dst = w->next & KEY_MAC_MASK;
+	f->routed = 1;
+	f->straight = w->port != 0;
+	f->out_id = w->port;
+	f->out_vlan = w->vlan;
+	f->adjacency = w->adjacency;
+}
+
+/* The neighbour has been sent a frame. */
+static __always_inline void adjacency_used(struct frame *f)
+{
+	struct ly_adjacency *a = LOOKUP(adjacencies, f->adjacency);
+
+	if (a && a->used_s != f->now_s && leaves_marks(LY_DRY_COUNT))
+		a->used_s = f->now_s;
+}
+

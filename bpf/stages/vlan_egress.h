@@ -18,7 +18,7 @@ static __always_inline int stage_vlan_egress(struct frame *f)
 		return DROP(DROP_EGRESS_NOT_MEMBER);
 	if (!(f->out_pv & LY_PV_FORWARD))
 		return DROP(DROP_EGRESS_STP);
-	if (f->port->flags & out->flags & LY_PORT_ISOLATED)
+	if (f->port->flags & out->flags & LY_PORT_ISOLATED && !f->routed)
 		return DROP(DROP_ISOLATED);
 	if (!egress_fits(f->bare_len, f->gso, out))
 		return DROP(DROP_MTU_EXCEEDED);

@@ -3,14 +3,18 @@
 //! Invariant: sizes and offsets are those of the header, asserted below; the header asserts its sizes too. An
 //! address here is "raw": the six octets as they lie in the frame, loaded little-endian.
 
+use lanyard_pipeline::route::{Urpf, VIRTUAL_MACS};
 use lanyard_pipeline::state::{ReservedAction, Tpid};
 use lanyard_plane::FdbKind;
-use lanyard_types::{DropReason, MAX_PORTS, MAX_VLANS, MacAddr, Stage, TrapGroup, TrapReason, VlanId};
+use lanyard_types::{
+    AdjacencyId, DropReason, GroupId, MAX_PORTS, MAX_VLANS, MacAddr, RifId, Stage, TrapGroup, TrapReason,
+    VlanId, VrfId,
+};
 use std::mem::{offset_of, size_of};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// LY_ABI: what pins of another number hold is not understood here.
-pub(crate) const ABI: u32 = 4;
+pub(crate) const ABI: u32 = 5;
 pub(crate) const PORTS: usize = 1024;
 pub(crate) const PORT_WORDS: usize = PORTS / 64;
 pub(crate) const VLANS: usize = 4096;
@@ -34,12 +38,35 @@ pub(crate) const PORT_PEER: u32 = 0x10;
 pub(crate) const PORT_PEER_ALL: u32 = 0x20;
 pub(crate) const PORT_XDP_TX: u32 = 0x40;
 
+pub(crate) const PORT_ROUTED: u32 = 0x80;
+pub(crate) const PORT_SUB: u32 = 0x100;
+
 pub(crate) const PV_MEMBER: u8 = 0x01;
 pub(crate) const PV_UNTAGGED: u8 = 0x02;
 pub(crate) const PV_LEARN: u8 = 0x04;
 pub(crate) const PV_FORWARD: u8 = 0x08;
 pub(crate) const PV_ACTIVE: u8 = 0x10;
 pub(crate) const PV_STP_LEARNING: u8 = 0x20;
+pub(crate) const PV_ROUTES: u8 = 0x40;
+
+pub(crate) const RIFS: usize = 4096;
+pub(crate) const RIF_LIVE: u8 = 0x01;
+pub(crate) const RIF_IPV4: u8 = 0x02;
+pub(crate) const RIF_IPV6: u8 = 0x04;
+pub(crate) const RIF_URPF_SHIFT: u8 = 3;
+pub(crate) const VLAN_RIF_VIRTUAL: u64 = 1 << 63;
+pub(crate) const SUB_RIFS: usize = 4096;
+pub(crate) const VRFS: usize = 32;
+pub(crate) const BANKS: u32 = 2;
+pub(crate) const BANK_ROWS: u32 = 65_536;
+pub(crate) const BANK_BUCKETS: u32 = 262_144;
+pub(crate) const TARGET_GROUP: u32 = 1;
+pub(crate) const TARGET_UP: u32 = 2;
+pub(crate) const TARGET_BLACKHOLE: u32 = 3;
+pub(crate) const TARGET_CONNECTED: u32 = 4;
+pub(crate) const ADJ_RESOLVED: u64 = 1 << 63;
+/// ly_journal.target when the destination was not looked up.
+pub(crate) const NO_TARGET: u32 = u32::MAX;
 
 pub(crate) const USAGE_TABLE: usize = 0;
 pub(crate) const USAGES: usize = PORTS + VLANS;
@@ -88,7 +115,8 @@ pub(crate) struct Port {
     pub form: u8,
     pub pad: [u8; 3],
     pub max_len: u32,
-    pub pad2: u32,
+    pub rif: u16,
+    pub parent: u16,
     pub peer_mac: u64,
 }
 
@@ -179,6 +207,35 @@ pub(crate) struct VlanStats {
     pub bytes: u64,
 }
 
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct Rif {
+    pub mac: u64,
+    pub mtu: u32,
+    pub port: u16,
+    pub vlan: u16,
+    pub up: u16,
+    pub vrf: u8,
+    pub flags: u8,
+    pub virtuals: u8,
+    pub pad: [u8; 3],
+    pub virtual_mac: [u64; VIRTUAL_MACS],
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct Line {
+    pub word: [u32; 16],
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct AdjacencyRow {
+    pub next: u64,
+    pub used_s: u32,
+    pub pad: u32,
+}
+
 #[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct TrapGroupRow {
@@ -258,11 +315,21 @@ pub(crate) struct Journal {
     pub clones: u16,
     pub tag_ops: u16,
     pub len: u32,
+    pub route_rif: u16,
+    pub bucket: u16,
+    pub bucket_count: u16,
+    pub out_vlan: u16,
+    pub target: u32,
+    pub adjacency: u32,
+    pub next: u64,
+    pub ttl: u8,
+    pub rewritten: u8,
+    pub up: u8,
+    pub straight: u8,
     pub extra: u32,
     pub form: [JournalForm; FORMS],
     pub egress_port: [u16; PORTS],
     pub egress_form: [u8; PORTS],
-    pub tail: [u8; 4],
 }
 
 const _: () = {
@@ -290,13 +357,21 @@ const _: () = {
     assert!(size_of::<FdbCall>() == 48);
     assert!(offset_of!(FdbCall, port) == 24 && offset_of!(FdbCall, result) == 28);
     assert!(offset_of!(FdbCall, removed) == 32 && offset_of!(FdbCall, now_s) == 44);
-    assert!(size_of::<Journal>() == 80 + 2 * PORTS + PORTS);
+    assert!(size_of::<Journal>() == 104 + 2 * PORTS + PORTS);
     assert!(offset_of!(Journal, vlan) == 20 && offset_of!(Journal, source_port) == 26);
     assert!(
         offset_of!(Journal, len) == 36
-            && offset_of!(Journal, form) == 44
-            && offset_of!(Journal, egress_port) == 76
+            && offset_of!(Journal, target) == 48
+            && offset_of!(Journal, next) == 56
+            && offset_of!(Journal, form) == 72
+            && offset_of!(Journal, egress_port) == 104
     );
+    assert!(size_of::<Rif>() == 24 + 8 * VIRTUAL_MACS && offset_of!(Rif, up) == 16);
+    assert!(offset_of!(Rif, virtuals) == 20 && offset_of!(Rif, virtual_mac) == 24);
+    assert!(size_of::<Line>() == 64 && size_of::<AdjacencyRow>() == 16);
+    assert!(RIFS == RifId::MAX.index() + 1 && VRFS == VrfId::MAX.index() + 1);
+    assert!(BANK_ROWS == AdjacencyId::MAX.get() + 1 && BANK_ROWS == GroupId::MAX.get() + 1);
+    assert!(Urpf::Off as u8 == 0 && Urpf::Loose as u8 == 1 && Urpf::Strict as u8 == 2);
 
     // The numbers of the named types fit the programs' slots, and those the programs repeat are the same.
     assert!(
@@ -322,6 +397,12 @@ const _: () = {
 pub(crate) const fn raw_mac(mac: MacAddr) -> u64 {
     let [a, b, c, d, e, f] = mac.0;
     u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
+}
+
+/// The address of a raw form.
+pub(crate) const fn mac_of(raw: u64) -> MacAddr {
+    let [a, b, c, d, e, f, _, _] = raw.to_le_bytes();
+    MacAddr([a, b, c, d, e, f])
 }
 
 /// An FDB key.

@@ -13,7 +13,9 @@ use crate::lower::{self, Pair, PortFacts, StpStates, VlanView};
 use crate::plane::{EbpfPlane, Kept};
 use crate::saved::Saved;
 use crate::tables::{Meta, run_call};
-use lanyard_pipeline::state::{FdbTarget, GlobalState, PortState, StpState, Tpid, TrapRate, VlanState};
+use lanyard_pipeline::state::{
+    FdbTarget, GlobalState, PortKind, PortState, StpState, Tpid, TrapRate, VlanState,
+};
 use lanyard_plane::{Backend, Change, FdbFilter, Plane, PlaneError, PlaneState, changes, transact};
 use lanyard_types::{InstanceId, MacAddr, PortId, TrapGroup, VlanId, VlanSet};
 use libbpf_rs::{MapCore, MapFlags};
@@ -71,6 +73,7 @@ impl EbpfPlane {
                 "an FDB limit of {limit} entries is outside 1 to {most}"
             )));
         }
+        lanyard_pipeline::route::check(next).map_err(PlaneError::Invalid)?;
         let mut seen = BTreeMap::new();
         for (id, port) in &next.ports {
             if port.tpid == Tpid::Stacked9100 {
@@ -199,6 +202,7 @@ impl EbpfPlane {
         self.state = next.clone();
         let view = VlanView::of(&self.state);
         self.write_global(true);
+        self.write_rifs()?;
         self.write_floods(&view, Step::Close);
         for id in PortId::all() {
             self.write_port(id, &view, &VlanSet::EMPTY, Step::Rows);
@@ -388,10 +392,12 @@ impl EbpfPlane {
         }
     }
 
-    fn write_row(&self, id: PortId) {
+    pub(crate) fn write_row(&self, id: PortId) {
         let facts = self.facts.get(&id).copied().unwrap_or_default();
         let port = self.state.ports.get(&id);
-        let row = port.map(|port| lower::port_row(port, self.ifindex(id, port), &facts)).unwrap_or_default();
+        let rif = self.rif_on(id);
+        let row =
+            port.map(|port| lower::port_row(port, self.ifindex(id, port), &facts, rif)).unwrap_or_default();
         self.tables.ports.set(id.index(), &row);
     }
 
@@ -400,7 +406,7 @@ impl EbpfPlane {
         let takes = |id: &PortId| self.facts.get(id).is_some_and(|facts| facts.xdp_tx);
         let ports = self.state.ports.iter().filter(|(id, _)| id.index() < abi::XDP_FLOOD && takes(id));
         let row = |(id, port): (&PortId, &PortState)| {
-            lower::port_row(port, self.ifindex(*id, port), &self.facts[id])
+            lower::port_row(port, self.ifindex(*id, port), &self.facts[id], self.rif_on(*id))
         };
         let longest = ports.clone().map(|port| row(port).max_len).min();
         (ports.fold(0, |set, (id, _)| set | 1 << id.index()), longest.unwrap_or(0))
@@ -494,7 +500,7 @@ impl EbpfPlane {
     }
 
     /// One (port, VLAN) pair, all of it.
-    fn write_pair(&self, id: PortId, view: &VlanView, vlan: VlanId) {
+    pub(crate) fn write_pair(&self, id: PortId, view: &VlanView, vlan: VlanId) {
         let Some(port) = self.state.ports.get(&id) else { return };
         let live = port.enabled && self.ifindex(id, port) != 0;
         let pair = view.pair(port, live, &StpStates::of(&self.state, id), vlan);
@@ -536,6 +542,10 @@ impl EbpfPlane {
         self.write_port(id, &view, &vlans, Step::Rows);
         self.tables.set_limit(abi::usage_port(id), new.and_then(|new| new.fdb_limit));
         self.write_port(id, &view, &vlans, Step::Open);
+        let sub = |port: &PortState| matches!(port.kind, PortKind::Subinterface { .. });
+        if old.is_some_and(sub) || new.is_some_and(sub) {
+            self.write_subs()?;
+        }
         if let Some(old) = old {
             let (was, is) = (self.ifindex(id, old), new.map_or(0, |new| self.ifindex(id, new)));
             if was != is && was != 0 {
@@ -594,10 +604,7 @@ impl Backend for EbpfPlane {
             Change::Port { port, old, new } => self.change_port(*port, old.as_deref(), new.as_deref())?,
             Change::Vlan { vlan, new, .. } => self.change_vlan(*vlan, new.as_ref()),
             Change::Stp { instance, port, new, .. } => self.change_stp(*instance, *port, *new),
-            Change::Rif { new: Some(_), .. } => {
-                return Err(PlaneError::Unsupported { plane: "ebpf", what: "route".into() });
-            }
-            Change::Rif { new: None, .. } => {}
+            Change::Rif { rif, new, .. } => self.change_rif(*rif, new.as_deref())?,
             Change::Fdb { vlan, mac, new, .. } => {
                 self.set_fdb(*vlan, *mac, *new)?;
                 match new {

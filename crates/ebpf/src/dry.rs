@@ -107,6 +107,7 @@ impl EbpfPlane {
             | bit(mode.count, abi::DRY_COUNT)
             | bit(mode.police, abi::DRY_POLICE);
         journal.target_port = abi::NOT_FOUND;
+        journal.target = abi::NO_TARGET;
         if frame.len() < HEADER_LEN {
             // The kernel's test run takes no such frame; the program's first check is its answer.
             journal.verdict = abi::DROPPED;
@@ -178,7 +179,7 @@ impl EbpfPlane {
         let now_ns = u64::from(now_s()) * 1_000_000_000;
         let (journal, out) = self.run_dry(Hook::Tc, port, now_ns, DryMode::default(), frame)?;
         let run = self.read_journal(&journal, out, frame)?;
-        Ok(words::trace(&self.tables, &self.state, port, frame, &journal, run))
+        Ok(words::trace(&self.tables, &self.routing, &self.state, port, frame, &journal, run))
     }
 }
 

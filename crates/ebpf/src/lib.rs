@@ -29,6 +29,8 @@ mod open;
 mod plane;
 mod probe;
 mod recover;
+mod rifs;
+mod routing;
 mod saved;
 #[allow(unsafe_code)]
 mod shared;

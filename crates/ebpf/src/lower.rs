@@ -4,9 +4,10 @@
 //! a table can be made right from any condition it is found in.
 
 use crate::abi;
+use lanyard_pipeline::route::{RifAttachment, RifState, Urpf, VIRTUAL_MACS};
 use lanyard_pipeline::state::{FdbTarget, PlaneState, PortKind, PortState, StpState, Tpid, TrapRate};
 use lanyard_plane::FdbKind;
-use lanyard_types::{InstanceId, MacAddr, PortId, VlanId};
+use lanyard_types::{InstanceId, MacAddr, PortId, RifId, VlanId, VlanSet, VrfId};
 use lanyard_wire::{HEADER_LEN, TAG_LEN};
 
 /// What the plane knows of a port that its state does not say.
@@ -30,24 +31,32 @@ pub(crate) enum PeerDelivery {
     All,
 }
 
-/// `ports[port]`.
-pub(crate) fn port_row(port: &PortState, ifindex: u32, facts: &PortFacts) -> abi::Port {
+/// `ports[port]`; `rif` is the interface that stands on a routed port.
+pub(crate) fn port_row(port: &PortState, ifindex: u32, facts: &PortFacts, rif: u16) -> abi::Port {
     let mut flags = 0;
     let mut flag = |on: bool, bit: u32| flags |= if on { bit } else { 0 };
     flag(port.enabled && ifindex != 0, abi::PORT_ENABLED);
     flag(port.access, abi::PORT_ACCESS);
     flag(port.isolated, abi::PORT_ISOLATED);
     flag(matches!(port.kind, PortKind::Svi(_)), abi::PORT_SVI);
+    flag(port.kind == PortKind::Routed, abi::PORT_ROUTED);
+    let (parent, tag) = match port.kind {
+        PortKind::Subinterface { parent, vlan } => (parent.get(), Some(vlan)),
+        _ => (0, None),
+    };
+    flag(parent != 0, abi::PORT_SUB);
     flag(matches!(facts.peer, PeerDelivery::Address(_)), abi::PORT_PEER);
     flag(facts.peer == PeerDelivery::All, abi::PORT_PEER_ALL);
     flag(facts.xdp_tx, abi::PORT_XDP_TX);
     abi::Port {
         ifindex,
         flags,
-        pvid: port.pvid.map_or(0, VlanId::get),
+        pvid: tag.or(port.pvid).map_or(0, VlanId::get),
         tpid: port.tpid.ethertype().unwrap_or(0),
         form: port.tpid as u8,
         max_len: port.mtu.saturating_add((HEADER_LEN + TAG_LEN) as u32),
+        rif,
+        parent,
         peer_mac: if let PeerDelivery::Address(mac) = facts.peer { abi::raw_mac(mac) } else { 0 },
         ..abi::Port::default()
     }
@@ -70,21 +79,21 @@ impl StpStates {
     }
 }
 
-/// The VLANs by number, for the loops over all of them.
-pub(crate) struct VlanView(Vec<Option<(bool, InstanceId)>>);
+/// The VLANs by number, for the loops over all of them, and those with a router interface.
+pub(crate) struct VlanView(Vec<Option<(bool, InstanceId)>>, VlanSet);
 
 impl VlanView {
     /// Every VLAN of `state`.
     pub(crate) fn of(state: &PlaneState) -> Self {
         let mut slots = vec![None; abi::VLANS];
         state.vlans.iter().for_each(|(id, vlan)| slots[id.index()] = Some((vlan.learning, vlan.instance)));
-        Self(slots)
+        Self(slots, routed_vlans(state))
     }
     /// `vlan` alone.
     pub(crate) fn one(state: &PlaneState, vlan: VlanId) -> Self {
         let mut slots = vec![None; vlan.index() + 1];
         slots[vlan.index()] = state.vlans.get(&vlan).map(|vlan| (vlan.learning, vlan.instance));
-        Self(slots)
+        Self(slots, routed_vlans(state))
     }
 
     /// A (port, VLAN) pair. `live`: the port is enabled and has a netdev.
@@ -104,9 +113,77 @@ impl VlanView {
         bit(tree == StpState::Forwarding, abi::PV_FORWARD);
         bit(active, abi::PV_ACTIVE);
         bit(tree == StpState::Learning, abi::PV_STP_LEARNING);
+        bit(port.kind == PortKind::Netdev && self.1.contains(vlan), abi::PV_ROUTES);
         let form = if untagged { Tpid::None as usize } else { port.tpid as usize };
         Pair { bits, flood: (live && member && active && tree == StpState::Forwarding).then_some(form) }
     }
+}
+
+fn routed_vlans(state: &PlaneState) -> VlanSet {
+    let vlan = |rif: &RifState| match rif.attachment {
+        RifAttachment::Vlan { vlan, .. } => Some(vlan),
+        _ => None,
+    };
+    state.rifs.values().filter_map(vlan).collect()
+}
+
+/// `rifs[rif]`.
+pub(crate) fn rif_row(rif: &RifState) -> abi::Rif {
+    let (port, vlan, up) = match rif.attachment {
+        RifAttachment::Vlan { vlan, up } => (0, vlan.get(), up.get()),
+        RifAttachment::Port(port) => (port.get(), 0, 0),
+        RifAttachment::Subinterface { parent, vlan, up } => (parent.get(), vlan.get(), up.get()),
+    };
+    let mut flags = abi::RIF_LIVE | (rif.urpf_ipv4 as u8 | (rif.urpf_ipv6 as u8) << 2) << abi::RIF_URPF_SHIFT;
+    flags |= if rif.ipv4 { abi::RIF_IPV4 } else { 0 } | if rif.ipv6 { abi::RIF_IPV6 } else { 0 };
+    let mut row = abi::Rif {
+        mac: abi::raw_mac(rif.mac),
+        mtu: rif.mtu,
+        port,
+        vlan,
+        up,
+        vrf: rif.vrf.get(),
+        flags,
+        virtuals: rif.virtual_macs.len().min(VIRTUAL_MACS) as u8,
+        ..abi::Rif::default()
+    };
+    row.virtual_mac.iter_mut().zip(&rif.virtual_macs).for_each(|(to, mac)| *to = abi::raw_mac(*mac));
+    row
+}
+
+/// `vlan_rifs[vlan]`.
+pub(crate) fn vlan_rif(id: RifId, rif: &RifState) -> u64 {
+    let more = if rif.virtual_macs.is_empty() { 0 } else { abi::VLAN_RIF_VIRTUAL };
+    u64::from(id.get()) << 48 | abi::raw_mac(rif.mac) | more
+}
+
+/// The interface of a row, as far as it tells; `name` is what to call it.
+pub(crate) fn rif_of(row: &abi::Rif, name: String) -> Option<RifState> {
+    let (port, vlan, up) = (PortId::new(row.port), VlanId::new(row.vlan), PortId::new(row.up));
+    let attachment = match (port, vlan, up) {
+        (None, Some(vlan), Some(up)) => RifAttachment::Vlan { vlan, up },
+        (Some(port), None, None) => RifAttachment::Port(port),
+        (Some(parent), Some(vlan), Some(up)) => RifAttachment::Subinterface { parent, vlan, up },
+        _ => return None,
+    };
+    let urpf = |shift: u8| match row.flags >> abi::RIF_URPF_SHIFT >> shift & 3 {
+        1 => Urpf::Loose,
+        2 => Urpf::Strict,
+        _ => Urpf::Off,
+    };
+    let virtuals = row.virtual_mac.iter().take(row.virtuals.into());
+    (row.flags & abi::RIF_LIVE != 0).then(|| RifState {
+        name,
+        vrf: VrfId::new(row.vrf).unwrap_or(VrfId::DEFAULT),
+        attachment,
+        mac: abi::mac_of(row.mac),
+        virtual_macs: virtuals.map(|raw| abi::mac_of(*raw)).collect(),
+        mtu: row.mtu,
+        ipv4: row.flags & abi::RIF_IPV4 != 0,
+        ipv6: row.flags & abi::RIF_IPV6 != 0,
+        urpf_ipv4: urpf(0),
+        urpf_ipv6: urpf(2),
+    })
 }
 
 /// What one (port, VLAN) pair comes to.

@@ -11,6 +11,7 @@ use crate::events::Events;
 use crate::hurry::Hurry;
 use crate::object::{self, PROGRAMS, Programs};
 use crate::plane::{EbpfPlane, Kept};
+use crate::routing::Routing;
 use crate::saved::{Saved, StateFile};
 use crate::tables::{META, Meta, NAMES, Tables};
 use crate::{probe, recover};
@@ -141,13 +142,14 @@ impl EbpfPlane {
 
     fn build(tables: Tables, programs: Programs, kept: Option<Kept>, notes: Vec<String>) -> Result<Self> {
         let events = Events::open(&tables)?;
+        let routing = Routing::open(&tables)?;
         let capabilities = Capabilities {
             name: PLANE,
             survives_daemon: kept.is_some(),
             hooks: kept.is_some(),
             ports: MAX_PORTS - 1,
             fdb: u32::try_from(tables.fdb_size() / 2).unwrap_or(u32::MAX),
-            routing: false,
+            routing: true,
             notes,
         };
         Ok(Self {
@@ -165,6 +167,7 @@ impl EbpfPlane {
             injector: None,
             capabilities,
             peaks: BTreeMap::new(),
+            routing,
             #[cfg(test)]
             fail_at: None,
         })
@@ -299,7 +302,9 @@ fn fresh(capacity: u32, netns: u64) -> Result<(Tables, Programs)> {
     let (buckets, salt) = (object::buckets_for(capacity), u64::from_ne_bytes(salt));
     let (tables, programs) = object::create(buckets, salt)?;
     let object = object::fingerprint();
-    tables.meta.set(0, &Meta { abi: abi::ABI, buckets, salt, object, netns, generation: 0, writing: 0 });
+    tables
+        .meta
+        .set(0, &Meta { abi: abi::ABI, buckets, salt, object, netns, generation: 0, writing: 0, bank: 0 });
     tables.set_fdb_near();
     for slot in 0..abi::USAGES {
         tables.usage.u32(slot, offset_of!(Usage, limit)).store(abi::UNLIMITED, Relaxed);

@@ -10,16 +10,18 @@ use crate::hurry::Hurry;
 use crate::inject::Injector;
 use crate::lower::PortFacts;
 use crate::object::Programs;
+use crate::routing::Routing;
 use crate::saved::{Counts, StateFile};
 use crate::tables::{Tables, run_call};
 use crate::words;
 use lanyard_netdev::Netdev;
 use lanyard_plane::{
     Capabilities, FdbEntry, FdbFilter, FdbKind, Hook, MAX_TRACE_FRAME, Plane, PlaneError, PlaneEvent,
-    PlaneState, PortCounters, Sweep, TableUsage, Trace, TrapCounters,
+    PlaneState, PortCounters, RouteChange, RouteLookup, Sweep, TableUsage, Trace, TrapCounters,
 };
-use lanyard_types::{FrameCount, MAX_PORTS, PortId, TrapGroup, VlanId};
+use lanyard_types::{AdjacencyId, FrameCount, MAX_PORTS, PortId, RifId, TrapGroup, VlanId, VrfId};
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::os::fd::AsFd;
 
 /// The forwarding plane in the kernel. Dropping it leaves the kernel's part as it is; [`Plane::detach`] removes it.
@@ -47,6 +49,7 @@ pub struct EbpfPlane {
     pub(crate) capabilities: Capabilities,
     /// The most each table has held, as far as this process has seen.
     pub(crate) peaks: BTreeMap<&'static str, u64>,
+    pub(crate) routing: Routing,
     /// The change that fails next, counted from 1.
     #[cfg(test)]
     pub(crate) fail_at: Option<usize>,
@@ -104,6 +107,28 @@ impl EbpfPlane {
     pub(crate) fn set_zero(&mut self, port: PortId) {
         let zero = Counts::of(&self.counted(port));
         self.cleared.insert(port, zero);
+    }
+
+    /// Routes are held in this process and in the structures they share; the rest in arrays of its own.
+    fn routing_resources(&mut self) -> Vec<TableUsage> {
+        let bytes = self.tables.bytes(&["rifs", "vlan_rifs", "sub_rifs"]);
+        let rifs = self.usage("rifs", RifId::MAX.index() as u64, self.state.rifs.len() as u64, bytes);
+        let array = |name: &str| match name {
+            "next_hop_groups" => self.tables.bytes(&["nh_groups"]),
+            "next_hop_buckets" => self.tables.bytes(&["nh_buckets"]),
+            "adjacencies" => self.tables.bytes(&["adjacencies"]),
+            name => self.routing.rib.bytes(name) as u64,
+        };
+        let row = |name, size, used, high_water, refused, bytes| {
+            let shared_with = Vec::new();
+            TableUsage { name, size, used, high_water, refused, bytes, shared_with }
+        };
+        let rib = self.routing.rib.occupancy().map(|(name, size, now)| {
+            row(name, size as u64, now.used as u64, now.high_water as u64, now.refused, array(name))
+        });
+        let structures =
+            self.routing.structures().map(|s| row(s.name, s.size, s.used, s.high_water, s.refused, s.bytes));
+        std::iter::once(rifs).chain(rib).chain(structures).collect()
     }
 
     fn usage(&mut self, name: &'static str, size: u64, used: u64, bytes: u64) -> TableUsage {
@@ -198,7 +223,8 @@ impl Plane for EbpfPlane {
             row.refused = queue.lost;
             row
         });
-        [fdb, ports, vlans].into_iter().chain(queues).collect()
+        let routing = self.routing_resources();
+        [fdb, ports, vlans].into_iter().chain(queues).chain(routing).collect()
     }
     fn clear_counters(&mut self, port: PortId) {
         self.set_zero(port);
@@ -250,6 +276,25 @@ impl Plane for EbpfPlane {
         }
         self.trace_frame(port, frame)
     }
+    fn route(&mut self, changes: &[RouteChange]) -> Vec<(usize, PlaneError)> {
+        let mut refused = Vec::new();
+        let (routing, rifs) = (&mut self.routing, &self.state.rifs);
+        for (at, change) in changes.iter().enumerate() {
+            if let Err(why) = routing.change(&self.tables, change, |rif| rifs.contains_key(&rif)) {
+                refused.push((at, why));
+            }
+        }
+        refused
+    }
+    fn route_synced(&mut self) -> Result<(), PlaneError> {
+        self.routing.publish(&self.tables)
+    }
+    fn route_lookup(&mut self, vrf: VrfId, address: IpAddr) -> RouteLookup {
+        self.routing.lookup(&self.tables, vrf, address)
+    }
+    fn adjacencies_used(&mut self, visit: &mut dyn FnMut(AdjacencyId, u32)) {
+        self.routing.used(&self.tables, visit);
+    }
     fn detach(&mut self) -> Result<(), PlaneError> {
         let Some(kept) = &mut self.kept else { return Ok(()) };
         let mut result = Ok(());
@@ -269,6 +314,11 @@ impl Plane for EbpfPlane {
 
 /// Every descriptor of the plane that pins nothing and is of use to callers: its programs, to be measured.
 impl EbpfPlane {
+    /// The salt of its hashes: with the same one, the specification spreads flows alike.
+    #[must_use]
+    pub fn salt(&self) -> u64 {
+        self.tables.meta.get(0).salt
+    }
     /// The TC program, for benchmarks that run it themselves.
     #[must_use]
     pub fn tc_program(&self) -> impl AsFd + '_ {

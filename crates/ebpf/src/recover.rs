@@ -10,7 +10,7 @@ use crate::tables::Tables;
 use lanyard_netdev::Link;
 use lanyard_pipeline::state::{PortKind, PortState, Tpid, VlanState};
 use lanyard_plane::PlaneState;
-use lanyard_types::{PortId, VlanId};
+use lanyard_types::{PortId, RifId, VlanId};
 use lanyard_wire::{HEADER_LEN, TAG_LEN};
 
 /// The state as far as the tables tell it; `links` gives the netdevs their names.
@@ -52,7 +52,18 @@ pub(crate) fn state(tables: &Tables, links: &[Link]) -> Result<PlaneState> {
             .and_then(|number| number.parse().ok())
             .filter(|_| row.flags & abi::PORT_SVI != 0);
         port.kind = svi.map_or(PortKind::Netdev, PortKind::Svi);
+        if row.flags & abi::PORT_ROUTED != 0 {
+            port.kind = PortKind::Routed;
+        } else if let (true, Some(parent), Some(vlan)) =
+            (row.flags & abi::PORT_SUB != 0, PortId::new(row.parent), port.pvid.take_if(|_| row.parent != 0))
+        {
+            port.kind = PortKind::Subinterface { parent, vlan };
+        }
         state.ports.insert(id, port);
+    }
+    for id in (1..abi::RIFS).filter_map(|id| RifId::new(id as u16)) {
+        let rif = lower::rif_of(&tables.rifs.get(id.index()), format!("interface {id}"));
+        state.rifs.extend(rif.map(|rif| (id, rif)));
     }
     let mut fixed = Vec::new();
     tables

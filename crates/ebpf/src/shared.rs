@@ -78,6 +78,13 @@ impl<T: FromBytes + IntoBytes + Immutable> Shared<T> {
         unsafe { &*self.base.as_ptr().add(row * Self::STRIDE + offset).cast::<AtomicU8>() }
     }
 
+    /// All of it, as half words: for rows that consist of nothing else.
+    pub(crate) fn all(&self) -> &[AtomicU32] {
+        // SAFETY: mapped by the type's invariant for as long as `self` lives, `entries` rows of STRIDE bytes, a multiple of
+        // 8; the mapping begins at a page; sharing as in `u64`.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr().cast(), Self::STRIDE / 4 * self.entries) }
+    }
+
     /// A copy of a row; words that change meanwhile are old or new, each for itself.
     pub(crate) fn get(&self, row: usize) -> T {
         let mut words = vec![0_u64; Self::STRIDE / 8];

@@ -3,8 +3,8 @@
 //! Invariant: a [`Tables`] holds every map of [`NAMES`], with the sizes `bpf/abi.h` gives them.
 
 use crate::abi::{
-    self, FDB_WAYS, FdbBucket, FdbCall, FdbTimes, Global, IfSlot, Port, PortStats, PortVlans, TrapGroupRow,
-    Usage, VlanPorts, VlanStats,
+    self, AdjacencyRow, FDB_WAYS, FdbBucket, FdbCall, FdbTimes, Global, IfSlot, Line, Port, PortStats,
+    PortVlans, Rif, TrapGroupRow, Usage, VlanPorts, VlanStats,
 };
 use crate::error::{Doing, Result, system};
 use crate::fdb;
@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 /// Every map of the object that holds state, by its name in `bpf/maps.h` and its pin's name.
-pub(crate) const NAMES: [&str; 22] = [
+pub(crate) const NAMES: [&str; 30] = [
     "if_slots",
     "if_ports",
     "ports",
@@ -38,6 +38,14 @@ pub(crate) const NAMES: [&str; 22] = [
     "traps",
     "xdp_ports",
     "xdp_flood",
+    "rifs",
+    "vlan_rifs",
+    "sub_rifs",
+    "nh_groups",
+    "nh_buckets",
+    "adjacencies",
+    "fib4",
+    "fib6",
     "journal",
     "journal_bytes",
     META,
@@ -75,6 +83,8 @@ pub(crate) struct Meta {
     pub generation: u64,
     /// 1 while tables are being written: what they hold is then between two states.
     pub writing: u64,
+    /// The bank that the FIB's leaves point into: 0 or 1.
+    pub bank: u64,
 }
 
 /// Every map.
@@ -92,6 +102,11 @@ pub(crate) struct Tables {
     /// The clocks of the ports' shares, [`abi::trap_port`].
     pub trap_ports: Shared<u64>,
     pub lost: Shared<u64>,
+    pub rifs: Shared<Rif>,
+    pub vlan_rifs: Shared<u64>,
+    pub nh_groups: Shared<u64>,
+    pub nh_buckets: Shared<Line>,
+    pub adjacencies: Shared<AdjacencyRow>,
     pub meta: Shared<Meta>,
     maps: Vec<MapHandle>,
     buckets: u32,
@@ -125,6 +140,11 @@ impl Tables {
             trap_groups: shared!("trap_groups"),
             trap_ports: shared!("trap_ports"),
             lost: shared!("lost"),
+            rifs: shared!("rifs"),
+            vlan_rifs: shared!("vlan_rifs"),
+            nh_groups: shared!("nh_groups"),
+            nh_buckets: shared!("nh_buckets"),
+            adjacencies: shared!("adjacencies"),
             meta: shared!(META),
             buckets: find("fdb")?.max_entries(),
             maps,
@@ -348,6 +368,13 @@ fn check_shape(name: &str, map: &MapHandle) -> Result<()> {
         "lost" => (8, 1),
         "xdp_ports" => (4, abi::PORTS),
         "xdp_flood" => (8, abi::XDP_FLOOD),
+        "rifs" => (size_of::<Rif>(), abi::RIFS),
+        "vlan_rifs" => (8, abi::VLANS),
+        "sub_rifs" => (4, abi::SUB_RIFS),
+        "nh_groups" => (8, (abi::BANKS * abi::BANK_ROWS) as usize),
+        "nh_buckets" => (size_of::<Line>(), (abi::BANKS * abi::BANK_BUCKETS / 16) as usize),
+        "adjacencies" => (size_of::<AdjacencyRow>(), (abi::BANKS * abi::BANK_ROWS) as usize),
+        "fib4" | "fib6" => (4, abi::VRFS),
         "journal" => (size_of::<abi::Journal>(), 1),
         "journal_bytes" => (abi::JOURNAL_BYTES, abi::FORMS),
         META => (size_of::<Meta>(), 1),

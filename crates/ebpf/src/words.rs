@@ -2,12 +2,15 @@
 
 use crate::abi::{self, FdbValue, Journal};
 use crate::dry::DryRun;
+use crate::routing::{Routing, decode};
 use crate::tables::Tables;
+use lanyard_pipeline::route::{self, RifAttachment, RifState, RouteTarget};
 use lanyard_pipeline::state::{FdbTarget, PlaneState, PortKind, PortState, ReservedAction};
 use lanyard_pipeline::trace::{TraceStep, Verdict};
 use lanyard_plane::{FdbEntry, FdbKind, Trace};
-use lanyard_types::{DropReason, MacAddr, PortId, PortSet, Stage, TrapReason, VlanId};
-use lanyard_wire::{Frame, TAG_LEN, Tag};
+use lanyard_types::{AdjacencyId, DropReason, MacAddr, PortId, PortSet, RifId, Stage, TrapReason, VlanId};
+use lanyard_wire::ip::IpHeader;
+use lanyard_wire::{Frame, HEADER_LEN, TAG_LEN, Tag};
 
 /// An FDB entry from its key and value.
 pub(crate) fn fdb_entry(key: u64, value: FdbValue, now_s: u32) -> Option<FdbEntry> {
@@ -22,6 +25,7 @@ pub(crate) fn fdb_entry(key: u64, value: FdbValue, now_s: u32) -> Option<FdbEntr
 /// The journey that `journal` and `run` tell of `frame`.
 pub(crate) fn trace(
     tables: &Tables,
+    routing: &Routing,
     state: &PlaneState,
     port: PortId,
     frame: &[u8],
@@ -31,13 +35,13 @@ pub(crate) fn trace(
     let verdict = run.verdict.unwrap_or(Verdict::Forwarded);
     let end = match verdict {
         Verdict::Forwarded => Stage::Count,
-        Verdict::Trapped(_) => Stage::Trap,
+        Verdict::Trapped(reason) => reason.stage(),
         Verdict::Dropped(reason) => reason.stage(),
     };
     let ingress = state.ports.get(&port);
     let mut stages = Vec::new();
     if let Ok(frame) = Frame::new(frame) {
-        let teller = Teller { tables, state, port, ingress, frame, journal, run: &run, end };
+        let teller = Teller { tables, routing, state, port, ingress, frame, journal, run: &run, end };
         for stage in Stage::ALL.iter().copied().take_while(|stage| *stage <= end) {
             let details = teller.details(stage);
             if !details.is_empty() {
@@ -57,6 +61,7 @@ pub(crate) fn trace(
 
 struct Teller<'a> {
     tables: &'a Tables,
+    routing: &'a Routing,
     state: &'a PlaneState,
     port: PortId,
     ingress: Option<&'a PortState>,
@@ -80,7 +85,7 @@ impl Teller<'_> {
             }
             Stage::VlanIngress => self.vlan_ingress().into_iter().collect(),
             Stage::Learn => self.learn().into_iter().collect(),
-            Stage::Route => Vec::new(),
+            Stage::Route => self.route(),
             Stage::Bridge => self.bridge().into_iter().collect(),
             Stage::VlanEgress => self.vlan_egress(),
             Stage::Replicate => self.run.egress.iter().map(|(port, bytes)| self.copy(*port, bytes)).collect(),
@@ -120,7 +125,9 @@ impl Teller<'_> {
     fn trap(&self) -> Option<String> {
         let dst = self.frame.dst();
         match self.run.verdict {
-            Some(Verdict::Trapped(reason)) => Some(format!("{dst} is {reason}: to the control plane")),
+            Some(Verdict::Trapped(reason)) if reason.stage() == Stage::Trap => {
+                Some(format!("{dst} is {reason}: to the control plane"))
+            }
             Some(Verdict::Dropped(_)) if self.end == Stage::Trap => None,
             _ => match self.would_trap(dst) {
                 Some(reason) if self.end == Stage::Port => Some(format!("{reason}, but the port is down")),
@@ -145,6 +152,7 @@ impl Teller<'_> {
     }
 
     fn vlan_ingress(&self) -> Option<String> {
+        self.ingress.filter(|port| matches!(port.kind, PortKind::Netdev | PortKind::Svi(_)))?;
         match self.tag().map(|tag| tag.vid).filter(|vid| *vid != 0) {
             Some(vid) => VlanId::new(vid).map(|vlan| format!("vlan {vlan} from its tag")),
             None => self
@@ -201,11 +209,78 @@ impl Teller<'_> {
         }
     }
 
+    /// What `crates/pipeline` says of the same decisions, from what the program decided.
+    fn route(&self) -> Vec<String> {
+        let journal = self.journal;
+        let mut lines = Vec::new();
+        if let Some(PortKind::Subinterface { parent, vlan }) = self.ingress.map(|port| port.kind) {
+            return vec![format!("from the host: out of {} in vlan {vlan}", self.name(parent))];
+        }
+        let rif = RifId::new(journal.route_rif).and_then(|rif| self.state.rifs.get(&rif));
+        lines.extend(rif.map(|rif| format!("for the router on {}", rif.name)));
+        if let Some((rif, header)) = rif.zip(self.header()).filter(|_| journal.target != abi::NO_TARGET) {
+            let prefix = self.routing.rib.longest(rif.vrf, header.dst).map(|(prefix, _)| prefix);
+            let prefix = prefix.unwrap_or_else(|| header.dst.into());
+            let target = decode(journal.target).map(|target| (prefix, target));
+            lines.push(route::match_note(header.dst, target));
+        }
+        if let (Some(RouteTarget::Group(group)), Some(adjacency)) =
+            (decode(journal.target), AdjacencyId::new(journal.adjacency % abi::BANK_ROWS))
+        {
+            let (bucket, count) = (journal.bucket.into(), journal.bucket_count.into());
+            lines.push(route::bucket_note(group, bucket, count, adjacency));
+        }
+        if journal.rewritten != 0 {
+            let egress = RifId::new((journal.next >> 48) as u16 & (abi::RIFS - 1) as u16);
+            let egress = egress.and_then(|rif| self.state.rifs.get(&rif)).map_or("", |rif| &rif.name);
+            lines.push(route::rewrite_note(self.destination(), egress, journal.ttl.wrapping_sub(1)));
+        }
+        if let Some(reason) = TrapReason::from_u8(journal.up) {
+            lines.push(match self.up_port(rif) {
+                Some(port) => format!("{reason}: up to the kernel at {}", self.name(port)),
+                None => format!("{reason}: up the netdev's own stack"),
+            });
+        }
+        lines
+    }
+    fn header(&self) -> Option<IpHeader> {
+        let bytes = self.frame.bytes();
+        let at = HEADER_LEN + if self.tag().is_some() { TAG_LEN } else { 0 };
+        let ethertype = bytes.get(at - 2..at)?;
+        IpHeader::read(u16::from_be_bytes([ethertype[0], ethertype[1]]), bytes.get(at..)?, false).ok()
+    }
+    /// The host's end that exceptions go to.
+    fn up_port(&self, rif: Option<&RifState>) -> Option<PortId> {
+        match rif.map(|rif| rif.attachment) {
+            Some(RifAttachment::Vlan { up, .. } | RifAttachment::Subinterface { up, .. }) => Some(up),
+            Some(RifAttachment::Port(_)) => None,
+            None => {
+                let vlan = VlanId::new(self.tag()?.vid)?;
+                let kind = PortKind::Subinterface { parent: self.port, vlan };
+                self.state.ports.iter().find(|(_, port)| port.kind == kind).map(|(id, _)| *id)
+            }
+        }
+    }
+    /// Where the frame is sent: what it came for, or the neighbour it was routed to.
+    fn destination(&self) -> MacAddr {
+        if self.journal.rewritten != 0 { abi::mac_of(self.journal.next) } else { self.frame.dst() }
+    }
+    /// The VLAN it leaves in.
+    fn leaves_in(&self) -> u16 {
+        let routed = self.journal.rewritten != 0 || self.journal.straight != 0;
+        if routed { self.journal.out_vlan } else { self.journal.vlan }
+    }
+
     fn bridge(&self) -> Option<String> {
-        if self.dropped(DropReason::DestinationBlackhole) {
+        if self.dropped(DropReason::DestinationBlackhole)
+            || self.journal.straight != 0
+            || self.journal.up != 0
+        {
             return None;
         }
-        let dst = self.frame.dst();
+        let vlan = VlanId::new(self.leaves_in())?;
+        self.state.vlans.get(&vlan)?;
+        let dst = self.destination();
         if self.journal.flooded == 0 || self.dropped(DropReason::SamePort) {
             let target = PortId::new(self.journal.target_port);
             return target.map(|port| format!("{dst} is on {}", self.name(port)));
@@ -220,15 +295,16 @@ impl Teller<'_> {
     }
     /// The ports a flood reaches for, from the live tables.
     fn flood_set(&self) -> PortSet {
-        let sets = self.tables.vlan_ports.get(usize::from(self.journal.vlan));
+        let sets = self.tables.vlan_ports.get(usize::from(self.leaves_in()));
         let global = self.tables.global.get(0);
-        let isolated = self.ingress.is_some_and(|port| port.isolated);
-        let dst = self.frame.dst();
+        let routed = self.journal.rewritten != 0;
+        let isolated = !routed && self.ingress.is_some_and(|port| port.isolated);
+        let dst = self.destination();
         let has = |set: &[u64; abi::PORT_WORDS], port: PortId| {
             set[port.index() / 64] >> (port.index() % 64) & 1 == 1
         };
         let reached = |port: &PortId| {
-            *port != self.port
+            (routed || *port != self.port)
                 && sets.form.iter().any(|set| has(set, *port))
                 && !(isolated && has(&global.isolated, *port))
                 && (dst.is_group() || !has(&global.no_unicast, *port))
@@ -238,6 +314,9 @@ impl Teller<'_> {
     }
 
     fn vlan_egress(&self) -> Vec<String> {
+        if self.journal.up != 0 {
+            return Vec::new();
+        }
         if self.journal.flooded == 0 {
             let allowed = PortId::new(self.journal.target_port).filter(|_| self.end != Stage::VlanEgress);
             return allowed.map(|port| format!("{}: allowed", self.name(port))).into_iter().collect();
@@ -258,8 +337,10 @@ impl Teller<'_> {
 
     fn copy(&self, port: PortId, bytes: &[u8]) -> String {
         let state = self.state.ports.get(&port);
-        let vlan = VlanId::new(self.journal.vlan);
-        let tagged = state.is_some_and(|state| vlan.is_some_and(|vlan| state.tagged.contains(vlan)));
+        let vlan = VlanId::new(self.leaves_in());
+        let straight = self.journal.straight != 0;
+        let tagged =
+            state.is_some_and(|state| vlan.is_some_and(|vlan| straight || state.tagged.contains(vlan)));
         let name = self.name(port);
         match state.and_then(|state| state.tpid.ethertype()).filter(|_| tagged) {
             Some(tpid) => {

@@ -6,12 +6,13 @@
 
 #![allow(clippy::panic)] // a test that panics has failed, and says why
 
+use ipnet::IpNet;
 use lanyard_ebpf::{DryMode, EbpfPlane, Options};
-use lanyard_pipeline::generate::{Rng, State, frame};
+use lanyard_pipeline::generate::{MAX_GENERATED_PORTS, Rng, State, frame, routes};
 use lanyard_pipeline::state::Tpid;
 use lanyard_pipeline::trace::Verdict;
 use lanyard_pipeline::{Output, Pipeline, Timestamp};
-use lanyard_plane::{FdbFilter, Hook, Plane, PlaneError};
+use lanyard_plane::{FdbFilter, Hook, Plane, PlaneError, RouteChange};
 use lanyard_types::{DropReason, MacAddr, PortId, VlanId};
 use lanyard_wire::{Builder, Tag};
 use std::collections::BTreeMap;
@@ -40,27 +41,30 @@ fn plane() -> Option<EbpfPlane> {
 fn both_planes_agree() {
     let Some(mut plane) = plane() else { return };
     let (frames, seed) = (number("LANYARD_DIFF_FRAMES", 60_000), number("LANYARD_DIFF_SEED", 1));
-    let mut at_xdp = 0;
+    let (mut at_xdp, mut pipeline) = (0, Pipeline::new(0));
     for n in 0..frames.div_ceil(FRAMES_A_STATE) {
-        at_xdp += one_state(&mut plane, seed + n, (frames - n * FRAMES_A_STATE).min(FRAMES_A_STATE));
+        forget(&mut plane, &pipeline);
+        let frames = (frames - n * FRAMES_A_STATE).min(FRAMES_A_STATE);
+        at_xdp += one_state(&mut plane, &mut pipeline, seed + n, frames);
     }
     println!("{frames} frames agreed, {at_xdp} of them forwarded by XDP");
     assert!(at_xdp > 0 || frames < 1000, "XDP forwarded nothing");
 }
 
-fn one_state(plane: &mut EbpfPlane, seed: u64, frames: u64) -> u64 {
-    let mut state = State::new(seed).bridging();
+fn one_state(plane: &mut EbpfPlane, pipeline: &mut Pipeline, seed: u64, frames: u64) -> u64 {
+    let mut state = State::new(seed);
     // The kernel has no tags of 0x9100, and the plane refuses them.
     for port in state.plane.ports.values_mut().filter(|port| port.tpid == Tpid::Stacked9100) {
         port.tpid = Tpid::Dot1q;
     }
     let mut now = Timestamp::from_secs(1_000 * (1_000 + (seed % 1_000_000) as u32));
-    let mut pipeline = Pipeline::new(seed);
+    *pipeline = Pipeline::new(plane.salt());
     pipeline.set_state(&state.plane, now, &mut |_| {});
     plane.apply(&state.plane).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    route(plane, pipeline, &state.routes, seed);
     plane.fdb_flush(&FdbFilter::default());
     assert_eq!(plane.fdb_dynamic(), 0, "seed {seed}");
-    for port in PortId::all().take(16) {
+    for port in PortId::all().take(MAX_GENERATED_PORTS.into()) {
         plane.clear_counters(port);
     }
     let mut rng = Rng::new(seed);
@@ -68,9 +72,12 @@ fn one_state(plane: &mut EbpfPlane, seed: u64, frames: u64) -> u64 {
     for n in 0..frames {
         now = Timestamp::from_nanos(now.as_nanos() + 1_000_000 * rng.below(1500));
         let (port, bytes) = match rng.percent(50) {
-            true => conversation(&mut rng, &state, &pipeline).unwrap_or_else(|| frame(&mut rng, &state)),
+            true => conversation(&mut rng, &state, pipeline).unwrap_or_else(|| frame(&mut rng, &state)),
             false => frame(&mut rng, &state),
         };
+        if let Some(change) = rng.percent(5).then(|| routes::churn(&mut rng, &state)).flatten() {
+            route(plane, pipeline, &[change], seed);
+        }
         let what = format!("seed {seed} frame {n} port {port}: {bytes:02x?}");
         if bytes.len() < 14 {
             let dry = plane.dry_run(Hook::Tc, port, now.as_nanos(), DryMode::default(), &bytes).expect(&what);
@@ -80,12 +87,30 @@ fn one_state(plane: &mut EbpfPlane, seed: u64, frames: u64) -> u64 {
         if kernel_refuses(&bytes, state.plane.ports.get(&port).and_then(|port| port.tpid.ethertype())) {
             continue;
         }
-        traces_agree(plane, &pipeline, port, &bytes, &what);
-        at_xdp += u64::from(frames_agree(plane, &mut pipeline, port, &bytes, now, rng.percent(50), &what));
+        traces_agree(plane, pipeline, port, &bytes, &what);
+        at_xdp += u64::from(frames_agree(plane, pipeline, port, &bytes, now, rng.percent(50), &what));
     }
-    tables_agree(plane, &pipeline, &state, seed);
+    tables_agree(plane, pipeline, &state, seed);
     plane.poll_events(&mut |_| {});
     at_xdp
+}
+
+/// Takes back the routes of the state before.
+fn forget(plane: &mut EbpfPlane, pipeline: &Pipeline) {
+    let routes = &pipeline.tables().routes;
+    for (vrf, tables) in routes.vrfs() {
+        let four = tables.ipv4.iter().map(|(prefix, _)| prefix.into());
+        let all: Vec<IpNet> = four.chain(tables.ipv6.iter().map(|(prefix, _)| prefix.into())).collect();
+        let changes: Vec<_> = all.into_iter().map(|prefix| RouteChange::Route(vrf, prefix, None)).collect();
+        assert_eq!(plane.route(&changes), []);
+    }
+}
+
+/// The same changes to both; both take them, or both refuse.
+fn route(plane: &mut EbpfPlane, pipeline: &mut Pipeline, changes: &[RouteChange], seed: u64) {
+    let refused: Vec<usize> = plane.route(changes).into_iter().map(|(at, _)| at).collect();
+    let wanted = (0..changes.len()).filter(|at| pipeline.route(&changes[*at]).is_err()).collect::<Vec<_>>();
+    assert_eq!(refused, wanted, "seed {seed}: {changes:?}");
 }
 
 /// A frame between two hosts that the pipeline knows, at the port and with the tag the source was learned with: what XDP
@@ -153,7 +178,7 @@ fn traces_agree(plane: &mut EbpfPlane, pipeline: &Pipeline, port: PortId, bytes:
 }
 
 fn tables_agree(plane: &mut EbpfPlane, pipeline: &Pipeline, state: &State, seed: u64) {
-    for port in PortId::all().take(16) {
+    for port in PortId::all().take(MAX_GENERATED_PORTS.into()) {
         let (got, want) = (plane.port_counters(port), pipeline.counters().port(port).clone());
         assert_eq!(format!("{got:?}"), format!("{want:?}"), "seed {seed} port {port}");
         let ends = got.forwarded + got.trapped + got.dropped.iter().sum::<u64>();

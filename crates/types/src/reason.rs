@@ -111,7 +111,7 @@ named! {
         DestinationBlackhole = 16, "destination_blackhole";
         /// bridge: the destination lives on the ingress port.
         SamePort = 17, "same_port";
-        /// bridge: a flood with nobody to send to.
+        /// bridge: a flood with nobody to send to, or a routed frame for a VLAN that is not active.
         NoEgress = 18, "no_egress";
         /// vlan_egress: the egress port is not a member of the VLAN.
         EgressNotMember = 19, "egress_not_member";

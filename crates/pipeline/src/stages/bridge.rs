@@ -38,9 +38,12 @@ pub(super) fn run(
         return flooded(what, flood, notes);
     }
     // The source has been learned by the time the destination is looked up: a frame to its own sender stays here.
-    let itself = from.filter(|_| frame.dst == frame.src && matches!(learn, Learn::At { .. }));
-    let found = match (itself, tables.fdb.get(class.vlan, frame.dst)) {
-        (Some((port, _)), _) => Some(Some(port)),
+    let learned = match learn {
+        Learn::At { vlan, mac, port } if (*vlan, *mac) == (class.vlan, frame.dst) => Some(*port),
+        _ => None,
+    };
+    let found = match (learned, tables.fdb.get(class.vlan, frame.dst)) {
+        (Some(port), _) => Some(Some(port)),
         (None, found) => found.map(|found| found.port),
     };
     match found {

@@ -128,9 +128,10 @@ struct Passage<'a> {
 }
 
 impl Passage<'_> {
-    /// A routed frame's class where it leaves: the router is no port, so no port's tree state is asked.
+    /// A routed frame's class where it leaves: the router is no port, so no port's tree state is asked. In a VLAN
+    /// that is not active there is nobody to send to.
     fn leaving(&self, frame: &Parsed, vlan: VlanId) -> Result<Class, Verdict> {
-        let state = self.tables.vlans.get(vlan).ok_or(Verdict::Dropped(DropReason::VlanInactive))?;
+        let state = self.tables.vlans.get(vlan).ok_or(Verdict::Dropped(DropReason::NoEgress))?;
         let tag = Tag { vid: vlan.get(), ..frame.tag.unwrap_or_default() };
         Ok(Class { vlan, instance: state.instance, stp: StpState::Forwarding, tag })
     }
@@ -145,8 +146,7 @@ impl Passage<'_> {
         notes: &mut Notes,
     ) -> Result<(), Verdict> {
         let from = rewrite.is_none().then_some((self.arrival.port, self.ingress));
-        let learn = if from.is_some() { decision.learn } else { learn::Learn::Nothing };
-        let egress = bridge::run(self.tables, from, frame, class, &learn, notes)?;
+        let egress = bridge::run(self.tables, from, frame, class, &decision.learn, notes)?;
         let egress =
             vlan_egress::run(self.tables, from, frame, class, egress, &mut decision.oversize, notes)?;
         decision.plan = replicate::run(self.tables, self.ingress, frame, class, &egress, notes);

@@ -326,6 +326,10 @@ impl Routes {
     pub fn groups(&self) -> impl Iterator<Item = (GroupId, &[AdjacencyId])> {
         self.groups.iter().map(|(id, counted)| (*id, counted.value.as_slice()))
     }
+    /// The adjacencies there are.
+    pub fn adjacencies(&self) -> impl Iterator<Item = AdjacencyId> + '_ {
+        self.adjacencies.keys().copied()
+    }
     /// An adjacency.
     #[must_use]
     pub fn adjacency(&self, id: AdjacencyId) -> Option<Adjacency> {

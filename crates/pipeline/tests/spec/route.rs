@@ -215,7 +215,7 @@ fn where_it_goes() {
         ("in at a subinterface, into a trunk", as_is, 9, with((2, 100), "10.0.20.77"), "7:8100.20.2"),
         ("in and out at a subinterface", as_is, 9, with((2, 100), "10.100.1.1"), "9:8100.100.2"),
         ("priority-tagged at a routed port", as_is, 9, with((2, 0), "10.0.20.77"), "7:8100.20.2"),
-        ("no VLAN there", |s| _ = s.vlans.remove(&vlan(20)), 1, v("10.0.20.66"), "dropped vlan_inactive"),
+        ("no VLAN there", |s| _ = s.vlans.remove(&vlan(20)), 1, v("10.0.20.66"), "dropped no_egress"),
         (
             "routed port down",
             |s| s.ports.get_mut(&port(9)).unwrap().enabled = false,

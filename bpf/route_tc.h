@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
+/* Routing at the TC hook: reading and rewriting an skb, and the stages behind `route` for frames that took it.
+ *
+ * What goes up to the kernel goes unchanged: a frame is rewritten when its way is found, and not before.
+ */
+#ifndef LY_ROUTE_TC_H
+#define LY_ROUTE_TC_H
+
+#define TC_ACT_OK 0
+#define MAC_BYTES 12
+
+/* Where the packet begins in the skb's bytes, and its EtherType. */
+static __always_inline __u32 tc_l3(struct __sk_buff *skb, struct frame *f)
+{
+	return f->form != LY_UNTAGGED && !skb->vlan_present ? 18 : 14;
+}
+
+/* The rest of a checksum over a header with options. */
+__noinline int tc_options_fail(struct __sk_buff *skb, __u32 at, __u32 len)
+{
+	__u32 word[15] = {};
+	__u64 sum = 0;
+
+	if (len < 20 || len > sizeof(word) || bpf_skb_load_bytes(skb, at, word, len))
+		return true;
+	for (int i = 0; i < 15; i++)
+		sum += word[i];
+	return fold(sum) != 0xffff;
+}
+
+/* Length of the longest segment of one buffer of many: its headers, and gso_size bytes. */
+__noinline __u32 tc_segment(struct __sk_buff *skb, __u32 l4, __u32 protocol)
+{
+	__u8 words = 5 << 4;
+
+	if (protocol == IP_UDP)
+		return 8 + skb->gso_size;
+	bpf_skb_load_bytes(skb, l4 + 12, &words, 1); /* TCP's data offset */
+	return (words >> 4) * 4 + skb->gso_size;
+}
+
+/* Reads the header: 0, or a drop reason. */
+static __always_inline int tc_packet(struct __sk_buff *skb, struct frame *f, struct packet *p, __u32 at, bool six)
+{
+	__u32 room = f->bare_len - 14, need = six ? 40 : 20;
+	void *data = (void *)(long)skb->data + at;
+
+	if (room < need)
+		return DROP(DROP_IP_HEADER_INVALID);
+	if (data + need > (void *)(long)skb->data_end) {
+		bpf_skb_pull_data(skb, at + need);
+		data = (void *)(long)skb->data + at;
+	}
+	if (six) {
+		if (data + 40 > (void *)(long)skb->data_end || !read_ipv6(p, data, room, f->gso))
+			return DROP(DROP_IP_HEADER_INVALID);
+	} else {
+		struct ipv4 *ip = data;
+		if (data + 20 > (void *)(long)skb->data_end || !read_ipv4(p, ip, room, f->gso))
+			return DROP(DROP_IP_HEADER_INVALID);
+		if (p->options && tc_options_fail(skb, at, (ip->version_ihl & 15) * 4))
+			return DROP(DROP_IP_HEADER_INVALID);
+		if (p->options || is_fragment(ip))
+			goto done;
+	}
+	if (has_ports(p->protocol) && p->len >= need + 4 && !bpf_skb_load_bytes(skb, at + need, &p->ports, 4))
+		p->ports = bpf_ntohl(p->ports);
+done:
+	if (f->gso)
+		p->len = need + tc_segment(skb, at + need, p->protocol);
+	return 0;
+}
+
+static __always_inline bool tc_rewrite(struct __sk_buff *skb, struct packet *p, struct way *w, __u32 at)
+{
+	struct { /* both addresses as they lie in a frame */
+		__u32 low;
+		__u16 high, src_low;
+		__u32 src_high;
+	} mac = { (__u32)w->next, w->next >> 32, w->src, w->src >> 16 };
+
+	if (bpf_skb_store_bytes(skb, 0, &mac, MAC_BYTES, 0))
+		return false;
+	if (p->six) {
+		__u8 ttl = p->ttl - 1;
+		return !bpf_skb_store_bytes(skb, at + 7, &ttl, 1, BPF_F_RECOMPUTE_CSUM);
+	}
+	struct {
+		__u8 ttl, protocol;
+		__u16 check;
+	} hop;
+	if (bpf_skb_load_bytes(skb, at + 8, &hop, 4))
+		return false;
+	hop.check = hop_check(hop.check, hop.ttl, hop.protocol);
+	hop.ttl--;
+	return !bpf_skb_store_bytes(skb, at + 8, &hop, 4, 0);
+}
+
+/* Up to the kernel, at `port` or at the netdev itself, if the reason's group admits it. */
+static __always_inline int tc_up(struct frame *f, __u32 reason, __u32 port)
+{
+	bool host = reason == TRAP_LOCAL_ADDRESS || reason == TRAP_ROUTE_POLICY || reason == TRAP_HOST_STACK;
+
+	if (dry) {
+		struct ly_journal *j = dry_journal();
+		if (j)
+			j->up = reason;
+	}
+	if (port) {
+		struct ly_port *out = LOOKUP(ports, port);
+		if (!out || !(out->flags & LY_PORT_ENABLED))
+			return DROP(DROP_EGRESS_DOWN);
+		if (!egress_fits(f->bare_len, f->gso, out))
+			return DROP(DROP_MTU_EXCEEDED);
+	}
+	if (!trap_admit(host ? GROUP_HOST : GROUP_ROUTE_EXCEPTION, f->port_id))
+		return DROP(DROP_TRAP_POLICED);
+	f->up = reason;
+	f->straight = 1;
+	f->out_id = port;
+	f->out_vlan = 0;
+	return 0;
+}
+
+/* The stage, for a frame that f->rif may be meant by: 0 when it goes on as f says, NOT_FOR_ROUTER, or a drop reason. f->out_id
+ * is where a routed port's exceptions go. */
+__noinline int tc_route(struct __sk_buff *skb, struct frame *f)
+{
+	struct packet p = {};
+	struct way w = {};
+
+	if (!f)
+		return DROP(DROP_PORT_DOWN);
+	__u32 at = tc_l3(skb, f), up = f->out_id;
+	__u16 type = 0;
+	if (f->rif && !bpf_skb_load_bytes(skb, at - 2, &type, 2))
+		type = bpf_ntohs(type);
+	if (!f->rif || !rif_routes(f->rif, type))
+		return f->vlan ? NOT_FOR_ROUTER : tc_up(f, TRAP_HOST_STACK, up);
+	struct ly_rif *rif = LOOKUP(rifs, f->rif);
+	up = rif ? rif->up : 0;
+	if (dry) {
+		struct ly_journal *j = dry_journal();
+		if (j)
+			j->route_rif = f->rif;
+	}
+	p.rif = f->rif;
+	int end = tc_packet(skb, f, &p, at, type == ETH_IPV6);
+	if (!end)
+		end = route_way(&p, &w);
+	if (end < 0)
+		return tc_up(f, -end, up);
+	if (end)
+		return end;
+	if (dry) {
+		struct ly_journal *j = dry_journal();
+		if (j) {
+			j->ttl = p.ttl;
+			j->rewritten = 1;
+			j->out_vlan = w.vlan;
+		}
+	}
+	if (!tc_rewrite(skb, &p, &w, at))
+		return DROP(DROP_TRANSMIT_FAILED);
+	route_on(f, &w);
+	return 0;
+}
+
+/* Out of f->out_id, tagged with f->vlan or not at all. */
+static __always_inline int tc_straight(struct __sk_buff *skb, struct frame *f)
+{
+	if (dry && !f->up) {
+		struct ly_journal *j = dry_journal();
+		if (j) {
+			j->straight = 1;
+			j->target_port = f->out_id;
+			j->out_vlan = f->vlan;
+		}
+	}
+	f->out = LOOKUP(ports, f->out_id);
+	if (!f->out || !(f->out->flags & LY_PORT_ENABLED))
+		return DROP(DROP_EGRESS_DOWN);
+	if (!egress_fits(f->bare_len, f->gso, f->out))
+		return DROP(DROP_MTU_EXCEEDED);
+	f->out_pv = f->vlan ? 0 : LY_PV_UNTAGGED;
+	return tc_unicast(skb, f);
+}
+
+static __always_inline int tc_bridge(struct __sk_buff *skb, struct frame *f)
+{
+	int end;
+
+	f->port = LOOKUP(ports, f->port_id & (LY_PORTS - 1));
+	if (!f->port)
+		return DROP(DROP_PORT_DOWN);
+	if (f->routed && !(port_vlan(f->port_id, f->vlan) & LY_PV_ACTIVE))
+		return DROP(DROP_NO_EGRESS);
+	if ((end = stage_bridge(f)))
+		return end;
+	if (f->out_id == 0)
+		return tc_flood(skb, f);
+	if ((end = stage_vlan_egress(f)))
+		return end;
+	return tc_unicast(skb, f);
+}
+
+/* The stages behind `route`, on a copy: a frame counts in the VLAN it came in, and the verifier knows a pointer for what it is
+ * only on the stack of the function that put it there. */
+__noinline int tc_onward(struct __sk_buff *skb, struct frame *came)
+{
+	if (!came)
+		return DROP(DROP_PORT_DOWN);
+	if (came->up && !came->out_id) {
+		came->action = TC_ACT_OK;
+		return TRAPPED(came->up);
+	}
+	struct frame f = *came;
+	if (f.routed || f.straight)
+		f.vlan = f.out_vlan;
+	if (f.vlan != came->vlan)
+		f.src = 0; /* what it has taught, it has taught in another VLAN */
+	int end = f.straight ? tc_straight(skb, &f) : tc_bridge(skb, &f);
+	came->action = f.action;
+	came->out_id = f.out_id;
+	if (end)
+		return end;
+	if (f.routed)
+		adjacency_used(&f);
+	return f.up ? TRAPPED(f.up) : 0;
+}
+
+static __always_inline int tc_router(struct __sk_buff *skb, struct frame *f)
+{
+	int end = tc_route(skb, f);
+
+	return end && end != NOT_FOR_ROUTER ? end : tc_onward(skb, f);
+}
+
+/* A port in no VLAN: a routed port, or the host's end of a subinterface. */
+static __always_inline int tc_layer3(struct __sk_buff *skb, struct frame *f)
+{
+	if (f->port->flags & LY_PORT_SUB) {
+		f->straight = 1;
+		f->out_id = f->port->parent;
+		f->out_vlan = f->port->pvid;
+		return tc_onward(skb, f);
+	}
+	f->now_s = seconds(now_ns(true));
+	port_rif(f);
+	return tc_router(skb, f);
+}
+
+#endif

@@ -1,0 +1,102 @@
+//! Router interfaces into the tables: `rifs`, `vlan_rifs`, `sub_rifs`, and the bits that lead a frame there.
+//!
+//! Invariant: nothing leads to a row before it is written, and nothing leads to it any more when it is cleared.
+
+use crate::abi;
+use crate::error::{Doing, Result};
+use crate::lower::{self, VlanView};
+use crate::plane::EbpfPlane;
+use lanyard_pipeline::route::{RifAttachment, RifState};
+use lanyard_pipeline::state::PortKind;
+use lanyard_types::{PortId, RifId, VlanId};
+use libbpf_rs::{MapCore, MapFlags};
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
+use zerocopy::{FromBytes, IntoBytes};
+
+impl EbpfPlane {
+    /// The interface that stands on a routed port itself; 0 without one.
+    pub(crate) fn rif_on(&self, port: PortId) -> u16 {
+        let on = |rif: &RifState| rif.attachment == RifAttachment::Port(port);
+        self.state.rifs.iter().find(|(_, rif)| on(rif)).map_or(0, |(id, _)| id.get())
+    }
+
+    pub(crate) fn change_rif(&mut self, id: RifId, new: Option<&RifState>) -> Result<()> {
+        let old = match new {
+            Some(new) => self.state.rifs.insert(id, new.clone()),
+            None => self.state.rifs.remove(&id),
+        };
+        if let Some(old) = old.filter(|old| new.is_none_or(|new| new.attachment != old.attachment)) {
+            self.lead(&old)?;
+        }
+        self.tables.rifs.set(id.index(), &new.map(lower::rif_row).unwrap_or_default());
+        new.map_or(Ok(()), |new| self.lead(new))
+    }
+
+    /// Writes what leads frames to the interface on this attachment, or no longer does.
+    fn lead(&self, rif: &RifState) -> Result<()> {
+        match rif.attachment {
+            RifAttachment::Vlan { vlan, .. } => {
+                self.write_vlan_rif(vlan);
+                let view = VlanView::one(&self.state, vlan);
+                self.state.ports.keys().for_each(|port| self.write_pair(*port, &view, vlan));
+                Ok(())
+            }
+            RifAttachment::Port(port) => {
+                self.write_row(port);
+                Ok(())
+            }
+            RifAttachment::Subinterface { .. } => self.write_subs(),
+        }
+    }
+
+    fn write_vlan_rif(&self, vlan: VlanId) {
+        let on =
+            |rif: &RifState| matches!(rif.attachment, RifAttachment::Vlan { vlan: on, .. } if on == vlan);
+        let found = self.state.rifs.iter().find(|(_, rif)| on(rif));
+        let word = found.map_or(0, |(id, rif)| lower::vlan_rif(*id, rif));
+        self.tables.vlan_rifs.u64(vlan.index(), 0).store(word, Relaxed);
+    }
+
+    /// Makes `sub_rifs` that of the state: which tags of which routed ports have somebody on them.
+    pub(crate) fn write_subs(&self) -> Result<()> {
+        let doing = || "writing the subinterfaces".to_owned();
+        let mut wanted = BTreeMap::new();
+        for (up, port) in &self.state.ports {
+            if let PortKind::Subinterface { parent, vlan } = port.kind {
+                let on = |rif: &RifState| matches!(rif.attachment, RifAttachment::Subinterface { up: at, .. } if at == *up);
+                let rif = self.state.rifs.iter().find(|(_, rif)| on(rif)).map_or(0, |(id, _)| id.get());
+                let key = u32::from(parent.get()) << 16 | u32::from(vlan.get());
+                wanted.insert(key, u32::from(rif) << 16 | u32::from(up.get()));
+            }
+        }
+        let map = self.tables.map("sub_rifs");
+        for key in map.keys().collect::<Vec<_>>() {
+            if u32::read_from_bytes(&key).is_ok_and(|key| !wanted.contains_key(&key)) {
+                let _ = map.delete(&key);
+            }
+        }
+        for (key, value) in wanted {
+            map.update(key.as_bytes(), value.as_bytes(), MapFlags::ANY).doing(doing)?;
+        }
+        Ok(())
+    }
+
+    /// All of it, whatever the tables hold.
+    pub(crate) fn write_rifs(&self) -> Result<()> {
+        for id in (1..abi::RIFS as u16).filter_map(RifId::new) {
+            let row = self.state.rifs.get(&id).map(lower::rif_row).unwrap_or_default();
+            self.tables.rifs.set(id.index(), &row);
+        }
+        let mut words = vec![0; abi::VLANS];
+        for (id, rif) in &self.state.rifs {
+            if let RifAttachment::Vlan { vlan, .. } = rif.attachment {
+                words[vlan.index()] = lower::vlan_rif(*id, rif);
+            }
+        }
+        for (vlan, word) in words.into_iter().enumerate() {
+            self.tables.vlan_rifs.u64(vlan, 0).store(word, Relaxed);
+        }
+        self.write_subs()
+    }
+}

@@ -1,0 +1,508 @@
+//! Routes, groups and adjacencies into the tables.
+//!
+//! The structures are those of `crates/fib`, one for each VRF and family in an array of its own that the programs find in
+//! `fib4` and `fib6`; it is made with the first route, and made anew, twice as large, when it is full. What they are
+//! written from is a [`Routes`] in this process.
+//!
+//! Invariants: a frame meets the old route or the new one. What programs may still be reading is not written again before a
+//! grace period has passed: putting a table into an array of tables waits for one (the kernel's
+//! `maybe_wait_bpf_programs`). A plane that was adopted goes on by the tables it was left with: this process fills tables of
+//! its own, and its groups, buckets and adjacencies lie in the other bank, until [`Routing::publish`].
+
+use crate::abi::{self, AdjacencyRow, Line};
+use crate::error::{Doing, Result};
+use crate::events::now_s;
+use crate::shared::{Shared, map_bytes};
+use crate::tables::{Meta, Tables};
+use ipnet::IpNet;
+use lanyard_fib::{Full, LINE, NONE, Pool, View, ipv4, ipv6};
+use lanyard_pipeline::route::{Adjacency, RouteChange, RouteLookup, RouteTarget};
+use lanyard_pipeline::tables::routes::{Limits, Routes};
+use lanyard_plane::PlaneError;
+use lanyard_types::{AdjacencyId, GroupId, RifId, TrapReason, VrfId};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem::offset_of;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::atomic::Ordering::Relaxed;
+use zerocopy::IntoBytes;
+
+/// Groups of 256 (IPv4) and lines (IPv6) of a table at first, and at most.
+const GROUPS4: (u32, u32) = (256, 1 << 16);
+const LINES6: (u32, u32) = (1 << 10, 1 << 20);
+/// Buckets' orders: 1 to 2^18 at a time.
+const ORDERS: usize = 19;
+
+/// The routing tables.
+#[derive(Debug)]
+pub(crate) struct Routing {
+    pub rib: Routes,
+    vrfs: BTreeMap<VrfId, Vrf>,
+    bank: u32,
+    /// The programs read what is written here.
+    live: bool,
+    buckets: Buddies,
+    /// Where each group's buckets begin, and the order of their number.
+    groups: BTreeMap<GroupId, (u32, usize)>,
+    /// Routes refused for want of groups (IPv4), of lines (IPv6).
+    refused: [u64; 2],
+}
+
+#[derive(Debug, Default)]
+struct Vrf {
+    ipv4: Option<Table<ipv4::Writer>>,
+    ipv6: Option<Table<ipv6::Writer>>,
+}
+
+/// One structure: the array, mapped, and its writer.
+#[derive(Debug)]
+struct Table<W> {
+    map: MapHandle,
+    lines: Shared<Line>,
+    writer: W,
+}
+
+impl Routing {
+    /// Over the tables as they are found.
+    pub(crate) fn open(tables: &Tables) -> Result<Self> {
+        let held = |name: &str| {
+            let map = tables.map(name);
+            (0..abi::VRFS as u32)
+                .any(|vrf| map.lookup(vrf.as_bytes(), MapFlags::ANY).is_ok_and(|v| v.is_some()))
+        };
+        let live = !held("fib4") && !held("fib6");
+        let bank = tables.meta.get(0).bank as u32 % abi::BANKS;
+        Ok(Self {
+            rib: Routes::new(Limits { buckets: abi::BANK_BUCKETS as usize, ..Limits::default() }),
+            vrfs: BTreeMap::new(),
+            bank: if live { bank } else { bank ^ 1 },
+            live,
+            buckets: Buddies::new(),
+            groups: BTreeMap::new(),
+            refused: [0; 2],
+        })
+    }
+
+    /// Carries out one change.
+    pub(crate) fn change(
+        &mut self,
+        tables: &Tables,
+        change: &RouteChange,
+        rif: impl Fn(RifId) -> bool,
+    ) -> Result<(), PlaneError> {
+        let undo = self.rib.change(change, rif)?;
+        if *change == undo && !matches!(change, RouteChange::VrfGone(_)) {
+            return Ok(());
+        }
+        let done = self.write(tables, change);
+        if done.is_err() && !matches!(change, RouteChange::VrfGone(_)) {
+            // What undoes a change that was taken is taken.
+            let _ = self.rib.change(&undo, |_| true);
+        }
+        done
+    }
+
+    fn write(&mut self, tables: &Tables, change: &RouteChange) -> Result<()> {
+        match change {
+            RouteChange::Adjacency(id, new) => self.write_adjacency(tables, *id, *new),
+            RouteChange::Group(id, new) => return self.write_group(tables, *id, new.as_deref()),
+            RouteChange::Route(vrf, prefix, target) => {
+                return self.write_route(tables, *vrf, *prefix, *target);
+            }
+            RouteChange::VrfGone(vrf) => {
+                if self.live && self.vrfs.contains_key(vrf) {
+                    let key = u32::from(vrf.get());
+                    let _ = tables.map("fib4").delete(key.as_bytes());
+                    let _ = tables.map("fib6").delete(key.as_bytes());
+                }
+                self.vrfs.remove(vrf);
+            }
+        }
+        Ok(())
+    }
+
+    fn row(&self, number: u32) -> usize {
+        (self.bank * abi::BANK_ROWS + number) as usize
+    }
+
+    fn write_adjacency(&self, tables: &Tables, id: AdjacencyId, new: Option<Adjacency>) {
+        let row = self.row(id.get());
+        let word = tables.adjacencies.u64(row, 0);
+        let next = new.map_or(0, |new| {
+            let mac = new.mac.map_or(0, |mac| abi::raw_mac(mac) | abi::ADJ_RESOLVED);
+            u64::from(new.rif.get()) << 48 | mac
+        });
+        if word.load(Relaxed) == 0 || next == 0 {
+            tables.adjacencies.u32(row, offset_of!(AdjacencyRow, used_s)).store(0, Relaxed);
+        }
+        word.store(next, Relaxed);
+    }
+
+    fn write_group(&mut self, tables: &Tables, id: GroupId, new: Option<&[AdjacencyId]>) -> Result<()> {
+        let word = |routing: &Self| tables.nh_groups.u64(routing.row(id.get()), 0);
+        let Some(new) = new else {
+            word(self).store(0, Relaxed);
+            if let Some((base, order)) = self.groups.remove(&id) {
+                self.buckets.limbo.push((base, order));
+            }
+            return Ok(());
+        };
+        let order = new.len().trailing_zeros() as usize;
+        let held = self.groups.get(&id).copied();
+        // As many as before change one by one, each flow's at a stroke: nothing is freed, nothing is waited for.
+        let base = match held {
+            Some((base, had)) if had == order => base,
+            _ => self.take_buckets(tables, order)?,
+        };
+        let all = tables.nh_buckets.all();
+        let at = (self.bank * abi::BANK_BUCKETS + base) as usize;
+        for (bucket, adjacency) in all[at..at + new.len()].iter().zip(new) {
+            bucket.store(self.row(adjacency.get()) as u32, Relaxed);
+        }
+        word(self).store((new.len() as u64) << 32 | at as u64, std::sync::atomic::Ordering::Release);
+        self.groups.insert(id, (base, order));
+        self.buckets.limbo.extend(held.filter(|held| *held != (base, order)));
+        Ok(())
+    }
+
+    fn take_buckets(&mut self, tables: &Tables, order: usize) -> Result<u32> {
+        if let Some(base) = self.buckets.take(order) {
+            return Ok(base);
+        }
+        self.wait_for_readers(tables)?;
+        let size = abi::BANK_BUCKETS.into();
+        self.buckets.take(order).ok_or(PlaneError::TableFull { table: "next_hop_buckets", size })
+    }
+
+    /// A grace period: afterwards no program reads what has been taken out of the tables before.
+    fn wait_for_readers(&mut self, tables: &Tables) -> Result<()> {
+        if self.live {
+            let any = self.vrfs.iter().find_map(|(vrf, tables)| {
+                let four = tables.ipv4.as_ref().map(|table| ("fib4", &table.map));
+                four.or(tables.ipv6.as_ref().map(|table| ("fib6", &table.map))).map(|table| (*vrf, table))
+            });
+            if let Some((vrf, (name, map))) = any {
+                put(tables, name, vrf, map)?;
+            }
+        }
+        self.buckets.settle();
+        for vrf in self.vrfs.values_mut() {
+            vrf.ipv4.iter_mut().for_each(|table| table.writer.groups.settle());
+            vrf.ipv6.iter_mut().for_each(|table| table.writer.lines.settle());
+        }
+        Ok(())
+    }
+
+    fn write_route(
+        &mut self,
+        tables: &Tables,
+        vrf: VrfId,
+        prefix: IpNet,
+        target: Option<RouteTarget>,
+    ) -> Result<()> {
+        let word = if self.bank == 0 { encode::<0> } else { encode::<1> };
+        let new = target.as_ref().map_or(NONE, word);
+        loop {
+            let held = self.vrfs.entry(vrf).or_default();
+            let Some(rib) = self.rib.vrf(vrf) else { return Ok(()) };
+            let (done, waiting, grows) = match prefix.trunc() {
+                IpNet::V4(prefix) => {
+                    if held.ipv4.is_none() {
+                        let table = Table::make(ipv4::words(GROUPS4.0), ipv4::Writer::new(GROUPS4.0))?;
+                        if self.live {
+                            put(tables, "fib4", vrf, &table.map)?;
+                        }
+                        held.ipv4 = Some(table);
+                    }
+                    let Some(table) = &mut held.ipv4 else { return Ok(()) };
+                    let view = View::new(&rib.ipv4, word);
+                    let done = table.writer.set(table.lines.all(), prefix, new, &view);
+                    (done, table.writer.groups.waiting(), table.writer.groups.capacity() < GROUPS4.1)
+                }
+                IpNet::V6(prefix) => {
+                    if held.ipv6.is_none() {
+                        let table = Table::make(ipv6::words(LINES6.0), ipv6::Writer::new(LINES6.0))?;
+                        if self.live {
+                            put(tables, "fib6", vrf, &table.map)?;
+                        }
+                        held.ipv6 = Some(table);
+                    }
+                    let Some(table) = &mut held.ipv6 else { return Ok(()) };
+                    let view = View::new(&rib.ipv6, word);
+                    let done = table.writer.set(table.lines.all(), prefix, new, &view);
+                    (done, table.writer.lines.waiting(), table.writer.lines.capacity() < LINES6.1)
+                }
+            };
+            match done {
+                Ok(()) => return Ok(()),
+                Err(Full) if waiting > if grows { MANY } else { 0 } => self.wait_for_readers(tables)?,
+                Err(Full) if grows => self.grow(tables, vrf, prefix)?,
+                Err(Full) => {
+                    let four = matches!(prefix, IpNet::V4(_));
+                    self.refused[usize::from(!four)] += 1;
+                    let (table, size) =
+                        if four { ("fib_groups", GROUPS4.1) } else { ("fib_lines", LINES6.1) };
+                    return Err(PlaneError::TableFull { table, size: size.into() });
+                }
+            }
+        }
+    }
+
+    /// A table of twice the size with the same content, in the place of the one that is full.
+    fn grow(&mut self, tables: &Tables, vrf: VrfId, prefix: IpNet) -> Result<()> {
+        let live = self.live;
+        let Some(held) = self.vrfs.get_mut(&vrf) else { return Ok(()) };
+        match (prefix, &mut held.ipv4, &mut held.ipv6) {
+            (IpNet::V4(_), Some(table), _) => {
+                let groups = table.writer.groups.capacity() * 2;
+                table.replace(ipv4::words(groups))?;
+                table.writer.groups.grow(groups);
+                if live { put(tables, "fib4", vrf, &table.map) } else { Ok(()) }
+            }
+            (IpNet::V6(_), _, Some(table)) => {
+                let lines = table.writer.lines.capacity() * 2;
+                table.replace(ipv6::words(lines))?;
+                table.writer.lines.grow(lines);
+                if live { put(tables, "fib6", vrf, &table.map) } else { Ok(()) }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Has the programs read what was written here since the plane was adopted.
+    pub(crate) fn publish(&mut self, tables: &Tables) -> Result<()> {
+        if self.live {
+            return Ok(());
+        }
+        for vrf in (0..abi::VRFS as u8).filter_map(VrfId::new) {
+            let held = self.vrfs.get(&vrf);
+            let four = held.and_then(|held| held.ipv4.as_ref()).map(|table| &table.map);
+            let six = held.and_then(|held| held.ipv6.as_ref()).map(|table| &table.map);
+            for (name, map) in [("fib4", four), ("fib6", six)] {
+                match map {
+                    Some(map) => put(tables, name, vrf, map)?,
+                    // What is not there need not go.
+                    None => drop(tables.map(name).delete(u32::from(vrf.get()).as_bytes())),
+                }
+            }
+        }
+        tables.meta.u64(0, offset_of!(Meta, bank)).store(self.bank.into(), Relaxed);
+        self.live = true;
+        Ok(())
+    }
+
+    /// What a destination meets, by the tables the programs read.
+    pub(crate) fn lookup(&self, tables: &Tables, vrf: VrfId, address: IpAddr) -> RouteLookup {
+        if self.live {
+            return self.rib.lookup(vrf, address);
+        }
+        let name = if address.is_ipv4() { "fib4" } else { "fib6" };
+        let word = left_behind(tables, name, vrf).map_or(NONE, |table| match address {
+            IpAddr::V4(address) => ipv4::lookup(table.all(), address),
+            IpAddr::V6(address) => ipv6::lookup(table.all(), address),
+        });
+        let target = decode(word);
+        let buckets = match target {
+            Some(RouteTarget::Group(_)) => {
+                let group = tables.nh_groups.u64((word & 0xff_ffff) as usize, 0).load(Relaxed);
+                let (at, count) = (group as u32 as usize, (group >> 32) as usize);
+                let found = tables.nh_buckets.all().get(at..at + count).unwrap_or_default();
+                found.iter().filter_map(|b| AdjacencyId::new(b.load(Relaxed) % abi::BANK_ROWS)).collect()
+            }
+            _ => Vec::new(),
+        };
+        RouteLookup { target, buckets }
+    }
+
+    /// Seconds since each adjacency was used.
+    pub(crate) fn used(&self, tables: &Tables, visit: &mut dyn FnMut(AdjacencyId, u32)) {
+        let now = now_s();
+        for id in self.rib.adjacencies() {
+            let row = self.row(id.get());
+            let used = tables.adjacencies.u32(row, offset_of!(AdjacencyRow, used_s)).load(Relaxed);
+            if used != 0 {
+                // The programs' coarse clock may be a tick ahead.
+                visit(id, now.saturating_sub(used));
+            }
+        }
+    }
+
+    /// The structures of all VRFs together.
+    pub(crate) fn structures(&self) -> [Structure; 2] {
+        let mut groups = Structure { name: "fib_groups", refused: self.refused[0], ..Structure::default() };
+        let mut lines = Structure { name: "fib_lines", refused: self.refused[1], ..Structure::default() };
+        for vrf in self.vrfs.values() {
+            vrf.ipv4.iter().for_each(|table| groups.add(&table.writer.groups, GROUPS4.1, &table.map));
+            vrf.ipv6.iter().for_each(|table| lines.add(&table.writer.lines, LINES6.1, &table.map));
+        }
+        [groups, lines]
+    }
+}
+
+/// How full the structures of a family are.
+#[derive(Debug, Default)]
+pub(crate) struct Structure {
+    pub name: &'static str,
+    pub size: u64,
+    pub used: u64,
+    pub high_water: u64,
+    pub refused: u64,
+    pub bytes: u64,
+}
+
+impl Structure {
+    fn add(&mut self, pool: &Pool, most: u32, map: &MapHandle) {
+        self.size += u64::from(most);
+        self.used += u64::from(pool.used());
+        self.high_water += u64::from(pool.high_water());
+        self.bytes += map_bytes(map.as_fd());
+    }
+}
+
+/// Pieces given back that are worth a grace period.
+const MANY: u32 = 64;
+
+impl<W> Table<W> {
+    fn make(words: usize, writer: W) -> Result<Self> {
+        let (map, lines) = array(words)?;
+        Ok(Self { map, lines, writer })
+    }
+    /// The same words in a larger array.
+    fn replace(&mut self, words: usize) -> Result<()> {
+        let (map, lines) = array(words)?;
+        for (to, from) in lines.all().iter().zip(self.lines.all()) {
+            let word = from.load(Relaxed);
+            if word != 0 {
+                to.store(word, Relaxed);
+            }
+        }
+        (self.map, self.lines) = (map, lines);
+        Ok(())
+    }
+}
+
+fn array(words: usize) -> Result<(MapHandle, Shared<Line>)> {
+    let lines = words.div_ceil(LINE);
+    let doing = || format!("making a routing table of {lines} lines");
+    let opts = libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
+        map_flags: libbpf_sys::BPF_F_MMAPABLE | libbpf_sys::BPF_F_INNER_MAP,
+        ..Default::default()
+    };
+    let map =
+        MapHandle::create(MapType::Array, Some("ly_fib"), 4, size_of::<Line>() as u32, lines as u32, &opts)
+            .doing(doing)?;
+    let shared = Shared::map(map.as_fd(), lines).doing(doing)?;
+    Ok((map, shared))
+}
+
+/// Puts a table where the programs find it, and waits until none reads what was there.
+fn put(tables: &Tables, name: &str, vrf: VrfId, map: &MapHandle) -> Result<()> {
+    let value = map.as_fd().as_raw_fd() as u32;
+    tables
+        .map(name)
+        .update(u32::from(vrf.get()).as_bytes(), value.as_bytes(), MapFlags::ANY)
+        .doing(|| format!("putting the routing table of VRF {vrf} in place"))
+}
+
+/// The table an earlier daemon has left.
+fn left_behind(tables: &Tables, name: &str, vrf: VrfId) -> Option<Shared<Line>> {
+    let id = tables.map(name).lookup(u32::from(vrf.get()).as_bytes(), MapFlags::ANY).ok().flatten()?;
+    let map = MapHandle::from_map_id(u32::from_ne_bytes(id.try_into().ok()?)).ok()?;
+    Shared::map(map.as_fd(), map.max_entries() as usize).ok()
+}
+
+/// A leaf: what a route leads to, its group in bank `BANK`.
+fn encode<const BANK: u32>(target: &RouteTarget) -> u32 {
+    let (kind, value) = match target {
+        RouteTarget::Group(group) => (abi::TARGET_GROUP, BANK * abi::BANK_ROWS + group.get()),
+        RouteTarget::Up(reason) => (abi::TARGET_UP, *reason as u32),
+        RouteTarget::Blackhole => (abi::TARGET_BLACKHOLE, 0),
+        RouteTarget::Connected(rif) => (abi::TARGET_CONNECTED, rif.get().into()),
+    };
+    kind << 24 | value
+}
+
+/// What a leaf leads to, whichever the bank; `None` is no route.
+pub(crate) fn decode(word: u32) -> Option<RouteTarget> {
+    let value = word & 0xff_ffff;
+    match word >> 24 {
+        abi::TARGET_GROUP => GroupId::new(value % abi::BANK_ROWS).map(RouteTarget::Group),
+        abi::TARGET_UP => TrapReason::from_u8(value as u8).map(RouteTarget::Up),
+        abi::TARGET_BLACKHOLE => Some(RouteTarget::Blackhole),
+        abi::TARGET_CONNECTED => RifId::new(value as u16).map(RouteTarget::Connected),
+        _ => None,
+    }
+}
+
+/// Runs of 2^n buckets out of one array, by halves (Knuth, The Art of Computer Programming 1, 2.5).
+#[derive(Debug)]
+struct Buddies {
+    free: [BTreeSet<u32>; ORDERS],
+    /// Given back, and perhaps still read.
+    limbo: Vec<(u32, usize)>,
+}
+
+impl Buddies {
+    fn new() -> Self {
+        let mut free = [const { BTreeSet::new() }; ORDERS];
+        free[ORDERS - 1].insert(0);
+        Self { free, limbo: Vec::new() }
+    }
+    fn take(&mut self, order: usize) -> Option<u32> {
+        let from = (order..ORDERS).find(|order| !self.free[*order].is_empty())?;
+        let base = self.free[from].pop_first()?;
+        for half in order..from {
+            self.free[half].insert(base + (1 << half));
+        }
+        Some(base)
+    }
+    fn settle(&mut self) {
+        for (mut base, mut order) in std::mem::take(&mut self.limbo) {
+            while order + 1 < ORDERS && self.free[order].remove(&(base ^ 1 << order)) {
+                base &= !(1 << order);
+                order += 1;
+            }
+            self.free[order].insert(base);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buddies_come_back_whole() {
+        let mut buddies = Buddies::new();
+        let mut held = Vec::new();
+        for n in 0..4000 {
+            let order = [0, 0, 1, 3, 8][n % 5];
+            let base = buddies.take(order).expect("room");
+            assert!(base.is_multiple_of(1 << order));
+            held.push((base, order));
+        }
+        let mut ends: Vec<_> = held.iter().map(|(base, order)| (*base, base + (1 << order))).collect();
+        ends.sort_unstable();
+        assert!(ends.windows(2).all(|pair| pair[0].1 <= pair[1].0), "two overlap");
+        buddies.limbo = held;
+        buddies.settle();
+        assert_eq!(buddies.take(ORDERS - 1), Some(0));
+        assert_eq!(buddies.take(0), None);
+    }
+
+    #[test]
+    fn leaves_round_trip() {
+        for target in [
+            RouteTarget::Group(GroupId::MAX),
+            RouteTarget::Up(TrapReason::HostStack),
+            RouteTarget::Blackhole,
+            RouteTarget::Connected(RifId::MAX),
+        ] {
+            assert_eq!(decode(encode::<1>(&target)), Some(target));
+            assert!((1..lanyard_fib::LEAVES).contains(&encode::<1>(&target)));
+        }
+        assert_eq!(decode(NONE), None);
+    }
+}

@@ -1,0 +1,20 @@
+//! [`Words`]: the memory the structures lie in.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Words that readers see one by one, in the order they are stored.
+pub trait Words {
+    /// Reads one.
+    fn load(&self, at: usize) -> u32;
+    /// Writes one; everything stored before is seen by whoever sees this.
+    fn store(&self, at: usize, word: u32);
+}
+
+impl Words for [AtomicU32] {
+    fn load(&self, at: usize) -> u32 {
+        self[at].load(Ordering::Acquire)
+    }
+    fn store(&self, at: usize, word: u32) {
+        self[at].store(word, Ordering::Release);
+    }
+}
