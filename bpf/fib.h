@@ -10,8 +10,8 @@
 #define FIB_NODE 0x80000000U /* v4: a group */
 #define FIB_SKIP 0xc0000000U
 #define FIB_LINE_MASK 0x3fffffffU
-#define FIB4_GROUPS 1 /* line of the first entry, of either family: line 0 is the header */
-#define FIB6_LINES (1 + 65536 / LY_LINE_WORDS)
+#define FIB_ENTRIES LY_LINE_WORDS /* word of the first entry, of either family: line 0 is the header, its word 0 the default route */
+#define FIB6_LINES (1 + 65536 / LY_LINE_WORDS) /* line of the first node or skip */
 #define FIB6_DEPTH 29 /* nodes of four bits below the first sixteen, and the step that finds the leaf */
 
 static __always_inline __u32 fib_word(void *table, __u32 at)
@@ -29,7 +29,7 @@ __noinline __u32 fib4_find(__u32 vrf, __u32 address)
 
 	if (!table)
 		return 0;
-	__u32 word = fib_word(table, LY_LINE_WORDS + (address >> 8));
+	__u32 word = fib_word(table, FIB_ENTRIES + (address >> 8));
 	if (word & FIB_NODE)
 		word = fib_word(table, (word & ~FIB_NODE) + (address & 0xff));
 	return word ? word : fib_word(table, 0);
@@ -49,7 +49,7 @@ __noinline __u32 fib6_find(__u32 vrf, __u64 high, __u64 low)
 
 	if (!table)
 		return 0;
-	__u32 word = fib_word(table, LY_LINE_WORDS + (high >> 48));
+	__u32 word = fib_word(table, FIB_ENTRIES + (high >> 48));
 	high = high << 16 | low >> 48;
 	low <<= 16;
 	for (int depth = 0; depth < FIB6_DEPTH; depth++) {

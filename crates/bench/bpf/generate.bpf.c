@@ -41,15 +41,21 @@ static __always_inline __u32 step(__u32 *next, __u32 count)
 	return now;
 }
 
+/* SplitMix64's finaliser: every sequence number has its own, the same in every run. */
+static __always_inline __u64 shuffled(__u64 seq)
+{
+	__u64 h = (seq + 1) * 0x9e3779b97f4a7c15ull;
+
+	h = (h ^ (h >> 30)) * 0xbf58476d1ce4e5b9ull;
+	h = (h ^ (h >> 27)) * 0x94d049bb133111ebull;
+	return h ^ (h >> 31);
+}
+
 static __always_inline void pick(__u64 seq, __u32 *src, __u32 *dst)
 {
 	if (stream.random) {
-		/* SplitMix64's finaliser: every sequence number has its pair, the same in every run. */
-		__u64 h = (seq + 1) * 0x9e3779b97f4a7c15ull;
+		__u64 h = shuffled(seq);
 
-		h = (h ^ (h >> 30)) * 0xbf58476d1ce4e5b9ull;
-		h = (h ^ (h >> 27)) * 0x94d049bb133111ebull;
-		h ^= h >> 31;
 		*src = ((h & 0xffffffff) * stream.src_count) >> 32;
 		*dst = ((h >> 32) * stream.dst_count) >> 32;
 	} else {
@@ -60,7 +66,30 @@ static __always_inline void pick(__u64 seq, __u32 *src, __u32 *dst)
 	*dst += stream.dst_first;
 }
 
-static __always_inline void write_ip(struct ipv4 *ip, __u32 src, __u32 dst)
+/* Prefix number n, scattered over the address space: src/forward/routed.rs makes the routes of the same numbers. */
+static __always_inline __u32 prefix(__u64 h)
+{
+	return (((h >> 32) * stream.prefixes) >> 32) * 0x9e3779b1u;
+}
+
+static __always_inline void write_ip6(struct ipv6 *ip, __u64 h)
+{
+	__u32 net = prefix(h);
+
+	ip->version_flow = bpf_htonl(6u << 28);
+	ip->length = bpf_htons(stream.ip_length - 40);
+	ip->next = 17;
+	ip->hops = 64;
+	ip->src[0] = bpf_htonl(0x20010002);
+	ip->src[1] = ip->src[2] = 0;
+	ip->src[3] = bpf_htonl(5);
+	ip->dst[0] = bpf_htonl(0x20000000 | net >> 16);
+	ip->dst[1] = bpf_htonl(net << 16 | (h & 0xffff));
+	ip->dst[2] = h;
+	ip->dst[3] = h >> 16;
+}
+
+static __always_inline void write_ip(struct ipv4 *ip, __u32 src, __u32 dst, __u64 h)
 {
 	__u32 sum;
 
@@ -75,6 +104,12 @@ static __always_inline void write_ip(struct ipv4 *ip, __u32 src, __u32 dst)
 	ip->src[1] = bpf_htons(src & 0xffff);
 	ip->dst[0] = bpf_htons(10 << 8 | ((dst >> 16) & 0xff));
 	ip->dst[1] = bpf_htons(dst & 0xffff);
+	if (stream.prefixes) {
+		__u32 to = 0x10000000 + ((prefix(h) & 0x3fffff) << 8) + (h & 15);
+
+		ip->dst[0] = bpf_htons(to >> 16);
+		ip->dst[1] = bpf_htons(to & 0xffff);
+	}
 	/* RFC 1071 over the fields above, in the order they lie. */
 	sum = bpf_htons(0x4500) + bpf_htons(stream.ip_length) + bpf_htons(0x4000) + bpf_htons(64 << 8 | 17) +
 	      ip->src[0] + ip->src[1] + ip->dst[0] + ip->dst[1];
@@ -120,7 +155,22 @@ int generate(struct xdp_md *ctx)
 		eth->type = bpf_htons(0x0800);
 		ip = (void *)(eth + 1);
 	}
-	write_ip(ip, src, dst);
+	if (stream.six) {
+		struct ipv6 *six = (void *)ip;
+
+		if ((void *)(six + 1) + sizeof(*udp) > end)
+			return XDP_ABORTED;
+		eth->type = bpf_htons(0x86dd);
+		write_ip6(six, shuffled(seq));
+		udp = (void *)(six + 1);
+		udp->sport = bpf_htons(49184);
+		udp->dport = bpf_htons(7);
+		udp->length = six->length;
+		udp->checksum = 0;
+		progress.sent = seq + 1;
+		return bpf_redirect(stream.ifindex, 0);
+	}
+	write_ip(ip, src, dst, stream.prefixes ? shuffled(seq) : 0);
 	udp = (void *)(ip + 1);
 	udp->sport = bpf_htons(49184);
 	udp->dport = bpf_htons(7); /* echo, as RFC 2544 C.2.6.4.2 has it */

@@ -28,6 +28,13 @@ struct __attribute__((packed)) ipv4 {
 	__u16 src[2], dst[2];
 };
 
+struct __attribute__((packed)) ipv6 {
+	__be32 version_flow;
+	__be16 length;
+	__u8 next, hops;
+	__be32 src[4], dst[4];
+};
+
 struct __attribute__((packed)) udp {
 	__be16 sport, dport, length, checksum;
 };
@@ -53,10 +60,12 @@ struct stream {
 	__u32 stamp;        /* 1: write the time into each frame */
 	__u16 tci;          /* VLAN tag, 0: untagged */
 	__u16 stream;
-	__u16 ip_length;    /* bytes from the IPv4 header on */
+	__u16 ip_length;    /* bytes from the IP header on */
 	__u16 pad;
+	__u32 prefixes;     /* not 0: the IP destinations are random ones in so many prefixes (see src/forward/routed.rs) */
+	__u32 six;          /* with prefixes: IPv6 */
 };
-_Static_assert(sizeof(struct stream) == 40, "stream");
+_Static_assert(sizeof(struct stream) == 48, "stream");
 
 /* How far a stream has come. One writer: a generator runs on one CPU at a time. */
 struct progress {

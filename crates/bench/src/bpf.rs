@@ -40,8 +40,10 @@ pub struct StreamAbi {
     pub stream: u16,
     pub ip_length: u16,
     pub pad: u16,
+    pub prefixes: u32,
+    pub six: u32,
 }
-const _: () = assert!(size_of::<StreamAbi>() == 40);
+const _: () = assert!(size_of::<StreamAbi>() == 48);
 
 /// `struct progress`: how far a generator has come.
 #[derive(Debug, Clone, Copy, Default, IntoBytes, FromBytes, Immutable, KnownLayout)]

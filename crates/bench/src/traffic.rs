@@ -15,6 +15,8 @@ use zerocopy::{FromBytes, IntoBytes};
 pub const FCS: usize = 4;
 /// The smallest frame, with FCS.
 pub const SIZE_MIN: usize = 64;
+/// The smallest frame of a stream of IPv6, with FCS.
+pub const SIZE_MIN_V6: usize = 80;
 /// The largest frame, with FCS: Ethernet's untagged maximum. The kernel's live frames end with their page.
 pub const SIZE_MAX: usize = 1518;
 /// Hosts that can be numbered: three bytes of the address.
@@ -92,6 +94,9 @@ pub struct Stream {
     /// The MAC address all frames go to, whatever their IP destination: that of a router. (Host numbers with the same
     /// high byte share an IPv4 /16 and an IPv6 /64.)
     pub next_hop: Option<[u8; 6]>,
+    /// Not 0: the IP destinations are random ones, in so many of the prefixes of `forward::routed`, and `dst` is the
+    /// router's number.
+    pub prefixes: u32,
     /// Frames per second at most, 100 or more; `None` is as fast as it goes.
     pub rate_pps: Option<u32>,
     /// Write the time into each frame.
@@ -116,6 +121,7 @@ impl Stream {
             ip: Ip::V4,
             cast: Cast::Unicast,
             next_hop: None,
+            prefixes: 0,
             rate_pps: None,
             stamp: false,
             verify: false,
@@ -181,7 +187,8 @@ impl Stream {
                 hosts.count >= 1 && u64::from(hosts.first) + u64::from(hosts.count) <= HOSTS_MAX.into();
             ensure!(fits, "hosts {hosts:?}: 1 to {HOSTS_MAX} of them");
         }
-        let plain = self.ip == Ip::V4 && self.cast == Cast::Unicast && self.next_hop.is_none();
+        let six = self.ip == Ip::V6 && self.prefixes != 0 && self.vlan.is_none() && self.size >= SIZE_MIN_V6;
+        let plain = (self.ip == Ip::V4 || six) && self.cast == Cast::Unicast && self.next_hop.is_none();
         ensure!(
             plain && self.pcp == 0 && !self.verify,
             "only a tester's trial sends streams such as {self:?}"
@@ -202,6 +209,8 @@ impl Stream {
             stream: self.id,
             ip_length: (self.size - FCS - header) as u16,
             pad: 0,
+            prefixes: self.prefixes,
+            six: six.into(),
         })
     }
 }

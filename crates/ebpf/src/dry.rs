@@ -34,7 +34,14 @@ pub struct DryMode {
     pub count: bool,
     /// Spend trap groups' tokens and send trapped frames up.
     pub police: bool,
+    /// Not 0: the frame is one buffer of many segments with so many bytes of payload each (GSO); TC only.
+    pub gso_size: u32,
 }
+
+/// Words of `struct __sk_buff`, and two of them.
+const SKB_WORDS: usize = 48;
+const SKB_GSO_SEGS: usize = 41;
+const SKB_GSO_SIZE: usize = 44;
 
 /// What a dry run came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -120,9 +127,9 @@ impl EbpfPlane {
         self.tables.set_journal(&journal)?;
         let doing = || format!("test-running a frame of {} bytes", frame.len());
         let out = match hook {
-            Hook::Tc => run(&dry.tc, &given, 0).doing(doing).map(|_| None)?,
+            Hook::Tc => run(&dry.tc, &given, 0, mode.gso_size).doing(doing).map(|_| None)?,
             Hook::Xdp => {
-                let (answer, bytes) = run(&dry.xdp, &given, 64).doing(doing)?;
+                let (answer, bytes) = run(&dry.xdp, &given, 64, 0).doing(doing)?;
                 if answer == XDP_PASS {
                     return Ok((journal, None));
                 }
@@ -200,7 +207,7 @@ fn shortest_run(frame: &[u8]) -> usize {
 }
 
 /// One test run; answers what the program returned and, with `grow`, the frame after it, which may have grown so much.
-fn run(program: &OwnedFd, frame: &[u8], grow: usize) -> io::Result<(u32, Vec<u8>)> {
+fn run(program: &OwnedFd, frame: &[u8], grow: usize, gso_size: u32) -> io::Result<(u32, Vec<u8>)> {
     let mut out = vec![0; if grow == 0 { 0 } else { frame.len() + grow }];
     let mut opts = libbpf_sys::bpf_test_run_opts {
         sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
@@ -209,6 +216,14 @@ fn run(program: &OwnedFd, frame: &[u8], grow: usize) -> io::Result<(u32, Vec<u8>
         repeat: 1,
         ..Default::default()
     };
+    // struct __sk_buff of linux/bpf.h, as words; of these the kernel takes a few, and wants the others 0.
+    let mut skb = [0_u32; SKB_WORDS];
+    if gso_size != 0 {
+        skb[SKB_GSO_SEGS] = (frame.len() as u32).div_ceil(gso_size);
+        skb[SKB_GSO_SIZE] = gso_size;
+        opts.ctx_in = skb.as_ptr().cast();
+        opts.ctx_size_in = size_of_val(&skb) as u32;
+    }
     if grow != 0 {
         opts.data_out = out.as_mut_ptr().cast();
         opts.data_size_out = u32::try_from(out.len()).map_err(io::Error::other)?;

@@ -95,6 +95,10 @@ impl Routing {
         if *change == undo && !matches!(change, RouteChange::VrfGone(_)) {
             return Ok(());
         }
+        if let RouteChange::Adjacency(id, None) = undo {
+            // Its row may have been another's, of another daemon.
+            tables.adjacencies.u32(self.row(id.get()), offset_of!(AdjacencyRow, used_s)).store(0, Relaxed);
+        }
         let done = self.write(tables, change);
         if done.is_err() && !matches!(change, RouteChange::VrfGone(_)) {
             // What undoes a change that was taken is taken.
@@ -127,15 +131,11 @@ impl Routing {
     }
 
     fn write_adjacency(&self, tables: &Tables, id: AdjacencyId, new: Option<Adjacency>) {
-        let row = self.row(id.get());
-        let word = tables.adjacencies.u64(row, 0);
+        let word = tables.adjacencies.u64(self.row(id.get()), 0);
         let next = new.map_or(0, |new| {
             let mac = new.mac.map_or(0, |mac| abi::raw_mac(mac) | abi::ADJ_RESOLVED);
             u64::from(new.rif.get()) << 48 | mac
         });
-        if word.load(Relaxed) == 0 || next == 0 {
-            tables.adjacencies.u32(row, offset_of!(AdjacencyRow, used_s)).store(0, Relaxed);
-        }
         word.store(next, Relaxed);
     }
 

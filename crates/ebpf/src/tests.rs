@@ -28,7 +28,7 @@ fn private() -> Option<EbpfPlane> {
 
 /// The state of this seed, without what the kernel cannot do.
 fn state(seed: u64) -> PlaneState {
-    let mut state = State::new(seed).bridging().plane;
+    let mut state = State::new(seed).plane;
     state.global.fdb_limit = state.global.fdb_limit.min(1000);
     for port in state.ports.values_mut().filter(|port| port.tpid == Tpid::Stacked9100) {
         port.tpid = Tpid::Dot1ad;
@@ -52,6 +52,15 @@ fn dump(plane: &EbpfPlane) -> Vec<(&'static str, usize, Vec<u8>)> {
     }
     for at in 0..abi::VLANS {
         row("vlan_ports", at, tables.vlan_ports.get(at).as_bytes());
+        row("vlan_rifs", at, tables.vlan_rifs.get(at).as_bytes());
+    }
+    for at in 0..abi::RIFS {
+        row("rifs", at, tables.rifs.get(at).as_bytes());
+    }
+    let subs = tables.map("sub_rifs");
+    for (at, key) in subs.keys().collect::<std::collections::BTreeSet<_>>().into_iter().enumerate() {
+        let value = subs.lookup(&key, libbpf_rs::MapFlags::ANY).ok().flatten().unwrap_or_default();
+        row("sub_rifs", at, &[key, value].concat());
     }
     for at in 0..abi::IFMAP as usize {
         row("if_slots", at, tables.if_slots.get(at).as_bytes());

@@ -7,6 +7,7 @@ mod hosts;
 mod life;
 mod overload;
 mod rig;
+mod routed;
 mod rows;
 
 pub use frames::{FrameLoad, FrameRig, SILENT, Source};

@@ -5,9 +5,10 @@ use super::hosts::{PingRig, TcpRig};
 use super::life::{HitlessRig, MemoryRig, StartRig};
 use super::overload::OverloadRig;
 use super::rig::{Rig, Settings};
+use super::routed::{By, RoutedLoad, RoutedRig};
 use crate::dut::{Hook, Kind, PortMode};
 use crate::report::{Target, Unit};
-use crate::traffic::{CountAt, Stream};
+use crate::traffic::{CountAt, Ip, Stream};
 use anyhow::Result;
 
 /// The frame sizes of RFC 2544, section 9.1, without the smallest, which has rows of its own.
@@ -27,6 +28,8 @@ pub enum Load {
     Ping,
     /// Twice the load that saturates.
     Overload(CountAt),
+    /// Frames to route.
+    Routed(RoutedLoad, CountAt),
     /// Kill and restart (Lanyard only).
     Hitless,
     /// Start-up (Lanyard only).
@@ -82,6 +85,7 @@ impl Arm {
             Load::Tcp { offload } => Box::new(TcpRig::up(settings, self.kind, offload)?),
             Load::Ping => Box::new(PingRig::up(settings, self.kind)?),
             Load::Overload(count_at) => Box::new(OverloadRig::up(settings, self.kind, count_at)?),
+            Load::Routed(load, count_at) => Box::new(RoutedRig::up(settings, &load, count_at)?),
             Load::Hitless => Box::new(HitlessRig::up(settings, hook)?),
             Load::Start => Box::new(StartRig::up(settings)?),
             Load::Memory => Box::new(MemoryRig::up(settings)?),
@@ -114,7 +118,7 @@ fn single(id: &str, title: &str, kind: Kind, load: Load, unit: Unit, target: Tar
 /// All rows, in the order of the report.
 #[must_use]
 pub fn all() -> Vec<Row> {
-    [limits(), unicast(), hosts(), sizes(), floods(), stacks(), others(), lives()].concat()
+    [limits(), unicast(), hosts(), sizes(), floods(), routed(), stacks(), others(), lives()].concat()
 }
 
 /// What is possible at all.
@@ -223,6 +227,57 @@ fn floods() -> Vec<Row> {
             Load::Frames(load),
             Target::RatioAtLeast(1.0),
         ));
+    }
+    rows
+}
+
+/// Between VLANs.
+fn routed() -> Vec<Row> {
+    const MANY: u32 = 100_000;
+    let router = |kind: Kind, by, ip, routes, at, note| Arm {
+        note,
+        ..arm(kind, Load::Routed(RoutedLoad { by, ip, routes }, at))
+    };
+    let row = |id: String, title: &str, arms: [Arm; 2], target| Row {
+        id,
+        title: title.to_owned(),
+        unit: Unit::FramesPerSecond,
+        arms: arms.to_vec(),
+        target,
+    };
+    let hooks = [("xdp", Hook::Xdp, CountAt::Xdp, 2.4), ("tc", Hook::TcPeer, CountAt::Tc, 1.3)];
+    let mut rows = Vec::new();
+    for (name, hook, at, least) in hooks {
+        let (kind, by) = (Kind::LanyardRouter(hook), By::Plane(hook));
+        let plane = |ip, routes, note| router(kind, by, ip, routes, at, note);
+        let kernel = router(Kind::Router, By::Kernel, Ip::V4, MANY, at, "");
+        let bridging = arm(Kind::Lanyard(hook), frames(Stream::new(), at, 1, PortMode::Access));
+        rows.push(row(
+            format!("routed-{name}-64"),
+            "64 B, 100,000 routes",
+            [plane(Ip::V4, MANY, ""), kernel],
+            Target::RatioAtLeast(least),
+        ));
+        rows.push(row(
+            format!("routed-{name}-bridged"),
+            "64 B, 100,000 routes, against bridging",
+            [plane(Ip::V4, MANY, ""), bridging],
+            Target::RatioAtLeast(0.85),
+        ));
+        for (ip, six, routes, note) in
+            [(Ip::V4, "", 1_000_000, "1M routes"), (Ip::V6, "-ipv6", 200_000, "200k routes")]
+        {
+            rows.push(row(
+                format!("routed-{name}-many{six}"),
+                if ip == Ip::V4 {
+                    "64 B, many routes against 10"
+                } else {
+                    "80 B, many IPv6 routes against 10"
+                },
+                [plane(ip, routes, note), plane(ip, 10, "10 routes")],
+                Target::RatioAtLeast(0.75),
+            ));
+        }
     }
     rows
 }
