@@ -44,7 +44,11 @@ impl Service {
 
 /// Which services are to run with which configuration, by the VRF in whose namespace they run.
 #[must_use]
-pub fn wanted(config: &Config, facts: &Facts, tracks: &Tracks) -> BTreeMap<(Service, Option<String>), String> {
+pub fn wanted(
+    config: &Config,
+    facts: &Facts,
+    tracks: &Tracks,
+) -> BTreeMap<(Service, Option<String>), String> {
     let mut all: BTreeMap<(Service, Option<String>), String> = BTreeMap::new();
     for (name, interface) in &config.interfaces {
         if !matches!(name, InterfaceName::Vlan(_)) && !interface.is_routed() {
