@@ -10,6 +10,7 @@ use lanyard_pipeline::generate::State;
 use lanyard_pipeline::state::Tpid;
 use lanyard_plane::{Change, Plane, PlaneError, PlaneState, changes};
 use lanyard_types::PortId;
+use libbpf_rs::MapCore;
 use std::io::Write;
 use std::mem::offset_of;
 use std::process::{Command, Stdio};
