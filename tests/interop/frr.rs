@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Where Debian's package has the daemons.
 const DAEMONS: &str = "/usr/lib/frr";
 /// Protocols take their time, on a busy machine more.
-pub const PATIENCE: Duration = Duration::from_secs(90);
+pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Why FRR can't be used here.
 pub fn missing() -> Option<String> {

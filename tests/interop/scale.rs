@@ -21,7 +21,7 @@ fpm server
 
 /// As many as the Internet has, and a debug build's share of a busy machine.
 const ROUTES: u32 = 1_000_000;
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A frame around a netlink message of these 16-bit kind, header and attributes.
 fn frame(kind: u16, header: &[u8], attributes: &[(u16, &[u8])]) -> Vec<u8> {
