@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(ids(&[]).map(|v| v.len()), Some(all().len()));
         assert_eq!(ids(&["tcp"]), Some(vec!["tcp".to_owned()]));
         assert_eq!(ids(&["limit-tc-p", "ping"]), Some(vec!["limit-tc-peer".to_owned(), "ping".to_owned()]));
-        assert_eq!(ids(&["flood-"]).map(|v| v.len()), Some(6));
+        assert_eq!(ids(&["flood-"]).map(|v| v.len()), Some(10));
         assert_eq!(ids(&["no-such-row"]), None);
         assert_eq!(ids(&[""]), None);
     }
