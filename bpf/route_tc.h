@@ -63,23 +63,54 @@ static __always_inline int tc_packet(struct __sk_buff *skb, struct frame *f, str
 		if (p->options || is_fragment(ip))
 			goto done;
 	}
-	if (has_ports(p->protocol) && p->len >= need + 4 && !bpf_skb_load_bytes(skb, at + need, &p->ports, 4))
-		p->ports = bpf_ntohl(p->ports);
+	if (has_ports(p->protocol) && p->len >= need + 4) {
+		if (data + need + 4 <= (void *)(long)skb->data_end)
+			p->ports = bpf_ntohl(*(__u32 *)(data + need));
+		else if (!bpf_skb_load_bytes(skb, at + need, &p->ports, 4))
+			p->ports = bpf_ntohl(p->ports);
+	}
 done:
 	if (f->gso)
 		p->len = need + tc_segment(skb, at + need, p->protocol);
 	return 0;
 }
 
+/* The beginning of a frame that changes when it is routed, for one call of the helper: untagged, to the end of an IPv4
+ * header's checksum. */
+struct tc_head {
+	__u32 low;
+	__u16 high, src_low;
+	__u32 src_high;
+	__u32 type_version; /* EtherType to TOS, */
+	__u32 len_id;
+	__u16 fragment;
+	__u8 ttl, protocol;
+	__u16 check;
+};
+#define TC_HEAD_BYTES 26
+
 static __always_inline bool tc_rewrite(struct __sk_buff *skb, struct packet *p, struct way *w, __u32 at)
 {
-	struct { /* both addresses as they lie in a frame */
-		__u32 low;
-		__u16 high, src_low;
-		__u32 src_high;
-	} mac = { (__u32)w->next, w->next >> 32, w->src, w->src >> 16 };
+	struct tc_head new = {
+		.low = w->next,
+		.high = w->next >> 32,
+		.src_low = w->src,
+		.src_high = w->src >> 16,
+	};
+	struct tc_head *old = (void *)(long)skb->data;
 
-	if (bpf_skb_store_bytes(skb, 0, &mac, MAC_BYTES, 0))
+	if (!p->six && at == 14) {
+		if ((void *)old + TC_HEAD_BYTES > (void *)(long)skb->data_end)
+			return false;
+		new.type_version = old->type_version;
+		new.len_id = old->len_id;
+		new.fragment = old->fragment;
+		new.ttl = old->ttl - 1;
+		new.protocol = old->protocol;
+		new.check = hop_check(old->check, old->ttl, old->protocol);
+		return !bpf_skb_store_bytes(skb, 0, &new, TC_HEAD_BYTES, 0);
+	}
+	if (bpf_skb_store_bytes(skb, 0, &new, MAC_BYTES, 0))
 		return false;
 	if (p->six) {
 		__u8 ttl = p->ttl - 1;
@@ -133,8 +164,9 @@ __noinline int tc_route(struct __sk_buff *skb, struct frame *f)
 		return DROP(DROP_PORT_DOWN);
 	__u32 at = tc_l3(skb, f), up = f->out_id;
 	__u16 type = 0;
-	if (f->rif && !bpf_skb_load_bytes(skb, at - 2, &type, 2))
-		type = bpf_ntohs(type);
+	__u16 *where = (void *)(long)skb->data + at - 2;
+	if ((void *)(where + 1) <= (void *)(long)skb->data_end)
+		type = bpf_ntohs(*where);
 	if (!f->rif || !rif_routes(f->rif, type))
 		return f->vlan ? NOT_FOR_ROUTER : tc_up(f, TRAP_HOST_STACK, up);
 	struct ly_rif *rif = LOOKUP(rifs, f->rif);

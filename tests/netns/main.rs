@@ -20,6 +20,7 @@ mod layer3;
 mod life;
 mod oracle;
 mod ports;
+mod services;
 mod svi;
 mod trace;
 mod vlans;

@@ -204,6 +204,11 @@ fn conditions(first: &Results, second: &Results) -> Result<Vec<String>> {
         }
     }
     for (name, value) in &first.parameters {
+        // What a run came to is no condition of it.
+        let outcome = ["trials_", "saturation_", "frame_loss_100_", "learning_rate_addresses_"];
+        if outcome.iter().any(|prefix| name.starts_with(prefix)) {
+            continue;
+        }
         if let Some(other) = second.parameters.get(name).filter(|other| *other != value) {
             notes.push(format!("not the same {name}: {value} / {other}"));
         }

@@ -189,7 +189,7 @@ prop_compose! {
         hosts in proptest::collection::btree_set(2u8..200, 0..4),
         description in proptest::option::of("[!-~][ -~]{0,40}[!-~]"),
         (priority, advertise_s) in (1u8..=254, 1u8..=255),
-        (preempt, preempt_delay_s, shutdown) in (any::<bool>(), 0u16..=3600, any::<bool>()),
+        (preempt, preempt_delay_s, shutdown) in (any::<bool>(), 0u16..=1000, any::<bool>()),
         tracks in proptest::collection::btree_map(1u16..=1000, 1u8..=255, 0..3),
     ) -> Vrrp {
         let addresses = hosts.into_iter().map(|host| [192, 0, 2, host].into()).collect();

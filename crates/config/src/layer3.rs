@@ -165,7 +165,7 @@ pub struct Vrrp {
     pub advertise_s: u8,
     /// `preempt`, on by default.
     pub preempt: bool,
-    /// `preempt delay minimum` in seconds, 0..=3600.
+    /// `preempt delay minimum` in seconds, 0..=1000: what keepalived takes.
     pub preempt_delay_s: u16,
     /// `track N decrement D`: what the priority loses while the object is down, 1..=255.
     pub tracks: BTreeMap<u16, u8>,

@@ -144,7 +144,7 @@ impl Backend for Core {
         self.view_tracks()
     }
     fn vrrp(&mut self) -> view::Vrrps {
-        view::Vrrps::default()
+        self.view_vrrp()
     }
     fn dhcp_relay(&mut self, family: Family) -> view::Relay {
         self.view_relay(family)

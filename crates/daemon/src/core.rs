@@ -6,6 +6,7 @@
 //! Invariant: [`Core::take`] leaves the switch at the new configuration, or, when any step fails, where it was.
 
 use crate::bus::Bus;
+use crate::children::Children;
 use crate::clock::Clock;
 use crate::files;
 use crate::fpm::Fpm;
@@ -55,6 +56,8 @@ pub struct Core {
     pub(crate) resources: crate::events::Watermarks,
     pub(crate) fpm: Fpm,
     pub(crate) plane_since: SystemTime,
+    /// Programs that work for the switch.
+    pub(crate) children: Children,
     /// The DHCP relays.
     pub(crate) relaying: Relaying,
     /// Tracked objects.
@@ -125,6 +128,7 @@ impl Core {
             resources: Default::default(),
             fpm: Fpm::default(),
             plane_since,
+            children: Children::default(),
             relaying: Relaying::default(),
             tracks: Tracks::default(),
             routes_adopted: false,
@@ -463,6 +467,7 @@ impl Core {
         if self.tracks.next_ms().is_some_and(|next_ms| next_ms <= now_ms) {
             self.follow_layer3();
         }
+        self.children_tick();
         if let Some(rollback) = self.rollback.take_if(|rollback| rollback.at_ms <= now_ms) {
             match self.take(rollback.config) {
                 Ok(()) => {
@@ -486,6 +491,7 @@ impl Core {
             .chain(self.fpm_due())
             .chain(self.routing_due())
             .chain(self.tracks.next_ms())
+            .chain(self.children.next_ms())
             .min()
     }
 
@@ -531,6 +537,7 @@ impl Core {
         self.detached = true;
         let mut failures: Vec<String> =
             self.plane.detach().err().map(|error| error.to_string()).into_iter().collect();
+        self.end_children();
         self.kernel.adopt_routes(&BTreeSet::new(), self.switch.facts());
         self.kernel.sync_routes(&BTreeSet::new(), self.switch.facts());
         self.kernel.sync_arps(&BTreeSet::new(), self.switch.facts());

@@ -9,6 +9,8 @@ use lanyard_config::InterfaceName;
 use lanyard_config::layer3::{Track, TrackObject, split_subinterface, track_object};
 use lanyard_netdev::{RouteKind, TABLE_MAIN};
 use lanyard_switch::layer3;
+use lanyard_switch::services::{self, Service};
+use lanyard_types::MacAddr;
 
 impl Core {
     /// What follows any change and can be late: tracked objects, then what goes by them.
@@ -25,6 +27,7 @@ impl Core {
         }
         self.kernel.sync_arps(&layer3::arps(config), facts);
         self.follow_relays();
+        self.follow_children();
     }
 
     /// Takes in what the tracked objects are now, and says what has changed.
@@ -96,6 +99,52 @@ impl Core {
                     || route.next_hops.iter().any(|hop| !hop.dead && !hop.link_down))
         };
         netdev.routes(family, TABLE_MAIN).unwrap_or_default().iter().any(usable)
+    }
+
+    pub(crate) fn view_vrrp(&self) -> view::Vrrps {
+        let mut groups = Vec::new();
+        for (name, interface) in &self.switch.config().interfaces {
+            let netdev = name.to_string();
+            let link = self.facts().get(&netdev);
+            for (group, vrrp) in &interface.layer3.vrrp {
+                let vrf = interface.layer3.vrf.as_deref();
+                let vmac = link.map(|link| services::vmac_name(link.ifindex, *group));
+                let state = match () {
+                    () if !services::is_active(interface, vrrp) || !self.line_up(name) => "init",
+                    () if !self.children.runs(Service::Keepalived, vrf) => "unavailable",
+                    () if vmac.is_some_and(|vmac| self.has_addresses(vrf, &vmac)) => "master",
+                    () => "backup",
+                };
+                groups.push(view::VrrpView {
+                    interface: netdev.clone(),
+                    group: *group,
+                    state,
+                    address: vrrp.addresses.first().copied(),
+                    secondary_addresses: vrrp.addresses.iter().skip(1).copied().collect(),
+                    // RFC 3768, 7.3.
+                    mac: MacAddr([0, 0, 0x5e, 0, 1, *group]),
+                    priority: services::priority(vrrp, &self.tracks),
+                    configured_priority: vrrp.priority,
+                    preempt: vrrp.preempt,
+                    advertise_s: vrrp.advertise_s,
+                    tracks_down: vrrp
+                        .tracks
+                        .keys()
+                        .copied()
+                        .filter(|track| !self.tracks.is_up(*track))
+                        .collect(),
+                });
+            }
+        }
+        view::Vrrps { groups }
+    }
+
+    /// A virtual router's netdev has its addresses while it is the master.
+    fn has_addresses(&self, vrf: Option<&str>, netdev: &str) -> bool {
+        let Ok(kernel) = self.kernel.netdev_of(vrf) else { return false };
+        let index = kernel.link(netdev).map(|link| link.ifindex);
+        let addresses = index.and_then(|index| kernel.addresses(Some(index))).unwrap_or_default();
+        addresses.iter().any(|address| address.net.addr().is_ipv4())
     }
 
     pub(crate) fn view_tracks(&self) -> view::Tracks {

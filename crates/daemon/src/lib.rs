@@ -8,6 +8,7 @@
 
 mod backend;
 mod bus;
+mod children;
 pub mod client;
 mod clock;
 pub mod core;

@@ -128,3 +128,18 @@ pub fn membership(socket: &OwnedFd, group: std::net::Ipv6Addr, ifindex: u32, joi
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
+
+/// A descriptor that is readable once the process has ended.
+///
+/// # Errors
+/// When there is no such process.
+pub fn pidfd(pid: i32) -> io::Result<OwnedFd> {
+    // SAFETY: takes no pointer; what it answers is a descriptor that nobody else has.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    let fd = RawFd::try_from(fd).unwrap_or(-1);
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: see above.
+    Ok(unsafe { std::os::fd::FromRawFd::from_raw_fd(fd) })
+}

@@ -198,6 +198,8 @@ async fn serve(core: Core, mut events: Events) -> Result<(), String> {
     let netlink = watch(events.as_raw_fd())?;
     let routing = watch(core.borrow().routing_fd())?;
     let vrfs = watch(core.borrow().kernel.spaces.as_raw_fd())?;
+    let child_fd = core.borrow().children.fd();
+    let children = child_fd.map(watch).transpose()?;
     let relay_fd = core.borrow().relaying.fd();
     let relays = relay_fd.map(watch).transpose()?;
     let plane_fd = core.borrow().plane.event_fd();
@@ -221,6 +223,11 @@ async fn serve(core: Core, mut events: Events) -> Result<(), String> {
             }
             mut guard = ready(Some(&vrfs)) => {
                 if core.borrow_mut().vrf_events() == 0 {
+                    guard.clear_ready();
+                }
+            }
+            mut guard = ready(children.as_ref()) => {
+                if core.borrow_mut().child_events() == 0 {
                     guard.clear_ready();
                 }
             }

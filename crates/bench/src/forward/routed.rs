@@ -36,8 +36,10 @@ pub struct RoutedLoad {
     pub by: By,
     /// IPv4 or IPv6.
     pub ip: Ip,
-    /// How many routes, 1..=4,194,304: frames go to all of them at random.
+    /// How many routes, 1..=4,194,304.
     pub routes: u32,
+    /// To how many of them frames go, at random.
+    pub to: u32,
 }
 
 /// Prefix `n`: a /24 (every sixteenth a /28) or a /48, scattered over the address space by an odd factor, so that no
@@ -96,7 +98,7 @@ impl RoutedRig {
         };
         let size = if load.ip == Ip::V4 { SIZE_MIN } else { SIZE_MIN_V6 };
         let (src, dst) = (Hosts::one(5), Hosts::one(ROUTER[0]));
-        let stream = Stream { src, dst, ip: load.ip, prefixes: load.routes, ..Stream::new() }.size(size);
+        let stream = Stream { src, dst, ip: load.ip, prefixes: load.to, ..Stream::new() }.size(size);
         let generator = Generator::new(&bed.sender, "tx0", &stream)?;
         let mut rig =
             Self { plane, generator, receiver, _bed: bed, core: settings.core, window: settings.window };

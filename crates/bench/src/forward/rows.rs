@@ -234,10 +234,6 @@ fn floods() -> Vec<Row> {
 /// Between VLANs.
 fn routed() -> Vec<Row> {
     const MANY: u32 = 100_000;
-    let router = |kind: Kind, by, ip, routes, at, note| Arm {
-        note,
-        ..arm(kind, Load::Routed(RoutedLoad { by, ip, routes }, at))
-    };
     let row = |id: String, title: &str, arms: [Arm; 2], target| Row {
         id,
         title: title.to_owned(),
@@ -248,33 +244,38 @@ fn routed() -> Vec<Row> {
     let hooks = [("xdp", Hook::Xdp, CountAt::Xdp, 2.4), ("tc", Hook::TcPeer, CountAt::Tc, 1.3)];
     let mut rows = Vec::new();
     for (name, hook, at, least) in hooks {
-        let (kind, by) = (Kind::LanyardRouter(hook), By::Plane(hook));
-        let plane = |ip, routes, note| router(kind, by, ip, routes, at, note);
-        let kernel = router(Kind::Router, By::Kernel, Ip::V4, MANY, at, "");
-        let bridging = arm(Kind::Lanyard(hook), frames(Stream::new(), at, 1, PortMode::Access));
+        let plane = |ip, routes, to, note| {
+            let load = RoutedLoad { by: By::Plane(hook), ip, routes, to };
+            Arm { note, ..arm(Kind::LanyardRouter(hook), Load::Routed(load, at)) }
+        };
+        let bridging = |stream| arm(Kind::Lanyard(hook), frames(stream, at, 1, PortMode::Access));
+        let kernel = RoutedLoad { by: By::Kernel, ip: Ip::V4, routes: MANY, to: MANY };
         rows.push(row(
             format!("routed-{name}-64"),
-            "64 B, 100,000 routes",
-            [plane(Ip::V4, MANY, ""), kernel],
+            "64 B, 100,000 routes, to all",
+            [plane(Ip::V4, MANY, MANY, ""), arm(Kind::Router, Load::Routed(kernel, at))],
             Target::RatioAtLeast(least),
         ));
         rows.push(row(
             format!("routed-{name}-bridged"),
-            "64 B, 100,000 routes, against bridging",
-            [plane(Ip::V4, MANY, ""), bridging],
+            "64 B, 100,000 routes, one flow, against bridging",
+            [plane(Ip::V4, MANY, 1, ""), bridging(Stream::new())],
             Target::RatioAtLeast(0.85),
         ));
-        for (ip, six, routes, note) in
-            [(Ip::V4, "", 1_000_000, "1M routes"), (Ip::V6, "-ipv6", 200_000, "200k routes")]
-        {
+        rows.push(row(
+            format!("routed-{name}-bridged-hosts"),
+            "64 B, to 100,000 routes, against bridging random pairs of 100,000 hosts",
+            [plane(Ip::V4, MANY, MANY, ""), bridging(Stream::among(MANY))],
+            Target::RatioAtLeast(0.85),
+        ));
+        for (ip, id, title, many, note) in [
+            (Ip::V4, "many", "64 B, many routes against 10, to all", 1_000_000, "1M routes"),
+            (Ip::V6, "many-ipv6", "80 B, many IPv6 routes against 10, to all", 200_000, "200k routes"),
+        ] {
             rows.push(row(
-                format!("routed-{name}-many{six}"),
-                if ip == Ip::V4 {
-                    "64 B, many routes against 10"
-                } else {
-                    "80 B, many IPv6 routes against 10"
-                },
-                [plane(ip, routes, note), plane(ip, 10, "10 routes")],
+                format!("routed-{name}-{id}"),
+                title,
+                [plane(ip, many, many, note), plane(ip, 10, 10, "10 routes")],
                 Target::RatioAtLeast(0.75),
             ));
         }

@@ -159,9 +159,13 @@ pub struct Turn<'a> {
     learned: &'a mut Learned,
 }
 
-/// What a device did to frames besides losing them.
+/// Times that a trial is begun again when it could not be begun.
+const BEGIN_AGAIN: usize = 2;
+
+/// What a device did to frames besides losing them, in how many trials.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Integrity {
+    trials: u64,
     received: u64,
     duplicated: u64,
     reordered: u64,
@@ -241,7 +245,17 @@ impl Turn<'_> {
     /// When the tester can't send, or the trial ended early.
     pub fn offer(&mut self, offer: &Offer) -> Result<Outcome> {
         check_interrupted()?;
-        let outcome = whole(self.subject.tester().trial(offer)?)?;
+        let mut outcome = self.subject.tester().trial(offer);
+        // A trial that could not even begin may find the machine in a better minute. A link that is down stays down.
+        for _ in 0..BEGIN_AGAIN {
+            if outcome.is_ok() {
+                break;
+            }
+            self.rest()?;
+            outcome = self.subject.tester().trial(offer);
+        }
+        let outcome = whole(outcome?)?;
+        self.integrity.trials += 1;
         self.integrity.received += outcome.total(|s| s.received);
         self.integrity.duplicated += outcome.total(|s| s.duplicated);
         self.integrity.reordered += outcome.total(|s| s.reordered);
@@ -443,6 +457,7 @@ impl<'a> Run<'a> {
     pub fn finish(mut self, why: Option<String>) -> Results {
         self.bar.finish_and_clear();
         for slot in &self.slots {
+            self.results.parameter(&format!("trials_{}", slot.name), slot.integrity.trials);
             if let Some(said) = slot.integrity.said() {
                 self.results.note(format!("{}: {said}", slot.name));
             }

@@ -39,7 +39,7 @@ pub const TREE: Node =
             )
             .then(&[kw("minimum", "Delay at least this long").then(&[number(
                 0,
-                3600,
+                1000,
                 "Number of seconds to delay",
             )
             .run(preempt)])])]),
