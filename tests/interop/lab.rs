@@ -6,8 +6,7 @@ use crate::harness::{Plane, scenarios};
 use std::process::{Command, Stdio};
 
 scenarios! {
-    // Known fault: over routed ports on the soft plane hosts do not reach each other.
-    a_fabric: ebpf;
+    a_fabric: ebpf soft;
 }
 
 /// In a mount namespace with a /run of its own, so that everything is gone with it, whatever happens.

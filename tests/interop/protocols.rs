@@ -4,8 +4,7 @@ use crate::frr::{Beds, Frr, PATIENCE, missing};
 use crate::harness::{Bed, Plane, scenarios, wait_until};
 
 scenarios! {
-    // Known fault: BGP over a routed port does not come up on the soft plane.
-    two_switches_and_a_router: ebpf;
+    two_switches_and_a_router: ebpf soft;
 }
 
 /// Host 1 is in VLAN 10; VLAN 20 leads to the other switch.

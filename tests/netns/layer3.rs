@@ -9,8 +9,7 @@ use std::path::Path;
 scenarios! {
     vrfs_isolate: ebpf soft;
     vrfs_come_and_go: ebpf;
-    // Known fault: a routed port of the soft plane does not always answer.
-    routed_ports: ebpf;
+    routed_ports: ebpf soft;
     floating_and_tracked_routes: ebpf soft;
     permanent_and_discard: soft;
     proxy_arp: soft;

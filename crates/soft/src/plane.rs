@@ -114,16 +114,22 @@ impl SoftPlane {
         if state.ifindex == 0 {
             return Ok(Some(Link::Gone));
         }
-        if self.shared.control().links[port.index()].ifindex() == state.ifindex {
+        let routed = state.kind == PortKind::Routed;
+        let what = format!("opening {} for the soft plane", state.name);
+        let mut core = self.shared.control();
+        if core.links[port.index()].ifindex() == state.ifindex {
+            if let Link::Packet(link) = &mut core.links[port.index()] {
+                link.keep_host_off(!routed).map_err(system(&what))?;
+            }
             return Ok(None);
         }
+        drop(core);
         if let Some(tap) = self.taps.remove(&state.ifindex) {
             return Ok(Some(Link::Tap(tap)));
         }
-        let opened = PacketLink::open(state.ifindex);
-        opened
-            .map(|link| Some(Link::Packet(link)))
-            .map_err(system(&format!("opening {} for the soft plane", state.name)))
+        let mut link = PacketLink::open(state.ifindex).map_err(system(&what))?;
+        link.keep_host_off(!routed).map_err(system(&what))?;
+        Ok(Some(Link::Packet(link)))
     }
 
     fn change_port(&mut self, port: PortId, new: Option<&PortState>) -> Result<(), PlaneError> {

@@ -49,7 +49,8 @@ pub struct PacketLink {
     ring: Ring,
     ifindex: u32,
     errors: u32,
-    _host: HostStack,
+    /// While the host's own stack is kept off.
+    quiet: Option<HostStack>,
 }
 
 impl PacketLink {
@@ -64,7 +65,6 @@ impl PacketLink {
         }
         // SAFETY: a new descriptor that nobody else owns.
         let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-        let name = interface_name(index)?;
         set(&socket, libc::SOL_PACKET, libc::PACKET_VERSION, &TPACKET_V3)?;
         set(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1i32)?;
         set(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1i32)?;
@@ -87,8 +87,20 @@ impl PacketLink {
         if unsafe { libc::bind(fd, (&raw const address).cast(), len) } != 0 {
             return Err(Error::last_os_error());
         }
-        let host = HostStack::quiet(&name);
-        Ok(Self { socket: Arc::new(socket), ring, ifindex, errors: 0, _host: host })
+        Ok(Self { socket: Arc::new(socket), ring, ifindex, errors: 0, quiet: None })
+    }
+    /// Keeps the host's own stack off the netdev, or lets it hear what arrives, as at first: at a routed port it is the
+    /// one that answers.
+    ///
+    /// # Errors
+    /// When the netdev has gone.
+    pub fn keep_host_off(&mut self, off: bool) -> Result<()> {
+        if off && self.quiet.is_none() {
+            self.quiet = Some(HostStack::quiet(&interface_name(self.ifindex.cast_signed())?));
+        } else if !off {
+            self.quiet = None;
+        }
+        Ok(())
     }
     /// The descriptor to wait on.
     pub fn fd(&self) -> Arc<OwnedFd> {
