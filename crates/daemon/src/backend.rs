@@ -177,7 +177,7 @@ impl Backend for Core {
             plane_uptime_s: self.plane_since.elapsed().ok().map(|since| since.as_secs()),
             kernel: crate::kernel_release(),
             base_mac: Some(identity.base_mac),
-            ports: u32::try_from(lanyard_switch::compile::switchports(self.switch.config()).count())
+            ports: u32::try_from(lanyard_switch::compile::ports(self.switch.config()).count())
                 .unwrap_or(u32::MAX),
             startup_config: Some(self.startup_file.display().to_string()),
         }

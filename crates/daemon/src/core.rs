@@ -314,8 +314,8 @@ impl Core {
     /// True while a port is set up and its link has not come.
     #[must_use]
     pub fn awaits_links(&self) -> bool {
-        let ports = lanyard_switch::compile::switchports(self.switch.config());
-        let mut links = ports.filter_map(|(name, _)| self.facts().usable(name));
+        let ports = lanyard_switch::compile::ports(self.switch.config());
+        let mut links = ports.filter_map(|name| self.facts().usable(name));
         links.any(|link| link.admin_up && !link.carrier)
     }
 

@@ -44,6 +44,9 @@ pub struct Options {
 
 /// How long the start waits for links that are coming up already.
 const LINKS_WAIT: Duration = Duration::from_millis(30);
+/// How long `lanyard detach` waits for the daemon's end, and how often it looks.
+const END_WAIT: Duration = Duration::from_secs(10);
+const END_POLL: Duration = Duration::from_millis(2);
 /// How long the start waits until the plane has the kernel's routes.
 const ROUTES_WAIT: Duration = Duration::from_millis(300);
 /// How often a plane with no descriptor to wait on is asked for events.
@@ -318,7 +321,7 @@ fn readable(fd: BorrowedFd<'_>, wait: Duration) -> bool {
 fn announce(core: &Rc<RefCell<Core>>) {
     let core = core.borrow();
     let config = core.switch.config();
-    let ports = lanyard_switch::compile::switchports(config).count();
+    let ports = lanyard_switch::compile::ports(config).count();
     let plane = core.plane.capabilities().name;
     let line = format!("lanyard: {} ready: {ports} ports, plane {plane}\n", config.hostname);
     let _ = std::io::stderr().lock().write_all(line.as_bytes());
@@ -386,7 +389,10 @@ pub fn detach(instance: &str) -> Result<(), String> {
         if done.refused {
             return Err(said.trim_start_matches("% ").trim_end().to_owned());
         }
-        forget(&Paths::find(instance));
+        let paths = Paths::find(instance);
+        // While the daemon ends it may still write.
+        let _lock = await_end(instance, &paths)?;
+        forget(&paths);
         return Ok(());
     }
     let paths = Paths::find(instance);
@@ -405,6 +411,19 @@ pub fn detach(instance: &str) -> Result<(), String> {
     }
     forget(&paths);
     Ok(())
+}
+
+/// Waits until a daemon that has said it ends has done so.
+fn await_end(instance: &str, paths: &Paths) -> Result<Option<Lock>, String> {
+    let deadline = Instant::now() + END_WAIT;
+    while paths.run.exists() {
+        match Lock::take(instance, paths) {
+            Ok(lock) => return Ok(Some(lock)),
+            Err(_) if Instant::now() < deadline => std::thread::sleep(END_POLL),
+            Err(reason) => return Err(format!("detached, but {reason} and does not end")),
+        }
+    }
+    Ok(None)
 }
 
 /// Removes the run directory of a switch that is gone. What can't be removed is in nobody's way.

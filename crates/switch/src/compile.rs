@@ -48,6 +48,16 @@ pub fn switchports(config: &Config) -> impl Iterator<Item = (&str, &Interface)> 
     })
 }
 
+/// Netdevs that are the switch's, bridging or routed, in the order of their names.
+pub fn ports(config: &Config) -> impl Iterator<Item = &str> {
+    config.interfaces.iter().filter_map(|(name, interface)| match name {
+        InterfaceName::Netdev(name) if matches!(interface.role, Role::Switchport | Role::Routed) => {
+            Some(name.as_str())
+        }
+        _ => None,
+    })
+}
+
 /// The subinterface (`eth1.100`) whose pipeline end is called `port`: `ly` and its name.
 #[must_use]
 pub fn subinterface(port: &str) -> &str {

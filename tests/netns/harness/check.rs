@@ -84,7 +84,9 @@ pub fn left_behind(bed: &Bed) -> Vec<String> {
     }
     let state = Path::new("/run/lanyard").join(&bed.instance);
     if bed.detached.get() && state.exists() {
-        wrong.push(format!("state is left: {}", state.display()));
+        let found = std::fs::read_dir(&state).into_iter().flatten().flatten();
+        let names: Vec<_> = found.map(|entry| entry.file_name()).collect();
+        wrong.push(format!("state is left: {}: {names:?}", state.display()));
     }
     let processes = bed.net.processes();
     if !processes.is_empty() {
