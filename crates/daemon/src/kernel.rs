@@ -421,6 +421,7 @@ fn read_host(name: &str) -> HostStack {
     HostStack {
         ipv6_disabled: number(sysctl::ipv6_conf(name, "disable_ipv6")) == Some(1),
         arp_ignore: v4("arp_ignore"),
+        arp_announce: v4("arp_announce"),
         forwarding: v4("forwarding") == 1,
         proxy_arp: v4("proxy_arp") == 1,
         local_proxy_arp: v4("proxy_arp_pvlan") == 1,
@@ -450,6 +451,7 @@ fn write_host(name: &str, from: HostStack, to: HostStack) -> Result<(), String> 
     let number = |key, from: u8, to: u8| (from != to).then(|| (key, to.to_string()));
     let changes = [
         number("arp_ignore", from.arp_ignore, to.arp_ignore),
+        number("arp_announce", from.arp_announce, to.arp_announce),
         flag("forwarding", from.forwarding, to.forwarding),
         flag("proxy_arp", from.proxy_arp, to.proxy_arp),
         flag("proxy_arp_pvlan", from.local_proxy_arp, to.local_proxy_arp),

@@ -45,6 +45,8 @@ pub struct HostStack {
     pub ipv6_disabled: bool,
     /// `net.ipv4.conf.IF.arp_ignore`; 8 answers no ARP request at all.
     pub arp_ignore: u8,
+    /// `net.ipv4.conf.IF.arp_announce`; 2 asks in the name of the interface's own addresses only.
+    pub arp_announce: u8,
     /// `net.ipv4.conf.IF.forwarding`.
     pub forwarding: bool,
     /// `net.ipv4.conf.IF.proxy_arp`.
@@ -69,6 +71,7 @@ impl Default for HostStack {
         Self {
             ipv6_disabled: false,
             arp_ignore: 0,
+            arp_announce: 0,
             forwarding: false,
             proxy_arp: false,
             local_proxy_arp: false,

@@ -20,6 +20,9 @@ use std::net::{IpAddr, Ipv4Addr};
 pub fn host(wanted: &Layer3, forwarding: bool, base: HostStack) -> HostStack {
     HostStack {
         forwarding,
+        // Who is asked learns the asker's address: that of a virtual router, or of another interface, is not this one's
+        // to teach (RFC 3768, 8.2).
+        arp_announce: 2,
         proxy_arp: forwarding && wanted.proxy_arp,
         local_proxy_arp: wanted.local_proxy_arp,
         directed_broadcast: wanted.directed_broadcast,
