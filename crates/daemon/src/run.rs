@@ -209,51 +209,61 @@ async fn serve(core: Core, mut events: Events) -> Result<(), String> {
     let plane = plane_fd.map(watch).transpose()?;
     loop {
         let due = core.borrow().next_ms().map(|at_ms| core.borrow().clock.instant(at_ms));
+        let turn = async {
+            tokio::select! {
+                mut guard = ready(Some(&netlink)) => {
+                    let batch = drain(&mut events);
+                    if batch.is_empty() {
+                        guard.clear_ready();
+                    } else {
+                        core.borrow_mut().netdev_events(batch);
+                    }
+                }
+                mut guard = ready(Some(&routing)) => {
+                    if !core.borrow_mut().routing_turn() {
+                        guard.clear_ready();
+                    }
+                    tokio::task::yield_now().await;
+                }
+                mut guard = ready(Some(&vrfs)) => {
+                    if core.borrow_mut().vrf_events() == 0 {
+                        guard.clear_ready();
+                    }
+                }
+                mut guard = ready(children.as_ref()) => {
+                    if core.borrow_mut().child_events() == 0 {
+                        guard.clear_ready();
+                    }
+                }
+                mut guard = ready(relays.as_ref()) => {
+                    if core.borrow_mut().relay_events() == 0 {
+                        guard.clear_ready();
+                    }
+                }
+                mut guard = ready(plane.as_ref()) => {
+                    if core.borrow_mut().plane_events() == 0 {
+                        guard.clear_ready();
+                    }
+                    tokio::task::yield_now().await;
+                }
+                () = tokio::time::sleep(POLL_GAP), if plane.is_none() => drop(core.borrow_mut().plane_events()),
+                () = sleep_until(due) => core.borrow_mut().tick(),
+                () = shared.changed.notified() => {}
+                _ = terminate.recv() => return false,
+                _ = interrupt.recv() => return false,
+            }
+            true
+        };
         tokio::select! {
-            mut guard = ready(Some(&netlink)) => {
-                let batch = drain(&mut events);
-                if batch.is_empty() {
-                    guard.clear_ready();
-                } else {
-                    core.borrow_mut().netdev_events(batch);
-                }
-            }
-            mut guard = ready(Some(&routing)) => {
-                if !core.borrow_mut().routing_turn() {
-                    guard.clear_ready();
-                }
-                tokio::task::yield_now().await;
-            }
-            mut guard = ready(Some(&vrfs)) => {
-                if core.borrow_mut().vrf_events() == 0 {
-                    guard.clear_ready();
-                }
-            }
-            mut guard = ready(children.as_ref()) => {
-                if core.borrow_mut().child_events() == 0 {
-                    guard.clear_ready();
-                }
-            }
-            mut guard = ready(relays.as_ref()) => {
-                if core.borrow_mut().relay_events() == 0 {
-                    guard.clear_ready();
-                }
-            }
-            mut guard = ready(plane.as_ref()) => {
-                if core.borrow_mut().plane_events() == 0 {
-                    guard.clear_ready();
-                }
-                tokio::task::yield_now().await;
-            }
-            () = tokio::time::sleep(POLL_GAP), if plane.is_none() => drop(core.borrow_mut().plane_events()),
-            () = sleep_until(due) => core.borrow_mut().tick(),
-            () = shared.changed.notified() => {}
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
+            // What is said of a switch that was taken down is nothing to act upon: it would be put up again.
+            biased;
             () = shared.detached.notified() => {
                 // Let the session that asked have its answer.
                 tokio::task::yield_now().await;
                 tokio::time::sleep(Duration::from_millis(10)).await;
+                break;
+            }
+            goes_on = turn => if !goes_on {
                 break;
             }
         }
