@@ -129,7 +129,12 @@ fn killed_daemons(beds: &Beds) {
         heard_again(beds);
         for (before, after) in before.iter().zip(beds.iter().map(|bed| calm(bed, 0))) {
             // The count a daemon starts with is that of the last change of a role; what matters is that it does not grow.
-            assert!(after.0 <= before.0, "topology changes: {after:?}, before {before:?}");
+            let said = || {
+                let what = ["show clock", "show spanning-tree detail", "show logging"];
+                let lines = beds.iter().map(|bed| format!("{}\n{}", bed.instance, bed.exec(&what)));
+                lines.collect::<String>()
+            };
+            assert!(after.0 <= before.0, "{}: {after:?}, before {before:?}\n{}", victim.instance, said());
             assert_eq!((&after.1, &after.2), (&before.1, &before.2));
         }
     }

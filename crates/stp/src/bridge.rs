@@ -552,10 +552,14 @@ impl Bridge {
                     self.actions.push_back(Action::Flush { instance, ports: Box::new(ports) });
                 }
                 Effect::Event(event) => {
-                    self.generation +=
-                        u64::from(matches!(event, Event::Role { .. } | Event::RootChanged { .. }));
+                    let kept = matches!(
+                        event,
+                        Event::Role { .. } | Event::RootChanged { .. } | Event::TopologyChange { .. }
+                    );
+                    self.generation += u64::from(kept);
                     self.actions.push_back(Action::Event(event));
                 }
+                Effect::Remember => self.generation += 1,
             }
         }
     }

@@ -438,8 +438,13 @@ impl Entity {
             }
             self.mark_all_trees(p);
         }
+        let root = self.trees[0].root_times;
+        let longest_ms = crate::vars::ms(root.max_age) + crate::vars::ms(root.forward_delay);
         for tree in &mut self.trees {
             tree.sync.valid = false;
+            // A neighbour that speaks STP has flagged a change for so long, whoever listened.
+            tree.last_heard_ms =
+                tree.last_heard_ms.map(|last| if now <= last + longest_ms { now } else { last });
         }
         self.run(None);
         for p in 0..self.ports.len() {

@@ -541,10 +541,22 @@ impl PortVars {
 /// What an entity asks of its owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Effect {
-    Transmit { port: PortId, bpdu: crate::bpdu::Bpdu },
-    SetState { instance: InstanceId, port: PortId, state: StpState },
-    Flush { instance: InstanceId, ports: PortSet },
+    Transmit {
+        port: PortId,
+        bpdu: crate::bpdu::Bpdu,
+    },
+    SetState {
+        instance: InstanceId,
+        port: PortId,
+        state: StpState,
+    },
+    Flush {
+        instance: InstanceId,
+        ports: PortSet,
+    },
     Event(crate::events::Event),
+    /// Nothing that shows, but a restarted bridge must know it.
+    Remember,
 }
 
 /// Which VLAN's tree an entity is; `None` for STP, RSTP and MSTP.

@@ -5,7 +5,7 @@
 
 use crate::entity::Entity;
 use crate::events::Event;
-use crate::vars::{Role, Timer};
+use crate::vars::{Effect, Role, Timer};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -102,6 +102,8 @@ fn enter(e: &mut Entity, p: usize, t: usize, state: State) {
         State::Acknowledged => {
             tree.tc_while = Timer::Zero;
             port.rcvd_tc_ack = false;
+            // A bridge that did not know would tell the root once more after a restart.
+            e.effects.push_back(Effect::Remember);
         }
     }
 }
