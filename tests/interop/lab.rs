@@ -9,10 +9,12 @@ scenarios! {
     a_fabric: ebpf soft;
 }
 
-/// In a mount namespace with a /run of its own, so that everything is gone with it, whatever happens.
+/// In a mount namespace with a /run and a /var/lib/lanyard of its own, so that everything is gone with it, whatever happens.
 const SCRIPT: &str = r#"
 set -eu
 mount -t tmpfs -o mode=755 lanyard /run
+mkdir -p /var/lib/lanyard
+mount -t tmpfs lanyard /var/lib/lanyard
 lab() { "$LANYARD" lab "$@"; }
 fail() { echo "FAILED: $*"; for n in spine1 leaf1 leaf2; do
     lab exec fabric $n -- vtysh -c 'show ip route' -c 'show bgp summary'; lab exec fabric $n -- lanyard cli -c 'show fpm' -c 'show ip route'; done

@@ -102,7 +102,8 @@ impl Bed {
         let count = ports.len();
         self.host(1).net.run(|| {
             for port in ports {
-                let socket = UdpSocket::bind(("0.0.0.0", port)).expect("a port");
+                // A program that is being started may still have the socket of the last time.
+                let socket = wait_for("the port", || UdpSocket::bind(("0.0.0.0", port)).ok());
                 socket.send_to(b"lanyard", address).expect("sent");
             }
         });

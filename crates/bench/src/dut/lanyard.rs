@@ -15,6 +15,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
+/// Where the daemon keeps an instance's state.
+const STATE: &str = "/var/lib/lanyard";
 /// How long `lanyard run` may take to say `ready:`.
 const READY_LIMIT: Duration = Duration::from_secs(30);
 
@@ -272,6 +274,8 @@ impl Drop for Lanyard {
         if let Err(why) = self.detach() {
             eprintln!("lanyard bench: instance {} may be left behind: {why:#}", self.instance);
         }
+        // Its base address, kept for a next time that there is not. Where it is not, nothing is left.
+        let _ = std::fs::remove_dir_all(Path::new(STATE).join(&self.instance));
     }
 }
 
