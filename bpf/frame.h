@@ -38,6 +38,7 @@ enum drop_reason {
 	DROP_IP_HEADER_INVALID,
 	DROP_URPF_FAILED,
 	DROP_ROUTE_BLACKHOLE,
+	DROP_MARTIAN,
 };
 
 /* lanyard_types::TrapReason */

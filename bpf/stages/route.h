@@ -39,14 +39,18 @@ static __always_inline bool link_local(struct packet *p, __u64 *address)
 	return p->six ? address[0] >> 54 == 0xfe80 >> 6 : address[1] >> 16 == (169 << 8 | 254);
 }
 
+/* Multicast, or everybody on the link. */
+static __always_inline bool group_address(struct packet *p, __u64 *address)
+{
+	return p->six ? address[0] >> 56 == 0xff : address[1] >> 28 == 14 || address[1] == 0xffffffff;
+}
+
 static __always_inline bool martian(struct packet *p, __u64 *address)
 {
 	if (!p->six) {
 		__u32 first = address[1] >> 24;
-		return first == 0 || first == 127 || first >= 224;
+		return first == 0 || first == 127 || first >= 240;
 	}
-	if (address[0] >> 56 == 0xff)
-		return true;
 	return address[0] == 0 && (address[1] < 2 || address[1] >> 32 == 0xffff);
 }
 
@@ -160,18 +164,22 @@ __noinline int route_way(struct packet *p, struct way *w)
 		return DROP(DROP_IP_HEADER_INVALID);
 	__u32 vrf = in->vrf, urpf = in->flags >> LY_RIF_URPF_SHIFT >> (p->six ? 2 : 0) & 3;
 
-	if (martian(p, p->src) || martian(p, p->dst))
+	if (group_address(p, p->dst))
 		return TRAPPED(TRAP_MARTIAN);
+	if (martian(p, p->src) || group_address(p, p->src) || martian(p, p->dst))
+		return DROP(DROP_MARTIAN);
+	bool local_source = link_local(p, p->src), local = link_local(p, p->dst);
+	bool stays = !p->six && (local_source || local); /* the kernel would forward it */
 	if (p->options)
-		return TRAPPED(TRAP_IP_OPTIONS);
-	bool local_source = link_local(p, p->src);
+		return stays ? DROP(DROP_MARTIAN) : TRAPPED(TRAP_IP_OPTIONS);
 	if (urpf && !local_source && !reverse_path(fib_find(p, vrf, p->src), p->rif, urpf == 2))
 		return DROP(DROP_URPF_FAILED);
-	bool local = link_local(p, p->dst);
 	if (local && p->six)
 		return TRAPPED(TRAP_LOCAL_ADDRESS);
 	__u32 target = fib_find(p, vrf, p->dst), value = target & 0xffffff;
 	way_journal(target, 0, 0, 0, 0);
+	if (stays && target != (LY_TARGET_UP << 24 | TRAP_LOCAL_ADDRESS))
+		return DROP(DROP_MARTIAN);
 	switch (target >> 24) {
 	case LY_TARGET_GROUP:
 		break;
@@ -184,7 +192,7 @@ __noinline int route_way(struct packet *p, struct way *w)
 	default:
 		return TRAPPED(TRAP_NO_ROUTE);
 	}
-	if (local || local_source)
+	if (local_source)
 		return TRAPPED(TRAP_MARTIAN);
 	if (p->ttl <= 1)
 		return TRAPPED(TRAP_TTL_EXPIRED);

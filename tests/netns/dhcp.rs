@@ -7,8 +7,8 @@ use std::process::{Child, Command, Stdio};
 scenarios! {
     relayed: ebpf soft;
     relayed_ipv6: ebpf soft;
-    with_relay_information: soft;
-    across_vrfs: soft;
+    with_relay_information: ebpf soft;
+    across_vrfs: ebpf soft;
     a_server_on_the_same_machine: soft;
 }
 

@@ -11,10 +11,10 @@ scenarios! {
     vrfs_come_and_go: ebpf;
     routed_ports: ebpf soft;
     floating_and_tracked_routes: ebpf soft;
-    permanent_and_discard: soft;
-    proxy_arp: soft;
-    static_arp: soft;
-    redirects_and_broadcasts: soft;
+    permanent_and_discard: ebpf soft;
+    proxy_arp: ebpf soft;
+    static_arp: ebpf soft;
+    redirects_and_broadcasts: ebpf soft;
 }
 
 /// A VRF's name that no other bed has: namespaces have names of the whole machine.
@@ -52,8 +52,11 @@ fn vrfs_isolate(plane: Plane) {
         bed.host(from).reaches(&format!("10.0.{net}.1"));
         bed.host(from).reaches(&format!("fd00:{net}::1"));
     }
-    bed.host(1).tcp(bed.host(2), "10.0.2.1", 1 << 20);
-    bed.host(3).tcp(bed.host(4), "10.0.2.1", 1 << 20);
+    for (from, to) in [(1, 2), (3, 4)] {
+        for address in ["10.0.2.1", "fd00:2::1"] {
+            bed.by_the_plane(from, 50, address, || bed.host(from).tcp(bed.host(to), address, 4 << 20));
+        }
+    }
     // An address that only one of the VRFs knows.
     bed.host(2).net.ip("address add 10.9.0.1/32 dev lo");
     bed.configure(&format!("ip route vrf {a} 10.9.0.0 255.255.0.0 10.0.2.1"));

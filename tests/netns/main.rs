@@ -20,6 +20,7 @@ mod layer3;
 mod life;
 mod oracle;
 mod ports;
+mod routes_live;
 mod services;
 mod svi;
 mod trace;

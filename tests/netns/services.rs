@@ -87,13 +87,14 @@ fn router_advertisements(plane: Plane) {
     assert!(bed.exec(&["show logging"]).contains("%SERVICE-3-ENDED: radvd has ended by itself"));
 }
 
-/// Two switches in VLAN 10, the host behind the first; each has an address, and they share one.
+/// Two switches in VLAN 10, host 1 behind the first; each has an address, and they share one, over which host 1 goes to VLAN 20.
+/// That is each switch's own, and so is 10.0.20.1 there.
 fn two_routers(plane: Plane) -> (Bed, Bed) {
     let config = |address: &str, more: &str| {
         format!(
-            "ip routing\nvlan 10\ninterface p1\n switchport access vlan 10\ninterface p2\n switchport access vlan 10\n\
-             interface p3\n switchport access vlan 10\ninterface vlan 10\n ip address {address} 255.255.255.0\n \
-             vrrp 1 ip 10.0.10.1\n{more}"
+            "ip routing\nvlan 10,20\ninterface p1\n switchport access vlan 10\ninterface p2\n switchport access vlan 10\n\
+             interface p3\n switchport access vlan 20\ninterface vlan 20\n ip address 10.0.20.254 255.255.255.0\n\
+             interface vlan 10\n ip address {address} 255.255.255.0\n vrrp 1 ip 10.0.10.1\n{more}"
         )
     };
     let tracked = " vrrp 1 priority 120\n vrrp 1 track 1 decrement 50\ntrack 1 interface p3 line-protocol\n";
@@ -105,6 +106,11 @@ fn two_routers(plane: Plane) -> (Bed, Bed) {
     }
     join(&left, 2, &right, 2);
     left.host(1).address("10.0.10.9/24");
+    left.host(1).net.ip("route add default via 10.0.10.1");
+    for bed in [&left, &right] {
+        bed.host(3).address("10.0.20.1/24");
+        bed.host(3).net.ip("route add default via 10.0.20.254");
+    }
     (left, right)
 }
 
@@ -127,6 +133,12 @@ fn virtual_router_failover(plane: Plane) {
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     assert!(neighbour().contains("00:00:5e:00:01:01"), "{}", neighbour());
+    // What host 1 sends to the virtual router the planes route, whoever is the master.
+    let routes = |bed: &Bed, port: usize| {
+        host.reaches("10.0.20.1");
+        bed.by_the_plane(port, 20, "by the virtual router", || assert!(host.ping("-c 20 10.0.20.1")));
+    };
+    routes(&left, 1);
     // A tracked object takes from the priority: the other one is better now, and takes over.
     left.host(3).net.ip("link set eth0 down");
     wait_for("the second to take over", || {
@@ -139,6 +151,7 @@ fn virtual_router_failover(plane: Plane) {
     );
     host.reaches("10.0.10.1");
     assert!(neighbour().contains("00:00:5e:00:01:01"), "{}", neighbour());
+    routes(&right, 2);
     left.host(3).net.ip("link set eth0 up");
     wait_for("the first to be back", || {
         (state(&left) == "master" && state(&right) == "backup").then_some(())

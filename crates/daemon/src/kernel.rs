@@ -427,6 +427,7 @@ fn read_host(name: &str) -> HostStack {
         local_proxy_arp: v4("proxy_arp_pvlan") == 1,
         directed_broadcast: v4("bc_forwarding") == 1,
         redirects: v4("send_redirects") == 1,
+        accept_redirects: v4("accept_redirects") == 1,
         rp_filter: v4("rp_filter"),
         ignore_linkdown: v4("ignore_routes_with_linkdown") == 1,
         arp_timeout_s: reachable_ms.map_or(30, |ms| ms / 1000),
@@ -457,6 +458,7 @@ fn write_host(name: &str, from: HostStack, to: HostStack) -> Result<(), String> 
         flag("proxy_arp_pvlan", from.local_proxy_arp, to.local_proxy_arp),
         flag("bc_forwarding", from.directed_broadcast, to.directed_broadcast),
         flag("send_redirects", from.redirects, to.redirects),
+        flag("accept_redirects", from.accept_redirects, to.accept_redirects),
         number("rp_filter", from.rp_filter, to.rp_filter),
         flag("ignore_routes_with_linkdown", from.ignore_linkdown, to.ignore_linkdown),
     ];

@@ -57,6 +57,8 @@ pub struct HostStack {
     pub directed_broadcast: bool,
     /// `net.ipv4.conf.IF.send_redirects`.
     pub redirects: bool,
+    /// `net.ipv4.conf.IF.accept_redirects`.
+    pub accept_redirects: bool,
     /// `net.ipv4.conf.IF.rp_filter`: 0 off, 1 strict, 2 loose.
     pub rp_filter: u8,
     /// `net.ipv4.conf.IF.ignore_routes_with_linkdown` and the same of IPv6.
@@ -77,6 +79,7 @@ impl Default for HostStack {
             local_proxy_arp: false,
             directed_broadcast: false,
             redirects: true,
+            accept_redirects: true,
             rp_filter: 0,
             ignore_linkdown: false,
             arp_timeout_s: 30,

@@ -27,6 +27,8 @@ pub fn host(wanted: &Layer3, forwarding: bool, base: HostStack) -> HostStack {
         local_proxy_arp: wanted.local_proxy_arp,
         directed_broadcast: wanted.directed_broadcast,
         redirects: wanted.redirects,
+        // A router has its tables from nobody but them that route (RFC 1812, 5.2.7.2).
+        accept_redirects: base.accept_redirects && !forwarding,
         rp_filter: match wanted.urpf_ipv4 {
             Urpf::Off => base.rp_filter,
             Urpf::Strict => 1,

@@ -131,6 +131,9 @@ named! {
         UrpfFailed = 26, "urpf_failed";
         /// route: the longest match is a blackhole route.
         RouteBlackhole = 27, "route_blackhole";
+        /// route: from or to an address that no packet on a wire has, or none that passes a router (RFC 1812, 5.3.7; RFC 3927,
+        /// 2.7; RFC 4291, 2.5).
+        Martian = 28, "martian";
     }
 }
 
@@ -157,7 +160,7 @@ named! {
         RouteMtu = 9, "route_mtu";
         /// route: IPv4 options, or an IPv6 hop-by-hop header.
         IpOptions = 10, "ip_options";
-        /// route: an address no router forwards from or to (RFC 1812, 5.3.7; RFC 4291, 2.5): the kernel has the last word.
+        /// route: to a group, or from a link-local IPv6 address: never forwarded, but the kernel may have an answer.
         Martian = 11, "martian";
         /// route: no route; the kernel answers.
         NoRoute = 12, "no_route";
@@ -238,7 +241,7 @@ impl DropReason {
             | Self::UntaggedNotAllowed
             | Self::StpDiscarding => Stage::VlanIngress,
             Self::StpLearning | Self::SourceBlackhole => Stage::Learn,
-            Self::IpHeaderInvalid | Self::UrpfFailed | Self::RouteBlackhole => Stage::Route,
+            Self::IpHeaderInvalid | Self::UrpfFailed | Self::RouteBlackhole | Self::Martian => Stage::Route,
             Self::DestinationBlackhole | Self::SamePort | Self::NoEgress => Stage::Bridge,
             Self::EgressNotMember
             | Self::EgressStp

@@ -294,7 +294,27 @@ impl Bed {
     }
 }
 
+/// Frames of the hosts' own that go up although all else is forwarded: they confirm that the router is there.
+pub const FEW: u64 = 8;
+
 impl Bed {
+    /// What has become of the frames that came in at `pN`: the plane has forwarded so many, and so many went up.
+    pub fn routed(&self, n: usize) -> (u64, u64) {
+        let counted = self.counters()[&format!("p{n}")];
+        (counted.forwarded, counted.trapped)
+    }
+    /// Asserts that the plane, and not the kernel, forwards what `traffic` has come in at `pN`: at least so many frames.
+    pub fn by_the_plane(&self, n: usize, at_least: u64, what: &str, traffic: impl FnOnce()) {
+        let before = self.routed(n);
+        traffic();
+        let after = self.routed(n);
+        let (forwarded, up) = (after.0 - before.0, after.1 - before.1);
+        assert!(
+            forwarded >= at_least && up <= FEW,
+            "{what}: the plane forwarded {forwarded} frames, {up} went up"
+        );
+    }
+
     /// Replaces host N and its wire by new ones; the wire's far end must be gone.
     pub fn rewire(&mut self, n: usize) {
         self.hosts[n - 1] = wire(&self.net, n as u16, 1500);

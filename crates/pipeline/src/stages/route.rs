@@ -170,17 +170,22 @@ impl Asked<'_> {
         let header = IpHeader::read(ethertype, packet, segmented)
             .map_err(|_| Verdict::Dropped(DropReason::IpHeaderInvalid))?;
         let up = |reason, notes: &mut Notes| Ok(to_kernel(self.tables, reason, self.up, notes));
-        if is_martian(header.src)
-            || header.src.is_multicast()
-            || is_martian(header.dst)
-            || header.dst.is_multicast()
-        {
+        if is_group(header.dst) {
             return up(TrapReason::Martian, notes);
         }
-        if header.options {
-            return up(TrapReason::IpOptions, notes);
+        if is_martian(header.src) || is_group(header.src) || is_martian(header.dst) {
+            return Err(Verdict::Dropped(DropReason::Martian));
         }
         let link_local = is_link_local(header.src);
+        // The kernel would forward it (RFC 3927, 2.7).
+        let stays = header.src.is_ipv4() && (link_local || is_link_local(header.dst));
+        if header.options {
+            return if stays {
+                Err(Verdict::Dropped(DropReason::Martian))
+            } else {
+                up(TrapReason::IpOptions, notes)
+            };
+        }
         if !link_local && !self.reverse_path(header.src) {
             return Err(Verdict::Dropped(DropReason::UrpfFailed));
         }
@@ -190,14 +195,18 @@ impl Asked<'_> {
         }
         let found = self.tables.routes.longest(self.rif.vrf, header.dst);
         notes.say(Stage::Route, || crate::route::match_note(header.dst, found));
-        let group = match found.map(|(_, target)| target) {
+        let target = found.map(|(_, target)| target);
+        if stays && target != Some(RouteTarget::Up(TrapReason::LocalAddress)) {
+            return Err(Verdict::Dropped(DropReason::Martian));
+        }
+        let group = match target {
             None => return up(TrapReason::NoRoute, notes),
             Some(RouteTarget::Up(reason)) => return up(reason, notes),
             Some(RouteTarget::Connected(_)) => return up(TrapReason::Glean, notes),
             Some(RouteTarget::Blackhole) => return Err(Verdict::Dropped(DropReason::RouteBlackhole)),
             Some(RouteTarget::Group(group)) => group,
         };
-        if link_local || is_link_local(header.dst) {
+        if link_local {
             return up(TrapReason::Martian, notes);
         }
         if header.ttl <= 1 {
@@ -244,6 +253,11 @@ impl Asked<'_> {
             }
         }
     }
+}
+
+/// An address of many: multicast, or everybody on the link.
+fn is_group(address: IpAddr) -> bool {
+    address.is_multicast() || address == Ipv4Addr::BROADCAST
 }
 
 /// An address no packet on a wire comes from or goes to (RFC 1812, 5.3.7; RFC 4291, 2.5.2, 2.5.3 and 2.5.5.2).

@@ -387,7 +387,7 @@ fn exceptions() {
         ("version", as_is, 1, odd(|b| b[0] = 0x55), "dropped ip_header_invalid"),
         ("header length", as_is, 1, odd(|b| b[0] = 0x44), "dropped ip_header_invalid"),
         ("total length", as_is, 1, odd(|b| b[3] = 200), "dropped ip_header_invalid"),
-        ("link-local source", as_is, 1, v("169.254.1.1", "10.0.20.66", 64), "trapped martian 5:-"),
+        ("link-local source", as_is, 1, v("169.254.1.1", "10.0.20.66", 64), "dropped martian"),
         (
             "link-local source to the switch",
             as_is,
@@ -395,7 +395,10 @@ fn exceptions() {
             v("169.254.1.1", "10.0.20.254", 64),
             "trapped local_address 5:-",
         ),
-        ("link-local destination", as_is, 1, v("10.0.10.1", "169.254.1.1", 64), "trapped martian 5:-"),
+        ("link-local destination", as_is, 1, v("10.0.10.1", "169.254.1.1", 64), "dropped martian"),
+        ("link-local source, no route", as_is, 1, v("169.254.1.1", "8.8.8.8", 64), "dropped martian"),
+        ("link-local source, unresolved", as_is, 1, v("169.254.1.1", "10.0.20.5", 64), "dropped martian"),
+        ("link-local source, policy", as_is, 1, v("169.254.1.1", "198.51.100.1", 64), "dropped martian"),
         ("strict, right way", strict, 1, v("10.0.10.1", "10.0.20.66", 64), "6:-"),
         ("strict, connected subnet", strict, 1, v("10.0.10.99", "10.0.20.66", 64), "6:-"),
         ("strict, another's subnet", strict, 1, v("10.0.20.99", "10.0.20.66", 64), "dropped urpf_failed"),
@@ -431,27 +434,24 @@ fn exceptions() {
         ),
         ("IPv6 strict", strict, 1, six("2001:db8:9::1", "2001:db8:20::5", 64, 17), "dropped urpf_failed"),
     ];
-    for address in
-        ["0.0.0.0", "0.9.9.9", "127.0.0.1", "224.0.0.5", "239.1.1.1", "240.0.0.1", "255.255.255.255"]
-    {
-        cases.push(("martian source", as_is, 1, v(address, "10.0.20.66", 64), "trapped martian 5:-"));
-        cases.push(("martian destination", as_is, 1, v("10.0.10.1", address, 64), "trapped martian 5:-"));
+    let from = |address| ("martian source", as_is as fn(&mut PlaneState), 1, address, "dropped martian");
+    let to = |address, want| ("martian destination", as_is as fn(&mut PlaneState), 1, address, want);
+    for address in ["0.0.0.0", "0.9.9.9", "127.0.0.1", "240.0.0.1"] {
+        cases.push(from(v(address, "10.0.20.66", 64)));
+        cases.push(to(v("10.0.10.1", address, 64), "dropped martian"));
     }
-    for address in ["::", "::1", "ff02::1", "::ffff:10.0.0.1"] {
-        cases.push((
-            "martian source",
-            as_is,
-            1,
-            six(address, "2001:db8:20::5", 64, 17),
-            "trapped martian 5:-",
-        ));
-        cases.push((
-            "martian destination",
-            as_is,
-            1,
-            six("2001:db8:10::1", address, 64, 17),
-            "trapped martian 5:-",
-        ));
+    for address in ["224.0.0.5", "239.1.1.1", "255.255.255.255"] {
+        cases.push(from(v(address, "10.0.20.66", 64)));
+        cases.push(to(v("10.0.10.1", address, 64), "trapped martian 5:-"));
+    }
+    for (address, want) in [
+        ("::", "dropped martian"),
+        ("::1", "dropped martian"),
+        ("::ffff:10.0.0.1", "dropped martian"),
+        ("ff02::1", "trapped martian 5:-"),
+    ] {
+        cases.push(from(six(address, "2001:db8:20::5", 64, 17)));
+        cases.push(to(six("2001:db8:10::1", address, 64, 17), want));
     }
     check(cases);
     let mut bad = v("10.0.10.1", "10.0.20.66", 64);
