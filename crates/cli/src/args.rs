@@ -6,10 +6,13 @@ use crate::parse::Form;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use lanyard_config::InterfaceName;
 use lanyard_types::{MacAddr, VlanId, VlanSet};
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Longest range of interfaces: no switch has more ports.
 pub const MAX_RANGE: usize = 1023;
+/// Highest number of an MST instance (IEEE 802.1Q-2018, 13.8).
+const MAX_MSTID: u16 = 4094;
 /// Longest file name or host name.
 pub const MAX_WORD: usize = 255;
 
@@ -20,6 +23,8 @@ pub enum Kind {
     Vlan,
     /// VLANs and ranges of them: `1,10,20-30`.
     VlanList,
+    /// MST instances and ranges of them, each 0-4094: `0,2-4`.
+    Instances,
     /// A MAC address in any notation.
     Mac,
     /// A.B.C.D.
@@ -56,6 +61,8 @@ pub enum Value {
     Vlan(VlanId),
     /// `Kind::VlanList`.
     Vlans(VlanSet),
+    /// `Kind::Instances`.
+    Instances(BTreeSet<u16>),
     /// `Kind::Mac`.
     Mac(MacAddr),
     /// `Kind::Ipv4`, `Kind::Ipv6`.
@@ -102,6 +109,8 @@ impl Args {
         vlan(Vlan) -> VlanId;
         /// The VLAN list.
         vlans(Vlans) -> VlanSet;
+        /// The MST instances.
+        instances(Instances) -> BTreeSet<u16>;
         /// The MAC address.
         mac(Mac) -> MacAddr;
         /// The first number.
@@ -190,6 +199,7 @@ impl Kind {
         match self {
             Self::Vlan => "<1-4094>".into(),
             Self::VlanList => "LIST".into(),
+            Self::Instances => "WORD".into(),
             Self::Mac => "H.H.H".into(),
             Self::Ipv4 => "A.B.C.D".into(),
             Self::Ipv4Prefix => "A.B.C.D/LEN".into(),
@@ -219,6 +229,7 @@ pub fn take(kind: Kind, words: &[&str], rest: &str, names: &dyn Names) -> Take {
     match kind {
         Kind::Vlan => vlan(word),
         Kind::VlanList => vlan_list(word),
+        Kind::Instances => instances(word),
         Kind::Mac => mac(word),
         Kind::Ipv4 => one(word.parse::<Ipv4Addr>().ok().map(|a| Value::Address(a.into()))),
         Kind::Ipv6 => one(word.parse::<Ipv6Addr>().ok().map(|a| Value::Address(a.into()))),
@@ -275,6 +286,27 @@ fn vlan_list(word: &str) -> Take {
         Ok(_) => Take::Bad(format!("{} is not a list of VLANs", short(word))),
         Err(error) => Take::Bad(error.to_string()),
     }
+}
+
+fn instances(word: &str) -> Take {
+    if !word.starts_with(|c: char| c.is_ascii_digit()) {
+        return Take::Mismatch;
+    }
+    let mut all = BTreeSet::new();
+    for part in word.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let number = |text: &str| text.parse::<u16>().ok().filter(|n| digits(text) && *n <= MAX_MSTID);
+        match (number(first), number(last)) {
+            (Some(first), Some(last)) if first <= last => all.extend(first..=last),
+            _ => {
+                return Take::Bad(format!(
+                    "{} is no MST instance, nor a range of them: 0 to {MAX_MSTID}",
+                    short(part)
+                ));
+            }
+        }
+    }
+    Take::Value(Value::Instances(all), 1)
 }
 
 fn mac(word: &str) -> Take {

@@ -98,6 +98,8 @@ const ROOT: Node = kw("root", "Configure switch as root").no(priority).then(&[
     kw("secondary", "Configure switch as secondary root").set(root),
 ]);
 
+const INSTANCES: Node = arg(Kind::Instances, "MST instance range, example: 0-3,5,7-9");
+
 const MST: Node = kw("mst", "Multiple spanning tree configuration").then(&[
     kw("configuration", "Enter MST configuration submode").run(region),
     FORWARD_TIME,
@@ -109,7 +111,7 @@ const MST: Node = kw("mst", "Multiple spanning tree configuration").then(&[
         "maximum number of hops a BPDU is valid",
     )
     .run(max_hops)]),
-    number(0, 4094, "MST instance").then(&[PRIORITY, ROOT]),
+    INSTANCES.then(&[PRIORITY, ROOT]),
 ]);
 
 /// Under global configuration.
@@ -173,7 +175,7 @@ pub const INTERFACE: Node = kw("spanning-tree", "Spanning Tree Subsystem").then(
         kw("point-to-point", "Consider the interface as point-to-point").run(link_type),
         kw("shared", "Consider the interface as shared").run(link_type),
     ]),
-    kw("mst", "Multiple spanning tree").then(&[number(0, 4094, "MST instance").then(&[COST, PORT_PRIORITY])]),
+    kw("mst", "Multiple spanning tree").then(&[INSTANCES.then(&[COST, PORT_PRIORITY])]),
     PORT_PRIORITY,
     kw("portfast", "Enable an interface to move directly to forwarding on link up").run(portfast).then(&[
         kw("disable", "Disable portfast for this interface").run(portfast),
@@ -285,7 +287,7 @@ fn heed(edit: &mut Edit<'_>, args: &Args) {
     }
 }
 
-/// `vlan LIST priority N`, `mst N priority N`, and the `no` forms of `root`.
+/// `vlan LIST priority N`, `mst LIST priority N`, and the `no` forms of `root`.
 fn priority(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     let wanted: Option<u16> = value(args)?;
     if wanted.is_some_and(|priority| priority % 4096 != 0) {
@@ -308,11 +310,12 @@ fn set_priority(
         }
         tree.vlans.retain(|_, settings| *settings != Default::default());
     } else {
-        let instance = mstid(args)?;
-        match wanted(TreeKey::Mst(instance))? {
-            Some(priority) => tree.instances.insert(instance, priority),
-            None => tree.instances.remove(&instance),
-        };
+        for instance in need(args.instances())? {
+            match wanted(TreeKey::Mst(instance))? {
+                Some(priority) => tree.instances.insert(instance, priority),
+                None => tree.instances.remove(&instance),
+            };
+        }
     }
     edit.config.spanning_tree = tree;
     Ok(())
@@ -519,12 +522,12 @@ fn port_tree(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
             tree.priority = wanted.and_then(|priority| u8::try_from(priority).ok());
         }
     };
-    let (vlans, instance) = (args.vlans(), mstid(args));
+    let (vlans, instances) = (args.vlans(), args.instances());
     each_port(edit, |port| {
         if let Some(list) = &vlans {
             list.iter().for_each(|vlan| set(port.vlans.entry(vlan).or_default()));
-        } else if args.has("mst") {
-            instance.iter().for_each(|instance| set(port.instances.entry(*instance).or_default()));
+        } else if let Some(list) = &instances {
+            list.iter().for_each(|instance| set(port.instances.entry(*instance).or_default()));
         } else {
             set(&mut port.all);
         }
