@@ -15,7 +15,7 @@ use crate::events::now_s;
 use crate::shared::{Shared, map_bytes};
 use crate::tables::{Meta, Tables};
 use ipnet::IpNet;
-use lanyard_fib::{Full, LINE, NONE, Pool, View, ipv4, ipv6};
+use lanyard_fib::{Full, LINE, NONE, Rib, View, Writer, ipv4, ipv6};
 use lanyard_pipeline::route::{Adjacency, RouteChange, RouteLookup, RouteTarget};
 use lanyard_pipeline::tables::routes::{Limits, Routes};
 use lanyard_plane::PlaneError;
@@ -99,7 +99,7 @@ impl Routing {
             // Its row may have been another's, of another daemon.
             tables.adjacencies.u32(self.row(id.get()), offset_of!(AdjacencyRow, used_s)).store(0, Relaxed);
         }
-        let done = self.write(tables, change);
+        let done = self.write(tables, change, &undo);
         if done.is_err() && !matches!(change, RouteChange::VrfGone(_)) {
             // What undoes a change that was taken is taken.
             let _ = self.rib.change(&undo, |_| true);
@@ -107,12 +107,13 @@ impl Routing {
         done
     }
 
-    fn write(&mut self, tables: &Tables, change: &RouteChange) -> Result<()> {
+    fn write(&mut self, tables: &Tables, change: &RouteChange, undo: &RouteChange) -> Result<()> {
         match change {
             RouteChange::Adjacency(id, new) => self.write_adjacency(tables, *id, *new),
             RouteChange::Group(id, new) => return self.write_group(tables, *id, new.as_deref()),
-            RouteChange::Route(vrf, prefix, target) => {
-                return self.write_route(tables, *vrf, *prefix, *target);
+            RouteChange::Route(vrf, prefix, new) => {
+                let RouteChange::Route(_, _, old) = undo else { return Ok(()) };
+                return self.write_route(tables, *vrf, *prefix, [*old, *new]);
             }
             RouteChange::VrfGone(vrf) => {
                 if self.live && self.vrfs.contains_key(vrf) {
@@ -188,8 +189,8 @@ impl Routing {
         }
         self.buckets.settle();
         for vrf in self.vrfs.values_mut() {
-            vrf.ipv4.iter_mut().for_each(|table| table.writer.groups.settle());
-            vrf.ipv6.iter_mut().for_each(|table| table.writer.lines.settle());
+            vrf.ipv4.iter_mut().for_each(|table| table.writer.settle());
+            vrf.ipv6.iter_mut().for_each(|table| table.writer.settle());
         }
         Ok(())
     }
@@ -199,45 +200,39 @@ impl Routing {
         tables: &Tables,
         vrf: VrfId,
         prefix: IpNet,
-        target: Option<RouteTarget>,
+        [old, new]: [Option<RouteTarget>; 2],
     ) -> Result<()> {
-        let word = if self.bank == 0 { encode::<0> } else { encode::<1> };
-        let new = target.as_ref().map_or(NONE, word);
+        let (live, word) = (self.live, if self.bank == 0 { encode::<0> } else { encode::<1> });
+        let [old, new] = [old, new].map(|target| target.as_ref().map_or(NONE, word));
         loop {
             let held = self.vrfs.entry(vrf).or_default();
             let Some(rib) = self.rib.vrf(vrf) else { return Ok(()) };
-            let (done, waiting, grows) = match prefix.trunc() {
+            let (done, waiting, larger) = match prefix.trunc() {
                 IpNet::V4(prefix) => {
-                    if held.ipv4.is_none() {
-                        let table = Table::make(ipv4::words(GROUPS4.0), ipv4::Writer::new(GROUPS4.0))?;
-                        if self.live {
-                            put(tables, "fib4", vrf, &table.map)?;
-                        }
-                        held.ipv4 = Some(table);
-                    }
-                    let Some(table) = &mut held.ipv4 else { return Ok(()) };
-                    let view = View::new(&rib.ipv4, word);
-                    let done = table.writer.set(table.lines.all(), prefix, new, &view);
-                    (done, table.writer.groups.waiting(), table.writer.groups.capacity() < GROUPS4.1)
+                    let made = || Table::make(ipv4::Writer::new(GROUPS4.0, GROUPS4.1));
+                    let table = in_place(&mut held.ipv4, made, |map| put_if(live, tables, "fib4", vrf, map))?;
+                    table.set(prefix, [old, new], &View::new(&rib.ipv4, word))
                 }
                 IpNet::V6(prefix) => {
-                    if held.ipv6.is_none() {
-                        let table = Table::make(ipv6::words(LINES6.0), ipv6::Writer::new(LINES6.0))?;
-                        if self.live {
-                            put(tables, "fib6", vrf, &table.map)?;
-                        }
-                        held.ipv6 = Some(table);
-                    }
-                    let Some(table) = &mut held.ipv6 else { return Ok(()) };
-                    let view = View::new(&rib.ipv6, word);
-                    let done = table.writer.set(table.lines.all(), prefix, new, &view);
-                    (done, table.writer.lines.waiting(), table.writer.lines.capacity() < LINES6.1)
+                    let made = || Table::make(ipv6::Writer::new(LINES6.0, LINES6.1));
+                    let table = in_place(&mut held.ipv6, made, |map| put_if(live, tables, "fib6", vrf, map))?;
+                    table.set(prefix, [old, new], &View::new(&rib.ipv6, word))
                 }
             };
             match done {
                 Ok(()) => return Ok(()),
-                Err(Full) if waiting > if grows { MANY } else { 0 } => self.wait_for_readers(tables)?,
-                Err(Full) if grows => self.grow(tables, vrf, prefix)?,
+                Err(Full) if waiting > if larger { MANY } else { 0 } => self.wait_for_readers(tables)?,
+                Err(Full) if larger => match (prefix, held) {
+                    (IpNet::V4(_), Vrf { ipv4: Some(table), .. }) => {
+                        table.grow()?;
+                        put_if(live, tables, "fib4", vrf, &table.map)?;
+                    }
+                    (IpNet::V6(_), Vrf { ipv6: Some(table), .. }) => {
+                        table.grow()?;
+                        put_if(live, tables, "fib6", vrf, &table.map)?;
+                    }
+                    _ => return Ok(()),
+                },
                 Err(Full) => {
                     let four = matches!(prefix, IpNet::V4(_));
                     self.refused[usize::from(!four)] += 1;
@@ -246,27 +241,6 @@ impl Routing {
                     return Err(PlaneError::TableFull { table, size: size.into() });
                 }
             }
-        }
-    }
-
-    /// A table of twice the size with the same content, in the place of the one that is full.
-    fn grow(&mut self, tables: &Tables, vrf: VrfId, prefix: IpNet) -> Result<()> {
-        let live = self.live;
-        let Some(held) = self.vrfs.get_mut(&vrf) else { return Ok(()) };
-        match (prefix, &mut held.ipv4, &mut held.ipv6) {
-            (IpNet::V4(_), Some(table), _) => {
-                let groups = table.writer.groups.capacity() * 2;
-                table.replace(ipv4::words(groups))?;
-                table.writer.groups.grow(groups);
-                if live { put(tables, "fib4", vrf, &table.map) } else { Ok(()) }
-            }
-            (IpNet::V6(_), _, Some(table)) => {
-                let lines = table.writer.lines.capacity() * 2;
-                table.replace(ipv6::words(lines))?;
-                table.writer.lines.grow(lines);
-                if live { put(tables, "fib6", vrf, &table.map) } else { Ok(()) }
-            }
-            _ => Ok(()),
         }
     }
 
@@ -333,8 +307,8 @@ impl Routing {
         let mut groups = Structure { name: "fib_groups", refused: self.refused[0], ..Structure::default() };
         let mut lines = Structure { name: "fib_lines", refused: self.refused[1], ..Structure::default() };
         for vrf in self.vrfs.values() {
-            vrf.ipv4.iter().for_each(|table| groups.add(&table.writer.groups, GROUPS4.1, &table.map));
-            vrf.ipv6.iter().for_each(|table| lines.add(&table.writer.lines, LINES6.1, &table.map));
+            vrf.ipv4.iter().for_each(|table| groups.add(table, GROUPS4.1));
+            vrf.ipv6.iter().for_each(|table| lines.add(table, LINES6.1));
         }
         [groups, lines]
     }
@@ -352,31 +326,38 @@ pub(crate) struct Structure {
 }
 
 impl Structure {
-    fn add(&mut self, pool: &Pool, most: u32, map: &MapHandle) {
+    fn add(&mut self, table: &Table<impl Writer>, most: u32) {
+        let pool = table.writer.pool();
         self.size += u64::from(most);
         self.used += u64::from(pool.used());
         self.high_water += u64::from(pool.high_water());
-        self.bytes += map_bytes(map.as_fd());
+        self.bytes += map_bytes(table.map.as_fd());
     }
 }
 
 /// Pieces given back that are worth a grace period.
 const MANY: u32 = 64;
 
-impl<W> Table<W> {
-    fn make(words: usize, writer: W) -> Result<Self> {
-        let (map, lines) = array(words)?;
+impl<W: Writer> Table<W> {
+    fn make(writer: W) -> Result<Self> {
+        let (map, lines) = array(writer.words())?;
         Ok(Self { map, lines, writer })
     }
-    /// The same words in a larger array.
-    fn replace(&mut self, words: usize) -> Result<()> {
+    /// Writes a route; how much a grace period would give back, and whether the table can grow.
+    fn set(
+        &mut self,
+        prefix: W::Net,
+        [old, new]: [u32; 2],
+        rib: &impl Rib<W::Net>,
+    ) -> (Result<(), Full>, u32, bool) {
+        let done = self.writer.set(self.lines.all(), prefix, old, new, rib);
+        (done, self.writer.waiting(), self.writer.larger().is_some())
+    }
+    /// The same routes in a larger array.
+    fn grow(&mut self) -> Result<()> {
+        let Some(words) = self.writer.larger() else { return Ok(()) };
         let (map, lines) = array(words)?;
-        for (to, from) in lines.all().iter().zip(self.lines.all()) {
-            let word = from.load(Relaxed);
-            if word != 0 {
-                to.store(word, Relaxed);
-            }
-        }
+        self.writer.move_to(self.lines.all(), lines.all());
         (self.map, self.lines) = (map, lines);
         Ok(())
     }
@@ -404,6 +385,27 @@ fn put(tables: &Tables, name: &str, vrf: VrfId, map: &MapHandle) -> Result<()> {
         .map(name)
         .update(u32::from(vrf.get()).as_bytes(), value.as_bytes(), MapFlags::ANY)
         .doing(|| format!("putting the routing table of VRF {vrf} in place"))
+}
+
+fn put_if(live: bool, tables: &Tables, name: &str, vrf: VrfId, map: &MapHandle) -> Result<()> {
+    if live { put(tables, name, vrf, map) } else { Ok(()) }
+}
+
+/// The table, made and put in place with its first route.
+fn in_place<W>(
+    held: &mut Option<Table<W>>,
+    made: impl FnOnce() -> Result<Table<W>>,
+    put: impl FnOnce(&MapHandle) -> Result<()>,
+) -> Result<&mut Table<W>> {
+    let table = match held.take() {
+        Some(table) => table,
+        None => {
+            let table = made()?;
+            put(&table.map)?;
+            table
+        }
+    };
+    Ok(held.insert(table))
 }
 
 /// The table an earlier daemon has left.

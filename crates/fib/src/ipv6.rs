@@ -1,8 +1,15 @@
-//! A trie over IPv6 prefixes: 16 bits by index, then nodes of four bits, each one cache line, with compressed paths.
+//! A trie over IPv6 prefixes, entered in three places: one for prefixes of 64 bits and more, one for 48 to 63, one for the rest.
+//! A look-up asks in this order, and the first that knows a route has the longest. One that has asked in several places while a
+//! route changed asks again: it may have been too early for a longer route that came, and too late for a shorter one that went.
 //!
-//! Layout, in words: line 0 is the header, whose word 0 is the default route; then 2^16 entries; then lines. An entry is 0 (the
-//! default route answers), a leaf, [`NODE`] and a line of 16 entries for the next four bits, or [`SKIP`] and a line that
-//! compares many bits at once:
+//! The upper two are hashes ([`crate::slots`]) of the prefixes' first 64 or 48 bits, and what they find is the route, or the
+//! trie of the longer ones in there. So a random destination in a table of many /48s and /64s costs one line; to walk
+//! there four bits at a time would cost three or four that no other frame has touched.
+//!
+//! Layout, in words: line 0 is the header; then 2^16 entries for the first 16 bits of the short prefixes; then lines; then the
+//! buckets of both hashes. The header's word 0 is the default route, 1 and 2 say at which line the buckets for 64 bits begin
+//! and how many there are, 3 and 4 the same for 48; 5 counts changes. An entry is 0 (no route, in here), a leaf, [`NODE`] and a line of 16
+//! entries for the next four bits, or [`SKIP`] and a line that compares many bits at once:
 //!
 //! | Words | of a skip |
 //! |---|---|
@@ -12,12 +19,11 @@
 //! | 9 | the leaf for addresses that differ |
 //! | 10 | how many bits: a multiple of four, 4..=112 |
 //!
-//! A look-up reads the index and then a line for each four bits in which routes differ, or for each run of bits in which they
-//! do not: 200,000 random /48s make three or four. At most 28, when prefixes are nested at every level.
-//!
-//! Invariants: an entry is a leaf exactly while no route longer than it lies in it; every route behind a skip has the skip's
-//! bits and at least its length. A leaf's word is that of the longest route covering it, the default route aside.
+//! Invariants, each among the routes of one place: an entry is a leaf exactly while no route longer than it lies in it; every
+//! route behind a skip has the skip's bits and at least its length; a leaf's word is that of the longest route covering it, the
+//! default route aside. A prefix of 48 bits and more in ffff:ffff::/32, which is multicast, is taken and not there.
 
+use crate::slots::{self, Slots};
 use crate::{Full, LEAVES, LINE, NONE, Pool, Rib, Words};
 use ipnet::Ipv6Net;
 use std::net::Ipv6Addr;
@@ -32,7 +38,12 @@ const LINE_MASK: u32 = LEAVES - 1;
 const DIRECT: u8 = 16;
 /// Where the entries begin, and the lines.
 const ENTRIES: usize = LINE;
-const LINES: usize = ENTRIES + (1 << DIRECT);
+pub(crate) const LINES: usize = ENTRIES + (1 << DIRECT);
+
+/// The word of the header that counts changes.
+const CHANGES: usize = 5;
+/// The hashed lengths, and where the header tells of them.
+const HASHED: [(u8, usize); 2] = [(64, 1), (48, 3)];
 
 const MATCH: usize = 0;
 const MASK: usize = 4;
@@ -40,20 +51,34 @@ const CHILD: usize = 8;
 const OTHERWISE: usize = 9;
 const BITS: usize = 10;
 
-/// Lines an update may take: a split skip and the way to the new prefix.
-const MOST_LINES: u32 = 5;
-
-/// Words of memory for so many lines.
-#[must_use]
-pub const fn words(lines: u32) -> usize {
-    LINES + lines as usize * LINE
-}
+/// Lines an update may take: a split skip, the way to the new prefix, the next line of a bucket.
+const MOST_LINES: u32 = 6;
 
 /// What the longest match of an address leads to; [`NONE`] without one.
 pub fn lookup(words: &(impl Words + ?Sized), address: Ipv6Addr) -> u32 {
-    let mut key = u128::from(address);
-    let mut word = words.load(ENTRIES + (key >> (128 - DIRECT)) as usize);
-    key <<= DIRECT;
+    let key = u128::from(address);
+    loop {
+        let changes = words.load(CHANGES);
+        for (bits, header) in HASHED {
+            let entry = slots::find(words, header, hashed(key, bits));
+            let word = walk(words, entry, shift(key, bits));
+            if word != NONE {
+                return word;
+            }
+        }
+        let entry = words.load(ENTRIES + (key >> (128 - DIRECT)) as usize);
+        let mut word = walk(words, entry, shift(key, DIRECT));
+        if word == NONE {
+            word = words.load(0);
+        }
+        if words.load(CHANGES) == changes {
+            return word;
+        }
+    }
+}
+
+/// From an entry to the leaf, by the bits from there on.
+fn walk(words: &(impl Words + ?Sized), mut word: u32, mut key: u128) -> u32 {
     while word >= NODE {
         let line = line_of(word);
         if word < SKIP {
@@ -66,11 +91,26 @@ pub fn lookup(words: &(impl Words + ?Sized), address: Ipv6Addr) -> u32 {
             word = words.load(line + OTHERWISE);
         }
     }
-    if word == NONE { words.load(0) } else { word }
+    word
+}
+
+/// The key of the first `bits`, 48 or 64, of an address.
+fn hashed(address: u128, bits: u8) -> u64 {
+    ((address & mask(bits)) >> 64) as u64
+}
+
+/// The place of a prefix: which of the hashed, or the last, by the first bits.
+fn entrance(prefix: Ipv6Net) -> usize {
+    HASHED.iter().position(|(bits, _)| prefix.prefix_len() >= *bits).unwrap_or(HASHED.len())
+}
+
+/// Word of a line.
+pub(crate) fn line_at(number: u32) -> usize {
+    LINES + number as usize * LINE
 }
 
 fn line_of(word: u32) -> usize {
-    LINES + (word & LINE_MASK) as usize * LINE
+    line_at(word & LINE_MASK)
 }
 
 fn shift(key: u128, bits: u8) -> u128 {
@@ -138,11 +178,14 @@ fn slots(prefix: Ipv6Net, depth: u8) -> std::ops::RangeInclusive<usize> {
     first..=first + (1 << (depth + 4 - prefix.prefix_len())) - 1
 }
 
-/// The writer's side: which lines are in use. The words themselves are handed to each call, all 0 at first.
+/// The writer's side: what is in use.
 #[derive(Debug)]
 pub struct Writer {
-    /// The lines.
-    pub lines: Pool,
+    lines: Pool,
+    most: u32,
+    hashes: [Slots; HASHED.len()],
+    /// The hash that wants to be larger; otherwise it is the lines.
+    narrow: Option<usize>,
 }
 
 /// What is being changed.
@@ -150,52 +193,150 @@ struct Change<'a, W: ?Sized, R> {
     words: &'a W,
     rib: &'a R,
     prefix: Ipv6Net,
+    entrance: usize,
     /// What its addresses lead to that no longer route covers.
     value: u32,
     /// There are longer routes inside it.
     covers: bool,
 }
 
-impl Writer {
-    /// For memory with room for so many lines.
-    #[must_use]
-    pub fn new(lines: u32) -> Self {
-        Self { lines: Pool::new(lines) }
-    }
+impl crate::Writer for Writer {
+    type Net = Ipv6Net;
 
-    /// Makes `prefix` lead to `word`; [`NONE`] removes its route.
-    ///
-    /// # Errors
-    /// [`Full`] when the lines might not suffice.
-    pub fn set(
+    fn set(
         &mut self,
         words: &(impl Words + ?Sized),
         prefix: Ipv6Net,
-        word: u32,
+        _: u32,
+        new: u32,
         rib: &impl Rib<Ipv6Net>,
     ) -> Result<(), Full> {
-        let len = prefix.prefix_len();
+        self.change(words, prefix, new, rib)?;
+        words.store(CHANGES, words.load(CHANGES).wrapping_add(1));
+        Ok(())
+    }
+
+    fn words(&self) -> usize {
+        self.words_with(self.lines.capacity(), None)
+    }
+    fn pool(&self) -> &Pool {
+        &self.lines
+    }
+    fn waiting(&self) -> u32 {
+        self.lines.waiting() + self.hashes.iter().map(Slots::waiting).sum::<u32>()
+    }
+    fn settle(&mut self) {
+        self.lines.settle();
+        self.hashes.iter_mut().for_each(Slots::settle);
+    }
+    fn larger(&self) -> Option<usize> {
+        self.next_size().map(|(lines, hash)| self.words_with(lines, hash))
+    }
+    fn move_to(&mut self, from: &(impl Words + ?Sized), to: &(impl Words + ?Sized)) {
+        let Some((lines, larger)) = self.next_size() else { return };
+        crate::words::copy(from, to, line_at(self.lines.capacity()));
+        self.lines.grow(lines);
+        let mut begin = line_at(lines);
+        for (n, hash) in self.hashes.iter_mut().enumerate() {
+            let buckets = larger.filter(|(which, _)| *which == n).map_or(hash.buckets(), |(_, larger)| larger);
+            hash.move_to(from, to, (begin, buckets), &mut self.lines);
+            begin += buckets as usize * LINE;
+        }
+    }
+}
+
+impl Writer {
+    /// For memory with room for so many lines, at first and at most; the hashes begin with none, and have as many buckets at
+    /// most as a quarter of the lines.
+    #[must_use]
+    pub fn new(lines: u32, most: u32) -> Self {
+        let hashes = HASHED.map(|(bits, header)| Slots::new(bits, header, (most / 4).max(1)));
+        Self { lines: Pool::new(lines), most, hashes, narrow: None }
+    }
+
+    fn change(
+        &mut self,
+        words: &(impl Words + ?Sized),
+        prefix: Ipv6Net,
+        new: u32,
+        rib: &impl Rib<Ipv6Net>,
+    ) -> Result<(), Full> {
+        let (len, entrance) = (prefix.prefix_len(), entrance(prefix));
         if len == 0 {
-            words.store(0, word);
+            words.store(0, new);
             return Ok(());
         }
-        let value = if word == NONE { rib.covering(prefix).unwrap_or(NONE) } else { word };
-        let covers = rib.inside(prefix).next().is_some();
-        let change = Change { words, rib, prefix, value, covers };
+        let mut change = Change { words, rib, prefix, entrance, value: new, covers: false };
+        if new == NONE {
+            change.value = rib.covering(prefix, |other| change.counts(other)).unwrap_or(NONE);
+        }
+        let covers = change.inside(prefix).next().is_some();
+        change.covers = covers;
+        if new != NONE && len > DIRECT && self.lines.available() < MOST_LINES {
+            self.narrow = None;
+            return Err(Full);
+        }
+        if let Some(hash) = self.hashes.get_mut(entrance) {
+            let (bits, key) = (hash.bits, hashed(bits_of(prefix), hash.bits));
+            if key >> 32 == u64::from(u32::MAX) {
+                return Ok(());
+            }
+            let held = hash.held(words, key);
+            let at = match held {
+                None if new == NONE => return Ok(()),
+                None => hash.claim(words, key, &mut self.lines).inspect_err(|_| {
+                    self.narrow = Some(entrance);
+                })?,
+                Some(at) => at,
+            };
+            self.set_in(&change, Place { at, bits: bits_of(prefix) & mask(bits), depth: bits }, new)?;
+            if words.load(at) == NONE {
+                self.hashes[entrance].give_back(words, at, key);
+            }
+            return Ok(());
+        }
         let first = (bits_of(prefix) >> (128 - DIRECT)) as usize;
         let entry = |n: usize| Place { at: ENTRIES + n, bits: (n as u128) << (128 - DIRECT), depth: DIRECT };
         if len <= DIRECT {
             (first..first + (1 << (DIRECT - len))).for_each(|n| change.paint(entry(n)));
             return Ok(());
         }
-        if word == NONE {
-            self.remove(&change, entry(first));
-            return Ok(());
+        self.set_in(&change, entry(first), new)
+    }
+
+    /// Words for so many lines, and a hash of another size than it has.
+    fn words_with(&self, lines: u32, other: Option<(usize, u32)>) -> usize {
+        let buckets = |(n, hash): (usize, &Slots)| match other {
+            Some((which, buckets)) if which == n => buckets,
+            _ => hash.buckets(),
+        };
+        line_at(lines) + self.hashes.iter().enumerate().map(buckets).sum::<u32>() as usize * LINE
+    }
+
+    /// So many lines, and the hash that grows to so many buckets.
+    fn next_size(&self) -> Option<(u32, Option<(usize, u32)>)> {
+        let lines = self.lines.capacity();
+        if let Some(hash) = self.narrow {
+            return self.hashes[hash].larger().map(|buckets| (lines, Some((hash, buckets))));
         }
-        if self.lines.available() < MOST_LINES {
-            return Err(Full);
+        (lines < self.most).then(|| ((lines * 2).clamp(1, self.most), None))
+    }
+
+    /// From a place that covers the prefix.
+    fn set_in<W: Words + ?Sized, R: Rib<Ipv6Net>>(
+        &mut self,
+        change: &Change<'_, W, R>,
+        place: Place,
+        new: u32,
+    ) -> Result<(), Full> {
+        if place.depth == change.prefix.prefix_len() {
+            change.paint(place);
+        } else if new == NONE {
+            self.remove(change, place);
+        } else {
+            self.insert(change, place)?;
         }
-        self.insert(&change, entry(first))
+        Ok(())
     }
 
     /// `place` covers the prefix and is shorter.
@@ -331,7 +472,7 @@ impl Writer {
             if held < NODE {
                 return;
             }
-            if change.rib.inside(place.prefix()).next().is_none() {
+            if change.inside(place.prefix()).next().is_none() {
                 // It was the last in here; what covered it covers all of this.
                 words.store(place.at, change.value);
                 self.release(words, held);
@@ -347,7 +488,7 @@ impl Writer {
                 before = Some(place);
                 place = place.slot(line, (bits << place.depth >> 124) as usize);
                 // A node below that goes altogether may leave this one with a single way.
-                if change.rib.inside(place.prefix()).next().is_none() && words.load(place.at) >= NODE {
+                if change.inside(place.prefix()).next().is_none() && words.load(place.at) >= NODE {
                     let gone = words.load(place.at);
                     words.store(place.at, change.value);
                     self.release(words, gone);
@@ -393,14 +534,14 @@ impl Writer {
         before: Option<Place>,
         place: Place,
     ) {
-        let (words, rib) = (change.words, change.rib);
+        let words = change.words;
         let held = words.load(place.at);
         let Some((only, leaf)) = only_way(words, line_of(held)) else { return };
         let way = place.slot(line_of(held), only);
         let child = words.load(way.at);
         // Every route in here must be behind the way, and at least as long as where the skip will end.
         let end = if child < SKIP { way } else { way.behind(words, line_of(child)) };
-        if rib
+        if change
             .inside(place.prefix())
             .any(|route| route.prefix_len() < end.depth || (bits_of(route) ^ end.bits) & mask(end.depth) != 0)
         {
@@ -415,7 +556,7 @@ impl Writer {
             let above = words.load(up.at);
             above >= SKIP
                 && words.load(line_of(above) + OTHERWISE) == otherwise
-                && rib.longest(place.prefix()).is_none_or(|(len, _)| len < place.depth)
+                && change.longest(place).is_none_or(|(len, _)| len < place.depth)
         });
         let from = Place { at: up.unwrap_or(place).at, ..up.unwrap_or(place) };
         let Ok(skip) = self.skip(words, from, (end.bits, end.depth), target, otherwise) else { return };
@@ -441,6 +582,17 @@ fn only_way(words: &(impl Words + ?Sized), line: usize) -> Option<(usize, u32)> 
 }
 
 impl<W: Words + ?Sized, R: Rib<Ipv6Net>> Change<'_, W, R> {
+    /// A route of the same place.
+    fn counts(&self, other: Ipv6Net) -> bool {
+        entrance(other) == self.entrance
+    }
+    fn inside(&self, prefix: Ipv6Net) -> impl Iterator<Item = Ipv6Net> {
+        self.rib.inside(prefix).filter(|other| self.counts(*other))
+    }
+    fn longest(&self, place: Place) -> Option<(u8, u32)> {
+        self.rib.longest(place.prefix(), |other| self.counts(other))
+    }
+
     /// Writes the value to every leaf at and below `place`, which the prefix covers, that no longer route covers.
     fn paint(&self, place: Place) {
         let held = self.words.load(place.at);
@@ -458,7 +610,7 @@ impl<W: Words + ?Sized, R: Rib<Ipv6Net>> Change<'_, W, R> {
 
     fn paint_leaf(&self, at: usize, place: Place) {
         let longer = |(len, _): (u8, u32)| len > self.prefix.prefix_len();
-        if !self.covers || !self.rib.longest(place.prefix()).is_some_and(longer) {
+        if !self.covers || !self.longest(place).is_some_and(longer) {
             self.words.store(at, self.value);
         }
     }

@@ -5,10 +5,10 @@ use prefix_trie::{Prefix, PrefixMap};
 /// The routes of one family. While a prefix is being changed it does not matter whether this has its old value or its new one;
 /// while it is being removed this must not have it any more.
 pub trait Rib<P> {
-    /// The longest route that covers `prefix`, itself included: its length and its word.
-    fn longest(&self, prefix: P) -> Option<(u8, u32)>;
-    /// The longest one that covers it and is shorter than it, the default route aside.
-    fn covering(&self, prefix: P) -> Option<u32>;
+    /// The longest route of those that count that covers `prefix`, itself included: its length and its word.
+    fn longest(&self, prefix: P, counts: impl Fn(P) -> bool) -> Option<(u8, u32)>;
+    /// The longest one of those that covers it and is shorter than it, the default route aside.
+    fn covering(&self, prefix: P, counts: impl Fn(P) -> bool) -> Option<u32>;
     /// The routes inside `prefix` that are longer than it, in the order of their addresses, the shorter before the longer.
     fn inside(&self, prefix: P) -> impl Iterator<Item = P>;
 }
@@ -28,11 +28,13 @@ impl<'a, P, T> View<'a, P, T> {
 }
 
 impl<P: Prefix + Copy, T> Rib<P> for View<'_, P, T> {
-    fn longest(&self, prefix: P) -> Option<(u8, u32)> {
-        self.map.get_lpm(&prefix).map(|(found, value)| (found.prefix_len(), (self.word)(value)))
+    fn longest(&self, prefix: P, counts: impl Fn(P) -> bool) -> Option<(u8, u32)> {
+        let found = self.map.cover(&prefix).filter(|(found, _)| counts(*found)).last();
+        found.map(|(found, value)| (found.prefix_len(), (self.word)(value)))
     }
-    fn covering(&self, prefix: P) -> Option<u32> {
-        let shorter = |found: &(P, &T)| (1..prefix.prefix_len()).contains(&found.0.prefix_len());
+    fn covering(&self, prefix: P, counts: impl Fn(P) -> bool) -> Option<u32> {
+        let shorter =
+            |found: &(P, &T)| (1..prefix.prefix_len()).contains(&found.0.prefix_len()) && counts(found.0);
         self.map.cover(&prefix).filter(shorter).last().map(|(_, value)| (self.word)(value))
     }
     fn inside(&self, prefix: P) -> impl Iterator<Item = P> {

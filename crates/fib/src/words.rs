@@ -18,3 +18,13 @@ impl Words for [AtomicU32] {
         self[at].store(word, Ordering::Release);
     }
 }
+
+/// The first words of one memory into another that is all 0.
+pub(crate) fn copy(from: &(impl Words + ?Sized), to: &(impl Words + ?Sized), words: usize) {
+    for at in 0..words {
+        let word = from.load(at);
+        if word != 0 {
+            to.store(at, word);
+        }
+    }
+}
