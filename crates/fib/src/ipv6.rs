@@ -238,7 +238,8 @@ impl crate::Writer for Writer {
         self.lines.grow(lines);
         let mut begin = line_at(lines);
         for (n, hash) in self.hashes.iter_mut().enumerate() {
-            let buckets = larger.filter(|(which, _)| *which == n).map_or(hash.buckets(), |(_, larger)| larger);
+            let buckets =
+                larger.filter(|(which, _)| *which == n).map_or(hash.buckets(), |(_, larger)| larger);
             hash.move_to(from, to, (begin, buckets), &mut self.lines);
             begin += buckets as usize * LINE;
         }

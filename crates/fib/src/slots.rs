@@ -151,9 +151,7 @@ impl Slots {
         if self.buckets == 0 || self.crowded() && self.larger().is_some() {
             return Err(Full);
         }
-        let free = |at: usize| {
-            words.load(at) == NONE && self.limbo.get(&at).is_none_or(|was| *was == key)
-        };
+        let free = |at: usize| words.load(at) == NONE && self.limbo.get(&at).is_none_or(|was| *was == key);
         let mut found = None;
         let (last, length) = self.walk(words, key, |line| {
             found = (line + ENTRY..line + NEXT).find(|at| free(*at));

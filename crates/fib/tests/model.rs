@@ -124,8 +124,8 @@ impl Family for Ipv6Addr {
     }
     fn prefix(rng: &mut Rng) -> Ipv6Net {
         let len = rng.pick(&[
-            0, 12, 15, 16, 17, 19, 20, 21, 24, 31, 32, 33, 36, 40, 47, 48, 48, 49, 52, 63, 64, 64, 65, 127, 128,
-            128,
+            0, 12, 15, 16, 17, 19, 20, 21, 24, 31, 32, 33, 36, 40, 47, 48, 48, 49, 52, 63, 64, 64, 65, 127,
+            128, 128,
         ]);
         let odd = [0, 0, 1, 0x8000, 0x1000, 0xffff];
         let words: [u16; 8] =
@@ -157,7 +157,10 @@ fn churn<A: Family>(seeds: std::ops::Range<u64>, updates: usize) {
             if rng.below(4) == 0 {
                 writer.settle();
             }
-            if !done && rng.below(2) == 0 && let Some(larger) = writer.larger() {
+            if !done
+                && rng.below(2) == 0
+                && let Some(larger) = writer.larger()
+            {
                 let next = Watched::new(larger, A::lookup);
                 writer.move_to(&words, &next);
                 assert_eq!(writer.words(), larger);
