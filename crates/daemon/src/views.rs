@@ -403,9 +403,12 @@ fn since(now: LinkStats, base: Option<&LinkStats>) -> LinkStats {
     LinkStats { rx: direction(now.rx, base.rx), tx: direction(now.tx, base.tx), ..now }
 }
 
-/// A kernel route as shown; `None` for broadcast and multicast routes.
+/// A kernel route as shown; `None` for broadcast and multicast routes, and for the host's talks to itself.
 pub(crate) fn route(vrf: Option<&str>, route: &lanyard_netdev::Route, facts: &Facts) -> Option<view::Route> {
     if matches!(route.kind, RouteKind::Broadcast | RouteKind::Multicast | RouteKind::Other(_)) {
+        return None;
+    }
+    if route.kind == RouteKind::Local && route.dest.addr().is_loopback() {
         return None;
     }
     let on_link = route.next_hops.iter().all(|hop| hop.via.is_none());

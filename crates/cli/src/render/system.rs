@@ -72,9 +72,11 @@ pub fn resources(view: &Resources) -> String {
 /// `show platform traps`.
 pub fn traps(view: &Traps) -> String {
     let row = |t: &crate::view::Trap| {
-        let rates = [t.rate_pps, t.burst, t.port_rate_pps, t.port_burst].map(u64::from);
-        let numbers = rates.into_iter().chain([t.trapped, t.policed, t.lost]).map(|n| n.to_string());
-        std::iter::once(t.group.to_owned()).chain(numbers).collect()
+        // What is left to the kernel's own stack is not policed.
+        let limit = |n: u32| if n == u32::MAX { "-".to_owned() } else { n.to_string() };
+        let limits = [t.rate_pps, t.burst, t.port_rate_pps, t.port_burst].map(limit);
+        let counts = [t.trapped, t.policed, t.lost].map(|n| n.to_string());
+        std::iter::once(t.group.to_owned()).chain(limits).chain(counts).collect()
     };
     let rows: Vec<Vec<String>> = view.traps.iter().map(row).collect();
     let head = ["Group", "Rate (pps)", "Burst", "Port rate", "Port burst", "Trapped", "Policed", "Lost"];
