@@ -15,8 +15,6 @@ scenarios! {
     ten_thousand_routes: ebpf soft;
     /// More routes at once than the socket has room for: the tables are compared, and differences told.
     overrun: ebpf soft;
-    /// Routes come and go beside one that is used, which is never led astray.
-    churn: ebpf soft;
     /// `kill -9`: the plane has the same routes afterwards.
     killed_with_routes: ebpf soft;
     /// Rules make the destination alone undecisive: the kernel routes all of the family.
@@ -231,34 +229,6 @@ fn overrun(plane: Plane) {
     bed.wait_cef(&last(COUNT), "forward");
     wait_for("what was deleted to go", || (bed.cef("11.0.7.1").0 == "none").then_some(()));
     assert_eq!(bed.cef("11.0.6.1").0, "forward");
-}
-
-fn churn(plane: Plane) {
-    let Some(bed) = with_hosts(plane) else { return };
-    let seconds: u32 = std::env::var("LANYARD_CHURN_S").ok().and_then(|text| text.parse().ok()).unwrap_or(2);
-    bed.net.ip("route add 10.9.0.0/16 via 10.0.20.1\nroute add 10.9.1.0/24 via 10.0.30.1");
-    for (host, address) in [(2, "10.0.20.254"), (3, "10.0.30.254"), (1, "10.0.10.254")] {
-        bed.host(host).reaches(address);
-    }
-    bed.wait_cef("10.9.1.1", "forward");
-    let batch = |verb: &str, at: u32| -> String {
-        let line = |n: u32| {
-            let via = if (n + at) % 2 == 0 { "10.0.20.1" } else { "10.0.30.1" };
-            format!("route {verb} 10.9.{}.0/{} via {via}\n", 2 + 2 * (n % 120), 24 - n % 2)
-        };
-        (0..250).filter(|n| n % 120 != 0 || *n == 0).map(line).collect()
-    };
-    let end = Instant::now() + std::time::Duration::from_secs(seconds.into());
-    let mut rounds = 0;
-    while Instant::now() < end {
-        bed.net.ip(&batch("replace", rounds));
-        // What is not churned goes where it always goes; so does the rest.
-        assert_eq!(bed.flows("10.9.1.1", 21_000..21_050), (0, 50), "round {rounds}");
-        assert_eq!(bed.flows("10.9.255.1", 21_000..21_050), (50, 0), "round {rounds}");
-        let _ = bed.net.try_ip(&format!("route flush 10.9.2.0/23\nroute flush root 10.9.64.0/18"));
-        rounds += 1;
-    }
-    println!("{rounds} rounds of 250 routes");
 }
 
 fn killed_with_routes(plane: Plane) {

@@ -9,6 +9,7 @@
 mod harness;
 
 mod capture;
+mod churn;
 mod console;
 mod dhcp;
 mod fdb;

@@ -2,13 +2,15 @@
 //!
 //! ```text
 //!  [gateways]  g1 ═ p1  VLAN 10 ┐
-//!              g2 ═ p2  VLAN 20 ┴ [switch]   routes of `ip -batch` lead to the gateways
+//!              g2 ═ p2  VLAN 20 ┼ [switch]   routes of `ip -batch` lead to the gateways
+//!  [host]      h3 ═ p3  VLAN 30 ┘            the row `death` sends from here
 //! ```
 //!
 //! Read first: docs/routing.md, "Following the kernel". What the plane has is asked of the plane (`show ip cef ADDRESS`)
-//! over one open connection, so a figure includes the answer's way.
+//! over one open connection, so a figure includes the answer's way; how long nothing arrives is told by datagrams (`flows`).
 
 mod asker;
+mod flows;
 
 use crate::dut::{Executable, Lanyard};
 use crate::os::{self, Netns, wait_until};
@@ -17,6 +19,7 @@ use crate::results::{Better, Outputs};
 use crate::stats::Spread;
 use anyhow::{Context, Result, bail, ensure};
 use asker::Asker;
+use flows::Flows;
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -50,8 +53,9 @@ const BATCH: u32 = 10_000;
 const BEHIND: u32 = 100_000;
 const INSTANCE: &str = "bench-routes";
 const LIMIT: Duration = Duration::from_secs(300);
-const CONFIG: &str = "hostname routes\nvlan 10,20\nip routing\n\
+const CONFIG: &str = "hostname routes\nvlan 10,20,30\nip routing\n\
     interface p1\n switchport access vlan 10\ninterface p2\n switchport access vlan 20\n\
+    interface p3\n switchport access vlan 30\ninterface vlan 30\n ip address 10.0.30.254/24\n\
     interface vlan 10\n ip address 10.0.10.254/24\ninterface vlan 20\n ip address 10.0.20.254/24\n";
 
 /// Runs `lanyard bench routes`. The exit code is 0 when every row met its target, 1 when one missed it or could not be
@@ -91,7 +95,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         rows.push(row("memory", &title, Unit::Megabytes, Target::None, memory));
     }
     if wanted("death") {
-        let title = format!("a next hop dies, {BEHIND} routes behind it: the plane on the alternate");
+        let title = format!("a next hop dies, {BEHIND} routes behind it: traffic on the alternate");
         let rounds = rounds(args, || Rig::up(&executable)?.death());
         rows.push(row("death", &title, Unit::Milliseconds, Target::Below(20.0), rounds));
     }
@@ -127,12 +131,13 @@ fn row(id: &str, title: &str, unit: Unit, target: Target, found: Result<Vec<f64>
     }
 }
 
-/// The switch and its two gateways.
+/// The switch, its two gateways and a host.
 struct Rig {
     lanyard: Lanyard,
     asker: Asker,
     switch: Netns,
     gateways: Netns,
+    host: Netns,
 }
 
 /// Route number `n`: a /24 of 11.0.0.0 and on, and a host in it.
@@ -158,13 +163,13 @@ const TWO_WAYS: &str = "nexthop via 10.0.10.1 nexthop via 10.0.20.1";
 
 impl Rig {
     fn up(executable: &Executable) -> Result<Self> {
-        let (switch, gateways) = (Netns::new()?, Netns::new()?);
+        let (switch, gateways, host) = (Netns::new()?, Netns::new()?, Netns::new()?);
         let mut wires = String::new();
-        for n in [1, 2] {
-            let far = gateways.path();
-            let _ = writeln!(wires, "link add p{n} type veth peer name g{n} netns {far}");
+        for (n, far, name) in [(1, &gateways, "g1"), (2, &gateways, "g2"), (3, &host, "h3")] {
+            let _ = writeln!(wires, "link add p{n} type veth peer name {name} netns {}", far.path());
         }
         switch.ip(&wires)?;
+        host.ip("link set h3 up")?;
         gateways.ip(
             "link set g1 up\nlink set g2 up\naddress add 10.0.10.1/24 dev g1\naddress add 10.0.20.1/24 dev g2",
         )?;
@@ -180,7 +185,7 @@ impl Rig {
                 Ok(asker.action(gateway)? == "forward")
             })?;
         }
-        Ok(Self { lanyard, asker, switch, gateways })
+        Ok(Self { lanyard, asker, switch, gateways, host })
     }
     /// Milliseconds from the last acknowledgement to the last route in the plane.
     fn batch(mut self) -> Result<f64> {
@@ -204,20 +209,22 @@ impl Rig {
         let ms = start.elapsed().as_secs_f64() * 1e3;
         Ok((ms, self.lanyard.resident_kib()? as f64 * 1024.0 / 1e6))
     }
-    /// Milliseconds from the link's end to a group without the dead gateway.
+    /// Milliseconds that flows are lost for when the gateway they go by loses its link.
     fn death(mut self) -> Result<f64> {
         self.switch.ip(&batch(BEHIND, TWO_WAYS))?;
         self.await_last(BEHIND)?;
         let last = host(BEHIND - 1);
         wait_until("both ways", LIMIT, || Ok(self.asker.ways(&last)? == 2))?;
+        let to: Vec<Ipv4Addr> =
+            (0..BEHIND).step_by(997).map(|n| Ipv4Addr::from(u32::from(prefix(n)) + 1)).collect();
+        let flows = Flows::find(&self.switch, &self.host, &self.gateways, &to)?;
         let g2 = self.gateways.try_clone()?;
-        let start = Instant::now();
-        g2.ip("link set g2 down")?;
-        while self.asker.ways(&last)? != 1 {
-            os::check_interrupted()?;
-            ensure!(start.elapsed() < LIMIT, "the dead next hop stays");
+        let outage = flows.outage(|| g2.ip("link set g2 down").map(drop))?;
+        // One group, and so all of the routes.
+        for n in (0..BEHIND).step_by(9973) {
+            ensure!(self.asker.ways(&host(n))? == 1, "{} is still by the dead next hop", prefix(n));
         }
-        Ok(start.elapsed().as_secs_f64() * 1e3)
+        Ok(outage.as_secs_f64() * 1e3)
     }
     fn await_last(&mut self, count: u32) -> Result<()> {
         let last = host(count - 1);

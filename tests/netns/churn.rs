@@ -1,0 +1,259 @@
+//! A thousand changes of routes a second while frames pass: each frame goes by the route of before or by the one after, and to
+//! nobody else.
+//!
+//! `LANYARD_CHURN_S` says for how many seconds, 3 unless it does. Read first: docs/routing.md, "Following the kernel", on order.
+
+use crate::harness::{Bed, Host, Plane, scenarios, wait_for};
+use std::collections::HashMap;
+use std::net::{IpAddr, UdpSocket};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+scenarios! {
+    a_thousand_changes_a_second: ebpf soft;
+}
+
+/// Host 1 sends; hosts 2 and 3 are the next hops. Whatever is churned lies below one of these routes.
+const CONFIG: &str = "\
+vlan 10,20,30
+ip routing
+ipv6 unicast-routing
+interface p1
+ switchport access vlan 10
+interface p2
+ switchport access vlan 20
+interface p3
+ switchport access vlan 30
+interface vlan 10
+ ip address 10.0.10.254 255.255.255.0
+ ipv6 address fd00:10::254/64
+interface vlan 20
+ ip address 10.0.20.254/24
+ ipv6 address fd00:20::254/64
+interface vlan 30
+ ip address 10.0.30.254/24
+ ipv6 address fd00:30::254/64
+ip route 10.11.0.0 255.255.0.0 10.0.20.1
+ip route 10.12.0.0 255.255.0.0 10.0.30.1
+ipv6 route fd00:f005::/32 fd00:20::1
+ipv6 route fd00:f006::/32 fd00:30::1
+";
+
+const PER_SECOND: u32 = 1000;
+/// Changes given to the kernel at once.
+const BURST: u32 = 50;
+/// Prefixes of each kind that come and go.
+const EACH: u32 = 25;
+const KINDS: u32 = 8;
+const SLOTS: u32 = KINDS * EACH;
+/// Datagrams on the way at once.
+const ROUND: u32 = 200;
+
+/// A prefix that is churned: what is done to it, by turns; and an address, with the hosts that may get what is sent there.
+struct Slot {
+    turns: [String; 2],
+    address: IpAddr,
+    allowed: &'static [usize],
+}
+
+fn slot(n: u32) -> Slot {
+    let (kind, i) = (n % KINDS, n / KINDS);
+    let both: &[usize] = &[2, 3];
+    let (turns, address, allowed): (_, _, &[usize]) = match kind {
+        // One next hop, then the other.
+        0 => {
+            let turn = |via| format!("route replace 10.10.{i}.0/24 via 10.0.{via}.1");
+            ([turn(20), turn(30)], format!("10.10.{i}.9"), both)
+        }
+        // A longer match that comes and goes.
+        1 => (
+            [format!("route add 10.11.{i}.0/24 via 10.0.30.1"), format!("route del 10.11.{i}.0/24")],
+            format!("10.11.{i}.9"),
+            both,
+        ),
+        // Beside what is used: the same /24 of the table is divided and put together.
+        2 => (
+            [format!("route add 10.12.{i}.128/25 via 10.0.20.1"), format!("route del 10.12.{i}.128/25")],
+            format!("10.12.{i}.9"),
+            &[3],
+        ),
+        // A group that loses a member and has it back.
+        3 => {
+            let route = format!("route replace 10.13.{i}.0/24");
+            (
+                [
+                    format!("{route} nexthop via 10.0.20.1 nexthop via 10.0.30.1"),
+                    format!("{route} via 10.0.20.1"),
+                ],
+                format!("10.13.{i}.9"),
+                both,
+            )
+        }
+        // The better of two metrics.
+        4 => (
+            [
+                format!("route add 10.14.{i}.0/24 via 10.0.30.1 metric 50"),
+                format!("route del 10.14.{i}.0/24 via 10.0.30.1 metric 50"),
+            ],
+            format!("10.14.{i}.9"),
+            both,
+        ),
+        5 => (
+            [
+                format!("route add fd00:f005:{i:x}::/48 via fd00:30::1"),
+                format!("route del fd00:f005:{i:x}::/48"),
+            ],
+            format!("fd00:f005:{i:x}::9"),
+            both,
+        ),
+        6 => (
+            [
+                format!("route add fd00:f006:{i:x}:8000::/49 via fd00:20::1"),
+                format!("route del fd00:f006:{i:x}:8000::/49"),
+            ],
+            format!("fd00:f006:{i:x}::9"),
+            &[3],
+        ),
+        _ => {
+            let turn = |via| format!("route replace fd00:f007:{i:x}::/48 via fd00:{via}::1");
+            ([turn(20), turn(30)], format!("fd00:f007:{i:x}::9"), both)
+        }
+    };
+    Slot { turns, address: address.parse().unwrap(), allowed }
+}
+
+/// Changes `first..`, as many as make a burst.
+fn burst(slots: &[Slot], first: u32) -> String {
+    let line = |n: u32| slots[(n % SLOTS) as usize].turns[(n / SLOTS % 2) as usize].clone();
+    (first..first + BURST).map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// What sends, and what has been sent.
+struct Traffic<'b> {
+    bed: &'b Bed,
+    four: UdpSocket,
+    six: UdpSocket,
+    sent: u32,
+}
+
+impl Traffic<'_> {
+    /// Sends a round over the slots, and waits until all of it is where it may be.
+    fn round(&mut self, slots: &[Slot]) {
+        let first = self.sent;
+        for n in first..first + ROUND {
+            let to = slots[(n % SLOTS) as usize].address;
+            let socket = if to.is_ipv4() { &self.four } else { &self.six };
+            let mut payload = *b"churned 0000";
+            payload[8..].copy_from_slice(&n.to_be_bytes());
+            socket.send_to(&payload, (to, 9)).unwrap();
+        }
+        self.sent += ROUND;
+        let mut arrived: HashMap<u32, usize> = HashMap::new();
+        wait_for("every datagram to arrive", || {
+            for host in 2..=3 {
+                while let Some(frame) = self.bed.host(host).next() {
+                    let Some(at) = frame.0.windows(8).position(|part| part == b"churned ") else { continue };
+                    let n = frame.0.get(at + 8..at + 12).unwrap();
+                    let n = u32::from_be_bytes(n.try_into().unwrap());
+                    assert_eq!(arrived.insert(n, host), None, "datagram {n} arrives twice");
+                    let slot = &slots[(n % SLOTS) as usize];
+                    assert!(slot.allowed.contains(&host), "host {host} gets what is for {}", slot.address);
+                }
+            }
+            (arrived.len() as u32 == ROUND).then_some(())
+        });
+    }
+}
+
+fn with_hosts(plane: Plane) -> Bed {
+    let bed = Bed::new(plane, 3, CONFIG);
+    bed.chatter.set(true);
+    bed.exact.set(false);
+    for (n, vlan) in [(1, 10), (2, 20), (3, 30)] {
+        let host = bed.host(n);
+        host.address(&format!("10.0.{vlan}.1/24"));
+        host.address(&format!("fd00:{vlan}::1/64"));
+        host.net
+            .ip(&format!("route add default via 10.0.{vlan}.254\nroute add default via fd00:{vlan}::254"));
+        if n > 1 {
+            // What is sent to it ends there.
+            host.net.ip("route add blackhole 10.0.0.0/8\nroute add blackhole fd00:f000::/20");
+        }
+        host.reaches(&format!("10.0.{vlan}.254"));
+        host.reaches(&format!("fd00:{vlan}::254"));
+    }
+    bed
+}
+
+/// The interfaces that the plane has next hops on for an address.
+fn plane_says(bed: &Bed, address: IpAddr) -> Vec<String> {
+    let family = if address.is_ipv4() { "ip" } else { "ipv6" };
+    let view = bed.ask(&format!("show {family} cef {address}"));
+    let hops = view["entries"][0]["nexthops"].as_array().cloned().unwrap_or_default();
+    hops.iter().filter_map(|hop| hop["interface"].as_str().map(str::to_owned)).collect()
+}
+
+/// The interface that the kernel would take.
+fn kernel_says(bed: &Bed, address: IpAddr) -> String {
+    let output = bed.net.output(Command::new("ip").args(["route", "get", &address.to_string()]));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.split_whitespace().skip_while(|word| *word != "dev").nth(1).unwrap_or("-").to_owned()
+}
+
+fn a_thousand_changes_a_second(plane: Plane) {
+    let seconds: u32 = std::env::var("LANYARD_CHURN_S").ok().and_then(|text| text.parse().ok()).unwrap_or(3);
+    let bed = with_hosts(plane);
+    let slots: Vec<Slot> = (0..SLOTS).map(slot).collect();
+    let below: Vec<String> =
+        (0..EACH).map(|i| format!("route add 10.14.{i}.0/24 via 10.0.20.1 metric 100")).collect();
+    bed.net.ip(&below.join("\n"));
+    for first in (0..SLOTS).step_by(BURST as usize) {
+        bed.net.ip(&burst(&slots, first));
+    }
+    for slot in &slots {
+        wait_for("the first turn", || (!plane_says(&bed, slot.address).is_empty()).then_some(()));
+    }
+    bed.hosts.iter().for_each(Host::drain);
+    let socket = |any: &str| bed.host(1).net.run(|| UdpSocket::bind((any, 0)).unwrap());
+    let mut traffic = Traffic { bed: &bed, four: socket("0.0.0.0"), six: socket("::"), sent: 0 };
+    traffic.round(&slots);
+    let (total, began, before) = (seconds * PER_SECOND, Instant::now(), bed.routed(1));
+    let done = AtomicBool::new(false);
+    let net = &bed.net;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            struct AtEnd<'d>(&'d AtomicBool);
+            impl Drop for AtEnd<'_> {
+                fn drop(&mut self) {
+                    self.0.store(true, Ordering::Relaxed);
+                }
+            }
+            let _end = AtEnd(&done);
+            for made in (0..total).step_by(BURST as usize) {
+                // A rate has a clock: this is no wait for something to have happened.
+                let due = began + Duration::from_secs(1) * made / PER_SECOND;
+                std::thread::sleep(due.saturating_duration_since(Instant::now()));
+                net.ip(&burst(&slots, SLOTS + made));
+            }
+        });
+        while !done.load(Ordering::Relaxed) {
+            traffic.round(&slots);
+        }
+    });
+    let (elapsed, after) = (began.elapsed().as_secs_f64(), bed.routed(1));
+    println!(
+        "{} plane: {total} changes in {elapsed:.1} s; {} datagrams all took a right way; the plane forwarded {}, {} went up",
+        plane.name(),
+        traffic.sent,
+        after.0 - before.0,
+        after.1 - before.1
+    );
+    for slot in &slots {
+        let kernel = kernel_says(&bed, slot.address);
+        wait_for(
+            &format!("{} to go by {kernel}: {:?}", slot.address, plane_says(&bed, slot.address)),
+            || plane_says(&bed, slot.address).contains(&kernel).then_some(()),
+        );
+    }
+}
