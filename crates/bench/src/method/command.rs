@@ -25,7 +25,7 @@ pub struct MethodArgs {
     /// Rounds, 1-1000 (default 3): each is a figure, and `bench compare` wants five to tell a few percent
     #[arg(long, value_name = "N")]
     pub rounds: Option<usize>,
-    /// Length of a trial in milliseconds, 50-600000 (default 750)
+    /// Length of a trial in milliseconds, 50-600000 (default 500)
     #[arg(long, value_name = "MS", conflicts_with = "rfc_durations")]
     pub window: Option<u64>,
     /// Few sizes, short trials, two rounds: a look, not a result
@@ -43,6 +43,10 @@ pub struct MethodArgs {
     /// Trials that must agree before a load is judged, 1-9: 1 is the RFC's search, 2 is the best of three
     #[arg(long, value_name = "N")]
     pub votes: Option<u32>,
+    /// Trials of one search at most, 5-1000 (default 22, which keeps two devices' table of seven sizes under 15 minutes; 60
+    /// with --rfc-durations): one that needs more tells how finely it knows
+    #[arg(long, value_name = "N")]
+    pub trials: Option<u32>,
     /// Hosts behind each port, 1-65000
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub hosts: u32,
@@ -152,7 +156,7 @@ pub struct OverloadArgs {
 
 impl MethodArgs {
     fn timing(&self) -> Result<Timing> {
-        let window = self.window.unwrap_or(if self.quick { 250 } else { 750 });
+        let window = self.window.unwrap_or(if self.quick { 250 } else { 500 });
         ensure!((50..=600_000).contains(&window), "--window {window}: 50-600000");
         Ok(if self.rfc_durations { Timing::rfc() } else { Timing::short(Duration::from_millis(window)) })
     }
@@ -190,7 +194,9 @@ impl MethodArgs {
         ensure!((0.0..=50.0).contains(&tolerance), "--loss-tolerance {tolerance}: 0-50");
         ensure!((0.01..=50.0).contains(&self.resolution), "--resolution {}: 0.01-50", self.resolution);
         ensure!((1..=9).contains(&votes), "--votes {votes}: 1-9");
-        Ok(Precision { resolution: self.resolution / 100.0, tolerance: tolerance / 100.0, votes })
+        let trials = self.trials.unwrap_or(if self.rfc_durations { 60 } else { 22 });
+        ensure!((5..=1000).contains(&trials), "--trials {trials}: 5-1000");
+        Ok(Precision { resolution: self.resolution / 100.0, tolerance: tolerance / 100.0, votes, trials })
     }
 
     fn check_hosts(&self) -> Result<u32> {
@@ -204,6 +210,7 @@ impl MethodArgs {
         results.parameter("loss_tolerance", format!("{} %", precision.tolerance * 100.0));
         results.parameter("resolution", format!("{} %", precision.resolution * 100.0));
         results.parameter("votes", precision.votes);
+        results.parameter("trials", precision.trials);
         results.parameter("rfc_durations", self.rfc_durations);
         if !self.rfc_durations {
             results

@@ -542,6 +542,7 @@ pub fn rate_limits(turn: &mut Turn, flows: &Flows, frame_bytes: usize, precision
         resolution: precision.resolution,
         tolerance: precision.tolerance,
         votes: precision.votes,
+        trials: precision.trials,
         ..Limits::new(flows.least_load())
     }
 }
@@ -555,4 +556,6 @@ pub struct Precision {
     pub tolerance: f64,
     /// Trials that must agree.
     pub votes: u32,
+    /// Trials of one search, at most.
+    pub trials: u32,
 }

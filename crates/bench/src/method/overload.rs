@@ -210,7 +210,7 @@ mod tests {
         Plan {
             sizes: vec![64],
             rounds: 3,
-            precision: Precision { resolution: 0.01, tolerance: 0.001, votes: 2 },
+            precision: Precision { resolution: 0.01, tolerance: 0.001, votes: 2, trials: 60 },
             hosts: 1,
             steps: STEPS.to_vec(),
         }

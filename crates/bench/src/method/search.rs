@@ -87,6 +87,11 @@ const OFFERED_ENOUGH: f64 = 0.98;
 /// So many of those in a row, and the tester can't offer the load; fewer, and something else had its core.
 const SHORT_TRIALS: u32 = 5;
 
+/// The first jump where only one side is known, in steps of the resolution, and how much farther each next one goes: few
+/// trials where the guess was far off, and hardly more where it was not.
+const FIRST_JUMP: f64 = 2.0;
+const FARTHER: f64 = 3.0;
+
 /// One search.
 #[derive(Debug, Clone)]
 pub struct Search {
@@ -119,7 +124,7 @@ impl Search {
             passed: Vec::new(),
             failed: Vec::new(),
             short: (0, 0.0),
-            jump: limits.resolution,
+            jump: limits.resolution * FIRST_JUMP,
             trials: 0,
             over: None,
         };
@@ -184,7 +189,7 @@ impl Search {
             Some(high) => self.between(offered, high),
             None => {
                 let next = offered * (1.0 + self.jump);
-                self.jump *= 2.0;
+                self.jump *= FARTHER;
                 self.load = match self.limits.max {
                     Some(max) => Some(self.valid(next.min(max))),
                     None => Some(self.valid(next)),
@@ -205,9 +210,9 @@ impl Search {
             Some(low) => self.between(low, failed),
             None if failed <= self.limits.min => self.end(End::NothingPasses),
             None => {
-                // What came through is the best guess, and each further failure jumps twice as far.
+                // What came through is the best guess, and each further failure jumps farther.
                 let next = (failed / (1.0 + self.jump)).min(delivered);
-                self.jump *= 2.0;
+                self.jump *= FARTHER;
                 let next = self.valid(next);
                 // Whole numbers may not get smaller by a part of themselves.
                 self.load = Some(if next < failed { next } else { self.valid(failed - 1.0) });

@@ -10,7 +10,7 @@ fn plan(tests: &[Test], sizes: &[usize]) -> Plan {
         tests: tests.to_vec(),
         sizes: sizes.to_vec(),
         rounds: 1,
-        precision: Precision { resolution: 0.01, tolerance: 0.0, votes: 2 },
+        precision: Precision { resolution: 0.01, tolerance: 0.0, votes: 2, trials: 60 },
         pattern: Pattern::Pairs,
         hosts: 1,
         latency_load: 1.0,

@@ -9,7 +9,7 @@ fn plan(tests: &[Test], sizes: &[usize]) -> Plan {
         tests: tests.to_vec(),
         sizes: sizes.to_vec(),
         rounds: 1,
-        precision: Precision { resolution: 0.01, tolerance: 0.0, votes: 2 },
+        precision: Precision { resolution: 0.01, tolerance: 0.0, votes: 2, trials: 60 },
         hosts: 1,
         addresses: 65_536,
         learning_pps: 10_000,
@@ -102,7 +102,7 @@ fn address_capacity_and_learning_rate() {
     let model = Model { table: 8193, learn_pps: 250_000.0, ..four_ports(5e6) };
     let endless = Model { forgets: false, ..four_ports(5e6) };
     let mut run = run(&[("dut", model), ("endless", endless)], 4);
-    let fine = Precision { resolution: 1e-5, tolerance: 0.0, votes: 1 };
+    let fine = Precision { resolution: 1e-5, tolerance: 0.0, votes: 1, trials: 60 };
     let tests = [Test::Capacity, Test::LearningRate];
     measure(&mut run, &Plan { precision: fine, ..plan(&tests, &[]) }).expect("measured");
     let of = |test: &str, device: &str| rounds(&run, &Key::new(test, "", device));
@@ -118,7 +118,7 @@ fn address_capacity_and_learning_rate() {
 fn small_tables_are_counted_exactly() {
     for capacity in [1, 3, 64, 1000] {
         let mut run = run(&[("dut", Model { table: capacity + 1, ..four_ports(5e6) })], 5);
-        let fine = Precision { resolution: 1e-6, tolerance: 0.0, votes: 1 };
+        let fine = Precision { resolution: 1e-6, tolerance: 0.0, votes: 1, trials: 60 };
         measure(&mut run, &Plan { precision: fine, ..plan(&[Test::Capacity], &[]) }).expect("measured");
         assert_eq!(rounds(&run, &Key::new("address caching capacity", "", "dut")), [capacity as f64]);
     }
