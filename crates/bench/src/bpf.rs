@@ -6,6 +6,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, ProgramMut, libbpf_sys};
 use libbpf_rs::{TC_INGRESS, TcHook, TcHookBuilder};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::sync::OnceLock;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// `generate.bpf.c`.
@@ -105,6 +106,12 @@ pub fn load_sized(object: &[u8], constants: &[u8], sizes: &[(&str, u32)]) -> Res
         map.set_max_entries(*entries).with_context(|| format!("{entries} entries for {name}"))?;
     }
     open.load().context("loading a BPF object (needs root, or CAP_BPF and CAP_NET_ADMIN)")
+}
+
+/// Why this process may not load BPF programs, or `None`; asked once.
+pub fn refused() -> Option<&'static str> {
+    static REFUSED: OnceLock<Option<String>> = OnceLock::new();
+    REFUSED.get_or_init(|| load(WIRE, &[]).err().map(|why| format!("{why:#}"))).as_deref()
 }
 
 /// The program called `name`.

@@ -109,7 +109,19 @@ pub fn cannot_measure() -> Option<String> {
     if let Err(why) = Netns::new() {
         return Some(format!("{why:#}"));
     }
-    crate::bpf::load(crate::bpf::WIRE, &[]).err().map(|why| format!("{why:#}"))
+    crate::bpf::refused().map(str::to_owned)
+}
+
+/// Why this process cannot even send and receive through sockets between namespaces of its own, or `None`.
+#[must_use]
+pub fn cannot_measure_by_sockets() -> Option<String> {
+    if !nix::unistd::geteuid().is_root() {
+        return Some(
+            "needs root, or as much of it as `unshare --user --map-root-user --net` gives (then through sockets, not BPF)"
+                .to_owned(),
+        );
+    }
+    Netns::new().err().map(|why| format!("{why:#}"))
 }
 
 /// A network namespace without a name.
@@ -382,7 +394,14 @@ fn set_scheduler(thread: Pid, policy: i32, priority: i32) {
 pub fn only_one() -> Result<impl Drop> {
     use nix::fcntl::{Flock, FlockArg};
     let path = "/run/lanyard-bench.lock";
-    let file = File::create(path).with_context(|| path.to_owned())?;
+    let file = match File::create(path) {
+        // Root of a namespace only: whoever else measures is in it, too.
+        Err(why) if why.kind() == std::io::ErrorKind::PermissionDenied => {
+            let path = std::env::temp_dir().join("lanyard-bench.lock");
+            File::create(&path).with_context(|| path.display().to_string())?
+        }
+        other => other.context(path)?,
+    };
     match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
         Ok(lock) => Ok(lock),
         Err((_, why)) => bail!("another lanyard bench is running ({path}: {why})"),

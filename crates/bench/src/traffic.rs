@@ -6,7 +6,7 @@
 
 use crate::bpf::{self, ArrivalsAbi, Attached, DEVICE_SLOTS, ProgressAbi, StreamAbi};
 use crate::os::{Netns, check_interrupted};
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use libbpf_rs::{MapCore, MapFlags, Object};
 use std::time::Duration;
 use zerocopy::{FromBytes, IntoBytes};
@@ -343,13 +343,15 @@ impl Generator {
     }
 }
 
-/// The hook at which a receiver counts.
+/// Where a receiver counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CountAt {
     /// TC ingress: the frame had to become an skb.
     Tc,
     /// XDP: the frame may have stayed a bare buffer.
     Xdp,
+    /// A packet socket, which needs no BPF program: trials only.
+    Socket,
 }
 
 /// What arrived, over all devices and CPUs.
@@ -393,6 +395,7 @@ impl Receiver {
             attached.push(match at {
                 CountAt::Tc => bpf::attach_tc(&bpf::program(&object, "receive_tc")?, ifindex),
                 CountAt::Xdp => bpf::attach_xdp(&bpf::program(&object, "receive_xdp")?, ifindex),
+                CountAt::Socket => bail!("packet sockets count in trials only"),
             }?);
         }
         Ok(Self { object, slots, _attached: attached })

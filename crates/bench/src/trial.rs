@@ -144,6 +144,10 @@ pub struct Outcome {
     pub cpu: Vec<CpuShare>,
     /// Frames with our mark that belong to no stream of this trial, or whose number is spoiled.
     pub unidentified: u64,
+    /// Frames that reached the tester and that it had no time to look at: they are in no stream's `received`, and not the
+    /// device's loss either.
+    #[serde(default)]
+    pub missed: u64,
     /// Why the trial ended before its time (a link went down, ctrl-C), or `None`. The figures are those until then.
     pub cut_short: Option<String>,
 }

@@ -19,7 +19,7 @@ fn over(impairment: Impairment, frames: u64, rate_pps: u32, check: impl Fn(&Stre
         return;
     }
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    for at in [CountAt::Tc, CountAt::Xdp] {
+    for at in [CountAt::Tc, CountAt::Xdp, CountAt::Socket] {
         let setup = Setup { count_at: Some(at), ..Setup::new().unwrap() };
         let mut bed =
             TestBed::with("impaired", &setup, false, |bed| Ok(Box::new(Impaired::up(bed, impairment)?)))

@@ -72,7 +72,7 @@ fn assert_clean(outcome: &Outcome, frames: u64, what: &str) {
 #[test]
 fn every_kind_of_frame_crosses_a_wire() {
     let Some(_alone) = alone() else { return };
-    for at in [CountAt::Tc, CountAt::Xdp] {
+    for at in [CountAt::Tc, CountAt::Xdp, CountAt::Socket] {
         let mut wire = Wire::with(at, "mtu 9198");
         let mut check = |stream: Stream| {
             let stream = Stream { verify: stream.size >= 64, stamp: true, ..stream };
@@ -136,6 +136,43 @@ fn a_port_that_loses_what_xdp_sends_is_sent_to_by_socket() {
     let engine = tester.about().engine;
     println!("{engine}");
     assert!(engine.contains("socket: what XDP redirects here would be lost"), "{engine}");
+}
+
+/// Root of a user namespace may not load BPF: sockets send and receive, and the report says so.
+#[test]
+fn without_the_right_to_load_bpf_there_are_sockets() {
+    let Some(_alone) = alone() else { return };
+    let here = std::env::current_exe().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let report = dir.path().join("report.json");
+    let run = |arguments: &[&str]| {
+        let mut command = std::process::Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--net"]);
+        command.arg(here.parent().unwrap().with_file_name("lanyard")).arg("bench").args(arguments);
+        let out = command.output().unwrap();
+        format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
+    };
+    let no_bpf = run(&["profile", "--dut", "bridge"]);
+    if !no_bpf.contains("loading a BPF object") {
+        println!("skipped: {no_bpf}");
+        return;
+    }
+    let path = report.to_str().unwrap();
+    let measure =
+        ["--tests", "throughput", "--sizes", "64", "--rounds", "1", "--window", "100", "--json", path];
+    let said = run(&[&["rfc2544", "--dut", "bridge,lanyard-tc"], &measure[..]].concat());
+    if said.contains("another lanyard bench is running") {
+        println!("skipped: {said}");
+        return;
+    }
+    assert!(said.contains("through sockets, for want of BPF"), "{said}");
+    assert!(said.contains("lanyard-tc: loading a BPF object"), "{said}");
+    let text = std::fs::read_to_string(&report).unwrap();
+    let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let bridge = &report["series"][0];
+    println!("{said}");
+    assert_eq!(bridge["key"]["device"], "bridge", "{text}");
+    assert!(bridge["rounds"][0].as_f64().is_some_and(|pps| pps > 1_000.0), "{text}");
 }
 
 #[test]

@@ -13,6 +13,7 @@ pub use impaired::{Impaired, Impairment};
 pub use lanyard::{Executable, Lanyard, PortMode};
 
 use crate::bed::Bed;
+use crate::bpf;
 use crate::os::Netns;
 use anyhow::{Context, Result, bail};
 use lanyard_netdev::Netdev;
@@ -176,6 +177,14 @@ impl Kind {
     /// Why this machine cannot run it, or `None`.
     #[must_use]
     pub fn unavailable(self, lanyard: &Executable) -> Option<String> {
+        let needs_bpf = match self {
+            Self::Lanyard(hook) | Self::LanyardRouter(hook) => hook != Hook::Soft,
+            Self::Ovs | Self::BareTc | Self::BareTcPeer | Self::BareXdp => true,
+            Self::Bridge | Self::Router => false,
+        };
+        if let Some(why) = bpf::refused().filter(|_| needs_bpf) {
+            return Some(why.to_owned());
+        }
         match self {
             Self::Lanyard(_) | Self::LanyardRouter(_) => lanyard.unavailable(),
             Self::Ovs => ovs::unavailable(),

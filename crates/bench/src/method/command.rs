@@ -6,6 +6,7 @@
 use super::devices::{Chosen, DeviceArgs};
 use super::flow::Pattern;
 use super::{Precision, Run, Timing, overload, rfc2544, rfc2889};
+use crate::bpf;
 use crate::os;
 use crate::results::{Outputs, Results};
 use crate::testbed::HOSTS_OF_A_PORT;
@@ -325,18 +326,21 @@ pub fn overload(args: &OverloadArgs) -> Result<ExitCode> {
 /// Brings the devices up, measures, and tells.
 fn conduct(
     mut results: Results,
-    chosen: Chosen,
+    mut chosen: Chosen,
     timing: Timing,
     outputs: &Outputs,
     steps: usize,
     measure: impl FnOnce(&mut Run) -> Result<()>,
 ) -> Result<ExitCode> {
     outputs.check()?;
-    if let Some(why) = os::cannot_measure() {
+    if let Some(why) = os::cannot_measure_by_sockets() {
         bail!("cannot measure here: {why}");
     }
     os::catch_interrupts()?;
     let _alone = os::only_one()?;
+    if let Some(why) = bpf::refused() {
+        chosen.by_sockets(&mut results, why);
+    }
     chosen.describe(&mut results);
     timing.describe(&mut results);
     let devices = chosen.up()?;

@@ -3,7 +3,7 @@
 //! Invariant: a device that does not come up is told with the reason, and the others are measured.
 
 use super::Subject;
-use crate::dut::{Executable, Kind};
+use crate::dut::{Executable, Hook, Kind};
 use crate::os::{check_interrupted, cores};
 use crate::results::{DeviceNote, Results};
 use crate::selftest::own_latency;
@@ -191,6 +191,27 @@ impl DeviceArgs {
 }
 
 impl Chosen {
+    /// Without BPF: what is usual then, and what a reader has to know about it.
+    pub fn by_sockets(&mut self, results: &mut Results, why: &str) {
+        // Nobody else's threads can be pinned either.
+        self.setup.device_core = None;
+        if self.args.dut.is_empty() && self.args.ports.is_empty() && self.args.dut_up.is_none() {
+            let usual = if self.routed { Kind::Router } else { Kind::Lanyard(Hook::Soft) };
+            self.kinds.retain(|kind| {
+                *kind != Kind::Lanyard(Hook::Auto) && *kind != Kind::LanyardRouter(Hook::Auto)
+            });
+            if !self.kinds.contains(&usual) {
+                self.kinds.insert(0, usual);
+            }
+        }
+        results.parameter("engine", "sockets");
+        results.note(format!(
+            "through sockets, for want of BPF ({why}): the tester sends and counts a few hundred thousand frames per second \
+             at most, so \"at least this\" is soon reached; latency is until the kernel's stamp on arrival; devices made of \
+             BPF programs are left out"
+        ));
+    }
+
     /// For the report: what the figures depend on.
     pub fn describe(&self, results: &mut Results) {
         results.parameter("mode", if self.routed { "routed" } else { "bridged" });

@@ -172,6 +172,8 @@ struct Integrity {
     corrupted: u64,
     /// Arrived where nobody sent them.
     strays: u64,
+    /// Arrived while the tester had no time.
+    missed: u64,
 }
 
 impl Integrity {
@@ -182,6 +184,7 @@ impl Integrity {
             ("arrived after a later one", self.reordered),
             ("arrived spoiled", self.corrupted),
             ("arrived at a port where they were not sent", self.strays),
+            ("more arrived that the tester had no time to look at", self.missed),
         ];
         let said: Vec<String> =
             kinds.iter().filter(|(_, n)| *n > 0).map(|(what, n)| format!("{n} frames {what}")).collect();
@@ -260,6 +263,7 @@ impl Turn<'_> {
         self.integrity.duplicated += outcome.total(|s| s.duplicated);
         self.integrity.reordered += outcome.total(|s| s.reordered);
         self.integrity.corrupted += outcome.total(|s| s.corrupted);
+        self.integrity.missed += outcome.missed;
         Ok(outcome)
     }
 

@@ -8,11 +8,13 @@ mod abi;
 mod answer;
 mod cpu;
 mod judge;
+mod listen;
 mod live;
 mod ports;
 mod send;
 mod socket;
 mod template;
+mod verdict;
 mod xsk;
 
 pub use answer::Answers;
@@ -20,6 +22,7 @@ pub use live::LENGTH_MAX as LIVE_LENGTH_MAX;
 pub use ports::Port;
 pub use template::{SIZE_JUMBO, SIZE_RUNT, Template};
 
+use crate::bpf;
 use crate::histogram::Histogram;
 use crate::os::{self, Netns, Pinned, monotonic_ns};
 use crate::traffic::{CountAt, FCS};
@@ -50,7 +53,7 @@ const QUIET: Duration = Duration::from_millis(20);
 pub struct Options {
     /// The cores that send. Ports are dealt to them in turn.
     pub cores: Vec<usize>,
-    /// The hook at which arrivals are judged.
+    /// Where arrivals are judged; a packet socket, whatever this says, without the right to load BPF.
     pub count_at: CountAt,
     /// How many copies of a frame the device may make: then fewer are sent between two turns of its own.
     pub copies: usize,
@@ -95,7 +98,8 @@ impl PortTester {
     /// under test that looks at what it may redirect to comes up after its tester.
     ///
     /// # Errors
-    /// For a device that is missing or down, and when the kernel refuses the receiver's program.
+    /// For a device that is missing or down, and when the kernel refuses the receiver's socket. (When it refuses programs,
+    /// there are sockets instead, which [`About::engine`] says.)
     pub fn new(ports: Vec<Port>, options: Options) -> Result<Self> {
         ensure!((1..=live::PORTS_MAX).contains(&ports.len()), "{} ports: 1-{}", ports.len(), live::PORTS_MAX);
         ensure!(!options.cores.is_empty(), "no core to send from");
@@ -103,13 +107,17 @@ impl PortTester {
         for port in &ports {
             port.check_up()?;
         }
+        let refused = bpf::refused();
+        let count_at = if refused.is_some() { CountAt::Socket } else { options.count_at };
+        let options = Options { count_at, ..options };
         let judges = ports
             .iter()
             .map(|port| {
-                Judge::new(port.netns(), port.ifindex(), options.count_at).context(port.name().to_owned())
+                Judge::new(port.netns(), port.ifindex(), options.count_at, &options.cores)
+                    .context(port.name().to_owned())
             })
             .collect::<Result<Vec<_>>>()?;
-        let ways = ports.iter().map(Port::best_way).collect();
+        let ways = ports.iter().map(|port| port.best_way(refused)).collect();
         Ok(Self { ports, judges, options, ways, live: BTreeMap::new(), epoch: 0, own_latency_ns: None })
     }
 
@@ -259,7 +267,8 @@ impl PortTester {
             streams.push(stream_outcome(stream.id, progress, &flows, start_ns));
         }
         let unidentified = self.judges.iter().map(Judge::unidentified).sum::<Result<u64>>()?;
-        Ok(Outcome { streams, unidentified, ..Default::default() })
+        let missed = self.judges.iter().map(Judge::missed).sum::<Result<u64>>()?;
+        Ok(Outcome { streams, unidentified, missed, ..Default::default() })
     }
 }
 
@@ -348,6 +357,7 @@ impl Tester for PortTester {
         let hook = match self.options.count_at {
             CountAt::Xdp => "judged in XDP",
             CountAt::Tc => "judged in TC",
+            CountAt::Socket => "judged behind a packet socket",
         };
         let mut ways: Vec<String> =
             self.ways.iter().zip(&ports).map(|((_, why), port)| format!("{port}: {why}")).collect();

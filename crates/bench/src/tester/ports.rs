@@ -72,17 +72,21 @@ impl Port {
         self.netdev.settings(&self.name).ok()?.speed_mbps.map(|mbps| f64::from(mbps) * 1e6)
     }
 
-    /// The best way to send from here, and why.
-    pub(super) fn best_way(&self) -> (Way, String) {
+    /// The best way to send from here, and why; `no_bpf` is why programs are refused.
+    pub(super) fn best_way(&self, no_bpf: Option<&str>) -> (Way, String) {
         let because = |way, why: &str| (way, format!("{}: {why}", describe(way)));
+        let socket = |why: &str| match self.netns.enter().and_then(|_inside| XdpSocket::new(self.ifindex)) {
+            Ok(_) => because(Way::Xsk, why),
+            Err(no) => because(Way::Socket, &format!("{why}, and {no:#}")),
+        };
+        if no_bpf.is_some() {
+            return socket("no right to load BPF");
+        }
         match self.netdev.xdp_features(self.ifindex) {
             Ok(features) if !features.has(XdpFeatures::NDO_XMIT) => {
                 let why = "what XDP redirects here would be lost (a veth takes it when its other end runs NAPI: GRO on, \
                            or an XDP program)";
-                match self.netns.enter().and_then(|_inside| XdpSocket::new(self.ifindex)) {
-                    Ok(_) => because(Way::Xsk, why),
-                    Err(no) => because(Way::Socket, &format!("{why}, and {no:#}")),
-                }
+                socket(why)
             }
             // Before Linux 6.3 nobody can tell; then the first trial does.
             Ok(_) | Err(_) => (Way::Live, describe(Way::Live).to_owned()),

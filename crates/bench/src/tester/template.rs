@@ -203,7 +203,6 @@ pub fn fold(mut sum: u64) -> u16 {
     sum as u16
 }
 
-#[cfg(test)]
 /// True when the UDP checksum of `segment` between these addresses is right.
 pub fn sound(addresses: &[u8], segment: &[u8]) -> bool {
     let length = (segment.len() as u16).to_be_bytes();
