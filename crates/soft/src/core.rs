@@ -99,6 +99,8 @@ pub struct Core {
     /// The port whose link is receiving, and the frames that go back out of it: no more than it handed over in one turn.
     away: Option<PortId>,
     returning: Vec<(Vec<u8>, Offload)>,
+    /// Ports at which frames wait to be sent with others; empty between turns.
+    unsent: Vec<PortId>,
 }
 
 impl Core {
@@ -112,6 +114,7 @@ impl Core {
             stop: false,
             away: None,
             returning: Vec::new(),
+            unsent: Vec::new(),
         }
     }
     /// Connects a port to something else; answers what it was connected to.
@@ -124,8 +127,10 @@ impl Core {
         // The link is away meanwhile; what is routed back out of it waits for its return.
         let mut link = std::mem::replace(&mut self.links[port.index()], Link::Gone);
         self.away = Some(port);
+        // They are looked at together, so they came together.
+        let now = self.clock.now();
         let taken = link.receive(&mut |frame| {
-            self.process(port, frame);
+            self.pass(now, port, frame);
         });
         self.links[port.index()] = link;
         self.away = None;
@@ -134,21 +139,38 @@ impl Core {
                 self.pipeline.count_refused(port, frame.len());
             }
         }
+        self.flush();
         taken
     }
     /// Takes one frame through the pipeline.
     pub fn process(&mut self, port: PortId, frame: Received<'_>) -> Verdict {
+        let verdict = self.pass(self.clock.now(), port, frame);
+        self.flush();
+        verdict
+    }
+
+    fn pass(&mut self, now: Timestamp, port: PortId, frame: Received<'_>) -> Verdict {
         let Received { bytes, offload } = frame;
         let mut out = Out {
             links: &mut self.links,
             events: &mut self.events,
             away: self.away,
             returning: &mut self.returning,
+            unsent: &mut self.unsent,
             arrived: bytes.len(),
             offload,
         };
         let longest = offload.longest(bytes);
-        self.pipeline.process_segments(self.clock.now(), port, bytes, longest, &mut out)
+        self.pipeline.process_segments(now, port, bytes, longest, &mut out)
+    }
+
+    /// Sends what waits at any port. What is refused now had been counted as sent.
+    fn flush(&mut self) {
+        while let Some(port) = self.unsent.pop() {
+            for len in self.links[port.index()].flush() {
+                self.pipeline.count_refused(port, len);
+            }
+        }
     }
 }
 
@@ -158,6 +180,7 @@ struct Out<'a> {
     events: &'a mut Events,
     away: Option<PortId>,
     returning: &'a mut Vec<(Vec<u8>, Offload)>,
+    unsent: &'a mut Vec<PortId>,
     arrived: usize,
     offload: Offload,
 }
@@ -171,7 +194,13 @@ impl Sink for Out<'_> {
             self.returning.push((frame.to_vec(), offload));
             return true;
         }
-        self.links[port.index()].send(frame, offload)
+        let link = &mut self.links[port.index()];
+        let waited = link.waits();
+        let taken = link.put(frame, offload);
+        if !waited && link.waits() {
+            self.unsent.push(port);
+        }
+        taken
     }
     fn trap(&mut self, port: PortId, reason: TrapReason, frame: &[u8]) {
         self.events.push(PlaneEvent::Trapped { port, vlan: None, reason, frame: frame.to_vec() });

@@ -104,8 +104,21 @@ struct Daemon {
     started_ns: u64,
 }
 
-/// Each instance of this process has its own name.
-static INSTANCES: AtomicU32 = AtomicU32::new(0);
+/// A name for an instance, which nobody else has: `benchPROCESS-NUMBER`.
+fn name_instance() -> String {
+    static INSTANCES: AtomicU32 = AtomicU32::new(0);
+    format!("bench{}-{}", std::process::id(), INSTANCES.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Instances that a bench that was killed has left: those named after a process that is no more.
+fn left_behind() -> Vec<String> {
+    let dead = |name: &String| {
+        let process = name.strip_prefix("bench").and_then(|rest| rest.split_once('-'));
+        process.is_some_and(|(pid, _)| pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists())
+    };
+    let entries = std::fs::read_dir("/run/lanyard").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().into_string().ok()).filter(dead).collect()
+}
 
 impl Lanyard {
     /// Starts it on every port of `bed` and waits for its `ready:` line.
@@ -113,7 +126,7 @@ impl Lanyard {
     /// # Errors
     /// When it does not come up; the error carries what it said.
     pub fn up(bed: &Bed, executable: &Executable, hook: Hook, ports: PortMode) -> Result<Self> {
-        let instance = format!("bench{}", INSTANCES.fetch_add(1, Ordering::Relaxed));
+        let instance = name_instance();
         let mut lanyard =
             Self::prepare(&bed.switch, executable, hook, instance, &startup_config(bed, hook, ports))?;
         if ports == PortMode::Routed {
@@ -159,8 +172,10 @@ impl Lanyard {
             macs: Vec::new(),
             _dir: dir,
         };
-        // What a bench that was killed may have left; refused when there is nothing.
-        let _ = lanyard.detach();
+        for instance in left_behind() {
+            // Somebody else may be at it, too.
+            let _ = lanyard.detach_instance(&instance);
+        }
         Ok(lanyard)
     }
 
@@ -237,8 +252,12 @@ impl Lanyard {
     }
 
     fn detach(&self) -> Result<()> {
+        self.detach_instance(&self.instance)
+    }
+
+    fn detach_instance(&self, instance: &str) -> Result<()> {
         let mut command = Command::new(&self.executable.0);
-        self.netns.output(command.args(["detach", "--instance", &self.instance]), "").map(drop)
+        self.netns.output(command.args(["detach", "--instance", instance]), "").map(drop)
     }
 }
 

@@ -206,8 +206,8 @@ impl Chosen {
         }
         results.parameter("engine", "sockets");
         results.note(format!(
-            "through sockets, for want of BPF ({why}): the tester sends and counts a few hundred thousand frames per second \
-             at most, so \"at least this\" is soon reached; latency is until the kernel's stamp on arrival; devices made of \
+            "through sockets, for want of BPF ({why}): the tester sends and counts less than a million frames per second, \
+             so \"at least this\" is soon reached; latency is until the kernel's stamp on arrival; devices made of \
              BPF programs are left out"
         ));
     }

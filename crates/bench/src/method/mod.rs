@@ -184,7 +184,7 @@ impl Integrity {
             ("arrived after a later one", self.reordered),
             ("arrived spoiled", self.corrupted),
             ("arrived at a port where they were not sent", self.strays),
-            ("more arrived that the tester had no time to look at", self.missed),
+            ("arrived besides, for which the tester had no time", self.missed),
         ];
         let said: Vec<String> =
             kinds.iter().filter(|(_, n)| *n > 0).map(|(what, n)| format!("{n} frames {what}")).collect();

@@ -75,18 +75,18 @@ impl Port {
     /// The best way to send from here, and why; `no_bpf` is why programs are refused.
     pub(super) fn best_way(&self, no_bpf: Option<&str>) -> (Way, String) {
         let because = |way, why: &str| (way, format!("{}: {why}", describe(way)));
-        let socket = |why: &str| match self.netns.enter().and_then(|_inside| XdpSocket::new(self.ifindex)) {
-            Ok(_) => because(Way::Xsk, why),
-            Err(no) => because(Way::Socket, &format!("{why}, and {no:#}")),
-        };
         if no_bpf.is_some() {
-            return socket("no right to load BPF");
+            // AF_XDP would do as well, but locks more memory than who may not load BPF usually may lock.
+            return because(Way::Socket, "no right to load BPF");
         }
         match self.netdev.xdp_features(self.ifindex) {
             Ok(features) if !features.has(XdpFeatures::NDO_XMIT) => {
                 let why = "what XDP redirects here would be lost (a veth takes it when its other end runs NAPI: GRO on, \
                            or an XDP program)";
-                socket(why)
+                match self.netns.enter().and_then(|_inside| XdpSocket::new(self.ifindex)) {
+                    Ok(_) => because(Way::Xsk, why),
+                    Err(no) => because(Way::Socket, &format!("{why}, and {no:#}")),
+                }
             }
             // Before Linux 6.3 nobody can tell; then the first trial does.
             Ok(_) | Err(_) => (Way::Live, describe(Way::Live).to_owned()),

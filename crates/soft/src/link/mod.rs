@@ -1,7 +1,8 @@
 //! What a port is connected to: [`Link`].
 //!
-//! Invariant: `send` never waits. A frame that can't be taken at once is refused, and the pipeline counts it.
+//! Invariant: `send` and `put` never wait. A frame that can't be taken at once is refused, and the pipeline counts it.
 
+mod batch;
 pub mod host;
 pub mod packet;
 pub mod tap;
@@ -77,6 +78,27 @@ impl Link {
             }
             Self::Packet(link) => link.send(frame, offload),
             Self::Tap(link) => link.send(frame, offload),
+        }
+    }
+    /// Sends a frame no later than [`Link::flush`]; false when it was refused already.
+    pub fn put(&mut self, frame: &[u8], offload: Offload) -> bool {
+        match self {
+            Self::Packet(link) => link.put(frame, offload),
+            Self::Gone | Self::Memory(_) | Self::Tap(_) => self.send(frame, offload),
+        }
+    }
+    /// True while frames that were put wait.
+    pub fn waits(&self) -> bool {
+        match self {
+            Self::Packet(link) => link.waits(),
+            Self::Gone | Self::Memory(_) | Self::Tap(_) => false,
+        }
+    }
+    /// Sends what was put; hands over the lengths of the frames that were refused after all.
+    pub fn flush(&mut self) -> Vec<usize> {
+        match self {
+            Self::Packet(link) => link.flush(),
+            Self::Gone | Self::Memory(_) | Self::Tap(_) => Vec::new(),
         }
     }
     /// Looks at what a wait reported; false when the link is over.

@@ -1,8 +1,8 @@
 //! A netdev over AF_PACKET: packet(7), Documentation/networking/packet_mmap.rst.
 //!
 //! Receiving is a TPACKET_V3 ring of blocks: the kernel fills a block with frames of any length, gives it to us when it
-//! is full or a millisecond old, and gets it back when we have read it. Sending is `sendmsg` on the same socket,
-//! through the netdev's queue: its bypass drops what the device can't segment itself. Both carry a
+//! is full or a millisecond old, and gets it back when we have read it. Sending is `sendmmsg` on the same socket (see
+//! `batch`), through the netdev's queue: its bypass drops what the device can't segment itself. Both carry a
 //! virtio_net_hdr (see `vnet`). The tag of a received frame comes out of band and is put back in line.
 //!
 //! Invariant: no reference into a block outlives our ownership of that block, and every offset the kernel wrote is
@@ -11,6 +11,7 @@
 #![allow(unsafe_code)]
 
 use super::Received;
+use super::batch::Batch;
 use super::host::HostStack;
 use super::vnet::{self, Offload};
 use std::io::{Error, Result};
@@ -49,6 +50,7 @@ pub struct PacketLink {
     ring: Ring,
     ifindex: u32,
     errors: u32,
+    batch: Batch,
     /// While the host's own stack is kept off.
     quiet: Option<HostStack>,
 }
@@ -87,7 +89,7 @@ impl PacketLink {
         if unsafe { libc::bind(fd, (&raw const address).cast(), len) } != 0 {
             return Err(Error::last_os_error());
         }
-        Ok(Self { socket: Arc::new(socket), ring, ifindex, errors: 0, quiet: None })
+        Ok(Self { socket: Arc::new(socket), ring, ifindex, errors: 0, batch: Batch::default(), quiet: None })
     }
     /// Keeps the host's own stack off the netdev, or lets it hear what arrives, as at first: at a routed port it is the
     /// one that answers.
@@ -128,7 +130,24 @@ impl PacketLink {
         }
         taken
     }
-    /// Sends a frame.
+    /// Sends a frame, with others.
+    pub fn put(&mut self, frame: &[u8], offload: Offload) -> bool {
+        if Batch::takes(frame) {
+            self.batch.push(&self.socket, frame, offload);
+            return true;
+        }
+        self.batch.send(&self.socket);
+        self.send(frame, offload)
+    }
+    /// True while frames wait.
+    pub fn waits(&self) -> bool {
+        self.batch.waits()
+    }
+    /// Sends what waits; hands over the lengths of the frames refused since the last time.
+    pub fn flush(&mut self) -> Vec<usize> {
+        self.batch.flush(&self.socket)
+    }
+    /// Sends a frame at once.
     pub fn send(&mut self, frame: &[u8], offload: Offload) -> bool {
         let mut header = offload.to_bytes();
         let mut parts = [
