@@ -13,6 +13,7 @@ scenarios! {
     floating_and_tracked_routes: ebpf soft;
     permanent_and_discard: ebpf soft;
     proxy_arp: ebpf soft;
+    local_proxy_arp: ebpf soft;
     static_arp: ebpf soft;
     redirects_and_broadcasts: ebpf soft;
 }
@@ -281,6 +282,35 @@ fn proxy_arp(plane: Plane) {
     assert_eq!(sysctl("proxy_arp_pvlan"), "1");
     bed.configure("no ip routing");
     assert_eq!(sysctl("proxy_arp"), "0", "who does not route is nobody's proxy");
+}
+
+/// Hosts of one subnet on protected ports: they reach each other over the router, if it stands in for them.
+fn local_proxy_arp(plane: Plane) {
+    let bed = Bed::new(
+        plane,
+        2,
+        "ip routing\nvlan 10\ninterface range p1 - 2\n switchport access vlan 10\n switchport protected\n\
+         interface vlan 10\n ip address 10.0.10.254 255.255.255.0\n",
+    );
+    bed.chatter.set(true);
+    bed.exact.set(false);
+    for n in 1..=2 {
+        bed.host(n).address(&format!("10.0.10.{n}/24"));
+        bed.host(n).reaches("10.0.10.254");
+    }
+    assert!(!bed.host(1).ping("-c 1 -W 1 10.0.10.2"), "protected ports talk");
+    bed.configure("interface vlan 10\nip local-proxy-arp");
+    bed.host(1).net.ip("neighbor flush all");
+    bed.host(1).reaches("10.0.10.2");
+    bed.by_the_plane(1, 20, "to the neighbour", || assert!(bed.host(1).ping("-c 20 10.0.10.2")));
+    bed.by_the_plane(1, 20, "to the neighbour", || bed.host(1).tcp(bed.host(2), "10.0.10.2", 1 << 20));
+    // Nobody is told to go there without the router.
+    let sysctl = |at: &str| bed.net.run(|| lanyard_netdev::sysctl::ipv4_conf(at, "send_redirects").unwrap());
+    assert_eq!((sysctl("all").as_str(), sysctl("vlan10").as_str()), ("0", "0"));
+    bed.configure("interface vlan 10\nno ip local-proxy-arp");
+    assert_eq!((sysctl("all").as_str(), sysctl("vlan10").as_str()), ("1", "1"));
+    bed.host(1).net.ip("neighbor flush all");
+    assert!(!bed.host(1).ping("-c 1 -W 1 10.0.10.2"), "protected ports talk");
 }
 
 fn static_arp(plane: Plane) {

@@ -26,7 +26,7 @@ pub fn host(wanted: &Layer3, forwarding: bool, base: HostStack) -> HostStack {
         proxy_arp: forwarding && wanted.proxy_arp,
         local_proxy_arp: wanted.local_proxy_arp,
         directed_broadcast: wanted.directed_broadcast,
-        redirects: wanted.redirects,
+        redirects: redirects(wanted),
         // A router has its tables from nobody but them that route (RFC 1812, 5.2.7.2).
         accept_redirects: base.accept_redirects && !forwarding,
         rp_filter: match wanted.urpf_ipv4 {
@@ -39,6 +39,11 @@ pub fn host(wanted: &Layer3, forwarding: bool, base: HostStack) -> HostStack {
         arp_timeout_s: wanted.arp_timeout_s.unwrap_or(base.arp_timeout_s),
         ..base
     }
+}
+
+/// Is a host told of a shorter way? Not where the switch stands between neighbours of one subnet, as in IOS.
+fn redirects(wanted: &Layer3) -> bool {
+    wanted.redirects && !wanted.local_proxy_arp
 }
 
 /// The MAC address of an interface that the switch makes: a VLAN interface's from the base address, a subinterface's
@@ -110,7 +115,7 @@ fn wanted_knobs(next: &Config) -> BTreeMap<(Option<String>, Knob), bool> {
     for (name, interface) in &next.interfaces {
         if matches!(name, InterfaceName::Vlan(_)) || interface.is_routed() {
             let vrf = &interface.layer3.vrf;
-            if !interface.layer3.redirects {
+            if !redirects(&interface.layer3) {
                 wanted.insert((vrf.clone(), Knob::Redirects), false);
             }
             if interface.layer3.directed_broadcast {
