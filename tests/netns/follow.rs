@@ -3,6 +3,7 @@
 use crate::harness::{Bed, Plane, scenarios, wait_for};
 use nix::sys::signal::Signal;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Instant;
 
@@ -215,20 +216,66 @@ fn ten_thousand_routes(plane: Plane) {
     wait_for("the routes to go", || (total(&bed) < 100).then_some(()));
 }
 
+/// The netlink sockets of the switch's namespace in which something waits to be read, by their inode: how many events each had
+/// no room for.
+fn lost_events(bed: &Bed) -> BTreeMap<String, u64> {
+    let pid = bed.daemon.borrow().as_ref().expect("a daemon").pid();
+    let table = std::fs::read_to_string(format!("/proc/{pid}/net/netlink")).expect("a table");
+    let row = |line: &str| {
+        let columns: Vec<&str> = line.split_whitespace().collect();
+        let waits = columns.get(4)?.parse::<u64>().ok()? > 0;
+        waits.then_some(((*columns.get(9)?).to_owned(), columns.get(8)?.parse().ok()?))
+    };
+    table.lines().skip(1).filter_map(row).collect()
+}
+
 fn overrun(plane: Plane) {
-    const COUNT: u32 = 150_000;
+    const COUNT: u32 = 100_000;
     let Some(bed) = with_hosts(plane) else { return };
     bed.host(2).reaches("10.0.20.254");
+    bed.host(3).reaches("10.0.30.254");
     bed.net.ip(&many(100, "add"));
     bed.wait_cef(&last(100), "forward");
     let signal = |signal| bed.daemon.borrow().as_ref().expect("a daemon").signal(signal);
+    let summary = |key: &str| bed.ask("show ip cef summary")[key].as_u64().expect("a count");
+    // One route goes to and fro until there is no room for another event.
+    let turn = |n: u32| {
+        format!("route replace 11.0.6.0/24 via 10.0.{}.1\n", if n.is_multiple_of(2) { 20 } else { 30 })
+    };
+    let turns: String = (0..20_000).map(turn).collect();
+    let flood = || {
+        bed.net.ip(&turns);
+        let before = lost_events(&bed);
+        assert!(!before.is_empty(), "nobody listens");
+        wait_for("every listener to lose events", || {
+            bed.net.ip(&turns);
+            let now = lost_events(&bed);
+            before.iter().all(|(socket, lost)| now.get(socket) > Some(lost)).then_some(())
+        });
+    };
     signal(Signal::SIGSTOP);
+    flood();
     bed.net.ip(&many(COUNT, "replace"));
     bed.net.ip("route del 11.0.7.0/24");
     signal(Signal::SIGCONT);
     bed.wait_cef(&last(COUNT), "forward");
     wait_for("what was deleted to go", || (bed.cef("11.0.7.1").0 == "none").then_some(()));
-    assert_eq!(bed.cef("11.0.6.1").0, "forward");
+    assert_eq!(bed.cef("11.0.8.1").0, "forward");
+    assert!(summary("overruns") >= 1);
+    // Once more, and one route alone has changed: of the others the plane is not told again.
+    let before = ["overruns", "audits", "changes"].map(summary);
+    signal(Signal::SIGSTOP);
+    flood();
+    bed.net.ip("route replace 11.0.6.0/24 via 10.0.30.1");
+    signal(Signal::SIGCONT);
+    wait_for("a comparison with the kernel's tables", || {
+        (summary("overruns") > before[0] && summary("audits") > before[1]).then_some(())
+    });
+    wait_for("the last change", || (bed.cef("11.0.6.1").1 == ["vlan30"]).then_some(()));
+    let told = summary("changes") - before[2];
+    assert!(told < 5_000, "{told} changes told of {COUNT} routes, one of which has changed");
+    assert_eq!((bed.cef("11.0.7.1").0.as_str(), bed.cef(&last(COUNT)).0.as_str()), ("none", "forward"));
+    println!("{told} changes told of {COUNT} routes");
 }
 
 fn killed_with_routes(plane: Plane) {

@@ -187,6 +187,11 @@ pub trait Backend {
     /// # Errors
     /// When the plane does not route.
     fn cef(&mut self, family: Family, vrf: Option<&str>, only: Option<IpAddr>) -> Result<view::Cef, Refusal>;
+    /// `show ip cef summary`: how the plane follows a routing table.
+    ///
+    /// # Errors
+    /// When the plane does not route.
+    fn cef_summary(&mut self, vrf: Option<&str>) -> Result<view::CefSummary, Refusal>;
     /// `show ip cef exact-route S D`: the next hop the plane chooses for a flow without ports.
     ///
     /// # Errors

@@ -128,6 +128,9 @@ impl Backend for Core {
     fn cef(&mut self, family: Family, vrf: Option<&str>, only: Option<IpAddr>) -> Result<view::Cef, Refusal> {
         Ok(self.view_cef(family, vrf, only)?)
     }
+    fn cef_summary(&mut self, vrf: Option<&str>) -> Result<view::CefSummary, Refusal> {
+        Ok(self.view_cef_summary(vrf)?)
+    }
     fn cef_exact(
         &mut self,
         vrf: Option<&str>,

@@ -59,6 +59,15 @@ pub(crate) struct Following {
     busy: bool,
     next_use_ms: u64,
     retry_ms: Option<u64>,
+    /// Told to the plane, taken or not.
+    pub(crate) changes: u64,
+}
+
+/// How one table was followed.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Tally {
+    pub(crate) audits: u64,
+    pub(crate) overruns: u64,
 }
 
 impl Following {
@@ -75,11 +84,16 @@ impl Following {
             busy: false,
             next_use_ms: 0,
             retry_ms: None,
+            changes: 0,
         })
     }
     /// The number of a routing table that is followed.
     pub(crate) fn vrf(&self, name: Option<&str>) -> Option<VrfId> {
         self.follows.get(&name.map(str::to_owned)).map(|follow| follow.id)
+    }
+    /// How it was followed.
+    pub(crate) fn heard(&self, name: Option<&str>) -> Tally {
+        self.follows.get(&name.map(str::to_owned)).map(|follow| follow.tally).unwrap_or_default()
     }
 }
 
@@ -99,6 +113,7 @@ struct Follow {
     began_ms: u64,
     next_audit_ms: u64,
     first_done: bool,
+    tally: Tally,
 }
 
 /// What router interfaces depend on.
@@ -234,8 +249,9 @@ fn take_in(mirror: &mut Routing, id: VrfId, seen: &mut Seen, heard: Heard<'_>, l
 impl Follow {
     /// Reads events; answers how many.
     fn events(&mut self, mirror: &mut Routing) -> usize {
-        let Self { id, follower, seen, .. } = self;
+        let Self { id, follower, seen, tally, .. } = self;
         follower.read(TURN, &mut |heard| {
+            tally.overruns += u64::from(matches!(heard, Heard::Overrun));
             seen.events += u64::from(matches!(heard, Heard::Link(..) | Heard::Address(..) | Heard::Rule(..)));
             take_in(mirror, *id, seen, heard, false);
         })
@@ -276,6 +292,7 @@ impl Follow {
             }
             self.tries = if self.consistent { 0 } else { self.tries + 1 };
             mirror.audited(self.id, self.consistent);
+            self.tally.audits += 1;
             self.next_audit_ms =
                 now_ms + AUDIT_GAP_MS.max((now_ms - self.began_ms) * 10 * u64::from(self.tries.min(TRIES)));
             self.first_done |= self.consistent || self.tries >= TRIES;
@@ -374,6 +391,7 @@ impl Core {
             began_ms: 0,
             next_audit_ms: 0,
             first_done: false,
+            tally: Tally::default(),
         };
         // What router interfaces depend on is known from the start: an adopted plane's stay as they are.
         let now_ms = self.clock.now_ms();
@@ -441,6 +459,7 @@ impl Core {
         if changes.is_empty() {
             return;
         }
+        self.following.changes += changes.len() as u64;
         let now_ms = self.clock.now_ms();
         for (at, error) in self.plane.route(changes) {
             if let Some(change) = changes.get(at) {

@@ -118,6 +118,21 @@ impl Core {
         };
         CefEntry { prefix, action, nexthops: shares.into_iter().map(hop).collect(), offload, reason }
     }
+    pub(crate) fn view_cef_summary(&self, vrf: Option<&str>) -> Result<view::CefSummary, String> {
+        let id = self.routed_table(vrf)?;
+        let usage = self.following.mirror.usage();
+        let heard = self.following.heard(vrf);
+        Ok(view::CefSummary {
+            prefixes: self.following.mirror.prefixes(id),
+            groups: usage.groups,
+            adjacencies: usage.adjacencies,
+            starved: usage.starved,
+            failed: usage.failed,
+            changes: self.following.changes,
+            audits: heard.audits,
+            overruns: heard.overruns,
+        })
+    }
     pub(crate) fn view_cef_exact(
         &mut self,
         vrf: Option<&str>,

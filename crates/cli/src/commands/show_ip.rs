@@ -24,7 +24,8 @@ pub const IP: Node = kw("ip", "IP information").then(&[
     kw("cef", "Forwarding entries of the plane").exec(cef).then(&[
         CEF_V4,
         CEF_EXACT_V4,
-        kw("vrf", VRF).then(&[vrf::NAME.exec(cef).then(&[CEF_V4, CEF_EXACT_V4])]),
+        CEF_SUMMARY,
+        kw("vrf", VRF).then(&[vrf::NAME.exec(cef).then(&[CEF_V4, CEF_EXACT_V4, CEF_SUMMARY])]),
     ]),
     kw("dhcp", "Show items in the DHCP database")
         .then(&[kw("relay", "DHCP relay: servers and counters").exec(relay)]),
@@ -57,7 +58,8 @@ pub const IPV6: Node = kw("ipv6", "IPv6 information").then(&[
     kw("cef", "Forwarding entries of the plane").exec(cef).then(&[
         CEF_V6,
         CEF_EXACT_V6,
-        kw("vrf", VRF).then(&[vrf::NAME.exec(cef).then(&[CEF_V6, CEF_EXACT_V6])]),
+        CEF_SUMMARY,
+        kw("vrf", VRF).then(&[vrf::NAME.exec(cef).then(&[CEF_V6, CEF_EXACT_V6, CEF_SUMMARY])]),
     ]),
     kw("dhcp", "Show IPv6 DHCP information")
         .then(&[kw("relay", "DHCP relay: servers and counters").exec(relay)]),
@@ -130,6 +132,7 @@ const CEF_V6: Node = arg(Kind::Ipv6, "The entry that this address meets").exec(c
     "Show full information",
 )
 .exec(cef_detail)]);
+const CEF_SUMMARY: Node = kw("summary", "How the plane follows the kernel's table").exec(cef_summary);
 const CEF_EXACT_V4: Node = kw("exact-route", "Show src-dst exact route").then(&[arg(
     Kind::Ipv4,
     "Source address",
@@ -228,6 +231,12 @@ fn cef(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
 fn cef_detail(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
     let view = get_cef(exec, args)?;
     Ok(exec.present(&view, render::cef_detail))
+}
+
+fn cef_summary(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let table = table(exec, args)?;
+    let view = exec.backend.cef_summary(table.as_deref())?;
+    Ok(exec.present(&view, render::cef_summary))
 }
 
 fn cef_exact(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {

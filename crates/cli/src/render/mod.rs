@@ -14,7 +14,7 @@ pub use fpm::{fpm, fpm_counters};
 pub use interface::{counters, descriptions, drops, err_disabled, interfaces, status, switchports, trunks};
 pub use layer2::{learning, mac_count, mac_table, vlans};
 pub use layer3::{ip_brief, ip_interfaces, ipv6_brief, neighbors};
-pub use route::{cef, cef_detail, cef_exact, route_entries, route_summary, routes};
+pub use route::{cef, cef_detail, cef_exact, cef_summary, route_entries, route_summary, routes};
 pub use services::{dhcp_relay, tracks, tracks_brief, vrfs, vrrp, vrrp_brief};
 pub use spanning_tree::{
     errdisable, mst, mst_configuration, spanning_tree, spanning_tree_blocked, spanning_tree_detail,

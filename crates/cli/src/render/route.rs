@@ -2,7 +2,9 @@
 
 use super::ios_netdev;
 use super::table::columns;
-use crate::view::{Cef, CefEntry, CefExact, CefNextHop, NextHop, Offload, Route, RouteSummary, Routes};
+use crate::view::{
+    Cef, CefEntry, CefExact, CefNextHop, CefSummary, NextHop, Offload, Route, RouteSummary, Routes,
+};
 use std::fmt::Write;
 
 /// IOS's letter for a protocol.
@@ -183,6 +185,17 @@ pub fn cef_detail(view: &Cef) -> String {
         }
     }
     out
+}
+
+/// `show ip cef summary`.
+pub fn cef_summary(view: &CefSummary) -> String {
+    let CefSummary { prefixes, groups, adjacencies, starved, failed, changes, audits, overruns } = view;
+    format!(
+        "{prefixes} prefixes of both families, {failed} without room in the plane\n\
+         {groups} groups and {adjacencies} neighbours in the plane, {starved} prefixes without one\n\
+         {changes} changes told to the plane\n\
+         {audits} comparisons with the kernel's tables, {overruns} after events were lost\n"
+    )
 }
 
 /// `show ip cef exact-route`.

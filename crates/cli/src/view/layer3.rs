@@ -60,6 +60,27 @@ pub struct CefExact {
     pub nexthop: Option<CefNextHop>,
 }
 
+/// `show ip cef summary`: how the plane follows a routing table, since the daemon's start.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct CefSummary {
+    /// Prefixes of both families that are known, this table's.
+    pub prefixes: u64,
+    /// Next-hop groups that the plane has, for all tables.
+    pub groups: u64,
+    /// Neighbours that the plane has, for all tables.
+    pub adjacencies: u64,
+    /// Prefixes left to the kernel because no group or neighbour was to be had, of all tables.
+    pub starved: u64,
+    /// Prefixes there was no room for, of all tables.
+    pub failed: u64,
+    /// Changes that the plane was told: of routes, groups and neighbours, of all tables.
+    pub changes: u64,
+    /// How often the kernel's tables were listed, and compared with what was known.
+    pub audits: u64,
+    /// How often the kernel had more to tell than there was room for.
+    pub overruns: u64,
+}
+
 /// `show ip route summary`. Made from the routes.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct RouteSummary {

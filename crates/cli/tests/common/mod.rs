@@ -215,6 +215,16 @@ impl Backend for Fake {
         }
         Ok(view::Cef { total: entries.len() as u64, entries })
     }
+    fn cef_summary(&mut self, _: Option<&str>) -> Result<view::CefSummary, Refusal> {
+        Ok(view::CefSummary {
+            prefixes: 3,
+            groups: 1,
+            adjacencies: 2,
+            changes: 7,
+            audits: 1,
+            ..Default::default()
+        })
+    }
     fn cef_exact(
         &mut self,
         _: Option<&str>,

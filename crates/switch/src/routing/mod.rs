@@ -581,6 +581,11 @@ impl Routing {
             _ => Offload::None,
         }
     }
+    /// How many prefixes of a VRF are known.
+    #[must_use]
+    pub fn prefixes(&self, vrf: VrfId) -> u64 {
+        self.vrfs.get(&vrf).map_or(0, |vrf| vrf.rib.len() as u64)
+    }
     /// How much there is.
     #[must_use]
     pub fn usage(&self) -> Usage {
