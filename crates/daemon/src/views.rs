@@ -256,6 +256,7 @@ impl Core {
                 netdev.routes(kernel_family(query.family), table).map_err(|error| error.to_string())?;
             let local = table == TABLE_LOCAL;
             let shown = list.iter().filter_map(|entry| {
+                let entry = &in_use(query.vrf.as_deref(), entry, &facts)?;
                 let offload = self.route_offload(query.vrf.as_deref(), entry.dest, entry.metric, local);
                 Some(view::Route { offload, ..route(query.vrf.as_deref(), entry, &facts)? })
             });
@@ -401,6 +402,19 @@ fn since(now: LinkStats, base: Option<&LinkStats>) -> LinkStats {
         dropped: now.dropped.saturating_sub(base.dropped),
     };
     LinkStats { rx: direction(now.rx, base.rx), tx: direction(now.tx, base.tx), ..now }
+}
+
+/// What is in use of a kernel route: as in IOS, nothing leads through an interface that is down, which the kernel lists all
+/// the same.
+fn in_use(vrf: Option<&str>, route: &lanyard_netdev::Route, facts: &Facts) -> Option<lanyard_netdev::Route> {
+    let down = |hop: &lanyard_netdev::NextHop| {
+        let link = hop.ifindex.and_then(|ifindex| facts.by_index_in(vrf, ifindex));
+        hop.dead || hop.link_down || link.is_some_and(|link| !link.carrier && !link.loopback)
+    };
+    let mut route = route.clone();
+    let any = !route.next_hops.is_empty();
+    route.next_hops.retain(|hop| !down(hop));
+    (!any || !route.next_hops.is_empty()).then_some(route)
 }
 
 /// A kernel route as shown; `None` for broadcast and multicast routes, and for the host's talks to itself.
