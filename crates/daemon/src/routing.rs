@@ -113,6 +113,9 @@ struct Follow {
     began_ms: u64,
     next_audit_ms: u64,
     first_done: bool,
+    /// Events were lost, and what waited then has not been read to its end: it is older than what a listing would find, and
+    /// until then the kernel goes on throwing events away without another word.
+    behind: bool,
     tally: Tally,
 }
 
@@ -249,19 +252,24 @@ fn take_in(mirror: &mut Routing, id: VrfId, seen: &mut Seen, heard: Heard<'_>, l
 impl Follow {
     /// Reads events; answers how many.
     fn events(&mut self, mirror: &mut Routing) -> usize {
-        let Self { id, follower, seen, tally, .. } = self;
-        follower.read(TURN, &mut |heard| {
-            tally.overruns += u64::from(matches!(heard, Heard::Overrun));
+        let Self { id, follower, seen, tally, behind, .. } = self;
+        let count = follower.read(TURN, &mut |heard| {
+            if matches!(heard, Heard::Overrun) {
+                tally.overruns += 1;
+                *behind = true;
+            }
             seen.events += u64::from(matches!(heard, Heard::Link(..) | Heard::Address(..) | Heard::Rule(..)));
             take_in(mirror, *id, seen, heard, false);
-        })
+        });
+        self.behind &= count >= TURN;
+        count
     }
 
     /// Begins an audit when one is due, and reads some of the one that is under way; true when it got on.
     fn listing(&mut self, mirror: &mut Routing, now_ms: u64) -> bool {
         let Some(at) = self.stage else {
             let wanted = mirror.audit_wanted(self.id) || self.seen.rules_changed;
-            if !wanted || now_ms < self.next_audit_ms || mirror.auditing(self.id) {
+            if !wanted || self.behind || now_ms < self.next_audit_ms || mirror.auditing(self.id) {
                 return false;
             }
             self.seen.rules_changed = false;
@@ -391,6 +399,7 @@ impl Core {
             began_ms: 0,
             next_audit_ms: 0,
             first_done: false,
+            behind: false,
             tally: Tally::default(),
         };
         // What router interfaces depend on is known from the start: an adopted plane's stay as they are.
