@@ -10,7 +10,7 @@
 #ifndef LY_ABI_H
 #define LY_ABI_H
 
-#define LY_ABI 6
+#define LY_ABI 7
 
 #define LY_PORTS 1024 /* slot 0 is "no port" */
 #define LY_PORT_WORDS (LY_PORTS / 64)
@@ -263,7 +263,7 @@ enum ly_target {
 #define LY_BANK_ROWS 65536      /* adjacencies, and groups, of a bank */
 #define LY_BANK_BUCKETS 262144
 
-/* nh_groups[group]: its first bucket, and above that how many there are; 0: no group */
+/* nh_groups[group]: its first bucket, and above that how many there are; with one, the adjacency itself. 0: no group */
 #define LY_NH_COUNT_SHIFT 32
 
 /* nh_buckets: words, each an adjacency */

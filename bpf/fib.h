@@ -10,7 +10,9 @@
 #define FIB_NODE 0x80000000U /* v4: a group */
 #define FIB_SKIP 0xc0000000U
 #define FIB_LINE_MASK 0x3fffffffU
-#define FIB4_ENTRIES 65536 /* words; in front of them the leads, the default route first */
+#define FIB4_NEAR 65536 /* word of the first entry of a byte; in front of them the leads, the default route first */
+#define FIB4_FAR_LEAD 255
+#define FIB4_FAR (FIB4_NEAR + (1 << 22))
 #define FIB6_ENTRIES LY_LINE_WORDS /* word of the first entry; line 0 is the header */
 #define FIB6_LINES (1 + 65536 / LY_LINE_WORDS) /* line of the first node or skip */
 #define FIB6_DEPTH 29 /* nodes of four bits below the first sixteen, and the step that finds the leaf */
@@ -37,7 +39,9 @@ __noinline __u32 fib4_find(__u32 vrf, __u32 address)
 
 	if (!table)
 		return 0;
-	__u32 lead = fib_word(table, FIB4_ENTRIES + (address >> 9)) >> (address >> 4 & 16) & 0xffff;
+	__u32 lead = fib_word(table, FIB4_NEAR + (address >> 10)) >> (address >> 5 & 24) & 0xff;
+	if (lead == FIB4_FAR_LEAD)
+		lead = fib_word(table, FIB4_FAR + (address >> 9)) >> (address >> 4 & 16) & 0xffff;
 	__u32 word = fib_word(table, lead);
 	if (word & FIB_NODE) {
 		word = fib_word(table, (word & ~FIB_NODE) + (address & 0xff));

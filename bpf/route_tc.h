@@ -76,37 +76,35 @@ done:
 }
 
 /* The beginning of a frame that changes when it is routed, for one call of the helper: untagged, to the end of an IPv4
- * header's checksum. */
+ * header's checksum. In words of eight bytes, as the helper reads it (see TAKE). */
 struct tc_head {
-	__u32 low;
-	__u16 high, src_low;
-	__u32 src_high;
+	__u64 word[3]; /* addresses; EtherType to TOS; length, number, fragment, TTL, protocol */
+	__u16 check;
+};
+#define TC_HEAD_BYTES 26
+
+struct tc_ipv4_head {
+	__u32 addresses[3];
 	__u32 type_version; /* EtherType to TOS, */
 	__u32 len_id;
 	__u16 fragment;
 	__u8 ttl, protocol;
 	__u16 check;
 };
-#define TC_HEAD_BYTES 26
 
 static __always_inline bool tc_rewrite(struct __sk_buff *skb, struct packet *p, struct way *w, __u32 at)
 {
 	struct tc_head new = {
-		.low = w->next,
-		.high = w->next >> 32,
-		.src_low = w->src,
-		.src_high = w->src >> 16,
+		.word = { (w->next & KEY_MAC_MASK) | w->src << 48, w->src >> 16 & 0xffffffff },
 	};
-	struct tc_head *old = (void *)(long)skb->data;
+	struct tc_ipv4_head *old = (void *)(long)skb->data;
 
 	if (!p->six && at == 14) {
 		if ((void *)old + TC_HEAD_BYTES > (void *)(long)skb->data_end)
 			return false;
-		new.type_version = old->type_version;
-		new.len_id = old->len_id;
-		new.fragment = old->fragment;
-		new.ttl = old->ttl - 1;
-		new.protocol = old->protocol;
+		new.word[1] |= (__u64)old->type_version << 32;
+		new.word[2] = old->len_id | (__u64)old->fragment << 32 | (__u64)(__u8)(old->ttl - 1) << 48 |
+			      (__u64)old->protocol << 56;
 		new.check = hop_check(old->check, old->ttl, old->protocol);
 		return !bpf_skb_store_bytes(skb, 0, &new, TC_HEAD_BYTES, 0);
 	}
@@ -246,7 +244,12 @@ __noinline int tc_onward(struct __sk_buff *skb, struct frame *came)
 		came->action = TC_ACT_OK;
 		return TRAPPED(came->up);
 	}
-	struct frame f = *came;
+	struct frame f = {
+		TAKE(came, dst), TAKE(came, src), TAKE(came, len), TAKE(came, bare_len), TAKE(came, now_s),
+		TAKE(came, action), TAKE(came, port_id), TAKE(came, out_id), TAKE(came, tci), TAKE(came, vlan),
+		TAKE(came, form), TAKE(came, straight), TAKE(came, routed), TAKE(came, up), TAKE(came, out_vlan),
+		TAKE(came, adjacency), TAKE(came, gso),
+	};
 	if (f.routed || f.straight)
 		f.vlan = f.out_vlan;
 	if (f.vlan != came->vlan)

@@ -62,7 +62,10 @@ __noinline int xdp_route(struct xdp_md *ctx, struct frame *came)
 
 	if (!came || !came->rif)
 		return false;
-	struct frame f = *came;
+	struct frame f = {
+		TAKE(came, src), TAKE(came, bare_len), TAKE(came, now_s), TAKE(came, port_id), TAKE(came, tci),
+		TAKE(came, form), TAKE(came, rif),
+	};
 	p.rif = f.rif;
 	if (!xdp_packet(ctx, &f, &p) || route_way(&p, &w) || w.next & GROUP_BIT)
 		return false;

@@ -67,13 +67,16 @@ static __always_inline __u64 nh_group(__u32 group)
 	return g ? *(volatile __u64 *)g : 0;
 }
 
-static __always_inline struct ly_adjacency *nh_bucket(__u32 bucket, __u32 *id)
+static __always_inline struct ly_adjacency *nh_adjacency(__u64 group, __u32 bucket, __u32 *id)
 {
-	struct ly_line *l = LOOKUP(nh_buckets, bucket / LY_LINE_WORDS);
-
-	if (!l)
-		return NULL;
-	*id = *(volatile __u32 *)&l->word[bucket % LY_LINE_WORDS];
+	*id = group;
+	if (group >> LY_NH_COUNT_SHIFT != 1) {
+		bucket += (__u32)group;
+		struct ly_line *l = LOOKUP(nh_buckets, bucket / LY_LINE_WORDS);
+		if (!l)
+			return NULL;
+		*id = *(volatile __u32 *)&l->word[bucket % LY_LINE_WORDS];
+	}
 	return LOOKUP(adjacencies, *id);
 }
 
@@ -83,13 +86,14 @@ static __always_inline __u32 next_rif(__u64 next)
 }
 
 struct reach {
-	__u32 bucket, rif, found;
+	__u64 group;
+	__u32 rif, found;
 };
 
 static long reach_step(__u32 index, struct reach *r)
 {
 	__u32 id;
-	struct ly_adjacency *a = nh_bucket(r->bucket + index, &id);
+	struct ly_adjacency *a = nh_adjacency(r->group, index, &id);
 
 	r->found = a && next_rif(*(volatile __u64 *)&a->next) == r->rif;
 	return r->found;
@@ -109,7 +113,7 @@ __noinline int reverse_path(__u32 target, __u32 rif, __u32 strict)
 		if (!strict)
 			return true;
 		__u64 group = nh_group(value);
-		struct reach r = { .bucket = (__u32)group, .rif = rif };
+		struct reach r = { .group = group, .rif = rif };
 		bpf_loop(group >> LY_NH_COUNT_SHIFT, reach_step, &r, 0);
 		return r.found;
 	}
@@ -198,7 +202,7 @@ __noinline int route_way(struct packet *p, struct way *w)
 		return TRAPPED(TRAP_TTL_EXPIRED);
 	__u64 group = nh_group(value);
 	__u32 count = group >> LY_NH_COUNT_SHIFT, bucket = count > 1 ? flow_bucket(p, count) : 0;
-	struct ly_adjacency *a = nh_bucket((__u32)group + bucket, &w->adjacency);
+	struct ly_adjacency *a = nh_adjacency(group, bucket, &w->adjacency);
 	if (!a || !count)
 		return TRAPPED(TRAP_GLEAN);
 	w->next = *(volatile __u64 *)&a->next;

@@ -43,7 +43,7 @@ pub(crate) struct Routing {
     /// The programs read what is written here.
     live: bool,
     buckets: Buddies,
-    /// Where each group's buckets begin, and the order of their number.
+    /// Where each group's buckets begin, and the order of their number; a group of one has none.
     groups: BTreeMap<GroupId, (u32, usize)>,
     /// Routes refused for want of groups (IPv4), of lines (IPv6).
     refused: [u64; 2],
@@ -149,8 +149,14 @@ impl Routing {
             }
             return Ok(());
         };
-        let order = new.len().trailing_zeros() as usize;
         let held = self.groups.get(&id).copied();
+        if let [only] = new {
+            word(self).store(1 << 32 | self.row(only.get()) as u64, Relaxed);
+            self.groups.remove(&id);
+            self.buckets.limbo.extend(held);
+            return Ok(());
+        }
+        let order = new.len().trailing_zeros() as usize;
         // As many as before change one by one, each flow's at a stroke: nothing is freed, nothing is waited for.
         let base = match held {
             Some((base, had)) if had == order => base,
@@ -281,8 +287,14 @@ impl Routing {
             Some(RouteTarget::Group(_)) => {
                 let group = tables.nh_groups.u64((word & 0xff_ffff) as usize, 0).load(Relaxed);
                 let (at, count) = (group as u32 as usize, (group >> 32) as usize);
-                let found = tables.nh_buckets.all().get(at..at + count).unwrap_or_default();
-                found.iter().filter_map(|b| AdjacencyId::new(b.load(Relaxed) % abi::BANK_ROWS)).collect()
+                let adjacency = |row: u32| AdjacencyId::new(row % abi::BANK_ROWS);
+                match count {
+                    1 => adjacency(at as u32).into_iter().collect(),
+                    _ => {
+                        let found = tables.nh_buckets.all().get(at..at + count).unwrap_or_default();
+                        found.iter().filter_map(|bucket| adjacency(bucket.load(Relaxed))).collect()
+                    }
+                }
             }
             _ => Vec::new(),
         };

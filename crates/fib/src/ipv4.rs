@@ -1,10 +1,12 @@
 //! DIR-24-8: the first 24 bits of an address are an index; where a /24 is divided, the entry leads to a group of 256.
 //!
-//! Layout, in words: 2^16 leads, the first of them the default route; then 2^24 entries of 16 bits, two a word, the
-//! lower address in the lower half; then the groups. An entry is the number of a lead. A lead is a leaf, 0 (the default route
-//! answers), or [`GROUP`] and the group's first word; so entry 0 answers by the default route, which comes and goes with one
-//! store. A table has few different next hops and as many prefixes as you like: entries of half the size are half the
-//! memory that random destinations drag through the cache, and the leads that are in use are always in it.
+//! Layout, in words: 2^16 leads, the first of them the default route; then 2^24 near entries of a byte; then 2^24 far entries of
+//! 16 bits; then the groups. Entries of lower addresses lie in lower bits. A near entry is the number of a lead, or [`FAR`]: the
+//! far entry is. A lead is a leaf, 0 (the default route answers), or [`GROUP`] and the group's first word; so entry 0 answers
+//! by the default route, which comes and goes with one store.
+//!
+//! A table has few different next hops and as many prefixes as you like. Bytes are a quarter of the memory of words, and so
+//! of what random destinations drag through the cache; the leads that are in use are always in it.
 //!
 //! Invariants: a /24 has a group exactly while a route longer than /24 lies in it. A leaf has a lead exactly while a route of
 //! 1 to 24 bits leads to it, so removing a route takes nothing. A lead that is given back keeps its word until no reader
@@ -19,10 +21,13 @@ use std::net::Ipv4Addr;
 pub const GROUP: u32 = 0x8000_0000;
 /// Leads there are, the default route's included.
 pub const LEADS: usize = 1 << 16;
+/// The first lead that a near entry has no number for.
+const FAR: u32 = 255;
 /// Where the entries begin.
-const ENTRIES: usize = LEADS;
+const NEAR_ENTRIES: usize = LEADS;
+const FAR_ENTRIES: usize = NEAR_ENTRIES + (1 << 22);
 /// Where the groups begin.
-const GROUPS: usize = ENTRIES + (1 << 23);
+const GROUPS: usize = FAR_ENTRIES + (1 << 23);
 /// Words of a group.
 const GROUP_WORDS: usize = 256;
 
@@ -35,27 +40,46 @@ pub const fn words(groups: u32) -> usize {
 /// What the longest match of an address leads to; [`NONE`] without one.
 pub fn lookup(words: &(impl Words + ?Sized), address: Ipv4Addr) -> u32 {
     let address = u32::from(address);
-    let mut word = words.load(entry(words, address));
+    let mut word = words.load(entry(words, address) as usize);
     if word & GROUP != 0 {
         word = words.load((word & !GROUP) as usize + (address & 0xff) as usize);
     }
     if word == NONE { words.load(0) } else { word }
 }
 
-const fn place(address: u32) -> (usize, u32) {
-    (ENTRIES + (address >> 9) as usize, (address >> 8 & 1) * 16)
+/// A part of a word: its place, and its mask.
+struct Part(usize, u32, u32);
+
+impl Part {
+    const fn near(address: u32) -> Self {
+        Self(NEAR_ENTRIES + (address >> 10) as usize, (address >> 8 & 3) * 8, 0xff)
+    }
+    const fn far(address: u32) -> Self {
+        Self(FAR_ENTRIES + (address >> 9) as usize, (address >> 8 & 1) * 16, 0xffff)
+    }
+    fn load(&self, words: &(impl Words + ?Sized)) -> u32 {
+        words.load(self.0) >> self.1 & self.2
+    }
+    /// The only writer has the rest of the word to itself.
+    fn store(&self, words: &(impl Words + ?Sized), value: u32) {
+        words.store(self.0, words.load(self.0) & !(self.2 << self.1) | value << self.1);
+    }
 }
 
 /// The lead of an address.
-fn entry(words: &(impl Words + ?Sized), address: u32) -> usize {
-    let (at, shift) = place(address);
-    (words.load(at) >> shift & 0xffff) as usize
+fn entry(words: &(impl Words + ?Sized), address: u32) -> u32 {
+    match Part::near(address).load(words) {
+        FAR => Part::far(address).load(words),
+        near => near,
+    }
 }
 
-/// The only writer has the other half to itself.
-fn set_entry(words: &(impl Words + ?Sized), address: u32, lead: usize) {
-    let (at, shift) = place(address);
-    words.store(at, words.load(at) & !(0xffff << shift) | (lead as u32) << shift);
+/// Whoever is still on its way from the near entry to the far one finds the old lead there, or the new one.
+fn set_entry(words: &(impl Words + ?Sized), address: u32, lead: u32) {
+    if lead >= FAR {
+        Part::far(address).store(words, lead);
+    }
+    Part::near(address).store(words, lead.min(FAR));
 }
 
 /// The writer's side: what is in use. The words themselves are handed to each call, all 0 at first.
@@ -63,10 +87,12 @@ fn set_entry(words: &(impl Words + ?Sized), address: u32, lead: usize) {
 pub struct Writer {
     groups: Pool,
     most: u32,
-    /// Of leaves and groups; piece n is lead n + 1.
-    leads: Pool,
+    /// Leads for leaves; piece n is lead n + 1.
+    near: Pool,
+    /// Leads for groups, and for the leaves that are left; piece n is lead n + [`FAR`].
+    far: Pool,
     /// The leaves that have a lead, and how many routes of 1 to 24 bits lead to each.
-    leaves: HashMap<u32, (usize, u32)>,
+    leaves: HashMap<u32, (u32, u32)>,
 }
 
 impl crate::Writer for Writer {
@@ -94,11 +120,12 @@ impl crate::Writer for Writer {
         &self.groups
     }
     fn waiting(&self) -> u32 {
-        self.groups.waiting() + self.leads.waiting()
+        self.groups.waiting() + self.near.waiting() + self.far.waiting()
     }
     fn settle(&mut self) {
         self.groups.settle();
-        self.leads.settle();
+        self.near.settle();
+        self.far.settle();
     }
     fn larger(&self) -> Option<usize> {
         (self.groups.capacity() < self.most && self.groups.available() == 0).then(|| words(self.next_size()))
@@ -113,27 +140,30 @@ impl Writer {
     /// For memory with room for so many groups, at first and at most.
     #[must_use]
     pub fn new(groups: u32, most: u32) -> Self {
-        let leads = Pool::new(LEADS as u32 - 1);
-        Self { groups: Pool::new(groups), most, leads, leaves: HashMap::new() }
+        let (near, far) = (Pool::new(FAR - 1), Pool::new(LEADS as u32 - FAR));
+        Self { groups: Pool::new(groups), most, near, far, leaves: HashMap::new() }
     }
 
     fn next_size(&self) -> u32 {
         (self.groups.capacity() * 2).clamp(1, self.most)
     }
 
-    fn take_lead(&mut self, words: &(impl Words + ?Sized), word: u32) -> Result<usize, Full> {
-        let lead = self.leads.take().ok_or(Full)? as usize + 1;
-        words.store(lead, word);
-        Ok(lead)
+    fn give_back(&mut self, lead: u32) {
+        match lead.checked_sub(FAR) {
+            None => self.near.give_back(lead - 1),
+            Some(far) => self.far.give_back(far),
+        }
     }
 
     /// The lead of a leaf for one more route.
-    fn hold(&mut self, words: &(impl Words + ?Sized), leaf: u32) -> Result<usize, Full> {
+    fn hold(&mut self, words: &(impl Words + ?Sized), leaf: u32) -> Result<u32, Full> {
         if let Some((lead, routes)) = self.leaves.get_mut(&leaf) {
             *routes += 1;
             return Ok(*lead);
         }
-        let lead = self.take_lead(words, leaf)?;
+        let near = self.near.take().map(|near| near + 1);
+        let lead = near.or_else(|| self.far.take().map(|far| far + FAR)).ok_or(Full)?;
+        words.store(lead as usize, leaf);
         self.leaves.insert(leaf, (lead, 1));
         Ok(lead)
     }
@@ -142,13 +172,14 @@ impl Writer {
         let Some((lead, routes)) = self.leaves.get_mut(&leaf) else { return };
         *routes -= 1;
         if *routes == 0 {
-            self.leads.give_back(*lead as u32 - 1);
+            let lead = *lead;
             self.leaves.remove(&leaf);
+            self.give_back(lead);
         }
     }
 
     /// The lead of a leaf that a route of 1 to 24 bits leads to, or of none.
-    fn lead_of(&self, leaf: u32) -> usize {
+    fn lead_of(&self, leaf: u32) -> u32 {
         self.leaves.get(&leaf).map_or(0, |(lead, _)| *lead)
     }
 
@@ -185,13 +216,13 @@ impl Writer {
         let address = u32::from(prefix.network());
         let value = if new == NONE { rib.covering(prefix, |_| true).unwrap_or(NONE) } else { new };
         let lead = entry(words, address);
-        let held = words.load(lead);
+        let held = words.load(lead as usize);
         if new == NONE && rib.inside(whole).next().is_none() {
             // It was the last in here.
             if held & GROUP != 0 {
                 set_entry(words, address, self.lead_of(value));
                 self.groups.give_back(((held & !GROUP) as usize - GROUPS).div_euclid(GROUP_WORDS) as u32);
-                self.leads.give_back(lead as u32 - 1);
+                self.give_back(lead);
             }
             return Ok(());
         }
@@ -207,15 +238,17 @@ impl Writer {
         Ok(())
     }
 
-    /// A group that says what one entry said; not yet led to.
-    fn divide(&mut self, words: &(impl Words + ?Sized), held: u32) -> Result<(usize, usize), Full> {
-        if self.leads.available() == 0 {
+    /// A group that says what one entry said, and its lead; not yet led to.
+    fn divide(&mut self, words: &(impl Words + ?Sized), held: u32) -> Result<(u32, usize), Full> {
+        if self.groups.available() == 0 {
             return Err(Full);
         }
+        let lead = self.far.take().ok_or(Full)? + FAR;
         let number = self.groups.take().ok_or(Full)?;
         let group = GROUPS + number as usize * GROUP_WORDS;
         (group..group + GROUP_WORDS).for_each(|at| words.store(at, held));
-        Ok((self.take_lead(words, GROUP | group as u32)?, group))
+        words.store(lead as usize, GROUP | group as u32);
+        Ok((lead, group))
     }
 }
 
@@ -236,12 +269,12 @@ fn gaps(prefix: Ipv4Net, rib: &impl Rib<Ipv4Net>, mut run: impl FnMut(u32, u32))
 
 /// A run of addresses. A /24 of which only a part is meant has a group, because what makes it a part is a route longer than
 /// /24.
-fn paint(words: &(impl Words + ?Sized), first: u32, last: u32, lead: usize, value: u32) {
+fn paint(words: &(impl Words + ?Sized), first: u32, last: u32, lead: u32, value: u32) {
     let mut address = u64::from(first);
     while address <= u64::from(last) {
         let end = (address | 0xff).min(u64::from(last));
         let was = entry(words, address as u32);
-        let held = words.load(was);
+        let held = words.load(was as usize);
         if held & GROUP != 0 {
             paint_group(words, (held & !GROUP) as usize, address as u32, end as u32, value);
         } else {

@@ -265,6 +265,29 @@ impl<W: Writer> Growing<W> {
     }
 }
 
+/// More next hops than near entries have numbers for, each met; taken back they are free again.
+#[test]
+fn many_ipv4_next_hops() {
+    let mut table = Growing::new(ipv4::Writer::new(1, 1));
+    let mut map = PrefixMap::<Ipv4Net, u32>::new();
+    let prefix = |n: u32| Ipv4Net::new_assert(Ipv4Addr::from(n << 8), 24);
+    for round in 0..4 {
+        for n in 1..=40_000 {
+            map.insert(prefix(n), n);
+            table.set(prefix(n), NONE, n, &View::new(&map, word));
+        }
+        for n in 1..=40_000 {
+            assert_eq!(ipv4::lookup(&table.words[..], Ipv4Addr::from(n << 8 | 7)), n, "round {round}");
+        }
+        for n in 1..=40_000 {
+            map.remove(&prefix(n));
+            table.set(prefix(n), n, NONE, &View::new(&map, word));
+        }
+        assert_eq!(table.writer.waiting(), 40_000);
+        table.writer.settle();
+    }
+}
+
 /// Many routes as tables have them, every one looked up; and the memory they take.
 #[test]
 fn a_large_ipv6_table() {
