@@ -47,7 +47,7 @@ fn place(words: &(impl Words + ?Sized), header: usize) -> (usize, u32) {
 fn bucket(key: u64, begin: usize, buckets: u32) -> usize {
     let mixed = key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let hash = (mixed ^ mixed >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32;
-    begin + (hash * u64::from(buckets) >> 32) as usize * LINE
+    begin + ((hash * u64::from(buckets)) >> 32) as usize * LINE
 }
 
 fn key_at(words: &(impl Words + ?Sized), line: usize, slot: usize) -> u64 {
