@@ -37,6 +37,9 @@ struct Scale {
     to: f64,
 }
 
+/// Units that a label below an axis needs: where there is not as much room, places have none.
+const LABEL: f64 = 44.0;
+
 impl Scale {
     /// Of figures whose intervals reach up to `reach`: from zero, or logarithmic where the figures span more than what
     /// can be seen from zero. A long interval ends at the frame, so that it does not flatten everything else.
@@ -265,9 +268,12 @@ impl Across {
     fn labels(&self, places: &[f64]) -> String {
         let mut svg = String::new();
         let Some(axis) = self.axis else { return svg };
-        // A label needs some 44 units; where there are more places than room, every second or third has one.
-        let every = (places.len() * 44).div_ceil((WIDTH - LEFT - RIGHT) as usize).max(1);
-        for place in places.iter().step_by(every) {
+        let mut free = f64::NEG_INFINITY;
+        for place in places {
+            if self.place(*place) < free {
+                continue;
+            }
+            free = self.place(*place) + LABEL;
             let text = match axis {
                 Axis::Load => axis.show(*place),
                 _ => number(*place),
@@ -446,6 +452,17 @@ mod tests {
     fn a_long_interval_does_not_flatten_the_rest() {
         assert!(scale(&[1.0, 2.0], 1000.0).high < 4.0);
         assert!(scale(&[1.0, 2.0], 2.2).high >= 2.2);
+    }
+
+    #[test]
+    fn labels_do_not_lie_on_each_other() {
+        let places = [0.1, 0.25, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0];
+        let svg = Across::of(Some(Axis::Load), &places).labels(&places);
+        let at: Vec<f64> =
+            svg.split("<text x=\"").skip(1).filter_map(|s| s.split('"').next()?.parse().ok()).collect();
+        // The last is the name of the axis.
+        let labels = &at[..at.len() - 1];
+        assert!(labels.len() > 4 && labels.windows(2).all(|pair| pair[1] - pair[0] >= LABEL), "{at:?}");
     }
 
     #[test]

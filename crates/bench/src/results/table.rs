@@ -83,21 +83,30 @@ pub(super) fn digits(value: f64) -> usize {
     }
 }
 
-/// Caveats with what they are about, each once.
+/// Caveats with what they are about, each once: `* CAVEAT (TEST: DEVICE PLACE, PLACE; ...)`.
 pub(super) fn caveats(results: &Results) -> Vec<String> {
-    let mut said: Vec<(String, Vec<String>)> = Vec::new();
+    let mut said: Vec<(&str, Vec<(String, Vec<String>)>)> = Vec::new();
     for series in &results.series {
+        let whom = format!("{}: {}", series.key.title(), series.key.device);
+        let place = series.key.at.map_or_else(String::new, |(axis, at)| format!(" {}", axis.show(at)));
         for caveat in &series.caveats {
-            let place = series.key.at.map_or_else(String::new, |(axis, at)| format!(" {}", axis.show(at)));
-            let whom = format!("{}: {}{place}", series.key.title(), series.key.device);
-            match said.iter_mut().find(|(text, _)| text == caveat) {
-                Some((_, about)) if about.contains(&whom) => {}
-                Some((_, about)) => about.push(whom),
-                None => said.push((caveat.clone(), vec![whom])),
+            let index = said.iter().position(|(text, _)| text == caveat).unwrap_or_else(|| {
+                said.push((caveat, Vec::new()));
+                said.len() - 1
+            });
+            let about = &mut said[index].1;
+            match about.iter_mut().find(|(known, _)| *known == whom) {
+                Some((_, places)) if places.contains(&place) => {}
+                Some((_, places)) => places.push(place.clone()),
+                None => about.push((whom.clone(), vec![place.clone()])),
             }
         }
     }
-    said.into_iter().map(|(text, about)| format!("* {} ({})", text, about.join("; "))).collect()
+    let about = |(whom, places): &(String, Vec<String>)| format!("{whom}{}", places.join(","));
+    let line = |(text, all): &(&str, Vec<(String, Vec<String>)>)| {
+        format!("* {text} ({})", all.iter().map(about).collect::<Vec<_>>().join("; "))
+    };
+    said.iter().map(line).collect()
 }
 
 pub(super) fn table(results: &Results) -> String {
