@@ -125,11 +125,11 @@ pub fn set_features(netns: &Netns, device: &str, features: &[&str]) -> Result<()
     netns.run("ethtool", &args, "").map(drop)
 }
 
-/// Has the kernel poll `device` in a thread, and pins the thread to `core`.
+/// Has the kernel poll `device` in a thread, and pins the thread to `core`; answers which.
 ///
 /// # Errors
 /// Before Linux 5.12, without such a core, or for a device without NAPI.
-pub fn poll_on(netns: &Netns, device: &str, core: usize) -> Result<()> {
+pub fn poll_on(netns: &Netns, device: &str, core: usize) -> Result<Vec<Pid>> {
     let name = format!("napi/{device}-");
     let before = threads_named(&name)?;
     // The files under /sys are those of the namespace that mounted it.
@@ -143,10 +143,11 @@ pub fn poll_on(netns: &Netns, device: &str, core: usize) -> Result<()> {
     if new.is_empty() {
         bail!("no NAPI thread for {device}");
     }
-    new.into_iter().try_for_each(|pid| {
-        go_first(pid);
-        sched_setaffinity(pid, &cpus).context("pinning a NAPI thread")
-    })
+    for pid in &new {
+        go_first(*pid);
+        sched_setaffinity(*pid, &cpus).context("pinning a NAPI thread")?;
+    }
+    Ok(new)
 }
 
 fn threads_named(prefix: &str) -> Result<BTreeSet<Pid>> {

@@ -408,6 +408,14 @@ pub fn only_one() -> Result<impl Drop> {
     }
 }
 
+/// Processor time that a thread has used; `None` where the kernel does not tell.
+#[must_use]
+pub fn thread_time(thread: Pid) -> Option<Duration> {
+    // The first figure is the time on a core in nanoseconds (Documentation/scheduler/sched-stats.rst).
+    let text = std::fs::read_to_string(format!("/proc/{thread}/schedstat")).ok()?;
+    text.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
+}
+
 /// How many cores we may run on.
 #[must_use]
 pub fn cores() -> usize {

@@ -6,11 +6,12 @@
 
 use crate::bed::{Bed, Traffic, poll_on, set_features};
 use crate::dut::{Commanded, Device, Executable, Kind, PortMode};
-use crate::os::{Netns, check_interrupted, cores};
+use crate::os::{Netns, check_interrupted, cores, thread_time};
 use crate::tester::{Answers, Options, PortTester, Way, ports_of};
 use crate::traffic::{CountAt, Hosts, Ip, Stream};
 use crate::trial::{About, Offer, Outcome, Tester};
 use anyhow::{Context, Result, ensure};
+use nix::unistd::Pid;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -80,6 +81,8 @@ pub struct TestBed {
     ports: Vec<String>,
     name: String,
     router_macs: Vec<[u8; 6]>,
+    /// What polls the device's ports, where these are threads of their own.
+    pollers: Vec<Pid>,
 }
 
 impl TestBed {
@@ -126,15 +129,16 @@ impl TestBed {
         let options = Options { count_at, cores: senders(&setup.cores), copies: setup.ports - 1 };
         let tester = PortTester::new(ports, options)?;
         let device = device(&bed).with_context(|| name.to_owned())?;
+        let mut pollers = Vec::new();
         if let Some(core) = setup.device_core {
             for port in bed.ports() {
-                poll_on(&bed.switch, &port, core)?;
+                pollers.extend(poll_on(&bed.switch, &port, core)?);
             }
         }
         let macs = |port| device.router_mac(port).context("a router without MAC address");
         let router_macs = if routes { (0..setup.ports).map(macs).collect::<Result<_>>()? } else { vec![] };
         let (name, ports) = (name.to_owned(), bed.ports());
-        Ok(Self { device, _answers: answers, tester, bed: Some(bed), ports, name, router_macs })
+        Ok(Self { device, _answers: answers, tester, bed: Some(bed), ports, name, router_macs, pollers })
     }
 
     /// No device at all: the tester's two ports, joined to each other.
@@ -154,7 +158,8 @@ impl TestBed {
         let tester = PortTester::new(ports, Options { count_at, cores: senders(&setup.cores), copies: 1 })?;
         let device = Box::new(Commanded::up(&near, &[], None, None)?);
         let (name, ports) = ("wire".to_owned(), Vec::new());
-        Ok(Self { device, _answers: None, tester, bed: None, ports, name, router_macs: vec![] })
+        let (router_macs, pollers) = (Vec::new(), Vec::new());
+        Ok(Self { device, _answers: None, tester, bed: None, ports, name, router_macs, pollers })
     }
 
     /// Has the tester send in another way than its best.
@@ -197,6 +202,7 @@ impl TestBed {
             ports: given.ports.clone(),
             name: name.to_owned(),
             router_macs: given.router_macs.clone(),
+            pollers: Vec::new(),
         })
     }
 
@@ -336,7 +342,15 @@ impl Tester for TestBed {
     }
 
     fn trial(&mut self, offer: &Offer) -> Result<Outcome> {
-        self.tester.trial(offer)
+        let used = || self.pollers.iter().copied().map(thread_time).sum::<Option<Duration>>();
+        let before = used();
+        let mut outcome = self.tester.trial(offer)?;
+        if let (false, Some(before), Some(after)) = (self.pollers.is_empty(), before, used()) {
+            let sending = outcome.streams.iter().map(|stream| stream.tx_time).max().unwrap_or_default();
+            let busy = after.saturating_sub(before).as_secs_f64() / sending.as_secs_f64().max(1e-9);
+            outcome.device_busy = Some(busy.min(1.0));
+        }
+        Ok(outcome)
     }
 
     fn about(&self) -> About {

@@ -142,6 +142,10 @@ pub struct Outcome {
     pub streams: Vec<StreamOutcome>,
     /// One for each processor, while frames were sent.
     pub cpu: Vec<CpuShare>,
+    /// The part of the trial that the threads which poll the device's ports were at work, whatever else the machine did: 1 is
+    /// a core. `None` where they are nobody's own.
+    #[serde(default)]
+    pub device_busy: Option<f64>,
     /// Frames with our mark that belong to no stream of this trial, or whose number is spoiled.
     pub unidentified: u64,
     /// Frames that reached the tester and that it had no time to look at: they are in no stream's `received`, and not the

@@ -40,7 +40,7 @@ impl OverloadRig {
         ensure!(settings.core != settings.other_core, "needs a second core for the generator");
         let traffic = if count_at == CountAt::Xdp { Traffic::XdpFrames } else { Traffic::Frames };
         let bed = Bed::new(1, traffic)?;
-        poll_on(&bed.switch, "p0", settings.core)?;
+        poll_on(&bed.switch, "p0", settings.core).map(drop)?;
         let receiver = Receiver::new(&bed.sink, &bed.receivers(), count_at, false)?;
         let device = kind.up(&bed, &settings.lanyard, PortMode::Access).with_context(|| kind.name())?;
         let window = settings.window / SWEEPS;

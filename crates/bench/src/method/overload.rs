@@ -145,6 +145,7 @@ fn one(
         (figure("lost", Unit::Fraction, Better::Lower), Some(seen.loss)),
         (figure("latency, median", Unit::Microseconds, Better::Lower), percentile(&outcome, 50.0)),
         (figure("latency, 99 %", Unit::Microseconds, Better::Lower), percentile(&outcome, 99.0)),
+        (figure("device's own time on its core", Unit::Fraction, Better::Lower), outcome.device_busy),
     ];
     for (figure, value) in figures {
         let Some(value) = value else { continue };

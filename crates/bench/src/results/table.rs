@@ -83,9 +83,12 @@ pub(super) fn digits(value: f64) -> usize {
     }
 }
 
+/// A test's device, and the places on the axis.
+type About = (String, Vec<String>);
+
 /// Caveats with what they are about, each once: `* CAVEAT (TEST: DEVICE PLACE, PLACE; ...)`.
 pub(super) fn caveats(results: &Results) -> Vec<String> {
-    let mut said: Vec<(&str, Vec<(String, Vec<String>)>)> = Vec::new();
+    let mut said: Vec<(&str, Vec<About>)> = Vec::new();
     for series in &results.series {
         let whom = format!("{}: {}", series.key.title(), series.key.device);
         let place = series.key.at.map_or_else(String::new, |(axis, at)| format!(" {}", axis.show(at)));
@@ -102,8 +105,8 @@ pub(super) fn caveats(results: &Results) -> Vec<String> {
             }
         }
     }
-    let about = |(whom, places): &(String, Vec<String>)| format!("{whom}{}", places.join(","));
-    let line = |(text, all): &(&str, Vec<(String, Vec<String>)>)| {
+    let about = |(whom, places): &About| format!("{whom}{}", places.join(","));
+    let line = |(text, all): &(&str, Vec<About>)| {
         format!("* {text} ({})", all.iter().map(about).collect::<Vec<_>>().join("; "))
     };
     said.iter().map(line).collect()
