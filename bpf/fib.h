@@ -177,6 +177,7 @@ __noinline __u32 fib6_find(__u32 vrf, __u64 high, __u64 low)
 
 	for (int tries = 0; tries < FIB6_TRIES && found == FIB6_CHANGED; tries++)
 		found = fib6_once(vrf, high, low);
+	/* FIB6_CHANGED is above the 32 bits of a leaf: a destination without a route, for which the kernel is asked. */
 	return found;
 }
 

@@ -32,6 +32,20 @@
 #include "stages/vlan_egress.h"
 #include "stages/replicate.h"
 
+/* The stages behind `route` of a frame in a VLAN. */
+static __always_inline int tc_bridged(struct __sk_buff *skb, struct frame *f)
+{
+	int end;
+
+	if ((end = stage_bridge(f)))
+		return end;
+	if (f->out_id == 0)
+		return tc_flood(skb, f);
+	if ((end = stage_vlan_egress(f)))
+		return end;
+	return tc_unicast(skb, f);
+}
+
 #include "route_tc.h" /* `route` and what follows it, of a frame for the router */
 #include "route_xdp.h"
 
@@ -57,13 +71,7 @@ static __always_inline int tc_stages(struct __sk_buff *skb, struct frame *f)
 		return end;
 	if (f->pv & LY_PV_ROUTES && (f->rif = vlan_rif(f)))
 		return tc_router(skb, f);
-	if ((end = stage_bridge(f)))
-		return end;
-	if (f->out_id == 0)
-		return tc_flood(skb, f);
-	if ((end = stage_vlan_egress(f)))
-		return end;
-	return tc_unicast(skb, f);
+	return tc_bridged(skb, f);
 }
 
 /* Every frame of every port, but for those XDP was sure of. */

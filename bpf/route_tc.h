@@ -218,20 +218,12 @@ static __always_inline int tc_straight(struct __sk_buff *skb, struct frame *f)
 
 static __always_inline int tc_bridge(struct __sk_buff *skb, struct frame *f)
 {
-	int end;
-
 	f->port = LOOKUP(ports, f->port_id & (LY_PORTS - 1));
 	if (!f->port)
 		return DROP(DROP_PORT_DOWN);
 	if (f->routed && !(port_vlan(f->port_id, f->vlan) & LY_PV_ACTIVE))
 		return DROP(DROP_NO_EGRESS);
-	if ((end = stage_bridge(f)))
-		return end;
-	if (f->out_id == 0)
-		return tc_flood(skb, f);
-	if ((end = stage_vlan_egress(f)))
-		return end;
-	return tc_unicast(skb, f);
+	return tc_bridged(skb, f);
 }
 
 /* The stages behind `route`, on a copy: a frame counts in the VLAN it came in, and the verifier knows a pointer for what it is

@@ -3,6 +3,7 @@
 //!
 //! `LANYARD_CHURN_S` says for how many seconds, 3 unless it does. Read first: docs/routing.md, "Following the kernel", on order.
 
+use crate::follow;
 use crate::harness::{Bed, DEADLINE, Host, Plane, scenarios, wait_for, wait_until};
 use std::collections::HashMap;
 use std::net::{IpAddr, UdpSocket};
@@ -15,25 +16,7 @@ scenarios! {
 }
 
 /// Host 1 sends; hosts 2 and 3 are the next hops. Whatever is churned lies below one of these routes.
-const CONFIG: &str = "\
-vlan 10,20,30
-ip routing
-ipv6 unicast-routing
-interface p1
- switchport access vlan 10
-interface p2
- switchport access vlan 20
-interface p3
- switchport access vlan 30
-interface vlan 10
- ip address 10.0.10.254 255.255.255.0
- ipv6 address fd00:10::254/64
-interface vlan 20
- ip address 10.0.20.254/24
- ipv6 address fd00:20::254/64
-interface vlan 30
- ip address 10.0.30.254/24
- ipv6 address fd00:30::254/64
+const ROUTES: &str = "\
 ip route 10.11.0.0 255.255.0.0 10.0.20.1
 ip route 10.12.0.0 255.255.0.0 10.0.30.1
 ipv6 route fd00:f005::/32 fd00:20::1
@@ -184,16 +167,11 @@ impl Traffic<'_> {
     }
 }
 
-fn with_hosts(plane: Plane) -> Bed {
-    let bed = Bed::new(plane, 3, CONFIG);
-    bed.chatter.set(true);
-    bed.exact.set(false);
+/// `None` when the plane does not route.
+fn with_hosts(plane: Plane) -> Option<Bed> {
+    let bed = follow::with_hosts(plane, ROUTES)?;
     for (n, vlan) in [(1, 10), (2, 20), (3, 30)] {
         let host = bed.host(n);
-        host.address(&format!("10.0.{vlan}.1/24"));
-        host.address(&format!("fd00:{vlan}::1/64"));
-        host.net
-            .ip(&format!("route add default via 10.0.{vlan}.254\nroute add default via fd00:{vlan}::254"));
         if n > 1 {
             // What is sent to it ends there.
             host.net.ip("route add blackhole 10.0.0.0/8\nroute add blackhole fd00:f000::/20");
@@ -201,15 +179,7 @@ fn with_hosts(plane: Plane) -> Bed {
         host.reaches(&format!("10.0.{vlan}.254"));
         host.reaches(&format!("fd00:{vlan}::254"));
     }
-    bed
-}
-
-/// The interfaces that the plane has next hops on for an address.
-fn plane_says(bed: &Bed, address: IpAddr) -> Vec<String> {
-    let family = if address.is_ipv4() { "ip" } else { "ipv6" };
-    let view = bed.ask(&format!("show {family} cef {address}"));
-    let hops = view["entries"][0]["nexthops"].as_array().cloned().unwrap_or_default();
-    hops.iter().filter_map(|hop| hop["interface"].as_str().map(str::to_owned)).collect()
+    Some(bed)
 }
 
 /// The interface that the kernel would take.
@@ -221,7 +191,7 @@ fn kernel_says(bed: &Bed, address: IpAddr) -> String {
 
 fn a_thousand_changes_a_second(plane: Plane) {
     let seconds: u32 = std::env::var("LANYARD_CHURN_S").ok().and_then(|text| text.parse().ok()).unwrap_or(3);
-    let bed = with_hosts(plane);
+    let Some(bed) = with_hosts(plane) else { return };
     let slots: Vec<Slot> = (0..SLOTS).map(slot).collect();
     let below: Vec<String> =
         (0..EACH).map(|i| format!("route add 10.14.{i}.0/24 via 10.0.20.1 metric 100")).collect();
@@ -230,7 +200,7 @@ fn a_thousand_changes_a_second(plane: Plane) {
         bed.net.ip(&burst(&slots, first));
     }
     for slot in &slots {
-        wait_for("the first turn", || (!plane_says(&bed, slot.address).is_empty()).then_some(()));
+        wait_for("the first turn", || (!bed.cef(&slot.address.to_string()).1.is_empty()).then_some(()));
     }
     bed.hosts.iter().for_each(Host::drain);
     let socket = |any: &str| bed.host(1).net.run(|| UdpSocket::bind((any, 0)).unwrap());
@@ -271,8 +241,8 @@ fn a_thousand_changes_a_second(plane: Plane) {
     for slot in &slots {
         let kernel = kernel_says(&bed, slot.address);
         wait_for(
-            &format!("{} to go by {kernel}: {:?}", slot.address, plane_says(&bed, slot.address)),
-            || plane_says(&bed, slot.address).contains(&kernel).then_some(()),
+            &format!("{} to go by {kernel}: {:?}", slot.address, bed.cef(&slot.address.to_string()).1),
+            || bed.cef(&slot.address.to_string()).1.contains(&kernel).then_some(()),
         );
     }
 }

@@ -43,9 +43,9 @@ interface vlan 30
  ipv6 address fd00:30::254/64
 ";
 
-/// Three hosts in three VLANs, each with a default route to the switch. `None` when the plane does not route.
-fn with_hosts(plane: Plane) -> Option<Bed> {
-    let bed = Bed::new(plane, 3, CONFIG);
+/// Three hosts in three VLANs, each with a default route to the switch, which has `more` lines. `None` when the plane does not route.
+pub fn with_hosts(plane: Plane, more: &str) -> Option<Bed> {
+    let bed = Bed::new(plane, 3, &format!("{CONFIG}{more}"));
     bed.chatter.set(true);
     bed.exact.set(false);
     if let Err(said) = bed.try_cef("10.0.10.1") {
@@ -71,7 +71,7 @@ impl Bed {
         serde_json::from_str(&text).map_err(|error| format!("{error}: {text}"))
     }
     /// What the plane does with an address: the action, and the next hops' interfaces.
-    fn cef(&self, address: &str) -> (String, Vec<String>) {
+    pub fn cef(&self, address: &str) -> (String, Vec<String>) {
         let view = self.try_cef(address).unwrap_or_else(|said| panic!("show ip cef {address}: {said}"));
         let entry = &view["entries"][0];
         let hops = entry["nexthops"].as_array().into_iter().flatten();
@@ -125,7 +125,7 @@ impl Bed {
 }
 
 fn hosts_across_vlans(plane: Plane) {
-    let Some(bed) = with_hosts(plane) else { return };
+    let Some(bed) = with_hosts(plane, "") else { return };
     bed.host(1).reaches("10.0.20.1");
     bed.host(1).reaches("fd00:20::1");
     for address in ["10.0.20.1", "fd00:20::1", "10.0.10.1"] {
@@ -158,7 +158,7 @@ fn hosts_across_vlans(plane: Plane) {
 }
 
 fn equal_cost_paths(plane: Plane) {
-    let Some(bed) = with_hosts(plane) else { return };
+    let Some(bed) = with_hosts(plane, "") else { return };
     bed.net.ip("route add 10.9.0.0/16 nexthop via 10.0.20.1 nexthop via 10.0.30.1 weight 3");
     bed.wait_cef("10.9.0.1", "forward");
     // Next hops are resolved without any traffic asking for them.
@@ -199,7 +199,7 @@ fn last(count: u32) -> String {
 }
 
 fn ten_thousand_routes(plane: Plane) {
-    let Some(bed) = with_hosts(plane) else { return };
+    let Some(bed) = with_hosts(plane, "") else { return };
     bed.host(2).reaches("10.0.20.254");
     bed.net.ip(&many(10_000, "add"));
     let acknowledged = Instant::now();
@@ -231,7 +231,7 @@ fn lost_events(bed: &Bed) -> BTreeMap<String, u64> {
 
 fn overrun(plane: Plane) {
     const COUNT: u32 = 100_000;
-    let Some(bed) = with_hosts(plane) else { return };
+    let Some(bed) = with_hosts(plane, "") else { return };
     bed.host(2).reaches("10.0.20.254");
     bed.host(3).reaches("10.0.30.254");
     bed.net.ip(&many(100, "add"));
@@ -279,7 +279,7 @@ fn overrun(plane: Plane) {
 }
 
 fn killed_with_routes(plane: Plane) {
-    let Some(bed) = with_hosts(plane) else { return };
+    let Some(bed) = with_hosts(plane, "") else { return };
     bed.host(1).reaches("10.0.20.1");
     bed.net.ip(&many(1_000, "add"));
     bed.wait_cef(&last(1_000), "forward");
@@ -295,7 +295,7 @@ fn killed_with_routes(plane: Plane) {
 }
 
 fn policy_rules(plane: Plane) {
-    let Some(bed) = with_hosts(plane) else { return };
+    let Some(bed) = with_hosts(plane, "") else { return };
     bed.host(1).reaches("10.0.20.1");
     bed.wait_cef("10.0.20.1", "forward");
     bed.net.ip("rule add from 10.0.10.1 table 100\nroute add default via 10.0.30.1 table 100");

@@ -3,7 +3,7 @@
 //! Invariant: a namespace made here has no name. Only our descriptors hold it, so it goes with the process, its
 //! devices with it, however the process ends.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use nix::sched::{CloneFlags, CpuSet, sched_getaffinity, sched_setaffinity, setns, unshare};
 use nix::unistd::Pid;
 use std::fs::File;
@@ -110,6 +110,48 @@ pub fn cannot_measure() -> Option<String> {
         return Some(format!("{why:#}"));
     }
     crate::bpf::refused().map(str::to_owned)
+}
+
+/// Begins to measure: with the rights for it, alone while the answer is held, and ended in order by ctrl-C.
+///
+/// # Errors
+/// Without the rights, or when another one is at it.
+pub fn begin() -> Result<impl Drop> {
+    if let Some(why) = cannot_measure() {
+        bail!("cannot measure here: {why}");
+    }
+    catch_interrupts()?;
+    only_one()
+}
+
+/// Runs `cut` while `talk` talks, on a thread that goes before others. `talk` raises the first flag when all is calm, and
+/// ends some time after the second, which says that `cut` is done.
+///
+/// # Errors
+/// Those of either.
+pub fn talk_and_cut<T: Send>(
+    interval: Duration,
+    talk: impl FnOnce(&AtomicBool, &AtomicBool) -> Result<T> + Send,
+    cut: impl FnOnce() -> Result<()>,
+) -> Result<T> {
+    let (calm, done) = (AtomicBool::new(false), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let talker = scope.spawn(|| {
+            // Refused without CAP_SYS_NICE; what is sent is sent less evenly then.
+            go_first(Pid::from_raw(0));
+            let result = talk(&calm, &done);
+            calm.store(true, Ordering::Release);
+            result
+        });
+        while !calm.load(Ordering::Acquire) {
+            thread::sleep(interval);
+        }
+        let cut = cut();
+        done.store(true, Ordering::Release);
+        let found = talker.join().map_err(|_| anyhow!("the talker died"))?;
+        cut?;
+        found
+    })
 }
 
 /// Why this process cannot even send and receive through sockets between namespaces of its own, or `None`.

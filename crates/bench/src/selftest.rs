@@ -70,11 +70,7 @@ pub struct SelfTest {
 /// # Errors
 /// Without the rights to measure.
 pub fn main(args: &Args) -> Result<ExitCode> {
-    if let Some(why) = os::cannot_measure() {
-        bail!("cannot measure here: {why}");
-    }
-    os::catch_interrupts()?;
-    let _alone = os::only_one()?;
+    let _alone = os::begin()?;
     let mut test = SelfTest { environment: Environment::here(), checks: Vec::new(), incomplete: None };
     if let Err(why) = run(args.core, &mut test.checks) {
         test.incomplete = Some(format!("{why:#}"));

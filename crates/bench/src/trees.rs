@@ -12,7 +12,7 @@ use crate::os::{self, Netns, wait_until};
 use crate::report::{ArmResult, Report, RowResult, Target, Unit};
 use crate::results::{Better, Outputs};
 use crate::stats::Spread;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -64,12 +64,8 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     ensure!((2..=64).contains(&args.trees), "{} trees: 2-64", args.trees);
     ensure!((1..=100).contains(&args.rounds), "{} rounds: 1-100", args.rounds);
     ensure!((1..=600).contains(&args.window), "a window of {} s: 1-600", args.window);
-    if let Some(why) = os::cannot_measure() {
-        bail!("cannot measure here: {why}");
-    }
     args.outputs.check()?;
-    os::catch_interrupts()?;
-    let _alone = os::only_one()?;
+    let _alone = os::begin()?;
     let executable = Executable::new(args.lanyard.as_deref())?;
     let mut rows = Vec::new();
     for (mode, ids) in MODES {

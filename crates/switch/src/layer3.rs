@@ -197,7 +197,7 @@ pub struct Route {
     pub metric: u32,
 }
 
-/// The kernel routes that `config` asks for now. `up` says which tracked objects are up.
+/// The kernel routes that `config` asks for with tracked objects as they are: `up` says which tracked objects are up.
 #[must_use]
 pub fn routes(config: &Config, facts: &Facts, up: &dyn Fn(u16) -> bool) -> BTreeSet<Route> {
     let tracked = |route: &&StaticRoute| route.track.is_none_or(up);

@@ -13,7 +13,7 @@ use crate::os;
 use crate::report::{ArmResult, Report, RowResult, Target, Unit};
 use crate::results::Outputs;
 use crate::stats::Spread;
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use probe::{Host, Outage};
 use ring::{Cut, Ring};
@@ -117,12 +117,8 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     ensure!((3..=16).contains(&args.switches), "{} switches: 3-16", args.switches);
     ensure!((1..=1000).contains(&args.cuts), "{} cuts: 1-1000", args.cuts);
     ensure!((0.0..=600.0).contains(&args.rest), "a rest of {} s: 0-600", args.rest);
-    if let Some(why) = os::cannot_measure() {
-        bail!("cannot measure here: {why}");
-    }
     args.outputs.check()?;
-    os::catch_interrupts()?;
-    let _alone = os::only_one()?;
+    let _alone = os::begin()?;
     let rows = run(args)?;
     let report = Report { rounds: args.cuts, window_ms: 0, rows };
     print!("{}", report.table());

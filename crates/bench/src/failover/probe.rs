@@ -4,9 +4,8 @@
 //! meanwhile is not in it. Resolution: [`INTERVAL`].
 
 use crate::os::{self, Netns, check_interrupted};
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use lanyard_netdev::PacketSocket;
-use nix::unistd::Pid;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -65,24 +64,7 @@ pub fn outages(hosts: &[Host<'_>; 3], cut: impl FnOnce() -> Result<()> + Send) -
             PacketSocket::open(index).with_context(|| format!("a socket at {}", host.device))
         })
         .collect::<Result<Vec<_>>>()?;
-    let (go, done) = (AtomicBool::new(false), AtomicBool::new(false));
-    thread::scope(|scope| {
-        let talker = scope.spawn(|| {
-            // Refused without CAP_SYS_NICE; the frames are sent less evenly then.
-            os::go_first(Pid::from_raw(0));
-            let result = talk(&sockets, &go, &done);
-            go.store(true, Ordering::Release);
-            result
-        });
-        while !go.load(Ordering::Acquire) {
-            thread::sleep(INTERVAL);
-        }
-        let cut = cut();
-        done.store(true, Ordering::Release);
-        let found = talker.join().map_err(|_| anyhow!("the probe died"))?;
-        cut?;
-        found
-    })
+    os::talk_and_cut(INTERVAL, |calm, done| talk(&sockets, calm, done), cut)
 }
 
 fn talk(sockets: &[PacketSocket], go: &AtomicBool, done: &AtomicBool) -> Result<[Outage; 2]> {

@@ -19,7 +19,7 @@ use crate::os;
 use crate::report::{ArmResult, Report, RowResult, Verdict};
 use crate::results::{Outputs, Results};
 use crate::stats::{Spread, ratios};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -71,11 +71,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     }
     let (settings, rounds) = settings(args)?;
     args.outputs.check()?;
-    if let Some(why) = os::cannot_measure() {
-        bail!("cannot measure here: {why}");
-    }
-    os::catch_interrupts()?;
-    let _alone = os::only_one()?;
+    let _alone = os::begin()?;
     let report = run(&rows, rounds, &settings);
     print!("{}", report.table());
     let mut results = Results::from(&report);

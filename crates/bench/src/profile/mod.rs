@@ -109,11 +109,7 @@ impl Profile {
 /// Without the rights to measure, for bad arguments, or on ctrl-C; what was found until then is written.
 pub fn main(args: &Args) -> Result<ExitCode> {
     args.outputs.check()?;
-    if let Some(why) = os::cannot_measure() {
-        bail!("cannot measure here: {why}");
-    }
-    os::catch_interrupts()?;
-    let _alone = os::only_one()?;
+    let _alone = os::begin()?;
     let results = run(args)?;
     os::check_interrupted()?;
     let broken = |note: &DeviceNote| note.broken.is_some();

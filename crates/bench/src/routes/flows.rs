@@ -4,9 +4,8 @@
 //! [`INTERVAL`].
 
 use crate::os::{self, Netns, check_interrupted};
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use lanyard_netdev::{Netdev, PacketSocket};
-use nix::unistd::Pid;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -82,24 +81,7 @@ impl Flows {
     /// # Errors
     /// When they arrive never again, or `cut` fails.
     pub fn outage(&self, cut: impl FnOnce() -> Result<()> + Send) -> Result<Duration> {
-        let (go, done) = (AtomicBool::new(false), AtomicBool::new(false));
-        thread::scope(|scope| {
-            let talker = scope.spawn(|| {
-                // Refused without CAP_SYS_NICE; the datagrams are sent less evenly then.
-                os::go_first(Pid::from_raw(0));
-                let result = self.talk(&go, &done);
-                go.store(true, Ordering::Release);
-                result
-            });
-            while !go.load(Ordering::Acquire) {
-                thread::sleep(INTERVAL);
-            }
-            let cut = cut();
-            done.store(true, Ordering::Release);
-            let found = talker.join().map_err(|_| anyhow!("the talker died"))?;
-            cut?;
-            found
-        })
+        os::talk_and_cut(INTERVAL, |calm, done| self.talk(calm, done), cut)
     }
 
     fn talk(&self, go: &AtomicBool, done: &AtomicBool) -> Result<Duration> {
