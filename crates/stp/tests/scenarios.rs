@@ -197,6 +197,54 @@ fn information_counts_to_infinity_and_stops() {
     );
 }
 
+/// Failures that come one after the other are none: each is got over as fast as the first.
+#[test]
+fn a_ring_that_is_cut_again_and_again_does_not_count() {
+    let names = ["A", "B", "C", "D", "E", "F", "G", "H"];
+    let mut text = String::new();
+    for (at, name) in names.iter().enumerate() {
+        text += &format!("bridge {name} prio {}: left right\n", at * 4096);
+    }
+    for (at, name) in names.iter().enumerate() {
+        text += &format!("link {name}.right {}.left\n", names[(at + 1) % names.len()]);
+    }
+    text += "run 10s\n expect tree\n expect E.right alternate discarding\n";
+    // Whole for as long as it was cut, or hardly, or hardly cut.
+    for (whole, cut) in
+        [("8s", "8s"), ("8s", "8s"), ("8s", "8s"), ("1500ms", "8s"), ("9s", "2s"), ("9s", "2s")]
+    {
+        text +=
+            &format!("run {whole}\n cut A.right\n run 30ms\n expect tree\n expect B.right root forwarding\n");
+        text += &format!("expect E.left designated forwarding\n run {cut}\n restore A.right\n");
+    }
+    check(&text);
+}
+
+/// Ways that are each longer than the one before, lost within a second of each other.
+#[test]
+fn two_failures_in_a_row_do_not_count() {
+    check(
+        "bridge R prio 0: a b c
+         bridge X: a b c d
+         bridge Y prio 4096: a b
+         link R.a X.a
+         link R.b Y.a
+         link Y.b X.b
+         link R.c X.c speed 10
+         host X.d
+         run 30s
+         expect X.a root forwarding
+         cut X.a
+         run 30ms
+         expect X.b root forwarding
+         run 1s
+         cut X.b
+         run 30ms
+         expect X.c root forwarding
+         expect tree",
+    );
+}
+
 #[test]
 fn hosts_get_edge_ports_and_lose_them() {
     check(

@@ -8,19 +8,24 @@
 //! [`HOLD_MS`], claims to be root meanwhile, and so breaks the cycle. What is better than what the bridge told can't
 //! have come from itself, and is believed at once.
 //!
+//! Links that fail one after the other bring worse news, too, and must not be taken for a cycle: news counts only when it
+//! follows on other such news within [`MEMORY_MS`], and a way that is as good again as the best there was ends the count.
+//! A ring that is cut, mended and cut again never gets beyond one.
+//!
 //! Invariant: information is left out only while a hold lasts, and a hold always ends.
 
 use crate::bpdu::BridgeId;
 use crate::entity::Entity;
 use crate::vars::{Counting, Timer, Vector};
 
-/// Times that news may be worse than what the bridge told itself. A ring that turns round takes one.
-const LIMIT: u8 = 2;
+/// Times that news is worse than what the bridge told itself, for it to be a cycle. A ring that turns round takes one.
+const LIMIT: u8 = 3;
 /// How long such news is not believed then: long enough for what circulates to come to an end at the bridge, while
 /// each hop takes up to a second.
 const HOLD_MS: u64 = 3000;
-/// Without such news for as long, what was told before does not matter any more.
-const MEMORY_MS: u64 = 20_000;
+/// Without such news for as long, what was told before does not matter any more. A cycle begins to turn at the pace of its
+/// links, until the hold count slows it down.
+const MEMORY_MS: u64 = 3000;
 
 impl Entity {
     /// Whose information it is: the (regional) root's.
@@ -45,8 +50,9 @@ impl Entity {
         let counting = &mut tree.counting;
         let root = Self::claimed(t, tells);
         let known = Self::claimed(t, &counting.told);
-        let stale = now >= counting.last_ms + MEMORY_MS;
-        if stale || root < known || (root == known && *tells < counting.told) {
+        let held_back = !counting.hold.is_zero(now);
+        let stale = !held_back && now >= counting.last_ms + MEMORY_MS;
+        if stale || root < known || (root == known && *tells <= counting.told) {
             *counting = Counting { told: *tells, last_ms: now, ..Counting::default() };
             return false;
         }
