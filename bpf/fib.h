@@ -33,7 +33,7 @@ static __always_inline __u32 fib_word(void *table, __u32 at)
 }
 
 /* The leaf for an IPv4 address in host order; 0: no route. */
-__noinline __u32 fib4_find(__u32 vrf, __u32 address)
+static __always_inline __u32 fib4_find(__u32 vrf, __u32 address)
 {
 	void *table = bpf_map_lookup_elem(&fib4, &vrf);
 

@@ -125,8 +125,8 @@ static __always_inline bool tc_rewrite(struct __sk_buff *skb, struct packet *p, 
 	return !bpf_skb_store_bytes(skb, at + 8, &hop, 4, 0);
 }
 
-/* Up to the kernel, at `port` or at the netdev itself, if the reason's group admits it. */
-static __always_inline int tc_up(struct frame *f, __u32 reason, __u32 port)
+/* Up to the kernel, at f->out_id or at the netdev itself, if the reason's group admits it. */
+static __always_inline int tc_up(struct frame *f, __u32 reason)
 {
 	bool host = reason == TRAP_LOCAL_ADDRESS || reason == TRAP_ROUTE_POLICY || reason == TRAP_HOST_STACK;
 
@@ -135,8 +135,8 @@ static __always_inline int tc_up(struct frame *f, __u32 reason, __u32 port)
 		if (j)
 			j->up = reason;
 	}
-	if (port) {
-		struct ly_port *out = LOOKUP(ports, port);
+	if (f->out_id) {
+		struct ly_port *out = LOOKUP(ports, f->out_id);
 		if (!out || !(out->flags & LY_PORT_ENABLED))
 			return DROP(DROP_EGRESS_DOWN);
 		if (!egress_fits(f->bare_len, f->gso, out))
@@ -146,29 +146,26 @@ static __always_inline int tc_up(struct frame *f, __u32 reason, __u32 port)
 		return DROP(DROP_TRAP_POLICED);
 	f->up = reason;
 	f->straight = 1;
-	f->out_id = port;
 	f->out_vlan = 0;
 	return 0;
 }
 
-/* The stage, for a frame that f->rif may be meant by: 0 when it goes on as f says, NOT_FOR_ROUTER, or a drop reason. f->out_id
- * is where a routed port's exceptions go. */
-__noinline int tc_route(struct __sk_buff *skb, struct frame *f)
+/* The stage, for a frame that f->rif may be meant by: 0 when it goes on as f says, NOT_FOR_ROUTER, a drop reason, or minus
+ * the reason why it goes up. f->out_id is where a routed port's exceptions go. */
+static __always_inline int tc_route(struct __sk_buff *skb, struct frame *f)
 {
 	struct packet p = {};
 	struct way w = {};
-
-	if (!f)
-		return DROP(DROP_PORT_DOWN);
-	__u32 at = tc_l3(skb, f), up = f->out_id;
+	__u32 at = tc_l3(skb, f);
 	__u16 type = 0;
 	__u16 *where = (void *)(long)skb->data + at - 2;
+
 	if ((void *)(where + 1) <= (void *)(long)skb->data_end)
 		type = bpf_ntohs(*where);
 	if (!f->rif || !rif_routes(f->rif, type))
-		return f->vlan ? NOT_FOR_ROUTER : tc_up(f, TRAP_HOST_STACK, up);
+		return f->vlan ? NOT_FOR_ROUTER : TRAPPED(TRAP_HOST_STACK);
 	struct ly_rif *rif = LOOKUP(rifs, f->rif);
-	up = rif ? rif->up : 0;
+	f->out_id = rif ? rif->up : 0;
 	if (dry) {
 		struct ly_journal *j = dry_journal();
 		if (j)
@@ -178,8 +175,6 @@ __noinline int tc_route(struct __sk_buff *skb, struct frame *f)
 	int end = tc_packet(skb, f, &p, at, type == ETH_IPV6);
 	if (!end)
 		end = route_way(&p, &w);
-	if (end < 0)
-		return tc_up(f, -end, up);
 	if (end)
 		return end;
 	if (dry) {
@@ -226,41 +221,42 @@ static __always_inline int tc_bridge(struct __sk_buff *skb, struct frame *f)
 	return tc_bridged(skb, f);
 }
 
-/* The stages behind `route`, on a copy: a frame counts in the VLAN it came in, and the verifier knows a pointer for what it is
- * only on the stack of the function that put it there. */
-__noinline int tc_onward(struct __sk_buff *skb, struct frame *came)
+/* `route` and the stages behind it, on a copy: a frame counts in the VLAN it came in, and the verifier knows a pointer for
+ * what it is only on the stack of the function that put it there. One function for all of it: on a processor that
+ * guards its returns a call costs as much as a table look-up. */
+__noinline int tc_router(struct __sk_buff *skb, struct frame *came)
 {
 	if (!came)
 		return DROP(DROP_PORT_DOWN);
-	if (came->up && !came->out_id) {
-		came->action = TC_ACT_OK;
-		return TRAPPED(came->up);
-	}
 	struct frame f = {
 		TAKE(came, dst), TAKE(came, src), TAKE(came, len), TAKE(came, bare_len), TAKE(came, now_s),
 		TAKE(came, action), TAKE(came, port_id), TAKE(came, out_id), TAKE(came, tci), TAKE(came, vlan),
-		TAKE(came, form), TAKE(came, straight), TAKE(came, routed), TAKE(came, up), TAKE(came, out_vlan),
-		TAKE(came, adjacency), TAKE(came, gso),
+		TAKE(came, form), TAKE(came, straight), TAKE(came, rif), TAKE(came, out_vlan), TAKE(came, gso),
 	};
+	int end = f.straight ? 0 : tc_route(skb, &f);
+	if (end < 0)
+		end = tc_up(&f, -end);
+	else if (end == NOT_FOR_ROUTER)
+		end = 0;
+	if (end)
+		return end;
+	if (f.up && !f.out_id) {
+		came->action = TC_ACT_OK;
+		return TRAPPED(f.up);
+	}
 	if (f.routed || f.straight)
 		f.vlan = f.out_vlan;
 	if (f.vlan != came->vlan)
 		f.src = 0; /* what it has taught, it has taught in another VLAN */
-	int end = f.straight ? tc_straight(skb, &f) : tc_bridge(skb, &f);
+	end = f.straight ? tc_straight(skb, &f) : tc_bridge(skb, &f);
 	came->action = f.action;
 	came->out_id = f.out_id;
+	came->routed = f.routed;
 	if (end)
 		return end;
 	if (f.routed)
 		adjacency_used(&f);
 	return f.up ? TRAPPED(f.up) : 0;
-}
-
-static __always_inline int tc_router(struct __sk_buff *skb, struct frame *f)
-{
-	int end = tc_route(skb, f);
-
-	return end && end != NOT_FOR_ROUTER ? end : tc_onward(skb, f);
 }
 
 /* A port in no VLAN: a routed port, or the host's end of a subinterface. */
@@ -270,7 +266,7 @@ static __always_inline int tc_layer3(struct __sk_buff *skb, struct frame *f)
 		f->straight = 1;
 		f->out_id = f->port->parent;
 		f->out_vlan = f->port->pvid;
-		return tc_onward(skb, f);
+		return tc_router(skb, f);
 	}
 	f->now_s = seconds(now_ns(true));
 	port_rif(f);

@@ -55,7 +55,7 @@ static __always_inline bool xdp_rewrite(struct xdp_md *ctx, struct packet *p, st
 }
 
 /* The whole way of a frame for the router, on a copy of it: true when it has been sent. */
-__noinline int xdp_route(struct xdp_md *ctx, struct frame *came)
+static __always_inline int xdp_route(struct xdp_md *ctx, struct frame *came)
 {
 	struct packet p = {};
 	struct way w = {};

@@ -99,21 +99,23 @@ static long reach_step(__u32 index, struct reach *r)
 	return r->found;
 }
 
-/* Reverse path: is what a source's route leads to reachable, by this interface if `strict`? */
-__noinline int reverse_path(__u32 target, __u32 rif, __u32 strict)
+/* Reverse path: is what the source's route leads to reachable, by this interface if `strict`? */
+__noinline int reverse_path(struct packet *p, __u32 vrf, __u32 strict)
 {
-	__u32 value = target & 0xffffff;
+	if (!p)
+		return false;
+	__u32 target = fib_find(p, vrf, p->src), value = target & 0xffffff;
 
 	switch (target >> 24) {
 	case LY_TARGET_UP:
 		return value == TRAP_ROUTE_POLICY || value == TRAP_GLEAN;
 	case LY_TARGET_CONNECTED:
-		return !strict || value == rif;
+		return !strict || value == p->rif;
 	case LY_TARGET_GROUP: {
 		if (!strict)
 			return true;
 		__u64 group = nh_group(value);
-		struct reach r = { .group = group, .rif = rif };
+		struct reach r = { .group = group, .rif = p->rif };
 		bpf_loop(group >> LY_NH_COUNT_SHIFT, reach_step, &r, 0);
 		return r.found;
 	}
@@ -159,10 +161,8 @@ static __always_inline void way_journal(__u32 target, __u32 bucket, __u32 count,
 }
 
 /* The way for a packet with a valid header: 0, a drop reason, or minus the reason why it goes up to the kernel. */
-__noinline int route_way(struct packet *p, struct way *w)
+static __always_inline int route_way(struct packet *p, struct way *w)
 {
-	if (!p || !w)
-		return DROP(DROP_IP_HEADER_INVALID);
 	struct ly_rif *in = LOOKUP(rifs, p->rif & (LY_RIFS - 1));
 	if (!in)
 		return DROP(DROP_IP_HEADER_INVALID);
@@ -176,7 +176,7 @@ __noinline int route_way(struct packet *p, struct way *w)
 	bool stays = !p->six && (local_source || local); /* the kernel would forward it */
 	if (p->options)
 		return stays ? DROP(DROP_MARTIAN) : TRAPPED(TRAP_IP_OPTIONS);
-	if (urpf && !local_source && !reverse_path(fib_find(p, vrf, p->src), p->rif, urpf == 2))
+	if (urpf && !local_source && !reverse_path(p, vrf, urpf == 2))
 		return DROP(DROP_URPF_FAILED);
 	if (local && p->six)
 		return TRAPPED(TRAP_LOCAL_ADDRESS);
