@@ -1,4 +1,5 @@
-//! The kernel's network devices: links, addresses, routes, neighbours, events, ethtool, sysctls.
+//! The kernel's network devices: links, addresses, routes, neighbours, events, ethtool, sysctls, and the
+//! frames that pass there ([`PacketSocket`], [`PacketRing`]).
 //!
 //! Read netlink(7) and rtnetlink(7) first. The API is synchronous: a request is one system call and the
 //! kernel answers inside it, in microseconds, so nothing here needs a thread or a runtime. A [`Netdev`]
@@ -30,7 +31,7 @@ pub use event::{Event, Events};
 pub use follow::{Follower, Heard};
 pub use link::{LinkChange, NAME_MAX, Veth, is_valid_name};
 pub use model::*;
-pub use packet::{Packet, PacketSocket};
+pub use packet::{Packet, PacketRing, PacketSocket, RingFrame, RingShape, VNET_HEADER_LEN};
 use socket::Channel;
 use std::cell::RefCell;
 use std::io;

@@ -1,13 +1,19 @@
-//! Whole frames at one netdev, as they are on the wire: AF_PACKET, for captures and tests.
+//! Whole frames at one netdev, as they are on the wire: AF_PACKET. [`PacketSocket`] is for few frames, in both directions;
+//! [`PacketRing`] for many that come in.
 //!
 //! Read packet(7) first. The kernel takes the outermost tag out of a frame and reports it beside it; here it is put
 //! back in line. Invariants: a socket sees one netdev only; a frame is never handed over cut.
 
 #![allow(unsafe_code)]
 
+mod raw;
+mod ring;
+
+pub use ring::{PacketRing, RingFrame, RingShape, VNET_HEADER_LEN};
+
 use std::io::{Error, Result};
 use std::mem::{size_of, zeroed};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// Longest buffer received, in bytes: 64 KB of segments, their headers and a tag.
 const MAX_FRAME: usize = (64 << 10) + 256;
@@ -39,7 +45,7 @@ impl PacketSocket {
     /// No such netdev; no right (CAP_NET_RAW).
     pub fn open(ifindex: u32) -> Result<Self> {
         let this = Self::bound(ifindex, libc::ETH_P_ALL as u16)?;
-        this.set_promiscuous(ifindex.cast_signed())?;
+        raw::set_promiscuous(&this.socket, ifindex)?;
         Ok(this)
     }
 
@@ -49,7 +55,7 @@ impl PacketSocket {
     /// As for [`Self::open`].
     pub fn of_type(ifindex: u32, ether_type: u16) -> Result<Self> {
         let this = Self::bound(ifindex, ether_type)?;
-        this.set_promiscuous(ifindex.cast_signed())?;
+        raw::set_promiscuous(&this.socket, ifindex)?;
         Ok(this)
     }
 
@@ -62,30 +68,13 @@ impl PacketSocket {
     }
 
     fn bound(ifindex: u32, protocol: u16) -> Result<Self> {
-        let index = i32::try_from(ifindex).map_err(|_| Error::from_raw_os_error(libc::ENODEV))?;
-        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        // SAFETY: plain system call; the result is checked and owned at once. Protocol 0: nothing is received yet.
-        let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
-        if fd < 0 {
-            return Err(Error::last_os_error());
+        let socket = raw::open()?;
+        raw::set(&socket, libc::SOL_PACKET, libc::PACKET_AUXDATA, &1i32)?;
+        if raw::set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &RECEIVE_BUFFER).is_err() {
+            raw::set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &RECEIVE_BUFFER)?;
         }
-        // SAFETY: a new descriptor that nobody else owns.
-        let this = Self { socket: unsafe { OwnedFd::from_raw_fd(fd) } };
-        this.set(libc::SOL_PACKET, libc::PACKET_AUXDATA, 1)?;
-        if this.set(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, RECEIVE_BUFFER).is_err() {
-            this.set(libc::SOL_SOCKET, libc::SO_RCVBUF, RECEIVE_BUFFER)?;
-        }
-        // SAFETY: sockaddr_ll is plain data, for which zeros are valid.
-        let mut address: libc::sockaddr_ll = unsafe { zeroed() };
-        address.sll_family = libc::AF_PACKET as u16;
-        address.sll_protocol = protocol.to_be();
-        address.sll_ifindex = index;
-        let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-        // SAFETY: the address lives through the call, and `len` is its size.
-        if unsafe { libc::bind(fd, (&raw const address).cast(), len) } != 0 {
-            return Err(Error::last_os_error());
-        }
-        Ok(this)
+        raw::bind(&socket, ifindex, protocol)?;
+        Ok(Self { socket })
     }
 
     /// Sends a frame as it is, tags in line.
@@ -140,36 +129,7 @@ impl PacketSocket {
     /// # Errors
     /// Never with a live socket.
     pub fn missed(&self) -> Result<u32> {
-        let mut stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
-        let mut len = size_of::<libc::tpacket_stats>() as libc::socklen_t;
-        let (fd, value) = (self.socket.as_raw_fd(), (&raw mut stats).cast());
-        // SAFETY: value and length live through the call, and the length is the value's size.
-        let done =
-            unsafe { libc::getsockopt(fd, libc::SOL_PACKET, libc::PACKET_STATISTICS, value, &raw mut len) };
-        if done == 0 { Ok(stats.tp_drops) } else { Err(Error::last_os_error()) }
-    }
-
-    fn set(&self, level: i32, option: i32, value: libc::c_int) -> Result<()> {
-        let len = size_of::<libc::c_int>() as libc::socklen_t;
-        // SAFETY: `value` is a live int and `len` its size; the kernel only reads it.
-        let done = unsafe {
-            libc::setsockopt(self.socket.as_raw_fd(), level, option, (&raw const value).cast(), len)
-        };
-        if done == 0 { Ok(()) } else { Err(Error::last_os_error()) }
-    }
-
-    fn set_promiscuous(&self, index: i32) -> Result<()> {
-        let request = libc::packet_mreq {
-            mr_ifindex: index,
-            mr_type: libc::PACKET_MR_PROMISC as u16,
-            mr_alen: 0,
-            mr_address: [0; 8],
-        };
-        let len = size_of::<libc::packet_mreq>() as libc::socklen_t;
-        let (fd, value) = (self.socket.as_raw_fd(), (&raw const request).cast());
-        // SAFETY: `request` is alive and `len` its size; the kernel only reads it.
-        let done = unsafe { libc::setsockopt(fd, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, value, len) };
-        if done == 0 { Ok(()) } else { Err(Error::last_os_error()) }
+        raw::missed(&self.socket)
     }
 }
 
@@ -193,11 +153,7 @@ fn tag(message: &libc::msghdr) -> Option<[u8; 4]> {
             // SAFETY: the header says that its data is a whole tpacket_auxdata.
             let data: libc::tpacket_auxdata =
                 unsafe { libc::CMSG_DATA(header).cast::<libc::tpacket_auxdata>().read_unaligned() };
-            let valid = data.tp_status & libc::TP_STATUS_VLAN_VALID != 0;
-            let known = data.tp_status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
-            let [a, b] = if known { data.tp_vlan_tpid } else { 0x8100 }.to_be_bytes();
-            let [c, d] = data.tp_vlan_tci.to_be_bytes();
-            return valid.then_some([a, b, c, d]);
+            return raw::tag(data.tp_status, data.tp_vlan_tpid, data.tp_vlan_tci);
         }
         // SAFETY: as for the first.
         header = unsafe { libc::CMSG_NXTHDR(message, header) };

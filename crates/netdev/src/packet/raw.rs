@@ -1,0 +1,82 @@
+//! A packet socket's descriptor: what every kind of it is told and asked. packet(7).
+
+#![allow(unsafe_code)]
+
+use nix::sys::socket::{getsockopt, sockopt};
+use std::io::{Error, Result};
+use std::mem::{size_of, zeroed};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// A socket at no netdev yet: it receives nothing.
+pub(super) fn open() -> Result<OwnedFd> {
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: plain system call; the result is checked and owned at once. Protocol 0: nothing is received yet.
+    let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
+    if fd < 0 {
+        return Err(Error::last_os_error());
+    }
+    // SAFETY: a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Binds it to the netdev with this index, in the namespace it was opened in, for frames of this EtherType.
+pub(super) fn bind(socket: &OwnedFd, ifindex: u32, ether_type: u16) -> Result<()> {
+    // SAFETY: sockaddr_ll is plain data, for which zeros are valid.
+    let mut address: libc::sockaddr_ll = unsafe { zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = ether_type.to_be();
+    address.sll_ifindex = index(ifindex)?;
+    let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: the address lives through the call, and `len` is its size.
+    let done = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) };
+    if done == 0 { Ok(()) } else { Err(Error::last_os_error()) }
+}
+
+/// Makes the netdev take in frames for other stations while the socket is open.
+pub(super) fn set_promiscuous(socket: &OwnedFd, ifindex: u32) -> Result<()> {
+    let request = libc::packet_mreq {
+        mr_ifindex: index(ifindex)?,
+        mr_type: libc::PACKET_MR_PROMISC as u16,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    set(socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &request)
+}
+
+/// Sets an option whose value is plain data.
+pub(super) fn set<T: Copy>(socket: &OwnedFd, level: i32, option: i32, value: &T) -> Result<()> {
+    let (fd, len) = (socket.as_raw_fd(), size_of::<T>() as libc::socklen_t);
+    // SAFETY: `value` is a live T and `len` its size; the kernel only reads it.
+    let done = unsafe { libc::setsockopt(fd, level, option, std::ptr::from_ref(value).cast(), len) };
+    if done == 0 { Ok(()) } else { Err(Error::last_os_error()) }
+}
+
+/// Frames the socket had no room for since the last call.
+pub(super) fn missed(socket: &OwnedFd) -> Result<u32> {
+    // A socket without a ring fills in the first two fields, which are the same.
+    let mut stats = libc::tpacket_stats_v3 { tp_packets: 0, tp_drops: 0, tp_freeze_q_cnt: 0 };
+    let mut len = size_of::<libc::tpacket_stats_v3>() as libc::socklen_t;
+    let (fd, value) = (socket.as_raw_fd(), (&raw mut stats).cast());
+    // SAFETY: value and length live through the call, and the length is the value's size.
+    let done =
+        unsafe { libc::getsockopt(fd, libc::SOL_PACKET, libc::PACKET_STATISTICS, value, &raw mut len) };
+    if done == 0 { Ok(stats.tp_drops) } else { Err(Error::last_os_error()) }
+}
+
+/// Clears a pending error: the netdev went down or away.
+pub(super) fn clear_error(socket: &OwnedFd) {
+    // Asking for it clears it; which one it was is of no interest.
+    let _ = getsockopt(socket, sockopt::SocketError);
+}
+
+/// The tag that the kernel took out of a frame, as bytes, by what it says beside the frame.
+pub(super) fn tag(status: u32, tpid: u16, tci: u16) -> Option<[u8; 4]> {
+    let known = status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
+    let [a, b] = if known { tpid } else { libc::ETH_P_8021Q as u16 }.to_be_bytes();
+    let [c, d] = tci.to_be_bytes();
+    (status & libc::TP_STATUS_VLAN_VALID != 0).then_some([a, b, c, d])
+}
+
+fn index(ifindex: u32) -> Result<i32> {
+    i32::try_from(ifindex).map_err(|_| Error::from_raw_os_error(libc::ENODEV))
+}
