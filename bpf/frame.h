@@ -9,7 +9,7 @@
 #define DROP(reason) (reason)
 #define TRAPPED(reason) (-(reason))
 
-/* lanyard_types::DropReason */
+/* lanyard_types::DropReason. No program here drops for an overrun: only the soft plane receives by a ring. */
 enum drop_reason {
 	DROP_TRUNCATED = 1,
 	DROP_SOURCE_GROUP,
@@ -39,6 +39,7 @@ enum drop_reason {
 	DROP_URPF_FAILED,
 	DROP_ROUTE_BLACKHOLE,
 	DROP_MARTIAN,
+	DROP_OVERRUN,
 };
 
 /* lanyard_types::TrapReason */

@@ -1,6 +1,7 @@
 //! Ports: shut down, without a link, gone and back, somebody else's.
 
-use crate::harness::{BROADCAST, Bed, Plane, frame, mac, scenarios, wait_for};
+use crate::harness::{BROADCAST, Bed, Frame, Plane, frame, mac, scenarios, wait_for};
+use lanyard_netdev::PacketSocket;
 
 scenarios! {
     shutdown: ebpf soft;
@@ -8,6 +9,8 @@ scenarios! {
     a_netdev_goes_and_comes_back: ebpf soft;
     enslaved_elsewhere: ebpf soft;
     detach_leaves_ports_as_they_were: ebpf soft;
+    /// The eBPF plane has no ring: it runs where the frame is.
+    what_a_ring_has_no_room_for: soft;
 }
 
 const THREE: &str = "interface range p1 - 3\n switchport\n";
@@ -181,4 +184,50 @@ fn detach_leaves_ports_as_they_were(plane: Plane) {
     let f = frame(BROADCAST, mac(1));
     bed.host(1).send(&f);
     assert!(bed.arrivals().iter().all(|list| !list.contains(&f)));
+}
+
+/// Bytes of the soft plane's ring at a port, and of frames that fill it soon.
+const RING: usize = 1 << 20;
+const LONG: usize = 9014;
+
+/// Frames from host 1, far more than the ring of its port holds, while the switch is not let run.
+fn overrun(bed: &Bed) -> Vec<Frame> {
+    let index = bed.net.index("p1");
+    let tap = bed.net.run(|| PacketSocket::open(index).unwrap());
+    let frames: Vec<Frame> = (0..3 * RING / LONG).map(|_| frame(BROADCAST, mac(1)).len(LONG)).collect();
+    bed.daemon.borrow().as_ref().unwrap().pause();
+    for frame in &frames {
+        bed.host(1).send(frame);
+        // It is past every queue of the kernel's before the next is sent: nothing is lost there.
+        wait_for("its arrival", || tap.receive().unwrap().filter(|packet| !packet.outgoing));
+    }
+    bed.daemon.borrow().as_ref().unwrap().resume();
+    frames
+}
+
+fn what_a_ring_has_no_room_for(plane: Plane) {
+    let bed = Bed::with_mtu(plane, 2, 9000, "interface range p1 - 2\n switchport\n");
+    bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2]);
+    let before = bed.counters()["p1"];
+    let sent = overrun(&bed);
+    let received = |count: u64| {
+        wait_for("every frame to be counted", || {
+            let now = bed.counters()["p1"];
+            (now.rx - before.rx >= count).then_some(now)
+        })
+    };
+    let after = received(sent.len() as u64);
+    // The first have passed, the others are dropped, and each is one or the other.
+    let passed = (after.forwarded - before.forwarded) as usize;
+    assert!((1..=RING / LONG).contains(&passed), "{passed} of {} have passed: {after:?}", sent.len());
+    assert_eq!(after.rx - before.rx, sent.len() as u64);
+    assert_eq!(bed.drops(1, "overrun"), (sent.len() - passed) as u64);
+    assert_eq!(after.rx_dropped - before.rx_dropped, (sent.len() - passed) as u64);
+    assert_eq!(bed.arrivals()[1], sent[..passed]);
+    bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2]);
+    // What was lost before counters were cleared is not counted after.
+    bed.exact.set(false);
+    overrun(&bed);
+    bed.exec(&["clear counters p1"]);
+    assert_eq!(bed.drops(1, "overrun"), 0);
 }

@@ -158,7 +158,10 @@ impl Pipeline {
     pub fn count_injected(&mut self, port: PortId, len: usize, sent: bool) {
         count::copy(&mut self.counters, port, len, sent);
     }
-
+    /// Counts frames that came in at `port` and were lost before they got here: whoever carries frames had no room for them.
+    pub fn count_overrun(&mut self, port: PortId, frames: u64) {
+        count::overrun(&mut self.counters, port, frames);
+    }
     /// Takes back that a frame of `len` bytes was sent at `port`: it waited there, and was refused in the end.
     pub fn count_refused(&mut self, port: PortId, len: usize) {
         count::refused(&mut self.counters, port, len);

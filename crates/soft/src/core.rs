@@ -119,8 +119,15 @@ impl Core {
     }
     /// Connects a port to something else; answers what it was connected to.
     pub fn connect(&mut self, port: PortId, link: Link) -> Link {
+        self.count_missed(port);
         self.generation += 1;
         std::mem::replace(&mut self.links[port.index()], link)
+    }
+    /// Counts what the port's link has missed. The kernel knows; it is asked when somebody wants to see the counters, and before
+    /// the link goes.
+    pub fn count_missed(&mut self, port: PortId) {
+        let missed = self.links[port.index()].missed();
+        self.pipeline.count_overrun(port, missed);
     }
     /// Takes what waits at a port through the pipeline; answers how many frames.
     pub fn turn(&mut self, port: PortId) -> usize {
@@ -207,5 +214,107 @@ impl Sink for Out<'_> {
     }
     fn fdb(&mut self, event: FdbEvent) {
         self.events.fdb(event);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::packet::PacketLink;
+    use lanyard_netdev::{Netdev, PacketSocket, Veth, netns, sysctl};
+    use lanyard_pipeline::state::{PortState, VlanState};
+    use lanyard_plane::PortCounters;
+    use lanyard_types::{DropReason, VlanId};
+    use std::collections::VecDeque;
+
+    /// More than the ring of a port holds, whatever else the kernel keeps in it.
+    const FRAMES: u64 = 1000;
+    const BYTES: u64 = 1514;
+
+    fn until(what: &str, mut done: impl FnMut() -> bool) {
+        let started = Instant::now();
+        while !done() {
+            assert!(started.elapsed().as_secs() < 20, "{what}: never");
+            std::thread::yield_now();
+        }
+    }
+
+    /// A core that forwards from `p1` to a queue, and nobody to take turns: only when a test says so.
+    struct Fixture {
+        core: Core,
+        sender: PacketSocket,
+        tap: PacketSocket,
+        ports: [PortId; 2],
+    }
+
+    impl Fixture {
+        fn new() -> Self {
+            sysctl::set_disable_ipv6("default", true).expect("IPv6 off");
+            let netdev = Netdev::open().expect("netlink");
+            netdev.create_veth(&Veth { name: "p0", peer: "p1", ..Veth::default() }).expect("a wire");
+            let [near, far] = ["p0", "p1"].map(|name| {
+                let index = netdev.link(name).expect("its end").ifindex;
+                netdev.set_up(index, true).expect("up");
+                index
+            });
+            let mut core =
+                Core::new(0, EventFd::new().expect("an eventfd"), Clock::Manual(Timestamp::default()));
+            let vlan = VlanId::new(10).expect("a VLAN");
+            let ports = [1, 2].map(|n| PortId::new(n).expect("a port"));
+            let now = Timestamp::default();
+            core.pipeline.set_vlan(vlan, Some(VlanState::default()), now, &mut |_| ());
+            for (port, name) in ports.into_iter().zip(["p1", "queue"]) {
+                core.pipeline.set_port(port, Some(PortState::access(name, far, vlan)), now, &mut |_| ());
+            }
+            core.connect(ports[0], Link::Packet(PacketLink::open(far).expect("a packet socket")));
+            core.connect(ports[1], Link::Memory(VecDeque::new()));
+            let sender = PacketSocket::sender(near).expect("a packet socket");
+            Self { core, sender, tap: PacketSocket::open(far).expect("a packet socket"), ports }
+        }
+        /// Sends more than the ring holds, and waits until all of it is there, or lost.
+        fn overrun(&self) {
+            let mut frame = vec![0xff; BYTES as usize];
+            frame[6..14].copy_from_slice(&[2, 0, 0, 0, 0, 1, 0x88, 0xb5]);
+            for _ in 0..FRAMES {
+                self.sender.send(&frame).expect("the link is up");
+                until("its arrival", || self.tap.receive().expect("the link is up").is_some());
+            }
+        }
+        fn counters(&mut self) -> PortCounters {
+            self.core.count_missed(self.ports[0]);
+            self.core.pipeline.counters().port(self.ports[0]).clone()
+        }
+    }
+
+    #[test]
+    fn frames_the_ring_had_no_room_for_are_received_and_dropped() {
+        let outcome = netns::run_in_new(|| {
+            let mut fixture = Fixture::new();
+            let overrun = |counters: &PortCounters| counters.dropped[DropReason::Overrun.index()];
+            fixture.overrun();
+            let first = fixture.counters();
+            assert!(overrun(&first) > 0 && first.forwarded == 0 && first.conserved(), "{first:?}");
+            until("every frame's end", || {
+                fixture.core.turn(fixture.ports[0]);
+                fixture.counters().rx.frames == FRAMES
+            });
+            let all = fixture.counters();
+            assert!(all.conserved(), "{all:?}");
+            assert_eq!(all.forwarded + overrun(&all), FRAMES);
+            assert_eq!((overrun(&all), all.rx.bytes), (overrun(&first), all.forwarded * BYTES));
+            let sent = fixture.core.pipeline.counters().port(fixture.ports[1]).tx;
+            assert_eq!((sent.frames, sent.bytes), (all.forwarded, all.forwarded * BYTES));
+            // A link that goes has told before.
+            fixture.overrun();
+            fixture.core.connect(fixture.ports[0], Link::Gone);
+            let after = fixture.counters();
+            assert!(overrun(&after) > overrun(&all) && after.conserved(), "{after:?}");
+        });
+        match outcome {
+            Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {
+                println!("skipped: no network namespace: {e}");
+            }
+            outcome => outcome.expect("a namespace"),
+        }
     }
 }

@@ -233,7 +233,9 @@ impl Plane for SoftPlane {
         self.shared.control().pipeline.fdb().dynamic()
     }
     fn port_counters(&mut self, port: PortId) -> PortCounters {
-        self.shared.control().pipeline.counters().port(port).clone()
+        let mut core = self.shared.control();
+        core.count_missed(port);
+        core.pipeline.counters().port(port).clone()
     }
     fn vlan_counters(&mut self, vlan: VlanId) -> FrameCount {
         self.shared.control().pipeline.counters().vlan(vlan)
@@ -248,7 +250,9 @@ impl Plane for SoftPlane {
         usage(&self.shared.control().pipeline)
     }
     fn clear_counters(&mut self, port: PortId) {
-        self.shared.control().pipeline.clear_counters(port);
+        let mut core = self.shared.control();
+        core.count_missed(port);
+        core.pipeline.clear_counters(port);
     }
     fn port_hook(&self, port: PortId) -> Hook {
         match self.shared.control().links[port.index()] {

@@ -134,6 +134,8 @@ named! {
         /// route: from or to an address that no packet on a wire has, or none that passes a router (RFC 1812, 5.3.7; RFC 3927,
         /// 2.7; RFC 4291, 2.5).
         Martian = 28, "martian";
+        /// count: no other stage has seen it; the port's ring had no room for it. The soft plane only.
+        Overrun = 29, "overrun";
     }
 }
 
@@ -249,6 +251,7 @@ impl DropReason {
             | Self::MtuExceeded
             | Self::EgressDown => Stage::VlanEgress,
             Self::TransmitFailed => Stage::Replicate,
+            Self::Overrun => Stage::Count,
         }
     }
 }

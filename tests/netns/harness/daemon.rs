@@ -1,6 +1,8 @@
 //! The program under test: the daemon as a process, and what is said to it.
 
 use super::{DEADLINE, Net, Plane, wait_until};
+use nix::sys::signal::Signal;
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -58,9 +60,21 @@ impl Daemon {
         self.child.id()
     }
     /// Sends a signal.
-    pub fn signal(&self, signal: nix::sys::signal::Signal) {
+    pub fn signal(&self, signal: Signal) {
         let pid = nix::unistd::Pid::from_raw(self.child.id().cast_signed());
         nix::sys::signal::kill(pid, signal).expect("the daemon is there");
+    }
+    /// Stops it, and waits until every thread of it stands still.
+    pub fn pause(&self) {
+        self.signal(Signal::SIGSTOP);
+        let pid = nix::unistd::Pid::from_raw(self.child.id().cast_signed());
+        let stopped = || waitid(Id::Pid(pid), WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG).expect("a child");
+        let found = wait_until(DEADLINE, || (stopped() != WaitStatus::StillAlive).then_some(()));
+        assert!(found.is_some(), "the daemon does not stop");
+    }
+    /// Lets it go on.
+    pub fn resume(&self) {
+        self.signal(Signal::SIGCONT);
     }
     /// True while it runs.
     pub fn alive(&mut self) -> bool {

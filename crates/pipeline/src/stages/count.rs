@@ -1,11 +1,12 @@
 //! count: every frame once at its ingress port and VLAN, every copy once at its egress port.
 //!
-//! Bytes are those of the frame as received, and as sent. Invariant: conservation (`tables::counters`).
+//! Bytes are those of the frame as received, and as sent; those of a frame that nobody has seen are not known. Invariant:
+//! conservation (`tables::counters`).
 
 use super::{Arrival, Decision};
 use crate::tables::counters::Counters;
 use crate::trace::Verdict;
-use lanyard_types::PortId;
+use lanyard_types::{DropReason, PortId};
 
 /// Counts a frame that has come to its end.
 pub(crate) fn ended(counters: &mut Counters, arrival: &Arrival<'_>, decision: &Decision, verdict: Verdict) {
@@ -22,6 +23,13 @@ pub(crate) fn ended(counters: &mut Counters, arrival: &Arrival<'_>, decision: &D
         Verdict::Trapped(_) => port.trapped += 1,
         Verdict::Dropped(reason) => port.dropped[reason.index()] += 1,
     }
+}
+
+/// Counts frames that were lost at `port` before the pipeline got them.
+pub(crate) fn overrun(counters: &mut Counters, port: PortId, frames: u64) {
+    let port = counters.port_mut(port);
+    port.rx.frames += frames;
+    port.dropped[DropReason::Overrun.index()] += frames;
 }
 
 /// Counts one copy of `len` bytes that was handed to `port`.

@@ -7,7 +7,7 @@ use lanyard_types::{DropReason, FrameCount, MAX_PORTS, MAX_VLANS, PortId, VlanId
 /// What a port has seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortCounters {
-    /// Received, whatever became of them.
+    /// Received, whatever became of them. Of frames dropped for `Overrun` the bytes are not known, and not counted.
     pub rx: FrameCount,
     /// Sent: a frame flooded to three ports counts at each.
     pub tx: FrameCount,

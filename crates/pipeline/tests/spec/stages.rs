@@ -7,7 +7,7 @@ use lanyard_pipeline::state::{
     FdbTarget, PlaneState, PortState, ReservedAction, StpState, Tpid, TrapRate, VlanState,
 };
 use lanyard_pipeline::{Output, Timestamp, Work};
-use lanyard_types::{InstanceId, MacAddr, TrapGroup};
+use lanyard_types::{DropReason, InstanceId, MacAddr, TrapGroup};
 
 type Case = (&'static str, fn(&mut PlaneState), u16, Vec<u8>, &'static str);
 
@@ -542,6 +542,10 @@ fn count() {
     assert_eq!((three.tx.frames, three.tx.bytes), (1, 104));
     assert_eq!((counters.vlan(vlan(10)).frames, counters.vlan(vlan(10)).bytes), (1, 100));
     assert_eq!(counters.vlan(vlan(20)).frames, 0);
+    pipeline.count_overrun(port(1), 5);
+    let one = pipeline.counters().port(port(1));
+    assert_eq!((one.rx.frames, one.rx.bytes, one.dropped[DropReason::Overrun.index()]), (8, 220, 5));
+    assert!(one.conserved());
     pipeline.clear_counters(port(1));
     assert_eq!(pipeline.counters().port(port(1)).rx.frames, 0);
 }

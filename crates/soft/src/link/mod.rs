@@ -1,6 +1,7 @@
 //! What a port is connected to: [`Link`].
 //!
-//! Invariant: `send` and `put` never wait. A frame that can't be taken at once is refused, and the pipeline counts it.
+//! Invariants: `send` and `put` never wait. A frame that can't be taken at once is refused, and the pipeline counts it; so it
+//! does one that came in and was missed.
 
 mod batch;
 pub mod host;
@@ -63,6 +64,14 @@ impl Link {
             Self::Gone | Self::Memory(_) => 0,
             Self::Packet(link) => link.receive(handle),
             Self::Tap(link) => link.receive(handle),
+        }
+    }
+    /// Frames that arrived since the last call and that there was no room for. What a TAP's queue has no room for, its netdev
+    /// has never sent: it counts it itself.
+    pub fn missed(&mut self) -> u64 {
+        match self {
+            Self::Packet(link) => link.missed(),
+            Self::Gone | Self::Memory(_) | Self::Tap(_) => 0,
         }
     }
     /// Sends a frame; false when it was refused.

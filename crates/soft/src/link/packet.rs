@@ -79,6 +79,11 @@ impl PacketLink {
         }
         taken
     }
+    /// Frames that arrived since the last call and that the ring had no room for.
+    pub fn missed(&mut self) -> u64 {
+        // A live socket always answers.
+        self.ring.missed().unwrap_or(0)
+    }
     /// Sends a frame, with others.
     pub fn put(&mut self, frame: &[u8], offload: Offload) -> bool {
         if Batch::takes(frame) {
