@@ -10,7 +10,7 @@
 #ifndef LY_ABI_H
 #define LY_ABI_H
 
-#define LY_ABI 7
+#define LY_ABI 8
 
 #define LY_PORTS 1024 /* slot 0 is "no port" */
 #define LY_PORT_WORDS (LY_PORTS / 64)
@@ -123,7 +123,7 @@ struct ly_fdb_bucket {
 _Static_assert(sizeof(struct ly_fdb_bucket) == 64, "ly_fdb_bucket");
 
 struct ly_fdb_times {
-	__u32 updated_s[LY_FDB_WAYS]; /* ly_now_s() when last seen */
+	__u32 updated_s[LY_FDB_WAYS]; /* now_s() when last seen */
 };
 _Static_assert(sizeof(struct ly_fdb_times) == 32, "ly_fdb_times");
 
@@ -133,7 +133,7 @@ enum ly_fdb_kind { LY_FDB_DYNAMIC = 1, LY_FDB_STATIC = 2, LY_FDB_STICKY = 3, LY_
 union ly_fdb_value {
 	__u64 raw;
 	struct {
-		__u32 updated_s; /* ly_now_s() when last seen */
+		__u32 updated_s; /* now_s() when last seen */
 		__u16 port;      /* 0: frames from and to the address are dropped */
 		__u8 kind;       /* enum ly_fdb_kind, never 0 */
 		__u8 pad;
@@ -270,7 +270,7 @@ enum ly_target {
 
 struct ly_adjacency {
 	__u64 next;   /* raw address | interface << 48 | LY_ADJ_RESOLVED: one word, so that both change together */
-	__u32 used_s; /* ly_now_s() when a frame last went there; 0: never */
+	__u32 used_s; /* now_s() when a frame last went there; 0: never */
 	__u32 pad;
 };
 _Static_assert(sizeof(struct ly_adjacency) == 16, "ly_adjacency");
@@ -287,7 +287,7 @@ enum ly_scan { LY_SCAN_FLUSH = 1, LY_SCAN_SWEEP = 2 };
 
 struct ly_fdb_call {
 	__u64 key;   /* set, delete: the entry. flush: 0, or VLAN << 48 and raw address, either may be 0 */
-	__u64 value; /* set: the entry's value; updated_s is filled in */
+	__u64 value; /* set: the entry's value; updated_s is filled in. clock_read: nanoseconds */
 	__u32 scan;  /* enum ly_scan */
 	__u32 ageing_s; /* sweep */
 	__u16 port;     /* flush: only this port; 0: any */

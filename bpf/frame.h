@@ -129,14 +129,26 @@ static __always_inline bool leaves_marks(__u32 mode)
 	return j && (j->mode & mode);
 }
 
-/* Nanoseconds of CLOCK_MONOTONIC; coarse is good to a tick (1-10 ms) and costs a tenth. */
-static __always_inline __u64 now_ns(bool coarse)
+/* The clock of what is dated here, in nanoseconds, good to a tick (1-10 ms): the kernel's jiffies, which the JIT reads with one
+ * load, where a clock of the kernel's is three calls. It is as far ahead of CLOCK_MONOTONIC as when the machine was
+ * started (clock_read). */
+static __always_inline __u64 ticks_ns(void)
 {
 	if (dry) {
 		struct ly_journal *j = dry_journal();
 		return j ? j->now_ns : 0;
 	}
-	return coarse ? bpf_ktime_get_coarse_ns() : bpf_ktime_get_ns();
+	return bpf_jiffies64() * tick_ns;
+}
+
+/* Nanoseconds of CLOCK_MONOTONIC. */
+static __always_inline __u64 now_ns(void)
+{
+	if (dry) {
+		struct ly_journal *j = dry_journal();
+		return j ? j->now_ns : 0;
+	}
+	return bpf_ktime_get_ns();
 }
 
 /* Seconds, by a multiplication: a 64-bit division costs as much as a table look-up. 2^20 ns is 1.048576 ms;
@@ -144,6 +156,11 @@ static __always_inline __u64 now_ns(bool coarse)
 static __always_inline __u32 seconds(__u64 ns)
 {
 	return (__u32)(((ns >> 20) * 1125900) >> 30);
+}
+
+static __always_inline __u32 now_s(void)
+{
+	return seconds(ticks_ns());
 }
 
 static __always_inline __u16 form_tpid(__u8 form)

@@ -104,7 +104,7 @@ static __always_inline int xdp_stages(struct xdp_md *ctx, bool bound)
 	if (f.port->flags & LY_PORT_LAYER3) {
 		if (f.port->flags & LY_PORT_SUB)
 			return XDP_PASS;
-		f.now_s = seconds(now_ns(true));
+		f.now_s = now_s();
 		port_rif(&f);
 	} else {
 		if (stage_vlan_ingress(&f) || !stage_learn_fast(&f))

@@ -7,6 +7,7 @@
 /* Constants of one load: the verifier knows them and folds away what they switch off. */
 const volatile __u32 fdb_mask = LY_FDB_NEAR - 1; /* buckets - 1 */
 const volatile __u64 fdb_salt = 0;
+const volatile __u64 tick_ns = 0; /* between two jiffies */
 const volatile __u32 dry = 0; /* 1: a dry run; the journal instead of devices */
 
 #define TABLE(name_, value_, entries_, flags_)            \

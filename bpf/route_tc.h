@@ -268,7 +268,7 @@ static __always_inline int tc_layer3(struct __sk_buff *skb, struct frame *f)
 		f->out_vlan = f->port->pvid;
 		return tc_router(skb, f);
 	}
-	f->now_s = seconds(now_ns(true));
+	f->now_s = now_s();
 	port_rif(f);
 	return tc_router(skb, f);
 }

@@ -105,7 +105,7 @@ static __always_inline int stage_learn(struct frame *f)
 	__u64 key = fdb_key(f->src, f->vlan);
 	fdb_touch(masks, key);
 	fdb_touch(masks, fdb_key(f->dst, f->vlan)); /* `bridge` will want it */
-	f->now_s = seconds(now_ns(true)); /* the clock is read while memory answers */
+	f->now_s = now_s(); /* the clock is read while memory answers */
 	struct fdb_hit hit = fdb_find(masks, key);
 
 	if (hit.word && fdb_port(hit.word) == 0)
@@ -126,7 +126,7 @@ static __always_inline bool stage_learn_fast(struct frame *f)
 	__u64 key = fdb_key(f->src, f->vlan);
 	fdb_touch(masks, key);
 	fdb_touch(masks, fdb_key(f->dst, f->vlan));
-	f->now_s = seconds(now_ns(true));
+	f->now_s = now_s();
 	struct fdb_hit hit = fdb_find(masks, key);
 
 	if (!learn_is_known(f, hit.word) || !(f->pv & LY_PV_FORWARD))

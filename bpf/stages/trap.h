@@ -30,7 +30,7 @@ __noinline int trap_admit(__u32 group, __u32 port)
 		return true;
 	if (!g || !share)
 		return false;
-	__u64 now = now_ns(false);
+	__u64 now = now_ns();
 	if (trap_take(share, g->port_interval_ns, g->port_tolerance_ns, now) &&
 	    trap_take(&g->arrival_ns, g->interval_ns, g->tolerance_ns, now)) {
 		__sync_fetch_and_add(&g->passed, 1);

@@ -4,8 +4,8 @@
 //! with `dry` set; what they would send goes into the journal (`struct ly_journal` in `bpf/abi.h`).
 
 use crate::abi::{self, Journal, JournalForm};
+use crate::clock::{now_ns, of_monotonic};
 use crate::error::{Doing, Result, check, system};
-use crate::events::now_s;
 use crate::object;
 use crate::plane::EbpfPlane;
 use crate::tables::Tables;
@@ -88,11 +88,11 @@ impl EbpfPlane {
         mode: DryMode,
         frame: &[u8],
     ) -> Result<DryRun, PlaneError> {
-        let (journal, out) = self.run_dry(hook, port, now_ns, mode, frame)?;
+        let (journal, out) = self.run_dry(hook, port, of_monotonic(now_ns), mode, frame)?;
         self.read_journal(&journal, out, frame)
     }
 
-    /// Runs the program; answers the journal and, from XDP, the frame it would send.
+    /// Runs the program at a moment of its own clock; answers the journal and, from XDP, the frame it would send.
     fn run_dry(
         &mut self,
         hook: Hook,
@@ -183,7 +183,7 @@ impl EbpfPlane {
 
     /// The frame's journey in words.
     pub(crate) fn trace_frame(&mut self, port: PortId, frame: &[u8]) -> Result<Trace> {
-        let now_ns = u64::from(now_s()) * 1_000_000_000;
+        let now_ns = now_ns();
         let (journal, out) = self.run_dry(Hook::Tc, port, now_ns, DryMode::default(), frame)?;
         let run = self.read_journal(&journal, out, frame)?;
         Ok(words::trace(&self.tables, &self.routing, &self.state, port, frame, &journal, run))

@@ -4,6 +4,7 @@
 //! no BPDU; what did not fit a ring is counted there and reported once.
 
 use crate::abi::{self, FdbEvent, FdbValue, TrapGroupRow, TrapHeader};
+use crate::clock::now_s;
 use crate::error::{Doing, Result};
 use crate::shared::map_bytes;
 use crate::tables::Tables;
@@ -13,7 +14,6 @@ use lanyard_types::{PortId, TrapReason, VlanId};
 use lanyard_wire::{Tag, push};
 use libbpf_rs::{AsRawLibbpf, MapCore, RingBuffer, RingBufferBuilder};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
-use nix::time::{ClockId, clock_gettime};
 use std::cell::RefCell;
 use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd};
@@ -154,18 +154,6 @@ fn trap(record: &[u8]) -> Option<PlaneEvent> {
     })
 }
 
-/// The programs' clock in seconds (`seconds()` in bpf/frame.h).
-pub(crate) fn now_s() -> u32 {
-    let now = clock_gettime(ClockId::CLOCK_MONOTONIC)
-        .map_or(0, |now| now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64);
-    seconds(now)
-}
-
-/// Nanoseconds to seconds as the programs count them.
-pub(crate) const fn seconds(ns: u64) -> u32 {
-    ((ns >> 20).wrapping_mul(1_125_900) >> 30) as u32
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -206,13 +194,5 @@ mod tests {
             unreachable!("a move")
         };
         assert_eq!((entry.age_s, from.get()), (0, 1));
-    }
-
-    #[test]
-    fn the_clock_is_in_seconds() {
-        for s in [0_u64, 1, 59, 86_400, 31_536_000] {
-            let counted = seconds(s * 1_000_000_000 + 999_000_000);
-            assert!(u64::from(counted).abs_diff(s) <= 1 + s / 1_000_000, "{s}: {counted}");
-        }
     }
 }

@@ -13,6 +13,7 @@ mod apply;
 #[allow(unsafe_code)]
 mod attach;
 mod bpffs;
+mod clock;
 mod delivery;
 #[allow(unsafe_code)]
 mod dry;

@@ -4,6 +4,7 @@
 //! libbpf object itself is closed again, so that adopting pins and loading anew come to the same thing.
 
 use crate::abi;
+use crate::clock::tick_ns;
 use crate::error::{Doing, Result, check, system};
 use crate::tables::{META, Meta, NAMES, Tables};
 use libbpf_rs::{AsRawLibbpf, MapCore, MapHandle, MapType, ObjectBuilder, OpenObject, PrintLevel};
@@ -20,8 +21,16 @@ struct Aligned<T: ?Sized>(T);
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/lanyard.bpf.o")));
 
 /// The programs a plane runs on, by their names in `bpf/`, in the order of [`Programs`].
-pub(crate) const PROGRAMS: [&str; 7] =
-    ["lanyard_tc", "lanyard_xdp", "lanyard_xdp_copy", "fdb_set", "fdb_delete", "fdb_scan", "fdb_migrate"];
+pub(crate) const PROGRAMS: [&str; 8] = [
+    "lanyard_tc",
+    "lanyard_xdp",
+    "lanyard_xdp_copy",
+    "fdb_set",
+    "fdb_delete",
+    "fdb_scan",
+    "fdb_migrate",
+    "clock_read",
+];
 /// The XDP program for one device whose driver can tell a tag it keeps out of band.
 pub(crate) const XDP_BOUND: &str = "lanyard_xdp_bound";
 
@@ -36,22 +45,25 @@ pub(crate) struct Programs {
     pub fdb_delete: OwnedFd,
     pub fdb_scan: OwnedFd,
     pub fdb_migrate: OwnedFd,
+    /// Says what the programs' clock says.
+    pub clock_read: OwnedFd,
 }
 
 impl Programs {
     /// Takes one descriptor for each of [`PROGRAMS`], in that order.
     pub(crate) fn new(programs: Vec<OwnedFd>) -> Result<Self> {
-        let [tc, xdp, xdp_copy, fdb_set, fdb_delete, fdb_scan, fdb_migrate] =
-            <[OwnedFd; 7]>::try_from(programs)
+        let [tc, xdp, xdp_copy, fdb_set, fdb_delete, fdb_scan, fdb_migrate, clock_read] =
+            <[OwnedFd; 8]>::try_from(programs)
                 .map_err(|_| system("loading the eBPF programs", "one of them is missing"))?;
-        Ok(Self { tc, xdp, xdp_copy, fdb_set, fdb_delete, fdb_scan, fdb_migrate })
+        Ok(Self { tc, xdp, xdp_copy, fdb_set, fdb_delete, fdb_scan, fdb_migrate, clock_read })
     }
     /// Name and descriptor of each.
-    pub(crate) fn each(&self) -> [(&'static str, &OwnedFd); 7] {
-        let [a, b, c, d, e, f, g] = PROGRAMS;
+    pub(crate) fn each(&self) -> [(&'static str, &OwnedFd); 8] {
+        let [a, b, c, d, e, f, g, h] = PROGRAMS;
         let (set, delete, scan) = (&self.fdb_set, &self.fdb_delete, &self.fdb_scan);
-        let (xdp, copy) = (&self.xdp, &self.xdp_copy);
-        [(a, &self.tc), (b, xdp), (c, copy), (d, set), (e, delete), (f, scan), (g, &self.fdb_migrate)]
+        let (xdp, copy, migrate) = (&self.xdp, &self.xdp_copy, &self.fdb_migrate);
+        let clock = &self.clock_read;
+        [(a, &self.tc), (b, xdp), (c, copy), (d, set), (e, delete), (f, scan), (g, migrate), (h, clock)]
     }
 }
 
@@ -165,6 +177,7 @@ fn write_constants(object: &mut OpenObject, constants: Constants) -> io::Result<
     };
     put("fdb_mask", &(constants.buckets - 1).to_ne_bytes())?;
     put("fdb_salt", &constants.salt.to_ne_bytes())?;
+    put("tick_ns", &tick_ns().to_ne_bytes())?;
     put("dry", &u32::from(constants.dry).to_ne_bytes())
 }
 

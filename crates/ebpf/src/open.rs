@@ -6,6 +6,7 @@
 use crate::abi::{self, Usage};
 use crate::attach::{Attaching, Hooks, has_tcx};
 use crate::bpffs::{self, Pins};
+use crate::clock;
 use crate::error::{Doing, PLANE, Result, system};
 use crate::events::Events;
 use crate::hurry::Hurry;
@@ -141,6 +142,7 @@ impl EbpfPlane {
     }
 
     fn build(tables: Tables, programs: Programs, kept: Option<Kept>, notes: Vec<String>) -> Result<Self> {
+        clock::set(&programs.clock_read)?;
         let events = Events::open(&tables)?;
         let routing = Routing::open(&tables)?;
         let capabilities = Capabilities {

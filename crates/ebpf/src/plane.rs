@@ -3,9 +3,10 @@
 use crate::abi::{self, FdbCall};
 use crate::attach::{Hooks, XdpForm};
 use crate::bpffs::Pins;
+use crate::clock::now_s;
 use crate::dry::Dry;
 use crate::error::{Doing, Result, system};
-use crate::events::{Events, now_s};
+use crate::events::Events;
 use crate::hurry::Hurry;
 use crate::inject::Injector;
 use crate::lower::PortFacts;

@@ -10,8 +10,8 @@
 //! its own, and its groups, buckets and adjacencies lie in the other bank, until [`Routing::publish`].
 
 use crate::abi::{self, AdjacencyRow, Line};
+use crate::clock::now_s;
 use crate::error::{Doing, Result};
-use crate::events::now_s;
 use crate::shared::{Shared, map_bytes};
 use crate::tables::{Meta, Tables};
 use ipnet::IpNet;
@@ -308,7 +308,7 @@ impl Routing {
             let row = self.row(id.get());
             let used = tables.adjacencies.u32(row, offset_of!(AdjacencyRow, used_s)).load(Relaxed);
             if used != 0 {
-                // The programs' coarse clock may be a tick ahead.
+                // It may have been used since.
                 visit(id, now.saturating_sub(used));
             }
         }

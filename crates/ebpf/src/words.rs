@@ -16,7 +16,7 @@ use lanyard_wire::{Frame, HEADER_LEN, TAG_LEN, Tag};
 pub(crate) fn fdb_entry(key: u64, value: FdbValue, now_s: u32) -> Option<FdbEntry> {
     let (vlan, mac) = abi::split_key(key)?;
     let kind = abi::fdb_kind(value.kind)?;
-    // The coarse clock that dates entries may be a tick behind ours, and ours behind it.
+    // One that a frame has touched since `now_s` was asked for is no age old.
     let age = now_s.wrapping_sub(value.updated_s);
     let age_s = if kind == FdbKind::Dynamic && age < u32::MAX / 2 { age } else { 0 };
     Some(FdbEntry { vlan, mac, port: PortId::new(value.port), kind, age_s })
