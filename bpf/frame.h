@@ -97,6 +97,10 @@ struct frame {
 	__u32 gso;      /* not 0: one buffer of many frames, cut up to fit later */
 };
 
+struct mac_words { /* both addresses, to be moved as one */
+	__u32 word[3];
+};
+
 /* A field of a frame that another function has just written. A copy of the whole would read, eight bytes at a time, what
  * was written one and two at a time: the processor then waits until all of that has left its store buffer. */
 #define TAKE(from, field) .field = *(volatile typeof((from)->field) *)&(from)->field

@@ -28,7 +28,6 @@ static __always_inline void frame_ingress(struct frame *f, __u32 ifindex)
 	if (dry) {
 		struct ly_journal *j = dry_journal();
 		f->port_id = j ? j->port & (LY_PORTS - 1) : 0;
-		f->len += j ? j->extra : 0;
 	} else {
 		f->port_id = port_of_ifindex(ifindex);
 	}
@@ -36,8 +35,8 @@ static __always_inline void frame_ingress(struct frame *f, __u32 ifindex)
 		f->port = LOOKUP(ports, f->port_id);
 }
 
-/* False when the frame is too short to have addresses. */
-static __always_inline bool tc_open(struct __sk_buff *skb, struct frame *f)
+/* Addresses, lengths and the outermost tag; false when the frame is too short to have addresses. */
+static __always_inline bool tc_read(struct __sk_buff *skb, struct frame *f)
 {
 	struct eth_words *eth = (void *)(long)skb->data;
 	void *end = (void *)(long)skb->data_end;
@@ -61,6 +60,17 @@ static __always_inline bool tc_open(struct __sk_buff *skb, struct frame *f)
 		if ((void *)eth + 18 <= end)
 			f->tci = bpf_ntohs(eth->tci);
 	}
+	if (dry) {
+		struct ly_journal *j = dry_journal();
+		f->len += j ? j->extra : 0;
+	}
+	return true;
+}
+
+static __always_inline bool tc_open(struct __sk_buff *skb, struct frame *f)
+{
+	if (!tc_read(skb, f))
+		return false;
 	frame_ingress(f, skb->ifindex);
 	return true;
 }

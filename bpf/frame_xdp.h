@@ -30,13 +30,13 @@ static __always_inline bool xdp_open(struct xdp_md *ctx, struct frame *f, bool b
 	frame_addresses(f, eth);
 	f->outer = bpf_ntohs(eth->type);
 	f->tci = bpf_ntohs(eth->tci);
+	if (dry) {
+		struct ly_journal *j = dry_journal();
+		f->len += j ? j->extra : 0;
+	}
 	frame_ingress(f, ctx->ingress_ifindex);
 	return true;
 }
-
-struct mac_words { /* both addresses, to be moved as one */
-	__u32 word[3];
-};
 
 /* Rewrites the tag to the form `want`. False when there is no room; the frame is then as it was. */
 static __always_inline bool xdp_retag(struct xdp_md *ctx, __u8 have, __u8 want, __u16 tci)

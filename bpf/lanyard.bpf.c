@@ -70,7 +70,7 @@ static __always_inline int tc_stages(struct __sk_buff *skb, struct frame *f)
 	if ((end = stage_learn(f)))
 		return end;
 	if (f->pv & LY_PV_ROUTES && (f->rif = vlan_rif(f)))
-		return tc_router(skb, f);
+		return router_enter(skb, f);
 	return tc_bridged(skb, f);
 }
 
@@ -80,6 +80,17 @@ int lanyard_tc(struct __sk_buff *skb)
 {
 	struct frame f = { .action = TC_ACT_SHOT };
 	int end = tc_open(skb, &f) ? tc_stages(skb, &f) : DROP(DROP_TRUNCATED);
+
+	stage_count(&f, end);
+	return end > 0 ? TC_ACT_SHOT : f.action;
+}
+
+/* The rest of the way of frames that may be for the router. */
+SEC("tc")
+int lanyard_router(struct __sk_buff *skb)
+{
+	struct frame f = { .action = TC_ACT_SHOT };
+	int end = router_begin(skb, &f) ? router_stages(skb, &f) : DROP(DROP_TRUNCATED);
 
 	stage_count(&f, end);
 	return end > 0 ? TC_ACT_SHOT : f.action;

@@ -75,6 +75,14 @@ struct {
 	__array(values, struct fib_table);
 } fib4 SEC(".maps"), fib6 SEC(".maps");
 
+/* Programs that others jump to. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, LY_STEPS);
+	__type(key, __u32);
+	__type(value, __u32);
+} steps SEC(".maps");
+
 /* Ports whose ifindex found its slot of if_slots taken. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

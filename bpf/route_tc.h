@@ -2,6 +2,10 @@
 /* Routing at the TC hook: reading and rewriting an skb, and the stages behind `route` for frames that took it.
  *
  * What goes up to the kernel goes unchanged: a frame is rewritten when its way is found, and not before.
+ *
+ * This is a program of its own, to which the first one jumps (router_enter, router_begin). A jump does not return, which
+ * costs as much as a table look-up where the processor guards returns; and a program that writes into frames has the
+ * kernel give every cloned frame a head of its own first, which bridged ones are to be spared.
  */
 #ifndef LY_ROUTE_TC_H
 #define LY_ROUTE_TC_H
@@ -75,54 +79,22 @@ done:
 	return 0;
 }
 
-/* The beginning of a frame that changes when it is routed, for one call of the helper: untagged, to the end of an IPv4
- * header's checksum. In words of eight bytes, as the helper reads it (see TAKE). */
-struct tc_head {
-	__u64 word[3]; /* addresses; EtherType to TOS; length, number, fragment, TTL, protocol */
-	__u16 check;
-};
-#define TC_HEAD_BYTES 26
-
-struct tc_ipv4_head {
-	__u32 addresses[3];
-	__u32 type_version; /* EtherType to TOS, */
-	__u32 len_id;
-	__u16 fragment;
-	__u8 ttl, protocol;
-	__u16 check;
-};
-
+/* The next hop's addresses, and one hop less. */
 static __always_inline bool tc_rewrite(struct __sk_buff *skb, struct packet *p, struct way *w, __u32 at)
 {
-	struct tc_head new = {
-		.word = { (w->next & KEY_MAC_MASK) | w->src << 48, w->src >> 16 & 0xffffffff },
-	};
-	struct tc_ipv4_head *old = (void *)(long)skb->data;
+	struct mac_words *mac = (void *)(long)skb->data;
+	struct ipv4 *ip = (void *)mac + at;
 
-	if (!p->six && at == 14) {
-		if ((void *)old + TC_HEAD_BYTES > (void *)(long)skb->data_end)
-			return false;
-		new.word[1] |= (__u64)old->type_version << 32;
-		new.word[2] = old->len_id | (__u64)old->fragment << 32 | (__u64)(__u8)(old->ttl - 1) << 48 |
-			      (__u64)old->protocol << 56;
-		new.check = hop_check(old->check, old->ttl, old->protocol);
-		return !bpf_skb_store_bytes(skb, 0, &new, TC_HEAD_BYTES, 0);
-	}
-	if (bpf_skb_store_bytes(skb, 0, &new, MAC_BYTES, 0))
+	if ((void *)(ip + 1) > (void *)(long)skb->data_end)
 		return false;
+	write_macs(mac, w);
 	if (p->six) {
 		__u8 ttl = p->ttl - 1;
 		return !bpf_skb_store_bytes(skb, at + 7, &ttl, 1, BPF_F_RECOMPUTE_CSUM);
 	}
-	struct {
-		__u8 ttl, protocol;
-		__u16 check;
-	} hop;
-	if (bpf_skb_load_bytes(skb, at + 8, &hop, 4))
-		return false;
-	hop.check = hop_check(hop.check, hop.ttl, hop.protocol);
-	hop.ttl--;
-	return !bpf_skb_store_bytes(skb, at + 8, &hop, 4, 0);
+	ip->check = hop_check(ip->check, ip->ttl, ip->protocol);
+	ip->ttl--;
+	return true;
 }
 
 /* Up to the kernel, at f->out_id or at the netdev itself, if the reason's group admits it. */
@@ -221,19 +193,12 @@ static __always_inline int tc_bridge(struct __sk_buff *skb, struct frame *f)
 	return tc_bridged(skb, f);
 }
 
-/* `route` and the stages behind it, on a copy: a frame counts in the VLAN it came in, and the verifier knows a pointer for
- * what it is only on the stack of the function that put it there. One function for all of it: on a processor that
- * guards its returns a call costs as much as a table look-up. */
-__noinline int tc_router(struct __sk_buff *skb, struct frame *came)
+/* `route` and the stages behind it, on a copy: a frame counts in the VLAN it came in. */
+static __always_inline int router_stages(struct __sk_buff *skb, struct frame *came)
 {
-	if (!came)
-		return DROP(DROP_PORT_DOWN);
-	struct frame f = {
-		TAKE(came, dst), TAKE(came, src), TAKE(came, len), TAKE(came, bare_len), TAKE(came, now_s),
-		TAKE(came, action), TAKE(came, port_id), TAKE(came, out_id), TAKE(came, tci), TAKE(came, vlan),
-		TAKE(came, form), TAKE(came, straight), TAKE(came, rif), TAKE(came, out_vlan), TAKE(came, gso),
-	};
+	struct frame f = *came;
 	int end = f.straight ? 0 : tc_route(skb, &f);
+
 	if (end < 0)
 		end = tc_up(&f, -end);
 	else if (end == NOT_FOR_ROUTER)
@@ -259,6 +224,37 @@ __noinline int tc_router(struct __sk_buff *skb, struct frame *came)
 	return f.up ? TRAPPED(f.up) : 0;
 }
 
+/* Jumps to the router; back only if it is not there. What it can't read from the frame goes along in skb->cb: part of
+ * LY_ABI, for either program may be of another version. */
+static __always_inline int router_enter(struct __sk_buff *skb, struct frame *f)
+{
+	skb->cb[0] = f->port_id | (__u32)f->vlan << 16;
+	skb->cb[1] = f->tci | (__u32)f->rif << 16;
+	skb->cb[2] = f->out_id | (__u32)f->out_vlan << 16;
+	skb->cb[3] = f->form | (__u32)f->straight << 8;
+	skb->cb[4] = f->now_s;
+	bpf_tail_call_static(skb, &steps, LY_STEP_ROUTER);
+	return DROP(DROP_TRANSMIT_FAILED);
+}
+
+/* The frame as router_enter left it; false when there is none. */
+static __always_inline bool router_begin(struct __sk_buff *skb, struct frame *f)
+{
+	if (!tc_read(skb, f))
+		return false;
+	f->port_id = skb->cb[0] & (LY_PORTS - 1);
+	f->vlan = skb->cb[0] >> 16;
+	f->tci = skb->cb[1];
+	f->rif = skb->cb[1] >> 16;
+	f->out_id = skb->cb[2];
+	f->out_vlan = skb->cb[2] >> 16;
+	f->form = skb->cb[3];
+	f->straight = skb->cb[3] >> 8;
+	f->now_s = skb->cb[4];
+	f->bare_len = f->len - (f->form != LY_UNTAGGED ? 4 : 0);
+	return true;
+}
+
 /* A port in no VLAN: a routed port, or the host's end of a subinterface. */
 static __always_inline int tc_layer3(struct __sk_buff *skb, struct frame *f)
 {
@@ -266,11 +262,11 @@ static __always_inline int tc_layer3(struct __sk_buff *skb, struct frame *f)
 		f->straight = 1;
 		f->out_id = f->port->parent;
 		f->out_vlan = f->port->pvid;
-		return tc_router(skb, f);
+		return router_enter(skb, f);
 	}
 	f->now_s = now_s();
 	port_rif(f);
-	return tc_router(skb, f);
+	return router_enter(skb, f);
 }
 
 #endif

@@ -40,9 +40,7 @@ static __always_inline bool xdp_rewrite(struct xdp_md *ctx, struct packet *p, st
 
 	if (l3 + 20 > end)
 		return false;
-	mac->word[0] = w->next;
-	mac->word[1] = (w->next >> 32 & 0xffff) | (__u32)w->src << 16;
-	mac->word[2] = w->src >> 16;
+	write_macs(mac, w);
 	if (p->six) {
 		struct ipv6 *ip = l3;
 		ip->ttl--;

@@ -369,6 +369,13 @@ static __always_inline bool rif_routes(__u32 rif, __u16 type)
 	return r && r->flags & (type == ETH_IPV4 ? LY_RIF_IPV4 : type == ETH_IPV6 ? LY_RIF_IPV6 : 0);
 }
 
+static __always_inline void write_macs(struct mac_words *mac, struct way *w)
+{
+	mac->word[0] = w->next;
+	mac->word[1] = (w->next >> 32 & 0xffff) | (__u32)w->src << 16;
+	mac->word[2] = w->src >> 16;
+}
+
 /* Sends a routed frame on its way through the remaining stages. */
 static __always_inline void route_on(struct frame *f, struct way *w)
 {

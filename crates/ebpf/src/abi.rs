@@ -19,9 +19,12 @@ pub(crate) const PORTS: usize = 1024;
 pub(crate) const PORT_WORDS: usize = PORTS / 64;
 pub(crate) const VLANS: usize = 4096;
 pub(crate) const IFMAP: u32 = 4096;
-/// Buckets of the part of the FDB that few hosts live in.
 /// Ports below this are flooded to from XDP.
 pub(crate) const XDP_FLOOD: usize = 64;
+/// `steps[]`: the router's place, and how many there are.
+pub(crate) const STEP_ROUTER: u32 = 0;
+pub(crate) const STEPS: usize = 1;
+/// Buckets of the part of the FDB that few hosts live in.
 pub(crate) const FDB_NEAR: u32 = 1 << 14;
 pub(crate) const FDB_WAYS: usize = 8;
 pub(crate) const DROPS: usize = 32;

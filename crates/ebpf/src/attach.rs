@@ -262,7 +262,7 @@ impl Hooks {
                 with.programs.xdp.try_clone().map(Some).doing(|| "copying a descriptor".into())
             }
             Some(XdpForm::Bound) => {
-                Ok(object::load_over(with.tables, &[XDP_BOUND], false, Some(ifindex))?.into_iter().next())
+                Ok(object::load_over(with.tables, &[XDP_BOUND], Some(ifindex))?.into_iter().next())
             }
         }
     }

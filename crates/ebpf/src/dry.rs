@@ -14,6 +14,7 @@ use lanyard_pipeline::trace::Verdict;
 use lanyard_plane::{Hook, PlaneError, Trace};
 use lanyard_types::{DropReason, PortId, TrapReason, VlanId};
 use lanyard_wire::{HEADER_LEN, Tag, push};
+use libbpf_rs::MapHandle;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use zerocopy::FromZeros;
@@ -63,14 +64,16 @@ pub struct DryRun {
 pub(crate) struct Dry {
     tc: OwnedFd,
     xdp: OwnedFd,
+    /// Kept, or there is nothing to jump to.
+    _steps: MapHandle,
 }
 
 impl Dry {
     fn load(tables: &Tables) -> Result<Self> {
-        let programs = object::load_over(tables, &["lanyard_tc", "lanyard_xdp"], true, None)?;
-        let [tc, xdp] = <[OwnedFd; 2]>::try_from(programs)
+        let (programs, steps) = object::load_dry(tables)?;
+        let [tc, _, xdp] = <[OwnedFd; 3]>::try_from(programs)
             .map_err(|_| system("loading the dry programs", "one is missing"))?;
-        Ok(Self { tc, xdp })
+        Ok(Self { tc, xdp, _steps: steps })
     }
 }
 

@@ -6,8 +6,8 @@
 use crate::abi;
 use crate::clock::tick_ns;
 use crate::error::{Doing, Result, check, system};
-use crate::tables::{META, Meta, NAMES, Tables};
-use libbpf_rs::{AsRawLibbpf, MapCore, MapHandle, MapType, ObjectBuilder, OpenObject, PrintLevel};
+use crate::tables::{META, Meta, NAMES, STEPS, Tables};
+use libbpf_rs::{AsRawLibbpf, MapCore, MapFlags, MapHandle, MapType, ObjectBuilder, OpenObject, PrintLevel};
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -20,9 +20,12 @@ use std::sync::Mutex;
 struct Aligned<T: ?Sized>(T);
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/lanyard.bpf.o")));
 
+/// The program that `lanyard_tc` jumps to with what may be for the router.
+pub(crate) const ROUTER: &str = "lanyard_router";
 /// The programs a plane runs on, by their names in `bpf/`, in the order of [`Programs`].
-pub(crate) const PROGRAMS: [&str; 8] = [
+pub(crate) const PROGRAMS: [&str; 9] = [
     "lanyard_tc",
+    ROUTER,
     "lanyard_xdp",
     "lanyard_xdp_copy",
     "fdb_set",
@@ -38,6 +41,8 @@ pub(crate) const XDP_BOUND: &str = "lanyard_xdp_bound";
 #[derive(Debug)]
 pub(crate) struct Programs {
     pub tc: OwnedFd,
+    /// An entry of the map `steps` names it.
+    pub router: OwnedFd,
     pub xdp: OwnedFd,
     /// Makes the copies of a flood from XDP: an entry of the map `xdp_flood` names it.
     pub xdp_copy: OwnedFd,
@@ -52,18 +57,28 @@ pub(crate) struct Programs {
 impl Programs {
     /// Takes one descriptor for each of [`PROGRAMS`], in that order.
     pub(crate) fn new(programs: Vec<OwnedFd>) -> Result<Self> {
-        let [tc, xdp, xdp_copy, fdb_set, fdb_delete, fdb_scan, fdb_migrate, clock_read] =
-            <[OwnedFd; 8]>::try_from(programs)
+        let [tc, router, xdp, xdp_copy, fdb_set, fdb_delete, fdb_scan, fdb_migrate, clock_read] =
+            <[OwnedFd; 9]>::try_from(programs)
                 .map_err(|_| system("loading the eBPF programs", "one of them is missing"))?;
-        Ok(Self { tc, xdp, xdp_copy, fdb_set, fdb_delete, fdb_scan, fdb_migrate, clock_read })
+        Ok(Self { tc, router, xdp, xdp_copy, fdb_set, fdb_delete, fdb_scan, fdb_migrate, clock_read })
     }
     /// Name and descriptor of each.
-    pub(crate) fn each(&self) -> [(&'static str, &OwnedFd); 8] {
-        let [a, b, c, d, e, f, g, h] = PROGRAMS;
+    pub(crate) fn each(&self) -> [(&'static str, &OwnedFd); 9] {
+        let [a, b, c, d, e, f, g, h, i] = PROGRAMS;
         let (set, delete, scan) = (&self.fdb_set, &self.fdb_delete, &self.fdb_scan);
-        let (xdp, copy, migrate) = (&self.xdp, &self.xdp_copy, &self.fdb_migrate);
-        let clock = &self.clock_read;
-        [(a, &self.tc), (b, xdp), (c, copy), (d, set), (e, delete), (f, scan), (g, migrate), (h, clock)]
+        let (router, xdp, copy) = (&self.router, &self.xdp, &self.xdp_copy);
+        let (migrate, clock) = (&self.fdb_migrate, &self.clock_read);
+        [
+            (a, &self.tc),
+            (b, router),
+            (c, xdp),
+            (d, copy),
+            (e, set),
+            (f, delete),
+            (g, scan),
+            (h, migrate),
+            (i, clock),
+        ]
     }
 }
 
@@ -85,23 +100,34 @@ pub(crate) struct Constants {
 
 /// Makes the maps and loads the programs.
 pub(crate) fn create(buckets: u32, salt: u64) -> Result<(Tables, Programs)> {
-    let (maps, programs) = load(&PROGRAMS, Constants { buckets, salt, dry: false }, None, None)?;
-    let mut maps = maps;
-    maps.push(create_meta()?);
-    let tables = Tables::new(maps)?;
-    Ok((tables, Programs::new(programs)?))
+    let mut loaded = load(&PROGRAMS, Constants { buckets, salt, dry: false }, None, None)?;
+    loaded.maps.push(create_meta()?);
+    let tables = Tables::new(loaded.maps)?;
+    Ok((tables, Programs::new(loaded.programs)?))
 }
 
 /// Loads `names` over the maps of `tables`; `ifindex` binds them to one device.
-pub(crate) fn load_over(
-    tables: &Tables,
-    names: &[&str],
-    dry: bool,
-    ifindex: Option<u32>,
-) -> Result<Vec<OwnedFd>> {
+pub(crate) fn load_over(tables: &Tables, names: &[&str], ifindex: Option<u32>) -> Result<Vec<OwnedFd>> {
     let meta = tables.meta.get(0);
-    let constants = Constants { buckets: meta.buckets, salt: meta.salt, dry };
-    load(names, constants, Some(tables), ifindex).map(|(_, programs)| programs)
+    let constants = Constants { buckets: meta.buckets, salt: meta.salt, dry: false };
+    load(names, constants, Some(tables), ifindex).map(|loaded| loaded.programs)
+}
+
+/// Loads the programs of the TC hook, in the order of [`PROGRAMS`], and that of XDP to run dry over the maps of `tables`; the
+/// map is theirs to jump by, and empties itself when it is dropped.
+pub(crate) fn load_dry(tables: &Tables) -> Result<(Vec<OwnedFd>, MapHandle)> {
+    let meta = tables.meta.get(0);
+    let constants = Constants { buckets: meta.buckets, salt: meta.salt, dry: true };
+    let loaded = load(&PROGRAMS[..3], constants, Some(tables), None)?;
+    Ok((loaded.programs, loaded.steps))
+}
+
+/// What a load leaves behind.
+struct Loaded {
+    /// One for each of [`NAMES`] but [`META`], when the load made them.
+    maps: Vec<MapHandle>,
+    programs: Vec<OwnedFd>,
+    steps: MapHandle,
 }
 
 fn load(
@@ -109,7 +135,7 @@ fn load(
     constants: Constants,
     tables: Option<&Tables>,
     ifindex: Option<u32>,
-) -> Result<(Vec<MapHandle>, Vec<OwnedFd>)> {
+) -> Result<Loaded> {
     let said = Said::listen();
     let failed = |error: libbpf_rs::Error| system("loading the eBPF programs", said.reason(&error));
     let mut builder = ObjectBuilder::default();
@@ -127,6 +153,8 @@ fn load(
     for mut map in object.maps_mut() {
         let Some(name) = NAMES.iter().find(|name| map.name() == **name) else { continue };
         match tables {
+            // What runs dry jumps to what runs dry.
+            Some(_) if constants.dry && *name == STEPS => {}
             Some(tables) => map.reuse_fd(tables.map(name).as_fd()).map_err(failed)?,
             None if ["fdb", "fdb_times"].contains(name) => {
                 map.set_max_entries(constants.buckets).map_err(failed)?
@@ -135,13 +163,16 @@ fn load(
         }
     }
     let mut object = object.load().map_err(failed)?;
+    let mut map = |name: &str| {
+        let found = object.maps_mut().find(|map| map.name() == name);
+        let map = found.ok_or_else(|| system(format!("opening the map {name}"), "the object has none"))?;
+        MapHandle::try_from(&*map).map_err(failed)
+    };
+    let steps = map(STEPS)?;
     let mut maps = Vec::new();
     if tables.is_none() {
         for name in NAMES.iter().filter(|name| **name != META) {
-            let found = object.maps_mut().find(|map| map.name() == *name);
-            let map =
-                found.ok_or_else(|| system(format!("opening the map {name}"), "the object has none"))?;
-            maps.push(MapHandle::try_from(&*map).map_err(failed)?);
+            maps.push(map(name)?);
         }
     }
     let mut programs = Vec::new();
@@ -151,7 +182,13 @@ fn load(
             found.ok_or_else(|| system(format!("opening the program {name}"), "the object has none"))?;
         programs.push(program.as_fd().try_clone_to_owned().doing(|| format!("opening the program {name}"))?);
     }
-    Ok((maps, programs))
+    if let Some(router) = names.iter().position(|name| *name == ROUTER) {
+        let fd = programs[router].as_raw_fd() as u32;
+        steps
+            .update(&abi::STEP_ROUTER.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)
+            .doing(|| format!("putting {ROUTER} where it is jumped to"))?;
+    }
+    Ok(Loaded { maps, programs, steps })
 }
 
 fn program_flags(program: &libbpf_rs::OpenProgramMut<'_>) -> u32 {

@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 /// Every map of the object that holds state, by its name in `bpf/maps.h` and its pin's name.
-pub(crate) const NAMES: [&str; 30] = [
+pub(crate) const NAMES: [&str; 31] = [
     "if_slots",
     "if_ports",
     "ports",
@@ -38,6 +38,7 @@ pub(crate) const NAMES: [&str; 30] = [
     "traps",
     "xdp_ports",
     "xdp_flood",
+    STEPS,
     "rifs",
     "vlan_rifs",
     "sub_rifs",
@@ -50,6 +51,9 @@ pub(crate) const NAMES: [&str; 30] = [
     "journal_bytes",
     META,
 ];
+
+/// The map of programs that others jump to.
+pub(crate) const STEPS: &str = "steps";
 
 /// The map this crate adds to the object's own: what the pins are. See [`Meta`].
 pub(crate) const META: &str = "ly_meta";
@@ -368,6 +372,7 @@ fn check_shape(name: &str, map: &MapHandle) -> Result<()> {
         "lost" => (8, 1),
         "xdp_ports" => (4, abi::PORTS),
         "xdp_flood" => (8, abi::XDP_FLOOD),
+        STEPS => (4, abi::STEPS),
         "rifs" => (size_of::<Rif>(), abi::RIFS),
         "vlan_rifs" => (8, abi::VLANS),
         "sub_rifs" => (4, abi::SUB_RIFS),
