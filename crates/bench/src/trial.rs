@@ -133,6 +133,9 @@ pub struct CpuShare {
     pub system: f64,
     /// In programs.
     pub user: f64,
+    /// Taken by whoever runs this machine as one of several: it was busy and did nothing.
+    #[serde(default)]
+    pub stolen: f64,
 }
 
 /// What came of a trial.

@@ -186,7 +186,8 @@ impl Flows {
         arrived += missed;
         let senders = self.senders() as f64;
         let loss = if sent == 0 { 1.0 } else { (sent - arrived) as f64 / sent as f64 };
-        Seen { offered: offered / senders, delivered: delivered / senders, loss }
+        let stolen = outcome.cpu.iter().map(|cpu| cpu.stolen).fold(0.0, f64::max);
+        Seen { offered: offered / senders, delivered: delivered / senders, loss, stolen }
     }
 
     /// Frames that arrived at ports where nobody sent them: flooded, or forwarded wrongly.

@@ -174,6 +174,8 @@ struct Integrity {
     strays: u64,
     /// Arrived while the tester had no time.
     missed: u64,
+    /// Trials in which a processor was taken from the machine.
+    stolen: u64,
 }
 
 impl Integrity {
@@ -188,7 +190,16 @@ impl Integrity {
         ];
         let said: Vec<String> =
             kinds.iter().filter(|(_, n)| *n > 0).map(|(what, n)| format!("{n} frames {what}")).collect();
-        (!said.is_empty()).then(|| format!("of {} frames received, {}", self.received, said.join(", ")))
+        let frames =
+            (!said.is_empty()).then(|| format!("of {} frames received, {}", self.received, said.join(", ")));
+        let stolen = (self.stolen > 0).then(|| {
+            format!(
+                "in {} of {} trials the machine's host ran somebody else; searches made them again when frames were lost",
+                self.stolen, self.trials
+            )
+        });
+        let both: Vec<String> = frames.into_iter().chain(stolen).collect();
+        (!both.is_empty()).then(|| both.join("; "))
     }
 }
 
@@ -264,6 +275,7 @@ impl Turn<'_> {
         self.integrity.reordered += outcome.total(|s| s.reordered);
         self.integrity.corrupted += outcome.total(|s| s.corrupted);
         self.integrity.missed += outcome.missed;
+        self.integrity.stolen += u64::from(outcome.cpu.iter().any(|cpu| cpu.stolen > 0.0));
         Ok(outcome)
     }
 

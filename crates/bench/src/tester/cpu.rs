@@ -14,6 +14,7 @@ struct Ticks {
     idle: u64,
     interrupt: u64,
     softirq: u64,
+    steal: u64,
     all: u64,
 }
 
@@ -43,6 +44,7 @@ impl Times {
                 softirq: part(|t| t.softirq + t.interrupt),
                 system: part(|t| t.system),
                 user: part(|t| t.user),
+                stolen: part(|t| t.steal),
             })
         };
         self.0.iter().filter_map(share).collect()
@@ -58,7 +60,8 @@ fn ticks(line: &str) -> Option<Ticks> {
     let [user, nice, system, idle, wait, interrupt, softirq, rest @ ..] = &n[..] else { return None };
     let all = user + nice + system + idle + wait + interrupt + softirq + rest.iter().sum::<u64>();
     let (user, idle) = (user + nice, idle + wait);
-    Some(Ticks { cpu, user, system: *system, idle, interrupt: *interrupt, softirq: *softirq, all })
+    let steal = rest.first().copied().unwrap_or(0);
+    Some(Ticks { cpu, user, system: *system, idle, interrupt: *interrupt, softirq: *softirq, steal, all })
 }
 
 #[cfg(test)]
@@ -68,10 +71,10 @@ mod tests {
     #[test]
     fn shares() {
         let before = Times::parse("cpu  9 9 9 9\ncpu0 10 0 10 100 0 0 0 0 0 0\ncpu1 1 1 1 1 1 1 1\nintr 5\n");
-        let after = Times::parse("cpu0 20 10 20 120 20 10 20 0 0 0\ncpu2 1 1 1 1 1 1 1\n");
+        let after = Times::parse("cpu0 20 10 20 120 15 10 20 5 0 0\ncpu2 1 1 1 1 1 1 1\n");
         let shares = after.since(&before);
         assert_eq!(shares.len(), 1);
-        let CpuShare { cpu, busy, softirq, system, user } = shares[0];
-        assert_eq!((cpu, busy, softirq, system, user), (0, 0.6, 0.3, 0.1, 0.2));
+        let CpuShare { cpu, busy, softirq, system, user, stolen } = shares[0];
+        assert_eq!((cpu, busy, softirq, system, user, stolen), (0, 0.65, 0.3, 0.1, 0.2, 0.05));
     }
 }

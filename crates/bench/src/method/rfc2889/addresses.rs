@@ -41,7 +41,7 @@ pub(super) fn capacity(run: &mut Run, plan: &Plan) -> Result<Vec<Option<f64>>> {
             let addresses = load.unwrap_or(1.0) as u32;
             let (_, known) = learn(turn, plan, addresses, Some(plan.learning_pps))?;
             let loss = f64::from(addresses - known.min(addresses)) / f64::from(addresses);
-            Ok(Seen { offered: f64::from(addresses), delivered: f64::from(known), loss })
+            Ok(Seen::new(f64::from(addresses), f64::from(known), loss))
         },
     )?;
     let what = Figure {
@@ -86,7 +86,7 @@ pub(super) fn learning_rate(run: &mut Run, plan: &Plan, capacities: &[Option<f64
             let addresses = addresses(turn.index);
             let (offered, known) = learn(turn, plan, addresses, load.map(|rate| rate as u32))?;
             let part = f64::from(known.min(addresses)) / f64::from(addresses);
-            Ok(Seen { offered, delivered: offered * part, loss: 1.0 - part })
+            Ok(Seen::new(offered, offered * part, 1.0 - part))
         },
     )?;
     let what = Figure {
