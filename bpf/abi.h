@@ -10,7 +10,7 @@
 #ifndef LY_ABI_H
 #define LY_ABI_H
 
-#define LY_ABI 8
+#define LY_ABI 9
 
 #define LY_PORTS 1024 /* slot 0 is "no port" */
 #define LY_PORT_WORDS (LY_PORTS / 64)
@@ -240,9 +240,13 @@ _Static_assert(sizeof(struct ly_rif) == 24 + 8 * LY_VIRTUAL_MACS, "ly_rif");
 #define LY_SUB_RIFS 4096
 #define LY_SUB_RIF(up, rif) ((__u32)(rif) << 16 | (up))
 
-/* fib4[vrf], fib6[vrf]: arrays of lines; bpf/fib.h reads them, crates/fib writes them and says what they are. */
+/* fib4[vrf], fib4_far[slot], fib6[vrf]: arrays of lines; bpf/fib.h reads them, crates/fib writes them and says what they
+ * are. Of the two slots a VRF has of fib4_far its table in fib4 names one; the other is for a table that takes its place. */
 #define LY_VRFS 32
+#define LY_FIB4_FAR_SLOT(vrf, side) ((vrf) * 2 + (side))
+#define LY_FIB4_FAR_SLOTS (2 * LY_VRFS)
 #define LY_LINE_WORDS 16
+#define LY_FIB4_WORDS (65536 + (1 << 22)) /* of a table in fib4; those in the other two are as large as need be */
 
 struct ly_line {
 	__u32 word[LY_LINE_WORDS];

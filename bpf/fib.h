@@ -12,7 +12,8 @@
 #define FIB_LINE_MASK 0x3fffffffU
 #define FIB4_NEAR 65536 /* word of the first entry of a byte; in front of them the leads, the default route first */
 #define FIB4_FAR_LEAD 255
-#define FIB4_FAR (FIB4_NEAR + (1 << 22))
+#define FIB4_FAR_PLACE 65535 /* word that names the slot of fib4_far */
+#define FIB4_FAR LY_FIB4_WORDS /* the word that is the far table's first */
 #define FIB6_ENTRIES LY_LINE_WORDS /* word of the first entry; line 0 is the header */
 #define FIB6_LINES (1 + 65536 / LY_LINE_WORDS) /* line of the first node or skip */
 #define FIB6_DEPTH 29 /* nodes of four bits below the first sixteen, and the step that finds the leaf */
@@ -32,23 +33,44 @@ static __always_inline __u32 fib_word(void *table, __u32 at)
 	return l ? *(volatile __u32 *)&l->word[at % LY_LINE_WORDS] : 0;
 }
 
-/* The leaf for an IPv4 address in host order; 0: no route. */
-static __always_inline __u32 fib4_find(__u32 vrf, __u32 address)
+static __always_inline __u32 fib4_near_lead(void *near, __u32 address)
 {
-	void *table = bpf_map_lookup_elem(&fib4, &vrf);
+	return fib_word(near, FIB4_NEAR + (address >> 10)) >> (address >> 5 & 24) & 0xff;
+}
 
-	if (!table)
+/* fib4_find where the far table is asked. It begins anew: the table it finds and the slot that one names belong together. */
+__noinline __u32 fib4_far_find(__u32 vrf, __u32 address)
+{
+	void *near = bpf_map_lookup_elem(&fib4, &vrf);
+
+	if (!near)
 		return 0;
-	__u32 lead = fib_word(table, FIB4_NEAR + (address >> 10)) >> (address >> 5 & 24) & 0xff;
-	if (lead == FIB4_FAR_LEAD)
-		lead = fib_word(table, FIB4_FAR + (address >> 9)) >> (address >> 4 & 16) & 0xffff;
-	__u32 word = fib_word(table, lead);
+	__u32 lead = fib4_near_lead(near, address);
+	if (lead != FIB4_FAR_LEAD)
+		return fib_word(near, lead);
+	__u32 slot = fib_word(near, FIB4_FAR_PLACE);
+	void *far = bpf_map_lookup_elem(&fib4_far, &slot);
+	if (!far)
+		return 0;
+	lead = fib_word(far, address >> 9) >> (address >> 4 & 16) & 0xffff;
+	__u32 word = fib_word(near, lead);
 	if (word & FIB_NODE) {
-		word = fib_word(table, (word & ~FIB_NODE) + (address & 0xff));
+		word = fib_word(far, (word & ~FIB_NODE) - FIB4_FAR + (address & 0xff));
 		if (!word)
-			word = fib_word(table, 0);
+			word = fib_word(near, 0);
 	}
 	return word;
+}
+
+/* The leaf for an IPv4 address in host order; 0: no route. A lead with a number of a byte is never a group's. */
+static __always_inline __u32 fib4_find(__u32 vrf, __u32 address)
+{
+	void *near = bpf_map_lookup_elem(&fib4, &vrf);
+
+	if (!near)
+		return 0;
+	__u32 lead = fib4_near_lead(near, address);
+	return lead == FIB4_FAR_LEAD ? fib4_far_find(vrf, address) : fib_word(near, lead);
 }
 
 struct fib_skip {

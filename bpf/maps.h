@@ -58,12 +58,12 @@ struct {
 	__type(value, __u32);
 } sub_rifs SEC(".maps");
 
-/* A VRF's table is made when it gets its first route, and made anew, larger, when it is full: the size is free, at the
- * price of a call for each look-up. */
-struct fib_table {
+/* A VRF's table is made when it gets its first route. What all destinations need of an IPv4 table has one size, so that the
+ * verifier writes the look-ups in it out. */
+struct fib_near {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE | BPF_F_INNER_MAP);
-	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, LY_FIB4_WORDS / LY_LINE_WORDS);
 	__uint(key_size, sizeof(__u32));
 	__uint(value_size, sizeof(struct ly_line)); /* clang 14 forgets a type behind two pointers */
 };
@@ -72,8 +72,31 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
 	__uint(max_entries, LY_VRFS);
 	__type(key, __u32);
+	__array(values, struct fib_near);
+} fib4 SEC(".maps");
+
+/* What is made anew, larger, when it is full: the size is free, at the price of a call for each look-up. */
+struct fib_table {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE | BPF_F_INNER_MAP);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(struct ly_line));
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, LY_FIB4_FAR_SLOTS);
+	__type(key, __u32);
 	__array(values, struct fib_table);
-} fib4 SEC(".maps"), fib6 SEC(".maps");
+} fib4_far SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, LY_VRFS);
+	__type(key, __u32);
+	__array(values, struct fib_table);
+} fib6 SEC(".maps");
 
 /* Programs that others jump to. */
 struct {

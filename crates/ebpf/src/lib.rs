@@ -20,6 +20,7 @@ mod dry;
 mod error;
 mod events;
 mod fdb;
+mod fib;
 mod hurry;
 #[allow(unsafe_code)]
 mod inject;

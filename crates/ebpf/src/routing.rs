@@ -1,36 +1,30 @@
 //! Routes, groups and adjacencies into the tables.
 //!
-//! The structures are those of `crates/fib`, one for each VRF and family in an array of its own that the programs find in
-//! `fib4` and `fib6`; it is made with the first route, and made anew, twice as large, when it is full. What they are
-//! written from is a [`Routes`] in this process.
+//! The structures are those of `crates/fib`, one for each VRF and family in arrays of its own ([`crate::fib`]); it is made with
+//! the first route, and what fills up is made anew, twice as large, when it is full. What they are written from is a
+//! [`Routes`] in this process.
 //!
 //! Invariants: a frame meets the old route or the new one. What programs may still be reading is not written again before a
 //! grace period has passed: putting a table into an array of tables waits for one (the kernel's
 //! `maybe_wait_bpf_programs`). A plane that was adopted goes on by the tables it was left with: this process fills tables of
 //! its own, and its groups, buckets and adjacencies lie in the other bank, until [`Routing::publish`].
 
-use crate::abi::{self, AdjacencyRow, Line};
+use crate::abi::{self, AdjacencyRow};
 use crate::clock::now_s;
-use crate::error::{Doing, Result};
-use crate::shared::{Shared, map_bytes};
+use crate::error::Result;
+use crate::fib::{self, Array, Family, Table};
 use crate::tables::{Meta, Tables};
 use ipnet::IpNet;
-use lanyard_fib::{Full, LINE, NONE, Rib, View, Writer, ipv4, ipv6};
+use lanyard_fib::{Full, NONE, View, ipv4, ipv6};
 use lanyard_pipeline::route::{Adjacency, RouteChange, RouteLookup, RouteTarget};
 use lanyard_pipeline::tables::routes::{Limits, Routes};
 use lanyard_plane::PlaneError;
 use lanyard_types::{AdjacencyId, GroupId, RifId, TrapReason, VrfId};
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::offset_of;
 use std::net::IpAddr;
-use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::Ordering::Relaxed;
-use zerocopy::IntoBytes;
 
-/// Groups of 256 (IPv4) and lines (IPv6) of a table at first, and at most.
-const GROUPS4: (u32, u32) = (256, 1 << 16);
-const LINES6: (u32, u32) = (1 << 10, 1 << 20);
 /// Buckets' orders: 1 to 2^18 at a time.
 const ORDERS: usize = 19;
 
@@ -55,23 +49,10 @@ struct Vrf {
     ipv6: Option<Table<ipv6::Writer>>,
 }
 
-/// One structure: the array, mapped, and its writer.
-#[derive(Debug)]
-struct Table<W> {
-    map: MapHandle,
-    lines: Shared<Line>,
-    writer: W,
-}
-
 impl Routing {
     /// Over the tables as they are found.
     pub(crate) fn open(tables: &Tables) -> Result<Self> {
-        let held = |name: &str| {
-            let map = tables.map(name);
-            (0..abi::VRFS as u32)
-                .any(|vrf| map.lookup(vrf.as_bytes(), MapFlags::ANY).is_ok_and(|v| v.is_some()))
-        };
-        let live = !held("fib4") && !held("fib6");
+        let live = !fib::any(tables);
         let bank = tables.meta.get(0).bank as u32 % abi::BANKS;
         Ok(Self {
             rib: Routes::new(Limits { buckets: abi::BANK_BUCKETS as usize, ..Limits::default() }),
@@ -117,9 +98,7 @@ impl Routing {
             }
             RouteChange::VrfGone(vrf) => {
                 if self.live && self.vrfs.contains_key(vrf) {
-                    let key = u32::from(vrf.get());
-                    let _ = tables.map("fib4").delete(key.as_bytes());
-                    let _ = tables.map("fib6").delete(key.as_bytes());
+                    fib::replace(tables, *vrf, None, None)?;
                 }
                 self.vrfs.remove(vrf);
             }
@@ -185,18 +164,16 @@ impl Routing {
     /// A grace period: afterwards no program reads what has been taken out of the tables before.
     fn wait_for_readers(&mut self, tables: &Tables) -> Result<()> {
         if self.live {
-            let any = self.vrfs.iter().find_map(|(vrf, tables)| {
-                let four = tables.ipv4.as_ref().map(|table| ("fib4", &table.map));
-                four.or(tables.ipv6.as_ref().map(|table| ("fib6", &table.map))).map(|table| (*vrf, table))
-            });
-            if let Some((vrf, (name, map))) = any {
-                put(tables, name, vrf, map)?;
+            let four = self.vrfs.values().filter_map(|held| held.ipv4.as_ref()).flat_map(Table::arrays);
+            let six = self.vrfs.values().filter_map(|held| held.ipv6.as_ref()).flat_map(Table::arrays);
+            if let Some(any) = four.chain(six).next() {
+                any.put(tables)?;
             }
         }
         self.buckets.settle();
         for vrf in self.vrfs.values_mut() {
-            vrf.ipv4.iter_mut().for_each(|table| table.writer.settle());
-            vrf.ipv6.iter_mut().for_each(|table| table.writer.settle());
+            vrf.ipv4.iter_mut().for_each(Table::settle);
+            vrf.ipv6.iter_mut().for_each(Table::settle);
         }
         Ok(())
     }
@@ -210,18 +187,17 @@ impl Routing {
     ) -> Result<()> {
         let (live, word) = (self.live, if self.bank == 0 { encode::<0> } else { encode::<1> });
         let [old, new] = [old, new].map(|target| target.as_ref().map_or(NONE, word));
+        let put = |array: &Array| if live { array.put(tables) } else { Ok(()) };
         loop {
             let held = self.vrfs.entry(vrf).or_default();
             let Some(rib) = self.rib.vrf(vrf) else { return Ok(()) };
             let (done, waiting, larger) = match prefix.trunc() {
                 IpNet::V4(prefix) => {
-                    let made = || Table::make(ipv4::Writer::new(GROUPS4.0, GROUPS4.1));
-                    let table = in_place(&mut held.ipv4, made, |map| put_if(live, tables, "fib4", vrf, map))?;
+                    let table = in_place(&mut held.ipv4, || Family::table(tables, vrf), put)?;
                     table.set(prefix, [old, new], &View::new(&rib.ipv4, word))
                 }
                 IpNet::V6(prefix) => {
-                    let made = || Table::make(ipv6::Writer::new(LINES6.0, LINES6.1));
-                    let table = in_place(&mut held.ipv6, made, |map| put_if(live, tables, "fib6", vrf, map))?;
+                    let table = in_place(&mut held.ipv6, || Family::table(tables, vrf), put)?;
                     table.set(prefix, [old, new], &View::new(&rib.ipv6, word))
                 }
             };
@@ -229,21 +205,14 @@ impl Routing {
                 Ok(()) => return Ok(()),
                 Err(Full) if waiting > if larger { MANY } else { 0 } => self.wait_for_readers(tables)?,
                 Err(Full) if larger => match (prefix, held) {
-                    (IpNet::V4(_), Vrf { ipv4: Some(table), .. }) => {
-                        table.grow()?;
-                        put_if(live, tables, "fib4", vrf, &table.map)?;
-                    }
-                    (IpNet::V6(_), Vrf { ipv6: Some(table), .. }) => {
-                        table.grow()?;
-                        put_if(live, tables, "fib6", vrf, &table.map)?;
-                    }
+                    (IpNet::V4(_), Vrf { ipv4: Some(table), .. }) => table.grow(put)?,
+                    (IpNet::V6(_), Vrf { ipv6: Some(table), .. }) => table.grow(put)?,
                     _ => return Ok(()),
                 },
                 Err(Full) => {
                     let four = matches!(prefix, IpNet::V4(_));
                     self.refused[usize::from(!four)] += 1;
-                    let (table, size) =
-                        if four { ("fib_groups", GROUPS4.1) } else { ("fib_lines", LINES6.1) };
+                    let (table, size) = if four { ipv4::Writer::PIECES } else { ipv6::Writer::PIECES };
                     return Err(PlaneError::TableFull { table, size: size.into() });
                 }
             }
@@ -257,15 +226,8 @@ impl Routing {
         }
         for vrf in (0..abi::VRFS as u8).filter_map(VrfId::new) {
             let held = self.vrfs.get(&vrf);
-            let four = held.and_then(|held| held.ipv4.as_ref()).map(|table| &table.map);
-            let six = held.and_then(|held| held.ipv6.as_ref()).map(|table| &table.map);
-            for (name, map) in [("fib4", four), ("fib6", six)] {
-                match map {
-                    Some(map) => put(tables, name, vrf, map)?,
-                    // What is not there need not go.
-                    None => drop(tables.map(name).delete(u32::from(vrf.get()).as_bytes())),
-                }
-            }
+            let four = held.and_then(|held| held.ipv4.as_ref());
+            fib::replace(tables, vrf, four, held.and_then(|held| held.ipv6.as_ref()))?;
         }
         tables.meta.u64(0, offset_of!(Meta, bank)).store(self.bank.into(), Relaxed);
         self.live = true;
@@ -277,11 +239,7 @@ impl Routing {
         if self.live {
             return self.rib.lookup(vrf, address);
         }
-        let name = if address.is_ipv4() { "fib4" } else { "fib6" };
-        let word = left_behind(tables, name, vrf).map_or(NONE, |table| match address {
-            IpAddr::V4(address) => ipv4::lookup(table.all(), address),
-            IpAddr::V6(address) => ipv6::lookup(table.all(), address),
-        });
+        let word = fib::lookup_left(tables, vrf, address);
         let target = decode(word);
         let buckets = match target {
             Some(RouteTarget::Group(_)) => {
@@ -316,11 +274,12 @@ impl Routing {
 
     /// The structures of all VRFs together.
     pub(crate) fn structures(&self) -> [Structure; 2] {
-        let mut groups = Structure { name: "fib_groups", refused: self.refused[0], ..Structure::default() };
-        let mut lines = Structure { name: "fib_lines", refused: self.refused[1], ..Structure::default() };
+        let [mut groups, mut lines] = [ipv4::Writer::PIECES, ipv6::Writer::PIECES]
+            .map(|(name, _)| Structure { name, ..Structure::default() });
+        [groups.refused, lines.refused] = self.refused;
         for vrf in self.vrfs.values() {
-            vrf.ipv4.iter().for_each(|table| groups.add(table, GROUPS4.1));
-            vrf.ipv6.iter().for_each(|table| lines.add(table, LINES6.1));
+            vrf.ipv4.iter().for_each(|table| groups.add(table));
+            vrf.ipv6.iter().for_each(|table| lines.add(table));
         }
         [groups, lines]
     }
@@ -338,93 +297,33 @@ pub(crate) struct Structure {
 }
 
 impl Structure {
-    fn add(&mut self, table: &Table<impl Writer>, most: u32) {
-        let pool = table.writer.pool();
-        self.size += u64::from(most);
+    fn add<W: Family>(&mut self, table: &Table<W>) {
+        let pool = table.writer().pool();
+        self.size += u64::from(W::PIECES.1);
         self.used += u64::from(pool.used());
         self.high_water += u64::from(pool.high_water());
-        self.bytes += map_bytes(table.map.as_fd());
+        self.bytes += table.bytes();
     }
 }
 
 /// Pieces given back that are worth a grace period.
 const MANY: u32 = 64;
 
-impl<W: Writer> Table<W> {
-    fn make(writer: W) -> Result<Self> {
-        let (map, lines) = array(writer.words())?;
-        Ok(Self { map, lines, writer })
-    }
-    /// Writes a route; how much a grace period would give back, and whether the table can grow.
-    fn set(
-        &mut self,
-        prefix: W::Net,
-        [old, new]: [u32; 2],
-        rib: &impl Rib<W::Net>,
-    ) -> (Result<(), Full>, u32, bool) {
-        let done = self.writer.set(self.lines.all(), prefix, old, new, rib);
-        (done, self.writer.waiting(), self.writer.larger().is_some())
-    }
-    /// The same routes in a larger array.
-    fn grow(&mut self) -> Result<()> {
-        let Some(words) = self.writer.larger() else { return Ok(()) };
-        let (map, lines) = array(words)?;
-        self.writer.move_to(self.lines.all(), lines.all());
-        (self.map, self.lines) = (map, lines);
-        Ok(())
-    }
-}
-
-fn array(words: usize) -> Result<(MapHandle, Shared<Line>)> {
-    let lines = words.div_ceil(LINE);
-    let doing = || format!("making a routing table of {lines} lines");
-    let opts = libbpf_sys::bpf_map_create_opts {
-        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
-        map_flags: libbpf_sys::BPF_F_MMAPABLE | libbpf_sys::BPF_F_INNER_MAP,
-        ..Default::default()
-    };
-    let map =
-        MapHandle::create(MapType::Array, Some("ly_fib"), 4, size_of::<Line>() as u32, lines as u32, &opts)
-            .doing(doing)?;
-    let shared = Shared::map(map.as_fd(), lines).doing(doing)?;
-    Ok((map, shared))
-}
-
-/// Puts a table where the programs find it, and waits until none reads what was there.
-fn put(tables: &Tables, name: &str, vrf: VrfId, map: &MapHandle) -> Result<()> {
-    let value = map.as_fd().as_raw_fd() as u32;
-    tables
-        .map(name)
-        .update(u32::from(vrf.get()).as_bytes(), value.as_bytes(), MapFlags::ANY)
-        .doing(|| format!("putting the routing table of VRF {vrf} in place"))
-}
-
-fn put_if(live: bool, tables: &Tables, name: &str, vrf: VrfId, map: &MapHandle) -> Result<()> {
-    if live { put(tables, name, vrf, map) } else { Ok(()) }
-}
-
 /// The table, made and put in place with its first route.
-fn in_place<W>(
+fn in_place<W: Family>(
     held: &mut Option<Table<W>>,
     made: impl FnOnce() -> Result<Table<W>>,
-    put: impl FnOnce(&MapHandle) -> Result<()>,
+    put: impl Fn(&Array) -> Result<()>,
 ) -> Result<&mut Table<W>> {
     let table = match held.take() {
         Some(table) => table,
         None => {
             let table = made()?;
-            put(&table.map)?;
+            table.arrays().try_for_each(put)?;
             table
         }
     };
     Ok(held.insert(table))
-}
-
-/// The table an earlier daemon has left.
-fn left_behind(tables: &Tables, name: &str, vrf: VrfId) -> Option<Shared<Line>> {
-    let id = tables.map(name).lookup(u32::from(vrf.get()).as_bytes(), MapFlags::ANY).ok().flatten()?;
-    let map = MapHandle::from_map_id(u32::from_ne_bytes(id.try_into().ok()?)).ok()?;
-    Shared::map(map.as_fd(), map.max_entries() as usize).ok()
 }
 
 /// A leaf: what a route leads to, its group in bank `BANK`.

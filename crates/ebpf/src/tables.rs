@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 /// Every map of the object that holds state, by its name in `bpf/maps.h` and its pin's name.
-pub(crate) const NAMES: [&str; 31] = [
+pub(crate) const NAMES: [&str; 32] = [
     "if_slots",
     "if_ports",
     "ports",
@@ -46,6 +46,7 @@ pub(crate) const NAMES: [&str; 31] = [
     "nh_buckets",
     "adjacencies",
     "fib4",
+    "fib4_far",
     "fib6",
     "journal",
     "journal_bytes",
@@ -380,6 +381,7 @@ fn check_shape(name: &str, map: &MapHandle) -> Result<()> {
         "nh_buckets" => (size_of::<Line>(), (abi::BANKS * abi::BANK_BUCKETS / 16) as usize),
         "adjacencies" => (size_of::<AdjacencyRow>(), (abi::BANKS * abi::BANK_ROWS) as usize),
         "fib4" | "fib6" => (4, abi::VRFS),
+        "fib4_far" => (4, abi::FIB4_FAR_SLOTS),
         "journal" => (size_of::<abi::Journal>(), 1),
         "journal_bytes" => (abi::JOURNAL_BYTES, abi::FORMS),
         META => (size_of::<Meta>(), 1),

@@ -6,13 +6,16 @@ use crate::abi;
 use crate::open::Options;
 use crate::plane::EbpfPlane;
 use crate::tables::Meta;
+use ipnet::IpNet;
 use lanyard_pipeline::generate::State;
+use lanyard_pipeline::route::{RouteChange, RouteTarget};
 use lanyard_pipeline::state::Tpid;
 use lanyard_plane::{Change, Plane, PlaneError, PlaneState, changes};
-use lanyard_types::PortId;
-use libbpf_rs::MapCore;
+use lanyard_types::{PortId, TrapReason, VrfId};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use std::io::Write;
 use std::mem::offset_of;
+use std::os::fd::{AsFd, AsRawFd};
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering::Relaxed;
 use zerocopy::IntoBytes;
@@ -415,5 +418,73 @@ fn a_daemon_that_dies_while_it_writes() {
         assert_eq!(*plane.state(), state);
         assert_eq!(plane.tables.meta.get(0).generation, generation);
         assert!(!plane.rough);
+    });
+}
+
+/// The far part of an IPv4 table is made for the first route that needs it; that of a table that takes another's place goes
+/// into the slot the other has not, and nothing stays behind.
+#[test]
+fn far_parts_take_turns() {
+    fn routes(plane: &mut EbpfPlane, prefixes: &[&str]) {
+        let to = Some(RouteTarget::Up(TrapReason::RoutePolicy));
+        let route = |text: &&str| RouteChange::Route(VRF, text.parse::<IpNet>().expect(text), to);
+        assert_eq!(plane.route(&prefixes.iter().map(route).collect::<Vec<_>>()), []);
+    }
+    /// The map in each slot of the VRF.
+    fn slots(plane: &EbpfPlane) -> [Option<u32>; 2] {
+        [0, 1].map(|side| {
+            let key = abi::fib4_far_slot(VRF, side);
+            let found = plane.tables.map("fib4_far").lookup(key.as_bytes(), MapFlags::ANY).expect("a slot");
+            found.map(|id| u32::from_ne_bytes(id.try_into().expect("a number")))
+        })
+    }
+    fn held(plane: &EbpfPlane) -> [bool; 2] {
+        slots(plane).map(|slot| slot.is_some())
+    }
+    fn megabytes(plane: &mut EbpfPlane) -> u64 {
+        plane.resources().iter().find(|row| row.name == "fib_groups").expect("a table").bytes / 1_000_000
+    }
+    const VRF: VrfId = VrfId::MAX;
+    const FAR: [&str; 2] = ["10.1.0.0/16", "10.1.2.128/25"];
+    pinned(|options| {
+        let mut plane = EbpfPlane::open(options).expect("opened");
+        routes(&mut plane, &FAR[..1]);
+        assert_eq!((held(&plane), megabytes(&mut plane)), ([false, false], 17));
+        routes(&mut plane, &FAR);
+        assert_eq!((held(&plane), megabytes(&mut plane)), ([true, false], 50));
+        let restart = |prefixes: &[&str], before: [bool; 2], orphan: bool, after: [bool; 2]| {
+            let mut plane = EbpfPlane::open(options).expect("adopted");
+            let found = slots(&plane);
+            if let (true, Some(id)) = (orphan, found[0].or(found[1])) {
+                // As a daemon leaves it that dies before its new table is whole.
+                let map = MapHandle::from_map_id(id).expect("the map");
+                let key = abi::fib4_far_slot(VRF, u32::from(found[1].is_none()));
+                let value = map.as_fd().as_raw_fd() as u32;
+                let far = plane.tables.map("fib4_far");
+                far.update(key.as_bytes(), value.as_bytes(), MapFlags::ANY).expect("put");
+            }
+            routes(&mut plane, prefixes);
+            assert_eq!(found.map(|slot| slot.is_some()), before);
+            let at = |plane: &mut EbpfPlane, text: &str| {
+                plane.route_lookup(VRF, text.parse().expect(text)).target.is_some()
+            };
+            assert_eq!(
+                ["10.1.2.1", "10.1.2.129", "10.2.0.0"].map(|text| at(&mut plane, text)),
+                [true, true, false]
+            );
+            plane.route_synced().expect("published");
+            assert_eq!(held(&plane), after);
+        };
+        restart(&FAR, [true, false], false, [false, true]);
+        restart(&FAR, [false, true], true, [true, false]);
+        restart(&FAR[..1], [true, false], true, [false, false]);
+        restart(&FAR, [false, false], false, [true, false]);
+        let mut plane = EbpfPlane::open(options).expect("adopted");
+        plane.route_synced().expect("published");
+        assert_eq!(held(&plane), [false, false], "a VRF that is not told again");
+        routes(&mut plane, &FAR);
+        assert_eq!(held(&plane), [true, false]);
+        assert_eq!(plane.route(&[RouteChange::VrfGone(VRF)]), []);
+        assert_eq!(held(&plane), [false, false]);
     });
 }

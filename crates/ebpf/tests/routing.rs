@@ -78,12 +78,16 @@ impl World {
 
     /// Every host is a neighbour, adjacency and group of its place.
     fn routes(&self) -> Vec<RouteChange> {
+        self.routes_of(32)
+    }
+    /// By routes of this length.
+    fn routes_of(&self, len: u8) -> Vec<RouteChange> {
         let mut changes = Vec::new();
         for (n, host) in (1..).zip(&self.hosts) {
             let new = Adjacency { rif: rif(n), mac: Some(host.mac()) };
             changes.push(RouteChange::Adjacency(adjacency(n.into()), Some(new)));
             changes.push(RouteChange::Group(group(n.into()), Some(vec![adjacency(n.into())])));
-            changes.push(route(&format!("{}/32", host.addr()), Some(RouteTarget::Group(group(n.into())))));
+            changes.push(route(&format!("{}/{len}", host.addr()), Some(RouteTarget::Group(group(n.into())))));
         }
         changes
     }
@@ -245,6 +249,49 @@ fn a_restart_routes_on() {
         assert_eq!((found.target, found.buckets), (None, vec![]));
         assert_eq!(plane.route(&[route("10.0.2.0/24", Some(RouteTarget::Up(TrapReason::RoutePolicy)))]), []);
         assert_conserved(plane);
+    });
+}
+
+/// A table takes another's place whether the two have a far part or not: routes of 32 bits need one, those of 24 none.
+#[test]
+fn a_restart_with_and_without_far_parts() {
+    in_switch(|| {
+        let world = World::new();
+        let mut guarded = Guarded::open(options());
+        guarded.plane().apply(&world.state).expect("applied");
+        assert_eq!(guarded.plane().route(&world.routes()), []);
+        let sockets: Vec<_> = world.hosts.iter().map(Host::socket).collect();
+        let arrives =
+            |from: usize, to: usize, text: &str| arrives(&sockets[from], &sockets[to], text, PATIENCE);
+        let mut old = 32;
+        for (round, new) in [32, 32, 24, 24, 32].into_iter().enumerate() {
+            assert!(arrives(0, 1, &format!("{round} before")));
+            guarded.restart().expect("adopted");
+            let plane = guarded.plane();
+            let mut look = |address: &str| {
+                let found = plane.route_lookup(VrfId::DEFAULT, address.parse().expect(address));
+                (found.target, found.buckets)
+            };
+            let to_1 = (Some(RouteTarget::Group(group(2))), vec![adjacency(2)]);
+            assert_eq!(look("10.0.1.1"), to_1, "round {round}");
+            assert_eq!(look("10.0.1.77") == to_1, old == 24, "round {round}");
+            assert_eq!(look("10.0.3.1"), (None, vec![]), "round {round}");
+
+            // Host 2's route is told last, after the others are in use.
+            let mut routes = world.routes_of(new);
+            let last = routes.pop().expect("a route");
+            assert_eq!(plane.route(&routes), []);
+            assert!(arrives(1, 0, &format!("{round} by the old routes")));
+            assert!(arrives(0, 2, &format!("{round} by one not told again yet")));
+            plane.route_synced().expect("published");
+            for (from, to) in [(0, 1), (1, 0)] {
+                assert!(arrives(from, to, &format!("{round} {from} {to} by the new routes")));
+            }
+            assert_eq!(plane.route(&[last]), []);
+            assert!(arrives(0, 2, &format!("{round} once more")));
+            assert_conserved(plane);
+            old = new;
+        }
     });
 }
 

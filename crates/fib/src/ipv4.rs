@@ -3,14 +3,17 @@
 //! Layout, in words: 2^16 leads, the first of them the default route; then 2^24 near entries of a byte; then 2^24 far entries of
 //! 16 bits; then the groups. Entries of lower addresses lie in lower bits. A near entry is the number of a lead, or [`FAR`]: the
 //! far entry is. A lead is a leaf, 0 (the default route answers), or [`GROUP`] and the group's first word; so entry 0 answers
-//! by the default route, which comes and goes with one store.
+//! by the default route, which comes and goes with one store. The last lead is none: it is the word [`FAR_PLACE`].
+//!
+//! Leads and near entries are the near part, [`NEAR_WORDS`] that there always are; far entries and groups are the far part,
+//! which there is from the first /24 that is divided, or the first next hop too many for a byte. So the two may lie apart.
 //!
 //! A table has few different next hops and as many prefixes as you like. Bytes are a quarter of the memory of words, and so
 //! of what random destinations drag through the cache; the leads that are in use are always in it.
 //!
 //! Invariants: a /24 has a group exactly while a route longer than /24 lies in it. A leaf has a lead exactly while a route of
 //! 1 to 24 bits leads to it, so removing a route takes nothing. A lead that is given back keeps its word until no reader
-//! can hold its number.
+//! can hold its number. Nothing leads to the far part before it is there.
 
 use crate::{Full, NONE, Pool, Rib, Words};
 use ipnet::Ipv4Net;
@@ -20,21 +23,24 @@ use std::net::Ipv4Addr;
 /// Marks a lead to a group.
 pub const GROUP: u32 = 0x8000_0000;
 /// Leads there are, the default route's included.
-pub const LEADS: usize = 1 << 16;
+pub const LEADS: usize = FAR_PLACE;
+/// The word behind the leads is never touched here: who keeps the two parts apart writes there how readers find the far one.
+pub const FAR_PLACE: usize = (1 << 16) - 1;
+/// Words of the near part.
+pub const NEAR_WORDS: usize = FAR_ENTRIES;
 /// The first lead that a near entry has no number for.
 const FAR: u32 = 255;
 /// Where the entries begin.
-const NEAR_ENTRIES: usize = LEADS;
+const NEAR_ENTRIES: usize = FAR_PLACE + 1;
 const FAR_ENTRIES: usize = NEAR_ENTRIES + (1 << 22);
 /// Where the groups begin.
 const GROUPS: usize = FAR_ENTRIES + (1 << 23);
 /// Words of a group.
 const GROUP_WORDS: usize = 256;
 
-/// Words of memory for so many groups.
-#[must_use]
-pub const fn words(groups: u32) -> usize {
-    GROUPS + groups as usize * GROUP_WORDS
+/// Words of memory for so many groups; without any there is no far part.
+const fn words(groups: u32) -> usize {
+    if groups == 0 { NEAR_WORDS } else { GROUPS + groups as usize * GROUP_WORDS }
 }
 
 /// What the longest match of an address leads to; [`NONE`] without one.
@@ -86,10 +92,12 @@ fn set_entry(words: &(impl Words + ?Sized), address: u32, lead: u32) {
 #[derive(Debug)]
 pub struct Writer {
     groups: Pool,
+    /// Groups that the far part is made with, and that there can be.
+    first: u32,
     most: u32,
     /// Leads for leaves; piece n is lead n + 1.
     near: Pool,
-    /// Leads for groups, and for the leaves that are left; piece n is lead n + [`FAR`].
+    /// Leads for groups, and for the leaves that are left; piece n is lead n + [`FAR`]. None without a far part.
     far: Pool,
     /// The leaves that have a lead, and how many routes of 1 to 24 bits lead to each.
     leaves: HashMap<u32, (u32, u32)>,
@@ -97,6 +105,7 @@ pub struct Writer {
 
 impl crate::Writer for Writer {
     type Net = Ipv4Net;
+    const STAYS: usize = NEAR_WORDS;
 
     fn set(
         &mut self,
@@ -128,24 +137,26 @@ impl crate::Writer for Writer {
         self.far.settle();
     }
     fn larger(&self) -> Option<usize> {
-        (self.groups.capacity() < self.most && self.groups.available() == 0).then(|| words(self.next_size()))
+        let more = self.groups.capacity() < self.most && self.groups.available() == 0;
+        more.then(|| words(self.next_size()))
     }
     fn move_to(&mut self, from: &(impl Words + ?Sized), to: &(impl Words + ?Sized)) {
-        crate::words::copy(from, to, self.words());
+        crate::words::copy(from, to, NEAR_WORDS..self.words());
         self.groups.grow(self.next_size());
+        self.far.grow(LEADS as u32 - FAR);
     }
 }
 
 impl Writer {
-    /// For memory with room for so many groups, at first and at most.
+    /// For a near part alone; the far part will have room for so many groups, at first and at most.
     #[must_use]
-    pub fn new(groups: u32, most: u32) -> Self {
-        let (near, far) = (Pool::new(FAR - 1), Pool::new(LEADS as u32 - FAR));
-        Self { groups: Pool::new(groups), most, near, far, leaves: HashMap::new() }
+    pub fn new(first: u32, most: u32) -> Self {
+        let (near, far, groups) = (Pool::new(FAR - 1), Pool::default(), Pool::default());
+        Self { groups, first, most, near, far, leaves: HashMap::new() }
     }
 
     fn next_size(&self) -> u32 {
-        (self.groups.capacity() * 2).clamp(1, self.most)
+        (self.groups.capacity() * 2).max(self.first).clamp(1, self.most)
     }
 
     fn give_back(&mut self, lead: u32) {

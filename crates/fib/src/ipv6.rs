@@ -202,6 +202,7 @@ struct Change<'a, W: ?Sized, R> {
 
 impl crate::Writer for Writer {
     type Net = Ipv6Net;
+    const STAYS: usize = 0;
 
     fn set(
         &mut self,
@@ -234,7 +235,7 @@ impl crate::Writer for Writer {
     }
     fn move_to(&mut self, from: &(impl Words + ?Sized), to: &(impl Words + ?Sized)) {
         let Some((lines, larger)) = self.next_size() else { return };
-        crate::words::copy(from, to, line_at(self.lines.capacity()));
+        crate::words::copy(from, to, 0..line_at(self.lines.capacity()));
         self.lines.grow(lines);
         let mut begin = line_at(lines);
         for (n, hash) in self.hashes.iter_mut().enumerate() {

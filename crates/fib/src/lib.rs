@@ -18,7 +18,7 @@ mod words;
 
 pub use pool::Pool;
 pub use rib::{Rib, View};
-pub use words::Words;
+pub use words::{Joined, Words};
 
 /// No route.
 pub const NONE: u32 = 0;
@@ -32,6 +32,8 @@ pub const LINE: usize = 16;
 pub trait Writer {
     /// IPv4 or IPv6.
     type Net;
+    /// Words at the beginning that stay where they are when the memory grows: every larger memory begins with the same ones.
+    const STAYS: usize;
 
     /// Makes `prefix`, which led to `old`, lead to `new`; [`NONE`] is no route.
     ///
@@ -55,7 +57,7 @@ pub trait Writer {
     fn settle(&mut self);
     /// Words of the next larger memory that has more of what [`Writer::set`] last found no room for; `None` at the largest.
     fn larger(&self) -> Option<usize>;
-    /// Writes the same routes into that memory, and goes on by it.
+    /// Writes the same routes into that memory, behind what stays, and goes on by it.
     fn move_to(&mut self, from: &(impl Words + ?Sized), to: &(impl Words + ?Sized));
 }
 

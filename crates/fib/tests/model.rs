@@ -1,7 +1,7 @@
 //! Both structures against the naive longest match: after every update, and between any two stores of one.
 
 use ipnet::{Ipv4Net, Ipv6Net};
-use lanyard_fib::{NONE, Rib, View, Words, Writer, ipv4, ipv6};
+use lanyard_fib::{Full, Joined, NONE, Rib, View, Words, Writer, ipv4, ipv6};
 use prefix_trie::{Prefix, PrefixMap};
 use std::cell::{Cell, RefCell};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -39,6 +39,12 @@ impl<A: Copy + std::fmt::Debug> Watched<A> {
         let watch = RefCell::new(Vec::new());
         Self { words: vec![Cell::new(0); words], lookup, watch, stores: Cell::new(0) }
     }
+    /// A larger one that begins with the same words.
+    fn larger(&self, words: usize, stays: usize) -> Self {
+        let mut larger = Self::new(words, self.lookup);
+        larger.words[..stays].clone_from_slice(&self.words[..stays]);
+        larger
+    }
     fn look(&self) {
         for (address, before, after) in self.watch.borrow().iter() {
             let got = (self.lookup)(self, *address);
@@ -74,6 +80,7 @@ trait Family: Copy + std::fmt::Debug {
     /// Pieces that stay when everything has gone: the further lines of buckets.
     const LEFT: u32;
     fn writer() -> Self::Writer;
+    fn network(prefix: Self::Net) -> Self;
     fn lookup(words: &Watched<Self>, address: Self) -> u32;
     fn contains(prefix: Self::Net, address: Self) -> bool;
     fn prefix(rng: &mut Rng) -> Self::Net;
@@ -86,6 +93,9 @@ impl Family for Ipv4Addr {
     const LEFT: u32 = 0;
     fn writer() -> ipv4::Writer {
         ipv4::Writer::new(3, 6)
+    }
+    fn network(prefix: Ipv4Net) -> Self {
+        prefix.network()
     }
     fn lookup(words: &Watched<Self>, address: Self) -> u32 {
         ipv4::lookup(words, address)
@@ -116,6 +126,9 @@ impl Family for Ipv6Addr {
     fn writer() -> ipv6::Writer {
         ipv6::Writer::new(12, 48)
     }
+    fn network(prefix: Ipv6Net) -> Self {
+        prefix.network()
+    }
     fn lookup(words: &Watched<Self>, address: Self) -> u32 {
         ipv6::lookup(words, address)
     }
@@ -142,8 +155,9 @@ impl Family for Ipv6Addr {
     }
 }
 
-/// Random inserts, changes and removals; at the end everything is removed and nothing may be left.
-fn churn<A: Family>(seeds: std::ops::Range<u64>, updates: usize) {
+/// Random inserts, changes and removals; at the end everything is removed and nothing may be left. `others` lead to a leaf
+/// each all the while.
+fn churn<A: Family>(seeds: std::ops::Range<u64>, updates: usize, others: &[A::Net]) {
     let (mut refused, mut stores, mut moves) = (0, 0, 0);
     for seed in seeds {
         let mut rng = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
@@ -151,6 +165,9 @@ fn churn<A: Family>(seeds: std::ops::Range<u64>, updates: usize) {
         let mut words = Watched::new(writer.words(), A::lookup);
         let mut map = PrefixMap::new();
         let most = rng.pick(&[4, 12, 40]);
+        for (leaf, prefix) in (1000..).zip(others) {
+            writer.set(&words, *prefix, NONE, leaf, &View::new(&map, word)).expect("room");
+        }
         for _ in 0..updates {
             let done = update::<A>(&mut rng, &words, &mut writer, &mut map, most);
             refused += u64::from(!done);
@@ -161,7 +178,7 @@ fn churn<A: Family>(seeds: std::ops::Range<u64>, updates: usize) {
                 && rng.below(2) == 0
                 && let Some(larger) = writer.larger()
             {
-                let next = Watched::new(larger, A::lookup);
+                let next = words.larger(larger, A::Writer::STAYS);
                 writer.move_to(&words, &next);
                 assert_eq!(writer.words(), larger);
                 stores += words.stores.get();
@@ -171,6 +188,11 @@ fn churn<A: Family>(seeds: std::ops::Range<u64>, updates: usize) {
         while let Some((prefix, old)) = map.iter().next().map(|(prefix, word)| (prefix, *word)) {
             map.remove(&prefix);
             writer.set(&words, prefix, old, NONE, &View::new(&map, word)).expect("removing takes nothing");
+        }
+        for (leaf, prefix) in (1000..).zip(others) {
+            assert_eq!(A::lookup(&words, A::network(*prefix)), leaf, "seed {seed}: {prefix:?}");
+            writer.set(&words, *prefix, leaf, NONE, &View::new(&map, word)).expect("removing takes nothing");
+            assert_eq!(A::lookup(&words, A::network(*prefix)), NONE, "seed {seed}: {prefix:?}");
         }
         writer.settle();
         stores += words.stores.get();
@@ -231,12 +253,20 @@ fn update<A: Family>(
 
 #[test]
 fn ipv4_answers_the_old_or_the_new() {
-    churn::<Ipv4Addr>(0..6, 400);
+    churn::<Ipv4Addr>(0..6, 400, &[]);
+}
+
+/// The next hops that come and go have now a number that fits a byte, and now one that does not.
+#[test]
+fn ipv4_answers_the_old_or_the_new_beyond_254_next_hops() {
+    let others: Vec<Ipv4Net> =
+        (0..252).map(|n| Ipv4Net::new_assert(Ipv4Addr::new(12, 0, n, 0), 24)).collect();
+    churn::<Ipv4Addr>(6..12, 400, &others);
 }
 
 #[test]
 fn ipv6_answers_the_old_or_the_new() {
-    churn::<Ipv6Addr>(0..300, 200);
+    churn::<Ipv6Addr>(0..300, 200, &[]);
 }
 
 /// Memory that grows with what is written into it.
@@ -258,7 +288,10 @@ impl<W: Writer> Growing<W> {
         W::Net: Copy,
     {
         while self.writer.set(&self.words[..], prefix, old, new, rib).is_err() {
-            let larger = zeros(self.writer.larger().expect("room"));
+            let mut larger = zeros(self.writer.larger().expect("room"));
+            for (to, from) in larger.iter_mut().zip(&self.words[..W::STAYS]) {
+                *to = AtomicU32::new(from.load(Ordering::Relaxed));
+            }
             self.writer.move_to(&self.words[..], &larger[..]);
             self.words = larger;
         }
@@ -286,6 +319,58 @@ fn many_ipv4_next_hops() {
         assert_eq!(table.writer.waiting(), 40_000);
         table.writer.settle();
     }
+}
+
+/// The far part is made when the first route needs it and lies apart; the near part stays where it is, and stays as it was
+/// while there was nothing else. What is refused for want of room changes nothing.
+#[test]
+fn the_far_part_comes_late() {
+    let mut writer = ipv4::Writer::new(2, 4);
+    let mut map = PrefixMap::<Ipv4Net, u32>::new();
+    let near = zeros(writer.words());
+    assert_eq!(near.len(), ipv4::NEAR_WORDS);
+    let mut far: Vec<AtomicU32> = Vec::new();
+    near[ipv4::FAR_PLACE].store(7, Ordering::Relaxed);
+    let prefix = |text: &str| text.parse::<Ipv4Net>().expect(text);
+    let slash_24 = |n: u32| Ipv4Net::new_assert(Ipv4Addr::from(n << 8), 24);
+    let mut turn = |far: &[AtomicU32], writer: &mut ipv4::Writer, prefix: Ipv4Net, new: u32| {
+        let words = Joined { first: &near[..], words: ipv4::NEAR_WORDS, rest: far };
+        let old = if new == NONE { map.remove(&prefix) } else { map.insert(prefix, new) };
+        let done = writer.set(&words, prefix, old.unwrap_or(NONE), new, &View::new(&map, word));
+        if done.is_err() {
+            map.remove(&prefix);
+        }
+        for (prefix, leaf) in &map {
+            assert_eq!(ipv4::lookup(&words, prefix.network()), *leaf, "{prefix}");
+        }
+        done
+    };
+    for n in 1..=254 {
+        turn(&far, &mut writer, slash_24(n), n).expect("a number of a byte");
+    }
+    turn(&far, &mut writer, prefix("0.0.0.0/0"), 300).expect("the default route takes none");
+    turn(&far, &mut writer, prefix("10.0.0.0/9"), 1).expect("as many routes as you like");
+    assert_eq!(turn(&far, &mut writer, prefix("11.0.0.0/8"), 255), Err(Full));
+    assert_eq!(turn(&far, &mut writer, prefix("10.0.0.0/25"), 1), Err(Full));
+    turn(&far, &mut writer, slash_24(1), NONE).expect("removing takes nothing");
+    assert_eq!((writer.words(), writer.pool().capacity()), (ipv4::NEAR_WORDS, 0));
+    for groups in [2, 4] {
+        let larger = zeros(writer.larger().expect("room") - ipv4::NEAR_WORDS);
+        let first = Joined { first: &near[..], words: ipv4::NEAR_WORDS, rest: &far[..] };
+        writer.move_to(&first, &Joined { rest: &larger[..], ..first });
+        far = larger;
+        assert_eq!((writer.words(), writer.pool().capacity()), (ipv4::NEAR_WORDS + far.len(), groups));
+        for n in groups / 2..=groups {
+            turn(&far, &mut writer, slash_24(254 + n), 254 + n).expect("a number of 16 bits");
+        }
+        while writer.pool().available() > 0 {
+            let n = writer.pool().used();
+            turn(&far, &mut writer, prefix(&format!("10.0.{n}.128/25")), 1 + n).expect("a group");
+        }
+        assert_eq!(turn(&far, &mut writer, prefix("10.0.99.128/25"), 1), Err(Full));
+    }
+    assert_eq!(writer.larger(), None);
+    assert_eq!(near[ipv4::FAR_PLACE].load(Ordering::Relaxed), 7, "the writer has no word here");
 }
 
 /// Many routes as tables have them, every one looked up; and the memory they take.
