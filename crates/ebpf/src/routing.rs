@@ -36,6 +36,8 @@ pub(crate) struct Routing {
     bank: u32,
     /// The programs read what is written here.
     live: bool,
+    /// They may read some of it already: it is written as what they read.
+    begun: bool,
     buckets: Buddies,
     /// Where each group's buckets begin, and the order of their number; a group of one has none.
     groups: BTreeMap<GroupId, (u32, usize)>,
@@ -59,6 +61,7 @@ impl Routing {
             vrfs: BTreeMap::new(),
             bank: if live { bank } else { bank ^ 1 },
             live,
+            begun: live,
             buckets: Buddies::new(),
             groups: BTreeMap::new(),
             refused: [0; 2],
@@ -97,7 +100,7 @@ impl Routing {
                 return self.write_route(tables, *vrf, *prefix, [*old, *new]);
             }
             RouteChange::VrfGone(vrf) => {
-                if self.live && self.vrfs.contains_key(vrf) {
+                if self.begun && self.vrfs.contains_key(vrf) {
                     fib::replace(tables, *vrf, None, None)?;
                 }
                 self.vrfs.remove(vrf);
@@ -163,7 +166,7 @@ impl Routing {
 
     /// A grace period: afterwards no program reads what has been taken out of the tables before.
     fn wait_for_readers(&mut self, tables: &Tables) -> Result<()> {
-        if self.live {
+        if self.begun {
             let four = self.vrfs.values().filter_map(|held| held.ipv4.as_ref()).flat_map(Table::arrays);
             let six = self.vrfs.values().filter_map(|held| held.ipv6.as_ref()).flat_map(Table::arrays);
             if let Some(any) = four.chain(six).next() {
@@ -185,9 +188,9 @@ impl Routing {
         prefix: IpNet,
         [old, new]: [Option<RouteTarget>; 2],
     ) -> Result<()> {
-        let (live, word) = (self.live, if self.bank == 0 { encode::<0> } else { encode::<1> });
+        let (begun, word) = (self.begun, if self.bank == 0 { encode::<0> } else { encode::<1> });
         let [old, new] = [old, new].map(|target| target.as_ref().map_or(NONE, word));
-        let put = |array: &Array| if live { array.put(tables) } else { Ok(()) };
+        let put = |array: &Array| if begun { array.put(tables) } else { Ok(()) };
         loop {
             let held = self.vrfs.entry(vrf).or_default();
             let Some(rib) = self.rib.vrf(vrf) else { return Ok(()) };
@@ -224,6 +227,7 @@ impl Routing {
         if self.live {
             return Ok(());
         }
+        self.begun = true;
         for vrf in (0..abi::VRFS as u8).filter_map(VrfId::new) {
             let held = self.vrfs.get(&vrf);
             let four = held.and_then(|held| held.ipv4.as_ref());
