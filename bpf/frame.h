@@ -101,10 +101,6 @@ struct mac_words { /* both addresses, to be moved as one */
 	__u32 word[3];
 };
 
-/* A field of a frame that another function has just written. A copy of the whole would read, eight bytes at a time, what
- * was written one and two at a time: the processor then waits until all of that has left its store buffer. */
-#define TAKE(from, field) .field = *(volatile typeof((from)->field) *)&(from)->field
-
 /* The recognised tag names another VLAN than the one the frame is in: a priority tag (VID 0), or it was routed. Asked where
  * it matters, not remembered: the verifier would follow both. */
 static __always_inline bool frame_stale(struct frame *f)

@@ -193,35 +193,41 @@ static __always_inline int tc_bridge(struct __sk_buff *skb, struct frame *f)
 	return tc_bridged(skb, f);
 }
 
-/* `route` and the stages behind it, on a copy: a frame counts in the VLAN it came in. */
-static __always_inline int router_stages(struct __sk_buff *skb, struct frame *came)
+static __always_inline int router_onward(struct __sk_buff *skb, struct frame *f)
 {
-	struct frame f = *came;
-	int end = f.straight ? 0 : tc_route(skb, &f);
+	int end = f->straight ? 0 : tc_route(skb, f);
 
 	if (end < 0)
-		end = tc_up(&f, -end);
+		end = tc_up(f, -end);
 	else if (end == NOT_FOR_ROUTER)
 		end = 0;
 	if (end)
 		return end;
-	if (f.up && !f.out_id) {
-		came->action = TC_ACT_OK;
-		return TRAPPED(f.up);
+	if (f->up && !f->out_id) {
+		f->action = TC_ACT_OK;
+		return TRAPPED(f->up);
 	}
-	if (f.routed || f.straight)
-		f.vlan = f.out_vlan;
-	if (f.vlan != came->vlan)
-		f.src = 0; /* what it has taught, it has taught in another VLAN */
-	end = f.straight ? tc_straight(skb, &f) : tc_bridge(skb, &f);
-	came->action = f.action;
-	came->out_id = f.out_id;
-	came->routed = f.routed;
+	if (f->routed || f->straight) {
+		if (f->vlan != f->out_vlan)
+			f->src = 0; /* what it has taught, it has taught in another VLAN */
+		f->vlan = f->out_vlan;
+	}
+	end = f->straight ? tc_straight(skb, f) : tc_bridge(skb, f);
 	if (end)
 		return end;
-	if (f.routed)
-		adjacency_used(&f);
-	return f.up ? TRAPPED(f.up) : 0;
+	if (f->routed)
+		adjacency_used(f);
+	return f->up ? TRAPPED(f->up) : 0;
+}
+
+/* `route` and the stages behind it. A frame counts in the VLAN it came in. */
+static __always_inline int router_stages(struct __sk_buff *skb, struct frame *f)
+{
+	__u16 came = f->vlan;
+	int end = router_onward(skb, f);
+
+	f->vlan = came;
+	return end;
 }
 
 /* Jumps to the router; back only if it is not there. What it can't read from the frame goes along in skb->cb: part of
