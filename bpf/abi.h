@@ -308,7 +308,7 @@ _Static_assert(sizeof(struct ly_fdb_call) == 48, "ly_fdb_call");
 #define LY_DRY_COUNT 0x02  /* count frames */
 #define LY_DRY_POLICE 0x04 /* spend tokens, send trapped frames up */
 
-enum ly_step { LY_STEP_ROUTER, LY_STEPS }; /* steps[]: programs that others jump to */
+enum ly_step { LY_STEP_ROUTER, LY_STEP_FLOOD, LY_STEPS }; /* steps[]: programs that others jump to */
 
 enum ly_verdict { LY_FORWARDED = 1, LY_TRAPPED = 2, LY_DROPPED = 3 };
 enum ly_source { /* what `learn` did or would do */

@@ -85,6 +85,7 @@ struct frame {
 	__u16 outer;    /* EtherType at offset 12 on the wire, in or out of band */
 	__u16 tci;      /* of the recognised tag; 0 without one */
 	__u16 vlan;     /* 0 until vlan_ingress has accepted it */
+	__u16 came;     /* the VLAN it came in, and counts in */
 	__u8 form;      /* enum ly_form, as recognised */
 	__u8 pv;        /* port_vlans of the ingress port */
 	__u8 out_pv;    /* port_vlans of the egress port */
@@ -100,6 +101,10 @@ struct frame {
 struct mac_words { /* both addresses, to be moved as one */
 	__u32 word[3];
 };
+
+/* A field of a frame that another function has just written. A copy of the whole would read, eight bytes at a time, what
+ * was written one and two at a time: the processor then waits until all of that has left its store buffer. */
+#define TAKE(from, field) .field = *(volatile typeof((from)->field) *)&(from)->field
 
 /* The recognised tag names another VLAN than the one the frame is in: a priority tag (VID 0), or it was routed. Asked where
  * it matters, not remembered: the verifier would follow both. */

@@ -40,10 +40,23 @@ static __always_inline int tc_bridged(struct __sk_buff *skb, struct frame *f)
 	if ((end = stage_bridge(f)))
 		return end;
 	if (f->out_id == 0)
-		return tc_flood(skb, f);
+		return flood_enter(skb, f);
 	if ((end = stage_vlan_egress(f)))
 		return end;
 	return tc_unicast(skb, f);
+}
+
+/* Floods. */
+SEC("tc")
+int lanyard_flood(struct __sk_buff *skb)
+{
+	struct frame f = { .action = TC_ACT_SHOT };
+	int end = flood_begin(skb, &f) ? tc_flood(skb, &f) : DROP(DROP_TRUNCATED);
+
+	if (!end && f.routed)
+		adjacency_used(&f);
+	stage_count(&f, end);
+	return end > 0 ? TC_ACT_SHOT : f.action;
 }
 
 #include "route_tc.h" /* `route` and what follows it, of a frame for the router */

@@ -193,7 +193,8 @@ static __always_inline int tc_bridge(struct __sk_buff *skb, struct frame *f)
 	return tc_bridged(skb, f);
 }
 
-static __always_inline int router_onward(struct __sk_buff *skb, struct frame *f)
+/* `route` and the stages behind it. */
+static __always_inline int router_stages(struct __sk_buff *skb, struct frame *f)
 {
 	int end = f->straight ? 0 : tc_route(skb, f);
 
@@ -220,16 +221,6 @@ static __always_inline int router_onward(struct __sk_buff *skb, struct frame *f)
 	return f->up ? TRAPPED(f->up) : 0;
 }
 
-/* `route` and the stages behind it. A frame counts in the VLAN it came in. */
-static __always_inline int router_stages(struct __sk_buff *skb, struct frame *f)
-{
-	__u16 came = f->vlan;
-	int end = router_onward(skb, f);
-
-	f->vlan = came;
-	return end;
-}
-
 /* Jumps to the router; back only if it is not there. What it can't read from the frame goes along in skb->cb: part of
  * LY_ABI, for either program may be of another version. */
 static __always_inline int router_enter(struct __sk_buff *skb, struct frame *f)
@@ -249,7 +240,7 @@ static __always_inline bool router_begin(struct __sk_buff *skb, struct frame *f)
 	if (!tc_read(skb, f))
 		return false;
 	f->port_id = skb->cb[0] & (LY_PORTS - 1);
-	f->vlan = skb->cb[0] >> 16;
+	f->vlan = f->came = skb->cb[0] >> 16;
 	f->tci = skb->cb[1];
 	f->rif = skb->cb[1] >> 16;
 	f->out_id = skb->cb[2];

@@ -52,34 +52,43 @@ static __always_inline bool xdp_rewrite(struct xdp_md *ctx, struct packet *p, st
 	return true;
 }
 
-/* The whole way of a frame for the router: true when it has been sent. It counts in the VLAN it came in. */
-static __always_inline bool xdp_route(struct xdp_md *ctx, struct frame *f)
+/* The whole way of a frame for the router, on a copy of it: true when it has been sent. A global function: it is verified
+ * once for a program, and this program once for each device (lanyard_xdp_bound). */
+__noinline int xdp_route(struct xdp_md *ctx, struct frame *came)
 {
-	struct packet p = { .rif = f->rif };
+	struct packet p = {};
 	struct way w = {};
-	__u16 came = f->vlan;
 
-	if (!f->rif || !xdp_packet(ctx, f, &p) || route_way(&p, &w) || w.next & GROUP_BIT)
+	if (!came || !came->rif)
 		return false;
-	route_on(f, &w);
-	f->vlan = w.vlan;
-	if (f->straight) {
-		f->out = LOOKUP(ports, f->out_id);
-		if (!f->out || !(f->out->flags & LY_PORT_ENABLED) || !egress_fits(f->bare_len, 0, f->out))
+	struct frame f = {
+		TAKE(came, src), TAKE(came, bare_len), TAKE(came, now_s), TAKE(came, port_id), TAKE(came, tci),
+		TAKE(came, form), TAKE(came, rif),
+	};
+	p.rif = f.rif;
+	if (!xdp_packet(ctx, &f, &p) || route_way(&p, &w) || w.next & GROUP_BIT)
+		return false;
+	route_on(&f, &w);
+	f.port = LOOKUP(ports, f.port_id & (LY_PORTS - 1));
+	if (!f.port)
+		return false;
+	f.vlan = w.vlan;
+	if (f.straight) {
+		f.out = LOOKUP(ports, f.out_id);
+		if (!f.out || !(f.out->flags & LY_PORT_ENABLED) || !egress_fits(f.bare_len, 0, f.out))
 			return false;
-		f->out_pv = f->vlan ? 0 : LY_PV_UNTAGGED;
-	} else if (!(port_vlan(f->port_id, f->vlan) & LY_PV_ACTIVE) || stage_bridge(f) || !f->out_id ||
-		   stage_vlan_egress(f)) {
+		f.out_pv = f.vlan ? 0 : LY_PV_UNTAGGED;
+	} else if (!(port_vlan(f.port_id, f.vlan) & LY_PV_ACTIVE) || stage_bridge(&f) || !f.out_id ||
+		   stage_vlan_egress(&f)) {
 		return false;
 	}
-	bool tagged = egress_form(f->out, f->out_pv) != LY_UNTAGGED;
-	if (!xdp_unicast(ctx, f))
+	bool tagged = egress_form(f.out, f.out_pv) != LY_UNTAGGED;
+	if (!xdp_unicast(ctx, &f))
 		return false;
 	/* What has been read can be written. */
-	if (!xdp_rewrite(ctx, &p, &w, tagged))
-		f->action = XDP_DROP;
-	adjacency_used(f);
-	f->vlan = came;
+	came->action = xdp_rewrite(ctx, &p, &w, tagged) ? f.action : XDP_DROP;
+	came->out_id = f.out_id;
+	adjacency_used(&f);
 	return true;
 }
 

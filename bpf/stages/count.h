@@ -30,9 +30,9 @@ static __always_inline void stage_count(struct frame *f, int end)
 			j->reason = end > 0 ? end : -end;
 			j->arrived = f->form;
 			j->priority_tagged = f->form != LY_UNTAGGED && (f->tci & VID_MASK) == 0;
-			j->vlan = f->vlan;
+			j->vlan = f->came;
 			j->tci = f->tci;
-			j->flooded = (f->vlan || f->routed) && !f->out_id;
+			j->flooded = (f->came || f->routed) && !f->out_id;
 			j->len = f->len;
 		}
 	}
@@ -49,8 +49,8 @@ static __always_inline void stage_count(struct frame *f, int end)
 		else
 			s->forwarded++;
 	}
-	if (f->vlan) {
-		struct ly_vlan_stats *v = LOOKUP(vlan_stats, f->vlan);
+	if (f->came) {
+		struct ly_vlan_stats *v = LOOKUP(vlan_stats, f->came);
 		if (v) {
 			v->frames++;
 			v->bytes += f->len;

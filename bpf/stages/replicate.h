@@ -27,8 +27,8 @@ static __always_inline __u32 form_order(struct frame *f, __u8 own)
 	return own == LY_DOT1AD ? FORM_ORDER(2, 0, 1, 3) : FORM_ORDER(1, 0, 2, 3);
 }
 
-/* The verifier follows every value it knows from step to step. What counts the steps (word, order) therefore
- * starts from values it does not know, read from a table; what is sent is a flag, not a count. */
+/* The verifier follows every value it knows from step to step, and goes through a step once for each combination of them. So
+ * it is to know none: each is what it is plus a zero that is not known (unknown_zero), also where a flag is set. */
 struct flood {
 	struct __sk_buff *skb;
 	struct ly_vlan_ports *sets;
@@ -51,7 +51,17 @@ struct flood {
 	__u8 sent;      /* to one port at least */
 	__u8 too_long;  /* for one port at least */
 	__u8 failed;
+	__u32 zero;     /* 0, which the verifier does not know */
 };
+
+/* A quotient is something that the verifier does not work out; the compiler would. */
+static __always_inline __u32 unknown_zero(__u32 any)
+{
+	__u32 a = any | 1, b = a;
+
+	asm volatile("" : "+r"(b));
+	return a / b - 1;
+}
 
 static __always_inline __u64 flood_word(struct flood *s)
 {
@@ -100,7 +110,7 @@ static __always_inline bool flood_retag(struct flood *s, __u8 want)
 			j->tag_ops += ops;
 	}
 	s->have = want;
-	s->stale = 0;
+	s->stale = s->zero;
 	return true;
 }
 
@@ -125,17 +135,17 @@ static long flood_step(__u32 index, struct flood *s)
 	if (!out)
 		return 1;
 	if (!egress_fits(s->bare_len, s->gso, out)) {
-		s->too_long = 1;
+		s->too_long = 1 + s->zero;
 		count_tx_dropped(id);
 		return 0;
 	}
 	__u32 ifindex = out->ifindex;
-	if (s->pending && tc_copy(s->skb, s->pending, s->pending_ifindex, s->pending_len, s->have))
-		s->sent = 1;
-	s->pending = 0;
+	if (s->pending)
+		s->sent |= tc_copy(s->skb, s->pending, s->pending_ifindex, s->pending_len, s->have);
+	s->pending = s->zero;
 	__u8 form = s->order & (LY_FORMS - 1);
 	if (!flood_retag(s, form)) {
-		s->failed = 1;
+		s->failed = 1 + s->zero;
 		return 1;
 	}
 	s->pending = id;
@@ -152,26 +162,33 @@ __noinline int tc_flood(struct __sk_buff *skb, struct frame *f)
 		return DROP(DROP_NO_EGRESS);
 	struct ly_port *in = LOOKUP(ports, f->port_id & (LY_PORTS - 1));
 	bool broadcast = f->dst == BROADCAST, group = f->dst & GROUP_BIT;
+	__u32 zero = unknown_zero(f->len);
 	struct flood s = {
 		.skb = skb,
 		.sets = LOOKUP(vlan_ports, f->vlan),
 		.global = LOOKUP(global, 0),
-		.order = in ? form_order(f, in->form) : 0,
+		.bits = zero,
+		.order = (in ? form_order(f, in->form) : 0) + zero,
+		.at = zero,
+		.pending = zero,
+		.sent = zero,
+		.too_long = zero,
+		.failed = zero,
+		.zero = zero,
 		.port_id = f->port_id & (f->routed - 1), /* a routed frame comes from no port; no branch: see above */
 		.bare_len = f->bare_len,
 		.gso = f->gso,
-		.isolated = in ? in->flags / LY_PORT_ISOLATED & 1 & ~f->routed : 0,
+		.isolated = (in ? in->flags / LY_PORT_ISOLATED & 1 & ~f->routed : 0) + zero,
 		.tci = (f->tci & PCP_DEI_MASK) | f->vlan,
-		.unicast = !group,
-		.multicast = group && !broadcast,
+		.unicast = !group + zero,
+		.multicast = (group && !broadcast) + zero,
 		.have = f->form,
-		.stale = frame_stale(f),
+		.stale = frame_stale(f) + zero,
 	};
 
 	if (!s.sets || !s.global)
 		return DROP(DROP_NO_EGRESS);
 	s.word = s.global->first_word;
-	s.order += s.global->trap_pvst & 0x80000000; /* never set: the verifier does not know that */
 	bpf_loop(LY_PORTS + LY_FORMS * LY_PORT_WORDS + 1, flood_step, &s, 0);
 	if (s.pending) {
 		count_tx(s.pending, s.pending_len);
@@ -184,6 +201,37 @@ __noinline int tc_flood(struct __sk_buff *skb, struct frame *f)
 	if (s.sent)
 		return 0;
 	return s.failed ? DROP(DROP_TRANSMIT_FAILED) : s.too_long ? DROP(DROP_MTU_EXCEEDED) : DROP(DROP_NO_EGRESS);
+}
+
+/* Jumps to the program that floods; back only if it is not there. It is one program, so that it is verified once, whoever
+ * jumps there. What it can't read from the frame goes along in skb->cb: part of LY_ABI, for either program may be of
+ * another version. */
+static __always_inline int flood_enter(struct __sk_buff *skb, struct frame *f)
+{
+	skb->cb[0] = f->port_id | (__u32)f->came << 16;
+	skb->cb[1] = f->tci | (__u32)f->vlan << 16;
+	skb->cb[2] = f->form | (__u32)f->routed << 8;
+	skb->cb[3] = f->adjacency;
+	skb->cb[4] = f->now_s;
+	bpf_tail_call_static(skb, &steps, LY_STEP_FLOOD);
+	return DROP(DROP_TRANSMIT_FAILED);
+}
+
+/* The frame as flood_enter left it; false when there is none. */
+static __always_inline bool flood_begin(struct __sk_buff *skb, struct frame *f)
+{
+	if (!tc_read(skb, f))
+		return false;
+	f->port_id = skb->cb[0] & (LY_PORTS - 1);
+	f->came = skb->cb[0] >> 16;
+	f->tci = skb->cb[1];
+	f->vlan = skb->cb[1] >> 16;
+	f->form = skb->cb[2];
+	f->routed = skb->cb[2] >> 8;
+	f->adjacency = skb->cb[3];
+	f->now_s = skb->cb[4];
+	f->bare_len = f->len - (f->form != LY_UNTAGGED ? 4 : 0);
+	return true;
 }
 
 /* Sends known unicast to its port. */

@@ -21,6 +21,6 @@ static __always_inline int stage_vlan_ingress(struct frame *f)
 		return DROP(DROP_VLAN_INACTIVE);
 	if (!(f->pv & (LY_PV_FORWARD | LY_PV_STP_LEARNING)))
 		return DROP(DROP_STP_DISCARDING);
-	f->vlan = vlan;
+	f->vlan = f->came = vlan;
 	return 0;
 }

@@ -22,9 +22,8 @@ pub(crate) const VLANS: usize = 4096;
 pub(crate) const IFMAP: u32 = 4096;
 /// Ports below this are flooded to from XDP.
 pub(crate) const XDP_FLOOD: usize = 64;
-/// `steps[]`: the router's place, and how many there are.
-pub(crate) const STEP_ROUTER: u32 = 0;
-pub(crate) const STEPS: usize = 1;
+/// Programs that others jump to: places in `steps[]`.
+pub(crate) const STEPS: usize = 2;
 /// Buckets of the part of the FDB that few hosts live in.
 pub(crate) const FDB_NEAR: u32 = 1 << 14;
 pub(crate) const FDB_WAYS: usize = 8;

@@ -71,7 +71,7 @@ pub(crate) struct Dry {
 impl Dry {
     fn load(tables: &Tables) -> Result<Self> {
         let (programs, steps) = object::load_dry(tables)?;
-        let [tc, _, xdp] = <[OwnedFd; 3]>::try_from(programs)
+        let [tc, _, _, xdp] = <[OwnedFd; 4]>::try_from(programs)
             .map_err(|_| system("loading the dry programs", "one is missing"))?;
         Ok(Self { tc, xdp, _steps: steps })
     }

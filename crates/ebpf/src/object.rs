@@ -20,12 +20,13 @@ use std::sync::Mutex;
 struct Aligned<T: ?Sized>(T);
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/lanyard.bpf.o")));
 
-/// The program that `lanyard_tc` jumps to with what may be for the router.
-pub(crate) const ROUTER: &str = "lanyard_router";
+/// The programs that others jump to, in the order of their places in the map `steps` (`enum ly_step`).
+const JUMPED_TO: [&str; abi::STEPS] = ["lanyard_router", "lanyard_flood"];
 /// The programs a plane runs on, by their names in `bpf/`, in the order of [`Programs`].
-pub(crate) const PROGRAMS: [&str; 9] = [
+pub(crate) const PROGRAMS: [&str; 10] = [
     "lanyard_tc",
-    ROUTER,
+    "lanyard_router",
+    "lanyard_flood",
     "lanyard_xdp",
     "lanyard_xdp_copy",
     "fdb_set",
@@ -41,8 +42,9 @@ pub(crate) const XDP_BOUND: &str = "lanyard_xdp_bound";
 #[derive(Debug)]
 pub(crate) struct Programs {
     pub tc: OwnedFd,
-    /// An entry of the map `steps` names it.
+    /// Entries of the map `steps` name these two.
     pub router: OwnedFd,
+    pub flood: OwnedFd,
     pub xdp: OwnedFd,
     /// Makes the copies of a flood from XDP: an entry of the map `xdp_flood` names it.
     pub xdp_copy: OwnedFd,
@@ -57,28 +59,26 @@ pub(crate) struct Programs {
 impl Programs {
     /// Takes one descriptor for each of [`PROGRAMS`], in that order.
     pub(crate) fn new(programs: Vec<OwnedFd>) -> Result<Self> {
-        let [tc, router, xdp, xdp_copy, fdb_set, fdb_delete, fdb_scan, fdb_migrate, clock_read] =
-            <[OwnedFd; 9]>::try_from(programs)
+        let [tc, router, flood, xdp, xdp_copy, fdb_set, fdb_delete, fdb_scan, fdb_migrate, clock_read] =
+            <[OwnedFd; 10]>::try_from(programs)
                 .map_err(|_| system("loading the eBPF programs", "one of them is missing"))?;
-        Ok(Self { tc, router, xdp, xdp_copy, fdb_set, fdb_delete, fdb_scan, fdb_migrate, clock_read })
+        Ok(Self { tc, router, flood, xdp, xdp_copy, fdb_set, fdb_delete, fdb_scan, fdb_migrate, clock_read })
     }
     /// Name and descriptor of each.
-    pub(crate) fn each(&self) -> [(&'static str, &OwnedFd); 9] {
-        let [a, b, c, d, e, f, g, h, i] = PROGRAMS;
-        let (set, delete, scan) = (&self.fdb_set, &self.fdb_delete, &self.fdb_scan);
-        let (router, xdp, copy) = (&self.router, &self.xdp, &self.xdp_copy);
-        let (migrate, clock) = (&self.fdb_migrate, &self.clock_read);
-        [
-            (a, &self.tc),
-            (b, router),
-            (c, xdp),
-            (d, copy),
-            (e, set),
-            (f, delete),
-            (g, scan),
-            (h, migrate),
-            (i, clock),
-        ]
+    pub(crate) fn each(&self) -> [(&'static str, &OwnedFd); 10] {
+        let programs = [
+            &self.tc,
+            &self.router,
+            &self.flood,
+            &self.xdp,
+            &self.xdp_copy,
+            &self.fdb_set,
+            &self.fdb_delete,
+            &self.fdb_scan,
+            &self.fdb_migrate,
+            &self.clock_read,
+        ];
+        std::array::from_fn(|n| (PROGRAMS[n], programs[n]))
     }
 }
 
@@ -118,7 +118,7 @@ pub(crate) fn load_over(tables: &Tables, names: &[&str], ifindex: Option<u32>) -
 pub(crate) fn load_dry(tables: &Tables) -> Result<(Vec<OwnedFd>, MapHandle)> {
     let meta = tables.meta.get(0);
     let constants = Constants { buckets: meta.buckets, salt: meta.salt, dry: true };
-    let loaded = load(&PROGRAMS[..3], constants, Some(tables), None)?;
+    let loaded = load(&PROGRAMS[..4], constants, Some(tables), None)?;
     Ok((loaded.programs, loaded.steps))
 }
 
@@ -182,11 +182,12 @@ fn load(
             found.ok_or_else(|| system(format!("opening the program {name}"), "the object has none"))?;
         programs.push(program.as_fd().try_clone_to_owned().doing(|| format!("opening the program {name}"))?);
     }
-    if let Some(router) = names.iter().position(|name| *name == ROUTER) {
-        let fd = programs[router].as_raw_fd() as u32;
+    for (place, jumped_to) in JUMPED_TO.iter().enumerate() {
+        let Some(at) = names.iter().position(|name| name == jumped_to) else { continue };
+        let (key, fd) = (place as u32, programs[at].as_raw_fd() as u32);
         steps
-            .update(&abi::STEP_ROUTER.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)
-            .doing(|| format!("putting {ROUTER} where it is jumped to"))?;
+            .update(&key.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)
+            .doing(|| format!("putting {jumped_to} where it is jumped to"))?;
     }
     Ok(Loaded { maps, programs, steps })
 }
