@@ -9,10 +9,11 @@ use lanyard_pipeline::state::{PlaneState, PortState, VlanState};
 use lanyard_plane::{Plane, PlaneError};
 use lanyard_types::{MacAddr, PortId, VlanId};
 use std::fs::File;
+use std::io::ErrorKind;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a test waits for something that is sure to come.
 pub const PATIENCE: Duration = Duration::from_secs(5);
@@ -152,10 +153,21 @@ impl Host {
         self.enter(|| Netdev::open().expect("netlink").set_features("eth0", &[(feature, on)]))
             .expect(feature);
     }
-    /// A socket of the host's.
+    /// A socket of the host's. One that is closed may be held for a moment longer, by a process that another test has just
+    /// forked.
     pub fn socket(&self) -> UdpSocket {
-        let addr = self.addr();
-        self.enter(|| UdpSocket::bind((addr, 7777))).expect("a socket")
+        let (addr, began) = (self.addr(), Instant::now());
+        self.enter(|| {
+            loop {
+                match UdpSocket::bind((addr, 7777)) {
+                    Err(why) if why.kind() == ErrorKind::AddrInUse && began.elapsed() < PATIENCE => {
+                        std::thread::yield_now();
+                    }
+                    bound => break bound,
+                }
+            }
+        })
+        .expect("a socket")
     }
 }
 
