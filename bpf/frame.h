@@ -125,6 +125,19 @@ static __always_inline struct ly_journal *dry_journal(void)
 	return LOOKUP(journal, 0);
 }
 
+static __always_inline __u64 dry_now_ns(void)
+{
+	struct ly_journal *j = dry_journal();
+	return j ? j->now_ns : 0;
+}
+
+/* What the kernel's test run could not be given of the frame, in bytes. */
+static __always_inline __u32 dry_extra(void)
+{
+	struct ly_journal *j = dry ? dry_journal() : NULL;
+	return j ? j->extra : 0;
+}
+
 /* True when the frame is to leave marks of the kind `mode`: always, but in a dry run only where asked. */
 static __always_inline bool leaves_marks(__u32 mode)
 {
@@ -139,21 +152,13 @@ static __always_inline bool leaves_marks(__u32 mode)
  * started (clock_read). */
 static __always_inline __u64 ticks_ns(void)
 {
-	if (dry) {
-		struct ly_journal *j = dry_journal();
-		return j ? j->now_ns : 0;
-	}
-	return bpf_jiffies64() * tick_ns;
+	return dry ? dry_now_ns() : bpf_jiffies64() * tick_ns;
 }
 
 /* Nanoseconds of CLOCK_MONOTONIC. */
 static __always_inline __u64 now_ns(void)
 {
-	if (dry) {
-		struct ly_journal *j = dry_journal();
-		return j ? j->now_ns : 0;
-	}
-	return bpf_ktime_get_ns();
+	return dry ? dry_now_ns() : bpf_ktime_get_ns();
 }
 
 /* Seconds, by a multiplication: a 64-bit division costs as much as a table look-up. 2^20 ns is 1.048576 ms;

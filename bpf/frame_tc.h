@@ -60,10 +60,7 @@ static __always_inline bool tc_read(struct __sk_buff *skb, struct frame *f)
 		if ((void *)eth + 18 <= end)
 			f->tci = bpf_ntohs(eth->tci);
 	}
-	if (dry) {
-		struct ly_journal *j = dry_journal();
-		f->len += j ? j->extra : 0;
-	}
+	f->len += dry_extra();
 	return true;
 }
 
@@ -72,6 +69,38 @@ static __always_inline bool tc_open(struct __sk_buff *skb, struct frame *f)
 	if (!tc_read(skb, f))
 		return false;
 	frame_ingress(f, skb->ifindex);
+	return true;
+}
+
+/* Jumps to another program; back only if it is not there. What that can't read from the frame goes along in skb->cb: part of
+ * LY_ABI, for either program may be of another version. `other` and `more` are what the step makes of them. */
+static __always_inline int step_enter(struct __sk_buff *skb, struct frame *f, __u32 step, __u16 other, __u32 more)
+{
+	skb->cb[0] = f->port_id | (__u32)f->came << 16;
+	skb->cb[1] = f->tci | (__u32)other << 16;
+	skb->cb[2] = more;
+	skb->cb[3] = f->form | (__u32)f->straight << 8 | (__u32)f->routed << 16;
+	skb->cb[4] = f->now_s;
+	bpf_tail_call_static(skb, &steps, step);
+	return DROP(DROP_TRANSMIT_FAILED);
+}
+
+#define STEP_OTHER(skb) ((__u16)((skb)->cb[1] >> 16))
+#define STEP_MORE(skb) ((skb)->cb[2])
+
+/* The frame as step_enter left it; false when there is none. */
+static __always_inline bool step_begin(struct __sk_buff *skb, struct frame *f)
+{
+	if (!tc_read(skb, f))
+		return false;
+	f->port_id = skb->cb[0] & (LY_PORTS - 1);
+	f->came = skb->cb[0] >> 16;
+	f->tci = skb->cb[1];
+	f->form = skb->cb[3];
+	f->straight = skb->cb[3] >> 8;
+	f->routed = skb->cb[3] >> 16;
+	f->now_s = skb->cb[4];
+	f->bare_len = f->len - (f->form != LY_UNTAGGED ? 4 : 0);
 	return true;
 }
 

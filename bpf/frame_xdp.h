@@ -30,10 +30,7 @@ static __always_inline bool xdp_open(struct xdp_md *ctx, struct frame *f, bool b
 	frame_addresses(f, eth);
 	f->outer = bpf_ntohs(eth->type);
 	f->tci = bpf_ntohs(eth->tci);
-	if (dry) {
-		struct ly_journal *j = dry_journal();
-		f->len += j ? j->extra : 0;
-	}
+	f->len += dry_extra();
 	frame_ingress(f, ctx->ingress_ifindex);
 	return true;
 }

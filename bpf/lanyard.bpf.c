@@ -46,6 +46,13 @@ static __always_inline int tc_bridged(struct __sk_buff *skb, struct frame *f)
 	return tc_unicast(skb, f);
 }
 
+/* The end of a frame's way at TC. */
+static __always_inline int tc_end(struct frame *f, int end)
+{
+	stage_count(f, end);
+	return end > 0 ? TC_ACT_SHOT : f->action;
+}
+
 /* Floods. */
 SEC("tc")
 int lanyard_flood(struct __sk_buff *skb)
@@ -55,8 +62,7 @@ int lanyard_flood(struct __sk_buff *skb)
 
 	if (!end && f.routed)
 		adjacency_used(&f);
-	stage_count(&f, end);
-	return end > 0 ? TC_ACT_SHOT : f.action;
+	return tc_end(&f, end);
 }
 
 #include "route_tc.h" /* `route` and what follows it, of a frame for the router */
@@ -94,8 +100,7 @@ int lanyard_tc(struct __sk_buff *skb)
 	struct frame f = { .action = TC_ACT_SHOT };
 	int end = tc_open(skb, &f) ? tc_stages(skb, &f) : DROP(DROP_TRUNCATED);
 
-	stage_count(&f, end);
-	return end > 0 ? TC_ACT_SHOT : f.action;
+	return tc_end(&f, end);
 }
 
 /* The rest of the way of frames that may be for the router. */
@@ -105,8 +110,7 @@ int lanyard_router(struct __sk_buff *skb)
 	struct frame f = { .action = TC_ACT_SHOT };
 	int end = router_begin(skb, &f) ? router_stages(skb, &f) : DROP(DROP_TRUNCATED);
 
-	stage_count(&f, end);
-	return end > 0 ? TC_ACT_SHOT : f.action;
+	return tc_end(&f, end);
 }
 
 /* Group addresses that the trap stage looks at: TC's business. */

@@ -221,34 +221,19 @@ static __always_inline int router_stages(struct __sk_buff *skb, struct frame *f)
 	return f->up ? TRAPPED(f->up) : 0;
 }
 
-/* Jumps to the router; back only if it is not there. What it can't read from the frame goes along in skb->cb: part of
- * LY_ABI, for either program may be of another version. */
 static __always_inline int router_enter(struct __sk_buff *skb, struct frame *f)
 {
-	skb->cb[0] = f->port_id | (__u32)f->vlan << 16;
-	skb->cb[1] = f->tci | (__u32)f->rif << 16;
-	skb->cb[2] = f->out_id | (__u32)f->out_vlan << 16;
-	skb->cb[3] = f->form | (__u32)f->straight << 8;
-	skb->cb[4] = f->now_s;
-	bpf_tail_call_static(skb, &steps, LY_STEP_ROUTER);
-	return DROP(DROP_TRANSMIT_FAILED);
+	return step_enter(skb, f, LY_STEP_ROUTER, f->rif, f->out_id | (__u32)f->out_vlan << 16);
 }
 
-/* The frame as router_enter left it; false when there is none. */
 static __always_inline bool router_begin(struct __sk_buff *skb, struct frame *f)
 {
-	if (!tc_read(skb, f))
+	if (!step_begin(skb, f))
 		return false;
-	f->port_id = skb->cb[0] & (LY_PORTS - 1);
-	f->vlan = f->came = skb->cb[0] >> 16;
-	f->tci = skb->cb[1];
-	f->rif = skb->cb[1] >> 16;
-	f->out_id = skb->cb[2];
-	f->out_vlan = skb->cb[2] >> 16;
-	f->form = skb->cb[3];
-	f->straight = skb->cb[3] >> 8;
-	f->now_s = skb->cb[4];
-	f->bare_len = f->len - (f->form != LY_UNTAGGED ? 4 : 0);
+	f->vlan = f->came;
+	f->rif = STEP_OTHER(skb);
+	f->out_id = STEP_MORE(skb);
+	f->out_vlan = STEP_MORE(skb) >> 16;
 	return true;
 }
 

@@ -203,34 +203,18 @@ __noinline int tc_flood(struct __sk_buff *skb, struct frame *f)
 	return s.failed ? DROP(DROP_TRANSMIT_FAILED) : s.too_long ? DROP(DROP_MTU_EXCEEDED) : DROP(DROP_NO_EGRESS);
 }
 
-/* Jumps to the program that floods; back only if it is not there. It is one program, so that it is verified once, whoever
- * jumps there. What it can't read from the frame goes along in skb->cb: part of LY_ABI, for either program may be of
- * another version. */
+/* Flooding is one program, so that it is verified once, whoever jumps there. */
 static __always_inline int flood_enter(struct __sk_buff *skb, struct frame *f)
 {
-	skb->cb[0] = f->port_id | (__u32)f->came << 16;
-	skb->cb[1] = f->tci | (__u32)f->vlan << 16;
-	skb->cb[2] = f->form | (__u32)f->routed << 8;
-	skb->cb[3] = f->adjacency;
-	skb->cb[4] = f->now_s;
-	bpf_tail_call_static(skb, &steps, LY_STEP_FLOOD);
-	return DROP(DROP_TRANSMIT_FAILED);
+	return step_enter(skb, f, LY_STEP_FLOOD, f->vlan, f->adjacency);
 }
 
-/* The frame as flood_enter left it; false when there is none. */
 static __always_inline bool flood_begin(struct __sk_buff *skb, struct frame *f)
 {
-	if (!tc_read(skb, f))
+	if (!step_begin(skb, f))
 		return false;
-	f->port_id = skb->cb[0] & (LY_PORTS - 1);
-	f->came = skb->cb[0] >> 16;
-	f->tci = skb->cb[1];
-	f->vlan = skb->cb[1] >> 16;
-	f->form = skb->cb[2];
-	f->routed = skb->cb[2] >> 8;
-	f->adjacency = skb->cb[3];
-	f->now_s = skb->cb[4];
-	f->bare_len = f->len - (f->form != LY_UNTAGGED ? 4 : 0);
+	f->vlan = STEP_OTHER(skb);
+	f->adjacency = STEP_MORE(skb);
 	return true;
 }
 

@@ -43,6 +43,15 @@ struct World {
 }
 
 impl World {
+    /// With a plane that has its routes, and a socket of each host's.
+    fn routed() -> (Self, Guarded, Vec<std::net::UdpSocket>) {
+        let world = Self::new();
+        let mut guarded = Guarded::open(options());
+        guarded.plane().apply(&world.state).expect("applied");
+        assert_eq!(guarded.plane().route(&world.routes()), []);
+        let sockets = world.hosts.iter().map(Host::socket).collect();
+        (world, guarded, sockets)
+    }
     fn new() -> Self {
         let hosts = [Host::new(1), Host::new(257), Host::new(513)];
         let mut state = access_state(&[(&hosts[0], 10), (&hosts[1], 20)]);
@@ -211,11 +220,7 @@ fn xdp_routes_what_it_is_sure_of() {
 #[test]
 fn a_restart_routes_on() {
     in_switch(|| {
-        let world = World::new();
-        let mut guarded = Guarded::open(options());
-        guarded.plane().apply(&world.state).expect("applied");
-        assert_eq!(guarded.plane().route(&world.routes()), []);
-        let sockets: Vec<_> = world.hosts.iter().map(Host::socket).collect();
+        let (world, mut guarded, sockets) = World::routed();
         let arrives =
             |from: usize, to: usize, text: &str| arrives(&sockets[from], &sockets[to], text, PATIENCE);
         assert!(arrives(0, 1, "before"));
@@ -256,11 +261,7 @@ fn a_restart_routes_on() {
 #[test]
 fn a_restart_with_and_without_far_parts() {
     in_switch(|| {
-        let world = World::new();
-        let mut guarded = Guarded::open(options());
-        guarded.plane().apply(&world.state).expect("applied");
-        assert_eq!(guarded.plane().route(&world.routes()), []);
-        let sockets: Vec<_> = world.hosts.iter().map(Host::socket).collect();
+        let (world, mut guarded, sockets) = World::routed();
         let arrives =
             |from: usize, to: usize, text: &str| arrives(&sockets[from], &sockets[to], text, PATIENCE);
         let mut old = 32;
