@@ -1,16 +1,19 @@
 //! A VRF's table of one family: a structure of `crates/fib` in arrays that the programs find in arrays of arrays. An IPv6 table
-//! is one array in `fib6`; an IPv4 table is its near part in `fib4` and, once there is one, its far part in `fib4_far`.
+//! is one array in `fib_lines`; an IPv4 table is its near part in the map of its width and, once a prefix is longer than /24, the
+//! rest in `fib_lines`.
 //!
 //! Read first: the head comments of `crates/fib/src/lib.rs` and `ipv4.rs`; `bpf/fib.h`, the reader.
 //!
-//! Invariants: a near part names the slot of its far part before it is put in place, and never another. A far part is put in
+//! Invariants: a near part names the slot of its rest before it is put in place, and never another. The rest is put in
 //! place before anything leads to it, and goes when no program reads the near part any more. So a table takes another's place
-//! with one store, whatever parts the two have: the slots of a VRF are two, and a new table has the one that is not in use.
+//! with one store, whatever parts the two have: the slots of a VRF are two, and a new table has the one that is not in use. Of
+//! two near parts programs read the narrower one; it goes, when there is a wider one in place, before that is written to.
 
 use crate::abi::{self, Line};
 use crate::error::{Doing, Result};
 use crate::shared::{Shared, map_bytes};
 use crate::tables::Tables;
+use lanyard_fib::ipv4::Width;
 use lanyard_fib::{Full, Joined, LINE, NONE, Rib, Words, Writer, ipv4, ipv6};
 use lanyard_types::VrfId;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
@@ -19,14 +22,14 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::AtomicU32;
 use zerocopy::IntoBytes;
 
-/// Groups of 256 (IPv4) and lines (IPv6) of a table at first, and at most.
-const GROUPS4: (u32, u32) = (256, 1 << 16);
-const LINES6: (u32, u32) = (1 << 10, 1 << 20);
+/// Lines of a table at first, and at most.
+const LINES: (u32, u32) = (1 << 10, 1 << 20);
 
 /// One table.
 #[derive(Debug)]
 pub(crate) struct Table<W> {
-    /// What stays where it is: an IPv4 table's near part.
+    vrf: VrfId,
+    /// An IPv4 table's near part, made anew when it has to be wider.
     near: Option<Array>,
     /// What is made anew when it is full; an IPv4 table's is not there before it is needed.
     rest: Option<Array>,
@@ -43,47 +46,62 @@ pub(crate) trait Family: Writer + Sized {
 }
 
 impl Family for ipv4::Writer {
-    const PIECES: (&'static str, u32) = ("fib_groups", GROUPS4.1);
+    const PIECES: (&'static str, u32) = ("fib4_lines", LINES.1);
 
     fn table(tables: &Tables, vrf: VrfId) -> Result<Table<Self>> {
-        let place = Place::fib4(vrf);
-        let side = place.array_left(tables).map_or(0, |near| near.all().load(ipv4::FAR_PLACE) & 1 ^ 1);
-        let rest_place = Place::fib4_far(vrf, side);
-        let near = Array::make(place, ipv4::NEAR_WORDS, libbpf_sys::BPF_F_MMAPABLE)?;
-        near.lines.all().store(ipv4::FAR_PLACE, rest_place.1);
-        Ok(Table { near: Some(near), rest: None, rest_place, writer: Self::new(GROUPS4.0, GROUPS4.1) })
+        let side = near_left(tables, vrf).map_or(0, |(width, near)| near.all().load(width.place()) & 1 ^ 1);
+        let (rest_place, writer) = (Place::fib4_rest(vrf, side), Self::new(LINES.0, LINES.1));
+        let near = Array::make_near(vrf, writer.size().near, rest_place)?;
+        Ok(Table { vrf, near: Some(near), rest: None, rest_place, writer })
     }
 }
 
 impl Family for ipv6::Writer {
-    const PIECES: (&'static str, u32) = ("fib_lines", LINES6.1);
+    const PIECES: (&'static str, u32) = ("fib6_lines", LINES.1);
 
     fn table(_: &Tables, vrf: VrfId) -> Result<Table<Self>> {
-        let (rest_place, writer) = (Place::fib6(vrf), Self::new(LINES6.0, LINES6.1));
-        let rest = Array::make_growing(rest_place, writer.words())?;
-        Ok(Table { near: None, rest: Some(rest), rest_place, writer })
+        let (rest_place, writer) = (Place::fib6(vrf), Self::new(LINES.0, LINES.1));
+        let rest = Array::make_growing(rest_place, writer.size().rest)?;
+        Ok(Table { vrf, near: None, rest: Some(rest), rest_place, writer })
     }
 }
 
 impl<W: Family> Table<W> {
-    /// Writes a route; how much a grace period would give back, and whether the table can grow.
+    /// Writes a route; what to do if it is refused.
     pub(crate) fn set(
         &mut self,
         prefix: W::Net,
         [old, new]: [u32; 2],
         rib: &impl Rib<W::Net>,
-    ) -> (Result<(), Full>, u32, bool) {
-        let words = joined(self.near.as_ref(), self.rest.as_ref());
-        let done = self.writer.set(&words, prefix, old, new, rib);
-        (done, self.writer.waiting(), self.writer.larger().is_some())
+    ) -> Result<(), Remedy> {
+        let (words, writer) = (joined(self.near.as_ref(), self.rest.as_ref()), &mut self.writer);
+        writer.set(&words, prefix, old, new, rib).map_err(|Full| {
+            let larger = writer.larger().is_some();
+            match writer.waiting() > 0 && (writer.worth_waiting() || !larger) {
+                true => Remedy::Wait,
+                false if larger => Remedy::Grow,
+                false => Remedy::None,
+            }
+        })
     }
-    /// The same routes in a larger array; that is put in place by `put`.
-    pub(crate) fn grow(&mut self, put: impl FnOnce(&Array) -> Result<()>) -> Result<()> {
-        let Some(words) = self.writer.larger() else { return Ok(()) };
-        let rest = Array::make_growing(self.rest_place, words - W::STAYS)?;
-        let near = self.near.as_ref();
-        self.writer.move_to(&joined(near, self.rest.as_ref()), &joined(near, Some(&rest)));
-        put(self.rest.insert(rest))
+    /// The same routes in larger memory; what is made anew is put in place if the programs read the table, and what was there
+    /// goes.
+    pub(crate) fn grow(&mut self, live: Option<&Tables>) -> Result<()> {
+        let (had, Some(size)) = (self.writer.size(), self.writer.larger()) else { return Ok(()) };
+        let before = joined(self.near.as_ref(), self.rest.as_ref());
+        if size.near == had.near {
+            let rest = Array::make_growing(self.rest_place, size.rest)?;
+            self.writer.move_to(&before, &joined(self.near.as_ref(), Some(&rest)));
+            return live.map_or(Ok(()), |tables| rest.put(tables)).map(|()| _ = self.rest.insert(rest));
+        }
+        let near = Array::make_near(self.vrf, size.near, self.rest_place)?;
+        self.writer.move_to(&before, &joined(Some(&near), self.rest.as_ref()));
+        if let Some(tables) = live {
+            near.put(tables)?;
+            self.near.iter().for_each(|narrower| narrower.place.clear(tables));
+        }
+        self.near = Some(near);
+        Ok(())
     }
     /// Every program that was under way when something was last given back has ended.
     pub(crate) fn settle(&mut self) {
@@ -102,6 +120,17 @@ impl<W: Family> Table<W> {
     }
 }
 
+/// What makes room for a route that was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Remedy {
+    /// A grace period, and [`Table::settle`].
+    Wait,
+    /// [`Table::grow`].
+    Grow,
+    /// Nothing does.
+    None,
+}
+
 /// Has the programs find a VRF's tables of both families, or none where there is none; what they found before goes.
 pub(crate) fn replace(
     tables: &Tables,
@@ -112,9 +141,7 @@ pub(crate) fn replace(
     let four = four.into_iter().flat_map(Table::arrays);
     let arrays: Vec<_> = four.chain(six.into_iter().flat_map(Table::arrays)).collect();
     arrays.iter().try_for_each(|array| array.put(tables))?;
-    // The near part first: after that nobody reads the far one.
-    let [far, other] = [0, 1].map(|side| Place::fib4_far(vrf, side));
-    for place in [Place::fib4(vrf), far, other, Place::fib6(vrf)] {
+    for place in Place::all(vrf) {
         if arrays.iter().all(|array| array.place != place) {
             place.clear(tables);
         }
@@ -124,22 +151,25 @@ pub(crate) fn replace(
 
 /// Whether the programs find any table.
 pub(crate) fn any(tables: &Tables) -> bool {
-    let vrfs = (0..abi::VRFS as u8).filter_map(VrfId::new);
-    let mut places = vrfs.flat_map(|vrf| {
-        let [far, other] = [0, 1].map(|side| Place::fib4_far(vrf, side));
-        [Place::fib4(vrf), far, other, Place::fib6(vrf)]
-    });
+    let mut places = (0..abi::VRFS as u8).filter_map(VrfId::new).flat_map(Place::all);
     places.any(|place| place.held(tables).is_some())
+}
+
+/// The near part that an earlier daemon has left.
+fn near_left(tables: &Tables, vrf: VrfId) -> Option<(Width, Shared<Line>)> {
+    let left = |width| Some((width, Place::fib4(vrf, width).array_left(tables)?));
+    Width::ALL.into_iter().find_map(left)
 }
 
 /// The leaf of an address by the tables that an earlier daemon has left.
 pub(crate) fn lookup_left(tables: &Tables, vrf: VrfId, address: IpAddr) -> u32 {
     match address {
-        IpAddr::V4(address) => Place::fib4(vrf).array_left(tables).map_or(NONE, |near| {
-            let place = Place("fib4_far", near.all().load(ipv4::FAR_PLACE));
-            let far = place.array_left(tables);
-            let rest = far.as_ref().map_or(&[][..], Shared::all);
-            ipv4::lookup(&Joined { first: near.all(), words: ipv4::NEAR_WORDS, rest }, address)
+        IpAddr::V4(address) => near_left(tables, vrf).map_or(NONE, |(width, near)| {
+            let place = Place("fib_lines", near.all().load(width.place()));
+            let rest = place.array_left(tables);
+            let rest = rest.as_ref().map_or(&[][..], Shared::all);
+            let words = Joined { first: near.all(), words: width.words(), rest };
+            ipv4::lookup(&words, width, address)
         }),
         IpAddr::V6(address) => {
             Place::fib6(vrf).array_left(tables).map_or(NONE, |table| ipv6::lookup(table.all(), address))
@@ -159,6 +189,17 @@ impl Array {
     /// For a place where arrays may differ in size.
     fn make_growing(place: Place, words: usize) -> Result<Self> {
         Self::make(place, words, libbpf_sys::BPF_F_MMAPABLE | libbpf_sys::BPF_F_INNER_MAP)
+    }
+    /// The near part of an IPv4 table whose rest belongs there.
+    fn make_near(vrf: VrfId, words: usize, rest: Place) -> Result<Self> {
+        let width = Width::of(words).unwrap_or(Width::Four);
+        let place = Place::fib4(vrf, width);
+        let near = match width {
+            Width::Sixteen => Self::make_growing(place, words)?,
+            _ => Self::make(place, words, libbpf_sys::BPF_F_MMAPABLE)?,
+        };
+        near.lines.all().store(width.place(), rest.1);
+        Ok(near)
     }
     fn make(place: Place, words: usize, map_flags: u32) -> Result<Self> {
         let lines = words.div_ceil(LINE);
@@ -189,14 +230,25 @@ impl Array {
 struct Place(&'static str, u32);
 
 impl Place {
-    fn fib4(vrf: VrfId) -> Self {
-        Self("fib4", vrf.get().into())
+    fn fib4(vrf: VrfId, width: Width) -> Self {
+        let map = match width {
+            Width::Four => "fib4_4bit",
+            Width::Eight => "fib4_8bit",
+            Width::Sixteen => "fib4_16bit",
+        };
+        Self(map, vrf.get().into())
     }
-    fn fib4_far(vrf: VrfId, side: u32) -> Self {
-        Self("fib4_far", abi::fib4_far_slot(vrf, side))
+    fn fib4_rest(vrf: VrfId, side: u32) -> Self {
+        Self("fib_lines", abi::fib4_slot(vrf, side))
     }
     fn fib6(vrf: VrfId) -> Self {
-        Self("fib6", vrf.get().into())
+        Self("fib_lines", vrf.get().into())
+    }
+    /// All of a VRF's, near parts before their rest: when they have gone nobody reads that.
+    fn all(vrf: VrfId) -> [Self; 6] {
+        let [four, eight, sixteen] = Width::ALL.map(|width| Self::fib4(vrf, width));
+        let [rest, other] = [0, 1].map(|side| Self::fib4_rest(vrf, side));
+        [four, eight, sixteen, rest, other, Self::fib6(vrf)]
     }
     /// The number of the map that is there.
     fn held(self, tables: &Tables) -> Option<u32> {

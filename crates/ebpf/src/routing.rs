@@ -12,10 +12,10 @@
 use crate::abi::{self, AdjacencyRow};
 use crate::clock::now_s;
 use crate::error::Result;
-use crate::fib::{self, Array, Family, Table};
+use crate::fib::{self, Family, Remedy, Table};
 use crate::tables::{Meta, Tables};
 use ipnet::IpNet;
-use lanyard_fib::{Full, NONE, View, ipv4, ipv6};
+use lanyard_fib::{NONE, View, ipv4, ipv6};
 use lanyard_pipeline::route::{Adjacency, RouteChange, RouteLookup, RouteTarget};
 use lanyard_pipeline::tables::routes::{Limits, Routes};
 use lanyard_plane::PlaneError;
@@ -41,7 +41,7 @@ pub(crate) struct Routing {
     buckets: Buddies,
     /// Where each group's buckets begin, and the order of their number; a group of one has none.
     groups: BTreeMap<GroupId, (u32, usize)>,
-    /// Routes refused for want of groups (IPv4), of lines (IPv6).
+    /// Routes refused for want of room: IPv4, IPv6.
     refused: [u64; 2],
 }
 
@@ -188,31 +188,31 @@ impl Routing {
         prefix: IpNet,
         [old, new]: [Option<RouteTarget>; 2],
     ) -> Result<()> {
-        let (begun, word) = (self.begun, if self.bank == 0 { encode::<0> } else { encode::<1> });
+        let word = if self.bank == 0 { encode::<0> } else { encode::<1> };
         let [old, new] = [old, new].map(|target| target.as_ref().map_or(NONE, word));
-        let put = |array: &Array| if begun { array.put(tables) } else { Ok(()) };
+        let live = self.begun.then_some(tables);
         loop {
             let held = self.vrfs.entry(vrf).or_default();
             let Some(rib) = self.rib.vrf(vrf) else { return Ok(()) };
-            let (done, waiting, larger) = match prefix.trunc() {
+            let done = match prefix.trunc() {
                 IpNet::V4(prefix) => {
-                    let table = in_place(&mut held.ipv4, || Family::table(tables, vrf), put)?;
+                    let table = in_place(&mut held.ipv4, || Family::table(tables, vrf), live)?;
                     table.set(prefix, [old, new], &View::new(&rib.ipv4, word))
                 }
                 IpNet::V6(prefix) => {
-                    let table = in_place(&mut held.ipv6, || Family::table(tables, vrf), put)?;
+                    let table = in_place(&mut held.ipv6, || Family::table(tables, vrf), live)?;
                     table.set(prefix, [old, new], &View::new(&rib.ipv6, word))
                 }
             };
             match done {
                 Ok(()) => return Ok(()),
-                Err(Full) if waiting > if larger { MANY } else { 0 } => self.wait_for_readers(tables)?,
-                Err(Full) if larger => match (prefix, held) {
-                    (IpNet::V4(_), Vrf { ipv4: Some(table), .. }) => table.grow(put)?,
-                    (IpNet::V6(_), Vrf { ipv6: Some(table), .. }) => table.grow(put)?,
+                Err(Remedy::Wait) => self.wait_for_readers(tables)?,
+                Err(Remedy::Grow) => match (prefix, held) {
+                    (IpNet::V4(_), Vrf { ipv4: Some(table), .. }) => table.grow(live)?,
+                    (IpNet::V6(_), Vrf { ipv6: Some(table), .. }) => table.grow(live)?,
                     _ => return Ok(()),
                 },
-                Err(Full) => {
+                Err(Remedy::None) => {
                     let four = matches!(prefix, IpNet::V4(_));
                     self.refused[usize::from(!four)] += 1;
                     let (table, size) = if four { ipv4::Writer::PIECES } else { ipv6::Writer::PIECES };
@@ -310,20 +310,19 @@ impl Structure {
     }
 }
 
-/// Pieces given back that are worth a grace period.
-const MANY: u32 = 64;
-
 /// The table, made and put in place with its first route.
-fn in_place<W: Family>(
-    held: &mut Option<Table<W>>,
+fn in_place<'a, W: Family>(
+    held: &'a mut Option<Table<W>>,
     made: impl FnOnce() -> Result<Table<W>>,
-    put: impl Fn(&Array) -> Result<()>,
-) -> Result<&mut Table<W>> {
+    live: Option<&Tables>,
+) -> Result<&'a mut Table<W>> {
     let table = match held.take() {
         Some(table) => table,
         None => {
             let table = made()?;
-            table.arrays().try_for_each(put)?;
+            if let Some(tables) = live {
+                table.arrays().try_for_each(|array| array.put(tables))?;
+            }
             table
         }
     };

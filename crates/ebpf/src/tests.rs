@@ -433,8 +433,8 @@ fn far_parts_take_turns() {
     /// The map in each slot of the VRF.
     fn slots(plane: &EbpfPlane) -> [Option<u32>; 2] {
         [0, 1].map(|side| {
-            let key = abi::fib4_far_slot(VRF, side);
-            let found = plane.tables.map("fib4_far").lookup(key.as_bytes(), MapFlags::ANY).expect("a slot");
+            let key = abi::fib4_slot(VRF, side);
+            let found = plane.tables.map("fib_lines").lookup(key.as_bytes(), MapFlags::ANY).expect("a slot");
             found.map(|id| u32::from_ne_bytes(id.try_into().expect("a number")))
         })
     }
@@ -442,25 +442,25 @@ fn far_parts_take_turns() {
         slots(plane).map(|slot| slot.is_some())
     }
     fn megabytes(plane: &mut EbpfPlane) -> u64 {
-        plane.resources().iter().find(|row| row.name == "fib_groups").expect("a table").bytes / 1_000_000
+        plane.resources().iter().find(|row| row.name == "fib4_lines").expect("a table").bytes / 1_000_000
     }
     const VRF: VrfId = VrfId::MAX;
     const FAR: [&str; 2] = ["10.1.0.0/16", "10.1.2.128/25"];
     pinned(|options| {
         let mut plane = EbpfPlane::open(options).expect("opened");
         routes(&mut plane, &FAR[..1]);
-        assert_eq!((held(&plane), megabytes(&mut plane)), ([false, false], 17));
+        assert_eq!((held(&plane), megabytes(&mut plane)), ([false, false], 8));
         routes(&mut plane, &FAR);
-        assert_eq!((held(&plane), megabytes(&mut plane)), ([true, false], 50));
+        assert_eq!((held(&plane), megabytes(&mut plane)), ([true, false], 8));
         let restart = |prefixes: &[&str], before: [bool; 2], orphan: bool, after: [bool; 2]| {
             let mut plane = EbpfPlane::open(options).expect("adopted");
             let found = slots(&plane);
             if let (true, Some(id)) = (orphan, found[0].or(found[1])) {
                 // As a daemon leaves it that dies before its new table is whole.
                 let map = MapHandle::from_map_id(id).expect("the map");
-                let key = abi::fib4_far_slot(VRF, u32::from(found[1].is_none()));
+                let key = abi::fib4_slot(VRF, u32::from(found[1].is_none()));
                 let value = map.as_fd().as_raw_fd() as u32;
-                let far = plane.tables.map("fib4_far");
+                let far = plane.tables.map("fib_lines");
                 far.update(key.as_bytes(), value.as_bytes(), MapFlags::ANY).expect("put");
             }
             routes(&mut plane, prefixes);

@@ -1,111 +1,166 @@
-//! DIR-24-8: the first 24 bits of an address are an index; where a /24 is divided, the entry leads to a group of 256.
+//! An array by the first 24 bits of an address; the prefixes longer than that are in a trie.
 //!
-//! Layout, in words: 2^16 leads, the first of them the default route; then 2^24 near entries of a byte; then 2^24 far entries of
-//! 16 bits; then the groups. Entries of lower addresses lie in lower bits. A near entry is the number of a lead, or [`FAR`]: the
-//! far entry is. A lead is a leaf, 0 (the default route answers), or [`GROUP`] and the group's first word; so entry 0 answers
-//! by the default route, which comes and goes with one store. The last lead is none: it is the word [`FAR_PLACE`].
+//! Layout, in words: leads, the first of them the default route's; then 2^24 near entries; then a [`crate::forest`], if any
+//! prefix is longer than /24. A near entry is the number of a lead, or all ones: then the /24 is divided, and what the forest's
+//! hash has for its number is the entry of its trie ([`crate::trie`]). A lead is a leaf; lead 0 is 0 without a default route,
+//! which so comes and goes with one store. Entries of lower addresses lie in lower bits. A number that is all ones names no
+//! lead: in the word of that lead ([`Width::place`]) whoever keeps the near part and the forest apart says where it is.
 //!
-//! Leads and near entries are the near part, [`NEAR_WORDS`] that there always are; far entries and groups are the far part,
-//! which there is from the first /24 that is divided, or the first next hop too many for a byte. So the two may lie apart.
+//! Near entries have 4, 8 or 16 bits ([`Width`]), as the number of next hops wants it: a table has few of them and as many
+//! prefixes as you like, and what random destinations drag through the cache is the entries. Leads that are in use are always
+//! in it.
 //!
-//! A table has few different next hops and as many prefixes as you like. Bytes are a quarter of the memory of words, and so
-//! of what random destinations drag through the cache; the leads that are in use are always in it.
+//! The trie has IPv6's prefixes: /24 number n is written as n/64, and the rest behind that. In it 0 is the default route.
 //!
-//! Invariants: a /24 has a group exactly while a route longer than /24 lies in it. A leaf has a lead exactly while a route of
+//! Invariants: a /24 is divided exactly while a route longer than /24 lies in it. A leaf has a lead exactly while a route of
 //! 1 to 24 bits leads to it, so removing a route takes nothing. A lead that is given back keeps its word until no reader
-//! can hold its number. Nothing leads to the far part before it is there.
+//! can hold its number. An entry says that a /24 is divided after its trie is there, and no more before that goes: so a reader
+//! that does not find it looks at the entry again.
 
-use crate::{Full, NONE, Pool, Rib, Words};
-use ipnet::Ipv4Net;
+use crate::forest::Forest;
+use crate::slots::{self, Slots};
+use crate::trie::{self, Around, Change, Lines, MOST_LINES, Place};
+use crate::words::Behind;
+use crate::{Full, MANY, NONE, Pool, Rib, Size, Words};
+use ipnet::{Ipv4Net, Ipv6Net};
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 
-/// Marks a lead to a group.
-pub const GROUP: u32 = 0x8000_0000;
-/// Leads there are, the default route's included.
-pub const LEADS: usize = FAR_PLACE;
-/// The word behind the leads is never touched here: who keeps the two parts apart writes there how readers find the far one.
-pub const FAR_PLACE: usize = (1 << 16) - 1;
-/// Words of the near part.
-pub const NEAR_WORDS: usize = FAR_ENTRIES;
-/// The first lead that a near entry has no number for.
-const FAR: u32 = 255;
-/// Where the entries begin.
-const NEAR_ENTRIES: usize = FAR_PLACE + 1;
-const FAR_ENTRIES: usize = NEAR_ENTRIES + (1 << 22);
-/// Where the groups begin.
-const GROUPS: usize = FAR_ENTRIES + (1 << 23);
-/// Words of a group.
-const GROUP_WORDS: usize = 256;
-
-/// Words of memory for so many groups; without any there is no far part.
-const fn words(groups: u32) -> usize {
-    if groups == 0 { NEAR_WORDS } else { GROUPS + groups as usize * GROUP_WORDS }
+/// Bits of a near entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Width {
+    /// For 14 next hops of routes of 1 to 24 bits.
+    Four,
+    /// For 254.
+    Eight,
+    /// For 65,534.
+    Sixteen,
 }
 
-/// What the longest match of an address leads to; [`NONE`] without one.
-pub fn lookup(words: &(impl Words + ?Sized), address: Ipv4Addr) -> u32 {
-    let address = u32::from(address);
-    let mut word = words.load(entry(words, address) as usize);
-    if word & GROUP != 0 {
-        word = words.load((word & !GROUP) as usize + (address & 0xff) as usize);
-    }
-    if word == NONE { words.load(0) } else { word }
-}
+impl Width {
+    /// All there are, the narrowest first.
+    pub const ALL: [Self; 3] = [Self::Four, Self::Eight, Self::Sixteen];
 
-/// A part of a word: its place, and its mask.
-struct Part(usize, u32, u32);
+    const fn bits(self) -> u32 {
+        match self {
+            Self::Four => 4,
+            Self::Eight => 8,
+            Self::Sixteen => 16,
+        }
+    }
+    /// The word of the near part that is never touched here.
+    #[must_use]
+    pub const fn place(self) -> usize {
+        (1 << self.bits()) - 1
+    }
+    /// Words of the near part.
+    #[must_use]
+    pub const fn words(self) -> usize {
+        self.place() + 1 + (1 << 24) * self.bits() as usize / 32
+    }
+    /// The width of a near part of so many words.
+    #[must_use]
+    pub fn of(words: usize) -> Option<Self> {
+        Self::ALL.into_iter().find(|width| width.words() == words)
+    }
+    fn wider(self) -> Option<Self> {
+        Self::ALL.into_iter().find(|width| width.bits() > self.bits())
+    }
+    /// The entry that says that a /24 is divided.
+    const fn divided(self) -> u32 {
+        self.place() as u32
+    }
+    /// Leads for leaves.
+    const fn leads(self) -> u32 {
+        self.divided() - 1
+    }
 
-impl Part {
-    const fn near(address: u32) -> Self {
-        Self(NEAR_ENTRIES + (address >> 10) as usize, (address >> 8 & 3) * 8, 0xff)
+    /// Word and shift of an entry.
+    const fn entry(self, address: u32) -> (usize, u32) {
+        let (number, fit) = (address >> 8, 32 / self.bits());
+        (self.place() + 1 + (number / fit) as usize, number % fit * self.bits())
     }
-    const fn far(address: u32) -> Self {
-        Self(FAR_ENTRIES + (address >> 9) as usize, (address >> 8 & 1) * 16, 0xffff)
-    }
-    fn load(&self, words: &(impl Words + ?Sized)) -> u32 {
-        words.load(self.0) >> self.1 & self.2
+    fn load(self, words: &(impl Words + ?Sized), address: u32) -> u32 {
+        let (at, shift) = self.entry(address);
+        words.load(at) >> shift & self.divided()
     }
     /// The only writer has the rest of the word to itself.
-    fn store(&self, words: &(impl Words + ?Sized), value: u32) {
-        words.store(self.0, words.load(self.0) & !(self.2 << self.1) | value << self.1);
+    fn store(self, words: &(impl Words + ?Sized), address: u32, value: u32) {
+        let (at, shift) = self.entry(address);
+        words.store(at, words.load(at) & !(self.divided() << shift) | value << shift);
+    }
+    fn rest<W: Words + ?Sized>(self, words: &W) -> Behind<'_, W> {
+        Behind { words, skip: self.words() }
     }
 }
 
-/// The lead of an address.
-fn entry(words: &(impl Words + ?Sized), address: u32) -> u32 {
-    match Part::near(address).load(words) {
-        FAR => Part::far(address).load(words),
-        near => near,
+/// Where the forest's header tells of its hash.
+const HEADER: usize = 1;
+/// Bits of a /24 as an IPv6 prefix.
+const KEY_BITS: u8 = 64;
+
+/// What the longest match of an address leads to; [`NONE`] without one.
+pub fn lookup(words: &(impl Words + ?Sized), width: Width, address: Ipv4Addr) -> u32 {
+    let address = u32::from(address);
+    loop {
+        let lead = width.load(words, address);
+        if lead != width.divided() {
+            return words.load(lead as usize);
+        }
+        let rest = width.rest(words);
+        let entry = slots::find(&rest, HEADER, (address >> 8).into());
+        let word = trie::walk(&rest, entry, u128::from(address & 0xff) << 120);
+        if word != NONE {
+            return word;
+        }
+        if width.load(words, address) == width.divided() {
+            return words.load(0);
+        }
     }
 }
 
-/// Whoever is still on its way from the near entry to the far one finds the old lead there, or the new one.
-fn set_entry(words: &(impl Words + ?Sized), address: u32, lead: u32) {
-    if lead >= FAR {
-        Part::far(address).store(words, lead);
+/// A prefix of 24 bits and more, as the trie has it.
+fn long(prefix: Ipv4Net) -> Ipv6Net {
+    let address = u128::from(u32::from(prefix.network()));
+    trie::prefix(address >> 8 << 64 | (address & 0xff) << 56, prefix.prefix_len() - 24 + KEY_BITS)
+}
+
+/// The routes as the trie has them. Those that cover a /24 are its own there.
+struct Long<'a, R>(&'a R);
+
+impl<R> Long<'_, R> {
+    fn short(prefix: Ipv6Net) -> Ipv4Net {
+        let bits = trie::bits_of(prefix);
+        let address = Ipv4Addr::from((bits >> 64 << 8 | bits >> 56 & 0xff) as u32);
+        Ipv4Net::new_assert(address, prefix.prefix_len() - KEY_BITS + 24)
     }
-    Part::near(address).store(words, lead.min(FAR));
+}
+
+impl<R: Rib<Ipv4Net>> Around for Long<'_, R> {
+    fn longest(&self, prefix: Ipv6Net) -> Option<(u8, u32)> {
+        let (len, word) = self.0.longest(Self::short(prefix), |_| true)?;
+        Some((len.max(24) - 24 + KEY_BITS, word))
+    }
+    fn inside(&self, prefix: Ipv6Net) -> impl Iterator<Item = Ipv6Net> {
+        self.0.inside(Self::short(prefix)).map(long)
+    }
 }
 
 /// The writer's side: what is in use. The words themselves are handed to each call, all 0 at first.
 #[derive(Debug)]
 pub struct Writer {
-    groups: Pool,
-    /// Groups that the far part is made with, and that there can be.
-    first: u32,
-    most: u32,
-    /// Leads for leaves; piece n is lead n + 1.
-    near: Pool,
-    /// Leads for groups, and for the leaves that are left; piece n is lead n + [`FAR`]. None without a far part.
-    far: Pool,
+    width: Width,
+    /// Piece n is lead n + 1.
+    leads: Pool,
     /// The leaves that have a lead, and how many routes of 1 to 24 bits lead to each.
     leaves: HashMap<u32, (u32, u32)>,
+    forest: Forest<1>,
+    /// It is leads that were last wanting; otherwise it is in the forest.
+    narrow: bool,
 }
 
 impl crate::Writer for Writer {
     type Net = Ipv4Net;
-    const STAYS: usize = NEAR_WORDS;
 
     fn set(
         &mut self,
@@ -122,48 +177,74 @@ impl crate::Writer for Writer {
         }
         Ok(())
     }
-    fn words(&self) -> usize {
-        words(self.groups.capacity())
+    fn size(&self) -> Size {
+        Size { near: self.width.words(), rest: self.forest.words() }
     }
     fn pool(&self) -> &Pool {
-        &self.groups
+        &self.forest.lines.pool
     }
     fn waiting(&self) -> u32 {
-        self.groups.waiting() + self.near.waiting() + self.far.waiting()
+        self.forest.waiting() + self.leads.waiting()
+    }
+    fn worth_waiting(&self) -> bool {
+        match self.narrow {
+            // A table that has become wider stays so, but next hops that come and go all the time want many numbers.
+            true => self.leads.waiting() > (self.leads.capacity() / 2).min(MANY),
+            false => self.forest.worth_waiting(),
+        }
     }
     fn settle(&mut self) {
-        self.groups.settle();
-        self.near.settle();
-        self.far.settle();
+        self.leads.settle();
+        self.forest.settle();
     }
-    fn larger(&self) -> Option<usize> {
-        let more = self.groups.capacity() < self.most && self.groups.available() == 0;
-        more.then(|| words(self.next_size()))
+    fn larger(&self) -> Option<Size> {
+        if self.narrow {
+            return self.width.wider().map(|width| Size { near: width.words(), ..self.size() });
+        }
+        self.forest.larger().map(|rest| Size { rest, ..self.size() })
     }
     fn move_to(&mut self, from: &(impl Words + ?Sized), to: &(impl Words + ?Sized)) {
-        crate::words::copy(from, to, NEAR_WORDS..self.words());
-        self.groups.grow(self.next_size());
-        self.far.grow(LEADS as u32 - FAR);
+        let had = self.width;
+        if !self.narrow {
+            self.forest.move_to(&had.rest(from), &had.rest(to));
+            return;
+        }
+        let Some(width) = had.wider() else { return };
+        crate::words::copy(from, to, 0..had.place());
+        let fit = 32 / had.bits();
+        for first in (0..1_u32 << 24).step_by(fit as usize) {
+            if from.load(had.entry(first << 8).0) == 0 {
+                continue;
+            }
+            for address in (first..first + fit).map(|number| number << 8) {
+                match had.load(from, address) {
+                    lead if lead == had.divided() => width.store(to, address, width.divided()),
+                    lead => width.store(to, address, lead),
+                }
+            }
+        }
+        self.leads.grow(width.leads());
+        self.width = width;
     }
 }
 
 impl Writer {
-    /// For a near part alone; the far part will have room for so many groups, at first and at most.
+    /// Without a forest; that will have so many lines, at first and at most, and a quarter as many buckets.
     #[must_use]
-    pub fn new(first: u32, most: u32) -> Self {
-        let (near, far, groups) = (Pool::new(FAR - 1), Pool::default(), Pool::default());
-        Self { groups, first, most, near, far, leaves: HashMap::new() }
+    pub fn new(lines: u32, most: u32) -> Self {
+        let (width, hash) = (Width::Four, Slots::new(HEADER, (most / 4).max(1)));
+        let forest = Forest::new(Lines::new(1, 0), [hash], lines, most);
+        Self { width, leads: Pool::new(width.leads()), leaves: HashMap::new(), forest, narrow: false }
     }
-
-    fn next_size(&self) -> u32 {
-        (self.groups.capacity() * 2).max(self.first).clamp(1, self.most)
+    /// Bits of the near entries.
+    #[must_use]
+    pub fn width(&self) -> Width {
+        self.width
     }
-
-    fn give_back(&mut self, lead: u32) {
-        match lead.checked_sub(FAR) {
-            None => self.near.give_back(lead - 1),
-            Some(far) => self.far.give_back(far),
-        }
+    /// The numbers that next hops of routes of 1 to 24 bits have.
+    #[must_use]
+    pub fn leads(&self) -> &Pool {
+        &self.leads
     }
 
     /// The lead of a leaf for one more route.
@@ -172,8 +253,8 @@ impl Writer {
             *routes += 1;
             return Ok(*lead);
         }
-        let near = self.near.take().map(|near| near + 1);
-        let lead = near.or_else(|| self.far.take().map(|far| far + FAR)).ok_or(Full)?;
+        self.narrow = true;
+        let lead = self.leads.take().ok_or(Full)? + 1;
         words.store(lead as usize, leaf);
         self.leaves.insert(leaf, (lead, 1));
         Ok(lead)
@@ -185,7 +266,7 @@ impl Writer {
         if *routes == 0 {
             let lead = *lead;
             self.leaves.remove(&leaf);
-            self.give_back(lead);
+            self.leads.give_back(lead - 1);
         }
     }
 
@@ -208,11 +289,32 @@ impl Writer {
         } else {
             (self.hold(words, new)?, new)
         };
-        gaps(prefix, rib, |first, last| paint(words, first, last, lead, value));
+        let mut painted = None;
+        gaps(prefix, rib, |first, last| {
+            for number in first >> 8..=last >> 8 {
+                let address = number << 8;
+                if self.width.load(words, address) != self.width.divided() {
+                    self.width.store(words, address, lead);
+                } else if painted != Some(number) {
+                    painted = Some(number);
+                    self.paint(words, address, value, rib);
+                }
+            }
+        });
         if old != NONE {
             self.let_go(old);
         }
         Ok(())
+    }
+
+    /// What a divided /24 has for the addresses that no route longer than it covers.
+    fn paint(&self, words: &(impl Words + ?Sized), address: u32, value: u32, rib: &impl Rib<Ipv4Net>) {
+        let words = &self.width.rest(words);
+        if let Some(at) = self.forest.hashes[0].held(words, (address >> 8).into()) {
+            let change =
+                Change { words, around: Long(rib), prefix: long(whole(address)), value, covers: true };
+            change.paint(root(address, at));
+        }
     }
 
     /// A route inside one /24.
@@ -223,44 +325,51 @@ impl Writer {
         new: u32,
         rib: &impl Rib<Ipv4Net>,
     ) -> Result<(), Full> {
-        let whole = Ipv4Net::new(prefix.network(), 24).map_err(|_| Full)?.trunc();
-        let address = u32::from(prefix.network());
+        let (width, address) = (self.width, u32::from(prefix.network()));
+        let (lead, key, rest) = (width.load(words, address), u64::from(address >> 8), &width.rest(words));
+        let held = match lead == width.divided() {
+            true => self.forest.hashes[0].held(rest, key),
+            false => None,
+        };
         let value = if new == NONE { rib.covering(prefix, |_| true).unwrap_or(NONE) } else { new };
-        let lead = entry(words, address);
-        let held = words.load(lead as usize);
-        if new == NONE && rib.inside(whole).next().is_none() {
-            // It was the last in here.
-            if held & GROUP != 0 {
-                set_entry(words, address, self.lead_of(value));
-                self.groups.give_back(((held & !GROUP) as usize - GROUPS).div_euclid(GROUP_WORDS) as u32);
-                self.give_back(lead);
+        let covers = rib.inside(prefix).next().is_some();
+        let change = Change { words: rest, around: Long(rib), prefix: long(prefix), value, covers };
+        if new == NONE {
+            match held {
+                Some(at) if rib.inside(whole(address)).next().is_none() => {
+                    // It was the last in here.
+                    width.store(words, address, self.lead_of(value));
+                    let entry = rest.load(at);
+                    rest.store(at, NONE);
+                    self.forest.lines.release(rest, entry);
+                    self.forest.hashes[0].give_back(rest, at, key);
+                }
+                Some(at) => self.forest.lines.set_in(&change, root(address, at), new)?,
+                None => {}
             }
             return Ok(());
         }
-        let divided = held & GROUP != 0;
-        let (lead, group) = match divided {
-            true => (lead, (held & !GROUP) as usize),
-            false => self.divide(words, if lead == 0 { NONE } else { held })?,
-        };
-        gaps(prefix, rib, |first, last| paint_group(words, group, first, last, value));
-        if !divided {
-            set_entry(words, address, lead);
+        self.narrow = false;
+        self.forest.room(MOST_LINES)?;
+        if let Some(at) = held {
+            return self.forest.lines.set_in(&change, root(address, at), new);
         }
+        let at = self.forest.claim(rest, 0, key)?;
+        rest.store(at, if lead == 0 { NONE } else { words.load(lead as usize) });
+        self.forest.lines.set_in(&change, root(address, at), new)?;
+        width.store(words, address, width.divided());
         Ok(())
     }
+}
 
-    /// A group that says what one entry said, and its lead; not yet led to.
-    fn divide(&mut self, words: &(impl Words + ?Sized), held: u32) -> Result<(u32, usize), Full> {
-        if self.groups.available() == 0 {
-            return Err(Full);
-        }
-        let lead = self.far.take().ok_or(Full)? + FAR;
-        let number = self.groups.take().ok_or(Full)?;
-        let group = GROUPS + number as usize * GROUP_WORDS;
-        (group..group + GROUP_WORDS).for_each(|at| words.store(at, held));
-        words.store(lead as usize, GROUP | group as u32);
-        Ok((lead, group))
-    }
+/// The /24 of an address.
+fn whole(address: u32) -> Ipv4Net {
+    Ipv4Net::new_assert(Ipv4Addr::from(address & !0xff), 24)
+}
+
+/// Where the trie of a divided /24 begins.
+fn root(address: u32, at: usize) -> Place {
+    Place { at, bits: u128::from(address >> 8) << 64, depth: KEY_BITS }
 }
 
 /// The addresses of a prefix that no longer route covers, as first and last of each run.
@@ -276,26 +385,4 @@ fn gaps(prefix: Ipv4Net, rib: &impl Rib<Ipv4Net>, mut run: impl FnMut(u32, u32))
     if next <= u64::from(last) {
         run(next as u32, last);
     }
-}
-
-/// A run of addresses. A /24 of which only a part is meant has a group, because what makes it a part is a route longer than
-/// /24.
-fn paint(words: &(impl Words + ?Sized), first: u32, last: u32, lead: u32, value: u32) {
-    let mut address = u64::from(first);
-    while address <= u64::from(last) {
-        let end = (address | 0xff).min(u64::from(last));
-        let was = entry(words, address as u32);
-        let held = words.load(was as usize);
-        if held & GROUP != 0 {
-            paint_group(words, (held & !GROUP) as usize, address as u32, end as u32, value);
-        } else {
-            set_entry(words, address as u32, lead);
-        }
-        address = end + 1;
-    }
-}
-
-/// A run of addresses in one /24.
-fn paint_group(words: &(impl Words + ?Sized), group: usize, first: u32, last: u32, value: u32) {
-    (first & 0xff..=last & 0xff).for_each(|low| words.store(group + low as usize, value));
 }

@@ -8,51 +8,26 @@
 //!
 //! Layout, in words: line 0 is the header; then 2^16 entries for the first 16 bits of the short prefixes; then lines; then the
 //! buckets of both hashes. The header's word 0 is the default route, 1 and 2 say at which line the buckets for 64 bits begin
-//! and how many there are, 3 and 4 the same for 48; 5 counts changes. An entry is 0 (no route, in here), a leaf, [`NODE`] and a line of 16
-//! entries for the next four bits, or [`SKIP`] and a line that compares many bits at once:
-//!
-//! | Words | of a skip |
-//! |---|---|
-//! | 0-3 | the bits the address must have from here, as two 64-bit numbers, the upper first |
-//! | 4-7 | which bits are compared, likewise |
-//! | 8 | the entry behind them |
-//! | 9 | the leaf for addresses that differ |
-//! | 10 | how many bits: a multiple of four, 4..=112 |
-//!
-//! Invariants, each among the routes of one place: an entry is a leaf exactly while no route longer than it lies in it; every
-//! route behind a skip has the skip's bits and at least its length; a leaf's word is that of the longest route covering it, the
-//! default route aside. A prefix of 48 bits and more in ffff:ffff::/32, which is multicast, is taken and not there.
+//! and how many there are, 3 and 4 the same for 48; 5 counts changes. Entries are those of [`crate::trie`]; a trie's routes are
+//! those of its place. A prefix of 48 bits and more in ffff:ffff::/32, which is multicast, is taken and not there.
 
+use crate::forest::Forest;
 use crate::slots::{self, Slots};
-use crate::{Full, LEAVES, LINE, NONE, Pool, Rib, Words};
+use crate::trie::{Around, Change, Lines, MOST_LINES, Place, bits_of, mask, shift, walk};
+use crate::{Full, LINE, NONE, Pool, Rib, Size, Words};
 use ipnet::Ipv6Net;
 use std::net::Ipv6Addr;
 
-/// Marks an entry that leads to a node.
-pub const NODE: u32 = 0x8000_0000;
-/// Marks, with [`NODE`], an entry that leads to a skip.
-pub const SKIP: u32 = 0xc000_0000;
-const LINE_MASK: u32 = LEAVES - 1;
-
 /// Bits by index.
 const DIRECT: u8 = 16;
-/// Where the entries begin, and the lines.
+/// Where the entries begin, and the first line for a trie.
 const ENTRIES: usize = LINE;
-pub(crate) const LINES: usize = ENTRIES + (1 << DIRECT);
+const FIRST_LINE: u32 = 1 + (1 << DIRECT) / LINE as u32;
 
 /// The word of the header that counts changes.
 const CHANGES: usize = 5;
 /// The hashed lengths, and where the header tells of them.
 const HASHED: [(u8, usize); 2] = [(64, 1), (48, 3)];
-
-const MATCH: usize = 0;
-const MASK: usize = 4;
-const CHILD: usize = 8;
-const OTHERWISE: usize = 9;
-const BITS: usize = 10;
-
-/// Lines an update may take: a split skip, the way to the new prefix, the next line of a bucket.
-const MOST_LINES: u32 = 6;
 
 /// What the longest match of an address leads to; [`NONE`] without one.
 pub fn lookup(words: &(impl Words + ?Sized), address: Ipv6Addr) -> u32 {
@@ -77,23 +52,6 @@ pub fn lookup(words: &(impl Words + ?Sized), address: Ipv6Addr) -> u32 {
     }
 }
 
-/// From an entry to the leaf, by the bits from there on.
-fn walk(words: &(impl Words + ?Sized), mut word: u32, mut key: u128) -> u32 {
-    while word >= NODE {
-        let line = line_of(word);
-        if word < SKIP {
-            word = words.load(line + (key >> 124) as usize);
-            key <<= 4;
-        } else if (key ^ load128(words, line + MATCH)) & load128(words, line + MASK) == 0 {
-            key = shift(key, words.load(line + BITS) as u8);
-            word = words.load(line + CHILD);
-        } else {
-            word = words.load(line + OTHERWISE);
-        }
-    }
-    word
-}
-
 /// The key of the first `bits`, 48 or 64, of an address.
 fn hashed(address: u128, bits: u8) -> u64 {
     ((address & mask(bits)) >> 64) as u64
@@ -104,105 +62,38 @@ fn entrance(prefix: Ipv6Net) -> usize {
     HASHED.iter().position(|(bits, _)| prefix.prefix_len() >= *bits).unwrap_or(HASHED.len())
 }
 
-/// Word of a line.
-pub(crate) fn line_at(number: u32) -> usize {
-    LINES + number as usize * LINE
+/// The routes of one place.
+struct InPlace<'a, R> {
+    rib: &'a R,
+    entrance: usize,
 }
 
-fn line_of(word: u32) -> usize {
-    line_at(word & LINE_MASK)
-}
-
-fn shift(key: u128, bits: u8) -> u128 {
-    key.checked_shl(bits.into()).unwrap_or(0)
-}
-
-/// The upper `bits` bits.
-fn mask(bits: u8) -> u128 {
-    !u128::MAX.checked_shr(bits.into()).unwrap_or(0)
-}
-
-/// Two native 64-bit numbers, the upper one first, each in the byte order of the machine: what C reads as `__u64`.
-fn load128(words: &(impl Words + ?Sized), at: usize) -> u128 {
-    let half = |at: usize| {
-        let ([a, b, c, d], [e, f, g, h]) = (words.load(at).to_ne_bytes(), words.load(at + 1).to_ne_bytes());
-        u128::from(u64::from_ne_bytes([a, b, c, d, e, f, g, h]))
-    };
-    half(at) << 64 | half(at + 2)
-}
-
-fn store128(words: &(impl Words + ?Sized), at: usize, value: u128) {
-    for (at, half) in [(at, (value >> 64) as u64), (at + 2, value as u64)] {
-        let [a, b, c, d, e, f, g, h] = half.to_ne_bytes();
-        words.store(at, u32::from_ne_bytes([a, b, c, d]));
-        words.store(at + 1, u32::from_ne_bytes([e, f, g, h]));
+impl<R: Rib<Ipv6Net>> InPlace<'_, R> {
+    fn counts(&self, other: Ipv6Net) -> bool {
+        entrance(other) == self.entrance
+    }
+    fn covering(&self, prefix: Ipv6Net) -> Option<u32> {
+        self.rib.covering(prefix, |other| self.counts(other))
     }
 }
 
-/// The place of an entry: its word, and the bits that lead there.
-#[derive(Debug, Clone, Copy)]
-struct Place {
-    at: usize,
-    bits: u128,
-    depth: u8,
-}
-
-impl Place {
-    fn prefix(self) -> Ipv6Net {
-        prefix(self.bits, self.depth)
+impl<R: Rib<Ipv6Net>> Around for InPlace<'_, R> {
+    fn longest(&self, prefix: Ipv6Net) -> Option<(u8, u32)> {
+        self.rib.longest(prefix, |other| self.counts(other))
     }
-    /// Entry `nibble` of the node in `line`, which this place leads to.
-    fn slot(self, line: usize, nibble: usize) -> Self {
-        let bits = self.bits | (nibble as u128) << (124 - self.depth);
-        Self { at: line + nibble, bits, depth: self.depth + 4 }
+    fn inside(&self, prefix: Ipv6Net) -> impl Iterator<Item = Ipv6Net> {
+        self.rib.inside(prefix).filter(|other| self.counts(*other))
     }
-    /// The entry behind the skip in `line`, which this place leads to.
-    fn behind(self, words: &(impl Words + ?Sized), line: usize) -> Self {
-        let bits = self.bits | load128(words, line + MATCH) >> self.depth;
-        Self { at: line + CHILD, bits, depth: self.depth + words.load(line + BITS) as u8 }
-    }
-}
-
-fn prefix(bits: u128, len: u8) -> Ipv6Net {
-    // No depth is past 128.
-    Ipv6Net::new_assert(Ipv6Addr::from(bits & mask(len)), len)
-}
-
-fn bits_of(prefix: Ipv6Net) -> u128 {
-    u128::from(prefix.network())
-}
-
-/// The slots of a node at `depth` that a prefix longer than `depth` by at most four covers.
-fn slots(prefix: Ipv6Net, depth: u8) -> std::ops::RangeInclusive<usize> {
-    let first = (bits_of(prefix) << depth >> 124) as usize;
-    first..=first + (1 << (depth + 4 - prefix.prefix_len())) - 1
 }
 
 /// The writer's side: what is in use.
 #[derive(Debug)]
 pub struct Writer {
-    lines: Pool,
-    most: u32,
-    hashes: [Slots; HASHED.len()],
-    /// The hash that wants to be larger; otherwise it is the lines.
-    narrow: Option<usize>,
-}
-
-/// What is being changed.
-struct Change<'a, W: ?Sized, R> {
-    words: &'a W,
-    rib: &'a R,
-    prefix: Ipv6Net,
-    entrance: usize,
-    /// What its addresses lead to that no longer route covers.
-    value: u32,
-    /// There are longer routes inside it.
-    covers: bool,
+    forest: Forest<{ HASHED.len() }>,
 }
 
 impl crate::Writer for Writer {
     type Net = Ipv6Net;
-    const STAYS: usize = 0;
 
     fn set(
         &mut self,
@@ -217,43 +108,36 @@ impl crate::Writer for Writer {
         Ok(())
     }
 
-    fn words(&self) -> usize {
-        self.words_with(self.lines.capacity(), None)
+    fn size(&self) -> Size {
+        Size { near: 0, rest: self.forest.words() }
     }
     fn pool(&self) -> &Pool {
-        &self.lines
+        &self.forest.lines.pool
     }
     fn waiting(&self) -> u32 {
-        self.lines.waiting() + self.hashes.iter().map(Slots::waiting).sum::<u32>()
+        self.forest.waiting()
+    }
+    fn worth_waiting(&self) -> bool {
+        self.forest.worth_waiting()
     }
     fn settle(&mut self) {
-        self.lines.settle();
-        self.hashes.iter_mut().for_each(Slots::settle);
+        self.forest.settle();
     }
-    fn larger(&self) -> Option<usize> {
-        self.next_size().map(|(lines, hash)| self.words_with(lines, hash))
+    fn larger(&self) -> Option<Size> {
+        self.forest.larger().map(|rest| Size { near: 0, rest })
     }
     fn move_to(&mut self, from: &(impl Words + ?Sized), to: &(impl Words + ?Sized)) {
-        let Some((lines, larger)) = self.next_size() else { return };
-        crate::words::copy(from, to, 0..line_at(self.lines.capacity()));
-        self.lines.grow(lines);
-        let mut begin = line_at(lines);
-        for (n, hash) in self.hashes.iter_mut().enumerate() {
-            let buckets =
-                larger.filter(|(which, _)| *which == n).map_or(hash.buckets(), |(_, larger)| larger);
-            hash.move_to(from, to, (begin, buckets), &mut self.lines);
-            begin += buckets as usize * LINE;
-        }
+        self.forest.move_to(from, to);
     }
 }
 
 impl Writer {
-    /// For memory with room for so many lines, at first and at most; the hashes begin with none, and have as many buckets at
-    /// most as a quarter of the lines.
+    /// For memory with room for so many lines, at first and at most, more than none; the hashes begin with none, and have as
+    /// many buckets at most as a quarter of the lines.
     #[must_use]
     pub fn new(lines: u32, most: u32) -> Self {
-        let hashes = HASHED.map(|(bits, header)| Slots::new(bits, header, (most / 4).max(1)));
-        Self { lines: Pool::new(lines), most, hashes, narrow: None }
+        let hashes = HASHED.map(|(_, header)| Slots::new(header, (most / 4).max(1)));
+        Self { forest: Forest::new(Lines::new(FIRST_LINE, lines), hashes, lines, most) }
     }
 
     fn change(
@@ -268,32 +152,31 @@ impl Writer {
             words.store(0, new);
             return Ok(());
         }
-        let mut change = Change { words, rib, prefix, entrance, value: new, covers: false };
-        if new == NONE {
-            change.value = rib.covering(prefix, |other| change.counts(other)).unwrap_or(NONE);
+        let around = InPlace { rib, entrance };
+        let value = if new == NONE { around.covering(prefix).unwrap_or(NONE) } else { new };
+        let covers = around.inside(prefix).next().is_some();
+        let change = Change { words, around, prefix, value, covers };
+        let forest = &mut self.forest;
+        if new != NONE && len > DIRECT {
+            forest.room(MOST_LINES)?;
         }
-        let covers = change.inside(prefix).next().is_some();
-        change.covers = covers;
-        if new != NONE && len > DIRECT && self.lines.available() < MOST_LINES {
-            self.narrow = None;
-            return Err(Full);
-        }
-        if let Some(hash) = self.hashes.get_mut(entrance) {
-            let (bits, key) = (hash.bits, hashed(bits_of(prefix), hash.bits));
+        if let Some((bits, _)) = HASHED.get(entrance).copied() {
+            let key = hashed(bits_of(prefix), bits);
             if key >> 32 == u64::from(u32::MAX) {
                 return Ok(());
             }
-            let held = hash.held(words, key);
-            let at = match held {
+            let at = match forest.hashes[entrance].held(words, key) {
                 None if new == NONE => return Ok(()),
-                None => hash.claim(words, key, &mut self.lines).inspect_err(|_| {
-                    self.narrow = Some(entrance);
-                })?,
+                None => forest.claim(words, entrance, key)?,
                 Some(at) => at,
             };
-            self.set_in(&change, Place { at, bits: bits_of(prefix) & mask(bits), depth: bits }, new)?;
+            forest.lines.set_in(
+                &change,
+                Place { at, bits: bits_of(prefix) & mask(bits), depth: bits },
+                new,
+            )?;
             if words.load(at) == NONE {
-                self.hashes[entrance].give_back(words, at, key);
+                forest.hashes[entrance].give_back(words, at, key);
             }
             return Ok(());
         }
@@ -303,317 +186,6 @@ impl Writer {
             (first..first + (1 << (DIRECT - len))).for_each(|n| change.paint(entry(n)));
             return Ok(());
         }
-        self.set_in(&change, entry(first), new)
-    }
-
-    /// Words for so many lines, and a hash of another size than it has.
-    fn words_with(&self, lines: u32, other: Option<(usize, u32)>) -> usize {
-        let buckets = |(n, hash): (usize, &Slots)| match other {
-            Some((which, buckets)) if which == n => buckets,
-            _ => hash.buckets(),
-        };
-        line_at(lines) + self.hashes.iter().enumerate().map(buckets).sum::<u32>() as usize * LINE
-    }
-
-    /// So many lines, and the hash that grows to so many buckets.
-    fn next_size(&self) -> Option<(u32, Option<(usize, u32)>)> {
-        let lines = self.lines.capacity();
-        if let Some(hash) = self.narrow {
-            return self.hashes[hash].larger().map(|buckets| (lines, Some((hash, buckets))));
-        }
-        (lines < self.most).then(|| ((lines * 2).clamp(1, self.most), None))
-    }
-
-    /// From a place that covers the prefix.
-    fn set_in<W: Words + ?Sized, R: Rib<Ipv6Net>>(
-        &mut self,
-        change: &Change<'_, W, R>,
-        place: Place,
-        new: u32,
-    ) -> Result<(), Full> {
-        if place.depth == change.prefix.prefix_len() {
-            change.paint(place);
-        } else if new == NONE {
-            self.remove(change, place);
-        } else {
-            self.insert(change, place)?;
-        }
-        Ok(())
-    }
-
-    /// `place` covers the prefix and is shorter.
-    fn insert<W: Words + ?Sized, R: Rib<Ipv6Net>>(
-        &mut self,
-        change: &Change<'_, W, R>,
-        mut place: Place,
-    ) -> Result<(), Full> {
-        let (words, len, bits) = (change.words, change.prefix.prefix_len(), bits_of(change.prefix));
-        loop {
-            let held = words.load(place.at);
-            if held < NODE {
-                let way = self.way(change, place, held)?;
-                words.store(place.at, way);
-                return Ok(());
-            }
-            let line = line_of(held);
-            if held < SKIP {
-                if len <= place.depth + 4 {
-                    slots(change.prefix, place.depth).for_each(|n| change.paint(place.slot(line, n)));
-                    return Ok(());
-                }
-                place = place.slot(line, (bits << place.depth >> 124) as usize);
-                continue;
-            }
-            let behind = place.behind(words, line);
-            let same = ((bits ^ behind.bits).leading_zeros() as u8).min(len).min(behind.depth);
-            if same < behind.depth {
-                let split = self.split(change, place, held, same)?;
-                words.store(place.at, split);
-                self.lines.give_back(held & LINE_MASK);
-                return Ok(());
-            }
-            if len == behind.depth {
-                change.paint(behind);
-                return Ok(());
-            }
-            place = behind;
-        }
-    }
-
-    /// An entry that leads from a leaf to the prefix, and everywhere else to what the leaf said.
-    fn way<W: Words + ?Sized, R: Rib<Ipv6Net>>(
-        &mut self,
-        change: &Change<'_, W, R>,
-        place: Place,
-        leaf: u32,
-    ) -> Result<u32, Full> {
-        let (words, len) = (change.words, change.prefix.prefix_len());
-        let bits = bits_of(change.prefix);
-        if len.is_multiple_of(4) {
-            return self.skip(words, place, (bits, len), change.value, leaf);
-        }
-        let depth = len & !3;
-        let node = self.node(words, leaf)?;
-        let line = line_of(node);
-        slots(change.prefix, depth).for_each(|n| words.store(line + n, change.value));
-        if depth == place.depth { Ok(node) } else { self.skip(words, place, (bits, depth), node, leaf) }
-    }
-
-    /// An entry instead of the skip `held`, whose path the prefix leaves, or ends on, behind `same` bits.
-    fn split<W: Words + ?Sized, R: Rib<Ipv6Net>>(
-        &mut self,
-        change: &Change<'_, W, R>,
-        place: Place,
-        held: u32,
-        same: u8,
-    ) -> Result<u32, Full> {
-        let (words, len) = (change.words, change.prefix.prefix_len());
-        let behind = place.behind(words, line_of(held));
-        let (child, leaf) = (words.load(behind.at), words.load(line_of(held) + OTHERWISE));
-        // The node in which they part.
-        let depth = same.min(len - 1) & !3;
-        let node = self.node(words, leaf)?;
-        let line = line_of(node);
-        let top = Place { at: place.at, bits: behind.bits & mask(depth), depth };
-        let old = top.slot(line, (behind.bits << depth >> 124) as usize);
-        let rest = if old.depth == behind.depth {
-            child
-        } else {
-            self.skip(words, old, (behind.bits, behind.depth), child, leaf)?
-        };
-        words.store(old.at, rest);
-        if len <= depth + 4 {
-            slots(change.prefix, depth).for_each(|n| change.paint(top.slot(line, n)));
-        } else {
-            let new = top.slot(line, (bits_of(change.prefix) << depth >> 124) as usize);
-            let way = self.way(change, new, leaf)?;
-            words.store(new.at, way);
-        }
-        if depth == place.depth {
-            Ok(node)
-        } else {
-            self.skip(words, place, (behind.bits, depth), node, leaf)
-        }
-    }
-
-    fn take(&mut self) -> Result<u32, Full> {
-        self.lines.take().ok_or(Full)
-    }
-
-    fn node(&mut self, words: &(impl Words + ?Sized), leaf: u32) -> Result<u32, Full> {
-        let node = NODE | self.take()?;
-        let line = line_of(node);
-        (line..line + LINE).for_each(|at| words.store(at, leaf));
-        Ok(node)
-    }
-
-    /// A skip from `from` to the place of these bits and this depth.
-    fn skip(
-        &mut self,
-        words: &(impl Words + ?Sized),
-        from: Place,
-        (bits, depth): (u128, u8),
-        child: u32,
-        otherwise: u32,
-    ) -> Result<u32, Full> {
-        let skip = SKIP | self.take()?;
-        let (line, count) = (line_of(skip), depth - from.depth);
-        store128(words, line + MATCH, (bits << from.depth) & mask(count));
-        store128(words, line + MASK, mask(count));
-        words.store(line + CHILD, child);
-        words.store(line + OTHERWISE, otherwise);
-        words.store(line + BITS, count.into());
-        Ok(skip)
-    }
-
-    fn remove<W: Words + ?Sized, R: Rib<Ipv6Net>>(&mut self, change: &Change<'_, W, R>, mut place: Place) {
-        let (words, len, bits) = (change.words, change.prefix.prefix_len(), bits_of(change.prefix));
-        let mut before = None;
-        loop {
-            let held = words.load(place.at);
-            if held < NODE {
-                return;
-            }
-            if change.inside(place.prefix()).next().is_none() {
-                // It was the last in here; what covered it covers all of this.
-                words.store(place.at, change.value);
-                self.release(words, held);
-                return;
-            }
-            let line = line_of(held);
-            if held < SKIP {
-                if len <= place.depth + 4 {
-                    slots(change.prefix, place.depth).for_each(|n| change.paint(place.slot(line, n)));
-                    self.tighten(change, before, place);
-                    return;
-                }
-                before = Some(place);
-                place = place.slot(line, (bits << place.depth >> 124) as usize);
-                // A node below that goes altogether may leave this one with a single way.
-                if change.inside(place.prefix()).next().is_none() && words.load(place.at) >= NODE {
-                    let gone = words.load(place.at);
-                    words.store(place.at, change.value);
-                    self.release(words, gone);
-                    let above = before.take();
-                    if let Some(node) = above {
-                        self.tighten(change, None, node);
-                    }
-                    return;
-                }
-                continue;
-            }
-            let behind = place.behind(words, line);
-            if len < behind.depth || (bits ^ behind.bits) & mask(behind.depth) != 0 {
-                return; // it was not there
-            }
-            if len == behind.depth {
-                change.paint(behind);
-                return;
-            }
-            before = Some(place);
-            place = behind;
-        }
-    }
-
-    /// Gives back what hangs on an entry that nothing leads to any more.
-    fn release(&mut self, words: &(impl Words + ?Sized), held: u32) {
-        if held < NODE {
-            return;
-        }
-        let line = line_of(held);
-        if held < SKIP {
-            (line..line + LINE).for_each(|at| self.release(words, words.load(at)));
-        } else {
-            self.release(words, words.load(line + CHILD));
-        }
-        self.lines.give_back(held & LINE_MASK);
-    }
-
-    /// Makes a skip of a node that has come to have only one way through it.
-    fn tighten<W: Words + ?Sized, R: Rib<Ipv6Net>>(
-        &mut self,
-        change: &Change<'_, W, R>,
-        before: Option<Place>,
-        place: Place,
-    ) {
-        let words = change.words;
-        let held = words.load(place.at);
-        let Some((only, leaf)) = only_way(words, line_of(held)) else { return };
-        let way = place.slot(line_of(held), only);
-        let child = words.load(way.at);
-        // Every route in here must be behind the way, and at least as long as where the skip will end.
-        let end = if child < SKIP { way } else { way.behind(words, line_of(child)) };
-        if change
-            .inside(place.prefix())
-            .any(|route| route.prefix_len() < end.depth || (bits_of(route) ^ end.bits) & mask(end.depth) != 0)
-        {
-            return;
-        }
-        let (target, otherwise) = (if child < SKIP { child } else { words.load(end.at) }, leaf);
-        if self.lines.available() == 0 {
-            return;
-        }
-        // A skip that led here can be the longer by it, unless a route ends where it did.
-        let up = before.filter(|up| {
-            let above = words.load(up.at);
-            above >= SKIP
-                && words.load(line_of(above) + OTHERWISE) == otherwise
-                && change.longest(place).is_none_or(|(len, _)| len < place.depth)
-        });
-        let from = Place { at: up.unwrap_or(place).at, ..up.unwrap_or(place) };
-        let Ok(skip) = self.skip(words, from, (end.bits, end.depth), target, otherwise) else { return };
-        let replaced = words.load(from.at);
-        words.store(from.at, skip);
-        let lines = [replaced, held, child];
-        for line in lines
-            .iter()
-            .enumerate()
-            .filter(|(n, word)| (*n != 0 || up.is_some()) && (*n != 2 || **word >= SKIP))
-        {
-            self.lines.give_back(line.1 & LINE_MASK);
-        }
-    }
-}
-
-/// The one slot of a node that leads on, and the leaf that all others are.
-fn only_way(words: &(impl Words + ?Sized), line: usize) -> Option<(usize, u32)> {
-    let mut ways = (0..LINE).filter(|n| words.load(line + n) >= NODE);
-    let only = ways.next().filter(|_| ways.next().is_none())?;
-    let leaf = words.load(line + usize::from(only == 0));
-    (0..LINE).all(|n| n == only || words.load(line + n) == leaf).then_some((only, leaf))
-}
-
-impl<W: Words + ?Sized, R: Rib<Ipv6Net>> Change<'_, W, R> {
-    /// A route of the same place.
-    fn counts(&self, other: Ipv6Net) -> bool {
-        entrance(other) == self.entrance
-    }
-    fn inside(&self, prefix: Ipv6Net) -> impl Iterator<Item = Ipv6Net> {
-        self.rib.inside(prefix).filter(|other| self.counts(*other))
-    }
-    fn longest(&self, place: Place) -> Option<(u8, u32)> {
-        self.rib.longest(place.prefix(), |other| self.counts(other))
-    }
-
-    /// Writes the value to every leaf at and below `place`, which the prefix covers, that no longer route covers.
-    fn paint(&self, place: Place) {
-        let held = self.words.load(place.at);
-        if held < NODE {
-            self.paint_leaf(place.at, place);
-        } else if held < SKIP {
-            let line = line_of(held);
-            (0..LINE).for_each(|n| self.paint(place.slot(line, n)));
-        } else {
-            let line = line_of(held);
-            self.paint_leaf(line + OTHERWISE, place);
-            self.paint(place.behind(self.words, line));
-        }
-    }
-
-    fn paint_leaf(&self, at: usize, place: Place) {
-        let longer = |(len, _): (u8, u32)| len > self.prefix.prefix_len();
-        if !self.covers || !self.longest(place).is_some_and(longer) {
-            self.words.store(at, self.value);
-        }
+        forest.lines.set_in(&change, entry(first), new)
     }
 }

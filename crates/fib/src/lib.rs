@@ -1,7 +1,8 @@
 //! The look-up structures of a router's longest-prefix match, as words in memory that somebody else reads meanwhile.
 //!
-//! [`ipv4`] is DIR-24-8 (Gupta, Lin and McKeown, "Routing lookups in hardware at memory access speeds", INFOCOM 1998);
-//! [`ipv6`] a trie of one cache line a node with compressed paths, entered at 16, 48 or 64 bits. The eBPF plane puts their
+//! [`ipv4`] is an array by the first 24 bits, as in DIR-24-8 (Gupta, Lin and McKeown, "Routing lookups in hardware at memory
+//! access speeds", INFOCOM 1998), and behind it what is in [`ipv6`] from the beginning: a trie of one cache line a node with
+//! compressed paths, entered by hashes. The eBPF plane puts their
 //! words into arrays that its programs read; `bpf/fib.h` is the reader in C, [`ipv4::lookup`] and [`ipv6::lookup`] are the same
 //! in Rust. What a random destination costs is the cache lines it touches that no other frame does: one for most.
 //!
@@ -9,11 +10,13 @@
 //! or what it answers after it. What a reader may still be standing on is not written again until [`Writer::settle`] says that
 //! all readers of before are gone.
 
+mod forest;
 pub mod ipv4;
 pub mod ipv6;
 mod pool;
 mod rib;
 mod slots;
+mod trie;
 mod words;
 
 pub use pool::Pool;
@@ -32,8 +35,6 @@ pub const LINE: usize = 16;
 pub trait Writer {
     /// IPv4 or IPv6.
     type Net;
-    /// Words at the beginning that stay where they are when the memory grows: every larger memory begins with the same ones.
-    const STAYS: usize;
 
     /// Makes `prefix`, which led to `old`, lead to `new`; [`NONE`] is no route.
     ///
@@ -48,18 +49,33 @@ pub trait Writer {
         rib: &impl Rib<Self::Net>,
     ) -> Result<(), Full>;
     /// Words of memory there are.
-    fn words(&self) -> usize;
+    fn size(&self) -> Size;
     /// The pieces that fill up.
     fn pool(&self) -> &Pool;
     /// Pieces that [`Writer::settle`] would free.
     fn waiting(&self) -> u32;
+    /// Among them are so many of those [`Writer::set`] last found no room for that it is better to settle than to grow.
+    fn worth_waiting(&self) -> bool;
     /// Every reader that was under way when pieces were last given back has ended.
     fn settle(&mut self);
-    /// Words of the next larger memory that has more of what [`Writer::set`] last found no room for; `None` at the largest.
-    fn larger(&self) -> Option<usize>;
-    /// Writes the same routes into that memory, behind what stays, and goes on by it.
+    /// The next larger memory that has more of what [`Writer::set`] last found no room for: one of its two parts is larger,
+    /// the other stays. `None` at the largest.
+    fn larger(&self) -> Option<Size>;
+    /// Writes the same routes into that memory, all 0 where it is larger, and goes on by it.
     fn move_to(&mut self, from: &(impl Words + ?Sized), to: &(impl Words + ?Sized));
 }
+
+/// Words of the two parts of a structure's memory, which may lie apart ([`Joined`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Size {
+    /// What all destinations need; none of an IPv6 structure.
+    pub near: usize,
+    /// What some need, behind it.
+    pub rest: usize,
+}
+
+/// Pieces given back that are worth a grace period.
+const MANY: u32 = 64;
 
 /// The structure has no room for what the route needs; nothing has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

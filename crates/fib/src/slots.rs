@@ -1,19 +1,19 @@
-//! [`Slots`]: a hash of IPv6 prefixes of one length, each with an entry of the trie.
+//! [`Slots`]: a hash of prefixes of one length, each with an entry of a trie.
 //!
 //! A bucket is a chain of lines, nearly always one. A line, in words:
 //!
 //! | Words | |
 //! |---|---|
-//! | 0-9 | five keys, lower half first: the upper 64 bits of a prefix, the rest of them 0, all of it inverted |
+//! | 0-9 | five keys, lower half first: a prefix as a number of 64 bits, inverted |
 //! | 10-14 | the entry of each; 0: none |
-//! | 15 | 0, or one more than the number of the line where the bucket goes on |
+//! | 15 | 0, or the line where the bucket goes on |
 //!
 //! Invariants: a key is there before its entry, and goes after it; a slot that was given back takes no other key until all readers
 //! have ended. So an entry that a reader finds behind its key is that key's. A key that is half written begins with 32
-//! bits 1: such prefixes (multicast) have no slot.
+//! bits 1: such a prefix has no slot.
 
-use crate::ipv6::line_at;
-use crate::{Full, LINE, NONE, Pool, Words};
+use crate::trie::{Lines, line_at};
+use crate::{Full, LINE, NONE, Words};
 use std::collections::HashMap;
 
 const SLOTS: usize = 5;
@@ -27,8 +27,6 @@ const FIRST: u32 = 16;
 /// One length's slots.
 #[derive(Debug)]
 pub(crate) struct Slots {
-    /// Of the prefixes, 1..=64.
-    pub bits: u8,
     /// Words of the header that say where the buckets begin, as a line, and how many there are.
     header: usize,
     buckets: u32,
@@ -63,7 +61,7 @@ fn store_key(words: &(impl Words + ?Sized), at: usize, inverted: u64) {
 
 /// Follows a bucket. 0 as a line ends it.
 fn next(words: &(impl Words + ?Sized), line: usize) -> Option<usize> {
-    words.load(line + NEXT).checked_sub(1).map(line_at)
+    Some(words.load(line + NEXT)).filter(|line| *line != 0).map(line_at)
 }
 
 /// The entry behind a key; [`NONE`] when there is none.
@@ -89,8 +87,8 @@ pub(crate) fn find(words: &(impl Words + ?Sized), header: usize, key: u64) -> u3
 }
 
 impl Slots {
-    pub(crate) fn new(bits: u8, header: usize, most: u32) -> Self {
-        Self { bits, header, buckets: 0, most, used: 0, limbo: HashMap::new() }
+    pub(crate) fn new(header: usize, most: u32) -> Self {
+        Self { header, buckets: 0, most, used: 0, limbo: HashMap::new() }
     }
     pub(crate) fn buckets(&self) -> u32 {
         self.buckets
@@ -146,7 +144,7 @@ impl Slots {
         &mut self,
         words: &(impl Words + ?Sized),
         key: u64,
-        lines: &mut Pool,
+        lines: &mut Lines,
     ) -> Result<usize, Full> {
         if self.buckets == 0 || self.crowded() && self.larger().is_some() {
             return Err(Full);
@@ -161,10 +159,10 @@ impl Slots {
             Some(at) => at,
             None if length >= CHAIN => return Err(Full),
             None => {
-                let number = lines.take().ok_or(Full)?;
+                let number = lines.take()?;
                 let line = line_at(number);
                 (line..line + LINE).for_each(|at| words.store(at, 0));
-                words.store(last + NEXT, number + 1);
+                words.store(last + NEXT, number);
                 line + ENTRY
             }
         };
@@ -188,9 +186,9 @@ impl Slots {
         from: &(impl Words + ?Sized),
         to: &(impl Words + ?Sized),
         (begin, buckets): (usize, u32),
-        lines: &mut Pool,
+        lines: &mut Lines,
     ) {
-        let (old, had) = place(from, self.header);
+        let (old, had) = if self.buckets == 0 { (0, 0) } else { place(from, self.header) };
         to.store(self.header, (begin / LINE) as u32);
         to.store(self.header + 1, buckets);
         self.limbo.clear();
@@ -204,11 +202,11 @@ impl Slots {
                 held.extend(slots.filter(|(_, entry)| *entry != NONE));
                 at = next(from, line);
                 if at.is_some() {
-                    lines.give_back(from.load(line + NEXT) - 1);
+                    lines.give_back(from.load(line + NEXT));
                 }
             }
             // Nobody reads the new memory yet.
-            lines.settle();
+            lines.pool.settle();
             for (key, entry) in held {
                 if let Ok(at) = self.claim(to, key, lines) {
                     to.store(at, entry);
@@ -222,7 +220,6 @@ impl Slots {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ipv6::LINES;
     use std::cell::Cell;
 
     impl Words for Vec<Cell<u32>> {
@@ -237,10 +234,10 @@ mod tests {
     /// Slots grow with what is in them, whole buckets at a time, and keys that come and go find theirs again.
     #[test]
     fn slots_grow_and_keep_what_they_hold() {
-        let memory = || vec![Cell::new(0); LINES + 4096 * LINE];
-        let begin = LINES + 2048 * LINE;
-        let (mut words, mut lines) = (memory(), Pool::new(2048));
-        let mut slots = Slots::new(64, 1, 2048);
+        let memory = || vec![Cell::new(0); 4097 * LINE];
+        let begin = 2049 * LINE;
+        let (mut words, mut lines) = (memory(), Lines::new(1, 2048));
+        let mut slots = Slots::new(1, 2048);
         let key = |n: u32| u64::from(n) << 20 | 0x2001 << 48;
         for n in 1..=6000 {
             let at = loop {
@@ -257,7 +254,7 @@ mod tests {
         }
         assert!((1..=6000).all(|n| find(&words, 1, key(n)) == n));
         assert_eq!(find(&words, 1, key(6001)), NONE);
-        let used = lines.used();
+        let used = lines.pool.used();
         for n in (1..=6000).cycle().take(50_000) {
             let at = slots.held(&words, key(n)).expect("a slot");
             words.store(at, NONE);
@@ -267,7 +264,7 @@ mod tests {
             assert_eq!(again, at);
             words.store(again, n);
         }
-        assert_eq!(lines.used(), used);
+        assert_eq!(lines.pool.used(), used);
         assert!(used < 2048 / 5, "{used} lines behind 2048 buckets");
     }
 }

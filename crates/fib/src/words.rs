@@ -46,6 +46,22 @@ impl<A: Words + ?Sized, B: Words + ?Sized> Words for Joined<'_, A, B> {
     }
 }
 
+/// A memory without its first words.
+pub(crate) struct Behind<'a, W: ?Sized> {
+    pub words: &'a W,
+    /// So many.
+    pub skip: usize,
+}
+
+impl<W: Words + ?Sized> Words for Behind<'_, W> {
+    fn load(&self, at: usize) -> u32 {
+        self.words.load(self.skip + at)
+    }
+    fn store(&self, at: usize, word: u32) {
+        self.words.store(self.skip + at, word);
+    }
+}
+
 /// These words of one memory into another where they are all 0.
 pub(crate) fn copy(from: &(impl Words + ?Sized), to: &(impl Words + ?Sized), words: Range<usize>) {
     for at in words {

@@ -1,7 +1,7 @@
 //! Both structures against the naive longest match: after every update, and between any two stores of one.
 
 use ipnet::{Ipv4Net, Ipv6Net};
-use lanyard_fib::{Full, Joined, NONE, Rib, View, Words, Writer, ipv4, ipv6};
+use lanyard_fib::{Full, NONE, Rib, Size, View, Words, Writer, ipv4, ipv6};
 use prefix_trie::{Prefix, PrefixMap};
 use std::cell::{Cell, RefCell};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -27,6 +27,7 @@ impl Rng {
 
 /// Memory that looks up a few addresses after every store: each must be answered as before the update, or as after it.
 struct Watched<A> {
+    size: Size,
     words: Vec<Cell<u32>>,
     lookup: fn(&Self, A) -> u32,
     /// Address, and the answers before and after.
@@ -35,14 +36,14 @@ struct Watched<A> {
 }
 
 impl<A: Copy + std::fmt::Debug> Watched<A> {
-    fn new(words: usize, lookup: fn(&Self, A) -> u32) -> Self {
-        let watch = RefCell::new(Vec::new());
-        Self { words: vec![Cell::new(0); words], lookup, watch, stores: Cell::new(0) }
+    fn new(size: Size, lookup: fn(&Self, A) -> u32) -> Self {
+        let (words, watch) = (vec![Cell::new(0); size.near + size.rest], RefCell::new(Vec::new()));
+        Self { size, words, lookup, watch, stores: Cell::new(0) }
     }
-    /// A larger one that begins with the same words.
-    fn larger(&self, words: usize, stays: usize) -> Self {
-        let mut larger = Self::new(words, self.lookup);
-        larger.words[..stays].clone_from_slice(&self.words[..stays]);
+    /// A larger one, whose part that is not larger has the same words.
+    fn larger(&self, size: Size) -> Self {
+        let mut larger = Self::new(size, self.lookup);
+        carry(&self.words, self.size, &mut larger.words, size);
         larger
     }
     fn look(&self) {
@@ -61,6 +62,16 @@ impl<A: Copy + std::fmt::Debug> Words for Watched<A> {
         self.words[at].set(word);
         self.stores.set(self.stores.get() + 1);
         self.look();
+    }
+}
+
+/// Copies the part that is as large as it was: in truth it is the same memory.
+fn carry<T: Clone>(from: &[T], had: Size, to: &mut [T], size: Size) {
+    assert!((had.near == size.near) != (had.rest == size.rest), "{had:?} to {size:?}");
+    if had.near == size.near {
+        to[..had.near].clone_from_slice(&from[..had.near]);
+    } else {
+        to[size.near..].clone_from_slice(&from[had.near..]);
     }
 }
 
@@ -92,13 +103,13 @@ impl Family for Ipv4Addr {
     type Writer = ipv4::Writer;
     const LEFT: u32 = 0;
     fn writer() -> ipv4::Writer {
-        ipv4::Writer::new(3, 6)
+        ipv4::Writer::new(8, 24)
     }
     fn network(prefix: Ipv4Net) -> Self {
         prefix.network()
     }
     fn lookup(words: &Watched<Self>, address: Self) -> u32 {
-        ipv4::lookup(words, address)
+        ipv4::lookup(words, ipv4::Width::of(words.size.near).expect("a width"), address)
     }
     fn contains(prefix: Ipv4Net, address: Self) -> bool {
         prefix.contains(&address)
@@ -162,11 +173,15 @@ fn churn<A: Family>(seeds: std::ops::Range<u64>, updates: usize, others: &[A::Ne
     for seed in seeds {
         let mut rng = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let mut writer = A::writer();
-        let mut words = Watched::new(writer.words(), A::lookup);
+        let mut words = Watched::new(writer.size(), A::lookup);
         let mut map = PrefixMap::new();
         let most = rng.pick(&[4, 12, 40]);
         for (leaf, prefix) in (1000..).zip(others) {
-            writer.set(&words, *prefix, NONE, leaf, &View::new(&map, word)).expect("room");
+            while writer.set(&words, *prefix, NONE, leaf, &View::new(&map, word)).is_err() {
+                let next = words.larger(writer.larger().expect("room"));
+                writer.move_to(&words, &next);
+                words = next;
+            }
         }
         for _ in 0..updates {
             let done = update::<A>(&mut rng, &words, &mut writer, &mut map, most);
@@ -178,9 +193,9 @@ fn churn<A: Family>(seeds: std::ops::Range<u64>, updates: usize, others: &[A::Ne
                 && rng.below(2) == 0
                 && let Some(larger) = writer.larger()
             {
-                let next = words.larger(larger, A::Writer::STAYS);
+                let next = words.larger(larger);
                 writer.move_to(&words, &next);
-                assert_eq!(writer.words(), larger);
+                assert_eq!(writer.size(), larger);
                 stores += words.stores.get();
                 (words, moves) = (next, moves + 1);
             }
@@ -256,12 +271,14 @@ fn ipv4_answers_the_old_or_the_new() {
     churn::<Ipv4Addr>(0..6, 400, &[]);
 }
 
-/// The next hops that come and go have now a number that fits a byte, and now one that does not.
+/// So many next hops besides that the near entries become wider meanwhile, and are.
 #[test]
-fn ipv4_answers_the_old_or_the_new_beyond_254_next_hops() {
-    let others: Vec<Ipv4Net> =
-        (0..252).map(|n| Ipv4Net::new_assert(Ipv4Addr::new(12, 0, n, 0), 24)).collect();
-    churn::<Ipv4Addr>(6..12, 400, &others);
+fn ipv4_answers_the_old_or_the_new_with_many_next_hops() {
+    let others = |count| -> Vec<Ipv4Net> {
+        (0..count).map(|n: u32| Ipv4Net::new_assert(Ipv4Addr::from(0x0c00_0000 + (n << 8)), 24)).collect()
+    };
+    churn::<Ipv4Addr>(6..12, 400, &others(11));
+    churn::<Ipv4Addr>(12..15, 400, &others(252));
 }
 
 #[test]
@@ -281,96 +298,95 @@ fn zeros(words: usize) -> Vec<AtomicU32> {
 
 impl<W: Writer> Growing<W> {
     fn new(writer: W) -> Self {
-        Self { words: zeros(writer.words()), writer }
+        let size = writer.size();
+        Self { words: zeros(size.near + size.rest), writer }
     }
     fn set(&mut self, prefix: W::Net, old: u32, new: u32, rib: &impl Rib<W::Net>)
     where
         W::Net: Copy,
     {
         while self.writer.set(&self.words[..], prefix, old, new, rib).is_err() {
-            let mut larger = zeros(self.writer.larger().expect("room"));
-            for (to, from) in larger.iter_mut().zip(&self.words[..W::STAYS]) {
-                *to = AtomicU32::new(from.load(Ordering::Relaxed));
-            }
+            let (had, size) = (self.writer.size(), self.writer.larger().expect("room"));
+            let mut larger = vec![0; size.near + size.rest];
+            let words: Vec<u32> = self.words.iter().map(|word| word.load(Ordering::Relaxed)).collect();
+            carry(&words, had, &mut larger, size);
+            let larger: Vec<AtomicU32> = larger.into_iter().map(AtomicU32::new).collect();
             self.writer.move_to(&self.words[..], &larger[..]);
             self.words = larger;
         }
     }
 }
 
-/// More next hops than near entries have numbers for, each met; taken back they are free again.
+/// More next hops than narrower entries have numbers for, each met; taken back they are free again. The entries become wider
+/// and stay so, what is refused changes nothing, and the word for the forest's place is never touched.
 #[test]
 fn many_ipv4_next_hops() {
     let mut table = Growing::new(ipv4::Writer::new(1, 1));
     let mut map = PrefixMap::<Ipv4Net, u32>::new();
     let prefix = |n: u32| Ipv4Net::new_assert(Ipv4Addr::from(n << 8), 24);
+    let widths = |n: u32| match n {
+        ..=14 => ipv4::Width::Four,
+        15..=254 => ipv4::Width::Eight,
+        _ => ipv4::Width::Sixteen,
+    };
     for round in 0..4 {
         for n in 1..=40_000 {
             map.insert(prefix(n), n);
             table.set(prefix(n), NONE, n, &View::new(&map, word));
+            let width = table.writer.width();
+            assert!(round > 0 || width == widths(n), "{width:?} for {n}");
+            assert_eq!(table.words[width.place()].load(Ordering::Relaxed), 0);
         }
         for n in 1..=40_000 {
-            assert_eq!(ipv4::lookup(&table.words[..], Ipv4Addr::from(n << 8 | 7)), n, "round {round}");
+            let found = ipv4::lookup(&table.words[..], table.writer.width(), Ipv4Addr::from(n << 8 | 7));
+            assert_eq!(found, n, "round {round}");
         }
         for n in 1..=40_000 {
             map.remove(&prefix(n));
             table.set(prefix(n), n, NONE, &View::new(&map, word));
         }
-        assert_eq!(table.writer.waiting(), 40_000);
+        assert_eq!((table.writer.waiting(), table.writer.leads().used()), (40_000, 0));
+        assert!(table.writer.worth_waiting());
         table.writer.settle();
     }
+    for n in 1..=65_534 {
+        map.insert(prefix(n), n);
+        table.set(prefix(n), NONE, n, &View::new(&map, word));
+    }
+    let mut set = |prefix: &str, leaf| {
+        let prefix: Ipv4Net = prefix.parse().expect("a prefix");
+        map.insert(prefix, leaf);
+        table.writer.set(&table.words[..], prefix, NONE, leaf, &View::new(&map, word))
+    };
+    assert_eq!(set("200.0.0.0/8", 65_535), Err(Full));
+    set("0.0.0.0/0", 65_535).expect("the default route takes no number");
+    set("200.0.0.0/8", 3).expect("as many routes as you like");
+    assert_eq!(table.writer.larger(), None);
 }
 
-/// The far part is made when the first route needs it and lies apart; the near part stays where it is, and stays as it was
-/// while there was nothing else. What is refused for want of room changes nothing.
+/// Many /24s that are divided, one prefix in each, and one that is full of hosts: what they take.
 #[test]
-fn the_far_part_comes_late() {
-    let mut writer = ipv4::Writer::new(2, 4);
+fn long_ipv4_prefixes() {
+    let mut table = Growing::new(ipv4::Writer::new(1 << 8, 1 << 20));
     let mut map = PrefixMap::<Ipv4Net, u32>::new();
-    let near = zeros(writer.words());
-    assert_eq!(near.len(), ipv4::NEAR_WORDS);
-    let mut far: Vec<AtomicU32> = Vec::new();
-    near[ipv4::FAR_PLACE].store(7, Ordering::Relaxed);
-    let prefix = |text: &str| text.parse::<Ipv4Net>().expect(text);
-    let slash_24 = |n: u32| Ipv4Net::new_assert(Ipv4Addr::from(n << 8), 24);
-    let mut turn = |far: &[AtomicU32], writer: &mut ipv4::Writer, prefix: Ipv4Net, new: u32| {
-        let words = Joined { first: &near[..], words: ipv4::NEAR_WORDS, rest: far };
-        let old = if new == NONE { map.remove(&prefix) } else { map.insert(prefix, new) };
-        let done = writer.set(&words, prefix, old.unwrap_or(NONE), new, &View::new(&map, word));
-        if done.is_err() {
-            map.remove(&prefix);
-        }
-        for (prefix, leaf) in &map {
-            assert_eq!(ipv4::lookup(&words, prefix.network()), *leaf, "{prefix}");
-        }
-        done
+    let mut set = |prefix: Ipv4Net, leaf| {
+        map.insert(prefix, leaf);
+        table.set(prefix, NONE, leaf, &View::new(&map, word));
     };
-    for n in 1..=254 {
-        turn(&far, &mut writer, slash_24(n), n).expect("a number of a byte");
+    assert_eq!(set(Ipv4Net::new_assert(Ipv4Addr::new(10, 0, 0, 0), 8), 1), ());
+    for n in 0..60_000_u32 {
+        set(Ipv4Net::new_assert(Ipv4Addr::from(n << 8 | 0x0a00_0040), 28), 2);
     }
-    turn(&far, &mut writer, prefix("0.0.0.0/0"), 300).expect("the default route takes none");
-    turn(&far, &mut writer, prefix("10.0.0.0/9"), 1).expect("as many routes as you like");
-    assert_eq!(turn(&far, &mut writer, prefix("11.0.0.0/8"), 255), Err(Full));
-    assert_eq!(turn(&far, &mut writer, prefix("10.0.0.0/25"), 1), Err(Full));
-    turn(&far, &mut writer, slash_24(1), NONE).expect("removing takes nothing");
-    assert_eq!((writer.words(), writer.pool().capacity()), (ipv4::NEAR_WORDS, 0));
-    for groups in [2, 4] {
-        let larger = zeros(writer.larger().expect("room") - ipv4::NEAR_WORDS);
-        let first = Joined { first: &near[..], words: ipv4::NEAR_WORDS, rest: &far[..] };
-        writer.move_to(&first, &Joined { rest: &larger[..], ..first });
-        far = larger;
-        assert_eq!((writer.words(), writer.pool().capacity()), (ipv4::NEAR_WORDS + far.len(), groups));
-        for n in groups / 2..=groups {
-            turn(&far, &mut writer, slash_24(254 + n), 254 + n).expect("a number of 16 bits");
-        }
-        while writer.pool().available() > 0 {
-            let n = writer.pool().used();
-            turn(&far, &mut writer, prefix(&format!("10.0.{n}.128/25")), 1 + n).expect("a group");
-        }
-        assert_eq!(turn(&far, &mut writer, prefix("10.0.99.128/25"), 1), Err(Full));
+    for n in 0..256_u32 {
+        set(Ipv4Net::new_assert(Ipv4Addr::from(0x0aff_ff00 + n), 32), 3 + n);
     }
-    assert_eq!(writer.larger(), None);
-    assert_eq!(near[ipv4::FAR_PLACE].load(Ordering::Relaxed), 7, "the writer has no word here");
+    let at = |text: &str| ipv4::lookup(&table.words[..], table.writer.width(), text.parse().expect(text));
+    let found = ["10.0.7.63", "10.0.7.64", "10.0.7.80", "10.255.255.9", "10.255.254.9"].map(at);
+    assert_eq!(found, [1, 2, 1, 12, 1]);
+    assert_eq!(table.writer.width(), ipv4::Width::Four, "long prefixes' next hops have no number");
+    let lines = table.writer.pool().used();
+    println!("{lines} lines, {} bytes beside the near part", table.writer.size().rest * 4);
+    assert!(lines < 62_000, "{lines} lines for 60,000 divided /24s");
 }
 
 /// Many routes as tables have them, every one looked up; and the memory they take.
@@ -430,11 +446,11 @@ fn readers_on_other_processors() {
     let mut map = PrefixMap::<Ipv6Net, u32>::new();
     let net = |text: &str| text.parse::<Ipv6Net>().expect(text);
     let probe: Ipv6Addr = "2001:db8:1:2::3".parse().expect("an address");
-    let mut words = zeros(writer.words());
+    let mut words = zeros(writer.size().rest);
     for prefix in ["2001::/16", "2001:db8:1::/48", "2001:db8:1:2::/64"] {
         map.insert(net(prefix), 1);
         while writer.set(&words[..], net(prefix), NONE, 1, &View::new(&map, word)).is_err() {
-            let larger = zeros(writer.larger().expect("room"));
+            let larger = zeros(writer.larger().expect("room").rest);
             writer.move_to(&words[..], &larger[..]);
             words = larger;
         }

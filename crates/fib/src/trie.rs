@@ -1,0 +1,453 @@
+//! [`Trie`]: prefixes by four bits a node, a cache line each, with compressed paths. It begins at entries that lie elsewhere:
+//! among those for the first bits of all prefixes, or in [`crate::slots`].
+//!
+//! It lies in memory whose lines are numbered from its beginning, line 0 being a header. An entry is 0 (no route, in here), a
+//! leaf, [`NODE`] and a line of 16 entries for the next four bits, or [`SKIP`] and a line that compares many bits at once:
+//!
+//! | Words | of a skip |
+//! |---|---|
+//! | 0-3 | the bits the address must have from here, as two 64-bit numbers, the upper first |
+//! | 4-7 | which bits are compared, likewise |
+//! | 8 | the entry behind them |
+//! | 9 | the leaf for addresses that differ |
+//! | 10 | how many bits: a multiple of four, 4..=112 |
+//!
+//! Prefixes are IPv6's here; [`crate::ipv4`] has others and says how they are written as such.
+//!
+//! Invariants, each among the routes [`Around`] an entry: an entry is a leaf exactly while no route longer than it lies in it;
+//! every route behind a skip has the skip's bits and at least its length; a leaf's word is that of the longest route covering
+//! it, the default route aside.
+
+use crate::{Full, LEAVES, LINE, NONE, Pool, Words};
+use ipnet::Ipv6Net;
+use std::net::Ipv6Addr;
+
+/// Marks an entry that leads to a node.
+pub(crate) const NODE: u32 = 0x8000_0000;
+/// Marks, with [`NODE`], an entry that leads to a skip.
+pub(crate) const SKIP: u32 = 0xc000_0000;
+const LINE_MASK: u32 = LEAVES - 1;
+
+const MATCH: usize = 0;
+const MASK: usize = 4;
+const CHILD: usize = 8;
+const OTHERWISE: usize = 9;
+const BITS: usize = 10;
+
+/// Lines an update may take: a split skip, the way to the new prefix, the next line of a bucket.
+pub(crate) const MOST_LINES: u32 = 6;
+
+/// The routes that are written into one trie, as [`crate::Rib`] tells of all.
+pub(crate) trait Around {
+    /// The longest that covers `prefix`, itself included: its length and its word.
+    fn longest(&self, prefix: Ipv6Net) -> Option<(u8, u32)>;
+    /// Those inside `prefix` that are longer than it.
+    fn inside(&self, prefix: Ipv6Net) -> impl Iterator<Item = Ipv6Net>;
+}
+
+/// The lines in use, by their number from the beginning of the memory.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    /// The first there is for a trie.
+    first: u32,
+    pub pool: Pool,
+}
+
+impl Lines {
+    pub(crate) fn new(first: u32, capacity: u32) -> Self {
+        Self { first, pool: Pool::new(capacity) }
+    }
+    /// The first behind all of them, when there are so many.
+    pub(crate) fn end(&self, capacity: u32) -> usize {
+        line_at(self.first + capacity)
+    }
+    pub(crate) fn take(&mut self) -> Result<u32, Full> {
+        self.pool.take().map(|piece| self.first + piece).ok_or(Full)
+    }
+    pub(crate) fn give_back(&mut self, line: u32) {
+        self.pool.give_back(line - self.first);
+    }
+}
+
+/// From an entry to the leaf, by the bits from there on.
+pub(crate) fn walk(words: &(impl Words + ?Sized), mut word: u32, mut key: u128) -> u32 {
+    while word >= NODE {
+        let line = line_of(word);
+        if word < SKIP {
+            word = words.load(line + (key >> 124) as usize);
+            key <<= 4;
+        } else if (key ^ load128(words, line + MATCH)) & load128(words, line + MASK) == 0 {
+            key = shift(key, words.load(line + BITS) as u8);
+            word = words.load(line + CHILD);
+        } else {
+            word = words.load(line + OTHERWISE);
+        }
+    }
+    word
+}
+
+/// Word of a line.
+pub(crate) fn line_at(number: u32) -> usize {
+    number as usize * LINE
+}
+
+fn line_of(word: u32) -> usize {
+    line_at(word & LINE_MASK)
+}
+
+pub(crate) fn shift(key: u128, bits: u8) -> u128 {
+    key.checked_shl(bits.into()).unwrap_or(0)
+}
+
+/// The upper `bits` bits.
+pub(crate) fn mask(bits: u8) -> u128 {
+    !u128::MAX.checked_shr(bits.into()).unwrap_or(0)
+}
+
+/// Two native 64-bit numbers, the upper one first, each in the byte order of the machine: what C reads as `__u64`.
+fn load128(words: &(impl Words + ?Sized), at: usize) -> u128 {
+    let half = |at: usize| {
+        let ([a, b, c, d], [e, f, g, h]) = (words.load(at).to_ne_bytes(), words.load(at + 1).to_ne_bytes());
+        u128::from(u64::from_ne_bytes([a, b, c, d, e, f, g, h]))
+    };
+    half(at) << 64 | half(at + 2)
+}
+
+fn store128(words: &(impl Words + ?Sized), at: usize, value: u128) {
+    for (at, half) in [(at, (value >> 64) as u64), (at + 2, value as u64)] {
+        let [a, b, c, d, e, f, g, h] = half.to_ne_bytes();
+        words.store(at, u32::from_ne_bytes([a, b, c, d]));
+        words.store(at + 1, u32::from_ne_bytes([e, f, g, h]));
+    }
+}
+
+/// The place of an entry: its word, and the bits that lead there.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    pub at: usize,
+    pub bits: u128,
+    pub depth: u8,
+}
+
+impl Place {
+    fn prefix(self) -> Ipv6Net {
+        prefix(self.bits, self.depth)
+    }
+    /// Entry `nibble` of the node in `line`, which this place leads to.
+    fn slot(self, line: usize, nibble: usize) -> Self {
+        let bits = self.bits | (nibble as u128) << (124 - self.depth);
+        Self { at: line + nibble, bits, depth: self.depth + 4 }
+    }
+    /// The entry behind the skip in `line`, which this place leads to.
+    fn behind(self, words: &(impl Words + ?Sized), line: usize) -> Self {
+        let bits = self.bits | load128(words, line + MATCH) >> self.depth;
+        Self { at: line + CHILD, bits, depth: self.depth + words.load(line + BITS) as u8 }
+    }
+}
+
+pub(crate) fn prefix(bits: u128, len: u8) -> Ipv6Net {
+    // No depth is past 128.
+    Ipv6Net::new_assert(Ipv6Addr::from(bits & mask(len)), len)
+}
+
+pub(crate) fn bits_of(prefix: Ipv6Net) -> u128 {
+    u128::from(prefix.network())
+}
+
+/// The slots of a node at `depth` that a prefix longer than `depth` by at most four covers.
+fn slots(prefix: Ipv6Net, depth: u8) -> std::ops::RangeInclusive<usize> {
+    let first = (bits_of(prefix) << depth >> 124) as usize;
+    first..=first + (1 << (depth + 4 - prefix.prefix_len())) - 1
+}
+
+/// What is being changed.
+pub(crate) struct Change<'a, W: ?Sized, A> {
+    pub words: &'a W,
+    pub around: A,
+    pub prefix: Ipv6Net,
+    /// What its addresses lead to that no longer route covers.
+    pub value: u32,
+    /// There are longer routes inside it.
+    pub covers: bool,
+}
+
+impl Lines {
+    /// From a place that covers the prefix.
+    pub(crate) fn set_in<W: Words + ?Sized, A: Around>(
+        &mut self,
+        change: &Change<'_, W, A>,
+        place: Place,
+        new: u32,
+    ) -> Result<(), Full> {
+        if place.depth == change.prefix.prefix_len() {
+            change.paint(place);
+        } else if new == NONE {
+            self.remove(change, place);
+        } else {
+            self.insert(change, place)?;
+        }
+        Ok(())
+    }
+
+    /// `place` covers the prefix and is shorter.
+    fn insert<W: Words + ?Sized, A: Around>(
+        &mut self,
+        change: &Change<'_, W, A>,
+        mut place: Place,
+    ) -> Result<(), Full> {
+        let (words, len, bits) = (change.words, change.prefix.prefix_len(), bits_of(change.prefix));
+        loop {
+            let held = words.load(place.at);
+            if held < NODE {
+                let way = self.way(change, place, held)?;
+                words.store(place.at, way);
+                return Ok(());
+            }
+            let line = line_of(held);
+            if held < SKIP {
+                if len <= place.depth + 4 {
+                    slots(change.prefix, place.depth).for_each(|n| change.paint(place.slot(line, n)));
+                    return Ok(());
+                }
+                place = place.slot(line, (bits << place.depth >> 124) as usize);
+                continue;
+            }
+            let behind = place.behind(words, line);
+            let same = ((bits ^ behind.bits).leading_zeros() as u8).min(len).min(behind.depth);
+            if same < behind.depth {
+                let split = self.split(change, place, held, same)?;
+                words.store(place.at, split);
+                self.give_back(held & LINE_MASK);
+                return Ok(());
+            }
+            if len == behind.depth {
+                change.paint(behind);
+                return Ok(());
+            }
+            place = behind;
+        }
+    }
+
+    /// An entry that leads from a leaf to the prefix, and everywhere else to what the leaf said.
+    fn way<W: Words + ?Sized, A: Around>(
+        &mut self,
+        change: &Change<'_, W, A>,
+        place: Place,
+        leaf: u32,
+    ) -> Result<u32, Full> {
+        let (words, len) = (change.words, change.prefix.prefix_len());
+        let bits = bits_of(change.prefix);
+        if len.is_multiple_of(4) {
+            return self.skip(words, place, (bits, len), change.value, leaf);
+        }
+        let depth = len & !3;
+        let node = self.node(words, leaf)?;
+        let line = line_of(node);
+        slots(change.prefix, depth).for_each(|n| words.store(line + n, change.value));
+        if depth == place.depth { Ok(node) } else { self.skip(words, place, (bits, depth), node, leaf) }
+    }
+
+    /// An entry instead of the skip `held`, whose path the prefix leaves, or ends on, behind `same` bits.
+    fn split<W: Words + ?Sized, A: Around>(
+        &mut self,
+        change: &Change<'_, W, A>,
+        place: Place,
+        held: u32,
+        same: u8,
+    ) -> Result<u32, Full> {
+        let (words, len) = (change.words, change.prefix.prefix_len());
+        let behind = place.behind(words, line_of(held));
+        let (child, leaf) = (words.load(behind.at), words.load(line_of(held) + OTHERWISE));
+        // The node in which they part.
+        let depth = same.min(len - 1) & !3;
+        let node = self.node(words, leaf)?;
+        let line = line_of(node);
+        let top = Place { at: place.at, bits: behind.bits & mask(depth), depth };
+        let old = top.slot(line, (behind.bits << depth >> 124) as usize);
+        let rest = if old.depth == behind.depth {
+            child
+        } else {
+            self.skip(words, old, (behind.bits, behind.depth), child, leaf)?
+        };
+        words.store(old.at, rest);
+        if len <= depth + 4 {
+            slots(change.prefix, depth).for_each(|n| change.paint(top.slot(line, n)));
+        } else {
+            let new = top.slot(line, (bits_of(change.prefix) << depth >> 124) as usize);
+            let way = self.way(change, new, leaf)?;
+            words.store(new.at, way);
+        }
+        if depth == place.depth {
+            Ok(node)
+        } else {
+            self.skip(words, place, (behind.bits, depth), node, leaf)
+        }
+    }
+
+    fn node(&mut self, words: &(impl Words + ?Sized), leaf: u32) -> Result<u32, Full> {
+        let node = NODE | self.take()?;
+        let line = line_of(node);
+        (line..line + LINE).for_each(|at| words.store(at, leaf));
+        Ok(node)
+    }
+
+    /// A skip from `from` to the place of these bits and this depth.
+    fn skip(
+        &mut self,
+        words: &(impl Words + ?Sized),
+        from: Place,
+        (bits, depth): (u128, u8),
+        child: u32,
+        otherwise: u32,
+    ) -> Result<u32, Full> {
+        let skip = SKIP | self.take()?;
+        let (line, count) = (line_of(skip), depth - from.depth);
+        store128(words, line + MATCH, (bits << from.depth) & mask(count));
+        store128(words, line + MASK, mask(count));
+        words.store(line + CHILD, child);
+        words.store(line + OTHERWISE, otherwise);
+        words.store(line + BITS, count.into());
+        Ok(skip)
+    }
+
+    fn remove<W: Words + ?Sized, A: Around>(&mut self, change: &Change<'_, W, A>, mut place: Place) {
+        let (words, len, bits) = (change.words, change.prefix.prefix_len(), bits_of(change.prefix));
+        let mut before = None;
+        loop {
+            let held = words.load(place.at);
+            if held < NODE {
+                return;
+            }
+            if change.around.inside(place.prefix()).next().is_none() {
+                // It was the last in here; what covered it covers all of this.
+                words.store(place.at, change.value);
+                self.release(words, held);
+                return;
+            }
+            let line = line_of(held);
+            if held < SKIP {
+                if len <= place.depth + 4 {
+                    slots(change.prefix, place.depth).for_each(|n| change.paint(place.slot(line, n)));
+                    self.tighten(change, before, place);
+                    return;
+                }
+                before = Some(place);
+                place = place.slot(line, (bits << place.depth >> 124) as usize);
+                // A node below that goes altogether may leave this one with a single way.
+                if change.around.inside(place.prefix()).next().is_none() && words.load(place.at) >= NODE {
+                    let gone = words.load(place.at);
+                    words.store(place.at, change.value);
+                    self.release(words, gone);
+                    let above = before.take();
+                    if let Some(node) = above {
+                        self.tighten(change, None, node);
+                    }
+                    return;
+                }
+                continue;
+            }
+            let behind = place.behind(words, line);
+            if len < behind.depth || (bits ^ behind.bits) & mask(behind.depth) != 0 {
+                return; // it was not there
+            }
+            if len == behind.depth {
+                change.paint(behind);
+                return;
+            }
+            before = Some(place);
+            place = behind;
+        }
+    }
+
+    /// Gives back what hangs on an entry that nothing leads to any more.
+    pub(crate) fn release(&mut self, words: &(impl Words + ?Sized), held: u32) {
+        if held < NODE {
+            return;
+        }
+        let line = line_of(held);
+        if held < SKIP {
+            (line..line + LINE).for_each(|at| self.release(words, words.load(at)));
+        } else {
+            self.release(words, words.load(line + CHILD));
+        }
+        self.give_back(held & LINE_MASK);
+    }
+
+    /// Makes a skip of a node that has come to have only one way through it.
+    fn tighten<W: Words + ?Sized, A: Around>(
+        &mut self,
+        change: &Change<'_, W, A>,
+        before: Option<Place>,
+        place: Place,
+    ) {
+        let words = change.words;
+        let held = words.load(place.at);
+        let Some((only, leaf)) = only_way(words, line_of(held)) else { return };
+        let way = place.slot(line_of(held), only);
+        let child = words.load(way.at);
+        // Every route in here must be behind the way, and at least as long as where the skip will end.
+        let end = if child < SKIP { way } else { way.behind(words, line_of(child)) };
+        if change
+            .around
+            .inside(place.prefix())
+            .any(|route| route.prefix_len() < end.depth || (bits_of(route) ^ end.bits) & mask(end.depth) != 0)
+        {
+            return;
+        }
+        let (target, otherwise) = (if child < SKIP { child } else { words.load(end.at) }, leaf);
+        if self.pool.available() == 0 {
+            return;
+        }
+        // A skip that led here can be the longer by it, unless a route ends where it did.
+        let up = before.filter(|up| {
+            let above = words.load(up.at);
+            above >= SKIP
+                && words.load(line_of(above) + OTHERWISE) == otherwise
+                && change.around.longest(place.prefix()).is_none_or(|(len, _)| len < place.depth)
+        });
+        let from = Place { at: up.unwrap_or(place).at, ..up.unwrap_or(place) };
+        let Ok(skip) = self.skip(words, from, (end.bits, end.depth), target, otherwise) else { return };
+        let replaced = words.load(from.at);
+        words.store(from.at, skip);
+        let lines = [replaced, held, child];
+        for line in lines
+            .iter()
+            .enumerate()
+            .filter(|(n, word)| (*n != 0 || up.is_some()) && (*n != 2 || **word >= SKIP))
+        {
+            self.give_back(line.1 & LINE_MASK);
+        }
+    }
+}
+
+/// The one slot of a node that leads on, and the leaf that all others are.
+fn only_way(words: &(impl Words + ?Sized), line: usize) -> Option<(usize, u32)> {
+    let mut ways = (0..LINE).filter(|n| words.load(line + n) >= NODE);
+    let only = ways.next().filter(|_| ways.next().is_none())?;
+    let leaf = words.load(line + usize::from(only == 0));
+    (0..LINE).all(|n| n == only || words.load(line + n) == leaf).then_some((only, leaf))
+}
+
+impl<W: Words + ?Sized, A: Around> Change<'_, W, A> {
+    /// Writes the value to every leaf at and below `place`, which the prefix covers, that no longer route covers.
+    pub(crate) fn paint(&self, place: Place) {
+        let held = self.words.load(place.at);
+        if held < NODE {
+            self.paint_leaf(place.at, place);
+        } else if held < SKIP {
+            let line = line_of(held);
+            (0..LINE).for_each(|n| self.paint(place.slot(line, n)));
+        } else {
+            let line = line_of(held);
+            self.paint_leaf(line + OTHERWISE, place);
+            self.paint(place.behind(self.words, line));
+        }
+    }
+
+    fn paint_leaf(&self, at: usize, place: Place) {
+        let longer = |(len, _): (u8, u32)| len > self.prefix.prefix_len();
+        if !self.covers || !self.around.longest(place.prefix()).is_some_and(longer) {
+            self.words.store(at, self.value);
+        }
+    }
+}
