@@ -269,10 +269,19 @@ enum ly_target {
 #define LY_BANK_ROWS 65536      /* adjacencies, and groups, of a bank */
 #define LY_BANK_BUCKETS 262144
 
-/* nh_groups[group]: its first bucket, and above that how many there are; with one, the adjacency itself. 0: no group */
+/* nh_groups[group]: its first bucket, and above that how many there are; with one, what its bucket would be. 0: no group */
 #define LY_NH_COUNT_SHIFT 32
 
-/* nh_buckets: words, each an adjacency */
+/* nh_buckets: words, each an adjacency. Above it is a guess, which the programs write and test each time: where in the FDB the
+ * next hop is. With it the egress port is known before all has been read that leads there. */
+#define LY_NH_ADJACENCY_MASK (LY_BANKS * LY_BANK_ROWS - 1)
+#define LY_NH_GUESS_SHIFT 17 /* the port; 0: no guess */
+#define LY_NH_GUESS_WAY_SHIFT 27
+#define LY_NH_GUESS_SECOND 0x40000000U /* the way is that of the second bucket */
+#define LY_NH_GUESS_MASK 0x7ffe0000U
+#define LY_NH_GUESS(port, way, second) \
+	((__u32)(port) << LY_NH_GUESS_SHIFT | (__u32)(way) << LY_NH_GUESS_WAY_SHIFT | ((second) ? LY_NH_GUESS_SECOND : 0))
+_Static_assert(LY_NH_ADJACENCY_MASK >> LY_NH_GUESS_SHIFT == 0, "room for an adjacency");
 
 struct ly_adjacency {
 	__u64 next;   /* raw address | interface << 48 | LY_ADJ_RESOLVED: one word, so that both change together */

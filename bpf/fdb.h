@@ -115,8 +115,7 @@ struct fdb_masks {
 
 static __always_inline struct fdb_masks fdb_masks(void)
 {
-	struct ly_fdb_state *state = LOOKUP(fdb_state, 0);
-	__u64 word = state ? *(volatile __u64 *)&state->masks : 0;
+	__u64 word = *(volatile __u64 *)&ROW(fdb_state, 0)->masks;
 
 	if (word == 0)
 		return (struct fdb_masks){ fdb_mask, fdb_mask };
@@ -346,11 +345,11 @@ __noinline int fdb_insert(__u64 key, __u64 value)
 /* Brings the whole table into use: when the near part is five eighths full, or `must`. True when it just did. */
 static __always_inline bool fdb_grow(bool must)
 {
-	struct ly_fdb_state *state = LOOKUP(fdb_state, 0);
+	struct ly_fdb_state *state = ROW(fdb_state, 0);
 	struct ly_usage *u = LOOKUP(fdb_usage, LY_USAGE_TABLE);
 	struct fdb_masks masks = fdb_masks();
 
-	if (!state || !u || masks.now >= fdb_mask || masks.was != masks.now)
+	if (!u || masks.now >= fdb_mask || masks.was != masks.now)
 		return false;
 	if (!must && u->count <= masks.now * (LY_FDB_WAYS * 5 / 8))
 		return false;

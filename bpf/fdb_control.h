@@ -199,12 +199,12 @@ static long fdb_migrate_bucket(__u32 index, struct fdb_migrate_state *s)
 SEC("syscall")
 int fdb_migrate(struct ly_fdb_call *call)
 {
-	struct ly_fdb_state *state = LOOKUP(fdb_state, 0);
+	struct ly_fdb_state *state = ROW(fdb_state, 0);
 	struct fdb_migrate_state s = { .masks = fdb_masks() };
 
 	call->removed = 0;
 	call->result = 0;
-	if (!state || s.masks.now == s.masks.was)
+	if (s.masks.now == s.masks.was)
 		return 0;
 	bpf_loop(s.masks.was + 1, fdb_migrate_bucket, &s, 0);
 	if (s.waiting == 0)

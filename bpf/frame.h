@@ -72,6 +72,13 @@ enum trap_group { GROUP_STP = 1, GROUP_SLOW, GROUP_DISCOVERY, GROUP_ROUTE_EXCEPT
 #define VID_MASK 0x0fff
 #define PCP_DEI_MASK 0xf000
 
+/* What names an adjacency (abi.h), and where it stands: the whole of a row of nh_groups, whose count is 1, or a word of
+ * nh_buckets. A number and no pointer: the verifier would follow either. */
+struct nh_word {
+	__u64 word;
+	__u32 at;
+};
+
 struct frame {
 	__u64 dst, src; /* raw */
 	struct ly_port *port; /* where it came in; NULL when that is no port */
@@ -94,17 +101,13 @@ struct frame {
 	__u8 up;        /* the trap reason of a frame that goes up to the kernel; 0: none */
 	__u16 rif;      /* the interface it may be for */
 	__u16 out_vlan; /* where `route` sends it */
-	__u32 adjacency;
+	struct nh_word named;
 	__u32 gso;      /* not 0: one buffer of many frames, cut up to fit later */
 };
 
 struct mac_words { /* both addresses, to be moved as one */
 	__u32 word[3];
 };
-
-/* A field of a frame that another function has just written. A copy of the whole would read, eight bytes at a time, what
- * was written one and two at a time: the processor then waits until all of that has left its store buffer. */
-#define TAKE(from, field) .field = *(volatile typeof((from)->field) *)&(from)->field
 
 /* The recognised tag names another VLAN than the one the frame is in: a priority tag (VID 0), or it was routed. Asked where
  * it matters, not remembered: the verifier would follow both. */
@@ -119,6 +122,9 @@ static __always_inline bool frame_stale(struct frame *f)
 		__u32 key__ = (index);              \
 		bpf_map_lookup_elem(&(map), &key__); \
 	})
+
+/* A row of ROWS: the index is taken modulo their number, and there always is one. */
+#define ROW(rows, index) (&(rows)[(index) & (sizeof(rows) / sizeof((rows)[0]) - 1)])
 
 static __always_inline struct ly_journal *dry_journal(void)
 {
@@ -180,8 +186,8 @@ static __always_inline __u16 form_tpid(__u8 form)
 
 static __always_inline __u16 port_of_ifindex(__u32 ifindex)
 {
-	struct ly_if_slot *slot = LOOKUP(if_slots, ifindex & (LY_IFMAP - 1));
-	if (slot && slot->ifindex == ifindex)
+	struct ly_if_slot *slot = ROW(if_slots, ifindex);
+	if (slot->ifindex == ifindex)
 		return slot->port & (LY_PORTS - 1);
 	__u32 *port = bpf_map_lookup_elem(&if_ports, &ifindex);
 	return port ? *port & (LY_PORTS - 1) : 0;
@@ -189,8 +195,7 @@ static __always_inline __u16 port_of_ifindex(__u32 ifindex)
 
 static __always_inline __u8 port_vlan(__u32 port, __u32 vlan)
 {
-	struct ly_port_vlans *bits = LOOKUP(port_vlans, port);
-	return bits ? bits->bits[vlan & (LY_VLANS - 1)] : 0;
+	return ROW(port_vlans, port)->bits[vlan & (LY_VLANS - 1)];
 }
 
 #endif

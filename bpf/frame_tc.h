@@ -32,7 +32,7 @@ static __always_inline void frame_ingress(struct frame *f, __u32 ifindex)
 		f->port_id = port_of_ifindex(ifindex);
 	}
 	if (f->port_id)
-		f->port = LOOKUP(ports, f->port_id);
+		f->port = ROW(ports, f->port_id);
 }
 
 /* Addresses, lengths and the outermost tag; false when the frame is too short to have addresses. */

@@ -3,7 +3,8 @@
  * crates/pipeline says the same in Rust, and tests hold the two together frame by frame.
  *
  * Look-ups for a known unicast frame: the port by ifindex, the port, its VLAN byte, source and destination
- * in the FDB and twice what part of it is in use, the egress port, its VLAN byte, three statistics. All are arrays: no function is called.
+ * in the FDB and twice what part of it is in use, the egress port, its VLAN byte, three statistics. All are arrays: no function
+ * is called, and most lie where the program knows (ROWS in maps.h).
  */
 #include <linux/bpf.h>
 #include <linux/types.h>
@@ -86,9 +87,11 @@ static __always_inline int tc_stages(struct __sk_buff *skb, struct frame *f)
 		return tc_layer3(skb, f);
 	if ((end = stage_vlan_ingress(f)))
 		return end;
+	if (f->pv & LY_PV_ROUTES)
+		f->rif = vlan_rif(f);
 	if ((end = stage_learn(f)))
 		return end;
-	if (f->pv & LY_PV_ROUTES && (f->rif = vlan_rif(f)))
+	if (f->rif)
 		return router_enter(skb, f);
 	return tc_bridged(skb, f);
 }
@@ -135,10 +138,12 @@ static __always_inline int xdp_stages(struct xdp_md *ctx, bool bound)
 		f.now_s = now_s();
 		port_rif(&f);
 	} else {
-		if (stage_vlan_ingress(&f) || !stage_learn_fast(&f))
+		if (stage_vlan_ingress(&f))
 			return XDP_PASS;
 		if (f.pv & LY_PV_ROUTES)
 			f.rif = vlan_rif(&f);
+		if (!stage_learn_fast(&f))
+			return XDP_PASS;
 	}
 	if (f.rif || f.port->flags & LY_PORT_LAYER3) {
 		if (!xdp_route(ctx, &f))

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
 /* The tables. The control plane writes the mmapable ones with plain word-sized stores; the programs write
- * fdb, fdb_times, fdb_usage.count, the statistics and the rings. crates/ebpf sizes `fdb` and `fdb_times` before it loads. */
+ * fdb, fdb_times, fdb_usage.count, adjacencies.used_s, guesses (abi.h), the statistics and the rings. crates/ebpf sizes `fdb`
+ * and `fdb_times` before it loads. */
 #ifndef LY_MAPS_H
 #define LY_MAPS_H
 
@@ -19,21 +20,27 @@ const volatile __u32 dry = 0; /* 1: a dry run; the journal instead of devices */
 		__type(value, value_);                    \
 	} name_ SEC(".maps")
 
+/* A table whose place the programs know: libbpf makes the section a map, an array of one element (crates/ebpf/src/tables.rs,
+ * SECTIONS). A look-up in a TABLE hands its index over in memory, whatever the JIT makes of the rest, and that takes longer than
+ * what it looks up; here it is an addition. For what each frame reads, and no larger than kernels allow an element to be, 4 MB.
+ * The number of rows is a power of two. */
+#define ROWS(name_, value_, entries_) value_ name_[entries_] SEC(".bss." #name_)
+
 struct ly_if_slot {
 	__u32 ifindex;
 	__u32 port;
 };
 
-TABLE(if_slots, struct ly_if_slot, LY_IFMAP, BPF_F_MMAPABLE);
-TABLE(ports, struct ly_port, LY_PORTS, BPF_F_MMAPABLE);
-TABLE(port_vlans, struct ly_port_vlans, LY_PORTS, BPF_F_MMAPABLE);
+ROWS(if_slots, struct ly_if_slot, LY_IFMAP);
+ROWS(ports, struct ly_port, LY_PORTS);
+ROWS(port_vlans, struct ly_port_vlans, LY_PORTS);
 TABLE(vlan_ports, struct ly_vlan_ports, LY_VLANS, BPF_F_MMAPABLE);
-TABLE(global, struct ly_global, 1, BPF_F_MMAPABLE);
+ROWS(global, struct ly_global, 1);
 TABLE(fdb_usage, struct ly_usage, LY_USAGES, BPF_F_MMAPABLE);
 TABLE(trap_groups, struct ly_trap_group, LY_GROUPS, BPF_F_MMAPABLE);
 TABLE(trap_ports, __u64, LY_GROUPS * LY_PORTS, BPF_F_MMAPABLE);
 TABLE(lost, struct ly_lost, 1, BPF_F_MMAPABLE);
-TABLE(fdb_state, struct ly_fdb_state, 1, BPF_F_MMAPABLE);
+ROWS(fdb_state, struct ly_fdb_state, 1);
 TABLE(fdb, struct ly_fdb_bucket, LY_FDB_NEAR, BPF_F_MMAPABLE); /* nobody maps it: so it begins at a cache line */
 TABLE(fdb_times, struct ly_fdb_times, LY_FDB_NEAR, 0);
 TABLE(journal, struct ly_journal, 1, 0);
@@ -44,11 +51,11 @@ struct ly_journal_frame {
 TABLE(journal_bytes, struct ly_journal_frame, LY_FORMS, 0);
 
 /* Routing: where frames for the router come in, and where they go. */
-TABLE(rifs, struct ly_rif, LY_RIFS, BPF_F_MMAPABLE);
-TABLE(vlan_rifs, __u64, LY_VLANS, BPF_F_MMAPABLE);
-TABLE(nh_groups, __u64, LY_BANKS * LY_BANK_ROWS, BPF_F_MMAPABLE);
+ROWS(rifs, struct ly_rif, LY_RIFS);
+ROWS(vlan_rifs, __u64, LY_VLANS);
+ROWS(nh_groups, __u64, LY_BANKS * LY_BANK_ROWS);
 TABLE(nh_buckets, struct ly_line, LY_BANKS * LY_BANK_BUCKETS / LY_LINE_WORDS, BPF_F_MMAPABLE);
-TABLE(adjacencies, struct ly_adjacency, LY_BANKS * LY_BANK_ROWS, BPF_F_MMAPABLE);
+ROWS(adjacencies, struct ly_adjacency, LY_BANKS * LY_BANK_ROWS);
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

@@ -43,6 +43,14 @@ __noinline __u32 tc_segment(struct __sk_buff *skb, __u32 l4, __u32 protocol)
 	return (words >> 4) * 4 + skb->gso_size;
 }
 
+/* The ports of a packet that has some; only what chooses among next hops asks. */
+static __always_inline __u32 tc_flow_ports(void *skb, struct packet *p)
+{
+	__u32 ports = 0;
+
+	return bpf_skb_load_bytes(skb, p->l4, &ports, 4) ? 0 : bpf_ntohl(ports);
+}
+
 /* Reads the header: 0, or a drop reason. */
 static __always_inline int tc_packet(struct __sk_buff *skb, struct frame *f, struct packet *p, __u32 at, bool six)
 {
@@ -58,24 +66,20 @@ static __always_inline int tc_packet(struct __sk_buff *skb, struct frame *f, str
 	if (six) {
 		if (data + 40 > (void *)(long)skb->data_end || !read_ipv6(p, data, room, f->gso))
 			return DROP(DROP_IP_HEADER_INVALID);
+		p->l4 = at + need;
 	} else {
 		struct ipv4 *ip = data;
 		if (data + 20 > (void *)(long)skb->data_end || !read_ipv4(p, ip, room, f->gso))
 			return DROP(DROP_IP_HEADER_INVALID);
 		if (p->options && tc_options_fail(skb, at, (ip->version_ihl & 15) * 4))
 			return DROP(DROP_IP_HEADER_INVALID);
-		if (p->options || is_fragment(ip))
-			goto done;
+		p->l4 = p->options || is_fragment(ip) ? 0 : at + need;
 	}
-	if (has_ports(p->protocol) && p->len >= need + 4) {
-		if (data + need + 4 <= (void *)(long)skb->data_end)
-			p->ports = bpf_ntohl(*(__u32 *)(data + need));
-		else if (!bpf_skb_load_bytes(skb, at + need, &p->ports, 4))
-			p->ports = bpf_ntohl(p->ports);
-	}
-done:
-	if (f->gso)
+	if (f->gso) {
+		if (p->len < need + 4)
+			p->l4 = 0;
 		p->len = need + tc_segment(skb, at + need, p->protocol);
+	}
 	return 0;
 }
 
@@ -108,8 +112,8 @@ static __always_inline int tc_up(struct frame *f, __u32 reason)
 			j->up = reason;
 	}
 	if (f->out_id) {
-		struct ly_port *out = LOOKUP(ports, f->out_id);
-		if (!out || !(out->flags & LY_PORT_ENABLED))
+		struct ly_port *out = ROW(ports, f->out_id);
+		if (!(out->flags & LY_PORT_ENABLED))
 			return DROP(DROP_EGRESS_DOWN);
 		if (!egress_fits(f->bare_len, f->gso, out))
 			return DROP(DROP_MTU_EXCEEDED);
@@ -136,8 +140,7 @@ static __always_inline int tc_route(struct __sk_buff *skb, struct frame *f)
 		type = bpf_ntohs(*where);
 	if (!f->rif || !rif_routes(f->rif, type))
 		return f->vlan ? NOT_FOR_ROUTER : TRAPPED(TRAP_HOST_STACK);
-	struct ly_rif *rif = LOOKUP(rifs, f->rif);
-	f->out_id = rif ? rif->up : 0;
+	f->out_id = ROW(rifs, f->rif)->up;
 	if (dry) {
 		struct ly_journal *j = dry_journal();
 		if (j)
@@ -146,7 +149,7 @@ static __always_inline int tc_route(struct __sk_buff *skb, struct frame *f)
 	p.rif = f->rif;
 	int end = tc_packet(skb, f, &p, at, type == ETH_IPV6);
 	if (!end)
-		end = route_way(&p, &w);
+		end = route_way(&p, &w, skb, tc_flow_ports);
 	if (end)
 		return end;
 	if (dry) {
@@ -174,8 +177,8 @@ static __always_inline int tc_straight(struct __sk_buff *skb, struct frame *f)
 			j->out_vlan = f->vlan;
 		}
 	}
-	f->out = LOOKUP(ports, f->out_id);
-	if (!f->out || !(f->out->flags & LY_PORT_ENABLED))
+	f->out = ROW(ports, f->out_id);
+	if (!(f->out->flags & LY_PORT_ENABLED))
 		return DROP(DROP_EGRESS_DOWN);
 	if (!egress_fits(f->bare_len, f->gso, f->out))
 		return DROP(DROP_MTU_EXCEEDED);
@@ -185,9 +188,7 @@ static __always_inline int tc_straight(struct __sk_buff *skb, struct frame *f)
 
 static __always_inline int tc_bridge(struct __sk_buff *skb, struct frame *f)
 {
-	f->port = LOOKUP(ports, f->port_id & (LY_PORTS - 1));
-	if (!f->port)
-		return DROP(DROP_PORT_DOWN);
+	f->port = ROW(ports, f->port_id);
 	if (f->routed && !(port_vlan(f->port_id, f->vlan) & LY_PV_ACTIVE))
 		return DROP(DROP_NO_EGRESS);
 	return tc_bridged(skb, f);

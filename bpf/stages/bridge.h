@@ -1,13 +1,61 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
 /* bridge: where to (IEEE 802.1Q-2018, 8.8)? A port, or out_id 0: a flood set. */
+
+/* The port of a routed frame's next hop, if it is where it was the last time; else 0. The port is taken from the guess, so that
+ * the processor goes on with it while it waits for what the guess is tested by. */
+static __always_inline __u16 guessed(struct frame *f, __u64 key)
+{
+	__u32 port = f->named.word >> LY_NH_GUESS_SHIFT & LY_FDB_PORT_MASK;
+	__u32 way = f->named.word >> LY_NH_GUESS_WAY_SHIFT & (LY_FDB_WAYS - 1);
+	bool second = f->named.word & LY_NH_GUESS_SECOND;
+	__u64 hash = fdb_hash(key);
+	struct fdb_choice choice = fdb_buckets(hash, fdb_masks().now);
+	struct ly_fdb_bucket *b = LOOKUP(fdb, second ? choice.second : choice.first);
+	__u64 word = b ? *(volatile __u64 *)&b->way[way] : 0;
+
+	if (!fdb_is(word, fdb_tag(hash, second)) || fdb_port(word) != port)
+		return 0;
+	asm volatile("" : "+r"(port)); /* it is the port of the word: the compiler is not to take that */
+	return port;
+}
+
+/* The port of the next hop `key`, or -1; what names it, `word` at `at`, will have it as its guess. A group is swapped whole: half
+ * of it may be the same when it has become another. A global function: seldom called. */
+__noinline int next_hop_find(__u64 key, __u64 word, __u32 at)
+{
+	struct fdb_hit hit = fdb_find(fdb_masks(), key);
+	int port = hit.word ? fdb_port(hit.word) : -1;
+	__u64 with = (word & ~(__u64)LY_NH_GUESS_MASK) | LY_NH_GUESS(fdb_port(hit.word), hit.way, hit.word & LY_FDB_SECOND);
+
+	if (with == word || !leaves_marks(LY_DRY_LEARN))
+		return port;
+	if (word >> LY_NH_COUNT_SHIFT == 1) {
+		swap(ROW(nh_groups, at), word, with);
+		return port;
+	}
+	__u32 *bucket = nh_bucket(at);
+	if (bucket)
+		__sync_val_compare_and_swap(bucket, (__u32)word, (__u32)with);
+	return port;
+}
+
 static __always_inline int stage_bridge(struct frame *f)
 {
 	if (f->dst & GROUP_BIT)
 		return 0;
-	__u64 word = fdb_find(fdb_masks(), fdb_key(f->dst, f->vlan)).word;
-	bool known = word != 0;
-	__u16 to = fdb_port(word);
+	__u64 key = fdb_key(f->dst, f->vlan);
+	__u16 to = f->routed ? guessed(f, key) : 0;
+	bool known = to;
 
+	if (!to && f->routed) {
+		int found = next_hop_find(key, f->named.word, f->named.at);
+		known = found >= 0;
+		to = found & LY_FDB_PORT_MASK;
+	} else if (!to) {
+		__u64 word = fdb_find(fdb_masks(), key).word;
+		known = word != 0;
+		to = fdb_port(word);
+	}
 	if (dry) {
 		struct ly_journal *j = dry_journal();
 		if (j) {

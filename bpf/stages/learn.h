@@ -104,7 +104,8 @@ static __always_inline int stage_learn(struct frame *f)
 	struct fdb_masks masks = fdb_masks();
 	__u64 key = fdb_key(f->src, f->vlan);
 	fdb_touch(masks, key);
-	fdb_touch(masks, fdb_key(f->dst, f->vlan)); /* `bridge` will want it */
+	if (!f->rif)
+		fdb_touch(masks, fdb_key(f->dst, f->vlan)); /* `bridge` will want it */
 	f->now_s = now_s(); /* the clock is read while memory answers */
 	struct fdb_hit hit = fdb_find(masks, key);
 
@@ -125,7 +126,8 @@ static __always_inline bool stage_learn_fast(struct frame *f)
 	struct fdb_masks masks = fdb_masks();
 	__u64 key = fdb_key(f->src, f->vlan);
 	fdb_touch(masks, key);
-	fdb_touch(masks, fdb_key(f->dst, f->vlan));
+	if (!f->rif)
+		fdb_touch(masks, fdb_key(f->dst, f->vlan));
 	f->now_s = now_s();
 	struct fdb_hit hit = fdb_find(masks, key);
 

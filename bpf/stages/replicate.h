@@ -131,9 +131,7 @@ static long flood_step(__u32 index, struct flood *s)
 	}
 	__u32 id = (s->at * 64 + bit_number(s->bits)) & (LY_PORTS - 1);
 	s->bits &= s->bits - 1;
-	struct ly_port *out = LOOKUP(ports, id);
-	if (!out)
-		return 1;
+	struct ly_port *out = ROW(ports, id);
 	if (!egress_fits(s->bare_len, s->gso, out)) {
 		s->too_long = 1 + s->zero;
 		count_tx_dropped(id);
@@ -160,15 +158,15 @@ __noinline int tc_flood(struct __sk_buff *skb, struct frame *f)
 {
 	if (!f)
 		return DROP(DROP_NO_EGRESS);
-	struct ly_port *in = LOOKUP(ports, f->port_id & (LY_PORTS - 1));
+	struct ly_port *in = ROW(ports, f->port_id);
 	bool broadcast = f->dst == BROADCAST, group = f->dst & GROUP_BIT;
 	__u32 zero = unknown_zero(f->len);
 	struct flood s = {
 		.skb = skb,
 		.sets = LOOKUP(vlan_ports, f->vlan),
-		.global = LOOKUP(global, 0),
+		.global = ROW(global, 0),
 		.bits = zero,
-		.order = (in ? form_order(f, in->form) : 0) + zero,
+		.order = form_order(f, in->form) + zero,
 		.at = zero,
 		.pending = zero,
 		.sent = zero,
@@ -206,7 +204,7 @@ __noinline int tc_flood(struct __sk_buff *skb, struct frame *f)
 /* Flooding is one program, so that it is verified once, whoever jumps there. */
 static __always_inline int flood_enter(struct __sk_buff *skb, struct frame *f)
 {
-	return step_enter(skb, f, LY_STEP_FLOOD, f->vlan, f->adjacency);
+	return step_enter(skb, f, LY_STEP_FLOOD, f->vlan, f->named.word);
 }
 
 static __always_inline bool flood_begin(struct __sk_buff *skb, struct frame *f)
@@ -214,7 +212,7 @@ static __always_inline bool flood_begin(struct __sk_buff *skb, struct frame *f)
 	if (!step_begin(skb, f))
 		return false;
 	f->vlan = STEP_OTHER(skb);
-	f->adjacency = STEP_MORE(skb);
+	f->named.word = STEP_MORE(skb);
 	return true;
 }
 
@@ -297,10 +295,10 @@ static __always_inline __u32 count_bits(__u64 bits)
 static __always_inline bool xdp_flood_out(struct xdp_md *ctx, struct frame *f)
 {
 	struct ly_vlan_ports *sets = LOOKUP(vlan_ports, f->vlan);
-	struct ly_global *g = LOOKUP(global, 0);
+	struct ly_global *g = ROW(global, 0);
 	bool group = f->dst & GROUP_BIT, broadcast = f->dst == BROADCAST;
 
-	if (dry || !sets || !g || g->end_word > 1 || f->port->flags & LY_PORT_ISOLATED)
+	if (dry || !sets || g->end_word > 1 || f->port->flags & LY_PORT_ISOLATED)
 		return false;
 	__u64 to = sets->form[LY_UNTAGGED][0] | sets->form[LY_DOT1Q][0] | sets->form[LY_DOT1AD][0];
 	to &= ~(1ULL << (f->port_id & 63));
@@ -331,10 +329,10 @@ static __always_inline bool xdp_copy(struct xdp_md *ctx)
 {
 	struct flood_note *place = (void *)(long)ctx->data_meta;
 	__u16 id = port_of_ifindex(ctx->egress_ifindex);
-	struct ly_port *out = LOOKUP(ports, id);
-	struct ly_global *g = LOOKUP(global, 0);
+	struct ly_port *out = ROW(ports, id);
+	struct ly_global *g = ROW(global, 0);
 
-	if ((void *)(place + 1) > (void *)(long)ctx->data || !out || !g || id >= LY_XDP_FLOOD)
+	if ((void *)(place + 1) > (void *)(long)ctx->data || id >= LY_XDP_FLOOD)
 		return false;
 	struct flood_note note = *place;
 	const __u8 wanted = LY_PV_MEMBER | LY_PV_FORWARD | LY_PV_ACTIVE;

@@ -2,8 +2,8 @@
 /* route: frames for the router's own addresses: header checks, longest match, next hop, rewrite (RFC 1812, 5.2 and 5.3;
  * RFC 8200; RFC 3704). crates/pipeline/src/stages/route.rs gives the order of the checks and the reasons.
  *
- * The hook reads the header into a `packet`, route_way() finds the way for it, the hook rewrites. These are global
- * functions: the verifier looks at each once, and a switch that does not route pays one branch for them all.
+ * The hook reads the header into a `packet`, route_way() finds the way for it, the hook rewrites. All of what a usual packet
+ * needs is inlined: a function that is called returns, which is dear, and what it is told by a pointer is kept in memory.
  */
 #define ETH_IPV4 0x0800
 #define ETH_IPV6 0x86dd
@@ -20,7 +20,7 @@
 /* What is read of a header. Addresses in host order; an IPv4 address is the low half, the high half 0. */
 struct packet {
 	__u64 src[2], dst[2];
-	__u32 ports; /* on the wire's order, the source above; 0: none, or a fragment */
+	__u32 l4;    /* where in the frame its ports are, if it has some; 0: nowhere, it is a fragment */
 	__u32 len;   /* of the packet, or of its segments (GSO): what must fit the egress MTU */
 	__u32 rif;
 	__u8 six, ttl, protocol, options;
@@ -30,28 +30,61 @@ struct packet {
 struct way {
 	__u64 next; /* the adjacency's word */
 	__u64 src;  /* the router's address there */
-	__u32 adjacency;
+	struct nh_word named;
 	__u16 port, vlan; /* of the egress interface */
 };
 
-static __always_inline bool link_local(struct packet *p, __u64 *address)
+/* What the addresses of a header say. `six` is known where this is called, twice: the compiler writes it out for each family. */
+struct addresses {
+	bool group;   /* the destination: multicast, or everybody on the link */
+	bool martian; /* one that no packet here may have */
+	bool from_link, to_link; /* link-local */
+};
+
+static __always_inline bool group4(__u32 address)
 {
-	return p->six ? address[0] >> 54 == 0xfe80 >> 6 : address[1] >> 16 == (169 << 8 | 254);
+	return address >> 28 == 14 || address == 0xffffffff;
 }
 
-/* Multicast, or everybody on the link. */
-static __always_inline bool group_address(struct packet *p, __u64 *address)
+static __always_inline bool martian4(__u32 address)
 {
-	return p->six ? address[0] >> 56 == 0xff : address[1] >> 28 == 14 || address[1] == 0xffffffff;
+	__u32 first = address >> 24;
+
+	return first == 0 || first == 127 || first >= 240;
 }
 
-static __always_inline bool martian(struct packet *p, __u64 *address)
+/* Neither a group's nor a martian is what begins with 1 to 223, but for 127. */
+static __always_inline bool usual4(__u32 address)
 {
-	if (!p->six) {
-		__u32 first = address[1] >> 24;
-		return first == 0 || first == 127 || first >= 240;
-	}
+	__u32 first = address >> 24;
+
+	return first - 1 < 223 && first != 127;
+}
+
+static __always_inline bool martian6(__u64 *address)
+{
 	return address[0] == 0 && (address[1] < 2 || address[1] >> 32 == 0xffff);
+}
+
+static __always_inline struct addresses look_at(struct packet *p, bool six)
+{
+	struct addresses a = {};
+
+	if (six) {
+		a.group = p->dst[0] >> 56 == 0xff;
+		a.martian = martian6(p->src) || p->src[0] >> 56 == 0xff || martian6(p->dst);
+		a.from_link = p->src[0] >> 54 == 0xfe80 >> 6;
+		a.to_link = p->dst[0] >> 54 == 0xfe80 >> 6;
+		return a;
+	}
+	__u32 src = p->src[1], dst = p->dst[1];
+	if (!usual4(src) || !usual4(dst)) {
+		a.group = group4(dst);
+		a.martian = martian4(src) || group4(src) || martian4(dst);
+	}
+	a.from_link = src >> 16 == (169 << 8 | 254);
+	a.to_link = dst >> 16 == (169 << 8 | 254);
+	return a;
 }
 
 /* The leaf of an address; NO_TARGET never. */
@@ -62,22 +95,29 @@ static __always_inline __u32 fib_find(struct packet *p, __u32 vrf, __u64 *addres
 
 static __always_inline __u64 nh_group(__u32 group)
 {
-	__u64 *g = LOOKUP(nh_groups, group);
-
-	return g ? *(volatile __u64 *)g : 0;
+	return *(volatile __u64 *)ROW(nh_groups, group);
 }
 
-static __always_inline struct ly_adjacency *nh_adjacency(__u64 group, __u32 bucket, __u32 *id)
+static __always_inline __u32 *nh_bucket(__u32 at)
 {
-	*id = group;
-	if (group >> LY_NH_COUNT_SHIFT != 1) {
-		bucket += (__u32)group;
-		struct ly_line *l = LOOKUP(nh_buckets, bucket / LY_LINE_WORDS);
-		if (!l)
-			return NULL;
-		*id = *(volatile __u32 *)&l->word[bucket % LY_LINE_WORDS];
-	}
-	return LOOKUP(adjacencies, *id);
+	struct ly_line *l = LOOKUP(nh_buckets, at / LY_LINE_WORDS);
+
+	return l ? &l->word[at % LY_LINE_WORDS] : NULL;
+}
+
+/* What the group `id`, which is `group`, has in a bucket. */
+static __always_inline struct nh_word nh_word(__u32 id, __u64 group, __u32 bucket)
+{
+	if (group >> LY_NH_COUNT_SHIFT == 1)
+		return (struct nh_word){ group, id };
+	__u32 at = (__u32)group + bucket, *word = nh_bucket(at);
+
+	return (struct nh_word){ word ? *(volatile __u32 *)word : 0, at };
+}
+
+static __always_inline struct ly_adjacency *nh_adjacency(__u64 word)
+{
+	return ROW(adjacencies, word & LY_NH_ADJACENCY_MASK);
 }
 
 static __always_inline __u32 next_rif(__u64 next)
@@ -92,10 +132,9 @@ struct reach {
 
 static long reach_step(__u32 index, struct reach *r)
 {
-	__u32 id;
-	struct ly_adjacency *a = nh_adjacency(r->group, index, &id);
+	struct ly_adjacency *a = nh_adjacency(nh_word(0, r->group, index).word);
 
-	r->found = a && next_rif(*(volatile __u64 *)&a->next) == r->rif;
+	r->found = next_rif(*(volatile __u64 *)&a->next) == r->rif;
 	return r->found;
 }
 
@@ -123,6 +162,15 @@ __noinline int reverse_path(struct packet *p, __u32 vrf, __u32 strict)
 	return false;
 }
 
+static __always_inline bool has_ports(__u8 protocol)
+{
+	return protocol == IP_TCP || protocol == IP_UDP || protocol == IP_DCCP || protocol == IP_SCTP ||
+	       protocol == IP_UDPLITE;
+}
+
+/* Reads the ports at p->l4, the source above. */
+typedef __u32 flow_ports(void *ctx, struct packet *p);
+
 /* Addresses, protocol and ports: pipeline::route::flow_bucket. */
 static __always_inline __u64 flow_mix(__u64 hash, __u64 word)
 {
@@ -130,9 +178,13 @@ static __always_inline __u64 flow_mix(__u64 hash, __u64 word)
 	return hash ^ hash >> 32;
 }
 
-static __always_inline __u32 flow_bucket(struct packet *p, __u32 count)
+static __always_inline __u32 flow_bucket(struct packet *p, __u32 count, void *ctx, flow_ports *ports_of)
 {
 	__u64 hash = fdb_salt;
+	__u32 ports = 0;
+
+	if (p->l4 && has_ports(p->protocol) && p->len >= (p->six ? 44 : 24))
+		ports = ports_of(ctx, p);
 
 	if (p->six) {
 		hash = flow_mix(hash, p->src[0]);
@@ -142,7 +194,7 @@ static __always_inline __u32 flow_bucket(struct packet *p, __u32 count)
 	} else {
 		hash = flow_mix(hash, p->src[1] << 32 | p->dst[1]);
 	}
-	hash = flow_mix(hash, (__u64)p->protocol << 32 | p->ports);
+	hash = flow_mix(hash, (__u64)p->protocol << 32 | ports);
 	return (__u32)(hash * 0xd6e8feb86659fd93ULL >> 40) & (count - 1);
 }
 
@@ -161,18 +213,17 @@ static __always_inline void way_journal(__u32 target, __u32 bucket, __u32 count,
 }
 
 /* The way for a packet with a valid header: 0, a drop reason, or minus the reason why it goes up to the kernel. */
-static __always_inline int route_way(struct packet *p, struct way *w)
+static __always_inline int route_way(struct packet *p, struct way *w, void *ctx, flow_ports *ports_of)
 {
-	struct ly_rif *in = LOOKUP(rifs, p->rif & (LY_RIFS - 1));
-	if (!in)
-		return DROP(DROP_IP_HEADER_INVALID);
+	struct ly_rif *in = ROW(rifs, p->rif);
 	__u32 vrf = in->vrf, urpf = in->flags >> LY_RIF_URPF_SHIFT >> (p->six ? 2 : 0) & 3;
 
-	if (group_address(p, p->dst))
+	struct addresses a = p->six ? look_at(p, true) : look_at(p, false);
+	if (a.group)
 		return TRAPPED(TRAP_MARTIAN);
-	if (martian(p, p->src) || group_address(p, p->src) || martian(p, p->dst))
+	if (a.martian)
 		return DROP(DROP_MARTIAN);
-	bool local_source = link_local(p, p->src), local = link_local(p, p->dst);
+	bool local_source = a.from_link, local = a.to_link;
 	bool stays = !p->six && (local_source || local); /* the kernel would forward it */
 	if (p->options)
 		return stays ? DROP(DROP_MARTIAN) : TRAPPED(TRAP_IP_OPTIONS);
@@ -201,14 +252,14 @@ static __always_inline int route_way(struct packet *p, struct way *w)
 	if (p->ttl <= 1)
 		return TRAPPED(TRAP_TTL_EXPIRED);
 	__u64 group = nh_group(value);
-	__u32 count = group >> LY_NH_COUNT_SHIFT, bucket = count > 1 ? flow_bucket(p, count) : 0;
-	struct ly_adjacency *a = nh_adjacency(group, bucket, &w->adjacency);
-	if (!a || !count)
+	__u32 count = group >> LY_NH_COUNT_SHIFT, bucket = count > 1 ? flow_bucket(p, count, ctx, ports_of) : 0;
+	if (!count)
 		return TRAPPED(TRAP_GLEAN);
-	w->next = *(volatile __u64 *)&a->next;
-	way_journal(target, bucket, count, w->adjacency, w->next);
-	struct ly_rif *out = LOOKUP(rifs, next_rif(w->next));
-	if (!(w->next & LY_ADJ_RESOLVED) || !out || !(out->flags & LY_RIF_LIVE))
+	w->named = nh_word(value, group, bucket);
+	w->next = *(volatile __u64 *)&nh_adjacency(w->named.word)->next;
+	way_journal(target, bucket, count, w->named.word & LY_NH_ADJACENCY_MASK, w->next);
+	struct ly_rif *out = ROW(rifs, next_rif(w->next));
+	if (!(w->next & LY_ADJ_RESOLVED) || !(out->flags & LY_RIF_LIVE))
 		return TRAPPED(TRAP_GLEAN);
 	if (p->len > out->mtu)
 		return TRAPPED(TRAP_ROUTE_MTU);
@@ -221,9 +272,9 @@ static __always_inline int route_way(struct packet *p, struct way *w)
 /* True when a frame for `dst` is for the interface. */
 __noinline int rif_answers(__u32 rif, __u64 dst)
 {
-	struct ly_rif *r = LOOKUP(rifs, rif);
+	struct ly_rif *r = ROW(rifs, rif);
 
-	if (!r || !(r->flags & LY_RIF_LIVE))
+	if (!(r->flags & LY_RIF_LIVE))
 		return false;
 	if (r->mac == dst)
 		return true;
@@ -237,8 +288,7 @@ __noinline int rif_answers(__u32 rif, __u64 dst)
 /* The interface of its VLAN that the frame is for; 0: none. */
 static __always_inline __u16 vlan_rif(struct frame *f)
 {
-	__u64 *row = LOOKUP(vlan_rifs, f->vlan);
-	__u64 word = row ? *(volatile __u64 *)row : 0;
+	__u64 word = *(volatile __u64 *)ROW(vlan_rifs, f->vlan);
 	__u16 rif = word >> LY_VLAN_RIF_SHIFT & (LY_RIFS - 1);
 
 	if ((word & KEY_MAC_MASK) == f->dst)
@@ -261,12 +311,6 @@ static __always_inline void port_rif(struct frame *f)
 	}
 	if (f->rif && !rif_answers(f->rif, f->dst))
 		f->rif = 0;
-}
-
-static __always_inline bool has_ports(__u8 protocol)
-{
-	return protocol == IP_TCP || protocol == IP_UDP || protocol == IP_DCCP || protocol == IP_SCTP ||
-	       protocol == IP_UDPLITE;
 }
 
 struct ipv4 {
@@ -364,9 +408,7 @@ static __always_inline __u16 hop_check(__u16 check, __u8 ttl, __u8 protocol)
 
 static __always_inline bool rif_routes(__u32 rif, __u16 type)
 {
-	struct ly_rif *r = LOOKUP(rifs, rif);
-
-	return r && r->flags & (type == ETH_IPV4 ? LY_RIF_IPV4 : type == ETH_IPV6 ? LY_RIF_IPV6 : 0);
+	return ROW(rifs, rif)->flags & (type == ETH_IPV4 ? LY_RIF_IPV4 : type == ETH_IPV6 ? LY_RIF_IPV6 : 0);
 }
 
 static __always_inline void write_macs(struct mac_words *mac, struct way *w)
@@ -384,15 +426,15 @@ static __always_inline void route_on(struct frame *f, struct way *w)
 	f->straight = w->port != 0;
 	f->out_id = w->port;
 	f->out_vlan = w->vlan;
-	f->adjacency = w->adjacency;
+	f->named = w->named;
 }
 
 /* The neighbour has been sent a frame. */
 static __always_inline void adjacency_used(struct frame *f)
 {
-	struct ly_adjacency *a = LOOKUP(adjacencies, f->adjacency);
+	struct ly_adjacency *a = nh_adjacency(f->named.word);
 
-	if (a && a->used_s != f->now_s && leaves_marks(LY_DRY_COUNT))
+	if (a->used_s != f->now_s && leaves_marks(LY_DRY_COUNT))
 		a->used_s = f->now_s;
 }
 

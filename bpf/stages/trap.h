@@ -45,11 +45,9 @@ static __always_inline int stage_trap(struct frame *f, struct __sk_buff *skb)
 	/* One compare for the rest of the world: both families begin with 01. */
 	if (!(f->dst & GROUP_BIT))
 		return 0;
-	struct ly_global *g = LOOKUP(global, 0);
+	struct ly_global *g = ROW(global, 0);
 	int reason = 0;
 	__u32 group = GROUP_DISCOVERY;
-	if (!g)
-		return 0;
 	if (f->dst == SSTP && g->trap_pvst) {
 		reason = TRAP_PVST_BPDU;
 		group = GROUP_STP;

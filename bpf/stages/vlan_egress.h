@@ -8,9 +8,9 @@ static __always_inline bool egress_fits(__u32 bare_len, __u32 gso, struct ly_por
 
 static __always_inline int stage_vlan_egress(struct frame *f)
 {
-	struct ly_port *out = LOOKUP(ports, f->out_id);
+	struct ly_port *out = ROW(ports, f->out_id);
 
-	if (!out || !(out->flags & LY_PORT_ENABLED))
+	if (!(out->flags & LY_PORT_ENABLED))
 		return DROP(DROP_EGRESS_DOWN);
 	f->out = out;
 	f->out_pv = port_vlan(f->out_id, f->vlan);

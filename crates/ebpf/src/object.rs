@@ -8,7 +8,7 @@ use crate::clock::tick_ns;
 use crate::error::{Doing, Result, check, system};
 use crate::tables::{META, Meta, NAMES, STEPS, Tables};
 use libbpf_rs::{AsRawLibbpf, MapCore, MapFlags, MapHandle, MapType, ObjectBuilder, OpenObject, PrintLevel};
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsStr};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -151,7 +151,7 @@ fn load(
         }
     }
     for mut map in object.maps_mut() {
-        let Some(name) = NAMES.iter().find(|name| map.name() == **name) else { continue };
+        let Some(name) = NAMES.iter().find(|name| is_named(map.name(), name)) else { continue };
         match tables {
             // What runs dry jumps to what runs dry.
             Some(_) if constants.dry && *name == STEPS => {}
@@ -164,7 +164,7 @@ fn load(
     }
     let mut object = object.load().map_err(failed)?;
     let mut map = |name: &str| {
-        let found = object.maps_mut().find(|map| map.name() == name);
+        let found = object.maps_mut().find(|map| is_named(map.name(), name));
         let map = found.ok_or_else(|| system(format!("opening the map {name}"), "the object has none"))?;
         MapHandle::try_from(&*map).map_err(failed)
     };
@@ -190,6 +190,13 @@ fn load(
             .doing(|| format!("putting {jumped_to} where it is jumped to"))?;
     }
     Ok(Loaded { maps, programs, steps })
+}
+
+/// Whether libbpf's name for a map is that of our `name`: as it is, or that of a section (`ROWS` in `bpf/maps.h`).
+fn is_named(found: &OsStr, name: &str) -> bool {
+    let section = format!(".bss.{name}");
+    // As long as the kernel's names may be.
+    found == name || found == &section[..section.len().min(15)]
 }
 
 fn program_flags(program: &libbpf_rs::OpenProgramMut<'_>) -> u32 {

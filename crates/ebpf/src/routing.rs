@@ -122,6 +122,7 @@ impl Routing {
         word.store(next, Relaxed);
     }
 
+    /// Without a guess where the next hops are: what a frame finds out, it writes there (`LY_NH_GUESS_SHIFT`).
     fn write_group(&mut self, tables: &Tables, id: GroupId, new: Option<&[AdjacencyId]>) -> Result<()> {
         let word = |routing: &Self| tables.nh_groups.u64(routing.row(id.get()), 0);
         let Some(new) = new else {
@@ -249,7 +250,7 @@ impl Routing {
             Some(RouteTarget::Group(_)) => {
                 let group = tables.nh_groups.u64((word & 0xff_ffff) as usize, 0).load(Relaxed);
                 let (at, count) = (group as u32 as usize, (group >> 32) as usize);
-                let adjacency = |row: u32| AdjacencyId::new(row % abi::BANK_ROWS);
+                let adjacency = |word: u32| AdjacencyId::new(word % abi::BANK_ROWS); // above it is a guess
                 match count {
                     1 => adjacency(at as u32).into_iter().collect(),
                     _ => {

@@ -47,6 +47,11 @@ impl<T: FromBytes + IntoBytes + Immutable> Shared<T> {
         }
     }
 
+    /// Maps the array behind `fd`, whose elements have `bytes` bytes together: a row each, or all rows in one.
+    pub(crate) fn whole(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<Self> {
+        Self::map(fd, (bytes / size_of::<T>()).max(1))
+    }
+
     fn bytes(entries: usize) -> usize {
         (Self::STRIDE * entries).next_multiple_of(page_size())
     }

@@ -54,6 +54,19 @@ pub(crate) const NAMES: [&str; 33] = [
     META,
 ];
 
+/// Those that are a section of the object: all rows are one element (`ROWS` in `bpf/maps.h`).
+const SECTIONS: [&str; 9] = [
+    "if_slots",
+    "ports",
+    "port_vlans",
+    "global",
+    "fdb_state",
+    "rifs",
+    "vlan_rifs",
+    "nh_groups",
+    "adjacencies",
+];
+
 /// The map of programs that others jump to.
 pub(crate) const STEPS: &str = "steps";
 
@@ -131,7 +144,7 @@ impl Tables {
         macro_rules! shared {
             ($name:expr) => {{
                 let map = find($name)?;
-                Shared::map(map.as_fd(), map.max_entries() as usize)
+                Shared::whole(map.as_fd(), map.max_entries() as usize * map.value_size() as usize)
                     .doing(|| format!("mapping the table {}", $name))?
             }};
         }
@@ -388,6 +401,7 @@ fn check_shape(name: &str, map: &MapHandle) -> Result<()> {
         META => (size_of::<Meta>(), 1),
         _ => return Ok(()),
     };
+    let (value, entries) = if SECTIONS.contains(&name) { (value * entries, 1) } else { (value, entries) };
     if map.value_size() as usize == value && map.max_entries() as usize == entries {
         return Ok(());
     }
