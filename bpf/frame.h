@@ -123,6 +123,15 @@ static __always_inline bool frame_stale(struct frame *f)
 		bpf_map_lookup_elem(&(map), &key__); \
 	})
 
+/* A quotient is something that the verifier does not work out; the compiler would. */
+static __always_inline __u32 unknown_zero(__u32 any)
+{
+	__u32 a = any | 1, b = a;
+
+	asm volatile("" : "+r"(b));
+	return a / b - 1;
+}
+
 /* A row of ROWS: the index is taken modulo their number, and there always is one. */
 #define ROW(rows, index) (&(rows)[(index) & (sizeof(rows) / sizeof((rows)[0]) - 1)])
 

@@ -163,10 +163,21 @@ int lanyard_xdp(struct xdp_md *ctx)
 	return xdp_stages(ctx, false);
 }
 
+/* Linux remembers a device's program by where it lay when it was handed in, and goes there when the device goes. But what outgrows
+ * its pages while it is verified is moved, and the kernel falls over what is there instead (seen with 6.12 and 6.18). So
+ * this program is handed in with room: instructions that nobody gets to, which the verifier takes out before it adds its own.
+ * crates/ebpf/src/bound.rs looks whether there was enough of it. */
+static __always_inline void stay_in_place(void)
+{
+	if (never)
+		asm volatile(".rept 6144\n\tr0 = 0\n\t.endr" ::: "r0");
+}
+
 /* The same, loaded for one device whose driver can tell a tag it keeps out of band. */
 SEC("?xdp.frags")
 int lanyard_xdp_bound(struct xdp_md *ctx)
 {
+	stay_in_place();
 	return xdp_stages(ctx, true);
 }
 

@@ -10,6 +10,7 @@ const volatile __u32 fdb_mask = LY_FDB_NEAR - 1; /* buckets - 1 */
 const volatile __u64 fdb_salt = 0;
 const volatile __u64 tick_ns = 0; /* between two jiffies */
 const volatile __u32 dry = 0; /* 1: a dry run; the journal instead of devices */
+const volatile __u32 never = 0;
 
 #define TABLE(name_, value_, entries_, flags_)            \
 	struct {                                          \

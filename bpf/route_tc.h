@@ -23,9 +23,11 @@ static __always_inline __u32 tc_l3(struct __sk_buff *skb, struct frame *f)
 __noinline int tc_options_fail(struct __sk_buff *skb, __u32 at, __u32 len)
 {
 	__u32 word[15] = {};
-	__u64 sum = 0;
+	__u64 sum = 0, bytes = len;
 
-	if (len < 20 || len > sizeof(word) || bpf_skb_load_bytes(skb, at, word, len))
+	/* What is compared and what is handed over must be one register: up to Linux 6.12 the verifier forgets otherwise. */
+	asm volatile("" : "+r"(bytes));
+	if (bytes < 20 || bytes > sizeof(word) || bpf_skb_load_bytes(skb, at, word, bytes))
 		return true;
 	for (int i = 0; i < 15; i++)
 		sum += word[i];

@@ -54,15 +54,6 @@ struct flood {
 	__u32 zero;     /* 0, which the verifier does not know */
 };
 
-/* A quotient is something that the verifier does not work out; the compiler would. */
-static __always_inline __u32 unknown_zero(__u32 any)
-{
-	__u32 a = any | 1, b = a;
-
-	asm volatile("" : "+r"(b));
-	return a / b - 1;
-}
-
 static __always_inline __u64 flood_word(struct flood *s)
 {
 	__u32 w = s->word & (LY_PORT_WORDS - 1);

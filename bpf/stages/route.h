@@ -155,7 +155,8 @@ __noinline int reverse_path(struct packet *p, __u32 vrf, __u32 strict)
 			return true;
 		__u64 group = nh_group(value);
 		struct reach r = { .group = group, .rif = p->rif };
-		bpf_loop(group >> LY_NH_COUNT_SHIFT, reach_step, &r, 0);
+		/* Flags that are 0 and not known to be: the verifier is not to write the loop out, lest the program grow (stay_in_place). */
+		bpf_loop(group >> LY_NH_COUNT_SHIFT, reach_step, &r, unknown_zero(value));
 		return r.found;
 	}
 	}

@@ -7,6 +7,7 @@ scenarios! {
     shutdown: ebpf soft;
     a_link_flaps: ebpf soft;
     a_netdev_goes_and_comes_back: ebpf soft;
+    a_netdev_goes_and_comes_back_at_xdp: ebpf;
     enslaved_elsewhere: ebpf soft;
     detach_leaves_ports_as_they_were: ebpf soft;
     /// The eBPF plane has no ring: it runs where the frame is.
@@ -56,7 +57,16 @@ fn a_link_flaps(plane: Plane) {
 }
 
 fn a_netdev_goes_and_comes_back(plane: Plane) {
-    let mut bed = Bed::new(plane, 3, THREE);
+    goes_and_comes_back(plane, THREE);
+}
+
+/// The kernel follows what it remembers of a program that is bound to the netdev: `ebpf::bound`.
+fn a_netdev_goes_and_comes_back_at_xdp(plane: Plane) {
+    goes_and_comes_back(plane, "interface range p1 - 3\n switchport\n hook xdp\n");
+}
+
+fn goes_and_comes_back(plane: Plane, ports: &str) {
+    let mut bed = Bed::new(plane, 3, ports);
     bed.expect_at(2, &frame(BROADCAST, mac(2)), &[1, 3]);
     let before = bed.show("show running-config");
     bed.net.ip("link delete p2");

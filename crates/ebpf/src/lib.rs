@@ -12,6 +12,8 @@ mod abi;
 mod apply;
 #[allow(unsafe_code)]
 mod attach;
+#[allow(unsafe_code)]
+mod bound;
 mod bpffs;
 mod clock;
 mod delivery;

@@ -4,6 +4,7 @@
 //! libbpf object itself is closed again, so that adopting pins and loading anew come to the same thing.
 
 use crate::abi;
+use crate::bound::stays_in_place;
 use crate::clock::tick_ns;
 use crate::error::{Doing, Result, check, system};
 use crate::tables::{META, Meta, NAMES, STEPS, Tables};
@@ -180,6 +181,12 @@ fn load(
         let found = object.progs_mut().find(|program| program.name() == *name);
         let program =
             found.ok_or_else(|| system(format!("opening the program {name}"), "the object has none"))?;
+        if ifindex.is_some() {
+            // SAFETY: the pointer is that of a program of a loaded object, which `program` borrows.
+            let insns = unsafe { libbpf_sys::bpf_program__insn_cnt(program.as_libbpf_object().as_ptr()) };
+            stays_in_place(program.as_fd(), insns as usize)
+                .doing(|| format!("binding the program {name}"))?;
+        }
         programs.push(program.as_fd().try_clone_to_owned().doing(|| format!("opening the program {name}"))?);
     }
     for (place, jumped_to) in JUMPED_TO.iter().enumerate() {

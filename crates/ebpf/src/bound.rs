@@ -1,0 +1,94 @@
+//! Programs bound to one device, and a fault of the kernel with them.
+//!
+//! Linux remembers such a program by where it lay when it was handed in (`bpf_prog_offload.prog`), and follows that when the device
+//! goes while the program is still there, be it by a pin: a container ends, and its veth with it. But the verifier moves a
+//! program that outgrows its pages, and constant blinding makes another of it; what was remembered then leads nowhere, and the
+//! kernel dies with its lock on all of networking held (seen with 6.12 and 6.18). So the program is handed in with room to grow
+//! (`stay_in_place` in `bpf/lanyard.bpf.c`), and here we look whether it has stayed where it was.
+
+use crate::error::check;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+
+/// Bytes of an instruction.
+const INSN: u32 = 8;
+
+/// Whether the kernel may follow what it remembers of the program, which was handed in with so many instructions.
+///
+/// # Errors
+/// With the reason when it may not. The program is then to be closed while its device is there.
+pub(crate) fn stays_in_place(program: impl AsFd, handed_in: usize) -> io::Result<()> {
+    if blinds()? {
+        return Err(io::Error::other(
+            "constant blinding (net.core.bpf_jit_harden) moves programs, and the kernel would crash when the device goes",
+        ));
+    }
+    let (held, had) = (length(&program)?, handed_in as u64 * u64::from(INSN));
+    if u64::from(held) > had {
+        return Err(io::Error::other(format!(
+            "the kernel has moved the program ({held} bytes instead of {had}) and would crash when the device goes"
+        )));
+    }
+    Ok(())
+}
+
+/// Bytes of a program's instructions as the kernel has them.
+fn length(program: &impl AsFd) -> io::Result<u32> {
+    let mut info = libbpf_sys::bpf_prog_info::default();
+    let mut size = size_of_val(&info) as u32;
+    // SAFETY: a live descriptor, and room of the size it says; all pointers in it are null.
+    check(unsafe {
+        libbpf_sys::bpf_prog_get_info_by_fd(program.as_fd().as_raw_fd(), &raw mut info, &raw mut size)
+    })?;
+    Ok(info.xlated_prog_len)
+}
+
+/// Whether the kernel blinds the constants of our programs. The setting is the first network namespace's alone to read: so we
+/// look at what becomes of one constant.
+fn blinds() -> io::Result<bool> {
+    Ok(length(&constant()?)? > CONSTANT as u32 * INSN)
+}
+
+/// Instructions of [`constant`].
+const CONSTANT: usize = 2;
+
+/// A program that answers a constant.
+fn constant() -> io::Result<OwnedFd> {
+    let insn = |code: u32, imm: i32| libbpf_sys::bpf_insn { code: code as u8, imm, ..Default::default() };
+    let insns: [_; CONSTANT] = [
+        insn(libbpf_sys::BPF_ALU64 | libbpf_sys::BPF_MOV | libbpf_sys::BPF_K, 0x1234),
+        insn(libbpf_sys::BPF_JMP | libbpf_sys::BPF_EXIT, 0),
+    ];
+    // SAFETY: terminated strings and as many instructions as it says; the descriptor that comes back is ours alone.
+    unsafe {
+        let fd = check(libbpf_sys::bpf_prog_load(
+            libbpf_sys::BPF_PROG_TYPE_SOCKET_FILTER,
+            c"ly_constant".as_ptr(),
+            c"GPL".as_ptr(),
+            insns.as_ptr(),
+            CONSTANT as _,
+            std::ptr::null_mut(),
+        ))?;
+        Ok(OwnedFd::from_raw_fd(fd))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_grown_is_refused() {
+        let program = match constant() {
+            Err(why) => return println!("skipped: no program: {why}"),
+            Ok(program) => program,
+        };
+        if blinds().expect("its length") {
+            return assert!(stays_in_place(program, CONSTANT).is_err());
+        }
+        stays_in_place(&program, CONSTANT).expect("as long as it was");
+        stays_in_place(&program, CONSTANT + 1).expect("shorter");
+        let why = stays_in_place(&program, CONSTANT - 1).expect_err("longer").to_string();
+        assert!(why.contains("16 bytes instead of 8"), "{why}");
+    }
+}
