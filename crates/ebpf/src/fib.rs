@@ -14,7 +14,7 @@ use crate::error::{Doing, Result};
 use crate::shared::{Shared, map_bytes};
 use crate::tables::Tables;
 use lanyard_fib::ipv4::Width;
-use lanyard_fib::{Full, Joined, LINE, NONE, Rib, Words, Writer, ipv4, ipv6};
+use lanyard_fib::{Full, Joined, LINE, NONE, Pool, Rib, Words, Writer, ipv4, ipv6};
 use lanyard_types::VrfId;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use std::net::IpAddr;
@@ -24,6 +24,12 @@ use zerocopy::IntoBytes;
 
 /// Lines of a table at first, and at most.
 const LINES: (u32, u32) = (1 << 10, 1 << 20);
+
+/// What fills up, and how many of it a table has at most.
+pub(crate) type Pieces = (&'static str, u32);
+/// Lines, and the numbers of next hops of IPv4 routes up to /24.
+pub(crate) const PIECES: [Pieces; 3] =
+    [("fib4_lines", LINES.1), ("fib4_next_hops", Width::Sixteen.leads()), ("fib6_lines", LINES.1)];
 
 /// One table.
 #[derive(Debug)]
@@ -39,14 +45,21 @@ pub(crate) struct Table<W> {
 
 /// A family's writer, and what its tables are like.
 pub(crate) trait Family: Writer + Sized {
-    /// The pieces that fill up, and how many a table has at most.
-    const PIECES: (&'static str, u32);
+    /// The pieces that fill up, how many a table has at most, and how they are.
+    fn pieces(&self) -> Vec<(Pieces, &Pool)>;
+    /// The ones that a route was just refused for.
+    fn wanting(&self) -> Pieces;
     /// An empty table, not yet in place.
     fn table(tables: &Tables, vrf: VrfId) -> Result<Table<Self>>;
 }
 
 impl Family for ipv4::Writer {
-    const PIECES: (&'static str, u32) = ("fib4_lines", LINES.1);
+    fn pieces(&self) -> Vec<(Pieces, &Pool)> {
+        vec![(PIECES[0], self.pool()), (PIECES[1], self.leads())]
+    }
+    fn wanting(&self) -> Pieces {
+        PIECES[usize::from(self.wants_lead())]
+    }
 
     fn table(tables: &Tables, vrf: VrfId) -> Result<Table<Self>> {
         let side = near_left(tables, vrf).map_or(0, |(width, near)| near.all().load(width.place()) & 1 ^ 1);
@@ -57,7 +70,12 @@ impl Family for ipv4::Writer {
 }
 
 impl Family for ipv6::Writer {
-    const PIECES: (&'static str, u32) = ("fib6_lines", LINES.1);
+    fn pieces(&self) -> Vec<(Pieces, &Pool)> {
+        vec![(PIECES[2], self.pool())]
+    }
+    fn wanting(&self) -> Pieces {
+        PIECES[2]
+    }
 
     fn table(_: &Tables, vrf: VrfId) -> Result<Table<Self>> {
         let (rest_place, writer) = (Place::fib6(vrf), Self::new(LINES.0, LINES.1));
@@ -80,7 +98,7 @@ impl<W: Family> Table<W> {
             match writer.waiting() > 0 && (writer.worth_waiting() || !larger) {
                 true => Remedy::Wait,
                 false if larger => Remedy::Grow,
-                false => Remedy::None,
+                false => Remedy::None(writer.wanting()),
             }
         })
     }
@@ -127,8 +145,8 @@ pub(crate) enum Remedy {
     Wait,
     /// [`Table::grow`].
     Grow,
-    /// Nothing does.
-    None,
+    /// Nothing does: these are used up.
+    None(Pieces),
 }
 
 /// Has the programs find a VRF's tables of both families, or none where there is none; what they found before goes.

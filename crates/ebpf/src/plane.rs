@@ -127,8 +127,11 @@ impl EbpfPlane {
         let rib = self.routing.rib.occupancy().map(|(name, size, now)| {
             row(name, size as u64, now.used as u64, now.high_water as u64, now.refused, array(name))
         });
-        let structures =
-            self.routing.structures().map(|s| row(s.name, s.size, s.used, s.high_water, s.refused, s.bytes));
+        let structures = self
+            .routing
+            .structures()
+            .into_iter()
+            .map(|s| row(s.name, s.size, s.used, s.high_water, s.refused, s.bytes));
         std::iter::once(rifs).chain(rib).chain(structures).collect()
     }
 

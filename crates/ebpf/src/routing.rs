@@ -41,8 +41,8 @@ pub(crate) struct Routing {
     buckets: Buddies,
     /// Where each group's buckets begin, and the order of their number; a group of one has none.
     groups: BTreeMap<GroupId, (u32, usize)>,
-    /// Routes refused for want of room: IPv4, IPv6.
-    refused: [u64; 2],
+    /// Routes refused for want of each of [`fib::PIECES`].
+    refused: [u64; fib::PIECES.len()],
 }
 
 #[derive(Debug, Default)]
@@ -64,7 +64,7 @@ impl Routing {
             begun: live,
             buckets: Buddies::new(),
             groups: BTreeMap::new(),
-            refused: [0; 2],
+            refused: [0; fib::PIECES.len()],
         })
     }
 
@@ -213,11 +213,10 @@ impl Routing {
                     (IpNet::V6(_), Vrf { ipv6: Some(table), .. }) => table.grow(live)?,
                     _ => return Ok(()),
                 },
-                Err(Remedy::None) => {
-                    let four = matches!(prefix, IpNet::V4(_));
-                    self.refused[usize::from(!four)] += 1;
-                    let (table, size) = if four { ipv4::Writer::PIECES } else { ipv6::Writer::PIECES };
-                    return Err(PlaneError::TableFull { table, size: size.into() });
+                Err(Remedy::None(pieces)) => {
+                    let at = fib::PIECES.iter().position(|one| *one == pieces);
+                    at.into_iter().for_each(|at| self.refused[at] += 1);
+                    return Err(PlaneError::TableFull { table: pieces.0, size: pieces.1.into() });
                 }
             }
         }
@@ -278,15 +277,30 @@ impl Routing {
     }
 
     /// The structures of all VRFs together.
-    pub(crate) fn structures(&self) -> [Structure; 2] {
-        let [mut groups, mut lines] = [ipv4::Writer::PIECES, ipv6::Writer::PIECES]
-            .map(|(name, _)| Structure { name, ..Structure::default() });
-        [groups.refused, lines.refused] = self.refused;
+    pub(crate) fn structures(&self) -> Vec<Structure> {
+        let named = |((name, _), refused): (&fib::Pieces, &u64)| Structure {
+            name,
+            refused: *refused,
+            ..Structure::default()
+        };
+        let mut all: Vec<Structure> = fib::PIECES.iter().zip(&self.refused).map(named).collect();
         for vrf in self.vrfs.values() {
-            vrf.ipv4.iter().for_each(|table| groups.add(table));
-            vrf.ipv6.iter().for_each(|table| lines.add(table));
+            vrf.ipv4.iter().for_each(|table| add(&mut all, table));
+            vrf.ipv6.iter().for_each(|table| add(&mut all, table));
         }
-        [groups, lines]
+        all
+    }
+}
+
+/// Adds a table's pieces. Its memory is its lines', though some of that is not.
+fn add<W: Family>(all: &mut [Structure], table: &Table<W>) {
+    for (nth, ((name, most), pool)) in table.writer().pieces().into_iter().enumerate() {
+        for to in all.iter_mut().filter(|to| to.name == name) {
+            to.size += u64::from(most);
+            to.used += u64::from(pool.used());
+            to.high_water += u64::from(pool.high_water());
+            to.bytes += if nth == 0 { table.bytes() } else { 0 };
+        }
     }
 }
 
@@ -299,16 +313,6 @@ pub(crate) struct Structure {
     pub high_water: u64,
     pub refused: u64,
     pub bytes: u64,
-}
-
-impl Structure {
-    fn add<W: Family>(&mut self, table: &Table<W>) {
-        let pool = table.writer().pool();
-        self.size += u64::from(W::PIECES.1);
-        self.used += u64::from(pool.used());
-        self.high_water += u64::from(pool.high_water());
-        self.bytes += table.bytes();
-    }
 }
 
 /// The table, made and put in place with its first route.

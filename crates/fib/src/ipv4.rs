@@ -71,7 +71,8 @@ impl Width {
         self.place() as u32
     }
     /// Leads for leaves.
-    const fn leads(self) -> u32 {
+    #[must_use]
+    pub const fn leads(self) -> u32 {
         self.divided() - 1
     }
 
@@ -245,6 +246,11 @@ impl Writer {
     #[must_use]
     pub fn leads(&self) -> &Pool {
         &self.leads
+    }
+    /// It is such a number that [`crate::Writer::set`] last found no room for.
+    #[must_use]
+    pub fn wants_lead(&self) -> bool {
+        self.narrow
     }
 
     /// The lead of a leaf for one more route.

@@ -5,7 +5,7 @@ use lanyard_fib::{Full, NONE, Rib, Size, View, Words, Writer, ipv4, ipv6};
 use prefix_trie::{Prefix, PrefixMap};
 use std::cell::{Cell, RefCell};
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// xorshift64*.
 struct Rng(u64);
@@ -432,16 +432,67 @@ fn buckets_seldom_go_on() {
     assert!(lines < ROUTES / 10, "{lines} further lines for {ROUTES} of each");
 }
 
+/// An IPv4 /24 is divided and made whole again under a reader on another processor, to which one of its routes always leads.
+#[test]
+fn ipv4_readers_on_other_processors() {
+    let mut table = Growing::new(ipv4::Writer::new(1 << 12, 1 << 12));
+    let mut map = PrefixMap::<Ipv4Net, u32>::new();
+    let net = |text: &str| text.parse::<Ipv4Net>().expect(text);
+    for prefix in ["10.0.0.0/8", "10.1.2.0/26", "10.1.2.16/28"] {
+        map.insert(net(prefix), 1);
+        table.set(net(prefix), NONE, 1, &View::new(&map, word));
+    }
+    let (words, width, stop) = (&table.words[..], table.writer.width(), &AtomicBool::new(false));
+    let (ready, looks) = (&std::sync::Barrier::new(2), &AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            ready.wait();
+            while !stop.load(Ordering::Relaxed) {
+                let got = ipv4::lookup(words, width, Ipv4Addr::new(10, 1, 2, 17));
+                // The writer is not to wait for a reader that has failed.
+                let _end = (!(1..=3).contains(&got)).then(|| Stop(stop));
+                assert!((1..=3).contains(&got), "{got}");
+                looks.fetch_add(1, Ordering::AcqRel);
+            }
+        });
+        ready.wait();
+        let at_the_end = Stop(stop);
+        for n in 0..10_000 {
+            for (prefix, new) in [("10.1.2.0/26", n), ("10.1.2.16/28", n), ("10.0.0.0/8", n / 2)] {
+                let gone = new % 2 == 0 && prefix != "10.0.0.0/8";
+                let (prefix, new) = (net(prefix), if gone { NONE } else { 2 + new % 2 });
+                let old = map.get(&prefix).copied().unwrap_or(NONE);
+                match new {
+                    NONE => _ = map.remove(&prefix),
+                    new => _ = map.insert(prefix, new),
+                }
+                while table.writer.set(words, prefix, old, new, &View::new(&map, word)).is_err() {
+                    // The look that is under way ends, and one more: then what was given back may be written again.
+                    let seen = looks.load(Ordering::Acquire);
+                    while looks.load(Ordering::Acquire) < seen + 2 && !stop.load(Ordering::Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                    table.writer.settle();
+                }
+            }
+        }
+        drop(at_the_end);
+    });
+}
+
+/// Tells the reader to end, whatever becomes of the test.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// A reader on another processor never sees anything but the route that is always there or the one that comes and goes; and
 /// where the shorter one goes when the longer one has come, one of the two.
 #[test]
 fn readers_on_other_processors() {
-    struct Stop<'a>(&'a AtomicBool);
-    impl Drop for Stop<'_> {
-        fn drop(&mut self) {
-            self.0.store(true, Ordering::Relaxed);
-        }
-    }
     let mut writer = ipv6::Writer::new(1 << 12, 1 << 12);
     let mut map = PrefixMap::<Ipv6Net, u32>::new();
     let net = |text: &str| text.parse::<Ipv6Net>().expect(text);
