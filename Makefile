@@ -18,7 +18,7 @@ demo:
 # Tests that lack a right or a package say `skipped: reason`.
 test:
 	tools/need build test
-	$(CARGO) test --workspace --locked --no-fail-fast -- --nocapture 2>&1 | tools/test-report
+	tools/with-networks $(CARGO) test --workspace --locked --no-fail-fast -- --nocapture 2>&1 | tools/test-report
 
 bench:
 	tools/need build bench

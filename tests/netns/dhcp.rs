@@ -88,7 +88,7 @@ fn bed(plane: Plane, config: &str) -> Bed {
     bed.exact.set(false);
     bed.host(2).address("10.0.20.1/24");
     bed.host(2).address("fd00:20::1/64");
-    bed.host(2).net.ip("route add default via 10.0.20.254\nroute add default via fd00:20::254");
+    bed.host(2).net.ip("route add default via 10.0.20.254\nroute replace default via fd00:20::254");
     bed
 }
 

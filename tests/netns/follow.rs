@@ -57,8 +57,9 @@ pub fn with_hosts(plane: Plane, more: &str) -> Option<Bed> {
         let host = bed.host(n);
         host.address(&format!("10.0.{vlan}.1/24"));
         host.address(&format!("fd00:{vlan}::1/64"));
-        host.net
-            .ip(&format!("route add default via 10.0.{vlan}.254\nroute add default via fd00:{vlan}::254"));
+        host.net.ip(&format!(
+            "route add default via 10.0.{vlan}.254\nroute replace default via fd00:{vlan}::254"
+        ));
     }
     Some(bed)
 }

@@ -41,7 +41,8 @@ fn two_vrfs(plane: Plane) -> (Bed, String, String) {
         let host = bed.host(port);
         host.address(&format!("10.0.{net}.1/24"));
         host.address(&format!("fd00:{net}::1/64"));
-        host.net.ip(&format!("route add default via 10.0.{net}.254\nroute add default via fd00:{net}::254"));
+        host.net
+            .ip(&format!("route add default via 10.0.{net}.254\nroute replace default via fd00:{net}::254"));
     }
     (bed, a, b)
 }
@@ -153,7 +154,7 @@ ip route 10.9.0.0 255.255.0.0 10.0.3.1
     }
     for n in 1..=2 {
         bed.host(n).address(&format!("fd00:{n}::1/64"));
-        bed.host(n).net.ip(&format!("route add default via fd00:{n}::254"));
+        bed.host(n).net.ip(&format!("route replace default via fd00:{n}::254"));
     }
     bed.host(1).reaches("10.0.2.1");
     bed.host(1).reaches("fd00:2::1");

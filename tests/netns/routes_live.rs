@@ -71,8 +71,9 @@ fn start(bed: &Bed, config: &str) {
         let host = bed.host(n);
         host.address(&format!("10.0.{vlan}.{last}/24"));
         host.address(&format!("fd00:{vlan}::{last}/64"));
-        host.net
-            .ip(&format!("route add default via 10.0.{vlan}.254\nroute add default via fd00:{vlan}::254"));
+        host.net.ip(&format!(
+            "route add default via 10.0.{vlan}.254\nroute replace default via fd00:{vlan}::254"
+        ));
     }
     bed.host(3).net.ip("address add 10.9.0.1/32 dev lo\naddress add fd00:9::1/128 dev lo nodad");
 }

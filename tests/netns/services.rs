@@ -234,7 +234,7 @@ interface p4
         host.net.ip(&format!("route add default via 10.0.{net}.254"));
         if net != 1 {
             host.address(&format!("fd00:{net}::1/64"));
-            host.net.ip(&format!("route add default via fd00:{net}::254"));
+            host.net.ip(&format!("route replace default via fd00:{net}::254"));
         }
     }
     switch.host(2).reaches("10.0.100.254");

@@ -31,8 +31,9 @@ fn with_hosts(plane: Plane) -> Bed {
         let host = bed.host(host);
         host.address(&format!("10.0.{vlan}.1/24"));
         host.address(&format!("fd00:{vlan}::1/64"));
-        host.net
-            .ip(&format!("route add default via 10.0.{vlan}.254\nroute add default via fd00:{vlan}::254"));
+        host.net.ip(&format!(
+            "route add default via 10.0.{vlan}.254\nroute replace default via fd00:{vlan}::254"
+        ));
     }
     bed
 }

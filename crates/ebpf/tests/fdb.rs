@@ -41,6 +41,19 @@ fn now_ns(ago_s: u64) -> u64 {
     (now.tv_sec() as u64 - ago_s) * 1_000_000_000 + now.tv_nsec() as u64
 }
 
+/// Whether frames of 400 s ago can be told of; says so if not.
+fn has_a_past() -> bool {
+    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).expect("a clock");
+    let past = now.tv_sec() > 400;
+    if !past {
+        println!(
+            "skipped: this machine has been up for {} s, and the test is of frames of 400 s ago",
+            now.tv_sec()
+        );
+    }
+    past
+}
+
 fn learn(plane: &mut EbpfPlane, at: u16, source: MacAddr, ago_s: u64) {
     let frame = Builder::new(MacAddr::BROADCAST, source).ethertype(0x0806).build();
     plane.dry_run(Hook::Tc, port(at), now_ns(ago_s), LEARN, &frame).expect("a dry run");
@@ -117,6 +130,9 @@ fn control_entries_stand_above_learned_ones() {
 
 #[test]
 fn ageing_goes_by_the_last_frame() {
+    if !has_a_past() {
+        return;
+    }
     let Some(mut plane) = plane(10_000) else { return };
     assert_eq!(plane.fdb_sweep(Some(300)).next_in_s, None, "an empty FDB has no next expiry");
     for (n, ago_s) in [(1, 400), (2, 301), (3, 200), (4, 0)] {
@@ -260,6 +276,9 @@ fn trapped_frames_go_up_with_their_tags() {
 /// a sweep in between has marked the entry as old.
 #[test]
 fn times_that_come_round() {
+    if !has_a_past() {
+        return;
+    }
     let Some(mut plane) = plane(1000) else { return };
     learn(&mut plane, 1, mac(1), 400);
     learn(&mut plane, 1, mac(2), 140);

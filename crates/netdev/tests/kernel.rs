@@ -22,7 +22,9 @@ const MAC_B: MacAddr = MacAddr([2, 0, 0, 0, 0, 0xb]);
 /// Runs `test` in a namespace of its own; says so when this user may not make one.
 fn in_namespace(test: impl FnOnce(&Netdev) + Send) {
     match netns::run_in_new(|| test(&Netdev::open().unwrap())) {
-        Err(e) if e.kind() == ErrorKind::PermissionDenied => println!("skipped: no network namespace: {e}"),
+        Err(e) if matches!(e.kind(), ErrorKind::PermissionDenied | ErrorKind::StorageFull) => {
+            println!("skipped: no network namespace: {e}");
+        }
         outcome => outcome.unwrap(),
     }
 }
@@ -563,7 +565,12 @@ fn named_namespaces() {
     let named = Named(format!("lanyard-test-{}", std::process::id()));
     let name = named.0.as_str();
     match netns::create(name) {
-        Err(e) if matches!(e.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) => {
+        Err(e)
+            if matches!(
+                e.kind(),
+                ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem | ErrorKind::StorageFull
+            ) =>
+        {
             return println!("skipped: no named namespace: {e}");
         }
         outcome => outcome.unwrap(),
