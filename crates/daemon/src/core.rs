@@ -48,6 +48,9 @@ pub struct Core {
     pub(crate) notices: Vec<String>,
     /// Ports the plane refused, and why.
     pub(crate) faults: BTreeMap<String, String>,
+    /// Netdevs that could not be made ready when they came, and how often that was tried: they may have been seen before all
+    /// of them was there.
+    unready: BTreeMap<String, u8>,
     pub(crate) ageing: Ageing,
     /// Interface names by port number.
     pub(crate) names: Vec<Option<Arc<str>>>,
@@ -74,6 +77,9 @@ pub struct Core {
     /// The kernel's routing.
     pub(crate) following: Following,
 }
+
+/// So often it is tried to make a netdev ready.
+const READY_TRIES: u8 = 5;
 
 /// A configuration to go back to.
 pub(crate) struct Rollback {
@@ -123,6 +129,7 @@ impl Core {
             rollback: None,
             notices: Vec::new(),
             faults: BTreeMap::new(),
+            unready: BTreeMap::new(),
             names: vec![None; MAX_PORTS],
             cleared: BTreeMap::new(),
             resources: Default::default(),
@@ -334,7 +341,8 @@ impl Core {
                     let comes = |known: &LinkFacts| {
                         link.admin_up && !known.admin_up || link.master.is_none() && known.master.is_some()
                     };
-                    if known.is_none_or(comes) {
+                    let again = self.unready.get(&link.name).is_some_and(|tries| *tries < READY_TRIES);
+                    if again || known.is_none_or(comes) {
                         came.insert(link.name.clone());
                     }
                     self.switch.facts_mut().set(link);
@@ -384,8 +392,11 @@ impl Core {
             return;
         }
         self.write_ahead(&record);
-        for error in self.run(&actions).into_iter().filter_map(Result::err) {
-            self.log("LINK", 4, "PREPARE", &error);
+        let errors: Vec<_> = self.run(&actions).into_iter().filter_map(Result::err).collect();
+        errors.iter().for_each(|error| self.log("LINK", 4, "PREPARE", error));
+        match errors.is_empty() {
+            true => _ = self.unready.remove(name),
+            false => *self.unready.entry(name.to_owned()).or_default() += 1,
         }
         self.switch.set_record(record);
         self.save_record();
