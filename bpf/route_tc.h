@@ -57,6 +57,7 @@ static __always_inline __u32 tc_flow_ports(void *skb, struct packet *p)
 static __always_inline int tc_packet(struct __sk_buff *skb, struct frame *f, struct packet *p, __u32 at, bool six)
 {
 	__u32 room = f->bare_len - 14, need = six ? 40 : 20;
+	bool whole = true;
 	void *data = (void *)(long)skb->data + at;
 
 	if (room < need)
@@ -68,20 +69,17 @@ static __always_inline int tc_packet(struct __sk_buff *skb, struct frame *f, str
 	if (six) {
 		if (data + 40 > (void *)(long)skb->data_end || !read_ipv6(p, data, room, f->gso))
 			return DROP(DROP_IP_HEADER_INVALID);
-		p->l4 = at + need;
 	} else {
 		struct ipv4 *ip = data;
 		if (data + 20 > (void *)(long)skb->data_end || !read_ipv4(p, ip, room, f->gso))
 			return DROP(DROP_IP_HEADER_INVALID);
 		if (p->options && tc_options_fail(skb, at, (ip->version_ihl & 15) * 4))
 			return DROP(DROP_IP_HEADER_INVALID);
-		p->l4 = p->options || is_fragment(ip) ? 0 : at + need;
+		whole = !p->options && !is_fragment(ip);
 	}
-	if (f->gso) {
-		if (p->len < need + 4)
-			p->l4 = 0;
+	p->l4 = whole && p->len >= need + 4 ? at + need : 0;
+	if (f->gso)
 		p->len = need + tc_segment(skb, at + need, p->protocol);
-	}
 	return 0;
 }
 

@@ -27,11 +27,11 @@ static __always_inline bool xdp_packet(struct xdp_md *ctx, struct frame *f, stru
 		struct ipv4 *ip = l3;
 		if (!rif_routes(f->rif, ETH_IPV4) || !read_ipv4(p, ip, room, false) || p->options)
 			return false;
-		p->l4 = is_fragment(ip) ? 0 : at + 20;
+		p->l4 = is_fragment(ip) || p->len < 24 ? 0 : at + 20;
 	} else if (*type == bpf_htons(ETH_IPV6)) {
 		if (l3 + 40 > end || !rif_routes(f->rif, ETH_IPV6) || !read_ipv6(p, l3, room, false) || p->options)
 			return false;
-		p->l4 = at + 40;
+		p->l4 = p->len < 44 ? 0 : at + 40;
 	} else {
 		return false;
 	}

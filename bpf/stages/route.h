@@ -20,7 +20,7 @@
 /* What is read of a header. Addresses in host order; an IPv4 address is the low half, the high half 0. */
 struct packet {
 	__u64 src[2], dst[2];
-	__u32 l4;    /* where in the frame its ports are, if it has some; 0: nowhere, it is a fragment */
+	__u32 l4;    /* where in the frame its ports are, if its protocol has some; 0: nowhere, it is a fragment or too short */
 	__u32 len;   /* of the packet, or of its segments (GSO): what must fit the egress MTU */
 	__u32 rif;
 	__u8 six, ttl, protocol, options;
@@ -184,7 +184,7 @@ static __always_inline __u32 flow_bucket(struct packet *p, __u32 count, void *ct
 	__u64 hash = fdb_salt;
 	__u32 ports = 0;
 
-	if (p->l4 && has_ports(p->protocol) && p->len >= (p->six ? 44 : 24))
+	if (p->l4 && has_ports(p->protocol))
 		ports = ports_of(ctx, p);
 
 	if (p->six) {
