@@ -10,7 +10,7 @@
 #ifndef LY_ABI_H
 #define LY_ABI_H
 
-#define LY_ABI 10
+#define LY_ABI 11
 
 #define LY_PORTS 1024 /* slot 0 is "no port" */
 #define LY_PORT_WORDS (LY_PORTS / 64)
@@ -240,15 +240,14 @@ _Static_assert(sizeof(struct ly_rif) == 24 + 8 * LY_VIRTUAL_MACS, "ly_rif");
 #define LY_SUB_RIFS 4096
 #define LY_SUB_RIF(up, rif) ((__u32)(rif) << 16 | (up))
 
-/* fib4_4bit[vrf], fib4_8bit[vrf], fib4_16bit[vrf], fib_lines[slot]: arrays of lines; bpf/fib.h reads them, crates/fib writes
- * them and says what they are. In one of the first three is a VRF's IPv4 table; where prefixes are longer than /24 it names the
- * slot of fib_lines that has those, one of two: the other is for a table that takes its place. The first LY_VRFS slots
- * are the VRFs' IPv6 tables. */
+/* fib_small[slot], fib_medium[slot], fib_large[slot]: a VRF's table of one family is in one of them, an array of lines. What is in
+ * it crates/fib writes, and says; bpf/fib.h reads it. Of two, while one takes the other's place, programs read that of the smaller
+ * kind. A slot is a VRF's number, and so many more for IPv6. */
 #define LY_VRFS 32
-#define LY_FIB4_SLOT(vrf, side) (LY_VRFS + (vrf) * 2 + (side))
-#define LY_FIB_SLOTS (3 * LY_VRFS)
+#define LY_FIB_SLOTS (2 * LY_VRFS)
+#define LY_FIB_SMALL 16384 /* lines */
+#define LY_FIB_MEDIUM 262144
 #define LY_LINE_WORDS 16
-#define LY_FIB4_WORDS(bits) ((1 << (bits)) + (1 << 24) / 32 * (bits))
 
 struct ly_line {
 	__u32 word[LY_LINE_WORDS];

@@ -12,23 +12,28 @@
 #define FIB_LINE_MASK 0x3fffffffU
 #define FIB_DEPTH 29 /* nodes of four bits below the first sixteen, and the step that finds the leaf */
 #define FIB_CHAIN 8 /* lines of a bucket */
-#define FIB_BUCKET 5
+#define FIB_NEXT (LY_LINE_WORDS - 1) /* the word of a bucket's line that says where it goes on */
+#define FIB_BUCKETS 24 /* of a header's word: above it how many buckets there are, below it their first line */
 #define FIB_TRIES 4
-#define FIB_CHANGED (1ULL << 32)
-#define FIB4_DIVIDED(bits) ((1U << (bits)) - 1) /* the entry, and the word that names the slot of fib_lines */
-#define FIB6_ENTRIES LY_LINE_WORDS /* word of the first entry; line 0 is the header */
 
-static __always_inline struct ly_line *fib_line(void *table, __u32 line)
-{
-	return bpf_map_lookup_elem(table, &line);
-}
+#define FIB4_DIVIDED 0x80000000U /* in place of a leaf: longer routes lie in the /24 */
+#define FIB4_DEPTH 5 /* as FIB_DEPTH, below 24 bits of 32 */
+#define FIB4_LAYOUT 28 /* of a block's word: above it the layout, below it a line */
+#define FIB4_BLOCKS 1 /* the line of the first block; line 0 is the header */
+#define FIB6_ENTRIES LY_LINE_WORDS /* word of the first entry */
 
-static __always_inline __u32 fib_word(void *table, __u32 at)
-{
-	struct ly_line *l = fib_line(table, at / LY_LINE_WORDS);
+enum fib_kind { FIB_SMALL, FIB_MEDIUM, FIB_LARGE };
+enum fib4_layout { FIB4_WHOLE, FIB4_BITS, FIB4_PAIRS, FIB4_NIBBLES, FIB4_BYTES, FIB4_WORDS };
+enum { FIB4_TO_BYTES = 64 };
 
-	return l ? *(volatile __u32 *)&l->word[at % LY_LINE_WORDS] : 0;
-}
+struct fib_header {
+	__u32 otherwise;
+	__u32 hash[2]; /* IPv4: of the divided /24s; IPv6: of 64 bits, of 48 */
+	__u32 pad[2];
+	__u32 changes;
+	__u32 pads[10];
+};
+_Static_assert(sizeof(struct fib_header) == sizeof(struct ly_line), "fib_header");
 
 struct fib_skip {
 	__u64 match[2], mask[2];
@@ -37,33 +42,30 @@ struct fib_skip {
 };
 _Static_assert(sizeof(struct fib_skip) == sizeof(struct ly_line), "fib_skip");
 
-struct fib_header {
-	__u32 otherwise;
-	__u32 begin64, buckets64;
-	__u32 begin48, buckets48;
-	__u32 changes;
-	__u32 pad[10];
-};
-_Static_assert(sizeof(struct fib_header) == sizeof(struct ly_line), "fib_header");
-
-struct fib_bucket {
-	__u64 key[FIB_BUCKET]; /* inverted */
-	__u32 entry[FIB_BUCKET];
-	__u32 next;
-};
-_Static_assert(sizeof(struct fib_bucket) == sizeof(struct ly_line), "fib_bucket");
-
-/* From an entry that is no leaf to the leaf. */
-__noinline __u32 fib_walk(__u32 slot, __u32 word, __u64 high, __u64 low)
+/* `kind` is said so that the compiler makes no one piece of code for tables of two kinds: where the verifier has seen two it does
+ * not write the look-up out. */
+static __always_inline struct ly_line *fib_line(void *table, enum fib_kind kind, __u32 line)
 {
-	void *table = bpf_map_lookup_elem(&fib_lines, &slot);
+	asm volatile("" : "+r"(table) : "i"(kind));
+	struct ly_line *found = bpf_map_lookup_elem(table, &line);
+	asm volatile("" : "+r"(found) : "i"(kind));
+	return found;
+}
 
-	if (!table)
-		return 0;
-	for (int depth = 0; depth < FIB_DEPTH; depth++) {
+static __always_inline __u32 fib_word(void *table, enum fib_kind kind, __u32 at)
+{
+	struct ly_line *l = fib_line(table, kind, at / LY_LINE_WORDS);
+
+	return l ? *(volatile __u32 *)&l->word[at % LY_LINE_WORDS] : 0;
+}
+
+/* From an entry to the leaf, in `depth` steps at most. */
+static __always_inline __u32 fib_follow(void *table, enum fib_kind kind, int depth, __u32 word, __u64 high, __u64 low)
+{
+	for (int step = 0; step < depth; step++) {
 		if (!(word & FIB_NODE))
 			return word;
-		struct ly_line *line = fib_line(table, word & FIB_LINE_MASK);
+		struct ly_line *line = fib_line(table, kind, word & FIB_LINE_MASK);
 		if (!line)
 			return 0;
 		if (word < FIB_SKIP) {
@@ -88,148 +90,168 @@ __noinline __u32 fib_walk(__u32 slot, __u32 word, __u64 high, __u64 low)
 	return 0;
 }
 
-/* The entry of the routes that share their first bits; 0: none. */
-static __always_inline __u32 fib_slot(void *table, __u32 begin, __u32 buckets, __u64 key)
+/* The entry of the routes that share their first bits, 24, 48 or 64; 0: none. */
+static __always_inline __u32 fib_slot(void *table, enum fib_kind kind, __u32 place, __u64 key, const int bits)
 {
+	const int slots = bits <= 32 ? 7 : bits == 48 ? 6 : 5;
+	__u32 half = place >> FIB_BUCKETS, buckets = (2 + (half & 1)) << (half >> 1 & 31);
 	__u64 hash = key * 0x9e3779b97f4a7c15ULL;
 
 	hash = (hash ^ hash >> 32) * 0xd6e8feb86659fd93ULL >> 32;
-	__u32 at = begin + (hash * buckets >> 32);
+	__u32 at = (place & ((1 << FIB_BUCKETS) - 1)) + (hash * buckets >> 32);
+	key = ~key;
 	for (int i = 0; i < FIB_CHAIN; i++) {
-		struct fib_bucket *b = (void *)fib_line(table, at);
+		struct ly_line *b = fib_line(table, kind, at);
 		if (!b)
 			break;
 		/* Without a branch for each: where the key is can't be foreseen, and the line is often waited for. */
+		volatile __u32 *lower = b->word, *upper = lower + slots, *entry = lower + FIB_NEXT - slots;
 		__u32 word = 0;
 #pragma unroll
-		for (int slot = 0; slot < FIB_BUCKET; slot++) {
-			__u64 other = *(volatile __u64 *)&b->key[slot] ^ ~key;
-			__u64 differs = other | -other; /* in the highest bit */
+		for (int slot = 0; slot < slots; slot++) {
+			__u64 other = lower[slot] ^ (__u32)key;
+			if (bits == 48)
+				other |= (upper[slot / 2] >> slot % 2 * 16 ^ (__u32)(key >> 32)) & 0xffff;
+			else if (bits == 64)
+				other |= upper[slot] ^ (__u32)(key >> 32);
+			__u64 differs = -other; /* in the highest bit */
 			asm volatile("" : "+r"(differs));
-			word |= *(volatile __u32 *)&b->entry[slot] & (__u32)((differs >> 63) - 1);
+			word |= entry[slot] & (__u32)((differs >> 63) - 1);
 		}
 		if (word)
 			return word;
-		__u32 next = *(volatile __u32 *)&b->next;
-		if (!next)
+		at = lower[FIB_NEXT];
+		if (!at)
 			break;
-		at = next;
 	}
 	return 0;
 }
 
-struct fib4_near {
-	__u64 entry; /* the number of a lead, or FIB_CHANGED: the /24 is divided */
-	__u32 leaf;  /* the lead's; of a divided /24 the default route's */
-	__u32 slot;
-};
-
-#define FIB4_ENTRY(near, bits, address)                                                                                   \
-	(fib_word(near, (1 << (bits)) + ((address) >> 8) / (32 / (bits))) >> ((address) >> 8) % (32 / (bits)) * (bits) & \
-	 FIB4_DIVIDED(bits))
-
-/* The entry of an address in a VRF's table of this width; goes on behind this where there is none. */
-#define FIB4_NEAR(out, map, bits, vrf, address)                                   \
-	do {                                                                      \
-		void *near = bpf_map_lookup_elem(&map, &vrf);                     \
-		if (near) {                                                       \
-			__u32 entry = FIB4_ENTRY(near, bits, address);            \
-			bool divided = entry == FIB4_DIVIDED(bits);               \
-			(out)->entry = divided ? FIB_CHANGED : entry;             \
-			(out)->leaf = fib_word(near, divided ? 0 : entry);        \
-			(out)->slot = fib_word(near, FIB4_DIVIDED(bits));         \
-			return true;                                              \
-		}                                                                 \
+/* Runs `statement` with the VRF's table in the slot as `table`, `kind` said; goes on behind this where there is none. */
+#define FIB_IN(map, kind_, slot, statement)                             \
+	do {                                                            \
+		void *table = bpf_map_lookup_elem(&map, &slot);         \
+		const enum fib_kind kind = kind_;                       \
+		if (table)                                              \
+			statement;                                      \
 	} while (0)
 
-static __always_inline bool fib4_near(struct fib4_near *out, __u32 vrf, __u32 address)
-{
-	FIB4_NEAR(out, fib4_4bit, 4, vrf, address);
-	FIB4_NEAR(out, fib4_8bit, 8, vrf, address);
-	FIB4_NEAR(out, fib4_16bit, 16, vrf, address);
-	return false;
-}
+#define FIB_IN_ANY(slot, statement)                             \
+	FIB_IN(fib_small, FIB_SMALL, slot, statement);          \
+	FIB_IN(fib_medium, FIB_MEDIUM, slot, statement);        \
+	FIB_IN(fib_large, FIB_LARGE, slot, statement)
 
-/* The leaf, or FIB_CHANGED when the /24 is no more divided as it was. */
-__noinline __u64 fib4_once(__u32 vrf, __u32 address)
+/* What a /24 leads to: a leaf, 0 or FIB4_DIVIDED; `quick`: that also where entries are wide. */
+static __always_inline __u32 fib4_near(void *table, enum fib_kind kind, __u32 address, bool quick)
 {
-	struct fib4_near near = {};
+	struct ly_line *block = fib_line(table, kind, FIB4_BLOCKS + (address >> 20));
 
-	if (!fib4_near(&near, vrf, address) || near.entry != FIB_CHANGED)
-		return near.leaf;
-	void *table = bpf_map_lookup_elem(&fib_lines, &near.slot);
-	struct fib_header *header = table ? (void *)fib_line(table, 0) : NULL;
-	if (!header)
-		return FIB_CHANGED;
-	__u32 word = fib_slot(table, header->begin64, header->buckets64, address >> 8);
-	if (word & FIB_NODE)
-		word = fib_walk(near.slot, word, (__u64)address << 56, 0);
-	if (word)
-		return word;
-	if (!fib4_near(&near, vrf, address))
+	if (!block)
 		return 0;
-	return near.entry == FIB_CHANGED ? near.leaf : FIB_CHANGED;
+	__u32 word = *(volatile __u32 *)&block->word[0], layout = word >> FIB4_LAYOUT;
+	__u32 at = (word & ((1 << FIB4_LAYOUT) - 1)) * LY_LINE_WORDS, entry = address >> 8 & 4095;
+	if (layout <= FIB4_NIBBLES) {
+		/* A whole block has entries of no bits, and the header's word in place of theirs: no branch tells it apart. */
+		__u32 bits = 1 << layout >> 1, bit = entry * bits;
+		__u32 number = fib_word(table, kind, at + bit / 32) >> (bit & 31) & ((1 << bits) - 1);
+		return *(volatile __u32 *)&block->word[(1 + number) & (LY_LINE_WORDS - 1)];
+	}
+	if (quick)
+		return FIB4_DIVIDED;
+	if (layout == FIB4_BYTES) {
+		__u32 bytes = fib_word(table, kind, at + FIB4_TO_BYTES * LY_LINE_WORDS + entry / 4);
+		return fib_word(table, kind, at + (bytes >> entry % 4 * 8 & 255));
+	}
+	return fib_word(table, kind, at + entry);
 }
 
-/* fib4_find where the /24 is divided, or the table has entries of 16 bits. */
+static __always_inline __u32 fib4_quick(void *table, enum fib_kind kind, __u32 address)
+{
+	__u32 word = fib4_near(table, kind, address, true);
+
+	return word ? word : fib_word(table, kind, 0);
+}
+
+static __always_inline __u32 fib4_all(void *table, enum fib_kind kind, __u32 address)
+{
+	for (int tries = 0; tries < FIB_TRIES; tries++) {
+		__u32 word = fib4_near(table, kind, address, false);
+		if (word == FIB4_DIVIDED) {
+			word = fib_slot(table, kind, fib_word(table, kind, 1), address >> 8, 24);
+			if (!word)
+				continue; /* it is no more divided as it was */
+			word = fib_follow(table, kind, FIB4_DEPTH, word, (__u64)address << 56, 0);
+		}
+		return word ? word : fib_word(table, kind, 0);
+	}
+	/* As in fib6_find. */
+	return 0;
+}
+
+/* fib4_find where it is not quick: the /24 is divided, or its block has wide entries, or the table is large. */
 __noinline __u32 fib4_rest(__u32 vrf, __u32 address)
 {
-	__u64 found = FIB_CHANGED;
-
-	for (int tries = 0; tries < FIB_TRIES && found == FIB_CHANGED; tries++)
-		found = fib4_once(vrf, address);
-	/* As in fib6_find. */
-	return found;
+	FIB_IN_ANY(vrf, return fib4_all(table, kind, address));
+	return 0;
 }
 
 /* The leaf for an IPv4 address in host order; 0: no route. */
 static __always_inline __u32 fib4_find(__u32 vrf, __u32 address)
 {
-	void *near = bpf_map_lookup_elem(&fib4_4bit, &vrf);
-	__u32 entry;
+	__u32 word = FIB4_DIVIDED;
+	void *table = bpf_map_lookup_elem(&fib_small, &vrf);
 
-	if (near) {
-		entry = FIB4_ENTRY(near, 4, address);
-		if (entry != FIB4_DIVIDED(4))
-			return fib_word(near, entry);
-	} else if ((near = bpf_map_lookup_elem(&fib4_8bit, &vrf))) {
-		entry = FIB4_ENTRY(near, 8, address);
-		if (entry != FIB4_DIVIDED(8))
-			return fib_word(near, entry);
-	}
-	return fib4_rest(vrf, address);
+	if (table)
+		word = fib4_quick(table, FIB_SMALL, address);
+	else if ((table = bpf_map_lookup_elem(&fib_medium, &vrf)))
+		word = fib4_quick(table, FIB_MEDIUM, address);
+	return word == FIB4_DIVIDED ? fib4_rest(vrf, address) : word;
 }
 
-/* The leaf, or FIB_CHANGED when a route has changed between one question and the next. */
-__noinline __u64 fib6_once(__u32 vrf, __u64 high, __u64 low)
+__noinline __u32 fib6_walk(__u32 slot, __u32 word, __u64 high, __u64 low)
 {
-	void *table = bpf_map_lookup_elem(&fib_lines, &vrf);
-	struct fib_header *header = table ? (void *)fib_line(table, 0) : NULL;
+	FIB_IN_ANY(slot, return fib_follow(table, kind, FIB_DEPTH, word, high, low));
+	return 0;
+}
+
+#define FIB_CHANGED (1ULL << 32)
+
+/* The leaf, or FIB_CHANGED when a route has changed between one question and the next. */
+static __always_inline __u64 fib6_once(void *table, enum fib_kind kind, __u32 slot, __u64 high, __u64 low)
+{
+	struct fib_header *header = (void *)fib_line(table, kind, 0);
 	__u32 word;
 
 	if (!header)
 		return 0;
-	__u32 changes = *(volatile __u32 *)&header->changes;
-	if (header->buckets64) {
-		word = fib_slot(table, header->begin64, header->buckets64, high);
+	__u32 changes = *(volatile __u32 *)&header->changes, hash = *(volatile __u32 *)&header->hash[0];
+	if (hash) {
+		word = fib_slot(table, kind, hash, high, 64);
 		if (word & FIB_NODE)
-			word = fib_walk(vrf, word, low, 0);
+			word = fib6_walk(slot, word, low, 0);
 		if (word)
 			return word;
 	}
-	if (header->buckets48) {
-		word = fib_slot(table, header->begin48, header->buckets48, high & ~0xffffULL);
+	hash = *(volatile __u32 *)&header->hash[1];
+	if (hash) {
+		word = fib_slot(table, kind, hash, high >> 16, 48);
 		if (word & FIB_NODE)
-			word = fib_walk(vrf, word, high << 48 | low >> 16, low << 48);
+			word = fib6_walk(slot, word, high << 48 | low >> 16, low << 48);
 		if (word)
 			return word;
 	}
-	word = fib_word(table, FIB6_ENTRIES + (high >> 48));
+	word = fib_word(table, kind, FIB6_ENTRIES + (high >> 48));
 	if (word & FIB_NODE)
-		word = fib_walk(vrf, word, high << 16 | low >> 48, low << 16);
+		word = fib6_walk(slot, word, high << 16 | low >> 48, low << 16);
 	if (!word)
 		word = *(volatile __u32 *)&header->otherwise;
 	return *(volatile __u32 *)&header->changes == changes ? word : FIB_CHANGED;
+}
+
+static __always_inline __u64 fib6_try(__u32 slot, __u64 high, __u64 low)
+{
+	FIB_IN_ANY(slot, return fib6_once(table, kind, slot, high, low));
+	return 0;
 }
 
 /* The leaf for an IPv6 address, two halves in host order. */
@@ -238,7 +260,7 @@ __noinline __u32 fib6_find(__u32 vrf, __u64 high, __u64 low)
 	__u64 found = FIB_CHANGED;
 
 	for (int tries = 0; tries < FIB_TRIES && found == FIB_CHANGED; tries++)
-		found = fib6_once(vrf, high, low);
+		found = fib6_try(LY_VRFS + vrf, high, low);
 	/* FIB_CHANGED is above the 32 bits of a leaf: a destination without a route, for which the kernel is asked. */
 	return found;
 }

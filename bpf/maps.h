@@ -66,44 +66,25 @@ struct {
 	__type(value, __u32);
 } sub_rifs SEC(".maps");
 
-/* A VRF's table is made when it gets its first route. What all destinations need of an IPv4 table has one of three sizes, each
- * in a map of its own: so the verifier writes the look-ups out, but in the largest, of which libbpf would have to make one
- * to show the size. */
-#define FIB_NEAR(name, bits)                                                                                     \
+/* A VRF's table is made when it gets its first route, and made anew, larger, when it is full. Small and medium ones have one size
+ * each, so that the verifier writes their look-ups out; the size of large ones is free, at the price of a call for each. */
+#define FIB_TABLES(name, lines, flags)                                                                           \
 	struct name##_table {                                                                                    \
 		__uint(type, BPF_MAP_TYPE_ARRAY);                                                                \
-		__uint(map_flags, BPF_F_MMAPABLE);                                                               \
-		__uint(max_entries, LY_FIB4_WORDS(bits) / LY_LINE_WORDS);                                        \
+		__uint(map_flags, BPF_F_MMAPABLE | (flags));                                                     \
+		__uint(max_entries, lines);                                                                      \
 		__uint(key_size, sizeof(__u32));                                                                 \
 		__uint(value_size, sizeof(struct ly_line)); /* clang 14 forgets a type behind two pointers */    \
 	};                                                                                                       \
 	struct {                                                                                                 \
 		__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);                                                        \
-		__uint(max_entries, LY_VRFS);                                                                    \
+		__uint(max_entries, LY_FIB_SLOTS);                                                               \
 		__type(key, __u32);                                                                              \
 		__array(values, struct name##_table);                                                            \
 	} name SEC(".maps")
-FIB_NEAR(fib4_4bit, 4);
-FIB_NEAR(fib4_8bit, 8);
-
-/* What is made anew, larger, when it is full: the size is free, at the price of a call for each look-up. */
-struct fib_table {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE | BPF_F_INNER_MAP);
-	__uint(max_entries, 1);
-	__uint(key_size, sizeof(__u32));
-	__uint(value_size, sizeof(struct ly_line));
-};
-
-#define FIB_TABLES(name, slots)                           \
-	struct {                                          \
-		__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS); \
-		__uint(max_entries, slots);               \
-		__type(key, __u32);                       \
-		__array(values, struct fib_table);        \
-	} name SEC(".maps")
-FIB_TABLES(fib4_16bit, LY_VRFS);
-FIB_TABLES(fib_lines, LY_FIB_SLOTS);
+FIB_TABLES(fib_small, LY_FIB_SMALL, 0);
+FIB_TABLES(fib_medium, LY_FIB_MEDIUM, 0);
+FIB_TABLES(fib_large, 1, BPF_F_INNER_MAP);
 
 /* Programs that others jump to. */
 struct {

@@ -3,7 +3,7 @@
 //! Invariant: sizes and offsets are those of the header, asserted below; the header asserts its sizes too. An
 //! address here is "raw": the six octets as they lie in the frame, loaded little-endian.
 
-use lanyard_fib::{LINE, ipv4::Width};
+use lanyard_fib::LINE;
 use lanyard_pipeline::route::{Urpf, VIRTUAL_MACS};
 use lanyard_pipeline::state::{ReservedAction, Tpid};
 use lanyard_plane::FdbKind;
@@ -15,7 +15,7 @@ use std::mem::{offset_of, size_of};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// LY_ABI: what pins of another number hold is not understood here.
-pub(crate) const ABI: u32 = 10;
+pub(crate) const ABI: u32 = 11;
 pub(crate) const PORTS: usize = 1024;
 pub(crate) const PORT_WORDS: usize = PORTS / 64;
 pub(crate) const VLANS: usize = 4096;
@@ -60,11 +60,9 @@ pub(crate) const RIF_URPF_SHIFT: u8 = 3;
 pub(crate) const VLAN_RIF_VIRTUAL: u64 = 1 << 63;
 pub(crate) const SUB_RIFS: usize = 4096;
 pub(crate) const VRFS: usize = 32;
-pub(crate) const FIB_SLOTS: usize = 3 * VRFS;
-/// Words of an IPv4 table whose entries have so many bits.
-pub(crate) const fn fib4_words(bits: u32) -> usize {
-    (1 << bits) + (1 << 24) / 32 * bits as usize
-}
+pub(crate) const FIB_SLOTS: usize = 2 * VRFS;
+pub(crate) const FIB_SMALL: u32 = 16_384;
+pub(crate) const FIB_MEDIUM: u32 = 262_144;
 pub(crate) const BANKS: u32 = 2;
 pub(crate) const BANK_ROWS: u32 = 65_536;
 pub(crate) const BANK_BUCKETS: u32 = 262_144;
@@ -376,8 +374,7 @@ const _: () = {
     );
     assert!(size_of::<Rif>() == 24 + 8 * VIRTUAL_MACS && offset_of!(Rif, up) == 16);
     assert!(offset_of!(Rif, virtuals) == 20 && offset_of!(Rif, virtual_mac) == 24);
-    assert!(LINE * 4 == size_of::<Line>() && Width::Four.words() == fib4_words(4));
-    assert!(Width::Eight.words() == fib4_words(8) && Width::Sixteen.words() == fib4_words(16));
+    assert!(LINE * 4 == size_of::<Line>());
     assert!(size_of::<Line>() == 64 && size_of::<AdjacencyRow>() == 16);
     assert!(RIFS == RifId::MAX.index() + 1 && VRFS == VrfId::MAX.index() + 1);
     assert!(BANK_ROWS == AdjacencyId::MAX.get() + 1 && BANK_ROWS == GroupId::MAX.get() + 1);
@@ -429,11 +426,6 @@ pub(crate) fn split_key(key: u64) -> Option<(VlanId, MacAddr)> {
 /// ly_usage's slot of a port.
 pub(crate) const fn usage_port(port: lanyard_types::PortId) -> usize {
     port.index()
-}
-
-/// One of the two slots of fib_lines that a VRF has for IPv4.
-pub(crate) const fn fib4_slot(vrf: VrfId, side: u32) -> u32 {
-    VRFS as u32 + vrf.get() as u32 * 2 + side
 }
 
 /// ly_usage's slot of a VLAN.

@@ -1,90 +1,56 @@
-//! A VRF's table of one family: a structure of `crates/fib` in arrays that the programs find in arrays of arrays. An IPv6 table
-//! is one array in `fib_lines`; an IPv4 table is its near part in the map of its width and, once a prefix is longer than /24, the
-//! rest in `fib_lines`.
+//! A VRF's table of one family: a structure of `crates/fib` in an array that the programs find in an array of arrays, of the kind
+//! that its size is of.
 //!
-//! Read first: the head comments of `crates/fib/src/lib.rs` and `ipv4.rs`; `bpf/fib.h`, the reader.
+//! Read first: the head comments of `crates/fib/src/lib.rs`, `ipv4.rs` and `ipv6.rs`; `bpf/fib.h`, the reader.
 //!
-//! Invariants: a near part names the slot of its rest before it is put in place, and never another. The rest is put in
-//! place before anything leads to it, and goes when no program reads the near part any more. So a table takes another's place
-//! with one store, whatever parts the two have: the slots of a VRF are two, and a new table has the one that is not in use. Of
-//! two near parts programs read the narrower one; it goes, when there is a wider one in place, before that is written to.
+//! Invariant: where there are two arrays for a table, programs read the one of the smaller kind. So a larger one is put in place
+//! first; then the smaller one goes, before the larger is written to. Either way one store decides, and what programs read until
+//! then stays as it is.
 
 use crate::abi::{self, Line};
 use crate::error::{Doing, Result};
 use crate::shared::{Shared, map_bytes};
 use crate::tables::Tables;
-use lanyard_fib::ipv4::Width;
-use lanyard_fib::{Full, Joined, LINE, NONE, Pool, Rib, Words, Writer, ipv4, ipv6};
+use lanyard_fib::{Full, NONE, Rib, Writer, ipv4, ipv6};
 use lanyard_types::VrfId;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::atomic::AtomicU32;
 use zerocopy::IntoBytes;
 
-/// Lines of a table at first, and at most.
-const LINES: (u32, u32) = (1 << 10, 1 << 20);
+/// Lines of a table at first, and whenever it is full.
+const SIZES: [u32; 5] = [abi::FIB_SMALL, abi::FIB_MEDIUM, 1 << 19, 1 << 20, 1 << 21];
+/// Lines of a table at most.
+pub(crate) const LINES: u32 = SIZES[SIZES.len() - 1];
+/// What tables are called, by family.
+pub(crate) const NAMES: [&str; 2] = ["fib4_lines", "fib6_lines"];
 
-/// What fills up, and how many of it a table has at most.
-pub(crate) type Pieces = (&'static str, u32);
-/// Lines, and the numbers of next hops of IPv4 routes up to /24.
-pub(crate) const PIECES: [Pieces; 3] =
-    [("fib4_lines", LINES.1), ("fib4_next_hops", Width::Sixteen.leads()), ("fib6_lines", LINES.1)];
+/// A family's writer.
+pub(crate) trait Family: Writer + Sized {
+    /// Its place in [`NAMES`].
+    const NTH: usize;
+}
+
+impl Family for ipv4::Writer {
+    const NTH: usize = 0;
+}
+
+impl Family for ipv6::Writer {
+    const NTH: usize = 1;
+}
 
 /// One table.
 #[derive(Debug)]
 pub(crate) struct Table<W> {
-    vrf: VrfId,
-    /// An IPv4 table's near part, made anew when it has to be wider.
-    near: Option<Array>,
-    /// What is made anew when it is full; an IPv4 table's is not there before it is needed.
-    rest: Option<Array>,
-    rest_place: Place,
+    array: Array,
     writer: W,
 }
 
-/// A family's writer, and what its tables are like.
-pub(crate) trait Family: Writer + Sized {
-    /// The pieces that fill up, how many a table has at most, and how they are.
-    fn pieces(&self) -> Vec<(Pieces, &Pool)>;
-    /// The ones that a route was just refused for.
-    fn wanting(&self) -> Pieces;
-    /// An empty table, not yet in place.
-    fn table(tables: &Tables, vrf: VrfId) -> Result<Table<Self>>;
-}
-
-impl Family for ipv4::Writer {
-    fn pieces(&self) -> Vec<(Pieces, &Pool)> {
-        vec![(PIECES[0], self.pool()), (PIECES[1], self.leads())]
-    }
-    fn wanting(&self) -> Pieces {
-        PIECES[usize::from(self.wants_lead())]
-    }
-
-    fn table(tables: &Tables, vrf: VrfId) -> Result<Table<Self>> {
-        let side = near_left(tables, vrf).map_or(0, |(width, near)| near.all().load(width.place()) & 1 ^ 1);
-        let (rest_place, writer) = (Place::fib4_rest(vrf, side), Self::new(LINES.0, LINES.1));
-        let near = Array::make_near(vrf, writer.size().near, rest_place)?;
-        Ok(Table { vrf, near: Some(near), rest: None, rest_place, writer })
-    }
-}
-
-impl Family for ipv6::Writer {
-    fn pieces(&self) -> Vec<(Pieces, &Pool)> {
-        vec![(PIECES[2], self.pool())]
-    }
-    fn wanting(&self) -> Pieces {
-        PIECES[2]
-    }
-
-    fn table(_: &Tables, vrf: VrfId) -> Result<Table<Self>> {
-        let (rest_place, writer) = (Place::fib6(vrf), Self::new(LINES.0, LINES.1));
-        let rest = Array::make_growing(rest_place, writer.size().rest)?;
-        Ok(Table { vrf, near: None, rest: Some(rest), rest_place, writer })
-    }
-}
-
 impl<W: Family> Table<W> {
+    /// An empty table, not yet in place.
+    pub(crate) fn new(vrf: VrfId) -> Result<Self> {
+        Ok(Self { array: Array::new(slot(vrf, W::NTH), SIZES[0])?, writer: W::new(&SIZES) })
+    }
     /// Writes a route; what to do if it is refused.
     pub(crate) fn set(
         &mut self,
@@ -92,34 +58,27 @@ impl<W: Family> Table<W> {
         [old, new]: [u32; 2],
         rib: &impl Rib<W::Net>,
     ) -> Result<(), Remedy> {
-        let (words, writer) = (joined(self.near.as_ref(), self.rest.as_ref()), &mut self.writer);
-        writer.set(&words, prefix, old, new, rib).map_err(|Full| {
+        let writer = &mut self.writer;
+        writer.set(self.array.lines.all(), prefix, old, new, rib).map_err(|Full| {
             let larger = writer.larger().is_some();
             match writer.waiting() > 0 && (writer.worth_waiting() || !larger) {
                 true => Remedy::Wait,
                 false if larger => Remedy::Grow,
-                false => Remedy::None(writer.wanting()),
+                false => Remedy::None,
             }
         })
     }
-    /// The same routes in larger memory; what is made anew is put in place if the programs read the table, and what was there
-    /// goes.
+    /// The same routes in larger memory, which is put in place if the programs read the table; what was there goes.
     pub(crate) fn grow(&mut self, live: Option<&Tables>) -> Result<()> {
-        let (had, Some(size)) = (self.writer.size(), self.writer.larger()) else { return Ok(()) };
-        let before = joined(self.near.as_ref(), self.rest.as_ref());
-        if size.near == had.near {
-            let rest = Array::make_growing(self.rest_place, size.rest)?;
-            self.writer.move_to(&before, &joined(self.near.as_ref(), Some(&rest)));
-            return live.map_or(Ok(()), |tables| rest.put(tables)).map(|()| _ = self.rest.insert(rest));
-        }
-        let near = Array::make_near(self.vrf, size.near, self.rest_place)?;
-        self.writer.move_to(&before, &joined(Some(&near), self.rest.as_ref()));
-        if let Some(tables) = live {
-            near.put(tables)?;
-            self.near.iter().for_each(|narrower| narrower.place.clear(tables));
-        }
-        self.near = Some(near);
-        Ok(())
+        let Some(lines) = self.writer.larger() else { return Ok(()) };
+        let array = Array::new(self.array.slot, lines)?;
+        self.writer.move_to(self.array.lines.all(), array.lines.all());
+        let had = std::mem::replace(&mut self.array, array);
+        live.map_or(Ok(()), |tables| self.put(tables).map(|()| had.clear_beside(&self.array, tables)))
+    }
+    /// Puts it where the programs find it, and waits until none reads what was there.
+    pub(crate) fn put(&self, tables: &Tables) -> Result<()> {
+        self.array.put(tables)
     }
     /// Every program that was under way when something was last given back has ended.
     pub(crate) fn settle(&mut self) {
@@ -128,13 +87,9 @@ impl<W: Family> Table<W> {
     pub(crate) fn writer(&self) -> &W {
         &self.writer
     }
-    /// The arrays there are, in the order in which they are put in place.
-    pub(crate) fn arrays(&self) -> impl Iterator<Item = &Array> {
-        [&self.rest, &self.near].into_iter().flatten()
-    }
     /// Bytes of memory.
     pub(crate) fn bytes(&self) -> u64 {
-        self.arrays().map(|array| map_bytes(array.map.as_fd())).sum()
+        map_bytes(self.array.map.as_fd())
     }
 }
 
@@ -145,149 +100,103 @@ pub(crate) enum Remedy {
     Wait,
     /// [`Table::grow`].
     Grow,
-    /// Nothing does: these are used up.
-    None(Pieces),
+    /// Nothing does: all lines are used up.
+    None,
 }
 
-/// Has the programs find a VRF's tables of both families, or none where there is none; what they found before goes.
-pub(crate) fn replace(
-    tables: &Tables,
-    vrf: VrfId,
-    four: Option<&Table<ipv4::Writer>>,
-    six: Option<&Table<ipv6::Writer>>,
-) -> Result<()> {
-    let four = four.into_iter().flat_map(Table::arrays);
-    let arrays: Vec<_> = four.chain(six.into_iter().flat_map(Table::arrays)).collect();
-    arrays.iter().try_for_each(|array| array.put(tables))?;
-    for place in Place::all(vrf) {
-        if arrays.iter().all(|array| array.place != place) {
-            place.clear(tables);
-        }
+/// Has the programs find this as a VRF's table of its family, or none; what they found before goes.
+pub(crate) fn replace<W: Family>(tables: &Tables, vrf: VrfId, new: Option<&Table<W>>) -> Result<()> {
+    if let Some(table) = new {
+        table.put(tables)?;
+    }
+    for kind in KINDS.into_iter().filter(|kind| new.is_none_or(|table| table.array.kind != *kind)) {
+        clear(tables, kind, slot(vrf, W::NTH));
     }
     Ok(())
 }
 
 /// Whether the programs find any table.
 pub(crate) fn any(tables: &Tables) -> bool {
-    let mut places = (0..abi::VRFS as u8).filter_map(VrfId::new).flat_map(Place::all);
-    places.any(|place| place.held(tables).is_some())
-}
-
-/// The near part that an earlier daemon has left.
-fn near_left(tables: &Tables, vrf: VrfId) -> Option<(Width, Shared<Line>)> {
-    let left = |width| Some((width, Place::fib4(vrf, width).array_left(tables)?));
-    Width::ALL.into_iter().find_map(left)
+    (0..abi::FIB_SLOTS as u32).any(|slot| KINDS.into_iter().any(|kind| held(tables, kind, slot).is_some()))
 }
 
 /// The leaf of an address by the tables that an earlier daemon has left.
 pub(crate) fn lookup_left(tables: &Tables, vrf: VrfId, address: IpAddr) -> u32 {
+    let left = |slot| {
+        let id = KINDS.into_iter().find_map(|kind| held(tables, kind, slot))?;
+        let map = MapHandle::from_map_id(id).ok()?;
+        Shared::<Line>::map(map.as_fd(), map.max_entries() as usize).ok()
+    };
     match address {
-        IpAddr::V4(address) => near_left(tables, vrf).map_or(NONE, |(width, near)| {
-            let place = Place("fib_lines", near.all().load(width.place()));
-            let rest = place.array_left(tables);
-            let rest = rest.as_ref().map_or(&[][..], Shared::all);
-            let words = Joined { first: near.all(), words: width.words(), rest };
-            ipv4::lookup(&words, width, address)
-        }),
-        IpAddr::V6(address) => {
-            Place::fib6(vrf).array_left(tables).map_or(NONE, |table| ipv6::lookup(table.all(), address))
+        IpAddr::V4(address) => {
+            left(slot(vrf, ipv4::Writer::NTH)).map_or(NONE, |table| ipv4::lookup(table.all(), address))
         }
+        IpAddr::V6(address) => {
+            left(slot(vrf, ipv6::Writer::NTH)).map_or(NONE, |table| ipv6::lookup(table.all(), address))
+        }
+    }
+}
+
+/// The arrays of arrays, the smaller kind first.
+const KINDS: [&str; 3] = ["fib_small", "fib_medium", "fib_large"];
+
+/// Where the table of a VRF and family is, in each of them.
+fn slot(vrf: VrfId, family: usize) -> u32 {
+    (abi::VRFS * family) as u32 + u32::from(vrf.get())
+}
+
+/// The number of the map that is there.
+fn held(tables: &Tables, kind: &str, slot: u32) -> Option<u32> {
+    let id = tables.map(kind).lookup(slot.as_bytes(), MapFlags::ANY).ok().flatten()?;
+    Some(u32::from_ne_bytes(id.try_into().ok()?))
+}
+
+/// Leaves nothing there, and waits until no program reads what was.
+fn clear(tables: &Tables, kind: &str, slot: u32) {
+    if held(tables, kind, slot).is_some() {
+        // It was there a moment ago; whatever stands in the way of deleting it has deleted it.
+        let _ = tables.map(kind).delete(slot.as_bytes());
     }
 }
 
 /// An array of lines, mapped, and where it belongs.
 #[derive(Debug)]
-pub(crate) struct Array {
-    place: Place,
+struct Array {
+    kind: &'static str,
+    slot: u32,
     map: MapHandle,
     lines: Shared<Line>,
 }
 
 impl Array {
-    /// For a place where arrays may differ in size.
-    fn make_growing(place: Place, words: usize) -> Result<Self> {
-        Self::make(place, words, libbpf_sys::BPF_F_MMAPABLE | libbpf_sys::BPF_F_INNER_MAP)
-    }
-    /// The near part of an IPv4 table whose rest belongs there.
-    fn make_near(vrf: VrfId, words: usize, rest: Place) -> Result<Self> {
-        let width = Width::of(words).unwrap_or(Width::Four);
-        let place = Place::fib4(vrf, width);
-        let near = match width {
-            Width::Sixteen => Self::make_growing(place, words)?,
-            _ => Self::make(place, words, libbpf_sys::BPF_F_MMAPABLE)?,
-        };
-        near.lines.all().store(width.place(), rest.1);
-        Ok(near)
-    }
-    fn make(place: Place, words: usize, map_flags: u32) -> Result<Self> {
-        let lines = words.div_ceil(LINE);
+    fn new(slot: u32, lines: u32) -> Result<Self> {
         let doing = || format!("making a routing table of {lines} lines");
+        let (kind, free_size) = match lines {
+            abi::FIB_SMALL => (KINDS[0], 0),
+            abi::FIB_MEDIUM => (KINDS[1], 0),
+            _ => (KINDS[2], libbpf_sys::BPF_F_INNER_MAP),
+        };
         let opts = libbpf_sys::bpf_map_create_opts {
             sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
-            map_flags,
+            map_flags: libbpf_sys::BPF_F_MMAPABLE | free_size,
             ..Default::default()
         };
         let row = size_of::<Line>() as u32;
-        let map =
-            MapHandle::create(MapType::Array, Some("ly_fib"), 4, row, lines as u32, &opts).doing(doing)?;
-        let lines = Shared::map(map.as_fd(), lines).doing(doing)?;
-        Ok(Self { place, map, lines })
+        let map = MapHandle::create(MapType::Array, Some("ly_fib"), 4, row, lines, &opts).doing(doing)?;
+        let lines = Shared::map(map.as_fd(), lines as usize).doing(doing)?;
+        Ok(Self { kind, slot, map, lines })
     }
-    /// Puts it where the programs find it, and waits until none reads what was there.
-    pub(crate) fn put(&self, tables: &Tables) -> Result<()> {
-        let (Place(name, slot), value) = (self.place, self.map.as_fd().as_raw_fd() as u32);
+    fn put(&self, tables: &Tables) -> Result<()> {
+        let (slot, value) = (self.slot, self.map.as_fd().as_raw_fd() as u32);
         tables
-            .map(name)
+            .map(self.kind)
             .update(slot.as_bytes(), value.as_bytes(), MapFlags::ANY)
-            .doing(|| format!("putting a routing table in place {slot} of {name}"))
+            .doing(|| format!("putting a routing table in place {slot} of {}", self.kind))
     }
-}
-
-/// A slot of an array of arrays.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Place(&'static str, u32);
-
-impl Place {
-    fn fib4(vrf: VrfId, width: Width) -> Self {
-        let map = match width {
-            Width::Four => "fib4_4bit",
-            Width::Eight => "fib4_8bit",
-            Width::Sixteen => "fib4_16bit",
-        };
-        Self(map, vrf.get().into())
-    }
-    fn fib4_rest(vrf: VrfId, side: u32) -> Self {
-        Self("fib_lines", abi::fib4_slot(vrf, side))
-    }
-    fn fib6(vrf: VrfId) -> Self {
-        Self("fib_lines", vrf.get().into())
-    }
-    /// All of a VRF's, near parts before their rest: when they have gone nobody reads that.
-    fn all(vrf: VrfId) -> [Self; 6] {
-        let [four, eight, sixteen] = Width::ALL.map(|width| Self::fib4(vrf, width));
-        let [rest, other] = [0, 1].map(|side| Self::fib4_rest(vrf, side));
-        [four, eight, sixteen, rest, other, Self::fib6(vrf)]
-    }
-    /// The number of the map that is there.
-    fn held(self, tables: &Tables) -> Option<u32> {
-        let id = tables.map(self.0).lookup(self.1.as_bytes(), MapFlags::ANY).ok().flatten()?;
-        Some(u32::from_ne_bytes(id.try_into().ok()?))
-    }
-    /// The array that is there, whoever made it.
-    fn array_left(self, tables: &Tables) -> Option<Shared<Line>> {
-        let map = MapHandle::from_map_id(self.held(tables)?).ok()?;
-        Shared::map(map.as_fd(), map.max_entries() as usize).ok()
-    }
-    /// Leaves nothing there, and waits until no program reads what was.
-    fn clear(self, tables: &Tables) {
-        if self.held(tables).is_some() {
-            // It was there a moment ago; whatever stands in the way of deleting it has deleted it.
-            let _ = tables.map(self.0).delete(self.1.as_bytes());
+    /// Goes, unless the other has taken its place.
+    fn clear_beside(&self, other: &Self, tables: &Tables) {
+        if self.kind != other.kind {
+            clear(tables, self.kind, self.slot);
         }
     }
-}
-
-fn joined<'a>(near: Option<&'a Array>, rest: Option<&'a Array>) -> Joined<'a, [AtomicU32], [AtomicU32]> {
-    let [first, rest] = [near, rest].map(|array| array.map_or(&[][..], |array| array.lines.all()));
-    Joined { first, words: first.len(), rest }
 }

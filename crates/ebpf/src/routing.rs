@@ -1,8 +1,7 @@
 //! Routes, groups and adjacencies into the tables.
 //!
-//! The structures are those of `crates/fib`, one for each VRF and family in arrays of its own ([`crate::fib`]); it is made with
-//! the first route, and what fills up is made anew, twice as large, when it is full. What they are written from is a
-//! [`Routes`] in this process.
+//! The structures are those of `crates/fib`, one for each VRF and family in an array of its own ([`crate::fib`]); it is made with
+//! the first route, and anew, larger, when it is full. What they are written from is a [`Routes`] in this process.
 //!
 //! Invariants: a frame meets the old route or the new one. What programs may still be reading is not written again before a
 //! grace period has passed: putting a table into an array of tables waits for one (the kernel's
@@ -15,18 +14,15 @@ use crate::error::Result;
 use crate::fib::{self, Family, Remedy, Table};
 use crate::tables::{Meta, Tables};
 use ipnet::IpNet;
-use lanyard_fib::{NONE, View, ipv4, ipv6};
+use lanyard_fib::{NONE, Runs, View, ipv4, ipv6};
 use lanyard_pipeline::route::{Adjacency, RouteChange, RouteLookup, RouteTarget};
 use lanyard_pipeline::tables::routes::{Limits, Routes};
 use lanyard_plane::PlaneError;
 use lanyard_types::{AdjacencyId, GroupId, RifId, TrapReason, VrfId};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::mem::offset_of;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering::Relaxed;
-
-/// Buckets' orders: 1 to 2^18 at a time.
-const ORDERS: usize = 19;
 
 /// The routing tables.
 #[derive(Debug)]
@@ -38,11 +34,11 @@ pub(crate) struct Routing {
     live: bool,
     /// They may read some of it already: it is written as what they read.
     begun: bool,
-    buckets: Buddies,
+    buckets: Runs,
     /// Where each group's buckets begin, and the order of their number; a group of one has none.
-    groups: BTreeMap<GroupId, (u32, usize)>,
-    /// Routes refused for want of each of [`fib::PIECES`].
-    refused: [u64; fib::PIECES.len()],
+    groups: BTreeMap<GroupId, (u32, u8)>,
+    /// Routes refused for want of lines, by family.
+    refused: [u64; fib::NAMES.len()],
 }
 
 #[derive(Debug, Default)]
@@ -62,9 +58,9 @@ impl Routing {
             bank: if live { bank } else { bank ^ 1 },
             live,
             begun: live,
-            buckets: Buddies::new(),
+            buckets: Runs::new(0, abi::BANK_BUCKETS),
             groups: BTreeMap::new(),
-            refused: [0; fib::PIECES.len()],
+            refused: [0; fib::NAMES.len()],
         })
     }
 
@@ -101,7 +97,8 @@ impl Routing {
             }
             RouteChange::VrfGone(vrf) => {
                 if self.begun && self.vrfs.contains_key(vrf) {
-                    fib::replace(tables, *vrf, None, None)?;
+                    fib::replace::<ipv4::Writer>(tables, *vrf, None)?;
+                    fib::replace::<ipv6::Writer>(tables, *vrf, None)?;
                 }
                 self.vrfs.remove(vrf);
             }
@@ -128,7 +125,7 @@ impl Routing {
         let Some(new) = new else {
             word(self).store(0, Relaxed);
             if let Some((base, order)) = self.groups.remove(&id) {
-                self.buckets.limbo.push((base, order));
+                self.buckets.give_back(base, order);
             }
             return Ok(());
         };
@@ -136,10 +133,10 @@ impl Routing {
         if let [only] = new {
             word(self).store(1 << 32 | self.row(only.get()) as u64, Relaxed);
             self.groups.remove(&id);
-            self.buckets.limbo.extend(held);
+            held.into_iter().for_each(|(base, order)| self.buckets.give_back(base, order));
             return Ok(());
         }
-        let order = new.len().trailing_zeros() as usize;
+        let order = new.len().trailing_zeros() as u8;
         // As many as before change one by one, each flow's at a stroke: nothing is freed, nothing is waited for.
         let base = match held {
             Some((base, had)) if had == order => base,
@@ -152,11 +149,12 @@ impl Routing {
         }
         word(self).store((new.len() as u64) << 32 | at as u64, std::sync::atomic::Ordering::Release);
         self.groups.insert(id, (base, order));
-        self.buckets.limbo.extend(held.filter(|held| *held != (base, order)));
+        let freed = held.filter(|held| *held != (base, order));
+        freed.into_iter().for_each(|(base, order)| self.buckets.give_back(base, order));
         Ok(())
     }
 
-    fn take_buckets(&mut self, tables: &Tables, order: usize) -> Result<u32> {
+    fn take_buckets(&mut self, tables: &Tables, order: u8) -> Result<u32> {
         if let Some(base) = self.buckets.take(order) {
             return Ok(base);
         }
@@ -168,10 +166,12 @@ impl Routing {
     /// A grace period: afterwards no program reads what has been taken out of the tables before.
     fn wait_for_readers(&mut self, tables: &Tables) -> Result<()> {
         if self.begun {
-            let four = self.vrfs.values().filter_map(|held| held.ipv4.as_ref()).flat_map(Table::arrays);
-            let six = self.vrfs.values().filter_map(|held| held.ipv6.as_ref()).flat_map(Table::arrays);
-            if let Some(any) = four.chain(six).next() {
-                any.put(tables)?;
+            let four = self.vrfs.values().find_map(|held| held.ipv4.as_ref());
+            let six = self.vrfs.values().find_map(|held| held.ipv6.as_ref());
+            match (four, six) {
+                (Some(any), _) => any.put(tables)?,
+                (_, Some(any)) => any.put(tables)?,
+                _ => {}
             }
         }
         self.buckets.settle();
@@ -197,11 +197,11 @@ impl Routing {
             let Some(rib) = self.rib.vrf(vrf) else { return Ok(()) };
             let done = match prefix.trunc() {
                 IpNet::V4(prefix) => {
-                    let table = in_place(&mut held.ipv4, || Family::table(tables, vrf), live)?;
+                    let table = in_place(&mut held.ipv4, vrf, live)?;
                     table.set(prefix, [old, new], &View::new(&rib.ipv4, word))
                 }
                 IpNet::V6(prefix) => {
-                    let table = in_place(&mut held.ipv6, || Family::table(tables, vrf), live)?;
+                    let table = in_place(&mut held.ipv6, vrf, live)?;
                     table.set(prefix, [old, new], &View::new(&rib.ipv6, word))
                 }
             };
@@ -213,10 +213,10 @@ impl Routing {
                     (IpNet::V6(_), Vrf { ipv6: Some(table), .. }) => table.grow(live)?,
                     _ => return Ok(()),
                 },
-                Err(Remedy::None(pieces)) => {
-                    let at = fib::PIECES.iter().position(|one| *one == pieces);
-                    at.into_iter().for_each(|at| self.refused[at] += 1);
-                    return Err(PlaneError::TableFull { table: pieces.0, size: pieces.1.into() });
+                Err(Remedy::None) => {
+                    let nth = usize::from(prefix.addr().is_ipv6());
+                    self.refused[nth] += 1;
+                    return Err(PlaneError::TableFull { table: fib::NAMES[nth], size: fib::LINES.into() });
                 }
             }
         }
@@ -230,8 +230,8 @@ impl Routing {
         self.begun = true;
         for vrf in (0..abi::VRFS as u8).filter_map(VrfId::new) {
             let held = self.vrfs.get(&vrf);
-            let four = held.and_then(|held| held.ipv4.as_ref());
-            fib::replace(tables, vrf, four, held.and_then(|held| held.ipv6.as_ref()))?;
+            fib::replace(tables, vrf, held.and_then(|held| held.ipv4.as_ref()))?;
+            fib::replace(tables, vrf, held.and_then(|held| held.ipv6.as_ref()))?;
         }
         tables.meta.u64(0, offset_of!(Meta, bank)).store(self.bank.into(), Relaxed);
         self.live = true;
@@ -278,12 +278,12 @@ impl Routing {
 
     /// The structures of all VRFs together.
     pub(crate) fn structures(&self) -> Vec<Structure> {
-        let named = |((name, _), refused): (&fib::Pieces, &u64)| Structure {
+        let named = |(name, refused): (&&'static str, &u64)| Structure {
             name,
             refused: *refused,
             ..Structure::default()
         };
-        let mut all: Vec<Structure> = fib::PIECES.iter().zip(&self.refused).map(named).collect();
+        let mut all: Vec<Structure> = fib::NAMES.iter().zip(&self.refused).map(named).collect();
         for vrf in self.vrfs.values() {
             vrf.ipv4.iter().for_each(|table| add(&mut all, table));
             vrf.ipv6.iter().for_each(|table| add(&mut all, table));
@@ -292,16 +292,13 @@ impl Routing {
     }
 }
 
-/// Adds a table's pieces. Its memory is its lines', though some of that is not.
+/// Adds a table to its family's.
 fn add<W: Family>(all: &mut [Structure], table: &Table<W>) {
-    for (nth, ((name, most), pool)) in table.writer().pieces().into_iter().enumerate() {
-        for to in all.iter_mut().filter(|to| to.name == name) {
-            to.size += u64::from(most);
-            to.used += u64::from(pool.used());
-            to.high_water += u64::from(pool.high_water());
-            to.bytes += if nth == 0 { table.bytes() } else { 0 };
-        }
-    }
+    let (to, lines) = (&mut all[W::NTH], table.writer().lines());
+    to.size += u64::from(fib::LINES);
+    to.used += u64::from(lines.used());
+    to.high_water += u64::from(lines.high_water());
+    to.bytes += table.bytes();
 }
 
 /// How full the structures of a family are.
@@ -318,15 +315,15 @@ pub(crate) struct Structure {
 /// The table, made and put in place with its first route.
 fn in_place<'a, W: Family>(
     held: &'a mut Option<Table<W>>,
-    made: impl FnOnce() -> Result<Table<W>>,
+    vrf: VrfId,
     live: Option<&Tables>,
 ) -> Result<&'a mut Table<W>> {
     let table = match held.take() {
         Some(table) => table,
         None => {
-            let table = made()?;
+            let table = Table::new(vrf)?;
             if let Some(tables) = live {
-                table.arrays().try_for_each(|array| array.put(tables))?;
+                table.put(tables)?;
             }
             table
         }
@@ -357,61 +354,9 @@ pub(crate) fn decode(word: u32) -> Option<RouteTarget> {
     }
 }
 
-/// Runs of 2^n buckets out of one array, by halves (Knuth, The Art of Computer Programming 1, 2.5).
-#[derive(Debug)]
-struct Buddies {
-    free: [BTreeSet<u32>; ORDERS],
-    /// Given back, and perhaps still read.
-    limbo: Vec<(u32, usize)>,
-}
-
-impl Buddies {
-    fn new() -> Self {
-        let mut free = [const { BTreeSet::new() }; ORDERS];
-        free[ORDERS - 1].insert(0);
-        Self { free, limbo: Vec::new() }
-    }
-    fn take(&mut self, order: usize) -> Option<u32> {
-        let from = (order..ORDERS).find(|order| !self.free[*order].is_empty())?;
-        let base = self.free[from].pop_first()?;
-        for half in order..from {
-            self.free[half].insert(base + (1 << half));
-        }
-        Some(base)
-    }
-    fn settle(&mut self) {
-        for (mut base, mut order) in std::mem::take(&mut self.limbo) {
-            while order + 1 < ORDERS && self.free[order].remove(&(base ^ 1 << order)) {
-                base &= !(1 << order);
-                order += 1;
-            }
-            self.free[order].insert(base);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn buddies_come_back_whole() {
-        let mut buddies = Buddies::new();
-        let mut held = Vec::new();
-        for n in 0..4000 {
-            let order = [0, 0, 1, 3, 8][n % 5];
-            let base = buddies.take(order).expect("room");
-            assert!(base.is_multiple_of(1 << order));
-            held.push((base, order));
-        }
-        let mut ends: Vec<_> = held.iter().map(|(base, order)| (*base, base + (1 << order))).collect();
-        ends.sort_unstable();
-        assert!(ends.windows(2).all(|pair| pair[0].1 <= pair[1].0), "two overlap");
-        buddies.limbo = held;
-        buddies.settle();
-        assert_eq!(buddies.take(ORDERS - 1), Some(0));
-        assert_eq!(buddies.take(0), None);
-    }
 
     #[test]
     fn leaves_round_trip() {

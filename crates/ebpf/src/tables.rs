@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 /// Every map of the object that holds state, by its name in `bpf/maps.h` and its pin's name.
-pub(crate) const NAMES: [&str; 33] = [
+pub(crate) const NAMES: [&str; 32] = [
     "if_slots",
     "if_ports",
     "ports",
@@ -45,10 +45,9 @@ pub(crate) const NAMES: [&str; 33] = [
     "nh_groups",
     "nh_buckets",
     "adjacencies",
-    "fib4_4bit",
-    "fib4_8bit",
-    "fib4_16bit",
-    "fib_lines",
+    "fib_small",
+    "fib_medium",
+    "fib_large",
     "journal",
     "journal_bytes",
     META,
@@ -394,8 +393,7 @@ fn check_shape(name: &str, map: &MapHandle) -> Result<()> {
         "nh_groups" => (8, (abi::BANKS * abi::BANK_ROWS) as usize),
         "nh_buckets" => (size_of::<Line>(), (abi::BANKS * abi::BANK_BUCKETS / 16) as usize),
         "adjacencies" => (size_of::<AdjacencyRow>(), (abi::BANKS * abi::BANK_ROWS) as usize),
-        "fib4_4bit" | "fib4_8bit" | "fib4_16bit" => (4, abi::VRFS),
-        "fib_lines" => (4, abi::FIB_SLOTS),
+        "fib_small" | "fib_medium" | "fib_large" => (4, abi::FIB_SLOTS),
         "journal" => (size_of::<abi::Journal>(), 1),
         "journal_bytes" => (abi::JOURNAL_BYTES, abi::FORMS),
         META => (size_of::<Meta>(), 1),

@@ -6,15 +6,16 @@ use crate::abi;
 use crate::open::Options;
 use crate::plane::EbpfPlane;
 use crate::tables::Meta;
-use ipnet::IpNet;
+use ipnet::Ipv4Net;
 use lanyard_pipeline::generate::State;
 use lanyard_pipeline::route::{RouteChange, RouteTarget};
 use lanyard_pipeline::state::Tpid;
 use lanyard_plane::{Change, Plane, PlaneError, PlaneState, changes};
 use lanyard_types::{PortId, TrapReason, VrfId};
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use std::io::Write;
 use std::mem::offset_of;
+use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering::Relaxed;
@@ -421,70 +422,84 @@ fn a_daemon_that_dies_while_it_writes() {
     });
 }
 
-/// The far part of an IPv4 table is made for the first route that needs it; that of a table that takes another's place goes
-/// into the slot the other has not, and nothing stays behind.
+/// A table that takes another's place may be of another kind, larger or smaller; nothing stays behind, whatever a daemon that
+/// died left.
 #[test]
-fn far_parts_take_turns() {
-    fn routes(plane: &mut EbpfPlane, prefixes: &[&str]) {
+fn tables_take_turns() {
+    /// So many /25s in a /24 each that they take a medium table, or so few.
+    fn routes(plane: &mut EbpfPlane, many: bool) {
         let to = Some(RouteTarget::Up(TrapReason::RoutePolicy));
-        let route = |text: &&str| RouteChange::Route(VRF, text.parse::<IpNet>().expect(text), to);
-        assert_eq!(plane.route(&prefixes.iter().map(route).collect::<Vec<_>>()), []);
+        let net = |n: u32| Ipv4Net::new_assert(Ipv4Addr::from(0x0a01_0080 + (n << 8)), 25);
+        let route = |n| RouteChange::Route(VRF, net(n).into(), to);
+        let count = if many { abi::FIB_SMALL } else { 3 };
+        assert_eq!(plane.route(&(0..count).map(route).collect::<Vec<_>>()), []);
     }
-    /// The map in each slot of the VRF.
-    fn slots(plane: &EbpfPlane) -> [Option<u32>; 2] {
-        [0, 1].map(|side| {
-            let key = abi::fib4_slot(VRF, side);
-            let found = plane.tables.map("fib_lines").lookup(key.as_bytes(), MapFlags::ANY).expect("a slot");
+    /// The map in the VRF's slot of each kind.
+    fn slots(plane: &EbpfPlane) -> [Option<u32>; 3] {
+        ["fib_small", "fib_medium", "fib_large"].map(|kind| {
+            let key = u32::from(VRF.get());
+            let found = plane.tables.map(kind).lookup(key.as_bytes(), MapFlags::ANY).expect("a slot");
             found.map(|id| u32::from_ne_bytes(id.try_into().expect("a number")))
         })
     }
-    fn held(plane: &EbpfPlane) -> [bool; 2] {
+    fn held(plane: &EbpfPlane) -> [bool; 3] {
         slots(plane).map(|slot| slot.is_some())
     }
     fn megabytes(plane: &mut EbpfPlane) -> u64 {
-        plane.resources().iter().find(|row| row.name == "fib4_lines").expect("a table").bytes / 1_000_000
+        plane.resources().iter().find(|row| row.name == "fib4_lines").expect("a table").bytes >> 20
     }
     const VRF: VrfId = VrfId::MAX;
-    const FAR: [&str; 2] = ["10.1.0.0/16", "10.1.2.128/25"];
+    const NONE: [bool; 3] = [false; 3];
+    const SMALL: [bool; 3] = [true, false, false];
+    const MEDIUM: [bool; 3] = [false, true, false];
     pinned(|options| {
         let mut plane = EbpfPlane::open(options).expect("opened");
-        routes(&mut plane, &FAR[..1]);
-        assert_eq!((held(&plane), megabytes(&mut plane)), ([false, false], 8));
-        routes(&mut plane, &FAR);
-        assert_eq!((held(&plane), megabytes(&mut plane)), ([true, false], 8));
-        let restart = |prefixes: &[&str], before: [bool; 2], orphan: bool, after: [bool; 2]| {
+        routes(&mut plane, false);
+        assert_eq!((held(&plane), megabytes(&mut plane)), (SMALL, 1));
+        routes(&mut plane, true);
+        assert_eq!((held(&plane), megabytes(&mut plane)), (MEDIUM, 16));
+        drop(plane);
+        let restart = |many: bool, before: [bool; 3], orphan: bool, after: [bool; 3]| {
             let mut plane = EbpfPlane::open(options).expect("adopted");
             let found = slots(&plane);
-            if let (true, Some(id)) = (orphan, found[0].or(found[1])) {
-                // As a daemon leaves it that dies before its new table is whole.
-                let map = MapHandle::from_map_id(id).expect("the map");
-                let key = abi::fib4_slot(VRF, u32::from(found[1].is_none()));
-                let value = map.as_fd().as_raw_fd() as u32;
-                let far = plane.tables.map("fib_lines");
-                far.update(key.as_bytes(), value.as_bytes(), MapFlags::ANY).expect("put");
-            }
-            routes(&mut plane, prefixes);
             assert_eq!(found.map(|slot| slot.is_some()), before);
+            if orphan {
+                // As a daemon leaves it that dies between putting a larger table in place and taking the smaller away.
+                let lines = abi::FIB_MEDIUM;
+                let opts = libbpf_sys::bpf_map_create_opts {
+                    sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
+                    map_flags: libbpf_sys::BPF_F_MMAPABLE,
+                    ..Default::default()
+                };
+                let map = MapHandle::create(MapType::Array, Some("ly_fib"), 4, 64, lines, &opts);
+                let map = map.expect("a map");
+                let value = map.as_fd().as_raw_fd() as u32;
+                let key = u32::from(VRF.get());
+                let medium = plane.tables.map("fib_medium");
+                medium.update(key.as_bytes(), value.as_bytes(), MapFlags::ANY).expect("put");
+            }
             let at = |plane: &mut EbpfPlane, text: &str| {
                 plane.route_lookup(VRF, text.parse().expect(text)).target.is_some()
             };
-            assert_eq!(
-                ["10.1.2.1", "10.1.2.129", "10.2.0.0"].map(|text| at(&mut plane, text)),
-                [true, true, false]
-            );
-            plane.route_synced().expect("published");
-            assert_eq!(held(&plane), after);
+            routes(&mut plane, many);
+            for _ in 0..2 {
+                let seen = ["10.1.0.127", "10.1.2.129"].map(|text| at(&mut plane, text));
+                assert_eq!(seen, [false, true]);
+                plane.route_synced().expect("published");
+            }
+            assert_eq!((held(&plane), at(&mut plane, "10.64.0.128")), (after, many));
         };
-        restart(&FAR, [true, false], false, [false, true]);
-        restart(&FAR, [false, true], true, [true, false]);
-        restart(&FAR[..1], [true, false], true, [false, false]);
-        restart(&FAR, [false, false], false, [true, false]);
+        restart(false, MEDIUM, false, SMALL);
+        restart(true, SMALL, true, MEDIUM);
+        restart(true, MEDIUM, false, MEDIUM);
+        restart(false, MEDIUM, false, SMALL);
+        restart(false, SMALL, true, SMALL);
         let mut plane = EbpfPlane::open(options).expect("adopted");
         plane.route_synced().expect("published");
-        assert_eq!(held(&plane), [false, false], "a VRF that is not told again");
-        routes(&mut plane, &FAR);
-        assert_eq!(held(&plane), [true, false]);
+        assert_eq!(held(&plane), NONE, "a VRF that is not told again");
+        routes(&mut plane, false);
+        assert_eq!(held(&plane), SMALL);
         assert_eq!(plane.route(&[RouteChange::VrfGone(VRF)]), []);
-        assert_eq!(held(&plane), [false, false]);
+        assert_eq!(held(&plane), NONE);
     });
 }

@@ -1,121 +1,40 @@
-//! An array by the first 24 bits of an address; the prefixes longer than that are in a trie.
+//! Blocks of /24s ([`crate::blocks`]); the prefixes longer than that are in a trie.
 //!
-//! Layout, in words: leads, the first of them the default route's; then 2^24 near entries; then a [`crate::forest`], if any
-//! prefix is longer than /24. A near entry is the number of a lead, or all ones: then the /24 is divided, and what the forest's
-//! hash has for its number is the entry of its trie ([`crate::trie`]). A lead is a leaf; lead 0 is 0 without a default route,
-//! which so comes and goes with one store. Entries of lower addresses lie in lower bits. A number that is all ones names no
-//! lead: in the word of that lead ([`Width::place`]) whoever keeps the near part and the forest apart says where it is.
+//! Layout, in lines: the header; one for each block; then what is given out. The header's word 0 is the default route, so that it
+//! comes and goes with one store; word 1 says where the hash of the divided /24s is ([`crate::slots`]). What that has for a /24's
+//! number is the entry of its trie ([`crate::trie`]), which has IPv6's prefixes: /24 number n is written as n/64, and the rest
+//! behind that. 0 is the default route everywhere.
 //!
-//! Near entries have 4, 8 or 16 bits ([`Width`]), as the number of next hops wants it: a table has few of them and as many
-//! prefixes as you like, and what random destinations drag through the cache is the entries. Leads that are in use are always
-//! in it.
-//!
-//! The trie has IPv6's prefixes: /24 number n is written as n/64, and the rest behind that. In it 0 is the default route.
-//!
-//! Invariants: a /24 is divided exactly while a route longer than /24 lies in it. A leaf has a lead exactly while a route of
-//! 1 to 24 bits leads to it, so removing a route takes nothing. A lead that is given back keeps its word until no reader
-//! can hold its number. An entry says that a /24 is divided after its trie is there, and no more before that goes: so a reader
-//! that does not find it looks at the entry again.
+//! Invariants: a /24 is divided exactly while a route longer than /24 lies in it. An entry says that a /24 is divided after
+//! its trie is there, and no more before that goes: so a reader that does not find it looks at the entry again.
 
-use crate::forest::Forest;
-use crate::slots::{self, Slots};
+use crate::blocks::{self, BITS, BLOCKS, Blocks, DIVIDED, block_of};
+use crate::slots::{self, Keys, Slots};
 use crate::trie::{self, Around, Change, Lines, MOST_LINES, Place};
-use crate::words::Behind;
-use crate::{Full, MANY, NONE, Pool, Rib, Size, Words};
+use crate::{Full, LINE, MANY, NONE, Rib, Runs, Words};
 use ipnet::{Ipv4Net, Ipv6Net};
-use std::collections::HashMap;
 use std::net::Ipv4Addr;
 
-/// Bits of a near entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Width {
-    /// For 14 next hops of routes of 1 to 24 bits.
-    Four,
-    /// For 254.
-    Eight,
-    /// For 65,534.
-    Sixteen,
-}
-
-impl Width {
-    /// All there are, the narrowest first.
-    pub const ALL: [Self; 3] = [Self::Four, Self::Eight, Self::Sixteen];
-
-    const fn bits(self) -> u32 {
-        match self {
-            Self::Four => 4,
-            Self::Eight => 8,
-            Self::Sixteen => 16,
-        }
-    }
-    /// The word of the near part that is never touched here.
-    #[must_use]
-    pub const fn place(self) -> usize {
-        (1 << self.bits()) - 1
-    }
-    /// Words of the near part.
-    #[must_use]
-    pub const fn words(self) -> usize {
-        self.place() + 1 + (1 << 24) * self.bits() as usize / 32
-    }
-    /// The width of a near part of so many words.
-    #[must_use]
-    pub fn of(words: usize) -> Option<Self> {
-        Self::ALL.into_iter().find(|width| width.words() == words)
-    }
-    fn wider(self) -> Option<Self> {
-        Self::ALL.into_iter().find(|width| width.bits() > self.bits())
-    }
-    /// The entry that says that a /24 is divided.
-    const fn divided(self) -> u32 {
-        self.place() as u32
-    }
-    /// Leads for leaves.
-    #[must_use]
-    pub const fn leads(self) -> u32 {
-        self.divided() - 1
-    }
-
-    /// Word and shift of an entry.
-    const fn entry(self, address: u32) -> (usize, u32) {
-        let (number, fit) = (address >> 8, 32 / self.bits());
-        (self.place() + 1 + (number / fit) as usize, number % fit * self.bits())
-    }
-    fn load(self, words: &(impl Words + ?Sized), address: u32) -> u32 {
-        let (at, shift) = self.entry(address);
-        words.load(at) >> shift & self.divided()
-    }
-    /// The only writer has the rest of the word to itself.
-    fn store(self, words: &(impl Words + ?Sized), address: u32, value: u32) {
-        let (at, shift) = self.entry(address);
-        words.store(at, words.load(at) & !(self.divided() << shift) | value << shift);
-    }
-    fn rest<W: Words + ?Sized>(self, words: &W) -> Behind<'_, W> {
-        Behind { words, skip: self.words() }
-    }
-}
-
-/// Where the forest's header tells of its hash.
-const HEADER: usize = 1;
+/// The header's word that says where the hash is.
+const HASH: usize = 1;
+/// Where the line of the first block is, and the first line to give out.
+const BLOCKS_AT: usize = LINE;
+const FIRST_LINE: u32 = 1 + BLOCKS;
 /// Bits of a /24 as an IPv6 prefix.
 const KEY_BITS: u8 = 64;
 
 /// What the longest match of an address leads to; [`NONE`] without one.
-pub fn lookup(words: &(impl Words + ?Sized), width: Width, address: Ipv4Addr) -> u32 {
+pub fn lookup(words: &(impl Words + ?Sized), address: Ipv4Addr) -> u32 {
     let address = u32::from(address);
+    let or_default = |word| if word == NONE { words.load(0) } else { word };
     loop {
-        let lead = width.load(words, address);
-        if lead != width.divided() {
-            return words.load(lead as usize);
+        let word = blocks::load(words, BLOCKS_AT, address);
+        if word != DIVIDED {
+            return or_default(word);
         }
-        let rest = width.rest(words);
-        let entry = slots::find(&rest, HEADER, (address >> 8).into());
-        let word = trie::walk(&rest, entry, u128::from(address & 0xff) << 120);
-        if word != NONE {
-            return word;
-        }
-        if width.load(words, address) == width.divided() {
-            return words.load(0);
+        let entry = slots::find(words, HASH, Keys::SHORT, (address >> 8).into());
+        if entry != NONE {
+            return or_default(trie::walk(words, entry, u128::from(address & 0xff) << 120));
         }
     }
 }
@@ -150,19 +69,18 @@ impl<R: Rib<Ipv4Net>> Around for Long<'_, R> {
 /// The writer's side: what is in use. The words themselves are handed to each call, all 0 at first.
 #[derive(Debug)]
 pub struct Writer {
-    width: Width,
-    /// Piece n is lead n + 1.
-    leads: Pool,
-    /// The leaves that have a lead, and how many routes of 1 to 24 bits lead to each.
-    leaves: HashMap<u32, (u32, u32)>,
-    forest: Forest<1>,
-    /// It is leads that were last wanting; otherwise it is in the forest.
-    narrow: bool,
+    lines: Lines,
+    blocks: Blocks,
+    divided: Slots,
 }
 
 impl crate::Writer for Writer {
     type Net = Ipv4Net;
 
+    fn new(sizes: &'static [u32]) -> Self {
+        let (blocks, divided) = (Blocks::new(BLOCKS_AT), Slots::new(HASH, Keys::SHORT));
+        Self { lines: Lines::new(FIRST_LINE, sizes), blocks, divided }
+    }
     fn set(
         &mut self,
         words: &(impl Words + ?Sized),
@@ -173,150 +91,123 @@ impl crate::Writer for Writer {
     ) -> Result<(), Full> {
         match prefix.prefix_len() {
             0 => words.store(0, new),
-            1..=24 => self.set_short(words, prefix, old, new, rib)?,
+            1..=24 => self.set_short(words, prefix, [old, new], rib)?,
             _ => self.set_long(words, prefix, new, rib)?,
         }
         Ok(())
     }
-    fn size(&self) -> Size {
-        Size { near: self.width.words(), rest: self.forest.words() }
-    }
-    fn pool(&self) -> &Pool {
-        &self.forest.lines.pool
+    fn lines(&self) -> &Runs {
+        &self.lines.runs
     }
     fn waiting(&self) -> u32 {
-        self.forest.waiting() + self.leads.waiting()
+        self.lines.runs.waiting() + self.divided.waiting() + self.blocks.waiting()
     }
     fn worth_waiting(&self) -> bool {
-        match self.narrow {
-            // A table that has become wider stays so, but next hops that come and go all the time want many numbers.
-            true => self.leads.waiting() > (self.leads.capacity() / 2).min(MANY),
-            false => self.forest.worth_waiting(),
-        }
+        self.blocks.starved() || self.lines.runs.waiting() > MANY
     }
     fn settle(&mut self) {
-        self.leads.settle();
-        self.forest.settle();
+        self.lines.runs.settle();
+        self.divided.settle();
+        self.blocks.settle();
     }
-    fn larger(&self) -> Option<Size> {
-        if self.narrow {
-            return self.width.wider().map(|width| Size { near: width.words(), ..self.size() });
-        }
-        self.forest.larger().map(|rest| Size { rest, ..self.size() })
+    fn larger(&self) -> Option<u32> {
+        self.lines.larger()
     }
-    fn move_to(&mut self, from: &(impl Words + ?Sized), to: &(impl Words + ?Sized)) {
-        let had = self.width;
-        if !self.narrow {
-            self.forest.move_to(&had.rest(from), &had.rest(to));
-            return;
-        }
-        let Some(width) = had.wider() else { return };
-        crate::words::copy(from, to, 0..had.place());
-        let fit = 32 / had.bits();
-        for first in (0..1_u32 << 24).step_by(fit as usize) {
-            if from.load(had.entry(first << 8).0) == 0 {
-                continue;
-            }
-            for address in (first..first + fit).map(|number| number << 8) {
-                match had.load(from, address) {
-                    lead if lead == had.divided() => width.store(to, address, width.divided()),
-                    lead => width.store(to, address, lead),
-                }
-            }
-        }
-        self.leads.grow(width.leads());
-        self.width = width;
+    fn grow(&mut self) {
+        self.lines.grow();
     }
 }
 
 impl Writer {
-    /// Without a forest; that will have so many lines, at first and at most, and a quarter as many buckets.
-    #[must_use]
-    pub fn new(lines: u32, most: u32) -> Self {
-        let (width, hash) = (Width::Four, Slots::new(HEADER, (most / 4).max(1)));
-        let forest = Forest::new(Lines::new(1, 0), [hash], lines, most);
-        Self { width, leads: Pool::new(width.leads()), leaves: HashMap::new(), forest, narrow: false }
-    }
-    /// Bits of the near entries.
-    #[must_use]
-    pub fn width(&self) -> Width {
-        self.width
-    }
-    /// The numbers that next hops of routes of 1 to 24 bits have.
-    #[must_use]
-    pub fn leads(&self) -> &Pool {
-        &self.leads
-    }
-    /// It is such a number that [`crate::Writer::set`] last found no room for.
-    #[must_use]
-    pub fn wants_lead(&self) -> bool {
-        self.narrow
-    }
-
-    /// The lead of a leaf for one more route.
-    fn hold(&mut self, words: &(impl Words + ?Sized), leaf: u32) -> Result<u32, Full> {
-        if let Some((lead, routes)) = self.leaves.get_mut(&leaf) {
-            *routes += 1;
-            return Ok(*lead);
-        }
-        self.narrow = true;
-        let lead = self.leads.take().ok_or(Full)? + 1;
-        words.store(lead as usize, leaf);
-        self.leaves.insert(leaf, (lead, 1));
-        Ok(lead)
-    }
-
-    fn let_go(&mut self, leaf: u32) {
-        let Some((lead, routes)) = self.leaves.get_mut(&leaf) else { return };
-        *routes -= 1;
-        if *routes == 0 {
-            let lead = *lead;
-            self.leaves.remove(&leaf);
-            self.leads.give_back(lead - 1);
-        }
-    }
-
-    /// The lead of a leaf that a route of 1 to 24 bits leads to, or of none.
-    fn lead_of(&self, leaf: u32) -> u32 {
-        self.leaves.get(&leaf).map_or(0, |(lead, _)| *lead)
-    }
-
     fn set_short(
         &mut self,
         words: &(impl Words + ?Sized),
         prefix: Ipv4Net,
-        old: u32,
-        new: u32,
+        [old, new]: [u32; 2],
         rib: &impl Rib<Ipv4Net>,
     ) -> Result<(), Full> {
-        let (lead, value) = if new == NONE {
-            let value = rib.covering(prefix, |_| true).unwrap_or(NONE);
-            (self.lead_of(value), value)
-        } else {
-            (self.hold(words, new)?, new)
-        };
+        let [first, last] = [prefix.network(), prefix.broadcast()].map(|address| block_of(address.into()));
+        if new != NONE {
+            for block in first..=last {
+                if let Err(full) = self.hold(words, block, prefix, new, rib) {
+                    (first..block).for_each(|held| self.blocks.let_go(words, held, new));
+                    return Err(full);
+                }
+            }
+        }
+        let value = if new == NONE { rib.covering(prefix, |_| true).unwrap_or(NONE) } else { new };
         let mut painted = None;
         gaps(prefix, rib, |first, last| {
-            for number in first >> 8..=last >> 8 {
-                let address = number << 8;
-                if self.width.load(words, address) != self.width.divided() {
-                    self.width.store(words, address, lead);
-                } else if painted != Some(number) {
-                    painted = Some(number);
-                    self.paint(words, address, value, rib);
+            for block in block_of(first)..=block_of(last) {
+                let all = blocks::net(block);
+                let from = first.max(all.network().into());
+                if self.blocks.is_whole(words, block) {
+                    // No route longer than the block lies in it, so it is in the gap as a whole.
+                    self.blocks.store(words, from, value);
+                    continue;
+                }
+                for address in (from >> 8..=last.min(all.broadcast().into()) >> 8).map(|number| number << 8) {
+                    if self.blocks.load(words, address) != DIVIDED {
+                        self.blocks.store(words, address, value);
+                    } else if painted != Some(address) {
+                        painted = Some(address);
+                        self.paint(words, address, value, rib);
+                    }
                 }
             }
         });
         if old != NONE {
-            self.let_go(old);
+            (first..=last).for_each(|block| self.blocks.let_go(words, block, old));
+        }
+        if new == NONE {
+            self.tidy(words, first, rib);
         }
         Ok(())
     }
 
+    /// Numbers a leaf in a block for a route that touches it; true when it has been given entries for that.
+    fn hold(
+        &mut self,
+        words: &(impl Words + ?Sized),
+        block: u32,
+        prefix: Ipv4Net,
+        leaf: u32,
+        rib: &impl Rib<Ipv4Net>,
+    ) -> Result<bool, Full> {
+        let opens = self.blocks.is_whole(words, block);
+        if opens {
+            if prefix.prefix_len() <= BITS {
+                return Ok(false);
+            }
+            self.blocks.open(words, block, rib.covers(blocks::net(block)), &mut self.lines)?;
+        }
+        match self.blocks.hold(words, block, leaf, &mut self.lines) {
+            Err(full) => {
+                if opens {
+                    self.close(words, block, rib);
+                }
+                Err(full)
+            }
+            Ok(()) => Ok(opens),
+        }
+    }
+
+    /// Makes a block whole again.
+    fn close(&mut self, words: &(impl Words + ?Sized), block: u32, rib: &impl Rib<Ipv4Net>) {
+        let leaf = rib.covers(blocks::net(block)).last().unwrap_or(NONE);
+        self.blocks.close(words, block, leaf, &mut self.lines);
+    }
+
+    /// After a removal: makes a block whole in which no route is longer than it.
+    fn tidy(&mut self, words: &(impl Words + ?Sized), block: u32, rib: &impl Rib<Ipv4Net>) {
+        if !self.blocks.is_whole(words, block) && rib.inside(blocks::net(block)).next().is_none() {
+            self.close(words, block, rib);
+        }
+    }
+
     /// What a divided /24 has for the addresses that no route longer than it covers.
     fn paint(&self, words: &(impl Words + ?Sized), address: u32, value: u32, rib: &impl Rib<Ipv4Net>) {
-        let words = &self.width.rest(words);
-        if let Some(at) = self.forest.hashes[0].held(words, (address >> 8).into()) {
+        if let Some(at) = self.divided.held(words, (address >> 8).into()) {
             let change =
                 Change { words, around: Long(rib), prefix: long(whole(address)), value, covers: true };
             change.paint(root(address, at));
@@ -331,40 +222,64 @@ impl Writer {
         new: u32,
         rib: &impl Rib<Ipv4Net>,
     ) -> Result<(), Full> {
-        let (width, address) = (self.width, u32::from(prefix.network()));
-        let (lead, key, rest) = (width.load(words, address), u64::from(address >> 8), &width.rest(words));
-        let held = match lead == width.divided() {
-            true => self.forest.hashes[0].held(rest, key),
+        let address = u32::from(prefix.network());
+        let (before, key) = (self.blocks.load(words, address), u64::from(address >> 8));
+        let held = match before == DIVIDED {
+            true => self.divided.held(words, key),
             false => None,
         };
         let value = if new == NONE { rib.covering(prefix, |_| true).unwrap_or(NONE) } else { new };
         let covers = rib.inside(prefix).next().is_some();
-        let change = Change { words: rest, around: Long(rib), prefix: long(prefix), value, covers };
+        let change = Change { words, around: Long(rib), prefix: long(prefix), value, covers };
         if new == NONE {
             match held {
                 Some(at) if rib.inside(whole(address)).next().is_none() => {
                     // It was the last in here.
-                    width.store(words, address, self.lead_of(value));
-                    let entry = rest.load(at);
-                    rest.store(at, NONE);
-                    self.forest.lines.release(rest, entry);
-                    self.forest.hashes[0].give_back(rest, at, key);
+                    self.blocks.store(words, address, value);
+                    let entry = words.load(at);
+                    words.store(at, NONE);
+                    self.lines.release(words, entry);
+                    self.divided.give_back(words, at, key);
+                    self.blocks.let_go(words, block_of(address), DIVIDED);
+                    self.tidy(words, block_of(address), rib);
                 }
-                Some(at) => self.forest.lines.set_in(&change, root(address, at), new)?,
+                Some(at) => self.lines.set_in(&change, root(address, at), new)?,
                 None => {}
             }
             return Ok(());
         }
-        self.narrow = false;
-        self.forest.room(MOST_LINES)?;
         if let Some(at) = held {
-            return self.forest.lines.set_in(&change, root(address, at), new);
+            self.lines.room(MOST_LINES)?;
+            return self.lines.set_in(&change, root(address, at), new);
         }
-        let at = self.forest.claim(rest, 0, key)?;
-        rest.store(at, if lead == 0 { NONE } else { words.load(lead as usize) });
-        self.forest.lines.set_in(&change, root(address, at), new)?;
-        width.store(words, address, width.divided());
+        let block = block_of(address);
+        let opened = self.hold(words, block, prefix, DIVIDED, rib)?;
+        if let Err(full) = self.divide(&change, address, before) {
+            self.blocks.let_go(words, block, DIVIDED);
+            if opened {
+                self.close(words, block, rib);
+            }
+            return Err(full);
+        }
+        self.blocks.store(words, address, DIVIDED);
         Ok(())
+    }
+
+    /// The trie of a /24 with its first route.
+    fn divide<W: Words + ?Sized, A: Around>(
+        &mut self,
+        change: &Change<'_, W, A>,
+        address: u32,
+        before: u32,
+    ) -> Result<(), Full> {
+        let (words, key) = (change.words, u64::from(address >> 8));
+        let at = self.divided.claim(words, key, &mut self.lines)?;
+        if let Err(full) = self.lines.room(MOST_LINES) {
+            self.divided.give_back(words, at, key);
+            return Err(full);
+        }
+        words.store(at, before);
+        self.lines.set_in(change, root(address, at), change.value)
     }
 }
 

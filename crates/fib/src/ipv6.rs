@@ -6,15 +6,13 @@
 //! trie of the longer ones in there. So a random destination in a table of many /48s and /64s costs one line; to walk
 //! there four bits at a time would cost three or four that no other frame has touched.
 //!
-//! Layout, in words: line 0 is the header; then 2^16 entries for the first 16 bits of the short prefixes; then lines; then the
-//! buckets of both hashes. The header's word 0 is the default route, 1 and 2 say at which line the buckets for 64 bits begin
-//! and how many there are, 3 and 4 the same for 48; 5 counts changes. Entries are those of [`crate::trie`]; a trie's routes are
-//! those of its place. A prefix of 48 bits and more in ffff:ffff::/32, which is multicast, is taken and not there.
+//! Layout: line 0 is the header; then 2^16 entries for the first 16 bits of the short prefixes; then lines that are given out. The
+//! header's word 0 is the default route, 1 and 2 say where the hashes for 64 and for 48 bits are, 5 counts changes. Entries
+//! are those of [`crate::trie`]; a trie's routes are those of its place. A prefix of 48 bits and more in ffff::/16, which is multicast, is taken and not there.
 
-use crate::forest::Forest;
-use crate::slots::{self, Slots};
+use crate::slots::{self, Keys, Slots};
 use crate::trie::{Around, Change, Lines, MOST_LINES, Place, bits_of, mask, shift, walk};
-use crate::{Full, LINE, NONE, Pool, Rib, Size, Words};
+use crate::{Full, LINE, MANY, NONE, Rib, Runs, Words};
 use ipnet::Ipv6Net;
 use std::net::Ipv6Addr;
 
@@ -26,16 +24,16 @@ const FIRST_LINE: u32 = 1 + (1 << DIRECT) / LINE as u32;
 
 /// The word of the header that counts changes.
 const CHANGES: usize = 5;
-/// The hashed lengths, and where the header tells of them.
-const HASHED: [(u8, usize); 2] = [(64, 1), (48, 3)];
+/// The hashed lengths, where the header tells of them, and what their keys are like.
+const HASHED: [(u8, usize, Keys); 2] = [(64, 1, Keys::LONG), (48, 2, Keys::MIDDLE)];
 
 /// What the longest match of an address leads to; [`NONE`] without one.
 pub fn lookup(words: &(impl Words + ?Sized), address: Ipv6Addr) -> u32 {
     let key = u128::from(address);
     loop {
         let changes = words.load(CHANGES);
-        for (bits, header) in HASHED {
-            let entry = slots::find(words, header, hashed(key, bits));
+        for (bits, header, keys) in HASHED {
+            let entry = slots::find(words, header, keys, hashed(key, bits));
             let word = walk(words, entry, shift(key, bits));
             if word != NONE {
                 return word;
@@ -54,12 +52,12 @@ pub fn lookup(words: &(impl Words + ?Sized), address: Ipv6Addr) -> u32 {
 
 /// The key of the first `bits`, 48 or 64, of an address.
 fn hashed(address: u128, bits: u8) -> u64 {
-    ((address & mask(bits)) >> 64) as u64
+    (address >> (128 - bits)) as u64
 }
 
 /// The place of a prefix: which of the hashed, or the last, by the first bits.
 fn entrance(prefix: Ipv6Net) -> usize {
-    HASHED.iter().position(|(bits, _)| prefix.prefix_len() >= *bits).unwrap_or(HASHED.len())
+    HASHED.iter().position(|(bits, ..)| prefix.prefix_len() >= *bits).unwrap_or(HASHED.len())
 }
 
 /// The routes of one place.
@@ -89,12 +87,17 @@ impl<R: Rib<Ipv6Net>> Around for InPlace<'_, R> {
 /// The writer's side: what is in use.
 #[derive(Debug)]
 pub struct Writer {
-    forest: Forest<{ HASHED.len() }>,
+    lines: Lines,
+    hashes: [Slots; HASHED.len()],
 }
 
 impl crate::Writer for Writer {
     type Net = Ipv6Net;
 
+    fn new(sizes: &'static [u32]) -> Self {
+        let hashes = HASHED.map(|(_, header, keys)| Slots::new(header, keys));
+        Self { lines: Lines::new(FIRST_LINE, sizes), hashes }
+    }
     fn set(
         &mut self,
         words: &(impl Words + ?Sized),
@@ -107,39 +110,28 @@ impl crate::Writer for Writer {
         words.store(CHANGES, words.load(CHANGES).wrapping_add(1));
         Ok(())
     }
-
-    fn size(&self) -> Size {
-        Size { near: 0, rest: self.forest.words() }
-    }
-    fn pool(&self) -> &Pool {
-        &self.forest.lines.pool
+    fn lines(&self) -> &Runs {
+        &self.lines.runs
     }
     fn waiting(&self) -> u32 {
-        self.forest.waiting()
+        self.lines.runs.waiting() + self.hashes.iter().map(Slots::waiting).sum::<u32>()
     }
     fn worth_waiting(&self) -> bool {
-        self.forest.worth_waiting()
+        self.lines.runs.waiting() > MANY
     }
     fn settle(&mut self) {
-        self.forest.settle();
+        self.lines.runs.settle();
+        self.hashes.iter_mut().for_each(Slots::settle);
     }
-    fn larger(&self) -> Option<Size> {
-        self.forest.larger().map(|rest| Size { near: 0, rest })
+    fn larger(&self) -> Option<u32> {
+        self.lines.larger()
     }
-    fn move_to(&mut self, from: &(impl Words + ?Sized), to: &(impl Words + ?Sized)) {
-        self.forest.move_to(from, to);
+    fn grow(&mut self) {
+        self.lines.grow();
     }
 }
 
 impl Writer {
-    /// For memory with room for so many lines, at first and at most, more than none; the hashes begin with none, and have as
-    /// many buckets at most as a quarter of the lines.
-    #[must_use]
-    pub fn new(lines: u32, most: u32) -> Self {
-        let hashes = HASHED.map(|(_, header)| Slots::new(header, (most / 4).max(1)));
-        Self { forest: Forest::new(Lines::new(FIRST_LINE, lines), hashes, lines, most) }
-    }
-
     fn change(
         &mut self,
         words: &(impl Words + ?Sized),
@@ -156,29 +148,25 @@ impl Writer {
         let value = if new == NONE { around.covering(prefix).unwrap_or(NONE) } else { new };
         let covers = around.inside(prefix).next().is_some();
         let change = Change { words, around, prefix, value, covers };
-        let forest = &mut self.forest;
-        if new != NONE && len > DIRECT {
-            forest.room(MOST_LINES)?;
-        }
-        if let Some((bits, _)) = HASHED.get(entrance).copied() {
+        let lines = &mut self.lines;
+        if let Some((bits, ..)) = HASHED.get(entrance).copied() {
             let key = hashed(bits_of(prefix), bits);
-            if key >> 32 == u64::from(u32::MAX) {
+            if bits_of(prefix) >> 112 == 0xffff {
                 return Ok(());
             }
-            let at = match forest.hashes[entrance].held(words, key) {
+            let hash = &mut self.hashes[entrance];
+            let at = match hash.held(words, key) {
                 None if new == NONE => return Ok(()),
-                None => forest.claim(words, entrance, key)?,
+                None => hash.claim(words, key, lines)?,
                 Some(at) => at,
             };
-            forest.lines.set_in(
-                &change,
-                Place { at, bits: bits_of(prefix) & mask(bits), depth: bits },
-                new,
-            )?;
+            let done = if new == NONE { Ok(()) } else { lines.room(MOST_LINES) };
+            let place = Place { at, bits: bits_of(prefix) & mask(bits), depth: bits };
+            let done = done.and_then(|()| lines.set_in(&change, place, new));
             if words.load(at) == NONE {
-                forest.hashes[entrance].give_back(words, at, key);
+                hash.give_back(words, at, key);
             }
-            return Ok(());
+            return done;
         }
         let first = (bits_of(prefix) >> (128 - DIRECT)) as usize;
         let entry = |n: usize| Place { at: ENTRIES + n, bits: (n as u128) << (128 - DIRECT), depth: DIRECT };
@@ -186,6 +174,9 @@ impl Writer {
             (first..first + (1 << (DIRECT - len))).for_each(|n| change.paint(entry(n)));
             return Ok(());
         }
-        forest.lines.set_in(&change, entry(first), new)
+        if new != NONE {
+            lines.room(MOST_LINES)?;
+        }
+        lines.set_in(&change, entry(first), new)
     }
 }

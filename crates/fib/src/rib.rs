@@ -9,6 +9,8 @@ pub trait Rib<P> {
     fn longest(&self, prefix: P, counts: impl Fn(P) -> bool) -> Option<(u8, u32)>;
     /// The longest one of those that covers it and is shorter than it, the default route aside.
     fn covering(&self, prefix: P, counts: impl Fn(P) -> bool) -> Option<u32>;
+    /// What the routes lead to that cover it, itself included, the default route aside.
+    fn covers(&self, prefix: P) -> impl Iterator<Item = u32>;
     /// The routes inside `prefix` that are longer than it, in the order of their addresses, the shorter before the longer.
     fn inside(&self, prefix: P) -> impl Iterator<Item = P>;
 }
@@ -36,6 +38,10 @@ impl<P: Prefix + Copy, T> Rib<P> for View<'_, P, T> {
         let shorter =
             |found: &(P, &T)| (1..prefix.prefix_len()).contains(&found.0.prefix_len()) && counts(found.0);
         self.map.cover(&prefix).filter(shorter).last().map(|(_, value)| (self.word)(value))
+    }
+    fn covers(&self, prefix: P) -> impl Iterator<Item = u32> {
+        let all = self.map.cover(&prefix).filter(|(found, _)| found.prefix_len() > 0);
+        all.map(|(_, value)| (self.word)(value))
     }
     fn inside(&self, prefix: P) -> impl Iterator<Item = P> {
         let longer = move |found: &P| found.prefix_len() > prefix.prefix_len();

@@ -18,7 +18,7 @@
 //! every route behind a skip has the skip's bits and at least its length; a leaf's word is that of the longest route covering
 //! it, the default route aside.
 
-use crate::{Full, LEAVES, LINE, NONE, Pool, Words};
+use crate::{Full, LEAVES, LINE, NONE, Runs, Words};
 use ipnet::Ipv6Net;
 use std::net::Ipv6Addr;
 
@@ -45,27 +45,39 @@ pub(crate) trait Around {
     fn inside(&self, prefix: Ipv6Net) -> impl Iterator<Item = Ipv6Net>;
 }
 
-/// The lines in use, by their number from the beginning of the memory.
+/// A table's memory: the lines in use, and how many there may be.
 #[derive(Debug)]
 pub(crate) struct Lines {
-    /// The first there is for a trie.
-    first: u32,
-    pub pool: Pool,
+    pub runs: Runs,
+    sizes: &'static [u32],
 }
 
 impl Lines {
-    pub(crate) fn new(first: u32, capacity: u32) -> Self {
-        Self { first, pool: Pool::new(capacity) }
+    /// All lines from `first` on; the first of `sizes` are there.
+    pub(crate) fn new(first: u32, sizes: &'static [u32]) -> Self {
+        Self { runs: Runs::new(first, sizes.first().copied().unwrap_or(first)), sizes }
     }
-    /// The first behind all of them, when there are so many.
-    pub(crate) fn end(&self, capacity: u32) -> usize {
-        line_at(self.first + capacity)
+    /// The next larger memory, if it may be larger.
+    pub(crate) fn larger(&self) -> Option<u32> {
+        self.sizes.iter().copied().find(|size| *size > self.runs.capacity())
+    }
+    /// It is so large.
+    pub(crate) fn grow(&mut self) {
+        let capacity = self.larger().unwrap_or_default();
+        self.runs.grow(capacity);
+    }
+    /// Are so many lines there to be taken one by one?
+    pub(crate) fn room(&self, lines: u32) -> Result<(), Full> {
+        if self.runs.available() < lines { Err(Full) } else { Ok(()) }
     }
     pub(crate) fn take(&mut self) -> Result<u32, Full> {
-        self.pool.take().map(|piece| self.first + piece).ok_or(Full)
+        self.take_run(0)
+    }
+    pub(crate) fn take_run(&mut self, order: u8) -> Result<u32, Full> {
+        self.runs.take(order).ok_or(Full)
     }
     pub(crate) fn give_back(&mut self, line: u32) {
-        self.pool.give_back(line - self.first);
+        self.runs.give_back(line, 0);
     }
 }
 
@@ -395,7 +407,7 @@ impl Lines {
             return;
         }
         let (target, otherwise) = (if child < SKIP { child } else { words.load(end.at) }, leaf);
-        if self.pool.available() == 0 {
+        if self.runs.available() == 0 {
             return;
         }
         // A skip that led here can be the longer by it, unless a route ends where it did.

@@ -113,7 +113,28 @@ pub(super) fn routes(rng: &mut Rng, plane: &PlaneState, hosts: &[MacAddr]) -> Ve
     for _ in 0..rng.below(80) {
         changes.push(route(rng, &rifs));
     }
+    // As if by another: the states of old seeds are not to change.
+    let mut rng = rng.clone();
+    if rng.percent(12) {
+        for n in GROUPS + 1..=rng.pick(&[20, 20, 100, 400]).unwrap_or(0) {
+            changes.extend(next_hop_of_its_own(&mut rng, n as u32));
+        }
+    }
     changes
+}
+
+/// A group that no other route leads to, and a route to it: many of them make an IPv4 table's entries wide.
+fn next_hop_of_its_own(rng: &mut Rng, n: u32) -> Vec<RouteChange> {
+    let (group, adjacency) = (GroupId::new(n), AdjacencyId::new(1 + rng.below(ADJACENCIES) as u32));
+    let (Some(group), Some(adjacency)) = (group, adjacency) else { return Vec::new() };
+    let vrf = VrfId::new(rng.below(VRFS) as u8).unwrap_or(VrfId::DEFAULT);
+    let [_, _, high, low] = n.to_be_bytes();
+    let near = if rng.percent(30) { ipv4(rng) } else { Ipv4Addr::new(10, 4 + high, low, 0) };
+    let net = Ipv4Net::new_assert(near, if rng.percent(90) { 24 } else { 28 }).trunc();
+    vec![
+        RouteChange::Group(group, Some(vec![adjacency])),
+        RouteChange::Route(vrf, net.into(), Some(RouteTarget::Group(group))),
+    ]
 }
 
 /// A change to what [`routes`] made: as a control plane would make it while frames pass.
