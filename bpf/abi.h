@@ -173,6 +173,9 @@ struct ly_vlan_stats {
 	__u64 frames, bytes;
 };
 
+/* trap_reasons[reason]: frames that went up for it, what a ring had no room for included */
+#define LY_TRAP_REASONS 16
+
 /* trap_groups[group]: a token bucket as a virtual clock (ITU-T I.371's GCRA): one word, one compare-and-swap. */
 struct ly_trap_group {
 	__u64 interval_ns;  /* 1e9 / rate; 0: nothing passes */

@@ -10,11 +10,12 @@
 #define FIB_NODE 0x80000000U
 #define FIB_SKIP 0xc0000000U
 #define FIB_LINE_MASK 0x3fffffffU
-#define FIB_DEPTH 29 /* nodes of four bits below the first sixteen, and the step that finds the leaf */
+#define FIB_DEPTH 17 /* nodes of four bits below 64, where a trie can be deepest, and the step that finds the leaf */
 #define FIB_CHAIN 8 /* lines of a bucket */
 #define FIB_NEXT (LY_LINE_WORDS - 1) /* the word of a bucket's line that says where it goes on */
 #define FIB_BUCKETS 24 /* of a header's word: above it how many buckets there are, below it their first line */
 #define FIB_TRIES 4
+#define FIB_CHANGED (1ULL << 32)
 
 #define FIB4_DIVIDED 0x80000000U /* in place of a leaf: longer routes lie in the /24 */
 #define FIB4_DEPTH 5 /* as FIB_DEPTH, below 24 bits of 32 */
@@ -90,43 +91,6 @@ static __always_inline __u32 fib_follow(void *table, enum fib_kind kind, int dep
 	return 0;
 }
 
-/* The entry of the routes that share their first bits, 24, 48 or 64; 0: none. */
-static __always_inline __u32 fib_slot(void *table, enum fib_kind kind, __u32 place, __u64 key, const int bits)
-{
-	const int slots = bits <= 32 ? 7 : bits == 48 ? 6 : 5;
-	__u32 half = place >> FIB_BUCKETS, buckets = (2 + (half & 1)) << (half >> 1 & 31);
-	__u64 hash = key * 0x9e3779b97f4a7c15ULL;
-
-	hash = (hash ^ hash >> 32) * 0xd6e8feb86659fd93ULL >> 32;
-	__u32 at = (place & ((1 << FIB_BUCKETS) - 1)) + (hash * buckets >> 32);
-	key = ~key;
-	for (int i = 0; i < FIB_CHAIN; i++) {
-		struct ly_line *b = fib_line(table, kind, at);
-		if (!b)
-			break;
-		/* Without a branch for each: where the key is can't be foreseen, and the line is often waited for. */
-		volatile __u32 *lower = b->word, *upper = lower + slots, *entry = lower + FIB_NEXT - slots;
-		__u32 word = 0;
-#pragma unroll
-		for (int slot = 0; slot < slots; slot++) {
-			__u64 other = lower[slot] ^ (__u32)key;
-			if (bits == 48)
-				other |= (upper[slot / 2] >> slot % 2 * 16 ^ (__u32)(key >> 32)) & 0xffff;
-			else if (bits == 64)
-				other |= upper[slot] ^ (__u32)(key >> 32);
-			__u64 differs = -other; /* in the highest bit */
-			asm volatile("" : "+r"(differs));
-			word |= entry[slot] & (__u32)((differs >> 63) - 1);
-		}
-		if (word)
-			return word;
-		at = lower[FIB_NEXT];
-		if (!at)
-			break;
-	}
-	return 0;
-}
-
 /* Runs `statement` with the VRF's table in the slot as `table`, `kind` said; goes on behind this where there is none. */
 #define FIB_IN(map, kind_, slot, statement)                             \
 	do {                                                            \
@@ -140,6 +104,74 @@ static __always_inline __u32 fib_slot(void *table, enum fib_kind kind, __u32 pla
 	FIB_IN(fib_small, FIB_SMALL, slot, statement);          \
 	FIB_IN(fib_medium, FIB_MEDIUM, slot, statement);        \
 	FIB_IN(fib_large, FIB_LARGE, slot, statement)
+
+/* The entry behind a key of so many bits, 24, 48 or 64, in one line of a bucket, and where that goes on; 0: neither. */
+static __always_inline __u32 fib_in_line(struct ly_line *line, __u64 key, const int bits, __u32 *next)
+{
+	const int slots = bits <= 32 ? 7 : bits == 48 ? 6 : 5;
+	volatile __u32 *lower = line->word, *upper = lower + slots, *entry = lower + FIB_NEXT - slots;
+	__u32 found = 0;
+
+	key = ~key;
+	/* Without a branch for each: where the key is can't be foreseen, and the line is often waited for. */
+#pragma unroll
+	for (int slot = 0; slot < slots; slot++) {
+		__u64 other = lower[slot] ^ (__u32)key;
+		if (bits == 48)
+			other |= (upper[slot / 2] >> slot % 2 * 16 ^ (__u32)(key >> 32)) & 0xffff;
+		else if (bits == 64)
+			other |= upper[slot] ^ (__u32)(key >> 32);
+		__u64 differs = -other; /* in the highest bit */
+		asm volatile("" : "+r"(differs));
+		found |= entry[slot] & (__u32)((differs >> 63) - 1);
+	}
+	*next = lower[FIB_NEXT];
+	return found;
+}
+
+static __always_inline __u32 fib_rest_of(void *table, enum fib_kind kind, __u32 at, __u64 key, const int bits)
+{
+	for (int i = 1; i < FIB_CHAIN && at; i++) {
+		struct ly_line *line = fib_line(table, kind, at);
+		__u32 found = line ? fib_in_line(line, key, bits, &at) : 0;
+		if (found || !line)
+			return found;
+	}
+	return 0;
+}
+
+/* Few buckets have more than one line: so what looks at the others is no part of what asks for them. */
+__noinline __u32 fib_rest24(__u32 slot, __u32 at, __u64 key)
+{
+	FIB_IN_ANY(slot, return fib_rest_of(table, kind, at, key, 24));
+	return 0;
+}
+
+__noinline __u32 fib_rest48(__u32 slot, __u32 at, __u64 key)
+{
+	FIB_IN_ANY(slot, return fib_rest_of(table, kind, at, key, 48));
+	return 0;
+}
+
+__noinline __u32 fib_rest64(__u32 slot, __u32 at, __u64 key)
+{
+	FIB_IN_ANY(slot, return fib_rest_of(table, kind, at, key, 64));
+	return 0;
+}
+
+/* The entry of the routes that share their first bits; 0: none. */
+static __always_inline __u32 fib_slot(void *table, enum fib_kind kind, __u32 slot, __u32 place, __u64 key, const int bits)
+{
+	__u32 half = place >> FIB_BUCKETS, buckets = (2 + (half & 1)) << (half >> 1 & 31), next;
+	__u64 hash = key * 0x9e3779b97f4a7c15ULL;
+
+	hash = (hash ^ hash >> 32) * 0xd6e8feb86659fd93ULL >> 32;
+	struct ly_line *line = fib_line(table, kind, (place & ((1 << FIB_BUCKETS) - 1)) + (hash * buckets >> 32));
+	__u32 found = line ? fib_in_line(line, key, bits, &next) : 0;
+	if (found || !line || !next)
+		return found;
+	return bits == 24 ? fib_rest24(slot, next, key) : bits == 48 ? fib_rest48(slot, next, key) : fib_rest64(slot, next, key);
+}
 
 /* What a /24 leads to: a leaf, 0 or FIB4_DIVIDED; `quick`: that also where entries are wide. */
 static __always_inline __u32 fib4_near(void *table, enum fib_kind kind, __u32 address, bool quick)
@@ -172,27 +204,35 @@ static __always_inline __u32 fib4_quick(void *table, enum fib_kind kind, __u32 a
 	return word ? word : fib_word(table, kind, 0);
 }
 
-static __always_inline __u32 fib4_all(void *table, enum fib_kind kind, __u32 address)
+/* The leaf, or FIB_CHANGED when the /24 is no more divided as it was. */
+static __always_inline __u64 fib4_once(void *table, enum fib_kind kind, __u32 slot, __u32 address)
 {
-	for (int tries = 0; tries < FIB_TRIES; tries++) {
-		__u32 word = fib4_near(table, kind, address, false);
-		if (word == FIB4_DIVIDED) {
-			word = fib_slot(table, kind, fib_word(table, kind, 1), address >> 8, 24);
-			if (!word)
-				continue; /* it is no more divided as it was */
-			word = fib_follow(table, kind, FIB4_DEPTH, word, (__u64)address << 56, 0);
-		}
-		return word ? word : fib_word(table, kind, 0);
+	__u32 word = fib4_near(table, kind, address, false);
+
+	if (word == FIB4_DIVIDED) {
+		word = fib_slot(table, kind, slot, fib_word(table, kind, 1), address >> 8, 24);
+		if (!word)
+			return FIB_CHANGED;
+		word = fib_follow(table, kind, FIB4_DEPTH, word, (__u64)address << 56, 0);
 	}
-	/* As in fib6_find. */
+	return word ? word : fib_word(table, kind, 0);
+}
+
+__noinline __u64 fib4_try(__u32 vrf, __u32 address)
+{
+	FIB_IN_ANY(vrf, return fib4_once(table, kind, vrf, address));
 	return 0;
 }
 
-/* fib4_find where it is not quick: the /24 is divided, or its block has wide entries, or the table is large. */
-__noinline __u32 fib4_rest(__u32 vrf, __u32 address)
+/* Once more, and again. It is seldom called, so it is no part of what calls it. FIB_CHANGED is above the 32 bits of a leaf, and in
+ * them 0: a destination without a route, for which the kernel is asked. */
+__noinline __u32 fib4_again(__u32 vrf, __u32 address)
 {
-	FIB_IN_ANY(vrf, return fib4_all(table, kind, address));
-	return 0;
+	__u64 found = FIB_CHANGED;
+
+	for (int tries = 1; tries < FIB_TRIES && found == FIB_CHANGED; tries++)
+		found = fib4_try(vrf, address);
+	return found;
 }
 
 /* The leaf for an IPv4 address in host order; 0: no route. */
@@ -205,7 +245,10 @@ static __always_inline __u32 fib4_find(__u32 vrf, __u32 address)
 		word = fib4_quick(table, FIB_SMALL, address);
 	else if ((table = bpf_map_lookup_elem(&fib_medium, &vrf)))
 		word = fib4_quick(table, FIB_MEDIUM, address);
-	return word == FIB4_DIVIDED ? fib4_rest(vrf, address) : word;
+	if (word != FIB4_DIVIDED)
+		return word;
+	__u64 found = fib4_try(vrf, address);
+	return found == FIB_CHANGED ? fib4_again(vrf, address) : found;
 }
 
 __noinline __u32 fib6_walk(__u32 slot, __u32 word, __u64 high, __u64 low)
@@ -213,8 +256,6 @@ __noinline __u32 fib6_walk(__u32 slot, __u32 word, __u64 high, __u64 low)
 	FIB_IN_ANY(slot, return fib_follow(table, kind, FIB_DEPTH, word, high, low));
 	return 0;
 }
-
-#define FIB_CHANGED (1ULL << 32)
 
 /* The leaf, or FIB_CHANGED when a route has changed between one question and the next. */
 static __always_inline __u64 fib6_once(void *table, enum fib_kind kind, __u32 slot, __u64 high, __u64 low)
@@ -226,7 +267,7 @@ static __always_inline __u64 fib6_once(void *table, enum fib_kind kind, __u32 sl
 		return 0;
 	__u32 changes = *(volatile __u32 *)&header->changes, hash = *(volatile __u32 *)&header->hash[0];
 	if (hash) {
-		word = fib_slot(table, kind, hash, high, 64);
+		word = fib_slot(table, kind, slot, hash, high, 64);
 		if (word & FIB_NODE)
 			word = fib6_walk(slot, word, low, 0);
 		if (word)
@@ -234,7 +275,7 @@ static __always_inline __u64 fib6_once(void *table, enum fib_kind kind, __u32 sl
 	}
 	hash = *(volatile __u32 *)&header->hash[1];
 	if (hash) {
-		word = fib_slot(table, kind, hash, high >> 16, 48);
+		word = fib_slot(table, kind, slot, hash, high >> 16, 48);
 		if (word & FIB_NODE)
 			word = fib6_walk(slot, word, high << 48 | low >> 16, low << 48);
 		if (word)
@@ -248,21 +289,30 @@ static __always_inline __u64 fib6_once(void *table, enum fib_kind kind, __u32 sl
 	return *(volatile __u32 *)&header->changes == changes ? word : FIB_CHANGED;
 }
 
-static __always_inline __u64 fib6_try(__u32 slot, __u64 high, __u64 low)
+__noinline __u64 fib6_try(__u32 vrf, __u64 high, __u64 low)
 {
+	__u32 slot = LY_VRFS + vrf;
+
 	FIB_IN_ANY(slot, return fib6_once(table, kind, slot, high, low));
 	return 0;
 }
 
-/* The leaf for an IPv6 address, two halves in host order. */
-__noinline __u32 fib6_find(__u32 vrf, __u64 high, __u64 low)
+/* As fib4_again. */
+__noinline __u32 fib6_again(__u32 vrf, __u64 high, __u64 low)
 {
 	__u64 found = FIB_CHANGED;
 
-	for (int tries = 0; tries < FIB_TRIES && found == FIB_CHANGED; tries++)
-		found = fib6_try(LY_VRFS + vrf, high, low);
-	/* FIB_CHANGED is above the 32 bits of a leaf: a destination without a route, for which the kernel is asked. */
+	for (int tries = 1; tries < FIB_TRIES && found == FIB_CHANGED; tries++)
+		found = fib6_try(vrf, high, low);
 	return found;
+}
+
+/* The leaf for an IPv6 address, two halves in host order. */
+static __always_inline __u32 fib6_find(__u32 vrf, __u64 high, __u64 low)
+{
+	__u64 found = fib6_try(vrf, high, low);
+
+	return found == FIB_CHANGED ? fib6_again(vrf, high, low) : found;
 }
 
 #endif

@@ -39,6 +39,7 @@ TABLE(vlan_ports, struct ly_vlan_ports, LY_VLANS, BPF_F_MMAPABLE);
 ROWS(global, struct ly_global, 1);
 TABLE(fdb_usage, struct ly_usage, LY_USAGES, BPF_F_MMAPABLE);
 TABLE(trap_groups, struct ly_trap_group, LY_GROUPS, BPF_F_MMAPABLE);
+TABLE(trap_reasons, __u64, LY_TRAP_REASONS, BPF_F_MMAPABLE);
 TABLE(trap_ports, __u64, LY_GROUPS * LY_PORTS, BPF_F_MMAPABLE);
 TABLE(lost, struct ly_lost, 1, BPF_F_MMAPABLE);
 ROWS(fdb_state, struct ly_fdb_state, 1);

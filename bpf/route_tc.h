@@ -118,7 +118,7 @@ static __always_inline int tc_up(struct frame *f, __u32 reason)
 		if (!egress_fits(f->bare_len, f->gso, out))
 			return DROP(DROP_MTU_EXCEEDED);
 	}
-	if (!trap_admit(host ? GROUP_HOST : GROUP_ROUTE_EXCEPTION, f->port_id))
+	if (!trap_admit(host ? GROUP_HOST : GROUP_ROUTE_EXCEPTION, f->port_id, reason))
 		return DROP(DROP_TRAP_POLICED);
 	f->up = reason;
 	f->straight = 1;

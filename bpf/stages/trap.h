@@ -21,19 +21,20 @@ static __always_inline int trap_take(__u64 *clock, __u64 interval_ns, __u64 tole
 }
 
 /* A token of the port's share, then one of the group's: what is over the share takes nothing from other ports. */
-__noinline int trap_admit(__u32 group, __u32 port)
+__noinline int trap_admit(__u32 group, __u32 port, __u32 reason)
 {
 	struct ly_trap_group *g = LOOKUP(trap_groups, group);
-	__u64 *share = LOOKUP(trap_ports, LY_TRAP_PORT(group, port));
+	__u64 *share = LOOKUP(trap_ports, LY_TRAP_PORT(group, port)), *frames = LOOKUP(trap_reasons, reason);
 
 	if (!leaves_marks(LY_DRY_POLICE))
 		return true;
-	if (!g || !share)
+	if (!g || !share || !frames)
 		return false;
 	__u64 now = now_ns();
 	if (trap_take(share, g->port_interval_ns, g->port_tolerance_ns, now) &&
 	    trap_take(&g->arrival_ns, g->interval_ns, g->tolerance_ns, now)) {
 		__sync_fetch_and_add(&g->passed, 1);
+		__sync_fetch_and_add(frames, 1);
 		return true;
 	}
 	__sync_fetch_and_add(&g->policed, 1);
@@ -65,7 +66,7 @@ static __always_inline int stage_trap(struct frame *f, struct __sk_buff *skb)
 	}
 	if (!reason || !f->port || !(f->port->flags & LY_PORT_ENABLED))
 		return 0;
-	if (!trap_admit(group, f->port_id))
+	if (!trap_admit(group, f->port_id, reason))
 		return DROP(DROP_TRAP_POLICED);
 	if (leaves_marks(LY_DRY_POLICE))
 		tc_trap(skb, f->port_id, reason, group);

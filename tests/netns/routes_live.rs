@@ -228,8 +228,15 @@ fn traceroute(plane: Plane) {
         }
     }
     let last = datagram(&bed, 1, "10.0.10.1", "10.0.20.1", 1);
+    let expired = || {
+        let view = bed.ask("show platform traps");
+        let all = view["reasons"].as_array().cloned().unwrap_or_default();
+        all.iter().find(|row| row["reason"] == "ttl_expired").and_then(|row| row["frames"].as_u64())
+    };
     assert_eq!(fate(&bed, 1, &last), "trapped ttl_expired");
+    let before = expired();
     assert_eq!(arrives_at(&bed, 1, &last), NOWHERE);
+    assert_eq!(expired(), before.map(|frames| frames + 1));
 }
 
 fn path_mtu(plane: Plane) {
@@ -395,6 +402,17 @@ fn equal_cost_flows_stay(plane: Plane) {
     for (n, _) in gateways {
         let share = first.values().filter(|home| **home == n).count();
         assert!((60..=140).contains(&share), "host {n} got {share} of 300 flows");
+    }
+    for (port, home) in first.iter().take(12) {
+        let told = bed.ask(&format!(
+            "show ip cef exact-route 10.0.10.1 src-port {port} 10.77.0.1 dest-port 9 protocol 17"
+        ));
+        let via = gateways.iter().find(|(n, _)| n == home).map(|(_, via)| *via);
+        assert_eq!(
+            (told["nexthop"]["via"].as_str(), told["choices"].as_u64()),
+            (via, Some(3)),
+            "{port}: {told}"
+        );
     }
     bed.by_the_plane(1, 300, "the flows", || assert_eq!(homes(&bed, "10.77.0.1", all.clone()), first));
     bed.host(3).net.ip("link set eth0 down");

@@ -142,6 +142,11 @@ impl Args {
             .filter_map(|v| if let Value::Text(t) = v { Some(t.clone()) } else { None })
             .collect()
     }
+    /// Numbers, in order.
+    #[must_use]
+    pub fn numbers(&self) -> Vec<u64> {
+        self.values.iter().filter_map(|v| if let Value::Number(n) = v { Some(*n) } else { None }).collect()
+    }
     /// The number as `u32`.
     #[must_use]
     pub fn number_u32(&self) -> Option<u32> {

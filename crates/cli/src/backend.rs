@@ -192,16 +192,11 @@ pub trait Backend {
     /// # Errors
     /// When the plane does not route.
     fn cef_summary(&mut self, vrf: Option<&str>) -> Result<view::CefSummary, Refusal>;
-    /// `show ip cef exact-route S D`: the next hop the plane chooses for a flow without ports.
+    /// `show ip cef exact-route`: the next hop the plane chooses for a flow.
     ///
     /// # Errors
     /// When the plane does not route.
-    fn cef_exact(
-        &mut self,
-        vrf: Option<&str>,
-        source: IpAddr,
-        destination: IpAddr,
-    ) -> Result<view::CefExact, Refusal>;
+    fn cef_exact(&mut self, vrf: Option<&str>, flow: &view::Flow) -> Result<view::CefExact, Refusal>;
     /// The VRFs whose namespace is there.
     fn vrfs_present(&mut self) -> BTreeSet<String>;
     /// `show track`.

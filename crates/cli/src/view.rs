@@ -332,6 +332,19 @@ pub struct Resource {
 pub struct Traps {
     /// The trap groups.
     pub traps: Vec<Trap>,
+    /// Why frames went up, those within the rates.
+    pub reasons: Vec<TrapReason>,
+}
+
+/// One reason for which frames go up.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct TrapReason {
+    /// `TrapReason::name()`.
+    pub reason: &'static str,
+    /// The group that polices it.
+    pub group: &'static str,
+    /// Frames.
+    pub frames: u64,
 }
 
 /// One trap group.

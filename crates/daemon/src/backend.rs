@@ -131,13 +131,8 @@ impl Backend for Core {
     fn cef_summary(&mut self, vrf: Option<&str>) -> Result<view::CefSummary, Refusal> {
         Ok(self.view_cef_summary(vrf)?)
     }
-    fn cef_exact(
-        &mut self,
-        vrf: Option<&str>,
-        source: IpAddr,
-        to: IpAddr,
-    ) -> Result<view::CefExact, Refusal> {
-        Ok(self.view_cef_exact(vrf, source, to)?)
+    fn cef_exact(&mut self, vrf: Option<&str>, flow: &view::Flow) -> Result<view::CefExact, Refusal> {
+        Ok(self.view_cef_exact(vrf, flow)?)
     }
     fn vrfs_present(&mut self) -> BTreeSet<String> {
         let config = self.switch.config();

@@ -6,10 +6,11 @@ use crate::core::Core;
 use ipnet::IpNet;
 use lanyard_cli::backend::Family;
 use lanyard_cli::view::{self, CefEntry, CefNextHop};
+use lanyard_pipeline::route::{IpHeader, flow_bucket};
 use lanyard_plane::{RouteLookup, RouteTarget};
 use lanyard_switch::routing::Offload;
 use lanyard_types::{AdjacencyId, TrapReason, VrfId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 const fn shown(offload: Offload) -> view::Offload {
@@ -136,21 +137,30 @@ impl Core {
     pub(crate) fn view_cef_exact(
         &mut self,
         vrf: Option<&str>,
-        source: IpAddr,
-        destination: IpAddr,
+        flow: &view::Flow,
     ) -> Result<view::CefExact, String> {
         let id = self.routed_table(vrf)?;
-        let prefix = self.following.mirror.matched(id, destination);
-        let lookup = self.plane.route_lookup(id, destination);
+        let prefix = self.following.mirror.matched(id, flow.destination);
+        let mut lookup = self.plane.route_lookup(id, flow.destination);
+        let choices = lookup.buckets.iter().collect::<BTreeSet<_>>().len() as u64;
+        let bucket = flow_bucket(self.plane.flow_salt(), &header(flow), lookup.buckets.len());
+        lookup.buckets = lookup.buckets.get(bucket).copied().into_iter().collect();
         let idle_s = self.idle();
-        let mut entry = self.cef_entry(prefix.unwrap_or_else(|| destination.into()), &lookup, &idle_s);
-        if entry.nexthops.len() > 1 {
-            return Err(format!(
-                "{destination} has {} next hops, chosen by ports as well: show platform packet-trace tells which one a frame takes",
-                entry.nexthops.len()
-            ));
-        }
+        let mut entry = self.cef_entry(prefix.unwrap_or_else(|| flow.destination.into()), &lookup, &idle_s);
         let nexthop = entry.nexthops.pop();
-        Ok(view::CefExact { source, destination, prefix, action: entry.action, nexthop })
+        Ok(view::CefExact { flow: flow.clone(), prefix, action: entry.action, choices, nexthop })
+    }
+}
+
+/// What the pipeline would read of a flow's packets.
+fn header(flow: &view::Flow) -> IpHeader {
+    IpHeader {
+        src: flow.source,
+        dst: flow.destination,
+        ttl: 64,
+        protocol: flow.protocol,
+        options: false,
+        len: 40,
+        ports: u32::from(flow.source_port) << 16 | u32::from(flow.destination_port),
     }
 }

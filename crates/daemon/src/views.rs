@@ -8,7 +8,7 @@ use lanyard_netdev::{DirectionStats, Link, LinkStats, NeighbourState, RouteKind}
 use lanyard_pipeline::trace::Verdict;
 use lanyard_plane::{FdbFilter, FdbKind, Hook, PortCounters, TrapCounters};
 use lanyard_switch::{Facts, check};
-use lanyard_types::{DropReason, FrameCount, PortId, TrapGroup, VlanId};
+use lanyard_types::{DropReason, FrameCount, PortId, TrapGroup, TrapReason, VlanId};
 use std::collections::BTreeMap;
 
 impl Core {
@@ -330,7 +330,7 @@ impl Core {
     }
 
     pub(crate) fn view_traps(&mut self) -> view::Traps {
-        let counters = self.plane.trap_counters();
+        let (counters, frames) = (self.plane.trap_counters(), self.plane.trap_reasons());
         let global = &self.plane.state().global;
         let group = |group: &TrapGroup| {
             let (all, port) = (global.trap_rate[group.index()], global.trap_port_rate[group.index()]);
@@ -346,7 +346,15 @@ impl Core {
                 lost,
             }
         };
-        view::Traps { traps: TrapGroup::ALL.iter().map(group).collect() }
+        let reason = |reason: &TrapReason| view::TrapReason {
+            reason: reason.name(),
+            group: reason.group().name(),
+            frames: frames[reason.index()],
+        };
+        view::Traps {
+            traps: TrapGroup::ALL.iter().map(group).collect(),
+            reasons: TrapReason::ALL.iter().map(reason).collect(),
+        }
     }
 
     pub(crate) fn view_trace(

@@ -58,6 +58,7 @@ pub(crate) const RIF_IPV4: u8 = 0x02;
 pub(crate) const RIF_IPV6: u8 = 0x04;
 pub(crate) const RIF_URPF_SHIFT: u8 = 3;
 pub(crate) const VLAN_RIF_VIRTUAL: u64 = 1 << 63;
+pub(crate) const TRAP_REASONS: usize = 16;
 pub(crate) const SUB_RIFS: usize = 4096;
 pub(crate) const VRFS: usize = 32;
 pub(crate) const FIB_SLOTS: usize = 2 * VRFS;
@@ -375,6 +376,7 @@ const _: () = {
     assert!(size_of::<Rif>() == 24 + 8 * VIRTUAL_MACS && offset_of!(Rif, up) == 16);
     assert!(offset_of!(Rif, virtuals) == 20 && offset_of!(Rif, virtual_mac) == 24);
     assert!(LINE * 4 == size_of::<Line>());
+    assert!(lanyard_types::TrapReason::SLOTS <= TRAP_REASONS);
     assert!(size_of::<Line>() == 64 && size_of::<AdjacencyRow>() == 16);
     assert!(RIFS == RifId::MAX.index() + 1 && VRFS == VrfId::MAX.index() + 1);
     assert!(BANK_ROWS == AdjacencyId::MAX.get() + 1 && BANK_ROWS == GroupId::MAX.get() + 1);

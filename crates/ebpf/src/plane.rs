@@ -20,7 +20,9 @@ use lanyard_plane::{
     Capabilities, FdbEntry, FdbFilter, FdbKind, Hook, MAX_TRACE_FRAME, Plane, PlaneError, PlaneEvent,
     PlaneState, PortCounters, RouteChange, RouteLookup, Sweep, TableUsage, Trace, TrapCounters,
 };
-use lanyard_types::{AdjacencyId, FrameCount, MAX_PORTS, PortId, RifId, TrapGroup, VlanId, VrfId};
+use lanyard_types::{
+    AdjacencyId, FrameCount, MAX_PORTS, PortId, RifId, TrapGroup, TrapReason, VlanId, VrfId,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
@@ -203,6 +205,9 @@ impl Plane for EbpfPlane {
             TrapCounters { passed: group.passed, policed: group.policed, lost: group.lost }
         })
     }
+    fn trap_reasons(&mut self) -> [u64; TrapReason::SLOTS] {
+        std::array::from_fn(|reason| self.tables.trap_reasons.get(reason))
+    }
     fn resources(&mut self) -> Vec<TableUsage> {
         let fixed = self.state.fdb.len() as u64;
         let usage = self.tables.usage_table();
@@ -295,6 +300,9 @@ impl Plane for EbpfPlane {
     }
     fn route_lookup(&mut self, vrf: VrfId, address: IpAddr) -> RouteLookup {
         self.routing.lookup(&self.tables, vrf, address)
+    }
+    fn flow_salt(&mut self) -> u64 {
+        self.salt()
     }
     fn adjacencies_used(&mut self, visit: &mut dyn FnMut(AdjacencyId, u32)) {
         self.routing.used(&self.tables, visit);

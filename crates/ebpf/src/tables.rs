@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 /// Every map of the object that holds state, by its name in `bpf/maps.h` and its pin's name.
-pub(crate) const NAMES: [&str; 32] = [
+pub(crate) const NAMES: [&str; 33] = [
     "if_slots",
     "if_ports",
     "ports",
@@ -32,6 +32,7 @@ pub(crate) const NAMES: [&str; 32] = [
     "port_stats",
     "vlan_stats",
     "trap_groups",
+    "trap_reasons",
     "trap_ports",
     "lost",
     "fdb_events",
@@ -117,6 +118,7 @@ pub(crate) struct Tables {
     /// `ly_fdb_state`: see [`Tables::fdb_masks`].
     pub fdb_state: Shared<u64>,
     pub trap_groups: Shared<TrapGroupRow>,
+    pub trap_reasons: Shared<u64>,
     /// The clocks of the ports' shares, [`abi::trap_port`].
     pub trap_ports: Shared<u64>,
     pub lost: Shared<u64>,
@@ -156,6 +158,7 @@ impl Tables {
             usage: shared!("fdb_usage"),
             fdb_state: shared!("fdb_state"),
             trap_groups: shared!("trap_groups"),
+            trap_reasons: shared!("trap_reasons"),
             trap_ports: shared!("trap_ports"),
             lost: shared!("lost"),
             rifs: shared!("rifs"),
@@ -382,6 +385,7 @@ fn check_shape(name: &str, map: &MapHandle) -> Result<()> {
         "port_stats" => (size_of::<PortStats>(), abi::PORTS),
         "vlan_stats" => (size_of::<VlanStats>(), abi::VLANS),
         "trap_groups" => (size_of::<TrapGroupRow>(), abi::GROUPS),
+        "trap_reasons" => (8, abi::TRAP_REASONS),
         "trap_ports" => (8, abi::GROUPS * abi::PORTS),
         "lost" => (8, 1),
         "xdp_ports" => (4, abi::PORTS),

@@ -9,7 +9,7 @@
 use crate::state::{PlaneState, PortKind};
 use ipnet::IpNet;
 use lanyard_types::{AdjacencyId, GroupId, MacAddr, PortId, RifId, TrapReason, VlanId, VrfId};
-use lanyard_wire::ip::IpHeader;
+pub use lanyard_wire::ip::IpHeader;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

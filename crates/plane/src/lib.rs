@@ -47,6 +47,8 @@ pub trait Plane {
     fn vlan_counters(&mut self, vlan: VlanId) -> FrameCount;
     /// Frames for the control plane, by `TrapGroup::index()`, since the plane was created.
     fn trap_counters(&mut self) -> [TrapCounters; TrapGroup::SLOTS];
+    /// Frames that went up within the rates, by `TrapReason::index()`.
+    fn trap_reasons(&mut self) -> [u64; TrapReason::SLOTS];
     /// Every finite table: size, use, refusals.
     fn resources(&mut self) -> Vec<TableUsage>;
     /// Sets a port's counters to zero (`clear counters`).
@@ -86,6 +88,10 @@ pub trait Plane {
     /// What frames for `address` meet, by the live tables.
     fn route_lookup(&mut self, _vrf: VrfId, _address: IpAddr) -> RouteLookup {
         RouteLookup { target: None, buckets: Vec::new() }
+    }
+    /// The salt with which flows choose among next hops ([`lanyard_pipeline::route::flow_bucket`]).
+    fn flow_salt(&mut self) -> u64 {
+        0
     }
     /// Seconds since each adjacency last forwarded a frame; those never used are left out. Good to a second or two.
     fn adjacencies_used(&mut self, _visit: &mut dyn FnMut(AdjacencyId, u32)) {}

@@ -14,7 +14,8 @@ use lanyard_plane::{
     changes, transact,
 };
 use lanyard_types::{
-    AdjacencyId, FrameCount, MAX_PORTS, MAX_VLANS, PortId, PortSet, RifId, TrapGroup, VlanId, VrfId,
+    AdjacencyId, FrameCount, MAX_PORTS, MAX_VLANS, PortId, PortSet, RifId, TrapGroup, TrapReason, VlanId,
+    VrfId,
 };
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::collections::{BTreeMap, VecDeque};
@@ -246,6 +247,9 @@ impl Plane for SoftPlane {
         counters.iter_mut().zip(core.events.lost_traps).for_each(|(group, lost)| group.lost = lost);
         counters
     }
+    fn trap_reasons(&mut self) -> [u64; TrapReason::SLOTS] {
+        *self.shared.control().pipeline.tables().trap.reasons()
+    }
     fn resources(&mut self) -> Vec<TableUsage> {
         usage(&self.shared.control().pipeline)
     }
@@ -299,6 +303,9 @@ impl Plane for SoftPlane {
     fn route_lookup(&mut self, vrf: VrfId, address: IpAddr) -> RouteLookup {
         let core = self.shared.control();
         core.pipeline.tables().routes.lookup(vrf, address)
+    }
+    fn flow_salt(&mut self) -> u64 {
+        self.shared.control().pipeline.tables().salt
     }
     fn adjacencies_used(&mut self, visit: &mut dyn FnMut(AdjacencyId, u32)) {
         let core = self.shared.control();

@@ -191,10 +191,7 @@ fn ping(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
     argv.extend(family(args));
     let is_v6 = args.has("ipv6") || host(args)?.contains(':');
     let overhead = if is_v6 { 48 } else { 28 };
-    let mut numbers = args
-        .values
-        .iter()
-        .filter_map(|v| if let crate::args::Value::Number(n) = v { Some(*n) } else { None });
+    let mut numbers = args.numbers().into_iter();
     let mut repeat = 5;
     let mut timeout = 2;
     for word in &args.words {

@@ -133,16 +133,24 @@ const CEF_V6: Node = arg(Kind::Ipv6, "The entry that this address meets").exec(c
 )
 .exec(cef_detail)]);
 const CEF_SUMMARY: Node = kw("summary", "How the plane follows the kernel's table").exec(cef_summary);
-const CEF_EXACT_V4: Node = kw("exact-route", "Show src-dst exact route").then(&[arg(
-    Kind::Ipv4,
-    "Source address",
-)
-.then(&[arg(Kind::Ipv4, "Destination address").exec(cef_exact)])]);
-const CEF_EXACT_V6: Node = kw("exact-route", "Show src-dst exact route").then(&[arg(
-    Kind::Ipv6,
-    "Source address",
-)
-.then(&[arg(Kind::Ipv6, "Destination address").exec(cef_exact)])]);
+const FLOW_END: &[Node] = &[
+    kw("dest-port", "Layer 4 destination port").then(&[number(0, 65535, "Destination port")]),
+    kw("protocol", "IP protocol (default: ICMP; with ports TCP)").then(&[number(0, 255, "Protocol number")]),
+];
+const DESTINATION_V4: Node = arg(Kind::Ipv4, "Destination address").exec(cef_exact).options(FLOW_END);
+const DESTINATION_V6: Node = arg(Kind::Ipv6, "Destination address").exec(cef_exact).options(FLOW_END);
+const CEF_EXACT_V4: Node =
+    kw("exact-route", "Show src-dst exact route").then(&[arg(Kind::Ipv4, "Source address").then(&[
+        DESTINATION_V4,
+        kw("src-port", "Layer 4 source port")
+            .then(&[number(0, 65535, "Source port").then(&[DESTINATION_V4])]),
+    ])]);
+const CEF_EXACT_V6: Node =
+    kw("exact-route", "Show src-dst exact route").then(&[arg(Kind::Ipv6, "Source address").then(&[
+        DESTINATION_V6,
+        kw("src-port", "Layer 4 source port")
+            .then(&[number(0, 65535, "Source port").then(&[DESTINATION_V6])]),
+    ])]);
 
 fn family(args: &Args) -> Family {
     if args.has("ipv6") { Family::V6 } else { Family::V4 }
@@ -239,11 +247,40 @@ fn cef_summary(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
     Ok(exec.present(&view, render::cef_summary))
 }
 
+const ICMP: u8 = 1;
+const TCP: u8 = 6;
+const ICMPV6: u8 = 58;
+
 fn cef_exact(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
     let table = table(exec, args)?;
     let addresses = args.addresses();
     let (source, destination) = (need(addresses.first().copied())?, need(addresses.get(1).copied())?);
-    let view = exec.backend.cef_exact(table.as_deref(), source, destination)?;
+    let mut numbers = args.numbers().into_iter();
+    let mut number_behind = |word| if args.has(word) { numbers.next() } else { None };
+    // In the order in which they stand, but for the last two.
+    let source_port = number_behind("src-port");
+    let (mut destination_port, mut protocol) = (None, None);
+    for word in &args.words {
+        match *word {
+            "dest-port" => destination_port = number_behind(word),
+            "protocol" => protocol = number_behind(word),
+            _ => {}
+        }
+    }
+    let usual = match source_port.or(destination_port) {
+        Some(_) => TCP,
+        None if source.is_ipv4() => ICMP,
+        None => ICMPV6,
+    };
+    let port = |port: Option<u64>| port.and_then(|port| u16::try_from(port).ok()).unwrap_or(0);
+    let flow = view::Flow {
+        source,
+        destination,
+        protocol: protocol.and_then(|protocol| u8::try_from(protocol).ok()).unwrap_or(usual),
+        source_port: port(source_port),
+        destination_port: port(destination_port),
+    };
+    let view = exec.backend.cef_exact(table.as_deref(), &flow)?;
     Ok(exec.present(&view, render::cef_exact))
 }
 

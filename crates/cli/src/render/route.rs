@@ -6,6 +6,7 @@ use crate::view::{
     Cef, CefEntry, CefExact, CefNextHop, CefSummary, NextHop, Offload, Route, RouteSummary, Routes,
 };
 use std::fmt::Write;
+use std::net::{IpAddr, SocketAddr};
 
 /// IOS's letter for a protocol.
 fn code(route: &Route) -> &'static str {
@@ -200,7 +201,13 @@ pub fn cef_summary(view: &CefSummary) -> String {
 
 /// `show ip cef exact-route`.
 pub fn cef_exact(view: &CefExact) -> String {
-    let pair = format!("{} -> {}", view.source, view.destination);
+    let flow = &view.flow;
+    let end = |address: IpAddr, port: u16| match (port, address) {
+        (0, address) => address.to_string(),
+        (port, address) => SocketAddr::new(address, port).to_string(),
+    };
+    let pair =
+        format!("{} -> {}", end(flow.source, flow.source_port), end(flow.destination, flow.destination_port));
     match &view.nexthop {
         Some(hop) => format!("{pair} : {} (next hop {})\n", ios_netdev(&hop.interface), hop_text(hop)),
         None => format!("{pair} : {}\n", action(view.action)),

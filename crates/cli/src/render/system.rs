@@ -80,7 +80,16 @@ pub fn traps(view: &Traps) -> String {
     };
     let rows: Vec<Vec<String>> = view.traps.iter().map(row).collect();
     let head = ["Group", "Rate (pps)", "Burst", "Port rate", "Port burst", "Trapped", "Policed", "Lost"];
-    columns(&head, &rows, &[1, 2, 3, 4, 5, 6, 7])
+    let mut out = columns(&head, &rows, &[1, 2, 3, 4, 5, 6, 7]);
+    let seen = view.reasons.iter().filter(|reason| reason.frames > 0);
+    let rows: Vec<_> = seen
+        .map(|seen| vec![seen.reason.to_owned(), seen.group.to_owned(), seen.frames.to_string()])
+        .collect();
+    if !rows.is_empty() {
+        out.push('\n');
+        out.push_str(&columns(&["Reason", "Group", "Frames"], &rows, &[2]));
+    }
+    out
 }
 
 /// `show platform packet-trace`.

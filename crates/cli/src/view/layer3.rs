@@ -45,17 +45,33 @@ pub struct CefNextHop {
     pub idle_s: Option<u32>,
 }
 
-/// `show ip cef exact-route S D`: the one next hop of a flow.
+/// What chooses among the next hops of a route.
 #[derive(Debug, Clone, Serialize)]
-pub struct CefExact {
-    /// The flow's source.
+pub struct Flow {
+    /// Its source.
     pub source: IpAddr,
     /// Its destination.
     pub destination: IpAddr,
+    /// The protocol's number.
+    pub protocol: u8,
+    /// The source's port; 0 for a protocol without.
+    pub source_port: u16,
+    /// The destination's.
+    pub destination_port: u16,
+}
+
+/// `show ip cef exact-route`: the one next hop of a flow.
+#[derive(Debug, Clone, Serialize)]
+pub struct CefExact {
+    /// The flow.
+    #[serde(flatten)]
+    pub flow: Flow,
     /// The longest match.
     pub prefix: Option<ipnet::IpNet>,
     /// As for [`CefEntry`].
     pub action: &'static str,
+    /// How many next hops there are to choose from.
+    pub choices: u64,
     /// Where its frames go.
     pub nexthop: Option<CefNextHop>,
 }

@@ -225,18 +225,13 @@ impl Backend for Fake {
             ..Default::default()
         })
     }
-    fn cef_exact(
-        &mut self,
-        _: Option<&str>,
-        source: IpAddr,
-        destination: IpAddr,
-    ) -> Result<view::CefExact, Refusal> {
+    fn cef_exact(&mut self, _: Option<&str>, flow: &view::Flow) -> Result<view::CefExact, Refusal> {
         let prefix = Some("0.0.0.0/0".parse().unwrap());
         Ok(view::CefExact {
-            source,
-            destination,
+            flow: flow.clone(),
             prefix,
             action: "forward",
+            choices: 1,
             nexthop: Some(hop("10.0.0.1", "vlan10", 1)),
         })
     }
@@ -425,6 +420,10 @@ impl Backend for Fake {
                 policed: 3,
                 lost: 0,
             }],
+            reasons: vec![
+                view::TrapReason { reason: "bpdu", group: "stp", frames: 7 },
+                view::TrapReason { reason: "pvst_bpdu", group: "stp", frames: 0 },
+            ],
         }
     }
     fn packet_trace(

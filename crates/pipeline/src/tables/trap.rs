@@ -51,6 +51,8 @@ pub struct TrapTable {
     /// The ports' shares that have been drawn on, at most one for each port and group.
     shares: [BTreeMap<PortId, TokenBucket>; TrapGroup::SLOTS],
     counters: [TrapCounters; TrapGroup::SLOTS],
+    /// Frames that passed.
+    reasons: [u64; TrapReason::SLOTS],
 }
 
 /// What became of frames for the control plane, of one group.
@@ -68,7 +70,13 @@ impl Default for TrapTable {
     fn default() -> Self {
         let global = GlobalState::default();
         let buckets = global.trap_rate.map(TokenBucket::new);
-        Self { global, buckets, shares: Default::default(), counters: Default::default() }
+        Self {
+            global,
+            buckets,
+            shares: Default::default(),
+            counters: Default::default(),
+            reasons: Default::default(),
+        }
     }
 }
 
@@ -97,12 +105,18 @@ impl TrapTable {
         let admitted = share.take(now) && self.buckets[group].take(now);
         let counters = &mut self.counters[group];
         *if admitted { &mut counters.passed } else { &mut counters.policed } += 1;
+        self.reasons[reason.index()] += u64::from(admitted);
         admitted
     }
     /// What became of the frames of each group; `lost` is not known here.
     #[must_use]
     pub const fn counters(&self) -> &[TrapCounters; TrapGroup::SLOTS] {
         &self.counters
+    }
+    /// Frames that passed, by reason.
+    #[must_use]
+    pub const fn reasons(&self) -> &[u64; TrapReason::SLOTS] {
+        &self.reasons
     }
     /// Takes new settings. A bucket whose rate changes is full again; the others keep their level.
     pub fn set(&mut self, global: GlobalState) {
