@@ -120,12 +120,8 @@ fn interface(name: &str, attachment: RifAttachment) -> RifState {
 #[test]
 fn hosts_of_different_networks_talk() {
     in_switch(|| {
-        let world = World::new();
-        let mut guarded = Guarded::open(options());
+        let (world, mut guarded, sockets) = World::routed();
         let plane = guarded.plane();
-        plane.apply(&world.state).expect("applied");
-        assert_eq!(plane.route(&world.routes()), []);
-        let sockets: Vec<_> = world.hosts.iter().map(Host::socket).collect();
         for (from, to) in [(0, 1), (1, 0), (0, 2), (2, 0), (1, 2), (2, 1)] {
             assert!(
                 arrives(&sockets[from], &sockets[to], &format!("{from} to {to}"), PATIENCE),
@@ -300,12 +296,8 @@ fn a_restart_with_routes_of_other_lengths() {
 #[test]
 fn tables_grow_and_shrink() {
     in_switch(|| {
-        let world = World::new();
-        let mut guarded = Guarded::open(options());
+        let (_world, mut guarded, sockets) = World::routed();
         let plane = guarded.plane();
-        plane.apply(&world.state).expect("applied");
-        assert_eq!(plane.route(&world.routes()), []);
-        let sockets: Vec<_> = world.hosts.iter().map(Host::socket).collect();
         let many: Vec<String> = (0..3000_u32)
             .flat_map(|n| {
                 [format!("10.{}.{}.128/25", 16 + (n >> 8), n & 255), format!("2001:db8:{n:x}:8000::/49")]

@@ -230,7 +230,8 @@ impl Blocks {
             }
         }
         // One of those that cover it, or NONE, was there before.
-        self.numbers[block as usize][0].routes -= 1;
+        let first = &mut self.numbers[block as usize][0];
+        first.routes = first.routes.saturating_sub(1);
         Ok(())
     }
 
