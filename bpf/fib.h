@@ -18,6 +18,7 @@
 #define FIB_CHANGED (1ULL << 32)
 
 #define FIB4_DIVIDED 0x80000000U /* in place of a leaf: longer routes lie in the /24 */
+#define FIB4_WIDE 0x80000001U    /* not in a table: the entries are wide, which is not looked at in passing */
 #define FIB4_DEPTH 5 /* as FIB_DEPTH, below 24 bits of 32 */
 #define FIB4_LAYOUT 28 /* of a block's word: above it the layout, below it a line */
 #define FIB4_BLOCKS 1 /* the line of the first block; line 0 is the header */
@@ -173,7 +174,7 @@ static __always_inline __u32 fib_slot(void *table, enum fib_kind kind, __u32 slo
 	return bits == 24 ? fib_rest24(slot, next, key) : bits == 48 ? fib_rest48(slot, next, key) : fib_rest64(slot, next, key);
 }
 
-/* What a /24 leads to: a leaf, 0 or FIB4_DIVIDED; `quick`: that also where entries are wide. */
+/* What a /24 leads to: a leaf, 0 or FIB4_DIVIDED; `quick`: FIB4_WIDE where entries are. */
 static __always_inline __u32 fib4_near(void *table, enum fib_kind kind, __u32 address, bool quick)
 {
 	struct ly_line *block = fib_line(table, kind, FIB4_BLOCKS + (address >> 20));
@@ -189,7 +190,7 @@ static __always_inline __u32 fib4_near(void *table, enum fib_kind kind, __u32 ad
 		return *(volatile __u32 *)&block->word[(1 + number) & (LY_LINE_WORDS - 1)];
 	}
 	if (quick)
-		return FIB4_DIVIDED;
+		return FIB4_WIDE;
 	if (layout == FIB4_BYTES) {
 		__u32 bytes = fib_word(table, kind, at + FIB4_TO_BYTES * LY_LINE_WORDS + entry / 4);
 		return fib_word(table, kind, at + (bytes >> entry % 4 * 8 & 255));
@@ -204,23 +205,34 @@ static __always_inline __u32 fib4_quick(void *table, enum fib_kind kind, __u32 a
 	return word ? word : fib_word(table, kind, 0);
 }
 
-/* The leaf, or FIB_CHANGED when the /24 is no more divided as it was. */
-static __always_inline __u64 fib4_once(void *table, enum fib_kind kind, __u32 slot, __u32 address)
+/* The leaf in a divided /24, or FIB_CHANGED when it is no more divided as it was. */
+static __always_inline __u64 fib4_inside(void *table, enum fib_kind kind, __u32 slot, __u32 address)
 {
-	__u32 word = fib4_near(table, kind, address, false);
+	__u32 word = fib_slot(table, kind, slot, fib_word(table, kind, 1), address >> 8, 24);
 
-	if (word == FIB4_DIVIDED) {
-		word = fib_slot(table, kind, slot, fib_word(table, kind, 1), address >> 8, 24);
-		if (!word)
-			return FIB_CHANGED;
-		word = fib_follow(table, kind, FIB4_DEPTH, word, (__u64)address << 56, 0);
-	}
+	if (!word)
+		return FIB_CHANGED;
+	word = fib_follow(table, kind, FIB4_DEPTH, word, (__u64)address << 56, 0);
 	return word ? word : fib_word(table, kind, 0);
 }
 
-__noinline __u64 fib4_try(__u32 vrf, __u32 address)
+__noinline __u64 fib4_long(__u32 vrf, __u32 address)
 {
-	FIB_IN_ANY(vrf, return fib4_once(table, kind, vrf, address));
+	FIB_IN_ANY(vrf, return fib4_inside(table, kind, vrf, address));
+	return 0;
+}
+
+static __always_inline __u32 fib4_whole(void *table, enum fib_kind kind, __u32 address)
+{
+	__u32 word = fib4_near(table, kind, address, false);
+
+	return word ? word : fib_word(table, kind, 0);
+}
+
+/* All of fib4_near. */
+__noinline __u32 fib4_wide(__u32 vrf, __u32 address)
+{
+	FIB_IN_ANY(vrf, return fib4_whole(table, kind, address));
 	return 0;
 }
 
@@ -230,24 +242,29 @@ __noinline __u32 fib4_again(__u32 vrf, __u32 address)
 {
 	__u64 found = FIB_CHANGED;
 
-	for (int tries = 1; tries < FIB_TRIES && found == FIB_CHANGED; tries++)
-		found = fib4_try(vrf, address);
+	for (int tries = 1; tries < FIB_TRIES && found == FIB_CHANGED; tries++) {
+		found = fib4_wide(vrf, address);
+		if (found == FIB4_DIVIDED)
+			found = fib4_long(vrf, address);
+	}
 	return found;
 }
 
 /* The leaf for an IPv4 address in host order; 0: no route. */
 static __always_inline __u32 fib4_find(__u32 vrf, __u32 address)
 {
-	__u32 word = FIB4_DIVIDED;
+	__u32 word = FIB4_WIDE;
 	void *table = bpf_map_lookup_elem(&fib_small, &vrf);
 
 	if (table)
 		word = fib4_quick(table, FIB_SMALL, address);
 	else if ((table = bpf_map_lookup_elem(&fib_medium, &vrf)))
 		word = fib4_quick(table, FIB_MEDIUM, address);
+	if (word == FIB4_WIDE)
+		word = fib4_wide(vrf, address);
 	if (word != FIB4_DIVIDED)
 		return word;
-	__u64 found = fib4_try(vrf, address);
+	__u64 found = fib4_long(vrf, address);
 	return found == FIB_CHANGED ? fib4_again(vrf, address) : found;
 }
 

@@ -40,16 +40,18 @@ pub struct RoutedLoad {
     pub routes: u32,
     /// To how many of them frames go, at random.
     pub to: u32,
+    /// All IPv4 routes are longer than /24, as those to neighbours are.
+    pub long: bool,
 }
 
-/// Prefix `n`: a /24 (every sixteenth a /28) or a /48, scattered over the address space by an odd factor, so that no
+/// Prefix `n`: a /24 (every sixteenth, or each that is `long`, a /28) or a /48, scattered over the address space by an odd factor, so that no
 /// two are the same. `bpf/generate.bpf.c` sends to addresses in them.
-fn prefix(ip: Ip, n: u32) -> IpNet {
+fn prefix(ip: Ip, n: u32, long: bool) -> IpNet {
     let scattered = n.wrapping_mul(0x9e37_79b1);
     match ip {
         Ip::V4 => {
             let address = Ipv4Addr::from(0x1000_0000 + ((scattered & 0x3f_ffff) << 8));
-            Ipv4Net::new_assert(address, if n % 16 == 15 { 28 } else { 24 }).into()
+            Ipv4Net::new_assert(address, if long || n % 16 == 15 { 28 } else { 24 }).into()
         }
         Ip::V6 => {
             let high = 0x2000_u128 << 112 | u128::from(scattered) << 80;
@@ -88,7 +90,7 @@ impl RoutedRig {
         let traffic = if count_at == CountAt::Xdp { Traffic::XdpFrames } else { Traffic::Frames };
         let bed = Bed::new(1, traffic)?;
         let receiver = Receiver::new(&bed.sink, &bed.receivers(), count_at, false)?;
-        let routes = (0..load.routes).map(|n| prefix(load.ip, n));
+        let routes = (0..load.routes).map(|n| prefix(load.ip, n, load.long));
         let plane = match load.by {
             By::Kernel => {
                 kernel_router(&bed, load.ip, routes)?;
@@ -282,7 +284,7 @@ mod tests {
     #[test]
     fn prefixes_are_all_different() {
         for (ip, count) in [(Ip::V4, 1_000_000), (Ip::V6, 200_000)] {
-            let all: BTreeSet<IpNet> = (0..count).map(|n| prefix(ip, n)).collect();
+            let all: BTreeSet<IpNet> = (0..count).map(|n| prefix(ip, n, false)).collect();
             assert_eq!(all.len(), count as usize);
         }
     }

@@ -245,11 +245,12 @@ fn routed() -> Vec<Row> {
     let mut rows = Vec::new();
     for (name, hook, at, least) in hooks {
         let plane = |ip, routes, to, note| {
-            let load = RoutedLoad { by: By::Plane(hook), ip, routes, to };
+            let load = RoutedLoad { by: By::Plane(hook), ip, routes, to, long: false };
             Arm { note, ..arm(Kind::LanyardRouter(hook), Load::Routed(load, at)) }
         };
         let bridging = |stream| arm(Kind::Lanyard(hook), frames(stream, at, 1, PortMode::Access));
-        let kernel = RoutedLoad { by: By::Kernel, ip: Ip::V4, routes: MANY, to: MANY };
+        let kernel = RoutedLoad { by: By::Kernel, ip: Ip::V4, routes: MANY, to: MANY, long: false };
+        let neighbour = RoutedLoad { by: By::Plane(hook), ip: Ip::V4, routes: MANY, to: 1, long: true };
         rows.push(row(
             format!("routed-{name}-64"),
             "64 B, 100,000 routes, to all",
@@ -260,6 +261,12 @@ fn routed() -> Vec<Row> {
             format!("routed-{name}-bridged"),
             "64 B, 100,000 routes, one flow, against bridging",
             [plane(Ip::V4, MANY, 1, ""), bridging(Stream::new())],
+            Target::RatioAtLeast(0.85),
+        ));
+        rows.push(row(
+            format!("routed-{name}-bridged-long"),
+            "64 B, 100,000 routes longer than /24, one flow, against bridging",
+            [arm(Kind::LanyardRouter(hook), Load::Routed(neighbour, at)), bridging(Stream::new())],
             Target::RatioAtLeast(0.85),
         ));
         rows.push(row(
