@@ -19,13 +19,14 @@
 
 #define FIB4_DIVIDED 0x80000000U /* in place of a leaf: longer routes lie in the /24 */
 #define FIB4_WIDE 0x80000001U    /* not in a table: the entries are wide, which is not looked at in passing */
-#define FIB4_DEPTH 5 /* as FIB_DEPTH, below 24 bits of 32 */
+#define FIB4_DEPTH 3 /* as FIB_DEPTH, below 24 bits of 32 */
 #define FIB4_LAYOUT 28 /* of a block's word: above it the layout, below it a line */
 #define FIB4_BLOCKS 1 /* the line of the first block; line 0 is the header */
+#define FIB4_HASH 1   /* the header's word that says where the hash of the divided /24s is */
 #define FIB6_ENTRIES LY_LINE_WORDS /* word of the first entry */
 
 enum fib_kind { FIB_SMALL, FIB_MEDIUM, FIB_LARGE };
-enum fib4_layout { FIB4_WHOLE, FIB4_BITS, FIB4_PAIRS, FIB4_NIBBLES, FIB4_BYTES, FIB4_WORDS };
+enum fib4_layout { FIB4_WHOLE, FIB4_SINGLE, FIB4_PAIRS, FIB4_NIBBLES, FIB4_BYTES, FIB4_WORDS };
 enum { FIB4_TO_BYTES = 64 };
 
 struct fib_header {
@@ -198,22 +199,20 @@ static __always_inline __u32 fib4_near(void *table, enum fib_kind kind, __u32 ad
 	return fib_word(table, kind, at + entry);
 }
 
-static __always_inline __u32 fib4_quick(void *table, enum fib_kind kind, __u32 address)
+static __always_inline __u32 fib4_or_default(void *table, enum fib_kind kind, __u32 word)
 {
-	__u32 word = fib4_near(table, kind, address, true);
-
 	return word ? word : fib_word(table, kind, 0);
 }
 
 /* The leaf in a divided /24, or FIB_CHANGED when it is no more divided as it was. */
 static __always_inline __u64 fib4_inside(void *table, enum fib_kind kind, __u32 slot, __u32 address)
 {
-	__u32 word = fib_slot(table, kind, slot, fib_word(table, kind, 1), address >> 8, 24);
+	__u32 word = fib_slot(table, kind, slot, fib_word(table, kind, FIB4_HASH), address >> 8, 24);
 
 	if (!word)
 		return FIB_CHANGED;
 	word = fib_follow(table, kind, FIB4_DEPTH, word, (__u64)address << 56, 0);
-	return word ? word : fib_word(table, kind, 0);
+	return fib4_or_default(table, kind, word);
 }
 
 __noinline __u64 fib4_long(__u32 vrf, __u32 address)
@@ -222,17 +221,10 @@ __noinline __u64 fib4_long(__u32 vrf, __u32 address)
 	return 0;
 }
 
-static __always_inline __u32 fib4_whole(void *table, enum fib_kind kind, __u32 address)
-{
-	__u32 word = fib4_near(table, kind, address, false);
-
-	return word ? word : fib_word(table, kind, 0);
-}
-
 /* All of fib4_near. */
 __noinline __u32 fib4_wide(__u32 vrf, __u32 address)
 {
-	FIB_IN_ANY(vrf, return fib4_whole(table, kind, address));
+	FIB_IN_ANY(vrf, return fib4_or_default(table, kind, fib4_near(table, kind, address, false)));
 	return 0;
 }
 
@@ -257,9 +249,9 @@ static __always_inline __u32 fib4_find(__u32 vrf, __u32 address)
 	void *table = bpf_map_lookup_elem(&fib_small, &vrf);
 
 	if (table)
-		word = fib4_quick(table, FIB_SMALL, address);
+		word = fib4_or_default(table, FIB_SMALL, fib4_near(table, FIB_SMALL, address, true));
 	else if ((table = bpf_map_lookup_elem(&fib_medium, &vrf)))
-		word = fib4_quick(table, FIB_MEDIUM, address);
+		word = fib4_or_default(table, FIB_MEDIUM, fib4_near(table, FIB_MEDIUM, address, true));
 	if (word == FIB4_WIDE)
 		word = fib4_wide(vrf, address);
 	if (word != FIB4_DIVIDED)

@@ -161,7 +161,7 @@ fn clear(tables: &Tables, kind: &str, slot: u32) {
 
 /// An array of lines, mapped, and where it belongs.
 #[derive(Debug)]
-struct Array {
+pub(crate) struct Array {
     kind: &'static str,
     slot: u32,
     map: MapHandle,
@@ -169,7 +169,7 @@ struct Array {
 }
 
 impl Array {
-    fn new(slot: u32, lines: u32) -> Result<Self> {
+    pub(crate) fn new(slot: u32, lines: u32) -> Result<Self> {
         let doing = || format!("making a routing table of {lines} lines");
         let (kind, free_size) = match lines {
             abi::FIB_SMALL => (KINDS[0], 0),
@@ -186,7 +186,7 @@ impl Array {
         let lines = Shared::map(map.as_fd(), lines as usize).doing(doing)?;
         Ok(Self { kind, slot, map, lines })
     }
-    fn put(&self, tables: &Tables) -> Result<()> {
+    pub(crate) fn put(&self, tables: &Tables) -> Result<()> {
         let (slot, value) = (self.slot, self.map.as_fd().as_raw_fd() as u32);
         tables
             .map(self.kind)

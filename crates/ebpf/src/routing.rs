@@ -97,8 +97,7 @@ impl Routing {
             }
             RouteChange::VrfGone(vrf) => {
                 if self.begun && self.vrfs.contains_key(vrf) {
-                    fib::replace::<ipv4::Writer>(tables, *vrf, None)?;
-                    fib::replace::<ipv6::Writer>(tables, *vrf, None)?;
+                    put_in_place(tables, *vrf, None)?;
                 }
                 self.vrfs.remove(vrf);
             }
@@ -166,13 +165,7 @@ impl Routing {
     /// A grace period: afterwards no program reads what has been taken out of the tables before.
     fn wait_for_readers(&mut self, tables: &Tables) -> Result<()> {
         if self.begun {
-            let four = self.vrfs.values().find_map(|held| held.ipv4.as_ref());
-            let six = self.vrfs.values().find_map(|held| held.ipv6.as_ref());
-            match (four, six) {
-                (Some(any), _) => any.put(tables)?,
-                (_, Some(any)) => any.put(tables)?,
-                _ => {}
-            }
+            self.vrfs.values().find_map(|held| held.put_again(tables)).unwrap_or(Ok(()))?;
         }
         self.buckets.settle();
         for vrf in self.vrfs.values_mut() {
@@ -229,9 +222,7 @@ impl Routing {
         }
         self.begun = true;
         for vrf in (0..abi::VRFS as u8).filter_map(VrfId::new) {
-            let held = self.vrfs.get(&vrf);
-            fib::replace(tables, vrf, held.and_then(|held| held.ipv4.as_ref()))?;
-            fib::replace(tables, vrf, held.and_then(|held| held.ipv6.as_ref()))?;
+            put_in_place(tables, vrf, self.vrfs.get(&vrf))?;
         }
         tables.meta.u64(0, offset_of!(Meta, bank)).store(self.bank.into(), Relaxed);
         self.live = true;
@@ -290,6 +281,20 @@ impl Routing {
         }
         all
     }
+}
+
+impl Vrf {
+    /// Puts a table where it is already, which takes a grace period; `None` without one.
+    fn put_again(&self, tables: &Tables) -> Option<Result<()>> {
+        let four = self.ipv4.as_ref().map(|table| table.put(tables));
+        four.or_else(|| self.ipv6.as_ref().map(|table| table.put(tables)))
+    }
+}
+
+/// Has the programs find these tables as a VRF's, and no others.
+fn put_in_place(tables: &Tables, vrf: VrfId, held: Option<&Vrf>) -> Result<()> {
+    fib::replace(tables, vrf, held.and_then(|held| held.ipv4.as_ref()))?;
+    fib::replace(tables, vrf, held.and_then(|held| held.ipv6.as_ref()))
 }
 
 /// Adds a table to its family's.

@@ -3,6 +3,7 @@
 #![allow(clippy::panic)] // a test that panics has failed, and says why
 
 use crate::abi;
+use crate::fib::Array;
 use crate::open::Options;
 use crate::plane::EbpfPlane;
 use crate::tables::Meta;
@@ -12,11 +13,10 @@ use lanyard_pipeline::route::{RouteChange, RouteTarget};
 use lanyard_pipeline::state::Tpid;
 use lanyard_plane::{Change, Plane, PlaneError, PlaneState, changes};
 use lanyard_types::{PortId, TrapReason, VrfId};
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+use libbpf_rs::{MapCore, MapFlags};
 use std::io::Write;
 use std::mem::offset_of;
 use std::net::Ipv4Addr;
-use std::os::fd::{AsFd, AsRawFd};
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering::Relaxed;
 use zerocopy::IntoBytes;
@@ -465,18 +465,8 @@ fn tables_take_turns() {
             assert_eq!(found.map(|slot| slot.is_some()), before);
             if orphan {
                 // As a daemon leaves it that dies between putting a larger table in place and taking the smaller away.
-                let lines = abi::FIB_MEDIUM;
-                let opts = libbpf_sys::bpf_map_create_opts {
-                    sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
-                    map_flags: libbpf_sys::BPF_F_MMAPABLE,
-                    ..Default::default()
-                };
-                let map = MapHandle::create(MapType::Array, Some("ly_fib"), 4, 64, lines, &opts);
-                let map = map.expect("a map");
-                let value = map.as_fd().as_raw_fd() as u32;
-                let key = u32::from(VRF.get());
-                let medium = plane.tables.map("fib_medium");
-                medium.update(key.as_bytes(), value.as_bytes(), MapFlags::ANY).expect("put");
+                let larger = Array::new(VRF.get().into(), abi::FIB_MEDIUM).expect("an array");
+                larger.put(&plane.tables).expect("put");
             }
             let at = |plane: &mut EbpfPlane, text: &str| {
                 plane.route_lookup(VRF, text.parse().expect(text)).target.is_some()

@@ -35,7 +35,7 @@ const ENTRIES: u32 = 1 << (24 - BITS);
 const LAYOUT_SHIFT: u32 = 28;
 /// Layouts: no entries; the first and the widest with numbers in the block's own line; with numbers of their own; without.
 const WHOLE: u32 = 0;
-const FIRST: u32 = 1;
+const SINGLE: u32 = 1;
 const NIBBLES: u32 = 3;
 const BYTES: u32 = 4;
 const WORDS: u32 = 5;
@@ -45,15 +45,12 @@ const NUMBERS: [usize; 6] = [0, 2, 4, 15, 256, 0];
 /// Lines from a run of bytes' beginning, where their numbers are, to the bytes.
 const TO_BYTES: u32 = 64;
 
-/// The numbers of one block, by themselves.
-type Numbers = Vec<Number>;
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Number {
     leaf: u32,
     /// Routes that lead to it and touch the block.
     routes: u32,
-    /// A reader may hold it.
+    /// It is in limbo: a reader may hold it, whatever it has come to mean again.
     waits: bool,
 }
 
@@ -62,7 +59,8 @@ struct Number {
 pub(crate) struct Blocks {
     /// Where the line of block 0 is.
     at: usize,
-    numbers: Vec<Numbers>,
+    /// The numbers of each block, by themselves.
+    numbers: Vec<Vec<Number>>,
     /// Numbers whose leaf has gone: block and number.
     limbo: Vec<(u32, usize)>,
     /// It is such numbers that were last wanting.
@@ -85,9 +83,8 @@ pub(crate) fn load(words: &(impl Words + ?Sized), at: usize, address: u32) -> u3
     let entries = Entries::of(words.load(own));
     match entries.layout {
         WHOLE => words.load(own + 1),
-        FIRST..=NIBBLES => words.load(own + 1 + entries.load(words, address) as usize),
-        BYTES => words.load(line_at(entries.line) + entries.load(words, address) as usize),
-        _ => entries.load(words, address),
+        WORDS => entries.load(words, address),
+        _ => words.load(entries.numbers(own) + entries.load(words, address) as usize),
     }
 }
 
@@ -114,6 +111,14 @@ impl Entries {
     fn bits(self) -> u32 {
         WIDTHS[self.layout as usize]
     }
+    /// Where the words that they number begin; the block's own line begins at `own`.
+    fn numbers(self, own: usize) -> usize {
+        if self.layout == BYTES { line_at(self.line) } else { own + 1 }
+    }
+    /// The order of the lines they lie in.
+    fn order(self) -> u8 {
+        (ENTRIES * self.bits() / 32 / LINE as u32).trailing_zeros() as u8
+    }
     fn mask(self) -> u32 {
         u32::MAX >> (32 - self.bits())
     }
@@ -129,10 +134,7 @@ impl Entries {
 
     /// Takes what a layout takes, all entries 0.
     fn take(words: &(impl Words + ?Sized), layout: u32, lines: &mut Lines) -> Result<Self, Full> {
-        let order = match layout {
-            BYTES => 7,
-            layout => (ENTRIES * WIDTHS[layout as usize] / 32 / LINE as u32).trailing_zeros() as u8,
-        };
+        let order = Self { layout, line: 0 }.order() + u8::from(layout == BYTES);
         let entries = Self { layout, line: lines.take_run(order)? };
         if layout == BYTES {
             // Between the numbers and the bytes.
@@ -148,8 +150,8 @@ impl Entries {
     fn runs(self) -> impl Iterator<Item = (u32, u8)> {
         let runs = match self.layout {
             WHOLE => [None, None],
-            BYTES => [Some((self.line, 4)), Some((self.line + TO_BYTES, 6))],
-            _ => [Some((self.line, (ENTRIES * self.bits() / 32 / LINE as u32).trailing_zeros() as u8)), None],
+            BYTES => [Some((self.line, 4)), Some((self.line + TO_BYTES, self.order()))],
+            _ => [Some((self.line, self.order())), None],
         };
         runs.into_iter().flatten()
     }
@@ -190,18 +192,40 @@ impl Blocks {
         load(words, self.at, address)
     }
 
-    /// What a /24 leads to from now on; in a whole block, all of it.
+    /// What an entry is that leads to a leaf; `None` when nothing here does.
+    fn entry(&self, entries: Entries, block: u32, leaf: u32) -> Option<u32> {
+        if entries.layout == WORDS {
+            return Some(leaf);
+        }
+        let numbers = &self.numbers[block as usize];
+        numbers.iter().position(|number| number.leaf == leaf && number.routes > 0).map(|at| at as u32)
+    }
+    /// What a /24 of a block that is not whole leads to from now on.
     pub(crate) fn store(&self, words: &(impl Words + ?Sized), address: u32, leaf: u32) {
-        let block = block_of(address);
+        let entries = self.entries(words, block_of(address));
+        // It has a number, by the invariant.
+        entries.store(words, address, self.entry(entries, block_of(address), leaf).unwrap_or(0));
+    }
+    /// What the addresses of one block from the first to the last lead to from now on, but for the divided /24s, which are told. A
+    /// whole block has no route longer than it in it, so all of it is meant.
+    pub(crate) fn fill(
+        &self,
+        words: &(impl Words + ?Sized),
+        [first, last]: [u32; 2],
+        leaf: u32,
+        mut divided: impl FnMut(u32),
+    ) {
+        let block = block_of(first);
         let entries = self.entries(words, block);
-        match entries.layout {
-            WHOLE => words.store(self.own(block) + 1, leaf),
-            WORDS => entries.store(words, address, leaf),
-            _ => {
-                let numbers = &self.numbers[block as usize];
-                // It has one, by the invariant.
-                let number = numbers.iter().position(|number| number.leaf == leaf && number.routes > 0);
-                entries.store(words, address, number.unwrap_or(0) as u32);
+        if entries.layout == WHOLE {
+            return words.store(self.own(block) + 1, leaf);
+        }
+        let [new, leads_on] = [leaf, DIVIDED].map(|leaf| self.entry(entries, block, leaf));
+        for address in (first >> 8..=last >> 8).map(|number| number << 8) {
+            if leads_on == Some(entries.load(words, address)) {
+                divided(address);
+            } else {
+                entries.store(words, address, new.unwrap_or(0));
             }
         }
     }
@@ -215,12 +239,12 @@ impl Blocks {
         lines: &mut Lines,
     ) -> Result<(), Full> {
         let own = self.own(block);
-        let entries = Entries::take(words, FIRST, lines)?;
+        let entries = Entries::take(words, SINGLE, lines)?;
         let numbers = &mut self.numbers[block as usize];
-        let first = Number { leaf: words.load(own + 1), routes: 1, waits: false };
+        let leaf = words.load(own + 1);
         match numbers.first_mut() {
-            Some(number) => *number = first,
-            None => numbers.push(first),
+            Some(first) => *first = Number { leaf, routes: 1, ..*first },
+            None => numbers.push(Number { leaf, routes: 1, waits: false }),
         }
         words.store(own, entries.word());
         for leaf in covers.chain([NONE]) {
@@ -247,11 +271,17 @@ impl Blocks {
 
     /// The numbers of a block that has none any more; the first is that of all, if it is whole.
     fn forget(&mut self, block: u32) {
-        for (at, number) in self.numbers[block as usize].iter_mut().enumerate() {
-            if number.routes > 0 {
-                *number = Number { routes: 0, waits: true, ..*number };
-                self.limbo.push((block, at));
-            }
+        for at in 0..self.numbers[block as usize].len() {
+            self.give_back(block, at);
+        }
+    }
+
+    /// A number whose leaf has gone. It is in limbo once, however often it comes and goes.
+    fn give_back(&mut self, block: u32, at: usize) {
+        let number = &mut self.numbers[block as usize][at];
+        let was = std::mem::replace(number, Number { routes: 0, waits: number.in_use(), ..*number });
+        if was.in_use() && !was.waits {
+            self.limbo.push((block, at));
         }
     }
 
@@ -275,17 +305,14 @@ impl Blocks {
             let free = || numbers.iter().position(|number| !number.in_use());
             let at = known.or_else(free).unwrap_or(numbers.len());
             if at < room {
-                let first = if entries.layout == BYTES { line_at(entries.line) } else { own + 1 };
-                words.store(first + at, leaf);
-                let routes = numbers.get(at).map_or(0, |number| number.routes);
-                let number = Number { leaf, routes: routes + 1, waits: false };
+                words.store(entries.numbers(own) + at, leaf);
                 match numbers.get_mut(at) {
-                    Some(known) => *known = number,
-                    None => numbers.push(number),
+                    Some(number) => *number = Number { leaf, routes: number.routes + 1, ..*number },
+                    None => numbers.push(Number { leaf, routes: 1, waits: false }),
                 }
                 return Ok(());
             }
-            let waiting = numbers.iter().filter(|number| number.waits).count();
+            let waiting = numbers.iter().filter(|number| number.waits && number.routes == 0).count();
             if entries.layout >= NIBBLES && waiting > room / 2 {
                 self.starved = true;
                 return Err(Full);
@@ -303,10 +330,10 @@ impl Blocks {
         let Some(at) = numbers.iter().position(|number| number.leaf == leaf && number.routes > 0) else {
             return;
         };
-        numbers[at].routes -= 1;
-        if numbers[at].routes == 0 {
-            numbers[at].waits = true;
-            self.limbo.push((block, at));
+        if numbers[at].routes == 1 {
+            self.give_back(block, at);
+        } else {
+            numbers[at].routes -= 1;
         }
     }
 
@@ -320,7 +347,7 @@ impl Blocks {
     ) -> Result<(), Full> {
         let entries = Entries::take(words, had.layout + 1, lines)?;
         let own = self.own(block);
-        let first = if had.layout == BYTES { line_at(had.line) } else { own + 1 };
+        let (first, numbers) = (had.numbers(own), entries.numbers(own));
         for address in (0..ENTRIES).map(|entry| entry << 8) {
             let number = had.load(words, address);
             let value = if entries.layout == WORDS { words.load(first + number as usize) } else { number };
@@ -330,7 +357,7 @@ impl Blocks {
         }
         if entries.layout == BYTES {
             (0..NUMBERS[NIBBLES as usize])
-                .for_each(|number| words.store(line_at(entries.line) + number, words.load(first + number)));
+                .for_each(|number| words.store(numbers + number, words.load(first + number)));
         }
         words.store(own, entries.word());
         had.runs().for_each(|(line, order)| lines.runs.give_back(line, order));

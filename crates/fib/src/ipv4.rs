@@ -103,7 +103,7 @@ impl crate::Writer for Writer {
         self.lines.runs.waiting() + self.divided.waiting() + self.blocks.waiting()
     }
     fn worth_waiting(&self) -> bool {
-        self.blocks.starved() || self.lines.runs.waiting() > MANY
+        self.blocks.starved() || self.lines.runs.waiting().max(self.divided.waiting()) > MANY
     }
     fn settle(&mut self) {
         self.lines.runs.settle();
@@ -140,20 +140,13 @@ impl Writer {
         gaps(prefix, rib, |first, last| {
             for block in block_of(first)..=block_of(last) {
                 let all = blocks::net(block);
-                let from = first.max(all.network().into());
-                if self.blocks.is_whole(words, block) {
-                    // No route longer than the block lies in it, so it is in the gap as a whole.
-                    self.blocks.store(words, from, value);
-                    continue;
-                }
-                for address in (from >> 8..=last.min(all.broadcast().into()) >> 8).map(|number| number << 8) {
-                    if self.blocks.load(words, address) != DIVIDED {
-                        self.blocks.store(words, address, value);
-                    } else if painted != Some(address) {
-                        painted = Some(address);
+                let range = [first.max(all.network().into()), last.min(all.broadcast().into())];
+                self.blocks.fill(words, range, value, |address| {
+                    // One /24 may have several gaps.
+                    if painted.replace(address) != Some(address) {
                         self.paint(words, address, value, rib);
                     }
-                }
+                });
             }
         });
         if old != NONE {

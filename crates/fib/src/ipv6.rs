@@ -114,10 +114,10 @@ impl crate::Writer for Writer {
         &self.lines.runs
     }
     fn waiting(&self) -> u32 {
-        self.lines.runs.waiting() + self.hashes.iter().map(Slots::waiting).sum::<u32>()
+        self.lines.runs.waiting() + self.slots_waiting()
     }
     fn worth_waiting(&self) -> bool {
-        self.lines.runs.waiting() > MANY
+        self.lines.runs.waiting().max(self.slots_waiting()) > MANY
     }
     fn settle(&mut self) {
         self.lines.runs.settle();
@@ -132,6 +132,10 @@ impl crate::Writer for Writer {
 }
 
 impl Writer {
+    fn slots_waiting(&self) -> u32 {
+        self.hashes.iter().map(Slots::waiting).sum()
+    }
+
     fn change(
         &mut self,
         words: &(impl Words + ?Sized),

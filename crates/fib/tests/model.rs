@@ -335,6 +335,31 @@ fn numbers_come_back() {
         assert_eq!(found, [7, leaf]);
     }
     assert!(table.writer.lines().used() <= 32, "{} lines", table.writer.lines().used());
+    table.writer.settle();
+    for n in 0..1000 {
+        let leaf = 3000 + n % 2;
+        let old = map.insert(changes, leaf).unwrap_or(NONE);
+        table.set(changes, old, leaf, &View::new(&map, word));
+    }
+    assert!(table.writer.waiting() < 64, "{} wait", table.writer.waiting());
+}
+
+/// Keys that come and go take their bucket's slots back, when nobody can hold them any more, rather than more room.
+#[test]
+fn slots_come_back() {
+    let mut table = Growing::<ipv6::Writer>::new(SIZES);
+    let mut map = PrefixMap::<Ipv6Net, u32>::new();
+    for n in 0..20_000_u128 {
+        let net = Ipv6Net::new_assert(Ipv6Addr::from((0x2001 << 32 | n) << 80), 48);
+        map.insert(net, 1);
+        let writer = &mut table.writer;
+        while writer.set(&table.words[..], net, NONE, 1, &View::new(&map, word)).is_err() {
+            assert!(writer.waiting() > 0 && writer.worth_waiting(), "{n}: it would grow");
+            writer.settle();
+        }
+        map.remove(&net);
+        writer.set(&table.words[..], net, 1, NONE, &View::new(&map, word)).expect("removing takes nothing");
+    }
 }
 
 /// A table that has no room refuses, and what it has stays as it is.

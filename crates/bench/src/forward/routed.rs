@@ -44,8 +44,8 @@ pub struct RoutedLoad {
     pub long: bool,
 }
 
-/// Prefix `n`: a /24 (every sixteenth, or each that is `long`, a /28) or a /48, scattered over the address space by an odd factor, so that no
-/// two are the same. `bpf/generate.bpf.c` sends to addresses in them.
+/// Prefix `n`: a /24 (every sixteenth, or each that is `long`, a /28) or a /48, scattered over the address space by an odd
+/// factor, so that no two are the same. `bpf/generate.bpf.c` sends to addresses in them.
 fn prefix(ip: Ip, n: u32, long: bool) -> IpNet {
     let scattered = n.wrapping_mul(0x9e37_79b1);
     match ip {

@@ -256,14 +256,12 @@ fn cef_exact(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
     let addresses = args.addresses();
     let (source, destination) = (need(addresses.first().copied())?, need(addresses.get(1).copied())?);
     let mut numbers = args.numbers().into_iter();
-    let mut number_behind = |word| if args.has(word) { numbers.next() } else { None };
-    // In the order in which they stand, but for the last two.
-    let source_port = number_behind("src-port");
-    let (mut destination_port, mut protocol) = (None, None);
+    let (mut source_port, mut destination_port, mut protocol) = (None, None, None);
     for word in &args.words {
         match *word {
-            "dest-port" => destination_port = number_behind(word),
-            "protocol" => protocol = number_behind(word),
+            "src-port" => source_port = numbers.next(),
+            "dest-port" => destination_port = numbers.next(),
+            "protocol" => protocol = numbers.next(),
             _ => {}
         }
     }
