@@ -1,8 +1,9 @@
-//! What the command line needs of the switch: [`Backend`], which the daemon implements.
+//! What the command line needs of the switch: one trait for each topic, which the daemon implements where it has the
+//! topic's data, and [`Backend`], which is all of them.
 //!
 //! Invariant: every call is synchronous and returns without waiting for anything outside the switch. A
-//! command that changes the configuration clones [`Backend::running`], edits the clone and gives it to
-//! [`Backend::commit`], which takes it everywhere or refuses it and changes nothing.
+//! command that changes the configuration clones [`Configuration::running`], edits the clone and gives it to
+//! [`Configuration::commit`], which takes it everywhere or refuses it and changes nothing.
 
 use crate::sessions::ConfigSessions;
 use crate::view;
@@ -98,8 +99,8 @@ impl RouteQuery {
 /// the backend refuses files above [`MAX_CONFIG_BYTES`].
 pub const MAX_CONFIG_BYTES: usize = 16 << 20;
 
-/// The switch, as the command line sees it.
-pub trait Backend {
+/// The running configuration, and how another one takes its place.
+pub trait Configuration {
     /// The running configuration.
     fn running(&self) -> &Config;
     /// Makes `candidate` the running configuration.
@@ -107,20 +108,23 @@ pub trait Backend {
     /// # Errors
     /// The reason, when any part of it can't take effect; nothing has changed then.
     fn commit(&mut self, candidate: Config) -> Result<(), Refusal>;
-    /// As [`Backend::commit`], but goes back to what is running now after `minutes` (1..=1440) unless
-    /// [`Backend::confirm`] is called before. A second call before that only moves the deadline and keeps the
+    /// As [`Configuration::commit`], but goes back to what is running now after `minutes` (1..=1440) unless
+    /// [`Configuration::confirm`] is called before. A second call before that only moves the deadline and keeps the
     /// first call's configuration to go back to.
     ///
     /// # Errors
     /// As for `commit`.
     fn commit_confirmed(&mut self, candidate: Config, minutes: u32) -> Result<(), Refusal>;
-    /// Confirms the last [`Backend::commit_confirmed`]; false when none is waiting.
+    /// Confirms the last [`Configuration::commit_confirmed`]; false when none is waiting.
     fn confirm(&mut self) -> bool;
     /// Seconds until the running configuration is rolled back; `None` when no confirmation is awaited.
     fn rollback_in_s(&self) -> Option<u64>;
     /// The configuration sessions: one store for all sessions of the switch.
     fn config_sessions(&mut self) -> &mut ConfigSessions;
+}
 
+/// The startup-config and other files of configuration text.
+pub trait Files {
     /// The startup-config's text; empty when there is none.
     ///
     /// # Errors
@@ -141,16 +145,23 @@ pub trait Backend {
     /// # Errors
     /// When it can't be written.
     fn write_file(&mut self, path: &str, text: &str) -> Result<(), Refusal>;
+}
 
-    /// The netdevs of the namespace that may be named after `interface`, for completion: no loopback, none
-    /// that Lanyard made.
-    fn netdev_names(&self) -> Vec<String>;
+/// The MAC address table.
+pub trait Fdb {
     /// `show mac address-table`, sorted by VLAN, then address.
     fn mac_table(&mut self, filter: &MacFilter) -> view::MacTable;
     /// `show mac address-table count`, of `vlan` or of all.
     fn mac_count(&mut self, vlan: Option<VlanId>) -> view::MacCount;
     /// Removes dynamic entries; answers how many.
     fn clear_mac_table(&mut self, filter: &MacFilter) -> u64;
+}
+
+/// The switch's interfaces and their counters.
+pub trait Interfaces {
+    /// The netdevs of the namespace that may be named after `interface`, for completion: no loopback, none
+    /// that Lanyard made.
+    fn netdev_names(&self) -> Vec<String>;
     /// `show interfaces`: the switch's ports, routed ports and VLAN interfaces, or just `only`; natural order.
     /// An interface that is configured and has no netdev is listed as not present.
     fn interfaces(&mut self, only: Option<&InterfaceName>) -> view::Interfaces;
@@ -161,11 +172,10 @@ pub trait Backend {
     /// # Errors
     /// When the interface is no port of the switch.
     fn clear_counters(&mut self, only: Option<&InterfaceName>) -> Result<(), Refusal>;
-    /// `show ip route`, `show ipv6 route`: the kernel's tables.
-    ///
-    /// # Errors
-    /// When the kernel can't be asked.
-    fn routes(&mut self, query: &RouteQuery) -> Result<view::Routes, Refusal>;
+}
+
+/// ARP and IPv6 neighbour tables.
+pub trait Neighbors {
     /// `show arp`, `show ipv6 neighbors`: the kernel's tables; `vrf` is `None` for the switch's own.
     ///
     /// # Errors
@@ -182,6 +192,15 @@ pub trait Backend {
         vrf: Option<&str>,
         only: Option<IpAddr>,
     ) -> Result<u64, Refusal>;
+}
+
+/// Routing tables: the kernel's, and what the plane forwards by.
+pub trait Routes {
+    /// `show ip route`, `show ipv6 route`: the kernel's tables.
+    ///
+    /// # Errors
+    /// When the kernel can't be asked.
+    fn routes(&mut self, query: &RouteQuery) -> Result<view::Routes, Refusal>;
     /// `show ip cef`, `show ipv6 cef`: what the plane forwards by; with an address, the entry that it meets.
     ///
     /// # Errors
@@ -199,13 +218,10 @@ pub trait Backend {
     fn cef_exact(&mut self, vrf: Option<&str>, flow: &view::Flow) -> Result<view::CefExact, Refusal>;
     /// The VRFs whose namespace is there.
     fn vrfs_present(&mut self) -> BTreeSet<String>;
-    /// `show track`.
-    fn tracks(&mut self) -> view::Tracks;
-    /// `show vrrp`.
-    fn vrrp(&mut self) -> view::Vrrps;
-    /// `show ip dhcp relay`, `show ipv6 dhcp relay`.
-    fn dhcp_relay(&mut self, family: Family) -> view::Relay;
+}
 
+/// The spanning trees.
+pub trait SpanningTree {
     /// `show spanning-tree`: every tree; none while spanning tree is off.
     fn spanning_tree(&mut self) -> view::SpanningTree;
     /// The priority with which `root primary` makes this switch the root of a tree: 24576, or what beats the root
@@ -221,23 +237,22 @@ pub trait Backend {
     /// # Errors
     /// When the interface is no port that takes part.
     fn clear_spanning_tree_counters(&mut self, only: Option<&InterfaceName>) -> Result<(), Refusal>;
+}
 
+/// Object tracking, virtual routers, DHCP relays, and the FPM server.
+pub trait Services {
+    /// `show track`.
+    fn tracks(&mut self) -> view::Tracks;
+    /// `show vrrp`.
+    fn vrrp(&mut self) -> view::Vrrps;
+    /// `show ip dhcp relay`, `show ipv6 dhcp relay`.
+    fn dhcp_relay(&mut self, family: Family) -> view::Relay;
     /// `show fpm ...`.
     fn fpm(&mut self) -> view::Fpm;
+}
 
-    /// `show version`.
-    fn version(&mut self) -> view::Version;
-    /// `show users`.
-    fn users(&mut self) -> view::Users;
-    /// `show logging`.
-    fn logging(&mut self) -> view::Logging;
-    /// `clear logging`.
-    fn clear_logging(&mut self);
-    /// Adds a message to the log, e.g. `("SYS", 5, "CONFIG_I", "Configured from vty 0 by root")`.
-    fn log(&mut self, facility: &str, severity: u8, mnemonic: &str, text: &str);
-    /// The time, RFC 3339, UTC: `show clock`.
-    fn clock(&self) -> String;
-
+/// The forwarding plane: capabilities, tables, traps, and a frame's walk through the stages.
+pub trait Platform {
     /// `show platform`.
     fn platform(&mut self) -> view::Platform;
     /// `show platform resources`.
@@ -250,4 +265,41 @@ pub trait Backend {
     /// When the interface is no port, or the plane can't trace.
     fn packet_trace(&mut self, interface: &InterfaceName, frame: &[u8])
     -> Result<view::PacketTrace, Refusal>;
+}
+
+/// The switch as a system: version, users, log and clock.
+pub trait System {
+    /// `show version`.
+    fn version(&mut self) -> view::Version;
+    /// `show users`.
+    fn users(&mut self) -> view::Users;
+    /// `show logging`.
+    fn logging(&mut self) -> view::Logging;
+    /// `clear logging`.
+    fn clear_logging(&mut self);
+    /// Adds a message to the log, e.g. `("SYS", 5, "CONFIG_I", "Configured from vty 0 by root")`.
+    fn log(&mut self, facility: &str, severity: u8, mnemonic: &str, text: &str);
+    /// The time, RFC 3339, UTC: `show clock`.
+    fn clock(&self) -> String;
+}
+
+/// The switch, as the command line sees it: every topic. Whatever has them all is a backend.
+pub trait Backend:
+    Configuration + Files + Fdb + Interfaces + Neighbors + Routes + SpanningTree + Services + Platform + System
+{
+}
+
+impl<
+    T: Configuration
+        + Files
+        + Fdb
+        + Interfaces
+        + Neighbors
+        + Routes
+        + SpanningTree
+        + Services
+        + Platform
+        + System,
+> Backend for T
+{
 }

@@ -3,7 +3,10 @@
 use crate::clock::wall_clock;
 use crate::core::{Core, Rollback};
 use crate::files;
-use lanyard_cli::backend::{Backend, Family, MAX_CONFIG_BYTES, MacFilter, Refusal, RouteQuery};
+use lanyard_cli::backend::{
+    Configuration, Family, Fdb, Files, Interfaces, MAX_CONFIG_BYTES, MacFilter, Neighbors, Platform, Refusal,
+    RouteQuery, Routes, Services, SpanningTree, System,
+};
 use lanyard_cli::sessions::ConfigSessions;
 use lanyard_cli::view;
 use lanyard_config::{Config, InterfaceName};
@@ -27,7 +30,7 @@ impl Core {
     }
 }
 
-impl Backend for Core {
+impl Configuration for Core {
     fn running(&self) -> &Config {
         self.switch.config()
     }
@@ -51,7 +54,9 @@ impl Backend for Core {
     fn config_sessions(&mut self) -> &mut ConfigSessions {
         &mut self.config_sessions
     }
+}
 
+impl Files for Core {
     fn load_startup(&mut self) -> Result<String, Refusal> {
         if self.startup_file.exists() { self.read(&self.startup_file) } else { Ok(String::new()) }
     }
@@ -64,13 +69,9 @@ impl Backend for Core {
     fn write_file(&mut self, path: &str, text: &str) -> Result<(), Refusal> {
         self.write(Path::new(path), text)
     }
+}
 
-    fn netdev_names(&self) -> Vec<String> {
-        let ours =
-            |alias: &Option<String>| alias.as_deref().is_some_and(|alias| alias.starts_with("lanyard:"));
-        let usable = self.facts().iter().filter(|link| link.ethernet && !link.loopback && !ours(&link.alias));
-        usable.map(|link| link.name.clone()).collect()
-    }
+impl Fdb for Core {
     fn mac_table(&mut self, filter: &MacFilter) -> view::MacTable {
         self.view_macs(filter)
     }
@@ -84,6 +85,15 @@ impl Backend for Core {
         }
         filter.kind = None;
         self.plane.fdb_flush(&filter)
+    }
+}
+
+impl Interfaces for Core {
+    fn netdev_names(&self) -> Vec<String> {
+        let ours =
+            |alias: &Option<String>| alias.as_deref().is_some_and(|alias| alias.starts_with("lanyard:"));
+        let usable = self.facts().iter().filter(|link| link.ethernet && !link.loopback && !ours(&link.alias));
+        usable.map(|link| link.name.clone()).collect()
     }
     fn interfaces(&mut self, only: Option<&InterfaceName>) -> view::Interfaces {
         self.view_interfaces(only)
@@ -111,9 +121,9 @@ impl Backend for Core {
         }
         Ok(())
     }
-    fn routes(&mut self, query: &RouteQuery) -> Result<view::Routes, Refusal> {
-        Ok(self.view_routes(query)?)
-    }
+}
+
+impl Neighbors for Core {
     fn neighbors(&mut self, family: Family, vrf: Option<&str>) -> Result<view::Neighbors, Refusal> {
         Ok(self.view_neighbours(family, vrf)?)
     }
@@ -124,6 +134,12 @@ impl Backend for Core {
         only: Option<IpAddr>,
     ) -> Result<u64, Refusal> {
         Ok(self.forget_neighbours(family, vrf, only)?)
+    }
+}
+
+impl Routes for Core {
+    fn routes(&mut self, query: &RouteQuery) -> Result<view::Routes, Refusal> {
+        Ok(self.view_routes(query)?)
     }
     fn cef(&mut self, family: Family, vrf: Option<&str>, only: Option<IpAddr>) -> Result<view::Cef, Refusal> {
         Ok(self.view_cef(family, vrf, only)?)
@@ -138,16 +154,9 @@ impl Backend for Core {
         let config = self.switch.config();
         self.kernel.spaces.names().filter(|vrf| config.vrfs.contains_key(*vrf)).map(str::to_owned).collect()
     }
-    fn tracks(&mut self) -> view::Tracks {
-        self.view_tracks()
-    }
-    fn vrrp(&mut self) -> view::Vrrps {
-        self.view_vrrp()
-    }
-    fn dhcp_relay(&mut self, family: Family) -> view::Relay {
-        self.view_relay(family)
-    }
+}
 
+impl SpanningTree for Core {
     fn spanning_tree(&mut self) -> view::SpanningTree {
         self.view_spanning_tree()
     }
@@ -160,10 +169,50 @@ impl Backend for Core {
     fn clear_spanning_tree_counters(&mut self, only: Option<&InterfaceName>) -> Result<(), Refusal> {
         self.clear_bpdu_counters(only)
     }
+}
 
+impl Services for Core {
+    fn tracks(&mut self) -> view::Tracks {
+        self.view_tracks()
+    }
+    fn vrrp(&mut self) -> view::Vrrps {
+        self.view_vrrp()
+    }
+    fn dhcp_relay(&mut self, family: Family) -> view::Relay {
+        self.view_relay(family)
+    }
     fn fpm(&mut self) -> view::Fpm {
         self.view_fpm()
     }
+}
+
+impl Platform for Core {
+    fn platform(&mut self) -> view::Platform {
+        let able = self.plane.capabilities();
+        view::Platform {
+            plane: able.name.into(),
+            survives_daemon: able.survives_daemon,
+            max_ports: able.ports as u64,
+            max_mac_addresses: able.fdb.into(),
+            notes: able.notes.clone(),
+        }
+    }
+    fn resources(&mut self) -> view::Resources {
+        self.view_resources()
+    }
+    fn traps(&mut self) -> view::Traps {
+        self.view_traps()
+    }
+    fn packet_trace(
+        &mut self,
+        interface: &InterfaceName,
+        frame: &[u8],
+    ) -> Result<view::PacketTrace, Refusal> {
+        Ok(self.view_trace(interface, frame)?)
+    }
+}
+
+impl System for Core {
     fn version(&mut self) -> view::Version {
         let identity = self.switch.identity();
         view::Version {
@@ -194,29 +243,5 @@ impl Backend for Core {
     }
     fn clock(&self) -> String {
         wall_clock()
-    }
-
-    fn platform(&mut self) -> view::Platform {
-        let able = self.plane.capabilities();
-        view::Platform {
-            plane: able.name.into(),
-            survives_daemon: able.survives_daemon,
-            max_ports: able.ports as u64,
-            max_mac_addresses: able.fdb.into(),
-            notes: able.notes.clone(),
-        }
-    }
-    fn resources(&mut self) -> view::Resources {
-        self.view_resources()
-    }
-    fn traps(&mut self) -> view::Traps {
-        self.view_traps()
-    }
-    fn packet_trace(
-        &mut self,
-        interface: &InterfaceName,
-        frame: &[u8],
-    ) -> Result<view::PacketTrace, Refusal> {
-        Ok(self.view_trace(interface, frame)?)
     }
 }

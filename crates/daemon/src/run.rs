@@ -13,7 +13,7 @@ use crate::planes::{self, Choice, Opened};
 use crate::routing::Following;
 use crate::server::{self, Shared};
 use crate::startup::{self, Taker};
-use lanyard_cli::backend::{Backend, MAX_CONFIG_BYTES};
+use lanyard_cli::backend::{Files, MAX_CONFIG_BYTES};
 use lanyard_cli::edit::{LineError, apply_text};
 use lanyard_config::Config;
 use lanyard_ebpf::EbpfPlane;

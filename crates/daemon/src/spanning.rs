@@ -196,7 +196,7 @@ impl Core {
         view::SpanningTree::of(bridge, now, &|port| self.port_name(port).to_string())
     }
 
-    /// See [`lanyard_cli::Backend::root_primary_priority`].
+    /// See [`lanyard_cli::backend::SpanningTree::root_primary_priority`].
     pub(crate) fn root_primary(&self, key: TreeKey) -> Option<u16> {
         let usual = Some(24576);
         let Some(spanning) = self.switch.spanning() else { return usual };

@@ -7,7 +7,7 @@ use crate::log::Log;
 use crate::paths::Paths;
 use crate::protocol::{MAX_REQUEST, Reply, Request, line};
 use crate::server::{Shared, serve};
-use lanyard_cli::backend::Backend;
+use lanyard_cli::backend::{Configuration, Files};
 use lanyard_cli::view::EventKind;
 use lanyard_config::Config;
 use lanyard_soft::SoftPlane;

@@ -1,7 +1,10 @@
 //! A switch that is only a configuration: what sessions are tested against.
 #![allow(clippy::unwrap_used, clippy::panic, dead_code)]
 
-use lanyard_cli::backend::{Backend, Family, MacFilter, Refusal, RouteQuery};
+use lanyard_cli::backend::{
+    Configuration, Family, Fdb, Files, Interfaces, MacFilter, Neighbors, Platform, Refusal, RouteQuery,
+    Routes, Services, SpanningTree, System,
+};
 use lanyard_cli::sessions::ConfigSessions;
 use lanyard_cli::{Login, Session, view};
 use lanyard_config::{Config, InterfaceName, Role};
@@ -45,7 +48,7 @@ fn hop(via: &str, interface: &str, weight: u32) -> view::CefNextHop {
     view::CefNextHop { via, interface: interface.into(), mac: Some(MAC), weight, idle_s: Some(2) }
 }
 
-impl Backend for Fake {
+impl Configuration for Fake {
     fn running(&self) -> &Config {
         &self.config
     }
@@ -72,6 +75,9 @@ impl Backend for Fake {
     fn config_sessions(&mut self) -> &mut ConfigSessions {
         &mut self.sessions
     }
+}
+
+impl Files for Fake {
     fn load_startup(&mut self) -> Result<String, Refusal> {
         Ok(self.startup.clone())
     }
@@ -86,9 +92,9 @@ impl Backend for Fake {
         self.files.insert(path.to_owned(), text.to_owned());
         Ok(())
     }
-    fn netdev_names(&self) -> Vec<String> {
-        self.netdevs.clone()
-    }
+}
+
+impl Fdb for Fake {
     fn mac_table(&mut self, filter: &MacFilter) -> view::MacTable {
         let entry = |mac: u8, vlan, interface: Option<&str>, kind| view::MacEntry {
             mac: MacAddr([2, 0, 0, 0, 0, mac]),
@@ -119,6 +125,12 @@ impl Backend for Fake {
     fn clear_mac_table(&mut self, filter: &MacFilter) -> u64 {
         self.cleared.push(format!("{filter:?}"));
         1
+    }
+}
+
+impl Interfaces for Fake {
+    fn netdev_names(&self) -> Vec<String> {
+        self.netdevs.clone()
     }
     fn interfaces(&mut self, only: Option<&InterfaceName>) -> view::Interfaces {
         let wanted = |name: &InterfaceName| only.is_none_or(|only| only == name);
@@ -163,6 +175,33 @@ impl Backend for Fake {
         self.cleared.push(format!("counters {only:?}"));
         Ok(())
     }
+}
+
+impl Neighbors for Fake {
+    fn neighbors(&mut self, family: Family, _: Option<&str>) -> Result<view::Neighbors, Refusal> {
+        let address = if family == Family::V4 { "10.0.0.1" } else { "2001:db8::1" };
+        Ok(view::Neighbors {
+            neighbors: vec![view::Neighbor {
+                address: address.parse().unwrap(),
+                mac: Some(MAC),
+                interface: "vlan10".into(),
+                state: "reachable",
+                offload: view::Offload::None,
+            }],
+        })
+    }
+    fn clear_neighbors(
+        &mut self,
+        _: Family,
+        vrf: Option<&str>,
+        only: Option<IpAddr>,
+    ) -> Result<u64, Refusal> {
+        self.cleared.push(format!("neighbors {vrf:?} {only:?}"));
+        Ok(u64::from(only.is_none_or(|address| address.to_string() == "10.0.0.1")))
+    }
+}
+
+impl Routes for Fake {
     fn routes(&mut self, query: &RouteQuery) -> Result<view::Routes, Refusal> {
         let net = if query.family == Family::V4 { "10.0.0.0/8" } else { "2001:db8::/32" };
         let hop = |via: Option<&str>, interface: &str| view::NextHop {
@@ -182,15 +221,6 @@ impl Backend for Fake {
             route("static", vec![hop(Some("10.0.0.1"), "vlan10"), hop(Some("10.0.0.2"), "vlan20")]),
         ];
         Ok(query.narrow(routes))
-    }
-    fn clear_neighbors(
-        &mut self,
-        _: Family,
-        vrf: Option<&str>,
-        only: Option<IpAddr>,
-    ) -> Result<u64, Refusal> {
-        self.cleared.push(format!("neighbors {vrf:?} {only:?}"));
-        Ok(u64::from(only.is_none_or(|address| address.to_string() == "10.0.0.1")))
     }
     fn cef(&mut self, family: Family, _: Option<&str>, only: Option<IpAddr>) -> Result<view::Cef, Refusal> {
         if family == Family::V6 {
@@ -238,6 +268,43 @@ impl Backend for Fake {
     fn vrfs_present(&mut self) -> BTreeSet<String> {
         self.config.vrfs.keys().cloned().collect()
     }
+}
+
+impl SpanningTree for Fake {
+    fn spanning_tree(&mut self) -> view::SpanningTree {
+        let ports = PortIds::default().assign(port_names(&self.config)).unwrap();
+        let identity = Identity { instance: "test".into(), base_mac: MacAddr([2, 0, 0, 0, 0x10, 0]) };
+        let Some(config) = lower(&self.config, &ports, &identity) else { return Default::default() };
+        let numbers: Vec<_> = config.ports.keys().copied().collect();
+        let mut bridge = lanyard_stp::Bridge::new(0, config).unwrap();
+        for port in numbers {
+            bridge.handle_link(0, port, true, Some(1000), lanyard_stp::Duplex::Full);
+        }
+        // No neighbour speaks: every port is designated, and forwards after two forward delays at most.
+        while let Some(at) = bridge.next_timeout().filter(|at| *at <= 60_000) {
+            bridge.handle_timer(at);
+        }
+        view::SpanningTree::of(&bridge, 60_000, &|port| ports.name(port).unwrap().to_owned())
+    }
+    fn root_primary_priority(&self, tree: view::TreeKey) -> Option<u16> {
+        // A root with priority 8192 for VLAN 10, one that can't be beaten for VLAN 20.
+        match tree {
+            view::TreeKey::Vlan(vlan) if vlan.get() == 10 => Some(4096),
+            view::TreeKey::Vlan(vlan) if vlan.get() == 20 => None,
+            _ => Some(24576),
+        }
+    }
+    fn clear_detected_protocols(&mut self, only: Option<&InterfaceName>) -> Result<(), Refusal> {
+        self.cleared.push(format!("protocols {only:?}"));
+        Ok(())
+    }
+    fn clear_spanning_tree_counters(&mut self, only: Option<&InterfaceName>) -> Result<(), Refusal> {
+        self.cleared.push(format!("bpdus {only:?}"));
+        Ok(())
+    }
+}
+
+impl Services for Fake {
     fn tracks(&mut self) -> view::Tracks {
         let view = |(number, track): (&u16, &lanyard_config::layer3::Track)| view::TrackView {
             track: *number,
@@ -293,49 +360,6 @@ impl Backend for Fake {
         let counter = view::RelayCounter { counter: "to_server", messages: 4 };
         view::Relay { interfaces, counters: vec![counter], error: None }
     }
-    fn neighbors(&mut self, family: Family, _: Option<&str>) -> Result<view::Neighbors, Refusal> {
-        let address = if family == Family::V4 { "10.0.0.1" } else { "2001:db8::1" };
-        Ok(view::Neighbors {
-            neighbors: vec![view::Neighbor {
-                address: address.parse().unwrap(),
-                mac: Some(MAC),
-                interface: "vlan10".into(),
-                state: "reachable",
-                offload: view::Offload::None,
-            }],
-        })
-    }
-    fn spanning_tree(&mut self) -> view::SpanningTree {
-        let ports = PortIds::default().assign(port_names(&self.config)).unwrap();
-        let identity = Identity { instance: "test".into(), base_mac: MacAddr([2, 0, 0, 0, 0x10, 0]) };
-        let Some(config) = lower(&self.config, &ports, &identity) else { return Default::default() };
-        let numbers: Vec<_> = config.ports.keys().copied().collect();
-        let mut bridge = lanyard_stp::Bridge::new(0, config).unwrap();
-        for port in numbers {
-            bridge.handle_link(0, port, true, Some(1000), lanyard_stp::Duplex::Full);
-        }
-        // No neighbour speaks: every port is designated, and forwards after two forward delays at most.
-        while let Some(at) = bridge.next_timeout().filter(|at| *at <= 60_000) {
-            bridge.handle_timer(at);
-        }
-        view::SpanningTree::of(&bridge, 60_000, &|port| ports.name(port).unwrap().to_owned())
-    }
-    fn root_primary_priority(&self, tree: view::TreeKey) -> Option<u16> {
-        // A root with priority 8192 for VLAN 10, one that can't be beaten for VLAN 20.
-        match tree {
-            view::TreeKey::Vlan(vlan) if vlan.get() == 10 => Some(4096),
-            view::TreeKey::Vlan(vlan) if vlan.get() == 20 => None,
-            _ => Some(24576),
-        }
-    }
-    fn clear_detected_protocols(&mut self, only: Option<&InterfaceName>) -> Result<(), Refusal> {
-        self.cleared.push(format!("protocols {only:?}"));
-        Ok(())
-    }
-    fn clear_spanning_tree_counters(&mut self, only: Option<&InterfaceName>) -> Result<(), Refusal> {
-        self.cleared.push(format!("bpdus {only:?}"));
-        Ok(())
-    }
     fn fpm(&mut self) -> view::Fpm {
         view::Fpm {
             listening: self.config.fpm.map(|server| server.socket().to_string()),
@@ -350,45 +374,9 @@ impl Backend for Fake {
             counters: vec![("sessions", 1), ("routes_set", 6)],
         }
     }
-    fn version(&mut self) -> view::Version {
-        view::Version {
-            version: "0.1.0".into(),
-            hostname: self.config.hostname.clone(),
-            plane: "soft".into(),
-            uptime_s: 3700,
-            ..Default::default()
-        }
-    }
-    fn users(&mut self) -> view::Users {
-        let user = view::User {
-            line: "vty 0".into(),
-            user: "root".into(),
-            host: "local".into(),
-            idle_s: 61,
-            own: true,
-        };
-        view::Users { users: vec![user] }
-    }
-    fn logging(&mut self) -> view::Logging {
-        let message = |text: &String| view::LogMessage {
-            time: "2026-01-01T00:00:00Z".into(),
-            severity: 5,
-            facility: "SYS".into(),
-            mnemonic: "CONFIG_I".into(),
-            text: text.clone(),
-        };
-        view::Logging { messages: self.log.iter().map(message).collect(), capacity: 100, overwritten: 0 }
-    }
-    fn clear_logging(&mut self) {
-        self.log.clear();
-    }
-    fn log(&mut self, facility: &str, severity: u8, mnemonic: &str, text: &str) {
-        assert_eq!((facility, severity, mnemonic), ("SYS", 5, "CONFIG_I"));
-        self.log.push(text.to_owned());
-    }
-    fn clock(&self) -> String {
-        "2026-01-01T00:00:00Z".into()
-    }
+}
+
+impl Platform for Fake {
     fn platform(&mut self) -> view::Platform {
         view::Platform {
             plane: "soft".into(),
@@ -438,5 +426,47 @@ impl Backend for Fake {
             reason: None,
             egress: vec![view::TraceEgress { interface: interface.to_string(), hex }],
         })
+    }
+}
+
+impl System for Fake {
+    fn version(&mut self) -> view::Version {
+        view::Version {
+            version: "0.1.0".into(),
+            hostname: self.config.hostname.clone(),
+            plane: "soft".into(),
+            uptime_s: 3700,
+            ..Default::default()
+        }
+    }
+    fn users(&mut self) -> view::Users {
+        let user = view::User {
+            line: "vty 0".into(),
+            user: "root".into(),
+            host: "local".into(),
+            idle_s: 61,
+            own: true,
+        };
+        view::Users { users: vec![user] }
+    }
+    fn logging(&mut self) -> view::Logging {
+        let message = |text: &String| view::LogMessage {
+            time: "2026-01-01T00:00:00Z".into(),
+            severity: 5,
+            facility: "SYS".into(),
+            mnemonic: "CONFIG_I".into(),
+            text: text.clone(),
+        };
+        view::Logging { messages: self.log.iter().map(message).collect(), capacity: 100, overwritten: 0 }
+    }
+    fn clear_logging(&mut self) {
+        self.log.clear();
+    }
+    fn log(&mut self, facility: &str, severity: u8, mnemonic: &str, text: &str) {
+        assert_eq!((facility, severity, mnemonic), ("SYS", 5, "CONFIG_I"));
+        self.log.push(text.to_owned());
+    }
+    fn clock(&self) -> String {
+        "2026-01-01T00:00:00Z".into()
     }
 }
