@@ -5,9 +5,13 @@
  * megabyte. Nothing is ever pushed out: when both buckets or a limit is full, the address is not learned, the refusal is
  * counted, and its frames are flooded. An attacker who does not know the salt cannot aim at a bucket.
  *
- * Invariant: an entry changes only by compare-and-swap from a word that was read. So a refresh, a move and a
- * removal that race leave one of their outcomes, never a mixture. Its time is written before it: nobody finds
+ * Invariants: an entry changes only by compare-and-swap from a word that was read. So a refresh, a move and a
+ * removal that race leave one of their outcomes, never a mixture. Its time is written before it, so that no look-up finds
  * a new entry with an old time.
+ *
+ * Each dynamic word in the table has one unit of usage: of the table, of the port in the word, and of its VLAN. The unit is taken
+ * before the word is written; whichever compare-and-swap takes the word out, or gives it another port, releases it afterwards,
+ * by the port of the word that it replaced. So a count is never less than the contents, and equals them when nothing runs.
  */
 #ifndef LY_FDB_H
 #define LY_FDB_H
@@ -217,15 +221,24 @@ static __always_inline bool usage_take(__u32 slot)
 
 	if (!u)
 		return false;
-	__u32 before = __sync_fetch_and_add((__u32 *)&u->count, 1);
-	if (before >= u->limit) {
+	__s32 before = __sync_fetch_and_add((__u32 *)&u->count, 1);
+	if (before >= 0 && (__u32)before >= u->limit) {
 		__sync_fetch_and_add((__u32 *)&u->count, -1);
 		__sync_fetch_and_add(&u->refused, 1);
 		return false;
 	}
-	if (before + 1 > u->high_water)
+	if (before + 1 > (__s32)u->high_water)
 		u->high_water = before + 1;
 	return true;
+}
+
+/* A unit whatever the limit says: for an entry that is being copied. */
+static __always_inline void usage_add(__u32 slot)
+{
+	struct ly_usage *u = LOOKUP(fdb_usage, slot);
+
+	if (u)
+		__sync_fetch_and_add((__u32 *)&u->count, 1);
 }
 
 static __always_inline void usage_release(__u32 slot)
@@ -241,7 +254,7 @@ static __always_inline bool usage_full(__u32 slot)
 {
 	struct ly_usage *u = LOOKUP(fdb_usage, slot);
 
-	return !u || (__u32)u->count >= u->limit;
+	return !u || (u->count >= 0 && (__u32)u->count >= u->limit);
 }
 
 static __always_inline bool usage_take_all(__u16 port, __u16 vlan)
@@ -258,6 +271,13 @@ port:
 table:
 	usage_release(LY_USAGE_TABLE);
 	return false;
+}
+
+static __always_inline void usage_add_all(__u16 port, __u16 vlan)
+{
+	usage_add(LY_USAGE_TABLE);
+	usage_add(LY_USAGE_PORT(port));
+	usage_add(LY_USAGE_VLAN(vlan));
 }
 
 static __always_inline void usage_release_all(__u16 port, __u16 vlan)
@@ -300,46 +320,84 @@ static __always_inline bool fdb_stands_elsewhere(struct ly_fdb_bucket *b, __u64 
 	return false;
 }
 
-/* Claims a free way. Two processors may enter the same key in different ways at the same moment: whoever then sees the
- * other's entry takes its own out again (both may: the next frame tries again). So a key never stands twice for long,
- * and both entries say the same while it does. */
-static __always_inline bool fdb_claim(__u32 bucket, __u32 other, __u64 hash, bool second, __u64 value)
+/* Releases what the entry `word` of `key` had, once it is out of the table. */
+static __always_inline void usage_release_word(__u64 key, __u64 word)
+{
+	if (fdb_kind(word) == LY_FDB_DYNAMIC)
+		usage_release_all(fdb_port(word), (key >> KEY_VLAN_SHIFT) & (LY_VLANS - 1));
+}
+
+/* What became of an insertion. The caller has taken usage for a dynamic entry; it has that back to release unless the entry was
+ * inserted, or withdrawn, when the one who took it out has released it. */
+enum fdb_inserted {
+	FDB_INSERTED,
+	FDB_NO_ROOM,   /* no way is free in either bucket */
+	FDB_WITHDRAWN, /* another processor inserted the key at the same moment */
+};
+
+/* Times that a withdrawal is tried: each failure is a refresh or a move of the same entry by another processor. */
+#define FDB_WITHDRAW_TRIES 16
+
+/* Takes out the entry that this processor has just written, whatever other processors have made of it since, and releases what it
+ * had. It stays if it changes each time that is tried; then it is an entry like others, and ages. A global function: seldom called.
+ * Answers enum fdb_inserted. */
+__noinline int fdb_withdraw(__u64 key, __u64 word, __u32 bucket, __u32 way)
+{
+	struct ly_fdb_bucket *b = LOOKUP(fdb, bucket);
+	__u64 tag = word;
+
+	way &= LY_FDB_WAYS - 1;
+	for (int tries = 0; b && tries < FDB_WITHDRAW_TRIES; tries++) {
+		if (swap(&b->way[way], word, 0)) {
+			usage_release_word(key, word);
+			return FDB_WITHDRAWN;
+		}
+		word = *(volatile __u64 *)&b->way[way];
+		if (!fdb_is(word, tag))
+			return FDB_WITHDRAWN; /* taken out, and released, by another processor */
+	}
+	return FDB_INSERTED;
+}
+
+/* Claims a free way. Two processors may enter the same key in different ways at the same moment: whichever then sees the
+ * other's entry withdraws its own (both may: the next frame tries again). */
+static __always_inline int fdb_claim(__u32 bucket, __u32 other, __u64 key, bool second, __u64 value)
 {
 	struct ly_fdb_bucket *b = LOOKUP(fdb, bucket), *o = LOOKUP(fdb, other);
 	union ly_fdb_value entry = { .raw = value };
-	__u64 word = fdb_word(fdb_tag(hash, second), entry);
+	__u64 hash = fdb_hash(key), word = fdb_word(fdb_tag(hash, second), entry);
 
 	if (!b || !o)
-		return false;
+		return FDB_NO_ROOM;
 	for (int i = 0; i < LY_FDB_WAYS; i++) {
-		if (b->way[i] != 0)
+		if (*(volatile __u64 *)&b->way[i] != 0)
 			continue;
 		fdb_set_updated_s(bucket, i, entry.updated_s);
 		if (!swap(&b->way[i], 0, word))
 			continue;
 		if (!fdb_stands_elsewhere(b, word, i) && !fdb_stands_elsewhere(o, fdb_tag(hash, !second), -1))
-			return true;
-		swap(&b->way[i], word, 0);
-		return false;
+			return FDB_INSERTED;
+		return fdb_withdraw(key, word, bucket, i);
 	}
-	return false;
+	return FDB_NO_ROOM;
 }
 
-/* Puts a new entry into its first bucket while that has three ways free, then into the emptier one. With a table five
- * eighths full one entry in twelve is in its second bucket, and few tables have no room for one entry: see
- * fdb_insert_growing. A global function: the verifier looks at it once. */
+/* Puts a new entry into its first bucket while that has three ways free, then into the emptier one, and where that has been
+ * filled meanwhile, into the other. With a table five eighths full one entry in twelve is in its second bucket, and few tables
+ * have no room for one entry: see fdb_insert_growing. A global function: the verifier looks at it once. Answers enum fdb_inserted. */
 __noinline int fdb_insert(__u64 key, __u64 value)
 {
-	__u64 hash = fdb_hash(key);
-	struct fdb_choice choice = fdb_buckets(hash, fdb_masks().now);
+	struct fdb_choice choice = fdb_buckets(fdb_hash(key), fdb_masks().now);
 	struct ly_fdb_bucket *a = LOOKUP(fdb, choice.first), *b = LOOKUP(fdb, choice.second);
 
 	if (!a || !b)
-		return false;
-	__u32 free_a = fdb_free_ways(a);
-	if (free_a < 3 && fdb_free_ways(b) > free_a)
-		return fdb_claim(choice.second, choice.first, hash, true, value);
-	return fdb_claim(choice.first, choice.second, hash, false, value);
+		return FDB_NO_ROOM;
+	__u32 free_a = fdb_free_ways(a), second = free_a < 3 && fdb_free_ways(b) > free_a;
+	int done = FDB_NO_ROOM;
+	for (__u32 tries = 0; tries < 2 && done == FDB_NO_ROOM; tries++, second ^= 1)
+		done = second ? fdb_claim(choice.second, choice.first, key, true, value) :
+				fdb_claim(choice.first, choice.second, key, false, value);
+	return done;
 }
 
 /* Brings the whole table into use: when the near part is five eighths full, or `must`. True when it just did. */
@@ -351,20 +409,22 @@ static __always_inline bool fdb_grow(bool must)
 
 	if (!u || masks.now >= fdb_mask || masks.was != masks.now)
 		return false;
-	if (!must && u->count <= masks.now * (LY_FDB_WAYS * 5 / 8))
+	if (!must && u->count <= (__s32)(masks.now * (LY_FDB_WAYS * 5 / 8)))
 		return false;
 	*(volatile __u64 *)&state->masks = LY_FDB_MASKS(fdb_mask, masks.now);
 	return true;
 }
 
-/* Inserts; where there is no room in the near part, in the whole table. */
-static __always_inline bool fdb_insert_growing(__u64 key, __u64 value)
+/* Inserts; where there is no room in the near part, in the whole table. Answers enum fdb_inserted. */
+static __always_inline int fdb_insert_growing(__u64 key, __u64 value)
 {
-	if (fdb_insert(key, value)) {
+	int done = fdb_insert(key, value);
+
+	if (done == FDB_INSERTED)
 		fdb_grow(false);
-		return true;
-	}
-	return fdb_grow(true) && fdb_insert(key, value);
+	else if (done == FDB_NO_ROOM && fdb_grow(true))
+		done = fdb_insert(key, value);
+	return done;
 }
 
 #endif

@@ -13,8 +13,7 @@ static __always_inline bool fdb_take_out(struct fdb_hit hit, __u64 key)
 {
 	if (!fdb_swap(hit, 0))
 		return false;
-	if (fdb_kind(hit.word) == LY_FDB_DYNAMIC)
-		usage_release_all(fdb_port(hit.word), (key >> KEY_VLAN_SHIFT) & (LY_VLANS - 1));
+	usage_release_word(key, hit.word);
 	return true;
 }
 
@@ -24,12 +23,13 @@ __noinline int fdb_write(__u64 key, __u64 raw)
 	union ly_fdb_value value = { .raw = raw };
 	struct fdb_hit hit = fdb_find(fdb_masks(), key);
 
-	if (!hit.word)
-		return fdb_insert_growing(key, raw) ? 0 : -ENOSPC;
+	if (!hit.word) {
+		int done = fdb_insert_growing(key, raw);
+		return done == FDB_INSERTED ? 0 : done == FDB_NO_ROOM ? -ENOSPC : -EAGAIN;
+	}
 	if (!fdb_swap(hit, fdb_word(hit.word, value)))
 		return -EAGAIN;
-	if (fdb_kind(hit.word) == LY_FDB_DYNAMIC)
-		usage_release_all(fdb_port(hit.word), (key >> KEY_VLAN_SHIFT) & (LY_VLANS - 1));
+	usage_release_word(key, hit.word);
 	return 0;
 }
 
@@ -146,15 +146,43 @@ int clock_read(struct ly_fdb_call *call)
 	return 0;
 }
 
-/* Moving the entries of the part that was in use to where they belong now. An entry stands in both places
- * for a moment, and look-ups try the new one first; whatever happened to the old one meanwhile is carried over. */
+/* Moving the entries of the part that was in use to where they belong now. An entry stands in both places for a moment, each
+ * with its own usage, and look-ups try the new one first. What became of the old one meanwhile is carried over. */
 
 struct fdb_migrate_state {
 	struct fdb_masks masks;
 	__u64 waiting;
 };
 
-/* A global function: the verifier looks at it once. True when the way is free or rightly placed. */
+static __always_inline void usage_add_word(__u64 key, __u64 word)
+{
+	if (fdb_kind(word) == LY_FDB_DYNAMIC)
+		usage_add_all(fdb_port(word), (key >> KEY_VLAN_SHIFT) & (LY_VLANS - 1));
+}
+
+/* Enters a copy of `old` in the part that is in use now. */
+static __always_inline bool fdb_copy(__u64 key, struct fdb_hit old)
+{
+	usage_add_word(key, old.word);
+	int done = fdb_insert(key, fdb_value(old).raw);
+	if (done == FDB_NO_ROOM)
+		usage_release_word(key, old.word);
+	return done == FDB_INSERTED;
+}
+
+/* Gives the copy at `place` what `old` says. */
+static __always_inline bool fdb_carry(__u64 key, struct fdb_hit place, struct fdb_hit old)
+{
+	__u64 word = fdb_word(place.word, fdb_value(old));
+
+	usage_add_word(key, word);
+	fdb_set_updated_s(place.bucket, place.way, fdb_updated_s(old.bucket, old.way));
+	bool done = fdb_swap(place, word);
+	usage_release_word(key, done ? place.word : word);
+	return done;
+}
+
+/* Moves the entry of one way. True when nothing is left in it to move. A global function: the verifier looks at it once. */
 __noinline int fdb_migrate_way(__u32 bucket, __u32 way, __u32 now)
 {
 	struct ly_fdb_bucket *b = LOOKUP(fdb, bucket);
@@ -165,24 +193,31 @@ __noinline int fdb_migrate_way(__u32 bucket, __u32 way, __u32 now)
 	struct fdb_hit old = { *(volatile __u64 *)&b->way[way], bucket, way };
 	if (old.word == 0)
 		return 1;
-	__u64 key = fdb_key_of(bucket, old.word), hash = fdb_hash(key);
+	__u64 key = fdb_key_of(bucket, old.word), hash = fdb_hash(key), tag = old.word;
 	struct fdb_choice choice = fdb_buckets(hash, now);
 	if (bucket == (old.word & LY_FDB_SECOND ? choice.second : choice.first))
 		return 1;
 	struct fdb_hit place = fdb_find_under(hash, now);
-	if (!place.word && fdb_insert(key, fdb_value(old).raw))
-		place = fdb_find_under(hash, now);
-	if (!place.word)
+	/* The copy says what the old entry does, or is newer, or is the control plane's. */
+	bool current = !place.word || fdb_kind(place.word) != LY_FDB_DYNAMIC || fdb_kind(old.word) == LY_FDB_DYNAMIC;
+	if (!place.word && !fdb_copy(key, old))
 		return 0;
-	for (int tries = 0; tries < 4; tries++) {
-		if (fdb_swap(old, 0))
+	for (int tries = 0; tries < 8; tries++) {
+		if (!current) {
+			place = fdb_find_under(hash, now);
+			if (!place.word)
+				return 0;
+			current = fdb_kind(place.word) != LY_FDB_DYNAMIC || fdb_carry(key, place, old);
+			continue;
+		}
+		if (fdb_take_out(old, key))
 			return 1;
 		old.word = *(volatile __u64 *)&b->way[way];
 		if (old.word == 0)
 			return 1;
-		fdb_set_updated_s(place.bucket, place.way, fdb_updated_s(bucket, way));
-		if (fdb_swap(place, fdb_word(place.word, fdb_value(old))))
-			place.word = fdb_word(place.word, fdb_value(old));
+		if (!fdb_is(old.word, tag))
+			return 0;
+		current = false;
 	}
 	return 0;
 }

@@ -24,7 +24,10 @@ static __always_inline __u8 learn_new(__u64 key, union ly_fdb_value value)
 			       LY_SRC_NEW;
 	if (!usage_take_all(port, vlan))
 		return LY_SRC_REFUSED;
-	if (!fdb_insert_growing(key, value.raw)) {
+	int done = fdb_insert_growing(key, value.raw);
+	if (done == FDB_WITHDRAWN)
+		return LY_SRC_KNOWN; /* another processor learns it at this moment */
+	if (done == FDB_NO_ROOM) {
 		usage_release_all(port, vlan);
 		struct ly_usage *u = LOOKUP(fdb_usage, LY_USAGE_TABLE);
 		if (u)
