@@ -239,13 +239,21 @@ static __always_inline int tc_unicast(struct __sk_buff *skb, struct frame *f)
 	return 0;
 }
 
-/* Known unicast from XDP to a port that takes frames from XDP; false: up to TC. */
+/* Known unicast from XDP to a port that takes frames from XDP; false: up to TC, and the frame is as it came.
+ *
+ * The helper notes the target before the frame is changed. It finds none where the port's device has left `xdp_ports`: the kernel
+ * takes a device out when it is deleted, and the port's row says LY_PORT_XDP_TX until a daemon changes it. */
 static __always_inline bool xdp_unicast(struct xdp_md *ctx, struct frame *f)
 {
 	__u8 want = egress_form(f->out, f->out_pv);
 
-	if (!(f->out->flags & LY_PORT_XDP_TX) && !dry)
-		return false;
+	if (!dry) {
+		if (!(f->out->flags & LY_PORT_XDP_TX))
+			return false;
+		f->action = bpf_redirect_map(&xdp_ports, f->out_id, XDP_PASS);
+		if (f->action != XDP_REDIRECT)
+			return false;
+	}
 	if ((want != f->form || frame_stale(f)) &&
 	    !xdp_retag(ctx, f->form, want, (f->tci & PCP_DEI_MASK) | f->vlan))
 		return false;
@@ -258,9 +266,7 @@ static __always_inline bool xdp_unicast(struct xdp_md *ctx, struct frame *f)
 			j->egress_count = 1;
 		}
 		f->action = XDP_TX; /* the test run hands back the bytes */
-		return true;
 	}
-	f->action = bpf_redirect_map(&xdp_ports, f->out_id, XDP_PASS);
 	return true;
 }
 

@@ -269,6 +269,7 @@ impl EbpfPlane {
         }
         for id in PortId::all() {
             self.write_xdp_port(id);
+            self.write_row(id);
         }
         Ok(())
     }
@@ -412,7 +413,7 @@ impl EbpfPlane {
         (ports.fold(0, |set, (id, _)| set | 1 << id.index()), longest.unwrap_or(0))
     }
 
-    /// Enters the port into the device maps, or takes it out.
+    /// Enters the port into the device maps, or takes it out. The caller writes the port's row afterwards.
     fn write_xdp_port(&mut self, id: PortId) {
         if self.kept.is_none() {
             return;
@@ -421,8 +422,12 @@ impl EbpfPlane {
         let ifindex = self.state.ports.get(&id).map_or(0, |port| port.ifindex);
         let wanted = if facts.xdp_tx { ifindex } else { 0 };
         let copy = self.programs.xdp_copy.as_raw_fd() as u32;
+        if wanted != self.device("xdp_ports", id) {
+            // XDP stops sending to the port before its entries change; `write_row` has it start again.
+            let flags = self.tables.ports.u32(id.index(), offset_of!(abi::Port, flags));
+            flags.fetch_and(!abi::PORT_XDP_TX, Relaxed);
+        }
         if wanted == 0 {
-            // First nobody floods to it by XDP, then it goes.
             self.write_xdp_flood();
         }
         let flood = id.index() < abi::XDP_FLOOD;
@@ -444,11 +449,16 @@ impl EbpfPlane {
         global.u64(0, offset_of!(abi::Global, xdp_flood)).store(set, Relaxed);
     }
 
+    /// The netdev of an entry of a device map; 0: there is none.
+    fn device(&self, map: &str, id: PortId) -> u32 {
+        let held = self.tables.map(map).lookup(u32::from(id.get()).as_bytes(), MapFlags::ANY).ok().flatten();
+        held.and_then(|value| Some(u32::read_from_prefix(&value).ok()?.0)).unwrap_or(0)
+    }
+
     /// Makes an entry of a device map `ifindex` and what follows it; 0 takes it out.
     fn write_device(&self, map: &str, id: PortId, ifindex: u32, rest: &[u8]) -> libbpf_rs::Result<()> {
+        let held = self.device(map, id);
         let (map, key) = (self.tables.map(map), u32::from(id.get()));
-        let held = map.lookup(key.as_bytes(), MapFlags::ANY).ok().flatten();
-        let held = held.and_then(|value| Some(u32::read_from_prefix(&value).ok()?.0)).unwrap_or(0);
         match (ifindex, held) {
             (0, 0) => Ok(()),
             (0, _) => map.delete(key.as_bytes()),
