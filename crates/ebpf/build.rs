@@ -1,22 +1,25 @@
-//! Compiles ../../bpf/lanyard.bpf.c to an object in `OUT_DIR`, which `src/object.rs` embeds.
+//! Compiles ../../bpf/*.bpf.c to objects in `OUT_DIR`, which `src/object.rs` and `src/present.rs` embed.
 
 use std::env;
 use std::path::PathBuf;
 use std::process::Command;
 
-const SOURCE: &str = "../../bpf/lanyard.bpf.c";
+/// The programs of the plane, and the one that prepares frames for test runs.
+const SOURCES: [&str; 2] = ["lanyard", "present"];
 const FLAGS: [&str; 7] = ["-O2", "-g", "-Wall", "-Werror", "-target", "bpf", "-mcpu=v3"];
 
 fn main() {
     println!("cargo:rerun-if-changed=../../bpf");
     println!("cargo:rerun-if-env-changed=CLANG");
-    if let Err(why) = compile() {
-        eprintln!("lanyard-ebpf: {why}");
-        std::process::exit(1);
+    for name in SOURCES {
+        if let Err(why) = compile(name) {
+            eprintln!("lanyard-ebpf: {why}");
+            std::process::exit(1);
+        }
     }
 }
 
-fn compile() -> Result<(), String> {
+fn compile(name: &str) -> Result<(), String> {
     let out = PathBuf::from(env::var("OUT_DIR").map_err(|e| format!("OUT_DIR: {e}"))?);
     let clang = env::var("CLANG").unwrap_or_else(|_| "clang".to_owned());
     // Debian keeps <asm/types.h>, which <linux/types.h> needs whatever the target is, by architecture.
@@ -31,10 +34,11 @@ fn compile() -> Result<(), String> {
         command.arg("-I").arg(libbpf);
     }
     // Paths in the debug information would make equal programs differ from one checkout to the next.
-    command.arg("-ffile-prefix-map=../../=").args(["-c", SOURCE, "-o"]).arg(out.join("lanyard.bpf.o"));
+    command.arg("-ffile-prefix-map=../../=").arg("-c").arg(format!("../../bpf/{name}.bpf.c"));
+    command.arg("-o").arg(out.join(format!("{name}.bpf.o")));
     match command.status() {
         Ok(status) if status.success() => Ok(()),
-        Ok(_) => Err(format!("{clang} refused bpf/lanyard.bpf.c; its reason is above")),
+        Ok(_) => Err(format!("{clang} refused bpf/{name}.bpf.c; its reason is above")),
         Err(error) => Err(format!(
             "the eBPF programs need clang, and `{clang}` cannot be run ({error}): on Debian, apt-get install clang"
         )),

@@ -8,6 +8,7 @@ use crate::clock::{now_ns, of_monotonic};
 use crate::error::{Doing, Result, check, system};
 use crate::object;
 use crate::plane::EbpfPlane;
+use crate::present::OutOfBand;
 use crate::tables::Tables;
 use crate::words;
 use lanyard_pipeline::trace::Verdict;
@@ -37,6 +38,8 @@ pub struct DryMode {
     pub police: bool,
     /// Not 0: the frame is one buffer of many segments with so many bytes of payload each (GSO); TC only.
     pub gso_size: u32,
+    /// The outermost tag is out of band, as the kernel presents received frames to TC; TC only.
+    pub out_of_band: bool,
 }
 
 /// Words of `struct __sk_buff`, and two of them.
@@ -63,6 +66,7 @@ pub struct DryRun {
 #[derive(Debug)]
 pub(crate) struct Dry {
     tc: OwnedFd,
+    out_of_band: OutOfBand,
     xdp: OwnedFd,
     /// Kept, or there is nothing to jump to.
     _steps: MapHandle,
@@ -73,7 +77,7 @@ impl Dry {
         let (programs, steps) = object::load_dry(tables)?;
         let [tc, _, _, xdp] = <[OwnedFd; 4]>::try_from(programs)
             .map_err(|_| system("loading the dry programs", "one is missing"))?;
-        Ok(Self { tc, xdp, _steps: steps })
+        Ok(Self { out_of_band: OutOfBand::before(&tc)?, tc, xdp, _steps: steps })
     }
 }
 
@@ -130,7 +134,10 @@ impl EbpfPlane {
         self.tables.set_journal(&journal)?;
         let doing = || format!("test-running a frame of {} bytes", frame.len());
         let out = match hook {
-            Hook::Tc => run(&dry.tc, &given, 0, mode.gso_size).doing(doing).map(|_| None)?,
+            Hook::Tc => {
+                let program = if mode.out_of_band { &dry.out_of_band.program } else { &dry.tc };
+                run(program, &given, 0, mode.gso_size).doing(doing).map(|_| None)?
+            }
             Hook::Xdp => {
                 let (answer, bytes) = run(&dry.xdp, &given, 64, 0).doing(doing)?;
                 if answer == XDP_PASS {
@@ -187,7 +194,8 @@ impl EbpfPlane {
     /// The frame's journey in words.
     pub(crate) fn trace_frame(&mut self, port: PortId, frame: &[u8]) -> Result<Trace> {
         let now_ns = now_ns();
-        let (journal, out) = self.run_dry(Hook::Tc, port, now_ns, DryMode::default(), frame)?;
+        let mode = DryMode { out_of_band: true, ..DryMode::default() };
+        let (journal, out) = self.run_dry(Hook::Tc, port, now_ns, mode, frame)?;
         let run = self.read_journal(&journal, out, frame)?;
         Ok(words::trace(&self.tables, &self.routing, &self.state, port, frame, &journal, run))
     }

@@ -31,6 +31,7 @@ mod lower;
 mod object;
 mod open;
 mod plane;
+mod present;
 mod probe;
 mod recover;
 mod rifs;

@@ -1,5 +1,5 @@
 //! Two implementations, one pipeline: random states and frames through `lanyard_pipeline` and through the eBPF programs
-//! by BPF_PROG_TEST_RUN, at both hooks. Verdict, reason, VLAN, egress ports, their order and every byte must agree; so
+//! by BPF_PROG_TEST_RUN, at both hooks, at TC with the outermost tag in line and out of band. Verdict, reason, VLAN, egress ports, their order and every byte must agree; so
 //! must counters, the FDB, and what a trace says.
 //!
 //! `LANYARD_DIFF_FRAMES` is how many frames (60,000 by default), `LANYARD_DIFF_SEED` the first state's seed.
@@ -15,7 +15,7 @@ use lanyard_pipeline::{Output, Pipeline, Timestamp};
 use lanyard_plane::{FdbFilter, Hook, Plane, PlaneError, RouteChange};
 use lanyard_types::{DropReason, MacAddr, PortId, VlanId};
 use lanyard_wire::ip::IpHeader;
-use lanyard_wire::{Builder, Tag};
+use lanyard_wire::{Builder, Tag, push};
 use std::collections::BTreeMap;
 
 /// What XDP did itself.
@@ -24,6 +24,9 @@ struct AtXdp {
     forwarded: u64,
     routed: u64,
 }
+
+/// A dry run that leaves every mark, of a frame with its tags in line.
+const MARKS: DryMode = DryMode { learn: true, count: true, police: true, gso_size: 0, out_of_band: false };
 
 /// Frames through one state.
 const FRAMES_A_STATE: u64 = 250;
@@ -91,13 +94,19 @@ fn one_state(plane: &mut EbpfPlane, pipeline: &mut Pipeline, seed: u64, frames: 
     for port in PortId::all().take(MAX_GENERATED_PORTS.into()) {
         plane.clear_counters(port);
     }
-    let mut rng = Rng::new(seed);
+    let (mut rng, mut form) = (Rng::new(seed), Rng::new(!seed));
     for n in 0..frames {
         now = Timestamp::from_nanos(now.as_nanos() + 1_000_000 * rng.below(1500));
-        let (port, bytes) = match rng.percent(50) {
+        let (port, mut bytes) = match rng.percent(50) {
             true => conversation(&mut rng, &state, pipeline).unwrap_or_else(|| frame(&mut rng, &state)),
             false => frame(&mut rng, &state),
         };
+        if form.percent(8) && bytes.len() >= 14 {
+            // Also a packet for the router may be behind a tag that the port does not recognise.
+            let vid = form.pick(&state.vlans).map_or(1, VlanId::get);
+            let tag = Tag { pcp: form.below(8) as u8, dei: false, vid };
+            push(&mut bytes, form.pick(&[0x8100, 0x88a8]).unwrap_or(0x8100), tag).expect("a whole header");
+        }
         if let Some(change) = rng.percent(5).then(|| routes::churn(&mut rng, &state)).flatten() {
             route(plane, pipeline, &[change], seed);
         }
@@ -111,7 +120,7 @@ fn one_state(plane: &mut EbpfPlane, pipeline: &mut Pipeline, seed: u64, frames: 
             continue;
         }
         if let Some((gso_size, longest)) = gso(&mut rng, &state, port, &bytes).filter(|_| segments) {
-            let mode = DryMode { learn: true, count: true, police: true, gso_size };
+            let mode = DryMode { gso_size, out_of_band: form.percent(50), ..MARKS };
             let mut want = Output::default();
             let verdict = pipeline.process_segments(now, port, &bytes, longest, &mut want);
             let dry = plane.dry_run(Hook::Tc, port, now.as_nanos(), mode, &bytes).expect(&what);
@@ -120,7 +129,8 @@ fn one_state(plane: &mut EbpfPlane, pipeline: &mut Pipeline, seed: u64, frames: 
         }
         traces_agree(plane, pipeline, port, &bytes, &what);
         let hook = if rng.percent(50) { Hook::Xdp } else { Hook::Tc };
-        frames_agree(plane, pipeline, port, &bytes, now, hook, at_xdp, &what);
+        let mode = DryMode { out_of_band: form.percent(50), ..MARKS };
+        frames_agree(plane, pipeline, port, &bytes, now, (hook, mode), at_xdp, &what);
     }
     tables_agree(plane, pipeline, &state, seed);
     plane.poll_events(&mut |_| {});
@@ -199,11 +209,10 @@ fn frames_agree(
     port: PortId,
     bytes: &[u8],
     now: Timestamp,
-    hook: Hook,
+    (hook, mode): (Hook, DryMode),
     at_xdp: &mut AtXdp,
     what: &str,
 ) {
-    let mode = DryMode { learn: true, count: true, police: true, gso_size: 0 };
     let work = pipeline.work();
     let mut want = Output::default();
     let verdict = pipeline.process(now, port, bytes, &mut want);

@@ -12,7 +12,7 @@ use lanyard_plane::{FdbEntry, FdbFilter, FdbKind, Hook, Plane, PlaneEvent};
 use lanyard_types::{MacAddr, TrapReason};
 use lanyard_wire::{Builder, Tag};
 
-const LEARN: DryMode = DryMode { learn: true, count: false, police: false, gso_size: 0 };
+const LEARN: DryMode = DryMode { learn: true, count: false, police: false, gso_size: 0, out_of_band: false };
 
 /// Four access ports, two of VLAN 10 and two of VLAN 20.
 fn plane(capacity: u32) -> Option<EbpfPlane> {

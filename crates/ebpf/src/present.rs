@@ -1,0 +1,41 @@
+//! Test runs with the frame in the form in which the kernel presents it to TC: the outermost tag out of band.
+//!
+//! Read first: `bpf/present.bpf.c`, the program that moves the tag and jumps to the program under test.
+
+use crate::error::{Doing, Result, system};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+/// The object, on the boundary libelf wants.
+#[repr(align(8))]
+struct Aligned<T: ?Sized>(T);
+static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/present.bpf.o")));
+
+/// The program that moves the tag, in front of another.
+#[derive(Debug)]
+pub(crate) struct OutOfBand {
+    /// What a test run starts.
+    pub program: OwnedFd,
+    /// Names the program it jumps to. The map empties itself when it is closed.
+    _presented: MapHandle,
+}
+
+impl OutOfBand {
+    /// Loads the program, to jump to `next`.
+    ///
+    /// # Errors
+    /// When the kernel refuses the program.
+    pub(crate) fn before(next: &OwnedFd) -> Result<Self> {
+        let doing = "loading the program that moves a test frame's tag";
+        let failed = |error: libbpf_rs::Error| system(doing, error);
+        let open = ObjectBuilder::default().name("present").and_then(|b| b.open_memory(&OBJECT.0));
+        let mut object = open.and_then(libbpf_rs::OpenObject::load).map_err(failed)?;
+        let presented = object.maps_mut().next().ok_or_else(|| system(doing, "the object has no map"))?;
+        let presented = MapHandle::try_from(&presented).map_err(failed)?;
+        let fd = next.as_raw_fd() as u32;
+        presented.update(&0_u32.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY).map_err(failed)?;
+        let program = object.progs_mut().next().ok_or_else(|| system(doing, "the object has no program"))?;
+        let program = program.as_fd().try_clone_to_owned().doing(|| doing.into())?;
+        Ok(Self { program, _presented: presented })
+    }
+}
