@@ -175,6 +175,9 @@ pub struct InterfaceView {
     /// The netdev's addresses as the kernel has them, IPv4 first, link-local ones included.
     #[serde(skip)]
     pub addresses: Vec<ipnet::IpNet>,
+    /// What routes the IPv4 and the IPv6 packets received here; `None` for what is no router interface.
+    #[serde(skip)]
+    pub routed_by: Option<[Forwarder; 2]>,
     /// Why the switch does not use the port although it is configured, e.g. `enslaved to br0`.
     #[serde(skip)]
     pub error: Option<String>,

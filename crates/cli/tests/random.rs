@@ -6,8 +6,8 @@ mod common;
 use common::{Fake, session};
 use lanyard_cli::{Outcome, apply_text, fuzz_line};
 use lanyard_config::layer3::{
-    Helper, HelperVrf, Layer3, Nd, NdPrefix, RaSuppress, RelayDestination, RelayInformation, RelayPolicy,
-    Track, TrackObject, Vrf, Vrrp,
+    ForwardingPlane, Helper, HelperVrf, Layer3, Nd, NdPrefix, RaSuppress, RelayDestination, RelayInformation,
+    RelayPolicy, Track, TrackObject, Vrf, Vrrp,
 };
 use lanyard_config::spanning_tree::{PortTree, SpanningTree, SpanningTreePort, Times, Tree};
 use lanyard_config::{
@@ -178,9 +178,9 @@ const VRFS: &[&str] = &["red", "blue-2", "v.3"];
 prop_compose! {
     fn vrf()(
         description in proptest::option::of("[!-~][ -~]{0,40}[!-~]"), rd in proptest::option::of("[0-9]{1,5}:[0-9]{1,5}"),
-        (ipv4, ipv6) in any::<(bool, bool)>(),
+        (ipv4, ipv6) in any::<(bool, bool)>(), forwarding_plane in proptest::option::of(forwarding_plane()),
     ) -> Vrf {
-        Vrf { description, rd, ipv4, ipv6 }
+        Vrf { description, rd, ipv4, ipv6, forwarding_plane }
     }
 }
 
@@ -220,6 +220,10 @@ fn urpf() -> impl Strategy<Value = lanyard_pipeline::route::Urpf> {
     select(&[Off, Loose, Strict][..])
 }
 
+fn forwarding_plane() -> impl Strategy<Value = ForwardingPlane> {
+    select(&ForwardingPlane::ALL[..])
+}
+
 /// `vrf` is put in where VRFs are known.
 fn layer3() -> impl Strategy<Value = Layer3> {
     let helper = (0u8..3, 1u8..=254).prop_map(|(kind, host)| Helper {
@@ -234,8 +238,9 @@ fn layer3() -> impl Strategy<Value = Layer3> {
     let flags = any::<[bool; 5]>();
     let times = (proptest::option::of(68u32..=9216), proptest::option::of(1u32..=2_147_483));
     let lists = (proptest::collection::vec(helper, 0..4), proptest::collection::vec(destination, 0..3));
-    (flags, times, (urpf(), urpf()), lists, nd(), groups).prop_map(
-        |(flags, times, urpf, lists, nd, groups)| {
+    let plane = proptest::option::of(forwarding_plane());
+    (flags, times, (urpf(), urpf()), lists, nd(), groups, plane).prop_map(
+        |(flags, times, urpf, lists, nd, groups, forwarding_plane)| {
             let [proxy_arp, local_proxy_arp, directed_broadcast, redirects, relay_trusted] = flags;
             let (mut helpers, mut relay_destinations) = lists;
             helpers.dedup_by_key(|helper| helper.address);
@@ -252,6 +257,7 @@ fn layer3() -> impl Strategy<Value = Layer3> {
                 local_proxy_arp,
                 directed_broadcast,
                 redirects,
+                forwarding_plane,
                 urpf_ipv4: urpf.0,
                 urpf_ipv6: urpf.1,
                 arp_timeout_s,
@@ -344,7 +350,7 @@ prop_compose! {
         routes in proptest::collection::vec(static_route(), 0..8),
         (vrfs, globals) in (proptest::collection::btree_map(select(VRFS), vrf(), 0..3), globals()),
         subinterfaces in proptest::collection::btree_map(1u16..=99, (vlan_id(), layer3(), any::<bool>()), 0..4),
-        flags in any::<[bool; 4]>(),
+        (flags, forwarding_plane) in (any::<[bool; 4]>(), forwarding_plane()),
         (no_learning, vlan_limits) in (vlan_set(), proptest::collection::btree_map(vlan_id(), 1u32..=1_000_000, 0..4)),
         (ageing_s, limit) in (prop_oneof![Just(0), 10u32..=1_000_000], 1u32..=1_000_000),
         (reserved, spanning_tree) in (proptest::collection::btree_map(0u8..16, Just(()), 0..4), spanning_tree()),
@@ -352,6 +358,7 @@ prop_compose! {
     ) -> Config {
         let mut config = Config { hostname, ip_routing: flags[0], ipv6_routing: flags[1], tag_native: flags[2], ..Config::default() };
         config.spanning_tree = spanning_tree;
+        config.forwarding_plane = forwarding_plane;
         config.fpm = fpm.map(|(address, port)| {
             let address = address.filter(|address| !address.is_multicast()).map(Into::into);
             FpmServer { address: address.unwrap_or(FpmServer::default().address), port }
@@ -653,6 +660,9 @@ const WORDS: &[&str] = &[
     "managed-config-flag",
     "proxy-arp",
     "redirects",
+    "forwarding",
+    "plane",
+    "never",
     "unreachables",
     "verify",
     "source",

@@ -12,6 +12,38 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+/// `ip forwarding plane`: what forwards the packets that the plane could route.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ForwardingPlane {
+    /// The plane, unless the kernel's packet filter, NAT or XFRM handles such packets: then the kernel.
+    #[default]
+    Auto,
+    /// The plane, whatever the kernel's packet filter holds.
+    Always,
+    /// The kernel.
+    Never,
+}
+
+impl ForwardingPlane {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Auto, Self::Always, Self::Never];
+
+    /// The keyword.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Always => "always",
+            Self::Never => "never",
+        }
+    }
+    /// The line of the configuration.
+    #[must_use]
+    pub fn line(self) -> String {
+        format!("ip forwarding plane {}", self.word())
+    }
+}
+
 /// `vrf definition V`: a routing table of its own. The kernel's is a network namespace of that name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Vrf {
@@ -23,6 +55,8 @@ pub struct Vrf {
     pub ipv4: bool,
     /// `address-family ipv6`.
     pub ipv6: bool,
+    /// `ip forwarding plane`; unset is as the switch's own.
+    pub forwarding_plane: Option<ForwardingPlane>,
 }
 
 /// What a routed interface has besides its addresses.
@@ -40,6 +74,8 @@ pub struct Layer3 {
     pub directed_broadcast: bool,
     /// `ip redirects`, on by default.
     pub redirects: bool,
+    /// `ip forwarding plane`, of packets received here; unset is as the VRF's.
+    pub forwarding_plane: Option<ForwardingPlane>,
     /// `ip verify unicast source reachable-via`.
     pub urpf_ipv4: Urpf,
     /// `ipv6 verify unicast source reachable-via`.
@@ -67,6 +103,7 @@ impl Default for Layer3 {
             local_proxy_arp: false,
             directed_broadcast: false,
             redirects: true,
+            forwarding_plane: None,
             urpf_ipv4: Urpf::Off,
             urpf_ipv6: Urpf::Off,
             arp_timeout_s: None,
@@ -290,6 +327,12 @@ pub enum RelayPolicy {
 }
 
 impl Config {
+    /// `ip forwarding plane` of a routing table, `None` being the switch's own.
+    #[must_use]
+    pub fn forwarding_plane(&self, vrf: Option<&str>) -> ForwardingPlane {
+        let of_vrf = vrf.and_then(|vrf| self.vrfs.get(vrf)?.forwarding_plane);
+        of_vrf.unwrap_or(self.forwarding_plane)
+    }
     /// The VRFs that something names and that do not exist, each once.
     #[must_use]
     pub fn missing_vrfs(&self) -> BTreeSet<&str> {
@@ -320,6 +363,7 @@ pub fn vrf_section(name: &str, vrf: &Vrf) -> Vec<String> {
     let mut lines = vec![format!("vrf definition {name}")];
     lines.extend(vrf.description.iter().map(|text| format!(" description {text}")));
     lines.extend(vrf.rd.iter().map(|rd| format!(" rd {rd}")));
+    lines.extend(vrf.forwarding_plane.map(|plane| format!(" {}", plane.line())));
     for (on, family) in [(vrf.ipv4, "ipv4"), (vrf.ipv6, "ipv6")] {
         if on {
             lines.push(format!(" address-family {family}"));
@@ -456,6 +500,7 @@ pub(crate) fn interface_lines(settings: &Layer3) -> Vec<String> {
             Urpf::Strict => lines.push(format!("{family} verify unicast source reachable-via rx")),
         }
     }
+    lines.extend(settings.forwarding_plane.map(ForwardingPlane::line));
     lines.extend(settings.arp_timeout_s.map(|seconds| format!("arp timeout {seconds}")));
     lines.extend(settings.helpers.iter().map(helper_line));
     lines.extend(settings.relay_destinations.iter().map(relay_destination_line));

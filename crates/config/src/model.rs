@@ -1,7 +1,7 @@
 //! The model. Defaults are `Default`; what equals its default is not printed.
 
 use crate::fpm::FpmServer;
-use crate::layer3::{Layer3, RelayInformation, StaticRoute, Track, Vrf};
+use crate::layer3::{ForwardingPlane, Layer3, RelayInformation, StaticRoute, Track, Vrf};
 use crate::spanning_tree::{ErrDisable, SpanningTree, SpanningTreePort};
 use ipnet::{Ipv4Net, Ipv6Net};
 use lanyard_pipeline::state::{Delivery, FDB_LIMIT_DEFAULT, HookChoice, ReservedAction, Tpid};
@@ -24,6 +24,8 @@ pub struct Config {
     pub ip_routing: bool,
     /// `ipv6 unicast-routing`.
     pub ipv6_routing: bool,
+    /// `ip forwarding plane`.
+    pub forwarding_plane: ForwardingPlane,
     /// `ip route` and `ipv6 route`.
     pub routes: Vec<StaticRoute>,
     /// `vrf definition`, by name.
@@ -55,6 +57,7 @@ impl Default for Config {
             fdb: FdbConfig::default(),
             ip_routing: false,
             ipv6_routing: false,
+            forwarding_plane: ForwardingPlane::Auto,
             routes: Vec::new(),
             vrfs: BTreeMap::new(),
             tracks: BTreeMap::new(),

@@ -85,6 +85,8 @@ fn globals(config: &Config) -> Vec<String> {
     };
     add(config.ip_routing, "ip routing");
     add(config.ipv6_routing, "ipv6 unicast-routing");
+    let plane = config.forwarding_plane;
+    add(plane != Default::default(), &plane.line());
     add(config.tag_native, "vlan dot1q tag native");
     lines.extend(layer3::relay_lines(&config.relay));
     for (number, action) in &config.reserved {

@@ -238,6 +238,7 @@ impl Core {
             self.refresh();
         }
         self.tell_changes(old, state);
+        self.tell_forwarders();
         self.save_record();
         self.ageing.set(self.clock.now_ms(), self.switch.config().fdb.ageing_s);
         self.follow_up();

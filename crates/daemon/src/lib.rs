@@ -20,6 +20,7 @@ pub mod kernel;
 mod layer3;
 pub mod log;
 mod os;
+mod packet_filter;
 pub mod paths;
 pub mod planes;
 pub mod protocol;

@@ -9,11 +9,13 @@
 
 use crate::core::Core;
 use crate::os::Gathered;
+use crate::packet_filter::Watch;
 use lanyard_config::Config;
 use lanyard_netdev::follow::{Follower, Heard, Progress, Table};
 use lanyard_netdev::{NeighbourState, netns};
 use lanyard_pipeline::state::PlaneState;
 use lanyard_plane::{PlaneError, RifState, RouteChange};
+use lanyard_switch::forwarding::{self, Forwarders, PacketFilter};
 use lanyard_switch::routing::{Ask, Neighbour, Origin, Routing};
 use lanyard_switch::{Router, Routers};
 use lanyard_types::{MacAddr, RifId, VrfId};
@@ -61,6 +63,8 @@ pub(crate) struct Following {
     retry_ms: Option<u64>,
     /// Told to the plane, taken or not.
     pub(crate) changes: u64,
+    /// What routed each interface's packets when the log was last told.
+    forwarders: Forwarders,
 }
 
 /// How one table was followed.
@@ -85,6 +89,7 @@ impl Following {
             next_use_ms: 0,
             retry_ms: None,
             changes: 0,
+            forwarders: Forwarders::new(),
         })
     }
     /// The number of a routing table that is followed.
@@ -101,6 +106,8 @@ impl Following {
 struct Follow {
     id: VrfId,
     follower: Follower,
+    /// The packet filter.
+    watch: Watch,
     seen: Seen,
     /// What a listing has found so far.
     fresh: Seen,
@@ -153,7 +160,7 @@ impl Seen {
             .filter(move |(index, child)| child.up && has_address(index, child))
             .map(|(i, c)| (*i, c))
     }
-    fn router(&self, id: VrfId) -> Router {
+    fn router(&self, id: VrfId, filter: &PacketFilter) -> Router {
         let mut virtual_macs: BTreeMap<u32, BTreeSet<MacAddr>> = BTreeMap::new();
         for (_, child) in self.active() {
             virtual_macs.entry(child.parent).or_default().insert(child.mac);
@@ -162,7 +169,8 @@ impl Seen {
             let (standard, others) = &self.rules[family];
             *others > 0 || !standard.contains(&255) || !standard.contains(&254)
         });
-        Router { id: Some(id), policy, forwarding: self.forwarding.clone(), virtual_macs }
+        let (filter, forwarding) = (filter.clone(), self.forwarding.clone());
+        Router { id: Some(id), policy, filter, forwarding, virtual_macs }
     }
 }
 
@@ -250,6 +258,10 @@ fn take_in(mirror: &mut Routing, id: VrfId, seen: &mut Seen, heard: Heard<'_>, l
 }
 
 impl Follow {
+    /// What is known of this routing table besides its routes.
+    fn router(&self) -> Router {
+        self.seen.router(self.id, self.watch.filter())
+    }
     /// Reads events; answers how many.
     fn events(&mut self, mirror: &mut Routing) -> usize {
         let Self { id, follower, seen, tally, behind, .. } = self;
@@ -372,9 +384,10 @@ impl Core {
         self.switch.set_routers(routers);
     }
     fn follow(&mut self, name: Option<String>) -> io::Result<()> {
-        let follower = match &name {
-            None => Follower::open()?,
-            Some(name) => netns::run_in(&netns::open(name)?, Follower::open)??,
+        let open = || io::Result::Ok((Follower::open()?, Watch::open()?));
+        let (follower, mut watch) = match &name {
+            None => open()?,
+            Some(name) => netns::run_in(&netns::open(name)?, open)??,
         };
         let taken: BTreeSet<VrfId> = self.following.follows.values().map(|follow| follow.id).collect();
         let free = || (1..=VrfId::MAX.get()).filter_map(VrfId::new).find(|id| !taken.contains(id));
@@ -382,6 +395,11 @@ impl Core {
         let id = id.ok_or_else(|| io::Error::other("no more VRFs than 31 are routed"))?;
         self.following.gathered.add(follower.events_fd())?;
         self.following.gathered.add(follower.listing_fd())?;
+        for fd in watch.fds() {
+            self.following.gathered.add(fd)?;
+        }
+        // No packet is routed around a packet filter that is there already.
+        watch.turn(self.clock.now_ms());
         self.following.mirror.overrun(id);
         self.following.busy = true;
         // Until they are listed, the rules are taken to be those there are at the start.
@@ -390,6 +408,7 @@ impl Core {
         let mut follow = Follow {
             id,
             follower,
+            watch,
             seen,
             fresh: Seen::default(),
             events_before: 0,
@@ -413,7 +432,7 @@ impl Core {
     fn routers(&self, able: bool) -> Routers {
         let mut vrfs = BTreeMap::new();
         for (name, follow) in &self.following.follows {
-            vrfs.insert(name.clone(), follow.seen.router(follow.id));
+            vrfs.insert(name.clone(), follow.router());
         }
         Routers { able, vrfs }
     }
@@ -429,10 +448,11 @@ impl Core {
         let Following { mirror, follows, gathered, .. } = &mut self.following;
         for follow in follows.values_mut() {
             heard += follow.events(mirror);
+            heard += usize::from(follow.watch.turn(now_ms));
             listed |= follow.listing(mirror, now_ms);
             // A listing may have had to begin on another socket.
             let _ = gathered.add(follow.follower.listing_fd());
-            let router = follow.seen.router(follow.id);
+            let router = follow.router();
             for ipv6 in [false, true] {
                 mirror.set_policy(follow.id, ipv6, router.policy[usize::from(ipv6)]);
             }
@@ -444,9 +464,21 @@ impl Core {
             self.switch.set_routers(routers);
             self.settle();
         }
+        self.tell_forwarders();
         self.sync_once();
         self.following.busy |= heard >= TURN || listed;
         heard > 0 || listed || told
+    }
+    /// Says in the log which packets the kernel routes now, and which the plane routes again.
+    pub(crate) fn tell_forwarders(&mut self) {
+        let now = forwarding::forwarders(self.switch.config(), self.switch.routers());
+        if now == self.following.forwarders {
+            return;
+        }
+        for text in forwarding::changes(&self.following.forwarders, &now) {
+            self.log("ROUTING", 5, "FORWARDER", &text);
+        }
+        self.following.forwarders = now;
     }
     /// Gives the plane what the mirror has for it; true when there was anything.
     fn tell_plane(&mut self) -> bool {
@@ -526,7 +558,9 @@ impl Core {
             follow.stage.is_none() && (following.mirror.audit_wanted(follow.id) || follow.seen.rules_changed)
         });
         let audit = audits.map(|follow| follow.next_audit_ms).min();
-        let all = [Some(following.next_use_ms), following.mirror.next_ask(), following.retry_ms, audit];
+        let filter = following.follows.values().map(|follow| follow.watch.due_ms()).min();
+        let all =
+            [Some(following.next_use_ms), following.mirror.next_ask(), following.retry_ms, audit, filter];
         all.into_iter().flatten().min()
     }
     /// What is due by the clock: use told to the kernel, questions asked again, refusals tried again.

@@ -8,6 +8,7 @@ use lanyard_cli::backend::Family;
 use lanyard_cli::view::{self, CefEntry, CefNextHop};
 use lanyard_pipeline::route::{IpHeader, flow_bucket};
 use lanyard_plane::{RouteLookup, RouteTarget};
+use lanyard_switch::forwarding::{self, Forwarder};
 use lanyard_switch::routing::Offload;
 use lanyard_types::{AdjacencyId, TrapReason, VrfId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,6 +32,16 @@ fn action(target: Option<RouteTarget>) -> (&'static str, Option<String>) {
         Some(RouteTarget::Up(TrapReason::LocalAddress)) => ("receive", None),
         Some(RouteTarget::Up(reason)) => ("punt", Some(reason.to_string())),
     }
+}
+
+/// What routes packets, as it is shown.
+pub(crate) fn routed_by(forwarder: Forwarder) -> view::Forwarder {
+    let (routed_by, reason) = match forwarder {
+        Forwarder::Nothing => ("none", None),
+        Forwarder::Plane => ("plane", None),
+        Forwarder::Kernel(reason) => ("kernel", Some(reason)),
+    };
+    view::Forwarder { routed_by, reason }
 }
 
 impl Core {
@@ -123,6 +134,11 @@ impl Core {
         let id = self.routed_table(vrf)?;
         let usage = self.following.mirror.usage();
         let heard = self.following.heard(vrf);
+        let table = vrf.map(str::to_owned);
+        let forwarder = |ipv6| {
+            let (config, routers) = (self.switch.config(), self.switch.routers());
+            routed_by(forwarding::forwarder(config, routers, &table, None, ipv6))
+        };
         Ok(view::CefSummary {
             prefixes: self.following.mirror.prefixes(id),
             groups: usage.groups,
@@ -132,6 +148,8 @@ impl Core {
             changes: self.following.changes,
             audits: heard.audits,
             overruns: heard.overruns,
+            ipv4: forwarder(false),
+            ipv6: forwarder(true),
         })
     }
     pub(crate) fn view_cef_exact(

@@ -1,13 +1,14 @@
 //! The switch's tables as the command line shows them.
 
 use crate::core::Core;
+use crate::routing_views::routed_by;
 use lanyard_cli::backend::{Family, MacFilter, RouteQuery};
 use lanyard_cli::view::{self, Counters, InterfaceKind, InterfaceView, Offload};
 use lanyard_config::{Interface, InterfaceName, Role};
 use lanyard_netdev::{DirectionStats, Link, LinkStats, NeighbourState, RouteKind};
 use lanyard_pipeline::trace::Verdict;
 use lanyard_plane::{FdbFilter, FdbKind, Hook, PortCounters, TrapCounters};
-use lanyard_switch::{Facts, check};
+use lanyard_switch::{Facts, check, forwarding};
 use lanyard_types::{DropReason, FrameCount, PortId, TrapGroup, TrapReason, VlanId};
 use std::collections::BTreeMap;
 
@@ -176,6 +177,11 @@ impl Core {
             present: link.is_some(),
             driver: link.and_then(|_| self.kernel.netdev().driver(&text).ok()),
             addresses: Vec::new(),
+            routed_by: (kind != InterfaceKind::Switchport).then(|| {
+                let (config, routers) = (self.switch.config(), self.switch.routers());
+                let (vrf, at) = (&interface.layer3.vrf, Some((name, interface)));
+                [false, true].map(|ipv6| routed_by(forwarding::forwarder(config, routers, vrf, at, ipv6)))
+            }),
             error: self.faults.get(&text).cloned().or_else(unusable).or_else(err_disabled),
             name: text,
         }

@@ -13,6 +13,7 @@ pub mod check;
 pub mod compile;
 pub mod facts;
 pub mod flush;
+pub mod forwarding;
 pub mod layer3;
 pub mod links;
 pub mod ports;

@@ -7,6 +7,7 @@
 
 use crate::compile::pipeline_end;
 use crate::facts::{Facts, LinkFacts};
+use crate::forwarding::{self, Forwarder, PacketFilter};
 use crate::ports::PortIds;
 use lanyard_config::layer3::split_subinterface;
 use lanyard_config::{Config, Interface, InterfaceName, Role};
@@ -31,6 +32,8 @@ pub struct Router {
     pub id: Option<VrfId>,
     /// The kernel routes IPv4 or IPv6 by more than the destination.
     pub policy: [bool; 2],
+    /// What the kernel does with packets that it forwards.
+    pub filter: PacketFilter,
     /// `forwarding` of an interface (`None` is `all`), of IPv4 or IPv6.
     pub forwarding: BTreeMap<(Option<u32>, bool), bool>,
     /// Virtual routers' addresses on an interface: of its macvlan children that are up and have an address.
@@ -41,7 +44,7 @@ impl Router {
     /// True unless the kernel is known not to forward what comes in there.
     fn forwards(&self, ifindex: u32, ipv6: bool) -> bool {
         let on = |index| self.forwarding.get(&(index, ipv6)).copied().unwrap_or(true);
-        !self.policy[usize::from(ipv6)] && on(Some(ifindex)) && (!ipv6 || on(None))
+        on(Some(ifindex)) && (!ipv6 || on(None))
     }
 }
 
@@ -139,6 +142,11 @@ fn rif(
     let link = facts.get(&name.to_string())?;
     let router = routers.vrfs.get(&interface.layer3.vrf)?;
     let virtual_macs = router.virtual_macs.get(&link.ifindex);
+    let routes = |ipv6| {
+        let at = Some((name, interface));
+        router.forwards(link.ifindex, ipv6)
+            && forwarding::forwarder(config, routers, &interface.layer3.vrf, at, ipv6) == Forwarder::Plane
+    };
     let rif = RifState {
         name: link.name.clone(),
         vrf: router.id?,
@@ -146,8 +154,8 @@ fn rif(
         mac: link.mac?,
         virtual_macs: virtual_macs.into_iter().flatten().copied().take(VIRTUAL_MACS).collect(),
         mtu: interface.layer3.ip_mtu.unwrap_or(link.mtu).min(link.mtu).clamp(68, 65_535),
-        ipv4: config.ip_routing && router.forwards(link.ifindex, false),
-        ipv6: config.ipv6_routing && router.forwards(link.ifindex, true),
+        ipv4: routes(false),
+        ipv6: routes(true),
         urpf_ipv4: interface.layer3.urpf_ipv4,
         urpf_ipv6: interface.layer3.urpf_ipv6,
     };
@@ -244,15 +252,13 @@ mod tests {
             ],
         );
         stopped.vrfs.get_mut(&None).expect("the switch's own").policy = [true, false];
-        check(
-            "ip-routing\n",
-            &stopped,
-            &[
-                "vlan10 vlan 10 up ly10 mtu 1500",
-                "vlan20 vlan 20 up ly20 mtu 1500",
-                "eth1 port eth1 mtu 9000",
-            ],
-        );
+        let by_the_kernel =
+            ["vlan10 vlan 10 up ly10 mtu 1500", "vlan20 vlan 20 up ly20 mtu 1500", "eth1 port eth1 mtu 9000"];
+        check("ip-routing\n", &stopped, &by_the_kernel);
+        let mut filtered = routers();
+        let own = filtered.vrfs.get_mut(&None).expect("the switch's own");
+        own.filter.unknown = Some("no right".into());
+        check("ip-routing\n", &filtered, &by_the_kernel);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! Invariant: only routed ports, subinterfaces and VLAN interfaces have any of it. Defaults are those of IOS: proxy ARP and
 //! redirects on, directed broadcasts off, router advertisements on.
 
-use super::{ip, need, vrf};
+use super::{forwarding, ip, need, vrf};
 use crate::args::{Args, Kind, Value};
 use crate::backend::Refusal;
 use crate::edit::Edit;
@@ -37,6 +37,7 @@ pub const INTERFACE_V4: Node = kw("ip", "Interface Internet Protocol config comm
     )
     .run(flag)])])]),
     kw("directed-broadcast", "Enable forwarding of directed broadcasts").run(flag),
+    forwarding::PLANE,
     kw("helper-address", "Specify a destination address for DHCP broadcasts").no(helper).then(&[
         HELPER,
         kw("global", "Helper-address is global").then(&[HELPER]),

@@ -2,6 +2,7 @@
 
 mod exec;
 mod files;
+mod forwarding;
 mod fpm;
 mod global;
 mod interface;

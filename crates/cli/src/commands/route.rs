@@ -3,7 +3,7 @@
 //! Invariant: a static route names at least one of next hop, interface and Null0; of those that lead the same way to the
 //! same destination there is one.
 
-use super::{ip, need, vrf};
+use super::{forwarding, ip, need, vrf};
 use crate::args::{Args, Kind, Value};
 use crate::backend::Refusal;
 use crate::edit::Edit;
@@ -35,6 +35,7 @@ pub const IPV4: Node = kw("ip", "Global IP configuration subcommands").then(&[
         ]),
         kw("trust-all", "Relay information from clients is taken at every interface").run(relay_flag),
     ])])]),
+    forwarding::PLANE,
     kw("route", "Establish static routes").then(&[
         arg(Kind::Ipv4, "Destination prefix").then(&[MASK_V4]),
         PREFIX_V4,

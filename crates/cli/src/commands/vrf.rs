@@ -2,7 +2,7 @@
 //!
 //! Invariant: a VRF that something in the configuration names is defined.
 
-use super::{ip, need};
+use super::{forwarding, ip, need};
 use crate::args::{Args, Kind, short};
 use crate::backend::Refusal;
 use crate::edit::Edit;
@@ -37,6 +37,7 @@ pub const TREE: &[Node] = &[
     )
     .run(description)]),
     kw("exit-address-family", "Exit from VRF address-family configuration mode").set(exit_family),
+    forwarding::VRF,
     kw("rd", "Specify Route Distinguisher").no(distinguisher).then(&[arg(
         Kind::Word("ASN:nn or IP-address:nn", 24),
         "Route Distinguisher",
@@ -49,8 +50,8 @@ pub const FORWARDING: Node = kw("vrf", "VPN Routing/Forwarding parameters on the
     "forwarding",
     "Configure forwarding table",
 )
-.no(forwarding)
-.then(&[arg(Kind::Word("VRF-NAME", MAX_NAME), "VRF name").run(forwarding)])]);
+.no(forwarding_table)
+.then(&[arg(Kind::Word("VRF-NAME", MAX_NAME), "VRF name").run(forwarding_table)])]);
 
 /// The VRF a line names; `None` when it names none.
 ///
@@ -122,7 +123,7 @@ fn clear(interface: &mut Interface) -> bool {
     had
 }
 
-fn forwarding(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+fn forwarding_table(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     let vrf = if args.form == Form::Set { Some(need(args.text())?) } else { None };
     if let Some(name) = vrf.as_deref().filter(|name| !edit.config.vrfs.contains_key(*name)) {
         return Err(missing(name));

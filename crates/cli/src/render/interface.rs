@@ -44,6 +44,11 @@ fn block(i: &InterfaceView, config: &Config) -> String {
             let _ = writeln!(out, "  Internet address is {net}");
         }
     }
+    for (family, forwarder) in ["IPv4", "IPv6"].iter().zip(i.routed_by.iter().flatten()) {
+        if let Some(by) = forwarder.text() {
+            let _ = writeln!(out, "  {family} packets received here are routed by {by}");
+        }
+    }
     let bandwidth =
         i.speed_mbps.map_or_else(|| "unknown".into(), |mbps| format!("{} Kbit/sec", u64::from(mbps) * 1000));
     let _ = writeln!(out, "  MTU {} bytes, BW {bandwidth}", i.mtu);

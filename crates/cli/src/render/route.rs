@@ -190,13 +190,21 @@ pub fn cef_detail(view: &Cef) -> String {
 
 /// `show ip cef summary`.
 pub fn cef_summary(view: &CefSummary) -> String {
-    let CefSummary { prefixes, groups, adjacencies, starved, failed, changes, audits, overruns } = view;
-    format!(
+    let CefSummary { prefixes, groups, adjacencies, starved, failed, changes, audits, overruns, ipv4, ipv6 } =
+        view;
+    let mut out = String::new();
+    for (family, forwarder) in [("IPv4", ipv4), ("IPv6", ipv6)] {
+        let by = forwarder.text().unwrap_or_else(|| "nothing: routing is off".into());
+        let _ = writeln!(out, "{family} packets are routed by {by}");
+    }
+    let _ = write!(
+        out,
         "{prefixes} prefixes of both families, {failed} without room in the plane\n\
          {groups} groups and {adjacencies} neighbours in the plane, {starved} prefixes without one\n\
          {changes} changes told to the plane\n\
          {audits} comparisons with the kernel's tables, {overruns} after events were lost\n"
-    )
+    );
+    out
 }
 
 /// `show ip cef exact-route`.

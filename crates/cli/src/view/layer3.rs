@@ -95,6 +95,31 @@ pub struct CefSummary {
     pub audits: u64,
     /// How often the kernel had more to tell than there was room for.
     pub overruns: u64,
+    /// What routes this table's IPv4 packets.
+    pub ipv4: Forwarder,
+    /// What routes its IPv6 packets.
+    pub ipv6: Forwarder,
+}
+
+/// What routes packets: the plane or the kernel.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Forwarder {
+    /// `plane`, `kernel`, or `none` where this family is not routed.
+    pub routed_by: &'static str,
+    /// Why it is the kernel.
+    pub reason: Option<String>,
+}
+
+impl Forwarder {
+    /// For people: `the kernel: REASON`; `None` where this family is not routed.
+    #[must_use]
+    pub fn text(&self) -> Option<String> {
+        match (self.routed_by, &self.reason) {
+            ("plane" | "kernel", None) => Some(format!("the {}", self.routed_by)),
+            ("plane" | "kernel", Some(reason)) => Some(format!("the {}: {reason}", self.routed_by)),
+            _ => None,
+        }
+    }
 }
 
 /// `show ip route summary`. Made from the routes.

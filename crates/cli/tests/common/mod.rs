@@ -160,6 +160,7 @@ impl Interfaces for Fake {
                 present: true,
                 driver: Some("veth".into()),
                 addresses: v4.chain(v6).collect(),
+                routed_by: None,
                 error: None,
             })
         };
@@ -252,6 +253,11 @@ impl Routes for Fake {
             adjacencies: 2,
             changes: 7,
             audits: 1,
+            ipv4: view::Forwarder {
+                routed_by: "kernel",
+                reason: Some("nftables chain inet filter forward".into()),
+            },
+            ipv6: view::Forwarder { routed_by: "plane", reason: None },
             ..Default::default()
         })
     }

@@ -1,0 +1,278 @@
+//! What routes the packets that a router interface receives: the plane, or the kernel because something of the kernel's handles
+//! packets on their way through it (packet filter, NAT, connection tracking, IPsec).
+//!
+//! Read docs/routing.md, "The plane and the host's packet filter", first. Invariant: pure. The plane routes a packet only if
+//! no hook that the kernel is known to have would have seen it.
+
+use crate::rifs::Routers;
+use lanyard_config::layer3::ForwardingPlane;
+use lanyard_config::{Config, Interface, InterfaceName};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+/// One place where the kernel handles packets on their way through it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Hook {
+    /// It sees IPv4 packets, IPv6 packets.
+    pub families: [bool; 2],
+    /// Where it stands.
+    pub point: HookPoint,
+    /// What stands there, for people.
+    pub owner: String,
+}
+
+/// Where a hook stands.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum HookPoint {
+    /// All packets that are forwarded pass it.
+    Forwarding,
+    /// At the ingress of these netdevs; a name that ends in `*` stands for all that begin so.
+    Ingress(Vec<String>),
+    /// At the egress of these netdevs.
+    Egress(Vec<String>),
+}
+
+/// What the kernel of one namespace does with packets that it forwards.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PacketFilter {
+    /// Its hooks.
+    pub hooks: Arc<BTreeSet<Hook>>,
+    /// Why they are not known.
+    pub unknown: Option<String>,
+}
+
+/// What routes packets.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Forwarder {
+    /// Nothing: the family is not routed here.
+    Nothing,
+    /// The plane.
+    Plane,
+    /// The kernel, and why.
+    Kernel(String),
+}
+
+impl fmt::Display for Forwarder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nothing => f.write_str("nothing"),
+            Self::Plane => f.write_str("the plane"),
+            Self::Kernel(reason) => write!(f, "the kernel: {reason}"),
+        }
+    }
+}
+
+/// What routes the packets of a family that come in at an interface. `None` asks for the routing table as a whole.
+#[must_use]
+pub fn forwarder(
+    config: &Config,
+    routers: &Routers,
+    vrf: &Option<String>,
+    at: Option<(&InterfaceName, &Interface)>,
+    ipv6: bool,
+) -> Forwarder {
+    let routed = if ipv6 { config.ipv6_routing } else { config.ip_routing };
+    let Some(router) = routers.vrfs.get(vrf).filter(|_| routed && routers.able) else {
+        return Forwarder::Nothing;
+    };
+    if router.policy[usize::from(ipv6)] {
+        return Forwarder::Kernel("rules (ip rule) choose routes by more than the destination".into());
+    }
+    let of_interface = at.and_then(|(_, interface)| interface.layer3.forwarding_plane);
+    match of_interface.unwrap_or_else(|| config.forwarding_plane(vrf.as_deref())) {
+        ForwardingPlane::Always => Forwarder::Plane,
+        ForwardingPlane::Never => Forwarder::Kernel(ForwardingPlane::Never.line()),
+        ForwardingPlane::Auto => {
+            let name = at.map(|(name, _)| name.to_string());
+            match handler(config, &router.filter, vrf, name.as_deref(), ipv6) {
+                Some(reason) => Forwarder::Kernel(reason),
+                None => Forwarder::Plane,
+            }
+        }
+    }
+}
+
+/// What of the kernel's handles packets that come in at this netdev and are forwarded.
+fn handler(
+    config: &Config,
+    filter: &PacketFilter,
+    vrf: &Option<String>,
+    netdev: Option<&str>,
+    ipv6: bool,
+) -> Option<String> {
+    if let Some(reason) = &filter.unknown {
+        return Some(reason.clone());
+    }
+    let concerns = |hook: &&Hook| {
+        hook.families[usize::from(ipv6)]
+            && match &hook.point {
+                HookPoint::Forwarding => true,
+                HookPoint::Ingress(devices) => netdev.is_some_and(|name| names(devices, name)),
+                // Where a packet will leave is not known when it comes in.
+                HookPoint::Egress(devices) => {
+                    routed(config, vrf).any(|(name, _)| names(devices, &name.to_string()))
+                }
+            }
+    };
+    filter.hooks.iter().find(concerns).map(|hook| hook.owner.clone())
+}
+
+fn names(patterns: &[String], netdev: &str) -> bool {
+    patterns.iter().any(|pattern| match pattern.strip_suffix('*') {
+        Some(prefix) => netdev.starts_with(prefix),
+        None => pattern == netdev,
+    })
+}
+
+/// The router interfaces of a table.
+fn routed<'a>(
+    config: &'a Config,
+    vrf: &'a Option<String>,
+) -> impl Iterator<Item = (&'a InterfaceName, &'a Interface)> {
+    config.interfaces.iter().filter(move |(name, interface)| {
+        (matches!(name, InterfaceName::Vlan(_)) || interface.is_routed()) && interface.layer3.vrf == *vrf
+    })
+}
+
+/// What routes, by family (`true` is IPv6) and interface, for the log: see [`changes`].
+pub type Forwarders = BTreeMap<(bool, InterfaceName), Forwarder>;
+
+/// What routes the packets of every router interface; families that are not routed are left out.
+#[must_use]
+pub fn forwarders(config: &Config, routers: &Routers) -> Forwarders {
+    let mut all = Forwarders::new();
+    for vrf in routers.vrfs.keys() {
+        for (name, interface) in routed(config, vrf) {
+            for ipv6 in [false, true] {
+                match forwarder(config, routers, vrf, Some((name, interface)), ipv6) {
+                    Forwarder::Nothing => {}
+                    forwarder => drop(all.insert((ipv6, name.clone()), forwarder)),
+                }
+            }
+        }
+    }
+    all
+}
+
+/// Most interfaces named in one message.
+const NAMED: usize = 4;
+
+/// What has changed, a message for each forwarder. That an interface's packets are routed by the plane is said only when they
+/// were routed by the kernel before.
+#[must_use]
+pub fn changes(before: &Forwarders, after: &Forwarders) -> Vec<String> {
+    let mut groups: BTreeMap<(bool, &Forwarder), Vec<&InterfaceName>> = BTreeMap::new();
+    for ((ipv6, name), forwarder) in after {
+        let was = before.get(&(*ipv6, name.clone()));
+        if was != Some(forwarder) && (was.is_some() || *forwarder != Forwarder::Plane) {
+            groups.entry((*ipv6, forwarder)).or_default().push(name);
+        }
+    }
+    let message = |((ipv6, forwarder), list): ((bool, &Forwarder), Vec<&InterfaceName>)| {
+        let family = if ipv6 { "IPv6" } else { "IPv4" };
+        let mut names: Vec<String> = list.iter().take(NAMED).map(ToString::to_string).collect();
+        if list.len() > NAMED {
+            names.push(format!("{} more", list.len() - NAMED));
+        }
+        format!("{family} packets received on {} are routed by {forwarder}", names.join(", "))
+    };
+    groups.into_iter().map(message).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rifs::Router;
+    use crate::testing::config;
+
+    fn hook(families: [bool; 2], point: HookPoint) -> Hook {
+        Hook { families, point, owner: "a chain".into() }
+    }
+
+    fn routers(hooks: impl IntoIterator<Item = Hook>) -> Routers {
+        let filter = PacketFilter { hooks: Arc::new(hooks.into_iter().collect()), unknown: None };
+        let own = Router { filter, ..Router::default() };
+        let red = Router::default();
+        Routers { able: true, vrfs: [(None, own), (Some("red".into()), red)].into() }
+    }
+
+    const TEXT: &str = "ip-routing\nipv6-routing\nvrf red\nvlan10:\nvlan20:\nvlan30: vrf red";
+
+    /// The interfaces and families whose packets the kernel routes: `4 vlan10`.
+    fn by_kernel(config: &Config, routers: &Routers) -> Vec<String> {
+        let shown = |((ipv6, name), _): (&(bool, InterfaceName), &Forwarder)| {
+            format!("{} {name}", if *ipv6 { 6 } else { 4 })
+        };
+        let all = forwarders(config, routers);
+        assert!(all.len() >= 6, "{all:?}");
+        all.iter().filter(|(_, forwarder)| matches!(forwarder, Forwarder::Kernel(_))).map(shown).collect()
+    }
+
+    #[test]
+    fn hooks_of_the_kernel() {
+        let config = config(TEXT);
+        let check = |hooks: Vec<Hook>, want: &[&str]| {
+            assert_eq!(by_kernel(&config, &routers(hooks.clone())), want, "{hooks:?}");
+        };
+        let at = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        check(vec![], &[]);
+        check(vec![hook([true, false], HookPoint::Forwarding)], &["4 vlan10", "4 vlan20"]);
+        check(vec![hook([false, true], HookPoint::Forwarding)], &["6 vlan10", "6 vlan20"]);
+        check(vec![hook([true, true], HookPoint::Ingress(at(&["vlan10"])))], &["4 vlan10", "6 vlan10"]);
+        check(vec![hook([true, false], HookPoint::Ingress(at(&["vlan2*"])))], &["4 vlan20"]);
+        check(vec![hook([true, false], HookPoint::Egress(at(&["vlan10"])))], &["4 vlan10", "4 vlan20"]);
+        // Netdevs that are no router interfaces of this table.
+        check(vec![hook([true, true], HookPoint::Egress(at(&["vlan30", "eth1"])))], &[]);
+        check(vec![hook([true, true], HookPoint::Ingress(at(&["vlan30", "eth1"])))], &[]);
+    }
+
+    #[test]
+    fn what_is_configured() {
+        let mut config = config(TEXT);
+        let chain = || routers([hook([true, false], HookPoint::Forwarding)]);
+        config.forwarding_plane = ForwardingPlane::Always;
+        assert_eq!(by_kernel(&config, &chain()), [""; 0]);
+        let vlan10 = config.interfaces.keys().next().expect("one").clone();
+        let set = |config: &mut Config, plane| {
+            config.interfaces.get_mut(&vlan10).expect("vlan10").layer3.forwarding_plane = plane;
+        };
+        set(&mut config, Some(ForwardingPlane::Auto));
+        assert_eq!(by_kernel(&config, &chain()), ["4 vlan10"]);
+        set(&mut config, Some(ForwardingPlane::Never));
+        assert_eq!(by_kernel(&config, &chain()), ["4 vlan10", "6 vlan10"]);
+        set(&mut config, None);
+        config.forwarding_plane = ForwardingPlane::Auto;
+        config.vrfs.get_mut("red").expect("red").forwarding_plane = Some(ForwardingPlane::Never);
+        assert_eq!(by_kernel(&config, &chain()), ["4 vlan10", "4 vlan20", "4 vlan30", "6 vlan30"]);
+        let mut rules = routers([]);
+        // `always` does not make the plane do what it can't.
+        config.forwarding_plane = ForwardingPlane::Always;
+        rules.vrfs.get_mut(&None).expect("own").policy = [true, false];
+        assert_eq!(by_kernel(&config, &rules), ["4 vlan10", "4 vlan20", "4 vlan30", "6 vlan30"]);
+    }
+
+    #[test]
+    fn hooks_that_are_not_known() {
+        let mut routers = routers([]);
+        routers.vrfs.get_mut(&None).expect("own").filter.unknown = Some("no right".into());
+        let own = ["4 vlan10", "4 vlan20", "6 vlan10", "6 vlan20"];
+        assert_eq!(by_kernel(&config(TEXT), &routers), own);
+    }
+
+    #[test]
+    fn messages() {
+        let config = config(TEXT);
+        let plane = forwarders(&config, &routers([]));
+        let chain = forwarders(&config, &routers([hook([true, false], HookPoint::Forwarding)]));
+        assert_eq!(changes(&Forwarders::new(), &plane), [""; 0]);
+        let kernel = "IPv4 packets received on vlan10, vlan20 are routed by the kernel: a chain";
+        assert_eq!(changes(&Forwarders::new(), &chain), [kernel]);
+        assert_eq!(changes(&plane, &chain), [kernel]);
+        assert_eq!(changes(&chain, &chain), [""; 0]);
+        assert_eq!(
+            changes(&chain, &plane),
+            ["IPv4 packets received on vlan10, vlan20 are routed by the plane"]
+        );
+    }
+}

@@ -1,0 +1,326 @@
+//! The host's packet filter, NAT, connection tracking and IPsec on routed packets: honoured from the moment a rule exists, and
+//! from the switch's start.
+//!
+//! Read docs/routing.md, "The plane and the host's packet filter", first.
+
+use crate::harness::{Bed, Plane, scenarios, wait_for, wait_until};
+use serde_json::Value;
+use std::net::{IpAddr, UdpSocket};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+scenarios! {
+    /// A rule that is there first, and one that comes while the plane forwards; each family by itself.
+    packet_filter: ebpf soft;
+    masquerade: ebpf soft;
+    connection_tracking_and_flowtables: ebpf soft;
+    /// It announces nothing, so it is looked at once a second.
+    legacy_iptables: ebpf soft;
+    ipsec_policies: ebpf soft;
+    forwarding_plane_setting: ebpf soft;
+}
+
+/// Host 1 is in VLAN 10, host 2 in VLAN 20.
+const CONFIG: &str = "\
+vlan 10,20
+ip routing
+ipv6 unicast-routing
+interface p1
+ switchport access vlan 10
+interface p2
+ switchport access vlan 20
+interface vlan 10
+ ip address 10.0.10.254 255.255.255.0
+ ipv6 address fd00:10::254/64
+interface vlan 20
+ ip address 10.0.20.254 255.255.255.0
+ ipv6 address fd00:20::254/64
+";
+const V4: &str = "10.0.20.1";
+const V6: &str = "fd00:20::1";
+
+/// A switch in whose namespace `before` was run before it started.
+fn world(plane: Plane, before: &str) -> Bed {
+    let bed = Bed::without_switch(plane, 2, 1500);
+    if !before.is_empty() {
+        run(&bed, before);
+    }
+    std::fs::write(bed.config_file(), CONFIG).unwrap();
+    bed.start();
+    bed.chatter.set(true);
+    bed.exact.set(false);
+    for (n, vlan) in [(1, 10), (2, 20)] {
+        let host = bed.host(n);
+        host.address(&format!("10.0.{vlan}.1/24"));
+        host.address(&format!("fd00:{vlan}::1/64"));
+        host.net.ip(&format!(
+            "route add default via 10.0.{vlan}.254\nroute replace default via fd00:{vlan}::254"
+        ));
+    }
+    bed
+}
+
+/// Runs a shell command in the switch's namespace; answers what it printed.
+fn run(bed: &Bed, command: &str) -> String {
+    let output = bed.net.output(Command::new("sh").args(["-ec", command]));
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(output.status.success(), "{command}: {said}");
+    said
+}
+
+fn have(tool: &str) -> bool {
+    let found = Command::new(tool).arg("--version").output().is_ok();
+    if !found {
+        println!("skipped: no {tool}");
+    }
+    found
+}
+
+/// What routes a family, as the switch says it.
+fn routed_by(bed: &Bed, family: &str) -> Value {
+    bed.ask("show ip cef summary")[family].clone()
+}
+
+/// Waits until the switch says that `who` routes; answers why.
+fn wait_routed_by(bed: &Bed, family: &str, who: &str) -> String {
+    wait_for(&format!("{family} to be routed by the {who}: {}", routed_by(bed, family)), || {
+        let view = routed_by(bed, family);
+        (view["routed_by"] == who).then(|| view["reason"].as_str().unwrap_or_default().to_owned())
+    })
+}
+
+fn pings(bed: &Bed, from: usize, address: &str) -> bool {
+    bed.host(from).ping(&format!("-c 1 -W 1 {address}"))
+}
+
+/// Asserts that nothing gets through although the router knows its neighbours.
+fn blocked(bed: &Bed, address: &str) {
+    for host in ["10.0.10.1", "10.0.20.1", "fd00:10::1", "fd00:20::1"] {
+        wait_for("the router to reach its neighbours", || {
+            let mut ping = Command::new("ping");
+            bed.net.output(ping.args(["-c", "1", "-W", "1", host])).status.success().then_some(())
+        });
+    }
+    for _ in 0..3 {
+        assert!(!pings(bed, 1, address), "{address} is reached in spite of the packet filter");
+    }
+}
+
+fn by_the_plane(bed: &Bed, address: &str) {
+    bed.host(1).reaches(address);
+    bed.by_the_plane(1, 50, address, || bed.host(1).tcp(bed.host(2), address, 4 << 20));
+}
+
+fn packet_filter(plane: Plane) {
+    if !have("nft") {
+        return;
+    }
+    let drop = "nft 'add table inet f; add chain inet f forward { type filter hook forward priority 0; policy drop; }'";
+    let bed = world(plane, drop);
+    let reason = "nftables chain inet f forward";
+    for (family, address) in [("ipv4", V4), ("ipv6", V6)] {
+        assert_eq!(wait_routed_by(&bed, family, "kernel"), reason);
+        blocked(&bed, address);
+    }
+    assert!(bed.said().contains(&format!("are routed by the kernel: {reason}")), "{}", bed.said());
+    let shown = bed.exec(&["show interfaces vlan 10"]);
+    assert!(
+        shown.contains(&format!("IPv4 packets received here are routed by the kernel: {reason}")),
+        "{shown}"
+    );
+    run(&bed, "nft delete table inet f");
+    for (family, address) in [("ipv4", V4), ("ipv6", V6)] {
+        wait_routed_by(&bed, family, "plane");
+        by_the_plane(&bed, address);
+    }
+    // Traffic first: from when nft has come back, nothing gets through but what was on its way.
+    let began = Instant::now();
+    run(&bed, drop);
+    wait_routed_by(&bed, "ipv4", "kernel");
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    blocked(&bed, V4);
+    blocked(&bed, V6);
+    // One family's chain leaves the other to the plane; a bridge's and the host's own concern neither.
+    run(
+        &bed,
+        "nft 'delete table inet f; add table ip6 f; add chain ip6 f pre { type filter hook prerouting priority 0; }
+         add rule ip6 f pre ip6 saddr fd00:10::1 ip6 nexthdr ipv6-icmp icmpv6 type echo-request drop
+         add table bridge b; add chain bridge b forward { type filter hook forward priority 0; policy drop; }
+         add table inet i; add chain inet i input { type filter hook input priority 0; }'",
+    );
+    wait_routed_by(&bed, "ipv4", "plane");
+    by_the_plane(&bed, V4);
+    assert_eq!(wait_routed_by(&bed, "ipv6", "kernel"), "nftables chain ip6 f pre");
+    assert!(!pings(&bed, 1, V6));
+    // A restart finds the rules in place.
+    bed.end_daemon(nix::sys::signal::Signal::SIGKILL);
+    bed.start();
+    assert_eq!(wait_routed_by(&bed, "ipv6", "kernel"), "nftables chain ip6 f pre");
+    assert!(!pings(&bed, 1, V6));
+    by_the_plane(&bed, V4);
+    // At the ingress of one router interface: of that one only.
+    run(
+        &bed,
+        "nft 'flush ruleset; add table netdev n
+         add chain netdev n in { type filter hook ingress device vlan10 priority 0; policy drop; }'",
+    );
+    wait_for("vlan10 to be the kernel's", || {
+        let shown = bed.exec(&["show interfaces vlan 10"]);
+        shown
+            .contains("IPv4 packets received here are routed by the kernel: nftables chain netdev n in")
+            .then_some(())
+    });
+    assert!(
+        bed.exec(&["show interfaces vlan 20"]).contains("IPv4 packets received here are routed by the plane")
+    );
+    assert!(!pings(&bed, 1, V4));
+    run(&bed, "nft flush ruleset");
+    wait_for("the ping to pass again", || pings(&bed, 1, V4).then_some(()));
+}
+
+/// The address that host 2 sees a datagram of host 1 come from.
+fn seen_source(bed: &Bed) -> IpAddr {
+    let server = bed.host(2).net.run(|| UdpSocket::bind("10.0.20.1:9999").unwrap());
+    server.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    let client = bed.host(1).net.run(|| UdpSocket::bind("10.0.10.1:0").unwrap());
+    wait_for("a datagram to arrive", || {
+        client.send_to(b"lanyard", "10.0.20.1:9999").unwrap();
+        server.recv_from(&mut [0; 16]).ok().map(|(_, from)| from.ip())
+    })
+}
+
+fn masquerade(plane: Plane) {
+    if !have("nft") {
+        return;
+    }
+    let nat = "nft 'add table ip n; add chain ip n post { type nat hook postrouting priority srcnat; }
+               add rule ip n post oifname vlan20 counter masquerade'";
+    let router: IpAddr = "10.0.20.254".parse().unwrap();
+    let bed = world(plane, nat);
+    assert_eq!(wait_routed_by(&bed, "ipv4", "kernel"), "nftables chain ip n post");
+    bed.host(1).reaches(V4);
+    assert_eq!(seen_source(&bed), router);
+    bed.host(1).tcp(bed.host(2), V4, 4 << 20);
+    run(&bed, "nft delete table ip n");
+    wait_routed_by(&bed, "ipv4", "plane");
+    by_the_plane(&bed, V4);
+    assert_eq!(seen_source(&bed), "10.0.10.1".parse::<IpAddr>().unwrap());
+    run(&bed, nat);
+    wait_routed_by(&bed, "ipv4", "kernel");
+    assert_eq!(seen_source(&bed), router, "a private source leaves");
+    let counted = run(&bed, "nft list table ip n");
+    assert!(!counted.contains("packets 0"), "{counted}");
+}
+
+fn connection_tracking_and_flowtables(plane: Plane) {
+    if !have("nft") {
+        return;
+    }
+    let bed = world(plane, "");
+    bed.host(1).reaches(V4);
+    let stateful = |flow: &str| {
+        format!(
+            "nft 'add table inet s; {}
+             add chain inet s forward {{ type filter hook forward priority 0; policy drop; }}
+             {}
+             add rule inet s forward ct state established,related accept
+             add rule inet s forward iifname vlan10 accept'",
+            if flow.is_empty() {
+                ""
+            } else {
+                "add flowtable inet s ft { hook ingress priority 0; devices = { vlan10, vlan20 }; }"
+            },
+            flow
+        )
+    };
+    for flow in ["", "add rule inet s forward meta l4proto tcp ct state established counter flow add @ft"] {
+        run(&bed, &stateful(flow));
+        wait_routed_by(&bed, "ipv4", "kernel");
+        for address in [V4, V6] {
+            wait_for("a connection from inside", || pings(&bed, 1, address).then_some(()));
+            bed.host(1).tcp(bed.host(2), address, 16 << 20);
+        }
+        assert!(!pings(&bed, 2, "10.0.10.1"), "a connection from outside is let in");
+        let rules = run(&bed, "nft list table inet s");
+        assert!(!rules.contains("packets 0"), "no flow was added: {rules}");
+        // It is a data path, and not policed.
+        assert_eq!(bed.drops(1, "trap_policed") + bed.drops(2, "trap_policed"), 0);
+        run(&bed, "nft delete table inet s");
+        wait_routed_by(&bed, "ipv4", "plane");
+        wait_for("connections from outside", || pings(&bed, 2, "10.0.10.1").then_some(()));
+    }
+}
+
+fn legacy_iptables(plane: Plane) {
+    if !have("iptables-legacy") {
+        return;
+    }
+    let bed = world(plane, "ip6tables-legacy -A FORWARD -j DROP");
+    assert_eq!(wait_routed_by(&bed, "ipv6", "kernel"), "ip6tables (legacy) chain filter FORWARD");
+    blocked(&bed, V6);
+    // Looking at a table changes nothing.
+    run(&bed, "iptables-legacy -S; iptables-legacy -t nat -S");
+    let moved = wait_until(Duration::from_millis(2500), || {
+        (routed_by(&bed, "ipv4")["routed_by"] != "plane").then_some(())
+    });
+    assert_eq!(moved, None);
+    by_the_plane(&bed, V4);
+    run(&bed, "iptables-legacy -P FORWARD DROP");
+    assert_eq!(wait_routed_by(&bed, "ipv4", "kernel"), "iptables (legacy) chain filter FORWARD");
+    blocked(&bed, V4);
+    run(
+        &bed,
+        "iptables-legacy -P FORWARD ACCEPT; iptables-legacy -t nat -A POSTROUTING -o vlan20 -j MASQUERADE",
+    );
+    wait_for("the policy to be gone", || {
+        (routed_by(&bed, "ipv4")["reason"] == "iptables (legacy) chain nat POSTROUTING").then_some(())
+    });
+    assert_eq!(seen_source(&bed), "10.0.20.254".parse::<IpAddr>().unwrap());
+    run(&bed, "iptables-legacy -t nat -F");
+    wait_routed_by(&bed, "ipv4", "plane");
+    by_the_plane(&bed, V4);
+}
+
+fn ipsec_policies(plane: Plane) {
+    let bed = world(plane, "");
+    bed.host(1).reaches(V4);
+    by_the_plane(&bed, V4);
+    run(&bed, "ip xfrm policy add src 10.0.10.0/24 dst 10.0.20.0/24 dir fwd action block");
+    assert_eq!(wait_routed_by(&bed, "ipv4", "kernel"), "an IPsec (XFRM) policy");
+    blocked(&bed, V4);
+    by_the_plane(&bed, V6);
+    run(&bed, "ip xfrm policy flush");
+    wait_routed_by(&bed, "ipv4", "plane");
+    by_the_plane(&bed, V4);
+}
+
+fn forwarding_plane_setting(plane: Plane) {
+    if !have("nft") {
+        return;
+    }
+    let drop = "nft 'add table inet f; add chain inet f forward { type filter hook forward priority 0; policy drop; }'";
+    let bed = world(plane, drop);
+    bed.configure("ip forwarding plane always");
+    wait_routed_by(&bed, "ipv4", "plane");
+    by_the_plane(&bed, V4);
+    // The most specific counts. A packet is routed by what the interface that receives it says.
+    bed.configure("interface vlan 10\nip forwarding plane auto");
+    blocked(&bed, V4);
+    let text = bed.exec(&["show running-config"]);
+    assert!(
+        text.contains("\nip forwarding plane always\n") && text.contains("\n ip forwarding plane auto\n"),
+        "{text}"
+    );
+    run(&bed, "nft delete table inet f");
+    wait_for("the ping to pass again", || pings(&bed, 1, V4).then_some(()));
+    by_the_plane(&bed, V4);
+    bed.configure("no ip forwarding plane\ninterface vlan 10\nip forwarding plane never");
+    let before = bed.routed(1).1;
+    bed.host(1).tcp(bed.host(2), V4, 4 << 20);
+    let shown = bed.exec(&["show interfaces vlan 10"]);
+    assert!(shown.contains("are routed by the kernel: ip forwarding plane never"), "{shown}");
+    // The plane bridges to the router's interface, which is forwarding, and no exception.
+    assert_eq!(bed.routed(1).1, before, "the data path to the kernel is policed");
+    bed.configure("interface vlan 10\nno ip forwarding plane");
+    by_the_plane(&bed, V4);
+}
