@@ -12,7 +12,7 @@ use lanyard_config::layer3::{HelperVrf, RelayPolicy};
 use lanyard_config::{Config, Interface, InterfaceName};
 use lanyard_dhcp::{
     Config4, Config6, Delivery, Interface4, Interface6, Policy, Relay4, Relay6, Send4, Send6, Server4,
-    Server6,
+    Server6, Source4,
 };
 use lanyard_netdev::PacketSocket;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
@@ -250,10 +250,12 @@ impl Core {
         for vrf in tables {
             for _ in 0..TURN {
                 let Some(fd) = self.relaying.sockets4.get(&vrf) else { break };
-                let Some((len, ifindex)) = receive_v4(fd, &mut buffer) else { break };
+                let Some((len, ifindex, address)) = receive_v4(fd, &mut buffer) else { break };
                 count += 1;
                 let name = self.name_of(vrf.as_deref(), ifindex);
-                for send in self.relaying.v4.handle(&name, buffer.get(..len).unwrap_or_default()) {
+                let source = Source4 { vrf: vrf.clone(), address };
+                let datagram = buffer.get(..len).unwrap_or_default();
+                for send in self.relaying.v4.handle(&name, &source, datagram) {
                     self.send_v4(&send);
                 }
             }
@@ -265,7 +267,8 @@ impl Core {
                 let Some((len, ifindex, source)) = receive_v6(&socket.fd, &mut buffer) else { break };
                 count += 1;
                 let name = self.name_of(vrf.as_deref(), ifindex);
-                for send in self.relaying.v6.handle(&name, source, buffer.get(..len).unwrap_or_default()) {
+                let datagram = buffer.get(..len).unwrap_or_default();
+                for send in self.relaying.v6.handle(vrf.as_deref(), &name, source, datagram) {
                     self.send_v6(&send);
                 }
             }
@@ -401,8 +404,8 @@ fn open_v6() -> Result<OwnedFd, String> {
     make().map_err(|error: nix::Error| format!("UDP port {PORT_V6} of IPv6: {}", error.desc()))
 }
 
-/// A datagram's length, and the interface it came in at.
-fn receive_v4(fd: &OwnedFd, buffer: &mut [u8]) -> Option<(usize, u32)> {
+/// A datagram's length, the interface it came in at, and who sent it.
+fn receive_v4(fd: &OwnedFd, buffer: &mut [u8]) -> Option<(usize, u32, Ipv4Addr)> {
     let mut space = nix::cmsg_space!(nix::libc::in_pktinfo);
     let mut parts = [IoSliceMut::new(buffer)];
     let got = recvmsg::<SockaddrIn>(fd.as_raw_fd(), &mut parts, Some(&mut space), MsgFlags::empty()).ok()?;
@@ -410,7 +413,8 @@ fn receive_v4(fd: &OwnedFd, buffer: &mut [u8]) -> Option<(usize, u32)> {
         ControlMessageOwned::Ipv4PacketInfo(info) => u32::try_from(info.ipi_ifindex).ok(),
         _ => None,
     });
-    Some((got.bytes, index.unwrap_or(0)))
+    let source = got.address.map_or(Ipv4Addr::UNSPECIFIED, |address| address.ip());
+    Some((got.bytes, index.unwrap_or(0), source))
 }
 
 /// A datagram's length, the interface it came in at, and who sent it.

@@ -25,11 +25,13 @@ pub enum Counter {
     DroppedNoAddress,
     /// Dropped: no interface of this relay is meant.
     DroppedUnknown,
+    /// Dropped: a reply whose sender is no configured server of the interface that it is for.
+    DroppedNotServer,
 }
 
 impl Counter {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::ToServer,
         Self::ToClient,
         Self::OptionTooLong,
@@ -41,6 +43,7 @@ impl Counter {
         Self::DroppedPolicy,
         Self::DroppedNoAddress,
         Self::DroppedUnknown,
+        Self::DroppedNotServer,
     ];
     /// Its name, for people and programs.
     #[must_use]
@@ -57,6 +60,7 @@ impl Counter {
             Self::DroppedPolicy => "dropped_policy",
             Self::DroppedNoAddress => "dropped_no_address",
             Self::DroppedUnknown => "dropped_unknown",
+            Self::DroppedNotServer => "dropped_not_server",
         }
     }
 }

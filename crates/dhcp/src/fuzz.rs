@@ -1,6 +1,6 @@
 //! An entry for fuzzers: any bytes from clients and servers, through both relays.
 
-use crate::relay4::{Config4, Interface4, Policy, Relay4, Send4, Server4};
+use crate::relay4::{Config4, Interface4, Policy, Relay4, Send4, Server4, Source4};
 use crate::relay6::{Config6, Interface6, Relay6, Server6};
 use crate::{Counter, Message};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -47,7 +47,8 @@ pub fn fuzz(data: &[u8]) {
     let Some((&seed, datagram)) = data.split_first() else { return };
     let name = NAMES[usize::from(seed >> 7)];
     let mut relay = relay4(seed);
-    let sends = relay.handle(name, datagram);
+    let source = Source4 { vrf: None, address: [192, 0, 2, 1].into() };
+    let sends = relay.handle(name, &source, datagram);
     for send in &sends {
         let (Send4::Server { message, .. } | Send4::Client { message, .. }) = send;
         assert!(Message::parse(message).is_some(), "sent what it could not read");
@@ -60,12 +61,12 @@ pub fn fuzz(data: &[u8]) {
     assert_eq!(sends.is_empty(), relay.counters().iter().all(|(c, _)| c > Counter::OptionTooLong));
     let mut relay = relay6();
     let source = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 5);
-    for send in relay.handle(name, source, datagram) {
+    for send in relay.handle(None, name, source, datagram) {
         // What was relayed is whole again once it comes back.
         if send.port == 547 && send.message.first() == Some(&12) {
             let mut back = send.message.clone();
             back[0] = 13;
-            let returned = relay.handle(name, source, &back);
+            let returned = relay.handle(None, name, Ipv6Addr::LOCALHOST, &back);
             assert_eq!(returned.first().map(|send| send.message.as_slice()), Some(datagram));
         }
     }

@@ -15,5 +15,5 @@ pub use bootp::{MAX_MESSAGE, Message};
 pub use counters::{Counter, Counters};
 pub use frame::reply_frame;
 pub use fuzz::fuzz;
-pub use relay4::{Config4, Delivery, Interface4, Policy, Relay4, Send4, Server4};
+pub use relay4::{Config4, Delivery, Interface4, Policy, Relay4, Send4, Server4, Source4};
 pub use relay6::{Config6, Interface6, Relay6, Send6, Server6};

@@ -59,6 +59,15 @@ pub struct Server4 {
     pub source: Option<Ipv4Addr>,
 }
 
+/// Where a datagram comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Source4 {
+    /// The routing table it came in by.
+    pub vrf: Option<String>,
+    /// The sender's address.
+    pub address: Ipv4Addr,
+}
+
 /// What is done with relay information that is there.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Policy {
@@ -125,13 +134,14 @@ impl Relay4 {
     pub const fn counters(&self) -> &Counters {
         &self.counters
     }
-    /// A datagram has come to port 67, in at `interface`. Clients' go by the interface, servers' by what is in them.
-    pub fn handle(&mut self, interface: &str, datagram: &[u8]) -> Vec<Send4> {
+    /// A datagram has come to port 67 from `source`, in at `interface`. Clients' go by the interface, servers' by what is in them;
+    /// a server's is taken only from a configured server of the interface that it is for.
+    pub fn handle(&mut self, interface: &str, source: &Source4, datagram: &[u8]) -> Vec<Send4> {
         let result = match datagram.len() {
             0..236 => Err(Counter::DroppedTooShort),
             _ => match Message::parse(datagram).filter(Message::is_sound) {
                 Some(message) if message.op() == REQUEST => self.request(interface, message),
-                Some(message) if message.op() == REPLY => self.reply(message),
+                Some(message) if message.op() == REPLY => self.reply(source, message),
                 _ => Err(Counter::DroppedMalformed),
             },
         };
@@ -207,7 +217,7 @@ impl Relay4 {
     }
 
     /// RFC 1542, 4.1.2; RFC 3046, 2.1.
-    fn reply(&mut self, mut message: Message) -> Result<(Counter, Vec<Send4>), Counter> {
+    fn reply(&mut self, source: &Source4, mut message: Message) -> Result<(Counter, Vec<Send4>), Counter> {
         let giaddr = message.giaddr();
         let circuit = message.relay().and_then(|relay| sub_option(relay, CIRCUIT_ID));
         let circuit = circuit.and_then(|id| std::str::from_utf8(id).ok());
@@ -219,7 +229,11 @@ impl Relay4 {
         let by_circuit = circuit.and_then(|id| interfaces.get_key_value(id)).filter(|(_, i)| answers_at(i));
         let by_address = || interfaces.iter().find(|(_, i)| i.addresses.first() == Some(&giaddr));
         let ours = by_circuit.is_some();
-        let (name, _) = by_circuit.or_else(by_address).ok_or(Counter::DroppedUnknown)?;
+        let (name, interface) = by_circuit.or_else(by_address).ok_or(Counter::DroppedUnknown)?;
+        let is_sender = |server: &Server4| (&server.vrf, server.address) == (&source.vrf, source.address);
+        if !interface.servers.iter().any(is_sender) {
+            return Err(Counter::DroppedNotServer);
+        }
         if ours {
             message.set_relay(None);
         }
@@ -291,8 +305,22 @@ mod tests {
     }
 
     fn check(relay: &mut Relay4, interface: &str, bytes: &[u8], want: &[&str], counter: Counter) {
+        check_from(relay, "192.0.2.1", interface, bytes, want, counter);
+    }
+
+    /// As [`check`], from this sender: `192.0.2.9@up` is in the routing table `up`.
+    fn check_from(
+        relay: &mut Relay4,
+        from: &str,
+        interface: &str,
+        bytes: &[u8],
+        want: &[&str],
+        counter: Counter,
+    ) {
         let before = relay.counters().get(counter);
-        let sends = relay.handle(interface, bytes);
+        let (address, vrf) = from.split_once('@').map_or((from, None), |(a, vrf)| (a, Some(vrf.to_owned())));
+        let source = Source4 { vrf, address: address.parse().expect("an address") };
+        let sends = relay.handle(interface, &source, bytes);
         assert_eq!(sends.iter().map(show).collect::<Vec<_>>(), want, "{interface}");
         assert_eq!(relay.counters().get(counter), before + 1, "{counter:?}: {:?}", relay.counters());
     }
@@ -378,11 +406,18 @@ mod tests {
         check(&mut relay, "x", &given("10.0.10.254", &[], 0, [0; 4]), &[all], ToClient);
         // The server's table is another one: only the circuit says whose client it is.
         let crossed = given("203.0.113.1", &circuit("vlan30"), 0x80, lease);
-        check(&mut relay, "x", &crossed, &["vlan30 all gi 203.0.113.1 hops 0 info -"], ToClient);
+        let far = "vlan30 all gi 203.0.113.1 hops 0 info -";
+        check_from(&mut relay, "192.0.2.9@up", "x", &crossed, &[far], ToClient);
         check(&mut relay, "x", &given("203.0.113.1", &[], 0, lease), &[], DroppedUnknown);
         // A circuit of ours with another's address, and an address that is nobody's.
         check(&mut relay, "x", &given("10.7.0.1", &circuit("vlan10"), 0, lease), &[], DroppedUnknown);
         check(&mut relay, "x", &given("0.0.0.0", &[], 0, lease), &[], DroppedUnknown);
+        // Who is no server of the client's interface, or is not where that server is, is not listened to.
+        check_from(&mut relay, "192.0.2.2", "vlan20", &ours, &[unicast], ToClient);
+        for stranger in ["192.0.2.9", "10.0.10.66", "0.0.0.0", "192.0.2.1@up"] {
+            check_from(&mut relay, stranger, "vlan10", &ours, &[], DroppedNotServer);
+        }
+        check_from(&mut relay, "192.0.2.9", "x", &crossed, &[], DroppedNotServer);
         // What is not ours stays in.
         let foreign = given("10.0.10.254", CIRCUIT_X, 0x80, lease);
         check(&mut relay, "x", &foreign, &["vlan10 all gi 10.0.10.254 hops 0 info x"], ToClient);

@@ -54,6 +54,18 @@ pub struct Server6 {
     pub interface: Option<String>,
 }
 
+impl Server6 {
+    /// May a datagram from `source`, in at the interface `at`, be this server's? One that is reached by a multicast address answers
+    /// from an address of its own, which is not known.
+    fn is_sender(&self, at: &str, source: Ipv6Addr) -> bool {
+        let here = self.interface.as_deref().is_none_or(|interface| interface == at);
+        if self.address.is_multicast() {
+            return here && !source.is_multicast() && !source.is_unspecified();
+        }
+        self.address == source && (here || !source.is_unicast_link_local())
+    }
+}
+
 /// Something to send from port 547.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Send6 {
@@ -91,10 +103,17 @@ impl Relay6 {
     pub const fn counters(&self) -> &Counters {
         &self.counters
     }
-    /// A datagram has come to port 547, in at `interface`, from `source`.
-    pub fn handle(&mut self, interface: &str, source: Ipv6Addr, datagram: &[u8]) -> Vec<Send6> {
+    /// A datagram has come to port 547 of the routing table `vrf`, in at `interface`, from `source`. A reply is taken only from a
+    /// configured server of the interface that it is for.
+    pub fn handle(
+        &mut self,
+        vrf: Option<&str>,
+        interface: &str,
+        source: Ipv6Addr,
+        datagram: &[u8],
+    ) -> Vec<Send6> {
         let result = match datagram.first() {
-            Some(&RELAY_REPLY) => self.reply(datagram),
+            Some(&RELAY_REPLY) => self.reply(vrf, interface, source, datagram),
             Some(&(0 | ADVERTISE | REPLY | RECONFIGURE)) => Err(Counter::DroppedMalformed),
             Some(_) if datagram.len() < 4 => Err(Counter::DroppedTooShort),
             Some(&kind) => self.forward(interface, source, kind, datagram),
@@ -144,7 +163,13 @@ impl Relay6 {
     }
 
     /// RFC 8415, 19.2.
-    fn reply(&self, datagram: &[u8]) -> Result<(Counter, Vec<Send6>), Counter> {
+    fn reply(
+        &self,
+        vrf: Option<&str>,
+        at: &str,
+        source: Ipv6Addr,
+        datagram: &[u8],
+    ) -> Result<(Counter, Vec<Send6>), Counter> {
         let address = |from: usize| -> Option<Ipv6Addr> {
             let bytes: [u8; 16] = datagram.get(from..from + 16)?.try_into().ok()?;
             Some(bytes.into())
@@ -171,6 +196,9 @@ impl Relay6 {
             None => interfaces.iter().find(|(_, i)| !link.is_unspecified() && i.addresses.contains(&link)),
         };
         let (name, interface) = found.ok_or(Counter::DroppedUnknown)?;
+        if interface.vrf.as_deref() != vrf || !interface.servers.iter().any(|s| s.is_sender(at, source)) {
+            return Err(Counter::DroppedNotServer);
+        }
         if peer.is_unspecified() || peer.is_multicast() || peer.is_loopback() {
             return Err(Counter::DroppedMalformed);
         }
@@ -240,7 +268,8 @@ mod tests {
 
     fn check(relay: &mut Relay6, at: &str, from: &str, bytes: &[u8], want: &[&str], counter: Counter) {
         let before = relay.counters().get(counter);
-        let sends = relay.handle(at, from.parse().expect("an address"), bytes);
+        let (at, vrf) = at.split_once('@').map_or((at, None), |(at, vrf)| (at, Some(vrf)));
+        let sends = relay.handle(vrf, at, from.parse().expect("an address"), bytes);
         assert_eq!(sends.iter().map(show).collect::<Vec<_>>(), want, "{at}");
         assert_eq!(relay.counters().get(counter), before + 1, "{counter:?}: {:?}", relay.counters());
     }
@@ -279,7 +308,8 @@ mod tests {
     fn what_was_forwarded_comes_back() {
         use Counter::*;
         let mut relay = relay();
-        let forwarded = relay.handle("vlan30", "fe80::5".parse().expect("one"), SOLICIT).remove(0).message;
+        let forwarded =
+            relay.handle(Some("red"), "vlan30", "fe80::5".parse().expect("one"), SOLICIT).remove(0).message;
         let answer = |mut bytes: Vec<u8>, inner: &[u8]| {
             bytes[0] = RELAY_REPLY;
             let at = bytes.len() - SOLICIT.len();
@@ -288,9 +318,9 @@ mod tests {
             bytes
         };
         let back = answer(forwarded.clone(), &[7, 0, 0, 7]);
-        check(&mut relay, "x", "2001:db8::1", &back, &["red: fe80::5.546 on vlan30 type 7"], ToClient);
+        check(&mut relay, "x@red", "2001:db8::1", &back, &["red: fe80::5.546 on vlan30 type 7"], ToClient);
         let nested = answer(forwarded.clone(), &[&[RELAY_REPLY, 0][..], &[0; 32]].concat());
-        check(&mut relay, "x", "2001:db8::1", &nested, &["red: fe80::5.547 on vlan30 type 13"], ToClient);
+        check(&mut relay, "x@red", "2001:db8::1", &nested, &["red: fe80::5.547 on vlan30 type 13"], ToClient);
         let empty = answer(forwarded.clone(), &[]);
         check(&mut relay, "x", "2001:db8::1", &empty, &[], DroppedMalformed);
         let mut foreign = back.clone();
@@ -299,9 +329,15 @@ mod tests {
         check(&mut relay, "x", "2001:db8::1", &foreign, &[], DroppedUnknown);
         check(&mut relay, "x", "2001:db8::1", &back[..30], &[], DroppedTooShort);
         check(&mut relay, "x", "2001:db8::1", &back[..back.len() - 1], &[], DroppedMalformed);
+        // Who is no server of the client's interface, or is not where that server is, is not listened to.
+        check(&mut relay, "x@red", "2001:db8::2", &back, &[], DroppedNotServer);
+        check(&mut relay, "x", "2001:db8::1", &back, &[], DroppedNotServer);
         // Without an ID the link address decides.
         let mut bare = back[..RELAY_HEADER].to_vec();
         option(&mut bare, OPTION_RELAY_MESSAGE, &[2, 0, 0, 7]);
         check(&mut relay, "x", "2001:db8::1", &bare, &["fe80::5.546 on vlan10 type 2"], ToClient);
+        // A server that is reached by multicast answers from an address of its own, behind the interface that leads to it.
+        check(&mut relay, "vlan20", "2001:db8:20::7", &bare, &["fe80::5.546 on vlan10 type 2"], ToClient);
+        check(&mut relay, "vlan10", "2001:db8:20::7", &bare, &[], DroppedNotServer);
     }
 }
