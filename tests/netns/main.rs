@@ -24,6 +24,7 @@ mod packet_filter;
 mod ports;
 mod routes_live;
 mod services;
+mod static_routes;
 mod svi;
 mod trace;
 mod vlans;

@@ -16,6 +16,7 @@ use crate::paths::Paths;
 use crate::relay::Relaying;
 use crate::routing::Following;
 use crate::spanning::snapshot_path;
+use crate::static_routes::StaticRoutes;
 use crate::users::Users;
 use lanyard_cli::sessions::ConfigSessions;
 use lanyard_config::{Config, InterfaceName};
@@ -65,6 +66,8 @@ pub struct Core {
     pub(crate) relaying: Relaying,
     /// Tracked objects.
     pub(crate) tracks: Tracks,
+    /// The static routes in the kernel.
+    pub(crate) statics: StaticRoutes,
     /// True once the static routes that an earlier run has left are known.
     pub(crate) routes_adopted: bool,
     /// Which of the prefixes that are tracked the kernel has a usable route for, as far as asked.
@@ -138,6 +141,7 @@ impl Core {
             children: Children::default(),
             relaying: Relaying::default(),
             tracks: Tracks::default(),
+            statics: StaticRoutes::default(),
             routes_adopted: false,
             routes_seen: BTreeMap::new(),
             saved,
@@ -172,11 +176,12 @@ impl Core {
         }
         self.follow_tables(&plan.config);
         let state = self.switch.compile(&plan);
-        if let Err(reason) = self.apply(&state) {
+        let applied = self.apply(&state).map_err(|error| error.to_string());
+        if let Err(reason) = applied.and_then(|()| self.install_routes(&plan.config)) {
             self.unwind(&plan.actions.before);
             self.follow_tables(&self.switch.config().clone());
             self.reopen(&found);
-            return Err(reason.to_string());
+            return Err(reason);
         }
         self.finish(plan, &found, &state);
         self.fpm.adopt(self.clock.now_ms(), listening);
@@ -334,6 +339,10 @@ impl Core {
         }
         let mut came = BTreeSet::new();
         let mut gone = false;
+        if !changes.is_empty() {
+            // The kernel may have flushed routes with an interface, without an announcement.
+            self.statics.doubt();
+        }
         for change in changes {
             match change {
                 Change::Link(link) => {
@@ -417,6 +426,7 @@ impl Core {
         let pipeline = made_interfaces(next).map(|(name, _)| pipeline_end_of(&name.to_string()));
         let names: Vec<String> = names.into_iter().chain(pipeline).collect();
         let made = self.switch.record().namespaces.clone();
+        self.switch.facts_mut().shared_knobs = crate::instance::shared_knobs(&self.paths);
         let vrfs = next.vrfs.keys().chain(&made).map(String::as_str);
         self.kernel.learn_namespaces(vrfs, self.switch.facts_mut());
         self.kernel.learn_hosts(names.iter().map(String::as_str), self.switch.facts_mut());
@@ -476,7 +486,8 @@ impl Core {
         self.spanning_tick();
         self.fpm_tick();
         self.routing_tick();
-        if self.tracks.next_ms().is_some_and(|next_ms| next_ms <= now_ms) {
+        let due = [self.tracks.next_ms(), self.statics.due_ms()];
+        if due.into_iter().flatten().any(|due_ms| due_ms <= now_ms) {
             self.follow_layer3();
         }
         self.children_tick();
@@ -503,6 +514,7 @@ impl Core {
             .chain(self.fpm_due())
             .chain(self.routing_due())
             .chain(self.tracks.next_ms())
+            .chain(self.statics.due_ms())
             .chain(self.children.next_ms())
             .min()
     }
@@ -524,7 +536,7 @@ impl Core {
         both.homes.extend(coming.homes.clone());
         self.save(both);
     }
-    fn save_record(&mut self) {
+    pub(crate) fn save_record(&mut self) {
         self.save(self.switch.record().clone());
     }
     fn save(&mut self, record: Record) {
@@ -550,8 +562,8 @@ impl Core {
         let mut failures: Vec<String> =
             self.plane.detach().err().map(|error| error.to_string()).into_iter().collect();
         self.end_children();
-        self.kernel.adopt_routes(&BTreeSet::new(), self.switch.facts());
-        self.kernel.sync_routes(&BTreeSet::new(), self.switch.facts());
+        self.sync_routes(&BTreeSet::new());
+        self.switch.facts_mut().shared_knobs = crate::instance::shared_knobs(&self.paths);
         self.kernel.sync_arps(&BTreeSet::new(), self.switch.facts());
         let actions = self.switch.release();
         let results = self.run(&actions);

@@ -202,11 +202,12 @@ impl Core {
                 Event::Overrun => changes.push(Change::All),
                 Event::Route(route) => {
                     self.routes_seen.remove(&(of(), route.dest));
+                    self.statics.doubt_about(vrf, &route);
                     self.tell_route("add", vrf, &route);
                 }
                 Event::RouteGone(route) => {
                     self.routes_seen.remove(&(of(), route.dest));
-                    self.kernel.route_gone(vrf, &route, self.switch.facts());
+                    self.statics.doubt_about(vrf, &route);
                     self.tell_route("delete", vrf, &route);
                 }
                 Event::Neighbour(neighbour) => {
@@ -221,7 +222,9 @@ impl Core {
                     self.kernel.neighbour_changed(vrf, index, address, self.switch.facts());
                     self.tell_neighbour("delete", vrf, &neighbour);
                 }
-                Event::Address(_) | Event::AddressGone(_) => {}
+                Event::Address(_) => {}
+                // With its last address an interface loses its routes.
+                Event::AddressGone(_) => self.statics.doubt(),
             }
         }
         if !changes.is_empty() {

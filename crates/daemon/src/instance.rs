@@ -6,9 +6,11 @@ use crate::files;
 use crate::os;
 use crate::paths::Paths;
 use lanyard_netdev::netns;
+use lanyard_switch::facts::Knob;
 use lanyard_switch::{Identity, Record};
 use lanyard_types::MacAddr;
 use nix::fcntl::{Flock, FlockArg};
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -103,6 +105,24 @@ pub fn found(paths: &Paths) -> Found {
     let record = text.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
     let record = if elsewhere.is_some() { Record::default() } else { record };
     Found { record, any: text.is_some() || home.is_some(), elsewhere }
+}
+
+/// What other instances that live in this namespace have turned in it, as it was before them: read from their records, which
+/// outlive their daemons.
+#[must_use]
+pub fn shared_knobs(paths: &Paths) -> BTreeMap<Knob, bool> {
+    let home = |run: &Path| files::read_text(&run.join("netns"), 64).ok();
+    let Some(here) = home(&paths.run) else { return BTreeMap::new() };
+    let siblings = paths.run.parent().and_then(|root| std::fs::read_dir(root).ok()).into_iter().flatten();
+    let runs = siblings.filter_map(Result::ok).map(|entry| entry.path());
+    let others = runs.filter(|run| *run != paths.run && home(run).as_ref() == Some(&here));
+    let mut knobs = BTreeMap::new();
+    for run in others {
+        let text = files::read_text(&run.join("record.json"), MAX_FILE).unwrap_or_default();
+        let record: Record = serde_json::from_str(&text).unwrap_or_default();
+        knobs.extend(Knob::ALL.into_iter().filter_map(|knob| Some((knob, record.knob(knob)?))));
+    }
+    knobs
 }
 
 /// Writes down that the instance lives in this namespace.

@@ -1,17 +1,14 @@
 //! The kernel's network configuration: facts read from it, and the switch's actions carried out on it.
 //!
-//! Invariant: what is remembered here (sysctls of managed netdevs, routes of ours) is what the kernel was last
+//! Invariant: what is remembered here (sysctls of managed netdevs, neighbours of ours) is what the kernel was last
 //! seen with or last took.
 
 use crate::spaces::{self, Spaces};
-use lanyard_netdev::{
-    AddressFlags, Duplex, Error, Family, Link, LinkChange, Netdev, ROUTE_PROTOCOL, RouteKind, TABLE_MAIN,
-    Veth, sysctl,
-};
+use lanyard_netdev::{AddressFlags, Duplex, Error, Link, LinkChange, Netdev, Veth, sysctl};
 use lanyard_switch::compile::pipeline_end_of;
 use lanyard_switch::facts::HostStack;
 use lanyard_switch::links::{LinkSettings, Netdevs, Pair};
-use lanyard_switch::{Action, Arp, Facts, LinkFacts, Route};
+use lanyard_switch::{Action, Arp, Facts, LinkFacts};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
@@ -23,8 +20,6 @@ pub struct Kernel {
     pub(crate) spaces: Spaces,
     /// Sysctls by VRF and index, of netdevs the configuration names.
     hosts: BTreeMap<(Option<String>, u32), HostStack>,
-    /// Our routes that the kernel has.
-    routes: BTreeSet<Route>,
     /// Our permanent neighbours that the kernel has.
     arps: BTreeSet<Arp>,
 }
@@ -39,7 +34,6 @@ impl Kernel {
             netdev: Netdev::open()?,
             spaces: Spaces::open()?,
             hosts: BTreeMap::new(),
-            routes: BTreeSet::new(),
             arps: BTreeSet::new(),
         })
     }
@@ -122,64 +116,6 @@ impl Kernel {
             self.spaces.find(vrf);
         }
         facts.namespaces = self.spaces.facts();
-    }
-
-    /// Brings our routes in the kernel to `wanted`. A route whose next hop can't be reached now is left for the
-    /// next call: IOS takes it and uses it when it can.
-    pub fn sync_routes(&mut self, wanted: &BTreeSet<Route>, facts: &Facts) {
-        let installed = self.routes.clone();
-        for route in installed.difference(wanted) {
-            let Ok(netdev) = self.netdev_of(route.vrf.as_deref()) else {
-                self.routes.remove(route);
-                continue;
-            };
-            match lower(route, facts).map(|lowered| netdev.del_route(&lowered)) {
-                Some(Err(error)) if !error.is_gone() => {}
-                _ => drop(self.routes.remove(route)),
-            }
-        }
-        for route in wanted.difference(&installed) {
-            if let Some(lowered) = lower(route, facts)
-                && self
-                    .netdev_of(route.vrf.as_deref())
-                    .is_ok_and(|netdev| netdev.replace_route(&lowered).is_ok())
-            {
-                self.routes.insert(route.clone());
-            }
-        }
-    }
-    /// Our routes that an earlier run left in the kernel: kept where `wanted` has them, known as superfluous
-    /// where not.
-    pub fn adopt_routes(&mut self, wanted: &BTreeSet<Route>, facts: &Facts) {
-        let vrfs: Vec<Option<String>> =
-            std::iter::once(None).chain(self.spaces.names().map(|vrf| Some(vrf.to_owned()))).collect();
-        for vrf in vrfs {
-            for family in [Family::V4, Family::V6] {
-                let routes =
-                    self.netdev_of(vrf.as_deref()).ok().map(|netdev| netdev.routes(family, TABLE_MAIN));
-                for route in routes.and_then(Result::ok).unwrap_or_default() {
-                    if route.protocol == ROUTE_PROTOCOL
-                        && let Some(route) = raise(vrf.as_deref(), &route, facts)
-                    {
-                        let ours = wanted.iter().find(|ours| is(ours, &route)).cloned();
-                        self.routes.insert(ours.unwrap_or(route));
-                    }
-                }
-            }
-        }
-    }
-    /// The kernel says one of our routes is gone (its interface went down): it is wanted again at the next sync.
-    pub fn route_gone(&mut self, vrf: Option<&str>, route: &lanyard_netdev::Route, facts: &Facts) {
-        if route.protocol == ROUTE_PROTOCOL
-            && let Some(route) = raise(vrf, route, facts)
-        {
-            self.routes.retain(|ours| !is(ours, &route));
-        }
-    }
-    /// True when not every route of `wanted` is in the kernel.
-    #[must_use]
-    pub fn misses_routes(&self, wanted: &BTreeSet<Route>) -> bool {
-        self.routes != *wanted
     }
 
     /// Brings our permanent neighbours to `wanted`; those whose netdev is not there are left for the next call.
@@ -471,38 +407,4 @@ fn write_host(name: &str, from: HostStack, to: HostStack) -> Result<(), String> 
         sysctl::set(&key, &ms).map_err(|error| error.to_string())?;
     }
     Ok(())
-}
-
-/// The switch's route as the kernel's; `None` while its interface does not exist.
-fn lower(route: &Route, facts: &Facts) -> Option<lanyard_netdev::Route> {
-    let lowered = lanyard_netdev::Route { metric: route.metric, ..lanyard_netdev::Route::new(route.prefix) };
-    if route.discard {
-        return Some(lanyard_netdev::Route { kind: RouteKind::Blackhole, ..lowered });
-    }
-    let ifindex = match &route.interface {
-        Some(name) => Some(facts.get(name)?.ifindex),
-        None => None,
-    };
-    Some(lowered.via(route.via, ifindex))
-}
-
-/// The kernel's route as the switch's, its egress always named.
-fn raise(vrf: Option<&str>, route: &lanyard_netdev::Route, facts: &Facts) -> Option<Route> {
-    let discard = route.kind == RouteKind::Blackhole;
-    let hop = route.next_hops.first().filter(|_| !discard);
-    let egress = hop.and_then(|hop| facts.by_index_in(vrf, hop.ifindex?));
-    (discard || hop.is_some()).then(|| Route {
-        vrf: vrf.map(str::to_owned),
-        prefix: route.dest,
-        via: hop.and_then(|hop| hop.via),
-        interface: egress.map(|link| link.name.clone()),
-        discard,
-        metric: route.metric,
-    })
-}
-
-/// Is the kernel's route `theirs` this one of ours, which may leave the egress to the kernel?
-fn is(ours: &Route, theirs: &Route) -> bool {
-    let key = |route: &Route| (route.vrf.clone(), route.prefix, route.via, route.discard, route.metric);
-    key(ours) == key(theirs) && (ours.interface.is_none() || ours.interface == theirs.interface)
 }

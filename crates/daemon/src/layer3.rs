@@ -5,29 +5,76 @@
 use crate::core::Core;
 use ipnet::IpNet;
 use lanyard_cli::view;
-use lanyard_config::InterfaceName;
 use lanyard_config::layer3::{Track, TrackObject, split_subinterface, track_object};
+use lanyard_config::{Config, InterfaceName};
 use lanyard_netdev::{RouteKind, TABLE_MAIN};
-use lanyard_switch::layer3;
+use lanyard_switch::layer3::{self, Route};
 use lanyard_switch::services::{self, Service};
 use lanyard_types::MacAddr;
+use std::collections::BTreeSet;
+
+/// Why a static route is not installed.
+fn refusal(route: &Route, reason: &str) -> String {
+    let vrf = route.vrf.as_ref().map_or_else(String::new, |vrf| format!(" of VRF {vrf}"));
+    format!("the static route to {}{vrf} is not installed: {reason}", route.prefix)
+}
 
 impl Core {
     /// What follows any change and can be late: tracked objects, then what goes by them.
     pub(crate) fn follow_layer3(&mut self) {
         self.look_at_tracks();
+        let wanted = self.wanted_routes(self.switch.config());
+        for (route, reason) in self.sync_routes(&wanted) {
+            self.log("ROUTING", 3, "STATIC", &refusal(&route, &reason));
+        }
         let (config, facts) = (self.switch.config(), self.switch.facts());
-        let tracks = &self.tracks;
-        let wanted = layer3::routes(config, facts, &|track| tracks.is_up(track));
-        if !std::mem::replace(&mut self.routes_adopted, true) {
-            self.kernel.adopt_routes(&wanted, facts);
-        }
-        if self.kernel.misses_routes(&wanted) {
-            self.kernel.sync_routes(&wanted, facts);
-        }
         self.kernel.sync_arps(&layer3::arps(config), facts);
         self.follow_relays();
         self.follow_children();
+    }
+
+    /// The kernel routes that a configuration asks for now.
+    fn wanted_routes(&self, config: &Config) -> BTreeSet<Route> {
+        layer3::routes(config, self.switch.facts(), &|track| self.tracks.is_up(track))
+    }
+    /// Brings the static routes in the kernel to `wanted`; answers which are refused that were not before, and why.
+    pub(crate) fn sync_routes(&mut self, wanted: &BTreeSet<Route>) -> Vec<(Route, String)> {
+        if !std::mem::replace(&mut self.routes_adopted, true) {
+            let vrfs: Vec<Option<String>> =
+                std::iter::once(None).chain(self.kernel.spaces.names().map(|v| Some(v.to_owned()))).collect();
+            let record = &self.switch.record().routes;
+            self.statics.adopt(&self.kernel, &vrfs, record, wanted, self.switch.facts());
+        }
+        let now_ms = self.clock.now_ms();
+        if !self.statics.differs(now_ms, wanted) {
+            return Vec::new();
+        }
+        self.switch.set_recorded_routes(self.statics.recorded(wanted));
+        self.save_record();
+        let refused = self.statics.sync(now_ms, &self.kernel, wanted, self.switch.facts());
+        self.switch.set_recorded_routes(self.statics.recorded(&BTreeSet::new()));
+        self.save_record();
+        refused
+    }
+    /// Installs the static routes of a configuration that is about to be taken.
+    ///
+    /// # Errors
+    /// When the kernel refuses one that is new. The routes are then those of the running configuration. At the start nothing is
+    /// refused: the log says so, and the route is tried again.
+    pub(crate) fn install_routes(&mut self, next: &Config) -> Result<(), String> {
+        if !self.routes_adopted || next.routes == self.switch.config().routes {
+            return Ok(());
+        }
+        let running = self.wanted_routes(self.switch.config());
+        let wanted = self.wanted_routes(next);
+        let refused = self.sync_routes(&wanted);
+        match refused.iter().find(|(route, _)| !running.contains(route)) {
+            None => Ok(()),
+            Some((route, reason)) => {
+                self.sync_routes(&running);
+                Err(refusal(route, reason))
+            }
+        }
     }
 
     /// Takes in what the tracked objects are now, and says what has changed.

@@ -32,6 +32,7 @@ mod server;
 mod spaces;
 mod spanning;
 mod startup;
+mod static_routes;
 #[cfg(test)]
 #[allow(clippy::panic)]
 mod tests;

@@ -129,6 +129,8 @@ pub struct Facts {
     pub ipv6_forwarding: bool,
     /// The switches of the switch's own namespace, IPv6 forwarding left out.
     pub knobs: BTreeMap<Knob, bool>,
+    /// Switches of the switch's own namespace that other instances have turned, as they were before that.
+    pub shared_knobs: BTreeMap<Knob, bool>,
     /// The namespaces there are, of those that are VRFs of the configuration or of the record.
     pub namespaces: BTreeMap<String, Namespace>,
     by_name: BTreeMap<String, LinkFacts>,

@@ -12,6 +12,7 @@ use lanyard_config::layer3::{Layer3, split_subinterface};
 use lanyard_config::{Config, Interface, InterfaceName, Role, StaticRoute};
 use lanyard_pipeline::route::Urpf;
 use lanyard_types::MacAddr;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -140,13 +141,19 @@ pub(crate) fn knobs(next: &Config, facts: &Facts, list: &mut Actions) {
             // A namespace that is about to be made has what the kernel gives a new one.
             let now = facts.knob(vrf.as_deref(), knob).unwrap_or(knob == Knob::Redirects);
             let original = recall(list, vrf.as_deref(), knob);
+            // Another instance of this namespace has turned it, too: it knows what it was like before both.
+            let shared = facts.shared_knobs.get(&knob).copied().filter(|_| vrf.is_none());
             let to = match (wanted.get(&(vrf.clone(), knob)), original) {
                 (Some(to), None) => {
-                    remember(list, vrf.as_deref(), knob, Some(now));
+                    remember(list, vrf.as_deref(), knob, Some(shared.unwrap_or(now)));
                     *to
                 }
                 (None, Some(original)) => {
                     remember(list, vrf.as_deref(), knob, None);
+                    if shared.is_some() {
+                        // The last one to leave turns it back.
+                        continue;
+                    }
                     original
                 }
                 _ => continue,
@@ -180,41 +187,60 @@ fn remember(list: &mut Actions, vrf: Option<&str>, knob: Knob, value: Option<boo
     }
 }
 
-/// A static route for the kernel.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+/// A next hop of a static route.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Hop {
+    /// The router.
+    pub via: Option<IpAddr>,
+    /// The egress netdev.
+    pub interface: Option<String>,
+}
+
+/// A static route for the kernel. Those of the configuration that lead to one prefix with one distance are one route with several
+/// next hops.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Route {
     /// The routing table.
     pub vrf: Option<String>,
     /// The destination.
     pub prefix: IpNet,
-    /// The router.
-    pub via: Option<IpAddr>,
-    /// The egress netdev.
-    pub interface: Option<String>,
-    /// Frames are dropped.
-    pub discard: bool,
     /// The metric: IOS's administrative distance.
     pub metric: u32,
+    /// Where packets go; without any they are dropped.
+    pub hops: BTreeSet<Hop>,
 }
 
 /// The kernel routes that `config` asks for with tracked objects as they are: `up` says which tracked objects are up.
 #[must_use]
 pub fn routes(config: &Config, facts: &Facts, up: &dyn Fn(u16) -> bool) -> BTreeSet<Route> {
-    let tracked = |route: &&StaticRoute| route.track.is_none_or(up);
-    config.routes.iter().filter(tracked).map(|route| lower(route, config, facts)).collect()
+    let mut groups: BTreeMap<(Option<String>, IpNet, u32), Vec<&StaticRoute>> = BTreeMap::new();
+    for route in config.routes.iter().filter(|route| route.track.is_none_or(up)) {
+        groups.entry((route.vrf.clone(), route.prefix, route.distance.into())).or_default().push(route);
+    }
+    let whole = |((vrf, prefix, metric), members): (_, Vec<&StaticRoute>)| {
+        let hops = hops(&members, config, facts);
+        Route { vrf, prefix, metric, hops }
+    };
+    groups.into_iter().map(whole).collect()
 }
 
-fn lower(route: &StaticRoute, config: &Config, facts: &Facts) -> Route {
+/// The next hops that can be used now. The kernel takes all next hops of a route or none: those whose interface is not up are left
+/// out while there are others.
+fn hops(members: &[&StaticRoute], config: &Config, facts: &Facts) -> BTreeSet<Hop> {
+    let named = |route: &StaticRoute| Hop {
+        via: route.via,
+        interface: route.interface.as_ref().map(ToString::to_string),
+    };
     // A permanent route whose interface is down still wins, and leads nowhere.
-    let dead = route.permanent && !egress_up(route, config, facts);
-    Route {
-        vrf: route.vrf.clone(),
-        prefix: route.prefix,
-        via: route.via.filter(|_| !dead),
-        interface: route.interface.as_ref().filter(|_| !dead).map(ToString::to_string),
-        discard: route.discard || dead,
-        metric: route.distance.into(),
-    }
+    let alive =
+        |route: &&StaticRoute| !route.discard && (!route.permanent || egress_up(route, config, facts));
+    let ready = |route: &&StaticRoute| {
+        let egress = egress(route, config).and_then(|name| facts.get(&name.to_string()));
+        egress.is_some_and(|link| link.admin_up)
+    };
+    let all: Vec<&StaticRoute> = members.iter().copied().filter(alive).collect();
+    let usable: BTreeSet<Hop> = all.iter().copied().filter(ready).map(named).collect();
+    if usable.is_empty() { all.into_iter().map(named).collect() } else { usable }
 }
 
 /// The interfaces of a routing table, with their addresses.
@@ -238,9 +264,14 @@ pub fn connected<'a>(config: &'a Config, vrf: Option<&'a str>, address: IpAddr) 
     inside(config, vrf).find(|(_, interface)| has(interface)).map(|(name, _)| name)
 }
 
-fn egress_up(route: &StaticRoute, config: &Config, facts: &Facts) -> bool {
+/// The interface that a route leads out of, as far as the configuration tells.
+fn egress<'a>(route: &'a StaticRoute, config: &'a Config) -> Option<&'a InterfaceName> {
     let via = || connected(config, route.vrf.as_deref(), route.via?);
-    let Some(egress) = route.interface.as_ref().or_else(via) else { return true };
+    route.interface.as_ref().or_else(via)
+}
+
+fn egress_up(route: &StaticRoute, config: &Config, facts: &Facts) -> bool {
+    let Some(egress) = egress(route, config) else { return true };
     facts.get(&egress.to_string()).is_some_and(|link| link.admin_up && link.carrier)
 }
 
@@ -388,9 +419,47 @@ mod tests {
 
     fn show(route: &Route) -> String {
         let vrf = route.vrf.as_ref().map_or_else(String::new, |vrf| format!("{vrf} "));
-        let via = route.via.map_or_else(String::new, |via| format!(" {via}"));
-        let dev = route.interface.as_ref().map_or_else(String::new, |dev| format!(" {dev}"));
-        format!("{vrf}{}{via}{dev}{}", route.prefix, if route.discard { " null0" } else { "" })
+        let hop = |hop: &Hop| {
+            let via = hop.via.map_or_else(String::new, |via| format!(" {via}"));
+            let dev = hop.interface.as_ref().map_or_else(String::new, |dev| format!(" {dev}"));
+            via + &dev
+        };
+        let hops: Vec<String> = route.hops.iter().map(hop).collect();
+        format!("{vrf}{}{}", route.prefix, if hops.is_empty() { " null0".into() } else { hops.join(" and") })
+    }
+
+    #[test]
+    fn equal_cost_static_routes() {
+        let base = "eth1: routed ip 10.0.0.1/24\neth2: routed ip 10.1.0.1/24";
+        for (texts, links, want) in [
+            (
+                &["10.9.0.0/16 10.0.0.2", "10.9.0.0/16 10.1.0.2"][..],
+                "eth1, eth2",
+                "10.9.0.0/16 10.0.0.2 and 10.1.0.2",
+            ),
+            (&["10.9.0.0/16 10.0.0.2", "10.9.0.0/16 10.1.0.2"], "eth1 down, eth2", "10.9.0.0/16 10.1.0.2"),
+            // Nothing is known to be usable: the kernel decides.
+            (&["10.9.0.0/16 10.0.0.2", "10.9.0.0/16 10.1.0.2"], "", "10.9.0.0/16 10.0.0.2 and 10.1.0.2"),
+            (
+                &["10.9.0.0/16 10.0.0.2", "10.9.0.0/16 dev eth2"],
+                "eth1, eth2",
+                "10.9.0.0/16 eth2 and 10.0.0.2",
+            ),
+            (
+                &["10.9.0.0/16 10.0.0.2 track 1", "10.9.0.0/16 10.1.0.2 track 2"],
+                "eth1, eth2",
+                "10.9.0.0/16 10.0.0.2",
+            ),
+            // Dropped only while no next hop is left.
+            (&["10.9.0.0/16 10.0.0.2 permanent", "10.9.0.0/16 null0"], "eth1", "10.9.0.0/16 10.0.0.2"),
+            (&["10.9.0.0/16 10.0.0.2 permanent", "10.9.0.0/16 null0"], "eth1 down", "10.9.0.0/16 null0"),
+        ] {
+            let mut config = config(base);
+            config.routes.extend(texts.iter().map(|text| route(text)));
+            let got: Vec<String> =
+                routes(&config, &facts(links), &|track| track == 1).iter().map(show).collect();
+            assert_eq!(got.join(", "), want, "{texts:?} | {links}");
+        }
     }
 
     #[test]
@@ -411,6 +480,35 @@ mod tests {
             let got: Vec<String> =
                 routes(&config, &facts(links), &|track| track == 1).iter().map(show).collect();
             assert_eq!(got.join(", "), want, "{text} | {links}");
+        }
+    }
+
+    #[test]
+    fn a_switch_that_two_instances_have_turned() {
+        let identity = crate::testing::identity();
+        let (on, off) = (config("ipv6-routing"), config(""));
+        let mut facts = facts("");
+        let plan = |next: &Config, facts: &Facts, record: &crate::Record| {
+            let list = crate::links::actions(None, next, facts, record, &identity);
+            let turned = list.before.iter().filter_map(|action| match action {
+                crate::Action::Knob { to, .. } => Some(*to),
+                _ => None,
+            });
+            (turned.collect::<Vec<bool>>(), list.record)
+        };
+        let (turned, first) = plan(&on, &facts, &Default::default());
+        assert_eq!((turned, first.ipv6_forwarding), (vec![true], Some(false)));
+        facts.ipv6_forwarding = true;
+        facts.shared_knobs.insert(Knob::Ipv6Forwarding, false);
+        let (turned, second) = plan(&on, &facts, &Default::default());
+        assert_eq!((turned, second.ipv6_forwarding), (vec![], Some(false)), "what it was like before both");
+        // Whichever leaves first leaves it on; the other turns it back.
+        for record in [&first, &second] {
+            assert_eq!(plan(&off, &facts, record).0, [false; 0]);
+        }
+        facts.shared_knobs.clear();
+        for record in [&first, &second] {
+            assert_eq!(plan(&off, &facts, record).0, [false]);
         }
     }
 

@@ -186,6 +186,21 @@ pub struct Record {
     /// The netdevs that the switch has moved to a VRF's namespace.
     #[serde(default)]
     pub homes: BTreeMap<String, String>,
+    /// The static routes that the switch has installed, or was about to.
+    #[serde(default)]
+    pub routes: BTreeSet<layer3::Route>,
+}
+
+impl Record {
+    /// A switch of the namespace that the instance lives in as it was found, once the instance has changed it.
+    #[must_use]
+    pub fn knob(&self, knob: Knob) -> Option<bool> {
+        if knob == Knob::Ipv6Forwarding {
+            return self.ipv6_forwarding;
+        }
+        let (_, found) = self.knobs.get("")?.iter().find(|(other, _)| *other == knob)?;
+        Some(*found)
+    }
 }
 
 /// The mark on the netdevs that an instance makes.

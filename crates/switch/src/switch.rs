@@ -5,6 +5,7 @@
 use crate::check;
 use crate::compile::{compile, lines_up, port_names};
 use crate::facts::{Facts, LinkFacts};
+use crate::layer3::Route;
 use crate::links::{self, Action, Actions, Record};
 use crate::ports::PortIds;
 use crate::rifs::{self, Routers};
@@ -13,6 +14,7 @@ use lanyard_config::Config;
 use lanyard_plane::PlaneState;
 use lanyard_stp::{Duplex, Snapshot};
 use lanyard_types::{MacAddr, VlanId, VlanSet};
+use std::collections::BTreeSet;
 
 /// What tells this switch from others.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -187,7 +189,9 @@ impl Switch {
     pub fn accept(&mut self, plan: Plan) {
         self.config = plan.config;
         self.ports = plan.ports;
-        self.record = plan.actions.record;
+        // Routes are installed by themselves, and their record is kept then.
+        let routes = std::mem::take(&mut self.record.routes);
+        self.record = Record { routes, ..plan.actions.record };
         self.settled = true;
         self.spanning = plan.spanning;
         self.found = None;
@@ -228,6 +232,10 @@ impl Switch {
         }
         list.before.extend(links::restore_addresses(&self.config, name));
         (list.before, list.record)
+    }
+    /// Keeps which static routes are installed, or about to be.
+    pub fn set_recorded_routes(&mut self, routes: BTreeSet<Route>) {
+        self.record.routes = routes;
     }
     /// Keeps what [`Switch::welcome`] answered, once it has been carried out.
     pub fn set_record(&mut self, record: Record) {

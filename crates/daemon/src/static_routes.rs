@@ -1,0 +1,457 @@
+//! The static routes of the configuration in the kernel's tables: installed, reconciled with what the kernel has, removed.
+//!
+//! Read `lanyard_switch::layer3::routes` first, which says what is wanted. The kernel flushes routes without an announcement when
+//! an interface goes down, or loses its last address; therefore what is remembered as installed is compared with the kernel's
+//! tables after every event that may have removed a route, and at intervals.
+//!
+//! Invariants: only routes that this instance has installed are replaced or removed. They are those that the kernel lists with
+//! our protocol number and that the instance's record names, because other instances use the same number. A route is on record
+//! before the kernel is asked to add it.
+
+use crate::kernel::Kernel;
+use lanyard_netdev::{Error, Family, ROUTE_PROTOCOL, Route as KernelRoute, RouteKind};
+use lanyard_switch::layer3::Hop;
+use lanyard_switch::{Facts, Route};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How often the kernel's tables are compared although nothing has happened.
+const AUDIT_GAP_MS: u64 = 30_000;
+
+/// The kernel refuses to change a route.
+#[derive(Debug, thiserror::Error)]
+#[error("{reason}")]
+pub(crate) struct Refused {
+    /// The kernel's error number.
+    pub(crate) errno: Option<i32>,
+    /// In words.
+    pub(crate) reason: String,
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        Self { errno: error.errno(), reason: error.to_string() }
+    }
+}
+
+impl Refused {
+    /// Its next hop or its interface can't be used now and may be later.
+    fn is_for_now(&self) -> bool {
+        use nix::libc::{EADDRNOTAVAIL, EHOSTUNREACH, ENETDOWN, ENETUNREACH, ENODEV, ENXIO};
+        let transient = [ENETUNREACH, EHOSTUNREACH, ENETDOWN, ENODEV, ENXIO, EADDRNOTAVAIL];
+        self.errno.is_some_and(|errno| transient.contains(&errno))
+    }
+    fn is_gone(&self) -> bool {
+        use nix::libc::{ENODEV, ENOENT, ENXIO, ESRCH};
+        self.errno.is_some_and(|errno| [ESRCH, ENOENT, ENODEV, ENXIO].contains(&errno))
+    }
+    fn exists(&self) -> bool {
+        self.errno == Some(nix::libc::EEXIST)
+    }
+}
+
+/// The kernel's routing tables; a VRF's is that of its namespace.
+pub(crate) trait Tables {
+    /// Adds a route where there is none of this destination and metric.
+    fn add(&self, vrf: Option<&str>, route: &KernelRoute) -> Result<(), Refused>;
+    /// Puts a route in the place of the one of this destination and metric.
+    fn replace(&self, vrf: Option<&str>, route: &KernelRoute) -> Result<(), Refused>;
+    /// Removes a route.
+    fn delete(&self, vrf: Option<&str>, route: &KernelRoute) -> Result<(), Refused>;
+    /// The routes of one family with our protocol number.
+    fn list(&self, vrf: Option<&str>, family: Family) -> Result<Vec<KernelRoute>, Refused>;
+}
+
+impl Tables for Kernel {
+    fn add(&self, vrf: Option<&str>, route: &KernelRoute) -> Result<(), Refused> {
+        Ok(self.table(vrf)?.add_route(route)?)
+    }
+    fn replace(&self, vrf: Option<&str>, route: &KernelRoute) -> Result<(), Refused> {
+        Ok(self.table(vrf)?.replace_route(route)?)
+    }
+    fn delete(&self, vrf: Option<&str>, route: &KernelRoute) -> Result<(), Refused> {
+        Ok(self.table(vrf)?.del_route(route)?)
+    }
+    fn list(&self, vrf: Option<&str>, family: Family) -> Result<Vec<KernelRoute>, Refused> {
+        Ok(self.table(vrf)?.routes_of(family, ROUTE_PROTOCOL)?)
+    }
+}
+
+impl Kernel {
+    fn table(&self, vrf: Option<&str>) -> Result<&lanyard_netdev::Netdev, Refused> {
+        let absent = |reason| Refused { errno: Some(nix::libc::ENODEV), reason };
+        self.netdev_of(vrf).map_err(absent)
+    }
+}
+
+/// What tells routes apart: the kernel has one of a destination and a metric.
+type Key = (Option<String>, ipnet::IpNet, u32);
+
+fn key(route: &Route) -> Key {
+    (route.vrf.clone(), route.prefix, route.metric)
+}
+
+/// The static routes that the kernel has of this instance.
+#[derive(Debug, Default)]
+pub(crate) struct StaticRoutes {
+    installed: BTreeMap<Key, Route>,
+    /// Something may have removed some of them.
+    unverified: bool,
+    next_audit_ms: u64,
+    /// Those that the kernel refuses for good, and why.
+    refused: BTreeMap<Key, String>,
+}
+
+impl StaticRoutes {
+    /// Takes over what an earlier run has left in the kernel: the routes that its `record` names. One that is exactly as
+    /// `wanted` is taken over without a record.
+    pub(crate) fn adopt(
+        &mut self,
+        tables: &dyn Tables,
+        vrfs: &[Option<String>],
+        record: &BTreeSet<Route>,
+        wanted: &BTreeSet<Route>,
+        facts: &Facts,
+    ) {
+        for (vrf, family) in vrfs.iter().flat_map(|vrf| [(vrf, Family::V4), (vrf, Family::V6)]) {
+            for route in tables.list(vrf.as_deref(), family).unwrap_or_default() {
+                let Some(route) = raise(vrf.as_deref(), &route, facts) else { continue };
+                let ours = record.iter().chain(wanted).find(|ours| is_part(&route, ours));
+                if let Some(ours) = ours {
+                    let whole = if ours.hops.len() == route.hops.len() { ours.clone() } else { route };
+                    self.installed.insert(key(&whole), whole);
+                }
+            }
+        }
+    }
+    /// What the kernel has, or is about to be given: what belongs on record.
+    pub(crate) fn recorded(&self, wanted: &BTreeSet<Route>) -> BTreeSet<Route> {
+        self.installed.values().chain(wanted).cloned().collect()
+    }
+    /// Something has happened that may have removed routes.
+    pub(crate) fn doubt(&mut self) {
+        self.unverified = true;
+    }
+    /// The kernel says that a route has come or gone: one of ours, or one in the place of ours?
+    pub(crate) fn doubt_about(&mut self, vrf: Option<&str>, route: &KernelRoute) {
+        self.unverified |= self.installed.contains_key(&(vrf.map(str::to_owned), route.dest, route.metric));
+    }
+    /// When the tables are compared next.
+    pub(crate) fn due_ms(&self) -> Option<u64> {
+        (!self.installed.is_empty() || !self.refused.is_empty()).then_some(self.next_audit_ms)
+    }
+    /// True when the kernel may not have exactly `wanted`.
+    pub(crate) fn differs(&self, now_ms: u64, wanted: &BTreeSet<Route>) -> bool {
+        self.unverified
+            || self.due_ms().is_some_and(|due_ms| due_ms <= now_ms)
+            || !self.installed.values().eq(wanted.iter().map(|route| route as &Route))
+    }
+
+    /// Brings the kernel's tables to `wanted`; answers which routes are refused that were not before, and why. A route whose
+    /// next hop can't be reached now is left for the next call.
+    pub(crate) fn sync(
+        &mut self,
+        now_ms: u64,
+        tables: &dyn Tables,
+        wanted: &BTreeSet<Route>,
+        facts: &Facts,
+    ) -> Vec<(Route, String)> {
+        if self.unverified || self.due_ms().is_some_and(|due_ms| due_ms <= now_ms) {
+            self.verify(tables, facts);
+        }
+        self.next_audit_ms = now_ms + AUDIT_GAP_MS;
+        let mut refusals = Vec::new();
+        for route in wanted {
+            let key = key(route);
+            let before = self.installed.get(&key);
+            let Some(lowered) = lower(route, facts).filter(|_| before != Some(route)) else { continue };
+            let vrf = route.vrf.as_deref();
+            let result = match before.and_then(|before| lower(before, facts)) {
+                // Without a gap: packets are routed by the old one or by the new one.
+                Some(_) => tables.replace(vrf, &lowered),
+                None => tables.add(vrf, &lowered),
+            };
+            match result {
+                Ok(()) => {
+                    self.refused.remove(&key);
+                    self.installed.insert(key, route.clone());
+                }
+                Err(refused) if refused.is_for_now() => drop(self.refused.remove(&key)),
+                Err(refused) => {
+                    let reason = if refused.exists() { IN_THE_WAY.to_owned() } else { refused.to_string() };
+                    if self.refused.insert(key, reason.clone()).as_ref() != Some(&reason) {
+                        refusals.push((route.clone(), reason));
+                    }
+                }
+            }
+        }
+        let keys: BTreeSet<Key> = wanted.iter().map(key).collect();
+        self.refused.retain(|key, _| keys.contains(key));
+        self.installed.retain(|key, route| {
+            if keys.contains(key) {
+                return true;
+            }
+            match lower(route, facts).map(|lowered| tables.delete(route.vrf.as_deref(), &lowered)) {
+                Some(Err(refused)) => !refused.is_gone(),
+                _ => false,
+            }
+        });
+        refusals
+    }
+
+    /// Compares what is installed with what the kernel has. A table that can't be listed is compared at the next call.
+    fn verify(&mut self, tables: &dyn Tables, facts: &Facts) {
+        self.unverified = false;
+        let family = |route: &Route| if route.prefix.addr().is_ipv4() { Family::V4 } else { Family::V6 };
+        let places: Vec<(Option<String>, Family)> = {
+            let mut places: Vec<_> =
+                self.installed.values().map(|route| (route.vrf.clone(), family(route))).collect();
+            places.dedup();
+            places
+        };
+        for (vrf, of) in places {
+            let Ok(list) = tables.list(vrf.as_deref(), of) else {
+                self.unverified = true;
+                continue;
+            };
+            let found: Vec<Route> = list.iter().filter_map(|r| raise(vrf.as_deref(), r, facts)).collect();
+            let found: BTreeMap<Key, Route> = found.into_iter().map(|route| (key(&route), route)).collect();
+            self.installed.retain(|key, ours| {
+                if ours.vrf != vrf || family(ours) != of {
+                    return true;
+                }
+                let Some(theirs) = found.get(key).filter(|theirs| is_part(theirs, ours)) else {
+                    return false;
+                };
+                if theirs.hops.len() != ours.hops.len() {
+                    // Some of its next hops are gone: it is replaced.
+                    ours.hops.clone_from(&theirs.hops);
+                }
+                true
+            });
+        }
+    }
+}
+
+/// Why a route is not added where another has its destination and metric.
+const IN_THE_WAY: &str = "the kernel has a route to it with the same metric that this switch did not make; remove that \
+                          route, or give this one another distance";
+
+/// The switch's route as the kernel's; `None` while none of its interfaces exists.
+fn lower(route: &Route, facts: &Facts) -> Option<KernelRoute> {
+    let mut lowered = KernelRoute { metric: route.metric, ..KernelRoute::new(route.prefix) };
+    if route.hops.is_empty() {
+        return Some(KernelRoute { kind: RouteKind::Blackhole, ..lowered });
+    }
+    for hop in &route.hops {
+        match hop.interface.as_ref().map(|name| facts.get(name)) {
+            None => lowered = lowered.via(hop.via, None),
+            Some(Some(link)) => lowered = lowered.via(hop.via, Some(link.ifindex)),
+            Some(None) => {}
+        }
+    }
+    (!lowered.next_hops.is_empty()).then_some(lowered)
+}
+
+/// The kernel's route as the switch's, its egress interfaces always named; `None` for one that is none of ours.
+fn raise(vrf: Option<&str>, route: &KernelRoute, facts: &Facts) -> Option<Route> {
+    let discard = route.kind == RouteKind::Blackhole;
+    let unicast = route.kind == RouteKind::Unicast && !route.next_hops.is_empty();
+    if route.protocol != ROUTE_PROTOCOL || !(discard || unicast) {
+        return None;
+    }
+    let name = |ifindex: Option<u32>| Some(facts.by_index_in(vrf, ifindex?)?.name.clone());
+    let hops = route.next_hops.iter().map(|hop| Hop { via: hop.via, interface: name(hop.ifindex) });
+    Some(Route {
+        vrf: vrf.map(str::to_owned),
+        prefix: route.dest,
+        metric: route.metric,
+        hops: if discard { BTreeSet::new() } else { hops.collect() },
+    })
+}
+
+/// Is the kernel's route `theirs` this one of ours, or what is left of it? Ours may leave the egress to the kernel.
+fn is_part(theirs: &Route, ours: &Route) -> bool {
+    let same = |their: &Hop, our: &Hop| {
+        their.via == our.via && (our.interface.is_none() || our.interface == their.interface)
+    };
+    key(theirs) == key(ours)
+        && theirs.hops.is_empty() == ours.hops.is_empty()
+        && theirs.hops.iter().all(|their| ours.hops.iter().any(|our| same(their, our)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lanyard_switch::LinkFacts;
+    use std::cell::RefCell;
+
+    /// A kernel's table in memory: routes by destination and metric, and those it refuses.
+    #[derive(Default)]
+    struct Fake {
+        routes: RefCell<Vec<KernelRoute>>,
+        unreachable: RefCell<bool>,
+    }
+
+    fn no(errno: i32) -> Result<(), Refused> {
+        Err(Refused { errno: Some(errno), reason: format!("error {errno}") })
+    }
+
+    impl Fake {
+        fn at(&self, route: &KernelRoute) -> Option<usize> {
+            let same = |r: &KernelRoute| (r.dest, r.metric) == (route.dest, route.metric);
+            self.routes.borrow().iter().position(same)
+        }
+        fn show(&self) -> Vec<String> {
+            let via = |r: &KernelRoute| {
+                r.next_hops.iter().filter_map(|h| h.via).map(|a| format!(" {a}")).collect::<String>()
+            };
+            self.routes.borrow().iter().map(|r| format!("{}{} p{}", r.dest, via(r), r.protocol)).collect()
+        }
+    }
+
+    impl Tables for Fake {
+        fn add(&self, _: Option<&str>, route: &KernelRoute) -> Result<(), Refused> {
+            match self.at(route) {
+                Some(_) => no(nix::libc::EEXIST),
+                None if *self.unreachable.borrow() => no(nix::libc::ENETUNREACH),
+                None => {
+                    self.routes.borrow_mut().push(route.clone());
+                    Ok(())
+                }
+            }
+        }
+        fn replace(&self, _: Option<&str>, route: &KernelRoute) -> Result<(), Refused> {
+            match self.at(route) {
+                Some(at) => self.routes.borrow_mut()[at] = route.clone(),
+                None => self.routes.borrow_mut().push(route.clone()),
+            }
+            Ok(())
+        }
+        fn delete(&self, _: Option<&str>, route: &KernelRoute) -> Result<(), Refused> {
+            let matching = self.at(route).filter(|at| self.routes.borrow()[*at].protocol == route.protocol);
+            let Some(at) = matching else { return no(nix::libc::ESRCH) };
+            self.routes.borrow_mut().remove(at);
+            Ok(())
+        }
+        fn list(&self, _: Option<&str>, family: Family) -> Result<Vec<KernelRoute>, Refused> {
+            let ours = |r: &&KernelRoute| r.dest.addr().is_ipv4() == (family == Family::V4);
+            Ok(self.routes.borrow().iter().filter(ours).cloned().collect())
+        }
+    }
+
+    fn facts() -> Facts {
+        let link = |(ifindex, name): (u32, &str)| LinkFacts {
+            ifindex,
+            name: name.into(),
+            admin_up: true,
+            ..LinkFacts::default()
+        };
+        [(1, "eth1"), (2, "eth2")].into_iter().map(link).collect()
+    }
+
+    /// `10.9.0.0/16 10.0.0.2 10.0.0.3`.
+    fn route(text: &str) -> Route {
+        let mut words = text.split(' ');
+        let prefix = words.next().and_then(|word| word.parse().ok()).expect("a prefix");
+        let hop = |word: &str| Hop { via: word.parse().ok(), interface: None };
+        Route { vrf: None, prefix, metric: 1, hops: words.map(hop).collect() }
+    }
+
+    fn set(list: &[&str]) -> BTreeSet<Route> {
+        list.iter().map(|text| route(text)).collect()
+    }
+
+    const ONE: &str = "10.9.0.0/16 10.0.0.2";
+    const TWO: &str = "10.9.0.0/16 10.0.0.2 10.0.0.3";
+
+    #[test]
+    fn what_the_kernel_flushed_is_installed_again() {
+        let (kernel, mut statics, facts) = (Fake::default(), StaticRoutes::default(), facts());
+        let wanted = set(&[ONE, "fd00:9::/32 fd00::2"]);
+        assert!(statics.sync(0, &kernel, &wanted, &facts).is_empty());
+        assert_eq!(kernel.routes.borrow().len(), 2);
+        assert!(!statics.differs(1, &wanted));
+        // An interface goes down: the kernel says nothing about the route, and refuses it for the moment.
+        kernel.routes.borrow_mut().clear();
+        *kernel.unreachable.borrow_mut() = true;
+        statics.doubt();
+        assert!(statics.sync(1, &kernel, &wanted, &facts).is_empty(), "it is not refused for good");
+        assert!(statics.differs(2, &wanted));
+        *kernel.unreachable.borrow_mut() = false;
+        statics.sync(2, &kernel, &wanted, &facts);
+        assert_eq!(kernel.routes.borrow().len(), 2);
+        // Nothing at all is said: the audit finds it.
+        kernel.routes.borrow_mut().clear();
+        assert!(!statics.differs(3, &wanted));
+        assert!(statics.differs(2 + AUDIT_GAP_MS, &wanted));
+        statics.sync(2 + AUDIT_GAP_MS, &kernel, &wanted, &facts);
+        assert_eq!(kernel.routes.borrow().len(), 2);
+    }
+
+    #[test]
+    fn next_hops_of_one_route() {
+        let (kernel, mut statics, facts) = (Fake::default(), StaticRoutes::default(), facts());
+        for (wanted, want) in [
+            (&[TWO][..], &["10.9.0.0/16 10.0.0.2 10.0.0.3 p76"][..]),
+            (&[ONE], &["10.9.0.0/16 10.0.0.2 p76"]),
+            (&[TWO], &["10.9.0.0/16 10.0.0.2 10.0.0.3 p76"]),
+            (&["10.9.0.0/16"], &["10.9.0.0/16 p76"]),
+            (&[], &[]),
+        ] {
+            statics.sync(0, &kernel, &set(wanted), &facts);
+            assert_eq!(kernel.show(), want, "{wanted:?}");
+        }
+        // The kernel has dropped one of two next hops.
+        statics.sync(0, &kernel, &set(&[TWO]), &facts);
+        kernel.routes.borrow_mut()[0].next_hops.pop();
+        statics.doubt();
+        statics.sync(0, &kernel, &set(&[TWO]), &facts);
+        assert_eq!(kernel.show(), ["10.9.0.0/16 10.0.0.2 10.0.0.3 p76"]);
+    }
+
+    #[test]
+    fn routes_of_others() {
+        let (kernel, mut statics, facts) = (Fake::default(), StaticRoutes::default(), facts());
+        let other = |protocol| {
+            let via = "10.0.0.7".parse().ok();
+            KernelRoute { protocol, metric: 1, ..KernelRoute::new(route(ONE).prefix) }.via(via, Some(2))
+        };
+        // Another program's, and another instance's.
+        for protocol in [4, ROUTE_PROTOCOL] {
+            kernel.routes.borrow_mut().push(other(protocol));
+            let shown = kernel.show();
+            let refused = statics.sync(0, &kernel, &set(&[ONE]), &facts);
+            assert_eq!(refused.len(), 1, "it is said that the route is refused");
+            assert!(refused[0].1.contains("that this switch did not make"), "{refused:?}");
+            assert!(statics.sync(0, &kernel, &set(&[ONE]), &facts).is_empty(), "and said once");
+            statics.sync(0, &kernel, &BTreeSet::new(), &facts);
+            assert_eq!(kernel.show(), shown);
+            kernel.routes.borrow_mut().clear();
+        }
+        // It took the place of ours.
+        statics.sync(0, &kernel, &set(&[ONE]), &facts);
+        kernel.routes.borrow_mut()[0] = other(4);
+        statics.doubt_about(None, &other(4));
+        assert_eq!(statics.sync(1, &kernel, &set(&[ONE]), &facts).len(), 1);
+        statics.sync(1, &kernel, &BTreeSet::new(), &facts);
+        assert_eq!(kernel.show(), ["10.9.0.0/16 10.0.0.7 p4"]);
+    }
+
+    #[test]
+    fn an_earlier_run_is_known_by_its_record() {
+        let (kernel, facts) = (Fake::default(), facts());
+        let mut first = StaticRoutes::default();
+        first.sync(0, &kernel, &set(&[ONE, "10.8.0.0/16 10.0.0.2"]), &facts);
+        let record = first.recorded(&BTreeSet::new());
+        // Another instance's, with the same protocol number.
+        StaticRoutes::default().sync(0, &kernel, &set(&["10.7.0.0/16 10.0.0.2"]), &facts);
+        let mut next = StaticRoutes::default();
+        next.adopt(&kernel, &[None], &record, &set(&[ONE]), &facts);
+        next.sync(0, &kernel, &set(&[ONE]), &facts);
+        assert_eq!(kernel.show(), ["10.9.0.0/16 10.0.0.2 p76", "10.7.0.0/16 10.0.0.2 p76"]);
+        let mut last = StaticRoutes::default();
+        last.adopt(&kernel, &[None], &record, &BTreeSet::new(), &facts);
+        last.sync(0, &kernel, &BTreeSet::new(), &facts);
+        assert_eq!(kernel.show(), ["10.7.0.0/16 10.0.0.2 p76"]);
+    }
+}
