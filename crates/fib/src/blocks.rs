@@ -1,69 +1,71 @@
-//! [`Blocks`]: what each /24 leads to, as many bits for each as the block it is in wants.
+//! [`Blocks`]: one entry for each /24, as narrow as the routes of its /12 allow.
 //!
-//! A block is a /12, and has a line that describes it. Word 0 there is a line number and, above it, how the 4,096 entries lie:
+//! A block is a /12. It has one line that describes it; word 0 of that line holds the block's layout in its top four bits and
+//! the first line of its 4,096 entries below:
 //!
-//! | Word 0 >> 28 | The entries | An entry is |
+//! | Layout | The entries | Meaning of an entry |
 //! |---|---|---|
-//! | 0 | none: all are what word 1 is | |
-//! | 1, 2, 3 | of 1, 2, 4 bits, from the line on | the number of a word behind word 0 |
-//! | 4 | of 8 bits, from 64 lines behind the line on | the number of a word from the line on |
-//! | 5 | words, from the line on | itself |
+//! | 0 | none | the whole block leads to the leaf in word 1 |
+//! | 1, 2, 3 | 1, 2 or 4 bits each, from that line on | index into the leaves that follow word 0 |
+//! | 4 | 8 bits each, from 64 lines after that line on | index into the leaves that begin at that line |
+//! | 5 | a word each, from that line on | the leaf itself |
 //!
-//! Entries of lower addresses lie in lower bits. The words that entries number are leaves, [`NONE`] or [`DIVIDED`]. What random
-//! destinations drag through the cache is the entries, and whatever the size of a table, few next hops lead to what
-//! is near each other: so they have few bits, where they are wanted none, and no table is wide because one block is.
+//! Entries of lower addresses are in lower bits. A leaf here may also be [`NONE`] or [`DIVIDED`]. The entries are what random
+//! destinations bring into the cache, so they are kept small: neighbouring prefixes lead to few different next hops,
+//! whatever the size of the table. The width is chosen per block, so one block with many next hops does not widen the others.
 //!
-//! Invariants: a block has no entries exactly while no route longer than 12 bits lies in it (but for a moment, when one is refused).
-//! One with numbers has one for each leaf that a route touching it leads to, seen or covered by longer ones, for [`NONE`], and for
-//! [`DIVIDED`] while a /24 is; so what a removal uncovers has its number, and removing takes nothing. A number whose leaf has gone
-//! takes no other until no reader can hold it. A block changes from one layout to the next with one store.
+//! Invariants: a block has entries exactly while a route longer than /12 is inside it (except during an insertion that is
+//! then refused). In layouts 1 to 4 a block has an index for the leaf of every route that touches it, also of routes hidden
+//! by longer ones, for [`NONE`], and for [`DIVIDED`] while one of its /24s is divided; so a removal never needs a new index
+//! for the leaf it uncovers, and cannot fail. An index whose leaf has gone is quarantined before it is used for another
+//! leaf. A block changes its layout with one store.
 
 use crate::trie::{Lines, line_at};
 use crate::{Full, LINE, NONE, Words};
 use ipnet::Ipv4Net;
 use std::net::Ipv4Addr;
 
-/// In place of a leaf: routes longer than /24 lie in the /24.
+/// In place of a leaf: the /24 contains routes longer than /24, which are in the trie.
 pub(crate) const DIVIDED: u32 = 0x8000_0000;
-/// Bits of a block.
+/// Prefix length of a block.
 pub(crate) const BITS: u8 = 12;
-/// Blocks there are, and /24s of each.
+/// The number of blocks, and of /24s in each.
 pub(crate) const BLOCKS: u32 = 1 << BITS;
 const ENTRIES: u32 = 1 << (24 - BITS);
 
-/// Where word 0 has the layout.
+/// The position of the layout in word 0.
 const LAYOUT_SHIFT: u32 = 28;
-/// Layouts: no entries; the first and the widest with numbers in the block's own line; with numbers of their own; without.
+/// Layouts: no entries; the narrowest and the widest with leaves in the block's own line; with a run of leaves; without.
 const WHOLE: u32 = 0;
 const SINGLE: u32 = 1;
 const NIBBLES: u32 = 3;
 const BYTES: u32 = 4;
 const WORDS: u32 = 5;
-/// By layout: bits of an entry, and numbers there are.
+/// By layout: the bits of an entry, and the leaves it can index.
 const WIDTHS: [u32; 6] = [0, 1, 2, 4, 8, 32];
 const NUMBERS: [usize; 6] = [0, 2, 4, 15, 256, 0];
-/// Lines from a run of bytes' beginning, where their numbers are, to the bytes.
+/// In layout [`BYTES`], the lines from the beginning of the run, where the leaves are, to the entries.
 const TO_BYTES: u32 = 64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Number {
     leaf: u32,
-    /// Routes that lead to it and touch the block.
+    /// The number of routes with this leaf that touch the block.
     routes: u32,
-    /// It is in limbo: a reader may hold it, whatever it has come to mean again.
-    waits: bool,
+    /// True while the index is in the quarantine, also if it has been given to the same leaf again.
+    quarantined: bool,
 }
 
 /// The writer's side.
 #[derive(Debug)]
 pub(crate) struct Blocks {
-    /// Where the line of block 0 is.
+    /// The first word of block 0's line.
     at: usize,
-    /// The numbers of each block, by themselves.
+    /// The leaves of each block, by index.
     numbers: Vec<Vec<Number>>,
-    /// Numbers whose leaf has gone: block and number.
-    limbo: Vec<(u32, usize)>,
-    /// It is such numbers that were last wanting.
+    /// Indices whose leaf has gone and that a reader may still hold: block and index.
+    quarantine: Vec<(u32, usize)>,
+    /// True if the last refusal was for want of indices, most of which are quarantined.
     starved: bool,
 }
 
@@ -72,12 +74,12 @@ pub(crate) fn block_of(address: u32) -> u32 {
     address >> (32 - BITS)
 }
 
-/// A block's addresses.
+/// The prefix of a block.
 pub(crate) fn net(block: u32) -> Ipv4Net {
     Ipv4Net::new_assert(Ipv4Addr::from(block << (32 - BITS)), BITS)
 }
 
-/// What a /24 leads to: a leaf, [`NONE`] or [`DIVIDED`]. The line of block 0 is at word `at`.
+/// The entry of an address's /24: a leaf, [`NONE`] or [`DIVIDED`]. The line of block 0 begins at word `at`.
 pub(crate) fn load(words: &(impl Words + ?Sized), at: usize, address: u32) -> u32 {
     let own = at + line_at(block_of(address));
     let entries = Entries::of(words.load(own));
@@ -88,7 +90,7 @@ pub(crate) fn load(words: &(impl Words + ?Sized), at: usize, address: u32) -> u3
     }
 }
 
-/// How a block's entries lie.
+/// The layout of a block and the first line of its entries.
 #[derive(Debug, Clone, Copy)]
 struct Entries {
     layout: u32,
@@ -102,7 +104,7 @@ impl Entries {
     fn word(self) -> u32 {
         self.layout << LAYOUT_SHIFT | self.line
     }
-    /// Word and shift of an entry.
+    /// The word and the bit position of an entry.
     fn place(self, address: u32) -> (usize, u32) {
         let line = if self.layout == BYTES { self.line + TO_BYTES } else { self.line };
         let bit = (address >> 8 & (ENTRIES - 1)) * self.bits();
@@ -111,11 +113,11 @@ impl Entries {
     fn bits(self) -> u32 {
         WIDTHS[self.layout as usize]
     }
-    /// Where the words that they number begin; the block's own line begins at `own`.
+    /// The first word of the leaves that entries index; `own` is the first word of the block's line.
     fn numbers(self, own: usize) -> usize {
         if self.layout == BYTES { line_at(self.line) } else { own + 1 }
     }
-    /// The order of the lines they lie in.
+    /// The order of the run that holds the entries.
     fn order(self) -> u8 {
         (ENTRIES * self.bits() / 32 / LINE as u32).trailing_zeros() as u8
     }
@@ -126,18 +128,18 @@ impl Entries {
         let (at, shift) = self.place(address);
         words.load(at) >> shift & self.mask()
     }
-    /// The only writer has the rest of the word to itself.
+    /// Stores one entry. There is a single writer, so the other entries of the word cannot change meanwhile.
     fn store(self, words: &(impl Words + ?Sized), address: u32, value: u32) {
         let (at, shift) = self.place(address);
         words.store(at, words.load(at) & !(self.mask() << shift) | value << shift);
     }
 
-    /// Takes what a layout takes, all entries 0.
+    /// Allocates the memory of a layout; all entries are 0.
     fn take(words: &(impl Words + ?Sized), layout: u32, lines: &mut Lines) -> Result<Self, Full> {
         let order = Self { layout, line: 0 }.order() + u8::from(layout == BYTES);
         let entries = Self { layout, line: lines.take_run(order)? };
         if layout == BYTES {
-            // Between the numbers and the bytes.
+            // The lines between the leaves and the entries are not needed.
             lines.runs.put_back(entries.line + 16, 4);
             lines.runs.put_back(entries.line + 32, 5);
         }
@@ -146,7 +148,7 @@ impl Entries {
         }
         Ok(entries)
     }
-    /// What it takes.
+    /// The allocated runs.
     fn runs(self) -> impl Iterator<Item = (u32, u8)> {
         let runs = match self.layout {
             WHOLE => [None, None],
@@ -158,23 +160,23 @@ impl Entries {
 }
 
 impl Blocks {
-    /// With the line of block 0 at word `at`.
+    /// All blocks without routes; the line of block 0 begins at word `at`.
     pub(crate) fn new(at: usize) -> Self {
         let numbers = vec![Vec::new(); BLOCKS as usize];
-        Self { at, numbers, limbo: Vec::new(), starved: false }
+        Self { at, numbers, quarantine: Vec::new(), starved: false }
     }
     pub(crate) fn waiting(&self) -> u32 {
-        self.limbo.len() as u32
+        self.quarantine.len() as u32
     }
-    /// What was last refused was so for want of numbers, which come back.
+    /// True if the last refusal was for want of indices that [`Blocks::settle`] frees.
     pub(crate) fn starved(&self) -> bool {
         self.starved
     }
-    /// No reader holds what has been given back.
+    /// Frees the quarantined indices: no reader holds them any more.
     pub(crate) fn settle(&mut self) {
-        for (block, number) in std::mem::take(&mut self.limbo) {
+        for (block, number) in std::mem::take(&mut self.quarantine) {
             let numbers = &mut self.numbers[block as usize];
-            numbers[number].waits = false;
+            numbers[number].quarantined = false;
         }
     }
 
@@ -184,7 +186,7 @@ impl Blocks {
     fn entries(&self, words: &(impl Words + ?Sized), block: u32) -> Entries {
         Entries::of(words.load(self.own(block)))
     }
-    /// It has no entries.
+    /// True for a block without entries.
     pub(crate) fn is_whole(&self, words: &(impl Words + ?Sized), block: u32) -> bool {
         self.entries(words, block).layout == WHOLE
     }
@@ -192,7 +194,7 @@ impl Blocks {
         load(words, self.at, address)
     }
 
-    /// What an entry is that leads to a leaf; `None` when nothing here does.
+    /// The value of an entry that leads to `leaf`; `None` when the block has no index for it.
     fn entry(&self, entries: Entries, block: u32, leaf: u32) -> Option<u32> {
         if entries.layout == WORDS {
             return Some(leaf);
@@ -200,14 +202,14 @@ impl Blocks {
         let numbers = &self.numbers[block as usize];
         numbers.iter().position(|number| number.leaf == leaf && number.routes > 0).map(|at| at as u32)
     }
-    /// What a /24 of a block that is not whole leads to from now on.
+    /// Sets the leaf of a /24, in a block that is not whole.
     pub(crate) fn store(&self, words: &(impl Words + ?Sized), address: u32, leaf: u32) {
         let entries = self.entries(words, block_of(address));
-        // It has a number, by the invariant.
+        // By the invariant the block has an index for the leaf.
         entries.store(words, address, self.entry(entries, block_of(address), leaf).unwrap_or(0));
     }
-    /// What the addresses of one block from the first to the last lead to from now on, but for the divided /24s, which are told. A
-    /// whole block has no route longer than it in it, so all of it is meant.
+    /// Sets the leaf of the addresses from the first to the last, all in one block, except in divided /24s, which are passed
+    /// to `divided` instead. In a whole block the range is always the block.
     pub(crate) fn fill(
         &self,
         words: &(impl Words + ?Sized),
@@ -230,7 +232,7 @@ impl Blocks {
         }
     }
 
-    /// Gives a whole block entries, and numbers for what the routes that cover it lead to.
+    /// Gives a whole block entries, and indices for the leaves of the routes that cover it.
     pub(crate) fn open(
         &mut self,
         words: &(impl Words + ?Sized),
@@ -244,7 +246,7 @@ impl Blocks {
         let leaf = words.load(own + 1);
         match numbers.first_mut() {
             Some(first) => *first = Number { leaf, routes: 1, ..*first },
-            None => numbers.push(Number { leaf, routes: 1, waits: false }),
+            None => numbers.push(Number { leaf, routes: 1, quarantined: false }),
         }
         words.store(own, entries.word());
         for leaf in covers.chain([NONE]) {
@@ -253,7 +255,7 @@ impl Blocks {
                 return Err(full);
             }
         }
-        // One of those that cover it, or NONE, was there before.
+        // The block's first leaf is that of a covering route or NONE, and was counted once too often above.
         let first = &mut self.numbers[block as usize][0];
         first.routes = first.routes.saturating_sub(1);
         Ok(())
@@ -262,30 +264,30 @@ impl Blocks {
     /// Makes a block whole again.
     pub(crate) fn close(&mut self, words: &(impl Words + ?Sized), block: u32, leaf: u32, lines: &mut Lines) {
         let (own, entries) = (self.own(block), self.entries(words, block));
-        // All of it leads there by now, so who still goes by an entry and meets this is answered well.
+        // Every entry leads to `leaf` by now, so a reader that already has an entry gets the same answer.
         words.store(own + 1, leaf);
         words.store(own, Entries { layout: WHOLE, line: 0 }.word());
         entries.runs().for_each(|(line, order)| lines.runs.give_back(line, order));
         self.forget(block);
     }
 
-    /// The numbers of a block that has none any more; the first is that of all, if it is whole.
+    /// Quarantines all indices of a block whose new layout has none.
     fn forget(&mut self, block: u32) {
         for at in 0..self.numbers[block as usize].len() {
             self.give_back(block, at);
         }
     }
 
-    /// A number whose leaf has gone. It is in limbo once, however often it comes and goes.
+    /// Quarantines an index whose leaf has gone. It is quarantined once, however often its leaf comes and goes meanwhile.
     fn give_back(&mut self, block: u32, at: usize) {
         let number = &mut self.numbers[block as usize][at];
-        let was = std::mem::replace(number, Number { routes: 0, waits: number.in_use(), ..*number });
-        if was.in_use() && !was.waits {
-            self.limbo.push((block, at));
+        let was = std::mem::replace(number, Number { routes: 0, quarantined: number.in_use(), ..*number });
+        if was.in_use() && !was.quarantined {
+            self.quarantine.push((block, at));
         }
     }
 
-    /// One more route leads to a leaf and touches the block, which is not whole.
+    /// Counts one more route with this leaf that touches the block, which is not whole; allots an index if needed.
     pub(crate) fn hold(
         &mut self,
         words: &(impl Words + ?Sized),
@@ -308,12 +310,13 @@ impl Blocks {
                 words.store(entries.numbers(own) + at, leaf);
                 match numbers.get_mut(at) {
                     Some(number) => *number = Number { leaf, routes: number.routes + 1, ..*number },
-                    None => numbers.push(Number { leaf, routes: 1, waits: false }),
+                    None => numbers.push(Number { leaf, routes: 1, quarantined: false }),
                 }
                 return Ok(());
             }
-            let waiting = numbers.iter().filter(|number| number.waits && number.routes == 0).count();
-            if entries.layout >= NIBBLES && waiting > room / 2 {
+            let quarantined =
+                numbers.iter().filter(|number| number.quarantined && number.routes == 0).count();
+            if entries.layout >= NIBBLES && quarantined > room / 2 {
                 self.starved = true;
                 return Err(Full);
             }
@@ -321,7 +324,7 @@ impl Blocks {
         }
     }
 
-    /// One route less does.
+    /// Counts one such route less.
     pub(crate) fn let_go(&mut self, words: &(impl Words + ?Sized), block: u32, leaf: u32) {
         if matches!(self.entries(words, block).layout, WHOLE | WORDS) {
             return;
@@ -337,7 +340,7 @@ impl Blocks {
         }
     }
 
-    /// The same entries in the next layout.
+    /// Copies the entries into the next wider layout.
     fn widen(
         &mut self,
         words: &(impl Words + ?Sized),
@@ -369,8 +372,8 @@ impl Blocks {
 }
 
 impl Number {
-    /// It has a meaning to somebody.
+    /// True if a route or a reader may refer to the index.
     fn in_use(self) -> bool {
-        self.routes > 0 || self.waits
+        self.routes > 0 || self.quarantined
     }
 }

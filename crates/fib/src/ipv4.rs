@@ -1,29 +1,29 @@
-//! Blocks of /24s ([`crate::blocks`]); the prefixes longer than that are in a trie.
+//! The IPv4 table: an entry for each /24 ([`crate::blocks`]); prefixes longer than /24 are in a trie.
 //!
-//! Layout, in lines: the header; one for each block; then what is given out. The header's word 0 is the default route, so that it
-//! comes and goes with one store; word 1 says where the hash of the divided /24s is ([`crate::slots`]). What that has for a /24's
-//! number is the entry of its trie ([`crate::trie`]), which has IPv6's prefixes: /24 number n is written as n/64, and the rest
-//! behind that. 0 is the default route everywhere.
+//! Layout, in lines: the header; one line for each block; then the lines that [`Runs`] allocates. Word 0 of the header is the
+//! default route, so that it changes with one store; word 1 locates the hash table of the divided /24s ([`crate::hash`]). Its
+//! key is the number of the /24, its value the root entry of that /24's trie ([`crate::trie`]). The trie is made for IPv6
+//! prefixes, so /24 number n is written as n/64 with the rest of the prefix after it. An entry of 0 means the default route.
 //!
-//! Invariants: a /24 is divided exactly while a route longer than /24 lies in it. An entry says that a /24 is divided after
-//! its trie is there, and no more before that goes: so a reader that does not find it looks at the entry again.
+//! Invariants: a /24 is divided exactly while it contains a route longer than /24. Its entry becomes [`DIVIDED`] after its trie
+//! is complete, and changes back before the trie is removed; so a reader that does not find the trie reads the entry again.
 
 use crate::blocks::{self, BITS, BLOCKS, Blocks, DIVIDED, block_of};
-use crate::slots::{self, Keys, Slots};
+use crate::hash::{self, Keys, PrefixHash};
 use crate::trie::{self, Around, Change, Lines, MOST_LINES, Place};
 use crate::{Full, LINE, MANY, NONE, Rib, Runs, Words};
 use ipnet::{Ipv4Net, Ipv6Net};
 use std::net::Ipv4Addr;
 
-/// The header's word that says where the hash is.
+/// The word of the header that locates the hash table.
 const HASH: usize = 1;
-/// Where the line of the first block is, and the first line to give out.
+/// The first word of block 0's line, and the first line that is allocated.
 const BLOCKS_AT: usize = LINE;
 const FIRST_LINE: u32 = 1 + BLOCKS;
-/// Bits of a /24 as an IPv6 prefix.
+/// The length of a /24 when it is written as an IPv6 prefix.
 const KEY_BITS: u8 = 64;
 
-/// What the longest match of an address leads to; [`NONE`] without one.
+/// The leaf of the longest route that matches an address; [`NONE`] when no route does.
 pub fn lookup(words: &(impl Words + ?Sized), address: Ipv4Addr) -> u32 {
     let address = u32::from(address);
     let or_default = |word| if word == NONE { words.load(0) } else { word };
@@ -32,20 +32,20 @@ pub fn lookup(words: &(impl Words + ?Sized), address: Ipv4Addr) -> u32 {
         if word != DIVIDED {
             return or_default(word);
         }
-        let entry = slots::find(words, HASH, Keys::SHORT, (address >> 8).into());
+        let entry = hash::find(words, HASH, Keys::SHORT, (address >> 8).into());
         if entry != NONE {
             return or_default(trie::walk(words, entry, u128::from(address & 0xff) << 120));
         }
     }
 }
 
-/// A prefix of 24 bits and more, as the trie has it.
+/// A prefix of /24 or longer, as the trie stores it.
 fn long(prefix: Ipv4Net) -> Ipv6Net {
     let address = u128::from(u32::from(prefix.network()));
     trie::prefix(address >> 8 << 64 | (address & 0xff) << 56, prefix.prefix_len() - 24 + KEY_BITS)
 }
 
-/// The routes as the trie has them. Those that cover a /24 are its own there.
+/// The routes as the trie sees them: a route that covers a /24 counts as the /24 itself.
 struct Long<'a, R>(&'a R);
 
 impl<R> Long<'_, R> {
@@ -66,19 +66,19 @@ impl<R: Rib<Ipv4Net>> Around for Long<'_, R> {
     }
 }
 
-/// The writer's side: what is in use. The words themselves are handed to each call, all 0 at first.
+/// The writer's side of an IPv4 table.
 #[derive(Debug)]
 pub struct Writer {
     lines: Lines,
     blocks: Blocks,
-    divided: Slots,
+    divided: PrefixHash,
 }
 
 impl crate::Writer for Writer {
     type Net = Ipv4Net;
 
     fn new(sizes: &'static [u32]) -> Self {
-        let (blocks, divided) = (Blocks::new(BLOCKS_AT), Slots::new(HASH, Keys::SHORT));
+        let (blocks, divided) = (Blocks::new(BLOCKS_AT), PrefixHash::new(HASH, Keys::SHORT));
         Self { lines: Lines::new(FIRST_LINE, sizes), blocks, divided }
     }
     fn set(
@@ -142,7 +142,7 @@ impl Writer {
                 let all = blocks::net(block);
                 let range = [first.max(all.network().into()), last.min(all.broadcast().into())];
                 self.blocks.fill(words, range, value, |address| {
-                    // One /24 may have several gaps.
+                    // One /24 may contain several gaps; paint it once.
                     if painted.replace(address) != Some(address) {
                         self.paint(words, address, value, rib);
                     }
@@ -158,7 +158,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Numbers a leaf in a block for a route that touches it; true when it has been given entries for that.
+    /// Counts a route in a block that it touches. Returns true when the block was given entries for it.
     fn hold(
         &mut self,
         words: &(impl Words + ?Sized),
@@ -191,14 +191,14 @@ impl Writer {
         self.blocks.close(words, block, leaf, &mut self.lines);
     }
 
-    /// After a removal: makes a block whole in which no route is longer than it.
+    /// After a removal: makes the block whole if no route longer than /12 is left in it.
     fn tidy(&mut self, words: &(impl Words + ?Sized), block: u32, rib: &impl Rib<Ipv4Net>) {
         if !self.blocks.is_whole(words, block) && rib.inside(blocks::net(block)).next().is_none() {
             self.close(words, block, rib);
         }
     }
 
-    /// What a divided /24 has for the addresses that no route longer than it covers.
+    /// Sets, in a divided /24, the leaf of the addresses that no route longer than /24 covers.
     fn paint(&self, words: &(impl Words + ?Sized), address: u32, value: u32, rib: &impl Rib<Ipv4Net>) {
         if let Some(at) = self.divided.held(words, (address >> 8).into()) {
             let change =
@@ -227,7 +227,7 @@ impl Writer {
         if new == NONE {
             match held {
                 Some(at) if rib.inside(whole(address)).next().is_none() => {
-                    // It was the last in here.
+                    // It was the last route longer than /24 in this /24.
                     self.blocks.store(words, address, value);
                     let entry = words.load(at);
                     words.store(at, NONE);
@@ -258,7 +258,7 @@ impl Writer {
         Ok(())
     }
 
-    /// The trie of a /24 with its first route.
+    /// Makes the trie of a /24 with its first route.
     fn divide<W: Words + ?Sized, A: Around>(
         &mut self,
         change: &Change<'_, W, A>,
@@ -281,12 +281,12 @@ fn whole(address: u32) -> Ipv4Net {
     Ipv4Net::new_assert(Ipv4Addr::from(address & !0xff), 24)
 }
 
-/// Where the trie of a divided /24 begins.
+/// The root of a divided /24's trie.
 fn root(address: u32, at: usize) -> Place {
     Place { at, bits: u128::from(address >> 8) << 64, depth: KEY_BITS }
 }
 
-/// The addresses of a prefix that no longer route covers, as first and last of each run.
+/// Calls `run` with the first and last address of each range of `prefix` that no longer route covers.
 fn gaps(prefix: Ipv4Net, rib: &impl Rib<Ipv4Net>, mut run: impl FnMut(u32, u32)) {
     let (mut next, last) = (u64::from(u32::from(prefix.network())), u32::from(prefix.broadcast()));
     for inner in rib.inside(prefix) {

@@ -1,39 +1,42 @@
-//! A trie over IPv6 prefixes, entered in three places: one for prefixes of 64 bits and more, one for 48 to 63, one for the rest.
-//! A look-up asks in this order, and the first that knows a route has the longest. One that has asked in several places while a
-//! route changed asks again: it may have been too early for a longer route that came, and too late for a shorter one that went.
+//! The IPv6 table: a trie with three entrances, for prefixes of 64 bits and more, of 48 to 63 bits, and shorter.
 //!
-//! The upper two are hashes ([`crate::slots`]) of the prefixes' first 64 or 48 bits, and what they find is the route, or the
-//! trie of the longer ones in there. So a random destination in a table of many /48s and /64s costs one line; to walk
-//! there four bits at a time would cost three or four that no other frame has touched.
+//! A look-up tries the entrances in this order; the first that has a matching route has the longest one. A route can change
+//! while a look-up passes from one entrance to the next, so that it misses a longer route that has just come and a shorter one
+//! that has just gone. A counter of changes in the header detects this, and the look-up starts again.
 //!
-//! Layout: line 0 is the header; then 2^16 entries for the first 16 bits of the short prefixes; then lines that are given out. The
-//! header's word 0 is the default route, 1 and 2 say where the hashes for 64 and for 48 bits are, 5 counts changes. Entries
-//! are those of [`crate::trie`]; a trie's routes are those of its place. A prefix of 48 bits and more in ffff::/16, which is multicast, is taken and not there.
+//! The first two entrances are hash tables ([`crate::hash`]) of a prefix's first 64 or 48 bits. Their value is the route or the
+//! root of a trie of longer routes. So a random destination in a table of many /48s and /64s costs one cache line; walking
+//! there four bits at a time would cost three or four lines that no other frame has touched.
+//!
+//! Layout: line 0 is the header; then 2^16 entries, by the first 16 bits, for the short prefixes; then allocated lines. Word 0
+//! of the header is the default route, words 1 and 2 locate the hash tables for 64 and 48 bits, word 5 counts changes. Entries
+//! are those of [`crate::trie`]. A prefix of 48 bits or more in ffff::/16, which is multicast and never routed, is accepted
+//! but not stored: the hash table's half-written keys look like it.
 
-use crate::slots::{self, Keys, Slots};
+use crate::hash::{self, Keys, PrefixHash};
 use crate::trie::{Around, Change, Lines, MOST_LINES, Place, bits_of, mask, shift, walk};
 use crate::{Full, LINE, MANY, NONE, Rib, Runs, Words};
 use ipnet::Ipv6Net;
 use std::net::Ipv6Addr;
 
-/// Bits by index.
+/// Bits that index the entries of short prefixes.
 const DIRECT: u8 = 16;
-/// Where the entries begin, and the first line for a trie.
+/// The first word of these entries, and the first line that is allocated.
 const ENTRIES: usize = LINE;
 const FIRST_LINE: u32 = 1 + (1 << DIRECT) / LINE as u32;
 
 /// The word of the header that counts changes.
 const CHANGES: usize = 5;
-/// The hashed lengths, where the header tells of them, and what their keys are like.
+/// The hashed lengths, the header's word for each, and the format of their keys.
 const HASHED: [(u8, usize, Keys); 2] = [(64, 1, Keys::LONG), (48, 2, Keys::MIDDLE)];
 
-/// What the longest match of an address leads to; [`NONE`] without one.
+/// The leaf of the longest route that matches an address; [`NONE`] when no route does.
 pub fn lookup(words: &(impl Words + ?Sized), address: Ipv6Addr) -> u32 {
     let key = u128::from(address);
     loop {
         let changes = words.load(CHANGES);
         for (bits, header, keys) in HASHED {
-            let entry = slots::find(words, header, keys, hashed(key, bits));
+            let entry = hash::find(words, header, keys, hashed(key, bits));
             let word = walk(words, entry, shift(key, bits));
             if word != NONE {
                 return word;
@@ -50,23 +53,23 @@ pub fn lookup(words: &(impl Words + ?Sized), address: Ipv6Addr) -> u32 {
     }
 }
 
-/// The key of the first `bits`, 48 or 64, of an address.
+/// The hash key of an address: its first `bits` bits, 48 or 64.
 fn hashed(address: u128, bits: u8) -> u64 {
     (address >> (128 - bits)) as u64
 }
 
-/// The place of a prefix: which of the hashed, or the last, by the first bits.
+/// The entrance of a prefix: the index of its hash table, or one past them for a short prefix.
 fn entrance(prefix: Ipv6Net) -> usize {
     HASHED.iter().position(|(bits, ..)| prefix.prefix_len() >= *bits).unwrap_or(HASHED.len())
 }
 
-/// The routes of one place.
-struct InPlace<'a, R> {
+/// The routes of one entrance.
+struct AtEntrance<'a, R> {
     rib: &'a R,
     entrance: usize,
 }
 
-impl<R: Rib<Ipv6Net>> InPlace<'_, R> {
+impl<R: Rib<Ipv6Net>> AtEntrance<'_, R> {
     fn counts(&self, other: Ipv6Net) -> bool {
         entrance(other) == self.entrance
     }
@@ -75,7 +78,7 @@ impl<R: Rib<Ipv6Net>> InPlace<'_, R> {
     }
 }
 
-impl<R: Rib<Ipv6Net>> Around for InPlace<'_, R> {
+impl<R: Rib<Ipv6Net>> Around for AtEntrance<'_, R> {
     fn longest(&self, prefix: Ipv6Net) -> Option<(u8, u32)> {
         self.rib.longest(prefix, |other| self.counts(other))
     }
@@ -84,18 +87,18 @@ impl<R: Rib<Ipv6Net>> Around for InPlace<'_, R> {
     }
 }
 
-/// The writer's side: what is in use.
+/// The writer's side of an IPv6 table.
 #[derive(Debug)]
 pub struct Writer {
     lines: Lines,
-    hashes: [Slots; HASHED.len()],
+    hashes: [PrefixHash; HASHED.len()],
 }
 
 impl crate::Writer for Writer {
     type Net = Ipv6Net;
 
     fn new(sizes: &'static [u32]) -> Self {
-        let hashes = HASHED.map(|(_, header, keys)| Slots::new(header, keys));
+        let hashes = HASHED.map(|(_, header, keys)| PrefixHash::new(header, keys));
         Self { lines: Lines::new(FIRST_LINE, sizes), hashes }
     }
     fn set(
@@ -114,14 +117,14 @@ impl crate::Writer for Writer {
         &self.lines.runs
     }
     fn waiting(&self) -> u32 {
-        self.lines.runs.waiting() + self.slots_waiting()
+        self.lines.runs.waiting() + self.hashes_waiting()
     }
     fn worth_waiting(&self) -> bool {
-        self.lines.runs.waiting().max(self.slots_waiting()) > MANY
+        self.lines.runs.waiting().max(self.hashes_waiting()) > MANY
     }
     fn settle(&mut self) {
         self.lines.runs.settle();
-        self.hashes.iter_mut().for_each(Slots::settle);
+        self.hashes.iter_mut().for_each(PrefixHash::settle);
     }
     fn larger(&self) -> Option<u32> {
         self.lines.larger()
@@ -132,8 +135,8 @@ impl crate::Writer for Writer {
 }
 
 impl Writer {
-    fn slots_waiting(&self) -> u32 {
-        self.hashes.iter().map(Slots::waiting).sum()
+    fn hashes_waiting(&self) -> u32 {
+        self.hashes.iter().map(PrefixHash::waiting).sum()
     }
 
     fn change(
@@ -148,7 +151,7 @@ impl Writer {
             words.store(0, new);
             return Ok(());
         }
-        let around = InPlace { rib, entrance };
+        let around = AtEntrance { rib, entrance };
         let value = if new == NONE { around.covering(prefix).unwrap_or(NONE) } else { new };
         let covers = around.inside(prefix).next().is_some();
         let change = Change { words, around, prefix, value, covers };

@@ -1,22 +1,24 @@
-//! The look-up structures of a router's longest-prefix match, as words in memory that somebody else reads meanwhile.
+//! Longest-prefix-match tables in shared memory: one writer updates them while readers on other processors look up.
 //!
-//! [`ipv4`] has an entry for each /24, as DIR-24-8 has (Gupta, Lin and McKeown, "Routing lookups in hardware at memory
-//! access speeds", INFOCOM 1998), of as few bits as it can; behind it is what [`ipv6`] has from the beginning: a trie of one
-//! cache line a node with compressed paths, entered by hashes. A table is one memory of lines, given out as they are wanted
-//! ([`Runs`]); one that is full is copied into a larger one as it is. The eBPF plane puts it into an array that its programs read;
-//! `bpf/fib.h` is the reader in C, [`ipv4::lookup`] and [`ipv6::lookup`] are the same in Rust. What a random destination
-//! costs is the cache lines it touches that no other frame does: one for most.
+//! Read first: Gupta, Lin and McKeown, "Routing lookups in hardware at memory access speeds" (INFOCOM 1998) for DIR-24-8.
 //!
-//! Invariant: at every moment, also between any two stores of an update, a look-up answers what it answered before the update
-//! or what it answers after it. What a reader may still be standing on is not written again until [`Writer::settle`] says that
-//! all readers of before are gone.
+//! [`ipv4`] has one entry for each /24, as DIR-24-8 has, in as few bits as the routes around it allow; prefixes longer than
+//! /24 are in a trie. [`ipv6`] is such a trie throughout: nodes of one cache line with compressed paths, entered through hash
+//! tables of the first 64 or 48 bits. A table is one array of cache lines that [`Runs`] allocates; a full table is copied as
+//! it is into a larger array. The eBPF plane maps the array into its programs: `bpf/fib.h` is the reader in C,
+//! [`ipv4::lookup`] and [`ipv6::lookup`] are the same reader in Rust. The cost of a random destination is the cache lines
+//! that it alone touches: one for most routes.
+//!
+//! Invariant: at every moment, also between two stores of an update, a look-up returns either the result from before the
+//! update or the one from after it. Memory that a reader may still hold is quarantined: it is not written again until
+//! [`Writer::settle`] confirms that all earlier readers have finished.
 
 mod blocks;
+mod hash;
 pub mod ipv4;
 pub mod ipv6;
 mod rib;
 mod runs;
-mod slots;
 mod trie;
 mod words;
 
@@ -26,24 +28,26 @@ pub use words::Words;
 
 /// No route.
 pub const NONE: u32 = 0;
-/// The first number that is no leaf: what a route leads to is 1..LEAVES, and means nothing here.
+/// The first number that is not a leaf. A leaf, 1..LEAVES, stands for what a route leads to; this crate does not interpret
+/// it.
 pub const LEAVES: u32 = 1 << 30;
 /// Words of a line: a cache line of 64 bytes.
 pub const LINE: usize = 16;
 
-/// The writer's side of a structure: what of its memory is in use. The words themselves are handed to each call, all
-/// 0 at first.
+/// The writer's side of a table: which parts of its memory are in use. The memory itself, zeroed at first, is an argument
+/// of each call.
 pub trait Writer {
     /// IPv4 or IPv6.
     type Net;
 
-    /// An empty structure in memory that has so many lines at first, and can have each of the other `sizes` after it.
+    /// An empty table. Its memory has `sizes[0]` lines at first and can grow to each of the following sizes.
     #[must_use]
     fn new(sizes: &'static [u32]) -> Self;
-    /// Makes `prefix`, which led to `old`, lead to `new`; [`NONE`] is no route.
+    /// Changes the leaf of `prefix` from `old` to `new`; [`NONE`] means no route.
     ///
     /// # Errors
-    /// [`Full`] when what it takes is not there. [`Writer::settle`] may help, then [`Writer::larger`].
+    /// [`Full`] when the update needs more free lines or slots than there are. [`Writer::settle`] may free some; else the
+    /// table must grow ([`Writer::larger`]).
     fn set(
         &mut self,
         words: &(impl Words + ?Sized),
@@ -52,28 +56,30 @@ pub trait Writer {
         new: u32,
         rib: &impl Rib<Self::Net>,
     ) -> Result<(), Full>;
-    /// The lines of the memory.
+    /// The allocator of the table's lines.
     fn lines(&self) -> &Runs;
-    /// Pieces that [`Writer::settle`] would free.
+    /// Quarantined lines, slots and numbers, which [`Writer::settle`] would free.
     fn waiting(&self) -> u32;
-    /// Among them are so many of those [`Writer::set`] last found no room for that it is better to settle than to grow.
+    /// True if the last [`Writer::set`] failed mainly because freed resources are still quarantined: wait one grace period
+    /// before growing.
     fn worth_waiting(&self) -> bool;
-    /// Every reader that was under way when pieces were last given back has ended.
+    /// Ends the quarantine. The caller guarantees that every reader has finished that was active when something was last
+    /// freed.
     fn settle(&mut self);
-    /// Lines of the next larger memory; `None` at the largest.
+    /// The number of lines of the next larger memory; `None` at the largest.
     fn larger(&self) -> Option<u32>;
-    /// Goes on in that memory.
+    /// Continues in memory of that size.
     fn grow(&mut self);
-    /// Writes the same routes into that memory, all 0, and goes on by it.
+    /// Copies the table to `to`, zeroed memory of the next larger size, and continues there.
     fn move_to(&mut self, from: &(impl Words + ?Sized), to: &(impl Words + ?Sized)) {
         words::copy(from, to, self.lines().capacity() as usize * LINE);
         self.grow();
     }
 }
 
-/// Pieces given back that are worth a grace period.
+/// Quarantined items from which on waiting for a grace period is better than growing the table.
 const MANY: u32 = 64;
 
-/// The structure has no room for what the route needs; nothing has changed.
+/// The table has no room for the update; nothing has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Full;

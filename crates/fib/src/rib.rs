@@ -1,28 +1,29 @@
-//! [`Rib`]: the routes themselves, which an update asks what is around the prefix that changes.
+//! [`Rib`]: the routes themselves. An update queries them for the prefixes around the one that changes.
 
 use prefix_trie::{Prefix, PrefixMap};
 
-/// The routes of one family. While a prefix is being changed it does not matter whether this has its old value or its new one;
-/// while it is being removed this must not have it any more.
+/// The routes of one address family. While a prefix is being changed the set may hold its old or its new value; while it is
+/// being removed the set must no longer hold it.
 pub trait Rib<P> {
-    /// The longest route of those that count that covers `prefix`, itself included: its length and its word.
+    /// The longest route that covers `prefix` (or is `prefix`) and passes the filter `counts`: its length and its leaf.
     fn longest(&self, prefix: P, counts: impl Fn(P) -> bool) -> Option<(u8, u32)>;
-    /// The longest one of those that covers it and is shorter than it, the default route aside.
+    /// The leaf of the longest route that is shorter than `prefix`, covers it and passes the filter; the default route
+    /// excluded.
     fn covering(&self, prefix: P, counts: impl Fn(P) -> bool) -> Option<u32>;
-    /// What the routes lead to that cover it, itself included, the default route aside.
+    /// The leaves of the routes that cover `prefix` or are `prefix`, the default route excluded, shortest first.
     fn covers(&self, prefix: P) -> impl Iterator<Item = u32>;
-    /// The routes inside `prefix` that are longer than it, in the order of their addresses, the shorter before the longer.
+    /// The routes inside `prefix` that are longer than it, by address, and shorter before longer.
     fn inside(&self, prefix: P) -> impl Iterator<Item = P>;
 }
 
-/// A [`Rib`] over a map of something that has a word.
+/// A [`Rib`] over a map whose values contain a leaf.
 pub struct View<'a, P, T> {
     map: &'a PrefixMap<P, T>,
     word: fn(&T) -> u32,
 }
 
 impl<'a, P, T> View<'a, P, T> {
-    /// `word` is 1..[`crate::LEAVES`].
+    /// `word` returns the leaf of a value, 1..[`crate::LEAVES`].
     #[must_use]
     pub fn new(map: &'a PrefixMap<P, T>, word: fn(&T) -> u32) -> Self {
         Self { map, word }

@@ -1,42 +1,49 @@
-//! [`Runs`]: lines of one memory to give out, 2^n at a time, and those given back that a reader may still be standing on.
+//! [`Runs`]: a buddy allocator for the lines of a table, with a quarantine for freed lines that a reader may still hold.
 //!
 //! Read first: Knuth, The Art of Computer Programming 1, section 2.5, on the buddy system.
 
 use std::collections::BTreeSet;
 
-/// Orders there are: 1 to 2^21 pieces at a time.
+/// Number of orders: a run has 2^0 to 2^21 lines.
 const ORDERS: usize = 22;
 
-/// Pieces of memory, by their number from its beginning.
+/// Allocates runs of 2^order lines; a line is named by its number from the beginning of the memory.
 #[derive(Debug, Clone)]
 pub struct Runs {
     first: u32,
     capacity: u32,
-    /// Where free runs begin, by order.
+    /// The first lines of the free runs, by order.
     free: [BTreeSet<u32>; ORDERS],
-    /// Given back, and not yet known to be out of every reader's hands.
-    limbo: Vec<(u32, u8)>,
+    /// Freed runs that a reader may still hold: first line and order.
+    quarantine: Vec<(u32, u8)>,
     available: u32,
     waiting: u32,
     high_water: u32,
 }
 
 impl Runs {
-    /// The pieces from `first` to `capacity`, at most 2^21, all free.
+    /// The lines from `first` to `capacity`, at most 2^21 in all, all of them free.
     #[must_use]
     pub fn new(first: u32, capacity: u32) -> Self {
         let free = [const { BTreeSet::new() }; ORDERS];
-        let mut runs =
-            Self { first, capacity: first, free, limbo: Vec::new(), available: 0, waiting: 0, high_water: 0 };
+        let mut runs = Self {
+            first,
+            capacity: first,
+            free,
+            quarantine: Vec::new(),
+            available: 0,
+            waiting: 0,
+            high_water: 0,
+        };
         runs.grow(capacity);
         runs
     }
-    /// Pieces there are, those in front of the first included.
+    /// The number of lines, including those before `first`.
     #[must_use]
     pub fn capacity(&self) -> u32 {
         self.capacity
     }
-    /// More pieces, at the end.
+    /// Adds free lines at the end, up to `capacity`.
     pub fn grow(&mut self, capacity: u32) {
         while self.capacity < capacity {
             let room = (capacity - self.capacity).ilog2();
@@ -45,34 +52,34 @@ impl Runs {
             self.capacity += 1 << order;
         }
     }
-    /// Pieces that can be taken now, if one at a time will do.
+    /// Free lines, not necessarily adjacent.
     #[must_use]
     pub fn available(&self) -> u32 {
         self.available
     }
-    /// Pieces in use; those that wait for readers count as free.
+    /// Lines in use; quarantined lines do not count.
     #[must_use]
     pub fn used(&self) -> u32 {
         self.capacity - self.first - self.available - self.waiting
     }
-    /// The most that were in use.
+    /// The most lines that were ever in use at once.
     #[must_use]
     pub fn high_water(&self) -> u32 {
         self.high_water
     }
-    /// Pieces that [`Runs::settle`] would free.
+    /// Quarantined lines.
     #[must_use]
     pub fn waiting(&self) -> u32 {
         self.waiting
     }
-    /// Every reader that was under way when pieces were last given back has ended.
+    /// Frees the quarantined lines. The caller guarantees that every reader has finished that was active when they were freed.
     pub fn settle(&mut self) {
-        for (base, order) in std::mem::take(&mut self.limbo) {
+        for (base, order) in std::mem::take(&mut self.quarantine) {
             self.put_back(base, order);
         }
         self.waiting = 0;
     }
-    /// 2^order pieces, the first of them at a multiple of that.
+    /// Allocates 2^order lines and returns the number of the first, a multiple of 2^order; `None` when there is no such run.
     pub fn take(&mut self, order: u8) -> Option<u32> {
         let order = usize::from(order);
         let from = (order..ORDERS).find(|order| !self.free[*order].is_empty())?;
@@ -84,12 +91,12 @@ impl Runs {
         self.high_water = self.high_water.max(self.used());
         Some(base)
     }
-    /// Gives back what a reader may have found.
+    /// Frees a run that a reader may hold: it is quarantined.
     pub fn give_back(&mut self, base: u32, order: u8) {
-        self.limbo.push((base, order));
+        self.quarantine.push((base, order));
         self.waiting += 1 << order;
     }
-    /// Gives back what no reader can have found.
+    /// Frees a run that no reader can have reached: it is free at once.
     pub fn put_back(&mut self, mut base: u32, order: u8) {
         self.available += 1 << order;
         let mut order = usize::from(order);
@@ -106,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_come_back_whole() {
+    fn freed_runs_merge_into_the_largest() {
         let mut runs = Runs::new(5, 1 << 10);
         runs.grow(1 << 18);
         let mut held = Vec::new();

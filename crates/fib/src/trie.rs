@@ -1,30 +1,30 @@
-//! [`Trie`]: prefixes by four bits a node, a cache line each, with compressed paths. It begins at entries that lie elsewhere:
-//! among those for the first bits of all prefixes, or in [`crate::slots`].
+//! A trie of prefixes with four bits per node, one cache line per node, and compressed paths. Its root entries are elsewhere:
+//! in the array for the first bits of all prefixes, or in a [`crate::hash`] table.
 //!
-//! It lies in memory whose lines are numbered from its beginning, line 0 being a header. An entry is 0 (no route, in here), a
-//! leaf, [`NODE`] and a line of 16 entries for the next four bits, or [`SKIP`] and a line that compares many bits at once:
+//! Lines are numbered from the beginning of the table's memory. An entry is 0 (no route), a leaf, [`NODE`] with the line of
+//! 16 entries for the next four bits, or [`SKIP`] with a line that compares many bits at once:
 //!
-//! | Words | of a skip |
+//! | Words | Content of a skip |
 //! |---|---|
-//! | 0-3 | the bits the address must have from here, as two 64-bit numbers, the upper first |
-//! | 4-7 | which bits are compared, likewise |
-//! | 8 | the entry behind them |
-//! | 9 | the leaf for addresses that differ |
-//! | 10 | how many bits: a multiple of four, 4..=112 |
+//! | 0-3 | the bits the address must have from here on, as two 64-bit numbers, the high one first |
+//! | 4-7 | the mask of compared bits, likewise |
+//! | 8 | the entry for addresses that match |
+//! | 9 | the leaf for addresses that do not |
+//! | 10 | the number of compared bits: a multiple of four, 4..=112 |
 //!
-//! Prefixes are IPv6's here; [`crate::ipv4`] has others and says how they are written as such.
+//! Prefixes are IPv6 prefixes here; [`crate::ipv4`] describes how it writes its own as such.
 //!
-//! Invariants, each among the routes [`Around`] an entry: an entry is a leaf exactly while no route longer than it lies in it;
-//! every route behind a skip has the skip's bits and at least its length; a leaf's word is that of the longest route covering
-//! it, the default route aside.
+//! Invariants, with respect to the routes [`Around`] an entry: an entry is a leaf exactly while no route longer than the entry's
+//! prefix is inside it; every route below a skip has the skip's bits and at least its length; a leaf is that of the longest
+//! route that covers it, the default route excluded.
 
 use crate::{Full, LEAVES, LINE, NONE, Runs, Words};
 use ipnet::Ipv6Net;
 use std::net::Ipv6Addr;
 
-/// Marks an entry that leads to a node.
+/// Marks an entry that points to a node.
 pub(crate) const NODE: u32 = 0x8000_0000;
-/// Marks, with [`NODE`], an entry that leads to a skip.
+/// Marks an entry that points to a skip; it includes [`NODE`].
 pub(crate) const SKIP: u32 = 0xc000_0000;
 const LINE_MASK: u32 = LEAVES - 1;
 
@@ -34,18 +34,18 @@ const CHILD: usize = 8;
 const OTHERWISE: usize = 9;
 const BITS: usize = 10;
 
-/// Lines an update may take: a split skip, the way to the new prefix, the next line of a bucket.
+/// The most lines that an update takes: for a split skip, the path to the new prefix, and one more line of a bucket.
 pub(crate) const MOST_LINES: u32 = 6;
 
-/// The routes that are written into one trie, as [`crate::Rib`] tells of all.
+/// The routes of one trie; [`crate::Rib`] is the same for all routes of a table.
 pub(crate) trait Around {
-    /// The longest that covers `prefix`, itself included: its length and its word.
+    /// The longest route that covers `prefix` or is `prefix`: its length and its leaf.
     fn longest(&self, prefix: Ipv6Net) -> Option<(u8, u32)>;
-    /// Those inside `prefix` that are longer than it.
+    /// The routes inside `prefix` that are longer than it.
     fn inside(&self, prefix: Ipv6Net) -> impl Iterator<Item = Ipv6Net>;
 }
 
-/// A table's memory: the lines in use, and how many there may be.
+/// A table's memory: its allocator, and the sizes it can have.
 #[derive(Debug)]
 pub(crate) struct Lines {
     pub runs: Runs,
@@ -53,20 +53,20 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// All lines from `first` on; the first of `sizes` are there.
+    /// Lines from `first` on are free; the memory has the first of `sizes`.
     pub(crate) fn new(first: u32, sizes: &'static [u32]) -> Self {
         Self { runs: Runs::new(first, sizes.first().copied().unwrap_or(first)), sizes }
     }
-    /// The next larger memory, if it may be larger.
+    /// The next larger size; `None` at the largest.
     pub(crate) fn larger(&self) -> Option<u32> {
         self.sizes.iter().copied().find(|size| *size > self.runs.capacity())
     }
-    /// It is so large.
+    /// Continues in memory of the next larger size.
     pub(crate) fn grow(&mut self) {
         let capacity = self.larger().unwrap_or_default();
         self.runs.grow(capacity);
     }
-    /// Are so many lines there to be taken one by one?
+    /// Checks that this many single lines are free.
     pub(crate) fn room(&self, lines: u32) -> Result<(), Full> {
         if self.runs.available() < lines { Err(Full) } else { Ok(()) }
     }
@@ -81,7 +81,7 @@ impl Lines {
     }
 }
 
-/// From an entry to the leaf, by the bits from there on.
+/// Follows an entry to its leaf; `key` has the address bits below the entry, left-aligned.
 pub(crate) fn walk(words: &(impl Words + ?Sized), mut word: u32, mut key: u128) -> u32 {
     while word >= NODE {
         let line = line_of(word);
@@ -98,7 +98,7 @@ pub(crate) fn walk(words: &(impl Words + ?Sized), mut word: u32, mut key: u128) 
     word
 }
 
-/// Word of a line.
+/// The first word of a line.
 pub(crate) fn line_at(number: u32) -> usize {
     number as usize * LINE
 }
@@ -111,12 +111,12 @@ pub(crate) fn shift(key: u128, bits: u8) -> u128 {
     key.checked_shl(bits.into()).unwrap_or(0)
 }
 
-/// The upper `bits` bits.
+/// A mask of the highest `bits` bits.
 pub(crate) fn mask(bits: u8) -> u128 {
     !u128::MAX.checked_shr(bits.into()).unwrap_or(0)
 }
 
-/// Two native 64-bit numbers, the upper one first, each in the byte order of the machine: what C reads as `__u64`.
+/// Loads 128 bits stored as two 64-bit numbers in native byte order, the high one first: C reads them as `__u64`.
 fn load128(words: &(impl Words + ?Sized), at: usize) -> u128 {
     let half = |at: usize| {
         let ([a, b, c, d], [e, f, g, h]) = (words.load(at).to_ne_bytes(), words.load(at + 1).to_ne_bytes());
@@ -133,7 +133,7 @@ fn store128(words: &(impl Words + ?Sized), at: usize, value: u128) {
     }
 }
 
-/// The place of an entry: its word, and the bits that lead there.
+/// An entry's position: its word, and the prefix (bits and depth) that leads to it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place {
     pub at: usize,
@@ -145,12 +145,12 @@ impl Place {
     fn prefix(self) -> Ipv6Net {
         prefix(self.bits, self.depth)
     }
-    /// Entry `nibble` of the node in `line`, which this place leads to.
+    /// Entry `nibble` of the node in `line`, to which this entry points.
     fn slot(self, line: usize, nibble: usize) -> Self {
         let bits = self.bits | (nibble as u128) << (124 - self.depth);
         Self { at: line + nibble, bits, depth: self.depth + 4 }
     }
-    /// The entry behind the skip in `line`, which this place leads to.
+    /// The matching entry of the skip in `line`, to which this entry points.
     fn behind(self, words: &(impl Words + ?Sized), line: usize) -> Self {
         let bits = self.bits | load128(words, line + MATCH) >> self.depth;
         Self { at: line + CHILD, bits, depth: self.depth + words.load(line + BITS) as u8 }
@@ -158,7 +158,7 @@ impl Place {
 }
 
 pub(crate) fn prefix(bits: u128, len: u8) -> Ipv6Net {
-    // No depth is past 128.
+    // No depth exceeds 128, so the length is valid.
     Ipv6Net::new_assert(Ipv6Addr::from(bits & mask(len)), len)
 }
 
@@ -172,19 +172,19 @@ fn slots(prefix: Ipv6Net, depth: u8) -> std::ops::RangeInclusive<usize> {
     first..=first + (1 << (depth + 4 - prefix.prefix_len())) - 1
 }
 
-/// What is being changed.
+/// A change of one prefix.
 pub(crate) struct Change<'a, W: ?Sized, A> {
     pub words: &'a W,
     pub around: A,
     pub prefix: Ipv6Net,
-    /// What its addresses lead to that no longer route covers.
+    /// The new leaf of those of its addresses that no longer route covers.
     pub value: u32,
-    /// There are longer routes inside it.
+    /// True if there are longer routes inside the prefix.
     pub covers: bool,
 }
 
 impl Lines {
-    /// From a place that covers the prefix.
+    /// Carries out a change below `place`, whose prefix covers the changed one.
     pub(crate) fn set_in<W: Words + ?Sized, A: Around>(
         &mut self,
         change: &Change<'_, W, A>,
@@ -201,7 +201,7 @@ impl Lines {
         Ok(())
     }
 
-    /// `place` covers the prefix and is shorter.
+    /// Inserts the changed prefix, which is longer than that of `place` and inside it.
     fn insert<W: Words + ?Sized, A: Around>(
         &mut self,
         change: &Change<'_, W, A>,
@@ -211,8 +211,8 @@ impl Lines {
         loop {
             let held = words.load(place.at);
             if held < NODE {
-                let way = self.way(change, place, held)?;
-                words.store(place.at, way);
+                let path = self.path(change, place, held)?;
+                words.store(place.at, path);
                 return Ok(());
             }
             let line = line_of(held);
@@ -240,8 +240,8 @@ impl Lines {
         }
     }
 
-    /// An entry that leads from a leaf to the prefix, and everywhere else to what the leaf said.
-    fn way<W: Words + ?Sized, A: Around>(
+    /// Makes an entry in place of `leaf`: it leads to the new value for the changed prefix and to `leaf` for everything else.
+    fn path<W: Words + ?Sized, A: Around>(
         &mut self,
         change: &Change<'_, W, A>,
         place: Place,
@@ -259,7 +259,7 @@ impl Lines {
         if depth == place.depth { Ok(node) } else { self.skip(words, place, (bits, depth), node, leaf) }
     }
 
-    /// An entry instead of the skip `held`, whose path the prefix leaves, or ends on, behind `same` bits.
+    /// Makes an entry in place of the skip `held`: the changed prefix leaves its path, or ends on it, after `same` bits.
     fn split<W: Words + ?Sized, A: Around>(
         &mut self,
         change: &Change<'_, W, A>,
@@ -270,7 +270,7 @@ impl Lines {
         let (words, len) = (change.words, change.prefix.prefix_len());
         let behind = place.behind(words, line_of(held));
         let (child, leaf) = (words.load(behind.at), words.load(line_of(held) + OTHERWISE));
-        // The node in which they part.
+        // The node in which the two paths separate.
         let depth = same.min(len - 1) & !3;
         let node = self.node(words, leaf)?;
         let line = line_of(node);
@@ -286,8 +286,8 @@ impl Lines {
             slots(change.prefix, depth).for_each(|n| change.paint(top.slot(line, n)));
         } else {
             let new = top.slot(line, (bits_of(change.prefix) << depth >> 124) as usize);
-            let way = self.way(change, new, leaf)?;
-            words.store(new.at, way);
+            let path = self.path(change, new, leaf)?;
+            words.store(new.at, path);
         }
         if depth == place.depth {
             Ok(node)
@@ -303,7 +303,7 @@ impl Lines {
         Ok(node)
     }
 
-    /// A skip from `from` to the place of these bits and this depth.
+    /// Makes a skip from `from` to the position with these bits and this depth.
     fn skip(
         &mut self,
         words: &(impl Words + ?Sized),
@@ -331,7 +331,7 @@ impl Lines {
                 return;
             }
             if change.around.inside(place.prefix()).next().is_none() {
-                // It was the last in here; what covered it covers all of this.
+                // It was the last route inside this entry; the route that covers it covers all of the entry.
                 words.store(place.at, change.value);
                 self.release(words, held);
                 return;
@@ -345,7 +345,7 @@ impl Lines {
                 }
                 before = Some(place);
                 place = place.slot(line, (bits << place.depth >> 124) as usize);
-                // A node below that goes altogether may leave this one with a single way.
+                // Removing a whole node below may leave this one with a single child.
                 if change.around.inside(place.prefix()).next().is_none() && words.load(place.at) >= NODE {
                     let gone = words.load(place.at);
                     words.store(place.at, change.value);
@@ -360,7 +360,7 @@ impl Lines {
             }
             let behind = place.behind(words, line);
             if len < behind.depth || (bits ^ behind.bits) & mask(behind.depth) != 0 {
-                return; // it was not there
+                return; // The prefix was not in the trie.
             }
             if len == behind.depth {
                 change.paint(behind);
@@ -371,7 +371,7 @@ impl Lines {
         }
     }
 
-    /// Gives back what hangs on an entry that nothing leads to any more.
+    /// Frees the lines below an entry that is no longer reachable.
     pub(crate) fn release(&mut self, words: &(impl Words + ?Sized), held: u32) {
         if held < NODE {
             return;
@@ -385,7 +385,7 @@ impl Lines {
         self.give_back(held & LINE_MASK);
     }
 
-    /// Makes a skip of a node that has come to have only one way through it.
+    /// Replaces a node that has only one child left by a skip.
     fn tighten<W: Words + ?Sized, A: Around>(
         &mut self,
         change: &Change<'_, W, A>,
@@ -394,11 +394,11 @@ impl Lines {
     ) {
         let words = change.words;
         let held = words.load(place.at);
-        let Some((only, leaf)) = only_way(words, line_of(held)) else { return };
-        let way = place.slot(line_of(held), only);
-        let child = words.load(way.at);
-        // Every route in here must be behind the way, and at least as long as where the skip will end.
-        let end = if child < SKIP { way } else { way.behind(words, line_of(child)) };
+        let Some((only, leaf)) = only_child(words, line_of(held)) else { return };
+        let branch = place.slot(line_of(held), only);
+        let child = words.load(branch.at);
+        // Every route below must go through that child and be at least as long as the end of the new skip.
+        let end = if child < SKIP { branch } else { branch.behind(words, line_of(child)) };
         if change
             .around
             .inside(place.prefix())
@@ -410,7 +410,7 @@ impl Lines {
         if self.runs.available() == 0 {
             return;
         }
-        // A skip that led here can be the longer by it, unless a route ends where it did.
+        // A skip that points to this node can be extended, unless a route ends between the two.
         let up = before.filter(|up| {
             let above = words.load(up.at);
             above >= SKIP
@@ -432,16 +432,17 @@ impl Lines {
     }
 }
 
-/// The one slot of a node that leads on, and the leaf that all others are.
-fn only_way(words: &(impl Words + ?Sized), line: usize) -> Option<(usize, u32)> {
-    let mut ways = (0..LINE).filter(|n| words.load(line + n) >= NODE);
-    let only = ways.next().filter(|_| ways.next().is_none())?;
+/// The only entry of a node that is not a leaf, and the leaf that all others share.
+fn only_child(words: &(impl Words + ?Sized), line: usize) -> Option<(usize, u32)> {
+    let mut children = (0..LINE).filter(|n| words.load(line + n) >= NODE);
+    let only = children.next().filter(|_| children.next().is_none())?;
     let leaf = words.load(line + usize::from(only == 0));
     (0..LINE).all(|n| n == only || words.load(line + n) == leaf).then_some((only, leaf))
 }
 
 impl<W: Words + ?Sized, A: Around> Change<'_, W, A> {
-    /// Writes the value to every leaf at and below `place`, which the prefix covers, that no longer route covers.
+    /// Stores the value in every leaf at and below `place` that no route longer than the changed prefix covers; the prefix
+    /// covers `place`.
     pub(crate) fn paint(&self, place: Place) {
         let held = self.words.load(place.at);
         if held < NODE {

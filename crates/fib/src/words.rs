@@ -1,12 +1,12 @@
-//! [`Words`]: the memory the structures lie in.
+//! [`Words`]: the memory of a table, as 32-bit words.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Words that readers see one by one, in the order they are stored.
+/// Words that a writer stores while readers load. A reader sees the stores in their order.
 pub trait Words {
-    /// Reads one.
+    /// Loads the word with this index.
     fn load(&self, at: usize) -> u32;
-    /// Writes one; everything stored before is seen by whoever sees this.
+    /// Stores a word with release semantics: a reader that loads it also sees every earlier store.
     fn store(&self, at: usize, word: u32);
 }
 
@@ -19,7 +19,7 @@ impl Words for [AtomicU32] {
     }
 }
 
-/// The first words of one memory into another, where they are 0.
+/// Copies the first `words` words of one memory into another that is zeroed.
 pub(crate) fn copy(from: &(impl Words + ?Sized), to: &(impl Words + ?Sized), words: usize) {
     for at in 0..words {
         let word = from.load(at);

@@ -1,4 +1,4 @@
-//! Both structures against the naive longest match: after every update, and between any two stores of one.
+//! Both tables against a naive longest-prefix match: after every update, and between any two stores of an update.
 
 use ipnet::{Ipv4Net, Ipv6Net};
 use lanyard_fib::{Full, LINE, NONE, Rib, View, Words, Writer, ipv4, ipv6};
@@ -25,11 +25,11 @@ impl Rng {
     }
 }
 
-/// Memory that looks up a few addresses after every store: each must be answered as before the update, or as after it.
+/// Memory that looks up some addresses after every store: each result must be the one from before the update or from after it.
 struct Watched<A> {
     words: Vec<Cell<u32>>,
     lookup: fn(&Self, A) -> u32,
-    /// Address, and the answers before and after.
+    /// Addresses, each with its result before and after the update.
     watch: RefCell<Vec<(A, u32, u32)>>,
     stores: Cell<u64>,
 }
@@ -58,7 +58,7 @@ impl<A: Copy + std::fmt::Debug> Words for Watched<A> {
     }
 }
 
-/// The most naive longest match.
+/// The longest-prefix match by comparing all routes.
 fn naive<P: Prefix + Copy>(routes: &[(P, u32)], contains: impl Fn(P) -> bool) -> u32 {
     let matching = routes.iter().filter(|(prefix, _)| contains(*prefix));
     matching.max_by_key(|(prefix, _)| prefix.prefix_len()).map_or(NONE, |(_, word)| *word)
@@ -71,9 +71,9 @@ fn word(value: &u32) -> u32 {
 trait Family: Copy + std::fmt::Debug {
     type Net: Prefix + Copy + PartialEq + std::fmt::Debug;
     type Writer: Writer<Net = Self::Net>;
-    /// Lines at first, and later.
+    /// Lines of the memory at first and after it has grown.
     const SIZES: &'static [u32];
-    /// Lines that stay when everything has gone: buckets.
+    /// Lines that remain in use when all routes are removed: the buckets.
     const LEFT: u32;
     fn lookup(words: &Watched<Self>, address: Self) -> u32;
     fn contains(prefix: Self::Net, address: Self) -> bool;
@@ -139,8 +139,8 @@ impl Family for Ipv6Addr {
     }
 }
 
-/// Random inserts, changes and removals; at the end everything is removed and nothing may be left. `others` lead to a leaf
-/// each all the while.
+/// Random insertions, changes and removals. At the end everything is removed, and no line may remain in use but the buckets.
+/// The routes `others`, each with its own leaf, stay all the time.
 fn churn<A: Family>(seeds: std::ops::Range<u64>, updates: usize, others: &[A::Net]) {
     let (mut refused, mut stores, mut moves) = (0, 0, 0);
     for seed in seeds {
@@ -183,7 +183,7 @@ fn churn<A: Family>(seeds: std::ops::Range<u64>, updates: usize, others: &[A::Ne
     assert!(stores > 10_000 && short, "{stores} stores, {refused} refused, {moves} moves");
 }
 
-/// The same in larger memory.
+/// Copies a table into larger memory.
 fn larger<A: Family>(writer: &mut A::Writer, words: Watched<A>) -> Watched<A> {
     let next = Watched::new(writer.larger().expect("room"), A::lookup);
     writer.move_to(&words, &next);
@@ -191,7 +191,7 @@ fn larger<A: Family>(writer: &mut A::Writer, words: Watched<A>) -> Watched<A> {
     next
 }
 
-/// One update, watched; false when it was refused.
+/// Performs one watched update; false when it was refused.
 fn update<A: Family>(
     rng: &mut Rng,
     words: &Watched<A>,
@@ -203,7 +203,7 @@ fn update<A: Family>(
     let full = routes.len() as u64 >= most;
     let old = (full || rng.below(3) == 0) && !routes.is_empty();
     let prefix = if old { routes[rng.below(routes.len() as u64) as usize].0 } else { A::prefix(rng) };
-    // Removing what is not there is no change.
+    // Removing a prefix that is not there changes nothing.
     let gone = old && (full || rng.below(2) == 0) || rng.below(10) == 0;
     let new = if gone { NONE } else { 1 + rng.below(5) as u32 };
     let before = map.get(&prefix).copied();
@@ -242,7 +242,7 @@ fn ipv4_answers_the_old_or_the_new() {
     churn::<Ipv4Addr>(0..6, 400, &[]);
 }
 
-/// So many next hops besides that entries become wider meanwhile, and are.
+/// With so many other next hops that entries are wide at first and become wider during the test.
 #[test]
 fn ipv4_answers_the_old_or_the_new_with_many_next_hops() {
     let others = |count| -> Vec<Ipv4Net> {
@@ -257,7 +257,7 @@ fn ipv6_answers_the_old_or_the_new() {
     churn::<Ipv6Addr>(0..300, 200, &[]);
 }
 
-/// Memory that grows with what is written into it.
+/// A table whose memory grows when it is full.
 struct Growing<W> {
     words: Vec<AtomicU32>,
     writer: W,
@@ -287,10 +287,10 @@ impl<W: Writer> Growing<W> {
     }
 }
 
-/// The sizes that the eBPF plane has.
+/// The memory sizes of the eBPF plane's tables.
 const SIZES: &[u32] = &[1 << 14, 1 << 18, 1 << 19, 1 << 20, 1 << 21];
 
-/// More and more next hops in one block, each met; taken back, nothing is left of them.
+/// One block with more and more next hops, each looked up; when they are removed, no line remains in use.
 #[test]
 fn many_ipv4_next_hops() {
     let mut table = Growing::<ipv4::Writer>::new(SIZES);
@@ -320,9 +320,9 @@ fn many_ipv4_next_hops() {
     }
 }
 
-/// Next hops that come and go take numbers back, when nobody can hold them any more, rather than more room.
+/// Next hops that come and go reuse quarantined indices after a grace period instead of growing the table.
 #[test]
-fn numbers_come_back() {
+fn freed_indices_are_reused() {
     let mut table = Growing::<ipv4::Writer>::new(SIZES);
     let mut map = PrefixMap::<Ipv4Net, u32>::new();
     let [stays, changes] = ["10.1.0.0/16", "10.2.0.0/16"].map(|net| net.parse::<Ipv4Net>().expect(net));
@@ -344,9 +344,9 @@ fn numbers_come_back() {
     assert!(table.writer.waiting() < 64, "{} wait", table.writer.waiting());
 }
 
-/// Keys that come and go take their bucket's slots back, when nobody can hold them any more, rather than more room.
+/// Keys that come and go reuse the slots of their bucket after a grace period instead of growing the table.
 #[test]
-fn slots_come_back() {
+fn freed_slots_are_reused() {
     let mut table = Growing::<ipv6::Writer>::new(SIZES);
     let mut map = PrefixMap::<Ipv6Net, u32>::new();
     for n in 0..20_000_u128 {
@@ -362,9 +362,9 @@ fn slots_come_back() {
     }
 }
 
-/// A table that has no room refuses, and what it has stays as it is.
+/// A full table refuses an update and keeps its routes.
 #[test]
-fn no_room() {
+fn a_full_table_refuses_and_keeps_its_routes() {
     let sizes = &[4097 + 64];
     let (words, mut writer) = (zeros(sizes[0]), ipv4::Writer::new(sizes));
     let mut map = PrefixMap::<Ipv4Net, u32>::new();
@@ -388,7 +388,7 @@ fn no_room() {
     assert_eq!((look(fits), look(1024 + 7)), (6, 7));
 }
 
-/// Many /24s that are divided, one prefix in each, and one that is full of hosts: what they take.
+/// The memory of many divided /24s with one prefix each, and of one /24 full of host routes.
 #[test]
 fn long_ipv4_prefixes() {
     let mut table = Growing::<ipv4::Writer>::new(SIZES);
@@ -409,11 +409,11 @@ fn long_ipv4_prefixes() {
     assert_eq!(found, [1, 2, 1, 12, 1]);
     let lines = table.writer.lines().used();
     println!("{lines} lines, {} bytes", table.words.len() * 4);
-    // A node for each, seven to a bucket that is half full or more, and the entries of 16 blocks.
+    // One node each; buckets of seven slots, at least half full; and the entries of 16 blocks.
     assert!(lines < 62_000 + 16_384 + 16 * 16, "{lines} lines for 60,000 divided /24s");
 }
 
-/// Many routes as tables have them, every one looked up; and the memory they take.
+/// A realistic mix of many routes: every one is looked up, and the memory is measured.
 #[test]
 fn a_large_ipv6_table() {
     const ROUTES: u32 = 200_000;
@@ -438,9 +438,9 @@ fn a_large_ipv6_table() {
     assert!(bytes < 32 << 20, "{bytes} bytes for {ROUTES} routes");
 }
 
-/// Many random /48s, and as many /64s: nearly all are found in the first line of their bucket.
+/// Of many random /48s and /64s nearly all are in the first line of their bucket.
 #[test]
-fn buckets_seldom_go_on() {
+fn few_buckets_have_a_second_line() {
     const ROUTES: u32 = 100_000;
     let mut table = Growing::<ipv6::Writer>::new(SIZES);
     let mut map = PrefixMap::<Ipv6Net, u32>::new();
@@ -457,7 +457,7 @@ fn buckets_seldom_go_on() {
     assert!(further < ROUTES / 10, "{further} further lines for {ROUTES} of each");
 }
 
-/// An IPv4 /24 is divided and made whole again under a reader on another processor, to which one of its routes always leads.
+/// A /24 is divided and made whole again while a reader on another processor looks up an address that always has a route.
 #[test]
 fn ipv4_readers_on_other_processors() {
     let mut table = Growing::<ipv4::Writer>::new(&[1 << 13]);
@@ -474,7 +474,7 @@ fn ipv4_readers_on_other_processors() {
             ready.wait();
             while !stop.load(Ordering::Relaxed) {
                 let got = ipv4::lookup(words, Ipv4Addr::new(10, 1, 2, 17));
-                // The writer is not to wait for a reader that has failed.
+                // A reader that has failed must not keep the writer waiting.
                 let _end = (!(1..=3).contains(&got)).then(|| Stop(stop));
                 assert!((1..=3).contains(&got), "{got}");
                 looks.fetch_add(1, Ordering::AcqRel);
@@ -492,7 +492,7 @@ fn ipv4_readers_on_other_processors() {
                     new => _ = map.insert(prefix, new),
                 }
                 while table.writer.set(words, prefix, old, new, &View::new(&map, word)).is_err() {
-                    // The look that is under way ends, and one more: then what was given back may be written again.
+                    // After the look-up under way and one more have ended, quarantined memory may be written again.
                     let seen = looks.load(Ordering::Acquire);
                     while looks.load(Ordering::Acquire) < seen + 2 && !stop.load(Ordering::Relaxed) {
                         std::hint::spin_loop();
@@ -505,7 +505,7 @@ fn ipv4_readers_on_other_processors() {
     });
 }
 
-/// Tells the reader to end, whatever becomes of the test.
+/// Ends the reader when the test ends, also by a panic.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -514,8 +514,8 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// A reader on another processor never sees anything but the route that is always there or the one that comes and goes; and
-/// where the shorter one goes when the longer one has come, one of the two.
+/// A reader on another processor sees only the route that is always there or the one that comes and goes; and where the
+/// shorter route is removed after the longer one has come, only one of these two.
 #[test]
 fn readers_on_other_processors() {
     let mut writer = ipv6::Writer::new(&[1 << 13]);
@@ -554,7 +554,7 @@ fn readers_on_other_processors() {
             }
             writer.set(words, prefix, old, new, &View::new(&map, word)).expect("room");
         };
-        // From now on one of two is there, and a default route never.
+        // From here on one of the two routes is always there, so the default route must never match.
         turn(net("2001::/16"), NONE);
         let lengths = [net("2001:db8:1::/48"), net("2001:db8:1:2::/64"), net("2001::/16")];
         turn(lengths[1], NONE);
@@ -567,7 +567,7 @@ fn readers_on_other_processors() {
         for n in 0..300 {
             let prefix = net(["2001:db8:1::/49", "2001:db8:1:2::/65", "2001:db8:1:2::3/128"][n % 3]);
             turn(prefix, 2);
-            // No settling: freed lines stay as they are, as they do until a grace period has passed.
+            // No settle: freed lines keep their content, as they do until a grace period has passed.
             turn(prefix, NONE);
         }
         drop(at_the_end);

@@ -1,54 +1,56 @@
-//! [`Slots`]: a hash of prefixes of one length, each with an entry of a trie.
+//! [`PrefixHash`]: a hash table of the prefixes of one length; each key has a trie entry.
 //!
-//! The buckets are a run of lines; a word of the header says where it begins and, above 24 bits, how many they are ([`buckets`]);
-//! 0: there are none. A bucket is a chain of lines, nearly always one. A line has as many slots as keys of that length and
-//! their entries have room for, so that as few lines as may be are what random destinations drag through the cache:
+//! The buckets are a run of lines. One word of the table's header holds the first line of the run in its low 24 bits and the
+//! code of the bucket count above ([`buckets`]); 0 means that there are no buckets. A bucket is a chain of lines, in most
+//! cases a single one. A line has as many slots as fit for keys of that length, because each line that random destinations
+//! touch costs a cache miss:
 //!
-//! | Words | | 24 bits | 48 | 64 |
+//! | Words | Content | 24-bit keys | 48-bit | 64-bit |
 //! |---|---|---|---|---|
-//! | from 0 | the keys' lower 32 bits, inverted | 0-6 | 0-5 | 0-4 |
-//! | behind them | the upper 16 or 32, likewise, the first in the lower half | | 6-8 | 5-9 |
-//! | up to 14 | the entry of each; 0: none | 8-14 | 9-14 | 10-14 |
-//! | 15 | 0, or the line where the bucket goes on | | | |
+//! | from 0 | low 32 bits of each key, inverted | 0-6 | 0-5 | 0-4 |
+//! | then | high 16 or 32 bits of each key, inverted, the first in the low half | | 6-8 | 5-9 |
+//! | up to 14 | the entry of each key; 0: free slot | 8-14 | 9-14 | 10-14 |
+//! | 15 | 0, or the next line of the bucket | | | |
 //!
-//! Invariants: a key is there before its entry, and goes after it; a slot that was given back takes no other key until all readers
-//! have ended. So an entry that a reader finds behind its key is that key's. A key that is half written has ones in
-//! its upper part: such a prefix has no slot. More buckets are written beside those there are, and take their place with one store.
+//! Invariants: a key is written before its entry and erased after it, and a freed slot takes no other key until all readers
+//! have finished; so an entry that a reader finds for its key belongs to that key. A half-written key has all ones in its
+//! high part, and no prefix with such bits is ever inserted. A larger set of buckets is written elsewhere and replaces the
+//! old set with one store.
 
 use crate::trie::{Lines, line_at};
 use crate::{Full, LINE, NONE, Words};
 use std::collections::HashMap;
 
-/// Where a line goes on.
+/// The word of a line that links to the bucket's next line.
 const NEXT: usize = LINE - 1;
-/// Lines of a bucket at most: what a reader is ready to walk.
+/// The most lines of a bucket; readers follow no more.
 const CHAIN: usize = 8;
-/// Numbers of buckets, as [`buckets`] has them: at first, and at most.
+/// Codes of the first and the largest bucket count ([`buckets`]).
 const FIRST: u8 = 6;
 const MOST: u8 = 34;
-/// Where a header's word has that number.
+/// The position of that code in the header's word.
 const COUNT_SHIFT: u32 = 24;
 
-/// Where buckets begin, as a line, and how many there are ([`buckets`]).
+/// The first line of the buckets, and the code of their count ([`buckets`]).
 type Place = (u32, u8);
 
-/// 16, 24, 32, 48 and so on: powers of two, and what lies half way.
+/// The bucket count with this code: 16, 24, 32, 48 and so on, powers of two and the values half way between them.
 fn buckets(count: u8) -> u32 {
     (2 + u32::from(count & 1)) << (count >> 1)
 }
 
-/// The runs that so many lines are.
+/// The allocator's runs that make up these buckets.
 fn runs((begin, count): Place) -> impl Iterator<Item = (u32, u8)> {
     let half = count >> 1;
     let odd = (count & 1 == 1).then_some((begin + (2 << half), half));
     [(begin, half + 1)].into_iter().chain(odd)
 }
 
-/// What keys of a length look like.
+/// How keys of one length are stored in a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Keys {
     slots: usize,
-    /// Of the upper part.
+    /// The number of bits of a key's high part.
     bits: u32,
 }
 
@@ -60,11 +62,11 @@ impl Keys {
     /// 64.
     pub(crate) const LONG: Self = Self { slots: 5, bits: 32 };
 
-    /// Slot 0's entry in a line.
+    /// The word of a line that has the entry of slot 0.
     const fn entry(self) -> usize {
         NEXT - self.slots
     }
-    /// Word of a line, shift and mask of a key's upper part.
+    /// Where a slot has the high part of its key: word of the line, shift and mask.
     fn upper(self, slot: usize) -> Option<(usize, u32, u32)> {
         let bit = slot as u32 * self.bits;
         (self.bits > 0).then(|| (self.slots + (bit / 32) as usize, bit % 32, u32::MAX >> (32 - self.bits)))
@@ -74,7 +76,7 @@ impl Keys {
         let upper = self.upper(slot).map_or(0, |(at, shift, mask)| !words.load(line + at) >> shift & mask);
         u64::from(upper) << 32 | u64::from(lower)
     }
-    /// Of the slot whose entry is at word `at`; the lower part first.
+    /// Stores the key of the slot whose entry is word `at`, the low part first.
     fn store(self, words: &(impl Words + ?Sized), at: usize, inverted: u64) {
         let slot = at % LINE - self.entry();
         let line = at - at % LINE;
@@ -86,31 +88,31 @@ impl Keys {
     }
 }
 
-/// One length's slots.
+/// The writer's side of one hash table.
 #[derive(Debug)]
-pub(crate) struct Slots {
-    /// The word of the header that says where the buckets are.
+pub(crate) struct PrefixHash {
+    /// The word of the table's header that locates the buckets.
     header: usize,
     keys: Keys,
     place: Option<Place>,
     used: u32,
-    /// Slots given back that a reader may have found, and what their keys were.
-    limbo: HashMap<usize, u64>,
+    /// Freed slots that a reader may still hold, with the keys they had.
+    quarantine: HashMap<usize, u64>,
 }
 
-/// The line a key's bucket begins with.
+/// The first line of a key's bucket, as a word index.
 fn bucket(key: u64, (begin, count): Place) -> usize {
     let mixed = key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let hash = (mixed ^ mixed >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32;
     line_at(begin + ((hash * u64::from(buckets(count))) >> 32) as u32)
 }
 
-/// Follows a bucket. 0 as a line ends it.
+/// The next line of a bucket, if there is one.
 fn next(words: &(impl Words + ?Sized), line: usize) -> Option<usize> {
     Some(words.load(line + NEXT)).filter(|line| *line != 0).map(line_at)
 }
 
-/// The entry behind a key; [`NONE`] when there is none.
+/// The entry of a key; [`NONE`] when the table does not have the key.
 pub(crate) fn find(words: &(impl Words + ?Sized), header: usize, keys: Keys, key: u64) -> u32 {
     let place = match words.load(header) {
         0 => return NONE,
@@ -132,7 +134,7 @@ pub(crate) fn find(words: &(impl Words + ?Sized), header: usize, keys: Keys, key
     NONE
 }
 
-/// Looks at the lines of a key's bucket until it is told to stop; the last line, and how many there were.
+/// Visits the lines of a key's bucket until `stop` returns true. Returns the last line visited and how many there were.
 fn walk(
     words: &(impl Words + ?Sized),
     place: Place,
@@ -147,7 +149,8 @@ fn walk(
     (line, lines)
 }
 
-/// A slot that is free, in one more line if need be; that line.
+/// Finds a free slot in a key's bucket and returns the word of its entry. If the bucket is full, a line is added to it and
+/// returned as well.
 fn find_room(
     words: &(impl Words + ?Sized),
     (place, keys): (Place, Keys),
@@ -173,18 +176,18 @@ fn find_room(
     }
 }
 
-impl Slots {
+impl PrefixHash {
     pub(crate) fn new(header: usize, keys: Keys) -> Self {
-        Self { header, keys, place: None, used: 0, limbo: HashMap::new() }
+        Self { header, keys, place: None, used: 0, quarantine: HashMap::new() }
     }
     pub(crate) fn waiting(&self) -> u32 {
-        self.limbo.len() as u32
+        self.quarantine.len() as u32
     }
     pub(crate) fn settle(&mut self) {
-        self.limbo.clear();
+        self.quarantine.clear();
     }
 
-    /// The word of the entry behind a key that has one.
+    /// The word index of a key's entry; `None` when the table does not have the key.
     pub(crate) fn held(&self, words: &(impl Words + ?Sized), key: u64) -> Option<usize> {
         let (keys, mut held) = (self.keys, None);
         walk(words, self.place?, key, |line| {
@@ -196,17 +199,17 @@ impl Slots {
         held
     }
 
-    /// The word of a new entry: [`NONE`], with its key in front of it.
+    /// Inserts a key and returns the word index of its entry, which is [`NONE`] until the caller stores it.
     ///
     /// # Errors
-    /// [`Full`] when there is no line for what it takes.
+    /// [`Full`] when a line is needed and none is free.
     pub(crate) fn claim(
         &mut self,
         words: &(impl Words + ?Sized),
         key: u64,
         lines: &mut Lines,
     ) -> Result<usize, Full> {
-        // More than seven tenths are crowded.
+        // Beyond 70 % occupancy too many buckets would have a second line.
         let wanted = match self.place {
             None => Some(FIRST),
             Some((_, count)) => {
@@ -217,28 +220,29 @@ impl Slots {
         };
         if let Some(count) = wanted {
             let grown = self.grow(words, count, lines);
-            // Where there is no larger memory, crowded ones go on.
+            // In the largest memory the table stays crowded instead of refusing.
             if grown.is_err() && (self.place.is_none() || lines.larger().is_some()) {
                 return Err(Full);
             }
         }
         let Some(place) = self.place else { return Err(Full) };
-        let free = |at: usize| words.load(at) == NONE && self.limbo.get(&at).is_none_or(|was| *was == key);
+        let free =
+            |at: usize| words.load(at) == NONE && self.quarantine.get(&at).is_none_or(|was| *was == key);
         let (at, _) = find_room(words, (place, self.keys), key, free, lines)?;
-        self.limbo.remove(&at);
+        self.quarantine.remove(&at);
         self.used += 1;
         self.keys.store(words, at, !key);
         Ok(at)
     }
 
-    /// An entry that has become [`NONE`].
+    /// Frees the slot of a key whose entry the caller has set to [`NONE`]; the slot is quarantined.
     pub(crate) fn give_back(&mut self, words: &(impl Words + ?Sized), at: usize, key: u64) {
         self.keys.store(words, at, 0);
-        self.limbo.insert(at, key);
+        self.quarantine.insert(at, key);
         self.used -= 1;
     }
 
-    /// Writes the same slots into so many buckets.
+    /// Copies all entries into buckets of the count with this code.
     fn grow(&mut self, words: &(impl Words + ?Sized), count: u8, lines: &mut Lines) -> Result<(), Full> {
         let half = count >> 1;
         let place = (lines.take_run(half + 1 + (count & 1))?, count);
@@ -279,7 +283,7 @@ impl Slots {
         let had = self.place.replace(place).into_iter().flat_map(runs);
         had.for_each(|(begin, order)| lines.runs.give_back(begin, order));
         further.into_iter().for_each(|line| lines.give_back(line));
-        self.limbo.clear();
+        self.quarantine.clear();
         Ok(())
     }
 }
@@ -298,9 +302,9 @@ mod tests {
         }
     }
 
-    /// Slots grow with what is in them, beside those there are, and keys that come and go find theirs again.
+    /// The table grows with its keys; a key that is removed and inserted again gets its quarantined slot back.
     #[test]
-    fn slots_grow_and_keep_what_they_hold() {
+    fn the_hash_grows_and_keeps_its_entries() {
         for (keys, key) in [
             (Keys::SHORT, (|n| n) as fn(u64) -> u64),
             (Keys::MIDDLE, |n| n << 16 | 0x2001 << 32),
@@ -308,7 +312,7 @@ mod tests {
         ] {
             let words = vec![Cell::new(7); LINE << 13];
             words[1].set(0);
-            let (mut slots, mut lines) = (Slots::new(1, keys), Lines::new(1, &[1 << 13]));
+            let (mut slots, mut lines) = (PrefixHash::new(1, keys), Lines::new(1, &[1 << 13]));
             let key = |n: u32| key(n.into());
             for n in 1..=6000 {
                 let at = slots.claim(&words, key(n), &mut lines).expect("room");
@@ -323,12 +327,12 @@ mod tests {
                 words.store(at, NONE);
                 slots.give_back(&words, at, key(n));
                 assert_eq!(find(&words, 1, keys, key(n)), NONE);
-                let again = slots.claim(&words, key(n), &mut lines).expect("its own slot");
+                let again = slots.claim(&words, key(n), &mut lines).expect("the quarantined slot");
                 assert_eq!(again, at);
                 words.store(again, n);
             }
             assert_eq!(lines.runs.used(), used);
-            // At least 47 in a hundred are taken, and few buckets go on.
+            // At least 47 % of the slots are in use, and few buckets have a second line.
             let most = 6000 * 100 / 46 / keys.slots as u32;
             assert!(used < most * 11 / 10, "{used} lines, {keys:?}");
             (1..=6000)
