@@ -49,6 +49,7 @@ pub struct Bed {
     pub sink: Netns,
     /// Ports besides `p0`.
     pub outputs: u16,
+    traffic: Traffic,
 }
 
 impl Bed {
@@ -58,7 +59,8 @@ impl Bed {
     /// Without root, `ip` or `ethtool`.
     pub fn new(outputs: u16, traffic: Traffic) -> Result<Self> {
         ensure!((1..=OUTPUTS_MAX).contains(&outputs), "{outputs} output ports: 1-{OUTPUTS_MAX}");
-        let bed = Self { sender: Netns::new()?, switch: Netns::new()?, sink: Netns::new()?, outputs };
+        let bed =
+            Self { sender: Netns::new()?, switch: Netns::new()?, sink: Netns::new()?, outputs, traffic };
         bed.join_ports()?;
         match traffic {
             Traffic::Frames | Traffic::XdpFrames => {
@@ -100,6 +102,21 @@ impl Bed {
             }
         }
         Ok(())
+    }
+
+    /// What was changed on the bed beyond what `ip link` makes, for the report.
+    #[must_use]
+    pub fn prepared(&self) -> Vec<String> {
+        let ports = "GRO (and so NAPI) turned on at the switch's ports";
+        let sender = "GRO (and so NAPI) turned on at the sender's device";
+        let offloads = "TSO, GSO and GRO turned off at the hosts";
+        let texts: &[&str] = match self.traffic {
+            Traffic::Frames => &[ports],
+            Traffic::XdpFrames => &[ports, sender],
+            Traffic::Hosts { offload: true } => &[],
+            Traffic::Hosts { offload: false } => &[offloads],
+        };
+        texts.iter().map(|text| (*text).to_owned()).collect()
     }
 
     /// `p0` and the output ports, in the switch's namespace.

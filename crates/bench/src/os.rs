@@ -109,7 +109,7 @@ pub fn cannot_measure() -> Option<String> {
     if let Err(why) = Netns::new() {
         return Some(format!("{why:#}"));
     }
-    crate::bpf::refused().map(str::to_owned)
+    crate::tester::bpf::refused().map(str::to_owned)
 }
 
 /// Begins to measure: with the rights for it, alone while the answer is held, and ended in order by ctrl-C.

@@ -7,9 +7,9 @@
 use crate::bed::{Bed, Traffic, poll_on, set_features};
 use crate::dut::{Commanded, Device, Executable, Kind, PortMode};
 use crate::os::{Netns, check_interrupted, cores, thread_time};
-use crate::tester::{Answers, Options, PortTester, Way, ports_of};
-use crate::traffic::{CountAt, Hosts, Ip, Stream};
-use crate::trial::{About, Offer, Outcome, Tester};
+use crate::tester::traffic::{CountAt, Hosts, Ip, Stream};
+use crate::tester::trial::{About, Offer, Outcome, Tester};
+use crate::tester::{Answers, Options, PortTester, SendMethod, ports_of};
 use anyhow::{Context, Result, ensure};
 use nix::unistd::Pid;
 use std::thread;
@@ -166,11 +166,11 @@ impl TestBed {
     ///
     /// # Errors
     /// Where that way is not to be had.
-    pub fn send_by(&mut self, way: Way) -> Result<()> {
+    pub fn send_by(&mut self, way: SendMethod) -> Result<()> {
         self.tester.send_by(way)
     }
 
-    /// Notes what the tester itself adds to a latency ([`crate::selftest::own_latency`]): nothing is subtracted.
+    /// Notes what the tester itself adds to a latency ([`crate::tester::selftest::own_latency`]): nothing is subtracted.
     pub fn calibrated(&mut self, own_latency_ns: u64) {
         self.tester.calibrated(own_latency_ns);
     }
@@ -312,7 +312,7 @@ impl TestBed {
             if let Some(why) = outcome.cut_short {
                 anyhow::bail!("{why}");
             }
-            let arrived = |(port, s): (usize, &crate::trial::StreamOutcome)| {
+            let arrived = |(port, s): (usize, &crate::tester::trial::StreamOutcome)| {
                 let at = s.received_at.get((port + 1) % ports).copied().unwrap_or(0);
                 // No flood any more: nowhere else, that is.
                 at == s.sent && s.received == s.sent && s.reordered == 0

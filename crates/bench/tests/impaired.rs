@@ -5,8 +5,8 @@
 use lanyard_bench::dut::{Impaired, Impairment};
 use lanyard_bench::os::{cannot_measure, cores};
 use lanyard_bench::testbed::{Setup, TestBed};
-use lanyard_bench::traffic::{CountAt, Stream};
-use lanyard_bench::trial::{Offer, StreamOutcome, Tester};
+use lanyard_bench::tester::traffic::{CountAt, Stream};
+use lanyard_bench::tester::trial::{Offer, StreamOutcome, Tester};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 

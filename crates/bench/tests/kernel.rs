@@ -5,9 +5,9 @@
 
 use lanyard_bench::bed::{Bed, Traffic, set_features};
 use lanyard_bench::dut::{Executable, Kind, PortMode};
-use lanyard_bench::forward::{Arm, FrameLoad, Load, SILENT, Settings, Source};
 use lanyard_bench::os::{Netns, Pinned, cannot_measure, cores};
-use lanyard_bench::traffic::{CountAt, Generator, Hosts, Order, Receiver, Stream};
+use lanyard_bench::rows::forward::{Arm, FrameLoad, Load, SILENT, Settings, Source};
+use lanyard_bench::tester::traffic::{CountAt, Generator, Hosts, Order, Receiver, Stream};
 use std::net::UdpSocket;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -185,9 +185,6 @@ fn devices_under_test_pass_frames() {
     check(Kind::BareXdp, frames(Stream::new(), CountAt::Xdp, 1));
     check(Kind::Bridge, Load::Ping);
     check(Kind::BareTcPeer, Load::Ping);
-    if cores() > 1 {
-        check(Kind::Bridge, Load::Overload(CountAt::Tc));
-    }
 }
 
 #[test]

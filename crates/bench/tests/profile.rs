@@ -5,7 +5,7 @@
 use lanyard_bench::dut::Executable;
 use lanyard_bench::os::cannot_measure;
 use lanyard_bench::profile::{Args, run};
-use lanyard_bench::results::Outputs;
+use lanyard_bench::report::Outputs;
 use std::sync::{Mutex, PoisonError};
 
 /// Two runs at once would keep each other from the core that both of them send from.

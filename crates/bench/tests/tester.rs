@@ -6,9 +6,9 @@ use lanyard_bench::bed::set_features;
 use lanyard_bench::dut::{Executable, Kind};
 use lanyard_bench::os::{Netns, cannot_measure};
 use lanyard_bench::testbed::{Setup, TestBed};
-use lanyard_bench::tester::{Options, Port, PortTester, Way};
-use lanyard_bench::traffic::{Cast, CountAt, Hosts, Ip, Order, Stream};
-use lanyard_bench::trial::{Offer, Outcome, Tester};
+use lanyard_bench::tester::traffic::{Cast, CountAt, Hosts, Ip, Order, Stream};
+use lanyard_bench::tester::trial::{Offer, Outcome, Tester};
+use lanyard_bench::tester::{Options, Port, PortTester, SendMethod};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -109,7 +109,7 @@ fn every_kind_of_frame_crosses_a_wire() {
 fn every_way_of_sending_makes_the_same_frames() {
     let Some(_alone) = alone() else { return };
     let mut wire = Wire::new(CountAt::Xdp);
-    for way in [Way::Live, Way::Xsk, Way::Socket] {
+    for way in [SendMethod::Live, SendMethod::Xsk, SendMethod::Socket] {
         if let Err(why) = wire.tester.send_by(way) {
             println!("skipped: {way:?}: {why:#}");
             continue;
@@ -213,7 +213,7 @@ fn a_burst_is_exact_and_a_rate_can_change() {
     assert_clean(&wire.burst(vec![(0, Stream::new())], 1), 1, "one frame");
     let stream = Stream { rate_pps: Some(20_000), ..Stream::new() };
     let mut offer = Offer::new(vec![(0, stream)], Duration::from_millis(400));
-    let change = lanyard_bench::trial::RateChange { after: Duration::from_millis(200), factor: 0.5 };
+    let change = lanyard_bench::tester::trial::RateChange { after: Duration::from_millis(200), factor: 0.5 };
     offer.change = Some(change);
     let outcome = wire.tester.trial(&offer).unwrap();
     let sent = outcome.streams[0].sent;

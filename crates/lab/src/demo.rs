@@ -39,7 +39,7 @@ pub struct Options {
 
 /// How a frame got from one host to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Reached {
     /// It arrived as it left: a hop limit of 64.
     Bridged,
     /// One router lowered its hop limit: 63.
@@ -50,7 +50,7 @@ enum Way {
     No,
 }
 
-impl Way {
+impl Reached {
     fn word(self) -> String {
         match self {
             Self::Bridged => "bridged".into(),
@@ -71,14 +71,14 @@ struct Host {
 }
 
 /// What the VLANs of the example say about a pair of hosts.
-fn expected(a: &Host, b: &Host) -> Way {
+fn expected(a: &Host, b: &Host) -> Reached {
     let routed = |host: &Host| matches!(host.vlan.as_str(), "VLAN 2" | "VLAN 3");
     if a.vlan == b.vlan {
-        Way::Bridged
+        Reached::Bridged
     } else if routed(a) && routed(b) {
-        Way::Routed
+        Reached::Routed
     } else {
-        Way::No
+        Reached::No
     }
 }
 
@@ -149,8 +149,8 @@ impl Demo<'_> {
     fn show(&self) -> Result<()> {
         self.plane()?;
         let hosts = self.hosts()?;
-        let ways = self.reach(&hosts)?;
-        let wrong = self.matrix(&hosts, &ways);
+        let reached = self.reach(&hosts)?;
+        let wrong = self.matrix(&hosts, &reached);
         for command in ["show vlan", "show mac address-table", "show interfaces status"] {
             self.interrupts.check()?;
             self.command("sw1", command)?;
@@ -200,8 +200,8 @@ impl Demo<'_> {
         Ok(hosts)
     }
 
-    /// Pings every pair both ways, IPv4 and IPv6: those that should answer until they do, then the others once.
-    fn reach(&self, hosts: &[Host]) -> Result<Vec<Vec<[Way; 2]>>> {
+    /// Pings every pair both reached, IPv4 and IPv6: those that should answer until they do, then the others once.
+    fn reach(&self, hosts: &[Host]) -> Result<Vec<Vec<[Reached; 2]>>> {
         let step = Step::begin("traffic", false);
         let mut jobs = Vec::new();
         for from in 0..hosts.len() {
@@ -211,11 +211,11 @@ impl Demo<'_> {
         }
         let total = jobs.len();
         // Popped from the end: those that wait for an answer that should not come go last, when all is settled.
-        jobs.sort_by_key(|&(from, to, _)| expected(&hosts[from], &hosts[to]) != Way::No);
+        jobs.sort_by_key(|&(from, to, _)| expected(&hosts[from], &hosts[to]) != Reached::No);
         let silent =
-            jobs.iter().filter(|&&(from, to, _)| expected(&hosts[from], &hosts[to]) == Way::No).count();
+            jobs.iter().filter(|&&(from, to, _)| expected(&hosts[from], &hosts[to]) == Reached::No).count();
         let (quiet, answering) = jobs.split_at(silent);
-        let mut ways = vec![vec![[Way::No; 2]; hosts.len()]; hosts.len()];
+        let mut reached = vec![vec![[Reached::No; 2]; hosts.len()]; hosts.len()];
         let deadline = Instant::now() + REACH_WITHIN;
         for (group, until) in [(answering, Some(deadline)), (quiet, None)] {
             let queue = Mutex::new(group.to_vec());
@@ -233,15 +233,15 @@ impl Demo<'_> {
                 Ok(())
             })?;
             for ((from, to, family), way) in found.into_inner().unwrap_or_default() {
-                ways[from][to][family] = way;
+                reached[from][to][family] = way;
             }
         }
         step.done(&format!("{total} pings between {} hosts, IPv4 and IPv6", hosts.len()));
-        Ok(ways)
+        Ok(reached)
     }
 
     /// Prints who reached whom. Returns what is not as it should be.
-    fn matrix(&self, hosts: &[Host], ways: &[Vec<[Way; 2]>]) -> Vec<String> {
+    fn matrix(&self, hosts: &[Host], reached: &[Vec<[Reached; 2]>]) -> Vec<String> {
         let paint = |colour: &str, text: &str| {
             if self.colour { format!("\x1b[{colour}m{text}\x1b[0m") } else { text.to_owned() }
         };
@@ -271,16 +271,16 @@ impl Demo<'_> {
             print!("{:6} {}", if first { &host.vlan } else { "" }, paint("1", &format!("{:<5}", host.name)));
             for (to, other) in hosts.iter().enumerate() {
                 let should = expected(host, other);
-                let right = from == to || ways[from][to] == [should; 2];
+                let right = from == to || reached[from][to] == [should; 2];
                 let cell = match (from == to, right, should) {
                     (true, _, _) => paint("2", "-    "),
-                    (_, true, Way::Bridged) => paint("32", "B    "),
-                    (_, true, Way::Routed) => paint("36", "R    "),
+                    (_, true, Reached::Bridged) => paint("32", "B    "),
+                    (_, true, Reached::Routed) => paint("36", "R    "),
                     (_, true, _) => paint("2", "·    "),
                     (_, false, _) => paint("1;31", "WRONG"),
                 };
                 print!("{}{cell}", gap(to));
-                for (family, way) in ["IPv4", "IPv6"].iter().zip(ways[from][to]) {
+                for (family, way) in ["IPv4", "IPv6"].iter().zip(reached[from][to]) {
                     if from != to && way != should {
                         let (way, should) = (way.word(), should.word());
                         wrong.push(format!("{} to {} {family}: {way}, not {should}", host.name, other.name));
@@ -379,7 +379,7 @@ fn work(
     hosts: &[Host],
     interrupts: &Interrupts,
     queue: &Mutex<Vec<Job>>,
-    found: &Mutex<Vec<(Job, Way)>>,
+    found: &Mutex<Vec<(Job, Reached)>>,
     until: Option<Instant>,
 ) -> Result<()> {
     loop {
@@ -388,7 +388,7 @@ fn work(
         let way = loop {
             interrupts.check()?;
             let way = ping(&hosts[from].netns, &hosts[to].addresses[family])?;
-            if way != Way::No || until.is_none_or(|until| Instant::now() > until) {
+            if way != Reached::No || until.is_none_or(|until| Instant::now() > until) {
                 break way;
             }
             std::thread::sleep(TRY_EVERY);
@@ -400,24 +400,24 @@ fn work(
 }
 
 /// One echo, and what its answer's hop limit tells of the way.
-fn ping(netns: &str, address: &str) -> Result<Way> {
+fn ping(netns: &str, address: &str) -> Result<Reached> {
     let output = netns::within(Place::Named(netns), || {
         let mut command = Command::new("ping");
         command.args(["-n", "-c", "1", "-W", "1", address]).env("LC_ALL", "C").stdin(Stdio::null());
         command.output().context("can't run `ping`; install the package iputils-ping")
     })?;
-    Ok(way(&String::from_utf8_lossy(&output.stdout)))
+    Ok(reached_by(&String::from_utf8_lossy(&output.stdout)))
 }
 
 /// `64 bytes from 192.168.2.1: icmp_seq=1 ttl=63 time=0.1 ms`
-fn way(text: &str) -> Way {
+fn reached_by(text: &str) -> Reached {
     let answer = text.lines().filter(|line| line.contains("bytes from"));
     let ttl = answer.filter_map(|line| line.split("ttl=").nth(1)?.split(' ').next()?.parse().ok()).next();
     match ttl {
-        None => Way::No,
-        Some(64) => Way::Bridged,
-        Some(63) => Way::Routed,
-        Some(other) => Way::Odd(other),
+        None => Reached::No,
+        Some(64) => Reached::Bridged,
+        Some(63) => Reached::Routed,
+        Some(other) => Reached::Odd(other),
     }
 }
 
@@ -434,19 +434,19 @@ impl Drop for Ended {
 
 #[cfg(test)]
 mod tests {
-    use super::{Way, way};
+    use super::{Reached, reached_by};
 
     #[test]
-    fn the_hop_limit_tells_the_way() {
+    fn the_hop_limit_distinguishes_routed_from_bridged() {
         let cases = [
-            ("64 bytes from 10.0.0.1: icmp_seq=1 ttl=64 time=0.1 ms", Way::Bridged),
-            ("64 bytes from 2001:db8::1: icmp_seq=1 ttl=63 time=0.1 ms", Way::Routed),
-            ("64 bytes from 10.0.0.1: icmp_seq=1 ttl=62 time=0.1 ms", Way::Odd(62)),
-            ("From 10.0.0.9 icmp_seq=1 Destination Host Unreachable", Way::No),
-            ("", Way::No),
+            ("64 bytes from 10.0.0.1: icmp_seq=1 ttl=64 time=0.1 ms", Reached::Bridged),
+            ("64 bytes from 2001:db8::1: icmp_seq=1 ttl=63 time=0.1 ms", Reached::Routed),
+            ("64 bytes from 10.0.0.1: icmp_seq=1 ttl=62 time=0.1 ms", Reached::Odd(62)),
+            ("From 10.0.0.9 icmp_seq=1 Destination Host Unreachable", Reached::No),
+            ("", Reached::No),
         ];
         for (text, wanted) in cases {
-            assert_eq!(way(text), wanted, "{text}");
+            assert_eq!(reached_by(text), wanted, "{text}");
         }
     }
 }

@@ -53,20 +53,5 @@ pub(crate) fn guess<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Opt
     }
     let close = if word.len() < 4 { 1 } else { 2 };
     let known = known.filter(|k| k.len() <= MAX_NAME_BYTES);
-    known.map(|k| (edits(word, k), k)).filter(|(n, _)| *n <= close).min().map(|(_, k)| k)
-}
-
-/// Levenshtein's distance, in bytes.
-fn edits(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.bytes().enumerate() {
-            let substituted = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
+    known.map(|k| (strsim::levenshtein(word, k), k)).filter(|(n, _)| *n <= close).min().map(|(_, k)| k)
 }

@@ -100,21 +100,21 @@ struct CliArgs {
 #[derive(Debug, Subcommand)]
 enum Bench {
     /// Forwarding rates beside the kernel bridge, bare redirects and Open vSwitch
-    Forward(lanyard_bench::forward::Args),
+    Forward(lanyard_bench::rows::forward::Args),
     /// How long a ring of switches is without a way after a cut
-    Failover(lanyard_bench::failover::Args),
+    Failover(lanyard_bench::rows::failover::Args),
     /// What spanning tree costs the daemon
-    Trees(lanyard_bench::trees::Args),
+    Trees(lanyard_bench::rows::trees::Args),
     /// Where the time of a frame goes
     Profile(lanyard_bench::profile::Args),
     /// How fast the plane follows the kernel's routing tables
-    Routes(lanyard_bench::routes::Args),
+    Routes(lanyard_bench::rows::routes::Args),
     /// Is the tester right? Wires that lose, double, spoil, delay and reorder frames by known figures
-    Selftest(lanyard_bench::selftest::Args),
+    Selftest(lanyard_bench::tester::selftest::Args),
     Rfc2544(lanyard_bench::method::command::Rfc2544Args),
     Rfc2889(lanyard_bench::method::command::Rfc2889Args),
     Overload(lanyard_bench::method::command::OverloadArgs),
-    Compare(lanyard_bench::compare::Args),
+    Compare(lanyard_bench::report::compare::Args),
 }
 
 fn instance(name: &str) -> Result<String, String> {
@@ -128,16 +128,16 @@ fn main() -> ExitCode {
         Command::Detach { instance } => lanyard_daemon::detach(&instance).map(|()| ExitCode::SUCCESS),
         Command::Lab(args) => lanyard_lab::run(args).map_err(|error| format!("{error:#}")),
         Command::Bench(bench) => match *bench {
-            Bench::Forward(args) => lanyard_bench::forward::main(&args),
-            Bench::Failover(args) => lanyard_bench::failover::main(&args),
-            Bench::Trees(args) => lanyard_bench::trees::main(&args),
+            Bench::Forward(args) => lanyard_bench::rows::forward::main(&args),
+            Bench::Failover(args) => lanyard_bench::rows::failover::main(&args),
+            Bench::Trees(args) => lanyard_bench::rows::trees::main(&args),
             Bench::Profile(args) => lanyard_bench::profile::main(&args),
-            Bench::Routes(args) => lanyard_bench::routes::main(&args),
-            Bench::Selftest(args) => lanyard_bench::selftest::main(&args),
+            Bench::Routes(args) => lanyard_bench::rows::routes::main(&args),
+            Bench::Selftest(args) => lanyard_bench::tester::selftest::main(&args),
             Bench::Rfc2544(args) => lanyard_bench::method::command::rfc2544(&args),
             Bench::Rfc2889(args) => lanyard_bench::method::command::rfc2889(&args),
             Bench::Overload(args) => lanyard_bench::method::command::overload(&args),
-            Bench::Compare(args) => lanyard_bench::compare::main(&args),
+            Bench::Compare(args) => lanyard_bench::report::compare::main(&args),
         }
         .map_err(|error| format!("{error:#}")),
         Command::Brctl { instance, arguments } => batch::brctl(&instance, &arguments),

@@ -5,8 +5,8 @@
 
 use super::Device;
 use crate::bed::Bed;
-use crate::bpf::{self, Attached};
 use crate::os::{Pinned, cores, monotonic_ns};
+use crate::tester::bpf::{self, Attached};
 use anyhow::{Context, Result, ensure};
 use lanyard_netdev::PacketSocket;
 use libbpf_rs::Object;

@@ -13,8 +13,8 @@ pub use impaired::{Impaired, Impairment};
 pub use lanyard::{Executable, Lanyard, PortMode};
 
 use crate::bed::Bed;
-use crate::bpf;
 use crate::os::Netns;
+use crate::tester::bpf;
 use anyhow::{Context, Result, bail};
 use lanyard_netdev::Netdev;
 

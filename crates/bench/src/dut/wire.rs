@@ -2,7 +2,7 @@
 
 use super::Device;
 use crate::bed::Bed;
-use crate::bpf::{self, Attached};
+use crate::tester::bpf::{self, Attached};
 use anyhow::{Result, anyhow, ensure};
 use libbpf_rs::{MapCore, MapFlags, Object};
 use zerocopy::IntoBytes;

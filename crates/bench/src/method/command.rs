@@ -6,12 +6,12 @@
 use super::devices::{Chosen, DeviceArgs};
 use super::flow::Pattern;
 use super::{Precision, Run, Timing, overload, rfc2544, rfc2889};
-use crate::bpf;
 use crate::os;
-use crate::results::{Outputs, Results};
+use crate::report::{Outputs, Results};
 use crate::testbed::HOSTS_OF_A_PORT;
 use crate::tester::SIZE_JUMBO;
-use crate::traffic::SIZE_MIN;
+use crate::tester::bpf;
+use crate::tester::traffic::SIZE_MIN;
 use anyhow::{Result, bail, ensure};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -352,5 +352,5 @@ fn conduct(
     print!("{}", results.table());
     outputs.write(&results)?;
     measured?;
-    Ok(if results.broken() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(results.exit_code())
 }

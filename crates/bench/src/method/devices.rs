@@ -5,11 +5,11 @@
 use super::Subject;
 use crate::dut::{Executable, Hook, Kind};
 use crate::os::{check_interrupted, cores};
-use crate::results::{DeviceNote, Results};
-use crate::selftest::own_latency;
+use crate::report::{DeviceNote, Results};
 use crate::testbed::{Given, Setup, TestBed};
-use crate::traffic::CountAt;
-use crate::trial::{Offer, Outcome, Tester};
+use crate::tester::selftest::own_latency;
+use crate::tester::traffic::CountAt;
+use crate::tester::trial::{Offer, Outcome, Tester};
 use anyhow::{Context, Result, bail, ensure};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -90,7 +90,7 @@ impl Tester for Bench {
         self.bed()?.trial(offer)
     }
 
-    fn about(&self) -> crate::trial::About {
+    fn about(&self) -> crate::tester::trial::About {
         self.bed.as_ref().map(Tester::about).unwrap_or_default()
     }
 }

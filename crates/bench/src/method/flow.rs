@@ -4,8 +4,8 @@
 //! every port that sends, sends L frames a second in all, whatever the pattern.
 
 use super::search::Seen;
-use crate::traffic::{Cast, Hosts, Order, Stream};
-use crate::trial::{Offer, Outcome};
+use crate::tester::traffic::{Cast, Hosts, Order, Stream};
+use crate::tester::trial::{Offer, Outcome};
 
 /// The least rate of a stream, frames per second: the generator's.
 pub const RATE_MIN: f64 = 100.0;
@@ -223,7 +223,7 @@ fn pairs(pattern: Pattern, ports: usize) -> Vec<(usize, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trial::StreamOutcome;
+    use crate::tester::trial::StreamOutcome;
     use std::time::Duration;
 
     fn template() -> Template {

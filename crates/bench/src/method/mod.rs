@@ -19,8 +19,8 @@ mod sim;
 
 use crate::os::check_interrupted;
 use crate::report::Unit;
-use crate::results::{Axis, Better, DeviceNote, Key, Results, Series};
-use crate::trial::{Offer, Outcome, Tester};
+use crate::report::{Axis, Better, DeviceNote, Key, Results, Series};
+use crate::tester::trial::{Offer, Outcome, Tester};
 use anyhow::{Context, Result, bail};
 use flow::{Flows, Load};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -514,15 +514,7 @@ pub struct Figure<'a> {
 /// Adds one round's figure to its series.
 pub fn record<'r>(results: &'r mut Results, what: &Figure, device: &str, value: f64) -> &'r mut Series {
     let key = Key { at: what.at, ..Key::new(what.test, what.case, device) };
-    let series = results.series_mut(key, |key| Series {
-        key,
-        clause: what.clause.to_owned(),
-        unit: what.unit,
-        better: what.better,
-        rounds: Vec::new(),
-        resolution: 0.0,
-        caveats: Vec::new(),
-    });
+    let series = results.series_mut(key, |key| Series::new(key, what.clause, what.unit, what.better));
     series.rounds.push(value);
     series
 }

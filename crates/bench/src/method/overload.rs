@@ -8,15 +8,16 @@
 use super::flow::{Flows, Load, Pattern, Template};
 use super::search::{End, Search};
 use super::{Figure, Precision, Run, Turn, rate_limits, record};
-use crate::report::Unit;
-use crate::results::{Axis, Better};
-use crate::traffic::Stream;
+use crate::report::{Axis, Better, Key, Row, Target, Unit};
+use crate::tester::traffic::Stream;
 use anyhow::Result;
 
 /// Offered loads as parts of the saturating one.
 pub const STEPS: [f64; 12] = [0.1, 0.25, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0];
 /// Less than this part of a load was not offered.
 const OFFERED_ENOUGH: f64 = 0.97;
+/// The part of its greatest rate that Lanyard has to keep at the greatest load.
+const KEPT: Target = Target::AtLeast(0.95);
 
 /// What is to be measured.
 #[derive(Debug, Clone)]
@@ -109,7 +110,7 @@ fn saturation(run: &mut Run, plan: &Plan, size: usize) -> Result<Vec<Option<f64>
 /// One trial of a step, and its figures.
 fn one(
     turn: &mut Turn,
-    results: &mut crate::results::Results,
+    results: &mut crate::report::Results,
     plan: &Plan,
     size: usize,
     saturation: f64,
@@ -164,16 +165,17 @@ fn one(
     if seen.loss > 0.0 { turn.rest() } else { Ok(()) }
 }
 
-fn percentile(outcome: &crate::trial::Outcome, percent: f64) -> Option<f64> {
+fn percentile(outcome: &crate::tester::trial::Outcome, percent: f64) -> Option<f64> {
     outcome.latency().percentile(percent).map(|ns| ns as f64 / 1e3)
 }
 
-/// The point of it all: what is left at the greatest load of the most that was forwarded at any.
+/// Holds each device's rate at the greatest load against its greatest rate at any load: one row per device. Only Lanyard's
+/// devices (their names begin with `lanyard`) have a target.
 fn kept(run: &mut Run, size: usize) {
     let case = format!("{size} B");
     for index in 0..run.devices() {
         let name = run.name(index).to_owned();
-        let forwarded: Vec<&crate::results::Series> = run
+        let forwarded: Vec<&crate::report::Series> = run
             .results
             .series
             .iter()
@@ -198,6 +200,11 @@ fn kept(run: &mut Run, size: usize) {
         for value in kept {
             record(&mut run.results, &what, &name, value).caveats.clone_from(&caveats);
         }
+        let target = if name.starts_with("lanyard") { KEPT } else { Target::None };
+        let title = "kept at the greatest load";
+        let arms = vec![Key { at: what.at, ..Key::new(what.test, what.case, &name) }];
+        let row = Row::new(&format!("kept-{name}-{size}"), title, what.unit, target);
+        run.results.rows.push(Row { test: what.test.to_owned(), at: what.at, arms, ..row });
     }
 }
 
@@ -205,7 +212,7 @@ fn kept(run: &mut Run, size: usize) {
 mod tests {
     use super::*;
     use crate::method::sim::{Model, rounds, run};
-    use crate::results::Key;
+    use crate::report::Verdict;
 
     fn plan() -> Plan {
         Plan {
@@ -240,7 +247,22 @@ mod tests {
         }
         let late = |step| median(at("latency, median", "64 B", "keeps", step));
         assert!(late(0.5) > late(0.1) && late(0.9) > 2.0 * late(0.5), "a queue grows with the load");
-        assert!(run.finish(None).notes.is_empty());
+        let results = run.finish(None);
+        assert!(results.notes.is_empty());
+        let ids: Vec<&str> = results.rows.iter().map(|row| row.id.as_str()).collect();
+        assert_eq!(ids, ["kept-keeps-64", "kept-collapses-64"]);
+    }
+
+    /// What Lanyard keeps is held against a target; what other devices keep is only reported.
+    #[test]
+    fn only_lanyard_has_a_target() {
+        let falls = || Model { collapse: 0.5, ..Model::new(1e6) };
+        let mut run = run(&[("lanyard-xdp", falls()), ("bridge", falls())], 4);
+        measure(&mut run, &plan()).expect("measured");
+        let results = run.finish(None);
+        let verdicts: Vec<Verdict> = results.rows.iter().map(|row| row.figures(&results).verdict).collect();
+        assert_eq!(verdicts, [Verdict::Miss, Verdict::None]);
+        assert!(results.missed() && results.table().contains("| MISS"), "{}", results.table());
     }
 
     /// The generator reaches 130 %: what was offered instead of 200 % is said.

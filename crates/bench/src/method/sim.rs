@@ -6,9 +6,9 @@
 
 use super::noise::Noise;
 use super::{Run, Subject, Timing};
-use crate::results::Results;
-use crate::traffic::{Cast, Hosts, Stream};
-use crate::trial::{CpuShare, Offer, Outcome, StreamOutcome, Tester};
+use crate::report::Results;
+use crate::tester::traffic::{Cast, Hosts, Stream};
+use crate::tester::trial::{CpuShare, Offer, Outcome, StreamOutcome, Tester};
 use anyhow::{Result, bail};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -264,7 +264,7 @@ impl Simulated {
             }
         }
         let received: u64 = received_at.iter().sum();
-        let mut latency = crate::histogram::Histogram::default();
+        let mut latency = crate::tester::histogram::Histogram::default();
         if sent.stream.stamp {
             // A queue grows as 1 / (1 - load), up to what the buffer holds.
             let queue = (1.0 / (1.0 - load).max(1e-3)).min(1.0 + self.model.buffer);
@@ -346,8 +346,8 @@ impl Tester for Simulated {
         Ok(self.run(offer, Duration::ZERO))
     }
 
-    fn about(&self) -> crate::trial::About {
-        crate::trial::About { own_latency_ns: self.model.own_ns, ..Default::default() }
+    fn about(&self) -> crate::tester::trial::About {
+        crate::tester::trial::About { own_latency_ns: self.model.own_ns, ..Default::default() }
     }
 }
 
@@ -396,6 +396,6 @@ pub fn run_logged(models: &[(&str, Model)], seed: u64, log: Log) -> Run<'static>
 }
 
 /// The rounds of a figure; empty when it was not measured.
-pub fn rounds(run: &Run, key: &crate::results::Key) -> Vec<f64> {
+pub fn rounds(run: &Run, key: &crate::report::Key) -> Vec<f64> {
     run.results.get(key).map(|series| series.rounds.clone()).unwrap_or_default()
 }

@@ -5,8 +5,8 @@
 
 use crate::dut::{Device, Kind, Lanyard, PortMode};
 use crate::testbed::{Setup, TestBed};
-use crate::traffic::{Ip, Order, Stream};
-use crate::trial::{Offer, Tester};
+use crate::tester::traffic::{Ip, Order, Stream};
+use crate::tester::trial::{Offer, Tester};
 use anyhow::{Context, Result, ensure};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};

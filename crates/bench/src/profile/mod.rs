@@ -14,11 +14,11 @@ pub use symbols::Part;
 use crate::dut::{Executable, Kind};
 use crate::os;
 use crate::report::Unit;
-use crate::results::{Axis, Bars, Better, DeviceNote, Key, Outputs, Results, Series};
+use crate::report::{Axis, Bars, Better, DeviceNote, Key, Outputs, Results, Series};
 use crate::testbed::{Setup, TestBed};
 use crate::tester;
-use crate::traffic::{Ip, Order, Stream};
-use crate::trial::{Offer, Outcome, Tester};
+use crate::tester::traffic::{Ip, Order, Stream};
+use crate::tester::trial::{Offer, Outcome, Tester};
 use anyhow::{Result, bail, ensure};
 use perf::{Counters, Sample, Sampler};
 use programs::Programs;
@@ -186,7 +186,7 @@ fn device(
     for (name, runs, nanos) in Programs::during(|| bed.trial(&offer).map(drop))? {
         println!("  bpf {name}: {runs} runs, {nanos:.0} ns each (with what counting them costs)");
         let key = Key::new("BPF program", &name, kind.name()).at(Axis::Hosts, f64::from(hosts));
-        let series = results.series_mut(key, |key| series(key, Unit::Microseconds, Better::Lower));
+        let series = results.series_mut(key, |key| Series::new(key, "", Unit::Microseconds, Better::Lower));
         series.rounds.push(nanos / 1e3);
     }
     drop(bed);
@@ -322,19 +322,10 @@ fn record(results: &mut Results, title: &str, kind: Kind, hosts: u32, profile: &
         functions.map(|(part, name, share)| (name, vec![(part.name().to_owned(), share)])).collect();
     results.bars.push(Bars { title: format!("{title}, by function"), bars: functions });
     let key = Key::new("rate", "", kind.name()).at(Axis::Hosts, f64::from(hosts));
-    results.series_mut(key, |key| series(key, Unit::FramesPerSecond, Better::Higher)).rounds.push(pps);
-}
-
-fn series(key: Key, unit: Unit, better: Better) -> Series {
-    Series {
-        key,
-        clause: String::new(),
-        unit,
-        better,
-        rounds: Vec::new(),
-        resolution: 0.0,
-        caveats: Vec::new(),
-    }
+    results
+        .series_mut(key, |key| Series::new(key, "", Unit::FramesPerSecond, Better::Higher))
+        .rounds
+        .push(pps);
 }
 
 #[cfg(test)]

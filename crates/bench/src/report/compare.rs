@@ -1,12 +1,11 @@
 //! `lanyard bench compare`: two files of results, figure by figure, with what noise allows to be said.
 //!
-//! Read first: `stats::Contrast`. A table of many figures at 95 % each would show a difference in every twentieth where
+//! Read first: `statistics::Contrast`. A table of many figures at 95 % each would show a difference in every twentieth where
 //! there is none, so the intervals are made wider (Bonferroni): all of them hold together with the stated confidence.
 //! Invariant: without an interval there is no verdict, and figures that are about different things are never compared.
 
-use crate::report::{Unit, align};
-use crate::results::{Axis, Better, Key, Results, Series};
-use crate::stats::{Contrast, Estimate, Scale};
+use crate::report::statistics::{Contrast, Estimate, Scale};
+use crate::report::{Axis, Better, Key, Results, Series, Unit, align};
 use anyhow::{Result, bail, ensure};
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -392,15 +391,9 @@ mod tests {
             for size in SIZES {
                 let key = Key::new("throughput", "", device).at(Axis::FrameBytes, size);
                 let rounds = (0..rounds).map(|_| rate * (1.0 + deviation * noise.normal())).collect();
-                results.series.push(Series {
-                    key,
-                    clause: String::new(),
-                    unit: Unit::FramesPerSecond,
-                    better: Better::Higher,
-                    rounds,
-                    resolution: 0.0,
-                    caveats: Vec::new(),
-                });
+                results
+                    .series
+                    .push(Series { rounds, ..Series::new(key, "", Unit::FramesPerSecond, Better::Higher) });
             }
         }
         results

@@ -1,7 +1,7 @@
 //! Where and when a run was: what a reader needs to believe a figure, or to measure it again.
 
+use jiff::{Timestamp, Unit};
 use serde::{Deserialize, Serialize};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The machine and the moment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -42,7 +42,7 @@ impl Environment {
             boot: first_line("/proc/cmdline"),
             governor: first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
             load: first_line("/proc/loadavg").split(' ').next().and_then(|s| s.parse().ok()).unwrap_or(0.0),
-            began: utc(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())),
+            began: now_utc(),
         }
     }
 
@@ -64,26 +64,10 @@ impl Environment {
     }
 }
 
-/// Seconds since 1970 as ISO 8601.
-fn utc(seconds: u64) -> String {
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    let (mut year, mut day) = (1970, days);
-    let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    while day >= 365 + u64::from(leap(year)) {
-        day -= 365 + u64::from(leap(year));
-        year += 1;
-    }
-    let february = 28 + u64::from(leap(year));
-    let mut month = 1;
-    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30] {
-        if day < length {
-            break;
-        }
-        day -= length;
-        month += 1;
-    }
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{:02}T{hour:02}:{minute:02}:{second:02}Z", day + 1)
+/// The time as RFC 3339 writes it in UTC, to the second.
+fn now_utc() -> String {
+    let now = Timestamp::now();
+    now.round(Unit::Second).unwrap_or(now).to_string()
 }
 
 pub(crate) fn first_line(path: &str) -> String {
@@ -94,18 +78,4 @@ pub(crate) fn cpu_model() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = info.lines().find_map(|line| line.strip_prefix("model name"));
     model.map_or_else(String::new, |m| m.trim_start_matches([' ', '\t', ':']).to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::utc;
-
-    #[test]
-    fn dates() {
-        assert_eq!(utc(0), "1970-01-01T00:00:00Z");
-        assert_eq!(utc(951_782_399), "2000-02-28T23:59:59Z");
-        assert_eq!(utc(951_782_400), "2000-02-29T00:00:00Z");
-        assert_eq!(utc(1_735_689_599), "2024-12-31T23:59:59Z");
-        assert_eq!(utc(4_107_542_400), "2100-03-01T00:00:00Z");
-    }
 }

@@ -4,23 +4,30 @@
 //! kept as it was measured; means and intervals are made when they are shown. Two files can be compared when their
 //! keys meet.
 
+pub mod compare;
 mod csv;
 mod environment;
 mod page;
 mod plot;
+mod row;
+pub mod statistics;
 mod table;
+mod unit;
 
 pub use environment::Environment;
+pub use row::{Arm, Figures, Row, Target, Verdict};
+pub use table::align;
+pub use unit::Unit;
 
-use crate::report::{Report, RowResult, Unit};
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 /// Every file begins with it.
-pub const FORMAT: &str = "lanyard-bench/1";
+pub const FORMAT: &str = "lanyard-bench/2";
 
 /// The confidence of the intervals in tables and plots.
 pub const CONFIDENCE: f64 = 0.95;
@@ -148,6 +155,15 @@ pub struct Distribution {
     pub buckets: Vec<(f64, u64)>,
 }
 
+impl Series {
+    /// A series without rounds yet; its figures are exact.
+    #[must_use]
+    pub fn new(key: Key, clause: &str, unit: Unit, better: Better) -> Self {
+        let (clause, rounds, caveats) = (clause.to_owned(), Vec::new(), Vec::new());
+        Self { key, clause, unit, better, rounds, resolution: 0.0, caveats }
+    }
+}
+
 impl Distribution {
     /// The value that a part `p` (0..=1) of the samples does not exceed; `None` without samples.
     #[must_use]
@@ -205,9 +221,9 @@ pub struct Results {
     /// Parts of wholes, of processor time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bars: Vec<Bars>,
-    /// Rows with targets: `lanyard bench forward`.
+    /// Rows that hold series against targets: `lanyard bench forward`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub rows: Vec<RowResult>,
+    pub rows: Vec<Row>,
     /// What a reader must know: what was not measured and why, what the bed makes meaningless.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -278,10 +294,18 @@ impl Results {
         self.series.iter().find(|s| s.key == *key)
     }
 
-    /// True when a device broke or the run ended early.
+    /// True when a device or a row broke, or the run ended early.
     #[must_use]
     pub fn broken(&self) -> bool {
-        self.incomplete.is_some() || self.devices.iter().any(|d| d.broken.is_some())
+        self.incomplete.is_some()
+            || self.devices.iter().any(|device| device.broken.is_some())
+            || self.rows.iter().any(|row| row.broken)
+    }
+
+    /// The exit code of a command that holds rows against targets: 1 when one misses its target or broke.
+    #[must_use]
+    pub fn exit_code(&self) -> ExitCode {
+        if self.missed() || self.broken() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
     }
 
     /// Reads a file that [`Results::save`] wrote.
@@ -311,10 +335,12 @@ impl Results {
         Ok(serde_json::to_string_pretty(self)? + "\n")
     }
 
-    /// As CSV: one line a figure and round.
-    #[must_use]
-    pub fn csv(&self) -> String {
-        csv::csv(self)
+    /// As CSV: one line per figure and round.
+    ///
+    /// # Errors
+    /// When a figure cannot be written.
+    pub fn csv(&self) -> Result<String> {
+        Ok(csv::csv(self)?)
     }
 
     /// As tables for a terminal.
@@ -370,7 +396,7 @@ impl Outputs {
             write(path, &results.json()?)?;
         }
         if let Some(path) = &self.csv {
-            write(path, &results.csv())?;
+            write(path, &results.csv()?)?;
         }
         if let Some(path) = &self.html {
             write(path, &results.page())?;
@@ -397,58 +423,6 @@ fn write(path: &Path, text: &str) -> Result<()> {
 
 fn directory(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-impl From<&Report> for Results {
-    /// A row becomes a series a side; the number at the end of a row's name is its place on an axis.
-    fn from(report: &Report) -> Self {
-        let mut results = Self::new("forward");
-        results.parameter("rounds", report.rounds);
-        results.parameter("window_ms", report.window_ms);
-        for row in &report.rows {
-            for arm in &row.arms {
-                let device = arm.label.clone();
-                if !results.devices.iter().any(|d| d.name == device) {
-                    results.devices.push(DeviceNote {
-                        name: device,
-                        detail: arm.detail.clone(),
-                        broken: None,
-                    });
-                }
-                if arm.rounds.is_empty() {
-                    continue;
-                }
-                results.series.push(Series {
-                    key: row_key(&row.id, &arm.label),
-                    clause: String::new(),
-                    unit: row.unit,
-                    better: match row.unit {
-                        Unit::FramesPerSecond | Unit::BitsPerSecond | Unit::Fraction => Better::Higher,
-                        _ => Better::Lower,
-                    },
-                    rounds: arm.rounds.clone(),
-                    resolution: 0.0,
-                    caveats: row.caveat.iter().cloned().collect(),
-                });
-            }
-        }
-        results.rows.clone_from(&report.rows);
-        results
-    }
-}
-
-fn row_key(id: &str, device: &str) -> Key {
-    if let Some((test, number)) = id.rsplit_once('-')
-        && let Ok(at) = number.parse::<u32>()
-    {
-        let axis = match test {
-            _ if test.starts_with("size") => Axis::FrameBytes,
-            "tc" | "tc-peer" | "xdp" => Axis::FrameBytes,
-            _ => Axis::Hosts,
-        };
-        return Key::new(test, "", device).at(axis, at.into());
-    }
-    Key::new(id, "", device)
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! Results as one HTML page: head, a plot and a table a test, distributions, bars, environment. It loads nothing.
+//! Results as one HTML page: head, a plot and a table per test, distributions, bars, environment. The page loads
+//! nothing from elsewhere.
 
-use super::plot::{self, escape};
-use super::{Distribution, Results, table};
-use std::fmt::Write as _;
+use super::{Axis, CONFIDENCE, Distribution, Results, Series, plot, row, table, unit};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 const STYLE: &str = "
 :root { color-scheme: light dark; }
@@ -12,7 +12,7 @@ h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin: 2.2rem 0 .4rem; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: .6rem 0 1rem; }
 th, td { padding: .18rem .7rem; text-align: right; border-bottom: 1px solid #8884; }
 th:first-child, td:first-child { text-align: left; }
-svg { max-width: 100%; height: auto; display: block; }
+svg { max-width: 100%; height: auto; display: block; background: white; border-radius: 4px; }
 .warning { border-left: 4px solid #d55e00; padding: .3rem .9rem; margin: 1rem 0; }
 .pass { color: #009e73; } .miss { color: #d55e00; font-weight: bold; }
 dt { float: left; clear: left; width: 9rem; opacity: .65; } dd { margin-left: 9.5rem; overflow-wrap: anywhere; }
@@ -20,113 +20,129 @@ dt { float: left; clear: left; width: 9rem; opacity: .65; } dd { margin-left: 9.
 
 pub(super) fn page(results: &Results) -> String {
     let title = format!("lanyard bench {}", results.bench);
-    let mut html = format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>{0}</title>\n<style>{STYLE}</style></head>\n<body>\n<h1>{0}</h1>\n",
-        escape(&title)
-    );
-    head(&mut html, results);
-    for group in table::groups(results) {
-        let series = group[0];
-        let clause = match series.clause.is_empty() {
-            true => String::new(),
-            false => format!(" <span class=\"clause\">{}</span>", escape(&series.clause)),
-        };
-        let _ = writeln!(html, "<h2>{}{clause}</h2>", escape(&series.key.title()));
-        html.push_str(&plot::curves(&group).unwrap_or_default());
-        html.push_str(&html_table(&table::cells(&group)));
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { (title) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                h1 { (title) }
+                (head(results))
+                @for group in table::groups(results) { (series(&group)) }
+                @for group in distribution_groups(results) { (distribution(&group)) }
+                @for bars in &results.bars {
+                    h2 { (bars.title) }
+                    (picture(plot::bars(bars)))
+                    (cells_table(&table::bar_cells(bars)))
+                }
+                (rows(results))
+                (foot(results))
+            }
+        }
     }
-    for group in distribution_groups(results) {
-        let at = group[0].key.at.map_or_else(String::new, |(axis, at)| format!(", {}", axis.show(at)));
-        let _ = writeln!(html, "<h2>{}{at}: distribution</h2>", escape(&group[0].key.title()));
-        html.push_str(&plot::distributions(&group).unwrap_or_default());
-        html.push_str(&quantiles(&group));
-    }
-    for bars in &results.bars {
-        let _ = writeln!(html, "<h2>{}</h2>", escape(&bars.title));
-        html.push_str(&plot::bars(bars));
-        html.push_str(&html_table(&table::bar_cells(bars)));
-    }
-    rows(&mut html, results);
-    foot(&mut html, results);
-    html.push_str("</body>\n</html>\n");
-    html
+    .into_string()
 }
 
 /// What a reader must see before any figure.
-fn head(html: &mut String, results: &Results) {
+fn head(results: &Results) -> Markup {
     let environment = &results.environment;
-    let _ = writeln!(
-        html,
-        "<p>{}; Linux {}; {} ({} cores). Figures are means over the rounds, ± half of a {:.0} % confidence interval.</p>",
-        escape(&environment.began),
-        escape(&environment.kernel),
-        escape(&environment.cpu),
-        environment.cores,
-        super::CONFIDENCE * 100.0
-    );
-    if let Some(why) = &results.incomplete {
-        let _ = writeln!(html, "<p class=\"warning\"><b>Incomplete:</b> {}</p>", escape(why));
-    }
-    for device in results.devices.iter().filter(|d| d.broken.is_some()) {
-        let why = device.broken.as_deref().unwrap_or_default();
-        let _ = writeln!(html, "<p class=\"warning\"><b>{}:</b> {}</p>", escape(&device.name), escape(why));
+    html! {
+        p {
+            (environment.began) "; Linux " (environment.kernel) "; " (environment.cpu) " (" (environment.cores)
+            " cores). Figures are means over the rounds, ± half of a " (format!("{:.0}", CONFIDENCE * 100.0))
+            " % confidence interval."
+        }
+        @if let Some(why) = &results.incomplete {
+            p.warning { b { "Incomplete:" } " " (why) }
+        }
+        @for (device, why) in results.devices.iter().filter_map(|d| Some((d, d.broken.as_ref()?))) {
+            p.warning { b { (device.name) ":" } " " (why) }
+        }
     }
 }
 
-fn foot(html: &mut String, results: &Results) {
-    let caveats = table::caveats(results);
-    if !(results.notes.is_empty() && caveats.is_empty()) {
-        html.push_str("<h2>Notes</h2>\n<ul>\n");
-        for note in results.notes.iter().chain(&caveats) {
-            let _ = writeln!(html, "<li>{}</li>", escape(note));
+fn series(group: &[&Series]) -> Markup {
+    let Some(first) = group.first() else { return html! {} };
+    html! {
+        h2 {
+            (first.key.title())
+            @if !first.clause.is_empty() { " " span.clause { (first.clause) } }
         }
-        html.push_str("</ul>\n");
+        (picture(plot::curves(group)))
+        (cells_table(&table::cells(group)))
     }
-    html.push_str("<h2>Environment</h2>\n<dl>\n");
+}
+
+fn distribution(group: &[&Distribution]) -> Markup {
+    let Some(first) = group.first() else { return html! {} };
+    let at = first.key.at.map_or_else(String::new, |(axis, at): (Axis, f64)| format!(", {}", axis.show(at)));
+    html! {
+        h2 { (first.key.title()) (at) ": distribution" }
+        (picture(plot::distributions(group)))
+        (quantiles(group))
+    }
+}
+
+/// A plot, or why there is none: a page without a plot still has its table.
+fn picture(plot: Result<Option<String>, plot::Error>) -> Markup {
+    match plot {
+        Ok(Some(svg)) => PreEscaped(svg),
+        Ok(None) => html! {},
+        Err(why) => html! { p.warning { "This plot could not be drawn: " (why.to_string()) } },
+    }
+}
+
+/// Rows with targets, as a table of their own.
+fn rows(results: &Results) -> Markup {
+    if results.rows.is_empty() {
+        return html! {};
+    }
+    let cells: Vec<Vec<String>> =
+        std::iter::once(row::header()).chain(results.rows.iter().map(|row| row.cells(results))).collect();
+    html! {
+        h2 { "Targets" }
+        (cells_table(&cells))
+        @for remark in results.rows.iter().flat_map(|row| row.remarks(results)) { p { (remark) } }
+        @for line in row::preparations(results) { p { (line) } }
+    }
+}
+
+fn foot(results: &Results) -> Markup {
+    let caveats = [table::unmeasurable(results), table::caveats(results)].concat();
     let devices = results.devices.iter().map(|d| (d.name.as_str(), d.detail.clone()));
     let parameters = results.parameters.iter().map(|(name, value)| (name.as_str(), value.clone()));
-    for (name, value) in results.environment.lines().into_iter().chain(devices).chain(parameters) {
-        let _ = writeln!(html, "<dt>{}</dt><dd>{}&nbsp;</dd>", escape(name), escape(&value));
-    }
-    html.push_str("</dl>\n");
-}
-
-/// Rows with targets, as their own table.
-fn rows(html: &mut String, results: &Results) {
-    if results.rows.is_empty() {
-        return;
-    }
-    html.push_str("<h2>Targets</h2>\n");
-    let text = crate::report::Report::table_of(&results.rows);
-    let lines = text.lines().filter(|line| line.starts_with('|') && !line.starts_with("|-"));
-    let cells: Vec<Vec<String>> = lines
-        .map(|line| line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect())
-        .collect();
-    html.push_str(&html_table(&cells));
-    for line in text.lines().filter(|line| !line.starts_with('|')) {
-        let _ = writeln!(html, "<p>{}</p>", escape(line));
-    }
-}
-
-fn html_table(cells: &[Vec<String>]) -> String {
-    let mut html = String::from("<table>\n");
-    for (number, line) in cells.iter().enumerate() {
-        let tag = if number == 0 { "th" } else { "td" };
-        html.push_str("<tr>");
-        for cell in line {
-            let class = match cell.as_str() {
-                "pass" => " class=\"pass\"",
-                "MISS" | "BROKEN" => " class=\"miss\"",
-                _ => "",
-            };
-            let _ = write!(html, "<{tag}{class}>{}</{tag}>", escape(cell));
+    let environment = results.environment.lines().into_iter().chain(devices).chain(parameters);
+    html! {
+        @if !(results.notes.is_empty() && caveats.is_empty()) {
+            h2 { "Notes" }
+            ul { @for note in results.notes.iter().chain(&caveats) { li { (note) } } }
         }
-        html.push_str("</tr>\n");
+        h2 { "Environment" }
+        dl { @for (name, value) in environment { dt { (name) } dd { (value) (PreEscaped("&nbsp;")) } } }
     }
-    html.push_str("</table>\n");
-    html
+}
+
+fn cells_table(cells: &[Vec<String>]) -> Markup {
+    let class = |cell: &str| match cell {
+        "pass" => Some("pass"),
+        "MISS" | "BROKEN" => Some("miss"),
+        _ => None,
+    };
+    html! {
+        table {
+            @for (number, line) in cells.iter().enumerate() {
+                tr {
+                    @for cell in line {
+                        @if number == 0 { th { (cell) } } @else { td class=[class(cell)] { (cell) } }
+                    }
+                }
+            }
+        }
+    }
 }
 
 fn distribution_groups(results: &Results) -> Vec<Vec<&Distribution>> {
@@ -144,18 +160,18 @@ fn distribution_groups(results: &Results) -> Vec<Vec<&Distribution>> {
     groups
 }
 
-fn quantiles(group: &[&Distribution]) -> String {
+fn quantiles(group: &[&Distribution]) -> Markup {
     const PARTS: [(&str, f64); 5] =
         [("50 %", 0.5), ("90 %", 0.9), ("99 %", 0.99), ("99.9 %", 0.999), ("largest", 1.0)];
-    let (unit, divisor) = group[0].unit.scale();
-    let mut cells = vec![vec![format!("at most, {unit}")]];
+    let (name, divisor) = group[0].unit.scale();
+    let mut cells = vec![vec![format!("at most, {name}")]];
     cells[0].extend(group.iter().map(|d| d.key.device.clone()));
     for (name, part) in PARTS {
         let value = |d: &&Distribution| {
             d.quantile(part)
-                .map_or_else(String::new, |v| format!("{:.*}", table::digits(v / divisor), v / divisor))
+                .map_or_else(String::new, |v| format!("{:.*}", unit::digits(v / divisor), v / divisor))
         };
         cells.push(std::iter::once(name.to_owned()).chain(group.iter().map(value)).collect());
     }
-    html_table(&cells)
+    cells_table(&cells)
 }

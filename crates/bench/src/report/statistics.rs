@@ -1,10 +1,11 @@
-//! Figures from repeated rounds: medians, spreads, confidence intervals, and ratios of two things measured side by side.
+//! Figures from repeated rounds: medians, spreads, confidence intervals, and ratios of two devices measured side by side.
 //!
 //! Read first: Welch, "The generalization of Student's problem when several different population variances are
-//! involved" (1947). Invariant: a ratio is taken round by round, between neighbours in time, and only then summarised, so that what
-//! slows the whole machine down for a while falls out of it.
+//! involved" (1947). Invariant: a ratio is taken round by round, between measurements that are neighbours in time, and
+//! only then summarised, so that a slow phase of the machine cancels out.
 
 use serde::{Deserialize, Serialize};
+use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// Smallest, middle and largest of some figures.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -32,6 +33,13 @@ impl Spread {
             _ => sorted[middle],
         };
         Some(Self { min: sorted[0], median, max: sorted[sorted.len() - 1] })
+    }
+
+    /// True when the range from minimum to maximum is wider than the median is large: such rounds measure the machine's
+    /// noise. A median of zero (nothing lost, say) is exempt: its rounds have no size to compare the range with.
+    #[must_use]
+    pub fn is_wider_than_itself(&self) -> bool {
+        self.median != 0.0 && self.max - self.min > self.median.abs()
     }
 }
 
@@ -61,6 +69,13 @@ impl Estimate {
             resolution + t_quantile((1.0 + confidence) / 2.0, n - 1.0) * (variance / n).sqrt()
         });
         Some(Self { mean, half_width })
+    }
+
+    /// True when the confidence interval is wider than the mean is large, so that not even the first digit is known. A
+    /// mean of zero is exempt.
+    #[must_use]
+    pub fn is_wider_than_itself(&self) -> bool {
+        self.mean != 0.0 && self.half_width.is_some_and(|half| 2.0 * half > self.mean.abs())
     }
 }
 
@@ -131,70 +146,12 @@ fn moments(values: &[f64]) -> Option<(f64, f64)> {
     Some((mean, if values.len() < 2 { 0.0 } else { squares / (n - 1.0) }))
 }
 
-/// The value below which Student's t with `freedom` degrees of freedom (1 or more) lies with probability `p`,
-/// 0.5 <= p < 1.
+/// The value below which Student's t with `freedom` degrees of freedom (1 or more) falls with probability `p`,
+/// 0.5 <= p < 1; infinite for parameters outside these ranges.
 #[must_use]
 pub fn t_quantile(p: f64, freedom: f64) -> f64 {
-    let freedom = freedom.max(1.0);
-    let (mut low, mut high) = (0.0, 1.0);
-    while t_cdf(high, freedom) < p && high < 1e9 {
-        (low, high) = (high, high * 2.0);
-    }
-    // 60 halvings: to the last bit of what matters.
-    for _ in 0..60 {
-        let middle = f64::midpoint(low, high);
-        if t_cdf(middle, freedom) < p { low = middle } else { high = middle }
-    }
-    high
-}
-
-/// The probability that Student's t is below `t` >= 0.
-fn t_cdf(t: f64, freedom: f64) -> f64 {
-    1.0 - 0.5 * incomplete_beta(freedom / (freedom + t * t), freedom / 2.0, 0.5)
-}
-
-/// The regularised incomplete beta function: Abramowitz and Stegun, 26.5.8, by Lentz's method for continued fractions.
-fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
-    if x <= 0.0 || x >= 1.0 {
-        return if x <= 0.0 { 0.0 } else { 1.0 };
-    }
-    // The fraction converges fast on one side of the mean; the function is symmetric.
-    if x > (a + 1.0) / (a + b + 2.0) {
-        return 1.0 - incomplete_beta(1.0 - x, b, a);
-    }
-    const TINY: f64 = 1e-300;
-    let away_from_zero = |v: f64| if v.abs() < TINY { TINY } else { v };
-    let front = (ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b) + a * x.ln() + b * (1.0 - x).ln()).exp() / a;
-    let (mut c, mut d) = (1.0, 1.0 / away_from_zero(1.0 - (a + b) * x / (a + 1.0)));
-    let mut fraction = d;
-    for m in 1..300 {
-        let m = f64::from(m);
-        let even = m * (b - m) * x / ((a + 2.0 * m - 1.0) * (a + 2.0 * m));
-        let odd = -(a + m) * (a + b + m) * x / ((a + 2.0 * m) * (a + 2.0 * m + 1.0));
-        let before = fraction;
-        for term in [even, odd] {
-            d = 1.0 / away_from_zero(1.0 + term * d);
-            c = away_from_zero(1.0 + term / c);
-            fraction *= c * d;
-        }
-        if (fraction / before - 1.0).abs() < 1e-14 {
-            break;
-        }
-    }
-    front * fraction
-}
-
-/// The logarithm of the gamma function for x > 0: Stirling's series, moved up to where it is exact.
-fn ln_gamma(x: f64) -> f64 {
-    let mut shift = 0.0;
-    let mut x = x;
-    while x < 10.0 {
-        shift += x.ln();
-        x += 1.0;
-    }
-    let inverse = 1.0 / (x * x);
-    let series = (1.0 / 12.0 - inverse * (1.0 / 360.0 - inverse * (1.0 / 1260.0 - inverse / 1680.0))) / x;
-    (x - 0.5) * x.ln() - x + 0.5 * std::f64::consts::TAU.ln() + series - shift
+    let distribution = StudentsT::new(0.0, 1.0, freedom.max(1.0));
+    distribution.map_or(f64::INFINITY, |t| t.inverse_cdf(p.clamp(0.5, 1.0)))
 }
 
 #[cfg(test)]

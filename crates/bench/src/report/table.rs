@@ -1,8 +1,9 @@
 //! Results as tables for a terminal: one a test and case, a line a place on its axis, a column a device.
 
+use super::row::{self, NOT_MEASURABLE};
+use super::statistics::Estimate;
+use super::unit::digits;
 use super::{CONFIDENCE, Results, Series};
-use crate::report::{Report, align};
-use crate::stats::Estimate;
 use std::fmt::Write as _;
 
 /// Series of one test and case, in the order in which they were measured.
@@ -18,6 +19,11 @@ pub(super) fn groups(results: &Results) -> Vec<Vec<&Series>> {
         }
     }
     groups
+}
+
+/// True for a series that a row shows, remarks included.
+fn held_by_row(results: &Results, series: &Series) -> bool {
+    results.rows.iter().any(|row| row.arms.contains(&series.key))
 }
 
 /// The heading of a group: test, case, clause, unit.
@@ -56,14 +62,18 @@ pub(super) fn cells(group: &[&Series]) -> Vec<Vec<String>> {
     lines
 }
 
-/// Mean and half of the confidence interval. A `*` says that the series has a caveat.
+/// Mean and half of the confidence interval; no digits where the interval is wider than the mean. A `*` marks a series
+/// with a caveat.
 fn figure(series: &Series) -> String {
     let Some(estimate) = Estimate::of(&series.rounds, series.resolution, CONFIDENCE) else {
         return "-".to_owned();
     };
+    let mark = if series.caveats.is_empty() { "" } else { "*" };
+    if estimate.is_wider_than_itself() {
+        return format!("{NOT_MEASURABLE}{mark}");
+    }
     let (_, divisor) = series.unit.scale();
     let digits = digits(estimate.mean / divisor);
-    let mark = if series.caveats.is_empty() { "" } else { "*" };
     match estimate.half_width {
         Some(half) => {
             format!("{:.digits$} ±{:.digits$}{mark}", estimate.mean / divisor, half / divisor)
@@ -72,15 +82,45 @@ fn figure(series: &Series) -> String {
     }
 }
 
-/// Digits behind the point, so that there are three to four in all.
-pub(super) fn digits(value: f64) -> usize {
-    match value.abs() {
-        v if v == 0.0 || v >= 1000.0 => 0,
-        v if v >= 100.0 => 1,
-        v if v >= 10.0 => 2,
-        v if v >= 0.1 => 3,
-        _ => 4,
+/// The figures that the table replaces by [`NOT_MEASURABLE`], with their intervals: the reason belongs in the report.
+pub(super) fn unmeasurable(results: &Results) -> Vec<String> {
+    let line = |series: &Series| {
+        let estimate = Estimate::of(&series.rounds, series.resolution, CONFIDENCE)?;
+        let half = estimate.half_width.filter(|_| estimate.is_wider_than_itself())?;
+        let at = series.key.at.map_or_else(String::new, |(axis, at)| format!(" {}", axis.show(at)));
+        let (title, device, unit) = (series.key.title(), &series.key.device, series.unit);
+        Some(format!(
+            "{title}: {device}{at}: {NOT_MEASURABLE}: {} rounds scatter by ±{} around {}",
+            series.rounds.len(),
+            unit.show(half),
+            unit.show(estimate.mean)
+        ))
+    };
+    results.series.iter().filter(|series| !held_by_row(results, series)).filter_map(line).collect()
+}
+
+/// Lines of cells as a Markdown table whose columns line up; the first line is the header.
+#[must_use]
+pub fn align(lines: &[Vec<String>]) -> String {
+    let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
+    let width =
+        |c: usize| lines.iter().filter_map(|l| l.get(c)).map(|s| s.chars().count()).max().unwrap_or(0).max(3);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for (number, line) in lines.iter().enumerate() {
+        for (column, width) in widths.iter().enumerate() {
+            let cell = line.get(column).map_or("", String::as_str);
+            let _ = write!(text, "| {cell:width$} ");
+        }
+        text.push_str("|\n");
+        if number == 0 {
+            for width in &widths {
+                let _ = write!(text, "|{:-<w$}", "", w = width + 2);
+            }
+            text.push_str("|\n");
+        }
     }
+    text
 }
 
 /// A test's device, and the places on the axis.
@@ -89,7 +129,7 @@ type About = (String, Vec<String>);
 /// Caveats with what they are about, each once: `* CAVEAT (TEST: DEVICE PLACE, PLACE; ...)`.
 pub(super) fn caveats(results: &Results) -> Vec<String> {
     let mut said: Vec<(&str, Vec<About>)> = Vec::new();
-    for series in &results.series {
+    for series in results.series.iter().filter(|series| !held_by_row(results, series)) {
         let whom = format!("{}: {}", series.key.title(), series.key.device);
         let place = series.key.at.map_or_else(String::new, |(axis, at)| format!(" {}", axis.show(at)));
         for caveat in &series.caveats {
@@ -114,13 +154,24 @@ pub(super) fn caveats(results: &Results) -> Vec<String> {
 
 pub(super) fn table(results: &Results) -> String {
     let mut text = String::new();
-    if results.rows.is_empty() {
-        for group in groups(results) {
-            let _ = writeln!(text, "{}\n\n{}", heading(group[0]), align(&cells(&group)));
+    // A row shows its own series.
+    let is_shown = |group: &[&Series]| group.iter().any(|series| !held_by_row(results, series));
+    for group in groups(results).iter().filter(|group| is_shown(group)) {
+        let _ = writeln!(text, "{}\n\n{}", heading(group[0]), align(&cells(group)));
+    }
+    if !results.rows.is_empty() {
+        let lines = std::iter::once(row::header()).chain(results.rows.iter().map(|row| row.cells(results)));
+        text.push_str(&align(&lines.collect::<Vec<_>>()));
+        for remark in results.rows.iter().flat_map(|row| row.remarks(results)) {
+            let _ = writeln!(text, "{remark}");
         }
-    } else {
-        text.push_str(&Report::table_of(&results.rows));
+        for line in row::preparations(results) {
+            let _ = writeln!(text, "{line}");
+        }
         text.push('\n');
+    }
+    for line in unmeasurable(results) {
+        let _ = writeln!(text, "{line}");
     }
     for bars in &results.bars {
         let _ = writeln!(text, "{}\n\n{}", bars.title, align(&bar_cells(bars)));

@@ -59,7 +59,7 @@ fn files_that_are_something_else_are_named() {
     check("hello", "not JSON");
     check("{}", "no `format`");
     check("{\"format\": \"other/1\"}", "format other/1");
-    check("{\"format\": \"lanyard-bench/1\"}", "missing field");
+    check("{\"format\": \"lanyard-bench/2\"}", "missing field");
     let missing = Results::load(Path::new("/no/such.json")).expect_err("refused");
     assert!(format!("{missing:#}").starts_with("/no/such.json"), "{missing:#}");
     let outputs = Outputs { html: Some("/no/such/page.html".into()), ..Outputs::default() };
@@ -80,7 +80,7 @@ fn a_table_has_a_line_a_size_and_a_column_a_device() {
 
 #[test]
 fn csv_has_a_line_a_round() {
-    let csv = sample().csv();
+    let csv = sample().csv().expect("written");
     assert_eq!(csv.lines().count(), 1 + 2 * 3 * 3);
     let line =
         "rfc2544,throughput,,bridge,frame size,512,2,frames_per_second,1100000,10000,\"RFC 2544, 26.1\"";
@@ -105,9 +105,12 @@ fn the_page_is_well_formed_and_whole() {
         }
     }
     assert!(open.is_empty(), "{open:?}");
-    // Two curves, one for throughput; one distribution; one set of bars.
+    // One plot of throughput, one of the distributions, one of the bars; a curve in the colour of each device.
     assert_eq!(page.matches("<svg").count(), 3);
-    assert_eq!(page.matches("<polyline").count(), 2);
+    for colour in ["#0072B2", "#D55E00"] {
+        let curve = format!("<polyline fill=\"none\" opacity=\"1\" stroke=\"{colour}\" stroke-width=\"2\"");
+        assert_eq!(page.matches(&curve).count(), 1, "{colour} in {page}");
+    }
     assert!(page.contains("lanyard &lt;xdp&gt;") && !page.contains("lanyard <xdp>"));
     for outside in ["http://", "https://", "<script", "<link", "@import", "src="] {
         let alone = page.replace("http://www.w3.org/2000/svg", "");
@@ -138,12 +141,4 @@ fn quantiles_of_a_distribution() {
     let at = |p| distribution.quantile(p);
     assert_eq!([at(0.0), at(0.5), at(0.51), at(0.99), at(1.0)], [1.0, 1.0, 2.0, 2.0, 9.0].map(Some));
     assert_eq!(Distribution { buckets: Vec::new(), ..distribution }.quantile(0.5), None);
-}
-
-#[test]
-fn rows_become_series_with_a_place_on_an_axis() {
-    assert_eq!(row_key("hosts-tc-2048", "b").at, Some((Axis::Hosts, 2048.0)));
-    assert_eq!(row_key("size-xdp-512", "b").at, Some((Axis::FrameBytes, 512.0)));
-    assert_eq!(row_key("xdp-64", "b"), Key::new("xdp", "", "b").at(Axis::FrameBytes, 64.0));
-    assert_eq!(row_key("flood-4-same", "b"), Key::new("flood-4-same", "", "b"));
 }

@@ -9,9 +9,7 @@
 
 use crate::dut::{Executable, Lanyard};
 use crate::os::{self, Netns, wait_until};
-use crate::report::{ArmResult, Report, RowResult, Target, Unit};
-use crate::results::{Better, Outputs};
-use crate::stats::Spread;
+use crate::report::{Arm, Better, Outputs, Results, Row, Target, Unit};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -67,7 +65,9 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     args.outputs.check()?;
     let _alone = os::begin()?;
     let executable = Executable::new(args.lanyard.as_deref())?;
-    let mut rows = Vec::new();
+    let mut results = Results::new("trees");
+    results.parameter("rounds", args.rounds);
+    results.parameter("window_ms", args.window * 1000);
     for (mode, ids) in MODES {
         let trees = if mode == "mst" { args.trees } else { args.trees.min(PER_VLAN_MAX) };
         let (found, broken) = match measure(args, mode, trees, &executable) {
@@ -75,17 +75,16 @@ pub fn main(args: &Args) -> Result<ExitCode> {
             Err(why) => (Default::default(), Some(format!("{why:#}"))),
         };
         for (id, (rounds, detail)) in ids.into_iter().zip(found) {
-            rows.push(row(id, &format!("{trees} trees on {} ports", args.ports), rounds, detail, &broken));
+            let title = format!("{trees} trees on {} ports", args.ports);
+            let row = Row { better: Better::Lower, ..Row::new(id, &title, Unit::Fraction, TARGET) };
+            let arm = Arm { detail, ..Arm::lanyard(rounds) };
+            results.push_row(row.broken_by(broken.clone()), vec![arm], None);
         }
         os::check_interrupted()?;
     }
-    let report = Report { rounds: args.rounds, window_ms: args.window * 1000, rows };
-    print!("{}", report.table());
-    let mut results = report.results("trees");
-    // The less of a core, the better.
-    results.series.iter_mut().for_each(|series| series.better = Better::Lower);
+    print!("{}", results.table());
     args.outputs.write(&results)?;
-    Ok(if report.missed() || report.broken() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(results.exit_code())
 }
 
 /// The root's figures and the leaf's, and what they have counted.
@@ -171,20 +170,4 @@ fn config(mode: &str, trees: usize, ports: usize, priority: usize) -> String {
         let _ = writeln!(text, "interface l{port}\n switchport mode trunk");
     }
     text
-}
-
-fn row(id: &str, title: &str, rounds: Vec<f64>, detail: String, broken: &Option<String>) -> RowResult {
-    let spread = Spread::of(&rounds);
-    RowResult {
-        id: id.to_owned(),
-        title: title.to_owned(),
-        unit: Unit::Fraction,
-        arms: vec![ArmResult { label: "lanyard".to_owned(), detail, rounds, spread }],
-        ratio: None,
-        target: TARGET,
-        verdict: TARGET.verdict(spread, None),
-        caveat: None,
-        skipped: broken.clone(),
-        broken: broken.is_some(),
-    }
 }

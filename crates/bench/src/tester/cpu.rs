@@ -1,6 +1,6 @@
 //! What the processors did between two moments: /proc/stat, proc(5).
 
-use crate::trial::CpuShare;
+use crate::tester::trial::CpuShare;
 use anyhow::{Context, Result};
 
 /// Ticks of each processor so far.

@@ -6,14 +6,20 @@
 
 mod abi;
 mod answer;
+#[allow(missing_docs)] // the fields are documented where they are defined, in bpf/traffic.h
+pub mod bpf;
 mod cpu;
+pub mod histogram;
 mod judge;
 mod listen;
 mod live;
 mod ports;
+pub mod selftest;
 mod send;
 mod socket;
 mod template;
+pub mod traffic;
+pub mod trial;
 mod verdict;
 mod xsk;
 
@@ -22,11 +28,10 @@ pub use live::LENGTH_MAX as LIVE_LENGTH_MAX;
 pub use ports::Port;
 pub use template::{SIZE_JUMBO, SIZE_RUNT, Template};
 
-use crate::bpf;
-use crate::histogram::Histogram;
 use crate::os::{self, Netns, Pinned, monotonic_ns};
-use crate::traffic::{CountAt, FCS};
-use crate::trial::{About, Gap, Offer, Outcome, StreamOutcome, Tester};
+use crate::tester::histogram::Histogram;
+use crate::tester::traffic::{CountAt, FCS};
+use crate::tester::trial::{About, Gap, Offer, Outcome, StreamOutcome, Tester};
 use abi::{EPOCHS, FlowAbi, SLOTS_MAX};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use judge::Judge;
@@ -70,7 +75,7 @@ impl Default for Options {
 
 /// How frames leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Way {
+pub enum SendMethod {
     /// Made in the kernel by an XDP program.
     Live,
     /// Made here, through an AF_XDP socket.
@@ -90,7 +95,7 @@ pub struct PortTester {
     ports: Vec<Port>,
     judges: Vec<Judge>,
     options: Options,
-    ways: Vec<(Way, String)>,
+    ways: Vec<(SendMethod, String)>,
     live: BTreeMap<usize, LiveSender>,
     epoch: u32,
     own_latency_ns: Option<u64>,
@@ -133,10 +138,10 @@ impl PortTester {
     ///
     /// # Errors
     /// Where that way is not to be had.
-    pub fn send_by(&mut self, way: Way) -> Result<()> {
+    pub fn send_by(&mut self, way: SendMethod) -> Result<()> {
         for port in &self.ports {
             let _inside = port.netns().enter()?;
-            if way == Way::Xsk {
+            if way == SendMethod::Xsk {
                 xsk::XdpSocket::new(port.ifindex())?;
             }
         }
@@ -159,17 +164,17 @@ impl PortTester {
 
     /// Readies the senders of an offer: those of the kernel, and sockets; with the core of each.
     fn prepare(&mut self, offer: &Offer) -> Result<(BTreeSet<usize>, Sockets)> {
-        let mut groups: BTreeMap<(usize, Way), Vec<Planned>> = BTreeMap::new();
+        let mut groups: BTreeMap<(usize, SendMethod), Vec<Planned>> = BTreeMap::new();
         for (slot, (port, stream)) in offer.streams.iter().enumerate() {
             let template =
                 Template::new(stream, slot, self.epoch).with_context(|| format!("stream {}", stream.id))?;
             let core = self.options.cores[port % self.options.cores.len()];
             let most = match self.ways[*port].0 {
-                Way::Live => live::LENGTH_MAX,
-                Way::Xsk => xsk::CHUNK,
-                Way::Socket => SIZE_JUMBO,
+                SendMethod::Live => live::LENGTH_MAX,
+                SendMethod::Xsk => xsk::CHUNK,
+                SendMethod::Socket => SIZE_JUMBO,
             };
-            let way = if stream.size - FCS <= most { self.ways[*port].0 } else { Way::Socket };
+            let way = if stream.size - FCS <= most { self.ways[*port].0 } else { SendMethod::Socket };
             groups.entry((core, way)).or_default().push((slot, *port, template));
         }
         let ports = self
@@ -180,7 +185,7 @@ impl PortTester {
         let (mut live, mut sockets) = (BTreeSet::new(), Vec::new());
         for ((core, way), streams) in groups {
             match way {
-                Way::Live => {
+                SendMethod::Live => {
                     if !self.live.get(&core).is_some_and(|sender| sender.takes(streams.len())) {
                         self.live.insert(core, LiveSender::new(&ports, streams.len())?);
                     }
@@ -188,7 +193,9 @@ impl PortTester {
                     sender.prepare(&streams, self.options.copies)?;
                     live.insert(core);
                 }
-                Way::Xsk | Way::Socket => sockets.push((core, SocketSender::new(&ports, streams, way)?)),
+                SendMethod::Xsk | SendMethod::Socket => {
+                    sockets.push((core, SocketSender::new(&ports, streams, way)?))
+                }
             }
         }
         Ok((live, sockets))

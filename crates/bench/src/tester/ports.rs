@@ -1,6 +1,6 @@
 //! A tester's ports: devices somewhere, what they can do, and whether they still can.
 
-use super::Way;
+use super::SendMethod;
 use super::xsk::XdpSocket;
 use crate::os::Netns;
 use anyhow::{Context, Result, anyhow, ensure};
@@ -73,33 +73,33 @@ impl Port {
     }
 
     /// The best way to send from here, and why; `no_bpf` is why programs are refused.
-    pub(super) fn best_way(&self, no_bpf: Option<&str>) -> (Way, String) {
+    pub(super) fn best_way(&self, no_bpf: Option<&str>) -> (SendMethod, String) {
         let because = |way, why: &str| (way, format!("{}: {why}", describe(way)));
         if no_bpf.is_some() {
             // AF_XDP would do as well, but locks more memory than who may not load BPF usually may lock.
-            return because(Way::Socket, "no right to load BPF");
+            return because(SendMethod::Socket, "no right to load BPF");
         }
         match self.netdev.xdp_features(self.ifindex) {
             Ok(features) if !features.has(XdpFeatures::NDO_XMIT) => {
                 let why = "what XDP redirects here would be lost (a veth takes it when its other end runs NAPI: GRO on, \
                            or an XDP program)";
                 match self.netns.enter().and_then(|_inside| XdpSocket::new(self.ifindex)) {
-                    Ok(_) => because(Way::Xsk, why),
-                    Err(no) => because(Way::Socket, &format!("{why}, and {no:#}")),
+                    Ok(_) => because(SendMethod::Xsk, why),
+                    Err(no) => because(SendMethod::Socket, &format!("{why}, and {no:#}")),
                 }
             }
             // Before Linux 6.3 nobody can tell; then the first trial does.
-            Ok(_) | Err(_) => (Way::Live, describe(Way::Live).to_owned()),
+            Ok(_) | Err(_) => (SendMethod::Live, describe(SendMethod::Live).to_owned()),
         }
     }
 }
 
 /// A way of sending, in words.
-pub(super) const fn describe(way: Way) -> &'static str {
+pub(super) const fn describe(way: SendMethod) -> &'static str {
     match way {
-        Way::Live => "frames made in the kernel (XDP)",
-        Way::Xsk => "AF_XDP socket",
-        Way::Socket => "packet socket",
+        SendMethod::Live => "frames made in the kernel (XDP)",
+        SendMethod::Xsk => "AF_XDP socket",
+        SendMethod::Socket => "packet socket",
     }
 }
 

@@ -4,13 +4,13 @@
 //! counts must be exact, times and rates within what is printed beside them.
 
 use crate::dut::{Impaired, Impairment};
-use crate::histogram::Histogram;
 use crate::os;
-use crate::results::Environment;
+use crate::report::Environment;
 use crate::testbed::{Setup, TestBed};
-use crate::tester::Way;
-use crate::traffic::{CountAt, Stream};
-use crate::trial::{Offer, StreamOutcome, Tester};
+use crate::tester::SendMethod;
+use crate::tester::histogram::Histogram;
+use crate::tester::traffic::{CountAt, Stream};
+use crate::tester::trial::{Offer, StreamOutcome, Tester};
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -259,7 +259,7 @@ fn delays(setup: &Setup, tell: &mut impl FnMut(Check)) -> Result<()> {
 
 /// The other ways of sending, for machines and devices without live frames.
 fn fallbacks(setup: &Setup, tell: &mut impl FnMut(Check)) -> Result<()> {
-    for (name, way) in [("AF_XDP", Way::Xsk), ("packet socket", Way::Socket)] {
+    for (name, way) in [("AF_XDP", SendMethod::Xsk), ("packet socket", SendMethod::Socket)] {
         let mut wire = TestBed::wire(setup)?;
         if let Err(why) = wire.send_by(way) {
             tell(Check {

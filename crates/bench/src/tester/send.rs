@@ -1,8 +1,8 @@
 //! What the ways of sending have in common: when a stream is to send, and how far it has come.
 
 use super::abi::SenderAbi;
-use crate::traffic::Stream;
-use crate::trial::Offer;
+use crate::tester::traffic::Stream;
+use crate::tester::trial::Offer;
 use anyhow::Result;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;

@@ -5,7 +5,7 @@
 
 use super::send::{Progress, Schedule, Sends};
 use super::xsk::XdpSocket;
-use super::{Planned, Template, Way};
+use super::{Planned, SendMethod, Template};
 use crate::os::{Netns, monotonic_ns};
 use anyhow::{Context, Result};
 use lanyard_netdev::PacketSocket;
@@ -60,7 +60,7 @@ impl SocketSender {
     ///
     /// # Errors
     /// Without CAP_NET_RAW, or for a device that is gone.
-    pub fn new(ports: &[(Netns, u32)], streams: Vec<Planned>, way: Way) -> Result<Self> {
+    pub fn new(ports: &[(Netns, u32)], streams: Vec<Planned>, way: SendMethod) -> Result<Self> {
         let mut sender = Self::default();
         let lanes = sender.lanes.get_mut().unwrap_or_else(PoisonError::into_inner);
         let exits = sender.exits.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -72,7 +72,7 @@ impl SocketSender {
                     let (netns, ifindex) = ports.get(port).context("no such port")?;
                     let _inside = netns.enter()?;
                     exits.push(match way {
-                        Way::Xsk => Exit::Xdp(XdpSocket::new(*ifindex)?),
+                        SendMethod::Xsk => Exit::Xdp(XdpSocket::new(*ifindex)?),
                         _ => Exit::Packet(PacketSocket::sender(*ifindex).context("a packet socket")?),
                     });
                     known.push(port);

@@ -5,8 +5,8 @@
 //! measured): a procedure knows a [`Tester`] and nothing else, so it can be tested against simulated ones.
 //! Invariant: a trial that ended early says so in [`Outcome::cut_short`] and still tells what was seen until then.
 
-use crate::histogram::Histogram;
-use crate::traffic::Stream;
+use crate::tester::histogram::Histogram;
+use crate::tester::traffic::Stream;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;

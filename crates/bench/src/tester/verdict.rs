@@ -5,7 +5,7 @@
 
 use super::abi::{EPOCHS, FlowAbi, SLOT_BITS, SLOTS_MAX, WINDOW_WORDS};
 use super::template::{MAGIC, STAMP, UDP_PORTS, sound};
-use crate::histogram::bucket_of;
+use crate::tester::histogram::bucket_of;
 
 /// The first two bytes of every host's MAC address: they mark a frame as ours.
 const HOST_MARK: [u8; 2] = [0x02, 0x4c];
@@ -156,7 +156,7 @@ fn advance(flow: &mut FlowAbi, seq: u64) {
 mod tests {
     use super::*;
     use crate::tester::Template;
-    use crate::traffic::{Ip, Stream};
+    use crate::tester::traffic::{Ip, Stream};
 
     const EPOCH: u32 = 5;
 

@@ -6,12 +6,12 @@
 //! the time a frame takes on the line, on veth, where a frame is handed over whole, by nothing.
 
 use super::{Plan, Throughputs};
-use crate::histogram::Histogram;
 use crate::method::flow::{Flows, Load};
 use crate::method::{Figure, Run, Turn, record};
 use crate::report::Unit;
-use crate::results::{Axis, Better, Key};
-use crate::traffic::Stream;
+use crate::report::{Axis, Better, Key};
+use crate::tester::histogram::Histogram;
+use crate::tester::traffic::Stream;
 use anyhow::{Context, Result};
 
 /// Preamble, start of frame and the gap between two frames, in bytes.

@@ -12,8 +12,8 @@ mod tests;
 
 use super::flow::{Flows, Load, Pattern, Template};
 use super::{Precision, Run, Turn};
-use crate::traffic::Stream;
-use crate::trial::Offer;
+use crate::tester::traffic::Stream;
+use crate::tester::trial::Offer;
 use anyhow::Result;
 use std::collections::BTreeMap;
 

@@ -5,7 +5,7 @@ use crate::method::flow::Load;
 use crate::method::search::{Search, Seen};
 use crate::method::{Figure, Run, Turn, rate_limits, record, record_found};
 use crate::report::Unit;
-use crate::results::{Axis, Better};
+use crate::report::{Axis, Better};
 use anyhow::Result;
 
 /// Successive trials without loss that end the frame loss test (26.3).
@@ -84,9 +84,9 @@ pub(super) fn loss(
         run.say(format!("frame loss rate, {size} B: {:.0} %", load * 100.0));
         run.each(|turn, results| {
             // Later rounds measure where the first did, so that every figure has as many rounds.
-            let key = crate::results::Key {
+            let key = crate::report::Key {
                 at: what.at,
-                ..crate::results::Key::new(what.test, what.case, turn.name)
+                ..crate::report::Key::new(what.test, what.case, turn.name)
             };
             let wanted =
                 if first_round { done[turn.index] < ZERO_LOSS_TRIALS } else { results.get(&key).is_some() };

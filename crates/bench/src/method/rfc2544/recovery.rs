@@ -7,8 +7,8 @@ use super::{Plan, Throughputs};
 use crate::method::flow::Load;
 use crate::method::{Figure, Run, record, whole};
 use crate::report::Unit;
-use crate::results::{Axis, Better};
-use crate::trial::{Offer, RateChange};
+use crate::report::{Axis, Better};
+use crate::tester::trial::{Offer, RateChange};
 use anyhow::Result;
 
 /// The overload of 26.5, as a part of the throughput.

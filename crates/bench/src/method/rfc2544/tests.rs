@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::method::sim::{Log, Model, line_pps, rounds, run, run_logged};
-use crate::results::{Axis, Key};
+use crate::report::{Axis, Key};
 use std::time::Duration;
 
 fn plan(tests: &[Test], sizes: &[usize]) -> Plan {
@@ -279,12 +279,13 @@ fn the_same_command_twice_agrees() {
         measure(&mut run, &plan).expect("measured");
         run.finish(None)
     };
-    let options = crate::compare::Options { confidence: 0.95, ..Default::default() };
+    let options = crate::report::compare::Options { confidence: 0.95, ..Default::default() };
     let pairs = 200;
     let differ = (0..pairs).filter(|pair| {
-        let found =
-            crate::compare::compare(&once(1000 + 2 * pair), &once(1001 + 2 * pair), &options).expect("alike");
-        found.any(crate::compare::Verdict::Faster) || found.any(crate::compare::Verdict::Slower)
+        let found = crate::report::compare::compare(&once(1000 + 2 * pair), &once(1001 + 2 * pair), &options)
+            .expect("alike");
+        found.any(crate::report::compare::Verdict::Faster)
+            || found.any(crate::report::compare::Verdict::Slower)
     });
     let differ = differ.count();
     // Three standard deviations of a binomial above 5 %.
@@ -296,8 +297,10 @@ fn the_same_command_twice_agrees() {
         run.finish(None)
     };
     let found = (0..50).filter(|n| {
-        let found = crate::compare::compare(&once(5000 + n), &faster(6000 + n), &options).expect("alike");
-        found.any(crate::compare::Verdict::Faster) && !found.any(crate::compare::Verdict::Slower)
+        let found =
+            crate::report::compare::compare(&once(5000 + n), &faster(6000 + n), &options).expect("alike");
+        found.any(crate::report::compare::Verdict::Faster)
+            && !found.any(crate::report::compare::Verdict::Slower)
     });
     let found = found.count();
     assert!(found >= 45, "{found} of 50");

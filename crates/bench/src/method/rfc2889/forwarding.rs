@@ -7,9 +7,9 @@ use crate::method::flow::{Flow, Flows, Load, Pattern, hosts_of};
 use crate::method::search::Search;
 use crate::method::{Figure, Run, rate_limits, record, record_found};
 use crate::report::Unit;
-use crate::results::{Axis, Better};
-use crate::stats::Spread;
-use crate::traffic::Stream;
+use crate::report::statistics::Spread;
+use crate::report::{Axis, Better};
+use crate::tester::traffic::Stream;
 use anyhow::Result;
 
 /// Throughput of a pattern, then what is forwarded and lost of all that can be offered.

@@ -5,10 +5,10 @@ use crate::method::flow::{Flows, Load, Pattern, Template};
 use crate::method::search::Search;
 use crate::method::{Figure, Run, rate_limits, record, record_found};
 use crate::os::check_interrupted;
+use crate::report::Better;
 use crate::report::Unit;
-use crate::results::Better;
-use crate::traffic::Stream;
-use crate::trial::Offer;
+use crate::tester::traffic::Stream;
+use crate::tester::trial::Offer;
 use anyhow::Result;
 
 /// Frames of each kind.

@@ -12,8 +12,8 @@ mod tests;
 use super::flow::{Flows, Pattern, Template};
 use super::{Figure, Precision, Run, Turn};
 use crate::report::Unit;
-use crate::results::{Axis, Better};
-use crate::traffic::Stream;
+use crate::report::{Axis, Better};
+use crate::tester::traffic::Stream;
 use anyhow::Result;
 use std::time::Duration;
 

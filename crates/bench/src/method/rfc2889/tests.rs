@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::method::sim::{Model, line_pps, rounds, run};
-use crate::results::Key;
+use crate::report::Key;
 
 fn plan(tests: &[Test], sizes: &[usize]) -> Plan {
     Plan {

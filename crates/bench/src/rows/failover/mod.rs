@@ -10,9 +10,7 @@ mod ring;
 
 use crate::dut::Executable;
 use crate::os;
-use crate::report::{ArmResult, Report, RowResult, Target, Unit};
-use crate::results::Outputs;
-use crate::stats::Spread;
+use crate::report::{Arm, Outputs, Results, Row, Target, Unit};
 use anyhow::{Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use probe::{Host, Outage};
@@ -119,23 +117,18 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     ensure!((0.0..=600.0).contains(&args.rest), "a rest of {} s: 0-600", args.rest);
     args.outputs.check()?;
     let _alone = os::begin()?;
-    let rows = run(args)?;
-    let report = Report { rounds: args.cuts, window_ms: 0, rows };
-    print!("{}", report.table());
-    for row in &report.rows {
-        println!("{}: {}", row.id, figures(&row.arms));
+    let results = run(args)?;
+    print!("{}", results.table());
+    for series in &results.series {
+        let rounds: Vec<String> = series.rounds.iter().map(|ms| format!("{ms:.1}")).collect();
+        println!("{}: {} ms", series.key.test, rounds.join(" "));
     }
-    args.outputs.write(&report.results("failover"))?;
+    args.outputs.write(&results)?;
     os::check_interrupted()?;
-    Ok(if report.missed() || report.broken() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(results.exit_code())
 }
 
-fn figures(arms: &[ArmResult]) -> String {
-    let all = arms.iter().flat_map(|arm| &arm.rounds).map(|ms| format!("{ms:.1}"));
-    format!("{} ms", all.collect::<Vec<_>>().join(" "))
-}
-
-fn run(args: &Args) -> Result<Vec<RowResult>> {
+fn run(args: &Args) -> Result<Results> {
     let kinds: Vec<Kind> =
         Kind::ALL.into_iter().filter(|kind| args.only.is_empty() || args.only.contains(kind)).collect();
     let bar = ProgressBar::new((kinds.len() * args.cuts) as u64);
@@ -146,11 +139,12 @@ fn run(args: &Args) -> Result<Vec<RowResult>> {
     let mut lines = vec![format!("spanning-tree mode {}", args.mode.word())];
     lines.extend(args.line.iter().cloned());
     let ring = Ring::up(args.switches, &Executable::new(args.lanyard.as_deref())?, &lines)?;
-    let mut rows = Vec::new();
+    let mut results = Results::new("failover");
+    results.parameter("rounds", args.cuts);
     for kind in kinds {
         bar.set_message(kind.rows()[0].0);
         let rest = if kind == Kind::Again { Duration::ZERO } else { Duration::from_secs_f64(args.rest) };
-        let (mut outages, mut broken) = (Vec::new(), None);
+        let (mut outages, mut broken) = (Vec::<[Outage; 2]>::new(), None);
         for _ in 0..args.cuts {
             match cut(&ring, kind.cut(), rest) {
                 Ok(found) => outages.push(found),
@@ -162,20 +156,18 @@ fn run(args: &Args) -> Result<Vec<RowResult>> {
             bar.inc(1);
         }
         for (at, (id, title)) in kind.rows().into_iter().enumerate() {
-            rows.push(row(
-                id,
-                title,
-                kind.targets()[at],
-                outages.iter().map(|found| found[at]).collect(),
-                &broken,
-            ));
+            let rounds = outages.iter().map(|found| found[at].time.as_secs_f64() * 1e3).collect();
+            let twice: u64 = outages.iter().map(|found| found[at].twice).sum();
+            let caveat = (twice > 0).then(|| format!("{twice} frames came more than once"));
+            let row = Row::new(id, title, Unit::Milliseconds, kind.targets()[at]).broken_by(broken.clone());
+            results.push_row(row, vec![Arm::lanyard(rounds)], caveat);
         }
         if broken.is_some() {
             break;
         }
     }
     bar.finish_and_clear();
-    Ok(rows)
+    Ok(results)
 }
 
 /// Cuts once; how long the near host and the far host were not heard or did not hear.
@@ -187,24 +179,6 @@ fn cut(ring: &Ring, how: Cut, rest: Duration) -> Result<[Outage; 2]> {
     ring.settle(false)?;
     ring.mend(how)?;
     Ok(found)
-}
-
-fn row(id: &str, title: &str, target: Target, outages: Vec<Outage>, broken: &Option<String>) -> RowResult {
-    let rounds: Vec<f64> = outages.iter().map(|outage| outage.time.as_secs_f64() * 1e3).collect();
-    let twice: u64 = outages.iter().map(|outage| outage.twice).sum();
-    let spread = Spread::of(&rounds);
-    RowResult {
-        id: id.to_owned(),
-        title: title.to_owned(),
-        unit: Unit::Milliseconds,
-        arms: vec![ArmResult { label: "lanyard".to_owned(), detail: String::new(), rounds, spread }],
-        ratio: None,
-        target,
-        verdict: target.verdict(spread, None),
-        caveat: (twice > 0).then(|| format!("{twice} frames came more than once")),
-        skipped: broken.clone(),
-        broken: broken.is_some(),
-    }
 }
 
 impl Mode {

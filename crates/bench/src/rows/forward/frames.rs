@@ -5,7 +5,7 @@ use super::rig::{Rig, Settings};
 use crate::bed::{Bed, Traffic};
 use crate::dut::{Device, Kind, PortMode};
 use crate::os::{Netns, Pinned, check_interrupted, wait_until};
-use crate::traffic::{CountAt, Generator, Hosts, Receiver, Stream};
+use crate::tester::traffic::{CountAt, Generator, Hosts, Receiver, Stream};
 use anyhow::{Context, Result};
 use lanyard_netdev::PacketSocket;
 use std::time::{Duration, Instant};
@@ -162,6 +162,10 @@ impl Rig for FrameRig {
             most = most.max(arrived as f64 / sent_for.as_secs_f64());
         }
         Ok(most)
+    }
+
+    fn prepared(&self) -> Vec<String> {
+        self.bed.prepared()
     }
 
     fn detail(&self) -> String {

@@ -4,7 +4,7 @@ use super::rig::{Rig, Settings};
 use crate::bed::{Bed, SENDER_IP, SINK_IP, Traffic};
 use crate::dut::{Device, Kind, PortMode};
 use crate::os::{Pinned, Reaped, check_interrupted, wait_until};
-use crate::stats::Spread;
+use crate::report::statistics::Spread;
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType};
 use std::net::UdpSocket;
@@ -57,6 +57,10 @@ impl Rig for TcpRig {
         rate.context("iperf3's report has no end.sum_received.bits_per_second")
     }
 
+    fn prepared(&self) -> Vec<String> {
+        self.bed.prepared()
+    }
+
     fn detail(&self) -> String {
         self.device.detail()
     }
@@ -65,7 +69,7 @@ impl Rig for TcpRig {
 /// One ICMP echo after the other, both hosts on one core: the median round trip in microseconds.
 pub struct PingRig {
     device: Box<dyn Device>,
-    _bed: Bed,
+    bed: Bed,
     socket: UdpSocket,
     core: usize,
     window: Duration,
@@ -83,7 +87,7 @@ impl PingRig {
             let _inside = bed.sender.enter()?;
             icmp_socket()?
         };
-        let mut rig = Self { device, _bed: bed, socket, core: settings.core, window: settings.window };
+        let mut rig = Self { device, bed, socket, core: settings.core, window: settings.window };
         wait_until("the first echo", READY_LIMIT, || Ok(rig.echo(0).is_ok()))?;
         Ok(rig)
     }
@@ -124,6 +128,10 @@ impl Rig for PingRig {
             }
         }
         Spread::of(&times).map(|s| s.median).context("no echo at all")
+    }
+
+    fn prepared(&self) -> Vec<String> {
+        self.bed.prepared()
     }
 
     fn detail(&self) -> String {

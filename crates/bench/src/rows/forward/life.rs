@@ -5,7 +5,7 @@ use super::rig::{Rig, Settings};
 use crate::bed::{Bed, Traffic};
 use crate::dut::{Device, Hook, Lanyard, PortMode};
 use crate::os::{Pinned, check_interrupted, wait_until};
-use crate::traffic::{Arrivals, CountAt, Generator, Hosts, Order, Receiver, Stream};
+use crate::tester::traffic::{Arrivals, CountAt, Generator, Hosts, Order, Receiver, Stream};
 use anyhow::{Context, Result, anyhow, ensure};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -62,7 +62,7 @@ pub struct HitlessRig {
     generator: Generator,
     core: usize,
     seen: Arrivals,
-    _bed: Bed,
+    bed: Bed,
 }
 
 impl HitlessRig {
@@ -82,7 +82,7 @@ impl HitlessRig {
         Generator::new(&bed.sink, "rx1", &stream.learning(true))?.send(1)?;
         let generator = Generator::new(&bed.sender, "tx0", &stream)?.with_slice(Duration::from_secs(1));
         let seen = Arrivals::default();
-        Ok(Self { lanyard, receiver, generator, core: settings.other_core, seen, _bed: bed })
+        Ok(Self { lanyard, receiver, generator, core: settings.other_core, seen, bed })
     }
 
     /// Frames that were sent and have not arrived since the last call.
@@ -116,6 +116,10 @@ impl Rig for HitlessRig {
             flowing(receiver, receiver.arrivals()?.frames)
         })?;
         Ok(self.lost(start)? as f64)
+    }
+
+    fn prepared(&self) -> Vec<String> {
+        self.bed.prepared()
     }
 
     fn detail(&self) -> String {
@@ -184,6 +188,10 @@ impl Rig for StartRig {
         Ok(taken_ns.context("a port forwarded before lanyard was started")? as f64 / 1e6)
     }
 
+    fn prepared(&self) -> Vec<String> {
+        self.bed.prepared()
+    }
+
     fn detail(&self) -> String {
         self.detail.clone()
     }
@@ -230,6 +238,10 @@ impl Rig for MemoryRig {
     fn round(&mut self) -> Result<f64> {
         self.teach()?;
         Ok(self.lanyard.resident_kib()? as f64 * 1024.0 / 1e6)
+    }
+
+    fn prepared(&self) -> Vec<String> {
+        self.bed.prepared()
     }
 
     fn detail(&self) -> String {

@@ -5,20 +5,17 @@
 mod frames;
 mod hosts;
 mod life;
-mod overload;
 mod rig;
 mod routed;
 mod rows;
 
 pub use frames::{FrameLoad, FrameRig, SILENT, Source};
 pub use rig::{Rig, Settings};
-pub use rows::{Arm, Load, Row, all};
+pub use rows::{Arm, Load, RowPlan, all};
 
 use crate::dut::Executable;
 use crate::os;
-use crate::report::{ArmResult, Report, RowResult, Verdict};
-use crate::results::{Outputs, Results};
-use crate::stats::{Spread, ratios};
+use crate::report::{self, Outputs, Results, Row};
 use anyhow::{Context, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::PathBuf;
@@ -72,25 +69,24 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     let (settings, rounds) = settings(args)?;
     args.outputs.check()?;
     let _alone = os::begin()?;
-    let report = run(&rows, rounds, &settings);
-    print!("{}", report.table());
-    let mut results = Results::from(&report);
-    // What was found until then is told.
+    let mut results = run(&rows, rounds, &settings);
+    print!("{}", results.table());
     let interrupted = os::check_interrupted();
     results.incomplete = interrupted.as_ref().err().map(ToString::to_string);
+    // An interrupted run keeps the rows that it has measured.
     args.outputs.write(&results)?;
     interrupted?;
-    Ok(if report.missed() || report.broken() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(results.exit_code())
 }
 
-fn chosen(only: &[String]) -> Result<Vec<Row>> {
+fn chosen(only: &[String]) -> Result<Vec<RowPlan>> {
     let rows = all();
     for name in only {
         let known = rows.iter().any(|row| row.id.starts_with(name.as_str()));
         ensure!(known && !name.is_empty(), "no row `{name}`: see --list");
     }
     // A name in full means that row, though others begin with it.
-    let wanted = |row: &Row| {
+    let wanted = |row: &RowPlan| {
         only.iter().any(|name| match rows.iter().any(|r| r.id == *name) {
             true => row.id == *name,
             false => row.id.starts_with(name.as_str()),
@@ -113,81 +109,60 @@ fn settings(args: &Args) -> Result<(Settings, usize)> {
 }
 
 /// Measures `rows`. A row that breaks is reported as broken with the reason, and the others go on; ctrl-C breaks the
-/// one it finds and ends the run.
+/// row under way and ends the run.
 #[must_use]
-pub fn run(rows: &[Row], rounds: usize, settings: &Settings) -> Report {
+pub fn run(rows: &[RowPlan], rounds: usize, settings: &Settings) -> Results {
     let bar = ProgressBar::new((rows.len() * rounds) as u64);
     if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} (left {eta}) {msg}") {
         bar.set_style(style);
     }
-    let mut results = Vec::new();
-    for row in rows {
-        results.push(measure(row, rounds, settings, &bar));
+    let mut results = Results::new("forward");
+    results.parameter("rounds", rounds);
+    results.parameter("window_ms", settings.window.as_millis());
+    results.note(
+        "one core runs generator, device and receiver in turn (lanyard_bench::tester::traffic); \
+         `bench rfc2544` and `bench overload` use the tester with a core of its own",
+    );
+    for (number, row) in rows.iter().enumerate() {
+        measure(row, rounds, settings, &bar, &mut results);
         if os::check_interrupted().is_err() {
             break;
         }
-        bar.set_position((rounds * results.len()) as u64);
+        bar.set_position((rounds * (number + 1)) as u64);
     }
     bar.finish_and_clear();
-    Report { rounds, window_ms: settings.window.as_millis() as u64, rows: results }
+    results
 }
 
-fn measure(row: &Row, rounds: usize, settings: &Settings, bar: &ProgressBar) -> RowResult {
-    bar.set_message(row.id.clone());
+fn measure(plan: &RowPlan, rounds: usize, settings: &Settings, bar: &ProgressBar, results: &mut Results) {
+    bar.set_message(plan.id.clone());
     bar.tick();
-    let mut arms: Vec<ArmResult> = row
-        .arms
-        .iter()
-        .map(|arm| ArmResult { label: arm.label(), detail: String::new(), rounds: Vec::new(), spread: None })
-        .collect();
-    let unavailable = row.arms.iter().find_map(|arm| arm.kind.unavailable(&settings.lanyard));
+    let mut row = Row::new(&plan.id, &plan.title, plan.unit, plan.target);
+    if let Some((test, axis, at)) = &plan.place {
+        (row.test, row.at) = (test.clone(), Some((*axis, *at)));
+    }
+    let label = |arm: &Arm| report::Arm { label: arm.label(), ..report::Arm::default() };
+    let mut arms: Vec<report::Arm> = plan.arms.iter().map(label).collect();
     let mut caveat = None;
-    let (skipped, broken) = match unavailable {
-        Some(why) => (Some(why), false),
-        None => match turns(row, rounds, settings, bar, &mut arms) {
-            Ok(found) => {
-                caveat = found;
-                (None, false)
-            }
-            Err(why) => (Some(format!("{why:#}")), true),
+    match plan.arms.iter().find_map(|arm| arm.kind.unavailable(&settings.lanyard)) {
+        Some(why) => row.skipped = Some(why),
+        None => match turns(plan, rounds, settings, bar, &mut arms) {
+            Ok(found) => (row.prepared, caveat) = found,
+            Err(why) => row = row.broken_by(Some(format!("{why:#}"))),
         },
-    };
-    for arm in &mut arms {
-        arm.spread = Spread::of(&arm.rounds);
     }
-    let ratio = match &arms[..] {
-        [first, second] => Spread::of(&ratios(&first.rounds, &second.rounds)),
-        _ => None,
-    };
-    let first = arms.first().and_then(|arm| arm.spread);
-    let verdict = match row.target.verdict(first, ratio) {
-        // Half a row proves nothing.
-        _ if skipped.is_some() => Verdict::None,
-        Verdict::Pass if caveat.is_some() => Verdict::None,
-        verdict => verdict,
-    };
-    RowResult {
-        id: row.id.clone(),
-        title: row.title.clone(),
-        unit: row.unit,
-        arms,
-        ratio,
-        target: row.target,
-        verdict,
-        caveat,
-        skipped,
-        broken,
-    }
+    results.push_row(row, arms, caveat);
 }
 
-/// Brings every side of a row up and has them take turns. Returns what is to be said against the figures.
+/// Brings every arm of a row up and has them take turns. Returns what was prepared for the row, and why its figures are
+/// less than what it asks for, if they are.
 fn turns(
-    row: &Row,
+    row: &RowPlan,
     rounds: usize,
     settings: &Settings,
     bar: &ProgressBar,
-    arms: &mut [ArmResult],
-) -> Result<Option<String>> {
+    arms: &mut [report::Arm],
+) -> Result<(Vec<String>, Option<String>)> {
     let mut caveat = None;
     let mut rigs = Vec::new();
     for arm in &row.arms {
@@ -201,7 +176,10 @@ fn turns(
         }
         bar.inc(1);
     }
-    Ok(caveat)
+    let mut prepared: Vec<String> = rigs.iter().flat_map(|rig| rig.prepared()).collect();
+    prepared.sort();
+    prepared.dedup();
+    Ok((prepared, caveat))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a rig is: a bed, a device under test and a load, up and ready; each round of a rig gives one figure.
+//! A rig: a bed, a device under test and a load, up and ready. Each round of a rig gives one figure.
 //!
 //! Invariant: the rigs of a row are up together and take turns, round by round, so both see the same machine.
 
@@ -29,6 +29,9 @@ pub trait Rig {
 
     /// What the device says about itself.
     fn detail(&self) -> String;
+
+    /// What was changed on the bed for this measurement beyond what `ip link` makes.
+    fn prepared(&self) -> Vec<String>;
 
     /// Why the last figure is less than what the row asks for, if it is: then the row can't pass.
     fn caveat(&self) -> Option<String> {

@@ -5,7 +5,7 @@ use super::rig::{Rig, Settings};
 use crate::bed::{Bed, Traffic};
 use crate::dut::Hook;
 use crate::os::{Netns, Pinned, wait_until};
-use crate::traffic::{CountAt, Generator, Hosts, Ip, Receiver, SIZE_MIN, SIZE_MIN_V6, Stream};
+use crate::tester::traffic::{CountAt, Generator, Hosts, Ip, Receiver, SIZE_MIN, SIZE_MIN_V6, Stream};
 use anyhow::{Context, Result, anyhow, ensure};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use lanyard_ebpf::{EbpfPlane, Options};
@@ -76,7 +76,7 @@ pub struct RoutedRig {
     plane: Option<PlaneRouter>,
     generator: Generator,
     receiver: Receiver,
-    _bed: Bed,
+    bed: Bed,
     core: usize,
     window: Duration,
 }
@@ -102,8 +102,7 @@ impl RoutedRig {
         let (src, dst) = (Hosts::one(5), Hosts::one(ROUTER[0]));
         let stream = Stream { src, dst, ip: load.ip, prefixes: load.to, ..Stream::new() }.size(size);
         let generator = Generator::new(&bed.sender, "tx0", &stream)?;
-        let mut rig =
-            Self { plane, generator, receiver, _bed: bed, core: settings.core, window: settings.window };
+        let mut rig = Self { plane, generator, receiver, bed, core: settings.core, window: settings.window };
         wait_until("the first frame through the router", Duration::from_secs(10), || {
             let before = rig.receiver.arrivals()?.frames;
             rig.generator.send(256)?;
@@ -119,6 +118,10 @@ impl Rig for RoutedRig {
         let before = self.receiver.arrivals()?.frames;
         let sent_for = self.generator.run_for(self.window)?;
         Ok((self.receiver.arrivals()?.frames - before) as f64 / sent_for.as_secs_f64())
+    }
+
+    fn prepared(&self) -> Vec<String> {
+        self.bed.prepared()
     }
 
     fn detail(&self) -> String {

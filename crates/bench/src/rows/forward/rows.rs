@@ -3,12 +3,11 @@
 use super::frames::{FrameLoad, FrameRig, SILENT, Source};
 use super::hosts::{PingRig, TcpRig};
 use super::life::{HitlessRig, MemoryRig, StartRig};
-use super::overload::OverloadRig;
 use super::rig::{Rig, Settings};
 use super::routed::{By, RoutedLoad, RoutedRig};
 use crate::dut::{Hook, Kind, PortMode};
-use crate::report::{Target, Unit};
-use crate::traffic::{CountAt, Ip, Stream};
+use crate::report::{Axis, Target, Unit};
+use crate::tester::traffic::{CountAt, Ip, Stream};
 use anyhow::Result;
 
 /// The frame sizes of RFC 2544, section 9.1, without the smallest, which has rows of its own.
@@ -26,8 +25,6 @@ pub enum Load {
     },
     /// ICMP echo round trips.
     Ping,
-    /// Twice the load that saturates.
-    Overload(CountAt),
     /// Frames to route.
     Routed(RoutedLoad, CountAt),
     /// Kill and restart (Lanyard only).
@@ -49,11 +46,13 @@ pub struct Arm {
     pub load: Load,
 }
 
-/// One row: one figure, or the ratio of two.
+/// The declaration of a row: one figure, or the ratio of two.
 #[derive(Debug, Clone)]
-pub struct Row {
+pub struct RowPlan {
     /// Its name on the command line.
     pub id: String,
+    /// The test that its figures belong to, and their place on the test's axis; `None` for a row that stands alone.
+    pub place: Option<(String, Axis, f64)>,
     /// What it is.
     pub title: String,
     /// Unit of its figures.
@@ -62,6 +61,26 @@ pub struct Row {
     pub arms: Vec<Arm>,
     /// What it is held against.
     pub target: Target,
+}
+
+impl RowPlan {
+    /// Two devices under the same load, by frames per second.
+    fn versus(id: &str, title: &str, first: Kind, second: Kind, load: Load, target: Target) -> Self {
+        let arms = vec![arm(first, load), arm(second, load)];
+        let (id, title) = (id.to_owned(), title.to_owned());
+        Self { id, place: None, title, unit: Unit::FramesPerSecond, arms, target }
+    }
+
+    /// One device, by any figure.
+    fn single(id: &str, title: &str, kind: Kind, load: Load, unit: Unit, target: Target) -> Self {
+        let (id, title) = (id.to_owned(), title.to_owned());
+        Self { id, place: None, title, unit, arms: vec![arm(kind, load)], target }
+    }
+
+    /// The row is the point `at` of the test `test`.
+    fn at(self, test: &str, axis: Axis, at: impl Into<f64>) -> Self {
+        Self { place: Some((test.to_owned(), axis, at.into())), ..self }
+    }
 }
 
 impl Arm {
@@ -84,7 +103,6 @@ impl Arm {
             Load::Frames(load) => Box::new(FrameRig::up(settings, self.kind, &load)?),
             Load::Tcp { offload } => Box::new(TcpRig::up(settings, self.kind, offload)?),
             Load::Ping => Box::new(PingRig::up(settings, self.kind)?),
-            Load::Overload(count_at) => Box::new(OverloadRig::up(settings, self.kind, count_at)?),
             Load::Routed(load, count_at) => Box::new(RoutedRig::up(settings, &load, count_at)?),
             Load::Hitless => Box::new(HitlessRig::up(settings, hook)?),
             Load::Start => Box::new(StartRig::up(settings)?),
@@ -105,30 +123,20 @@ fn arm(kind: Kind, load: Load) -> Arm {
     Arm { kind, note: "", load }
 }
 
-/// Two devices under the same load, by frames per second.
-fn versus(id: &str, title: &str, first: Kind, second: Kind, load: Load, target: Target) -> Row {
-    let arms = vec![arm(first, load), arm(second, load)];
-    Row { id: id.to_owned(), title: title.to_owned(), unit: Unit::FramesPerSecond, arms, target }
-}
-
-fn single(id: &str, title: &str, kind: Kind, load: Load, unit: Unit, target: Target) -> Row {
-    Row { id: id.to_owned(), title: title.to_owned(), unit, arms: vec![arm(kind, load)], target }
-}
-
 /// All rows, in the order of the report.
 #[must_use]
-pub fn all() -> Vec<Row> {
+pub fn all() -> Vec<RowPlan> {
     [limits(), unicast(), hosts(), sizes(), floods(), routed(), stacks(), others(), lives()].concat()
 }
 
 /// What is possible at all.
-fn limits() -> Vec<Row> {
+fn limits() -> Vec<RowPlan> {
     let tc = frames(Stream::new(), CountAt::Tc, 1, PortMode::Access);
     let xdp = frames(Stream::new(), CountAt::Xdp, 1, PortMode::Access);
     let bridge = Kind::Bridge;
     vec![
-        versus("limit-tc", "64 B, a wire on TC", Kind::BareTc, bridge, tc, Target::None),
-        versus(
+        RowPlan::versus("limit-tc", "64 B, a wire on TC", Kind::BareTc, bridge, tc, Target::None),
+        RowPlan::versus(
             "limit-tc-peer",
             "64 B, a wire on TC, to the peer",
             Kind::BareTcPeer,
@@ -136,34 +144,48 @@ fn limits() -> Vec<Row> {
             tc,
             Target::None,
         ),
-        versus("limit-xdp", "64 B, a wire on XDP", Kind::BareXdp, bridge, xdp, Target::None),
+        RowPlan::versus("limit-xdp", "64 B, a wire on XDP", Kind::BareXdp, bridge, xdp, Target::None),
     ]
 }
 
-fn unicast() -> Vec<Row> {
+fn unicast() -> Vec<RowPlan> {
     let tc = frames(Stream::new(), CountAt::Tc, 1, PortMode::Access);
     let xdp = frames(Stream::new(), CountAt::Xdp, 1, PortMode::Access);
     let title = "64 B known unicast";
     vec![
-        versus("xdp-64", title, XDP, Kind::Bridge, xdp, Target::RatioAtLeast(2.7)),
-        versus("tc-peer-64", title, PEER, Kind::Bridge, tc, Target::RatioAtLeast(1.35)),
-        versus("tc-64", title, TC, Kind::Bridge, tc, Target::None),
+        RowPlan::versus("xdp-64", title, XDP, Kind::Bridge, xdp, Target::RatioAtLeast(2.7)).at(
+            "xdp",
+            Axis::FrameBytes,
+            64,
+        ),
+        RowPlan::versus("tc-peer-64", title, PEER, Kind::Bridge, tc, Target::RatioAtLeast(1.35)).at(
+            "tc-peer",
+            Axis::FrameBytes,
+            64,
+        ),
+        RowPlan::versus("tc-64", title, TC, Kind::Bridge, tc, Target::None).at("tc", Axis::FrameBytes, 64),
     ]
 }
 
-fn hosts() -> Vec<Row> {
+fn hosts() -> Vec<RowPlan> {
     let load = |hosts, at| frames(Stream::among(hosts), at, 1, PortMode::Access);
     let mut rows = Vec::new();
     for (hosts, target) in
         [(2048, Target::None), (65_536, Target::RatioAtLeast(1.5)), (1_000_000, Target::None)]
     {
         let title = format!("64 B, random pairs of {hosts} hosts");
-        let id = |hook: &str| format!("hosts-{hook}-{hosts}");
-        rows.push(versus(&id("tc"), &title, PEER, Kind::Bridge, load(hosts, CountAt::Tc), target));
-        rows.push(versus(&id("xdp"), &title, XDP, Kind::Bridge, load(hosts, CountAt::Xdp), Target::None));
+        for (hook, kind, at, target) in
+            [("tc", PEER, CountAt::Tc, target), ("xdp", XDP, CountAt::Xdp, Target::None)]
+        {
+            let test = format!("hosts-{hook}");
+            let id = format!("{test}-{hosts}");
+            let row = RowPlan::versus(&id, &title, kind, Kind::Bridge, load(hosts, at), target);
+            rows.push(row.at(&test, Axis::Hosts, hosts));
+        }
     }
-    rows.push(Row {
+    rows.push(RowPlan {
         id: "hosts-tc-own".to_owned(),
+        place: None,
         title: "64 B, 65536 hosts against 2".to_owned(),
         unit: Unit::FramesPerSecond,
         arms: vec![
@@ -175,34 +197,39 @@ fn hosts() -> Vec<Row> {
     rows
 }
 
-fn sizes() -> Vec<Row> {
+fn sizes() -> Vec<RowPlan> {
     SIZES
         .iter()
         .flat_map(|size| {
             let load = |at| frames(Stream::new().size(*size), at, 1, PortMode::Access);
             let title = format!("{size} B known unicast");
             [("tc", PEER, CountAt::Tc), ("xdp", XDP, CountAt::Xdp)].map(|(hook, kind, at)| {
-                versus(&format!("size-{hook}-{size}"), &title, kind, Kind::Bridge, load(at), Target::None)
+                let test = format!("size-{hook}");
+                let id = format!("{test}-{size}");
+                RowPlan::versus(&id, &title, kind, Kind::Bridge, load(at), Target::None).at(
+                    &test,
+                    Axis::FrameBytes,
+                    *size as f64,
+                )
             })
         })
         .collect()
 }
 
-fn floods() -> Vec<Row> {
+fn floods() -> Vec<RowPlan> {
     let stream = Stream { dst: SILENT, ..Stream::new() };
     let mut rows = Vec::new();
     for outputs in [4, 16] {
         for (name, ports) in [("same", PortMode::Access), ("mixed", PortMode::Mixed)] {
-            rows.push(Row {
-                id: format!("flood-{outputs}-{name}"),
-                title: format!("64 B flood to {outputs}, {name} tags"),
-                unit: Unit::FramesPerSecond,
-                arms: [PEER, Kind::Bridge]
-                    .map(|k| arm(k, frames(stream, CountAt::Tc, outputs, ports)))
-                    .to_vec(),
-                target: Target::RatioAtLeast(1.0),
-            });
-            rows.push(versus(
+            rows.push(RowPlan::versus(
+                &format!("flood-{outputs}-{name}"),
+                &format!("64 B flood to {outputs}, {name} tags"),
+                PEER,
+                Kind::Bridge,
+                frames(stream, CountAt::Tc, outputs, ports),
+                Target::RatioAtLeast(1.0),
+            ));
+            rows.push(RowPlan::versus(
                 &format!("flood-xdp-{outputs}-{name}"),
                 &format!("64 B flood to {outputs}, {name} tags"),
                 XDP,
@@ -219,7 +246,7 @@ fn floods() -> Vec<Row> {
             ports: PortMode::Access,
             source: Source::Socket,
         };
-        rows.push(versus(
+        rows.push(RowPlan::versus(
             &format!("flood-{outputs}-socket"),
             &format!("64 B flood to {outputs}, frames from a socket"),
             PEER,
@@ -232,10 +259,11 @@ fn floods() -> Vec<Row> {
 }
 
 /// Between VLANs.
-fn routed() -> Vec<Row> {
+fn routed() -> Vec<RowPlan> {
     const MANY: u32 = 100_000;
-    let row = |id: String, title: &str, arms: [Arm; 2], target| Row {
+    let row = |id: String, title: &str, arms: [Arm; 2], target| RowPlan {
         id,
+        place: None,
         title: title.to_owned(),
         unit: Unit::FramesPerSecond,
         arms: arms.to_vec(),
@@ -251,12 +279,15 @@ fn routed() -> Vec<Row> {
         let bridging = |stream| arm(Kind::Lanyard(hook), frames(stream, at, 1, PortMode::Access));
         let kernel = RoutedLoad { by: By::Kernel, ip: Ip::V4, routes: MANY, to: MANY, long: false };
         let neighbour = RoutedLoad { by: By::Plane(hook), ip: Ip::V4, routes: MANY, to: 1, long: true };
-        rows.push(row(
-            format!("routed-{name}-64"),
-            "64 B, 100,000 routes, to all",
-            [plane(Ip::V4, MANY, MANY, ""), arm(Kind::Router, Load::Routed(kernel, at))],
-            Target::RatioAtLeast(least),
-        ));
+        rows.push(
+            row(
+                format!("routed-{name}-64"),
+                "64 B, 100,000 routes, to all",
+                [plane(Ip::V4, MANY, MANY, ""), arm(Kind::Router, Load::Routed(kernel, at))],
+                Target::RatioAtLeast(least),
+            )
+            .at(&format!("routed-{name}"), Axis::FrameBytes, 64),
+        );
         rows.push(row(
             format!("routed-{name}-bridged"),
             "64 B, 100,000 routes, one flow, against bridging",
@@ -291,14 +322,14 @@ fn routed() -> Vec<Row> {
 }
 
 /// Through the hosts' own stacks.
-fn stacks() -> Vec<Row> {
-    let tcp = |id: &str, title: &str, kind, offload, target| Row {
+fn stacks() -> Vec<RowPlan> {
+    let tcp = |id: &str, title: &str, kind, offload, target| RowPlan {
         unit: Unit::BitsPerSecond,
-        ..versus(id, title, kind, Kind::Bridge, Load::Tcp { offload }, target)
+        ..RowPlan::versus(id, title, kind, Kind::Bridge, Load::Tcp { offload }, target)
     };
-    let ping = |id: &str, kind, target| Row {
+    let ping = |id: &str, kind, target| RowPlan {
         unit: Unit::Microseconds,
-        ..versus(id, "ICMP round trip", kind, Kind::Bridge, Load::Ping, target)
+        ..RowPlan::versus(id, "ICMP round trip", kind, Kind::Bridge, Load::Ping, target)
     };
     let (whole, cut) = ("TCP, one stream", "TCP, one stream, no segmentation offload");
     let wire = Kind::BareTcPeer;
@@ -312,40 +343,37 @@ fn stacks() -> Vec<Row> {
     ]
 }
 
-fn others() -> Vec<Row> {
+fn others() -> Vec<RowPlan> {
     let load = |hosts| frames(Stream::among(hosts), CountAt::Tc, 1, PortMode::Access);
     // Open vSwitch has its ports at AF_XDP: XDP is the hook that compares like with like.
     let xdp = |hosts| frames(Stream::among(hosts), CountAt::Xdp, 1, PortMode::Access);
     let title = "64 B, random pairs of 2048 hosts";
-    vec![
-        versus("ovs-xdp-2", "64 B known unicast", XDP, Kind::Ovs, xdp(2), Target::RatioAtLeast(1.4)),
-        versus("ovs-xdp-2048", title, XDP, Kind::Ovs, xdp(2048), Target::RatioAtLeast(8.0)),
-        versus("ovs-2", "64 B known unicast", PEER, Kind::Ovs, load(2), Target::RatioAtLeast(1.4)),
-        versus("ovs-2048", title, PEER, Kind::Ovs, load(2048), Target::RatioAtLeast(8.0)),
-        versus("ovs-bridge-2", "64 B known unicast", Kind::Bridge, Kind::Ovs, load(2), Target::None),
-        versus("ovs-bridge-2048", title, Kind::Bridge, Kind::Ovs, load(2048), Target::None),
-    ]
+    let (tc, ovs) = (load, Kind::Ovs);
+    let mut rows = Vec::new();
+    for (hosts, title, least) in [(2, "64 B known unicast", 1.4), (2048, title, 8.0)] {
+        let target = Target::RatioAtLeast(least);
+        for (test, kind, load, target) in [
+            ("ovs-xdp", XDP, xdp(hosts), target),
+            ("ovs", PEER, tc(hosts), target),
+            ("ovs-bridge", Kind::Bridge, tc(hosts), Target::None),
+        ] {
+            let row = RowPlan::versus(&format!("{test}-{hosts}"), title, kind, ovs, load, target);
+            rows.push(row.at(test, Axis::Hosts, hosts));
+        }
+    }
+    rows
 }
 
-fn lives() -> Vec<Row> {
-    let overload = |id: &str, kind, at| {
-        let title = "kept at 200 % load, of the most";
-        single(id, title, kind, Load::Overload(at), Unit::Fraction, Target::AtLeast(0.95))
-    };
+fn lives() -> Vec<RowPlan> {
     let hitless = |id: &str, kind| {
         let title = "lost by kill -9 and restart";
-        single(id, title, kind, Load::Hitless, Unit::Frames, Target::NeverOver(0.0))
+        RowPlan::single(id, title, kind, Load::Hitless, Unit::Frames, Target::NeverOver(0.0))
     };
     let auto = Kind::Lanyard(Hook::Auto);
     vec![
-        overload("overload-tc", PEER, CountAt::Tc),
-        overload("overload-xdp", XDP, CountAt::Xdp),
-        Row { target: Target::None, ..overload("overload-bridge", Kind::Bridge, CountAt::Tc) },
-        Row { target: Target::None, ..overload("overload-wire-tc", Kind::BareTcPeer, CountAt::Tc) },
-        Row { target: Target::None, ..overload("overload-wire-xdp", Kind::BareXdp, CountAt::Xdp) },
         hitless("hitless-tc", PEER),
         hitless("hitless-xdp", XDP),
-        single(
+        RowPlan::single(
             "start",
             "run to forwarding, 48 ports",
             auto,
@@ -353,7 +381,7 @@ fn lives() -> Vec<Row> {
             Unit::Milliseconds,
             Target::Below(300.0),
         ),
-        single(
+        RowPlan::single(
             "memory",
             "daemon, 48 ports, 10k FDB",
             auto,

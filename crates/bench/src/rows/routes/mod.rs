@@ -14,9 +14,7 @@ mod flows;
 
 use crate::dut::{Executable, Lanyard};
 use crate::os::{self, Netns, wait_until};
-use crate::report::{ArmResult, Report, RowResult, Target, Unit};
-use crate::results::{Better, Outputs};
-use crate::stats::Spread;
+use crate::report::{Arm, Outputs, Results, Row, Target, Unit};
 use anyhow::{Context, Result, bail, ensure};
 use asker::Asker;
 use flows::Flows;
@@ -70,11 +68,12 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     let _alone = os::begin()?;
     let executable = Executable::new(args.lanyard.as_deref())?;
     let wanted = |id: &str| args.only.is_empty() || args.only.iter().any(|only| only == id);
-    let mut rows = Vec::new();
+    let mut results = Results::new("routes");
+    results.parameter("rounds", args.rounds);
     if wanted("batch") {
         let title = format!("{BATCH} routes by ip -batch, from the last acknowledgement");
         let rounds = rounds(args, || Rig::up(&executable)?.batch());
-        rows.push(row("batch", &title, Unit::Milliseconds, Target::Below(100.0), rounds));
+        push(&mut results, Row::new("batch", &title, Unit::Milliseconds, Target::Below(100.0)), rounds);
     }
     if wanted("load") || wanted("memory") {
         let found = rounds(args, || Rig::up(&executable)?.load(args.routes));
@@ -86,45 +85,30 @@ pub fn main(args: &Args) -> Result<ExitCode> {
             Err(why) => (Err(why.clone()), Err(why)),
         };
         let title = format!("{} kernel routes, from ready to the last one in the plane", args.routes);
-        rows.push(row("load", &title, Unit::Milliseconds, Target::Below(10_000.0), times));
+        push(&mut results, Row::new("load", &title, Unit::Milliseconds, Target::Below(10_000.0)), times);
         let title = format!("daemon's memory for {} routes", args.routes);
-        rows.push(row("memory", &title, Unit::Megabytes, Target::None, memory));
+        push(&mut results, Row::new("memory", &title, Unit::Megabytes, Target::None), memory);
     }
     if wanted("death") {
         let title = format!("a next hop dies, {BEHIND} routes behind it: traffic on the alternate");
         let rounds = rounds(args, || Rig::up(&executable)?.death());
-        rows.push(row("death", &title, Unit::Milliseconds, Target::Below(20.0), rounds));
+        push(&mut results, Row::new("death", &title, Unit::Milliseconds, Target::Below(20.0)), rounds);
     }
-    let report = Report { rounds: args.rounds, window_ms: 0, rows };
-    print!("{}", report.table());
-    let mut results = report.results("routes");
-    results.series.iter_mut().for_each(|series| series.better = Better::Lower);
+    print!("{}", results.table());
     args.outputs.write(&results)?;
-    Ok(if report.missed() || report.broken() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(results.exit_code())
 }
 
 fn rounds<T>(args: &Args, mut once: impl FnMut() -> Result<T>) -> Result<Vec<T>, String> {
     (0..args.rounds).map(|_| once()).collect::<Result<_>>().map_err(|why| format!("{why:#}"))
 }
 
-fn row(id: &str, title: &str, unit: Unit, target: Target, found: Result<Vec<f64>, String>) -> RowResult {
+fn push(results: &mut Results, row: Row, found: Result<Vec<f64>, String>) {
     let (rounds, broken) = match found {
         Ok(rounds) => (rounds, None),
         Err(why) => (Vec::new(), Some(why)),
     };
-    let spread = Spread::of(&rounds);
-    RowResult {
-        id: id.to_owned(),
-        title: title.to_owned(),
-        unit,
-        arms: vec![ArmResult { label: "lanyard".into(), detail: String::new(), rounds, spread }],
-        ratio: None,
-        target,
-        verdict: target.verdict(spread, None),
-        caveat: None,
-        skipped: broken.clone(),
-        broken: broken.is_some(),
-    }
+    results.push_row(row.broken_by(broken), vec![Arm::lanyard(rounds)], None);
 }
 
 /// The switch, its two gateways and a host.

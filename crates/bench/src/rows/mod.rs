@@ -1,0 +1,6 @@
+//! Lanyard's own measurements: what the RFCs have no procedure for, as rows held against targets.
+
+pub mod failover;
+pub mod forward;
+pub mod routes;
+pub mod trees;
