@@ -10,7 +10,7 @@
 #ifndef LY_ABI_H
 #define LY_ABI_H
 
-#define LY_ABI 11
+#define LY_ABI 12
 
 #define LY_PORTS 1024 /* slot 0 is "no port" */
 #define LY_PORT_WORDS (LY_PORTS / 64)
@@ -19,7 +19,7 @@
 #define LY_IFMAP 4096 /* direct-mapped slots from ifindex to port */
 #define LY_FDB_WAYS 8 /* entries a bucket: one cache line */
 #define LY_DROPS 32   /* slots for drop reasons; lanyard_types::DropReason numbers them */
-#define LY_GROUPS 8   /* slots for trap groups; lanyard_types::TrapGroup */
+#define LY_GROUPS 16  /* slots for trap groups; lanyard_types::TrapGroup */
 #define LY_TRAP_BYTES 2048 /* longest part of a trapped frame that goes up */
 #define LY_JOURNAL_BYTES 16384
 
@@ -31,8 +31,9 @@ enum ly_form { LY_UNTAGGED = 0, LY_DOT1Q = 1, LY_DOT1AD = 2, LY_FORMS = 4 };
 #define LY_PORT_ACCESS 0x02   /* names the refusal of a foreign tag */
 #define LY_PORT_ISOLATED 0x04 /* protected */
 #define LY_PORT_SVI 0x08      /* the pipeline's end of a VLAN interface */
-#define LY_PORT_PEER 0x10     /* known unicast by bpf_redirect_peer when its destination is peer_mac */
-#define LY_PORT_PEER_ALL 0x20 /* known unicast by bpf_redirect_peer, whatever its destination */
+#define LY_PORT_PEER 0x10     /* unicast for peer_mac, the far end's address, by bpf_redirect_peer */
+#define LY_PORT_PEER_ANY 0x200 /* with it: known unicast for other addresses, too */
+#define LY_PORT_PARTIAL 0x20  /* XDP receives frames whose transport checksum may be missing */
 #define LY_PORT_ROUTED 0x80   /* a routed port: in no VLAN */
 #define LY_PORT_SUB 0x100     /* the host's end of a subinterface: `parent` and, in pvid, its tag */
 #define LY_PORT_LAYER3 (LY_PORT_ROUTED | LY_PORT_SUB)
@@ -48,9 +49,12 @@ struct ly_port {
 	__u32 max_len; /* longest frame, its own tag not counted: MTU + 18 */
 	__u16 rif;    /* a routed port's own interface; 0: none */
 	__u16 parent; /* a subinterface's routed port */
-	__u64 peer_mac; /* raw; 0 when unknown */
+	__u64 peer_mac; /* raw; LY_PORT_PEER says that it is set */
 };
 _Static_assert(sizeof(struct ly_port) == 32, "ly_port");
+
+/* Seconds for which peer_mac is trusted without being confirmed: longer than a restart of the control plane takes. */
+#define LY_FACTS_VALID_S 5
 
 /* port_vlans[port].bits[vlan]: everything the pipeline asks of a (port, VLAN) pair, in one byte. */
 #define LY_PV_MEMBER 0x01
@@ -81,7 +85,7 @@ struct ly_global {
 	__u64 no_multicast[LY_PORT_WORDS]; /* ports left out of multicast floods */
 	__u64 xdp_flood;     /* ports below LY_XDP_FLOOD that are in the device map of the same name */
 	__u32 xdp_flood_len; /* longest bare frame that fits all of them */
-	__u32 pad;
+	__u32 facts_s;       /* now_s() when the control plane last confirmed what it wrote about netdevs */
 };
 _Static_assert(sizeof(struct ly_global) == 24 + 3 * 128 + 16, "ly_global");
 

@@ -60,7 +60,17 @@ enum trap_reason {
 	TRAP_HOST_STACK,
 };
 /* lanyard_types::TrapGroup */
-enum trap_group { GROUP_STP = 1, GROUP_SLOW, GROUP_DISCOVERY, GROUP_ROUTE_EXCEPTION, GROUP_HOST };
+enum trap_group {
+	GROUP_STP = 1,
+	GROUP_SLOW,
+	GROUP_DISCOVERY,
+	GROUP_ROUTE_EXCEPTION,
+	GROUP_HOST,
+	GROUP_GLEAN,
+	GROUP_TTL_EXPIRED,
+	GROUP_ROUTE_MTU,
+	GROUP_IP_OPTIONS,
+};
 
 #define GROUP_BIT 0x01ULL /* of a raw address: its first octet is the lowest */
 #define BROADCAST 0xffffffffffffULL

@@ -5,6 +5,7 @@
 #define LY_FRAME_TC_H
 
 #define PACKET_HOST 0
+#define PACKET_OTHERHOST 3
 #define TC_ACT_SHOT 2
 
 struct eth_words { /* an Ethernet header and a tag; not packed, or clang loads it byte by byte */

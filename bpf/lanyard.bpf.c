@@ -69,6 +69,8 @@ int lanyard_flood(struct __sk_buff *skb)
 #include "route_tc.h" /* `route` and what follows it, of a frame for the router */
 #include "route_xdp.h"
 
+#include "checksum_xdp.h"
+
 #include "fdb_control.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -131,6 +133,8 @@ static __always_inline int xdp_stages(struct xdp_md *ctx, bool bound)
 	if (!xdp_open(ctx, &f, bound) || !f.port || xdp_leaves(&f))
 		return XDP_PASS;
 	if (stage_parse(&f) || stage_port(&f))
+		return XDP_PASS;
+	if (f.port->flags & LY_PORT_PARTIAL && checksum_missing(ctx, &f))
 		return XDP_PASS;
 	if (f.port->flags & LY_PORT_LAYER3) {
 		if (f.port->flags & LY_PORT_SUB)

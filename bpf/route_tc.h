@@ -10,7 +10,8 @@
 #ifndef LY_ROUTE_TC_H
 #define LY_ROUTE_TC_H
 
-#define TC_ACT_OK 0
+/* The frame goes on, to programs and filters behind this one and then up the stack: TCX_NEXT. TC_ACT_OK would pass them by. */
+#define TC_ACT_UNSPEC (-1)
 #define MAC_BYTES 12
 
 /* Where the packet begins in the skb's bytes, and its EtherType. */
@@ -56,6 +57,18 @@ __noinline __u32 tc_segment(struct __sk_buff *skb, __u32 l4, __u32 protocol)
 	return (words >> 4) * 4 + skb->gso_size;
 }
 
+/* True when a segment of a buffer that is not TCP's is too long for the egress interface. Behind UDP and GRE there may be a
+ * tunnel whose inner headers are repeated in each segment; the kernel knows where they end. The netdev asked is the one
+ * that has the interface's MTU: the host's end, or the routed port. A dry run has no netdevs; there UDP is without tunnels. */
+__noinline int tc_segments_exceed(struct __sk_buff *skb, __u32 rif)
+{
+	struct ly_rif *out = ROW(rifs, rif);
+	struct ly_port *port = ROW(ports, out->up ? out->up : out->port);
+	__u32 len = 0;
+
+	return bpf_check_mtu(skb, port->ifindex, &len, 0, BPF_MTU_CHK_SEGS) != 0;
+}
+
 /* The ports of a packet that has some; only what chooses among next hops asks. */
 static __always_inline __u32 tc_flow_ports(void *skb, struct packet *p)
 {
@@ -90,7 +103,7 @@ static __always_inline int tc_packet(struct __sk_buff *skb, struct frame *f, str
 	}
 	p->l4 = whole && p->len >= need + 4 ? at + need : 0;
 	if (f->gso)
-		p->len = need + tc_segment(skb, at + need, p->protocol);
+		p->len = p->protocol == IP_TCP || dry ? need + tc_segment(skb, at + need, p->protocol) : 0;
 	return 0;
 }
 
@@ -112,11 +125,30 @@ static __always_inline bool tc_rewrite(struct __sk_buff *skb, struct packet *p, 
 	return true;
 }
 
+/* lanyard_types::TrapReason::group, of what goes up to the kernel. */
+static __always_inline __u32 up_group(__u32 reason)
+{
+	switch (reason) {
+	case TRAP_LOCAL_ADDRESS:
+	case TRAP_ROUTE_POLICY:
+	case TRAP_HOST_STACK:
+		return GROUP_HOST;
+	case TRAP_GLEAN:
+		return GROUP_GLEAN;
+	case TRAP_TTL_EXPIRED:
+		return GROUP_TTL_EXPIRED;
+	case TRAP_ROUTE_MTU:
+		return GROUP_ROUTE_MTU;
+	case TRAP_IP_OPTIONS:
+		return GROUP_IP_OPTIONS;
+	default:
+		return GROUP_ROUTE_EXCEPTION;
+	}
+}
+
 /* Up to the kernel, at f->out_id or at the netdev itself, if the reason's group admits it. */
 static __always_inline int tc_up(struct frame *f, __u32 reason)
 {
-	bool host = reason == TRAP_LOCAL_ADDRESS || reason == TRAP_ROUTE_POLICY || reason == TRAP_HOST_STACK;
-
 	if (dry) {
 		struct ly_journal *j = dry_journal();
 		if (j)
@@ -129,7 +161,7 @@ static __always_inline int tc_up(struct frame *f, __u32 reason)
 		if (!egress_fits(f->bare_len, f->gso, out))
 			return DROP(DROP_MTU_EXCEEDED);
 	}
-	if (!trap_admit(host ? GROUP_HOST : GROUP_ROUTE_EXCEPTION, f->port_id, reason))
+	if (!trap_admit(up_group(reason), f->port_id, reason))
 		return DROP(DROP_TRAP_POLICED);
 	f->up = reason;
 	f->straight = 1;
@@ -158,6 +190,8 @@ static __always_inline int tc_route(struct __sk_buff *skb, struct frame *f)
 	int end = tc_packet(skb, f, &p, at, type == ETH_IPV6);
 	if (!end)
 		end = route_way(&p, &w, skb, tc_flow_ports);
+	if (!end && f->gso && p.protocol != IP_TCP && !dry && tc_segments_exceed(skb, next_rif(w.next)))
+		end = TRAPPED(TRAP_ROUTE_MTU);
 	if (end)
 		return end;
 	if (dry) {
@@ -214,7 +248,7 @@ static __always_inline int router_stages(struct __sk_buff *skb, struct frame *f)
 	if (end)
 		return end;
 	if (f->up && !f->out_id) {
-		f->action = TC_ACT_OK;
+		f->action = TC_ACT_UNSPEC;
 		return TRAPPED(f->up);
 	}
 	if (f->routed || f->straight) {

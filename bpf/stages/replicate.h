@@ -207,6 +207,22 @@ static __always_inline bool flood_begin(struct __sk_buff *skb, struct frame *f)
 	return true;
 }
 
+/* Whether the frame may be handed to the far end. eth_type_trans has set its packet type by the address of the port it came in
+ * at; here it becomes what the far end's own receive path would have made of it, which older kernels leave so
+ * (crates/ebpf/src/facts.rs). False for other addresses than the far end's when that may have changed since the control plane
+ * confirmed it. */
+static __always_inline bool peer_takes(struct __sk_buff *skb, struct frame *f, __u32 flags, __u64 peer_mac)
+{
+	__u32 type = PACKET_HOST;
+
+	if (f->dst != peer_mac) {
+		if (!(flags & LY_PORT_PEER_ANY) || f->dst & GROUP_BIT || f->now_s - ROW(global, 0)->facts_s > LY_FACTS_VALID_S)
+			return false;
+		type = PACKET_OTHERHOST;
+	}
+	return skb->pkt_type == type || !bpf_skb_change_type(skb, type);
+}
+
 /* Sends known unicast to its port. */
 static __always_inline int tc_unicast(struct __sk_buff *skb, struct frame *f)
 {
@@ -229,14 +245,19 @@ static __always_inline int tc_unicast(struct __sk_buff *skb, struct frame *f)
 		tc_journal_emit(skb, f->out_id, want);
 		return 0;
 	}
-	if (flags & LY_PORT_PEER_ALL || (flags & LY_PORT_PEER && f->dst == peer_mac)) {
-		/* The far end does not look at the destination again: say that it is its own. */
-		bpf_skb_change_type(skb, PACKET_HOST);
+	if (flags & LY_PORT_PEER && peer_takes(skb, f, flags, peer_mac)) {
 		f->action = bpf_redirect_peer(ifindex, 0);
 	} else {
 		f->action = bpf_redirect(ifindex, 0);
 	}
 	return 0;
+}
+
+/* Whether the kernel takes the frame from XDP for this port: it allows one tag beyond the MTU, and in line a frame may have
+ * one of its own besides ours. On TC ours is out of band and not counted. */
+static __always_inline bool xdp_fits(__u32 bare_len, __u32 max_len)
+{
+	return bare_len + 4 <= max_len;
 }
 
 /* Known unicast from XDP to a port that takes frames from XDP; false: up to TC, and the frame is as it came.
@@ -248,7 +269,7 @@ static __always_inline bool xdp_unicast(struct xdp_md *ctx, struct frame *f)
 	__u8 want = egress_form(f->out, f->out_pv);
 
 	if (!dry) {
-		if (!(f->out->flags & LY_PORT_XDP_TX))
+		if (!(f->out->flags & LY_PORT_XDP_TX) || !xdp_fits(f->bare_len, f->out->max_len))
 			return false;
 		f->action = bpf_redirect_map(&xdp_ports, f->out_id, XDP_PASS);
 		if (f->action != XDP_REDIRECT)
@@ -300,7 +321,7 @@ static __always_inline bool xdp_flood_out(struct xdp_md *ctx, struct frame *f)
 	__u64 to = sets->form[LY_UNTAGGED][0] | sets->form[LY_DOT1Q][0] | sets->form[LY_DOT1AD][0];
 	to &= ~(1ULL << (f->port_id & 63));
 	to &= ~(broadcast ? 0 : group ? g->no_multicast[0] : g->no_unicast[0]);
-	if (to == 0 || to & ~g->xdp_flood || f->bare_len > g->xdp_flood_len)
+	if (to == 0 || to & ~g->xdp_flood || !xdp_fits(f->bare_len, g->xdp_flood_len))
 		return false;
 	if (count_bits(to) * 2 < count_bits(g->xdp_flood))
 		return false;

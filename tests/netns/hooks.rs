@@ -7,6 +7,8 @@ scenarios! {
     xdp_floods: ebpf;
     xdp_and_tc_together: ebpf;
     delivery: ebpf;
+    netdev_changes_are_followed: ebpf;
+    full_size_double_tags: ebpf;
     tags_out_of_band: ebpf soft;
     the_soft_plane_has_no_hooks: soft;
 }
@@ -132,6 +134,75 @@ fn delivery(plane: Plane) {
         bed.configure(&format!("interface range p1 - 4\ndelivery {how}"));
         forwards(&bed);
         bed.exec(&["clear mac address-table dynamic"]);
+    }
+}
+
+/// What hosts and administrators change after the start decides how a port is forwarded, within a second.
+fn netdev_changes_are_followed(plane: Plane) {
+    let bed = Bed::new(plane, 4, &format!("{CONFIG}interface range p1 - 2\n hook xdp\n"));
+    let said = |command: &str, text: &str| {
+        let began = std::time::Instant::now();
+        crate::harness::wait_for(text, || bed.exec(&[command]).contains(text).then_some(()));
+        println!("{text}: after {:?}", began.elapsed());
+    };
+    let run = |net: &crate::harness::Net, program: &str, arguments: &str| {
+        let output = net.output(std::process::Command::new(program).args(arguments.split(' ')));
+        assert!(
+            output.status.success(),
+            "{program} {arguments}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    };
+    forwards(&bed);
+    assert_eq!(redirected(&bed, "p1"), 0, "no host runs NAPI");
+    for host in [1, 2] {
+        run(&bed.host(host).net, "ethtool", "-K eth0 gro on");
+    }
+    said("show logging", "Interface p1: takes frames from XDP");
+    said("show logging", "Interface p2: takes frames from XDP");
+    forwards(&bed);
+    assert!(redirected(&bed, "p1") > 0, "XDP is not used");
+    for host in [1, 2] {
+        run(&bed.host(host).net, "ethtool", "-K eth0 gro off");
+    }
+    said("show logging", "Interface p1: takes no more frames from XDP");
+    said("show logging", "Interface p2: takes no more frames from XDP");
+    forwards(&bed);
+    said("show interfaces p3", "handed to the other end directly");
+    run(&bed.net, "tc", "qdisc add dev p3 root tbf rate 50mbit burst 100k latency 10ms");
+    said("show interfaces p3", "Frames leave through the device: it has the queueing discipline tbf");
+    forwards(&bed);
+    run(&bed.net, "tc", "qdisc del dev p3 root");
+    said("show interfaces p3", "handed to the other end directly");
+}
+
+/// A frame of full size with a customer's tag gets the switch's tag as well, whichever hook forwards it.
+fn full_size_double_tags(plane: Plane) {
+    let config = "\
+vlan 10
+interface p1
+ switchport access vlan 10
+ switchport mode dot1q-tunnel
+interface p2
+ switchport mode trunk
+interface range p1 - 2
+ hook xdp
+";
+    let bed = Bed::without_switch(plane, 2, 1500);
+    for host in &bed.hosts {
+        host.net.output(std::process::Command::new("ethtool").args(["-K", "eth0", "gro", "on"]));
+    }
+    std::fs::write(bed.config_file(), config).expect("a startup-config");
+    bed.start();
+    let f = frame(mac(2), mac(1));
+    bed.expect(1, &f, &[(2, f.vlan(10))]);
+    let f = frame(mac(1), mac(2));
+    bed.expect(2, &f.vlan(10), &[(1, f.clone())]);
+    for _ in 0..3 {
+        let f = frame(mac(2), mac(1)).len(1514).vlan(33);
+        bed.expect(1, &f, &[(2, f.vlan(10))]);
+        let f = frame(mac(1), mac(2)).len(1514);
+        bed.expect(2, &f.vlan(10), &[(1, f.clone())]);
     }
 }
 

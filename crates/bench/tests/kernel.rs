@@ -6,7 +6,7 @@
 use lanyard_bench::bed::{Bed, Traffic, set_features};
 use lanyard_bench::dut::{Executable, Kind, PortMode};
 use lanyard_bench::os::{Netns, Pinned, cannot_measure, cores};
-use lanyard_bench::rows::forward::{Arm, FrameLoad, Load, SILENT, Settings, Source};
+use lanyard_bench::rows::forward::{Arm, FrameLoad, Load, SILENT, Settings, Sinks, Source};
 use lanyard_bench::tester::traffic::{CountAt, Generator, Hosts, Order, Receiver, Stream};
 use std::net::UdpSocket;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -175,7 +175,15 @@ fn devices_under_test_pass_frames() {
         assert!(rig.round().unwrap() > 0.0, "{} {load:?}", kind.name());
     };
     let frames = |stream, count_at, outputs| {
-        Load::Frames(FrameLoad { stream, count_at, outputs, ports: PortMode::Access, source: Source::Xdp })
+        Load::Frames(FrameLoad {
+            stream,
+            count_at,
+            outputs,
+            ports: PortMode::Access,
+            source: Source::Xdp,
+            sinks: Sinks::Early,
+            sinks: Sinks::Early,
+        })
     };
     check(Kind::Bridge, frames(Stream::new(), CountAt::Tc, 1));
     check(Kind::Bridge, frames(Stream::among(2048), CountAt::Xdp, 1));
@@ -212,6 +220,8 @@ fn open_vswitch_passes_frames() {
         outputs: 1,
         ports: PortMode::Access,
         source: Source::Xdp,
+        sinks: Sinks::Early,
+        sinks: Sinks::Early,
     };
     let mut rig = Arm { kind: Kind::Ovs, note: "", load: Load::Frames(load) }.up(&settings()).unwrap();
     assert!(rig.round().unwrap() > 0.0);

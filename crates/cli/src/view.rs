@@ -159,6 +159,9 @@ pub struct InterfaceView {
     pub tx: Counters,
     /// `tc`, `xdp` or `soft`; `None` for an interface the plane has nothing attached to.
     pub hook: Option<&'static str>,
+    /// What is worth knowing about the way the port is forwarded, a sentence each.
+    #[serde(skip)]
+    pub notes: Vec<String>,
     /// How many of the frames that the plane received at this port it forwarded to at least one port; with those
     /// trapped and those dropped they are all of them.
     #[serde(skip)]

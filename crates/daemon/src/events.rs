@@ -64,6 +64,10 @@ impl Core {
                         bpdus.push((port, frame));
                     }
                 }
+                PlaneEvent::PortChanged { port, what } => {
+                    let name = self.port_name(port);
+                    self.log("PLANE", 5, "PORT", &format!("Interface {name}: {what}"));
+                }
                 PlaneEvent::Lost(lost) => {
                     self.ageing.learned(now_ms);
                     self.bus.event(EventKind::Fdb, "change", || object(json!({"lost": lost})));

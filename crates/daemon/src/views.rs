@@ -172,6 +172,7 @@ impl Core {
                 .map(|port| self.plane.port_hook(port))
                 .filter(|hook| *hook != Hook::None)
                 .map(Hook::name),
+            notes: port.map(|port| self.plane.port_notes(port)).unwrap_or_default(),
             forwarded: passed.forwarded,
             trapped: passed.trapped,
             present: link.is_some(),

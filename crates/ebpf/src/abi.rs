@@ -15,7 +15,7 @@ use std::mem::{offset_of, size_of};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// LY_ABI: what pins of another number hold is not understood here.
-pub(crate) const ABI: u32 = 11;
+pub(crate) const ABI: u32 = 12;
 pub(crate) const PORTS: usize = 1024;
 pub(crate) const PORT_WORDS: usize = PORTS / 64;
 pub(crate) const VLANS: usize = 4096;
@@ -28,7 +28,7 @@ pub(crate) const STEPS: usize = 2;
 pub(crate) const FDB_NEAR: u32 = 1 << 14;
 pub(crate) const FDB_WAYS: usize = 8;
 pub(crate) const DROPS: usize = 32;
-pub(crate) const GROUPS: usize = 8;
+pub(crate) const GROUPS: usize = 16;
 pub(crate) const TRAP_BYTES: usize = 2048;
 pub(crate) const JOURNAL_BYTES: usize = 16384;
 pub(crate) const FORMS: usize = 4;
@@ -38,7 +38,8 @@ pub(crate) const PORT_ACCESS: u32 = 0x02;
 pub(crate) const PORT_ISOLATED: u32 = 0x04;
 pub(crate) const PORT_SVI: u32 = 0x08;
 pub(crate) const PORT_PEER: u32 = 0x10;
-pub(crate) const PORT_PEER_ALL: u32 = 0x20;
+pub(crate) const PORT_PARTIAL: u32 = 0x20;
+pub(crate) const PORT_PEER_ANY: u32 = 0x200;
 pub(crate) const PORT_XDP_TX: u32 = 0x40;
 
 pub(crate) const PORT_ROUTED: u32 = 0x80;
@@ -151,7 +152,7 @@ pub(crate) struct Global {
     pub no_multicast: [u64; PORT_WORDS],
     pub xdp_flood: u64,
     pub xdp_flood_len: u32,
-    pub pad: u32,
+    pub facts_s: u32,
 }
 
 #[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]

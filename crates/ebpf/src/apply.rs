@@ -5,8 +5,6 @@
 //! enters its new ones last. What cannot be taken back (flushing, detaching) waits until every change has succeeded.
 
 use crate::abi::{self, FdbCall, TrapGroupRow};
-use crate::attach::Attaching;
-use crate::delivery;
 use crate::error::{Result, system, unsupported};
 use crate::hurry::Hurry;
 use crate::lower::{self, Pair, PortFacts, StpStates, VlanView};
@@ -150,6 +148,7 @@ impl EbpfPlane {
             state: state.clone(),
             cleared: self.cleared.clone(),
             switched_off: hooks.map(|hooks| hooks.switched_off.clone()).unwrap_or_default(),
+            tags_kept: hooks.map(|hooks| hooks.tags_kept.clone()).unwrap_or_default(),
             made_qdisc: hooks.map(|hooks| hooks.made_qdisc.clone()).unwrap_or_default(),
         }
     }
@@ -175,8 +174,12 @@ impl EbpfPlane {
     pub(crate) fn adopt_state(&mut self, state: PlaneState) -> Result<()> {
         let mut notes = Vec::new();
         for (id, port) in &state.ports {
-            if let Err(error) = self.hook(*id, port) {
-                notes.push(error.to_string());
+            match self.hook(*id, port, false) {
+                Ok(None) => {}
+                Ok(Some(why)) => {
+                    notes.push(format!("{} is forwarded by TC and not by XDP: {why}", port.name))
+                }
+                Err(error) => notes.push(error.to_string()),
             }
         }
         self.capabilities.notes.append(&mut notes);
@@ -190,7 +193,7 @@ impl EbpfPlane {
     /// Writes every table from `next`, whatever they hold, and attaches its ports.
     pub(crate) fn rewrite(&mut self, next: &PlaneState) -> Result<()> {
         for (id, port) in &next.ports {
-            self.hook(*id, port)?;
+            self.hook(*id, port, true)?;
         }
         self.write_all(next)
     }
@@ -322,46 +325,12 @@ impl EbpfPlane {
         if self.kept.is_some() { port.ifindex } else { PRIVATE_IFINDEX + u32::from(id.get()) }
     }
 
-    /// Attaches a port's netdev and finds out about it.
-    fn hook(&mut self, id: PortId, port: &PortState) -> Result<()> {
-        let Some(Kept { hooks, netdev, .. }) = &mut self.kept else { return Ok(()) };
-        if port.ifindex == 0 {
-            self.facts.remove(&id);
-            return Ok(());
-        }
-        let link =
-            netdev.link_by_index(port.ifindex).map_err(|e| system(format!("attaching {}", port.name), e))?;
-        delivery::check(port, &link)?;
-        hooks.set(&Attaching { tables: &self.tables, programs: &self.programs, netdev }, &link, port.hook)?;
-        let facts = delivery::facts(netdev, port, &link);
-        self.facts.insert(id, facts);
-        Ok(())
-    }
-
-    /// Looks at a port's netdev again: the daemon calls this when the kernel says that it, or its far end, has changed.
-    /// Answers whether that changed how the port forwards.
-    ///
-    /// # Errors
-    /// When the port does not exist, or its hook had to be attached again and could not be.
-    pub fn refresh_port(&mut self, id: PortId) -> Result<bool, PlaneError> {
-        let port = self.state.ports.get(&id).cloned().ok_or(PlaneError::NoSuchPort(id))?;
-        if let Some(kept) = &mut self.kept {
-            kept.hooks.forget_dead(port.ifindex);
-        }
-        let before = self.facts.get(&id).copied();
-        self.hook(id, &port)?;
-        let changed = self.facts.get(&id).copied() != before;
-        if changed {
-            self.write_xdp_port(id);
-            self.write_row(id);
-        }
-        Ok(changed)
-    }
-
     fn write_global(&self, all: bool) {
         let GlobalState { fdb_limit, trap_rate, trap_port_rate, .. } = &self.state.global;
         let (xdp_flood, xdp_flood_len) = self.xdp_flood();
-        self.tables.global.set(0, &abi::Global { xdp_flood, xdp_flood_len, ..lower::global(&self.state) });
+        let facts_s = self.tables.global.u32(0, offset_of!(abi::Global, facts_s)).load(Relaxed);
+        let row = abi::Global { xdp_flood, xdp_flood_len, facts_s, ..lower::global(&self.state) };
+        self.tables.global.set(0, &row);
         if !all {
             return;
         }
@@ -394,7 +363,7 @@ impl EbpfPlane {
     }
 
     pub(crate) fn write_row(&self, id: PortId) {
-        let facts = self.facts.get(&id).copied().unwrap_or_default();
+        let facts = self.facts.get(&id).cloned().unwrap_or_default();
         let port = self.state.ports.get(&id);
         let rif = self.rif_on(id);
         let row =
@@ -414,11 +383,11 @@ impl EbpfPlane {
     }
 
     /// Enters the port into the device maps, or takes it out. The caller writes the port's row afterwards.
-    fn write_xdp_port(&mut self, id: PortId) {
+    pub(crate) fn write_xdp_port(&mut self, id: PortId) {
         if self.kept.is_none() {
             return;
         }
-        let facts = self.facts.get(&id).copied().unwrap_or_default();
+        let facts = self.facts.get(&id).cloned().unwrap_or_default();
         let ifindex = self.state.ports.get(&id).map_or(0, |port| port.ifindex);
         let wanted = if facts.xdp_tx { ifindex } else { 0 };
         let copy = self.programs.xdp_copy.as_raw_fd() as u32;
@@ -523,7 +492,7 @@ impl EbpfPlane {
         let hooked = |port: &PortState| (port.ifindex, port.hook, port.delivery);
         if let Some(new) = new {
             if old.is_none_or(|old| hooked(old) != hooked(new)) || !self.facts.contains_key(&id) {
-                self.hook(id, new)?;
+                self.hook(id, new, true)?;
             }
             let ifindex = self.ifindex(id, new);
             if ifindex != 0 {

@@ -7,18 +7,15 @@
 
 use crate::bpffs::Pins;
 use crate::error::{Doing, Result, check, system, unsupported};
+use crate::facts::{self, Kind, MERGING, Seen, TAG_PARSING, Tags};
 use crate::object::{self, Programs, XDP_BOUND};
 use crate::tables::Tables;
-use lanyard_netdev::{Link, Netdev, XdpFeatures};
+use lanyard_netdev::{Link, Netdev};
 use lanyard_pipeline::state::HookChoice;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-
-/// Offloads that XDP and forwarding cannot live with: frames would lose their tags, or grow past the egress MTU.
-const VLAN_PARSING: &str = "rx-vlan-hw-parse";
-const MERGING: &str = "rx-lro";
 
 /// How XDP runs on a netdev.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +50,8 @@ pub(crate) struct Hooks {
     pub held: BTreeMap<u32, Held>,
     /// Offloads that were on and are off now, by netdev: put back when the hook goes.
     pub switched_off: BTreeMap<u32, Vec<String>>,
+    /// Netdevs whose VLAN tag parsing an administrator turned on after it was switched off here: it is not fought.
+    pub tags_kept: BTreeSet<u32>,
     /// Netdevs that had no clsact qdisc before.
     pub made_qdisc: BTreeSet<u32>,
 }
@@ -67,7 +66,14 @@ pub(crate) struct Attaching<'a> {
 impl Hooks {
     /// No hooks yet; `tcx` is what the kernel can do.
     pub(crate) fn new(pins: Pins, tcx: bool) -> Self {
-        Self { pins, tcx, held: BTreeMap::new(), switched_off: BTreeMap::new(), made_qdisc: BTreeSet::new() }
+        Self {
+            pins,
+            tcx,
+            held: BTreeMap::new(),
+            switched_off: BTreeMap::new(),
+            tags_kept: BTreeSet::new(),
+            made_qdisc: BTreeSet::new(),
+        }
     }
 
     /// Takes over the pinned links that are still attached, and forgets the others. With `update`, they change to
@@ -127,8 +133,10 @@ impl Hooks {
     /// Forgets what the kernel has detached: the netdev that had this index is gone, even if another has it now.
     pub(crate) fn forget_dead(&mut self, ifindex: u32) {
         if !self.tcx {
-            // A filter says nothing of itself; attaching it again replaces it.
-            self.held.remove(&ifindex);
+            if !clsact::present(ifindex) {
+                self.held.remove(&ifindex);
+                self.made_qdisc.remove(&ifindex);
+            }
             return;
         }
         let Some(held) = self.held.get_mut(&ifindex) else { return };
@@ -150,27 +158,75 @@ impl Hooks {
         result
     }
 
-    /// Attaches to `link` what `choice` comes to. What was attached and is wanted stays untouched.
-    pub(crate) fn set(&mut self, with: &Attaching<'_>, link: &Link, choice: HookChoice) -> Result<()> {
+    /// Attaches to `link` what `choice` comes to. What was attached and is wanted stays untouched. Answers why XDP is not used
+    /// where it could have been; with `strict` that is an error where the user chose XDP.
+    pub(crate) fn set(
+        &mut self,
+        with: &Attaching<'_>,
+        link: &Link,
+        choice: HookChoice,
+        seen: &Seen,
+        strict: bool,
+    ) -> Result<Option<String>> {
         let before = self.held.get(&link.ifindex).copied().unwrap_or_default();
-        let wanted = self.choose(with, link, choice)?;
+        if strict && choice == HookChoice::Xdp {
+            self.tags_kept.remove(&link.ifindex);
+        } else {
+            self.note_tags(link.ifindex, before, seen.tags);
+        }
+        let mut refused = None;
+        let wanted = match facts::hook(choice, seen, self.tags_kept.contains(&link.ifindex)) {
+            Ok(wanted) => wanted,
+            Err(why) if strict && choice == HookChoice::Xdp => {
+                return Err(unsupported(format!("run XDP on {}: {why}", link.name)));
+            }
+            Err(why) => {
+                refused = Some(why);
+                None
+            }
+        };
         if !before.tc {
             self.attach_tc(with, link)?;
+        } else if seen.kind == Kind::Hardware && seen.merges {
+            let doing = || format!("switching {MERGING} of {} off", link.name);
+            self.switch_off(with.netdev, link, MERGING).doing(doing)?;
         }
         self.held.entry(link.ifindex).or_default().tc = true;
-        let done = self.set_xdp(with, link, choice, before.xdp, wanted);
-        if done.is_err() && !before.tc {
-            // The error that matters is the first.
-            let _ = self.clear(with.netdev, link.ifindex);
+        match self.set_xdp(with, link, before.xdp, wanted) {
+            Ok(()) => Ok(refused),
+            // What was chosen here and not by the user gives way: TC does everything.
+            Err(error) if choice == HookChoice::Auto || !strict => Ok(Some(error.to_string())),
+            Err(error) => {
+                if !before.tc {
+                    // The error that matters is the first.
+                    let _ = self.clear(with.netdev, link.ifindex);
+                }
+                Err(error)
+            }
         }
-        done
+    }
+
+    /// Finds out whether an administrator has turned tag parsing on again after it was switched off here.
+    fn note_tags(&mut self, ifindex: u32, before: Held, tags: Tags) {
+        if tags == Tags::InLine {
+            self.tags_kept.remove(&ifindex);
+            return;
+        }
+        let off = self.switched_off.get(&ifindex);
+        let ours = off.is_some_and(|off| off.iter().any(|name| TAG_PARSING.contains(&name.as_str())));
+        if ours || before.xdp == Some(XdpForm::Plain) {
+            self.tags_kept.insert(ifindex);
+            // It is as the administrator wants it: there is nothing to put back.
+            if let Some(off) = self.switched_off.get_mut(&ifindex) {
+                off.retain(|name| !TAG_PARSING.contains(&name.as_str()));
+            }
+        }
     }
 
     fn set_xdp(
         &mut self,
         with: &Attaching<'_>,
         link: &Link,
-        choice: HookChoice,
         before: Option<XdpForm>,
         wanted: Option<XdpForm>,
     ) -> Result<()> {
@@ -181,40 +237,18 @@ impl Hooks {
             self.detach_link(form.prefix(), link.ifindex)?;
             self.held.entry(link.ifindex).or_default().xdp = None;
             if wanted.is_none() {
-                self.restore(with.netdev, link.ifindex, &[VLAN_PARSING]);
+                self.restore(with.netdev, link.ifindex, &TAG_PARSING);
             }
         }
         let Some(form) = wanted else { return Ok(()) };
         match self.attach_xdp(with, link, form) {
             Ok(()) => self.held.entry(link.ifindex).or_default().xdp = Some(form),
-            // What was chosen here and not by the user gives way quietly: TC does everything.
-            Err(_) if choice == HookChoice::Auto => self.restore(with.netdev, link.ifindex, &[VLAN_PARSING]),
             Err(error) => {
-                self.restore(with.netdev, link.ifindex, &[VLAN_PARSING]);
+                self.restore(with.netdev, link.ifindex, &TAG_PARSING);
                 return Err(error);
             }
         }
         Ok(())
-    }
-
-    /// Which XDP program, if any.
-    fn choose(&self, with: &Attaching<'_>, link: &Link, choice: HookChoice) -> Result<Option<XdpForm>> {
-        let needed = XdpFeatures(XdpFeatures::BASIC.0 | XdpFeatures::REDIRECT.0);
-        let features = || with.netdev.xdp_features(link.ifindex).unwrap_or_default();
-        match choice {
-            HookChoice::Tc => Ok(None),
-            HookChoice::Auto => {
-                let pays =
-                    link.kind.is_none() && features().has(needed) && features().has(XdpFeatures::NDO_XMIT);
-                Ok(pays.then_some(XdpForm::Plain))
-            }
-            HookChoice::Xdp if !features().has(needed) => Err(unsupported(format!(
-                "run XDP on {}: its driver has no native XDP that can redirect",
-                link.name
-            ))),
-            HookChoice::Xdp if link.kind.as_deref() == Some("veth") => Ok(Some(XdpForm::Bound)),
-            HookChoice::Xdp => Ok(Some(XdpForm::Plain)),
-        }
     }
 
     fn attach_tc(&mut self, with: &Attaching<'_>, link: &Link) -> Result<()> {
@@ -235,12 +269,14 @@ impl Hooks {
     fn attach_xdp(&mut self, with: &Attaching<'_>, link: &Link, form: XdpForm) -> Result<()> {
         let doing = || format!("attaching to XDP of {}", link.name);
         if form == XdpForm::Plain {
-            self.switch_off(with.netdev, link, VLAN_PARSING).map_err(|why| {
-                unsupported(format!(
-                    "run XDP on {}: its driver hides VLAN tags and will not stop ({why})",
-                    link.name
-                ))
-            })?;
+            for offload in TAG_PARSING {
+                self.switch_off(with.netdev, link, offload).map_err(|why| {
+                    unsupported(format!(
+                        "run XDP on {}: its driver takes VLAN tags out of the frames and does not stop doing so ({why})",
+                        link.name
+                    ))
+                })?;
+            }
         }
         let bound = self.program(with, Some(form), link.ifindex).map_err(|why| match form {
             XdpForm::Plain => why,
@@ -309,7 +345,8 @@ impl Hooks {
             result = result
                 .and(clsact::detach(ifindex, made).doing(|| format!("detaching from interface {ifindex}")));
         }
-        self.restore(netdev, ifindex, &[VLAN_PARSING, MERGING]);
+        self.restore(netdev, ifindex, &[TAG_PARSING[0], TAG_PARSING[1], MERGING]);
+        self.tags_kept.remove(&ifindex);
         result
     }
 
@@ -326,7 +363,10 @@ impl Hooks {
             return Err(format!("{offload} is fixed"));
         }
         netdev.set_features(&link.name, &[(offload, false)]).map_err(|e| e.to_string())?;
-        self.switched_off.entry(link.ifindex).or_default().push(offload.to_owned());
+        let off = self.switched_off.entry(link.ifindex).or_default();
+        if !off.iter().any(|held| held == offload) {
+            off.push(offload.to_owned());
+        }
         Ok(())
     }
 
@@ -403,11 +443,15 @@ pub(crate) fn has_tcx() -> bool {
 
 /// TC before TCX: a filter of the clsact qdisc, which stays without a link or a pin.
 mod clsact {
-    use super::{AsRawFd, OwnedFd, check, io};
+    use super::{AsRawFd, FromRawFd, OwnedFd, check, io};
     use libbpf_sys::{bpf_tc_hook, bpf_tc_opts, size_t};
 
-    const HANDLE: u32 = 1;
-    const PRIORITY: u32 = 1;
+    /// Which filter of the hook is ours. Filters run by priority, and those that others add without one get 49152 or less, so
+    /// ours runs behind them; what it does not forward or drop goes on to filters behind it.
+    const HANDLE: u32 = 0x6c79;
+    const PRIORITY: u32 = 50_000;
+    /// The program's name, as the kernel keeps it.
+    const PROGRAM: &[u8] = b"lanyard_tc";
 
     fn hook(ifindex: u32, points: u32) -> io::Result<bpf_tc_hook> {
         let ifindex = i32::try_from(ifindex).map_err(io::Error::other)?;
@@ -420,6 +464,31 @@ mod clsact {
         bpf_tc_opts { sz, handle: HANDLE, priority: PRIORITY, ..Default::default() }
     }
 
+    /// The filter at our place: `None` when there is none, else whether its program is ours.
+    fn at_our_place(ifindex: u32) -> Option<bool> {
+        let (hook, mut opts) = (hook(ifindex, libbpf_sys::BPF_TC_INGRESS).ok()?, opts());
+        // SAFETY: hook and options of the sizes they say.
+        check(unsafe { libbpf_sys::bpf_tc_query(&raw const hook, &raw mut opts) }).ok()?;
+        // SAFETY: a number; the descriptor that comes back is ours alone.
+        let program = check(unsafe { libbpf_sys::bpf_prog_get_fd_by_id(opts.prog_id) }).ok()?;
+        // SAFETY: as above.
+        let program = unsafe { OwnedFd::from_raw_fd(program) };
+        let mut info = libbpf_sys::bpf_prog_info::default();
+        let mut len = size_of_val(&info) as u32;
+        // SAFETY: a live descriptor, and room of the size it says; all pointers in it are null.
+        let answer =
+            unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut info, &raw mut len) };
+        check(answer).ok()?;
+        let name = info.name.iter().map(|c| *c as u8).take_while(|c| *c != 0);
+        Some(name.eq(PROGRAM.iter().copied()))
+    }
+
+    /// True when our filter is there.
+    pub(super) fn present(ifindex: u32) -> bool {
+        let _said = crate::object::Said::listen();
+        at_our_place(ifindex) == Some(true)
+    }
+
     /// Puts the filter there, over one of ours if there is one; true when the qdisc had to be made.
     pub(super) fn attach(ifindex: u32, program: &OwnedFd) -> io::Result<bool> {
         // libbpf prints that the qdisc is there, which is no news.
@@ -430,6 +499,11 @@ mod clsact {
             answer if answer == -libc::EEXIST => false,
             answer => check(answer).map(|_| true)?,
         };
+        if at_our_place(ifindex) == Some(false) {
+            return Err(io::Error::other(format!(
+                "another program has the ingress filter with priority {PRIORITY} and handle {HANDLE:#x}; remove it with `tc filter del`"
+            )));
+        }
         let mut opts =
             bpf_tc_opts { prog_fd: program.as_raw_fd(), flags: libbpf_sys::BPF_TC_F_REPLACE, ..opts() };
         // SAFETY: hook and options of the sizes they say, the program's descriptor is live.
@@ -437,8 +511,15 @@ mod clsact {
         Ok(made)
     }
 
-    /// Removes the filter, and the qdisc when it was made for it.
+    /// True when the qdisc carries filters besides ours, which go with it.
+    fn others(ifindex: u32) -> bool {
+        let netdev = lanyard_netdev::Netdev::open();
+        netdev.and_then(|netdev| Ok(netdev.clsact_filters(ifindex)?)).is_ok_and(|count| count > 1)
+    }
+
+    /// Removes the filter, and the qdisc when it was made for it and nothing else is in it.
     pub(super) fn detach(ifindex: u32, made: bool) -> io::Result<()> {
+        let made = made && !others(ifindex);
         let points = if made {
             libbpf_sys::BPF_TC_INGRESS | libbpf_sys::BPF_TC_EGRESS
         } else {

@@ -16,7 +16,7 @@ use libbpf_rs::{AsRawLibbpf, MapCore, RingBuffer, RingBufferBuilder};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use std::cell::RefCell;
 use std::mem::offset_of;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 use zerocopy::FromBytes;
@@ -27,6 +27,9 @@ const EVENTS_A_POLL: usize = 4096;
 /// Bytes of a record in its ring: its header of 8 and its content.
 const TRAP_RECORD: u64 = 8 + (size_of::<TrapHeader>() + abi::TRAP_BYTES) as u64;
 const EVENT_RECORD: u64 = 8 + size_of::<FdbEvent>() as u64;
+
+/// What epoll reports for a descriptor that is no ring.
+const WATCHED: u64 = 2;
 
 /// Both rings.
 #[derive(Debug)]
@@ -75,6 +78,12 @@ impl Events {
     /// Readable when there is something to poll.
     pub(crate) fn fd(&self) -> i32 {
         self.epoll.0.as_raw_fd()
+    }
+
+    /// Becomes readable with `fd`, too.
+    pub(crate) fn watch(&self, fd: BorrowedFd<'_>) -> Result<()> {
+        let event = EpollEvent::new(EpollFlags::EPOLLIN, WATCHED);
+        self.epoll.add(fd, event).doing(|| "watching the netdevs".into())
     }
 
     /// Hands over what is there.

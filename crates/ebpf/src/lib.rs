@@ -3,7 +3,7 @@
 //!
 //! Read first: `bpf/abi.h`, then `bpf/lanyard.bpf.c`. The way through this crate: `plane` (the trait) -> `apply` (one
 //! change at a time) -> `lower` (state to table rows) -> `tables` and `shared` (the maps); beside it `object` (loading),
-//! `bpffs` and `saved` (what outlives the daemon), `attach` and `delivery` (netdevs), `dry` and `words` (traces).
+//! `bpffs` and `saved` (what outlives the daemon), `attach`, `facts` and `follow` (netdevs), `dry` and `words` (traces).
 //!
 //! Invariants: the daemon is never on the forwarding path; what it writes into a table is one aligned word at a time, in
 //! an order that closes before it opens; programs, maps and links are pinned, so that forwarding does not end with it.
@@ -16,13 +16,14 @@ mod attach;
 mod bound;
 mod bpffs;
 mod clock;
-mod delivery;
 #[allow(unsafe_code)]
 mod dry;
 mod error;
 mod events;
+mod facts;
 mod fdb;
 mod fib;
+mod follow;
 mod hurry;
 #[allow(unsafe_code)]
 mod inject;

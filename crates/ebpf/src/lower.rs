@@ -4,31 +4,64 @@
 //! a table can be made right from any condition it is found in.
 
 use crate::abi;
+use crate::attach::Held;
+use crate::facts::{self, Peer, Seen};
+use lanyard_netdev::XdpFeatures;
 use lanyard_pipeline::route::{RifAttachment, RifState, Urpf, VIRTUAL_MACS};
 use lanyard_pipeline::state::{FdbTarget, PlaneState, PortKind, PortState, StpState, Tpid, TrapRate};
 use lanyard_plane::FdbKind;
-use lanyard_types::{InstanceId, MacAddr, PortId, RifId, VlanId, VlanSet, VrfId};
+use lanyard_types::{InstanceId, PortId, RifId, VlanId, VlanSet, VrfId};
 use lanyard_wire::{HEADER_LEN, TAG_LEN};
 
 /// What the plane knows of a port that its state does not say.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PortFacts {
-    /// Frames may be handed to the far end by `bpf_redirect_peer`.
-    pub peer: PeerDelivery,
+    /// What is handed to the far end by `bpf_redirect_peer`; else why nothing is.
+    pub peer: Result<Peer, String>,
+    /// The far end: the id of its namespace, and its index there.
+    pub far: Option<(i32, u32)>,
     /// It takes frames that XDP redirects.
     pub xdp_tx: bool,
+    /// XDP receives frames that may lack their transport checksum.
+    pub partial: bool,
 }
 
-/// Whether and when `bpf_redirect_peer` is used.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum PeerDelivery {
-    /// Never.
-    #[default]
-    No,
-    /// For frames to the far end's own address.
-    Address(MacAddr),
-    /// For every known unicast frame.
-    All,
+impl PortFacts {
+    /// What follows for `port` from what the kernel reports, and from what is attached.
+    pub(crate) fn of(port: &PortState, seen: &Seen, held: Held) -> Self {
+        Self {
+            peer: facts::peer(port.delivery, seen),
+            far: seen.far.as_ref().ok().map(|far| (far.netnsid, far.ifindex)),
+            xdp_tx: seen.xdp.features.has(XdpFeatures::NDO_XMIT),
+            partial: held.xdp.is_some() && seen.kind.leaves_checksums(),
+        }
+    }
+
+    /// What `show interfaces` says about them.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        match (&self.peer, self.far) {
+            (Ok(peer), _) => {
+                let which = if peer.any { "Unicast" } else { "Unicast for the other end's own address" };
+                notes.push(format!(
+                    "{which} is handed to the other end directly: a packet capture at this netdev shows received frames only"
+                ));
+            }
+            (Err(why), Some(_)) => notes.push(format!("Frames leave through the device: {why}")),
+            (Err(_), None) => {}
+        }
+        if self.partial {
+            notes.push("Frames whose checksum the host has left to the device are forwarded by TC".into());
+        }
+        notes
+    }
+}
+
+impl Default for PortFacts {
+    /// A port without a netdev.
+    fn default() -> Self {
+        Self { peer: Err("it has no netdev".into()), far: None, xdp_tx: false, partial: false }
+    }
 }
 
 /// `ports[port]`; `rif` is the interface that stands on a routed port.
@@ -45,8 +78,9 @@ pub(crate) fn port_row(port: &PortState, ifindex: u32, facts: &PortFacts, rif: u
         _ => (0, None),
     };
     flag(parent != 0, abi::PORT_SUB);
-    flag(matches!(facts.peer, PeerDelivery::Address(_)), abi::PORT_PEER);
-    flag(facts.peer == PeerDelivery::All, abi::PORT_PEER_ALL);
+    flag(facts.peer.is_ok(), abi::PORT_PEER);
+    flag(facts.peer.as_ref().is_ok_and(|peer| peer.any), abi::PORT_PEER_ANY);
+    flag(facts.partial, abi::PORT_PARTIAL);
     flag(facts.xdp_tx, abi::PORT_XDP_TX);
     abi::Port {
         ifindex,
@@ -57,7 +91,7 @@ pub(crate) fn port_row(port: &PortState, ifindex: u32, facts: &PortFacts, rif: u
         max_len: port.mtu.saturating_add((HEADER_LEN + TAG_LEN) as u32),
         rif,
         parent,
-        peer_mac: if let PeerDelivery::Address(mac) = facts.peer { abi::raw_mac(mac) } else { 0 },
+        peer_mac: facts.peer.as_ref().map_or(0, |peer| abi::raw_mac(peer.mac)),
         ..abi::Port::default()
     }
 }

@@ -9,6 +9,7 @@ use crate::bpffs::{self, Pins};
 use crate::clock;
 use crate::error::{Doing, PLANE, Result, system};
 use crate::events::Events;
+use crate::follow::Follower;
 use crate::hurry::Hurry;
 use crate::object::{self, PROGRAMS, Programs};
 use crate::plane::{EbpfPlane, Kept};
@@ -106,6 +107,7 @@ impl EbpfPlane {
         let kept = Kept { pins: pins.clone(), file, hooks: Hooks::new(pins, tcx), netdev };
         let mut plane = Self::build(found.tables, found.programs, Some(kept), notes)?;
         plane.take_over(found.saved, found.update)?;
+        plane.vouch();
         Ok(plane)
     }
 
@@ -141,9 +143,10 @@ impl EbpfPlane {
         Ok(found)
     }
 
-    fn build(tables: Tables, programs: Programs, kept: Option<Kept>, notes: Vec<String>) -> Result<Self> {
+    fn build(tables: Tables, programs: Programs, kept: Option<Kept>, mut notes: Vec<String>) -> Result<Self> {
         clock::set(&programs.clock_read)?;
         let events = Events::open(&tables)?;
+        let follower = kept.as_ref().map(|_| Follower::open(&events, &mut notes)).transpose()?;
         let routing = Routing::open(&tables)?;
         let capabilities = Capabilities {
             name: PLANE,
@@ -165,6 +168,7 @@ impl EbpfPlane {
             emptied: Vec::new(),
             rough: false,
             events,
+            follower,
             dry: None,
             injector: None,
             capabilities,
@@ -192,6 +196,7 @@ impl EbpfPlane {
                 self.cleared = saved.cleared;
                 if let Some(kept) = &mut self.kept {
                     kept.hooks.switched_off = saved.switched_off;
+                    kept.hooks.tags_kept = saved.tags_kept;
                     kept.hooks.made_qdisc = saved.made_qdisc;
                 }
                 self.tables.meta.u64(0, offset_of!(Meta, generation)).store(saved.generation, Relaxed);

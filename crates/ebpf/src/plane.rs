@@ -1,12 +1,13 @@
 //! [`EbpfPlane`]: the plane's parts, and the [`Plane`] trait over them.
 
 use crate::abi::{self, FdbCall};
-use crate::attach::{Hooks, XdpForm};
+use crate::attach::Hooks;
 use crate::bpffs::Pins;
 use crate::clock::now_s;
 use crate::dry::Dry;
 use crate::error::{Doing, Result, system};
 use crate::events::Events;
+use crate::follow::Follower;
 use crate::hurry::Hurry;
 use crate::inject::Injector;
 use crate::lower::PortFacts;
@@ -46,6 +47,8 @@ pub struct EbpfPlane {
     /// The tables are not known to hold `state`: the next state is written whole.
     pub(crate) rough: bool,
     pub(crate) events: Events,
+    /// Where changes of netdevs are reported; `None` in a private plane, and while they are being taken in.
+    pub(crate) follower: Option<Follower>,
     /// The programs for dry runs, once they were needed.
     pub(crate) dry: Option<Dry>,
     pub(crate) injector: Option<Injector>,
@@ -244,12 +247,14 @@ impl Plane for EbpfPlane {
         let ifindex = self.state.ports.get(&port).map_or(0, |state| state.ifindex);
         let held = self.kept.as_ref().and_then(|kept| kept.hooks.held.get(&ifindex));
         match held {
-            Some(held) if held.xdp.is_some_and(|form| matches!(form, XdpForm::Plain | XdpForm::Bound)) => {
-                Hook::Xdp
-            }
+            Some(held) if held.xdp.is_some() => Hook::Xdp,
             Some(held) if held.tc => Hook::Tc,
             _ => Hook::None,
         }
+    }
+
+    fn port_notes(&self, port: PortId) -> Vec<String> {
+        self.facts.get(&port).map(PortFacts::notes).unwrap_or_default()
     }
 
     fn event_fd(&self) -> Option<i32> {
@@ -258,6 +263,7 @@ impl Plane for EbpfPlane {
     fn poll_events(&mut self, handle: &mut dyn FnMut(PlaneEvent)) {
         self.migrate();
         self.events.poll(&self.tables, handle);
+        self.follow(handle);
     }
     fn inject(&mut self, port: PortId, frame: &[u8]) -> Result<(), PlaneError> {
         let state = self.state.ports.get(&port).ok_or(PlaneError::NoSuchPort(port))?;

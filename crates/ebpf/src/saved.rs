@@ -28,6 +28,9 @@ pub(crate) struct Saved {
     pub cleared: BTreeMap<PortId, Counts>,
     /// Offloads to put back, by ifindex.
     pub switched_off: BTreeMap<u32, Vec<String>>,
+    /// Netdevs whose VLAN tag parsing an administrator turned on after it was switched off for XDP.
+    #[serde(default)]
+    pub tags_kept: BTreeSet<u32>,
     /// Netdevs whose clsact qdisc is ours.
     pub made_qdisc: BTreeSet<u32>,
 }

@@ -237,6 +237,7 @@ fn the_header_and_its_mirror_agree() {
         ("ly_port", "form", offset_of!(abi::Port, form)),
         ("ly_port", "max_len", offset_of!(abi::Port, max_len)),
         ("ly_port", "peer_mac", offset_of!(abi::Port, peer_mac)),
+        ("ly_global", "facts_s", offset_of!(abi::Global, facts_s)),
         ("ly_global", "trap_pvst", offset_of!(abi::Global, trap_pvst)),
         ("ly_global", "first_word", offset_of!(abi::Global, first_word)),
         ("ly_global", "end_word", offset_of!(abi::Global, end_word)),

@@ -60,8 +60,9 @@ pub(crate) fn link(payload: &[u8]) -> Option<Link> {
     };
     for nla in attributes(payload, LINK_HEADER) {
         match nla.kind() {
+            libc::IFLA_AF_SPEC => link.forwards = forwards(nla.value()),
             // Long, and nothing here asks for them.
-            libc::IFLA_AF_SPEC | libc::IFLA_STATS | libc::IFLA_PROTINFO | libc::IFLA_VFINFO_LIST => {}
+            libc::IFLA_STATS | libc::IFLA_PROTINFO | libc::IFLA_VFINFO_LIST => {}
             libc::IFLA_LINKINFO => link_info(&mut link, nla.value()),
             _ => {
                 if let Ok(attribute) = LinkAttribute::parse_with_param(&nla, AddressFamily::Unspec) {
@@ -71,6 +72,22 @@ pub(crate) fn link(payload: &[u8]) -> Option<Link> {
         }
     }
     (!link.name.is_empty()).then_some(link)
+}
+
+/// Whether a family of IFLA_AF_SPEC forwards. Its settings are an array (IFLA_INET_CONF, IFLA_INET6_CONF; linux/ip.h and
+/// linux/ipv6.h), which begins with `forwarding` for both families.
+fn forwards(value: &[u8]) -> bool {
+    const INET_CONF: u16 = 1;
+    const INET6_CONF: u16 = 2;
+    attributes(value, 0).any(|family| {
+        let wanted = match i32::from(family.kind()) {
+            libc::AF_INET => INET_CONF,
+            libc::AF_INET6 => INET6_CONF,
+            _ => return false,
+        };
+        let settings = attributes(family.value(), 0).find(|nla| nla.kind() == wanted);
+        settings.is_some_and(|nla| nla.value().get(..4).is_some_and(|first| first != [0; 4]))
+    })
 }
 
 /// The kinds alone: the crate reads the data behind them as well, and one datum it can't read would cost both.

@@ -51,6 +51,15 @@ pub struct Feature {
     pub changeable: bool,
 }
 
+/// What a driver can do with XDP.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct XdpAbility {
+    /// What it runs and takes.
+    pub features: XdpFeatures,
+    /// A program can ask it for a VLAN tag that it keeps out of band (`bpf_xdp_metadata_rx_vlan_tag`).
+    pub tells_vlan_tag: bool,
+}
+
 /// NETDEV_A_DEV_XDP_FEATURES, a bit mask.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct XdpFeatures(pub u64);
@@ -79,14 +88,15 @@ impl XdpFeatures {
 }
 
 /// The family's name and commands, linux/ethtool_netlink.h.
-const ETHTOOL: &str = "ethtool";
+pub(crate) const ETHTOOL: &str = "ethtool";
 const LINKINFO_GET: u8 = 2;
 const LINKMODES_GET: u8 = 4;
 const LINKMODES_SET: u8 = 5;
 const FEATURES_GET: u8 = 11;
 const FEATURES_SET: u8 = 12;
-/// ETHTOOL_A_HEADER_DEV_NAME, and the header itself, attribute 1 of every command.
-const HEADER: u16 = 1;
+/// ETHTOOL_A_HEADER_DEV_INDEX and _NAME, and the header itself, attribute 1 of every command.
+pub(crate) const HEADER: u16 = 1;
+pub(crate) const HEADER_DEV_INDEX: u16 = 1;
 const HEADER_DEV_NAME: u16 = 2;
 const LINKINFO_PORT: u16 = 2;
 const LINKMODES_AUTONEG: u16 = 2;
@@ -102,10 +112,13 @@ const BITS_BIT: u16 = 1;
 const BIT_NAME: u16 = 2;
 const BIT_VALUE: u16 = 3;
 /// The netdev family, linux/netdev.h.
-const NETDEV: &str = "netdev";
+pub(crate) const NETDEV: &str = "netdev";
 const NETDEV_DEV_GET: u8 = 1;
-const NETDEV_IFINDEX: u16 = 1;
+pub(crate) const NETDEV_IFINDEX: u16 = 1;
 const NETDEV_XDP_FEATURES: u16 = 3;
+/// NETDEV_A_DEV_XDP_RX_METADATA_FEATURES, and its bit for the VLAN tag (enum netdev_xdp_rx_metadata).
+const NETDEV_RX_METADATA: u16 = 5;
+const RX_METADATA_VLAN_TAG: u64 = 4;
 
 fn header(name: &str) -> DefaultNla {
     nest(HEADER, &[text(HEADER_DEV_NAME, name)])
@@ -300,19 +313,31 @@ impl Netdev {
             .map_err(|e| Error::new(format!("asking for the driver of {name}"), e))
     }
 
-    /// What the driver can do with XDP. A device is an egress of an XDP plane only with
+    /// The XDP features of a device ([`Netdev::xdp_ability`]). A device is an egress of an XDP plane only with
     /// [`XdpFeatures::NDO_XMIT`]: a veth has it while its peer has GRO on or an XDP program.
     ///
     /// # Errors
     /// [`Error::is_gone`] when there is no such device, [`Error::is_unsupported`] before Linux 6.3.
     pub fn xdp_features(&self, ifindex: u32) -> Result<XdpFeatures> {
-        let mut features = XdpFeatures::default();
+        self.xdp_ability(ifindex).map(|ability| ability.features)
+    }
+
+    /// What the driver can do with XDP.
+    ///
+    /// # Errors
+    /// [`Error::is_gone`] when there is no such device, [`Error::is_unsupported`] before Linux 6.3.
+    pub fn xdp_ability(&self, ifindex: u32) -> Result<XdpAbility> {
+        let mut ability = XdpAbility::default();
         let request = vec![attribute(NETDEV_IFINDEX, ifindex.to_ne_bytes())];
         let outcome = self.generic.borrow_mut().request(NETDEV, NETDEV_DEV_GET, request, |answer| {
-            let mask = attributes(answer, 0).find(|nla| nla.kind() == NETDEV_XDP_FEATURES);
-            features = XdpFeatures(mask.and_then(|nla| parse_u64(nla.value()).ok()).unwrap_or(0));
+            let mask = |kind| {
+                let nla = attributes(answer, 0).find(|nla| nla.kind() == kind);
+                nla.and_then(|nla| parse_u64(nla.value()).ok()).unwrap_or(0)
+            };
+            ability.features = XdpFeatures(mask(NETDEV_XDP_FEATURES));
+            ability.tells_vlan_tag = mask(NETDEV_RX_METADATA) & RX_METADATA_VLAN_TAG != 0;
         });
-        outcome.map(|()| features).map_err(|refusal| {
+        outcome.map(|()| ability).map_err(|refusal| {
             Error::refused(format!("reading the XDP features of {}", self.label(ifindex)), refusal)
         })
     }

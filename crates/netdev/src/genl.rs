@@ -6,8 +6,11 @@
 
 use crate::decode::attributes;
 use crate::socket::{Channel, Refusal};
-use netlink_packet_core::{DefaultNla, Emitable, NLA_F_NESTED, parse_u16};
-use netlink_packet_generic::constants::{CTRL_ATTR_FAMILY_ID, GENL_HDRLEN};
+use netlink_packet_core::{DefaultNla, Emitable, NLA_F_NESTED, parse_string, parse_u16, parse_u32};
+use netlink_packet_generic::constants::{
+    CTRL_ATTR_FAMILY_ID, CTRL_ATTR_MCAST_GROUPS, CTRL_ATTR_MCAST_GRP_ID, CTRL_ATTR_MCAST_GRP_NAME,
+    GENL_HDRLEN,
+};
 use netlink_packet_generic::ctrl::nlas::GenlCtrlAttrs;
 use netlink_packet_generic::ctrl::{GenlCtrl, GenlCtrlCmd};
 use netlink_packet_generic::{GenlFamily, GenlHeader, GenlMessage};
@@ -103,6 +106,30 @@ impl Generic {
                 extended: Some(format!("this kernel has no {name} netlink")),
             }),
         }
+    }
+
+    /// The number of a family and that of one of its multicast groups.
+    pub fn group(&mut self, family: &'static str, group: &str) -> Result<(u16, u32), Refusal> {
+        let id = self.family(family)?;
+        let nlas = vec![GenlCtrlAttrs::FamilyName(family.to_owned())];
+        let request = GenlMessage::from_payload(GenlCtrl { cmd: GenlCtrlCmd::GetFamily, nlas });
+        let mut found = None;
+        self.channel.request(0, request, |_, payload| {
+            let lists = attributes(payload, GENL_HDRLEN).filter(|nla| nla.kind() == CTRL_ATTR_MCAST_GROUPS);
+            for list in lists {
+                for entry in attributes(list.value(), 0) {
+                    let of = |kind| attributes(entry.value(), 0).find(|nla| nla.kind() == kind);
+                    let name = of(CTRL_ATTR_MCAST_GRP_NAME).and_then(|nla| parse_string(nla.value()).ok());
+                    if name.as_deref() == Some(group) {
+                        found = of(CTRL_ATTR_MCAST_GRP_ID).and_then(|nla| parse_u32(nla.value()).ok());
+                    }
+                }
+            }
+        })?;
+        found.map(|group| (id, group)).ok_or_else(|| Refusal {
+            source: io::Error::from_raw_os_error(libc::EOPNOTSUPP),
+            extended: Some(format!("{family} netlink has no group {group}")),
+        })
     }
 
     /// Sends one command and hands the attributes of each answer to `each`, as bytes.

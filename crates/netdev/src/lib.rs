@@ -25,9 +25,10 @@ mod qdisc;
 mod route;
 mod socket;
 pub mod sysctl;
+mod watch;
 
 pub use error::{Error, Result};
-pub use ethtool::{Duplex, Feature, Settings, XdpFeatures};
+pub use ethtool::{Duplex, Feature, Settings, XdpAbility, XdpFeatures};
 pub use event::{Event, Events};
 pub use filter::{FilterWatch, Hook, HookPoint};
 pub use follow::{Follower, Heard};
@@ -37,6 +38,7 @@ pub use packet::{Packet, PacketRing, PacketSocket, RingFrame, RingShape, VNET_HE
 use socket::Channel;
 use std::cell::RefCell;
 use std::io;
+pub use watch::{Changed, Watch};
 
 /// A connection to the kernel's network configuration, of the namespace the opening thread was in.
 #[derive(Debug)]

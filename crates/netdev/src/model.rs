@@ -51,6 +51,8 @@ pub struct Link {
     pub peer_ifindex: Option<u32>,
     /// The namespace `peer_ifindex` belongs to, by this namespace's id for it; `None` is this one.
     pub peer_netnsid: Option<i32>,
+    /// The kernel forwards IPv4 or IPv6 packets that come in here.
+    pub forwards: bool,
     /// The root queueing discipline: `noqueue`, `fq_codel`...
     pub qdisc: String,
     /// Receive queues.

@@ -1,4 +1,4 @@
-//! Queueing disciplines, by kind: all that is asked of them is whether they are there.
+//! Queueing disciplines and filters, by kind: all that is asked of them is whether they are there.
 //!
 //! Read tc(8) first. `noqueue` is not among them: it is what a device has that queues nothing.
 
@@ -9,9 +9,10 @@ use netlink_packet_core::parse_string;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::tc::TcMessage;
 
-/// Bytes of struct tcmsg, and where its ifindex lies.
+/// Bytes of struct tcmsg, and where its ifindex and its handle lie.
 const HEADER: usize = 20;
 const IFINDEX: std::ops::Range<usize> = 4..8;
+const HANDLE: std::ops::Range<usize> = 8..12;
 /// TCA_KIND.
 const KIND: u16 = 1;
 
@@ -25,6 +26,45 @@ impl Netdev {
         let found = self.route.borrow_mut().dump(request, |_, payload| qdisc(payload));
         found.map_err(|refusal| Error::refused("listing the queueing disciplines", refusal))
     }
+}
+
+/// The hooks of `clsact` as a filter's parent: TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS), and the same of egress.
+const CLSACT_INGRESS: u32 = 0xffff_fff2;
+const CLSACT_EGRESS: u32 = 0xffff_fff3;
+
+impl Netdev {
+    /// How many filters a device has at the egress hook of its `clsact` queueing discipline; 0 without that discipline.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
+    pub fn egress_filters(&self, ifindex: u32) -> Result<usize> {
+        self.filters(ifindex, CLSACT_EGRESS)
+    }
+
+    /// How many filters a device has at both hooks of its `clsact` queueing discipline.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
+    pub fn clsact_filters(&self, ifindex: u32) -> Result<usize> {
+        Ok(self.filters(ifindex, CLSACT_INGRESS)? + self.filters(ifindex, CLSACT_EGRESS)?)
+    }
+
+    fn filters(&self, ifindex: u32, parent: u32) -> Result<usize> {
+        let doing = || format!("listing the filters of {}", self.label(ifindex));
+        let index = i32::try_from(ifindex)
+            .map_err(|_| Error::new(doing(), std::io::Error::from_raw_os_error(libc::ENODEV)))?;
+        let mut request = TcMessage::with_index(index);
+        request.header.parent = parent.into();
+        let request = RouteNetlinkMessage::GetTrafficFilter(request);
+        let found = self.route.borrow_mut().dump(request, |_, payload| filter(payload));
+        found.map(|filters| filters.len()).map_err(|refusal| Error::refused(doing(), refusal))
+    }
+}
+
+/// Something for each message about a filter; those about the priority alone have no handle.
+fn filter(payload: &[u8]) -> Option<()> {
+    let handle = u32::from_ne_bytes(payload.get(HANDLE)?.try_into().ok()?);
+    (handle != 0).then_some(())
 }
 
 fn qdisc(payload: &[u8]) -> Option<(u32, String)> {

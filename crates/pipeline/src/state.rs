@@ -58,8 +58,18 @@ impl Default for GlobalState {
         reserved[0] = ReservedAction::Forward;
         let mut trap_rate = [TrapRate::default(); TrapGroup::SLOTS];
         let mut trap_port_rate = [TrapRate { rate_pps: 100, burst: 64 }; TrapGroup::SLOTS];
-        trap_rate[TrapGroup::RouteException.index()] = TrapRate { rate_pps: 10_000, burst: 1024 };
-        trap_port_rate[TrapGroup::RouteException.index()] = TrapRate { rate_pps: 5_000, burst: 512 };
+        // Each makes another kind of work for the kernel: a storm of one leaves the others their rate.
+        let exceptions = [
+            TrapGroup::RouteException,
+            TrapGroup::Glean,
+            TrapGroup::TtlExpired,
+            TrapGroup::RouteMtu,
+            TrapGroup::IpOptions,
+        ];
+        for group in exceptions {
+            trap_rate[group.index()] = TrapRate { rate_pps: 10_000, burst: 1024 };
+            trap_port_rate[group.index()] = TrapRate { rate_pps: 5_000, burst: 512 };
+        }
         // Ordinary traffic, as fast as the kernel takes it.
         trap_rate[TrapGroup::Host.index()] = TrapRate::UNLIMITED;
         trap_port_rate[TrapGroup::Host.index()] = TrapRate::UNLIMITED;

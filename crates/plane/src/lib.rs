@@ -56,6 +56,11 @@ pub trait Plane {
     /// The hook a port runs at now.
     fn port_hook(&self, port: PortId) -> Hook;
 
+    /// What is worth knowing about the way a port is forwarded now, a sentence each, for `show interfaces`.
+    fn port_notes(&self, _port: PortId) -> Vec<String> {
+        Vec::new()
+    }
+
     /// A descriptor that is readable when [`Plane::poll_events`] has something; `None` if polling is needed.
     fn event_fd(&self) -> Option<i32>;
     /// Hands over what happened since the last call, in order; returns without waiting.
@@ -243,6 +248,13 @@ pub enum PlaneEvent {
         reason: TrapReason,
         /// The frame, tags in line.
         frame: Vec<u8>,
+    },
+    /// A port forwards in another way than before because its netdev has changed.
+    PortChanged {
+        /// The port.
+        port: PortId,
+        /// What is different and why, as a part of a sentence.
+        what: String,
     },
     /// Events were lost because the ring was full: how many.
     Lost(u64),

@@ -58,6 +58,7 @@ fn events(plane: &mut SoftPlane) -> Vec<String> {
             PlaneEvent::Trapped { port, reason, frame, .. } => {
                 format!("trapped {port} {reason} {}", frame.len())
             }
+            PlaneEvent::PortChanged { port, what } => format!("{port} {what}"),
             PlaneEvent::Lost(n) => format!("lost {n}"),
         });
     });

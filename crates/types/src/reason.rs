@@ -182,10 +182,18 @@ named! {
         Slow = 2, "slow";
         /// Discovery and other link-local protocols.
         Discovery = 3, "discovery";
-        /// Exceptions of routing that make work for the kernel: everything that could not be forwarded.
+        /// Exceptions of routing that have no group of their own: no route, and addresses that are not forwarded.
         RouteException = 4, "route_exception";
         /// What is for the switch's own stack; not policed unless configured.
         Host = 5, "host";
+        /// Packets whose next hop the kernel has to resolve.
+        Glean = 6, "glean";
+        /// Packets whose TTL or hop limit has ended.
+        TtlExpired = 7, "ttl_expired";
+        /// Packets that are too long for the egress interface.
+        RouteMtu = 8, "route_mtu";
+        /// Packets with IPv4 options or an IPv6 hop-by-hop header.
+        IpOptions = 9, "ip_options";
     }
 }
 
@@ -197,12 +205,11 @@ impl TrapReason {
             Self::Bpdu | Self::PvstBpdu => TrapGroup::Stp,
             Self::SlowProtocol => TrapGroup::Slow,
             Self::Lldp | Self::Reserved => TrapGroup::Discovery,
-            Self::Glean
-            | Self::TtlExpired
-            | Self::RouteMtu
-            | Self::IpOptions
-            | Self::Martian
-            | Self::NoRoute => TrapGroup::RouteException,
+            Self::Glean => TrapGroup::Glean,
+            Self::TtlExpired => TrapGroup::TtlExpired,
+            Self::RouteMtu => TrapGroup::RouteMtu,
+            Self::IpOptions => TrapGroup::IpOptions,
+            Self::Martian | Self::NoRoute => TrapGroup::RouteException,
             // A prefix that the kernel routes is ordinary traffic, as is what is for the switch itself.
             Self::LocalAddress | Self::RoutePolicy | Self::HostStack => TrapGroup::Host,
         }

@@ -61,6 +61,9 @@ fn block(i: &InterfaceView, config: &Config) -> String {
         let speed = i.speed_mbps.map_or_else(|| "unknown speed".into(), |mbps| format!("{mbps}Mb/s"));
         let _ = writeln!(out, "  {duplex}, {speed}, hook {}", i.hook.unwrap_or("none"));
     }
+    for note in &i.notes {
+        let _ = writeln!(out, "  {note}");
+    }
     let _ = writeln!(out, "     {} packets input, {} bytes", i.rx.frames, i.rx.bytes);
     let _ = writeln!(out, "     {} input errors, {} dropped", i.rx.errors, i.rx.dropped);
     let _ = writeln!(out, "     {} packets output, {} bytes", i.tx.frames, i.tx.bytes);

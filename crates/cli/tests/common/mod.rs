@@ -154,6 +154,7 @@ impl Interfaces for Fake {
                 duplex: "full",
                 rx: view::Counters { frames: 10, bytes: 1000, dropped: 1, errors: 0 },
                 tx: view::Counters { frames: 20, bytes: 2000, dropped: 0, errors: 0 },
+                notes: Vec::new(),
                 hook: (kind == view::InterfaceKind::Switchport).then_some("tc"),
                 forwarded: 8,
                 trapped: 1,

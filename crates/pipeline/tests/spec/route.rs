@@ -367,6 +367,20 @@ fn exceptions() {
             "dropped trap_policed",
         ),
         (
+            "another exception is not over it",
+            |s| s.global.trap_rate[TrapGroup::RouteException.index()] = TrapRate { rate_pps: 0, burst: 0 },
+            1,
+            v("10.0.10.1", "10.0.20.66", 1),
+            "trapped ttl_expired 5:-",
+        ),
+        (
+            "an exception over its own rate",
+            |s| s.global.trap_rate[TrapGroup::TtlExpired.index()] = TrapRate { rate_pps: 0, burst: 0 },
+            1,
+            v("10.0.10.1", "10.0.20.66", 1),
+            "dropped trap_policed",
+        ),
+        (
             "what is for the switch is not over it",
             |s| s.global.trap_rate[TrapGroup::RouteException.index()] = TrapRate { rate_pps: 0, burst: 0 },
             1,

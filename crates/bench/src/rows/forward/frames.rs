@@ -45,7 +45,21 @@ pub struct FrameLoad {
     pub ports: PortMode,
     /// Who makes the frames.
     pub source: Source,
+    /// When the sinks begin to run NAPI, which is when XDP may send to them.
+    pub sinks: Sinks,
 }
+
+/// When the sinks of a [`FrameRig`] are ready for the load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sinks {
+    /// Before the device comes up.
+    Early,
+    /// Afterwards: the device has to notice.
+    Late,
+}
+
+/// How long a device may take to notice that a sink runs NAPI.
+const NOTICE_TIME: Duration = Duration::from_secs(1);
 
 /// Who makes the frames of a [`FrameRig`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,8 +78,20 @@ impl FrameRig {
     pub fn up(settings: &Settings, kind: Kind, load: &FrameLoad) -> Result<Self> {
         let traffic = if load.count_at == CountAt::Xdp { Traffic::XdpFrames } else { Traffic::Frames };
         let bed = Bed::new(load.outputs, traffic)?;
-        let receiver = Receiver::new(&bed.sink, &bed.receivers(), load.count_at, false)?;
-        let device = kind.up(&bed, &settings.lanyard, load.ports).with_context(|| kind.name())?;
+        let receive = || Receiver::new(&bed.sink, &bed.receivers(), load.count_at, false);
+        let bring_up = || kind.up(&bed, &settings.lanyard, load.ports).with_context(|| kind.name());
+        let (receiver, device) = match load.sinks {
+            Sinks::Early => {
+                let receiver = receive()?;
+                (receiver, bring_up()?)
+            }
+            Sinks::Late => {
+                let device = bring_up()?;
+                let receiver = receive()?;
+                std::thread::sleep(NOTICE_TIME);
+                (receiver, device)
+            }
+        };
         let own_threads = kind == Kind::Ovs;
         let mut loads = vec![load.stream];
         if own_threads {

@@ -9,7 +9,7 @@ mod rig;
 mod routed;
 mod rows;
 
-pub use frames::{FrameLoad, FrameRig, SILENT, Source};
+pub use frames::{FrameLoad, FrameRig, SILENT, Sinks, Source};
 pub use rig::{Rig, Settings};
 pub use rows::{Arm, Load, RowPlan, all};
 

@@ -1,6 +1,6 @@
 //! The rows of `lanyard bench forward`: which devices, under which load, held against what.
 
-use super::frames::{FrameLoad, FrameRig, SILENT, Source};
+use super::frames::{FrameLoad, FrameRig, SILENT, Sinks, Source};
 use super::hosts::{PingRig, TcpRig};
 use super::life::{HitlessRig, MemoryRig, StartRig};
 use super::rig::{Rig, Settings};
@@ -114,9 +114,10 @@ impl Arm {
 const TC: Kind = Kind::Lanyard(Hook::Tc);
 const PEER: Kind = Kind::Lanyard(Hook::TcPeer);
 const XDP: Kind = Kind::Lanyard(Hook::Xdp);
+const AUTO: Kind = Kind::Lanyard(Hook::Auto);
 
 fn frames(stream: Stream, count_at: CountAt, outputs: u16, ports: PortMode) -> Load {
-    Load::Frames(FrameLoad { stream, count_at, outputs, ports, source: Source::Xdp })
+    Load::Frames(FrameLoad { stream, count_at, outputs, ports, source: Source::Xdp, sinks: Sinks::Early })
 }
 
 fn arm(kind: Kind, load: Load) -> Arm {
@@ -126,7 +127,8 @@ fn arm(kind: Kind, load: Load) -> Arm {
 /// All rows, in the order of the report.
 #[must_use]
 pub fn all() -> Vec<RowPlan> {
-    [limits(), unicast(), hosts(), sizes(), floods(), routed(), stacks(), others(), lives()].concat()
+    [limits(), defaults(), unicast(), hosts(), sizes(), floods(), routed(), stacks(), others(), lives()]
+        .concat()
 }
 
 /// What is possible at all.
@@ -145,6 +147,45 @@ fn limits() -> Vec<RowPlan> {
             Target::None,
         ),
         RowPlan::versus("limit-xdp", "64 B, a wire on XDP", Kind::BareXdp, bridge, xdp, Target::None),
+    ]
+}
+
+/// What is had without a word of configuration, with hosts as `ip link` makes them.
+fn defaults() -> Vec<RowPlan> {
+    let tc = |hosts| frames(Stream::among(hosts), CountAt::Tc, 1, PortMode::Access);
+    let late = FrameLoad {
+        stream: Stream::new(),
+        count_at: CountAt::Xdp,
+        outputs: 1,
+        ports: PortMode::Access,
+        source: Source::Xdp,
+        sinks: Sinks::Late,
+    };
+    let title = "64 B known unicast, default configuration";
+    let many = "64 B, random pairs of 2048 hosts, default configuration";
+    let tcp = Load::Tcp { offload: false };
+    vec![
+        versus("default-64", title, AUTO, Kind::Bridge, tc(2), Target::RatioAtLeast(1.5)),
+        versus("default-2048", many, AUTO, Kind::Bridge, tc(2048), Target::RatioAtLeast(1.5)),
+        RowPlan {
+            unit: Unit::BitsPerSecond,
+            ..versus(
+                "default-tcp-mtu",
+                "TCP, one stream, MTU-sized, default configuration",
+                AUTO,
+                Kind::Bridge,
+                tcp,
+                Target::RatioAtLeast(1.2),
+            )
+        },
+        versus(
+            "default-napi-late",
+            "64 B known unicast, `hook xdp`, NAPI turned on after start",
+            XDP,
+            Kind::Bridge,
+            Load::Frames(late),
+            Target::RatioAtLeast(3.0),
+        ),
     ]
 }
 
@@ -245,6 +286,7 @@ fn floods() -> Vec<RowPlan> {
             outputs,
             ports: PortMode::Access,
             source: Source::Socket,
+            sinks: Sinks::Early,
         };
         rows.push(RowPlan::versus(
             &format!("flood-{outputs}-socket"),

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
+/* Frames whose transport checksum is missing.
+ *
+ * A stack that sends through a veth or a TAP leaves the checksums of TCP and UDP to the device (CHECKSUM_PARTIAL): the field
+ * holds the sum of the pseudo header (RFC 9293, 3.1; RFC 8200, 8.1), and the buffer carries a note that it is to be completed. An
+ * XDP program gets neither the note nor a way to pass it on, so a frame that it redirects arrives damaged. TC keeps the note.
+ *
+ * So on such ports XDP compares: what holds the bare sum of its pseudo header, and what may have another packet inside,
+ * goes up to TC. A complete checksum has that value by chance once in 65,535 frames, which then only take the slower way.
+ */
+#ifndef LY_CHECKSUM_XDP_H
+#define LY_CHECKSUM_XDP_H
+
+#define IP_ICMP 1
+#define IP_IGMP 2
+#define IP_ICMPV6 58
+
+#define UDP_VXLAN 4789
+#define UDP_VXLAN_LINUX 8472 /* the kernel's default before IANA's */
+#define UDP_GENEVE 6081
+#define UDP_GTP_U 2152
+
+struct udp_ports {
+	__u16 src, dst, len, check;
+};
+
+/* EtherTypes behind which there is an IP packet that is not looked at here: tags, MPLS, PPPoE. */
+static __always_inline bool type_encloses(__u16 type)
+{
+	return type == 0x8100 || type == 0x88a8 || type == 0x9100 || type == 0x8847 || type == 0x8848 || type == 0x8864;
+}
+
+static __always_inline bool port_encloses(__u16 port)
+{
+	return port == UDP_VXLAN || port == UDP_VXLAN_LINUX || port == UDP_GENEVE || port == UDP_GTP_U;
+}
+
+/* `sum`: that of the addresses. One's complement knows two zeros. */
+static __always_inline bool transport_missing(void *l4, void *end, __u64 sum, __u8 protocol, __u32 len)
+{
+	__u32 at = protocol == IP_TCP ? 16 : 6;
+	__u16 *check = l4 + at, want;
+
+	if (protocol == IP_ICMP || protocol == IP_IGMP || protocol == IP_ICMPV6)
+		return false; /* the kernel completes these itself */
+	if ((protocol != IP_TCP && protocol != IP_UDP) || (void *)(check + 1) > end)
+		return true;
+	if (protocol == IP_UDP && port_encloses(bpf_ntohs(((struct udp_ports *)l4)->dst)))
+		return true;
+	want = fold(sum + bpf_htons(protocol) + bpf_htons(len));
+	return *check == want || (want == 0xffff && *check == 0 && protocol == IP_TCP);
+}
+
+static __always_inline bool checksum_missing(struct xdp_md *ctx, struct frame *f)
+{
+	void *l3 = (void *)(long)ctx->data + (f->form == LY_UNTAGGED ? 14 : 18), *end = (void *)(long)ctx->data_end;
+	__u16 *type = l3 - 2;
+
+	if ((void *)(type + 1) > end)
+		return true;
+	if (*type == bpf_htons(ETH_IPV4)) {
+		struct ipv4 *ip = l3;
+		if ((void *)(ip + 1) > end || ip->version_ihl != 0x45)
+			return true;
+		if (is_fragment(ip))
+			return false; /* checksums are complete before a packet is divided */
+		return transport_missing(ip + 1, end, (__u64)ip->src + ip->dst, ip->protocol, bpf_ntohs(ip->len) - 20);
+	}
+	if (*type == bpf_htons(ETH_IPV6)) {
+		struct ipv6 *ip = l3;
+		if ((void *)(ip + 1) > end)
+			return true;
+		__u64 sum = (__u64)ip->src[0] + ip->src[1] + ip->src[2] + ip->src[3] + ip->dst[0] + ip->dst[1] +
+			    ip->dst[2] + ip->dst[3];
+		return transport_missing(ip + 1, end, sum, ip->next, bpf_ntohs(ip->payload));
+	}
+	return type_encloses(bpf_ntohs(*type));
+}
+
+#endif

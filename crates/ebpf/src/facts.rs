@@ -1,0 +1,316 @@
+//! What the kernel reports about a port's netdev, and what follows from it: the hook, the delivery, and whether XDP may send
+//! frames to the port.
+//!
+//! Read first: bpf-helpers(7) on bpf_redirect_peer and the kernel's Documentation/networking/xdp-rx-metadata.rst.
+//! bpf_redirect_peer puts a frame straight into the far end's receive path, past this end's egress queue, past the programs
+//! and filters there, and past an XDP program of the far end. So by default it is used only where none of these exists.
+//!
+//! It also hands over the frame as one for the far end itself: kernels since 2025 set the packet type to PACKET_HOST, whatever
+//! the program has set, where the device path compares the destination with the far end's address (eth_type_trans). A stack
+//! that takes a frame for another station as its own drops its packet unless it forwards packets. So by default frames for
+//! other addresses are handed over only where the far end does not forward, and is in no bridge or bond that might.
+//!
+//! Invariant: [`hook`] and [`peer`] are pure. Everything that they depend on is in [`Seen`], and `follow` reads that again
+//! whenever the kernel reports a change.
+
+use crate::attach::{self, XdpForm};
+use lanyard_netdev::{Link, Netdev, XdpAbility, XdpFeatures};
+use lanyard_pipeline::state::{Delivery, HookChoice, PortState};
+use lanyard_types::MacAddr;
+use std::fmt;
+
+/// Receive offloads that keep a VLAN tag out of band, where XDP does not see it: of 802.1Q and of 802.1ad.
+pub(crate) const TAG_PARSING: [&str; 2] = ["rx-vlan-hw-parse", "rx-vlan-stag-hw-parse"];
+/// The receive offload that merges frames so that they cannot be told apart again.
+pub(crate) const MERGING: &str = "rx-lro";
+
+/// What the kernel reports about a netdev.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub kind: Kind,
+    pub xdp: XdpAbility,
+    pub tags: Tags,
+    /// `rx-lro` is on.
+    pub merges: bool,
+    pub far: Result<Far, NoPeer>,
+}
+
+/// What makes a difference about a netdev's kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Hardware,
+    Veth,
+    /// TUN/TAP: the far end is a process, usually a virtual machine.
+    Tap,
+    Virtual,
+}
+
+impl Kind {
+    fn of(link: &Link) -> Self {
+        match link.kind.as_deref() {
+            None => Self::Hardware,
+            Some("veth") => Self::Veth,
+            Some("tun") => Self::Tap,
+            Some(_) => Self::Virtual,
+        }
+    }
+    /// Frames that come in may still lack their transport checksum, and XDP is not told which do: the sender's stack leaves it to
+    /// a device that never comes.
+    pub(crate) const fn leaves_checksums(self) -> bool {
+        matches!(self, Self::Veth | Self::Tap)
+    }
+}
+
+/// Where the driver leaves VLAN tags of received frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tags {
+    InLine,
+    /// Out of band, until the offload is switched off.
+    Parsed,
+    /// Out of band, and the driver does not change that.
+    AlwaysParsed,
+}
+
+/// The far end of a veth pair, in another network namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Far {
+    pub netnsid: i32,
+    pub ifindex: u32,
+    pub mac: MacAddr,
+    /// It forwards packets, or hands its frames to a device that might.
+    pub forwards: bool,
+    /// What bpf_redirect_peer would pass by.
+    pub passed_by: Option<PassedBy>,
+}
+
+/// Why there is no far end to hand frames to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoPeer {
+    NotVeth,
+    SameNamespace,
+    /// The kernel does not show it.
+    Hidden,
+}
+
+impl fmt::Display for NoPeer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotVeth => "it is not a veth",
+            Self::SameNamespace => "its other end is in the same network namespace",
+            Self::Hidden => "the kernel does not show its other end",
+        })
+    }
+}
+
+/// Something between a port and its far end that bpf_redirect_peer passes by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum PassedBy {
+    Qdisc(String),
+    EgressFilter,
+    EgressProgram,
+    FarXdp,
+    /// The kernel did not answer, so it is not known that nothing is there.
+    Unknown(String),
+}
+
+impl fmt::Display for PassedBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Qdisc(kind) => write!(f, "it has the queueing discipline {kind}"),
+            Self::EgressFilter => f.write_str("it has a TC egress filter"),
+            Self::EgressProgram => f.write_str("it has a TCX egress program"),
+            Self::FarXdp => f.write_str("its other end runs an XDP program"),
+            Self::Unknown(why) => write!(f, "its egress hooks cannot be listed: {why}"),
+        }
+    }
+}
+
+/// Reads what the decisions about `port` depend on.
+pub(crate) fn look(netdev: &Netdev, port: &PortState, link: &Link) -> Seen {
+    let kind = Kind::of(link);
+    // A kernel that cannot tell (before Linux 6.3) is one whose XDP is not used.
+    let xdp = netdev.xdp_ability(link.ifindex).unwrap_or_default();
+    let (mut tags, mut merges) = (Tags::InLine, false);
+    if kind == Kind::Hardware || kind != Kind::Veth && port.hook == HookChoice::Xdp {
+        for feature in netdev.features(&link.name).unwrap_or_default().iter().filter(|feature| feature.on) {
+            if TAG_PARSING.contains(&feature.name.as_str()) {
+                tags = if feature.changeable && tags != Tags::AlwaysParsed {
+                    Tags::Parsed
+                } else {
+                    Tags::AlwaysParsed
+                };
+            }
+            merges |= feature.name == MERGING;
+        }
+    }
+    Seen { kind, xdp, tags, merges, far: look_at_far_end(netdev, link) }
+}
+
+fn look_at_far_end(netdev: &Netdev, link: &Link) -> Result<Far, NoPeer> {
+    if Kind::of(link) != Kind::Veth {
+        return Err(NoPeer::NotVeth);
+    }
+    let netnsid = link.peer_netnsid.ok_or(NoPeer::SameNamespace)?;
+    let ifindex = link.peer_ifindex.ok_or(NoPeer::Hidden)?;
+    let far = netdev.link_in_netns(netnsid, ifindex).map_err(|_| NoPeer::Hidden)?;
+    let passed_by = if !link.qdisc.is_empty() && link.qdisc != "noqueue" {
+        Some(PassedBy::Qdisc(link.qdisc.clone()))
+    } else if far.xdp.is_some() {
+        Some(PassedBy::FarXdp)
+    } else {
+        egress_hooks(netdev, link.ifindex)
+    };
+    let forwards = far.forwards || far.master.is_some();
+    Ok(Far { netnsid, ifindex, mac: far.mac, forwards, passed_by })
+}
+
+/// Programs and filters at the TC egress hook.
+fn egress_hooks(netdev: &Netdev, ifindex: u32) -> Option<PassedBy> {
+    match attach::egress_programs(ifindex) {
+        Ok(0) => {}
+        Ok(_) => return Some(PassedBy::EgressProgram),
+        // A kernel without TCX (before Linux 6.6) has no such programs.
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
+        Err(error) => return Some(PassedBy::Unknown(error.to_string())),
+    }
+    match netdev.egress_filters(ifindex) {
+        Ok(0) => None,
+        Ok(_) => Some(PassedBy::EgressFilter),
+        Err(error) => Some(PassedBy::Unknown(error.to_string())),
+    }
+}
+
+/// The XDP program for a port, `None` for TC alone. `kept` says that an administrator has turned tag parsing on again after it
+/// was switched off for XDP.
+///
+/// # Errors
+/// Why XDP cannot be used where `choice` asks for it, or where tags alone are in its way.
+pub(crate) fn hook(choice: HookChoice, seen: &Seen, kept: bool) -> Result<Option<XdpForm>, String> {
+    let needed = XdpFeatures(XdpFeatures::BASIC.0 | XdpFeatures::REDIRECT.0);
+    let able = seen.xdp.features.has(needed);
+    match choice {
+        HookChoice::Tc => return Ok(None),
+        HookChoice::Auto => {
+            // Between veths and TAPs TC is faster: it keeps buffers of many frames whole.
+            let pays = seen.kind == Kind::Hardware && able && seen.xdp.features.has(XdpFeatures::NDO_XMIT);
+            if !pays {
+                return Ok(None);
+            }
+        }
+        HookChoice::Xdp if !able => return Err("its driver has no native XDP that can redirect".into()),
+        HookChoice::Xdp => {}
+    }
+    if seen.kind == Kind::Veth {
+        return Ok(Some(XdpForm::Bound));
+    }
+    match seen.tags {
+        Tags::InLine => Ok(Some(XdpForm::Plain)),
+        Tags::Parsed if !kept => Ok(Some(XdpForm::Plain)),
+        _ if seen.xdp.tells_vlan_tag => Ok(Some(XdpForm::Bound)),
+        Tags::Parsed => Err("its VLAN tag parsing (rx-vlan-hw-parse, rx-vlan-stag-hw-parse) was turned on, and XDP would not \
+                             see the tags; turn it off with `ethtool -K` to have XDP"
+            .into()),
+        Tags::AlwaysParsed => Err("its driver takes VLAN tags out of the frames and does not stop doing so".into()),
+    }
+}
+
+/// Frames that are handed to the far end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Peer {
+    /// The far end's own address: frames for it are.
+    pub mac: MacAddr,
+    /// Known unicast for other addresses is, too.
+    pub any: bool,
+}
+
+/// Which frames are handed to the far end; the reason where all go through the device.
+pub(crate) fn peer(delivery: Delivery, seen: &Seen) -> Result<Peer, String> {
+    if delivery == Delivery::Device {
+        return Err("it is configured".into());
+    }
+    let far = seen.far.as_ref().map_err(ToString::to_string)?;
+    match &far.passed_by {
+        _ if far.mac.is_zero() => Err("its other end has no address".into()),
+        Some(passed_by) if delivery == Delivery::Auto => Err(passed_by.to_string()),
+        _ => Ok(Peer { mac: far.mac, any: delivery == Delivery::Peer || !far.forwards }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NATIVE: u64 = XdpFeatures::BASIC.0 | XdpFeatures::REDIRECT.0;
+
+    fn seen(kind: Kind, features: u64, tags: Tags) -> Seen {
+        let xdp = XdpAbility { features: XdpFeatures(features), tells_vlan_tag: false };
+        Seen { kind, xdp, tags, merges: false, far: Err(NoPeer::NotVeth) }
+    }
+
+    #[test]
+    fn the_hook_follows_from_driver_and_tags() {
+        use HookChoice::{Auto, Tc, Xdp};
+        let all = NATIVE | XdpFeatures::NDO_XMIT.0;
+        let nic = |tags| seen(Kind::Hardware, all, tags);
+        let tells = |mut seen: Seen| {
+            seen.xdp.tells_vlan_tag = true;
+            seen
+        };
+        let plain = Ok(Some(XdpForm::Plain));
+        let bound = Ok(Some(XdpForm::Bound));
+        let cases: [(HookChoice, Seen, bool, Result<_, &str>); 15] = [
+            (Tc, nic(Tags::InLine), false, Ok(None)),
+            (Auto, nic(Tags::InLine), false, plain),
+            (Auto, nic(Tags::Parsed), false, plain),
+            (Auto, nic(Tags::Parsed), true, Err("turned on")),
+            (Xdp, nic(Tags::Parsed), true, Err("turned on")),
+            (Auto, tells(nic(Tags::Parsed)), true, bound),
+            (Xdp, nic(Tags::AlwaysParsed), false, Err("does not stop")),
+            (Xdp, tells(nic(Tags::AlwaysParsed)), false, bound),
+            (Auto, seen(Kind::Hardware, NATIVE, Tags::InLine), false, Ok(None)),
+            (Xdp, seen(Kind::Hardware, NATIVE, Tags::InLine), false, plain),
+            (Xdp, seen(Kind::Hardware, XdpFeatures::BASIC.0, Tags::InLine), false, Err("no native XDP")),
+            (Auto, seen(Kind::Veth, all, Tags::InLine), false, Ok(None)),
+            (Xdp, seen(Kind::Veth, all, Tags::InLine), false, bound),
+            (Auto, seen(Kind::Tap, all, Tags::InLine), false, Ok(None)),
+            (Xdp, seen(Kind::Tap, all, Tags::InLine), false, plain),
+        ];
+        for (choice, seen, kept, want) in cases {
+            match (hook(choice, &seen, kept), want) {
+                (Ok(got), Ok(want)) => assert_eq!(got, want, "{choice:?} {seen:?}"),
+                (Err(got), Err(want)) => assert!(got.contains(want), "{choice:?} {seen:?}: {got}"),
+                (got, want) => unreachable!("{choice:?} {seen:?}: {got:?} instead of {want:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn the_far_end_gets_frames_where_nothing_is_passed_by() {
+        let mac = MacAddr([2, 0, 0, 0, 0, 1]);
+        let veth = |far| Seen { far, ..seen(Kind::Veth, 0, Tags::InLine) };
+        let end = |forwards, passed_by| veth(Ok(Far { netnsid: 0, ifindex: 2, mac, forwards, passed_by }));
+        let far = |passed_by| end(false, passed_by);
+        let tbf = || Some(PassedBy::Qdisc("tbf".into()));
+        let cases: [(Delivery, Seen, Result<bool, &str>); 12] = [
+            (Delivery::Auto, far(None), Ok(true)),
+            (Delivery::Auto, end(true, None), Ok(false)),
+            (Delivery::Peer, end(true, None), Ok(true)),
+            (Delivery::Peer, far(None), Ok(true)),
+            (Delivery::Device, far(None), Err("configured")),
+            (Delivery::Auto, far(tbf()), Err("tbf")),
+            (Delivery::Peer, far(tbf()), Ok(true)),
+            (Delivery::Auto, far(Some(PassedBy::EgressFilter)), Err("egress filter")),
+            (Delivery::Auto, far(Some(PassedBy::EgressProgram)), Err("egress program")),
+            (Delivery::Auto, far(Some(PassedBy::FarXdp)), Err("XDP")),
+            (Delivery::Auto, far(Some(PassedBy::Unknown("EPERM".into()))), Err("EPERM")),
+            (Delivery::Peer, veth(Err(NoPeer::SameNamespace)), Err("same network namespace")),
+        ];
+        for (delivery, seen, want) in cases {
+            match (peer(delivery, &seen), want) {
+                (Ok(got), Ok(any)) => assert_eq!(got, Peer { mac, any }, "{delivery:?} {seen:?}"),
+                (Err(got), Err(want)) => assert!(got.contains(want), "{delivery:?} {seen:?}: {got}"),
+                (got, want) => unreachable!("{delivery:?} {seen:?}: {got:?} instead of {want:?}"),
+            }
+        }
+    }
+}
