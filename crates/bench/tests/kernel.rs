@@ -182,7 +182,6 @@ fn devices_under_test_pass_frames() {
             ports: PortMode::Access,
             source: Source::Xdp,
             sinks: Sinks::Early,
-            sinks: Sinks::Early,
         })
     };
     check(Kind::Bridge, frames(Stream::new(), CountAt::Tc, 1));
@@ -220,7 +219,6 @@ fn open_vswitch_passes_frames() {
         outputs: 1,
         ports: PortMode::Access,
         source: Source::Xdp,
-        sinks: Sinks::Early,
         sinks: Sinks::Early,
     };
     let mut rig = Arm { kind: Kind::Ovs, note: "", load: Load::Frames(load) }.up(&settings()).unwrap();
