@@ -485,7 +485,7 @@ mod clsact {
 
     /// True when our filter is there.
     pub(super) fn present(ifindex: u32) -> bool {
-        let _said = crate::object::Said::listen();
+        let _messages = crate::refusal::Messages::listen();
         at_our_place(ifindex) == Some(true)
     }
 
