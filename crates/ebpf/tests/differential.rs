@@ -6,6 +6,10 @@
 
 #![allow(clippy::panic)] // a test that panics has failed, and says why
 
+#[path = "common/frames.rs"]
+mod frames;
+
+use frames::{conversation, kernel_refuses, with_foreign_tag};
 use ipnet::IpNet;
 use lanyard_ebpf::{DryMode, EbpfPlane, Options};
 use lanyard_pipeline::generate::{MAX_GENERATED_PORTS, Rng, State, frame, routes};
@@ -15,7 +19,6 @@ use lanyard_pipeline::{Output, Pipeline, Timestamp};
 use lanyard_plane::{FdbFilter, Hook, Plane, PlaneError, RouteChange};
 use lanyard_types::{DropReason, MacAddr, PortId, VlanId};
 use lanyard_wire::ip::IpHeader;
-use lanyard_wire::{Builder, Tag, push};
 use std::collections::BTreeMap;
 
 /// What XDP did itself.
@@ -101,12 +104,7 @@ fn one_state(plane: &mut EbpfPlane, pipeline: &mut Pipeline, seed: u64, frames: 
             true => conversation(&mut rng, &state, pipeline).unwrap_or_else(|| frame(&mut rng, &state)),
             false => frame(&mut rng, &state),
         };
-        if form.percent(8) && bytes.len() >= 14 {
-            // Also a packet for the router may be behind a tag that the port does not recognise.
-            let vid = form.pick(&state.vlans).map_or(1, VlanId::get);
-            let tag = Tag { pcp: form.below(8) as u8, dei: false, vid };
-            push(&mut bytes, form.pick(&[0x8100, 0x88a8]).unwrap_or(0x8100), tag).expect("a whole header");
-        }
+        with_foreign_tag(&mut form, &state, &mut bytes);
         if let Some(change) = rng.percent(5).then(|| routes::churn(&mut rng, &state)).flatten() {
             route(plane, pipeline, &[change], seed);
         }
@@ -172,33 +170,6 @@ fn route(plane: &mut EbpfPlane, pipeline: &mut Pipeline, changes: &[RouteChange]
     let refused: Vec<usize> = plane.route(changes).into_iter().map(|(at, _)| at).collect();
     let wanted = (0..changes.len()).filter(|at| pipeline.route(&changes[*at]).is_err()).collect::<Vec<_>>();
     assert_eq!(refused, wanted, "seed {seed}: {changes:?}");
-}
-
-/// A frame between two hosts that the pipeline knows, at the port and with the tag the source was learned with: what XDP
-/// forwards.
-fn conversation(rng: &mut Rng, state: &State, pipeline: &Pipeline) -> Option<(PortId, Vec<u8>)> {
-    let vlan = rng.pick(&state.vlans)?;
-    let known: Vec<(MacAddr, PortId)> =
-        state.hosts.iter().filter_map(|mac| Some((*mac, pipeline.fdb().get(vlan, *mac)?.port?))).collect();
-    let ((src, port), (dst, _)) = (rng.pick(&known)?, rng.pick(&known)?);
-    let from = state.plane.ports.get(&port)?;
-    let mut builder = Builder::new(dst, src);
-    if from.pvid != Some(vlan) || rng.percent(20) {
-        builder =
-            builder.tag(from.tpid.ethertype()?, Tag { pcp: rng.below(8) as u8, dei: false, vid: vlan.get() });
-    }
-    let len = rng.pick(&[60, 60, 64, 594, 1514, 1518])?;
-    Some((port, builder.ethertype(0x0800).payload(&rng.next_u64().to_le_bytes()).pad(len).build()))
-}
-
-/// A payload that begins with a tag that is cut off: when the kernel changes the tag before it, it wants this one whole,
-/// and says no. No wire carries a frame so short; `transmit_failed` is its right name, and the specification has no
-/// kernel to fail. (`own`: the port's EtherType; cut off, that one makes the frame `truncated`.)
-fn kernel_refuses(bytes: &[u8], own: Option<u16>) -> bool {
-    let ethertype = |at: usize| bytes.get(at..at + 2).map(|b| u16::from_be_bytes([b[0], b[1]]));
-    let tag = |at: &usize| matches!(ethertype(*at), Some(0x8100 | 0x88a8));
-    let last = (12..).step_by(4).take_while(tag).last();
-    last.is_some_and(|at| bytes.len() < at + 6 && (at > 12 || ethertype(at) != own))
 }
 
 /// Runs one frame through both.
