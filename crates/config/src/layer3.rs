@@ -3,7 +3,7 @@
 //!
 //! Invariant: what equals its default is not printed; a VRF that something names exists, and stands before it in the text.
 
-use crate::text::reference;
+use crate::format::reference;
 use crate::{Config, Interface, InterfaceName};
 use ipnet::{IpNet, Ipv6Net};
 use lanyard_pipeline::route::Urpf;

@@ -4,6 +4,7 @@
 //! that, fed back through the command line, gives an equal `Config`. Commands change a copy; the switch
 //! takes the copy or refuses it, so a command takes effect everywhere or nowhere.
 
+mod format;
 mod fpm;
 pub mod layer3;
 mod model;

@@ -4,7 +4,7 @@
 //! default is neither. The ranges are those of [`lanyard_stp::Config::check`].
 
 use crate::Config;
-use crate::text::chunks;
+use crate::format::chunks;
 use lanyard_stp::{ErrCause, Guard, LinkType, Mode, MstRegion, PathCostMethod, PortFast};
 use lanyard_types::{VlanId, VlanSet};
 use std::collections::{BTreeMap, BTreeSet};

@@ -4,33 +4,14 @@
 //! separated by `!`, a setting that equals its default is not printed, and no line is longer than
 //! 180 bytes of list and its keywords, or than what the user typed.
 
+use crate::format::chunks;
+pub use crate::format::reference;
 use crate::{
     Config, Duplex, Interface, InterfaceName, Role, StaticTarget, Switchport, SwitchportMode, Vlan, layer3,
 };
 use lanyard_pipeline::state::{Delivery, FDB_LIMIT_DEFAULT, HookChoice, ReservedAction, Tpid};
 use lanyard_types::{VlanId, VlanSet};
 use std::collections::HashMap;
-
-/// Longest list of VLANs in one line, in bytes; longer ones go on in further lines.
-const MAX_LIST: usize = 180;
-
-/// An interface as commands name it: `eth1`, `Vlan10` as `vlan 10`, and `netdev vlan` for a netdev whose name
-/// the command line would take for something else.
-#[must_use]
-pub fn reference(name: &InterfaceName) -> String {
-    match name {
-        InterfaceName::Vlan(vlan) => format!("vlan {vlan}"),
-        InterfaceName::Netdev(name) => {
-            let lower = name.to_ascii_lowercase();
-            let mistaken = ["vlan", "range", "netdev", "port-channel", "null0"]
-                .iter()
-                .any(|word| word.starts_with(&lower))
-                || lower.strip_prefix("vlan").is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_digit()));
-            let mistaken = mistaken || name.parse::<std::net::Ipv4Addr>().is_ok();
-            if mistaken { format!("netdev {name}") } else { name.clone() }
-        }
-    }
-}
 
 /// The whole configuration.
 #[must_use]
@@ -264,22 +245,6 @@ fn fdb(config: &Config) -> Vec<String> {
         lines.push(format!("mac address-table static {mac} vlan {vlan} {target}"));
     }
     lines
-}
-
-/// A list of VLANs in parts that each fit a line.
-pub(crate) fn chunks(set: &VlanSet) -> Vec<String> {
-    let text = set.to_string();
-    let mut parts: Vec<String> = Vec::new();
-    for item in text.split(',').filter(|item| !item.is_empty()) {
-        match parts.last_mut().filter(|part| part.len() + item.len() < MAX_LIST) {
-            Some(part) => {
-                part.push(',');
-                part.push_str(item);
-            }
-            None => parts.push(item.to_owned()),
-        }
-    }
-    parts
 }
 
 /// What differs between two configurations, as lines: those of `old` with `-`, those of `new` with `+`, the

@@ -71,7 +71,7 @@ impl EbpfPlane {
                 "an FDB limit of {limit} entries is outside 1 to {most}"
             )));
         }
-        lanyard_pipeline::route::check(next).map_err(PlaneError::Invalid)?;
+        lanyard_pipeline::validate::check(next).map_err(PlaneError::Invalid)?;
         let mut seen = BTreeMap::new();
         for (id, port) in &next.ports {
             if port.tpid == Tpid::Stacked9100 {

@@ -5,10 +5,11 @@
 
 use crate::load::{self, Lab};
 use crate::netns::{self, Place};
+use crate::program::program;
 use crate::state::LabState;
 use crate::steps::{Step, colour_stdout};
 use crate::topology::PlaneChoice;
-use crate::up::{self, Interrupts, program};
+use crate::up::{self, Interrupts};
 use crate::{down, graph};
 use anyhow::{Context, Result, bail};
 use std::fmt::Write as _;

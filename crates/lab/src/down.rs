@@ -5,9 +5,9 @@
 //! down with their start time, are ended.
 
 use crate::netns::{self, Place};
+use crate::program::program;
 use crate::state::{self, LabState, NodeState, Phase, ProcessId};
 use crate::topology::Topology;
-use crate::up::program;
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, waitpid};

@@ -10,6 +10,7 @@ pub mod graph;
 pub mod load;
 mod names;
 pub mod netns;
+mod program;
 pub mod read;
 pub mod state;
 mod steps;
@@ -270,7 +271,7 @@ fn exec(file: &Path, node: &str, command: &[OsString]) -> Result<ExitCode> {
     let (mut program, mut arguments) = (command[0].clone(), command[1..].to_vec());
     if program == "lanyard" {
         // The one that built the lab, whatever PATH says; and the node's own switch, unless another is named.
-        program = up::program()?.into_os_string();
+        program = program::program()?.into_os_string();
         let named = arguments.iter().any(|word| word.to_string_lossy().starts_with("--instance"));
         let takes = |word: &OsString| ["cli", "detach", "run"].iter().any(|verb| word == verb);
         if found.is_switch() && !named && arguments.first().is_some_and(takes) {

@@ -7,6 +7,7 @@ use crate::down;
 use crate::frr;
 use crate::load::Lab;
 use crate::netns::{self, Place};
+use crate::program::program;
 use crate::state::{self, LabState, NodeState, Phase, ProcessId};
 use crate::steps::Step;
 use crate::topology::{Kind, Node, PlaneChoice};
@@ -57,17 +58,6 @@ impl Interrupts {
     /// A signal has come.
     pub fn check(&self) -> Result<()> {
         if self.0.load(Ordering::Relaxed) { bail!("interrupted") } else { Ok(()) }
-    }
-}
-
-/// The program whose `run`, `detach` and `cli` the lab uses: `LANYARD_BIN`, or the one that is running.
-///
-/// # Errors
-/// Neither is known.
-pub fn program() -> Result<PathBuf> {
-    match std::env::var_os("LANYARD_BIN") {
-        Some(path) if !path.is_empty() => Ok(PathBuf::from(path)),
-        _ => std::env::current_exe().context("can't find the `lanyard` program; set LANYARD_BIN"),
     }
 }
 

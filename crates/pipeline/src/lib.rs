@@ -16,6 +16,7 @@ pub mod state;
 pub mod tables;
 mod time;
 pub mod trace;
+pub mod validate;
 
 pub use fuzz::fuzz;
 pub use pipeline::{Pipeline, Work};

@@ -6,12 +6,11 @@
 //! old value or by the new one. Routes point at groups, groups at adjacencies: when a next hop dies a few groups
 //! change, and no route.
 
-use crate::state::{PlaneState, PortKind};
 use ipnet::IpNet;
 use lanyard_types::{AdjacencyId, GroupId, MacAddr, PortId, RifId, TrapReason, VlanId, VrfId};
 pub use lanyard_wire::ip::IpHeader;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 /// A router interface: frames for one of its MAC addresses are routed.
@@ -128,48 +127,6 @@ pub struct RouteLookup {
     pub target: Option<RouteTarget>,
     /// The group's buckets, when the target is one.
     pub buckets: Vec<AdjacencyId>,
-}
-
-/// What is wrong with the router interfaces of a state, if anything: planes refuse it in these words.
-///
-/// # Errors
-/// When an interface names a port that is not what it says, two stand on the same VLAN, port or tag, or a number is out of
-/// range.
-pub fn check(state: &PlaneState) -> Result<(), String> {
-    let kind = |port: PortId| state.ports.get(&port).map(|port| port.kind);
-    let mut seen = BTreeMap::new();
-    for (id, rif) in &state.rifs {
-        let name = &rif.name;
-        let (fits, key) = match rif.attachment {
-            RifAttachment::Vlan { vlan, up } => (kind(up) == Some(PortKind::Svi(vlan)), (None, Some(vlan))),
-            RifAttachment::Port(port) => (kind(port) == Some(PortKind::Routed), (Some(port), None)),
-            RifAttachment::Subinterface { parent, vlan, up } => {
-                let fits = kind(parent) == Some(PortKind::Routed)
-                    && kind(up) == Some(PortKind::Subinterface { parent, vlan });
-                (fits, (Some(parent), Some(vlan)))
-            }
-        };
-        if !fits {
-            return Err(format!("router interface {name} names a port that is not of its kind"));
-        }
-        if let Some(other) = seen.insert(key, *id) {
-            return Err(format!("router interface {name} stands where interface {other} stands"));
-        }
-        if rif.virtual_macs.len() > VIRTUAL_MACS {
-            return Err(format!("router interface {name} has more than {VIRTUAL_MACS} virtual addresses"));
-        }
-        if !(68..=65_535).contains(&rif.mtu) {
-            return Err(format!("router interface {name} has an MTU of {}, not 68 to 65535", rif.mtu));
-        }
-    }
-    let mut tags = BTreeSet::new();
-    for port in state.ports.values() {
-        let PortKind::Subinterface { parent, vlan } = port.kind else { continue };
-        if kind(parent) != Some(PortKind::Routed) || !tags.insert((parent, vlan)) {
-            return Err(format!("subinterface {} has no routed port, or its tag is another's", port.name));
-        }
-    }
-    Ok(())
 }
 
 /// The bucket of a packet's flow among `count`, a power of two. Addresses, protocol and ports decide; `salt` keeps strangers

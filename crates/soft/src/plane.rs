@@ -201,7 +201,7 @@ impl Plane for SoftPlane {
         &self.state
     }
     fn apply(&mut self, next: &PlaneState) -> Result<(), PlaneError> {
-        lanyard_pipeline::route::check(next).map_err(PlaneError::Invalid)?;
+        lanyard_pipeline::validate::check(next).map_err(PlaneError::Invalid)?;
         let list = changes(&self.state, next);
         let had: Vec<u32> = self.state.ports.values().map(|port| port.ifindex).collect();
         let done = transact(self, list);

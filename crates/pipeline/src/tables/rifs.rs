@@ -1,6 +1,6 @@
 //! The router interfaces, and which of them a frame's VLAN, port or tag belongs to.
 //!
-//! Invariant: at most one interface stands on a VLAN, a routed port, or a tag of one (`route::check` holds it).
+//! Invariant: at most one interface stands on a VLAN, a routed port, or a tag of one (`validate::check` enforces it).
 
 use crate::route::{RifAttachment, RifState};
 use lanyard_types::{PortId, RifId, VlanId};

@@ -3,12 +3,11 @@
 use crate::support::{base, host, pipeline, port, run, tags, vlan};
 use ipnet::IpNet;
 use lanyard_pipeline::generate::{Rng, State, frame, routes};
-use lanyard_pipeline::route::{
-    Adjacency, RifAttachment, RifState, RouteChange, RouteTarget, Urpf, check as check_rifs,
-};
+use lanyard_pipeline::route::{Adjacency, RifAttachment, RifState, RouteChange, RouteTarget, Urpf};
 use lanyard_pipeline::state::{FdbTarget, PlaneState, PortKind, PortState, TrapRate};
 use lanyard_pipeline::tables::routes::{Limits, Refused, Routes};
 use lanyard_pipeline::trace::Verdict;
+use lanyard_pipeline::validate::check as check_rifs;
 use lanyard_pipeline::{Output, Pipeline, Timestamp};
 use lanyard_types::{AdjacencyId, GroupId, MacAddr, PortId, RifId, TrapGroup, TrapReason, VlanId, VrfId};
 use lanyard_wire::ip::ones_complement_sum;

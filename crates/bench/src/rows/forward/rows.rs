@@ -165,11 +165,11 @@ fn defaults() -> Vec<RowPlan> {
     let many = "64 B, random pairs of 2048 hosts, default configuration";
     let tcp = Load::Tcp { offload: false };
     vec![
-        versus("default-64", title, AUTO, Kind::Bridge, tc(2), Target::RatioAtLeast(1.5)),
-        versus("default-2048", many, AUTO, Kind::Bridge, tc(2048), Target::RatioAtLeast(1.5)),
+        RowPlan::versus("default-64", title, AUTO, Kind::Bridge, tc(2), Target::RatioAtLeast(1.5)),
+        RowPlan::versus("default-2048", many, AUTO, Kind::Bridge, tc(2048), Target::RatioAtLeast(1.5)),
         RowPlan {
             unit: Unit::BitsPerSecond,
-            ..versus(
+            ..RowPlan::versus(
                 "default-tcp-mtu",
                 "TCP, one stream, MTU-sized, default configuration",
                 AUTO,
@@ -178,7 +178,7 @@ fn defaults() -> Vec<RowPlan> {
                 Target::RatioAtLeast(1.2),
             )
         },
-        versus(
+        RowPlan::versus(
             "default-napi-late",
             "64 B known unicast, `hook xdp`, NAPI turned on after start",
             XDP,

@@ -1,0 +1,48 @@
+//! Validation of a [`PlaneState`] by rules that no single type can express.
+
+use crate::route::{RifAttachment, VIRTUAL_MACS};
+use crate::state::{PlaneState, PortKind};
+use lanyard_types::PortId;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Checks the router interfaces of a plane state before a plane takes it.
+///
+/// # Errors
+/// When an interface names a port of another kind, two interfaces share a VLAN, port or tag, or a number is out of range.
+/// Planes refuse the state with this text.
+pub fn check(state: &PlaneState) -> Result<(), String> {
+    let kind = |port: PortId| state.ports.get(&port).map(|port| port.kind);
+    let mut seen = BTreeMap::new();
+    for (id, rif) in &state.rifs {
+        let name = &rif.name;
+        let (fits, key) = match rif.attachment {
+            RifAttachment::Vlan { vlan, up } => (kind(up) == Some(PortKind::Svi(vlan)), (None, Some(vlan))),
+            RifAttachment::Port(port) => (kind(port) == Some(PortKind::Routed), (Some(port), None)),
+            RifAttachment::Subinterface { parent, vlan, up } => {
+                let fits = kind(parent) == Some(PortKind::Routed)
+                    && kind(up) == Some(PortKind::Subinterface { parent, vlan });
+                (fits, (Some(parent), Some(vlan)))
+            }
+        };
+        if !fits {
+            return Err(format!("router interface {name} names a port that is not of its kind"));
+        }
+        if let Some(other) = seen.insert(key, *id) {
+            return Err(format!("router interface {name} stands where interface {other} stands"));
+        }
+        if rif.virtual_macs.len() > VIRTUAL_MACS {
+            return Err(format!("router interface {name} has more than {VIRTUAL_MACS} virtual addresses"));
+        }
+        if !(68..=65_535).contains(&rif.mtu) {
+            return Err(format!("router interface {name} has an MTU of {}, not 68 to 65535", rif.mtu));
+        }
+    }
+    let mut tags = BTreeSet::new();
+    for port in state.ports.values() {
+        let PortKind::Subinterface { parent, vlan } = port.kind else { continue };
+        if kind(parent) != Some(PortKind::Routed) || !tags.insert((parent, vlan)) {
+            return Err(format!("subinterface {} has no routed port, or its tag is another's", port.name));
+        }
+    }
+    Ok(())
+}
