@@ -4,9 +4,11 @@
 //! Invariants: a process is known by its id and the time it started, so no other is ever signalled; it lives in the
 //! namespace of its VRF; like the plane it goes on when the daemon ends, and only `detach` and the configuration end it.
 
-use crate::core::Core;
+use crate::context::{Context, Module};
 use crate::files;
+use crate::kernel::{KernelError, within};
 use crate::os;
+use crate::paths::Paths;
 use lanyard_switch::services::{self, Service};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
@@ -39,8 +41,29 @@ pub(crate) struct Children {
     retry: BTreeMap<Key, Retry>,
     /// Services that are wanted and not installed: said once.
     missing: Vec<Service>,
+    /// Folders in which programs are looked for.
+    folders: Vec<PathBuf>,
     epoll: Option<Epoll>,
     adopted: bool,
+}
+
+/// Why a program was not started.
+#[derive(Debug, thiserror::Error)]
+enum StartError {
+    #[error("{}: {cause}", path.display())]
+    File {
+        path: PathBuf,
+        #[source]
+        cause: std::io::Error,
+    },
+    #[error(transparent)]
+    Namespace(#[from] KernelError),
+    #[error("watching process {pid}: {cause}")]
+    Watch {
+        pid: i32,
+        #[source]
+        cause: std::io::Error,
+    },
 }
 
 /// One program.
@@ -77,25 +100,28 @@ struct Note {
 }
 
 impl Default for Children {
+    /// Programs are looked for in `PATH`, and where the superuser has programs, which not every `PATH` has.
     fn default() -> Self {
-        Self {
-            running: BTreeMap::new(),
-            retry: BTreeMap::new(),
-            missing: Vec::new(),
-            epoll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).ok(),
-            adopted: false,
-        }
+        let path = std::env::var("PATH").unwrap_or_default();
+        let folders = path.split(':').chain(["/usr/sbin", "/usr/local/sbin", "/sbin"]).map(PathBuf::from);
+        Self::with_programs_in(folders.collect())
     }
 }
 
 impl Children {
+    pub(crate) fn with_programs_in(folders: Vec<PathBuf>) -> Self {
+        Self {
+            running: BTreeMap::new(),
+            retry: BTreeMap::new(),
+            missing: Vec::new(),
+            folders,
+            epoll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).ok(),
+            adopted: false,
+        }
+    }
     /// Readable when a program has ended.
     pub(crate) fn fd(&self) -> Option<RawFd> {
         self.epoll.as_ref().map(|epoll| epoll.0.as_raw_fd())
-    }
-    /// When a program is to be started again.
-    pub(crate) fn next_ms(&self) -> Option<u64> {
-        self.retry.values().map(|retry| retry.at_ms).min()
     }
     /// True while a service runs in a namespace.
     pub(crate) fn runs(&self, service: Service, vrf: Option<&str>) -> bool {
@@ -115,159 +141,181 @@ fn started(pid: i32) -> Option<u64> {
     rest.split_whitespace().nth(19)?.parse().ok()
 }
 
-/// The program's path: where the superuser has programs is not on everybody's.
-fn find(program: &str) -> Option<PathBuf> {
-    let paths = std::env::var("PATH").unwrap_or_default();
-    let all = paths.split(':').chain(["/usr/sbin", "/usr/local/sbin", "/sbin"]);
-    all.map(|folder| PathBuf::from(folder).join(program)).find(|path| path.is_file())
-}
-
 fn has_ended(pidfd: &OwnedFd, wait_ms: u16) -> bool {
     let timeout = PollTimeout::from(wait_ms);
     poll(&mut [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)], timeout).is_ok_and(|count| count > 0)
 }
 
-impl Core {
-    fn child_file(&self, (service, vrf): &Key, extension: &str) -> PathBuf {
-        let vrf = vrf.as_ref().map_or_else(String::new, |vrf| format!("-{vrf}"));
-        self.paths.run.join(format!("{}{vrf}.{extension}", service.program()))
-    }
-    fn children_note(&self) -> PathBuf {
-        self.paths.run.join("children.json")
-    }
-
-    /// Brings the programs to what configuration, netdevs and tracked objects now mean.
-    pub(crate) fn follow_children(&mut self) {
-        self.adopt_children();
-        let wanted = services::wanted(self.switch.config(), self.switch.facts(), &self.tracks);
-        let idle = self.children.running.is_empty() && self.children.retry.is_empty();
-        if wanted.is_empty() && idle {
-            self.children.missing.clear();
+impl Module for Children {
+    /// The descriptor is readable: programs may have ended.
+    type Event<'a> = ();
+    fn configure(&mut self, ctx: &mut Context) {
+        self.adopt(ctx);
+        let wanted = services::wanted(ctx.switch.config(), ctx.switch.facts(), &ctx.tracks);
+        if wanted.is_empty() && self.running.is_empty() && self.retry.is_empty() {
+            self.missing.clear();
             return;
         }
-        let running: Vec<Key> = self.children.running.keys().cloned().collect();
+        let running: Vec<Key> = self.running.keys().cloned().collect();
         for key in running.iter().filter(|key| !wanted.contains_key(*key)) {
-            self.end_child(key);
+            self.end(key);
         }
-        self.children.retry.retain(|key, _| wanted.contains_key(key));
-        let now_ms = self.clock.now_ms();
+        self.retry.retain(|key, _| wanted.contains_key(key));
+        let now_ms = ctx.clock.now_ms();
         for (key, text) in wanted {
-            let waits = self.children.retry.get(&key).is_some_and(|retry| retry.at_ms > now_ms);
-            match self.children.running.get(&key).map(|child| child.text != text) {
+            let waits = self.retry.get(&key).is_some_and(|retry| retry.at_ms > now_ms);
+            match self.running.get(&key).map(|child| child.text != text) {
                 None if waits => {}
-                None => self.start_child(&key, text),
-                Some(true) => self.change_child(&key, text),
+                None => self.start(ctx, &key, text),
+                Some(true) => self.change(ctx, &key, text),
                 Some(false) => {}
             }
         }
-        self.forward_virtual();
+        forward_virtual(ctx);
     }
-
-    /// What a virtual router's netdev gets is forwarded as what its interface gets: the kernel has made it with neither.
-    fn forward_virtual(&self) {
-        let config = self.switch.config();
-        for (name, interface) in &config.interfaces {
-            let Some(link) = self.facts().get(&name.to_string()) else { continue };
-            for group in interface.layer3.vrrp.keys() {
-                let vmac = services::vmac_name(link.ifindex, *group);
-                let value = if config.ip_routing { "1" } else { "0" };
-                let _ = self.kernel.spaces.run(link.vrf.as_deref(), || {
-                    // It may not be there yet.
-                    let _ = lanyard_netdev::sysctl::set_ipv4_conf(&vmac, "forwarding", value);
-                });
+    fn handle(&mut self, ctx: &mut Context, (): ()) -> usize {
+        self.reap(ctx)
+    }
+    fn next_ms(&self, _ctx: &Context) -> Option<u64> {
+        self.retry.values().map(|retry| retry.at_ms).filter(|at_ms| *at_ms != u64::MAX).min()
+    }
+    /// Starts again what has ended, when it is time.
+    fn tick(&mut self, ctx: &mut Context) {
+        let now_ms = ctx.clock.now_ms();
+        if self.next_ms(ctx).is_some_and(|at_ms| at_ms <= now_ms) {
+            self.configure(ctx);
+            // Those that run are kept for how long they had to wait; they wait for nothing.
+            for (key, retry) in &mut self.retry {
+                if self.running.contains_key(key) {
+                    retry.at_ms = u64::MAX;
+                }
             }
         }
     }
+}
 
+fn child_file(paths: &Paths, (service, vrf): &Key, extension: &str) -> PathBuf {
+    let vrf = vrf.as_ref().map_or_else(String::new, |vrf| format!("-{vrf}"));
+    paths.run.join(format!("{}{vrf}.{extension}", service.program()))
+}
+
+fn note_file(paths: &Paths) -> PathBuf {
+    paths.run.join("children.json")
+}
+
+/// What a virtual router's netdev gets is forwarded as what its interface gets: the kernel has made it with neither.
+fn forward_virtual(ctx: &Context) {
+    let config = ctx.switch.config();
+    for (name, interface) in &config.interfaces {
+        let Some(link) = ctx.facts().get(&name.to_string()) else { continue };
+        for group in interface.layer3.vrrp.keys() {
+            let vmac = services::vmac_name(link.ifindex, *group);
+            let value = if config.ip_routing { "1" } else { "0" };
+            let _ = within(&*ctx.kernel, link.vrf.as_deref(), || {
+                // It may not be there yet.
+                let _ = lanyard_netdev::sysctl::set_ipv4_conf(&vmac, "forwarding", value);
+            });
+        }
+    }
+}
+
+impl Children {
     /// Takes over the programs that an earlier run has left.
-    fn adopt_children(&mut self) {
-        if std::mem::replace(&mut self.children.adopted, true) {
+    fn adopt(&mut self, ctx: &Context) {
+        if std::mem::replace(&mut self.adopted, true) {
             return;
         }
-        let text = files::read_text(&self.children_note(), MAX_TEXT).unwrap_or_default();
+        let text = files::read_text(&note_file(&ctx.paths), MAX_TEXT).unwrap_or_default();
         let notes: Vec<Note> = serde_json::from_str(&text).unwrap_or_default();
         for Note { program, vrf, id } in notes {
             let service = Service::ALL.into_iter().find(|service| service.program() == program);
             let Some(service) = service.filter(|_| started(id.pid) == Some(id.started)) else { continue };
             let key = (service, vrf);
-            let text = files::read_text(&self.child_file(&key, "conf"), MAX_TEXT).unwrap_or_default();
+            let text = files::read_text(&child_file(&ctx.paths, &key, "conf"), MAX_TEXT).unwrap_or_default();
             if let Ok(pidfd) = os::pidfd(id.pid) {
-                self.children.watch(&pidfd);
-                let since_ms = self.clock.now_ms();
-                self.children.running.insert(key, Child { id, pidfd, text, ending: false, since_ms });
+                self.watch(&pidfd);
+                let since_ms = ctx.clock.now_ms();
+                self.running.insert(key, Child { id, pidfd, text, ending: false, since_ms });
             }
         }
     }
 
-    fn start_child(&mut self, key: &Key, text: String) {
+    fn start(&mut self, ctx: &mut Context, key: &Key, text: String) {
         let (service, vrf) = key;
-        let Some(path) = find(service.program()) else {
-            if !self.children.missing.contains(service) {
-                self.children.missing.push(*service);
+        let found =
+            self.folders.iter().map(|folder| folder.join(service.program())).find(|path| path.is_file());
+        let Some(path) = found else {
+            if !self.missing.contains(service) {
+                self.missing.push(*service);
                 let text = format!("{} is not installed: {}", service.program(), service.purpose());
-                self.notices.push(text.clone());
-                self.log("SERVICE", 4, "MISSING", &text);
+                ctx.notices.push(text.clone());
+                ctx.log("SERVICE", 4, "MISSING", &text);
             }
             return;
         };
-        self.children.missing.retain(|missing| missing != service);
-        let result = self.spawn_child(key, &path, &text);
+        self.missing.retain(|missing| missing != service);
+        let result = Self::spawn(ctx, key, &path, &text);
         match result {
             Ok((id, pidfd)) => {
-                self.children.watch(&pidfd);
-                let since_ms = self.clock.now_ms();
-                self.children.running.insert(key.clone(), Child { id, pidfd, text, ending: false, since_ms });
-                self.note_children();
+                self.watch(&pidfd);
+                let since_ms = ctx.clock.now_ms();
+                self.running.insert(key.clone(), Child { id, pidfd, text, ending: false, since_ms });
+                self.note(ctx);
             }
             Err(reason) => {
                 let of = vrf.as_ref().map_or_else(String::new, |vrf| format!(" in VRF {vrf}"));
-                self.log("SERVICE", 3, "START", &format!("{}{of}: {reason}", service.program()));
-                self.try_again(key.clone(), 0);
+                ctx.log("SERVICE", 3, "START", &format!("{}{of}: {reason}", service.program()));
+                self.try_again(ctx, key.clone(), 0);
             }
         }
     }
 
-    fn spawn_child(&self, key: &Key, program: &PathBuf, text: &str) -> Result<(Identity, OwnedFd), String> {
+    fn spawn(
+        ctx: &Context,
+        key: &Key,
+        program: &PathBuf,
+        text: &str,
+    ) -> Result<(Identity, OwnedFd), StartError> {
         let (service, vrf) = key;
-        let config = self.child_file(key, "conf");
-        files::replace(&config, text.as_bytes()).map_err(|error| format!("{}: {error}", config.display()))?;
+        let config = child_file(&ctx.paths, key, "conf");
+        let wrong = |path: &PathBuf, cause| StartError::File { path: path.clone(), cause };
+        files::replace(&config, text.as_bytes()).map_err(|cause| wrong(&config, cause))?;
         let mut command = Command::new(program);
         match service {
             Service::Radvd => {
                 command.args(["-n", "-m", "syslog", "-C"]).arg(&config);
-                command.arg("-p").arg(self.child_file(key, "pid"));
+                command.arg("-p").arg(child_file(&ctx.paths, key, "pid"));
             }
             Service::Keepalived => {
                 command.args(["-n", "-P", "-f"]).arg(&config);
-                command.arg("-p").arg(self.child_file(key, "pid"));
-                command.arg("-r").arg(self.child_file(key, "vrrp.pid"));
+                command.arg("-p").arg(child_file(&ctx.paths, key, "pid"));
+                command.arg("-r").arg(child_file(&ctx.paths, key, "vrrp.pid"));
             }
         }
         // A terminal's signals are for the daemon.
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let spawned = self.kernel.spaces.run(vrf.as_deref(), || command.spawn())?;
-        let child = spawned.map_err(|error| format!("{}: {error}", program.display()))?;
+        let spawned = within(&*ctx.kernel, vrf.as_deref(), || command.spawn())?;
+        let child = spawned.map_err(|cause| wrong(program, cause))?;
         let pid = child.id().cast_signed();
-        let wrong = |error: std::io::Error| error.to_string();
-        let pidfd = os::pidfd(pid).map_err(wrong)?;
+        let pidfd = os::pidfd(pid).map_err(|cause| StartError::Watch { pid, cause })?;
         Ok((Identity { pid, started: started(pid).unwrap_or(0) }, pidfd))
     }
 
     /// Both programs read their configuration again at SIGHUP, and go on where they were.
-    fn change_child(&mut self, key: &Key, text: String) {
-        let config = self.child_file(key, "conf");
-        let Some(child) = self.children.running.get_mut(key).filter(|child| !child.ending) else { return };
+    fn change(&mut self, ctx: &mut Context, key: &Key, text: String) {
+        let config = child_file(&ctx.paths, key, "conf");
+        let Some(child) = self.running.get_mut(key).filter(|child| !child.ending) else { return };
         match files::replace(&config, text.as_bytes()) {
             Ok(()) => {
                 child.text = text;
                 let _ = kill(Pid::from_raw(child.id.pid), Signal::SIGHUP);
             }
-            Err(error) => self.log("SERVICE", 3, "CONFIG", &format!("{}: {error}", config.display())),
+            Err(error) => ctx.log("SERVICE", 3, "CONFIG", &format!("{}: {error}", config.display())),
         }
     }
 
-    fn end_child(&mut self, key: &Key) {
-        if let Some(child) = self.children.running.get_mut(key).filter(|child| !child.ending) {
+    fn end(&mut self, key: &Key) {
+        if let Some(child) = self.running.get_mut(key).filter(|child| !child.ending) {
             child.ending = true;
             if !has_ended(&child.pidfd, 0) {
                 let _ = kill(Pid::from_raw(child.id.pid), Signal::SIGTERM);
@@ -276,65 +324,51 @@ impl Core {
     }
 
     /// Takes notice of programs that have ended; answers how many.
-    pub fn child_events(&mut self) -> usize {
+    fn reap(&mut self, ctx: &mut Context) -> usize {
         let ended = |(key, child): (&Key, &Child)| has_ended(&child.pidfd, 0).then(|| key.clone());
-        let ended: Vec<Key> = self.children.running.iter().filter_map(ended).collect();
+        let ended: Vec<Key> = self.running.iter().filter_map(ended).collect();
         for key in &ended {
-            let Some(child) = self.children.running.remove(key) else { continue };
+            let Some(child) = self.running.remove(key) else { continue };
             // One that was adopted is somebody else's to wait for.
             let _ = waitpid(Pid::from_raw(child.id.pid), Some(WaitPidFlag::WNOHANG));
-            self.forget_child(key);
+            Self::forget(ctx, key);
             if !child.ending {
-                let steady_ms = self.clock.now_ms().saturating_sub(child.since_ms);
+                let steady_ms = ctx.clock.now_ms().saturating_sub(child.since_ms);
                 let of = key.1.as_ref().map_or_else(String::new, |vrf| format!(" in VRF {vrf}"));
-                self.log("SERVICE", 3, "ENDED", &format!("{}{of} has ended by itself", key.0.program()));
-                self.try_again(key.clone(), steady_ms);
+                ctx.log("SERVICE", 3, "ENDED", &format!("{}{of} has ended by itself", key.0.program()));
+                self.try_again(ctx, key.clone(), steady_ms);
             }
         }
         if !ended.is_empty() {
-            self.note_children();
+            self.note(ctx);
             // What was to end may be wanted again by now.
-            self.follow_children();
+            self.configure(ctx);
         }
         ended.len()
     }
 
-    fn try_again(&mut self, key: Key, steady_ms: u64) {
-        let before = self.children.retry.get(&key).filter(|_| steady_ms < STEADY_MS);
+    fn try_again(&mut self, ctx: &Context, key: Key, steady_ms: u64) {
+        let before = self.retry.get(&key).filter(|_| steady_ms < STEADY_MS);
         let wait_ms = before.map_or(RETRY_MIN_MS, |retry| (retry.wait_ms * 2).min(RETRY_MAX_MS));
-        let at_ms = self.clock.now_ms() + wait_ms;
-        self.children.retry.insert(key, Retry { at_ms, wait_ms });
+        let at_ms = ctx.clock.now_ms() + wait_ms;
+        self.retry.insert(key, Retry { at_ms, wait_ms });
     }
 
-    /// Starts again what has ended, when it is time.
-    pub(crate) fn children_tick(&mut self) {
-        let now_ms = self.clock.now_ms();
-        if self.children.next_ms().is_some_and(|at_ms| at_ms <= now_ms) {
-            self.follow_children();
-            // Those that run are kept for how long they had to wait; they need no more looking after.
-            for (key, retry) in &mut self.children.retry {
-                if self.children.running.contains_key(key) {
-                    retry.at_ms = u64::MAX;
-                }
-            }
-        }
-    }
-
-    fn forget_child(&self, key: &Key) {
+    fn forget(ctx: &Context, key: &Key) {
         for extension in ["conf", "pid", "vrrp.pid"] {
-            let _ = std::fs::remove_file(self.child_file(key, extension));
+            let _ = std::fs::remove_file(child_file(&ctx.paths, key, extension));
         }
     }
 
     /// Writes down what runs, for a restart.
-    fn note_children(&mut self) {
+    fn note(&self, ctx: &mut Context) {
         let note = |((service, vrf), child): (&Key, &Child)| Note {
             program: service.program().to_owned(),
             vrf: vrf.clone(),
             id: child.id.clone(),
         };
-        let notes: Vec<Note> = self.children.running.iter().map(note).collect();
-        let path = self.children_note();
+        let notes: Vec<Note> = self.running.iter().map(note).collect();
+        let path = note_file(&ctx.paths);
         let result = match notes.is_empty() {
             true => std::fs::remove_file(&path).or_else(|error| match error.kind() {
                 std::io::ErrorKind::NotFound => Ok(()),
@@ -343,25 +377,108 @@ impl Core {
             false => files::replace(&path, &serde_json::to_vec(&notes).unwrap_or_default()),
         };
         if let Err(error) = result {
-            self.log("SERVICE", 3, "RECORD", &format!("{}: {error}", path.display()));
+            ctx.log("SERVICE", 3, "RECORD", &format!("{}: {error}", path.display()));
         }
     }
 
     /// Ends every program and waits for that.
-    pub(crate) fn end_children(&mut self) {
-        self.adopt_children();
-        let keys: Vec<Key> = self.children.running.keys().cloned().collect();
-        keys.iter().for_each(|key| self.end_child(key));
+    pub(crate) fn end_all(&mut self, ctx: &mut Context) {
+        self.adopt(ctx);
+        let keys: Vec<Key> = self.running.keys().cloned().collect();
+        keys.iter().for_each(|key| self.end(key));
         for key in keys {
-            let Some(child) = self.children.running.remove(&key) else { continue };
+            let Some(child) = self.running.remove(&key) else { continue };
             if !has_ended(&child.pidfd, PATIENCE_MS) {
                 let _ = kill(Pid::from_raw(child.id.pid), Signal::SIGKILL);
                 has_ended(&child.pidfd, PATIENCE_MS);
             }
             let _ = waitpid(Pid::from_raw(child.id.pid), Some(WaitPidFlag::WNOHANG));
-            self.forget_child(&key);
+            Self::forget(ctx, &key);
         }
-        self.children.retry.clear();
-        self.note_children();
+        self.retry.clear();
+        self.note(ctx);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{World, accept, config, messages};
+    use std::os::unix::fs::PermissionsExt;
+
+    const TEXT: &str = "ipv6 unicast-routing\ninterface eth1\n no switchport\n ipv6 address 2001:db8::1/64";
+
+    /// A world that wants router advertisements, and a folder in which `radvd` is this script.
+    fn world(script: &str) -> (World, tempfile::TempDir) {
+        let mut world = World::new();
+        world.kernel.add("eth1");
+        world.ctx.refresh();
+        accept(&mut world.ctx, config(TEXT));
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("radvd");
+        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("written");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("made a program");
+        (world, folder)
+    }
+    fn children(folder: &tempfile::TempDir) -> Children {
+        Children::with_programs_in(vec![folder.path().to_owned()])
+    }
+
+    #[test]
+    fn a_program_runs_on_through_a_restart_until_it_is_not_wanted() {
+        let (mut world, folder) = world("trap '' HUP\nexec sleep 600");
+        let mut first = children(&folder);
+        first.configure(&mut world.ctx);
+        assert!(first.runs(Service::Radvd, None));
+        let conf = world.ctx.paths.run.join("radvd.conf");
+        assert!(std::fs::read_to_string(&conf).expect("written").contains("2001:db8::/64"));
+        let pid =
+            |children: &Children| children.running.values().map(|child| child.id.pid).collect::<Vec<_>>();
+        let pids = pid(&first);
+        drop(first);
+        let mut second = children(&folder);
+        second.configure(&mut world.ctx);
+        assert_eq!(pid(&second), pids, "found again");
+        accept(&mut world.ctx, config(&TEXT.replace("db8::1", "db8:1::1")));
+        second.configure(&mut world.ctx);
+        assert_eq!(pid(&second), pids, "told of its new configuration");
+        assert!(std::fs::read_to_string(&conf).expect("written").contains("2001:db8:1::/64"));
+        accept(&mut world.ctx, config("hostname sw"));
+        second.configure(&mut world.ctx);
+        assert!(!second.runs(Service::Radvd, None), "it was told to end");
+        second.end_all(&mut world.ctx);
+        assert!(!conf.exists() && !note_file(&world.ctx.paths).exists());
+    }
+
+    #[test]
+    fn one_that_ends_by_itself_is_started_again_later_and_later() {
+        let (mut world, folder) = world("exit 0");
+        let mut children = children(&folder);
+        children.configure(&mut world.ctx);
+        for wait_ms in [1000, 2000, 4000] {
+            let ended = children.running.values().all(|child| has_ended(&child.pidfd, 10_000));
+            assert!(ended, "it ends at once");
+            assert_eq!(children.handle(&mut world.ctx, ()), 1);
+            let now_ms = world.ctx.clock.now_ms();
+            assert_eq!(children.next_ms(&world.ctx), Some(now_ms + wait_ms));
+            children.tick(&mut world.ctx);
+            assert!(children.running.is_empty(), "not due yet");
+            world.clock.set(now_ms + wait_ms);
+            children.tick(&mut world.ctx);
+            assert_eq!(children.running.len(), 1);
+        }
+        assert!(messages(&world.ctx).contains(&"ENDED: radvd has ended by itself".into()));
+        children.end_all(&mut world.ctx);
+    }
+
+    #[test]
+    fn one_that_is_not_installed_is_reported_once() {
+        let (mut world, folder) = world("");
+        std::fs::remove_file(folder.path().join("radvd")).expect("removed");
+        let mut children = children(&folder);
+        children.configure(&mut world.ctx);
+        children.configure(&mut world.ctx);
+        assert_eq!(messages(&world.ctx).len(), 1);
+        assert_eq!(world.ctx.notices, ["radvd is not installed: router advertisements are not sent"]);
     }
 }

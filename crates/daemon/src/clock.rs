@@ -3,11 +3,14 @@
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Milliseconds since the clock was made; never goes back.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Clock {
     start: Instant,
     /// How long the machine had been running by then, in milliseconds.
     boot_ms: u64,
+    /// The time of a test, which passes when the test says so.
+    #[cfg(test)]
+    manual: Option<std::rc::Rc<std::cell::Cell<u64>>>,
 }
 
 impl Clock {
@@ -16,11 +19,25 @@ impl Clock {
     pub fn start() -> Self {
         let uptime = std::fs::read_to_string("/proc/uptime").unwrap_or_default();
         let seconds: f64 = uptime.split_whitespace().next().and_then(|s| s.parse().ok()).unwrap_or(0.0);
-        Self { start: Instant::now(), boot_ms: (seconds * 1000.0) as u64 }
+        Self {
+            start: Instant::now(),
+            boot_ms: (seconds * 1000.0) as u64,
+            #[cfg(test)]
+            manual: None,
+        }
+    }
+    /// A clock that stands still until `now_ms` is set.
+    #[cfg(test)]
+    pub fn manual(now_ms: std::rc::Rc<std::cell::Cell<u64>>) -> Self {
+        Self { start: Instant::now(), boot_ms: 0, manual: Some(now_ms) }
     }
     /// Milliseconds since the start.
     #[must_use]
     pub fn now_ms(&self) -> u64 {
+        #[cfg(test)]
+        if let Some(now_ms) = &self.manual {
+            return now_ms.get();
+        }
         u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
     /// The instant of a time on this clock.

@@ -1,599 +1,337 @@
-//! The running switch: the plane, the kernel and the configuration kept in step.
+//! The running switch: the modules and their order.
 //!
-//! Read `lanyard_switch` first: what is to be done is decided there. Here it is done, in this order: netdevs,
-//! plane, stale addresses, netdevs let go.
+//! Read [`crate::context`] first: it says what a module is. Here are the events of the outside, each given to the modules that
+//! it concerns, and the deadlines. Changes of configuration and state are in [`crate::commit`].
 //!
-//! Invariant: [`Core::take`] leaves the switch at the new configuration, or, when any step fails, where it was.
+//! Invariant: what a module hands on (plane states, updates of the routing suite, answers to it) is handed on within the same
+//! call, so that no event finds modules that disagree.
 
-use crate::bus::Bus;
+use crate::ageing::{FdbAgeing, Learned};
+use crate::announce;
 use crate::children::Children;
 use crate::clock::Clock;
-use crate::files;
-use crate::fpm::Fpm;
+use crate::confirm::Confirmation;
+use crate::context::{Context, Module};
+use crate::fpm::{self, Fpm};
+use crate::interface_views::PortNotes;
 use crate::kernel::Kernel;
+use crate::layer3::{self, Layer3};
 use crate::log::Log;
+use crate::netdevs::{Change, Readiness};
 use crate::paths::Paths;
 use crate::relay::Relaying;
-use crate::routing::Following;
-use crate::spanning::snapshot_path;
-use crate::static_routes::StaticRoutes;
+use crate::resources::{self, Resources};
+use crate::routing::{Following, Turn};
+use crate::spanning::SpanningTree;
+use crate::tracking::{self, Tracking};
 use crate::users::Users;
 use lanyard_cli::sessions::ConfigSessions;
-use lanyard_config::{Config, InterfaceName};
-use lanyard_pipeline::state::{PlaneState, PortKind};
-use lanyard_plane::Plane;
-use lanyard_switch::compile::{host_end, made_interfaces, pipeline_end, pipeline_end_of, subinterface};
-use lanyard_switch::links::{self, Netdevs};
-use lanyard_switch::track::Tracks;
-use lanyard_switch::{Action, Ageing, Facts, LinkFacts, Plan, Record, Switch, flush};
-use lanyard_types::{MAX_PORTS, PortId};
-use std::collections::{BTreeMap, BTreeSet};
+use lanyard_cli::view::EventKind;
+use lanyard_config::Config;
+use lanyard_netdev::{Event, NeighbourState};
+use lanyard_plane::{Plane, PlaneEvent};
+use lanyard_switch::Switch;
+use lanyard_types::TrapGroup;
+use serde_json::json;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Everything the daemon's one thread works on.
-pub struct Core {
-    pub(crate) switch: Switch,
-    pub(crate) plane: Box<dyn Plane>,
-    pub(crate) kernel: Kernel,
-    pub(crate) log: Log,
-    pub(crate) bus: Bus,
-    pub(crate) clock: Clock,
-    pub(crate) users: Users,
-    pub(crate) paths: Paths,
-    pub(crate) startup_file: PathBuf,
-    pub(crate) config_sessions: ConfigSessions,
-    pub(crate) rollback: Option<Rollback>,
-    /// What the session that is being served should be told besides its command's output.
-    pub(crate) notices: Vec<String>,
-    /// Ports the plane refused, and why.
-    pub(crate) faults: BTreeMap<String, String>,
-    /// Netdevs that could not be made ready when they came, and how often that was tried: they may have been seen before all
-    /// of them was there.
-    unready: BTreeMap<String, u8>,
-    pub(crate) ageing: Ageing,
-    /// Interface names by port number.
-    pub(crate) names: Vec<Option<Arc<str>>>,
-    /// Netdev counters at the last `clear counters`.
-    pub(crate) cleared: BTreeMap<String, lanyard_netdev::LinkStats>,
-    pub(crate) resources: crate::events::Watermarks,
-    pub(crate) fpm: Fpm,
-    pub(crate) plane_since: SystemTime,
-    /// Programs that work for the switch.
-    pub(crate) children: Children,
-    /// The DHCP relays.
-    pub(crate) relaying: Relaying,
-    /// Tracked objects.
-    pub(crate) tracks: Tracks,
-    /// The static routes in the kernel.
-    pub(crate) statics: StaticRoutes,
-    /// True once the static routes that an earlier run has left are known.
-    pub(crate) routes_adopted: bool,
-    /// Which of the prefixes that are tracked the kernel has a usable route for, as far as asked.
-    pub(crate) routes_seen: BTreeMap<(Option<String>, ipnet::IpNet), bool>,
-    saved: Record,
-    /// The generation of spanning tree that is written down.
-    pub(crate) spanning_saved: Option<u64>,
-    /// True once everything has been taken down: nothing is to be put up again.
-    detached: bool,
-    /// The kernel's routing.
+/// Everything the daemon's control thread works on.
+pub(crate) struct Core {
+    pub(crate) ctx: Context,
+    pub(crate) spanning: SpanningTree,
     pub(crate) following: Following,
-}
-
-/// So often it is tried to make a netdev ready.
-const READY_TRIES: u8 = 5;
-
-/// A configuration to go back to.
-pub(crate) struct Rollback {
-    pub(crate) config: Config,
-    pub(crate) at_ms: u64,
+    pub(crate) fpm: Fpm,
+    pub(crate) tracking: Tracking,
+    pub(crate) layer3: Layer3,
+    pub(crate) relaying: Relaying,
+    pub(crate) children: Children,
+    pub(crate) ageing: FdbAgeing,
+    pub(crate) resources: Resources,
+    pub(crate) readiness: Readiness,
+    pub(crate) ports: PortNotes,
+    pub(crate) confirmation: Confirmation,
+    pub(crate) users: Users,
+    pub(crate) config_sessions: ConfigSessions,
+    /// The startup-config.
+    pub(crate) startup_file: PathBuf,
+    /// When the plane was made, which may be before the daemon was.
+    pub(crate) plane_since: SystemTime,
+    /// True once everything has been taken down: nothing is to be put up again.
+    pub(crate) detached: bool,
 }
 
 /// What a core is made of.
-pub struct Parts {
+pub(crate) struct Parts {
     /// The switch, with the facts as they are now.
-    pub switch: Switch,
-    /// The plane.
-    pub plane: Box<dyn Plane>,
-    /// The kernel.
-    pub kernel: Kernel,
+    pub(crate) switch: Switch,
+    pub(crate) plane: Box<dyn Plane>,
+    pub(crate) kernel: Box<dyn Kernel>,
+    pub(crate) clock: Clock,
     /// Where files go.
-    pub paths: Paths,
+    pub(crate) paths: Paths,
     /// The startup-config.
-    pub startup_file: PathBuf,
-    /// The log.
-    pub log: Log,
+    pub(crate) startup_file: PathBuf,
+    pub(crate) log: Log,
     /// When the plane was made, which may be before the daemon was.
-    pub plane_since: SystemTime,
+    pub(crate) plane_since: SystemTime,
     /// What follows the kernel's routing; nothing yet.
     pub(crate) following: Following,
 }
 
 impl Core {
     /// A switch with the default configuration, nothing applied yet.
-    #[must_use]
-    pub fn new(parts: Parts) -> Self {
-        let clock = Clock::start();
-        let Parts { switch, plane, kernel, paths, startup_file, log, plane_since, following } = parts;
-        let saved = switch.record().clone();
+    pub(crate) fn new(parts: Parts) -> Self {
+        let Parts { switch, plane, kernel, clock, paths, startup_file, log, plane_since, following } = parts;
+        let ctx = Context::new(switch, plane, kernel, clock, log, paths);
         Self {
-            ageing: Ageing::new(clock.now_ms(), switch.config().fdb.ageing_s),
-            switch,
-            plane,
-            kernel,
-            log,
-            bus: Bus::default(),
-            clock,
-            users: Users::default(),
-            paths,
-            startup_file,
-            config_sessions: ConfigSessions::default(),
-            rollback: None,
-            notices: Vec::new(),
-            faults: BTreeMap::new(),
-            unready: BTreeMap::new(),
-            names: vec![None; MAX_PORTS],
-            cleared: BTreeMap::new(),
-            resources: Default::default(),
-            fpm: Fpm::default(),
-            plane_since,
-            children: Children::default(),
-            relaying: Relaying::default(),
-            tracks: Tracks::default(),
-            statics: StaticRoutes::default(),
-            routes_adopted: false,
-            routes_seen: BTreeMap::new(),
-            saved,
-            spanning_saved: None,
-            detached: false,
+            ageing: FdbAgeing::new(&ctx),
+            ctx,
+            spanning: SpanningTree::default(),
             following,
+            fpm: Fpm::default(),
+            tracking: Tracking::default(),
+            layer3: Layer3::default(),
+            relaying: Relaying::default(),
+            children: Children::default(),
+            resources: Resources::default(),
+            readiness: Readiness::default(),
+            ports: PortNotes::default(),
+            confirmation: Confirmation::default(),
+            users: Users::default(),
+            config_sessions: ConfigSessions::default(),
+            startup_file,
+            plane_since,
+            detached: false,
         }
     }
 
-    /// Makes `next` the running configuration, everywhere or nowhere.
-    ///
-    /// # Errors
-    /// Why not: one line that names what was wrong.
-    pub fn take(&mut self, next: Config) -> Result<(), String> {
-        if self.detached {
-            return Err("the switch is being taken down".into());
-        }
-        let listening = self.fpm.prepare(next.fpm.as_ref())?;
-        self.learn_hosts(&next);
-        let plan = self.switch.plan(self.clock.boot_ms(), next)?;
-        self.write_ahead(&plan.actions.record);
-        let found = self.plane.state().clone();
-        self.close(links::taken_down(&plan.actions.before));
-        if let Err(reason) = links::transact(&mut self.kernel, &plan.actions.before) {
-            self.reopen(&found);
-            self.refresh();
-            self.save_record();
-            return Err(reason);
-        }
-        if !plan.actions.before.is_empty() {
-            self.refresh();
-        }
-        self.follow_tables(&plan.config);
-        let state = self.switch.compile(&plan);
-        let applied = self.apply(&state).map_err(|error| error.to_string());
-        if let Err(reason) = applied.and_then(|()| self.install_routes(&plan.config)) {
-            self.unwind(&plan.actions.before);
-            self.follow_tables(&self.switch.config().clone());
-            self.reopen(&found);
-            return Err(reason);
-        }
-        self.finish(plan, &found, &state);
-        self.fpm.adopt(self.clock.now_ms(), listening);
-        Ok(())
+    /// Brings the modules that depend on configuration, facts and tracked objects to what these now mean: tracked objects
+    /// first, then what goes by them.
+    pub(crate) fn configure_services(&mut self) {
+        self.tracking.configure(&mut self.ctx);
+        self.layer3.configure(&mut self.ctx);
+        self.relaying.configure(&mut self.ctx);
+        self.children.configure(&mut self.ctx);
     }
 
-    /// Disables these netdevs' ports in the plane, before the netdevs go down: a frame that is sent to a netdev that is
-    /// down would count as sent, and be lost.
-    pub(crate) fn close<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
-        let ports: Vec<PortId> = names.filter_map(|name| self.switch.ports().get(name)).collect();
-        let mut state = self.plane.state().clone();
-        for port in &ports {
-            if let Some(port) = state.ports.get_mut(port) {
-                port.enabled = false;
+    /// Takes over what the plane has to say; answers how many events that was.
+    pub(crate) fn plane_events(&mut self) -> usize {
+        let mut events = Vec::new();
+        self.ctx.plane.poll_events(&mut |event| events.push(event));
+        let count = events.len();
+        if count == 0 {
+            return 0;
+        }
+        let ctx = &mut self.ctx;
+        let fdb = ctx.bus.wants(EventKind::Fdb);
+        let mut bpdus = Vec::new();
+        for event in events {
+            match event {
+                PlaneEvent::FdbAdded(entry) => {
+                    self.ageing.handle(ctx, Learned);
+                    if fdb {
+                        announce::fdb(ctx, "add", &entry, json!({}));
+                    }
+                }
+                PlaneEvent::FdbMoved { entry, from } if fdb => {
+                    let from = ctx.port_name(from);
+                    announce::fdb(ctx, "change", &entry, json!({"from": *from}));
+                }
+                PlaneEvent::FdbAged(entry) if fdb => {
+                    announce::fdb(ctx, "delete", &entry, json!({"cause": "aged"}));
+                }
+                PlaneEvent::FdbDeleted(entry) if fdb => {
+                    announce::fdb(ctx, "delete", &entry, json!({"cause": "flushed"}));
+                }
+                PlaneEvent::FdbMoved { .. } | PlaneEvent::FdbAged(_) | PlaneEvent::FdbDeleted(_) => {}
+                PlaneEvent::Trapped { reason, port, frame, .. } => {
+                    if reason.group() == TrapGroup::Stp {
+                        bpdus.push((port, frame));
+                    }
+                }
+                PlaneEvent::PortChanged { port, what } => {
+                    let name = ctx.port_name(port);
+                    ctx.log("PLANE", 5, "PORT", &format!("Interface {name}: {what}"));
+                }
+                PlaneEvent::Lost(lost) => {
+                    self.ageing.handle(ctx, Learned);
+                    ctx.bus.event(EventKind::Fdb, "change", || announce::object(json!({"lost": lost})));
+                }
             }
         }
-        if state != *self.plane.state()
-            && let Err(reason) = self.apply(&state)
-        {
-            // What comes next is refused for the same reason, or makes it good.
-            self.log("PLANE", 4, "APPLY", &format!("closing ports that go down: {reason}"));
+        if !bpdus.is_empty() {
+            self.spanning.handle(ctx, bpdus);
         }
+        self.resources.handle(ctx, resources::Changed);
+        count
     }
 
-    /// Undoes [`Core::close`] after a refusal.
-    fn reopen(&mut self, found: &PlaneState) {
-        if let Err(reason) = self.apply(found) {
-            self.log("PLANE", 2, "APPLY", &format!("the plane is not as configured: {reason}"));
-        }
+    /// Takes over what the kernel has to say about the switch's own namespace.
+    pub(crate) fn netdev_events(&mut self, events: Vec<Event>) {
+        self.netdev_events_in(None, events);
     }
-
-    /// Undoes `done` after the plane refused.
-    fn unwind(&mut self, done: &[Action]) {
-        let undo: Vec<Action> = done.iter().rev().cloned().map(Action::inverse).collect();
-        for action in &undo {
-            for error in self.kernel.act(std::slice::from_ref(action)).into_iter().filter_map(Result::err) {
-                self.log("PLANE", 3, "UNWIND", &format!("undoing a refused change: {error}"));
+    /// Takes over what the kernel has to say about VRFs; answers how many events that was.
+    pub(crate) fn vrf_events(&mut self) -> usize {
+        let mut count = 0;
+        for (vrf, events) in self.ctx.kernel.vrf_events() {
+            count += events.len();
+            self.netdev_events_in(Some(&vrf), events);
+        }
+        count
+    }
+    fn netdev_events_in(&mut self, vrf: Option<&str>, events: Vec<Event>) {
+        let ctx = &mut self.ctx;
+        let mut changes = Vec::new();
+        let of = || vrf.map(str::to_owned);
+        for event in events {
+            match event {
+                // What was said about a netdev before it was moved is no longer so, and in a VRF only those are ours
+                // that we have moved there.
+                Event::Link(link) if ctx.kernel.home(&link.name) != vrf => {}
+                Event::Link(link) => changes.push(Change::Link(ctx.kernel.link_facts(vrf, &link))),
+                Event::LinkGone { ifindex, .. } => changes.push(Change::Gone { vrf: of(), ifindex }),
+                Event::Overrun => changes.push(Change::All),
+                Event::Route(route) => {
+                    self.tracking.handle(ctx, tracking::Event::Route(vrf, route.dest));
+                    self.layer3.handle(ctx, layer3::Event::Route(vrf, &route));
+                    announce::route(ctx, "add", vrf, &route);
+                }
+                Event::RouteGone(route) => {
+                    self.tracking.handle(ctx, tracking::Event::Route(vrf, route.dest));
+                    self.layer3.handle(ctx, layer3::Event::Route(vrf, &route));
+                    announce::route(ctx, "delete", vrf, &route);
+                }
+                Event::Neighbour(neighbour) => {
+                    if neighbour.state != NeighbourState::Permanent {
+                        let (index, address) = (neighbour.ifindex, neighbour.addr);
+                        let changed = layer3::Event::Neighbour(vrf, index, address);
+                        self.layer3.handle(ctx, changed);
+                    }
+                    announce::neighbour(ctx, "add", vrf, &neighbour);
+                }
+                Event::NeighbourGone(neighbour) => {
+                    let (index, address) = (neighbour.ifindex, neighbour.addr);
+                    let changed = layer3::Event::Neighbour(vrf, index, address);
+                    self.layer3.handle(ctx, changed);
+                    announce::neighbour(ctx, "delete", vrf, &neighbour);
+                }
+                Event::Address(_) => {}
+                // With its last address an interface loses its routes.
+                Event::AddressGone(_) => drop(self.layer3.handle(ctx, layer3::Event::Flushed)),
             }
         }
-        if !undo.is_empty() {
-            self.refresh();
+        if !changes.is_empty() {
+            self.tracking.handle(ctx, tracking::Event::Netdevs);
+            self.layer3.handle(ctx, layer3::Event::Flushed);
         }
-        self.save_record();
+        self.netdevs_changed(changes);
     }
 
-    fn finish(&mut self, plan: Plan, old: &PlaneState, state: &PlaneState) {
-        let after = plan.actions.after.clone();
-        self.notices.extend(plan.notices.iter().cloned());
-        self.switch.accept(plan);
-        self.faults.retain(|name, _| state.ports.values().any(|port| port.name == *name));
-        self.flush(old, state);
-        self.rename_ports();
-        for result in self.run(&after) {
-            if let Err(error) = result {
-                self.log("LINK", 4, "RELEASE", &error);
-            }
-        }
-        if !after.is_empty() {
-            self.refresh();
-        }
-        self.tell_changes(old, state);
-        self.tell_forwarders();
-        self.save_record();
-        self.ageing.set(self.clock.now_ms(), self.switch.config().fdb.ageing_s);
-        self.follow_up();
-        self.spanning();
-        if self.switch.spanning().is_some() {
-            // New ports learn of their links.
+    /// Programs may have ended; answers how many have.
+    pub(crate) fn child_events(&mut self) -> usize {
+        self.children.handle(&mut self.ctx, ())
+    }
+    /// DHCP clients or servers may have sent something; answers how many messages that was.
+    pub(crate) fn relay_events(&mut self) -> usize {
+        self.relaying.handle(&mut self.ctx, ())
+    }
+
+    /// Reads some of what the kernel says about routing and tells the plane; true when there was anything.
+    pub(crate) fn routing_turn(&mut self) -> bool {
+        let mut turn = Turn::default();
+        self.following.handle(&mut self.ctx, &mut turn);
+        self.fpm.answer(self.following.fpm_answers());
+        if turn.routers_changed {
             self.settle();
         }
+        self.following.log_forwarders(&mut self.ctx);
+        self.following.end_turn(&mut self.ctx, &turn);
+        turn.any
     }
-
-    fn run(&mut self, actions: &[Action]) -> Vec<Result<(), String>> {
-        actions.iter().flat_map(|action| self.kernel.act(std::slice::from_ref(action))).collect()
+    /// Has the plane go by the kernel's tables, once they have been followed to their end.
+    pub(crate) fn sync_routing(&mut self) {
+        self.following.sync_once(&mut self.ctx);
     }
-
-    /// Brings the plane to the state that configuration and facts now mean. For changes nobody can be refused:
-    /// a port that the plane won't take is left out, with its reason.
-    pub fn settle(&mut self) {
-        self.spanning_links();
-        let todo = self.spanning_todo();
-        let next = self.switch.state();
-        if next != *self.plane.state() {
-            let old = self.plane.state().clone();
-            match self.apply(&next) {
-                Ok(()) => self.faults.clear(),
-                Err(_) => self.apply_what_goes(&old, &next),
-            }
-            let now = self.plane.state().clone();
-            self.flush(&old, &now);
-            self.rename_ports();
-            self.tell_changes(&old, &now);
-        }
-        self.spanning_rest(todo);
-        self.spanning();
-        self.follow_up();
-    }
-
-    /// Everything but newly attached ports first, then those one by one.
-    fn apply_what_goes(&mut self, old: &PlaneState, next: &PlaneState) {
-        let mut state = next.clone();
-        let mut risky = Vec::new();
-        for (port, wanted) in &mut state.ports {
-            let before = old.ports.get(port);
-            if wanted.ifindex != 0 && before.is_none_or(|before| before.ifindex != wanted.ifindex) {
-                risky.push((*port, wanted.clone()));
-                (wanted.ifindex, wanted.enabled) = (0, false);
-            }
-        }
-        if let Err(reason) = self.apply(&state) {
-            self.log("PLANE", 2, "APPLY", &format!("the plane is not as configured: {reason}"));
-            return;
-        }
-        for (port, wanted) in risky {
-            let without = state.clone();
-            let name = wanted.name.clone();
-            state.ports.insert(port, wanted);
-            match self.apply(&state) {
-                Ok(()) => drop(self.faults.remove(&name)),
-                Err(reason) => {
-                    state = without;
-                    let reason = reason.to_string();
-                    if self.faults.insert(name.clone(), reason.clone()).as_ref() != Some(&reason) {
-                        self.log("PLANE", 3, "PORT", &format!("Interface {name} does not forward: {reason}"));
-                    }
-                }
-            }
+    /// Follows the routing tables that `config` routes by, and no others.
+    pub(crate) fn follow_tables(&mut self, config: &Config) {
+        self.following.follow_tables(&mut self.ctx, config);
+        if self.following.own_changed() {
+            // Whoever follows the suite's routes from now on knows none of them.
+            self.fpm.tell_again();
+            self.hand_over_fpm();
         }
     }
 
-    /// What follows any change and can be late: VLAN interfaces' carriers, kernel routes.
-    fn follow_up(&mut self) {
-        let carriers = self.switch.carriers();
-        if !carriers.is_empty() {
-            for error in self.kernel.act(&carriers).into_iter().filter_map(Result::err) {
-                self.log("LINK", 4, "CARRIER", &error);
-            }
-            self.refresh();
-        }
-        self.follow_layer3();
+    /// The session with the routing suite has come, gone, or turned another client away.
+    pub(crate) fn fpm_event(&mut self, event: fpm::Event<'_>) {
+        self.fpm.handle(&mut self.ctx, event);
     }
-
-    /// True while a port is set up and its link has not come.
-    #[must_use]
-    pub fn awaits_links(&self) -> bool {
-        let ports = lanyard_switch::compile::ports(self.switch.config());
-        let mut links = ports.filter_map(|name| self.facts().usable(name));
-        links.any(|link| link.admin_up && !link.carrier)
+    /// Takes in bytes of the routing suite.
+    ///
+    /// # Errors
+    /// Why the session is to be ended.
+    pub(crate) fn fpm_input(&mut self, bytes: &[u8]) -> Result<(), lanyard_fpm::Framing> {
+        let result = self.fpm.input(&mut self.ctx, bytes);
+        self.hand_over_fpm();
+        result
     }
-
-    /// Takes in what the kernel says has changed, and settles once.
-    pub fn netdevs_changed(&mut self, changes: Vec<Change>) {
-        if self.detached {
-            return;
-        }
-        let mut came = BTreeSet::new();
-        let mut gone = false;
-        if !changes.is_empty() {
-            // The kernel may have flushed routes with an interface, without an announcement.
-            self.statics.doubt();
-        }
-        for change in changes {
-            match change {
-                Change::Link(link) => {
-                    let known = self.switch.facts().by_index_in(link.vrf.as_deref(), link.ifindex);
-                    let known = known.filter(|known| known.name == link.name);
-                    let comes = |known: &LinkFacts| {
-                        link.admin_up && !known.admin_up || link.master.is_none() && known.master.is_some()
-                    };
-                    let again = self.unready.get(&link.name).is_some_and(|tries| *tries < READY_TRIES);
-                    if again || known.is_none_or(comes) {
-                        came.insert(link.name.clone());
-                    }
-                    self.switch.facts_mut().set(link);
-                }
-                Change::Gone { vrf, ifindex } => {
-                    gone = true;
-                    self.switch.facts_mut().remove_in(vrf.as_deref(), ifindex);
-                }
-                Change::All => {
-                    gone = true;
-                    self.refresh();
-                    came.extend(self.configured().map(str::to_owned));
-                }
-            }
-        }
-        for name in came {
-            self.welcome(&name);
-        }
-        if gone && self.pair_missing() {
-            // A VLAN interface was deleted by hand: taking the configuration again makes it anew.
-            if let Err(reason) = self.take(self.switch.config().clone()) {
-                self.log("LINK", 3, "VLANIF", &reason);
-            }
-        }
-        self.settle();
-    }
-
-    fn pair_missing(&self) -> bool {
-        let facts = self.switch.facts();
-        let missing = |name: &str| facts.get(name).is_none() || facts.get(&pipeline_end_of(name)).is_none();
-        made_interfaces(self.switch.config()).any(|(name, _)| missing(&name.to_string()))
-    }
-
-    /// Netdevs the configuration names.
-    fn configured(&self) -> impl Iterator<Item = &str> {
-        self.switch.config().interfaces.keys().filter_map(|name| match name {
-            InterfaceName::Netdev(name) => Some(name.as_str()),
-            InterfaceName::Vlan(_) => None,
-        })
-    }
-
-    /// A netdev came, or came up: what the configuration says about it is done.
-    fn welcome(&mut self, name: &str) {
-        self.kernel.learn_hosts(std::iter::once(name), self.switch.facts_mut());
-        let (actions, record) = self.switch.welcome(name);
-        if actions.is_empty() {
-            return;
-        }
-        self.write_ahead(&record);
-        let errors: Vec<_> = self.run(&actions).into_iter().filter_map(Result::err).collect();
-        errors.iter().for_each(|error| self.log("LINK", 4, "PREPARE", error));
-        match errors.is_empty() {
-            true => _ = self.unready.remove(name),
-            false => *self.unready.entry(name.to_owned()).or_default() += 1,
-        }
-        self.switch.set_record(record);
-        self.save_record();
-        self.refresh();
-    }
-
-    /// Reads the facts anew.
-    pub(crate) fn refresh(&mut self) {
-        match self.kernel.facts() {
-            Ok(facts) => *self.switch.facts_mut() = facts,
-            Err(reason) => self.log("LINK", 3, "NETLINK", &reason),
+    /// Hands the suite's changes to the mirror of the kernel's routing, and so to the plane.
+    fn hand_over_fpm(&mut self) {
+        let updates = self.fpm.updates();
+        if self.following.follows_own() {
+            self.following.fpm_routes(updates);
+        } else {
+            self.fpm.not_followed(updates);
         }
     }
 
-    fn learn_hosts(&mut self, next: &Config) {
-        let names = next.interfaces.keys().map(ToString::to_string).collect::<Vec<_>>();
-        let pipeline = made_interfaces(next).map(|(name, _)| pipeline_end_of(&name.to_string()));
-        let names: Vec<String> = names.into_iter().chain(pipeline).collect();
-        let made = self.switch.record().namespaces.clone();
-        self.switch.facts_mut().shared_knobs = crate::instance::shared_knobs(&self.paths);
-        let vrfs = next.vrfs.keys().chain(&made).map(String::as_str);
-        self.kernel.learn_namespaces(vrfs, self.switch.facts_mut());
-        self.kernel.learn_hosts(names.iter().map(String::as_str), self.switch.facts_mut());
-    }
-
-    fn flush(&mut self, old: &PlaneState, next: &PlaneState) {
-        for filter in flush::flushes(old, next) {
-            self.plane.fdb_flush(&filter);
+    /// Does what is due by the clock.
+    pub(crate) fn tick(&mut self) {
+        let now_ms = self.ctx.clock.now_ms();
+        let is_due = |at_ms: Option<u64>| at_ms.is_some_and(|at_ms| at_ms <= now_ms);
+        if is_due(self.ageing.next_ms(&self.ctx)) {
+            self.ageing.tick(&mut self.ctx);
+            self.resources.handle(&mut self.ctx, resources::Changed);
         }
-    }
-
-    fn rename_ports(&mut self) {
-        self.names.fill(None);
-        for (port, state) in &self.plane.state().ports {
-            self.names[port.index()] = Some(match state.kind {
-                PortKind::Netdev | PortKind::Routed => state.name.as_str().into(),
-                PortKind::Subinterface { .. } => subinterface(&state.name).into(),
-                PortKind::Svi(vlan) => host_end(vlan).into(),
-            });
+        self.spanning.tick(&mut self.ctx);
+        if is_due(self.fpm.next_ms(&self.ctx)) {
+            self.fpm.tick(&mut self.ctx);
+            self.hand_over_fpm();
         }
-    }
-    /// The interface a port is, for people.
-    #[must_use]
-    pub fn port_name(&self, port: PortId) -> Arc<str> {
-        self.names[port.index()].clone().unwrap_or_else(|| format!("port{port}").into())
-    }
-    /// The port an interface is.
-    #[must_use]
-    pub fn port_of(&self, name: &InterfaceName) -> Option<PortId> {
-        let port = match name {
-            InterfaceName::Netdev(name) => self.switch.ports().get(name),
-            InterfaceName::Vlan(vlan) => self.switch.ports().get(&pipeline_end(*vlan)),
-        };
-        port.filter(|port| self.plane.state().ports.contains_key(port))
-    }
-    /// The facts.
-    #[must_use]
-    pub const fn facts(&self) -> &Facts {
-        self.switch.facts()
-    }
-
-    /// Adds a message to the log.
-    pub fn log(&mut self, facility: &str, severity: u8, mnemonic: &str, text: &str) {
-        let line = self.log.add(facility, severity, mnemonic, text);
-        self.bus.log(&line);
-    }
-
-    /// Deadlines that have passed: ageing, and a configuration nobody confirmed.
-    pub fn tick(&mut self) {
-        let now_ms = self.clock.now_ms();
-        if self.ageing.next_ms().is_some_and(|next_ms| next_ms <= now_ms) {
-            let sweep = self.plane.fdb_sweep(self.ageing.ageing_s());
-            let done_ms = self.clock.now_ms();
-            self.ageing.swept(done_ms, done_ms - now_ms, &sweep);
-            self.watch_resources(done_ms);
+        if is_due(self.following.next_ms(&self.ctx)) {
+            self.following.tick(&mut self.ctx);
+            self.routing_turn();
         }
-        self.spanning_tick();
-        self.fpm_tick();
-        self.routing_tick();
-        let due = [self.tracks.next_ms(), self.statics.due_ms()];
-        if due.into_iter().flatten().any(|due_ms| due_ms <= now_ms) {
-            self.follow_layer3();
+        if is_due(self.tracking.next_ms(&self.ctx)) || is_due(self.layer3.next_ms(&self.ctx)) {
+            self.configure_services();
         }
-        self.children_tick();
-        if let Some(rollback) = self.rollback.take_if(|rollback| rollback.at_ms <= now_ms) {
-            match self.take(rollback.config) {
+        self.children.tick(&mut self.ctx);
+        if let Some(config) = self.confirmation.overdue(now_ms) {
+            match self.take(config) {
                 Ok(()) => {
-                    self.log("SYS", 5, "CONFIG_R", "Configuration rolled back: it was not confirmed in time")
+                    let text = "Configuration rolled back: it was not confirmed in time";
+                    self.ctx.log("SYS", 5, "CONFIG_R", text);
                 }
-                Err(reason) => {
-                    self.log("SYS", 2, "CONFIG_R", &format!("Configuration rollback failed: {reason}"))
+                Err(error) => {
+                    self.ctx.log("SYS", 2, "CONFIG_R", &format!("Configuration rollback failed: {error}"));
                 }
             }
         }
     }
     /// When [`Core::tick`] has something to do next.
-    #[must_use]
-    pub fn next_ms(&self) -> Option<u64> {
-        let rollback = self.rollback.as_ref().map(|rollback| rollback.at_ms);
-        self.ageing
-            .next_ms()
-            .into_iter()
-            .chain(rollback)
-            .chain(self.spanning_due())
-            .chain(self.fpm_due())
-            .chain(self.routing_due())
-            .chain(self.tracks.next_ms())
-            .chain(self.statics.due_ms())
-            .chain(self.children.next_ms())
-            .min()
+    pub(crate) fn next_ms(&self) -> Option<u64> {
+        let ctx = &self.ctx;
+        let deadlines = [
+            self.ageing.next_ms(ctx),
+            self.spanning.next_ms(ctx),
+            self.fpm.next_ms(ctx),
+            self.following.next_ms(ctx),
+            self.tracking.next_ms(ctx),
+            self.layer3.next_ms(ctx),
+            self.children.next_ms(ctx),
+            self.confirmation.next_ms(),
+        ];
+        deadlines.into_iter().flatten().min()
     }
-
-    /// Before netdevs are touched, what is known of their original state is on record.
-    fn write_ahead(&mut self, coming: &Record) {
-        let mut both = self.switch.record().clone();
-        for (name, original) in &coming.originals {
-            both.originals.insert(name.clone(), original.clone());
-        }
-        for (name, nets) in &coming.addresses {
-            both.addresses.entry(name.clone()).or_default().extend(nets);
-        }
-        both.ipv6_forwarding = both.ipv6_forwarding.or(coming.ipv6_forwarding);
-        for (vrf, knobs) in &coming.knobs {
-            both.knobs.entry(vrf.clone()).or_insert_with(|| knobs.clone());
-        }
-        both.namespaces.extend(coming.namespaces.iter().cloned());
-        both.homes.extend(coming.homes.clone());
-        self.save(both);
-    }
-    pub(crate) fn save_record(&mut self) {
-        self.save(self.switch.record().clone());
-    }
-    fn save(&mut self, record: Record) {
-        if record == self.saved {
-            return;
-        }
-        let text = serde_json::to_vec(&record).unwrap_or_default();
-        match files::replace(&self.paths.record(), &text) {
-            Ok(()) => self.saved = record,
-            Err(error) => {
-                let path = self.paths.record();
-                self.log("SYS", 3, "RECORD", &format!("{}: {error}", path.display()));
-            }
-        }
-    }
-
-    /// Takes the plane down and puts every netdev back as it was found.
-    ///
-    /// # Errors
-    /// What could not be undone; the rest is.
-    pub fn detach(&mut self) -> Result<(), String> {
-        self.detached = true;
-        let mut failures: Vec<String> =
-            self.plane.detach().err().map(|error| error.to_string()).into_iter().collect();
-        self.end_children();
-        self.sync_routes(&BTreeSet::new());
-        self.switch.facts_mut().shared_knobs = crate::instance::shared_knobs(&self.paths);
-        self.kernel.sync_arps(&BTreeSet::new(), self.switch.facts());
-        let actions = self.switch.release();
-        let results = self.run(&actions);
-        // A netdev that goes meanwhile has nothing to be put back.
-        let here = |action: &Action| !matches!(action, Action::Link { name, .. } | Action::Move { name, .. } if !self.kernel.has(name));
-        let failed = actions.iter().zip(results).filter(|(action, _)| here(action));
-        failures.extend(failed.filter_map(|(_, result)| result.err()));
-        for path in [
-            self.paths.record(),
-            self.paths.namespace(),
-            self.paths.run.join("plane-since"),
-            snapshot_path(&self.paths),
-        ] {
-            let _ = std::fs::remove_file(path);
-        }
-        if failures.is_empty() { Ok(()) } else { Err(failures.join("; ")) }
-    }
-}
-
-/// What the kernel said.
-pub enum Change {
-    /// A netdev came or changed.
-    Link(LinkFacts),
-    /// A netdev is gone.
-    Gone {
-        /// The VRF it was in.
-        vrf: Option<String>,
-        /// Its index there.
-        ifindex: u32,
-    },
-    /// Events were lost: everything may have changed.
-    All,
 }

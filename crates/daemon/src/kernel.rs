@@ -1,410 +1,209 @@
-//! The kernel's network configuration: facts read from it, and the switch's actions carried out on it.
+//! What the daemon needs of the kernel's network configuration, as a trait: [`crate::linux`] implements it over netlink and
+//! /proc/sys, `crate::testing` in memory, so that every module of the daemon is tested without rights.
 //!
-//! Invariant: what is remembered here (sysctls of managed netdevs, neighbours of ours) is what the kernel was last
-//! seen with or last took.
+//! Invariant: `None` as a VRF is the switch's own network namespace; a name is the VRF's. A read answers what the kernel has
+//! now, never what was asked of it.
 
-use crate::spaces::{self, Spaces};
-use lanyard_netdev::{AddressFlags, Duplex, Error, Link, LinkChange, Netdev, Veth, sysctl};
-use lanyard_switch::compile::pipeline_end_of;
-use lanyard_switch::facts::HostStack;
-use lanyard_switch::links::{LinkSettings, Netdevs, Pair};
-use lanyard_switch::{Action, Arp, Facts, LinkFacts};
-use std::collections::{BTreeMap, BTreeSet};
+use lanyard_netdev::follow::{Heard, Progress, Table};
+use lanyard_netdev::{Address, Event, Family, FilterWatch, Follower, Hook, Link, Neighbour, Route, Settings};
+use lanyard_switch::links::Netdevs;
+use lanyard_switch::{Facts, LinkFacts};
+use lanyard_types::MacAddr;
+use std::collections::BTreeSet;
 use std::io;
+use std::net::IpAddr;
+use std::os::fd::RawFd;
 
-/// The kernel, in the namespace of this thread, and in those of VRFs.
-#[derive(Debug)]
-pub struct Kernel {
-    netdev: Netdev,
-    /// The namespaces of VRFs, and what of ours is in them.
-    pub(crate) spaces: Spaces,
-    /// Sysctls by VRF and index, of netdevs the configuration names.
-    hosts: BTreeMap<(Option<String>, u32), HostStack>,
-    /// Our permanent neighbours that the kernel has.
-    arps: BTreeSet<Arp>,
+/// Why the kernel refused, or could not be asked.
+#[derive(Debug, thiserror::Error)]
+pub enum KernelError {
+    /// A netlink request or an ioctl.
+    #[error(transparent)]
+    Netdev(#[from] lanyard_netdev::Error),
+    /// A netdev that is named and not there.
+    #[error("interface {0} is not present")]
+    NoInterface(String),
+    /// A VRF without network namespace.
+    #[error("VRF {0} has no namespace")]
+    NoNamespace(String),
+    /// A network namespace, a process or a socket.
+    #[error("{doing}: {cause}")]
+    Io {
+        /// What was being done, naming its object.
+        doing: String,
+        /// The system's reason.
+        #[source]
+        cause: io::Error,
+    },
+    /// One of several steps.
+    #[error("{doing}: {cause}")]
+    Step {
+        /// What was being done, naming its object.
+        doing: String,
+        /// The step that failed.
+        #[source]
+        cause: Box<KernelError>,
+    },
 }
 
-impl Kernel {
-    /// Opens a connection.
-    ///
-    /// # Errors
-    /// When the kernel gives no netlink socket.
-    pub fn open() -> io::Result<Self> {
-        Ok(Self {
-            netdev: Netdev::open()?,
-            spaces: Spaces::open()?,
-            hosts: BTreeMap::new(),
-            arps: BTreeSet::new(),
-        })
+impl KernelError {
+    /// `cause` happened while `doing` ("entering VRF red").
+    pub fn io(doing: impl Into<String>, cause: impl Into<io::Error>) -> Self {
+        Self::Io { doing: doing.into(), cause: cause.into() }
     }
-    /// For what has no place here: ethtool, neighbours, addresses.
+    /// This happened while `doing`.
     #[must_use]
-    pub const fn netdev(&self) -> &Netdev {
-        &self.netdev
+    pub fn during(self, doing: impl Into<String>) -> Self {
+        Self::Step { doing: doing.into(), cause: Box::new(self) }
     }
-    /// The kernel as a VRF has it; `None` is the switch's own namespace.
-    ///
-    /// # Errors
-    /// When the VRF's namespace is not there.
-    pub fn netdev_of(&self, vrf: Option<&str>) -> Result<&Netdev, String> {
-        match vrf {
-            None => Ok(&self.netdev),
-            Some(vrf) => self.spaces.netdev(vrf).ok_or_else(|| format!("VRF {vrf} has no namespace")),
+    /// The error number, when the kernel answered with one.
+    #[must_use]
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            Self::Netdev(error) => error.errno(),
+            Self::NoInterface(_) | Self::NoNamespace(_) => Some(libc::ENODEV),
+            Self::Io { cause, .. } => cause.raw_os_error(),
+            Self::Step { cause, .. } => cause.errno(),
         }
     }
+    /// The object of the request is not (or no longer) there.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        match self {
+            Self::Netdev(error) => error.is_gone(),
+            Self::NoInterface(_) | Self::NoNamespace(_) => true,
+            Self::Io { cause, .. } => cause.kind() == io::ErrorKind::NotFound,
+            Self::Step { cause, .. } => cause.is_gone(),
+        }
+    }
+}
+
+/// The result of everything here.
+pub type Result<T> = std::result::Result<T, KernelError>;
+
+/// The kernel. [`Netdevs::act`] carries out the switch's actions on netdevs.
+pub trait Kernel: Netdevs<Error = KernelError> {
     /// The facts about every netdev of the switch's own namespace, and about those of ours in VRFs.
-    ///
-    /// # Errors
-    /// The kernel's reason.
-    pub fn facts(&mut self) -> Result<Facts, String> {
-        let links = self.netdev.links().map_err(|error| error.to_string())?;
-        let mut facts: Facts = links.iter().map(|link| self.link_facts(link)).collect();
-        for (vrf, link) in self.spaces.links() {
-            facts.set(self.link_facts_in(Some(vrf), &link));
-        }
-        self.hosts.retain(|(vrf, ifindex), _| facts.by_index_in(vrf.as_deref(), *ifindex).is_some());
-        facts.ipv6_forwarding = sysctl::ipv6_conf("all", "forwarding").is_ok_and(|value| value.trim() != "0");
-        facts.knobs = spaces::read_knobs();
-        facts.namespaces = self.spaces.facts();
-        Ok(facts)
-    }
-    /// One netdev of the switch's own namespace as the switch sees it.
-    #[must_use]
-    pub fn link_facts(&self, link: &Link) -> LinkFacts {
-        self.link_facts_in(None, link)
-    }
-    /// One netdev of a VRF's namespace as the switch sees it.
-    #[must_use]
-    pub fn link_facts_in(&self, vrf: Option<String>, link: &Link) -> LinkFacts {
-        LinkFacts {
-            ifindex: link.ifindex,
-            name: link.name.clone(),
-            mac: (!link.mac.is_zero()).then_some(link.mac),
-            mtu: link.mtu,
-            admin_up: link.admin_up,
-            // Not the operational state: the kernel may take a second to work that out.
-            carrier: link.carrier,
-            loopback: link.loopback,
-            ethernet: link.ethernet,
-            master: link.master,
-            promisc: link.promiscuous,
-            alias: link.alias.clone(),
-            host: self.hosts.get(&(vrf.clone(), link.ifindex)).copied().unwrap_or_default(),
-            vrf,
-        }
-    }
+    fn facts(&mut self) -> Result<Facts>;
+    /// One netdev as the switch sees it.
+    fn link_facts(&self, vrf: Option<&str>, link: &Link) -> LinkFacts;
     /// Reads the sysctls of the netdevs called `names`, so that `facts` has them as they are.
-    pub fn learn_hosts<'a>(&mut self, names: impl Iterator<Item = &'a str>, facts: &mut Facts) {
-        for name in names {
-            let Some(link) = facts.get(name) else { continue };
-            let mut link = link.clone();
-            let key = (link.vrf.clone(), link.ifindex);
-            if !self.hosts.contains_key(&key) {
-                let host = self.spaces.run(link.vrf.as_deref(), || read_host(name)).unwrap_or_default();
-                self.hosts.insert(key.clone(), host);
-            }
-            let host = self.hosts.get(&key).copied().unwrap_or_default();
-            if link.host != host {
-                link.host = host;
-                facts.set(link);
-            }
-        }
-    }
+    fn learn_hosts(&mut self, names: &[String], facts: &mut Facts);
     /// Looks for the namespaces of these VRFs, so that `facts` has those that are there.
-    pub fn learn_namespaces<'a>(&mut self, vrfs: impl Iterator<Item = &'a str>, facts: &mut Facts) {
-        for vrf in vrfs {
-            self.spaces.find(vrf);
-        }
-        facts.namespaces = self.spaces.facts();
-    }
+    fn learn_namespaces(&mut self, vrfs: &[String], facts: &mut Facts);
 
-    /// Brings our permanent neighbours to `wanted`; those whose netdev is not there are left for the next call.
-    pub fn sync_arps(&mut self, wanted: &BTreeSet<Arp>, facts: &Facts) {
-        if self.arps == *wanted {
-            return;
-        }
-        let installed = self.arps.clone();
-        for arp in installed.difference(wanted) {
-            if let Some((netdev, ifindex)) = self.place(&arp.interface, facts) {
-                let _ = netdev.del_neighbour(ifindex, arp.address.into());
-            }
-            self.arps.remove(arp);
-        }
-        for arp in wanted.difference(&installed) {
-            let set = self.place(&arp.interface, facts);
-            let set = set.map(|(netdev, ifindex)| netdev.set_neighbour(ifindex, arp.address.into(), arp.mac));
-            if set.is_some_and(|result| result.is_ok()) {
-                self.arps.insert(arp.clone());
-            }
-        }
-    }
-    /// The kernel says a neighbour is gone or has changed: when it was ours, it is wanted again at the next sync.
-    pub fn neighbour_changed(
-        &mut self,
-        vrf: Option<&str>,
-        ifindex: u32,
-        address: std::net::IpAddr,
-        facts: &Facts,
-    ) {
-        let name = facts.by_index_in(vrf, ifindex).map(|link| link.name.as_str());
-        self.arps.retain(|arp| Some(arp.interface.as_str()) != name || address != arp.address);
-    }
-    /// A netdev's namespace and index.
-    fn place(&self, name: &str, facts: &Facts) -> Option<(&Netdev, u32)> {
-        let link = facts.get(name).filter(|link| link.admin_up)?;
-        Some((self.netdev_of(link.vrf.as_deref()).ok()?, link.ifindex))
-    }
+    /// True when a netdev of this name is there, in the namespace in which ours of that name is.
+    fn has(&self, name: &str) -> bool;
+    /// The VRF that a netdev of ours is in.
+    fn home(&self, name: &str) -> Option<&str>;
+    /// The VRFs whose namespaces are there.
+    fn vrfs(&self) -> Vec<String>;
+    /// Our netdevs that are in VRFs, with the VRF.
+    fn vrf_links(&self) -> Vec<(String, Link)>;
+    /// A descriptor that is readable when [`Kernel::vrf_events`] has something.
+    fn vrf_event_fd(&self) -> Option<RawFd>;
+    /// What has happened in the namespaces of VRFs since the last call, by VRF.
+    fn vrf_events(&mut self) -> Vec<(String, Vec<Event>)>;
+    /// Runs `work` once in a VRF's namespace. [`within`] returns its result.
+    fn enter(&self, vrf: Option<&str>, work: &mut (dyn FnMut() + Send)) -> Result<()>;
 
-    /// True when there is such a netdev at this moment.
-    #[must_use]
-    pub fn has(&self, name: &str) -> bool {
-        self.index(name).is_ok()
-    }
+    /// Every netdev of a namespace.
+    fn links(&self, vrf: Option<&str>) -> Result<Vec<Link>>;
+    /// One netdev of a namespace.
+    fn link(&self, vrf: Option<&str>, name: &str) -> Result<Link>;
+    /// The addresses of a namespace, or of one of its netdevs.
+    fn addresses(&self, vrf: Option<&str>, ifindex: Option<u32>) -> Result<Vec<Address>>;
+    /// The routes of one table.
+    fn routes(&self, vrf: Option<&str>, family: Family, table: u32) -> Result<Vec<Route>>;
+    /// The routes of the main table with one protocol number.
+    fn routes_of(&self, vrf: Option<&str>, family: Family, protocol: u8) -> Result<Vec<Route>>;
+    /// Adds a route where there is none of its destination and metric.
+    fn add_route(&self, vrf: Option<&str>, route: &Route) -> Result<()>;
+    /// Adds a route, or replaces the one with its destination and metric.
+    fn replace_route(&self, vrf: Option<&str>, route: &Route) -> Result<()>;
+    /// Deletes a route.
+    fn del_route(&self, vrf: Option<&str>, route: &Route) -> Result<()>;
+    /// The neighbours of a namespace.
+    fn neighbours(&self, vrf: Option<&str>, family: Family) -> Result<Vec<Neighbour>>;
+    /// Sets a permanent neighbour.
+    fn set_neighbour(&self, vrf: Option<&str>, ifindex: u32, address: IpAddr, mac: MacAddr) -> Result<()>;
+    /// Deletes a neighbour.
+    fn del_neighbour(&self, vrf: Option<&str>, ifindex: u32, address: IpAddr) -> Result<()>;
+    /// Link settings of a netdev of the switch's own namespace.
+    fn settings(&self, name: &str) -> Result<Settings>;
+    /// The driver of a netdev of the switch's own namespace.
+    fn driver(&self, name: &str) -> Result<String>;
+    /// Subscribes to everything that routing in a namespace depends on.
+    fn follow(&self, vrf: Option<&str>) -> Result<Box<dyn RouteSource>>;
+    /// Subscribes to the packet filter, NAT and IPsec of a namespace.
+    fn watch_filter(&self, vrf: Option<&str>) -> Result<Box<dyn FilterSource>>;
+}
 
-    fn index(&self, name: &str) -> Result<u32, String> {
-        let absent = || format!("interface {name} is not present");
-        match self.spaces.home(name) {
-            None => nix::net::if_::if_nametoindex(name).map_err(|_| absent()),
-            Some(vrf) => self.netdev_of(Some(vrf))?.link(name).map(|link| link.ifindex).map_err(|_| absent()),
-        }
-    }
-    /// The namespace a netdev is in.
-    fn home(&self, name: &str) -> Result<&Netdev, String> {
-        self.netdev_of(self.spaces.home(name))
-    }
+/// The packet filter of one namespace: [`FilterWatch`], or a test's.
+pub trait FilterSource {
+    /// Descriptors that are readable when something is announced.
+    fn fds(&self) -> Vec<RawFd>;
+    /// As [`FilterWatch::events`].
+    fn events(&mut self, new: &mut BTreeSet<Hook>) -> bool;
+    /// As [`FilterWatch::list`].
+    fn list(&mut self) -> lanyard_netdev::Result<BTreeSet<Hook>>;
+    /// As [`FilterWatch::legacy`].
+    fn legacy(&self) -> lanyard_netdev::Result<BTreeSet<Hook>>;
+}
 
-    fn create_pairs(&mut self, pairs: &[&Pair]) -> Vec<Result<(), String>> {
-        let peers: Vec<String> = pairs.iter().map(|pair| pipeline_end_of(&pair.name)).collect();
-        let mut veths = Vec::with_capacity(pairs.len());
-        for (pair, peer) in pairs.iter().zip(&peers) {
-            veths.push(Veth {
-                name: &pair.name,
-                peer,
-                mac: pair.mac,
-                mtu: Some(pair.mtu),
-                ..Veth::default()
-            });
-        }
-        let mut results = Vec::with_capacity(pairs.len());
-        for (made, (pair, peer)) in self.netdev.create_veths(&veths).into_iter().zip(pairs.iter().zip(&peers))
-        {
-            let made = made.map_err(|error| error.to_string());
-            results.push(made.and_then(|()| {
-                self.mark_pair(&pair.name, peer, &pair.alias).inspect_err(|_| {
-                    // Half made is not made.
-                    let _ = self.index(&pair.name).map(|ifindex| self.netdev.delete(ifindex));
-                })
-            }));
-        }
-        results
+impl FilterSource for FilterWatch {
+    fn fds(&self) -> Vec<RawFd> {
+        Self::fds(self).collect()
     }
-
-    fn mark_pair(&self, name: &str, peer: &str, alias: &str) -> Result<(), String> {
-        // A pair starts with no forwarding, whatever the namespace's default is.
-        let _ = sysctl::set_ipv4_conf(name, "forwarding", "0");
-        for end in [name, peer] {
-            self.netdev.set_alias(self.index(end)?, alias).map_err(|error| error.to_string())?;
-        }
-        Ok(())
+    fn events(&mut self, new: &mut BTreeSet<Hook>) -> bool {
+        Self::events(self, new)
     }
-
-    /// Both ends go with one; the pipeline's is in our namespace, wherever the host's is.
-    fn delete_pair(&mut self, pair: &Pair) -> Result<(), String> {
-        let ends = [pipeline_end_of(&pair.name), pair.name.clone()];
-        self.spaces.set_home(&pair.name, None);
-        let found = ends.iter().find_map(|end| nix::net::if_::if_nametoindex(end.as_str()).ok());
-        found.map_or(Ok(()), |ifindex| gone_is_fine(self.netdev.delete(ifindex)))
+    fn list(&mut self) -> lanyard_netdev::Result<BTreeSet<Hook>> {
+        Self::list(self)
     }
-
-    /// Settings of many netdevs: sysctls first, so that the stack is silent before the netdev comes up, then
-    /// everything else in few system calls.
-    fn change_links(&mut self, links: &[(&String, &LinkSettings, &LinkSettings)]) -> Vec<Result<(), String>> {
-        let mut results: Vec<Result<(), String>> = Vec::with_capacity(links.len());
-        let mut places: BTreeMap<Option<String>, (Vec<LinkChange>, Vec<usize>)> = BTreeMap::new();
-        for (at, (name, from, to)) in links.iter().enumerate() {
-            let prepared = self.index(name).and_then(|ifindex| {
-                self.write_host(ifindex, name, from.host, to.host)?;
-                Ok(ifindex)
-            });
-            match prepared {
-                Ok(ifindex) => {
-                    results.push(Ok(()));
-                    let (changes, owners) =
-                        places.entry(self.spaces.home(name).map(str::to_owned)).or_default();
-                    changes.extend(change(ifindex, from, to).inspect(|_| owners.push(at)));
-                }
-                Err(text) => results.push(Err(text)),
-            }
-        }
-        for (vrf, (changes, owners)) in places {
-            let answers = match self.netdev_of(vrf.as_deref()) {
-                Ok(netdev) => {
-                    netdev.change(&changes).into_iter().map(|r| r.map_err(|e| e.to_string())).collect()
-                }
-                Err(text) => vec![Err(text); changes.len()],
-            };
-            for (at, result) in owners.into_iter().zip(answers) {
-                if let Err(error) = result {
-                    let (name, from, to) = links[at];
-                    let _ = self.index(name).map(|index| self.write_host(index, name, to.host, from.host));
-                    results[at] = Err(error);
-                }
-            }
-        }
-        results
-    }
-
-    fn write_host(&mut self, ifindex: u32, name: &str, from: HostStack, to: HostStack) -> Result<(), String> {
-        if from == to {
-            return Ok(());
-        }
-        let vrf = self.spaces.home(name).map(str::to_owned);
-        self.spaces.run(vrf.as_deref(), || write_host(name, from, to)).and_then(|result| result)?;
-        self.hosts.insert((vrf, ifindex), to);
-        Ok(())
-    }
-
-    fn one(&mut self, action: &Action) -> Result<(), String> {
-        match action {
-            Action::Namespace { vrf, mark, add: true } => self.spaces.create(vrf, mark),
-            Action::Namespace { vrf, add: false, .. } => self.spaces.delete(vrf),
-            Action::Move { name, from, to } => self.relocate(name, from.as_deref(), to.as_deref()),
-            Action::Knob { vrf, knob, to, .. } => {
-                self.spaces.run(vrf.as_deref(), || spaces::write_knob(*knob, *to)).and_then(|result| result)
-            }
-            Action::CreatePair(pair) => self.create_pairs(&[pair]).into_iter().collect(),
-            Action::DeletePair(pair) => self.delete_pair(pair),
-            Action::Link { name, from, to } => self.change_links(&[(name, from, to)]).into_iter().collect(),
-            Action::Address { name, net, add: true } => {
-                let ifindex = self.index(name)?;
-                match self.home(name)?.add_address(ifindex, *net, AddressFlags::default()) {
-                    Err(error) if error.exists() => Ok(()),
-                    result => result.map_err(|error| error.to_string()),
-                }
-            }
-            Action::Address { name, net, add: false } => match self.index(name) {
-                Ok(ifindex) => gone_is_fine(self.home(name)?.del_address(ifindex, *net)),
-                Err(_) => Ok(()),
-            },
-            Action::Speed { name, to, .. } => match to {
-                Some((speed_mbps, full)) => {
-                    let duplex = if *full { Duplex::Full } else { Duplex::Half };
-                    self.home(name)?.set_speed(name, *speed_mbps, duplex).map_err(|error| error.to_string())
-                }
-                None => self.home(name)?.set_autoneg(name).map_err(|error| error.to_string()),
-            },
-        }
-    }
-
-    /// Moves a netdev from one namespace to another.
-    fn relocate(&mut self, name: &str, from: Option<&str>, to: Option<&str>) -> Result<(), String> {
-        let netdev = self.netdev_of(from)?;
-        let link = netdev.link(name).map_err(|error| error.to_string())?;
-        let target = self.spaces.file(to)?;
-        netdev.move_to_netns(link.ifindex, target).map_err(|error| error.to_string())?;
-        self.spaces.set_home(name, to);
-        Ok(())
+    fn legacy(&self) -> lanyard_netdev::Result<BTreeSet<Hook>> {
+        Self::legacy(self)
     }
 }
 
-impl Netdevs for Kernel {
-    fn act(&mut self, run: &[Action]) -> Vec<Result<(), String>> {
-        let (mut pairs, mut links) = (Vec::new(), Vec::new());
-        for action in run {
-            match action {
-                Action::CreatePair(pair) => pairs.push(pair),
-                Action::Link { name, from, to } => links.push((name, from, to)),
-                _ => {}
-            }
-        }
-        // Runs of these go to the kernel together.
-        if pairs.len() == run.len() {
-            return self.create_pairs(&pairs);
-        }
-        if links.len() == run.len() {
-            return self.change_links(&links);
-        }
-        run.iter().map(|action| self.one(action)).collect()
+/// The events and listings of one namespace's routing: [`Follower`], or a test's.
+pub trait RouteSource {
+    /// Descriptors that are readable when there are events, and when a listing has more.
+    fn fds(&self) -> Vec<RawFd>;
+    /// As [`Follower::read`].
+    fn read(&mut self, most: usize, each: &mut dyn FnMut(Heard<'_>)) -> usize;
+    /// As [`Follower::list`].
+    fn list(&mut self, table: Table) -> io::Result<()>;
+    /// As [`Follower::read_listing`].
+    fn read_listing(&mut self, most: usize, each: &mut dyn FnMut(Heard<'_>)) -> io::Result<Progress>;
+    /// As [`Follower::use_neighbours`].
+    fn use_neighbours(&mut self, neighbours: &[(u32, IpAddr)]);
+}
+
+impl RouteSource for Follower {
+    fn fds(&self) -> Vec<RawFd> {
+        vec![self.events_fd(), self.listing_fd()]
+    }
+    fn read(&mut self, most: usize, each: &mut dyn FnMut(Heard<'_>)) -> usize {
+        Self::read(self, most, each)
+    }
+    fn list(&mut self, table: Table) -> io::Result<()> {
+        Self::list(self, table)
+    }
+    fn read_listing(&mut self, most: usize, each: &mut dyn FnMut(Heard<'_>)) -> io::Result<Progress> {
+        Self::read_listing(self, most, each)
+    }
+    fn use_neighbours(&mut self, neighbours: &[(u32, IpAddr)]) {
+        Self::use_neighbours(self, neighbours);
     }
 }
 
-fn gone_is_fine(result: Result<(), Error>) -> Result<(), String> {
-    match result {
-        Err(error) if !error.is_gone() => Err(error.to_string()),
-        _ => Ok(()),
-    }
-}
-
-/// The netlink part of a change of settings; `None` when there is none.
-fn change(ifindex: u32, from: &LinkSettings, to: &LinkSettings) -> Option<LinkChange> {
-    let empty = LinkChange { ifindex, ..LinkChange::default() };
-    let change = LinkChange {
-        mac: to.mac.filter(|_| from.mac != to.mac),
-        mtu: (from.mtu != to.mtu).then_some(to.mtu),
-        promisc: (from.promisc != to.promisc).then_some(to.promisc),
-        up: (from.up != to.up).then_some(to.up),
-        ..empty.clone()
-    };
-    (change != empty).then_some(change)
-}
-
-fn read_host(name: &str) -> HostStack {
-    let number =
-        |value: lanyard_netdev::Result<String>| value.ok().and_then(|text| text.trim().parse::<u8>().ok());
-    let v4 = |key: &str| number(sysctl::ipv4_conf(name, key)).unwrap_or(0);
-    let reachable_ms = sysctl::get(&["ipv4", "neigh", name, "base_reachable_time_ms"]);
-    let reachable_ms = reachable_ms.ok().and_then(|text| text.trim().parse::<u32>().ok());
-    HostStack {
-        ipv6_disabled: number(sysctl::ipv6_conf(name, "disable_ipv6")) == Some(1),
-        arp_ignore: v4("arp_ignore"),
-        arp_announce: v4("arp_announce"),
-        forwarding: v4("forwarding") == 1,
-        proxy_arp: v4("proxy_arp") == 1,
-        local_proxy_arp: v4("proxy_arp_pvlan") == 1,
-        directed_broadcast: v4("bc_forwarding") == 1,
-        redirects: v4("send_redirects") == 1,
-        accept_redirects: v4("accept_redirects") == 1,
-        rp_filter: v4("rp_filter"),
-        ignore_linkdown: v4("ignore_routes_with_linkdown") == 1,
-        arp_timeout_s: reachable_ms.map_or(30, |ms| ms / 1000),
-    }
-}
-
-/// Writes what differs, in the calling thread's namespace.
-fn write_host(name: &str, from: HostStack, to: HostStack) -> Result<(), String> {
-    let digit = |on: bool| if on { "1" } else { "0" }.to_owned();
-    // A kernel without IPv6 has nothing to silence.
-    let v6 = |key: &str, value: &str| match sysctl::set_ipv6_conf(name, key, value) {
-        Err(error) if !error.is_gone() => Err(error.to_string()),
-        _ => Ok(()),
-    };
-    if from.ipv6_disabled != to.ipv6_disabled {
-        v6("disable_ipv6", &digit(to.ipv6_disabled))?;
-    }
-    if from.ignore_linkdown != to.ignore_linkdown {
-        v6("ignore_routes_with_linkdown", &digit(to.ignore_linkdown))?;
-    }
-    let flag = |key, from: bool, to: bool| (from != to).then(|| (key, digit(to)));
-    let number = |key, from: u8, to: u8| (from != to).then(|| (key, to.to_string()));
-    let changes = [
-        number("arp_ignore", from.arp_ignore, to.arp_ignore),
-        number("arp_announce", from.arp_announce, to.arp_announce),
-        flag("forwarding", from.forwarding, to.forwarding),
-        flag("proxy_arp", from.proxy_arp, to.proxy_arp),
-        flag("proxy_arp_pvlan", from.local_proxy_arp, to.local_proxy_arp),
-        flag("bc_forwarding", from.directed_broadcast, to.directed_broadcast),
-        flag("send_redirects", from.redirects, to.redirects),
-        flag("accept_redirects", from.accept_redirects, to.accept_redirects),
-        number("rp_filter", from.rp_filter, to.rp_filter),
-        flag("ignore_routes_with_linkdown", from.ignore_linkdown, to.ignore_linkdown),
-    ];
-    for (key, value) in changes.into_iter().flatten() {
-        sysctl::set_ipv4_conf(name, key, &value).map_err(|error| error.to_string())?;
-    }
-    if from.arp_timeout_s != to.arp_timeout_s {
-        let ms = (u64::from(to.arp_timeout_s) * 1000).min(i32::MAX as u64).to_string();
-        let key = ["ipv4", "neigh", name, "base_reachable_time_ms"];
-        sysctl::set(&key, &ms).map_err(|error| error.to_string())?;
-    }
-    Ok(())
+/// Runs `work` in a VRF's namespace and returns its result; see [`Kernel::enter`].
+///
+/// # Errors
+/// When the VRF has no namespace, or it cannot be entered.
+pub fn within<T: Send>(kernel: &dyn Kernel, vrf: Option<&str>, work: impl FnOnce() -> T + Send) -> Result<T> {
+    let (mut work, mut result) = (Some(work), None);
+    kernel.enter(vrf, &mut || result = work.take().map(|work| work()))?;
+    result.ok_or_else(|| KernelError::NoNamespace(vrf.unwrap_or("default").to_owned()))
 }

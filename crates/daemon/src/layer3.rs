@@ -1,226 +1,217 @@
-//! Layer 3 besides forwarding: tracked objects, static routes, static ARP.
+//! Static routes and static ARP entries in the kernel.
 //!
-//! Invariant: what can't be done now (a next hop that is not reachable, an interface that is not there) is done when it can.
+//! Read `lanyard_switch::layer3` first: which there are to be is decided there; then [`crate::static_routes`], which
+//! reconciles the routes with the kernel's tables. Invariants: a route is on record before the kernel is asked to add it; what
+//! cannot be done now (a next hop that is not reachable, an interface that is not there) is tried again until it is done.
 
-use crate::core::Core;
-use ipnet::IpNet;
-use lanyard_cli::view;
-use lanyard_config::layer3::{Track, TrackObject, split_subinterface, track_object};
-use lanyard_config::{Config, InterfaceName};
-use lanyard_netdev::{RouteKind, TABLE_MAIN};
-use lanyard_switch::layer3::{self, Route};
-use lanyard_switch::services::{self, Service};
-use lanyard_types::MacAddr;
+use crate::context::{Context, Module};
+use crate::static_routes::StaticRoutes;
+use lanyard_config::Config;
+use lanyard_switch::{Arp, Route, layer3};
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
-/// Why a static route is not installed.
-fn refusal(route: &Route, reason: &str) -> String {
-    let vrf = route.vrf.as_ref().map_or_else(String::new, |vrf| format!(" of VRF {vrf}"));
-    format!("the static route to {}{vrf} is not installed: {reason}", route.prefix)
+/// The static routes and ARP entries that the kernel has of this instance.
+#[derive(Debug, Default)]
+pub(crate) struct Layer3 {
+    routes: StaticRoutes,
+    /// True once the routes that an earlier run has left are known.
+    adopted: bool,
+    arps: BTreeSet<Arp>,
 }
 
-impl Core {
-    /// What follows any change and can be late: tracked objects, then what goes by them.
-    pub(crate) fn follow_layer3(&mut self) {
-        self.look_at_tracks();
-        let wanted = self.wanted_routes(self.switch.config());
-        for (route, reason) in self.sync_routes(&wanted) {
-            self.log("ROUTING", 3, "STATIC", &refusal(&route, &reason));
-        }
-        let (config, facts) = (self.switch.config(), self.switch.facts());
-        self.kernel.sync_arps(&layer3::arps(config), facts);
-        self.follow_relays();
-        self.follow_children();
-    }
+/// What the kernel reports about routes and neighbours.
+pub(crate) enum Event<'a> {
+    /// A route of a namespace has come or gone.
+    Route(Option<&'a str>, &'a lanyard_netdev::Route),
+    /// Routes may have gone without an announcement: an interface went down or lost its last address.
+    Flushed,
+    /// A neighbour of a netdev of a namespace is gone or no longer permanent.
+    Neighbour(Option<&'a str>, u32, IpAddr),
+}
 
-    /// The kernel routes that a configuration asks for now.
-    fn wanted_routes(&self, config: &Config) -> BTreeSet<Route> {
-        layer3::routes(config, self.switch.facts(), &|track| self.tracks.is_up(track))
-    }
-    /// Brings the static routes in the kernel to `wanted`; answers which are refused that were not before, and why.
-    pub(crate) fn sync_routes(&mut self, wanted: &BTreeSet<Route>) -> Vec<(Route, String)> {
-        if !std::mem::replace(&mut self.routes_adopted, true) {
-            let vrfs: Vec<Option<String>> =
-                std::iter::once(None).chain(self.kernel.spaces.names().map(|v| Some(v.to_owned()))).collect();
-            let record = &self.switch.record().routes;
-            self.statics.adopt(&self.kernel, &vrfs, record, wanted, self.switch.facts());
+/// The kernel refuses a static route.
+#[derive(Debug, thiserror::Error)]
+#[error("the static route to {}{} is not installed: {reason}", route.prefix, of_vrf(route))]
+pub(crate) struct RouteRefused {
+    route: Route,
+    reason: String,
+}
+
+fn of_vrf(route: &Route) -> String {
+    route.vrf.as_ref().map_or_else(String::new, |vrf| format!(" of VRF {vrf}"))
+}
+
+impl Module for Layer3 {
+    type Event<'a> = Event<'a>;
+    fn configure(&mut self, ctx: &mut Context) {
+        let wanted = wanted(ctx, ctx.switch.config());
+        for refused in self.sync_routes(ctx, &wanted) {
+            ctx.log("ROUTING", 3, "STATIC", &refused.to_string());
         }
-        let now_ms = self.clock.now_ms();
-        if !self.statics.differs(now_ms, wanted) {
-            return Vec::new();
-        }
-        self.switch.set_recorded_routes(self.statics.recorded(wanted));
-        self.save_record();
-        let refused = self.statics.sync(now_ms, &self.kernel, wanted, self.switch.facts());
-        self.switch.set_recorded_routes(self.statics.recorded(&BTreeSet::new()));
-        self.save_record();
-        refused
+        let arps = layer3::arps(ctx.switch.config());
+        self.sync_arps(ctx, &arps);
     }
+    fn handle(&mut self, ctx: &mut Context, event: Event<'_>) -> usize {
+        match event {
+            Event::Route(vrf, route) => self.routes.doubt_about(vrf, route),
+            Event::Flushed => self.routes.doubt(),
+            Event::Neighbour(vrf, ifindex, address) => {
+                let name = ctx.facts().by_index_in(vrf, ifindex).map(|link| link.name.as_str());
+                self.arps.retain(|arp| Some(arp.interface.as_str()) != name || address != arp.address);
+            }
+        }
+        1
+    }
+    fn next_ms(&self, _ctx: &Context) -> Option<u64> {
+        self.routes.due_ms()
+    }
+    fn tick(&mut self, ctx: &mut Context) {
+        let now_ms = ctx.clock.now_ms();
+        if self.next_ms(ctx).is_some_and(|due_ms| due_ms <= now_ms) {
+            self.configure(ctx);
+        }
+    }
+}
+
+/// The kernel routes that a configuration asks for now.
+fn wanted(ctx: &Context, config: &Config) -> BTreeSet<Route> {
+    layer3::routes(config, ctx.switch.facts(), &|track| ctx.tracks.is_up(track))
+}
+
+impl Layer3 {
     /// Installs the static routes of a configuration that is about to be taken.
     ///
     /// # Errors
-    /// When the kernel refuses one that is new. The routes are then those of the running configuration. At the start nothing is
-    /// refused: the log says so, and the route is tried again.
-    pub(crate) fn install_routes(&mut self, next: &Config) -> Result<(), String> {
-        if !self.routes_adopted || next.routes == self.switch.config().routes {
+    /// When the kernel refuses one that is new. The routes are then those of the running configuration. At the start nothing
+    /// is refused: the log names the route, and it is tried again.
+    pub(crate) fn install(&mut self, ctx: &mut Context, next: &Config) -> Result<(), RouteRefused> {
+        if !self.adopted || next.routes == ctx.switch.config().routes {
             return Ok(());
         }
-        let running = self.wanted_routes(self.switch.config());
-        let wanted = self.wanted_routes(next);
-        let refused = self.sync_routes(&wanted);
-        match refused.iter().find(|(route, _)| !running.contains(route)) {
+        let running = wanted(ctx, ctx.switch.config());
+        let refused = self.sync_routes(ctx, &wanted(ctx, next));
+        match refused.into_iter().find(|refused| !running.contains(&refused.route)) {
             None => Ok(()),
-            Some((route, reason)) => {
-                self.sync_routes(&running);
-                Err(refusal(route, reason))
+            Some(refused) => {
+                self.sync_routes(ctx, &running);
+                Err(refused)
             }
         }
     }
 
-    /// Takes in what the tracked objects are now, and says what has changed.
-    fn look_at_tracks(&mut self) {
-        let objects = self.switch.config().tracks.clone();
-        if objects.is_empty() && self.tracks.states().is_empty() {
+    /// Deletes every route and ARP entry of ours, those of an earlier run included.
+    pub(crate) fn withdraw(&mut self, ctx: &mut Context) {
+        self.sync_routes(ctx, &BTreeSet::new());
+        self.sync_arps(ctx, &BTreeSet::new());
+    }
+
+    /// Brings the static routes in the kernel to `wanted`; answers which are refused that were not before.
+    fn sync_routes(&mut self, ctx: &mut Context, wanted: &BTreeSet<Route>) -> Vec<RouteRefused> {
+        if !std::mem::replace(&mut self.adopted, true) {
+            let vrfs: Vec<Option<String>> =
+                std::iter::once(None).chain(ctx.kernel.vrfs().into_iter().map(Some)).collect();
+            let record = &ctx.switch.record().routes;
+            self.routes.adopt(&ctx.kernel, &vrfs, record, wanted, ctx.switch.facts());
+        }
+        let now_ms = ctx.clock.now_ms();
+        if !self.routes.differs(now_ms, wanted) {
+            return Vec::new();
+        }
+        ctx.switch.set_recorded_routes(self.routes.recorded(wanted));
+        ctx.save_record();
+        let refused = self.routes.sync(now_ms, &ctx.kernel, wanted, ctx.switch.facts());
+        ctx.switch.set_recorded_routes(self.routes.recorded(&BTreeSet::new()));
+        ctx.save_record();
+        refused.into_iter().map(|(route, reason)| RouteRefused { route, reason }).collect()
+    }
+
+    /// Brings the permanent neighbours to `wanted`; those whose netdev is not there are left for the next call.
+    fn sync_arps(&mut self, ctx: &Context, wanted: &BTreeSet<Arp>) {
+        let (kernel, facts) = (&ctx.kernel, ctx.switch.facts());
+        if self.arps == *wanted {
             return;
         }
-        let now_ms = self.clock.now_ms();
-        let mut tracks = std::mem::take(&mut self.tracks);
-        let changed = tracks.look(now_ms, &objects, &mut |track| self.sees(track));
-        self.tracks = tracks;
-        for (number, up) in changed {
-            let first = self.tracks.states().get(&number).is_none_or(|state| state.changes == 0);
-            if let Some(track) = objects.get(&number).filter(|_| !first) {
-                let (from, to) = if up { ("Down", "Up") } else { ("Up", "Down") };
-                let text = format!("{number} {} {from} -> {to}", track_object(&track.object));
-                self.log("TRACK", 6, "STATE", &text);
+        let place = |name: &str| facts.get(name).filter(|link| link.admin_up);
+        let installed = self.arps.clone();
+        for arp in installed.difference(wanted) {
+            if let Some(link) = place(&arp.interface) {
+                let _ = kernel.del_neighbour(link.vrf.as_deref(), link.ifindex, arp.address.into());
             }
+            self.arps.remove(arp);
         }
-    }
-
-    /// Is a tracked object up at this moment?
-    fn sees(&mut self, track: &Track) -> bool {
-        match &track.object {
-            TrackObject::LineProtocol(name) => self.line_up(name),
-            TrackObject::Route { vrf, prefix } => {
-                let key = (vrf.clone(), *prefix);
-                if let Some(seen) = self.routes_seen.get(&key) {
-                    return *seen;
-                }
-                let seen = self.has_route(vrf.as_deref(), *prefix);
-                self.routes_seen.insert(key, seen);
-                seen
-            }
-        }
-    }
-
-    /// An interface's line protocol: administratively up, and a link; a VLAN interface's by its ports, a subinterface's
-    /// by its parent.
-    pub(crate) fn line_up(&self, name: &InterfaceName) -> bool {
-        let config = self.switch.config();
-        let shutdown = |name: &InterfaceName| config.interfaces.get(name).is_some_and(|i| i.shutdown);
-        let link_up = |name: &str| self.facts().get(name).is_some_and(|link| link.admin_up && link.carrier);
-        match name {
-            InterfaceName::Vlan(vlan) => self.switch.lines_up().contains(*vlan),
-            InterfaceName::Netdev(text) => {
-                let is_sub = config
-                    .interfaces
-                    .get(name)
-                    .is_some_and(|interface| matches!(interface.role, lanyard_config::Role::Subinterface(_)));
-                let parent = split_subinterface(text).filter(|_| is_sub).map(|(parent, _)| parent);
-                !shutdown(name) && link_up(parent.unwrap_or(text))
-            }
-        }
-    }
-
-    /// Has the kernel a route for exactly this prefix, with a next hop that can be used?
-    fn has_route(&self, vrf: Option<&str>, prefix: IpNet) -> bool {
-        let Ok(netdev) = self.kernel.netdev_of(vrf) else { return false };
-        let family = match prefix {
-            IpNet::V4(_) => lanyard_netdev::Family::V4,
-            IpNet::V6(_) => lanyard_netdev::Family::V6,
-        };
-        let usable = |route: &lanyard_netdev::Route| {
-            route.dest == prefix
-                && route.kind == RouteKind::Unicast
-                && (route.nexthop_id.is_some() && route.next_hops.is_empty()
-                    || route.next_hops.iter().any(|hop| !hop.dead && !hop.link_down))
-        };
-        netdev.routes(family, TABLE_MAIN).unwrap_or_default().iter().any(usable)
-    }
-
-    pub(crate) fn view_vrrp(&self) -> view::Vrrps {
-        let mut groups = Vec::new();
-        for (name, interface) in &self.switch.config().interfaces {
-            let netdev = name.to_string();
-            let link = self.facts().get(&netdev);
-            for (group, vrrp) in &interface.layer3.vrrp {
-                let vrf = interface.layer3.vrf.as_deref();
-                let vmac = link.map(|link| services::vmac_name(link.ifindex, *group));
-                let state = match () {
-                    () if !services::is_active(interface, vrrp) || !self.line_up(name) => "init",
-                    () if !self.children.runs(Service::Keepalived, vrf) => "unavailable",
-                    () if vmac.is_some_and(|vmac| self.has_addresses(vrf, &vmac)) => "master",
-                    () => "backup",
-                };
-                groups.push(view::VrrpView {
-                    interface: netdev.clone(),
-                    group: *group,
-                    state,
-                    address: vrrp.addresses.first().copied(),
-                    secondary_addresses: vrrp.addresses.iter().skip(1).copied().collect(),
-                    // RFC 3768, 7.3.
-                    mac: MacAddr([0, 0, 0x5e, 0, 1, *group]),
-                    priority: services::priority(vrrp, &self.tracks),
-                    configured_priority: vrrp.priority,
-                    preempt: vrrp.preempt,
-                    advertise_s: vrrp.advertise_s,
-                    tracks_down: vrrp
-                        .tracks
-                        .keys()
-                        .copied()
-                        .filter(|track| !self.tracks.is_up(*track))
-                        .collect(),
-                });
-            }
-        }
-        view::Vrrps { groups }
-    }
-
-    /// A virtual router's netdev has its addresses while it is the master.
-    fn has_addresses(&self, vrf: Option<&str>, netdev: &str) -> bool {
-        let Ok(kernel) = self.kernel.netdev_of(vrf) else { return false };
-        let index = kernel.link(netdev).map(|link| link.ifindex);
-        let addresses = index.and_then(|index| kernel.addresses(Some(index))).unwrap_or_default();
-        addresses.iter().any(|address| address.net.addr().is_ipv4())
-    }
-
-    pub(crate) fn view_tracks(&self) -> view::Tracks {
-        let (config, now_ms) = (self.switch.config(), self.clock.now_ms());
-        let view = |(number, track): (&u16, &Track)| {
-            let state = self.tracks.states().get(number);
-            let routes = config.routes.iter().filter(|route| route.track == Some(*number));
-            let routers = config.interfaces.iter().flat_map(|(name, interface)| {
-                let groups =
-                    interface.layer3.vrrp.iter().filter(|(_, vrrp)| vrrp.tracks.contains_key(number));
-                groups.map(move |(group, _)| format!("VRRP {name} {group}"))
+        for arp in wanted.difference(&installed) {
+            let set = place(&arp.interface).map(|link| {
+                kernel.set_neighbour(link.vrf.as_deref(), link.ifindex, arp.address.into(), arp.mac)
             });
-            view::TrackView {
-                track: *number,
-                object: track_object(&track.object),
-                up: state.is_some_and(|state| state.up),
-                pending_s: state
-                    .and_then(|state| state.due_ms)
-                    .map(|due_ms| due_ms.saturating_sub(now_ms).div_ceil(1000)),
-                changes: state.map_or(0, |state| state.changes),
-                last_change_s: state.map_or(0, |state| now_ms.saturating_sub(state.since_ms) / 1000),
-                delay_up_s: track.up_s,
-                delay_down_s: track.down_s,
-                tracked_by: routes
-                    .map(|route| format!("Static route {}", route.prefix))
-                    .chain(routers)
-                    .collect(),
+            if set.is_some_and(|result| result.is_ok()) {
+                self.arps.insert(arp.clone());
             }
-        };
-        view::Tracks { tracks: config.tracks.iter().map(view).collect() }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{World, accept, config};
+
+    const TEXT: &str = "interface eth1\n no switchport\n ip address 10.0.0.1 255.255.255.0\n\
+        ip route 10.8.0.0 255.255.0.0 10.0.0.8\nip route 10.9.0.0 255.255.0.0 10.0.0.9\narp 10.0.0.7 0200.0000.0007 arpa";
+
+    fn installed(world: &World) -> Vec<String> {
+        let state = world.kernel.state();
+        let mut list: Vec<_> = state.routes.values().flatten().map(|route| route.dest.to_string()).collect();
+        list.sort();
+        list
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_done_when_it_can() {
+        let mut world = World::new();
+        world.kernel.add("eth1");
+        world.kernel.change("eth1", |link| (link.admin_up, link.carrier) = (true, true));
+        world.kernel.state().unreachable.insert([10, 0, 0, 9].into());
+        world.ctx.refresh();
+        accept(&mut world.ctx, config(TEXT));
+        let mut routes = Layer3::default();
+        routes.configure(&mut world.ctx);
+        assert_eq!(installed(&world), ["10.8.0.0/16"]);
+        world.kernel.state().unreachable.clear();
+        routes.configure(&mut world.ctx);
+        assert_eq!(installed(&world), ["10.8.0.0/16", "10.9.0.0/16"]);
+        let dumps = world.kernel.state().dumps;
+        routes.configure(&mut world.ctx);
+        assert_eq!(world.kernel.state().dumps, dumps, "the kernel is not asked again");
+
+        let gone = world.kernel.state().routes.get_mut(&None).expect("routes").remove(0);
+        routes.handle(&mut world.ctx, Event::Route(None, &gone));
+        routes.configure(&mut world.ctx);
+        assert_eq!(installed(&world).len(), 2, "what the kernel dropped is installed again");
+
+        accept(&mut world.ctx, config(&TEXT.replace("ip route 10.8.0.0 255.255.0.0 10.0.0.8\n", "")));
+        routes.configure(&mut world.ctx);
+        assert_eq!(installed(&world), ["10.9.0.0/16"]);
+        routes.withdraw(&mut world.ctx);
+        assert_eq!(installed(&world), Vec::<String>::new());
+    }
+
+    #[test]
+    fn arp_entries_follow_their_netdev() {
+        let mut world = World::new();
+        let ifindex = world.kernel.add("eth1");
+        world.ctx.refresh();
+        accept(&mut world.ctx, config(TEXT));
+        let mut routes = Layer3::default();
+        routes.configure(&mut world.ctx);
+        assert!(world.kernel.state().neighbours.is_empty(), "the netdev is down");
+        world.kernel.change("eth1", |link| link.admin_up = true);
+        world.ctx.refresh();
+        routes.configure(&mut world.ctx);
+        let address: IpAddr = [10, 0, 0, 7].into();
+        assert!(world.kernel.state().neighbours.remove(&(ifindex, address)).is_some());
+        routes.handle(&mut world.ctx, Event::Neighbour(None, ifindex, address));
+        routes.configure(&mut world.ctx);
+        assert!(world.kernel.state().neighbours.contains_key(&(ifindex, address)), "it was changed by hand");
     }
 }

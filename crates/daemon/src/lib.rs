@@ -1,32 +1,46 @@
 //! The switch daemon: the event loop, and all of the control plane's input and output.
 //!
 //! Read `lanyard_switch` for what is decided and `lanyard_cli` for what is said; here it meets the kernel, the
-//! plane, files and sockets. A frame's slow path begins in [`core::Core::plane_events`].
+//! plane, files and sockets. Read `context` for what a module is, `core` for their order; a frame's
+//! slow path begins in `core::Core::plane_events`.
 //!
-//! Invariant: the daemon is never on the forwarding path. One thread, one [`core::Core`]; whatever a session asks is
+//! Invariant: the daemon is never on the forwarding path. One thread, one `core::Core`; whatever a session asks is
 //! a synchronous call on it, so no two sessions ever see a configuration half changed.
 
+mod ageing;
+mod announce;
 mod backend;
 mod bus;
+mod cef_views;
 mod children;
 pub mod client;
 mod clock;
-pub mod core;
-mod events;
+mod commit;
+mod confirm;
+mod context;
+mod core;
+mod fdb_views;
 mod files;
 mod fpm;
+mod fpm_server;
 mod instance;
-pub mod kernel;
+mod interface_views;
+mod kernel;
 mod layer3;
-pub mod log;
+mod linux;
+mod log;
+mod netdevs;
 mod os;
 mod packet_filter;
 pub mod paths;
 pub mod planes;
+mod platform_views;
 pub mod protocol;
+mod record;
 mod relay;
+mod resources;
+mod route_views;
 mod routing;
-mod routing_views;
 mod run;
 mod server;
 mod spaces;
@@ -34,10 +48,14 @@ mod spanning;
 mod startup;
 mod static_routes;
 #[cfg(test)]
+#[allow(clippy::panic)] // a test that is written wrong
+mod testing;
+#[cfg(test)]
 #[allow(clippy::panic)]
 mod tests;
+mod tracking;
 mod users;
-mod views;
+mod vrrp;
 
 pub use run::{Options, check_file, detach, run};
 

@@ -4,10 +4,10 @@
 //! and one that is gone counts until a listing has not found it; hooks that can't be listed are unknown, which is not the
 //! same as none.
 
-use lanyard_netdev::{FilterWatch, Hook, HookPoint};
+use crate::kernel::FilterSource;
+use lanyard_netdev::{Hook, HookPoint};
 use lanyard_switch::forwarding::{self, PacketFilter};
 use std::collections::BTreeSet;
-use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,7 +21,7 @@ const LISTING_SHARE: u64 = 20;
 
 /// The hooks of one namespace.
 pub(crate) struct Watch {
-    kernel: FilterWatch,
+    kernel: Box<dyn FilterSource>,
     /// Of nftables and XFRM: listed, and announced since.
     announced: BTreeSet<Hook>,
     legacy: BTreeSet<Hook>,
@@ -36,13 +36,10 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Subscribes in the calling thread's namespace. Nothing is known yet.
-    ///
-    /// # Errors
-    /// When the kernel gives no netlink socket.
-    pub(crate) fn open() -> io::Result<Self> {
-        Ok(Self {
-            kernel: FilterWatch::open()?,
+    /// Nothing is known yet.
+    pub(crate) fn new(kernel: Box<dyn FilterSource>) -> Self {
+        Self {
+            kernel,
             announced: BTreeSet::new(),
             legacy: BTreeSet::new(),
             filter: PacketFilter::default(),
@@ -50,11 +47,11 @@ impl Watch {
             next_list_ms: 0,
             next_audit_ms: 0,
             next_legacy_ms: 0,
-        })
+        }
     }
     /// Readable when something is announced.
     pub(crate) fn fds(&self) -> Vec<RawFd> {
-        self.kernel.fds().collect()
+        self.kernel.fds()
     }
     /// The hooks as they are known.
     pub(crate) const fn filter(&self) -> &PacketFilter {

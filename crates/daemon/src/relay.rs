@@ -4,7 +4,8 @@
 //! (a DHCP server on this machine) is told in `show ip dhcp relay`, and tried again at the next change; a turn reads a
 //! bounded number of messages.
 
-use crate::core::Core;
+use crate::context::{Context, Module};
+use crate::kernel::{KernelError, within};
 use crate::os;
 use lanyard_cli::backend::Family;
 use lanyard_cli::view;
@@ -46,6 +47,20 @@ pub(crate) struct Relaying {
     buffer: Vec<u8>,
 }
 
+/// Why a relay has no socket.
+#[derive(Debug, thiserror::Error)]
+enum RelayError {
+    /// Most likely a DHCP server on this machine has the port.
+    #[error("UDP port {port}{}: {}", if *.port == PORT_V6 { " of IPv6" } else { "" }, cause.desc())]
+    Port {
+        port: u16,
+        #[source]
+        cause: nix::Error,
+    },
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+}
+
 /// A socket, and the interfaces at which it hears clients.
 struct Socket6 {
     fd: OwnedFd,
@@ -78,68 +93,76 @@ impl Relaying {
     }
 }
 
-impl Core {
-    /// Brings the relays to what configuration and facts now mean.
-    pub(crate) fn follow_relays(&mut self) {
-        let config = self.switch.config();
+impl Module for Relaying {
+    /// The descriptor is readable.
+    type Event<'a> = ();
+    fn configure(&mut self, ctx: &mut Context) {
+        let config = ctx.switch.config();
         let relays = |interface: &Interface| {
             !interface.layer3.helpers.is_empty() || !interface.layer3.relay_destinations.is_empty()
         };
-        let idle = self.relaying.sockets4.is_empty() && self.relaying.sockets6.is_empty();
+        let idle = self.sockets4.is_empty() && self.sockets6.is_empty();
         if idle && !config.interfaces.values().any(relays) {
-            self.relaying.errors.clear();
-            self.relaying.v4.configure(Config4::default());
-            self.relaying.v6.configure(Config6::default());
+            self.errors.clear();
+            self.v4.configure(Config4::default());
+            self.v6.configure(Config6::default());
             return;
         }
-        let (v4, v6) = (self.config4(), self.config6());
+        let (v4, v6) = (config4(ctx), config6(ctx));
         let tables4 = v4
             .interfaces
             .values()
             .flat_map(|i| i.servers.iter().map(|server| server.vrf.clone()).chain([i.vrf.clone()]));
         let tables4: BTreeSet<Option<String>> = tables4.collect();
         let tables6: BTreeSet<Option<String>> = v6.interfaces.values().map(|i| i.vrf.clone()).collect();
-        self.relaying.sockets4.retain(|vrf, _| tables4.contains(vrf));
-        self.relaying.sockets6.retain(|vrf, _| tables6.contains(vrf));
-        self.relaying.errors.retain(|(is_v6, vrf), _| if *is_v6 { &tables6 } else { &tables4 }.contains(vrf));
-        self.relaying.v4.configure(v4);
-        self.relaying.v6.configure(v6);
+        self.sockets4.retain(|vrf, _| tables4.contains(vrf));
+        self.sockets6.retain(|vrf, _| tables6.contains(vrf));
+        self.errors.retain(|(is_v6, vrf), _| if *is_v6 { &tables6 } else { &tables4 }.contains(vrf));
+        self.v4.configure(v4);
+        self.v6.configure(v6);
         for vrf in tables4 {
-            if !self.relaying.sockets4.contains_key(&vrf) {
-                let made = self.kernel.spaces.run(vrf.as_deref(), open_v4).and_then(|result| result);
-                if let Some(fd) = self.opened(false, &vrf, made) {
-                    self.relaying.sockets4.insert(vrf, fd);
+            if !self.sockets4.contains_key(&vrf) {
+                let made = open_in(ctx, vrf.as_deref(), open_v4);
+                if let Some(fd) = self.opened(ctx, false, &vrf, made) {
+                    self.sockets4.insert(vrf, fd);
                 }
             }
         }
         for vrf in tables6 {
-            if !self.relaying.sockets6.contains_key(&vrf) {
-                let made = self.kernel.spaces.run(vrf.as_deref(), open_v6).and_then(|result| result);
-                if let Some(fd) = self.opened(true, &vrf, made) {
-                    self.relaying.sockets6.insert(vrf, Socket6 { fd, joined: BTreeSet::new() });
+            if !self.sockets6.contains_key(&vrf) {
+                let made = open_in(ctx, vrf.as_deref(), open_v6);
+                if let Some(fd) = self.opened(ctx, true, &vrf, made) {
+                    self.sockets6.insert(vrf, Socket6 { fd, joined: BTreeSet::new() });
                 }
             }
         }
-        self.join_groups();
+        self.join_groups(ctx);
     }
+    fn handle(&mut self, ctx: &mut Context, (): ()) -> usize {
+        self.read(ctx)
+    }
+}
 
+impl Relaying {
     /// Keeps what went wrong, and says it once.
     fn opened(
         &mut self,
+        ctx: &mut Context,
         is_v6: bool,
         vrf: &Option<String>,
-        made: Result<OwnedFd, String>,
+        made: Result<OwnedFd, RelayError>,
     ) -> Option<OwnedFd> {
         let key = (is_v6, vrf.clone());
         match made {
             Ok(fd) => {
-                self.relaying.errors.remove(&key);
-                self.relaying.watch(&fd);
+                self.errors.remove(&key);
+                self.watch(&fd);
                 Some(fd)
             }
-            Err(reason) => {
-                if self.relaying.errors.insert(key, reason.clone()).as_ref() != Some(&reason) {
-                    self.log("DHCP", 3, "RELAY", &format!("the DHCP relay does not work: {reason}"));
+            Err(error) => {
+                let reason = error.to_string();
+                if self.errors.insert(key, reason.clone()).as_ref() != Some(&reason) {
+                    ctx.log("DHCP", 3, "RELAY", &format!("the DHCP relay does not work: {reason}"));
                 }
                 None
             }
@@ -147,15 +170,15 @@ impl Core {
     }
 
     /// Clients send to a group: the sockets hear it where clients are. A netdev that was made anew is joined anew.
-    fn join_groups(&mut self) {
-        let facts = self.switch.facts();
+    fn join_groups(&mut self, ctx: &Context) {
+        let facts = ctx.switch.facts();
         let mut wanted: BTreeMap<Option<String>, BTreeSet<u32>> = BTreeMap::new();
-        for (name, interface) in &self.relaying.v6.config().interfaces {
+        for (name, interface) in &self.v6.config().interfaces {
             if let Some(link) = facts.get(name) {
                 wanted.entry(interface.vrf.clone()).or_default().insert(link.ifindex);
             }
         }
-        for (vrf, socket) in &mut self.relaying.sockets6 {
+        for (vrf, socket) in &mut self.sockets6 {
             let wanted = wanted.remove(vrf).unwrap_or_default();
             // One that is gone with its netdev is left in vain.
             for ifindex in socket.joined.difference(&wanted) {
@@ -172,126 +195,52 @@ impl Core {
         }
     }
 
-    fn config4(&self) -> Config4 {
-        let config = self.switch.config();
-        let settings = &config.relay;
-        let with_helpers = layer3_interfaces(config).filter(|(_, i)| !i.layer3.helpers.is_empty());
-        let interface = |(name, interface): (&InterfaceName, &Interface)| {
-            let own = &interface.layer3.vrf;
-            let server = |helper: &lanyard_config::layer3::Helper| {
-                let vrf = match &helper.vrf {
-                    HelperVrf::Own => own.clone(),
-                    HelperVrf::Global => None,
-                    HelperVrf::Named(vrf) => Some(vrf.clone()),
-                };
-                let source =
-                    (vrf != *own).then(|| self.source_towards(vrf.as_deref(), helper.address)).flatten();
-                Server4 { vrf, address: helper.address, source }
-            };
-            let made = Interface4 {
-                vrf: own.clone(),
-                addresses: interface.ipv4.iter().map(ipnet::Ipv4Net::addr).collect(),
-                servers: interface.layer3.helpers.iter().map(server).collect(),
-                trusted: interface.layer3.relay_trusted,
-            };
-            (name.to_string(), made)
-        };
-        Config4 {
-            interfaces: with_helpers.map(interface).collect(),
-            option: settings.option,
-            policy: match settings.policy {
-                RelayPolicy::Replace => Policy::Replace,
-                RelayPolicy::Keep => Policy::Keep,
-                RelayPolicy::Drop => Policy::Drop,
-            },
-            trust_all: settings.trust_all,
-            remote_id: self.switch.identity().base_mac,
-        }
-    }
-
-    /// The address from which the kernel would send to `server`: where a server in another table answers.
-    fn source_towards(&self, vrf: Option<&str>, server: Ipv4Addr) -> Option<Ipv4Addr> {
-        let ask = || {
-            let socket = std::net::UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
-            socket.connect((server, PORT_V4)).ok()?;
-            match socket.local_addr().ok()?.ip() {
-                std::net::IpAddr::V4(address) => Some(address),
-                std::net::IpAddr::V6(_) => None,
-            }
-        };
-        self.kernel.spaces.run(vrf, ask).ok().flatten()
-    }
-
-    fn config6(&self) -> Config6 {
-        let config = self.switch.config();
-        let with_servers = layer3_interfaces(config).filter(|(_, i)| !i.layer3.relay_destinations.is_empty());
-        let interface = |(name, interface): (&InterfaceName, &Interface)| {
-            let server = |destination: &lanyard_config::layer3::RelayDestination| Server6 {
-                address: destination.address,
-                interface: destination.interface.as_ref().map(ToString::to_string),
-            };
-            let global =
-                interface.ipv6.iter().map(ipnet::Ipv6Net::addr).filter(|a| !a.is_unicast_link_local());
-            let made = Interface6 {
-                vrf: interface.layer3.vrf.clone(),
-                addresses: global.collect(),
-                servers: interface.layer3.relay_destinations.iter().map(server).collect(),
-            };
-            (name.to_string(), made)
-        };
-        Config6 { interfaces: with_servers.map(interface).collect() }
-    }
-
     /// Takes over what clients and servers have sent; answers how many messages that was.
-    pub fn relay_events(&mut self) -> usize {
-        let mut buffer = std::mem::take(&mut self.relaying.buffer);
+    fn read(&mut self, ctx: &Context) -> usize {
+        let mut buffer = std::mem::take(&mut self.buffer);
         let mut count = 0;
-        let tables: Vec<Option<String>> = self.relaying.sockets4.keys().cloned().collect();
+        let tables: Vec<Option<String>> = self.sockets4.keys().cloned().collect();
         for vrf in tables {
             for _ in 0..TURN {
-                let Some(fd) = self.relaying.sockets4.get(&vrf) else { break };
+                let Some(fd) = self.sockets4.get(&vrf) else { break };
                 let Some((len, ifindex, address)) = receive_v4(fd, &mut buffer) else { break };
                 count += 1;
-                let name = self.name_of(vrf.as_deref(), ifindex);
+                let name = name_of(ctx, vrf.as_deref(), ifindex);
                 let source = Source4 { vrf: vrf.clone(), address };
                 let datagram = buffer.get(..len).unwrap_or_default();
-                for send in self.relaying.v4.handle(&name, &source, datagram) {
-                    self.send_v4(&send);
+                for send in self.v4.handle(&name, &source, datagram) {
+                    self.send_v4(ctx, &send);
                 }
             }
         }
-        let tables: Vec<Option<String>> = self.relaying.sockets6.keys().cloned().collect();
+        let tables: Vec<Option<String>> = self.sockets6.keys().cloned().collect();
         for vrf in tables {
             for _ in 0..TURN {
-                let Some(socket) = self.relaying.sockets6.get(&vrf) else { break };
+                let Some(socket) = self.sockets6.get(&vrf) else { break };
                 let Some((len, ifindex, source)) = receive_v6(&socket.fd, &mut buffer) else { break };
                 count += 1;
-                let name = self.name_of(vrf.as_deref(), ifindex);
+                let name = name_of(ctx, vrf.as_deref(), ifindex);
                 let datagram = buffer.get(..len).unwrap_or_default();
-                for send in self.relaying.v6.handle(vrf.as_deref(), &name, source, datagram) {
-                    self.send_v6(&send);
+                for send in self.v6.handle(vrf.as_deref(), &name, source, datagram) {
+                    self.send_v6(ctx, &send);
                 }
             }
         }
-        self.relaying.buffer = buffer;
+        self.buffer = buffer;
         count
     }
 
-    fn name_of(&self, vrf: Option<&str>, ifindex: u32) -> String {
-        self.facts().by_index_in(vrf, ifindex).map_or_else(String::new, |link| link.name.clone())
-    }
-
     /// A message that can't be sent is lost, as any datagram may be: the client asks again.
-    fn send_v4(&self, send: &Send4) {
+    fn send_v4(&self, ctx: &Context, send: &Send4) {
         match send {
             Send4::Server { vrf, address, message } => {
-                let Some(fd) = self.relaying.sockets4.get(vrf) else { return };
+                let Some(fd) = self.sockets4.get(vrf) else { return };
                 let to = SockaddrIn::from(SocketAddrV4::new(*address, PORT_V4));
                 let _ = sendmsg(fd.as_raw_fd(), &[IoSlice::new(message)], &[], MsgFlags::empty(), Some(&to));
             }
             Send4::Client { interface, to, message } => {
-                let Some(link) = self.facts().get(interface) else { return };
-                let relaying = self.relaying.v4.config().interfaces.get(interface);
+                let Some(link) = ctx.facts().get(interface) else { return };
+                let relaying = self.v4.config().interfaces.get(interface);
                 let own = relaying.and_then(|i| i.addresses.first()).copied();
                 let (Some(own), Some(mac)) = (own, link.mac) else { return };
                 match to {
@@ -299,13 +248,13 @@ impl Core {
                         let frame = lanyard_dhcp::reply_frame((mac, own), (*client, *address), message);
                         let index = link.ifindex;
                         let _ = frame.map(|frame| {
-                            self.kernel.spaces.run(link.vrf.as_deref(), || {
+                            within(&*ctx.kernel, link.vrf.as_deref(), || {
                                 PacketSocket::sender(index).and_then(|socket| socket.send(&frame))
                             })
                         });
                     }
                     Delivery::Broadcast => {
-                        let Some(fd) = self.relaying.sockets4.get(&link.vrf) else { return };
+                        let Some(fd) = self.sockets4.get(&link.vrf) else { return };
                         broadcast(fd, link.ifindex, own, message);
                     }
                 }
@@ -313,17 +262,17 @@ impl Core {
         }
     }
 
-    fn send_v6(&self, send: &Send6) {
-        let Some(socket) = self.relaying.sockets6.get(&send.vrf) else { return };
+    fn send_v6(&self, ctx: &Context, send: &Send6) {
+        let Some(socket) = self.sockets6.get(&send.vrf) else { return };
         let scope =
-            send.interface.as_ref().and_then(|name| self.facts().get(name)).map_or(0, |link| link.ifindex);
+            send.interface.as_ref().and_then(|name| ctx.facts().get(name)).map_or(0, |link| link.ifindex);
         let to = SockaddrIn6::from(SocketAddrV6::new(send.address, send.port, 0, scope));
         let _ =
             sendmsg(socket.fd.as_raw_fd(), &[IoSlice::new(&send.message)], &[], MsgFlags::empty(), Some(&to));
     }
 
-    pub(crate) fn view_relay(&self, family: Family) -> view::Relay {
-        let (is_v6, relaying) = (family == Family::V6, &self.relaying);
+    pub(crate) fn view(&self, family: Family) -> view::Relay {
+        let (is_v6, relaying) = (family == Family::V6, self);
         let interfaces = match family {
             Family::V4 => relaying.v4.config().interfaces.iter().map(view_v4).collect(),
             Family::V6 => relaying.v6.config().interfaces.iter().map(view_v6).collect(),
@@ -345,6 +294,78 @@ impl Core {
             error: (!wrong.is_empty()).then(|| wrong.join("; ")),
         }
     }
+}
+
+fn config4(ctx: &Context) -> Config4 {
+    let config = ctx.switch.config();
+    let settings = &config.relay;
+    let with_helpers = layer3_interfaces(config).filter(|(_, i)| !i.layer3.helpers.is_empty());
+    let interface = |(name, interface): (&InterfaceName, &Interface)| {
+        let own = &interface.layer3.vrf;
+        let server = |helper: &lanyard_config::layer3::Helper| {
+            let vrf = match &helper.vrf {
+                HelperVrf::Own => own.clone(),
+                HelperVrf::Global => None,
+                HelperVrf::Named(vrf) => Some(vrf.clone()),
+            };
+            let source = (vrf != *own).then(|| source_towards(ctx, vrf.as_deref(), helper.address)).flatten();
+            Server4 { vrf, address: helper.address, source }
+        };
+        let made = Interface4 {
+            vrf: own.clone(),
+            addresses: interface.ipv4.iter().map(ipnet::Ipv4Net::addr).collect(),
+            servers: interface.layer3.helpers.iter().map(server).collect(),
+            trusted: interface.layer3.relay_trusted,
+        };
+        (name.to_string(), made)
+    };
+    Config4 {
+        interfaces: with_helpers.map(interface).collect(),
+        option: settings.option,
+        policy: match settings.policy {
+            RelayPolicy::Replace => Policy::Replace,
+            RelayPolicy::Keep => Policy::Keep,
+            RelayPolicy::Drop => Policy::Drop,
+        },
+        trust_all: settings.trust_all,
+        remote_id: ctx.switch.identity().base_mac,
+    }
+}
+
+/// The address from which the kernel would send to `server`: where a server in another table answers.
+fn source_towards(ctx: &Context, vrf: Option<&str>, server: Ipv4Addr) -> Option<Ipv4Addr> {
+    let ask = || {
+        let socket = std::net::UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
+        socket.connect((server, PORT_V4)).ok()?;
+        match socket.local_addr().ok()?.ip() {
+            std::net::IpAddr::V4(address) => Some(address),
+            std::net::IpAddr::V6(_) => None,
+        }
+    };
+    within(&*ctx.kernel, vrf, ask).ok().flatten()
+}
+
+fn config6(ctx: &Context) -> Config6 {
+    let config = ctx.switch.config();
+    let with_servers = layer3_interfaces(config).filter(|(_, i)| !i.layer3.relay_destinations.is_empty());
+    let interface = |(name, interface): (&InterfaceName, &Interface)| {
+        let server = |destination: &lanyard_config::layer3::RelayDestination| Server6 {
+            address: destination.address,
+            interface: destination.interface.as_ref().map(ToString::to_string),
+        };
+        let global = interface.ipv6.iter().map(ipnet::Ipv6Net::addr).filter(|a| !a.is_unicast_link_local());
+        let made = Interface6 {
+            vrf: interface.layer3.vrf.clone(),
+            addresses: global.collect(),
+            servers: interface.layer3.relay_destinations.iter().map(server).collect(),
+        };
+        (name.to_string(), made)
+    };
+    Config6 { interfaces: with_servers.map(interface).collect() }
+}
+
+fn name_of(ctx: &Context, vrf: Option<&str>, ifindex: u32) -> String {
+    ctx.facts().by_index_in(vrf, ifindex).map_or_else(String::new, |link| link.name.clone())
 }
 
 fn view_v4((name, interface): (&String, &Interface4)) -> view::RelayInterface {
@@ -382,7 +403,16 @@ fn open(family: AddressFamily) -> nix::Result<OwnedFd> {
     socket(family, SockType::Datagram, flags, None)
 }
 
-fn open_v4() -> Result<OwnedFd, String> {
+/// Opens a socket in a VRF's namespace.
+fn open_in(
+    ctx: &Context,
+    vrf: Option<&str>,
+    open: fn() -> Result<OwnedFd, RelayError>,
+) -> Result<OwnedFd, RelayError> {
+    within(&*ctx.kernel, vrf, open)?
+}
+
+fn open_v4() -> Result<OwnedFd, RelayError> {
     let make = || {
         let fd = open(AddressFamily::Inet)?;
         setsockopt(&fd, sockopt::Broadcast, &true)?;
@@ -390,10 +420,10 @@ fn open_v4() -> Result<OwnedFd, String> {
         bind(fd.as_raw_fd(), &SockaddrIn::from(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, PORT_V4)))?;
         Ok(fd)
     };
-    make().map_err(|error: nix::Error| format!("UDP port {PORT_V4}: {}", error.desc()))
+    make().map_err(|cause| RelayError::Port { port: PORT_V4, cause })
 }
 
-fn open_v6() -> Result<OwnedFd, String> {
+fn open_v6() -> Result<OwnedFd, RelayError> {
     let make = || {
         let fd = open(AddressFamily::Inet6)?;
         setsockopt(&fd, sockopt::Ipv6V6Only, &true)?;
@@ -401,7 +431,7 @@ fn open_v6() -> Result<OwnedFd, String> {
         bind(fd.as_raw_fd(), &SockaddrIn6::from(SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, PORT_V6, 0, 0)))?;
         Ok(fd)
     };
-    make().map_err(|error: nix::Error| format!("UDP port {PORT_V6} of IPv6: {}", error.desc()))
+    make().map_err(|cause| RelayError::Port { port: PORT_V6, cause })
 }
 
 /// A datagram's length, the interface it came in at, and who sent it.

@@ -7,16 +7,18 @@
 //! adopted goes on by what it was left with until everything has been listed once; a router interface that goes is let go of
 //! by every route before the plane is told.
 
-use crate::core::Core;
+use crate::context::{Context, Module};
+use crate::kernel::{KernelError, RouteSource};
 use crate::os::Gathered;
 use crate::packet_filter::Watch;
+use lanyard_cli::view;
 use lanyard_config::Config;
-use lanyard_netdev::follow::{Follower, Heard, Progress, Table};
-use lanyard_netdev::{NeighbourState, netns};
+use lanyard_netdev::NeighbourState;
+use lanyard_netdev::follow::{Heard, Progress, Table};
 use lanyard_pipeline::state::PlaneState;
 use lanyard_plane::{PlaneError, RifState, RouteChange};
 use lanyard_switch::forwarding::{self, Forwarders, PacketFilter};
-use lanyard_switch::routing::{Ask, Neighbour, Origin, Routing};
+use lanyard_switch::routing::{Ask, Neighbour, Offload, Origin, Routing};
 use lanyard_switch::{Router, Routers};
 use lanyard_types::{MacAddr, RifId, VrfId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,10 +63,12 @@ pub(crate) struct Following {
     busy: bool,
     next_use_ms: u64,
     retry_ms: Option<u64>,
-    /// Told to the plane, taken or not.
-    pub(crate) changes: u64,
+    /// The switch's own table is followed from now on, or no longer.
+    own_changed: bool,
     /// What routed each interface's packets when the log was last told.
     forwarders: Forwarders,
+    /// Told to the plane, taken or not.
+    pub(crate) changes: u64,
 }
 
 /// How one table was followed.
@@ -88,13 +92,35 @@ impl Following {
             busy: false,
             next_use_ms: 0,
             retry_ms: None,
-            changes: 0,
+            own_changed: false,
             forwarders: Forwarders::new(),
+            changes: 0,
         })
     }
     /// The number of a routing table that is followed.
     pub(crate) fn vrf(&self, name: Option<&str>) -> Option<VrfId> {
         self.follows.get(&name.map(str::to_owned)).map(|follow| follow.id)
+    }
+    /// What the plane does with a route of the kernel.
+    pub(crate) fn route_offload(
+        &self,
+        vrf: Option<&str>,
+        prefix: ipnet::IpNet,
+        metric: u32,
+        local: bool,
+    ) -> view::Offload {
+        let id = self.vrf(vrf);
+        shown(id.map_or(Offload::None, |id| self.mirror.offload(id, prefix, metric, local)))
+    }
+    /// What the plane does with a neighbour of the kernel.
+    pub(crate) fn neighbour_offload(
+        &self,
+        vrf: Option<&str>,
+        ifindex: u32,
+        address: IpAddr,
+    ) -> view::Offload {
+        let id = self.vrf(vrf);
+        shown(id.map_or(Offload::None, |id| self.mirror.neighbour_offload(id, ifindex, address)))
     }
     /// How it was followed.
     pub(crate) fn heard(&self, name: Option<&str>) -> Tally {
@@ -102,10 +128,19 @@ impl Following {
     }
 }
 
+const fn shown(offload: Offload) -> view::Offload {
+    match offload {
+        Offload::Offloaded => view::Offload::Offloaded,
+        Offload::Trapped => view::Offload::Trapped,
+        Offload::Failed => view::Offload::Failed,
+        Offload::None => view::Offload::None,
+    }
+}
+
 /// One namespace.
 struct Follow {
     id: VrfId,
-    follower: Follower,
+    follower: Box<dyn RouteSource>,
     /// The packet filter.
     watch: Watch,
     seen: Seen,
@@ -344,64 +379,134 @@ impl Follow {
     }
 }
 
-impl Core {
+/// What a turn has found.
+#[derive(Debug, Default)]
+pub(crate) struct Turn {
+    /// Something was read or told: there may be more.
+    pub(crate) any: bool,
+    /// What router interfaces depend on has changed: the plane's state may be another.
+    pub(crate) routers_changed: bool,
+    /// The sockets may have more than was read.
+    more: bool,
+}
+
+/// Why a routing table is not followed.
+#[derive(Debug, thiserror::Error)]
+enum FollowError {
+    #[error("{MAX_VRFS} VRFs are routed already")]
+    TooManyVrfs,
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    #[error("event loop: {0}")]
+    Watch(#[source] io::Error),
+}
+
+/// VRFs besides the default one whose routes the plane can have.
+const MAX_VRFS: u8 = VrfId::MAX.get();
+
+impl Module for Following {
+    /// The descriptor is readable. [`Following::turn`] reads a bounded piece and returns what the caller has to do about it.
+    type Event<'a> = &'a mut Turn;
+    fn configure(&mut self, ctx: &mut Context) {
+        let config = ctx.switch.config().clone();
+        self.follow_tables(ctx, &config);
+    }
+    fn handle(&mut self, ctx: &mut Context, turn: &mut Turn) -> usize {
+        *turn = self.turn(ctx);
+        usize::from(turn.any)
+    }
+    /// A turn is due then, after [`Module::tick`].
+    fn next_ms(&self, _ctx: &Context) -> Option<u64> {
+        if self.follows.is_empty() {
+            return None;
+        }
+        if self.busy {
+            return Some(0);
+        }
+        let audits = self.follows.values().filter(|follow| {
+            follow.stage.is_none() && (self.mirror.audit_wanted(follow.id) || follow.seen.rules_changed)
+        });
+        let audit = audits.map(|follow| follow.next_audit_ms).min();
+        let filter = self.follows.values().map(|follow| follow.watch.due_ms()).min();
+        let all = [Some(self.next_use_ms), self.mirror.next_ask(), self.retry_ms, audit, filter];
+        all.into_iter().flatten().min()
+    }
+    /// Reports use to the kernel, and has refusals tried again.
+    fn tick(&mut self, ctx: &mut Context) {
+        let now_ms = ctx.clock.now_ms();
+        if self.next_use_ms <= now_ms {
+            self.next_use_ms = now_ms + USE_GAP_MS;
+            let mut used = Vec::new();
+            ctx.plane.adjacencies_used(&mut |id, age_s| {
+                if u64::from(age_s) * 1000 <= USE_GAP_MS + 1000 {
+                    used.push(id);
+                }
+            });
+            let asks: Vec<Ask> = used.into_iter().filter_map(|id| self.mirror.used(id)).collect();
+            self.ask(&asks);
+        }
+        self.retry_ms = self.mirror.retry(now_ms);
+    }
+}
+
+impl Following {
     /// What the event loop waits on.
-    #[must_use]
-    pub fn routing_fd(&self) -> std::os::fd::RawFd {
-        std::os::fd::AsRawFd::as_raw_fd(&self.following.gathered)
+    pub(crate) fn fd(&self) -> std::os::fd::RawFd {
+        std::os::fd::AsRawFd::as_raw_fd(&self.gathered)
+    }
+    /// The switch's own table is followed from now on, or no longer: true once after each such change.
+    pub(crate) fn own_changed(&mut self) -> bool {
+        std::mem::take(&mut self.own_changed)
+    }
+    /// What became of routes of the routing suite since the last call.
+    pub(crate) fn fpm_answers(&mut self) -> Vec<(ipnet::IpNet, Offload)> {
+        let told = self.mirror.fpm_told();
+        told.into_iter().map(|(vrf, dest)| (dest, self.mirror.fpm_offload(vrf, dest))).collect()
     }
 
     /// Follows the routing tables that `config` routes by, and no others.
-    pub(crate) fn follow_tables(&mut self, config: &Config) {
-        let able = self.plane.capabilities().routing;
+    pub(crate) fn follow_tables(&mut self, ctx: &mut Context, config: &Config) {
+        let able = ctx.plane.capabilities().routing;
         let mut wanted: BTreeSet<Option<String>> = BTreeSet::new();
         if able && (config.ip_routing || config.ipv6_routing) {
             wanted.insert(None);
             wanted.extend(config.interfaces.values().filter_map(|i| i.layer3.vrf.clone()).map(Some));
         }
         let own = self.follows_own();
-        let gone: Vec<_> =
-            self.following.follows.keys().filter(|name| !wanted.contains(*name)).cloned().collect();
+        let gone: Vec<_> = self.follows.keys().filter(|name| !wanted.contains(*name)).cloned().collect();
         for name in gone {
-            if let Some(follow) = self.following.follows.remove(&name) {
+            if let Some(follow) = self.follows.remove(&name) {
                 let mut changes = Vec::new();
-                self.following.mirror.drop_vrf(follow.id, &mut changes);
-                self.route(&changes);
+                self.mirror.drop_vrf(follow.id, &mut changes);
+                self.route(ctx, &changes);
             }
         }
         for name in wanted {
-            if !self.following.follows.contains_key(&name)
-                && let Err(error) = self.follow(name.clone())
+            if !self.follows.contains_key(&name)
+                && let Err(error) = self.follow(ctx, name.clone())
             {
                 let name = name.as_deref().unwrap_or("default");
-                self.log("ROUTING", 3, "FOLLOW", &format!("routing table {name} is not followed: {error}"));
+                ctx.log("ROUTING", 3, "FOLLOW", &format!("routing table {name} is not followed: {error}"));
             }
         }
-        if own != self.follows_own() {
-            self.fpm_again();
-        }
+        self.own_changed |= own != self.follows_own();
         let routers = self.routers(able);
-        self.switch.set_routers(routers);
+        ctx.switch.set_routers(routers);
     }
-    fn follow(&mut self, name: Option<String>) -> io::Result<()> {
-        let open = || io::Result::Ok((Follower::open()?, Watch::open()?));
-        let (follower, mut watch) = match &name {
-            None => open()?,
-            Some(name) => netns::run_in(&netns::open(name)?, open)??,
-        };
-        let taken: BTreeSet<VrfId> = self.following.follows.values().map(|follow| follow.id).collect();
+    fn follow(&mut self, ctx: &Context, name: Option<String>) -> Result<(), FollowError> {
+        let follower = ctx.kernel.follow(name.as_deref())?;
+        let mut watch = Watch::new(ctx.kernel.watch_filter(name.as_deref())?);
+        let taken: BTreeSet<VrfId> = self.follows.values().map(|follow| follow.id).collect();
         let free = || (1..=VrfId::MAX.get()).filter_map(VrfId::new).find(|id| !taken.contains(id));
         let id = if name.is_none() { Some(VrfId::DEFAULT) } else { free() };
-        let id = id.ok_or_else(|| io::Error::other("no more VRFs than 31 are routed"))?;
-        self.following.gathered.add(follower.events_fd())?;
-        self.following.gathered.add(follower.listing_fd())?;
-        for fd in watch.fds() {
-            self.following.gathered.add(fd)?;
+        let id = id.ok_or(FollowError::TooManyVrfs)?;
+        for fd in follower.fds().into_iter().chain(watch.fds()) {
+            self.gathered.add(fd).map_err(FollowError::Watch)?;
         }
         // No packet is routed around a packet filter that is there already.
-        watch.turn(self.clock.now_ms());
-        self.following.mirror.overrun(id);
-        self.following.busy = true;
+        watch.turn(ctx.clock.now_ms());
+        self.mirror.overrun(id);
+        self.busy = true;
         // Until they are listed, the rules are taken to be those there are at the start.
         let standard = (BTreeSet::from([255, 254]), 0);
         let seen = Seen { rules: [standard.clone(), standard], ..Seen::default() };
@@ -422,105 +527,101 @@ impl Core {
             tally: Tally::default(),
         };
         // What router interfaces depend on is known from the start: an adopted plane's stay as they are.
-        let now_ms = self.clock.now_ms();
-        while follow.stage.is_none_or(|at| at < ROUTING_STAGES)
-            && follow.listing(&mut self.following.mirror, now_ms)
-        {}
-        self.following.follows.insert(name, follow);
+        let now_ms = ctx.clock.now_ms();
+        while follow.stage.is_none_or(|at| at < ROUTING_STAGES) && follow.listing(&mut self.mirror, now_ms) {}
+        self.follows.insert(name, follow);
         Ok(())
     }
     fn routers(&self, able: bool) -> Routers {
         let mut vrfs = BTreeMap::new();
-        for (name, follow) in &self.following.follows {
+        for (name, follow) in &self.follows {
             vrfs.insert(name.clone(), follow.router());
         }
         Routers { able, vrfs }
     }
 
-    /// Reads some of what the kernel says and tells the plane; true when there was anything.
-    pub fn routing_turn(&mut self) -> bool {
-        if self.following.follows.is_empty() {
-            self.following.busy = false;
-            return false;
+    /// Reads some of what the kernel says and tells the plane. [`Following::end_turn`] follows, after the caller has done
+    /// what the answer says.
+    fn turn(&mut self, ctx: &mut Context) -> Turn {
+        if self.follows.is_empty() {
+            self.busy = false;
+            return Turn::default();
         }
-        let now_ms = self.clock.now_ms();
+        let now_ms = ctx.clock.now_ms();
         let (mut heard, mut listed) = (0, false);
-        let Following { mirror, follows, gathered, .. } = &mut self.following;
+        let Following { mirror, follows, gathered, .. } = self;
         for follow in follows.values_mut() {
             heard += follow.events(mirror);
             heard += usize::from(follow.watch.turn(now_ms));
             listed |= follow.listing(mirror, now_ms);
             // A listing may have had to begin on another socket.
-            let _ = gathered.add(follow.follower.listing_fd());
+            for fd in follow.follower.fds() {
+                let _ = gathered.add(fd);
+            }
             let router = follow.router();
             for ipv6 in [false, true] {
                 mirror.set_policy(follow.id, ipv6, router.policy[usize::from(ipv6)]);
             }
         }
-        let told = self.tell_plane();
-        let able = self.plane.capabilities().routing;
-        if self.routers(able) != *self.switch.routers() {
-            let routers = self.routers(able);
-            self.switch.set_routers(routers);
-            self.settle();
+        let told = self.tell_plane(ctx);
+        let routers = self.routers(ctx.plane.capabilities().routing);
+        let routers_changed = routers != *ctx.switch.routers();
+        if routers_changed {
+            ctx.switch.set_routers(routers);
         }
-        self.tell_forwarders();
-        self.sync_once();
-        self.following.busy |= heard >= TURN || listed;
-        heard > 0 || listed || told
+        Turn { any: heard > 0 || listed || told, routers_changed, more: heard >= TURN || listed }
     }
-    /// Says in the log which packets the kernel routes now, and which the plane routes again.
-    pub(crate) fn tell_forwarders(&mut self) {
-        let now = forwarding::forwarders(self.switch.config(), self.switch.routers());
-        if now == self.following.forwarders {
+    /// Logs which packets the kernel routes now, and which the plane routes again.
+    pub(crate) fn log_forwarders(&mut self, ctx: &mut Context) {
+        let now = forwarding::forwarders(ctx.switch.config(), ctx.switch.routers());
+        if now == self.forwarders {
             return;
         }
-        for text in forwarding::changes(&self.following.forwarders, &now) {
-            self.log("ROUTING", 5, "FORWARDER", &text);
+        for text in forwarding::changes(&self.forwarders, &now) {
+            ctx.log("ROUTING", 5, "FORWARDER", &text);
         }
-        self.following.forwarders = now;
+        self.forwarders = now;
+    }
+    /// Ends a turn: the plane goes by what it was told, once that is everything.
+    pub(crate) fn end_turn(&mut self, ctx: &mut Context, turn: &Turn) {
+        self.sync_once(ctx);
+        self.busy |= turn.more;
     }
     /// Gives the plane what the mirror has for it; true when there was anything.
-    fn tell_plane(&mut self) -> bool {
+    fn tell_plane(&mut self, ctx: &mut Context) -> bool {
         let mut changes = Vec::new();
-        self.following.busy = self.following.mirror.poll(TURN, &mut changes);
-        self.route(&changes);
-        let told = self.following.mirror.fpm_told();
-        if !told.is_empty() {
-            let mirror = &self.following.mirror;
-            let answers = told.into_iter().map(|(vrf, dest)| (dest, mirror.fpm_offload(vrf, dest))).collect();
-            self.fpm_answers(answers);
-        }
-        let now_ms = self.clock.now_ms();
-        let asks = self.following.mirror.asks(now_ms, TURN);
+        self.busy = self.mirror.poll(TURN, &mut changes);
+        self.route(ctx, &changes);
+        let now_ms = ctx.clock.now_ms();
+        let asks = self.mirror.asks(now_ms, TURN);
         self.ask(&asks);
         !changes.is_empty()
     }
-    fn route(&mut self, changes: &[RouteChange]) {
+    fn route(&mut self, ctx: &mut Context, changes: &[RouteChange]) {
         if changes.is_empty() {
             return;
         }
-        self.following.changes += changes.len() as u64;
-        let now_ms = self.clock.now_ms();
-        for (at, error) in self.plane.route(changes) {
+        self.changes += changes.len() as u64;
+        let now_ms = ctx.clock.now_ms();
+        for (at, error) in ctx.plane.route(changes) {
             if let Some(change) = changes.get(at) {
-                self.following.mirror.refuse(now_ms, change, &error);
-                self.following.busy = true;
+                self.mirror.refuse(now_ms, change, &error);
+                self.busy = true;
             }
         }
     }
     /// True when the switch's own table is followed.
     pub(crate) fn follows_own(&self) -> bool {
-        self.following.follows.contains_key(&None)
+        self.follows.contains_key(&None)
     }
     /// Routes that a routing suite has handed over, beside the kernel's.
     pub(crate) fn fpm_routes(&mut self, updates: Vec<lanyard_fpm::Update>) {
-        self.following.mirror.fpm(VrfId::DEFAULT, updates);
-        self.following.busy = true;
+        self.mirror.fpm(VrfId::DEFAULT, updates);
+        self.busy = true;
     }
     /// Has the kernel resolve neighbours, or confirm them.
     fn ask(&mut self, asks: &[Ask]) {
-        for follow in self.following.follows.values_mut() {
+        for follow in self.follows.values_mut() {
             let of_this = asks.iter().filter(|ask| ask.vrf == follow.id);
             let list: Vec<(u32, IpAddr)> = of_this.map(|ask| (ask.ifindex, ask.address)).collect();
             if !list.is_empty() {
@@ -529,93 +630,53 @@ impl Core {
         }
     }
     /// The plane goes by what it was told from when everything has been listed and told once.
-    pub(crate) fn sync_once(&mut self) {
-        let all = self.following.follows.values().all(|follow| follow.first_done);
-        if self.following.synced || !all || self.following.busy {
+    pub(crate) fn sync_once(&mut self, ctx: &mut Context) {
+        let all = self.follows.values().all(|follow| follow.first_done);
+        if self.synced || !all || self.busy {
             return;
         }
-        match self.plane.route_synced() {
-            Ok(()) => self.following.synced = true,
-            Err(error) => self.log("ROUTING", 3, "SYNC", &error.to_string()),
+        match ctx.plane.route_synced() {
+            Ok(()) => self.synced = true,
+            Err(error) => ctx.log("ROUTING", 3, "SYNC", &error.to_string()),
         }
     }
     /// True until the plane goes by the kernel's tables as they are.
-    #[must_use]
-    pub fn routing_syncs(&self) -> bool {
-        !self.following.follows.is_empty() && !self.following.synced
-    }
-
-    /// When [`Core::routing_tick`] has something to do next.
-    pub(crate) fn routing_due(&self) -> Option<u64> {
-        let following = &self.following;
-        if following.follows.is_empty() {
-            return None;
-        }
-        if following.busy {
-            return Some(0);
-        }
-        let audits = following.follows.values().filter(|follow| {
-            follow.stage.is_none() && (following.mirror.audit_wanted(follow.id) || follow.seen.rules_changed)
-        });
-        let audit = audits.map(|follow| follow.next_audit_ms).min();
-        let filter = following.follows.values().map(|follow| follow.watch.due_ms()).min();
-        let all =
-            [Some(following.next_use_ms), following.mirror.next_ask(), following.retry_ms, audit, filter];
-        all.into_iter().flatten().min()
-    }
-    /// What is due by the clock: use told to the kernel, questions asked again, refusals tried again.
-    pub(crate) fn routing_tick(&mut self) {
-        let now_ms = self.clock.now_ms();
-        if self.routing_due().is_none_or(|due_ms| due_ms > now_ms) {
-            return;
-        }
-        if self.following.next_use_ms <= now_ms {
-            self.following.next_use_ms = now_ms + USE_GAP_MS;
-            let mut used = Vec::new();
-            self.plane.adjacencies_used(&mut |id, age_s| {
-                if u64::from(age_s) * 1000 <= USE_GAP_MS + 1000 {
-                    used.push(id);
-                }
-            });
-            let asks: Vec<Ask> = used.into_iter().filter_map(|id| self.following.mirror.used(id)).collect();
-            self.ask(&asks);
-        }
-        self.following.retry_ms = self.following.mirror.retry(now_ms);
-        self.routing_turn();
+    pub(crate) fn syncs(&self) -> bool {
+        !self.follows.is_empty() && !self.synced
     }
 
     /// Has the plane take `next`, its router interfaces and the routes over them in an order in which nothing dangles.
     ///
     /// # Errors
     /// The plane's reason; nothing has changed then.
-    pub(crate) fn apply(&mut self, next: &PlaneState) -> Result<(), PlaneError> {
-        let old = self.plane.state().rifs.clone();
+    pub(crate) fn apply(&mut self, ctx: &mut Context, next: &PlaneState) -> Result<(), PlaneError> {
+        let old = ctx.plane.state().rifs.clone();
         let stays = |id: &RifId, rif: &RifState| {
             next.rifs.get(id).is_some_and(|new| (new.vrf, new.attachment) == (rif.vrf, rif.attachment))
         };
         if old.iter().any(|(id, rif)| !stays(id, rif)) {
             let left = old.into_iter().filter(|(id, rif)| stays(id, rif)).collect();
-            self.set_rifs(&left);
+            self.set_rifs(ctx, &left);
             // The plane is about to lose the others: nothing may name them.
             let mut changes = Vec::new();
-            while self.following.mirror.poll(TURN, &mut changes) {
-                self.route(&changes);
+            while self.mirror.poll(TURN, &mut changes) {
+                self.route(ctx, &changes);
                 changes.clear();
             }
-            self.route(&changes);
+            self.route(ctx, &changes);
         }
-        let result = self.plane.apply(next);
-        let now = self.plane.state().rifs.clone();
-        self.set_rifs(&now);
+        let result = ctx.plane.apply(next);
+        let now = ctx.plane.state().rifs.clone();
+        self.set_rifs(ctx, &now);
         result
     }
     /// Tells the mirror which router interfaces there are.
-    fn set_rifs(&mut self, rifs: &BTreeMap<RifId, RifState>) {
+    fn set_rifs(&mut self, ctx: &mut Context, rifs: &BTreeMap<RifId, RifState>) {
         let mut changes = Vec::new();
-        for follow in self.following.follows.values() {
+        for follow in self.follows.values() {
             let mut map: BTreeMap<u32, RifId> = BTreeMap::new();
             for (id, rif) in rifs.iter().filter(|(_, rif)| rif.vrf == follow.id) {
-                if let Some(link) = self.switch.facts().get(&rif.name) {
+                if let Some(link) = ctx.switch.facts().get(&rif.name) {
                     map.insert(link.ifindex, *id);
                 }
             }
@@ -624,9 +685,9 @@ impl Core {
                     map.insert(child, id);
                 }
             }
-            self.following.mirror.set_rifs(follow.id, &map, &mut changes);
+            self.mirror.set_rifs(follow.id, &map, &mut changes);
         }
-        self.route(&changes);
-        self.following.busy = true;
+        self.route(ctx, &changes);
+        self.busy = true;
     }
 }

@@ -3,9 +3,11 @@
 //! Invariant: the daemon's end, however it comes, changes nothing the plane does; only [`detach`] does that.
 
 use crate::client::{Client, Piece};
+use crate::clock::Clock;
 use crate::core::{Core, Parts};
 use crate::instance::{self, Elsewhere, Found, Lock};
 use crate::kernel::Kernel;
+use crate::linux::Linux;
 use crate::log::Log;
 use crate::os;
 use crate::paths::{Paths, check_instance};
@@ -67,8 +69,8 @@ pub fn run(options: &Options) -> Result<(), String> {
     let text = read_startup(&mut core, options.config.is_some())?;
     let refused = startup::load(&text, &mut core);
     report(&mut core, &refused);
-    for notice in std::mem::take(&mut core.notices) {
-        core.log("SYS", 4, "STARTUP", &notice);
+    for notice in std::mem::take(&mut core.ctx.notices) {
+        core.ctx.log("SYS", 4, "STARTUP", &notice);
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("event loop: {error}"))?;
@@ -79,7 +81,7 @@ pub fn run(options: &Options) -> Result<(), String> {
 /// Opens everything the switch is made of.
 fn assemble(options: &Options, paths: &Paths, quiet: bool) -> Result<Core, String> {
     let mut log = Log::new(quiet);
-    let mut kernel = Kernel::open().map_err(|error| format!("netlink: {error}"))?;
+    let mut kernel = Linux::open().map_err(|error| format!("netlink: {error}"))?;
     let found = instance::found(paths);
     if let Some(Elsewhere::Alive(way)) = &found.elsewhere {
         let instance = &options.instance;
@@ -95,12 +97,10 @@ fn assemble(options: &Options, paths: &Paths, quiet: bool) -> Result<Core, Strin
         }
     }
     instance::settle(paths)?;
-    kernel.spaces.adopt(&found.record.homes);
-    for vrf in &found.record.namespaces {
-        kernel.spaces.find(vrf);
-    }
-    let mut facts = kernel.facts()?;
-    kernel.learn_hosts(found.record.originals.keys().map(String::as_str), &mut facts);
+    kernel.adopt(&found.record.homes, found.record.namespaces.iter());
+    let mut facts = kernel.facts().map_err(|error| error.to_string())?;
+    let touched: Vec<String> = found.record.originals.keys().cloned().collect();
+    kernel.learn_hosts(&touched, &mut facts);
     let identity = instance::identity(&options.instance, paths);
     // A plane that is new has forgotten the trees.
     let trees = crate::spanning::found(paths).filter(|_| !plane.state().ports.is_empty());
@@ -111,7 +111,8 @@ fn assemble(options: &Options, paths: &Paths, quiet: bool) -> Result<Core, Strin
     Ok(Core::new(Parts {
         switch,
         plane,
-        kernel,
+        kernel: Box::new(kernel),
+        clock: Clock::start(),
         paths: paths.clone(),
         startup_file,
         log,
@@ -147,7 +148,7 @@ fn read_startup(core: &mut Core, named: bool) -> Result<String, String> {
         Ok(text) => Ok(text),
         Err(reason) if named => Err(reason.to_string()),
         Err(reason) => {
-            core.log("SYS", 3, "STARTUP", &reason.to_string());
+            core.ctx.log("SYS", 3, "STARTUP", &reason.to_string());
             Ok(String::new())
         }
     }
@@ -155,27 +156,27 @@ fn read_startup(core: &mut Core, named: bool) -> Result<String, String> {
 
 fn report(core: &mut Core, refused: &[LineError]) {
     for error in refused {
-        core.log("SYS", 3, "STARTUP", &error.to_string());
+        core.ctx.log("SYS", 3, "STARTUP", &error.to_string());
     }
     if !refused.is_empty() {
         let (file, count) = (core.startup_file.display().to_string(), refused.len());
         let lines = if count == 1 { "line" } else { "lines" };
-        core.log("SYS", 3, "STARTUP", &format!("{file}: {count} {lines} refused, the rest is applied"));
+        core.ctx.log("SYS", 3, "STARTUP", &format!("{file}: {count} {lines} refused, the rest is applied"));
     }
 }
 
 impl Taker for Core {
     fn check(&mut self, config: &Config) -> Result<(), String> {
-        self.switch.check(&Config::default(), config).map(drop)
+        self.ctx.switch.check(&Config::default(), config).map(drop)
     }
     fn take(&mut self, config: &Config) -> Result<(), String> {
-        Core::take(self, config.clone())
+        Core::take(self, config.clone()).map_err(|error| error.to_string())
     }
 }
 
 /// The event loop.
 async fn serve(core: Core, mut events: Events) -> Result<(), String> {
-    let socket = core.paths.socket();
+    let socket = core.ctx.paths.socket();
     let listener = listen(&socket)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(|error| format!("SIGTERM: {error}"))?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| format!("SIGINT: {error}"))?;
@@ -183,7 +184,7 @@ async fn serve(core: Core, mut events: Events) -> Result<(), String> {
     let mut core = core;
     if let Err(error) = &urgent {
         // Everything works, and later when others compute.
-        core.log("SYS", 6, "SCHED", &format!("the control thread is not real-time: {error}"));
+        core.ctx.log("SYS", 6, "SCHED", &format!("the control thread is not real-time: {error}"));
     }
     let core = Rc::new(RefCell::new(core));
     let shared = Shared {
@@ -195,20 +196,21 @@ async fn serve(core: Core, mut events: Events) -> Result<(), String> {
     await_links(&core, &mut events);
     await_routes(&core);
     tokio::task::spawn_local(server::serve(listener, shared.clone()));
-    tokio::task::spawn_local(crate::fpm::serve(shared.clone()));
+    tokio::task::spawn_local(crate::fpm_server::serve(shared.clone()));
     announce(&core);
     let watch = |fd| os::watch(fd).map_err(|error| format!("event loop: {error}"));
     let netlink = watch(events.as_raw_fd())?;
-    let routing = watch(core.borrow().routing_fd())?;
-    let vrfs = watch(core.borrow().kernel.spaces.as_raw_fd())?;
+    let routing = watch(core.borrow().following.fd())?;
+    let vrf_fd = core.borrow().ctx.kernel.vrf_event_fd();
+    let vrfs = vrf_fd.map(watch).transpose()?;
     let child_fd = core.borrow().children.fd();
     let children = child_fd.map(watch).transpose()?;
     let relay_fd = core.borrow().relaying.fd();
     let relays = relay_fd.map(watch).transpose()?;
-    let plane_fd = core.borrow().plane.event_fd();
+    let plane_fd = core.borrow().ctx.plane.event_fd();
     let plane = plane_fd.map(watch).transpose()?;
     loop {
-        let due = core.borrow().next_ms().map(|at_ms| core.borrow().clock.instant(at_ms));
+        let due = core.borrow().next_ms().map(|at_ms| core.borrow().ctx.clock.instant(at_ms));
         let turn = async {
             tokio::select! {
                 mut guard = ready(Some(&netlink)) => {
@@ -225,7 +227,7 @@ async fn serve(core: Core, mut events: Events) -> Result<(), String> {
                     }
                     tokio::task::yield_now().await;
                 }
-                mut guard = ready(Some(&vrfs)) => {
+                mut guard = ready(vrfs.as_ref()) => {
                     if core.borrow_mut().vrf_events() == 0 {
                         guard.clear_ready();
                     }
@@ -269,7 +271,7 @@ async fn serve(core: Core, mut events: Events) -> Result<(), String> {
         }
     }
     let _ = std::fs::remove_file(&socket);
-    core.borrow_mut().log("SYS", 5, "STOP", "the daemon ends");
+    core.borrow_mut().ctx.log("SYS", 5, "STOP", "the daemon ends");
     Ok(())
 }
 
@@ -303,11 +305,11 @@ fn await_links(core: &Rc<RefCell<Core>>, events: &mut Events) {
 /// Tables of usual size are in the plane when the switch says that it is ready; larger ones follow.
 fn await_routes(core: &Rc<RefCell<Core>>) {
     let deadline = Instant::now() + ROUTES_WAIT;
-    while core.borrow().routing_syncs() && Instant::now() < deadline {
+    while core.borrow().following.syncs() && Instant::now() < deadline {
         core.borrow_mut().routing_turn();
     }
     // With nothing to follow, an adopted plane lets go of what it was left with.
-    core.borrow_mut().sync_once();
+    core.borrow_mut().sync_routing();
 }
 
 /// All events there are, as one batch: a state on the way from one to the next is nobody's business.
@@ -330,9 +332,9 @@ fn readable(fd: BorrowedFd<'_>, wait: Duration) -> bool {
 
 fn announce(core: &Rc<RefCell<Core>>) {
     let core = core.borrow();
-    let config = core.switch.config();
+    let config = core.ctx.switch.config();
     let ports = lanyard_switch::compile::ports(config).count();
-    let plane = core.plane.capabilities().name;
+    let plane = core.ctx.plane.capabilities().name;
     let line = format!("lanyard: {} ready: {ports} ports, plane {plane}\n", config.hostname);
     let _ = std::io::stderr().lock().write_all(line.as_bytes());
     notify_systemd("READY=1");
@@ -417,7 +419,7 @@ pub fn detach(instance: &str) -> Result<(), String> {
         let paths = Paths::make(instance)?;
         let _lock = Lock::take(instance, &paths)?;
         let options = Options { instance: instance.to_owned(), config: None, plane: Choice::Auto };
-        assemble(&options, &paths, true)?.detach()?;
+        assemble(&options, &paths, true)?.detach().map_err(|error| error.to_string())?;
     }
     forget(&paths);
     Ok(())

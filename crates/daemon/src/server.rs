@@ -29,19 +29,19 @@ const MAX_CONNECTIONS: usize = MAX_USERS + 28;
 
 /// What sessions share.
 #[derive(Clone)]
-pub struct Shared {
+pub(crate) struct Shared {
     /// The switch.
-    pub core: Rc<RefCell<Core>>,
+    pub(crate) core: Rc<RefCell<Core>>,
     /// Wakes the event loop: a session may have moved a deadline.
-    pub changed: Rc<Notify>,
+    pub(crate) changed: Rc<Notify>,
     /// A session asked for `detach`, and it was done.
-    pub detached: Rc<Notify>,
+    pub(crate) detached: Rc<Notify>,
     /// The control thread's place in the scheduler, if it was given one.
-    pub urgent: Option<Rc<Urgent>>,
+    pub(crate) urgent: Option<Rc<Urgent>>,
 }
 
 /// Accepts sessions for ever.
-pub async fn serve(listener: UnixListener, shared: Shared) {
+pub(crate) async fn serve(listener: UnixListener, shared: Shared) {
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let Ok(place) = places.clone().acquire_owned().await else { return };
@@ -120,7 +120,7 @@ async fn greet(connection: &mut Connection, shared: &Shared) -> Result<(), Ended
     let first = tokio::time::timeout(HELLO, connection.request()).await;
     match first.map_err(|_| Some("no request came".to_owned()))?? {
         Request::Hello { user, interactive } => {
-            let now_ms = shared.core.borrow().clock.now_ms();
+            let now_ms = shared.core.borrow().ctx.clock.now_ms();
             let number = shared.core.borrow_mut().users.add(&user, now_ms).map_err(Some)?;
             let seat = Seat { number, shared: shared.clone() };
             let login = Login { line: format!("vty {number}"), user, interactive };
@@ -172,16 +172,16 @@ impl Seat {
     /// Runs a line on the switch, with what the switch has to say besides in front of the output.
     fn execute(&self, session: &mut Session, line: &str) -> (String, Outcome) {
         let mut core = self.shared.core.borrow_mut();
-        let now_ms = core.clock.now_ms();
+        let now_ms = core.ctx.clock.now_ms();
         core.users.touch(self.number, now_ms);
         core.users.current = Some(self.number);
-        core.notices.clear();
+        core.ctx.notices.clear();
         let outcome = match self.shared.urgent.as_deref() {
             Some(urgent) => urgent.relaxed(|| session.execute(line, &mut *core)),
             None => session.execute(line, &mut *core),
         };
         core.users.current = None;
-        let notices: String = core.notices.drain(..).map(|notice| format!("% {notice}\n")).collect();
+        let notices: String = core.ctx.notices.drain(..).map(|notice| format!("% {notice}\n")).collect();
         drop(core);
         self.shared.changed.notify_one();
         (notices, outcome)
@@ -233,7 +233,7 @@ async fn next(subscription: &mut Option<Subscription>) -> Option<Rc<str>> {
 /// `terminal monitor` and `terminal no monitor`.
 fn follow_monitor(monitor: &mut Option<Subscription>, session: &Session, seat: &Seat) -> Result<(), String> {
     if session.terminal().monitor && monitor.is_none() {
-        *monitor = Some(seat.shared.core.borrow_mut().bus.subscribe(Topics::Log)?);
+        *monitor = Some(seat.shared.core.borrow_mut().ctx.bus.subscribe(Topics::Log)?);
     } else if !session.terminal().monitor {
         *monitor = None;
     }
@@ -258,7 +258,7 @@ async fn execute(
         }
         Outcome::Stream(kinds) => {
             let topics = Topics::Events(kinds.into_iter().collect());
-            let subscription = seat.shared.core.borrow_mut().bus.subscribe(topics);
+            let subscription = seat.shared.core.borrow_mut().ctx.bus.subscribe(topics);
             match subscription {
                 Ok(subscription) => stream(connection, subscription).await?,
                 Err(reason) => {

@@ -4,6 +4,7 @@
 //! another one is done by a fresh thread); a namespace stays open for as long as it is a VRF, so nothing that is in it
 //! is lost when its name is removed.
 
+use crate::kernel::{KernelError, Result};
 use lanyard_netdev::{Event, Events, Link, Netdev, netns, sysctl};
 use lanyard_switch::facts::{Knob, Namespace};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
@@ -54,11 +55,11 @@ impl Spaces {
     ///
     /// # Errors
     /// When the VRF has none.
-    pub fn file(&self, vrf: Option<&str>) -> Result<BorrowedFd<'_>, String> {
+    pub fn file(&self, vrf: Option<&str>) -> Result<BorrowedFd<'_>> {
         match vrf {
             None => Ok(self.own.as_fd()),
             Some(vrf) => {
-                let space = self.by_vrf.get(vrf).ok_or_else(|| format!("VRF {vrf} has no namespace"))?;
+                let space = self.by_vrf.get(vrf).ok_or_else(|| KernelError::NoNamespace(vrf.to_owned()))?;
                 Ok(space.file.as_fd())
             }
         }
@@ -67,10 +68,10 @@ impl Spaces {
     ///
     /// # Errors
     /// When the VRF has none, or it can't be entered.
-    pub fn run<T: Send>(&self, vrf: Option<&str>, f: impl FnOnce() -> T + Send) -> Result<T, String> {
+    pub fn run<T: Send>(&self, vrf: Option<&str>, f: impl FnOnce() -> T + Send) -> Result<T> {
         let Some(vrf) = vrf else { return Ok(f()) };
-        let space = self.by_vrf.get(vrf).ok_or_else(|| format!("VRF {vrf} has no namespace"))?;
-        netns::run_in(&space.file, f).map_err(|error| format!("entering VRF {vrf}: {error}"))
+        let space = self.by_vrf.get(vrf).ok_or_else(|| KernelError::NoNamespace(vrf.to_owned()))?;
+        netns::run_in(&space.file, f).map_err(|error| KernelError::io(format!("entering VRF {vrf}"), error))
     }
     /// The VRF a netdev of ours is in.
     #[must_use]
@@ -113,32 +114,33 @@ impl Spaces {
     ///
     /// # Errors
     /// When there is one, or no right to make one.
-    pub fn create(&mut self, vrf: &str, mark: &str) -> Result<(), String> {
-        netns::create(vrf).map_err(|error| format!("making network namespace {vrf}: {error}"))?;
+    pub fn create(&mut self, vrf: &str, mark: &str) -> Result<()> {
+        let doing = || format!("making network namespace {vrf}");
+        netns::create(vrf).map_err(|error| KernelError::io(doing(), error))?;
         self.find(vrf);
-        let prepared =
-            self.by_vrf.get(vrf).ok_or_else(|| "it can't be entered".to_owned()).and_then(|space| {
-                let wrong = |error: lanyard_netdev::Error| error.to_string();
-                let lo = space.netdev.link("lo").map_err(wrong)?.ifindex;
-                space.netdev.set_alias(lo, mark).map_err(wrong)?;
-                space.netdev.set_up(lo, true).map_err(wrong)
-            });
-        prepared.map_err(|reason| {
+        self.prepare(vrf, mark).map_err(|error| {
             let _ = self.delete(vrf);
-            format!("making network namespace {vrf}: {reason}")
+            error.during(doing())
         })
+    }
+    /// Marks the loopback device of a namespace and brings it up.
+    fn prepare(&self, vrf: &str, mark: &str) -> Result<()> {
+        let space = self.by_vrf.get(vrf).ok_or_else(|| KernelError::NoNamespace(vrf.to_owned()))?;
+        let lo = space.netdev.link("lo")?.ifindex;
+        space.netdev.set_alias(lo, mark)?;
+        Ok(space.netdev.set_up(lo, true)?)
     }
     /// Deletes a VRF's namespace; one that is gone is no error.
     ///
     /// # Errors
     /// No right to.
-    pub fn delete(&mut self, vrf: &str) -> Result<(), String> {
+    pub fn delete(&mut self, vrf: &str) -> Result<()> {
         if let Some(space) = self.by_vrf.remove(vrf) {
             let _ = self.epoll.delete(&space.events);
         }
         match netns::delete(vrf) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(format!("deleting network namespace {vrf}: {error}"))
+                Err(KernelError::io(format!("deleting network namespace {vrf}"), error))
             }
             _ => Ok(()),
         }
@@ -211,12 +213,12 @@ pub fn read_knobs() -> BTreeMap<Knob, bool> {
 ///
 /// # Errors
 /// The kernel's reason.
-pub fn write_knob(knob: Knob, on: bool) -> Result<(), String> {
+pub fn write_knob(knob: Knob, on: bool) -> Result<()> {
     let value = if on { "1" } else { "0" };
     let result = match knob {
         Knob::Ipv6Forwarding => sysctl::set_ipv6_forwarding(on),
         Knob::Redirects => sysctl::set_ipv4_conf("all", REDIRECTS, value),
         Knob::DirectedBroadcast => sysctl::set_ipv4_conf("all", BROADCAST, value),
     };
-    result.map_err(|error| error.to_string())
+    Ok(result?)
 }

@@ -5,7 +5,7 @@
 //! written down before either. Times are milliseconds since the machine was started, so that they mean the same
 //! to the next daemon.
 
-use crate::core::Core;
+use crate::context::{Context, Module};
 use crate::files;
 use crate::paths::Paths;
 use lanyard_cli::backend::Refusal;
@@ -14,7 +14,7 @@ use lanyard_config::InterfaceName;
 use lanyard_plane::FdbFilter;
 use lanyard_stp::view::stp_state_name;
 use lanyard_stp::{Duplex, ErrCause, Event, Mode, Snapshot};
-use lanyard_switch::links::{self, Netdevs};
+use lanyard_switch::links;
 use lanyard_switch::spanning::{Todo, set_up};
 use lanyard_types::{InstanceId, PortId, StpState};
 use serde_json::{Map, Value, json};
@@ -37,209 +37,227 @@ pub(crate) fn found(paths: &Paths) -> Option<Snapshot> {
     serde_json::from_str(&text).ok()
 }
 
-impl Core {
+/// What of spanning tree is on disk. The machines are in [`Context::switch`].
+#[derive(Debug, Default)]
+pub(crate) struct SpanningTree {
+    /// The generation of the bridge that is written down.
+    saved: Option<u64>,
+}
+
+/// BPDUs that came up.
+pub(crate) type Bpdus = Vec<(PortId, Vec<u8>)>;
+
+impl Module for SpanningTree {
+    type Event<'a> = Bpdus;
+    /// Does what the bridge wants done after a change of configuration.
+    fn configure(&mut self, ctx: &mut Context) {
+        self.act(ctx);
+    }
+    fn handle(&mut self, ctx: &mut Context, bpdus: Bpdus) -> usize {
+        let now = ctx.clock.boot_ms();
+        let Some(spanning) = ctx.switch.spanning_mut() else { return 0 };
+        let count = bpdus.len();
+        for (port, frame) in bpdus {
+            // A refused one has been counted, and is an event.
+            let _ = spanning.bridge_mut().handle_bpdu(now, port, &frame);
+        }
+        self.act(ctx);
+        count
+    }
+    fn next_ms(&self, ctx: &Context) -> Option<u64> {
+        let at = ctx.switch.spanning()?.bridge().next_timeout()?;
+        Some(ctx.clock.of_boot(at))
+    }
+    fn tick(&mut self, ctx: &mut Context) {
+        let now = ctx.clock.boot_ms();
+        let Some(spanning) = ctx.switch.spanning_mut() else { return };
+        if spanning.bridge().next_timeout().is_some_and(|at| at <= now) {
+            spanning.bridge_mut().handle_timer(now);
+            self.act(ctx);
+        }
+    }
+}
+
+impl SpanningTree {
     /// Tells spanning tree which links came and went.
-    pub(crate) fn spanning_links(&mut self) {
-        if self.switch.spanning().is_none() {
+    pub(crate) fn links(&mut self, ctx: &mut Context) {
+        if ctx.switch.spanning().is_none() {
             return;
         }
-        let now = self.clock.boot_ms();
-        let netdev = self.kernel.netdev();
-        self.switch.spanning_links(now, &mut |name| {
-            let settings = netdev.settings(name).unwrap_or_default();
+        let now = ctx.clock.boot_ms();
+        let Context { switch, kernel, .. } = ctx;
+        switch.spanning_links(now, &mut |name| {
+            let settings = kernel.settings(name).unwrap_or_default();
             let half = settings.duplex == Some(lanyard_netdev::Duplex::Half);
             (settings.speed_mbps, if half { Duplex::Half } else { Duplex::Full })
         });
     }
 
-    /// BPDUs came up.
-    pub(crate) fn spanning_bpdus(&mut self, frames: Vec<(PortId, Vec<u8>)>) {
-        let now = self.clock.boot_ms();
-        let Some(spanning) = self.switch.spanning_mut() else { return };
-        for (port, frame) in frames {
-            // A refused one has been counted, and is an event.
-            let _ = spanning.bridge_mut().handle_bpdu(now, port, &frame);
-        }
-        self.spanning();
-    }
-
-    /// Timers that are due.
-    pub(crate) fn spanning_tick(&mut self) {
-        let now = self.clock.boot_ms();
-        let Some(spanning) = self.switch.spanning_mut() else { return };
-        if spanning.bridge().next_timeout().is_some_and(|at| at <= now) {
-            spanning.bridge_mut().handle_timer(now);
-            self.spanning();
-        }
-    }
-
-    /// When [`Core::spanning_tick`] has something to do, on the daemon's clock.
-    pub(crate) fn spanning_due(&self) -> Option<u64> {
-        let at = self.switch.spanning()?.bridge().next_timeout()?;
-        Some(self.clock.of_boot(at))
-    }
-
     /// Takes over what spanning tree wants done; before the plane is given a new state, so that it is in there.
-    pub(crate) fn spanning_todo(&mut self) -> Todo {
-        let Core { switch, plane, .. } = self;
+    pub(crate) fn todo(&mut self, ctx: &mut Context) -> Todo {
+        let Context { switch, plane, .. } = ctx;
         let todo = switch.spanning_mut().map(|spanning| spanning.todo(plane.state())).unwrap_or_default();
-        self.spanning_save();
+        self.save(ctx);
         todo
     }
 
     /// Does what spanning tree wants done.
-    pub(crate) fn spanning(&mut self) {
+    pub(crate) fn act(&mut self, ctx: &mut Context) {
         for _ in 0..MAX_ROUNDS {
-            let todo = self.spanning_todo();
+            let todo = self.todo(ctx);
             if todo.is_empty() {
                 return;
             }
-            self.spanning_states(&todo.states);
-            self.spanning_rest(todo);
+            set_states(ctx, &todo.states);
+            carry_out(ctx, todo);
         }
     }
 
-    /// Gives the plane new states of ports in trees, and nothing else.
-    fn spanning_states(&mut self, states: &[(InstanceId, PortId, StpState)]) {
-        if states.is_empty() {
-            return;
+    /// `clear spanning-tree detected-protocols`.
+    pub(crate) fn clear_protocols(
+        &mut self,
+        ctx: &mut Context,
+        only: Option<&InterfaceName>,
+    ) -> Result<(), Refusal> {
+        let port = port(ctx, only)?;
+        let now = ctx.clock.boot_ms();
+        if let Some(spanning) = ctx.switch.spanning_mut() {
+            spanning.bridge_mut().handle_mcheck(now, port);
         }
-        let mut next = self.plane.state().clone();
-        for (instance, port, state) in states {
-            if *state == StpState::Forwarding || !next.ports.contains_key(port) {
-                next.stp.remove(&(*instance, *port));
-            } else {
-                next.stp.insert((*instance, *port), *state);
-            }
-        }
-        if let Err(reason) = self.plane.apply(&next) {
-            self.log("SPANTREE", 2, "PLANE", &format!("the plane refused a port's state: {reason}"));
-        }
-    }
-
-    /// What is left once the plane has the states: flushes, ports shut down, frames, events.
-    pub(crate) fn spanning_rest(&mut self, todo: Todo) {
-        let flushes: BTreeSet<(Option<PortId>, Option<u16>)> =
-            todo.flushes.iter().map(|filter| (filter.port, filter.vlan.map(|vlan| vlan.get()))).collect();
-        for (port, vlan) in flushes {
-            let vlan = vlan.and_then(lanyard_types::VlanId::new);
-            self.plane.fdb_flush(&FdbFilter { port, vlan, ..FdbFilter::default() });
-        }
-        for (port, frame) in &todo.frames {
-            // A port that can't send has lost its link, which will be heard of.
-            let _ = self.plane.inject(*port, frame);
-        }
-        for event in &todo.events {
-            self.tell_spanning(event);
-        }
-        for (port, cause) in &todo.ports {
-            self.set_port(*port, *cause);
-        }
-    }
-
-    /// Shuts a port down for a cause, or brings it up again.
-    fn set_port(&mut self, port: PortId, cause: Option<ErrCause>) {
-        let Some(name) = self.switch.ports().name(port).map(str::to_owned) else { return };
-        let key = InterfaceName::Netdev(name.clone());
-        let shutdown = self.switch.config().interfaces.get(&key).is_some_and(|interface| interface.shutdown);
-        let up = cause.is_none() && !shutdown;
-        if let Some(action) = set_up(self.switch.facts(), &name, up) {
-            self.close(links::taken_down(std::slice::from_ref(&action)));
-            for error in self.kernel.act(&[action]).into_iter().filter_map(Result::err) {
-                self.log("PM", 3, "ERR_DISABLE", &error);
-            }
-        }
+        self.act(ctx);
+        Ok(())
     }
 
     /// Writes down what a restart needs, when it has changed.
-    fn spanning_save(&mut self) {
-        let generation = self.switch.spanning().map(|spanning| spanning.bridge().generation());
-        if generation == self.spanning_saved {
+    fn save(&mut self, ctx: &mut Context) {
+        let generation = ctx.switch.spanning().map(|spanning| spanning.bridge().generation());
+        if generation == self.saved {
             return;
         }
-        let path = snapshot_path(&self.paths);
-        let result = match self.switch.spanning() {
+        let path = snapshot_path(&ctx.paths);
+        let result = match ctx.switch.spanning() {
             None => std::fs::remove_file(&path),
             Some(spanning) => serde_json::to_vec(&spanning.bridge().snapshot())
                 .map_err(std::io::Error::from)
                 .and_then(|text| files::replace_quickly(&path, &text)),
         };
         match result {
-            Ok(()) => self.spanning_saved = generation,
+            Ok(()) => self.saved = generation,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound && generation.is_none() => {
-                self.spanning_saved = None;
+                self.saved = None;
             }
-            Err(error) => self.log("SPANTREE", 3, "SNAPSHOT", &format!("{}: {error}", path.display())),
+            Err(error) => ctx.log("SPANTREE", 3, "SNAPSHOT", &format!("{}: {error}", path.display())),
         }
     }
+}
 
-    fn tell_spanning(&mut self, event: &Event) {
-        let Some(spanning) = self.switch.spanning() else { return };
-        let bridge = spanning.bridge();
-        let mode = bridge.config().mode;
-        let name = |port: PortId| self.port_name(port).to_string();
-        let mstid = |instance: InstanceId| bridge.mstid_of(instance);
-        let line = event.log(mode, &name, &mstid);
-        let details = self.bus.wants(EventKind::Stp).then(|| details(event, mode, &name, &mstid));
-        if let Some(line) = line {
-            self.log(line.facility, line.severity, line.mnemonic, &line.text);
+/// Gives the plane new states of ports in trees, and nothing else.
+fn set_states(ctx: &mut Context, states: &[(InstanceId, PortId, StpState)]) {
+    if states.is_empty() {
+        return;
+    }
+    let mut next = ctx.plane.state().clone();
+    for (instance, port, state) in states {
+        if *state == StpState::Forwarding || !next.ports.contains_key(port) {
+            next.stp.remove(&(*instance, *port));
+        } else {
+            next.stp.insert((*instance, *port), *state);
         }
-        if let Some(details) = details {
-            self.bus.event(EventKind::Stp, "change", || details);
+    }
+    if let Err(reason) = ctx.plane.apply(&next) {
+        ctx.log("SPANTREE", 2, "PLANE", &format!("the plane refused a port's state: {reason}"));
+    }
+}
+
+/// What is left once the plane has the states: flushes, ports shut down, frames, events.
+pub(crate) fn carry_out(ctx: &mut Context, todo: Todo) {
+    let flushes: BTreeSet<(Option<PortId>, Option<u16>)> =
+        todo.flushes.iter().map(|filter| (filter.port, filter.vlan.map(|vlan| vlan.get()))).collect();
+    for (port, vlan) in flushes {
+        let vlan = vlan.and_then(lanyard_types::VlanId::new);
+        ctx.plane.fdb_flush(&FdbFilter { port, vlan, ..FdbFilter::default() });
+    }
+    for (port, frame) in &todo.frames {
+        // A port that can't send has lost its link, which will be heard of.
+        let _ = ctx.plane.inject(*port, frame);
+    }
+    for event in &todo.events {
+        tell(ctx, event);
+    }
+    for (port, cause) in &todo.ports {
+        set_port(ctx, *port, *cause);
+    }
+}
+
+/// Shuts a port down for a cause, or brings it up again.
+fn set_port(ctx: &mut Context, port: PortId, cause: Option<ErrCause>) {
+    let Some(name) = ctx.switch.ports().name(port).map(str::to_owned) else { return };
+    let key = InterfaceName::Netdev(name.clone());
+    let shutdown = ctx.switch.config().interfaces.get(&key).is_some_and(|interface| interface.shutdown);
+    let up = cause.is_none() && !shutdown;
+    if let Some(action) = set_up(ctx.switch.facts(), &name, up) {
+        ctx.disable_ports(links::taken_down(std::slice::from_ref(&action)));
+        for error in ctx.kernel.act(&[action]).into_iter().filter_map(Result::err) {
+            ctx.log("PM", 3, "ERR_DISABLE", &error.to_string());
         }
     }
+}
 
-    /// `show spanning-tree`.
-    pub(crate) fn view_spanning_tree(&self) -> view::SpanningTree {
-        let Some(spanning) = self.switch.spanning() else { return view::SpanningTree::default() };
-        let (bridge, now) = (spanning.bridge(), self.clock.boot_ms());
-        view::SpanningTree::of(bridge, now, &|port| self.port_name(port).to_string())
+fn tell(ctx: &mut Context, event: &Event) {
+    let Some(spanning) = ctx.switch.spanning() else { return };
+    let bridge = spanning.bridge();
+    let mode = bridge.config().mode;
+    let name = |port: PortId| ctx.port_name(port).to_string();
+    let mstid = |instance: InstanceId| bridge.mstid_of(instance);
+    let line = event.log(mode, &name, &mstid);
+    let details = ctx.bus.wants(EventKind::Stp).then(|| details(event, mode, &name, &mstid));
+    if let Some(line) = line {
+        ctx.log(line.facility, line.severity, line.mnemonic, &line.text);
     }
+    if let Some(details) = details {
+        ctx.bus.event(EventKind::Stp, "change", || details);
+    }
+}
 
-    /// See [`lanyard_cli::backend::SpanningTree::root_primary_priority`].
-    pub(crate) fn root_primary(&self, key: TreeKey) -> Option<u16> {
-        let usual = Some(24576);
-        let Some(spanning) = self.switch.spanning() else { return usual };
-        let bridge = spanning.bridge();
-        let tree = bridge.view(self.clock.boot_ms()).into_iter().find(|tree| match key {
-            TreeKey::Vlan(vlan) => match bridge.config().mode {
-                Mode::Stp | Mode::Rstp => vlan == lanyard_types::VlanId::DEFAULT,
-                _ => tree.vlan == Some(vlan),
-            },
-            TreeKey::Mst(mstid) => bridge.config().mode == Mode::Mst && tree.mstid == mstid,
-        });
-        tree.map_or(usual, |tree| bridge.root_primary_priority(tree.instance))
-    }
+/// `show spanning-tree`.
+pub(crate) fn view(ctx: &Context) -> view::SpanningTree {
+    let Some(spanning) = ctx.switch.spanning() else { return view::SpanningTree::default() };
+    let (bridge, now) = (spanning.bridge(), ctx.clock.boot_ms());
+    view::SpanningTree::of(bridge, now, &|port| ctx.port_name(port).to_string())
+}
 
-    /// The port that `only` is, when it takes part.
-    fn spanning_port(&self, only: Option<&InterfaceName>) -> Result<Option<PortId>, Refusal> {
-        let Some(name) = only else { return Ok(None) };
-        let bridge = self.switch.spanning().map(|spanning| spanning.bridge());
-        let port = self
-            .port_of(name)
-            .filter(|port| bridge.is_some_and(|bridge| bridge.config().ports.contains_key(port)));
-        port.map(Some).ok_or_else(|| format!("{name} takes no part in spanning tree").into())
-    }
+/// See [`lanyard_cli::backend::SpanningTree::root_primary_priority`].
+pub(crate) fn root_primary(ctx: &Context, key: TreeKey) -> Option<u16> {
+    let usual = Some(24576);
+    let Some(spanning) = ctx.switch.spanning() else { return usual };
+    let bridge = spanning.bridge();
+    let tree = bridge.view(ctx.clock.boot_ms()).into_iter().find(|tree| match key {
+        TreeKey::Vlan(vlan) => match bridge.config().mode {
+            Mode::Stp | Mode::Rstp => vlan == lanyard_types::VlanId::DEFAULT,
+            _ => tree.vlan == Some(vlan),
+        },
+        TreeKey::Mst(mstid) => bridge.config().mode == Mode::Mst && tree.mstid == mstid,
+    });
+    tree.map_or(usual, |tree| bridge.root_primary_priority(tree.instance))
+}
 
-    /// `clear spanning-tree detected-protocols`.
-    pub(crate) fn clear_protocols(&mut self, only: Option<&InterfaceName>) -> Result<(), Refusal> {
-        let port = self.spanning_port(only)?;
-        let now = self.clock.boot_ms();
-        if let Some(spanning) = self.switch.spanning_mut() {
-            spanning.bridge_mut().handle_mcheck(now, port);
-        }
-        self.spanning();
-        Ok(())
-    }
+/// The port that `only` is, when it takes part.
+fn port(ctx: &Context, only: Option<&InterfaceName>) -> Result<Option<PortId>, Refusal> {
+    let Some(name) = only else { return Ok(None) };
+    let bridge = ctx.switch.spanning().map(|spanning| spanning.bridge());
+    let port = ctx
+        .port_of(name)
+        .filter(|port| bridge.is_some_and(|bridge| bridge.config().ports.contains_key(port)));
+    port.map(Some).ok_or_else(|| format!("{name} takes no part in spanning tree").into())
+}
 
-    /// `clear spanning-tree counters`.
-    pub(crate) fn clear_bpdu_counters(&mut self, only: Option<&InterfaceName>) -> Result<(), Refusal> {
-        let port = self.spanning_port(only)?;
-        if let Some(spanning) = self.switch.spanning_mut() {
-            spanning.bridge_mut().clear_counters(port);
-        }
-        Ok(())
+/// `clear spanning-tree counters`.
+pub(crate) fn clear_bpdu_counters(ctx: &mut Context, only: Option<&InterfaceName>) -> Result<(), Refusal> {
+    let port = port(ctx, only)?;
+    if let Some(spanning) = ctx.switch.spanning_mut() {
+        spanning.bridge_mut().clear_counters(port);
     }
+    Ok(())
 }
 
 /// An event's JSON: `event`, `instance` where it is about a tree, `interface` where it is about a port, and more.

@@ -8,8 +8,8 @@
 //! our protocol number and that the instance's record names, because other instances use the same number. A route is on record
 //! before the kernel is asked to add it.
 
-use crate::kernel::Kernel;
-use lanyard_netdev::{Error, Family, ROUTE_PROTOCOL, Route as KernelRoute, RouteKind};
+use crate::kernel::{Kernel, KernelError};
+use lanyard_netdev::{Family, ROUTE_PROTOCOL, Route as KernelRoute, RouteKind};
 use lanyard_switch::layer3::Hop;
 use lanyard_switch::{Facts, Route};
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,8 +27,8 @@ pub(crate) struct Refused {
     pub(crate) reason: String,
 }
 
-impl From<Error> for Refused {
-    fn from(error: Error) -> Self {
+impl From<KernelError> for Refused {
+    fn from(error: KernelError) -> Self {
         Self { errno: error.errno(), reason: error.to_string() }
     }
 }
@@ -61,25 +61,18 @@ pub(crate) trait Tables {
     fn list(&self, vrf: Option<&str>, family: Family) -> Result<Vec<KernelRoute>, Refused>;
 }
 
-impl Tables for Kernel {
+impl Tables for Box<dyn Kernel> {
     fn add(&self, vrf: Option<&str>, route: &KernelRoute) -> Result<(), Refused> {
-        Ok(self.table(vrf)?.add_route(route)?)
+        Ok(self.add_route(vrf, route)?)
     }
     fn replace(&self, vrf: Option<&str>, route: &KernelRoute) -> Result<(), Refused> {
-        Ok(self.table(vrf)?.replace_route(route)?)
+        Ok(self.replace_route(vrf, route)?)
     }
     fn delete(&self, vrf: Option<&str>, route: &KernelRoute) -> Result<(), Refused> {
-        Ok(self.table(vrf)?.del_route(route)?)
+        Ok(self.del_route(vrf, route)?)
     }
     fn list(&self, vrf: Option<&str>, family: Family) -> Result<Vec<KernelRoute>, Refused> {
-        Ok(self.table(vrf)?.routes_of(family, ROUTE_PROTOCOL)?)
-    }
-}
-
-impl Kernel {
-    fn table(&self, vrf: Option<&str>) -> Result<&lanyard_netdev::Netdev, Refused> {
-        let absent = |reason| Refused { errno: Some(nix::libc::ENODEV), reason };
-        self.netdev_of(vrf).map_err(absent)
+        Ok(self.routes_of(vrf, family, ROUTE_PROTOCOL)?)
     }
 }
 

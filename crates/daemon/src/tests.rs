@@ -1,12 +1,13 @@
-//! The core and the control socket over a plane in memory and a namespace whose netdevs are left alone.
+//! The core and the control socket over a plane and a kernel in memory.
 
 use crate::client::{Client, Piece};
+use crate::clock::Clock;
 use crate::core::{Core, Parts};
-use crate::kernel::Kernel;
 use crate::log::Log;
 use crate::paths::Paths;
 use crate::protocol::{MAX_REQUEST, Reply, Request, line};
 use crate::server::{Shared, serve};
+use crate::testing::{Bench, FakeKernel};
 use lanyard_cli::backend::{Configuration, Files};
 use lanyard_cli::view::EventKind;
 use lanyard_config::Config;
@@ -33,7 +34,8 @@ fn core(directory: &Path) -> Core {
     Core::new(Parts {
         switch,
         plane,
-        kernel: Kernel::open().expect("netlink"),
+        kernel: Box::new(FakeKernel::default()),
+        clock: Clock::start(),
         startup_file: paths.startup_config(),
         paths,
         log: Log::new(true),
@@ -48,16 +50,17 @@ fn named(hostname: &str) -> Config {
 
 #[test]
 fn an_unconfirmed_commit_rolls_back() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let mut core = core(directory.path());
+    let bench = Bench::new();
+    let mut core = bench.core();
     core.commit(named("first")).expect("taken");
     core.commit_confirmed(named("second"), 5).expect("taken");
     core.commit_confirmed(named("third"), 1).expect("taken");
-    assert!(core.rollback_in_s().is_some_and(|left_s| (59..=60).contains(&left_s)));
+    assert_eq!(core.rollback_in_s(), Some(60));
+    bench.clock.set(59_999);
     core.tick();
     assert_eq!(core.running().hostname, "third", "not due yet");
-    core.rollback.as_mut().expect("waiting").at_ms = 0;
-    assert_eq!(core.next_ms(), Some(0));
+    bench.clock.set(60_000);
+    assert!(core.next_ms().is_some_and(|at_ms| at_ms <= 60_000));
     core.tick();
     assert_eq!(core.running().hostname, "first", "what ran before the first of them");
     assert_eq!(core.rollback_in_s(), None);
@@ -65,6 +68,7 @@ fn an_unconfirmed_commit_rolls_back() {
     core.commit_confirmed(named("fourth"), 1).expect("taken");
     assert!(core.confirm());
     assert!(!core.confirm());
+    bench.clock.set(200_000);
     core.tick();
     assert_eq!(core.running().hostname, "fourth");
 }
@@ -102,7 +106,7 @@ fn served<T: Send + 'static>(client: impl FnOnce(&Path) -> T + Send + 'static) -
             for n in 0u64.. {
                 let details = || -> Map<String, Value> { [("n".to_owned(), json!(n))].into_iter().collect() };
                 for _ in 0..100 {
-                    core.borrow_mut().bus.event(EventKind::Link, "change", details);
+                    core.borrow_mut().ctx.bus.event(EventKind::Link, "change", details);
                 }
                 tokio::task::yield_now().await;
             }

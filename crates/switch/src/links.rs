@@ -531,31 +531,46 @@ pub fn carriers(config: &Config, facts: &Facts, up: &lanyard_types::VlanSet) -> 
 
 /// What carries out actions.
 pub trait Netdevs {
+    /// Why an action failed.
+    type Error: std::error::Error + 'static;
     /// Carries out a run of actions of one kind; one answer each. A failed action has changed nothing.
-    fn act(&mut self, run: &[Action]) -> Vec<Result<(), String>>;
+    fn act(&mut self, run: &[Action]) -> Vec<Result<(), Self::Error>>;
+}
+
+/// Why a list of actions was not carried out.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{cause}{}", undoing.iter().map(|error| format!("; and undoing an earlier step failed: {error}")).collect::<String>())]
+pub struct TransactError<E: std::error::Error + 'static> {
+    /// Why the first action that failed did so.
+    #[source]
+    pub cause: E,
+    /// Failures while the actions before it were undone.
+    pub undoing: Vec<E>,
 }
 
 /// Carries out `actions` in order; when one fails, undoes what was done, last first.
 ///
 /// # Errors
-/// The first failure's text, with the failures met while undoing added.
-pub fn transact(netdevs: &mut dyn Netdevs, actions: &[Action]) -> Result<(), String> {
+/// The first failure, and the failures met while undoing.
+pub fn transact<E: std::error::Error + 'static>(
+    netdevs: &mut (impl Netdevs<Error = E> + ?Sized),
+    actions: &[Action],
+) -> Result<(), TransactError<E>> {
     let mut done: Vec<&Action> = Vec::new();
     for run in actions.chunk_by(|a, b| std::mem::discriminant(a) == std::mem::discriminant(b)) {
         let mut failure = None;
         for (action, result) in run.iter().zip(netdevs.act(run)) {
             match result {
                 Ok(()) => done.push(action),
-                Err(text) => failure = failure.or(Some(text)),
+                Err(error) => failure = failure.or(Some(error)),
             }
         }
-        if let Some(mut text) = failure {
+        if let Some(cause) = failure {
+            let mut undoing = Vec::new();
             for action in done.into_iter().rev() {
-                for error in netdevs.act(&[action.clone().inverse()]).into_iter().filter_map(Result::err) {
-                    text = format!("{text}; and undoing an earlier step failed: {error}");
-                }
+                undoing.extend(netdevs.act(&[action.clone().inverse()]).into_iter().filter_map(Result::err));
             }
-            return Err(text);
+            return Err(TransactError { cause, undoing });
         }
     }
     Ok(())

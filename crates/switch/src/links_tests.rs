@@ -187,12 +187,18 @@ struct Chaos {
     step: usize,
 }
 
+/// The failure of a step.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("step {0} is refused")]
+struct Refused(usize);
+
 impl Netdevs for Chaos {
-    fn act(&mut self, run: &[Action]) -> Vec<Result<(), String>> {
+    type Error = Refused;
+    fn act(&mut self, run: &[Action]) -> Vec<Result<(), Refused>> {
         let mut act = |action: &Action| {
             self.step += 1;
             if self.step == self.fail_at {
-                return Err("refused".to_owned());
+                return Err(Refused(self.step));
             }
             let inverse = action.clone().inverse();
             match self.done.iter().rposition(|done| *done == inverse) {
@@ -214,7 +220,7 @@ fn every_failing_step_is_undone() {
     assert!(actions.len() > 8);
     for fail_at in 1..=actions.len() {
         let mut chaos = Chaos { done: Vec::new(), fail_at, step: 0 };
-        assert_eq!(transact(&mut chaos, &actions), Err("refused".into()));
+        assert_eq!(transact(&mut chaos, &actions).map_err(|error| error.cause), Err(Refused(fail_at)));
         assert_eq!(chaos.done, [], "step {fail_at}");
     }
     let mut chaos = Chaos { done: Vec::new(), fail_at: 0, step: 0 };

@@ -1,0 +1,293 @@
+//! Changes of the running configuration and of the plane's state, carried out over kernel, plane and modules in this order:
+//! netdevs, plane, stale addresses, netdevs let go, modules.
+//!
+//! Read `lanyard_switch` first: what is to be done is decided there. Invariant: [`Core::take`] leaves the switch at the new
+//! configuration, or, when any step fails, where it was.
+
+use crate::announce;
+use crate::context::{Context, Module};
+use crate::core::Core;
+use crate::fpm::ListenError;
+use crate::instance::shared_knobs;
+use crate::kernel::KernelError;
+use crate::layer3::RouteRefused;
+use crate::netdevs::{Change, pair_missing};
+use crate::spanning::{carry_out, snapshot_path};
+use lanyard_config::Config;
+use lanyard_pipeline::state::PlaneState;
+use lanyard_plane::PlaneError;
+use lanyard_switch::compile::{made_interfaces, pipeline_end_of};
+use lanyard_switch::links::{self, TransactError};
+use lanyard_switch::{Action, Plan, flush};
+
+/// Why a configuration was not taken.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CommitError {
+    #[error("the switch is being taken down")]
+    Detached,
+    #[error(transparent)]
+    Fpm(#[from] ListenError),
+    /// The configuration contradicts itself, the netdevs or a limit.
+    #[error("{0}")]
+    Refused(String),
+    #[error(transparent)]
+    Netdevs(#[from] TransactError<KernelError>),
+    #[error(transparent)]
+    Plane(#[from] PlaneError),
+    #[error(transparent)]
+    Route(#[from] RouteRefused),
+}
+
+/// What could not be undone when the switch was taken down.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", failures.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+pub(crate) struct DetachError {
+    failures: Vec<DetachFailure>,
+}
+
+/// One thing that could not be undone.
+#[derive(Debug, thiserror::Error)]
+enum DetachFailure {
+    #[error(transparent)]
+    Plane(#[from] PlaneError),
+    #[error(transparent)]
+    Netdev(#[from] KernelError),
+}
+
+impl Core {
+    /// Makes `next` the running configuration, everywhere or nowhere.
+    ///
+    /// # Errors
+    /// Why not, naming what was wrong.
+    pub(crate) fn take(&mut self, next: Config) -> Result<(), CommitError> {
+        if self.detached {
+            return Err(CommitError::Detached);
+        }
+        let listening = self.fpm.prepare(next.fpm.as_ref())?;
+        learn(&mut self.ctx, &next);
+        let now = self.ctx.clock.boot_ms();
+        let plan = self.ctx.switch.plan(now, next).map_err(CommitError::Refused)?;
+        self.ctx.write_ahead(&plan.actions.record);
+        let found = self.ctx.plane.state().clone();
+        self.ctx.disable_ports(links::taken_down(&plan.actions.before));
+        if let Err(error) = links::transact(&mut *self.ctx.kernel, &plan.actions.before) {
+            self.reopen(&found);
+            self.ctx.refresh();
+            self.ctx.save_record();
+            return Err(error.into());
+        }
+        if !plan.actions.before.is_empty() {
+            self.ctx.refresh();
+        }
+        self.follow_tables(&plan.config);
+        let state = self.ctx.switch.compile(&plan);
+        if let Err(error) = self.apply(&plan.config, &state) {
+            self.unwind(&plan.actions.before);
+            let config = self.ctx.switch.config().clone();
+            self.follow_tables(&config);
+            self.reopen(&found);
+            return Err(error);
+        }
+        self.finish(plan, &found, &state);
+        self.fpm.adopt(self.ctx.clock.now_ms(), listening);
+        Ok(())
+    }
+
+    /// Has the plane take `state`, and the kernel the static routes of `next`.
+    fn apply(&mut self, next: &Config, state: &PlaneState) -> Result<(), CommitError> {
+        self.following.apply(&mut self.ctx, state)?;
+        Ok(self.layer3.install(&mut self.ctx, next)?)
+    }
+
+    /// Gives the plane the state that it had before a change that was refused.
+    fn reopen(&mut self, found: &PlaneState) {
+        if let Err(error) = self.following.apply(&mut self.ctx, found) {
+            self.ctx.log("PLANE", 2, "APPLY", &format!("the plane is not as configured: {error}"));
+        }
+    }
+
+    /// Undoes `done` after the plane refused.
+    fn unwind(&mut self, done: &[Action]) {
+        let undo: Vec<Action> = done.iter().rev().cloned().map(Action::inverse).collect();
+        for error in run(&mut self.ctx, &undo) {
+            self.ctx.log("PLANE", 3, "UNWIND", &format!("undoing a refused change: {error}"));
+        }
+        if !undo.is_empty() {
+            self.ctx.refresh();
+        }
+        self.ctx.save_record();
+    }
+
+    fn finish(&mut self, plan: Plan, old: &PlaneState, state: &PlaneState) {
+        let after = plan.actions.after.clone();
+        self.ctx.notices.extend(plan.notices.iter().cloned());
+        self.ctx.switch.accept(plan);
+        self.ports.faults.retain(|name, _| state.ports.values().any(|port| port.name == *name));
+        flush_stale(&mut self.ctx, old, state);
+        self.ctx.rename_ports();
+        for error in run(&mut self.ctx, &after) {
+            self.ctx.log("LINK", 4, "RELEASE", &error.to_string());
+        }
+        if !after.is_empty() {
+            self.ctx.refresh();
+        }
+        announce::ports(&mut self.ctx, old, state);
+        self.following.log_forwarders(&mut self.ctx);
+        self.ctx.save_record();
+        self.ageing.configure(&mut self.ctx);
+        self.follow_up();
+        self.spanning.configure(&mut self.ctx);
+        if self.ctx.switch.spanning().is_some() {
+            // New ports learn of their links.
+            self.settle();
+        }
+    }
+
+    /// Brings the plane to the state that configuration and facts now mean. For changes nobody can be refused:
+    /// a port that the plane won't take is left out, with its reason.
+    pub(crate) fn settle(&mut self) {
+        self.spanning.links(&mut self.ctx);
+        let todo = self.spanning.todo(&mut self.ctx);
+        let next = self.ctx.switch.state();
+        if next != *self.ctx.plane.state() {
+            let old = self.ctx.plane.state().clone();
+            match self.following.apply(&mut self.ctx, &next) {
+                Ok(()) => self.ports.faults.clear(),
+                Err(_) => self.apply_what_goes(&old, &next),
+            }
+            let now = self.ctx.plane.state().clone();
+            flush_stale(&mut self.ctx, &old, &now);
+            self.ctx.rename_ports();
+            announce::ports(&mut self.ctx, &old, &now);
+        }
+        carry_out(&mut self.ctx, todo);
+        self.spanning.configure(&mut self.ctx);
+        self.follow_up();
+    }
+
+    /// Everything but newly attached ports first, then those one by one.
+    fn apply_what_goes(&mut self, old: &PlaneState, next: &PlaneState) {
+        let mut state = next.clone();
+        let mut risky = Vec::new();
+        for (port, wanted) in &mut state.ports {
+            let before = old.ports.get(port);
+            if wanted.ifindex != 0 && before.is_none_or(|before| before.ifindex != wanted.ifindex) {
+                risky.push((*port, wanted.clone()));
+                (wanted.ifindex, wanted.enabled) = (0, false);
+            }
+        }
+        if let Err(error) = self.following.apply(&mut self.ctx, &state) {
+            self.ctx.log("PLANE", 2, "APPLY", &format!("the plane is not as configured: {error}"));
+            return;
+        }
+        for (port, wanted) in risky {
+            let without = state.clone();
+            let name = wanted.name.clone();
+            state.ports.insert(port, wanted);
+            match self.following.apply(&mut self.ctx, &state) {
+                Ok(()) => drop(self.ports.faults.remove(&name)),
+                Err(error) => {
+                    state = without;
+                    let reason = error.to_string();
+                    if self.ports.faults.insert(name.clone(), reason.clone()).as_ref() != Some(&reason) {
+                        let text = format!("Interface {name} does not forward: {reason}");
+                        self.ctx.log("PLANE", 3, "PORT", &text);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What follows any change and can be late: VLAN interfaces' carriers, kernel routes, services.
+    fn follow_up(&mut self) {
+        let carriers = self.ctx.switch.carriers();
+        if !carriers.is_empty() {
+            for error in self.ctx.kernel.act(&carriers).into_iter().filter_map(Result::err) {
+                self.ctx.log("LINK", 4, "CARRIER", &error.to_string());
+            }
+            self.ctx.refresh();
+        }
+        self.configure_services();
+    }
+
+    /// Takes in what the kernel says has changed, and settles once.
+    pub(crate) fn netdevs_changed(&mut self, changes: Vec<Change>) {
+        if self.detached {
+            return;
+        }
+        let gone = self.readiness.take_in(&mut self.ctx, changes);
+        if gone && pair_missing(&self.ctx) {
+            // A VLAN interface was deleted by hand: taking the configuration again makes it anew.
+            let config = self.ctx.switch.config().clone();
+            if let Err(error) = self.take(config) {
+                self.ctx.log("LINK", 3, "VLANIF", &error.to_string());
+            }
+        }
+        self.settle();
+    }
+
+    /// True while a port is set up and its link has not come.
+    pub(crate) fn awaits_links(&self) -> bool {
+        let ports = lanyard_switch::compile::ports(self.ctx.switch.config());
+        let mut links = ports.filter_map(|name| self.ctx.facts().usable(name));
+        links.any(|link| link.admin_up && !link.carrier)
+    }
+
+    /// Takes the plane down and puts every netdev back as it was found.
+    ///
+    /// # Errors
+    /// What could not be undone; the rest is.
+    pub(crate) fn detach(&mut self) -> Result<(), DetachError> {
+        self.detached = true;
+        let mut failures: Vec<DetachFailure> =
+            self.ctx.plane.detach().err().map(DetachFailure::from).into_iter().collect();
+        self.children.end_all(&mut self.ctx);
+        self.layer3.withdraw(&mut self.ctx);
+        self.ctx.switch.facts_mut().shared_knobs = shared_knobs(&self.ctx.paths);
+        for action in self.ctx.switch.release() {
+            let result = self.ctx.kernel.act(std::slice::from_ref(&action));
+            let error = result.into_iter().find_map(Result::err);
+            // A netdev that goes meanwhile has nothing to be put back.
+            let gone = matches!(&action, Action::Link { name, .. } | Action::Move { name, .. } if !self.ctx.kernel.has(name));
+            failures.extend(error.filter(|_| !gone).map(DetachFailure::from));
+        }
+        for path in [
+            self.ctx.paths.record(),
+            self.ctx.paths.namespace(),
+            self.ctx.paths.run.join("plane-since"),
+            snapshot_path(&self.ctx.paths),
+        ] {
+            let _ = std::fs::remove_file(path);
+        }
+        if failures.is_empty() { Ok(()) } else { Err(DetachError { failures }) }
+    }
+}
+
+/// Carries out actions one by one, whatever becomes of the others; answers the failures.
+fn run(ctx: &mut Context, actions: &[Action]) -> Vec<KernelError> {
+    let results = actions.iter().flat_map(|action| ctx.kernel.act(std::slice::from_ref(action)));
+    results.filter_map(Result::err).collect()
+}
+
+/// Reads what a plan for `next` depends on: the sysctls of its netdevs, the namespaces of its VRFs.
+fn learn(ctx: &mut Context, next: &Config) {
+    let names = next.interfaces.keys().map(ToString::to_string);
+    let pipeline = made_interfaces(next).map(|(name, _)| pipeline_end_of(&name.to_string()));
+    let names: Vec<String> = names.chain(pipeline).collect();
+    ctx.switch.facts_mut().shared_knobs = shared_knobs(&ctx.paths);
+    let made = &ctx.switch.record().namespaces;
+    let vrfs: Vec<String> = next.vrfs.keys().chain(made).cloned().collect();
+    ctx.kernel.learn_namespaces(&vrfs, ctx.switch.facts_mut());
+    ctx.kernel.learn_hosts(&names, ctx.switch.facts_mut());
+}
+
+/// Flushes the dynamic addresses that a change of the plane's state makes stale.
+fn flush_stale(ctx: &mut Context, old: &PlaneState, next: &PlaneState) {
+    for filter in flush::flushes(old, next) {
+        ctx.plane.fdb_flush(&filter);
+    }
+}
+
+#[cfg(test)]
+#[path = "commit_tests.rs"]
+mod tests;

@@ -1,0 +1,64 @@
+//! `commit confirmed`: the configuration that comes back unless the change is confirmed in time.
+
+use lanyard_config::Config;
+
+/// What is waited for, if anything.
+#[derive(Debug, Default)]
+pub(crate) struct Confirmation {
+    waiting: Option<Rollback>,
+}
+
+/// A configuration to go back to, and when.
+#[derive(Debug)]
+struct Rollback {
+    config: Config,
+    at_ms: u64,
+}
+
+impl Confirmation {
+    /// Waits for a confirmation until `at_ms`. `before` comes back without one, unless an earlier change waits already:
+    /// then what ran before that comes back.
+    pub(crate) fn await_until(&mut self, at_ms: u64, before: Config) {
+        let config = self.waiting.take().map_or(before, |waiting| waiting.config);
+        self.waiting = Some(Rollback { config, at_ms });
+    }
+    /// Ends the wait; false when there was none.
+    pub(crate) fn confirm(&mut self) -> bool {
+        self.waiting.take().is_some()
+    }
+    /// Seconds until the configuration comes back; `None` when no confirmation is waited for.
+    pub(crate) fn left_s(&self, now_ms: u64) -> Option<u64> {
+        self.waiting.as_ref().map(|waiting| waiting.at_ms.saturating_sub(now_ms).div_ceil(1000))
+    }
+    /// When [`Confirmation::overdue`] has an answer.
+    pub(crate) fn next_ms(&self) -> Option<u64> {
+        self.waiting.as_ref().map(|waiting| waiting.at_ms)
+    }
+    /// The configuration that comes back, once nobody has confirmed the change in time; the wait is over then.
+    pub(crate) fn overdue(&mut self, now_ms: u64) -> Option<Config> {
+        self.waiting.take_if(|waiting| waiting.at_ms <= now_ms).map(|waiting| waiting.config)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(hostname: &str) -> Config {
+        Config { hostname: hostname.into(), ..Config::default() }
+    }
+
+    #[test]
+    fn the_first_of_several_changes_decides_what_comes_back() {
+        let mut confirmation = Confirmation::default();
+        confirmation.await_until(5000, named("first"));
+        confirmation.await_until(1000, named("second"));
+        assert_eq!((confirmation.next_ms(), confirmation.left_s(1)), (Some(1000), Some(1)));
+        assert_eq!(confirmation.overdue(999), None);
+        assert_eq!(confirmation.overdue(1000), Some(named("first")));
+        assert!(!confirmation.confirm());
+        confirmation.await_until(2000, named("third"));
+        assert!(confirmation.confirm());
+        assert_eq!((confirmation.next_ms(), confirmation.overdue(9000)), (None, None));
+    }
+}

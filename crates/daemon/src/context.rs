@@ -1,0 +1,158 @@
+//! What every module of the daemon works with: [`Context`], and the interface that modules share: [`Module`].
+//!
+//! Invariants: a module reaches nothing but its own state, the context and its arguments, never another module. What one
+//! module decides and others go by (configuration, facts, port numbers, states of tracked objects) is in the context, with
+//! one module that writes it. [`crate::core`] calls the modules and orders them.
+
+use crate::bus::Bus;
+use crate::clock::Clock;
+use crate::kernel::Kernel;
+use crate::log::Log;
+use crate::paths::Paths;
+use crate::record::{RecordFile, with_coming};
+use lanyard_config::InterfaceName;
+use lanyard_pipeline::state::PortKind;
+use lanyard_plane::Plane;
+use lanyard_switch::compile::{host_end, pipeline_end, subinterface};
+use lanyard_switch::track::Tracks;
+use lanyard_switch::{Facts, Record, Switch};
+use lanyard_types::{MAX_PORTS, PortId};
+use std::sync::Arc;
+
+/// A service of the daemon. A module also has `view` functions, which answer what `show` commands print.
+pub(crate) trait Module {
+    /// What happens to it, besides changes of configuration and the passing of time.
+    type Event<'a>;
+    /// Brings the module to what configuration, facts and tracked objects now mean; called after every change of these.
+    fn configure(&mut self, ctx: &mut Context);
+    /// Takes in something that has happened. Where the event is that a descriptor is readable: answers how much was read
+    /// there, and the event loop waits for the descriptor again when it was nothing.
+    fn handle(&mut self, ctx: &mut Context, event: Self::Event<'_>) -> usize;
+    /// When [`Module::tick`] has something to do, on [`Context::clock`]; `None` while it waits for nothing.
+    fn next_ms(&self, _ctx: &Context) -> Option<u64> {
+        None
+    }
+    /// Does what is due; called at any time, also when nothing is due.
+    fn tick(&mut self, _ctx: &mut Context) {}
+}
+
+/// The world of a module.
+pub(crate) struct Context {
+    /// The running configuration, the facts about netdevs and the port numbers.
+    pub(crate) switch: Switch,
+    /// The forwarding plane.
+    pub(crate) plane: Box<dyn Plane>,
+    /// The kernel's network configuration.
+    pub(crate) kernel: Box<dyn Kernel>,
+    pub(crate) clock: Clock,
+    /// Events for `monitor events` and `terminal monitor`.
+    pub(crate) bus: Bus,
+    pub(crate) log: Log,
+    /// Where files go.
+    pub(crate) paths: Paths,
+    /// The states of tracked objects, written by [`crate::tracking`].
+    pub(crate) tracks: Tracks,
+    /// What the session that is being served is told besides its command's output.
+    pub(crate) notices: Vec<String>,
+    /// What has been done to netdevs, as it is on disk.
+    record: RecordFile,
+    /// Interface names by port number.
+    names: Vec<Option<Arc<str>>>,
+}
+
+impl Context {
+    pub(crate) fn new(
+        switch: Switch,
+        plane: Box<dyn Plane>,
+        kernel: Box<dyn Kernel>,
+        clock: Clock,
+        log: Log,
+        paths: Paths,
+    ) -> Self {
+        let names = vec![None; MAX_PORTS];
+        let record = RecordFile::new(switch.record());
+        let (bus, tracks, notices) = (Bus::default(), Tracks::default(), Vec::new());
+        Self { switch, plane, kernel, clock, bus, log, paths, tracks, notices, record, names }
+    }
+
+    /// Adds a message to the log, and sends it to the sessions that monitor it.
+    pub(crate) fn log(&mut self, facility: &str, severity: u8, mnemonic: &str, text: &str) {
+        let line = self.log.add(facility, severity, mnemonic, text);
+        self.bus.log(&line);
+    }
+
+    /// Writes the switch's record together with that of a change that is coming, before anything is touched.
+    pub(crate) fn write_ahead(&mut self, coming: &Record) {
+        let both = with_coming(self.switch.record(), coming);
+        self.write_record(both);
+    }
+    /// Writes the switch's record.
+    pub(crate) fn save_record(&mut self) {
+        let record = self.switch.record().clone();
+        self.write_record(record);
+    }
+    fn write_record(&mut self, record: Record) {
+        let path = self.paths.record();
+        if let Err(error) = self.record.write(&path, record) {
+            self.log("SYS", 3, "RECORD", &format!("{}: {error}", path.display()));
+        }
+    }
+
+    /// The facts about netdevs.
+    pub(crate) const fn facts(&self) -> &Facts {
+        self.switch.facts()
+    }
+    /// Reads the facts anew.
+    pub(crate) fn refresh(&mut self) {
+        match self.kernel.facts() {
+            Ok(facts) => *self.switch.facts_mut() = facts,
+            Err(error) => self.log("LINK", 3, "NETLINK", &error.to_string()),
+        }
+    }
+
+    /// Disables the ports of these netdevs in the plane, before the netdevs go down: a frame that is sent to a netdev that is
+    /// down would count as sent, and be lost.
+    pub(crate) fn disable_ports<'a>(&mut self, netdevs: impl Iterator<Item = &'a str>) {
+        let ports: Vec<PortId> = netdevs.filter_map(|name| self.switch.ports().get(name)).collect();
+        let mut state = self.plane.state().clone();
+        for port in &ports {
+            if let Some(port) = state.ports.get_mut(port) {
+                port.enabled = false;
+            }
+        }
+        if state != *self.plane.state()
+            && let Err(error) = self.plane.apply(&state)
+        {
+            // The change that follows is refused for the same reason, or disables them.
+            self.log("PLANE", 4, "APPLY", &format!("disabling ports that go down: {error}"));
+        }
+    }
+
+    /// Takes over the names of the ports that the plane now has.
+    pub(crate) fn rename_ports(&mut self) {
+        self.names.fill(None);
+        for (port, state) in &self.plane.state().ports {
+            self.names[port.index()] = Some(match state.kind {
+                PortKind::Netdev | PortKind::Routed => state.name.as_str().into(),
+                PortKind::Subinterface { .. } => subinterface(&state.name).into(),
+                PortKind::Svi(vlan) => host_end(vlan).into(),
+            });
+        }
+    }
+    /// The interface that a port is, as the command line names it.
+    pub(crate) fn port_name(&self, port: PortId) -> Arc<str> {
+        self.names[port.index()].clone().unwrap_or_else(|| format!("port{port}").into())
+    }
+    /// The interfaces by port number; what [`Context::port_name`] goes by.
+    pub(crate) fn port_names(&self) -> &[Option<Arc<str>>] {
+        &self.names
+    }
+    /// The port that an interface is.
+    pub(crate) fn port_of(&self, name: &InterfaceName) -> Option<PortId> {
+        let port = match name {
+            InterfaceName::Netdev(name) => self.switch.ports().get(name),
+            InterfaceName::Vlan(vlan) => self.switch.ports().get(&pipeline_end(*vlan)),
+        };
+        port.filter(|port| self.plane.state().ports.contains_key(port))
+    }
+}

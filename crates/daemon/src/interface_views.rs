@@ -1,0 +1,227 @@
+//! `show interfaces`, their counters, and `clear counters`.
+
+use crate::cef_views::routed_by;
+use crate::context::Context;
+use lanyard_cli::backend::Refusal;
+use lanyard_cli::view::{self, Counters, InterfaceKind, InterfaceView};
+use lanyard_config::{Interface, InterfaceName, Role};
+use lanyard_netdev::{DirectionStats, Link, LinkStats};
+use lanyard_plane::{Hook, PortCounters};
+use lanyard_switch::{check, forwarding};
+use lanyard_types::{DropReason, FrameCount, PortId};
+use std::collections::BTreeMap;
+
+/// What is known of ports besides configuration and tables.
+#[derive(Debug, Default)]
+pub(crate) struct PortNotes {
+    /// Ports that the plane refused, and why.
+    pub(crate) faults: BTreeMap<String, String>,
+    /// Netdev counters at the last `clear counters`.
+    cleared: BTreeMap<String, LinkStats>,
+}
+
+/// `clear counters`.
+///
+/// # Errors
+/// When `only` is no interface of the switch.
+pub(crate) fn clear(
+    ctx: &mut Context,
+    ports: &mut PortNotes,
+    only: Option<&InterfaceName>,
+) -> Result<(), Refusal> {
+    let configured = &ctx.switch.config().interfaces;
+    let names: Vec<InterfaceName> = match only {
+        Some(name) if !configured.contains_key(name) => {
+            return Err(format!("{name} is no interface of the switch").into());
+        }
+        Some(name) => vec![name.clone()],
+        None => configured.keys().cloned().collect(),
+    };
+    let links = ctx.kernel.links(None).unwrap_or_default();
+    for name in names {
+        if let Some(port) = ctx.port_of(&name) {
+            ctx.plane.clear_counters(port);
+        }
+        let name = name.to_string();
+        if let Some(link) = links.iter().find(|link| link.name == name) {
+            ports.cleared.insert(name, link.stats);
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn interfaces(
+    ctx: &mut Context,
+    ports: &PortNotes,
+    only: Option<&InterfaceName>,
+) -> view::Interfaces {
+    let listed = |(name, interface): &(&InterfaceName, &Interface)| {
+        only.is_none_or(|only| only == *name)
+            && (matches!(name, InterfaceName::Vlan(_)) || interface.role != Role::Unset)
+    };
+    let wanted: Vec<(InterfaceName, Interface)> =
+        ctx.switch.config().interfaces.iter().filter(listed).map(|(n, i)| (n.clone(), i.clone())).collect();
+    let one = wanted.first().filter(|_| wanted.len() == 1).map(|(name, _)| name.to_string());
+    let mut links: BTreeMap<String, Link> = if let Some(name) = one {
+        ctx.kernel.link(None, &name).ok().map(|link| (name, link)).into_iter().collect()
+    } else {
+        ctx.kernel.links(None).unwrap_or_default().into_iter().map(|link| (link.name.clone(), link)).collect()
+    };
+    let mut homes: BTreeMap<String, String> = BTreeMap::new();
+    for (vrf, link) in ctx.kernel.vrf_links() {
+        homes.insert(link.name.clone(), vrf);
+        links.insert(link.name.clone(), link);
+    }
+    let mut addresses: BTreeMap<(Option<String>, u32), Vec<ipnet::IpNet>> = BTreeMap::new();
+    let vrfs: std::collections::BTreeSet<Option<String>> =
+        homes.values().cloned().map(Some).chain([None]).collect();
+    for vrf in vrfs {
+        for address in ctx.kernel.addresses(vrf.as_deref(), None).unwrap_or_default() {
+            addresses.entry((vrf.clone(), address.ifindex)).or_default().push(address.net);
+        }
+    }
+    let view = |(name, interface): &(InterfaceName, Interface)| {
+        let link = links.get(&name.to_string());
+        let mut view = interface_view(ctx, ports, name, interface, link);
+        let key = |link: &Link| (homes.get(&link.name).cloned(), link.ifindex);
+        view.addresses = link.and_then(|link| addresses.get(&key(link))).cloned().unwrap_or_default();
+        view.addresses.sort_by_key(|net| matches!(net, ipnet::IpNet::V6(_)));
+        view
+    };
+    view::Interfaces { interfaces: wanted.iter().map(view).collect() }
+}
+
+fn interface_view(
+    ctx: &mut Context,
+    ports: &PortNotes,
+    name: &InterfaceName,
+    interface: &Interface,
+    link: Option<&Link>,
+) -> InterfaceView {
+    let text = name.to_string();
+    let port = ctx.port_of(name);
+    let state = port.and_then(|port| ctx.plane.state().ports.get(&port));
+    let kind = match (name, interface.role) {
+        (InterfaceName::Vlan(_), _) => InterfaceKind::Svi,
+        (_, Role::Routed | Role::Subinterface(_)) => InterfaceKind::Routed,
+        _ => InterfaceKind::Switchport,
+    };
+    let forwards = state.is_some_and(|state| state.enabled);
+    let link_up = match kind {
+        InterfaceKind::Svi => forwards,
+        _ => !interface.shutdown && link.is_some_and(|link| link.admin_up && link.carrier),
+    };
+    let settings = link.and_then(|_| ctx.kernel.settings(&text).ok()).unwrap_or_default();
+    let (rx, tx) = counters(ctx, ports, &text, kind, port, link);
+    let passed = port.map(|port| ctx.plane.port_counters(port)).unwrap_or_default();
+    let identity = ctx.switch.identity();
+    let unusable =
+        || check::unusable(&text, ctx.facts(), identity).filter(|_| kind == InterfaceKind::Switchport);
+    let err_disabled = || {
+        let mut held = ctx.switch.spanning()?.bridge().err_disabled();
+        let (_, cause) = held.find(|(held, _)| Some(*held) == port)?;
+        Some(format!("err-disabled ({})", cause.name()))
+    };
+    InterfaceView {
+        kind,
+        admin_up: !interface.shutdown,
+        link_up,
+        mac: link.map(|link| link.mac),
+        mtu: link.map_or(0, |link| link.mtu),
+        speed_mbps: settings.speed_mbps,
+        duplex: match settings.duplex {
+            Some(lanyard_netdev::Duplex::Full) => "full",
+            Some(lanyard_netdev::Duplex::Half) => "half",
+            None => "unknown",
+        },
+        rx,
+        tx,
+        hook: port.map(|port| ctx.plane.port_hook(port)).filter(|hook| *hook != Hook::None).map(Hook::name),
+        notes: port.map(|port| ctx.plane.port_notes(port)).unwrap_or_default(),
+        forwarded: passed.forwarded,
+        trapped: passed.trapped,
+        present: link.is_some(),
+        driver: link.and_then(|_| ctx.kernel.driver(&text).ok()),
+        addresses: Vec::new(),
+        routed_by: (kind != InterfaceKind::Switchport).then(|| {
+            let (config, routers) = (ctx.switch.config(), ctx.switch.routers());
+            let (vrf, at) = (&interface.layer3.vrf, Some((name, interface)));
+            [false, true].map(|ipv6| routed_by(forwarding::forwarder(config, routers, vrf, at, ipv6)))
+        }),
+        error: ports.faults.get(&text).cloned().or_else(unusable).or_else(err_disabled),
+        name: text,
+    }
+}
+
+/// A port's frames are the plane's to count, its errors the netdev's. What a VLAN interface has received is
+/// what the plane has sent to it.
+fn counters(
+    ctx: &mut Context,
+    ports: &PortNotes,
+    name: &str,
+    kind: InterfaceKind,
+    port: Option<PortId>,
+    link: Option<&Link>,
+) -> (Counters, Counters) {
+    let stats = link.map(|link| since(link.stats, ports.cleared.get(name))).unwrap_or_default();
+    let Some(port) = port else {
+        let direction = |s: DirectionStats| Counters {
+            frames: s.frames,
+            bytes: s.bytes,
+            dropped: s.dropped,
+            errors: s.errors,
+        };
+        return (direction(stats.rx), direction(stats.tx));
+    };
+    let counters = ctx.plane.port_counters(port);
+    let count = |count: FrameCount, dropped: u64, errors: u64| Counters {
+        frames: count.frames,
+        bytes: count.bytes,
+        dropped,
+        errors,
+    };
+    let dropped = counters.dropped.iter().sum();
+    if kind == InterfaceKind::Svi {
+        return (
+            count(counters.tx, counters.tx_dropped, stats.rx.errors),
+            count(counters.rx, dropped, stats.tx.errors),
+        );
+    }
+    (count(counters.rx, dropped, stats.rx.errors), count(counters.tx, counters.tx_dropped, stats.tx.errors))
+}
+
+pub(crate) fn drops(ctx: &mut Context, only: Option<&InterfaceName>) -> view::Drops {
+    let names: Vec<InterfaceName> = ctx
+        .switch
+        .config()
+        .interfaces
+        .keys()
+        .filter(|name| only.is_none_or(|only| only == *name))
+        .cloned()
+        .collect();
+    let mut drops = Vec::new();
+    for name in names {
+        let Some(port) = ctx.port_of(&name) else { continue };
+        let counters: PortCounters = ctx.plane.port_counters(port);
+        let reasons = DropReason::ALL.iter().map(|reason| (reason.name(), counters.dropped[reason.index()]));
+        let counted = reasons.chain([("tx_dropped", counters.tx_dropped)]).filter(|(_, frames)| *frames > 0);
+        drops.extend(counted.map(|(reason, frames)| view::DropEntry {
+            interface: name.to_string(),
+            reason,
+            frames,
+        }));
+    }
+    view::Drops { drops }
+}
+
+/// What was counted since `base`.
+fn since(now: LinkStats, base: Option<&LinkStats>) -> LinkStats {
+    let Some(base) = base else { return now };
+    let direction = |now: DirectionStats, base: DirectionStats| DirectionStats {
+        frames: now.frames.saturating_sub(base.frames),
+        bytes: now.bytes.saturating_sub(base.bytes),
+        errors: now.errors.saturating_sub(base.errors),
+        dropped: now.dropped.saturating_sub(base.dropped),
+    };
+    LinkStats { rx: direction(now.rx, base.rx), tx: direction(now.tx, base.tx), ..now }
+}

@@ -1,0 +1,111 @@
+//! Netdevs that come and go: the facts follow the kernel, and what the configuration says about a netdev that has come is done.
+//!
+//! Invariant: a netdev that could not be made ready is tried again at its next changes, at most [`TRIES`] times: it may have
+//! been seen before all of it was there.
+
+use crate::context::Context;
+use lanyard_config::InterfaceName;
+use lanyard_switch::LinkFacts;
+use lanyard_switch::compile::{made_interfaces, pipeline_end_of};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Attempts to make a netdev ready.
+const TRIES: u8 = 5;
+
+/// What the kernel said.
+#[derive(Debug)]
+pub(crate) enum Change {
+    /// A netdev came or changed.
+    Link(LinkFacts),
+    /// A netdev is gone.
+    Gone {
+        /// The VRF it was in.
+        vrf: Option<String>,
+        /// Its index there.
+        ifindex: u32,
+    },
+    /// Events were lost: everything may have changed.
+    All,
+}
+
+/// Netdevs that could not be made ready, and how often that was tried.
+#[derive(Debug, Default)]
+pub(crate) struct Readiness {
+    unready: BTreeMap<String, u8>,
+}
+
+impl Readiness {
+    /// Takes over changes in the facts and makes netdevs ready that have come. True when a netdev may be gone.
+    pub(crate) fn take_in(&mut self, ctx: &mut Context, changes: Vec<Change>) -> bool {
+        let mut came = BTreeSet::new();
+        let mut gone = false;
+        for change in changes {
+            match change {
+                Change::Link(link) => {
+                    let known = ctx.facts().by_index_in(link.vrf.as_deref(), link.ifindex);
+                    let known = known.filter(|known| known.name == link.name);
+                    let comes = |known: &LinkFacts| {
+                        link.admin_up && !known.admin_up || link.master.is_none() && known.master.is_some()
+                    };
+                    let again = self.unready.get(&link.name).is_some_and(|tries| *tries < TRIES);
+                    if again || known.is_none_or(comes) {
+                        came.insert(link.name.clone());
+                    }
+                    ctx.switch.facts_mut().set(link);
+                }
+                Change::Gone { vrf, ifindex } => {
+                    gone = true;
+                    ctx.switch.facts_mut().remove_in(vrf.as_deref(), ifindex);
+                }
+                Change::All => {
+                    gone = true;
+                    ctx.refresh();
+                    came.extend(configured(ctx).map(str::to_owned));
+                }
+            }
+        }
+        for name in came {
+            self.welcome(ctx, &name);
+        }
+        gone
+    }
+
+    /// A netdev came, or came up: what the configuration says about it is done.
+    fn welcome(&mut self, ctx: &mut Context, name: &str) {
+        ctx.kernel.learn_hosts(&[name.to_owned()], ctx.switch.facts_mut());
+        let (actions, coming) = ctx.switch.welcome(name);
+        if actions.is_empty() {
+            return;
+        }
+        ctx.write_ahead(&coming);
+        let results: Vec<_> =
+            actions.iter().flat_map(|action| ctx.kernel.act(std::slice::from_ref(action))).collect();
+        // While nothing was done the netdev is still new, and all of it is tried again.
+        if results.iter().any(Result::is_ok) {
+            ctx.switch.set_record(coming);
+        }
+        let errors: Vec<_> = results.into_iter().filter_map(Result::err).collect();
+        errors.iter().for_each(|error| ctx.log("LINK", 4, "PREPARE", &error.to_string()));
+        match errors.is_empty() {
+            true => _ = self.unready.remove(name),
+            false => *self.unready.entry(name.to_owned()).or_default() += 1,
+        }
+        ctx.save_record();
+        ctx.refresh();
+    }
+}
+
+/// Netdevs that the configuration names.
+fn configured(ctx: &Context) -> impl Iterator<Item = &str> {
+    ctx.switch.config().interfaces.keys().filter_map(|name| match name {
+        InterfaceName::Netdev(name) => Some(name.as_str()),
+        InterfaceName::Vlan(_) => None,
+    })
+}
+
+/// True when a netdev that the switch has made is not there: it was deleted by hand.
+pub(crate) fn pair_missing(ctx: &Context) -> bool {
+    let facts = ctx.facts();
+    let missing = |name: &str| facts.get(name).is_none() || facts.get(&pipeline_end_of(name)).is_none();
+    made_interfaces(ctx.switch.config()).any(|(name, _)| missing(&name.to_string()))
+}
