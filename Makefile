@@ -4,13 +4,18 @@
 CARGO ?= cargo
 PREFIX ?= /usr/local
 
+# What is given on the command line (`make install DESTDIR=/tmp/package PREFIX=/usr`) is for this file alone. libbpf-sys builds
+# libbpf with make, and installs it by variables of the same names.
+MAKEOVERRIDES =
+unexport DESTDIR PREFIX
+
 help:
 	@echo 'make demo     bring up the four-port example with real hosts, send real traffic, show it'
 	@echo 'make test     install what the tests need, run every test'
 	@echo 'make bench    measure forwarding against the kernel bridge and others (root; half an hour)'
 	@echo 'make lint     formatting and lints'
 	@echo 'make fuzz     fuzz the parsers for FUZZ_SECONDS each (default 60)'
-	@echo 'make install  build for speed, install the binary and the systemd unit below PREFIX ($(PREFIX))'
+	@echo 'make install  build for speed, install the binary and the systemd unit below PREFIX ($(PREFIX)), make /etc/lanyard'
 
 demo:
 	tests/demo
@@ -37,6 +42,8 @@ install:
 	tools/need build
 	$(CARGO) build --release --locked --bin lanyard
 	install -D -m 755 target/release/lanyard $(DESTDIR)$(PREFIX)/bin/lanyard
-	install -D -m 644 dist/lanyard@.service $(DESTDIR)$(PREFIX)/lib/systemd/system/lanyard@.service
+	install -d -m 755 $(DESTDIR)$(PREFIX)/lib/systemd/system $(DESTDIR)/etc/lanyard
+	sed 's|@BINDIR@|$(PREFIX)/bin|' dist/lanyard@.service.in >$(DESTDIR)$(PREFIX)/lib/systemd/system/lanyard@.service
+	chmod 644 $(DESTDIR)$(PREFIX)/lib/systemd/system/lanyard@.service
 
 .PHONY: help demo test bench lint fuzz install
