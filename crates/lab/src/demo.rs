@@ -109,7 +109,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
     let interrupts = Interrupts::hold()?;
     let colour = colour_stdout();
     println!("{}", graph::text(&lab.topology, colour));
-    let state = up::up(&lab, up::Options { plane: options.plane, quiet: false }, &interrupts)?;
+    let state = up::up(&lab, up::Options { plane: options.plane, strict: true, quiet: false }, &interrupts)?;
     println!();
     let result = Demo { lab: &lab, state: &state, options, interrupts: &interrupts, colour }.show();
     if options.keep {

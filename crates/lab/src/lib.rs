@@ -48,7 +48,10 @@ enum Verb {
         /// The plane of switches whose `type` names none
         #[arg(long, value_enum)]
         plane: Option<PlaneChoice>,
-        /// Say nothing but errors
+        /// Take warnings for errors: refused startup-config lines, a switch without ports
+        #[arg(long)]
+        strict: bool,
+        /// Say nothing but warnings and errors
         #[arg(short, long)]
         quiet: bool,
     },
@@ -112,7 +115,7 @@ enum Verb {
 /// What was wrong, in words for the person who asked.
 pub fn run(args: LabArgs) -> Result<ExitCode> {
     match args.verb {
-        Verb::Up { file, plane, quiet } => up(&file, up::Options { plane, quiet }),
+        Verb::Up { file, plane, strict, quiet } => up(&file, up::Options { plane, strict, quiet }),
         Verb::Down { file, quiet } => down(&file, quiet),
         Verb::List { file, json } => list(file.as_deref(), json),
         Verb::Exec { file, node, command } => exec(&file, &node, &command),

@@ -360,7 +360,8 @@ impl Reader {
         });
         let frr = all.frr.map(|(file, _)| file.replace("__clabNodeName__", &key.text));
         let (exec, env, group) = (all.exec, all.env, all.group);
-        Node { name: key.text.clone(), kind, startup_config, frr, exec, env, group }
+        let (name, line) = (key.text.clone(), key.pos.line);
+        Node { name, line, kind, startup_config, frr, exec, env, group }
     }
 
     fn startup_config(&mut self, text: &str, pos: Pos, field: &str) -> StartupConfig {

@@ -34,6 +34,8 @@ pub struct Topology {
 pub struct Node {
     /// Its key in `topology.nodes`.
     pub name: String,
+    /// The line of that key.
+    pub line: usize,
     /// `kind`.
     pub kind: Kind,
     /// `startup-config`; switches only.

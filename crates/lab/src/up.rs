@@ -34,7 +34,9 @@ const QUOTED_BYTES: usize = 2_000;
 pub struct Options {
     /// `--plane`: for switches whose `type` says nothing.
     pub plane: Option<PlaneChoice>,
-    /// Say nothing but errors.
+    /// `--strict`: a warning is an error.
+    pub strict: bool,
+    /// Say nothing but warnings and errors.
     pub quiet: bool,
 }
 
@@ -234,6 +236,35 @@ impl Builder<'_> {
         let told: Vec<String> = told.iter().map(|(names, ready)| format!("{names}: {ready}")).collect();
         let told = told.join("; ");
         step.done(&if told.len() <= 90 { format!("ready: {told}") } else { format!("{total} ready") });
+        self.warn(state)
+    }
+
+    /// Warns of startup-config lines that switches have refused, and of switches without any port: they are up, and do not do
+    /// what the lab is for.
+    fn warn(&self, state: &LabState) -> Result<()> {
+        let nodes = self.lab.topology.nodes.iter().zip(&state.nodes);
+        let warnings: Vec<String> = nodes
+            .filter(|(node, _)| node.kind.is_switch())
+            .flat_map(|(node, made)| {
+                let log = fs::read_to_string(log_path(&made.netns)).unwrap_or_default();
+                let refused = refused_lines(&log);
+                let mut warnings: Vec<String> =
+                    refused.iter().map(|line| format!("{}: startup-config {line}", node.name)).collect();
+                if made.ready.as_deref().is_some_and(|ready| ready.starts_with("0 ports")) {
+                    warnings.push(format!(
+                        "{} ({}:{}): the switch has no port; `switchport` or `no switchport` below an `interface` line of \
+                         its startup-config makes one",
+                        node.name, self.lab.origin, node.line
+                    ));
+                }
+                warnings
+            })
+            .collect();
+        warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+        if self.options.strict && !warnings.is_empty() {
+            let counted = crate::topology::counted(warnings.len(), "warning", "warnings");
+            bail!("{counted}, which --strict takes for errors");
+        }
         Ok(())
     }
 
@@ -383,6 +414,12 @@ fn ready(log: &std::path::Path) -> Option<String> {
         let (name, what) = line.strip_prefix("lanyard: ")?.split_once(" ready: ")?;
         (!name.contains(' ')).then(|| what.to_owned())
     })
+}
+
+/// The startup-config lines that a switch's log says were refused: `line N, column C: reason: text`.
+fn refused_lines(log: &str) -> Vec<&str> {
+    let refused = log.lines().filter_map(|line| line.strip_prefix("lanyard: %SYS-3-STARTUP: "));
+    refused.filter(|rest| rest.starts_with("line ")).collect()
 }
 
 fn tail(log: &std::path::Path) -> String {

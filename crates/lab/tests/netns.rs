@@ -15,8 +15,8 @@ export LANYARD_BIN=$SCRATCH/switch
 cat > switch <<'STANDIN'
 #!/bin/sh
 case $1 in
-    run) echo "starting $*" >&2; [ -e broken ] && { echo "no such luck" >&2; exit 3; }
-         echo "lanyard: $3 ready: 1 ports, plane soft" >&2; exec sleep 1000;;
+    run) echo "starting $*" >&2; [ ! -e refused ] || cat refused >&2; [ -e broken ] && { echo "no such luck" >&2; exit 3; }
+         echo "lanyard: $3 ready: $(cat ports 2>/dev/null || echo 1) ports, plane soft" >&2; exec sleep 1000;;
     detach) echo "$*, $(ls /sys/class/net | wc -l)" >> detached;;
     *) echo "$* as ${LANYARD_INSTANCE}";;
 esac
@@ -210,6 +210,35 @@ fn a_switch_lives_until_down() {
         kill $other
     "#;
     check("a switch", script);
+}
+
+#[test]
+fn switches_that_do_not_do_what_they_are_told() {
+    let script = r#"
+        one_switch
+        lab up sw.yml --strict 2> said || fail "$(cat said)"
+        ! grep -q warning said || fail "$(cat said)"
+        lab down s
+        cat > refused <<'LOG'
+lanyard: %SYS-3-STARTUP: line 2, column 9: Invalid VLAN: vlan 5000
+lanyard: %SYS-3-STARTUP: line 7, column 1: no such command: nonsense
+lanyard: %SYS-3-STARTUP: /run/lanyard/s-sw/lab.cfg: 2 lines refused, the rest is applied
+LOG
+        echo 0 > ports
+        lab up sw.yml --quiet 2> said || fail "$(cat said)"
+        cat > wanted <<'SAID'
+warning: sw: startup-config line 2, column 9: Invalid VLAN: vlan 5000
+warning: sw: startup-config line 7, column 1: no such command: nonsense
+SAID
+        head -n 2 said | diff wanted - || fail "$(cat said)"
+        grep -q 'warning: sw (sw.yml:4): the switch has no port' said || fail "$(cat said)"
+        [ "$(wc -l < said)" = 3 ] || fail "$(cat said)"
+        lab down s
+        ! lab up sw.yml --strict 2> said || fail "accepted"
+        grep -q '3 warnings, which --strict takes for errors' said || fail "$(cat said)"
+        nothing_left
+    "#;
+    check("warnings", script);
 }
 
 /// The demo over switches made of kernel bridges: it passes, and it notices a leak between VLANs.
