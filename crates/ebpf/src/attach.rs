@@ -123,6 +123,15 @@ impl Hooks {
         pins.links().iter().any(alive)
     }
 
+    /// True when a pinned link is attached to a netdev, or is there and this process has no right to look at it.
+    pub(crate) fn may_be_alive(pins: &Pins) -> bool {
+        let alive = |name: &String| {
+            let found = object::pinned(&pins.link(name)).and_then(|link| link_ifindex(&link));
+            found.map_or_else(|error| error.kind() == io::ErrorKind::PermissionDenied, |ifindex| ifindex != 0)
+        };
+        pins.links().iter().any(alive)
+    }
+
     /// Takes netdevs to be hooked whose filters, unlike links, nothing tells of.
     pub(crate) fn presume(&mut self, ifindexes: impl Iterator<Item = u32>) {
         if !self.tcx {

@@ -59,6 +59,17 @@ pub(crate) fn locate() -> Result<Place> {
     Ok(Place { root: usual.join("lanyard"), note: Some(note) })
 }
 
+/// The directories below which instances have their pins already. Mounts nothing.
+pub(crate) fn existing() -> Vec<PathBuf> {
+    let ours =
+        if in_init_namespace() { PathBuf::from(OURS) } else { PathBuf::from(format!("{INIT_ROOT}{OURS}")) };
+    [(ours.clone(), ours), (PathBuf::from(USUAL), Path::new(USUAL).join("lanyard"))]
+        .into_iter()
+        .filter(|(mount, _)| is_bpffs(mount))
+        .map(|(_, root)| root)
+        .collect()
+}
+
 /// True in PID 1's mount namespace; also when that cannot be told (no right to look at PID 1).
 fn in_init_namespace() -> bool {
     match (fs::read_link("/proc/self/ns/mnt"), fs::read_link("/proc/1/ns/mnt")) {

@@ -124,6 +124,12 @@ pub(crate) fn load_dry(tables: &Tables) -> Result<(Vec<OwnedFd>, MapHandle)> {
     Ok((loaded.programs, loaded.steps))
 }
 
+#[cfg(test)]
+thread_local! {
+    /// True makes every load of this thread fail.
+    pub(crate) static REFUSED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
 /// What a load leaves behind.
 struct Loaded {
     /// One for each of [`NAMES`] but [`META`], when the load made them.
@@ -138,6 +144,10 @@ fn load(
     tables: Option<&Tables>,
     ifindex: Option<u32>,
 ) -> Result<Loaded> {
+    #[cfg(test)]
+    if REFUSED.get() {
+        return Err(system("loading the eBPF programs", "refused by a test"));
+    }
     let messages = Messages::listen();
     let failed = |error: libbpf_rs::Error| system("loading the eBPF programs", messages.reason(&error));
     let mut builder = ObjectBuilder::default();

@@ -10,7 +10,7 @@ use crate::clock;
 use crate::error::{Doing, PLANE, Result, system};
 use crate::events::Events;
 use crate::follow::Follower;
-use crate::hurry::Hurry;
+use crate::hurry::{self, Hurry};
 use crate::object::{self, PROGRAMS, Programs};
 use crate::plane::{EbpfPlane, Kept};
 use crate::routing::Routing;
@@ -76,6 +76,7 @@ impl EbpfPlane {
     /// When the kernel refuses the programs, rights are missing, no bpffs can be had, or the instance runs in another namespace.
     pub fn open(options: &Options) -> Result<Self> {
         probe::rights()?;
+        hurry::sweep();
         let mut notes = Vec::new();
         let root = match &options.bpffs {
             Some(root) if bpffs::is_bpffs(root) => root.clone(),
@@ -109,6 +110,17 @@ impl EbpfPlane {
         plane.take_over(found.saved, found.update)?;
         plane.vouch();
         Ok(plane)
+    }
+
+    /// True when a plane of this instance is attached to netdevs, as far as can be told without opening it. Changes
+    /// nothing; needs no rights, and takes a plane it may not look at for a live one.
+    #[must_use]
+    pub fn is_live(options: &Options) -> bool {
+        let roots = options.bpffs.clone().map_or_else(bpffs::existing, |root| vec![root]);
+        let mut pins = roots.iter().filter_map(|root| Pins::new(root, &options.instance).ok());
+        pins.any(|pins| {
+            Hooks::may_be_alive(&pins) || !has_tcx() && pins.map(META).exists() && has_ports(options)
+        })
     }
 
     /// A plane without pins and netdevs, for dry runs: its ports have no hook, and it ends with the value. Needs CAP_BPF
@@ -223,6 +235,15 @@ impl EbpfPlane {
     }
 }
 
+/// True when a netdev of the saved state is there. Before TCX the kernel has no link that says where a program is attached.
+fn has_ports(options: &Options) -> bool {
+    let links = Netdev::open().and_then(|netdev| netdev.links().map_err(std::io::Error::other));
+    let saved = StateFile::new(&options.state_dir).read();
+    let (Ok(links), Some(saved)) = (links, saved) else { return false };
+    let mut ports = saved.state.ports.values();
+    ports.any(|port| links.iter().any(|link| link.ifindex == port.ifindex && link.name == port.name))
+}
+
 enum Adopted {
     Yes(Box<Found>),
     /// There was nothing to adopt, or something that can't be: why.
@@ -289,9 +310,11 @@ fn pin_programs(pins: &Pins, programs: &Programs) -> Result<()> {
 
 fn create(pins: &Pins, file: &StateFile, capacity: u32, netns: u64) -> Result<Found> {
     let doing = || format!("pinning below {}", pins.dir().display());
+    // Pins of another layout may be those of a plane that is forwarding: it goes only when there is another one to take its
+    // place. A kernel that refuses the new programs leaves the old ones where they are.
+    let (tables, programs) = fresh(capacity, netns)?;
     pins.remove().doing(doing)?;
     file.remove().doing(|| "removing the old state file".into())?;
-    let (tables, programs) = fresh(capacity, netns)?;
     pins.make().doing(doing)?;
     pin_programs(pins, &programs)?;
     // The map that says what the pins are comes last: without it they are incomplete.

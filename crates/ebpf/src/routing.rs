@@ -22,7 +22,21 @@ use lanyard_types::{AdjacencyId, GroupId, RifId, TrapReason, VrfId};
 use std::collections::BTreeMap;
 use std::mem::offset_of;
 use std::net::IpAddr;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+/// In `Meta::bank` beside a bank: the tables of that bank are being put in place, and above [`DONE_SHIFT`] is the number of VRFs
+/// whose tables are.
+const PUBLISHING: u64 = 1 << 8;
+const DONE_SHIFT: u32 = 16;
+
+/// All VRFs, in the order in which their tables are put in place.
+pub(crate) fn vrfs() -> impl Iterator<Item = VrfId> {
+    (0..abi::VRFS as u8).filter_map(VrfId::new)
+}
+
+fn set_bank(tables: &Tables, word: u64) {
+    tables.meta.u64(0, offset_of!(Meta, bank)).store(word, SeqCst);
+}
 
 /// The routing tables.
 #[derive(Debug)]
@@ -50,8 +64,17 @@ struct Vrf {
 impl Routing {
     /// Over the tables as they are found.
     pub(crate) fn open(tables: &Tables) -> Result<Self> {
+        let word = tables.meta.get(0).bank;
+        let bank = word as u32 % abi::BANKS;
+        if word & PUBLISHING != 0 {
+            // A daemon has died in `publish`: the first VRFs go by the new bank, the others by the old one, and neither bank
+            // is free. Packets of the others are routed by the kernel until this daemon publishes.
+            for vrf in vrfs().skip((word >> DONE_SHIFT) as usize) {
+                put_in_place(tables, vrf, None)?;
+            }
+            set_bank(tables, bank.into());
+        }
         let live = !fib::any(tables);
-        let bank = tables.meta.get(0).bank as u32 % abi::BANKS;
         Ok(Self {
             rib: Routes::new(Limits { buckets: abi::BANK_BUCKETS as usize, ..Limits::default() }),
             vrfs: BTreeMap::new(),
@@ -221,12 +244,19 @@ impl Routing {
             return Ok(());
         }
         self.begun = true;
-        for vrf in (0..abi::VRFS as u8).filter_map(VrfId::new) {
-            put_in_place(tables, vrf, self.vrfs.get(&vrf))?;
+        for (done, vrf) in (0u64..).zip(vrfs()) {
+            self.publish_vrf(tables, done, vrf)?;
         }
-        tables.meta.u64(0, offset_of!(Meta, bank)).store(self.bank.into(), Relaxed);
+        set_bank(tables, self.bank.into());
         self.live = true;
         Ok(())
+    }
+
+    /// Has the programs read the tables of one VRF, after `done` others. Until all are done, `Meta::bank` says how far this
+    /// has come, for a daemon that is started after this one has died here.
+    pub(crate) fn publish_vrf(&self, tables: &Tables, done: u64, vrf: VrfId) -> Result<()> {
+        set_bank(tables, u64::from(self.bank) | PUBLISHING | done << DONE_SHIFT);
+        put_in_place(tables, vrf, self.vrfs.get(&vrf))
     }
 
     /// What a destination meets, by the tables the programs read.

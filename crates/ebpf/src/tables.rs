@@ -102,7 +102,7 @@ pub(crate) struct Meta {
     pub generation: u64,
     /// 1 while tables are being written: what they hold is then between two states.
     pub writing: u64,
-    /// The bank that the FIB's leaves point into: 0 or 1.
+    /// The bank that the FIB's leaves point into: 0 or 1. While it changes there is more in this word: `routing::PUBLISHING`.
     pub bank: u64,
 }
 

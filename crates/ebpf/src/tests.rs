@@ -4,15 +4,16 @@
 
 use crate::abi;
 use crate::fib::Array;
+use crate::object;
 use crate::open::Options;
 use crate::plane::EbpfPlane;
 use crate::tables::Meta;
 use ipnet::Ipv4Net;
 use lanyard_pipeline::generate::State;
-use lanyard_pipeline::route::{RouteChange, RouteTarget};
+use lanyard_pipeline::route::{Adjacency, RouteChange, RouteTarget};
 use lanyard_pipeline::state::Tpid;
 use lanyard_plane::{Change, Plane, PlaneError, PlaneState, changes};
-use lanyard_types::{PortId, TrapReason, VrfId};
+use lanyard_types::{AdjacencyId, GroupId, MacAddr, PortId, RifId, TrapReason, VrfId};
 use libbpf_rs::{MapCore, MapFlags};
 use std::io::Write;
 use std::mem::offset_of;
@@ -389,6 +390,89 @@ fn pins_of_another_layout_are_built_anew() {
         assert_eq!(*plane.state(), PlaneState::default());
         plane.apply(&state).expect("applied");
         assert_eq!(plane.port_hook(PortId::new(1).expect("a port")), lanyard_plane::Hook::Tc);
+    });
+}
+
+/// A kernel that refuses the programs of a new layout does not cost the plane that is forwarding.
+#[test]
+fn pins_of_another_layout_stay_when_the_new_programs_do_not_load() {
+    pinned(|options| {
+        let state = one_port();
+        let mut plane = EbpfPlane::open(options).expect("opened");
+        plane.apply(&state).expect("applied");
+        let word = |plane: &EbpfPlane, abi: u32| {
+            plane.tables.meta.u32(0, offset_of!(Meta, abi)).store(abi, Relaxed);
+        };
+        word(&plane, abi::ABI + 1);
+        object::REFUSED.set(true);
+        let refused = EbpfPlane::open(options).expect_err("no programs").to_string();
+        object::REFUSED.set(false);
+        assert!(refused.contains("refused by a test"), "{refused}");
+        assert!(EbpfPlane::is_live(options), "the plane of the old layout is attached");
+        word(&plane, abi::ABI);
+        drop(plane);
+        let plane = EbpfPlane::open(options).expect("adopted");
+        assert_eq!((plane.state(), &plane.capabilities.notes), (&state, &Vec::new()));
+        drop(plane);
+        EbpfPlane::discard(options).expect("discarded");
+        assert!(!EbpfPlane::is_live(options));
+    });
+}
+
+/// The VRFs before the crash go by one bank, those after it by the other: the next daemon writes over neither.
+#[test]
+fn a_daemon_that_dies_while_it_publishes() {
+    const LAST: VrfId = VrfId::MAX;
+    let first = VrfId::new(0).expect("the switch's own");
+    let destination: std::net::IpAddr = "10.1.0.1".parse().expect("an address");
+    // One group with one adjacency, whose address says which daemon has written it.
+    let write = |plane: &mut EbpfPlane, daemon: u8| {
+        let (adjacency, group) = (AdjacencyId::new(1).expect("one"), GroupId::new(1).expect("one"));
+        let mac = Some(MacAddr([2, 0, 0, 0, 0, daemon]));
+        let adjacent = Adjacency { mac, rif: RifId::new(1).expect("one") };
+        let to = |vrf| {
+            let prefix = "10.1.0.0/24".parse().expect("a prefix");
+            RouteChange::Route(vrf, prefix, Some(RouteTarget::Group(group)))
+        };
+        let changes = [
+            RouteChange::Adjacency(adjacency, Some(adjacent)),
+            RouteChange::Group(group, Some(vec![adjacency])),
+        ];
+        for change in changes.into_iter().chain([to(first), to(LAST)]) {
+            plane.routing.change(&plane.tables, &change, |_| true).expect("taken");
+        }
+    };
+    // What a packet meets: the daemon that has written its next hop, or nothing.
+    let meets = |plane: &EbpfPlane, vrf| {
+        let leaf = crate::fib::lookup_left(&plane.tables, vrf, destination);
+        crate::routing::decode(leaf)?;
+        let group = plane.tables.nh_groups.u64((leaf & 0xff_ffff) as usize, 0).load(Relaxed);
+        let adjacency = plane.tables.adjacencies.u64(group as u32 as usize, 0).load(Relaxed);
+        Some((0..8).map(|n| (adjacency >> (8 * n)) as u8).find(|byte| (0x51..0x60).contains(byte)))
+    };
+    pinned(|options| {
+        let mut plane = EbpfPlane::open(options).expect("opened");
+        write(&mut plane, 0x51);
+        plane.route_synced().expect("published");
+        assert_eq!([first, LAST].map(|vrf| meets(&plane, vrf)), [Some(Some(0x51)); 2]);
+        drop(plane);
+        let mut plane = EbpfPlane::open(options).expect("adopted");
+        write(&mut plane, 0x52);
+        assert_eq!([first, LAST].map(|vrf| meets(&plane, vrf)), [Some(Some(0x51)); 2], "not yet");
+        for (done, vrf) in (0..).zip(crate::routing::vrfs().take(2)) {
+            plane.routing.publish_vrf(&plane.tables, done, vrf).expect("put in place");
+        }
+        drop(plane);
+        for daemon in [0x53, 0x54] {
+            let mut plane = EbpfPlane::open(options).expect("adopted");
+            write(&mut plane, daemon);
+            let met = [first, LAST].map(|vrf| meets(&plane, vrf));
+            assert_eq!(met, [Some(Some(0x52)), None], "what is live is not written over");
+        }
+        let mut plane = EbpfPlane::open(options).expect("adopted");
+        write(&mut plane, 0x55);
+        plane.route_synced().expect("published");
+        assert_eq!([first, LAST].map(|vrf| meets(&plane, vrf)), [Some(Some(0x55)); 2]);
     });
 }
 
