@@ -125,13 +125,12 @@ fn routes_of_others(plane: Plane) {
     has(&bed, "10.7.0.0/16", "via 10.0.30.1 dev vlan30");
     bed.configure("no ip route 10.7.0.0 255.255.0.0 10.0.30.1");
     assert_eq!(ip(&bed, "-4 route show 10.7.0.0/16"), theirs);
-    bed.detach().unwrap();
-    bed.net.ip("route delete 10.7.0.0/16 metric 1");
 }
 
 fn two_instances(plane: Plane) {
     let bed = world(plane);
     bed.configure("ip route 10.9.0.0 255.255.0.0 10.0.20.1");
+    bed.exec(&["write memory"]);
     let second = format!("{}-b", bed.instance);
     let config = bed.file("second-config");
     std::fs::write(&config, "ip routing\nipv6 unicast-routing\nip route 10.6.0.0 255.255.0.0 10.0.30.1\n")

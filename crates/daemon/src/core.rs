@@ -244,8 +244,8 @@ impl Core {
         self.fpm.answer(self.following.fpm_answers());
         if turn.routers_changed {
             self.settle();
+            self.following.log_forwarders(&mut self.ctx);
         }
-        self.following.log_forwarders(&mut self.ctx);
         self.following.end_turn(&mut self.ctx, &turn);
         turn.any
     }
