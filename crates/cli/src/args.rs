@@ -77,6 +77,8 @@ pub enum Value {
     Interfaces(Vec<InterfaceName>),
     /// `Kind::Hex`.
     Bytes(Vec<u8>),
+    /// A keyword that is a value: its position in the table of choices.
+    Choice(usize),
 }
 
 /// What a handler is told: the form of the line, its keywords and its values, in order.
@@ -165,6 +167,10 @@ pub trait Names {
     fn is_netdev(&self, name: &str) -> bool;
     /// Netdevs to complete to.
     fn netdevs(&self) -> Vec<String>;
+    /// Why a netdev that exists can't be an interface of the switch, as the end of a sentence that begins with its name.
+    fn netdev_refusal(&self, _name: &str) -> Option<&'static str> {
+        None
+    }
     /// The priority with which `root primary` makes this switch the root of a tree as it is now; `None` when there
     /// is none.
     fn root_primary(&self, _tree: crate::view::TreeKey) -> Option<u16> {
@@ -230,16 +236,13 @@ impl Kind {
 /// Reads an argument of `kind` from the beginning of `words` (never empty); `rest` is the line from there.
 pub fn take(kind: Kind, words: &[&str], rest: &str, names: &dyn Names) -> Take {
     let Some(&word) = words.first() else { return Take::Short };
-    let one = |value: Option<Value>| value.map_or(Take::Mismatch, |value| Take::Value(value, 1));
     match kind {
         Kind::Vlan => vlan(word),
         Kind::VlanList => vlan_list(word),
         Kind::Instances => instances(word),
         Kind::Mac => mac(word),
-        Kind::Ipv4 => one(word.parse::<Ipv4Addr>().ok().map(|a| Value::Address(a.into()))),
-        Kind::Ipv6 => one(word.parse::<Ipv6Addr>().ok().map(|a| Value::Address(a.into()))),
-        Kind::Ipv4Prefix => one(word.parse::<Ipv4Net>().ok().map(|p| Value::Prefix(p.into()))),
-        Kind::Ipv6Prefix => one(word.parse::<Ipv6Net>().ok().map(|p| Value::Prefix(p.into()))),
+        Kind::Ipv4 | Kind::Ipv6 => address(kind, word),
+        Kind::Ipv4Prefix | Kind::Ipv6Prefix => prefix(kind, word),
         Kind::Number(min, max) => number(word, min, max),
         Kind::Lifetime if word.eq_ignore_ascii_case("infinite") => {
             Take::Value(Value::Number(u32::MAX.into()), 1)
@@ -322,9 +325,54 @@ fn mac(word: &str) -> Take {
     }
 }
 
+/// True for what is written like an IPv4 address, with whatever numbers: `300.1.1.1`.
+fn is_quad(word: &str) -> bool {
+    word.split('.').count() == 4 && word.split('.').all(digits)
+}
+
+fn bad_quad(word: &str) -> Take {
+    Take::Bad(format!("{} is not an IPv4 address: each of its four numbers is 0 to 255", short(word)))
+}
+
+fn address(kind: Kind, word: &str) -> Take {
+    let address = match kind {
+        Kind::Ipv4 => word.parse::<Ipv4Addr>().ok().map(IpAddr::from),
+        _ => word.parse::<Ipv6Addr>().ok().map(IpAddr::from),
+    };
+    match address {
+        Some(address) => Take::Value(Value::Address(address), 1),
+        None if kind == Kind::Ipv4 && is_quad(word) => bad_quad(word),
+        None => Take::Mismatch,
+    }
+}
+
+fn prefix(kind: Kind, word: &str) -> Take {
+    let Some((address, length)) = word.split_once('/') else { return Take::Mismatch };
+    let (net, known, most) = match kind {
+        Kind::Ipv4Prefix => {
+            (word.parse::<Ipv4Net>().ok().map(IpNet::from), address.parse::<Ipv4Addr>().is_ok(), 32)
+        }
+        _ => (word.parse::<Ipv6Net>().ok().map(IpNet::from), address.parse::<Ipv6Addr>().is_ok(), 128),
+    };
+    match net {
+        Some(net) => Take::Value(Value::Prefix(net), 1),
+        None if known => {
+            Take::Bad(format!("/{} is not a prefix length of {address}: 0 to {most}", short(length)))
+        }
+        None if kind == Kind::Ipv4Prefix && is_quad(address) => bad_quad(address),
+        None => Take::Mismatch,
+    }
+}
+
 fn number(word: &str, min: u64, max: u64) -> Take {
     if !digits(word) {
-        return Take::Mismatch;
+        let looks_like_one = word.trim_start_matches(['-', '+']).starts_with(|c: char| c.is_ascii_digit());
+        let is_number = looks_like_one && word.bytes().all(|b| b.is_ascii_digit() || b"+-.".contains(&b));
+        return if is_number && !is_quad(word) {
+            Take::Bad(format!("{} is not a whole number from {min} to {max}", short(word)))
+        } else {
+            Take::Mismatch
+        };
     }
     match word.parse::<u64>() {
         Ok(n) if (min..=max).contains(&n) => Take::Value(Value::Number(n), 1),
@@ -336,10 +384,10 @@ fn host(word: &str) -> Take {
     let fits = word.len() <= MAX_WORD
         && word.starts_with(|c: char| c.is_ascii_alphanumeric() || c == ':')
         && word.bytes().all(|b| b.is_ascii_alphanumeric() || b".:-_%".contains(&b));
-    if fits {
-        Take::Value(Value::Text(word.into()), 1)
-    } else {
-        Take::Bad(format!("{} is not a host", short(word)))
+    match fits {
+        true if is_quad(word) && word.parse::<Ipv4Addr>().is_err() => bad_quad(word),
+        true => Take::Value(Value::Text(word.into()), 1),
+        false => Take::Bad(format!("{} is not a host: enter a name or an address", short(word))),
     }
 }
 
@@ -389,6 +437,8 @@ fn interface(words: &[&str]) -> Take {
         _ => (word, 1),
     };
     match netdev(name) {
+        // A netdev of such a name is called `netdev 10.0.0.1`.
+        Ok(_) if n == 1 && is_quad(name) => Take::Bad(format!("{} is not an interface", short(name))),
         Ok(name) => single(name, n),
         Err(reason) => Take::Bad(reason),
     }

@@ -162,6 +162,9 @@ pub trait Interfaces {
     /// The netdevs of the namespace that may be named after `interface`, for completion: no loopback, none
     /// that Lanyard made.
     fn netdev_names(&self) -> Vec<String>;
+    /// Why a netdev that exists is not among [`Interfaces::netdev_names`], as the end of a sentence that begins with its
+    /// name; `None` for others.
+    fn netdev_refusal(&self, name: &str) -> Option<&'static str>;
     /// `show interfaces`: the switch's ports, routed ports and VLAN interfaces, or just `only`; natural order.
     /// An interface that is configured and has no netdev is listed as not present.
     fn interfaces(&mut self, only: Option<&InterfaceName>) -> view::Interfaces;

@@ -7,8 +7,11 @@
 use crate::args::short;
 use crate::backend::{Backend, MacFilter, Refusal};
 use crate::edit::put;
+use crate::view::StpPort;
+use lanyard_config::spanning_tree::DEFAULT_PRIORITY;
 use lanyard_config::{Config, Interface, InterfaceName, Role, StaticTarget};
-use lanyard_types::MacAddr;
+use lanyard_stp::Mode;
+use lanyard_types::{MacAddr, StpState};
 use std::fmt::Write;
 
 /// The commands: how each is written, and what it does.
@@ -20,14 +23,16 @@ pub const COMMANDS: &[(&str, &str)] = &[
     ("show [BRIDGE]", "the bridge and its ports"),
     ("showmacs BRIDGE", "the address table"),
     ("setageing BRIDGE SECONDS", "the time an address stays unseen; 0 is for ever"),
-    ("stp BRIDGE on|off", "on is refused: use the spanning-tree commands of lanyard cli"),
-    ("setfd BRIDGE SECONDS", "only 0: ports forward at once"),
+    ("stp BRIDGE on|off", "spanning tree, IEEE 802.1D; a mode that is configured already is kept"),
+    ("setbridgeprio BRIDGE PRIORITY", "the bridge priority, a multiple of 4096 up to 61440"),
+    ("sethello BRIDGE SECONDS", "the hello time, 1 to 10"),
+    ("setmaxage BRIDGE SECONDS", "the maximum age of BPDUs, 6 to 40"),
+    ("setfd BRIDGE SECONDS", "the forward delay, 4 to 30; 0 without a spanning tree: ports forward at once"),
+    ("setpathcost BRIDGE PORT COST", "the path cost of a port, 1 to 200000000"),
+    ("setportprio BRIDGE PORT PRIORITY", "the priority of a port, a multiple of 4 up to 60"),
+    ("showstp BRIDGE", "the spanning tree and its ports"),
     ("hairpin BRIDGE PORT on|off", "only off: a frame never goes out where it came in"),
 ];
-
-/// Commands of bridge-utils that only mean something to a spanning tree.
-const SPANNING_TREE: &[&str] =
-    &["sethello", "setmaxage", "setbridgeprio", "setpathcost", "setportprio", "showstp", "setgcint"];
 
 /// Runs one command; answers its output.
 ///
@@ -59,19 +64,42 @@ pub fn run(words: &[&str], backend: &mut dyn Backend) -> Result<String, Refusal>
         }
         ["stp", name, "on" | "yes" | "1"] => {
             is(name, backend)?;
-            Err("spanning tree is not switched on here: use spanning-tree mode in lanyard cli".into())
-        }
-        ["stp", name, "off" | "no" | "0"] => is(name, backend).map(|_| String::new()),
-        ["setfd", name, seconds] => {
-            is(name, backend)?;
-            match seconds.parse::<f64>() {
-                Ok(0.0) => Ok(String::new()),
-                _ => Err(format!(
-                    "forward delay {} is not possible: ports forward at once (0)",
-                    short(seconds)
-                )
-                .into()),
+            match backend.running().spanning_tree.mode {
+                Some(_) => Ok(String::new()),
+                None => done(configure(&["spanning-tree mode stp"], backend)),
             }
+        }
+        ["stp", name, "off" | "no" | "0"] => {
+            is(name, backend)?;
+            done(configure(&["no spanning-tree mode"], backend))
+        }
+        ["setfd", name, seconds] if backend.running().spanning_tree.mode.is_none() && is_zero(seconds) => {
+            is(name, backend).map(|_| String::new())
+        }
+        ["setbridgeprio", name, priority] => {
+            is(name, backend)?;
+            done(configure(&[&tree_line(backend.running(), "priority", priority)], backend))
+        }
+        [word @ ("sethello" | "setmaxage" | "setfd"), name, seconds] => {
+            is(name, backend)?;
+            done(set_time(word, seconds, backend))
+        }
+        ["setpathcost", name, port, cost] => {
+            let port = member(backend.running(), &is(name, backend)?, port)?;
+            done(configure_port(&port, &format!("spanning-tree cost {cost}"), backend))
+        }
+        ["setportprio", name, port, priority] => {
+            let port = member(backend.running(), &is(name, backend)?, port)?;
+            done(set_port_priority(&port, priority, backend))
+        }
+        ["showstp", name] => {
+            is(name, backend)?;
+            showstp(backend)
+        }
+        ["setgcint", ..] => {
+            Err("setgcint is not supported by Lanyard: the address table ages entries without a \
+                                 garbage collection interval"
+                .into())
         }
         ["hairpin", name, port, "off" | "no" | "0"] => {
             member(backend.running(), is(name, backend)?.as_str(), port)?;
@@ -79,9 +107,6 @@ pub fn run(words: &[&str], backend: &mut dyn Backend) -> Result<String, Refusal>
         }
         ["hairpin", _, _, "on" | "yes" | "1"] => {
             Err("hairpin is not possible: a frame never goes out where it came in".into())
-        }
-        [word, ..] if SPANNING_TREE.contains(word) => {
-            Err(format!("{word} is about the spanning tree, which is off: use lanyard cli").into())
         }
         _ => Err(usage(words)),
     }
@@ -200,11 +225,123 @@ fn setageing(seconds: &str, backend: &mut dyn Backend) -> Result<(), Refusal> {
     backend.commit(config)
 }
 
+/// Enters configuration lines; the whole is taken or refused.
+fn configure(lines: &[&str], backend: &mut dyn Backend) -> Result<(), Refusal> {
+    let (config, errors) = crate::apply_text(&lines.join("\n"), backend.running());
+    match errors.first() {
+        Some(error) => Err(error.reason.clone().into()),
+        None => backend.commit(config),
+    }
+}
+
+fn configure_port(port: &InterfaceName, line: &str, backend: &mut dyn Backend) -> Result<(), Refusal> {
+    let head = format!("interface {}", lanyard_config::text::reference(port));
+    configure(&[&head, &format!(" {line}")], backend)
+}
+
+fn is_zero(seconds: &str) -> bool {
+    seconds.parse::<f64>().is_ok_and(|seconds| seconds == 0.0)
+}
+
+/// The line that sets what the bridge has in its tree: MST instance 0 in mode mst, else the tree of VLAN 1.
+fn tree_line(config: &Config, word: &str, value: &str) -> String {
+    match (config.spanning_tree.mode, word) {
+        (Some(Mode::Mst), "priority") => format!("spanning-tree mst 0 priority {value}"),
+        (Some(Mode::Mst), word) => format!("spanning-tree mst {word} {value}"),
+        (_, word) => format!("spanning-tree vlan 1 {word} {value}"),
+    }
+}
+
+fn set_time(command: &str, seconds: &str, backend: &mut dyn Backend) -> Result<(), Refusal> {
+    let word = match command {
+        "sethello" => "hello-time",
+        "setmaxage" => "max-age",
+        _ => "forward-time",
+    };
+    // bridge-utils takes fractions; the switch counts whole seconds.
+    let whole = seconds.parse::<f64>().ok().filter(|s| s.fract() == 0.0 && (0.0..=255.0).contains(s));
+    let Some(whole) = whole else {
+        return Err(format!("{command} {}: enter whole seconds", short(seconds)).into());
+    };
+    configure(&[&tree_line(backend.running(), word, &whole.to_string())], backend)
+}
+
+/// The kernel's bridge has six bits for a port's priority, IEEE 802.1D-2004 the upper four of eight: 4 there is 16 here.
+fn set_port_priority(port: &InterfaceName, priority: &str, backend: &mut dyn Backend) -> Result<(), Refusal> {
+    match priority.parse::<u32>().ok().filter(|priority| *priority <= 60 && priority % 4 == 0) {
+        Some(priority) => {
+            configure_port(port, &format!("spanning-tree port-priority {}", priority * 4), backend)
+        }
+        None => {
+            let value = short(priority);
+            Err(format!("port priority {value} is not possible: a multiple of 4 from 0 to 60").into())
+        }
+    }
+}
+
+/// IEEE 802.1D's words for the states of a port.
+fn state(port: &StpPort) -> &'static str {
+    match port.detail.state {
+        StpState::Forwarding => "forwarding",
+        StpState::Learning => "learning",
+        StpState::Discarding if port.detail.role == lanyard_stp::Role::Disabled => "disabled",
+        StpState::Discarding => "blocking",
+    }
+}
+
+fn seconds(ms: u64) -> String {
+    format!("{}.{:02}", ms / 1000, ms % 1000 / 10)
+}
+
+fn showstp(backend: &mut dyn Backend) -> Result<String, Refusal> {
+    let view = backend.spanning_tree();
+    let name = &backend.running().hostname;
+    let Some(tree) = view.instances.first() else {
+        return Err(format!("spanning tree is off: enter brctl stp {name} on").into());
+    };
+    let detail = &tree.detail;
+    let [hello, forward, max_age] = detail.own_times_ms;
+    let mut out = format!("{name}\n bridge id\t\t{}\n", tree.bridge_id);
+    let _ = writeln!(out, " designated root\t{}", tree.root_id);
+    let root_port = tree.root_port.as_deref().unwrap_or("0");
+    let _ = writeln!(out, " root port\t\t{root_port}\t\t\tpath cost\t\t{}", tree.root_cost);
+    for (label, now, own) in [
+        ("max age\t", detail.max_age_ms, max_age),
+        ("hello time", detail.hello_time_ms, hello),
+        ("forward delay", detail.forward_delay_ms, forward),
+    ] {
+        let _ = writeln!(out, " {label}\t\t{}\t\t\tbridge {}\t{}", seconds(now), label.trim(), seconds(own));
+    }
+    for port in &tree.ports {
+        let view = &port.detail;
+        let _ = writeln!(out, "\n{} ({})", port.interface, view.port_id.number());
+        let _ = writeln!(out, " port id\t\t{}\t\t\tstate\t\t\t{}", view.port_id, state(port));
+        let _ = writeln!(out, " designated root\t{}\tpath cost\t\t{}", view.designated_root, port.cost);
+        let _ = writeln!(
+            out,
+            " designated bridge\t{}\tmessage age timer\t{}",
+            view.designated_bridge,
+            seconds(view.message_age_timer_ms.unwrap_or(0))
+        );
+        let _ = writeln!(
+            out,
+            " designated port\t{}\t\t\tforward delay timer\t{}",
+            view.designated_port,
+            seconds(view.forward_delay_timer_ms.unwrap_or(0))
+        );
+        let _ = writeln!(out, " designated cost\t{}", view.designated_cost);
+    }
+    Ok(out)
+}
+
 fn show(backend: &mut dyn Backend) -> String {
     let mac = backend.version().base_mac.unwrap_or_default().colon().replace(':', "");
+    let tree = backend.spanning_tree();
+    let priority = tree.instances.first().map_or(DEFAULT_PRIORITY, |tree| tree.detail.bridge_id.priority());
+    let enabled = if tree.mode.is_some() { "yes" } else { "no" };
     let config = backend.running();
     let mut out = String::from("bridge name\tbridge id\t\tSTP enabled\tinterfaces\n");
-    let _ = write!(out, "{}\t\t8000.{mac}\tno\t\t", config.hostname);
+    let _ = write!(out, "{}\t\t{priority:04x}.{mac}\t{enabled}\t\t", config.hostname);
     let ports: Vec<String> = ports(config).iter().map(ToString::to_string).collect();
     out.push_str(&ports.join("\n\t\t\t\t\t\t\t"));
     out.push('\n');

@@ -21,18 +21,19 @@ pub fn pages() -> Vec<Page> {
     let is_show = |node: &&Node| matches!(node.token, Token::Word("show"));
     let exec: Vec<&Node> = commands::EXEC.iter().filter(|node| !is_show(node)).collect();
     let shows: Vec<&Node> = commands::EXEC.iter().filter(is_show).flat_map(|node| node.next).collect();
-    let session: Vec<&Node> =
-        commands::SESSION.iter().take(commands::SESSION.len() - commands::GLOBAL.len()).collect();
+    let trees = &commands::TREES;
+    let is_global = |node: &&Node| trees.global.iter().any(|other| other.label() == node.label());
+    let session: Vec<&Node> = trees.session.iter().filter(|node| !is_global(node)).collect();
     let own = |nodes: &'static [Node]| nodes.iter().collect::<Vec<_>>();
     vec![
         page("exec.md", "Exec commands", EXEC, "", &exec),
         page("show.md", "show", SHOW, "show ", &shows),
-        page("configuration.md", "Global configuration", GLOBAL, "", &own(commands::GLOBAL)),
-        page("interface.md", "Interface configuration", INTERFACE, "", &own(commands::INTERFACE)),
-        page("vlan.md", "VLAN configuration", VLAN, "", &own(commands::VLAN)),
-        page("mst.md", "MST configuration", MST, "", &own(commands::MST)),
-        page("vrf.md", "VRF configuration", VRF, "", &own(commands::VRF)),
-        page("track.md", "Tracked object configuration", TRACK, "", &own(commands::TRACK)),
+        page("configuration.md", "Global configuration", GLOBAL, "", &own(trees.global)),
+        page("interface.md", "Interface configuration", INTERFACE, "", &own(trees.interface)),
+        page("vlan.md", "VLAN configuration", VLAN, "", &own(trees.vlan)),
+        page("mst.md", "MST configuration", MST, "", &own(trees.mst)),
+        page("vrf.md", "VRF configuration", VRF, "", &own(trees.vrf)),
+        page("track.md", "Tracked object configuration", TRACK, "", &own(trees.track)),
         page("session.md", "Configuration sessions", SESSION, "", &session),
     ]
 }

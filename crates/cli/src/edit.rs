@@ -5,11 +5,16 @@
 
 use crate::args::Names;
 use crate::backend::Refusal;
+use crate::commands::{self, banner::Capture};
 use crate::mode::ConfigMode;
 use crate::parse::{Failure, Parsed, Reader, Word, words};
+use crate::section::{RefusedSection, Under, indent};
+use crate::setting::{Change, Target};
 use crate::tree::Run;
+use crate::unsupported::{Place, explain, is_safety, leads_to_mode};
 use lanyard_config::{Config, Interface, InterfaceName, Vlan};
 use lanyard_types::VlanId;
+use std::collections::BTreeSet;
 
 /// What a configuration handler works on.
 pub struct Edit<'a> {
@@ -67,6 +72,13 @@ impl Edit<'_> {
     }
 }
 
+impl Target for Interface {
+    type Key = InterfaceName;
+    fn each(edit: &mut Edit<'_>, change: Change<'_, Self>) -> Result<(), Refusal> {
+        edit.each_interface(change)
+    }
+}
+
 /// Puts an interface into the configuration; a netdev with nothing configured is no part of it.
 pub fn put(config: &mut Config, name: InterfaceName, interface: Interface) {
     if matches!(name, InterfaceName::Netdev(_)) && interface == Interface::default() {
@@ -111,77 +123,165 @@ impl Names for ConfigNames<'_> {
 }
 
 /// Applies configuration text to a copy of `base`: the copy with every line that is accepted, and the lines
-/// that are not. Blank lines and comments (`!`) do nothing; `end` and `exit` lead out of a mode. What is
-/// indented under a refused line is refused with it, so that it is not taken for something else's.
+/// that are not. Blank lines and comments (`!`) do nothing; `end` and `exit` lead out of a mode. What stands under a
+/// refused line is refused with it, so that it is not taken for something else's; and an interface with a refused line
+/// that protects the network is left shut down.
 #[must_use]
 pub fn apply_text(text: &str, base: &Config) -> (Config, Vec<LineError>) {
-    let mut config = base.clone();
-    let mut errors: Vec<LineError> = Vec::new();
-    let mut mode = ConfigMode::Global;
-    let mut refused: Option<(usize, usize)> = None;
+    let mut applied = Applied {
+        config: base.clone(),
+        mode: ConfigMode::Global,
+        errors: Vec::new(),
+        refused: None,
+        section: None,
+        banner: None,
+        held: BTreeSet::new(),
+    };
     for (at, line) in text.lines().enumerate() {
-        let indent = line.len() - line.trim_start().len();
-        if line.trim_start().starts_with('!') || line.trim().is_empty() {
-            continue;
-        }
-        let under = refused.filter(|(_, of)| indent > *of).map(|(head, _)| head);
-        let result = match under {
-            Some(head) => {
-                Err(Failure::Reason(indent, format!("it stands under line {head}, which is refused")))
+        applied.line(at + 1, line);
+    }
+    applied.finish()
+}
+
+/// True for a line of an interface that protects the network: without it, the interface is left shut down.
+#[must_use]
+pub fn protects(line: &str) -> bool {
+    words(line).is_ok_and(|words| is_safety(&words))
+}
+
+/// A configuration text, as far as it has been applied.
+struct Applied {
+    config: Config,
+    mode: ConfigMode,
+    errors: Vec<LineError>,
+    /// The last line, when it was refused: its number and indentation.
+    refused: Option<(usize, usize)>,
+    /// A refused line that leads to a mode, and its number.
+    section: Option<(usize, RefusedSection)>,
+    /// A banner whose text goes on, and the number of the line that began it.
+    banner: Option<(usize, Capture)>,
+    /// Interfaces that are left shut down.
+    held: BTreeSet<InterfaceName>,
+}
+
+impl Applied {
+    fn line(&mut self, number: usize, line: &str) {
+        if let Some((first, mut capture)) = self.banner.take() {
+            if capture.feed(line) {
+                let result = self.finish_banner(&capture);
+                self.note(first, &capture.first, result);
+            } else {
+                self.banner = Some((first, capture));
             }
-            None => apply_line(line, &mut config, &mut mode),
+            return;
+        }
+        let is_comment = line.trim_start().starts_with('!');
+        let list = match words(line) {
+            Ok(list) if list.is_empty() => return,
+            Ok(list) => list,
+            Err(_) if is_comment => return,
+            Err(failure) => return self.note(number, line, Err(failure)),
         };
-        if under.is_none() {
-            refused = result.as_ref().err().map(|_| (at + 1, indent));
+        if let Some(head) = self.stands_under(line, &list) {
+            let text = format!("it stands under line {head}, which is refused");
+            if !is_comment && head > 0 {
+                self.error(number, line, &Failure::Reason(indent(line), text));
+            }
+            return;
         }
-        if let Err(failure) = result {
-            let upto = failure.at().min(line.len());
-            errors.push(LineError {
-                line: at + 1,
-                column: line.get(..upto).map_or(0, |before| before.chars().count()) + 1,
-                text: line.to_owned(),
-                reason: reason(&failure),
-            });
+        if is_comment {
+            return;
         }
+        let result = self.run(number, line, &list);
+        self.note(number, line, result);
     }
-    (config, errors)
+
+    /// The number of the refused line that a line stands under; 0 for a line that only ends a refused section.
+    fn stands_under(&mut self, line: &str, words: &[Word<'_>]) -> Option<usize> {
+        if let Some((head, section)) = &mut self.section {
+            match section.takes(line, words) {
+                Under::Inside => return Some(*head),
+                Under::Ends => {
+                    self.section = None;
+                    return Some(0);
+                }
+                Under::Behind => self.section = None,
+            }
+        }
+        self.refused.filter(|(_, of)| indent(line) > *of).map(|(head, _)| head)
+    }
+
+    fn run(&mut self, number: usize, line: &str, words: &[Word<'_>]) -> Result<(), Failure> {
+        let parsed = parse_line(line, words, &self.config, &self.mode, None)?;
+        if let Some(capture) = Capture::begin(line, &parsed) {
+            self.banner = Some((number, capture));
+            return Ok(());
+        }
+        run_parsed(words, &parsed, &mut self.config, &mut self.mode, None).map(|_| ())
+    }
+
+    fn finish_banner(&mut self, capture: &Capture) -> Result<(), Failure> {
+        let list = words(&capture.first)?;
+        let mut parsed = parse_line(&capture.first, &list, &self.config, &self.mode, None)?;
+        capture.complete(&mut parsed);
+        run_parsed(&list, &parsed, &mut self.config, &mut self.mode, None).map(|_| ())
+    }
+
+    /// Remembers what became of a line.
+    fn note(&mut self, number: usize, line: &str, result: Result<(), Failure>) {
+        self.refused = result.as_ref().err().map(|_| (number, indent(line)));
+        let Err(mut failure) = result else { return };
+        let list = words(line).unwrap_or_default();
+        if leads_to_mode(&list) {
+            self.mode = ConfigMode::Global;
+            self.section = Some((number, RefusedSection::of(line)));
+        } else if let ConfigMode::Interface { names, .. } = &self.mode
+            && is_safety(&list)
+        {
+            self.held.extend(names.iter().cloned());
+            let shut = "the interface is left shut down, because the line protects the network";
+            failure = Failure::Reason(failure.at(), format!("{}; {shut}", reason(&failure)));
+        }
+        self.error(number, line, &failure);
+    }
+
+    fn error(&mut self, number: usize, line: &str, failure: &Failure) {
+        let upto = failure.at().min(line.len());
+        self.errors.push(LineError {
+            line: number,
+            column: line.get(..upto).map_or(0, |before| before.chars().count()) + 1,
+            text: line.to_owned(),
+            reason: reason(failure),
+        });
+    }
+
+    fn finish(mut self) -> (Config, Vec<LineError>) {
+        if let Some((number, capture)) = self.banner.take() {
+            let result = self.finish_banner(&capture);
+            self.note(number, &capture.first, result);
+        }
+        for name in std::mem::take(&mut self.held) {
+            let mut interface = self.config.interfaces.get(&name).cloned().unwrap_or_default();
+            interface.shutdown = true;
+            put(&mut self.config, name, interface);
+        }
+        (self.config, self.errors)
+    }
 }
 
-/// What leads into a mode.
-const LEADS: &[&str] = &["interface", "vlan", "vrf", "track"];
-
-/// Applies one line of configuration text. One that leads into another mode and is refused leads to global
-/// configuration mode.
-fn apply_line(line: &str, config: &mut Config, mode: &mut ConfigMode) -> Result<(), Failure> {
-    let words = words(line)?;
-    let Some(first) = words.first() else { return Ok(()) };
-    let result = run_line(line, &words, config, mode, None).map(|_| ());
-    let leads =
-        |keyword: &str| first.text.len() >= 3 && keyword.starts_with(&first.text.to_ascii_lowercase());
-    if result.is_err() && (LEADS.iter().any(|keyword| leads(keyword))) {
-        *mode = ConfigMode::Global;
-    }
-    result
-}
-
-/// Parses and runs one configuration line; answers its notices.
-///
-/// # Errors
-/// As a [`Failure`]; a handler's refusal points at the line's first word after `no`.
-pub fn run_line(
+/// Parses one configuration line.
+fn parse_line(
     line: &str,
     words: &[Word<'_>],
-    config: &mut Config,
-    mode: &mut ConfigMode,
+    config: &Config,
+    mode: &ConfigMode,
     exists: Option<&dyn Names>,
-) -> Result<Vec<String>, Failure> {
-    let parsed = {
-        let known = ConfigNames(config);
-        let names = exists.unwrap_or(&known);
-        let reader = Reader { line, words, names, privileged: true, exec: crate::commands::EXEC };
-        reader.parse(mode.root())?
-    };
-    run_parsed(words, &parsed, config, mode, exists)
+) -> Result<Parsed, Failure> {
+    let known = ConfigNames(config);
+    let names = exists.unwrap_or(&known);
+    let reader = Reader { line, words, names, privileged: true, exec: commands::EXEC };
+    let place = if matches!(mode, ConfigMode::Interface { .. }) { Place::Interface } else { Place::Global };
+    reader.parse(&commands::config_root(mode)).map_err(|failure| explain(failure, words, place))
 }
 
 /// Runs a parsed configuration line; answers its notices.
@@ -206,13 +306,18 @@ pub fn run_parsed(
         };
         return Ok(Vec::new());
     }
-    let Run::Edit(handler) = parsed.run else {
+    if let Run::Exec(_) = parsed.run {
         return Err(Failure::Reason(first, "an exec command is no part of a configuration".into()));
-    };
-    let is_own_tree = parsed.tree + 1 < mode.root().len();
+    }
+    let is_own_tree = parsed.tree + 1 < commands::config_root(mode).len();
     let mut next = if is_own_tree { mode.clone() } else { ConfigMode::Global };
     let mut edit = Edit { config, mode: &mut next, notices: Vec::new(), exists };
-    handler(&mut edit, &parsed.args).map_err(|refusal| Failure::Reason(first, refusal.0))?;
+    let result = match parsed.run {
+        Run::Edit(handler) => handler(&mut edit, &parsed.args),
+        Run::Set(setting) => setting.apply(&mut edit, &parsed.args),
+        Run::Exec(_) => Ok(()),
+    };
+    result.map_err(|refusal| Failure::Reason(first, refusal.0))?;
     let notices = edit.notices;
     *mode = next;
     Ok(notices)

@@ -2,11 +2,13 @@
 
 use crate::apply_text;
 use crate::args::NoNames;
+use crate::commands;
 use crate::help::Helper;
 use crate::mode::{ConfigMode, Mode};
 use crate::parse::{Reader, words};
 use crate::pipe::{self, Pipe};
-use lanyard_config::{Config, InterfaceName, text};
+use crate::text;
+use lanyard_config::{Config, InterfaceName};
 use lanyard_types::VlanSet;
 
 /// Reads `data` as lines in every mode, asks for help at the end of each, and applies them as configuration.
@@ -26,8 +28,12 @@ pub fn fuzz_line(data: &[u8]) {
     for line in input.lines().take(64) {
         for mode in &modes {
             let is_exec = matches!(mode, Mode::User | Mode::Privileged);
-            let helper =
-                Helper { root: mode.root(), names: &NoNames, privileged: *mode != Mode::User, is_exec };
+            let helper = Helper {
+                root: commands::root(mode),
+                names: &NoNames,
+                privileged: *mode != Mode::User,
+                is_exec,
+            };
             assert!(!helper.help(line).is_empty());
             let completion = helper.complete(line);
             assert!(line.is_char_boundary(completion.start));
@@ -35,14 +41,9 @@ pub fn fuzz_line(data: &[u8]) {
             if let Some(bar) = pipe::position(&words, is_exec).and_then(|at| words.get(at)) {
                 let _ = Pipe::parse(line, bar.at).map(|pipe| pipe.filter(line.to_owned()));
             }
-            let reader = Reader {
-                line,
-                words: &words,
-                names: &NoNames,
-                privileged: true,
-                exec: crate::commands::EXEC,
-            };
-            if let Err(failure) = reader.parse(mode.root()) {
+            let reader =
+                Reader { line, words: &words, names: &NoNames, privileged: true, exec: commands::EXEC };
+            if let Err(failure) = reader.parse(&commands::root(mode)) {
                 assert!(failure.message().starts_with("% "));
             }
         }

@@ -10,6 +10,8 @@ use crate::tree::{Node, Root, Token};
 
 /// Interface names that `?` lists at most.
 const MAX_NAMES: usize = 64;
+/// Words that the message about an incomplete line lists at most.
+const MAX_NEXT: usize = 8;
 
 /// What is known about the place the line is typed at.
 pub struct Helper<'a> {
@@ -72,6 +74,19 @@ impl Helper<'_> {
         Completion { start, candidates: items.into_iter().filter_map(|item| item.word).collect() }
     }
 
+    /// What may stand behind a whole line, as `?` calls it; a few at most.
+    #[must_use]
+    pub fn next_words(&self, line: &str) -> Vec<String> {
+        let (_, items) = self.items(&format!("{} ", line.trim_end())).unwrap_or_default();
+        let labels = items.into_iter().filter(|item| !item.is_name && item.label != "<cr>");
+        let mut labels: Vec<String> = labels.map(|item| item.label).take(MAX_NEXT + 1).collect();
+        if labels.len() > MAX_NEXT {
+            labels.truncate(MAX_NEXT);
+            labels.push("...".into());
+        }
+        labels
+    }
+
     /// True when the end of the line stands in free text.
     #[must_use]
     pub fn is_in_text(&self, line: &str) -> bool {
@@ -89,7 +104,7 @@ impl Helper<'_> {
         let upto = words.last().map_or(0, |word| word.at + word.text.len());
         let line = line.get(..upto).unwrap_or(line);
         let (names, privileged) = (self.names, self.privileged);
-        Reader { line, words, names, privileged, exec: crate::commands::EXEC }.expected(self.root)
+        Reader { line, words, names, privileged, exec: crate::commands::EXEC }.expected(&self.root)
     }
 
     /// Where the last, perhaps empty, word begins, and what may stand there.

@@ -1,7 +1,7 @@
-//! Modes: what the prompt shows and which trees read a line.
+//! Modes: what the prompt shows and which lines lead where.
+//!
+//! `commands::root` has the trees that read a line in each.
 
-use crate::commands;
-use crate::tree::Root;
 use lanyard_config::InterfaceName;
 use lanyard_types::VlanSet;
 
@@ -64,18 +64,6 @@ impl ConfigMode {
             Self::Track(_) => "-track",
         }
     }
-    /// The trees that read a line here: the mode's own, then its parent's.
-    #[must_use]
-    pub fn root(&self) -> Root {
-        match self {
-            Self::Global => &[commands::GLOBAL],
-            Self::Interface { .. } => &[commands::INTERFACE, commands::GLOBAL],
-            Self::Vlan(_) => &[commands::VLAN, commands::GLOBAL],
-            Self::Mst => &[commands::MST, commands::GLOBAL],
-            Self::Vrf { .. } => &[commands::VRF, commands::GLOBAL],
-            Self::Track(_) => &[commands::TRACK, commands::GLOBAL],
-        }
-    }
     /// The lines that lead here from global configuration mode.
     #[must_use]
     pub fn entry(&self) -> Option<String> {
@@ -105,22 +93,6 @@ impl Mode {
             Self::Privileged => format!("{hostname}#"),
             Self::Config { at, session: None } => format!("{hostname}(config{})#", at.tag()),
             Self::Config { at, session: Some(name) } => format!("{hostname}(config-s-{name}{})#", at.tag()),
-        }
-    }
-    /// The trees that read a line here.
-    #[must_use]
-    pub fn root(&self) -> Root {
-        match self {
-            Self::User | Self::Privileged => &[commands::EXEC],
-            Self::Config { at, session: Some(_) } => match at {
-                ConfigMode::Global => &[commands::SESSION],
-                ConfigMode::Interface { .. } => &[commands::INTERFACE, commands::SESSION],
-                ConfigMode::Vlan(_) => &[commands::VLAN, commands::SESSION],
-                ConfigMode::Mst => &[commands::MST, commands::SESSION],
-                ConfigMode::Vrf { .. } => &[commands::VRF, commands::SESSION],
-                ConfigMode::Track(_) => &[commands::TRACK, commands::SESSION],
-            },
-            Self::Config { at, session: None } => at.root(),
         }
     }
 }

@@ -170,7 +170,7 @@ impl Reader<'_> {
     ///
     /// # Errors
     /// The best explanation that any of the trees has.
-    pub fn parse(&self, root: Root) -> Result<Parsed, Failure> {
+    pub fn parse(&self, root: &Root) -> Result<Parsed, Failure> {
         let mut failure: Option<Failure> = None;
         for (tree, nodes) in root.iter().enumerate() {
             let mut parsed = None;
@@ -197,7 +197,7 @@ impl Reader<'_> {
     ///
     /// # Errors
     /// The best explanation, when none does.
-    pub fn expected(&self, root: Root) -> Result<Vec<Vec<Expected>>, Failure> {
+    pub fn expected(&self, root: &Root) -> Result<Vec<Vec<Expected>>, Failure> {
         let mut groups = Vec::new();
         let mut failure: Option<Failure> = None;
         for nodes in root {
@@ -243,6 +243,7 @@ impl Reader<'_> {
                     if node.special == Special::None {
                         state.words.push(keyword);
                     }
+                    state.values.extend(node.choice.map(Value::Choice));
                     self.enter(node, at + 1, state, done)
                 }
                 Token::Arg(kind) => self.argument(node, kind, at, &state, done),
@@ -379,7 +380,7 @@ fn ending(node: &Node, form: Form) -> Option<Run> {
     match form {
         Form::Set => node.run,
         Form::No | Form::Default => match (node.no, node.run) {
-            (Some(no), _) => Some(Run::Edit(no)),
+            (Some(no), _) => Some(no),
             (None, Some(run)) if !node.set_only => Some(run),
             _ => None,
         },

@@ -1,18 +1,22 @@
 //! A command-line session: its mode, its history, and what becomes of a line.
 //!
 //! Invariant: a line is taken or refused as a whole. Every [`Outcome::Refused`] has a line that starts with
-//! `%`, and then neither the configuration nor the mode has changed.
+//! `%`, and then neither the configuration nor the mode has changed, with two exceptions: a refused line that leads to a mode
+//! leads to global configuration mode, so that what follows it runs in no other mode; and a pasted line that
+//! protects the network leaves the interface shut down.
 
-use crate::args::Names;
+use crate::args::{Names, short};
 use crate::backend::{Backend, Refusal};
-use crate::commands;
+use crate::commands::{self, banner::Capture};
 use crate::edit::run_parsed;
 use crate::help::Helper;
 use crate::mode::{ConfigMode, Mode};
 use crate::outcome::{Outcome, Terminal};
-use crate::parse::{Failure, Parsed, Reader, Word, words};
+use crate::parse::{Failure, Form, Parsed, Reader, Word, words};
 use crate::pipe::{self, Pipe};
+use crate::section::{RefusedSection, Under, indent};
 use crate::tree::Run;
+use crate::unsupported::{Place, explain, is_safety, leads_to_mode};
 use std::collections::VecDeque;
 
 /// Lines of history at most.
@@ -40,6 +44,12 @@ pub struct Session {
     pub(crate) history_size: usize,
     /// True when something was configured since `configure`, for the log.
     pub(crate) changed: bool,
+    /// A banner whose text is being entered.
+    banner: Option<Capture>,
+    /// A refused line that leads to a mode: the lines meant for that mode are refused with it.
+    section: Option<RefusedSection>,
+    /// True after a refused line left the mode's interfaces shut down.
+    is_held: bool,
 }
 
 /// What an exec handler works with.
@@ -67,6 +77,9 @@ impl Names for Known<'_> {
         names.dedup();
         names
     }
+    fn netdev_refusal(&self, name: &str) -> Option<&'static str> {
+        self.0.netdev_refusal(name)
+    }
     fn root_primary(&self, tree: crate::view::TreeKey) -> Option<u16> {
         self.0.root_primary_priority(tree)
     }
@@ -92,6 +105,9 @@ impl Session {
             history: VecDeque::new(),
             history_size: 20,
             changed: false,
+            banner: None,
+            section: None,
+            is_held: false,
         }
     }
 
@@ -116,16 +132,27 @@ impl Session {
     /// The prompt, without a trailing blank.
     #[must_use]
     pub fn prompt(&self, backend: &dyn Backend) -> String {
-        self.mode.prompt(&backend.running().hostname)
+        // The lines of a banner are text: IOS prompts for none of them.
+        if self.banner.is_some() { String::new() } else { self.mode.prompt(&backend.running().hostname) }
     }
 
     /// Reads and runs one line.
     pub fn execute(&mut self, line: &str, backend: &mut dyn Backend) -> Outcome {
         let line = line.trim_end_matches(['\r', '\n']);
+        if let Some(mut banner) = self.banner.take() {
+            if banner.feed(line) {
+                return self.finish_banner(&banner, backend);
+            }
+            self.banner = Some(banner);
+            return Outcome::Text(String::new());
+        }
         let words = match words(line) {
             Ok(words) => words,
             Err(failure) => return self.refuse(line, &failure, backend),
         };
+        if let Some(outcome) = self.under_refused(line, &words, &*backend) {
+            return outcome;
+        }
         let Some(first) = words.first() else { return Outcome::Text(String::new()) };
         // Ctrl-Z is sent as `end`, which does nothing where there is nothing to leave.
         let is_idle =
@@ -139,8 +166,103 @@ impl Session {
         }
         match self.run(line, &words, backend) {
             Ok(outcome) => outcome,
-            Err(failure) => self.refuse(line, &failure, backend),
+            Err(failure) => self.after_refusal(line, &words, failure, backend),
         }
+    }
+
+    /// What becomes of a line that may stand under a refused one; `None` when it does not.
+    fn under_refused(&mut self, line: &str, words: &[Word<'_>], backend: &dyn Backend) -> Option<Outcome> {
+        if self.in_exec() {
+            self.section = None;
+        }
+        let first = words.first()?.text;
+        let leaves = ["end", "exit"].contains(&first.to_ascii_lowercase().as_str());
+        // What configures nothing works as ever: `show diff`, `commit`.
+        let upto = pipe::position(words, self.in_exec()).unwrap_or(words.len());
+        let parsed = self.reader(line, &words[..upto], &Known(backend)).parse(&commands::root(&self.mode));
+        let is_exec = !leaves && parsed.is_ok_and(|parsed| matches!(parsed.run, Run::Exec(_)));
+        let section = self.section.as_mut()?;
+        if line.ends_with('?') || is_exec {
+            return None;
+        }
+        match section.takes(line, words) {
+            Under::Inside if first.starts_with('!') => Some(Outcome::Text(String::new())),
+            Under::Inside => {
+                let head = short(&section.line);
+                let text = format!(
+                    "% Not applied: it stands under \"{head}\", which was refused; enter exit to leave that section"
+                );
+                Some(Outcome::Refused(lines(&[text])))
+            }
+            Under::Ends => {
+                self.section = None;
+                Some(Outcome::Text(String::new()))
+            }
+            Under::Behind => {
+                self.section = None;
+                None
+            }
+        }
+    }
+
+    /// Answers a refused line. One that leads to a mode leaves the session in global configuration mode and takes the lines
+    /// that follow it along; a pasted one that protects the network leaves the mode's interfaces shut down.
+    fn after_refusal(
+        &mut self,
+        line: &str,
+        words: &[Word<'_>],
+        failure: Failure,
+        backend: &mut dyn Backend,
+    ) -> Outcome {
+        let place = match &self.mode {
+            Mode::User | Mode::Privileged => Place::Exec,
+            Mode::Config { at: ConfigMode::Interface { .. }, .. } => Place::Interface,
+            Mode::Config { .. } => Place::Global,
+        };
+        let outcome = self.refuse(line, &explain(failure, words, place), backend);
+        if place == Place::Exec {
+            return outcome;
+        }
+        if leads_to_mode(words) {
+            self.section = Some(RefusedSection::of(line));
+            if let Mode::Config { at, .. } = &mut self.mode {
+                *at = ConfigMode::Global;
+            }
+            return outcome;
+        }
+        match outcome {
+            Outcome::Refused(text) if place == Place::Interface && is_safety(words) && indent(line) > 0 => {
+                Outcome::Refused(text + &lines(&[self.hold(backend)]))
+            }
+            other => other,
+        }
+    }
+
+    /// Shuts the mode's interfaces down, because a line that protects the network was refused; answers what is to be told.
+    fn hold(&mut self, backend: &mut dyn Backend) -> String {
+        self.is_held = true;
+        let shut = words("shutdown").and_then(|words| self.run("shutdown", &words, backend));
+        match shut {
+            Ok(_) => {
+                "% The interface is left shut down, because the refused line protects the network: enter no \
+                      shutdown to open it without that line"
+                    .into()
+            }
+            Err(failure) => format!("% The interface can't be shut down: {}", failure.message()),
+        }
+    }
+
+    /// Configures a banner whose text is complete.
+    fn finish_banner(&mut self, banner: &Capture, backend: &mut dyn Backend) -> Outcome {
+        let result = words(&banner.first).and_then(|words| {
+            let mut parsed = {
+                let known = Known(&*backend);
+                self.reader(&banner.first, &words, &known).parse(&commands::root(&self.mode))?
+            };
+            banner.complete(&mut parsed);
+            self.configure(&banner.lines(), &words, &parsed, backend)
+        });
+        result.unwrap_or_else(|failure| self.refuse(&banner.first, &failure, backend))
     }
 
     fn remember(&mut self, line: &str) {
@@ -166,9 +288,14 @@ impl Session {
         let text = line.get(..upto).unwrap_or(line);
         let parsed = {
             let known = Known(&*backend);
-            self.reader(text, command, &known).parse(self.mode.root())?
+            self.reader(text, command, &known).parse(&commands::root(&self.mode))?
         };
         let at = command.first().map_or(0, |word| word.at);
+        if let Some(banner) = Capture::begin(line, &parsed) {
+            let hint = format!("Enter TEXT message.  End with the character '{}'.\n", banner.delimiter());
+            self.banner = Some(banner);
+            return Ok(Outcome::Text(if self.login.interactive { hint } else { String::new() }));
+        }
         let refused = |refusal: Refusal| Failure::Reason(at, refusal.0);
         match parsed.run {
             Run::Exec(handler) => {
@@ -179,7 +306,7 @@ impl Session {
                     other => Ok(other),
                 }
             }
-            Run::Edit(_) => self.configure(line, command, &parsed, backend),
+            Run::Edit(_) | Run::Set(_) => self.configure(line, command, &parsed, backend),
         }
     }
 
@@ -194,8 +321,15 @@ impl Session {
         let at = words.first().map_or(0, |word| word.at);
         let refused = |refusal: Refusal| Failure::Reason(at, refusal.0);
         let Mode::Config { at: mode, session } = self.mode.clone() else { return Err(Failure::Invalid(at)) };
+        let opens = parsed.args.form != Form::Set && parsed.args.words.first() == Some(&"shutdown");
+        if self.is_held && opens && indent(line) > 0 {
+            return Err(Failure::Reason(
+                at,
+                "The interface stays shut down: a line that protects the network was refused".into(),
+            ));
+        }
         let mut next = mode.clone();
-        let is_last = parsed.tree + 1 == self.mode.root().len();
+        let is_last = parsed.tree + 1 == commands::root(&self.mode).len();
         let (mut candidate, base) = match &session {
             Some(name) => {
                 let running = backend.running().clone();
@@ -210,7 +344,7 @@ impl Session {
         };
         match (&session, base) {
             (Some(name), Some((running, before))) if candidate != before => {
-                let from = if is_last { ConfigMode::Global } else { mode };
+                let from = if is_last { ConfigMode::Global } else { mode.clone() };
                 let lines = recorded(&from, line);
                 backend.config_sessions().record(name, lines, &running, candidate).map_err(refused)?;
             }
@@ -220,6 +354,7 @@ impl Session {
             }
             _ => {}
         }
+        self.is_held &= next == mode;
         self.mode = Mode::Config { at: next, session };
         Ok(Outcome::Text(lines(&notices)))
     }
@@ -234,7 +369,10 @@ impl Session {
 
     /// IOS's error: a caret under the place, and the message.
     fn refuse(&self, line: &str, failure: &Failure, backend: &dyn Backend) -> Outcome {
-        let message = failure.message();
+        let message = match failure {
+            Failure::Incomplete(_) => self.incomplete(line, backend),
+            _ => failure.message(),
+        };
         let Failure::Invalid(at) = failure else { return Outcome::Refused(lines(&[message])) };
         let column = line.get(..*at).map_or(0, |before| before.chars().count());
         if self.login.interactive {
@@ -243,6 +381,16 @@ impl Session {
         } else {
             let shown: String = line.chars().map(|c| if c == '\t' { ' ' } else { c }).collect();
             Outcome::Refused(lines(&[message, format!("  {shown}"), format!("  {}^", " ".repeat(column))]))
+        }
+    }
+
+    /// The message about a line that ends too early: what may follow.
+    fn incomplete(&self, line: &str, backend: &dyn Backend) -> String {
+        let next = self.helper(&Known(backend)).next_words(line);
+        match next.as_slice() {
+            [] => "% Incomplete command.".into(),
+            [one] => format!("% Incomplete command. Enter {one} next."),
+            some => format!("% Incomplete command. Enter one of these next: {}", some.join(", ")),
         }
     }
 
@@ -264,7 +412,12 @@ impl Session {
     }
 
     fn helper<'a>(&self, names: &'a dyn Names) -> Helper<'a> {
-        Helper { root: self.mode.root(), names, privileged: self.mode != Mode::User, is_exec: self.in_exec() }
+        Helper {
+            root: commands::root(&self.mode),
+            names,
+            privileged: self.mode != Mode::User,
+            is_exec: self.in_exec(),
+        }
     }
 }
 

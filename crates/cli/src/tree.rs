@@ -7,7 +7,8 @@
 //! kw("mtu", "Set the interface MTU").no(mtu).then(&[number(68, 9216, "MTU size in bytes").run(mtu)])
 //! ```
 //!
-//! reads: `mtu <68-9216>` runs `mtu`; `no mtu`, `default mtu`, with or without the number, run it as well.
+//! reads: `mtu <68-9216>` runs `mtu`; `no mtu`, `default mtu`, with or without the number, run it as well. Configuration lines
+//! are declared as entries of a table ([`crate::setting`]), which makes nodes of them.
 //!
 //! Invariant: a handler runs only for a line the tree accepts, so it finds the arguments of its own path.
 
@@ -31,6 +32,15 @@ pub type ExecFn = fn(&mut Exec<'_>, &Args) -> Result<Outcome, Refusal>;
 /// Handler of a configuration command. It edits only once nothing can be refused any more.
 pub type EditFn = fn(&mut Edit<'_>, &Args) -> Result<(), Refusal>;
 
+/// A setting, which a complete line changes.
+pub trait Applies: Sync {
+    /// Takes the value of a line, or the default.
+    ///
+    /// # Errors
+    /// When it can't take effect; nothing has changed then.
+    fn apply(&self, edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal>;
+}
+
 /// What a complete line runs.
 #[derive(Clone, Copy)]
 pub enum Run {
@@ -38,6 +48,8 @@ pub enum Run {
     Exec(ExecFn),
     /// A configuration command.
     Edit(EditFn),
+    /// A setting of the tables.
+    Set(&'static dyn Applies),
 }
 
 /// Words that change how the rest of the line is read.
@@ -63,7 +75,7 @@ pub struct Node {
     /// What runs when the line ends here.
     pub run: Option<Run>,
     /// What runs when a `no` or `default` line ends here and `run` does not.
-    pub no: Option<EditFn>,
+    pub no: Option<Run>,
     /// True when `run` has no `no` form.
     pub set_only: bool,
     /// True when only privileged exec mode has it.
@@ -74,6 +86,8 @@ pub struct Node {
     pub next: &'static [Node],
     /// What may follow in any order, each at most once; the line ends with this node's `run`.
     pub options: &'static [Node],
+    /// For a keyword that is a value: its position in the table of choices.
+    pub choice: Option<usize>,
 }
 
 const fn node(token: Token, help: &'static str) -> Node {
@@ -87,6 +101,7 @@ const fn node(token: Token, help: &'static str) -> Node {
         special: Special::None,
         next: &[],
         options: &[],
+        choice: None,
     }
 }
 
@@ -119,7 +134,7 @@ impl Node {
     }
     /// The `no` and `default` forms may end here.
     pub const fn no(mut self, f: EditFn) -> Self {
-        self.no = Some(f);
+        self.no = Some(Run::Edit(f));
         self
     }
     /// An exec command ends here.
@@ -162,15 +177,4 @@ impl Node {
 }
 
 /// The trees that a line may be read by, in order of preference, the first being the mode's own.
-pub type Root = &'static [&'static [Node]];
-
-/// Two lists of nodes as one; `N` is the sum of their lengths.
-pub const fn join<const N: usize>(a: &[Node], b: &[Node]) -> [Node; N] {
-    let mut all = [node(Token::Word(""), ""); N];
-    let mut at = 0;
-    while at < N {
-        all[at] = if at < a.len() { a[at] } else { b[at - a.len()] };
-        at += 1;
-    }
-    all
-}
+pub type Root = Vec<&'static [Node]>;

@@ -31,7 +31,7 @@ fn a_refused_commit_changes_nothing() {
     assert_eq!(fake.config, config);
     assert!(matches!(session.mode(), Mode::Config { session: Some(_), .. }));
     assert_eq!(run(&mut session, &mut fake, &["mtu 9000", "commit"]), Outcome::Text(String::new()));
-    assert!(fake.config.to_string().contains("mtu 9000"));
+    assert!(lanyard_cli::text::render(&fake.config).contains("mtu 9000"));
     assert_eq!(fake.log.len(), 2);
 }
 
@@ -46,7 +46,7 @@ fn a_session_applies_to_what_runs_at_commit() {
     );
     run(&mut two, &mut fake, &["configure terminal", "hostname other", "vlan 20", "end"]);
     run(&mut two, &mut fake, &["configure session s", "vlan 10", "name users", "commit"]);
-    let text = fake.config.to_string();
+    let text = lanyard_cli::text::render(&fake.config);
     for wanted in
         ["hostname other", "vlan 20", "vlan 10\n name users", "interface eth1\n switchport access vlan 10"]
     {
@@ -65,7 +65,7 @@ fn a_session_that_no_longer_fits_is_refused() {
         text.starts_with("% the running configuration has changed, and session s no longer fits"),
         "{text}"
     );
-    assert!(!fake.config.to_string().contains("10.0.0.1"));
+    assert!(!lanyard_cli::text::render(&fake.config).contains("10.0.0.1"));
     assert_eq!(run(&mut one, &mut fake, &["abort"]), Outcome::Text(String::new()));
     assert_eq!(*one.mode(), Mode::Privileged);
 }

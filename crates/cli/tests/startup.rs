@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use lanyard_cli::apply_text;
-use lanyard_config::{Config, InterfaceName, Role};
+use lanyard_config::{Banner, Config, InterfaceName, Role};
 use lanyard_types::{VlanId, VlanSet};
 
 /// Applies `text` and compares the refused lines as `line:column: reason`.
@@ -39,10 +39,10 @@ fn a_refused_head_takes_its_lines_along() {
     let config = check(
         "interface eth1\n switchport\nrouter bgp 1\n description not eth1's\nInterface a/b\nmtu 1400\nend\nhostname x\n",
         &[
-            "3:1: invalid input",
+            "3:1: router is not supported by Lanyard",
             "4:2: it stands under line 3, which is refused",
             "5:11: a/b is not an interface's name",
-            "6:1: invalid input",
+            "6:1: it stands under line 5, which is refused",
         ],
     );
     assert_eq!(config.interfaces.len(), 1);
@@ -88,5 +88,33 @@ fn every_vlan_by_itself_and_every_port() {
     assert_eq!(vlans, VlanSet::all());
     assert_eq!(config.interfaces.len(), 1023 + 4094);
     assert_eq!(config.vlans[&VlanId::new(4094).unwrap()].name.as_deref(), Some("users-4094"));
-    assert_eq!(check(&config.to_string(), &[]), config);
+    assert_eq!(check(&lanyard_cli::text::render(&config), &[]), config);
+}
+
+#[test]
+fn an_interface_without_its_protection_is_left_shut_down() {
+    let shut = "the interface is left shut down, because the line protects the network";
+    let config = check(
+        "interface eth1\n switchport mode trunk\n channel-group 1 mode active\n no shutdown\ninterface eth2\n switchport\n \
+         spanning-tree guard rot\ninterface eth3\n no cdp enable\n switchport\n",
+        &[
+            &format!("3:2: channel-group is not supported by Lanyard; {shut}"),
+            &format!("7:22: invalid input; {shut}"),
+            "9:5: cdp is not supported by Lanyard",
+        ],
+    );
+    let down = |name: &str| config.interfaces[&InterfaceName::Netdev(name.into())].shutdown;
+    assert_eq!([down("eth1"), down("eth2"), down("eth3")], [true, true, false]);
+}
+
+#[test]
+fn the_text_of_a_banner_is_no_configuration() {
+    let config = check(
+        "banner motd ^C\nhostname other\ninterface eth1\n shutdown\n!\n^C\nbanner exec #a b#\nhostname sw1\nbanner login @\nip routing\n",
+        &["9:1: the text of banner login has no end: enter its delimiter @ behind it"],
+    );
+    assert_eq!((config.hostname.as_str(), config.ip_routing), ("sw1", false));
+    assert!(config.interfaces.is_empty());
+    assert_eq!(config.banners[&Banner::Motd], "\nhostname other\ninterface eth1\n shutdown\n!\n");
+    assert_eq!(check(&lanyard_cli::text::render(&config), &[]), config);
 }

@@ -48,8 +48,13 @@ fn play(transcript: &str) -> String {
         }
         let typed = ["sw1", "sw2", "Lanyard", "br0"].iter().any(|name| line.starts_with(name));
         let typed = line.find(['#', '>']).filter(|_| typed && !line.contains(" uptime is "));
-        let Some(at) = typed else { continue };
-        let input = &line[at + 1..];
+        // No prompt stands before the lines of a banner.
+        let in_banner = session.prompt(&fake).is_empty();
+        let input = match typed {
+            Some(at) => &line[at + 1..],
+            None if in_banner => line,
+            None => continue,
+        };
         out.push_str(&format!("{}{input}\n", session.prompt(&fake)));
         if let Some(prefix) = input.strip_suffix("<TAB>") {
             let completion = session.complete(prefix, &fake);

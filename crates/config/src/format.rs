@@ -18,14 +18,16 @@ pub fn reference(name: &InterfaceName) -> String {
                 .iter()
                 .any(|word| word.starts_with(&lower))
                 || lower.strip_prefix("vlan").is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_digit()));
-            let mistaken = mistaken || name.parse::<std::net::Ipv4Addr>().is_ok();
+            let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+            let mistaken = mistaken || (name.split('.').count() == 4 && name.split('.').all(is_number));
             if mistaken { format!("netdev {name}") } else { name.clone() }
         }
     }
 }
 
 /// A list of VLANs, divided into parts that each fit one line.
-pub(crate) fn chunks(set: &VlanSet) -> Vec<String> {
+#[must_use]
+pub fn chunks(set: &VlanSet) -> Vec<String> {
     let text = set.to_string();
     let mut parts: Vec<String> = Vec::new();
     for item in text.split(',').filter(|item| !item.is_empty()) {

@@ -31,7 +31,7 @@ impl FpmServer {
 }
 
 /// The section of the running configuration.
-pub(crate) fn lines(server: Option<&FpmServer>) -> Vec<String> {
+pub fn lines(server: Option<&FpmServer>) -> Vec<String> {
     let default = FpmServer::default();
     let line = |server: &FpmServer| {
         let mut line = "fpm server".to_owned();

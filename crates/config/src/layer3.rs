@@ -353,7 +353,7 @@ pub fn split_subinterface(name: &str) -> Option<(&str, u32)> {
 }
 
 /// `arp ...`, before the interfaces' sections the VRFs, after them the routes: three lists of sections.
-pub(crate) fn vrf_sections(config: &Config) -> Vec<Vec<String>> {
+pub fn vrf_sections(config: &Config) -> Vec<Vec<String>> {
     config.vrfs.iter().map(|(name, vrf)| vrf_section(name, vrf)).collect()
 }
 
@@ -374,7 +374,7 @@ pub fn vrf_section(name: &str, vrf: &Vrf) -> Vec<String> {
 }
 
 /// Tracked objects: they name interfaces and VRFs, and routes and virtual routers name them.
-pub(crate) fn track_sections(config: &Config) -> Vec<Vec<String>> {
+pub fn track_sections(config: &Config) -> Vec<Vec<String>> {
     config.tracks.iter().map(|(number, track)| track_section(*number, track)).collect()
 }
 
@@ -411,7 +411,9 @@ fn destination(word: &str, prefix: IpNet) -> String {
     }
 }
 
-pub(crate) fn relay_lines(relay: &RelayInformation) -> Vec<String> {
+/// The lines of `ip dhcp relay information`.
+#[must_use]
+pub fn relay_lines(relay: &RelayInformation) -> Vec<String> {
     let mut lines = Vec::new();
     if relay.option {
         lines.push("ip dhcp relay information option".to_owned());
@@ -459,140 +461,14 @@ pub fn route_line(route: &StaticRoute) -> String {
     line
 }
 
-pub(crate) fn arp_lines(arps: &BTreeMap<(Option<String>, Ipv4Addr), MacAddr>) -> Vec<String> {
+/// The lines of the static ARP entries.
+#[must_use]
+pub fn arp_lines(arps: &BTreeMap<(Option<String>, Ipv4Addr), MacAddr>) -> Vec<String> {
     let line = |((vrf, address), mac): (&(Option<String>, Ipv4Addr), &MacAddr)| {
         let vrf = vrf.as_ref().map_or_else(String::new, |vrf| format!(" vrf {vrf}"));
         format!("arp{vrf} {address} {mac} arpa")
     };
     arps.iter().map(line).collect()
-}
-
-/// The lines under an interface that come before its addresses: the encapsulation and the VRF.
-pub(crate) fn head_lines(interface: &Interface) -> Vec<String> {
-    let mut lines = Vec::new();
-    if let crate::Role::Subinterface(vlan) = interface.role {
-        lines.push(format!("encapsulation dot1q {vlan}"));
-    }
-    lines.extend(interface.layer3.vrf.iter().map(|vrf| format!("vrf forwarding {vrf}")));
-    lines
-}
-
-/// The lines under an interface that come after its addresses.
-pub(crate) fn interface_lines(settings: &Layer3) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    let default = Layer3::default();
-    lines.extend(settings.ip_mtu.map(|mtu| format!("ip mtu {mtu}")));
-    for (on, usual, word) in [
-        (settings.proxy_arp, default.proxy_arp, "ip proxy-arp"),
-        (settings.local_proxy_arp, default.local_proxy_arp, "ip local-proxy-arp"),
-        (settings.directed_broadcast, default.directed_broadcast, "ip directed-broadcast"),
-        (settings.redirects, default.redirects, "ip redirects"),
-        (settings.relay_trusted, default.relay_trusted, "ip dhcp relay information trusted"),
-    ] {
-        if on != usual {
-            lines.push(if on { word.to_owned() } else { format!("no {word}") });
-        }
-    }
-    for (urpf, family) in [(settings.urpf_ipv4, "ip"), (settings.urpf_ipv6, "ipv6")] {
-        match urpf {
-            Urpf::Off => {}
-            Urpf::Loose => lines.push(format!("{family} verify unicast source reachable-via any")),
-            Urpf::Strict => lines.push(format!("{family} verify unicast source reachable-via rx")),
-        }
-    }
-    lines.extend(settings.forwarding_plane.map(ForwardingPlane::line));
-    lines.extend(settings.arp_timeout_s.map(|seconds| format!("arp timeout {seconds}")));
-    lines.extend(settings.helpers.iter().map(helper_line));
-    lines.extend(settings.relay_destinations.iter().map(relay_destination_line));
-    lines.extend(nd_lines(&settings.nd));
-    lines.extend(settings.vrrp.iter().flat_map(|(group, vrrp)| vrrp_lines(*group, vrrp)));
-    lines
-}
-
-fn helper_line(helper: &Helper) -> String {
-    match &helper.vrf {
-        HelperVrf::Own => format!("ip helper-address {}", helper.address),
-        HelperVrf::Global => format!("ip helper-address global {}", helper.address),
-        HelperVrf::Named(vrf) => format!("ip helper-address vrf {vrf} {}", helper.address),
-    }
-}
-
-fn relay_destination_line(destination: &RelayDestination) -> String {
-    let interface = destination.interface.as_ref().map_or_else(String::new, |i| format!(" {}", reference(i)));
-    format!("ipv6 dhcp relay destination {}{interface}", destination.address)
-}
-
-fn nd_lines(nd: &Nd) -> Vec<String> {
-    let mut lines = Vec::new();
-    for (prefix, settings) in &nd.prefixes {
-        let mut line = format!("ipv6 nd prefix {prefix}");
-        if let Some((valid, preferred)) = settings.lifetimes_s {
-            for seconds in [valid, preferred] {
-                let _ = match seconds {
-                    u32::MAX => write!(line, " infinite"),
-                    seconds => write!(line, " {seconds}"),
-                };
-            }
-        }
-        for (on, word) in [
-            (settings.no_advertise, " no-advertise"),
-            (settings.off_link, " off-link"),
-            (settings.no_autoconfig, " no-autoconfig"),
-        ] {
-            line.push_str(if on { word } else { "" });
-        }
-        lines.push(line);
-    }
-    if nd.managed {
-        lines.push("ipv6 nd managed-config-flag".into());
-    }
-    if nd.other {
-        lines.push("ipv6 nd other-config-flag".into());
-    }
-    match nd.interval_s {
-        None => {}
-        Some((max, None)) => lines.push(format!("ipv6 nd ra interval {max}")),
-        Some((max, Some(min))) => lines.push(format!("ipv6 nd ra interval {max} {min}")),
-    }
-    lines.extend(nd.lifetime_s.map(|seconds| format!("ipv6 nd ra lifetime {seconds}")));
-    match nd.suppress {
-        RaSuppress::No => {}
-        RaSuppress::Periodic => lines.push("ipv6 nd ra suppress".into()),
-        RaSuppress::All => lines.push("ipv6 nd ra suppress all".into()),
-    }
-    lines
-}
-
-fn vrrp_lines(group: u8, vrrp: &Vrrp) -> Vec<String> {
-    let mut words: Vec<String> = Vec::new();
-    let default = Vrrp::default();
-    words.extend(vrrp.description.iter().map(|text| format!("description {text}")));
-    for (at, address) in vrrp.addresses.iter().enumerate() {
-        words.push(format!("ip {address}{}", if at == 0 { "" } else { " secondary" }));
-    }
-    if vrrp.advertise_s != default.advertise_s {
-        words.push(format!("timers advertise {}", vrrp.advertise_s));
-    }
-    if vrrp.preempt_delay_s != 0 {
-        words.push(format!("preempt delay minimum {}", vrrp.preempt_delay_s));
-    }
-    if vrrp.priority != default.priority {
-        words.push(format!("priority {}", vrrp.priority));
-    }
-    for (object, decrement) in &vrrp.tracks {
-        words.push(match *decrement {
-            DEFAULT_DECREMENT => format!("track {object}"),
-            decrement => format!("track {object} decrement {decrement}"),
-        });
-    }
-    if vrrp.shutdown {
-        words.push("shutdown".into());
-    }
-    let mut lines: Vec<String> = words.into_iter().map(|words| format!("vrrp {group} {words}")).collect();
-    if !vrrp.preempt {
-        lines.push(format!("no vrrp {group} preempt"));
-    }
-    lines
 }
 
 /// A tag that a subinterface has already.

@@ -1,11 +1,11 @@
 //! The typed configuration of a switch and its IOS text.
 //!
-//! [`Config`] is the whole running or startup configuration as plain values; [`text`] prints it as IOS text
-//! that, fed back through the command line, gives an equal `Config`. Commands change a copy; the switch
-//! takes the copy or refuses it, so a command takes effect everywhere or nowhere.
+//! [`Config`] is the whole running or startup configuration as plain values. The command line (`lanyard-cli`) declares the
+//! lines that read and print it; [`text`] has pieces that the lines share. Commands change a copy; the switch takes the copy
+//! or refuses it, so a command takes effect everywhere or nowhere.
 
 mod format;
-mod fpm;
+pub mod fpm;
 pub mod layer3;
 mod model;
 pub mod spanning_tree;

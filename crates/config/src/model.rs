@@ -46,6 +46,31 @@ pub struct Config {
     pub errdisable: ErrDisable,
     /// `fpm server`; `None` is off.
     pub fpm: Option<FpmServer>,
+    /// `banner motd|login|exec`, with line feeds between the lines of a text.
+    pub banners: BTreeMap<Banner, String>,
+}
+
+/// When a banner is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Banner {
+    /// `banner exec`: when a command-line session begins.
+    Exec,
+    /// `banner login`: before the login.
+    Login,
+    /// `banner motd`: when a terminal connects.
+    Motd,
+}
+
+impl Banner {
+    /// Its keyword.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Exec => "exec",
+            Self::Login => "login",
+            Self::Motd => "motd",
+        }
+    }
 }
 
 impl Default for Config {
@@ -68,6 +93,7 @@ impl Default for Config {
             spanning_tree: SpanningTree::default(),
             errdisable: ErrDisable::default(),
             fpm: None,
+            banners: BTreeMap::new(),
         }
     }
 }

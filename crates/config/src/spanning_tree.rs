@@ -146,7 +146,7 @@ impl Default for ErrDisable {
 }
 
 /// The global lines, and the section of the MST region.
-pub(crate) fn sections(config: &Config) -> Vec<Vec<String>> {
+pub fn sections(config: &Config) -> Vec<Vec<String>> {
     let tree = &config.spanning_tree;
     let mut lines: Vec<String> = Vec::new();
     lines.extend(tree.mode.map(|mode| format!("spanning-tree mode {}", mode.name())));
@@ -210,31 +210,11 @@ fn region_lines(region: &MstRegion) -> Vec<String> {
     lines
 }
 
-/// The lines under an interface.
-pub(crate) fn port_lines(port: &SpanningTreePort) -> Vec<String> {
-    let mut words: Vec<String> = Vec::new();
-    words.extend(match port.link_type {
-        LinkType::Auto => None,
-        LinkType::PointToPoint => Some("link-type point-to-point".to_owned()),
-        LinkType::Shared => Some("link-type shared".to_owned()),
-    });
-    words.extend(match port.portfast {
-        PortFast::Default => None,
-        PortFast::Disable => Some("portfast disable".to_owned()),
-        PortFast::Edge => Some("portfast edge".to_owned()),
-        PortFast::Trunk => Some("portfast edge trunk".to_owned()),
-    });
-    let switch = |word: &str, on: bool| format!("{word} {}", if on { "enable" } else { "disable" });
-    words.extend(port.bpdu_filter.map(|on| switch("bpdufilter", on)));
-    words.extend(port.bpdu_guard.map(|on| switch("bpduguard", on)));
-    words.extend(match port.guard {
-        Guard::Default => None,
-        Guard::None => Some("guard none".to_owned()),
-        Guard::Root => Some("guard root".to_owned()),
-        Guard::Loop => Some("guard loop".to_owned()),
-    });
-    words.extend(port.all.words().map(|(word, value)| format!("{word} {value}")));
-    let mut lines: Vec<String> = words.into_iter().map(|words| format!("spanning-tree {words}")).collect();
+/// The lines under an interface for the port's cost and priority: its own, those in VLANs and in MST instances.
+#[must_use]
+pub fn port_tree_lines(port: &SpanningTreePort) -> Vec<String> {
+    let own = port.all.words().map(|(word, value)| format!("spanning-tree {word} {value}"));
+    let mut lines: Vec<String> = own.collect();
     lines.extend(grouped(&port.vlans, |tree| tree.words().collect()));
     for (instance, tree) in &port.instances {
         lines

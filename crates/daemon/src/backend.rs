@@ -113,6 +113,17 @@ impl Interfaces for Core {
             self.ctx.facts().iter().filter(|link| link.ethernet && !link.loopback && !ours(&link.alias));
         usable.map(|link| link.name.clone()).collect()
     }
+    fn netdev_refusal(&self, name: &str) -> Option<&'static str> {
+        let link = self.ctx.facts().iter().find(|link| link.name == name)?;
+        if link.loopback {
+            Some("is the loopback device: an interface of the switch is an Ethernet device")
+        } else if !link.ethernet {
+            Some("is no Ethernet device: it can't be an interface of the switch")
+        } else {
+            let ours = link.alias.as_deref().is_some_and(|alias| alias.starts_with("lanyard:"));
+            ours.then_some("is a device that Lanyard made: it can't be a port")
+        }
+    }
     fn interfaces(&mut self, only: Option<&InterfaceName>) -> view::Interfaces {
         interface_views::interfaces(&mut self.ctx, &self.ports, only)
     }

@@ -3,7 +3,7 @@
 //! Invariant: the whole file is one change when netdevs and plane take it. When they don't, the line they refuse
 //! is found by trying prefixes, struck out, and the rest is tried again.
 
-use lanyard_cli::edit::{LineError, apply_text};
+use lanyard_cli::edit::{LineError, apply_text, protects};
 use lanyard_config::Config;
 
 /// Lines refused by netdevs or plane that are looked for before the rest of the file is given up.
@@ -50,8 +50,13 @@ pub fn load(text: &str, taker: &mut dyn Taker) -> Vec<LineError> {
             struck.sort_by_key(|error| error.line);
             return struck;
         }
-        // What stands under a struck `interface` line must not become another interface's.
-        kept[at] = if line.starts_with(char::is_whitespace) { "" } else { "end" };
+        // What stands under a struck `interface` line must not become another interface's, and an interface without a line
+        // that protects the network must not forward.
+        kept[at] = match line.starts_with(char::is_whitespace) {
+            true if protects(line) => " shutdown",
+            true => "",
+            false => "end",
+        };
     }
 }
 

@@ -8,8 +8,9 @@ use crate::backend::Refusal;
 use crate::edit::{LineError, apply_text};
 use crate::outcome::Outcome;
 use crate::session::Exec;
+use crate::text;
 use crate::tree::{Node, arg, kw};
-use lanyard_config::{Config, text};
+use lanyard_config::Config;
 
 /// Refused lines a message names at most.
 const MAX_NAMED: usize = 20;

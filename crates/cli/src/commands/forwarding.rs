@@ -1,8 +1,8 @@
-//! `ip forwarding plane`: globally, under a VRF and under an interface.
+//! `ip forwarding plane`: globally and under a VRF. The setting of an interface is an entry of its table, in `layer3.rs`.
 //!
 //! Invariant: the most specific of the three that is set counts; `no` and `default` unset it.
 
-use super::{ip, need};
+use super::need;
 use crate::args::Args;
 use crate::backend::Refusal;
 use crate::edit::Edit;
@@ -39,11 +39,6 @@ fn plane(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
             edit.config.vrfs.entry(name).or_default().forwarding_plane = choice;
             Ok(())
         }
-        ConfigMode::Interface { .. } => edit.each_interface(|interface, name| {
-            ip::layer3(interface, name)?;
-            interface.layer3.forwarding_plane = choice;
-            Ok(())
-        }),
         _ => {
             edit.config.forwarding_plane = choice.unwrap_or_default();
             Ok(())

@@ -1,6 +1,6 @@
 //! Global configuration.
 
-use super::{fpm, interface, mac, need, route, spanning_tree, track, vlan, vrf};
+use super::{banner, fpm, interface, mac, need, route, spanning_tree, track, vlan, vrf};
 use crate::args::{Args, Kind, MAX_WORD, short};
 use crate::backend::Refusal;
 use crate::edit::Edit;
@@ -12,6 +12,7 @@ use lanyard_pipeline::state::{GlobalState, ReservedAction};
 /// `(config)#`.
 pub const TREE: &[Node] = &[
     route::ARP,
+    banner::ENTRY,
     fpm::ENTRY,
     kw("hostname", "Set system's network name").no(hostname).then(&[arg(
         Kind::Word("WORD", MAX_WORD),

@@ -3,15 +3,19 @@
 //! Invariant: an interface whose role is unset has no switchport settings that imply one, and only routed
 //! ports and VLAN interfaces have addresses; so the text of a configuration says all there is.
 
-use super::{layer3, need, spanning_tree, vrf, vrrp};
+use super::{ip, layer3, need, spanning_tree, vrrp};
 use crate::args::{Args, Kind, Names};
 use crate::backend::Refusal;
 use crate::edit::Edit;
+use crate::field;
 use crate::mode::ConfigMode;
 use crate::parse::Form;
-use crate::tree::{Node, arg, kw, number};
+use crate::setting::{Choice, Flag, Line, Number, OneVlan, Setting, Station, Text};
+use crate::tree::{Node, arg, kw};
 use lanyard_config::layer3::{Layer3, split_subinterface};
-use lanyard_config::{Config, Duplex, Interface, InterfaceName, Role, Switchport, SwitchportMode, Vlan};
+use lanyard_config::{
+    Config, Duplex, Interface, InterfaceName, Role, Switchport, SwitchportMode, Vlan, text,
+};
 use lanyard_pipeline::state::{Delivery, HookChoice, Tpid};
 use lanyard_types::{VlanId, VlanSet};
 
@@ -19,7 +23,7 @@ use lanyard_types::{VlanId, VlanSet};
 const MAX_SUBINTERFACE: usize = 13;
 /// Longest description, in bytes.
 const MAX_DESCRIPTION: usize = 240;
-/// Speeds a port can be told to have, in Mbit/s.
+/// Speeds a port can be set to, in Mbit/s.
 const SPEEDS: &[u64] =
     &[10, 100, 1000, 2500, 5000, 10_000, 20_000, 25_000, 40_000, 50_000, 100_000, 200_000, 400_000];
 
@@ -33,117 +37,248 @@ pub const ENTRY: Node = kw("interface", "Select an interface to configure").then
     arg(Kind::Interface, "Network device, or VLAN interface").run(enter),
 ]);
 
-/// `(config-if)#`.
-pub const TREE: &[Node] = &[
-    layer3::ARP,
-    kw("delivery", "How frames are handed to a veth port whose far end is in another namespace")
-        .no(delivery)
-        .then(&[
-            kw("auto", "Straight to the far end where nothing is skipped by it").run(delivery),
-            kw("device", "Through the port's own transmit path").run(delivery),
-            kw("peer", "Straight to the far end").run(delivery),
-        ]),
-    kw("description", "Interface specific description").no(description).then(&[arg(
-        Kind::Line(MAX_DESCRIPTION),
-        "Up to 240 characters describing this interface",
-    )
-    .run(description)]),
-    kw("dot1q", "802.1Q parameters").then(&[kw("tunneling", "802.1Q tunneling").then(&[kw(
-        "ethertype",
-        "EtherType of this port's VLAN tags",
-    )
-    .no(ethertype)
-    .then(&[
-        kw("0x8100", "The customer tag, 802.1Q").run(ethertype),
-        kw("0x88a8", "The service tag, 802.1ad").run(ethertype),
-        kw("0x9100", "What older equipment uses for stacked tags").run(ethertype),
-    ])])]),
-    kw("duplex", "Configure duplex operation").no(duplex).then(&[
-        kw("auto", "Enable AUTO duplex configuration").run(duplex),
-        kw("full", "Force full duplex operation").run(duplex),
-        kw("half", "Force half-duplex operation").run(duplex),
-    ]),
-    layer3::ENCAPSULATION,
-    kw("hook", "Kernel hook that forwards this port").no(hook).then(&[
-        kw("auto", "XDP where the driver has it and it pays, else TC").run(hook),
-        kw("tc", "Traffic control ingress").run(hook),
-        kw("xdp", "Express data path; refused where the driver has none").run(hook),
-    ]),
-    layer3::INTERFACE_V4,
-    layer3::INTERFACE_V6,
-    kw("mac", "MAC configuration").then(&[kw("address-table", "MAC forwarding table").then(&[
-        kw("learning", "Learn addresses on this port").run(learning),
-        kw("limit", "Dynamic addresses allowed on this port").no(limit).then(&[number(
-            1,
-            1_000_000,
-            "Dynamic addresses",
-        )
-        .run(limit)]),
-    ])]),
-    kw("mac-address", "Set the interface MAC address")
-        .no(mac_address)
-        .then(&[arg(Kind::Mac, "MAC address").run(mac_address)]),
-    kw("mtu", "Set the interface Maximum Transmission Unit (MTU)").no(mtu).then(&[number(
-        68,
-        9216,
-        "MTU size in bytes",
-    )
-    .run(mtu)]),
-    kw("shutdown", "Shutdown the selected interface").run(shutdown),
-    spanning_tree::INTERFACE,
-    kw("speed", "Configure speed operation").no(speed).then(&[
-        kw("auto", "Enable AUTO speed configuration").run(speed),
-        number(10, 400_000, "Speed in Mbit/s").run(speed),
-    ]),
+/// The lines of `(config-if)#`, in the order in which the running configuration has them.
+pub const LINES: &[&[Line<Interface>]] = &[
+    HEAD,
     SWITCHPORT,
-    vrf::FORWARDING,
-    vrrp::TREE,
+    layer3::HEAD,
+    LINK,
+    spanning_tree::PORT,
+    ip::ADDRESSES,
+    layer3::LINES,
+    vrrp::LINES,
+    TAIL,
 ];
 
-const SWITCHPORT: Node =
-    kw("switchport", "Make this a port of the switch; set its characteristics").run(switchport).then(&[
-        kw("access", "Set access mode characteristics of the interface").then(&[kw(
-            "vlan",
-            "Set VLAN when interface is in access mode",
-        )
-        .no(access_vlan)
-        .then(&[arg(Kind::Vlan, "VLAN ID of the VLAN when this port is in access mode").run(access_vlan)])]),
-        kw("block", "Disable forwarding of unknown uni/multi cast addresses").then(&[
-            kw("multicast", "Block unknown multicast addresses").run(flag),
-            kw("unicast", "Block unknown unicast addresses").run(flag),
-        ]),
-        kw("mode", "Set trunking mode of the interface").no(mode).then(&[
-            kw("access", "Set trunking mode to ACCESS unconditionally").run(mode),
-            kw("dot1q-tunnel", "Set trunking mode to TUNNEL unconditionally").run(mode),
-            kw("trunk", "Set trunking mode to TRUNK unconditionally").run(mode),
-        ]),
-        kw("protected", "Configure an interface to be a protected port").run(flag),
-        kw("trunk", "Set trunking characteristics of the interface").then(&[
-            kw("allowed", "Set allowed VLAN characteristics when interface is in trunking mode").then(&[kw(
-                "vlan",
-                "Set allowed VLANs when interface is in trunking mode",
-            )
-            .no(allowed)
-            .then(&[
-                kw("add", "Add VLANs to the current list").then(ALLOWED_LIST),
-                kw("all", "All VLANs").set(allowed),
-                kw("except", "All VLANs except the following").then(ALLOWED_LIST),
-                kw("none", "No VLANs").set(allowed),
-                kw("remove", "Remove VLANs from the current list").then(ALLOWED_LIST),
-                arg(Kind::VlanList, "VLAN IDs of the allowed VLANs").run(allowed),
-            ])]),
-            kw("native", "Set trunking native characteristics when interface is in trunking mode").then(&[
-                kw("vlan", "Set native VLAN when interface is in trunking mode").no(native).then(&[arg(
-                    Kind::Vlan,
-                    "VLAN ID of the native VLAN when this port is in trunking mode",
-                )
-                .run(native)]),
-            ]),
-        ]),
+/// Help for keywords that end no line.
+pub const GROUPS: &[(&str, &str)] = &[
+    ("dot1q", "802.1Q parameters"),
+    ("dot1q tunneling", "802.1Q tunneling"),
+    ("mac", "MAC configuration"),
+    ("mac address-table", "MAC forwarding table"),
+    ("switchport access", "Set access mode characteristics of the interface"),
+    ("switchport block", "Disable forwarding of unknown uni/multi cast addresses"),
+    ("switchport trunk", "Set trunking characteristics of the interface"),
+    ("switchport trunk allowed", "Set allowed VLAN characteristics when interface is in trunking mode"),
+    ("switchport trunk native", "Set trunking native characteristics when interface is in trunking mode"),
+];
+
+const HEAD: &[Line<Interface>] = &[Setting::of(
+    "description",
+    "Interface specific description",
+    &Text {
+        field: field!(Interface, description),
+        kind: Kind::Line(MAX_DESCRIPTION),
+        help: "Up to 240 characters describing this interface",
+    },
+)
+.line()];
+
+/// The layer-2 lines. `no switchport` comes after those that make the port a switch port.
+const SWITCHPORT: &[Line<Interface>] = &[
+    Line::Own { under: "switchport access", node: ACCESS_VLAN, print: print_access_vlan },
+    Setting::of(
+        "switchport trunk native vlan",
+        "Set native VLAN when interface is in trunking mode",
+        &OneVlan {
+            field: field!(Interface, switchport.native_vlan),
+            help: "VLAN ID of the native VLAN when this port is in trunking mode",
+        },
+    )
+    .on(port)
+    .line(),
+    Line::Own { under: "switchport trunk allowed", node: ALLOWED, print: print_allowed },
+    Setting::of(
+        "switchport mode",
+        "Set trunking mode of the interface",
+        &Choice {
+            field: field!(Interface, switchport.mode),
+            of: &[
+                ("access", SwitchportMode::Access, "Set trunking mode to ACCESS unconditionally"),
+                ("dot1q-tunnel", SwitchportMode::Tunnel, "Set trunking mode to TUNNEL unconditionally"),
+                ("trunk", SwitchportMode::Trunk, "Set trunking mode to TRUNK unconditionally"),
+            ],
+        },
+    )
+    .on(port)
+    .always(|interface| interface.role == Role::Switchport)
+    .line(),
+    Setting::of(
+        "switchport protected",
+        "Configure an interface to be a protected port",
+        &Flag(field!(Interface, switchport.protected)),
+    )
+    .on(port)
+    .line(),
+    Setting::of(
+        "switchport block unicast",
+        "Block unknown unicast addresses",
+        &Flag(field!(Interface, switchport.block_unicast)),
+    )
+    .on(port)
+    .line(),
+    Setting::of(
+        "switchport block multicast",
+        "Block unknown multicast addresses",
+        &Flag(field!(Interface, switchport.block_multicast)),
+    )
+    .on(port)
+    .line(),
+    Line::Own {
+        under: "",
+        node: kw("switchport", "Make this a port of the switch; set its characteristics").run(switchport),
+        print: |interface| routed_line(interface).into_iter().collect(),
+    },
+    Setting::of(
+        "mac address-table learning",
+        "Learn addresses on this port",
+        &Flag(field!(Interface, switchport.learning)),
+    )
+    .on(physical)
+    .line(),
+    Setting::of(
+        "mac address-table limit",
+        "Dynamic addresses allowed on this port",
+        &Number::any(field!(Interface, switchport.fdb_limit), 1, 1_000_000, "Dynamic addresses"),
+    )
+    .on(physical)
+    .line(),
+    Setting::of(
+        "dot1q tunneling ethertype",
+        "EtherType of this port's VLAN tags",
+        &Choice {
+            field: field!(Interface, switchport.tpid),
+            of: &[
+                ("0x8100", Tpid::Dot1q, "The customer tag, 802.1Q"),
+                ("0x88a8", Tpid::Dot1ad, "The service tag, 802.1ad"),
+                ("0x9100", Tpid::Stacked9100, "The EtherType of older equipment for stacked tags"),
+            ],
+        },
+    )
+    .on(physical)
+    .line(),
+];
+
+const LINK: &[Line<Interface>] = &[
+    Setting::of(
+        "mtu",
+        "Set the interface Maximum Transmission Unit (MTU)",
+        &Number::any(field!(Interface, mtu), 68, 9216, "MTU size in bytes"),
+    )
+    .then(|interface, _| {
+        // As in IOS: an IP MTU that does not fit is removed.
+        let mtu = interface.mtu;
+        interface.layer3.ip_mtu = interface.layer3.ip_mtu.filter(|ip| mtu.is_none_or(|mtu| *ip <= mtu));
+        Ok(())
+    })
+    .line(),
+    Setting::of("mac-address", "Set the interface MAC address", &Station { field: field!(Interface, mac) })
+        .line(),
+    Setting::of(
+        "speed",
+        "Configure speed operation",
+        &Number {
+            field: field!(Interface, speed_mbps),
+            range: (10, 400_000),
+            help: "Speed in Mbit/s",
+            default_word: Some(("auto", "Enable AUTO speed configuration")),
+            check: |speed| {
+                let known: Vec<String> = SPEEDS.iter().map(ToString::to_string).collect();
+                if SPEEDS.contains(&speed) {
+                    return Ok(());
+                }
+                Err(format!("{speed} is not a speed: enter auto or one of {}", known.join(", ")))
+            },
+        },
+    )
+    .on(physical)
+    .line(),
+    Setting::of(
+        "duplex",
+        "Configure duplex operation",
+        &Choice {
+            field: field!(Interface, duplex),
+            of: &[
+                ("auto", Duplex::Auto, "Enable AUTO duplex configuration"),
+                ("full", Duplex::Full, "Force full duplex operation"),
+                ("half", Duplex::Half, "Force half-duplex operation"),
+            ],
+        },
+    )
+    .on(physical)
+    .line(),
+    Setting::of(
+        "hook",
+        "Kernel hook that forwards this port",
+        &Choice {
+            field: field!(Interface, hook),
+            of: &[
+                ("auto", HookChoice::Auto, "XDP where the driver has it and it pays, else TC"),
+                ("tc", HookChoice::Tc, "Traffic control ingress"),
+                ("xdp", HookChoice::Xdp, "Express data path; refused where the driver has none"),
+            ],
+        },
+    )
+    .on(physical)
+    .line(),
+    Setting::of(
+        "delivery",
+        "How frames are handed to a veth port whose far end is in another namespace",
+        &Choice {
+            field: field!(Interface, delivery),
+            of: &[
+                ("auto", Delivery::Auto, "Straight to the far end where nothing is skipped by it"),
+                ("device", Delivery::Device, "Through the port's own transmit path"),
+                ("peer", Delivery::Peer, "Straight to the far end"),
+            ],
+        },
+    )
+    .on(physical)
+    .line(),
+];
+
+const TAIL: &[Line<Interface>] =
+    &[Setting::of("shutdown", "Shutdown the selected interface", &Flag(field!(Interface, shutdown))).line()];
+
+const ACCESS_VLAN: Node = kw("vlan", "Set VLAN when interface is in access mode")
+    .no(access_vlan)
+    .then(&[arg(Kind::Vlan, "VLAN ID of the VLAN when this port is in access mode").run(access_vlan)]);
+
+const ALLOWED: Node =
+    kw("vlan", "Set allowed VLANs when interface is in trunking mode").no(allow_all).then(&[
+        kw("add", "Add VLANs to the current list").then(&[ALLOWED_LIST.set(allow_more)]),
+        kw("all", "All VLANs").set(allow_all),
+        kw("except", "All VLANs except the following").then(&[ALLOWED_LIST.set(allow_all_but)]),
+        kw("none", "No VLANs").set(allow_none),
+        kw("remove", "Remove VLANs from the current list").then(&[ALLOWED_LIST.set(allow_fewer)]),
+        arg(Kind::VlanList, "VLAN IDs of the allowed VLANs").run(allow),
     ]);
 
-const ALLOWED_LIST: &[Node] = &[arg(Kind::VlanList, "VLAN IDs, such as 10 or 10,20-30").set(allowed)];
+const ALLOWED_LIST: Node = arg(Kind::VlanList, "VLAN IDs, such as 10 or 10,20-30");
 
+fn print_access_vlan(interface: &Interface) -> Vec<String> {
+    let vlan = interface.switchport.access_vlan;
+    if vlan == VlanId::DEFAULT { Vec::new() } else { vec![format!("switchport access vlan {vlan}")] }
+}
+
+fn print_allowed(interface: &Interface) -> Vec<String> {
+    let allowed = &interface.switchport.allowed_vlans;
+    if *allowed == Switchport::default().allowed_vlans {
+        return Vec::new();
+    }
+    let parts = text::chunks(allowed);
+    if parts.is_empty() {
+        return vec!["switchport trunk allowed vlan none".to_owned()];
+    }
+    let line = |(at, part): (usize, String)| {
+        format!("switchport trunk allowed vlan {}{part}", if at == 0 { "" } else { "add " })
+    };
+    parts.into_iter().enumerate().map(line).collect()
+}
+
+fn routed_line(interface: &Interface) -> Option<String> {
+    (interface.role == Role::Routed).then(|| "no switchport".to_owned())
+}
 fn enter(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     select(edit, args, false)
 }
@@ -162,9 +297,16 @@ fn select(edit: &mut Edit<'_>, args: &Args, range: bool) -> Result<(), Refusal> 
             _ => false,
         };
         if missing && !edit.config.interfaces.contains_key(name) {
-            return Err(
-                format!("Interface {name} does not exist: there is no such network device here").into()
-            );
+            let refusal = match (name, edit.exists) {
+                (InterfaceName::Netdev(netdev), Some(exists)) => exists.netdev_refusal(netdev),
+                _ => None,
+            };
+            return Err(match refusal {
+                Some(reason) => format!("{name} {reason}").into(),
+                None => {
+                    format!("Interface {name} does not exist: there is no such network device here").into()
+                }
+            });
         }
     }
     for name in names.iter().filter(|_| args.form != Form::Set) {
@@ -209,133 +351,12 @@ fn subinterface(config: &Config, exists: &dyn Names, netdev: &str) -> Result<boo
     Ok(true)
 }
 
-/// Refuses what only a physical port has.
-fn physical(name: &InterfaceName, what: &str) -> Result<(), Refusal> {
+/// For settings of physical ports.
+fn physical(_: &mut Interface, name: &InterfaceName, _: Form, words: &str) -> Result<bool, Refusal> {
     match name {
-        InterfaceName::Netdev(_) => Ok(()),
-        InterfaceName::Vlan(vlan) => Err(format!("Vlan{vlan} is a VLAN interface: it has no {what}").into()),
+        InterfaceName::Netdev(_) => Ok(true),
+        InterfaceName::Vlan(vlan) => Err(format!("Vlan{vlan} is a VLAN interface: it has no {words}").into()),
     }
-}
-
-fn description(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let text = if args.form == Form::Set { Some(need(args.text())?) } else { None };
-    edit.each_interface(|interface, _| {
-        interface.description.clone_from(&text);
-        Ok(())
-    })
-}
-
-fn shutdown(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    edit.each_interface(|interface, _| {
-        interface.shutdown = args.form == Form::Set;
-        Ok(())
-    })
-}
-
-fn mtu(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let mtu = if args.form == Form::Set { Some(need(args.number_u32())?) } else { None };
-    edit.each_interface(|interface, _| {
-        interface.mtu = mtu;
-        // As in IOS: an IP MTU that does not fit goes.
-        interface.layer3.ip_mtu = interface.layer3.ip_mtu.filter(|ip| mtu.is_none_or(|mtu| *ip <= mtu));
-        Ok(())
-    })
-}
-
-fn mac_address(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let mac = if args.form == Form::Set { Some(need(args.mac())?) } else { None };
-    if let Some(mac) = mac.filter(|mac| mac.is_group() || mac.is_zero()) {
-        return Err(format!("{mac} can't be an interface's address: it is no station's").into());
-    }
-    edit.each_interface(|interface, _| {
-        interface.mac = mac;
-        Ok(())
-    })
-}
-
-fn speed(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let speed = match args.form {
-        Form::Set if !args.has("auto") => Some(need(args.number())?),
-        _ => None,
-    };
-    if let Some(speed) = speed.filter(|speed| !SPEEDS.contains(speed)) {
-        let known: Vec<String> = SPEEDS.iter().map(ToString::to_string).collect();
-        return Err(format!("{speed} is not a speed: {}", known.join(", ")).into());
-    }
-    edit.each_interface(|interface, name| {
-        physical(name, "speed")?;
-        interface.speed_mbps = speed.and_then(|speed| u32::try_from(speed).ok());
-        Ok(())
-    })
-}
-
-fn duplex(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let duplex = match (args.form, args.has("full"), args.has("half")) {
-        (Form::Set, true, _) => Duplex::Full,
-        (Form::Set, _, true) => Duplex::Half,
-        _ => Duplex::Auto,
-    };
-    edit.each_interface(|interface, name| {
-        physical(name, "duplex")?;
-        interface.duplex = duplex;
-        Ok(())
-    })
-}
-
-fn hook(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let hook = match (args.form, args.has("tc"), args.has("xdp")) {
-        (Form::Set, true, _) => HookChoice::Tc,
-        (Form::Set, _, true) => HookChoice::Xdp,
-        _ => HookChoice::Auto,
-    };
-    edit.each_interface(|interface, name| {
-        physical(name, "hook")?;
-        interface.hook = hook;
-        Ok(())
-    })
-}
-
-fn delivery(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let delivery = match (args.form, args.has("peer"), args.has("device")) {
-        (Form::Set, true, _) => Delivery::Peer,
-        (Form::Set, _, true) => Delivery::Device,
-        _ => Delivery::Auto,
-    };
-    edit.each_interface(|interface, name| {
-        physical(name, "delivery")?;
-        interface.delivery = delivery;
-        Ok(())
-    })
-}
-
-fn ethertype(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let tpid = match (args.form, args.has("0x88a8"), args.has("0x9100")) {
-        (Form::Set, true, _) => Tpid::Dot1ad,
-        (Form::Set, _, true) => Tpid::Stacked9100,
-        _ => Tpid::Dot1q,
-    };
-    edit.each_interface(|interface, name| {
-        physical(name, "tags")?;
-        interface.switchport.tpid = tpid;
-        Ok(())
-    })
-}
-
-fn learning(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    edit.each_interface(|interface, name| {
-        physical(name, "learning")?;
-        interface.switchport.learning = args.form != Form::No;
-        Ok(())
-    })
-}
-
-fn limit(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let limit = if args.form == Form::Set { Some(need(args.number_u32())?) } else { None };
-    edit.each_interface(|interface, name| {
-        physical(name, "learning")?;
-        interface.switchport.fdb_limit = limit;
-        Ok(())
-    })
 }
 
 /// Refuses to take a routed port away from under its subinterfaces.
@@ -391,47 +412,26 @@ fn switching(name: &InterfaceName) -> Result<(), Refusal> {
     }
 }
 
-/// Edits the layer-2 settings of every interface of the mode; a plain command makes a netdev a switch port.
+/// For layer-2 settings: a plain line makes a netdev a port of the switch.
+fn port(interface: &mut Interface, name: &InterfaceName, form: Form, _: &str) -> Result<bool, Refusal> {
+    switching(name)?;
+    match (form, interface.role) {
+        (Form::Set, Role::Unset) => interface.role = Role::Switchport,
+        (Form::Set, Role::Routed | Role::Subinterface(_)) => {
+            return Err(format!("Command rejected: {name} not a switching port.").into());
+        }
+        _ => {}
+    }
+    Ok(interface.role != Role::Unset)
+}
+
+/// Edits the layer-2 settings of every interface of the mode.
 fn each_port(edit: &mut Edit<'_>, form: Form, mut set: impl FnMut(&mut Switchport)) -> Result<(), Refusal> {
     edit.each_interface(|interface, name| {
-        switching(name)?;
-        if form == Form::Set {
-            match interface.role {
-                Role::Unset => interface.role = Role::Switchport,
-                Role::Switchport => {}
-                Role::Routed | Role::Subinterface(_) => {
-                    return Err(format!("Command rejected: {name} not a switching port.").into());
-                }
-            }
-        }
-        if interface.role != Role::Unset {
+        if port(interface, name, form, "")? {
             set(&mut interface.switchport);
         }
         Ok(())
-    })
-}
-
-fn mode(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let mode = match (args.form, args.has("trunk"), args.has("dot1q-tunnel")) {
-        (Form::Set, true, _) => SwitchportMode::Trunk,
-        (Form::Set, _, true) => SwitchportMode::Tunnel,
-        _ => SwitchportMode::Access,
-    };
-    each_port(edit, args.form, |port| port.mode = mode)
-}
-
-/// `switchport protected`, `switchport block unicast|multicast`.
-fn flag(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let on = args.form == Form::Set;
-    each_port(edit, args.form, |port| {
-        let flag = if args.has("protected") {
-            &mut port.protected
-        } else if args.has("unicast") {
-            &mut port.block_unicast
-        } else {
-            &mut port.block_multicast
-        };
-        *flag = on;
     })
 }
 
@@ -446,27 +446,40 @@ fn access_vlan(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn native(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let vlan = if args.form == Form::Set { need(args.vlan())? } else { VlanId::DEFAULT };
-    each_port(edit, args.form, |port| port.native_vlan = vlan)
+/// Changes the list of allowed VLANs by the list that the line names.
+fn change_allowed(
+    edit: &mut Edit<'_>,
+    args: &Args,
+    change: impl Fn(&VlanSet, &VlanSet) -> VlanSet,
+) -> Result<(), Refusal> {
+    let list = args.vlans().unwrap_or_default();
+    each_port(edit, args.form, |port| port.allowed_vlans = change(&port.allowed_vlans, &list))
 }
 
-fn allowed(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let list = args.vlans().unwrap_or_default();
-    each_port(edit, args.form, |port| {
-        let now = &port.allowed_vlans;
-        port.allowed_vlans = if args.form != Form::Set || args.has("all") {
-            VlanSet::all()
-        } else if args.has("none") {
-            VlanSet::EMPTY
-        } else if args.has("add") {
-            now.union(&list)
-        } else if args.has("remove") {
-            now.difference(&list)
-        } else if args.has("except") {
-            VlanSet::all().difference(&list)
-        } else {
-            list.clone()
-        };
-    })
+/// `switchport trunk allowed vlan LIST`; its `no` form allows all.
+fn allow(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    if args.form != Form::Set {
+        return allow_all(edit, args);
+    }
+    change_allowed(edit, args, |_, list| list.clone())
+}
+
+fn allow_all(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    change_allowed(edit, args, |_, _| VlanSet::all())
+}
+
+fn allow_none(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    change_allowed(edit, args, |_, _| VlanSet::EMPTY)
+}
+
+fn allow_more(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    change_allowed(edit, args, VlanSet::union)
+}
+
+fn allow_fewer(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    change_allowed(edit, args, VlanSet::difference)
+}
+
+fn allow_all_but(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    change_allowed(edit, args, |_, list| VlanSet::all().difference(list))
 }

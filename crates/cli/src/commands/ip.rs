@@ -8,6 +8,7 @@ use crate::backend::Refusal;
 use crate::edit::Edit;
 use crate::mode::ConfigMode;
 use crate::parse::Form;
+use crate::setting::Line;
 use crate::tree::{Node, arg, kw};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use lanyard_config::layer3::split_subinterface;
@@ -17,18 +18,36 @@ use std::net::{IpAddr, Ipv4Addr};
 /// Most addresses of one family on an interface.
 const MAX_ADDRESSES: usize = 64;
 
-/// `ip address` under an interface.
-pub const ADDRESS_V4: Node = kw("address", "Set the IP address of an interface").no(address_v4).then(&[
+/// The addresses under an interface.
+pub const ADDRESSES: &[Line<Interface>] = &[
+    Line::Own { under: "ip", node: ADDRESS_V4, print: print_v4 },
+    Line::Own { under: "ipv6", node: ADDRESS_V6, print: print_v6 },
+];
+
+fn print_v4(interface: &Interface) -> Vec<String> {
+    let line = |(at, net): (usize, &Ipv4Net)| {
+        let secondary = if at == 0 { "" } else { " secondary" };
+        format!("ip address {} {}{secondary}", net.addr(), net.netmask())
+    };
+    interface.ipv4.iter().enumerate().map(line).collect()
+}
+
+fn print_v6(interface: &Interface) -> Vec<String> {
+    interface.ipv6.iter().map(|net| format!("ipv6 address {net}")).collect()
+}
+
+const ADDRESS_V4: Node = kw("address", "Set the IP address of an interface").no(address_v4).then(&[
     arg(Kind::Ipv4, "IP address").then(&[arg(Kind::Ipv4, "IP subnet mask").run(address_v4).then(SECONDARY)]),
     arg(Kind::Ipv4Prefix, "IP address and prefix length").run(address_v4).then(SECONDARY),
 ]);
 
-const SECONDARY: &[Node] = &[kw("secondary", "Make this IP address a secondary address").run(address_v4)];
+const SECONDARY: &[Node] = &[kw("secondary", "Make this IP address a secondary address").run(secondary_v4)];
 
-/// `ipv6 address` under an interface.
-pub const ADDRESS_V6: Node = kw("address", "Configure IPv6 address on interface")
-    .no(address_v6)
-    .then(&[arg(Kind::Ipv6Prefix, "IPv6 address and prefix length").run(address_v6)]);
+const ADDRESS_V6: Node = kw("address", "Configure IPv6 address on interface").no(address_v6).then(&[arg(
+    Kind::Ipv6Prefix,
+    "IPv6 address and prefix length",
+)
+.run(address_v6)]);
 
 /// The prefix length of a mask.
 fn mask_len(mask: IpAddr, of: IpAddr) -> Result<u8, Refusal> {
@@ -47,7 +66,7 @@ pub fn prefix(args: &Args) -> Result<Option<(IpNet, Vec<IpAddr>)>, Refusal> {
     Ok(Some((net, rest.to_vec())))
 }
 
-/// Refuses addresses on what is no layer-3 interface.
+/// Refuses what only a layer-3 interface has.
 pub fn layer3(interface: &Interface, name: &InterfaceName) -> Result<(), Refusal> {
     match (name, interface.role) {
         (InterfaceName::Vlan(_), _) | (_, Role::Routed | Role::Subinterface(_)) => Ok(()),
@@ -82,9 +101,19 @@ pub fn is_link_local(net: &IpNet) -> bool {
 
 fn host_v4(net: Ipv4Net) -> Result<(), Refusal> {
     let address = net.addr();
-    let edge = net.prefix_len() < 31 && (address == net.network() || address == net.broadcast());
-    if edge || net.prefix_len() == 0 {
-        return Err(format!("Bad mask /{} for address {address}", net.prefix_len()).into());
+    let bad = format!("Bad mask /{} for address {address}", net.prefix_len());
+    if net.prefix_len() == 0 {
+        return Err(format!("{bad}: the prefix length is 1 to 32").into());
+    }
+    if net.prefix_len() < 31 && (address == net.network() || address == net.broadcast()) {
+        let what = if address == net.network() { "network" } else { "broadcast" };
+        let mut hosts = net.hosts();
+        let (first, last) = (hosts.next().unwrap_or(address), hosts.next_back().unwrap_or(address));
+        let subnet = net.trunc();
+        return Err(format!(
+            "{bad}: it is the {what} address of {subnet}, whose hosts are {first} to {last}"
+        )
+        .into());
     }
     let unusable = address.is_multicast()
         || address.is_loopback()
@@ -95,11 +124,18 @@ fn host_v4(net: Ipv4Net) -> Result<(), Refusal> {
 }
 
 fn address_v4(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    put_v4(edit, args, false)
+}
+
+fn secondary_v4(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    put_v4(edit, args, true)
+}
+
+fn put_v4(edit: &mut Edit<'_>, args: &Args, secondary: bool) -> Result<(), Refusal> {
     let net = match prefix(args)? {
         Some((IpNet::V4(net), _)) => Some(net),
         _ => None,
     };
-    let secondary = args.has("secondary");
     if args.form != Form::Set {
         return edit.each_interface(|interface, _| remove_v4(interface, net));
     }

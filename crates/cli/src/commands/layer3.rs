@@ -4,18 +4,21 @@
 //! Invariant: only routed ports, subinterfaces and VLAN interfaces have any of it. Defaults are those of IOS: proxy ARP and
 //! redirects on, directed broadcasts off, router advertisements on.
 
-use super::{forwarding, ip, need, vrf};
+use super::{ip, need, vrf};
 use crate::args::{Args, Kind, Value};
 use crate::backend::Refusal;
 use crate::edit::Edit;
+use crate::field;
 use crate::parse::Form;
+use crate::setting::{Choice, Flag, Line, Number, Setting, Syntax};
 use crate::tree::{Node, arg, kw, number};
 use ipnet::{IpNet, Ipv6Net};
 use lanyard_config::layer3::{
-    Helper, HelperVrf, Layer3, Nd, NdPrefix, RaSuppress, RelayDestination, split_subinterface,
-    subinterface_with,
+    ForwardingPlane, Helper, HelperVrf, Layer3, Nd, NdPrefix, RaSuppress, RelayDestination,
+    split_subinterface, subinterface_with,
 };
-use lanyard_config::{InterfaceName, Role};
+use lanyard_config::text::reference;
+use lanyard_config::{Interface, InterfaceName, Role};
 use lanyard_pipeline::route::Urpf;
 use std::net::IpAddr;
 
@@ -24,52 +27,213 @@ const MAX_SERVERS: usize = 16;
 /// Most `ipv6 nd prefix` of an interface.
 const MAX_PREFIXES: usize = 64;
 
-/// `ip ...` under an interface.
-pub const INTERFACE_V4: Node = kw("ip", "Interface Internet Protocol config commands").then(&[
-    ip::ADDRESS_V4,
-    kw("dhcp", "Configure DHCP parameters for this interface").then(&[kw(
-        "relay",
-        "DHCP relay agent parameters",
-    )
-    .then(&[kw("information", "DHCP relay agent information option").then(&[kw(
-        "trusted",
-        "Received relay information is trusted",
-    )
-    .run(flag)])])]),
-    kw("directed-broadcast", "Enable forwarding of directed broadcasts").run(flag),
-    forwarding::PLANE,
-    kw("helper-address", "Specify a destination address for DHCP broadcasts").no(helper).then(&[
-        HELPER,
-        kw("global", "Helper-address is global").then(&[HELPER]),
-        kw("vrf", "VRF name for helper-address (if different from interface VRF)")
-            .then(&[vrf::NAME.then(&[HELPER])]),
-    ]),
-    kw("local-proxy-arp", "Enable local-proxy ARP").run(flag),
-    kw("mtu", "Set IP Maximum Transmission Unit").no(mtu).then(&[number(68, 9216, "MTU (bytes)").run(mtu)]),
-    kw("proxy-arp", "Enable proxy ARP").run(flag),
-    kw("redirects", "Enable sending ICMP Redirect messages").run(flag),
-    kw("unreachables", "Enable sending ICMP Unreachable messages").run(unreachables),
-    VERIFY,
-]);
+/// What stands before an interface's addresses.
+pub const HEAD: &[Line<Interface>] = &[
+    Line::Own {
+        under: "",
+        node: ENCAPSULATION,
+        print: |interface| match interface.role {
+            Role::Subinterface(vlan) => vec![format!("encapsulation dot1q {vlan}")],
+            _ => Vec::new(),
+        },
+    },
+    vrf::FORWARDING,
+];
 
-/// `ipv6 ...` under an interface.
-pub const INTERFACE_V6: Node = kw("ipv6", "IPv6 interface subcommands").then(&[
-    ip::ADDRESS_V6,
-    kw("dhcp", "IPv6 DHCP interface subcommands").then(&[kw("relay", "Act as an IPv6 DHCP relay").then(&[
-        kw("destination", "Configure relay destination").no(destination).then(&[arg(
+/// What stands after an interface's addresses.
+pub const LINES: &[Line<Interface>] = &[
+    Setting::of(
+        "ip mtu",
+        "Set IP Maximum Transmission Unit",
+        &Number::any(field!(Interface, layer3.ip_mtu), 68, 9216, "MTU (bytes)"),
+    )
+    .on(routed)
+    .then(|interface, name| match (interface.layer3.ip_mtu, interface.mtu) {
+        (Some(ip), Some(link)) if ip > link => {
+            Err(format!("IP MTU {ip} is more than the MTU of {name}, {link}").into())
+        }
+        _ => Ok(()),
+    })
+    .line(),
+    flag("ip proxy-arp", "Enable proxy ARP", &Flag(field!(Interface, layer3.proxy_arp))),
+    flag("ip local-proxy-arp", "Enable local-proxy ARP", &Flag(field!(Interface, layer3.local_proxy_arp))),
+    flag(
+        "ip directed-broadcast",
+        "Enable forwarding of directed broadcasts",
+        &Flag(field!(Interface, layer3.directed_broadcast)),
+    ),
+    flag("ip redirects", "Enable sending ICMP Redirect messages", &Flag(field!(Interface, layer3.redirects))),
+    flag(
+        "ip dhcp relay information trusted",
+        "Received relay information is trusted",
+        &Flag(field!(Interface, layer3.relay_trusted)),
+    ),
+    Line::Own {
+        under: "ip",
+        node: kw("unreachables", "Enable sending ICMP Unreachable messages").run(unreachables),
+        print: |_| Vec::new(),
+    },
+    Setting::of(
+        "ip verify unicast source reachable-via",
+        REACHABLE_VIA,
+        &Choice { field: field!(Interface, layer3.urpf_ipv4), of: URPF },
+    )
+    .on(routed)
+    .line(),
+    Setting::of(
+        "ipv6 verify unicast source reachable-via",
+        REACHABLE_VIA,
+        &Choice { field: field!(Interface, layer3.urpf_ipv6), of: URPF },
+    )
+    .on(routed)
+    .line(),
+    Setting::of(
+        "ip forwarding plane",
+        "What routes IP packets: the forwarding plane, or the kernel",
+        &Choice {
+            field: field!(Interface, layer3.forwarding_plane),
+            of: &[
+                (
+                    "always",
+                    Some(ForwardingPlane::Always),
+                    "The plane; the kernel's packet filter, NAT and IPsec do not see routed packets",
+                ),
+                (
+                    "auto",
+                    Some(ForwardingPlane::Auto),
+                    "The plane, but the kernel while its packet filter, NAT or IPsec handles such packets",
+                ),
+                ("never", Some(ForwardingPlane::Never), "The kernel"),
+            ],
+        },
+    )
+    .on(routed)
+    .line(),
+    Setting::of(
+        "arp timeout",
+        "Set ARP cache timeout",
+        &Number::any(
+            field!(Interface, layer3.arp_timeout_s),
+            1,
+            2_147_483,
+            "Seconds until an entry that is not confirmed is asked for anew",
+        ),
+    )
+    .on(routed)
+    .line(),
+    Line::Own {
+        under: "ip",
+        node: HELPERS,
+        print: |interface| interface.layer3.helpers.iter().map(helper_line).collect(),
+    },
+    Line::Own {
+        under: "ipv6 dhcp relay",
+        node: kw("destination", "Configure relay destination").no(destination).then(&[arg(
             Kind::Ipv6,
             "IPv6 address",
         )
         .run(destination)
         .then(&[arg(Kind::Interface, "Egress interface").run(destination)])]),
-    ])]),
-    kw("nd", "IPv6 interface Neighbor Discovery subcommands").then(&[
-        kw("managed-config-flag", "Hosts should use DHCP for address config").run(nd_flag),
-        kw("other-config-flag", "Hosts should use DHCP for non-address config").run(nd_flag),
-        kw("prefix", "Configure IPv6 Routing Prefix Advertisement").then(&[arg(
-            Kind::Ipv6Prefix,
-            "IPv6 prefix",
-        )
+        print: |interface| interface.layer3.relay_destinations.iter().map(relay_destination_line).collect(),
+    },
+    Line::Own {
+        under: "ipv6 nd",
+        node: PREFIX,
+        print: |interface| interface.layer3.nd.prefixes.iter().map(prefix_line).collect(),
+    },
+    flag(
+        "ipv6 nd managed-config-flag",
+        "Hosts should use DHCP for address config",
+        &Flag(field!(Interface, layer3.nd.managed)),
+    ),
+    flag(
+        "ipv6 nd other-config-flag",
+        "Hosts should use DHCP for non-address config",
+        &Flag(field!(Interface, layer3.nd.other)),
+    ),
+    Line::Own { under: "ipv6 nd ra", node: INTERVAL, print: |interface| interval_line(&interface.layer3.nd) },
+    Setting::of(
+        "ipv6 nd ra lifetime",
+        "Set IPv6 Router Advertisement Lifetime",
+        &Number::any(
+            field!(Interface, layer3.nd.lifetime_s),
+            0,
+            9000,
+            "RA Lifetime (seconds); 0: no default router",
+        ),
+    )
+    .on(routed)
+    .then(|interface, _| lifetime_fits(&interface.layer3.nd))
+    .line(),
+    Setting::of(
+        "ipv6 nd ra suppress",
+        "Suppress IPv6 Router Advertisements",
+        &Choice {
+            field: field!(Interface, layer3.nd.suppress),
+            of: &[
+                ("", RaSuppress::Periodic, ""),
+                ("all", RaSuppress::All, "Suppress answers to router solicitations, too"),
+            ],
+        },
+    )
+    .on(routed)
+    .line(),
+];
+
+/// Help for keywords that end no line.
+pub const GROUPS: &[(&str, &str)] = &[
+    ("arp", "Set ARP parameters"),
+    ("ip", "Interface Internet Protocol config commands"),
+    ("ip dhcp", "Configure DHCP parameters for this interface"),
+    ("ip dhcp relay", "DHCP relay agent parameters"),
+    ("ip dhcp relay information", "DHCP relay agent information option"),
+    ("ip forwarding", "Configure IP forwarding"),
+    ("ip verify", "Enable per packet validation"),
+    ("ip verify unicast", "Enable per packet validation for unicast"),
+    ("ip verify unicast source", "Validation of source address"),
+    ("ipv6", "IPv6 interface subcommands"),
+    ("ipv6 dhcp", "IPv6 DHCP interface subcommands"),
+    ("ipv6 dhcp relay", "Act as an IPv6 DHCP relay"),
+    ("ipv6 nd", "IPv6 interface Neighbor Discovery subcommands"),
+    ("ipv6 nd ra", "Router Advertisement control"),
+    ("ipv6 verify", "Enable per packet validation"),
+    ("ipv6 verify unicast", "Enable per packet validation for unicast"),
+    ("ipv6 verify unicast source", "Validation of source address"),
+    ("vrf", "VPN Routing/Forwarding parameters on the interface"),
+];
+
+const REACHABLE_VIA: &str = "Specify reachability check to apply to the source address";
+const URPF: &[(&str, Urpf, &str)] = &[
+    ("any", Urpf::Loose, "Source is reachable via any interface"),
+    ("rx", Urpf::Strict, "Source is reachable via interface on which packet was received"),
+];
+
+/// On or off, for layer-3 interfaces.
+const fn flag(
+    words: &'static str,
+    help: &'static str,
+    value: &'static dyn Syntax<Interface>,
+) -> Line<Interface> {
+    Setting::of(words, help, value).on(routed).line()
+}
+
+const ENCAPSULATION: Node = kw("encapsulation", "Set encapsulation type for an interface")
+    .no(encapsulation)
+    .then(&[kw("dot1q", "IEEE 802.1Q Virtual LAN")
+        .then(&[arg(Kind::Vlan, "IEEE 802.1Q VLAN ID").run(encapsulation)])]);
+
+const HELPERS: Node =
+    kw("helper-address", "Specify a destination address for DHCP broadcasts").no(helper).then(&[
+        HELPER.run(helper),
+        kw("global", "Helper-address is global").then(&[HELPER.run(global_helper)]),
+        kw("vrf", "VRF name for helper-address (if different from interface VRF)")
+            .then(&[vrf::NAME.then(&[HELPER.run(vrf_helper)])]),
+    ]);
+
+const HELPER: Node = arg(Kind::Ipv4, "IP destination address");
+
+const PREFIX: Node =
+    kw("prefix", "Configure IPv6 Routing Prefix Advertisement").then(&[arg(Kind::Ipv6Prefix, "IPv6 prefix")
         .run(nd_prefix)
         .options(PREFIX_FLAGS)
         .then(&[arg(Kind::Lifetime, "Valid Lifetime (secs)").then(&[arg(
@@ -77,92 +241,63 @@ pub const INTERFACE_V6: Node = kw("ipv6", "IPv6 interface subcommands").then(&[
             "Preferred Lifetime (secs)",
         )
         .run(nd_prefix)
-        .options(PREFIX_FLAGS)])])]),
-        kw("ra", "Router Advertisement control").then(&[
-            kw("interval", "Set IPv6 Router Advertisement Interval").no(nd_interval).then(&[number(
-                4,
-                1800,
-                "RA Interval (secs)",
-            )
-            .run(nd_interval)
-            .then(&[number(3, 1350, "Minimum RA Interval (secs)").run(nd_interval)])]),
-            kw("lifetime", "Set IPv6 Router Advertisement Lifetime").no(nd_lifetime).then(&[number(
-                0,
-                9000,
-                "RA Lifetime (seconds); 0: no default router",
-            )
-            .run(nd_lifetime)]),
-            kw("suppress", "Suppress IPv6 Router Advertisements").run(nd_suppress).then(&[kw(
-                "all",
-                "Those that were asked for, too",
-            )
-            .run(nd_suppress)]),
-        ]),
-    ]),
-    VERIFY,
-]);
+        .options(PREFIX_FLAGS)])])]);
 
-/// `encapsulation dot1q` under a subinterface.
-pub const ENCAPSULATION: Node = kw("encapsulation", "Set encapsulation type for an interface")
-    .no(encapsulation)
-    .then(&[kw("dot1q", "IEEE 802.1Q Virtual LAN")
-        .then(&[arg(Kind::Vlan, "IEEE 802.1Q VLAN ID").run(encapsulation)])]);
-
-/// `arp timeout` under an interface.
-pub const ARP: Node = kw("arp", "Set ARP parameters").then(&[kw("timeout", "Set ARP cache timeout")
-    .no(arp_timeout)
-    .then(&[number(1, 2_147_483, "Seconds until an entry that is not confirmed is asked for anew")
-        .run(arp_timeout)])]);
-
-const HELPER: Node = arg(Kind::Ipv4, "IP destination address").run(helper);
 const PREFIX_FLAGS: &[Node] = &[
     kw("no-advertise", "Do not advertise prefix"),
     kw("no-autoconfig", "Do not use prefix for autoconfiguration"),
     kw("off-link", "Do not use prefix for onlink determination"),
 ];
-const VERIFY: Node = kw("verify", "Enable per packet validation").then(&[kw(
-    "unicast",
-    "Enable per packet validation for unicast",
-)
-.then(&[kw("source", "Validation of source address").then(&[kw(
-    "reachable-via",
-    "Specify reachability check to apply to the source address",
-)
-.no(verify)
-.then(&[
-    kw("any", "Source is reachable via any interface").run(verify),
-    kw("rx", "Source is reachable via interface on which packet was received").run(verify),
-])])])]);
 
-/// Edits what every interface of the mode has of layer 3.
-fn each(edit: &mut Edit<'_>, mut set: impl FnMut(&mut Layer3)) -> Result<(), Refusal> {
-    edit.each_interface(|interface, name| {
-        ip::layer3(interface, name)?;
-        set(&mut interface.layer3);
-        Ok(())
-    })
+const INTERVAL: Node =
+    kw("interval", "Set IPv6 Router Advertisement Interval").no(nd_interval).then(&[number(
+        4,
+        1800,
+        "RA Interval (secs)",
+    )
+    .run(nd_interval)
+    .then(&[number(3, 1350, "Minimum RA Interval (secs)").run(nd_interval)])]);
+
+fn helper_line(helper: &Helper) -> String {
+    match &helper.vrf {
+        HelperVrf::Own => format!("ip helper-address {}", helper.address),
+        HelperVrf::Global => format!("ip helper-address global {}", helper.address),
+        HelperVrf::Named(vrf) => format!("ip helper-address vrf {vrf} {}", helper.address),
+    }
 }
 
-fn flag(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let default = Layer3::default();
-    each(edit, |settings| {
-        let (field, usual) = if args.has("proxy-arp") {
-            (&mut settings.proxy_arp, default.proxy_arp)
-        } else if args.has("local-proxy-arp") {
-            (&mut settings.local_proxy_arp, default.local_proxy_arp)
-        } else if args.has("directed-broadcast") {
-            (&mut settings.directed_broadcast, default.directed_broadcast)
-        } else if args.has("redirects") {
-            (&mut settings.redirects, default.redirects)
-        } else {
-            (&mut settings.relay_trusted, default.relay_trusted)
-        };
-        *field = match args.form {
-            Form::Set => true,
-            Form::No => false,
-            Form::Default => usual,
-        };
-    })
+fn relay_destination_line(destination: &RelayDestination) -> String {
+    let interface = destination.interface.as_ref().map_or_else(String::new, |i| format!(" {}", reference(i)));
+    format!("ipv6 dhcp relay destination {}{interface}", destination.address)
+}
+
+fn prefix_line((prefix, settings): (&Ipv6Net, &NdPrefix)) -> String {
+    let mut line = format!("ipv6 nd prefix {prefix}");
+    for seconds in settings.lifetimes_s.into_iter().flat_map(|(valid, preferred)| [valid, preferred]) {
+        line.push(' ');
+        line.push_str(&if seconds == u32::MAX { "infinite".to_owned() } else { seconds.to_string() });
+    }
+    for (on, word) in [
+        (settings.no_advertise, " no-advertise"),
+        (settings.off_link, " off-link"),
+        (settings.no_autoconfig, " no-autoconfig"),
+    ] {
+        line.push_str(if on { word } else { "" });
+    }
+    line
+}
+
+fn interval_line(nd: &Nd) -> Vec<String> {
+    match nd.interval_s {
+        None => Vec::new(),
+        Some((max, None)) => vec![format!("ipv6 nd ra interval {max}")],
+        Some((max, Some(min))) => vec![format!("ipv6 nd ra interval {max} {min}")],
+    }
+}
+
+/// For settings of layer-3 interfaces.
+fn routed(interface: &mut Interface, name: &InterfaceName, _: Form, _: &str) -> Result<bool, Refusal> {
+    ip::layer3(interface, name).map(|()| true)
 }
 
 /// The kernel has no such setting of one interface.
@@ -174,44 +309,24 @@ fn unreachables(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
                 .into(),
         );
     }
-    each(edit, |_| ())
+    edit.each_interface(|interface, name| ip::layer3(interface, name))
 }
 
-fn mtu(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let mtu = if args.form == Form::Set { Some(need(args.number_u32())?) } else { None };
-    edit.each_interface(|interface, name| {
-        ip::layer3(interface, name)?;
-        if let (Some(ip), Some(link)) = (mtu, interface.mtu)
-            && ip > link
-        {
-            return Err(format!("IP MTU {ip} is more than the MTU of {name}, {link}").into());
-        }
-        interface.layer3.ip_mtu = mtu;
-        Ok(())
-    })
-}
-
-fn verify(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let urpf = match (args.form, args.has("rx")) {
-        (Form::Set, true) => Urpf::Strict,
-        (Form::Set, false) => Urpf::Loose,
-        _ => Urpf::Off,
-    };
-    let is_v6 = args.has("ipv6");
-    each(edit, |settings| *(if is_v6 { &mut settings.urpf_ipv6 } else { &mut settings.urpf_ipv4 }) = urpf)
-}
-
-fn arp_timeout(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let seconds = if args.form == Form::Set { Some(need(args.number_u32())?) } else { None };
-    each(edit, |settings| settings.arp_timeout_s = seconds)
-}
-
+/// `ip helper-address A.B.C.D`; without an address, every helper is meant.
 fn helper(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let table = if args.has("global") {
-        HelperVrf::Global
-    } else {
-        vrf::known(edit.config, args)?.map_or(HelperVrf::Own, HelperVrf::Named)
-    };
+    put_helper(edit, args, HelperVrf::Own)
+}
+
+fn global_helper(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    put_helper(edit, args, HelperVrf::Global)
+}
+
+fn vrf_helper(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    let vrf = need(vrf::known(edit.config, args)?)?;
+    put_helper(edit, args, HelperVrf::Named(vrf))
+}
+
+fn put_helper(edit: &mut Edit<'_>, args: &Args, table: HelperVrf) -> Result<(), Refusal> {
     let helper = match args.addresses().first() {
         Some(IpAddr::V4(address)) => Some(Helper { vrf: table, address: *address }),
         _ => None,
@@ -288,14 +403,6 @@ fn nd(edit: &mut Edit<'_>, mut set: impl FnMut(&mut Nd) -> Result<(), Refusal>) 
     })
 }
 
-fn nd_flag(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let on = args.form == Form::Set;
-    nd(edit, |nd| {
-        *(if args.has("managed-config-flag") { &mut nd.managed } else { &mut nd.other }) = on;
-        Ok(())
-    })
-}
-
 fn nd_interval(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     let mut numbers = args
         .values
@@ -315,14 +422,6 @@ fn nd_interval(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     })
 }
 
-fn nd_lifetime(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let seconds = if args.form == Form::Set { need(args.number())?.try_into().ok() } else { None };
-    nd(edit, |nd| {
-        nd.lifetime_s = seconds;
-        lifetime_fits(nd)
-    })
-}
-
 /// RFC 4861, 6.2.1: AdvDefaultLifetime is 0 or at least MaxRtrAdvInterval.
 fn lifetime_fits(nd: &Nd) -> Result<(), Refusal> {
     match (nd.lifetime_s, nd.interval_s) {
@@ -331,18 +430,6 @@ fn lifetime_fits(nd: &Nd) -> Result<(), Refusal> {
         }
         _ => Ok(()),
     }
-}
-
-fn nd_suppress(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let suppress = match (args.form, args.has("all")) {
-        (Form::Set, true) => RaSuppress::All,
-        (Form::Set, false) => RaSuppress::Periodic,
-        _ => RaSuppress::No,
-    };
-    nd(edit, |nd| {
-        nd.suppress = suppress;
-        Ok(())
-    })
 }
 
 /// The lifetimes a line names: none or two.

@@ -6,8 +6,8 @@ use crate::backend::Refusal;
 use crate::mode::{ConfigMode, Mode};
 use crate::outcome::Outcome;
 use crate::session::{Exec, lines};
+use crate::text;
 use crate::tree::{Node, arg, kw, number};
-use lanyard_config::text;
 use serde::Serialize;
 
 /// Longest time to confirm in, in minutes.

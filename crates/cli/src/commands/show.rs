@@ -8,9 +8,10 @@ use crate::config_view as made;
 use crate::outcome::Outcome;
 use crate::render;
 use crate::session::{Exec, lines};
+use crate::text;
 use crate::tree::{Node, arg, kw};
 use crate::view;
-use lanyard_config::{InterfaceName, text};
+use lanyard_config::InterfaceName;
 use serde::Serialize;
 
 const INTERFACE: Node = arg(Kind::Interface, "Interface");
@@ -288,10 +289,11 @@ fn running_interface(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusa
 fn running_vlan(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
     let config = exec.backend.running();
     let sections = match args.vlans() {
-        None => text::vlans(config),
+        None => lanyard_config::text::vlans(config),
         Some(set) => {
-            let found =
-                set.iter().filter_map(|id| config.vlans.get(&id).map(|vlan| text::vlan_section(id, vlan)));
+            let found = set.iter().filter_map(|id| {
+                config.vlans.get(&id).map(|vlan| lanyard_config::text::vlan_section(id, vlan))
+            });
             found.collect()
         }
     };

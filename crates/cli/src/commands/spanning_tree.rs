@@ -7,14 +7,18 @@ use super::need;
 use crate::args::{Args, Kind, Value};
 use crate::backend::Refusal;
 use crate::edit::Edit;
+use crate::field;
 use crate::mode::ConfigMode;
 use crate::outcome::Outcome;
 use crate::parse::Form;
 use crate::session::Exec;
+use crate::setting::{Choice, Line, Setting};
 use crate::tree::{Node, arg, kw, number};
 use crate::view::TreeKey;
-use lanyard_config::InterfaceName;
-use lanyard_config::spanning_tree::{ErrDisable, PortTree, SpanningTree, SpanningTreePort, Times};
+use lanyard_config::spanning_tree::{
+    ErrDisable, PortTree, SpanningTree, SpanningTreePort, Times, port_tree_lines,
+};
+use lanyard_config::{Interface, InterfaceName};
 use lanyard_stp::{
     ErrCause, Guard, LinkType, Mode, MstRegion, PathCostMethod, PortFast, ROOT_SECONDARY_PRIORITY,
 };
@@ -156,39 +160,101 @@ pub const REGION: &[Node] = &[
 ];
 
 /// Under an interface.
-pub const INTERFACE: Node = kw("spanning-tree", "Spanning Tree Subsystem").then(&[
-    kw("bpdufilter", "Don't send or receive BPDUs on this interface").no(bpdu_filter).then(&[
-        kw("disable", "Disable BPDU filtering for this interface").run(bpdu_filter),
-        kw("enable", "Enable BPDU filtering for this interface").run(bpdu_filter),
-    ]),
-    kw("bpduguard", "Don't accept BPDUs on this interface").no(bpdu_guard).then(&[
-        kw("disable", "Disable BPDU guard for this interface").run(bpdu_guard),
-        kw("enable", "Enable BPDU guard for this interface").run(bpdu_guard),
-    ]),
-    COST,
-    kw("guard", "Change an interface's spanning tree guard mode").no(guard).then(&[
-        kw("loop", "Set guard mode to loop guard on interface").run(guard),
-        kw("none", "Set guard mode to none").run(guard),
-        kw("root", "Set guard mode to root guard on interface").run(guard),
-    ]),
-    kw("link-type", "Specify a link type for spanning tree protocol use").no(link_type).then(&[
-        kw("point-to-point", "Consider the interface as point-to-point").run(link_type),
-        kw("shared", "Consider the interface as shared").run(link_type),
-    ]),
-    kw("mst", "Multiple spanning tree").then(&[INSTANCES.then(&[COST, PORT_PRIORITY])]),
-    PORT_PRIORITY,
-    kw("portfast", "Enable an interface to move directly to forwarding on link up").run(portfast).then(&[
-        kw("disable", "Disable portfast for this interface").run(portfast),
-        kw("edge", "Enable portfast edge on the interface").run(portfast).then(&[kw(
-            "trunk",
-            "Enable portfast edge on the interface even in trunk mode",
-        )
-        .run(portfast)]),
-        kw("trunk", "Enable portfast on the interface even in trunk mode").run(portfast),
-    ]),
-    kw("vlan", "VLAN Switch Spanning Tree")
-        .then(&[arg(Kind::VlanList, "vlan range, example: 1,3-5,7,9-11").then(&[COST, PORT_PRIORITY])]),
-]);
+pub const PORT: &[Line<Interface>] = &[
+    Setting::of(
+        "spanning-tree link-type",
+        "Specify a link type for spanning tree protocol use",
+        &Choice {
+            field: field!(Interface, spanning_tree.link_type),
+            of: &[
+                ("point-to-point", LinkType::PointToPoint, "Consider the interface as point-to-point"),
+                ("shared", LinkType::Shared, "Consider the interface as shared"),
+            ],
+        },
+    )
+    .on(bridged)
+    .line(),
+    Setting::of(
+        "spanning-tree portfast",
+        "Enable an interface to move directly to forwarding on link up",
+        &Choice {
+            field: field!(Interface, spanning_tree.portfast),
+            of: &[
+                ("edge", PortFast::Edge, "Enable portfast edge on the interface"),
+                ("edge trunk", PortFast::Trunk, "Enable portfast edge on the interface even in trunk mode"),
+                ("disable", PortFast::Disable, "Disable portfast for this interface"),
+                ("", PortFast::Edge, ""),
+                ("trunk", PortFast::Trunk, "Enable portfast on the interface even in trunk mode"),
+            ],
+        },
+    )
+    .on(bridged)
+    .warning(|interface| match interface.spanning_tree.portfast {
+        PortFast::Edge | PortFast::Trunk => Some(
+            "portfast should only be enabled on ports connected to a single host: a switch there can make a \
+             temporary bridging loop",
+        ),
+        _ => None,
+    })
+    .line(),
+    Setting::of(
+        "spanning-tree bpdufilter",
+        "Don't send or receive BPDUs on this interface",
+        &Choice {
+            field: field!(Interface, spanning_tree.bpdu_filter),
+            of: &[
+                ("disable", Some(false), "Disable BPDU filtering for this interface"),
+                ("enable", Some(true), "Enable BPDU filtering for this interface"),
+            ],
+        },
+    )
+    .on(bridged)
+    .line(),
+    Setting::of(
+        "spanning-tree bpduguard",
+        "Don't accept BPDUs on this interface",
+        &Choice {
+            field: field!(Interface, spanning_tree.bpdu_guard),
+            of: &[
+                ("disable", Some(false), "Disable BPDU guard for this interface"),
+                ("enable", Some(true), "Enable BPDU guard for this interface"),
+            ],
+        },
+    )
+    .on(bridged)
+    .line(),
+    Setting::of(
+        "spanning-tree guard",
+        "Change an interface's spanning tree guard mode",
+        &Choice {
+            field: field!(Interface, spanning_tree.guard),
+            of: &[
+                ("loop", Guard::Loop, "Set guard mode to loop guard on interface"),
+                ("none", Guard::None, "Set guard mode to none"),
+                ("root", Guard::Root, "Set guard mode to root guard on interface"),
+            ],
+        },
+    )
+    .on(bridged)
+    .line(),
+    Line::Own {
+        under: "",
+        node: kw("spanning-tree", "Spanning Tree Subsystem").then(&[
+            COST,
+            kw("mst", "Multiple spanning tree").then(&[INSTANCES.then(&[COST, PORT_PRIORITY])]),
+            PORT_PRIORITY,
+            kw("vlan", "VLAN Switch Spanning Tree").then(&[arg(
+                Kind::VlanList,
+                "vlan range, example: 1,3-5,7,9-11",
+            )
+            .then(&[COST, PORT_PRIORITY])]),
+        ]),
+        print: |interface| port_tree_lines(&interface.spanning_tree),
+    },
+];
+
+/// Help for keywords that end no line.
+pub const GROUPS: &[(&str, &str)] = &[("spanning-tree", "Spanning Tree Subsystem")];
 
 const COST: Node = kw("cost", "Change an interface's spanning tree port path cost")
     .no(port_tree)
@@ -449,63 +515,23 @@ fn interval(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Edits the spanning-tree settings of every interface of the mode.
-fn each_port(edit: &mut Edit<'_>, mut set: impl FnMut(&mut SpanningTreePort)) -> Result<(), Refusal> {
-    edit.each_interface(|interface, name| match name {
-        InterfaceName::Netdev(_) => {
-            set(&mut interface.spanning_tree);
-            Ok(())
-        }
+/// For settings of the bridge's ports.
+fn bridged(_: &mut Interface, name: &InterfaceName, _: Form, _: &str) -> Result<bool, Refusal> {
+    match name {
+        InterfaceName::Netdev(_) => Ok(true),
         InterfaceName::Vlan(vlan) => {
             Err(format!("Vlan{vlan} is a VLAN interface: spanning tree is about its ports").into())
         }
-    })
-}
-
-/// `enable` or `disable`; `None` in the `no` forms.
-fn switch(args: &Args) -> Option<bool> {
-    (args.form == Form::Set).then(|| args.has("enable"))
-}
-
-fn bpdu_filter(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    each_port(edit, |port| port.bpdu_filter = switch(args))
-}
-
-fn bpdu_guard(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    each_port(edit, |port| port.bpdu_guard = switch(args))
-}
-
-fn guard(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let words = [("loop", Guard::Loop), ("none", Guard::None), ("root", Guard::Root)];
-    let chosen = words.into_iter().find(|(word, _)| args.form == Form::Set && args.has(word));
-    each_port(edit, |port| port.guard = chosen.map_or(Guard::Default, |(_, guard)| guard))
-}
-
-fn link_type(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let link_type = match (args.form, args.has("shared")) {
-        (Form::Set, true) => LinkType::Shared,
-        (Form::Set, false) => LinkType::PointToPoint,
-        _ => LinkType::Auto,
-    };
-    each_port(edit, |port| port.link_type = link_type)
-}
-
-fn portfast(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let portfast = match (args.form, args.has("disable"), args.has("trunk")) {
-        (Form::Set, true, _) => PortFast::Disable,
-        (Form::Set, _, true) => PortFast::Trunk,
-        (Form::Set, ..) => PortFast::Edge,
-        _ => PortFast::Default,
-    };
-    each_port(edit, |port| port.portfast = portfast)?;
-    if matches!(portfast, PortFast::Edge | PortFast::Trunk) {
-        edit.notices.push(
-            "% Warning: portfast should only be enabled on ports connected to a single host: a switch there can \
-             make a temporary bridging loop"
-                .into(),
-        );
     }
-    Ok(())
+}
+
+/// Edits the spanning-tree settings of every interface of the mode.
+fn each_port(edit: &mut Edit<'_>, mut set: impl FnMut(&mut SpanningTreePort)) -> Result<(), Refusal> {
+    edit.each_interface(|interface, name| {
+        bridged(interface, name, Form::Set, "")?;
+        set(&mut interface.spanning_tree);
+        Ok(())
+    })
 }
 
 /// `cost` and `port-priority`: the port's own, or those in VLANs or an MST instance.

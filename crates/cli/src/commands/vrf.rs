@@ -8,6 +8,7 @@ use crate::backend::Refusal;
 use crate::edit::Edit;
 use crate::mode::ConfigMode;
 use crate::parse::Form;
+use crate::setting::Line;
 use crate::tree::{Node, arg, kw};
 use lanyard_config::layer3::{HelperVrf, TrackObject, Vrf};
 use lanyard_config::{Config, Interface};
@@ -46,12 +47,15 @@ pub const TREE: &[Node] = &[
 ];
 
 /// `vrf forwarding` under an interface.
-pub const FORWARDING: Node = kw("vrf", "VPN Routing/Forwarding parameters on the interface").then(&[kw(
-    "forwarding",
-    "Configure forwarding table",
-)
-.no(forwarding_table)
-.then(&[arg(Kind::Word("VRF-NAME", MAX_NAME), "VRF name").run(forwarding_table)])]);
+pub const FORWARDING: Line<Interface> = Line::Own {
+    under: "vrf",
+    node: kw("forwarding", "Configure forwarding table").no(forwarding_table).then(&[arg(
+        Kind::Word("VRF-NAME", MAX_NAME),
+        "VRF name",
+    )
+    .run(forwarding_table)]),
+    print: |interface| interface.layer3.vrf.iter().map(|vrf| format!("vrf forwarding {vrf}")).collect(),
+};
 
 /// The VRF a line names; `None` when it names none.
 ///

@@ -5,6 +5,7 @@ use crate::args::{Args, Kind, Value};
 use crate::backend::Refusal;
 use crate::edit::Edit;
 use crate::parse::Form;
+use crate::setting::Line;
 use crate::tree::{Node, arg, kw, number};
 use lanyard_config::layer3::{DEFAULT_DECREMENT, Vrrp};
 use lanyard_config::{Interface, InterfaceName};
@@ -18,7 +19,13 @@ const MAX_ADDRESSES: usize = 20;
 const MAX_GROUPS: usize = lanyard_pipeline::route::VIRTUAL_MACS;
 
 /// Under an interface.
-pub const TREE: Node =
+pub const LINES: &[Line<Interface>] = &[Line::Own {
+    under: "",
+    node: TREE,
+    print: |interface| interface.layer3.vrrp.iter().flat_map(|(group, vrrp)| print(*group, vrrp)).collect(),
+}];
+
+const TREE: Node =
     kw("vrrp", "VRRP Interface configuration commands").then(&[number(1, 255, "Group number")
         .no(remove)
         .then(&[
@@ -62,6 +69,38 @@ pub const TREE: Node =
                 )
                 .run(track)])])]),
         ])]);
+
+fn print(group: u8, vrrp: &Vrrp) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    let default = Vrrp::default();
+    words.extend(vrrp.description.iter().map(|text| format!("description {text}")));
+    for (at, address) in vrrp.addresses.iter().enumerate() {
+        words.push(format!("ip {address}{}", if at == 0 { "" } else { " secondary" }));
+    }
+    if vrrp.advertise_s != default.advertise_s {
+        words.push(format!("timers advertise {}", vrrp.advertise_s));
+    }
+    if vrrp.preempt_delay_s != 0 {
+        words.push(format!("preempt delay minimum {}", vrrp.preempt_delay_s));
+    }
+    if vrrp.priority != default.priority {
+        words.push(format!("priority {}", vrrp.priority));
+    }
+    for (object, decrement) in &vrrp.tracks {
+        words.push(match *decrement {
+            DEFAULT_DECREMENT => format!("track {object}"),
+            decrement => format!("track {object} decrement {decrement}"),
+        });
+    }
+    if vrrp.shutdown {
+        words.push("shutdown".into());
+    }
+    let mut lines: Vec<String> = words.into_iter().map(|words| format!("vrrp {group} {words}")).collect();
+    if !vrrp.preempt {
+        lines.push(format!("no vrrp {group} preempt"));
+    }
+    lines
+}
 
 /// The numbers of a line; the first is the group.
 fn numbers(args: &Args) -> Vec<u64> {

@@ -36,6 +36,17 @@ impl Fake {
     }
 }
 
+/// Choices in a fixed, irregular order.
+pub fn picks(seed: u64) -> impl FnMut(usize) -> usize {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    move |choices| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        usize::try_from(state >> 16).unwrap_or(0) % choices.max(1)
+    }
+}
+
 /// A privileged session that is not echoed.
 pub fn session() -> Session {
     Session::new(Login { line: "vty 0".into(), user: "root".into(), interactive: false })
@@ -53,7 +64,9 @@ impl Configuration for Fake {
         &self.config
     }
     fn commit(&mut self, candidate: Config) -> Result<(), Refusal> {
-        if let Some(text) = self.refuses.as_ref().filter(|text| candidate.to_string().contains(*text)) {
+        if let Some(text) =
+            self.refuses.as_ref().filter(|text| lanyard_cli::text::render(&candidate).contains(*text))
+        {
             return Err(format!("the fake refuses {text}").into());
         }
         self.config = candidate;
@@ -131,6 +144,9 @@ impl Fdb for Fake {
 impl Interfaces for Fake {
     fn netdev_names(&self) -> Vec<String> {
         self.netdevs.clone()
+    }
+    fn netdev_refusal(&self, name: &str) -> Option<&'static str> {
+        (name == "lo").then_some("is the loopback device: an interface of the switch is an Ethernet device")
     }
     fn interfaces(&mut self, only: Option<&InterfaceName>) -> view::Interfaces {
         let wanted = |name: &InterfaceName| only.is_none_or(|only| only == name);

@@ -1,0 +1,112 @@
+//! Random configuration lines, made from the command tree: what the round-trip tests feed to the command line. A line that is
+//! added to the tree is generated without a word in any test.
+
+use crate::args::Kind;
+use crate::commands;
+use crate::mode::ConfigMode;
+use crate::tree::{Node, Run, Special, Token};
+
+/// Chooses one of so many, from 0.
+pub type Pick<'a> = &'a mut dyn FnMut(usize) -> usize;
+
+/// A line for each way in which a configuration line of a mode can end. Values are random and may be refused.
+pub fn every_line(at: &ConfigMode, pick: Pick<'_>) -> Vec<String> {
+    ways(at).iter().map(|way| text(way, pick)).collect()
+}
+
+/// A random line of a mode.
+pub fn line(at: &ConfigMode, pick: Pick<'_>) -> String {
+    let ways = ways(at);
+    ways.get(pick(ways.len())).map_or_else(String::new, |way| text(way, pick))
+}
+
+type Way = Vec<&'static Node>;
+
+/// The ways to the nodes of a mode's own tree at which a configuration line may end.
+fn ways(at: &ConfigMode) -> Vec<Way> {
+    let mut all = Vec::new();
+    if let Some(own) = commands::config_root(at).first() {
+        collect(own, &mut Vec::new(), &mut all);
+    }
+    all
+}
+
+fn collect(nodes: &'static [Node], before: &mut Way, all: &mut Vec<Way>) {
+    for node in nodes.iter().filter(|node| node.special == Special::None) {
+        before.push(node);
+        if matches!(node.run, Some(Run::Edit(_) | Run::Set(_))) {
+            all.push(before.clone());
+        }
+        collect(node.next, before, all);
+        before.pop();
+    }
+}
+
+fn text(way: &Way, pick: Pick<'_>) -> String {
+    let mut words: Vec<String> = way.iter().map(|node| word(node, pick)).collect();
+    for option in way.last().map_or(&[] as &[Node], |node| node.options) {
+        if pick(3) == 0 {
+            words.push(word(option, pick));
+            words.extend(option.next.first().map(|argument| word(argument, pick)));
+        }
+    }
+    words.join(" ")
+}
+
+fn word(node: &Node, pick: Pick<'_>) -> String {
+    match node.token {
+        Token::Word(keyword) => keyword.to_owned(),
+        Token::Arg(kind) => sample(kind, pick),
+    }
+}
+
+/// A value of an argument.
+fn sample(kind: Kind, pick: Pick<'_>) -> String {
+    let values: &[&str] = match kind {
+        Kind::Vlan => return (1 + pick(4094)).to_string(),
+        Kind::VlanList => return vlans(pick),
+        Kind::Number(min, max) => return number(min, max, pick),
+        Kind::Instances => &["0", "1", "5", "1-3,7", "4094"],
+        Kind::Mac => &["0200.0000.0001", "02aa.bbcc.dd02", "0200.0000.0003"],
+        Kind::Ipv4 => &["10.0.0.1", "255.255.255.0", "192.0.2.1", "10.1.0.0", "255.255.0.0", "198.51.100.7"],
+        Kind::Ipv4Prefix => &["10.0.0.1/24", "10.1.0.0/16", "0.0.0.0/0", "192.0.2.1/28"],
+        Kind::Ipv6 => &["2001:db8::1", "fe80::1", "2001:db8:1::7"],
+        Kind::Ipv6Prefix => &["2001:db8::1/64", "2001:db8:1::/64", "::/0", "fe80::1/64"],
+        Kind::Lifetime => &["infinite", "86400", "0", "4294967294"],
+        Kind::Word(..) => &["red", "blue-2", "65000:1", "v.3", "!x"],
+        Kind::Line(_) => &["text", "several words, \"quoted\"", "! no comment", "VLAN0010"],
+        Kind::Interface => &[
+            "eth0",
+            "eth10",
+            "vlan 10",
+            "netdev vlan",
+            "netdev vlan7",
+            "Vlan5000",
+            "status",
+            "netdev 10.0.0.1",
+        ],
+        Kind::InterfaceRange => &["eth0 , eth1", "swp1 - 4"],
+        Kind::Hex => &["ff"],
+        Kind::Host => &["192.0.2.1"],
+    };
+    values[pick(values.len())].to_owned()
+}
+
+fn number(min: u64, max: u64, pick: Pick<'_>) -> String {
+    let span = usize::try_from(max - min).unwrap_or(usize::MAX).saturating_add(1);
+    let any = min + pick(span) as u64;
+    // Priorities are multiples of 16 or 4096.
+    let numbers = [min, max, any, (any & !0xf).max(min), (any & !0xfff).max(min)];
+    numbers[pick(numbers.len())].to_string()
+}
+
+/// A VLAN, a range, or a list that is longer than a line.
+fn vlans(pick: Pick<'_>) -> String {
+    let first = 1 + pick(4000);
+    match pick(4) {
+        0 => first.to_string(),
+        1 => format!("{first}-{}", first + pick(90)),
+        2 => format!("{first},{}-{}", first + 2, first + 2 + pick(90)),
+        _ => (0..80).map(|n| (first + n).to_string()).step_by(2).collect::<Vec<_>>().join(","),
+    }
+}

@@ -1,0 +1,88 @@
+//! What follows a refused line: the lines that were meant for the mode it would have led to, and interfaces that are left
+//! shut down because a line that protects the network was refused.
+//!
+//! Invariant: a line that stands under a refused one never runs in another mode.
+
+use crate::parse::Word;
+use crate::unsupported::leads_to_mode;
+
+/// A refused line that leads to a mode.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedSection {
+    /// The line.
+    pub line: String,
+    indent: usize,
+    /// Whether the lines under it are indented, once one has been seen.
+    is_indented: Option<bool>,
+}
+
+/// What a line is to the section of a refused one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Under {
+    /// It belongs to the section.
+    Inside,
+    /// It ends the section, and nothing else: `exit`, `!`.
+    Ends,
+    /// The section has ended before it.
+    Behind,
+}
+
+/// The width of the white space that a line begins with.
+#[must_use]
+pub fn indent(line: &str) -> usize {
+    line.len() - line.trim_start().len()
+}
+
+impl RefusedSection {
+    /// The section of `line`.
+    #[must_use]
+    pub fn of(line: &str) -> Self {
+        Self { line: line.trim().to_owned(), indent: indent(line), is_indented: None }
+    }
+    /// What the next line is to the section. Where the lines are indented, the section ends with the indentation, else with
+    /// a line that leads to another mode, `exit`, `end` or `!`.
+    pub fn takes(&mut self, line: &str, words: &[Word<'_>]) -> Under {
+        let deeper = indent(line) > self.indent;
+        let Some(first) = words.first().map(|word| word.text.to_ascii_lowercase()) else {
+            return Under::Inside;
+        };
+        if first.starts_with('!') {
+            return if deeper { Under::Inside } else { Under::Ends };
+        }
+        let is_indented = *self.is_indented.get_or_insert(deeper);
+        match first.as_str() {
+            "exit" => Under::Ends,
+            "end" => Under::Behind,
+            _ if is_indented && deeper => Under::Inside,
+            _ if is_indented || leads_to_mode(words) => Under::Behind,
+            _ => Under::Inside,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse::words;
+
+    fn check(lines: &[(&str, Under)]) {
+        let mut section = RefusedSection::of("interface nowhere0");
+        for (line, want) in lines {
+            assert_eq!(section.takes(line, &words(line).expect("words")), *want, "{line}");
+        }
+    }
+
+    #[test]
+    fn indented() {
+        check(&[(" shutdown", Under::Inside), ("  mtu 1500", Under::Inside), ("hostname a", Under::Behind)]);
+        check(&[(" !", Under::Inside), (" shutdown", Under::Inside), ("!", Under::Ends)]);
+    }
+
+    #[test]
+    fn not_indented() {
+        check(&[("shutdown", Under::Inside), ("hostname a", Under::Inside), ("vlan 10", Under::Behind)]);
+        check(&[("shutdown", Under::Inside), ("exit", Under::Ends)]);
+        check(&[("shutdown", Under::Inside), ("end", Under::Behind)]);
+        check(&[("int eth1", Under::Behind)]);
+    }
+}

@@ -1,0 +1,497 @@
+//! Configuration lines, declared once each: [`Setting`] and [`Line`].
+//!
+//! One declaration gives everything that the command line does with a line: parsing and abbreviation, the `no` and
+//! `default` forms, help, docs/cli, the text of `show running-config`, and the values of the round-trip tests. The lines of
+//! a mode are a table in the order in which the running configuration prints them:
+//!
+//! ```text
+//! Setting::of("ip proxy-arp", "Enable proxy ARP", &Flag(field!(Interface, layer3.proxy_arp))).on(layer3).line()
+//! ```
+//!
+//! A line whose value is not one field is an [`Line::Own`]: a node of the command tree with handlers, and the function that
+//! prints it, side by side.
+//!
+//! Invariant: a setting that equals its default is not printed; the default is that of the configuration's struct.
+
+use crate::args::{Args, Kind, Value};
+use crate::backend::Refusal;
+use crate::edit::Edit;
+use crate::parse::Form;
+use crate::tree::{Applies, Node, Run, Token, arg, kw};
+use lanyard_types::{MacAddr, VlanId};
+
+/// A field of a configuration struct. [`field!`](crate::field) makes one.
+pub struct Field<T: 'static, V: 'static> {
+    /// Reads it.
+    pub get: fn(&T) -> &V,
+    /// Gives access to it.
+    pub get_mut: fn(&mut T) -> &mut V,
+}
+
+/// `field!(Interface, layer3.proxy_arp)`: a [`Field`].
+#[macro_export]
+macro_rules! field {
+    ($target:ty, $($path:tt)+) => {
+        $crate::setting::Field {
+            get: |target: &$target| &target.$($path)+,
+            get_mut: |target: &mut $target| &mut target.$($path)+,
+        }
+    };
+}
+
+impl<T: Default, V: Clone + PartialEq> Field<T, V> {
+    fn default(&self) -> V {
+        (self.get)(&T::default()).clone()
+    }
+    /// The value, unless it is the default.
+    fn changed(&self, target: &T) -> Option<V> {
+        let value = (self.get)(target);
+        (*value != self.default()).then(|| value.clone())
+    }
+    fn put(&self, target: &mut T, value: Option<V>) {
+        *(self.get_mut)(target) = value.unwrap_or_else(|| self.default());
+    }
+}
+
+/// A change of one target.
+pub type Change<'a, T> = &'a mut dyn FnMut(&mut T, &<T as Target>::Key) -> Result<(), Refusal>;
+
+/// What a mode configures: interfaces, VLANs, the whole switch.
+pub trait Target: Default + Clone + PartialEq + 'static {
+    /// What it is called.
+    type Key;
+    /// Edits every target that the mode names, or none.
+    ///
+    /// # Errors
+    /// The first that `change` refuses.
+    fn each(edit: &mut Edit<'_>, change: Change<'_, Self>) -> Result<(), Refusal>;
+}
+
+/// A word or an argument that may stand behind a setting's keywords, and ends the line.
+pub struct Operand {
+    /// The keywords or the argument; no keywords when the line ends behind those of the setting.
+    pub token: Token,
+    /// The text that `?` shows.
+    pub help: &'static str,
+    /// The position in the table of choices, for keywords.
+    pub choice: Option<usize>,
+}
+
+/// How the value of a setting is written.
+pub trait Syntax<T>: Sync {
+    /// What may stand behind the keywords.
+    fn operands(&self) -> Vec<Operand>;
+    /// Stores `value`; `None` stores the default.
+    ///
+    /// # Errors
+    /// When there is no such value: what is wrong, and which there are.
+    fn set(&self, target: &mut T, form: Form, value: Option<&Value>) -> Result<(), Refusal>;
+    /// The words that print the value: `None` when it is the default, and `Err` for the `no` form.
+    fn print(&self, target: &T, always: bool) -> Option<Result<String, ()>>;
+}
+
+/// On or off: the plain line turns it on, the `no` form off.
+pub struct Flag<T: 'static>(pub Field<T, bool>);
+
+impl<T: Target> Syntax<T> for Flag<T> {
+    fn operands(&self) -> Vec<Operand> {
+        vec![Operand { token: Token::Word(""), help: "", choice: None }]
+    }
+    fn set(&self, target: &mut T, form: Form, _: Option<&Value>) -> Result<(), Refusal> {
+        let on = match form {
+            Form::Set => Some(true),
+            Form::No => Some(false),
+            Form::Default => None,
+        };
+        self.0.put(target, on);
+        Ok(())
+    }
+    fn print(&self, target: &T, _: bool) -> Option<Result<String, ()>> {
+        self.0.changed(target).map(|on| if on { Ok(String::new()) } else { Err(()) })
+    }
+}
+
+/// One of several keywords. Of keywords with the same value, the first is printed; `""` is a line that ends at the
+/// setting's own keywords.
+pub struct Choice<T: 'static, V: 'static> {
+    /// Where the value is kept.
+    pub field: Field<T, V>,
+    /// Keywords, value, help.
+    pub of: &'static [(&'static str, V, &'static str)],
+}
+
+impl<T: Target, V: Copy + PartialEq + Sync> Syntax<T> for Choice<T, V> {
+    fn operands(&self) -> Vec<Operand> {
+        let operand = |(at, (word, _, help)): (usize, &(&'static str, V, &'static str))| Operand {
+            token: Token::Word(word),
+            help,
+            choice: Some(at),
+        };
+        self.of.iter().enumerate().map(operand).collect()
+    }
+    fn set(&self, target: &mut T, _: Form, value: Option<&Value>) -> Result<(), Refusal> {
+        let chosen = match value {
+            Some(Value::Choice(at)) => self.of.get(*at).map(|(_, value, _)| *value),
+            _ => None,
+        };
+        self.field.put(target, chosen);
+        Ok(())
+    }
+    fn print(&self, target: &T, always: bool) -> Option<Result<String, ()>> {
+        let value = (self.field.get)(target);
+        let printed = always || self.field.changed(target).is_some();
+        let word = self.of.iter().find(|(_, other, _)| other == value).map(|(word, ..)| *word);
+        word.filter(|_| printed).map(|word| Ok(word.to_owned()))
+    }
+}
+
+/// A field that holds a number; `None` is a number that is not set.
+pub trait Numeric: Clone + PartialEq {
+    /// The field that holds `number`; `None` when it is too large for it.
+    fn from_number(number: u64) -> Option<Self>;
+    /// The number it holds.
+    fn number(&self) -> Option<u64>;
+}
+
+macro_rules! numeric {
+    ($($type:ty),*) => { $(
+        impl Numeric for $type {
+            fn from_number(number: u64) -> Option<Self> {
+                number.try_into().ok()
+            }
+            fn number(&self) -> Option<u64> {
+                Some((*self).into())
+            }
+        }
+        impl Numeric for Option<$type> {
+            fn from_number(number: u64) -> Option<Self> {
+                number.try_into().ok().map(Some)
+            }
+            fn number(&self) -> Option<u64> {
+                self.map(Into::into)
+            }
+        }
+    )* };
+}
+numeric!(u8, u16, u32, u64);
+
+/// A decimal number.
+pub struct Number<T: 'static, V: 'static> {
+    /// Where it is kept.
+    pub field: Field<T, V>,
+    /// The lowest and the highest.
+    pub range: (u64, u64),
+    /// The text that `?` shows.
+    pub help: &'static str,
+    /// A keyword that stands for the default, and its help.
+    pub default_word: Option<(&'static str, &'static str)>,
+    /// Refuses numbers of the range that are no values, saying which are.
+    pub check: fn(u64) -> Result<(), String>,
+}
+
+impl<T: Target, V: Numeric> Number<T, V> {
+    /// Any number of a range.
+    pub const fn any(field: Field<T, V>, min: u64, max: u64, help: &'static str) -> Self {
+        Self { field, range: (min, max), help, default_word: None, check: |_| Ok(()) }
+    }
+}
+
+impl<T: Target, V: Numeric> Syntax<T> for Number<T, V> {
+    fn operands(&self) -> Vec<Operand> {
+        let (min, max) = self.range;
+        let number = Operand { token: Token::Arg(Kind::Number(min, max)), help: self.help, choice: None };
+        let word =
+            self.default_word.map(|(word, help)| Operand { token: Token::Word(word), help, choice: Some(0) });
+        word.into_iter().chain([number]).collect()
+    }
+    fn set(&self, target: &mut T, _: Form, value: Option<&Value>) -> Result<(), Refusal> {
+        let number = match value {
+            Some(Value::Number(number)) => {
+                (self.check)(*number)?;
+                V::from_number(*number)
+            }
+            _ => None,
+        };
+        self.field.put(target, number);
+        Ok(())
+    }
+    fn print(&self, target: &T, _: bool) -> Option<Result<String, ()>> {
+        self.field.changed(target)?.number().map(|number| Ok(number.to_string()))
+    }
+}
+
+/// Text: one word, or the rest of the line.
+pub struct Text<T: 'static> {
+    /// Where it is kept.
+    pub field: Field<T, Option<String>>,
+    /// `Kind::Word` or `Kind::Line`.
+    pub kind: Kind,
+    /// The text that `?` shows.
+    pub help: &'static str,
+}
+
+impl<T: Target> Syntax<T> for Text<T> {
+    fn operands(&self) -> Vec<Operand> {
+        vec![Operand { token: Token::Arg(self.kind), help: self.help, choice: None }]
+    }
+    fn set(&self, target: &mut T, _: Form, value: Option<&Value>) -> Result<(), Refusal> {
+        let text = if let Some(Value::Text(text)) = value { Some(text.clone()) } else { None };
+        *(self.field.get_mut)(target) = text;
+        Ok(())
+    }
+    fn print(&self, target: &T, _: bool) -> Option<Result<String, ()>> {
+        (self.field.get)(target).clone().map(Ok)
+    }
+}
+
+/// A station's MAC address.
+pub struct Station<T: 'static> {
+    /// Where it is kept.
+    pub field: Field<T, Option<MacAddr>>,
+}
+
+impl<T: Target> Syntax<T> for Station<T> {
+    fn operands(&self) -> Vec<Operand> {
+        vec![Operand { token: Token::Arg(Kind::Mac), help: "MAC address", choice: None }]
+    }
+    fn set(&self, target: &mut T, _: Form, value: Option<&Value>) -> Result<(), Refusal> {
+        let mac = if let Some(Value::Mac(mac)) = value { Some(*mac) } else { None };
+        if let Some(mac) = mac.filter(|mac| mac.is_group() || mac.is_zero()) {
+            return Err(format!("{mac} is not the address of a station: enter a unicast address").into());
+        }
+        *(self.field.get_mut)(target) = mac;
+        Ok(())
+    }
+    fn print(&self, target: &T, _: bool) -> Option<Result<String, ()>> {
+        (self.field.get)(target).map(|mac| Ok(mac.to_string()))
+    }
+}
+
+/// The number of one VLAN.
+pub struct OneVlan<T: 'static> {
+    /// Where it is kept.
+    pub field: Field<T, VlanId>,
+    /// The text that `?` shows.
+    pub help: &'static str,
+}
+
+impl<T: Target> Syntax<T> for OneVlan<T> {
+    fn operands(&self) -> Vec<Operand> {
+        vec![Operand { token: Token::Arg(Kind::Vlan), help: self.help, choice: None }]
+    }
+    fn set(&self, target: &mut T, _: Form, value: Option<&Value>) -> Result<(), Refusal> {
+        self.field.put(target, if let Some(Value::Vlan(vlan)) = value { Some(*vlan) } else { None });
+        Ok(())
+    }
+    fn print(&self, target: &T, _: bool) -> Option<Result<String, ()>> {
+        self.field.changed(target).map(|vlan| Ok(vlan.to_string()))
+    }
+}
+
+/// Decides whether a target may have a setting, given the setting's keywords, and prepares the target for it. `Ok(false)`
+/// leaves the target as it is: the `no` form of what it can't have.
+pub type On<T> = fn(&mut T, &<T as Target>::Key, Form, &str) -> Result<bool, Refusal>;
+
+/// One setting: keywords and a value.
+pub struct Setting<T: Target> {
+    /// The keywords, as they are typed.
+    pub words: &'static str,
+    /// The text that `?` shows for the last of them.
+    pub help: &'static str,
+    /// The value.
+    pub value: &'static dyn Syntax<T>,
+    /// Which targets may have it.
+    pub on: On<T>,
+    /// Checks the target with the new value, and adapts what depends on it.
+    pub then: fn(&mut T, &T::Key) -> Result<(), Refusal>,
+    /// True for targets whose setting is printed even when it is the default.
+    pub always: fn(&T) -> bool,
+    /// A warning about a new value that is taken all the same.
+    pub warning: fn(&T) -> Option<&'static str>,
+}
+
+impl<T: Target> Setting<T> {
+    /// A setting that every target may have.
+    pub const fn of(words: &'static str, help: &'static str, value: &'static dyn Syntax<T>) -> Self {
+        Self {
+            words,
+            help,
+            value,
+            on: |_, _, _, _| Ok(true),
+            then: |_, _| Ok(()),
+            always: |_| false,
+            warning: |_| None,
+        }
+    }
+    /// Only some targets may have it.
+    pub const fn on(mut self, on: On<T>) -> Self {
+        self.on = on;
+        self
+    }
+    /// Checks or adapts the target afterwards.
+    pub const fn then(mut self, then: fn(&mut T, &T::Key) -> Result<(), Refusal>) -> Self {
+        self.then = then;
+        self
+    }
+    /// Printed for these targets even when it is the default.
+    pub const fn always(mut self, always: fn(&T) -> bool) -> Self {
+        self.always = always;
+        self
+    }
+    /// A new value may come with a warning.
+    pub const fn warning(mut self, warning: fn(&T) -> Option<&'static str>) -> Self {
+        self.warning = warning;
+        self
+    }
+    /// As an entry of a mode's table.
+    pub const fn line(self) -> Line<T> {
+        Line::Setting(self)
+    }
+    fn print(&self, target: &T) -> Option<String> {
+        Some(match self.value.print(target, (self.always)(target))? {
+            Ok(value) if value.is_empty() => self.words.to_owned(),
+            Ok(value) => format!("{} {value}", self.words),
+            Err(()) => format!("no {}", self.words),
+        })
+    }
+}
+
+impl<T: Target> Applies for Setting<T> {
+    fn apply(&self, edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+        let value = args.values.last().filter(|_| args.form == Form::Set);
+        let mut warning = None;
+        T::each(edit, &mut |target, key| {
+            if !(self.on)(target, key, args.form, self.words)? {
+                return Ok(());
+            }
+            self.value.set(target, args.form, value)?;
+            (self.then)(target, key)?;
+            warning = (self.warning)(target).filter(|_| args.form == Form::Set);
+            Ok(())
+        })?;
+        edit.notices.extend(warning.map(|text| format!("% Warning: {text}")));
+        Ok(())
+    }
+}
+
+/// One entry of a mode's table.
+pub enum Line<T: Target> {
+    /// Keywords and one value.
+    Setting(Setting<T>),
+    /// A line with a grammar and handlers of its own.
+    Own {
+        /// The keywords before `node`, as they are typed; often none.
+        under: &'static str,
+        /// The grammar.
+        node: Node,
+        /// The lines that print it.
+        print: fn(&T) -> Vec<String>,
+    },
+}
+
+impl<T: Target> Line<T> {
+    /// The lines that print what `target` has of this entry.
+    #[must_use]
+    pub fn print(&self, target: &T) -> Vec<String> {
+        match self {
+            Self::Setting(setting) => setting.print(target).into_iter().collect(),
+            Self::Own { print, .. } => print(target),
+        }
+    }
+    /// Puts the entry's grammar into a tree.
+    pub(crate) fn plant(&'static self, tree: &mut Branch) {
+        match self {
+            Self::Own { under, node, .. } => tree.at(under).grow(node),
+            Self::Setting(setting) => {
+                let branch = tree.at(setting.words);
+                branch.node.help = setting.help;
+                for operand in setting.value.operands() {
+                    match operand.token {
+                        Token::Word(words) => {
+                            let end = branch.at(words);
+                            end.node.run = Some(Run::Set(setting));
+                            end.node.choice = operand.choice;
+                            if !words.is_empty() {
+                                end.node.help = operand.help;
+                            }
+                        }
+                        Token::Arg(kind) => {
+                            branch.grow(&Node { run: Some(Run::Set(setting)), ..arg(kind, operand.help) });
+                        }
+                    }
+                }
+                if branch.node.run.is_none() {
+                    branch.node.no = Some(Run::Set(setting));
+                }
+            }
+        }
+    }
+}
+
+/// A tree of nodes that is being put together.
+pub(crate) struct Branch {
+    node: Node,
+    next: Vec<Branch>,
+}
+
+impl Branch {
+    /// An empty tree.
+    pub(crate) fn root() -> Self {
+        Self { node: kw("", ""), next: Vec::new() }
+    }
+    /// The branch that `words` lead to.
+    pub(crate) fn at(&mut self, words: &'static str) -> &mut Self {
+        let mut branch = self;
+        for word in words.split(' ').filter(|word| !word.is_empty()) {
+            let is = |child: &Self| matches!(child.node.token, Token::Word(other) if other == word);
+            let at = branch.next.iter().position(is).unwrap_or_else(|| {
+                branch.next.push(Self { node: kw(word, ""), next: Vec::new() });
+                branch.next.len() - 1
+            });
+            branch = &mut branch.next[at];
+        }
+        branch
+    }
+    /// Gives keywords that end no line their help.
+    pub(crate) fn group(&mut self, words: &'static str, help: &'static str) {
+        self.at(words).node.help = help;
+    }
+    /// Adds a node and what follows it; keywords that are there already are continued.
+    pub(crate) fn grow(&mut self, node: &Node) {
+        let branch = match node.token {
+            Token::Word(word) => self.at(word),
+            Token::Arg(_) => {
+                self.next.push(Self { node: *node, next: Vec::new() });
+                let last = self.next.len() - 1;
+                &mut self.next[last]
+            }
+        };
+        let was = branch.node;
+        branch.node = Node {
+            help: if node.help.is_empty() { was.help } else { node.help },
+            run: node.run.or(was.run),
+            no: node.no.or(was.no),
+            ..*node
+        };
+        for next in node.next {
+            branch.grow(next);
+        }
+    }
+    /// The tree, which lives as long as the program: trees are made once.
+    pub(crate) fn finish(mut self) -> &'static [Node] {
+        // Keywords in alphabetical order, as `?` shows them; arguments after them, in the order in which they are tried.
+        self.next.sort_by_key(|child| match child.node.token {
+            Token::Word(word) => (false, word),
+            Token::Arg(_) => (true, ""),
+        });
+        let nodes: Vec<Node> = self
+            .next
+            .into_iter()
+            .map(|child| Node { next: Self::finish_next(child.next), ..child.node })
+            .collect();
+        Vec::leak(nodes)
+    }
+    fn finish_next(next: Vec<Self>) -> &'static [Node] {
+        Self { node: kw("", ""), next }.finish()
+    }
+}

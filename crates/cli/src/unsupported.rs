@@ -1,0 +1,434 @@
+//! Commands of IOS that Lanyard does not have: a line that begins with one is told apart from a typing error.
+//!
+//! The command tree decides first: an entry of these tables counts only where the tree does not know the line. Cisco's
+//! "Catalyst 3750-X and 3560-X Switch Command Reference" and the IOS master command list have the commands.
+
+use crate::parse::{Failure, Word};
+
+/// Exec commands.
+const EXEC: &[&str] = &[
+    "archive",
+    "boot",
+    "cd",
+    "clock",
+    "connect",
+    "delete",
+    "dir",
+    "disconnect",
+    "format",
+    "license",
+    "login",
+    "mkdir",
+    "more",
+    "pwd",
+    "reload",
+    "rename",
+    "renew",
+    "resume",
+    "rmdir",
+    "send",
+    "setup",
+    "ssh",
+    "telnet",
+    "test",
+    "tclsh",
+    "udld",
+    "undebug",
+    "upgrade",
+    "verify",
+    "vtp",
+    "where",
+    "clear cdp",
+    "clear ip bgp",
+    "clear ip dhcp",
+    "clear ip igmp",
+    "clear ip ospf",
+    "clear lacp",
+    "clear line",
+    "clear lldp",
+    "clear port-security",
+    "show access-lists",
+    "show authentication",
+    "show boot",
+    "show cdp",
+    "show class-map",
+    "show controllers",
+    "show crypto",
+    "show dot1x",
+    "show dtp",
+    "show env",
+    "show environment",
+    "show etherchannel",
+    "show file",
+    "show flash",
+    "show inventory",
+    "show ip access-lists",
+    "show ip bgp",
+    "show ip dhcp binding",
+    "show ip dhcp snooping",
+    "show ip eigrp",
+    "show ip igmp",
+    "show ip mroute",
+    "show ip nat",
+    "show ip ospf",
+    "show ip pim",
+    "show ip protocols",
+    "show ip rip",
+    "show ip ssh",
+    "show ipv6 mld",
+    "show ipv6 ospf",
+    "show lacp",
+    "show license",
+    "show lldp",
+    "show memory",
+    "show mls",
+    "show module",
+    "show ntp",
+    "show pagp",
+    "show policy-map",
+    "show port-security",
+    "show power",
+    "show privilege",
+    "show processes",
+    "show protocols",
+    "show route-map",
+    "show sdm",
+    "show snmp",
+    "show ssh",
+    "show stacks",
+    "show standby",
+    "show switch",
+    "show tech-support",
+    "show udld",
+    "show vlan private-vlan",
+    "show vtp",
+];
+
+/// Global configuration commands that lead to no mode.
+const GLOBAL: &[&str] = &[
+    "aaa",
+    "access-list",
+    "alias",
+    "boot",
+    "buffers",
+    "call-home",
+    "cdp",
+    "clock",
+    "dot1x",
+    "enable",
+    "exception",
+    "file",
+    "ip access-list resequence",
+    "ip as-path",
+    "ip cef",
+    "ip community-list",
+    "ip default-gateway",
+    "ip default-network",
+    "ip dhcp excluded-address",
+    "ip dhcp snooping",
+    "ip arp inspection",
+    "ip domain",
+    "ip domain-name",
+    "ip domain-lookup",
+    "ip forward-protocol",
+    "ip ftp",
+    "ip host",
+    "ip http",
+    "ip igmp",
+    "ip local",
+    "ip multicast-routing",
+    "ip name-server",
+    "ip nat",
+    "ip pim",
+    "ip prefix-list",
+    "ip scp",
+    "ip source-route",
+    "ip ssh",
+    "ip subnet-zero",
+    "ip classless",
+    "ip tcp",
+    "ip tftp",
+    "ip telnet",
+    "ipv6 access-list",
+    "ipv6 cef",
+    "ipv6 mld",
+    "ipv6 multicast-routing",
+    "ipv6 prefix-list",
+    "lacp",
+    "lldp",
+    "logging",
+    "login",
+    "mls",
+    "monitor session",
+    "ntp",
+    "port-channel",
+    "power",
+    "prompt",
+    "qos",
+    "queue-limit",
+    "scheduler",
+    "sdm",
+    "security",
+    "service",
+    "sntp",
+    "snmp",
+    "snmp-server",
+    "stack-mac",
+    "switch",
+    "system",
+    "tacacs-server",
+    "radius-server",
+    "tftp-server",
+    "udld",
+    "username",
+    "vtp",
+    "auto",
+    "memory",
+    "macro",
+    "privilege",
+    "define",
+    "device-sensor",
+    "diagnostic",
+    "platform",
+    "process",
+    "energywise",
+    "mac access-group",
+    "mac-address-table",
+    "spanning-tree backbonefast",
+    "spanning-tree uplinkfast",
+    "spanning-tree extend",
+    "spanning-tree etherchannel",
+    "errdisable detect",
+    "errdisable flap-setting",
+    "arp access-list",
+];
+
+/// Global configuration commands that lead to a mode: the lines under them are meant for it.
+const MODES: &[&str] = &[
+    "aaa group server",
+    "archive",
+    "class-map",
+    "control-plane",
+    "crypto",
+    "event manager",
+    "flow exporter",
+    "flow monitor",
+    "flow record",
+    "ip access-list",
+    "ip dhcp pool",
+    "ip sla",
+    "ip vrf",
+    "ipv6 dhcp pool",
+    "ipv6 router",
+    "key chain",
+    "line",
+    "mac access-list",
+    "policy-map",
+    "redundancy",
+    "route-map",
+    "router",
+    "template",
+    "vlan access-map",
+    "vlan configuration",
+];
+
+/// Interface configuration commands.
+const INTERFACE: &[&str] = &[
+    "access-session",
+    "authentication",
+    "auto",
+    "bandwidth",
+    "carrier-delay",
+    "cdp",
+    "channel-group",
+    "channel-protocol",
+    "delay",
+    "dot1x",
+    "flowcontrol",
+    "hold-queue",
+    "ip access-group",
+    "ip arp inspection",
+    "ip bandwidth-percent",
+    "ip dhcp snooping",
+    "ip igmp",
+    "ip nat",
+    "ip ospf",
+    "ip pim",
+    "ip policy",
+    "ip rip",
+    "ip route-cache",
+    "ip split-horizon",
+    "ip tcp",
+    "ip unnumbered",
+    "ip verify source",
+    "ipv6 enable",
+    "ipv6 ospf",
+    "ipv6 traffic-filter",
+    "ipv6 mld",
+    "keepalive",
+    "lacp",
+    "lldp",
+    "load-interval",
+    "logging",
+    "mac access-group",
+    "macro",
+    "mdix",
+    "mls",
+    "negotiation",
+    "ntp",
+    "pagp",
+    "power",
+    "priority-queue",
+    "private-vlan",
+    "queue-set",
+    "rmon",
+    "service-policy",
+    "snmp",
+    "spanning-tree stack-port",
+    "srr-queue",
+    "standby",
+    "switchport backup",
+    "switchport dot1q",
+    "switchport host",
+    "switchport mode dynamic",
+    "switchport nonegotiate",
+    "switchport port-security",
+    "switchport priority",
+    "switchport private-vlan",
+    "switchport trunk encapsulation",
+    "switchport trunk pruning",
+    "switchport voice",
+    "udld",
+    "vtp",
+];
+
+/// Commands of an interface that protect the network: an interface that should have one is not to forward without it.
+const SAFETY: &[&str] = &[
+    "access-session",
+    "authentication",
+    "channel-group",
+    "dot1x",
+    "ip access-group",
+    "ip arp inspection",
+    "ip dhcp snooping",
+    "ip verify",
+    "ipv6 traffic-filter",
+    "ipv6 verify",
+    "mac access-group",
+    "spanning-tree bpdufilter",
+    "spanning-tree bpduguard",
+    "spanning-tree guard",
+    "storm-control",
+    "switchport block",
+    "switchport port-security",
+    "switchport protected",
+];
+
+/// Lines that lead to a mode of Lanyard's own.
+const OWN_MODES: &[&str] =
+    &["interface", "vlan", "vrf definition", "track", "spanning-tree mst configuration"];
+
+/// How many words of the line are the command's, each in full or a beginning of at least three letters.
+fn begins(command: &str, words: &[Word<'_>]) -> Option<usize> {
+    let mut count = 0;
+    for keyword in command.split(' ') {
+        let word = words.get(count)?.text.to_ascii_lowercase();
+        if !keyword.starts_with(&word) || word.len() < keyword.len().min(3) {
+            return None;
+        }
+        count += 1;
+    }
+    Some(count)
+}
+
+/// The line's words without `no` or `default` before them.
+fn plain<'a, 'b>(words: &'b [Word<'a>]) -> &'b [Word<'a>] {
+    match words.split_first() {
+        Some((first, rest)) if ["no", "default"].contains(&first.text) => rest,
+        _ => words,
+    }
+}
+
+/// Where a line was entered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// An exec mode.
+    Exec,
+    /// An interface mode.
+    Interface,
+    /// Another configuration mode.
+    Global,
+}
+
+/// The better explanation of a failure: that the command is one of IOS which Lanyard does not have.
+pub fn explain(failure: Failure, words: &[Word<'_>], place: Place) -> Failure {
+    let Failure::Invalid(at) = failure else { return failure };
+    let words = plain(words);
+    let tables: &[&[&str]] = match place {
+        Place::Exec => &[EXEC],
+        Place::Interface => &[INTERFACE, GLOBAL, MODES],
+        Place::Global => &[GLOBAL, MODES],
+    };
+    let known = tables.iter().copied().flatten().filter_map(|command| {
+        let count = begins(command, words)?;
+        // Words that the tree has read are no part of what it lacks.
+        (words.get(count - 1)?.at >= at).then_some((count, *command))
+    });
+    match known.max_by_key(|(count, _)| *count) {
+        Some((_, command)) => {
+            let first = words.first().map_or(at, |word| word.at);
+            Failure::Reason(first, format!("{command} is not supported by Lanyard"))
+        }
+        None => Failure::Invalid(at),
+    }
+}
+
+/// True for a line that leads, or in IOS would lead, to a mode: the lines under it are meant for that mode only.
+pub fn leads_to_mode(words: &[Word<'_>]) -> bool {
+    OWN_MODES.iter().chain(MODES).any(|command| begins(command, words).is_some())
+}
+
+/// True for a plain line that protects the network from what is connected to an interface.
+pub fn is_safety(words: &[Word<'_>]) -> bool {
+    SAFETY.iter().any(|command| begins(command, words).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands;
+    use crate::parse::{Reader, words};
+
+    #[test]
+    fn the_tables_name_only_what_the_tree_lacks() {
+        let trees = &commands::TREES;
+        let exec = commands::EXEC;
+        let roots = [
+            (EXEC, vec![exec]),
+            (GLOBAL, vec![trees.global]),
+            (MODES, vec![trees.global]),
+            (INTERFACE, vec![trees.interface, trees.global]),
+        ];
+        let mut known = Vec::new();
+        for (table, root) in roots {
+            for command in table {
+                let list = words(command).expect("words");
+                let names = &crate::args::NoNames;
+                let reader = Reader { line: command, words: &list, names, privileged: true, exec };
+                if reader.expected(&root).is_ok() {
+                    known.push(*command);
+                }
+            }
+        }
+        assert!(known.is_empty(), "the command tree has {known:?}: take them from the tables");
+    }
+
+    #[test]
+    fn abbreviations() {
+        let list = words("swi port-sec maximum 3").expect("words");
+        assert!(is_safety(&list) && !leads_to_mode(&list));
+        let list = words("int gi1/0/1").expect("words");
+        assert!(leads_to_mode(&list) && !is_safety(&list));
+        assert!(!leads_to_mode(&words("ip route 0.0.0.0 0.0.0.0 10.0.0.1").expect("words")));
+    }
+}
