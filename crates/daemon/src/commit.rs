@@ -137,7 +137,8 @@ impl Core {
         self.ageing.configure(&mut self.ctx);
         self.follow_up();
         self.spanning.configure(&mut self.ctx);
-        if self.ctx.switch.spanning().is_some() {
+        // Ports that the watchdog has blocked are opened when spanning tree is off.
+        if self.ctx.switch.spanning().is_some() || !self.ctx.plane.state().stp.is_empty() {
             // New ports learn of their links.
             self.settle();
         }

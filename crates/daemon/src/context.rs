@@ -8,6 +8,7 @@ use crate::bus::Bus;
 use crate::clock::Clock;
 use crate::kernel::Kernel;
 use crate::log::Log;
+use crate::loop_safety::LoopSafety;
 use crate::paths::Paths;
 use crate::record::{RecordFile, with_coming};
 use lanyard_config::InterfaceName;
@@ -52,6 +53,8 @@ pub(crate) struct Context {
     pub(crate) paths: Paths,
     /// The states of tracked objects, written by [`crate::tracking`].
     pub(crate) tracks: Tracks,
+    /// Whether the plane has what spanning tree has decided, and when its watchdog expires.
+    pub(crate) loop_safety: LoopSafety,
     /// What the session that is being served is told besides its command's output.
     pub(crate) notices: Vec<String>,
     /// What has been done to netdevs, as it is on disk.
@@ -72,7 +75,8 @@ impl Context {
         let names = vec![None; MAX_PORTS];
         let record = RecordFile::new(switch.record());
         let (bus, tracks, notices) = (Bus::default(), Tracks::default(), Vec::new());
-        Self { switch, plane, kernel, clock, bus, log, paths, tracks, notices, record, names }
+        let loop_safety = LoopSafety::default();
+        Self { switch, plane, kernel, clock, bus, log, paths, tracks, loop_safety, notices, record, names }
     }
 
     /// Adds a message to the log, and sends it to the sessions that monitor it.

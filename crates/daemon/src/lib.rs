@@ -29,6 +29,7 @@ mod kernel;
 mod layer3;
 mod linux;
 mod log;
+mod loop_safety;
 mod netdevs;
 mod os;
 mod packet_filter;

@@ -1,8 +1,8 @@
 //! Spanning tree driven: links, BPDUs and timers in; states, flushes, frames, events out. What to do is decided in
 //! `lanyard_switch::spanning` and below.
 //!
-//! Invariants: a frame leaves after the states that were decided before it are in the plane; what a restart needs is
-//! written down before either. Times are milliseconds since the machine was started, so that they mean the same
+//! Invariants: a frame leaves after the states that were decided before it are in the plane, and not while the plane
+//! refuses one (`loop_safety`); what a restart needs is written down before either. Times are milliseconds since the machine was started, so that they mean the same
 //! to the next daemon.
 
 use crate::context::{Context, Module};
@@ -16,7 +16,7 @@ use lanyard_stp::view::stp_state_name;
 use lanyard_stp::{Duplex, ErrCause, Event, Mode, Snapshot};
 use lanyard_switch::links;
 use lanyard_switch::spanning::{Todo, set_up};
-use lanyard_types::{InstanceId, PortId, StpState};
+use lanyard_types::{InstanceId, PortId};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -65,14 +65,17 @@ impl Module for SpanningTree {
         count
     }
     fn next_ms(&self, ctx: &Context) -> Option<u64> {
-        let at = ctx.switch.spanning()?.bridge().next_timeout()?;
-        Some(ctx.clock.of_boot(at))
+        let timeout = ctx.switch.spanning()?.bridge().next_timeout();
+        timeout.into_iter().chain(ctx.loop_safety.next_ms()).min().map(|at| ctx.clock.of_boot(at))
     }
     fn tick(&mut self, ctx: &mut Context) {
         let now = ctx.clock.boot_ms();
         let Some(spanning) = ctx.switch.spanning_mut() else { return };
-        if spanning.bridge().next_timeout().is_some_and(|at| at <= now) {
+        let timeout = spanning.bridge().next_timeout().is_some_and(|at| at <= now);
+        if timeout {
             spanning.bridge_mut().handle_timer(now);
+        }
+        if timeout || ctx.loop_safety.next_ms().is_some_and(|at| at <= now) {
             self.act(ctx);
         }
     }
@@ -95,8 +98,16 @@ impl SpanningTree {
 
     /// Takes over what spanning tree wants done; before the plane is given a new state, so that it is in there.
     pub(crate) fn todo(&mut self, ctx: &mut Context) -> Todo {
+        let now = ctx.clock.boot_ms();
+        let silent = ctx.was_silent(now);
         let Context { switch, plane, .. } = ctx;
-        let todo = switch.spanning_mut().map(|spanning| spanning.todo(plane.state())).unwrap_or_default();
+        let mut todo = Todo::default();
+        if let Some(spanning) = switch.spanning_mut() {
+            todo = spanning.todo(plane.state());
+            if silent {
+                spanning.silence(now, plane.state(), &mut todo);
+            }
+        }
         self.save(ctx);
         todo
     }
@@ -105,12 +116,19 @@ impl SpanningTree {
     pub(crate) fn act(&mut self, ctx: &mut Context) {
         for _ in 0..MAX_ROUNDS {
             let todo = self.todo(ctx);
-            if todo.is_empty() {
-                return;
+            if todo.is_empty() && !ctx.loop_safety.behind {
+                break;
             }
-            set_states(ctx, &todo.states);
+            if todo.bridges || !todo.states.is_empty() || ctx.loop_safety.behind {
+                set_states(ctx);
+            }
+            let refused = ctx.loop_safety.behind;
             carry_out(ctx, todo);
+            if refused {
+                break;
+            }
         }
+        ctx.feed_watchdog();
     }
 
     /// `clear spanning-tree detected-protocols`.
@@ -151,22 +169,14 @@ impl SpanningTree {
     }
 }
 
-/// Gives the plane new states of ports in trees, and nothing else.
-fn set_states(ctx: &mut Context, states: &[(InstanceId, PortId, StpState)]) {
-    if states.is_empty() {
-        return;
-    }
+/// Gives the plane the states of ports in trees as they are decided, and nothing else.
+fn set_states(ctx: &mut Context) {
     let mut next = ctx.plane.state().clone();
-    for (instance, port, state) in states {
-        if *state == StpState::Forwarding || !next.ports.contains_key(port) {
-            next.stp.remove(&(*instance, *port));
-        } else {
-            next.stp.insert((*instance, *port), *state);
-        }
+    if let Some(spanning) = ctx.switch.spanning() {
+        spanning.decide(&mut next);
     }
-    if let Err(reason) = ctx.plane.apply(&next) {
-        ctx.log("SPANTREE", 2, "PLANE", &format!("the plane refused a port's state: {reason}"));
-    }
+    let result = ctx.plane.apply(&next);
+    ctx.states_applied(result.err().map(|reason| reason.to_string()));
 }
 
 /// What is left once the plane has the states: flushes, ports shut down, frames, events.
@@ -177,7 +187,8 @@ pub(crate) fn carry_out(ctx: &mut Context, todo: Todo) {
         let vlan = vlan.and_then(lanyard_types::VlanId::new);
         ctx.plane.fdb_flush(&FdbFilter { port, vlan, ..FdbFilter::default() });
     }
-    for (port, frame) in &todo.frames {
+    let frames = if ctx.may_send() { &todo.frames[..] } else { &[] };
+    for (port, frame) in frames {
         // A port that can't send has lost its link, which will be heard of.
         let _ = ctx.plane.inject(*port, frame);
     }
@@ -223,7 +234,11 @@ fn tell(ctx: &mut Context, event: &Event) {
 pub(crate) fn view(ctx: &Context) -> view::SpanningTree {
     let Some(spanning) = ctx.switch.spanning() else { return view::SpanningTree::default() };
     let (bridge, now) = (spanning.bridge(), ctx.clock.boot_ms());
-    view::SpanningTree::of(bridge, now, &|port| ctx.port_name(port).to_string())
+    let watchdog = Some(ctx.view_watchdog(now));
+    view::SpanningTree {
+        watchdog,
+        ..view::SpanningTree::of(bridge, now, &|port| ctx.port_name(port).to_string())
+    }
 }
 
 /// See [`lanyard_cli::backend::SpanningTree::root_primary_priority`].
