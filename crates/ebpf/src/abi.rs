@@ -56,6 +56,8 @@ pub(crate) const PV_WATCHED: u8 = 0x80;
 
 pub(crate) const WATCHDOG_WAITS: u64 = 0;
 pub(crate) const WATCHDOG_BLOCKS: u64 = 1;
+#[cfg(test)]
+pub(crate) const WATCHDOG_EXPIRED: u64 = 2;
 
 pub(crate) const RIFS: usize = 4096;
 pub(crate) const RIF_LIVE: u8 = 0x01;
