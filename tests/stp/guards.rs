@@ -5,6 +5,7 @@ use crate::harness::{BROADCAST, DEADLINE, Frame, Plane, frame, scenarios, wait_f
 
 scenarios! {
     portfast_forwards_at_once: ebpf soft;
+    portfast_disable_forbids_an_edge_port: ebpf;
     bpdu_guard_shuts_the_port_down: ebpf;
     a_port_comes_back_after_the_recovery_interval: ebpf;
     root_guard_holds_a_superior_bridge_off: ebpf;
@@ -197,4 +198,14 @@ fn hostile_bpdus_are_counted(plane: Plane) {
     });
     assert!(tree(&bed, 0)["root_port"].is_null());
     assert!(bed.exec(&["show logging"]).contains("%SPANTREE-4-BPDU_REJECTED"));
+}
+
+/// Without the word the port would be an edge port after three seconds of silence; the other port shows when they are over.
+fn portfast_disable_forbids_an_edge_port(plane: Plane) {
+    let bed = bare(plane, 2);
+    start(&bed, "spanning-tree mode rstp", &[]);
+    bed.configure("interface p1\nspanning-tree portfast disable\nshutdown\nno shutdown");
+    bed.configure("interface p2\nno spanning-tree portfast\nshutdown\nno shutdown");
+    becomes(&bed, 0, "p2", "designated", "forwarding");
+    becomes(&bed, 0, "p1", "designated", "discarding");
 }

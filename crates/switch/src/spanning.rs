@@ -13,7 +13,9 @@ use lanyard_config::spanning_tree::{Times, Tree};
 use lanyard_config::{Config, Interface, SwitchportMode};
 use lanyard_pipeline::state::{PlaneState, ReservedAction, TrapRate};
 use lanyard_plane::FdbFilter;
-use lanyard_stp::{Bridge, Duplex, ErrCause, Event, Mode, PortConfig, PortVlans, Snapshot, TreeConfig};
+use lanyard_stp::{
+    Bridge, Duplex, ErrCause, Event, Mode, PortConfig, PortFast, PortVlans, Snapshot, TreeConfig,
+};
 use lanyard_types::{InstanceId, PortId, PortSet, StpState, TrapGroup, VlanId, VlanSet};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -128,6 +130,8 @@ fn lower_port(interface: &Interface, mode: Mode) -> PortConfig {
     PortConfig {
         link_type: words.link_type,
         portfast: words.portfast,
+        // `portfast disable` is AutoEdge FALSE (IEEE 802.1D-2004, 17.13.3).
+        auto_edge: words.portfast != PortFast::Disable,
         bpdu_guard: words.bpdu_guard,
         bpdu_filter: words.bpdu_filter,
         guard: words.guard,
