@@ -23,6 +23,13 @@ scenarios! {
     restart_from_its_own_running_config: ebpf soft;
     mistakes_in_the_startup_file: ebpf soft;
     one_daemon_an_instance: ebpf soft;
+    restarted_without_its_startup_file: ebpf;
+    started_without_its_startup_file: ebpf soft;
+    restarted_with_a_bad_line: ebpf;
+    hangup_reopens_the_log: ebpf soft;
+    a_detach_that_fails_can_be_repeated: ebpf;
+    no_soft_plane_over_a_live_one: ebpf;
+    a_port_that_is_renamed: ebpf soft;
 }
 
 /// Numbered frames from one host to another, some thousands a second, until it is ended.
@@ -388,4 +395,189 @@ fn one_daemon_an_instance(plane: Plane) {
     // Nor does a detach that is asked in another namespace take it down behind its back: it is the daemon that does it.
     bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2]);
     assert!(bed.show("show version")["instance"] == bed.instance.as_str());
+}
+
+/// A file that was named and is lost does not take a forwarding switch down.
+fn restarted_without_its_startup_file(plane: Plane) {
+    let bed = Bed::new(plane, 4, CONFIG);
+    bed.chatter.set(true);
+    bed.configure("interface p4\ndescription not saved");
+    let before = running(&bed);
+    bed.exchange(2, &[frame(BROADCAST, mac(2))]);
+    let (one, two) = (bed.host(1), bed.host(2));
+    two.drain();
+    let mut stream = Stream::start(one, two);
+    stream.flows(two, 100);
+    bed.end_daemon(Signal::SIGKILL);
+    std::fs::remove_file(bed.config_file()).unwrap();
+    bed.start();
+    stream.flows(two, 200);
+    let loud = |why: &str| {
+        let (file, said) = (bed.config_file().display().to_string(), bed.said());
+        let log = bed.show("show logging").to_string();
+        for part in [file.as_str(), why, "LAST RUNNING CONFIGURATION"] {
+            assert!(said.contains(part) && log.contains(part), "{part} is not in\n{said}\n{log}");
+        }
+    };
+    loud("No such file");
+    assert_eq!(running(&bed), before);
+    // There, and unreadable.
+    bed.end_daemon(Signal::SIGTERM);
+    std::fs::write(bed.config_file(), b"hostname \xff\n").unwrap();
+    bed.start();
+    stream.flows(two, 200);
+    loud("not UTF-8");
+    assert_eq!(running(&bed), before);
+    // Without the configuration that was kept, too, the daemon does not start, and the plane stays.
+    bed.end_daemon(Signal::SIGTERM);
+    let kept = format!("/run/lanyard/{}/running-config", bed.instance);
+    std::fs::rename(&kept, bed.file("kept")).unwrap();
+    let mut daemon =
+        Daemon::spawn(&bed.net, &bed.instance, plane, Some(&bed.config_file()), &bed.file("refused"));
+    let said = daemon.ready().unwrap_err();
+    assert!(said.contains(&kept) && said.contains("lanyard detach"), "{said}");
+    stream.flows(two, 200);
+    std::fs::rename(bed.file("kept"), &kept).unwrap();
+    bed.start();
+    stream.flows(two, 200);
+    stream.end(two);
+    // `write memory` makes the file good again; an empty file means defaults, as ever.
+    bed.exec(&["write memory"]);
+    assert_eq!(std::fs::read_to_string(bed.config_file()).unwrap(), before);
+    bed.end_daemon(Signal::SIGTERM);
+    std::fs::write(bed.config_file(), "").unwrap();
+    bed.exact.set(false);
+    bed.start();
+    assert!(!running(&bed).contains("interface p1"), "{}", running(&bed));
+    assert!(!bed.netdev.link("p1").unwrap().promiscuous);
+}
+
+fn started_without_its_startup_file(plane: Plane) {
+    let bed = Bed::without_switch(plane, 2, 1500);
+    bed.start();
+    let said = bed.said();
+    assert!(said.contains("No such file") && said.contains("default configuration"), "{said}");
+    bed.configure("interface range p1 - 2\nswitchport");
+    bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2]);
+}
+
+/// What only the driver can refuse does not take the other ports, nor the rest of its own, out of service.
+fn restarted_with_a_bad_line(plane: Plane) {
+    let bed = Bed::new(plane, 4, CONFIG);
+    bed.chatter.set(true);
+    bed.exchange(2, &[frame(BROADCAST, mac(2))]);
+    let before = table(&bed);
+    let (one, two) = (bed.host(1), bed.host(2));
+    two.drain();
+    let mut stream = Stream::start(one, two);
+    stream.flows(two, 100);
+    bed.end_daemon(Signal::SIGKILL);
+    // A veth has no speed to set: p1 and p2 carry the traffic, p3 does not.
+    let bad = CONFIG.replace("\ninterface p3\n", "\n speed 100\ninterface p3\n speed 1000\n");
+    std::fs::write(bed.config_file(), bad).unwrap();
+    bed.start();
+    stream.flows(two, 300);
+    stream.end(two);
+    let said = bed.said();
+    assert!(said.contains("line 7, column 2") && said.contains("line 9, column 2"), "{said}");
+    assert!(said.contains("2 lines refused"), "{said}");
+    assert_eq!(table(&bed), before);
+    bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2, 3]);
+}
+
+fn hangup_reopens_the_log(plane: Plane) {
+    let bed = Bed::new(plane, 2, "interface range p1 - 2\n switchport\n");
+    bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2]);
+    for turn in 0..2 {
+        std::fs::rename(bed.file("log"), bed.file(&format!("log.{turn}"))).unwrap();
+        bed.daemon.borrow().as_ref().unwrap().signal(Signal::SIGHUP);
+        wait_for("the new log", || {
+            std::fs::read_to_string(bed.file("log")).ok().filter(|text| text.contains("LOGREOPEN"))
+        });
+        bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2]);
+    }
+    let old = std::fs::read_to_string(bed.file("log.0")).unwrap();
+    assert!(old.contains(" ready: "), "{old}");
+}
+
+/// The pins can't be removed while something is mounted among them: what is left to undo stays on record.
+fn a_detach_that_fails_can_be_repeated(plane: Plane) {
+    let bed = Bed::new(plane, 2, "interface range p1 - 2\n switchport\n mtu 1400\n");
+    bed.exact.set(false);
+    let pins = ["/run/lanyard/bpf", "/sys/fs/bpf/lanyard"].map(|root| format!("{root}/{}", bed.instance));
+    let pins = pins.into_iter().find(|pins| std::path::Path::new(pins).exists()).expect("pins");
+    let inside = format!("{pins}/busy");
+    std::fs::create_dir(&inside).unwrap();
+    let nothing: Option<&str> = None;
+    nix::mount::mount(Some("none"), inside.as_str(), Some("tmpfs"), nix::mount::MsFlags::empty(), nothing)
+        .unwrap();
+    let said = bed.detach();
+    let record = format!("/run/lanyard/{}/record.json", bed.instance);
+    let kept = std::path::Path::new(&record).exists();
+    nix::mount::umount2(inside.as_str(), nix::mount::MntFlags::MNT_DETACH).unwrap();
+    let said = said.expect_err("the pins are busy");
+    assert!(said.contains("removing"), "{said}");
+    assert!(kept, "{record} is what the next detach goes by");
+    bed.daemon.borrow_mut().take().expect("a daemon").end();
+    bed.detach().unwrap();
+    for name in ["p1", "p2"] {
+        let link = bed.netdev.link(name).unwrap();
+        assert_eq!((link.mtu, link.promiscuous, link.admin_up), (1500, false, false), "{name}");
+    }
+}
+
+/// Without the right to load BPF the soft plane would forward what the eBPF plane forwards already.
+fn no_soft_plane_over_a_live_one(plane: Plane) {
+    let bed = Bed::new(plane, 3, "interface range p1 - 3\n switchport\n");
+    bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2, 3]);
+    bed.end_daemon(Signal::SIGKILL);
+    let config = bed.config_file().display().to_string();
+    for (choice, weak) in [("auto", true), ("soft", false)] {
+        let mut command = Command::new(if weak { "setpriv" } else { LANYARD });
+        if weak {
+            let without = "-bpf,-sys_admin,-perfmon";
+            command.args([&format!("--bounding-set={without}"), &format!("--inh-caps={without}"), LANYARD]);
+        }
+        command.args(["run", "--instance", &bed.instance, "--plane", choice, "--config", &config]);
+        let mut daemon = Daemon::spawn_command(&bed.net, &mut command, &bed.file(choice));
+        let said = daemon.ready().expect_err("frames would be forwarded twice");
+        assert!(said.contains("twice") && said.contains("lanyard detach --instance"), "{choice}: {said}");
+    }
+    bed.start();
+    bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2, 3]);
+}
+
+/// A port that gets another name is none of the switch's any more, and is left as it was found; also when that happens while
+/// no daemon runs.
+fn a_port_that_is_renamed(plane: Plane) {
+    let bed = Bed::new(plane, 3, "interface range p1 - 3\n switchport\n mtu 1400\n");
+    bed.exact.set(false);
+    let found = |name: &str| {
+        wait_for(&format!("{name} as it was found"), || {
+            let link = bed.netdev.link(name).ok()?;
+            (!link.promiscuous && link.mtu == 1500).then_some(())
+        });
+    };
+    let rename = |from: &str, to: &str| {
+        bed.net.ip(&format!("link set {from} down\nlink set {from} name {to}"));
+    };
+    rename("p3", "other");
+    found("other");
+    bed.net.ip("link set other name p3");
+    wait_for("p3 to be a port again", || {
+        let link = bed.netdev.link("p3").ok()?;
+        (link.promiscuous && link.admin_up && link.mtu == 1400).then_some(())
+    });
+    bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2, 3]);
+    bed.end_daemon(Signal::SIGKILL);
+    rename("p3", "other");
+    bed.start();
+    found("other");
+    bed.net.ip("link set other name p3");
+    bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2, 3]);
+    rename("p3", "other");
+    found("other");
+    bed.detach().unwrap();
+    found("other");
+    bed.net.ip("link set other name p3");
 }

@@ -119,8 +119,17 @@ fn commit_confirmed_waits_in_the_session() {
     run(&mut session, &mut fake, &["commit confirmed 2"]);
     let (back, seconds) = fake.rollback.clone().unwrap();
     assert_eq!((back.vlans.len(), seconds), (1, 120));
+    for command in ["write memory", "write", "copy running-config startup-config"] {
+        let Outcome::Refused(text) = run(&mut session, &mut fake, &[&format!("do {command}")]) else {
+            panic!("{command} saved what may be rolled back")
+        };
+        assert!(text.starts_with("% the running configuration awaits confirmation"), "{text}");
+        assert_eq!(fake.startup, "", "{command}");
+    }
     run(&mut session, &mut fake, &["commit"]);
     assert!(fake.rollback.is_none());
+    run(&mut session, &mut fake, &["do write memory"]);
+    assert!(fake.startup.contains("vlan 10"), "{}", fake.startup);
     assert_eq!(fake.config.vlans.len(), 2);
     assert_eq!(*session.mode(), Mode::Privileged);
 }

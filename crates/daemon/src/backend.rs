@@ -40,11 +40,7 @@ impl Core {
             .map_err(|error| Refusal(format!("{}: {error}", path.display())))
     }
     fn write(&self, path: &Path, text: &str) -> Result<(), Refusal> {
-        let wrong = |error| Refusal(format!("{}: {error}", path.display()));
-        if let Some(parent) = path.parent().filter(|parent| *parent == self.ctx.paths.state) {
-            std::fs::create_dir_all(parent).map_err(wrong)?;
-        }
-        files::replace(path, text.as_bytes()).map_err(wrong)
+        files::replace(path, text.as_bytes()).map_err(|error| Refusal(format!("{}: {error}", path.display())))
     }
 }
 
@@ -60,10 +56,15 @@ impl Configuration for Core {
         self.take(candidate)?;
         let at_ms = self.ctx.clock.now_ms() + u64::from(minutes) * 60_000;
         self.confirmation.await_until(at_ms, before);
+        self.keep_running_config();
         Ok(())
     }
     fn confirm(&mut self) -> bool {
-        self.confirmation.confirm()
+        let awaited = self.confirmation.confirm();
+        if awaited {
+            self.keep_running_config();
+        }
+        awaited
     }
     fn rollback_in_s(&self) -> Option<u64> {
         self.confirmation.left_s(self.ctx.clock.now_ms())
@@ -78,6 +79,16 @@ impl Files for Core {
         if self.startup_file.exists() { self.read(&self.startup_file) } else { Ok(String::new()) }
     }
     fn save_startup(&mut self, text: &str) -> Result<(), Refusal> {
+        if let Some(parent) = self.startup_file.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            // The directory's own parent must be there: a mistyped path is not made into a tree.
+            let base = if parent == self.ctx.paths.state { parent.parent() } else { None };
+            base.map_or(Ok(()), std::fs::create_dir_all)
+                .and_then(|()| files::make_directory(parent))
+                .map_err(|error| {
+                    let (file, parent) = (self.startup_file.display(), parent.display());
+                    Refusal(format!("{file}: making the directory {parent}: {error}"))
+                })?;
+        }
         self.write(&self.startup_file, text)
     }
     fn read_file(&mut self, path: &str) -> Result<String, Refusal> {

@@ -7,14 +7,16 @@
 use crate::announce;
 use crate::context::{Context, Module};
 use crate::core::Core;
+use crate::files;
 use crate::fpm::ListenError;
 use crate::instance::shared_knobs;
 use crate::kernel::KernelError;
 use crate::layer3::RouteRefused;
 use crate::netdevs::{Change, pair_missing};
 use crate::spanning::{carry_out, snapshot_path};
+use crate::startup::Part;
 use lanyard_config::Config;
-use lanyard_pipeline::state::PlaneState;
+use lanyard_pipeline::state::{PlaneState, PortState};
 use lanyard_plane::PlaneError;
 use lanyard_switch::compile::{made_interfaces, pipeline_end_of};
 use lanyard_switch::links::{self, TransactError};
@@ -34,8 +36,27 @@ pub(crate) enum CommitError {
     Netdevs(#[from] TransactError<KernelError>),
     #[error(transparent)]
     Plane(#[from] PlaneError),
+    /// The plane refuses the port of an interface.
+    #[error("{cause}")]
+    Port {
+        interface: String,
+        #[source]
+        cause: PlaneError,
+    },
     #[error(transparent)]
     Route(#[from] RouteRefused),
+}
+
+impl CommitError {
+    /// The part of the configuration that was refused.
+    pub(crate) fn part(&self) -> Part {
+        match self {
+            Self::Fpm(_) => Part::Fpm,
+            Self::Netdevs(error) => error.interface.clone().map_or(Part::Unknown, Part::Interface),
+            Self::Port { interface, .. } => Part::Interface(interface.clone()),
+            Self::Detached | Self::Refused(_) | Self::Plane(_) | Self::Route(_) => Part::Unknown,
+        }
+    }
 }
 
 /// What could not be undone when the switch was taken down.
@@ -82,6 +103,7 @@ impl Core {
         self.follow_tables(&plan.config);
         let state = self.ctx.switch.compile(&plan);
         if let Err(error) = self.apply(&plan.config, &state) {
+            let error = self.at_port(error, &state);
             self.unwind(&plan.actions.before);
             let config = self.ctx.switch.config().clone();
             self.follow_tables(&config);
@@ -97,6 +119,37 @@ impl Core {
     fn apply(&mut self, next: &Config, state: &PlaneState) -> Result<(), CommitError> {
         self.following.apply(&mut self.ctx, state)?;
         Ok(self.layer3.install(&mut self.ctx, next)?)
+    }
+
+    /// A refusal by the plane together with the interface that it is about, which is found by adding each new port, disabled,
+    /// to what the plane has now.
+    fn at_port(&mut self, error: CommitError, state: &PlaneState) -> CommitError {
+        let CommitError::Plane(cause) = error else { return error };
+        let found = self.ctx.plane.state().clone();
+        for (id, wanted) in &state.ports {
+            let held = found.ports.get(id).filter(|held| held.ifindex == wanted.ifindex);
+            if wanted.ifindex == 0 || held.is_some_and(|held| held.hook == wanted.hook) {
+                continue;
+            }
+            let bare = PortState { enabled: false, ..PortState::new(&wanted.name, wanted.ifindex) };
+            let port = PortState { hook: wanted.hook, ..held.cloned().unwrap_or(bare) };
+            let mut trial = found.clone();
+            trial.ports.insert(*id, port);
+            if self.following.apply(&mut self.ctx, &trial).is_err() {
+                return CommitError::Port { interface: links::host_end_of(&wanted.name), cause };
+            }
+        }
+        CommitError::Plane(cause)
+    }
+
+    /// Writes down the configuration that a later start uses when it finds the plane but no startup-config. While a commit
+    /// awaits confirmation this is the configuration of before it: a restart must not make an unconfirmed commit final.
+    pub(crate) fn keep_running_config(&mut self) {
+        let config = self.confirmation.before().unwrap_or(self.ctx.switch.config());
+        let (path, text) = (self.ctx.paths.running_config(), lanyard_config::text::render(config));
+        if let Err(error) = files::replace_quickly(&path, text.as_bytes()) {
+            self.ctx.log("SYS", 3, "RECORD", &format!("{}: {error}", path.display()));
+        }
     }
 
     /// Gives the plane the state that it had before a change that was refused.
@@ -134,6 +187,7 @@ impl Core {
         announce::ports(&mut self.ctx, old, state);
         self.following.log_forwarders(&mut self.ctx);
         self.ctx.save_record();
+        self.keep_running_config();
         self.ageing.configure(&mut self.ctx);
         self.follow_up();
         self.spanning.configure(&mut self.ctx);
@@ -252,15 +306,20 @@ impl Core {
             let gone = matches!(&action, Action::Link { name, .. } | Action::Move { name, .. } if !self.ctx.kernel.has(name));
             failures.extend(error.filter(|_| !gone).map(DetachFailure::from));
         }
+        if !failures.is_empty() {
+            // What is left to undo stays on record: the next `lanyard detach` goes on from there.
+            return Err(DetachError { failures });
+        }
         for path in [
             self.ctx.paths.record(),
+            self.ctx.paths.running_config(),
             self.ctx.paths.namespace(),
             self.ctx.paths.run.join("plane-since"),
             snapshot_path(&self.ctx.paths),
         ] {
             let _ = std::fs::remove_file(path);
         }
-        if failures.is_empty() { Ok(()) } else { Err(DetachError { failures }) }
+        Ok(())
     }
 }
 

@@ -6,7 +6,12 @@ use lanyard_config::Config;
 #[derive(Debug, Default)]
 pub(crate) struct Confirmation {
     waiting: Option<Rollback>,
+    /// How often in a row the configuration that comes back was refused.
+    refused: u32,
 }
+
+/// Longest time between two attempts to go back.
+const MAX_RETRY_S: u64 = 60;
 
 /// A configuration to go back to, and when.
 #[derive(Debug)]
@@ -21,6 +26,19 @@ impl Confirmation {
     pub(crate) fn await_until(&mut self, at_ms: u64, before: Config) {
         let config = self.waiting.take().map_or(before, |waiting| waiting.config);
         self.waiting = Some(Rollback { config, at_ms });
+        self.refused = 0;
+    }
+    /// The configuration that comes back could not be taken: it is tried again after 1 s, then 2 s, 4 s, up to
+    /// [`MAX_RETRY_S`]. Answers the seconds until then.
+    pub(crate) fn retry(&mut self, now_ms: u64, config: Config) -> u64 {
+        let wait_s = 1u64.checked_shl(self.refused).map_or(MAX_RETRY_S, |wait_s| wait_s.min(MAX_RETRY_S));
+        self.refused = self.refused.saturating_add(1);
+        self.waiting = Some(Rollback { config, at_ms: now_ms + wait_s * 1000 });
+        wait_s
+    }
+    /// The configuration of before the change that awaits confirmation.
+    pub(crate) fn before(&self) -> Option<&Config> {
+        self.waiting.as_ref().map(|waiting| &waiting.config)
     }
     /// Ends the wait; false when there was none.
     pub(crate) fn confirm(&mut self) -> bool {
@@ -60,5 +78,22 @@ mod tests {
         confirmation.await_until(2000, named("third"));
         assert!(confirmation.confirm());
         assert_eq!((confirmation.next_ms(), confirmation.overdue(9000)), (None, None));
+    }
+
+    #[test]
+    fn a_refused_rollback_is_tried_again() {
+        let mut confirmation = Confirmation::default();
+        confirmation.await_until(1000, named("first"));
+        let mut now_ms = 1000;
+        for wait_s in [1, 2, 4, 8, 16, 32, 60, 60] {
+            let config = confirmation.overdue(now_ms).expect("due");
+            assert_eq!(confirmation.retry(now_ms, config), wait_s);
+            assert_eq!(confirmation.left_s(now_ms), Some(wait_s), "it still awaits confirmation");
+            now_ms += wait_s * 1000;
+        }
+        assert!(confirmation.confirm());
+        confirmation.await_until(now_ms, named("second"));
+        let config = confirmation.overdue(now_ms).expect("due");
+        assert_eq!(confirmation.retry(now_ms, config), 1, "another change, another count");
     }
 }

@@ -308,15 +308,24 @@ impl Core {
         }
         self.children.tick(&mut self.ctx);
         if let Some(config) = self.confirmation.overdue(now_ms) {
-            match self.take(config) {
+            match self.take(config.clone()) {
                 Ok(()) => {
                     let text = "Configuration rolled back: it was not confirmed in time";
                     self.ctx.log("SYS", 5, "CONFIG_R", text);
                 }
                 Err(error) => {
-                    self.ctx.log("SYS", 2, "CONFIG_R", &format!("Configuration rollback failed: {error}"));
+                    let wait_s = self.confirmation.retry(self.ctx.clock.now_ms(), config);
+                    let text = format!("Configuration rollback failed: {error}; next attempt in {wait_s} s");
+                    self.ctx.log("SYS", 2, "CONFIG_R", &text);
                 }
             }
+        }
+    }
+    /// SIGHUP: opens the log files anew, for programs that rotate them.
+    pub(crate) fn reopen_logs(&mut self) {
+        match self.ctx.log.reopen() {
+            Ok(()) => self.ctx.log("SYS", 6, "LOGREOPEN", "SIGHUP: logs reopened"),
+            Err(reason) => self.ctx.log("SYS", 3, "LOGREOPEN", &format!("SIGHUP: {reason}")),
         }
     }
     /// When [`Core::tick`] has something to do next.

@@ -43,6 +43,17 @@ fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
+/// Makes one directory; one that is there is left as it is.
+///
+/// # Errors
+/// The system's, also when the directory's own parent does not exist.
+pub fn make_directory(path: &Path) -> io::Result<()> {
+    match fs::create_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        done => done,
+    }
+}
+
 /// Reads a text file of at most `limit` bytes.
 ///
 /// # Errors

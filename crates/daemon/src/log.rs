@@ -3,6 +3,7 @@
 //! Invariant: bounded; what fell out is counted.
 
 use crate::clock::wall_clock;
+use crate::os::{self, Output};
 use lanyard_cli::view::{LogMessage, Logging};
 use std::collections::VecDeque;
 use std::io::Write;
@@ -18,13 +19,27 @@ pub struct Log {
     messages: VecDeque<LogMessage>,
     overwritten: u64,
     quiet: bool,
+    /// The files that standard output and standard error were at the start.
+    outputs: Vec<Output>,
 }
 
 impl Log {
     /// An empty log; `quiet` keeps it off stderr.
     #[must_use]
     pub fn new(quiet: bool) -> Self {
-        Self { quiet, ..Self::default() }
+        Self { quiet, outputs: os::outputs(), ..Self::default() }
+    }
+    /// Opens the files that standard output and standard error were at the start anew, by the names they had then: a
+    /// program that rotates logs has renamed them since.
+    ///
+    /// # Errors
+    /// The first file that cannot be opened, by name; output then goes on where it went.
+    pub fn reopen(&self) -> Result<(), String> {
+        let reopened = self
+            .outputs
+            .iter()
+            .map(|output| output.reopen().map_err(|error| format!("{}: {error}", output.path().display())));
+        reopened.fold(Ok(()), Result::and)
     }
     /// Adds a message and answers its line, `%LINK-3-UPDOWN: Interface eth1, changed state to up`.
     pub fn add(&mut self, facility: &str, severity: u8, mnemonic: &str, text: &str) -> String {

@@ -72,6 +72,9 @@ impl Readiness {
 
     /// A netdev came, or came up: what the configuration says about it is done.
     fn welcome(&mut self, ctx: &mut Context, name: &str) {
+        // The kernel reports a netdev, and a new name of one, before the sysctls of that name are there. It answers this
+        // question only when it has finished.
+        let _ = ctx.kernel.link(None, name);
         ctx.kernel.learn_hosts(&[name.to_owned()], ctx.switch.facts_mut());
         let (actions, coming) = ctx.switch.welcome(name);
         if actions.is_empty() {

@@ -1,10 +1,13 @@
 //! What needs `unsafe`: which network namespace this process is in, a descriptor of our own for one that a plane lends,
-//! one descriptor for many, and the control thread's place in the scheduler.
+//! one descriptor for many, the control thread's place in the scheduler, and standard output and error opened anew.
 
 #![allow(unsafe_code)]
 
+use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -142,4 +145,43 @@ pub fn pidfd(pid: i32) -> io::Result<OwnedFd> {
     }
     // SAFETY: see above.
     Ok(unsafe { std::os::fd::FromRawFd::from_raw_fd(fd) })
+}
+
+/// Standard output or standard error that is a regular file, by the name it had at the start.
+#[derive(Debug)]
+pub struct Output {
+    fd: RawFd,
+    path: PathBuf,
+    mode: u32,
+}
+
+/// Those of standard output and standard error that are regular files.
+#[must_use]
+pub fn outputs() -> Vec<Output> {
+    let output = |fd: RawFd| {
+        let link = format!("/proc/self/fd/{fd}");
+        let meta = std::fs::metadata(&link).ok().filter(std::fs::Metadata::is_file)?;
+        let path = std::fs::read_link(&link).ok()?;
+        Some(Output { fd, path, mode: meta.mode() & 0o777 })
+    };
+    [libc::STDOUT_FILENO, libc::STDERR_FILENO].into_iter().filter_map(output).collect()
+}
+
+impl Output {
+    /// The file's name at the start.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+    /// Opens the file by that name for appending, makes it if it is gone, and lets the descriptor lead to it.
+    ///
+    /// # Errors
+    /// When it cannot be opened; the descriptor then leads where it did.
+    pub fn reopen(&self) -> io::Result<()> {
+        let file = OpenOptions::new().append(true).create(true).mode(self.mode).open(&self.path)?;
+        // SAFETY: both numbers are open descriptors of this process; `dup2` replaces the standard one atomically, and no
+        // value of this process owns that number.
+        let answer = unsafe { libc::dup2(file.as_raw_fd(), self.fd) };
+        if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
 }

@@ -88,6 +88,11 @@ impl Paths {
     pub fn record(&self) -> PathBuf {
         self.run.join("record.json")
     }
+    /// The last running configuration: a daemon that finds a forwarding plane but no startup-config runs on with it.
+    #[must_use]
+    pub fn running_config(&self) -> PathBuf {
+        self.run.join("running-config")
+    }
     /// Which network namespace the instance lives in.
     #[must_use]
     pub fn namespace(&self) -> PathBuf {

@@ -24,6 +24,8 @@ pub struct Opened {
     pub plane: Box<dyn Plane>,
     /// Why `auto` did not choose `ebpf`.
     pub reason: Option<String>,
+    /// True when an eBPF plane of this instance was forwarding before.
+    pub was_live: bool,
 }
 
 /// Opens a plane for `instance`, adopting the one that is there.
@@ -31,26 +33,44 @@ pub struct Opened {
 /// # Errors
 /// Why the plane that was asked for can't be had.
 pub fn open(choice: Choice, instance: &str, paths: &Paths) -> Result<Opened, String> {
-    let ebpf = || ebpf(instance, paths);
-    let opened = |plane| Opened { plane, reason: None };
+    let options = ebpf_options(instance, paths);
+    let was_live = EbpfPlane::is_live(&options);
+    let ebpf = || ebpf(&options);
+    let opened = |plane| Opened { plane, reason: None, was_live };
     match choice {
         Choice::Ebpf => ebpf().map(opened).map_err(|reason| format!("plane ebpf is not available: {reason}")),
+        Choice::Soft if was_live => Err(twice(instance)),
         Choice::Soft => soft().map(opened).map_err(|reason| format!("plane soft is not available: {reason}")),
         Choice::Asic => Err("plane asic is not available in this version".into()),
         Choice::Auto => match ebpf() {
             Ok(plane) => Ok(opened(plane)),
+            Err(reason) if was_live => {
+                Err(format!("plane ebpf is not available: {reason}; {}", twice(instance)))
+            }
             Err(reason) => match soft() {
-                Ok(plane) => Ok(Opened { plane, reason: Some(reason) }),
+                Ok(plane) => Ok(Opened { plane, reason: Some(reason), was_live }),
                 Err(soft) => Err(format!("no plane is available: ebpf: {reason}; soft: {soft}")),
             },
         },
     }
 }
 
-fn ebpf(instance: &str, paths: &Paths) -> Result<Box<dyn Plane>, String> {
-    let options =
-        lanyard_ebpf::Options { state_dir: paths.run.clone(), ..lanyard_ebpf::Options::new(instance) };
-    let plane = EbpfPlane::open(&options).map_err(|error| error.to_string())?;
+/// How the eBPF plane of `instance` is opened.
+pub(crate) fn ebpf_options(instance: &str, paths: &Paths) -> lanyard_ebpf::Options {
+    lanyard_ebpf::Options { state_dir: paths.run.clone(), ..lanyard_ebpf::Options::new(instance) }
+}
+
+/// Why the soft plane is refused beside a live eBPF plane, and the way out.
+fn twice(instance: &str) -> String {
+    format!(
+        "plane soft is refused, because the eBPF plane of instance {instance} is forwarding and every frame would be \
+         forwarded twice: start with `--plane ebpf` and the rights it needs (CAP_NET_ADMIN, CAP_BPF, CAP_PERFMON), or \
+         remove that plane first: `lanyard detach --instance {instance}`"
+    )
+}
+
+fn ebpf(options: &lanyard_ebpf::Options) -> Result<Box<dyn Plane>, String> {
+    let plane = EbpfPlane::open(options).map_err(|error| error.to_string())?;
     Ok(Box::new(plane))
 }
 

@@ -5,6 +5,7 @@
 use crate::client::{Client, Piece};
 use crate::clock::Clock;
 use crate::core::{Core, Parts};
+use crate::files;
 use crate::instance::{self, Elsewhere, Found, Lock};
 use crate::kernel::Kernel;
 use crate::linux::Linux;
@@ -14,8 +15,8 @@ use crate::paths::{Paths, check_instance};
 use crate::planes::{self, Choice, Opened};
 use crate::routing::Following;
 use crate::server::{self, Shared};
-use crate::startup::{self, Taker};
-use lanyard_cli::backend::{Files, MAX_CONFIG_BYTES};
+use crate::startup::{self, Refusal, Taker};
+use lanyard_cli::backend::MAX_CONFIG_BYTES;
 use lanyard_cli::edit::{LineError, apply_text};
 use lanyard_config::Config;
 use lanyard_ebpf::EbpfPlane;
@@ -30,7 +31,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 use tokio::net::UnixListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 
 /// `lanyard run`.
@@ -64,22 +65,28 @@ pub fn run(options: &Options) -> Result<(), String> {
     check_instance(&options.instance)?;
     let paths = Paths::make(&options.instance)?;
     let _lock = Lock::take(&options.instance, &paths)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| format!("event loop: {error}"))?;
+    // From here on SIGHUP no longer ends the process, whose default that is.
+    let hangup = {
+        let _entered = runtime.enter();
+        signal(SignalKind::hangup()).map_err(|error| format!("SIGHUP: {error}"))?
+    };
     let events = Events::open().map_err(|error| format!("netlink events: {error}"))?;
-    let mut core = assemble(options, &paths, false)?;
-    let text = read_startup(&mut core, options.config.is_some())?;
-    let refused = startup::load(&text, &mut core);
-    report(&mut core, &refused);
+    let (mut core, was_live) = assemble(options, &paths, false)?;
+    let startup = read_startup(&mut core, options.config.is_some(), was_live)?;
+    let running = was_live.then(|| files::read_text(&core.ctx.paths.running_config(), MAX_CONFIG_BYTES).ok());
+    let refused = startup::load(&startup.text, running.flatten().as_deref(), &mut core);
+    report(&mut core, &startup.file, &refused);
     for notice in std::mem::take(&mut core.ctx.notices) {
         core.ctx.log("SYS", 4, "STARTUP", &notice);
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| format!("event loop: {error}"))?;
     let local = tokio::task::LocalSet::new();
-    local.block_on(&runtime, serve(core, events))
+    local.block_on(&runtime, serve(core, events, hangup))
 }
 
-/// Opens everything the switch is made of.
-fn assemble(options: &Options, paths: &Paths, quiet: bool) -> Result<Core, String> {
+/// Opens everything the switch is made of; true when the plane was forwarding before.
+fn assemble(options: &Options, paths: &Paths, quiet: bool) -> Result<(Core, bool), String> {
     let mut log = Log::new(quiet);
     let mut kernel = Linux::open().map_err(|error| format!("netlink: {error}"))?;
     let found = instance::found(paths);
@@ -87,7 +94,7 @@ fn assemble(options: &Options, paths: &Paths, quiet: bool) -> Result<Core, Strin
         let instance = &options.instance;
         return Err(format!("instance {instance} lives in another network namespace: go there with `{way}`"));
     }
-    let Opened { plane, reason } = open_plane(options, paths, &found)?;
+    let Opened { plane, reason, was_live } = open_plane(options, paths, &found)?;
     if let Some(reason) = reason {
         log.add("PLANE", 4, "FALLBACK", &format!("plane soft is used: ebpf is not available: {reason}"));
     }
@@ -108,7 +115,7 @@ fn assemble(options: &Options, paths: &Paths, quiet: bool) -> Result<Core, Strin
     let startup_file = options.config.clone().unwrap_or_else(|| paths.startup_config());
     let plane_since = plane_since(paths, plane.state().ports.is_empty());
     let following = Following::new().map_err(|error| format!("event loop: {error}"))?;
-    Ok(Core::new(Parts {
+    let core = Core::new(Parts {
         switch,
         plane,
         kernel: Box::new(kernel),
@@ -118,7 +125,8 @@ fn assemble(options: &Options, paths: &Paths, quiet: bool) -> Result<Core, Strin
         log,
         plane_since,
         following,
-    }))
+    });
+    Ok((core, was_live))
 }
 
 /// A plane that an instance of this name has left in a namespace that is gone is of no use here.
@@ -141,25 +149,57 @@ fn plane_since(paths: &Paths, is_new: bool) -> SystemTime {
     std::fs::metadata(&path).and_then(|meta| meta.modified()).unwrap_or_else(|_| SystemTime::now())
 }
 
-/// An absent or empty startup-config means defaults. One that is there and can't be read is an error when it was
-/// named on the command line, and reported otherwise.
-fn read_startup(core: &mut Core, named: bool) -> Result<String, String> {
-    match core.load_startup() {
-        Ok(text) => Ok(text),
-        Err(reason) if named => Err(reason.to_string()),
-        Err(reason) => {
-            core.ctx.log("SYS", 3, "STARTUP", &reason.to_string());
-            Ok(String::new())
-        }
-    }
+/// The configuration to start with, and the file it is from.
+struct Startup {
+    text: String,
+    file: PathBuf,
 }
 
-fn report(core: &mut Core, refused: &[LineError]) {
+/// Reads the startup-config. An empty file, or none when none was named, means defaults. A file that was named and is
+/// absent, or that cannot be read, means defaults only when no plane is forwarding: a forwarding switch runs on with its last
+/// running configuration, because taking it down is never what a lost file asks for.
+fn read_startup(core: &mut Core, named: bool, was_live: bool) -> Result<Startup, String> {
+    let file = core.startup_file.clone();
+    let reason = match files::read_text(&file, MAX_CONFIG_BYTES) {
+        Ok(text) => return Ok(Startup { text, file }),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && !named => {
+            return Ok(Startup { text: String::new(), file });
+        }
+        Err(error) => format!("startup-config {}: {error}", file.display()),
+    };
+    if !was_live {
+        core.ctx.log(
+            "SYS",
+            4,
+            "STARTUP",
+            &format!("{reason}: the switch starts with the default configuration"),
+        );
+        return Ok(Startup { text: String::new(), file });
+    }
+    let kept = core.ctx.paths.running_config();
+    let text = files::read_text(&kept, MAX_CONFIG_BYTES).map_err(|error| {
+        format!(
+            "{reason}; the plane is forwarding and stays as it is, but the last running configuration is lost, too \
+             ({}: {error}): restore the startup-config, or remove the switch with `lanyard detach --instance {}`",
+            kept.display(),
+            core.ctx.switch.identity().instance
+        )
+    })?;
+    let log = format!(
+        "{reason}: THE SWITCH RUNS ON WITH ITS LAST RUNNING CONFIGURATION ({}): check it with `show running-config` and \
+         write a startup-config with `write memory`",
+        kept.display()
+    );
+    core.ctx.log("SYS", 1, "STARTUP", &log);
+    Ok(Startup { text, file: kept })
+}
+
+fn report(core: &mut Core, file: &Path, refused: &[LineError]) {
     for error in refused {
         core.ctx.log("SYS", 3, "STARTUP", &error.to_string());
     }
     if !refused.is_empty() {
-        let (file, count) = (core.startup_file.display().to_string(), refused.len());
+        let (file, count) = (file.display(), refused.len());
         let lines = if count == 1 { "line" } else { "lines" };
         core.ctx.log("SYS", 3, "STARTUP", &format!("{file}: {count} {lines} refused, the rest is applied"));
     }
@@ -169,13 +209,13 @@ impl Taker for Core {
     fn check(&mut self, config: &Config) -> Result<(), String> {
         self.ctx.switch.check(&Config::default(), config).map(drop)
     }
-    fn take(&mut self, config: &Config) -> Result<(), String> {
-        Core::take(self, config.clone()).map_err(|error| error.to_string())
+    fn take(&mut self, config: &Config) -> Result<(), Refusal> {
+        Core::take(self, config.clone()).map_err(|error| Refusal::of(error.part(), &error))
     }
 }
 
 /// The event loop.
-async fn serve(core: Core, mut events: Events) -> Result<(), String> {
+async fn serve(core: Core, mut events: Events, mut hangup: Signal) -> Result<(), String> {
     let socket = core.ctx.paths.socket();
     let listener = listen(&socket)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(|error| format!("SIGTERM: {error}"))?;
@@ -251,6 +291,7 @@ async fn serve(core: Core, mut events: Events) -> Result<(), String> {
                 () = tokio::time::sleep(POLL_GAP), if plane.is_none() => drop(core.borrow_mut().plane_events()),
                 () = sleep_until(due) => core.borrow_mut().tick(),
                 () = shared.changed.notified() => {}
+                _ = hangup.recv() => core.borrow_mut().reopen_logs(),
                 _ = terminate.recv() => return false,
                 _ = interrupt.recv() => return false,
             }
@@ -379,8 +420,8 @@ async fn sleep_until(due: Option<Instant>) {
 /// # Errors
 /// When the file can't be read.
 pub fn check_file(path: &Path) -> Result<Vec<LineError>, String> {
-    let text = crate::files::read_text(path, MAX_CONFIG_BYTES)
-        .map_err(|error| format!("{}: {error}", path.display()))?;
+    let text =
+        files::read_text(path, MAX_CONFIG_BYTES).map_err(|error| format!("{}: {error}", path.display()))?;
     Ok(apply_text(&text, &Config::default()).1)
 }
 
@@ -419,7 +460,13 @@ pub fn detach(instance: &str) -> Result<(), String> {
         let paths = Paths::make(instance)?;
         let _lock = Lock::take(instance, &paths)?;
         let options = Options { instance: instance.to_owned(), config: None, plane: Choice::Auto };
-        assemble(&options, &paths, true)?.detach().map_err(|error| error.to_string())?;
+        let assembled = assemble(&options, &paths, true).or_else(|reason| {
+            // A plane that cannot be opened any more, by this program or with these rights, is removed unopened.
+            let live = EbpfPlane::discard(&planes::ebpf_options(instance, &paths))
+                .map_err(|error| format!("{reason}; {error}"))?;
+            if live { assemble(&options, &paths, true) } else { Err(reason) }
+        });
+        assembled?.0.detach().map_err(|error| error.to_string())?;
     }
     forget(&paths);
     Ok(())

@@ -1,67 +1,274 @@
 //! The startup-config at the start: what is good of it is taken, every refused line is named.
 //!
-//! Invariant: the whole file is one change when netdevs and plane take it. When they don't, the line they refuse
-//! is found by trying prefixes, struck out, and the rest is tried again.
+//! Invariant: what is taken is the whole configuration without the lines that are refused, and it is taken once. A switch that
+//! is adopted while it forwards never runs, not for a moment, by a part of its configuration. What can be checked without
+//! netdevs and plane is checked on prefixes of the file. What only they can refuse names its interface: that interface's lines
+//! are left out one at a time, everything else stays in every attempt.
 
 use lanyard_cli::edit::{LineError, apply_text, protects};
-use lanyard_config::Config;
+use lanyard_config::{Config, InterfaceName};
+use std::collections::BTreeSet;
+use std::ops::Range;
 
 /// Lines refused by netdevs or plane that are looked for before the rest of the file is given up.
 const MAX_STRUCK: usize = 200;
+/// Lines of a refused interface that are left out one at a time, before all of it is.
+const MAX_TRIALS: usize = 32;
 
-/// Who takes configurations: the switch, or a test.
-pub trait Taker {
-    /// Would `config` be taken, as far as can be told without doing it?
-    fn check(&mut self, config: &Config) -> Result<(), String>;
-    /// Takes it, or refuses and changes nothing.
-    fn take(&mut self, config: &Config) -> Result<(), String>;
+/// The part of a configuration that was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// An interface.
+    Interface(String),
+    /// The FPM listener.
+    Fpm,
+    /// Not known.
+    Unknown,
 }
 
-/// Has `text` taken as the configuration; answers the refused lines, in order.
-pub fn load(text: &str, taker: &mut dyn Taker) -> Vec<LineError> {
-    let lines: Vec<&str> = text.lines().collect();
-    let mut kept: Vec<&str> = lines.clone();
-    let mut struck: Vec<LineError> = Vec::new();
-    loop {
-        let (config, mut errors) = apply(&kept);
-        let checked = taker.check(&config);
-        let by_check = checked.is_err();
-        let Err(reason) = checked.and_then(|()| taker.take(&config)) else {
-            errors.retain(|error| struck.iter().all(|struck| struck.line != error.line));
-            errors.extend(struck);
-            errors.sort_by_key(|error| error.line);
-            return errors;
-        };
-        let refused = |kept: &[&str], taker: &mut dyn Taker| {
-            let config = apply(kept).0;
-            if by_check { taker.check(&config) } else { taker.take(&config) }
-        };
-        let (at, reason) = first_refused(&kept, reason, &mut |kept| refused(kept, taker));
-        let line = lines.get(at).copied().unwrap_or_default();
-        let column = line.len() - line.trim_start().len() + 1;
-        struck.push(LineError { line: at + 1, column, text: line.to_owned(), reason });
-        if struck.len() >= MAX_STRUCK || kept.get(at).is_none_or(|line| line.is_empty() || *line == "end") {
-            let reason = "nothing from here on is applied".to_owned();
-            struck.push(LineError { line: at + 1, column: 1, text: line.to_owned(), reason });
-            kept.truncate(at);
-            if let Err(reason) = taker.take(&apply(&kept).0) {
-                struck.push(LineError { line: 1, column: 1, text: String::new(), reason });
-            }
-            struck.sort_by_key(|error| error.line);
-            return struck;
-        }
-        // What stands under a struck `interface` line must not become another interface's, and an interface without a line
-        // that protects the network must not forward.
-        kept[at] = match line.starts_with(char::is_whitespace) {
-            true if protects(line) => " shutdown",
-            true => "",
-            false => "end",
-        };
+/// Why a configuration was not taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    /// What was refused.
+    pub part: Part,
+    /// Why.
+    pub reason: String,
+}
+
+impl Refusal {
+    /// This part, for this reason.
+    #[must_use]
+    pub(crate) fn of(part: Part, reason: impl ToString) -> Self {
+        Self { part, reason: reason.to_string() }
     }
 }
 
-fn apply(lines: &[&str]) -> (Config, Vec<LineError>) {
-    apply_text(&lines.join("\n"), &Config::default())
+/// Takes configurations: the switch, or a test.
+pub(crate) trait Taker {
+    /// Would `config` be taken, as far as can be told without doing it?
+    fn check(&mut self, config: &Config) -> Result<(), String>;
+    /// Takes it, or refuses and changes nothing.
+    fn take(&mut self, config: &Config) -> Result<(), Refusal>;
+}
+
+/// Has `text` taken as the configuration; answers the refused lines, in order. `running` is the last running configuration of
+/// a switch that is forwarding: it is taken instead when something is refused that no line can be found for.
+pub(crate) fn load(text: &str, running: Option<&str>, taker: &mut dyn Taker) -> Vec<LineError> {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut file = File { kept: lines.clone(), lines, excluded: BTreeSet::new(), struck: Vec::new() };
+    loop {
+        let (config, errors) = file.apply(&file.kept);
+        let done = match taker.check(&config) {
+            Err(reason) => {
+                let (at, reason) =
+                    first_refused(&file.kept, reason, &mut |kept| taker.check(&file.apply(kept).0));
+                file.strike(at, reason)
+            }
+            Ok(()) => match taker.take(&config) {
+                Ok(()) => return file.refused(errors),
+                Err(refusal) => file.mend(&config, &refusal, running, taker),
+            },
+        };
+        match done {
+            Next::Again if file.struck.len() < MAX_STRUCK => {}
+            Next::Again => return file.cut(0, taker),
+            Next::Done => {
+                let errors = file.apply(&file.kept).1;
+                return file.refused(errors);
+            }
+            Next::Cut(at) => return file.cut(at, taker),
+        }
+    }
+}
+
+/// What follows after a refusal.
+enum Next {
+    /// Something was left out: the rest is tried.
+    Again,
+    /// The rest is taken.
+    Done,
+    /// Nothing helps: only what stands before this line is tried.
+    Cut(usize),
+}
+
+/// The startup-config while its refused lines are looked for.
+struct File<'a> {
+    lines: Vec<&'a str>,
+    /// The lines without those that are struck out.
+    kept: Vec<&'a str>,
+    /// Interfaces that are left out whole.
+    excluded: BTreeSet<InterfaceName>,
+    struck: Vec<LineError>,
+}
+
+impl File<'_> {
+    /// The configuration that these lines mean, without the excluded interfaces.
+    fn apply(&self, lines: &[&str]) -> (Config, Vec<LineError>) {
+        let (mut config, errors) = apply_text(&lines.join("\n"), &Config::default());
+        config.interfaces.retain(|name, _| !self.excluded.contains(name));
+        (config, errors)
+    }
+
+    /// The lines with one of them struck out.
+    fn without(&self, at: usize) -> Vec<&str> {
+        let mut kept = self.kept.clone();
+        kept[at] = struck(kept[at]);
+        kept
+    }
+
+    /// Notes that a line is refused, for this reason.
+    fn report(&mut self, at: usize, reason: String) {
+        let line = self.lines.get(at).copied().unwrap_or_default();
+        let column = line.len() - line.trim_start().len() + 1;
+        self.struck.push(LineError { line: at + 1, column, text: line.to_owned(), reason });
+    }
+
+    /// Takes a line out, for this reason.
+    fn strike(&mut self, at: usize, reason: String) -> Next {
+        self.report(at, reason);
+        let line = self.lines.get(at).copied().unwrap_or_default();
+        match self.kept.get_mut(at) {
+            Some(kept) if *kept == line && !line.is_empty() && line != "end" => *kept = struck(line),
+            _ => return Next::Cut(at),
+        }
+        Next::Again
+    }
+
+    /// All refused lines: what was left out, and the syntax errors.
+    fn refused(self, mut errors: Vec<LineError>) -> Vec<LineError> {
+        let struck = self.struck;
+        errors.retain(|error| struck.iter().all(|struck| struck.line != error.line));
+        errors.extend(struck);
+        errors.sort_by_key(|error| error.line);
+        errors
+    }
+
+    /// Leaves out what netdevs or plane have refused. Of a refused interface that is the last line without which the rest of
+    /// it is taken, or else all of it.
+    fn mend(
+        &mut self,
+        config: &Config,
+        refusal: &Refusal,
+        running: Option<&str>,
+        taker: &mut dyn Taker,
+    ) -> Next {
+        let reason = refusal.reason.clone();
+        match &refusal.part {
+            Part::Interface(name) => {
+                let key = config.interfaces.keys().find(|key| key.to_string() == *name).cloned();
+                if let Some(key) = key {
+                    return self.mend_interface(config, &key, refusal, taker);
+                }
+            }
+            Part::Fpm if config.fpm.is_some() => {
+                let is_set = |end: usize| self.apply(&self.kept[..end]).0.fpm == config.fpm;
+                let at = first(self.kept.len(), is_set);
+                return self.strike(at, reason);
+            }
+            Part::Fpm | Part::Unknown => {}
+        }
+        let running = running.map(|text| apply_text(text, &Config::default()).0);
+        if let Some(running) = running.filter(|running| taker.check(running).is_ok())
+            && taker.take(&running).is_ok()
+        {
+            let reason = format!("{reason}; the switch runs on with its last running configuration instead");
+            self.report(0, reason);
+            return Next::Done;
+        }
+        // Nothing is forwarding yet, so that nothing is lost by taking ever shorter parts of the file.
+        let (at, reason) = first_refused(&self.kept, reason, &mut |kept| {
+            taker.take(&self.apply(kept).0).map_err(|refusal| refusal.reason)
+        });
+        self.strike(at, reason)
+    }
+
+    fn mend_interface(
+        &mut self,
+        config: &Config,
+        key: &InterfaceName,
+        refusal: &Refusal,
+        taker: &mut dyn Taker,
+    ) -> Next {
+        let role_of = |config: &Config| config.interfaces.get(key).map(|interface| interface.role);
+        let role = role_of(config);
+        let trials = self.lines_of(config, key).into_iter().rev().take(MAX_TRIALS);
+        let mut trials: Vec<(usize, Config)> =
+            trials.map(|at| (at, self.apply(&self.without(at)).0)).collect();
+        // A port that stays one comes before a port that is none any more.
+        trials.sort_by_key(|(_, next)| role_of(next) != role);
+        for (at, next) in trials {
+            if next == *config || taker.check(&next).is_err() {
+                continue;
+            }
+            let taken = taker.take(&next);
+            // Parts are refused in the same order each time: when another one is, this one is mended.
+            if taken.as_ref().err().is_none_or(|other| other.part != refusal.part) {
+                self.strike(at, refusal.reason.clone());
+                return if taken.is_ok() { Next::Done } else { Next::Again };
+            }
+        }
+        let is_made = |end: usize| role_of(&self.apply(&self.kept[..end]).0) == role;
+        let at = first(self.kept.len(), is_made);
+        self.report(at, format!("{}; the interface is left out", refusal.reason));
+        self.excluded.insert(key.clone());
+        Next::Again
+    }
+
+    /// The lines of those `interface` modes that are about this interface and no other.
+    fn lines_of(&self, config: &Config, key: &InterfaceName) -> Vec<usize> {
+        let is_about = |range: &Range<usize>| {
+            let mut kept = self.kept.clone();
+            kept[range.clone()].fill("");
+            let without = self.apply(&kept).0.interfaces;
+            let changed = |name: &&InterfaceName| without.get(name) != config.interfaces.get(name);
+            config.interfaces.keys().filter(changed).eq([key])
+        };
+        let modes = self.modes().into_iter().filter(is_about);
+        modes.flat_map(|range| range.start + 1..range.end).filter(|at| !self.kept[*at].is_empty()).collect()
+    }
+
+    /// The lines of each `interface` mode, its first line included.
+    fn modes(&self) -> Vec<Range<usize>> {
+        let is_first =
+            |at: &usize| self.kept[*at].get(..2).is_some_and(|word| word.eq_ignore_ascii_case("in"));
+        let ends =
+            |at: &usize| !self.kept[*at].is_empty() && !self.kept[*at].starts_with(char::is_whitespace);
+        let lines = self.kept.len();
+        let end = |start: usize| (start + 1..lines).find(ends).unwrap_or(lines);
+        (0..lines).filter(is_first).map(|start| start..end(start)).collect()
+    }
+
+    /// Takes the lines before `at` and none after.
+    fn cut(mut self, at: usize, taker: &mut dyn Taker) -> Vec<LineError> {
+        self.report(at, "nothing from here on is applied".to_owned());
+        self.kept.truncate(at);
+        let (config, errors) = self.apply(&self.kept);
+        if let Err(refusal) = taker.take(&config) {
+            self.report(0, refusal.reason);
+        }
+        self.refused(errors)
+    }
+}
+
+/// What stands in place of a struck line. What stands below a struck `interface` line must not become another interface's, and
+/// an interface without a line that protects the network must not forward.
+fn struck(line: &str) -> &'static str {
+    match line.starts_with(char::is_whitespace) {
+        _ if line.is_empty() => "",
+        true if protects(line) => " shutdown",
+        true => "",
+        false => "end",
+    }
+}
+
+/// The last line of the shortest prefix for which `is_so`, which holds for the whole.
+fn first(lines: usize, is_so: impl Fn(usize) -> bool) -> usize {
+    let (mut no, mut yes) = (0, lines);
+    while yes - no > 1 {
+        let middle = no + (yes - no) / 2;
+        if is_so(middle) { yes = middle } else { no = middle }
+    }
+    yes.saturating_sub(1)
 }
 
 /// The first line with which `refused` refuses, and its reason; `reason` is the whole's.
@@ -85,7 +292,7 @@ fn first_refused(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lanyard_config::{InterfaceName, Role};
+    use lanyard_config::Role;
 
     /// Refuses ports by name: at the check those in `unusable`, when it comes to it those in `fails`.
     #[derive(Default)]
@@ -93,6 +300,8 @@ mod tests {
         unusable: &'static str,
         fails: &'static str,
         taken: Config,
+        /// Every configuration that was taken.
+        all: Vec<Config>,
     }
 
     fn refuse(config: &Config, names: &str) -> Result<(), String> {
@@ -113,9 +322,21 @@ mod tests {
         fn check(&mut self, config: &Config) -> Result<(), String> {
             refuse(config, self.unusable)
         }
-        fn take(&mut self, config: &Config) -> Result<(), String> {
-            refuse(config, self.fails)?;
+        fn take(&mut self, config: &Config) -> Result<(), Refusal> {
+            for name in self.fails.split_whitespace() {
+                refuse(config, name).map_err(|why| Refusal::of(Part::Interface(name.into()), why))?;
+            }
+            if let Some((name, _)) = config.interfaces.iter().find(|(_, i)| i.mtu == Some(9000)) {
+                return Err(Refusal::of(Part::Interface(name.to_string()), "the driver refuses MTU 9000"));
+            }
+            if config.fpm.is_some() {
+                return Err(Refusal::of(Part::Fpm, "the address is in use"));
+            }
+            if config.hostname == "odd" {
+                return Err(Refusal::of(Part::Unknown, "something is wrong"));
+            }
             self.taken = config.clone();
+            self.all.push(config.clone());
             Ok(())
         }
     }
@@ -130,8 +351,8 @@ mod tests {
         refused: &[(usize, usize)],
         ports: &str,
     ) {
-        let mut fake = Fake { unusable, fails, taken: Config::default() };
-        let errors = load(text, &mut fake);
+        let mut fake = Fake { unusable, fails, ..Fake::default() };
+        let errors = load(text, None, &mut fake);
         let places: Vec<_> = errors.iter().map(|error| (error.line, error.column)).collect();
         assert_eq!(places, refused, "{errors:?}");
         let mut names: Vec<String> = Vec::new();
@@ -142,6 +363,7 @@ mod tests {
         }
         assert_eq!(names.join(" "), ports);
         assert!(fake.taken.ip_routing);
+        assert_eq!(fake.all.len(), 1, "a switch that forwards would run by a part of its configuration");
     }
 
     #[test]
@@ -166,5 +388,36 @@ mod tests {
     fn bad_syntax() {
         let text = format!("nonsense\n{TEXT}\nvlan 4095");
         check(&text, "eth2", "", &[(1, 1), (6, 2), (12, 6)], "eth1 eth3 vlan10");
+    }
+
+    #[test]
+    fn only_the_line_that_netdevs_or_plane_refuse_is_left_out() {
+        let text = TEXT.replace("eth2\n switchport", "eth2\n switchport\n mtu 9000\n description x");
+        check(&text, "", "", &[(6, 2)], "eth1 eth2 eth3 vlan10");
+        let two = text.replace("eth1\n", "eth1\n mtu 9000\n");
+        check(&two, "", "", &[(3, 2), (7, 2)], "eth1 eth2 eth3 vlan10");
+        let before = TEXT.replace("eth2\n", "eth2\n mtu 9000\n");
+        check(&before, "", "", &[(5, 2)], "eth1 eth2 eth3 vlan10");
+        let text = format!("fpm server\n{TEXT}");
+        check(&text, "", "eth3", &[(1, 1), (10, 2)], "eth1 eth2 vlan10");
+    }
+
+    #[test]
+    fn an_interface_that_no_line_less_helps_is_left_out_whole() {
+        let text = TEXT.replace("eth2\n switchport", "eth2\n switchport\n switchport mode access");
+        check(&text, "", "eth2", &[(5, 2)], "eth1 eth3 vlan10");
+        let range = "interface range eth1 - 3\n switchport\nip routing";
+        check(range, "", "eth2", &[(2, 2)], "eth1 eth3");
+    }
+
+    #[test]
+    fn a_refusal_without_a_line_leaves_a_forwarding_switch_as_it_is() {
+        let mut fake = Fake::default();
+        let errors = load(&format!("{TEXT}\nhostname odd"), Some(TEXT), &mut fake);
+        assert_eq!(errors.len(), 1);
+        assert!(errors[0].reason.contains("last running configuration"), "{errors:?}");
+        assert_eq!((fake.taken.hostname.as_str(), fake.all.len()), ("sw1", 1));
+        let errors = load(&format!("{TEXT}\nhostname odd"), None, &mut fake);
+        assert_eq!(errors.iter().map(|error| error.line).collect::<Vec<_>>(), [11]);
     }
 }

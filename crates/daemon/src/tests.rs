@@ -79,6 +79,29 @@ fn an_unconfirmed_commit_rolls_back() {
 }
 
 #[test]
+fn the_kept_configuration_is_the_confirmed_one() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut core = core(directory.path());
+    let kept = |core: &Core| std::fs::read_to_string(core.ctx.paths.running_config()).expect("kept");
+    core.commit(named("first")).expect("taken");
+    assert!(kept(&core).contains("hostname first"));
+    core.commit_confirmed(named("second"), 5).expect("taken");
+    assert!(kept(&core).contains("hostname first"), "a restart must not make it final");
+    assert!(core.confirm());
+    assert!(kept(&core).contains("hostname second"));
+}
+
+#[test]
+fn the_directory_of_the_startup_config_is_made() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut core = core(directory.path());
+    core.startup_file = directory.path().join("etc/default.cfg");
+    core.save_startup("hostname a\n").expect("written, with its directory");
+    core.save_startup("hostname b\n").expect("written again");
+    assert_eq!(core.load_startup(), Ok("hostname b\n".into()));
+}
+
+#[test]
 fn the_startup_config_is_replaced_whole() {
     let directory = tempfile::tempdir().expect("a directory");
     let mut core = core(directory.path());

@@ -131,6 +131,18 @@ impl Action {
             Self::Speed { name, from, to } => Self::Speed { name, from: to, to: from },
         }
     }
+    /// The interface that this action is for; `None` when it is for a namespace.
+    #[must_use]
+    pub fn interface(&self) -> Option<String> {
+        match self {
+            Self::Namespace { .. } | Self::Knob { .. } => None,
+            Self::CreatePair(pair) | Self::DeletePair(pair) => Some(pair.name.clone()),
+            Self::Link { name, .. } => Some(host_end_of(name)),
+            Self::Move { name, .. } | Self::Address { name, .. } | Self::Speed { name, .. } => {
+                Some(name.clone())
+            }
+        }
+    }
 }
 
 /// The netdevs that `actions` take down.
@@ -232,11 +244,14 @@ pub fn actions(
     identity: &Identity,
 ) -> Actions {
     let mut list = Actions { record: record.clone(), ..Actions::default() };
+    let taken_over = renamed(next, facts, &mut list);
     layer3::namespaces(next, facts, identity, &mut list);
     pairs(old, next, facts, identity, &mut list);
     for name in
         managed(old).chain(managed(Some(next))).chain(record.originals.keys()).collect::<BTreeSet<_>>()
     {
+        // A netdev with another name looks as the configuration of its old name wants it.
+        let old = old.filter(|_| !taken_over.contains(name));
         netdev(name, old, next, facts, &mut list);
     }
     addresses(next, facts, identity, &mut list);
@@ -245,6 +260,23 @@ pub fn actions(
     let mut last = std::mem::take(&mut list.last);
     list.after.append(&mut last);
     list
+}
+
+/// Netdevs of the switch that have another name now: a netdev is its index. One whose new name is configured goes on under it,
+/// and is answered; any other is put back as it was found, under its new name.
+fn renamed(next: &Config, facts: &Facts, list: &mut Actions) -> BTreeSet<String> {
+    let mut taken_over = BTreeSet::new();
+    for (name, original) in list.record.originals.clone() {
+        let Some(link) = facts.by_index(original.ifindex).filter(|link| link.name != name) else { continue };
+        list.record.originals.remove(&name);
+        if managed(Some(next)).any(|managed| *managed == link.name) {
+            list.record.originals.insert(link.name.clone(), original);
+            taken_over.insert(link.name.clone());
+        } else {
+            push_link(&mut list.after, &link.name, LinkSettings::of(link), original.settings());
+        }
+    }
+    taken_over
 }
 
 /// The netdevs `config` names as ports or routed ports.
@@ -541,7 +573,9 @@ pub trait Netdevs {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{cause}{}", undoing.iter().map(|error| format!("; and undoing an earlier step failed: {error}")).collect::<String>())]
 pub struct TransactError<E: std::error::Error + 'static> {
-    /// Why the first action that failed did so.
+    /// The interface that the first action that failed is for.
+    pub interface: Option<String>,
+    /// Why that action failed.
     #[source]
     pub cause: E,
     /// Failures while the actions before it were undone.
@@ -562,15 +596,15 @@ pub fn transact<E: std::error::Error + 'static>(
         for (action, result) in run.iter().zip(netdevs.act(run)) {
             match result {
                 Ok(()) => done.push(action),
-                Err(error) => failure = failure.or(Some(error)),
+                Err(error) => failure = failure.or_else(|| Some((action.interface(), error))),
             }
         }
-        if let Some(cause) = failure {
+        if let Some((interface, cause)) = failure {
             let mut undoing = Vec::new();
             for action in done.into_iter().rev() {
                 undoing.extend(netdevs.act(&[action.clone().inverse()]).into_iter().filter_map(Result::err));
             }
-            return Err(TransactError { cause, undoing });
+            return Err(TransactError { interface, cause, undoing });
         }
     }
     Ok(())

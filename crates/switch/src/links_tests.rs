@@ -92,6 +92,23 @@ fn a_port_is_taken() {
     }
 }
 
+/// A netdev is its index: under another name it is let go of, or goes on as the port of that name.
+#[test]
+fn a_netdev_with_another_name() {
+    let old = "eth1: access 1 mtu 9000";
+    let now = "uplink promisc mtu 9000";
+    assert_eq!(
+        step(old, "eth1 down", old, now),
+        (String::new(), "uplink down -promisc mtu 1500".into()),
+        "it is put back as it was found"
+    );
+    let both = format!("{old}\nuplink: access 1");
+    assert_eq!(step(&both, "eth1 down", &both, now), ("uplink mtu 1500 silent".into(), String::new()));
+    let record = actions(None, &config(old), &facts("eth1 down"), &Record::default(), &identity()).record;
+    let released = release(&facts(now), &record, &identity());
+    assert_eq!(list(&released), "uplink down -promisc mtu 1500");
+}
+
 #[test]
 fn a_change_touches_what_changed() {
     let taken = "eth1 promisc";
@@ -220,7 +237,8 @@ fn every_failing_step_is_undone() {
     assert!(actions.len() > 8);
     for fail_at in 1..=actions.len() {
         let mut chaos = Chaos { done: Vec::new(), fail_at, step: 0 };
-        assert_eq!(transact(&mut chaos, &actions).map_err(|error| error.cause), Err(Refused(fail_at)));
+        let error = transact(&mut chaos, &actions).expect_err("refused");
+        assert_eq!((error.cause, error.interface), (Refused(fail_at), actions[fail_at - 1].interface()));
         assert_eq!(chaos.done, [], "step {fail_at}");
     }
     let mut chaos = Chaos { done: Vec::new(), fail_at: 0, step: 0 };

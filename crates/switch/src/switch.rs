@@ -226,6 +226,9 @@ impl Switch {
             list =
                 links::actions(Some(&self.config), &self.config, &self.facts, &self.record, &self.identity);
             list.before.retain(|action| matches!(action, Action::Move { name: n, .. } | Action::Link { name: n, .. } | Action::Speed { name: n, .. } if n == name));
+            // A port that has got another name, which is not configured, is put back as it was found.
+            let released = |action: &Action| matches!(action, Action::Link { name: n, .. } if n == name);
+            list.before.extend(std::mem::take(&mut list.after).into_iter().filter(released));
         }
         if let Some(spanning) = &self.spanning {
             spanning.hold_down(&mut list.before, &self.ports);

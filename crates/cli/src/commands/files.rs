@@ -49,7 +49,16 @@ pub const ERASE: Node = kw("erase", "Erase a configuration").privileged().then(&
 )
 .exec(erase)]);
 
+/// An unconfirmed configuration must not become the startup configuration: a restart would bring back what a rollback
+/// is to end.
 fn save(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
+    if let Some(seconds) = exec.backend.rollback_in_s() {
+        return Err(format!(
+            "the running configuration awaits confirmation and is rolled back in {seconds} seconds; the startup \
+             configuration is unchanged. Enter configure confirm first"
+        )
+        .into());
+    }
     let text = text::render(exec.backend.running());
     exec.backend.save_startup(&text)?;
     Ok(Outcome::Text("Building configuration...\n[OK]\n".into()))
