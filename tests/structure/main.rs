@@ -1,6 +1,8 @@
 //! The rules of the house that a compiler does not hold: dependencies run one way, only named crates touch the operating
 //! system or hold `unsafe`, the stages are the same list in both pipelines, numbers shared with C agree.
 
+mod circles;
+
 use lanyard_types::{DropReason, Stage, TrapGroup, TrapReason};
 use std::collections::BTreeMap;
 use std::fs;

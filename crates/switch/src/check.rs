@@ -2,10 +2,9 @@
 //!
 //! Invariant: only what a change touches is judged, so a netdev that went wrong later blocks no other change.
 
-use crate::compile::{host_end, pipeline_end};
 use crate::facts::Facts;
-use crate::links::{alias, vlan_of};
-use crate::switch::Identity;
+use crate::identity::Identity;
+use crate::names::{alias, host_end, pipeline_end, vlan_of};
 use lanyard_config::{Config, InterfaceName, Role, StaticTarget};
 use lanyard_types::VlanId;
 

@@ -6,85 +6,17 @@
 //! `ifindex` 0 and is not enabled, so its number, its static addresses and its place are kept for it.
 
 use crate::facts::{Facts, LinkFacts};
+use crate::identity::Identity;
 use crate::ports::PortIds;
-use crate::switch::Identity;
-use lanyard_config::{Config, Interface, InterfaceName, Role, StaticTarget, Switchport, SwitchportMode};
+
+pub use crate::names::*;
+
+use lanyard_config::{Config, Interface, InterfaceName, StaticTarget, Switchport, SwitchportMode};
 use lanyard_pipeline::state::{
     Delivery, FdbTarget, GlobalState, HookChoice, PlaneState, PortKind, PortState, Tpid, VlanState,
 };
 use lanyard_types::{PortId, VlanId, VlanSet};
 use std::collections::BTreeMap;
-
-/// The host's end of `interface vlan N`.
-#[must_use]
-pub fn host_end(vlan: VlanId) -> String {
-    format!("vlan{vlan}")
-}
-
-/// The pipeline's end of `interface vlan N`.
-#[must_use]
-pub fn pipeline_end(vlan: VlanId) -> String {
-    format!("ly{vlan}")
-}
-
-/// The names under which the ports of `config` are numbered: switch ports in natural order, then VLAN interfaces, then
-/// routed ports and subinterfaces.
-pub fn port_names(config: &Config) -> impl Iterator<Item = String> + '_ {
-    switched_names(config).chain(crate::rifs::port_names(config))
-}
-
-fn switched_names(config: &Config) -> impl Iterator<Item = String> + '_ {
-    config.interfaces.iter().filter_map(|(name, interface)| match name {
-        InterfaceName::Netdev(name) => (interface.role == Role::Switchport).then(|| name.clone()),
-        InterfaceName::Vlan(vlan) => Some(pipeline_end(*vlan)),
-    })
-}
-
-/// The switch ports of `config`, in natural order.
-pub fn switchports(config: &Config) -> impl Iterator<Item = (&str, &Interface)> {
-    config.interfaces.iter().filter_map(|(name, interface)| match name {
-        InterfaceName::Netdev(name) if interface.role == Role::Switchport => Some((name.as_str(), interface)),
-        _ => None,
-    })
-}
-
-/// Netdevs that are the switch's, bridging or routed, in the order of their names.
-pub fn ports(config: &Config) -> impl Iterator<Item = &str> {
-    config.interfaces.iter().filter_map(|(name, interface)| match name {
-        InterfaceName::Netdev(name) if matches!(interface.role, Role::Switchport | Role::Routed) => {
-            Some(name.as_str())
-        }
-        _ => None,
-    })
-}
-
-/// The subinterface (`eth1.100`) whose pipeline end is called `port`: `ly` and its name.
-#[must_use]
-pub fn subinterface(port: &str) -> &str {
-    port.strip_prefix("ly").unwrap_or(port)
-}
-
-/// The pipeline's end of the pair whose host end is called `name`: `ly10` for `vlan10`, `lyeth1.100` for `eth1.100`.
-#[must_use]
-pub fn pipeline_end_of(name: &str) -> String {
-    let vlan = name.strip_prefix("vlan").and_then(|n| n.parse().ok().filter(|v: &VlanId| v.to_string() == n));
-    vlan.map_or_else(|| format!("ly{name}"), pipeline_end)
-}
-
-/// The interfaces of `config` that the switch makes, each a pair: VLAN interfaces and subinterfaces.
-pub fn made_interfaces(config: &Config) -> impl Iterator<Item = (&InterfaceName, &Interface)> {
-    config.interfaces.iter().filter(|(name, interface)| {
-        matches!(name, InterfaceName::Vlan(_)) || matches!(interface.role, Role::Subinterface(_))
-    })
-}
-
-/// The VLAN interfaces of `config`, ascending.
-pub fn vlan_interfaces(config: &Config) -> impl Iterator<Item = (VlanId, &Interface)> {
-    config.interfaces.iter().filter_map(|(name, interface)| match name {
-        InterfaceName::Vlan(vlan) => Some((*vlan, interface)),
-        InterfaceName::Netdev(_) => None,
-    })
-}
 
 /// The plane state that `config` is, given the netdevs there are. `ports` has a number for each of
 /// [`port_names`]; an interface without one is left out.

@@ -4,43 +4,14 @@
 //! Read docs/routing.md, "The plane and the host's packet filter", first. Invariant: pure. The plane routes a packet only if
 //! no hook that the kernel is known to have would have seen it.
 
-use crate::rifs::Routers;
+use crate::routers::Routers;
+
+pub use crate::packet_filter::{Hook, HookPoint, PacketFilter};
+
 use lanyard_config::layer3::ForwardingPlane;
 use lanyard_config::{Config, Interface, InterfaceName};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
-
-/// One place where the kernel handles packets on their way through it.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Hook {
-    /// It sees IPv4 packets, IPv6 packets.
-    pub families: [bool; 2],
-    /// Where it stands.
-    pub point: HookPoint,
-    /// What stands there, for people.
-    pub owner: String,
-}
-
-/// Where a hook stands.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum HookPoint {
-    /// All packets that are forwarded pass it.
-    Forwarding,
-    /// At the ingress of these netdevs; a name that ends in `*` stands for all that begin so.
-    Ingress(Vec<String>),
-    /// At the egress of these netdevs.
-    Egress(Vec<String>),
-}
-
-/// What the kernel of one namespace does with packets that it forwards.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PacketFilter {
-    /// Its hooks.
-    pub hooks: Arc<BTreeSet<Hook>>,
-    /// Why they are not known.
-    pub unknown: Option<String>,
-}
 
 /// What routes packets.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -183,8 +154,9 @@ pub fn changes(before: &Forwarders, after: &Forwarders) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rifs::Router;
+    use crate::routers::Router;
     use crate::testing::config;
+    use std::sync::Arc;
 
     fn hook(families: [bool; 2], point: HookPoint) -> Hook {
         Hook { families, point, owner: "a chain".into() }

@@ -3,16 +3,18 @@
 //! Invariants: a namespace is only deleted when the switch has made it; a netdev that the switch has moved is on record,
 //! and is moved back; a switch of a namespace that was turned is turned back when nothing wants it.
 
-use crate::compile::made_interfaces;
+use crate::actions::{Action, Actions};
 use crate::facts::{Facts, HostStack, Knob};
-use crate::links::{Action, Actions, alias};
-use crate::switch::Identity;
+use crate::identity::Identity;
+use crate::names::{alias, made_interfaces};
+
+pub use crate::host_routes::{Hop, Route};
+
 use ipnet::IpNet;
 use lanyard_config::layer3::{Layer3, split_subinterface};
 use lanyard_config::{Config, Interface, InterfaceName, Role, StaticRoute};
 use lanyard_pipeline::route::Urpf;
 use lanyard_types::MacAddr;
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -185,29 +187,6 @@ fn remember(list: &mut Actions, vrf: Option<&str>, knob: Knob, value: Option<boo
     if found.is_empty() {
         list.record.knobs.remove(&key);
     }
-}
-
-/// A next hop of a static route.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Hop {
-    /// The router.
-    pub via: Option<IpAddr>,
-    /// The egress netdev.
-    pub interface: Option<String>,
-}
-
-/// A static route for the kernel. Those of the configuration that lead to one prefix with one distance are one route with several
-/// next hops.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Route {
-    /// The routing table.
-    pub vrf: Option<String>,
-    /// The destination.
-    pub prefix: IpNet,
-    /// The metric: IOS's administrative distance.
-    pub metric: u32,
-    /// Where packets go; without any they are dropped.
-    pub hops: BTreeSet<Hop>,
 }
 
 /// The kernel routes that `config` asks for with tracked objects as they are: `up` says which tracked objects are up.

@@ -1,7 +1,9 @@
 //! Actions, as lines of text.
 
 use super::*;
+use crate::facts::Knob;
 use crate::testing::{config, facts, identity};
+use lanyard_types::VlanId;
 
 fn host(host: HostStack) -> String {
     if host == host.silenced() {

@@ -5,63 +5,16 @@
 //! Invariant: pure. There is a router interface where the configuration asks for routing; what the kernel would not forward
 //! from it, or not by the destination alone, the plane leaves to the kernel. A router interface has the number of its port.
 
-use crate::compile::pipeline_end;
 use crate::facts::{Facts, LinkFacts};
-use crate::forwarding::{self, Forwarder, PacketFilter};
+use crate::forwarding::{self, Forwarder};
+use crate::names::{pipeline_end, subinterface_end};
 use crate::ports::PortIds;
+use crate::routers::Routers;
 use lanyard_config::layer3::split_subinterface;
 use lanyard_config::{Config, Interface, InterfaceName, Role};
 use lanyard_pipeline::route::{RifAttachment, RifState, VIRTUAL_MACS};
 use lanyard_pipeline::state::{FdbTarget, PlaneState, PortKind, PortState};
-use lanyard_types::{MacAddr, PortId, RifId, VrfId};
-use std::collections::{BTreeMap, BTreeSet};
-
-/// What is known of the routing tables that are followed.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Routers {
-    /// The plane routes.
-    pub able: bool,
-    /// By the VRF's name; the switch's own has none. One that is not here is not followed, and not routed.
-    pub vrfs: BTreeMap<Option<String>, Router>,
-}
-
-/// One of them.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Router {
-    /// Its number.
-    pub id: Option<VrfId>,
-    /// The kernel routes IPv4 or IPv6 by more than the destination.
-    pub policy: [bool; 2],
-    /// What the kernel does with packets that it forwards.
-    pub filter: PacketFilter,
-    /// `forwarding` of an interface (`None` is `all`), of IPv4 or IPv6.
-    pub forwarding: BTreeMap<(Option<u32>, bool), bool>,
-    /// Virtual routers' addresses on an interface: of its macvlan children that are up and have an address.
-    pub virtual_macs: BTreeMap<u32, BTreeSet<MacAddr>>,
-}
-
-impl Router {
-    /// True unless the kernel is known not to forward what comes in there.
-    fn forwards(&self, ifindex: u32, ipv6: bool) -> bool {
-        let on = |index| self.forwarding.get(&(index, ipv6)).copied().unwrap_or(true);
-        on(Some(ifindex)) && (!ipv6 || on(None))
-    }
-}
-
-/// The pipeline's end of a subinterface's pair.
-#[must_use]
-pub fn subinterface_end(name: &str) -> String {
-    format!("ly{name}")
-}
-
-/// The names under which routed ports and subinterfaces are numbered.
-pub(crate) fn port_names(config: &Config) -> impl Iterator<Item = String> + '_ {
-    config.interfaces.iter().filter_map(|(name, interface)| match (name, interface.role) {
-        (InterfaceName::Netdev(name), Role::Routed) => Some(name.clone()),
-        (InterfaceName::Netdev(name), Role::Subinterface(_)) => Some(subinterface_end(name)),
-        _ => None,
-    })
-}
+use lanyard_types::{PortId, RifId};
 
 /// Adds ports of kind routed and subinterface to `state`, and router interfaces where the plane routes.
 pub fn compile(config: &Config, facts: &Facts, ports: &PortIds, routers: &Routers, state: &mut PlaneState) {
@@ -177,8 +130,9 @@ fn self_entries(rif: &RifState, state: &mut PlaneState) {
 mod tests {
     use super::*;
     use crate::compile;
+    use crate::routers::Router;
     use crate::testing::{config, facts, identity};
-    use lanyard_types::VlanId;
+    use lanyard_types::{MacAddr, VlanId, VrfId};
 
     fn routers() -> Routers {
         let own = Router { id: Some(VrfId::DEFAULT), ..Router::default() };

@@ -4,11 +4,11 @@
 //! Invariants: without `spanning-tree mode` there is no bridge, and the plane's state is what it would be without
 //! this file. A port that the bridge has shut down is not enabled.
 
-use crate::compile::switchports;
+use crate::actions::{Action, LinkSettings};
 use crate::facts::{Facts, LinkFacts};
-use crate::links::{Action, LinkSettings};
+use crate::identity::Identity;
+use crate::names::switchports;
 use crate::ports::PortIds;
-use crate::switch::Identity;
 use lanyard_config::spanning_tree::{Times, Tree};
 use lanyard_config::{Config, Interface, SwitchportMode};
 use lanyard_pipeline::state::{PlaneState, ReservedAction, TrapRate};

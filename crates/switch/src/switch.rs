@@ -5,39 +5,18 @@
 use crate::check;
 use crate::compile::{compile, lines_up, port_names};
 use crate::facts::{Facts, LinkFacts};
-use crate::layer3::Route;
+use crate::host_routes::Route;
+use crate::identity::Identity;
 use crate::links::{self, Action, Actions, Record};
 use crate::ports::PortIds;
-use crate::rifs::{self, Routers};
+use crate::rifs;
+use crate::routers::Routers;
 use crate::spanning::{self, Spanning};
 use lanyard_config::Config;
 use lanyard_plane::PlaneState;
 use lanyard_stp::{Duplex, Snapshot};
-use lanyard_types::{MacAddr, VlanId, VlanSet};
+use lanyard_types::VlanSet;
 use std::collections::BTreeSet;
-
-/// What tells this switch from others.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
-    /// `--instance`.
-    pub instance: String,
-    /// The base MAC address: locally administered, its low 12 bits zero.
-    pub base_mac: MacAddr,
-}
-
-impl Identity {
-    /// The address of a VLAN interface: the base address with the VLAN in its low 12 bits.
-    #[must_use]
-    pub fn vlan_mac(&self, vlan: VlanId) -> MacAddr {
-        MacAddr::from_u64(self.base_mac.to_u64() & !0xfff | u64::from(vlan.get()))
-    }
-    /// A base address out of 48 random bits.
-    #[must_use]
-    pub fn base_from(random: u64) -> MacAddr {
-        let bits = random & 0xffff_ffff_f000;
-        MacAddr::from_u64(bits & !(0x01 << 40) | 0x02 << 40)
-    }
-}
 
 /// A configuration that may be taken, and what that needs.
 #[derive(Debug, Clone)]

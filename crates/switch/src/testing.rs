@@ -1,7 +1,7 @@
 //! Small languages in which the tests of this crate write configurations and facts.
 
 use crate::facts::{Facts, LinkFacts};
-use crate::switch::Identity;
+use crate::identity::Identity;
 use lanyard_config::{Config, Interface, InterfaceName, Role, StaticTarget, SwitchportMode, Vlan};
 use lanyard_pipeline::state::Tpid;
 use lanyard_types::{MacAddr, VlanId, VlanSet};

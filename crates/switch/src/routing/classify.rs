@@ -4,9 +4,9 @@
 //!
 //! Invariant: what a plane could not do just as the kernel does is [`Kind::Policy`].
 
-use super::hops::SetKey;
 use super::neighbours::Object;
 use super::rib::{Candidate, Kind, NONE, Rank};
+use super::sets::SetKey;
 use ipnet::IpNet;
 use lanyard_wire::rtnetlink::{self as wire, NextHopAction, NextHopObject, Route};
 use std::net::IpAddr;

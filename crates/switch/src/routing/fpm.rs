@@ -8,8 +8,8 @@
 //! the plane still has routes to the old one, so each gets a serial number of its own here.
 
 use super::classify::is_apart;
-use super::hops::SetKey;
 use super::rib::{Candidate, FAILED, Kind, NONE, Rank};
+use super::sets::SetKey;
 use super::tell::Told;
 use super::{Offload, Routing};
 use ipnet::IpNet;

@@ -8,36 +8,11 @@
 
 use super::buckets::{self, Member};
 use super::neighbours::Around;
+use super::sets::{Outcome, SetKey};
 use lanyard_plane::{Adjacency, RouteChange};
 use lanyard_types::{AdjacencyId, GroupId, MacAddr, RifId, VrfId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
-
-/// How a route names its next hops; interfaces by their index.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum SetKey {
-    /// One.
-    One(u32, Option<IpAddr>),
-    /// Several with their weights, sorted, each once.
-    Many(Box<[(u32, Option<IpAddr>, u32)]>),
-    /// A next-hop object.
-    Object(u32),
-    /// A way of FPM's, by its serial number.
-    Way(u32),
-}
-
-/// What a set comes to now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outcome {
-    /// A connected network on this interface.
-    Connected(u32),
-    /// Its frames are dropped.
-    Blackhole,
-    /// Only the kernel can do it.
-    Kernel,
-    /// One or more next hops of the plane's.
-    Group,
-}
 
 #[derive(Debug)]
 pub(super) struct Set {

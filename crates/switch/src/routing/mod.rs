@@ -20,19 +20,21 @@ mod fpm;
 mod hops;
 mod neighbours;
 mod rib;
+mod sets;
 mod tell;
 
 pub use neighbours::Neighbour;
 
 use audit::Audit;
 use classify::{alone, classify, place, value_of};
-use hops::{Hops, SetKey};
+use hops::Hops;
 use ipnet::IpNet;
 use lanyard_plane::{RouteChange, RouteLookup};
 use lanyard_types::{AdjacencyId, MacAddr, RifId, VrfId};
 use lanyard_wire::rtnetlink::{self as wire, NextHopObject, Route};
 use neighbours::{Around, Object};
 use rib::{Candidate, DIRTY, FAILED, FORCED, NONE, REFUSED, Rank, Rib};
+use sets::SetKey;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

@@ -4,7 +4,7 @@
 //!
 //! Invariant: a next hop is dead while its link is down, and from when its neighbour did not answer until it does.
 
-use super::hops::{Outcome, SetKey};
+use super::sets::{Outcome, SetKey};
 use lanyard_plane::BUCKETS;
 use lanyard_types::{MacAddr, RifId, VrfId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -6,8 +6,9 @@
 //! no room for a prefix, its frames would fall to the next shorter one: so that is made to send them up.
 
 use super::classify::is_apart;
-use super::hops::{Hops, Outcome, SetKey};
+use super::hops::Hops;
 use super::rib::{Candidate, DIRTY, FAILED, FORCED, Kind, NONE, REFUSED, Rank};
+use super::sets::{Outcome, SetKey};
 use super::{Ask, Millis, RETRY_MS, Routing, Vrf};
 use ipnet::IpNet;
 use lanyard_plane::{PlaneError, RouteChange, RouteTarget};

@@ -1,0 +1,116 @@
+//! The names of netdevs that the switch makes, and the names under which interfaces of a configuration are numbered.
+//!
+//! A VLAN interface or a subinterface is a veth pair: the host's end has the name of the interface, the pipeline's end
+//! begins with `ly`.
+
+use lanyard_config::{Config, Interface, InterfaceName, Role};
+use lanyard_types::VlanId;
+
+/// The host's end of `interface vlan N`.
+#[must_use]
+pub fn host_end(vlan: VlanId) -> String {
+    format!("vlan{vlan}")
+}
+
+/// The pipeline's end of `interface vlan N`.
+#[must_use]
+pub fn pipeline_end(vlan: VlanId) -> String {
+    format!("ly{vlan}")
+}
+
+/// The names under which the ports of `config` are numbered: switch ports in natural order, then VLAN interfaces, then
+/// routed ports and subinterfaces.
+pub fn port_names(config: &Config) -> impl Iterator<Item = String> + '_ {
+    switched_names(config).chain(routed_names(config))
+}
+
+fn switched_names(config: &Config) -> impl Iterator<Item = String> + '_ {
+    config.interfaces.iter().filter_map(|(name, interface)| match name {
+        InterfaceName::Netdev(name) => (interface.role == Role::Switchport).then(|| name.clone()),
+        InterfaceName::Vlan(vlan) => Some(pipeline_end(*vlan)),
+    })
+}
+
+/// The switch ports of `config`, in natural order.
+pub fn switchports(config: &Config) -> impl Iterator<Item = (&str, &Interface)> {
+    config.interfaces.iter().filter_map(|(name, interface)| match name {
+        InterfaceName::Netdev(name) if interface.role == Role::Switchport => Some((name.as_str(), interface)),
+        _ => None,
+    })
+}
+
+/// Netdevs that are the switch's, bridging or routed, in the order of their names.
+pub fn ports(config: &Config) -> impl Iterator<Item = &str> {
+    config.interfaces.iter().filter_map(|(name, interface)| match name {
+        InterfaceName::Netdev(name) if matches!(interface.role, Role::Switchport | Role::Routed) => {
+            Some(name.as_str())
+        }
+        _ => None,
+    })
+}
+
+/// The subinterface (`eth1.100`) whose pipeline end is called `port`: `ly` and its name.
+#[must_use]
+pub fn subinterface(port: &str) -> &str {
+    port.strip_prefix("ly").unwrap_or(port)
+}
+
+/// The pipeline's end of the pair whose host end is called `name`: `ly10` for `vlan10`, `lyeth1.100` for `eth1.100`.
+#[must_use]
+pub fn pipeline_end_of(name: &str) -> String {
+    let vlan = name.strip_prefix("vlan").and_then(|n| n.parse().ok().filter(|v: &VlanId| v.to_string() == n));
+    vlan.map_or_else(|| format!("ly{name}"), pipeline_end)
+}
+
+/// The interfaces of `config` that the switch makes, each a pair: VLAN interfaces and subinterfaces.
+pub fn made_interfaces(config: &Config) -> impl Iterator<Item = (&InterfaceName, &Interface)> {
+    config.interfaces.iter().filter(|(name, interface)| {
+        matches!(name, InterfaceName::Vlan(_)) || matches!(interface.role, Role::Subinterface(_))
+    })
+}
+
+/// The VLAN interfaces of `config`, ascending.
+pub fn vlan_interfaces(config: &Config) -> impl Iterator<Item = (VlanId, &Interface)> {
+    config.interfaces.iter().filter_map(|(name, interface)| match name {
+        InterfaceName::Vlan(vlan) => Some((*vlan, interface)),
+        InterfaceName::Netdev(_) => None,
+    })
+}
+
+/// The pipeline's end of a subinterface's pair.
+#[must_use]
+pub fn subinterface_end(name: &str) -> String {
+    format!("ly{name}")
+}
+
+/// The names under which routed ports and subinterfaces are numbered.
+fn routed_names(config: &Config) -> impl Iterator<Item = String> + '_ {
+    config.interfaces.iter().filter_map(|(name, interface)| match (name, interface.role) {
+        (InterfaceName::Netdev(name), Role::Routed) => Some(name.clone()),
+        (InterfaceName::Netdev(name), Role::Subinterface(_)) => Some(subinterface_end(name)),
+        _ => None,
+    })
+}
+
+/// The mark on the netdevs that an instance makes.
+#[must_use]
+pub fn alias(instance: &str) -> String {
+    format!("lanyard:{instance}")
+}
+
+/// The host end of the pair that has `name` as one of its ends.
+#[must_use]
+pub fn host_end_of(name: &str) -> String {
+    match (name.strip_prefix("ly"), vlan_of(name)) {
+        (Some(_), Some(vlan)) => host_end(vlan),
+        (Some(rest), None) => rest.to_owned(),
+        (None, _) => name.to_owned(),
+    }
+}
+
+/// The VLAN whose interface has `name` as one of its ends.
+#[must_use]
+pub fn vlan_of(name: &str) -> Option<VlanId> {
+    let number = name.strip_prefix("vlan").or_else(|| name.strip_prefix("ly"))?;
+    number.parse().ok().filter(|vlan: &VlanId| vlan.to_string() == number)
+}
