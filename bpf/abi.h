@@ -10,7 +10,7 @@
 #ifndef LY_ABI_H
 #define LY_ABI_H
 
-#define LY_ABI 13
+#define LY_ABI 14
 
 #define LY_PORTS 1024 /* slot 0 is "no port" */
 #define LY_PORT_WORDS (LY_PORTS / 64)
@@ -254,6 +254,13 @@ _Static_assert(sizeof(struct ly_rif) == 24 + 8 * LY_VIRTUAL_MACS, "ly_rif");
 /* vlan_rifs[vlan]: the interface on it and its own address in one word; 0: none */
 #define LY_VLAN_RIF_SHIFT 48
 #define LY_VLAN_RIF_VIRTUAL (1ULL << 63) /* it answers for other addresses, too */
+
+/* own_addresses: a bit for each hash of an address of the switch's own, of all VRFs and both families. A packet whose source
+ * meets a bit that is not set has no such source; otherwise the FIB is asked (stages/route.h). */
+#define LY_OWN_WORDS 128
+#define LY_OWN_HASH 0x9e3779b97f4a7c15ULL
+#define LY_OWN_SHIFT 51 /* what is left of 64 bits is the number of a bit */
+_Static_assert(LY_OWN_WORDS * 64ULL == 1ULL << (64 - LY_OWN_SHIFT), "a bit for each value of the hash");
 
 /* sub_rifs[port << 16 | tag]: the tags of routed ports that somebody stands on */
 #define LY_SUB_RIFS 4096

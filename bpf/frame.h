@@ -40,6 +40,7 @@ enum drop_reason {
 	DROP_ROUTE_BLACKHOLE,
 	DROP_MARTIAN,
 	DROP_OVERRUN,
+	DROP_MARTIAN_SOURCE,
 };
 
 /* lanyard_types::TrapReason */

@@ -63,6 +63,7 @@ ROWS(watchdog, struct ly_watchdog, 1);
 /* Routing: where frames for the router come in, and where they go. */
 ROWS(rifs, struct ly_rif, LY_RIFS);
 ROWS(vlan_rifs, __u64, LY_VLANS);
+ROWS(own_addresses, __u64, LY_OWN_WORDS);
 ROWS(nh_groups, __u64, LY_BANKS * LY_BANK_ROWS);
 TABLE(nh_buckets, struct ly_line, LY_BANKS * LY_BANK_BUCKETS / LY_LINE_WORDS, BPF_F_MMAPABLE);
 ROWS(adjacencies, struct ly_adjacency, LY_BANKS * LY_BANK_ROWS);

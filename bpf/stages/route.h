@@ -163,6 +163,20 @@ __noinline int reverse_path(struct packet *p, __u32 vrf, __u32 strict)
 	return false;
 }
 
+/* May the source be one of the switch's own addresses? Rarely so where it is not. */
+static __always_inline bool own_source_possible(struct packet *p)
+{
+	__u32 bit = (p->src[0] ^ p->src[1]) * LY_OWN_HASH >> LY_OWN_SHIFT;
+
+	return *(volatile __u64 *)ROW(own_addresses, bit / 64) >> bit % 64 & 1;
+}
+
+/* Is it? */
+__noinline int own_source(struct packet *p, __u32 vrf)
+{
+	return p && fib_find(p, vrf, p->src) == LY_TARGET(LY_TARGET_UP, TRAP_LOCAL_ADDRESS);
+}
+
 static __always_inline bool has_ports(__u8 protocol)
 {
 	return protocol == IP_TCP || protocol == IP_UDP || protocol == IP_DCCP || protocol == IP_SCTP ||
@@ -224,6 +238,8 @@ static __always_inline int route_way(struct packet *p, struct way *w, void *ctx,
 		return TRAPPED(TRAP_MARTIAN);
 	if (a.martian)
 		return DROP(DROP_MARTIAN);
+	if (own_source_possible(p) && own_source(p, vrf))
+		return DROP(DROP_MARTIAN_SOURCE);
 	bool local_source = a.from_link, local = a.to_link;
 	bool stays = !p->six && (local_source || local); /* the kernel would forward it */
 	if (p->options)

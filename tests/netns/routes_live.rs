@@ -503,6 +503,18 @@ fn never_forwarded(plane: Plane) {
         rows.push((format!("from {strange}"), datagram(&bed, 1, strange, there, 64)));
         rows.push((format!("to {strange}"), datagram(&bed, 1, own, strange, 64)));
     }
+    // The switch's own addresses, those of other interfaces and of the subnet's broadcast included.
+    for (own, there) in [
+        ("10.0.10.254", "10.0.20.1"),
+        ("10.0.20.254", "10.0.20.1"),
+        ("10.0.20.254", "10.0.10.254"),
+        ("10.0.10.255", "10.0.20.1"),
+        ("fd00:30::254", "fd00:20::1"),
+    ] {
+        let frame = datagram(&bed, 1, own, there, 64);
+        assert_eq!(fate(&bed, 1, &frame), "dropped martian_source", "from {own}");
+        rows.push((format!("from the switch's own {own}"), frame));
+    }
     for (name, ttl) in [("no hop left", 0), ("the last hop", 1)] {
         rows.push((name.into(), datagram(&bed, 1, four, "10.0.20.1", ttl)));
         rows.push((format!("IPv6: {name}"), datagram(&bed, 1, six, "fd00:20::1", ttl)));

@@ -15,7 +15,7 @@ use std::mem::{offset_of, size_of};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// LY_ABI: what pins of another number hold is not understood here.
-pub(crate) const ABI: u32 = 13;
+pub(crate) const ABI: u32 = 14;
 pub(crate) const PORTS: usize = 1024;
 pub(crate) const PORT_WORDS: usize = PORTS / 64;
 pub(crate) const VLANS: usize = 4096;
@@ -68,6 +68,9 @@ pub(crate) const VLAN_RIF_VIRTUAL: u64 = 1 << 63;
 pub(crate) const TRAP_REASONS: usize = 16;
 pub(crate) const SUB_RIFS: usize = 4096;
 pub(crate) const VRFS: usize = 32;
+pub(crate) const OWN_WORDS: usize = 128;
+pub(crate) const OWN_HASH: u64 = 0x9e37_79b9_7f4a_7c15;
+pub(crate) const OWN_SHIFT: u32 = 51;
 pub(crate) const FIB_SLOTS: usize = 2 * VRFS;
 pub(crate) const FIB_SMALL: u32 = 16_384;
 pub(crate) const FIB_MEDIUM: u32 = 262_144;

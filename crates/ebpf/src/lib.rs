@@ -32,6 +32,7 @@ mod lower;
 #[allow(unsafe_code)]
 mod object;
 mod open;
+mod own;
 mod plane;
 mod present;
 mod probe;

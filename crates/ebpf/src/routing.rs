@@ -12,6 +12,7 @@ use crate::abi::{self, AdjacencyRow};
 use crate::clock::now_s;
 use crate::error::Result;
 use crate::fib::{self, Family, Remedy, Table};
+use crate::own::{Own, is_own};
 use crate::tables::{Meta, Tables};
 use ipnet::IpNet;
 use lanyard_fib::{NONE, Runs, View, ipv4, ipv6};
@@ -51,6 +52,8 @@ pub(crate) struct Routing {
     buckets: Runs,
     /// Where each group's buckets begin, and the order of their number; a group of one has none.
     groups: BTreeMap<GroupId, (u32, u8)>,
+    /// The switch's own addresses.
+    own: Own,
     /// Routes refused for want of lines, by family.
     refused: [u64; fib::NAMES.len()],
 }
@@ -83,6 +86,7 @@ impl Routing {
             begun: live,
             buckets: Runs::new(0, abi::BANK_BUCKETS),
             groups: BTreeMap::new(),
+            own: Own::default(),
             refused: [0; fib::NAMES.len()],
         })
     }
@@ -116,13 +120,22 @@ impl Routing {
             RouteChange::Group(id, new) => return self.write_group(tables, *id, new.as_deref()),
             RouteChange::Route(vrf, prefix, new) => {
                 let RouteChange::Route(_, _, old) = undo else { return Ok(()) };
-                return self.write_route(tables, *vrf, *prefix, [*old, *new]);
+                let (was_own, own) = (is_own(*old), is_own(*new));
+                if own && !was_own {
+                    self.own.add(tables, *vrf, *prefix);
+                }
+                let done = self.write_route(tables, *vrf, *prefix, [*old, *new]);
+                if was_own != own && own == done.is_err() {
+                    self.own.remove(tables, *vrf, Some(*prefix), self.live);
+                }
+                return done;
             }
             RouteChange::VrfGone(vrf) => {
                 if self.begun && self.vrfs.contains_key(vrf) {
                     put_in_place(tables, *vrf, None)?;
                 }
                 self.vrfs.remove(vrf);
+                self.own.remove(tables, *vrf, None, self.live);
             }
         }
         Ok(())
@@ -248,6 +261,7 @@ impl Routing {
             self.publish_vrf(tables, done, vrf)?;
         }
         set_bank(tables, self.bank.into());
+        self.own.set(tables, false);
         self.live = true;
         Ok(())
     }

@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 /// Every map of the object that holds state, by its name in `bpf/maps.h` and its pin's name.
-pub(crate) const NAMES: [&str; 35] = [
+pub(crate) const NAMES: [&str; 36] = [
     "if_slots",
     "if_ports",
     "ports",
@@ -42,6 +42,7 @@ pub(crate) const NAMES: [&str; 35] = [
     STEPS,
     "rifs",
     "vlan_rifs",
+    "own_addresses",
     "sub_rifs",
     "nh_groups",
     "nh_buckets",
@@ -57,7 +58,7 @@ pub(crate) const NAMES: [&str; 35] = [
 ];
 
 /// Those that are a section of the object: all rows are one element (`ROWS` in `bpf/maps.h`).
-const SECTIONS: [&str; 10] = [
+const SECTIONS: [&str; 11] = [
     "if_slots",
     "ports",
     "port_vlans",
@@ -65,6 +66,7 @@ const SECTIONS: [&str; 10] = [
     "fdb_state",
     "rifs",
     "vlan_rifs",
+    "own_addresses",
     "nh_groups",
     "adjacencies",
     "watchdog",
@@ -130,6 +132,7 @@ pub(crate) struct Tables {
     pub lost: Shared<u64>,
     pub rifs: Shared<Rif>,
     pub vlan_rifs: Shared<u64>,
+    pub own_addresses: Shared<u64>,
     pub nh_groups: Shared<u64>,
     pub nh_buckets: Shared<Line>,
     pub adjacencies: Shared<AdjacencyRow>,
@@ -170,6 +173,7 @@ impl Tables {
             lost: shared!("lost"),
             rifs: shared!("rifs"),
             vlan_rifs: shared!("vlan_rifs"),
+            own_addresses: shared!("own_addresses"),
             nh_groups: shared!("nh_groups"),
             nh_buckets: shared!("nh_buckets"),
             adjacencies: shared!("adjacencies"),
@@ -403,6 +407,7 @@ fn check_shape(name: &str, map: &MapHandle) -> Result<()> {
         STEPS => (4, abi::STEPS),
         "rifs" => (size_of::<Rif>(), abi::RIFS),
         "vlan_rifs" => (8, abi::VLANS),
+        "own_addresses" => (8, abi::OWN_WORDS),
         "sub_rifs" => (4, abi::SUB_RIFS),
         "nh_groups" => (8, (abi::BANKS * abi::BANK_ROWS) as usize),
         "nh_buckets" => (size_of::<Line>(), (abi::BANKS * abi::BANK_BUCKETS / 16) as usize),

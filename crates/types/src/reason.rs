@@ -136,6 +136,8 @@ named! {
         Martian = 28, "martian";
         /// count: no other stage has seen it; the port's ring had no room for it. The soft plane only.
         Overrun = 29, "overrun";
+        /// route: the source is one of the switch's own addresses (RFC 1812, 5.3.7).
+        MartianSource = 30, "martian_source";
     }
 }
 
@@ -250,7 +252,11 @@ impl DropReason {
             | Self::UntaggedNotAllowed
             | Self::StpDiscarding => Stage::VlanIngress,
             Self::StpLearning | Self::SourceBlackhole => Stage::Learn,
-            Self::IpHeaderInvalid | Self::UrpfFailed | Self::RouteBlackhole | Self::Martian => Stage::Route,
+            Self::IpHeaderInvalid
+            | Self::UrpfFailed
+            | Self::RouteBlackhole
+            | Self::Martian
+            | Self::MartianSource => Stage::Route,
             Self::DestinationBlackhole | Self::SamePort | Self::NoEgress => Stage::Bridge,
             Self::EgressNotMember
             | Self::EgressStp

@@ -176,6 +176,9 @@ impl Asked<'_> {
         if is_martian(header.src) || is_group(header.src) || is_martian(header.dst) {
             return Err(Verdict::Dropped(DropReason::Martian));
         }
+        if self.is_own(header.src) {
+            return Err(Verdict::Dropped(DropReason::MartianSource));
+        }
         let link_local = is_link_local(header.src);
         // The kernel would forward it (RFC 3927, 2.7).
         let stays = header.src.is_ipv4() && (link_local || is_link_local(header.dst));
@@ -231,6 +234,13 @@ impl Asked<'_> {
             RifAttachment::Subinterface { parent, vlan, .. } => Out::Port { port: parent, tag: Some(vlan) },
         };
         Ok(Onward::Routed { rewrite: Rewrite { dst: mac, src: egress.mac }, adjacency, out })
+    }
+
+    /// Is it an address of the switch itself, in the interface's routing table? No packet from a wire has such a source
+    /// (RFC 1812, 5.3.7).
+    fn is_own(&self, address: IpAddr) -> bool {
+        let found = self.tables.routes.longest(self.rif.vrf, address);
+        matches!(found, Some((_, RouteTarget::Up(TrapReason::LocalAddress))))
     }
 
     /// Is the source reachable, the way the interface asks for it (RFC 3704, 2.2 to 2.4)?
