@@ -146,7 +146,7 @@ impl Core {
     /// awaits confirmation this is the configuration of before it: a restart must not make an unconfirmed commit final.
     pub(crate) fn keep_running_config(&mut self) {
         let config = self.confirmation.before().unwrap_or(self.ctx.switch.config());
-        let (path, text) = (self.ctx.paths.running_config(), lanyard_config::text::render(config));
+        let (path, text) = (self.ctx.paths.running_config(), lanyard_cli::text::render(config));
         if let Err(error) = files::replace_quickly(&path, text.as_bytes()) {
             self.ctx.log("SYS", 3, "RECORD", &format!("{}: {error}", path.display()));
         }
