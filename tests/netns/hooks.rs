@@ -9,6 +9,7 @@ scenarios! {
     delivery: ebpf;
     netdev_changes_are_followed: ebpf;
     full_size_double_tags: ebpf;
+    captures_show_both_directions: ebpf soft;
     tags_out_of_band: ebpf soft;
     the_soft_plane_has_no_hooks: soft;
 }
@@ -204,6 +205,52 @@ interface range p1 - 2
         let f = frame(mac(1), mac(2)).len(1514);
         bed.expect(2, &f.vlan(10), &[(1, f.clone())]);
     }
+}
+
+/// A capture holds what a port receives and sends, to a file and live, although frames are handed to the other end directly.
+fn captures_show_both_directions(plane: Plane) {
+    let bed = Bed::new(plane, 4, CONFIG);
+    forwards(&bed);
+    let (file, live) = (bed.file("file.pcapng"), bed.file("live.pcapng"));
+    let capture = |tail: &str, out: std::process::Stdio| {
+        let mut command = std::process::Command::new(crate::harness::daemon::LANYARD);
+        command.args(["cli", "--instance", &bed.instance, "-c"]);
+        command.arg(format!("monitor capture interface p2{tail}")).stdout(out);
+        bed.net.spawn(&mut command)
+    };
+    let to_live = std::fs::File::create(&live).expect("a file");
+    let mut captures = [
+        capture(&format!(" file {}", file.display()), std::process::Stdio::null()),
+        capture("", to_live.into()),
+    ];
+    for path in [&file, &live] {
+        crate::harness::wait_for("the capture's first blocks", || {
+            std::fs::metadata(path).is_ok_and(|file| file.len() > 40).then_some(())
+        });
+    }
+    let (to, from) = (frame(mac(2), mac(1)), frame(mac(1), mac(2)));
+    bed.expect_at(1, &to, &[2]);
+    bed.expect_at(2, &from, &[1]);
+    let holds = |path: &std::path::Path, frame: &Frame| {
+        let bytes = std::fs::read(path).unwrap_or_default();
+        bytes.windows(frame.0.len()).any(|window| window == frame.0)
+    };
+    for path in [&file, &live] {
+        for frame in [&to, &from] {
+            crate::harness::wait_for("the frame in the capture", || holds(path, frame).then_some(()));
+        }
+    }
+    for capture in &mut captures {
+        capture.kill().expect("killed");
+        capture.wait().expect("ended");
+    }
+    if plane == Plane::ebpf {
+        crate::harness::wait_for("the end of the captures", || {
+            bed.exec(&["show interfaces p2"]).contains("handed to the other end directly").then_some(())
+        });
+    }
+    let said = crate::harness::daemon::cli(&bed.instance, &["monitor capture interface lo"]).unwrap_err();
+    assert!(said.starts_with("% lo is not a port"), "{said}");
 }
 
 /// Another switch tags the frames: its eBPF plane leaves the tag where an XDP program does not see it.

@@ -11,10 +11,21 @@ pub enum Outcome {
     Refused(String),
     /// Stream events of these kinds, a JSON [`crate::view::Event`] a line, until interrupted.
     Stream(Vec<EventKind>),
+    /// Capture frames until interrupted.
+    Capture(Capture),
     /// Run this fixed program for the user, its output to the session, until it ends or is interrupted.
     Run(Program),
     /// The session is over (`exit`, `logout` in exec mode).
     Close,
+}
+
+/// A packet capture in the pcapng format.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Capture {
+    /// The port's netdev.
+    pub interface: String,
+    /// The file it goes to; to the client without one.
+    pub file: Option<String>,
 }
 
 /// A program a command stands for. The first of `argv` is always one of `ping`, `traceroute`; every other is an

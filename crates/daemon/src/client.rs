@@ -12,6 +12,8 @@ const MAX_REPLY: u64 = 16 << 20;
 /// A piece of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Piece<'a> {
+    /// Output that is not text.
+    Bytes(&'a [u8]),
     /// Output.
     Output(&'a str),
     /// Why the line was refused.
@@ -107,6 +109,7 @@ impl Client {
         loop {
             match receive(&mut self.reader)? {
                 Reply::Text(text) | Reply::Stream(text) => output(Piece::Output(&text)).map_err(wrong)?,
+                Reply::Bytes(digits) => output(Piece::Bytes(&from_hex(&digits)?)).map_err(wrong)?,
                 Reply::Refusal(text) => output(Piece::Refusal(&text)).map_err(wrong)?,
                 Reply::Done(done) => return Ok(done),
                 Reply::Error(reason) => return Err(reason),
@@ -141,6 +144,15 @@ impl Replies {
     pub fn receive(&mut self) -> Result<Reply, String> {
         receive(&mut self.0)
     }
+}
+
+fn from_hex(digits: &str) -> Result<Vec<u8>, String> {
+    let wrong = || "the switch's answer holds bytes that are not hexadecimal".to_owned();
+    let pair = |pair: &[u8]| {
+        let pair = std::str::from_utf8(pair).ok().filter(|pair| pair.len() == 2)?;
+        u8::from_str_radix(pair, 16).ok()
+    };
+    digits.as_bytes().chunks(2).map(|digits| pair(digits).ok_or_else(wrong)).collect()
 }
 
 fn send(writer: &mut UnixStream, request: &Request) -> Result<(), String> {

@@ -11,6 +11,7 @@ mod ageing;
 mod announce;
 mod backend;
 mod bus;
+mod capture;
 mod cef_views;
 mod children;
 pub mod client;

@@ -55,6 +55,8 @@ pub enum Reply {
     Text(String),
     /// Output of something that goes on until it is interrupted.
     Stream(String),
+    /// Output that is not text, in hexadecimal digits.
+    Bytes(String),
     /// Why the line was refused.
     Refusal(String),
     /// The request is answered.

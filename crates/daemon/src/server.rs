@@ -4,6 +4,7 @@
 //! one that takes nothing for [`STALL`] is dropped.
 
 use crate::bus::{Subscription, Topics};
+use crate::capture::Capture;
 use crate::core::Core;
 use crate::os::Urgent;
 use crate::protocol::{Done, MAX_PIECE, MAX_REQUEST, Reply, Request, line, pieces};
@@ -267,6 +268,12 @@ async fn execute(
                 }
             }
         }
+        Outcome::Capture(wanted) => {
+            if let Err(reason) = capture(connection, seat, &wanted).await? {
+                refused = true;
+                connection.send_text(Reply::Refusal, &format!("% {reason}\n")).await?;
+            }
+        }
         Outcome::Run(program) => {
             if let Err(reason) = run(connection, &program).await? {
                 refused = true;
@@ -287,6 +294,34 @@ async fn stream(connection: &mut Connection, mut subscription: Subscription) -> 
             request = connection.request() => match request? {
                 Request::Interrupt => return Ok(()),
                 _ => return Err(Some("only interrupt may follow while events are streamed".into())),
+            },
+        }
+    }
+}
+
+/// A packet capture until the client interrupts or goes, or it fails.
+async fn capture(
+    connection: &mut Connection,
+    seat: &Seat,
+    wanted: &lanyard_cli::outcome::Capture,
+) -> Result<Result<(), String>, Ended> {
+    let mut capture = match Capture::start(&seat.shared.core, wanted) {
+        Ok(capture) => capture,
+        Err(reason) => return Ok(Err(reason)),
+    };
+    loop {
+        tokio::select! {
+            piece = capture.next() => match piece {
+                Some(Ok(bytes)) => {
+                    let digits = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+                    connection.send(&Reply::Bytes(digits)).await?;
+                }
+                Some(Err(reason)) => return Ok(Err(reason)),
+                None => return Ok(Ok(())),
+            },
+            request = connection.request() => match request? {
+                Request::Interrupt => return Ok(Ok(())),
+                _ => return Err(Some("only interrupt may follow while packets are captured".into())),
             },
         }
     }

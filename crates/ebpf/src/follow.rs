@@ -17,7 +17,7 @@ use crate::facts;
 use crate::lower::PortFacts;
 use crate::plane::{EbpfPlane, Kept};
 use lanyard_netdev::{Changed, Watch};
-use lanyard_pipeline::state::{Delivery, PortState};
+use lanyard_pipeline::state::{Delivery, HookChoice, PortState};
 use lanyard_plane::{PlaneError, PlaneEvent};
 use lanyard_types::PortId;
 use nix::sys::time::TimeSpec;
@@ -70,6 +70,13 @@ impl EbpfPlane {
             self.facts.remove(&id);
             return Ok(None);
         }
+        let captured = self.captures.contains_key(&id);
+        let mut port = port.clone();
+        if captured {
+            // A packet socket sees what TC receives and what the device sends.
+            (port.hook, port.delivery) = (HookChoice::Tc, Delivery::Device);
+        }
+        let port = &port;
         let link =
             netdev.link_by_index(port.ifindex).map_err(|e| system(format!("attaching {}", port.name), e))?;
         let mut seen = facts::look(netdev, port, &link);
@@ -87,7 +94,12 @@ impl EbpfPlane {
             // Some drivers take frames from XDP only while they run it themselves.
             seen.xdp = netdev.xdp_ability(link.ifindex).unwrap_or_default();
         }
-        self.facts.insert(id, PortFacts::of(port, &seen, now));
+        let mut facts = PortFacts::of(port, &seen, now);
+        if captured {
+            facts.peer = Err("a packet capture runs".into());
+            facts.xdp_tx = false;
+        }
+        self.facts.insert(id, facts);
         Ok(refused)
     }
 
@@ -119,7 +131,7 @@ impl EbpfPlane {
         match (xdp(held), xdp(now)) {
             (true, false) => news.push(match refused {
                 Some(why) => format!("forwarded by TC instead of XDP: {why}"),
-                None => "forwarded by TC instead of XDP".into(),
+                None => "forwarded by TC instead of XDP".to_owned(),
             }),
             (false, true) => news.push("forwarded by XDP".into()),
             _ => {}
@@ -139,6 +151,9 @@ impl EbpfPlane {
             _ => {}
         }
         match (before.xdp_tx, facts.xdp_tx) {
+            (true, false) if self.captures.contains_key(&id) => {
+                news.push("takes no more frames from XDP: a packet capture runs".into());
+            }
             (true, false) => news.push("takes no more frames from XDP: its other end runs no NAPI".into()),
             (false, true) => news.push("takes frames from XDP".into()),
             _ => {}

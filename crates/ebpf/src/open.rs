@@ -175,6 +175,7 @@ impl EbpfPlane {
             kept,
             state: PlaneState::default(),
             facts: BTreeMap::new(),
+            captures: BTreeMap::new(),
             cleared: BTreeMap::new(),
             leaving: BTreeSet::new(),
             emptied: Vec::new(),

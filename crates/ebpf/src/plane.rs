@@ -39,6 +39,8 @@ pub struct EbpfPlane {
     pub(crate) state: PlaneState,
     /// What is known of the ports' netdevs.
     pub(crate) facts: BTreeMap<PortId, PortFacts>,
+    /// How many packet captures run at each port.
+    pub(crate) captures: BTreeMap<PortId, u32>,
     /// What counters showed when they were last cleared.
     pub(crate) cleared: BTreeMap<PortId, Counts>,
     /// Ports that are gone, or another's, when the transaction under way succeeds.
@@ -263,6 +265,23 @@ impl Plane for EbpfPlane {
 
     fn port_notes(&self, port: PortId) -> Vec<String> {
         self.facts.get(&port).map(PortFacts::notes).unwrap_or_default()
+    }
+
+    fn capture(&mut self, port: PortId, on: bool) -> Result<(), PlaneError> {
+        let running = self.captures.entry(port).or_default();
+        *running = if on { *running + 1 } else { running.saturating_sub(1) };
+        if *running == 0 {
+            self.captures.remove(&port);
+        }
+        match self.refresh_port(port) {
+            Err(error) if on => {
+                self.captures.remove(&port);
+                Err(error)
+            }
+            // A port that has gone meanwhile needs nothing restored.
+            Err(PlaneError::NoSuchPort(_)) => Ok(()),
+            done => done.map(drop),
+        }
     }
 
     fn event_fd(&self) -> Option<i32> {

@@ -56,6 +56,14 @@ fn show(piece: Piece<'_>) -> io::Result<()> {
                 result => result,
             }
         }
+        Piece::Bytes(bytes) => {
+            let mut out = io::stdout().lock();
+            match out.write_all(bytes).and_then(|()| out.flush()) {
+                // Whoever reads the capture has ended.
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
+                result => result,
+            }
+        }
         Piece::Refusal(text) => io::stderr().lock().write_all(text.as_bytes()),
     }
 }

@@ -93,7 +93,7 @@ fn exec(link: &Mutex<Link>, line: &str, length: u16) -> Result<Done, String> {
             Reply::Stream(text) | Reply::Refusal(text) => print(&text).map_err(wrong)?,
             Reply::Done(done) => break done,
             Reply::Error(reason) => return Err(reason),
-            Reply::Completion { .. } | Reply::Help(_) | Reply::Monitor(_) => {}
+            Reply::Completion { .. } | Reply::Help(_) | Reply::Monitor(_) | Reply::Bytes(_) => {}
         }
     };
     link.busy.store(false, Ordering::Relaxed);

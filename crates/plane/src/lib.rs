@@ -77,6 +77,15 @@ pub trait Plane {
         Vec::new()
     }
 
+    /// Begins or ends a packet capture at a port: while one runs, every frame that the port receives and sends passes its
+    /// netdev where a packet socket sees it. Captures are counted; the last that ends restores the usual way.
+    ///
+    /// # Errors
+    /// When the port does not exist, or its hook cannot be changed.
+    fn capture(&mut self, _port: PortId, _on: bool) -> Result<(), PlaneError> {
+        Ok(())
+    }
+
     /// A descriptor that is readable when [`Plane::poll_events`] has something; `None` if polling is needed.
     fn event_fd(&self) -> Option<i32>;
     /// Hands over what happened since the last call, in order; returns without waiting.

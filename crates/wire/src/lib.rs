@@ -1,5 +1,5 @@
 //! Frame formats: a checked view of an Ethernet frame, and the editing of its VLAN tag; and routing netlink's messages
-//! about routes ([`rtnetlink`]).
+//! about routes ([`rtnetlink`]), and the format of packet captures ([`pcapng`]).
 //!
 //! Read first: IEEE 802.3-2018, 3.1 (the MAC frame) and IEEE 802.1Q-2018, 9 (the tag). A frame here runs from the
 //! destination address to the end of its payload, tags in line, without the FCS.
@@ -9,6 +9,7 @@
 
 mod frame;
 pub mod ip;
+pub mod pcapng;
 pub mod rtnetlink;
 mod tag;
 

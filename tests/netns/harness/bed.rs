@@ -177,7 +177,7 @@ impl Bed {
             client
         });
         let done = client.exec(&format!("{command} | json"), &mut |piece| {
-            let (Piece::Output(piece) | Piece::Refusal(piece)) = piece;
+            let (Piece::Output(piece) | Piece::Refusal(piece)) = piece else { return Ok(()) };
             text.push_str(piece);
             Ok(())
         });

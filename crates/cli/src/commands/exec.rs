@@ -1,14 +1,15 @@
 //! Exec mode: everything but `show`.
 
 use super::{files, need, session, show, show_ip, show_stp, vrf};
-use crate::args::{Args, Kind};
+use crate::args::{Args, Kind, MAX_WORD};
 use crate::backend::{MacFilter, Refusal};
 use crate::mode::{ConfigMode, Mode};
-use crate::outcome::{Outcome, Program};
+use crate::outcome::{Capture, Outcome, Program};
 use crate::parse::MAX_LINE;
 use crate::session::{Exec, MAX_HISTORY};
 use crate::tree::{Node, arg, kw, number};
 use crate::view::EventKind;
+use lanyard_config::InterfaceName;
 
 /// `>` and `#`.
 pub const TREE: &[Node] = &[
@@ -26,19 +27,17 @@ pub const TREE: &[Node] = &[
     files::ERASE,
     kw("exit", "Exit from the EXEC").exec(close),
     kw("logout", "Exit from the EXEC").exec(close),
-    kw("monitor", "Watch the switch").then(&[kw(
-        "events",
-        "Print events as they come, one JSON object a line",
-    )
-    .exec(monitor)
-    .then(&[
-        kw("fdb", "Addresses learned, moved and aged out").exec(monitor),
-        kw("link", "Ports going up and down").exec(monitor),
-        kw("neighbor", "Neighbours of the kernel's tables").exec(monitor),
-        kw("resource", "Tables filling up").exec(monitor),
-        kw("route", "Routes of the kernel's tables").exec(monitor),
-        kw("stp", "Spanning tree").exec(monitor),
-    ])]),
+    kw("monitor", "Watch the switch").then(&[
+        CAPTURE,
+        kw("events", "Print events as they come, one JSON object a line").exec(monitor).then(&[
+            kw("fdb", "Addresses learned, moved and aged out").exec(monitor),
+            kw("link", "Ports going up and down").exec(monitor),
+            kw("neighbor", "Neighbours of the kernel's tables").exec(monitor),
+            kw("resource", "Tables filling up").exec(monitor),
+            kw("route", "Routes of the kernel's tables").exec(monitor),
+            kw("stp", "Spanning tree").exec(monitor),
+        ]),
+    ]),
     PING,
     kw("quit", "Exit from the EXEC").exec(close),
     show::TREE,
@@ -158,6 +157,28 @@ pub fn exit(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
         }
         _ => end(exec, args),
     }
+}
+
+/// `monitor capture ...`.
+const CAPTURE: Node = kw("capture", "Capture packets in the pcapng format").privileged().then(&[kw(
+    "interface",
+    "Capture what a port receives and sends",
+)
+.then(&[arg(Kind::Interface, "Port").exec(capture).then(&[kw("file", "Write to a file of the switch")
+    .then(&[arg(Kind::Word("FILE", MAX_WORD), "Name of the file").exec(capture)])])])]);
+
+fn capture(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let InterfaceName::Netdev(interface) = need(args.interface())? else {
+        return Err("A VLAN interface is a netdev without a shortcut: capture there with tcpdump".into());
+    };
+    let file = args.texts().pop();
+    if file.is_none() && exec.session.login.interactive {
+        return Err(
+            "A capture is not text: name a file, or run `lanyard cli -c` with its output going to Wireshark"
+                .into(),
+        );
+    }
+    Ok(Outcome::Capture(Capture { interface, file }))
 }
 
 fn monitor(_: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {

@@ -1,0 +1,134 @@
+//! `monitor capture`: every frame that a port receives and sends, in the pcapng format, to a file or to the client.
+//!
+//! Read packet(7) first. While a capture runs, the plane forwards the port at TC and through its device (`Plane::capture`), so
+//! that frames of both directions pass the packet socket whatever hook and delivery are otherwise.
+//!
+//! Invariant: a capture has a thread of its own, and waits for its file or client there. What it cannot take in time is lost
+//! at its socket, and counted there; forwarding never waits.
+
+use crate::core::Core;
+use lanyard_cli::outcome::Capture as Wanted;
+use lanyard_config::InterfaceName;
+use lanyard_netdev::PacketSocket;
+use lanyard_types::PortId;
+use lanyard_wire::pcapng::{self, Direction};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+use tokio::sync::mpsc;
+
+/// Bytes that are handed on at once: a reply holds twice as many digits.
+const PIECE: usize = 12 << 10;
+/// Pieces that wait for the client.
+const QUEUE: usize = 64;
+/// How often the thread looks whether it is to end, in milliseconds.
+const WAIT_MS: u16 = 100;
+
+/// A capture that runs; it ends when this is dropped.
+pub(crate) struct Capture {
+    core: Rc<RefCell<Core>>,
+    port: PortId,
+    stop: Arc<AtomicBool>,
+    pieces: mpsc::Receiver<Result<Vec<u8>, String>>,
+}
+
+impl Capture {
+    /// Starts a capture at a port of the switch.
+    ///
+    /// # Errors
+    /// Why not: one line that names the interface or the file.
+    pub(crate) fn start(core: &Rc<RefCell<Core>>, wanted: &Wanted) -> Result<Self, String> {
+        let name = &wanted.interface;
+        let mut borrowed = core.borrow_mut();
+        let link = borrowed.facts().usable(name).map(|link| link.ifindex);
+        let port = borrowed.port_of(&InterfaceName::Netdev(name.clone()));
+        let (Some(ifindex), Some(port)) = (link, port) else {
+            return Err(format!("{name} is not a port of the switch: capture there with tcpdump"));
+        };
+        let file = match &wanted.file {
+            Some(path) => Some(File::create(path).map_err(|error| format!("{path}: {error}"))?),
+            None => None,
+        };
+        let socket =
+            PacketSocket::open(ifindex).map_err(|error| format!("a packet socket at {name}: {error}"))?;
+        borrowed.plane.capture(port, true).map_err(|error| error.to_string())?;
+        drop(borrowed);
+        let (sender, pieces) = mpsc::channel(QUEUE);
+        let stop = Arc::new(AtomicBool::new(false));
+        let capture = Self { core: core.clone(), port, stop: stop.clone(), pieces };
+        let begin = pcapng::begin(name);
+        let work = move || {
+            if let Err(why) = run(&socket, begin, file, &sender, &stop) {
+                // Nobody listens when the session has ended, which is how captures end.
+                let _ = sender.blocking_send(Err(why));
+            }
+        };
+        let spawned = std::thread::Builder::new().name("capture".into()).spawn(work);
+        spawned.map(|_| capture).map_err(|error| format!("a thread for the capture: {error}"))
+    }
+
+    /// What is to be sent to the client; `None` when the capture has ended.
+    pub(crate) async fn next(&mut self) -> Option<Result<Vec<u8>, String>> {
+        self.pieces.recv().await
+    }
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut core = self.core.borrow_mut();
+        if let Err(error) = core.plane.capture(self.port, false) {
+            core.log("PLANE", 4, "CAPTURE", &format!("ending a packet capture: {error}"));
+        }
+    }
+}
+
+/// Takes frames until the capture ends.
+fn run(
+    socket: &PacketSocket,
+    begin: Vec<u8>,
+    mut file: Option<File>,
+    sender: &mpsc::Sender<Result<Vec<u8>, String>>,
+    stop: &AtomicBool,
+) -> Result<(), String> {
+    let mut bytes = begin;
+    while !stop.load(Ordering::Relaxed) && !sender.is_closed() {
+        match &mut file {
+            Some(file) => file.write_all(&bytes).map_err(|error| format!("writing the capture: {error}"))?,
+            None => {
+                for piece in bytes.chunks(PIECE) {
+                    if sender.blocking_send(Ok(piece.to_vec())).is_err() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        bytes.clear();
+        let mut ready = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
+        // Interrupted or timed out: there is nothing to take, and the loop looks around.
+        let _ = poll(&mut ready, PollTimeout::from(WAIT_MS));
+        while bytes.len() < PIECE {
+            match socket.receive() {
+                Ok(Some(packet)) => {
+                    let direction = if packet.outgoing { Direction::Out } else { Direction::In };
+                    pcapng::frame(&mut bytes, now_ns(), direction, &packet.frame);
+                }
+                Ok(None) => break,
+                // The netdev went down: frames go on when it comes back.
+                Err(_) => break,
+            }
+        }
+    }
+    Ok(())
+}
+
+fn now_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
