@@ -3,7 +3,7 @@
 use crate::harness::daemon::{Daemon, LANYARD, lanyard};
 use crate::harness::{BROADCAST, Bed, Plane, frame, mac, scenarios, wait_for};
 use serde_json::Value;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
 
 scenarios! {
@@ -11,6 +11,7 @@ scenarios! {
     the_classic_bridge_procedure: ebpf soft;
     a_session_is_committed_or_aborted: ebpf;
     link_events: ebpf soft;
+    a_terminal_that_answers_no_query: soft;
     without_the_right_to_load: soft;
 }
 
@@ -134,6 +135,47 @@ fn link_events(plane: Plane) {
     }
     child.kill().unwrap();
     child.wait().unwrap();
+}
+
+/// expect and Netmiko have a terminal that answers no cursor query: no command waits for an answer, and no part of an escape
+/// sequence in the input is taken for text.
+fn a_terminal_that_answers_no_query(plane: Plane) {
+    let bed = Bed::new(plane, 2, TWO);
+    for (term, queries) in [("vt100", 0), ("dumb", 0), ("xterm", 1)] {
+        let pty = nix::pty::openpty(None, None).unwrap();
+        let end = || Stdio::from(pty.slave.try_clone().unwrap());
+        let mut command = Command::new(LANYARD);
+        command.args(["cli", "--instance", &bed.instance]).env("TERM", term);
+        let begin = std::time::Instant::now();
+        let mut child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
+        drop(command);
+        let mut master = std::fs::File::from(pty.master);
+        for line in [
+            "terminal length 0",
+            "show clock",
+            "show ver\t",
+            "show us?",
+            "ers",
+            "\x1b[31mshow clock\x1b[0m",
+            "exit",
+        ] {
+            master.write_all(line.as_bytes()).unwrap();
+            master.write_all(if line.ends_with('?') { b"" } else { b"\r" }).unwrap();
+        }
+        assert!(child.wait().unwrap().success());
+        let waited = begin.elapsed();
+        drop(pty.slave);
+        let mut bytes = Vec::new();
+        // Linux ends the output of a terminal whose other end is closed with an error.
+        let _ = master.read_to_end(&mut bytes);
+        let text = String::from_utf8_lossy(&bytes);
+        assert_eq!(text.matches("\x1b[6n").count(), queries, "{term}: {text:?}");
+        assert!(!text.contains("Invalid input"), "{term}: {text:?}");
+        assert_eq!(text.matches("#show clock\r\n").count(), 2, "{term}: {text:?}");
+        assert!(text.contains("Lanyard Software") && text.contains("Line   User"), "{term}: {text:?}");
+        // Seven lines waited 2 s each for the answers.
+        assert!(waited < std::time::Duration::from_secs(8), "{term}: {waited:?}");
+    }
 }
 
 /// In a user namespace root is root over nothing but its own: no BPF. The switch says so and forwards all the same.

@@ -46,8 +46,8 @@ impl Capture {
     pub(crate) fn start(core: &Rc<RefCell<Core>>, wanted: &Wanted) -> Result<Self, String> {
         let name = &wanted.interface;
         let mut borrowed = core.borrow_mut();
-        let link = borrowed.facts().usable(name).map(|link| link.ifindex);
-        let port = borrowed.port_of(&InterfaceName::Netdev(name.clone()));
+        let link = borrowed.ctx.facts().usable(name).map(|link| link.ifindex);
+        let port = borrowed.ctx.port_of(&InterfaceName::Netdev(name.clone()));
         let (Some(ifindex), Some(port)) = (link, port) else {
             return Err(format!("{name} is not a port of the switch: capture there with tcpdump"));
         };
@@ -57,7 +57,7 @@ impl Capture {
         };
         let socket =
             PacketSocket::open(ifindex).map_err(|error| format!("a packet socket at {name}: {error}"))?;
-        borrowed.plane.capture(port, true).map_err(|error| error.to_string())?;
+        borrowed.ctx.plane.capture(port, true).map_err(|error| error.to_string())?;
         drop(borrowed);
         let (sender, pieces) = mpsc::channel(QUEUE);
         let stop = Arc::new(AtomicBool::new(false));
@@ -83,8 +83,8 @@ impl Drop for Capture {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         let mut core = self.core.borrow_mut();
-        if let Err(error) = core.plane.capture(self.port, false) {
-            core.log("PLANE", 4, "CAPTURE", &format!("ending a packet capture: {error}"));
+        if let Err(error) = core.ctx.plane.capture(self.port, false) {
+            core.ctx.log("PLANE", 4, "CAPTURE", &format!("ending a packet capture: {error}"));
         }
     }
 }

@@ -1,10 +1,12 @@
-//! The interactive command line: a line editor in front of a session on the daemon.
+//! The interactive command line: a line editor in front of a session on the daemon. On a terminal that is not known to
+//! answer cursor queries it is the plain line mode of [`crate::plain`], because the editor waits for such answers.
 //!
 //! Three threads share the connection: this one edits and asks; one reads replies, and prints log messages
 //! (`terminal monitor`) as they come; one turns ctrl-C into an interrupt while a command runs.
 
 use crate::batch::user;
 use crate::pager::Pager;
+use crate::plain::{self, Key, Terminal};
 use lanyard_daemon::client::{Client, Replies, Requests};
 use lanyard_daemon::protocol::{Done, Reply, Request};
 use nix::sys::signal::{SigSet, Signal as OsSignal};
@@ -34,9 +36,22 @@ pub fn run(instance: &str) -> Result<ExitCode, String> {
     let mut done = client.hello(&user(), true)?;
     let (requests, replies) = client.split();
     let busy = Arc::new(AtomicBool::new(false));
-    let printer = ExternalPrinter::new(QUEUE);
     interrupts(&requests, &busy)?;
     let (sender, receiver) = sync_channel(QUEUE);
+    let wrong = |error: io::Error| format!("terminal: {error}");
+    let mut terminal = Terminal::open().map_err(wrong)?;
+    let term = std::env::var("TERM").ok();
+    let edits = plain::may_answer(term.as_deref()) && terminal.answers().map_err(wrong)?;
+    if !edits {
+        let (monitor, messages) = sync_channel::<String>(QUEUE);
+        std::thread::spawn(move || messages.iter().try_for_each(|line| print(&format!("\n{line}\n"))));
+        let idle = busy.clone();
+        std::thread::spawn(move || read_replies(replies, &sender, &idle, &monitor));
+        let link = Mutex::new(Link { requests, replies: receiver, busy });
+        return run_plain(&link, &mut terminal, done);
+    }
+    drop(terminal);
+    let printer = ExternalPrinter::new(QUEUE);
     let (idle, monitor) = (busy.clone(), printer.sender());
     std::thread::spawn(move || read_replies(replies, &sender, &idle, &monitor));
     let link = Arc::new(Mutex::new(Link { requests, replies: receiver, busy }));
@@ -45,7 +60,7 @@ pub fn run(instance: &str) -> Result<ExitCode, String> {
         let signal =
             editor.read_line(&Line(done.prompt.clone())).map_err(|error| format!("terminal: {error}"))?;
         done = match signal {
-            Signal::Success(line) => exec(&link, &line, done.length)?,
+            Signal::Success(text) => exec_all(&link, &text, done)?,
             Signal::HostCommand(what) if what == HELP => {
                 help(&link, &editor, &done.prompt)?;
                 done
@@ -57,6 +72,65 @@ pub fn run(instance: &str) -> Result<ExitCode, String> {
             Signal::CtrlD => exec(&link, "exit", 0)?,
             _ => done,
         };
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs what was entered: one line, or the lines that were pasted.
+fn exec_all(link: &Mutex<Link>, text: &str, mut done: Done) -> Result<Done, String> {
+    for (at, line) in text.split(['\n', '\r']).enumerate() {
+        if at > 0 {
+            print(&format!("{}{line}\n", done.prompt)).map_err(|error| format!("terminal: {error}"))?;
+        }
+        done = exec(link, line, done.length)?;
+        if done.close {
+            break;
+        }
+    }
+    Ok(done)
+}
+
+/// The plain line mode.
+fn run_plain(link: &Mutex<Link>, terminal: &mut Terminal, mut done: Done) -> Result<ExitCode, String> {
+    let wrong = |error: io::Error| format!("terminal: {error}");
+    let mut line = plain::Line::new();
+    print(&done.prompt).map_err(wrong)?;
+    while !done.close {
+        let mut echo = Vec::new();
+        let Some(byte) = terminal.read().map_err(wrong)? else { break };
+        let key = line.feed(byte, &mut echo);
+        io::stdout().write_all(&echo).and_then(|()| io::stdout().flush()).map_err(wrong)?;
+        let command = match key {
+            Key::None => continue,
+            Key::Enter => line.text(),
+            Key::Help => {
+                print(&help_text(link, &line.text())?).map_err(wrong)?;
+                print(&format!("{}{}", done.prompt, line.text())).map_err(wrong)?;
+                continue;
+            }
+            Key::Complete => {
+                let text = line.text();
+                let (start, candidates) = candidates(link, &text)?;
+                if let ([one], Some(before)) = (candidates.as_slice(), text.get(..start)) {
+                    line.set(&format!("{before}{one} "));
+                    print(&format!("\n{}{}", done.prompt, line.text())).map_err(wrong)?;
+                }
+                continue;
+            }
+            Key::Cancel | Key::End => "end".to_owned(),
+            Key::Close => "exit".to_owned(),
+        };
+        line.set("");
+        // In exec mode ctrl-C and ctrl-Z have nothing to leave.
+        let leaves = !matches!(key, Key::Cancel | Key::End) || done.prompt.contains("(config");
+        if leaves {
+            terminal.interrupts(true).map_err(wrong)?;
+            done = exec(link, &command, done.length)?;
+            terminal.interrupts(false).map_err(wrong)?;
+        }
+        if !done.close {
+            print(&done.prompt).map_err(wrong)?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -116,16 +190,29 @@ fn page(length: u16) -> usize {
 fn help(link: &Mutex<Link>, editor: &Reedline, prompt: &str) -> Result<(), String> {
     let upto = editor.current_insertion_point();
     let line = editor.current_buffer_contents().get(..upto).unwrap_or_default().to_owned();
+    let text = help_text(link, &line)?;
+    // The editor may not have drawn the last keys yet.
+    print(&format!("\r\x1b[K{prompt}{line}?\n{text}")).map_err(|error| format!("terminal: {error}"))
+}
+
+/// The lines that `?` shows at the end of `line`.
+fn help_text(link: &Mutex<Link>, line: &str) -> Result<String, String> {
     let mut link = lock(link);
-    link.ask(&Request::Help { line: line.clone() })?;
+    link.ask(&Request::Help { line: line.to_owned() })?;
     match link.reply()? {
-        Reply::Help(lines) => {
-            let text: String = lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect();
-            // The editor may not have drawn the last keys yet.
-            print(&format!("\r\x1b[K{prompt}{line}?\n{text}")).map_err(|error| format!("terminal: {error}"))
-        }
+        Reply::Help(lines) => Ok(lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect()),
         Reply::Error(reason) => Err(reason),
-        _ => Ok(()),
+        _ => Ok(String::new()),
+    }
+}
+
+/// What TAB offers at the end of `line`: where a candidate replaces it, and the candidates.
+fn candidates(link: &Mutex<Link>, line: &str) -> Result<(usize, Vec<String>), String> {
+    let mut link = lock(link);
+    link.ask(&Request::Complete { line: line.to_owned() })?;
+    match link.reply()? {
+        Reply::Completion { start, candidates } => Ok((start, candidates)),
+        _ => Ok((0, Vec::new())),
     }
 }
 
@@ -185,25 +272,17 @@ fn editor(link: &Arc<Mutex<Link>>, printer: ExternalPrinter<String>) -> Reedline
         .with_menu(ReedlineMenu::EngineCompleter(Box::new(menu)))
         .with_ansi_colors(false)
         .with_external_printer(printer)
+        // Pasted text is put into the line as text: no escape sequence in it is a key.
+        .use_bracketed_paste(true)
 }
 
 /// TAB asks the switch.
 struct Tab(Arc<Mutex<Link>>);
 
-impl Tab {
-    fn candidates(&self, line: &str) -> Result<(usize, Vec<String>), String> {
-        let mut link = lock(&self.0);
-        link.ask(&Request::Complete { line: line.to_owned() })?;
-        match link.reply()? {
-            Reply::Completion { start, candidates } => Ok((start, candidates)),
-            _ => Ok((0, Vec::new())),
-        }
-    }
-}
-
 impl Completer for Tab {
     fn complete(&mut self, line: &str, pos: usize) -> CompletionResult {
-        let (start, candidates) = self.candidates(line.get(..pos).unwrap_or_default()).unwrap_or_default();
+        let (start, candidates) =
+            candidates(&self.0, line.get(..pos).unwrap_or_default()).unwrap_or_default();
         let span = Span::new(start.min(pos), pos);
         let suggestion = |value| Suggestion { value, span, append_whitespace: true, ..Suggestion::default() };
         CompletionResult::fresh(candidates.into_iter().map(suggestion).collect::<Vec<_>>())

@@ -6,6 +6,7 @@
 mod batch;
 mod console;
 mod pager;
+mod plain;
 mod version;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};

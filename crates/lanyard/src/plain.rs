@@ -1,0 +1,325 @@
+//! The plain line mode of `lanyard cli`: for terminals that are not known to answer cursor queries, such as the
+//! pseudo-terminals of expect and Netmiko.
+//!
+//! It echoes what is typed and sends no escape sequence. Escape sequences in the input are dropped whole, so that no part
+//! of one is taken for a command.
+//!
+//! Invariant: [`Line::feed`] is the logic, without a terminal; a line is at most [`MAX_LINE`] bytes long.
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::termios::{LocalFlags, SetArg, SpecialCharacterIndices, Termios, tcgetattr, tcsetattr};
+use std::collections::VecDeque;
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+/// Longest line, in bytes: that of the command line.
+const MAX_LINE: usize = 4096;
+/// How long a terminal may take to answer the one query that is sent when a session starts.
+const ANSWER_WAIT: Duration = Duration::from_millis(800);
+/// Most bytes read while that answer is awaited.
+const MAX_AHEAD: usize = 64 << 10;
+/// Beginnings of the TERM of terminals that answer cursor queries.
+const ANSWERING: &[&str] = &[
+    "xterm",
+    "screen",
+    "tmux",
+    "rxvt",
+    "linux",
+    "alacritty",
+    "foot",
+    "kitty",
+    "konsole",
+    "gnome",
+    "vte",
+    "wezterm",
+    "ghostty",
+    "st-",
+];
+
+/// True for the TERM of a terminal that may be asked whether it answers.
+pub fn may_answer(term: Option<&str>) -> bool {
+    term.is_some_and(|term| ANSWERING.iter().any(|known| term.starts_with(known)))
+}
+
+/// What a byte of input asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Key {
+    /// Nothing yet.
+    None,
+    /// The line is complete.
+    Enter,
+    /// `?`.
+    Help,
+    /// TAB.
+    Complete,
+    /// Ctrl-C: the line is thrown away.
+    Cancel,
+    /// Ctrl-Z: leave configuration.
+    End,
+    /// Ctrl-D on an empty line.
+    Close,
+}
+
+/// Where the input stands in an escape sequence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Escape {
+    No,
+    /// After ESC.
+    Begun,
+    /// Inside a control sequence, until its final byte (ECMA-48, 5.4).
+    Control,
+    /// One more byte belongs to it.
+    Single,
+    /// Inside a control string, until BEL or ESC `\` (ECMA-48, 5.6), or the end of the line.
+    String,
+}
+
+/// A line that is being typed.
+#[derive(Debug)]
+pub struct Line {
+    bytes: Vec<u8>,
+    escape: Escape,
+    /// True after a carriage return: a line feed that follows belongs to it.
+    returned: bool,
+}
+
+impl Line {
+    pub const fn new() -> Self {
+        Self { bytes: Vec::new(), escape: Escape::No, returned: false }
+    }
+    /// The text typed so far.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.bytes).into_owned()
+    }
+    /// Replaces the text.
+    pub fn set(&mut self, text: &str) {
+        self.bytes = text.as_bytes().to_vec();
+    }
+    /// Takes one byte of input; what is to be echoed is added to `echo`.
+    pub fn feed(&mut self, byte: u8, echo: &mut Vec<u8>) -> Key {
+        let after_return = std::mem::replace(&mut self.returned, byte == b'\r');
+        if self.in_escape(byte) {
+            return Key::None;
+        }
+        match byte {
+            b'\n' if after_return => {}
+            b'\r' | b'\n' => {
+                echo.push(b'\n');
+                return Key::Enter;
+            }
+            b'?' => {
+                echo.extend(b"?\n");
+                return Key::Help;
+            }
+            b'\t' => return Key::Complete,
+            0x03 => {
+                self.bytes.clear();
+                echo.extend(b"^C\n");
+                return Key::Cancel;
+            }
+            0x1a => {
+                self.bytes.clear();
+                echo.extend(b"^Z\n");
+                return Key::End;
+            }
+            0x04 if self.bytes.is_empty() => return Key::Close,
+            0x08 | 0x7f => self.erase(1, echo),
+            0x15 => self.erase(usize::MAX, echo),
+            0x17 => {
+                let text = self.text();
+                let kept = text.trim_end().rfind(' ').map_or(0, |at| at + 1);
+                self.erase(text.get(kept..).unwrap_or_default().chars().count(), echo);
+            }
+            byte if byte < 0x20 => {}
+            byte if self.bytes.len() < MAX_LINE => {
+                self.bytes.push(byte);
+                echo.push(byte);
+            }
+            _ => echo.push(0x07),
+        }
+        Key::None
+    }
+    /// Erases characters at the end, on the terminal, too.
+    fn erase(&mut self, characters: usize, echo: &mut Vec<u8>) {
+        for _ in 0..characters {
+            while self.bytes.pop_if(|byte| *byte & 0xc0 == 0x80).is_some() {}
+            if self.bytes.pop().is_none() {
+                return;
+            }
+            echo.extend(b"\x08 \x08");
+        }
+    }
+    /// True when the byte is a part of an escape sequence.
+    fn in_escape(&mut self, byte: u8) -> bool {
+        // A sequence that is cut off ends with the line.
+        if matches!(byte, b'\r' | b'\n') {
+            self.escape = Escape::No;
+            return false;
+        }
+        let (next, part) = match (self.escape, byte) {
+            (_, 0x1b) => (Escape::Begun, true),
+            (Escape::No, _) => (Escape::No, false),
+            (Escape::Begun, b'[') => (Escape::Control, true),
+            (Escape::Begun, b'O' | b'N') => (Escape::Single, true),
+            (Escape::Begun, b']' | b'P' | b'X' | b'^' | b'_') => (Escape::String, true),
+            (Escape::Begun, 0x20..=0x2f) => (Escape::Begun, true),
+            (Escape::Begun | Escape::Single, _) | (Escape::Control, 0x40..=0x7e) | (Escape::String, 0x07) => {
+                (Escape::No, true)
+            }
+            (same @ (Escape::Control | Escape::String), _) => (same, true),
+        };
+        self.escape = next;
+        part
+    }
+}
+
+/// The terminal, without echo and line editing of its own, until this is dropped.
+pub struct Terminal {
+    before: Termios,
+    /// Bytes read ahead.
+    ahead: VecDeque<u8>,
+}
+
+impl Terminal {
+    /// Takes the terminal over.
+    pub fn open() -> io::Result<Self> {
+        let before = tcgetattr(io::stdin())?;
+        let terminal = Self { before, ahead: VecDeque::new() };
+        terminal.interrupts(false)?;
+        Ok(terminal)
+    }
+    /// Whether ctrl-C is a signal, which interrupts what runs, or a key.
+    pub fn interrupts(&self, on: bool) -> io::Result<()> {
+        let mut settings = self.before.clone();
+        settings.local_flags.remove(LocalFlags::ICANON | LocalFlags::ECHO | LocalFlags::IEXTEN);
+        settings.local_flags.set(LocalFlags::ISIG, on);
+        settings
+            .input_flags
+            .remove(nix::sys::termios::InputFlags::ICRNL | nix::sys::termios::InputFlags::IXON);
+        settings.control_chars[SpecialCharacterIndices::VMIN as usize] = 1;
+        settings.control_chars[SpecialCharacterIndices::VTIME as usize] = 0;
+        Ok(tcsetattr(io::stdin(), SetArg::TCSANOW, &settings)?)
+    }
+    /// The next byte; `None` at the end of the input. Bytes are read one at a time: those behind a command may be meant
+    /// for its pager.
+    pub fn read(&mut self) -> io::Result<Option<u8>> {
+        if let Some(byte) = self.ahead.pop_front() {
+            return Ok(Some(byte));
+        }
+        loop {
+            let mut byte = [0];
+            match nix::unistd::read(io::stdin(), &mut byte) {
+                Ok(0) | Err(nix::errno::Errno::EIO) => return Ok(None),
+                Ok(_) => return Ok(Some(byte[0])),
+                Err(nix::errno::Errno::EINTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    /// Asks the terminal, once, where its cursor is. True when it answers. Input that came instead is kept for
+    /// [`Terminal::read`].
+    pub fn answers(&mut self) -> io::Result<bool> {
+        if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
+            return Ok(false);
+        }
+        let mut out = io::stdout().lock();
+        out.write_all(b"\x1b[6n")?;
+        out.flush()?;
+        let end = Instant::now() + ANSWER_WAIT;
+        while let Some(left) = end.checked_duration_since(Instant::now()) {
+            let left = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
+            let stdin = io::stdin();
+            if poll(&mut [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)], left).unwrap_or(0) == 0 {
+                continue;
+            }
+            let mut bytes = [0; 256];
+            let count = nix::unistd::read(&stdin, &mut bytes)?;
+            self.ahead.extend(bytes.iter().take(count));
+            if let Some(length) = answer(self.ahead.make_contiguous()) {
+                self.ahead.drain(..length);
+                return Ok(self.ahead.is_empty());
+            }
+            if count == 0 || self.ahead.len() > MAX_AHEAD {
+                break;
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = tcsetattr(io::stdin(), SetArg::TCSANOW, &self.before);
+    }
+}
+
+/// The length of a cursor position report at the beginning: `ESC [ LINE ; COLUMN R`.
+fn answer(input: &[u8]) -> Option<usize> {
+    let rest = input.strip_prefix(b"\x1b[")?;
+    let end = rest.iter().position(|byte| *byte == b'R')?;
+    rest[..end].iter().all(|byte| byte.is_ascii_digit() || *byte == b';').then_some(end + 3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Feeds `input`; compares the lines that are entered and the other keys.
+    fn check(input: &str, want: &[&str], echoed: &str) {
+        let (mut line, mut echo, mut got) = (Line::new(), Vec::new(), Vec::new());
+        for byte in input.bytes() {
+            match line.feed(byte, &mut echo) {
+                Key::None => {}
+                Key::Enter => {
+                    got.push(line.text());
+                    line.set("");
+                }
+                other => got.push(format!("{other:?} {}", line.text())),
+            }
+        }
+        assert_eq!(got, want, "{input:?}");
+        assert_eq!(String::from_utf8_lossy(&echo), echoed, "{input:?}");
+    }
+
+    #[test]
+    fn lines_and_keys() {
+        check("show version\r\nend\n", &["show version", "end"], "show version\nend\n");
+        check("sho\x7fw\x08\x08h\r", &["shh"], "sho\x08 \x08w\x08 \x08\x08 \x08h\n");
+        check("show \u{e9}\x7fx\r", &["show x"], "show \u{e9}\x08 \x08x\n");
+        check(
+            "a bc d\x17e\x15f\r",
+            &["f"],
+            "a bc d\x08 \x08e\x08 \x08\x08 \x08\x08 \x08\x08 \x08\x08 \x08\x08 \x08f\n",
+        );
+        check(
+            "sh?\tx\x03\x1a\x04",
+            &["Help sh", "Complete sh", "Cancel ", "End ", "Close "],
+            "sh?\nx^C\n^Z\n",
+        );
+        check("\r\r\n\n", &["", "", ""], "\n\n\n");
+    }
+
+    #[test]
+    fn escape_sequences_are_dropped_whole() {
+        check("\x1b[31mshow\x1b[0m version\r", &["show version"], "show version\n");
+        check("\x1b[200~hostname a\x1b[201~\r", &["hostname a"], "hostname a\n");
+        check("\x1b]0;write erase\x07end\r", &["end"], "end\n");
+        check("\x1b]0;write erase\x1b\\end\r", &["end"], "end\n");
+        check("\x1bOAa\x1b(Bb\x1bPq\rc\r", &["ab", "c"], "ab\nc\n");
+    }
+
+    #[test]
+    fn only_terminals_that_may_answer_are_asked() {
+        for term in ["xterm-256color", "screen", "linux", "tmux-256color"] {
+            assert!(may_answer(Some(term)), "{term}");
+        }
+        for term in [None, Some(""), Some("dumb"), Some("vt100"), Some("network"), Some("unknown")] {
+            assert!(!may_answer(term), "{term:?}");
+        }
+        assert_eq!(answer(b"\x1b[24;80R"), Some(8));
+        assert_eq!(answer(b"\x1b[1;1Rshow"), Some(6));
+        assert_eq!(answer(b"show version\r"), None);
+        assert_eq!(answer(b"\x1b[A"), None);
+    }
+}
