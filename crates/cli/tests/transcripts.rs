@@ -31,6 +31,7 @@ fn outcome_text(outcome: Outcome) -> String {
             text
         }
         Outcome::Stream(kinds) => format!("<stream {kinds:?}>\n"),
+        Outcome::Capture(capture) => format!("<capture {capture:?}>\n"),
         Outcome::Run(program) => format!("<run {:?}>\n", program.argv),
         Outcome::Close => "<close>\n".into(),
     }
