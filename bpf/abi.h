@@ -56,6 +56,12 @@ _Static_assert(sizeof(struct ly_port) == 32, "ly_port");
 /* Seconds for which peer_mac is trusted without being confirmed: longer than a restart of the control plane takes. */
 #define LY_FACTS_VALID_S 5
 
+/* if_slots[ifindex modulo LY_IFMAP] */
+struct ly_if_slot {
+	__u32 ifindex;
+	__u32 port;
+};
+
 /* port_vlans[port].bits[vlan]: everything the pipeline asks of a (port, VLAN) pair, in one byte. */
 #define LY_PV_MEMBER 0x01
 #define LY_PV_UNTAGGED 0x02     /* sent untagged */

@@ -27,11 +27,6 @@ const volatile __u32 never = 0;
  * The number of rows is a power of two. */
 #define ROWS(name_, value_, entries_) value_ name_[entries_] SEC(".bss." #name_)
 
-struct ly_if_slot {
-	__u32 ifindex;
-	__u32 port;
-};
-
 ROWS(if_slots, struct ly_if_slot, LY_IFMAP);
 ROWS(ports, struct ly_port, LY_PORTS);
 ROWS(port_vlans, struct ly_port_vlans, LY_PORTS);

@@ -1,10 +1,10 @@
 //! `bpf/abi.h` in Rust: every structure and number that crosses between the programs and this crate.
 //!
-//! Invariant: sizes and offsets are those of the header, asserted below; the header asserts its sizes too. An
-//! address here is "raw": the six octets as they lie in the frame, loaded little-endian.
+//! Invariant: every constant, and every structure's size, offsets and field sizes, are those of the header. A test compiles the
+//! comparison (`tests.rs`), and another one fails when something in the header is not compared. An address here is "raw": the six octets as they lie in the frame, loaded little-endian.
 
 use lanyard_fib::LINE;
-use lanyard_pipeline::route::{Urpf, VIRTUAL_MACS};
+use lanyard_pipeline::route::Urpf;
 use lanyard_pipeline::state::{ReservedAction, Tpid};
 use lanyard_plane::FdbKind;
 use lanyard_types::{
@@ -14,175 +14,372 @@ use lanyard_types::{
 use std::mem::{offset_of, size_of};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// LY_ABI: what pins of another number hold is not understood here.
-pub(crate) const ABI: u32 = 14;
-pub(crate) const PORTS: usize = 1024;
-pub(crate) const PORT_WORDS: usize = PORTS / 64;
-pub(crate) const VLANS: usize = 4096;
-pub(crate) const IFMAP: u32 = 4096;
-/// Ports below this are flooded to from XDP.
-pub(crate) const XDP_FLOOD: usize = 64;
-/// Programs that others jump to: places in `steps[]`.
-pub(crate) const STEPS: usize = 2;
-/// Buckets of the part of the FDB that few hosts live in.
-pub(crate) const FDB_NEAR: u32 = 1 << 14;
-pub(crate) const FDB_WAYS: usize = 8;
-pub(crate) const DROPS: usize = 32;
-pub(crate) const GROUPS: usize = 16;
-pub(crate) const TRAP_BYTES: usize = 2048;
-pub(crate) const JOURNAL_BYTES: usize = 16384;
-pub(crate) const FORMS: usize = 4;
+/// Constants of the header: each is LY_ and its name there. A test compares all of them ([`CONSTANTS`]).
+macro_rules! constants {
+    ($($(#[$doc:meta])* $name:ident: $type:ty = $value:expr;)*) => {
+        $($(#[$doc])* #[allow(dead_code)] // some are compared, and used by their Rust names elsewhere
+        pub(crate) const $name: $type = $value;)*
 
-pub(crate) const PORT_ENABLED: u32 = 0x01;
-pub(crate) const PORT_ACCESS: u32 = 0x02;
-pub(crate) const PORT_ISOLATED: u32 = 0x04;
-pub(crate) const PORT_SVI: u32 = 0x08;
-pub(crate) const PORT_PEER: u32 = 0x10;
-pub(crate) const PORT_PARTIAL: u32 = 0x20;
-pub(crate) const PORT_PEER_ANY: u32 = 0x200;
-pub(crate) const PORT_XDP_TX: u32 = 0x40;
+        /// Every constant and its value.
+        #[cfg(test)]
+        pub(crate) const CONSTANTS: &[(&str, u64)] = &[$((stringify!($name), $name as u64)),*];
+    };
+}
 
-pub(crate) const PORT_ROUTED: u32 = 0x80;
-pub(crate) const PORT_SUB: u32 = 0x100;
+/// Structures of the header, with their names there. A test compares sizes and all fields ([`STRUCTURES`]).
+macro_rules! structures {
+    ($($(#[$attribute:meta])* $c:ident = $name:ident { $(pub $field:ident: $type:ty,)* })*) => {
+        $($(#[$attribute])* #[repr(C)]
+        pub(crate) struct $name { $(pub $field: $type,)* })*
 
-pub(crate) const PV_MEMBER: u8 = 0x01;
-pub(crate) const PV_UNTAGGED: u8 = 0x02;
-pub(crate) const PV_LEARN: u8 = 0x04;
-pub(crate) const PV_FORWARD: u8 = 0x08;
-pub(crate) const PV_ACTIVE: u8 = 0x10;
-pub(crate) const PV_STP_LEARNING: u8 = 0x20;
-pub(crate) const PV_ROUTES: u8 = 0x40;
-pub(crate) const PV_WATCHED: u8 = 0x80;
+        /// Every structure.
+        #[cfg(test)]
+        pub(crate) const STRUCTURES: &[Structure] = &[$(Structure {
+            name: stringify!($c),
+            size: size_of::<$name>(),
+            fields: &[$((stringify!($field), offset_of!($name, $field), size_of::<$type>())),*],
+        }),*];
+    };
+}
 
-pub(crate) const WATCHDOG_WAITS: u64 = 0;
-pub(crate) const WATCHDOG_BLOCKS: u64 = 1;
+/// A structure of the header as it is here.
 #[cfg(test)]
-pub(crate) const WATCHDOG_EXPIRED: u64 = 2;
+pub(crate) struct Structure {
+    pub name: &'static str,
+    pub size: usize,
+    /// Name, offset and size.
+    pub fields: &'static [(&'static str, usize, usize)],
+}
 
-pub(crate) const RIFS: usize = 4096;
-pub(crate) const RIF_LIVE: u8 = 0x01;
-pub(crate) const RIF_IPV4: u8 = 0x02;
-pub(crate) const RIF_IPV6: u8 = 0x04;
-pub(crate) const RIF_URPF_SHIFT: u8 = 3;
-pub(crate) const VLAN_RIF_VIRTUAL: u64 = 1 << 63;
-pub(crate) const TRAP_REASONS: usize = 16;
-pub(crate) const SUB_RIFS: usize = 4096;
-pub(crate) const VRFS: usize = 32;
-pub(crate) const OWN_WORDS: usize = 128;
-pub(crate) const OWN_HASH: u64 = 0x9e37_79b9_7f4a_7c15;
-pub(crate) const OWN_SHIFT: u32 = 51;
-pub(crate) const FIB_SLOTS: usize = 2 * VRFS;
-pub(crate) const FIB_SMALL: u32 = 16_384;
-pub(crate) const FIB_MEDIUM: u32 = 262_144;
-pub(crate) const BANKS: u32 = 2;
-pub(crate) const BANK_ROWS: u32 = 65_536;
-pub(crate) const BANK_BUCKETS: u32 = 262_144;
-pub(crate) const TARGET_GROUP: u32 = 1;
-pub(crate) const TARGET_UP: u32 = 2;
-pub(crate) const TARGET_BLACKHOLE: u32 = 3;
-pub(crate) const TARGET_CONNECTED: u32 = 4;
-pub(crate) const ADJ_RESOLVED: u64 = 1 << 63;
+constants! {
+    /// LY_ABI: what pins of another number hold is not understood here.
+    ABI: u32 = 14;
+    PORTS: usize = 1024;
+    PORT_WORDS: usize = PORTS / 64;
+    VLANS: usize = 4096;
+    IFMAP: u32 = 4096;
+    /// Ports below this are flooded to from XDP.
+    XDP_FLOOD: usize = 64;
+    /// Programs that others jump to: places in `steps[]`.
+    STEPS: usize = 2;
+    /// Buckets of the part of the FDB that few hosts live in.
+    FDB_NEAR: u32 = 1 << 14;
+    FDB_WAYS: usize = 8;
+    DROPS: usize = 32;
+    GROUPS: usize = 16;
+    TRAP_BYTES: usize = 2048;
+    JOURNAL_BYTES: usize = 16384;
+    FORMS: usize = 4;
+    PORT_ENABLED: u32 = 0x01;
+    PORT_ACCESS: u32 = 0x02;
+    PORT_ISOLATED: u32 = 0x04;
+    PORT_SVI: u32 = 0x08;
+    PORT_PEER: u32 = 0x10;
+    PORT_PARTIAL: u32 = 0x20;
+    PORT_PEER_ANY: u32 = 0x200;
+    PORT_XDP_TX: u32 = 0x40;
+    PORT_ROUTED: u32 = 0x80;
+    PORT_SUB: u32 = 0x100;
+    PV_MEMBER: u8 = 0x01;
+    PV_UNTAGGED: u8 = 0x02;
+    PV_LEARN: u8 = 0x04;
+    PV_FORWARD: u8 = 0x08;
+    PV_ACTIVE: u8 = 0x10;
+    PV_STP_LEARNING: u8 = 0x20;
+    PV_ROUTES: u8 = 0x40;
+    PV_WATCHED: u8 = 0x80;
+    WATCHDOG_WAITS: u64 = 0;
+    WATCHDOG_BLOCKS: u64 = 1;
+    WATCHDOG_EXPIRED: u64 = 2;
+    RIFS: usize = 4096;
+    RIF_LIVE: u8 = 0x01;
+    RIF_IPV4: u8 = 0x02;
+    RIF_IPV6: u8 = 0x04;
+    RIF_URPF_SHIFT: u8 = 3;
+    VLAN_RIF_VIRTUAL: u64 = 1 << 63;
+    TRAP_REASONS: usize = 16;
+    SUB_RIFS: usize = 4096;
+    VRFS: usize = 32;
+    OWN_WORDS: usize = 128;
+    OWN_HASH: u64 = 0x9e37_79b9_7f4a_7c15;
+    OWN_SHIFT: u32 = 51;
+    FIB_SLOTS: usize = 2 * VRFS;
+    FIB_SMALL: u32 = 16_384;
+    FIB_MEDIUM: u32 = 262_144;
+    BANKS: u32 = 2;
+    BANK_ROWS: u32 = 65_536;
+    BANK_BUCKETS: u32 = 262_144;
+    TARGET_GROUP: u32 = 1;
+    TARGET_UP: u32 = 2;
+    TARGET_BLACKHOLE: u32 = 3;
+    TARGET_CONNECTED: u32 = 4;
+    ADJ_RESOLVED: u64 = 1 << 63;
+    USAGE_TABLE: usize = 0;
+    USAGES: usize = PORTS + VLANS;
+    EVENT_ADDED: u8 = 1;
+    EVENT_MOVED: u8 = 2;
+    EVENT_AGED: u8 = 3;
+    EVENT_FLUSHED: u8 = 4;
+    SCAN_FLUSH: u32 = 1;
+    SCAN_SWEEP: u32 = 2;
+    DRY_LEARN: u32 = 0x01;
+    DRY_COUNT: u32 = 0x02;
+    DRY_POLICE: u32 = 0x04;
+    FORWARDED: u8 = 1;
+    TRAPPED: u8 = 2;
+    DROPPED: u8 = 3;
+    SRC_NEW: u8 = 1;
+    SRC_KNOWN: u8 = 2;
+    SRC_MOVED: u8 = 3;
+    SRC_FIXED: u8 = 5;
+    LINE_WORDS: usize = LINE;
+    VIRTUAL_MACS: usize = lanyard_pipeline::route::VIRTUAL_MACS;
+    UNTAGGED: u8 = Tpid::None as u8;
+    DOT1Q: u8 = Tpid::Dot1q as u8;
+    DOT1AD: u8 = Tpid::Dot1ad as u8;
+    FDB_DYNAMIC: u8 = FdbKind::Dynamic as u8;
+    FDB_STATIC: u8 = FdbKind::Static as u8;
+    FDB_STICKY: u8 = FdbKind::Sticky as u8;
+    FDB_SELF: u8 = FdbKind::SelfAddress as u8;
+    /// An entry's word of the FDB: where its parts are.
+    FDB_TAG_SHIFT: u32 = 19;
+    FDB_SECOND: u64 = 1 << 18;
+    FDB_SEEN_SHIFT: u32 = 10;
+    FDB_PORT_MASK: u64 = 0x3ff;
+    /// `seen` of a dynamic entry that was last seen long ago.
+    FDB_LONG_AGO: u8 = 251;
+    /// A kind that is not dynamic is `seen` less this.
+    FDB_KINDS: u8 = 250;
+    FDB_NEAR_BITS: u32 = 14;
+    ADJ_RIF_SHIFT: u32 = 48;
+    VLAN_RIF_SHIFT: u32 = 48;
+    NH_COUNT_SHIFT: u32 = 32;
+}
+
+/// Constants of the programs alone, by their names in the header: this crate neither writes nor reads what they stand for.
+#[cfg(test)]
+pub(crate) const PROGRAMS_ALONE: &[&str] = &[
+    "LY_FACTS_VALID_S",
+    "LY_FDB_CYCLE",
+    "LY_FDB_SEEN_MASK",
+    "LY_NH_ADJACENCY_MASK",
+    "LY_NH_GUESS_MASK",
+    "LY_NH_GUESS_SECOND",
+    "LY_NH_GUESS_SHIFT",
+    "LY_NH_GUESS_WAY_SHIFT",
+    "LY_PORT_LAYER3",
+    "LY_SRC_NONE",
+    "LY_SRC_REFUSED",
+    "LY_STEP_FLOOD",
+    "LY_STEP_ROUTER",
+];
+
 /// ly_journal.target when the destination was not looked up.
 pub(crate) const NO_TARGET: u32 = u32::MAX;
-
-pub(crate) const USAGE_TABLE: usize = 0;
-pub(crate) const USAGES: usize = PORTS + VLANS;
 pub(crate) const UNLIMITED: u32 = u32::MAX;
-
-pub(crate) const EVENT_ADDED: u8 = 1;
-pub(crate) const EVENT_MOVED: u8 = 2;
-pub(crate) const EVENT_AGED: u8 = 3;
-pub(crate) const EVENT_FLUSHED: u8 = 4;
-
-pub(crate) const SCAN_FLUSH: u32 = 1;
-pub(crate) const SCAN_SWEEP: u32 = 2;
 pub(crate) const NO_AGE: u32 = u32::MAX;
-
-pub(crate) const DRY_LEARN: u32 = 0x01;
-pub(crate) const DRY_COUNT: u32 = 0x02;
-pub(crate) const DRY_POLICE: u32 = 0x04;
-
-pub(crate) const FORWARDED: u8 = 1;
-pub(crate) const TRAPPED: u8 = 2;
-pub(crate) const DROPPED: u8 = 3;
-
-pub(crate) const SRC_NEW: u8 = 1;
-pub(crate) const SRC_KNOWN: u8 = 2;
-pub(crate) const SRC_MOVED: u8 = 3;
-pub(crate) const SRC_FIXED: u8 = 5;
-
 /// ly_journal.target_port when the destination was not found.
 pub(crate) const NOT_FOUND: u16 = 0xffff;
 
-/// One slot of `if_slots`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(crate) struct IfSlot {
-    pub ifindex: u32,
-    pub port: u32,
-}
+structures! {
+    /// One slot of `if_slots`.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    ly_if_slot = IfSlot {
+        pub ifindex: u32,
+        pub port: u32,
+    }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(crate) struct Port {
-    pub ifindex: u32,
-    pub flags: u32,
-    pub pvid: u16,
-    pub tpid: u16,
-    pub form: u8,
-    pub pad: [u8; 3],
-    pub max_len: u32,
-    pub rif: u16,
-    pub parent: u16,
-    pub peer_mac: u64,
-}
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    ly_port = Port {
+        pub ifindex: u32,
+        pub flags: u32,
+        pub pvid: u16,
+        pub tpid: u16,
+        pub form: u8,
+        pub pad: [u8; 3],
+        pub max_len: u32,
+        pub rif: u16,
+        pub parent: u16,
+        pub peer_mac: u64,
+    }
 
-#[derive(Debug, Clone, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(crate) struct PortVlans {
-    pub bits: [u8; VLANS],
-}
+    #[derive(Debug, Clone, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    ly_port_vlans = PortVlans {
+        pub bits: [u8; VLANS],
+    }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(crate) struct VlanPorts {
-    pub form: [[u64; PORT_WORDS]; FORMS],
-}
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    ly_vlan_ports = VlanPorts {
+        pub form: [[u64; PORT_WORDS]; FORMS],
+    }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(crate) struct Global {
-    pub reserved: [u8; 16],
-    pub trap_pvst: u32,
-    pub first_word: u16,
-    pub end_word: u16,
-    pub isolated: [u64; PORT_WORDS],
-    pub no_unicast: [u64; PORT_WORDS],
-    pub no_multicast: [u64; PORT_WORDS],
-    pub xdp_flood: u64,
-    pub xdp_flood_len: u32,
-    pub facts_s: u32,
-}
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    ly_global = Global {
+        pub reserved: [u8; 16],
+        pub trap_pvst: u32,
+        pub first_word: u16,
+        pub end_word: u16,
+        pub isolated: [u64; PORT_WORDS],
+        pub no_unicast: [u64; PORT_WORDS],
+        pub no_multicast: [u64; PORT_WORDS],
+        pub xdp_flood: u64,
+        pub xdp_flood_len: u32,
+        pub facts_s: u32,
+    }
 
-#[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(crate) struct Watchdog {
-    pub due_ns: u64,
-    pub expired_ns: u64,
-    pub phase: u64,
-    pub blocked: u64,
-}
+    #[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    ly_watchdog = Watchdog {
+        pub due_ns: u64,
+        pub expired_ns: u64,
+        pub phase: u64,
+        pub blocked: u64,
+    }
 
-#[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(crate) struct FdbBucket {
-    pub way: [u64; FDB_WAYS],
-}
+    #[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    ly_fdb_bucket = FdbBucket {
+        pub way: [u64; FDB_WAYS],
+    }
 
-#[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(crate) struct FdbTimes {
-    pub updated_s: [u32; FDB_WAYS],
+    #[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    ly_fdb_times = FdbTimes {
+        pub updated_s: [u32; FDB_WAYS],
+    }
+
+    #[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    ly_usage = Usage {
+        pub limit: u32,
+        pub count: i32,
+        pub high_water: u32,
+        pub pad: u32,
+        pub refused: u64,
+    }
+
+    #[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    ly_port_stats = PortStats {
+        pub rx_frames: u64,
+        pub rx_bytes: u64,
+        pub tx_frames: u64,
+        pub tx_bytes: u64,
+        pub forwarded: u64,
+        pub trapped: u64,
+        pub tx_dropped: u64,
+        pub pad: u64,
+        pub dropped: [u64; DROPS],
+    }
+
+    #[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    ly_vlan_stats = VlanStats {
+        pub frames: u64,
+        pub bytes: u64,
+    }
+
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    ly_rif = Rif {
+        pub mac: u64,
+        pub mtu: u32,
+        pub port: u16,
+        pub vlan: u16,
+        pub up: u16,
+        pub vrf: u8,
+        pub flags: u8,
+        pub virtuals: u8,
+        pub pad: [u8; 3],
+        pub virtual_mac: [u64; VIRTUAL_MACS],
+    }
+
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    ly_line = Line {
+        pub word: [u32; 16],
+    }
+
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    ly_adjacency = AdjacencyRow {
+        pub next: u64,
+        pub used_s: u32,
+        pub pad: u32,
+    }
+
+    #[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    ly_trap_group = TrapGroupRow {
+        pub interval_ns: u64,
+        pub tolerance_ns: u64,
+        pub arrival_ns: u64,
+        pub passed: u64,
+        pub policed: u64,
+        pub lost: u64,
+        pub port_interval_ns: u64,
+        pub port_tolerance_ns: u64,
+    }
+
+    #[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    ly_fdb_event = FdbEvent {
+        pub key: u64,
+        pub value: u64,
+        pub from: u16,
+        pub event: u8,
+        pub pad: [u8; 5],
+    }
+
+    #[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    ly_trap = TrapHeader {
+        pub len: u32,
+        pub port: u16,
+        pub vlan: u16,
+        pub tag_proto: u16,
+        pub tag_tci: u16,
+        pub reason: u8,
+        pub pad: [u8; 3],
+    }
+
+    #[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    ly_fdb_call = FdbCall {
+        pub key: u64,
+        pub value: u64,
+        pub scan: u32,
+        pub ageing_s: u32,
+        pub port: u16,
+        pub pad: u16,
+        pub result: i32,
+        pub removed: u64,
+        pub oldest_s: u32,
+        pub now_s: u32,
+    }
+
+    #[derive(Debug, Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    ly_journal = Journal {
+        pub now_ns: u64,
+        pub port: u32,
+        pub mode: u32,
+        pub verdict: u8,
+        pub reason: u8,
+        pub arrived: u8,
+        pub priority_tagged: u8,
+        pub vlan: u16,
+        pub tci: u16,
+        pub source: u8,
+        pub flooded: u8,
+        pub source_port: u16,
+        pub target_port: u16,
+        pub egress_count: u16,
+        pub clones: u16,
+        pub tag_ops: u16,
+        pub len: u32,
+        pub route_rif: u16,
+        pub bucket: u16,
+        pub bucket_count: u16,
+        pub out_vlan: u16,
+        pub target: u32,
+        pub adjacency: u32,
+        pub next: u64,
+        pub ttl: u8,
+        pub rewritten: u8,
+        pub up: u8,
+        pub straight: u8,
+        pub extra: u32,
+        pub form: [JournalForm; FORMS],
+        pub egress_port: [u16; PORTS],
+        pub egress_form: [u8; PORTS],
+    }
 }
 
 /// union ly_fdb_value, as its fields.
@@ -202,116 +399,6 @@ impl FdbValue {
     }
 }
 
-#[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(crate) struct Usage {
-    pub limit: u32,
-    pub count: i32,
-    pub high_water: u32,
-    pub pad: u32,
-    pub refused: u64,
-}
-
-#[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(crate) struct PortStats {
-    pub rx_frames: u64,
-    pub rx_bytes: u64,
-    pub tx_frames: u64,
-    pub tx_bytes: u64,
-    pub forwarded: u64,
-    pub trapped: u64,
-    pub tx_dropped: u64,
-    pub pad: u64,
-    pub dropped: [u64; DROPS],
-}
-
-#[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(crate) struct VlanStats {
-    pub frames: u64,
-    pub bytes: u64,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(crate) struct Rif {
-    pub mac: u64,
-    pub mtu: u32,
-    pub port: u16,
-    pub vlan: u16,
-    pub up: u16,
-    pub vrf: u8,
-    pub flags: u8,
-    pub virtuals: u8,
-    pub pad: [u8; 3],
-    pub virtual_mac: [u64; VIRTUAL_MACS],
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(crate) struct Line {
-    pub word: [u32; 16],
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(crate) struct AdjacencyRow {
-    pub next: u64,
-    pub used_s: u32,
-    pub pad: u32,
-}
-
-#[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(crate) struct TrapGroupRow {
-    pub interval_ns: u64,
-    pub tolerance_ns: u64,
-    pub arrival_ns: u64,
-    pub passed: u64,
-    pub policed: u64,
-    pub lost: u64,
-    pub port_interval_ns: u64,
-    pub port_tolerance_ns: u64,
-}
-
-#[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(crate) struct FdbEvent {
-    pub key: u64,
-    pub value: u64,
-    pub from: u16,
-    pub event: u8,
-    pub pad: [u8; 5],
-}
-
-#[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(crate) struct TrapHeader {
-    pub len: u32,
-    pub port: u16,
-    pub vlan: u16,
-    pub tag_proto: u16,
-    pub tag_tci: u16,
-    pub reason: u8,
-    pub pad: [u8; 3],
-}
-
-#[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(crate) struct FdbCall {
-    pub key: u64,
-    pub value: u64,
-    pub scan: u32,
-    pub ageing_s: u32,
-    pub port: u16,
-    pub pad: u16,
-    pub result: i32,
-    pub removed: u64,
-    pub oldest_s: u32,
-    pub now_s: u32,
-}
-
 /// One entry of ly_journal.form.
 #[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -319,43 +406,6 @@ pub(crate) struct JournalForm {
     pub len: u32,
     pub tag_proto: u16,
     pub tag_tci: u16,
-}
-
-#[derive(Debug, Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(crate) struct Journal {
-    pub now_ns: u64,
-    pub port: u32,
-    pub mode: u32,
-    pub verdict: u8,
-    pub reason: u8,
-    pub arrived: u8,
-    pub priority_tagged: u8,
-    pub vlan: u16,
-    pub tci: u16,
-    pub source: u8,
-    pub flooded: u8,
-    pub source_port: u16,
-    pub target_port: u16,
-    pub egress_count: u16,
-    pub clones: u16,
-    pub tag_ops: u16,
-    pub len: u32,
-    pub route_rif: u16,
-    pub bucket: u16,
-    pub bucket_count: u16,
-    pub out_vlan: u16,
-    pub target: u32,
-    pub adjacency: u32,
-    pub next: u64,
-    pub ttl: u8,
-    pub rewritten: u8,
-    pub up: u8,
-    pub straight: u8,
-    pub extra: u32,
-    pub form: [JournalForm; FORMS],
-    pub egress_port: [u16; PORTS],
-    pub egress_form: [u8; PORTS],
 }
 
 const _: () = {

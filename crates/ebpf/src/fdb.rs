@@ -3,23 +3,17 @@
 //! Read first: the drawing of an entry in `bpf/abi.h`. Invariant: the hash is a permutation of 59-bit words, so a
 //! bucket's number and the tag that stands in it are the key.
 
-use crate::abi::{self, FdbValue};
+use crate::abi::{
+    self, FDB_KINDS as KINDS, FDB_LONG_AGO as LONG_AGO, FDB_NEAR_BITS as NEAR_BITS,
+    FDB_PORT_MASK as PORT_MASK, FDB_SECOND as SECOND, FDB_SEEN_SHIFT as SEEN_SHIFT,
+    FDB_TAG_SHIFT as TAG_SHIFT, FdbValue,
+};
 use lanyard_plane::FdbKind;
 
 const MASK: u64 = (1 << 59) - 1;
 const A: u64 = 0x9e37_79b9_7f4a_7c15;
 const A_INVERSE: u64 = 0xf1de_83e1_9937_733d;
 const B_INVERSE: u64 = 0xcfee_444d_8b59_a89b;
-
-/// A word's fields, from the lowest.
-const PORT_MASK: u64 = 0x3ff;
-const SEEN_SHIFT: u32 = 10;
-const SECOND: u64 = 1 << 18;
-const TAG_SHIFT: u32 = 19;
-const NEAR_BITS: u32 = abi::FDB_NEAR.trailing_zeros();
-/// `seen` up to here is a dynamic entry's; a kind above is what it exceeds [`KINDS`] by.
-const LONG_AGO: u8 = 251;
-const KINDS: u8 = 250;
 
 /// A key from its hash.
 const fn unhash(hash: u64, salt: u64) -> u64 {

@@ -232,51 +232,24 @@ fn a_slot_that_is_taken_has_a_way_round() {
     assert!(map.lookup(same.as_bytes(), MapFlags::ANY).expect("read").is_none());
 }
 
+/// Every structure and every constant of `bpf/abi.h` against `abi.rs`.
 #[test]
 fn the_header_and_its_mirror_agree() {
-    let fields = [
-        ("ly_port", "pvid", offset_of!(abi::Port, pvid)),
-        ("ly_port", "form", offset_of!(abi::Port, form)),
-        ("ly_port", "max_len", offset_of!(abi::Port, max_len)),
-        ("ly_port", "peer_mac", offset_of!(abi::Port, peer_mac)),
-        ("ly_global", "facts_s", offset_of!(abi::Global, facts_s)),
-        ("ly_global", "trap_pvst", offset_of!(abi::Global, trap_pvst)),
-        ("ly_global", "first_word", offset_of!(abi::Global, first_word)),
-        ("ly_global", "end_word", offset_of!(abi::Global, end_word)),
-        ("ly_global", "isolated", offset_of!(abi::Global, isolated)),
-        ("ly_global", "no_unicast", offset_of!(abi::Global, no_unicast)),
-        ("ly_global", "no_multicast", offset_of!(abi::Global, no_multicast)),
-        ("ly_global", "xdp_flood", offset_of!(abi::Global, xdp_flood)),
-        ("ly_global", "xdp_flood_len", offset_of!(abi::Global, xdp_flood_len)),
-        ("ly_usage", "count", offset_of!(abi::Usage, count)),
-        ("ly_usage", "high_water", offset_of!(abi::Usage, high_water)),
-        ("ly_usage", "refused", offset_of!(abi::Usage, refused)),
-        ("ly_port_stats", "tx_dropped", offset_of!(abi::PortStats, tx_dropped)),
-        ("ly_port_stats", "dropped", offset_of!(abi::PortStats, dropped)),
-        ("ly_vlan_stats", "bytes", offset_of!(abi::VlanStats, bytes)),
-        ("ly_trap_group", "arrival_ns", offset_of!(abi::TrapGroupRow, arrival_ns)),
-        ("ly_trap_group", "lost", offset_of!(abi::TrapGroupRow, lost)),
-        ("ly_trap_group", "port_interval_ns", offset_of!(abi::TrapGroupRow, port_interval_ns)),
-        ("ly_fdb_event", "from", offset_of!(abi::FdbEvent, from)),
-        ("ly_fdb_event", "event", offset_of!(abi::FdbEvent, event)),
-        ("ly_trap", "tag_proto", offset_of!(abi::TrapHeader, tag_proto)),
-        ("ly_trap", "reason", offset_of!(abi::TrapHeader, reason)),
-        ("ly_fdb_call", "port", offset_of!(abi::FdbCall, port)),
-        ("ly_fdb_call", "result", offset_of!(abi::FdbCall, result)),
-        ("ly_fdb_call", "removed", offset_of!(abi::FdbCall, removed)),
-        ("ly_fdb_call", "oldest_s", offset_of!(abi::FdbCall, oldest_s)),
-        ("ly_journal", "verdict", offset_of!(abi::Journal, verdict)),
-        ("ly_journal", "source", offset_of!(abi::Journal, source)),
-        ("ly_journal", "target_port", offset_of!(abi::Journal, target_port)),
-        ("ly_journal", "clones", offset_of!(abi::Journal, clones)),
-        ("ly_journal", "extra", offset_of!(abi::Journal, extra)),
-        ("ly_journal", "form", offset_of!(abi::Journal, form)),
-        ("ly_journal", "egress_form", offset_of!(abi::Journal, egress_form)),
-    ];
     let mut source = "#include <linux/types.h>\n#include <stddef.h>\n#include \"abi.h\"\n".to_owned();
-    for (structure, field, offset) in fields {
-        let place = format!("offsetof(struct {structure}, {field})");
-        source += &format!("_Static_assert({place} == {offset}, \"{structure}.{field}\");\n");
+    let mut equal = |what: &str, c: &str, rust: u64| {
+        source += &format!("_Static_assert({c} == {rust}ULL, \"{what}\");\n");
+    };
+    for structure in abi::STRUCTURES {
+        let name = structure.name;
+        equal(name, &format!("sizeof(struct {name})"), structure.size as u64);
+        for (field, offset, size) in structure.fields {
+            let what = format!("{name}.{field}");
+            equal(&what, &format!("offsetof(struct {name}, {field})"), *offset as u64);
+            equal(&what, &format!("sizeof(((struct {name} *)0)->{field})"), *size as u64);
+        }
+    }
+    for (name, value) in abi::CONSTANTS {
+        equal(name, &format!("(unsigned long long)LY_{name}"), *value);
     }
     let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang".into());
     let bpf = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bpf");
@@ -287,7 +260,35 @@ fn the_header_and_its_mirror_agree() {
         .spawn()
         .expect("clang, which has built this crate");
     compiler.stdin.take().expect("a pipe").write_all(source.as_bytes()).expect("written");
-    assert!(compiler.wait().expect("an end").success(), "the assertion above says which field moved");
+    assert!(compiler.wait().expect("an end").success(), "the assertion above says what differs");
+}
+
+/// Structures of `bpf/abi.h` that are single words here.
+const WORDS: [&str; 2] = ["ly_fdb_state", "ly_lost"];
+
+/// Nothing of `bpf/abi.h` is left out of the comparison by oversight.
+#[test]
+fn the_mirror_is_complete() {
+    let header =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../bpf/abi.h")).expect("abi.h");
+    let code: String =
+        header.split("/*").map(|part| part.split_once("*/").map_or(part, |(_, code)| code)).collect();
+    for name in code.lines().filter_map(|line| line.strip_prefix("struct ")?.strip_suffix(" {")) {
+        let known = abi::STRUCTURES.iter().any(|structure| structure.name == name) || WORDS.contains(&name);
+        assert!(known, "struct {name} of bpf/abi.h is not in `structures!` of abi.rs");
+    }
+    let defined = code.lines().filter_map(|line| line.strip_prefix("#define ")).filter_map(|rest| {
+        let (name, value) = rest.split_once([' ', '\t'])?;
+        (!name.contains('(') && !value.trim().is_empty()).then_some(name)
+    });
+    let enumerated = code.split("enum ").skip(1).filter_map(|rest| rest.split_once('{')?.1.split_once('}'));
+    let enumerated = enumerated.flat_map(|(body, _)| body.split(','));
+    let names = defined.chain(enumerated.map(|item| item.split('=').next().unwrap_or("").trim()));
+    for name in names.filter(|name| name.starts_with("LY_")) {
+        let known = abi::CONSTANTS.iter().any(|(constant, _)| name.strip_prefix("LY_") == Some(constant));
+        let known = known || abi::PROGRAMS_ALONE.contains(&name);
+        assert!(known, "{name} of bpf/abi.h is not in `constants!` of abi.rs");
+    }
 }
 
 /// A step that fails on request.

@@ -46,9 +46,6 @@ static const __u32 fdb_mask = BUCKETS - 1, dry = 0;
 static const __u64 fdb_salt = 0x1234567890abcdefULL, tick_ns = 1000000;
 static __u64 jiffies;
 
-struct ly_if_slot {
-	__u32 ifindex, port;
-};
 static struct ly_if_slot if_slots[LY_IFMAP];
 static __u32 if_ports[1];
 static struct ly_port_vlans port_vlans[1];
