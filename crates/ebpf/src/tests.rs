@@ -52,7 +52,8 @@ fn dump(plane: &EbpfPlane) -> Vec<(&'static str, usize, Vec<u8>)> {
             rows.push((table, at, bytes.to_vec()));
         }
     };
-    row("global", 0, tables.global.get(0).as_bytes());
+    // `facts_s` is the present time.
+    row("global", 0, abi::Global { facts_s: 0, ..tables.global.get(0) }.as_bytes());
     for at in 0..abi::PORTS {
         row("ports", at, tables.ports.get(at).as_bytes());
         row("port_vlans", at, tables.port_vlans.get(at).as_bytes());
@@ -181,7 +182,14 @@ fn refused_states_change_nothing() {
         (with(|state| state.global.fdb_limit = u32::MAX), "an FDB limit of 4294967295 entries"),
         (with(|state| state.ports.values_mut().for_each(|port| port.tpid = Tpid::Stacked9100)), "0x9100"),
         (with(|state| state.ports.values_mut().for_each(|port| port.ifindex = 5)), "are both interface 5"),
-        (with(|state| state.ports.clear()), "names no port"),
+        (with(|state| state.ports.clear()), "names a port that is not of its kind"),
+        (
+            with(|state| {
+                state.rifs.clear();
+                state.ports.clear();
+            }),
+            "names no port",
+        ),
     ] {
         let error = plane.apply(&next).expect_err(text).to_string();
         assert!(error.contains(text), "{error}");
