@@ -128,7 +128,7 @@ fn commit_confirmed_waits_in_the_session() {
     }
     run(&mut session, &mut fake, &["commit"]);
     assert!(fake.rollback.is_none());
-    run(&mut session, &mut fake, &["do write memory"]);
+    run(&mut session, &mut fake, &["write memory"]);
     assert!(fake.startup.contains("vlan 10"), "{}", fake.startup);
     assert_eq!(fake.config.vlans.len(), 2);
     assert_eq!(*session.mode(), Mode::Privileged);
