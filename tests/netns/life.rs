@@ -466,11 +466,11 @@ fn restarted_with_a_bad_line(plane: Plane) {
     let bed = Bed::new(plane, 4, CONFIG);
     bed.chatter.set(true);
     bed.exchange(2, &[frame(BROADCAST, mac(2))]);
-    let before = table(&bed);
     let (one, two) = (bed.host(1), bed.host(2));
     two.drain();
     let mut stream = Stream::start(one, two);
     stream.flows(two, 100);
+    let before = table(&bed);
     bed.end_daemon(Signal::SIGKILL);
     // A veth has no speed to set: p1 and p2 carry the traffic, p3 does not.
     let bad = CONFIG.replace("\ninterface p3\n", "\n speed 100\ninterface p3\n speed 1000\n");
