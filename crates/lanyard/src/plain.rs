@@ -285,7 +285,7 @@ mod tests {
     #[test]
     fn lines_and_keys() {
         check("show version\r\nend\n", &["show version", "end"], "show version\nend\n");
-        check("sho\x7fw\x08\x08h\r", &["shh"], "sho\x08 \x08w\x08 \x08\x08 \x08h\n");
+        check("sho\x7fw\x08\x08h\r", &["sh"], "sho\x08 \x08w\x08 \x08\x08 \x08h\n");
         check("show \u{e9}\x7fx\r", &["show x"], "show \u{e9}\x08 \x08x\n");
         check(
             "a bc d\x17e\x15f\r",
