@@ -10,7 +10,7 @@
 #ifndef LY_ABI_H
 #define LY_ABI_H
 
-#define LY_ABI 14
+#define LY_ABI 15
 
 #define LY_PORTS 1024 /* slot 0 is "no port" */
 #define LY_PORT_WORDS (LY_PORTS / 64)
@@ -36,6 +36,7 @@ enum ly_form { LY_UNTAGGED = 0, LY_DOT1Q = 1, LY_DOT1AD = 2, LY_FORMS = 4 };
 #define LY_PORT_PARTIAL 0x20  /* XDP receives frames whose transport checksum may be missing */
 #define LY_PORT_ROUTED 0x80   /* a routed port: in no VLAN */
 #define LY_PORT_SUB 0x100     /* the host's end of a subinterface: `parent` and, in pvid, its tag */
+#define LY_PORT_STORM 0x400   /* has a rate of storm control: rows of `storm` */
 #define LY_PORT_LAYER3 (LY_PORT_ROUTED | LY_PORT_SUB)
 #define LY_PORT_XDP_TX 0x40   /* takes frames redirected by XDP (xdp_ports has it) */
 
@@ -209,6 +210,17 @@ struct ly_trap_group {
 
 /* trap_ports[LY_TRAP_PORT(group, port)]: arrival_ns of the port's share of a group */
 #define LY_TRAP_PORT(group, port) ((group) * LY_PORTS + (port))
+
+/* storm[LY_STORM(kind, port)]: what a port lets in of a lanyard_types::StormKind; the clock is that of ly_trap_group. */
+#define LY_STORM_KINDS 4
+#define LY_STORM(kind, port) ((kind) * LY_PORTS + (port))
+
+struct ly_storm {
+	__u64 interval_ns; /* 1e9 / rate; 0: nothing passes, 1: everything */
+	__u64 tolerance_ns;
+	__u64 arrival_ns;
+};
+_Static_assert(sizeof(struct ly_storm) == 24, "ly_storm");
 
 /* Records of the ring `fdb_events` */
 enum ly_event { LY_EVENT_ADDED = 1, LY_EVENT_MOVED = 2, LY_EVENT_AGED = 3, LY_EVENT_FLUSHED = 4 };

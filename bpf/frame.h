@@ -41,6 +41,7 @@ enum drop_reason {
 	DROP_MARTIAN,
 	DROP_OVERRUN,
 	DROP_MARTIAN_SOURCE,
+	DROP_STORM,
 };
 
 /* lanyard_types::TrapReason */
@@ -72,6 +73,9 @@ enum trap_group {
 	GROUP_ROUTE_MTU,
 	GROUP_IP_OPTIONS,
 };
+
+/* lanyard_types::StormKind */
+enum storm_kind { STORM_BROADCAST = 1, STORM_MULTICAST, STORM_UNICAST };
 
 #define GROUP_BIT 0x01ULL /* of a raw address: its first octet is the lowest */
 #define BROADCAST 0xffffffffffffULL

@@ -27,6 +27,7 @@
 #include "stages/trap.h"
 #include "stages/port.h"
 #include "stages/vlan_ingress.h"
+#include "stages/storm.h"
 #include "stages/learn.h"
 #include "stages/route.h"
 #include "stages/bridge.h"
@@ -92,6 +93,8 @@ static __always_inline int tc_stages(struct __sk_buff *skb, struct frame *f)
 		return end;
 	if (f->pv & LY_PV_ROUTES)
 		f->rif = vlan_rif(f);
+	if ((end = stage_storm(f)))
+		return end;
 	if ((end = stage_learn(f)))
 		return end;
 	if (f->rif)
@@ -155,7 +158,7 @@ static __always_inline int xdp_stages(struct xdp_md *ctx, bool bound)
 			return XDP_PASS;
 	} else if (stage_bridge(&f)) {
 		return XDP_PASS;
-	} else if (f.out_id == 0 ? !xdp_flood_out(ctx, &f) : stage_vlan_egress(&f) || !xdp_unicast(ctx, &f)) {
+	} else if (f.out_id == 0 ? f.port->flags & LY_PORT_STORM || !xdp_flood_out(ctx, &f) : stage_vlan_egress(&f) || !xdp_unicast(ctx, &f)) {
 		return XDP_PASS;
 	}
 	stage_count(&f, 0);

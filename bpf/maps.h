@@ -36,6 +36,7 @@ TABLE(fdb_usage, struct ly_usage, LY_USAGES, BPF_F_MMAPABLE);
 TABLE(trap_groups, struct ly_trap_group, LY_GROUPS, BPF_F_MMAPABLE);
 TABLE(trap_reasons, __u64, LY_TRAP_REASONS, BPF_F_MMAPABLE);
 TABLE(trap_ports, __u64, LY_GROUPS * LY_PORTS, BPF_F_MMAPABLE);
+TABLE(storm, struct ly_storm, LY_STORM_KINDS * LY_PORTS, BPF_F_MMAPABLE);
 TABLE(lost, struct ly_lost, 1, BPF_F_MMAPABLE);
 ROWS(fdb_state, struct ly_fdb_state, 1);
 TABLE(fdb, struct ly_fdb_bucket, LY_FDB_NEAR, BPF_F_MMAPABLE); /* nobody maps it: so it begins at a cache line */

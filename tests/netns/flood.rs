@@ -6,6 +6,7 @@ use crate::harness::{BROADCAST, Bed, Plane, frame, mac, scenarios};
 scenarios! {
     protected_ports: ebpf soft;
     blocked_floods: ebpf soft;
+    storm_control: ebpf soft;
     reserved_addresses: ebpf soft;
     lengths: ebpf soft;
     longer_than_the_mtu: ebpf soft;
@@ -39,6 +40,35 @@ fn blocked_floods(plane: Plane) {
     bed.expect_at(2, &frame(mac(99), mac(2)), &[1, 3, 4]);
     // A station that is known is reached.
     bed.expect_at(1, &frame(mac(2), mac(1)), &[2]);
+}
+
+fn storm_control(plane: Plane) {
+    let config = format!(
+        "{FOUR}interface p1\n storm-control broadcast level pps 0\n storm-control unicast level pps 0\n"
+    );
+    let bed = Bed::new(plane, 4, &config);
+    bed.expect_drop(1, &frame(BROADCAST, mac(1)), "storm");
+    bed.expect_drop(1, &frame(mac(2), mac(1)), "storm");
+    bed.learned(mac(1), 1, None);
+    bed.expect_at(1, &frame(GROUP, mac(1)), &[2, 3, 4]);
+    // Other ports have no rate, and a station that is known is reached.
+    bed.expect_at(2, &frame(BROADCAST, mac(2)), &[1, 3, 4]);
+    bed.expect_at(1, &frame(mac(2), mac(1)), &[2]);
+    let shown = bed.show("show storm-control");
+    let row = |at: usize| &shown["interfaces"][at];
+    assert_eq!(
+        (row(0)["type"].as_str(), row(0)["dropped"].as_u64()),
+        (Some("broadcast"), Some(2)),
+        "{shown}"
+    );
+    assert_eq!(
+        (row(1)["type"].as_str(), row(1)["level_pps"].as_u64()),
+        (Some("unicast"), Some(0)),
+        "{shown}"
+    );
+    bed.configure("interface p1\nno storm-control broadcast level\nstorm-control unicast level pps 1000");
+    bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2, 3, 4]);
+    bed.expect_at(1, &frame(mac(99), mac(1)), &[2, 3, 4]);
 }
 
 fn reserved_addresses(plane: Plane) {

@@ -24,7 +24,11 @@ const ALLOWED: &[(&str, &str, &str)] = &[
         "the grammar: a node of the tree names its handler by type, a handler edits a session, and a session parses by \
          the tree",
     ),
-    ("cli", "commands::show", "`show ip interface` is made from the same views as `show interfaces`"),
+    (
+        "cli",
+        "commands::show",
+        "`show ip interface` and `show storm-control` are made from the same views as `show interfaces`",
+    ),
     ("cli", "commands::files", "`configure replace` and `copy` share the line that is logged"),
     ("daemon", "context", "the context owns the state of loop safety, which acts on the context"),
     ("ebpf", "plane", "one struct, `EbpfPlane`, whose methods are divided by subject"),

@@ -3,7 +3,7 @@
 
 mod circles;
 
-use lanyard_types::{DropReason, Stage, TrapGroup, TrapReason};
+use lanyard_types::{DropReason, Stage, StormKind, TrapGroup, TrapReason};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -148,4 +148,6 @@ fn numbers_shared_with_c_agree() {
     assert_eq!(c_enum(&source, "trap_reason", "TRAP_"), traps);
     let groups = names(TrapGroup::ALL.iter().map(|group| (group.index(), group.name())).collect());
     assert_eq!(c_enum(&source, "trap_group", "GROUP_"), groups);
+    let storms = names(StormKind::ALL.iter().map(|kind| (kind.index(), kind.name())).collect());
+    assert_eq!(c_enum(&source, "storm_kind", "STORM_"), storms);
 }

@@ -298,6 +298,8 @@ pub struct Setting<T: Target> {
     pub words: &'static str,
     /// The text that `?` shows for the last of them.
     pub help: &'static str,
+    /// The keywords behind which the `no` form may end: `words`, or the first of them.
+    pub undo: &'static str,
     /// The value.
     pub value: &'static dyn Syntax<T>,
     /// Which targets may have it.
@@ -316,12 +318,18 @@ impl<T: Target> Setting<T> {
         Self {
             words,
             help,
+            undo: words,
             value,
             on: |_, _, _, _| Ok(true),
             then: |_, _| Ok(()),
             always: |_| false,
             warning: |_| None,
         }
+    }
+    /// The `no` form may end behind these keywords, which are the first of the setting's own.
+    pub const fn undo(mut self, undo: &'static str) -> Self {
+        self.undo = undo;
+        self
     }
     /// Only some targets may have it.
     pub const fn on(mut self, on: On<T>) -> Self {
@@ -420,8 +428,9 @@ impl<T: Target> Line<T> {
                         }
                     }
                 }
-                if branch.node.run.is_none() {
-                    branch.node.no = Some(Run::Set(setting));
+                let end = tree.at(setting.undo);
+                if end.node.run.is_none() {
+                    end.node.no = Some(Run::Set(setting));
                 }
             }
         }

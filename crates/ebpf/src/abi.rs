@@ -8,8 +8,8 @@ use lanyard_pipeline::route::Urpf;
 use lanyard_pipeline::state::{ReservedAction, Tpid};
 use lanyard_plane::FdbKind;
 use lanyard_types::{
-    AdjacencyId, DropReason, GroupId, MAX_PORTS, MAX_VLANS, MacAddr, RifId, Stage, TrapGroup, TrapReason,
-    VlanId, VrfId,
+    AdjacencyId, DropReason, GroupId, MAX_PORTS, MAX_VLANS, MacAddr, RifId, Stage, StormKind, TrapGroup,
+    TrapReason, VlanId, VrfId,
 };
 use std::mem::{offset_of, size_of};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -53,7 +53,7 @@ pub(crate) struct Structure {
 
 constants! {
     /// LY_ABI: what pins of another number hold is not understood here.
-    ABI: u32 = 14;
+    ABI: u32 = 15;
     PORTS: usize = 1024;
     PORT_WORDS: usize = PORTS / 64;
     VLANS: usize = 4096;
@@ -80,6 +80,8 @@ constants! {
     PORT_XDP_TX: u32 = 0x40;
     PORT_ROUTED: u32 = 0x80;
     PORT_SUB: u32 = 0x100;
+    PORT_STORM: u32 = 0x400;
+    STORM_KINDS: usize = 4;
     PV_MEMBER: u8 = 0x01;
     PV_UNTAGGED: u8 = 0x02;
     PV_LEARN: u8 = 0x04;
@@ -312,6 +314,13 @@ structures! {
     }
 
     #[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    ly_storm = Storm {
+        pub interval_ns: u64,
+        pub tolerance_ns: u64,
+        pub arrival_ns: u64,
+    }
+
+    #[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
     ly_fdb_event = FdbEvent {
         pub key: u64,
         pub value: u64,
@@ -429,6 +438,9 @@ const _: () = {
     assert!(size_of::<PortStats>() == 64 + 8 * DROPS && offset_of!(PortStats, dropped) == 64);
     assert!(size_of::<VlanStats>() == 16);
     assert!(size_of::<TrapGroupRow>() == 64 && offset_of!(TrapGroupRow, lost) == 40);
+    assert!(
+        StormKind::SLOTS <= STORM_KINDS && StormKind::Broadcast as u8 == 1 && StormKind::Unicast as u8 == 3
+    );
     assert!(size_of::<FdbEvent>() == 24 && offset_of!(FdbEvent, event) == 18);
     assert!(size_of::<TrapHeader>() == 16 && offset_of!(TrapHeader, reason) == 12);
     assert!(size_of::<FdbCall>() == 48);
@@ -460,7 +472,7 @@ const _: () = {
     );
     assert!(TrapGroup::SLOTS <= GROUPS && TrapGroup::Stp as u8 == 1 && TrapGroup::Host as u8 == 5);
     assert!(TrapReason::Bpdu as u8 == 1 && TrapReason::HostStack as u8 == 14);
-    assert!(Stage::Parse as u8 == 1 && Stage::Count as u8 == 10);
+    assert!(Stage::Parse as u8 == 1 && Stage::Count as u8 == 11);
     assert!(
         ReservedAction::Drop as u8 == 0
             && ReservedAction::Forward as u8 == 1

@@ -82,6 +82,7 @@ pub(crate) fn port_row(port: &PortState, ifindex: u32, facts: &PortFacts, rif: u
     flag(facts.peer.as_ref().is_ok_and(|peer| peer.any), abi::PORT_PEER_ANY);
     flag(facts.partial, abi::PORT_PARTIAL);
     flag(facts.xdp_tx, abi::PORT_XDP_TX);
+    flag(port.storm_pps.iter().any(Option::is_some), abi::PORT_STORM);
     abi::Port {
         ifindex,
         flags,
@@ -259,6 +260,11 @@ pub(crate) fn trap_rate(rate: &TrapRate) -> (u64, u64) {
     }
     let interval = 1_000_000_000 / u64::from(rate.rate_pps);
     (interval.max(1), interval.saturating_mul(u64::from(rate.burst) - 1))
+}
+
+/// `storm[kind, port]`: interval and tolerance; the bucket holds what one second lets in.
+pub(crate) fn storm_rate(pps: Option<u32>) -> (u64, u64) {
+    pps.map_or((1, 0), |rate_pps| trap_rate(&TrapRate { rate_pps, burst: rate_pps }))
 }
 
 /// A control-plane entry's value; the programs do not date it.

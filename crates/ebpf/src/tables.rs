@@ -4,7 +4,7 @@
 
 use crate::abi::{
     self, AdjacencyRow, FDB_WAYS, FdbBucket, FdbCall, FdbTimes, Global, IfSlot, Line, Port, PortStats,
-    PortVlans, Rif, TrapGroupRow, Usage, VlanPorts, VlanStats, Watchdog,
+    PortVlans, Rif, Storm, TrapGroupRow, Usage, VlanPorts, VlanStats, Watchdog,
 };
 use crate::error::{Doing, Result, system};
 use crate::fdb;
@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 /// Every map of the object that holds state, by its name in `bpf/maps.h` and its pin's name.
-pub(crate) const NAMES: [&str; 36] = [
+pub(crate) const NAMES: [&str; 37] = [
     "if_slots",
     "if_ports",
     "ports",
@@ -34,6 +34,7 @@ pub(crate) const NAMES: [&str; 36] = [
     "trap_groups",
     "trap_reasons",
     "trap_ports",
+    "storm",
     "lost",
     "fdb_events",
     "traps",
@@ -129,6 +130,7 @@ pub(crate) struct Tables {
     pub trap_reasons: Shared<u64>,
     /// The clocks of the ports' shares, [`abi::trap_port`].
     pub trap_ports: Shared<u64>,
+    pub storm: Shared<Storm>,
     pub lost: Shared<u64>,
     pub rifs: Shared<Rif>,
     pub vlan_rifs: Shared<u64>,
@@ -170,6 +172,7 @@ impl Tables {
             trap_groups: shared!("trap_groups"),
             trap_reasons: shared!("trap_reasons"),
             trap_ports: shared!("trap_ports"),
+            storm: shared!("storm"),
             lost: shared!("lost"),
             rifs: shared!("rifs"),
             vlan_rifs: shared!("vlan_rifs"),
@@ -399,6 +402,7 @@ fn check_shape(name: &str, map: &MapHandle) -> Result<()> {
         "trap_groups" => (size_of::<TrapGroupRow>(), abi::GROUPS),
         "trap_reasons" => (8, abi::TRAP_REASONS),
         "trap_ports" => (8, abi::GROUPS * abi::PORTS),
+        "storm" => (size_of::<Storm>(), abi::STORM_KINDS * abi::PORTS),
         WATCHDOG_TIMER => (16, 1),
         "watchdog" => (size_of::<Watchdog>(), 1),
         "lost" => (8, 1),

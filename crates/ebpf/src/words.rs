@@ -84,6 +84,8 @@ impl Teller<'_> {
                 self.ingress.map(|port| format!("{} is {}", port.name, self.up())).into_iter().collect()
             }
             Stage::VlanIngress => self.vlan_ingress().into_iter().collect(),
+            // A dry run takes no token, so it finds nothing to say.
+            Stage::Storm => Vec::new(),
             Stage::Learn => self.learn().into_iter().collect(),
             Stage::Route => self.route(),
             Stage::Bridge => self.bridge().into_iter().collect(),

@@ -13,11 +13,12 @@ use frames::{conversation, kernel_refuses, with_foreign_tag};
 use ipnet::IpNet;
 use lanyard_ebpf::{DryMode, EbpfPlane, Options};
 use lanyard_pipeline::generate::{MAX_GENERATED_PORTS, Rng, State, frame, routes};
-use lanyard_pipeline::state::Tpid;
+use lanyard_pipeline::state::{PlaneState, PortState, Tpid, VlanState};
 use lanyard_pipeline::trace::Verdict;
 use lanyard_pipeline::{Output, Pipeline, Timestamp};
 use lanyard_plane::{FdbFilter, Hook, Plane, PlaneError, RouteChange};
 use lanyard_types::{DropReason, MacAddr, PortId, VlanId};
+use lanyard_wire::Builder;
 use lanyard_wire::ip::IpHeader;
 use std::collections::BTreeMap;
 
@@ -73,6 +74,42 @@ fn what_once_differed() {
         let Some(mut plane) = plane() else { return };
         one_state(&mut plane, &mut Pipeline::new(0), seed, FRAMES_A_STATE, &mut AtXdp::default());
     }
+}
+
+/// Rates of storm control that frames reach: both planes let in the same ones.
+#[test]
+fn storm_control_agrees_at_the_rate() {
+    let Some(mut plane) = plane() else { return };
+    let (first, vlan) = (PortId::new(1).expect("a port"), VlanId::DEFAULT);
+    let mut state = PlaneState::default();
+    state.vlans.insert(vlan, VlanState::default());
+    for id in PortId::all().take(2) {
+        state.ports.insert(id, PortState::access(&format!("p{id}"), 100 + u32::from(id.get()), vlan));
+    }
+    state.ports.get_mut(&first).expect("port 1").storm_pps = [None, Some(10), Some(4), Some(100)];
+    plane.apply(&state).expect("applied");
+    let mut now = Timestamp::from_secs(1_000_000);
+    let mut pipeline = Pipeline::new(plane.salt());
+    pipeline.set_state(&state, now, &mut |_| {});
+    let (mut rng, mut dropped) = (Rng::new(7), 0);
+    for n in 0..2000 {
+        now = Timestamp::from_nanos(now.as_nanos() + 1_000_000 * rng.below(40));
+        let unknown = MacAddr([2, 0, 0, 0, 0, 99]);
+        let dst = rng.pick(&[MacAddr::BROADCAST, MacAddr([1, 0, 0x5e, 1, 2, 3]), unknown]).unwrap_or(unknown);
+        let frame = Builder::new(dst, MacAddr([2, 0, 0, 0, 0, 1])).ethertype(0x88b5).build();
+        frames_agree(
+            &mut plane,
+            &mut pipeline,
+            first,
+            &frame,
+            now,
+            (Hook::Tc, MARKS),
+            &mut AtXdp::default(),
+            &format!("frame {n}"),
+        );
+        dropped = pipeline.counters().port(first).dropped[DropReason::Storm.index()];
+    }
+    assert!(dropped > 100 && dropped < 1900, "{dropped} of 2,000 frames were over the rate");
 }
 
 fn one_state(plane: &mut EbpfPlane, pipeline: &mut Pipeline, seed: u64, frames: u64, at_xdp: &mut AtXdp) {

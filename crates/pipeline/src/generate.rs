@@ -119,6 +119,7 @@ impl State {
             ports.extend(routes::interfaces(rng, &mut plane, &vlans, count as u16));
             changes = routes::routes(rng, &plane, &hosts);
         }
+        storm_control(seed, &mut plane);
         ports.extend(PortId::new(ports.len() as u16 + 1));
         Self { plane, vlans, ports, hosts, routes: changes }
     }
@@ -134,6 +135,16 @@ impl State {
         self.ports.extend((1..).filter_map(PortId::new).find(|port| !self.plane.ports.contains_key(port)));
         self.routes.clear();
         self
+    }
+}
+
+/// Rates of storm control at some ports: 0, or one that is never reached, so that nothing depends on the moment a frame comes.
+fn storm_control(seed: u64, plane: &mut PlaneState) {
+    let mut rng = Rng::new(!seed);
+    for port in plane.ports.values_mut().filter(|port| port.kind == PortKind::Netdev) {
+        for pps in port.storm_pps.iter_mut().skip(1) {
+            *pps = rng.pick(&[None, None, None, None, None, None, Some(0), Some(1_000_000)]).flatten();
+        }
     }
 }
 

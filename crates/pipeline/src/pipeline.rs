@@ -4,7 +4,7 @@
 //! what they decided: police, learn, send, count.
 
 use crate::route::{RifState, RouteChange};
-use crate::stages::{Arrival, count, decide, learn, replicate, trap};
+use crate::stages::{Arrival, count, decide, learn, replicate, storm, trap};
 use crate::state::{FdbTarget, GlobalState, PlaneState, PortState, StpState, VlanState};
 use crate::tables::Tables;
 use crate::tables::counters::Counters;
@@ -30,6 +30,7 @@ pub struct Work {
 pub struct Pipeline {
     tables: Tables,
     counters: Counters,
+    storm: storm::Policers,
     work: Work,
     scratch: Vec<u8>,
     /// When each adjacency last forwarded a frame.
@@ -44,6 +45,7 @@ impl Pipeline {
         Self {
             tables: Tables::new(salt),
             counters: Counters::default(),
+            storm: storm::Policers::default(),
             work: Work::default(),
             scratch: Vec::new(),
             used: BTreeMap::new(),
@@ -66,7 +68,12 @@ impl Pipeline {
         out: &mut impl Sink,
     ) -> Verdict {
         let arrival = Arrival { port, bytes: frame, longest };
-        let decision = decide(&self.tables, &arrival, &mut Notes::default());
+        let mut decision = decide(&self.tables, &arrival, &mut Notes::default());
+        if let Some(kind) = decision.storm
+            && !self.storm.admit(&self.tables, port, kind, now)
+        {
+            storm::refuse(&mut decision);
+        }
         if let Some(event) = learn::apply(&mut self.tables.fdb, decision.learn, now) {
             out.fdb(event);
         }
@@ -89,7 +96,7 @@ impl Pipeline {
     }
 
     /// Runs a frame through the same stages and tables, and learns, polices, counts and sends nothing: a frame that
-    /// would be trapped is shown as trapped whatever its group's rate.
+    /// would be trapped or flooded is shown so whatever the rate of its group or of storm control.
     #[must_use]
     pub fn trace(&self, port: PortId, frame: &[u8]) -> Trace {
         let mut notes = Notes::kept();
@@ -185,6 +192,7 @@ impl Pipeline {
         if state.is_none() {
             self.flush(&FdbFilter { port: Some(port), ..FdbFilter::default() }, now, on);
         }
+        self.storm.change(port, self.tables.ports.get(port), state.as_ref());
         self.tables.vlans.set_membership(port, state.as_ref());
         self.tables.ports.set(port, state);
     }

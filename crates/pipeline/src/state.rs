@@ -5,7 +5,7 @@
 //! know ports, VLANs and bits, and nothing of the command line.
 
 use crate::route::RifState;
-use lanyard_types::{InstanceId, MacAddr, PortId, RifId, TrapGroup, VlanId, VlanSet};
+use lanyard_types::{InstanceId, MacAddr, PortId, RifId, StormKind, TrapGroup, VlanId, VlanSet};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -148,6 +148,9 @@ pub struct PortState {
     pub mtu: u32,
     /// Dynamic FDB entries allowed on this port; `None` is no limit of its own.
     pub fdb_limit: Option<u32>,
+    /// Frames per second that the port lets in of each [`StormKind`], by its number; `None` lets all of them in.
+    #[serde(default)]
+    pub storm_pps: [Option<u32>; StormKind::SLOTS],
     /// Which kernel hook forwards this port.
     pub hook: HookChoice,
     /// How frames are handed to a veth whose other end is in another namespace.
@@ -174,6 +177,7 @@ impl PortState {
             flood_multicast: true,
             mtu: 1500,
             fdb_limit: None,
+            storm_pps: [None; StormKind::SLOTS],
             hook: HookChoice::Auto,
             delivery: Delivery::Auto,
         }

@@ -59,18 +59,20 @@ named! {
         Port = 3, "port";
         /// Classification, membership, spanning-tree state.
         VlanIngress = 4, "vlan_ingress";
+        /// The rate of what would be flooded.
+        Storm = 5, "storm";
         /// Source address into the FDB.
-        Learn = 5, "learn";
+        Learn = 6, "learn";
         /// Frames for the router: header checks, longest match, next hop, rewrite.
-        Route = 6, "route";
+        Route = 7, "route";
         /// Destination look-up: unicast, or a flood set.
-        Bridge = 7, "bridge";
+        Bridge = 8, "bridge";
         /// What each egress port allows.
-        VlanEgress = 8, "vlan_egress";
+        VlanEgress = 9, "vlan_egress";
         /// Tag rewrite and emission in minimum-copy order.
-        Replicate = 9, "replicate";
+        Replicate = 10, "replicate";
         /// Counters.
-        Count = 10, "count";
+        Count = 11, "count";
     }
 }
 
@@ -138,6 +140,20 @@ named! {
         Overrun = 29, "overrun";
         /// route: the source is one of the switch's own addresses (RFC 1812, 5.3.7).
         MartianSource = 30, "martian_source";
+        /// storm: broadcast, multicast or unknown unicast over the ingress port's rate for it.
+        Storm = 31, "storm";
+    }
+}
+
+named! {
+    /// The kinds of traffic that storm control tells apart.
+    StormKind {
+        /// To ff:ff:ff:ff:ff:ff.
+        Broadcast = 1, "broadcast";
+        /// To any other group address.
+        Multicast = 2, "multicast";
+        /// To a station that the FDB does not know.
+        Unicast = 3, "unicast";
     }
 }
 
@@ -251,6 +267,7 @@ impl DropReason {
             | Self::VlanInactive
             | Self::UntaggedNotAllowed
             | Self::StpDiscarding => Stage::VlanIngress,
+            Self::Storm => Stage::Storm,
             Self::StpLearning | Self::SourceBlackhole => Stage::Learn,
             Self::IpHeaderInvalid
             | Self::UrpfFailed

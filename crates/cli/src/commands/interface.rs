@@ -17,7 +17,7 @@ use lanyard_config::{
     Config, Duplex, Interface, InterfaceName, Role, Switchport, SwitchportMode, Vlan, text,
 };
 use lanyard_pipeline::state::{Delivery, HookChoice, Tpid};
-use lanyard_types::{VlanId, VlanSet};
+use lanyard_types::{StormKind, VlanId, VlanSet};
 
 /// Longest name of a subinterface, in bytes: the kernel's limit less `ly`.
 const MAX_SUBINTERFACE: usize = 13;
@@ -56,6 +56,13 @@ pub const GROUPS: &[(&str, &str)] = &[
     ("dot1q tunneling", "802.1Q tunneling"),
     ("mac", "MAC configuration"),
     ("mac address-table", "MAC forwarding table"),
+    ("storm-control", "Storm configuration"),
+    ("storm-control broadcast", "Broadcast address storm control"),
+    ("storm-control broadcast level", "Set storm suppression level on this interface"),
+    ("storm-control multicast", "Multicast address storm control"),
+    ("storm-control multicast level", "Set storm suppression level on this interface"),
+    ("storm-control unicast", "Storm control of unicast to unknown addresses"),
+    ("storm-control unicast level", "Set storm suppression level on this interface"),
     ("switchport access", "Set access mode characteristics of the interface"),
     ("switchport block", "Disable forwarding of unknown uni/multi cast addresses"),
     ("switchport trunk", "Set trunking characteristics of the interface"),
@@ -73,6 +80,28 @@ const HEAD: &[Line<Interface>] = &[Setting::of(
     },
 )
 .line()];
+
+/// The highest rate of storm control: the token bucket of a port can tell it from no limit.
+const MAX_STORM_PPS: u64 = 999_999_999;
+
+/// `storm-control KIND level pps N`; `no storm-control KIND level`.
+macro_rules! storm_control {
+    ($words:literal, $kind:ident) => {
+        Setting::of(
+            concat!($words, " level pps"),
+            "Enter suppression level in packets per second",
+            &Number::any(
+                field!(Interface, switchport.storm_pps[StormKind::$kind.index()]),
+                0,
+                MAX_STORM_PPS,
+                "Packets per second; 0 lets none in",
+            ),
+        )
+        .undo(concat!($words, " level"))
+        .on(port)
+        .line()
+    };
+}
 
 /// The layer-2 lines. `no switchport` comes after those that make the port a switch port.
 const SWITCHPORT: &[Line<Interface>] = &[
@@ -124,6 +153,9 @@ const SWITCHPORT: &[Line<Interface>] = &[
     )
     .on(port)
     .line(),
+    storm_control!("storm-control broadcast", Broadcast),
+    storm_control!("storm-control multicast", Multicast),
+    storm_control!("storm-control unicast", Unicast),
     Line::Own {
         under: "",
         node: kw("switchport", "Make this a port of the switch; set its characteristics").run(switchport),

@@ -15,6 +15,7 @@ mod route;
 mod session;
 mod show;
 mod show_ip;
+mod show_storm;
 mod show_stp;
 mod spanning_tree;
 mod track;

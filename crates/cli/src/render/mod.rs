@@ -21,6 +21,7 @@ pub use spanning_tree::{
     spanning_tree_inconsistent, spanning_tree_interface, spanning_tree_root, spanning_tree_summary,
 };
 pub use system::{logging, packet_trace, platform, resources, sessions, traps, users, version};
+pub(crate) use table::columns;
 
 use lanyard_config::InterfaceName;
 

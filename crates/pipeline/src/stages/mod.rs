@@ -10,6 +10,7 @@ pub mod parse;
 pub mod port;
 pub mod replicate;
 pub mod route;
+pub mod storm;
 pub mod trap;
 pub mod vlan_egress;
 pub mod vlan_ingress;
@@ -17,7 +18,7 @@ pub mod vlan_ingress;
 use crate::state::{PortKind, PortState, StpState};
 use crate::tables::Tables;
 use crate::trace::{Notes, Verdict};
-use lanyard_types::{AdjacencyId, DropReason, PortId, Stage, VlanId};
+use lanyard_types::{AdjacencyId, DropReason, PortId, Stage, StormKind, VlanId};
 use lanyard_wire::Tag;
 use parse::Parsed;
 use route::{Onward, Out};
@@ -42,6 +43,8 @@ pub struct Decision {
     pub verdict: Verdict,
     /// The VLAN it was let into.
     pub vlan: Option<VlanId>,
+    /// The rate of its ingress port that it counts against.
+    pub storm: Option<StormKind>,
     /// What becomes of its source address.
     pub learn: learn::Learn,
     /// Ports a flood reached for and the MTU kept it from.
@@ -52,16 +55,24 @@ pub struct Decision {
     pub adjacency: Option<AdjacencyId>,
 }
 
+impl Decision {
+    /// One of which nothing but the end is known.
+    pub(crate) fn new(verdict: Verdict) -> Self {
+        Self {
+            verdict,
+            vlan: None,
+            storm: None,
+            learn: learn::Learn::Nothing,
+            oversize: Vec::new(),
+            plan: replicate::Plan::default(),
+            adjacency: None,
+        }
+    }
+}
+
 /// Runs the stages over one frame.
 pub(crate) fn decide(tables: &Tables, arrival: &Arrival<'_>, notes: &mut Notes) -> Decision {
-    let mut decision = Decision {
-        verdict: Verdict::Forwarded,
-        vlan: None,
-        learn: learn::Learn::Nothing,
-        oversize: Vec::new(),
-        plan: replicate::Plan::default(),
-        adjacency: None,
-    };
+    let mut decision = Decision::new(Verdict::Forwarded);
     if let Err(end) = run(tables, arrival, &mut decision, notes) {
         decision.verdict = end;
         if let Verdict::Dropped(reason) = end {
@@ -84,6 +95,7 @@ fn run(
         PortKind::Netdev | PortKind::Svi(_) => {
             let class = vlan_ingress::run(tables, arrival, ingress, &frame, notes)?;
             decision.vlan = Some(class.vlan);
+            decision.storm = storm::run(tables, ingress, &frame, &class);
             learn::run(tables, arrival, ingress, &frame, &class, &mut decision.learn, notes)?;
             Some(class)
         }

@@ -128,7 +128,7 @@ fn l3_offset(frame: &Parsed) -> usize {
     HEADER_LEN + if frame.tag.is_some() { TAG_LEN } else { 0 }
 }
 
-fn is_for(rif: &RifState, dst: MacAddr) -> bool {
+pub(super) fn is_for(rif: &RifState, dst: MacAddr) -> bool {
     rif.mac == dst || rif.virtual_macs.contains(&dst)
 }
 
