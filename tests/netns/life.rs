@@ -482,7 +482,8 @@ fn restarted_with_a_bad_line(plane: Plane) {
     assert!(said.contains("line 7, column 2") && said.contains("line 9, column 2"), "{said}");
     assert!(said.contains("2 lines refused"), "{said}");
     assert_eq!(table(&bed), before);
-    bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2, 3]);
+    let f = frame(BROADCAST, mac(1));
+    bed.expect(1, &f, &[(2, f.clone()), (3, f.clone()), (4, f.vlan(10))]);
 }
 
 fn hangup_reopens_the_log(plane: Plane) {
