@@ -123,6 +123,21 @@ __noinline int tc_retag(struct __sk_buff *skb, __u32 have, __u32 want, __u32 tci
 	return ops;
 }
 
+/* Copies the frame's first bytes, at most `most`, to `to`; false when it has no Ethernet header or cannot be read. The verifier
+ * of Linux 6.1 knows the range of a helper's length argument only from comparisons of that very register with constants
+ * other than zero: hence one 64-bit number, which the compiler cannot split or merge with `len`, and two comparisons that it
+ * cannot make one. */
+static __always_inline bool tc_head(struct __sk_buff *skb, void *to, __u32 len, const __u64 most)
+{
+	__u64 bytes = len < most ? len : most;
+
+	asm volatile("" : "+r"(bytes));
+	if (bytes < 14)
+		return false;
+	asm volatile("" : "+r"(bytes));
+	return bytes <= most && !bpf_skb_load_bytes(skb, 0, to, bytes);
+}
+
 #define TC_TRAP_RECORD(type_, most_)                              \
 	type_ *r = bpf_ringbuf_reserve(&traps, sizeof(type_), 0); \
 	if (!r) {                                                 \
@@ -130,14 +145,14 @@ __noinline int tc_retag(struct __sk_buff *skb, __u32 have, __u32 want, __u32 tci
 		return 0;                                         \
 	}                                                         \
 	r->header = header;                                       \
-	if (len > (most_))                                        \
-		len = (most_);                                    \
-	if (len == 0 || bpf_skb_load_bytes(skb, 0, r->byte, len)) \
+	if (tc_head(skb, r->byte, len, (most_))) {                \
+		bpf_ringbuf_submit(r, 0);                         \
+	} else {                                                  \
 		bpf_ringbuf_discard(r, 0);                        \
-	else                                                      \
-		bpf_ringbuf_submit(r, 0);
+		trap_lost(group);                                 \
+	}
 
-/* The frame to the control plane. */
+/* The frame to the control plane; what cannot be handed over is counted as lost. */
 __noinline int tc_trap(struct __sk_buff *skb, __u32 port, __u32 reason, __u32 group)
 {
 	__u32 len = skb->len;
@@ -171,10 +186,7 @@ static __always_inline void tc_journal_emit(struct __sk_buff *skb, __u32 port, _
 	j->form[form].len = len;
 	j->form[form].tag_proto = skb->vlan_present ? bpf_ntohs(skb->vlan_proto) : 0;
 	j->form[form].tag_tci = skb->vlan_tci;
-	if (len > LY_JOURNAL_BYTES)
-		len = LY_JOURNAL_BYTES;
-	if (len)
-		bpf_skb_load_bytes(skb, 0, bytes->byte, len);
+	tc_head(skb, bytes->byte, len, LY_JOURNAL_BYTES);
 }
 
 #endif

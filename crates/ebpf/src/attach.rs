@@ -423,7 +423,7 @@ mod clsact {
     /// Puts the filter there, over one of ours if there is one; true when the qdisc had to be made.
     pub(super) fn attach(ifindex: u32, program: &OwnedFd) -> io::Result<bool> {
         // libbpf prints that the qdisc is there, which is no news.
-        let _said = crate::object::Said::listen();
+        let _messages = crate::refusal::Messages::listen();
         let mut hook = hook(ifindex, libbpf_sys::BPF_TC_INGRESS)?;
         // SAFETY: a hook of the size it says.
         let made = match unsafe { libbpf_sys::bpf_tc_hook_create(&raw mut hook) } {
@@ -444,7 +444,7 @@ mod clsact {
         } else {
             libbpf_sys::BPF_TC_INGRESS
         };
-        let _said = crate::object::Said::listen();
+        let _messages = crate::refusal::Messages::listen();
         let mut hook = hook(ifindex, points)?;
         let opts = opts();
         let answer = if made {

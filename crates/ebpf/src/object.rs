@@ -7,14 +7,15 @@ use crate::abi;
 use crate::bound::stays_in_place;
 use crate::clock::tick_ns;
 use crate::error::{Doing, Result, check, system};
+use crate::probe;
+use crate::refusal::Messages;
 use crate::tables::{META, Meta, NAMES, STEPS, Tables};
-use libbpf_rs::{AsRawLibbpf, MapCore, MapFlags, MapHandle, MapType, ObjectBuilder, OpenObject, PrintLevel};
+use libbpf_rs::{AsRawLibbpf, MapCore, MapFlags, MapHandle, MapType, ObjectBuilder, OpenObject};
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Mutex;
 
 /// The object, on the boundary libelf wants.
 #[repr(align(8))]
@@ -137,8 +138,8 @@ fn load(
     tables: Option<&Tables>,
     ifindex: Option<u32>,
 ) -> Result<Loaded> {
-    let said = Said::listen();
-    let failed = |error: libbpf_rs::Error| system("loading the eBPF programs", said.reason(&error));
+    let messages = Messages::listen();
+    let failed = |error: libbpf_rs::Error| system("loading the eBPF programs", messages.reason(&error));
     let mut builder = ObjectBuilder::default();
     let mut object = builder.name("lanyard").and_then(|b| b.open_memory(&OBJECT.0)).map_err(failed)?;
     write_constants(&mut object, constants).doing(|| "setting the constants of the eBPF programs".into())?;
@@ -163,7 +164,10 @@ fn load(
             None => {}
         }
     }
-    let mut object = object.load().map_err(failed)?;
+    let mut object = object.load().map_err(|error| {
+        let cause = format!("{} ({})", messages.reason(&error), probe::explanation());
+        system("loading the eBPF programs", cause)
+    })?;
     let mut map = |name: &str| {
         let found = object.maps_mut().find(|map| is_named(map.name(), name));
         let map = found.ok_or_else(|| system(format!("opening the map {name}"), "the object has none"))?;
@@ -288,42 +292,6 @@ pub(crate) fn pinned(path: &Path) -> io::Result<OwnedFd> {
     let fd = check(unsafe { libbpf_sys::bpf_obj_get(path.as_ptr()) })?;
     // SAFETY: as above.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-/// What libbpf says on the way: kept for the error, not printed.
-pub(crate) struct Said {
-    before: Option<(PrintLevel, libbpf_rs::PrintCallback)>,
-}
-
-static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
-
-impl Said {
-    pub(crate) fn listen() -> Self {
-        let keep: libbpf_rs::PrintCallback = |_, text| {
-            let mut lines = LINES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            // A verifier's log is long and its end tells: keep the last lines of any burst.
-            if lines.len() >= 64 {
-                lines.remove(0);
-            }
-            lines.push(text);
-        };
-        LINES.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
-        Self { before: libbpf_rs::set_print(Some((PrintLevel::Warn, keep))) }
-    }
-    /// The error, and what libbpf said of it.
-    fn reason(&self, error: &libbpf_rs::Error) -> String {
-        let lines = LINES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let said = lines.concat();
-        let tail: Vec<&str> = said.lines().rev().filter(|line| !line.trim().is_empty()).take(8).collect();
-        let tail: Vec<&str> = tail.into_iter().rev().collect();
-        if tail.is_empty() { error.to_string() } else { format!("{error}: {}", tail.join(" | ")) }
-    }
-}
-
-impl Drop for Said {
-    fn drop(&mut self) {
-        libbpf_rs::set_print(self.before);
-    }
 }
 
 /// The smallest number of buckets for `capacity` entries: two thirds full at most would be optimistic for a table

@@ -72,9 +72,9 @@ impl EbpfPlane {
     /// Adopts the instance's pins, or makes a plane without ports. Netdevs are those of the calling thread's namespace.
     ///
     /// # Errors
-    /// When the kernel is too old, rights are missing, no bpffs can be had, or the instance runs in another namespace.
+    /// When the kernel refuses the programs, rights are missing, no bpffs can be had, or the instance runs in another namespace.
     pub fn open(options: &Options) -> Result<Self> {
-        probe::required()?;
+        probe::rights()?;
         let mut notes = Vec::new();
         let root = match &options.bpffs {
             Some(root) if bpffs::is_bpffs(root) => root.clone(),
@@ -113,9 +113,9 @@ impl EbpfPlane {
     /// and CAP_PERFMON alone.
     ///
     /// # Errors
-    /// When the kernel is too old or rights are missing.
+    /// When the kernel refuses the programs or rights are missing.
     pub fn open_private(options: &Options) -> Result<Self> {
-        probe::required()?;
+        probe::rights()?;
         let (tables, programs) = fresh(options.fdb_capacity, 0)?;
         let mut plane = Self::build(tables, programs, None, Vec::new())?;
         plane.take_over(None, false)?;

@@ -1,58 +1,78 @@
 //! What this machine can do for the plane, in words.
+//!
+//! Invariant: whether the plane runs is found by loading its programs. A version number decides nothing, for vendors add
+//! features to old kernels, and a verifier may refuse a program on a kernel that has every feature.
 
 use crate::attach::has_tcx;
 use crate::error::{Result, unsupported};
+use crate::object;
+use libbpf_rs::btf::{Btf, types::Func};
 use libbpf_rs::{MapHandle, MapType};
 use std::fs;
-use std::path::Path;
+use std::sync::OnceLock;
 
-/// The oldest kernel: bpf_loop is of 5.17, XDP programs for frames in several buffers of 5.18.
-const KERNEL: (u32, u32) = (5, 18);
-/// The kernel from which a veth tells XDP of a tag it keeps out of band.
-const KERNEL_TAGS: (u32, u32) = (6, 8);
+/// The oldest kernel from kernel.org that loads the programs: bpf_loop is of 5.17, XDP programs for frames in several buffers
+/// of 5.18. It explains a refusal and decides nothing.
+const OLDEST: (u32, u32) = (5, 18);
+/// The kernel function by which a driver shows XDP a VLAN tag that it keeps out of band (a veth: Linux 6.8).
+const SHOWS_TAGS: &str = "bpf_xdp_metadata_rx_vlan_tag";
 
-/// Refuses, with the reason, where the plane cannot run.
-pub(crate) fn required() -> Result<()> {
-    match missing() {
-        Some(why) => Err(unsupported(format!("run here: {why}"))),
-        None => Ok(()),
-    }
-}
-
-fn missing() -> Option<String> {
-    let release = release();
-    let (major, minor) = KERNEL;
-    if version(&release) < KERNEL {
-        return Some(format!("Linux {release} is older than {major}.{minor}"));
-    }
+/// Refuses, with the reason, where this process may not make BPF maps.
+pub(crate) fn rights() -> Result<()> {
     let opts = libbpf_rs::libbpf_sys::bpf_map_create_opts {
         sz: size_of::<libbpf_rs::libbpf_sys::bpf_map_create_opts>() as libbpf_rs::libbpf_sys::size_t,
         ..Default::default()
     };
-    match MapHandle::create(MapType::Array, Some("ly_probe"), 4, 4, 1, &opts) {
-        Ok(_) => None,
+    let why = match MapHandle::create(MapType::Array, Some("ly_probe"), 4, 4, 1, &opts) {
+        Ok(_) => return Ok(()),
         Err(error) if error.kind() == libbpf_rs::ErrorKind::PermissionDenied => {
-            Some("this process has no CAP_BPF in the first user namespace (run it as root)".into())
+            "this process has no CAP_BPF in the first user namespace (run it as root)".into()
         }
-        Err(error) => Some(format!("the kernel makes no BPF map ({error})")),
+        Err(error) => format!("the kernel makes no BPF map ({error})"),
+    };
+    Err(unsupported(format!("run here: {why}")))
+}
+
+/// A sentence to add to the kernel's reason for refusing the programs, where its age explains it.
+pub(crate) fn explanation() -> String {
+    explain(&release())
+}
+
+fn explain(release: &str) -> String {
+    let (major, minor) = OLDEST;
+    if version(release) < OLDEST {
+        format!("this is Linux {release}, and the programs use features of Linux {major}.{minor}")
+    } else {
+        format!("this is Linux {release}")
     }
+}
+
+/// Whether the plane can be opened by this process: why not, if it cannot. The kernel's answer about the programs is kept, for it
+/// does not change, and takes up to seconds to give.
+///
+/// # Errors
+/// The reason, for people.
+pub fn available() -> Result<(), String> {
+    static LOADS: OnceLock<Result<(), String>> = OnceLock::new();
+    rights().map_err(|error| error.to_string())?;
+    let load = || object::create(object::buckets_for(1), 0).map(drop).map_err(|error| error.to_string());
+    LOADS.get_or_init(load).clone()
 }
 
 /// What the plane needs and what this machine has of it, a line each; the first says whether it runs here.
 #[must_use]
 pub fn support() -> Vec<String> {
-    let release = release();
-    let mut lines = vec![match missing() {
-        None => format!("available (Linux {release})"),
-        Some(why) => format!("not available: {why}"),
+    let mut lines = vec![match available() {
+        Ok(()) => format!("available (Linux {})", release()),
+        Err(why) => format!("not available: {why}"),
     }];
     let yes = |on: bool, what: &str, without: &str| {
         if on { what.to_owned() } else { format!("no {what}: {without}") }
     };
     lines.push(yes(has_tcx(), "TCX", "TC runs as a clsact filter (TCX needs Linux 6.6 and CAP_NET_ADMIN)"));
-    let btf = Path::new("/sys/kernel/btf/vmlinux").exists();
-    lines.push(yes(btf, "kernel BTF", "XDP on veth ports is refused (CONFIG_DEBUG_INFO_BTF)"));
-    let tags = version(&release) >= KERNEL_TAGS && btf;
+    let btf = Btf::from_vmlinux().ok();
+    lines.push(yes(btf.is_some(), "kernel BTF", "XDP on veth ports is refused (CONFIG_DEBUG_INFO_BTF)"));
+    let tags = btf.is_some_and(|btf| btf.type_by_name::<Func<'_>>(SHOWS_TAGS).is_some());
     lines.push(yes(tags, "VLAN tags shown to XDP", "XDP on veth ports is refused (Linux 6.8)"));
     lines
 }
@@ -78,5 +98,19 @@ mod tests {
         {
             assert_eq!(version(text), want, "{text}");
         }
+    }
+
+    #[test]
+    fn only_an_old_kernel_is_explained_by_its_age() {
+        let old = "this is Linux 5.10.0-32-amd64, and the programs use features of Linux 5.18";
+        assert_eq!(explain("5.10.0-32-amd64"), old);
+        assert_eq!(explain("6.1.0-50-amd64"), "this is Linux 6.1.0-50-amd64");
+    }
+
+    #[test]
+    fn availability_is_what_opening_a_plane_answers() {
+        let options = crate::Options { fdb_capacity: 1, ..crate::Options::new("probe") };
+        let opened = crate::EbpfPlane::open_private(&options).map(drop).map_err(|error| error.to_string());
+        assert_eq!(available(), opened);
     }
 }

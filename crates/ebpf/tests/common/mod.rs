@@ -36,7 +36,7 @@ pub fn mac(n: u16) -> MacAddr {
 
 /// Runs `test` in a namespace of its own, or says why it can't.
 pub fn in_switch(test: impl FnOnce() + Send) {
-    if let Some(why) = lanyard_ebpf::support().first().filter(|line| !line.starts_with("available")) {
+    if let Err(why) = lanyard_ebpf::available() {
         println!("skipped: {why}");
         return;
     }
