@@ -7,6 +7,7 @@ PREFIX ?= /usr/local
 help:
 	@echo 'make demo     bring up the four-port example with real hosts, send real traffic, show it'
 	@echo 'make test     install what the tests need, run every test'
+	@echo 'make test-kernels   boot Debian kernels in QEMU and test on each (KERNELS="6.1 6.12 5.10" NICS="igb virtio")'
 	@echo 'make bench    measure forwarding against the kernel bridge and others (root; half an hour)'
 	@echo 'make lint     formatting and lints'
 	@echo 'make fuzz     fuzz the parsers for FUZZ_SECONDS each (default 60)'
@@ -19,6 +20,12 @@ demo:
 test:
 	tools/need build test
 	tools/with-networks $(CARGO) test --workspace --locked --no-fail-fast -- --nocapture 2>&1 | tools/test-report
+
+# Kernels are downloaded once: tests/kernels/run says where they are kept, and what KERNELS, NICS and HOOKS may be.
+test-kernels:
+	tools/need build
+	$(CARGO) build --locked --bin lanyard
+	tests/kernels/run
 
 bench:
 	tools/need build bench
@@ -39,4 +46,4 @@ install:
 	install -D -m 755 target/release/lanyard $(DESTDIR)$(PREFIX)/bin/lanyard
 	install -D -m 644 dist/lanyard@.service $(DESTDIR)$(PREFIX)/lib/systemd/system/lanyard@.service
 
-.PHONY: help demo test bench lint fuzz install
+.PHONY: help demo test test-kernels bench lint fuzz install

@@ -15,6 +15,9 @@ use lanyard_switch::{Action, Arp, Facts, LinkFacts, Route};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
+/// The kernel's name of the offload that merges the segments of a stream.
+const LRO: &str = "rx-lro";
+
 /// The kernel, in the namespace of this thread, and in those of VRFs.
 #[derive(Debug)]
 pub struct Kernel {
@@ -99,7 +102,7 @@ impl Kernel {
             vrf,
         }
     }
-    /// Reads the sysctls of the netdevs called `names`, so that `facts` has them as they are.
+    /// Reads the sysctls and offloads of the netdevs called `names`, so that `facts` has them as they are.
     pub fn learn_hosts<'a>(&mut self, names: impl Iterator<Item = &'a str>, facts: &mut Facts) {
         for name in names {
             let Some(link) = facts.get(name) else { continue };
@@ -107,6 +110,9 @@ impl Kernel {
             let key = (link.vrf.clone(), link.ifindex);
             if !self.hosts.contains_key(&key) {
                 let host = self.spaces.run(link.vrf.as_deref(), || read_host(name)).unwrap_or_default();
+                let netdev = self.netdev_of(link.vrf.as_deref()).ok();
+                let lro = netdev.and_then(|netdev| netdev.feature(name, LRO).ok().flatten());
+                let host = HostStack { lro: lro.unwrap_or(false), ..host };
                 self.hosts.insert(key.clone(), host);
             }
             let host = self.hosts.get(&key).copied().unwrap_or_default();
@@ -311,11 +317,20 @@ impl Kernel {
                 if let Err(error) = result {
                     let (name, from, to) = links[at];
                     let _ = self.index(name).map(|index| self.write_host(index, name, to.host, from.host));
-                    results[at] = Err(error);
+                    let why = (from.mtu != to.mtu).then(|| self.mtu_limit(name, to.mtu)).flatten();
+                    results[at] = Err(why.map_or(error.clone(), |why| format!("{error}: {why}")));
                 }
             }
         }
         results
+    }
+
+    /// What keeps a netdev from an MTU, as far as the kernel shows it.
+    fn mtu_limit(&self, name: &str, mtu: u32) -> Option<String> {
+        let netdev = self.home(name).ok()?;
+        let link = netdev.link(name).ok()?;
+        let driver = netdev.driver(name).unwrap_or_else(|_| "unknown".into());
+        mtu_limit(&link, &driver, mtu)
     }
 
     fn write_host(&mut self, ifindex: u32, name: &str, from: HostStack, to: HostStack) -> Result<(), String> {
@@ -323,7 +338,14 @@ impl Kernel {
             return Ok(());
         }
         let vrf = self.spaces.home(name).map(str::to_owned);
+        if from.lro && !to.lro {
+            self.netdev_of(vrf.as_deref())?.set_features(name, &[(LRO, false)]).map_err(|e| e.to_string())?;
+        }
         self.spaces.run(vrf.as_deref(), || write_host(name, from, to)).and_then(|result| result)?;
+        if to.lro && !from.lro {
+            // Only now: the kernel would switch it off again. A driver that refuses to have it back leaves nothing to be done.
+            let _ = self.netdev_of(vrf.as_deref())?.set_features(name, &[(LRO, true)]);
+        }
         self.hosts.insert((vrf, ifindex), to);
         Ok(())
     }
@@ -399,6 +421,21 @@ fn gone_is_fine(result: Result<(), Error>) -> Result<(), String> {
     }
 }
 
+fn mtu_limit(link: &Link, driver: &str, mtu: u32) -> Option<String> {
+    let Link { name, min_mtu, max_mtu, .. } = link;
+    if mtu < *min_mtu || *max_mtu > 0 && mtu > *max_mtu {
+        return Some(format!("the driver of {name} ({driver}) takes {min_mtu} to {max_mtu}, not {mtu}"));
+    }
+    // The kernel does not show where a driver's limit with XDP is; the MTU of now is below it.
+    link.xdp.is_some().then(|| {
+        let now = link.mtu;
+        format!(
+            "the driver of {name} ({driver}) does not take {mtu} while XDP runs there (it takes {now}, and {max_mtu} without \
+             XDP): configure a smaller `mtu`, or `hook tc`"
+        )
+    })
+}
+
 /// The netlink part of a change of settings; `None` when there is none.
 fn change(ifindex: u32, from: &LinkSettings, to: &LinkSettings) -> Option<LinkChange> {
     let empty = LinkChange { ifindex, ..LinkChange::default() };
@@ -431,6 +468,8 @@ fn read_host(name: &str) -> HostStack {
         rp_filter: v4("rp_filter"),
         ignore_linkdown: v4("ignore_routes_with_linkdown") == 1,
         arp_timeout_s: reachable_ms.map_or(30, |ms| ms / 1000),
+        // An offload, and no sysctl: `learn_hosts` asks for it.
+        lro: false,
     }
 }
 
@@ -505,4 +544,32 @@ fn raise(vrf: Option<&str>, route: &lanyard_netdev::Route, facts: &Facts) -> Opt
 fn is(ours: &Route, theirs: &Route) -> bool {
     let key = |route: &Route| (route.vrf.clone(), route.prefix, route.via, route.discard, route.metric);
     key(ours) == key(theirs) && (ours.interface.is_none() || ours.interface == theirs.interface)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lanyard_netdev::{XdpAttached, XdpMode};
+
+    #[test]
+    fn a_refused_mtu_names_the_limit_and_the_way_out() {
+        let bare = Link { name: "p1".into(), mtu: 1500, min_mtu: 68, max_mtu: 9216, ..Link::default() };
+        let xdp = XdpAttached { mode: XdpMode::Driver, prog_id: 1 };
+        let hooked = Link { xdp: Some(xdp), ..bare.clone() };
+        for (link, mtu, want) in [
+            (&bare, 9000, None),
+            (&bare, 9300, Some("the driver of p1 (igb) takes 68 to 9216, not 9300")),
+            (&bare, 60, Some("the driver of p1 (igb) takes 68 to 9216, not 60")),
+            (
+                &hooked,
+                9000,
+                Some(
+                    "the driver of p1 (igb) does not take 9000 while XDP runs there (it takes 1500, and 9216 without \
+                     XDP): configure a smaller `mtu`, or `hook tc`",
+                ),
+            ),
+        ] {
+            assert_eq!(mtu_limit(link, "igb", mtu).as_deref(), want, "{mtu}");
+        }
+    }
 }

@@ -229,7 +229,9 @@ mod tests {
     use std::io::ErrorKind;
 
     /// More than the ring of a port holds, whatever else the kernel keeps in it.
-    const FRAMES: u64 = 1000;
+    const FRAMES: u64 = 12_000;
+    /// What it holds while the thread does other things.
+    const BURST: u64 = 10_000;
     const BYTES: u64 = 1514;
 
     fn until(what: &str, mut done: impl FnMut() -> bool) {
@@ -274,9 +276,14 @@ mod tests {
         }
         /// Sends more than the ring holds, and waits until all of it is there, or lost.
         fn overrun(&self) {
+            self.burst(FRAMES, |_| 1);
+        }
+        /// Sends frames from the stations with these numbers, and waits until all of them are there, or lost.
+        fn burst(&self, frames: u64, station: impl Fn(u64) -> u32) {
             let mut frame = vec![0xff; BYTES as usize];
-            frame[6..14].copy_from_slice(&[2, 0, 0, 0, 0, 1, 0x88, 0xb5]);
-            for _ in 0..FRAMES {
+            frame[6..14].copy_from_slice(&[2, 0, 0, 0, 0, 0, 0x88, 0xb5]);
+            for number in 0..frames {
+                frame[8..12].copy_from_slice(&station(number).to_be_bytes());
                 self.sender.send(&frame).expect("the link is up");
                 until("its arrival", || self.tap.receive().expect("the link is up").is_some());
             }
@@ -287,9 +294,38 @@ mod tests {
         }
     }
 
+    #[track_caller]
+    fn in_namespace(test: impl FnOnce() + Send) {
+        match netns::run_in_new(test) {
+            Err(e) if matches!(e.kind(), ErrorKind::PermissionDenied | ErrorKind::StorageFull) => {
+                println!("skipped: no network namespace: {e}");
+            }
+            outcome => outcome.expect("a namespace"),
+        }
+    }
+
+    #[test]
+    fn a_burst_from_new_stations_waits_in_the_ring() {
+        in_namespace(|| {
+            let mut fixture = Fixture::new();
+            fixture.burst(BURST, |number| number as u32);
+            until("every frame's end", || {
+                fixture.core.turn(fixture.ports[0]);
+                fixture.counters().rx.frames == BURST
+            });
+            let counters = fixture.counters();
+            assert_eq!(
+                (counters.forwarded, counters.dropped.iter().sum::<u64>()),
+                (BURST, 0),
+                "{counters:?}"
+            );
+            assert_eq!(fixture.core.pipeline.fdb().dynamic(), BURST);
+        });
+    }
+
     #[test]
     fn frames_the_ring_had_no_room_for_are_received_and_dropped() {
-        let outcome = netns::run_in_new(|| {
+        in_namespace(|| {
             let mut fixture = Fixture::new();
             let overrun = |counters: &PortCounters| counters.dropped[DropReason::Overrun.index()];
             fixture.overrun();
@@ -311,11 +347,5 @@ mod tests {
             let after = fixture.counters();
             assert!(overrun(&after) > overrun(&all) && after.conserved(), "{after:?}");
         });
-        match outcome {
-            Err(e) if matches!(e.kind(), ErrorKind::PermissionDenied | ErrorKind::StorageFull) => {
-                println!("skipped: no network namespace: {e}");
-            }
-            outcome => outcome.expect("a namespace"),
-        }
     }
 }

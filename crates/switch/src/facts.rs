@@ -37,7 +37,7 @@ pub struct LinkFacts {
     pub vrf: Option<String>,
 }
 
-/// What the kernel's own IP stack does on a netdev: its sysctls.
+/// What the kernel's own IP stack does on a netdev: its sysctls, and an offload that the stack itself switches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HostStack {
@@ -65,6 +65,9 @@ pub struct HostStack {
     pub ignore_linkdown: bool,
     /// `net.ipv4.neigh.IF.base_reachable_time_ms` in seconds.
     pub arp_timeout_s: u32,
+    /// The offload `rx-lro`: the NIC merges segments of a stream. The kernel switches it off when it is told to forward, and does
+    /// not switch it on again.
+    pub lro: bool,
 }
 
 impl Default for HostStack {
@@ -83,15 +86,16 @@ impl Default for HostStack {
             rp_filter: 0,
             ignore_linkdown: false,
             arp_timeout_s: 30,
+            lro: false,
         }
     }
 }
 
 impl HostStack {
-    /// A port of the switch: the stack says nothing there by itself. The rest is as it was.
+    /// A port of the switch: the stack says nothing there by itself, and frames arrive as they were sent. The rest is as it was.
     #[must_use]
     pub const fn silenced(self) -> Self {
-        Self { ipv6_disabled: true, arp_ignore: 8, forwarding: false, ..self }
+        Self { ipv6_disabled: true, arp_ignore: 8, forwarding: false, lro: false, ..self }
     }
 }
 

@@ -37,6 +37,8 @@ pub fn host(wanted: &Layer3, forwarding: bool, base: HostStack) -> HostStack {
         // A route whose interface has no link is none: that is what floating statics wait for.
         ignore_linkdown: true,
         arp_timeout_s: wanted.arp_timeout_s.unwrap_or(base.arp_timeout_s),
+        // Merged segments cannot be sent on as they came.
+        lro: false,
         ..base
     }
 }

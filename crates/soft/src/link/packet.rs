@@ -18,9 +18,12 @@ use std::mem::zeroed;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
-/// The ring of a port, of 1 MB. A block has room for the longest buffer the kernel makes of segments (64 KB), and then some;
-/// no shorter age is known to the kernel.
-const RING: RingShape = RingShape { blocks: 8, block_size: 128 * 1024, block_age_ms: 1, vnet_header: true };
+/// The ring of a port, of 16 MB: it holds a burst of 10,000 frames of 1,514 bytes while the thread does other things. A block has
+/// room for the longest buffer the kernel makes of segments (64 KB), and then some. The kernel also closes a block that is a
+/// millisecond old (it knows no shorter age), so the number of blocks is how long the thread may stay away from frames that trickle.
+const RING: RingShape = RingShape { blocks: 128, block_size: 128 * 1024, block_age_ms: 1, vnet_header: true };
+/// Where memory is short, a ring of this many blocks is better than none.
+const FEWEST_BLOCKS: u32 = 8;
 /// Send buffer asked for, in bytes: some full buffers of segments.
 const SEND_BUFFER: usize = 4 << 20;
 /// Waits in a row that report an error and bring no frame before the link counts as broken.
@@ -40,7 +43,7 @@ pub struct PacketLink {
 impl PacketLink {
     /// Opens the netdev with this index in the calling thread's network namespace. Frames flow once it is up.
     pub fn open(ifindex: u32) -> Result<Self> {
-        let ring = PacketRing::open(ifindex, RING)?;
+        let ring = open_ring(ifindex)?;
         setsockopt(ring.socket(), sockopt::SndBuf, &SEND_BUFFER)?;
         Ok(Self { ring, ifindex, errors: 0, batch: Batch::default(), quiet: None })
     }
@@ -120,6 +123,19 @@ impl PacketLink {
 }
 
 /// The netdev's name.
+/// The ring, smaller where the kernel has no memory for a full one.
+fn open_ring(ifindex: u32) -> Result<PacketRing> {
+    let mut shape = RING;
+    loop {
+        match PacketRing::open(ifindex, shape) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOMEM) && shape.blocks > FEWEST_BLOCKS => {
+                shape.blocks /= 2;
+            }
+            opened => return opened,
+        }
+    }
+}
+
 fn interface_name(index: i32) -> Result<String> {
     let name = nix::net::if_::if_indextoname(index.unsigned_abs())?;
     Ok(name.to_string_lossy().into_owned())

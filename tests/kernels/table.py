@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+"""The table kernel x driver x hook of docs/operations.md: collected by `run`, put in place by `table.py FILE`."""
+import json
+import os
+import sys
+
+BEGIN = "<!-- made by tests/kernels/table.py: begin -->\n"
+END = "<!-- made by tests/kernels/table.py: end -->\n"
+HEAD = ("| Kernel | Driver | `hook auto` takes | `auto` | `tc` | `xdp` | Kernel bridge | Traffic |\n"
+        "|---|---|---|---|---|---|---|---|\n")
+
+
+class Results:
+    """What the guests have found, in the order of the run."""
+
+    def __init__(self):
+        self.rows = {}
+
+    def add(self, kernel, nic, script, lines):
+        """Takes the rows of a guest: `NAME: VALUE` lines, or JSON objects of frames.py and traffic.py."""
+        if nic is None:
+            return
+        row = self.rows.setdefault((kernel, nic), {})
+        for line in lines:
+            if line.startswith("{"):
+                row.update(json.loads(line))
+
+    def text(self):
+        text = HEAD
+        for (kernel, nic), row in self.rows.items():
+            cells = [kernel, nic, *(row.get(key, "-") for key in ("taken", "auto", "tc", "xdp", "bridge", "traffic"))]
+            text += "| " + " | ".join(str(cell).replace("|", "/") for cell in cells) + " |\n"
+        return text
+
+    def write(self, path):
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(self.text())
+
+
+def main():
+    """Puts a table into docs/operations.md."""
+    if len(sys.argv) != 2:
+        sys.exit("usage: table.py FILE   (the table that `make test-kernels NICS=...` has written)")
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    page = os.path.join(root, "docs/operations.md")
+    with open(sys.argv[1], encoding="utf-8") as file:
+        made = file.read()
+    with open(page, encoding="utf-8") as file:
+        text = file.read()
+    before, rest = text.split(BEGIN)
+    _, after = rest.split(END)
+    with open(page, "w", encoding="utf-8") as file:
+        file.write(before + BEGIN + made + END + after)
+
+
+if __name__ == "__main__":
+    main()
