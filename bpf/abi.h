@@ -10,7 +10,7 @@
 #ifndef LY_ABI_H
 #define LY_ABI_H
 
-#define LY_ABI 11
+#define LY_ABI 12
 
 #define LY_PORTS 1024 /* slot 0 is "no port" */
 #define LY_PORT_WORDS (LY_PORTS / 64)
@@ -60,6 +60,7 @@ _Static_assert(sizeof(struct ly_port) == 32, "ly_port");
 #define LY_PV_ACTIVE 0x10       /* the VLAN exists; the same for every port */
 #define LY_PV_STP_LEARNING 0x20 /* spanning tree learns and does not forward */
 #define LY_PV_ROUTES 0x40       /* the VLAN has a router interface, and the port is not the host's end of one */
+#define LY_PV_WATCHED 0x80      /* the watchdog takes LEARN, FORWARD and STP_LEARNING away when it expires */
 
 struct ly_port_vlans {
 	__u8 bits[LY_VLANS];
@@ -70,6 +71,17 @@ struct ly_vlan_ports {
 	__u64 form[LY_FORMS][LY_PORT_WORDS];
 };
 _Static_assert(sizeof(struct ly_vlan_ports) == 512, "ly_vlan_ports");
+
+/* watchdog[0]: the state of the watchdog of spanning tree (bpf/watchdog.h) */
+enum ly_watchdog_phase { LY_WATCHDOG_WAITS = 0, LY_WATCHDOG_BLOCKS = 1, LY_WATCHDOG_EXPIRED = 2 };
+
+struct ly_watchdog {
+	__u64 due_ns;     /* when it expires, on CLOCK_BOOTTIME; 0: it is stopped */
+	__u64 expired_ns; /* when it last did, on CLOCK_BOOTTIME */
+	__u64 phase;      /* enum ly_watchdog_phase; the control plane puts it back to LY_WATCHDOG_WAITS */
+	__u64 blocked;    /* (port, VLAN) pairs that it blocked the last time */
+};
+_Static_assert(sizeof(struct ly_watchdog) == 32, "ly_watchdog");
 
 /* global[0] */
 struct ly_global {
@@ -299,12 +311,13 @@ struct ly_lost {
 	__u64 fdb_events;
 };
 
-/* The context of the syscall programs fdb_set, fdb_delete, fdb_scan, fdb_migrate. */
+/* The context of the syscall programs fdb_set, fdb_delete, fdb_scan, fdb_migrate, clock_read, watchdog_set. */
 enum ly_scan { LY_SCAN_FLUSH = 1, LY_SCAN_SWEEP = 2 };
 
 struct ly_fdb_call {
 	__u64 key;   /* set, delete: the entry. flush: 0, or VLAN << 48 and raw address, either may be 0 */
-	__u64 value; /* set: the entry's value; updated_s is filled in. clock_read: nanoseconds */
+	__u64 value; /* set: the entry's value; updated_s is filled in. clock_read: nanoseconds.
+	              * watchdog_set: nanoseconds until the watchdog expires; 0 stops it */
 	__u32 scan;  /* enum ly_scan */
 	__u32 ageing_s; /* sweep */
 	__u16 port;     /* flush: only this port; 0: any */

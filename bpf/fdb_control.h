@@ -6,6 +6,7 @@
 
 #define ENOENT 2
 #define EAGAIN 11
+#define EBUSY 16
 #define ENOSPC 28
 
 /* Takes one entry out; false when it changed meanwhile. */

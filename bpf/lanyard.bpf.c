@@ -70,6 +70,7 @@ int lanyard_flood(struct __sk_buff *skb)
 #include "route_xdp.h"
 
 #include "fdb_control.h"
+#include "watchdog.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 

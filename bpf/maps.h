@@ -52,6 +52,14 @@ struct ly_journal_frame {
 };
 TABLE(journal_bytes, struct ly_journal_frame, LY_FORMS, 0);
 
+/* The watchdog of spanning tree. The kernel cancels a timer when the last descriptor and pin of its map are gone. */
+struct ly_watchdog_timer {
+	struct bpf_timer timer;
+};
+_Static_assert(sizeof(struct ly_watchdog_timer) == 16, "ly_watchdog_timer");
+TABLE(watchdog_timer, struct ly_watchdog_timer, 1, 0);
+ROWS(watchdog, struct ly_watchdog, 1);
+
 /* Routing: where frames for the router come in, and where they go. */
 ROWS(rifs, struct ly_rif, LY_RIFS);
 ROWS(vlan_rifs, __u64, LY_VLANS);

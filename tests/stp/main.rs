@@ -16,3 +16,4 @@ mod guards;
 mod load;
 mod peers;
 mod ring;
+mod watchdog;

@@ -16,12 +16,12 @@ scenarios! {
 }
 
 /// The shortest times that the standard and both sides allow.
-const SHORT: &str =
+pub const SHORT: &str =
     "spanning-tree vlan 1 hello-time 1\nspanning-tree vlan 1 forward-time 4\nspanning-tree vlan 1 max-age 6";
 
 /// Two wires between a switch, `w1` and `w2`, and whatever will be in the namespace, `k1` and `k2`.
 /// The switch is taken down before its wires go: it is declared last.
-fn wired(plane: Plane) -> (Net, Bed) {
+pub fn wired(plane: Plane) -> (Net, Bed) {
     let (peer, bed) = (Net::new(false), bare(plane, 1));
     for n in 1..=2 {
         bed.net.ip(&format!("link add w{n} type veth peer name k{n} netns {}", peer.path()));
@@ -31,7 +31,7 @@ fn wired(plane: Plane) -> (Net, Bed) {
 }
 
 /// The kernel's bridge over `k1` and `k2`.
-fn kernel_bridge(peer: &Net, priority: u16) {
+pub fn kernel_bridge(peer: &Net, priority: u16) {
     peer.ip(&format!(
         "link add br0 type bridge stp_state 1 priority {priority} forward_delay 200 hello_time 100 max_age 600\n\
          link set k1 master br0\nlink set k2 master br0\nlink set br0 up"
@@ -39,10 +39,10 @@ fn kernel_bridge(peer: &Net, priority: u16) {
 }
 
 /// A host behind the other make: `k3` is for its bridge.
-struct Beyond(PacketSocket);
+pub struct Beyond(pub PacketSocket);
 
 impl Beyond {
-    fn new(peer: &Net) -> Self {
+    pub fn new(peer: &Net) -> Self {
         peer.ip("link add k3 type veth peer name h3\nlink set k3 up\nlink set h3 up");
         let index = peer.index("h3");
         Self(peer.run(|| PacketSocket::open(index).expect("a packet socket")))
@@ -66,13 +66,13 @@ impl Beyond {
 }
 
 /// The state of a port as the kernel's bridge has it.
-fn kernel_state(peer: &Net, port: &str) -> String {
+pub fn kernel_state(peer: &Net, port: &str) -> String {
     let output = peer.output(Command::new("bridge").args(["-j", "link", "show", "dev", port]));
     let view: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
     view[0]["state"].as_str().unwrap_or_default().to_owned()
 }
 
-fn kernel_becomes(peer: &Net, port: &str, state: &str) {
+pub fn kernel_becomes(peer: &Net, port: &str, state: &str) {
     let found = wait_until(DEADLINE * 2, || (kernel_state(peer, port) == state).then_some(()));
     assert!(found.is_some(), "{port} should be {state}, is {}", kernel_state(peer, port));
 }
@@ -119,7 +119,7 @@ fn the_kernels_bridge_is_a_leaf(plane: Plane) {
 }
 
 /// Open vSwitch in a namespace, with a database of its own. Its processes end with it.
-struct Ovs {
+pub struct Ovs {
     directory: tempfile::TempDir,
     children: Vec<Child>,
 }
@@ -172,7 +172,7 @@ impl Drop for Ovs {
 }
 
 /// `None`, and said why, when Open vSwitch can't run here.
-fn ovs(peer: &Net, settings: &[&str]) -> Option<Ovs> {
+pub fn ovs(peer: &Net, settings: &[&str]) -> Option<Ovs> {
     if !std::path::Path::new(SCHEMA).exists() || !std::path::Path::new("/dev/net/tun").exists() {
         println!("skipped: Open vSwitch is not installed, or there is no /dev/net/tun");
         return None;
@@ -187,8 +187,13 @@ fn ovs(peer: &Net, settings: &[&str]) -> Option<Ovs> {
 }
 
 impl Ovs {
+    /// The state of a port in RSTP.
+    pub fn port_state(&self, peer: &Net, port: &str) -> String {
+        let status = self.vsctl(peer, &["get", "port", port, "rstp_status:rstp_port_state"]);
+        status.trim().to_owned()
+    }
     /// Waits until `column` of a port has role and state under these keys.
-    fn port_becomes(&self, peer: &Net, port: &str, column: &str, keys: [&str; 2], wanted: [&str; 2]) {
+    pub fn port_becomes(&self, peer: &Net, port: &str, column: &str, keys: [&str; 2], wanted: [&str; 2]) {
         let mut last = String::new();
         let found = wait_until(2 * DEADLINE, || {
             last = self.vsctl(peer, &["get", "port", port, column]);

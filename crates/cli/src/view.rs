@@ -479,6 +479,25 @@ pub struct SpanningTree {
     /// The ports whatever the trees.
     #[serde(skip)]
     pub ports: Vec<StpPortState>,
+    /// The plane's watchdog; `None` when spanning tree is off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub watchdog: Option<StpWatchdog>,
+}
+
+/// What blocks the ports when the daemon is gone or hangs.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct StpWatchdog {
+    /// The ports it blocks.
+    pub ports: Vec<String>,
+    /// When it expires if no BPDU is sent until then; `None` while it is stopped.
+    pub expires_in_s: Option<f64>,
+    /// How often this daemon has found that it had expired.
+    pub expiries: u64,
+    /// When this daemon last found that, RFC 3339.
+    pub last_expiry: Option<String>,
+    /// True while no BPDU is sent because the plane refuses a port's state.
+    #[serde(rename = "bpdus_withheld")]
+    pub withheld: bool,
 }
 
 impl SpanningTree {
@@ -521,7 +540,7 @@ impl SpanningTree {
         let summary = |summary: PortSummary| StpPortState { interface: name(summary.port), summary };
         let mut ports: Vec<StpPortState> = bridge.port_summaries(now).into_iter().map(summary).collect();
         ports.sort_by_key(|port| lanyard_config::InterfaceName::Netdev(port.interface.clone()));
-        Self { instances, mode: Some(mode), ports }
+        Self { instances, mode: Some(mode), ports, watchdog: None }
     }
 }
 

@@ -75,6 +75,8 @@ pub struct Core {
     saved: Record,
     /// The generation of spanning tree that is written down.
     pub(crate) spanning_saved: Option<u64>,
+    /// Whether the plane has what spanning tree has decided, and when its watchdog expires.
+    pub(crate) loop_safety: crate::loop_safety::LoopSafety,
     /// True once everything has been taken down: nothing is to be put up again.
     detached: bool,
     /// The kernel's routing.
@@ -146,6 +148,7 @@ impl Core {
             routes_seen: BTreeMap::new(),
             saved,
             spanning_saved: None,
+            loop_safety: Default::default(),
             detached: false,
             following,
         }
@@ -248,8 +251,8 @@ impl Core {
         self.ageing.set(self.clock.now_ms(), self.switch.config().fdb.ageing_s);
         self.follow_up();
         self.spanning();
-        if self.switch.spanning().is_some() {
-            // New ports learn of their links.
+        if self.switch.spanning().is_some() || !self.plane.state().stp.is_empty() {
+            // New ports learn of their links; ports that the watchdog has blocked are opened when spanning tree is off.
             self.settle();
         }
     }

@@ -19,6 +19,7 @@ mod instance;
 pub mod kernel;
 mod layer3;
 pub mod log;
+mod loop_safety;
 mod os;
 mod packet_filter;
 pub mod paths;

@@ -605,6 +605,7 @@ impl Core {
             self.route(&changes);
         }
         let result = self.plane.apply(next);
+        self.loop_safety.behind |= result.is_err();
         let now = self.plane.state().rifs.clone();
         self.set_rifs(&now);
         result

@@ -1,8 +1,8 @@
 //! Spanning tree driven: links, BPDUs and timers in; states, flushes, frames, events out. What to do is decided in
 //! `lanyard_switch::spanning` and below.
 //!
-//! Invariants: a frame leaves after the states that were decided before it are in the plane; what a restart needs is
-//! written down before either. Times are milliseconds since the machine was started, so that they mean the same
+//! Invariants: a frame leaves after the states that were decided before it are in the plane, and not while the plane
+//! refuses one (`loop_safety`); what a restart needs is written down before either. Times are milliseconds since the machine was started, so that they mean the same
 //! to the next daemon.
 
 use crate::core::Core;
@@ -16,7 +16,7 @@ use lanyard_stp::view::stp_state_name;
 use lanyard_stp::{Duplex, ErrCause, Event, Mode, Snapshot};
 use lanyard_switch::links::{self, Netdevs};
 use lanyard_switch::spanning::{Todo, set_up};
-use lanyard_types::{InstanceId, PortId, StpState};
+use lanyard_types::{InstanceId, PortId};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -67,22 +67,33 @@ impl Core {
     pub(crate) fn spanning_tick(&mut self) {
         let now = self.clock.boot_ms();
         let Some(spanning) = self.switch.spanning_mut() else { return };
-        if spanning.bridge().next_timeout().is_some_and(|at| at <= now) {
+        let timeout = spanning.bridge().next_timeout().is_some_and(|at| at <= now);
+        if timeout {
             spanning.bridge_mut().handle_timer(now);
+        }
+        if timeout || self.loop_safety.next_ms().is_some_and(|at| at <= now) {
             self.spanning();
         }
     }
 
     /// When [`Core::spanning_tick`] has something to do, on the daemon's clock.
     pub(crate) fn spanning_due(&self) -> Option<u64> {
-        let at = self.switch.spanning()?.bridge().next_timeout()?;
-        Some(self.clock.of_boot(at))
+        let timeout = self.switch.spanning()?.bridge().next_timeout();
+        timeout.into_iter().chain(self.loop_safety.next_ms()).min().map(|at| self.clock.of_boot(at))
     }
 
     /// Takes over what spanning tree wants done; before the plane is given a new state, so that it is in there.
     pub(crate) fn spanning_todo(&mut self) -> Todo {
+        let now = self.clock.boot_ms();
+        let silent = self.was_silent(now);
         let Core { switch, plane, .. } = self;
-        let todo = switch.spanning_mut().map(|spanning| spanning.todo(plane.state())).unwrap_or_default();
+        let mut todo = Todo::default();
+        if let Some(spanning) = switch.spanning_mut() {
+            todo = spanning.todo(plane.state());
+            if silent {
+                spanning.silence(now, plane.state(), &mut todo);
+            }
+        }
         self.spanning_save();
         todo
     }
@@ -91,30 +102,29 @@ impl Core {
     pub(crate) fn spanning(&mut self) {
         for _ in 0..MAX_ROUNDS {
             let todo = self.spanning_todo();
-            if todo.is_empty() {
-                return;
+            if todo.is_empty() && !self.loop_safety.behind {
+                break;
             }
-            self.spanning_states(&todo.states);
+            if todo.bridges || !todo.states.is_empty() || self.loop_safety.behind {
+                self.spanning_states();
+            }
+            let refused = self.loop_safety.behind;
             self.spanning_rest(todo);
+            if refused {
+                break;
+            }
         }
+        self.feed_watchdog();
     }
 
-    /// Gives the plane new states of ports in trees, and nothing else.
-    fn spanning_states(&mut self, states: &[(InstanceId, PortId, StpState)]) {
-        if states.is_empty() {
-            return;
-        }
+    /// Gives the plane the states of ports in trees as they are decided, and nothing else.
+    fn spanning_states(&mut self) {
         let mut next = self.plane.state().clone();
-        for (instance, port, state) in states {
-            if *state == StpState::Forwarding || !next.ports.contains_key(port) {
-                next.stp.remove(&(*instance, *port));
-            } else {
-                next.stp.insert((*instance, *port), *state);
-            }
+        if let Some(spanning) = self.switch.spanning() {
+            spanning.decide(&mut next);
         }
-        if let Err(reason) = self.plane.apply(&next) {
-            self.log("SPANTREE", 2, "PLANE", &format!("the plane refused a port's state: {reason}"));
-        }
+        let result = self.plane.apply(&next);
+        self.states_applied(result.err().map(|reason| reason.to_string()));
     }
 
     /// What is left once the plane has the states: flushes, ports shut down, frames, events.
@@ -125,7 +135,8 @@ impl Core {
             let vlan = vlan.and_then(lanyard_types::VlanId::new);
             self.plane.fdb_flush(&FdbFilter { port, vlan, ..FdbFilter::default() });
         }
-        for (port, frame) in &todo.frames {
+        let frames = if self.may_send() { &todo.frames[..] } else { &[] };
+        for (port, frame) in frames {
             // A port that can't send has lost its link, which will be heard of.
             let _ = self.plane.inject(*port, frame);
         }
@@ -193,7 +204,11 @@ impl Core {
     pub(crate) fn view_spanning_tree(&self) -> view::SpanningTree {
         let Some(spanning) = self.switch.spanning() else { return view::SpanningTree::default() };
         let (bridge, now) = (spanning.bridge(), self.clock.boot_ms());
-        view::SpanningTree::of(bridge, now, &|port| self.port_name(port).to_string())
+        let watchdog = Some(self.view_watchdog(now));
+        view::SpanningTree {
+            watchdog,
+            ..view::SpanningTree::of(bridge, now, &|port| self.port_name(port).to_string())
+        }
     }
 
     /// See [`lanyard_cli::backend::SpanningTree::root_primary_priority`].

@@ -1,5 +1,7 @@
 //! The core and the control socket over a plane in memory and a namespace whose netdevs are left alone.
 
+mod refusals;
+
 use crate::client::{Client, Piece};
 use crate::core::{Core, Parts};
 use crate::kernel::Kernel;
@@ -25,8 +27,11 @@ use tokio::sync::Notify;
 
 fn core(directory: &Path) -> Core {
     let (plane, _) = SoftPlane::in_memory().expect("a plane");
+    core_over(directory, Box::new(plane))
+}
+
+fn core_over(directory: &Path, plane: Box<dyn lanyard_plane::Plane>) -> Core {
     let identity = Identity { instance: "test".into(), base_mac: MacAddr([2, 0, 0, 0, 0, 0]) };
-    let plane: Box<dyn lanyard_plane::Plane> = Box::new(plane);
     let switch = Switch::new(identity, Facts::default(), plane.state(), Record::default());
     let paths = Paths::below(directory);
     std::fs::create_dir_all(&paths.run).expect("made");

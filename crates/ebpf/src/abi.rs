@@ -15,7 +15,7 @@ use std::mem::{offset_of, size_of};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// LY_ABI: what pins of another number hold is not understood here.
-pub(crate) const ABI: u32 = 11;
+pub(crate) const ABI: u32 = 12;
 pub(crate) const PORTS: usize = 1024;
 pub(crate) const PORT_WORDS: usize = PORTS / 64;
 pub(crate) const VLANS: usize = 4096;
@@ -51,6 +51,10 @@ pub(crate) const PV_FORWARD: u8 = 0x08;
 pub(crate) const PV_ACTIVE: u8 = 0x10;
 pub(crate) const PV_STP_LEARNING: u8 = 0x20;
 pub(crate) const PV_ROUTES: u8 = 0x40;
+pub(crate) const PV_WATCHED: u8 = 0x80;
+
+pub(crate) const WATCHDOG_WAITS: u64 = 0;
+pub(crate) const WATCHDOG_BLOCKS: u64 = 1;
 
 pub(crate) const RIFS: usize = 4096;
 pub(crate) const RIF_LIVE: u8 = 0x01;
@@ -152,6 +156,15 @@ pub(crate) struct Global {
     pub xdp_flood: u64,
     pub xdp_flood_len: u32,
     pub pad: u32,
+}
+
+#[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct Watchdog {
+    pub due_ns: u64,
+    pub expired_ns: u64,
+    pub phase: u64,
+    pub blocked: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -349,6 +362,7 @@ const _: () = {
     assert!(size_of::<VlanPorts>() == 512);
     assert!(size_of::<Global>() == 24 + 3 * 128 + 16);
     assert!(offset_of!(Global, isolated) == 24 && offset_of!(Global, no_multicast) == 24 + 256);
+    assert!(size_of::<Watchdog>() == 32 && offset_of!(Watchdog, phase) == 16);
     assert!(size_of::<FdbBucket>() == 64 && size_of::<FdbTimes>() == 32);
     assert!(size_of::<Usage>() == 24);
     assert!(

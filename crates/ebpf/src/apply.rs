@@ -32,6 +32,8 @@ const FDB_TRIES: usize = 1000;
 
 impl EbpfPlane {
     pub(crate) fn apply_state(&mut self, next: &PlaneState) -> Result<()> {
+        let blocked = self.blocked_by_watchdog(next);
+        let next = blocked.as_ref().unwrap_or(next);
         if *next == self.state && !self.rough {
             return Ok(());
         }
@@ -49,6 +51,7 @@ impl EbpfPlane {
                 self.rough = false;
                 self.settle();
                 self.writing(false);
+                self.block_again();
                 self.save()
             }
             Err(error) => {
@@ -184,6 +187,7 @@ impl EbpfPlane {
         self.write_all(&state)?;
         self.leaving.clear();
         self.writing(false);
+        self.block_again();
         Ok(())
     }
 
@@ -586,6 +590,19 @@ impl EbpfPlane {
             StpState::Forwarding => _ = self.state.stp.remove(&(instance, port)),
             _ => _ = self.state.stp.insert((instance, port), new),
         }
+        self.write_tree_port(instance, port);
+    }
+
+    fn change_watched(&mut self, instance: InstanceId, port: PortId, new: bool) {
+        match new {
+            true => _ = self.state.watched.insert((instance, port)),
+            false => _ = self.state.watched.remove(&(instance, port)),
+        }
+        self.write_tree_port(instance, port);
+    }
+
+    /// Writes a port's pairs with the VLANs of a tree.
+    pub(crate) fn write_tree_port(&self, instance: InstanceId, port: PortId) {
         let view = VlanView::of(&self.state);
         let vlans = self.state.vlans.iter().filter(|(_, state)| state.instance == instance);
         for (vlan, _) in vlans {
@@ -614,6 +631,7 @@ impl Backend for EbpfPlane {
             Change::Port { port, old, new } => self.change_port(*port, old.as_deref(), new.as_deref())?,
             Change::Vlan { vlan, new, .. } => self.change_vlan(*vlan, new.as_ref()),
             Change::Stp { instance, port, new, .. } => self.change_stp(*instance, *port, *new),
+            Change::Watched { instance, port, new } => self.change_watched(*instance, *port, *new),
             Change::Rif { rif, new, .. } => self.change_rif(*rif, new.as_deref())?,
             Change::Fdb { vlan, mac, new, .. } => {
                 self.set_fdb(*vlan, *mac, *new)?;

@@ -10,7 +10,7 @@ use crate::shared::map_bytes;
 use crate::tables::Tables;
 use crate::words::fdb_entry;
 use lanyard_plane::{FdbEntry, PlaneEvent};
-use lanyard_types::{PortId, TrapReason, VlanId};
+use lanyard_types::{PortId, TrapGroup, TrapReason, VlanId};
 use lanyard_wire::{Tag, push};
 use libbpf_rs::{AsRawLibbpf, MapCore, RingBuffer, RingBufferBuilder};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
@@ -24,6 +24,8 @@ use zerocopy::FromBytes;
 /// Records handed over by one call, of each ring.
 const TRAPS_A_POLL: usize = 256;
 const EVENTS_A_POLL: usize = 4096;
+/// More records than the ring of trapped frames has room for.
+const RECORDS_IN_RING: usize = 16_384;
 /// Bytes of a record in its ring: its header of 8 and its content.
 const TRAP_RECORD: u64 = 8 + (size_of::<TrapHeader>() + abi::TRAP_BYTES) as u64;
 const EVENT_RECORD: u64 = 8 + size_of::<FdbEvent>() as u64;
@@ -90,6 +92,13 @@ impl Events {
             handle(PlaneEvent::Lost(lost.wrapping_sub(self.lost)));
             self.lost = lost;
         }
+    }
+
+    /// Throws away the BPDUs that wait, and keeps the other records for the next poll.
+    pub(crate) fn discard_bpdus(&mut self) {
+        self.traps.consume_raw_n(RECORDS_IN_RING);
+        let is_bpdu = |event: &PlaneEvent| matches!(event, PlaneEvent::Trapped { reason, .. } if reason.group() == TrapGroup::Stp);
+        self.waiting.borrow_mut().retain(|event| !is_bpdu(event));
     }
 
     /// The rings as finite tables, counted in records.

@@ -62,20 +62,22 @@ pub(crate) fn port_row(port: &PortState, ifindex: u32, facts: &PortFacts, rif: u
     }
 }
 
-/// A port's spanning-tree states, by instance.
-pub(crate) struct StpStates([StpState; InstanceId::MAX]);
+/// A port's spanning-tree states, by instance, and in which trees the watchdog may block it.
+pub(crate) struct StpStates([StpState; InstanceId::MAX], [bool; InstanceId::MAX]);
 
 impl StpStates {
     /// Those of `port`.
     pub(crate) fn of(state: &PlaneState, port: PortId) -> Self {
         let mut states = [StpState::Forwarding; InstanceId::MAX];
-        if !state.stp.is_empty() {
-            for (at, slot) in states.iter_mut().enumerate() {
+        let mut watched = [false; InstanceId::MAX];
+        if !state.stp.is_empty() || !state.watched.is_empty() {
+            for (at, (slot, watched)) in states.iter_mut().zip(&mut watched).enumerate() {
                 let instance = u8::try_from(at).ok().and_then(InstanceId::new).unwrap_or_default();
                 *slot = state.stp.get(&(instance, port)).copied().unwrap_or_default();
+                *watched = state.watched.contains(&(instance, port));
             }
         }
-        Self(states)
+        Self(states, watched)
     }
 }
 
@@ -100,9 +102,9 @@ impl VlanView {
     pub(crate) fn pair(&self, port: &PortState, live: bool, stp: &StpStates, vlan: VlanId) -> Pair {
         let (tagged, untagged) = (port.tagged.contains(vlan), port.untagged.contains(vlan));
         let member = tagged || untagged;
-        let (active, learns, tree) = match self.0.get(vlan.index()).copied().flatten() {
-            Some((learns, instance)) => (true, learns, stp.0[instance.index()]),
-            None => (false, false, StpState::Forwarding),
+        let (active, learns, tree, watched) = match self.0.get(vlan.index()).copied().flatten() {
+            Some((learns, instance)) => (true, learns, stp.0[instance.index()], stp.1[instance.index()]),
+            None => (false, false, StpState::Forwarding, false),
         };
         let learns = learns && port.learning && !matches!(port.kind, PortKind::Svi(_));
         let mut bits = 0;
@@ -114,6 +116,7 @@ impl VlanView {
         bit(active, abi::PV_ACTIVE);
         bit(tree == StpState::Learning, abi::PV_STP_LEARNING);
         bit(port.kind == PortKind::Netdev && self.1.contains(vlan), abi::PV_ROUTES);
+        bit(watched && member, abi::PV_WATCHED);
         let form = if untagged { Tpid::None as usize } else { port.tpid as usize };
         Pair { bits, flood: (live && member && active && tree == StpState::Forwarding).then_some(form) }
     }

@@ -24,7 +24,7 @@ static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR")
 /// The programs that others jump to, in the order of their places in the map `steps` (`enum ly_step`).
 const JUMPED_TO: [&str; abi::STEPS] = ["lanyard_router", "lanyard_flood"];
 /// The programs a plane runs on, by their names in `bpf/`, in the order of [`Programs`].
-pub(crate) const PROGRAMS: [&str; 10] = [
+pub(crate) const PROGRAMS: [&str; 11] = [
     "lanyard_tc",
     "lanyard_router",
     "lanyard_flood",
@@ -35,6 +35,7 @@ pub(crate) const PROGRAMS: [&str; 10] = [
     "fdb_scan",
     "fdb_migrate",
     "clock_read",
+    "watchdog_set",
 ];
 /// The XDP program for one device whose driver can tell a tag it keeps out of band.
 pub(crate) const XDP_BOUND: &str = "lanyard_xdp_bound";
@@ -55,18 +56,43 @@ pub(crate) struct Programs {
     pub fdb_migrate: OwnedFd,
     /// Says what the programs' clock says.
     pub clock_read: OwnedFd,
+    /// Starts and stops the watchdog.
+    pub watchdog_set: OwnedFd,
 }
 
 impl Programs {
     /// Takes one descriptor for each of [`PROGRAMS`], in that order.
     pub(crate) fn new(programs: Vec<OwnedFd>) -> Result<Self> {
-        let [tc, router, flood, xdp, xdp_copy, fdb_set, fdb_delete, fdb_scan, fdb_migrate, clock_read] =
-            <[OwnedFd; 10]>::try_from(programs)
-                .map_err(|_| system("loading the eBPF programs", "one of them is missing"))?;
-        Ok(Self { tc, router, flood, xdp, xdp_copy, fdb_set, fdb_delete, fdb_scan, fdb_migrate, clock_read })
+        let [
+            tc,
+            router,
+            flood,
+            xdp,
+            xdp_copy,
+            fdb_set,
+            fdb_delete,
+            fdb_scan,
+            fdb_migrate,
+            clock_read,
+            watchdog_set,
+        ] = <[OwnedFd; 11]>::try_from(programs)
+            .map_err(|_| system("loading the eBPF programs", "one of them is missing"))?;
+        Ok(Self {
+            tc,
+            router,
+            flood,
+            xdp,
+            xdp_copy,
+            fdb_set,
+            fdb_delete,
+            fdb_scan,
+            fdb_migrate,
+            clock_read,
+            watchdog_set,
+        })
     }
     /// Name and descriptor of each.
-    pub(crate) fn each(&self) -> [(&'static str, &OwnedFd); 10] {
+    pub(crate) fn each(&self) -> [(&'static str, &OwnedFd); 11] {
         let programs = [
             &self.tc,
             &self.router,
@@ -78,6 +104,7 @@ impl Programs {
             &self.fdb_scan,
             &self.fdb_migrate,
             &self.clock_read,
+            &self.watchdog_set,
         ];
         std::array::from_fn(|n| (PROGRAMS[n], programs[n]))
     }

@@ -189,6 +189,8 @@ impl EbpfPlane {
         };
         match saved {
             Some(saved) if fits(&saved) => {
+                let saved =
+                    Saved { state: self.blocked_by_watchdog(&saved.state).unwrap_or(saved.state), ..saved };
                 self.cleared = saved.cleared;
                 if let Some(kept) = &mut self.kept {
                     kept.hooks.switched_off = saved.switched_off;

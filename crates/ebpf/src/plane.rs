@@ -26,6 +26,7 @@ use lanyard_types::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 /// The forwarding plane in the kernel. Dropping it leaves the kernel's part as it is; [`Plane::detach`] removes it.
 #[derive(Debug)]
@@ -153,6 +154,13 @@ impl Plane for EbpfPlane {
     }
     fn apply(&mut self, next: &PlaneState) -> Result<(), PlaneError> {
         self.apply_state(next)
+    }
+
+    fn watchdog(&mut self, after: Option<Duration>) -> Result<(), PlaneError> {
+        self.set_watchdog(after)
+    }
+    fn watchdog_expired(&mut self) -> bool {
+        self.take_expired()
     }
 
     fn fdb_walk(&mut self, filter: &FdbFilter, visit: &mut dyn FnMut(FdbEntry)) {
@@ -308,8 +316,11 @@ impl Plane for EbpfPlane {
         self.routing.used(&self.tables, visit);
     }
     fn detach(&mut self) -> Result<(), PlaneError> {
+        if self.kept.is_none() {
+            return Ok(());
+        }
+        let mut result = self.set_watchdog(None);
         let Some(kept) = &mut self.kept else { return Ok(()) };
-        let mut result = Ok(());
         let held: Vec<u32> = kept.hooks.held.keys().copied().collect();
         let _hurry = Hurry::for_changes(held.len());
         for ifindex in held {

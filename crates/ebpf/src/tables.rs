@@ -4,7 +4,7 @@
 
 use crate::abi::{
     self, AdjacencyRow, FDB_WAYS, FdbBucket, FdbCall, FdbTimes, Global, IfSlot, Line, Port, PortStats,
-    PortVlans, Rif, TrapGroupRow, Usage, VlanPorts, VlanStats,
+    PortVlans, Rif, TrapGroupRow, Usage, VlanPorts, VlanStats, Watchdog,
 };
 use crate::error::{Doing, Result, system};
 use crate::fdb;
@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 /// Every map of the object that holds state, by its name in `bpf/maps.h` and its pin's name.
-pub(crate) const NAMES: [&str; 33] = [
+pub(crate) const NAMES: [&str; 35] = [
     "if_slots",
     "if_ports",
     "ports",
@@ -51,11 +51,13 @@ pub(crate) const NAMES: [&str; 33] = [
     "fib_large",
     "journal",
     "journal_bytes",
+    WATCHDOG_TIMER,
+    "watchdog",
     META,
 ];
 
 /// Those that are a section of the object: all rows are one element (`ROWS` in `bpf/maps.h`).
-const SECTIONS: [&str; 9] = [
+const SECTIONS: [&str; 10] = [
     "if_slots",
     "ports",
     "port_vlans",
@@ -65,10 +67,14 @@ const SECTIONS: [&str; 9] = [
     "vlan_rifs",
     "nh_groups",
     "adjacencies",
+    "watchdog",
 ];
 
 /// The map of programs that others jump to.
 pub(crate) const STEPS: &str = "steps";
+
+/// The map that holds the kernel's timer of the watchdog. Programs alone can read it.
+pub(crate) const WATCHDOG_TIMER: &str = "watchdog_timer";
 
 /// The map this crate adds to the object's own: what the pins are. See [`Meta`].
 pub(crate) const META: &str = "ly_meta";
@@ -127,6 +133,7 @@ pub(crate) struct Tables {
     pub nh_groups: Shared<u64>,
     pub nh_buckets: Shared<Line>,
     pub adjacencies: Shared<AdjacencyRow>,
+    pub watchdog: Shared<Watchdog>,
     pub meta: Shared<Meta>,
     maps: Vec<MapHandle>,
     buckets: u32,
@@ -166,6 +173,7 @@ impl Tables {
             nh_groups: shared!("nh_groups"),
             nh_buckets: shared!("nh_buckets"),
             adjacencies: shared!("adjacencies"),
+            watchdog: shared!("watchdog"),
             meta: shared!(META),
             buckets: find("fdb")?.max_entries(),
             maps,
@@ -387,6 +395,8 @@ fn check_shape(name: &str, map: &MapHandle) -> Result<()> {
         "trap_groups" => (size_of::<TrapGroupRow>(), abi::GROUPS),
         "trap_reasons" => (8, abi::TRAP_REASONS),
         "trap_ports" => (8, abi::GROUPS * abi::PORTS),
+        WATCHDOG_TIMER => (16, 1),
+        "watchdog" => (size_of::<Watchdog>(), 1),
         "lost" => (8, 1),
         "xdp_ports" => (4, abi::PORTS),
         "xdp_flood" => (8, abi::XDP_FLOOD),

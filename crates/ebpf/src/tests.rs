@@ -10,15 +10,16 @@ use crate::tables::Meta;
 use ipnet::Ipv4Net;
 use lanyard_pipeline::generate::State;
 use lanyard_pipeline::route::{RouteChange, RouteTarget};
-use lanyard_pipeline::state::Tpid;
+use lanyard_pipeline::state::{PortState, StpState, Tpid, VlanState};
 use lanyard_plane::{Change, Plane, PlaneError, PlaneState, changes};
-use lanyard_types::{PortId, TrapReason, VrfId};
+use lanyard_types::{InstanceId, PortId, TrapReason, VlanId, VrfId};
 use libbpf_rs::{MapCore, MapFlags};
 use std::io::Write;
 use std::mem::offset_of;
 use std::net::Ipv4Addr;
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
 use zerocopy::IntoBytes;
 
 fn private() -> Option<EbpfPlane> {
@@ -492,4 +493,75 @@ fn tables_take_turns() {
         assert_eq!(plane.route(&[RouteChange::VrfGone(VRF)]), []);
         assert_eq!(held(&plane), NONE);
     });
+}
+
+/// Until the watchdog expires all is as it was; then the watched port discards in its tree's VLANs and in no others, whatever is
+/// applied, until the control plane has taken note.
+#[test]
+fn the_watchdog_blocks_watched_ports_and_no_others() {
+    let Some(mut plane) = private() else { return };
+    let vlan = |n| VlanId::new(n).expect("a VLAN");
+    let port = |n| PortId::new(n).expect("a port");
+    let (none, tree) = (InstanceId::default(), InstanceId::new(1).expect("an instance"));
+    let mut state = PlaneState::default();
+    state.global.fdb_limit = 1000;
+    for (n, instance) in [(1, tree), (2, none)] {
+        state.vlans.insert(vlan(n), VlanState { instance, ..VlanState::default() });
+    }
+    for n in [1, 70] {
+        let mut trunk = PortState::access(&format!("e{n}"), n.into(), vlan(1));
+        trunk.untagged = [1, 2].into_iter().map(vlan).collect();
+        state.ports.insert(port(n), trunk);
+    }
+    state.watched.insert((tree, port(70)));
+    plane.apply(&state).expect("applied");
+    let forwards = |plane: &EbpfPlane, n: u16, v: u16| {
+        let row = plane.tables.port_vlans.get(n.into());
+        let bits = row.bits[usize::from(v)] & (abi::PV_FORWARD | abi::PV_LEARN);
+        let flooded = plane
+            .tables
+            .vlan_ports
+            .get(v.into())
+            .form
+            .iter()
+            .any(|set| set[usize::from(n) / 64] >> (n % 64) & 1 == 1);
+        assert_eq!(bits == abi::PV_FORWARD | abi::PV_LEARN, flooded, "port {n}, VLAN {v}: {bits:#x}");
+        assert!(flooded || bits == 0, "port {n}, VLAN {v}: {bits:#x}");
+        flooded
+    };
+    let all = |plane: &EbpfPlane| [(1, 1), (1, 2), (70, 1), (70, 2)].map(|(n, v)| forwards(plane, n, v));
+    let wait = |plane: &EbpfPlane| {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while forwards(plane, 70, 1) && Instant::now() < deadline {
+            std::thread::yield_now();
+        }
+    };
+    plane.watchdog(Some(Duration::from_secs(3600))).expect("set");
+    plane.watchdog(None).expect("stopped");
+    plane.watchdog(Some(Duration::from_secs(3600))).expect("set again");
+    assert_eq!(all(&plane), [true; 4]);
+    assert!(!plane.watchdog_expired());
+    let blocked = [true, true, false, true];
+    for _ in 0..3 {
+        plane.watchdog(Some(Duration::from_millis(5))).expect("set");
+        wait(&plane);
+        assert_eq!(all(&plane), blocked);
+        // What is applied before the expiry has been noted opens nothing, not even when nothing is watched any more.
+        let mut next = state.clone();
+        next.watched.clear();
+        next.ports.get_mut(&port(1)).expect("a port").isolated = true;
+        plane.apply(&next).expect("applied");
+        assert_eq!(all(&plane), blocked);
+        plane.apply(&state).expect("applied");
+        assert!(plane.watchdog_expired());
+        assert!(!plane.watchdog_expired(), "once");
+        assert_eq!(plane.state().stp.get(&(tree, port(70))), Some(&StpState::Discarding));
+        assert_eq!(all(&plane), blocked);
+        plane.apply(&state).expect("applied");
+        assert_eq!(all(&plane), [true; 4]);
+    }
+    plane.watchdog(Some(Duration::from_millis(50))).expect("set");
+    plane.watchdog(None).expect("stopped");
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(all(&plane), [true; 4]);
 }

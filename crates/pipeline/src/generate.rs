@@ -96,6 +96,9 @@ impl State {
                     let state = if rng.percent(50) { StpState::Learning } else { StpState::Discarding };
                     plane.stp.insert((instance, *port), state);
                 }
+                if rng.percent(12) {
+                    plane.watched.insert((instance, *port));
+                }
             }
         }
         let hosts: Vec<MacAddr> = (0..24).map(|n| MacAddr([2, 0, 0, 0, (seed & 0xff) as u8, n])).collect();

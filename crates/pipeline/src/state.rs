@@ -7,7 +7,7 @@
 use crate::route::RifState;
 use lanyard_types::{InstanceId, MacAddr, PortId, RifId, TrapGroup, VlanId, VlanSet};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub use lanyard_types::StpState;
 
@@ -23,6 +23,10 @@ pub struct PlaneState {
     /// Spanning-tree states that are not [`StpState::Forwarding`].
     #[serde(with = "pairs")]
     pub stp: BTreeMap<(InstanceId, PortId), StpState>,
+    /// Ports that stop forwarding in a tree when the control plane stops running spanning tree (`lanyard_plane::Plane::watchdog`):
+    /// those behind which another bridge may be. They change nothing while the control plane runs.
+    #[serde(default)]
+    pub watched: BTreeSet<(InstanceId, PortId)>,
     /// FDB entries the control plane owns: static and self. An entry's port exists in `ports`.
     #[serde(with = "pairs")]
     pub fdb: BTreeMap<(VlanId, MacAddr), FdbTarget>,

@@ -48,6 +48,15 @@ pub enum Change {
         /// After.
         new: StpState,
     },
+    /// Whether the watchdog blocks a port in a tree when it expires.
+    Watched {
+        /// The tree.
+        instance: InstanceId,
+        /// The port.
+        port: PortId,
+        /// After; before, it was the opposite.
+        new: bool,
+    },
     /// A router interface added, changed or removed.
     Rif {
         /// Which.
@@ -79,6 +88,7 @@ impl Change {
             Self::Port { port, old, new } => Self::Port { port, old: new, new: old },
             Self::Vlan { vlan, old, new } => Self::Vlan { vlan, old: new, new: old },
             Self::Stp { instance, port, old, new } => Self::Stp { instance, port, old: new, new: old },
+            Self::Watched { instance, port, new } => Self::Watched { instance, port, new: !new },
             Self::Rif { rif, old, new } => Self::Rif { rif, old: new, new: old },
             Self::Fdb { vlan, mac, old, new } => Self::Fdb { vlan, mac, old: new, new: old },
         }
@@ -95,7 +105,8 @@ pub trait Backend {
 }
 
 /// The changes from `old` to `next`, in an order that never forwards by a half-made state: FDB entries that
-/// point at something leave before it does and arrive after it; blocking comes before unblocking.
+/// point at something leave before it does and arrive after it; blocking comes before unblocking. A port is watched before
+/// it forwards, and is no longer watched only after all else.
 #[must_use]
 pub fn changes(old: &PlaneState, next: &PlaneState) -> Vec<Change> {
     let mut list = Vec::new();
@@ -120,6 +131,14 @@ pub fn changes(old: &PlaneState, next: &PlaneState) -> Vec<Change> {
         .partition(|(_, _, new)| *new == StpState::Forwarding);
     let stp = |((instance, port), old, new)| Change::Stp { instance, port, old, new };
     list.extend(blocked.into_iter().map(stp));
+    let watched = |new| {
+        move |(instance, port): &(InstanceId, PortId)| Change::Watched {
+            instance: *instance,
+            port: *port,
+            new,
+        }
+    };
+    list.extend(next.watched.difference(&old.watched).map(watched(true)));
     let (removed, added): (Vec<_>, Vec<_>) =
         differences(&old.ports, &next.ports).partition(|(_, _, new)| new.is_none());
     let port = |(port, old, new): (PortId, Option<PortState>, Option<PortState>)| Change::Port {
@@ -133,6 +152,7 @@ pub fn changes(old: &PlaneState, next: &PlaneState) -> Vec<Change> {
     list.extend(open.into_iter().map(stp));
     list.extend(come.into_iter().map(fdb));
     list.extend(rifs.into_iter().map(rif));
+    list.extend(old.watched.difference(&next.watched).map(watched(false)));
     list
 }
 
@@ -196,6 +216,8 @@ mod tests {
                         Some(new).filter(|new| *new != StpState::Forwarding),
                     );
                 }
+                Change::Watched { instance, port, new: true } => _ = state.watched.insert((instance, port)),
+                Change::Watched { instance, port, new: false } => _ = state.watched.remove(&(instance, port)),
                 Change::Rif { rif, new, .. } => set(&mut state.rifs, rif, new.map(|new| *new)),
                 Change::Fdb { vlan, mac, new, .. } => set(&mut state.fdb, (vlan, mac), new),
             }
@@ -223,6 +245,7 @@ mod tests {
                 (InstanceId::default(), port(n)),
                 if n % 2 == seed % 2 { StpState::Learning } else { StpState::Discarding },
             );
+            state.watched.insert((InstanceId::default(), port(n)));
             state.fdb.insert((vlan(n), MacAddr([2, 0, 0, 0, 0, n as u8])), FdbTarget::Static(port(n)));
             let rif = RifState {
                 name: format!("vlan{n}"),

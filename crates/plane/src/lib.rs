@@ -18,6 +18,7 @@ pub use lanyard_pipeline::trace::Trace;
 
 use lanyard_types::{AdjacencyId, FrameCount, PortId, TrapGroup, TrapReason, VlanId, VrfId};
 use std::net::IpAddr;
+use std::time::Duration;
 
 /// A forwarding plane.
 pub trait Plane {
@@ -30,6 +31,21 @@ pub trait Plane {
     /// # Errors
     /// [`PlaneError`] names the table, port or right that was missing.
     fn apply(&mut self, next: &PlaneState) -> Result<(), PlaneError>;
+
+    /// Starts the watchdog anew: unless this is called again within `after`, the plane blocks every port of
+    /// [`PlaneState::watched`] in its trees by itself, whatever has become of the control plane. `None` stops the watchdog.
+    /// A plane that ends with the control plane's process needs none and does nothing.
+    ///
+    /// # Errors
+    /// When the system refuses the timer.
+    fn watchdog(&mut self, _after: Option<Duration>) -> Result<(), PlaneError> {
+        Ok(())
+    }
+    /// True once after the watchdog has expired. [`Plane::state`] then has the watched ports discarding, and BPDUs that
+    /// waited for the control plane meanwhile have been thrown away.
+    fn watchdog_expired(&mut self) -> bool {
+        false
+    }
 
     /// Visits every FDB entry that passes `filter`; entries that move meanwhile are seen once, twice or not at all.
     fn fdb_walk(&mut self, filter: &FdbFilter, visit: &mut dyn FnMut(FdbEntry));

@@ -187,7 +187,8 @@ impl Backend for SoftPlane {
             Change::Rif { rif, new, .. } => {
                 pipeline.set_rif(*rif, new.as_deref().map(|new| rif_here(new, self.in_memory)));
             }
-            Change::Port { .. } => {}
+            // This plane ends with the control plane's process: it has no watchdog.
+            Change::Port { .. } | Change::Watched { .. } => {}
         }
         Ok(())
     }

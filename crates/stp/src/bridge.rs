@@ -321,6 +321,31 @@ impl Bridge {
         })
     }
 
+    /// Every tree and port behind which another bridge may be: all but edge ports and those that filter BPDUs.
+    pub fn bridged(&self) -> impl Iterator<Item = (InstanceId, PortId)> + '_ {
+        self.entities.values().flat_map(|entity| {
+            let trees = &entity.trees;
+            entity.bridged().flat_map(move |(id, _)| trees.iter().map(move |tree| (tree.instance, id)))
+        })
+    }
+
+    /// Until when all neighbours believe what they were told last; `None` without a tree.
+    #[must_use]
+    pub fn believed_until(&self, now: u64) -> Option<u64> {
+        self.entities.values().map(|entity| entity.believed_until(now)).min()
+    }
+
+    /// The bridge was silent until after [`Bridge::believed_until`]: the neighbours have acted without it. Ports that are not
+    /// edge ports discard, and begin anew.
+    pub fn handle_silence(&mut self, now: u64) {
+        for key in self.keys() {
+            if let Some(entity) = self.entities.get_mut(&key) {
+                entity.begin_anew(now);
+            }
+            self.drain(key);
+        }
+    }
+
     // ---------------------------------------------------------------------------------------- receiving
 
     fn dispatch(&mut self, now: u64, port: PortId, frame: &BpduFrame) {

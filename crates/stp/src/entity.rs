@@ -11,7 +11,7 @@ use crate::machines::{
     role_transitions, state_transition, topology_change,
 };
 use crate::vars::{
-    BridgeVars, Effect, EntityVlan, InfoIs, PortParams, PortTreeVars, PortVars, Timer, Times, TreeVars,
+    BridgeVars, Effect, EntityVlan, InfoIs, PortParams, PortTreeVars, PortVars, Role, Timer, Times, TreeVars,
     Vector,
 };
 use lanyard_types::{InstanceId, PortId, PortSet, StpState};
@@ -452,6 +452,50 @@ impl Entity {
         }
     }
 
+    /// The ports behind which another bridge may be, which sends and hears BPDUs: all that are not edge ports. When this
+    /// bridge falls silent, the bridge beyond may take over the link and forward.
+    pub(crate) fn bridged(&self) -> impl Iterator<Item = (PortId, &PortVars)> {
+        let speaks = |port: &PortVars| port.params.enable_bpdu_tx && port.params.enable_bpdu_rx;
+        self.present().filter(move |(_, port)| !port.oper_edge && speaks(port))
+    }
+
+    /// Until when all neighbours believe what they were told last: three hello times after the designated port that has
+    /// been silent longest has sent (802.1Q-2018, 13.29.31). A bridge without designated ports is given as long from now.
+    pub(crate) fn believed_until(&self, now: u64) -> u64 {
+        let designated = self.bridged().filter(|(_, port)| {
+            port.params.enabled && port.trees.iter().any(|tree| tree.role == Role::Designated)
+        });
+        let until = |(id, port): (PortId, &PortVars)| {
+            let hello = self.slot(id).map_or(0, |p| self.hello_time(p));
+            port.hello_when.deadline(now).unwrap_or(now) + 2 * hello
+        };
+        let hello = crate::vars::ms(self.trees[0].root_times.hello_time).max(1000);
+        designated.map(until).min().unwrap_or(now + 3 * hello)
+    }
+
+    /// The bridge has been silent for longer than its neighbours believe it: ports that are not edge ports begin anew, as
+    /// if their links had been down meanwhile.
+    pub(crate) fn begin_anew(&mut self, now: u64) {
+        self.now = now;
+        let slots: Vec<usize> = self.bridged().filter_map(|(id, _)| self.slot(id)).collect();
+        let enabled: Vec<usize> = slots.into_iter().filter(|p| self.ports[*p].params.enabled).collect();
+        for up in [false, true] {
+            for p in &enabled {
+                self.ports[*p].params.enabled = up;
+                self.mark_all_trees(*p);
+            }
+            if up {
+                for p in &enabled {
+                    let port = &mut self.ports[*p];
+                    port.edge_delay_while.release(now);
+                    port.mdelay_while.release(now);
+                    port.sent_since_up = 0;
+                }
+            }
+            self.run(None);
+        }
+    }
+
     // -------------------------------------------------------------------------------------- scheduling
 
     /// Queues a port's machines for a tree.
@@ -631,8 +675,8 @@ impl Entity {
     fn wake_waiting(&mut self, t: usize) {
         for p in 0..self.ports.len() {
             let tree = &self.ports[p].trees[t];
-            let waits = tree.role.active() && !tree.forward && tree.role != crate::vars::Role::Designated;
-            let agrees = tree.role.blocks() || waits || tree.role == crate::vars::Role::Root;
+            let waits = tree.role.active() && !tree.forward && tree.role != Role::Designated;
+            let agrees = tree.role.blocks() || waits || tree.role == Role::Root;
             if waits || ((agrees || t > 0) && !tree.agree) {
                 self.mark(p, t);
             }

@@ -15,7 +15,7 @@ use lanyard_pipeline::state::{PlaneState, ReservedAction, TrapRate};
 use lanyard_plane::FdbFilter;
 use lanyard_stp::{Bridge, Duplex, ErrCause, Event, Mode, PortConfig, PortVlans, Snapshot, TreeConfig};
 use lanyard_types::{InstanceId, PortId, PortSet, StpState, TrapGroup, VlanId, VlanSet};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Up to this many VLANs of a tree are flushed one by one; with more, the port's addresses go in all VLANs: each
 /// flush walks the FDB.
@@ -23,6 +23,11 @@ const SINGLE_FLUSHES: usize = 4;
 /// BPDUs a second that a tree on a port may send up in the per-VLAN modes, all ports together and one port.
 const BPDUS_PER_TREE: u32 = 4;
 const BPDUS_PER_TREE_ON_A_PORT: u32 = 8;
+
+/// Pairs of a tree and a port.
+type Pairs = BTreeSet<(InstanceId, PortId)>;
+/// States of ports in trees that are not forwarding.
+type States = BTreeMap<(InstanceId, PortId), StpState>;
 
 /// A bridge, and what was told to it.
 #[derive(Debug, Clone)]
@@ -35,6 +40,8 @@ pub struct Spanning {
 /// What the bridge wants done, in the order in which it is to be done.
 #[derive(Debug, Default)]
 pub struct Todo {
+    /// It has changed which ports are edge ports.
+    pub bridges: bool,
     /// States of ports in trees.
     pub states: Vec<(InstanceId, PortId, StpState)>,
     /// Addresses to forget.
@@ -51,7 +58,8 @@ impl Todo {
     /// True when there is nothing to do.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.states.is_empty()
+        !self.bridges
+            && self.states.is_empty()
             && self.flushes.is_empty()
             && self.ports.is_empty()
             && self.frames.is_empty()
@@ -220,6 +228,19 @@ impl Spanning {
     /// Takes over everything the bridge wants done.
     pub fn todo(&mut self, plane: &PlaneState) -> Todo {
         let mut todo = Todo::default();
+        self.todo_more(plane, &mut todo);
+        todo
+    }
+
+    /// The bridge was silent for longer than its neighbours believe it: its ports begin anew, and what it wanted to send
+    /// before is not sent.
+    pub fn silence(&mut self, now: u64, plane: &PlaneState, todo: &mut Todo) {
+        todo.frames.clear();
+        self.bridge.handle_silence(now);
+        self.todo_more(plane, todo);
+    }
+
+    fn todo_more(&mut self, plane: &PlaneState, todo: &mut Todo) {
         while let Some(action) = self.bridge.poll_action() {
             match action {
                 lanyard_stp::Action::Transmit { port, frame, .. } => todo.frames.push((port, frame)),
@@ -231,10 +252,12 @@ impl Spanning {
                 }
                 lanyard_stp::Action::ErrDisable { port, cause } => todo.ports.push((port, Some(cause))),
                 lanyard_stp::Action::ErrRecover { port, .. } => todo.ports.push((port, None)),
-                lanyard_stp::Action::Event(event) => todo.events.push(event),
+                lanyard_stp::Action::Event(event) => {
+                    todo.bridges |= matches!(event, Event::Edge { .. });
+                    todo.events.push(event);
+                }
             }
         }
-        todo
     }
 
     /// The flushes of ports in the VLANs of a tree.
@@ -266,13 +289,11 @@ impl Spanning {
         }
         let mut trees = 0;
         let mut at_port: BTreeMap<PortId, u32> = BTreeMap::new();
-        for (instance, port, stp) in self.bridge.states() {
+        for (_, port, _) in self.bridge.states() {
             trees += 1;
             *at_port.entry(port).or_default() += 1;
-            if stp != StpState::Forwarding && state.ports.contains_key(&port) {
-                state.stp.insert((instance, port), stp);
-            }
         }
+        self.decide(state);
         if per_vlan {
             let rate = &mut state.global.trap_rate[TrapGroup::Stp.index()];
             rate.rate_pps = rate.rate_pps.max(BPDUS_PER_TREE * trees);
@@ -286,6 +307,25 @@ impl Spanning {
                 port.enabled = false;
             }
         }
+    }
+
+    /// Puts the states of ports in trees into a plane state, and which ports the plane's watchdog is to block.
+    pub fn decide(&self, state: &mut PlaneState) {
+        (state.stp, state.watched) = self.decided(state);
+    }
+
+    fn decided(&self, state: &PlaneState) -> (States, Pairs) {
+        let here = |port: &PortId| state.ports.contains_key(port);
+        let held = self.bridge.states().filter(|(_, port, to)| *to != StpState::Forwarding && here(port));
+        let held = held.map(|(instance, port, to)| ((instance, port), to));
+        (held.collect(), self.bridge.bridged().filter(|(_, port)| here(port)).collect())
+    }
+
+    /// True when a plane's state has every port in the state that the bridge has decided.
+    #[must_use]
+    pub fn is_decided(&self, plane: &PlaneState) -> bool {
+        let (stp, watched) = self.decided(plane);
+        stp == plane.stp && watched == plane.watched
     }
 
     /// A port that was shut down by a guard may come up again when `shutdown` has been entered for it.

@@ -2,7 +2,7 @@
 
 use super::table::enabled;
 use crate::config_view::{ErrDisableView, MstConfiguration, StpSummary};
-use crate::view::{SpanningTree, StpInstance, StpPort};
+use crate::view::{SpanningTree, StpInstance, StpPort, StpWatchdog};
 use lanyard_stp::{BridgeId, Mode, Role};
 use lanyard_types::StpState;
 use std::fmt::Write;
@@ -111,7 +111,24 @@ pub fn spanning_tree(view: &SpanningTree) -> String {
     if view.instances.is_empty() {
         return NOTHING.into();
     }
-    view.instances.iter().map(|instance| tree(instance, view.mode)).collect()
+    let trees: String = view.instances.iter().map(|instance| tree(instance, view.mode)).collect();
+    trees + &view.watchdog.as_ref().map(watchdog).unwrap_or_default()
+}
+
+/// What happens to the ports without a daemon, and whether it has happened.
+fn watchdog(view: &StpWatchdog) -> String {
+    let mut out = match view.expires_in_s {
+        Some(_) => format!("\nWatchdog: running; without a daemon it blocks {}\n", view.ports.join(", ")),
+        None => "\nWatchdog: stopped\n".into(),
+    };
+    if let Some(last) = &view.last_expiry {
+        let _ =
+            writeln!(out, "  expired {} time(s) since the daemon was started, last {last}", view.expiries);
+    }
+    if view.withheld {
+        out.push_str("  No BPDU is sent: the plane refuses a port's state (show logging)\n");
+    }
+    out
 }
 
 fn tree(instance: &StpInstance, mode: Option<Mode>) -> String {

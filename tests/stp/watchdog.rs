@@ -1,0 +1,270 @@
+//! A daemon that is gone or hangs: nothing is lost while the neighbours believe its last BPDU, and there is never a loop when
+//! they stop to. The neighbour takes the links over in each case, so the test meets the moment at which a loop would be.
+
+use crate::fixture::{Beds, bare, becomes, no_loop, ports, ring, settle, start, wire};
+use crate::harness::daemon::Daemon;
+use crate::harness::{BROADCAST, Bed, DEADLINE, Frame, Host, Plane, frame, scenarios, wait_for, wait_until};
+use crate::peers::{Beyond, SHORT, kernel_becomes, kernel_bridge, kernel_state, ovs, wired};
+use nix::sys::signal::Signal;
+use std::time::{Duration, Instant};
+
+scenarios! {
+    a_daemon_that_was_ended: ebpf;
+    a_daemon_that_was_killed: ebpf;
+    a_daemon_that_hangs: ebpf;
+    a_daemon_that_crashes_again_and_again: ebpf;
+    a_ring_whose_middle_dies: ebpf;
+    a_tree_for_each_vlan: ebpf;
+    the_kernels_bridge_takes_over: ebpf;
+    open_vswitch_takes_over: ebpf;
+    without_spanning_tree_the_plane_goes_on: ebpf;
+}
+
+const RAPID: &str = "spanning-tree mode rstp\nspanning-tree vlan 1 hello-time 1";
+
+/// Two switches with two hosts each and two trunks between them; the first is the root.
+fn pair(plane: Plane, lines: &str) -> Beds {
+    let beds = Beds(vec![bare(plane, 2), bare(plane, 2)]);
+    for trunk in ["t1", "t2"] {
+        wire((&beds[0], trunk), (&beds[1], trunk));
+    }
+    for (bed, priority) in beds.iter().zip([4096, 8192]) {
+        start(bed, &format!("{lines}\nspanning-tree vlan 1 priority {priority}"), &["t1", "t2"]);
+    }
+    beds
+}
+
+/// Frames that come back, or twice, are a loop's.
+struct Loops<'a> {
+    from: &'a Host,
+    to: &'a Host,
+    sent: Vec<Frame>,
+    seen: Vec<Frame>,
+}
+
+impl<'a> Loops<'a> {
+    /// Between two hosts of one switch.
+    fn at(bed: &'a Bed) -> Self {
+        let (from, to) = (bed.host(1), bed.host(2));
+        from.drain();
+        to.drain();
+        Self { from, to, sent: Vec::new(), seen: Vec::new() }
+    }
+    /// Sends one broadcast; all that have been sent arrive once, and none comes back.
+    fn probe(&mut self) {
+        let this = frame(BROADCAST, self.from.mac);
+        self.from.send(&this);
+        self.sent.push(this.clone());
+        wait_for("a broadcast at the other host of the switch", || {
+            while let Some(heard) = self.to.next() {
+                if self.sent.contains(&heard) {
+                    assert!(!self.seen.contains(&heard), "a broadcast arrived twice: a loop");
+                    self.seen.push(heard);
+                }
+            }
+            self.seen.contains(&this).then_some(())
+        });
+        while let Some(heard) = self.from.next() {
+            assert!(!self.sent.contains(&heard), "a broadcast came back to its sender: a loop");
+        }
+    }
+    /// Sends broadcasts until `done`.
+    fn until(&mut self, what: &str, mut done: impl FnMut() -> bool) {
+        let found = wait_until(2 * DEADLINE, || {
+            self.probe();
+            done().then_some(())
+        });
+        assert!(found.is_some(), "waiting for {what}");
+        (0..20).for_each(|_| self.probe());
+    }
+}
+
+fn forwards(bed: &Bed, trunks: &[&str]) -> bool {
+    let ports = ports(bed, 0);
+    trunks.iter().all(|trunk| ports[*trunk].1 == "forwarding")
+}
+
+/// The hosts of a switch without a daemon hear each other, and nothing of what they send leaves at its trunks.
+fn edges_only(dead: &Bed, neighbour: &Bed) {
+    neighbour.host(1).drain();
+    let mut loops = Loops::at(dead);
+    (0..20).for_each(|_| loops.probe());
+    while let Some(heard) = neighbour.host(1).next() {
+        assert!(!loops.sent.contains(&heard), "a frame left at a trunk that should be blocked");
+    }
+}
+
+/// The first switch's daemon dies; the second takes over both trunks; then the daemon comes back.
+fn dies(beds: &Beds, die: impl FnOnce(&Bed), come_back: impl FnOnce(&Bed)) {
+    let [root, other] = &beds[..] else { panic!("two switches") };
+    settle(beds, 0, 1);
+    assert!(
+        root.exec(&["show spanning-tree"]).contains("Watchdog: running; without a daemon it blocks t1, t2")
+    );
+    let mut loops = Loops::at(other);
+    die(root);
+    let dead = Instant::now();
+    loops.until("the neighbour to take both trunks over", || forwards(other, &["t1", "t2"]));
+    println!("the neighbour forwards at both trunks {:?} after the end", dead.elapsed());
+    edges_only(root, other);
+    come_back(root);
+    settle(beds, 0, 1);
+    no_loop(beds);
+    assert!(root.exec(&["show logging"]).contains("%SPANTREE-2-WATCHDOG: "));
+    assert!(root.exec(&["show spanning-tree"]).contains("expired 1 time(s) since the daemon was started"));
+    assert_eq!(root.ask("show spanning-tree")["watchdog"]["expiries"], 1);
+}
+
+fn a_daemon_that_was_ended(plane: Plane) {
+    dies(&pair(plane, RAPID), |bed| bed.end_daemon(Signal::SIGTERM), Bed::start);
+}
+
+fn a_daemon_that_was_killed(plane: Plane) {
+    dies(&pair(plane, RAPID), |bed| bed.end_daemon(Signal::SIGKILL), Bed::start);
+}
+
+fn a_daemon_that_hangs(plane: Plane) {
+    let of = |bed: &Bed, what: fn(&Daemon)| what(bed.daemon.borrow().as_ref().unwrap());
+    dies(&pair(plane, RAPID), |bed| of(bed, Daemon::pause), |bed| of(bed, Daemon::resume));
+}
+
+/// Each new daemon is killed before it can take part.
+fn a_daemon_that_crashes_again_and_again(plane: Plane) {
+    let beds = pair(plane, RAPID);
+    let [root, other] = &beds[..] else { panic!("two switches") };
+    settle(&beds, 0, 1);
+    let mut loops = Loops::at(other);
+    root.end_daemon(Signal::SIGKILL);
+    let (config, log) = (root.config_file(), root.file("log"));
+    loops.until("the neighbour to take both trunks over", || {
+        drop(Daemon::spawn(&root.net, &root.instance, root.plane, Some(&config), &log));
+        forwards(other, &["t1", "t2"])
+    });
+    edges_only(root, other);
+    root.start();
+    settle(&beds, 0, 1);
+    no_loop(&beds);
+}
+
+/// The third switch blocks one of its ports, and opens it when the switch in the middle falls silent.
+fn a_ring_whose_middle_dies(plane: Plane) {
+    let beds = ring(plane, 3, RAPID);
+    settle(&beds, 0, 1);
+    let [_, middle, last] = &beds[..] else { panic!("three switches") };
+    middle.end_daemon(Signal::SIGKILL);
+    let found = wait_until(2 * DEADLINE, || {
+        let this = frame(BROADCAST, last.host(1).mac);
+        last.host(1).send(&this);
+        wait_for("a broadcast at the root", || beds[0].host(1).next().filter(|heard| *heard == this));
+        while let Some(heard) = last.host(1).next() {
+            assert_ne!(heard, this, "a broadcast came back to its sender: a loop");
+        }
+        forwards(last, &["left", "right"]).then_some(())
+    });
+    assert!(found.is_some(), "the last switch should open its port: {:?}", ports(last, 0));
+    middle.start();
+    settle(&beds, 0, 1);
+    no_loop(&beds);
+}
+
+/// A VLAN without a tree goes on over the trunks of a switch whose daemon is dead.
+fn a_tree_for_each_vlan(plane: Plane) {
+    let lines =
+        "vlan 20\nspanning-tree mode rapid-pvst\nno spanning-tree vlan 20\nspanning-tree vlan 1 hello-time 1";
+    let beds = Beds(vec![bare(plane, 2), bare(plane, 2)]);
+    wire((&beds[0], "t1"), (&beds[1], "t1"));
+    beds.iter().for_each(|bed| start(bed, lines, &["t1"]));
+    beds.iter().for_each(|bed| bed.configure("interface p2\nswitchport access vlan 20"));
+    for bed in beds.iter() {
+        becomes(bed, 1, "p1", "designated", "forwarding");
+    }
+    let [first, second] = &beds[..] else { panic!("two switches") };
+    let arrives = |n: usize| {
+        let this = frame(BROADCAST, first.host(n).mac);
+        first.host(n).send(&this);
+        wait_until(Duration::from_millis(300), || second.host(n).next().filter(|heard| *heard == this))
+            .is_some()
+    };
+    wait_for("a frame in each VLAN", || (arrives(1) && arrives(2)).then_some(()));
+    first.end_daemon(Signal::SIGKILL);
+    wait_for("the trunk to be blocked in VLAN 1", || (!arrives(1)).then_some(()));
+    assert!(arrives(2), "VLAN 20 has no tree");
+    first.start();
+    wait_for("a frame in VLAN 1", || arrives(1).then_some(()));
+}
+
+/// What a host beyond another make sends comes back to it only by a loop.
+fn takes_over(bed: &Bed, beyond: &Beyond, mut done: impl FnMut() -> bool) {
+    let mut probe = || {
+        let this = frame(BROADCAST, [2, 0, 0, 0, 0xbe, 1]);
+        beyond.0.send(&this.0).unwrap();
+        while let Ok(packet) = beyond.0.receive() {
+            let Some(packet) = packet else { break };
+            assert!(packet.outgoing || packet.frame != this.0, "a broadcast came back to its sender: a loop");
+        }
+    };
+    bed.end_daemon(Signal::SIGKILL);
+    let found = wait_until(3 * DEADLINE, || {
+        probe();
+        std::thread::sleep(Duration::from_millis(20));
+        done().then_some(())
+    });
+    assert!(found.is_some(), "the other make should have taken both wires over");
+    (0..100).for_each(|_| {
+        probe();
+        std::thread::sleep(Duration::from_millis(5));
+    });
+    bed.start();
+}
+
+fn the_kernels_bridge_takes_over(plane: Plane) {
+    let (peer, bed) = wired(plane);
+    kernel_bridge(&peer, 0xf000);
+    let beyond = Beyond::new(&peer);
+    peer.ip("link set k3 master br0");
+    start(
+        &bed,
+        &format!("spanning-tree mode rstp\nspanning-tree vlan 1 priority 4096\n{SHORT}"),
+        &["w1", "w2"],
+    );
+    let open = |port: &str| kernel_state(&peer, port) == "forwarding";
+    wait_for("one wire to be blocked", || {
+        (open("k1") && kernel_state(&peer, "k2") == "blocking").then_some(())
+    });
+    kernel_becomes(&peer, "k3", "forwarding");
+    takes_over(&bed, &beyond, || open("k1") && open("k2"));
+    wait_for("one wire to be blocked again", || (kernel_state(&peer, "k2") == "blocking").then_some(()));
+    beyond.hears(&bed, "the kernel's bridge after the daemon came back");
+}
+
+fn open_vswitch_takes_over(plane: Plane) {
+    let (peer, bed) = wired(plane);
+    let beyond = Beyond::new(&peer);
+    let Some(ovs) = ovs(&peer, &["other_config:rstp-priority=61440", "rstp_enable=true"]) else { return };
+    start(
+        &bed,
+        &format!("spanning-tree mode rstp\nspanning-tree vlan 1 priority 4096\n{SHORT}"),
+        &["w1", "w2"],
+    );
+    let is = |port: &str, state: &str| ovs.port_state(&peer, port) == state;
+    wait_for("one wire to be blocked", || (is("k1", "Forwarding") && is("k2", "Discarding")).then_some(()));
+    takes_over(&bed, &beyond, || is("k1", "Forwarding") && is("k2", "Forwarding"));
+    wait_for("one wire to be blocked again", || is("k2", "Discarding").then_some(()));
+    beyond.hears(&bed, "Open vSwitch after the daemon came back");
+}
+
+fn without_spanning_tree_the_plane_goes_on(plane: Plane) {
+    let beds = Beds(vec![bare(plane, 1), bare(plane, 1)]);
+    wire((&beds[0], "t1"), (&beds[1], "t1"));
+    beds.iter().for_each(|bed| start(bed, RAPID, &["t1"]));
+    settle(&beds, 0, 0);
+    assert!(beds[0].exec(&["show spanning-tree"]).contains("Watchdog: running"));
+    beds[0].configure("no spanning-tree mode");
+    beds[0].end_daemon(Signal::SIGKILL);
+    let end = Instant::now();
+    while end.elapsed() < Duration::from_secs(5) {
+        let this = frame(BROADCAST, beds[0].host(1).mac);
+        beds[0].host(1).send(&this);
+        wait_for("a frame over the trunk", || beds[1].host(1).next().filter(|heard| *heard == this));
+    }
+}
