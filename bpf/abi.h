@@ -86,7 +86,7 @@ _Static_assert(sizeof(struct ly_watchdog) == 32, "ly_watchdog");
 /* global[0] */
 struct ly_global {
 	__u8 reserved[16]; /* ReservedAction by the last nibble: 0 drop, 1 forward, 2 trap */
-	__u32 trap_pvst;
+	__u32 trap_pvst; /* not 0: PVST+ BPDUs go up in some VLAN, and so do those that have none */
 	__u16 first_word, end_word; /* the words of a port set that can be non-zero: lowest port / 64, highest port / 64 + 1 */
 	__u64 isolated[LY_PORT_WORDS];
 	__u64 no_unicast[LY_PORT_WORDS];   /* ports left out of unknown-unicast floods */
@@ -94,8 +94,9 @@ struct ly_global {
 	__u64 xdp_flood;     /* ports below LY_XDP_FLOOD that are in the device map of the same name */
 	__u32 xdp_flood_len; /* longest bare frame that fits all of them */
 	__u32 pad;
+	__u64 pvst_vlans[LY_VLANS / 64]; /* VLANs whose PVST+ BPDUs go up */
 };
-_Static_assert(sizeof(struct ly_global) == 24 + 3 * 128 + 16, "ly_global");
+_Static_assert(sizeof(struct ly_global) == 24 + 3 * 128 + 16 + LY_VLANS / 8, "ly_global");
 
 /* The FDB: fdb[bucket], lock-free. An entry is one word, so it comes, changes and goes by compare-and-swap:
  *

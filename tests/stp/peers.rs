@@ -48,7 +48,7 @@ impl Beyond {
         Self(peer.run(|| PacketSocket::open(index).expect("a packet socket")))
     }
     /// Broadcasts come from the switch's host until one arrives; how long that took is printed.
-    fn hears(&self, bed: &Bed, what: &str) {
+    pub fn hears(&self, bed: &Bed, what: &str) {
         let start = Instant::now();
         let sent = frame(BROADCAST, bed.host(1).mac);
         let heard = wait_until(DEADLINE, || {

@@ -195,7 +195,7 @@ fn a_tree_for_each_vlan(plane: Plane) {
 
 /// What a host beyond another make sends comes back to it only by a loop.
 fn takes_over(bed: &Bed, beyond: &Beyond, mut done: impl FnMut() -> bool) {
-    let mut probe = || {
+    let probe = || {
         let this = frame(BROADCAST, [2, 0, 0, 0, 0xbe, 1]);
         beyond.0.send(&this.0).unwrap();
         while let Ok(packet) = beyond.0.receive() {
@@ -259,7 +259,7 @@ fn without_spanning_tree_the_plane_goes_on(plane: Plane) {
     beds.iter().for_each(|bed| start(bed, RAPID, &["t1"]));
     settle(&beds, 0, 0);
     assert!(beds[0].exec(&["show spanning-tree"]).contains("Watchdog: running"));
-    beds[0].configure("no spanning-tree mode");
+    beds.iter().for_each(|bed| bed.configure("no spanning-tree mode"));
     beds[0].end_daemon(Signal::SIGKILL);
     let end = Instant::now();
     while end.elapsed() < Duration::from_secs(5) {

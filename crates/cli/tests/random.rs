@@ -102,9 +102,9 @@ prop_compose! {
         mst_times in times(),
         (max_hops, hold_count) in (1u8..=255, 1u8..=20),
         region in region(),
-        flags in any::<[bool; 5]>(),
+        flags in any::<[bool; 6]>(),
     ) -> SpanningTree {
-        let [long, portfast_default, bpduguard_default, bpdufilter_default, loopguard_default] = flags;
+        let [long, portfast_default, bpduguard_default, bpdufilter_default, loopguard_default, counting_guard] = flags;
         let tree = |(vlan, (priority, times))| (vlan, Tree { priority, times });
         SpanningTree {
             mode,
@@ -112,6 +112,7 @@ prop_compose! {
             no_tree, instances, mst_times, max_hops, region,
             path_cost: if long { PathCostMethod::Long } else { PathCostMethod::Short },
             portfast_default, bpduguard_default, bpdufilter_default, loopguard_default, hold_count,
+            counting_guard,
         }
     }
 }

@@ -143,7 +143,7 @@ pub(crate) struct VlanPorts {
     pub form: [[u64; PORT_WORDS]; FORMS],
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct Global {
     pub reserved: [u8; 16],
@@ -156,6 +156,7 @@ pub(crate) struct Global {
     pub xdp_flood: u64,
     pub xdp_flood_len: u32,
     pub pad: u32,
+    pub pvst_vlans: [u64; VLANS / 64],
 }
 
 #[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -360,7 +361,7 @@ const _: () = {
     assert!(offset_of!(Port, max_len) == 16 && offset_of!(Port, peer_mac) == 24);
     assert!(size_of::<PortVlans>() == VLANS);
     assert!(size_of::<VlanPorts>() == 512);
-    assert!(size_of::<Global>() == 24 + 3 * 128 + 16);
+    assert!(size_of::<Global>() == 24 + 3 * 128 + 16 + VLANS / 8);
     assert!(offset_of!(Global, isolated) == 24 && offset_of!(Global, no_multicast) == 24 + 256);
     assert!(size_of::<Watchdog>() == 32 && offset_of!(Watchdog, phase) == 16);
     assert!(size_of::<FdbBucket>() == 64 && size_of::<FdbTimes>() == 32);
@@ -401,6 +402,7 @@ const _: () = {
         DropReason::SLOTS <= DROPS
             && DropReason::Truncated as u8 == 1
             && DropReason::RouteBlackhole as u8 == 27
+            && DropReason::TunnelProtocol as u8 == 30
     );
     assert!(TrapGroup::SLOTS <= GROUPS && TrapGroup::Stp as u8 == 1 && TrapGroup::Host as u8 == 5);
     assert!(TrapReason::Bpdu as u8 == 1 && TrapReason::HostStack as u8 == 14);

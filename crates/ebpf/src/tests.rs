@@ -239,6 +239,7 @@ fn the_header_and_its_mirror_agree() {
         ("ly_port", "max_len", offset_of!(abi::Port, max_len)),
         ("ly_port", "peer_mac", offset_of!(abi::Port, peer_mac)),
         ("ly_global", "trap_pvst", offset_of!(abi::Global, trap_pvst)),
+        ("ly_global", "pvst_vlans", offset_of!(abi::Global, pvst_vlans)),
         ("ly_global", "first_word", offset_of!(abi::Global, first_word)),
         ("ly_global", "end_word", offset_of!(abi::Global, end_word)),
         ("ly_global", "isolated", offset_of!(abi::Global, isolated)),

@@ -196,7 +196,7 @@ impl Entity {
             // Portfast takes effect at once where no bridge has been heard.
             port.detection = bridge_detection::State::Edge;
             port.oper_edge = true;
-        } else if !params.admin_edge && old.admin_edge && !params.auto_edge {
+        } else if !params.admin_edge && !params.auto_edge && (old.admin_edge || old.auto_edge) {
             port.oper_edge = false;
         }
         for t in 0..self.trees.len() {

@@ -136,6 +136,8 @@ named! {
         Martian = 28, "martian";
         /// count: no other stage has seen it; the port's ring had no room for it. The soft plane only.
         Overrun = 29, "overrun";
+        /// trap: a BPDU (IEEE or PVST+), LLDP or CDP frame of a customer on a dot1q-tunnel port.
+        TunnelProtocol = 30, "tunnel_protocol";
     }
 }
 
@@ -234,7 +236,7 @@ impl DropReason {
     pub const fn stage(self) -> Stage {
         match self {
             Self::Truncated | Self::SourceGroup | Self::SourceZero => Stage::Parse,
-            Self::Pause | Self::ReservedAddress | Self::TrapPoliced => Stage::Trap,
+            Self::Pause | Self::ReservedAddress | Self::TrapPoliced | Self::TunnelProtocol => Stage::Trap,
             Self::PortDown => Stage::Port,
             Self::VlanInvalid
             | Self::TaggedOnAccess
