@@ -6,7 +6,7 @@ use crate::commands;
 use crate::mode::ConfigMode;
 use crate::tree::{Node, Run, Special, Token};
 
-/// Chooses one of so many, from 0.
+/// Chooses an index below the given count.
 pub type Pick<'a> = &'a mut dyn FnMut(usize) -> usize;
 
 /// A line for each way in which a configuration line of a mode can end. Values are random and may be refused.

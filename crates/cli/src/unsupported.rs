@@ -1,4 +1,4 @@
-//! Commands of IOS that Lanyard does not have: a line that begins with one is told apart from a typing error.
+//! IOS commands that Lanyard lacks: a line that begins with one is refused as unsupported, not as a typing error.
 //!
 //! The command tree decides first: an entry of these tables counts only where the tree does not know the line. Cisco's
 //! "Catalyst 3750-X and 3560-X Switch Command Reference" and the IOS master command list have the commands.

@@ -55,7 +55,7 @@ pub(crate) struct Context {
     pub(crate) tracks: Tracks,
     /// Whether the plane has what spanning tree has decided, and when its watchdog expires.
     pub(crate) loop_safety: LoopSafety,
-    /// What the session that is being served is told besides its command's output.
+    /// Notices that the session being served prints after its command's output.
     pub(crate) notices: Vec<String>,
     /// What has been done to netdevs, as it is on disk.
     record: RecordFile,

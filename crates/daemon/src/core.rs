@@ -186,8 +186,8 @@ impl Core {
         let of = || vrf.map(str::to_owned);
         for event in events {
             match event {
-                // What was said about a netdev before it was moved is no longer so, and in a VRF only those are ours
-                // that we have moved there.
+                // An event from before a netdev was moved is stale, and in a VRF's namespace only the netdevs that the
+                // switch has moved there are its own.
                 Event::Link(link) if ctx.kernel.home(&link.name) != vrf => {}
                 Event::Link(link) => changes.push(Change::Link(ctx.kernel.link_facts(vrf, &link))),
                 Event::LinkGone { ifindex, .. } => changes.push(Change::Gone { vrf: of(), ifindex }),
@@ -257,7 +257,7 @@ impl Core {
     pub(crate) fn follow_tables(&mut self, config: &Config) {
         self.following.follow_tables(&mut self.ctx, config);
         if self.following.own_changed() {
-            // Whoever follows the suite's routes from now on knows none of them.
+            // The new follower of the routing suite's routes starts with none: hand it all of them.
             self.fpm.tell_again();
             self.hand_over_fpm();
         }

@@ -203,7 +203,7 @@ impl Fpm {
             }
         }
     }
-    /// Whoever follows the client's routes knows none of them: [`Fpm::updates`] has all of them again.
+    /// Makes the next [`Fpm::updates`] contain every route, for a follower that starts with none.
     pub(crate) fn tell_again(&mut self) {
         self.server.tell_again();
     }

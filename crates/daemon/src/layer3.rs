@@ -74,7 +74,7 @@ impl Module for Layer3 {
     }
 }
 
-/// The kernel routes that a configuration asks for now.
+/// The kernel routes that a configuration requires, given the present facts and tracked objects.
 fn wanted(ctx: &Context, config: &Config) -> BTreeSet<Route> {
     layer3::routes(config, ctx.switch.facts(), &|track| ctx.tracks.is_up(track))
 }

@@ -25,7 +25,7 @@ pub(crate) struct Watch {
     /// Of nftables and XFRM: listed, and announced since.
     announced: BTreeSet<Hook>,
     legacy: BTreeSet<Hook>,
-    /// What the switch is told of both.
+    /// The packet filter as the switch knows it, made from both.
     filter: PacketFilter,
     /// Something was announced that only a listing shows.
     stale: bool,

@@ -373,7 +373,7 @@ mod tests {
         *kernel.unreachable.borrow_mut() = false;
         statics.sync(2, &kernel, &wanted, &facts);
         assert_eq!(kernel.routes.borrow().len(), 2);
-        // Nothing at all is said: the audit finds it.
+        // The kernel announces nothing: only the audit finds the loss.
         kernel.routes.borrow_mut().clear();
         assert!(!statics.differs(3, &wanted));
         assert!(statics.differs(2 + AUDIT_GAP_MS, &wanted));
