@@ -49,6 +49,7 @@ mod spaces;
 mod spanning;
 mod startup;
 mod static_routes;
+mod stderr;
 #[cfg(test)]
 #[allow(clippy::panic)] // a test that is written wrong
 mod testing;

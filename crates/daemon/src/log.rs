@@ -1,12 +1,12 @@
 //! The log: a ring of messages for `show logging`, each also told to stderr and to `terminal monitor`.
 //!
-//! Invariant: bounded; what fell out is counted.
+//! Invariant: bounded; what fell out is counted. Adding a message waits for nothing: [`crate::stderr`] writes.
 
 use crate::clock::wall_clock;
 use crate::os::{self, Output};
+use crate::stderr::Stderr;
 use lanyard_cli::view::{LogMessage, Logging};
 use std::collections::VecDeque;
-use std::io::Write;
 
 /// Messages kept.
 pub const CAPACITY: usize = 1000;
@@ -18,7 +18,7 @@ const MAX_TEXT: usize = 1024;
 pub struct Log {
     messages: VecDeque<LogMessage>,
     overwritten: u64,
-    quiet: bool,
+    stderr: Option<Stderr>,
     /// The files that standard output and standard error were at the start.
     outputs: Vec<Output>,
 }
@@ -27,7 +27,7 @@ impl Log {
     /// An empty log; `quiet` keeps it off stderr.
     #[must_use]
     pub fn new(quiet: bool) -> Self {
-        Self { quiet, outputs: os::outputs(), ..Self::default() }
+        Self { stderr: (!quiet).then(Stderr::start), outputs: os::outputs(), ..Self::default() }
     }
     /// Opens the files that standard output and standard error were at the start anew, by the names they had then: a
     /// program that rotates logs has renamed them since.
@@ -46,10 +46,7 @@ impl Log {
         let text: String =
             text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_TEXT).collect();
         let line = format!("%{facility}-{severity}-{mnemonic}: {text}");
-        if !self.quiet {
-            // A stderr that is gone must not stop the switch.
-            let _ = writeln!(std::io::stderr().lock(), "lanyard: {line}");
-        }
+        self.print(&format!("lanyard: {line}"));
         if self.messages.len() == CAPACITY {
             self.messages.pop_front();
             self.overwritten += 1;
@@ -57,6 +54,12 @@ impl Log {
         let (facility, mnemonic) = (facility.to_owned(), mnemonic.to_owned());
         self.messages.push_back(LogMessage { time: wall_clock(), severity, facility, mnemonic, text });
         line
+    }
+    /// Writes a line to stderr that is no message: it is not in `show logging`.
+    pub fn print(&self, line: &str) {
+        if let Some(stderr) = &self.stderr {
+            stderr.line(line);
+        }
     }
     /// `show logging`.
     #[must_use]

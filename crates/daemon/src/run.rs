@@ -24,7 +24,6 @@ use lanyard_netdev::{Event, Events};
 use lanyard_switch::Switch;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::cell::RefCell;
-use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -376,8 +375,7 @@ fn announce(core: &Rc<RefCell<Core>>) {
     let config = core.ctx.switch.config();
     let ports = lanyard_switch::compile::ports(config).count();
     let plane = core.ctx.plane.capabilities().name;
-    let line = format!("lanyard: {} ready: {ports} ports, plane {plane}\n", config.hostname);
-    let _ = std::io::stderr().lock().write_all(line.as_bytes());
+    core.ctx.log.print(&format!("lanyard: {} ready: {ports} ports, plane {plane}", config.hostname));
     notify_systemd("READY=1");
 }
 
