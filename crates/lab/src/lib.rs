@@ -273,13 +273,8 @@ fn exec(file: &Path, node: &str, command: &[OsString]) -> Result<ExitCode> {
     let command = if command.is_empty() { &shell } else { command };
     let (mut program, mut arguments) = (command[0].clone(), command[1..].to_vec());
     if program == "lanyard" {
-        // The one that built the lab, whatever PATH says; and the node's own switch, unless another is named.
+        // The program that built the lab, whatever PATH holds. LANYARD_INSTANCE (up::environment) names the node's switch.
         program = program::program()?.into_os_string();
-        let named = arguments.iter().any(|word| word.to_string_lossy().starts_with("--instance"));
-        let takes = |word: &OsString| ["cli", "detach", "run"].iter().any(|verb| word == verb);
-        if found.is_switch() && !named && arguments.first().is_some_and(takes) {
-            arguments.splice(1..1, ["--instance".into(), OsString::from(&found.netns)]);
-        }
     }
     let frr = frr::folder(&found.netns);
     if program == "vtysh" && frr.exists() {

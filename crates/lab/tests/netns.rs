@@ -181,7 +181,7 @@ fn a_switch_lives_until_down() {
         [ "$(ip netns identify "$pid")" = s-sw ] || fail "in the wrong namespace"
         grep -q 'starting run --instance s-sw --config /run/lanyard/s-sw/lab.cfg' /run/lanyard/s-sw/log
         grep -q 'hostname x' /run/lanyard/s-sw/lab.cfg
-        [ "$(lab exec s sw -- lanyard cli)" = 'cli --instance s-sw as s-sw' ] || fail "exec cli"
+        [ "$(lab exec s sw -- lanyard cli)" = 'cli as s-sw' ] || fail "exec cli"
         [ "$(lab exec s sw -- lanyard cli --instance=x)" = 'cli --instance=x as s-sw' ] || fail "exec cli x"
         [ "$(lab exec s h -- lanyard cli)" = 'cli as s-h' ] || fail "exec on a host"
         kill -9 "$pid"

@@ -23,6 +23,9 @@ struct Lanyard {
     command: Command,
 }
 
+/// Names the switch where `--instance` does not. A lab sets it in each of its nodes.
+const INSTANCE_VARIABLE: &str = "LANYARD_INSTANCE";
+
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run the switch daemon, in the foreground, in this network namespace
@@ -32,7 +35,7 @@ enum Command {
     /// Remove a switch's plane and the netdevs it made; ports are left as they were found
     Detach {
         /// The switch
-        #[arg(long, value_name = "NAME", default_value = "default", value_parser = instance)]
+        #[arg(long, value_name = "NAME", env = INSTANCE_VARIABLE, default_value = "default", value_parser = instance)]
         instance: String,
     },
     /// Hosts and switches in network namespaces, from a topology file
@@ -43,7 +46,7 @@ enum Command {
     /// The classic bridge command: addbr, addif, show, showmacs, ...
     Brctl {
         /// The switch
-        #[arg(long, value_name = "NAME", default_value = "default", value_parser = instance)]
+        #[arg(long, value_name = "NAME", env = INSTANCE_VARIABLE, default_value = "default", value_parser = instance)]
         instance: String,
         /// What brctl would be given
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -56,7 +59,7 @@ enum Command {
 #[derive(Debug, Args)]
 struct RunArgs {
     /// The switch's name
-    #[arg(long, value_name = "NAME", default_value = "default", value_parser = instance)]
+    #[arg(long, value_name = "NAME", env = INSTANCE_VARIABLE, default_value = "default", value_parser = instance)]
     instance: String,
     /// The startup-config; absent or empty means defaults
     #[arg(long, value_name = "FILE")]
@@ -87,7 +90,7 @@ enum Plane {
 #[derive(Debug, Args)]
 struct CliArgs {
     /// The switch
-    #[arg(long, value_name = "NAME", default_value = "default", value_parser = instance)]
+    #[arg(long, value_name = "NAME", env = INSTANCE_VARIABLE, default_value = "default", value_parser = instance)]
     instance: String,
     /// Run this command and end; may be given more than once
     #[arg(short, value_name = "COMMAND")]
