@@ -10,7 +10,7 @@
 #ifndef LY_ABI_H
 #define LY_ABI_H
 
-#define LY_ABI 15
+#define LY_ABI 16
 
 #define LY_PORTS 1024 /* slot 0 is "no port" */
 #define LY_PORT_WORDS (LY_PORTS / 64)
@@ -18,7 +18,7 @@
 #define LY_XDP_FLOOD 64 /* XDP floods where every port is below this: the kernel walks the whole device map */
 #define LY_IFMAP 4096 /* direct-mapped slots from ifindex to port */
 #define LY_FDB_WAYS 8 /* entries a bucket: one cache line */
-#define LY_DROPS 32   /* slots for drop reasons; lanyard_types::DropReason numbers them */
+#define LY_DROPS 64   /* slots for drop reasons; lanyard_types::DropReason numbers them */
 #define LY_GROUPS 16  /* slots for trap groups; lanyard_types::TrapGroup */
 #define LY_TRAP_BYTES 2048 /* longest part of a trapped frame that goes up */
 #define LY_JOURNAL_BYTES 16384
@@ -97,7 +97,7 @@ _Static_assert(sizeof(struct ly_watchdog) == 32, "ly_watchdog");
 /* global[0] */
 struct ly_global {
 	__u8 reserved[16]; /* ReservedAction by the last nibble: 0 drop, 1 forward, 2 trap */
-	__u32 trap_pvst;
+	__u32 trap_pvst; /* not 0: PVST+ BPDUs go up in some VLAN, and so do those that have none */
 	__u16 first_word, end_word; /* the words of a port set that can be non-zero: lowest port / 64, highest port / 64 + 1 */
 	__u64 isolated[LY_PORT_WORDS];
 	__u64 no_unicast[LY_PORT_WORDS];   /* ports left out of unknown-unicast floods */
@@ -105,8 +105,9 @@ struct ly_global {
 	__u64 xdp_flood;     /* ports below LY_XDP_FLOOD that are in the device map of the same name */
 	__u32 xdp_flood_len; /* longest bare frame that fits all of them */
 	__u32 facts_s;       /* now_s() when the control plane last confirmed what it wrote about netdevs */
+	__u64 pvst_vlans[LY_VLANS / 64]; /* VLANs whose PVST+ BPDUs go up */
 };
-_Static_assert(sizeof(struct ly_global) == 24 + 3 * 128 + 16, "ly_global");
+_Static_assert(sizeof(struct ly_global) == 24 + 3 * 128 + 16 + LY_VLANS / 8, "ly_global");
 
 /* The FDB: fdb[bucket], lock-free. An entry is one word, so it comes, changes and goes by compare-and-swap:
  *

@@ -42,6 +42,7 @@ enum drop_reason {
 	DROP_OVERRUN,
 	DROP_MARTIAN_SOURCE,
 	DROP_STORM,
+	DROP_TUNNEL_PROTOCOL,
 };
 
 /* lanyard_types::TrapReason */
@@ -82,7 +83,10 @@ enum storm_kind { STORM_BROADCAST = 1, STORM_MULTICAST, STORM_UNICAST };
 #define RAW_MAC(a, b, c, d, e, f)                                                                      \
 	((__u64)(a) | (__u64)(b) << 8 | (__u64)(c) << 16 | (__u64)(d) << 24 | (__u64)(e) << 32 | (__u64)(f) << 40)
 #define RESERVED_BLOCK RAW_MAC(0x01, 0x80, 0xc2, 0, 0, 0) /* ..0F: IEEE 802.1Q-2018, table 8-1 */
+#define LLDP RAW_MAC(0x01, 0x80, 0xc2, 0, 0, 0x0e)
 #define SSTP RAW_MAC(0x01, 0x00, 0x0c, 0xcc, 0xcc, 0xcd)
+#define SSTP_OR_DISCOVERY (1ULL << 40) /* the bit in which SSTP and CISCO_DISCOVERY differ */
+#define CISCO_DISCOVERY RAW_MAC(0x01, 0x00, 0x0c, 0xcc, 0xcc, 0xcc) /* CDP, VTP, UDLD, DTP, PAgP */
 
 #define VID_MASK 0x0fff
 #define PCP_DEI_MASK 0xf000

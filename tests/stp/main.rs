@@ -16,4 +16,5 @@ mod guards;
 mod load;
 mod peers;
 mod ring;
+mod transparent;
 mod watchdog;

@@ -11,6 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The bridge's priority unless another is given.
 pub const DEFAULT_PRIORITY: u16 = 32768;
+/// `max-age` unless another is given, in seconds.
+const DEFAULT_MAX_AGE_S: u32 = 20;
 /// `errdisable recovery interval` unless another is given, in seconds.
 pub const DEFAULT_RECOVERY_S: u32 = 300;
 
@@ -43,6 +45,8 @@ pub struct SpanningTree {
     pub loopguard_default: bool,
     /// `transmit hold-count`, 1..=20.
     pub hold_count: u8,
+    /// `guard counting`.
+    pub counting_guard: bool,
 }
 
 impl Default for SpanningTree {
@@ -61,6 +65,7 @@ impl Default for SpanningTree {
             bpdufilter_default: false,
             loopguard_default: false,
             hold_count: 6,
+            counting_guard: true,
         }
     }
 }
@@ -80,7 +85,10 @@ impl Times {
     fn words(self) -> impl Iterator<Item = (&'static str, u8)> {
         let all =
             [("hello-time", self.hello_s), ("forward-time", self.forward_s), ("max-age", self.max_age_s)];
-        all.into_iter().filter_map(|(word, value)| value.map(|value| (word, value)))
+        let mut words: Vec<(&str, u8)> =
+            all.into_iter().filter_map(|(word, value)| value.map(|value| (word, value))).collect();
+        words.sort_by_key(|(word, value)| turn(word, u32::from(*value)));
+        words.into_iter()
     }
 }
 
@@ -161,6 +169,9 @@ pub fn sections(config: &Config) -> Vec<Vec<String>> {
             lines.push(line.to_owned());
         }
     }
+    if !tree.counting_guard {
+        lines.push("no spanning-tree guard counting".to_owned());
+    }
     let default = SpanningTree::default();
     if tree.hold_count != default.hold_count {
         lines.push(format!("spanning-tree transmit hold-count {}", tree.hold_count));
@@ -223,16 +234,28 @@ pub fn port_tree_lines(port: &SpanningTreePort) -> Vec<String> {
     lines
 }
 
+/// The place of a setting among a tree's lines. Fed back one by one to a switch with default times, no line makes the times
+/// contradict each other (2 x (forward-time - 1) >= max-age >= 2 x (hello-time + 1)).
+fn turn(word: &str, value: u32) -> u8 {
+    match word {
+        "max-age" if value <= DEFAULT_MAX_AGE_S => 0,
+        "forward-time" => 1,
+        "max-age" => 2,
+        "hello-time" => 3,
+        _ => 4,
+    }
+}
+
 /// `spanning-tree vlan LIST WORD VALUE`, the VLANs with the same value in one line as far as they fit.
 fn grouped<T>(vlans: &BTreeMap<VlanId, T>, words: impl Fn(&T) -> Vec<(&'static str, u32)>) -> Vec<String> {
-    let mut groups: BTreeMap<(&str, u32), Vec<VlanId>> = BTreeMap::new();
+    let mut groups: BTreeMap<(u8, &str, u32), Vec<VlanId>> = BTreeMap::new();
     for (vlan, settings) in vlans {
-        for setting in words(settings) {
-            groups.entry(setting).or_default().push(*vlan);
+        for (word, value) in words(settings) {
+            groups.entry((turn(word, value), word, value)).or_default().push(*vlan);
         }
     }
     let mut lines = Vec::new();
-    for ((word, value), list) in groups {
+    for ((_, word, value), list) in groups {
         let set: VlanSet = list.into_iter().collect();
         lines
             .extend(chunks(&set).into_iter().map(|list| format!("spanning-tree vlan {list} {word} {value}")));

@@ -53,7 +53,7 @@ pub(crate) struct Structure {
 
 constants! {
     /// LY_ABI: what pins of another number hold is not understood here.
-    ABI: u32 = 15;
+    ABI: u32 = 16;
     PORTS: usize = 1024;
     PORT_WORDS: usize = PORTS / 64;
     VLANS: usize = 4096;
@@ -65,7 +65,7 @@ constants! {
     /// Buckets of the part of the FDB that few hosts live in.
     FDB_NEAR: u32 = 1 << 14;
     FDB_WAYS: usize = 8;
-    DROPS: usize = 32;
+    DROPS: usize = 64;
     GROUPS: usize = 16;
     TRAP_BYTES: usize = 2048;
     JOURNAL_BYTES: usize = 16384;
@@ -215,7 +215,7 @@ structures! {
         pub form: [[u64; PORT_WORDS]; FORMS],
     }
 
-    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     ly_global = Global {
         pub reserved: [u8; 16],
         pub trap_pvst: u32,
@@ -227,6 +227,7 @@ structures! {
         pub xdp_flood: u64,
         pub xdp_flood_len: u32,
         pub facts_s: u32,
+        pub pvst_vlans: [u64; VLANS / 64],
     }
 
     #[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -256,7 +257,7 @@ structures! {
         pub refused: u64,
     }
 
-    #[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
     ly_port_stats = PortStats {
         pub rx_frames: u64,
         pub rx_bytes: u64,
@@ -425,7 +426,7 @@ const _: () = {
     assert!(offset_of!(Port, max_len) == 16 && offset_of!(Port, peer_mac) == 24);
     assert!(size_of::<PortVlans>() == VLANS);
     assert!(size_of::<VlanPorts>() == 512);
-    assert!(size_of::<Global>() == 24 + 3 * 128 + 16);
+    assert!(size_of::<Global>() == 24 + 3 * 128 + 16 + VLANS / 8);
     assert!(offset_of!(Global, isolated) == 24 && offset_of!(Global, no_multicast) == 24 + 256);
     assert!(size_of::<Watchdog>() == 32 && offset_of!(Watchdog, phase) == 16);
     assert!(size_of::<FdbBucket>() == 64 && size_of::<FdbTimes>() == 32);
@@ -469,6 +470,7 @@ const _: () = {
         DropReason::SLOTS <= DROPS
             && DropReason::Truncated as u8 == 1
             && DropReason::RouteBlackhole as u8 == 27
+            && DropReason::TunnelProtocol as u8 == 32
     );
     assert!(TrapGroup::SLOTS <= GROUPS && TrapGroup::Stp as u8 == 1 && TrapGroup::Host as u8 == 5);
     assert!(TrapReason::Bpdu as u8 == 1 && TrapReason::HostStack as u8 == 14);

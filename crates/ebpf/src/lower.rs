@@ -12,6 +12,7 @@ use lanyard_pipeline::state::{FdbTarget, PlaneState, PortKind, PortState, StpSta
 use lanyard_plane::FdbKind;
 use lanyard_types::{InstanceId, PortId, RifId, VlanId, VlanSet, VrfId};
 use lanyard_wire::{HEADER_LEN, TAG_LEN};
+use zerocopy::FromZeros;
 
 /// What the plane knows of a port that its state does not say.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -235,7 +236,11 @@ pub(crate) struct Pair {
 
 /// `global[0]`.
 pub(crate) fn global(state: &PlaneState) -> abi::Global {
-    let mut row = abi::Global { trap_pvst: state.global.trap_pvst.into(), ..abi::Global::default() };
+    let mut row = abi::Global::new_zeroed();
+    row.trap_pvst = u32::from(!state.global.trap_pvst.is_empty());
+    for vlan in state.global.trap_pvst.iter() {
+        row.pvst_vlans[vlan.index() / 64] |= 1 << (vlan.index() % 64);
+    }
     for (slot, action) in row.reserved.iter_mut().zip(state.global.reserved) {
         *slot = action as u8;
     }

@@ -242,7 +242,7 @@ impl Tables {
 
     /// A port's statistics, summed over the processors.
     pub(crate) fn port_stats(&self, port: PortId) -> PortStats {
-        let mut sum = PortStats::default();
+        let mut sum = PortStats::new_zeroed();
         for one in per_cpu::<PortStats>(self.map("port_stats"), port.get().into()) {
             for (total, part) in u64s(&mut sum).iter_mut().zip(one_u64s(&one)) {
                 *total = total.wrapping_add(*part);

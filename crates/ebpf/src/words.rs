@@ -148,9 +148,16 @@ impl Teller<'_> {
                     _ => TrapReason::Reserved,
                 })
             }
-            None if dst == MacAddr::SSTP && self.state.global.trap_pvst => Some(TrapReason::PvstBpdu),
+            None if dst == MacAddr::SSTP && self.traps_pvst() => Some(TrapReason::PvstBpdu),
             _ => None,
         }
+    }
+
+    fn traps_pvst(&self) -> bool {
+        let tag = self.tag().map(|tag| tag.vid).filter(|vid| *vid != 0);
+        let vlan = tag.map_or_else(|| self.ingress.and_then(|port| port.pvid), VlanId::new);
+        let trapped = &self.state.global.trap_pvst;
+        vlan.map_or(!trapped.is_empty(), |vlan| trapped.contains(vlan))
     }
 
     fn vlan_ingress(&self) -> Option<String> {

@@ -82,6 +82,11 @@ impl State {
             vlans.extend(VlanId::new(2 + rng.below(4093) as u16).filter(|vlan| !vlans.contains(vlan)));
         }
         let mut plane = PlaneState { global: global(rng), ..PlaneState::default() };
+        plane.global.trap_pvst = match rng.below(3) {
+            0 => VlanSet::EMPTY,
+            1 => VlanSet::all(),
+            _ => vlans.iter().copied().filter(|_| rng.percent(50)).collect(),
+        };
         for vlan in vlans.iter().skip(usize::from(rng.percent(30))) {
             let fdb_limit = rng.percent(15).then(|| rng.below(6) as u32);
             let instance = InstanceId::new(rng.below(3) as u8).unwrap_or_default();
@@ -157,7 +162,6 @@ fn global(rng: &mut Rng) -> GlobalState {
             _ => ReservedAction::Trap,
         };
     }
-    global.trap_pvst = rng.percent(50);
     // A rate of 0 or one that is never reached: nothing here depends on the moment a frame comes.
     for rate in global.trap_rate.iter_mut().chain(&mut global.trap_port_rate) {
         *rate = if rng.percent(10) {

@@ -42,8 +42,9 @@ pub struct GlobalState {
     /// What happens to each reserved address 01:80:C2:00:00:00-0F, by its last nibble. Index 1 (PAUSE) is
     /// [`ReservedAction::Drop`] whatever is written here.
     pub reserved: [ReservedAction; 16],
-    /// True when PVST+ BPDUs (01:00:0C:CC:CC:CD) go to the control plane; otherwise they are ordinary multicast.
-    pub trap_pvst: bool,
+    /// VLANs whose PVST+ BPDUs (01:00:0C:CC:CC:CD) go to the control plane; in the others they are ordinary multicast. One that
+    /// comes without a VLAN goes to the control plane when any does.
+    pub trap_pvst: VlanSet,
     /// Dynamic FDB entries allowed altogether, 1..=the plane's capacity.
     pub fdb_limit: u32,
     /// Token bucket of each trap group, by `TrapGroup::index()`.
@@ -77,7 +78,7 @@ impl Default for GlobalState {
         // Ordinary traffic, as fast as the kernel takes it.
         trap_rate[TrapGroup::Host.index()] = TrapRate::UNLIMITED;
         trap_port_rate[TrapGroup::Host.index()] = TrapRate::UNLIMITED;
-        Self { reserved, trap_pvst: false, fdb_limit: FDB_LIMIT_DEFAULT, trap_rate, trap_port_rate }
+        Self { reserved, trap_pvst: VlanSet::EMPTY, fdb_limit: FDB_LIMIT_DEFAULT, trap_rate, trap_port_rate }
     }
 }
 
@@ -158,6 +159,11 @@ pub struct PortState {
 }
 
 impl PortState {
+    /// A dot1q-tunnel port: it recognises no tag, and what comes in is a customer's, control frames included.
+    #[must_use]
+    pub fn is_tunnel(&self) -> bool {
+        self.kind == PortKind::Netdev && self.tpid == Tpid::None
+    }
     /// An enabled, learning, untagged member of no VLAN: a starting point for tests and callers to change.
     #[must_use]
     pub fn new(name: &str, ifindex: u32) -> Self {

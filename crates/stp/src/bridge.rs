@@ -401,6 +401,7 @@ impl Bridge {
             force_version: config.mode.force_version(),
             address: config.address,
             tx_hold_count: config.transmit_hold_count,
+            counting_guard: config.counting_guard,
             max_hops: config.max_hops,
             times: Times {
                 message_age: 0,

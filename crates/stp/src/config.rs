@@ -112,6 +112,8 @@ pub struct Config {
     pub max_hops: u8,
     /// `transmit hold-count`, 1..=20 BPDUs a second and port.
     pub transmit_hold_count: u8,
+    /// `guard counting`: information that goes round in a cycle is not believed for a while (`procedures/counting.rs`).
+    pub counting_guard: bool,
     /// `pathcost method`.
     pub path_cost_method: PathCostMethod,
     /// The MST region.
@@ -146,6 +148,7 @@ impl Config {
             max_age_s: 20,
             max_hops: 20,
             transmit_hold_count: 6,
+            counting_guard: true,
             path_cost_method: PathCostMethod::default(),
             mst: MstRegion::default(),
             trees: BTreeMap::new(),
@@ -190,8 +193,14 @@ impl Config {
         ] {
             range(what, value, low, high)?;
         }
+        check_relation(self.hello_time_s, self.forward_time_s, self.max_age_s)?;
         for (key, tree) in &self.trees {
-            check_times(tree.hello_time_s.unwrap_or(self.hello_time_s), tree.forward_time_s, tree.max_age_s)?;
+            let hello_s = tree.hello_time_s.unwrap_or(self.hello_time_s);
+            check_times(hello_s, tree.forward_time_s, tree.max_age_s)?;
+            if self.mode.per_vlan() {
+                let forward_s = tree.forward_time_s.unwrap_or(self.forward_time_s);
+                check_relation(hello_s, forward_s, tree.max_age_s.unwrap_or(self.max_age_s))?;
+            }
             if tree.priority % 4096 != 0 || tree.priority > 61440 {
                 return Err(Priority { tree: *key, priority: tree.priority });
             }
@@ -217,6 +226,16 @@ fn check_times(hello: u8, forward: Option<u8>, max_age: Option<u8>) -> Result<()
     range("max-age", max_age.unwrap_or(20).into(), 6, 40)
 }
 
+/// IEEE 802.1D-2004, 17.14: so that information is forgotten everywhere before a port that waits for it forwards.
+fn check_relation(hello_s: u8, forward_s: u8, max_age_s: u8) -> Result<(), ConfigError> {
+    let most = 2 * u32::from(forward_s).saturating_sub(1);
+    let least = 2 * (u32::from(hello_s) + 1);
+    if (least..=most).contains(&max_age_s.into()) {
+        return Ok(());
+    }
+    Err(ConfigError::Times { hello_s, forward_s, max_age_s, least, most })
+}
+
 /// Why a configuration was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
@@ -231,6 +250,24 @@ pub enum ConfigError {
         low: u32,
         /// The highest value.
         high: u32,
+    },
+    /// Times that contradict each other.
+    #[error(
+        "max-age {max_age_s} is not {least} to {most}: with hello-time {hello_s} and forward-time {forward_s}, \
+         2 x (forward-time - 1) >= max-age >= 2 x (hello-time + 1) is to hold (IEEE 802.1D); \
+         change the other time first, or both in a configure session"
+    )]
+    Times {
+        /// hello-time.
+        hello_s: u8,
+        /// forward-time.
+        forward_s: u8,
+        /// max-age.
+        max_age_s: u8,
+        /// The least max-age with these.
+        least: u32,
+        /// The largest.
+        most: u32,
     },
     /// A bridge priority that is no multiple of 4096, or above 61440.
     #[error("bridge priority {priority} of tree {tree} is not a multiple of 4096 up to 61440")]

@@ -150,6 +150,11 @@ pub(crate) struct Times {
     pub remaining_hops: u8,
 }
 
+/// What a snapshot of an older program does not have.
+const fn counting_guard() -> bool {
+    true
+}
+
 /// Per bridge (13.26).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct BridgeVars {
@@ -157,6 +162,9 @@ pub(crate) struct BridgeVars {
     pub force_version: u8,
     pub address: MacAddr,
     pub tx_hold_count: u8,
+    /// Information that goes round in a cycle is not believed for a while.
+    #[serde(default = "counting_guard")]
+    pub counting_guard: bool,
     pub max_hops: u8,
     /// BridgeTimes of the CIST.
     pub times: Times,

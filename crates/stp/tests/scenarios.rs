@@ -712,3 +712,51 @@ fn timers_of_the_root_rule() {
     assert_eq!((view.hello_time_ms, view.forward_delay_ms, view.max_age_ms), (1000, 4000, 6000));
     assert_eq!(view.own_times_ms, [2000, 15000, 20000]);
 }
+
+/// What was forwarding towards other bridges is proposed anew; edge ports do not notice.
+#[test]
+fn a_bridge_that_was_silent_begins_anew() {
+    for mode in ["rstp", "mst", "rapid-pvst"] {
+        check(&format!(
+            "mode {mode}
+             vlans 1
+             bridge A prio 0 trunk: a b
+             bridge B prio 4096 trunk: a b
+             link A.a B.a
+             link A.b B.b
+             set A.c portfast
+             host A.c
+             settle within 90s
+             run 20s
+             expect A.c forwarding edge
+             silence A
+             expect A.a designated discarding
+             expect A.b designated discarding
+             expect A.c forwarding edge
+             run 100ms
+             expect A.a designated forwarding
+             expect B.a root forwarding
+             settle within 10s
+             expect tree"
+        ));
+    }
+}
+
+/// A neighbour believes a BPDU for three hello times.
+#[test]
+fn neighbours_believe_the_last_bpdu_for_three_hello_times() {
+    use lanyard_stp::{Bridge, Config, Duplex, Mode, PortConfig};
+    use lanyard_types::{MacAddr, PortId};
+    let port = PortId::new(1).unwrap();
+    let mut config = Config::new(Mode::Rstp, MacAddr([2, 0, 0, 0, 0, 1]));
+    config.ports.insert(port, PortConfig { auto_edge: false, ..PortConfig::default() });
+    let mut bridge = Bridge::new(0, config).unwrap();
+    bridge.handle_link(1000, port, true, Some(1000), Duplex::Full);
+    assert_eq!(bridge.bridged().count(), 1);
+    assert_eq!(bridge.believed_until(1000), Some(7000));
+    assert_eq!(bridge.believed_until(2500), Some(7000), "no BPDU has left since");
+    while let Some(at) = bridge.next_timeout().filter(|at| *at <= 3000) {
+        bridge.handle_timer(at);
+    }
+    assert_eq!(bridge.believed_until(3000), Some(9000));
+}

@@ -86,6 +86,7 @@ pub fn lower(config: &Config, ports: &PortIds, identity: &Identity) -> Option<la
     bridge.max_age_s = times.max_age_s.unwrap_or(bridge.max_age_s);
     bridge.max_hops = tree.max_hops;
     bridge.transmit_hold_count = tree.hold_count;
+    bridge.counting_guard = tree.counting_guard;
     bridge.path_cost_method = tree.path_cost;
     bridge.mst = tree.region.clone();
     bridge.trees = match mode {
@@ -133,7 +134,8 @@ fn lower_port(interface: &Interface, mode: Mode) -> PortConfig {
         // `portfast disable` is AutoEdge FALSE (IEEE 802.1D-2004, 17.13.3).
         auto_edge: words.portfast != PortFast::Disable,
         bpdu_guard: words.bpdu_guard,
-        bpdu_filter: words.bpdu_filter,
+        // A tunnel's customer has trees of its own, which never meet this switch's.
+        bpdu_filter: if port.mode == SwitchportMode::Tunnel { Some(true) } else { words.bpdu_filter },
         guard: words.guard,
         cost: words.all.cost,
         priority: words.all.priority.unwrap_or(default.priority),
@@ -287,7 +289,12 @@ impl Spanning {
         let per_vlan = mode.per_vlan();
         state.global.reserved[0] = ReservedAction::Trap;
         // In MST a neighbour with a tree for each VLAN is at a region's border (PVST simulation).
-        state.global.trap_pvst = per_vlan || mode == lanyard_stp::Mode::Mst;
+        state.global.trap_pvst = match mode {
+            lanyard_stp::Mode::Mst => VlanSet::all(),
+            // Where there is no tree the neighbours' trees are to see each other through this switch.
+            _ if per_vlan => self.bridge.config().vlans.clone(),
+            _ => VlanSet::EMPTY,
+        };
         for (vlan, settings) in &mut state.vlans {
             settings.instance = self.bridge.instance_of(*vlan);
         }

@@ -98,7 +98,7 @@ fn a_lone_port_waits_and_forwards() {
     let mut sim = Sim::new(1, Mode::Rstp, "eth1: access 1\neth2: access 1", "eth1, eth2 no-carrier");
     assert_eq!(sim.held(), "eth1 eth2");
     assert_eq!(sim.state().global.reserved[0], ReservedAction::Trap);
-    assert!(!sim.state().global.trap_pvst);
+    assert!(sim.state().global.trap_pvst.is_empty());
     while let Some(at) = sim.spanning.bridge().next_timeout().filter(|at| *at < 4000) {
         sim.spanning.bridge_mut().handle_timer(at);
     }
@@ -171,7 +171,8 @@ fn vlans_have_their_trees() {
     let text = "vlan 10\nvlan 20\neth1: trunk";
     let mut sim = Sim::new(1, Mode::RapidPvst, text, "eth1");
     let state = sim.state();
-    assert!(state.global.trap_pvst);
+    let with_tree: Vec<u16> = state.global.trap_pvst.iter().map(VlanId::get).collect();
+    assert_eq!(with_tree, [1, 10, 20]);
     let trees: std::collections::BTreeSet<InstanceId> =
         state.vlans.values().map(|vlan| vlan.instance).collect();
     assert_eq!(trees.len(), 3);

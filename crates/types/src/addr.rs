@@ -19,6 +19,8 @@ impl MacAddr {
     pub const BRIDGE_GROUP: Self = Self([0x01, 0x80, 0xc2, 0, 0, 0]);
     /// The shared spanning tree protocol address, 01:00:0C:CC:CC:CD: PVST+ BPDUs.
     pub const SSTP: Self = Self([0x01, 0x00, 0x0c, 0xcc, 0xcc, 0xcd]);
+    /// Cisco's discovery protocols: CDP, VTP, UDLD, DTP and PAgP.
+    pub const CISCO_DISCOVERY: Self = Self([0x01, 0x00, 0x0c, 0xcc, 0xcc, 0xcc]);
 
     /// True for group addresses: multicast, broadcast included.
     #[must_use]
@@ -42,6 +44,12 @@ impl MacAddr {
             [0x01, 0x80, 0xc2, 0, 0, last] if last < 16 => Some(last),
             _ => None,
         }
+    }
+    /// True for what a provider bridge takes from its customers only to tunnel it: BPDUs (IEEE and PVST+), LLDP, and Cisco's
+    /// discovery protocols.
+    #[must_use]
+    pub fn is_layer2_protocol(self) -> bool {
+        matches!(self.reserved(), Some(0x0 | 0xe)) || self == Self::SSTP || self == Self::CISCO_DISCOVERY
     }
     /// The address as a number, its first octet the most significant of 48 bits.
     #[must_use]

@@ -142,6 +142,8 @@ named! {
         MartianSource = 30, "martian_source";
         /// storm: broadcast, multicast or unknown unicast over the ingress port's rate for it.
         Storm = 31, "storm";
+        /// trap: a BPDU (IEEE or PVST+), LLDP or CDP frame of a customer on a dot1q-tunnel port.
+        TunnelProtocol = 32, "tunnel_protocol";
     }
 }
 
@@ -259,7 +261,7 @@ impl DropReason {
     pub const fn stage(self) -> Stage {
         match self {
             Self::Truncated | Self::SourceGroup | Self::SourceZero => Stage::Parse,
-            Self::Pause | Self::ReservedAddress | Self::TrapPoliced => Stage::Trap,
+            Self::Pause | Self::ReservedAddress | Self::TrapPoliced | Self::TunnelProtocol => Stage::Trap,
             Self::PortDown => Stage::Port,
             Self::VlanInvalid
             | Self::TaggedOnAccess

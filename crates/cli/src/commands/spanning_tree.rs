@@ -29,6 +29,11 @@ const MAX_REGION: usize = 32;
 
 /// Under global configuration.
 pub const ENTRY: Node = kw("spanning-tree", "Spanning Tree Subsystem").then(&[
+    kw("guard", "Spanning tree guard options").then(&[kw(
+        "counting",
+        "Hold information that goes round in a cycle (count to infinity); on by default",
+    )
+    .run(counting_guard)]),
     kw("loopguard", "Spanning tree loopguard options").then(&[kw(
         "default",
         "Enable loopguard by default on all ports",
@@ -296,6 +301,11 @@ fn default_flag(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
         &mut tree.portfast_default
     };
     *flag = args.form == Form::Set;
+    Ok(())
+}
+
+fn counting_guard(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    edit.config.spanning_tree.counting_guard = args.form != Form::No;
     Ok(())
 }
 

@@ -1,8 +1,10 @@
 //! trap: link-local control frames go to the control plane or nowhere (IEEE 802.1Q-2018, 8.6.3 and table 8-1).
 //!
 //! Trapping asks neither VLAN nor spanning-tree state: BPDUs come in at discarding ports. It does ask whether the
-//! port is enabled: on one that is not, what would be trapped goes on to the port stage and ends there. The token
-//! bucket is no part of the decision; [`police`] takes the token when the frame really goes up.
+//! port is enabled: on one that is not, what would be trapped goes on to the port stage and ends there. PVST+ BPDUs are trapped
+//! in VLANs with a tree only; elsewhere they are ordinary multicast. Control frames of a customer's network never reach
+//! this switch's protocols: a dot1q-tunnel port drops them. The token bucket is no part of the decision; [`police`] takes
+//! the token when the frame really goes up.
 
 use super::Arrival;
 use super::parse::Parsed;
@@ -11,7 +13,7 @@ use crate::state::ReservedAction;
 use crate::tables::Tables;
 use crate::tables::trap::TrapTable;
 use crate::trace::{Notes, Verdict};
-use lanyard_types::{DropReason, MacAddr, PortId, Stage, TrapReason};
+use lanyard_types::{DropReason, MacAddr, PortId, Stage, TrapReason, VlanId};
 
 /// The last nibble of the address of MAC control frames: PAUSE and priority flow control.
 const PAUSE: u8 = 1;
@@ -23,11 +25,17 @@ pub(super) fn run(
     frame: &Parsed,
     notes: &mut Notes,
 ) -> Result<(), Verdict> {
-    let Some(reason) = reason(&tables.trap, frame.dst)? else {
+    let port = tables.ports.get(arrival.port);
+    if port.is_some_and(|port| port.enabled && port.is_tunnel()) && frame.dst.is_layer2_protocol() {
+        return Err(Verdict::Dropped(DropReason::TunnelProtocol));
+    }
+    let tag = frame.tag.map(|tag| tag.vid).filter(|vid| *vid != 0);
+    let vlan = tag.map_or_else(|| port.and_then(|port| port.pvid), VlanId::new);
+    let Some(reason) = reason(&tables.trap, frame.dst, vlan)? else {
         notes.say(Stage::Trap, || "not for the control plane".into());
         return Ok(());
     };
-    if !tables.ports.get(arrival.port).is_some_and(|port| port.enabled) {
+    if !port.is_some_and(|port| port.enabled) {
         notes.say(Stage::Trap, || format!("{reason}, but the port is down"));
         return Ok(());
     }
@@ -35,10 +43,10 @@ pub(super) fn run(
     Err(Verdict::Trapped(reason))
 }
 
-/// Why a frame for `dst` would go up; `None` when it would not.
-fn reason(table: &TrapTable, dst: MacAddr) -> Result<Option<TrapReason>, Verdict> {
+/// Why a frame for `dst` in `vlan` would go up; `None` when it would not.
+fn reason(table: &TrapTable, dst: MacAddr, vlan: Option<VlanId>) -> Result<Option<TrapReason>, Verdict> {
     let Some(nibble) = dst.reserved() else {
-        return Ok((dst == MacAddr::SSTP && table.pvst()).then_some(TrapReason::PvstBpdu));
+        return Ok((dst == MacAddr::SSTP && table.pvst(vlan)).then_some(TrapReason::PvstBpdu));
     };
     if nibble == PAUSE {
         return Err(Verdict::Dropped(DropReason::Pause));

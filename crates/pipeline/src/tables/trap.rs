@@ -5,7 +5,7 @@
 
 use crate::Timestamp;
 use crate::state::{GlobalState, ReservedAction, TrapRate};
-use lanyard_types::{PortId, TrapGroup, TrapReason};
+use lanyard_types::{PortId, TrapGroup, TrapReason, VlanId};
 use std::collections::BTreeMap;
 
 /// One frame's worth of level.
@@ -86,10 +86,10 @@ impl TrapTable {
     pub fn reserved(&self, nibble: u8) -> ReservedAction {
         self.global.reserved[usize::from(nibble & 15)]
     }
-    /// True when PVST+ BPDUs are trapped.
+    /// True when PVST+ BPDUs in this VLAN are trapped; `None` for one that has no VLAN.
     #[must_use]
-    pub fn pvst(&self) -> bool {
-        self.global.trap_pvst
+    pub fn pvst(&self, vlan: Option<VlanId>) -> bool {
+        vlan.map_or(!self.global.trap_pvst.is_empty(), |vlan| self.global.trap_pvst.contains(vlan))
     }
     /// The settings as they are.
     #[must_use]

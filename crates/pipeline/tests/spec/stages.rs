@@ -7,7 +7,7 @@ use lanyard_pipeline::state::{
     FdbTarget, PlaneState, PortState, ReservedAction, StpState, Tpid, TrapRate, VlanState,
 };
 use lanyard_pipeline::{Output, Timestamp, Work};
-use lanyard_types::{DropReason, InstanceId, MacAddr, TrapGroup};
+use lanyard_types::{DropReason, InstanceId, MacAddr, TrapGroup, VlanSet};
 
 type Case = (&'static str, fn(&mut PlaneState), u16, Vec<u8>, &'static str);
 
@@ -67,7 +67,14 @@ fn parse() {
 fn trap() {
     fn trap_all(state: &mut PlaneState) {
         state.global.reserved = [ReservedAction::Trap; 16];
-        state.global.trap_pvst = true;
+        state.global.trap_pvst = VlanSet::all();
+    }
+    fn trap_10(state: &mut PlaneState) {
+        state.global.trap_pvst = [vlan(10)].into_iter().collect();
+    }
+    fn tunnel(state: &mut PlaneState) {
+        trap_all(state);
+        port_of(state, 1).tpid = Tpid::None;
     }
     fn trap_all_down(state: &mut PlaneState) {
         trap_all(state);
@@ -98,7 +105,41 @@ fn trap() {
         ("LLDP", trap_all, 1, to(0xe), "trapped lldp"),
         ("PVST", trap_all, 1, pvst.clone(), "trapped pvst_bpdu"),
         ("PVST, tagged", trap_all, 3, tagged(MacAddr::SSTP, host(1), 0x8100, 7, 10), "trapped pvst_bpdu"),
-        ("PVST, spanning tree off", as_is, 6, pvst, "3:8100.20.0 7:8100.20.0"),
+        ("PVST in a VLAN with a tree", trap_10, 1, pvst.clone(), "trapped pvst_bpdu"),
+        ("PVST in a VLAN without a tree", trap_10, 6, pvst.clone(), "3:8100.20.0 7:8100.20.0"),
+        (
+            "PVST, tagged with a VLAN without a tree",
+            trap_10,
+            3,
+            tagged(MacAddr::SSTP, host(1), 0x8100, 7, 20),
+            "7:8100.20.7d 6:-",
+        ),
+        ("PVST, spanning tree off", as_is, 6, pvst.clone(), "3:8100.20.0 7:8100.20.0"),
+        ("a customer's BPDU", tunnel, 1, to(0), "dropped tunnel_protocol"),
+        ("a customer's PVST BPDU", tunnel, 1, pvst, "dropped tunnel_protocol"),
+        ("a customer's LLDP", tunnel, 1, to(0xe), "dropped tunnel_protocol"),
+        (
+            "a customer's CDP",
+            tunnel,
+            1,
+            untagged(MacAddr::CISCO_DISCOVERY, host(1)),
+            "dropped tunnel_protocol",
+        ),
+        ("a customer's LACP is the port's", tunnel, 1, to(2), "trapped slow_protocol"),
+        (
+            "a customer's BPDU, spanning tree off",
+            |s| port_of(s, 1).tpid = Tpid::None,
+            1,
+            to(0),
+            "dropped tunnel_protocol",
+        ),
+        (
+            "CDP elsewhere is multicast",
+            as_is,
+            6,
+            untagged(MacAddr::CISCO_DISCOVERY, host(1)),
+            "3:8100.20.0 7:8100.20.0",
+        ),
         ("trapped at a down port", trap_all_down, 1, to(0), "dropped port_down"),
         ("trapped at no port", trap_all, 99, to(0), "dropped port_down"),
         ("trapped whatever the VLAN", |s| (trap_all(s), s.vlans.clear()).1, 1, to(0), "trapped bpdu"),

@@ -36,7 +36,8 @@ impl Entity {
     /// False while a hold lasts and the vector may be this bridge's own word coming back.
     pub(crate) fn believable(&self, t: usize, vector: &Vector) -> bool {
         let counting = &self.trees[t].counting;
-        counting.hold.is_zero(self.now)
+        !self.bridge.counting_guard
+            || counting.hold.is_zero(self.now)
             || Self::claimed(t, vector) != Self::claimed(t, &counting.told)
             || *vector < counting.told
     }
@@ -44,6 +45,9 @@ impl Entity {
     /// Takes note of what the bridge is about to believe: `held`, the root port's information, which makes it tell
     /// `tells`. True when that is once too often, and a hold has begun.
     pub(crate) fn counts_to_infinity(&mut self, t: usize, held: &Vector, tells: &Vector) -> bool {
+        if !self.bridge.counting_guard {
+            return false;
+        }
         let now = self.now;
         let tree = &mut self.trees[t];
         let before = tree.root_priority;

@@ -93,6 +93,7 @@ impl Sim {
             ["settle", "within", time] => {
                 self.settle(millis(time) + 22_500);
             }
+            ["silence", name] => self.silence(self.node(name)),
             ["restart", name, "away", time] => self.restart(self.node(name), millis(time)),
             ["mcheck", name] => {
                 let node = self.node(name);

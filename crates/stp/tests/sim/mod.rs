@@ -188,6 +188,12 @@ impl Sim {
         self.drain(node);
     }
 
+    /// The bridge is told that it was silent for too long.
+    pub fn silence(&mut self, node: usize) {
+        self.nodes[node].bridge.handle_silence(self.now);
+        self.drain(node);
+    }
+
     /// Takes the actions of a bridge, and checks.
     pub fn drain(&mut self, node: usize) {
         let mut forwarding = false;
