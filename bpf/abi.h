@@ -10,7 +10,7 @@
 #ifndef LY_ABI_H
 #define LY_ABI_H
 
-#define LY_ABI 16
+#define LY_ABI 17
 
 #define LY_PORTS 1024 /* slot 0 is "no port" */
 #define LY_PORT_WORDS (LY_PORTS / 64)
@@ -25,6 +25,7 @@
 
 /* Forms a frame can have on the wire: index of a flood set, and of Tpid in crates/pipeline. */
 enum ly_form { LY_UNTAGGED = 0, LY_DOT1Q = 1, LY_DOT1AD = 2, LY_FORMS = 4 };
+#define LY_RESTORED 3 /* in the journal only: untagged, and a customer's control frame with its own destination again */
 
 /* ly_port.flags */
 #define LY_PORT_ENABLED 0x01  /* admin state and link; clear: port_down, and egress_down */
@@ -37,6 +38,9 @@ enum ly_form { LY_UNTAGGED = 0, LY_DOT1Q = 1, LY_DOT1AD = 2, LY_FORMS = 4 };
 #define LY_PORT_ROUTED 0x80   /* a routed port: in no VLAN */
 #define LY_PORT_SUB 0x100     /* the host's end of a subinterface: `parent` and, in pvid, its tag */
 #define LY_PORT_STORM 0x400   /* has a rate of storm control: rows of `storm` */
+#define LY_PORT_TUNNEL_STP 0x800   /* a tunnel port (tpid 0) that carries the customer's BPDUs, IEEE and PVST+, */
+#define LY_PORT_TUNNEL_CDP 0x1000  /* CDP, */
+#define LY_PORT_TUNNEL_LLDP 0x2000 /* LLDP */
 #define LY_PORT_LAYER3 (LY_PORT_ROUTED | LY_PORT_SUB)
 #define LY_PORT_XDP_TX 0x40   /* takes frames redirected by XDP (xdp_ports has it) */
 

@@ -88,6 +88,8 @@ enum storm_kind { STORM_BROADCAST = 1, STORM_MULTICAST, STORM_UNICAST };
 #define SSTP_OR_DISCOVERY (1ULL << 40) /* the bit in which SSTP and CISCO_DISCOVERY differ */
 #define CISCO_DISCOVERY RAW_MAC(0x01, 0x00, 0x0c, 0xcc, 0xcc, 0xcc) /* CDP, VTP, UDLD, DTP, PAgP */
 
+#define TUNNEL RAW_MAC(0x01, 0x00, 0x0c, 0xcd, 0xcd, 0xd0) /* customers' control frames inside the provider's network (GBPT) */
+
 #define VID_MASK 0x0fff
 #define PCP_DEI_MASK 0xf000
 

@@ -21,6 +21,7 @@
 #include "traps.h"
 #include "frame_tc.h"
 #include "frame_xdp.h"
+#include "tunnel.h"
 
 #include "stages/count.h" /* replicate counts what it sends */
 #include "stages/parse.h"
@@ -125,7 +126,7 @@ int lanyard_router(struct __sk_buff *skb)
 /* Group addresses that the trap stage looks at: TC's business. */
 static __always_inline bool xdp_leaves(struct frame *f)
 {
-	return (f->dst & ~SSTP_OR_DISCOVERY) == CISCO_DISCOVERY || (f->dst & 0xf0ffffffffffULL) == RESERVED_BLOCK;
+	return (f->dst & ~SSTP_OR_DISCOVERY) == CISCO_DISCOVERY || (f->dst & 0xf0ffffffffffULL) == RESERVED_BLOCK || f->dst == TUNNEL;
 }
 
 /* Frames with nothing special about them, known unicast, packets to route and floods; everything else goes up to TC, uncounted

@@ -51,6 +51,10 @@ struct flood {
 	__u8 sent;      /* to one port at least */
 	__u8 too_long;  /* for one port at least */
 	__u8 failed;
+	__u64 address;  /* a frame for TUNNEL: the destination that its protocol uses, */
+	__u32 carries;  /* the flag of the tunnel ports that carry it, */
+	__u8 tunnelled; /* whether it is such a frame, */
+	__u8 restored;  /* and whether its destination now is its protocol's */
 	__u32 zero;     /* 0, which the verifier does not know */
 };
 
@@ -105,6 +109,23 @@ static __always_inline bool flood_retag(struct flood *s, __u8 want)
 	return true;
 }
 
+/* A customer's control frame has its own destination at the tunnel ports that carry it, and TUNNEL elsewhere. */
+static __always_inline bool flood_readdress(struct flood *s, bool restore)
+{
+	if (restore == s->restored)
+		return true;
+	if (!tunnel_readdress(s->skb, restore ? s->address : TUNNEL))
+		return false;
+	s->restored = restore + s->zero;
+	return true;
+}
+
+/* The form for a dry run's journal. */
+static __always_inline __u8 flood_form(struct flood *s)
+{
+	return s->restored ? LY_RESTORED : s->have;
+}
+
 /* One step: takes the next word of ports, or the next port. 1 ends the loop. */
 static long flood_step(__u32 index, struct flood *s)
 {
@@ -123,6 +144,9 @@ static long flood_step(__u32 index, struct flood *s)
 	__u32 id = (s->at * 64 + bit_number(s->bits)) & (LY_PORTS - 1);
 	s->bits &= s->bits - 1;
 	struct ly_port *out = ROW(ports, id);
+	bool restore = s->tunnelled && is_tunnel(out);
+	if (restore && !(out->flags & s->carries))
+		return 0;
 	if (!egress_fits(s->bare_len, s->gso, out)) {
 		s->too_long = 1 + s->zero;
 		count_tx_dropped(id);
@@ -130,10 +154,10 @@ static long flood_step(__u32 index, struct flood *s)
 	}
 	__u32 ifindex = out->ifindex;
 	if (s->pending)
-		s->sent |= tc_copy(s->skb, s->pending, s->pending_ifindex, s->pending_len, s->have);
+		s->sent |= tc_copy(s->skb, s->pending, s->pending_ifindex, s->pending_len, flood_form(s));
 	s->pending = s->zero;
 	__u8 form = s->order & (LY_FORMS - 1);
-	if (!flood_retag(s, form)) {
+	if (!flood_retag(s, form) || (s->tunnelled && !flood_readdress(s, restore))) {
 		s->failed = 1 + s->zero;
 		return 1;
 	}
@@ -173,16 +197,22 @@ __noinline int tc_flood(struct __sk_buff *skb, struct frame *f)
 		.multicast = (group && !broadcast) + zero,
 		.have = f->form,
 		.stale = frame_stale(f) + zero,
+		.tunnelled = (f->dst == TUNNEL) + zero,
+		.restored = zero,
 	};
 
 	if (!s.sets || !s.global)
 		return DROP(DROP_NO_EGRESS);
+	if (f->dst == TUNNEL) {
+		s.address = tunnel_address(skb, f->form) + zero;
+		s.carries = tunnel_flag(s.address) + zero;
+	}
 	s.word = s.global->first_word;
 	bpf_loop(LY_PORTS + LY_FORMS * LY_PORT_WORDS + 1, flood_step, &s, 0);
 	if (s.pending) {
 		count_tx(s.pending, s.pending_len);
 		if (dry)
-			tc_journal_emit(skb, s.pending, s.have);
+			tc_journal_emit(skb, s.pending, flood_form(&s));
 		else
 			f->action = bpf_redirect(s.pending_ifindex, 0);
 		return 0;

@@ -2,8 +2,8 @@
 /* trap: frames for the control plane, before anything else may drop them (a BPDU on a blocked port).
  *
  * Reserved addresses (IEEE 802.1Q-2018, table 8-1) are dropped, relayed or trapped as the control plane says;
- * PAUSE is always dropped. A dot1q-tunnel port drops the control frames of the customer's network. Only a port that is
- * enabled traps: for the rest the next stage has a reason.
+ * PAUSE is always dropped. A dot1q-tunnel port drops the control frames of the customer's network, or sends them through the
+ * provider's (tunnel.h). Only a port that is enabled traps: for the rest the next stage has a reason.
  */
 /* Takes a token of a bucket that is `clock`. */
 static __always_inline int trap_take(__u64 *clock, __u64 interval_ns, __u64 tolerance_ns, __u64 now)
@@ -42,19 +42,13 @@ __noinline int trap_admit(__u32 group, __u32 port, __u32 reason)
 	return false;
 }
 
-/* A dot1q-tunnel port: what comes in is a customer's, control frames included. */
-static __always_inline bool is_tunnel(struct ly_port *port)
-{
-	return port && port->tpid == 0 && (port->flags & (LY_PORT_ENABLED | LY_PORT_SVI | LY_PORT_LAYER3)) == LY_PORT_ENABLED;
-}
-
 /* Do PVST+ BPDUs of the frame's VLAN go up? In a VLAN without a tree they are ordinary multicast. */
 static __always_inline bool traps_pvst(struct ly_global *g, struct frame *f)
 {
 	__u32 vlan = f->tci & VID_MASK;
 
 	if (f->form == LY_UNTAGGED || vlan == 0)
-		vlan = f->port ? f->port->pvid : 0;
+		vlan = f->port && !(f->port->flags & LY_PORT_SUB) ? f->port->pvid : 0; /* that of a subinterface is its tag's */
 	if (vlan == 0 || vlan == VID_MASK)
 		return g->trap_pvst;
 	return g->pvst_vlans[vlan / 64 & (LY_VLANS / 64 - 1)] >> (vlan & 63) & 1;
@@ -68,8 +62,16 @@ static __always_inline int stage_trap(struct frame *f, struct __sk_buff *skb)
 	struct ly_global *g = ROW(global, 0);
 	int reason = 0;
 	__u32 group = GROUP_DISCOVERY;
-	if (is_tunnel(f->port) && (f->dst == SSTP || f->dst == CISCO_DISCOVERY || f->dst == RESERVED_BLOCK || f->dst == LLDP))
-		return DROP(DROP_TUNNEL_PROTOCOL);
+	if (is_tunnel(f->port)) {
+		if (f->dst == TUNNEL)
+			return DROP(DROP_TUNNEL_PROTOCOL);
+		if (f->dst == SSTP || f->dst == CISCO_DISCOVERY || f->dst == RESERVED_BLOCK || f->dst == LLDP) {
+			if (!tunnel_enter(skb, f->port_id, f->form, f->dst))
+				return DROP(DROP_TUNNEL_PROTOCOL);
+			f->dst = TUNNEL;
+			return 0;
+		}
+	}
 	if (f->dst == SSTP && traps_pvst(g, f)) {
 		reason = TRAP_PVST_BPDU;
 		group = GROUP_STP;

@@ -1,12 +1,15 @@
 //! BPDUs that are not this switch's: of trees it has no part in, and of a customer's network.
 
-use crate::fixture::{Beds, bare, becomes, start, tree, wire};
+use crate::fixture::{Beds, arrives, bare, becomes, start, tree, wire};
 use crate::guards::bpdu;
-use crate::harness::{Plane, scenarios, wait_for};
+use crate::harness::{Bed, Net, Plane, frame, scenarios, wait_for};
+use serde_json::Value;
+use std::process::Command;
 
 scenarios! {
     pvst_bpdus_cross_a_vlan_without_a_tree: ebpf soft;
     a_customers_bpdus_stay_out_of_the_tree: ebpf soft;
+    a_customers_bridges_see_each_other_through_the_tunnel: ebpf soft;
     portfast_disable_forbids_an_edge_port: ebpf;
 }
 
@@ -48,4 +51,72 @@ fn portfast_disable_forbids_an_edge_port(plane: Plane) {
     bed.configure("interface p2\nno spanning-tree portfast\nshutdown\nno shutdown");
     becomes(&bed, 0, "p2", "designated", "forwarding");
     becomes(&bed, 0, "p1", "designated", "discarding");
+}
+
+/// True when the kernel's bridge knows a better root than itself.
+fn kernel_has_root_port(peer: &Net) -> bool {
+    let output = peer.output(Command::new("ip").args(["-j", "-d", "link", "show", "br0"]));
+    let view: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    view[0]["linkinfo"]["info_data"]["root_port"].as_u64().expect("a bridge") != 0
+}
+
+/// Two sites of a customer with the kernel's bridges, and two provider switches between them that run a tree of their own.
+fn a_customers_bridges_see_each_other_through_the_tunnel(plane: Plane) {
+    let (sites, beds) = ([Net::new(false), Net::new(false)], Beds((0..2).map(|_| bare(plane, 1)).collect()));
+    wire((&beds[0], "middle"), (&beds[1], "middle"));
+    for (n, (site, bed)) in sites.iter().zip(beds.iter()).enumerate() {
+        bed.net.ip(&format!("link add w1 type veth peer name k1 netns {}", site.path()));
+        site.ip(&format!(
+            "link add br0 type bridge stp_state 1 priority {} forward_delay 200 hello_time 100 max_age 600\n\
+             link set k1 up\nlink set k1 master br0\nlink set br0 up",
+            4096 * (n + 1)
+        ));
+        start(bed, "spanning-tree mode rstp\nvlan 30\nvlan 31", &["middle"]);
+        bed.configure(
+            "interface w1\nswitchport access vlan 30\nswitchport mode dot1q-tunnel\n\
+             interface p1\nswitchport access vlan 31\nswitchport mode dot1q-tunnel",
+        );
+    }
+    let rooted = || (kernel_has_root_port(&sites[0]), kernel_has_root_port(&sites[1]));
+    let dropped =
+        |bed: &Bed| bed.ask("show l2protocol-tunnel interface w1")["interfaces"][0]["dropped"].as_u64();
+    wait_for("BPDUs of both sites to be dropped", || {
+        beds.iter().all(|bed| dropped(bed) > Some(1)).then_some(())
+    });
+    assert_eq!(rooted(), (false, false), "each site has a root of its own");
+
+    beds.iter().for_each(|bed| bed.configure("interface w1\nl2protocol-tunnel stp"));
+    wait_for("both sites to have one root", || (rooted() == (false, true)).then_some(()));
+    for bed in beds.iter() {
+        assert_eq!(tree(bed, 0)["root_id"], tree(&beds[0], 0)["root_id"], "the provider's tree is its own");
+        becomes(bed, 0, "w1", "designated", "forwarding");
+    }
+    customers_discovery(&beds);
+
+    beds[1].configure("interface w1\nno l2protocol-tunnel stp");
+    wait_for("the sites to lose sight of each other", || (rooted() == (false, false)).then_some(()));
+}
+
+/// CDP, LLDP and a PVST+ BPDU in a VLAN of the customer's, from one site's host to the other's.
+fn customers_discovery(beds: &[Bed]) {
+    let payload = |dst: [u8; 6], code: u16, bytes: &[u8]| {
+        let mut frame = frame(dst, beds[0].host(1).mac).ethertype(code);
+        frame.0[14..14 + bytes.len()].copy_from_slice(bytes);
+        frame
+    };
+    let cdp = payload([1, 0, 0xc, 0xcc, 0xcc, 0xcc], 40, &[0xaa, 0xaa, 3, 0, 0, 0x0c, 0x20, 0, 2, 180]);
+    let lldp = payload([1, 0x80, 0xc2, 0, 0, 0x0e], 0x88cc, &[2, 7, 4, 2, 0, 0, 0, 0, 1]);
+    let pvst =
+        payload([1, 0, 0xc, 0xcc, 0xcc, 0xcd], 40, &[0xaa, 0xaa, 3, 0, 0, 0x0c, 1, 0x0b]).tag(0x8100, 7, 9);
+    let lines = ["l2protocol-tunnel cdp", "l2protocol-tunnel lldp", "l2protocol-tunnel stp"];
+    for (line, sent) in lines.iter().zip([&cdp, &lldp, &pvst]) {
+        let before = beds[0].drops(1, "tunnel_protocol");
+        beds[0].host(1).send(sent);
+        wait_for("the frame to be dropped", || {
+            (beds[0].drops(1, "tunnel_protocol") == before + 1).then_some(())
+        });
+        beds.iter().for_each(|bed| bed.configure(&format!("interface p1\n{line}")));
+        beds[0].host(1).send(sent);
+        arrives(&beds[1], sent);
+    }
 }

@@ -5,7 +5,7 @@ use crate::layer3::{ForwardingPlane, Layer3, RelayInformation, StaticRoute, Trac
 use crate::spanning_tree::{ErrDisable, SpanningTree, SpanningTreePort};
 use ipnet::{Ipv4Net, Ipv6Net};
 use lanyard_pipeline::state::{Delivery, FDB_LIMIT_DEFAULT, HookChoice, ReservedAction, Tpid};
-use lanyard_types::{MacAddr, StormKind, VlanId, VlanSet};
+use lanyard_types::{MacAddr, StormKind, Tunnelled, VlanId, VlanSet};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
@@ -270,6 +270,8 @@ pub struct Switchport {
     pub fdb_limit: Option<u32>,
     /// `storm-control broadcast|multicast|unicast level pps N`.
     pub storm_pps: [Option<u32>; StormKind::SLOTS],
+    /// `l2protocol-tunnel stp|cdp|lldp`; takes effect in `dot1q-tunnel` mode.
+    pub tunnelled: Tunnelled,
 }
 
 impl Interface {
@@ -294,6 +296,7 @@ impl Default for Switchport {
             learning: true,
             fdb_limit: None,
             storm_pps: [None; StormKind::SLOTS],
+            tunnelled: Tunnelled::NONE,
         }
     }
 }

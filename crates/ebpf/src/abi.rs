@@ -53,7 +53,7 @@ pub(crate) struct Structure {
 
 constants! {
     /// LY_ABI: what pins of another number hold is not understood here.
-    ABI: u32 = 16;
+    ABI: u32 = 17;
     PORTS: usize = 1024;
     PORT_WORDS: usize = PORTS / 64;
     VLANS: usize = 4096;
@@ -81,6 +81,10 @@ constants! {
     PORT_ROUTED: u32 = 0x80;
     PORT_SUB: u32 = 0x100;
     PORT_STORM: u32 = 0x400;
+    PORT_TUNNEL_STP: u32 = 0x800;
+    PORT_TUNNEL_CDP: u32 = 0x1000;
+    PORT_TUNNEL_LLDP: u32 = 0x2000;
+    RESTORED: usize = 3;
     STORM_KINDS: usize = 4;
     PV_MEMBER: u8 = 0x01;
     PV_UNTAGGED: u8 = 0x02;

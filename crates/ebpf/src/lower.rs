@@ -84,6 +84,9 @@ pub(crate) fn port_row(port: &PortState, ifindex: u32, facts: &PortFacts, rif: u
     flag(facts.partial, abi::PORT_PARTIAL);
     flag(facts.xdp_tx, abi::PORT_XDP_TX);
     flag(port.storm_pps.iter().any(Option::is_some), abi::PORT_STORM);
+    flag(port.tunnelled.stp, abi::PORT_TUNNEL_STP);
+    flag(port.tunnelled.cdp, abi::PORT_TUNNEL_CDP);
+    flag(port.tunnelled.lldp, abi::PORT_TUNNEL_LLDP);
     abi::Port {
         ifindex,
         flags,

@@ -5,12 +5,15 @@ use crate::dry::DryRun;
 use crate::routing::{Routing, decode};
 use crate::tables::Tables;
 use lanyard_pipeline::route::{self, RifAttachment, RifState, RouteTarget};
+use lanyard_pipeline::stages::trap::tunnel_note;
 use lanyard_pipeline::state::{FdbTarget, PlaneState, PortKind, PortState, ReservedAction};
 use lanyard_pipeline::trace::{TraceStep, Verdict};
 use lanyard_plane::{FdbEntry, FdbKind, Trace};
-use lanyard_types::{AdjacencyId, DropReason, MacAddr, PortId, PortSet, RifId, Stage, TrapReason, VlanId};
+use lanyard_types::{
+    AdjacencyId, DropReason, MacAddr, PortId, PortSet, RifId, Stage, TrapReason, TunnelledProtocol, VlanId,
+};
 use lanyard_wire::ip::IpHeader;
-use lanyard_wire::{Frame, HEADER_LEN, TAG_LEN, Tag};
+use lanyard_wire::{Frame, HEADER_LEN, TAG_LEN, Tag, tunnelled_protocol};
 
 /// An FDB entry from its key and value.
 pub(crate) fn fdb_entry(key: u64, value: FdbValue, now_s: u32) -> Option<FdbEntry> {
@@ -131,6 +134,7 @@ impl Teller<'_> {
                 Some(format!("{dst} is {reason}: to the control plane"))
             }
             Some(Verdict::Dropped(_)) if self.end == Stage::Trap => None,
+            _ if self.enters_tunnel().is_some() => self.enters_tunnel().map(tunnel_note),
             _ => match self.would_trap(dst) {
                 Some(reason) if self.end == Stage::Port => Some(format!("{reason}, but the port is down")),
                 _ => Some("not for the control plane".into()),
@@ -151,6 +155,24 @@ impl Teller<'_> {
             None if dst == MacAddr::SSTP && self.traps_pvst() => Some(TrapReason::PvstBpdu),
             _ => None,
         }
+    }
+
+    /// The protocol of a customer's control frame that the port carries.
+    fn enters_tunnel(&self) -> Option<TunnelledProtocol> {
+        let port = self.ingress.filter(|port| port.enabled && port.is_tunnel())?;
+        let (protocol, address) = tunnelled_protocol(self.frame.bytes(), false)?;
+        (address == self.frame.dst() && port.tunnelled.carries(protocol)).then_some(protocol)
+    }
+    /// Tunnel ports that do not carry what a frame for the address of the tunnel contains.
+    fn without_tunnel(&self) -> PortSet {
+        if self.frame.dst() != MacAddr::TUNNEL && self.enters_tunnel().is_none() {
+            return PortSet::EMPTY;
+        }
+        let protocol =
+            tunnelled_protocol(self.frame.bytes(), self.tag().is_some()).map(|(protocol, _)| protocol);
+        let carries = |port: &PortState| protocol.is_some_and(|protocol| port.tunnelled.carries(protocol));
+        let ports = self.state.ports.iter().filter(|(_, port)| port.is_tunnel() && !carries(port));
+        ports.map(|(id, _)| *id).collect()
     }
 
     fn traps_pvst(&self) -> bool {
@@ -319,7 +341,7 @@ impl Teller<'_> {
                 && (dst.is_group() || !has(&global.no_unicast, *port))
                 && !(dst.is_group() && !dst.is_broadcast() && has(&global.no_multicast, *port))
         };
-        PortId::all().filter(reached).collect()
+        PortId::all().filter(reached).collect::<PortSet>().difference(&self.without_tunnel())
     }
 
     fn vlan_egress(&self) -> Vec<String> {

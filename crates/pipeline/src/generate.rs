@@ -10,7 +10,7 @@ use crate::state::{
     FdbTarget, GlobalState, PlaneState, PortKind, PortState, ReservedAction, StpState, Tpid, TrapRate,
     VlanState,
 };
-use lanyard_types::{InstanceId, MacAddr, PortId, VlanId, VlanSet};
+use lanyard_types::{InstanceId, MacAddr, PortId, Tunnelled, VlanId, VlanSet};
 use lanyard_wire::{Builder, Tag};
 
 /// A seeded random generator (xorshift64*): for variety, never for secrets.
@@ -195,7 +195,11 @@ fn random_port(rng: &mut Rng, port: PortId, vlans: &[VlanId]) -> PortState {
         // Trunk that tags its native VLAN.
         7 => state.tagged = if rng.percent(20) { VlanSet::all() } else { allowed },
         // Tunnel: whatever comes in is payload.
-        8 => (state.pvid, state.untagged, state.tpid, state.access) = (Some(native), one, Tpid::None, true),
+        8 => {
+            (state.pvid, state.untagged, state.tpid, state.access) = (Some(native), one, Tpid::None, true);
+            let (stp, cdp, lldp) = (rng.percent(60), rng.percent(60), rng.percent(60));
+            state.tunnelled = Tunnelled { stp, cdp, lldp };
+        }
         // A VLAN interface's end.
         _ => {
             (state.pvid, state.untagged, state.kind) = (Some(native), one, PortKind::Svi(native));
@@ -223,7 +227,13 @@ pub fn frame(rng: &mut Rng, state: &State) -> (PortId, Vec<u8>) {
     }
     let known = &state.ports[..state.ports.len().saturating_sub(usize::from(!rng.percent(3)))];
     let port = rng.pick(known).or(PortId::new(1)).unwrap_or_else(|| unreachable!("1 is a port"));
-    let mut builder = Builder::new(destination(rng, state), source(rng, state));
+    let (mut dst, payload) = (destination(rng, state), control_payload(rng));
+    if let Some((_, address, _)) =
+        payload.filter(|_| rng.percent(if dst.is_layer2_protocol() { 60 } else { 3 }))
+    {
+        dst = if rng.percent(70) { address } else { MacAddr::TUNNEL };
+    }
+    let mut builder = Builder::new(dst, source(rng, state));
     let own = state.plane.ports.get(&port).and_then(|port| port.tpid.ethertype());
     for depth in 0..2 {
         if rng.percent(if depth == 0 { 60 } else { 15 }) {
@@ -242,7 +252,12 @@ pub fn frame(rng: &mut Rng, state: &State) -> (PortId, Vec<u8>) {
         8 => 68 + 14 + rng.below(10) as usize,   // at that of the smallest
         _ => 600 + rng.below(1000) as usize,
     };
-    let mut bytes = builder.ethertype(ethertype).build_unpadded();
+    let mut bytes = match payload {
+        Some((code, _, payload)) if dst.is_layer2_protocol() || dst == MacAddr::TUNNEL => {
+            builder.ethertype(code).payload(payload).build_unpadded()
+        }
+        _ => builder.ethertype(ethertype).build_unpadded(),
+    };
     while bytes.len() < len {
         bytes.push(rng.next_u64() as u8);
     }
@@ -250,6 +265,21 @@ pub fn frame(rng: &mut Rng, state: &State) -> (PortId, Vec<u8>) {
         bytes.truncate(rng.below(19) as usize);
     }
     (port, bytes)
+}
+
+/// The start of a frame of a protocol that tunnels carry, or nearly: EtherType or length, the protocol's address, and the bytes
+/// behind. Sometimes none.
+fn control_payload(rng: &mut Rng) -> Option<(u16, MacAddr, &'static [u8])> {
+    rng.pick(&[
+        Some((38, MacAddr::BRIDGE_GROUP, &[0x42, 0x42, 3, 0, 0, 2, 2, 0][..])),
+        Some((38, MacAddr::BRIDGE_GROUP, &[0x42, 0x42, 3])),
+        Some((50, MacAddr::SSTP, &[0xaa, 0xaa, 3, 0, 0, 0x0c, 1, 0x0b, 0, 0, 2])),
+        Some((200, MacAddr::CISCO_DISCOVERY, &[0xaa, 0xaa, 3, 0, 0, 0x0c, 0x20, 0, 2, 180])),
+        Some((200, MacAddr::CISCO_DISCOVERY, &[0xaa, 0xaa, 3, 0, 0, 0x0c, 0x20, 3, 1, 2])),
+        Some((0x88cc, MacAddr::LLDP, &[2, 7, 4, 2, 0, 0, 0, 0, 1])),
+        None,
+    ])
+    .flatten()
 }
 
 fn vid(rng: &mut Rng, state: &State) -> u16 {
@@ -275,7 +305,8 @@ fn destination(rng: &mut Rng, state: &State) -> MacAddr {
     match rng.below(20) {
         0 | 1 => MacAddr::BROADCAST,
         2 => MacAddr([1, 0, 0x5e, 1, 2, rng.below(256) as u8]),
-        3 | 4 => MacAddr([1, 0x80, 0xc2, 0, 0, rng.below(18) as u8]),
+        3 => MacAddr([1, 0x80, 0xc2, 0, 0, rng.below(18) as u8]),
+        4 => rng.pick(&[MacAddr::BRIDGE_GROUP, MacAddr::LLDP, MacAddr::TUNNEL]).unwrap_or_default(),
         5 => MacAddr([1, 0, 0xc, 0xcc, 0xcc, 0xcc + rng.below(2) as u8]),
         6 => MacAddr::from_u64(rng.next_u64() & 0xfeff_ffff_ffff),
         7 => MacAddr::default(),

@@ -5,7 +5,7 @@
 //! know ports, VLANs and bits, and nothing of the command line.
 
 use crate::route::RifState;
-use lanyard_types::{InstanceId, MacAddr, PortId, RifId, StormKind, TrapGroup, VlanId, VlanSet};
+use lanyard_types::{InstanceId, MacAddr, PortId, RifId, StormKind, TrapGroup, Tunnelled, VlanId, VlanSet};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -152,6 +152,9 @@ pub struct PortState {
     /// Frames per second that the port lets in of each [`StormKind`], by its number; `None` lets all of them in.
     #[serde(default)]
     pub storm_pps: [Option<u32>; StormKind::SLOTS],
+    /// Control frames of customers that a dot1q-tunnel port carries; at other ports it means nothing.
+    #[serde(default)]
+    pub tunnelled: Tunnelled,
     /// Which kernel hook forwards this port.
     pub hook: HookChoice,
     /// How frames are handed to a veth whose other end is in another namespace.
@@ -184,6 +187,7 @@ impl PortState {
             mtu: 1500,
             fdb_limit: None,
             storm_pps: [None; StormKind::SLOTS],
+            tunnelled: Tunnelled::NONE,
             hook: HookChoice::Auto,
             delivery: Delivery::Auto,
         }

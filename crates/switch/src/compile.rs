@@ -15,7 +15,7 @@ use lanyard_config::{Config, Interface, InterfaceName, StaticTarget, Switchport,
 use lanyard_pipeline::state::{
     Delivery, FdbTarget, GlobalState, HookChoice, PlaneState, PortKind, PortState, Tpid, VlanState,
 };
-use lanyard_types::{PortId, VlanId, VlanSet};
+use lanyard_types::{PortId, Tunnelled, VlanId, VlanSet};
 use std::collections::BTreeMap;
 
 /// The plane state that `config` is, given the netdevs there are. `ports` has a number for each of
@@ -78,6 +78,7 @@ fn switchport(name: &str, interface: &Interface, facts: &Facts, tag_native: bool
         mtu: link.map_or(interface.mtu.unwrap_or(1500), |link| link.mtu).clamp(68, 65_535),
         fdb_limit: words.fdb_limit,
         storm_pps: words.storm_pps,
+        tunnelled: if words.mode == SwitchportMode::Tunnel { words.tunnelled } else { Tunnelled::NONE },
         hook: interface.hook,
         delivery: interface.delivery,
         ..PortState::new(name, link.map_or(0, |link| link.ifindex))

@@ -22,6 +22,11 @@ impl MacAddr {
     /// Cisco's discovery protocols: CDP, VTP, UDLD, DTP and PAgP.
     pub const CISCO_DISCOVERY: Self = Self([0x01, 0x00, 0x0c, 0xcc, 0xcc, 0xcc]);
 
+    /// Where LLDP goes, 01:80:C2:00:00:0E (IEEE 802.1AB-2016, 7.1: the nearest bridge).
+    pub const LLDP: Self = Self([0x01, 0x80, 0xc2, 0, 0, 0x0e]);
+    /// Control frames of customers on their way through a provider's network, 01:00:0C:CD:CD:D0 (Cisco's GBPT).
+    pub const TUNNEL: Self = Self([0x01, 0x00, 0x0c, 0xcd, 0xcd, 0xd0]);
+
     /// True for group addresses: multicast, broadcast included.
     #[must_use]
     pub const fn is_group(self) -> bool {

@@ -14,7 +14,7 @@ pub use id::{
     AdjacencyId, GroupId, InstanceId, MAX_PORTS, MAX_VLANS, PortId, RifId, StpState, VlanId, VlanIdError,
     VrfId,
 };
-pub use reason::{DropReason, Stage, StormKind, TrapGroup, TrapReason};
+pub use reason::{DropReason, Stage, StormKind, TrapGroup, TrapReason, Tunnelled, TunnelledProtocol};
 pub use set::{ParseVlanSetError, PortSet, VlanSet};
 
 /// Frames and bytes seen by one port in one direction. Bytes count the frame as it stood on the wire,

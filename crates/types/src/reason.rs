@@ -1,6 +1,6 @@
 //! Stages, drop reasons, trap reasons and trap groups: each name written once.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 macro_rules! named {
@@ -142,7 +142,8 @@ named! {
         MartianSource = 30, "martian_source";
         /// storm: broadcast, multicast or unknown unicast over the ingress port's rate for it.
         Storm = 31, "storm";
-        /// trap: a BPDU (IEEE or PVST+), LLDP or CDP frame of a customer on a dot1q-tunnel port.
+        /// trap: a BPDU (IEEE or PVST+), LLDP or Cisco discovery frame of a customer on a dot1q-tunnel port, whose protocol
+        /// the port does not carry.
         TunnelProtocol = 32, "tunnel_protocol";
     }
 }
@@ -156,6 +157,44 @@ named! {
         Multicast = 2, "multicast";
         /// To a station that the FDB does not know.
         Unicast = 3, "unicast";
+    }
+}
+
+named! {
+    /// The customers' protocols that a dot1q-tunnel port can carry (`l2protocol-tunnel`).
+    TunnelledProtocol {
+        /// Spanning tree: IEEE and PVST+ BPDUs.
+        Stp = 1, "stp";
+        /// Cisco's discovery protocol.
+        Cdp = 2, "cdp";
+        /// IEEE 802.1AB.
+        Lldp = 3, "lldp";
+    }
+}
+
+/// Which protocols of customers a port carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Tunnelled {
+    /// Spanning tree.
+    pub stp: bool,
+    /// CDP.
+    pub cdp: bool,
+    /// LLDP.
+    pub lldp: bool,
+}
+
+impl Tunnelled {
+    /// None of them.
+    pub const NONE: Self = Self { stp: false, cdp: false, lldp: false };
+
+    /// True when frames of this protocol are carried.
+    #[must_use]
+    pub const fn carries(self, protocol: TunnelledProtocol) -> bool {
+        match protocol {
+            TunnelledProtocol::Stp => self.stp,
+            TunnelledProtocol::Cdp => self.cdp,
+            TunnelledProtocol::Lldp => self.lldp,
+        }
     }
 }
 

@@ -9,11 +9,13 @@
 
 mod frame;
 pub mod ip;
+mod layer2;
 pub mod pcapng;
 pub mod rtnetlink;
 mod tag;
 
 pub use frame::{Builder, Frame};
+pub use layer2::tunnelled_protocol;
 pub use tag::{Tag, Truncated, pop, push, rewrite};
 
 /// Bytes of an Ethernet header without a tag: two addresses and an EtherType.

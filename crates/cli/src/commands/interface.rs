@@ -17,7 +17,7 @@ use lanyard_config::{
     Config, Duplex, Interface, InterfaceName, Role, Switchport, SwitchportMode, Vlan, text,
 };
 use lanyard_pipeline::state::{Delivery, HookChoice, Tpid};
-use lanyard_types::{StormKind, VlanId, VlanSet};
+use lanyard_types::{StormKind, Tunnelled, VlanId, VlanSet};
 
 /// Longest name of a subinterface, in bytes: the kernel's limit less `ly`.
 const MAX_SUBINTERFACE: usize = 13;
@@ -103,6 +103,13 @@ macro_rules! storm_control {
     };
 }
 
+/// `l2protocol-tunnel PROTOCOL`.
+macro_rules! tunnelled {
+    ($words:literal, $field:ident, $help:literal) => {
+        Setting::of($words, $help, &Flag(field!(Interface, switchport.tunnelled.$field))).on(port).line()
+    };
+}
+
 /// The layer-2 lines. `no switchport` comes after those that make the port a switch port.
 const SWITCHPORT: &[Line<Interface>] = &[
     Line::Own { under: "switchport access", node: ACCESS_VLAN, print: print_access_vlan },
@@ -156,6 +163,14 @@ const SWITCHPORT: &[Line<Interface>] = &[
     storm_control!("storm-control broadcast", Broadcast),
     storm_control!("storm-control multicast", Multicast),
     storm_control!("storm-control unicast", Unicast),
+    tunnelled!("l2protocol-tunnel cdp", cdp, "Cisco Discovery Protocol"),
+    tunnelled!("l2protocol-tunnel lldp", lldp, "Link Layer Discovery Protocol"),
+    tunnelled!("l2protocol-tunnel stp", stp, "Spanning Tree Protocol"),
+    Line::Own {
+        under: "",
+        node: kw("l2protocol-tunnel", "Carry a customer's control frames through the tunnel").run(tunnel_all),
+        print: |_| Vec::new(),
+    },
     Line::Own {
         under: "",
         node: kw("switchport", "Make this a port of the switch; set its characteristics").run(switchport),
@@ -464,6 +479,16 @@ fn each_port(edit: &mut Edit<'_>, form: Form, mut set: impl FnMut(&mut Switchpor
             set(&mut interface.switchport);
         }
         Ok(())
+    })
+}
+
+/// `l2protocol-tunnel` alone: CDP and spanning tree, as in IOS; its `no` form is about all protocols.
+fn tunnel_all(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    each_port(edit, args.form, |port| {
+        port.tunnelled = match args.form {
+            Form::Set => Tunnelled { cdp: true, stp: true, ..port.tunnelled },
+            Form::No | Form::Default => Tunnelled::NONE,
+        };
     })
 }
 

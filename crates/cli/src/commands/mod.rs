@@ -17,6 +17,7 @@ mod show;
 mod show_ip;
 mod show_storm;
 mod show_stp;
+mod show_tunnel;
 mod spanning_tree;
 mod track;
 mod vlan;

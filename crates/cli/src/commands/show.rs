@@ -1,7 +1,7 @@
 //! `show ...`: each command gets a view from the switch or makes one from the configuration, and presents it
 //! as text or JSON.
 
-use super::{fpm, need, show_ip, show_storm, show_stp};
+use super::{fpm, need, show_ip, show_storm, show_stp, show_tunnel};
 use crate::args::{Args, Kind, short};
 use crate::backend::{MacFilter, Refusal};
 use crate::config_view as made;
@@ -43,6 +43,7 @@ pub const TREE: Node = kw("show", "Show running system information").then(&[
     show_stp::TREE,
     kw("startup-config", "Contents of startup configuration").privileged().exec(startup),
     show_storm::TREE,
+    show_tunnel::TREE,
     show_ip::TRACK,
     kw("users", "Display information about terminal lines").exec(users),
     kw("version", "System hardware and software status").exec(version),

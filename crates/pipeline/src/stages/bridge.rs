@@ -2,6 +2,7 @@
 
 use super::learn::Learn;
 use super::parse::Parsed;
+use super::trap::Tunnelled;
 use super::vlan_ingress::Class;
 use crate::state::PortState;
 use crate::tables::Tables;
@@ -18,13 +19,15 @@ pub enum Egress {
 }
 
 /// Looks the destination up. `from` is the port it came in at; `None` for a routed frame, which comes from the router: it
-/// may leave by any port, and port isolation does not concern it.
+/// may leave by any port, and port isolation does not concern it. `tunnelled` is about a frame for the address of the tunnel:
+/// ports that carry tunnels, but not of its protocol, are left out.
 pub(super) fn run(
     tables: &Tables,
     from: Option<(PortId, &PortState)>,
     frame: &Parsed,
     class: &Class,
     learn: &Learn,
+    tunnelled: Option<&Tunnelled>,
     notes: &mut Notes,
 ) -> Result<Egress, Verdict> {
     let dropped = |reason| Err(Verdict::Dropped(reason));
@@ -33,6 +36,10 @@ pub(super) fn run(
             flood_set(tables, from, class)
         } else {
             flood_set(tables, from, class).intersection(&tables.ports.flood_multicast)
+        };
+        let flood = match tunnelled {
+            Some(tunnelled) => flood.difference(&tunnelled.without),
+            None => flood,
         };
         let what = if frame.dst.is_broadcast() { "broadcast" } else { "multicast" };
         return flooded(what, flood, notes);

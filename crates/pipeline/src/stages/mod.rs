@@ -18,7 +18,7 @@ pub mod vlan_ingress;
 use crate::state::{PortKind, PortState, StpState};
 use crate::tables::Tables;
 use crate::trace::{Notes, Verdict};
-use lanyard_types::{AdjacencyId, DropReason, PortId, Stage, StormKind, VlanId};
+use lanyard_types::{AdjacencyId, DropReason, MacAddr, PortId, Stage, StormKind, VlanId};
 use lanyard_wire::Tag;
 use parse::Parsed;
 use route::{Onward, Out};
@@ -88,8 +88,8 @@ fn run(
     decision: &mut Decision,
     notes: &mut Notes,
 ) -> Result<(), Verdict> {
-    let frame = parse::run(tables, arrival, notes)?;
-    trap::run(tables, arrival, &frame, notes)?;
+    let mut frame = parse::run(tables, arrival, notes)?;
+    trap::run(tables, arrival, &mut frame, notes)?;
     let ingress = port::run(tables, arrival, notes)?;
     let class = match ingress.kind {
         PortKind::Netdev | PortKind::Svi(_) => {
@@ -158,11 +158,15 @@ impl Passage<'_> {
         notes: &mut Notes,
     ) -> Result<(), Verdict> {
         let from = rewrite.is_none().then_some((self.arrival.port, self.ingress));
-        let egress = bridge::run(self.tables, from, frame, class, &decision.learn, notes)?;
+        let tunnelled =
+            (frame.dst == MacAddr::TUNNEL).then(|| trap::Tunnelled::of(self.tables, self.arrival, frame));
+        let carried = tunnelled.as_ref();
+        let egress = bridge::run(self.tables, from, frame, class, &decision.learn, carried, notes)?;
         let egress =
             vlan_egress::run(self.tables, from, frame, class, egress, &mut decision.oversize, notes)?;
         decision.plan = replicate::run(self.tables, self.ingress, frame, class, &egress, notes);
         decision.plan.rewrite = rewrite;
+        decision.plan.tunnelled = tunnelled;
         Ok(())
     }
 

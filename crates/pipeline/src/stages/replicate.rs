@@ -3,16 +3,19 @@
 //! Ports that want the frame as it arrived come first, then the frame is changed once for each further form, and the
 //! ports that want that form follow, in ascending order. N ports take N-1 clones, and as many tag operations as
 //! there are forms other than the first one's arrival. A frame whose tag names another VLAN than the one it leaves in
-//! (priority-tagged, or routed) is wanted by nobody as it arrived. A routed frame is rewritten once, before all copies.
+//! (priority-tagged, or routed) is wanted by nobody as it arrived. A routed frame is rewritten once, before all copies. A
+//! customer's control frame in a tunnel has its protocol's destination at tunnel ports and the tunnel's elsewhere; that
+//! counts as no tag operation.
 
 use super::bridge::Egress;
 use super::parse::Parsed;
 use super::route::Rewrite;
+use super::trap::Tunnelled;
 use super::vlan_ingress::Class;
 use crate::state::{PortState, Tpid};
 use crate::tables::Tables;
 use crate::trace::Notes;
-use lanyard_types::{PortId, Stage, VlanId};
+use lanyard_types::{MacAddr, PortId, Stage, VlanId};
 use lanyard_wire::{Tag, Truncated, pop, push, rewrite};
 
 /// How a copy is tagged.
@@ -37,6 +40,8 @@ pub struct Plan {
     pub tag: Tag,
     /// How a routed frame is changed first.
     pub rewrite: Option<Rewrite>,
+    /// For a frame with the address of the tunnel (`MacAddr::TUNNEL`): who wants another address.
+    pub tunnelled: Option<Tunnelled>,
 }
 
 /// Orders the copies.
@@ -66,7 +71,7 @@ pub(super) fn run(
     for (form, port) in &copies {
         notes.say(Stage::Replicate, || format!("{}: {}", tables.ports.name(*port), detail(*form, class.tag)));
     }
-    Plan { copies, arrived, has_tag: frame.tag.is_some(), tag: class.tag, rewrite: None }
+    Plan { copies, arrived, has_tag: frame.tag.is_some(), tag: class.tag, rewrite: None, tunnelled: None }
 }
 
 /// One copy out of a routed port, with a subinterface's tag or without.
@@ -86,14 +91,28 @@ pub(super) fn straight(
     };
     notes.say(Stage::Replicate, || format!("{}: {}", tables.ports.name(port), detail(form, tag)));
     let arrived = arrived(ingress, frame, tag);
-    Plan { copies: vec![(form, port)], arrived, has_tag: frame.tag.is_some(), tag, rewrite: None }
+    Plan {
+        copies: vec![(form, port)],
+        arrived,
+        has_tag: frame.tag.is_some(),
+        tag,
+        rewrite: None,
+        tunnelled: None,
+    }
 }
 
 /// The copy that goes up to the host's end of an interface: as it came, without the tag.
 pub(super) fn up(ingress: &PortState, frame: &Parsed, port: PortId) -> Plan {
     let tag = frame.tag.unwrap_or_default();
     let arrived = arrived(ingress, frame, tag);
-    Plan { copies: vec![(Form::Untagged, port)], arrived, has_tag: frame.tag.is_some(), tag, rewrite: None }
+    Plan {
+        copies: vec![(Form::Untagged, port)],
+        arrived,
+        has_tag: frame.tag.is_some(),
+        tag,
+        rewrite: None,
+        tunnelled: None,
+    }
 }
 
 /// The form it arrived in, if a copy that leaves with `tag` can be had by leaving it as it is.
@@ -154,6 +173,19 @@ pub(crate) fn emit(
             operations += 1;
             has_tag = *form != Form::Untagged;
             now = Some(*form);
+        }
+        if let Some(MacAddr(address)) = plan.tunnelled.as_ref().map(|tunnelled| tunnelled.address(*port)) {
+            let current = if changed { scratch.as_slice() } else { bytes };
+            if !current.starts_with(&address) {
+                if !changed {
+                    scratch.clear();
+                    scratch.extend_from_slice(bytes);
+                    changed = true;
+                }
+                if let Some(dst) = scratch.first_chunk_mut() {
+                    *dst = address;
+                }
+            }
         }
         send(*port, if changed { scratch } else { bytes });
     }

@@ -3,17 +3,19 @@
 //! Trapping asks neither VLAN nor spanning-tree state: BPDUs come in at discarding ports. It does ask whether the
 //! port is enabled: on one that is not, what would be trapped goes on to the port stage and ends there. PVST+ BPDUs are trapped
 //! in VLANs with a tree only; elsewhere they are ordinary multicast. Control frames of a customer's network never reach
-//! this switch's protocols: a dot1q-tunnel port drops them. The token bucket is no part of the decision; [`police`] takes
-//! the token when the frame really goes up.
+//! this switch's protocols: a dot1q-tunnel port drops them, or sends them through the provider's network with another
+//! destination, which `replicate` restores at the tunnel ports on the other side. The token bucket is no part of the
+//! decision; [`police`] takes the token when the frame really goes up.
 
 use super::Arrival;
 use super::parse::Parsed;
 use crate::Timestamp;
-use crate::state::ReservedAction;
+use crate::state::{PortState, ReservedAction};
 use crate::tables::Tables;
 use crate::tables::trap::TrapTable;
 use crate::trace::{Notes, Verdict};
-use lanyard_types::{DropReason, MacAddr, PortId, Stage, TrapReason, VlanId};
+use lanyard_types::{DropReason, MacAddr, PortId, PortSet, Stage, TrapReason, TunnelledProtocol, VlanId};
+use lanyard_wire::tunnelled_protocol;
 
 /// The last nibble of the address of MAC control frames: PAUSE and priority flow control.
 const PAUSE: u8 = 1;
@@ -22,12 +24,16 @@ const PAUSE: u8 = 1;
 pub(super) fn run(
     tables: &Tables,
     arrival: &Arrival<'_>,
-    frame: &Parsed,
+    frame: &mut Parsed,
     notes: &mut Notes,
 ) -> Result<(), Verdict> {
     let port = tables.ports.get(arrival.port);
-    if port.is_some_and(|port| port.enabled && port.is_tunnel()) && frame.dst.is_layer2_protocol() {
-        return Err(Verdict::Dropped(DropReason::TunnelProtocol));
+    if let Some(port) = port.filter(|port| port.enabled && port.is_tunnel()) {
+        if let Some(protocol) = customers(port, arrival, frame)? {
+            frame.dst = MacAddr::TUNNEL;
+            notes.say(Stage::Trap, || tunnel_note(protocol));
+            return Ok(());
+        }
     }
     let tag = frame.tag.map(|tag| tag.vid).filter(|vid| *vid != 0);
     let vlan = tag.map_or_else(|| port.and_then(|port| port.pvid), VlanId::new);
@@ -41,6 +47,64 @@ pub(super) fn run(
     }
     notes.say(Stage::Trap, || format!("{} is {reason}: to the control plane", frame.dst));
     Err(Verdict::Trapped(reason))
+}
+
+/// What is asked of a control frame of a customer in the provider's network.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tunnelled {
+    /// The destination that the frame's protocol uses, for `restored`; without a protocol that is known there are none.
+    pub address: MacAddr,
+    /// The tunnel ports that carry its protocol.
+    pub restored: PortSet,
+    /// The other tunnel ports, which it does not leave by.
+    pub without: PortSet,
+}
+
+impl Tunnelled {
+    /// For a frame as it came in.
+    pub(super) fn of(tables: &Tables, arrival: &Arrival<'_>, frame: &Parsed) -> Self {
+        let found = tunnelled_protocol(arrival.bytes, frame.tag.is_some());
+        let mut all =
+            Self { address: found.map_or(MacAddr::TUNNEL, |(_, address)| address), ..Self::default() };
+        for id in PortId::all() {
+            let Some(port) = tables.ports.get(id).filter(|port| port.is_tunnel()) else { continue };
+            let carries = found.is_some_and(|(protocol, _)| port.tunnelled.carries(protocol));
+            let set = if carries { &mut all.restored } else { &mut all.without };
+            set.insert(id);
+        }
+        all
+    }
+    /// The destination that it has at a port.
+    pub(super) fn address(&self, port: PortId) -> MacAddr {
+        if self.restored.contains(port) { self.address } else { MacAddr::TUNNEL }
+    }
+}
+
+/// What packet-trace says of a frame that enters the tunnel.
+#[must_use]
+pub fn tunnel_note(protocol: TunnelledProtocol) -> String {
+    format!("a customer's {protocol}: to {} through the tunnel", MacAddr::TUNNEL)
+}
+
+/// The protocol of a customer's control frame that `port` carries; `None` for any other frame. A protocol's frame has that
+/// protocol's address and payload.
+fn customers(
+    port: &PortState,
+    arrival: &Arrival<'_>,
+    frame: &Parsed,
+) -> Result<Option<TunnelledProtocol>, Verdict> {
+    if frame.dst == MacAddr::TUNNEL {
+        return Err(Verdict::Dropped(DropReason::TunnelProtocol));
+    }
+    if !frame.dst.is_layer2_protocol() {
+        return Ok(None);
+    }
+    match tunnelled_protocol(arrival.bytes, false) {
+        Some((protocol, address)) if address == frame.dst && port.tunnelled.carries(protocol) => {
+            Ok(Some(protocol))
+        }
+        _ => Err(Verdict::Dropped(DropReason::TunnelProtocol)),
+    }
 }
 
 /// Why a frame for `dst` in `vlan` would go up; `None` when it would not.

@@ -6,8 +6,8 @@ use lanyard_pipeline::state::{PlaneState, PortState, StpState, Tpid};
 use lanyard_pipeline::tables::fdb::FdbFilter;
 use lanyard_pipeline::trace::Verdict;
 use lanyard_pipeline::{Output, Pipeline, Timestamp};
-use lanyard_types::{MacAddr, PortId, Stage, VlanId};
-use lanyard_wire::Frame;
+use lanyard_types::{MacAddr, PortId, Stage, TunnelledProtocol, VlanId};
+use lanyard_wire::{Frame, tunnelled_protocol};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -35,9 +35,29 @@ fn carries(port: &PortState, vlan: VlanId) -> bool {
     port.tagged.contains(vlan) || port.untagged.contains(vlan)
 }
 
+/// For a frame that is forwarded with the address of the tunnel: the protocol it is of, and that protocol's address.
+type Carried = Option<Option<(TunnelledProtocol, MacAddr)>>;
+
+fn carried(port: &PortState, bytes: &[u8]) -> Carried {
+    let dst = Frame::new(bytes).unwrap().dst();
+    let enters = port.is_tunnel() && dst.is_layer2_protocol();
+    (enters || dst == MacAddr::TUNNEL).then(|| tunnelled_protocol(bytes, recognised(port, bytes).is_some()))
+}
+
+/// Whether a frame may leave by a port, and with which destination.
+fn leaves_for(port: &PortState, dst: MacAddr, carried: Carried) -> Option<MacAddr> {
+    match carried {
+        None => Some(dst),
+        Some(_) if !port.is_tunnel() => Some(MacAddr::TUNNEL),
+        Some(found) => found.filter(|(protocol, _)| port.tunnelled.carries(*protocol)).map(|(_, own)| own),
+    }
+}
+
 /// The ports a flood of this frame may reach, from the definition, one port at a time.
-fn may_flood(state: &PlaneState, from: PortId, vlan: VlanId, dst: MacAddr, len: usize) -> BTreeSet<PortId> {
+fn may_flood(state: &PlaneState, from: PortId, vlan: VlanId, bytes: &[u8]) -> BTreeSet<PortId> {
     let ingress = &state.ports[&from];
+    let (dst, carried) = (Frame::new(bytes).unwrap().dst(), carried(ingress, bytes));
+    let len = bytes.len() - if recognised(ingress, bytes).is_some() { 4 } else { 0 };
     let instance = state.vlans[&vlan].instance;
     let wanted = |p: &PortState| {
         if dst.is_broadcast() {
@@ -55,6 +75,7 @@ fn may_flood(state: &PlaneState, from: PortId, vlan: VlanId, dst: MacAddr, len: 
             && state.stp.get(&(instance, **id)).is_none_or(|s| *s == StpState::Forwarding)
             && !(ingress.isolated && p.isolated)
             && wanted(p)
+            && leaves_for(p, dst, carried).is_some()
             && len <= p.mtu as usize + 18
     };
     state.ports.iter().filter(passes).map(|(id, _)| *id).collect()
@@ -98,14 +119,13 @@ proptest! {
             let ingress = &state.ports[&from];
             let vid = recognised(ingress, bytes);
             let vlan = vid.and_then(VlanId::new).or(ingress.pvid).unwrap();
-            let len = bytes.len() - if vid.is_some() { 4 } else { 0 };
             let dst = Frame::new(bytes).unwrap().dst();
             let got: BTreeSet<PortId> = out.sent.iter().map(|(port, _)| *port).collect();
             assert_eq!(got.len(), out.sent.len(), "a port twice");
             assert!(state.vlans.contains_key(&vlan) && carries(ingress, vlan) && ingress.enabled);
             match pipeline.fdb().get(vlan, dst).filter(|_| !dst.is_group()) {
                 Some(found) => assert_eq!(got, found.port.into_iter().collect()),
-                None => assert_eq!(got, may_flood(state, from, vlan, dst, len)),
+                None => assert_eq!(got, may_flood(state, from, vlan, bytes)),
             }
         });
     }
@@ -124,11 +144,13 @@ proptest! {
             let vid = recognised(ingress, bytes);
             let vlan = vid.and_then(VlanId::new).or(ingress.pvid).unwrap();
             let tci = vid.map_or(0, |_| u16::from_be_bytes([bytes[14], bytes[15]]) & 0xf000);
-            let bare = [&bytes[..12], &bytes[if vid.is_some() { 16 } else { 12 }..]].concat();
+            let mut bare = [&bytes[..12], &bytes[if vid.is_some() { 16 } else { 12 }..]].concat();
             let mut runs: Vec<(Option<u16>, Vec<PortId>)> = Vec::new();
             for (port, sent) in &out.sent {
                 let egress = &state.ports[port];
                 let tpid = egress.tpid.ethertype().filter(|_| egress.tagged.contains(vlan));
+                let dst = leaves_for(egress, Frame::new(bytes).unwrap().dst(), carried(ingress, bytes)).unwrap();
+                bare[..6].copy_from_slice(&dst.0);
                 let want = match tpid {
                     None => bare.clone(),
                     Some(tpid) => {
@@ -215,6 +237,7 @@ fn generated_frames_reach_everything() {
             });
         });
     }
+    assert!(seen.contains("tunnel_protocol"));
     // No plane routes yet.
     for reason in &lanyard_types::DropReason::ALL[..24] {
         // A dynamic entry leaves with its port, and the generator's sink never refuses.
