@@ -43,6 +43,7 @@ enum drop_reason {
 	DROP_MARTIAN_SOURCE,
 	DROP_STORM,
 	DROP_TUNNEL_PROTOCOL,
+	DROP_TUNNEL_ADDRESS,
 };
 
 /* lanyard_types::TrapReason */

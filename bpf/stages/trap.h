@@ -64,7 +64,7 @@ static __always_inline int stage_trap(struct frame *f, struct __sk_buff *skb)
 	__u32 group = GROUP_DISCOVERY;
 	if (is_tunnel(f->port)) {
 		if (f->dst == TUNNEL)
-			return DROP(DROP_TUNNEL_PROTOCOL);
+			return DROP(DROP_TUNNEL_ADDRESS);
 		if (f->dst == SSTP || f->dst == CISCO_DISCOVERY || f->dst == RESERVED_BLOCK || f->dst == LLDP) {
 			if (!tunnel_enter(skb, f->port_id, f->form, f->dst))
 				return DROP(DROP_TUNNEL_PROTOCOL);

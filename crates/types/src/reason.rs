@@ -145,6 +145,8 @@ named! {
         /// trap: a BPDU (IEEE or PVST+), LLDP or Cisco discovery frame of a customer on a dot1q-tunnel port, whose protocol
         /// the port does not carry.
         TunnelProtocol = 32, "tunnel_protocol";
+        /// trap: a frame for 01:00:0C:CD:CD:D0 on a dot1q-tunnel port: only provider bridges send those, to each other.
+        TunnelAddress = 33, "tunnel_address";
     }
 }
 
@@ -300,7 +302,11 @@ impl DropReason {
     pub const fn stage(self) -> Stage {
         match self {
             Self::Truncated | Self::SourceGroup | Self::SourceZero => Stage::Parse,
-            Self::Pause | Self::ReservedAddress | Self::TrapPoliced | Self::TunnelProtocol => Stage::Trap,
+            Self::Pause
+            | Self::ReservedAddress
+            | Self::TrapPoliced
+            | Self::TunnelProtocol
+            | Self::TunnelAddress => Stage::Trap,
             Self::PortDown => Stage::Port,
             Self::VlanInvalid
             | Self::TaggedOnAccess

@@ -94,7 +94,7 @@ fn customers(
     frame: &Parsed,
 ) -> Result<Option<TunnelledProtocol>, Verdict> {
     if frame.dst == MacAddr::TUNNEL {
-        return Err(Verdict::Dropped(DropReason::TunnelProtocol));
+        return Err(Verdict::Dropped(DropReason::TunnelAddress));
     }
     if !frame.dst.is_layer2_protocol() {
         return Ok(None);

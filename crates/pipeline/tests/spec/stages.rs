@@ -245,7 +245,7 @@ fn tunnels() {
     let mut odd = own(Stp);
     odd[14] = 0;
     check("no BPDU though it has the address", all, all, 1, &odd, "dropped tunnel_protocol");
-    check("from a customer", all, all, 1, &build(MacAddr::TUNNEL, Stp, &[]), "dropped tunnel_protocol");
+    check("from a customer", all, all, 1, &build(MacAddr::TUNNEL, Stp, &[]), "dropped tunnel_address");
     let unknown = tagged(MacAddr::TUNNEL, host(1), 0x8100, 0, 10);
     check(
         "of no known protocol",
