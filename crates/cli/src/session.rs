@@ -17,6 +17,7 @@ use crate::pipe::{self, Pipe};
 use crate::section::{RefusedSection, Under, indent};
 use crate::tree::Run;
 use crate::unsupported::{Place, explain, is_safety, leads_to_mode};
+use lanyard_config::Banner;
 use std::collections::VecDeque;
 
 /// Lines of history at most.
@@ -44,6 +45,8 @@ pub struct Session {
     pub(crate) history_size: usize,
     /// True when something was configured since `configure`, for the log.
     pub(crate) changed: bool,
+    /// True while the lines are those of a text that was pasted or read from a file.
+    is_pasted: bool,
     /// A banner whose text is being entered.
     banner: Option<Capture>,
     /// A refused line that leads to a mode: the lines meant for that mode are refused with it.
@@ -105,6 +108,7 @@ impl Session {
             history: VecDeque::new(),
             history_size: 20,
             changed: false,
+            is_pasted: false,
             banner: None,
             section: None,
             is_held: false,
@@ -127,6 +131,26 @@ impl Session {
     #[must_use]
     pub fn login(&self) -> &Login {
         &self.login
+    }
+
+    /// What a terminal is shown when the session begins: the banners of the day, of the login and of the session, in this
+    /// order, as in IOS. Programs are shown none.
+    #[must_use]
+    pub fn greeting(&self, backend: &dyn Backend) -> String {
+        let banners = &backend.running().banners;
+        let shown = [Banner::Motd, Banner::Login, Banner::Exec].iter().filter_map(|which| banners.get(which));
+        let line = |text: &String| format!("{}\n", text.strip_suffix('\n').unwrap_or(text));
+        if self.login.interactive { shown.map(line).collect() } else { String::new() }
+    }
+
+    /// Whether the lines that follow are those of a text, whose sender does not read the answer to one line before the next:
+    /// then an interface is left shut down by a refused line that protects the network, however the line is indented.
+    pub fn set_pasted(&mut self, is_pasted: bool) {
+        self.is_pasted = is_pasted;
+    }
+
+    fn is_text(&self, line: &str) -> bool {
+        self.is_pasted || indent(line) > 0
     }
 
     /// The prompt, without a trailing blank.
@@ -231,7 +255,7 @@ impl Session {
             return outcome;
         }
         match outcome {
-            Outcome::Refused(text) if place == Place::Interface && is_safety(words) && indent(line) > 0 => {
+            Outcome::Refused(text) if place == Place::Interface && is_safety(words) && self.is_text(line) => {
                 Outcome::Refused(text + &lines(&[self.hold(backend)]))
             }
             other => other,
@@ -322,7 +346,7 @@ impl Session {
         let refused = |refusal: Refusal| Failure::Reason(at, refusal.0);
         let Mode::Config { at: mode, session } = self.mode.clone() else { return Err(Failure::Invalid(at)) };
         let opens = parsed.args.form != Form::Set && parsed.args.words.first() == Some(&"shutdown");
-        if self.is_held && opens && indent(line) > 0 {
+        if self.is_held && opens && self.is_text(line) {
             return Err(Failure::Reason(
                 at,
                 "The interface stays shut down: a line that protects the network was refused".into(),

@@ -93,6 +93,59 @@ fn the_caret_stands_under_the_echoed_word() {
     assert_eq!(text, "Enter configuration commands, one per line.  End with CNTL/Z.\n");
 }
 
+/// Typed without indentation, a refused line that protects the network changes nothing: whoever types reads the answer. In a
+/// pasted text, indented or not, it leaves the interface shut down.
+#[test]
+fn a_pasted_interface_without_its_protection_is_left_shut_down() {
+    for (pasted, line, down) in [
+        (false, "channel-group 1 mode active", false),
+        (false, " channel-group 1 mode active", true),
+        (true, "channel-group 1 mode active", true),
+    ] {
+        let (mut fake, mut session) = (Fake::new(&["eth0"]), session());
+        session.set_pasted(pasted);
+        run(&mut session, &mut fake, &["configure terminal", "interface eth0", "switchport mode trunk"]);
+        let Outcome::Refused(text) = session.execute(line, &mut fake) else { panic!("taken") };
+        assert_eq!(text.contains("is left shut down"), down, "{text}");
+        session.execute(if line.starts_with(' ') { " no shutdown" } else { "no shutdown" }, &mut fake);
+        let eth0 = &fake.config.interfaces[&lanyard_config::InterfaceName::Netdev("eth0".into())];
+        assert_eq!(eth0.shutdown, down, "pasted {pasted}: {line}");
+    }
+}
+
+/// Lines meant for an interface that is not there run nowhere, and shut nothing else down.
+#[test]
+fn pasted_lines_of_an_absent_interface_run_nowhere() {
+    let (mut fake, mut session) = (Fake::new(&["eth0"]), session());
+    session.set_pasted(true);
+    run(&mut session, &mut fake, &["configure terminal", "interface eth0", "switchport mode trunk"]);
+    let before = fake.config.clone();
+    for line in ["interface lo/7", "switchport mode access", "channel-group 1 mode active", "shutdown"] {
+        let Outcome::Refused(_) = session.execute(line, &mut fake) else { panic!("taken: {line}") };
+    }
+    assert_eq!(fake.config, before);
+}
+
+#[test]
+fn banners_are_shown_when_a_terminal_connects() {
+    let (mut fake, mut session) = (Fake::default(), session());
+    run(
+        &mut session,
+        &mut fake,
+        &[
+            "configure terminal",
+            "banner exec #run#",
+            "banner motd #",
+            "of the day",
+            "#",
+            "banner login #log in#",
+        ],
+    );
+    let interactive = Login { line: "vty 1".into(), user: "root".into(), interactive: true };
+    assert_eq!(Session::new(interactive).greeting(&fake), "\nof the day\nlog in\nrun\n");
+    assert_eq!(session.greeting(&fake), "", "a program is shown none");
+}
+
 #[test]
 fn settings() {
     let (mut fake, mut session) = (Fake::default(), session());

@@ -62,7 +62,19 @@ impl Client {
     /// # Errors
     /// When the daemon has no room.
     pub fn hello(&mut self, user: &str, interactive: bool) -> Result<Done, String> {
-        self.ask(&Request::Hello { user: user.to_owned(), interactive }, &mut |_| Ok(()))
+        self.greet(user, interactive, &mut |_| Ok(()))
+    }
+    /// As [`Client::hello`]; `output` is given the banners.
+    ///
+    /// # Errors
+    /// When the daemon has no room, or `output` fails.
+    pub fn greet(
+        &mut self,
+        user: &str,
+        interactive: bool,
+        output: &mut dyn FnMut(Piece<'_>) -> io::Result<()>,
+    ) -> Result<Done, String> {
+        self.ask(&Request::Hello { user: user.to_owned(), interactive }, output)
     }
     /// Runs a line; `output` is given its output, or why it was refused, piece by piece.
     ///
@@ -73,7 +85,18 @@ impl Client {
         line: &str,
         output: &mut dyn FnMut(Piece<'_>) -> io::Result<()>,
     ) -> Result<Done, String> {
-        self.ask(&Request::Exec { line: line.to_owned() }, output)
+        self.ask(&Request::Exec { line: line.to_owned(), pasted: false }, output)
+    }
+    /// Runs one line of a text; see [`Request::Exec`].
+    ///
+    /// # Errors
+    /// As [`Client::exec`].
+    pub fn paste(
+        &mut self,
+        line: &str,
+        output: &mut dyn FnMut(Piece<'_>) -> io::Result<()>,
+    ) -> Result<Done, String> {
+        self.ask(&Request::Exec { line: line.to_owned(), pasted: true }, output)
     }
     /// Runs a classic bridge command.
     ///

@@ -14,7 +14,8 @@ pub const MAX_PIECE: usize = 32 << 10;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
-    /// First of all: opens a command-line session. Answered by `Done`.
+    /// First of all: opens a command-line session. Answered by the banners of the switch (a `Text`) where the
+    /// session is interactive, and `Done`.
     Hello {
         /// The user's name.
         user: String,
@@ -25,6 +26,9 @@ pub enum Request {
     Exec {
         /// The line.
         line: String,
+        /// True for one line of a text that was pasted, or read from a file: nobody looks at the answer before the next line.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        pasted: bool,
     },
     /// Asks what TAB offers. Answered by `Completion`.
     Complete {
@@ -135,6 +139,9 @@ mod tests {
     #[test]
     fn lines_of_json() {
         assert_eq!(line(&Request::Interrupt), "\"interrupt\"\n");
-        assert_eq!(line(&Request::Exec { line: "a\nb".into() }), "{\"exec\":{\"line\":\"a\\nb\"}}\n");
+        assert_eq!(
+            line(&Request::Exec { line: "a\nb".into(), pasted: false }),
+            "{\"exec\":{\"line\":\"a\\nb\"}}\n"
+        );
     }
 }

@@ -190,6 +190,8 @@ impl Seat {
 }
 
 async fn converse(connection: &mut Connection, seat: &Seat, mut session: Session) -> Result<(), Ended> {
+    let greeting = session.greeting(&*seat.shared.core.borrow());
+    connection.send_text(Reply::Text, &greeting).await?;
     connection.send(&seat.done(&session, false, false)).await?;
     let mut monitor: Option<Subscription> = None;
     loop {
@@ -201,7 +203,8 @@ async fn converse(connection: &mut Connection, seat: &Seat, mut session: Session
             }
         };
         match request {
-            Request::Exec { line } => {
+            Request::Exec { line, pasted } => {
+                session.set_pasted(pasted);
                 if !execute(connection, seat, &mut session, &line).await? {
                     return Ok(());
                 }

@@ -175,7 +175,7 @@ fn a_reader_that_does_not_read_holds_nobody_up() {
     served(|socket| {
         let mut slow = UnixStream::connect(socket).expect("connected");
         let hello = Request::Hello { user: "slow".into(), interactive: false };
-        let monitor = Request::Exec { line: "monitor events link".into() };
+        let monitor = Request::Exec { line: "monitor events link".into(), pasted: false };
         slow.write_all((line(&hello) + &line(&monitor)).as_bytes()).expect("sent");
         let mut other = Client::at(socket).expect("connected");
         other.hello("other", false).expect("room");

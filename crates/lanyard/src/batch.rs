@@ -23,12 +23,14 @@ pub fn read(path: &Path) -> Result<Vec<String>, String> {
     Ok(text.lines().map(str::to_owned).collect())
 }
 
-/// Runs `commands`; the exit code is 1 when one was refused.
-pub fn run(instance: &str, commands: &[String]) -> Result<ExitCode, String> {
+/// Runs `commands`, of which the first `typed` were given one by one and the others are a text; the exit code is 1 when one was
+/// refused.
+pub fn run(instance: &str, commands: &[String], typed: usize) -> Result<ExitCode, String> {
     let mut client = Client::connect(instance)?;
     client.hello(&user(), false)?;
-    for command in commands {
-        let done = client.exec(command, &mut show)?;
+    for (at, command) in commands.iter().enumerate() {
+        let done =
+            if at < typed { client.exec(command, &mut show)? } else { client.paste(command, &mut show)? };
         if done.refused {
             return Ok(ExitCode::FAILURE);
         }

@@ -7,7 +7,7 @@
 use crate::batch::user;
 use crate::pager::Pager;
 use crate::plain::{self, Key, Terminal};
-use lanyard_daemon::client::{Client, Replies, Requests};
+use lanyard_daemon::client::{Client, Piece, Replies, Requests};
 use lanyard_daemon::protocol::{Done, Reply, Request};
 use nix::sys::signal::{SigSet, Signal as OsSignal};
 use reedline::{
@@ -33,7 +33,10 @@ const END: &str = "end";
 /// Runs a session on the terminal.
 pub fn run(instance: &str) -> Result<ExitCode, String> {
     let mut client = Client::connect(instance)?;
-    let mut done = client.hello(&user(), true)?;
+    let mut done = client.greet(&user(), true, &mut |piece| match piece {
+        Piece::Output(text) | Piece::Refusal(text) => print(text),
+        Piece::Bytes(_) => Ok(()),
+    })?;
     let (requests, replies) = client.split();
     let busy = Arc::new(AtomicBool::new(false));
     interrupts(&requests, &busy)?;
@@ -67,9 +70,9 @@ pub fn run(instance: &str) -> Result<ExitCode, String> {
             }
             // Ctrl-Z and ctrl-C lead out of configuration; in exec mode there is nothing to leave.
             Signal::HostCommand(_) | Signal::CtrlC if done.prompt.contains("(config") => {
-                exec(&link, "end", 0)?
+                exec(&link, "end", false, 0)?
             }
-            Signal::CtrlD => exec(&link, "exit", 0)?,
+            Signal::CtrlD => exec(&link, "exit", false, 0)?,
             _ => done,
         };
     }
@@ -78,11 +81,12 @@ pub fn run(instance: &str) -> Result<ExitCode, String> {
 
 /// Runs what was entered: one line, or the lines that were pasted.
 fn exec_all(link: &Mutex<Link>, text: &str, mut done: Done) -> Result<Done, String> {
+    let pasted = text.trim_end().contains(['\n', '\r']);
     for (at, line) in text.split(['\n', '\r']).enumerate() {
         if at > 0 {
             print(&format!("{}{line}\n", done.prompt)).map_err(|error| format!("terminal: {error}"))?;
         }
-        done = exec(link, line, done.length)?;
+        done = exec(link, line, pasted, done.length)?;
         if done.close {
             break;
         }
@@ -125,7 +129,7 @@ fn run_plain(link: &Mutex<Link>, terminal: &mut Terminal, mut done: Done) -> Res
         let leaves = !matches!(key, Key::Cancel | Key::End) || done.prompt.contains("(config");
         if leaves {
             terminal.interrupts(true).map_err(wrong)?;
-            done = exec(link, &command, done.length)?;
+            done = exec(link, &command, false, done.length)?;
             terminal.interrupts(false).map_err(wrong)?;
         }
         if !done.close {
@@ -155,10 +159,10 @@ fn lock(link: &Mutex<Link>) -> MutexGuard<'_, Link> {
     link.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn exec(link: &Mutex<Link>, line: &str, length: u16) -> Result<Done, String> {
+fn exec(link: &Mutex<Link>, line: &str, pasted: bool, length: u16) -> Result<Done, String> {
     let mut link = lock(link);
     link.busy.store(true, Ordering::Relaxed);
-    link.ask(&Request::Exec { line: line.to_owned() })?;
+    link.ask(&Request::Exec { line: line.to_owned(), pasted })?;
     let mut pager = Pager::new(page(length));
     let wrong = |error: io::Error| format!("terminal: {error}");
     let done = loop {

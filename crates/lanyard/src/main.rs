@@ -181,11 +181,12 @@ fn cli(args: CliArgs) -> Result<ExitCode, String> {
     use std::io::IsTerminal;
     let has_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     let mut commands = args.command;
+    let typed = commands.len();
     match &args.file {
         Some(file) => commands.extend(batch::read(file)?),
         None if commands.is_empty() && has_terminal => return console::run(&args.instance),
         None if commands.is_empty() => commands = batch::read("-".as_ref())?,
         None => {}
     }
-    batch::run(&args.instance, &commands)
+    batch::run(&args.instance, &commands, typed)
 }

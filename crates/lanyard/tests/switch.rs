@@ -277,6 +277,7 @@ fn refusals_change_nothing() {
     assert!(why.starts_with("% ve1 is enslaved to br0"), "{why}");
     let why = bed.refused(&["configure terminal", "interface eth1", "mtu 9000", "speed 100"]);
     assert!(why.contains("setting eth1 to 100 Mbit/s"), "the driver's refusal: {why}");
+    assert!(why.contains("no speeds to choose from: enter speed auto (Operation not supported)"), "{why}");
     let why = bed.refused(&["configure terminal", "interface eth1", "mtu 1400", "hook xdp"]);
     assert!(why.contains("hook"), "the plane's refusal: {why}");
     assert_eq!(bed.interface("eth1")["mtu"], 1400);

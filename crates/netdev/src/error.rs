@@ -33,6 +33,8 @@ impl Error {
     #[must_use]
     pub fn reason(&self) -> String {
         let code = match self.source.raw_os_error() {
+            // The C library's text speaks of a transport endpoint, which is right for sockets only.
+            Some(libc::EOPNOTSUPP) => "Operation not supported".to_owned(),
             Some(errno) => nix::errno::Errno::from_raw(errno).desc().to_owned(),
             None => self.source.to_string(),
         };

@@ -221,7 +221,10 @@ impl Netdev {
             attribute(LINKMODES_SPEED, speed_mbps.to_ne_bytes()),
             attribute(LINKMODES_DUPLEX, [u8::from(duplex == Duplex::Full)]),
         ];
-        self.ethtool(LINKMODES_SET, wanted, |_| {}).map_err(|refusal| {
+        self.ethtool(LINKMODES_SET, wanted, |_| {}).map_err(|mut refusal| {
+            if unsupported(&refusal) && refusal.extended.is_none() {
+                refusal.extended = Some("its driver has no speeds to choose from: enter speed auto".into());
+            }
             Error::refused(format!("setting {name} to {speed_mbps} Mbit/s, {duplex} duplex"), refusal)
         })
     }
