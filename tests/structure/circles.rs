@@ -27,7 +27,8 @@ const ALLOWED: &[(&str, &str, &str)] = &[
     (
         "cli",
         "commands::show",
-        "`show ip interface` and `show storm-control` are made from the same views as `show interfaces`",
+        "`show ip interface`, `show storm-control` and `show l2protocol-tunnel` are made from the same views as \
+         `show interfaces`",
     ),
     ("cli", "commands::files", "`configure replace` and `copy` share the line that is logged"),
     ("daemon", "context", "the context owns the state of loop safety, which acts on the context"),

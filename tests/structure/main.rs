@@ -151,3 +151,35 @@ fn numbers_shared_with_c_agree() {
     let storms = names(StormKind::ALL.iter().map(|kind| (kind.index(), kind.name())).collect());
     assert_eq!(c_enum(&source, "storm_kind", "STORM_"), storms);
 }
+
+/// Words that a command line may leave out. A handler may ask whether one is there; between words that exclude each other it
+/// decides by `Args::among`, which names all of them, so that no word silently means what another does.
+const OPTIONAL_WORDS: &[&str] = &[
+    "delay",
+    "digest",
+    "mst",
+    "name",
+    "no-advertise",
+    "no-autoconfig",
+    "null0",
+    "off-link",
+    "permanent",
+    "secondary",
+    "vrf",
+];
+
+#[test]
+fn commands_do_not_decide_by_a_missing_keyword() {
+    let dir = root().join("crates/cli/src/commands");
+    let mut asked = Vec::new();
+    for entry in fs::read_dir(&dir).expect("the commands").flatten() {
+        let text = fs::read_to_string(entry.path()).expect("readable");
+        for part in text.split(".has(\"").skip(1) {
+            let word = part.split('"').next().unwrap_or_default();
+            if !OPTIONAL_WORDS.contains(&word) {
+                asked.push(format!("{}: {word}", entry.path().display()));
+            }
+        }
+    }
+    assert!(asked.is_empty(), "ask Args::among for one of several keywords: {asked:#?}");
+}

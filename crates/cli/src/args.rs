@@ -154,7 +154,14 @@ impl Args {
     pub fn number_u32(&self) -> Option<u32> {
         self.number().and_then(|n| u32::try_from(n).ok())
     }
-    /// True when the line has this keyword.
+    /// What the line's keyword stands for, of several that exclude each other. `None` when the line has none of them.
+    #[must_use]
+    pub fn among<T: Copy>(&self, choices: &[(&str, T)]) -> Option<T> {
+        let of = |word: &&str| choices.iter().find(|(keyword, _)| keyword == word).map(|(_, value)| *value);
+        self.words.iter().find_map(of)
+    }
+    /// True when the line has this keyword, which may be left out. What is decided between several keywords is
+    /// [`Args::among`]'s.
     #[must_use]
     pub fn has(&self, word: &str) -> bool {
         self.words.contains(&word)

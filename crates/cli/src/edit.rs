@@ -12,7 +12,9 @@ use crate::section::{RefusedSection, Under, indent};
 use crate::setting::{Change, Target};
 use crate::tree::Run;
 use crate::unsupported::{Place, explain, is_safety, leads_to_mode};
+use lanyard_config::layer3::{Track, Vrf};
 use lanyard_config::{Config, Interface, InterfaceName, Vlan};
+use lanyard_stp::MstRegion;
 use lanyard_types::VlanId;
 use std::collections::BTreeSet;
 
@@ -76,6 +78,58 @@ impl Target for Interface {
     type Key = InterfaceName;
     fn each(edit: &mut Edit<'_>, change: Change<'_, Self>) -> Result<(), Refusal> {
         edit.each_interface(change)
+    }
+}
+
+impl Target for Config {
+    type Key = ();
+    fn each(edit: &mut Edit<'_>, change: Change<'_, Self>) -> Result<(), Refusal> {
+        let mut next = edit.config.clone();
+        change(&mut next, &())?;
+        *edit.config = next;
+        Ok(())
+    }
+}
+
+impl Target for Vlan {
+    type Key = VlanId;
+    fn each(edit: &mut Edit<'_>, change: Change<'_, Self>) -> Result<(), Refusal> {
+        edit.each_vlan(|settings, vlan| change(settings, &vlan))
+    }
+}
+
+impl Target for Vrf {
+    type Key = String;
+    fn each(edit: &mut Edit<'_>, change: Change<'_, Self>) -> Result<(), Refusal> {
+        let ConfigMode::Vrf { name, .. } = &*edit.mode else { return Err("this is a VRF's command".into()) };
+        let mut vrf = edit.config.vrfs.get(name).cloned().unwrap_or_default();
+        change(&mut vrf, name)?;
+        edit.config.vrfs.insert(name.clone(), vrf);
+        Ok(())
+    }
+}
+
+impl Target for Track {
+    type Key = u16;
+    fn each(edit: &mut Edit<'_>, change: Change<'_, Self>) -> Result<(), Refusal> {
+        let ConfigMode::Track(number) = *edit.mode else {
+            return Err("this is a tracked object's command".into());
+        };
+        let missing = || Refusal(format!("there is no tracked object {number}"));
+        let mut track = edit.config.tracks.get(&number).cloned().ok_or_else(missing)?;
+        change(&mut track, &number)?;
+        edit.config.tracks.insert(number, track);
+        Ok(())
+    }
+}
+
+impl Target for MstRegion {
+    type Key = ();
+    fn each(edit: &mut Edit<'_>, change: Change<'_, Self>) -> Result<(), Refusal> {
+        let mut region = edit.config.spanning_tree.region.clone();
+        change(&mut region, &())?;
+        edit.config.spanning_tree.region = region;
+        Ok(())
     }
 }
 
@@ -299,7 +353,7 @@ pub fn run_parsed(
     let leaves = !parsed.exec && matches!(parsed.args.words.first(), Some(&"end" | &"exit"));
     if leaves {
         *mode = match std::mem::replace(mode, ConfigMode::Global) {
-            ConfigMode::Vrf { name, family: Some(_) } if parsed.args.has("exit") => {
+            ConfigMode::Vrf { name, family: Some(_) } if parsed.args.words.first() == Some(&"exit") => {
                 ConfigMode::Vrf { name, family: None }
             }
             _ => ConfigMode::Global,

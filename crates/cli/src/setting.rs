@@ -57,7 +57,7 @@ impl<T: Default, V: Clone + PartialEq> Field<T, V> {
 pub type Change<'a, T> = &'a mut dyn FnMut(&mut T, &<T as Target>::Key) -> Result<(), Refusal>;
 
 /// What a mode configures: interfaces, VLANs, the whole switch.
-pub trait Target: Default + Clone + PartialEq + 'static {
+pub trait Target: Clone + PartialEq + 'static {
     /// What it is called.
     type Key;
     /// Edits every target that the mode names, or none.
@@ -93,7 +93,7 @@ pub trait Syntax<T>: Sync {
 /// On or off: the plain line turns it on, the `no` form off.
 pub struct Flag<T: 'static>(pub Field<T, bool>);
 
-impl<T: Target> Syntax<T> for Flag<T> {
+impl<T: Target + Default> Syntax<T> for Flag<T> {
     fn operands(&self) -> Vec<Operand> {
         vec![Operand { token: Token::Word(""), help: "", choice: None }]
     }
@@ -120,7 +120,7 @@ pub struct Choice<T: 'static, V: 'static> {
     pub of: &'static [(&'static str, V, &'static str)],
 }
 
-impl<T: Target, V: Copy + PartialEq + Sync> Syntax<T> for Choice<T, V> {
+impl<T: Target + Default, V: Copy + PartialEq + Sync> Syntax<T> for Choice<T, V> {
     fn operands(&self) -> Vec<Operand> {
         let operand = |(at, (word, _, help)): (usize, &(&'static str, V, &'static str))| Operand {
             token: Token::Word(word),
@@ -183,8 +183,8 @@ pub struct Number<T: 'static, V: 'static> {
     pub range: (u64, u64),
     /// The text that `?` shows.
     pub help: &'static str,
-    /// A keyword that stands for the default, and its help.
-    pub default_word: Option<(&'static str, &'static str)>,
+    /// Keywords that stand for a number, or for the default (`None`), and their help.
+    pub words: &'static [(&'static str, Option<u64>, &'static str)],
     /// Refuses numbers of the range that are no values, saying which are.
     pub check: fn(u64) -> Result<(), String>,
 }
@@ -192,23 +192,29 @@ pub struct Number<T: 'static, V: 'static> {
 impl<T: Target, V: Numeric> Number<T, V> {
     /// Any number of a range.
     pub const fn any(field: Field<T, V>, min: u64, max: u64, help: &'static str) -> Self {
-        Self { field, range: (min, max), help, default_word: None, check: |_| Ok(()) }
+        Self { field, range: (min, max), help, words: &[], check: |_| Ok(()) }
     }
 }
 
-impl<T: Target, V: Numeric> Syntax<T> for Number<T, V> {
+impl<T: Target + Default, V: Numeric> Syntax<T> for Number<T, V> {
     fn operands(&self) -> Vec<Operand> {
         let (min, max) = self.range;
         let number = Operand { token: Token::Arg(Kind::Number(min, max)), help: self.help, choice: None };
-        let word =
-            self.default_word.map(|(word, help)| Operand { token: Token::Word(word), help, choice: Some(0) });
-        word.into_iter().chain([number]).collect()
+        let word = |(at, (word, _, help)): (usize, &(&'static str, Option<u64>, &'static str))| Operand {
+            token: Token::Word(word),
+            help,
+            choice: Some(at),
+        };
+        self.words.iter().enumerate().map(word).chain([number]).collect()
     }
     fn set(&self, target: &mut T, _: Form, value: Option<&Value>) -> Result<(), Refusal> {
         let number = match value {
             Some(Value::Number(number)) => {
                 (self.check)(*number)?;
                 V::from_number(*number)
+            }
+            Some(Value::Choice(at)) => {
+                self.words.get(*at).and_then(|(_, number, _)| *number).and_then(V::from_number)
             }
             _ => None,
         };
@@ -230,7 +236,7 @@ pub struct Text<T: 'static> {
     pub help: &'static str,
 }
 
-impl<T: Target> Syntax<T> for Text<T> {
+impl<T: Target + Default> Syntax<T> for Text<T> {
     fn operands(&self) -> Vec<Operand> {
         vec![Operand { token: Token::Arg(self.kind), help: self.help, choice: None }]
     }
@@ -244,13 +250,38 @@ impl<T: Target> Syntax<T> for Text<T> {
     }
 }
 
+/// A word that is always there: one that is not set is the default's.
+pub struct Word<T: 'static> {
+    /// Where it is kept.
+    pub field: Field<T, String>,
+    /// `Kind::Word` or `Kind::Line`.
+    pub kind: Kind,
+    /// The text that `?` shows.
+    pub help: &'static str,
+}
+
+impl<T: Target + Default> Syntax<T> for Word<T> {
+    fn operands(&self) -> Vec<Operand> {
+        vec![Operand { token: Token::Arg(self.kind), help: self.help, choice: None }]
+    }
+    fn set(&self, target: &mut T, _: Form, value: Option<&Value>) -> Result<(), Refusal> {
+        let text = if let Some(Value::Text(text)) = value { Some(text.clone()) } else { None };
+        self.field.put(target, text);
+        Ok(())
+    }
+    fn print(&self, target: &T, always: bool) -> Option<Result<String, ()>> {
+        let printed = always || self.field.changed(target).is_some();
+        printed.then(|| Ok((self.field.get)(target).clone()))
+    }
+}
+
 /// A station's MAC address.
 pub struct Station<T: 'static> {
     /// Where it is kept.
     pub field: Field<T, Option<MacAddr>>,
 }
 
-impl<T: Target> Syntax<T> for Station<T> {
+impl<T: Target + Default> Syntax<T> for Station<T> {
     fn operands(&self) -> Vec<Operand> {
         vec![Operand { token: Token::Arg(Kind::Mac), help: "MAC address", choice: None }]
     }
@@ -275,7 +306,7 @@ pub struct OneVlan<T: 'static> {
     pub help: &'static str,
 }
 
-impl<T: Target> Syntax<T> for OneVlan<T> {
+impl<T: Target + Default> Syntax<T> for OneVlan<T> {
     fn operands(&self) -> Vec<Operand> {
         vec![Operand { token: Token::Arg(Kind::Vlan), help: self.help, choice: None }]
     }
@@ -310,6 +341,8 @@ pub struct Setting<T: Target> {
     pub always: fn(&T) -> bool,
     /// A warning about a new value that is taken all the same.
     pub warning: fn(&T) -> Option<&'static str>,
+    /// True for another way to write a setting of the table, which the running configuration does not print.
+    pub is_alias: bool,
 }
 
 impl<T: Target> Setting<T> {
@@ -324,6 +357,7 @@ impl<T: Target> Setting<T> {
             then: |_, _| Ok(()),
             always: |_| false,
             warning: |_| None,
+            is_alias: false,
         }
     }
     /// The `no` form may end behind these keywords, which are the first of the setting's own.
@@ -351,11 +385,19 @@ impl<T: Target> Setting<T> {
         self.warning = warning;
         self
     }
+    /// Another way to write a setting that the table has.
+    pub const fn alias(mut self) -> Self {
+        self.is_alias = true;
+        self
+    }
     /// As an entry of a mode's table.
     pub const fn line(self) -> Line<T> {
         Line::Setting(self)
     }
     fn print(&self, target: &T) -> Option<String> {
+        if self.is_alias {
+            return None;
+        }
         Some(match self.value.print(target, (self.always)(target))? {
             Ok(value) if value.is_empty() => self.words.to_owned(),
             Ok(value) => format!("{} {value}", self.words),
@@ -435,6 +477,23 @@ impl<T: Target> Line<T> {
             }
         }
     }
+}
+
+impl<T: Target> Line<T> {
+    /// A line with a grammar and handlers of its own, behind the keywords `under`.
+    pub const fn own(under: &'static str, node: Node, print: fn(&T) -> Vec<String>) -> Self {
+        Self::Own { under, node, print }
+    }
+    /// One that the table prints nothing for: it leads to a mode, or another entry prints what it sets.
+    pub const fn unprinted(under: &'static str, node: Node) -> Self {
+        Self::Own { under, node, print: |_| Vec::new() }
+    }
+}
+
+/// The lines that print `target` by a mode's table.
+#[must_use]
+pub fn print<T: Target>(lines: &[Line<T>], target: &T) -> Vec<String> {
+    lines.iter().flat_map(|line| line.print(target)).collect()
 }
 
 /// A tree of nodes that is being put together.

@@ -1,11 +1,14 @@
 //! Running-configuration text, in IOS layout: [`render`], and [`diff`] of two configurations.
 //!
 //! Invariant: what is printed, fed back through the command line, gives an equal [`Config`]. Sections are separated by
-//! `!`. What stands under an interface is printed by the same table that reads it ([`crate::setting`]).
+//! `!`. Every line is printed by the table that reads it ([`crate::setting`]).
 
-use crate::commands::{banner, interface};
-use lanyard_config::text::{fdb, globals, missing_vlans, reference, vlans, vlans_apart};
-use lanyard_config::{Config, Interface, InterfaceName, fpm, layer3, spanning_tree};
+use crate::commands::{global, interface, spanning_tree, track, vlan, vrf};
+use crate::setting::{Line, Target, print};
+use lanyard_config::layer3::track_object;
+use lanyard_config::text::{chunks, missing_vlans, reference};
+use lanyard_config::{Config, Interface, InterfaceName, Vlan};
+use lanyard_types::{VlanId, VlanSet};
 use std::collections::HashMap;
 
 /// The whole configuration.
@@ -30,29 +33,64 @@ pub fn sections(config: &Config) -> Vec<Vec<String>> {
     sections_by(config, vlans(config))
 }
 
-/// What an interface or VLAN mode would read as its own, such as `mac address-table limit`, stands before their sections.
 fn sections_by(config: &Config, vlans: Vec<Vec<String>>) -> Vec<Vec<String>> {
-    let mut list = vec![vec![format!("hostname {}", config.hostname)], globals(config), fdb(config)];
-    list.extend(spanning_tree::sections(config));
+    let mut list: Vec<Vec<String>> = global::BEFORE.iter().map(|lines| print(lines, config)).collect();
+    list.extend(region_section(config));
     list.extend(vlans);
-    list.extend(layer3::vrf_sections(config));
-    list.extend(layer3::track_sections(config));
+    let vrfs = config.vrfs.iter();
+    list.extend(vrfs.map(|(name, vrf)| headed(format!("vrf definition {name}"), &[vrf::LINES], vrf)));
+    let tracks = config.tracks.iter();
+    list.extend(tracks.map(|(number, track)| {
+        headed(format!("track {number} {}", track_object(&track.object)), &[track::LINES], track)
+    }));
     list.extend(config.interfaces.iter().map(|(name, interface)| section(name, interface)));
     list.push(missing_vlans(config));
-    list.push(config.routes.iter().map(layer3::route_line).collect());
-    list.push(layer3::arp_lines(&config.arps));
-    list.push(fpm::lines(config.fpm.as_ref()));
-    list.push(banner::print(config));
+    list.extend(global::AFTER.iter().map(|lines| print(lines, config)));
     list.retain(|section| !section.is_empty());
     list
+}
+
+/// The line that leads to a mode, and what the mode's tables print under it.
+fn headed<T: Target>(head: String, lines: &[&[Line<T>]], target: &T) -> Vec<String> {
+    let under = lines.iter().flat_map(|lines| print(lines, target));
+    std::iter::once(head).chain(under.map(|line| format!(" {line}"))).collect()
+}
+
+/// The section of the MST region; none when it is the default's.
+fn region_section(config: &Config) -> Option<Vec<String>> {
+    let region = &config.spanning_tree.region;
+    let section = headed("spanning-tree mst configuration".into(), &[spanning_tree::REGION], region);
+    (section.len() > 1).then_some(section)
+}
+
+/// VLANs with nothing but a number share lines; the others have a section each.
+#[must_use]
+pub fn vlans(config: &Config) -> Vec<Vec<String>> {
+    let plain = |vlan: VlanId, settings: &Vlan| vlan != VlanId::DEFAULT && *settings == Vlan::default();
+    let bare: VlanSet = config.vlans.iter().filter(|(id, v)| plain(**id, v)).map(|(id, _)| *id).collect();
+    let named = config.vlans.iter().filter(|(_, vlan)| **vlan != Vlan::default());
+    let mut list: Vec<Vec<String>> =
+        chunks(&bare).into_iter().map(|part| vec![format!("vlan {part}")]).collect();
+    list.extend(named.map(|(id, vlan)| vlan_section(*id, vlan)));
+    list
+}
+
+/// Every VLAN but VLAN 1 as it comes has a section.
+fn vlans_apart(config: &Config) -> Vec<Vec<String>> {
+    let shown = |(id, vlan): &(&VlanId, &Vlan)| **id != VlanId::DEFAULT || **vlan != Vlan::default();
+    config.vlans.iter().filter(shown).map(|(id, vlan)| vlan_section(*id, vlan)).collect()
+}
+
+/// One VLAN's section.
+#[must_use]
+pub fn vlan_section(id: VlanId, vlan: &Vlan) -> Vec<String> {
+    headed(format!("vlan {id}"), &[vlan::LINES], vlan)
 }
 
 /// One interface's section.
 #[must_use]
 pub fn section(name: &InterfaceName, interface: &Interface) -> Vec<String> {
-    let lines = interface::LINES.iter().copied().flatten().flat_map(|line| line.print(interface));
-    let head = format!("interface {}", reference(name));
-    std::iter::once(head).chain(lines.map(|line| format!(" {line}"))).collect()
+    headed(format!("interface {}", reference(name)), interface::LINES, interface)
 }
 
 /// What differs between two configurations, as lines: those of `old` with `-`, those of `new` with `+`, the

@@ -269,7 +269,6 @@ const INTERFACE: &[&str] = &[
     "lacp",
     "lldp",
     "load-interval",
-    "logging",
     "mac access-group",
     "macro",
     "mdix",

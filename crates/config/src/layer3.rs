@@ -352,32 +352,6 @@ pub fn split_subinterface(name: &str) -> Option<(&str, u32)> {
     Some((parent, number))
 }
 
-/// `arp ...`, before the interfaces' sections the VRFs, after them the routes: three lists of sections.
-pub fn vrf_sections(config: &Config) -> Vec<Vec<String>> {
-    config.vrfs.iter().map(|(name, vrf)| vrf_section(name, vrf)).collect()
-}
-
-/// One VRF's section.
-#[must_use]
-pub fn vrf_section(name: &str, vrf: &Vrf) -> Vec<String> {
-    let mut lines = vec![format!("vrf definition {name}")];
-    lines.extend(vrf.description.iter().map(|text| format!(" description {text}")));
-    lines.extend(vrf.rd.iter().map(|rd| format!(" rd {rd}")));
-    lines.extend(vrf.forwarding_plane.map(|plane| format!(" {}", plane.line())));
-    for (on, family) in [(vrf.ipv4, "ipv4"), (vrf.ipv6, "ipv6")] {
-        if on {
-            lines.push(format!(" address-family {family}"));
-            lines.push(" exit-address-family".into());
-        }
-    }
-    lines
-}
-
-/// Tracked objects: they name interfaces and VRFs, and routes and virtual routers name them.
-pub fn track_sections(config: &Config) -> Vec<Vec<String>> {
-    config.tracks.iter().map(|(number, track)| track_section(*number, track)).collect()
-}
-
 /// A tracked object as the command line names it.
 #[must_use]
 pub fn track_object(object: &TrackObject) -> String {
@@ -387,46 +361,12 @@ pub fn track_object(object: &TrackObject) -> String {
     }
 }
 
-fn track_section(number: u16, track: &Track) -> Vec<String> {
-    let vrf = match &track.object {
-        TrackObject::LineProtocol(_) => None,
-        TrackObject::Route { vrf, .. } => vrf.as_ref(),
-    };
-    let mut lines = vec![format!("track {number} {}", track_object(&track.object))];
-    lines.extend(vrf.map(|vrf| format!(" vrf {vrf}")));
-    match (track.up_s, track.down_s) {
-        (0, 0) => {}
-        (up, 0) => lines.push(format!(" delay up {up}")),
-        (0, down) => lines.push(format!(" delay down {down}")),
-        (up, down) => lines.push(format!(" delay up {up} down {down}")),
-    }
-    lines
-}
-
 /// `ip WORD A.B.C.D MASK`, `ipv6 WORD P`.
 fn destination(word: &str, prefix: IpNet) -> String {
     match prefix {
         IpNet::V4(net) => format!("ip {word} {} {}", net.network(), net.netmask()),
         IpNet::V6(net) => format!("ipv6 {word} {net}"),
     }
-}
-
-/// The lines of `ip dhcp relay information`.
-#[must_use]
-pub fn relay_lines(relay: &RelayInformation) -> Vec<String> {
-    let mut lines = Vec::new();
-    if relay.option {
-        lines.push("ip dhcp relay information option".to_owned());
-    }
-    match relay.policy {
-        RelayPolicy::Replace => {}
-        RelayPolicy::Keep => lines.push("ip dhcp relay information policy keep".into()),
-        RelayPolicy::Drop => lines.push("ip dhcp relay information policy drop".into()),
-    }
-    if relay.trust_all {
-        lines.push("ip dhcp relay information trust-all".into());
-    }
-    lines
 }
 
 /// The text of a static route.

@@ -3,7 +3,6 @@
 //! Invariant: what belongs to another mode than the one in force is kept and printed, as IOS does; what equals its
 //! default is neither. The ranges are those of [`lanyard_stp::Config::check`].
 
-use crate::Config;
 use crate::format::chunks;
 use lanyard_stp::{ErrCause, Guard, LinkType, Mode, MstRegion, PathCostMethod, PortFast};
 use lanyard_types::{VlanId, VlanSet};
@@ -153,72 +152,34 @@ impl Default for ErrDisable {
     }
 }
 
-/// The global lines, and the section of the MST region.
-pub fn sections(config: &Config) -> Vec<Vec<String>> {
-    let tree = &config.spanning_tree;
-    let mut lines: Vec<String> = Vec::new();
-    lines.extend(tree.mode.map(|mode| format!("spanning-tree mode {}", mode.name())));
-    for (on, line) in [
-        (tree.path_cost == PathCostMethod::Long, "spanning-tree pathcost method long"),
-        (tree.loopguard_default, "spanning-tree loopguard default"),
-        (tree.portfast_default, "spanning-tree portfast edge default"),
-        (tree.bpduguard_default, "spanning-tree portfast edge bpduguard default"),
-        (tree.bpdufilter_default, "spanning-tree portfast edge bpdufilter default"),
-    ] {
-        if on {
-            lines.push(line.to_owned());
-        }
-    }
-    if !tree.counting_guard {
-        lines.push("no spanning-tree guard counting".to_owned());
-    }
-    let default = SpanningTree::default();
-    if tree.hold_count != default.hold_count {
-        lines.push(format!("spanning-tree transmit hold-count {}", tree.hold_count));
-    }
-    lines.extend(chunks(&tree.no_tree).into_iter().map(|list| format!("no spanning-tree vlan {list}")));
-    lines.extend(grouped(&tree.vlans, |tree| {
+/// `[no] spanning-tree vlan ...`.
+#[must_use]
+pub fn vlan_lines(tree: &SpanningTree) -> Vec<String> {
+    let none = chunks(&tree.no_tree).into_iter().map(|list| format!("no spanning-tree vlan {list}"));
+    let settings = grouped(&tree.vlans, |tree| {
         let priority = tree.priority.map(|priority| ("priority", u32::from(priority)));
         priority.into_iter().chain(tree.times.words().map(|(word, value)| (word, u32::from(value)))).collect()
-    }));
-    for (instance, priority) in &tree.instances {
-        lines.push(format!("spanning-tree mst {instance} priority {priority}"));
-    }
-    lines.extend(tree.mst_times.words().map(|(word, value)| format!("spanning-tree mst {word} {value}")));
-    if tree.max_hops != default.max_hops {
-        lines.push(format!("spanning-tree mst max-hops {}", tree.max_hops));
-    }
-    let recovery = &config.errdisable;
-    lines.extend(recovery.recovery.iter().map(|cause| format!("errdisable recovery cause {}", cause.name())));
-    if recovery.interval_s != DEFAULT_RECOVERY_S {
-        lines.push(format!("errdisable recovery interval {}", recovery.interval_s));
-    }
-    vec![lines, region(&tree.region)]
+    });
+    none.chain(settings).collect()
 }
 
-/// The section of the MST region; empty when it is the default's.
-fn region(region: &MstRegion) -> Vec<String> {
-    if *region == MstRegion::default() {
-        return Vec::new();
-    }
-    let mut lines = vec!["spanning-tree mst configuration".to_owned()];
-    lines.extend(region_lines(region).into_iter().map(|line| format!(" {line}")));
-    lines
+/// `spanning-tree mst ...`: the instances' priorities and the times.
+#[must_use]
+pub fn mst_lines(tree: &SpanningTree) -> Vec<String> {
+    let priority =
+        |(instance, priority): (&u16, &u16)| format!("spanning-tree mst {instance} priority {priority}");
+    let time = |(word, value): (&str, u8)| format!("spanning-tree mst {word} {value}");
+    tree.instances.iter().map(priority).chain(tree.mst_times.words().map(time)).collect()
 }
 
-/// What stands under `spanning-tree mst configuration`.
-fn region_lines(region: &MstRegion) -> Vec<String> {
-    let mut lines = Vec::new();
-    if !region.name.is_empty() {
-        lines.push(format!("name {}", region.name));
-    }
-    if region.revision != 0 {
-        lines.push(format!("revision {}", region.revision));
-    }
-    for (instance, vlans) in &region.instances {
-        lines.extend(chunks(vlans).into_iter().map(|list| format!("instance {instance} vlan {list}")));
-    }
-    lines
+/// `instance N vlan LIST`, under `spanning-tree mst configuration`.
+#[must_use]
+pub fn instance_lines(region: &MstRegion) -> Vec<String> {
+    let lines = |(instance, vlans): (&u16, &VlanSet)| {
+        let line = |list: String| format!("instance {instance} vlan {list}");
+        chunks(vlans).into_iter().map(line).collect::<Vec<_>>()
+    };
+    region.instances.iter().flat_map(lines).collect()
 }
 
 /// The lines under an interface for the port's cost and priority: its own, those in VLANs and in MST instances.

@@ -8,6 +8,7 @@ use crate::args::{Args, Kind, Value};
 use crate::backend::Refusal;
 use crate::edit::Edit;
 use crate::parse::{Form, MAX_LINE, Parsed};
+use crate::setting::Line;
 use crate::tree::{Node, arg, kw};
 use lanyard_config::{Banner, Config};
 
@@ -17,8 +18,10 @@ const MAX_BANNER: usize = 4000;
 /// The delimiters that the running configuration prints, `^C` first, as IOS does.
 const DELIMITERS: &[&str] = &["^C", "#", "@", "~", "%", "$", "&"];
 
-/// Under global configuration.
-pub const ENTRY: Node = kw("banner", "Define a login banner").then(&[
+/// In global configuration.
+pub const LINES: &[Line<Config>] = &[Line::own("", ENTRY, print)];
+
+const ENTRY: Node = kw("banner", "Define a login banner").then(&[
     kw("exec", "Set EXEC process creation banner").no(exec).then(&[TEXT.set(exec)]),
     kw("login", "Set login banner").no(login).then(&[TEXT.set(login)]),
     kw("motd", "Set Message of the Day banner").no(motd).then(&[TEXT.set(motd)]),
@@ -30,7 +33,7 @@ const TEXT: Node = arg(
 );
 
 /// The lines that print the banners, each banner one entry.
-pub fn print(config: &Config) -> Vec<String> {
+fn print(config: &Config) -> Vec<String> {
     config.banners.iter().map(|(banner, text)| line(*banner, text)).collect()
 }
 

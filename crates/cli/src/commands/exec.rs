@@ -187,12 +187,8 @@ fn monitor(_: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
 }
 
 /// `-4` or `-6`, when the line says so.
-fn family(args: &Args) -> Vec<String> {
-    match (args.has("ip"), args.has("ipv6")) {
-        (true, _) => vec!["-4".into()],
-        (_, true) => vec!["-6".into()],
-        _ => Vec::new(),
-    }
+fn family(args: &Args) -> Option<String> {
+    args.among(&[("ip", "-4"), ("ipv6", "-6")]).map(str::to_owned)
 }
 
 /// What runs a program in the VRF a line names; nothing when it names none.
@@ -210,7 +206,10 @@ fn ping(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
     let mut argv = inside(exec, args)?;
     argv.push("ping".to_owned());
     argv.extend(family(args));
-    let is_v6 = args.has("ipv6") || host(args)?.contains(':');
+    let is_v6 = match args.among(&[("ip", false), ("ipv6", true)]) {
+        Some(is_v6) => is_v6,
+        None => host(args)?.contains(':'),
+    };
     let overhead = if is_v6 { 48 } else { 28 };
     let mut numbers = args.numbers().into_iter();
     let mut repeat = 5;

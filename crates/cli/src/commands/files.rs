@@ -3,6 +3,7 @@
 //! Invariant: a text with a refused line is not taken by halves here; `copy FILE running-config` and `configure
 //! replace` change nothing then and name the lines.
 
+use super::need;
 use crate::args::{Args, Kind, MAX_WORD};
 use crate::backend::Refusal;
 use crate::edit::{LineError, apply_text};
@@ -71,16 +72,13 @@ fn erase(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
 
 /// A file's name: anything but the words that mean configurations.
 fn file(args: &Args) -> Result<String, Refusal> {
-    super::need(args.text())
+    need(args.text())
 }
 
 fn export(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
     let path = file(args)?;
-    let text = if args.has("running-config") {
-        text::render(exec.backend.running())
-    } else {
-        exec.backend.load_startup()?
-    };
+    let is_running = need(args.among(&[("running-config", true), ("startup-config", false)]))?;
+    let text = if is_running { text::render(exec.backend.running()) } else { exec.backend.load_startup()? };
     exec.backend.write_file(&path, &text)?;
     Ok(Outcome::Text(format!("{} bytes copied\n", text.len())))
 }

@@ -1,47 +1,44 @@
-//! `ip forwarding plane`: globally and under a VRF. The setting of an interface is an entry of its table, in `layer3.rs`.
+//! `ip forwarding plane`: globally, under a VRF and under an interface.
 //!
 //! Invariant: the most specific of the three that is set counts; `no` and `default` unset it.
 
-use super::need;
-use crate::args::Args;
-use crate::backend::Refusal;
-use crate::edit::Edit;
-use crate::mode::ConfigMode;
-use crate::parse::Form;
-use crate::tree::{Node, kw};
-use lanyard_config::layer3::ForwardingPlane;
+use crate::field;
+use crate::setting::{Choice, Line, Setting};
+use lanyard_config::layer3::{ForwardingPlane, Vrf};
+use lanyard_config::{Config, Interface};
 
-/// `forwarding plane`, below `ip`.
-pub const PLANE: Node = kw("forwarding", "Configure IP forwarding").then(&[kw(
-    "plane",
-    "What routes IP packets: the forwarding plane, or the kernel",
+const WORDS: &str = "ip forwarding plane";
+const HELP: &str = "What routes IP packets: the forwarding plane, or the kernel";
+const ALWAYS: &str = "The plane; the kernel's packet filter, NAT and IPsec do not see routed packets";
+const AUTO: &str = "The plane, but the kernel while its packet filter, NAT or IPsec handles such packets";
+const NEVER: &str = "The kernel";
+
+/// The choices of a VRF or an interface, which may also have none.
+const OWN: &[(&str, Option<ForwardingPlane>, &str)] = &[
+    ("always", Some(ForwardingPlane::Always), ALWAYS),
+    ("auto", Some(ForwardingPlane::Auto), AUTO),
+    ("never", Some(ForwardingPlane::Never), NEVER),
+];
+
+/// In global configuration.
+pub const GLOBAL: Line<Config> = Setting::of(
+    WORDS,
+    HELP,
+    &Choice {
+        field: field!(Config, forwarding_plane),
+        of: &[
+            ("always", ForwardingPlane::Always, ALWAYS),
+            ("auto", ForwardingPlane::Auto, AUTO),
+            ("never", ForwardingPlane::Never, NEVER),
+        ],
+    },
 )
-.no(plane)
-.then(&[
-    kw("always", "The plane; the kernel's packet filter, NAT and IPsec do not see routed packets").run(plane),
-    kw("auto", "The plane, but the kernel while its packet filter, NAT or IPsec handles such packets")
-        .run(plane),
-    kw("never", "The kernel").run(plane),
-])]);
+.line();
 
-/// `ip` under a VRF.
-pub const VRF: Node = kw("ip", "VRF specific IP configuration").then(&[PLANE]);
+/// Under a VRF.
+pub const VRF: Line<Vrf> =
+    Setting::of(WORDS, HELP, &Choice { field: field!(Vrf, forwarding_plane), of: OWN }).line();
 
-fn plane(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let choice = match args.form {
-        Form::Set => Some(need(
-            ForwardingPlane::ALL.into_iter().find(|choice| args.words.last() == Some(&choice.word())),
-        )?),
-        Form::No | Form::Default => None,
-    };
-    match edit.mode.clone() {
-        ConfigMode::Vrf { name, .. } => {
-            edit.config.vrfs.entry(name).or_default().forwarding_plane = choice;
-            Ok(())
-        }
-        _ => {
-            edit.config.forwarding_plane = choice.unwrap_or_default();
-            Ok(())
-        }
-    }
-}
+/// Under an interface: a setting of layer-3 interfaces.
+pub const INTERFACE: Setting<Interface> =
+    Setting::of(WORDS, HELP, &Choice { field: field!(Interface, layer3.forwarding_plane), of: OWN });

@@ -7,12 +7,16 @@ use crate::outcome::Outcome;
 use crate::parse::Form;
 use crate::render;
 use crate::session::Exec;
+use crate::setting::Line;
 use crate::tree::{Node, arg, kw, number};
 use crate::view::{FpmCounter, FpmCounters};
-use lanyard_config::FpmServer;
+use lanyard_config::{Config, FpmServer};
 
-/// Under global configuration.
-pub const ENTRY: Node = kw("fpm", "Forwarding plane manager").then(&[kw(
+/// In global configuration.
+pub const LINES: &[Line<Config>] =
+    &[Line::own("", ENTRY, |config| lanyard_config::fpm::lines(config.fpm.as_ref()))];
+
+const ENTRY: Node = kw("fpm", "Forwarding plane manager").then(&[kw(
     "server",
     "Take routes from a routing suite (FRR's dplane_fpm_nl); 127.0.0.1 port 2620 unless told otherwise",
 )

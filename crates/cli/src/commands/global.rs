@@ -1,29 +1,104 @@
-//! Global configuration.
+//! Global configuration: the tables of its lines, in the order in which the running configuration has them.
 
-use super::{banner, fpm, interface, mac, need, route, spanning_tree, track, vlan, vrf};
+use super::{banner, forwarding, fpm, interface, mac, need, route, spanning_tree, track, vlan, vrf};
 use crate::args::{Args, Kind, MAX_WORD, short};
 use crate::backend::Refusal;
 use crate::edit::Edit;
+use crate::field;
 use crate::parse::Form;
-use crate::tree::{Node, arg, kw, number};
+use crate::setting::{Flag, Line, Setting, Word};
+use crate::tree::{Node, kw, number};
 use lanyard_config::Config;
 use lanyard_pipeline::state::{GlobalState, ReservedAction};
 
-/// `(config)#`.
-pub const TREE: &[Node] = &[
-    route::ARP,
-    banner::ENTRY,
-    fpm::ENTRY,
-    kw("hostname", "Set system's network name").no(hostname).then(&[arg(
-        Kind::Word("WORD", MAX_WORD),
-        "This system's network name",
+/// The lines of `(config)#`.
+pub const LINES: &[&[Line<Config>]] = &[
+    HOSTNAME,
+    GENERAL,
+    mac::LINES,
+    spanning_tree::LINES,
+    MODES,
+    route::ROUTES,
+    route::ARPS,
+    fpm::LINES,
+    banner::LINES,
+];
+
+/// The sections of the running configuration before those of VLANs, VRFs, tracked objects and interfaces: what those modes
+/// would read as their own, such as `mac address-table limit`, stands before them.
+pub const BEFORE: &[&[Line<Config>]] = &[HOSTNAME, GENERAL, mac::LINES, spanning_tree::LINES];
+
+/// The sections after them: they name what those define.
+pub const AFTER: &[&[Line<Config>]] = &[route::ROUTES, route::ARPS, fpm::LINES, banner::LINES];
+
+/// Help for keywords that end no line.
+pub const GROUPS: &[(&str, &str)] = &[
+    ("errdisable", "Error disable"),
+    ("errdisable recovery", "Error disable recovery"),
+    ("ip", "Global IP configuration subcommands"),
+    ("ip dhcp", "Configure DHCP server and relay parameters"),
+    ("ip dhcp relay", "DHCP relay agent parameters"),
+    ("ip dhcp relay information", "DHCP relay agent information option"),
+    ("ip forwarding", "Configure IP forwarding"),
+    ("ipv6", "Global IPv6 configuration commands"),
+    ("mac", "MAC configuration"),
+    ("mac address-table", "MAC forwarding table"),
+    ("spanning-tree", "Spanning Tree Subsystem"),
+    ("spanning-tree guard", "Spanning tree guard options"),
+    ("spanning-tree loopguard", "Spanning tree loopguard options"),
+    ("spanning-tree mst", "Multiple spanning tree configuration"),
+    ("spanning-tree pathcost", "Spanning tree pathcost options"),
+    ("spanning-tree portfast", "Spanning tree portfast options"),
+    ("spanning-tree portfast bpdufilter", "Enable portfast bdpu filter on this switch"),
+    ("spanning-tree portfast bpduguard", "Enable portfast bpdu guard on this switch"),
+    ("spanning-tree portfast edge", "Spanning tree portfast edge options"),
+    ("spanning-tree portfast edge bpdufilter", "Enable portfast bdpu filter on this switch"),
+    ("spanning-tree portfast edge bpduguard", "Enable portfast bpdu guard on this switch"),
+    ("spanning-tree transmit", "STP transmit parameters"),
+    ("vlan", "VLAN commands"),
+    ("vlan dot1q", "802.1Q parameters"),
+    ("vlan dot1q tag", "Tagging"),
+    ("vrf", "VRF commands"),
+];
+
+const HOSTNAME: &[Line<Config>] = &[Setting::of(
+    "hostname",
+    "Set system's network name",
+    &Word {
+        field: field!(Config, hostname),
+        kind: Kind::Word("WORD", MAX_WORD),
+        help: "This system's network name",
+    },
+)
+.then(|config, ()| check_hostname(&config.hostname))
+.always(|_| true)
+.line()];
+
+const GENERAL: &[Line<Config>] = &[
+    Setting::of("ip routing", "Enable IP routing", &Flag(field!(Config, ip_routing))).line(),
+    Setting::of("ipv6 unicast-routing", "Enable unicast routing", &Flag(field!(Config, ipv6_routing))).line(),
+    forwarding::GLOBAL,
+    Setting::of(
+        "vlan dot1q tag native",
+        "Tag the native VLAN on trunks, and drop untagged frames there",
+        &Flag(field!(Config, tag_native)),
     )
-    .run(hostname)]),
-    spanning_tree::ERRDISABLE,
-    interface::ENTRY,
-    route::IPV4,
-    route::IPV6,
-    mac::ENTRY,
+    .line(),
+    route::RELAY_OPTION,
+    route::RELAY_POLICY,
+    route::RELAY_TRUST_ALL,
+    Line::own("", RESERVED, print_reserved),
+];
+
+/// Lines that lead to a mode; the mode's own table prints the section.
+const MODES: &[Line<Config>] = &[
+    Line::unprinted("", interface::ENTRY),
+    Line::unprinted("", track::ENTRY),
+    Line::unprinted("vlan", vlan::ENTRY),
+    Line::unprinted("vrf", vrf::ENTRY),
+];
+
+const RESERVED: Node =
     kw("reserved-address", "What happens to frames for 01:80:C2:00:00:0X").then(&[number(
         0,
         15,
@@ -33,39 +108,39 @@ pub const TREE: &[Node] = &[
     .then(&[
         kw("drop", "Drop them").run(reserved),
         kw("forward", "Forward them as multicast").run(reserved),
-    ])]),
-    spanning_tree::ENTRY,
-    track::ENTRY,
-    vlan::ENTRY,
-    vrf::ENTRY,
-];
+    ])]);
+
+/// The keywords of `reserved-address N`.
+const ACTIONS: &[(&str, ReservedAction)] =
+    &[("drop", ReservedAction::Drop), ("forward", ReservedAction::Forward)];
 
 /// Longest hostname: a DNS label.
 const MAX_HOSTNAME: usize = 63;
 
-fn hostname(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    if args.form != Form::Set {
-        edit.config.hostname = Config::default().hostname;
-        return Ok(());
-    }
-    let name = need(args.text())?;
+fn check_hostname(name: &str) -> Result<(), Refusal> {
     // RFC 1123, 2.1, and the underscore that people use.
     let inner = name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
     let ends = name.starts_with(|c: char| c.is_ascii_alphanumeric()) && !name.ends_with(['-', '.']);
     if !inner || !ends || name.len() > MAX_HOSTNAME {
         let rule = "letters, digits, -, _ and ., at most 63, beginning with a letter or digit";
-        return Err(format!("{} is not a hostname: {rule}", short(&name)).into());
+        return Err(format!("{} is not a hostname: {rule}", short(name)).into());
     }
-    edit.config.hostname = name;
     Ok(())
+}
+
+fn print_reserved(config: &Config) -> Vec<String> {
+    let word = |action: ReservedAction| ACTIONS.iter().find(|(_, of)| *of == action).map(|(word, _)| *word);
+    let line = |(number, action): (&u8, &ReservedAction)| {
+        word(*action).map(|word| format!("reserved-address {number} {word}"))
+    };
+    config.reserved.iter().filter_map(line).collect()
 }
 
 fn reserved(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     let number = need(args.number())? as u8;
     let default = GlobalState::default().reserved.get(usize::from(number)).copied().unwrap_or_default();
     let action = match args.form {
-        Form::Set if args.has("forward") => ReservedAction::Forward,
-        Form::Set => ReservedAction::Drop,
+        Form::Set => need(args.among(ACTIONS))?,
         Form::No | Form::Default => default,
     };
     if number == 1 && action == ReservedAction::Forward {

@@ -228,7 +228,7 @@ const LINK: &[Line<Interface>] = &[
             field: field!(Interface, speed_mbps),
             range: (10, 400_000),
             help: "Speed in Mbit/s",
-            default_word: Some(("auto", "Enable AUTO speed configuration")),
+            words: &[("auto", None, "Enable AUTO speed configuration")],
             check: |speed| {
                 let known: Vec<String> = SPEEDS.iter().map(ToString::to_string).collect();
                 if SPEEDS.contains(&speed) {

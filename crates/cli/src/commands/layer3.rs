@@ -4,7 +4,7 @@
 //! Invariant: only routed ports, subinterfaces and VLAN interfaces have any of it. Defaults are those of IOS: proxy ARP and
 //! redirects on, directed broadcasts off, router advertisements on.
 
-use super::{ip, need, vrf};
+use super::{forwarding, ip, need, vrf};
 use crate::args::{Args, Kind, Value};
 use crate::backend::Refusal;
 use crate::edit::Edit;
@@ -14,8 +14,8 @@ use crate::setting::{Choice, Flag, Line, Number, Setting, Syntax};
 use crate::tree::{Node, arg, kw, number};
 use ipnet::{IpNet, Ipv6Net};
 use lanyard_config::layer3::{
-    ForwardingPlane, Helper, HelperVrf, Layer3, Nd, NdPrefix, RaSuppress, RelayDestination,
-    split_subinterface, subinterface_with,
+    Helper, HelperVrf, Layer3, Nd, NdPrefix, RaSuppress, RelayDestination, split_subinterface,
+    subinterface_with,
 };
 use lanyard_config::text::reference;
 use lanyard_config::{Interface, InterfaceName, Role};
@@ -87,28 +87,7 @@ pub const LINES: &[Line<Interface>] = &[
     )
     .on(routed)
     .line(),
-    Setting::of(
-        "ip forwarding plane",
-        "What routes IP packets: the forwarding plane, or the kernel",
-        &Choice {
-            field: field!(Interface, layer3.forwarding_plane),
-            of: &[
-                (
-                    "always",
-                    Some(ForwardingPlane::Always),
-                    "The plane; the kernel's packet filter, NAT and IPsec do not see routed packets",
-                ),
-                (
-                    "auto",
-                    Some(ForwardingPlane::Auto),
-                    "The plane, but the kernel while its packet filter, NAT or IPsec handles such packets",
-                ),
-                ("never", Some(ForwardingPlane::Never), "The kernel"),
-            ],
-        },
-    )
-    .on(routed)
-    .line(),
+    forwarding::INTERFACE.on(routed).line(),
     Setting::of(
         "arp timeout",
         "Set ARP cache timeout",

@@ -4,46 +4,77 @@ use super::need;
 use crate::args::{Args, Kind};
 use crate::backend::Refusal;
 use crate::edit::Edit;
+use crate::field;
 use crate::parse::Form;
+use crate::setting::{Line, Number, Setting};
 use crate::tree::{Node, arg, kw, number};
-use lanyard_config::{FdbConfig, InterfaceName, StaticTarget};
+use lanyard_config::text::{chunks, reference};
+use lanyard_config::{Config, InterfaceName, StaticTarget};
 use lanyard_pipeline::state::FDB_LIMIT_DEFAULT;
+use lanyard_types::{MacAddr, VlanId};
 
-/// Under global configuration.
-pub const ENTRY: Node = kw("mac", "MAC configuration").then(&[kw("address-table", "MAC forwarding table")
-    .then(&[
-        kw("aging-time", "Time an address stays in the table unseen").no(ageing).then(&[
-            kw("0", "Never remove dynamic addresses").run(ageing),
-            number(10, 1_000_000, "Ageing time in seconds").run(ageing),
-        ]),
-        kw("learning", "MAC learning").then(&[kw("vlan", "In VLANs").then(&[arg(
-            Kind::VlanList,
-            "VLAN IDs, such as 10 or 10,20-30",
-        )
-        .run(learning)])]),
-        kw("limit", "Dynamic addresses allowed").no(limit).then(&[
-            number(1, 1_000_000, "Dynamic addresses")
-                .run(limit)
-                .then(&[kw("vlan", "In one VLAN").then(&[arg(Kind::Vlan, "VLAN ID").run(limit)])]),
-            kw("vlan", "In one VLAN").then(&[arg(Kind::Vlan, "VLAN ID").no(limit)]),
-        ]),
-        kw("static", "Static address").then(&[arg(Kind::Mac, "MAC address").then(&[kw(
-            "vlan",
-            "In a VLAN",
-        )
+/// In global configuration.
+pub const LINES: &[Line<Config>] = &[
+    Setting::of(
+        "mac address-table aging-time",
+        "Time an address stays in the table unseen",
+        &Number {
+            field: field!(Config, fdb.ageing_s),
+            range: (10, 1_000_000),
+            help: "Ageing time in seconds",
+            words: &[("0", Some(0), "Never remove dynamic addresses")],
+            check: |_| Ok(()),
+        },
+    )
+    .line(),
+    Line::own("mac address-table", LIMIT, print_limits),
+    Line::own("mac address-table", LEARNING, print_learning),
+    Line::own("mac address-table", STATIC, print_statics),
+];
+
+const LIMIT: Node = kw("limit", "Dynamic addresses allowed").no(limit).then(&[
+    number(1, 1_000_000, "Dynamic addresses").run(limit).then(&[kw("vlan", "In one VLAN").then(&[arg(
+        Kind::Vlan,
+        "VLAN ID",
+    )
+    .run(limit)])]),
+    kw("vlan", "In one VLAN").then(&[arg(Kind::Vlan, "VLAN ID").no(limit)]),
+]);
+
+const LEARNING: Node = kw("learning", "MAC learning").then(&[kw("vlan", "In VLANs").then(&[arg(
+    Kind::VlanList,
+    "VLAN IDs, such as 10 or 10,20-30",
+)
+.run(learning)])]);
+
+const STATIC: Node =
+    kw("static", "Static address").then(&[arg(Kind::Mac, "MAC address").then(&[kw("vlan", "In a VLAN")
         .then(&[arg(Kind::Vlan, "VLAN ID").no(fixed).then(&[
             kw("drop", "Drop frames from and to the address").run(fixed),
             kw("interface", "Where the address is").then(&[arg(Kind::Interface, "Interface").run(fixed)]),
-        ])])])]),
-    ])]);
+        ])])])]);
 
-fn ageing(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    edit.config.fdb.ageing_s = match args.form {
-        Form::Set if args.has("0") => 0,
-        Form::Set => need(args.number_u32())?,
-        Form::No | Form::Default => FdbConfig::default().ageing_s,
+fn print_limits(config: &Config) -> Vec<String> {
+    let fdb = &config.fdb;
+    let global = (fdb.limit != FDB_LIMIT_DEFAULT).then(|| format!("mac address-table limit {}", fdb.limit));
+    let vlan = |(vlan, limit): (&VlanId, &u32)| format!("mac address-table limit {limit} vlan {vlan}");
+    global.into_iter().chain(fdb.vlan_limits.iter().map(vlan)).collect()
+}
+
+fn print_learning(config: &Config) -> Vec<String> {
+    let line = |part: String| format!("no mac address-table learning vlan {part}");
+    chunks(&config.fdb.no_learning).into_iter().map(line).collect()
+}
+
+fn print_statics(config: &Config) -> Vec<String> {
+    let line = |((vlan, mac), target): (&(VlanId, MacAddr), &StaticTarget)| {
+        let target = match target {
+            StaticTarget::Interface(name) => format!("interface {}", reference(name)),
+            StaticTarget::Drop => "drop".into(),
+        };
+        format!("mac address-table static {mac} vlan {vlan} {target}")
     };
-    Ok(())
+    config.fdb.statics.iter().map(line).collect()
 }
 
 fn learning(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {

@@ -6,7 +6,7 @@ mod exec;
 mod files;
 mod forwarding;
 mod fpm;
-mod global;
+pub(crate) mod global;
 pub(crate) mod interface;
 mod ip;
 mod layer3;
@@ -18,15 +18,15 @@ mod show_ip;
 mod show_storm;
 mod show_stp;
 mod show_tunnel;
-mod spanning_tree;
-mod track;
-mod vlan;
-mod vrf;
+pub(crate) mod spanning_tree;
+pub(crate) mod track;
+pub(crate) mod vlan;
+pub(crate) mod vrf;
 mod vrrp;
 
 use crate::backend::Refusal;
 use crate::mode::{ConfigMode, Mode};
-use crate::setting::Branch;
+use crate::setting::{Branch, Line, Target};
 use crate::tree::{Node, Root, Special, kw};
 use std::sync::LazyLock;
 
@@ -62,25 +62,32 @@ pub struct Trees {
 
 /// The trees, made from the tables of lines when they are first wanted.
 pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
-    let mut interface = Branch::root();
-    for (words, help) in interface::GROUPS.iter().chain(layer3::GROUPS).chain(spanning_tree::GROUPS) {
-        interface.group(words, help);
-    }
-    interface::LINES.iter().copied().flatten().for_each(|line| line.plant(&mut interface));
+    let global = || branch(global::GROUPS, global::LINES);
+    let interface = [interface::GROUPS, layer3::GROUPS, spanning_tree::PORT_GROUPS].concat();
     Trees {
-        global: whole(Branch::root(), &[global::TREE]),
-        session: whole(Branch::root(), &[global::TREE, session::TREE]),
-        interface: whole(interface, &[]),
-        vlan: whole(Branch::root(), &[vlan::TREE]),
-        mst: whole(Branch::root(), &[spanning_tree::REGION]),
-        vrf: whole(Branch::root(), &[vrf::TREE]),
-        track: whole(Branch::root(), &[track::TREE]),
+        global: whole(global(), &[]),
+        session: whole(global(), session::TREE),
+        interface: whole(branch(&interface, interface::LINES), &[]),
+        vlan: whole(branch(vlan::GROUPS, &[vlan::LINES]), &[]),
+        mst: whole(branch(&[], &[spanning_tree::REGION]), &[]),
+        vrf: whole(branch(vrf::GROUPS, &[vrf::LINES]), &[]),
+        track: whole(branch(&[], &[track::LINES]), &[]),
     }
 });
 
-/// A mode's tree with the nodes of `lists` and what every configuration mode has.
-fn whole(mut tree: Branch, lists: &[&[Node]]) -> &'static [Node] {
-    lists.iter().copied().flatten().chain(COMMON).for_each(|node| tree.grow(node));
+/// The nodes of a mode's tables, and the help for keywords that end no line.
+fn branch<T: Target>(groups: &[(&'static str, &'static str)], lines: &[&'static [Line<T>]]) -> Branch {
+    let mut tree = Branch::root();
+    for (words, help) in groups {
+        tree.group(words, help);
+    }
+    lines.iter().copied().flatten().for_each(|line| line.plant(&mut tree));
+    tree
+}
+
+/// A mode's tree with nodes of its own and what every configuration mode has.
+fn whole(mut tree: Branch, own: &[Node]) -> &'static [Node] {
+    own.iter().chain(COMMON).for_each(|node| tree.grow(node));
     tree.finish()
 }
 

@@ -1,16 +1,18 @@
-//! Routing in configuration: `ip routing`, static routes, static ARP, and what DHCP relays add.
+//! Routing in configuration: static routes, static ARP, and what DHCP relays add.
 //!
 //! Invariant: a static route names at least one of next hop, interface and Null0; of those that lead the same way to the
 //! same destination there is one.
 
-use super::{forwarding, ip, need, vrf};
+use super::{ip, need, vrf};
 use crate::args::{Args, Kind, Value};
 use crate::backend::Refusal;
 use crate::edit::Edit;
+use crate::field;
 use crate::parse::Form;
+use crate::setting::{Choice, Flag, Line, Setting};
 use crate::tree::{Node, arg, kw, number};
-use lanyard_config::StaticRoute;
-use lanyard_config::layer3::RelayPolicy;
+use lanyard_config::layer3::{RelayPolicy, arp_lines, route_line};
+use lanyard_config::{Config, StaticRoute};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// Most static routes.
@@ -20,42 +22,58 @@ const MAX_ARPS: usize = 4096;
 /// Longest name of a static route, in bytes.
 const MAX_NAME: usize = 50;
 
-/// `ip ...` in global configuration.
-pub const IPV4: Node = kw("ip", "Global IP configuration subcommands").then(&[
-    kw("dhcp", "Configure DHCP server and relay parameters").then(&[kw(
-        "relay",
-        "DHCP relay agent parameters",
-    )
-    .then(&[kw("information", "DHCP relay agent information option").then(&[
-        kw("option", "Insert relay information in client messages").run(relay_flag),
-        kw("policy", "What is done with relay information that is there already").no(relay_policy).then(&[
-            kw("drop", "Do not forward the message").run(relay_policy),
-            kw("keep", "Leave it alone").run(relay_policy),
-            kw("replace", "Put our own in its place").run(relay_policy),
-        ]),
-        kw("trust-all", "Relay information from clients is taken at every interface").run(relay_flag),
-    ])])]),
-    forwarding::PLANE,
-    kw("route", "Establish static routes").then(&[
-        arg(Kind::Ipv4, "Destination prefix").then(&[MASK_V4]),
-        PREFIX_V4,
-        kw("vrf", "Configure static route for a VRF")
-            .then(&[vrf::NAME.then(&[arg(Kind::Ipv4, "Destination prefix").then(&[MASK_V4]), PREFIX_V4])]),
-    ]),
-    kw("routing", "Enable IP routing").run(routing),
+/// `ip dhcp relay information option`.
+pub const RELAY_OPTION: Line<Config> = Setting::of(
+    "ip dhcp relay information option",
+    "Insert relay information in client messages",
+    &Flag(field!(Config, relay.option)),
+)
+.line();
+
+/// `ip dhcp relay information policy`.
+pub const RELAY_POLICY: Line<Config> = Setting::of(
+    "ip dhcp relay information policy",
+    "What is done with relay information that is there already",
+    &Choice {
+        field: field!(Config, relay.policy),
+        of: &[
+            ("drop", RelayPolicy::Drop, "Do not forward the message"),
+            ("keep", RelayPolicy::Keep, "Leave it alone"),
+            ("replace", RelayPolicy::Replace, "Put our own in its place"),
+        ],
+    },
+)
+.line();
+
+/// `ip dhcp relay information trust-all`.
+pub const RELAY_TRUST_ALL: Line<Config> = Setting::of(
+    "ip dhcp relay information trust-all",
+    "Relay information from clients is taken at every interface",
+    &Flag(field!(Config, relay.trust_all)),
+)
+.line();
+
+/// Static routes of both families.
+pub const ROUTES: &[Line<Config>] = &[
+    Line::own("ip", IPV4, |config| config.routes.iter().map(route_line).collect()),
+    // The first entry prints both families, in one order.
+    Line::unprinted("ipv6", IPV6),
+];
+
+/// Static ARP entries.
+pub const ARPS: &[Line<Config>] = &[Line::own("", ARP, |config| arp_lines(&config.arps))];
+
+const IPV4: Node = kw("route", "Establish static routes").then(&[
+    arg(Kind::Ipv4, "Destination prefix").then(&[MASK_V4]),
+    PREFIX_V4,
+    kw("vrf", "Configure static route for a VRF")
+        .then(&[vrf::NAME.then(&[arg(Kind::Ipv4, "Destination prefix").then(&[MASK_V4]), PREFIX_V4])]),
 ]);
 
-/// `ipv6 ...` in global configuration.
-pub const IPV6: Node = kw("ipv6", "Global IPv6 configuration commands").then(&[
-    kw("route", "Configure static routes").then(&[
-        PREFIX_V6,
-        kw("vrf", "Configure static route for a VRF").then(&[vrf::NAME.then(&[PREFIX_V6])]),
-    ]),
-    kw("unicast-routing", "Enable unicast routing").run(routing),
-]);
+const IPV6: Node = kw("route", "Configure static routes")
+    .then(&[PREFIX_V6, kw("vrf", "Configure static route for a VRF").then(&[vrf::NAME.then(&[PREFIX_V6])])]);
 
-/// `arp ...` in global configuration.
-pub const ARP: Node = kw("arp", "Set a static ARP entry")
+const ARP: Node = kw("arp", "Set a static ARP entry")
     .then(&[ARP_ENTRY, kw("vrf", "Static ARP entry for a VRF").then(&[vrf::NAME.then(&[ARP_ENTRY])])]);
 
 const ARP_ENTRY: Node = arg(Kind::Ipv4, "IP address of the ARP entry").no(arp).then(&[arg(
@@ -94,32 +112,6 @@ const WAY_V6: &[Node] = &[
         DISTANCE,
     ]),
 ];
-
-fn routing(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let on = args.form == Form::Set;
-    if args.has("unicast-routing") {
-        edit.config.ipv6_routing = on;
-    } else {
-        edit.config.ip_routing = on;
-    }
-    Ok(())
-}
-
-fn relay_flag(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let relay = &mut edit.config.relay;
-    let flag = if args.has("option") { &mut relay.option } else { &mut relay.trust_all };
-    *flag = args.form == Form::Set;
-    Ok(())
-}
-
-fn relay_policy(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    edit.config.relay.policy = match (args.form, args.has("keep"), args.has("drop")) {
-        (Form::Set, true, _) => RelayPolicy::Keep,
-        (Form::Set, _, true) => RelayPolicy::Drop,
-        _ => RelayPolicy::Replace,
-    };
-    Ok(())
-}
 
 fn arp(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     let vrf = vrf::known(edit.config, args)?;

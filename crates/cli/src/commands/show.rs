@@ -291,11 +291,10 @@ fn running_interface(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusa
 fn running_vlan(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
     let config = exec.backend.running();
     let sections = match args.vlans() {
-        None => lanyard_config::text::vlans(config),
+        None => text::vlans(config),
         Some(set) => {
-            let found = set.iter().filter_map(|id| {
-                config.vlans.get(&id).map(|vlan| lanyard_config::text::vlan_section(id, vlan))
-            });
+            let found =
+                set.iter().filter_map(|id| config.vlans.get(&id).map(|vlan| text::vlan_section(id, vlan)));
             found.collect()
         }
     };

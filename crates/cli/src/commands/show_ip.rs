@@ -152,8 +152,14 @@ const CEF_EXACT_V6: Node =
             .then(&[number(0, 65535, "Source port").then(&[DESTINATION_V6])]),
     ])]);
 
-fn family(args: &Args) -> Family {
-    if args.has("ipv6") { Family::V6 } else { Family::V4 }
+/// The family that a line's keyword stands for.
+fn family(args: &Args) -> Result<Family, Refusal> {
+    need(args.among(&[
+        ("ip", Family::V4),
+        ("arp", Family::V4),
+        ("arp-cache", Family::V4),
+        ("ipv6", Family::V6),
+    ]))
 }
 
 /// The VRF a line names, which has to be there.
@@ -165,7 +171,7 @@ fn query(exec: &Exec<'_>, args: &Args) -> Result<RouteQuery, Refusal> {
     let protocol = ["connected", "static", "bgp", "ospf"].into_iter().find(|protocol| args.has(protocol));
     let prefix = args.prefix().map(|prefix: IpNet| prefix.trunc());
     let address: Option<IpAddr> = args.addresses().first().copied();
-    Ok(RouteQuery { family: family(args), vrf: table(exec, args)?, address, prefix, protocol })
+    Ok(RouteQuery { family: family(args)?, vrf: table(exec, args)?, address, prefix, protocol })
 }
 
 fn route(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
@@ -182,7 +188,7 @@ fn route(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
 }
 
 fn summary(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
-    let query = RouteQuery::all(family(args), table(exec, args)?);
+    let query = RouteQuery::all(family(args)?, table(exec, args)?);
     let view = view::RouteSummary::of(&exec.backend.routes(&query)?.routes);
     Ok(exec.present(&view, render::route_summary))
 }
@@ -201,7 +207,7 @@ fn neighbors(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
 
 fn clear(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
     let (table, only) = (table(exec, args)?, args.addresses().first().copied());
-    let gone = exec.backend.clear_neighbors(family(args), table.as_deref(), only)?;
+    let gone = exec.backend.clear_neighbors(family(args)?, table.as_deref(), only)?;
     match only.filter(|_| gone == 0) {
         Some(address) => Err(format!("there is no learned entry for {address}").into()),
         None => Ok(Outcome::Text(String::new())),
@@ -209,7 +215,7 @@ fn clear(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
 }
 
 fn interface(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
-    let family = family(args);
+    let family = family(args)?;
     let view = made::ip_interfaces(&super::show::get_interfaces(exec, args)?, exec.backend.running(), family);
     Ok(exec.present(&view, |view| render::ip_interfaces(view, family)))
 }
@@ -228,7 +234,7 @@ fn ipv6_brief(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
 
 fn get_cef(exec: &mut Exec<'_>, args: &Args) -> Result<view::Cef, Refusal> {
     let table = table(exec, args)?;
-    exec.backend.cef(family(args), table.as_deref(), args.addresses().first().copied())
+    exec.backend.cef(family(args)?, table.as_deref(), args.addresses().first().copied())
 }
 
 fn cef(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
@@ -283,7 +289,7 @@ fn cef_exact(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
 }
 
 fn relay(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
-    let family = family(args);
+    let family = family(args)?;
     let view = exec.backend.dhcp_relay(family);
     Ok(exec.present(&view, |view| render::dhcp_relay(view, family)))
 }

@@ -1,6 +1,5 @@
 //! `show spanning-tree ...`, `show errdisable recovery`, `clear spanning-tree ...`, `debug spanning-tree ...`.
 
-use super::need;
 use crate::args::{Args, Kind, Value};
 use crate::backend::Refusal;
 use crate::config_view as made;
@@ -50,14 +49,16 @@ pub const ERRDISABLE: Node =
 
 /// Under `clear`.
 pub const CLEAR: Node = kw("spanning-tree", "Clear spanning-tree").then(&[
-    kw("counters", "Spanning-tree counters")
-        .exec(clear)
-        .then(&[kw("interface", "Of one interface").then(&[INTERFACE.exec(clear)])]),
-    kw("detected-protocols", "Restart the protocol migration process").exec(clear).then(&[kw(
+    kw("counters", "Spanning-tree counters").exec(clear_counters).then(&[kw(
         "interface",
         "Of one interface",
     )
-    .then(&[INTERFACE.exec(clear)])]),
+    .then(&[INTERFACE.exec(clear_counters)])]),
+    kw("detected-protocols", "Restart the protocol migration process").exec(clear_detected).then(&[kw(
+        "interface",
+        "Of one interface",
+    )
+    .then(&[INTERFACE.exec(clear_detected)])]),
 ]);
 
 /// `debug ...`.
@@ -172,16 +173,13 @@ fn errdisable(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
     Ok(exec.present(&view, render::errdisable))
 }
 
-fn clear(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
-    let only = args.interface();
-    if args.has("interface") {
-        need(only.clone())?;
-    }
-    if args.has("counters") {
-        exec.backend.clear_spanning_tree_counters(only.as_ref())?;
-    } else {
-        exec.backend.clear_detected_protocols(only.as_ref())?;
-    }
+fn clear_counters(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    exec.backend.clear_spanning_tree_counters(args.interface().as_ref())?;
+    Ok(Outcome::Text(String::new()))
+}
+
+fn clear_detected(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    exec.backend.clear_detected_protocols(args.interface().as_ref())?;
     Ok(Outcome::Text(String::new()))
 }
 

@@ -4,7 +4,7 @@
 //! spanning-tree` calls VLAN0001: what is said of VLAN 1 is said of it.
 
 use super::need;
-use crate::args::{Args, Kind, Value};
+use crate::args::{Args, Kind};
 use crate::backend::Refusal;
 use crate::edit::Edit;
 use crate::field;
@@ -12,99 +12,142 @@ use crate::mode::ConfigMode;
 use crate::outcome::Outcome;
 use crate::parse::Form;
 use crate::session::Exec;
-use crate::setting::{Choice, Line, Setting};
+use crate::setting::{Choice, Flag, Line, Number, Setting, Word};
 use crate::tree::{Node, arg, kw, number};
 use crate::view::TreeKey;
 use lanyard_config::spanning_tree::{
-    ErrDisable, PortTree, SpanningTree, SpanningTreePort, Times, port_tree_lines,
+    PortTree, SpanningTreePort, Times, instance_lines, mst_lines, port_tree_lines, vlan_lines,
 };
-use lanyard_config::{Interface, InterfaceName};
+use lanyard_config::{Config, Interface, InterfaceName};
 use lanyard_stp::{
     ErrCause, Guard, LinkType, Mode, MstRegion, PathCostMethod, PortFast, ROOT_SECONDARY_PRIORITY,
 };
-use lanyard_types::VlanId;
+use lanyard_types::{VlanId, VlanSet};
+use std::collections::BTreeSet;
 
 /// Longest name of an MST region, in bytes.
 const MAX_REGION: usize = 32;
 
-/// Under global configuration.
-pub const ENTRY: Node = kw("spanning-tree", "Spanning Tree Subsystem").then(&[
-    kw("guard", "Spanning tree guard options").then(&[kw(
-        "counting",
-        "Hold information that goes round in a cycle (count to infinity); on by default",
+/// In global configuration.
+pub const LINES: &[Line<Config>] = &[
+    Setting::of(
+        "spanning-tree mode",
+        "Spanning tree operating mode; off until one is chosen",
+        &Choice {
+            field: field!(Config, spanning_tree.mode),
+            of: &[
+                ("mst", Some(Mode::Mst), "Multiple spanning tree mode"),
+                ("pvst", Some(Mode::Pvst), "Per-Vlan spanning tree mode"),
+                ("rapid-pvst", Some(Mode::RapidPvst), "Per-Vlan rapid spanning tree mode"),
+                ("rstp", Some(Mode::Rstp), "One rapid spanning tree for all VLANs"),
+                ("stp", Some(Mode::Stp), "One spanning tree for all VLANs"),
+            ],
+        },
     )
-    .run(counting_guard)]),
-    kw("loopguard", "Spanning tree loopguard options").then(&[kw(
-        "default",
-        "Enable loopguard by default on all ports",
-    )
-    .run(default_flag)]),
-    kw("mode", "Spanning tree operating mode; off until one is chosen").no(mode).then(&[
-        kw("mst", "Multiple spanning tree mode").run(mode),
-        kw("pvst", "Per-Vlan spanning tree mode").run(mode),
-        kw("rapid-pvst", "Per-Vlan rapid spanning tree mode").run(mode),
-        kw("rstp", "One rapid spanning tree for all VLANs").run(mode),
-        kw("stp", "One spanning tree for all VLANs").run(mode),
-    ]),
-    MST,
-    kw("pathcost", "Spanning tree pathcost options").then(&[kw(
-        "method",
+    .line(),
+    Setting::of(
+        "spanning-tree pathcost method",
         "Method to calculate default port path cost",
+        &Choice {
+            field: field!(Config, spanning_tree.path_cost),
+            of: &[
+                ("long", PathCostMethod::Long, "Use 32 bit based values for default port path costs"),
+                ("short", PathCostMethod::Short, "Use 16 bit based values for default port path costs"),
+            ],
+        },
     )
-    .no(path_cost)
-    .then(&[
-        kw("long", "Use 32 bit based values for default port path costs").run(path_cost),
-        kw("short", "Use 16 bit based values for default port path costs").run(path_cost),
-    ])]),
-    kw("portfast", "Spanning tree portfast options").then(&[
-        BPDUFILTER_DEFAULT,
-        BPDUGUARD_DEFAULT,
-        kw("default", "Enable portfast by default on all access ports").run(default_flag),
-        kw("edge", "Spanning tree portfast edge options").then(&[
-            BPDUFILTER_DEFAULT,
-            BPDUGUARD_DEFAULT,
-            kw("default", "Enable portfast edge by default on all access ports").run(default_flag),
-        ]),
-    ]),
-    PRIORITY,
-    kw("transmit", "STP transmit parameters").then(&[kw("hold-count", "STP transmit hold count")
-        .no(hold_count)
-        .then(&[number(1, 20, "BPDUs a second and port").run(hold_count)])]),
+    .line(),
+    Setting::of(
+        "spanning-tree loopguard default",
+        "Enable loopguard by default on all ports",
+        &Flag(field!(Config, spanning_tree.loopguard_default)),
+    )
+    .line(),
+    Setting::of(
+        "spanning-tree portfast edge default",
+        "Enable portfast edge by default on all access ports",
+        PORTFAST_DEFAULT,
+    )
+    .line(),
+    Setting::of("spanning-tree portfast edge bpduguard default", BPDUGUARD_HELP, BPDUGUARD_DEFAULT).line(),
+    Setting::of("spanning-tree portfast edge bpdufilter default", BPDUFILTER_HELP, BPDUFILTER_DEFAULT).line(),
+    Setting::of(
+        "spanning-tree portfast default",
+        "Enable portfast by default on all access ports",
+        PORTFAST_DEFAULT,
+    )
+    .alias()
+    .line(),
+    Setting::of("spanning-tree portfast bpduguard default", BPDUGUARD_HELP, BPDUGUARD_DEFAULT).alias().line(),
+    Setting::of("spanning-tree portfast bpdufilter default", BPDUFILTER_HELP, BPDUFILTER_DEFAULT)
+        .alias()
+        .line(),
+    Setting::of(
+        "spanning-tree guard counting",
+        "Hold information that goes round in a cycle (count to infinity); on by default",
+        &Flag(field!(Config, spanning_tree.counting_guard)),
+    )
+    .line(),
+    Setting::of(
+        "spanning-tree transmit hold-count",
+        "STP transmit hold count",
+        &Number::any(field!(Config, spanning_tree.hold_count), 1, 20, "BPDUs a second and port"),
+    )
+    .line(),
+    Line::own("spanning-tree", VLAN_TREES, |config| vlan_lines(&config.spanning_tree)),
+    // VLAN 1's priority, which the entry before prints.
+    Line::unprinted("spanning-tree", PRIORITY),
+    Line::own("spanning-tree", MST, |config| mst_lines(&config.spanning_tree)),
+    Setting::of(
+        "spanning-tree mst max-hops",
+        "Set the max hops value for the spanning tree",
+        &Number::any(
+            field!(Config, spanning_tree.max_hops),
+            1,
+            255,
+            "maximum number of hops a BPDU is valid",
+        ),
+    )
+    .line(),
+    Line::own("errdisable recovery", CAUSE, print_causes),
+    Setting::of(
+        "errdisable recovery interval",
+        "Error disable recovery timer value",
+        &Number::any(field!(Config, errdisable.interval_s), 30, 86_400, "timer-interval(sec)"),
+    )
+    .line(),
+];
+
+const PORTFAST_DEFAULT: &Flag<Config> = &Flag(field!(Config, spanning_tree.portfast_default));
+const BPDUGUARD_DEFAULT: &Flag<Config> = &Flag(field!(Config, spanning_tree.bpduguard_default));
+const BPDUGUARD_HELP: &str = "Enable bpdu guard by default on all portfast ports";
+const BPDUFILTER_DEFAULT: &Flag<Config> = &Flag(field!(Config, spanning_tree.bpdufilter_default));
+const BPDUFILTER_HELP: &str = "Enable bpdu filter by default on all portfast ports";
+
+const VLAN_TREES: Node =
     kw("vlan", "VLAN Switch Spanning Tree").then(&[arg(Kind::VlanList, "vlan range, example: 1,3-5,7,9-11")
         .run(vlan_tree)
-        .then(&[FORWARD_TIME, HELLO_TIME, MAX_AGE, PRIORITY, ROOT])]),
-]);
-
-const BPDUFILTER_DEFAULT: Node = kw("bpdufilter", "Enable portfast bdpu filter on this switch").then(&[kw(
-    "default",
-    "Enable bpdu filter by default on all portfast ports",
-)
-.run(default_flag)]);
-const BPDUGUARD_DEFAULT: Node = kw("bpduguard", "Enable portfast bpdu guard on this switch").then(&[kw(
-    "default",
-    "Enable bpdu guard by default on all portfast ports",
-)
-.run(default_flag)]);
+        .then(&[FORWARD_TIME, HELLO_TIME, MAX_AGE, PRIORITY, ROOT])]);
 
 const FORWARD_TIME: Node = kw("forward-time", "Set the forward delay for the spanning tree")
-    .no(time)
-    .then(&[number(4, 30, "number of seconds for the forward delay timer").run(time)]);
+    .no(forward_time)
+    .then(&[number(4, 30, "number of seconds for the forward delay timer").run(forward_time)]);
 
 const HELLO_TIME: Node = kw("hello-time", "Set the hello interval for the spanning tree")
-    .no(time)
-    .then(&[number(1, 10, "number of seconds between generation of config BPDUs").run(time)]);
+    .no(hello_time)
+    .then(&[number(1, 10, "number of seconds between generation of config BPDUs").run(hello_time)]);
 
 const MAX_AGE: Node = kw("max-age", "Set the max age interval for the spanning tree")
-    .no(time)
-    .then(&[number(6, 40, "maximum number of seconds the information in a BPDU is valid").run(time)]);
+    .no(max_age)
+    .then(&[number(6, 40, "maximum number of seconds the information in a BPDU is valid").run(max_age)]);
 
 const PRIORITY: Node = kw("priority", "Set the bridge priority for the spanning tree")
     .no(priority)
     .then(&[number(0, 61440, "bridge priority in increments of 4096").run(priority)]);
 
 const ROOT: Node = kw("root", "Configure switch as root").no(priority).then(&[
-    kw("primary", "Configure this switch as primary root for this spanning tree").set(root),
-    kw("secondary", "Configure switch as secondary root").set(root),
+    kw("primary", "Configure this switch as primary root for this spanning tree").set(root_primary),
+    kw("secondary", "Configure switch as secondary root").set(root_secondary),
 ]);
 
 const INSTANCES: Node = arg(Kind::Instances, "MST instance range, example: 0-3,5,7-9");
@@ -114,55 +157,55 @@ const MST: Node = kw("mst", "Multiple spanning tree configuration").then(&[
     FORWARD_TIME,
     HELLO_TIME,
     MAX_AGE,
-    kw("max-hops", "Set the max hops value for the spanning tree").no(max_hops).then(&[number(
-        1,
-        255,
-        "maximum number of hops a BPDU is valid",
-    )
-    .run(max_hops)]),
     INSTANCES.then(&[PRIORITY, ROOT]),
 ]);
 
-/// Under global configuration.
-pub const ERRDISABLE: Node =
-    kw("errdisable", "Error disable").then(&[kw("recovery", "Error disable recovery").then(&[
-        kw("cause", "Enable error disable recovery for application").then(&[
-            kw("all", "Enable timer to recover from all causes").run(recovery),
-            kw("bpduguard", "Enable timer to recover from BPDU Guard error").run(recovery),
-        ]),
-        kw("interval", "Error disable recovery timer value").no(interval).then(&[number(
-            30,
-            86_400,
-            "timer-interval(sec)",
-        )
-        .run(interval)]),
-    ])]);
+const CAUSE: Node = kw("cause", "Enable error disable recovery for application").then(&[
+    kw("all", "Enable timer to recover from all causes").run(recovery),
+    kw("bpduguard", "Enable timer to recover from BPDU Guard error").run(recovery),
+]);
+
+fn print_causes(config: &Config) -> Vec<String> {
+    let line = |cause: &ErrCause| format!("errdisable recovery cause {}", cause.name());
+    config.errdisable.recovery.iter().map(line).collect()
+}
 
 /// `(config-mst)#`.
-pub const REGION: &[Node] = &[
+pub const REGION: &[Line<MstRegion>] = &[
+    Setting::of(
+        "name",
+        "Set configuration name",
+        &Word {
+            field: field!(MstRegion, name),
+            kind: Kind::Word("WORD", MAX_REGION),
+            help: "Configuration name",
+        },
+    )
+    .line(),
+    Setting::of(
+        "revision",
+        "Set configuration revision number",
+        &Number::any(field!(MstRegion, revision), 0, 65_535, "Configuration revision number"),
+    )
+    .line(),
+    Line::own("", INSTANCE, instance_lines),
+    Line::unprinted(
+        "",
+        kw("show", "Display region configurations").then(&[
+            kw("current", "Display the region configuration that is in force").exec(show_region),
+            kw("pending", "The same: a change takes effect when it is entered").exec(show_region),
+        ]),
+    ),
+];
+
+const INSTANCE: Node =
     kw("instance", "Map vlans to an MST instance").then(&[number(0, 4094, "MST instance id")
         .no(instance)
         .then(&[kw("vlan", "Range of vlans to add to the instance mapping").then(&[arg(
             Kind::VlanList,
             "vlan range ex: 1-65, 72, 300 -200",
         )
-        .run(instance)])])]),
-    kw("name", "Set configuration name").no(name).then(&[arg(
-        Kind::Word("WORD", MAX_REGION),
-        "Configuration name",
-    )
-    .run(name)]),
-    kw("revision", "Set configuration revision number").no(revision).then(&[number(
-        0,
-        65_535,
-        "Configuration revision number",
-    )
-    .run(revision)]),
-    kw("show", "Display region configurations").then(&[
-        kw("current", "Display the region configuration that is in force").exec(show_region),
-        kw("pending", "The same: a change takes effect when it is entered").exec(show_region),
-    ]),
-];
+        .run(instance)])])]);
 
 /// Under an interface.
 pub const PORT: &[Line<Interface>] = &[
@@ -259,72 +302,21 @@ pub const PORT: &[Line<Interface>] = &[
 ];
 
 /// Help for keywords that end no line.
-pub const GROUPS: &[(&str, &str)] = &[("spanning-tree", "Spanning Tree Subsystem")];
+pub const PORT_GROUPS: &[(&str, &str)] = &[("spanning-tree", "Spanning Tree Subsystem")];
 
 const COST: Node = kw("cost", "Change an interface's spanning tree port path cost")
-    .no(port_tree)
-    .then(&[number(1, 200_000_000, "port path cost").run(port_tree)]);
+    .no(port_cost)
+    .then(&[number(1, 200_000_000, "port path cost").run(port_cost)]);
 const PORT_PRIORITY: Node = kw("port-priority", "Change an interface's spanning tree port priority")
-    .no(port_tree)
-    .then(&[number(0, 240, "port priority in increments of 16").run(port_tree)]);
-
-/// The numbers of a line, in order.
-fn numbers(args: &Args) -> Vec<u64> {
-    let number = |value: &Value| if let Value::Number(n) = value { Some(*n) } else { None };
-    args.values.iter().filter_map(number).collect()
-}
+    .no(port_priority)
+    .then(&[number(0, 240, "port priority in increments of 16").run(port_priority)]);
 
 /// The value a line ends with; `None` in its `no` and `default` forms.
 fn value<T: TryFrom<u64>>(args: &Args) -> Result<Option<T>, Refusal> {
     if args.form != Form::Set {
         return Ok(None);
     }
-    need(numbers(args).last().copied().and_then(|n| T::try_from(n).ok())).map(Some)
-}
-
-fn mode(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let all = [Mode::Stp, Mode::Rstp, Mode::Mst, Mode::Pvst, Mode::RapidPvst];
-    let chosen = all.into_iter().find(|mode| args.has(mode.name()));
-    edit.config.spanning_tree.mode = chosen.filter(|_| args.form == Form::Set);
-    Ok(())
-}
-
-fn default_flag(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let tree = &mut edit.config.spanning_tree;
-    let flag = if args.has("loopguard") {
-        &mut tree.loopguard_default
-    } else if args.has("bpduguard") {
-        &mut tree.bpduguard_default
-    } else if args.has("bpdufilter") {
-        &mut tree.bpdufilter_default
-    } else {
-        &mut tree.portfast_default
-    };
-    *flag = args.form == Form::Set;
-    Ok(())
-}
-
-fn counting_guard(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    edit.config.spanning_tree.counting_guard = args.form != Form::No;
-    Ok(())
-}
-
-fn path_cost(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let long = args.form == Form::Set && args.has("long");
-    edit.config.spanning_tree.path_cost = if long { PathCostMethod::Long } else { PathCostMethod::Short };
-    Ok(())
-}
-
-fn hold_count(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let default = SpanningTree::default().hold_count;
-    edit.config.spanning_tree.hold_count = value(args)?.unwrap_or(default);
-    Ok(())
-}
-
-fn max_hops(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let default = SpanningTree::default().max_hops;
-    edit.config.spanning_tree.max_hops = value(args)?.unwrap_or(default);
-    Ok(())
+    need(args.numbers().last().copied().and_then(|n| T::try_from(n).ok())).map(Some)
 }
 
 /// `spanning-tree vlan LIST`: the VLANs have a tree; `no ...`: they have none, and no settings.
@@ -342,14 +334,38 @@ fn vlan_tree(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// The trees that a line is about.
+enum Trees {
+    /// Those of VLANs.
+    Vlans(VlanSet),
+    /// Those of MST instances.
+    Instances(BTreeSet<u16>),
+    /// Those of MST, all of them.
+    Mst,
+}
+
+impl Trees {
+    /// The trees that a line names; `otherwise` for a line that names none.
+    fn of(args: &Args, otherwise: Self) -> Self {
+        match (args.vlans(), args.instances()) {
+            (Some(list), _) => Self::Vlans(list),
+            (None, Some(list)) => Self::Instances(list),
+            (None, None) => otherwise,
+        }
+    }
+    /// VLAN 1's, which is what `spanning-tree priority` is about.
+    fn first() -> Self {
+        Self::Vlans([VlanId::DEFAULT].into_iter().collect())
+    }
+}
+
 /// Says so when what is configured has no effect in the mode in force.
-fn heed(edit: &mut Edit<'_>, args: &Args) {
+fn heed(edit: &mut Edit<'_>, args: &Args, trees: &Trees) {
     let Some(mode) = edit.config.spanning_tree.mode.filter(|_| args.form == Form::Set) else { return };
-    let vlans = vlans(args);
-    let idle = match (&vlans, mode) {
-        (Some(list), Mode::Stp | Mode::Rstp) => !list.contains(VlanId::DEFAULT),
-        (Some(_), mode) => !mode.per_vlan(),
-        (None, mode) => mode != Mode::Mst,
+    let idle = match (trees, mode) {
+        (Trees::Vlans(list), Mode::Stp | Mode::Rstp) => !list.contains(VlanId::DEFAULT),
+        (Trees::Vlans(_), mode) => !mode.per_vlan(),
+        (Trees::Instances(_) | Trees::Mst, mode) => mode != Mode::Mst,
     };
     if idle {
         let tree = if mode.per_vlan() {
@@ -369,9 +385,7 @@ fn priority(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     if wanted.is_some_and(|priority| priority % 4096 != 0) {
         return Err("Bridge Priority must be in increments of 4096: 0, 4096, 8192, ... 61440".into());
     }
-    set_priority(edit, args, |_| Ok(wanted))?;
-    heed(edit, args);
-    Ok(())
+    set_priority(edit, args, |_| Ok(wanted))
 }
 
 fn set_priority(
@@ -380,37 +394,33 @@ fn set_priority(
     wanted: impl Fn(TreeKey) -> Result<Option<u16>, Refusal>,
 ) -> Result<(), Refusal> {
     let mut tree = edit.config.spanning_tree.clone();
-    if let Some(list) = vlans(args) {
-        for vlan in list.iter() {
-            tree.vlans.entry(vlan).or_default().priority = wanted(TreeKey::Vlan(vlan))?;
+    let trees = Trees::of(args, Trees::first());
+    match &trees {
+        Trees::Vlans(list) => {
+            for vlan in list.iter() {
+                tree.vlans.entry(vlan).or_default().priority = wanted(TreeKey::Vlan(vlan))?;
+            }
+            tree.vlans.retain(|_, settings| *settings != Default::default());
         }
-        tree.vlans.retain(|_, settings| *settings != Default::default());
-    } else {
-        for instance in need(args.instances())? {
-            match wanted(TreeKey::Mst(instance))? {
-                Some(priority) => tree.instances.insert(instance, priority),
-                None => tree.instances.remove(&instance),
-            };
+        Trees::Instances(list) => {
+            for instance in list {
+                match wanted(TreeKey::Mst(*instance))? {
+                    Some(priority) => tree.instances.insert(*instance, priority),
+                    None => tree.instances.remove(instance),
+                };
+            }
         }
+        Trees::Mst => return Err("a priority is of some instances: spanning-tree mst LIST priority".into()),
     }
     edit.config.spanning_tree = tree;
+    heed(edit, args, &trees);
     Ok(())
 }
 
-/// The VLANs a line is about: without any, VLAN 1, unless it is about MST.
-fn vlans(args: &Args) -> Option<lanyard_types::VlanSet> {
-    let one = || (!args.has("mst")).then(|| [VlanId::DEFAULT].into_iter().collect());
-    args.vlans().or_else(one)
-}
-
-fn mstid(args: &Args) -> Result<u16, Refusal> {
-    need(numbers(args).first().and_then(|n| u16::try_from(*n).ok()))
-}
-
-/// `root primary`: a priority that wins against the root as it is now; `root secondary`.
-fn root(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+/// `root primary`: a priority that wins against the root as it is now.
+fn root_primary(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     let names = edit.exists;
-    let primary = |key: TreeKey| {
+    set_priority(edit, args, |key| {
         let lowest = names.map_or(Some(24576), |names| names.root_primary(key));
         let what = match key {
             TreeKey::Vlan(vlan) => format!("vlan {vlan}"),
@@ -419,37 +429,38 @@ fn root(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
         let failed =
             || Refusal(format!("Failed to make the bridge root for {what}: the root has priority 0"));
         lowest.ok_or_else(failed).map(Some)
-    };
-    if args.has("secondary") {
-        set_priority(edit, args, |_| Ok(Some(ROOT_SECONDARY_PRIORITY)))?;
-    } else {
-        set_priority(edit, args, primary)?;
-    }
-    heed(edit, args);
-    Ok(())
+    })
 }
 
-/// `hello-time`, `forward-time`, `max-age`, of VLANs or of MST.
-fn time(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+fn root_secondary(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    set_priority(edit, args, |_| Ok(Some(ROOT_SECONDARY_PRIORITY)))
+}
+
+fn hello_time(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    time(edit, args, |times| &mut times.hello_s)
+}
+
+fn forward_time(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    time(edit, args, |times| &mut times.forward_s)
+}
+
+fn max_age(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    time(edit, args, |times| &mut times.max_age_s)
+}
+
+/// A time of VLANs' trees or of MST.
+fn time(edit: &mut Edit<'_>, args: &Args, field: fn(&mut Times) -> &mut Option<u8>) -> Result<(), Refusal> {
     let wanted: Option<u8> = value(args)?;
-    let set = |times: &mut Times| {
-        if args.has("hello-time") {
-            times.hello_s = wanted;
-        } else if args.has("forward-time") {
-            times.forward_s = wanted;
-        } else {
-            times.max_age_s = wanted;
-        }
-    };
+    let trees = Trees::of(args, Trees::Mst);
     let tree = &mut edit.config.spanning_tree;
-    match args.vlans() {
-        Some(list) => {
-            list.iter().for_each(|vlan| set(&mut tree.vlans.entry(vlan).or_default().times));
+    match &trees {
+        Trees::Vlans(list) => {
+            list.iter().for_each(|vlan| *field(&mut tree.vlans.entry(vlan).or_default().times) = wanted);
             tree.vlans.retain(|_, settings| *settings != Default::default());
         }
-        None => set(&mut tree.mst_times),
+        Trees::Instances(_) | Trees::Mst => *field(&mut tree.mst_times) = wanted,
     }
-    heed(edit, args);
+    heed(edit, args, &trees);
     Ok(())
 }
 
@@ -462,21 +473,11 @@ fn region(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn name(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let name = if args.form == Form::Set { need(args.text())? } else { String::new() };
-    edit.config.spanning_tree.region.name = name;
-    Ok(())
-}
-
-fn revision(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    edit.config.spanning_tree.region.revision = value(args)?.unwrap_or(0);
-    Ok(())
-}
-
 /// `instance N vlan LIST` adds to what the instance has and takes it from the others; `no instance N [vlan LIST]`
 /// gives the VLANs back to instance 0.
 fn instance(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let (instance, list) = (mstid(args)?, args.vlans());
+    let instance = need(args.number().and_then(|n| u16::try_from(n).ok()))?;
+    let list = args.vlans();
     let mut region = edit.config.spanning_tree.region.clone();
     match (args.form, list) {
         (Form::Set, list) => {
@@ -520,11 +521,6 @@ fn recovery(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn interval(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    edit.config.errdisable.interval_s = value(args)?.unwrap_or(ErrDisable::default().interval_s);
-    Ok(())
-}
-
 /// For settings of the bridge's ports.
 fn bridged(_: &mut Interface, name: &InterfaceName, _: Form, _: &str) -> Result<bool, Refusal> {
     match name {
@@ -544,20 +540,22 @@ fn each_port(edit: &mut Edit<'_>, mut set: impl FnMut(&mut SpanningTreePort)) ->
     })
 }
 
-/// `cost` and `port-priority`: the port's own, or those in VLANs or an MST instance.
-fn port_tree(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+/// `cost`: the port's own, or that in VLANs or MST instances.
+fn port_cost(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     let wanted: Option<u32> = value(args)?;
-    let is_cost = args.has("cost");
-    if !is_cost && wanted.is_some_and(|priority| priority % 16 != 0) {
+    port_tree(edit, args, |tree| tree.cost = wanted)
+}
+
+/// `port-priority`, likewise.
+fn port_priority(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    let wanted: Option<u8> = value(args)?;
+    if wanted.is_some_and(|priority| priority % 16 != 0) {
         return Err("Port Priority in increments of 16 is required: 0, 16, 32, ... 240".into());
     }
-    let set = |tree: &mut PortTree| {
-        if is_cost {
-            tree.cost = wanted;
-        } else {
-            tree.priority = wanted.and_then(|priority| u8::try_from(priority).ok());
-        }
-    };
+    port_tree(edit, args, |tree| tree.priority = wanted)
+}
+
+fn port_tree(edit: &mut Edit<'_>, args: &Args, set: impl Fn(&mut PortTree)) -> Result<(), Refusal> {
     let (vlans, instances) = (args.vlans(), args.instances());
     each_port(edit, |port| {
         if let Some(list) = &vlans {
@@ -570,8 +568,8 @@ fn port_tree(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
         port.vlans.retain(|_, tree| *tree != PortTree::default());
         port.instances.retain(|_, tree| *tree != PortTree::default());
     })?;
-    if vlans.is_some() || args.has("mst") {
-        heed(edit, args);
+    if vlans.is_some() || instances.is_some() {
+        heed(edit, args, &Trees::of(args, Trees::Mst));
     }
     Ok(())
 }

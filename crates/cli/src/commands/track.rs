@@ -1,11 +1,12 @@
 //! `track N ...`: objects that are up or down, for static routes and virtual routers.
 
 use super::{ip, need, vrf};
-use crate::args::{Args, Kind, Value};
+use crate::args::{Args, Kind};
 use crate::backend::Refusal;
 use crate::edit::Edit;
 use crate::mode::ConfigMode;
 use crate::parse::Form;
+use crate::setting::{Line, Target};
 use crate::tree::{Node, arg, kw, number};
 use lanyard_config::layer3::{Track, TrackObject};
 
@@ -35,7 +36,20 @@ pub const ENTRY: Node =
         ])]);
 
 /// `(config-track)#`.
-pub const TREE: &[Node] = &[
+pub const LINES: &[Line<Track>] = &[
+    Line::own(
+        "",
+        kw("vrf", "The routing table looked at").no(table).then(&[arg(
+            Kind::Word("VRF-NAME", vrf::MAX_NAME),
+            "VRF name",
+        )
+        .run(table)]),
+        print_table,
+    ),
+    Line::own("", DELAY, print_delay),
+];
+
+const DELAY: Node =
     kw("delay", "Tracking delay").no(delay).then(&[
         kw("down", "Delay down change notification").then(&[number(0, 180, "Seconds").run(delay).then(&[
             kw("up", "Delay up change notification").then(&[number(0, 180, "Seconds").run(delay)]),
@@ -45,13 +59,24 @@ pub const TREE: &[Node] = &[
             "Delay down change notification",
         )
         .then(&[number(0, 180, "Seconds").run(delay)])])]),
-    ]),
-    kw("vrf", "The routing table looked at").no(table).then(&[arg(
-        Kind::Word("VRF-NAME", vrf::MAX_NAME),
-        "VRF name",
-    )
-    .run(table)]),
-];
+    ]);
+
+fn print_table(track: &Track) -> Vec<String> {
+    match &track.object {
+        TrackObject::LineProtocol(_) => Vec::new(),
+        TrackObject::Route { vrf, .. } => vrf.iter().map(|vrf| format!("vrf {vrf}")).collect(),
+    }
+}
+
+fn print_delay(track: &Track) -> Vec<String> {
+    let line = match (track.up_s, track.down_s) {
+        (0, 0) => None,
+        (up, 0) => Some(format!("delay up {up}")),
+        (0, down) => Some(format!("delay down {down}")),
+        (up, down) => Some(format!("delay up {up} down {down}")),
+    };
+    line.into_iter().collect()
+}
 
 /// The object a line is about.
 fn of(args: &Args) -> Result<u16, Refusal> {
@@ -105,33 +130,20 @@ fn object(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn each(edit: &mut Edit<'_>, change: impl FnOnce(&mut Track) -> Result<(), Refusal>) -> Result<(), Refusal> {
-    let ConfigMode::Track(number) = *edit.mode else {
-        return Err("this is a tracked object's command".into());
-    };
-    let track = edit.config.tracks.get_mut(&number);
-    change(track.ok_or_else(|| Refusal(format!("there is no tracked object {number}")))?)
-}
-
 fn delay(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let mut numbers = args
-        .values
-        .iter()
-        .filter_map(|v| if let Value::Number(n) = v { u8::try_from(*n).ok() } else { None });
+    let mut numbers = args.numbers().into_iter().map(u8::try_from);
     let set = args.form == Form::Set;
-    let named: Vec<(&str, Option<u8>)> = args
-        .words
-        .iter()
-        .filter(|word| ["up", "down"].contains(word))
-        .map(|word| (*word, numbers.next()))
-        .collect();
-    each(edit, |track| {
+    // Keywords and seconds come in pairs; `no delay` may have neither.
+    let field: &[(&str, fn(&mut Track) -> &mut u8)] =
+        &[("up", |track| &mut track.up_s), ("down", |track| &mut track.down_s)];
+    let named = args.words.iter().filter_map(|word| field.iter().find(|(of, _)| of == word));
+    let named: Vec<_> = named.map(|(_, field)| (field, numbers.next().and_then(Result::ok))).collect();
+    Track::each(edit, &mut |track, _| {
         if named.is_empty() {
             (track.up_s, track.down_s) = (0, 0);
         }
-        for (word, seconds) in named {
-            let field = if word == "up" { &mut track.up_s } else { &mut track.down_s };
-            *field = seconds.filter(|_| set).unwrap_or(0);
+        for (field, seconds) in &named {
+            *field(track) = seconds.filter(|_| set).unwrap_or(0);
         }
         Ok(())
     })
@@ -139,9 +151,9 @@ fn delay(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
 
 fn table(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     let name = if args.form == Form::Set { vrf::known(edit.config, args)? } else { None };
-    each(edit, |track| match &mut track.object {
+    Track::each(edit, &mut |track, _| match &mut track.object {
         TrackObject::Route { vrf, .. } => {
-            *vrf = name;
+            vrf.clone_from(&name);
             Ok(())
         }
         TrackObject::LineProtocol(_) => Err("an interface's line protocol is in no routing table".into()),

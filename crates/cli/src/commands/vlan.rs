@@ -6,8 +6,10 @@ use super::need;
 use crate::args::{Args, Kind};
 use crate::backend::Refusal;
 use crate::edit::Edit;
+use crate::field;
 use crate::mode::ConfigMode;
 use crate::parse::Form;
+use crate::setting::{Choice, Flag, Line, Setting};
 use crate::tree::{Node, arg, kw, number};
 use lanyard_config::{Config, Vlan};
 use lanyard_types::VlanId;
@@ -16,34 +18,57 @@ use lanyard_types::VlanId;
 const MAX_NAME: usize = 32;
 
 /// Under `vlan LIST`.
-pub const TREE: &[Node] = &[
-    kw("mac", "MAC configuration").then(&[kw("address-table", "MAC forwarding table").then(&[kw(
-        "limit",
-        "Dynamic addresses allowed in the VLAN",
+pub const LINES: &[Line<Vlan>] = &[
+    // The limit is kept, and printed, with the other lines of the address table.
+    Line::unprinted("mac address-table", LIMIT),
+    Line::own("", NAME, |vlan| vlan.name.iter().map(|name| format!("name {name}")).collect()),
+    Setting::of(
+        "state",
+        "Operational state of the VLAN",
+        &Choice {
+            field: field!(Vlan, suspended),
+            of: &[
+                ("active", false, "VLAN active state"),
+                ("suspend", true, "VLAN suspended state: it forwards nothing"),
+            ],
+        },
     )
-    .no(limit)
-    .then(&[number(1, 1_000_000, "Dynamic addresses").run(limit)])])]),
-    kw("name", "ASCII name of the VLAN").no(name).then(&[arg(
-        Kind::Word("WORD", MAX_NAME),
-        "The name, up to 32 characters",
-    )
-    .run(name)]),
-    kw("shutdown", "Shut the VLAN down: it forwards nothing").run(shutdown),
-    kw("state", "Operational state of the VLAN").no(state).then(&[
-        kw("active", "VLAN active state").run(state),
-        kw("suspend", "VLAN suspended state: it forwards nothing").run(state),
-    ]),
+    .then(|vlan, id| {
+        if vlan.suspended && *id == VlanId::DEFAULT {
+            return Err("Default VLAN 1 may not have its state changed.".into());
+        }
+        Ok(())
+    })
+    .line(),
+    Setting::of("shutdown", "Shut the VLAN down: it forwards nothing", &Flag(field!(Vlan, shutdown)))
+        .then(|vlan, id| {
+            if vlan.shutdown && *id == VlanId::DEFAULT {
+                return Err("Default VLAN 1 may not be shutdown.".into());
+            }
+            Ok(())
+        })
+        .line(),
 ];
 
-/// Under global configuration: `vlan LIST`, and `vlan dot1q tag native`.
-pub const ENTRY: Node = kw("vlan", "VLAN commands").then(&[
-    kw("dot1q", "802.1Q parameters").then(&[kw("tag", "Tagging").then(&[kw(
-        "native",
-        "Tag the native VLAN on trunks, and drop untagged frames there",
-    )
-    .run(tag_native)])]),
-    arg(Kind::VlanList, "VLAN IDs, such as 10 or 10,20-30").run(vlan),
-]);
+/// Help for keywords that end no line.
+pub const GROUPS: &[(&str, &str)] =
+    &[("mac", "MAC configuration"), ("mac address-table", "MAC forwarding table")];
+
+const LIMIT: Node = kw("limit", "Dynamic addresses allowed in the VLAN").no(limit).then(&[number(
+    1,
+    1_000_000,
+    "Dynamic addresses",
+)
+.run(limit)]);
+
+const NAME: Node = kw("name", "ASCII name of the VLAN").no(name).then(&[arg(
+    Kind::Word("WORD", MAX_NAME),
+    "The name, up to 32 characters",
+)
+.run(name)]);
+
+/// Under global configuration: `vlan LIST`.
+pub const ENTRY: Node = arg(Kind::VlanList, "VLAN IDs, such as 10 or 10,20-30").run(vlan);
 
 fn vlan(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     let set = need(args.vlans())?;
@@ -60,11 +85,6 @@ fn vlan(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     for vlan in set.iter() {
         edit.config.vlans.remove(&vlan);
     }
-    Ok(())
-}
-
-fn tag_native(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    edit.config.tag_native = args.form == Form::Set;
     Ok(())
 }
 
@@ -97,28 +117,6 @@ fn name(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     // A name that is the default's words is no name of its own.
     edit.each_vlan(|settings, vlan| {
         settings.name = name.clone().filter(|name| *name != Vlan::default().display_name(vlan));
-        Ok(())
-    })
-}
-
-fn state(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let suspended = args.form == Form::Set && args.has("suspend");
-    edit.each_vlan(|settings, vlan| {
-        if suspended && vlan == VlanId::DEFAULT {
-            return Err("Default VLAN 1 may not have its state changed.".into());
-        }
-        settings.suspended = suspended;
-        Ok(())
-    })
-}
-
-fn shutdown(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let shutdown = args.form == Form::Set;
-    edit.each_vlan(|settings, vlan| {
-        if shutdown && vlan == VlanId::DEFAULT {
-            return Err("Default VLAN 1 may not be shutdown.".into());
-        }
-        settings.shutdown = shutdown;
         Ok(())
     })
 }

@@ -6,9 +6,10 @@ use super::{forwarding, ip, need};
 use crate::args::{Args, Kind, short};
 use crate::backend::Refusal;
 use crate::edit::Edit;
+use crate::field;
 use crate::mode::ConfigMode;
 use crate::parse::Form;
-use crate::setting::Line;
+use crate::setting::{Line, Setting, Target, Text};
 use crate::tree::{Node, arg, kw};
 use lanyard_config::layer3::{HelperVrf, TrackObject, Vrf};
 use lanyard_config::{Config, Interface};
@@ -23,28 +24,57 @@ const MAX_DESCRIPTION: usize = 240;
 /// A VRF's name in other commands.
 pub const NAME: Node = arg(Kind::Word("VRF-NAME", MAX_NAME), "VRF name");
 
-/// Under global configuration.
-pub const ENTRY: Node = kw("vrf", "VRF commands").then(&[kw("definition", "VRF definition configuration")
-    .then(&[arg(Kind::Word("VRF-NAME", MAX_NAME), "VRF name, which is that of its network namespace")
-        .run(definition)])]);
+/// Under global configuration, behind `vrf`.
+pub const ENTRY: Node = kw("definition", "VRF definition configuration").then(&[arg(
+    Kind::Word("VRF-NAME", MAX_NAME),
+    "VRF name, which is that of its network namespace",
+)
+.run(definition)]);
 
 /// `(config-vrf)#`.
-pub const TREE: &[Node] = &[
-    kw("address-family", "Enter Address Family command mode")
-        .then(&[kw("ipv4", "Address family").run(family), kw("ipv6", "Address family").run(family)]),
-    kw("description", "VRF specific description").no(description).then(&[arg(
-        Kind::Line(MAX_DESCRIPTION),
-        "Up to 240 characters describing this VRF",
+pub const LINES: &[Line<Vrf>] = &[
+    Setting::of(
+        "description",
+        "VRF specific description",
+        &Text {
+            field: field!(Vrf, description),
+            kind: Kind::Line(MAX_DESCRIPTION),
+            help: "Up to 240 characters describing this VRF",
+        },
     )
-    .run(description)]),
-    kw("exit-address-family", "Exit from VRF address-family configuration mode").set(exit_family),
+    .line(),
+    Setting::of(
+        "rd",
+        "Specify Route Distinguisher",
+        &Text {
+            field: field!(Vrf, rd),
+            kind: Kind::Word("ASN:nn or IP-address:nn", 24),
+            help: "Route Distinguisher",
+        },
+    )
+    .then(|vrf, _| vrf.rd.as_deref().map_or(Ok(()), check_distinguisher))
+    .line(),
     forwarding::VRF,
-    kw("rd", "Specify Route Distinguisher").no(distinguisher).then(&[arg(
-        Kind::Word("ASN:nn or IP-address:nn", 24),
-        "Route Distinguisher",
-    )
-    .run(distinguisher)]),
+    Line::own("", FAMILY, print_families),
+    // Printed with the line that it ends.
+    Line::unprinted(
+        "",
+        kw("exit-address-family", "Exit from VRF address-family configuration mode").set(exit_family),
+    ),
 ];
+
+/// Help for keywords that end no line.
+pub const GROUPS: &[(&str, &str)] =
+    &[("ip", "VRF specific IP configuration"), ("ip forwarding", "Configure IP forwarding")];
+
+const FAMILY: Node = kw("address-family", "Enter Address Family command mode")
+    .then(&[kw("ipv4", "Address family").run(family), kw("ipv6", "Address family").run(family)]);
+
+fn print_families(vrf: &Vrf) -> Vec<String> {
+    let families = [(vrf.ipv4, "ipv4"), (vrf.ipv6, "ipv6")];
+    let on = families.into_iter().filter(|(on, _)| *on);
+    on.flat_map(|(_, family)| [format!("address-family {family}"), "exit-address-family".into()]).collect()
+}
 
 /// `vrf forwarding` under an interface.
 pub const FORWARDING: Line<Interface> = Line::Own {
@@ -154,19 +184,19 @@ fn forwarding_table(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Edits the VRF of the mode.
-fn each(edit: &mut Edit<'_>, change: impl FnOnce(&mut Vrf)) -> Result<(), Refusal> {
-    let ConfigMode::Vrf { name, .. } = &*edit.mode else { return Err("this is a VRF's command".into()) };
-    change(edit.config.vrfs.entry(name.clone()).or_default());
-    Ok(())
-}
+/// The keywords of `address-family`, and where each is kept.
+const FAMILIES: &[(&str, (&str, fn(&mut Vrf) -> &mut bool))] =
+    &[("ipv4", ("ipv4", |vrf| &mut vrf.ipv4)), ("ipv6", ("ipv6", |vrf| &mut vrf.ipv6))];
 
 fn family(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     let on = args.form == Form::Set;
-    let is_v6 = args.has("ipv6");
-    each(edit, |vrf| *(if is_v6 { &mut vrf.ipv6 } else { &mut vrf.ipv4 }) = on)?;
+    let (name, field) = need(args.among(FAMILIES))?;
+    Vrf::each(edit, &mut |vrf, _| {
+        *field(vrf) = on;
+        Ok(())
+    })?;
     if let ConfigMode::Vrf { family, .. } = &mut *edit.mode {
-        *family = on.then_some(if is_v6 { "ipv6" } else { "ipv4" });
+        *family = on.then_some(name);
     }
     Ok(())
 }
@@ -178,24 +208,14 @@ fn exit_family(edit: &mut Edit<'_>, _: &Args) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn description(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let text = if args.form == Form::Set { Some(need(args.text())?) } else { None };
-    each(edit, |vrf| vrf.description = text)
-}
-
 /// RFC 4364, 4.2: `ASN:nn` or `IP-address:nn`.
-fn distinguisher(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let text = if args.form == Form::Set { Some(need(args.text())?) } else { None };
-    if let Some(text) = &text {
-        let number = |text: &str| text.parse::<u32>().is_ok() && text.bytes().all(|b| b.is_ascii_digit());
-        let is_good = text.split_once(':').is_some_and(|(head, tail)| {
-            number(tail) && (number(head) || head.parse::<std::net::Ipv4Addr>().is_ok())
-        });
-        if !is_good {
-            return Err(
-                format!("{} is not a route distinguisher: ASN:nn or IP-address:nn", short(text)).into()
-            );
-        }
+fn check_distinguisher(text: &str) -> Result<(), Refusal> {
+    let number = |text: &str| text.parse::<u32>().is_ok() && text.bytes().all(|b| b.is_ascii_digit());
+    let is_good = text.split_once(':').is_some_and(|(head, tail)| {
+        number(tail) && (number(head) || head.parse::<std::net::Ipv4Addr>().is_ok())
+    });
+    if is_good {
+        return Ok(());
     }
-    each(edit, |vrf| vrf.rd = text)
+    Err(format!("{} is not a route distinguisher: ASN:nn or IP-address:nn", short(text)).into())
 }
