@@ -56,12 +56,13 @@ pub const TREE: Node = kw("show", "Show running system information").then(&[
     show_ip::VRRP,
 ]);
 
+const COUNTERS: Node = kw("counters", "Show interface counters").exec(counters).then(&[
+    kw("drops", "Frames dropped, by reason").exec(drops),
+    kw("errors", "Frames damaged, lost or dropped").exec(errors),
+]);
+
 const INTERFACES: Node = kw("interfaces", "Interface status and configuration").exec(interfaces).then(&[
-    kw("counters", "Show interface counters").exec(counters).then(&[kw(
-        "drops",
-        "Frames dropped, by reason",
-    )
-    .exec(drops)]),
+    COUNTERS,
     kw("description", "Show interface description").exec(descriptions),
     kw("status", "Show interface line status").exec(status).then(&[kw(
         "err-disabled",
@@ -71,11 +72,7 @@ const INTERFACES: Node = kw("interfaces", "Interface status and configuration").
     kw("switchport", "Show interface switchport information").exec(switchport),
     kw("trunk", "Show interface trunk information").exec(trunk),
     INTERFACE.exec(interfaces).then(&[
-        kw("counters", "Show interface counters").exec(counters).then(&[kw(
-            "drops",
-            "Frames dropped, by reason",
-        )
-        .exec(drops)]),
+        COUNTERS,
         kw("description", "Show interface description").exec(descriptions),
         kw("status", "Show interface line status").exec(status),
         kw("switchport", "Show interface switchport information").exec(switchport),
@@ -192,6 +189,11 @@ fn interfaces(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
 fn counters(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
     let view = made::counters(&get_interfaces(exec, args)?);
     Ok(exec.present(&view, render::counters))
+}
+
+fn errors(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
+    let view = made::counters(&get_interfaces(exec, args)?);
+    Ok(exec.present(&view, render::errors))
 }
 
 fn drops(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {

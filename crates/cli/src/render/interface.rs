@@ -87,6 +87,16 @@ pub fn counters(view: &CounterTable) -> String {
     format!("\n{rx}\n{tx}")
 }
 
+/// `show interfaces counters errors`.
+pub fn errors(view: &CounterTable) -> String {
+    let row = |row: &crate::config_view::CounterRow| {
+        let numbers = [row.tx.errors, row.rx.errors, row.rx.dropped, row.tx.dropped].map(|n| n.to_string());
+        std::iter::once(super::ios_netdev(&row.interface)).chain(numbers).collect()
+    };
+    let rows: Vec<Vec<String>> = view.interfaces.iter().map(row).collect();
+    columns(&["Port", "Xmit-Err", "Rcv-Err", "InDiscards", "OutDiscards"], &rows, &[1, 2, 3, 4])
+}
+
 /// `show interfaces counters drops`.
 pub fn drops(view: &Drops) -> String {
     let row = |d: &crate::view::DropEntry| vec![d.interface.clone(), d.reason.into(), d.frames.to_string()];

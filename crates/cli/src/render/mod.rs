@@ -11,7 +11,9 @@ mod system;
 mod table;
 
 pub use fpm::{fpm, fpm_counters};
-pub use interface::{counters, descriptions, drops, err_disabled, interfaces, status, switchports, trunks};
+pub use interface::{
+    counters, descriptions, drops, err_disabled, errors, interfaces, status, switchports, trunks,
+};
 pub use layer2::{learning, mac_count, mac_table, vlans};
 pub use layer3::{ip_brief, ip_interfaces, ipv6_brief, neighbors};
 pub use route::{cef, cef_detail, cef_exact, cef_summary, route_entries, route_summary, routes};
