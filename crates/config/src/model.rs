@@ -187,7 +187,7 @@ impl std::fmt::Display for InterfaceName {
 }
 
 /// An interface's configuration. What does not fit its role is kept (as IOS does) and has no effect.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interface {
     /// `description`, at most 240 bytes.
     pub description: Option<String>,
@@ -217,6 +217,30 @@ pub struct Interface {
     pub duplex: Duplex,
     /// `spanning-tree ...`.
     pub spanning_tree: SpanningTreePort,
+    /// `logging event link-status`, on by default.
+    pub log_link: bool,
+}
+
+impl Default for Interface {
+    fn default() -> Self {
+        Self {
+            description: None,
+            shutdown: false,
+            mtu: None,
+            mac: None,
+            role: Role::default(),
+            switchport: Switchport::default(),
+            ipv4: Vec::new(),
+            ipv6: Vec::new(),
+            layer3: Layer3::default(),
+            hook: HookChoice::default(),
+            delivery: Delivery::default(),
+            speed_mbps: None,
+            duplex: Duplex::default(),
+            spanning_tree: SpanningTreePort::default(),
+            log_link: true,
+        }
+    }
 }
 
 /// What a netdev is to the switch.

@@ -55,9 +55,11 @@ fn link(ctx: &mut Context, action: &'static str, port: &PortState, loud: bool) {
         }
         PortKind::Svi(vlan) => (host_end(vlan), InterfaceName::Vlan(vlan)),
     };
-    let shutdown = ctx.switch.config().interfaces.get(&key).is_some_and(|interface| interface.shutdown);
+    let interface = ctx.switch.config().interfaces.get(&key);
+    let shutdown = interface.is_some_and(|interface| interface.shutdown);
+    let is_logged = interface.is_none_or(|interface| interface.log_link);
     let state = if port.enabled { "up" } else { "down" };
-    if loud {
+    if loud && is_logged {
         match port.kind {
             PortKind::Svi(vlan) => {
                 let text = format!("Line protocol on Interface Vlan{vlan}, changed state to {state}");

@@ -116,6 +116,16 @@ fn links_that_flap_disable_and_enable_their_port() {
     }
 }
 
+/// `no logging event link-status` is about the log only.
+#[test]
+fn links_that_are_not_logged() {
+    let (bench, mut core) = running(&format!("{BEFORE}\ninterface eth1\n no logging event link-status\n"));
+    let before = messages(&core.ctx).len();
+    core.netdev_events(vec![bench.kernel.change("eth1", |link| link.carrier = false)]);
+    assert!(core.ctx.plane.state().ports.values().all(|port| port.name != "eth1" || !port.enabled));
+    assert_eq!(messages(&core.ctx).split_off(before), Vec::<String>::new());
+}
+
 #[test]
 fn a_netdev_that_comes_back_is_a_port_again() {
     let (bench, mut core) = running(BEFORE);

@@ -54,6 +54,8 @@ pub const LINES: &[&[Line<Interface>]] = &[
 pub const GROUPS: &[(&str, &str)] = &[
     ("dot1q", "802.1Q parameters"),
     ("dot1q tunneling", "802.1Q tunneling"),
+    ("logging", "Configure logging for interface"),
+    ("logging event", "Interface events"),
     ("mac", "MAC configuration"),
     ("mac address-table", "MAC forwarding table"),
     ("storm-control", "Storm configuration"),
@@ -284,8 +286,15 @@ const LINK: &[Line<Interface>] = &[
     .line(),
 ];
 
-const TAIL: &[Line<Interface>] =
-    &[Setting::of("shutdown", "Shutdown the selected interface", &Flag(field!(Interface, shutdown))).line()];
+const TAIL: &[Line<Interface>] = &[
+    Setting::of(
+        "logging event link-status",
+        "Log when the link goes up or down",
+        &Flag(field!(Interface, log_link)),
+    )
+    .line(),
+    Setting::of("shutdown", "Shutdown the selected interface", &Flag(field!(Interface, shutdown))).line(),
+];
 
 const ACCESS_VLAN: Node = kw("vlan", "Set VLAN when interface is in access mode")
     .no(access_vlan)
