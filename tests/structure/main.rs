@@ -13,7 +13,7 @@ const LAYERS: &[&[&str]] = &[
     &["lanyard-types"],
     &["lanyard-wire"],
     &["lanyard-pipeline", "lanyard-fib", "lanyard-stp", "lanyard-fpm", "lanyard-dhcp"],
-    &["lanyard-plane", "lanyard-netdev"],
+    &["lanyard-plane", "lanyard-netdev", "lanyard-asic"],
     &["lanyard-config"],
     &["lanyard-ebpf", "lanyard-soft", "lanyard-switch", "lanyard-cli"],
     &["lanyard-daemon", "lanyard-lab", "lanyard-bench"],

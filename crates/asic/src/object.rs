@@ -1,0 +1,112 @@
+//! Kinds of objects that a chip's tables hold, and what one of them takes.
+
+use crate::platform::TableKind;
+use serde::{Deserialize, Serialize};
+
+/// A kind of object. A platform says which table holds each kind and how many units one takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Object {
+    /// A MAC address in a VLAN.
+    Mac,
+    /// A neighbour: an IPv4 /32.
+    Ipv4Host,
+    /// A neighbour: an IPv6 /128.
+    Ipv6Host,
+    /// A multicast group of a VLAN, with or without a source: IPv4.
+    Ipv4Group,
+    /// A multicast group of a VLAN, with or without a source: IPv6.
+    Ipv6Group,
+    /// An IPv4 prefix.
+    Ipv4Prefix,
+    /// An IPv6 prefix of at most 64 bits.
+    Ipv6Prefix64,
+    /// An IPv6 prefix of 65 to 128 bits.
+    Ipv6Prefix128,
+    /// A rule of an access list on IPv4 or MAC fields, after its ranges have been expanded.
+    AclIpv4,
+    /// A rule of an access list on IPv6 fields.
+    AclIpv6,
+    /// A next hop of a group: one for each member.
+    EcmpMember,
+    /// A next-hop group.
+    EcmpGroup,
+    /// A router interface.
+    Rif,
+    /// A routing table.
+    Vrf,
+}
+
+impl Object {
+    /// Every kind.
+    pub const ALL: [Self; 14] = [
+        Self::Mac,
+        Self::Ipv4Host,
+        Self::Ipv6Host,
+        Self::Ipv4Group,
+        Self::Ipv6Group,
+        Self::Ipv4Prefix,
+        Self::Ipv6Prefix64,
+        Self::Ipv6Prefix128,
+        Self::AclIpv4,
+        Self::AclIpv6,
+        Self::EcmpMember,
+        Self::EcmpGroup,
+        Self::Rif,
+        Self::Vrf,
+    ];
+
+    /// The name in platform files, messages and the SDK.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Mac => "mac",
+            Self::Ipv4Host => "ipv4_host",
+            Self::Ipv6Host => "ipv6_host",
+            Self::Ipv4Group => "ipv4_group",
+            Self::Ipv6Group => "ipv6_group",
+            Self::Ipv4Prefix => "ipv4_prefix",
+            Self::Ipv6Prefix64 => "ipv6_prefix64",
+            Self::Ipv6Prefix128 => "ipv6_prefix128",
+            Self::AclIpv4 => "acl_ipv4",
+            Self::AclIpv6 => "acl_ipv6",
+            Self::EcmpMember => "ecmp_member",
+            Self::EcmpGroup => "ecmp_group",
+            Self::Rif => "rif",
+            Self::Vrf => "vrf",
+        }
+    }
+
+    /// True when a table of this kind can hold it.
+    #[must_use]
+    pub const fn fits(self, kind: TableKind) -> bool {
+        match self {
+            Self::Mac | Self::Ipv4Host | Self::Ipv6Host | Self::Ipv4Group | Self::Ipv6Group => {
+                matches!(kind, TableKind::Exact)
+            }
+            Self::Ipv4Prefix | Self::Ipv6Prefix64 | Self::Ipv6Prefix128 => {
+                matches!(kind, TableKind::Lpm | TableKind::Tcam)
+            }
+            Self::AclIpv4 | Self::AclIpv6 => matches!(kind, TableKind::Tcam),
+            Self::EcmpMember | Self::EcmpGroup | Self::Rif | Self::Vrf => matches!(kind, TableKind::Index),
+        }
+    }
+}
+
+/// Units of memory that one entry takes: a power of two, 1-64.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Width(u32);
+
+impl Width {
+    /// A width of this many units. A platform file's are checked when it is read.
+    #[must_use]
+    pub const fn new(units: u32) -> Self {
+        Self(units)
+    }
+    /// The units.
+    #[must_use]
+    pub const fn units(self) -> u32 {
+        self.0
+    }
+}

@@ -1,0 +1,199 @@
+//! What the switch asks the chip to hold, and the entries that each item takes.
+
+use super::Refusal;
+use super::exact::Key;
+use super::tcam::{Order, expand_range};
+use crate::object::Object;
+use ipnet::IpNet;
+use lanyard_types::{GroupId, MacAddr, RifId, VlanId, VrfId};
+use std::fmt;
+use std::net::IpAddr;
+
+/// Most members of a next-hop group.
+const MAX_MEMBERS: u32 = 4096;
+
+/// A range of TCP or UDP ports, both ends included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PortRange {
+    /// The lowest.
+    pub low: u16,
+    /// The highest.
+    pub high: u16,
+}
+
+impl PortRange {
+    /// Every port.
+    pub const ANY: Self = Self { low: 0, high: u16::MAX };
+}
+
+/// A rule of an access list, as far as its place in the chip is concerned.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct AclRule {
+    /// The list.
+    pub list: u32,
+    /// The rule's number within the list: lower numbers match first.
+    pub sequence: u32,
+    /// True when it matches IPv6 fields.
+    pub ipv6: bool,
+    /// Source ports.
+    pub source: PortRange,
+    /// Destination ports.
+    pub destination: PortRange,
+}
+
+/// Something that the chip holds.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Item {
+    /// A MAC address.
+    Mac(VlanId, MacAddr),
+    /// A neighbour.
+    Host(VrfId, IpAddr),
+    /// A multicast group, with its source where forwarding depends on that.
+    Group(VlanId, IpAddr, Option<IpAddr>),
+    /// A prefix.
+    Prefix(VrfId, IpNet),
+    /// A rule of an access list.
+    Rule(AclRule),
+    /// A next-hop group with this many members.
+    NextHops(GroupId, u32),
+    /// A router interface.
+    Rif(RifId),
+    /// A routing table.
+    Vrf(VrfId),
+}
+
+/// The key of an entry in a hash table.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum ExactKey {
+    Mac(VlanId, MacAddr),
+    Host(VrfId, IpAddr),
+    Group(VlanId, IpAddr, Option<IpAddr>),
+}
+
+impl Key for ExactKey {
+    fn words(&self) -> Vec<u64> {
+        let address = |address: IpAddr| match address {
+            IpAddr::V4(address) => [4, u64::from(u32::from(address))],
+            IpAddr::V6(address) => [(u128::from(address) >> 64) as u64, u128::from(address) as u64],
+        };
+        match self {
+            Self::Mac(vlan, mac) => vec![1 << 56 | u64::from(vlan.get()), mac.to_u64()],
+            Self::Host(vrf, host) => [vec![2 << 56 | vrf.index() as u64], address(*host).to_vec()].concat(),
+            Self::Group(vlan, group, source) => {
+                let mut words = vec![3 << 56 | u64::from(vlan.get())];
+                words.extend(address(*group));
+                words.extend(source.map(address).into_iter().flatten());
+                words
+            }
+        }
+    }
+}
+
+/// An entry that an item has, or needs, in the table of its kind of object.
+#[derive(Debug, Clone)]
+pub(super) enum Held {
+    Key(Object, ExactKey),
+    Prefix(Object, Order),
+    Rule(Object, Order),
+    /// First entry (0 while it is only needed) and number of entries.
+    Run(Object, u32, u32),
+}
+
+impl Held {
+    pub(super) fn object(&self) -> Object {
+        match self {
+            Self::Key(object, _)
+            | Self::Prefix(object, _)
+            | Self::Rule(object, _)
+            | Self::Run(object, ..) => *object,
+        }
+    }
+}
+
+impl Item {
+    /// Refuses what no chip could hold.
+    pub(super) fn check(&self) -> Result<(), Refusal> {
+        match self {
+            Self::NextHops(_, members) if !(1..=MAX_MEMBERS).contains(members) => {
+                Err(Refusal::Invalid(format!("{self}: a group has 1 to {MAX_MEMBERS} members")))
+            }
+            Self::Rule(rule)
+                if rule.source.low > rule.source.high || rule.destination.low > rule.destination.high =>
+            {
+                Err(Refusal::Invalid(format!("{self}: the range of ports ends before it begins")))
+            }
+            Self::Prefix(_, prefix) if *prefix != prefix.trunc() => {
+                Err(Refusal::Invalid(format!("{self}: bits are set behind its length")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The entries it takes, in the order in which they are written.
+    pub(super) fn needs(&self) -> Vec<Held> {
+        let of = |ipv4: bool, four: Object, six: Object| if ipv4 { four } else { six };
+        match self {
+            Self::Mac(vlan, mac) => vec![Held::Key(Object::Mac, ExactKey::Mac(*vlan, *mac))],
+            Self::Host(vrf, host) => {
+                let object = of(host.is_ipv4(), Object::Ipv4Host, Object::Ipv6Host);
+                vec![Held::Key(object, ExactKey::Host(*vrf, *host))]
+            }
+            Self::Group(vlan, group, source) => {
+                let object = of(group.is_ipv4(), Object::Ipv4Group, Object::Ipv6Group);
+                vec![Held::Key(object, ExactKey::Group(*vlan, *group, *source))]
+            }
+            Self::Prefix(vrf, prefix) => {
+                let long = of(prefix.prefix_len() <= 64, Object::Ipv6Prefix64, Object::Ipv6Prefix128);
+                let object = of(prefix.addr().is_ipv4(), Object::Ipv4Prefix, long);
+                vec![Held::Prefix(object, prefix_order(*vrf, prefix))]
+            }
+            Self::Rule(rule) => rule.entries(),
+            Self::NextHops(_, members) => {
+                vec![Held::Run(Object::EcmpGroup, 0, 1), Held::Run(Object::EcmpMember, 0, *members)]
+            }
+            Self::Rif(_) => vec![Held::Run(Object::Rif, 0, 1)],
+            Self::Vrf(_) => vec![Held::Run(Object::Vrf, 0, 1)],
+        }
+    }
+}
+
+/// Longer prefixes come first; among equals the address tells them apart.
+fn prefix_order(vrf: VrfId, prefix: &IpNet) -> Order {
+    let bits = match prefix {
+        IpNet::V4(prefix) => u128::from(u32::from(prefix.network())),
+        IpNet::V6(prefix) => u128::from(prefix.network()),
+    };
+    let length = u64::from(prefix.max_prefix_len() - prefix.prefix_len());
+    let family = u64::from(prefix.addr().is_ipv6());
+    (
+        length << 56 | family << 48 | (vrf.index() as u64) << 40 | (bits >> 104) as u64,
+        bits as u64 ^ (bits >> 40) as u64,
+    )
+}
+
+impl AclRule {
+    /// An entry for each pair of prefixes that its port ranges expand to.
+    fn entries(&self) -> Vec<Held> {
+        let object = if self.ipv6 { Object::AclIpv6 } else { Object::AclIpv4 };
+        let count = expand_range(self.source.low, self.source.high).len()
+            * expand_range(self.destination.low, self.destination.high).len();
+        let priority = u64::from(self.list) << 32 | u64::from(self.sequence);
+        (0..count as u64).map(|part| Held::Rule(object, (priority, part))).collect()
+    }
+}
+
+impl fmt::Display for Item {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Mac(vlan, mac) => write!(f, "MAC address {mac} in VLAN {vlan}"),
+            Self::Host(vrf, host) => write!(f, "neighbour {host} in VRF {vrf}"),
+            Self::Group(vlan, group, None) => write!(f, "group {group} in VLAN {vlan}"),
+            Self::Group(vlan, group, Some(source)) => write!(f, "group {group} from {source} in VLAN {vlan}"),
+            Self::Prefix(vrf, prefix) => write!(f, "prefix {prefix} in VRF {vrf}"),
+            Self::Rule(rule) => write!(f, "rule {} of access list {}", rule.sequence, rule.list),
+            Self::NextHops(group, members) => write!(f, "next-hop group {group} with {members} members"),
+            Self::Rif(rif) => write!(f, "router interface {rif}"),
+            Self::Vrf(vrf) => write!(f, "VRF {vrf}"),
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! The chip's tables, built from a platform, and what is in them.
+//!
+//! Invariants: an item is in the tables with everything it needs or not at all; occupancy is what the items take, never an
+//! estimate; a refusal is counted at the table that had no room.
+
+mod exact;
+mod index;
+mod items;
+mod tcam;
+
+pub use exact::{Exact, Key, Shape};
+pub use index::Index;
+pub use items::{AclRule, Item, PortRange};
+pub use tcam::{Order, Tcam, expand_range};
+
+use crate::object::{Object, Width};
+use crate::platform::{Platform, TableKind};
+use items::{ExactKey, Held};
+use std::collections::HashMap;
+
+/// Slots of a TCAM block.
+const TCAM_BLOCK: u32 = 128;
+
+/// Why a table has no room for an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shortage {
+    /// Fewer units are free than the entry takes.
+    Full,
+    /// Units are free, but not in the buckets of the entry's hash.
+    Collision,
+    /// Units are free, but not side by side, or in blocks that serve other entries.
+    Fragmented,
+}
+
+impl Shortage {
+    /// The word in messages and in the SDK.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Collision => "collision",
+            Self::Fragmented => "fragmented",
+        }
+    }
+}
+
+/// Why the chip refused an item.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// A table has no room.
+    #[error("table {table} has no room: {} ({used} of {size} units are in use)", shortage.name())]
+    NoRoom {
+        /// The table's path: `kvd/hash_single`.
+        table: String,
+        /// In what way.
+        shortage: Shortage,
+        /// Units in use.
+        used: u32,
+        /// Units altogether.
+        size: u32,
+    },
+    /// The item is in the tables already.
+    #[error("{0} is in the chip already")]
+    Exists(String),
+    /// A group without members or with more than a table could ever hold, a rule that no frame matches.
+    #[error("{0}")]
+    Invalid(String),
+    /// No table of this name.
+    #[error("no table {0}")]
+    NoTable(String),
+}
+
+/// One table's figures.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Usage {
+    /// Memory and table: `kvd/hash_single`.
+    pub path: String,
+    /// Units altogether.
+    pub size: u32,
+    /// Units in use.
+    pub used: u32,
+    /// The most units that have been in use.
+    pub high_water: u32,
+    /// Items refused because this table had no room.
+    pub refused: u64,
+    /// What it holds, with the units of one.
+    pub holds: Vec<(Object, Width)>,
+}
+
+#[derive(Debug, Clone)]
+enum Store {
+    Exact(Exact<ExactKey>),
+    /// Prefixes by units: which units is the chip's own business.
+    Lpm {
+        size: u32,
+        used: u32,
+    },
+    Tcam(Tcam),
+    Index(Index),
+}
+
+impl Store {
+    fn size(&self) -> u32 {
+        match self {
+            Self::Exact(table) => table.size(),
+            Self::Lpm { size, .. } => *size,
+            Self::Tcam(table) => table.size(),
+            Self::Index(table) => table.size(),
+        }
+    }
+    fn used(&self) -> u32 {
+        match self {
+            Self::Exact(table) => table.used(),
+            Self::Lpm { used, .. } => *used,
+            Self::Tcam(table) => table.used(),
+            Self::Index(table) => table.used(),
+        }
+    }
+    fn resize(&mut self, to: u32) -> Result<(), Shortage> {
+        match self {
+            Self::Exact(table) => table.resize(to),
+            Self::Lpm { used, .. } if to < *used => Err(Shortage::Full),
+            Self::Lpm { size, .. } => {
+                *size = to;
+                Ok(())
+            }
+            Self::Tcam(table) => table.resize(to),
+            Self::Index(table) => table.resize(to),
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Table {
+    path: String,
+    /// Index of its memory.
+    memory: usize,
+    /// Its size is a multiple of this.
+    step: u32,
+    store: Store,
+    holds: Vec<(Object, Width)>,
+    high_water: u32,
+    refused: u64,
+}
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub struct Tables {
+    tables: Vec<Table>,
+    /// Units of each memory.
+    memories: Vec<u32>,
+    /// The table of each kind of object, by `Object as usize`.
+    places: [usize; Object::ALL.len()],
+    widths: [Width; Object::ALL.len()],
+    items: HashMap<Item, Vec<Held>>,
+}
+
+impl Tables {
+    /// The tables of a platform, empty. `salt` decides where the hash tables' keys collide.
+    #[must_use]
+    pub fn new(platform: &Platform, salt: u64) -> Self {
+        let mut tables = Vec::new();
+        let mut places = [0; Object::ALL.len()];
+        let mut widths = [Width::new(1); Object::ALL.len()];
+        for (memory, described) in platform.memory.iter().enumerate() {
+            for table in &described.table {
+                for (object, width) in &table.holds {
+                    places[*object as usize] = tables.len();
+                    widths[*object as usize] = *width;
+                }
+                let (size, ways, banks, moves) = (table.size, table.ways, table.banks, table.moves);
+                let (store, step) = match table.kind {
+                    TableKind::Exact => {
+                        (Store::Exact(Exact::new(Shape { size, ways, banks, moves }, salt)), ways * banks)
+                    }
+                    TableKind::Lpm => (Store::Lpm { size, used: 0 }, 1),
+                    TableKind::Tcam => {
+                        (Store::Tcam(Tcam::new(size, TCAM_BLOCK)), TCAM_BLOCK.min(size).max(1))
+                    }
+                    TableKind::Index => (Store::Index(Index::new(size)), 1),
+                };
+                tables.push(Table {
+                    path: format!("{}/{}", described.name, table.name),
+                    memory,
+                    step: least_common_multiple(step, described.granularity),
+                    store,
+                    holds: table.holds.iter().map(|(object, width)| (*object, *width)).collect(),
+                    high_water: 0,
+                    refused: 0,
+                });
+            }
+        }
+        let memories = platform.memory.iter().map(|memory| memory.size).collect();
+        Self { tables, memories, places, widths, items: HashMap::new() }
+    }
+
+    /// Puts an item into the tables it needs; answers how many entries were written, those that had to move included.
+    ///
+    /// # Errors
+    /// The table without room, or that the item is there already. Nothing has changed then.
+    pub fn insert(&mut self, item: &Item) -> Result<u32, Refusal> {
+        if self.items.contains_key(item) {
+            return Err(Refusal::Exists(item.to_string()));
+        }
+        item.check()?;
+        let mut held = Vec::new();
+        let mut writes = 0;
+        for need in item.needs() {
+            match self.place(&need) {
+                Ok((entry, written)) => {
+                    held.push(entry);
+                    writes += written;
+                }
+                Err(refusal) => {
+                    held.iter().rev().for_each(|entry| self.release(entry));
+                    return Err(refusal);
+                }
+            }
+        }
+        for entry in &held {
+            let table = &mut self.tables[self.places[entry.object() as usize]];
+            table.high_water = table.high_water.max(table.store.used());
+        }
+        self.items.insert(item.clone(), held);
+        Ok(writes)
+    }
+
+    /// Takes an item out; false when it was not there.
+    pub fn remove(&mut self, item: &Item) -> bool {
+        let Some(held) = self.items.remove(item) else { return false };
+        held.iter().rev().for_each(|entry| self.release(entry));
+        true
+    }
+
+    /// True when the item is in the tables.
+    #[must_use]
+    pub fn contains(&self, item: &Item) -> bool {
+        self.items.contains_key(item)
+    }
+    /// Items in the tables.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+    /// True when no item is in the tables.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+    /// Every table's figures, in the order of the platform file.
+    #[must_use]
+    pub fn usage(&self) -> Vec<Usage> {
+        let of = |table: &Table| Usage {
+            path: table.path.clone(),
+            size: table.store.size(),
+            used: table.store.used(),
+            high_water: table.high_water,
+            refused: table.refused,
+            holds: table.holds.clone(),
+        };
+        self.tables.iter().map(of).collect()
+    }
+    /// The table that holds objects of a kind, by its index in [`Tables::usage`], and the units of one.
+    #[must_use]
+    pub fn place_of(&self, object: Object) -> (usize, Width) {
+        (self.places[object as usize], self.widths[object as usize])
+    }
+
+    /// Gives a table another size within its memory.
+    ///
+    /// # Errors
+    /// When there is no such table, the size is no multiple of what the table is made of, the memory has no such room, or what
+    /// the table holds would not fit. Nothing has changed then.
+    pub fn resize(&mut self, path: &str, size: u32) -> Result<(), Refusal> {
+        let Some(at) = self.tables.iter().position(|table| table.path == path) else {
+            return Err(Refusal::NoTable(path.to_owned()));
+        };
+        let table = &self.tables[at];
+        if size == 0 || size % table.step != 0 {
+            let step = table.step;
+            return Err(Refusal::Invalid(format!(
+                "table {path}: size {size} is not a positive multiple of {step}"
+            )));
+        }
+        let memory = table.memory;
+        let others =
+            self.tables.iter().enumerate().filter(|(other, table)| *other != at && table.memory == memory);
+        let others: u64 = others.map(|(_, table)| u64::from(table.store.size())).sum();
+        let room = u64::from(self.memories[memory]).saturating_sub(others);
+        if u64::from(size) > room {
+            return Err(Refusal::Invalid(format!(
+                "table {path}: {size} units; its memory has room for {room}"
+            )));
+        }
+        let table = &mut self.tables[at];
+        let (used, shortage) = (table.store.used(), table.store.resize(size));
+        shortage.map_err(|shortage| Refusal::NoRoom { table: path.to_owned(), shortage, used, size })
+    }
+
+    fn place(&mut self, need: &Held) -> Result<(Held, u32), Refusal> {
+        let object = need.object();
+        let width = self.widths[object as usize];
+        let table = &mut self.tables[self.places[object as usize]];
+        let placed = match (&mut table.store, need) {
+            (Store::Exact(store), Held::Key(_, key)) => {
+                store.insert(key, width).map(|moved| (need.clone(), moved + 1))
+            }
+            (Store::Lpm { size, used }, Held::Prefix(..)) => {
+                if *size - *used < width.units() {
+                    Err(Shortage::Full)
+                } else {
+                    *used += width.units();
+                    Ok((need.clone(), 1))
+                }
+            }
+            (Store::Tcam(store), Held::Prefix(_, order) | Held::Rule(_, order)) => {
+                store.insert(*order, width).map(|moved| (need.clone(), moved + 1))
+            }
+            (Store::Index(store), Held::Run(_, _, count)) => {
+                store.take(count * width.units()).map(|first| (Held::Run(object, first, *count), *count))
+            }
+            // `Object::fits` has been checked when the platform was read.
+            _ => Err(Shortage::Full),
+        };
+        placed.map_err(|shortage| {
+            table.refused += 1;
+            let (used, size) = (table.store.used(), table.store.size());
+            Refusal::NoRoom { table: table.path.clone(), shortage, used, size }
+        })
+    }
+
+    fn release(&mut self, held: &Held) {
+        let object = held.object();
+        let width = self.widths[object as usize];
+        let table = &mut self.tables[self.places[object as usize]];
+        match (&mut table.store, held) {
+            (Store::Exact(store), Held::Key(_, key)) => drop(store.remove(key)),
+            (Store::Lpm { used, .. }, Held::Prefix(..)) => *used = used.saturating_sub(width.units()),
+            (Store::Tcam(store), Held::Prefix(_, order) | Held::Rule(_, order)) => {
+                drop(store.remove(*order, width))
+            }
+            (Store::Index(store), Held::Run(_, first, count)) => {
+                store.give_back(*first, count * width.units())
+            }
+            _ => {}
+        }
+    }
+}
+
+fn least_common_multiple(a: u32, b: u32) -> u32 {
+    let (mut x, mut y) = (a, b);
+    while y != 0 {
+        (x, y) = (y, x % y);
+    }
+    // Both are at most 2^24, and a platform's table has a size that both divide.
+    a / x * b
+}
