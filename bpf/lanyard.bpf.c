@@ -126,6 +126,8 @@ int lanyard_router(struct __sk_buff *skb)
 /* Group addresses that the trap stage looks at: TC's business. */
 static __always_inline bool xdp_leaves(struct frame *f)
 {
+	if (!(f->dst & GROUP_BIT))
+		return false;
 	return (f->dst & ~SSTP_OR_DISCOVERY) == CISCO_DISCOVERY || (f->dst & 0xf0ffffffffffULL) == RESERVED_BLOCK || f->dst == TUNNEL;
 }
 
