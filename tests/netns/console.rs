@@ -12,6 +12,7 @@ scenarios! {
     a_session_is_committed_or_aborted: ebpf;
     link_events: ebpf soft;
     a_terminal_that_answers_no_query: soft;
+    a_terminal_is_shown_banners_and_takes_pasted_text: soft;
     without_the_right_to_load: soft;
 }
 
@@ -176,6 +177,39 @@ fn a_terminal_that_answers_no_query(plane: Plane) {
         // Seven lines waited 2 s each for the answers.
         assert!(waited < std::time::Duration::from_secs(8), "{term}: {waited:?}");
     }
+}
+
+/// What a terminal shows of a session whose whole input is pasted at once.
+fn pasted(bed: &Bed, text: &str) -> String {
+    let pty = nix::pty::openpty(None, None).unwrap();
+    let end = || Stdio::from(pty.slave.try_clone().unwrap());
+    let mut command = Command::new(LANYARD);
+    command.args(["cli", "--instance", &bed.instance]).env("TERM", "dumb");
+    let mut master = std::fs::File::from(pty.master);
+    master.write_all(text.replace('\n', "\r").as_bytes()).unwrap();
+    let mut child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
+    drop(command);
+    assert!(child.wait().unwrap().success());
+    drop(pty.slave);
+    let mut bytes = Vec::new();
+    // Linux ends the output of a terminal whose other end is closed with an error.
+    let _ = master.read_to_end(&mut bytes);
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The banner comes before the first prompt; a pasted interface without the line that protects it is left shut down, and what
+/// was meant for an interface that is not there runs nowhere.
+fn a_terminal_is_shown_banners_and_takes_pasted_text(plane: Plane) {
+    let bed = Bed::new(plane, 2, &format!("{TWO}banner motd #authorised access only#\n"));
+    let text = "configure terminal\ninterface p1\nchannel-group 1 mode active\nno shutdown\n\
+                interface nowhere0\nchannel-group 1 mode active\nshutdown\nend\nexit\n";
+    let shown = pasted(&bed, text);
+    let at = |what: &str| shown.find(what).unwrap_or_else(|| panic!("{what}: {shown:?}"));
+    assert!(at("authorised access only") < at("Lanyard#"), "{shown:?}");
+    assert_eq!(shown.matches("is left shut down").count(), 1, "{shown:?}");
+    let shut =
+        |port: &str| bed.exec(&[&format!("show running-config interface {port}")]).contains(" shutdown");
+    assert!(shut("p1") && !shut("p2"), "{shown:?}");
 }
 
 /// In a user namespace root is root over nothing but its own: no BPF. The switch says so and forwards all the same.

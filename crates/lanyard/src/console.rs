@@ -98,6 +98,8 @@ fn exec_all(link: &Mutex<Link>, text: &str, mut done: Done) -> Result<Done, Stri
 fn run_plain(link: &Mutex<Link>, terminal: &mut Terminal, mut done: Done) -> Result<ExitCode, String> {
     let wrong = |error: io::Error| format!("terminal: {error}");
     let mut line = plain::Line::new();
+    // Nobody types a whole line while the one before is being read: such lines are pasted, and the last of them, too.
+    let (mut is_pasted, mut more) = (false, false);
     print(&done.prompt).map_err(wrong)?;
     while !done.close {
         let mut echo = Vec::new();
@@ -106,7 +108,11 @@ fn run_plain(link: &Mutex<Link>, terminal: &mut Terminal, mut done: Done) -> Res
         io::stdout().write_all(&echo).and_then(|()| io::stdout().flush()).map_err(wrong)?;
         let command = match key {
             Key::None => continue,
-            Key::Enter => line.text(),
+            Key::Enter => {
+                let before = std::mem::replace(&mut more, terminal.has_more());
+                is_pasted = before || more;
+                line.text()
+            }
             Key::Help => {
                 print(&help_text(link, &line.text())?).map_err(wrong)?;
                 print(&format!("{}{}", done.prompt, line.text())).map_err(wrong)?;
@@ -129,7 +135,7 @@ fn run_plain(link: &Mutex<Link>, terminal: &mut Terminal, mut done: Done) -> Res
         let leaves = !matches!(key, Key::Cancel | Key::End) || done.prompt.contains("(config");
         if leaves {
             terminal.interrupts(true).map_err(wrong)?;
-            done = exec(link, &command, false, done.length)?;
+            done = exec(link, &command, is_pasted, done.length)?;
             terminal.interrupts(false).map_err(wrong)?;
         }
         if !done.close {

@@ -217,6 +217,12 @@ impl Terminal {
             }
         }
     }
+    /// True when more input has come already, as the rest of a pasted text has.
+    pub fn has_more(&self) -> bool {
+        let stdin = io::stdin();
+        !self.ahead.is_empty()
+            || poll(&mut [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO).unwrap_or(0) > 0
+    }
     /// Asks the terminal, once, where its cursor is. True when it answers. Input that came instead is kept for
     /// [`Terminal::read`].
     pub fn answers(&mut self) -> io::Result<bool> {
