@@ -1,7 +1,20 @@
 //! Kinds of objects that a chip's tables hold, and what one of them takes.
 
-use crate::platform::TableKind;
 use serde::{Deserialize, Serialize};
+
+/// How entries are found in a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TableKind {
+    /// A hash table of buckets: it can refuse an entry before it is full.
+    Exact,
+    /// Longest-prefix match, by units.
+    Lpm,
+    /// Ternary match in order of priority; an insertion may move entries.
+    Tcam,
+    /// Numbered entries, in runs: next hops of a group, router interfaces.
+    Index,
+}
 
 /// A kind of object. A platform says which table holds each kind and how many units one takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -4,7 +4,7 @@
 //! exactly one table, every partition inside its memory, and every split within the ports that the file lists, so the
 //! chip never meets a platform it cannot build. `platforms/*.toml` are the examples; docs/platforms.md explains each key.
 
-use crate::object::{Object, Width};
+use crate::object::{Object, TableKind, Width};
 use lanyard_types::{MAX_PORTS, MacAddr};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -148,20 +148,6 @@ pub struct Table {
     pub moves: u32,
     /// Units that an object of each kind takes.
     pub holds: BTreeMap<Object, Width>,
-}
-
-/// How entries are found in a table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum TableKind {
-    /// A hash table of buckets: it can refuse an entry before it is full.
-    Exact,
-    /// Longest-prefix match, by units.
-    Lpm,
-    /// Ternary match in order of priority; an insertion may move entries.
-    Tcam,
-    /// Numbered entries, in runs: next hops of a group, router interfaces.
-    Index,
 }
 
 /// The connector of a front-panel port.

@@ -13,8 +13,8 @@ pub use index::Index;
 pub use items::{AclRule, Item, PortRange};
 pub use tcam::{Order, Tcam, expand_range};
 
-use crate::object::{Object, Width};
-use crate::platform::{Platform, TableKind};
+use crate::object::{Object, TableKind, Width};
+use crate::platform::Platform;
 use items::{ExactKey, Held};
 use std::collections::HashMap;
 
