@@ -28,12 +28,12 @@ pub(super) fn run(
     notes: &mut Notes,
 ) -> Result<(), Verdict> {
     let port = tables.ports.get(arrival.port);
-    if let Some(port) = port.filter(|port| port.enabled && port.is_tunnel()) {
-        if let Some(protocol) = customers(port, arrival, frame)? {
-            frame.dst = MacAddr::TUNNEL;
-            notes.say(Stage::Trap, || tunnel_note(protocol));
-            return Ok(());
-        }
+    if let Some(port) = port.filter(|port| port.enabled && port.is_tunnel())
+        && let Some(protocol) = customers(port, arrival, frame)?
+    {
+        frame.dst = MacAddr::TUNNEL;
+        notes.say(Stage::Trap, || tunnel_note(protocol));
+        return Ok(());
     }
     let tag = frame.tag.map(|tag| tag.vid).filter(|vid| *vid != 0);
     let vlan = tag.map_or_else(|| port.and_then(|port| port.pvid), VlanId::new);

@@ -7,3 +7,4 @@ mod properties;
 mod route;
 mod stages;
 mod support;
+mod tunnels;
