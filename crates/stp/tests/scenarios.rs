@@ -703,8 +703,8 @@ fn timers_of_the_root_rule() {
         "bridge A prio 0: a
          bridge B: a
          set A hello 1
-         set A forward 4
          set A maxage 6
+         set A forward 4
          link A.a B.a
          run 5s",
     );
@@ -720,7 +720,7 @@ fn a_bridge_that_was_silent_begins_anew() {
         check(&format!(
             "mode {mode}
              vlans 1
-             bridge A prio 0 trunk: a b
+             bridge A prio 0 trunk: a b c
              bridge B prio 4096 trunk: a b
              link A.a B.a
              link A.b B.b
