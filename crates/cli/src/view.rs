@@ -130,8 +130,6 @@ pub enum InterfaceKind {
     Routed,
     /// A VLAN interface.
     Svi,
-    /// A link aggregate.
-    Lag,
 }
 
 /// One interface.
