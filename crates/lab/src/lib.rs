@@ -14,7 +14,6 @@ mod program;
 pub mod read;
 pub mod state;
 mod steps;
-mod table;
 pub mod topology;
 pub mod up;
 pub mod yaml;
@@ -23,6 +22,7 @@ pub use read::fuzz;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
+use lanyard_types::text::columns;
 use serde_json::json;
 use state::{LabState, Phase};
 use std::ffi::OsString;
@@ -224,7 +224,7 @@ fn list(file: Option<&Path>, json: bool) -> Result<ExitCode> {
     } else if labs.is_empty() {
         eprintln!("no lab is up");
     } else {
-        let mut table = table::Table::new(["LAB", "NODE", "KIND", "STATE", "PID", "NETNS"]);
+        let mut rows = Vec::new();
         for lab in &labs {
             for node in &lab.nodes {
                 let state = match (lab.phase, node.condition()) {
@@ -234,10 +234,10 @@ fn list(file: Option<&Path>, json: bool) -> Result<ExitCode> {
                 };
                 let pid = node.process.map(|process| process.pid.to_string()).unwrap_or_default();
                 let (kind, netns) = (node.kind.clone(), node.netns.clone());
-                table.row([lab.name.clone(), node.name.clone(), kind, state, pid, netns]);
+                rows.push(vec![lab.name.clone(), node.name.clone(), kind, state, pid, netns]);
             }
         }
-        print(&table.to_string())?;
+        print(&columns(&["LAB", "NODE", "KIND", "STATE", "PID", "NETNS"], &rows, &[]))?;
     }
     Ok(if damaged.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -8,6 +8,7 @@ mod addr;
 mod id;
 mod reason;
 mod set;
+pub mod text;
 
 pub use addr::{MacAddr, ParseMacError};
 pub use id::{

@@ -5,7 +5,7 @@
 //! Invariant: without an interval there is no verdict, and figures that are about different things are never compared.
 
 use crate::report::statistics::{Contrast, Estimate, Scale};
-use crate::report::{Axis, Better, Key, Results, Series, Unit, align};
+use crate::report::{Axis, Better, Key, Results, Series, Unit, markdown};
 use anyhow::{Result, bail, ensure};
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -312,7 +312,7 @@ impl Comparison {
         let head = ["What", "Device", "First", "Second", "Second to first", "Interval", "Verdict"];
         let mut lines = vec![head.map(str::to_owned).to_vec()];
         lines.extend(self.lines.iter().map(|line| line.cells(options)));
-        let mut text = align(&lines);
+        let mut text = markdown(&lines);
         for note in &self.notes {
             let _ = writeln!(text, "note: {note}");
         }

@@ -15,8 +15,8 @@ mod table;
 mod unit;
 
 pub use environment::Environment;
+pub use lanyard_types::text::markdown;
 pub use row::{Arm, Figures, Row, Target, Verdict};
-pub use table::align;
 pub use unit::Unit;
 
 use anyhow::{Context, Result, bail, ensure};

@@ -3,7 +3,7 @@
 use super::row::{self, NOT_MEASURABLE};
 use super::statistics::Estimate;
 use super::unit::digits;
-use super::{CONFIDENCE, Results, Series};
+use super::{CONFIDENCE, Results, Series, markdown};
 use std::fmt::Write as _;
 
 /// Series of one test and case, in the order in which they were measured.
@@ -99,30 +99,6 @@ pub(super) fn unmeasurable(results: &Results) -> Vec<String> {
     results.series.iter().filter(|series| !held_by_row(results, series)).filter_map(line).collect()
 }
 
-/// Lines of cells as a Markdown table whose columns line up; the first line is the header.
-#[must_use]
-pub fn align(lines: &[Vec<String>]) -> String {
-    let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
-    let width =
-        |c: usize| lines.iter().filter_map(|l| l.get(c)).map(|s| s.chars().count()).max().unwrap_or(0).max(3);
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    let mut text = String::new();
-    for (number, line) in lines.iter().enumerate() {
-        for (column, width) in widths.iter().enumerate() {
-            let cell = line.get(column).map_or("", String::as_str);
-            let _ = write!(text, "| {cell:width$} ");
-        }
-        text.push_str("|\n");
-        if number == 0 {
-            for width in &widths {
-                let _ = write!(text, "|{:-<w$}", "", w = width + 2);
-            }
-            text.push_str("|\n");
-        }
-    }
-    text
-}
-
 /// A test's device, and the places on the axis.
 type About = (String, Vec<String>);
 
@@ -157,11 +133,11 @@ pub(super) fn table(results: &Results) -> String {
     // A row shows its own series.
     let is_shown = |group: &[&Series]| group.iter().any(|series| !held_by_row(results, series));
     for group in groups(results).iter().filter(|group| is_shown(group)) {
-        let _ = writeln!(text, "{}\n\n{}", heading(group[0]), align(&cells(group)));
+        let _ = writeln!(text, "{}\n\n{}", heading(group[0]), markdown(&cells(group)));
     }
     if !results.rows.is_empty() {
         let lines = std::iter::once(row::header()).chain(results.rows.iter().map(|row| row.cells(results)));
-        text.push_str(&align(&lines.collect::<Vec<_>>()));
+        text.push_str(&markdown(&lines.collect::<Vec<_>>()));
         for remark in results.rows.iter().flat_map(|row| row.remarks(results)) {
             let _ = writeln!(text, "{remark}");
         }
@@ -174,7 +150,7 @@ pub(super) fn table(results: &Results) -> String {
         let _ = writeln!(text, "{line}");
     }
     for bars in &results.bars {
-        let _ = writeln!(text, "{}\n\n{}", bars.title, align(&bar_cells(bars)));
+        let _ = writeln!(text, "{}\n\n{}", bars.title, markdown(&bar_cells(bars)));
     }
     for line in caveats(results) {
         let _ = writeln!(text, "{line}");

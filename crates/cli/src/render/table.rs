@@ -1,30 +1,6 @@
-//! Columns of text.
+//! Pieces of text that several tables share.
 
-/// Lines in columns: every column as wide as its widest cell, two blanks between, no blanks at the end of a line.
-/// Columns whose place is in `right` are set flush right.
-pub fn columns(head: &[&str], rows: &[Vec<String>], right: &[usize]) -> String {
-    let head: Vec<String> = head.iter().map(|h| (*h).to_owned()).collect();
-    let all = || std::iter::once(&head).chain(rows);
-    let width =
-        |at: usize| all().filter_map(|row| row.get(at)).map(|cell| cell.chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..head.len()).map(width).collect();
-    let mut out = String::new();
-    for row in all() {
-        let mut line = String::new();
-        for (at, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            let width = *width;
-            if at > 0 {
-                line.push_str("  ");
-            }
-            let cell =
-                if right.contains(&at) { format!("{cell:>width$}") } else { format!("{cell:<width$}") };
-            line.push_str(&cell);
-        }
-        out.push_str(line.trim_end());
-        out.push('\n');
-    }
-    out
-}
+pub use lanyard_types::text::columns;
 
 /// Breaks a list at ", " (or after a comma) so that no line is wider than `width`.
 pub fn wrap(items: &[String], width: usize) -> Vec<String> {
