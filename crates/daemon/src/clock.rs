@@ -1,6 +1,7 @@
 //! The daemon's clocks: one that only goes forward, for deadlines, and the time of day, for people.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use jiff::Timestamp;
+use std::time::Instant;
 
 /// Milliseconds since the clock was made; never goes back.
 #[derive(Debug, Clone)]
@@ -60,23 +61,11 @@ impl Clock {
 /// The time of day now, RFC 3339, UTC, milliseconds: `2026-01-31T23:59:59.123Z`.
 #[must_use]
 pub fn wall_clock() -> String {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    rfc3339(since.as_secs(), since.subsec_millis())
+    rfc3339(Timestamp::now())
 }
 
-/// Seconds since 1970-01-01T00:00:00Z as RFC 3339, with the civil calendar's 400-year cycle counted from March.
-fn rfc3339(unix_s: u64, ms: u32) -> String {
-    let (days, second) = (unix_s / 86_400, unix_s % 86_400);
-    let days = days + 719_468; // days from 0000-03-01
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
+fn rfc3339(time: Timestamp) -> String {
+    format!("{time:.3}")
 }
 
 #[cfg(test)]
@@ -92,7 +81,7 @@ mod tests {
             (1_735_689_599, "2024-12-31T23:59:59.007Z"),
             (4_107_542_400, "2100-03-01T00:00:00.007Z"),
         ] {
-            assert_eq!(rfc3339(unix_s, 7), want);
+            assert_eq!(rfc3339(Timestamp::new(unix_s, 7_999_999).unwrap()), want);
         }
     }
 }
