@@ -4,7 +4,8 @@
 //! devices with it, however the process ends.
 
 use anyhow::{Context, Result, anyhow, bail};
-use nix::sched::{CloneFlags, CpuSet, sched_getaffinity, sched_setaffinity, setns, unshare};
+use lanyard_netdev::netns;
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 use std::fs::File;
 use std::io::Write as _;
@@ -172,33 +173,13 @@ pub struct Netns {
     file: File,
 }
 
-/// While it lives, the calling thread is in another network namespace.
-pub struct Entered {
-    home: File,
-}
-
-impl Drop for Entered {
-    fn drop(&mut self) {
-        if let Err(why) = setns(&self.home, CloneFlags::CLONE_NEWNET) {
-            // Going on in the wrong namespace would touch devices that are not ours.
-            eprintln!("lanyard bench: cannot leave a network namespace: {why}");
-            std::process::abort();
-        }
-    }
-}
-
 impl Netns {
     /// A new namespace: IPv6 off, so that nothing but the bench's own frames moves in it; loopback up.
     ///
     /// # Errors
     /// Without CAP_SYS_ADMIN.
     pub fn new() -> Result<Self> {
-        let made = thread::spawn(|| -> Result<File> {
-            unshare(CloneFlags::CLONE_NEWNET).context("making a network namespace")?;
-            Ok(File::open("/proc/thread-self/ns/net")?)
-        });
-        let file = made.join().map_err(|_| anyhow::anyhow!("making a network namespace: thread died"))??;
-        let netns = Self { file };
+        let netns = Self { file: netns::unnamed().context("making a network namespace")? };
         let _inside = netns.enter()?;
         for which in ["all", "default"] {
             // Absent when the kernel has no IPv6: as good.
@@ -218,7 +199,7 @@ impl Netns {
     /// # Errors
     /// Without /proc.
     pub fn current() -> Result<Self> {
-        Ok(Self { file: File::open("/proc/thread-self/ns/net")? })
+        Ok(Self { file: netns::current()? })
     }
 
     /// The same namespace, held a second time.
@@ -233,10 +214,8 @@ impl Netns {
     ///
     /// # Errors
     /// Without CAP_SYS_ADMIN.
-    pub fn enter(&self) -> Result<Entered> {
-        let home = File::open("/proc/thread-self/ns/net")?;
-        setns(&self.file, CloneFlags::CLONE_NEWNET).context("entering a network namespace")?;
-        Ok(Entered { home })
+    pub fn enter(&self) -> Result<netns::Visit> {
+        netns::visit(&self.file).context("entering a network namespace")
     }
 
     /// Writes a setting below /proc/sys, that of the namespace.

@@ -1,11 +1,11 @@
-//! Network namespaces and the links between them, by iproute2's `ip`.
+//! Network namespaces and the links between them, made by iproute2's `ip`.
 //!
-//! Read first: ip-netns(8), network_namespaces(7). A namespace is a name under /run/netns, as `ip netns` makes it.
-//! Invariant: the thread that asks stays in its own namespace: what has to happen inside another one happens in a
-//! thread made for it, and what that thread starts is inside too.
+//! Read first: ip-netns(8), network_namespaces(7), and `lanyard_netdev::netns`, which this file adapts to the lab. A
+//! namespace is a name under /run/netns, as `ip netns` makes it. Invariant: only [`enter`] changes the namespace of the
+//! calling thread.
 
 use anyhow::{Context, Result, bail};
-use nix::sched::{CloneFlags, setns, unshare};
+use lanyard_netdev::netns;
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::Write;
@@ -13,13 +13,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Where `ip netns` keeps its names.
-pub const DIRECTORY: &str = "/run/netns";
-
-/// The path of a namespace.
+/// The path of a namespace. The names come from a topology that has been checked.
 #[must_use]
 pub fn path(namespace: &str) -> PathBuf {
-    Path::new(DIRECTORY).join(namespace)
+    netns::path(namespace).unwrap_or_default()
 }
 
 /// Which network namespace something runs in.
@@ -33,24 +30,17 @@ pub enum Place<'a> {
     Nowhere,
 }
 
-/// Runs `work` in `place`, in a thread made for it.
+/// Runs `work` in `place`, on a thread of its own unless that is the caller's namespace.
 ///
 /// # Errors
 /// No such namespace, no rights, and whatever `work` says.
 pub fn within<T: Send>(place: Place<'_>, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
-    let inside = move || -> Result<T> {
-        match place {
-            Place::Here => {}
-            Place::Named(name) => enter(name)?,
-            Place::Nowhere => {
-                unshare(CloneFlags::CLONE_NEWNET).context("can't make a network namespace")?;
-            }
+    match place {
+        Place::Here => work(),
+        Place::Named(name) => {
+            netns::run_in(&open(name)?, work).with_context(|| format!("can't enter {name}"))?
         }
-        work()
-    };
-    match std::thread::scope(|scope| scope.spawn(inside).join()) {
-        Ok(result) => result,
-        Err(_) => bail!("a helper thread ended early"),
+        Place::Nowhere => netns::run_in_new(work).context("can't make a network namespace")?,
     }
 }
 
@@ -59,9 +49,11 @@ pub fn within<T: Send>(place: Place<'_>, work: impl FnOnce() -> Result<T> + Send
 /// # Errors
 /// No such namespace, or no rights.
 pub fn enter(namespace: &str) -> Result<()> {
-    let path = path(namespace);
-    let file = File::open(&path).with_context(|| format!("no network namespace {}", path.display()))?;
-    setns(file, CloneFlags::CLONE_NEWNET).with_context(|| format!("can't enter {}", path.display()))
+    netns::enter(&open(namespace)?).with_context(|| format!("can't enter {namespace}"))
+}
+
+fn open(namespace: &str) -> Result<File> {
+    netns::open(namespace).with_context(|| format!("no network namespace {namespace}"))
 }
 
 /// Runs `ip -batch` over `lines`; nothing to do is nothing run. With `force`, goes on after a failed line.

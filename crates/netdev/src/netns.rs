@@ -1,24 +1,30 @@
 //! Network namespaces: named ones, kept as iproute2 keeps them (`ip netns`), and threads inside one.
 //!
-//! Read ip-netns(8) and setns(2) first. Invariants: only a fresh thread ever changes its namespace, so no
-//! caller finds itself in another one afterwards; a name is one component of a path.
+//! Read ip-netns(8) and setns(2) first. Invariants: the calling thread changes its namespace in [`enter`] and [`visit`]
+//! only; everything else that has to happen inside a namespace happens on a fresh thread. A name is one component of a
+//! path.
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, setns, unshare};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
+use std::marker::PhantomData;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 
-/// Where iproute2 keeps the named ones.
+/// The directory in which iproute2 keeps named namespaces.
 const DIRECTORY: &str = "/run/netns";
-/// The calling thread's own.
+/// The calling thread's namespace.
 const OWN: &str = "/proc/thread-self/ns/net";
 /// No path, no type, no data for mount(2).
 const NOTHING: Option<&str> = None;
 
-fn path(name: &str) -> io::Result<PathBuf> {
+/// The path of the namespace `name`, whether or not it exists.
+///
+/// # Errors
+/// `InvalidInput` when `name` is not one component of a path.
+pub fn path(name: &str) -> io::Result<PathBuf> {
     let bad =
         name.is_empty() || name == "." || name == ".." || name.len() > 255 || name.contains(['/', '\0']);
     if bad {
@@ -27,13 +33,13 @@ fn path(name: &str) -> io::Result<PathBuf> {
     Ok(Path::new(DIRECTORY).join(name))
 }
 
-/// Makes the directory, and a shared mount of it so that namespaces of other mount namespaces see what is
-/// added later: what `ip netns add` does.
+/// Creates the directory, and a shared mount of it, as `ip netns add` does: namespaces added later
+/// are then visible in other mount namespaces.
 fn prepare() -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o755).create(DIRECTORY)?;
     let share = || mount(NOTHING, DIRECTORY, NOTHING, MsFlags::MS_SHARED | MsFlags::MS_REC, NOTHING);
     if share() == Err(nix::errno::Errno::EINVAL) {
-        // Not a mount point yet.
+        // The directory is not a mount point yet.
         mount(Some(DIRECTORY), DIRECTORY, NOTHING, MsFlags::MS_BIND | MsFlags::MS_REC, NOTHING)?;
         share()?;
     }
@@ -54,29 +60,30 @@ pub fn create(name: &str) -> io::Result<()> {
     });
     let made = made.and_then(|result| result.map_err(io::Error::from));
     if made.is_err() {
-        // The name was ours a moment ago and leads nowhere.
+        // Remove the file that has just been created for the name.
         let _ = fs::remove_file(&path);
     }
     made
 }
 
-/// Deletes the namespace `name`, as `ip netns del` does: it goes when nothing uses it any more.
+/// Deletes the namespace `name`, as `ip netns del` does. The namespace exists until nothing uses it
+/// any more.
 ///
 /// # Errors
 /// `NotFound`; no permission.
 pub fn delete(name: &str) -> io::Result<()> {
     let path = path(name)?;
     match umount2(&path, MntFlags::MNT_DETACH) {
-        // EINVAL: a name that a failed creation left behind.
+        // EINVAL: the file of a creation that failed.
         Ok(()) | Err(nix::errno::Errno::EINVAL) => fs::remove_file(&path),
         Err(e) => Err(e.into()),
     }
 }
 
-/// The names there are, sorted.
+/// The names of all named namespaces, sorted.
 ///
 /// # Errors
-/// When the directory cannot be read; that it does not exist is no error.
+/// When the directory cannot be read. A missing directory is no error.
 pub fn list() -> io::Result<Vec<String>> {
     let entries = match fs::read_dir(DIRECTORY) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -114,22 +121,66 @@ pub fn of_process(pid: u32) -> io::Result<File> {
     File::open(format!("/proc/{pid}/ns/net"))
 }
 
-/// Runs `f` on a fresh thread inside `ns` and waits for it. A panic in `f` goes on in the caller.
+/// Makes a namespace without a name. It exists until the last thread, socket or open file that refers to it is gone.
+///
+/// # Errors
+/// No permission.
+pub fn unnamed() -> io::Result<File> {
+    run_in_new(current)?
+}
+
+/// Moves the calling thread into `ns` for good: programs that it starts run inside as well.
+///
+/// # Errors
+/// No permission.
+pub fn enter(ns: &File) -> io::Result<()> {
+    Ok(setns(ns, CloneFlags::CLONE_NEWNET)?)
+}
+
+/// Moves the calling thread into `ns` until the guard is dropped.
+///
+/// # Errors
+/// No permission.
+pub fn visit(ns: &File) -> io::Result<Visit> {
+    let home = current()?;
+    enter(ns)?;
+    Ok(Visit { home, _thread: PhantomData })
+}
+
+/// While this exists, the thread that called [`visit`] is in another network namespace.
+#[derive(Debug)]
+pub struct Visit {
+    home: File,
+    /// The guard must be dropped on the thread that it was made on.
+    _thread: PhantomData<*const ()>,
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        if let Err(why) = enter(&self.home) {
+            // In the wrong namespace this thread would change netdevs of other owners.
+            eprintln!("lanyard: cannot leave a network namespace: {why}");
+            std::process::abort();
+        }
+    }
+}
+
+/// Runs `f` on a fresh thread inside `ns` and waits for it. A panic in `f` continues in the caller.
 ///
 /// # Errors
 /// When the namespace cannot be entered; `f` has then not run.
 pub fn run_in<T: Send>(ns: &File, f: impl FnOnce() -> T + Send) -> io::Result<T> {
     in_thread(|| {
-        setns(ns, CloneFlags::CLONE_NEWNET)?;
+        enter(ns)?;
         Ok(f())
     })?
 }
 
-/// Runs `f` on a fresh thread inside a new namespace without a name, which goes with the last thread, socket
-/// or open file that holds it. A panic in `f` goes on in the caller.
+/// Runs `f` on a fresh thread inside a new unnamed namespace, which exists until the last thread,
+/// socket or open file that refers to it is gone. A panic in `f` continues in the caller.
 ///
 /// # Errors
-/// When no namespace can be made; `f` has then not run.
+/// When no namespace can be created; `f` has then not run.
 pub fn run_in_new<T: Send>(f: impl FnOnce() -> T + Send) -> io::Result<T> {
     in_thread(|| {
         unshare(CloneFlags::CLONE_NEWNET)?;
