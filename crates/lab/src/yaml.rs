@@ -1,6 +1,8 @@
 //! A YAML document as a tree whose every node knows its line and column.
 //!
 //! The scanning is `saphyr-parser`'s (YAML 1.2); this file only stacks its events. Read first: YAML 1.2.2 chapter 3.
+//! serde-saphyr does not serve here: serde stops at the first error, where a topology file gets all of its errors at once,
+//! and it types plain scalars, which turns the name `1.10` into the number 1.1.
 //! Invariant: whatever the input, the tree has at most [`MAX_NODES`] nodes and [`MAX_DEPTH`] levels, aliases
 //! counted as often as they are used, so that neither a small file can become a big tree nor a deep one a deep stack.
 
