@@ -67,7 +67,7 @@ pub(crate) fn cef(
             let none = none.parse().unwrap_or_else(|_| IpNet::from(address));
             vec![(prefix.unwrap_or(none), ctx.plane.route_lookup(id, address))]
         }
-        None => following.mirror.told(id, family == Family::V6),
+        None => following.mirror.programmed(id, family == Family::V6),
     };
     let idle_s = idle(ctx);
     let entries: Vec<CefEntry> =

@@ -205,7 +205,7 @@ impl Fpm {
     }
     /// Makes the next [`Fpm::updates`] contain every route, for a follower that starts with none.
     pub(crate) fn tell_again(&mut self) {
-        self.server.tell_again();
+        self.server.announce_all();
     }
     /// Answers for routes that the plane has been told of.
     pub(crate) fn answer(&mut self, answers: Vec<(ipnet::IpNet, Found)>) {
@@ -242,7 +242,7 @@ impl Fpm {
                 failed: count(Offload::Failed),
             },
             next_hops: server.nexthops() as u64,
-            ways: server.ways() as u64,
+            ways: server.next_hop_sets() as u64,
             answers: counters.offloaded + counters.trapped + counters.failed,
             answers_read: server.updates_in_pairs().then_some(false),
             counters: named,

@@ -460,7 +460,7 @@ impl Following {
     }
     /// What became of routes of the routing suite since the last call.
     pub(crate) fn fpm_answers(&mut self) -> Vec<(ipnet::IpNet, Offload)> {
-        let told = self.mirror.fpm_told();
+        let told = self.mirror.fpm_settled();
         told.into_iter().map(|(vrf, dest)| (dest, self.mirror.fpm_offload(vrf, dest))).collect()
     }
 

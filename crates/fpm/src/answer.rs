@@ -1,16 +1,16 @@
-//! Answers: one route a frame, in the form that FRR 10.4 and later read.
+//! The answers to the FPM client: one route per frame, in the form that FRR 10.4 and later read.
 //!
-//! Invariant: what is appended to the buffer is a whole frame.
+//! Invariant: only whole frames are appended to the output buffer.
 
 use crate::Hop;
+use crate::next_hops::NextHopSet;
 use crate::rib::{Answer, Offload};
-use crate::ways::Way;
 use lanyard_wire::rtnetlink::{
     FLAG_REQUEST, NEW_ROUTE, ROUTE_OFFLOAD, ROUTE_OFFLOAD_FAILED, ROUTE_TRAP, Route, Writer,
 };
 
 const TABLE_MAIN: u32 = 254;
-/// Version 1, type 1 (netlink), and room for the length.
+/// The frame header: version 1, type 1 (netlink), and two bytes for the length.
 const HEADER: [u8; 4] = [1, 1, 0, 0];
 
 /// Appends the frame for `answer`.
@@ -24,11 +24,11 @@ pub(crate) fn write(out: &mut Vec<u8>, answer: &Answer<'_>) {
     let mut route = Route::to(dest);
     (route.table, route.flags) = (TABLE_MAIN, flags);
     (route.protocol, route.kind, route.metric) = (protocol, kind, metric);
-    let hops: &[Hop] = if let Some(Way::Hops(hops)) = answer.way { hops } else { &[] };
+    let hops: &[Hop] = if let Some(NextHopSet::Hops(hops)) = answer.next_hops { hops } else { &[] };
     frame(out, &route, hops);
 }
 
-/// Appends the frame that refuses the route of a message.
+/// Appends the frame that reports the route of `message` as failed.
 pub(crate) fn refuse(out: &mut Vec<u8>, message: &Route<'_>) {
     let hops: Vec<Hop> = message.hops().collect();
     let mut route = *message;
@@ -44,7 +44,7 @@ fn frame(out: &mut Vec<u8>, route: &Route<'_>, hops: &[Hop]) {
     writer.end();
     match u16::try_from(out.len() - start) {
         Ok(length) => out[start + 2..start + 4].copy_from_slice(&length.to_be_bytes()),
-        // More next hops than a frame can name: the client could not read it.
+        // The frame would be longer than its length field can say, so the client could not read it.
         Err(_) => out.truncate(start),
     }
 }

@@ -1,9 +1,9 @@
-//! What was counted, and the names of what is wrong or left aside.
+//! The counters of the FPM server, and the names of malformed and ignored input.
 
 use crate::Malformed;
 use std::fmt;
 
-/// Why a session can't go on: where the next frame begins is not known any more.
+/// Why a session cannot continue: the start of the next frame is no longer known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Framing {
@@ -11,14 +11,14 @@ pub enum Framing {
     Version = 0,
     /// Not type 1, netlink.
     Type = 1,
-    /// A length that has no room for its own header.
+    /// The length is shorter than the header.
     Length = 2,
 }
 
 impl Framing {
-    /// Every one, in order of its number.
+    /// All values, in the order of their numbers.
     pub const ALL: [Self; 3] = [Self::Version, Self::Type, Self::Length];
-    /// Its name in counters.
+    /// The name of this counter.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -41,22 +41,22 @@ impl fmt::Display for Framing {
 
 impl std::error::Error for Framing {}
 
-/// Why a message that is well formed was left to the kernel alone.
+/// Why a well-formed message is ignored, so that only the kernel acts on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Ignored {
     /// Neither a route nor a next-hop object.
     Message = 0,
-    /// A route of another table than the main one: a VRF is a namespace, with an FPM session of its own.
+    /// A route of a table other than the main one. A VRF is a namespace and has an FPM session of its own.
     Table = 1,
-    /// A route for some sources or one type of service only.
+    /// A route for certain sources or one type of service only.
     Selective = 2,
 }
 
 impl Ignored {
-    /// Every one, in order of its number.
+    /// All values, in the order of their numbers.
     pub const ALL: [Self; 3] = [Self::Message, Self::Table, Self::Selective];
-    /// Its name in counters.
+    /// The name of this counter.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -67,18 +67,18 @@ impl Ignored {
     }
 }
 
-/// Counters since the server was made.
+/// Counters since the server was created.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Sessions that came up.
+    /// Sessions that were established.
     pub sessions: u64,
     /// Bytes received.
     pub bytes: u64,
-    /// Whole frames.
+    /// Complete frames received.
     pub frames: u64,
-    /// Netlink messages in them.
+    /// Netlink messages in those frames.
     pub messages: u64,
-    /// Routes set, those that were there already included.
+    /// Routes set, including those that existed already.
     pub routes_set: u64,
     /// Routes deleted by the client.
     pub routes_deleted: u64,
@@ -86,32 +86,32 @@ pub struct Counters {
     pub nexthops_set: u64,
     /// Next-hop objects deleted by the client.
     pub nexthops_deleted: u64,
-    /// Routes refused: the table was full, or that of next hops.
+    /// Routes refused because the table of routes or that of next-hop sets was full.
     pub routes_refused: u64,
     /// Next-hop objects refused.
     pub nexthops_refused: u64,
-    /// Routes removed because a later session did not have them, or none came back.
+    /// Routes removed because the client did not send them again in a later session, or did not reconnect in time.
     pub swept: u64,
-    /// Frames sent that said "offloaded".
+    /// Answers sent that reported "offloaded".
     pub offloaded: u64,
-    /// Frames sent that said "trapped".
+    /// Answers sent that reported "trapped".
     pub trapped: u64,
-    /// Frames sent that said "failed".
+    /// Answers sent that reported "failed".
     pub failed: u64,
-    /// Answers that had to wait for a client that reads slowly.
+    /// Answers that were delayed because the client reads slowly.
     pub held_back: u64,
-    /// Answers that were never sent, because too many waited.
+    /// Answers that were never sent because too many were waiting.
     pub unanswered: u64,
     /// Malformed messages, by [`Malformed`].
     pub malformed: [u64; Malformed::ALL.len()],
-    /// Sessions ended for a frame, by [`Framing`].
+    /// Sessions ended because of a malformed frame, by [`Framing`].
     pub framing: [u64; Framing::ALL.len()],
-    /// Messages left aside, by [`Ignored`].
+    /// Messages ignored, by [`Ignored`].
     pub ignored: [u64; Ignored::ALL.len()],
 }
 
 impl Counters {
-    /// Each with its name.
+    /// Every counter with its name.
     #[must_use]
     pub fn named(&self) -> Vec<(&'static str, u64)> {
         let mut list = vec![

@@ -1,15 +1,16 @@
-//! An entry for fuzzers, and what holds whatever a client sends.
+//! The entry point for fuzzers, and the properties that hold for any input.
 //!
-//! Invariant: no input panics; who follows the updates knows at every time which way each route goes.
+//! Invariants: no input panics; a receiver of the updates knows at any time which next hops each route uses.
 
-use crate::{Limits, Offload, Route, Server, Timers, Update, Way, WayId};
+use crate::{Limits, NextHopSet, NextHopSetId, Offload, Route, Server, Timers, Update};
 use ipnet::IpNet;
 use std::collections::BTreeMap;
 
-/// Small, so that a fuzzer fills it.
+/// Small limits, so that a fuzzer reaches them.
 const LIMITS: Limits = Limits { routes: 8, nexthops: 6 };
 
-/// Records of `op, length, bytes`: bytes of the client, time, sessions, the plane's word. Panics only for a bug.
+/// Runs `data` as records of `op, length, bytes`: bytes from the client, passing time, sessions, and answers of the
+/// plane. A panic means a bug.
 pub fn fuzz(data: &[u8]) {
     let mut server = Server::new(LIMITS, Timers { quiet_ms: 50, hold_ms: 200 });
     let mut mirror = Mirror::default();
@@ -23,12 +24,12 @@ pub fn fuzz(data: &[u8]) {
             1 => server.disconnected(now),
             2 => server.sent(usize::from(*length)),
             3 if *length == 0 => {
-                server.tell_again();
+                server.announce_all();
                 mirror = Mirror::default();
             }
             3 => now += u64::from(*length),
             op => {
-                // Mostly with a good header, so that a fuzzer gets past it.
+                // Most records get a valid frame header, so that the fuzzer reaches the code behind it.
                 let framed = if op == 4 { bytes.to_vec() } else { framed(bytes) };
                 if server.input(now, &framed).is_err() {
                     server.disconnected(now);
@@ -37,8 +38,8 @@ pub fn fuzz(data: &[u8]) {
         }
         server.handle_timer(now);
         mirror.follow(server.updates());
-        assert_eq!(mirror.routes.len(), server.routes(), "a route was not told");
-        assert!(server.routes() <= LIMITS.routes && server.ways() <= LIMITS.nexthops, "unbounded");
+        assert_eq!(mirror.routes.len(), server.routes(), "a route was not announced");
+        assert!(server.routes() <= LIMITS.routes && server.next_hop_sets() <= LIMITS.nexthops, "unbounded");
         let known =
             [Offload::Offloaded, Offload::Trapped, Offload::Failed].map(|o| server.routes_that_are(o));
         assert!(known.iter().sum::<usize>() <= server.routes(), "{known:?}");
@@ -48,10 +49,10 @@ pub fn fuzz(data: &[u8]) {
     }
 }
 
-/// Who follows the updates.
+/// A receiver of the updates, as the switch is.
 #[derive(Debug, Default)]
 struct Mirror {
-    ways: BTreeMap<WayId, Way>,
+    next_hop_sets: BTreeMap<NextHopSetId, NextHopSet>,
     routes: BTreeMap<IpNet, Route>,
 }
 
@@ -59,23 +60,26 @@ impl Mirror {
     fn follow(&mut self, updates: Vec<Update>) {
         for update in updates {
             match update {
-                Update::Way(id, way) => drop(self.ways.insert(id, way)),
+                Update::NextHops(id, next_hops) => drop(self.next_hop_sets.insert(id, next_hops)),
                 Update::Route(dest, Some(route)) => {
-                    assert!(self.ways.contains_key(&route.way), "{dest} goes a way nobody has told of");
+                    assert!(
+                        self.next_hop_sets.contains_key(&route.next_hops),
+                        "{dest} uses an unknown next-hop set"
+                    );
                     self.routes.insert(dest, route);
                 }
                 Update::Route(dest, None) => drop(self.routes.remove(&dest)),
-                Update::WayGone(id) => {
-                    assert!(self.ways.remove(&id).is_some(), "a way ended that never was");
-                    let user = self.routes.iter().find(|(_, route)| route.way == id);
-                    assert!(user.is_none(), "{user:?} goes a way that has ended");
+                Update::NextHopsRemoved(id) => {
+                    assert!(self.next_hop_sets.remove(&id).is_some(), "an unknown next-hop set was removed");
+                    let user = self.routes.iter().find(|(_, route)| route.next_hops == id);
+                    assert!(user.is_none(), "{user:?} uses a removed next-hop set");
                 }
             }
         }
     }
 }
 
-/// A frame around `bytes`, which get a netlink header whose kind is one of the four.
+/// Wraps `bytes` in a frame and a netlink header of one of the four message types that the server reads.
 fn framed(bytes: &[u8]) -> Vec<u8> {
     let Some((kind, body)) = bytes.split_first() else { return Vec::new() };
     let kind = [24u16, 25, 104, 105][usize::from(kind % 4)];

@@ -1,32 +1,33 @@
-//! The FPM server: routes and next-hop groups from a routing suite, and answers to it, without a socket or a clock.
+//! The FPM server: receives routes and next-hop groups from a routing suite and answers what became of them, without a
+//! socket or a clock.
 //!
-//! Read first: FRR's user guide, "FIB Push Interface", and rtnetlink(7). Over TCP come frames of a 4-byte header (version 1,
-//! type 1, the length with the header in network order) and routing netlink's messages: next-hop objects, routes that
-//! use them, an update as a deletion and an addition in one frame. After it has connected a client sends all it has, and
-//! says nowhere that this was all.
+//! Read first: FRR's user guide, "FIB Push Interface", and rtnetlink(7). The client sends frames over TCP. A frame has
+//! a 4-byte header (version 1, type 1, and the length in network order, header included) and contains rtnetlink
+//! messages: next-hop objects, routes that use them, and updates as a deletion and an addition in one frame. After
+//! connecting, a client sends all its routes, but no message marks the end of this replay.
 //!
-//! A [`Server`] is given bytes and the time, and answers with [`Update`]s for the switch, bytes for the client and a time to be
-//! called again. The switch says with [`Server::offload`] what became of a route.
+//! The caller gives a [`Server`] received bytes and the time, and takes from it [`Update`]s for the switch, bytes for
+//! the client, and the time of the next call. [`Server::offload`] reports what the plane did with a route.
 //!
-//! Invariants: what a client can make this remember is bounded ([`Limits`]), and what exceeds it is counted and answered
-//! "failed". What an earlier session left stays until a new one has been quiet for a while, or none has come back for
-//! long enough ([`Timers`]): never sooner. Within a batch a route goes from its old way to its new one, with nothing between.
+//! Invariants: the state that a client can cause is bounded by [`Limits`]; routes beyond that are counted and answered
+//! "failed". Routes of an earlier session stay until a new session has been quiet for a while, or no client has
+//! reconnected in time ([`Timers`]), never less. An update within a batch replaces a route's next hops without a gap.
 
 mod answer;
 mod counters;
 mod fuzz;
+mod next_hops;
 mod rib;
 mod server;
-mod ways;
 
 pub use counters::{Counters, Framing, Ignored};
 pub use fuzz::fuzz;
 pub use lanyard_wire::rtnetlink::{Hop, Malformed};
+pub use next_hops::{NextHopSet, NextHopSetId};
 pub use rib::{Limits, Offload, Route, Update};
 pub use server::{Phase, Server, Timers};
-pub use ways::{Way, WayId};
 
-/// The port FRR connects to unless told otherwise.
+/// The TCP port that FRR connects to by default.
 pub const PORT: u16 = 2620;
-/// Longest frame, header included: what its length field can say.
+/// The longest frame that the length field allows, header included.
 pub const MAX_FRAME: usize = u16::MAX as usize;

@@ -1,9 +1,9 @@
-//! The routes of the client: which way each goes, which session had it last, what became of it in the plane.
+//! The client's routes: the next hops of each, whether the current session has sent it, and what the plane did with it.
 //!
-//! Invariant: `changed` names every prefix whose route is not what the last [`Rib::flush`] told.
+//! Invariant: `changed` contains every prefix whose route differs from what the last [`Rib::flush`] returned.
 
 use crate::counters::{Counters, Ignored};
-use crate::ways::{Way, WayId, Ways};
+use crate::next_hops::{NextHopSet, NextHopSetId, NextHopSets};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use lanyard_wire::rtnetlink::Route as Message;
 use std::collections::BTreeMap;
@@ -12,12 +12,12 @@ use std::ops::Bound;
 /// RT_TABLE_MAIN.
 const TABLE_MAIN: u32 = 254;
 
-/// What a client may make the server remember.
+/// How much a client can make the server remember.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Routes, IPv4 and IPv6 together.
     pub routes: usize,
-    /// Next-hop objects, and as many ways that routes go.
+    /// Next-hop objects; the same limit holds for next-hop sets.
     pub nexthops: usize,
 }
 
@@ -27,64 +27,65 @@ impl Default for Limits {
     }
 }
 
-/// What became of a route in the plane.
+/// What the plane did with a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Offload {
     /// The plane forwards by it.
     Offloaded = 1,
-    /// The plane leaves its packets to the kernel, as it should or must.
+    /// The plane leaves the route's packets to the kernel, because the route says so or because the plane cannot
+    /// forward by it.
     Trapped = 2,
-    /// The plane had no room for it.
+    /// The plane had no room for the route.
     Failed = 3,
 }
 
-/// A route, as the switch is told of it.
+/// A route, as it is handed to the switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Route {
     /// RTPROT_*.
     pub protocol: u8,
     /// The metric; 0 is none.
     pub metric: u32,
-    /// Where to.
-    pub way: WayId,
+    /// Its next hops.
+    pub next_hops: NextHopSetId,
 }
 
-/// What has changed. A batch is in order: ways, routes, ways that have ended.
+/// One change. Within a batch new and changed next-hop sets come first, then routes, then removed sets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Update {
-    /// A way is new, or goes elsewhere from now on with all its routes.
-    Way(WayId, Way),
-    /// A route is new or has changed; `None`, it is gone. It may be told again without a change, or as gone when it was
-    /// never there.
+    /// A next-hop set is new, or all routes that use it have these next hops from now on.
+    NextHops(NextHopSetId, NextHopSet),
+    /// A route is new or has changed; `None` when it was removed. A route may be repeated without a change, and the
+    /// removal of an unknown route may be reported.
     Route(IpNet, Option<Route>),
-    /// No route goes this way any more; the number may be used again.
-    WayGone(WayId),
+    /// No route uses this set any more; its number may be used again.
+    NextHopsRemoved(NextHopSetId),
 }
 
-/// Small: there are a million of them.
+/// Kept small, because a client may send a million routes.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
-    way: WayId,
+    next_hops: NextHopSetId,
     metric: u32,
     protocol: u8,
     kind: u8,
-    /// The session that had it last is this one.
+    /// True when the client has sent this route in the current session.
     current: bool,
-    /// `Offload`, or 0: not known yet.
+    /// An `Offload` as a number, or 0 while the switch has not reported it.
     offload: u8,
-    /// What the client was told of it in this session, likewise.
-    told: u8,
+    /// The `Offload` last reported to the client in this session, as a number, or 0.
+    answered: u8,
 }
 
-/// An answer that is due.
+/// An answer to be sent to the client.
 #[derive(Debug)]
 pub(crate) struct Answer<'a> {
     pub dest: IpNet,
     pub protocol: u8,
     pub kind: u8,
     pub metric: u32,
-    pub way: Option<&'a Way>,
+    pub next_hops: Option<&'a NextHopSet>,
     pub offload: Offload,
 }
 
@@ -92,22 +93,22 @@ pub(crate) struct Answer<'a> {
 pub(crate) struct Rib {
     v4: BTreeMap<Ipv4Net, Entry>,
     v6: BTreeMap<Ipv6Net, Entry>,
-    pub(crate) ways: Ways,
+    pub(crate) next_hop_sets: NextHopSets,
     changed: Vec<IpNet>,
     limit: usize,
-    /// Routes by what became of them: not known, and as in [`Offload`].
+    /// The number of routes by what the plane did with them; index 0 counts those not reported yet.
     pub(crate) states: [usize; 4],
 }
 
 impl Rib {
     pub(crate) fn new(limits: Limits) -> Self {
-        Self { ways: Ways::new(limits.nexthops), limit: limits.routes, ..Self::default() }
+        Self { next_hop_sets: NextHopSets::new(limits.nexthops), limit: limits.routes, ..Self::default() }
     }
     pub(crate) fn len(&self) -> usize {
         self.v4.len() + self.v6.len()
     }
 
-    /// Takes in RTM_NEWROUTE. True when its answer is known at once.
+    /// Handles RTM_NEWROUTE.
     pub(crate) fn set(&mut self, message: &Message<'_>, counters: &mut Counters) -> Taken {
         if !self.ours(message, counters) {
             return Taken::Ignored;
@@ -119,25 +120,25 @@ impl Rib {
             counters.routes_refused += 1;
             return Taken::Refused;
         }
-        let Some(way) = self.ways.take(message) else {
+        let Some(next_hops) = self.next_hop_sets.take(message) else {
             counters.routes_refused += 1;
-            // What was there is not what the client wants.
+            // The client has replaced the old route, so that must not stay either.
             self.delete(message.dest);
             return Taken::Refused;
         };
         let same = old.filter(|old| {
-            (old.way, old.metric, old.protocol, old.kind)
-                == (way, message.metric, message.protocol, message.kind)
+            (old.next_hops, old.metric, old.protocol, old.kind)
+                == (next_hops, message.metric, message.protocol, message.kind)
         });
         let offload = same.map_or(0, |old| old.offload);
         let entry = Entry {
-            way,
+            next_hops,
             metric: message.metric,
             protocol: message.protocol,
             kind: message.kind,
             current: true,
             offload,
-            told: 0,
+            answered: 0,
         };
         match message.dest {
             IpNet::V4(dest) => drop(self.v4.insert(dest, entry)),
@@ -146,14 +147,14 @@ impl Rib {
         self.states[usize::from(offload)] += 1;
         if let Some(old) = old {
             self.states[usize::from(old.offload)] -= 1;
-            self.ways.release(old.way);
+            self.next_hop_sets.release(old.next_hops);
         }
         if same.is_none() {
             self.changed.push(message.dest);
         }
         if offload == 0 { Taken::Pending } else { Taken::Known }
     }
-    /// Takes in RTM_DELROUTE.
+    /// Handles RTM_DELROUTE.
     pub(crate) fn unset(&mut self, message: &Message<'_>, counters: &mut Counters) {
         if self.ours(message, counters) {
             counters.routes_deleted += 1;
@@ -178,20 +179,20 @@ impl Rib {
         };
         if let Some(old) = old {
             self.states[usize::from(old.offload)] -= 1;
-            self.ways.release(old.way);
+            self.next_hop_sets.release(old.next_hops);
             self.changed.push(dest);
         }
     }
 
-    /// Nothing has been seen in the session that begins, and its client has been told nothing.
+    /// Marks all routes as not yet sent by the client, and not yet answered, in the session that begins.
     pub(crate) fn age(&mut self) {
         for entry in self.v4.values_mut().chain(self.v6.values_mut()) {
-            (entry.current, entry.told) = (false, 0);
+            (entry.current, entry.answered) = (false, 0);
         }
-        self.ways.age();
+        self.next_hop_sets.age();
     }
-    /// Removes what this session has not had, looking at `max` routes from `from` on. Answers where to go on, and how
-    /// many were removed; next-hop objects come last.
+    /// Removes routes that the client has not sent in this session, examining at most `max` routes after `from`.
+    /// Returns where to continue, and how many were removed. Next-hop objects are swept after the last route.
     pub(crate) fn sweep(&mut self, from: Option<IpNet>, max: usize) -> (Option<IpNet>, u64) {
         let (seen, next) = self.after(from, max);
         let stale: Vec<IpNet> =
@@ -201,12 +202,12 @@ impl Rib {
             self.delete(dest);
         }
         if next.is_none() {
-            self.ways.sweep();
+            self.next_hop_sets.sweep();
         }
         (next, removed)
     }
 
-    /// At most `max` routes behind `from`, and the last of them when there may be more.
+    /// At most `max` routes after `from`, and the prefix to continue from if there may be more.
     fn after(&self, from: Option<IpNet>, max: usize) -> (Vec<(IpNet, Entry)>, Option<IpNet>) {
         let low4 = match from {
             None => Some(Bound::Unbounded),
@@ -225,53 +226,53 @@ impl Rib {
         (seen, next)
     }
 
-    /// What has changed since the last call.
+    /// Returns the changes since the last call.
     pub(crate) fn flush(&mut self) -> Vec<Update> {
-        let (ways, ended) = self.ways.flush();
+        let (next_hop_sets, ended) = self.next_hop_sets.flush();
         let changed = std::mem::take(&mut self.changed);
-        let mut batch = Vec::with_capacity(ways.len() + changed.len() + ended.len());
-        batch.extend(ways.into_iter().map(|(id, way)| Update::Way(id, way)));
+        let mut batch = Vec::with_capacity(next_hop_sets.len() + changed.len() + ended.len());
+        batch.extend(next_hop_sets.into_iter().map(|(id, next_hops)| Update::NextHops(id, next_hops)));
         for dest in changed {
             let route = self.entry(dest).map(|entry| Route {
                 protocol: entry.protocol,
                 metric: entry.metric,
-                way: entry.way,
+                next_hops: entry.next_hops,
             });
             batch.push(Update::Route(dest, route));
         }
-        batch.extend(ended.into_iter().map(Update::WayGone));
+        batch.extend(ended.into_iter().map(Update::NextHopsRemoved));
         batch
     }
 
-    /// Everything has changed for somebody who knows nothing.
-    pub(crate) fn tell_again(&mut self) {
+    /// Makes the next [`Rib::flush`] return everything.
+    pub(crate) fn announce_all(&mut self) {
         self.changed.extend(self.v4.keys().map(|dest| IpNet::V4(*dest)));
         self.changed.extend(self.v6.keys().map(|dest| IpNet::V6(*dest)));
-        self.ways.tell_again();
+        self.next_hop_sets.announce_all();
     }
-    /// The plane has said what became of a route. True when the client is to be told.
+    /// Records what the plane did with a route. Returns true if the client has to be answered.
     pub(crate) fn offload(&mut self, dest: IpNet, offload: Offload) -> bool {
         let Some(entry) = self.entry_mut(dest) else { return false };
         let before = std::mem::replace(&mut entry.offload, offload as u8);
-        let news = entry.told != entry.offload;
+        let news = entry.answered != entry.offload;
         self.states[usize::from(before)] -= 1;
         self.states[offload as usize] += 1;
         news
     }
-    /// The answer that is due for a route, which is taken to be told from here on.
+    /// The answer that is due for a route, if any. The route counts as answered from here on.
     pub(crate) fn answer(&mut self, dest: IpNet) -> Option<Answer<'_>> {
         let entry = self.entry_mut(dest)?;
-        if entry.told == entry.offload {
+        if entry.answered == entry.offload {
             return None;
         }
-        entry.told = entry.offload;
-        let Entry { way, metric, protocol, kind, offload, .. } = *entry;
+        entry.answered = entry.offload;
+        let Entry { next_hops, metric, protocol, kind, offload, .. } = *entry;
         let offload = match offload {
             1 => Offload::Offloaded,
             2 => Offload::Trapped,
             _ => Offload::Failed,
         };
-        Some(Answer { dest, protocol, kind, metric, way: self.ways.get(way), offload })
+        Some(Answer { dest, protocol, kind, metric, next_hops: self.next_hop_sets.get(next_hops), offload })
     }
     fn entry(&self, dest: IpNet) -> Option<&Entry> {
         match dest {
@@ -287,15 +288,15 @@ impl Rib {
     }
 }
 
-/// What became of RTM_NEWROUTE.
+/// What became of an RTM_NEWROUTE message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// Not for us.
+    /// Not a route that this server handles.
     Ignored,
-    /// No room.
+    /// There was no room for the route.
     Refused,
-    /// The switch will say.
+    /// The switch has yet to report what the plane did with it.
     Pending,
-    /// It has not changed, and the switch has said already.
+    /// The route has not changed, and the switch has reported it already.
     Known,
 }

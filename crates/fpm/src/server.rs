@@ -1,6 +1,6 @@
-//! The session: frames out of bytes, answers into bytes, and the two timers.
+//! The FPM session: frames out of received bytes, answers into bytes to send, and the two timers.
 //!
-//! Invariant: [`Server::output`] holds less than [`MAX_OUTPUT`] and one frame; what does not fit is told when it does.
+//! Invariant: [`Server::output`] never holds more than [`MAX_OUTPUT`] bytes and one frame; further answers wait.
 
 use crate::counters::{Counters, Framing, Ignored};
 use crate::rib::{Limits, Offload, Rib, Taken, Update};
@@ -11,21 +11,21 @@ use lanyard_wire::rtnetlink::{
 };
 use std::collections::VecDeque;
 
-/// Bytes of a frame's header.
+/// Length of the frame header in bytes.
 const HEADER_LEN: usize = 4;
-/// Answers waiting to be written, in bytes.
+/// Answers wait when the output buffer holds this many bytes.
 pub const MAX_OUTPUT: usize = 1 << 20;
-/// Answers that wait for a client that reads slowly; more than these it is never told.
+/// How many answers may wait for a client that reads slowly. Beyond this number answers are not sent at all.
 pub const MAX_OWED: usize = 1 << 20;
-/// Routes looked at in one step of a sweep.
+/// Routes examined in one step of a sweep.
 const STEP: usize = 10_000;
 
-/// How long to wait, in milliseconds.
+/// Timeouts, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timers {
-    /// After a session has come up, so long without a message means that the client has sent all it has.
+    /// A new session without input for this time means that the client has sent all its routes.
     pub quiet_ms: u64,
-    /// So long without a session, and the routes are given up.
+    /// Without a session for this time the routes are removed.
     pub hold_ms: u64,
 }
 
@@ -35,23 +35,23 @@ impl Default for Timers {
     }
 }
 
-/// Where the server stands.
+/// The state of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// Nobody is connected, and nothing is remembered.
+    /// No client is connected, and there are no routes.
     Idle,
-    /// A client is connected and may still be sending what it had: stale routes are kept.
+    /// A client is connected and may still be sending its routes: routes of earlier sessions are kept.
     Replaying,
-    /// Stale routes are being removed.
+    /// Routes of earlier sessions are being removed.
     Sweeping,
-    /// Everything there is came in this session.
+    /// All routes were sent in this session.
     Synced,
-    /// Nobody is connected; the routes are held for a client to come back.
+    /// No client is connected; the routes are kept for a client that reconnects.
     Holding,
 }
 
 impl Phase {
-    /// Its name.
+    /// The name of the phase.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -64,7 +64,7 @@ impl Phase {
     }
 }
 
-/// The server.
+/// An FPM server for one client at a time.
 #[derive(Debug)]
 pub struct Server {
     rib: Rib,
@@ -74,9 +74,9 @@ pub struct Server {
     phase: Phase,
     /// When the phase ends.
     due_ms: u64,
-    /// How far a sweep has come.
+    /// The prefix at which the running sweep continues.
     swept: Option<IpNet>,
-    /// A frame that has not come whole.
+    /// The start of a frame whose rest has not been received yet.
     partial: Vec<u8>,
     output: Vec<u8>,
     /// Routes whose answers wait for room in `output`.
@@ -85,7 +85,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server that nobody is connected to.
+    /// A server without a client and without routes.
     #[must_use]
     pub fn new(limits: Limits, timers: Timers) -> Self {
         Self {
@@ -103,7 +103,7 @@ impl Server {
         }
     }
 
-    /// A client has connected. One that was connected before is gone.
+    /// Handles a new connection. It replaces an earlier one.
     pub fn connected(&mut self, now_ms: u64) {
         self.end_session();
         self.connected = true;
@@ -112,14 +112,14 @@ impl Server {
         self.rib.age();
         self.wait(Phase::Replaying, now_ms + self.timers.quiet_ms);
     }
-    /// The client is gone.
+    /// Handles the end of the connection.
     pub fn disconnected(&mut self, now_ms: u64) {
         if self.connected {
             self.end_session();
             self.wait(Phase::Holding, now_ms + self.timers.hold_ms);
         }
     }
-    /// Gives up everything, as if nobody had come back: the server is being switched off.
+    /// Removes all routes, as after the hold time: the operator has switched the server off.
     pub fn stop(&mut self, now_ms: u64) {
         self.end_session();
         self.wait(Phase::Holding, now_ms);
@@ -134,10 +134,10 @@ impl Server {
         (self.phase, self.due_ms, self.swept) = (phase, due_ms, None);
     }
 
-    /// Takes in bytes of the client, as they come. What changed is answered by [`Server::updates`].
+    /// Handles bytes from the client, in any portions. [`Server::updates`] returns what changed.
     ///
     /// # Errors
-    /// When the client can't be understood any more: the session is to be ended.
+    /// A malformed frame: the caller has to end the session.
     pub fn input(&mut self, now_ms: u64, bytes: &[u8]) -> Result<(), Framing> {
         self.counters.bytes += bytes.len() as u64;
         if self.phase == Phase::Replaying {
@@ -147,14 +147,14 @@ impl Server {
         let result = if partial.is_empty() {
             self.frames(bytes).map(|rest| rest.to_vec())
         } else {
-            // Only the first frame is in two pieces.
+            // Only the first frame can have begun in an earlier call.
             partial.extend(bytes);
             self.frames(&partial).map(|rest| rest.to_vec())
         };
         self.partial = result.inspect_err(|why| self.counters.framing[*why as usize] += 1)?;
         Ok(())
     }
-    /// All whole frames; answers what is left.
+    /// Handles all complete frames; returns the bytes that are left.
     fn frames<'a>(&mut self, mut bytes: &'a [u8]) -> Result<&'a [u8], Framing> {
         while let [version, kind, high, low, ..] = *bytes {
             let length = usize::from(u16::from_be_bytes([high, low]));
@@ -190,7 +190,7 @@ impl Server {
                 let route = Route::new(message.body)?;
                 match self.rib.set(&route, &mut self.counters) {
                     Taken::Ignored | Taken::Pending => {}
-                    Taken::Known => self.tell(route.dest),
+                    Taken::Known => self.queue_answer(route.dest),
                     Taken::Refused => self.refuse(&route),
                 }
                 return Ok(Some((NEW_ROUTE, route.dest)));
@@ -202,35 +202,35 @@ impl Server {
             }
             NEW_NEXTHOP => {
                 self.counters.nexthops_set += 1;
-                if !self.rib.ways.set_object(&NextHopObject::new(message.body)?) {
+                if !self.rib.next_hop_sets.set_object(&NextHopObject::new(message.body)?) {
                     self.counters.nexthops_refused += 1;
                 }
             }
             DEL_NEXTHOP => {
                 self.counters.nexthops_deleted += 1;
-                self.rib.ways.delete_object(NextHopObject::new(message.body)?.id);
+                self.rib.next_hop_sets.delete_object(NextHopObject::new(message.body)?.id);
             }
             _ => self.counters.ignored[Ignored::Message as usize] += 1,
         }
         Ok(None)
     }
 
-    /// What has changed since the last call; to be called after [`Server::input`] and [`Server::handle_timer`].
+    /// Returns the changes since the last call. Call it after [`Server::input`] and [`Server::handle_timer`].
     pub fn updates(&mut self) -> Vec<Update> {
         self.rib.flush()
     }
-    /// The next [`Server::updates`] tell everything, as to somebody who knows nothing.
-    pub fn tell_again(&mut self) {
-        self.rib.tell_again();
+    /// Makes the next [`Server::updates`] return all routes and next-hop sets, for a receiver that has lost its state.
+    pub fn announce_all(&mut self) {
+        self.rib.announce_all();
     }
-    /// What became of a route that an update was about. The client is told when that is news to it.
+    /// Records what the plane did with a route. The client is answered if the result differs from its last answer.
     pub fn offload(&mut self, dest: IpNet, offload: Offload) {
         if self.rib.offload(dest, offload) {
-            self.tell(dest);
+            self.queue_answer(dest);
         }
     }
 
-    fn tell(&mut self, dest: IpNet) {
+    fn queue_answer(&mut self, dest: IpNet) {
         if !self.connected {
             return;
         }
@@ -255,7 +255,8 @@ impl Server {
             answer::write(&mut self.output, &answer);
         }
     }
-    /// A route there was no room for is answered from its message, if the client reads at all.
+    /// Answers "failed" for a route that there was no room for. The answer is made from the message, because the route
+    /// is not stored.
     fn refuse(&mut self, route: &Route<'_>) {
         if self.output.len() >= MAX_OUTPUT {
             self.counters.unanswered += 1;
@@ -265,12 +266,12 @@ impl Server {
         }
     }
 
-    /// Bytes for the client.
+    /// The bytes to send to the client.
     #[must_use]
     pub fn output(&self) -> &[u8] {
         &self.output
     }
-    /// So many bytes of [`Server::output`] have been sent.
+    /// Removes the first `bytes` bytes of [`Server::output`], which were sent, and fills up with waiting answers.
     pub fn sent(&mut self, bytes: usize) {
         self.output.drain(..bytes.min(self.output.len()));
         while self.output.len() < MAX_OUTPUT
@@ -280,7 +281,7 @@ impl Server {
         }
     }
 
-    /// When [`Server::handle_timer`] is to be called next.
+    /// When to call [`Server::handle_timer`] next.
     #[must_use]
     pub fn next_ms(&self) -> Option<u64> {
         match self.phase {
@@ -288,7 +289,7 @@ impl Server {
             Phase::Replaying | Phase::Holding | Phase::Sweeping => Some(self.due_ms),
         }
     }
-    /// The time is `now_ms`. What changed is answered by [`Server::updates`].
+    /// Handles the passing of time. [`Server::updates`] returns what changed.
     pub fn handle_timer(&mut self, now_ms: u64) {
         if self.next_ms().is_none_or(|due_ms| now_ms < due_ms) {
             return;
@@ -310,7 +311,7 @@ impl Server {
         }
     }
 
-    /// Where the server stands.
+    /// The state of the server.
     #[must_use]
     pub const fn phase(&self) -> Phase {
         self.phase
@@ -320,27 +321,28 @@ impl Server {
     pub const fn counters(&self) -> &Counters {
         &self.counters
     }
-    /// Routes known.
+    /// The number of routes.
     #[must_use]
     pub fn routes(&self) -> usize {
         self.rib.len()
     }
-    /// Routes of which the switch has said that this became of them.
+    /// The number of routes for which the switch has reported this result.
     #[must_use]
     pub const fn routes_that_are(&self, offload: Offload) -> usize {
         self.rib.states[offload as usize]
     }
-    /// Next-hop objects known.
+    /// The number of next-hop objects.
     #[must_use]
     pub fn nexthops(&self) -> usize {
-        self.rib.ways.objects()
+        self.rib.next_hop_sets.objects()
     }
-    /// Ways that routes go.
+    /// The number of next-hop sets.
     #[must_use]
-    pub fn ways(&self) -> usize {
-        self.rib.ways.len()
+    pub fn next_hop_sets(&self) -> usize {
+        self.rib.next_hop_sets.len()
     }
-    /// True when the client has sent an update as a deletion and an addition: FRR before 10 does, and reads no answers.
+    /// True if the client sends an update as a deletion and an addition, as FRR before version 10 does. Such a client
+    /// does not read answers.
     #[must_use]
     pub const fn updates_in_pairs(&self) -> bool {
         self.updates_in_pairs

@@ -2,7 +2,7 @@
 
 use ipnet::IpNet;
 use lanyard_fpm::{
-    Framing, Hop, Ignored, Limits, Malformed, Offload, Phase, Server, Timers, Update, Way, fuzz,
+    Framing, Hop, Ignored, Limits, Malformed, NextHopSet, Offload, Phase, Server, Timers, Update, fuzz,
 };
 use lanyard_wire::rtnetlink::{self, Route as Message, Writer, messages};
 use proptest::prelude::*;
@@ -83,7 +83,7 @@ fn hop(via: [u8; 4], ifindex: u32, weight: u32) -> Hop {
 /// Who follows the updates: the way of each route.
 #[derive(Default)]
 struct Follower {
-    ways: BTreeMap<u32, Way>,
+    next_hop_sets: BTreeMap<u32, NextHopSet>,
     routes: BTreeMap<IpNet, u32>,
 }
 
@@ -92,16 +92,16 @@ impl Follower {
         let updates = server.updates();
         for update in &updates {
             match update {
-                Update::Way(id, way) => drop(self.ways.insert(id.0, way.clone())),
-                Update::Route(dest, Some(route)) => drop(self.routes.insert(*dest, route.way.0)),
+                Update::NextHops(id, way) => drop(self.next_hop_sets.insert(id.0, way.clone())),
+                Update::Route(dest, Some(route)) => drop(self.routes.insert(*dest, route.next_hops.0)),
                 Update::Route(dest, None) => drop(self.routes.remove(dest)),
-                Update::WayGone(id) => drop(self.ways.remove(&id.0)),
+                Update::NextHopsRemoved(id) => drop(self.next_hop_sets.remove(&id.0)),
             }
         }
         updates
     }
-    fn way(&self, dest: &str) -> Option<Way> {
-        self.routes.get(&net(dest)).map(|way| self.ways[way].clone())
+    fn way(&self, dest: &str) -> Option<NextHopSet> {
+        self.routes.get(&net(dest)).map(|way| self.next_hop_sets[way].clone())
     }
     fn feed(&mut self, server: &mut Server, now: u64, bodies: &[Vec<u8>]) -> Vec<Update> {
         let bytes: Vec<u8> = bodies.iter().flat_map(|body| frame(body)).collect();
@@ -110,8 +110,8 @@ impl Follower {
     }
 }
 
-fn hops(list: &[Hop]) -> Option<Way> {
-    Some(Way::Hops(list.into()))
+fn hops(list: &[Hop]) -> Option<NextHopSet> {
+    Some(NextHopSet::Hops(list.into()))
 }
 
 #[test]
@@ -131,15 +131,15 @@ fn routes_go_the_way_of_their_group() {
     // A member changes: its groups change, and no route.
     let c = [10, 0, 0, 3];
     let updates = follower.feed(&mut server, 0, &[single(1, c, 5)]);
-    assert!(updates.iter().all(|update| matches!(update, Update::Way(..))), "{updates:?}");
+    assert!(updates.iter().all(|update| matches!(update, Update::NextHops(..))), "{updates:?}");
     assert_eq!(follower.way("10.9.0.0/16"), hops(&[hop(c, 5, 1), hop(b, 4, 4)]));
     // As in the kernel, one that is deleted leaves its groups, and what used it alone goes up.
     follower.feed(&mut server, 0, &[gone(1)]);
     assert_eq!(follower.way("10.9.0.0/16"), hops(&[hop(b, 4, 4)]));
-    assert_eq!(follower.way("10.8.0.0/16"), Some(Way::Up));
+    assert_eq!(follower.way("10.8.0.0/16"), Some(NextHopSet::Kernel));
     follower.feed(&mut server, 0, &[unset("10.8.0.0/16"), unset("10.9.0.0/16")]);
-    assert!(follower.routes.is_empty() && follower.ways.is_empty());
-    assert_eq!((server.routes(), server.ways(), server.nexthops()), (0, 0, 2));
+    assert!(follower.routes.is_empty() && follower.next_hop_sets.is_empty());
+    assert_eq!((server.routes(), server.next_hop_sets(), server.nexthops()), (0, 0, 2));
 }
 
 #[test]
@@ -176,13 +176,13 @@ fn spelled_out_and_special() {
     follower.feed(&mut server, 0, &sent);
     assert_eq!(follower.way("10.2.0.0/16"), hops(&[a, b]));
     assert_eq!(follower.routes[&net("10.1.0.0/16")], follower.routes[&net("10.2.0.0/16")], "kept once");
-    assert_eq!(follower.way("10.3.0.0/16"), Some(Way::Blackhole));
-    assert_eq!(follower.way("10.4.0.0/16"), Some(Way::Unreachable));
-    assert_eq!(follower.way("::/0"), Some(Way::Prohibit));
-    assert_eq!(follower.way("10.5.0.0/16"), Some(Way::Up));
+    assert_eq!(follower.way("10.3.0.0/16"), Some(NextHopSet::Blackhole));
+    assert_eq!(follower.way("10.4.0.0/16"), Some(NextHopSet::Unreachable));
+    assert_eq!(follower.way("::/0"), Some(NextHopSet::Prohibit));
+    assert_eq!(follower.way("10.5.0.0/16"), Some(NextHopSet::Kernel));
     // An object that is not known yet: the kernel's until it is.
     follower.feed(&mut server, 0, &[set("10.6.0.0/16", 77)]);
-    assert_eq!(follower.way("10.6.0.0/16"), Some(Way::Up));
+    assert_eq!(follower.way("10.6.0.0/16"), Some(NextHopSet::Kernel));
     follower.feed(&mut server, 0, &[single(77, [10, 0, 0, 1], 3)]);
     assert_eq!(follower.way("10.6.0.0/16"), hops(&[hop([10, 0, 0, 1], 3, 1)]));
 }
@@ -297,7 +297,7 @@ fn routes_are_held_for_a_client_to_come_back() {
     assert_eq!(follower.take(&mut server), []);
     server.handle_timer(5400);
     follower.take(&mut server);
-    assert!(follower.routes.is_empty() && follower.ways.is_empty());
+    assert!(follower.routes.is_empty() && follower.next_hop_sets.is_empty());
     assert_eq!((server.phase(), server.nexthops()), (Phase::Idle, 0));
     server.offload(net("10.1.0.0/16"), Offload::Offloaded);
     assert!(server.output().is_empty());
@@ -308,10 +308,10 @@ fn who_knows_nothing_can_be_told_again() {
     let (mut server, mut follower) = (server(), Follower::default());
     let sent = [single(1, [10, 0, 0, 1], 3), set("10.1.0.0/16", 1), set("2001:db8::/32", 1)];
     follower.feed(&mut server, 0, &sent);
-    server.tell_again();
+    server.announce_all();
     let mut other = Follower::default();
     other.take(&mut server);
-    assert_eq!((other.ways, other.routes), (follower.ways, follower.routes));
+    assert_eq!((other.next_hop_sets, other.routes), (follower.next_hop_sets, follower.routes));
     assert_eq!(server.updates(), []);
 }
 

@@ -1,10 +1,10 @@
-//! Comparing the mirror with a listing of the kernel's tables, while changes go on.
+//! Compares the mirror of the kernel's routing with complete listings, while routes keep changing.
 //!
-//! Read first: netlink(7), on ENOBUFS. A listing takes its time, and events tell of changes meanwhile, on another socket, so
-//! that either may be read first.
+//! Read first: netlink(7), on ENOBUFS. A listing takes time. Changes that happen meanwhile arrive as events on another
+//! socket, so an event may be read before or after the listed entry that it concerns.
 //!
-//! Invariant: what an event has told during an audit is newer than what the listing says, so the listing is not believed
-//! about it; what neither has told of by the end is gone. Nothing that is as it was leads to a change.
+//! Invariants: an event that arrives during an audit is newer than the listing, so it overrides the listed entry. What
+//! neither an event nor the listing has reported by the end is gone. An unchanged entry causes no change in the plane.
 
 use super::Routing;
 use super::classify::value_of;
@@ -17,74 +17,75 @@ use std::collections::HashSet;
 use std::hash::Hash;
 use std::net::IpAddr;
 
-/// One VRF's audit.
+/// The audit of one VRF.
 #[derive(Debug, Default)]
 pub(super) struct Audit {
-    /// Something was missed, or the kernel did something it does not tell of.
+    /// Set when an event was lost, or the kernel has changed something without an event.
     pub wanted: bool,
-    /// Between [`Routing::audit`] and [`Routing::audited`].
+    /// True between [`Routing::audit`] and [`Routing::audited`].
     pub running: bool,
-    /// One has ended.
+    /// True once an audit has been completed.
     pub ever: bool,
-    /// The number of this audit, modulo 256: candidates carry that of the last one that saw them.
+    /// The number of this audit, modulo 256. Each candidate carries the number of the audit that saw it last.
     pub generation: u8,
-    /// Routes that events told of during the audit.
+    /// Routes that events reported during the audit.
     pub routes: HashSet<(IpNet, Rank, u32)>,
-    /// The last prefix looked at for routes that are gone.
+    /// While gone routes are being removed: the last prefix examined.
     pub sweeping: Option<Option<IpNet>>,
     pub links: Listing<u32>,
     pub objects: Listing<u32>,
     pub neighbours: Listing<(IpAddr, u32)>,
 }
 
-/// A small table being listed.
+/// The listing of a small table.
 #[derive(Debug)]
 pub(super) struct Listing<K> {
     running: bool,
-    told: HashSet<K>,
+    programmed: HashSet<K>,
     seen: HashSet<K>,
 }
 
 impl<K> Default for Listing<K> {
     fn default() -> Self {
-        Self { running: false, told: HashSet::new(), seen: HashSet::new() }
+        Self { running: false, programmed: HashSet::new(), seen: HashSet::new() }
     }
 }
 
 impl<K: Eq + Hash + Copy> Listing<K> {
-    /// An event has told of `key`.
+    /// Notes that an event has reported `key`.
     pub fn event(&mut self, key: K) {
         if self.running {
-            self.told.insert(key);
+            self.programmed.insert(key);
         }
     }
     fn begin(&mut self) {
         *self = Self { running: true, ..Self::default() };
     }
-    /// The listing has `key`; false when an event knows better.
+    /// Notes that the listing contains `key`. Returns false if an event overrides it.
     fn list(&mut self, key: K) -> bool {
         self.seen.insert(key);
-        !self.told.contains(&key)
+        !self.programmed.contains(&key)
     }
-    /// Which of `known` are gone.
+    /// Ends the listing. Returns which of `known` are gone.
     fn end(&mut self, known: impl Iterator<Item = K>) -> Vec<K> {
         let listing = std::mem::take(self);
-        known.filter(|key| !listing.seen.contains(key) && !listing.told.contains(key)).collect()
+        known.filter(|key| !listing.seen.contains(key) && !listing.programmed.contains(key)).collect()
     }
 }
 
 impl Routing {
-    /// True when a VRF should be audited.
+    /// True when an audit of the VRF is needed.
     #[must_use]
     pub fn audit_wanted(&self, vrf: VrfId) -> bool {
         self.vrfs.get(&vrf).is_some_and(|vrf| vrf.audit.wanted)
     }
-    /// Events were lost.
+    /// Notes that events were lost, so that an audit is needed.
     pub fn overrun(&mut self, vrf: VrfId) {
         self.vrf(vrf).audit.wanted = true;
     }
-    /// An audit begins: from here on links, objects, neighbours and routes are listed ([`Routing::listed_link`],
-    /// [`Routing::listed_nexthop`], [`Routing::listed_neighbour`], [`Routing::route`] as [`super::Origin::Listed`]), in that order.
+    /// Begins an audit. The caller then lists links, next-hop objects, neighbours and routes in this order:
+    /// [`Routing::listed_link`], [`Routing::listed_nexthop`], [`Routing::listed_neighbour`], and [`Routing::route`]
+    /// with [`super::Origin::Listed`].
     pub fn audit(&mut self, vrf: VrfId) {
         let audit = &mut self.vrf(vrf).audit;
         audit.wanted = false;
@@ -96,27 +97,27 @@ impl Routing {
         audit.objects.begin();
         audit.neighbours.begin();
     }
-    /// A listed interface.
+    /// Handles a listed interface.
     pub fn listed_link(&mut self, vrf: VrfId, ifindex: u32, up: bool) {
         if self.vrf(vrf).audit.links.list(ifindex) {
-            // This audit is the one that finds what came of it.
+            // No further audit is needed for the routes that changed with the link: this one finds them.
             self.set_link(vrf, ifindex, up);
         }
     }
-    /// A listed next-hop object.
+    /// Handles a listed next-hop object.
     pub fn listed_nexthop(&mut self, vrf: VrfId, object: &NextHopObject<'_>) {
         if self.vrf(vrf).audit.objects.list(object.id) {
             self.set_object(vrf, object.id, Some(value_of(object)));
         }
     }
-    /// A listed neighbour.
+    /// Handles a listed neighbour.
     pub fn listed_neighbour(&mut self, vrf: VrfId, ifindex: u32, address: IpAddr, state: Neighbour) {
         if self.vrf(vrf).audit.neighbours.list((address, ifindex)) {
             self.set_neighbour(vrf, ifindex, address, Some(state));
         }
     }
-    /// Everything is listed. With `complete` what was not listed is gone; without (the tables changed too much while they
-    /// were read) it stays until another audit, which is then wanted.
+    /// Ends the listing. If it is `complete`, whatever was not listed is gone. If not, because the tables changed too
+    /// much while they were read, everything stays and another audit is wanted.
     pub fn audited(&mut self, vrf: VrfId, complete: bool) {
         let known = self.vrf(vrf);
         known.audit.running = false;
@@ -151,12 +152,12 @@ impl Routing {
             known.around.dead.retain(|(address, ifindex)| hops.adj_at(vrf, *ifindex, *address).is_some());
         }
     }
-    /// True while an audit of the VRF runs, or what it found is being cleared away.
+    /// True while an audit of the VRF runs or routes that it did not see are being removed.
     #[must_use]
     pub fn auditing(&self, vrf: VrfId) -> bool {
         self.vrfs.get(&vrf).is_some_and(|vrf| vrf.audit.running || vrf.audit.sweeping.is_some())
     }
-    /// Takes up to `most` prefixes further: their routes that the audit has not seen are gone.
+    /// Continues the removal of routes that the audit did not see, by up to `most` prefixes.
     pub(super) fn sweep(&mut self, vrf: VrfId, most: usize) {
         let Some(known) = self.vrfs.get_mut(&vrf) else { return };
         let Some(from) = known.audit.sweeping else { return };

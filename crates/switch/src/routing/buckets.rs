@@ -1,23 +1,24 @@
-//! Which member of a group has which bucket.
+//! The assignment of a group's buckets to its members.
 //!
-//! Read first: RFC 2992 (why flows should stay where they are), and ip-nexthop(8) on resilient groups.
+//! Read first: RFC 2992 (why flows should keep their next hop), and ip-nexthop(8) on resilient groups.
 //!
-//! Invariant: pure. When a member leaves, only its buckets change hands; when one comes, only what it is given. While a
-//! member is out of order its buckets are lent to the others, and come back to it afterwards.
+//! Invariant: pure functions. When a member leaves, only its buckets are reassigned; when one is added, only the
+//! buckets that it receives are. The buckets of a dead member are lent to the others and return to it when it recovers.
 
 use lanyard_plane::BUCKETS;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Buckets for each unit of weight, so that one lent or taken bucket is a small part of a share.
+/// Buckets per unit of weight. With several of them, one bucket lent or reassigned is a small part of a member's share.
 const FINENESS: u64 = 8;
-/// A group of several has at least this many.
+/// The least number of buckets of a group with several members.
 const LEAST: u64 = 16;
 
-/// A member, by the adjacency's slot, and its share.
+/// A member: the slot number of its adjacency, and its weight.
 pub(super) type Member = (u32, u32);
 
-/// The owner of each bucket: their number is a power of two, shares follow the weights to within one bucket, and each of
-/// `previous` stays where its owner may keep it. `members` has 1 to [`BUCKETS`] entries, each member once.
+/// Returns the owner of each bucket. The number of buckets is a power of two, and shares follow the weights to within
+/// one bucket. A bucket keeps its owner of `previous` where the owner's share allows it. `members` has 1 to [`BUCKETS`]
+/// entries without repetition.
 pub(super) fn assign(members: &[Member], previous: &[u32]) -> Vec<u32> {
     if let [(only, _)] = members {
         return vec![*only];
@@ -26,7 +27,7 @@ pub(super) fn assign(members: &[Member], previous: &[u32]) -> Vec<u32> {
     let wanted = (total * FINENESS).clamp(LEAST, BUCKETS as u64).max(members.len() as u64);
     let count = (wanted as usize).next_power_of_two().max(previous.len()).min(BUCKETS);
     let mut left = quotas(members, total, count);
-    // A bucket of a table twice as long holds the same flows as the one half way before it.
+    // When the table doubles, bucket N + half takes the same flows as bucket N did before.
     let kept = |at: usize| previous.len().checked_sub(1).map(|mask| previous[at & mask]);
     let mut owners: Vec<Option<u32>> = Vec::with_capacity(count);
     for at in 0..count {
@@ -36,13 +37,14 @@ pub(super) fn assign(members: &[Member], previous: &[u32]) -> Vec<u32> {
         }
         owners.push(owner);
     }
-    // As many turns as there are buckets to give: each gets exactly what it is still due.
+    // There are as many turns as free buckets, so each member gets exactly the number that it is still due.
     let due = |(member, _): &Member| left.get(member).map(|left| (*member, *left));
     let mut turn = Turns::new(members.iter().filter_map(due).filter(|(_, left)| *left > 0));
     owners.into_iter().map(|owner| owner.unwrap_or_else(|| turn.next())).collect()
 }
 
-/// `owners` with the buckets of the `dead` lent to the others; as it is when nobody is left.
+/// Returns `owners` with the buckets of the `dead` members lent to the others. If all are dead, `owners` is returned
+/// unchanged.
 pub(super) fn lend(owners: &[u32], members: &[Member], dead: &BTreeSet<u32>) -> Vec<u32> {
     let mut alive = members.iter().copied().filter(|(member, _)| !dead.contains(member)).peekable();
     if dead.is_empty() || alive.peek().is_none() {
@@ -52,14 +54,14 @@ pub(super) fn lend(owners: &[u32], members: &[Member], dead: &BTreeSet<u32>) -> 
     owners.iter().map(|owner| if dead.contains(owner) { turn.next() } else { *owner }).collect()
 }
 
-/// Each member's number of buckets: its share rounded down, what is left over to the largest remainders, and nobody
-/// goes without.
+/// Returns each member's number of buckets: its share rounded down, with the remaining buckets given to the largest
+/// remainders, but at least one.
 fn quotas(members: &[Member], total: u64, count: usize) -> BTreeMap<u32, u32> {
     let count = count as u64;
     let mut quotas: Vec<(u32, u64, u64)> = Vec::with_capacity(members.len());
     for (member, weight) in members {
         let share = u64::from(*weight) * count;
-        // Who is lifted to its one bucket has no claim to more.
+        // A member that was raised to one bucket gets none of the remaining ones.
         let (quota, rest) = if share < total { (1, 0) } else { (share / total, share % total) };
         quotas.push((*member, quota, rest));
     }
@@ -73,7 +75,7 @@ fn quotas(members: &[Member], total: u64, count: usize) -> BTreeMap<u32, u32> {
         quotas[*at].1 += 1;
         given += 1;
     }
-    // Those that were lifted to one bucket are paid for by the largest.
+    // The members with the most buckets give up those that the raised members received.
     while given > count {
         let Some(largest) = quotas.iter_mut().max_by_key(|(_, quota, _)| *quota) else { break };
         largest.1 -= 1;
@@ -82,7 +84,7 @@ fn quotas(members: &[Member], total: u64, count: usize) -> BTreeMap<u32, u32> {
     quotas.into_iter().map(|(member, quota, _)| (member, quota as u32)).collect()
 }
 
-/// Members taking turns, each as often as its weight says and as evenly spread as can be.
+/// Lets members take turns, each as often as its weight says and as evenly spread as possible.
 struct Turns {
     members: Vec<(u32, i64, i64)>,
     total: i64,
@@ -94,12 +96,12 @@ impl Turns {
         let total = members.iter().map(|(_, weight, _)| weight).sum();
         Self { members, total }
     }
-    /// The next; there is at least one member.
+    /// The member whose turn it is. There must be at least one member.
     fn next(&mut self) -> u32 {
         for (_, weight, credit) in &mut self.members {
             *credit += *weight;
         }
-        // The first of those with most credit.
+        // The first of those with the highest credit.
         let mut best = 0;
         for at in 1..self.members.len() {
             if self.members[at].2 > self.members[best].2 {
@@ -165,7 +167,7 @@ mod tests {
             let after = assign(&rest, &before);
             prop_assert_eq!(after.len(), before.len());
             let moved = before.iter().zip(&after).filter(|(old, new)| old != new && **old != gone).count();
-            // Rounding may cost each of the others a bucket.
+            // By rounding, each of the other members may lose one bucket.
             prop_assert!(moved <= members.len(), "{moved}");
             let back = assign(&members, &after);
             let moved = after.iter().zip(&back).filter(|(old, new)| old != new && **new != gone).count();

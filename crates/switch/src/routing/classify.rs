@@ -1,8 +1,8 @@
-//! The kernel's messages about routes as candidates of a prefix, and where the kernel has them among others.
+//! Turns the kernel's route messages into candidates for a prefix, and orders them as the kernel does.
 //!
 //! Read first: rtnetlink(7), ip-route(8).
 //!
-//! Invariant: what a plane could not do just as the kernel does is [`Kind::Policy`].
+//! Invariant: a route that the plane cannot handle exactly as the kernel does becomes [`Kind::Policy`].
 
 use super::neighbours::Object;
 use super::rib::{Candidate, Kind, NONE, Rank};
@@ -11,8 +11,8 @@ use ipnet::IpNet;
 use lanyard_wire::rtnetlink::{self as wire, NextHopAction, NextHopObject, Route};
 use std::net::IpAddr;
 
-/// A route as a candidate, and its next hops; `None` for what a plane has nothing to do with: cached exceptions, other
-/// tables (which only rules ask), multicast, link-local destinations.
+/// Returns the candidate for a route, and its next hops. `None` for routes that do not concern a plane: cached
+/// exceptions, tables that only rules refer to, multicast, and link-local destinations.
 pub(super) fn classify(route: &Route<'_>) -> Option<(Candidate, Option<SetKey>)> {
     let rank = match route.table {
         255 => Rank::Local,
@@ -44,7 +44,7 @@ pub(super) fn classify(route: &Route<'_>) -> Option<(Candidate, Option<SetKey>)>
     Some((candidate, key))
 }
 
-/// Multicast, link-local addresses of IPv6, loopback: no router forwards to them.
+/// True for multicast, IPv6 link-local and loopback prefixes: routers do not forward to them.
 pub(super) fn is_apart(prefix: IpNet) -> bool {
     match prefix {
         IpNet::V4(net) => {
@@ -88,8 +88,9 @@ pub(super) fn value_of(object: &NextHopObject<'_>) -> Object {
     }
 }
 
-/// Puts `candidate` where the kernel has it; answers the sets that candidates let go of. `merges` says of another one of the
-/// same key that IPv6 makes one route of both: the message then tells of all of it.
+/// Inserts `candidate` at its place in the kernel's order and returns the next-hop sets that are no longer used by
+/// replaced candidates. `merges` says whether IPv6 merges another candidate of the same key with this one into a single
+/// route; the message then describes the whole route.
 pub(super) fn place(
     list: &mut Vec<Candidate>,
     candidate: Candidate,
@@ -114,7 +115,8 @@ pub(super) fn place(
     Vec::new()
 }
 
-/// The one candidate of the same key and kind: what a deletion means that names it otherwise than it is known.
+/// The only candidate of the same key and kind, if there is exactly one. A deletion that identifies its route in
+/// another way than the mirror does means this one.
 pub(super) fn alone(list: &[Candidate], candidate: &Candidate) -> Option<usize> {
     let mut same = (0..).zip(list).filter(|(_, other)| other.same_key(candidate));
     let first = same.next().map(|(at, _)| at);

@@ -1,49 +1,50 @@
-//! Routes that a routing suite hands over by FPM, beside the kernel's.
+//! Routes received from a routing suite over FPM, next to those of the kernel.
 //!
-//! Read first: `lanyard_fpm`. FRR puts what it hands over into the kernel too, so most prefixes are told of twice: a route of
-//! FPM goes before the kernel's to the same prefix, and when it goes the kernel's is used. An address of the switch
-//! (table local) goes before both.
+//! Read first: `lanyard_fpm`. FRR also installs these routes in the kernel, so most prefixes are known twice. A route
+//! from FPM is preferred over the kernel's route to the same prefix; when it is removed, the kernel's is used. An
+//! address of the switch (table local) is preferred over both.
 //!
-//! Invariant: an audit, which compares with the kernel, leaves these routes alone. A way's number may be used again while
-//! the plane still has routes to the old one, so each gets a serial number of its own here.
+//! Invariant: an audit, which compares with the kernel, does not touch these routes. The number of a next-hop set may
+//! be reused while the plane still has routes to the old set, so each set gets a serial number of its own here.
 
 use super::classify::is_apart;
+use super::program::Programmed;
 use super::rib::{Candidate, FAILED, Kind, NONE, Rank};
 use super::sets::SetKey;
-use super::tell::Told;
 use super::{Offload, Routing};
 use ipnet::IpNet;
-use lanyard_fpm::{Route, Update, Way, WayId};
+use lanyard_fpm::{NextHopSet, NextHopSetId, Route, Update};
 use lanyard_types::{TrapReason, VrfId};
 use std::collections::HashMap;
 
-/// What a VRF remembers of FPM.
+/// The FPM state of a VRF.
 #[derive(Debug, Default)]
 pub(super) struct Fpm {
-    serials: HashMap<WayId, u32>,
+    serials: HashMap<NextHopSetId, u32>,
     last: u32,
 }
 
 impl Routing {
-    /// What the client has changed. What became of each route is told by [`Routing::fpm_told`] when the plane has been.
+    /// Applies the client's changes. [`Routing::fpm_settled`] tells which routes have an outcome, once the plane has
+    /// been programmed.
     pub fn fpm(&mut self, vrf: VrfId, updates: Vec<Update>) {
         for update in updates {
             match update {
-                Update::Way(id, way) => self.set_way(vrf, id, way),
+                Update::NextHops(id, next_hops) => self.fpm_next_hops(vrf, id, next_hops),
                 Update::Route(prefix, route) => self.fpm_route(vrf, prefix, route),
-                Update::WayGone(id) => {
+                Update::NextHopsRemoved(id) => {
                     let known = self.vrf(vrf);
                     if let Some(serial) = known.fpm.serials.remove(&id) {
-                        known.around.ways.remove(&serial);
+                        known.around.fpm_sets.remove(&serial);
                     }
                 }
             }
         }
     }
-    /// The prefixes of FPM's routes that [`Routing::poll`] has dealt with since the last call. Ask after the plane has had
-    /// the changes, and what it refused has been told.
-    pub fn fpm_told(&mut self) -> Vec<(VrfId, IpNet)> {
-        std::mem::take(&mut self.fpm_told)
+    /// The prefixes of FPM's routes that [`Routing::poll`] has handled since the last call. Call it after the plane has
+    /// processed the changes and its refusals have been reported.
+    pub fn fpm_settled(&mut self) -> Vec<(VrfId, IpNet)> {
+        std::mem::take(&mut self.fpm_settled)
     }
     /// What the plane does with FPM's route to `prefix`.
     #[must_use]
@@ -51,33 +52,33 @@ impl Routing {
         let Some(known) = self.vrfs.get(&vrf) else { return Offload::Trapped };
         let entry = known.rib.get(prefix).filter(|entry| entry.best.rank == Rank::Fpm);
         let policy = known.policy[usize::from(!prefix.addr().is_ipv4())];
-        match entry.map(|entry| (Told::unpack(entry.told), entry.flags & FAILED != 0)) {
+        match entry.map(|entry| (Programmed::unpack(entry.programmed), entry.flags & FAILED != 0)) {
             Some((_, true)) => Offload::Failed,
-            // An address of the switch goes before it, or the plane does not route.
-            None | Some((Told::Nothing, _)) => Offload::Trapped,
-            // The plane can't do what it says.
-            Some((Told::Up(reason), _)) if reason != TrapReason::Glean => Offload::Trapped,
+            // An address of the switch is preferred over the route, or the plane does not route.
+            None | Some((Programmed::Nothing, _)) => Offload::Trapped,
+            // The plane cannot do what the route asks.
+            Some((Programmed::Up(reason), _)) if reason != TrapReason::Glean => Offload::Trapped,
             Some(_) if policy => Offload::Trapped,
             Some(_) => Offload::Offloaded,
         }
     }
 
-    fn set_way(&mut self, vrf: VrfId, id: WayId, way: Way) {
+    fn fpm_next_hops(&mut self, vrf: VrfId, id: NextHopSetId, next_hops: NextHopSet) {
         let known = self.vrf(vrf);
         let next = known.fpm.last.wrapping_add(1);
         let serial = *known.fpm.serials.entry(id).or_insert(next);
         if serial == next {
             known.fpm.last = next;
         }
-        known.around.ways.insert(serial, way);
-        let Some(slot) = self.hops.find(vrf, &SetKey::Way(serial)) else { return };
+        known.around.fpm_sets.insert(serial, next_hops);
+        let Some(slot) = self.hops.find(vrf, &SetKey::Fpm(serial)) else { return };
         self.evaluate(vec![slot]);
         self.resolve_members(slot);
     }
     fn fpm_route(&mut self, vrf: VrfId, prefix: IpNet, route: Option<Route>) {
         if is_apart(prefix) {
             if route.is_some() {
-                self.fpm_told.push((vrf, prefix));
+                self.fpm_settled.push((vrf, prefix));
             }
             return;
         }
@@ -105,7 +106,7 @@ impl Routing {
     }
     fn fpm_candidate(&mut self, vrf: VrfId, prefix: IpNet, route: Route) -> Candidate {
         let known = self.vrf(vrf);
-        let serial = known.fpm.serials.get(&route.way).copied().unwrap_or(0);
+        let serial = known.fpm.serials.get(&route.next_hops).copied().unwrap_or(0);
         let mut candidate = Candidate {
             metric: route.metric,
             set: NONE,
@@ -114,11 +115,12 @@ impl Routing {
             tos: 0,
             seen: 0,
         };
-        if !matches!(known.around.ways.get(&serial), Some(Way::Unreachable | Way::Prohibit)) {
+        if !matches!(known.around.fpm_sets.get(&serial), Some(NextHopSet::Unreachable | NextHopSet::Prohibit))
+        {
             let like = known.rib.get(prefix).map(|entry| entry.best.set).filter(|set| *set != NONE);
             let Some(known) = self.vrfs.get(&vrf) else { return candidate };
             candidate.kind = Kind::Unicast;
-            candidate.set = self.hops.intern(&known.around, SetKey::Way(serial), like);
+            candidate.set = self.hops.intern(&known.around, SetKey::Fpm(serial), like);
         }
         candidate
     }

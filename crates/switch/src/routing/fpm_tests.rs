@@ -1,7 +1,7 @@
-//! FPM's routes beside the kernel's.
+//! Routes from FPM next to those of the kernel.
 
 use super::*;
-use lanyard_fpm::{Hop, Route as FpmRoute, Update, Way, WayId};
+use lanyard_fpm::{Hop, NextHopSet, NextHopSetId, Route as FpmRoute, Update};
 use lanyard_plane::{Adjacency, PlaneError, RouteTarget};
 use lanyard_types::{GroupId, MacAddr};
 use lanyard_wire::rtnetlink::Writer;
@@ -13,15 +13,15 @@ fn net(text: &str) -> IpNet {
     text.parse().expect("a prefix")
 }
 
-/// The mirror and a plane that holds what it is told.
+/// The mirror, and a plane that records what it is given.
 struct Bed {
     routing: Routing,
     routes: HashMap<IpNet, RouteTarget>,
     groups: HashMap<GroupId, Vec<AdjacencyId>>,
     adjacencies: HashMap<AdjacencyId, Adjacency>,
-    /// A route that the plane has no room for.
+    /// A route that the plane refuses because it has no room.
     full: Option<IpNet>,
-    /// Changes of routes at the last settling.
+    /// The number of routes changed by the last `settle`.
     changed: usize,
 }
 
@@ -89,7 +89,8 @@ impl Bed {
         self.routing.route(VRF, &Route::new(body).expect("a route"), origin);
         self.settle();
     }
-    /// The interfaces that frames for a prefix leave by, in the plane; empty when they go up or nowhere.
+    /// The interfaces by which the plane forwards frames for a prefix; empty when it sends them to the kernel or drops
+    /// them.
     fn leaves(&self, dest: &str) -> BTreeSet<u16> {
         match self.routes.get(&net(dest)) {
             Some(RouteTarget::Group(id)) => {
@@ -98,11 +99,12 @@ impl Bed {
             _ => BTreeSet::new(),
         }
     }
-    fn told(&mut self) -> Vec<(String, Offload)> {
-        let mut told: Vec<_> = self.routing.fpm_told().into_iter().map(|(_, prefix)| prefix).collect();
-        told.sort();
-        told.dedup();
-        told.iter().map(|prefix| (prefix.to_string(), self.routing.fpm_offload(VRF, *prefix))).collect()
+    fn programmed(&mut self) -> Vec<(String, Offload)> {
+        let mut programmed: Vec<_> =
+            self.routing.fpm_settled().into_iter().map(|(_, prefix)| prefix).collect();
+        programmed.sort();
+        programmed.dedup();
+        programmed.iter().map(|prefix| (prefix.to_string(), self.routing.fpm_offload(VRF, *prefix))).collect()
     }
 }
 
@@ -111,11 +113,11 @@ fn hop(n: u8, weight: u32) -> Hop {
 }
 
 fn way(id: u32, hops: &[Hop]) -> Update {
-    Update::Way(WayId(id), Way::Hops(hops.into()))
+    Update::NextHops(NextHopSetId(id), NextHopSet::Hops(hops.into()))
 }
 
 fn set(dest: &str, id: u32) -> Update {
-    Update::Route(net(dest), Some(FpmRoute { protocol: 186, metric: 20, way: WayId(id) }))
+    Update::Route(net(dest), Some(FpmRoute { protocol: 186, metric: 20, next_hops: NextHopSetId(id) }))
 }
 
 fn unset(dest: &str) -> Update {
@@ -132,18 +134,18 @@ fn before_the_kernels_and_after_it() {
     assert_eq!(bed.leaves("10.8.0.0/16"), [2, 3].into(), "the kernel need not have it");
     assert_eq!(bed.routing.offload(VRF, net("10.9.0.0/16"), 20, false), Offload::Offloaded, "as `show` asks");
     let offloaded = |dest: &str| (dest.to_owned(), Offload::Offloaded);
-    assert_eq!(bed.told(), [offloaded("10.8.0.0/16"), offloaded("10.9.0.0/16")]);
-    // The kernel changes its mind: FPM's stays.
+    assert_eq!(bed.programmed(), [offloaded("10.8.0.0/16"), offloaded("10.9.0.0/16")]);
+    // The kernel's route changes: the one from FPM is still used.
     bed.kernel("10.9.0.0/16", 1, Origin::Gone);
     bed.kernel("10.9.0.0/16", 3, Origin::New(0));
     assert_eq!(bed.leaves("10.9.0.0/16"), [2, 3].into());
-    // An audit knows of the kernel's only.
+    // An audit lists the kernel's routes only.
     bed.routing.audit(VRF);
     bed.kernel("10.9.0.0/16", 3, Origin::Listed);
     bed.routing.audited(VRF, true);
     bed.settle();
     assert_eq!(bed.leaves("10.8.0.0/16"), [2, 3].into());
-    bed.fpm(&[unset("10.9.0.0/16"), unset("10.8.0.0/16"), Update::WayGone(WayId(0))]);
+    bed.fpm(&[unset("10.9.0.0/16"), unset("10.8.0.0/16"), Update::NextHopsRemoved(NextHopSetId(0))]);
     assert_eq!((bed.leaves("10.9.0.0/16"), bed.routes.len()), ([3].into(), 1), "the kernel's");
 }
 
@@ -157,23 +159,28 @@ fn a_way_changes_and_no_route() {
     assert_eq!(bed.changed, 50);
     bed.fpm(&[way(7, &[hop(2, 1), hop(3, 2)])]);
     assert_eq!((bed.changed, bed.leaves(&dests[9])), (0, [2, 3].into()));
-    // Of another kind: each route gets another target, and its client is told.
-    bed.told();
-    bed.fpm(&[Update::Way(WayId(7), Way::Up)]);
+    // The set becomes one of another kind: each route gets another target, and the client is answered.
+    bed.programmed();
+    bed.fpm(&[Update::NextHops(NextHopSetId(7), NextHopSet::Kernel)]);
     assert_eq!(bed.leaves(&dests[9]), [].into());
-    assert!(bed.told().iter().all(|(_, offload)| *offload == Offload::Trapped) && bed.changed == 50);
-    bed.fpm(&[Update::Way(WayId(7), Way::Blackhole)]);
+    assert!(bed.programmed().iter().all(|(_, offload)| *offload == Offload::Trapped) && bed.changed == 50);
+    bed.fpm(&[Update::NextHops(NextHopSetId(7), NextHopSet::Blackhole)]);
     assert_eq!(bed.routes[&net(&dests[9])], RouteTarget::Blackhole);
-    assert_eq!(bed.told().len(), 50);
+    assert_eq!(bed.programmed().len(), 50);
 }
 
 #[test]
 fn a_number_that_is_used_again_is_another_way() {
     let mut bed = Bed::new();
     bed.fpm(&[way(0, &[hop(1, 1)]), set("10.8.0.0/16", 0)]);
-    // All in one batch, and one prefix at a time in the plane: at no moment does 10.8/16 go the new way.
-    let updates =
-        [unset("10.8.0.0/16"), Update::WayGone(WayId(0)), way(0, &[hop(2, 1)]), set("10.9.0.0/16", 0)];
+    // One batch, applied to the plane one prefix at a time: at no moment are packets for 10.8/16 sent to the new next
+    // hops.
+    let updates = [
+        unset("10.8.0.0/16"),
+        Update::NextHopsRemoved(NextHopSetId(0)),
+        way(0, &[hop(2, 1)]),
+        set("10.9.0.0/16", 0),
+    ];
     bed.routing.fpm(VRF, updates.to_vec());
     let mut more = true;
     while more {
@@ -195,8 +202,8 @@ fn what_the_plane_does_not_do_is_trapped_and_what_it_has_no_room_for_has_failed(
     bed.fpm(&[
         way(0, &[hop(1, 1)]),
         way(1, &[elsewhere]),
-        Update::Way(WayId(2), Way::Unreachable),
-        Update::Way(WayId(3), Way::Hops([Hop { via: None, ..hop(1, 1) }].into())),
+        Update::NextHops(NextHopSetId(2), NextHopSet::Unreachable),
+        Update::NextHops(NextHopSetId(3), NextHopSet::Hops([Hop { via: None, ..hop(1, 1) }].into())),
         set("10.6.0.0/16", 1),
         set("10.7.0.0/16", 0),
         set("10.8.0.0/16", 2),
@@ -210,7 +217,7 @@ fn what_the_plane_does_not_do_is_trapped_and_what_it_has_no_room_for_has_failed(
         ("10.9.0.0/16", Offload::Offloaded),
         ("fe80::/64", Offload::Trapped),
     ];
-    assert_eq!(bed.told(), want.map(|(dest, offload)| (dest.to_owned(), offload)));
+    assert_eq!(bed.programmed(), want.map(|(dest, offload)| (dest.to_owned(), offload)));
     bed.routing.set_policy(VRF, false, true);
     assert_eq!(bed.routing.fpm_offload(VRF, net("10.9.0.0/16")), Offload::Trapped, "rules of the kernel's");
 }

@@ -1,10 +1,10 @@
-//! Next hops: adjacencies, sets of them (what a route names), and the plane's groups.
+//! Next hops: adjacencies, sets of next hops (what a route names), and the plane's groups.
 //!
 //! Read first: RFC 2992; ip-nexthop(8).
 //!
-//! Invariants: routes that name the same next hops share a set, and with it a group of the plane, so what happens to a next
-//! hop changes groups and adjacencies and no route. An identifier is handed out only while there is one, and what the plane
-//! is told never dangles: adjacencies are made before the groups that use them and removed after.
+//! Invariants: routes that name the same next hops share a set, and with it a group of the plane. A change of a next
+//! hop therefore changes groups and adjacencies, but no route. Adjacencies are created before the groups that use them
+//! and removed after these, so the plane never holds a dangling reference.
 
 use super::buckets::{self, Member};
 use super::neighbours::Around;
@@ -18,18 +18,18 @@ use std::net::IpAddr;
 pub(super) struct Set {
     pub vrf: VrfId,
     key: SetKey,
-    /// Candidates that name it.
+    /// The number of candidates that name this set.
     refs: u32,
-    /// Prefixes that the plane sends to its group.
-    told: u32,
+    /// The number of prefixes that the plane sends to the set's group.
+    programmed: u32,
     pub outcome: Outcome,
     members: Vec<Member>,
-    /// Each bucket's owner, by the adjacency's slot.
+    /// The owner of each bucket: the slot number of an adjacency.
     owners: Vec<u32>,
     group: Option<GroupId>,
-    /// What the plane was told of the group.
+    /// The group's buckets as they were last programmed.
     plane: Vec<AdjacencyId>,
-    /// The plane had no room for the group.
+    /// True if the plane had no room for the group.
     refused: bool,
 }
 
@@ -38,27 +38,27 @@ pub(super) struct Adj {
     pub vrf: VrfId,
     pub ifindex: u32,
     pub address: IpAddr,
-    /// Sets it is a member of.
+    /// The sets that it is a member of.
     sets: Vec<u32>,
-    /// Of these, those with a group.
+    /// The number of these sets that have a group.
     grouped: u32,
     id: Option<AdjacencyId>,
-    /// What the plane was told of it.
+    /// The adjacency as it was last programmed.
     plane: Option<Adjacency>,
 }
 
 impl Adj {
-    /// True when the plane has it.
-    pub const fn is_told(&self) -> bool {
+    /// True when the plane has this adjacency.
+    pub const fn is_programmed(&self) -> bool {
         self.plane.is_some()
     }
-    /// The address that the plane sends to.
+    /// The MAC address that the plane sends to.
     pub fn mac(&self) -> Option<MacAddr> {
         self.plane?.mac
     }
 }
 
-/// Values by slot number; the lowest free slot is used first.
+/// Values by slot number. The lowest free slot is used first.
 #[derive(Debug)]
 struct Slots<T> {
     slots: Vec<Option<T>>,
@@ -103,7 +103,7 @@ impl<T> Slots<T> {
     }
 }
 
-/// The numbers of groups or adjacencies: 1 to a highest one.
+/// The pool of group or adjacency numbers, from 1 to a maximum.
 #[derive(Debug)]
 struct Numbers {
     slots: Slots<u32>,
@@ -114,7 +114,7 @@ impl Numbers {
     fn new(most: u32) -> Self {
         Self { slots: Slots::default(), most }
     }
-    /// A number for `owner`; `None` when all are given.
+    /// Assigns a number to `owner`; `None` when all numbers are in use.
     fn give(&mut self, owner: u32) -> Option<u32> {
         ((self.slots.len() as u32) < self.most).then(|| self.slots.add(owner) + 1)
     }
@@ -126,7 +126,7 @@ impl Numbers {
     }
 }
 
-/// All next hops, of every VRF.
+/// All next hops of all VRFs.
 #[derive(Debug)]
 pub(super) struct Hops {
     sets: Slots<Set>,
@@ -137,13 +137,13 @@ pub(super) struct Hops {
     adjacencies: Numbers,
     dirty_sets: BTreeSet<u32>,
     dirty_adjs: BTreeSet<u32>,
-    /// Where frames go up that belong to a group with nobody left in it: an unresolved adjacency of no neighbour. Its
-    /// number, the highest, is kept free for it.
+    /// The router interface of the parking adjacency: an unresolved adjacency without a neighbour, which sends the
+    /// frames of groups without a live member to the kernel. The highest adjacency number is reserved for it.
     park: Option<RifId>,
     park_id: Option<AdjacencyId>,
     /// Sets that need more adjacencies than there are numbers.
     short: Vec<u32>,
-    /// Groups that could not be made for want of numbers or room.
+    /// The number of groups that could not be created because numbers or room were lacking.
     pub starved: u64,
 }
 
@@ -164,7 +164,7 @@ impl Hops {
             starved: 0,
         }
     }
-    /// Groups and adjacencies that the plane has.
+    /// The number of groups and of adjacencies that the plane has.
     pub fn used(&self) -> (usize, usize) {
         (self.groups.slots.len(), self.adjacencies.slots.len() + usize::from(self.park.is_some()))
     }
@@ -180,8 +180,8 @@ impl Hops {
     pub fn adj_of(&self, id: AdjacencyId) -> Option<&Adj> {
         self.adjs.get(self.adjacencies.owner(id.get())?)
     }
-    /// The set of these next hops, with one more candidate that names it. `like` is the set that the prefix used before: a
-    /// new set leaves flows where that had them.
+    /// Returns the set of these next hops, with one more candidate that names it. `like` is the set that the prefix
+    /// used before: a new set keeps its flows on their next hops where possible.
     pub fn intern(&mut self, around: &Around, key: SetKey, like: Option<u32>) -> u32 {
         let vrf = around.vrf;
         let full = (vrf, key);
@@ -197,7 +197,7 @@ impl Hops {
             vrf,
             key: full.1.clone(),
             refs: 1,
-            told: 0,
+            programmed: 0,
             outcome: Outcome::Kernel,
             members: Vec::new(),
             owners,
@@ -210,14 +210,14 @@ impl Hops {
         self.evaluate(around, slot);
         slot
     }
-    /// A candidate lets go of a set.
+    /// Ends one candidate's use of a set.
     pub fn release(&mut self, slot: u32) {
         if let Some(set) = self.sets.get_mut(slot) {
             set.refs -= 1;
             self.dirty_sets.insert(slot);
         }
     }
-    /// True when IPv6 merges routes that name these next hops into one (they all have a gateway, and are no object).
+    /// True if IPv6 merges routes with these next hops into one route: they all have a gateway and are not an object.
     pub fn merges(&self, slot: u32) -> bool {
         match self.sets.get(slot).map(|set| &set.key) {
             Some(SetKey::One(_, via)) => via.is_some(),
@@ -226,23 +226,23 @@ impl Hops {
         }
     }
 
-    /// The set of these next hops, if something names it.
+    /// The set of these next hops, if a candidate names it.
     pub fn find(&self, vrf: VrfId, key: &SetKey) -> Option<u32> {
         self.by_key.get(&(vrf, key.clone())).copied()
     }
-    /// The slots of a set's members.
+    /// The slot numbers of a set's members.
     pub fn members(&self, slot: u32) -> Vec<u32> {
         self.sets
             .get(slot)
             .map_or_else(Vec::new, |set| set.members.iter().map(|(member, _)| *member).collect())
     }
-    /// What is left of a set without the next hops of `less`; `None` when nothing is.
+    /// The set without the next hops of `less`; `None` if none would be left.
     pub fn without(&self, slot: u32, less: &SetKey) -> Option<SetKey> {
         let SetKey::Many(hops) = &self.sets.get(slot)?.key else { return None };
         let goes = |way: &(u32, Option<IpAddr>, u32)| match less {
             SetKey::One(ifindex, via) => (way.0, way.1) == (*ifindex, *via),
             SetKey::Many(less) => less.iter().any(|other| (other.0, other.1) == (way.0, way.1)),
-            SetKey::Object(_) | SetKey::Way(_) => true,
+            SetKey::Object(_) | SetKey::Fpm(_) => true,
         };
         let rest: Vec<_> = hops.iter().copied().filter(|way| !goes(way)).collect();
         match rest[..] {
@@ -252,7 +252,7 @@ impl Hops {
         }
     }
 
-    /// Works out anew what a set comes to; true when that is another kind of thing than before, so that its routes need
+    /// Resolves a set again. Returns true if its outcome is of another kind than before, so that its routes need
     /// another target.
     pub fn evaluate(&mut self, around: &Around, slot: u32) -> bool {
         let Some(set) = self.sets.get(slot) else { return false };
@@ -276,12 +276,12 @@ impl Hops {
         self.dirty_sets.insert(slot);
         was != outcome
     }
-    /// Sets whose outcome depends on what is around: those of `vrf`, or only those that name `object`.
+    /// The sets whose outcome depends on the surroundings: all of `vrf`, or only those that refer to next-hop objects.
     pub fn slots(&self, vrf: VrfId, objects_only: bool) -> Vec<u32> {
         let wanted = |set: &Set| set.vrf == vrf && (!objects_only || matches!(set.key, SetKey::Object(_)));
         self.sets.iter().filter(|(_, set)| wanted(set)).map(|(slot, _)| slot).collect()
     }
-    /// Gives those that were refused another chance; true when there are any.
+    /// Makes refused groups and adjacencies eligible again; returns the sets concerned.
     pub fn forgive(&mut self) -> Vec<u32> {
         let mut slots = Vec::new();
         for (slot, set) in (0..).zip(&mut self.sets.slots) {
@@ -299,7 +299,7 @@ impl Hops {
             adjs.add(Adj { vrf, ifindex, address, sets: Vec::new(), grouped: 0, id: None, plane: None })
         })
     }
-    /// Makes `members` a set's members.
+    /// Sets the members of a set.
     fn enlist(&mut self, slot: u32, members: Vec<Member>) {
         let Some(set) = self.sets.get_mut(slot) else { return };
         let grouped = u32::from(set.group.is_some());
@@ -320,32 +320,33 @@ impl Hops {
             }
         }
     }
-    /// Something about a neighbour has changed: its adjacency, and the groups it is in.
+    /// Notes that a neighbour has changed, and with it its adjacency and the groups that it belongs to.
     pub fn touch(&mut self, slot: u32) {
         if let Some(adj) = self.adjs.get(slot) {
             self.dirty_adjs.insert(slot);
             self.dirty_sets.extend(adj.sets.iter().copied().filter(|set| {
-                // A group of one has nobody to lend its bucket to.
+                // A group with one member has no other member to lend its bucket to.
                 self.sets.get(*set).is_some_and(|set| set.members.len() > 1)
             }));
         }
     }
-    /// The neighbours behind an interface.
+    /// The neighbours on an interface.
     pub fn behind(&self, vrf: VrfId, ifindex: u32) -> Vec<u32> {
         let there = |adj: &Adj| adj.vrf == vrf && adj.ifindex == ifindex;
         self.adjs.iter().filter(|(_, adj)| there(adj)).map(|(slot, _)| slot).collect()
     }
-    /// Every neighbour that a set names.
+    /// All neighbours that a set names.
     pub fn adjs(&self) -> impl Iterator<Item = (u32, &Adj)> {
         self.adjs.iter().filter(|(_, adj)| !adj.sets.is_empty())
     }
 
-    /// One more prefix is sent to a set's group, which is made if need be; false when there is no room for it.
+    /// Counts one more prefix that is sent to a set's group, and creates the group if necessary. Returns false when
+    /// there is no room for it.
     pub fn use_group(&mut self, around: &Around, slot: u32, out: &mut Vec<RouteChange>) -> bool {
         let made =
             self.sets.get(slot).is_some_and(|set| set.group.is_some()) || self.make_group(around, slot, out);
         if let Some(set) = self.sets.get_mut(slot).filter(|_| made) {
-            set.told += 1;
+            set.programmed += 1;
         }
         made
     }
@@ -353,15 +354,15 @@ impl Hops {
     pub fn group(&self, slot: u32) -> Option<GroupId> {
         self.sets.get(slot)?.group
     }
-    /// The buckets of a set's group, as the plane has them.
-    pub fn told(&self, slot: u32) -> Vec<AdjacencyId> {
+    /// The buckets of a set's group, as they were last programmed.
+    pub fn programmed(&self, slot: u32) -> Vec<AdjacencyId> {
         self.sets.get(slot).map_or_else(Vec::new, |set| set.plane.clone())
     }
-    /// A prefix is no longer sent to a set's group.
+    /// Counts one prefix less that is sent to a set's group.
     pub fn leave_group(&mut self, slot: u32) {
         if let Some(set) = self.sets.get_mut(slot) {
-            set.told -= 1;
-            if set.told == 0 {
+            set.programmed -= 1;
+            if set.programmed == 0 {
                 self.dirty_sets.insert(slot);
             }
         }
@@ -400,7 +401,7 @@ impl Hops {
         }
         true
     }
-    /// The adjacency of each bucket, with those of the dead lent out.
+    /// The adjacency of each bucket, with the buckets of dead members lent to the others.
     fn buckets(&self, around: &Around, slot: u32) -> Vec<AdjacencyId> {
         let Some(set) = self.sets.get(slot) else { return Vec::new() };
         let dead = |member: &u32| {
@@ -420,8 +421,8 @@ impl Hops {
         }
     }
 
-    /// What has changed of adjacencies and groups, and of groups whose routes have gone elsewhere. `around` answers for a
-    /// VRF; `any_rif` is one that exists.
+    /// Emits the changed adjacencies and groups, and removes groups that no prefix is sent to any more. `around` gives
+    /// the surroundings of a VRF; `any_rif` is a router interface that exists.
     pub fn flush<'a>(
         &mut self,
         around: &dyn Fn(VrfId) -> Option<&'a Around>,
@@ -453,11 +454,11 @@ impl Hops {
             out.extend(self.park_id.map(|id| RouteChange::Adjacency(id, None)));
         }
     }
-    /// Sets that turned out to need more than there is: they are to be evaluated anew.
+    /// The sets that turned out to need more numbers than there are. They have to be resolved again.
     pub fn short(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.short)
     }
-    /// Gives a member of a group its number, when the group got it after it was made.
+    /// Numbers the adjacency of a member whose group was created before the member was added.
     fn number(&mut self, slot: u32) {
         if let Some(adj) = self.adjs.get_mut(slot).filter(|adj| adj.grouped > 0 && adj.id.is_none()) {
             adj.id = self.adjacencies.give(slot).and_then(AdjacencyId::new);
@@ -471,13 +472,14 @@ impl Hops {
     }
     fn tell_set(&mut self, around: &Around, slot: u32, any_rif: Option<RifId>, out: &mut Vec<RouteChange>) {
         let Some(set) = self.sets.get(slot) else { return };
-        let Some(group) = set.group.filter(|_| set.told > 0) else { return };
+        let Some(group) = set.group.filter(|_| set.programmed > 0) else { return };
         let mut buckets = match set.outcome {
             Outcome::Group => self.buckets(around, slot),
             _ => Vec::new(),
         };
         if buckets.len() != set.owners.len() || buckets.is_empty() {
-            // Nobody left, or no number for one of them: its frames go up until its routes have been told.
+            // No member is alive, or one has no number: frames go to the kernel until the routes have been programmed
+            // again.
             if set.outcome == Outcome::Group {
                 self.short.push(slot);
             }
@@ -496,9 +498,9 @@ impl Hops {
         }
         Some(id)
     }
-    /// A group that no prefix is sent to goes; a set that no candidate names goes with it.
+    /// Removes a group that no prefix is sent to, and the set if no candidate names it.
     fn retire_set(&mut self, slot: u32, out: &mut Vec<RouteChange>) {
-        let Some(set) = self.sets.get_mut(slot).filter(|set| set.told == 0) else { return };
+        let Some(set) = self.sets.get_mut(slot).filter(|set| set.programmed == 0) else { return };
         if let Some(group) = set.group.take() {
             set.plane.clear();
             out.push(RouteChange::Group(group, None));
@@ -532,7 +534,8 @@ impl Hops {
         }
     }
 
-    /// The plane refused a group, or an adjacency that some need: their routes go up.
+    /// Handles the plane's refusal of a group or an adjacency: the routes concerned go to the kernel. Returns their
+    /// sets.
     pub fn refuse(&mut self, change: &RouteChange) -> Vec<u32> {
         let slots = match change {
             RouteChange::Group(id, Some(_)) => self.groups.owner(id.get()).into_iter().collect(),
@@ -548,7 +551,7 @@ impl Hops {
         self.deny(&slots);
         slots
     }
-    /// The groups of these sets can't be had.
+    /// Marks the groups of these sets as not available.
     pub fn deny(&mut self, slots: &[u32]) {
         for slot in slots {
             if let Some(set) = self.sets.get_mut(*slot) {

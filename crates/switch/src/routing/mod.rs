@@ -1,17 +1,17 @@
-//! The kernel's routing tables, mirrored into a plane: what the kernel says in, [`RouteChange`]s out.
+//! Mirrors the kernel's routing tables into a plane: kernel messages in, [`RouteChange`]s out.
 //!
-//! Read first: ip-route(8), ip-nexthop(8), ip-rule(8); docs/routing.md, "Following the kernel". `rib` holds routes in the
-//! kernel's order of preference, `neighbours` what they depend on, `hops` turns next hops into groups, `audit` compares
-//! with a listing after something was missed,
-//! `tell` decides what the plane is told and when. The daemon feeds [`Routing`] and hands what [`Routing::poll`] answers to
-//! [`Plane::route`](lanyard_plane::Plane::route).
+//! Read first: ip-route(8), ip-nexthop(8), ip-rule(8); docs/routing.md, "Following the kernel". `rib` holds routes in
+//! the kernel's order of preference; `neighbours` holds what they depend on; `hops` turns next hops into groups;
+//! `audit` compares with a listing after events were lost; `program` decides what the plane is given and when. The
+//! daemon feeds [`Routing`] and passes what [`Routing::poll`] returns to [`Plane::route`](lanyard_plane::Plane::route).
 //!
-//! Invariants: a prefix the plane can't do as the kernel does goes up to the kernel, which does (`RoutePolicy`);
-//! it never falls to a shorter one. What happens to a next hop changes groups, not routes. Everything is bounded: identifiers
-//! by [`Limits`], work by the caller, memory by the kernel's own tables.
+//! Invariants: packets for a prefix that the plane cannot handle as the kernel does go to the kernel (`RoutePolicy`),
+//! never to a shorter prefix. A change of a next hop changes groups, not routes. Everything is bounded: identifiers by
+//! [`Limits`], work by the caller, memory by the kernel's own tables.
 //!
-//! The kernel's own offload flags are not set: rtnetlink has no request for that (drivers set them inside the kernel), so
-//! `show ip route` is where a kernel route's state is seen. Who gives routes over FPM is answered there.
+//! The kernel's own offload flags are not set, because rtnetlink has no request for that (drivers set them inside the
+//! kernel). `show ip route` shows the state of a kernel route instead. A client that sends routes over FPM is answered
+//! over FPM.
 
 mod audit;
 mod buckets;
@@ -19,9 +19,9 @@ mod classify;
 mod fpm;
 mod hops;
 mod neighbours;
+mod program;
 mod rib;
 mod sets;
-mod tell;
 
 pub use neighbours::Neighbour;
 
@@ -33,17 +33,17 @@ use lanyard_plane::{RouteChange, RouteLookup};
 use lanyard_types::{AdjacencyId, MacAddr, RifId, VrfId};
 use lanyard_wire::rtnetlink::{self as wire, NextHopObject, Route};
 use neighbours::{Around, Object};
+use program::Programmed;
 use rib::{Candidate, DIRTY, FAILED, FORCED, NONE, REFUSED, Rank, Rib};
 use sets::SetKey;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use tell::Told;
 
 /// Milliseconds on a monotonic clock.
 pub type Millis = u64;
 
-/// What the plane has identifiers for.
+/// The numbers of identifiers that the plane has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Groups, 1..=65,535.
@@ -58,42 +58,42 @@ impl Default for Limits {
     }
 }
 
-/// Where a route's message comes from.
+/// Where a route message comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// The kernel says that it has come; the NLM_F_* flags of the message.
+    /// An event: the route was added. Contains the NLM_F_* flags of the message.
     New(u16),
-    /// The kernel says that it is gone.
+    /// An event: the route was removed.
     Gone,
-    /// It is in a listing (see [`Routing::audit`]).
+    /// The route is part of a listing (see [`Routing::audit`]).
     Listed,
 }
 
 /// What the plane does with a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Offload {
-    /// It forwards (or drops) by it.
+    /// It forwards (or drops) packets by this route.
     Offloaded,
-    /// Its frames go up to the kernel.
+    /// It sends the packets to the kernel.
     Trapped,
-    /// The plane had no room for it.
+    /// It had no room for the route.
     Failed,
-    /// The plane has nothing to do with it.
+    /// The route does not concern the plane.
     None,
 }
 
-/// A neighbour that the kernel should be asked about.
+/// A neighbour that the kernel should resolve or confirm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ask {
-    /// Its routing table.
+    /// The VRF it belongs to.
     pub vrf: VrfId,
-    /// Its interface's index.
+    /// The index of its interface.
     pub ifindex: u32,
     /// Its address.
     pub address: IpAddr,
 }
 
-/// How much there is of everything.
+/// How many entries there are of each kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Prefixes.
@@ -102,51 +102,52 @@ pub struct Usage {
     pub groups: u64,
     /// Adjacencies that the plane has.
     pub adjacencies: u64,
-    /// Prefixes that go up because no group or adjacency was left for them.
+    /// Prefixes sent to the kernel because no group or adjacency was left for them.
     pub starved: u64,
     /// Prefixes that the plane had no room for.
     pub failed: u64,
 }
 
-/// Unresolved next hops are asked for after this long, then twice as long each time...
+/// The first retry interval for unresolved next hops; it doubles with each attempt...
 const ASK_MS: Millis = 1000;
-/// ...and never rarer than this.
+/// ...up to this maximum.
 const ASK_MOST_MS: Millis = 32_000;
-/// What was refused is tried again this long after something has gone.
+/// After something was removed, refused changes are tried again this much later.
 const RETRY_MS: Millis = 10_000;
 
-/// The mirror, of every VRF.
+/// The mirror of all VRFs' routing.
 #[derive(Debug)]
 pub struct Routing {
     vrfs: BTreeMap<VrfId, Vrf>,
     hops: Hops,
     neighbours: BTreeSet<Ask>,
-    /// Next hops that have no address, when they are asked for next and how long after the last time.
+    /// Unresolved next hops, each with the time of the next request and the interval since the last one.
     asks: BTreeMap<Ask, (Millis, Millis)>,
-    /// True when something was refused, and whether something has gone since.
+    /// Whether something was refused, and whether something was removed since.
     refused: bool,
     freed: bool,
     retry_ms: Millis,
     limits: Limits,
-    /// Prefixes of FPM's routes that were dealt with; see [`Routing::fpm_told`].
-    fpm_told: Vec<(VrfId, IpNet)>,
+    /// The prefixes that [`Routing::fpm_settled`] returns next.
+    fpm_settled: Vec<(VrfId, IpNet)>,
 }
 
 #[derive(Debug)]
 struct Vrf {
     rib: Rib,
     around: Around,
-    /// Prefixes whose target may be another, the longest first, and after them those that go, the shortest first: so a
-    /// frame meets the old match or the new one, whatever else changes at the same time.
+    /// The queue of prefixes whose target may have changed. New and changed targets are programmed longest prefix
+    /// first, then removals, shortest first. So a frame meets its old longest match or its new one, whatever else
+    /// changes at the same time.
     coming: BTreeSet<(Reverse<u8>, IpNet)>,
     going: BTreeSet<(u8, IpNet)>,
-    /// The plane has nothing yet, and is told nothing until everything is in the queue.
+    /// True while the plane has no routes yet: it is given none until all prefixes are in the queue.
     filling: bool,
-    /// Prefixes that are not in the plane for want of room.
+    /// Prefixes that the plane has no room for.
     failed: BTreeSet<IpNet>,
-    /// Every prefix gets its target anew; the last one done.
+    /// While every prefix is being evaluated again: the last one done.
     scan: Option<Option<IpNet>>,
-    /// The kernel routes IPv4 or IPv6 by more than the destination.
+    /// For IPv4 and IPv6: true if the kernel routes by more than the destination.
     policy: [bool; 2],
     audit: Audit,
     fpm: fpm::Fpm,
@@ -176,7 +177,7 @@ impl Default for Routing {
 }
 
 impl Routing {
-    /// Nothing known, nothing told.
+    /// An empty mirror of an empty plane.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self {
@@ -188,15 +189,16 @@ impl Routing {
             freed: false,
             retry_ms: 0,
             limits,
-            fpm_told: Vec::new(),
+            fpm_settled: Vec::new(),
         }
     }
     fn vrf(&mut self, vrf: VrfId) -> &mut Vrf {
         self.vrfs.entry(vrf).or_insert_with(|| Vrf::new(vrf))
     }
 
-    /// The router interfaces, by VRF and the kernel's index. Before a plane takes a state that lacks some of those there
-    /// were, give what is left, and what [`Routing::poll`] answers to the plane; the new ones after it has taken it.
+    /// Sets the router interfaces of a VRF, by the kernel's index. Before the plane takes a state that lacks some of
+    /// the previous ones, call this with those that remain and give the plane what [`Routing::poll`] returns. Add new
+    /// ones after the plane has taken the state.
     pub fn set_rifs(&mut self, vrf: VrfId, rifs: &BTreeMap<u32, RifId>, out: &mut Vec<RouteChange>) {
         let known = self.vrf(vrf);
         if known.around.rifs == *rifs {
@@ -215,12 +217,12 @@ impl Routing {
         known.scan = Some(None);
         known.filling |= !was_active;
     }
-    /// The interfaces that [`Routing::set_rifs`] was given last.
+    /// The router interfaces that [`Routing::set_rifs`] was last given.
     #[must_use]
     pub fn rifs(&self, vrf: VrfId) -> Option<&BTreeMap<u32, RifId>> {
         self.vrfs.get(&vrf).map(|vrf| &vrf.around.rifs)
     }
-    /// A VRF is no longer followed: everything about it goes.
+    /// Stops following a VRF and removes everything that belongs to it.
     pub fn drop_vrf(&mut self, vrf: VrfId, out: &mut Vec<RouteChange>) {
         self.forget(vrf, out);
         let Some(mut gone) = self.vrfs.remove(&vrf) else { return };
@@ -234,17 +236,17 @@ impl Routing {
         self.neighbours.retain(|ask| ask.vrf != vrf);
         self.asks.retain(|ask, _| ask.vrf != vrf);
     }
-    /// The plane is to have no route of a VRF; what is known of the kernel's stays.
+    /// Removes all routes of a VRF from the plane. The mirror of the kernel's routes stays.
     fn forget(&mut self, vrf: VrfId, out: &mut Vec<RouteChange>) {
         let Some(known) = self.vrfs.get_mut(&vrf) else { return };
-        let mut told = false;
+        let mut programmed = false;
         for prefix in known.rib.walk(None, usize::MAX) {
             let Some(entry) = known.rib.get_mut(prefix) else { continue };
-            if let Told::Group(set) = Told::unpack(entry.told) {
+            if let Programmed::Group(set) = Programmed::unpack(entry.programmed) {
                 self.hops.leave_group(set);
             }
-            told |= entry.told != NONE;
-            entry.told = NONE;
+            programmed |= entry.programmed != NONE;
+            entry.programmed = NONE;
             entry.flags &= !(DIRTY | REFUSED | FAILED | FORCED);
             if entry.best.rank == Rank::Gone {
                 known.rib.remove(prefix);
@@ -253,11 +255,11 @@ impl Routing {
         known.failed.clear();
         known.coming.clear();
         known.going.clear();
-        if told {
+        if programmed {
             out.push(RouteChange::VrfGone(vrf));
         }
     }
-    /// Works out anew what sets come to; where that is something else, routes get new targets.
+    /// Resolves sets again. Routes of a set with another outcome get new targets.
     fn reconsider(&mut self, vrf: VrfId, objects_only: bool) {
         let Some(known) = self.vrfs.get_mut(&vrf) else { return };
         for slot in self.hops.slots(vrf, objects_only) {
@@ -267,8 +269,8 @@ impl Routing {
         }
     }
 
-    /// What the kernel says of an interface: `up` is administratively up, and a link. What it has done to routes without
-    /// saying so is found by the next audit.
+    /// Handles the state of an interface: `up` means administratively up and with link. The kernel may have removed
+    /// routes without an event; the next audit finds those.
     pub fn link(&mut self, vrf: VrfId, ifindex: u32, up: bool) {
         self.vrf(vrf).audit.links.event(ifindex);
         if self.set_link(vrf, ifindex, up) {
@@ -283,10 +285,10 @@ impl Routing {
         }
         changed
     }
-    /// An interface is gone.
+    /// Handles the removal of an interface.
     pub fn link_gone(&mut self, vrf: VrfId, ifindex: u32) {
         self.link(vrf, ifindex, false);
-        // Its index will not come back, and must not be remembered for ever.
+        // The index is not reused, so remembering it would only grow the set.
         self.vrf(vrf).around.down.remove(&ifindex);
         self.touch_behind(vrf, ifindex);
     }
@@ -310,7 +312,7 @@ impl Routing {
         }
     }
 
-    /// What the kernel says of a neighbour; `None` is gone.
+    /// Handles the state of a neighbour; `None` when it was removed.
     pub fn neighbour(&mut self, vrf: VrfId, ifindex: u32, address: IpAddr, state: Option<Neighbour>) {
         let known = self.vrf(vrf);
         known.audit.neighbours.event((address, ifindex));
@@ -336,16 +338,16 @@ impl Routing {
         self.neighbours.insert(Ask { vrf, ifindex, address });
         match self.hops.adj_at(vrf, ifindex, address) {
             Some(slot) => self.touch(slot),
-            // Nobody's next hop: it need not be remembered.
+            // The neighbour is no next hop, so its failure need not be remembered.
             None => drop(self.vrf(vrf).around.dead.remove(&key)),
         }
     }
 
-    /// What the kernel says of a next-hop object.
+    /// Handles a new, changed or removed next-hop object.
     pub fn nexthop(&mut self, vrf: VrfId, object: &NextHopObject<'_>, gone: bool) {
         self.vrf(vrf).audit.objects.event(object.id);
         self.set_object(vrf, object.id, (!gone).then(|| value_of(object)));
-        // Routes go with it, and nobody says so.
+        // The kernel removes the object's routes without an event for each.
         self.vrf(vrf).audit.wanted |= gone;
     }
     fn set_object(&mut self, vrf: VrfId, id: u32, object: Option<Object>) {
@@ -356,7 +358,7 @@ impl Routing {
             None => drop(objects.remove(&id)),
         }
         if !same {
-            // A member's change is its groups', too.
+            // The change of a member also changes its groups.
             self.reconsider(vrf, true);
             self.ask_all(vrf);
         }
@@ -369,18 +371,18 @@ impl Routing {
         }
     }
 
-    /// The kernel routes a family by more than the destination: rules besides those it starts with.
+    /// Sets whether the kernel routes a family by more than the destination: it has rules besides the default ones.
     pub fn set_policy(&mut self, vrf: VrfId, ipv6: bool, on: bool) {
         self.vrf(vrf).policy[usize::from(ipv6)] = on;
     }
-    /// What [`Routing::set_policy`] was told. The plane must not route the family then; the routes stay mirrored, so that
-    /// it can again at once when the rules go.
+    /// Returns what [`Routing::set_policy`] set last. The plane must not route such a family. Its routes stay mirrored,
+    /// so that the plane can route again as soon as the rules are removed.
     #[must_use]
     pub fn policy(&self, vrf: VrfId, ipv6: bool) -> bool {
         self.vrfs.get(&vrf).is_some_and(|vrf| vrf.policy[usize::from(ipv6)])
     }
 
-    /// What the kernel says of a route.
+    /// Handles a route message.
     pub fn route(&mut self, vrf: VrfId, route: &Route<'_>, origin: Origin) {
         let Some((mut candidate, key)) = classify(route) else { return };
         let known = self.vrf(vrf);
@@ -412,7 +414,7 @@ impl Routing {
         if let Some(key) = key {
             candidate.set = self.hops.intern(&known.around, key, like);
         }
-        // Nearly always the prefix is new, or has this route and no other.
+        // The common case: the prefix is new, or this route is its only one.
         let only = known.rib.only(prefix).filter(|only| only.is(&candidate));
         if let Some(only) = only {
             only.seen = candidate.seen;
@@ -437,7 +439,7 @@ impl Routing {
         self.resolve_members(candidate.set);
         self.changed(vrf, prefix, candidate.rank == Rank::Local);
     }
-    /// Neighbours of a set that are not resolved are asked for.
+    /// Requests resolution of the unresolved neighbours of a set.
     fn resolve_members(&mut self, set: u32) {
         for slot in self.hops.members(set) {
             self.touch(slot);
@@ -452,11 +454,11 @@ impl Routing {
         let same =
             list.iter().position(|other| other.is(&candidate) && (key.is_none() || candidate.set != NONE));
         let Some(at) = same.or_else(|| alone(&list, &candidate)) else {
-            // Something was missed.
+            // An event was lost if the deletion does not match a known route.
             known.audit.wanted |= list.iter().any(|other| other.same_key(&candidate));
             return;
         };
-        // IPv6 tells of the members of a group one by one.
+        // IPv6 reports the members of a multipath route one by one.
         let rest = (same.is_none())
             .then(|| key.as_ref().and_then(|key| self.hops.without(list[at].set, key)))
             .flatten();
@@ -471,13 +473,13 @@ impl Routing {
         }
         self.changed(vrf, prefix, candidate.rank == Rank::Local);
     }
-    /// A prefix has other candidates than before: it may need another target, and so may the neighbours in it.
+    /// Handles a changed list of candidates: the prefix, and the neighbours inside it, may need another target.
     fn changed(&mut self, vrf: VrfId, prefix: IpNet, local: bool) {
         let Some(known) = self.vrfs.get(&vrf) else { return };
         let inside = known.around.between(prefix.network(), prefix.broadcast());
         self.neighbours.extend(inside.map(|(address, ifindex)| Ask { vrf, ifindex, address }));
         if local && prefix.prefix_len() < prefix.max_prefix_len() {
-            // It hides longer prefixes of the main table, or no longer does.
+            // A prefix of the local table hides longer prefixes of the main table.
             for hidden in known.rib.inside(prefix) {
                 self.enqueue(vrf, hidden);
             }
@@ -498,7 +500,7 @@ impl Routing {
         }
     }
 
-    /// Next hops that the kernel should be asked to resolve now, at most `most`.
+    /// At most `most` next hops that the kernel should resolve now.
     pub fn asks(&mut self, now: Millis, most: usize) -> Vec<Ask> {
         let mut due: Vec<Ask> =
             self.asks.iter().filter(|(_, (at, _))| *at <= now).map(|(ask, _)| *ask).take(most).collect();
@@ -514,13 +516,13 @@ impl Routing {
         });
         due
     }
-    /// When [`Routing::asks`] has something next.
+    /// When [`Routing::asks`] returns something next.
     #[must_use]
     pub fn next_ask(&self) -> Option<Millis> {
         self.asks.values().map(|(at, _)| *at).min()
     }
-    /// The neighbour behind an adjacency that was used just now, if the kernel should hear of that: it has not had a sign
-    /// of the neighbour for some time, sees nothing of what the plane forwards, and would forget it.
+    /// The neighbour of an adjacency that was used just now, if the kernel should be told of the use. The kernel does
+    /// not see what the plane forwards, and would forget a neighbour that it has not heard from for some time.
     #[must_use]
     pub fn used(&self, id: AdjacencyId) -> Option<Ask> {
         let adj = self.hops.adj_of(id)?;
@@ -528,67 +530,68 @@ impl Routing {
         let neighbour = self.vrfs.get(&ask.vrf)?.around.neighbours.get(&(ask.address, ask.ifindex))?;
         neighbour.stale.then_some(ask)
     }
-    /// The neighbour behind an adjacency, and its address as the plane has it.
+    /// The neighbour of an adjacency, and its MAC address as the plane has it.
     #[must_use]
     pub fn adjacency(&self, id: AdjacencyId) -> Option<(Ask, Option<MacAddr>)> {
         let adj = self.hops.adj_of(id)?;
         Some((Ask { vrf: adj.vrf, ifindex: adj.ifindex, address: adj.address }, adj.mac()))
     }
-    /// The longest prefix around `address` that the plane has.
+    /// The longest prefix in the plane that contains `address`.
     #[must_use]
     pub fn matched(&self, vrf: VrfId, address: IpAddr) -> Option<IpNet> {
         let mut matching = self.vrfs.get(&vrf)?.rib.matching(address);
-        matching.find(|(_, entry)| entry.told != NONE).map(|(prefix, _)| prefix)
+        matching.find(|(_, entry)| entry.programmed != NONE).map(|(prefix, _)| prefix)
     }
-    /// What the plane has, by prefix: each target, and the buckets of a group.
+    /// The plane's routes: the target of each prefix, and the buckets of its group.
     #[must_use]
-    pub fn told(&self, vrf: VrfId, ipv6: bool) -> Vec<(IpNet, RouteLookup)> {
+    pub fn programmed(&self, vrf: VrfId, ipv6: bool) -> Vec<(IpNet, RouteLookup)> {
         let Some(known) = self.vrfs.get(&vrf) else { return Vec::new() };
         let all =
             known.rib.walk(None, usize::MAX).into_iter().filter(|prefix| prefix.addr().is_ipv6() == ipv6);
         let lookup = |prefix: IpNet| {
-            let told = Told::unpack(known.rib.get(prefix)?.told);
-            let buckets = if let Told::Group(set) = told { self.hops.told(set) } else { Vec::new() };
-            Some((prefix, RouteLookup { target: Some(told.target(&self.hops)?), buckets }))
+            let programmed = Programmed::unpack(known.rib.get(prefix)?.programmed);
+            let buckets =
+                if let Programmed::Group(set) = programmed { self.hops.programmed(set) } else { Vec::new() };
+            Some((prefix, RouteLookup { target: Some(programmed.target(&self.hops)?), buckets }))
         };
         all.filter_map(lookup).collect()
     }
 
-    /// What the plane does with the kernel's route to `prefix` of this metric, in table 255 (`local`) or 254.
+    /// What the plane does with the kernel's route to `prefix` with this metric, in table 255 (`local`) or 254.
     #[must_use]
     pub fn offload(&self, vrf: VrfId, prefix: IpNet, metric: u32, local: bool) -> Offload {
         let Some(known) = self.vrfs.get(&vrf) else { return Offload::None };
         let Some(entry) = known.rib.get(prefix) else { return Offload::None };
         let rank = if local { Rank::Local } else { Rank::Main };
         let best = &entry.best;
-        // What FPM hands over the kernel has, too.
+        // A route from FPM is also in the kernel, where it is the main table's.
         let is_it = (best.rank, best.metric) == (rank, metric) || best.rank == Rank::Fpm && !local;
         if !is_it {
             return Offload::None;
         }
         let ipv6 = !prefix.addr().is_ipv4();
-        match Told::unpack(entry.told) {
+        match Programmed::unpack(entry.programmed) {
             _ if entry.flags & FAILED != 0 => Offload::Failed,
-            Told::Nothing => Offload::None,
+            Programmed::Nothing => Offload::None,
             _ if known.policy[usize::from(ipv6)] => Offload::Trapped,
-            Told::Group(_) | Told::Blackhole | Told::Connected(_) => Offload::Offloaded,
-            Told::Up(_) => Offload::Trapped,
+            Programmed::Group(_) | Programmed::Blackhole | Programmed::Connected(_) => Offload::Offloaded,
+            Programmed::Up(_) => Offload::Trapped,
         }
     }
-    /// Is this neighbour's address known to the plane?
+    /// What the plane does with this neighbour's address.
     #[must_use]
     pub fn neighbour_offload(&self, vrf: VrfId, ifindex: u32, address: IpAddr) -> Offload {
         match self.hops.adj_at(vrf, ifindex, address).and_then(|slot| self.hops.adj(slot)) {
-            Some(adj) if adj.is_told() => Offload::Offloaded,
+            Some(adj) if adj.is_programmed() => Offload::Offloaded,
             _ => Offload::None,
         }
     }
-    /// How many prefixes of a VRF are known.
+    /// The number of prefixes of a VRF.
     #[must_use]
     pub fn prefixes(&self, vrf: VrfId) -> u64 {
         self.vrfs.get(&vrf).map_or(0, |vrf| vrf.rib.len() as u64)
     }
-    /// How much there is.
+    /// How many entries there are of each kind.
     #[must_use]
     pub fn usage(&self) -> Usage {
         let (groups, adjacencies) = self.hops.used();
@@ -600,7 +603,7 @@ impl Routing {
             failed: self.vrfs.values().map(|vrf| vrf.failed.len() as u64).sum(),
         }
     }
-    /// The limits it was made with.
+    /// The limits that the mirror was created with.
     #[must_use]
     pub const fn limits(&self) -> Limits {
         self.limits
@@ -610,5 +613,5 @@ impl Routing {
 #[cfg(test)]
 mod fpm_tests;
 #[cfg(test)]
-#[allow(clippy::panic)] // a test that is written wrong
+#[allow(clippy::panic)] // only a mistake in a test gets here
 mod tests;

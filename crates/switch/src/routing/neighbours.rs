@@ -1,23 +1,25 @@
-//! What a VRF's routes depend on besides themselves: interfaces, links, neighbours, next-hop objects.
+//! What the routes of a VRF depend on: interfaces, links, neighbours and next-hop objects.
 //!
 //! Read first: RFC 826; RFC 4861, section 7.3.
 //!
-//! Invariant: a next hop is dead while its link is down, and from when its neighbour did not answer until it does.
+//! Invariant: a next hop is dead while its link is down, and after its neighbour failed to answer until it answers
+//! again.
 
 use super::sets::{Outcome, SetKey};
+use lanyard_fpm::NextHopSet;
 use lanyard_plane::BUCKETS;
 use lanyard_types::{MacAddr, RifId, VrfId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 
-/// A neighbour as the kernel has it.
+/// A neighbour in the kernel's table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Neighbour {
-    /// Its address, while the kernel would send to it.
+    /// Its MAC address, while the kernel would send to it.
     pub mac: Option<MacAddr>,
-    /// It did not answer.
+    /// True if it did not answer.
     pub failed: bool,
-    /// Its address is known and has not been confirmed for some time: use should be told to the kernel.
+    /// True if its address has not been confirmed for some time: the kernel should be told when the plane uses it.
     pub stale: bool,
 }
 
@@ -33,20 +35,20 @@ pub(super) enum Object {
 #[derive(Debug)]
 pub(super) struct Around {
     pub vrf: VrfId,
-    /// Router interfaces, by the kernel's index.
+    /// Router interfaces, by the kernel's interface index.
     pub rifs: BTreeMap<u32, RifId>,
-    /// Interfaces that are down, or have no link.
+    /// Interfaces that are administratively down or have no link.
     pub down: BTreeSet<u32>,
     pub neighbours: BTreeMap<(IpAddr, u32), Neighbour>,
-    /// Next hops that failed and have not answered since, whatever the kernel has forgotten meanwhile.
+    /// Next hops that failed and have not answered since, including those whose entry the kernel has removed meanwhile.
     pub dead: BTreeSet<(IpAddr, u32)>,
     pub objects: HashMap<u32, Object>,
-    /// Ways of FPM's routes, by serial number.
-    pub ways: HashMap<u32, lanyard_fpm::Way>,
+    /// The next-hop sets of FPM's routes, by serial number.
+    pub fpm_sets: HashMap<u32, NextHopSet>,
 }
 
 /// An interface's index, a neighbour's address and its weight.
-type Way = (u32, IpAddr, u32);
+type Hop = (u32, IpAddr, u32);
 
 impl Around {
     pub fn new(vrf: VrfId) -> Self {
@@ -57,7 +59,7 @@ impl Around {
             neighbours: BTreeMap::new(),
             dead: BTreeSet::new(),
             objects: HashMap::new(),
-            ways: HashMap::new(),
+            fpm_sets: HashMap::new(),
         }
     }
     pub fn rif(&self, ifindex: u32) -> Option<RifId> {
@@ -68,56 +70,58 @@ impl Around {
         let failed = || self.neighbours.get(&key).is_some_and(|known| known.failed && known.mac.is_none());
         !self.down.contains(&ifindex) && !self.dead.contains(&key) && !failed()
     }
-    /// Where frames for a neighbour go; `None` leaves them to the kernel.
+    /// The MAC address of a neighbour; `None` leaves its frames to the kernel.
     pub fn mac(&self, ifindex: u32, address: IpAddr) -> Option<MacAddr> {
         if self.down.contains(&ifindex) {
             return None;
         }
         self.neighbours.get(&(address, ifindex))?.mac
     }
-    /// The neighbours whose address is in `first..=last`.
+    /// The neighbours whose addresses are in `first..=last`.
     pub fn between(&self, first: IpAddr, last: IpAddr) -> impl Iterator<Item = (IpAddr, u32)> {
         self.neighbours.range((first, 0)..=(last, u32::MAX)).map(|(key, _)| *key)
     }
 
-    /// What a set comes to, and its next hops if that is a group.
-    pub fn outcome(&self, key: &SetKey) -> (Outcome, Vec<Way>) {
+    /// Resolves a set: its outcome, and its next hops if the outcome is a group.
+    pub fn outcome(&self, key: &SetKey) -> (Outcome, Vec<Hop>) {
         let kernel = (Outcome::Kernel, Vec::new());
-        let ways: Vec<(u32, Option<IpAddr>, u32)> = match key {
+        let hops: Vec<(u32, Option<IpAddr>, u32)> = match key {
             SetKey::One(ifindex, via) => vec![(*ifindex, *via, 1)],
             SetKey::Many(hops) => hops.to_vec(),
             SetKey::Object(id) => match self.objects.get(id) {
                 Some(Object::One(ifindex, via)) => vec![(*ifindex, *via, 1)],
                 Some(Object::Blackhole) => return (Outcome::Blackhole, Vec::new()),
                 Some(Object::Group(members)) => match self.expand(members) {
-                    Some(ways) => ways,
+                    Some(hops) => hops,
                     None => return kernel,
                 },
                 Some(Object::Other) | None => return kernel,
             },
-            SetKey::Way(serial) => match self.ways.get(serial) {
-                Some(lanyard_fpm::Way::Hops(hops)) => {
+            SetKey::Fpm(serial) => match self.fpm_sets.get(serial) {
+                Some(NextHopSet::Hops(hops)) => {
                     hops.iter().map(|hop| (hop.ifindex, hop.via, hop.weight)).collect()
                 }
-                Some(lanyard_fpm::Way::Blackhole) => return (Outcome::Blackhole, Vec::new()),
+                Some(NextHopSet::Blackhole) => return (Outcome::Blackhole, Vec::new()),
                 Some(_) | None => return kernel,
             },
         };
-        if ways.is_empty()
-            || ways.len() > BUCKETS
-            || ways.iter().any(|(ifindex, ..)| self.rif(*ifindex).is_none())
+        if hops.is_empty()
+            || hops.len() > BUCKETS
+            || hops.iter().any(|(ifindex, ..)| self.rif(*ifindex).is_none())
         {
             return kernel;
         }
-        if let [(ifindex, None, _)] = ways[..] {
+        if let [(ifindex, None, _)] = hops[..] {
             return (Outcome::Connected(ifindex), Vec::new());
         }
-        // On-link among several: the kernel resolves each destination on one of them.
-        let ways: Option<Vec<Way>> =
-            ways.into_iter().map(|(ifindex, via, weight)| Some((ifindex, via?, weight))).collect();
-        ways.map_or(kernel, |ways| (Outcome::Group, ways))
+        // If one of several next hops has no gateway, the kernel resolves each destination on that link: leave it to
+        // the kernel.
+        let hops: Option<Vec<Hop>> =
+            hops.into_iter().map(|(ifindex, via, weight)| Some((ifindex, via?, weight))).collect();
+        hops.map_or(kernel, |hops| (Outcome::Group, hops))
     }
-    /// A group's members, each a single next hop: the kernel has no groups of groups.
+    /// The members of a next-hop object that is a group. Each is a single next hop, because the kernel has no groups of
+    /// groups.
     fn expand(&self, members: &[(u32, u32)]) -> Option<Vec<(u32, Option<IpAddr>, u32)>> {
         let one = |(id, weight): &(u32, u32)| match self.objects.get(id) {
             Some(Object::One(ifindex, via)) => Some((*ifindex, *via, (*weight).min(65_536))),

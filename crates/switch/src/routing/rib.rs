@@ -1,33 +1,33 @@
 //! The kernel's routes of one namespace, by prefix, in the kernel's order of preference.
 //!
-//! Read first: ip-route(8), and the kernel's networking/ip-sysctl. Of several routes to a prefix the one of the lower
-//! table (local, then main) and then of the lower metric is used, and the next when that goes.
+//! Read first: ip-route(8), and the kernel's networking/ip-sysctl. Among several routes to a prefix the kernel uses the
+//! one of the lower table (local before main), then the one of the lower metric, and the next one when that is removed.
 //!
-//! Invariant: a prefix is here while the kernel has a route to it or the plane still has one. A prefix costs 25 bytes
-//! (IPv4) or 37 (IPv6) in a B-tree that is two thirds full: about 40 and 55 bytes.
+//! Invariant: a prefix stays here while the kernel has a route to it or the plane still has one. A prefix costs 25
+//! bytes (IPv4) or 37 (IPv6) in a B-tree that is two thirds full: about 40 and 55 bytes.
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 
-/// No set, no target.
+/// Stands for no set and for no target.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// Where a candidate comes from; the lower is preferred.
+/// Where a candidate comes from. The lower value is preferred.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub(super) enum Rank {
     /// Table 255.
     Local,
-    /// Handed over by FPM.
+    /// Received over FPM.
     Fpm,
     /// Table 254.
     Main,
-    /// Table 253: asked when nothing else matches.
+    /// Table 253, which the kernel uses when nothing else matches.
     Default,
     /// A resolved neighbour on a connected network.
     Neighbour,
-    /// No candidate: the plane still has the prefix.
+    /// There is no candidate any more, but the plane still has the prefix.
     Gone,
 }
 
@@ -38,21 +38,21 @@ impl Rank {
     }
 }
 
-/// What a candidate does.
+/// What a candidate does with packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
-    /// Sends to a set of next hops.
+    /// Sends them to a set of next hops.
     Unicast,
     /// An address, or a broadcast address, of the switch.
     Local,
-    /// Drops.
+    /// Drops them.
     Blackhole,
-    /// Drops and tells the sender.
+    /// Drops them and answers with an ICMP error.
     NoRoute,
-    /// Something the plane can't do.
+    /// Something that the plane cannot do.
     Policy,
-    /// Depends on more than the destination (type of service, source), so all of the prefix does.
+    /// Depends on more than the destination (type of service, source), so the kernel handles the whole prefix.
     Selective,
 }
 
@@ -60,12 +60,12 @@ pub(super) enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub metric: u32,
-    /// Its next hops; [`NONE`] when it has none.
+    /// Its set of next hops; [`NONE`] if it has none.
     pub set: u32,
     pub rank: Rank,
     pub kind: Kind,
     pub tos: u8,
-    /// The audit that last saw it.
+    /// The number of the audit that saw it last.
     pub seen: u8,
 }
 
@@ -73,7 +73,7 @@ impl Candidate {
     pub const GONE: Self =
         Self { metric: 0, set: NONE, rank: Rank::Gone, kind: Kind::Policy, tos: 0, seen: 0 };
 
-    /// True when the kernel holds both for alternatives of one another.
+    /// True if the kernel treats both as alternatives to one another.
     pub fn same_key(&self, other: &Self) -> bool {
         (self.rank, self.tos, self.metric) == (other.rank, other.tos, other.metric)
     }
@@ -83,36 +83,36 @@ impl Candidate {
     }
 }
 
-/// What is known of a prefix.
+/// The state of one prefix.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Entry {
-    /// The preferred candidate; the others are in [`Rib::more`].
+    /// The preferred candidate. The others are in [`Rib::more`].
     pub best: Candidate,
-    /// What the plane was told last: see [`super::Told`].
-    pub told: u32,
+    /// What the plane was last given: a packed [`super::Programmed`].
+    pub programmed: u32,
     pub flags: u8,
 }
 
-/// In the queue.
+/// The prefix is in the queue.
 pub(super) const DIRTY: u8 = 1;
-/// Has other candidates.
+/// The prefix has other candidates in [`Rib::more`].
 const MORE: u8 = 2;
-/// The plane had no room for its target: its frames go up.
+/// The plane had no room for the prefix's target, so its frames go to the kernel.
 pub(super) const REFUSED: u8 = 4;
-/// The plane had no room for it at all.
+/// The plane had no room for the prefix itself.
 pub(super) const FAILED: u8 = 8;
-/// A longer prefix failed, and its frames come here: they go up.
+/// A longer prefix failed, so its frames match this prefix: they must go to the kernel.
 pub(super) const FORCED: u8 = 16;
 
-/// The prefixes.
+/// All prefixes of one namespace.
 #[derive(Debug)]
 pub(super) struct Rib {
     v4: BTreeMap<Ipv4Net, Entry>,
     v6: BTreeMap<Ipv6Net, Entry>,
     more: HashMap<IpNet, Vec<Candidate>>,
-    /// Prefixes by length: a look-up asks only for lengths there are.
+    /// The number of prefixes by length, so that a look-up tries only lengths that exist.
     lengths: [Vec<u32>; 2],
-    /// Networks, rather than hosts, that the local table has.
+    /// Prefixes of the local table that are networks and not host addresses.
     local_networks: BTreeSet<IpNet>,
 }
 
@@ -132,7 +132,7 @@ impl Rib {
     pub fn len(&self) -> usize {
         self.v4.len() + self.v6.len()
     }
-    /// True when the kernel's local table, which it asks first, has a network around a prefix.
+    /// True if the local table, which the kernel consults first, has a network that contains the prefix.
     pub fn is_below_local(&self, prefix: IpNet) -> bool {
         self.local_networks.iter().any(|local| *local != prefix && local.contains(&prefix))
     }
@@ -155,17 +155,17 @@ impl Rib {
         let more = entry.filter(|entry| entry.flags & MORE != 0).and_then(|_| self.more.get(&prefix));
         best.into_iter().chain(more.into_iter().flatten())
     }
-    /// The only candidate, when there is no more than one: what nearly all prefixes have.
+    /// The only candidate of a prefix, if there is exactly one, as with nearly all prefixes.
     pub fn only(&mut self, prefix: IpNet) -> Option<&mut Candidate> {
         let entry = self.get_mut(prefix)?;
         (entry.flags & MORE == 0 && entry.best.rank != Rank::Gone).then_some(&mut entry.best)
     }
-    /// Makes `list` the candidates of `prefix`, in order of preference. A prefix that is left without any stays, as
+    /// Makes `list`, in order of preference, the candidates of `prefix`. A prefix without candidates stays, as
     /// [`Rank::Gone`], until [`Rib::remove`].
     pub fn set(&mut self, prefix: IpNet, list: &[Candidate]) {
         let (best, more) =
             list.split_first().map_or((Candidate::GONE, &list[..0]), |(best, more)| (*best, more));
-        let fresh = Entry { best, told: NONE, flags: 0 };
+        let fresh = Entry { best, programmed: NONE, flags: 0 };
         let mut known = true;
         let entry = match prefix {
             IpNet::V4(net) => self.v4.entry(net).or_insert_with(|| {
@@ -205,11 +205,11 @@ impl Rib {
             self.more.remove(&prefix);
         }
     }
-    /// The prefixes that hold `prefix`, itself left out, the longest first.
+    /// The shorter prefixes that contain `prefix`, the longest first.
     pub fn above(&self, prefix: IpNet) -> impl Iterator<Item = (IpNet, &Entry)> {
         self.matches(prefix.addr(), prefix.prefix_len())
     }
-    /// The prefixes that hold `address`, the longest first.
+    /// The prefixes that contain `address`, the longest first.
     pub fn matching(&self, address: IpAddr) -> impl Iterator<Item = (IpNet, &Entry)> {
         self.matches(address, if address.is_ipv4() { 33 } else { 129 })
     }
@@ -221,7 +221,7 @@ impl Rib {
             Some((prefix, self.get(prefix)?))
         })
     }
-    /// Up to `most` prefixes in order, behind `after`.
+    /// Up to `most` prefixes in order, after `after`.
     pub fn walk(&self, after: Option<IpNet>, most: usize) -> Vec<IpNet> {
         use std::ops::Bound::{Excluded, Unbounded};
         let (v4, v6) = match after {
@@ -234,7 +234,7 @@ impl Rib {
         let v6 = self.v6.range((v6, Unbounded)).map(|(net, _)| IpNet::V6(*net));
         v4.chain(v6).take(most).collect()
     }
-    /// The prefixes inside `prefix`, itself included.
+    /// The prefixes inside `prefix`, including itself.
     pub fn inside(&self, prefix: IpNet) -> Vec<IpNet> {
         match prefix {
             IpNet::V4(net) => {

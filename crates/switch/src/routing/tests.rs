@@ -1,6 +1,6 @@
-//! The mirror between a kernel that is a list of routes and a plane that is a map.
+//! Tests the mirror between a kernel that is a list of routes and a plane that is a map.
 //!
-//! Invariant checked at every single change: a frame meets what it met before or what it is to meet, or goes up to the kernel.
+//! Invariant checked after every single change: a frame meets its old target or its new one, or goes to the kernel.
 
 use super::*;
 use lanyard_plane::{Adjacency, PlaneError, RouteTarget};
@@ -23,7 +23,7 @@ fn rif(ifindex: u32) -> RifId {
     RifId::new(ifindex as u16).expect("a small number")
 }
 
-/// A plane that holds what it is told to the letter, and refuses what would dangle or does not fit.
+/// A plane that records what it is given, and refuses dangling references and entries beyond its limits.
 #[derive(Default)]
 struct Fake {
     routes: HashMap<IpNet, RouteTarget>,
@@ -90,24 +90,24 @@ impl Fake {
     }
 }
 
-/// What frames for an address meet.
+/// What happens to frames for an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Meets {
     Up(TrapReason),
     Drop,
-    /// One of these; without an address they go up.
+    /// They are sent to one of these; without a MAC address they go to the kernel.
     Send(BTreeSet<(RifId, Option<MacAddr>)>),
 }
 
 impl Meets {
-    /// Next hops none of which is resolved are gleaned.
+    /// Treats next hops of which none is resolved as gleaned.
     fn plain(self) -> Self {
         match self {
             Self::Send(ways) if ways.iter().all(|(_, mac)| mac.is_none()) => Self::Up(TrapReason::Glean),
             other => other,
         }
     }
-    /// True when every frame meets what it would in `a` or in `b`, or goes up.
+    /// True if every frame is treated as in `a` or as in `b`, or goes to the kernel.
     fn is_between(&self, a: &Self, b: &Self) -> bool {
         match self {
             Self::Up(_) => true,
@@ -119,7 +119,7 @@ impl Meets {
     }
 }
 
-/// A route of the naive kernel.
+/// A route of the simulated kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Known {
     prefix: IpNet,
@@ -153,7 +153,7 @@ impl Known {
     }
 }
 
-/// Kernel, mirror and plane.
+/// The simulated kernel, the mirror and the plane.
 struct World {
     routes: Vec<Known>,
     neighbours: BTreeMap<(IpAddr, u32), Neighbour>,
@@ -205,7 +205,7 @@ impl World {
         let message = route.message();
         self.mirror.route(VRF, &Route::new(&message[wire::HEADER_LEN..]).expect("well formed"), origin);
     }
-    /// Adds or replaces as the kernel does; tells the mirror unless `lost`.
+    /// Adds or replaces a route as the kernel does, and sends the event unless `lost`.
     fn add(&mut self, route: &Known, lost: bool) {
         let same = |other: &&mut Known| {
             (other.prefix, other.table, other.metric) == (route.prefix, route.table, route.metric)
@@ -238,7 +238,7 @@ impl World {
         }
         self.mirror.neighbour(VRF, ifindex, address, state);
     }
-    /// What the naive kernel would have frames for `address` meet.
+    /// What the simulated kernel would do with frames for `address`.
     fn expected(&self, address: IpAddr) -> Meets {
         if self.rifs.is_empty() {
             return Meets::Up(TrapReason::NoRoute);
@@ -286,11 +286,12 @@ impl World {
     fn expectations(&self) -> Vec<Meets> {
         self.probes.iter().map(|address| self.expected(*address)).collect()
     }
-    /// What the plane has frames for the probes meet.
+    /// What the plane does with frames for the probe addresses.
     fn now(&self) -> Vec<Meets> {
         self.probes.iter().map(|address| self.plane.meets(*address)).collect()
     }
-    /// Gives `changes` to the plane one by one; every address meets what it met `before`, or what it is to meet.
+    /// Applies `changes` to the plane one by one, and checks after each that every address meets its target of `before`
+    /// or its new one.
     fn hand(&mut self, changes: &[RouteChange], before: &[Meets]) {
         let after = self.expectations();
         for change in changes {
@@ -306,7 +307,7 @@ impl World {
             }
             for ((address, before), after) in self.probes.iter().zip(before).zip(&after) {
                 let meets = self.plane.meets(*address);
-                // What the plane just refused is put right by the next changes.
+                // Later changes of the same batch correct what the plane just refused.
                 assert!(
                     refused || self.plane.room.is_some() || meets.is_between(before, after),
                     "{change:?}: {address} meets {meets:?}: neither {before:?} nor {after:?}"
@@ -346,7 +347,7 @@ impl World {
         }
         self.mirror.audited(VRF, true);
     }
-    /// Nothing is left in the plane that nothing needs.
+    /// Checks that the plane has no entry that nothing needs.
     fn check_clean(&self) {
         let used: BTreeSet<_> = self
             .plane
@@ -361,7 +362,7 @@ impl World {
             .collect();
         assert_eq!(self.plane.groups.keys().copied().collect::<BTreeSet<_>>(), used, "groups");
         let adjacencies: BTreeSet<_> = self.plane.groups.values().flatten().copied().collect();
-        // The dead keep theirs: they come back.
+        // Dead neighbours keep their adjacencies, because they may recover.
         assert!(self.plane.adjacencies.len() >= adjacencies.len());
         let usage = self.mirror.usage();
         assert_eq!(
@@ -459,7 +460,7 @@ fn a_next_hop_dies_and_no_route_changes() {
     world.settle(&before);
     assert_eq!(*world.plane.groups.values().next().expect("a group"), owners);
     assert!(world.changes - count < 10, "no route was touched");
-    // A neighbour that does not answer is as dead, also when the kernel has forgotten it meanwhile.
+    // A neighbour that failed stays dead after the kernel has removed its entry.
     for state in [Some((None, true)), None] {
         world.neighbour(3, "10.0.3.1", state);
         world.settle(&before);
@@ -489,7 +490,7 @@ fn next_hop_objects() {
     };
     world.neighbour(1, "10.0.1.1", Some((Some(1), false)));
     world.neighbour(2, "10.0.2.1", Some((Some(1), false)));
-    // The route may be heard of before its object.
+    // A route's event may arrive before that of its next-hop object.
     world.add(&Known { object: Some(9), ..Known::new("10.1.0.0/16", &[]) }, false);
     world.settle(&[]);
     let meets = |world: &World| world.plane.meets(ip("10.1.1.1"));
@@ -503,7 +504,7 @@ fn next_hop_objects() {
     let buckets = |world: &World| world.plane.groups.values().next().expect("a group").clone();
     let before = buckets(&world);
     assert!(world.changes > was);
-    // A member changes: the group changes, and keeps what it can.
+    // A member is removed: the group changes, and other buckets keep their owners.
     tell(&mut world, 9, &group(&[(1, 1)]), false);
     tell(&mut world, 9, &group(&[(1, 1), (2, 3)]), false);
     let moved = before.iter().zip(buckets(&world)).filter(|(old, new)| **old != *new).count();
@@ -532,7 +533,7 @@ fn ipv6_tells_of_members_one_by_one() {
     world.feed(&route(&two[..1]), Origin::New(0));
     world.settle(&[]);
     assert_eq!(ways(&world), 1);
-    // `ip route append`: the message has the whole.
+    // `ip route append`: the message describes the whole route.
     world.feed(&route(&two), Origin::New(wire::FLAG_APPEND));
     world.settle(&[]);
     assert_eq!(ways(&world), 2);
@@ -607,13 +608,13 @@ fn an_audit_changes_only_differences() {
     world.audit();
     world.settle(&[]);
     assert_eq!((world.changes, format!("{:?}", world.mirror.usage())), (count, state));
-    // Lost: two gone, one changed, one new.
+    // Lost events: two routes removed, one changed, one added.
     world.delete(3, true);
     world.delete(3, true);
     world.add(&Known { kind: wire::BLACKHOLE, ..Known::new("10.1.9.0/24", &[]) }, true);
     world.add(&Known::new("10.2.0.0/16", &[(1, "10.0.1.1")]), true);
     world.audit();
-    // Events that overtake the listing are believed, and not it.
+    // Events that arrive during the listing override it.
     world.mirror.audit(VRF);
     for ifindex in [1, 2, 3] {
         world.mirror.listed_link(VRF, ifindex, true);
@@ -663,7 +664,7 @@ const PREFIXES: [&str; 10] = [
 const HOSTS: [(u32, &str); 6] =
     [(1, "10.0.1.5"), (1, "10.0.1.6"), (2, "10.0.2.7"), (2, "10.0.1.5"), (3, "10.0.3.1"), (1, "10.1.1.5")];
 
-/// The routes there are in the naive kernel.
+/// A route of the simulated kernel, by number.
 fn kind_of(prefix: usize, metric: bool, what: usize) -> Known {
     let ways: [&[(u32, &str)]; 9] = [
         &[(1, "")],
@@ -721,7 +722,8 @@ fn run(mut world: World, ops: &[Op], exact: bool) {
             Op::Delete { .. } => {}
             Op::Neighbour { which, state } => {
                 let (ifindex, address) = HOSTS[*which];
-                // A failed one that is then forgotten stays dead while it is a next hop: not what the naive kernel says.
+                // A neighbour that failed and was then removed stays dead while it is a next hop; the simulated kernel
+                // does not know that.
                 let failed = world.neighbours.get(&(ip(address), ifindex)).is_some_and(|n| n.failed);
                 if !(failed && state.is_none()) {
                     world.neighbour(ifindex, address, *state);
@@ -754,7 +756,7 @@ fn run(mut world: World, ops: &[Op], exact: bool) {
             world.audit();
             lost_any = false;
         }
-        // Until the audit the plane goes by what it was told; without room it may lag.
+        // Before the audit the plane may lag behind, and without room it may leave frames to the kernel.
         let probes = world.probes.clone();
         if lost_any || audit || !exact {
             world.probes.clear();
@@ -775,19 +777,21 @@ fn run(mut world: World, ops: &[Op], exact: bool) {
 }
 
 proptest! {
-    /// After any sequence of changes the plane's view is the kernel's, and at no moment was it anything else.
+    /// After any sequence of changes the plane forwards as the kernel does, and at every moment in between it forwarded
+    /// by the old routes or the new.
     #[test]
     fn the_plane_follows(ops in prop::collection::vec(op(false), 1..60)) {
         run(exact(), &ops, true);
     }
 
-    /// Events lost: an audit makes it right again.
+    /// After lost events an audit makes the plane agree with the kernel again.
     #[test]
     fn the_plane_follows_after_losses(ops in prop::collection::vec(op(true), 1..60)) {
         run(exact(), &ops, true);
     }
 
-    /// Too few groups and adjacencies, too small a table: what does not fit goes up, and nothing goes elsewhere.
+    /// With too few groups and adjacencies and too small a table, frames of routes that do not fit go to the kernel and
+    /// never elsewhere.
     #[test]
     fn what_does_not_fit_goes_up(
         ops in prop::collection::vec(op(false), 1..60),

@@ -1,7 +1,7 @@
-//! Ways: what a route does with its packets, each kept once however many routes use it.
+//! Next-hop sets: what a route does with its packets. Routes with the same next hops share one set.
 //!
-//! Read first: linux/nexthop.h. Invariant: a way lives as long as a route uses it, and its number is not given to another
-//! way before its end has been told.
+//! Read first: linux/nexthop.h. Invariant: a set exists as long as a route uses it, and its number is not reused before
+//! its removal has been announced.
 
 use crate::Hop;
 use lanyard_wire::rtnetlink::{BLACKHOLE, PROHIBIT, UNICAST, UNREACHABLE};
@@ -9,23 +9,24 @@ use lanyard_wire::rtnetlink::{NextHopAction, NextHopObject, Route as Message};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The number of a way.
+/// The number of a next-hop set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct WayId(pub u32);
+pub struct NextHopSetId(pub u32);
 
 /// What a route does with its packets.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Way {
-    /// Sends each to one of these; never empty.
+pub enum NextHopSet {
+    /// Sends each packet to one of these next hops; never empty.
     Hops(Arc<[Hop]>),
-    /// Drops them.
+    /// Drops its packets.
     Blackhole,
-    /// Drops them and tells the sender: host unreachable.
+    /// Drops its packets and answers "host unreachable".
     Unreachable,
-    /// Drops them and tells the sender: prohibited.
+    /// Drops its packets and answers "prohibited".
     Prohibit,
-    /// Something that only the kernel can do, or a next-hop object that is not known.
-    Up,
+    /// Leaves its packets to the kernel: only the kernel can do what the route asks, or the route's next-hop object is
+    /// unknown.
+    Kernel,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +35,7 @@ enum Action {
     Group(Arc<[(u32, u32)]>),
     Blackhole,
     Other,
-    /// A route uses it, and the client has not said what it is, or has deleted it.
+    /// A route uses this object, but the client has not defined it yet or has deleted it.
     Unknown,
 }
 
@@ -42,51 +43,51 @@ enum Action {
 struct Object {
     action: Action,
     current: bool,
-    way: Option<WayId>,
+    next_hops: Option<NextHopSetId>,
 }
 
 #[derive(Debug)]
 struct Slot {
-    way: Way,
+    next_hops: NextHopSet,
     routes: u32,
-    /// The next-hop object it is of; `None` when routes spelled it out.
+    /// The next-hop object that this set stands for; `None` when routes list their next hops themselves.
     object: Option<u32>,
-    told: bool,
+    announced: bool,
 }
 
-/// All ways, and the next-hop objects they come from.
+/// All next-hop sets, and the next-hop objects that they come from.
 #[derive(Debug, Default)]
-pub(crate) struct Ways {
+pub(crate) struct NextHopSets {
     slots: Vec<Option<Slot>>,
-    free: Vec<WayId>,
-    /// Ended since the last [`Ways::flush`].
-    ended: Vec<WayId>,
-    spelled: BTreeMap<Way, WayId>,
+    free: Vec<NextHopSetId>,
+    /// Sets removed since the last [`NextHopSets::flush`].
+    ended: Vec<NextHopSetId>,
+    spelled: BTreeMap<NextHopSet, NextHopSetId>,
     objects: BTreeMap<u32, Object>,
     /// (member, group).
     memberships: BTreeSet<(u32, u32)>,
     changed: BTreeSet<u32>,
-    fresh: Vec<WayId>,
+    fresh: Vec<NextHopSetId>,
     limit: usize,
 }
 
-impl Ways {
+impl NextHopSets {
     pub(crate) fn new(limit: usize) -> Self {
         Self { limit, ..Self::default() }
     }
-    /// Ways in use.
+    /// The number of sets in use.
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len() - self.ended.len()
     }
-    /// Next-hop objects the client has.
+    /// The number of next-hop objects that the client has defined.
     pub(crate) fn objects(&self) -> usize {
         self.objects.len()
     }
-    pub(crate) fn get(&self, id: WayId) -> Option<&Way> {
-        self.slot(id).map(|slot| &slot.way)
+    pub(crate) fn get(&self, id: NextHopSetId) -> Option<&NextHopSet> {
+        self.slot(id).map(|slot| &slot.next_hops)
     }
 
-    /// Takes in an object; false when there is no room for it.
+    /// Adds or changes an object; false when there is no room for it.
     pub(crate) fn set_object(&mut self, message: &NextHopObject<'_>) -> bool {
         let action = match message.action {
             NextHopAction::Hop(hop) => Action::Hop(hop),
@@ -103,9 +104,9 @@ impl Ways {
         self.set_action(message.id, action);
         true
     }
-    /// The client has deleted an object. Routes that use it are left to the kernel.
+    /// Handles the client's deletion of an object. Routes that use it are left to the kernel.
     pub(crate) fn delete_object(&mut self, id: u32) {
-        match self.objects.get(&id).map(|object| object.way.is_some()) {
+        match self.objects.get(&id).map(|object| object.next_hops.is_some()) {
             None => {}
             Some(true) => self.set_action(id, Action::Unknown),
             Some(false) => {
@@ -114,11 +115,11 @@ impl Ways {
             }
         }
     }
-    /// Nothing has been seen in the session that begins.
+    /// Marks all objects as not yet seen in the session that begins.
     pub(crate) fn age(&mut self) {
         self.objects.values_mut().for_each(|object| object.current = false);
     }
-    /// Deletes objects that this session has not had.
+    /// Deletes the objects that the client has not sent in this session.
     pub(crate) fn sweep(&mut self) {
         let stale: Vec<u32> =
             self.objects.iter().filter(|(_, object)| !object.current).map(|(id, _)| *id).collect();
@@ -128,8 +129,11 @@ impl Ways {
     }
 
     fn set_action(&mut self, id: u32, action: Action) {
-        let object =
-            self.objects.entry(id).or_insert(Object { action: Action::Unknown, current: true, way: None });
+        let object = self.objects.entry(id).or_insert(Object {
+            action: Action::Unknown,
+            current: true,
+            next_hops: None,
+        });
         object.current = true;
         if object.action == action {
             return;
@@ -146,36 +150,37 @@ impl Ways {
         self.changed.insert(id);
     }
 
-    /// One more route goes the way of this message; `None` when there is no room for another way.
-    pub(crate) fn take(&mut self, message: &Message<'_>) -> Option<WayId> {
+    /// Returns the set for the next hops of this message, with one more route that uses it; `None` when there is no
+    /// room for another set.
+    pub(crate) fn take(&mut self, message: &Message<'_>) -> Option<NextHopSetId> {
         if let (UNICAST, Some(id), false) = (message.kind, message.nexthop_id, message.encapsulates) {
-            if let Some(way) = self.objects.get(&id).and_then(|object| object.way) {
-                return self.again(way);
+            if let Some(next_hops) = self.objects.get(&id).and_then(|object| object.next_hops) {
+                return self.again(next_hops);
             }
-            let placeholder = Object { action: Action::Unknown, current: true, way: None };
+            let placeholder = Object { action: Action::Unknown, current: true, next_hops: None };
             if !self.objects.contains_key(&id) && self.objects.len() >= self.limit {
                 return None;
             }
-            let made = self.make(Way::Up, Some(id))?;
-            self.objects.entry(id).or_insert(placeholder).way = Some(made);
-            let way = self.way_of(id);
+            let made = self.make(NextHopSet::Kernel, Some(id))?;
+            self.objects.entry(id).or_insert(placeholder).next_hops = Some(made);
+            let next_hops = self.resolve(id);
             if let Some(slot) = self.slot_mut(made) {
-                slot.way = way;
+                slot.next_hops = next_hops;
             }
             return Some(made);
         }
-        let way = spelled(message);
-        match self.spelled.get(&way) {
+        let next_hops = spelled(message);
+        match self.spelled.get(&next_hops) {
             Some(id) => self.again(*id),
             None => {
-                let id = self.make(way.clone(), None)?;
-                self.spelled.insert(way, id);
+                let id = self.make(next_hops.clone(), None)?;
+                self.spelled.insert(next_hops, id);
                 Some(id)
             }
         }
     }
-    /// One route less goes this way.
-    pub(crate) fn release(&mut self, id: WayId) {
+    /// Ends one route's use of the set, and removes the set after the last one.
+    pub(crate) fn release(&mut self, id: NextHopSetId) {
         let Some(slot) = self.slot_mut(id) else { return };
         slot.routes -= 1;
         if slot.routes > 0 {
@@ -184,27 +189,27 @@ impl Ways {
         let Some(slot) = self.slots[id.0 as usize].take() else { return };
         self.ended.push(id);
         match slot.object {
-            None => drop(self.spelled.remove(&slot.way)),
+            None => drop(self.spelled.remove(&slot.next_hops)),
             Some(object) => {
                 if let Some(known) = self.objects.get_mut(&object) {
-                    known.way = None;
+                    known.next_hops = None;
                     if known.action == Action::Unknown {
                         self.objects.remove(&object);
                     }
                 }
             }
         }
-        if !slot.told {
-            // Nobody has heard of it: nobody has to hear of its end.
+        if !slot.announced {
+            // The set was never announced, so its removal is not announced either.
             self.ended.pop();
             self.fresh.retain(|fresh| *fresh != id);
             self.free.push(id);
         }
     }
 
-    /// Ways that are new or have changed since the last call, and those that have ended.
-    pub(crate) fn flush(&mut self) -> (Vec<(WayId, Way)>, Vec<WayId>) {
-        let mut touched: BTreeSet<WayId> = std::mem::take(&mut self.fresh).into_iter().collect();
+    /// Returns the sets that are new or have changed since the last call, and those that were removed.
+    pub(crate) fn flush(&mut self) -> (Vec<(NextHopSetId, NextHopSet)>, Vec<NextHopSetId>) {
+        let mut touched: BTreeSet<NextHopSetId> = std::mem::take(&mut self.fresh).into_iter().collect();
         let changed = std::mem::take(&mut self.changed);
         let mut objects = changed.clone();
         for id in changed {
@@ -212,66 +217,66 @@ impl Ways {
             objects.extend(groups.map(|(_, group)| *group));
         }
         for id in objects {
-            let Some(way) = self.objects.get(&id).and_then(|object| object.way) else { continue };
-            let new = self.way_of(id);
-            if let Some(slot) = self.slot_mut(way)
-                && slot.way != new
+            let Some(next_hops) = self.objects.get(&id).and_then(|object| object.next_hops) else { continue };
+            let new = self.resolve(id);
+            if let Some(slot) = self.slot_mut(next_hops)
+                && slot.next_hops != new
             {
-                slot.way = new;
-                touched.insert(way);
+                slot.next_hops = new;
+                touched.insert(next_hops);
             }
         }
-        let mut ways = Vec::with_capacity(touched.len());
+        let mut next_hop_sets = Vec::with_capacity(touched.len());
         for id in touched {
             if let Some(slot) = self.slot_mut(id) {
-                slot.told = true;
-                ways.push((id, slot.way.clone()));
+                slot.announced = true;
+                next_hop_sets.push((id, slot.next_hops.clone()));
             }
         }
         let ended = std::mem::take(&mut self.ended);
         self.free.extend(&ended);
-        (ways, ended)
+        (next_hop_sets, ended)
     }
 
-    /// Every way is new to somebody.
-    pub(crate) fn tell_again(&mut self) {
+    /// Makes the next [`NextHopSets::flush`] return every set.
+    pub(crate) fn announce_all(&mut self) {
         let used = (0..).zip(&self.slots).filter(|(_, slot)| slot.is_some());
-        self.fresh.extend(used.map(|(id, _)| WayId(id)));
+        self.fresh.extend(used.map(|(id, _)| NextHopSetId(id)));
     }
 
-    /// What an object comes to now.
-    fn way_of(&self, id: u32) -> Way {
+    /// Resolves an object to its next hops as they are now.
+    fn resolve(&self, id: u32) -> NextHopSet {
         match self.objects.get(&id).map(|object| &object.action) {
-            Some(Action::Hop(hop)) => Way::Hops([*hop].into()),
-            Some(Action::Blackhole) => Way::Blackhole,
+            Some(Action::Hop(hop)) => NextHopSet::Hops([*hop].into()),
+            Some(Action::Blackhole) => NextHopSet::Blackhole,
             Some(Action::Group(members)) => {
                 let mut hops = Vec::with_capacity(members.len());
                 for (member, weight) in members.iter() {
                     match self.objects.get(member).map(|object| &object.action) {
                         Some(Action::Hop(hop)) => hops.push(Hop { weight: *weight, ..*hop }),
-                        // As in the kernel: an object that goes leaves its groups.
+                        // As in the kernel, a deleted object leaves its groups.
                         Some(Action::Unknown) | None => {}
-                        Some(_) => return Way::Up,
+                        Some(_) => return NextHopSet::Kernel,
                     }
                 }
-                if hops.is_empty() { Way::Up } else { Way::Hops(hops.into()) }
+                if hops.is_empty() { NextHopSet::Kernel } else { NextHopSet::Hops(hops.into()) }
             }
-            Some(Action::Other | Action::Unknown) | None => Way::Up,
+            Some(Action::Other | Action::Unknown) | None => NextHopSet::Kernel,
         }
     }
 
-    fn make(&mut self, way: Way, object: Option<u32>) -> Option<WayId> {
+    fn make(&mut self, next_hops: NextHopSet, object: Option<u32>) -> Option<NextHopSetId> {
         if self.len() >= self.limit {
             return None;
         }
-        let slot = Some(Slot { way, routes: 1, object, told: false });
+        let slot = Some(Slot { next_hops, routes: 1, object, announced: false });
         let id = match self.free.pop() {
             Some(id) => {
                 self.slots[id.0 as usize] = slot;
                 id
             }
             None => {
-                let id = WayId(u32::try_from(self.slots.len()).ok()?);
+                let id = NextHopSetId(u32::try_from(self.slots.len()).ok()?);
                 self.slots.push(slot);
                 id
             }
@@ -279,28 +284,28 @@ impl Ways {
         self.fresh.push(id);
         Some(id)
     }
-    fn again(&mut self, id: WayId) -> Option<WayId> {
+    fn again(&mut self, id: NextHopSetId) -> Option<NextHopSetId> {
         let slot = self.slot_mut(id)?;
         slot.routes = slot.routes.checked_add(1)?;
         Some(id)
     }
-    fn slot(&self, id: WayId) -> Option<&Slot> {
+    fn slot(&self, id: NextHopSetId) -> Option<&Slot> {
         self.slots.get(id.0 as usize)?.as_ref()
     }
-    fn slot_mut(&mut self, id: WayId) -> Option<&mut Slot> {
+    fn slot_mut(&mut self, id: NextHopSetId) -> Option<&mut Slot> {
         self.slots.get_mut(id.0 as usize)?.as_mut()
     }
 }
 
-fn spelled(message: &Message<'_>) -> Way {
+fn spelled(message: &Message<'_>) -> NextHopSet {
     match message.kind {
         UNICAST if !message.encapsulates => {
             let hops: Arc<[Hop]> = message.hops().collect();
-            if hops.is_empty() { Way::Up } else { Way::Hops(hops) }
+            if hops.is_empty() { NextHopSet::Kernel } else { NextHopSet::Hops(hops) }
         }
-        BLACKHOLE => Way::Blackhole,
-        UNREACHABLE => Way::Unreachable,
-        PROHIBIT => Way::Prohibit,
-        _ => Way::Up,
+        BLACKHOLE => NextHopSet::Blackhole,
+        UNREACHABLE => NextHopSet::Unreachable,
+        PROHIBIT => NextHopSet::Prohibit,
+        _ => NextHopSet::Kernel,
     }
 }

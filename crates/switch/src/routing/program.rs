@@ -1,9 +1,10 @@
-//! What the plane is told, in which order, and what becomes of what it refuses.
+//! What the plane is given, in which order, and how refusals are handled.
 //!
 //! Read first: RFC 1812, section 5.2.4.3, on the longest match.
 //!
-//! Invariant: at every moment a frame meets the old longest match or the new one, or goes up to the kernel. When the plane has
-//! no room for a prefix, its frames would fall to the next shorter one: so that is made to send them up.
+//! Invariant: at every moment a frame meets its old longest match or its new one, or goes to the kernel. If the plane
+//! has no room for a prefix, its frames would match the next shorter one; so that prefix is programmed to send frames
+//! to the kernel.
 
 use super::classify::is_apart;
 use super::hops::Hops;
@@ -15,9 +16,9 @@ use lanyard_plane::{PlaneError, RouteChange, RouteTarget};
 use lanyard_types::{RifId, TrapReason, VrfId};
 use std::net::IpAddr;
 
-/// What the plane was told of a prefix.
+/// What the plane was last given for a prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum Programmed {
     Nothing,
     Group(u32),
     Up(TrapReason),
@@ -25,12 +26,12 @@ pub(super) enum Told {
     Blackhole,
 }
 
-/// Above these are no sets.
+/// Values above this are not set numbers but reasons to trap.
 const UP: u32 = u32::MAX - 0x1ff;
 const CONNECTED: u32 = u32::MAX - 0x1fff;
 const BLACKHOLE: u32 = u32::MAX - 1;
 
-impl Told {
+impl Programmed {
     pub(super) fn pack(self) -> u32 {
         match self {
             Self::Nothing => NONE,
@@ -49,7 +50,7 @@ impl Told {
             set => Self::Group(set),
         }
     }
-    /// In the plane's words.
+    /// The target as the plane takes it.
     pub(super) fn target(self, hops: &Hops) -> Option<RouteTarget> {
         match self {
             Self::Nothing => None,
@@ -62,8 +63,8 @@ impl Told {
 }
 
 impl Routing {
-    /// Up to about `most` changes for the plane, in order, appended to `out`: next hops first, so that a dead one is out
-    /// of its groups at once. True when there is more.
+    /// Appends up to about `most` changes for the plane to `out`, in order. Changes of next hops come first, so that a
+    /// dead one leaves its groups at once. Returns true if there is more.
     pub fn poll(&mut self, most: usize, out: &mut Vec<RouteChange>) -> bool {
         self.flush(out);
         let start = out.len();
@@ -79,7 +80,7 @@ impl Routing {
         for vrf in vrfs {
             while out.len() - start < most {
                 let Some(prefix) = self.vrfs.get_mut(&vrf).and_then(Vrf::next) else { break };
-                self.tell(vrf, prefix, out);
+                self.program(vrf, prefix, out);
             }
         }
         self.flush(out);
@@ -117,7 +118,8 @@ impl Routing {
         }
     }
 
-    /// A neighbour on a connected network is a route of its own, as long as nothing longer leads elsewhere.
+    /// Evaluates the host route of a neighbour on a connected network. It exists only if no longer prefix leads
+    /// elsewhere.
     pub(super) fn consider_neighbour(&mut self, ask: Ask) {
         let Ask { vrf, ifindex, address } = ask;
         let Some(known) = self.vrfs.get_mut(&vrf) else { return };
@@ -146,35 +148,35 @@ impl Routing {
         self.enqueue(vrf, prefix);
     }
 
-    /// Gives the plane a prefix's target, if it has another.
-    fn tell(&mut self, vrf: VrfId, prefix: IpNet, out: &mut Vec<RouteChange>) {
+    /// Programs a prefix's target if it has changed.
+    fn program(&mut self, vrf: VrfId, prefix: IpNet, out: &mut Vec<RouteChange>) {
         let Some(known) = self.vrfs.get_mut(&vrf) else { return };
         known.force_if_between(prefix);
         let Some(entry) = known.rib.get(prefix).copied() else { return };
         if entry.best.rank == Rank::Fpm {
-            self.fpm_told.push((vrf, prefix));
+            self.fpm_settled.push((vrf, prefix));
         }
         let mut wanted =
-            if known.around.rifs.is_empty() { Told::Nothing } else { known.target(&self.hops, prefix) };
-        let old = Told::unpack(entry.told);
-        if let Told::Group(set) = wanted
+            if known.around.rifs.is_empty() { Programmed::Nothing } else { known.target(&self.hops, prefix) };
+        let old = Programmed::unpack(entry.programmed);
+        if let Programmed::Group(set) = wanted
             && old != wanted
             && !self.hops.use_group(&known.around, set, out)
         {
-            (wanted, self.refused) = (Told::Up(TrapReason::RoutePolicy), true);
+            (wanted, self.refused) = (Programmed::Up(TrapReason::RoutePolicy), true);
         }
         if let Some(entry) = known.rib.get_mut(prefix) {
-            entry.told = wanted.pack();
+            entry.programmed = wanted.pack();
             entry.flags &= !DIRTY;
         }
         if old != wanted {
             let target = wanted.target(&self.hops);
             out.push(RouteChange::Route(vrf, prefix, target));
-            if let Told::Group(set) = old {
+            if let Programmed::Group(set) = old {
                 self.hops.leave_group(set);
             }
         }
-        if wanted == Told::Nothing {
+        if wanted == Programmed::Nothing {
             self.freed = true;
             if entry.flags & FORCED != 0 {
                 self.force_above(vrf, prefix);
@@ -186,10 +188,11 @@ impl Routing {
             }
         }
     }
-    /// The plane has nothing for `prefix`, and must not send its frames where the next shorter prefix goes.
+    /// Handles a prefix that the plane has no room for: the next shorter prefix must send its frames to the kernel.
     pub(super) fn force_above(&mut self, vrf: VrfId, prefix: IpNet) {
         let Some(known) = self.vrfs.get_mut(&vrf) else { return };
-        let above = known.rib.above(prefix).find(|(_, entry)| entry.told != NONE).map(|(above, _)| above);
+        let above =
+            known.rib.above(prefix).find(|(_, entry)| entry.programmed != NONE).map(|(above, _)| above);
         if let Some(above) = above
             && let Some(entry) = known.rib.get_mut(above)
         {
@@ -198,7 +201,7 @@ impl Routing {
         }
     }
 
-    /// The plane refused a change.
+    /// Handles the plane's refusal of a change.
     pub fn refuse(&mut self, now: Millis, change: &RouteChange, error: &PlaneError) {
         let _ = error;
         (self.refused, self.freed, self.retry_ms) = (true, false, now + RETRY_MS);
@@ -209,11 +212,12 @@ impl Routing {
         };
         let Some(known) = self.vrfs.get_mut(vrf) else { return };
         let Some(entry) = known.rib.get_mut(*prefix) else { return };
-        if let Told::Group(set) = Told::unpack(entry.told) {
+        if let Programmed::Group(set) = Programmed::unpack(entry.programmed) {
             self.hops.leave_group(set);
         }
-        // Whatever the plane has is not what it was told: it is told again, whatever comes out.
-        entry.told = Told::Up(TrapReason::Martian).pack();
+        // The plane's entry is not what was programmed. Record another value, so that the target is programmed again in
+        // any case.
+        entry.programmed = Programmed::Up(TrapReason::Martian).pack();
         if entry.flags & REFUSED == 0 {
             entry.flags |= REFUSED;
         } else {
@@ -223,7 +227,7 @@ impl Routing {
         }
         self.enqueue(*vrf, *prefix);
     }
-    /// Tries again what was refused, if something has gone since; says when to come back.
+    /// Tries refused changes again if something was removed since. Returns when to call again.
     pub fn retry(&mut self, now: Millis) -> Option<Millis> {
         if !(self.refused && self.freed) {
             return None;
@@ -248,7 +252,7 @@ impl Routing {
 }
 
 impl Vrf {
-    /// The next prefix whose target may be another.
+    /// Takes the next prefix from the queue.
     pub(super) fn next(&mut self) -> Option<IpNet> {
         if self.filling {
             return None;
@@ -256,16 +260,17 @@ impl Vrf {
         let coming = self.coming.pop_first().map(|(_, prefix)| prefix);
         coming.or_else(|| self.going.pop_first().map(|(_, prefix)| prefix))
     }
-    /// A prefix that comes between one that failed and the one that was forced for it takes over.
+    /// A new prefix between a failed one and the one that was forced for it has to be forced instead.
     fn force_if_between(&mut self, prefix: IpNet) {
         let failed = self.failed.range(prefix..).take_while(|inside| prefix.contains(*inside));
         if failed.into_iter().any(|inside| *inside != prefix)
-            && let Some(entry) = self.rib.get_mut(prefix).filter(|entry| entry.told == NONE)
+            && let Some(entry) = self.rib.get_mut(prefix).filter(|entry| entry.programmed == NONE)
         {
             entry.flags |= FORCED;
         }
     }
-    /// The interface on whose connected network an address is, by the longest match among the kernel's own routes.
+    /// The interface of the connected network that contains the address, by the longest match among the kernel's
+    /// routes.
     pub(super) fn connected(&self, hops: &Hops, address: IpAddr) -> Option<u32> {
         for (prefix, _) in self.rib.matching(address) {
             let Some(best) = self.rib.candidates(prefix).find(|c| c.rank < Rank::Neighbour) else { continue };
@@ -276,15 +281,15 @@ impl Vrf {
         }
         None
     }
-    /// What a prefix's frames should meet.
-    fn target(&self, hops: &Hops, prefix: IpNet) -> Told {
-        let kernel = Told::Up(TrapReason::RoutePolicy);
+    /// The target that a prefix should have.
+    fn target(&self, hops: &Hops, prefix: IpNet) -> Programmed {
+        let kernel = Programmed::Up(TrapReason::RoutePolicy);
         let Some(entry) = self.rib.get(prefix).filter(|entry| entry.flags & FAILED == 0) else {
-            return Told::Nothing;
+            return Programmed::Nothing;
         };
         let best = entry.best;
         if best.rank == Rank::Gone {
-            return Told::Nothing;
+            return Programmed::Nothing;
         }
         if entry.flags & (REFUSED | FORCED) != 0
             || best.rank == Rank::Default
@@ -294,19 +299,19 @@ impl Vrf {
             return kernel;
         }
         match best.kind {
-            Kind::Local => Told::Up(TrapReason::LocalAddress),
-            Kind::NoRoute => Told::Up(TrapReason::NoRoute),
-            Kind::Blackhole => Told::Blackhole,
+            Kind::Local => Programmed::Up(TrapReason::LocalAddress),
+            Kind::NoRoute => Programmed::Up(TrapReason::NoRoute),
+            Kind::Blackhole => Programmed::Blackhole,
             Kind::Policy | Kind::Selective => kernel,
             Kind::Unicast => match hops.set(best.set).map(|set| set.outcome) {
                 Some(Outcome::Connected(ifindex)) => {
-                    // A host on the link that has a route of its own, and is resolved.
+                    // A host on the link with a route of its own, whose neighbour is resolved.
                     let resolved = self.rib.candidates(prefix).find(|c| c.rank == Rank::Neighbour);
-                    let link = || self.around.rif(ifindex).map_or(kernel, Told::Connected);
-                    resolved.map_or_else(link, |c| Told::Group(c.set))
+                    let link = || self.around.rif(ifindex).map_or(kernel, Programmed::Connected);
+                    resolved.map_or_else(link, |c| Programmed::Group(c.set))
                 }
-                Some(Outcome::Blackhole) => Told::Blackhole,
-                Some(Outcome::Group) => Told::Group(best.set),
+                Some(Outcome::Blackhole) => Programmed::Blackhole,
+                Some(Outcome::Group) => Programmed::Group(best.set),
                 Some(Outcome::Kernel) | None => kernel,
             },
         }
