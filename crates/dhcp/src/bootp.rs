@@ -1,18 +1,18 @@
-//! BOOTP messages as a relay sees them: the fixed part, and the options as one run of bytes.
+//! BOOTP messages as a relay needs them: the fixed part, and the options as one sequence of bytes.
 //!
-//! Read RFC 2131, section 2, RFC 2132, section 2, and RFC 3046, section 2. Invariant: what a relay does not change leaves
-//! as it came, option by option; padding between options is not kept.
+//! Read RFC 2131, section 2, RFC 2132, section 2, and RFC 3046, section 2. Invariant: options that a relay does not
+//! change are forwarded unchanged and in their order; padding between options is dropped.
 
 use lanyard_types::MacAddr;
 use std::net::Ipv4Addr;
 
-/// Bytes of the fixed part, the magic cookie not included.
+/// Length of the fixed part in bytes, without the magic cookie.
 const FIXED: usize = 236;
-/// What the options begin with (RFC 2131, 3).
+/// The magic cookie that precedes the options (RFC 2131, 3).
 const COOKIE: [u8; 4] = [99, 130, 83, 99];
-/// Longest message that is sent, in bytes: what fits an Ethernet frame with the headers of IPv4 and UDP.
+/// Longest message that is sent, in bytes: it fits an Ethernet frame with the headers of IPv4 and UDP.
 pub const MAX_MESSAGE: usize = 1472;
-/// BOOTP's shortest message, which old clients insist on (RFC 1542, 2.1).
+/// Shortest message that BOOTP allows. Old clients drop shorter ones (RFC 1542, 2.1).
 const MIN_MESSAGE: usize = 300;
 
 const PAD: u8 = 0;
@@ -25,18 +25,19 @@ pub const REQUEST: u8 = 1;
 /// A server's message.
 pub const REPLY: u8 = 2;
 
-/// A message.
+/// A BOOTP or DHCP message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
     fixed: Vec<u8>,
-    /// Options in their order, without relay information; `None` when there is no cookie (BOOTP without extensions).
+    /// The options in their order, without relay information; `None` when there is no cookie (BOOTP without
+    /// extensions).
     options: Option<Vec<u8>>,
-    /// The relay information, its sub-options.
+    /// The sub-options of the relay information option.
     relay: Option<Vec<u8>>,
 }
 
 impl Message {
-    /// Reads a message; `None` when it is damaged. One without an end option is taken as it is.
+    /// Parses a message; `None` when it is malformed. A missing end option is tolerated.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let fixed = bytes.get(..FIXED)?.to_vec();
@@ -55,7 +56,7 @@ impl Message {
                     let value = tail.get(..usize::from(len))?;
                     rest = tail.get(usize::from(len)..)?;
                     if code == RELAY {
-                        // One that was split is put together (RFC 3396).
+                        // An option may be split into several parts, which are concatenated (RFC 3396).
                         relay.get_or_insert_default().extend(value);
                     } else {
                         options.extend([code, len]);
@@ -66,7 +67,7 @@ impl Message {
         }
         Some(Self { fixed, options: Some(options), relay })
     }
-    /// The bytes.
+    /// The message as bytes.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = self.fixed.clone();
@@ -101,7 +102,7 @@ impl Message {
     pub fn op(&self) -> u8 {
         self.u8(0)
     }
-    /// Relays it has been through.
+    /// The number of relays that have forwarded the message.
     #[must_use]
     pub fn hops(&self) -> u8 {
         self.u8(3)
@@ -111,22 +112,22 @@ impl Message {
             *byte = hops;
         }
     }
-    /// The client wants broadcasts.
+    /// True if the client asks for replies by broadcast.
     #[must_use]
     pub fn wants_broadcast(&self) -> bool {
         self.u8(10) & 0x80 != 0
     }
-    /// The address the client has.
+    /// The client's current address.
     #[must_use]
     pub fn ciaddr(&self) -> Ipv4Addr {
         self.address(12)
     }
-    /// The address the client is given.
+    /// The address that the server assigns.
     #[must_use]
     pub fn yiaddr(&self) -> Ipv4Addr {
         self.address(16)
     }
-    /// The first relay.
+    /// The address of the first relay.
     #[must_use]
     pub fn giaddr(&self) -> Ipv4Addr {
         self.address(24)
@@ -136,7 +137,7 @@ impl Message {
             bytes.copy_from_slice(&address.octets());
         }
     }
-    /// The client's MAC address, when it is an Ethernet's.
+    /// The client's MAC address, if its hardware type is Ethernet.
     #[must_use]
     pub fn chaddr(&self) -> Option<MacAddr> {
         let bytes: [u8; 6] = self.fixed.get(28..34)?.try_into().ok()?;
@@ -144,17 +145,17 @@ impl Message {
             .then_some(MacAddr(bytes))
             .filter(|mac| !mac.is_group() && !mac.is_zero())
     }
-    /// True when hardware address length and operation make sense.
+    /// True if the hardware address length and the operation are valid.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         matches!(self.op(), REQUEST | REPLY) && self.u8(2) <= 16
     }
-    /// True when options can be added.
+    /// True if the message can carry options.
     #[must_use]
     pub fn has_options(&self) -> bool {
         self.options.is_some()
     }
-    /// The relay information: its sub-options.
+    /// The sub-options of the relay information.
     #[must_use]
     pub fn relay(&self) -> Option<&[u8]> {
         self.relay.as_deref()
@@ -164,7 +165,7 @@ impl Message {
     }
 }
 
-/// The value of a sub-option; `None` when there is none, or the list is damaged before it.
+/// The value of a sub-option; `None` when there is none, or when the list is malformed before it.
 #[must_use]
 pub fn sub_option(mut list: &[u8], wanted: u8) -> Option<&[u8]> {
     while let [code, len, tail @ ..] = list {
@@ -181,7 +182,7 @@ pub fn sub_option(mut list: &[u8], wanted: u8) -> Option<&[u8]> {
 pub mod tests {
     use super::*;
 
-    /// A discover with these giaddr, hops, flags and options.
+    /// A DHCPDISCOVER with these fields and options.
     pub fn message(op: u8, giaddr: &str, hops: u8, options: &[u8]) -> Vec<u8> {
         let mut bytes = vec![0u8; FIXED];
         bytes[..4].copy_from_slice(&[op, 1, 6, hops]);

@@ -1,36 +1,36 @@
-//! What has become of messages.
+//! Counters of what the relays did with messages.
 
-/// What became of a message.
+/// What a relay did with a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Counter {
-    /// Of a client, sent to every server of its interface.
+    /// Forwarded a client's message to every server of its interface.
     ToServer,
-    /// Of a server, sent to its client.
+    /// Forwarded a server's message to its client.
     ToClient,
-    /// Sent without the relay's information, which would have made it too long.
+    /// Forwarded without relay information, which would have made the message too long.
     OptionTooLong,
-    /// Dropped: shorter than its fixed part.
+    /// Dropped: shorter than the fixed part.
     DroppedTooShort,
-    /// Dropped: not what a client or a server sends, or damaged.
+    /// Dropped: malformed, or neither a client nor a server sends such a message.
     DroppedMalformed,
-    /// Dropped: it has been through too many relays.
+    /// Dropped: forwarded by too many relays before.
     DroppedHops,
     /// Dropped: it claims to have been relayed by this relay already.
     DroppedSpoofed,
-    /// Dropped: a client that is not trusted sent relay information of its own.
+    /// Dropped: it has relay information, and the client is not trusted.
     DroppedUntrusted,
-    /// Dropped: it has relay information, and the policy is to drop.
+    /// Dropped: it has relay information, and the policy is to drop such messages.
     DroppedPolicy,
-    /// Dropped: the interface it came in at has no address.
+    /// Dropped: the receiving interface has no address.
     DroppedNoAddress,
-    /// Dropped: no interface of this relay is meant.
+    /// Dropped: a reply that is for no interface of this relay.
     DroppedUnknown,
-    /// Dropped: a reply whose sender is no configured server of the interface that it is for.
+    /// Dropped: a reply whose sender is not a configured server of the interface that it is for.
     DroppedNotServer,
 }
 
 impl Counter {
-    /// All of them.
+    /// All values.
     pub const ALL: [Self; 12] = [
         Self::ToServer,
         Self::ToClient,
@@ -45,7 +45,7 @@ impl Counter {
         Self::DroppedUnknown,
         Self::DroppedNotServer,
     ];
-    /// Its name, for people and programs.
+    /// The name of the counter in text and JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -65,21 +65,21 @@ impl Counter {
     }
 }
 
-/// How many messages of each kind.
+/// The number of messages for each [`Counter`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counters([u64; Counter::ALL.len()]);
 
 impl Counters {
-    /// So many.
+    /// The value of a counter.
     #[must_use]
     pub const fn get(&self, counter: Counter) -> u64 {
         self.0[counter as usize]
     }
-    /// One more.
+    /// Counts one message.
     pub(crate) const fn count(&mut self, counter: Counter) {
         self.0[counter as usize] += 1;
     }
-    /// All that are not zero.
+    /// All counters that are not zero.
     pub fn iter(&self) -> impl Iterator<Item = (Counter, u64)> + '_ {
         Counter::ALL.into_iter().map(|counter| (counter, self.get(counter))).filter(|(_, n)| *n > 0)
     }

@@ -1,6 +1,6 @@
-//! A reply to a client that does not answer ARP yet: the whole Ethernet frame.
+//! Builds the Ethernet frame of a reply to a client that does not answer ARP yet.
 //!
-//! Read RFC 2131, section 4.1. Invariant: lengths and checksums are right (RFC 791, RFC 768), or there is no frame.
+//! Read RFC 2131, section 4.1. Invariant: lengths and checksums are correct (RFC 791, RFC 768), or no frame is built.
 
 use lanyard_types::MacAddr;
 use std::net::Ipv4Addr;
@@ -10,7 +10,8 @@ const UDP_HEADER: usize = 8;
 const SERVER_PORT: u16 = 67;
 const CLIENT_PORT: u16 = 68;
 
-/// The frame that takes `message` from this relay to the client at `to`. `None` when it is longer than a datagram.
+/// The frame that carries `message` from this relay to the client at `to`. `None` when it would be longer than a
+/// datagram.
 #[must_use]
 pub fn reply_frame(from: (MacAddr, Ipv4Addr), to: (MacAddr, Ipv4Addr), message: &[u8]) -> Option<Vec<u8>> {
     let udp_len = u16::try_from(UDP_HEADER + message.len()).ok()?;
@@ -18,7 +19,7 @@ pub fn reply_frame(from: (MacAddr, Ipv4Addr), to: (MacAddr, Ipv4Addr), message: 
     let mut ip = [0u8; IP_HEADER];
     ip[0] = 0x45;
     ip[2..4].copy_from_slice(&total.to_be_bytes());
-    // May not be fragmented; 64 hops; UDP.
+    // Don't fragment; TTL 64; UDP.
     (ip[6], ip[8], ip[9]) = (0x40, 64, 17);
     ip[12..16].copy_from_slice(&from.1.octets());
     ip[16..20].copy_from_slice(&to.1.octets());
@@ -35,7 +36,7 @@ pub fn reply_frame(from: (MacAddr, Ipv4Addr), to: (MacAddr, Ipv4Addr), message: 
     Some([&ethernet[..], &ip, &udp, message].concat())
 }
 
-/// The Internet checksum (RFC 1071) of parts, all but the last of which have an even length.
+/// The Internet checksum (RFC 1071) of several parts. All but the last must have an even length.
 fn checksum(parts: &[&[u8]]) -> u16 {
     let word = |pair: &[u8]| u32::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]));
     let mut sum: u32 = parts.iter().flat_map(|part| part.chunks(2)).map(word).sum();

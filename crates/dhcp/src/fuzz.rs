@@ -1,11 +1,11 @@
-//! An entry for fuzzers: any bytes from clients and servers, through both relays.
+//! The entry point for fuzzers: any bytes from clients and servers, through both relays.
 
 use crate::relay4::{Config4, Interface4, Policy, Relay4, Send4, Server4, Source4};
 use crate::relay6::{Config6, Interface6, Relay6, Server6};
 use crate::{Counter, Message};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// What the interfaces of the fuzzed relays are called.
+/// The interfaces of the fuzzed relays.
 const NAMES: [&str; 2] = ["vlan10", "eth1.20"];
 
 fn relay4(seed: u8) -> Relay4 {
@@ -41,8 +41,9 @@ fn relay6() -> Relay6 {
 /// Runs bytes through both relays.
 ///
 /// # Panics
-/// When a message is not counted exactly once, when what is sent can't be read back, or when it is too long: that is what
-/// the fuzzer looks for.
+///
+/// When a message is not counted exactly once, or when a message that is sent cannot be parsed or is too long: these
+/// are bugs for the fuzzer to find.
 pub fn fuzz(data: &[u8]) {
     let Some((&seed, datagram)) = data.split_first() else { return };
     let name = NAMES[usize::from(seed >> 7)];
@@ -62,7 +63,7 @@ pub fn fuzz(data: &[u8]) {
     let mut relay = relay6();
     let source = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 5);
     for send in relay.handle(None, name, source, datagram) {
-        // What was relayed is whole again once it comes back.
+        // A relayed message that comes back is unwrapped to what it was.
         if send.port == 547 && send.message.first() == Some(&12) {
             let mut back = send.message.clone();
             back[0] = 13;

@@ -1,8 +1,9 @@
-//! DHCP relay agents without a socket or a clock: what a client or a server has sent goes in, what is to be sent comes out.
+//! DHCP relay agents without a socket or a clock: received messages in, messages to send out.
 //!
-//! Read first: RFC 2131, RFC 1542 section 4 and RFC 3046 for IPv4 ([`Relay4`]); RFC 8415, section 19, for IPv6 ([`Relay6`]).
-//! Invariants: bytes from outside are read with bounds and never panic; nothing is kept of a message, so no number of
-//! messages needs memory; every message is counted once, as forwarded or as dropped for a named reason.
+//! Read first: RFC 2131, RFC 1542 section 4 and RFC 3046 for IPv4 ([`Relay4`]); RFC 8415, section 19, for IPv6
+//! ([`Relay6`]). Invariants: bytes from outside are read with bounds and never panic. The relays keep no state of
+//! messages, so no number of messages needs memory. Every message is counted once, as forwarded or as dropped for a
+//! named reason.
 
 mod bootp;
 mod counters;

@@ -1,7 +1,7 @@
 //! The relay agent of DHCPv4.
 //!
-//! Read RFC 1542, section 4.1, and RFC 3046, section 2.1. Invariant: a reply finds its interface by what the relay itself has
-//! put into the request, never by what it was not told to relay for.
+//! Read RFC 1542, section 4.1, and RFC 3046, section 2.1. Invariant: the interface of a reply is found by what this
+//! relay has put into the request, and must be an interface that it is configured for.
 
 use crate::bootp::{MAX_MESSAGE, Message, REPLY, REQUEST, sub_option};
 use crate::counters::{Counter, Counters};
@@ -9,110 +9,110 @@ use lanyard_types::MacAddr;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-/// Most relays a message may have been through (RFC 1542, 4.1.1).
+/// A message that more relays have forwarded is dropped (RFC 1542, 4.1.1).
 const MAX_HOPS: u8 = 16;
 
 /// Circuit and remote ID (RFC 3046, 3.1 and 3.2).
 const CIRCUIT_ID: u8 = 1;
 const REMOTE_ID: u8 = 2;
-/// The client's subnet, where giaddr does not say it (RFC 3527).
+/// The client's subnet, where giaddr does not tell it (RFC 3527).
 const LINK_SELECTION: u8 = 5;
-/// Whom the client shall take for its server (RFC 5107).
+/// The address that the client shall use as its server's (RFC 5107).
 const SERVER_OVERRIDE: u8 = 11;
 
-/// What the relay is told.
+/// The configuration of the relay.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Config4 {
-    /// Interfaces with servers, by the name that is their circuit ID.
+    /// Interfaces with servers, by name. The name is the circuit ID.
     pub interfaces: BTreeMap<String, Interface4>,
-    /// Relay information is added.
+    /// True if the relay adds relay information.
     pub option: bool,
-    /// What is done with relay information that is there.
+    /// What to do with relay information that a message has already.
     pub policy: Policy,
-    /// Clients' own relay information is taken everywhere.
+    /// Relay information from clients is accepted on every interface.
     pub trust_all: bool,
-    /// The remote ID.
+    /// The remote ID that the relay inserts.
     pub remote_id: MacAddr,
 }
 
-/// One interface.
+/// One interface of the relay.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Interface4 {
-    /// Its routing table.
+    /// The VRF of the interface.
     pub vrf: Option<String>,
-    /// Its addresses, the primary, which is the gateway address, first.
+    /// Its addresses. The first one is the primary address, which goes into giaddr.
     pub addresses: Vec<Ipv4Addr>,
-    /// Its servers.
+    /// The servers for its clients.
     pub servers: Vec<Server4>,
-    /// Clients' own relay information is taken here.
+    /// Relay information from clients is accepted on this interface.
     pub trusted: bool,
 }
 
-/// A server.
+/// A DHCP server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Server4 {
-    /// The routing table it is reached in.
+    /// The VRF in which the server is reached.
     pub vrf: Option<String>,
     /// Its address.
     pub address: Ipv4Addr,
-    /// The relay's own address in that table, when that is not the interface's: the server answers there.
+    /// The relay's own address in that VRF, if it is not the interface's: the server answers to it.
     pub source: Option<Ipv4Addr>,
 }
 
-/// Where a datagram comes from.
+/// The sender of a datagram.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source4 {
-    /// The routing table it came in by.
+    /// The VRF in which it was received.
     pub vrf: Option<String>,
     /// The sender's address.
     pub address: Ipv4Addr,
 }
 
-/// What is done with relay information that is there.
+/// What to do with relay information that a message has already.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Policy {
-    /// The relay's own takes its place.
+    /// It is replaced by the relay's own.
     #[default]
     Replace,
-    /// It stays.
+    /// It is kept.
     Keep,
     /// The message is dropped.
     Drop,
 }
 
-/// Something to send.
+/// A message to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Send4 {
     /// To a server's port 67.
     Server {
-        /// In this routing table.
+        /// The VRF.
         vrf: Option<String>,
-        /// To this address.
+        /// The server's address.
         address: Ipv4Addr,
         /// The message.
         message: Vec<u8>,
     },
     /// To a client's port 68.
     Client {
-        /// Out of this interface.
+        /// The egress interface.
         interface: String,
-        /// How.
+        /// How to address the client.
         to: Delivery,
         /// The message.
         message: Vec<u8>,
     },
 }
 
-/// How a client is reached.
+/// How a client is addressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delivery {
-    /// 255.255.255.255.
+    /// By broadcast, to 255.255.255.255.
     Broadcast,
-    /// It does not answer ARP for the address yet: both are in the message.
+    /// By unicast to these addresses, which the message contains. The client does not answer ARP for its address yet.
     Unicast(MacAddr, Ipv4Addr),
 }
 
-/// The relay.
+/// A DHCPv4 relay.
 #[derive(Debug, Clone, Default)]
 pub struct Relay4 {
     config: Config4,
@@ -120,22 +120,23 @@ pub struct Relay4 {
 }
 
 impl Relay4 {
-    /// Tells it what to do from now on.
+    /// Sets the configuration.
     pub fn configure(&mut self, config: Config4) {
         self.config = config;
     }
-    /// What it was told.
+    /// The configuration.
     #[must_use]
     pub const fn config(&self) -> &Config4 {
         &self.config
     }
-    /// What has become of messages.
+    /// The counters of messages.
     #[must_use]
     pub const fn counters(&self) -> &Counters {
         &self.counters
     }
-    /// A datagram has come to port 67 from `source`, in at `interface`. Clients' go by the interface, servers' by what is in them;
-    /// a server's is taken only from a configured server of the interface that it is for.
+    /// Handles a datagram received on port 67 from `source` at `interface`. The interface decides where a client's
+    /// message is sent, and the contents where a server's is. A server's message is accepted only from a configured
+    /// server of the interface that it is for.
     pub fn handle(&mut self, interface: &str, source: &Source4, datagram: &[u8]) -> Vec<Send4> {
         let result = match datagram.len() {
             0..236 => Err(Counter::DroppedTooShort),
@@ -150,7 +151,7 @@ impl Relay4 {
         sends
     }
 
-    /// RFC 1542, 4.1.1; RFC 3046, 2.1.
+    /// Handles a client's message (RFC 1542, 4.1.1; RFC 3046, 2.1).
     fn request(&mut self, name: &str, mut message: Message) -> Result<(Counter, Vec<Send4>), Counter> {
         let interface = self.config.interfaces.get(name).ok_or(Counter::DroppedUnknown)?;
         let own = *interface.addresses.first().ok_or(Counter::DroppedNoAddress)?;
@@ -170,7 +171,7 @@ impl Relay4 {
                 return Err(Counter::DroppedPolicy);
             }
         }
-        // Who is not the first relay adds nothing (RFC 3046, 2.1.1); it may replace.
+        // Only the first relay adds information (RFC 3046, 2.1.1); later ones may replace it.
         let adds = match message.relay() {
             Some(_) => self.config.policy == Policy::Replace,
             None => first,
@@ -207,7 +208,8 @@ impl Relay4 {
         Ok((Counter::ToServer, sends))
     }
 
-    /// The relay's own information: the interface's name; the switch's address as IOS writes it, with a type and a length.
+    /// The relay's own sub-options: the interface's name as circuit ID, and the switch's address as remote ID in IOS's
+    /// form, with a type and a length.
     fn information(&self, interface: &str) -> Vec<u8> {
         let mut list = vec![CIRCUIT_ID, u8::try_from(interface.len()).unwrap_or(0)];
         list.extend(interface.bytes().take(usize::from(u8::MAX)));
@@ -216,7 +218,7 @@ impl Relay4 {
         list
     }
 
-    /// RFC 1542, 4.1.2; RFC 3046, 2.1.
+    /// Handles a server's message (RFC 1542, 4.1.2; RFC 3046, 2.1).
     fn reply(&mut self, source: &Source4, mut message: Message) -> Result<(Counter, Vec<Send4>), Counter> {
         let giaddr = message.giaddr();
         let circuit = message.relay().and_then(|relay| sub_option(relay, CIRCUIT_ID));
@@ -284,7 +286,7 @@ mod tests {
         relay
     }
 
-    /// What is sent, as text.
+    /// A message to send as text.
     fn show(send: &Send4) -> String {
         let (who, bytes) = match send {
             Send4::Server { vrf, address, message } => {
@@ -308,7 +310,7 @@ mod tests {
         check_from(relay, "192.0.2.1", interface, bytes, want, counter);
     }
 
-    /// As [`check`], from this sender: `192.0.2.9@up` is in the routing table `up`.
+    /// As [`check`], but from this sender: `192.0.2.9@up` is in the VRF `up`.
     fn check_from(
         relay: &mut Relay4,
         from: &str,
@@ -340,13 +342,13 @@ mod tests {
         check(&mut bare, "vlan10", &message(7, "", 0, &[]), &[], DroppedMalformed);
         check(&mut bare, "vlan10", &message(REQUEST, "", 16, &[]), &[], DroppedHops);
         check(&mut bare, "vlan10", &message(REQUEST, "10.0.20.254", 1, &[]), &[], DroppedSpoofed);
-        // Another relay's stays its own.
+        // The giaddr of another relay is kept.
         let relayed = message(REQUEST, "10.7.0.1", 3, &[]);
         check(&mut bare, "vlan20", &relayed, &["192.0.2.1 gi 10.7.0.1 hops 4 info -"], ToServer);
-        // Without option 82 on our side it is left alone where it may be.
+        // Without `option`, relay information that is there is left alone where the policy permits.
         let with = message(REQUEST, "", 0, CIRCUIT_X);
         check(&mut bare, "vlan10", &with, &[], DroppedUntrusted);
-        // Across routing tables the server needs to know the subnet, and the client whom to ask.
+        // Across VRFs the server has to be told the client's subnet, and the client which server to address.
         let link = "192.0.2.9@up gi 203.0.113.1 hops 1 info vlan30 link [10, 0, 30, 254]";
         check(&mut bare, "vlan30", &plain, &[link], ToServer);
     }
@@ -377,7 +379,7 @@ mod tests {
             expect(&bare, "10.7.0.1", 4, Some("-"));
             check(&mut relay, "vlan10", &with, &[], DroppedUntrusted);
         }
-        // What leaves no room is sent without.
+        // If there is no room for the relay information, the message is sent without.
         let long: Vec<u8> = (0..5).flat_map(|_| [[224, 230].to_vec(), vec![0; 230]].concat()).collect();
         let long = message(REQUEST, "", 0, &[long, [225, 50].to_vec(), vec![0; 50]].concat());
         let mut relay = relay(true, Policy::Replace);
@@ -404,21 +406,22 @@ mod tests {
         let all = "vlan10 all gi 10.0.10.254 hops 0 info -";
         check(&mut relay, "x", &given("10.0.10.254", &[], 0x80, lease), &[all], ToClient);
         check(&mut relay, "x", &given("10.0.10.254", &[], 0, [0; 4]), &[all], ToClient);
-        // The server's table is another one: only the circuit says whose client it is.
+        // The server is in another VRF: only the circuit ID tells whose client it is.
         let crossed = given("203.0.113.1", &circuit("vlan30"), 0x80, lease);
         let far = "vlan30 all gi 203.0.113.1 hops 0 info -";
         check_from(&mut relay, "192.0.2.9@up", "x", &crossed, &[far], ToClient);
         check(&mut relay, "x", &given("203.0.113.1", &[], 0, lease), &[], DroppedUnknown);
-        // A circuit of ours with another's address, and an address that is nobody's.
+        // A circuit ID of this relay with another interface's address, and an address that no interface has.
         check(&mut relay, "x", &given("10.7.0.1", &circuit("vlan10"), 0, lease), &[], DroppedUnknown);
         check(&mut relay, "x", &given("0.0.0.0", &[], 0, lease), &[], DroppedUnknown);
-        // Who is no server of the client's interface, or is not where that server is, is not listened to.
+        // A sender that is not a server of the client's interface, or is in another VRF than that server, is not
+        // accepted.
         check_from(&mut relay, "192.0.2.2", "vlan20", &ours, &[unicast], ToClient);
         for stranger in ["192.0.2.9", "10.0.10.66", "0.0.0.0", "192.0.2.1@up"] {
             check_from(&mut relay, stranger, "vlan10", &ours, &[], DroppedNotServer);
         }
         check_from(&mut relay, "192.0.2.9", "x", &crossed, &[], DroppedNotServer);
-        // What is not ours stays in.
+        // Relay information that this relay did not add is not removed.
         let foreign = given("10.0.10.254", CIRCUIT_X, 0x80, lease);
         check(&mut relay, "x", &foreign, &["vlan10 all gi 10.0.10.254 hops 0 info x"], ToClient);
     }

@@ -1,7 +1,7 @@
 //! The relay agent of DHCPv6.
 //!
-//! Read RFC 8415, sections 9 and 19. Invariant: a reply finds its interface by the interface ID or the link address that the
-//! relay itself has put into the request.
+//! Read RFC 8415, sections 9 and 19. Invariant: the interface of a reply is found by the interface ID or the link
+//! address that this relay has put into the request.
 
 use crate::counters::{Counter, Counters};
 use std::collections::BTreeMap;
@@ -9,7 +9,8 @@ use std::net::Ipv6Addr;
 
 /// HOP_COUNT_LIMIT (RFC 8415, 7.6).
 const MAX_HOPS: u8 = 8;
-/// Longest message that is relayed, in bytes: its option's length is 16 bits, and what is around it has to fit.
+/// Longest message that is relayed, in bytes: the relay message option has a 16-bit length, and the headers around it
+/// have to fit as well.
 const MAX_MESSAGE: usize = 65_000;
 
 const ADVERTISE: u8 = 2;
@@ -17,31 +18,32 @@ const REPLY: u8 = 7;
 const RECONFIGURE: u8 = 10;
 const RELAY_FORWARD: u8 = 12;
 const RELAY_REPLY: u8 = 13;
-/// The highest message type known: a client's or another relay's of a higher one are relayed too (RFC 8415, 19.1).
+/// The highest message type known. Higher types are relayed like a client's or another relay's message (RFC 8415,
+/// 19.1).
 const RELAY_HEADER: usize = 34;
 
 const OPTION_RELAY_MESSAGE: u16 = 9;
 const OPTION_INTERFACE_ID: u16 = 18;
 
-/// A client's port; a relay's is the server's, 547.
+/// The port of clients. Relays and servers use port 547.
 const CLIENT_PORT: u16 = 546;
 const RELAY_PORT: u16 = 547;
 
-/// What the relay is told.
+/// The configuration of the relay.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Config6 {
-    /// Interfaces with servers, by the name that is their interface ID.
+    /// Interfaces with servers, by name. The name is the interface ID.
     pub interfaces: BTreeMap<String, Interface6>,
 }
 
-/// One interface.
+/// One interface of the relay.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Interface6 {
-    /// Its routing table, in which the servers are, too.
+    /// The VRF of the interface and of its servers.
     pub vrf: Option<String>,
-    /// Its addresses that are not link-local, the first of which says which link it is.
+    /// Its addresses other than link-local ones. The first one is the link address of relayed messages.
     pub addresses: Vec<Ipv6Addr>,
-    /// Its servers.
+    /// The servers for its clients.
     pub servers: Vec<Server6>,
 }
 
@@ -55,8 +57,8 @@ pub struct Server6 {
 }
 
 impl Server6 {
-    /// May a datagram from `source`, in at the interface `at`, be this server's? One that is reached by a multicast address answers
-    /// from an address of its own, which is not known.
+    /// True if a datagram received from `source` on interface `at` may come from this server. A server configured by a
+    /// multicast address answers from its own address, which is not known here.
     fn is_sender(&self, at: &str, source: Ipv6Addr) -> bool {
         let here = self.interface.as_deref().is_none_or(|interface| interface == at);
         if self.address.is_multicast() {
@@ -66,22 +68,22 @@ impl Server6 {
     }
 }
 
-/// Something to send from port 547.
+/// A message to send from port 547.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Send6 {
-    /// In this routing table.
+    /// The VRF.
     pub vrf: Option<String>,
-    /// Out of this interface; `None` is where the route leads.
+    /// The egress interface; `None` uses the route to the address.
     pub interface: Option<String>,
     /// To this address.
     pub address: Ipv6Addr,
-    /// And this port.
+    /// The destination port.
     pub port: u16,
     /// The message.
     pub message: Vec<u8>,
 }
 
-/// The relay.
+/// A DHCPv6 relay.
 #[derive(Debug, Clone, Default)]
 pub struct Relay6 {
     config: Config6,
@@ -89,22 +91,22 @@ pub struct Relay6 {
 }
 
 impl Relay6 {
-    /// Tells it what to do from now on.
+    /// Sets the configuration.
     pub fn configure(&mut self, config: Config6) {
         self.config = config;
     }
-    /// What it was told.
+    /// The configuration.
     #[must_use]
     pub const fn config(&self) -> &Config6 {
         &self.config
     }
-    /// What has become of messages.
+    /// The counters of messages.
     #[must_use]
     pub const fn counters(&self) -> &Counters {
         &self.counters
     }
-    /// A datagram has come to port 547 of the routing table `vrf`, in at `interface`, from `source`. A reply is taken only from a
-    /// configured server of the interface that it is for.
+    /// Handles a datagram received on port 547 of the VRF `vrf` at `interface` from `source`. A reply is accepted only
+    /// from a configured server of the interface that it is for.
     pub fn handle(
         &mut self,
         vrf: Option<&str>,
@@ -332,11 +334,11 @@ mod tests {
         // Who is no server of the client's interface, or is not where that server is, is not listened to.
         check(&mut relay, "x@red", "2001:db8::2", &back, &[], DroppedNotServer);
         check(&mut relay, "x", "2001:db8::1", &back, &[], DroppedNotServer);
-        // Without an ID the link address decides.
+        // Without an interface ID, the link address decides.
         let mut bare = back[..RELAY_HEADER].to_vec();
         option(&mut bare, OPTION_RELAY_MESSAGE, &[2, 0, 0, 7]);
         check(&mut relay, "x", "2001:db8::1", &bare, &["fe80::5.546 on vlan10 type 2"], ToClient);
-        // A server that is reached by multicast answers from an address of its own, behind the interface that leads to it.
+        // A server configured by a multicast address answers from its own address, on the interface that leads to it.
         check(&mut relay, "vlan20", "2001:db8:20::7", &bare, &["fe80::5.546 on vlan10 type 2"], ToClient);
         check(&mut relay, "vlan10", "2001:db8:20::7", &bare, &[], DroppedNotServer);
     }

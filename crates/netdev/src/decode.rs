@@ -25,21 +25,22 @@ use netlink_packet_route::route::{
 };
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Bytes of struct ifinfomsg.
+/// Length of struct ifinfomsg in bytes.
 const LINK_HEADER: usize = 16;
-/// Bytes of struct ifaddrmsg.
+/// Length of struct ifaddrmsg in bytes.
 const ADDRESS_HEADER: usize = 8;
-/// Bytes of struct rtmsg.
+/// Length of struct rtmsg in bytes.
 const ROUTE_HEADER: usize = 12;
-/// Bytes of struct ndmsg.
+/// Length of struct ndmsg in bytes.
 const NEIGHBOUR_HEADER: usize = 12;
 
-/// The attributes behind a header of `header` bytes, up to the first that is cut off.
+/// The attributes after a header of `header` bytes, up to the first that is truncated.
 pub(crate) fn attributes(payload: &[u8], header: usize) -> impl Iterator<Item = NlaBuffer<&[u8]>> {
     NlasIterator::new(payload.get(header..).unwrap_or_default()).map_while(Result::ok)
 }
 
-/// RTM_NEWLINK and RTM_DELLINK. The bridge's messages about its ports (AF_BRIDGE) are no links.
+/// Decodes RTM_NEWLINK and RTM_DELLINK. Messages of family AF_BRIDGE describe bridge ports and are
+/// not links.
 pub(crate) fn link(payload: &[u8]) -> Option<Link> {
     let header = LinkHeader::parse(payload).ok()?;
     if header.interface_family != AddressFamily::Unspec {
@@ -61,7 +62,7 @@ pub(crate) fn link(payload: &[u8]) -> Option<Link> {
     for nla in attributes(payload, LINK_HEADER) {
         match nla.kind() {
             libc::IFLA_AF_SPEC => link.forwards = forwards(nla.value()),
-            // Long, and nothing here asks for them.
+            // Long attributes that nothing here needs.
             libc::IFLA_STATS | libc::IFLA_PROTINFO | libc::IFLA_VFINFO_LIST => {}
             libc::IFLA_LINKINFO => link_info(&mut link, nla.value()),
             _ => {
@@ -90,7 +91,8 @@ fn forwards(value: &[u8]) -> bool {
     })
 }
 
-/// The kinds alone: the crate reads the data behind them as well, and one datum it can't read would cost both.
+/// Reads only the kinds. The crate also decodes the data that follows, and fails for both if it
+/// cannot decode that.
 fn link_info(link: &mut Link, value: &[u8]) {
     for nla in attributes(value, 0) {
         match nla.kind() {
@@ -174,7 +176,8 @@ pub(crate) fn address(payload: &[u8]) -> Option<Address> {
             _ => {}
         }
     }
-    // On a point-to-point device IFA_ADDRESS is the other end; IFA_LOCAL, where there is one, is ours.
+    // On a point-to-point device IFA_ADDRESS is the peer's address, and IFA_LOCAL, if present, the
+    // device's own.
     Some(Address {
         ifindex: header.index,
         net: IpNet::new(local.or(addr)?, header.prefix_len).ok()?,
@@ -187,7 +190,7 @@ pub(crate) fn address(payload: &[u8]) -> Option<Address> {
     })
 }
 
-/// RTM_NEWROUTE and RTM_DELROUTE, of IPv4 and IPv6; cached exceptions are no routes.
+/// Decodes RTM_NEWROUTE and RTM_DELROUTE of IPv4 and IPv6, without cached exceptions.
 pub(crate) fn route(payload: &[u8]) -> Option<Route> {
     let header = RouteHeader::parse(payload).ok()?;
     let any: IpAddr = match header.address_family {
@@ -274,7 +277,8 @@ fn kind_from(kind: RouteType) -> RouteKind {
     }
 }
 
-/// RTM_NEWNEIGH and RTM_DELNEIGH, of IPv4 and IPv6: a bridge's FDB entries (AF_BRIDGE) are no neighbours.
+/// Decodes RTM_NEWNEIGH and RTM_DELNEIGH of IPv4 and IPv6, without the FDB entries of bridges
+/// (AF_BRIDGE).
 pub(crate) fn neighbour(payload: &[u8]) -> Option<Neighbour> {
     let header = NeighbourHeader::parse(payload).ok()?;
     let mut addr: Option<IpAddr> = None;
@@ -356,7 +360,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever arrives: no panic.
+        /// No input may panic.
         #[test]
         fn any_bytes(
             family in prop::sample::select(vec![0u8, 2, 7, 10]),

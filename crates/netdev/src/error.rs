@@ -1,9 +1,9 @@
-//! The one error: what was being done, to which device, and the kernel's reason.
+//! The error type of this crate: what was being done, to which device, and the kernel's reason.
 
 use crate::socket::Refusal;
 use std::io;
 
-/// Something the kernel refused, or could not be asked.
+/// An operation that the kernel refused or that could not be requested.
 #[derive(Debug, thiserror::Error)]
 #[error("{doing}: {}", self.reason())]
 pub struct Error {
@@ -16,11 +16,11 @@ pub struct Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// While `doing` ("setting the MTU of sw1p3"), `source` happened.
+    /// An error that occurred while `doing` something ("setting the MTU of sw1p3").
     pub(crate) fn new(doing: impl Into<String>, source: io::Error) -> Self {
         Self { doing: doing.into(), source, extended: None }
     }
-    /// While `doing`, the kernel said no.
+    /// The kernel's refusal of what `doing` describes.
     pub(crate) fn refused(doing: impl Into<String>, refusal: Refusal) -> Self {
         Self { doing: doing.into(), source: refusal.source, extended: refusal.extended }
     }
@@ -29,7 +29,7 @@ impl Error {
     pub fn doing(&self) -> &str {
         &self.doing
     }
-    /// The kernel's reason: its own words when it gave some, else the error number's.
+    /// The kernel's reason: its own text if it sent one, otherwise that of the error number.
     #[must_use]
     pub fn reason(&self) -> String {
         let code = match self.source.raw_os_error() {
@@ -48,7 +48,7 @@ impl Error {
     pub fn errno(&self) -> Option<i32> {
         self.source.raw_os_error()
     }
-    /// The device, address, route or neighbour is not (or no longer) there.
+    /// True if the device, address, route or neighbour does not exist (any more).
     #[must_use]
     pub fn is_gone(&self) -> bool {
         matches!(
@@ -56,17 +56,17 @@ impl Error {
             Some(libc::ENODEV | libc::ENXIO | libc::ENOENT | libc::ESRCH | libc::EADDRNOTAVAIL)
         )
     }
-    /// It exists already.
+    /// True if the object exists already.
     #[must_use]
     pub fn exists(&self) -> bool {
         self.errno() == Some(libc::EEXIST)
     }
-    /// The device or the kernel cannot do this at all.
+    /// True if the device or the kernel does not support the operation.
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
         matches!(self.errno(), Some(libc::EOPNOTSUPP)) || self.source.kind() == io::ErrorKind::Unsupported
     }
-    /// Not allowed: CAP_NET_ADMIN is missing.
+    /// True if the right is missing (CAP_NET_ADMIN).
     #[must_use]
     pub fn is_permission(&self) -> bool {
         matches!(self.errno(), Some(libc::EPERM | libc::EACCES))

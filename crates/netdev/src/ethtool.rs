@@ -1,7 +1,7 @@
-//! What a driver can be asked and told: speed, duplex, offloads, its name, its XDP features.
+//! Settings and properties of drivers: speed, duplex, offloads, driver name, XDP features.
 //!
-//! Read the kernel's networking/ethtool-netlink and netlink/specs/netdev.yaml first. Invariant: what a
-//! driver does not keep is `None`, not an error and not a guess.
+//! Read the kernel's networking/ethtool-netlink and netlink/specs/netdev.yaml first. Invariant: a
+//! property that a driver does not have is `None`, neither an error nor a guess.
 
 use crate::decode::attributes;
 use crate::error::Error;
@@ -34,29 +34,30 @@ pub struct Settings {
     pub speed_mbps: Option<u32>,
     /// Duplex, when known.
     pub duplex: Option<Duplex>,
-    /// Autonegotiation is on.
+    /// Whether autonegotiation is on.
     pub autoneg: bool,
     /// The connector: `tp`, `fibre`, `da`, `none`, `other`...
     pub port: Option<String>,
 }
 
-/// One offload.
+/// An offload of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Feature {
     /// The kernel's name: `rx-gro`, `rx-vlan-hw-parse`, `tx-checksum-ip-generic`...
     pub name: String,
-    /// On.
+    /// Whether it is on.
     pub on: bool,
-    /// Can be changed.
+    /// Whether it can be changed.
     pub changeable: bool,
 }
 
 /// What a driver can do with XDP.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct XdpAbility {
-    /// What it runs and takes.
+    /// The features of the driver.
     pub features: XdpFeatures,
-    /// A program can ask it for a VLAN tag that it keeps out of band (`bpf_xdp_metadata_rx_vlan_tag`).
+    /// Whether a program can ask the driver for a VLAN tag that is out of band
+    /// (`bpf_xdp_metadata_rx_vlan_tag`).
     pub tells_vlan_tag: bool,
 }
 
@@ -124,7 +125,8 @@ fn header(name: &str) -> DefaultNla {
     nest(HEADER, &[text(HEADER_DEV_NAME, name)])
 }
 
-/// The bits a bitset lists: name and value. In one without a mask a listed bit is a set bit.
+/// The name and value of each bit that a bitset lists. In a bitset without a mask, listed bits are
+/// set.
 fn bits(bitset: &[u8]) -> Vec<(String, bool)> {
     let no_mask = attributes(bitset, 0).any(|nla| nla.kind() == BITSET_NOMASK);
     let mut bits = Vec::new();
@@ -158,7 +160,7 @@ fn port_name(port: u8) -> &'static str {
     }
 }
 
-/// True of the refusal of a driver that has no such settings.
+/// True if the driver has no such settings.
 fn unsupported(refusal: &Refusal) -> bool {
     refusal.source.raw_os_error() == Some(libc::EOPNOTSUPP)
 }
@@ -168,7 +170,8 @@ impl Netdev {
         self.generic.borrow_mut().request(ETHTOOL, cmd, attributes, each)
     }
 
-    /// Speed, duplex, autonegotiation, connector; all unknown for a driver that keeps none of them.
+    /// Speed, duplex, autonegotiation and connector. All are unknown if the driver does not report
+    /// them.
     ///
     /// # Errors
     /// [`Error::is_gone`] when there is no such device.
@@ -179,7 +182,7 @@ impl Netdev {
                 let value = nla.value();
                 match nla.kind() {
                     LINKMODES_AUTONEG => settings.autoneg = parse_u8(value).is_ok_and(|on| on == 1),
-                    // SPEED_UNKNOWN is all ones; some drivers say 0 for it.
+                    // SPEED_UNKNOWN has all bits set; some drivers report 0 instead.
                     LINKMODES_SPEED => {
                         settings.speed_mbps = parse_u32(value).ok().filter(|s| *s != 0 && *s != u32::MAX);
                     }
@@ -229,16 +232,16 @@ impl Netdev {
         })
     }
 
-    /// Back to autonegotiation.
+    /// Turns autonegotiation on.
     ///
     /// # Errors
-    /// The driver's refusal; [`Error::is_unsupported`] for one that has none.
+    /// The driver's refusal; [`Error::is_unsupported`] if it cannot negotiate.
     pub fn set_autoneg(&self, name: &str) -> Result<()> {
         self.ethtool(LINKMODES_SET, vec![header(name), attribute(LINKMODES_AUTONEG, [1])], |_| {})
             .map_err(|refusal| Error::refused(format!("turning on autonegotiation of {name}"), refusal))
     }
 
-    /// Every offload the kernel knows, as this device has it.
+    /// Every offload that the kernel knows, with its state on this device.
     ///
     /// # Errors
     /// [`Error::is_gone`] when there is no such device.
@@ -264,7 +267,7 @@ impl Netdev {
         Ok(hardware.into_iter().map(feature).collect())
     }
 
-    /// True when the offload `feature` is on; `None` when the kernel knows none of that name.
+    /// True when the offload `feature` is on; `None` when the kernel does not know the name.
     ///
     /// # Errors
     /// [`Error::is_gone`] when there is no such device.
@@ -293,7 +296,7 @@ impl Netdev {
             .collect();
         let request = vec![header(name), nest(FEATURES_WANTED, &[nest(BITSET_BITS, &list)])];
         self.ethtool(FEATURES_SET, request, |_| {}).map_err(|refusal| Error::refused(doing(), refusal))?;
-        // The kernel takes the wish and says yes even where the driver does not follow.
+        // The kernel accepts the request even if the driver does not follow it.
         let now = self.features(name)?;
         let missed: Vec<_> = wanted
             .iter()

@@ -1,7 +1,6 @@
-//! What changes in the kernel, told as it happens.
+//! Events about changes of links, addresses, routes and neighbours.
 //!
-//! Read rtnetlink(7) first. Invariant: an event that was lost is told as [`Event::Overrun`], never left out
-//! in silence.
+//! Read rtnetlink(7) first. Invariant: lost events are reported as [`Event::Overrun`].
 
 use crate::socket::{Channel, for_each_message};
 use crate::{Address, Link, Neighbour, Route, decode};
@@ -11,13 +10,14 @@ use nix::sys::socket::{setsockopt, sockopt};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
-/// Most events handed over by one read, the datagram that reaches it finished.
+/// One read returns about this many events at most; it finishes the datagram in which it reaches
+/// the number.
 const EVENTS_A_READ: usize = 4096;
 
-/// Room for events that have not been read, in bytes: a routing daemon adds thousands of routes at once.
+/// Size of the receive buffer in bytes: a routing daemon adds thousands of routes at once.
 const EVENTS_BYTES: usize = 32 << 20;
 
-/// What is subscribed to.
+/// The multicast groups subscribed to.
 const GROUPS: [u32; 6] = [
     libc::RTNLGRP_LINK,
     libc::RTNLGRP_NEIGH,
@@ -27,31 +27,32 @@ const GROUPS: [u32; 6] = [
     libc::RTNLGRP_IPV6_ROUTE,
 ];
 
-/// One change. `Overrun` says that some were lost: list everything again.
+/// One change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// A device came or changed.
+    /// A device appeared or changed.
     Link(Box<Link>),
-    /// A device is gone.
+    /// A device was removed.
     LinkGone {
         /// Its index.
         ifindex: u32,
         /// Its name.
         name: String,
     },
-    /// An address came or changed.
+    /// An address was added or changed.
     Address(Address),
-    /// An address is gone.
+    /// An address was removed.
     AddressGone(Address),
-    /// A route came or was replaced, in any table.
+    /// A route was added or replaced, in any table.
     Route(Box<Route>),
-    /// A route is gone.
+    /// A route was removed.
     RouteGone(Box<Route>),
-    /// A neighbour came or changed.
+    /// A neighbour was added or changed.
     Neighbour(Neighbour),
-    /// A neighbour is gone.
+    /// A neighbour was removed.
     NeighbourGone(Neighbour),
-    /// The kernel had no room for some events.
+    /// Some events were lost, because the receive buffer was full. Everything has to be listed
+    /// again.
     Overrun,
 }
 
@@ -62,14 +63,14 @@ pub struct Events {
 }
 
 impl Events {
-    /// Subscribes in the calling thread's network namespace. Subscribe first and list afterwards: what changes
-    /// in between is then told twice rather than never.
+    /// Subscribes in the calling thread's network namespace. Subscribe first and list afterwards: a
+    /// change in between is then seen twice rather than never.
     ///
     /// # Errors
     /// When the kernel gives no netlink socket.
     pub fn open() -> io::Result<Self> {
         let channel = Channel::open(NETLINK_ROUTE)?;
-        // FORCE wants CAP_NET_ADMIN; without it losses are likelier, and told.
+        // RcvBufForce needs CAP_NET_ADMIN. Without it losses are likelier; they are reported.
         let _ = setsockopt(&channel.fd(), sockopt::RcvBufForce, &EVENTS_BYTES);
         for group in GROUPS {
             channel.socket().add_membership(group)?;
@@ -78,15 +79,16 @@ impl Events {
         Ok(Self { channel })
     }
 
-    /// What has happened since the last call; never blocks. Empty means that there is nothing more to read;
-    /// otherwise call again, or wait until [`Events::fd`] is readable (level-triggered).
+    /// Returns what has happened since the last call, without blocking. Nothing means that there is
+    /// nothing more to read. Otherwise call again, or wait until [`Events::fd`] is readable
+    /// (level-triggered).
     pub fn read(&mut self) -> Vec<Event> {
         let mut events = Vec::new();
         while events.len() < EVENTS_A_READ {
             match self.channel.receive() {
                 Ok(datagram) => for_each_message(datagram, |message| events.extend(event(&message))),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
-                // ENOBUFS, and whatever else may have cost a message.
+                // ENOBUFS, or another error that may have cost a message.
                 Err(_) => {
                     events.push(Event::Overrun);
                     break;
@@ -96,7 +98,7 @@ impl Events {
         events
     }
 
-    /// Readable when there is something to read.
+    /// Becomes readable when there is something to read.
     #[must_use]
     pub fn fd(&self) -> RawFd {
         self.as_fd().as_raw_fd()

@@ -19,7 +19,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, RawFd};
 
-/// What is subscribed to.
+/// The multicast groups subscribed to.
 const GROUPS: [u32; 11] = [
     libc::RTNLGRP_LINK,
     libc::RTNLGRP_NEIGH,
@@ -35,40 +35,40 @@ const GROUPS: [u32; 11] = [
 ];
 /// Of linux/rtnetlink.h, newer than the libc crate's.
 const RTNLGRP_NEXTHOP: u32 = 32;
-/// Room for events that have not been read, in bytes: some 80,000 routes.
+/// Size of the receive buffer in bytes: room for some 80,000 routes.
 const EVENTS_BYTES: usize = 64 << 20;
 /// NTF_USE of linux/neighbour.h.
 const NTF_USE: u8 = 1;
-/// Neighbours asked for in one datagram.
+/// Neighbours reported as used in one datagram.
 const USE_BATCH: usize = 64;
 
-/// Something the kernel said.
+/// A message from the kernel.
 #[derive(Debug)]
 pub enum Heard<'a> {
     /// A route.
     Route {
-        /// It.
+        /// The route.
         route: Route<'a>,
         /// NLM_F_* of the message.
         flags: u16,
-        /// It is gone.
+        /// True if it was removed.
         gone: bool,
     },
-    /// A next-hop object, and whether it is gone.
+    /// A next-hop object, and whether it was removed.
     NextHop(NextHopObject<'a>, bool),
-    /// A neighbour, and whether it is gone.
+    /// A neighbour, and whether it was removed.
     Neighbour(Neighbour, bool),
-    /// A device, and whether it is gone.
+    /// A device, and whether it was removed.
     Link(Box<Link>, bool),
-    /// An address, and whether it is gone.
+    /// An address, and whether it was removed.
     Address(Address, bool),
-    /// A policy routing rule, and whether it is gone.
+    /// A policy routing rule, and whether it was removed.
     Rule(Rule, bool),
-    /// The kernel forwards what comes in at an interface, or does not.
+    /// A change of the sysctl `forwarding`.
     Forwarding(Forwarding),
-    /// A message that could not be read: something was missed.
+    /// A message that could not be decoded, so a change was missed.
     Unreadable,
-    /// The kernel had no room for some events.
+    /// Some events were lost because the receive buffer was full.
     Overrun,
 }
 
@@ -77,7 +77,7 @@ pub enum Heard<'a> {
 pub struct Rule {
     /// Its family.
     pub ipv6: bool,
-    /// One of those the kernel starts with: its table, which it asks for everything.
+    /// For one of the kernel's default rules: the table that it looks up for every packet.
     pub standard: Option<u32>,
 }
 
@@ -94,7 +94,7 @@ pub struct Forwarding {
 
 /// A table that can be listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)] // named after what is in them
+#[allow(missing_docs)] // named after their contents
 pub enum Table {
     Links,
     Addresses,
@@ -109,7 +109,7 @@ pub enum Table {
 }
 
 impl Table {
-    /// The message that asks for it: its type, and the header of its family.
+    /// The type of the request, and the header of its family.
     fn request(self) -> (u16, [u8; 16], usize) {
         let mut header = [0; 16];
         let (kind, length, family) = match self {
@@ -133,14 +133,15 @@ const RTM_GETNEXTHOP: u16 = 106;
 const RTM_NEWNETCONF: u16 = 80;
 const RTM_GETNETCONF: u16 = 82;
 
-/// How far a listing has come.
+/// The progress of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// There is more; the descriptor says when.
+    /// There is more to read when the descriptor is readable.
     More,
-    /// That was all. Without `consistent` the table changed while it was read, and some of it may have been passed over.
+    /// The listing is complete. If it is not `consistent`, the table changed while it was read, and
+    /// entries may have been left out.
     Done {
-        /// The kernel vouches for it.
+        /// True if the kernel reported no interruption.
         consistent: bool,
     },
 }
@@ -156,8 +157,8 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Subscribes in the calling thread's network namespace. List afterwards: what changes in between is told twice
-    /// rather than never.
+    /// Subscribes in the calling thread's network namespace. List afterwards: a change in between
+    /// is then seen twice rather than never.
     ///
     /// # Errors
     /// When the kernel gives no netlink socket.
@@ -168,27 +169,27 @@ impl Follower {
             io::Result::Ok(channel)
         };
         let events = open()?;
-        // FORCE wants CAP_NET_ADMIN; without it losses are likelier, and told.
+        // RcvBufForce needs CAP_NET_ADMIN. Without it losses are likelier; they are reported.
         let _ = setsockopt(&events.fd(), sockopt::RcvBufForce, &EVENTS_BYTES);
         for group in GROUPS {
-            // A kernel without next-hop objects or IPv6 has nothing to tell of them.
+            // Fails on a kernel without next-hop objects or IPv6, which has no such events.
             let _ = events.socket().add_membership(group);
         }
         Ok(Self { events, listing: open()?, asking: open()?, sequence: 0, consistent: true })
     }
-    /// Readable when [`Follower::read`] has something.
+    /// Becomes readable when [`Follower::read`] has something.
     #[must_use]
     pub fn events_fd(&self) -> RawFd {
         self.events.fd().as_raw_fd()
     }
-    /// Readable when [`Follower::read_listing`] has something.
+    /// Becomes readable when [`Follower::read_listing`] has something.
     #[must_use]
     pub fn listing_fd(&self) -> RawFd {
         self.listing.fd().as_raw_fd()
     }
 
-    /// Hands over up to about `most` events; answers how many there were. Fewer than `most` means that there is nothing
-    /// more to read.
+    /// Passes up to about `most` events to `each` and returns their number. Fewer than `most` means
+    /// that there is nothing more to read.
     pub fn read(&mut self, most: usize, each: &mut dyn FnMut(Heard<'_>)) -> usize {
         let mut count = 0;
         while count < most {
@@ -198,7 +199,7 @@ impl Follower {
                     heard(message.message_type(), message.flags(), message.payload(), each);
                 }),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
-                // ENOBUFS, and whatever else may have cost a message. The next read goes on.
+                // ENOBUFS, or another error that may have cost a message. The next read continues.
                 Err(_) => {
                     count += 1;
                     each(Heard::Overrun);
@@ -208,13 +209,13 @@ impl Follower {
         count
     }
 
-    /// Begins a listing; one that is under way is forgotten.
+    /// Begins a listing. One that is running is abandoned.
     ///
     /// # Errors
     /// When the kernel does not take the request.
     pub fn list(&mut self, table: Table) -> io::Result<()> {
         if !self.drained() {
-            // The kernel has one listing a socket at a time.
+            // A socket can run only one listing at a time.
             let fresh = Channel::open(NETLINK_ROUTE)?;
             fresh.socket().set_non_blocking(true)?;
             self.listing = fresh;
@@ -228,7 +229,7 @@ impl Follower {
     fn drained(&mut self) -> bool {
         self.sequence == 0 || self.listing.receive().is_err_and(|e| e.kind() == io::ErrorKind::WouldBlock)
     }
-    /// Hands over up to about `most` entries of the listing that was begun last.
+    /// Passes up to about `most` entries of the running listing to `each`.
     ///
     /// # Errors
     /// The kernel's reason, when it does not list this table; when an answer was lost.
@@ -265,8 +266,9 @@ impl Follower {
         Ok(Progress::More)
     }
 
-    /// Tells the kernel that neighbours are in use: it resolves those it does not know, and asks after those it has not
-    /// heard of for some time (NTF_USE). Those behind a device that is gone are left out.
+    /// Tells the kernel that neighbours are in use (NTF_USE): it resolves those that it does not
+    /// know, and probes those that it has not heard from for some time. Neighbours on a removed
+    /// device are left out.
     pub fn use_neighbours(&mut self, neighbours: &[(u32, IpAddr)]) {
         for batch in neighbours.chunks(USE_BATCH) {
             let mut bytes = Vec::new();
@@ -282,7 +284,8 @@ impl Follower {
                 }
                 bytes.extend(message(libc::RTM_NEWNEIGH, NLM_F_REQUEST | NLM_F_CREATE, 0, &body));
             }
-            // A refusal says that the device or its address has just gone, which is told otherwise.
+            // A refusal means that the device or its address was just removed, which an event
+            // reports.
             let _ = self.asking.socket().send(&bytes, 0);
             while self.asking.receive().is_ok() {}
         }
@@ -316,7 +319,7 @@ fn heard(kind: u16, flags: u16, body: &[u8], each: &mut dyn FnMut(Heard<'_>)) {
     match kind {
         libc::RTM_NEWROUTE | libc::RTM_DELROUTE => match Route::new(body) {
             Ok(route) => each(Heard::Route { route, flags, gone: kind == libc::RTM_DELROUTE }),
-            // Multicast routing's, MPLS's.
+            // Routes of another family, such as multicast routing and MPLS.
             Err(wire::Malformed::Family) => {}
             Err(_) => each(Heard::Unreadable),
         },
@@ -345,7 +348,8 @@ fn heard(kind: u16, flags: u16, body: &[u8], each: &mut dyn FnMut(Heard<'_>)) {
     }
 }
 
-/// A rule's message (linux/fib_rules.h). Anything that is not known to change nothing makes it no standard one.
+/// Decodes a rule (linux/fib_rules.h). A rule with any attribute that may change its meaning is not
+/// a default rule.
 fn rule(body: &[u8]) -> Option<Rule> {
     const TO_TABLE: u8 = 1;
     const INVERT: u32 = 2;
@@ -376,7 +380,7 @@ fn rule(body: &[u8]) -> Option<Rule> {
     Some(Rule { ipv6, standard: standard.then_some(table) })
 }
 
-/// A netconf message (linux/netconf.h).
+/// Decodes a netconf message (linux/netconf.h).
 fn forwarding(body: &[u8]) -> Option<Forwarding> {
     const IFINDEX: u16 = 1;
     const FORWARDING: u16 = 2;
@@ -397,7 +401,7 @@ fn forwarding(body: &[u8]) -> Option<Forwarding> {
     }
     let ifindex = match ifindex {
         ALL => None,
-        // `default`, which is nobody's.
+        // `default`, which belongs to no device.
         ..=0 => return None,
         index => Some(index.unsigned_abs()),
     };
@@ -457,7 +461,7 @@ mod tests {
         check(3, &[(1, 7), (2, 1)], None);
     }
 
-    /// Not a timing assertion: it prints what the comment at the top of this file says.
+    /// Prints the figures in the comment at the top of this file; it asserts no timing.
     #[test]
     fn routes_a_second() {
         let net = |n: u32| ipnet::IpNet::new(std::net::Ipv4Addr::from(n << 8).into(), 24).unwrap();
@@ -486,7 +490,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever arrives: no panic.
+        /// No input may panic.
         #[test]
         fn any_bytes(kind in prop::sample::select(vec![16u16, 20, 24, 25, 28, 32, 33, 80, 104, 105]), bytes in prop::collection::vec(any::<u8>(), 0..120)) {
             heard(kind, 0, &bytes, &mut |heard| drop(format!("{heard:?}")));

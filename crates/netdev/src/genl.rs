@@ -1,8 +1,8 @@
-//! Generic netlink with attributes given as numbers and bytes: enough for the families `ethtool` and `netdev`,
-//! whose setters no crate encodes.
+//! Generic netlink with attributes as numbers and bytes, for the families `ethtool` and `netdev`,
+//! because no crate encodes their setters.
 //!
-//! Read the kernel's networking/generic_netlink_howto first. Invariant: an attribute that holds others carries
-//! NLA_F_NESTED, which these families insist on.
+//! Read the kernel's networking/generic_netlink_howto first. Invariant: a nested attribute carries
+//! NLA_F_NESTED, which these families require.
 
 use crate::decode::attributes;
 use crate::socket::{Channel, Refusal};
@@ -47,26 +47,26 @@ impl Emitable for Raw {
     }
 }
 
-/// An attribute with these bytes.
+/// An attribute with a binary value.
 pub(crate) fn attribute(kind: u16, value: impl Into<Vec<u8>>) -> DefaultNla {
     DefaultNla::new(kind, value.into())
 }
 
-/// An attribute with this text.
+/// An attribute with a text value.
 pub(crate) fn text(kind: u16, value: &str) -> DefaultNla {
     let mut bytes = value.as_bytes().to_vec();
     bytes.push(0);
     DefaultNla::new(kind, bytes)
 }
 
-/// An attribute that holds others.
+/// A nested attribute.
 pub(crate) fn nest(kind: u16, inner: &[DefaultNla]) -> DefaultNla {
     let mut bytes = vec![0; inner.buffer_len()];
     inner.emit(&mut bytes);
     DefaultNla::new(kind | NLA_F_NESTED, bytes)
 }
 
-/// A generic netlink socket and the family numbers learnt so far.
+/// A generic netlink socket and the family numbers resolved so far.
 #[derive(Debug)]
 pub(crate) struct Generic {
     channel: Channel,

@@ -1,6 +1,7 @@
-//! The one question ethtool netlink has no message for: the driver's name, by SIOCETHTOOL.
+//! The driver's name by SIOCETHTOOL, because ethtool netlink has no message for it.
 //!
-//! Read netdevice(7) and linux/ethtool.h first. Invariant: the kernel writes into `DriverInfo` and nowhere else.
+//! Read netdevice(7) and linux/ethtool.h first. Invariant: the kernel writes into `DriverInfo` and
+//! nowhere else.
 
 #![allow(unsafe_code)]
 

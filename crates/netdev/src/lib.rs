@@ -44,7 +44,7 @@ pub use watch::{Changed, Watch};
 #[derive(Debug)]
 pub struct Netdev {
     route: RefCell<Channel>,
-    /// Has the kernel filter what it lists (NETLINK_GET_STRICT_CHK).
+    /// A socket on which the kernel filters listings (NETLINK_GET_STRICT_CHK).
     strict: RefCell<Channel>,
     generic: RefCell<genl::Generic>,
 }
@@ -57,7 +57,7 @@ impl Netdev {
     /// When the kernel gives no netlink socket.
     pub fn open() -> io::Result<Self> {
         let strict = Channel::open(netlink_sys::protocols::NETLINK_ROUTE)?;
-        // A kernel before 4.20 lists everything, which is filtered here as well.
+        // A kernel before 4.20 lists everything; results are filtered here as well.
         let _ = strict.socket().set_netlink_get_strict_chk(true);
         Ok(Self {
             route: RefCell::new(Channel::open(netlink_sys::protocols::NETLINK_ROUTE)?),

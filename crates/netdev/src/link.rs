@@ -1,7 +1,7 @@
-//! Links: listing, changing, making, deleting.
+//! Links: listing, changing, creating, deleting.
 //!
-//! Read rtnetlink(7) first. Invariant: a name that reaches the kernel is one it would give out itself, so
-//! it can be neither a pattern ("eth%d") nor a path.
+//! Read rtnetlink(7) first. Invariant: a name passed to the kernel is a valid device name, so it is
+//! neither a pattern ("eth%d") nor a path.
 
 use crate::error::Error;
 use crate::{Link, Netdev, Result, decode};
@@ -20,8 +20,8 @@ pub const NAME_MAX: usize = 15;
 /// Longest alias in bytes: IFALIASZ less the terminator.
 const ALIAS_MAX: usize = 255;
 
-/// Changes to one device; what is `None` stays as it is. The kernel takes them one after the other, so a
-/// refusal may leave the earlier ones in place.
+/// Changes of one device; `None` leaves a property as it is. The kernel applies them one after the
+/// other, so after a refusal the earlier ones may remain.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LinkChange {
     /// The device.
@@ -38,14 +38,14 @@ pub struct LinkChange {
     pub master: Option<u32>,
     /// IFF_PROMISC.
     pub promisc: Option<bool>,
-    /// True: the kernel gives the device no IPv6 link-local address of its own; false: EUI-64, the default.
-    /// Applied before `up`, so that no address appears for a moment.
+    /// True: the kernel creates no IPv6 link-local address; false: EUI-64, the default. Applied
+    /// before `up`, so that no address exists even briefly.
     pub addrgen_none: Option<bool>,
     /// IFF_UP.
     pub up: Option<bool>,
 }
 
-/// A veth pair to make.
+/// A veth pair to create.
 #[derive(Debug, Clone, Default)]
 pub struct Veth<'a> {
     /// The near end.
@@ -62,7 +62,7 @@ pub struct Veth<'a> {
     pub peer_netns: Option<BorrowedFd<'a>>,
 }
 
-/// True for what the kernel takes as a device's name, patterns excluded.
+/// True for a name that the kernel accepts for a device, other than patterns.
 #[must_use]
 pub fn is_valid_name(name: &str) -> bool {
     let forbidden = |b: u8| b == b'/' || b == b':' || b == b'%' || b <= b' ' || b == 0x7f;
@@ -84,7 +84,7 @@ fn checked(name: &str) -> Result<LinkAttribute> {
 }
 
 impl LinkChange {
-    /// No change yet to `ifindex`.
+    /// A change of `ifindex` that changes nothing yet.
     #[must_use]
     pub fn of(ifindex: u32) -> Self {
         Self { ifindex, ..Self::default() }
@@ -105,7 +105,7 @@ impl LinkChange {
         }
     }
 
-    /// The messages that make the change, in order.
+    /// The messages for the change, in order.
     fn messages(&self) -> Result<Vec<LinkMessage>> {
         let mut main = message(self.ifindex);
         let mut messages = Vec::with_capacity(2);
@@ -169,7 +169,7 @@ impl Veth<'_> {
 }
 
 impl Netdev {
-    /// Every device of the namespace, in the kernel's order.
+    /// All devices of the namespace, in the kernel's order.
     ///
     /// # Errors
     /// When the kernel does not answer.
@@ -221,7 +221,7 @@ impl Netdev {
         link.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV).into())
     }
 
-    /// The name of a device for an error's text: its index when it has none any more.
+    /// The name of a device for an error message, or its index if it has been removed.
     pub(crate) fn label(&self, ifindex: u32) -> String {
         self.link_by_index(ifindex).map_or_else(|_| format!("interface {ifindex}"), |link| link.name)
     }
@@ -384,7 +384,7 @@ impl Netdev {
     /// The kernel's refusal: hardware cannot be deleted, gone.
     pub fn delete(&self, ifindex: u32) -> Result<()> {
         if ifindex == 0 {
-            // To the kernel this would mean a group of devices.
+            // Index 0 would select a group of devices.
             return Err(Error::new("deleting interface 0", io::Error::from_raw_os_error(libc::ENODEV)));
         }
         let request = RouteNetlinkMessage::DelLink(message(ifindex));

@@ -1,7 +1,7 @@
-//! What the kernel says of links, addresses, routes and neighbours, as plain values.
+//! Links, addresses, routes and neighbours as plain values.
 //!
-//! Read rtnetlink(7) first. Invariant: nothing here depends on a netlink crate, so callers and their tests
-//! can make these values by hand.
+//! Read rtnetlink(7) first. Invariant: nothing here depends on a netlink crate, so callers and
+//! their tests can construct these values.
 
 use ipnet::IpNet;
 use lanyard_types::MacAddr;
@@ -16,7 +16,7 @@ pub struct Link {
     pub name: String,
     /// The alias (`ip link set alias`), up to 255 bytes.
     pub alias: Option<String>,
-    /// True for an Ethernet device; a loopback or a layer-3 tunnel is none.
+    /// True for an Ethernet device. Loopback and layer-3 tunnels are not.
     pub ethernet: bool,
     /// True for the loopback device.
     pub loopback: bool,
@@ -28,21 +28,21 @@ pub struct Link {
     pub min_mtu: u32,
     /// Largest MTU the device takes, in bytes; 0 says it sets no limit.
     pub max_mtu: u32,
-    /// IFF_UP: the administrator wants it up.
+    /// IFF_UP: administratively up.
     pub admin_up: bool,
     /// Up, with carrier, and not held down by its operational state: frames can pass.
     pub link_up: bool,
     /// Carrier alone, as the driver reports it (false while the device is down).
     pub carrier: bool,
-    /// How often the carrier came or went.
+    /// How often the carrier changed.
     pub carrier_changes: u32,
     /// IFF_PROMISC was set by an administrator.
     pub promiscuous: bool,
-    /// Everything that wants promiscuous mode, packet sockets and the kernel included.
+    /// How many users have requested promiscuous mode, packet sockets and the kernel included.
     pub promiscuity: u32,
-    /// The bridge, team or bond this device is enslaved to.
+    /// The bridge, team or bond that this device belongs to.
     pub master: Option<u32>,
-    /// What that master is: `bridge`, `bond`...
+    /// The kind of that master: `bridge`, `bond`...
     pub master_kind: Option<String>,
     /// The kind of virtual device: `veth`, `tun`, `bridge`...; `None` for hardware.
     pub kind: Option<String>,
@@ -51,7 +51,7 @@ pub struct Link {
     pub peer_ifindex: Option<u32>,
     /// The namespace `peer_ifindex` belongs to, by this namespace's id for it; `None` is this one.
     pub peer_netnsid: Option<i32>,
-    /// The kernel forwards IPv4 or IPv6 packets that come in here.
+    /// Whether the kernel forwards IPv4 or IPv6 packets received here.
     pub forwards: bool,
     /// The root queueing discipline: `noqueue`, `fq_codel`...
     pub qdisc: String,
@@ -87,9 +87,9 @@ pub struct DirectionStats {
     pub frames: u64,
     /// Bytes.
     pub bytes: u64,
-    /// Frames that were damaged.
+    /// Malformed frames.
     pub errors: u64,
-    /// Frames dropped for want of room.
+    /// Frames dropped for lack of buffers.
     pub dropped: u64,
 }
 
@@ -98,7 +98,7 @@ pub struct DirectionStats {
 pub struct XdpAttached {
     /// Where it runs.
     pub mode: XdpMode,
-    /// The program's id; 0 when the kernel gave none.
+    /// The program's id; 0 when the kernel did not report it.
     pub prog_id: u32,
 }
 
@@ -139,7 +139,7 @@ pub struct Address {
     pub ifindex: u32,
     /// The address with its prefix length; the host bits are kept.
     pub net: IpNet,
-    /// Set by an administrator rather than by autoconfiguration.
+    /// Set by an administrator, not by autoconfiguration.
     pub permanent: bool,
     /// IPv4: not the first in its prefix.
     pub secondary: bool,
@@ -158,7 +158,7 @@ pub struct Address {
 pub struct AddressFlags {
     /// IPv6: no duplicate address detection.
     pub no_dad: bool,
-    /// No route for the prefix.
+    /// The kernel adds no route for the prefix.
     pub no_prefix_route: bool,
 }
 
@@ -238,12 +238,12 @@ pub enum RouteKind {
     Other(u8),
 }
 
-/// One way out of a route.
+/// One next hop of a route.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NextHop {
     /// The gateway; `None` for a connected network. May be IPv6 in an IPv4 route.
     pub via: Option<IpAddr>,
-    /// The device; `None` lets the kernel find it.
+    /// The device; `None` lets the kernel choose it.
     pub ifindex: Option<u32>,
     /// Share of the traffic, 1..=256.
     pub weight: u16,

@@ -1,6 +1,6 @@
-//! Queueing disciplines and filters, by kind: all that is asked of them is whether they are there.
+//! Queueing disciplines and filters: lists which kinds exist.
 //!
-//! Read tc(8) first. `noqueue` is not among them: it is what a device has that queues nothing.
+//! Read tc(8) first. `noqueue` is left out: a device has it when it queues nothing.
 
 use crate::decode::attributes;
 use crate::error::Error;
@@ -9,7 +9,7 @@ use netlink_packet_core::parse_string;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::tc::TcMessage;
 
-/// Bytes of struct tcmsg, and where its ifindex and its handle lie.
+/// Length of struct tcmsg in bytes, and the offsets of its ifindex and its handle.
 const HEADER: usize = 20;
 const IFINDEX: std::ops::Range<usize> = 4..8;
 const HANDLE: std::ops::Range<usize> = 8..12;
@@ -17,7 +17,8 @@ const HANDLE: std::ops::Range<usize> = 8..12;
 const KIND: u16 = 1;
 
 impl Netdev {
-    /// The device and kind of every queueing discipline of the namespace; `clsact` is where filters hang.
+    /// The device and kind of every queueing discipline of the namespace. Filters are attached to
+    /// `clsact`.
     ///
     /// # Errors
     /// When the kernel does not answer.
@@ -33,7 +34,8 @@ const CLSACT_INGRESS: u32 = 0xffff_fff2;
 const CLSACT_EGRESS: u32 = 0xffff_fff3;
 
 impl Netdev {
-    /// How many filters a device has at the egress hook of its `clsact` queueing discipline; 0 without that discipline.
+    /// The number of filters at the egress hook of a device's `clsact` queueing discipline; 0
+    /// without it.
     ///
     /// # Errors
     /// When the kernel does not answer.
@@ -41,7 +43,7 @@ impl Netdev {
         self.filters(ifindex, CLSACT_EGRESS)
     }
 
-    /// How many filters a device has at both hooks of its `clsact` queueing discipline.
+    /// The number of filters at both hooks of a device's `clsact` queueing discipline.
     ///
     /// # Errors
     /// When the kernel does not answer.
@@ -61,7 +63,7 @@ impl Netdev {
     }
 }
 
-/// Something for each message about a filter; those about the priority alone have no handle.
+/// Returns `Some` for each message about a filter. Messages about a priority alone have no handle.
 fn filter(payload: &[u8]) -> Option<()> {
     let handle = u32::from_ne_bytes(payload.get(HANDLE)?.try_into().ok()?);
     (handle != 0).then_some(())

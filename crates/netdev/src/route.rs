@@ -1,6 +1,6 @@
-//! Addresses, routes, neighbours, namespace ids.
+//! Addresses, routes, neighbours and namespace ids.
 //!
-//! Read rtnetlink(7) first. Invariant: a dump holds the family and the table asked for and nothing else.
+//! Read rtnetlink(7) first. Invariant: a listing contains only the family and the table asked for.
 
 use crate::error::Error;
 use crate::socket::Refusal;
@@ -44,7 +44,8 @@ fn address_message(ifindex: u32, net: IpNet) -> AddressMessage {
     message
 }
 
-/// The message for `route`. A deletion leaves the scope open, so that it need not be known.
+/// The message for `route`. A deletion leaves the scope unspecified, so that the caller need not
+/// know it.
 fn route_message(route: &Route, deleting: bool) -> RouteMessage {
     let v4 = route.dest.addr().is_ipv4();
     let mut message = RouteMessage::default();
@@ -174,7 +175,8 @@ impl Netdev {
         wanted.set(KernelFlags::Nodad, flags.no_dad && matches!(net, IpNet::V6(_)));
         wanted.set(KernelFlags::Noprefixroute, flags.no_prefix_route);
         if !wanted.is_empty() {
-            // The header has room for the first eight flags; the attribute replaces it where it is known.
+            // The header has room for the first eight flags. The attribute replaces it on kernels
+            // that know it.
             message.header.flags = AddressHeaderFlags::from_bits_retain((wanted.bits() & 0xff) as u8);
             message.attributes.push(AddressAttribute::Flags(wanted));
         }
@@ -192,7 +194,7 @@ impl Netdev {
         })
     }
 
-    /// Routes of one table ([`crate::TABLE_MAIN`]), cached exceptions left out.
+    /// The routes of one table ([`crate::TABLE_MAIN`]) without cached exceptions.
     ///
     /// # Errors
     /// When the kernel does not answer.
@@ -206,8 +208,8 @@ impl Netdev {
         routes.map_err(|refusal| Error::refused("listing the routes", refusal))
     }
 
-    /// Routes of the main table with one protocol number. The kernel leaves out the others, so that listing a few costs little
-    /// beside a million.
+    /// The routes of the main table with one protocol number. The kernel filters them, so listing a
+    /// few among a million is cheap.
     ///
     /// # Errors
     /// When the kernel does not answer.
@@ -238,8 +240,8 @@ impl Netdev {
         self.put_route(NLM_F_CREATE | NLM_F_EXCL, route)
     }
 
-    /// Adds a route, or puts it in the place of the one with its destination, metric and table, whoever made
-    /// that.
+    /// Adds a route, or replaces the one with the same destination, metric and table, whoever
+    /// installed that.
     ///
     /// # Errors
     /// The kernel's refusal: an unreachable gateway, no such device.
@@ -252,8 +254,8 @@ impl Netdev {
             .map_err(|refusal| Error::refused(format!("adding the route to {}", route.dest), refusal))
     }
 
-    /// Removes a route. Destination, table, kind and protocol must match, and of metric, next hops and source
-    /// those that `route` has.
+    /// Removes a route. Destination, table, kind and protocol must match; metric, next hops and
+    /// source must match where `route` specifies them.
     ///
     /// # Errors
     /// The kernel's refusal; [`Error::is_gone`] when there is no such route.
@@ -262,7 +264,7 @@ impl Netdev {
             .map_err(|refusal| Error::refused(format!("removing the route to {}", route.dest), refusal))
     }
 
-    /// The ARP or ND table, entries that need no resolution (NUD_NOARP) included.
+    /// The ARP or ND table, including entries that need no resolution (NUD_NOARP).
     ///
     /// # Errors
     /// When the kernel does not answer.
@@ -276,7 +278,7 @@ impl Netdev {
         neighbours.map_err(|refusal| Error::refused("listing the neighbours", refusal))
     }
 
-    /// Adds a permanent neighbour, or makes the one there is permanent (`arp IP MAC`).
+    /// Adds a permanent neighbour, or makes an existing one permanent (`arp IP MAC`).
     ///
     /// # Errors
     /// The kernel's refusal; gone.
@@ -301,7 +303,7 @@ impl Netdev {
         })
     }
 
-    /// The ids this namespace has for others, as [`crate::Link::peer_netnsid`] uses them.
+    /// The ids by which this namespace refers to others, as in [`crate::Link::peer_netnsid`].
     ///
     /// # Errors
     /// When the kernel does not answer.

@@ -1,8 +1,8 @@
-//! One netlink socket: requests, dumps and batches, and the sorting of what comes back.
+//! A netlink socket: requests, dumps and batches, and the matching of answers to requests.
 //!
-//! Read netlink(7) first. Invariants: a message counts only when the kernel sent it and it carries the
-//! sequence number of the request in hand; a dump that the kernel calls inconsistent is asked for again, a
-//! bounded number of times; no wait is longer than [`TIMEOUT_S`].
+//! Read netlink(7) first. Invariants: a message is accepted only from the kernel and with the
+//! sequence number of the current request. A dump that the kernel reports as inconsistent is
+//! repeated, a bounded number of times. No wait is longer than [`TIMEOUT_S`].
 
 use netlink_packet_core::{
     DoneBuffer, ErrorBuffer, NLM_F_ACK, NLM_F_ACK_TLVS, NLM_F_CAPPED, NLM_F_DUMP, NLM_F_DUMP_INTR,
@@ -15,26 +15,27 @@ use nix::sys::time::TimeVal;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-/// Room for one datagram. The kernel sends dumps in pieces of at most 32 KiB; one answer can be larger.
+/// Size of the buffer for one datagram. The kernel sends dumps in pieces of at most 32 KiB; a
+/// single answer can be larger.
 const BUFFER_BYTES: usize = 256 * 1024;
-/// Receive buffer asked of the kernel.
+/// The receive buffer requested from the kernel, in bytes.
 const SOCKET_BYTES: usize = 1 << 20;
-/// The kernel answers inside the request, so a wait this long means the answer was lost.
+/// The kernel answers within the request, so after this time the answer was lost.
 const TIMEOUT_S: i64 = 5;
-/// Tries at a dump that other changes interrupt.
+/// How often a dump is tried that concurrent changes interrupt.
 const DUMP_TRIES: usize = 16;
-/// Objects taken from one dump: more than any kernel table this is for.
+/// Most objects taken from one dump: more than any kernel table that this is used for has.
 const DUMP_LIMIT: usize = 8_000_000;
-/// Requests in one datagram: their acknowledgements must fit the receive buffer.
+/// Requests per datagram. Their acknowledgements must fit the receive buffer.
 const BATCH: usize = 32;
-/// Longest reason taken from the kernel, in characters.
+/// The kernel's reason is cut to this many characters.
 const REASON_LIMIT: usize = 200;
 /// NLMSGERR_ATTR_MSG of linux/netlink.h.
 const ATTR_MSG: u16 = 1;
-/// Bytes of a netlink header.
+/// Length of a netlink header in bytes.
 const HEADER: usize = 16;
 
-/// The kernel's no.
+/// The kernel's refusal of a request.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub source: io::Error,
@@ -47,7 +48,7 @@ impl From<io::Error> for Refusal {
     }
 }
 
-/// A netlink socket and the memory it receives into.
+/// A netlink socket with its receive buffer.
 pub(crate) struct Channel {
     socket: Socket,
     sequence: u32,
@@ -60,11 +61,11 @@ impl std::fmt::Debug for Channel {
     }
 }
 
-/// What one message meant for the request in hand.
+/// How a message answers the current request.
 enum Answer<'a> {
     /// An object.
     Object { kind: u16, interrupted: bool, payload: &'a [u8] },
-    /// The end: done, acknowledged or refused.
+    /// The end of the answer: done, acknowledged or refused.
     End { interrupted: bool, result: Result<(), Refusal> },
 }
 
@@ -73,11 +74,11 @@ impl Channel {
     pub fn open(protocol: isize) -> io::Result<Self> {
         let mut socket = Socket::new(protocol)?;
         socket.bind_auto()?;
-        // Older kernels know neither; the answers are then merely longer and terser.
+        // Older kernels lack these options; their answers are longer and have no text.
         let _ = socket.set_ext_ack(true);
         let _ = socket.set_cap_ack(true);
         let fd = socket.as_fd();
-        // FORCE wants CAP_NET_ADMIN; without it the default size has to do.
+        // RcvBufForce needs CAP_NET_ADMIN; without it the default size is used.
         let _ = setsockopt(&fd, sockopt::RcvBufForce, &SOCKET_BYTES);
         setsockopt(&fd, sockopt::ReceiveTimeout, &TimeVal::new(TIMEOUT_S, 0))?;
         Ok(Self { socket, sequence: 0, buffer: Vec::with_capacity(BUFFER_BYTES) })
@@ -91,7 +92,7 @@ impl Channel {
         self.socket.as_fd()
     }
 
-    /// The next datagram from the kernel. Others are thrown away.
+    /// The next datagram from the kernel. Datagrams of other senders are dropped.
     pub fn receive(&mut self) -> io::Result<&[u8]> {
         loop {
             self.buffer.clear();
@@ -130,7 +131,8 @@ impl Channel {
         (self.sequence, bytes)
     }
 
-    /// One request; what it answers before its acknowledgement goes to `each` as type and payload.
+    /// Sends one request. `each` gets the type and payload of every message before the
+    /// acknowledgement.
     pub fn request<I: NetlinkSerializable>(
         &mut self,
         flags: u16,
@@ -152,7 +154,7 @@ impl Channel {
         }
     }
 
-    /// A dump: every object `parse` makes something of.
+    /// Sends a dump request and returns every object that `parse` accepts.
     pub fn dump<I: NetlinkSerializable + Clone, T>(
         &mut self,
         body: I,
@@ -170,7 +172,7 @@ impl Channel {
         })
     }
 
-    /// False when the kernel said that the dump is inconsistent.
+    /// Runs a dump once. Returns false if the kernel reported that it is inconsistent.
     fn dump_once<I: NetlinkSerializable, T>(
         &mut self,
         body: I,
@@ -206,7 +208,8 @@ impl Channel {
         }
     }
 
-    /// Many requests that answer with nothing but an acknowledgement, few system calls: one result for each.
+    /// Sends requests that are answered by an acknowledgement alone, many in each system call.
+    /// Returns one result for each.
     pub fn batch<I: NetlinkSerializable>(
         &mut self,
         requests: impl IntoIterator<Item = (u16, I)>,
@@ -252,7 +255,7 @@ impl Channel {
     }
 }
 
-/// A receive time-out reads as EAGAIN, which would say the wrong thing to whoever asked.
+/// Reports a receive time-out, which reads as EAGAIN, as what it means: a lost answer.
 fn lost(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::WouldBlock {
         io::Error::from_raw_os_error(libc::ETIMEDOUT)
@@ -261,7 +264,7 @@ fn lost(error: io::Error) -> io::Error {
     }
 }
 
-/// Walks the messages of a datagram; stops at the first that is malformed.
+/// Iterates over the messages of a datagram, up to the first that is malformed.
 pub(crate) fn for_each_message<'a>(datagram: &'a [u8], mut each: impl FnMut(NetlinkBuffer<&'a [u8]>)) {
     let mut rest = datagram;
     while let Ok(message) = NetlinkBuffer::new_checked(rest) {
@@ -311,7 +314,7 @@ fn answer<'a>(message: &NetlinkBuffer<&'a [u8]>) -> Option<Answer<'a>> {
     }
 }
 
-/// The attributes behind the copy of the request in an NLMSG_ERROR.
+/// The attributes after the copy of the request in an NLMSG_ERROR message.
 fn extended(flags: u16, request: &[u8]) -> &[u8] {
     if flags & NLM_F_ACK_TLVS == 0 {
         return &[];
@@ -412,7 +415,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever arrives: no panic, and no more messages than headers fit.
+        /// No input may panic or give more messages than headers fit.
         #[test]
         fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 0u16..40, flags in any::<u16>()) {
             prop_assert!(outcomes(&bytes, 7).len() <= bytes.len() / HEADER);

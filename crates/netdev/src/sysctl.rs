@@ -1,7 +1,9 @@
-//! Sysctls under /proc/sys/net, of the calling thread's network namespace (whichever a `Netdev` belongs to).
+//! Sysctls below /proc/sys/net, in the calling thread's network namespace (whatever the namespace
+//! of a `Netdev`).
 //!
-//! Read the kernel's networking/ip-sysctl first. Invariant: a path is made of whole components that hold no
-//! '/', so a device called `eth0.10` is found and nothing outside the directory is.
+//! Read the kernel's networking/ip-sysctl first. Invariant: a path is made of whole components
+//! without '/', so a device called `eth0.10` is found, and nothing outside the directory can be
+//! reached.
 
 use crate::error::Error;
 use crate::{Result, is_valid_name};

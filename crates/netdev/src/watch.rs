@@ -22,9 +22,9 @@ use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Most datagrams taken by one read of each socket.
+/// Most datagrams that one read takes from each socket.
 const DATAGRAMS_A_READ: usize = 1024;
-/// Room for notifications that have not been read, in bytes.
+/// Size of the receive buffers in bytes.
 const WATCH_BYTES: usize = 4 << 20;
 /// Room for one datagram: notifications are single messages, and those of links are the longest.
 const DATAGRAM_BYTES: usize = 32 << 10;
@@ -117,7 +117,7 @@ impl Watch {
                 match receive(channel.fd(), &mut self.buffer) {
                     Ok((length, netnsid)) => decode(*decoder, &self.buffer[..length], netnsid, &mut each),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                    // ENOBUFS, and whatever else may have cost a message.
+                    // ENOBUFS, or another error that may have cost a message.
                     Err(_) => {
                         each(Changed::Any);
                         break;
@@ -131,7 +131,7 @@ impl Watch {
 /// A socket in these multicast groups, of every namespace that has an id here.
 fn subscribed(protocol: isize, groups: &[u32], missing: &mut Vec<String>) -> io::Result<Channel> {
     let channel = Channel::open(protocol)?;
-    // FORCE wants CAP_NET_ADMIN; without it losses are likelier, and reported.
+    // RcvBufForce needs CAP_NET_ADMIN. Without it losses are likelier; they are reported.
     let _ = setsockopt(&channel.fd(), sockopt::RcvBufForce, &WATCH_BYTES);
     if let Err(error) = channel.socket().set_listen_all_namespaces(true) {
         missing.push(format!("notifications of other network namespaces: {error}"));

@@ -14,41 +14,41 @@ use lanyard_types::MacAddr;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One thing to do to the kernel's network configuration.
+/// One change of the kernel's network configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Makes a VRF's namespace, its loopback device up and marked; or deletes it.
+    /// Creates a VRF's namespace, with its loopback device up and marked; or deletes it.
     Namespace {
         /// The VRF.
         vrf: String,
-        /// The mark.
+        /// The mark on the loopback device (see [`crate::alias`]).
         mark: String,
-        /// True makes.
+        /// True to create, false to delete.
         add: bool,
     },
-    /// Makes a VLAN interface or a subinterface: a veth pair, both ends down.
+    /// Creates the veth pair of a VLAN interface or a subinterface, with both ends down.
     CreatePair(Pair),
     /// Deletes it.
     DeletePair(Pair),
-    /// Moves a netdev to another namespace, where it is down and has nothing of what it had.
+    /// Moves a netdev to another namespace. There it is down and has lost its addresses and settings.
     Move {
         /// The netdev.
         name: String,
-        /// The VRF it is in.
+        /// The VRF that it is in.
         from: Option<String>,
-        /// The VRF it goes to.
+        /// The VRF that it is moved to.
         to: Option<String>,
     },
-    /// Changes a netdev's settings; only what differs between `from` and `to` is touched.
+    /// Changes a netdev's settings. Only those that differ between `from` and `to` are written.
     Link {
         /// The netdev.
         name: String,
-        /// Before.
+        /// The settings before.
         from: LinkSettings,
-        /// After.
+        /// The settings after.
         to: LinkSettings,
     },
-    /// Adds an address (it may be there), or removes one (it may be gone).
+    /// Adds an address, which may exist already, or removes one, which may be gone already.
     Address {
         /// The netdev.
         name: String,
@@ -57,24 +57,24 @@ pub enum Action {
         /// True adds.
         add: bool,
     },
-    /// Turns a switch of a namespace.
+    /// Sets a boolean sysctl of a whole namespace.
     Knob {
         /// The VRF.
         vrf: Option<String>,
-        /// Which.
+        /// The sysctl.
         knob: Knob,
-        /// Before.
+        /// The value before.
         from: bool,
-        /// After.
+        /// The value after.
         to: bool,
     },
-    /// Speed and duplex; `None` negotiates.
+    /// Sets speed and duplex; `None` means autonegotiation.
     Speed {
         /// The netdev.
         name: String,
-        /// Before: Mbit/s, and whether full duplex.
+        /// The mode before: Mbit/s, and whether full duplex.
         from: Option<(u32, bool)>,
-        /// After.
+        /// The mode after.
         to: Option<(u32, bool)>,
     },
 }
@@ -88,7 +88,7 @@ pub struct Pair {
     pub mac: Option<MacAddr>,
     /// Layer-3 MTU of both ends in bytes.
     pub mtu: u32,
-    /// The mark both ends carry.
+    /// The mark that both ends carry.
     pub alias: String,
 }
 
@@ -128,7 +128,7 @@ impl Action {
             Self::Speed { name, from, to } => Self::Speed { name, from: to, to: from },
         }
     }
-    /// The interface that this action is for; `None` when it is for a namespace.
+    /// The interface that this action concerns; `None` when it concerns a namespace.
     #[must_use]
     pub fn interface(&self) -> Option<String> {
         match self {
@@ -142,7 +142,7 @@ impl Action {
     }
 }
 
-/// The netdevs that `actions` take down.
+/// The netdevs that `actions` set administratively down.
 pub fn taken_down(actions: &[Action]) -> impl Iterator<Item = &str> {
     actions.iter().filter_map(|action| match action {
         Action::Link { name, from, to } if from.up && !to.up => Some(name.as_str()),
@@ -150,10 +150,10 @@ pub fn taken_down(actions: &[Action]) -> impl Iterator<Item = &str> {
     })
 }
 
-/// What a netdev was like before the switch took it.
+/// The state of a netdev before the switch took it over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Original {
-    /// Its index: a netdev of the same name and another index is another netdev.
+    /// Its index. A netdev of the same name with another index is another netdev.
     pub ifindex: u32,
     /// Administratively up.
     pub up: bool,
@@ -177,31 +177,33 @@ impl Original {
     }
 }
 
-/// What the switch has done to the kernel and must undo some day; the daemon keeps it in its state directory.
+/// What the switch has changed in the kernel and has to undo when it lets go. The daemon keeps it in its state
+/// directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// Ports and routed ports as they were found, by name.
+    /// Ports and routed ports in the state in which they were found, by name.
     pub originals: BTreeMap<String, Original>,
-    /// Addresses the switch has set, by netdev.
+    /// Addresses that the switch has set, by netdev.
     pub addresses: BTreeMap<String, BTreeSet<IpNet>>,
-    /// `net.ipv6.conf.all.forwarding` as it was found, once the switch has changed it.
+    /// `net.ipv6.conf.all.forwarding` as it was found, if the switch has changed it.
     pub ipv6_forwarding: Option<bool>,
-    /// Other switches of namespaces as they were found, by VRF (the switch's own is empty), once the switch has changed them.
+    /// Other sysctls of namespaces as they were found, if the switch has changed them, by VRF. The empty name is the
+    /// switch's own namespace.
     #[serde(default)]
     pub knobs: BTreeMap<String, Vec<(Knob, bool)>>,
-    /// The namespaces that the switch has made.
+    /// The namespaces that the switch has created.
     #[serde(default)]
     pub namespaces: BTreeSet<String>,
     /// The netdevs that the switch has moved to a VRF's namespace.
     #[serde(default)]
     pub homes: BTreeMap<String, String>,
-    /// The static routes that the switch has installed, or was about to.
+    /// The static routes that the switch has installed, or was about to install.
     #[serde(default)]
     pub routes: BTreeSet<Route>,
 }
 
 impl Record {
-    /// A switch of the namespace that the instance lives in as it was found, once the instance has changed it.
+    /// The value with which a sysctl of the instance's own namespace was found, if the instance has changed it.
     #[must_use]
     pub fn knob(&self, knob: Knob) -> Option<bool> {
         if knob == Knob::Ipv6Forwarding {
@@ -212,24 +214,24 @@ impl Record {
     }
 }
 
-/// What to do, in two parts: before the plane is given its new state, and after.
+/// The actions for a change: those before the plane is given its new state, and those after.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Actions {
-    /// What has to succeed; undone when a later step fails.
+    /// These have to succeed; they are undone when a later step fails.
     pub before: Vec<Action>,
-    /// Letting go of what the plane no longer uses.
+    /// These release what the plane no longer uses.
     pub after: Vec<Action>,
-    /// Namespaces that nothing is in any more; goes to the end of `after`.
+    /// Deletions of namespaces that nothing uses any more; appended to `after`.
     pub(crate) last: Vec<Action>,
-    /// The record once all is done.
+    /// The record after all actions have been carried out.
     pub record: Record,
 }
 
-/// What carries out actions.
+/// Carries out actions.
 pub trait Netdevs {
     /// Why an action failed.
     type Error: std::error::Error + 'static;
-    /// Carries out a run of actions of one kind; one answer each. A failed action has changed nothing.
+    /// Carries out a run of actions of one kind, and returns one result for each. A failed action has changed nothing.
     fn act(&mut self, run: &[Action]) -> Vec<Result<(), Self::Error>>;
 }
 

@@ -1,55 +1,56 @@
-//! When the FDB is swept next (IEEE 802.1Q-2018, 8.8.3).
+//! Schedules the sweeps of the FDB that remove aged entries (IEEE 802.1Q-2018, 8.8.3).
 //!
-//! Invariant: a sweep is due when the oldest entry may expire, not at a fixed tick, but at least every
-//! [`SWEEP_WITHIN_S`], because a plane may date its entries by a clock that comes round; an empty FDB needs none.
-//! Sweeps are at least a second, and ten times their own duration, apart.
+//! Invariants: a sweep is due when the oldest entry may expire, not at a fixed interval. It comes at least every
+//! [`SWEEP_WITHIN_S`], because the clock by which a plane dates entries may wrap around. An empty FDB needs no sweep.
+//! Sweeps are at least a second, and at least ten times their own duration, apart.
 
 use lanyard_plane::{SWEEP_WITHIN_S, Sweep};
 
 /// Milliseconds on a monotonic clock.
 pub type Millis = u64;
 
-/// The sweep's schedule.
+/// The schedule of sweeps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ageing {
     ageing_s: u32,
     next_ms: Option<Millis>,
 }
 
-/// Sweeps are at least this far apart.
+/// Least time between sweeps.
 const MIN_GAP_MS: Millis = 1000;
 
 impl Ageing {
-    /// A schedule whose first sweep comes soon, to see what an adopted FDB holds. `ageing_s` 0 never ages.
+    /// A schedule whose first sweep is due soon, because an adopted FDB may hold old entries. `ageing_s` 0 turns ageing
+    /// off.
     #[must_use]
     pub fn new(now_ms: Millis, ageing_s: u32) -> Self {
         let next_ms = (ageing_s > 0).then_some(now_ms + MIN_GAP_MS);
         Self { ageing_s, next_ms }
     }
-    /// What [`Plane::fdb_sweep`](lanyard_plane::Plane::fdb_sweep) takes.
+    /// The ageing time that [`Plane::fdb_sweep`](lanyard_plane::Plane::fdb_sweep) takes.
     #[must_use]
     pub const fn ageing_s(&self) -> Option<u32> {
         if self.ageing_s == 0 { None } else { Some(self.ageing_s) }
     }
-    /// A new ageing time: what is older than it goes at the next sweep, which comes soon.
+    /// Sets the ageing time. The next sweep, which removes older entries, is due soon.
     pub fn set(&mut self, now_ms: Millis, ageing_s: u32) {
         if self.ageing_s != ageing_s {
             *self = Self::new(now_ms, ageing_s);
         }
     }
-    /// Something was learned, or events that may have said so were lost.
+    /// Notes that an address was learned, or that events that may have reported one were lost.
     pub fn learned(&mut self, now_ms: Millis) {
         if self.next_ms.is_none() && self.ageing_s > 0 {
             self.next_ms = Some(now_ms + Millis::from(self.ageing_s.min(SWEEP_WITHIN_S)) * 1000);
         }
     }
-    /// A sweep that took `took_ms` ended at `now_ms`.
+    /// Notes that a sweep that took `took_ms` ended at `now_ms`.
     pub fn swept(&mut self, now_ms: Millis, took_ms: Millis, sweep: &Sweep) {
         let within = |next_in_s: u32| Millis::from(next_in_s.min(SWEEP_WITHIN_S)) * 1000;
         let gap = |next_in_s| within(next_in_s).max(MIN_GAP_MS).max(took_ms * 10);
         self.next_ms = sweep.next_in_s.filter(|_| self.ageing_s > 0).map(|next_in_s| now_ms + gap(next_in_s));
     }
-    /// When the next sweep is due; `None` when there is nothing to wait for.
+    /// When the next sweep is due; `None` while there is nothing to age.
     #[must_use]
     pub const fn next_ms(&self) -> Option<Millis> {
         self.next_ms

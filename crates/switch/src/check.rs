@@ -1,6 +1,6 @@
-//! May this configuration be taken? Refusals and notices in words.
+//! Decides whether a configuration may be taken, and produces refusals and notices.
 //!
-//! Invariant: only what a change touches is judged, so a netdev that went wrong later blocks no other change.
+//! Invariant: only what a change touches is judged, so a netdev that became unusable later blocks no other change.
 
 use crate::facts::Facts;
 use crate::identity::Identity;
@@ -8,10 +8,10 @@ use crate::names::{alias, host_end, pipeline_end, vlan_of};
 use lanyard_config::{Config, InterfaceName, Role, StaticTarget};
 use lanyard_types::VlanId;
 
-/// Judges the step from `old` to `next`: notices when it may be taken.
+/// Judges the step from `old` to `next`. Returns the notices if it may be taken.
 ///
 /// # Errors
-/// Why it may not: one line that names the interface.
+/// Why it may not be taken: one line that names the interface.
 pub fn check(old: &Config, next: &Config, facts: &Facts, identity: &Identity) -> Result<Vec<String>, String> {
     let mut notices = Vec::new();
     for (name, interface) in &next.interfaces {
@@ -49,7 +49,7 @@ fn is_port(config: &Config, name: &InterfaceName) -> bool {
     })
 }
 
-/// Why the netdev cannot be a port at the moment; `None` when it can, or is not there.
+/// Why the netdev cannot be a port at the moment; `None` when it can be one, or does not exist.
 #[must_use]
 pub fn unusable(name: &str, facts: &Facts, identity: &Identity) -> Option<String> {
     let link = facts.get(name)?;
@@ -81,7 +81,7 @@ fn netdev(name: &str, facts: &Facts, identity: &Identity, notices: &mut Vec<Stri
     Ok(())
 }
 
-/// The names `vlanN` and `lyN` must be free, or be the pair this instance made earlier.
+/// The names `vlanN` and `lyN` must be unused, or belong to the pair that this instance created earlier.
 fn vlan_interface(vlan: VlanId, next: &Config, facts: &Facts, identity: &Identity) -> Result<(), String> {
     let mark = alias(&identity.instance);
     for name in [host_end(vlan), pipeline_end(vlan)] {

@@ -1,17 +1,17 @@
-//! Which dynamic addresses a change of state makes stale (IEEE 802.1Q-2018, 8.8.3: entries of a port that no
-//! longer forwards are of no use, and harm when the station has moved).
+//! Decides which dynamic addresses a change of state makes stale. IEEE 802.1Q-2018, 8.8.3: entries of a port that no
+//! longer forwards are useless, and harmful when the station has moved.
 //!
-//! Invariant: after the flushes no dynamic entry points at a port that is gone, down, or not a member of the
-//! entry's VLAN.
+//! Invariant: after the flushes no dynamic entry points to a port that is gone, down, or not a member of the entry's
+//! VLAN.
 
 use lanyard_pipeline::state::{PlaneState, PortState};
 use lanyard_plane::FdbFilter;
 use lanyard_types::{PortId, VlanSet};
 
-/// Above this many VLANs lost at once, the port's entries are flushed altogether: each flush walks the FDB.
+/// If a port loses more VLANs than this at once, all of its entries are flushed, because each flush walks the FDB.
 const SINGLE_FLUSHES: usize = 4;
 
-/// The flushes to make once `next` has replaced `old`.
+/// The flushes that are due once `next` has replaced `old`.
 #[must_use]
 pub fn flushes(old: &PlaneState, next: &PlaneState) -> Vec<FdbFilter> {
     let gone = old.vlans.keys().filter(|vlan| !next.vlans.contains_key(vlan));

@@ -1,8 +1,8 @@
-//! What routes the packets that a router interface receives: the plane, or the kernel because something of the kernel's handles
-//! packets on their way through it (packet filter, NAT, connection tracking, IPsec).
+//! Decides what routes the packets that a router interface receives: the plane, or the kernel because its packet
+//! filter, NAT, connection tracking or IPsec has to see forwarded packets.
 //!
-//! Read docs/routing.md, "The plane and the host's packet filter", first. Invariant: pure. The plane routes a packet only if
-//! no hook that the kernel is known to have would have seen it.
+//! Read docs/routing.md, "The plane and the host's packet filter", first. Invariants: pure functions. The plane routes
+//! a packet only if no hook that the kernel is known to have would have seen it.
 
 use crate::routers::Routers;
 
@@ -16,11 +16,11 @@ use std::fmt;
 /// What routes packets.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Forwarder {
-    /// Nothing: the family is not routed here.
+    /// Nothing, because the family is not routed here.
     Nothing,
     /// The plane.
     Plane,
-    /// The kernel, and why.
+    /// The kernel, for this reason.
     Kernel(String),
 }
 
@@ -34,7 +34,7 @@ impl fmt::Display for Forwarder {
     }
 }
 
-/// What routes the packets of a family that come in at an interface. `None` asks for the routing table as a whole.
+/// What routes the packets of a family that are received at an interface. `None` asks for the VRF as a whole.
 #[must_use]
 pub fn forwarder(
     config: &Config,
@@ -64,7 +64,7 @@ pub fn forwarder(
     }
 }
 
-/// What of the kernel's handles packets that come in at this netdev and are forwarded.
+/// The owner of a kernel hook that sees packets received at this netdev and forwarded, if there is one.
 fn handler(
     config: &Config,
     filter: &PacketFilter,
@@ -80,7 +80,7 @@ fn handler(
             && match &hook.point {
                 HookPoint::Forwarding => true,
                 HookPoint::Ingress(devices) => netdev.is_some_and(|name| names(devices, name)),
-                // Where a packet will leave is not known when it comes in.
+                // The egress netdev of a packet is not known when it is received, so any egress hook counts.
                 HookPoint::Egress(devices) => {
                     routed(config, vrf).any(|(name, _)| names(devices, &name.to_string()))
                 }
@@ -96,7 +96,7 @@ fn names(patterns: &[String], netdev: &str) -> bool {
     })
 }
 
-/// The router interfaces of a table.
+/// The router interfaces of a VRF.
 fn routed<'a>(
     config: &'a Config,
     vrf: &'a Option<String>,
@@ -106,10 +106,10 @@ fn routed<'a>(
     })
 }
 
-/// What routes, by family (`true` is IPv6) and interface, for the log: see [`changes`].
+/// What routes, by family (`true` is IPv6) and interface; the input of [`changes`].
 pub type Forwarders = BTreeMap<(bool, InterfaceName), Forwarder>;
 
-/// What routes the packets of every router interface; families that are not routed are left out.
+/// What routes the packets of every router interface, without families that are not routed.
 #[must_use]
 pub fn forwarders(config: &Config, routers: &Routers) -> Forwarders {
     let mut all = Forwarders::new();
@@ -126,11 +126,11 @@ pub fn forwarders(config: &Config, routers: &Routers) -> Forwarders {
     all
 }
 
-/// Most interfaces named in one message.
+/// One message names at most this many interfaces.
 const NAMED: usize = 4;
 
-/// What has changed, a message for each forwarder. That an interface's packets are routed by the plane is said only when they
-/// were routed by the kernel before.
+/// Messages about what has changed, one for each forwarder. That the plane routes an interface's packets is reported
+/// only if the kernel routed them before.
 #[must_use]
 pub fn changes(before: &Forwarders, after: &Forwarders) -> Vec<String> {
     let mut groups: BTreeMap<(bool, &Forwarder), Vec<&InterfaceName>> = BTreeMap::new();
@@ -171,7 +171,7 @@ mod tests {
 
     const TEXT: &str = "ip-routing\nipv6-routing\nvrf red\nvlan10:\nvlan20:\nvlan30: vrf red";
 
-    /// The interfaces and families whose packets the kernel routes: `4 vlan10`.
+    /// The interfaces and families that the kernel routes, as text: `4 vlan10`.
     fn by_kernel(config: &Config, routers: &Routers) -> Vec<String> {
         let shown = |((ipv6, name), _): (&(bool, InterfaceName), &Forwarder)| {
             format!("{} {name}", if *ipv6 { 6 } else { 4 })
@@ -194,7 +194,7 @@ mod tests {
         check(vec![hook([true, true], HookPoint::Ingress(at(&["vlan10"])))], &["4 vlan10", "6 vlan10"]);
         check(vec![hook([true, false], HookPoint::Ingress(at(&["vlan2*"])))], &["4 vlan20"]);
         check(vec![hook([true, false], HookPoint::Egress(at(&["vlan10"])))], &["4 vlan10", "4 vlan20"]);
-        // Netdevs that are no router interfaces of this table.
+        // Netdevs that are not router interfaces of this VRF.
         check(vec![hook([true, true], HookPoint::Egress(at(&["vlan30", "eth1"])))], &[]);
         check(vec![hook([true, true], HookPoint::Ingress(at(&["vlan30", "eth1"])))], &[]);
     }
@@ -218,7 +218,7 @@ mod tests {
         config.vrfs.get_mut("red").expect("red").forwarding_plane = Some(ForwardingPlane::Never);
         assert_eq!(by_kernel(&config, &chain()), ["4 vlan10", "4 vlan20", "4 vlan30", "6 vlan30"]);
         let mut rules = routers([]);
-        // `always` does not make the plane do what it can't.
+        // `always` cannot make the plane route what it is unable to.
         config.forwarding_plane = ForwardingPlane::Always;
         rules.vrfs.get_mut(&None).expect("own").policy = [true, false];
         assert_eq!(by_kernel(&config, &rules), ["4 vlan10", "4 vlan20", "4 vlan30", "6 vlan30"]);

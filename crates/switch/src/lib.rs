@@ -1,12 +1,12 @@
-//! The whole switch without its input and output: what a configuration means for a plane and for the kernel.
+//! The switch as values, without input and output: what a configuration means for a plane and for the kernel.
 //!
-//! A [`Switch`] holds the running configuration and the facts about netdevs. It answers questions as values:
-//! may this configuration be taken ([`check`]), which netdev actions does it need ([`links`]), which
-//! [`PlaneState`](lanyard_plane::PlaneState) is it ([`compile`]), which dynamic addresses are stale
+//! A [`Switch`] holds the running configuration and the facts about netdevs. It answers questions: may this
+//! configuration be taken ([`check`]), which changes of netdevs does it need ([`links`]), which
+//! [`PlaneState`](lanyard_plane::PlaneState) does it mean ([`compile`]), which dynamic addresses become stale
 //! ([`flush`]), when is the FDB swept next ([`ageing`]). The daemon carries the answers out.
 //!
-//! Invariant: nothing here does I/O or reads a clock; time is an argument. Equal configuration, facts and
-//! port numbers give an equal plane state.
+//! Invariants: nothing here does I/O or reads a clock; time is an argument. The same configuration, facts and port
+//! numbers give the same plane state.
 
 mod actions;
 pub mod ageing;
@@ -42,5 +42,5 @@ pub use spanning::Spanning;
 pub use switch::{Plan, Switch};
 
 #[cfg(test)]
-#[allow(clippy::panic)] // a test that is written wrong
+#[allow(clippy::panic)] // only a mistake in a test gets here
 mod testing;

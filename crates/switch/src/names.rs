@@ -1,18 +1,19 @@
-//! The names of netdevs that the switch makes, and the names under which interfaces of a configuration are numbered.
+//! The names of netdevs that the switch creates, and the names under which interfaces of a configuration get port
+//! numbers.
 //!
-//! A VLAN interface or a subinterface is a veth pair: the host's end has the name of the interface, the pipeline's end
-//! begins with `ly`.
+//! A VLAN interface or a subinterface is a veth pair: the host end has the name of the interface, and the name of the
+//! pipeline end begins with `ly`.
 
 use lanyard_config::{Config, Interface, InterfaceName, Role};
 use lanyard_types::VlanId;
 
-/// The host's end of `interface vlan N`.
+/// The host end of `interface vlan N`.
 #[must_use]
 pub fn host_end(vlan: VlanId) -> String {
     format!("vlan{vlan}")
 }
 
-/// The pipeline's end of `interface vlan N`.
+/// The pipeline end of `interface vlan N`.
 #[must_use]
 pub fn pipeline_end(vlan: VlanId) -> String {
     format!("ly{vlan}")
@@ -39,7 +40,7 @@ pub fn switchports(config: &Config) -> impl Iterator<Item = (&str, &Interface)> 
     })
 }
 
-/// Netdevs that are the switch's, bridging or routed, in the order of their names.
+/// The netdevs that belong to the switch, bridging or routed, in the order of their names.
 pub fn ports(config: &Config) -> impl Iterator<Item = &str> {
     config.interfaces.iter().filter_map(|(name, interface)| match name {
         InterfaceName::Netdev(name) if matches!(interface.role, Role::Switchport | Role::Routed) => {
@@ -49,20 +50,20 @@ pub fn ports(config: &Config) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The subinterface (`eth1.100`) whose pipeline end is called `port`: `ly` and its name.
+/// The subinterface (`eth1.100`) whose pipeline end is called `port`; the latter's name is `ly` and a number or name.
 #[must_use]
 pub fn subinterface(port: &str) -> &str {
     port.strip_prefix("ly").unwrap_or(port)
 }
 
-/// The pipeline's end of the pair whose host end is called `name`: `ly10` for `vlan10`, `lyeth1.100` for `eth1.100`.
+/// The pipeline end of the pair whose host end is called `name`: `ly10` for `vlan10`, `lyeth1.100` for `eth1.100`.
 #[must_use]
 pub fn pipeline_end_of(name: &str) -> String {
     let vlan = name.strip_prefix("vlan").and_then(|n| n.parse().ok().filter(|v: &VlanId| v.to_string() == n));
     vlan.map_or_else(|| format!("ly{name}"), pipeline_end)
 }
 
-/// The interfaces of `config` that the switch makes, each a pair: VLAN interfaces and subinterfaces.
+/// The interfaces of `config` for which the switch creates a pair: VLAN interfaces and subinterfaces.
 pub fn made_interfaces(config: &Config) -> impl Iterator<Item = (&InterfaceName, &Interface)> {
     config.interfaces.iter().filter(|(name, interface)| {
         matches!(name, InterfaceName::Vlan(_)) || matches!(interface.role, Role::Subinterface(_))
@@ -77,7 +78,7 @@ pub fn vlan_interfaces(config: &Config) -> impl Iterator<Item = (VlanId, &Interf
     })
 }
 
-/// The pipeline's end of a subinterface's pair.
+/// The pipeline end of a subinterface's pair.
 #[must_use]
 pub fn subinterface_end(name: &str) -> String {
     format!("ly{name}")
@@ -92,7 +93,7 @@ fn routed_names(config: &Config) -> impl Iterator<Item = String> + '_ {
     })
 }
 
-/// The mark on the netdevs that an instance makes.
+/// The mark on the netdevs that an instance creates.
 #[must_use]
 pub fn alias(instance: &str) -> String {
     format!("lanyard:{instance}")

@@ -1,35 +1,36 @@
-//! Where the kernel of a namespace handles packets that it forwards: packet filter, NAT, connection tracking, IPsec.
+//! The hooks at which the kernel of a namespace handles forwarded packets: packet filter, NAT, connection tracking,
+//! IPsec.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// One place where the kernel handles packets on their way through it.
+/// A hook at which the kernel handles forwarded packets.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Hook {
-    /// It sees IPv4 packets, IPv6 packets.
+    /// Whether it sees IPv4 packets, and IPv6 packets.
     pub families: [bool; 2],
-    /// Where it stands.
+    /// Where in the packet's path it is.
     pub point: HookPoint,
-    /// What stands there, for people.
+    /// What is attached there, for messages: `nftables chain inet filter forward`.
     pub owner: String,
 }
 
-/// Where a hook stands.
+/// Where in the packet's path a hook is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HookPoint {
-    /// All packets that are forwarded pass it.
+    /// All forwarded packets pass it.
     Forwarding,
-    /// At the ingress of these netdevs; a name that ends in `*` stands for all that begin so.
+    /// At the ingress of these netdevs. A name that ends in `*` is a prefix.
     Ingress(Vec<String>),
     /// At the egress of these netdevs.
     Egress(Vec<String>),
 }
 
-/// What the kernel of one namespace does with packets that it forwards.
+/// The hooks of one namespace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PacketFilter {
     /// Its hooks.
     pub hooks: Arc<BTreeSet<Hook>>,
-    /// Why they are not known.
+    /// Why the hooks are not known, if they are not.
     pub unknown: Option<String>,
 }

@@ -1,20 +1,20 @@
-//! Port numbers: which `PortId` an interface has.
+//! Port numbers: the `PortId` of each interface.
 //!
-//! Invariant: an interface keeps its number for as long as it is configured, across restarts (the numbers a
-//! plane is found with are adopted), and a number that was just given up is the last to be handed out again.
+//! Invariants: an interface keeps its number while it is configured, also across restarts, because the numbers of an
+//! adopted plane are taken over. A number that was just released is the last one to be assigned again.
 
 use lanyard_plane::PlaneState;
 use lanyard_types::{MAX_PORTS, PortId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Numbers by interface name; VLAN interfaces are here under the name of their pipeline end, `lyN`.
+/// Numbers by interface name. A VLAN interface is listed under the name of its pipeline end, `lyN`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PortIds {
     by_name: BTreeMap<String, PortId>,
 }
 
 impl PortIds {
-    /// The numbers of a plane that is already running.
+    /// Takes over the numbers of a plane that is already running.
     #[must_use]
     pub fn adopt(state: &PlaneState) -> Self {
         Self { by_name: state.ports.iter().map(|(port, state)| (state.name.clone(), *port)).collect() }
@@ -39,7 +39,7 @@ impl PortIds {
     pub fn is_empty(&self) -> bool {
         self.by_name.is_empty()
     }
-    /// Numbers for exactly `names`: kept where known, the lowest free ones for the rest, in order.
+    /// Assigns numbers to exactly `names`: known names keep theirs, the others get the lowest free ones in order.
     ///
     /// # Errors
     /// When there are more names than ports.
@@ -93,7 +93,7 @@ mod tests {
             ("a c", "a=1 c=3"),
             // 2 is free by now.
             ("a c d", "a=1 c=3 d=2"),
-            // 1 is given up here and so not handed on yet.
+            // 1 is released in this step, and so not assigned again yet.
             ("c d e", "c=3 d=2 e=4"),
             ("", ""),
         ] {

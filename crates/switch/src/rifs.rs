@@ -1,9 +1,10 @@
-//! Router interfaces: VLAN interfaces, routed ports and subinterfaces as the plane knows them.
+//! Compiles router interfaces: VLAN interfaces, routed ports and subinterfaces as the plane sees them.
 //!
 //! Read first: RFC 1812, section 2.2.7; RFC 5798, section 8.1.2, on virtual router addresses.
 //!
-//! Invariant: pure. There is a router interface where the configuration asks for routing; what the kernel would not forward
-//! from it, or not by the destination alone, the plane leaves to the kernel. A router interface has the number of its port.
+//! Invariants: pure functions. A router interface exists where the configuration asks for routing. Packets that the
+//! kernel would not forward, or not by the destination alone, are left to the kernel. A router interface has the number
+//! of its port.
 
 use crate::facts::{Facts, LinkFacts};
 use crate::forwarding::{self, Forwarder};
@@ -115,7 +116,8 @@ fn rif(
     Some((RifId::new(id.get())?, rif))
 }
 
-/// Frames for a virtual router are the VLAN interface's: they are not flooded, and not learned elsewhere.
+/// The address of a virtual router belongs to the VLAN interface, so frames to it are not flooded, and it is not
+/// learned at another port.
 fn self_entries(rif: &RifState, state: &mut PlaneState) {
     let RifAttachment::Vlan { vlan, up } = rif.attachment else { return };
     if state.vlans.contains_key(&vlan) {
@@ -126,7 +128,7 @@ fn self_entries(rif: &RifState, state: &mut PlaneState) {
 }
 
 #[cfg(test)]
-#[allow(clippy::panic)] // a test that is written wrong
+#[allow(clippy::panic)] // only a mistake in a test gets here
 mod tests {
     use super::*;
     use crate::compile;
@@ -193,7 +195,7 @@ mod tests {
         check("ip-routing\n", &Routers { able: true, ..Routers::default() }, &[]);
         let mut stopped = routers();
         let own = stopped.vrfs.get_mut(&None).expect("the switch's own");
-        // vlan10 is the first netdev. IPv6 wants `all` as well.
+        // vlan10 is the first netdev. IPv6 forwarding also depends on `all`.
         own.forwarding = [((Some(1), false), false), ((None, true), false)].into();
         own.policy = [false, false];
         check(

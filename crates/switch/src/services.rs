@@ -1,8 +1,8 @@
-//! What other programs do for the switch: radvd sends router advertisements, keepalived is its virtual routers. Their
-//! configurations, as text.
+//! The configurations of programs that provide services for the switch: radvd sends router advertisements, keepalived
+//! implements virtual routers.
 //!
-//! Read first: RFC 4861, section 6.2.1, radvd.conf(5); RFC 3768, keepalived.conf(5). Invariant: pure; a service has one
-//! configuration for each namespace in which something asks for it, and none elsewhere.
+//! Read first: RFC 4861, section 6.2.1, radvd.conf(5); RFC 3768, keepalived.conf(5). Invariants: pure functions. A
+//! service has one configuration for each namespace in which something needs it, and none elsewhere.
 
 use crate::facts::Facts;
 use crate::track::Tracks;
@@ -22,9 +22,9 @@ pub enum Service {
 }
 
 impl Service {
-    /// All of them.
+    /// All values.
     pub const ALL: [Self; 2] = [Self::Radvd, Self::Keepalived];
-    /// The program's name, which is its package's.
+    /// The name of the program and of its package.
     #[must_use]
     pub const fn program(self) -> &'static str {
         match self {
@@ -32,7 +32,7 @@ impl Service {
             Self::Keepalived => "keepalived",
         }
     }
-    /// What there is not without it.
+    /// What is missing without it.
     #[must_use]
     pub const fn purpose(self) -> &'static str {
         match self {
@@ -42,7 +42,7 @@ impl Service {
     }
 }
 
-/// Which services are to run with which configuration, by the VRF in whose namespace they run.
+/// The services that have to run and their configurations, by the VRF in whose namespace they run.
 #[must_use]
 pub fn wanted(
     config: &Config,
@@ -68,14 +68,14 @@ pub fn wanted(
     all
 }
 
-/// IOS's interval in seconds, unless another is configured.
+/// IOS's default interval in seconds.
 const RA_INTERVAL_S: u16 = 200;
 /// AdvDefaultLifetime in seconds.
 const RA_LIFETIME_S: u16 = 1800;
 /// Valid and preferred lifetime of a prefix in seconds.
 const PREFIX_LIFETIMES_S: (u32, u32) = (2_592_000, 604_800);
 
-/// An interface in radvd.conf; `None` when it advertises nothing.
+/// The section of an interface in radvd.conf; `None` when it advertises nothing.
 fn advertisements(config: &Config, name: &InterfaceName, interface: &Interface) -> Option<String> {
     let nd = &interface.layer3.nd;
     let own = interface.ipv6.iter().filter(|net| !net.addr().is_unicast_link_local()).map(Ipv6Net::trunc);
@@ -108,7 +108,7 @@ fn advertisements(config: &Config, name: &InterfaceName, interface: &Interface) 
             "    prefix {net} {{\n        AdvOnLink {};\n        AdvAutonomous {};\n        AdvValidLifetime {};\n        \
              AdvPreferredLifetime {};\n    }};\n",
             flag(!settings.off_link),
-            // RFC 4862, 5.5.3: an interface identifier has 64 bits here.
+            // Autoconfiguration needs a 64-bit interface identifier (RFC 4862, 5.5.3).
             flag(!settings.no_autoconfig && net.prefix_len() == 64),
             seconds(valid),
             seconds(preferred),
@@ -124,7 +124,7 @@ pub fn vmac_name(ifindex: u32, group: u8) -> String {
     format!("vr{ifindex}.{group}")
 }
 
-/// The priority in force: what objects that are down take is taken.
+/// The effective priority: the configured one minus the decrements of tracked objects that are down.
 #[must_use]
 pub fn priority(vrrp: &Vrrp, tracks: &Tracks) -> u8 {
     let down = vrrp.tracks.iter().filter(|(object, _)| !tracks.is_up(**object));
@@ -132,13 +132,13 @@ pub fn priority(vrrp: &Vrrp, tracks: &Tracks) -> u8 {
     u8::try_from(u32::from(vrrp.priority).saturating_sub(taken).max(1)).unwrap_or(1)
 }
 
-/// True when a group has everything it needs to run.
+/// True when the group is configured completely enough to run.
 #[must_use]
 pub fn is_active(interface: &Interface, vrrp: &Vrrp) -> bool {
     !vrrp.addresses.is_empty() && !vrrp.shutdown && !interface.shutdown && !interface.ipv4.is_empty()
 }
 
-/// A group in keepalived.conf; `None` while it can't run.
+/// A group's section in keepalived.conf; `None` while the group cannot run.
 fn virtual_router(
     name: &InterfaceName,
     interface: &Interface,

@@ -1,25 +1,25 @@
-//! Tracked objects: up or down, with delays between what is seen and what is said.
+//! Tracked objects: up or down, with configured delays between a change of what is observed and of what is reported.
 //!
-//! Invariant: pure, time is an argument. An object's first state is taken without delay; a delay that is running ends when
-//! what is seen turns back.
+//! Invariants: pure, time is an argument. An object's first state is reported without delay. A running delay ends when
+//! the observation changes back.
 
 use lanyard_config::layer3::Track;
 use std::collections::BTreeMap;
 
-/// One object.
+/// The state of one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct State {
-    /// What is said.
+    /// The reported state.
     pub up: bool,
-    /// When what is seen will be said.
+    /// When the observed state will be reported, if it differs.
     pub due_ms: Option<u64>,
-    /// Changes of what is said.
+    /// The number of changes of the reported state.
     pub changes: u64,
-    /// When that was last; or when the object was made.
+    /// When the reported state last changed, or when the object was created.
     pub since_ms: u64,
 }
 
-/// All of them, by number.
+/// All objects, by number.
 #[derive(Debug, Clone, Default)]
 pub struct Tracks {
     states: BTreeMap<u16, State>,
@@ -36,12 +36,12 @@ impl Tracks {
     pub fn is_up(&self, number: u16) -> bool {
         self.states.get(&number).is_some_and(|state| state.up)
     }
-    /// When [`Tracks::look`] has something to say though nothing has happened.
+    /// When [`Tracks::look`] has to be called next if nothing happens.
     #[must_use]
     pub fn next_ms(&self) -> Option<u64> {
         self.states.values().filter_map(|state| state.due_ms).min()
     }
-    /// Takes in what is to be seen at `now_ms`; answers which objects have changed, and to what.
+    /// Handles what is observed at `now_ms`. Returns the objects whose reported state has changed.
     pub fn look(
         &mut self,
         now_ms: u64,
@@ -87,7 +87,7 @@ mod tests {
             (0, true, Some(true), None),
             (1, true, None, None),
             (2, false, None, Some(5)),
-            // It came back in time.
+            // The observation changed back within the delay.
             (4, true, None, None),
             (5, false, None, Some(8)),
             (7, false, None, Some(8)),

@@ -1,13 +1,14 @@
-//! nfnetlink and XFRM messages into [`Hook`]s.
+//! Decodes nfnetlink and XFRM messages into [`Hook`]s.
 //!
-//! Read linux/netfilter/nfnetlink.h, linux/netfilter/nf_tables.h and linux/xfrm.h first. Invariant: a message that is cut off
-//! or has an unknown form is announced as a change, so that it is listed; in a listing it is left out.
+//! Read linux/netfilter/nfnetlink.h, linux/netfilter/nf_tables.h and linux/xfrm.h first. Invariant:
+//! an announcement that is truncated or has an unknown form counts as a change, so that a listing
+//! follows. In a listing such a message is skipped.
 
 use super::{Hook, HookPoint};
 use crate::decode::attributes;
 use netlink_packet_core::{NLA_TYPE_MASK, NlaBuffer, NlasIterator, parse_string};
 
-/// The groups of announcements.
+/// The multicast groups of announcements.
 pub const NFNLGRP_NFTABLES: u32 = 7;
 pub const XFRMNLGRP_EXPIRE: u32 = 2;
 pub const XFRMNLGRP_POLICY: u32 = 4;
@@ -58,33 +59,33 @@ const BLOCK: u8 = 1;
 /// struct xfrm_userpolicy_info: the selector's family, and the direction.
 const POLICY_FAMILY: std::ops::Range<usize> = 40..42;
 const POLICY_DIRECTION: usize = 160;
-/// XFRM_POLICY_IN, _OUT and _FWD are below; what is above belongs to one socket.
+/// Directions below this value are XFRM_POLICY_IN, _OUT and _FWD; higher ones belong to a socket.
 const DIRECTIONS: u8 = 3;
 
-/// Longest name taken from the kernel, in characters.
+/// Names from the kernel are cut to this many characters.
 const NAME_LIMIT: usize = 64;
-/// Most netdevs of one chain.
+/// Most netdevs read of one chain.
 const DEVICE_LIMIT: usize = 1024;
 
-/// What an announcement says.
+/// The meaning of an announcement.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Announced {
-    /// There is such a hook.
+    /// A hook was added.
     Hook(Hook),
-    /// Something has changed that a listing shows.
+    /// Something changed that only a listing shows.
     Change,
-    /// Nothing about hooks.
+    /// It does not concern hooks.
     Nothing,
 }
 
-/// A base chain and the table it is in: family and name.
+/// A base chain, with the family and the name of its table.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Chain {
     pub table: (u8, String),
     pub hook: Hook,
 }
 
-/// An announcement of nftables.
+/// Decodes an announcement of nftables.
 pub fn nftables(kind: u16, body: &[u8]) -> Announced {
     match kind {
         NEW_CHAIN => chain(kind, body).map_or(Announced::Change, |chain| Announced::Hook(chain.hook)),
@@ -93,7 +94,7 @@ pub fn nftables(kind: u16, body: &[u8]) -> Announced {
     }
 }
 
-/// An announcement of XFRM.
+/// Decodes an announcement of XFRM.
 pub fn xfrm(kind: u16, body: &[u8]) -> Announced {
     match kind {
         NEW_POLICY | UPDATE_POLICY => policy(NEW_POLICY, body).map_or(Announced::Change, Announced::Hook),
@@ -102,7 +103,8 @@ pub fn xfrm(kind: u16, body: &[u8]) -> Announced {
     }
 }
 
-/// The table of a listing, when it is dormant: its chains are registered nowhere.
+/// The table that a listed message describes, if it is dormant: its chains are not registered at
+/// any hook.
 pub fn dormant(kind: u16, body: &[u8]) -> Option<(u8, String)> {
     let family = *body.first().filter(|_| kind == NEW_TABLE)?;
     let mut flags = 0;
@@ -117,7 +119,7 @@ pub fn dormant(kind: u16, body: &[u8]) -> Option<(u8, String)> {
     (flags & DORMANT != 0).then_some((family, name?))
 }
 
-/// The base chain of a listing, when packets that are forwarded pass it.
+/// The base chain that a listed message describes, if forwarded packets pass it.
 pub fn chain(kind: u16, body: &[u8]) -> Option<Chain> {
     let family = *body.first().filter(|_| kind == NEW_CHAIN)?;
     let (mut table, mut name, mut place) = (None, None, None);
@@ -141,8 +143,8 @@ pub fn chain(kind: u16, body: &[u8]) -> Option<Chain> {
     Some(Chain { table: (family, table), hook })
 }
 
-/// Where a chain's hook is; `None` when no forwarded packet comes there. A bridge's chains see what the kernel's bridge
-/// forwards, which is none of the switch's ports.
+/// Where a chain's hook is; `None` when no forwarded packet passes it. Chains of the bridge family
+/// see what the kernel's bridge forwards, and the switch's ports are not in a bridge.
 fn point(family: u8, hook: &[u8]) -> Option<HookPoint> {
     const PREROUTING: u32 = 0;
     const FORWARD: u32 = 2;
@@ -177,7 +179,7 @@ fn point(family: u8, hook: &[u8]) -> Option<HookPoint> {
     }
 }
 
-/// The policy of a listing, unless it is one socket's.
+/// The policy that a listed message describes, unless it belongs to a socket.
 pub fn policy(kind: u16, body: &[u8]) -> Option<Hook> {
     let direction = *body.get(POLICY_DIRECTION).filter(|_| kind == NEW_POLICY)?;
     if direction >= DIRECTIONS {
@@ -192,7 +194,7 @@ pub fn policy(kind: u16, body: &[u8]) -> Option<Hook> {
     })
 }
 
-/// The default policy, when it is to block.
+/// The hook for a default policy that blocks.
 pub fn default_policy(kind: u16, body: &[u8]) -> Option<Hook> {
     let blocks = kind == GET_DEFAULT && body.get(..3)?.contains(&BLOCK);
     let owner = "the default IPsec (XFRM) policy, which blocks".into();
@@ -207,7 +209,7 @@ fn text(nla: &NlaBuffer<&[u8]>) -> Option<String> {
     parse_string(nla.value()).ok()
 }
 
-/// A name that goes into a message.
+/// A name, made printable for messages.
 fn shown(name: &str) -> String {
     name.chars().filter(|c| !c.is_control()).take(NAME_LIMIT).collect()
 }
@@ -226,7 +228,8 @@ mod tests {
         bytes
     }
 
-    /// A chain `t c` of a family at a hook of this number, at these netdevs.
+    /// A message for the chain `c` of table `t` in a family, at the hook with this number and these
+    /// netdevs.
     fn message(family: u8, number: u32, devices: &[&str]) -> Vec<u8> {
         let mut hook = nla(HOOK_NUMBER, &number.to_be_bytes());
         hook.extend(nla(2, &[0; 4]));
@@ -252,7 +255,7 @@ mod tests {
             check(7, number, &[], None);
             check(3, number, &[], None);
         }
-        // Input and output: what the switch itself receives and sends.
+        // Input and output see only what the switch itself receives and sends.
         check(INET, 1, &[], None);
         check(INET, 3, &[], None);
         let ingress = |names: &[&str]| HookPoint::Ingress(names.iter().map(|n| (*n).to_owned()).collect());
@@ -291,7 +294,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever arrives: no panic, and what can't be read is listed.
+        /// No input may panic, and what cannot be decoded leads to a listing.
         #[test]
         fn any_bytes(kind in prop::sample::select(vec![NEW_TABLE, DEL_TABLE, NEW_CHAIN, NEW_POLICY, GET_DEFAULT]),
                      bytes in prop::collection::vec(any::<u8>(), 0..200)) {

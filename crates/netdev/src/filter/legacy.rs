@@ -1,8 +1,8 @@
 //! The tables of legacy iptables (`iptables-legacy`), which the kernel shows by getsockopt only.
 //!
-//! Read linux/netfilter_ipv4/ip_tables.h first. Invariants: only tables that the kernel lists as loaded are asked for,
-//! because asking for another one loads it; the kernel writes into buffers whose whole length it is told; what it wrote is read
-//! with bounds.
+//! Read linux/netfilter_ipv4/ip_tables.h first. Invariants: only tables that the kernel lists as
+//! loaded are requested, because a request loads the table. The kernel is given the whole length of
+//! every buffer it writes into, and what it wrote is read with bounds.
 
 #![allow(unsafe_code)]
 
@@ -13,31 +13,31 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// IPT_SO_GET_INFO and IPT_SO_GET_ENTRIES; IPv6's have the same numbers.
+/// IPT_SO_GET_INFO and IPT_SO_GET_ENTRIES; those of IPv6 have the same numbers.
 const GET_INFO: i32 = 64;
 const GET_ENTRIES: i32 = 65;
-/// Bytes of a table's name (XT_TABLE_MAXNAMELEN).
+/// Length of a table's name in bytes (XT_TABLE_MAXNAMELEN).
 const NAME: usize = 32;
 /// struct ipt_getinfo: the name, then words: valid hooks, hook entries, underflows, number of entries, size.
 const INFO: usize = NAME + 52;
 /// struct ipt_get_entries: the name, the size, padding.
 const ENTRIES_HEADER: usize = 40;
-/// Longest table that is read; a longer one has rules.
+/// The largest table that is read, in bytes. A larger one certainly has rules.
 const ENTRIES_LIMIT: usize = 16 << 20;
-/// Longest list of tables that is read.
+/// The longest list of tables that is read, in bytes.
 const NAMES_LIMIT: u64 = 4096;
 /// NF_INET_PRE_ROUTING, _FORWARD and _POST_ROUTING.
 const HOOKS: [(usize, &str); 3] = [(0, "PREROUTING"), (2, "FORWARD"), (4, "POSTROUTING")];
 /// The verdict of a standard target that accepts: -NF_ACCEPT - 1.
 const ACCEPT: i32 = -2;
 
-/// One of the two families.
+/// What differs between IPv4 and IPv6.
 struct Family {
     ipv6: bool,
     names: &'static str,
     domain: i32,
     level: i32,
-    /// Where an entry has the offset of its target.
+    /// Offset in an entry of the field that holds the offset of its target.
     target_offset: usize,
     command: &'static str,
 }
@@ -61,7 +61,7 @@ const FAMILIES: [Family; 2] = [
     },
 ];
 
-/// The chains of a namespace that have rules, or another policy than to accept.
+/// The hooks of a namespace's chains that have rules or a policy other than ACCEPT.
 pub fn hooks(namespace: &File) -> io::Result<BTreeSet<Hook>> {
     if is_own(namespace)? { here() } else { netns::run_in(namespace, here)? }
 }
@@ -72,7 +72,7 @@ fn is_own(namespace: &File) -> io::Result<bool> {
     Ok((this.dev(), this.ino()) == (that.dev(), that.ino()))
 }
 
-/// Those of the calling thread's namespace.
+/// The same for the calling thread's namespace.
 fn here() -> io::Result<BTreeSet<Hook>> {
     let mut hooks = BTreeSet::new();
     for family in &FAMILIES {
@@ -104,7 +104,7 @@ fn socket(family: &Family) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// What IPT_SO_GET_INFO says of a table.
+/// The contents of struct ipt_getinfo.
 struct Info {
     valid_hooks: u32,
     hook_entry: [u32; 5],
@@ -112,7 +112,7 @@ struct Info {
     size: u32,
 }
 
-/// `None` when the table has gone meanwhile.
+/// `None` when the table has been removed meanwhile.
 fn info(family: &Family, socket: &OwnedFd, table: &str) -> io::Result<Option<Info>> {
     let mut bytes = vec![0; INFO];
     bytes[..table.len()].copy_from_slice(table.as_bytes());
@@ -138,7 +138,8 @@ fn chains(family: &Family, socket: &OwnedFd, table: &str, info: &Info) -> io::Re
             if entries.is_none() {
                 entries = Some(self::entries(family, socket, table, info.size)?);
             }
-            // Changed since its size was asked for: it is looked at again, and handled as if it had rules until then.
+            // The table changed after its size was read. Treat it as if it had rules until the next
+            // look.
             let verdict =
                 entries.as_ref().and_then(|bytes| policy(family, bytes.as_deref()?, info.underflow[hook]));
             counts = verdict != Some(ACCEPT);
@@ -155,7 +156,7 @@ fn chains(family: &Family, socket: &OwnedFd, table: &str, info: &Info) -> io::Re
     Ok(hooks)
 }
 
-/// The rules of a table; `None` when they can't be had as they were described.
+/// The rules of a table; `None` when the table no longer matches its description.
 fn entries(family: &Family, socket: &OwnedFd, table: &str, size: u32) -> io::Result<Option<Vec<u8>>> {
     let length = size as usize;
     if length > ENTRIES_LIMIT {
@@ -170,7 +171,7 @@ fn entries(family: &Family, socket: &OwnedFd, table: &str, size: u32) -> io::Res
     }
 }
 
-/// The verdict of the entry that ends a chain: a standard target.
+/// The verdict of the standard target that ends a chain.
 fn policy(family: &Family, entries: &[u8], underflow: u32) -> Option<i32> {
     /// struct xt_entry_target.
     const TARGET: usize = 32;
@@ -199,7 +200,7 @@ fn get(family: &Family, socket: &OwnedFd, option: i32, value: &mut [u8]) -> io::
 mod tests {
     use super::*;
 
-    /// Whatever the kernel wrote, reading it stays within it.
+    /// A truncated entry is read within its bounds.
     #[test]
     fn the_policy_of_an_entry_that_is_cut_off() {
         for family in &FAMILIES {

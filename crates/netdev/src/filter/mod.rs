@@ -21,30 +21,31 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 
-/// Most hooks that one listing or one reading of events answers with. The kernel allows more, and one is enough to decide.
+/// The most hooks returned by one listing or one reading of events. The kernel allows more, but one
+/// hook is enough to decide.
 pub const MOST: usize = 4096;
 /// Most datagrams read in one call of [`FilterWatch::events`].
 const MOST_DATAGRAMS: usize = 1024;
 
-/// One place where the kernel handles packets on their way through it.
+/// A hook at which the kernel handles forwarded packets.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Hook {
     /// It sees IPv4 packets.
     pub ipv4: bool,
     /// It sees IPv6 packets.
     pub ipv6: bool,
-    /// Where it stands.
+    /// Where in the packet's path it is.
     pub point: HookPoint,
-    /// What stands there, for people: `nftables chain inet filter forward`.
+    /// What is attached there, for messages: `nftables chain inet filter forward`.
     pub owner: String,
 }
 
-/// Where a hook stands.
+/// Where in the packet's path a hook is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HookPoint {
     /// Prerouting, forward, postrouting, or XFRM: all forwarded packets pass it.
     Forwarding,
-    /// At the ingress of these netdevs. A name that ends in `*` stands for all that begin so.
+    /// At the ingress of these netdevs. A name that ends in `*` is a prefix.
     Ingress(Vec<String>),
     /// At the egress of these netdevs.
     Egress(Vec<String>),
@@ -76,7 +77,7 @@ impl Sockets {
         };
         events.socket().set_non_blocking(true)?;
         for group in groups {
-            // Without the right to listen there is none to list either, and that is reported.
+            // Without the right to listen, listing is refused too, and that is reported.
             let _ = events.socket().add_membership(*group);
         }
         Ok(Some(Self { events, asking: Channel::open(protocol)? }))
@@ -95,13 +96,13 @@ impl FilterWatch {
             xfrm: Sockets::open(NETLINK_XFRM, &[decode::XFRMNLGRP_EXPIRE, decode::XFRMNLGRP_POLICY])?,
         })
     }
-    /// Readable when [`Self::events`] has something.
+    /// Become readable when [`Self::events`] has something.
     pub fn fds(&self) -> impl Iterator<Item = RawFd> {
         [&self.nftables, &self.xfrm].into_iter().flatten().map(|sockets| sockets.events.fd().as_raw_fd())
     }
 
-    /// Reads announcements. Hooks that are new are added to `new`; true means that something else has changed, or that
-    /// announcements were lost, and that [`Self::list`] will find out what.
+    /// Reads announcements and adds new hooks to `new`. Returns true if something else has changed
+    /// or announcements were lost, so that [`Self::list`] has to be called.
     pub fn events(&mut self, new: &mut BTreeSet<Hook>) -> bool {
         let mut changed = false;
         for (sockets, read) in [
@@ -115,7 +116,7 @@ impl FilterWatch {
                         match read(message.message_type(), message.payload()) {
                             Announced::Hook(hook) if new.len() < MOST => {
                                 new.insert(hook);
-                                // Its table may be dormant: a listing knows.
+                                // Its table may be dormant, which only a listing shows.
                                 changed = true;
                             }
                             Announced::Hook(_) | Announced::Change => changed = true,
@@ -123,7 +124,7 @@ impl FilterWatch {
                         }
                     }),
                     Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
-                    // ENOBUFS, and whatever else may have cost an announcement.
+                    // ENOBUFS, or another error that may have cost an announcement.
                     Err(_) => changed = true,
                 }
             }
@@ -131,10 +132,10 @@ impl FilterWatch {
         changed
     }
 
-    /// The hooks of nftables and of XFRM. A chain of a dormant table is none.
+    /// Lists the hooks of nftables and of XFRM, without chains of dormant tables.
     ///
     /// # Errors
-    /// When the kernel does not list them, for want of CAP_NET_ADMIN for instance.
+    /// When the kernel does not list them, for example without CAP_NET_ADMIN.
     pub fn list(&mut self) -> Result<BTreeSet<Hook>> {
         let mut hooks = BTreeSet::new();
         if let Some(sockets) = &mut self.nftables {
@@ -156,8 +157,9 @@ impl FilterWatch {
         Ok(hooks)
     }
 
-    /// The chains of legacy iptables that handle forwarded packets: those with rules, and those whose policy is not to
-    /// accept. A table that iptables has only looked at has neither.
+    /// Lists the chains of legacy iptables that handle forwarded packets: those with rules, and
+    /// those with a policy other than ACCEPT. Listing rules with iptables loads a table that has
+    /// neither.
     ///
     /// # Errors
     /// When the kernel does not list them.
@@ -167,7 +169,7 @@ impl FilterWatch {
     }
 }
 
-/// A listing; a kernel that has no such table has nothing in it.
+/// Lists one kind of object. A kernel without that kind has none.
 fn ask<T>(
     sockets: &mut Sockets,
     kind: u16,
@@ -180,7 +182,7 @@ fn ask<T>(
     }
 }
 
-/// `ip xfrm policy setdefault`: what is done with packets that no policy names.
+/// The hook for `ip xfrm policy setdefault`, which decides on packets that no policy matches.
 fn default_policy(sockets: &mut Sockets) -> Result<Option<Hook>, Refusal> {
     let mut hook = None;
     let request = Request { kind: decode::GET_DEFAULT, body: vec![0; 4] };
@@ -191,7 +193,7 @@ fn default_policy(sockets: &mut Sockets) -> Result<Option<Hook>, Refusal> {
     }
 }
 
-/// The answers of a kernel that does not have what is asked for.
+/// True for the errors of a kernel that lacks what was asked for.
 fn absent(refusal: &Refusal) -> bool {
     matches!(refusal.source.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP | libc::ENOENT))
 }

@@ -15,20 +15,20 @@ use std::io::{Error, Result};
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// Longest buffer received, in bytes: 64 KB of segments, their headers and a tag.
+/// Largest buffer received, in bytes: 64 KB of segments, their headers and a tag.
 const MAX_FRAME: usize = (64 << 10) + 256;
-/// Receive buffer asked for, in bytes; as much of it as the rights allow.
+/// The receive buffer requested, in bytes. The kernel grants as much as the rights allow.
 const RECEIVE_BUFFER: libc::c_int = 64 << 20;
 /// Bytes of the two addresses.
 const ADDRESSES: usize = 12;
 
-/// A socket at one netdev. Neither sending nor receiving waits.
+/// A packet socket at one netdev. Neither sending nor receiving blocks.
 #[derive(Debug)]
 pub struct PacketSocket {
     socket: OwnedFd,
 }
 
-/// A frame seen at a netdev.
+/// A frame received or sent at a netdev.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Packet {
     /// Its bytes from the destination address on, tags in line, without FCS.
@@ -38,8 +38,8 @@ pub struct Packet {
 }
 
 impl PacketSocket {
-    /// Opens the netdev with this index in the calling thread's network namespace. Frames are seen from then on, also
-    /// those for other stations.
+    /// Opens a socket at the netdev with this index in the calling thread's network namespace. From
+    /// then on it sees all frames, including those for other stations.
     ///
     /// # Errors
     /// No such netdev; no right (CAP_NET_RAW).
@@ -49,7 +49,7 @@ impl PacketSocket {
         Ok(this)
     }
 
-    /// As [`Self::open`], for frames of one EtherType that come in, after TC has let them pass.
+    /// As [`Self::open`], but sees received frames of one EtherType only, after TC has passed them.
     ///
     /// # Errors
     /// As for [`Self::open`].
@@ -59,7 +59,7 @@ impl PacketSocket {
         Ok(this)
     }
 
-    /// A socket that only sends: the netdev is as it is without it.
+    /// A socket that only sends, and does not make the netdev promiscuous.
     ///
     /// # Errors
     /// As for [`Self::open`].
@@ -90,7 +90,8 @@ impl PacketSocket {
     /// The next frame; `None` when there is none at the moment.
     ///
     /// # Errors
-    /// When the netdev went down or away: told once, then frames go on if it comes back up.
+    /// When the netdev went down or was removed. This is reported once; frames are received again
+    /// if it comes back up.
     pub fn receive(&self) -> Result<Option<Packet>> {
         let mut frame = vec![0u8; MAX_FRAME];
         let mut part = libc::iovec { iov_base: frame.as_mut_ptr().cast(), iov_len: frame.len() };
@@ -124,7 +125,7 @@ impl PacketSocket {
         Ok(Some(Packet { frame, outgoing: from.sll_pkttype == libc::PACKET_OUTGOING }))
     }
 
-    /// Frames the socket had no room for since the last call.
+    /// The number of frames lost since the last call because the receive buffer was full.
     ///
     /// # Errors
     /// Never with a live socket.
@@ -139,7 +140,7 @@ impl AsFd for PacketSocket {
     }
 }
 
-/// The tag that the kernel took out of the frame, as bytes.
+/// The tag that the kernel has removed from the frame, as bytes.
 fn tag(message: &libc::msghdr) -> Option<[u8; 4]> {
     // SAFETY: the kernel has filled in the message; the macro stays within its control buffer.
     let mut header = unsafe { libc::CMSG_FIRSTHDR(message) };

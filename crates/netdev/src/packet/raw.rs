@@ -1,4 +1,4 @@
-//! A packet socket's descriptor: what every kind of it is told and asked. packet(7).
+//! System calls for packet sockets, packet(7).
 
 #![allow(unsafe_code)]
 
@@ -7,7 +7,7 @@ use std::io::{Error, Result};
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// A socket at no netdev yet: it receives nothing.
+/// Opens a socket that is bound to no netdev and receives nothing.
 pub(super) fn open() -> Result<OwnedFd> {
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: plain system call; the result is checked and owned at once. Protocol 0: nothing is received yet.
@@ -19,7 +19,8 @@ pub(super) fn open() -> Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Binds it to the netdev with this index, in the namespace it was opened in, for frames of this EtherType.
+/// Binds the socket to the netdev with this index, in the socket's namespace, for frames of this
+/// EtherType.
 pub(super) fn bind(socket: &OwnedFd, ifindex: u32, ether_type: u16) -> Result<()> {
     // SAFETY: sockaddr_ll is plain data, for which zeros are valid.
     let mut address: libc::sockaddr_ll = unsafe { zeroed() };
@@ -32,7 +33,7 @@ pub(super) fn bind(socket: &OwnedFd, ifindex: u32, ether_type: u16) -> Result<()
     if done == 0 { Ok(()) } else { Err(Error::last_os_error()) }
 }
 
-/// Makes the netdev take in frames for other stations while the socket is open.
+/// Makes the netdev receive frames for other stations while the socket is open.
 pub(super) fn set_promiscuous(socket: &OwnedFd, ifindex: u32) -> Result<()> {
     let request = libc::packet_mreq {
         mr_ifindex: index(ifindex)?,
@@ -51,7 +52,7 @@ pub(super) fn set<T: Copy>(socket: &OwnedFd, level: i32, option: i32, value: &T)
     if done == 0 { Ok(()) } else { Err(Error::last_os_error()) }
 }
 
-/// Frames the socket had no room for since the last call.
+/// The number of frames lost since the last call because there was no room.
 pub(super) fn missed(socket: &OwnedFd) -> Result<u32> {
     // A socket without a ring fills in the first two fields, which are the same.
     let mut stats = libc::tpacket_stats_v3 { tp_packets: 0, tp_drops: 0, tp_freeze_q_cnt: 0 };
@@ -63,13 +64,13 @@ pub(super) fn missed(socket: &OwnedFd) -> Result<u32> {
     if done == 0 { Ok(stats.tp_drops) } else { Err(Error::last_os_error()) }
 }
 
-/// Clears a pending error: the netdev went down or away.
+/// Clears a pending error, which reports that the netdev went down or was removed.
 pub(super) fn clear_error(socket: &OwnedFd) {
-    // Asking for it clears it; which one it was is of no interest.
+    // Reading the error clears it.
     let _ = getsockopt(socket, sockopt::SocketError);
 }
 
-/// The tag that the kernel took out of a frame, as bytes, by what it says beside the frame.
+/// The tag that the kernel has removed from a frame, as bytes, from the frame's metadata.
 pub(super) fn tag(status: u32, tpid: u16, tci: u16) -> Option<[u8; 4]> {
     let known = status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
     let [a, b] = if known { tpid } else { libc::ETH_P_8021Q as u16 }.to_be_bytes();

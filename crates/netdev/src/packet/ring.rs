@@ -17,30 +17,32 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
-/// The kernel wants a frame size even where frames have any length.
+/// The kernel requires a frame size even though frames may have any length.
 const FRAME_SIZE: u32 = 2048;
 /// Bytes of a virtio_net_hdr as packet sockets have it (VIRTIO 1.2, 5.1.6, without `num_buffers`).
 pub const VNET_HEADER_LEN: usize = 10;
-/// What stands before every frame in a block at least: the kernel's header, and an address that nobody reads.
+/// The least number of bytes before each frame in a block: the kernel's header, and an address that
+/// is not read.
 const BEFORE: usize = size_of::<libc::tpacket3_hdr>() + size_of::<libc::sockaddr_ll>();
 /// Bytes of the two addresses, and of a tag.
 const ADDRESSES: usize = 12;
 const TAG: usize = 4;
 
-/// What a ring is to be like.
+/// The dimensions of a ring.
 #[derive(Debug, Clone, Copy)]
 pub struct RingShape {
     /// Blocks of the ring.
     pub blocks: u32,
-    /// Bytes of a block, a multiple of a page: a longer frame is missed.
+    /// Size of a block in bytes, a multiple of a page. Longer frames are lost.
     pub block_size: u32,
     /// How long a frame may wait for its block to fill, in milliseconds.
     pub block_age_ms: u32,
-    /// Frames come, and are sent at the socket, with a virtio_net_hdr: checksums and segmentation may be undone.
+    /// Frames are received and sent with a virtio_net_hdr: checksums and segmentation may be
+    /// pending.
     pub vnet_header: bool,
 }
 
-/// A socket at one netdev that sees what comes in there, and its ring.
+/// A socket at one netdev that sees received frames, and its ring.
 #[derive(Debug)]
 pub struct PacketRing {
     blocks: Blocks,
@@ -49,8 +51,8 @@ pub struct PacketRing {
 }
 
 impl PacketRing {
-    /// Opens the netdev with this index in the calling thread's network namespace. Frames are seen from then on, also those
-    /// for other stations, once it is up.
+    /// Opens a ring at the netdev with this index in the calling thread's network namespace. Once
+    /// the netdev is up, the ring sees all received frames, including those for other stations.
     ///
     /// # Errors
     /// No such netdev; no right (CAP_NET_RAW); no memory for the ring.
@@ -65,19 +67,19 @@ impl PacketRing {
         raw::bind(&socket, ifindex, libc::ETH_P_ALL as u16)?;
         Ok(Self { blocks, socket: Arc::new(socket), missed: 0 })
     }
-    /// The socket: to wait on, and to send at.
+    /// The socket, for waiting and for sending.
     #[must_use]
     pub fn socket(&self) -> &Arc<OwnedFd> {
         &self.socket
     }
-    /// Hands the frames of the next block to `handle`, and the block back to the kernel; answers how many there were, `None`
-    /// when no block is ours.
+    /// Passes the frames of the next block to `handle` and returns the block to the kernel. Returns
+    /// the number of frames, or `None` when the kernel has not released a block.
     pub fn take(&mut self, handle: impl FnMut(RingFrame<'_>)) -> Option<usize> {
         let (status, block) = self.blocks.next()?;
         let (whole, cut) = frames(block, handle);
         self.blocks.give_back();
         self.missed += cut as u64;
-        // The kernel counts in 32 bits. A block says when there is something to be had; if not now, it is had next time.
+        // The kernel counts in 32 bits. The block's status says when there is a number to read.
         if status & libc::TP_STATUS_LOSING != 0
             && let Ok(missed) = raw::missed(&self.socket)
         {
@@ -85,7 +87,7 @@ impl PacketRing {
         }
         Some(whole)
     }
-    /// Frames that arrived since the last call and that the ring had no room for.
+    /// The number of received frames since the last call that the ring had no room for.
     ///
     /// # Errors
     /// Never with a live socket.
@@ -93,7 +95,8 @@ impl PacketRing {
         self.missed += u64::from(raw::missed(&self.socket)?);
         Ok(take(&mut self.missed))
     }
-    /// Clears a pending error: the netdev went down or away. It is told once; frames go on if it comes back up.
+    /// Clears a pending error, which reports once that the netdev went down or was removed. Frames
+    /// are received again if it comes back up.
     pub fn clear_error(&self) {
         raw::clear_error(&self.socket);
     }
@@ -142,7 +145,7 @@ impl Blocks {
         unsafe { AtomicU32::from_ptr(self.map.add(self.next * self.size + at).cast().as_ptr()) }
     }
 
-    /// The next block and its status, if it is ours.
+    /// The next block and its status, if the kernel has released it.
     fn next(&mut self) -> Option<(u32, &mut [u8])> {
         let status = self.status().load(Ordering::Acquire);
         if status & libc::TP_STATUS_USER == 0 {
@@ -180,7 +183,7 @@ pub struct RingFrame<'a> {
 }
 
 impl<'a> RingFrame<'a> {
-    /// The frame whose tpacket3_hdr is at `at`. `None` for one that was cut off, or makes no sense.
+    /// The frame whose tpacket3_hdr is at `at`. `None` when it is truncated or inconsistent.
     fn at(block: &'a mut [u8], at: usize) -> Option<Self> {
         let bytes = block.get_mut(at..)?;
         let len = u32_at(bytes, offset_of!(libc::tpacket3_hdr, tp_snaplen))?;
@@ -191,12 +194,12 @@ impl<'a> RingFrame<'a> {
         }
         Some(Self { bytes: bytes.get_mut(..start.checked_add(len as usize)?)?, start })
     }
-    /// Its bytes, without the tag that the kernel took out.
+    /// Its bytes, without the tag that the kernel has removed.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[self.start..]
     }
-    /// The tag that the kernel took out.
+    /// The tag that the kernel has removed.
     #[must_use]
     pub fn tag(&self) -> Option<[u8; TAG]> {
         let header = offset_of!(libc::tpacket3_hdr, hv1);
@@ -205,7 +208,8 @@ impl<'a> RingFrame<'a> {
         let tci = u32_at(self.bytes, header + offset_of!(libc::tpacket_hdr_variant1, tp_vlan_tci))?;
         raw::tag(status, tpid, tci as u16)
     }
-    /// Its bytes, the tag put back in line. The virtio_net_hdr makes room for it: ask for that first.
+    /// Its bytes with the tag put back in line. This overwrites the virtio_net_hdr, so read that
+    /// first.
     #[must_use]
     pub fn in_line(self) -> &'a [u8] {
         match self.tag().filter(|_| self.bytes().len() >= ADDRESSES) {
@@ -218,7 +222,8 @@ impl<'a> RingFrame<'a> {
             None => &self.bytes[self.start..],
         }
     }
-    /// The virtio_net_hdr, in a ring that was asked for it ([`RingShape::vnet_header`]): it stands right before the frame.
+    /// The virtio_net_hdr, which precedes the frame if the ring was opened with
+    /// [`RingShape::vnet_header`].
     #[must_use]
     pub fn vnet_header(&self) -> [u8; VNET_HEADER_LEN] {
         let mut header = [0; VNET_HEADER_LEN];
@@ -234,7 +239,8 @@ impl<'a> RingFrame<'a> {
     }
 }
 
-/// Hands over every frame of a block that is whole; answers how many were, and how many were not.
+/// Passes every complete frame of a block to `handle`. Returns how many were complete, and how many
+/// were not.
 fn frames(block: &mut [u8], mut handle: impl FnMut(RingFrame<'_>)) -> (usize, usize) {
     let header = offset_of!(libc::tpacket_block_desc, hdr);
     let count = u32_at(block, header + offset_of!(libc::tpacket_hdr_v1, num_pkts)).unwrap_or(0);
@@ -276,8 +282,8 @@ mod tests {
     use super::*;
     use std::io::ErrorKind;
 
-    /// A block with one frame of 60 bytes, as the kernel lays it out: its header at 48, itself 96 bytes on. With changes: a
-    /// place, and the word there.
+    /// A block with one frame of 60 bytes, as the kernel lays it out: the header at offset 48, the
+    /// frame 96 bytes after it. Each of `changes` overwrites the word at an offset.
     fn block(changes: &[(usize, u32)]) -> Vec<u8> {
         let mut block = vec![0; 400];
         (0..60).for_each(|n| block[48 + 96 + n] = n as u8);
@@ -344,7 +350,7 @@ mod tests {
         }
     }
 
-    /// `tests/packet.rs` has what can be seen from outside; here is seen when the kernel is asked.
+    /// Tests the internal state; `tests/packet.rs` tests what can be observed from outside.
     #[test]
     fn a_block_says_that_frames_were_missed_before_it() {
         const SENT: usize = 50;
@@ -356,7 +362,7 @@ mod tests {
             let socket = crate::PacketSocket::open(lo).expect("a socket");
             for _ in 0..SENT {
                 socket.send(&[0; 1000]).expect("sent");
-                // It sees each twice: on its way out, and back in, where the ring has it too.
+                // The socket sees each frame twice: sent, and received, when the ring has it too.
                 until(|| socket.receive().expect("the link is up").is_some_and(|packet| !packet.outgoing));
             }
             let mut taken = 0;
