@@ -24,13 +24,6 @@ const ALLOWED: &[(&str, &str, &str)] = &[
         "the grammar: a node of the tree names its handler by type, a handler edits a session, and a session parses by \
          the tree",
     ),
-    (
-        "cli",
-        "commands::show",
-        "`show ip interface`, `show storm-control` and `show l2protocol-tunnel` are made from the same views as \
-         `show interfaces`",
-    ),
-    ("cli", "commands::files", "`configure replace` and `copy` share the line that is logged"),
     ("daemon", "context", "the context owns the state of loop safety, which acts on the context"),
     ("ebpf", "plane", "one struct, `EbpfPlane`, whose methods are divided by subject"),
     ("ebpf", "attach", "attaching a program and the probe that tries it"),

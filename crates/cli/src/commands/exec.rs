@@ -138,7 +138,7 @@ fn brctl(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
 /// `end` in a configuration mode.
 pub fn end(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
     if std::mem::take(&mut exec.session.changed) {
-        session::log(exec);
+        super::shared::log_configured(exec);
     }
     exec.session.mode = Mode::Privileged;
     done()

@@ -107,7 +107,7 @@ fn take(exec: &mut Exec<'_>, args: &Args, base: &Config) -> Result<Outcome, Refu
         return Err(refused(&errors));
     }
     exec.backend.commit(candidate)?;
-    super::session::log(exec);
+    super::shared::log_configured(exec);
     Ok(Outcome::Text(format!("{} lines taken\n", text.lines().count())))
 }
 

@@ -13,6 +13,7 @@ mod layer3;
 mod mac;
 mod route;
 mod session;
+mod shared;
 mod show;
 mod show_ip;
 mod show_storm;

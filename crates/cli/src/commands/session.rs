@@ -1,6 +1,7 @@
 //! `configure session NAME`: collect changes, look at them, take them all or none.
 
 use super::files;
+use super::shared::log_configured;
 use crate::args::{Args, Kind};
 use crate::backend::Refusal;
 use crate::mode::{ConfigMode, Mode};
@@ -129,7 +130,7 @@ fn commit_session(exec: &mut Exec<'_>, name: &str, minutes: Option<u32>) -> Resu
         exec.backend.commit_confirmed(candidate, minutes)?;
         exec.backend.config_sessions().clear(name);
         exec.session.mode = Mode::Config { at: ConfigMode::Global, session: Some(name.to_owned()) };
-        log(exec);
+        log_configured(exec);
         let how = "enter commit here or configure confirm";
         return Ok(Outcome::Text(format!(
             "Committed; rolled back in {minutes} minutes unless confirmed: {how}.\n"
@@ -137,7 +138,7 @@ fn commit_session(exec: &mut Exec<'_>, name: &str, minutes: Option<u32>) -> Resu
     }
     if !is_empty {
         exec.backend.commit(candidate)?;
-        log(exec);
+        log_configured(exec);
     }
     exec.backend.confirm();
     exec.backend.config_sessions().remove(name);
@@ -172,11 +173,4 @@ fn candidate(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
     let running = exec.backend.running().clone();
     let candidate = exec.backend.config_sessions().candidate(&name, &running)?;
     Ok(exec.present_config(text::render(&candidate)))
-}
-
-/// Notes in the log that somebody configured.
-pub fn log(exec: &mut Exec<'_>) {
-    let login = &exec.session.login;
-    let text = format!("Configured from {} by {}", login.line, login.user);
-    exec.backend.log("SYS", 5, "CONFIG_I", &text);
 }

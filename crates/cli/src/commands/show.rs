@@ -1,6 +1,7 @@
 //! `show ...`: each command gets a view from the switch or makes one from the configuration, and presents it
 //! as text or JSON.
 
+use super::shared::{get_interfaces, unknown};
 use super::{fpm, need, show_ip, show_storm, show_stp, show_tunnel};
 use crate::args::{Args, Kind, short};
 use crate::backend::{MacFilter, Refusal};
@@ -11,7 +12,6 @@ use crate::session::{Exec, lines};
 use crate::text;
 use crate::tree::{Node, arg, kw};
 use crate::view;
-use lanyard_config::InterfaceName;
 use serde::Serialize;
 
 const INTERFACE: Node = arg(Kind::Interface, "Interface");
@@ -163,20 +163,6 @@ fn ageing(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
 fn learning(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
     let view = made::learning(exec.backend.running());
     Ok(exec.present(&view, render::learning))
-}
-
-/// The interfaces a line is about; one that the switch does not have is refused.
-pub fn get_interfaces(exec: &mut Exec<'_>, args: &Args) -> Result<view::Interfaces, Refusal> {
-    let only = args.interface();
-    let view = exec.backend.interfaces(only.as_ref());
-    match only {
-        Some(name) if view.interfaces.is_empty() => Err(unknown(&name)),
-        _ => Ok(view),
-    }
-}
-
-fn unknown(name: &InterfaceName) -> Refusal {
-    format!("Interface {} is not an interface of this switch", render::ios_name(name)).into()
 }
 
 fn interfaces(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {

@@ -216,19 +216,20 @@ fn clear(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
 
 fn interface(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
     let family = family(args)?;
-    let view = made::ip_interfaces(&super::show::get_interfaces(exec, args)?, exec.backend.running(), family);
+    let view =
+        made::ip_interfaces(&super::shared::get_interfaces(exec, args)?, exec.backend.running(), family);
     Ok(exec.present(&view, |view| render::ip_interfaces(view, family)))
 }
 
 fn ip_brief(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
     let view =
-        made::ip_interfaces(&super::show::get_interfaces(exec, args)?, exec.backend.running(), Family::V4);
+        made::ip_interfaces(&super::shared::get_interfaces(exec, args)?, exec.backend.running(), Family::V4);
     Ok(exec.present(&view, render::ip_brief))
 }
 
 fn ipv6_brief(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
     let view =
-        made::ip_interfaces(&super::show::get_interfaces(exec, args)?, exec.backend.running(), Family::V6);
+        made::ip_interfaces(&super::shared::get_interfaces(exec, args)?, exec.backend.running(), Family::V6);
     Ok(exec.present(&view, render::ipv6_brief))
 }
 

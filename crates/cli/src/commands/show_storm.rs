@@ -1,6 +1,6 @@
 //! `show storm-control`: the rates of storm control and the frames dropped over them.
 
-use super::show::get_interfaces;
+use super::shared::get_interfaces;
 use crate::args::{Args, Kind};
 use crate::backend::Refusal;
 use crate::config_view::configured;

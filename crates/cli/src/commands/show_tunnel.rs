@@ -1,6 +1,6 @@
 //! `show l2protocol-tunnel`: which control frames of customers each port carries, and those it has dropped.
 
-use super::show::get_interfaces;
+use super::shared::get_interfaces;
 use crate::args::{Args, Kind};
 use crate::backend::Refusal;
 use crate::config_view::configured;
