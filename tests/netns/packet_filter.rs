@@ -50,12 +50,7 @@ fn world(plane: Plane, before: &str) -> Bed {
     bed.chatter.set(true);
     bed.exact.set(false);
     for (n, vlan) in [(1, 10), (2, 20)] {
-        let host = bed.host(n);
-        host.address(&format!("10.0.{vlan}.1/24"));
-        host.address(&format!("fd00:{vlan}::1/64"));
-        host.net.ip(&format!(
-            "route add default via 10.0.{vlan}.254\nroute replace default via fd00:{vlan}::254"
-        ));
+        bed.host(n).join_vlan(vlan);
     }
     bed
 }

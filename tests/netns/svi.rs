@@ -28,12 +28,7 @@ fn with_hosts(plane: Plane) -> Bed {
     let bed = Bed::new(plane, 3, CONFIG);
     bed.chatter.set(true);
     for (host, vlan) in [(1, 10), (2, 20)] {
-        let host = bed.host(host);
-        host.address(&format!("10.0.{vlan}.1/24"));
-        host.address(&format!("fd00:{vlan}::1/64"));
-        host.net.ip(&format!(
-            "route add default via 10.0.{vlan}.254\nroute replace default via fd00:{vlan}::254"
-        ));
+        bed.host(host).join_vlan(vlan);
     }
     bed
 }

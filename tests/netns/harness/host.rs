@@ -67,6 +67,15 @@ impl Host {
     pub fn missed(&self) -> u32 {
         self.wire.missed().expect("a live socket")
     }
+    /// Gives `eth0` the addresses 10.0.VLAN.1 and fd00:VLAN::1, and default routes by the switch's addresses there, which
+    /// end in 254.
+    pub fn join_vlan(&self, vlan: u16) {
+        self.address(&format!("10.0.{vlan}.1/24"));
+        self.address(&format!("fd00:{vlan}::1/64"));
+        self.net.ip(&format!(
+            "route add default via 10.0.{vlan}.254\nroute replace default via fd00:{vlan}::254"
+        ));
+    }
     /// Gives `eth0` an address with its prefix length.
     pub fn address(&self, address: &str) {
         if address.contains(':') {
