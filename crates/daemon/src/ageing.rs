@@ -1,6 +1,6 @@
-//! Ageing of the forwarding database: sweeps of the plane's table when entries may expire.
+//! Ageing of the forwarding database: sweeps the plane's table when entries may expire.
 //!
-//! Read `lanyard_switch::ageing` first: when a sweep is due is decided there.
+//! Read `lanyard_switch::ageing` first, which decides when a sweep is due.
 
 use crate::context::{Context, Module};
 use lanyard_switch::Ageing;

@@ -1,6 +1,6 @@
 //! Messages and events about what planes and netdevs report: the FDB, links, routes, neighbours.
 //!
-//! Invariant: an event is made only while a session listens to its kind.
+//! Invariant: an event is created only while a session listens to its kind.
 
 use crate::context::Context;
 use crate::route_views;
@@ -29,13 +29,13 @@ pub(crate) fn fdb(ctx: &mut Context, action: &'static str, entry: &FdbEntry, mor
     });
 }
 
-/// Says which ports went up and down between two plane states.
+/// Reports which ports went up and down between two plane states.
 pub(crate) fn ports(ctx: &mut Context, old: &PlaneState, next: &PlaneState) {
     for (port, after) in &next.ports {
         let before = old.ports.get(port).filter(|before| before.name == after.name);
         if before.map(|before| before.enabled) != Some(after.enabled) {
             let action = if before.is_some() { "change" } else { "add" };
-            // A port that is new and down is no news for the log.
+            // A port that is new and down is not worth a log message.
             link(ctx, action, after, before.is_some() || after.enabled);
         }
     }

@@ -1,7 +1,7 @@
-//! What happens, told to whoever listens: `monitor events` and `terminal monitor`.
+//! Distributes events and log messages to listeners: `monitor events` and `terminal monitor`.
 //!
-//! Invariant: a listener that does not read holds nothing up and takes no memory beyond its queue; what it
-//! missed is counted and told to it in the place where it is missing.
+//! Invariant: a listener that does not read delays nothing and takes no memory beyond its queue.
+//! What it missed is counted, and the count is sent in the place of what is missing.
 
 use crate::clock::wall_clock;
 use lanyard_cli::view::{Event, EventKind};
@@ -11,12 +11,12 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use tokio::sync::mpsc;
 
-/// Events a listener can be behind.
+/// Most events that wait for a listener.
 pub const QUEUE: usize = 4096;
-/// Listeners at once.
+/// Most listeners.
 pub const MAX_LISTENERS: usize = 64;
 
-/// Tells events to listeners.
+/// Sends events to listeners.
 #[derive(Debug, Default)]
 pub struct Bus {
     listeners: Vec<Listener>,
@@ -29,7 +29,7 @@ struct Listener {
     lost: Rc<Cell<u64>>,
 }
 
-/// What a listener wants to hear.
+/// What a listener wants to receive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Topics {
     /// Events of these kinds, as JSON lines.
@@ -38,7 +38,7 @@ pub enum Topics {
     Log,
 }
 
-/// A listener's end.
+/// The receiving end of a listener.
 #[derive(Debug)]
 pub struct Subscription {
     queue: mpsc::Receiver<Rc<str>>,
@@ -46,8 +46,8 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// The next line, without its end; a line about what was lost comes first when something was. `None` never
-    /// comes as long as the bus lives.
+    /// The next line, without its end. After a loss, a line with the number of lost lines comes
+    /// first. `None` does not occur while the bus exists.
     pub async fn next(&mut self) -> Option<Rc<str>> {
         match self.lost.take() {
             0 => self.queue.recv().await,
@@ -60,7 +60,7 @@ impl Subscription {
 }
 
 impl Bus {
-    /// A new listener.
+    /// Adds a listener.
     ///
     /// # Errors
     /// When there are [`MAX_LISTENERS`] already.
@@ -74,12 +74,12 @@ impl Bus {
         self.listeners.push(Listener { topics, queue: sender, lost: lost.clone() });
         Ok(Subscription { queue, lost })
     }
-    /// True when somebody listens to `kind`: events are only made for listeners.
+    /// True when a listener wants events of `kind`. Events are created only then.
     #[must_use]
     pub fn wants(&self, kind: EventKind) -> bool {
         self.listeners.iter().any(|l| matches!(&l.topics, Topics::Events(kinds) if kinds.contains(&kind)))
     }
-    /// Tells an event; `details` is a JSON object.
+    /// Sends an event; `details` is a JSON object.
     pub fn event(
         &mut self,
         kind: EventKind,
@@ -95,7 +95,7 @@ impl Bus {
             );
         }
     }
-    /// Tells a log message.
+    /// Sends a log message.
     pub fn log(&mut self, line: &str) {
         self.tell(&line.into(), |topics| *topics == Topics::Log);
     }

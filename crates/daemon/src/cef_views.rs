@@ -1,6 +1,7 @@
 //! What the plane does with routes, for `show`.
 //!
-//! Invariant: a look-up of one address is the plane's own answer; a list is what the plane was told.
+//! Invariant: the look-up of one address is the plane's own answer; a list shows what the plane was
+//! programmed with.
 
 use crate::context::Context;
 use crate::routing::Following;
@@ -14,7 +15,7 @@ use lanyard_types::{AdjacencyId, TrapReason, VrfId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-/// What routes packets, as it is shown.
+/// What routes packets, in the form of the view.
 pub(crate) fn routed_by(forwarder: Forwarder) -> view::Forwarder {
     let (routed_by, reason) = match forwarder {
         Forwarder::Nothing => ("none", None),
@@ -156,7 +157,7 @@ pub(crate) fn exact(
     Ok(view::CefExact { flow: flow.clone(), prefix, action: shown.action, choices, nexthop })
 }
 
-/// What the pipeline would read of a flow's packets.
+/// The header fields that the pipeline would read from a flow's packets.
 fn header(flow: &view::Flow) -> IpHeader {
     IpHeader {
         src: flow.source,

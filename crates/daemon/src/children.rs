@@ -22,12 +22,13 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// A program that ends by itself is started again after this long, twice as long each time.
+/// A program that ends by itself is started again after this time; the time doubles with each
+/// failure.
 const RETRY_MIN_MS: u64 = 1000;
 const RETRY_MAX_MS: u64 = 60_000;
-/// Who has run for so long begins with the shortest wait again.
+/// After a program has run for this time, the wait starts at the minimum again.
 const STEADY_MS: u64 = 60_000;
-/// How long `detach` waits for a program to end before it is killed.
+/// How long `detach` waits for a program to end before it kills it.
 const PATIENCE_MS: u16 = 3000;
 /// Longest configuration read back, in bytes.
 const MAX_TEXT: usize = 16 << 20;
@@ -35,13 +36,13 @@ const MAX_TEXT: usize = 16 << 20;
 /// A service in a namespace.
 type Key = (Service, Option<String>);
 
-/// The programs.
+/// The programs that run.
 pub(crate) struct Children {
     running: BTreeMap<Key, Child>,
     retry: BTreeMap<Key, Retry>,
-    /// Services that are wanted and not installed: said once.
+    /// Services that are wanted but not installed; each is reported once.
     missing: Vec<Service>,
-    /// Folders in which programs are looked for.
+    /// Directories in which programs are searched.
     folders: Vec<PathBuf>,
     epoll: Option<Epoll>,
     adopted: bool,
@@ -66,32 +67,32 @@ enum StartError {
     },
 }
 
-/// One program.
+/// A running program.
 struct Child {
     id: Identity,
     pidfd: OwnedFd,
     /// Its configuration.
     text: String,
-    /// It was told to end.
+    /// True after it was asked to end.
     ending: bool,
     since_ms: u64,
 }
 
-/// When to try again.
+/// A start that is to be tried again.
 struct Retry {
     at_ms: u64,
     wait_ms: u64,
 }
 
-/// A process.
+/// The identity of a process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Identity {
     pid: i32,
-    /// In clock ticks since the machine started.
+    /// The start time, in clock ticks since the machine was started.
     started: u64,
 }
 
-/// What is written down for a restart.
+/// What is saved for a restart of the daemon.
 #[derive(Debug, Serialize, Deserialize)]
 struct Note {
     program: String,
@@ -100,7 +101,8 @@ struct Note {
 }
 
 impl Default for Children {
-    /// Programs are looked for in `PATH`, and where the superuser has programs, which not every `PATH` has.
+    /// Programs are searched in `PATH` and in the directories for system programs, which not every
+    /// `PATH` contains.
     fn default() -> Self {
         let path = std::env::var("PATH").unwrap_or_default();
         let folders = path.split(':').chain(["/usr/sbin", "/usr/local/sbin", "/sbin"]).map(PathBuf::from);
@@ -119,7 +121,7 @@ impl Children {
             adopted: false,
         }
     }
-    /// Readable when a program has ended.
+    /// Becomes readable when a program has ended.
     pub(crate) fn fd(&self) -> Option<RawFd> {
         self.epoll.as_ref().map(|epoll| epoll.0.as_raw_fd())
     }
@@ -134,7 +136,8 @@ impl Children {
     }
 }
 
-/// Field 22 of /proc/PID/stat (proc(5)); the second may hold anything, in parentheses.
+/// Reads field 22 of /proc/PID/stat (proc(5)). The second field may contain any text, in
+/// parentheses.
 fn started(pid: i32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, rest) = stat.rsplit_once(')')?;
@@ -179,12 +182,12 @@ impl Module for Children {
     fn next_ms(&self, _ctx: &Context) -> Option<u64> {
         self.retry.values().map(|retry| retry.at_ms).filter(|at_ms| *at_ms != u64::MAX).min()
     }
-    /// Starts again what has ended, when it is time.
+    /// Starts programs that have ended again, when their wait is over.
     fn tick(&mut self, ctx: &mut Context) {
         let now_ms = ctx.clock.now_ms();
         if self.next_ms(ctx).is_some_and(|at_ms| at_ms <= now_ms) {
             self.configure(ctx);
-            // Those that run are kept for how long they had to wait; they wait for nothing.
+            // A running program's entry only remembers how long the last wait was.
             for (key, retry) in &mut self.retry {
                 if self.running.contains_key(key) {
                     retry.at_ms = u64::MAX;
@@ -203,7 +206,8 @@ fn note_file(paths: &Paths) -> PathBuf {
     paths.run.join("children.json")
 }
 
-/// What a virtual router's netdev gets is forwarded as what its interface gets: the kernel has made it with neither.
+/// Sets forwarding on a virtual router's netdev as on its interface: the kernel creates it with
+/// forwarding off.
 fn forward_virtual(ctx: &Context) {
     let config = ctx.switch.config();
     for (name, interface) in &config.interfaces {
@@ -212,7 +216,7 @@ fn forward_virtual(ctx: &Context) {
             let vmac = services::vmac_name(link.ifindex, *group);
             let value = if config.ip_routing { "1" } else { "0" };
             let _ = within(&*ctx.kernel, link.vrf.as_deref(), || {
-                // It may not be there yet.
+                // The netdev may not exist yet.
                 let _ = lanyard_netdev::sysctl::set_ipv4_conf(&vmac, "forwarding", value);
             });
         }
@@ -292,7 +296,7 @@ impl Children {
                 command.arg("-r").arg(child_file(&ctx.paths, key, "vrrp.pid"));
             }
         }
-        // A terminal's signals are for the daemon.
+        // A process group of its own keeps the terminal's signals away from it.
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let spawned = within(&*ctx.kernel, vrf.as_deref(), || command.spawn())?;
         let child = spawned.map_err(|cause| wrong(program, cause))?;
@@ -301,7 +305,7 @@ impl Children {
         Ok((Identity { pid, started: started(pid).unwrap_or(0) }, pidfd))
     }
 
-    /// Both programs read their configuration again at SIGHUP, and go on where they were.
+    /// Both programs reread their configuration at SIGHUP and keep their state.
     fn change(&mut self, ctx: &mut Context, key: &Key, text: String) {
         let config = child_file(&ctx.paths, key, "conf");
         let Some(child) = self.running.get_mut(key).filter(|child| !child.ending) else { return };
@@ -323,13 +327,13 @@ impl Children {
         }
     }
 
-    /// Takes notice of programs that have ended; answers how many.
+    /// Handles programs that have ended; returns how many have.
     fn reap(&mut self, ctx: &mut Context) -> usize {
         let ended = |(key, child): (&Key, &Child)| has_ended(&child.pidfd, 0).then(|| key.clone());
         let ended: Vec<Key> = self.running.iter().filter_map(ended).collect();
         for key in &ended {
             let Some(child) = self.running.remove(key) else { continue };
-            // One that was adopted is somebody else's to wait for.
+            // An adopted program is not a child of this process, so waiting for it fails.
             let _ = waitpid(Pid::from_raw(child.id.pid), Some(WaitPidFlag::WNOHANG));
             Self::forget(ctx, key);
             if !child.ending {
@@ -341,7 +345,7 @@ impl Children {
         }
         if !ended.is_empty() {
             self.note(ctx);
-            // What was to end may be wanted again by now.
+            // A program that was asked to end may be wanted again by now.
             self.configure(ctx);
         }
         ended.len()
@@ -360,7 +364,7 @@ impl Children {
         }
     }
 
-    /// Writes down what runs, for a restart.
+    /// Saves the list of running programs for a restart.
     fn note(&self, ctx: &mut Context) {
         let note = |((service, vrf), child): (&Key, &Child)| Note {
             program: service.program().to_owned(),
@@ -381,7 +385,7 @@ impl Children {
         }
     }
 
-    /// Ends every program and waits for that.
+    /// Ends every program and waits until it has ended.
     pub(crate) fn end_all(&mut self, ctx: &mut Context) {
         self.adopt(ctx);
         let keys: Vec<Key> = self.running.keys().cloned().collect();
@@ -408,7 +412,7 @@ mod tests {
 
     const TEXT: &str = "ipv6 unicast-routing\ninterface eth1\n no switchport\n ipv6 address 2001:db8::1/64";
 
-    /// A world that wants router advertisements, and a folder in which `radvd` is this script.
+    /// A world that needs router advertisements, and a directory in which `radvd` is this script.
     fn world(script: &str) -> (World, tempfile::TempDir) {
         let mut world = World::new();
         world.kernel.add("eth1");

@@ -1,19 +1,20 @@
-//! `commit confirmed`: the configuration that comes back unless the change is confirmed in time.
+//! `commit confirmed`: the earlier configuration is restored unless the change is confirmed in
+//! time.
 
 use lanyard_config::Config;
 
-/// What is waited for, if anything.
+/// The confirmation that is awaited, if any.
 #[derive(Debug, Default)]
 pub(crate) struct Confirmation {
     waiting: Option<Rollback>,
-    /// How often in a row the configuration that comes back was refused.
+    /// How often in a row the restoration was refused.
     refused: u32,
 }
 
-/// Longest time between two attempts to go back.
+/// Longest time between two attempts to restore.
 const MAX_RETRY_S: u64 = 60;
 
-/// A configuration to go back to, and when.
+/// The configuration to restore, and when.
 #[derive(Debug)]
 struct Rollback {
     config: Config,
@@ -21,15 +22,16 @@ struct Rollback {
 }
 
 impl Confirmation {
-    /// Waits for a confirmation until `at_ms`. `before` comes back without one, unless an earlier change waits already:
-    /// then what ran before that comes back.
+    /// Awaits a confirmation until `at_ms`; `before` is restored without one. If an earlier change
+    /// is awaiting confirmation already, the configuration of before that change is restored
+    /// instead.
     pub(crate) fn await_until(&mut self, at_ms: u64, before: Config) {
         let config = self.waiting.take().map_or(before, |waiting| waiting.config);
         self.waiting = Some(Rollback { config, at_ms });
         self.refused = 0;
     }
-    /// The configuration that comes back could not be taken: it is tried again after 1 s, then 2 s, 4 s, up to
-    /// [`MAX_RETRY_S`]. Answers the seconds until then.
+    /// Schedules another attempt after a restoration was refused: after 1 s, then 2 s, 4 s, up to
+    /// [`MAX_RETRY_S`]. Returns the seconds until then.
     pub(crate) fn retry(&mut self, now_ms: u64, config: Config) -> u64 {
         let wait_s = 1u64.checked_shl(self.refused).map_or(MAX_RETRY_S, |wait_s| wait_s.min(MAX_RETRY_S));
         self.refused = self.refused.saturating_add(1);
@@ -40,19 +42,20 @@ impl Confirmation {
     pub(crate) fn before(&self) -> Option<&Config> {
         self.waiting.as_ref().map(|waiting| &waiting.config)
     }
-    /// Ends the wait; false when there was none.
+    /// Confirms the change; false when none was awaiting it.
     pub(crate) fn confirm(&mut self) -> bool {
         self.waiting.take().is_some()
     }
-    /// Seconds until the configuration comes back; `None` when no confirmation is waited for.
+    /// Seconds until the restoration; `None` when no confirmation is awaited.
     pub(crate) fn left_s(&self, now_ms: u64) -> Option<u64> {
         self.waiting.as_ref().map(|waiting| waiting.at_ms.saturating_sub(now_ms).div_ceil(1000))
     }
-    /// When [`Confirmation::overdue`] has an answer.
+    /// When [`Confirmation::overdue`] returns something.
     pub(crate) fn next_ms(&self) -> Option<u64> {
         self.waiting.as_ref().map(|waiting| waiting.at_ms)
     }
-    /// The configuration that comes back, once nobody has confirmed the change in time; the wait is over then.
+    /// The configuration to restore, when the time for confirmation is over. The wait ends with
+    /// this call.
     pub(crate) fn overdue(&mut self, now_ms: u64) -> Option<Config> {
         self.waiting.take_if(|waiting| waiting.at_ms <= now_ms).map(|waiting| waiting.config)
     }

@@ -1,6 +1,6 @@
-//! An instance on this machine: its lock, its identity, what it has done to netdevs so far.
+//! An instance on this machine: its lock, its identity, and what it has done to netdevs so far.
 //!
-//! Invariant: who holds the [`Lock`] is the only process that changes the instance's plane and files.
+//! Invariant: only the process that holds the [`Lock`] changes the instance's plane and files.
 
 use crate::files;
 use crate::os;
@@ -19,7 +19,8 @@ use std::path::Path;
 /// Longest state file read, in bytes.
 const MAX_FILE: usize = 4 << 20;
 
-/// The right to be the instance's daemon; given up when dropped, or when the process ends however it does.
+/// The right to be the instance's daemon. It ends when the value is dropped or the process ends,
+/// for whatever reason.
 #[derive(Debug)]
 pub struct Lock(#[allow(dead_code)] Flock<File>);
 
@@ -27,7 +28,7 @@ impl Lock {
     /// Takes the lock and writes this process's id into it.
     ///
     /// # Errors
-    /// When another daemon has it, with its process id.
+    /// When another daemon holds it, with that daemon's process id.
     pub fn take(instance: &str, paths: &Paths) -> Result<Self, String> {
         let path = paths.lock();
         let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
@@ -49,8 +50,8 @@ impl Lock {
     }
 }
 
-/// Who the instance is. The base address is made once and kept in the state directory; without a state directory
-/// it lasts as long as the run directory.
+/// The identity of the instance. The base address is generated once and kept in the state
+/// directory, or in the run directory if there is no state directory.
 #[must_use]
 pub fn identity(instance: &str, paths: &Paths) -> Identity {
     let read = |path: &Path| files::read_text(path, 64).ok()?.trim().parse::<MacAddr>().ok();
@@ -74,25 +75,25 @@ fn random() -> u64 {
 /// What an earlier run has left.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// What it has done to netdevs; empty when that was in another namespace.
+    /// What it has done to netdevs; empty if it ran in another namespace.
     pub record: Record,
-    /// True when there is something of an earlier run.
+    /// True if an earlier run has left anything.
     pub any: bool,
-    /// The other namespace it ran in, if it did.
+    /// The other namespace in which it ran, if any.
     pub elsewhere: Option<Elsewhere>,
 }
 
-/// A network namespace that is not this one.
+/// A network namespace other than this one.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Elsewhere {
-    /// It is there: how to get into it.
+    /// It exists; the text says how to enter it.
     Alive(String),
     /// It is gone, with everything that was in it.
     Gone,
 }
 
-/// Reads what an earlier run wrote down. A record that can't be read is no reason not to run: the ports are then
-/// taken to be as they were found.
+/// Reads the record of an earlier run. If the record cannot be read, the switch runs nevertheless,
+/// and takes the present state of the ports for their original one.
 #[must_use]
 pub fn found(paths: &Paths) -> Found {
     let text = files::read_text(&paths.record(), MAX_FILE).ok();
@@ -107,8 +108,8 @@ pub fn found(paths: &Paths) -> Found {
     Found { record, any: text.is_some() || home.is_some(), elsewhere }
 }
 
-/// What other instances that live in this namespace have turned in it, as it was before them: read from their records, which
-/// outlive their daemons.
+/// The original values of sysctls that other instances in this namespace have changed, from their
+/// records, which outlive their daemons.
 #[must_use]
 pub fn shared_knobs(paths: &Paths) -> BTreeMap<Knob, bool> {
     let home = |run: &Path| files::read_text(&run.join("netns"), 64).ok();
@@ -125,10 +126,10 @@ pub fn shared_knobs(paths: &Paths) -> BTreeMap<Knob, bool> {
     knobs
 }
 
-/// Writes down that the instance lives in this namespace.
+/// Records that the instance lives in this namespace.
 ///
 /// # Errors
-/// When the file can't be written.
+/// When the file cannot be written.
 pub fn settle(paths: &Paths) -> Result<(), String> {
     let Some(here) = Namespace::current() else { return Ok(()) };
     let path = paths.namespace();
@@ -136,7 +137,8 @@ pub fn settle(paths: &Paths) -> Result<(), String> {
     files::replace(&path, text.as_bytes()).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// A network namespace: the inode finds it, the cookie tells it from a later one with the same inode.
+/// A network namespace: the inode finds it, and the cookie distinguishes it from a later one with
+/// the same inode.
 #[derive(Debug, PartialEq, Eq)]
 struct Namespace {
     cookie: u64,
@@ -144,7 +146,7 @@ struct Namespace {
 }
 
 impl Namespace {
-    /// This thread's; `None` before Linux 5.14.
+    /// The calling thread's namespace; `None` before Linux 5.14.
     fn current() -> Option<Self> {
         let inode = std::fs::metadata("/proc/thread-self/ns/net").ok()?.ino();
         Some(Self { cookie: os::netns_cookie()?, inode })
@@ -153,7 +155,7 @@ impl Namespace {
         let (cookie, inode) = text.trim().split_once(' ')?;
         Some(Self { cookie: cookie.parse().ok()?, inode: inode.parse().ok()? })
     }
-    /// Looks for it among the named namespaces and those of processes.
+    /// Searches it among the named namespaces and those of processes.
     fn find(&self) -> Elsewhere {
         let entries =
             |directory: &str| std::fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok);
@@ -171,7 +173,7 @@ impl Namespace {
     fn is_at(&self, path: &Path) -> bool {
         let same_inode = std::fs::metadata(path).is_ok_and(|meta| meta.ino() == self.inode);
         let cookie = || File::open(path).and_then(|file| netns::run_in(&file, os::netns_cookie));
-        // Where it can't be entered, the inode has to do.
+        // If the namespace cannot be entered, the inode alone has to decide.
         same_inode && cookie().map_or(true, |cookie| cookie == Some(self.cookie))
     }
 }
@@ -231,7 +233,7 @@ mod tests {
         std::fs::write(paths.namespace(), format!("1 {}\n", namespace.inode)).expect("written");
         let there = found(&paths);
         assert_eq!((there.record, there.any), (Record::default(), true));
-        // Only the first user namespace's root may ask after anybody's.
+        // Only root of the initial user namespace may inspect every process.
         let map = std::fs::read_to_string("/proc/self/uid_map").expect("a map");
         if nix::unistd::geteuid().is_root() && map.split_whitespace().eq(["0", "0", "4294967295"]) {
             assert_eq!(there.elsewhere, Some(Elsewhere::Gone), "the inode was used again");

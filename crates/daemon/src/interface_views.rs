@@ -11,7 +11,7 @@ use lanyard_switch::{check, forwarding};
 use lanyard_types::{DropReason, FrameCount, PortId};
 use std::collections::BTreeMap;
 
-/// What is known of ports besides configuration and tables.
+/// What is known about ports besides configuration and tables.
 #[derive(Debug, Default)]
 pub(crate) struct PortNotes {
     /// Ports that the plane refused, and why.
@@ -153,8 +153,8 @@ fn interface_view(
     }
 }
 
-/// A port's frames are the plane's to count, its errors the netdev's. What a VLAN interface has received is
-/// what the plane has sent to it.
+/// The plane counts a port's frames, and the netdev its errors. What a VLAN interface has received
+/// is what the plane has sent to it.
 fn counters(
     ctx: &mut Context,
     ports: &PortNotes,
@@ -214,7 +214,7 @@ pub(crate) fn drops(ctx: &mut Context, only: Option<&InterfaceName>) -> view::Dr
     view::Drops { drops }
 }
 
-/// What was counted since `base`.
+/// The difference to `base`.
 fn since(now: LinkStats, base: Option<&LinkStats>) -> LinkStats {
     let Some(base) = base else { return now };
     let direction = |now: DirectionStats, base: DirectionStats| DirectionStats {

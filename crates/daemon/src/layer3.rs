@@ -11,7 +11,7 @@ use lanyard_switch::{Arp, Route, layer3};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-/// The static routes and ARP entries that the kernel has of this instance.
+/// This instance's static routes and ARP entries in the kernel.
 #[derive(Debug, Default)]
 pub(crate) struct Layer3 {
     routes: StaticRoutes,
@@ -22,11 +22,12 @@ pub(crate) struct Layer3 {
 
 /// What the kernel reports about routes and neighbours.
 pub(crate) enum Event<'a> {
-    /// A route of a namespace has come or gone.
+    /// A route of a namespace was added or removed.
     Route(Option<&'a str>, &'a lanyard_netdev::Route),
-    /// Routes may have gone without an announcement: an interface went down or lost its last address.
+    /// Routes may have been removed without an event: an interface went down or lost its last
+    /// address.
     Flushed,
-    /// A neighbour of a netdev of a namespace is gone or no longer permanent.
+    /// A neighbour of a netdev of a namespace was removed or is no longer permanent.
     Neighbour(Option<&'a str>, u32, IpAddr),
 }
 
@@ -100,13 +101,14 @@ impl Layer3 {
         }
     }
 
-    /// Deletes every route and ARP entry of ours, those of an earlier run included.
+    /// Deletes all routes and ARP entries of this instance, including those of an earlier run.
     pub(crate) fn withdraw(&mut self, ctx: &mut Context) {
         self.sync_routes(ctx, &BTreeSet::new());
         self.sync_arps(ctx, &BTreeSet::new());
     }
 
-    /// Brings the static routes in the kernel to `wanted`; answers which are refused that were not before.
+    /// Makes the static routes in the kernel equal `wanted`. Returns the routes that are refused
+    /// and were not before.
     fn sync_routes(&mut self, ctx: &mut Context, wanted: &BTreeSet<Route>) -> Vec<RouteRefused> {
         if !std::mem::replace(&mut self.adopted, true) {
             let vrfs: Vec<Option<String>> =
@@ -126,7 +128,8 @@ impl Layer3 {
         refused.into_iter().map(|(route, reason)| RouteRefused { route, reason }).collect()
     }
 
-    /// Brings the permanent neighbours to `wanted`; those whose netdev is not there are left for the next call.
+    /// Makes the permanent neighbours equal `wanted`. Those whose netdev does not exist are left
+    /// for the next call.
     fn sync_arps(&mut self, ctx: &Context, wanted: &BTreeSet<Arp>) {
         let (kernel, facts) = (&ctx.kernel, ctx.switch.facts());
         if self.arps == *wanted {

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 
 /// Messages kept.
 pub const CAPACITY: usize = 1000;
-/// Longest text of a message, in bytes; the rest is cut off.
+/// Longest text of a message, in bytes; longer ones are cut.
 const MAX_TEXT: usize = 1024;
 
 /// The log.
@@ -19,7 +19,7 @@ pub struct Log {
     messages: VecDeque<LogMessage>,
     overwritten: u64,
     stderr: Option<Stderr>,
-    /// The files that standard output and standard error were at the start.
+    /// The files to which standard output and standard error led at the start.
     outputs: Vec<Output>,
 }
 
@@ -41,7 +41,7 @@ impl Log {
             .map(|output| output.reopen().map_err(|error| format!("{}: {error}", output.path().display())));
         reopened.fold(Ok(()), Result::and)
     }
-    /// Adds a message and answers its line, `%LINK-3-UPDOWN: Interface eth1, changed state to up`.
+    /// Adds a message and returns its line, `%LINK-3-UPDOWN: Interface eth1, changed state to up`.
     pub fn add(&mut self, facility: &str, severity: u8, mnemonic: &str, text: &str) -> String {
         let text: String =
             text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_TEXT).collect();
@@ -55,7 +55,7 @@ impl Log {
         self.messages.push_back(LogMessage { time: wall_clock(), severity, facility, mnemonic, text });
         line
     }
-    /// Writes a line to stderr that is no message: it is not in `show logging`.
+    /// Writes a line to stderr that is not part of the log.
     pub fn print(&self, line: &str) {
         if let Some(stderr) = &self.stderr {
             stderr.line(line);

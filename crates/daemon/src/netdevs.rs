@@ -1,7 +1,8 @@
-//! Netdevs that come and go: the facts follow the kernel, and what the configuration says about a netdev that has come is done.
+//! Netdevs that appear and disappear: the facts follow the kernel, and a netdev that has appeared
+//! is set up as configured.
 //!
-//! Invariant: a netdev that could not be made ready is tried again at its next changes, at most [`TRIES`] times: it may have
-//! been seen before all of it was there.
+//! Invariant: a netdev whose set-up failed is tried again at its next changes, at most [`TRIES`]
+//! times, because it may have been reported before it was complete.
 
 use crate::context::Context;
 use lanyard_config::InterfaceName;
@@ -9,15 +10,15 @@ use lanyard_switch::LinkFacts;
 use lanyard_switch::compile::{made_interfaces, pipeline_end_of};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Attempts to make a netdev ready.
+/// Attempts to set up a netdev.
 const TRIES: u8 = 5;
 
-/// What the kernel said.
+/// A change that the kernel reported.
 #[derive(Debug)]
 pub(crate) enum Change {
-    /// A netdev came or changed.
+    /// A netdev appeared or changed.
     Link(LinkFacts),
-    /// A netdev is gone.
+    /// A netdev was removed.
     Gone {
         /// The VRF it was in.
         vrf: Option<String>,
@@ -28,14 +29,15 @@ pub(crate) enum Change {
     All,
 }
 
-/// Netdevs that could not be made ready, and how often that was tried.
+/// Netdevs whose set-up failed, and the number of attempts.
 #[derive(Debug, Default)]
 pub(crate) struct Readiness {
     unready: BTreeMap<String, u8>,
 }
 
 impl Readiness {
-    /// Takes over changes in the facts and makes netdevs ready that have come. True when a netdev may be gone.
+    /// Applies changes to the facts and sets up netdevs that have appeared. Returns true when a
+    /// netdev may have been removed.
     pub(crate) fn take_in(&mut self, ctx: &mut Context, changes: Vec<Change>) -> bool {
         let mut came = BTreeSet::new();
         let mut gone = false;
@@ -70,10 +72,10 @@ impl Readiness {
         gone
     }
 
-    /// A netdev came, or came up: what the configuration says about it is done.
+    /// Sets up a netdev that has appeared or come up.
     fn welcome(&mut self, ctx: &mut Context, name: &str) {
-        // The kernel reports a netdev, and a new name of one, before the sysctls of that name are there. It answers this
-        // question only when it has finished.
+        // The kernel reports a netdev, or its new name, before the sysctls of that name exist. It
+        // answers this request only when they do.
         let _ = ctx.kernel.link(None, name);
         ctx.kernel.learn_hosts(&[name.to_owned()], ctx.switch.facts_mut());
         let (actions, coming) = ctx.switch.welcome(name);
@@ -83,7 +85,7 @@ impl Readiness {
         ctx.write_ahead(&coming);
         let results: Vec<_> =
             actions.iter().flat_map(|action| ctx.kernel.act(std::slice::from_ref(action))).collect();
-        // While nothing was done the netdev is still new, and all of it is tried again.
+        // If no action succeeded, the netdev still counts as new, and all of them are tried again.
         if results.iter().any(Result::is_ok) {
             ctx.switch.set_record(coming);
         }
@@ -106,7 +108,7 @@ fn configured(ctx: &Context) -> impl Iterator<Item = &str> {
     })
 }
 
-/// True when a netdev that the switch has made is not there: it was deleted by hand.
+/// True when a netdev that the switch has created does not exist: somebody deleted it.
 pub(crate) fn pair_missing(ctx: &Context) -> bool {
     let facts = ctx.facts();
     let missing = |name: &str| facts.get(name).is_none() || facts.get(&pipeline_end_of(name)).is_none();

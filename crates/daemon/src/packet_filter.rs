@@ -1,8 +1,9 @@
-//! Following the kernel's packet filter, NAT and IPsec in one namespace, for `switch::forwarding` to decide by.
+//! Follows the kernel's packet filter, NAT and IPsec in one namespace, as input for
+//! `switch::forwarding`.
 //!
-//! Read `lanyard_netdev::FilterWatch` and `lanyard_switch::forwarding` first. Invariants: a hook that is announced counts at once,
-//! and one that is gone counts until a listing has not found it; hooks that can't be listed are unknown, which is not the
-//! same as none.
+//! Read `lanyard_netdev::FilterWatch` and `lanyard_switch::forwarding` first. Invariants: a new
+//! hook counts as soon as it is announced; a removed one counts until a listing no longer contains
+//! it. Hooks that cannot be listed are unknown, which is not the same as none.
 
 use crate::kernel::FilterSource;
 use lanyard_netdev::{Hook, HookPoint};
@@ -12,24 +13,24 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// How often legacy iptables is looked at, which announces nothing.
+/// How often legacy iptables is listed, because it announces nothing.
 const LEGACY_GAP_MS: u64 = 1000;
-/// How often the rest is listed although nothing has been announced.
+/// How often the rest is listed even without an announcement.
 const AUDIT_GAP_MS: u64 = 60_000;
-/// A listing that took N ms is not repeated before this many times N ms.
+/// A listing that took N ms is not repeated before this many times N ms have passed.
 const LISTING_SHARE: u64 = 20;
 
 /// The hooks of one namespace.
 pub(crate) struct Watch {
     kernel: Box<dyn FilterSource>,
-    /// Of nftables and XFRM: listed, and announced since.
+    /// Hooks of nftables and XFRM, listed or announced since.
     announced: BTreeSet<Hook>,
     legacy: BTreeSet<Hook>,
-    /// The packet filter as the switch knows it, made from both.
+    /// Both sets in the form that the switch uses.
     filter: PacketFilter,
     /// Something was announced that only a listing shows.
     stale: bool,
-    /// When a listing may begin.
+    /// When the next listing may begin.
     next_list_ms: u64,
     next_audit_ms: u64,
     next_legacy_ms: u64,
@@ -49,21 +50,22 @@ impl Watch {
             next_legacy_ms: 0,
         }
     }
-    /// Readable when something is announced.
+    /// Become readable when something is announced.
     pub(crate) fn fds(&self) -> Vec<RawFd> {
         self.kernel.fds()
     }
-    /// The hooks as they are known.
+    /// The hooks that are known.
     pub(crate) const fn filter(&self) -> &PacketFilter {
         &self.filter
     }
-    /// When [`Self::turn`] has something to do although nothing is announced.
+    /// When [`Self::turn`] has to be called even without an announcement.
     pub(crate) fn due_ms(&self) -> u64 {
         let listing = if self.stale { self.next_list_ms } else { self.next_audit_ms };
         self.next_legacy_ms.min(listing)
     }
 
-    /// Reads what is announced, and lists what is due; true when anything was announced.
+    /// Reads announcements and makes the listings that are due. Returns true when anything was
+    /// announced.
     pub(crate) fn turn(&mut self, now_ms: u64) -> bool {
         let mut new = BTreeSet::new();
         let heard = self.kernel.events(&mut new);
@@ -81,7 +83,7 @@ impl Watch {
                 Err(error) => unknown = Some(error.to_string()),
             }
             let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(AUDIT_GAP_MS);
-            // A failure is tried again with the next look at legacy iptables.
+            // A failed listing is tried again together with the next one of legacy iptables.
             self.stale = unknown.is_some();
             let gap_ms = if self.stale { LEGACY_GAP_MS } else { took_ms * LISTING_SHARE };
             self.next_list_ms = now_ms + gap_ms;
@@ -106,7 +108,7 @@ impl Watch {
     }
 }
 
-/// What the kernel said, as the switch has it.
+/// Converts a hook to the form that the switch uses.
 fn told(hook: &Hook) -> forwarding::Hook {
     let point = match &hook.point {
         HookPoint::Forwarding => forwarding::HookPoint::Forwarding,

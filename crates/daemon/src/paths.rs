@@ -1,7 +1,8 @@
 //! Where an instance keeps its files.
 //!
-//! Invariant: client and daemon find the same directory without asking each other. What must outlive the
-//! daemon but not the machine's uptime is in the run directory; what must outlive that is in the state directory.
+//! Invariant: client and daemon determine the same directories independently. Files that must
+//! outlive the daemon but not a reboot are in the run directory; files that must outlive a reboot
+//! are in the state directory.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -10,19 +11,19 @@ use std::path::{Path, PathBuf};
 /// The directories of one instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Paths {
-    /// `/run/lanyard/INSTANCE`, or under `$XDG_RUNTIME_DIR` when that is not ours to write.
+    /// `/run/lanyard/INSTANCE`, or below `$XDG_RUNTIME_DIR` if /run is not writable.
     pub run: PathBuf,
-    /// `/var/lib/lanyard/INSTANCE`, or under `$XDG_STATE_HOME` / `~/.local/state`.
+    /// `/var/lib/lanyard/INSTANCE`, or below `$XDG_STATE_HOME` or `~/.local/state`.
     pub state: PathBuf,
 }
 
-/// Longest instance name, in bytes; the control socket's path has to fit into 108.
+/// Longest instance name in bytes: the path of the control socket has to fit into 108.
 pub const MAX_INSTANCE: usize = 64;
 
-/// Directories beside those of instances: the bpffs that pins live in, and the labs that are up.
+/// Directories next to those of instances: the bpffs with the pins, and the labs that are up.
 const INTERNAL: [&str; 2] = ["bpf", "labs"];
 
-/// Is `name` a usable instance name: letters, digits, `-`, `_` and `.`, not starting with a dot or a dash?
+/// Checks an instance name: letters, digits, `-`, `_` and `.`, not starting with a dot or a dash.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -41,10 +42,10 @@ pub fn check_instance(name: &str) -> Result<(), String> {
 }
 
 impl Paths {
-    /// The directories of `instance` for a daemon: makes them.
+    /// The directories of `instance` for a daemon; creates them.
     ///
     /// # Errors
-    /// When no run directory can be made, naming the last that was tried.
+    /// When no run directory can be created, naming the last one tried.
     pub fn make(instance: &str) -> Result<Self, String> {
         let mut failure = String::new();
         for root in run_roots() {
@@ -57,7 +58,8 @@ impl Paths {
         Err(failure)
     }
 
-    /// The directories of `instance` for a client: where a daemon would have made them, or has.
+    /// The directories of `instance` for a client: those of a running daemon, or those that a
+    /// daemon would create.
     #[must_use]
     pub fn find(instance: &str) -> Self {
         let candidates: Vec<PathBuf> = run_roots().map(|root| root.join("lanyard").join(instance)).collect();
@@ -68,7 +70,7 @@ impl Paths {
         Self { run, state }
     }
 
-    /// Both directories below one, for tests.
+    /// Both directories below `directory`, for tests.
     #[must_use]
     pub fn below(directory: &Path) -> Self {
         Self { run: directory.join("run"), state: directory.join("state") }
@@ -83,17 +85,18 @@ impl Paths {
     pub fn lock(&self) -> PathBuf {
         self.run.join("lock")
     }
-    /// What has been done to netdevs.
+    /// The record of what has been done to netdevs.
     #[must_use]
     pub fn record(&self) -> PathBuf {
         self.run.join("record.json")
     }
-    /// The last running configuration: a daemon that finds a forwarding plane but no startup-config runs on with it.
+    /// The last running configuration. A daemon that finds a forwarding plane but no startup-config
+    /// uses it.
     #[must_use]
     pub fn running_config(&self) -> PathBuf {
         self.run.join("running-config")
     }
-    /// Which network namespace the instance lives in.
+    /// The network namespace that the instance lives in.
     #[must_use]
     pub fn namespace(&self) -> PathBuf {
         self.run.join("netns")
@@ -112,7 +115,7 @@ impl Paths {
 
 const SOCKET: &str = "cli.sock";
 
-/// Where run directories may be, the preferred first.
+/// Where run directories may be, in order of preference.
 fn run_roots() -> impl Iterator<Item = PathBuf> {
     let uid = nix::unistd::geteuid();
     let system = uid.is_root().then(|| PathBuf::from("/run"));
@@ -130,15 +133,15 @@ fn state_root(run: &Path) -> PathBuf {
     named.or_else(home).unwrap_or_else(|| run.to_owned()).join("lanyard")
 }
 
-/// A state directory that can't be made is no reason not to run: the files in it are then not found, and the
-/// attempt to write one says why.
+/// Creates the state directory. If that fails, the switch runs nevertheless: its files are then not
+/// found, and an attempt to write one reports why.
 fn make_state(root: &Path, instance: &str) -> PathBuf {
     let state = state_root(&root.join("lanyard")).join(instance);
     let _ = fs::DirBuilder::new().recursive(true).mode(0o700).create(&state);
     state
 }
 
-/// Makes `path` with mode 0700, and refuses one that somebody else owns or can write.
+/// Creates `path` with mode 0700. Refuses a directory that somebody else owns or can write.
 fn make_private(path: &Path) -> Result<(), String> {
     let wrong = |reason: &dyn std::fmt::Display| format!("{}: {reason}", path.display());
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| wrong(&error))?;

@@ -1,4 +1,4 @@
-//! Which plane: what `--plane` says, or the best there is here.
+//! Chooses and opens the plane: the one that `--plane` names, or the best one available.
 
 use crate::paths::Paths;
 use lanyard_ebpf::EbpfPlane;
@@ -8,13 +8,13 @@ use lanyard_soft::SoftPlane;
 /// `--plane`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Choice {
-    /// `ebpf`, else `soft`.
+    /// `ebpf` if possible, otherwise `soft`.
     Auto,
-    /// In the kernel.
+    /// The eBPF plane in the kernel.
     Ebpf,
-    /// In this process.
+    /// The soft plane in this process.
     Soft,
-    /// A virtual switch chip.
+    /// The virtual switch chip, which this version does not have.
     Asic,
 }
 
@@ -24,14 +24,14 @@ pub struct Opened {
     pub plane: Box<dyn Plane>,
     /// Why `auto` did not choose `ebpf`.
     pub reason: Option<String>,
-    /// True when an eBPF plane of this instance was forwarding before.
+    /// True when an eBPF plane of this instance was forwarding already.
     pub was_live: bool,
 }
 
-/// Opens a plane for `instance`, adopting the one that is there.
+/// Opens a plane for `instance`, and adopts an existing one.
 ///
 /// # Errors
-/// Why the plane that was asked for can't be had.
+/// Why the requested plane is not available.
 pub fn open(choice: Choice, instance: &str, paths: &Paths) -> Result<Opened, String> {
     let options = ebpf_options(instance, paths);
     let was_live = EbpfPlane::is_live(&options);
@@ -60,7 +60,7 @@ pub(crate) fn ebpf_options(instance: &str, paths: &Paths) -> lanyard_ebpf::Optio
     lanyard_ebpf::Options { state_dir: paths.run.clone(), ..lanyard_ebpf::Options::new(instance) }
 }
 
-/// Why the soft plane is refused beside a live eBPF plane, and the way out.
+/// Why the soft plane is refused while an eBPF plane is forwarding, and what to do.
 fn twice(instance: &str) -> String {
     format!(
         "plane soft is refused, because the eBPF plane of instance {instance} is forwarding and every frame would be \

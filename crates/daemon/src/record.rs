@@ -1,6 +1,8 @@
-//! The record of what the switch has done to netdevs, on disk: a restart, `detach` and a crash find it there.
+//! The record of what the switch has done to netdevs, on disk, for a restart, for `detach` and
+//! after a crash.
 //!
-//! Invariant: before a netdev is touched, its original state is in the file (write-ahead); the file is replaced whole.
+//! Invariant: before a netdev is changed, its original state is in the file (write-ahead). The file
+//! is replaced as a whole.
 
 use crate::files;
 use lanyard_switch::Record;
@@ -17,10 +19,10 @@ impl RecordFile {
     pub(crate) fn new(found: &Record) -> Self {
         Self { saved: found.clone() }
     }
-    /// Writes `record` to the file at `path`, if it differs from what was written.
+    /// Writes `record` to the file at `path`, if it differs from what was last written.
     ///
     /// # Errors
-    /// The system's; the old file is then still there.
+    /// The system's; the old file then still exists.
     pub(crate) fn write(&mut self, path: &Path, record: Record) -> io::Result<()> {
         if record != self.saved {
             files::replace(path, &serde_json::to_vec(&record).map_err(io::Error::from)?)?;
@@ -30,7 +32,7 @@ impl RecordFile {
     }
 }
 
-/// The record `own` together with that of a change that is coming.
+/// The record `own` together with that of a coming change.
 pub(crate) fn with_coming(own: &Record, coming: &Record) -> Record {
     let mut both = own.clone();
     for (name, original) in &coming.originals {

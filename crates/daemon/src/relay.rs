@@ -50,7 +50,7 @@ pub(crate) struct Relaying {
 /// Why a relay has no socket.
 #[derive(Debug, thiserror::Error)]
 enum RelayError {
-    /// Most likely a DHCP server on this machine has the port.
+    /// Most likely another DHCP server on this machine uses the port.
     #[error("UDP port {port}{}: {}", if *.port == PORT_V6 { " of IPv6" } else { "" }, cause.desc())]
     Port {
         port: u16,
@@ -61,7 +61,7 @@ enum RelayError {
     Kernel(#[from] KernelError),
 }
 
-/// A socket, and the interfaces at which it hears clients.
+/// A socket, and the interfaces at which it receives clients' messages.
 struct Socket6 {
     fd: OwnedFd,
     joined: BTreeSet<u32>,
@@ -82,7 +82,7 @@ impl Default for Relaying {
 }
 
 impl Relaying {
-    /// Readable when there is a message; `None` when the process has no descriptor left.
+    /// Becomes readable when there is a message; `None` when the process has no descriptor left.
     pub(crate) fn fd(&self) -> Option<RawFd> {
         self.epoll.as_ref().map(|epoll| epoll.0.as_raw_fd())
     }
@@ -144,7 +144,7 @@ impl Module for Relaying {
 }
 
 impl Relaying {
-    /// Keeps what went wrong, and says it once.
+    /// Stores what went wrong, and logs it once.
     fn opened(
         &mut self,
         ctx: &mut Context,
@@ -169,7 +169,8 @@ impl Relaying {
         }
     }
 
-    /// Clients send to a group: the sockets hear it where clients are. A netdev that was made anew is joined anew.
+    /// Joins the multicast groups that clients send to, on the interfaces with clients. A netdev
+    /// that was created again is joined again.
     fn join_groups(&mut self, ctx: &Context) {
         let facts = ctx.switch.facts();
         let mut wanted: BTreeMap<Option<String>, BTreeSet<u32>> = BTreeMap::new();
@@ -180,7 +181,7 @@ impl Relaying {
         }
         for (vrf, socket) in &mut self.sockets6 {
             let wanted = wanted.remove(vrf).unwrap_or_default();
-            // One that is gone with its netdev is left in vain.
+            // Leaving fails if the netdev has been removed, which has ended the membership.
             for ifindex in socket.joined.difference(&wanted) {
                 let _ = os::membership(&socket.fd, ALL_RELAYS, *ifindex, false);
             }
@@ -195,7 +196,7 @@ impl Relaying {
         }
     }
 
-    /// Takes over what clients and servers have sent; answers how many messages that was.
+    /// Handles the messages of clients and servers; returns their number.
     fn read(&mut self, ctx: &Context) -> usize {
         let mut buffer = std::mem::take(&mut self.buffer);
         let mut count = 0;
@@ -230,7 +231,7 @@ impl Relaying {
         count
     }
 
-    /// A message that can't be sent is lost, as any datagram may be: the client asks again.
+    /// A message that cannot be sent is lost, as any datagram may be: the client asks again.
     fn send_v4(&self, ctx: &Context, send: &Send4) {
         match send {
             Send4::Server { vrf, address, message } => {
@@ -332,7 +333,7 @@ fn config4(ctx: &Context) -> Config4 {
     }
 }
 
-/// The address from which the kernel would send to `server`: where a server in another table answers.
+/// The address from which the kernel would send to `server`: a server in another VRF answers to it.
 fn source_towards(ctx: &Context, vrf: Option<&str>, server: Ipv4Addr) -> Option<Ipv4Addr> {
     let ask = || {
         let socket = std::net::UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
@@ -434,7 +435,7 @@ fn open_v6() -> Result<OwnedFd, RelayError> {
     make().map_err(|cause| RelayError::Port { port: PORT_V6, cause })
 }
 
-/// A datagram's length, the interface it came in at, and who sent it.
+/// A datagram's length, the interface that received it, and its sender.
 fn receive_v4(fd: &OwnedFd, buffer: &mut [u8]) -> Option<(usize, u32, Ipv4Addr)> {
     let mut space = nix::cmsg_space!(nix::libc::in_pktinfo);
     let mut parts = [IoSliceMut::new(buffer)];
@@ -447,7 +448,7 @@ fn receive_v4(fd: &OwnedFd, buffer: &mut [u8]) -> Option<(usize, u32, Ipv4Addr)>
     Some((got.bytes, index.unwrap_or(0), source))
 }
 
-/// A datagram's length, the interface it came in at, and who sent it.
+/// A datagram's length, the interface that received it, and its sender.
 fn receive_v6(fd: &OwnedFd, buffer: &mut [u8]) -> Option<(usize, u32, Ipv6Addr)> {
     let mut space = nix::cmsg_space!(nix::libc::in6_pktinfo);
     let mut parts = [IoSliceMut::new(buffer)];
@@ -460,7 +461,7 @@ fn receive_v6(fd: &OwnedFd, buffer: &mut [u8]) -> Option<(usize, u32, Ipv6Addr)>
     Some((got.bytes, index.unwrap_or(0), source))
 }
 
-/// To everybody behind an interface.
+/// Sends a broadcast by an interface.
 fn broadcast(fd: &OwnedFd, ifindex: u32, source: Ipv4Addr, message: &[u8]) {
     let info = nix::libc::in_pktinfo {
         ipi_ifindex: ifindex.cast_signed(),

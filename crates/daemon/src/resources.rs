@@ -1,19 +1,20 @@
-//! The plane's finite tables are watched: messages when one is nearly full, no longer is, or refuses entries.
+//! Watches the plane's finite tables: messages when one is nearly full, is no longer, or refuses
+//! entries.
 //!
-//! Invariant: the tables are read at most once in [`GAP_MS`], however often events come.
+//! Invariant: the tables are read at most once in [`GAP_MS`], however many events occur.
 
 use crate::context::{Context, Module};
 use lanyard_cli::view::{self, EventKind};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Tables are read this far apart.
+/// Least time between two readings.
 const GAP_MS: u64 = 1000;
 
-/// What the tables were when they were last read.
+/// The state of the tables at the last reading.
 #[derive(Debug, Default)]
 pub(crate) struct Resources {
-    /// By table: nine tenths full, and how many refusals it had counted.
+    /// By table: whether it was nine tenths full, and its number of refusals.
     seen: BTreeMap<&'static str, (bool, u64)>,
     next_ms: u64,
 }

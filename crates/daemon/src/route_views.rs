@@ -1,4 +1,5 @@
-//! `show ip route`, `show arp` and their IPv6 forms: the kernel's tables, with what the plane does of them.
+//! `show ip route`, `show arp` and their IPv6 forms: the kernel's tables, and what the plane does
+//! with each entry.
 
 use crate::context::Context;
 use crate::kernel::KernelError;
@@ -30,7 +31,7 @@ pub(crate) fn routes(
     Ok(query.narrow(routes))
 }
 
-/// Every netdev of a namespace, also those that are none of ours: for their names.
+/// All netdevs of a namespace, including those that the switch does not manage, for their names.
 fn facts_in(ctx: &Context, vrf: Option<&str>) -> Result<Facts, KernelError> {
     let links = ctx.kernel.links(vrf)?;
     Ok(links.iter().map(|link| ctx.kernel.link_facts(vrf, link)).collect())
@@ -53,7 +54,7 @@ pub(crate) fn neighbours(
     Ok(view::Neighbors { neighbors })
 }
 
-/// `clear arp-cache`: what was learned, of one address or of all.
+/// `clear arp-cache`: removes learned entries, of one address or all.
 pub(crate) fn forget_neighbours(
     ctx: &Context,
     family: Family,
@@ -83,8 +84,8 @@ const fn kernel_family(family: Family) -> lanyard_netdev::Family {
     }
 }
 
-/// What is in use of a kernel route: as in IOS, nothing leads through an interface that is down, which the kernel lists all
-/// the same.
+/// The part of a kernel route that is in use. As in IOS, next hops by an interface that is down are
+/// left out, although the kernel lists them.
 fn in_use(vrf: Option<&str>, route: &lanyard_netdev::Route, facts: &Facts) -> Option<lanyard_netdev::Route> {
     let down = |hop: &lanyard_netdev::NextHop| {
         let link = hop.ifindex.and_then(|ifindex| facts.by_index_in(vrf, ifindex));
@@ -96,7 +97,8 @@ fn in_use(vrf: Option<&str>, route: &lanyard_netdev::Route, facts: &Facts) -> Op
     (!any || !route.next_hops.is_empty()).then_some(route)
 }
 
-/// A kernel route as shown; `None` for broadcast and multicast routes, and for the host's talks to itself.
+/// A kernel route as it is shown; `None` for broadcast and multicast routes, and for routes of the
+/// host to itself.
 pub(crate) fn route(vrf: Option<&str>, route: &lanyard_netdev::Route, facts: &Facts) -> Option<view::Route> {
     if matches!(route.kind, RouteKind::Broadcast | RouteKind::Multicast | RouteKind::Other(_)) {
         return None;
@@ -125,7 +127,7 @@ pub(crate) fn route(vrf: Option<&str>, route: &lanyard_netdev::Route, facts: &Fa
     })
 }
 
-/// The names of iproute2's rt_protos; others by number.
+/// The names in iproute2's rt_protos; other protocols by number.
 fn protocol_name(protocol: u8) -> String {
     let name = match protocol {
         1 => "redirect",
@@ -152,7 +154,7 @@ fn netdev_name(vrf: Option<&str>, ifindex: u32, facts: &Facts) -> String {
     facts.by_index_in(vrf, ifindex).map_or_else(|| format!("if{ifindex}"), |link| link.name.clone())
 }
 
-/// A neighbour as shown; `None` for multicast and loopback mappings, which nobody asked for.
+/// A neighbour as it is shown; `None` for multicast and loopback entries.
 pub(crate) fn neighbour(
     vrf: Option<&str>,
     entry: &lanyard_netdev::Neighbour,

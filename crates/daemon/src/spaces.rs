@@ -1,8 +1,9 @@
-//! The network namespaces of VRFs: found or made, watched, and which of our netdevs are in them.
+//! The network namespaces of VRFs: finds or creates them, watches them, and knows which of the
+//! switch's netdevs are in them.
 //!
-//! Read network_namespaces(7) first. Invariants: this thread never leaves its own namespace (what has to be done inside
-//! another one is done by a fresh thread); a namespace stays open for as long as it is a VRF, so nothing that is in it
-//! is lost when its name is removed.
+//! Read network_namespaces(7) first. Invariants: this thread never leaves its own namespace; work
+//! inside another one is done by a fresh thread. A namespace stays open while it is a VRF, so its
+//! contents survive if its name is removed.
 
 use crate::kernel::{KernelError, Result};
 use lanyard_netdev::{Event, Events, Link, Netdev, netns, sysctl};
@@ -19,9 +20,9 @@ use std::os::unix::fs::MetadataExt;
 pub struct Spaces {
     own: File,
     by_vrf: BTreeMap<String, Space>,
-    /// The VRF that a netdev of ours is in; those of the switch's own namespace are not here.
+    /// The VRF of each netdev of the switch that is in one.
     homes: BTreeMap<String, String>,
-    /// Readable when any of the namespaces has events.
+    /// Becomes readable when any of the namespaces has events.
     epoll: Epoll,
 }
 
@@ -42,19 +43,19 @@ impl Spaces {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         Ok(Self { own: netns::current()?, by_vrf: BTreeMap::new(), homes: BTreeMap::new(), epoll })
     }
-    /// The VRFs whose namespaces are there.
+    /// The VRFs whose namespaces exist.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.by_vrf.keys().map(String::as_str)
     }
-    /// The kernel as a VRF has it.
+    /// The netlink connection of a VRF's namespace.
     #[must_use]
     pub fn netdev(&self, vrf: &str) -> Option<&Netdev> {
         self.by_vrf.get(vrf).map(|space| &space.netdev)
     }
-    /// A namespace to move netdevs to, or to start a process in; `None` is the switch's own.
+    /// The namespace, for moving netdevs or starting processes; `None` is the switch's own.
     ///
     /// # Errors
-    /// When the VRF has none.
+    /// When the VRF has no namespace.
     pub fn file(&self, vrf: Option<&str>) -> Result<BorrowedFd<'_>> {
         match vrf {
             None => Ok(self.own.as_fd()),
@@ -64,38 +65,38 @@ impl Spaces {
             }
         }
     }
-    /// Runs `f` in a VRF's namespace; at once when it is the switch's own.
+    /// Runs `f` in a VRF's namespace, or directly if that is the switch's own.
     ///
     /// # Errors
-    /// When the VRF has none, or it can't be entered.
+    /// When the VRF has no namespace, or it cannot be entered.
     pub fn run<T: Send>(&self, vrf: Option<&str>, f: impl FnOnce() -> T + Send) -> Result<T> {
         let Some(vrf) = vrf else { return Ok(f()) };
         let space = self.by_vrf.get(vrf).ok_or_else(|| KernelError::NoNamespace(vrf.to_owned()))?;
         netns::run_in(&space.file, f).map_err(|error| KernelError::io(format!("entering VRF {vrf}"), error))
     }
-    /// The VRF a netdev of ours is in.
+    /// The VRF of a netdev of the switch.
     #[must_use]
     pub fn home(&self, name: &str) -> Option<&str> {
         self.homes.get(name).map(String::as_str)
     }
-    /// A netdev has been moved.
+    /// Records that a netdev has been moved.
     pub fn set_home(&mut self, name: &str, vrf: Option<&str>) {
         match vrf {
             Some(vrf) => drop(self.homes.insert(name.to_owned(), vrf.to_owned())),
             None => drop(self.homes.remove(name)),
         }
     }
-    /// Takes over what an earlier run wrote down.
+    /// Takes over the record of an earlier run.
     pub fn adopt(&mut self, homes: &BTreeMap<String, String>) {
         for (name, vrf) in homes {
             self.find(vrf);
-            // A run that ended in the middle of a change may have written down more than it did.
+            // A run that ended in the middle of a change may have recorded more than it did.
             if self.by_vrf.get(vrf).is_some_and(|space| space.netdev.link(name).is_ok()) {
                 self.homes.insert(name.clone(), vrf.clone());
             }
         }
     }
-    /// Opens a VRF's namespace if it is there.
+    /// Opens a VRF's namespace if it exists.
     pub fn find(&mut self, vrf: &str) {
         if self.by_vrf.contains_key(vrf) {
             return;
@@ -202,14 +203,15 @@ impl AsRawFd for Spaces {
 const REDIRECTS: &str = "send_redirects";
 const BROADCAST: &str = "bc_forwarding";
 
-/// The switches of the calling thread's namespace, IPv6 forwarding left out. One that this kernel does not have is off.
+/// The sysctls of the calling thread's namespace, other than IPv6 forwarding. One that this kernel
+/// lacks is reported as off.
 #[must_use]
 pub fn read_knobs() -> BTreeMap<Knob, bool> {
     let is_on = |key: &str| sysctl::ipv4_conf("all", key).is_ok_and(|value| value.trim() != "0");
     [(Knob::Redirects, is_on(REDIRECTS)), (Knob::DirectedBroadcast, is_on(BROADCAST))].into()
 }
 
-/// Turns a switch of the calling thread's namespace.
+/// Sets a sysctl of the calling thread's namespace.
 ///
 /// # Errors
 /// The kernel's reason.

@@ -10,9 +10,10 @@ use lanyard_config::{Config, InterfaceName};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// Lines refused by netdevs or plane that are looked for before the rest of the file is given up.
+/// Most lines that are searched because netdevs or plane refuse them; after that the rest of the
+/// file is given up.
 const MAX_STRUCK: usize = 200;
-/// Lines of a refused interface that are left out one at a time, before all of it is.
+/// Lines of a refused interface that are left out one at a time, before the whole interface is.
 const MAX_TRIALS: usize = 32;
 
 /// The part of a configuration that was refused.
@@ -45,7 +46,7 @@ impl Refusal {
 
 /// Takes configurations: the switch, or a test.
 pub(crate) trait Taker {
-    /// Would `config` be taken, as far as can be told without doing it?
+    /// Would `config` be taken, as far as can be determined without taking it?
     fn check(&mut self, config: &Config) -> Result<(), String>;
     /// Takes it, or refuses and changes nothing.
     fn take(&mut self, config: &Config) -> Result<(), Refusal>;
@@ -81,22 +82,22 @@ pub(crate) fn load(text: &str, running: Option<&str>, taker: &mut dyn Taker) -> 
     }
 }
 
-/// What follows after a refusal.
+/// What to do after a refusal.
 enum Next {
-    /// Something was left out: the rest is tried.
+    /// Something was left out: try the rest.
     Again,
-    /// The rest is taken.
+    /// The rest was taken.
     Done,
-    /// Nothing helps: only what stands before this line is tried.
+    /// Nothing helps: try only what precedes this line.
     Cut(usize),
 }
 
-/// The startup-config while its refused lines are looked for.
+/// The startup-config during the search for its refused lines.
 struct File<'a> {
     lines: Vec<&'a str>,
-    /// The lines without those that are struck out.
+    /// The lines, without those that are struck out.
     kept: Vec<&'a str>,
-    /// Interfaces that are left out whole.
+    /// Interfaces that are left out entirely.
     excluded: BTreeSet<InterfaceName>,
     struck: Vec<LineError>,
 }
@@ -116,14 +117,14 @@ impl File<'_> {
         kept
     }
 
-    /// Notes that a line is refused, for this reason.
+    /// Records that a line is refused, and why.
     fn report(&mut self, at: usize, reason: String) {
         let line = self.lines.get(at).copied().unwrap_or_default();
         let column = line.len() - line.trim_start().len() + 1;
         self.struck.push(LineError { line: at + 1, column, text: line.to_owned(), reason });
     }
 
-    /// Takes a line out, for this reason.
+    /// Strikes a line out, and records why.
     fn strike(&mut self, at: usize, reason: String) -> Next {
         self.report(at, reason);
         let line = self.lines.get(at).copied().unwrap_or_default();
@@ -134,7 +135,7 @@ impl File<'_> {
         Next::Again
     }
 
-    /// All refused lines: what was left out, and the syntax errors.
+    /// All refused lines: those left out, and those with syntax errors.
     fn refused(self, mut errors: Vec<LineError>) -> Vec<LineError> {
         let struck = self.struck;
         errors.retain(|error| struck.iter().all(|struck| struck.line != error.line));
@@ -143,8 +144,8 @@ impl File<'_> {
         errors
     }
 
-    /// Leaves out what netdevs or plane have refused. Of a refused interface that is the last line without which the rest of
-    /// it is taken, or else all of it.
+    /// Leaves out what netdevs or plane have refused: of a refused interface the last line without
+    /// which the rest of it is taken, otherwise the whole interface.
     fn mend(
         &mut self,
         config: &Config,
@@ -175,7 +176,8 @@ impl File<'_> {
             self.report(0, reason);
             return Next::Done;
         }
-        // Nothing is forwarding yet, so that nothing is lost by taking ever shorter parts of the file.
+        // Nothing is forwarding yet, so shorter and shorter parts of the file can be tried without
+        // loss.
         let (at, reason) = first_refused(&self.kept, reason, &mut |kept| {
             taker.take(&self.apply(kept).0).map_err(|refusal| refusal.reason)
         });
@@ -194,14 +196,15 @@ impl File<'_> {
         let trials = self.lines_of(config, key).into_iter().rev().take(MAX_TRIALS);
         let mut trials: Vec<(usize, Config)> =
             trials.map(|at| (at, self.apply(&self.without(at)).0)).collect();
-        // A port that stays one comes before a port that is none any more.
+        // Try first the changes that leave the port a port of the same kind.
         trials.sort_by_key(|(_, next)| role_of(next) != role);
         for (at, next) in trials {
             if next == *config || taker.check(&next).is_err() {
                 continue;
             }
             let taken = taker.take(&next);
-            // Parts are refused in the same order each time: when another one is, this one is mended.
+            // Parts are refused in the same order each time. If another part is refused now, this
+            // one is mended.
             if taken.as_ref().err().is_none_or(|other| other.part != refusal.part) {
                 self.strike(at, refusal.reason.clone());
                 return if taken.is_ok() { Next::Done } else { Next::Again };
@@ -214,7 +217,7 @@ impl File<'_> {
         Next::Again
     }
 
-    /// The lines of those `interface` modes that are about this interface and no other.
+    /// The lines of those `interface` modes that concern this interface and no other.
     fn lines_of(&self, config: &Config, key: &InterfaceName) -> Vec<usize> {
         let is_about = |range: &Range<usize>| {
             let mut kept = self.kept.clone();
@@ -250,8 +253,8 @@ impl File<'_> {
     }
 }
 
-/// What stands in place of a struck line. What stands below a struck `interface` line must not become another interface's, and
-/// an interface without a line that protects the network must not forward.
+/// What replaces a struck line. Lines below a struck `interface` line must not apply to another
+/// interface, and an interface must not forward without a line that protects the network.
 fn struck(line: &str) -> &'static str {
     match line.starts_with(char::is_whitespace) {
         _ if line.is_empty() => "",
@@ -261,7 +264,7 @@ fn struck(line: &str) -> &'static str {
     }
 }
 
-/// The last line of the shortest prefix for which `is_so`, which holds for the whole.
+/// The last line of the shortest prefix for which `is_so` holds. It must hold for the whole.
 fn first(lines: usize, is_so: impl Fn(usize) -> bool) -> usize {
     let (mut no, mut yes) = (0, lines);
     while yes - no > 1 {
@@ -271,13 +274,13 @@ fn first(lines: usize, is_so: impl Fn(usize) -> bool) -> usize {
     yes.saturating_sub(1)
 }
 
-/// The first line with which `refused` refuses, and its reason; `reason` is the whole's.
+/// The first line with which `refused` refuses, and its reason; `reason` is that of the whole.
 fn first_refused(
     lines: &[&str],
     mut reason: String,
     refused: &mut dyn FnMut(&[&str]) -> Result<(), String>,
 ) -> (usize, String) {
-    // The first `good` lines are taken, the first `bad` are not.
+    // Invariant: the first `good` lines are taken, the first `bad` are not.
     let (mut good, mut bad) = (0, lines.len());
     while bad - good > 1 {
         let middle = good + (bad - good) / 2;
@@ -294,7 +297,7 @@ mod tests {
     use super::*;
     use lanyard_config::Role;
 
-    /// Refuses ports by name: at the check those in `unusable`, when it comes to it those in `fails`.
+    /// Refuses ports by name: those in `unusable` when checked, those in `fails` when taken.
     #[derive(Default)]
     struct Fake {
         unusable: &'static str,

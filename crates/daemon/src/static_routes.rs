@@ -14,7 +14,7 @@ use lanyard_switch::layer3::Hop;
 use lanyard_switch::{Facts, Route};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How often the kernel's tables are compared although nothing has happened.
+/// How often the kernel's tables are compared even without an event.
 const AUDIT_GAP_MS: u64 = 30_000;
 
 /// The kernel refuses to change a route.
@@ -34,7 +34,7 @@ impl From<KernelError> for Refused {
 }
 
 impl Refused {
-    /// Its next hop or its interface can't be used now and may be later.
+    /// True if a next hop or an interface cannot be used now but may be usable later.
     fn is_for_now(&self) -> bool {
         use nix::libc::{EADDRNOTAVAIL, EHOSTUNREACH, ENETDOWN, ENETUNREACH, ENODEV, ENXIO};
         let transient = [ENETUNREACH, EHOSTUNREACH, ENETDOWN, ENODEV, ENXIO, EADDRNOTAVAIL];
@@ -51,13 +51,13 @@ impl Refused {
 
 /// The kernel's routing tables; a VRF's is that of its namespace.
 pub(crate) trait Tables {
-    /// Adds a route where there is none of this destination and metric.
+    /// Adds a route where no route with this destination and metric exists.
     fn add(&self, vrf: Option<&str>, route: &KernelRoute) -> Result<(), Refused>;
-    /// Puts a route in the place of the one of this destination and metric.
+    /// Replaces the route with this destination and metric.
     fn replace(&self, vrf: Option<&str>, route: &KernelRoute) -> Result<(), Refused>;
     /// Removes a route.
     fn delete(&self, vrf: Option<&str>, route: &KernelRoute) -> Result<(), Refused>;
-    /// The routes of one family with our protocol number.
+    /// The routes of one family with Lanyard's protocol number.
     fn list(&self, vrf: Option<&str>, family: Family) -> Result<Vec<KernelRoute>, Refused>;
 }
 
@@ -76,27 +76,27 @@ impl Tables for Box<dyn Kernel> {
     }
 }
 
-/// What tells routes apart: the kernel has one of a destination and a metric.
+/// The identity of a route: the kernel has one per destination and metric.
 type Key = (Option<String>, ipnet::IpNet, u32);
 
 fn key(route: &Route) -> Key {
     (route.vrf.clone(), route.prefix, route.metric)
 }
 
-/// The static routes that the kernel has of this instance.
+/// This instance's static routes in the kernel.
 #[derive(Debug, Default)]
 pub(crate) struct StaticRoutes {
     installed: BTreeMap<Key, Route>,
-    /// Something may have removed some of them.
+    /// An event may have removed some of them.
     unverified: bool,
     next_audit_ms: u64,
-    /// Those that the kernel refuses for good, and why.
+    /// Routes that the kernel refuses permanently, and why.
     refused: BTreeMap<Key, String>,
 }
 
 impl StaticRoutes {
-    /// Takes over what an earlier run has left in the kernel: the routes that its `record` names. One that is exactly as
-    /// `wanted` is taken over without a record.
+    /// Takes over what an earlier run has left in the kernel: the routes in its `record`. A route
+    /// that equals one in `wanted` is taken over even if it is not in the record.
     pub(crate) fn adopt(
         &mut self,
         tables: &dyn Tables,
@@ -116,15 +116,16 @@ impl StaticRoutes {
             }
         }
     }
-    /// What the kernel has, or is about to be given: what belongs on record.
+    /// The routes that the kernel has or is about to be given, for the record.
     pub(crate) fn recorded(&self, wanted: &BTreeSet<Route>) -> BTreeSet<Route> {
         self.installed.values().chain(wanted).cloned().collect()
     }
-    /// Something has happened that may have removed routes.
+    /// Notes that an event may have removed routes.
     pub(crate) fn doubt(&mut self) {
         self.unverified = true;
     }
-    /// The kernel says that a route has come or gone: one of ours, or one in the place of ours?
+    /// Handles the kernel's event about a route. It matters if the route is one of this instance's
+    /// or may have replaced one.
     pub(crate) fn doubt_about(&mut self, vrf: Option<&str>, route: &KernelRoute) {
         self.unverified |= self.installed.contains_key(&(vrf.map(str::to_owned), route.dest, route.metric));
     }
@@ -139,8 +140,8 @@ impl StaticRoutes {
             || !self.installed.values().eq(wanted.iter().map(|route| route as &Route))
     }
 
-    /// Brings the kernel's tables to `wanted`; answers which routes are refused that were not before, and why. A route whose
-    /// next hop can't be reached now is left for the next call.
+    /// Makes the kernel's tables equal `wanted`. Returns the routes that are refused and were not
+    /// before, and why. A route whose next hop is not reachable now is left for the next call.
     pub(crate) fn sync(
         &mut self,
         now_ms: u64,
@@ -159,7 +160,7 @@ impl StaticRoutes {
             let Some(lowered) = lower(route, facts).filter(|_| before != Some(route)) else { continue };
             let vrf = route.vrf.as_deref();
             let result = match before.and_then(|before| lower(before, facts)) {
-                // Without a gap: packets are routed by the old one or by the new one.
+                // Without a gap: packets use the old route or the new one.
                 Some(_) => tables.replace(vrf, &lowered),
                 None => tables.add(vrf, &lowered),
             };
@@ -191,7 +192,8 @@ impl StaticRoutes {
         refusals
     }
 
-    /// Compares what is installed with what the kernel has. A table that can't be listed is compared at the next call.
+    /// Compares the installed routes with the kernel's tables. A table that cannot be listed is
+    /// compared at the next call.
     fn verify(&mut self, tables: &dyn Tables, facts: &Facts) {
         self.unverified = false;
         let family = |route: &Route| if route.prefix.addr().is_ipv4() { Family::V4 } else { Family::V6 };
@@ -216,7 +218,7 @@ impl StaticRoutes {
                     return false;
                 };
                 if theirs.hops.len() != ours.hops.len() {
-                    // Some of its next hops are gone: it is replaced.
+                    // Some of its next hops are gone, so it will be replaced.
                     ours.hops.clone_from(&theirs.hops);
                 }
                 true
@@ -225,11 +227,11 @@ impl StaticRoutes {
     }
 }
 
-/// Why a route is not added where another has its destination and metric.
+/// Why a route is not added where another one has its destination and metric.
 const IN_THE_WAY: &str = "the kernel has a route to it with the same metric that this switch did not make; remove that \
                           route, or give this one another distance";
 
-/// The switch's route as the kernel's; `None` while none of its interfaces exists.
+/// The route in the kernel's form; `None` while none of its interfaces exists.
 fn lower(route: &Route, facts: &Facts) -> Option<KernelRoute> {
     let mut lowered = KernelRoute { metric: route.metric, ..KernelRoute::new(route.prefix) };
     if route.hops.is_empty() {
@@ -245,7 +247,8 @@ fn lower(route: &Route, facts: &Facts) -> Option<KernelRoute> {
     (!lowered.next_hops.is_empty()).then_some(lowered)
 }
 
-/// The kernel's route as the switch's, its egress interfaces always named; `None` for one that is none of ours.
+/// A kernel route in the switch's form, always with egress interfaces; `None` for one that the
+/// switch could not have installed.
 fn raise(vrf: Option<&str>, route: &KernelRoute, facts: &Facts) -> Option<Route> {
     let discard = route.kind == RouteKind::Blackhole;
     let unicast = route.kind == RouteKind::Unicast && !route.next_hops.is_empty();
@@ -262,7 +265,8 @@ fn raise(vrf: Option<&str>, route: &KernelRoute, facts: &Facts) -> Option<Route>
     })
 }
 
-/// Is the kernel's route `theirs` this one of ours, or what is left of it? Ours may leave the egress to the kernel.
+/// True if the kernel's route `theirs` is this route of the switch, or what is left of it. The
+/// switch's may leave the egress to the kernel.
 fn is_part(theirs: &Route, ours: &Route) -> bool {
     let same = |their: &Hop, our: &Hop| {
         their.via == our.via && (our.interface.is_none() || our.interface == their.interface)
@@ -278,7 +282,7 @@ mod tests {
     use lanyard_switch::LinkFacts;
     use std::cell::RefCell;
 
-    /// A kernel's table in memory: routes by destination and metric, and those it refuses.
+    /// A kernel's table in memory: routes by destination and metric, and routes that it refuses.
     #[derive(Default)]
     struct Fake {
         routes: RefCell<Vec<KernelRoute>>,
@@ -364,7 +368,8 @@ mod tests {
         assert!(statics.sync(0, &kernel, &wanted, &facts).is_empty());
         assert_eq!(kernel.routes.borrow().len(), 2);
         assert!(!statics.differs(1, &wanted));
-        // An interface goes down: the kernel says nothing about the route, and refuses it for the moment.
+        // An interface goes down: the kernel sends no event about the route, and refuses to add it
+        // meanwhile.
         kernel.routes.borrow_mut().clear();
         *kernel.unreachable.borrow_mut() = true;
         statics.doubt();
@@ -373,7 +378,7 @@ mod tests {
         *kernel.unreachable.borrow_mut() = false;
         statics.sync(2, &kernel, &wanted, &facts);
         assert_eq!(kernel.routes.borrow().len(), 2);
-        // The kernel announces nothing: only the audit finds the loss.
+        // The kernel sends no event: only the audit finds the loss.
         kernel.routes.borrow_mut().clear();
         assert!(!statics.differs(3, &wanted));
         assert!(statics.differs(2 + AUDIT_GAP_MS, &wanted));
@@ -409,7 +414,7 @@ mod tests {
             let via = "10.0.0.7".parse().ok();
             KernelRoute { protocol, metric: 1, ..KernelRoute::new(route(ONE).prefix) }.via(via, Some(2))
         };
-        // Another program's, and another instance's.
+        // Routes of another program, and of another instance.
         for protocol in [4, ROUTE_PROTOCOL] {
             kernel.routes.borrow_mut().push(other(protocol));
             let shown = kernel.show();
@@ -421,7 +426,7 @@ mod tests {
             assert_eq!(kernel.show(), shown);
             kernel.routes.borrow_mut().clear();
         }
-        // It took the place of ours.
+        // The other route replaced ours.
         statics.sync(0, &kernel, &set(&[ONE]), &facts);
         kernel.routes.borrow_mut()[0] = other(4);
         statics.doubt_about(None, &other(4));
@@ -436,7 +441,7 @@ mod tests {
         let mut first = StaticRoutes::default();
         first.sync(0, &kernel, &set(&[ONE, "10.8.0.0/16 10.0.0.2"]), &facts);
         let record = first.recorded(&BTreeSet::new());
-        // Another instance's, with the same protocol number.
+        // A route of another instance, with the same protocol number.
         StaticRoutes::default().sync(0, &kernel, &set(&["10.7.0.0/16 10.0.0.2"]), &facts);
         let mut next = StaticRoutes::default();
         next.adopt(&kernel, &[None], &record, &set(&[ONE]), &facts);

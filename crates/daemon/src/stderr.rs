@@ -1,8 +1,8 @@
-//! Lines for stderr, written by a thread of their own: a terminal or a pipe whose reader has stopped
-//! must not stop the switch.
+//! Writes lines to stderr on a thread of its own: a terminal or pipe whose reader has stopped must
+//! not stop the switch.
 //!
-//! Invariant: [`Stderr::line`] never waits. At most [`QUEUE`] lines wait for the reader; lines beyond
-//! these are counted, and the count is written once the reader goes on.
+//! Invariant: [`Stderr::line`] never waits. At most [`QUEUE`] lines wait for the reader. Lines
+//! beyond these are counted, and the count is written once the reader continues.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
-/// Lines that may wait.
+/// Most lines that wait.
 const QUEUE: usize = 1024;
-/// How long the end of the daemon waits for the reader of the last lines.
+/// How long the daemon waits at its end for the reader of the last lines.
 const END_WAIT: Duration = Duration::from_millis(500);
 
 /// The writer's queue.
@@ -37,7 +37,7 @@ impl Stderr {
         let counted = lost.clone();
         let thread = std::thread::Builder::new().name("lanyard-stderr".into()).spawn(move || {
             for line in lines {
-                // A stderr that is gone must not stop the switch.
+                // The switch must run without a working stderr.
                 let _ = output.write_all(line.as_bytes());
                 let lost = counted.swap(0, Ordering::Relaxed);
                 if lost > 0 {
@@ -59,7 +59,7 @@ impl Stderr {
 }
 
 impl Drop for Stderr {
-    /// The last lines say why the daemon ends: they are waited for, but not for ever.
+    /// Waits for a limited time until the last lines are written, which say why the daemon ends.
     fn drop(&mut self) {
         if self.queue.take().is_some() {
             let _ = self.ended.recv_timeout(END_WAIT);

@@ -1,7 +1,7 @@
-//! Tracked objects (`track N`): what each of them is now, and the log's messages about changes.
+//! Tracked objects (`track N`): the state of each, and log messages about changes.
 //!
-//! Read `lanyard_switch::track` first: delays are handled there. Invariant: the kernel is asked about a route once, and again
-//! only when an event says that the answer may have changed.
+//! Read `lanyard_switch::track` first, which handles the delays. Invariant: the kernel is asked
+//! about a route once, and again only when an event says that the answer may have changed.
 
 use crate::context::{Context, Module};
 use ipnet::IpNet;
@@ -11,17 +11,17 @@ use lanyard_config::layer3::{Track, TrackObject, split_subinterface, track_objec
 use lanyard_netdev::{RouteKind, TABLE_MAIN};
 use std::collections::BTreeMap;
 
-/// The answers of the kernel about tracked routes. The objects' states are [`Context::tracks`].
+/// The kernel's answers about tracked routes. The states of the objects are in [`Context::tracks`].
 #[derive(Debug, Default)]
 pub(crate) struct Tracking {
     routes: BTreeMap<(Option<String>, IpNet), bool>,
 }
 
-/// What may have changed what an object is.
+/// Events that may change the state of an object.
 pub(crate) enum Event<'a> {
-    /// A route to this prefix in a namespace has come or gone.
+    /// A route to this prefix was added or removed in a namespace.
     Route(Option<&'a str>, IpNet),
-    /// Netdevs have changed: a route may have lost its interface without a message about the route.
+    /// Netdevs have changed: a route may have lost its interface without an event about the route.
     Netdevs,
 }
 
@@ -47,7 +47,7 @@ impl Module for Tracking {
     }
     fn handle(&mut self, _ctx: &mut Context, event: Event<'_>) -> usize {
         match event {
-            // Nearly always nothing is tracked, and events come by the hundred thousand.
+            // The usual case: nothing is tracked, and there are hundreds of thousands of events.
             _ if self.routes.is_empty() => {}
             Event::Route(vrf, prefix) => drop(self.routes.remove(&(vrf.map(str::to_owned), prefix))),
             Event::Netdevs => self.routes.clear(),
@@ -72,8 +72,8 @@ impl Tracking {
     }
 }
 
-/// An interface's line protocol: administratively up, and a link; a VLAN interface's by its ports, a subinterface's by its
-/// parent.
+/// An interface's line protocol: administratively up, with link. A VLAN interface's depends on its
+/// ports, a subinterface's on its parent.
 pub(crate) fn line_up(ctx: &Context, name: &InterfaceName) -> bool {
     let config = ctx.switch.config();
     let shutdown = |name: &InterfaceName| config.interfaces.get(name).is_some_and(|i| i.shutdown);
@@ -91,7 +91,7 @@ pub(crate) fn line_up(ctx: &Context, name: &InterfaceName) -> bool {
     }
 }
 
-/// Has the kernel a route for exactly this prefix, with a next hop that can be used?
+/// True if the kernel has a route to exactly this prefix, with a usable next hop.
 fn has_route(ctx: &Context, vrf: Option<&str>, prefix: IpNet) -> bool {
     let family = match prefix {
         IpNet::V4(_) => lanyard_netdev::Family::V4,

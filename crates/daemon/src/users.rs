@@ -1,6 +1,6 @@
-//! Who is connected: `show users`.
+//! The connected sessions: `show users`.
 //!
-//! Invariant: at most [`MAX_USERS`]; a line number is the lowest that is free.
+//! Invariant: there are at most [`MAX_USERS`]; a new session gets the lowest free line number.
 
 use lanyard_cli::view::{self, User};
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ pub const MAX_USERS: usize = 100;
 #[derive(Debug, Default)]
 pub struct Users {
     lines: BTreeMap<usize, Entry>,
-    /// The line whose command is being carried out.
+    /// The line whose command is running.
     pub current: Option<usize>,
 }
 
@@ -23,7 +23,7 @@ struct Entry {
 }
 
 impl Users {
-    /// A new session's line.
+    /// Assigns a line to a new session.
     ///
     /// # Errors
     /// When there are [`MAX_USERS`] already.
@@ -33,13 +33,13 @@ impl Users {
         self.lines.insert(line, Entry { user: user.chars().take(32).collect(), active_ms: now_ms });
         Ok(line)
     }
-    /// The session on `line` has entered something.
+    /// Notes that the session on `line` has entered something.
     pub fn touch(&mut self, line: usize, now_ms: u64) {
         if let Some(entry) = self.lines.get_mut(&line) {
             entry.active_ms = now_ms;
         }
     }
-    /// The session on `line` is over.
+    /// Notes that the session on `line` has ended.
     pub fn remove(&mut self, line: usize) {
         self.lines.remove(&line);
     }
