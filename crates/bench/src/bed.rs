@@ -23,14 +23,14 @@ pub const SINK_IP: &str = "10.255.0.2";
 /// The most output ports of a bed.
 pub const OUTPUTS_MAX: u16 = 60;
 
-/// What will move through a bed.
+/// The kind of traffic that a bed is prepared for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Traffic {
-    /// The generator's frames. They leave by XDP, and what XDP sends into a veth vanishes unless the other end runs
-    /// NAPI: the switch's ports get GRO.
+    /// Frames of the generator. They leave by XDP, and a frame that XDP sends into a veth is
+    /// dropped unless the other end runs NAPI. Therefore the switch's ports get GRO.
     Frames,
-    /// As [`Traffic::Frames`], and the switch may redirect by XDP, too: the sender's device gets GRO as well. (The
-    /// sinks run NAPI by their receiver's XDP program.)
+    /// As [`Traffic::Frames`], but the switch may redirect by XDP, too, so the sender's device gets
+    /// GRO as well. (The sinks run NAPI because of their receiver's XDP program.)
     XdpFrames,
     /// Two hosts with addresses and the kernel's stack, every device as the kernel makes it.
     Hosts {
@@ -39,13 +39,13 @@ pub enum Traffic {
     },
 }
 
-/// Namespaces and veth pairs, up and idle.
+/// Namespaces and veth pairs, which are up and idle.
 pub struct Bed {
-    /// Where `tx0` is.
+    /// The namespace of `tx0`.
     pub sender: Netns,
-    /// Where `p0`.. are, and the device under test.
+    /// The namespace of the ports `p0`, `p1`... and of the device under test.
     pub switch: Netns,
-    /// Where `rx1`.. are.
+    /// The namespace of `rx1`, `rx2`...
     pub sink: Netns,
     /// Ports besides `p0`.
     pub outputs: u16,
@@ -142,14 +142,14 @@ pub fn set_features(netns: &Netns, device: &str, features: &[&str]) -> Result<()
     netns.run("ethtool", &args, "").map(drop)
 }
 
-/// Has the kernel poll `device` in a thread, and pins the thread to `core`; answers which.
+/// Makes the kernel poll `device` in a thread, pins the thread to `core`, and returns its id.
 ///
 /// # Errors
 /// Before Linux 5.12, without such a core, or for a device without NAPI.
 pub fn poll_on(netns: &Netns, device: &str, core: usize) -> Result<Vec<Pid>> {
     let name = format!("napi/{device}-");
     let before = threads_named(&name)?;
-    // The files under /sys are those of the namespace that mounted it.
+    // The files in /sys belong to the namespace in which it was mounted.
     let script = format!("mount -t sysfs none /sys && echo 1 > /sys/class/net/{device}/threaded");
     netns
         .run("unshare", &["--mount", "sh", "-c", &script], "")

@@ -1,7 +1,8 @@
-//! What the bench asks of the operating system: namespaces, a core of its own, programs run inside, ctrl-C.
+//! What the bench needs from the operating system: namespaces, a core of its own, programs inside
+//! namespaces, ctrl-C.
 //!
-//! Invariant: a namespace made here has no name. Only our descriptors hold it, so it goes with the process, its
-//! devices with it, however the process ends.
+//! Invariant: a namespace created here has no name. Only this process's descriptors refer to it, so
+//! it disappears with the process, and its devices with it, however the process ends.
 
 use anyhow::{Context, Result, anyhow, bail};
 use lanyard_netdev::netns;
@@ -17,7 +18,7 @@ use std::time::{Duration, Instant};
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// From now on ctrl-C and SIGTERM end the measurement in order: everything made is taken down again.
+/// From now on ctrl-C and SIGTERM end the measurement in order, so that everything is cleaned up.
 ///
 /// # Errors
 /// When the kernel refuses the handler.
@@ -35,7 +36,7 @@ pub fn catch_interrupts() -> Result<()> {
     Ok(())
 }
 
-/// An error once somebody asked us to stop. Every loop that can last calls it.
+/// Returns an error after an interrupt. Every loop that can last calls it.
 ///
 /// # Errors
 /// After ctrl-C or SIGTERM.
@@ -46,10 +47,10 @@ pub fn check_interrupted() -> Result<()> {
     Ok(())
 }
 
-/// The signal by which a thread is called out of a system call.
+/// The signal that interrupts a thread's system call.
 const NUDGE: libc::c_int = libc::SIGUSR2;
 
-/// From now on [`nudge`] does no more than end the system call a thread is in.
+/// Installs the handler for [`nudge`], which does nothing but end a system call.
 ///
 /// # Errors
 /// When the kernel refuses the handler.
@@ -62,14 +63,15 @@ pub fn expect_nudges() -> Result<()> {
     unsafe { sigaction(Signal::SIGUSR2, &action) }.context("catching signals").map(drop)
 }
 
-/// Ends the system call that this thread of ours is in. Comes to nothing when the thread is in none, or has ended.
+/// Interrupts the system call of a thread of this process. Has no effect when the thread is in
+/// none, or has ended.
 #[allow(unsafe_code)]
 pub fn nudge(thread: i32) {
     // SAFETY: no pointers; the thread is one of this process, or the call is refused.
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, NUDGE) };
 }
 
-/// Asks `done` again and again until it says yes; gives up after `limit`.
+/// Calls `done` repeatedly until it returns true; gives up after `limit`.
 ///
 /// # Errors
 /// On timeout (naming `what`), interruption, or an error of `done`.
@@ -85,7 +87,7 @@ pub fn wait_until(what: &str, limit: Duration, mut done: impl FnMut() -> Result<
     Ok(())
 }
 
-/// Waits that long.
+/// Waits for this time.
 ///
 /// # Errors
 /// On interruption.
@@ -113,10 +115,11 @@ pub fn cannot_measure() -> Option<String> {
     crate::tester::bpf::refused().map(str::to_owned)
 }
 
-/// Begins to measure: with the rights for it, alone while the answer is held, and ended in order by ctrl-C.
+/// Prepares for measuring: checks the rights, excludes other measurements while the returned value
+/// exists, and lets ctrl-C end in order.
 ///
 /// # Errors
-/// Without the rights, or when another one is at it.
+/// Without the rights, or while another process measures.
 pub fn begin() -> Result<impl Drop> {
     if let Some(why) = cannot_measure() {
         bail!("cannot measure here: {why}");
@@ -125,8 +128,8 @@ pub fn begin() -> Result<impl Drop> {
     only_one()
 }
 
-/// Runs `cut` while `talk` talks, on a thread that goes before others. `talk` raises the first flag when all is calm, and
-/// ends some time after the second, which says that `cut` is done.
+/// Runs `cut` while `talk` sends, on a thread with priority. `talk` sets the first flag when frames
+/// flow steadily, and ends some time after the second flag, which says that `cut` is done.
 ///
 /// # Errors
 /// Those of either.
@@ -138,7 +141,7 @@ pub fn talk_and_cut<T: Send>(
     let (calm, done) = (AtomicBool::new(false), AtomicBool::new(false));
     thread::scope(|scope| {
         let talker = scope.spawn(|| {
-            // Refused without CAP_SYS_NICE; what is sent is sent less evenly then.
+            // Refused without CAP_SYS_NICE; frames are then sent less evenly.
             go_first(Pid::from_raw(0));
             let result = talk(&calm, &done);
             calm.store(true, Ordering::Release);
@@ -155,7 +158,8 @@ pub fn talk_and_cut<T: Send>(
     })
 }
 
-/// Why this process cannot even send and receive through sockets between namespaces of its own, or `None`.
+/// Why this process cannot even send and receive through sockets between its own namespaces, or
+/// `None`.
 #[must_use]
 pub fn cannot_measure_by_sockets() -> Option<String> {
     if !nix::unistd::geteuid().is_root() {
@@ -174,7 +178,8 @@ pub struct Netns {
 }
 
 impl Netns {
-    /// A new namespace: IPv6 off, so that nothing but the bench's own frames moves in it; loopback up.
+    /// A new namespace with loopback up and without IPv6, so that only the bench's own frames move
+    /// in it.
     ///
     /// # Errors
     /// Without CAP_SYS_ADMIN.
@@ -182,11 +187,11 @@ impl Netns {
         let netns = Self { file: netns::unnamed().context("making a network namespace")? };
         let _inside = netns.enter()?;
         for which in ["all", "default"] {
-            // Absent when the kernel has no IPv6: as good.
+            // The file is missing if the kernel has no IPv6.
             let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6"), "1");
         }
         for what in ["iptables", "ip6tables", "arptables"] {
-            // Absent when no netfilter sits in the bridge.
+            // The file is missing if the bridge does not call netfilter.
             let _ = std::fs::write(format!("/proc/sys/net/bridge/bridge-nf-call-{what}"), "0");
         }
         drop(_inside);
@@ -202,7 +207,7 @@ impl Netns {
         Ok(Self { file: netns::current()? })
     }
 
-    /// The same namespace, held a second time.
+    /// A second handle on the same namespace.
     ///
     /// # Errors
     /// When descriptors run out.
@@ -210,7 +215,8 @@ impl Netns {
         Ok(Self { file: self.file.try_clone()? })
     }
 
-    /// Moves the calling thread in until the guard is dropped. Processes it starts meanwhile are inside as well.
+    /// Moves the calling thread into the namespace until the guard is dropped. Processes that it
+    /// starts meanwhile run inside as well.
     ///
     /// # Errors
     /// Without CAP_SYS_ADMIN.
@@ -218,7 +224,7 @@ impl Netns {
         netns::visit(&self.file).context("entering a network namespace")
     }
 
-    /// Writes a setting below /proc/sys, that of the namespace.
+    /// Writes a sysctl of the namespace.
     ///
     /// # Errors
     /// When the kernel has none of that name, or refuses the value.
@@ -227,7 +233,7 @@ impl Netns {
         std::fs::write(format!("/proc/sys/{name}"), value).with_context(|| format!("{name} = {value}"))
     }
 
-    /// A path by which another process can open it while we live.
+    /// A path by which another process can open the namespace while this process lives.
     #[must_use]
     pub fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
@@ -251,10 +257,10 @@ impl Netns {
         self.output(&mut command, input)
     }
 
-    /// As [`Self::run`], for a command that has more to say.
+    /// As [`Self::run`], for a prepared command.
     ///
     /// # Errors
-    /// When it cannot be started or fails; the error carries its stderr.
+    /// When it cannot be started or fails; the error contains its stderr.
     pub fn output(&self, command: &mut Command, input: &str) -> Result<String> {
         let name = command.get_program().to_string_lossy().into_owned();
         let what = std::iter::once(name.clone())
@@ -265,7 +271,7 @@ impl Netns {
             .spawn(command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()))
             .with_context(|| format!("cannot run `{name}`{}", package_hint(&name)))?;
         if let Some(mut stdin) = child.stdin.take() {
-            // A program that does not read has its own complaint, which is the better one.
+            // If the program does not read, its own error message is the better one.
             let _ = stdin.write_all(input.as_bytes());
         }
         let out = child.wait_with_output()?;
@@ -275,8 +281,8 @@ impl Netns {
         Ok(String::from_utf8_lossy(&out.stdout).into_owned())
     }
 
-    /// Starts a program inside, in a session of its own: ctrl-C is for us, and we take it down in order. Should we
-    /// be killed, so is it.
+    /// Starts a program inside, in a session of its own, so that ctrl-C reaches only this process,
+    /// which then ends it in order. The program is killed if this process is killed.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -292,8 +298,9 @@ impl Netns {
         unsafe { command.pre_exec(detach) };
         let _inside = self.enter()?;
         let child = command.spawn()?;
-        // Its session goes before everyone else's, as we do. (SCHED_FIFO would let a thread that polls starve the
-        // others of the same program.) A kernel without autogroup has no such file.
+        // Gives its session priority, like this process. (With SCHED_FIFO a polling thread could
+        // starve other threads of the same program.) The file is missing on a kernel without
+        // autogroup.
         let _ = std::fs::write(format!("/proc/{}/autogroup", child.id()), "-20");
         Ok(child)
     }
@@ -335,7 +342,7 @@ impl Drop for Reaped {
     }
 }
 
-/// While it lives, the calling thread has one core and goes before everyone else on it.
+/// While this exists, the calling thread runs on one core, with priority over others there.
 pub struct Pinned {
     before: CpuSet,
 }
@@ -359,13 +366,13 @@ impl Pinned {
 impl Drop for Pinned {
     fn drop(&mut self) {
         set_scheduler(Pid::from_raw(0), libc::SCHED_OTHER, 0);
-        // It was allowed before.
+        // Setting back what was allowed before does not fail.
         let _ = sched_setaffinity(Pid::from_raw(0), &self.before);
     }
 }
 
-/// While it lives, the calling thread stays off some cores, on which others spin. On a machine that has no other core
-/// it is where it was.
+/// While this exists, the calling thread stays off certain cores, on which others poll. On a
+/// machine without another core it has no effect.
 pub struct Elsewhere {
     before: CpuSet,
 }
@@ -395,8 +402,9 @@ impl Drop for Elsewhere {
     }
 }
 
-/// Has a thread go before everyone else on its core: SCHED_FIFO, as nice values count within a session only where
-/// the kernel groups tasks by session (autogroup). Refused without CAP_SYS_NICE: then it merely shares the core.
+/// Gives a thread priority on its core by SCHED_FIFO, because nice values count only within a
+/// session where the kernel groups tasks by session (autogroup). Without CAP_SYS_NICE this has no
+/// effect.
 pub fn go_first(thread: Pid) {
     set_scheduler(thread, libc::SCHED_FIFO, 1);
 }
@@ -408,15 +416,15 @@ fn set_scheduler(thread: Pid, policy: i32, priority: i32) {
     unsafe { libc::sched_setscheduler(thread.as_raw(), policy, &raw const parameter) };
 }
 
-/// Held while this process measures: two at once would measure each other.
+/// Excludes other measurements while the returned value exists.
 ///
 /// # Errors
-/// When another one is at it.
+/// While another process measures.
 pub fn only_one() -> Result<impl Drop> {
     use nix::fcntl::{Flock, FlockArg};
     let path = "/run/lanyard-bench.lock";
     let file = match File::create(path) {
-        // Root of a namespace only: whoever else measures is in it, too.
+        // Root of a user namespace only: other measurements run in it, too.
         Err(why) if why.kind() == std::io::ErrorKind::PermissionDenied => {
             let path = std::env::temp_dir().join("lanyard-bench.lock");
             File::create(&path).with_context(|| path.display().to_string())?

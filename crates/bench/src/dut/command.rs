@@ -6,7 +6,7 @@ use super::Device;
 use crate::os::Netns;
 use anyhow::{Context, Result};
 
-/// A device that commands made.
+/// A device that is set up by a command.
 pub struct Commanded {
     netns: Netns,
     ports: Vec<String>,

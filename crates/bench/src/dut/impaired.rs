@@ -1,7 +1,8 @@
-//! Wires that are not perfect, by known figures: what the tester is tested with.
+//! Wires with known impairments, for testing the tester.
 //!
-//! `bpf/impair.bpf.c` drops, doubles, spoils and delays inside the kernel; [`Relay`] holds frames back in a queue of its
-//! own. Invariant: what an impairment does is exact, not random: of N frames a known number is concerned.
+//! `bpf/impair.bpf.c` drops, duplicates, corrupts and delays frames inside the kernel; [`Relay`]
+//! delays and reorders them in a queue of its own. Invariant: an impairment is exact, not random:
+//! of N frames a known number is affected.
 
 use super::Device;
 use crate::bed::Bed;
@@ -17,20 +18,21 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use zerocopy::{Immutable, IntoBytes};
 
-/// What is wrong with the wire from `p0` to `p1`.
+/// An impairment of the wire from `p0` to `p1`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Impairment {
-    /// One in so many is lost.
+    /// One frame in this many is lost.
     Drop(u32),
-    /// One in so many comes twice.
+    /// One frame in this many arrives twice.
     Duplicate(u32),
-    /// One in so many has a bit of its last byte turned.
+    /// One frame in this many has a bit of its last byte inverted.
     Corrupt(u32),
-    /// Each is kept until so long after its stamp, at most a millisecond; the core that sends waits meanwhile.
+    /// Each frame is held until this time after its stamp, at most a millisecond. The core that
+    /// sends waits meanwhile.
     Delay(Duration),
-    /// As `Delay`, but frames wait in a queue, and the core goes on.
+    /// As `Delay`, but frames wait in a queue while the core continues.
     Queue(Duration),
-    /// One in so many is kept until two later ones have gone.
+    /// One frame in this many is held until two later ones have passed.
     Reorder(u32),
 }
 
@@ -44,7 +46,7 @@ struct ImpairAbi {
     delay_ns: u32,
 }
 
-/// Such a wire; whole again when dropped.
+/// An impaired wire, which is removed when this is dropped.
 pub enum Impaired {
     /// In the kernel.
     Kernel {
@@ -58,10 +60,10 @@ pub enum Impaired {
 }
 
 impl Impaired {
-    /// Joins `p0` to `p1`, one way.
+    /// Connects `p0` to `p1` in this direction.
     ///
     /// # Errors
-    /// For one in none, a delay that is too long, or when the kernel refuses.
+    /// For a rate of one in none, a delay that is too long, or when the kernel refuses.
     pub fn up(bed: &Bed, impairment: Impairment) -> Result<Self> {
         ensure!(bed.outputs == 1, "a wire has two ends");
         let (what, every, delay) = match impairment {
@@ -86,15 +88,15 @@ impl Impaired {
 
 impl Device for Impaired {}
 
-/// A thread that takes frames at `p0` and sends them at `p1`, later or in another order.
+/// A thread that receives frames at `p0` and sends them at `p1`, later or in another order.
 pub struct Relay {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Result<()>>>,
 }
 
-/// Where the stamp's time is: behind Ethernet, IPv4, UDP, magic, stream and number.
+/// Offset of the time stamp: after Ethernet, IPv4, UDP, magic, stream and number.
 const TIME_AT: usize = 42 + 8;
-/// A frame that is kept back goes after so many later ones.
+/// A frame that is held back passes after this many later ones.
 const OVERTAKEN_BY: usize = 2;
 /// Frames that wait in front of a relay at most.
 const QUEUE_MAX: usize = 65_536;
@@ -109,7 +111,7 @@ impl Relay {
         let stop = Arc::new(AtomicBool::new(false));
         let asked = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
-            // Away from the core that sends; it looks all the time.
+            // Run on another core than the sender, because this thread polls.
             let _core = if cores() > 1 { Some(Pinned::to(cores() - 1)?) } else { None };
             match impairment {
                 Impairment::Reorder(every) => reorder(&asked, &near, &far, every.max(1)),
@@ -130,7 +132,7 @@ impl Drop for Relay {
     }
 }
 
-/// The next frame of ours, and when it was stamped.
+/// The next frame of the tester, and its time stamp.
 fn next(socket: &PacketSocket) -> Result<Option<(Vec<u8>, u64)>> {
     let Some(packet) = socket.receive()? else { return Ok(None) };
     let Some(time) = packet.frame.get(TIME_AT..TIME_AT + 6).filter(|_| !packet.outgoing) else {
@@ -147,7 +149,7 @@ fn queue(stop: &AtomicBool, near: &PacketSocket, far: &PacketSocket, delay: Dura
         if waiting.len() < QUEUE_MAX {
             waiting.extend(next(near)?.map(|(frame, stamp_ns)| (frame, stamp_ns + delay.as_nanos() as u64)));
         }
-        // The clock last: whatever came before it is no part of the delay.
+        // Read the clock last, so that work before it does not add to the delay.
         while waiting.front().is_some_and(|(_, release)| monotonic_ns().is_ok_and(|now| now >= *release)) {
             if let Some((frame, _)) = waiting.pop_front() {
                 far.send(&frame)?;

@@ -1,6 +1,8 @@
-//! Lanyard itself: `lanyard run` in the switch's namespace with a configuration written for the bed.
+//! Lanyard itself: `lanyard run` in the switch's namespace, with a configuration written for the
+//! bed.
 //!
-//! Invariant: an instance that this driver started is detached when the driver goes, however far it came.
+//! Invariant: an instance that this driver started is detached when the driver is dropped, even
+//! after a failed start.
 
 use super::{Device, Hook, Resets, mac_of, router_address};
 use crate::bed::Bed;
@@ -28,10 +30,10 @@ pub const VLAN: u16 = 10;
 pub struct Executable(PathBuf, Vec<String>);
 
 impl Executable {
-    /// `path`, or else this same program.
+    /// `path`, or this program if it is `None`.
     ///
     /// # Errors
-    /// When this program does not know where it is.
+    /// When the path of this program is not known.
     pub fn new(path: Option<&Path>) -> Result<Self> {
         let path = match path {
             Some(path) => path.to_owned(),
@@ -40,7 +42,7 @@ impl Executable {
         Ok(Self(path, Vec::new()))
     }
 
-    /// The same, its daemon run by another program: `wrapper` and its arguments.
+    /// The same, but the daemon is run by another program: `wrapper` and its arguments.
     #[must_use]
     pub fn under(self, wrapper: &[String]) -> Self {
         Self(self.0, wrapper.to_vec())
@@ -73,15 +75,16 @@ impl Executable {
     }
 }
 
-/// How the output ports are configured; `p0` is always an access port.
+/// The configuration of the output ports; `p0` is always an access port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PortMode {
-    /// All access ports of one VLAN: frames leave as they came.
+    /// All are access ports of one VLAN, so frames leave unchanged.
     #[default]
     Access,
-    /// Every second one a trunk, where frames leave tagged.
+    /// Every second one is a trunk, where frames leave tagged.
     Mixed,
-    /// Each an access port of a VLAN of its own, which has an interface with addresses: a router.
+    /// Each is an access port of its own VLAN, which has an interface with addresses: the switch
+    /// routes.
     Routed,
 }
 
@@ -93,7 +96,7 @@ pub struct Lanyard {
     instance: String,
     hook: Hook,
     config: PathBuf,
-    /// Of the VLAN interfaces, if it routes.
+    /// The MAC addresses of the VLAN interfaces, if it routes.
     macs: Vec<[u8; 6]>,
     _dir: TempDir,
 }
@@ -104,13 +107,14 @@ struct Daemon {
     started_ns: u64,
 }
 
-/// A name for an instance, which nobody else has: `benchPROCESS-NUMBER`.
+/// A name for an instance that no other process uses: `benchPROCESS-NUMBER`.
 fn name_instance() -> String {
     static INSTANCES: AtomicU32 = AtomicU32::new(0);
     format!("bench{}-{}", std::process::id(), INSTANCES.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Instances that a bench that was killed has left: those named after a process that is no more.
+/// Instances left behind by a bench that was killed: those named after a process that no longer
+/// exists.
 fn left_behind() -> Vec<String> {
     let dead = |name: &String| {
         let process = name.strip_prefix("bench").and_then(|rest| rest.split_once('-'));
@@ -130,7 +134,8 @@ impl Lanyard {
         let mut lanyard =
             Self::prepare(&bed.switch, executable, hook, instance, &startup_config(bed, hook, ports))?;
         if ports == PortMode::Routed {
-            // The VLAN interfaces have IPv6 unlike the rest of the bed. Absent when the kernel has none.
+            // The VLAN interfaces use IPv6, unlike the rest of the bed. The file is missing if the
+            // kernel has no IPv6.
             let _ = lanyard.netns.sysctl("net/ipv6/conf/default/disable_ipv6", "0");
         }
         lanyard.start()?;
@@ -173,7 +178,7 @@ impl Lanyard {
             _dir: dir,
         };
         for instance in left_behind() {
-            // Somebody else may be at it, too.
+            // Another process may be detaching it at the same time.
             let _ = lanyard.detach_instance(&instance);
         }
         Ok(lanyard)
@@ -275,7 +280,7 @@ impl Device for Lanyard {
     }
 }
 
-/// `kill -9` of the daemon, and a new one, which ends with the thread that started it.
+/// Reset by `kill -9` of the daemon and a new one, which ends with the thread that started it.
 impl Resets for Lanyard {
     fn reset(&mut self) -> Result<()> {
         self.kill();
@@ -293,18 +298,19 @@ impl Drop for Lanyard {
         if let Err(why) = self.detach() {
             eprintln!("lanyard bench: instance {} may be left behind: {why:#}", self.instance);
         }
-        // Its base address, kept for a next time that there is not. Where it is not, nothing is left.
+        // The directory holds the base address for a next start, which this instance will not have.
         let _ = std::fs::remove_dir_all(Path::new(STATE).join(&self.instance));
     }
 }
 
-/// Everything the daemon writes to stderr, line by line, for as long as it lives.
+/// Passes on every line that the daemon writes to stderr, as long as it lives.
 fn follow_stderr(process: &mut Reaped) -> Result<Receiver<String>> {
     let stderr = process.0.stderr.take().context("lanyard without stderr")?;
     let (send, lines) = channel();
     std::thread::spawn(move || {
         for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-            // Nobody listens any more once it is ready; it is still read, so that the daemon never blocks on it.
+            // After the start nobody receives the lines, but they must be read so that the daemon
+            // never blocks.
             let _ = send.send(line);
         }
     });

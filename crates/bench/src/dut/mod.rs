@@ -20,7 +20,7 @@ use lanyard_netdev::Netdev;
 
 /// A running device under test. Dropping it takes it down.
 pub trait Device {
-    /// What the device says about itself once it is up, for the report: version, hook in use. May be empty.
+    /// The device's description of itself for the report: version, hook in use. May be empty.
     fn detail(&self) -> String {
         String::new()
     }
@@ -30,7 +30,7 @@ pub trait Device {
         None
     }
 
-    /// Of a router: the MAC address by which frames reach it at a port, numbered from 0.
+    /// For a router: the MAC address to which frames are sent at a port, numbered from 0.
     fn router_mac(&self, _port: usize) -> Option<[u8; 6]> {
         None
     }
@@ -44,15 +44,16 @@ pub trait Resets: Send {
     /// When it does not come back.
     fn reset(&mut self) -> Result<()>;
 
-    /// Makes it whole again, on the thread that brought it up.
+    /// Completes the reset on the thread that created the device.
     ///
     /// # Errors
     /// When it does not come back.
     fn after_reset(&mut self) -> Result<()>;
 }
 
-/// The addresses of a router under test at its port `number`: IPv4 with a /16, IPv6 with a /64. The hosts whose numbers
-/// begin with `number + 1` are behind it; the router has one of their addresses, near the end.
+/// The addresses of a router under test at its port `number`: IPv4 with a /16, IPv6 with a /64.
+/// Hosts whose numbers begin with `number + 1` are behind that port; the router has one of their
+/// addresses, near the end.
 #[must_use]
 pub fn router_address(number: usize) -> (String, String) {
     (format!("10.{}.255.254", number + 1), format!("2001:2:0:{:x}::fffe", number + 1))
@@ -64,7 +65,7 @@ fn mac_of(netns: &Netns, device: &str) -> Result<[u8; 6]> {
     Ok(link.mac.0)
 }
 
-/// Which device under test.
+/// The kinds of devices under test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// The kernel's bridge.
@@ -85,7 +86,7 @@ pub enum Kind {
     Ovs,
 }
 
-/// How Lanyard is told to forward.
+/// How Lanyard is configured to forward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hook {
     /// `hook tc`, `delivery device`.
@@ -145,7 +146,8 @@ impl Kind {
         matches!(self, Self::BareXdp | Self::Lanyard(Hook::Xdp) | Self::LanyardRouter(Hook::Xdp))
     }
 
-    /// True for those that forward in threads or programs of their own, not where frames come in.
+    /// True for devices that forward in threads or programs of their own and not where frames are
+    /// received.
     #[must_use]
     pub const fn own_threads(self) -> bool {
         matches!(self, Self::Ovs | Self::Lanyard(Hook::Soft) | Self::LanyardRouter(Hook::Soft))
@@ -192,10 +194,11 @@ impl Kind {
         }
     }
 
-    /// Brings it up on every port of `bed`. Receivers are attached before: what XDP may redirect to depends on them.
+    /// Starts the device on every port of `bed`. Receivers must be attached before, because they
+    /// determine what XDP may redirect to.
     ///
     /// # Errors
-    /// When it does not come up; what was made of it is gone again.
+    /// When it does not come up; it has been removed again then.
     pub fn up(self, bed: &Bed, lanyard: &Executable, ports: PortMode) -> Result<Box<dyn Device>> {
         Ok(match self {
             Self::Bridge => Box::new(kernel::Bridge::up(bed)?),

@@ -24,7 +24,8 @@ pub fn unavailable() -> Option<String> {
     (!Path::new("/dev/net/tun").exists()).then(|| "Open vSwitch needs /dev/net/tun".to_owned())
 }
 
-/// A running Open vSwitch. Daemons are killed before their directory is removed: fields drop in order.
+/// A running Open vSwitch. Fields drop in order, so daemons are killed before their directory is
+/// removed.
 pub struct Ovs {
     _vswitchd: Reaped,
     _database: Reaped,

@@ -16,7 +16,7 @@ impl Router {
         let ports = bed.ports();
         let sysctl = |name: &str, value: &str| bed.switch.sysctl(name, value);
         sysctl("net/ipv4/ip_forward", "1")?;
-        // Frames come from networks that are there, but who answers is made up.
+        // Frames come from connected networks, but their hosts do not exist.
         sysctl("net/ipv4/conf/all/rp_filter", "0")?;
         // Absent when the kernel has no IPv6.
         let six = sysctl("net/ipv6/conf/all/forwarding", "1").is_ok();

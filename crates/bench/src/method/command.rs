@@ -1,7 +1,8 @@
-//! `lanyard bench rfc2544`, `rfc2889` and `overload`: their arguments, and how such a run is conducted.
+//! `lanyard bench rfc2544`, `rfc2889` and `overload`: their arguments, and the conduct of such a
+//! run.
 //!
-//! Invariant: arguments and files are checked before anything is made; whatever ends the run, what was found is told and
-//! written.
+//! Invariants: arguments and files are checked before anything is created. Whatever ends the run,
+//! the results so far are printed and written.
 
 use super::devices::{Chosen, DeviceArgs};
 use super::flow::Pattern;
@@ -310,7 +311,7 @@ pub fn overload(args: &OverloadArgs) -> Result<ExitCode> {
     let plan = overload::Plan {
         sizes: method.sizes(&[64])?,
         rounds: method.rounds()?,
-        // A device in software loses a frame now and then long before it is saturated.
+        // A software device loses a frame occasionally long before it is saturated.
         precision: method.precision(0.1)?,
         hosts: method.check_hosts()?,
         steps,
@@ -323,7 +324,7 @@ pub fn overload(args: &OverloadArgs) -> Result<ExitCode> {
     })
 }
 
-/// Brings the devices up, measures, and tells.
+/// Starts the devices, measures, and reports.
 fn conduct(
     mut results: Results,
     mut chosen: Chosen,

@@ -1,6 +1,8 @@
-//! The devices of a run, from the command line: made by the bench, by commands, or between ports that are given.
+//! The devices of a run, from the command line: made by the bench, by commands, or existing between
+//! given ports.
 //!
-//! Invariant: a device that does not come up is told with the reason, and the others are measured.
+//! Invariant: a device that does not come up is reported with the reason, and the others are
+//! measured.
 
 use super::Subject;
 use crate::dut::{Executable, Hook, Kind};
@@ -66,7 +68,7 @@ fn mac(text: &str) -> Result<[u8; 6], String> {
 struct Bench {
     bed: Option<TestBed>,
     make: Box<dyn Fn() -> Result<TestBed>>,
-    /// Made anew it has forgotten everything.
+    /// True if it was made again, so that it has forgotten everything.
     remade: bool,
     reset: Option<String>,
 }
@@ -108,7 +110,7 @@ impl Subject for Bench {
         self.bed.as_ref().and_then(|bed| bed.router_mac(port))
     }
 
-    /// Takes it down and brings it up: the one way that every device knows.
+    /// Stops and restarts the device: the way to forget addresses that works for every device.
     fn forget(&mut self) -> Result<bool> {
         if self.remade {
             self.bed = None;
@@ -131,7 +133,7 @@ pub struct Devices {
     pub down: Vec<DeviceNote>,
 }
 
-/// What is made of [`DeviceArgs`]: checked, nothing made yet.
+/// The checked form of [`DeviceArgs`]; nothing has been created yet.
 pub struct Chosen {
     kinds: Vec<Kind>,
     args: DeviceArgs,
@@ -140,10 +142,11 @@ pub struct Chosen {
 }
 
 impl DeviceArgs {
-    /// Checks what was asked for: `ports` ports a device, bridging or routing, `default`s when no device is named.
+    /// Checks the arguments: `ports` ports per device, bridging or routing, `default`s when no
+    /// device is named.
     ///
     /// # Errors
-    /// For devices that there are not, or cores.
+    /// For unknown devices or cores.
     pub fn choose(&self, ports: usize, routed: bool) -> Result<Chosen> {
         let mut names = self.dut.clone();
         if names.is_empty() && self.ports.is_empty() && self.dut_up.is_none() {
@@ -191,9 +194,10 @@ impl DeviceArgs {
 }
 
 impl Chosen {
-    /// Without BPF: what is usual then, and what a reader has to know about it.
+    /// Switches to measuring through sockets, where BPF is not available, and notes what this means
+    /// for the figures.
     pub fn by_sockets(&mut self, results: &mut Results, why: &str) {
-        // Nobody else's threads can be pinned either.
+        // Threads of other processes cannot be pinned either.
         self.setup.device_core = None;
         if self.args.dut.is_empty() && self.args.ports.is_empty() && self.args.dut_up.is_none() {
             let usual = if self.routed { Kind::Router } else { Kind::Lanyard(Hook::Soft) };
@@ -287,7 +291,8 @@ impl Chosen {
     }
 }
 
-/// A device, made and calibrated where the tester's own latency can be measured without it.
+/// A device that was started and, where its tester's own latency can be measured without it,
+/// calibrated.
 fn made(
     reset: Option<String>,
     remade: bool,
@@ -312,7 +317,7 @@ fn made(
     Ok(Bench { bed, make: Box::new(make), remade, reset })
 }
 
-/// Where arrivals behind this device are judged.
+/// Where frames that pass this device are received and checked.
 fn count_at(kind: Kind) -> CountAt {
     if kind.in_xdp() { CountAt::Xdp } else { CountAt::Tc }
 }

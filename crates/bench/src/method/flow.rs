@@ -1,7 +1,8 @@
-//! Who sends to whom: streams between ports of the tester, at a load that is said in frames per second of one port.
+//! Flows: which port sends to which, at a load given in frames per second of one port.
 //!
-//! Read first: RFC 2889, 5.1 to 5.4, RFC 2285, 3.3 and 3.4 (traffic patterns and distribution). Invariant: at a load of L,
-//! every port that sends, sends L frames a second in all, whatever the pattern.
+//! Read first: RFC 2889, 5.1 to 5.4, RFC 2285, 3.3 and 3.4 (traffic patterns and distribution).
+//! Invariant: at a load of L every sending port sends L frames a second in all, whatever the
+//! pattern.
 
 use super::search::Seen;
 use crate::tester::traffic::{Cast, Hosts, Order, Stream};
@@ -10,13 +11,13 @@ use crate::tester::trial::{Offer, Outcome};
 /// The least rate of a stream, frames per second: the generator's.
 pub const RATE_MIN: f64 = 100.0;
 
-/// Hosts that speak in a second before a trial: a device may learn in a thread of its own.
+/// Rate at which hosts send before a trial: some devices learn in a thread of their own.
 const LEARNING_PPS: u32 = 20_000;
 
-/// How much of the flows is offered.
+/// The load at which flows are offered.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Load {
-    /// All the tester can.
+    /// As much as the tester can send.
     Everything,
     /// Frames per second of each sending port.
     Rate(f64),
@@ -37,7 +38,7 @@ pub struct Flow {
     pub to: Vec<usize>,
     /// The stream, without a rate.
     pub stream: Stream,
-    /// Its part of what its port sends.
+    /// Its share of what its port sends.
     pub share: f64,
 }
 
@@ -45,7 +46,7 @@ pub struct Flow {
 #[derive(Debug, Clone, Default)]
 pub struct Flows(pub Vec<Flow>);
 
-/// Which ports send to which.
+/// The traffic patterns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pattern {
     /// Port 0 to 1, 2 to 3, and so on.
@@ -62,10 +63,10 @@ pub enum Pattern {
     Halves,
 }
 
-/// What the frames of all flows are like.
+/// What the frames of all flows have in common.
 #[derive(Debug, Clone)]
 pub struct Template {
-    /// Size, stamps and the like; addresses and rate are the flow's.
+    /// Size, stamps and the like. Addresses and rate are set per flow.
     pub stream: Stream,
     /// Hosts behind each port, at most 65,535.
     pub hosts: u32,
@@ -73,7 +74,7 @@ pub struct Template {
     pub routers: Vec<Option<[u8; 6]>>,
 }
 
-/// The hosts behind a port: a network of their own, by the high byte of their numbers.
+/// The hosts behind a port. The high byte of their numbers is their network.
 #[must_use]
 pub const fn hosts_of(port: usize, count: u32) -> Hosts {
     Hosts { first: ((port as u32 + 1) << 16) | 1, count }
@@ -123,7 +124,7 @@ impl Flows {
         self.0.iter().map(|flow| (flow.from, Stream { rate_pps: rate(flow), ..flow.stream })).collect()
     }
 
-    /// What makes every host known: its first frame, to and fro, port by port.
+    /// Offers that make every host known: its first frame in each direction, port by port.
     #[must_use]
     pub fn learning(&self) -> Vec<Offer> {
         let mut offers: Vec<(usize, u32, Offer)> = Vec::new();
@@ -137,7 +138,7 @@ impl Flows {
                 if reverse {
                     stream.next_hop = None;
                 }
-                // A mesh has the hosts of a port in many flows.
+                // In a mesh the hosts of a port occur in several flows.
                 if offers.iter().any(|(p, first, _)| (*p, *first) == (port, stream.src.first)) {
                     continue;
                 }
@@ -165,7 +166,8 @@ impl Flows {
         RATE_MIN / least
     }
 
-    /// What a trial showed of these flows. Only what arrived where it should counts; a broadcast must arrive everywhere.
+    /// Evaluates a trial of these flows. Only frames that arrived where they should count; a
+    /// broadcast must arrive everywhere.
     #[must_use]
     pub fn seen(&self, outcome: &Outcome) -> Seen {
         let (mut offered, mut delivered, mut sent, mut arrived) = (0.0, 0.0, 0u64, 0u64);
@@ -178,7 +180,7 @@ impl Flows {
             sent += stream.sent * copies;
             arrived += here.min(stream.sent * copies);
         }
-        // What the tester had no time to look at has come through, whoever's it was.
+        // Frames that the tester had no time to check have passed the device.
         let missed = outcome.missed.min(sent - arrived);
         if arrived > 0 {
             delivered *= (arrived + missed) as f64 / arrived as f64;
@@ -206,7 +208,7 @@ fn pairs(pattern: Pattern, ports: usize) -> Vec<(usize, usize)> {
     match pattern {
         Pattern::Pairs => two_by_two.collect(),
         Pattern::PairsBoth => two_by_two.flat_map(|(a, b)| [(a, b), (b, a)]).collect(),
-        // Round robin: what a port sends goes to the others in turn.
+        // Round robin: a port sends to the others in turn.
         Pattern::Mesh => {
             let others = |from| (1..ports).map(move |step| (from, (from + step) % ports));
             (0..ports).flat_map(others).collect()

@@ -44,7 +44,8 @@ pub trait Subject {
         None
     }
 
-    /// Has the device forget every address it has learned. False when nobody knows how: then its ageing time is waited.
+    /// Makes the device forget all learned addresses. Returns false when there is no way to do
+    /// that; the caller then waits for its ageing time.
     ///
     /// # Errors
     /// When the device does not come back.
@@ -52,7 +53,8 @@ pub trait Subject {
         Ok(false)
     }
 
-    /// Runs a trial and resets the device `after` its beginning. `None` when nobody said how to reset it.
+    /// Runs a trial and resets the device `after` its beginning. `None` when no way to reset it is
+    /// known.
     ///
     /// # Errors
     /// When the trial or the reset fails.
@@ -75,12 +77,12 @@ pub trait Subject {
     }
 }
 
-/// How long things last.
+/// Durations of the parts of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
     /// One trial of a search.
     pub window: Duration,
-    /// What is listened after the last frame.
+    /// How long receivers listen after the last frame.
     pub settle: Duration,
     /// The device's rest after a trial that lost frames.
     pub rest: Duration,
@@ -93,15 +95,15 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// As the RFCs want them: RFC 2544, 23 (2 s for what is under way, 5 s to restabilise), 24 (60 s), 26.2 (120 s),
-    /// 26.5 (60 s).
+    /// The RFCs' durations: RFC 2544, 23 (2 s for frames under way, 5 s to restabilise), 24 (60 s),
+    /// 26.2 (120 s), 26.5 (60 s).
     #[must_use]
     pub const fn rfc() -> Self {
         let s = Duration::from_secs;
         Self { window: s(60), settle: s(2), rest: s(5), latency: s(120), overload: s(60), reset: s(120) }
     }
 
-    /// With trials of `window` and everything else in proportion.
+    /// Trials of `window`, with everything else in proportion.
     #[must_use]
     pub fn short(window: Duration) -> Self {
         let rest = (window / 4).max(Duration::from_millis(50));
@@ -139,19 +141,19 @@ pub struct Slot {
     learned: Learned,
 }
 
-/// When a device was told of which hosts: port, first host, count.
+/// When the hosts of a device last sent: port, first host, count.
 type Learned = Option<(Instant, Vec<(usize, u32, u32)>)>;
 
-/// For so long a device is trusted to remember: a tenth of the usual ageing time.
+/// How long a device is assumed to remember addresses: a tenth of the usual ageing time.
 const REMEMBERS: Duration = Duration::from_secs(30);
 
-/// A device whose turn it is.
+/// The turn of one device.
 pub struct Turn<'a> {
-    /// Its place in the run.
+    /// Its index in the run.
     pub index: usize,
     /// Its name.
     pub name: &'a str,
-    /// It.
+    /// The device.
     pub subject: &'a mut dyn Subject,
     /// How long things last.
     pub timing: Timing,
@@ -159,10 +161,10 @@ pub struct Turn<'a> {
     learned: &'a mut Learned,
 }
 
-/// Times that a trial is begun again when it could not be begun.
+/// How often a trial that could not begin is tried again.
 const BEGIN_AGAIN: usize = 2;
 
-/// What a device did to frames besides losing them, in how many trials.
+/// What a device did to frames besides losing them, and in how many trials.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Integrity {
     trials: u64,
@@ -170,16 +172,16 @@ struct Integrity {
     duplicated: u64,
     reordered: u64,
     corrupted: u64,
-    /// Arrived where nobody sent them.
+    /// Frames that arrived where nobody sent them.
     strays: u64,
-    /// Arrived while the tester had no time.
+    /// Frames that arrived while the tester had no time.
     missed: u64,
-    /// Trials in which a processor was taken from the machine.
+    /// Trials with steal time.
     stolen: u64,
 }
 
 impl Integrity {
-    /// What a reader must know of it, if anything.
+    /// A remark about the device, if a reader must know something.
     fn said(&self) -> Option<String> {
         let kinds = [
             ("arrived twice", self.duplicated),
@@ -204,11 +206,12 @@ impl Integrity {
 }
 
 impl Turn<'_> {
-    /// One frame from every host of the flows, in both directions, so that nothing has to be flooded (RFC 2544, 23;
-    /// RFC 2889, 5.1.3); unless the device has heard them a moment ago.
+    /// Sends one frame from every host of the flows, in both directions, so that nothing has to be
+    /// flooded (RFC 2544, 23; RFC 2889, 5.1.3). Does nothing if the hosts were learned a moment
+    /// ago.
     ///
     /// # Errors
-    /// When the tester can't send.
+    /// When the tester cannot send.
     pub fn learn(&mut self, flows: &Flows) -> Result<()> {
         let offers = flows.learning();
         let who = |offer: &Offer| offer.streams.first().map(|(port, s)| (*port, s.src.first, s.src.count));
@@ -223,23 +226,24 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// The device may have forgotten its hosts: the next trial tells it again.
+    /// Notes that the device may have forgotten its hosts, so that the next trial lets it learn
+    /// them again.
     pub fn forgotten(&mut self) {
         *self.learned = None;
     }
 
-    /// The flows at a load, for as long as a trial lasts.
+    /// Offers the flows at a load, for the duration of a trial.
     ///
     /// # Errors
-    /// When the tester can't send, or the trial ended early.
+    /// When the tester cannot send, or the trial ended early.
     pub fn trial(&mut self, flows: &Flows, load: Load) -> Result<Outcome> {
         self.trial_for(flows, load, self.timing.window)
     }
 
-    /// The same for another time.
+    /// The same for another duration.
     ///
     /// # Errors
-    /// When the tester can't send, or the trial ended early.
+    /// When the tester cannot send, or the trial ended early.
     pub fn trial_for(&mut self, flows: &Flows, load: Load, window: Duration) -> Result<Outcome> {
         let offer = self.timed(Offer::new(flows.streams(load), window));
         let outcome = self.offer(&offer)?;
@@ -253,14 +257,14 @@ impl Turn<'_> {
         Offer { settle: self.timing.settle, ..offer }
     }
 
-    /// Any offer.
+    /// Runs any offer.
     ///
     /// # Errors
-    /// When the tester can't send, or the trial ended early.
+    /// When the tester cannot send, or the trial ended early.
     pub fn offer(&mut self, offer: &Offer) -> Result<Outcome> {
         check_interrupted()?;
         let mut outcome = self.subject.tester().trial(offer);
-        // A trial that could not even begin may find the machine in a better minute. A link that is down stays down.
+        // A trial that could not begin may succeed a little later. A link that is down stays down.
         for _ in 0..BEGIN_AGAIN {
             if outcome.is_ok() {
                 break;
@@ -289,10 +293,10 @@ impl Turn<'_> {
     }
 }
 
-/// An outcome of a trial that was not cut short.
+/// Returns the outcome of a trial that was not cut short.
 ///
 /// # Errors
-/// When it was: half a trial is no figure.
+/// When it was, because half a trial gives no figure.
 pub fn whole(outcome: Outcome) -> Result<Outcome> {
     check_interrupted()?;
     match &outcome.cut_short {
@@ -301,10 +305,10 @@ pub fn whole(outcome: Outcome) -> Result<Outcome> {
     }
 }
 
-/// Keeps what was found so far.
+/// Saves the results so far.
 type Keep<'a> = dyn FnMut(&Results) -> Result<()> + 'a;
 
-/// Devices that take turns, and what was found.
+/// Devices that take turns, and the results.
 pub struct Run<'a> {
     /// The devices.
     slots: Vec<Slot>,
@@ -317,7 +321,7 @@ pub struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// Of these devices. `keep` is called with what was found after every step.
+    /// A run of these devices. `keep` is called with the results after every step.
     pub fn new(
         results: Results,
         timing: Timing,
@@ -342,7 +346,7 @@ impl<'a> Run<'a> {
         run
     }
 
-    /// Shows how far it is, of so many steps.
+    /// Shows a progress bar with this many steps.
     pub fn show_progress(&mut self, steps: usize) {
         self.bar = ProgressBar::new(steps as u64);
         if let Ok(style) = ProgressStyle::with_template("{bar:24} {pos}/{len} {elapsed} (left {eta}) {msg}") {
@@ -351,16 +355,16 @@ impl<'a> Run<'a> {
         self.bar.enable_steady_tick(Duration::from_millis(500));
     }
 
-    /// Says what is going on.
+    /// Shows what is being done.
     pub fn say(&self, what: impl Into<String>) {
         let what: String = what.into();
         self.bar.set_message(what);
     }
 
-    /// A step of the progress bar is done: what was found so far is kept.
+    /// Advances the progress bar and saves the results so far.
     ///
     /// # Errors
-    /// When it can't be written.
+    /// When they cannot be written.
     pub fn step(&mut self) -> Result<()> {
         self.bar.inc(1);
         (self.keep)(&self.results)
@@ -378,7 +382,8 @@ impl<'a> Run<'a> {
         self.slots.get(index).map_or("", |slot| &slot.name)
     }
 
-    /// A device's turn. `None` when it is broken, or breaks now: the reason goes to the report, the others go on.
+    /// Gives a device its turn. `None` when it is broken or breaks now: the reason goes into the
+    /// report, and the others continue.
     ///
     /// # Errors
     /// On ctrl-C, or when the last device breaks.
@@ -413,7 +418,7 @@ impl<'a> Run<'a> {
         Ok(None)
     }
 
-    /// Everyone's turn.
+    /// Gives every device a turn.
     ///
     /// # Errors
     /// On ctrl-C, or when the last device breaks.
@@ -469,7 +474,8 @@ impl<'a> Run<'a> {
         Ok(found)
     }
 
-    /// Ends the progress bar and returns what was found; `why` it ended early, if it did.
+    /// Ends the progress bar and returns the results; `why` says why the run ended early, if it
+    /// did.
     pub fn finish(mut self, why: Option<String>) -> Results {
         self.bar.finish_and_clear();
         for slot in &self.slots {
@@ -478,7 +484,7 @@ impl<'a> Run<'a> {
                 self.results.note(format!("{}: {said}", slot.name));
             }
         }
-        // Devices are taken down before anything is told.
+        // Take the devices down before anything is printed.
         self.slots.clear();
         self.results.incomplete = why;
         self.results

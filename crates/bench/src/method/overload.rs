@@ -14,9 +14,9 @@ use anyhow::Result;
 
 /// Offered loads as parts of the saturating one.
 pub const STEPS: [f64; 12] = [0.1, 0.25, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0];
-/// Less than this part of a load was not offered.
+/// If less than this part of a load was offered, the tester could not offer it.
 const OFFERED_ENOUGH: f64 = 0.97;
-/// The part of its greatest rate that Lanyard has to keep at the greatest load.
+/// The part of its greatest rate that Lanyard has to forward at the greatest load.
 const KEPT: Target = Target::AtLeast(0.95);
 
 /// What is to be measured.
@@ -121,7 +121,8 @@ fn one(
     let wanted = saturation * step;
     let mut outcome = turn.trial(&flows, Load::Rate(wanted))?;
     if step > 1.0 && flows.seen(&outcome).offered < wanted * OFFERED_ENOUGH {
-        // Time and pace cost the generator: without them it may reach what it could not.
+        // Stamps and pacing cost the generator time; without them it may reach a load that it
+        // otherwise could not.
         turn.rest()?;
         flows.0.iter_mut().for_each(|flow| flow.stream.stamp = false);
         let unpaced = turn.trial(&flows, Load::Everything)?;
@@ -228,7 +229,8 @@ mod tests {
         Key::new(test, case, device).at(Axis::Load, step)
     }
 
-    /// One device keeps what it forwards, one loses half of it, as the table that this is after shows.
+    /// One device keeps its rate under overload, the other one loses half of it, as in the paper's
+    /// table.
     #[test]
     fn a_collapse_is_seen_and_a_plateau_is_one() {
         let models = [("keeps", Model::new(1e6)), ("collapses", Model { collapse: 0.5, ..Model::new(1e6) })];

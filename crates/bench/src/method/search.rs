@@ -16,7 +16,7 @@ pub struct Limits {
     pub min: f64,
     /// How finely to search, as a part of the load: 0.01 is one percent.
     pub resolution: f64,
-    /// The part of the frames that may be lost in a trial that passes. RFC 2544 says none.
+    /// The part of the frames that may be lost in a trial that passes. RFC 2544 allows none.
     pub tolerance: f64,
     /// Trials that agree before a load is judged: 1 is RFC 2544's search, 2 is the best of three.
     pub votes: u32,
@@ -46,11 +46,11 @@ pub enum Step {
 /// What a trial showed, in the unit of the search.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Seen {
-    /// What was really offered.
+    /// The load that was actually offered.
     pub offered: f64,
-    /// What of it came through.
+    /// The part of it that arrived.
     pub delivered: f64,
-    /// The part that was lost: kept apart from the rates, since one lost frame counts.
+    /// The part that was lost. It is separate from the rates, because a single lost frame matters.
     pub loss: f64,
     /// The part of the trial in which a processor was taken from this machine.
     pub stolen: f64,
@@ -90,16 +90,17 @@ pub struct Found {
     pub trials: u32,
 }
 
-/// A trial that loses this part says enough by itself, however many were asked for: a disturbance that costs so much
-/// of a second is none.
+/// A trial with this part of its frames lost decides alone, however many votes are required: no
+/// disturbance costs so much.
 const GROSS_LOSS: f64 = 0.25;
-/// A trial in which less than this part of the load was offered is a trial of the tester.
+/// If less than this part of the load was offered, the trial says something about the tester only.
 const OFFERED_ENOUGH: f64 = 0.98;
-/// So many of those in a row, and the tester can't offer the load; fewer, and something else had its core.
+/// After this many such trials in a row, the tester cannot offer the load; after fewer, another
+/// process had its core.
 const SHORT_TRIALS: u32 = 5;
 
-/// So many of the trials that a search may take it may take besides, for those that lost frames while a processor was taken
-/// from the machine: they are not held against the device. Whoever takes it all the time is part of what is measured.
+/// A search may repeat up to this part of its trials that lost frames during steal time. They do
+/// not count against the device. Constant steal time is part of what is measured.
 const STOLEN_PART: u32 = 4;
 
 /// The first jump where only one side is known, in steps of the resolution, and how much farther each next one goes: few
@@ -130,7 +131,7 @@ pub struct Search {
 }
 
 impl Search {
-    /// Begins with everything, or the greatest load there is.
+    /// Begins with everything, or with the greatest load.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         let mut search = Self {
@@ -167,7 +168,7 @@ impl Search {
         !self.failed.is_empty() || (self.passed.is_empty() && self.high.is_some())
     }
 
-    /// Takes the trial that [`Search::next`] asked for.
+    /// Takes the result of the trial that [`Search::next`] asked for.
     pub fn record(&mut self, seen: Seen) {
         if self.over.is_some() {
             return;
@@ -206,7 +207,7 @@ impl Search {
         let everything = self.load.is_none();
         let at_max = self.limits.max.is_some_and(|max| self.load.is_some_and(|load| load >= max));
         match self.high {
-            // More cannot be offered, whatever lies between.
+            // More cannot be offered, whatever a search below would find.
             _ if everything || at_max => self.end(End::Limit),
             Some(high) => self.between(offered, high),
             None => {
@@ -224,7 +225,7 @@ impl Search {
         let offered = mean(self.failed.iter().map(|seen| seen.offered));
         let delivered = mean(self.failed.iter().map(|seen| seen.delivered));
         self.forget();
-        // What was asked for is the load that failed, unless the tester could not offer it.
+        // The load that failed is the one requested, unless the tester could not offer it.
         let failed = self.load.map_or(offered, |load| load.min(offered / OFFERED_ENOUGH));
         let failed = self.high.map_or(failed, |high| high.min(failed));
         self.high = Some(failed);
@@ -232,7 +233,7 @@ impl Search {
             Some(low) => self.between(low, failed),
             None if failed <= self.limits.min => self.end(End::NothingPasses),
             None => {
-                // What came through is the best guess, and each further failure jumps farther.
+                // What arrived is the best guess. Each further failure jumps farther.
                 let next = (failed / (1.0 + self.jump)).min(delivered);
                 self.jump *= FARTHER;
                 let next = self.valid(next);
@@ -242,14 +243,14 @@ impl Search {
         }
     }
 
-    /// The load being judged is another one.
+    /// Discards the votes, because another load is judged now.
     fn forget(&mut self) {
         self.passed.clear();
         self.failed.clear();
         self.short = (0, 0.0);
     }
 
-    /// Halves what is between a load that passed and one that failed, on a logarithmic scale.
+    /// Bisects, on a logarithmic scale, between a load that passed and one that failed.
     fn between(&mut self, low: f64, high: f64) {
         let whole_done = self.limits.whole && high - low <= 1.0;
         if high <= low * (1.0 + self.limits.resolution) || whole_done {
@@ -404,7 +405,7 @@ mod tests {
         assert!(of_five < 0.1 && of_five < majority / 1.5, "{of_five} of {majority}");
     }
 
-    /// The knee itself wanders from trial to trial, as a machine's speed does.
+    /// The knee varies from trial to trial, as a machine's speed does.
     #[test]
     fn a_wandering_knee_is_met_in_its_middle() {
         let mut noise = Noise::new(8);
@@ -420,7 +421,8 @@ mod tests {
         assert!(loads.iter().all(|load| (0.93e6..1.04e6).contains(load)), "{loads:?}");
     }
 
-    /// Something else takes the tester's core now and then: what was not offered was not tried.
+    /// Sometimes another process takes the tester's core: a load that was not offered was not
+    /// tried.
     #[test]
     fn a_tester_that_stumbles_is_asked_again() {
         let mut noise = Noise::new(10);
@@ -446,8 +448,8 @@ mod tests {
         assert!(astray <= 12, "{astray} of 200");
     }
 
-    /// Whoever runs the machine as one of several takes a processor now and then: the trial is made again. Who takes it always
-    /// is no excuse.
+    /// On a shared machine the hypervisor takes a processor now and then: such a trial is repeated.
+    /// Constant steal time is no excuse.
     #[test]
     fn a_processor_that_is_taken_is_not_held_against_the_device() {
         let mut noise = Noise::new(11);
@@ -483,7 +485,8 @@ mod tests {
         }
     }
 
-    /// Whatever is told, it ends: loads that pass above loads that fail, nothing offered, nonsense.
+    /// The search ends for any results: loads that pass above loads that fail, nothing offered,
+    /// nonsense.
     #[test]
     fn it_ends_whatever_it_is_told() {
         let mut noise = Noise::new(9);

@@ -14,7 +14,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What is known of the device, and of the tester.
+/// The properties of the device and of the tester.
 #[derive(Debug, Clone)]
 pub struct Model {
     /// Ports of the tester.
@@ -28,25 +28,26 @@ pub struct Model {
     pub byte_ns: f64,
     /// Relative standard deviation of its speed from trial to trial.
     pub noise: f64,
-    /// How often a trial is disturbed, and which part of its frames that costs.
+    /// The part of trials that are disturbed, and the part of frames lost in them.
     pub disturbed: (f64, f64),
-    /// The part of its speed that it has left when it is overloaded.
+    /// The part of its speed that remains when it is overloaded.
     pub collapse: f64,
-    /// It stays collapsed until it has rested for so long.
+    /// It stays slow until it has rested for this time.
     pub hysteresis: Duration,
     /// Frames it can store.
     pub buffer: f64,
-    /// Loss goes on for so long when an overload ends.
+    /// Frames are lost for this time after an overload ends.
     pub recovery: Duration,
-    /// It forwards nothing for so long when it is reset.
+    /// It forwards nothing for this time after a reset.
     pub reset: Option<Duration>,
-    /// An output port takes so many frames a second; a full one holds up other traffic of the same inputs, or not.
+    /// An output port forwards this many frames a second; a full port may or may not block other
+    /// traffic of the same inputs.
     pub output_pps: Option<f64>,
     pub head_of_line: bool,
     /// Addresses it can learn, and how many a second.
     pub table: usize,
     pub learn_pps: f64,
-    /// It can be told to forget.
+    /// Whether it can be made to forget.
     pub forgets: bool,
     /// Latency when idle, and the tester's own.
     pub latency_ns: f64,
@@ -55,7 +56,7 @@ pub struct Model {
     pub reordered: f64,
     pub duplicated: f64,
     pub corrupted: f64,
-    /// It breaks in the trial of this number.
+    /// It breaks in the trial with this number.
     pub breaks_at: Option<u32>,
     /// Larger frames are dropped.
     pub largest: usize,
@@ -126,7 +127,7 @@ impl Simulated {
         }
     }
 
-    /// Addresses of a range that it has learned at `port`.
+    /// The number of addresses in a range that it has learned at `port`.
     fn known(&self, hosts: Hosts, port: usize) -> u32 {
         let overlap = |(range, at): &(Hosts, usize)| {
             let first = range.first.max(hosts.first);
@@ -143,7 +144,7 @@ impl Simulated {
             .filter(|(_, n)| *n > 0)
     }
 
-    /// It learns the sources of a stream: as many as there is room for, and as fast as it can.
+    /// Learns the sources of a stream: as many as fit, and as fast as the device can.
     fn learn(&mut self, port: usize, stream: &Stream, rate: f64, frames: f64) {
         let hosts = stream.src;
         let spoke = (frames.min(f64::from(hosts.count))) as u32;
@@ -160,7 +161,7 @@ impl Simulated {
         }
     }
 
-    /// What comes of an offer when the device does nothing for `outage`.
+    /// The outcome of an offer if the device forwards nothing for `outage`.
     fn run(&mut self, offer: &Offer, outage: Duration) -> Outcome {
         self.offers.borrow_mut().push((self.name.clone(), offer.clone()));
         self.trials += 1;
@@ -291,7 +292,7 @@ impl Simulated {
         }
     }
 
-    /// The part of a flow that the output ports of its input let through.
+    /// The part of a flow that the output ports let through.
     fn output_share(&self, sent: &Sent, port: usize, all: &[Sent]) -> f64 {
         let Some(most) = self.model.output_pps else { return 1.0 };
         let share = |port: usize| {
@@ -302,7 +303,7 @@ impl Simulated {
         if !self.model.head_of_line {
             return share(port);
         }
-        // What waits for a full output holds up what comes behind it.
+        // Frames that wait for a full output block those behind them.
         let same_input = all.iter().filter(|s| s.port == sent.port);
         let outputs = same_input.filter_map(|s| self.known_anywhere(s.stream.dst).map(|(p, _)| p));
         outputs.map(share).fold(1.0, f64::min)

@@ -162,7 +162,7 @@ fn device(
     let order = if hosts > 2 { Order::Random } else { Order::Sequential };
     let stream = Stream { order, ..bed.stream(0, 1, hosts / 2) }.size(args.size);
     let mut offer = Offer::new(vec![(0, stream)], Duration::from_millis(args.window));
-    // What is lost is lost; nobody waits for it.
+    // Lost frames do not matter here, so do not wait for them.
     offer.settle = Duration::from_millis(100);
     let title = format!("{}, {hosts} hosts, {} B", kind.name(), args.size);
     let (profile, outcome, counters) = sampled(&mut bed, &offer, kind, args.core)?;
@@ -256,10 +256,10 @@ fn sending(symbols: &Symbols, samples: &[Sample]) -> RangeInclusive<u64> {
     times().min().map_or(u64::MAX, |first| first + lead)..=times().max().unwrap_or(0)
 }
 
-/// A process that was seen.
+/// A process that was seen in samples.
 struct Process {
     name: String,
-    /// Started by us, or by one that was: a device under test that is a program.
+    /// Started by this process or by one of its children: a device under test that is a program.
     device: bool,
 }
 
@@ -278,11 +278,12 @@ fn parent(pid: u32) -> Option<u32> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// The part and the function of a sample; `None` for what has nothing to do with the trial.
+/// The part and the function of a sample; `None` if the sample has nothing to do with the trial.
 fn place(symbols: &Symbols, sample: &Sample, process: &Process, core: usize) -> Option<(Part, String)> {
     let own = sample.pid == std::process::id();
     let kernel = sample.ip >> 63 == 1;
-    // On the core that sends, what frames cause happens in our own system call, or in the kernel's threads for it.
+    // On the sending core, work caused by frames happens in this process's own system call or in
+    // the kernel's threads for it.
     let thread = ["ksoftirqd", "napi/"].iter().any(|name| process.name.starts_with(name));
     let sends = sample.cpu == core && (own || thread);
     match kernel {
@@ -296,7 +297,7 @@ fn print_profile(title: &str, profile: &Profile, pps: f64, own_threads: bool) {
     println!("{title}: {:.3} Mpps, {} samples", pps / 1e6, profile.samples());
     let bar = |part: f64| "#".repeat((part * BAR).round() as usize);
     for (part, share) in profile.parts() {
-        // A core that does nothing else spends all of its time on the frames.
+        // A core that does nothing else spends all of its time on frames.
         let each = if own_threads { String::new() } else { format!("{:6.0} ns", share * 1e9 / pps) };
         println!("  {:10} {:5.1} %{each:10} {}", part.name(), share * 100.0, bar(share));
     }

@@ -9,7 +9,8 @@ use std::os::fd::{FromRawFd, OwnedFd};
 /// Statistics of all programs, by number.
 pub struct Programs;
 
-/// What runs less often than one in so many of the busiest program's runs has nothing to do with the frames.
+/// A program that ran less often than this part of the busiest program's runs has nothing to do
+/// with the frames.
 const RARE: u64 = 20;
 
 impl Programs {
@@ -23,7 +24,7 @@ impl Programs {
         work()?;
         let mut found = Vec::new();
         for (id, (name, runs, nanos)) in read() {
-            // One that was loaded meanwhile began at zero.
+            // A program that was loaded meanwhile began at zero.
             let (runs_before, nanos_before) =
                 before.get(&id).map_or((0, 0), |(_, runs, nanos)| (*runs, *nanos));
             let runs = runs.saturating_sub(runs_before);

@@ -1,6 +1,7 @@
-//! Names of what the kernel does, and to which part of it each belongs.
+//! The names of kernel functions, and the part of the work to which each belongs.
 //!
-//! Invariant: every sample belongs to exactly one part. What a helper does is the program's that called it.
+//! Invariant: every sample belongs to exactly one part. The work of a helper counts for the program
+//! that called it.
 
 use super::perf::Sample;
 use anyhow::{Context, Result, ensure};
@@ -10,17 +11,17 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
-    /// Getting frames in and out: drivers, NAPI, queues.
+    /// Receiving and sending frames: drivers, NAPI, queues.
     Interface,
     /// Deciding where a frame goes: the device under test itself.
     Switch,
     /// Pages, buffers, copies.
     Memory,
-    /// Locks, RCU, softirqs switched off and on.
+    /// Locks, RCU, softirqs disabled and enabled.
     Locks,
-    /// Making and judging frames.
+    /// Generating and checking frames.
     Tester,
-    /// All else.
+    /// Everything else.
     Other,
 }
 
@@ -43,7 +44,7 @@ impl Part {
     }
 }
 
-/// Names that begin so belong there; the first that fits counts.
+/// Functions whose names begin with these prefixes belong to the part; the first match counts.
 const PARTS: [(Part, &[&str]); 5] = [
     (Part::Tester, &["xdp_test_run", "bpf_test_run", "bpf_test_timer", "bpf_prog_test_run", "bpf_csum_diff"]),
     (
@@ -198,11 +199,11 @@ const PARTS: [(Part, &[&str]); 5] = [
     ),
 ];
 
-/// Helpers that do what the program calling them wants.
+/// Helpers whose work counts for the program that calls them.
 const HELPERS: [&str; 9] =
     ["ktime_get", "bpf_", "__bpf_", "array_map", "htab_", "__htab", "kvm_clock", "read_tsc", "pvclock"];
 
-/// What belongs to whoever calls it.
+/// Functions whose work counts for their caller.
 const LEAVES: [&str; 4] = ["memcmp", "its_return_thunk", "__x86_", "srso_"];
 
 /// Addresses of the kernel by name.
@@ -239,7 +240,7 @@ impl Symbols {
         Some(&self.0.get(after.checked_sub(1)?)?.1)
     }
 
-    /// Which part a sample of the kernel belongs to, and its function.
+    /// The part and the function of a kernel sample.
     #[must_use]
     pub fn classify(&self, sample: &Sample) -> (Part, String) {
         let Some(name) = self.name(sample.ip) else { return (Part::Other, "?".to_owned()) };

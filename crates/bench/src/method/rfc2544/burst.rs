@@ -84,7 +84,7 @@ pub(super) fn burst(
             series.caveats.clear();
             series.caveats.push("at least this: no longer burst was tried".to_owned());
         }
-        // While a burst is written into the buffer, the device empties it at its throughput.
+        // While a burst fills the buffer, the device empties it at its throughput.
         if let (End::Settled, Some(rate), Some(throughput)) =
             (answer.end, rates.get(&index), throughputs.get(&(index, size)))
             && throughput < rate

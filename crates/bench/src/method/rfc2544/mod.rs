@@ -91,8 +91,8 @@ impl Plan {
     }
 }
 
-/// What one round has found and later tests of it need: throughput by device and frame size, frames per second and
-/// sending port.
+/// Results of one round that later tests of the round need: throughput by device and frame size, in
+/// frames per second and sending port.
 type Throughputs = BTreeMap<(usize, usize), f64>;
 
 /// Measures the plan.
@@ -106,8 +106,8 @@ pub fn measure(run: &mut Run, plan: &Plan) -> Result<()> {
             let mut found = Throughputs::new();
             let carries = |index: usize| !unable.contains(&(index, *size));
             if plan.has(Test::Throughput) || needs_throughput(plan) {
-                // From the beginning in every round: near the last round's answer, rounds would agree with each other
-                // more than with the device.
+                // Search from the start in every round: near the previous result, rounds would
+                // agree with each other more than with the device.
                 found = rate::throughput(run, plan, *size, carries)?;
                 if plan.has(Test::Throughput) {
                     run.step()?;
@@ -142,7 +142,8 @@ fn needs_throughput(plan: &Plan) -> bool {
     [Test::Latency, Test::Recovery, Test::Reset].iter().any(|test| plan.has(*test))
 }
 
-/// Which devices can't carry which of the larger frames. They are told, and not broken.
+/// The (device, size) pairs that cannot be measured because the device does not carry frames of
+/// that size. They are reported, and the device does not count as broken.
 fn unable(run: &mut Run, plan: &Plan) -> Result<Vec<(usize, usize)>> {
     let mut unable = Vec::new();
     for size in plan.sizes.iter().filter(|size| **size > SIZE_ORDINARY) {

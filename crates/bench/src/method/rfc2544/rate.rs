@@ -83,7 +83,8 @@ pub(super) fn loss(
         };
         run.say(format!("frame loss rate, {size} B: {:.0} %", load * 100.0));
         run.each(|turn, results| {
-            // Later rounds measure where the first did, so that every figure has as many rounds.
+            // Later rounds use the loads of the first round, so that every figure has as many
+            // rounds.
             let key = crate::report::Key {
                 at: what.at,
                 ..crate::report::Key::new(what.test, what.case, turn.name)
@@ -111,10 +112,11 @@ pub(super) fn loss(
     Ok(())
 }
 
-/// What 100 % is: the line's rate, or where there is none, the most that the tester could offer to any of the devices.
+/// The rate that 100 % stands for: the line's rate or, without a line, the most that the tester
+/// could offer to any device.
 fn greatest_rate(run: &mut Run, plan: &Plan, size: usize, carries: &impl Fn(usize) -> bool) -> Result<f64> {
     let name = format!("frame_loss_100_percent_pps_{size}");
-    // Once for all rounds: the places on the axis mean the same in each.
+    // Determined once, so that places on the axis mean the same in all rounds.
     if let Some(known) = run.results.parameters.get(&name).and_then(|text| text.parse().ok()) {
         return Ok(known);
     }

@@ -1,6 +1,6 @@
-//! RFC 2544, 26.5 and 26.6: how long an overload is felt when it is over, and how long a reset.
+//! RFC 2544, 26.5 and 26.6: how long an overload or a reset affects the device after it has ended.
 //!
-//! Read first: RFC 6201, which says what a reset is and how its time is measured: by the frames that were lost, at
+//! Read first: RFC 6201, which defines a reset and how its time is measured: by the frames lost at
 //! a known rate.
 
 use super::{Plan, Throughputs};
@@ -71,7 +71,7 @@ pub(super) fn reset(run: &mut Run, plan: &Plan, size: usize, throughputs: &Throu
         let flows = plan.flows(turn, size);
         turn.learn(&flows)?;
         let before = turn.timing.window;
-        // The same time without a reset: what is lost then has another reason.
+        // The same time without a reset: frames lost now are lost for another reason.
         let offer = turn.timed(Offer::new(flows.streams(Load::Rate(rate)), before + turn.timing.reset));
         let undisturbed = flows.seen(&turn.trial(&flows, Load::Rate(rate))?);
         let Some(outcome) = turn.subject.trial_with_reset(&offer, before)? else {

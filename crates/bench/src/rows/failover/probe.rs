@@ -1,7 +1,8 @@
-//! How long hosts do not hear each other: numbered frames at a fixed interval, and which of them were lost.
+//! Measures for how long hosts cannot reach each other: numbered frames at a fixed interval, of
+//! which some are lost.
 //!
-//! A frame's time is when it was sent, so the figure is the network's: what the receiver or the machine is busy with
-//! meanwhile is not in it. Resolution: [`INTERVAL`].
+//! A frame counts at the time when it was sent, so the figure is the network's and does not contain
+//! delays of the receiver or the machine. Resolution: [`INTERVAL`].
 
 use crate::os::{self, Netns, check_interrupted};
 use anyhow::{Context, Result, bail};
@@ -10,13 +11,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Between frames of a stream.
+/// The time between two frames of a stream.
 pub const INTERVAL: Duration = Duration::from_micros(500);
-/// Frames that have to arrive one after the other before the cut, and after it, of every stream.
+/// How many frames of every stream have to arrive in sequence before the cut, and after it.
 const CALM: usize = 1000;
-/// A way that is not found by then is none.
+/// A path that is not found within this time counts as not found at all.
 const LIMIT: Duration = Duration::from_secs(60);
-/// What a frame may be under way.
+/// How many frames may be under way.
 const UNDER_WAY: usize = 200;
 /// IEEE 802, local experimental EtherType 1.
 const ETHERTYPE: [u8; 2] = [0x88, 0xb5];
@@ -32,9 +33,10 @@ pub struct Host<'a> {
 /// What a host lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Outage {
-    /// From the first frame that was lost to the first after the last that was, the worse of both directions.
+    /// From the first lost frame to the first one after the last lost frame; the worse of both
+    /// directions.
     pub time: Duration,
-    /// Frames that came more than once: a loop.
+    /// Frames that arrived more than once, which indicates a loop.
     pub twice: u64,
 }
 
@@ -44,17 +46,17 @@ struct Stream {
     to: usize,
     /// How often each frame arrived.
     arrived: Vec<u8>,
-    /// Since which frame all have arrived.
+    /// The first frame of the present run of arrived frames.
     whole_since: usize,
-    /// All before it have been looked at.
+    /// All frames before this one have been evaluated.
     seen: usize,
 }
 
-/// Has the first host talk with the second and the third, both ways, and runs `cut` meanwhile. The answers are the
-/// second's and the third's.
+/// Sends between the first host and the second and third in both directions, and runs `cut`
+/// meanwhile. Returns the outages of the second and the third host.
 ///
 /// # Errors
-/// When frames do not flow before, or never again after; when `cut` fails.
+/// When frames do not arrive before the cut, or never again after it; when `cut` fails.
 pub fn outages(hosts: &[Host<'_>; 3], cut: impl FnOnce() -> Result<()> + Send) -> Result<[Outage; 2]> {
     let sockets = hosts
         .iter()
@@ -79,7 +81,7 @@ fn talk(sockets: &[PacketSocket], go: &AtomicBool, done: &AtomicBool) -> Result<
         sent_at.push(start.elapsed());
         for (id, stream) in streams.iter_mut().enumerate() {
             stream.arrived.push(0);
-            // What can't be sent is lost, which is what is counted.
+            // A frame that cannot be sent counts as lost.
             let _ = sockets[stream.from].send(&frame(stream.from, stream.to, id, number));
         }
         receive(sockets, &mut streams);
@@ -128,7 +130,7 @@ fn receive(sockets: &[PacketSocket], streams: &mut [Stream]) {
 }
 
 impl Stream {
-    /// Looks at the frames that have had their time.
+    /// Evaluates the frames whose time to arrive is over.
     fn look(&mut self, sent: usize) {
         while self.seen + UNDER_WAY < sent {
             if self.arrived[self.seen] == 0 {
@@ -138,7 +140,7 @@ impl Stream {
         }
     }
 
-    /// The outage of frames from number `from` on, looked at or not.
+    /// The outage among frames from number `from` on.
     fn outage(&self, from: usize, sent_at: &[Duration]) -> Outage {
         let twice = self.arrived.iter().map(|count| u64::from(count.saturating_sub(1))).sum();
         let end = self.seen;
@@ -198,9 +200,9 @@ mod tests {
         };
         check(&[1, 1, 1, 1], 0, 0, 0);
         check(&[1, 0, 0, 1], 0, 2, 0);
-        // What was lost before the cut is not the cut's.
+        // Frames lost before the cut do not count.
         check(&[0, 1, 0, 1], 1, 1, 0);
-        // A frame between that got through does not end it.
+        // A single frame that gets through does not end the outage.
         check(&[1, 0, 1, 0, 1], 0, 3, 0);
         check(&[1, 3, 0, 2, 1], 0, 1, 3);
     }

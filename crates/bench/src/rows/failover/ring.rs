@@ -17,9 +17,9 @@ use serde_json::Value;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// The longest a ring may take to be whole, or to have found its way round a cut.
+/// The longest time for the ring to be whole, or to have found a path around a cut.
 const SETTLE_LIMIT: Duration = Duration::from_secs(60);
-/// A host's device, and the switch's port.
+/// The name of a host's device and of the switch's port for it.
 const HOST: &str = "h1";
 const HOST_PORT: &str = "p1";
 
@@ -100,10 +100,11 @@ impl Ring {
         }
     }
 
-    /// Waits until all switches agree on the root and no port is between states: in a ring that is `whole`, one blocks.
+    /// Waits until all switches agree on the root and no port is between states. In a ring that is
+    /// `whole`, one port blocks.
     ///
     /// # Errors
-    /// When that does not come about; the error has what there is instead.
+    /// When this does not happen; the error contains the present state.
     pub fn settle(&self, whole: bool) -> Result<()> {
         let mut last = String::new();
         let settled = wait_until("the ring to settle", SETTLE_LIMIT, || {
