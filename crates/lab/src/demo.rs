@@ -18,11 +18,11 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// How long hosts that should reach each other may take until they do.
+/// How long hosts that should reach each other are given to do so.
 const REACH_WITHIN: Duration = Duration::from_secs(20);
 /// Between two tries.
 const TRY_EVERY: Duration = Duration::from_millis(50);
-/// Wrong answers told of.
+/// At most this many wrong results are printed.
 const TOLD: usize = 10;
 /// Pings at a time.
 const WORKERS: usize = 16;
@@ -38,12 +38,12 @@ pub struct Options {
     pub seconds: u32,
 }
 
-/// How a frame got from one host to another.
+/// How a packet got from one host to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reached {
-    /// It arrived as it left: a hop limit of 64.
+    /// Bridged: it arrived with its hop limit of 64.
     Bridged,
-    /// One router lowered its hop limit: 63.
+    /// Routed: one router decremented the hop limit to 63.
     Routed,
     /// Some other hop limit.
     Odd(u8),
@@ -71,7 +71,7 @@ struct Host {
     addresses: [String; 2],
 }
 
-/// What the VLANs of the example say about a pair of hosts.
+/// The expected result for a pair of hosts, by their VLANs.
 fn expected(a: &Host, b: &Host) -> Reached {
     let routed = |host: &Host| matches!(host.vlan.as_str(), "VLAN 2" | "VLAN 3");
     if a.vlan == b.vlan {
@@ -129,7 +129,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The same command in a user namespace of one's own.
+/// Runs the same command again in a new user namespace.
 fn rootless() -> Result<ExitCode> {
     eprintln!(
         "note: not root: the demo runs in a user namespace of its own (unshare -Urnm), on the soft plane"
@@ -166,7 +166,7 @@ impl Demo<'_> {
         self.rates(&hosts)
     }
 
-    /// Says so when the plane is not the one in the kernel.
+    /// Prints a note when the plane is not the eBPF plane.
     fn plane(&self) -> Result<()> {
         let ready = self.state.nodes.iter().find_map(|node| node.ready.as_deref()).unwrap_or_default();
         if self.options.plane.is_some() || !ready.contains("plane soft") {
@@ -201,7 +201,8 @@ impl Demo<'_> {
         Ok(hosts)
     }
 
-    /// Pings every pair both reached, IPv4 and IPv6: those that should answer until they do, then the others once.
+    /// Pings every pair in both directions by IPv4 and IPv6: first those that should answer,
+    /// repeatedly until they do, then the others once.
     fn reach(&self, hosts: &[Host]) -> Result<Vec<Vec<[Reached; 2]>>> {
         let step = Step::begin("traffic", false);
         let mut jobs = Vec::new();
@@ -211,7 +212,8 @@ impl Demo<'_> {
             }
         }
         let total = jobs.len();
-        // Popped from the end: those that wait for an answer that should not come go last, when all is settled.
+        // Jobs are popped from the end. Those that should get no answer come last, when everything
+        // else has settled.
         jobs.sort_by_key(|&(from, to, _)| expected(&hosts[from], &hosts[to]) != Reached::No);
         let silent =
             jobs.iter().filter(|&&(from, to, _)| expected(&hosts[from], &hosts[to]) == Reached::No).count();
@@ -241,7 +243,7 @@ impl Demo<'_> {
         Ok(reached)
     }
 
-    /// Prints who reached whom. Returns what is not as it should be.
+    /// Prints who reached whom. Returns the results that are wrong.
     fn matrix(&self, hosts: &[Host], reached: &[Vec<[Reached; 2]>]) -> Vec<String> {
         let paint = |colour: &str, text: &str| {
             if self.colour { format!("\x1b[{colour}m{text}\x1b[0m") } else { text.to_owned() }
@@ -375,7 +377,8 @@ impl Demo<'_> {
 
 type Job = (usize, usize, usize);
 
-/// Takes jobs until there are none. With a deadline, a job is tried until it is answered or the deadline has passed.
+/// Takes jobs until there are none. With a deadline, a job is repeated until it succeeds or the
+/// deadline has passed.
 fn work(
     hosts: &[Host],
     interrupts: &Interrupts,
@@ -400,7 +403,7 @@ fn work(
     }
 }
 
-/// One echo, and what its answer's hop limit tells of the way.
+/// Sends one echo request, and concludes from the answer's hop limit how it was forwarded.
 fn ping(netns: &str, address: &str) -> Result<Reached> {
     let output = netns::within(Place::Named(netns), || {
         let mut command = Command::new("ping");

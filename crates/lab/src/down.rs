@@ -1,8 +1,9 @@
-//! `lanyard lab down`: switches, what else runs in the lab, namespaces, files, in this order.
+//! `lanyard lab down`: removes switches, other processes in the lab, namespaces and files, in this
+//! order.
 //!
-//! Invariant: it takes down what is there, however it came to be so, and is done when it is run again: after a crash,
-//! a half-built lab, a lost state file. Only processes that live in the lab's own namespaces, or that the lab wrote
-//! down with their start time, are ended.
+//! Invariants: it removes what exists, however that came about, and can be repeated: after a crash,
+//! for a half-built lab, without a state file. Only processes that live in the lab's own
+//! namespaces, or that the lab has recorded with their start time, are ended.
 
 use crate::netns::{self, Place};
 use crate::program::program;
@@ -32,16 +33,16 @@ pub struct Cleared {
     pub namespaces: usize,
 }
 
-/// Takes down the lab of this name, from what was written down of it, or else from its topology.
-/// `None` if there was nothing to take down.
+/// Takes down the lab of this name, by its state file or, without one, by its topology. `None` if
+/// there was nothing to take down.
 ///
 /// # Errors
-/// What could not be taken down; it can be run again.
+/// What could not be taken down; the command can be repeated.
 pub fn down(name: &str, topology: Option<&Topology>) -> Result<Option<Cleared>> {
     let _lock = state::lock()?;
     let state = match LabState::load(name) {
         Ok(Some(state)) => state,
-        // Lost or damaged: the topology says what the lab was made of.
+        // The state file is missing or damaged, so the topology says what the lab consists of.
         other => match topology {
             Some(topology) => from_topology(topology),
             None => match other {
@@ -94,7 +95,7 @@ pub fn clear(state: &LabState) -> Result<Cleared> {
     if LabState::load(&state.name).is_ok_and(|found| found.is_some()) {
         LabState { phase: Phase::Stopping, ..state.clone() }.save()?;
     }
-    // Twice: what was starting a child while the first list was made is found by the second.
+    // Twice, because a process may start a child while the first list is made.
     for _ in 0..2 {
         let processes = find();
         cleared.processes += processes.len();
@@ -134,7 +135,7 @@ pub fn clear(state: &LabState) -> Result<Cleared> {
 fn end(processes: &[ProcessId], problems: &mut Vec<String>) {
     for signal in [Signal::SIGTERM, Signal::SIGKILL] {
         for process in processes.iter().filter(|process| process.alive()) {
-            // It may end by itself between the look and the signal.
+            // The process may end by itself between the check and the signal.
             let _ = kill(Pid::from_raw(process.pid), signal);
         }
         let deadline = Instant::now() + ENDS_WITHIN;
@@ -143,7 +144,7 @@ fn end(processes: &[ProcessId], problems: &mut Vec<String>) {
         }
     }
     for process in processes {
-        // Our own children have to be waited for; for others this is ECHILD.
+        // Children of this process have to be reaped; for other processes this fails with ECHILD.
         let _ = waitpid(Pid::from_raw(process.pid), Some(WaitPidFlag::WNOHANG));
         if process.alive() {
             problems.push(format!("process {} does not end", process.pid));
@@ -156,7 +157,7 @@ fn detach(node: &NodeState) -> Result<bool> {
     if !state::instance(&node.netns).exists() {
         return Ok(false);
     }
-    // Never in our own namespace: a port's name would mean somebody else's port there.
+    // Never in this process's namespace, where a port's name may belong to another netdev.
     let here = netns::path(&node.netns).exists();
     let place = if here { Place::Named(&node.netns) } else { Place::Nowhere };
     let program = program()?;
@@ -174,7 +175,7 @@ fn detach(node: &NodeState) -> Result<bool> {
     Ok(true)
 }
 
-/// This process and those above it: who asks for `down` from inside the lab is not ended by it.
+/// This process and its ancestors, so that `down` can be run from inside the lab.
 fn ancestors() -> HashSet<i32> {
     let mut pids = HashSet::new();
     let mut pid = nix::unistd::getpid().as_raw();

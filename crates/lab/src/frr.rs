@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Where Debian's package has the daemons.
+/// The directory of the daemons in Debian's package.
 const DAEMONS: &str = "/usr/lib/frr";
-/// The user that they become.
+/// The user that the daemons run as.
 const USER: &str = "frr";
 /// Daemons besides zebra and staticd, by the line of the configuration that needs them.
 const BY_LINE: [(&str, &str); 8] = [
@@ -28,7 +28,7 @@ const BY_LINE: [(&str, &str); 8] = [
     ("ip pim", "pimd"),
     ("bfd", "bfdd"),
 ];
-/// How long daemons may take until they can be talked to.
+/// How long daemons are given to accept connections.
 const READY_WITHIN: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
@@ -50,7 +50,7 @@ pub fn forget(netns: &str) -> Result<()> {
     if folder.exists() {
         state::remove(fs::remove_dir_all(&folder))
             .with_context(|| format!("can't remove {}", folder.display()))?;
-        // The machine's own FRR and others' labs keep it.
+        // Fails while other FRR instances use the directory.
         let _ = fs::remove_dir(RUN);
     }
     Ok(())
@@ -80,7 +80,7 @@ pub fn start(node: &str, netns: &str, configuration: &str) -> Result<()> {
         let module = *daemon == "zebra" && has_line(configuration, "fpm");
         run(&folder, netns, daemon, module)?;
         if at == 0 {
-            // Who finds no zebra tries again only after ten seconds.
+            // A daemon that finds no zebra tries again only after ten seconds.
             wait(&folder, &["zserv.api".to_owned()])?;
         }
     }
@@ -88,7 +88,7 @@ pub fn start(node: &str, netns: &str, configuration: &str) -> Result<()> {
     load(&folder, netns)
 }
 
-/// A folder that FRR's user may write, with the configuration in it.
+/// Creates the directory, writable by FRR's user, with the configuration in it.
 fn prepare(folder: &Path, user: &User, configuration: &str) -> Result<()> {
     let wrong = || format!("can't prepare {}", folder.display());
     fs::DirBuilder::new().recursive(true).mode(0o755).create(folder).with_context(wrong)?;
@@ -112,7 +112,7 @@ fn daemons(configuration: &str) -> Vec<&'static str> {
     ["zebra", "staticd"].into_iter().chain(needed).collect()
 }
 
-/// Has it a line that begins with these words?
+/// True if the configuration has a line that begins with these words.
 fn has_line(configuration: &str, words: &str) -> bool {
     configuration.lines().any(|line| {
         let mut line = line.split_ascii_whitespace();
@@ -133,7 +133,8 @@ fn run(folder: &Path, netns: &str, daemon: &str, module: bool) -> Result<()> {
     said(netns, &mut command, daemon).map(drop)
 }
 
-/// Runs a command in the namespace to its end; what it said is the answer, or the error.
+/// Runs a command in the namespace to its end and returns its output; a failure contains what it
+/// printed.
 fn said(netns: &str, command: &mut Command, what: &str) -> Result<String> {
     let output = netns::within(Place::Named(netns), || {
         command.stdin(Stdio::null()).output().with_context(|| format!("can't run {what}"))
@@ -157,7 +158,7 @@ fn wait(folder: &Path, files: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Has the daemons take their configuration.
+/// Makes the daemons read their configuration.
 fn load(folder: &Path, netns: &str) -> Result<()> {
     let mut command = Command::new("vtysh");
     let text = said(netns, command.arg("-b").args(vtysh_options(folder)), "vtysh -b")?;

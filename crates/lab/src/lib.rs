@@ -174,7 +174,7 @@ fn hints(lab: &load::Lab) -> Vec<String> {
 
 fn down(file: &Path, quiet: bool) -> Result<ExitCode> {
     netns::rights()?;
-    // The file may have changed, or be gone, since the lab was built: then its name is enough.
+    // The file may have changed or be gone since the lab was built; then its name is enough.
     let topology = file.exists().then(|| load::topology(file));
     let (name, topology) = match topology {
         Some(Ok(topology)) => (topology.name.clone(), Some(topology)),
@@ -301,7 +301,7 @@ fn graph(file: &Path, dot: bool, svg: Option<&Path>) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// To stdout; a reader that has seen enough is no error.
+/// Prints to stdout. A reader that closes the pipe is no error.
 fn print(text: &str) -> Result<()> {
     match std::io::stdout().lock().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),

@@ -1,6 +1,8 @@
-//! From a file's name to a lab that can be built: the topology, the configurations it names, and where it came from.
+//! Loads a lab so that it can be built: the topology, the configurations it names, and their
+//! origin.
 //!
-//! Invariant: every file the lab needs has been read, within its limit, before anything is made.
+//! Invariant: every file that the lab needs has been read, within its limit, before anything is
+//! created.
 
 use crate::read::{self, Remark};
 use crate::topology::{MAX_FILE_BYTES, StartupConfig, Topology};
@@ -29,9 +31,9 @@ pub struct Lab {
     pub frr: BTreeMap<String, String>,
     /// The topology file, absolute; empty for the built-in demo.
     pub file: String,
-    /// What the person typed for it.
+    /// What the user typed for it.
     pub origin: String,
-    /// What was accepted without effect.
+    /// Remarks about keys that were accepted without effect.
     pub notes: Vec<Remark>,
 }
 
@@ -92,7 +94,7 @@ fn lab(text: &str, origin: &str, file: String, open: impl Fn(&str) -> Result<Str
     Ok(Lab { topology, configs, frr, file, origin: origin.into(), notes })
 }
 
-/// A file's text, if it is text and not too long.
+/// The text of a file, if it is UTF-8 and not too long.
 fn text(path: &Path) -> Result<String> {
     let mut bytes = Vec::new();
     let limit = MAX_FILE_BYTES as u64;
@@ -110,7 +112,7 @@ fn text(path: &Path) -> Result<String> {
     }
 }
 
-/// The name of the lab that `word` means: a topology file's, or the name of a lab that is up.
+/// The name of the lab that `word` stands for: a topology file, or the name of a lab that is up.
 ///
 /// # Errors
 /// It is neither.

@@ -1,6 +1,6 @@
-//! What may be called what, and what somebody may have meant.
+//! Checks names, and guesses what a mistyped word was meant to be.
 //!
-//! Invariant: a name that passes goes into a path, a namespace and a netdev as it is.
+//! Invariant: a name that passes can be used unchanged in a path, as a namespace and as a netdev.
 
 use crate::topology::{Kind, MAX_NAME_BYTES};
 
@@ -20,7 +20,8 @@ pub(crate) fn check_name(name: &str) -> Result<(), String> {
     }
 }
 
-/// What the kernel takes as a netdev's name, and nothing that a switch makes itself.
+/// Checks for what the kernel accepts as a netdev's name, other than the names that a switch gives
+/// its own netdevs.
 pub(crate) fn check_interface(name: &str, kind: Kind) -> Result<(), String> {
     let numbered = |prefix: &str| {
         name.strip_prefix(prefix)

@@ -22,11 +22,11 @@ pub fn path(namespace: &str) -> PathBuf {
 /// Which network namespace something runs in.
 #[derive(Debug, Clone, Copy)]
 pub enum Place<'a> {
-    /// The caller's.
+    /// The caller's namespace.
     Here,
-    /// This named one.
+    /// The namespace with this name.
     Named(&'a str),
-    /// A new and empty one, gone afterwards.
+    /// A new, empty namespace, which is removed afterwards.
     Nowhere,
 }
 
@@ -56,10 +56,11 @@ fn open(namespace: &str) -> Result<File> {
     netns::open(namespace).with_context(|| format!("no network namespace {namespace}"))
 }
 
-/// Runs `ip -batch` over `lines`; nothing to do is nothing run. With `force`, goes on after a failed line.
+/// Runs `ip -batch` on `lines`; does nothing without lines. With `force`, continues after a failed
+/// line.
 ///
 /// # Errors
-/// The line `ip` stopped at, and what it said.
+/// The line that failed, and what `ip` printed.
 pub fn batch(place: Place<'_>, lines: &[String], force: bool) -> Result<()> {
     if lines.is_empty() {
         return Ok(());
@@ -79,7 +80,8 @@ pub fn batch(place: Place<'_>, lines: &[String], force: bool) -> Result<()> {
             .spawn()
             .context("can't run `ip`; install the package iproute2")?;
         if let Some(mut stdin) = child.stdin.take() {
-            // A refused line ends `ip` before it has read the rest: what it says tells more than a broken pipe.
+            // If a line fails, `ip` ends before it has read the rest. Its message says more than
+            // the broken pipe.
             let _ = stdin.write_all(text.as_bytes());
         }
         let output = child.wait_with_output()?;
@@ -144,7 +146,7 @@ pub fn rights() -> Result<Option<&'static str>> {
     Ok(Some("user namespace: /run is a private tmpfs; the lab is seen from this shell only"))
 }
 
-/// Is this a user namespace that somebody made (root in it is not root outside)?
+/// True in a user namespace whose root is not root outside.
 #[must_use]
 pub fn in_user_namespace() -> bool {
     let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();

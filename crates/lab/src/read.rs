@@ -16,10 +16,10 @@ use crate::yaml::{self, Key, Pos, Value};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
-/// Problems told of one file; the rest is counted.
+/// At most this many problems of a file are shown; the others are counted.
 const MAX_PROBLEMS: usize = 10;
 
-/// Something about the file, where it is, and the line it is on.
+/// A remark about the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remark {
     /// Where it is.
@@ -34,7 +34,7 @@ pub struct Remark {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problems {
     origin: String,
-    /// For each problem what is shown of its line, and the column in that.
+    /// For each problem, the part of its line that is shown, and the column in that.
     lines: Vec<(String, usize)>,
     /// The problems, in the order of the file.
     pub remarks: Vec<Remark>,
@@ -102,13 +102,13 @@ pub fn fuzz(data: &[u8]) {
     }
 }
 
-/// What this file does with a key of containerlab's.
+/// How this file treats a key of containerlab's.
 enum Use {
-    /// Read here.
+    /// The key is read here.
     Read,
-    /// Nothing to do for it in namespaces; said.
+    /// The key has no meaning in namespaces; a note says so.
     Noted,
-    /// Would be wrong to leave out; refused, with what to do instead.
+    /// Ignoring the key would be wrong; it is refused, with what to do instead.
     Refused(&'static str),
 }
 
@@ -160,7 +160,7 @@ fn use_of(key: &str) -> Option<Use> {
 
 const NODE_KEYS: [&str; 8] = ["kind", "type", "group", "startup-config", "binds", "exec", "env", "labels"];
 
-/// A node's fields as one place (defaults, a kind, a group, the node) gives them.
+/// A node's fields as given at one level (defaults, a kind, a group, the node).
 #[derive(Default, Clone)]
 struct Fields {
     kind: Option<(String, Pos, String)>,
@@ -173,7 +173,7 @@ struct Fields {
 }
 
 impl Fields {
-    /// These fields, where `over` has nothing nearer.
+    /// Fills in fields that `over`, the nearer level, does not give.
     fn under(mut self, over: &Self) -> Self {
         self.kind = over.kind.clone().or(self.kind);
         self.plane = over.plane.clone().or(self.plane);
@@ -210,7 +210,7 @@ impl Reader {
         self.problems.truncate(MAX_PROBLEMS);
         let line = |remark: &Remark| {
             let line = text.lines().nth(remark.pos.line - 1).unwrap_or_default();
-            // Of a long line, what is around the problem.
+            // Of a long line only the part around the problem is shown.
             let skipped = remark.pos.column.saturating_sub(60);
             let shown = line.chars().skip(skipped).take(100);
             (shown.map(|c| if c.is_control() { ' ' } else { c }).collect(), remark.pos.column - skipped)
@@ -308,7 +308,7 @@ impl Reader {
         Some((built, links))
     }
 
-    /// A node out of its own fields and what it inherits: group before kind before defaults.
+    /// Builds a node from its own fields and the inherited ones: group before kind before defaults.
     fn node(
         &mut self,
         key: &Key,
@@ -417,7 +417,7 @@ impl Reader {
             "binds" => self.binds(fields, value, path),
             "exec" => fields.exec = self.exec(value, path),
             "env" => fields.env = self.env(value, path),
-            // Labels are for other tools; they only have to be labels.
+            // Labels are for other tools, so only their form is checked.
             _ => {
                 let _ = self.map(value, path, "`labels`");
             }
@@ -513,7 +513,7 @@ impl Reader {
             self.problem(ends.pos, &path, format!("a link has 2 endpoints, this has {}", items.len()));
             return None;
         };
-        // Both ends are looked at before giving up, so that both are told.
+        // Check both ends before failing, so that the problems of both are reported.
         let a = self.endpoint(a, &format!("{path}[0]"), nodes, used);
         let b = self.endpoint(b, &format!("{path}[1]"), nodes, used);
         Some(Link { ends: [a?, b?], mtu })

@@ -1,7 +1,8 @@
-//! What is known of the labs that are up: one file a lab, /run/lanyard/labs/NAME.json.
+//! The record of the labs that are up: one file for each lab, /run/lanyard/labs/NAME.json.
 //!
-//! Invariant: the file names everything a lab may have made before the first of it is made, so that `lab down` can take
-//! down what a crash left. A process is ours only while its start time is the one that was written down.
+//! Invariants: the file names everything that a lab may create before anything is created, so that
+//! `lab down` can remove the remains of a crash. A process belongs to the lab only while its start
+//! time is the recorded one.
 
 use crate::netns;
 use anyhow::{Context, Result, bail};
@@ -11,38 +12,38 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Instances' folders; the folder of a switch is `LAB-NODE`.
+/// The directories of instances; that of a switch is `LAB-NODE`.
 pub const RUN: &str = "/run/lanyard";
 
-/// What instances keep over a restart of the machine.
+/// The directories that instances keep across a reboot.
 pub const KEPT: &str = "/var/lib/lanyard";
 
-/// A lab as its file has it.
+/// A lab, as recorded in its file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LabState {
     /// The lab's name.
     pub name: String,
     /// The topology file, absolute; empty for the built-in demo.
     pub file: String,
-    /// How far it came.
+    /// The state of its construction.
     pub phase: Phase,
     /// Its nodes, in the order of the topology.
     pub nodes: Vec<NodeState>,
 }
 
-/// How far a lab came.
+/// The state of a lab's construction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// Being built, or its building was cut off.
+    /// Being built, or its construction was interrupted.
     Starting,
     /// Built.
     Up,
-    /// Being taken down, or that was cut off.
+    /// Being taken down, or that was interrupted.
     Stopping,
 }
 
-/// A node as the lab's file has it.
+/// A node, as recorded in the lab's file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct NodeState {
     /// The node's name.
@@ -53,12 +54,12 @@ pub struct NodeState {
     pub netns: String,
     /// The daemon of a switch, once started.
     pub process: Option<ProcessId>,
-    /// What the daemon said when it was ready: `4 ports, plane ebpf`.
+    /// The end of the daemon's ready line: `4 ports, plane ebpf`.
     pub ready: Option<String>,
 }
 
 impl NodeState {
-    /// Is it a switch?
+    /// True for a switch.
     #[must_use]
     pub fn is_switch(&self) -> bool {
         self.kind == "lanyard"
@@ -78,7 +79,7 @@ impl NodeState {
     }
 }
 
-/// A process that can't be mistaken for a later one of the same number.
+/// A process, identified so that it cannot be confused with a later one of the same number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessId {
     /// Its number.
@@ -88,11 +89,12 @@ pub struct ProcessId {
 }
 
 impl ProcessId {
-    /// The process of this number, if there is one that has not ended.
+    /// The process with this number, if it exists and has not ended.
     #[must_use]
     pub fn of(pid: i32) -> Option<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name in parentheses may hold anything: what follows its last `)` is `state ppid ...`.
+        // The name in parentheses may contain any text; after the last `)` follows `state ppid
+        // ...`.
         let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
         let state = fields.next()?;
         // proc(5): starttime is field 22; state was field 3.
@@ -100,7 +102,7 @@ impl ProcessId {
         (!matches!(state, "Z" | "X")).then_some(Self { pid, started_ticks })
     }
 
-    /// Does it still run?
+    /// True while it runs.
     #[must_use]
     pub fn alive(self) -> bool {
         Self::of(self.pid) == Some(self)
@@ -113,23 +115,24 @@ pub fn labs() -> PathBuf {
     Path::new(RUN).join("labs")
 }
 
-/// The folder of a switch instance: its socket and state, and from the lab its `log` and `lab.cfg`.
+/// The run directory of a switch instance: its socket and state, and `log` and `lab.cfg` from the
+/// lab.
 #[must_use]
 pub fn instance(netns: &str) -> PathBuf {
     Path::new(RUN).join(netns)
 }
 
-/// The folder of a switch instance that would outlive the machine's uptime; a lab does not, and takes it along.
+/// The state directory of a switch instance, which would survive a reboot. The lab removes it.
 #[must_use]
 pub fn kept(netns: &str) -> PathBuf {
     Path::new(KEPT).join(netns)
 }
 
-/// Held while a lab is built or taken down: one at a time.
+/// Held while a lab is built or taken down, one at a time.
 pub struct Lock(#[allow(dead_code, reason = "held, not read")] Flock<File>);
 
 impl Drop for Lock {
-    /// The folders go with the last lab; others' labs and instances keep them.
+    /// Remove the directories with the last lab; this fails while other labs or instances use them.
     fn drop(&mut self) {
         let _ = fs::remove_dir(labs());
         let _ = fs::remove_dir(RUN);
@@ -139,7 +142,7 @@ impl Drop for Lock {
 /// Takes the lock.
 ///
 /// # Errors
-/// Somebody else holds it, or the folder can't be made.
+/// Another process holds it, or the directory cannot be created.
 pub fn lock() -> Result<Lock> {
     let folder = labs();
     fs::create_dir_all(&folder).with_context(|| format!("can't make {}", folder.display()))?;
@@ -169,10 +172,10 @@ impl LabState {
         Ok(Some(state))
     }
 
-    /// All labs there are, by name; with the files that could not be read.
+    /// All recorded labs by name, and the files that could not be read.
     ///
     /// # Errors
-    /// The folder can't be read.
+    /// The directory cannot be read.
     pub fn all() -> Result<(Vec<Self>, Vec<String>)> {
         let (mut labs_found, mut damaged) = (Vec::new(), Vec::new());
         let entries = match fs::read_dir(labs()) {
@@ -192,10 +195,10 @@ impl LabState {
         Ok((labs_found, damaged))
     }
 
-    /// Writes it down, all or nothing.
+    /// Writes the file, completely or not at all.
     ///
     /// # Errors
-    /// It can't be written.
+    /// It cannot be written.
     pub fn save(&self) -> Result<()> {
         let path = labs().join(format!("{}.json", self.name));
         let new = labs().join(format!(".{}.json.new", self.name));
@@ -209,7 +212,7 @@ impl LabState {
         write().with_context(|| format!("can't write {}", path.display()))
     }
 
-    /// Forgets the lab.
+    /// Removes the record of the lab.
     ///
     /// # Errors
     /// Something could not be removed.
@@ -221,7 +224,7 @@ impl LabState {
     }
 }
 
-/// Removing what is not there is done.
+/// Turns "not found" into success when removing a file.
 pub(crate) fn remove(result: std::io::Result<()>) -> std::io::Result<()> {
     match result {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),

@@ -1,11 +1,11 @@
-//! What the person at the terminal sees while a lab is built: one line a step, on stderr.
+//! Shows the progress of building a lab: one line for each step, on stderr.
 //!
-//! Invariant: nothing is drawn over on a stderr that is not a terminal.
+//! Invariant: lines are redrawn only on a terminal.
 
 use std::io::{IsTerminal, Write};
 use std::time::Instant;
 
-/// A step that is being done.
+/// A step in progress.
 pub struct Step {
     name: &'static str,
     started: Instant,
@@ -14,7 +14,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// Begins a step; `quiet` says nothing.
+    /// Begins a step; nothing is printed if `quiet`.
     #[must_use]
     pub fn begin(name: &'static str, quiet: bool) -> Self {
         let step = Self { name, started: Instant::now(), live: std::io::stderr().is_terminal(), quiet };
@@ -22,7 +22,7 @@ impl Step {
         step
     }
 
-    /// Shows how far it is, on a terminal.
+    /// Shows progress, on a terminal.
     pub fn progress(&self, text: &str) {
         if self.live && !self.quiet {
             eprint!("\r\x1b[K  {:<11} {text}", self.name);
@@ -44,7 +44,7 @@ impl Step {
 }
 
 impl Drop for Step {
-    /// A step that failed leaves the line to the error.
+    /// After a failed step the error message takes the line.
     fn drop(&mut self) {
         if self.live && !self.quiet {
             eprint!("\r\x1b[K");
@@ -52,7 +52,7 @@ impl Drop for Step {
     }
 }
 
-/// Turns `--quiet` and the terminal into styles for stdout.
+/// Selects colours for stdout: only on a terminal.
 #[must_use]
 pub fn colour_stdout() -> bool {
     std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()

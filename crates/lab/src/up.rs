@@ -1,7 +1,7 @@
-//! `lanyard lab up`: namespaces, links, switches, commands, in this order.
+//! `lanyard lab up`: creates namespaces, links and switches and runs commands, in this order.
 //!
-//! Read first: network_namespaces(7), veth(4). Invariant: a lab is up as a whole or not at all: what fails, and what
-//! ctrl-C cuts off, is taken down again before the error is told.
+//! Read first: network_namespaces(7), veth(4). Invariant: a lab is built completely or not at all.
+//! After a failure or ctrl-C everything is removed again before the error is reported.
 
 use crate::down;
 use crate::frr;
@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 /// How long a switch may take until its ready line.
 const READY_WITHIN: Duration = Duration::from_secs(60);
-/// How often a log is looked at while waiting.
+/// How often logs are read while waiting.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Bytes of a log or of a command's output that a message quotes.
 const QUOTED_BYTES: usize = 2_000;
@@ -40,11 +40,12 @@ pub struct Options {
     pub quiet: bool,
 }
 
-/// Ctrl-C, SIGTERM and SIGHUP, noted until the builder asks: it undoes before it ends.
+/// Notes ctrl-C, SIGTERM and SIGHUP until the builder asks, because it has to clean up before it
+/// ends.
 pub struct Interrupts(Arc<AtomicBool>);
 
 impl Interrupts {
-    /// Notes these signals from now on. Programs that are started get them as always.
+    /// Starts to note these signals. Programs that are started receive them as usual.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -57,7 +58,7 @@ impl Interrupts {
     }
 
     /// # Errors
-    /// A signal has come.
+    /// A signal has been received.
     pub fn check(&self) -> Result<()> {
         if self.0.load(Ordering::Relaxed) { bail!("interrupted") } else { Ok(()) }
     }
@@ -66,7 +67,7 @@ impl Interrupts {
 /// Builds a lab.
 ///
 /// # Errors
-/// Why it could not be built; then nothing is left of it.
+/// Why it could not be built; everything has been removed again then.
 pub fn up(lab: &Lab, options: Options, interrupts: &Interrupts) -> Result<LabState> {
     let topology = &lab.topology;
     let _lock = state::lock()?;
@@ -224,7 +225,7 @@ impl Builder<'_> {
                 std::thread::sleep(LOOK_EVERY);
             }
         }
-        // Switches that say the same share the saying.
+        // Switches with the same ready line share one line of output.
         let mut told: Vec<(String, &str)> = Vec::new();
         for (name, ready) in state.nodes.iter().filter_map(|node| Some((&node.name, node.ready.as_deref()?)))
         {
@@ -239,8 +240,8 @@ impl Builder<'_> {
         self.warn(state)
     }
 
-    /// Warns of startup-config lines that switches have refused, and of switches without any port: they are up, and do not do
-    /// what the lab is for.
+    /// Warns about startup-config lines that switches have refused, and about switches without any
+    /// port: they run, but do not do what the lab is for.
     fn warn(&self, state: &LabState) -> Result<()> {
         let nodes = self.lab.topology.nodes.iter().zip(&state.nodes);
         let warnings: Vec<String> = nodes
@@ -268,7 +269,8 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Starts a switch's daemon in its namespace. It gets its own process group and no terminal, and so outlives us.
+    /// Starts a switch's daemon in its namespace, in its own process group and without a terminal,
+    /// so that it outlives this process.
     fn start(
         &self,
         program: &std::path::Path,
@@ -277,7 +279,7 @@ impl Builder<'_> {
         plane: Option<PlaneChoice>,
     ) -> Result<Child> {
         let folder = state::instance(netns);
-        // The daemon takes no folder that others could write into.
+        // The daemon refuses a directory that others can write to.
         fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -341,7 +343,7 @@ impl Builder<'_> {
         self.interrupts.check()?;
         let mut command = Command::new("sh");
         command.args(["-c", text]).envs(&node.env).envs(environment(netns)?);
-        // The paths of a topology are relative to its file, those in its commands too.
+        // Relative paths in a topology and in its commands are relative to its file.
         if let Some(folder) = std::path::Path::new(&self.lab.file).parent()
             && folder.is_dir()
         {
@@ -353,7 +355,7 @@ impl Builder<'_> {
         if output.status.success() {
             return Ok(());
         }
-        // Ctrl-C ends the command too; that is not the command's failure.
+        // Ctrl-C also ends the command, which is not the command's failure.
         self.interrupts.check()?;
         let said = [output.stdout, output.stderr].concat();
         let said = quote(&String::from_utf8_lossy(&said));
@@ -361,7 +363,8 @@ impl Builder<'_> {
     }
 }
 
-/// Sets what a namespace's interfaces start with: addresses given by hand work at once, and nothing else comes by itself.
+/// Sets the initial state of a namespace's interfaces: configured addresses work at once, and none
+/// are configured automatically.
 fn settle(netns: &str, kind: Kind) -> Result<()> {
     if kind.is_switch() {
         return Ok(());
@@ -371,7 +374,7 @@ fn settle(netns: &str, kind: Kind) -> Result<()> {
             for scope in ["default", "all"] {
                 let path = format!("/proc/sys/net/ipv6/conf/{scope}/{name}");
                 match fs::write(&path, value) {
-                    // A kernel without IPv6 has nothing to set.
+                    // A kernel without IPv6 has no such setting.
                     Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                         return Err(error).with_context(|| format!("can't write {path}"));
                     }
@@ -383,10 +386,11 @@ fn settle(netns: &str, kind: Kind) -> Result<()> {
     })
 }
 
-/// What programs in a node find in their environment: `lanyard` means this one, and the node's own instance.
+/// The environment of programs in a node: `lanyard` is this program, and the default instance is
+/// the node's.
 ///
 /// # Errors
-/// The program is not known.
+/// The path of the program is not known.
 pub fn environment(netns: &str) -> Result<Vec<(&'static str, std::ffi::OsString)>> {
     let program = program()?;
     let mut variables =
@@ -406,7 +410,8 @@ pub fn log_path(netns: &str) -> PathBuf {
     state::instance(netns).join("log")
 }
 
-/// What follows `ready: ` in the line `lanyard: HOSTNAME ready: N ports, plane P`, once it is there and complete.
+/// The text after `ready: ` in the line `lanyard: HOSTNAME ready: N ports, plane P`, once the line
+/// is complete.
 fn ready(log: &std::path::Path) -> Option<String> {
     let text = fs::read_to_string(log).ok()?;
     let complete = &text[..text.rfind('\n')?];
@@ -416,7 +421,8 @@ fn ready(log: &std::path::Path) -> Option<String> {
     })
 }
 
-/// The startup-config lines that a switch's log says were refused: `line N, column C: reason: text`.
+/// The startup-config lines that were refused according to a switch's log: `line N, column C:
+/// reason: text`.
 fn refused_lines(log: &str) -> Vec<&str> {
     let refused = log.lines().filter_map(|line| line.strip_prefix("lanyard: %SYS-3-STARTUP: "));
     refused.filter(|rest| rest.starts_with("line ")).collect()
@@ -426,7 +432,7 @@ fn tail(log: &std::path::Path) -> String {
     quote(&fs::read_to_string(log).unwrap_or_default())
 }
 
-/// The end of what a program said, indented.
+/// The end of a program's output, indented.
 fn quote(text: &str) -> String {
     let mut start = text.len().saturating_sub(QUOTED_BYTES);
     while !text.is_char_boundary(start) {

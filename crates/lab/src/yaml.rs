@@ -57,7 +57,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// What this is called in a message.
+    /// The name of this kind of value in messages.
     #[must_use]
     pub fn noun(&self) -> &'static str {
         match self {
@@ -69,7 +69,7 @@ impl Value {
     }
 }
 
-/// Why a document was refused.
+/// Why a document was refused, and where.
 #[derive(Debug, Clone)]
 pub struct Refused {
     /// Where.
@@ -78,7 +78,7 @@ pub struct Refused {
     pub message: String,
 }
 
-/// A collection that is still open.
+/// A collection whose end has not been read yet.
 struct Open {
     node: Node,
     anchor: usize,
@@ -86,7 +86,7 @@ struct Open {
     depth: usize,
 }
 
-/// A finished node, with what it costs to use it again.
+/// A complete node, with the size that another use of it adds.
 #[derive(Clone)]
 struct Done {
     node: Node,
@@ -94,10 +94,10 @@ struct Done {
     depth: usize,
 }
 
-/// Reads the one document of `text`. An empty document is `Null` at 1:1.
+/// Parses `text`, which must be one document. An empty document is `Null` at 1:1.
 ///
 /// # Errors
-/// What YAML does not allow, a second document, a key given twice, or a limit passed.
+/// Invalid YAML, a second document, a repeated key, or an exceeded limit.
 pub fn parse(text: &str) -> Result<Node, Refused> {
     let mut builder = Builder::default();
     for event in Parser::new_from_str(text) {
@@ -172,11 +172,11 @@ impl Builder {
         if anchor > 0 {
             self.anchors.insert(anchor, done.clone());
         }
-        // What is inside a collection was counted when it was placed there.
+        // The contents of a collection were counted when they were placed in it.
         self.place(Done { nodes: 1, ..done }, pos)
     }
 
-    /// Puts a finished node where the innermost open collection wants it.
+    /// Adds a complete node to the innermost open collection.
     fn place(&mut self, done: Done, pos: Pos) -> Result<(), Refused> {
         self.nodes = self.nodes.saturating_add(done.nodes);
         if self.nodes > MAX_NODES {
@@ -222,7 +222,7 @@ fn key(node: Node) -> Result<Key, Refused> {
     }
 }
 
-/// `<<: *defaults`: the keys of what it names, where the mapping does not have them itself.
+/// `<<: *defaults`: inserts the keys of the named mapping that this mapping does not have.
 fn merge(entries: &mut Vec<(Key, Node)>) -> Result<(), Refused> {
     let Some(index) = entries.iter().position(|(key, _)| key.text == "<<") else { return Ok(()) };
     let (key, node) = entries.remove(index);
@@ -243,7 +243,7 @@ fn merge(entries: &mut Vec<(Key, Node)>) -> Result<(), Refused> {
     Ok(())
 }
 
-/// The nodes of a finished subtree; its depth is bounded, so recursion is.
+/// The number of nodes in a complete subtree. The recursion is bounded like the subtree's depth.
 fn count(node: &Node) -> usize {
     1 + match &node.value {
         Value::Null | Value::Text(_) => 0,

@@ -1,4 +1,5 @@
-//! `lanyard cli -c`, `-f`, and commands from a pipe: one session, in order, until the first that is refused.
+//! `lanyard cli -c`, `-f`, and commands from a pipe: one session runs the commands in order until
+//! the first one that is refused.
 
 use lanyard_daemon::client::{Client, Piece};
 use std::io::{self, Read, Write};
@@ -53,7 +54,7 @@ fn show(piece: Piece<'_>) -> io::Result<()> {
         Piece::Output(text) => {
             let mut out = io::stdout().lock();
             match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-                // `| head` has seen enough.
+                // The reader, such as `| head`, has closed the pipe.
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
                 result => result,
             }
@@ -61,7 +62,7 @@ fn show(piece: Piece<'_>) -> io::Result<()> {
         Piece::Bytes(bytes) => {
             let mut out = io::stdout().lock();
             match out.write_all(bytes).and_then(|()| out.flush()) {
-                // Whoever reads the capture has ended.
+                // The reader of the capture has ended.
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
                 result => result,
             }
@@ -70,7 +71,7 @@ fn show(piece: Piece<'_>) -> io::Result<()> {
     }
 }
 
-/// The name of who runs this, for `show users` and the log.
+/// The user's name, for `show users` and the log.
 pub fn user() -> String {
     let uid = nix::unistd::getuid();
     let known = nix::unistd::User::from_uid(uid).ok().flatten().map(|user| user.name);

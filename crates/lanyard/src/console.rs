@@ -68,7 +68,7 @@ pub fn run(instance: &str) -> Result<ExitCode, String> {
                 help(&link, &editor, &done.prompt)?;
                 done
             }
-            // Ctrl-Z and ctrl-C lead out of configuration; in exec mode there is nothing to leave.
+            // Ctrl-Z and ctrl-C leave configuration modes. In exec mode they do nothing.
             Signal::HostCommand(_) | Signal::CtrlC if done.prompt.contains("(config") => {
                 exec(&link, "end", false, 0)?
             }
@@ -79,7 +79,7 @@ pub fn run(instance: &str) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs what was entered: one line, or the lines that were pasted.
+/// Runs what was entered: one line, or several pasted lines.
 fn exec_all(link: &Mutex<Link>, text: &str, mut done: Done) -> Result<Done, String> {
     let pasted = text.trim_end().contains(['\n', '\r']);
     for (at, line) in text.split(['\n', '\r']).enumerate() {
@@ -131,7 +131,7 @@ fn run_plain(link: &Mutex<Link>, terminal: &mut Terminal, mut done: Done) -> Res
             Key::Close => "exit".to_owned(),
         };
         line.set("");
-        // In exec mode ctrl-C and ctrl-Z have nothing to leave.
+        // In exec mode ctrl-C and ctrl-Z do nothing.
         let leaves = !matches!(key, Key::Cancel | Key::End) || done.prompt.contains("(config");
         if leaves {
             terminal.interrupts(true).map_err(wrong)?;
@@ -145,7 +145,7 @@ fn run_plain(link: &Mutex<Link>, terminal: &mut Terminal, mut done: Done) -> Res
     Ok(ExitCode::SUCCESS)
 }
 
-/// The connection, between questions.
+/// The connection, while no request is pending.
 struct Link {
     requests: Requests,
     replies: Receiver<Result<Reply, String>>,
@@ -190,7 +190,8 @@ fn print(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Lines a page: what the session says, or the terminal's own height where it says nothing in particular.
+/// The number of lines in a page: that of the session or, if it uses the default, the height of the
+/// terminal.
 fn page(length: u16) -> usize {
     let rows = || crossterm::terminal::size().ok().map(|(_, rows)| rows).filter(|rows| *rows > 1);
     if length == LENGTH_DEFAULT { rows().unwrap_or(length).into() } else { length.into() }
@@ -235,7 +236,7 @@ fn read_replies(
     loop {
         match replies.receive() {
             Ok(Reply::Monitor(line)) if busy.load(Ordering::Relaxed) => drop(print(&format!("{line}\n"))),
-            // An editor that is not reading takes a few lines; what is more than that is in the log.
+            // An editor that is not reading buffers a few lines. Further lines are in the log only.
             Ok(Reply::Monitor(line)) => drop(monitor.try_send(line)),
             other => {
                 let last = other.is_err();

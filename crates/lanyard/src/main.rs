@@ -1,7 +1,7 @@
-//! The `lanyard` program: its subcommands, and nothing else; what they do is in the crates.
+//! The `lanyard` program: it parses arguments and calls the crates.
 //!
-//! Invariant: bad usage exits with 2, a refused or failed action with 1; the reason is on stderr, starts with what
-//! was wrong and names the input.
+//! Invariant: wrong usage exits with 2, a refused or failed action with 1. The reason is printed on
+//! stderr, starts with what was wrong and names the input.
 
 mod batch;
 mod console;
@@ -100,7 +100,7 @@ struct CliArgs {
     file: Option<PathBuf>,
 }
 
-// A command without a line here has its help where its arguments are.
+// A command without a comment here has its help at its arguments.
 #[derive(Debug, Subcommand)]
 enum Bench {
     /// Forwarding rates beside the kernel bridge, bare redirects and Open vSwitch
@@ -148,7 +148,7 @@ fn main() -> ExitCode {
         Command::Version => version::print(),
     };
     result.unwrap_or_else(|reason| {
-        // A stderr that is gone can't be told.
+        // If stderr is gone, the reason cannot be printed.
         let _ = writeln!(std::io::stderr(), "lanyard: {reason}");
         ExitCode::FAILURE
     })

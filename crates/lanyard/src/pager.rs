@@ -12,7 +12,7 @@ pub struct Pager {
     page: usize,
     /// Lines printed since the last pause.
     printed: usize,
-    /// True after `q`: the rest is thrown away.
+    /// True after `q`: the rest is dropped.
     quit: bool,
 }
 
@@ -37,7 +37,7 @@ impl Pager {
     pub const fn new(page: usize) -> Self {
         Self { page, printed: 0, quit: false }
     }
-    /// Prints `text`, or throws it away once the user has seen enough.
+    /// Prints `text`, or drops it after `q`.
     pub fn print(&mut self, text: &str) -> io::Result<()> {
         self.feed(text, &mut io::stdout().lock(), &mut read_key)
     }
@@ -83,7 +83,7 @@ fn read_key() -> io::Result<Option<u8>> {
     raw.control_chars[SpecialCharacterIndices::VTIME as usize] = 0;
     tcsetattr(&stdin, SetArg::TCSANOW, &raw)?;
     let mut key = [0];
-    // Past the buffer of `Stdin`, which would take more than the key.
+    // Read from the terminal and not from `Stdin`, whose buffer would take more than one key.
     let count = std::fs::File::open("/dev/tty").and_then(|mut tty| tty.read(&mut key));
     tcsetattr(&stdin, SetArg::TCSANOW, &before)?;
     Ok((count? > 0).then_some(key[0]))

@@ -1,7 +1,8 @@
-//! A lab, drawn: as text, as an SVG drawing, in Graphviz's language.
+//! Draws a lab as text, as SVG, or in Graphviz's language.
 //!
-//! All three show the same spanning tree, from the switch with the most links down; a link that closes a loop is drawn
-//! where it belongs and marked. Invariant: every node and every link is in every drawing once.
+//! All three show the same spanning tree, starting from the switch with the most links. A link that
+//! closes a loop is drawn in addition and marked. Invariant: every drawing has every node and every
+//! link once.
 
 mod svg;
 mod text;
@@ -17,11 +18,11 @@ use std::fmt::Write;
 pub(crate) struct Forest {
     /// The top node of every part.
     pub roots: Vec<usize>,
-    /// The links that are in the tree below each node, as indices, in the order of the file.
+    /// The links of the tree below each node, as indices, in the order of the file.
     pub below: Vec<Vec<usize>>,
     /// The links that close a loop.
     pub closing: Vec<usize>,
-    /// How far below its root each node is.
+    /// The distance of each node from its root.
     pub rank: Vec<usize>,
 }
 
@@ -72,7 +73,7 @@ impl Forest {
     }
 }
 
-/// What is written under a node's name: a switch's configuration file, a host's addresses, its group.
+/// The text below a node's name: a switch's configuration file, a host's addresses, its group.
 pub(crate) fn details(topology: &Topology, node: usize) -> Vec<String> {
     let node = &topology.nodes[node];
     let mut lines = Vec::new();
@@ -95,7 +96,7 @@ pub(crate) fn details(topology: &Topology, node: usize) -> Vec<String> {
     lines
 }
 
-/// `$NAME` and `${NAME}` out of the node's `env`; what is not there stays as it is.
+/// Expands `$NAME` and `${NAME}` from the node's `env`; unknown names stay as they are.
 fn expand(text: &str, env: &std::collections::BTreeMap<String, String>) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -123,7 +124,7 @@ fn expand(text: &str, env: &std::collections::BTreeMap<String, String>) -> Strin
     out
 }
 
-/// The groups there are, in the order of the file; a group's place gives its colour.
+/// The groups in the order of the file; a group's index selects its colour.
 pub(crate) fn groups(topology: &Topology) -> Vec<&str> {
     let mut groups: Vec<&str> = Vec::new();
     for group in topology.nodes.iter().filter_map(|node| node.group.as_deref()) {

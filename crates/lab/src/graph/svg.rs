@@ -1,7 +1,8 @@
-//! A lab as an SVG drawing: ranks from the top, ports on the edge of their node, links as curves.
+//! Draws a lab as SVG: ranks from the top, ports on the edge of their node, links as curves.
 //!
-//! Read first: the layered method of Sugiyama, Tagawa and Toda (1981); on a tree it needs no crossing reduction, and
-//! links that close a loop are few. Invariant: text from the file is escaped wherever it goes.
+//! Read first: the layered method of Sugiyama, Tagawa and Toda (1981). On a tree it needs no
+//! crossing reduction, and few links close a loop. Invariant: text from the file is escaped
+//! everywhere.
 
 use super::{Forest, details, groups};
 use crate::topology::Topology;
@@ -15,7 +16,7 @@ const GAP: f64 = 22.0;
 const RANK: f64 = 168.0;
 const MARGIN: f64 = 32.0;
 const TITLE: f64 = 58.0;
-/// Pixels a character of small text takes, about.
+/// The approximate width of a character of small text, in pixels.
 const CHAR: f64 = 6.3;
 /// A colour for each group: stroke and fill.
 const COLOURS: [(&str, &str); 6] = [
@@ -99,7 +100,7 @@ pub fn svg(topology: &Topology) -> String {
     out
 }
 
-/// How big each node is; not yet where.
+/// The size of each node, without its position.
 fn shapes(topology: &Topology) -> Vec<Shape> {
     let shape = |index: usize| {
         let details = details(topology, index);
@@ -114,13 +115,14 @@ fn shapes(topology: &Topology) -> Vec<Shape> {
     (0..topology.nodes.len()).map(shape).collect()
 }
 
-/// Puts every node under its parent, parents over the middle of their children. Returns the right edge.
+/// Positions every node below its parent, and parents above the middle of their children. Returns
+/// the right edge.
 fn place(topology: &Topology, forest: &Forest, shapes: &mut [Shape]) -> f64 {
     let child = |node: usize, link: &usize| {
         let [a, b] = &topology.links[*link].ends;
         if a.node == node { b.node } else { a.node }
     };
-    // Children before parents: the order of a walk from the roots, backwards.
+    // Children before parents: the walk from the roots in reverse order.
     let mut order = forest.roots.clone();
     let mut next = 0;
     while let Some(&node) = order.get(next) {
@@ -153,7 +155,8 @@ fn place(topology: &Topology, forest: &Forest, shapes: &mut [Shape]) -> f64 {
     right - 2.0 * GAP
 }
 
-/// Where each link's two ends are: on top of a node for links from above, else below, in the order of the other ends.
+/// The positions of each link's two ends: on top of a node for links from above, otherwise below,
+/// in the order of the nodes at the other ends.
 fn ports(topology: &Topology, forest: &Forest, shapes: &[Shape]) -> Vec<[Port; 2]> {
     let mut ports = vec![[Port::default(); 2]; topology.links.len()];
     for (node, shape) in shapes.iter().enumerate() {

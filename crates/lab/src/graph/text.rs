@@ -54,7 +54,8 @@ struct Level {
 }
 
 impl Drawing<'_> {
-    /// Everything below `root`; a stack of our own, as a lab may be a chain of any length.
+    /// Draws everything below `root`. The stack is explicit, because a lab may be a chain of any
+    /// length.
     fn below(&mut self, root: usize) {
         let mut stack = vec![self.level(root, String::new())];
         while let Some(level) = stack.last_mut() {

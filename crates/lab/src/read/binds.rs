@@ -1,13 +1,15 @@
-//! `binds`: of what containerlab mounts into a node, the one thing that has a meaning here: FRR's configuration.
+//! `binds`: of the files that containerlab mounts into a node, only FRR's configuration has a
+//! meaning here.
 //!
-//! Invariant: what is not FRR's is refused, because the node would lack it.
+//! Invariant: any other file is refused, because the node would lack it.
 
 use super::{Fields, Reader};
 use crate::yaml;
 
-/// Where FRR's images look for their configuration.
+/// Where FRR's images expect their configuration.
 const CONFIGURATION: &str = "/etc/frr/frr.conf";
-/// What they also look for, and nobody needs here: which daemons to run follows from the configuration.
+/// Files that the images also expect and that are not needed here: the daemons to run follow from
+/// the configuration.
 const NEEDLESS: [&str; 2] = ["/etc/frr/daemons", "/etc/frr/vtysh.conf"];
 
 impl Reader {
