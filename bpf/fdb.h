@@ -49,7 +49,7 @@ static __always_inline __u64 fdb_unhash(__u64 hash)
 	return (hash >> 47) << KEY_VLAN_SHIFT | (hash << 1 & KEY_MAC_MASK);
 }
 
-/* How far the second bucket is from the first: never 0 under any mask. */
+/* The distance from the first bucket to the second. It is never 0 under any mask. */
 static __always_inline __u32 fdb_stride(__u64 hash)
 {
 	return (__u32)((hash >> LY_FDB_NEAR_BITS) * HASH_A >> 40) | 1;
@@ -66,7 +66,7 @@ static __always_inline struct fdb_choice fdb_buckets(__u64 hash, __u32 mask)
 	return (struct fdb_choice){ first, (first ^ fdb_stride(hash)) & mask };
 }
 
-/* An entry's word. */
+/* The tag part of an entry's word. */
 
 static __always_inline __u64 fdb_tag(__u64 hash, bool second)
 {
@@ -103,7 +103,7 @@ static __always_inline __u64 fdb_word(__u64 tag, union ly_fdb_value value)
 	       (value.port & LY_FDB_PORT_MASK);
 }
 
-/* The key of the entry that is `word` in `bucket`. */
+/* The key of the entry with this word in this bucket. */
 static __always_inline __u64 fdb_key_of(__u32 bucket, __u64 word)
 {
 	__u64 hash = word >> LY_FDB_TAG_SHIFT << LY_FDB_NEAR_BITS;
@@ -126,7 +126,7 @@ static __always_inline struct fdb_masks fdb_masks(void)
 	return (struct fdb_masks){ (__u32)word, word >> 32 };
 }
 
-/* An entry that was found: its word, and where it stands. */
+/* An entry that was found: its word and its position. */
 struct fdb_hit {
 	__u64 word; /* 0: not found */
 	__u32 bucket, way;
@@ -147,8 +147,8 @@ static __always_inline struct fdb_hit fdb_find_in(__u32 bucket, __u64 tag)
 	return (struct fdb_hit){};
 }
 
-/* Asks for the bucket where `key` most likely is, without waiting for it: look-ups that follow each other
- * then miss the cache together instead of in turn. */
+/* Prefetches the bucket in which `key` most likely is, so that the cache misses of successive
+ * look-ups overlap. */
 static __always_inline void fdb_touch(struct fdb_masks masks, __u64 key)
 {
 	struct ly_fdb_bucket *b = LOOKUP(fdb, fdb_buckets(fdb_hash(key), masks.now).first);
@@ -195,7 +195,7 @@ static __always_inline void fdb_set_updated_s(__u32 bucket, __u32 way, __u32 upd
 		t->updated_s[way & (LY_FDB_WAYS - 1)] = updated_s;
 }
 
-/* From the word that was found to another; 0 takes the entry out. */
+/* Replaces the word that was found by another; 0 removes the entry. */
 static __always_inline bool fdb_swap(struct fdb_hit hit, __u64 to)
 {
 	struct ly_fdb_bucket *b = LOOKUP(fdb, hit.bucket);
@@ -203,7 +203,7 @@ static __always_inline bool fdb_swap(struct fdb_hit hit, __u64 to)
 	return b && swap(&b->way[hit.way & (LY_FDB_WAYS - 1)], hit.word, to);
 }
 
-/* The entry as it is told. */
+/* The entry in the form that the control plane reads. */
 static __always_inline union ly_fdb_value fdb_value(struct fdb_hit hit)
 {
 	return (union ly_fdb_value){
@@ -213,7 +213,8 @@ static __always_inline union ly_fdb_value fdb_value(struct fdb_hit hit)
 	};
 }
 
-/* Usage: how many dynamic entries the table, a port, a VLAN hold, against their limits. */
+/* Usage: the numbers of dynamic entries of the table, of a port and of a VLAN, compared with their
+ * limits. */
 
 static __always_inline bool usage_take(__u32 slot)
 {
@@ -232,7 +233,7 @@ static __always_inline bool usage_take(__u32 slot)
 	return true;
 }
 
-/* A unit whatever the limit says: for an entry that is being copied. */
+/* Counts an entry regardless of the limit, because it is being copied. */
 static __always_inline void usage_add(__u32 slot)
 {
 	struct ly_usage *u = LOOKUP(fdb_usage, slot);
@@ -249,7 +250,7 @@ static __always_inline void usage_release(__u32 slot)
 		__sync_fetch_and_add((__u32 *)&u->count, -1);
 }
 
-/* What usage_take would say, for a dry run that takes nothing. */
+/* What usage_take would return, for a dry run that counts nothing. */
 static __always_inline bool usage_full(__u32 slot)
 {
 	struct ly_usage *u = LOOKUP(fdb_usage, slot);
@@ -311,7 +312,7 @@ static __always_inline __u32 fdb_free_ways(struct ly_fdb_bucket *b)
 	return n;
 }
 
-/* True when an entry of this tag stands in `b` at another way than `way`. */
+/* True when `b` has an entry with this tag in a way other than `way`. */
 static __always_inline bool fdb_stands_elsewhere(struct ly_fdb_bucket *b, __u64 tag, int way)
 {
 	for (int i = 0; i < LY_FDB_WAYS; i++)
@@ -320,27 +321,29 @@ static __always_inline bool fdb_stands_elsewhere(struct ly_fdb_bucket *b, __u64 
 	return false;
 }
 
-/* Releases what the entry `word` of `key` had, once it is out of the table. */
+/* Releases the usage of the entry `word` of `key`, after its removal from the table. */
 static __always_inline void usage_release_word(__u64 key, __u64 word)
 {
 	if (fdb_kind(word) == LY_FDB_DYNAMIC)
 		usage_release_all(fdb_port(word), (key >> KEY_VLAN_SHIFT) & (LY_VLANS - 1));
 }
 
-/* What became of an insertion. The caller has taken usage for a dynamic entry; it has that back to release unless the entry was
- * inserted, or withdrawn, when the one who took it out has released it. */
+/* The result of an insertion. The caller has counted usage for a dynamic entry. It releases that
+ * unless the entry was inserted or withdrawn; in the latter case whoever removed the entry has
+ * released it. */
 enum fdb_inserted {
 	FDB_INSERTED,
 	FDB_NO_ROOM,   /* no way is free in either bucket */
 	FDB_WITHDRAWN, /* another processor inserted the key at the same moment */
 };
 
-/* Times that a withdrawal is tried: each failure is a refresh or a move of the same entry by another processor. */
+/* How often a withdrawal is tried. Each failure means that another processor refreshed or moved the
+ * same entry. */
 #define FDB_WITHDRAW_TRIES 16
 
-/* Takes out the entry that this processor has just written, whatever other processors have made of it since, and releases what it
- * had. It stays if it changes each time that is tried; then it is an entry like others, and ages. A global function: seldom called.
- * Answers enum fdb_inserted. */
+/* Removes the entry that this processor has just written, even if other processors have changed it
+ * since, and releases its usage. If it changes during each attempt, it stays as an ordinary entry
+ * and ages. A global function, because it is seldom called. Returns enum fdb_inserted. */
 __noinline int fdb_withdraw(__u64 key, __u64 word, __u32 bucket, __u32 way)
 {
 	struct ly_fdb_bucket *b = LOOKUP(fdb, bucket);
@@ -359,8 +362,9 @@ __noinline int fdb_withdraw(__u64 key, __u64 word, __u32 bucket, __u32 way)
 	return FDB_INSERTED;
 }
 
-/* Claims a free way. Two processors may enter the same key in different ways at the same moment: whichever then sees the
- * other's entry withdraws its own (both may: the next frame tries again). */
+/* Claims a free way. Two processors may insert the same key into different ways at the same time;
+ * each one that sees the other's entry withdraws its own. Both may withdraw: then the next frame
+ * inserts it. */
 static __always_inline int fdb_claim(__u32 bucket, __u32 other, __u64 key, bool second, __u64 value)
 {
 	struct ly_fdb_bucket *b = LOOKUP(fdb, bucket), *o = LOOKUP(fdb, other);
@@ -382,9 +386,11 @@ static __always_inline int fdb_claim(__u32 bucket, __u32 other, __u64 key, bool 
 	return FDB_NO_ROOM;
 }
 
-/* Puts a new entry into its first bucket while that has three ways free, then into the emptier one, and where that has been
- * filled meanwhile, into the other. With a table five eighths full one entry in twelve is in its second bucket, and few tables
- * have no room for one entry: see fdb_insert_growing. A global function: the verifier looks at it once. Answers enum fdb_inserted. */
+/* Inserts a new entry into its first bucket while that has three free ways, then into the emptier
+ * one, and into the other one if that has been filled meanwhile. In a table that is five eighths
+ * full, one entry in twelve is in its second bucket, and few tables have no room for an entry: see
+ * fdb_insert_growing. A global function, so that the verifier checks it once. Returns enum
+ * fdb_inserted. */
 __noinline int fdb_insert(__u64 key, __u64 value)
 {
 	struct fdb_choice choice = fdb_buckets(fdb_hash(key), fdb_masks().now);
@@ -400,7 +406,8 @@ __noinline int fdb_insert(__u64 key, __u64 value)
 	return done;
 }
 
-/* Brings the whole table into use: when the near part is five eighths full, or `must`. True when it just did. */
+/* Extends the part in use to the whole table, when the near part is five eighths full or `must` is
+ * set. Returns true if this call did it. */
 static __always_inline bool fdb_grow(bool must)
 {
 	struct ly_fdb_state *state = ROW(fdb_state, 0);
@@ -415,7 +422,8 @@ static __always_inline bool fdb_grow(bool must)
 	return true;
 }
 
-/* Inserts; where there is no room in the near part, in the whole table. Answers enum fdb_inserted. */
+/* Inserts into the near part, and into the whole table if the near part has no room. Returns enum
+ * fdb_inserted. */
 static __always_inline int fdb_insert_growing(__u64 key, __u64 value)
 {
 	int done = fdb_insert(key, value);

@@ -9,7 +9,7 @@
 #define EBUSY 16
 #define ENOSPC 28
 
-/* Takes one entry out; false when it changed meanwhile. */
+/* Removes an entry; false when it has changed meanwhile. */
 static __always_inline bool fdb_take_out(struct fdb_hit hit, __u64 key)
 {
 	if (!fdb_swap(hit, 0))
@@ -18,7 +18,8 @@ static __always_inline bool fdb_take_out(struct fdb_hit hit, __u64 key)
 	return true;
 }
 
-/* Global functions: the verifier wants the context's fields by their names, not by pointers worked out from them. */
+/* Global functions, because the verifier accepts the context's fields by name only, not by computed
+ * pointers. */
 __noinline int fdb_write(__u64 key, __u64 raw)
 {
 	union ly_fdb_value value = { .raw = raw };
@@ -41,7 +42,7 @@ __noinline int fdb_remove(__u64 key)
 	return !hit.word ? -ENOENT : fdb_take_out(hit, key) ? 0 : -EAGAIN;
 }
 
-/* Writes a control-plane entry over whatever stands there. */
+/* Writes a control-plane entry, and replaces an existing entry of the same address. */
 SEC("syscall")
 int fdb_set(struct ly_fdb_call *call)
 {
@@ -72,14 +73,15 @@ static __always_inline bool fdb_scan_hit(struct fdb_scan_state *s, __u64 key, un
 	       (!s->port || s->port == value.port);
 }
 
-/* What is older than half a cycle of `seen` is marked, so that it can't come round to look fresh (abi.h). */
+/* Marks entries older than half a cycle of `seen`, so that they cannot look recent after the
+ * counter has wrapped around (abi.h). */
 static __always_inline void fdb_mark_old(struct fdb_hit hit, __u32 age_s)
 {
 	if (age_s > LY_FDB_CYCLE / 2 && fdb_seen(hit.word) != LY_FDB_LONG_AGO)
 		fdb_swap(hit, (hit.word & ~(__u64)LY_FDB_SEEN_MASK) | LY_FDB_LONG_AGO << LY_FDB_SEEN_SHIFT);
 }
 
-/* A global function: the verifier looks at it once. */
+/* A global function, so that the verifier checks it once. */
 __noinline int fdb_scan_way(struct fdb_scan_state *s, __u64 word, __u32 bucket, __u32 way)
 {
 	struct fdb_hit hit = { word, bucket, way };
@@ -117,7 +119,8 @@ static long fdb_scan_bucket(__u32 index, struct fdb_scan_state *s)
 	return 0;
 }
 
-/* Flushes by filter, or sweeps out the aged. A sweep with ageing_s 0xffffffff removes nothing and reports. */
+/* Removes entries by filter, or removes aged ones. A sweep with ageing_s 0xffffffff removes nothing
+ * and only reports. */
 SEC("syscall")
 int fdb_scan(struct ly_fdb_call *call)
 {
@@ -139,7 +142,7 @@ int fdb_scan(struct ly_fdb_call *call)
 	return 0;
 }
 
-/* Says what the clock of what is dated says. */
+/* Returns the time of the clock by which entries are dated. */
 SEC("syscall")
 int clock_read(struct ly_fdb_call *call)
 {
@@ -147,8 +150,9 @@ int clock_read(struct ly_fdb_call *call)
 	return 0;
 }
 
-/* Moving the entries of the part that was in use to where they belong now. An entry stands in both places for a moment, each
- * with its own usage, and look-ups try the new one first. What became of the old one meanwhile is carried over. */
+/* Moves entries from the part that was in use to their places in the part in use now. During the
+ * move an entry is in both places, each counted in usage, and look-ups try the new place first.
+ * Changes of the old copy meanwhile are carried over to the new one. */
 
 struct fdb_migrate_state {
 	struct fdb_masks masks;
@@ -161,7 +165,7 @@ static __always_inline void usage_add_word(__u64 key, __u64 word)
 		usage_add_all(fdb_port(word), (key >> KEY_VLAN_SHIFT) & (LY_VLANS - 1));
 }
 
-/* Enters a copy of `old` in the part that is in use now. */
+/* Inserts a copy of `old` into the part in use now. */
 static __always_inline bool fdb_copy(__u64 key, struct fdb_hit old)
 {
 	usage_add_word(key, old.word);
@@ -171,7 +175,7 @@ static __always_inline bool fdb_copy(__u64 key, struct fdb_hit old)
 	return done == FDB_INSERTED;
 }
 
-/* Gives the copy at `place` what `old` says. */
+/* Updates the copy at `place` from `old`. */
 static __always_inline bool fdb_carry(__u64 key, struct fdb_hit place, struct fdb_hit old)
 {
 	__u64 word = fdb_word(place.word, fdb_value(old));
@@ -183,7 +187,8 @@ static __always_inline bool fdb_carry(__u64 key, struct fdb_hit place, struct fd
 	return done;
 }
 
-/* Moves the entry of one way. True when nothing is left in it to move. A global function: the verifier looks at it once. */
+/* Moves the entry of one way. Returns true when the way is empty. A global function, so that the
+ * verifier checks it once. */
 __noinline int fdb_migrate_way(__u32 bucket, __u32 way, __u32 now)
 {
 	struct ly_fdb_bucket *b = LOOKUP(fdb, bucket);
@@ -199,7 +204,7 @@ __noinline int fdb_migrate_way(__u32 bucket, __u32 way, __u32 now)
 	if (bucket == (old.word & LY_FDB_SECOND ? choice.second : choice.first))
 		return 1;
 	struct fdb_hit place = fdb_find_under(hash, now);
-	/* The copy says what the old entry does, or is newer, or is the control plane's. */
+	/* True if the copy equals the old entry, is newer, or belongs to the control plane. */
 	bool current = !place.word || fdb_kind(place.word) != LY_FDB_DYNAMIC || fdb_kind(old.word) == LY_FDB_DYNAMIC;
 	if (!place.word && !fdb_copy(key, old))
 		return 0;
@@ -231,7 +236,7 @@ static long fdb_migrate_bucket(__u32 index, struct fdb_migrate_state *s)
 	return 0;
 }
 
-/* Run until `removed` is 0: only then has the old part been given up. */
+/* To be called until `removed` is 0: then the old part is no longer used. */
 SEC("syscall")
 int fdb_migrate(struct ly_fdb_call *call)
 {

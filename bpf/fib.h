@@ -45,8 +45,8 @@ struct fib_skip {
 };
 _Static_assert(sizeof(struct fib_skip) == sizeof(struct ly_line), "fib_skip");
 
-/* `kind` is said so that the compiler makes no one piece of code for tables of two kinds: where the verifier has seen two it does
- * not write the look-up out. */
+/* `kind` is a constant argument, so that the compiler does not merge the code for tables of two
+ * kinds: the verifier inlines a look-up only where it has seen maps of one size. */
 static __always_inline struct ly_line *fib_line(void *table, enum fib_kind kind, __u32 line)
 {
 	asm volatile("" : "+r"(table) : "i"(kind));
@@ -62,7 +62,7 @@ static __always_inline __u32 fib_word(void *table, enum fib_kind kind, __u32 at)
 	return l ? *(volatile __u32 *)&l->word[at % LY_LINE_WORDS] : 0;
 }
 
-/* From an entry to the leaf, in `depth` steps at most. */
+/* Follows an entry to its leaf, in at most `depth` steps. */
 static __always_inline __u32 fib_follow(void *table, enum fib_kind kind, int depth, __u32 word, __u64 high, __u64 low)
 {
 	for (int step = 0; step < depth; step++) {
@@ -93,7 +93,8 @@ static __always_inline __u32 fib_follow(void *table, enum fib_kind kind, int dep
 	return 0;
 }
 
-/* Runs `statement` with the VRF's table in the slot as `table`, `kind` said; goes on behind this where there is none. */
+/* Runs `statement` with `table` set to the table in the slot and `kind` set to its kind. Execution
+ * continues after this macro if the slot has no table. */
 #define FIB_IN(map, kind_, slot, statement)                             \
 	do {                                                            \
 		void *table = bpf_map_lookup_elem(&map, &slot);         \
@@ -107,7 +108,8 @@ static __always_inline __u32 fib_follow(void *table, enum fib_kind kind, int dep
 	FIB_IN(fib_medium, FIB_MEDIUM, slot, statement);        \
 	FIB_IN(fib_large, FIB_LARGE, slot, statement)
 
-/* The entry behind a key of so many bits, 24, 48 or 64, in one line of a bucket, and where that goes on; 0: neither. */
+/* Compares a key of 24, 48 or 64 bits with the slots of one line of a bucket. Returns its entry or
+ * 0, and in `next` the bucket's next line or 0. */
 static __always_inline __u32 fib_in_line(struct ly_line *line, __u64 key, const int bits, __u32 *next)
 {
 	const int slots = bits <= 32 ? 7 : bits == 48 ? 6 : 5;
@@ -115,7 +117,7 @@ static __always_inline __u32 fib_in_line(struct ly_line *line, __u64 key, const 
 	__u32 found = 0;
 
 	key = ~key;
-	/* Without a branch for each: where the key is can't be foreseen, and the line is often waited for. */
+	/* No branches: the slot of the key cannot be predicted, and the line is often still being loaded. */
 #pragma unroll
 	for (int slot = 0; slot < slots; slot++) {
 		__u64 other = lower[slot] ^ (__u32)key;
@@ -142,7 +144,8 @@ static __always_inline __u32 fib_rest_of(void *table, enum fib_kind kind, __u32 
 	return 0;
 }
 
-/* Few buckets have more than one line: so what looks at the others is no part of what asks for them. */
+/* The further lines of a bucket. A function of its own, because few buckets have more than one
+ * line. */
 __noinline __u32 fib_rest24(__u32 slot, __u32 at, __u64 key)
 {
 	FIB_IN_ANY(slot, return fib_rest_of(table, kind, at, key, 24));
@@ -161,7 +164,7 @@ __noinline __u32 fib_rest64(__u32 slot, __u32 at, __u64 key)
 	return 0;
 }
 
-/* The entry of the routes that share their first bits; 0: none. */
+/* The entry of the routes that share the first bits of the key; 0: there is none. */
 static __always_inline __u32 fib_slot(void *table, enum fib_kind kind, __u32 slot, __u32 place, __u64 key, const int bits)
 {
 	__u32 half = place >> FIB_BUCKETS, buckets = (2 + (half & 1)) << (half >> 1 & 31), next;
@@ -175,7 +178,8 @@ static __always_inline __u32 fib_slot(void *table, enum fib_kind kind, __u32 slo
 	return bits == 24 ? fib_rest24(slot, next, key) : bits == 48 ? fib_rest48(slot, next, key) : fib_rest64(slot, next, key);
 }
 
-/* What a /24 leads to: a leaf, 0 or FIB4_DIVIDED; `quick`: FIB4_WIDE where entries are. */
+/* The entry of a /24: a leaf, 0 or FIB4_DIVIDED. With `quick`, FIB4_WIDE if the block's entries are
+ * wide. */
 static __always_inline __u32 fib4_near(void *table, enum fib_kind kind, __u32 address, bool quick)
 {
 	struct ly_line *block = fib_line(table, kind, FIB4_BLOCKS + (address >> 20));
@@ -185,7 +189,8 @@ static __always_inline __u32 fib4_near(void *table, enum fib_kind kind, __u32 ad
 	__u32 word = *(volatile __u32 *)&block->word[0], layout = word >> FIB4_LAYOUT;
 	__u32 at = (word & ((1 << FIB4_LAYOUT) - 1)) * LY_LINE_WORDS, entry = address >> 8 & 4095;
 	if (layout <= FIB4_NIBBLES) {
-		/* A whole block has entries of no bits, and the header's word in place of theirs: no branch tells it apart. */
+		/* The layout of a block without entries has zero bits per entry and puts the leaf where their
+		 * first line would be, so that no branch is needed for it. */
 		__u32 bits = 1 << layout >> 1, bit = entry * bits;
 		__u32 number = fib_word(table, kind, at + bit / 32) >> (bit & 31) & ((1 << bits) - 1);
 		return *(volatile __u32 *)&block->word[(1 + number) & (LY_LINE_WORDS - 1)];
@@ -204,7 +209,7 @@ static __always_inline __u32 fib4_or_default(void *table, enum fib_kind kind, __
 	return word ? word : fib_word(table, kind, 0);
 }
 
-/* The leaf in a divided /24, or FIB_CHANGED when it is no more divided as it was. */
+/* The leaf inside a divided /24, or FIB_CHANGED if its trie was replaced meanwhile. */
 static __always_inline __u64 fib4_inside(void *table, enum fib_kind kind, __u32 slot, __u32 address)
 {
 	__u32 word = fib_slot(table, kind, slot, fib_word(table, kind, FIB4_HASH), address >> 8, 24);
@@ -221,15 +226,16 @@ __noinline __u64 fib4_long(__u32 vrf, __u32 address)
 	return 0;
 }
 
-/* All of fib4_near. */
+/* fib4_near without `quick`. */
 __noinline __u32 fib4_wide(__u32 vrf, __u32 address)
 {
 	FIB_IN_ANY(vrf, return fib4_or_default(table, kind, fib4_near(table, kind, address, false)));
 	return 0;
 }
 
-/* Once more, and again. It is seldom called, so it is no part of what calls it. FIB_CHANGED is above the 32 bits of a leaf, and in
- * them 0: a destination without a route, for which the kernel is asked. */
+/* Retries up to FIB_TRIES times while the table changes. A function of its own, because it is
+ * seldom called. FIB_CHANGED is above the 32 bits of a leaf and 0 within them; it then means a
+ * destination without a route, which is left to the kernel. */
 __noinline __u32 fib4_again(__u32 vrf, __u32 address)
 {
 	__u64 found = FIB_CHANGED;
@@ -266,7 +272,7 @@ __noinline __u32 fib6_walk(__u32 slot, __u32 word, __u64 high, __u64 low)
 	return 0;
 }
 
-/* The leaf, or FIB_CHANGED when a route has changed between one question and the next. */
+/* The leaf, or FIB_CHANGED if a route changed between the look-ups. */
 static __always_inline __u64 fib6_once(void *table, enum fib_kind kind, __u32 slot, __u64 high, __u64 low)
 {
 	struct fib_header *header = (void *)fib_line(table, kind, 0);
@@ -316,7 +322,7 @@ __noinline __u32 fib6_again(__u32 vrf, __u64 high, __u64 low)
 	return found;
 }
 
-/* The leaf for an IPv6 address, two halves in host order. */
+/* The leaf for an IPv6 address, given as two halves in host order. */
 static __always_inline __u32 fib6_find(__u32 vrf, __u64 high, __u64 low)
 {
 	__u64 found = fib6_try(vrf, high, low);

@@ -94,8 +94,9 @@ enum storm_kind { STORM_BROADCAST = 1, STORM_MULTICAST, STORM_UNICAST };
 #define VID_MASK 0x0fff
 #define PCP_DEI_MASK 0xf000
 
-/* What names an adjacency (abi.h), and where it stands: the whole of a row of nh_groups, whose count is 1, or a word of
- * nh_buckets. A number and no pointer: the verifier would follow either. */
+/* An adjacency's word (abi.h) and its position: either a whole row of nh_groups whose count is 1,
+ * or a word of nh_buckets. The position is a number and not a pointer, because the verifier would
+ * check each kind of pointer separately. */
 struct nh_word {
 	__u64 word;
 	__u32 at;
@@ -131,21 +132,24 @@ struct mac_words { /* both addresses, to be moved as one */
 	__u32 word[3];
 };
 
-/* The recognised tag names another VLAN than the one the frame is in: a priority tag (VID 0), or it was routed. Asked where
- * it matters, not remembered: the verifier would follow both. */
+/* True when the recognised tag names another VLAN than the frame's: a priority tag (VID 0), or the
+ * frame was routed. Computed on demand and not stored, because the verifier would follow both
+ * values of a stored flag. */
 static __always_inline bool frame_stale(struct frame *f)
 {
 	return f->form != LY_UNTAGGED && (f->tci & VID_MASK) != f->vlan;
 }
 
-/* The table's element: an array look-up that the JIT turns into a bounds check and an addition. */
+/* Looks up a table's element: an array look-up, which the JIT turns into a bounds check and an
+ * addition. */
 #define LOOKUP(map, index)                          \
 	({                                          \
 		__u32 key__ = (index);              \
 		bpf_map_lookup_elem(&(map), &key__); \
 	})
 
-/* A quotient is something that the verifier does not work out; the compiler would. */
+/* A zero that neither the verifier nor the compiler can predict: the verifier does not evaluate the
+ * quotient. */
 static __always_inline __u32 unknown_zero(__u32 any)
 {
 	__u32 a = any | 1, b = a;
@@ -154,7 +158,7 @@ static __always_inline __u32 unknown_zero(__u32 any)
 	return a / b - 1;
 }
 
-/* A row of ROWS: the index is taken modulo their number, and there always is one. */
+/* A row of ROWS. The index is taken modulo the number of rows, so that there always is one. */
 #define ROW(rows, index) (&(rows)[(index) & (sizeof(rows) / sizeof((rows)[0]) - 1)])
 
 static __always_inline struct ly_journal *dry_journal(void)
@@ -168,14 +172,15 @@ static __always_inline __u64 dry_now_ns(void)
 	return j ? j->now_ns : 0;
 }
 
-/* What the kernel's test run could not be given of the frame, in bytes. */
+/* The number of bytes of the frame that the kernel's test run could not be given. */
 static __always_inline __u32 dry_extra(void)
 {
 	struct ly_journal *j = dry ? dry_journal() : NULL;
 	return j ? j->extra : 0;
 }
 
-/* True when the frame is to leave marks of the kind `mode`: always, but in a dry run only where asked. */
+/* True when the frame may leave marks of the kind `mode`: always, except in a dry run that did not
+ * ask for them. */
 static __always_inline bool leaves_marks(__u32 mode)
 {
 	if (!dry)
@@ -184,9 +189,9 @@ static __always_inline bool leaves_marks(__u32 mode)
 	return j && (j->mode & mode);
 }
 
-/* The clock of what is dated here, in nanoseconds, good to a tick (1-10 ms): the kernel's jiffies, which the JIT reads with one
- * load, where a clock of the kernel's is three calls. It is as far ahead of CLOCK_MONOTONIC as when the machine was
- * started (clock_read). */
+/* The clock by which entries are dated, in nanoseconds with the resolution of a tick (1-10 ms): the
+ * kernel's jiffies, which the JIT reads with one load, where the kernel's other clocks cost three
+ * calls. Its offset from CLOCK_MONOTONIC is constant while the machine runs (clock_read). */
 static __always_inline __u64 ticks_ns(void)
 {
 	return dry ? dry_now_ns() : bpf_jiffies64() * tick_ns;
@@ -198,8 +203,9 @@ static __always_inline __u64 now_ns(void)
 	return dry ? dry_now_ns() : bpf_ktime_get_ns();
 }
 
-/* Seconds, by a multiplication: a 64-bit division costs as much as a table look-up. 2^20 ns is 1.048576 ms;
- * 1125900 / 2^30 turns that into seconds, 1e-7 slow, the same for all who compare. */
+/* Converts nanoseconds to seconds by a multiplication, because a 64-bit division costs as much as a
+ * table look-up. 2^20 ns are 1.048576 ms; 1125900 / 2^30 turns that into seconds, 1e-7 too slow,
+ * which is the same for everything compared. */
 static __always_inline __u32 seconds(__u64 ns)
 {
 	return (__u32)(((ns >> 20) * 1125900) >> 30);

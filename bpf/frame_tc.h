@@ -36,7 +36,8 @@ static __always_inline void frame_ingress(struct frame *f, __u32 ifindex)
 		f->port = ROW(ports, f->port_id);
 }
 
-/* Addresses, lengths and the outermost tag; false when the frame is too short to have addresses. */
+/* Reads addresses, lengths and the outermost tag. Returns false when the frame is too short for
+ * addresses. */
 static __always_inline bool tc_read(struct __sk_buff *skb, struct frame *f)
 {
 	struct eth_words *eth = (void *)(long)skb->data;
@@ -73,8 +74,9 @@ static __always_inline bool tc_open(struct __sk_buff *skb, struct frame *f)
 	return true;
 }
 
-/* Jumps to another program; back only if it is not there. What that can't read from the frame goes along in skb->cb: part of
- * LY_ABI, for either program may be of another version. `other` and `more` are what the step makes of them. */
+/* Jumps to another program; returns only if that program is missing. What the other program cannot
+ * read from the frame is passed in skb->cb. Its layout is part of LY_ABI, because the two programs
+ * may be of different versions. The step defines the meaning of `other` and `more`. */
 static __always_inline int step_enter(struct __sk_buff *skb, struct frame *f, __u32 step, __u16 other, __u32 more)
 {
 	skb->cb[0] = f->port_id | (__u32)f->came << 16;
@@ -89,7 +91,7 @@ static __always_inline int step_enter(struct __sk_buff *skb, struct frame *f, __
 #define STEP_OTHER(skb) ((__u16)((skb)->cb[1] >> 16))
 #define STEP_MORE(skb) ((skb)->cb[2])
 
-/* The frame as step_enter left it; false when there is none. */
+/* Restores the frame that step_enter passed; false when there is none. */
 static __always_inline bool step_begin(struct __sk_buff *skb, struct frame *f)
 {
 	if (!tc_read(skb, f))
@@ -105,8 +107,9 @@ static __always_inline bool step_begin(struct __sk_buff *skb, struct frame *f)
 	return true;
 }
 
-/* Rewrites the tag to the form `want`; answers the number of tag operations, < 0 when memory ran out. A global function, as
- * tc_copy below: frames that need it can afford the call, and the verifier looks at it once. */
+/* Rewrites the tag to the form `want`. Returns the number of tag operations, or < 0 when memory ran
+ * out. A global function, as tc_copy below: the call is cheap for frames that need it, and the
+ * verifier checks it once. */
 __noinline int tc_retag(struct __sk_buff *skb, __u32 have, __u32 want, __u32 tci)
 {
 	int ops = 0;
@@ -153,7 +156,7 @@ static __always_inline bool tc_head(struct __sk_buff *skb, void *to, __u32 len, 
 		trap_lost(group);                                 \
 	}
 
-/* The frame to the control plane; what cannot be handed over is counted as lost. */
+/* Sends the frame to the control plane. A frame that the ring has no room for is counted as lost. */
 __noinline int tc_trap(struct __sk_buff *skb, __u32 port, __u32 reason, __u32 group)
 {
 	__u32 len = skb->len;
@@ -171,7 +174,7 @@ __noinline int tc_trap(struct __sk_buff *skb, __u32 port, __u32 reason, __u32 gr
 	return 0;
 }
 
-/* A dry run's emission: who, in which form, and the bytes of each form once. */
+/* Records an emission of a dry run: the port and the form, and the bytes of each form once. */
 static __always_inline void tc_journal_emit(struct __sk_buff *skb, __u32 port, __u8 form)
 {
 	struct ly_journal *j = dry_journal();

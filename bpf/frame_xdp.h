@@ -10,7 +10,8 @@
 
 extern int bpf_xdp_metadata_rx_vlan_tag(const struct xdp_md *ctx, __be16 *vlan_proto, __u16 *vlan_tci) __ksym __weak;
 
-/* False when XDP should not touch the frame: too short, in several buffers, or with a hidden tag. */
+/* False when XDP must not handle the frame: it is too short, in several buffers, or has an
+ * out-of-band tag. */
 static __always_inline bool xdp_open(struct xdp_md *ctx, struct frame *f, bool bound)
 {
 	struct eth_words *eth = (void *)(long)ctx->data;
@@ -35,7 +36,7 @@ static __always_inline bool xdp_open(struct xdp_md *ctx, struct frame *f, bool b
 	return true;
 }
 
-/* Rewrites the tag to the form `want`. False when there is no room; the frame is then as it was. */
+/* Rewrites the tag to the form `want`. False when there is no room; the frame is then unchanged. */
 static __always_inline bool xdp_retag(struct xdp_md *ctx, __u8 have, __u8 want, __u16 tci)
 {
 	struct mac_words addresses;

@@ -35,7 +35,7 @@
 #include "stages/vlan_egress.h"
 #include "stages/replicate.h"
 
-/* The stages behind `route` of a frame in a VLAN. */
+/* The stages after `route`, for a frame in a VLAN. */
 static __always_inline int tc_bridged(struct __sk_buff *skb, struct frame *f)
 {
 	int end;
@@ -49,14 +49,14 @@ static __always_inline int tc_bridged(struct __sk_buff *skb, struct frame *f)
 	return tc_unicast(skb, f);
 }
 
-/* The end of a frame's way at TC. */
+/* The end of processing at TC. */
 static __always_inline int tc_end(struct frame *f, int end)
 {
 	stage_count(f, end);
 	return end > 0 ? TC_ACT_SHOT : f->action;
 }
 
-/* Floods. */
+/* Floods a frame; other programs jump here. */
 SEC("tc")
 int lanyard_flood(struct __sk_buff *skb)
 {
@@ -103,7 +103,7 @@ static __always_inline int tc_stages(struct __sk_buff *skb, struct frame *f)
 	return tc_bridged(skb, f);
 }
 
-/* Every frame of every port, but for those XDP was sure of. */
+/* Handles every frame of every port that XDP has not handled. */
 SEC("tc")
 int lanyard_tc(struct __sk_buff *skb)
 {
@@ -113,7 +113,7 @@ int lanyard_tc(struct __sk_buff *skb)
 	return tc_end(&f, end);
 }
 
-/* The rest of the way of frames that may be for the router. */
+/* The remaining stages for frames that may be addressed to the router. */
 SEC("tc")
 int lanyard_router(struct __sk_buff *skb)
 {
@@ -123,7 +123,7 @@ int lanyard_router(struct __sk_buff *skb)
 	return tc_end(&f, end);
 }
 
-/* Group addresses that the trap stage looks at: TC's business. */
+/* Group addresses that the stage `trap` examines; TC handles them. */
 static __always_inline bool xdp_leaves(struct frame *f)
 {
 	if (!(f->dst & GROUP_BIT))
@@ -131,8 +131,8 @@ static __always_inline bool xdp_leaves(struct frame *f)
 	return (f->dst & ~SSTP_OR_DISCOVERY) == CISCO_DISCOVERY || (f->dst & 0xf0ffffffffffULL) == RESERVED_BLOCK || f->dst == TUNNEL;
 }
 
-/* Frames with nothing special about them, known unicast, packets to route and floods; everything else goes up to TC, uncounted
- * and untouched. */
+/* Handles ordinary frames: known unicast, packets to route, and floods. Everything else is passed
+ * to TC, not counted and not changed. */
 static __always_inline int xdp_stages(struct xdp_md *ctx, bool bound)
 {
 	struct frame f = {};
@@ -184,7 +184,7 @@ static __always_inline void stay_in_place(void)
 		asm volatile(".rept 6144\n\tr0 = 0\n\t.endr" ::: "r0");
 }
 
-/* The same, loaded for one device whose driver can tell a tag it keeps out of band. */
+/* The same program, loaded for one device whose driver reports out-of-band tags. */
 SEC("?xdp.frags")
 int lanyard_xdp_bound(struct xdp_md *ctx)
 {
@@ -192,7 +192,7 @@ int lanyard_xdp_bound(struct xdp_md *ctx)
 	return xdp_stages(ctx, true);
 }
 
-/* A copy of a flooded frame, about to leave (see xdp_flood_out). */
+/* Finishes a copy of a flooded frame before it leaves (see xdp_flood_out). */
 SEC("xdp.frags/devmap") /* of the same make as those that redirect, or the map takes neither */
 int lanyard_xdp_copy(struct xdp_md *ctx)
 {

@@ -5,7 +5,8 @@
 #ifndef LY_MAPS_H
 #define LY_MAPS_H
 
-/* Constants of one load: the verifier knows them and folds away what they switch off. */
+/* Constants set at load time: the verifier knows their values and removes the branches that they
+ * disable. */
 const volatile __u32 fdb_mask = LY_FDB_NEAR - 1; /* buckets - 1 */
 const volatile __u64 fdb_salt = 0;
 const volatile __u64 tick_ns = 0; /* between two jiffies */
@@ -21,10 +22,11 @@ const volatile __u32 never = 0;
 		__type(value, value_);                    \
 	} name_ SEC(".maps")
 
-/* A table whose place the programs know: libbpf makes the section a map, an array of one element (crates/ebpf/src/tables.rs,
- * SECTIONS). A look-up in a TABLE hands its index over in memory, whatever the JIT makes of the rest, and that takes longer than
- * what it looks up; here it is an addition. For what each frame reads, and no larger than kernels allow an element to be, 4 MB.
- * The number of rows is a power of two. */
+/* A table at an address that the programs know. libbpf makes the section a map, an array of one
+ * element (crates/ebpf/src/tables.rs, SECTIONS). A look-up in a TABLE passes its index in memory,
+ * even where the JIT inlines the look-up, and that takes longer than the table access itself; here
+ * it is an addition. Use it for what each frame reads, up to the 4 MB that kernels allow for an
+ * element. The number of rows must be a power of two. */
 #define ROWS(name_, value_, entries_) value_ name_[entries_] SEC(".bss." #name_)
 
 ROWS(if_slots, struct ly_if_slot, LY_IFMAP);
@@ -72,8 +74,9 @@ struct {
 	__type(value, __u32);
 } sub_rifs SEC(".maps");
 
-/* A VRF's table is made when it gets its first route, and made anew, larger, when it is full. Small and medium ones have one size
- * each, so that the verifier writes their look-ups out; the size of large ones is free, at the price of a call for each. */
+/* A VRF's table is created with its first route, and copied into a larger one when it is full.
+ * Small and medium tables have one size each, so that the verifier inlines look-ups in them. Large
+ * tables may have any size, at the price of a helper call for each look-up. */
 #define FIB_TABLES(name, lines, flags)                                                                           \
 	struct name##_table {                                                                                    \
 		__uint(type, BPF_MAP_TYPE_ARRAY);                                                                \
@@ -92,7 +95,7 @@ FIB_TABLES(fib_small, LY_FIB_SMALL, 0);
 FIB_TABLES(fib_medium, LY_FIB_MEDIUM, 0);
 FIB_TABLES(fib_large, 1, BPF_F_INNER_MAP);
 
-/* Programs that others jump to. */
+/* Programs that other programs jump to. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
 	__uint(max_entries, LY_STEPS);
@@ -100,7 +103,7 @@ struct {
 	__type(value, __u32);
 } steps SEC(".maps");
 
-/* Ports whose ifindex found its slot of if_slots taken. */
+/* Ports whose slot of if_slots is taken by another ifindex. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, LY_PORTS);
@@ -129,7 +132,7 @@ struct {
 	__type(value, __u32);
 } xdp_ports SEC(".maps");
 
-/* The same ports, for floods: each with the program that makes its copy. */
+/* The same ports for floods, each with the program that finishes its copy. */
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);
 	__uint(max_entries, LY_XDP_FLOOD);
@@ -142,7 +145,7 @@ struct {
 	__uint(max_entries, 512 * 1024);
 } fdb_events SEC(".maps");
 
-/* Apart from fdb_events, so that a storm of new addresses costs no BPDU. */
+/* Separate from fdb_events, so that a storm of new addresses does not displace BPDUs. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1024 * 1024);

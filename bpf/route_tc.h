@@ -10,11 +10,12 @@
 #ifndef LY_ROUTE_TC_H
 #define LY_ROUTE_TC_H
 
-/* The frame goes on, to programs and filters behind this one and then up the stack: TCX_NEXT. TC_ACT_OK would pass them by. */
+/* Passes the frame on to the programs and filters after this one and then to the stack: TCX_NEXT.
+ * TC_ACT_OK would skip them. */
 #define TC_ACT_UNSPEC (-1)
 #define MAC_BYTES 12
 
-/* Where the packet begins in the skb's bytes, and its EtherType. */
+/* The offset of the packet in the skb's bytes, and its EtherType. */
 static __always_inline __u32 tc_l3(struct __sk_buff *skb, struct frame *f)
 {
 	return f->form != LY_UNTAGGED && !skb->vlan_present ? 18 : 14;
@@ -37,7 +38,8 @@ __noinline int tc_options_fail(struct __sk_buff *skb, __u32 at, __u32 len)
 	__u32 word[15] = {};
 	__u64 sum = 0, bytes = len;
 
-	/* What is compared and what is handed over must be one register: up to Linux 6.12 the verifier forgets otherwise. */
+	/* The compared and the passed length must be one register: the verifier up to Linux 6.12 loses the
+	 * range otherwise. */
 	asm volatile("" : "+r"(bytes));
 	if (bytes < 20 || bytes > sizeof(word) || bpf_skb_load_bytes(skb, at, word, bytes))
 		return true;
@@ -46,7 +48,7 @@ __noinline int tc_options_fail(struct __sk_buff *skb, __u32 at, __u32 len)
 	return fold(sum) != 0xffff;
 }
 
-/* Length of the longest segment of one buffer of many: its headers, and gso_size bytes. */
+/* Length of the longest segment of a GSO buffer: its headers and gso_size bytes. */
 __noinline __u32 tc_segment(struct __sk_buff *skb, __u32 l4, __u32 protocol)
 {
 	__u8 words = 5 << 4;
@@ -57,9 +59,10 @@ __noinline __u32 tc_segment(struct __sk_buff *skb, __u32 l4, __u32 protocol)
 	return (words >> 4) * 4 + skb->gso_size;
 }
 
-/* True when a segment of a buffer that is not TCP's is too long for the egress interface. Behind UDP and GRE there may be a
- * tunnel whose inner headers are repeated in each segment; the kernel knows where they end. The netdev asked is the one
- * that has the interface's MTU: the host's end, or the routed port. A dry run has no netdevs; there UDP is without tunnels. */
+/* True when a segment of a GSO buffer other than TCP is too long for the egress interface. After
+ * UDP and GRE there may be a tunnel whose inner headers are repeated in each segment; the kernel
+ * knows where they end. The netdev asked is the one with the interface's MTU: the host end, or the
+ * routed port. A dry run has no netdevs, and takes UDP to carry no tunnel. */
 __noinline int tc_segments_exceed(struct __sk_buff *skb, __u32 rif)
 {
 	struct ly_rif *out = ROW(rifs, rif);
@@ -69,7 +72,8 @@ __noinline int tc_segments_exceed(struct __sk_buff *skb, __u32 rif)
 	return bpf_check_mtu(skb, port->ifindex, &len, 0, BPF_MTU_CHK_SEGS) != 0;
 }
 
-/* The ports of a packet that has some; only what chooses among next hops asks. */
+/* The transport ports of a packet that has them. Only the choice among several next hops needs
+ * them. */
 static __always_inline __u32 tc_flow_ports(void *skb, struct packet *p)
 {
 	__u32 ports = 0;
@@ -77,7 +81,7 @@ static __always_inline __u32 tc_flow_ports(void *skb, struct packet *p)
 	return bpf_skb_load_bytes(skb, p->l4, &ports, 4) ? 0 : bpf_ntohl(ports);
 }
 
-/* Reads the header: 0, or a drop reason. */
+/* Reads the header. Returns 0 or a drop reason. */
 static __always_inline int tc_packet(struct __sk_buff *skb, struct frame *f, struct packet *p, __u32 at, bool six)
 {
 	__u32 room = f->bare_len - 14, need = six ? 40 : 20;
@@ -107,7 +111,7 @@ static __always_inline int tc_packet(struct __sk_buff *skb, struct frame *f, str
 	return 0;
 }
 
-/* The next hop's addresses, and one hop less. */
+/* Writes the next hop's addresses, and decrements the TTL. */
 static __always_inline bool tc_rewrite(struct __sk_buff *skb, struct packet *p, struct way *w, __u32 at)
 {
 	struct mac_words *mac = (void *)(long)skb->data;
@@ -146,7 +150,8 @@ static __always_inline __u32 up_group(__u32 reason)
 	}
 }
 
-/* Up to the kernel, at f->out_id or at the netdev itself, if the reason's group admits it. */
+/* Sends the frame to the kernel, at f->out_id or at the receiving netdev, if the policer of the
+ * reason's group admits it. */
 static __always_inline int tc_up(struct frame *f, __u32 reason)
 {
 	if (dry) {
@@ -169,8 +174,9 @@ static __always_inline int tc_up(struct frame *f, __u32 reason)
 	return 0;
 }
 
-/* The stage, for a frame that f->rif may be meant by: 0 when it goes on as f says, NOT_FOR_ROUTER, a drop reason, or minus
- * the reason why it goes up. f->out_id is where a routed port's exceptions go. */
+/* The stage `route`, for a frame that may be addressed to f->rif. Returns 0 when the frame
+ * continues as f says, NOT_FOR_ROUTER, a drop reason, or minus the reason for which it goes to the
+ * kernel. f->out_id is the port for the exceptions of a routed port. */
 static __always_inline int tc_route(struct __sk_buff *skb, struct frame *f)
 {
 	struct packet p = {};
@@ -208,7 +214,7 @@ static __always_inline int tc_route(struct __sk_buff *skb, struct frame *f)
 	return 0;
 }
 
-/* Out of f->out_id, tagged with f->vlan or not at all. */
+/* Sends the frame out of f->out_id, tagged with f->vlan or untagged. */
 static __always_inline int tc_straight(struct __sk_buff *skb, struct frame *f)
 {
 	if (dry && !f->up) {
@@ -236,7 +242,7 @@ static __always_inline int tc_bridge(struct __sk_buff *skb, struct frame *f)
 	return tc_bridged(skb, f);
 }
 
-/* `route` and the stages behind it. */
+/* `route` and the stages after it. */
 static __always_inline int router_stages(struct __sk_buff *skb, struct frame *f)
 {
 	int end = f->straight ? 0 : tc_route(skb, f);

@@ -4,7 +4,8 @@
 #ifndef LY_ROUTE_XDP_H
 #define LY_ROUTE_XDP_H
 
-/* The ports of a packet that has some; only what chooses among next hops asks. */
+/* The transport ports of a packet that has them. Only the choice among several next hops needs
+ * them. */
 static __always_inline __u32 xdp_flow_ports(void *ctx, struct packet *p)
 {
 	void *data = (void *)(long)((struct xdp_md *)ctx)->data, *end = (void *)(long)((struct xdp_md *)ctx)->data_end;
@@ -13,7 +14,7 @@ static __always_inline __u32 xdp_flow_ports(void *ctx, struct packet *p)
 	return (void *)(ports + 1) <= end ? bpf_ntohl(*ports) : 0;
 }
 
-/* Reads the header; false: up to TC. */
+/* Reads the header; false: leave the packet to TC. */
 static __always_inline bool xdp_packet(struct xdp_md *ctx, struct frame *f, struct packet *p)
 {
 	__u32 at = f->form != LY_UNTAGGED ? 18 : 14;
@@ -38,7 +39,7 @@ static __always_inline bool xdp_packet(struct xdp_md *ctx, struct frame *f, stru
 	return true;
 }
 
-/* Writes a packet's next hop into it, behind the tag it leaves with. */
+/* Writes the next hop's addresses, after the tag that the packet leaves with. */
 static __always_inline bool xdp_rewrite(struct xdp_md *ctx, struct packet *p, struct way *w, bool tagged)
 {
 	struct mac_words *mac = (void *)(long)ctx->data;
@@ -58,7 +59,7 @@ static __always_inline bool xdp_rewrite(struct xdp_md *ctx, struct packet *p, st
 	return true;
 }
 
-/* The whole way of a frame for the router: true when it has been sent. */
+/* Routes a frame completely; true when it has been sent. */
 static __always_inline bool xdp_route(struct xdp_md *ctx, struct frame *f)
 {
 	struct packet p = { .rif = f->rif };
@@ -80,7 +81,7 @@ static __always_inline bool xdp_route(struct xdp_md *ctx, struct frame *f)
 	bool tagged = egress_form(f->out, f->out_pv) != LY_UNTAGGED;
 	if (!xdp_unicast(ctx, f))
 		return false;
-	/* What has been read can be written. */
+	/* Memory that was read can be written. */
 	if (!xdp_rewrite(ctx, &p, &w, tagged))
 		f->action = XDP_DROP;
 	adjacency_used(f);

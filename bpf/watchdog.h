@@ -19,7 +19,7 @@ struct watchdog_walk {
 	__u32 port;
 };
 
-/* Takes the port out of the flood sets of a VLAN. */
+/* Removes the port from the flood sets of a VLAN. */
 static __always_inline void watchdog_close(__u32 port, __u32 vlan)
 {
 	struct ly_vlan_ports *sets = LOOKUP(vlan_ports, vlan & (LY_VLANS - 1));
@@ -58,8 +58,9 @@ static long watchdog_port(__u32 port, struct watchdog_walk *walk)
 	return 0;
 }
 
-/* The timer has expired. The phase is announced before the time is looked at, and the control plane sets the time
- * before it looks at the phase: so either this sees the new time, or the control plane sees the phase. */
+/* Runs when the timer has expired. This function sets the phase before it reads the time, and the
+ * control plane sets the time before it reads the phase. So either this function sees the new time,
+ * or the control plane sees the phase. */
 static int watchdog_expire(void *map, __u32 *key, struct ly_watchdog_timer *row)
 {
 	struct ly_watchdog *dog = ROW(watchdog, 0);
@@ -79,7 +80,7 @@ static int watchdog_expire(void *map, __u32 *key, struct ly_watchdog_timer *row)
 	return 0;
 }
 
-/* Starts the watchdog anew, or stops it. */
+/* Starts the watchdog again, or stops it. */
 SEC("syscall")
 int watchdog_set(struct ly_fdb_call *call)
 {

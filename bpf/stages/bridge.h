@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
 /* bridge: where to (IEEE 802.1Q-2018, 8.8)? A port, or out_id 0: a flood set. */
 
-/* The port of a routed frame's next hop, if it is where it was the last time; else 0. The port is taken from the guess, so that
- * the processor goes on with it while it waits for what the guess is tested by. */
+/* The port of a routed frame's next hop according to the guess, if the guess is still right;
+ * otherwise 0. The port is taken from the guess and not from the FDB entry, so that the processor
+ * can continue while the entry is being loaded for the test. */
 static __always_inline __u16 guessed(struct frame *f, __u64 key)
 {
 	__u32 port = f->named.word >> LY_NH_GUESS_SHIFT & LY_FDB_PORT_MASK;
@@ -19,8 +20,9 @@ static __always_inline __u16 guessed(struct frame *f, __u64 key)
 	return port;
 }
 
-/* The port of the next hop `key`, or -1; what names it, `word` at `at`, will have it as its guess. A group is swapped whole: half
- * of it may be the same when it has become another. A global function: seldom called. */
+/* The port of the next hop `key`, or -1. Its location in the FDB becomes the guess of `word`, which
+ * is at `at`. A group is replaced as a whole, because half of a word might stay the same when it
+ * becomes another. A global function, because it is seldom called. */
 __noinline int next_hop_find(__u64 key, __u64 word, __u32 at)
 {
 	struct fdb_hit hit = fdb_find(fdb_masks(), key);
@@ -59,7 +61,7 @@ static __always_inline int stage_bridge(struct frame *f)
 	if (dry) {
 		struct ly_journal *j = dry_journal();
 		if (j) {
-			/* A dry run that does not learn still knows where the source would be by now. */
+			/* In a dry run without learning: the port at which the source would have been learned by now. */
 			if (f->dst == f->src && (j->source == LY_SRC_NEW || j->source == LY_SRC_MOVED))
 				known = true, to = f->port_id;
 			j->target_port = known ? to : 0xffff;

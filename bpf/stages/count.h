@@ -20,7 +20,7 @@ static __always_inline void count_tx_dropped(__u32 port)
 		s->tx_dropped++;
 }
 
-/* `end`: what the stages came to. */
+/* `end`: the result of the stages. */
 static __always_inline void stage_count(struct frame *f, int end)
 {
 	if (dry) {

@@ -56,8 +56,8 @@ static __always_inline __u8 learn_move(__u64 key, struct fdb_hit hit, union ly_f
 	return LY_SRC_MOVED;
 }
 
-/* Whatever is not simply known: `value` is what the FDB would hold, `learn` whether it may. A global function: the
- * verifier looks at it once. */
+/* Handles every source that is not simply known: `value` is the FDB's new value, `learn` whether it
+ * may be stored. A global function, so that the verifier checks it once. */
 __noinline int learn_slow(__u64 key, __u64 value, __u32 learn)
 {
 	struct fdb_hit hit = fdb_find(fdb_masks(), key);
@@ -76,7 +76,8 @@ __noinline int learn_slow(__u64 key, __u64 value, __u32 learn)
 	return 0;
 }
 
-/* Writes the time once a second at most: the line stays shared between processors. A global function: seldom called. */
+/* Writes the time at most once a second, so that the cache line stays shared between processors. A
+ * global function, because it is seldom called. */
 __noinline int learn_refresh(__u64 word, __u32 bucket, __u32 way, __u32 now_s)
 {
 	struct fdb_hit hit = { word, bucket, way };
@@ -89,7 +90,7 @@ __noinline int learn_refresh(__u64 word, __u32 bucket, __u32 way, __u32 now_s)
 	return 0;
 }
 
-/* Known where it is, and dynamic. */
+/* True for a dynamic entry with the frame's port. */
 static __always_inline bool learn_is_known(struct frame *f, __u64 word)
 {
 	return word && fdb_port(word) == f->port_id && fdb_seen(word) <= LY_FDB_LONG_AGO && f->pv & LY_PV_LEARN;
@@ -123,7 +124,7 @@ static __always_inline int stage_learn(struct frame *f)
 	return f->pv & LY_PV_FORWARD ? 0 : DROP(DROP_STP_LEARNING);
 }
 
-/* XDP's part: true when the source needs nothing that XDP does not do. */
+/* The part of learning that XDP can do. Returns true when the source needs nothing else. */
 static __always_inline bool stage_learn_fast(struct frame *f)
 {
 	struct fdb_masks masks = fdb_masks();

@@ -4,7 +4,8 @@
  * to the last port.
  */
 
-/* The lowest set bit's number, by de Bruijn multiplication: BPF has no such instruction. */
+/* The number of the lowest set bit, by de Bruijn multiplication, because BPF has no instruction for
+ * it. */
 static const __u8 lowest_bit[64] = {
 	0,  1,  2,  53, 3,  7,  54, 27, 4,  38, 41, 8,  34, 55, 48, 28, 62, 5,  39, 46, 44, 42,
 	22, 9,  24, 35, 59, 56, 49, 18, 29, 11, 63, 52, 6,  26, 37, 40, 33, 47, 61, 45, 43, 21,
@@ -16,7 +17,8 @@ static __always_inline __u32 bit_number(__u64 bits)
 	return lowest_bit[((bits & -bits) * 0x022fdd63cc95386dULL) >> 58 & 63];
 }
 
-/* The forms in the order they are emitted, four bits each: as it arrived first; a stale tag fits nobody. */
+/* The order in which forms are emitted, four bits each: the received form first. A stale tag
+ * matches no form. */
 #define FORMS_END 0xf
 #define FORM_ORDER(a, b, c, d) ((a) | (b) << 4 | (c) << 8 | (d) << 12 | FORMS_END << 16)
 
@@ -27,8 +29,9 @@ static __always_inline __u32 form_order(struct frame *f, __u8 own)
 	return own == LY_DOT1AD ? FORM_ORDER(2, 0, 1, 3) : FORM_ORDER(1, 0, 2, 3);
 }
 
-/* The verifier follows every value it knows from step to step, and goes through a step once for each combination of them. So
- * it is to know none: each is what it is plus a zero that is not known (unknown_zero), also where a flag is set. */
+/* The state of a flood. The verifier follows every value that it knows from step to step, and
+ * checks a step once for each combination of them. To keep it from knowing any, an unpredictable
+ * zero (unknown_zero) is added to each, also where a flag is set. */
 struct flood {
 	struct __sk_buff *skb;
 	struct ly_vlan_ports *sets;
@@ -76,7 +79,7 @@ static __always_inline __u64 flood_word(struct flood *s)
 	return bits;
 }
 
-/* A copy of the frame to a port that was not the last; 1 when it went. */
+/* Sends a copy of the frame to a port that is not the last. Returns 1 if it was sent. */
 __noinline int tc_copy(struct __sk_buff *skb, __u32 port, __u32 ifindex, __u32 len, __u32 form)
 {
 	if (dry) {
@@ -167,8 +170,9 @@ static long flood_step(__u32 index, struct flood *s)
 	return 0;
 }
 
-/* Sends to the VLAN's flood set. f->action is what the program returns for the frame itself. A global function:
- * the verifier looks at it once, with an unknown frame, instead of once for each way that leads here. */
+/* Floods the frame to the VLAN's flood set. f->action becomes what the program returns for the
+ * frame itself. A global function: the verifier checks it once, with an unknown frame, and not once
+ * for each path that leads here. */
 __noinline int tc_flood(struct __sk_buff *skb, struct frame *f)
 {
 	if (!f)
@@ -222,7 +226,7 @@ __noinline int tc_flood(struct __sk_buff *skb, struct frame *f)
 	return s.failed ? DROP(DROP_TRANSMIT_FAILED) : s.too_long ? DROP(DROP_MTU_EXCEEDED) : DROP(DROP_NO_EGRESS);
 }
 
-/* Flooding is one program, so that it is verified once, whoever jumps there. */
+/* Flooding is a program of its own, so that it is verified once for all programs that jump to it. */
 static __always_inline int flood_enter(struct __sk_buff *skb, struct frame *f)
 {
 	return step_enter(skb, f, LY_STEP_FLOOD, f->vlan, f->named.word);
@@ -237,10 +241,11 @@ static __always_inline bool flood_begin(struct __sk_buff *skb, struct frame *f)
 	return true;
 }
 
-/* Whether the frame may be handed to the far end. eth_type_trans has set its packet type by the address of the port it came in
- * at; here it becomes what the far end's own receive path would have made of it, which older kernels leave so
- * (crates/ebpf/src/facts.rs). False for other addresses than the far end's when that may have changed since the control plane
- * confirmed it. */
+/* Whether the frame may be delivered directly to the far end. eth_type_trans has set the packet
+ * type by the address of the ingress port's netdev; here it becomes what the far end's own receive
+ * path would have set, because older kernels do not correct it (crates/ebpf/src/facts.rs). False
+ * for addresses other than the far end's if these may have changed since the control plane
+ * confirmed them. */
 static __always_inline bool peer_takes(struct __sk_buff *skb, struct frame *f, __u32 flags, __u64 peer_mac)
 {
 	__u32 type = PACKET_HOST;
@@ -290,10 +295,10 @@ static __always_inline bool xdp_fits(__u32 bare_len, __u32 max_len)
 	return bare_len + 4 <= max_len;
 }
 
-/* Known unicast from XDP to a port that takes frames from XDP; false: up to TC, and the frame is as it came.
- *
- * The helper notes the target before the frame is changed. It finds none where the port's device has left `xdp_ports`: the kernel
- * takes a device out when it is deleted, and the port's row says LY_PORT_XDP_TX until a daemon changes it. */
+/* Sends known unicast from XDP to a port that accepts frames from XDP. Returns false, with the
+ * frame unchanged, if TC has to handle it. The helper records the target before the frame is
+ * changed. It finds none if the port's device has left `xdp_ports`: the kernel removes a device
+ * that is deleted, while the port's row keeps LY_PORT_XDP_TX until a daemon changes it. */
 static __always_inline bool xdp_unicast(struct xdp_md *ctx, struct frame *f)
 {
 	__u8 want = egress_form(f->out, f->out_pv);
@@ -321,9 +326,10 @@ static __always_inline bool xdp_unicast(struct xdp_md *ctx, struct frame *f)
 	return true;
 }
 
-/* Floods from XDP. The kernel's broadcast hands a copy of the frame to every device of `xdp_flood`, and a program
- * of ours, which runs once for each copy before it leaves, drops those that are not for this port and changes the tag.
- * So the tables are asked when a copy leaves, as on TC, and no list of members is kept. */
+/* Floods from XDP. The kernel's broadcast sends a copy of the frame to every device of `xdp_flood`.
+ * A program that runs once for each copy before it leaves drops copies that their port does not
+ * want, and changes the tag. So the tables are read when a copy leaves, as on TC, and no list of
+ * members is needed. */
 struct flood_note { /* in front of the frame, from lanyard_xdp to lanyard_xdp_copy */
 	__u16 vlan;
 	__u16 tci;
@@ -338,8 +344,9 @@ static __always_inline __u32 count_bits(__u64 bits)
 	return ((bits + (bits >> 4)) & 0x0f0f0f0f0f0f0f0fULL) * 0x0101010101010101ULL >> 56;
 }
 
-/* False: up to TC. XDP floods when every port it reaches for takes frames from XDP and has room for this one, and when
- * half of the ports that get a copy want it. */
+/* False: TC has to handle the frame. XDP floods when every port in the flood set accepts frames
+ * from XDP and has room for this one, and when at least half of the devices that get a copy want
+ * it. */
 static __always_inline bool xdp_flood_out(struct xdp_md *ctx, struct frame *f)
 {
 	struct ly_vlan_ports *sets = LOOKUP(vlan_ports, f->vlan);
@@ -372,7 +379,7 @@ static __always_inline bool xdp_flood_out(struct xdp_md *ctx, struct frame *f)
 	return true;
 }
 
-/* A copy that is about to leave through one port: false when it is not for it. */
+/* Handles a copy that is about to leave through one port. False when the port does not want it. */
 static __always_inline bool xdp_copy(struct xdp_md *ctx)
 {
 	struct flood_note *place = (void *)(long)ctx->data_meta;

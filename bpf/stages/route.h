@@ -17,7 +17,8 @@
 #define NOT_FOR_ROUTER 0x10000 /* no reason to drop: go on bridging */
 #define NO_TARGET 0xffffffffU
 
-/* What is read of a header. Addresses in host order; an IPv4 address is the low half, the high half 0. */
+/* What is read of an IP header. Addresses are in host order. An IPv4 address is in the low half,
+ * and the high half is 0. */
 struct packet {
 	__u64 src[2], dst[2];
 	__u32 l4;    /* where in the frame its ports are, if its protocol has some; 0: nowhere, it is a fragment or too short */
@@ -26,7 +27,7 @@ struct packet {
 	__u8 six, ttl, protocol, options;
 };
 
-/* The way found. */
+/* The next hop of a packet, and its egress. */
 struct way {
 	__u64 next; /* the adjacency's word */
 	__u64 src;  /* the router's address there */
@@ -34,7 +35,8 @@ struct way {
 	__u16 port, vlan; /* of the egress interface */
 };
 
-/* What the addresses of a header say. `six` is known where this is called, twice: the compiler writes it out for each family. */
+/* Properties of a header's addresses. `six` is a constant in both callers, so the compiler
+ * generates code for each family. */
 struct addresses {
 	bool group;   /* the destination: multicast, or everybody on the link */
 	bool martian; /* one that no packet here may have */
@@ -53,7 +55,8 @@ static __always_inline bool martian4(__u32 address)
 	return first == 0 || first == 127 || first >= 240;
 }
 
-/* Neither a group's nor a martian is what begins with 1 to 223, but for 127. */
+/* True for IPv4 addresses that begin with 1 to 223 except 127, which are neither multicast nor
+ * martian. */
 static __always_inline bool usual4(__u32 address)
 {
 	__u32 first = address >> 24;
@@ -87,7 +90,7 @@ static __always_inline struct addresses look_at(struct packet *p, bool six)
 	return a;
 }
 
-/* The leaf of an address; NO_TARGET never. */
+/* The leaf for an address; never NO_TARGET. */
 static __always_inline __u32 fib_find(struct packet *p, __u32 vrf, __u64 *address)
 {
 	return p->six ? fib6_find(vrf, address[0], address[1]) : fib4_find(vrf, address[1]);
@@ -105,7 +108,7 @@ static __always_inline __u32 *nh_bucket(__u32 at)
 	return l ? &l->word[at % LY_LINE_WORDS] : NULL;
 }
 
-/* What the group `id`, which is `group`, has in a bucket. */
+/* The adjacency word for a bucket of the group `id`, whose row is `group`. */
 static __always_inline struct nh_word nh_word(__u32 id, __u64 group, __u32 bucket)
 {
 	if (group >> LY_NH_COUNT_SHIFT == 1)
@@ -138,7 +141,8 @@ static long reach_step(__u32 index, struct reach *r)
 	return r->found;
 }
 
-/* Reverse path: is what the source's route leads to reachable, by this interface if `strict`? */
+/* Reverse path check: true if the route to the source leads to a reachable next hop, by the
+ * receiving interface if `strict`. */
 __noinline int reverse_path(struct packet *p, __u32 vrf, __u32 strict)
 {
 	if (!p)
@@ -155,7 +159,8 @@ __noinline int reverse_path(struct packet *p, __u32 vrf, __u32 strict)
 			return true;
 		__u64 group = nh_group(value);
 		struct reach r = { .group = group, .rif = p->rif };
-		/* Flags that are 0 and not known to be: the verifier is not to write the loop out, lest the program grow (stay_in_place). */
+		/* The flags are an unpredictable 0, so that the verifier does not inline the loop and the program
+		 * does not grow (stay_in_place). */
 		bpf_loop(group >> LY_NH_COUNT_SHIFT, reach_step, &r, unknown_zero(value));
 		return r.found;
 	}
@@ -163,7 +168,7 @@ __noinline int reverse_path(struct packet *p, __u32 vrf, __u32 strict)
 	return false;
 }
 
-/* May the source be one of the switch's own addresses? Rarely so where it is not. */
+/* A quick test: may the source be one of the switch's own addresses? False positives are rare. */
 static __always_inline bool own_source_possible(struct packet *p)
 {
 	__u32 bit = (p->src[0] ^ p->src[1]) * LY_OWN_HASH >> LY_OWN_SHIFT;
@@ -171,7 +176,7 @@ static __always_inline bool own_source_possible(struct packet *p)
 	return *(volatile __u64 *)ROW(own_addresses, bit / 64) >> bit % 64 & 1;
 }
 
-/* Is it? */
+/* The exact test for own_source_possible. */
 __noinline int own_source(struct packet *p, __u32 vrf)
 {
 	return p && fib_find(p, vrf, p->src) == LY_TARGET(LY_TARGET_UP, TRAP_LOCAL_ADDRESS);
@@ -183,10 +188,10 @@ static __always_inline bool has_ports(__u8 protocol)
 	       protocol == IP_UDPLITE;
 }
 
-/* Reads the ports at p->l4, the source above. */
+/* Reads the ports at p->l4, with the source port in the upper half. */
 typedef __u32 flow_ports(void *ctx, struct packet *p);
 
-/* Addresses, protocol and ports: pipeline::route::flow_bucket. */
+/* Hashes addresses, protocol and ports, as pipeline::route::flow_bucket does. */
 static __always_inline __u64 flow_mix(__u64 hash, __u64 word)
 {
 	hash = (hash ^ word) * 0x9e3779b97f4a7c15ULL;
@@ -227,7 +232,8 @@ static __always_inline void way_journal(__u32 target, __u32 bucket, __u32 count,
 	}
 }
 
-/* The way for a packet with a valid header: 0, a drop reason, or minus the reason why it goes up to the kernel. */
+/* Finds the next hop for a packet with a valid header. Returns 0, a drop reason, or minus the
+ * reason for which the packet goes to the kernel. */
 static __always_inline int route_way(struct packet *p, struct way *w, void *ctx, flow_ports *ports_of)
 {
 	struct ly_rif *in = ROW(rifs, p->rif);
@@ -286,7 +292,7 @@ static __always_inline int route_way(struct packet *p, struct way *w, void *ctx,
 	return 0;
 }
 
-/* True when a frame for `dst` is for the interface. */
+/* True when a frame to `dst` is addressed to the interface. */
 __noinline int rif_answers(__u32 rif, __u64 dst)
 {
 	struct ly_rif *r = ROW(rifs, rif);
@@ -302,7 +308,7 @@ __noinline int rif_answers(__u32 rif, __u64 dst)
 	return false;
 }
 
-/* The interface of its VLAN that the frame is for; 0: none. */
+/* The router interface of the frame's VLAN, if the frame is addressed to it; otherwise 0. */
 static __always_inline __u16 vlan_rif(struct frame *f)
 {
 	__u64 word = *(volatile __u64 *)ROW(vlan_rifs, f->vlan);
@@ -313,7 +319,8 @@ static __always_inline __u16 vlan_rif(struct frame *f)
 	return word & LY_VLAN_RIF_VIRTUAL && rif_answers(rif, f->dst) ? rif : 0;
 }
 
-/* At a routed port: the interface by the tag, and where its exceptions go (f->out_id; 0 is up this netdev's stack). */
+/* At a routed port: the interface selected by the tag, and the port for its exceptions (f->out_id;
+ * 0 is the stack of this netdev). */
 static __always_inline void port_rif(struct frame *f)
 {
 	__u32 vlan = f->tci & VID_MASK;
@@ -362,8 +369,8 @@ static __always_inline __u64 sum_ipv4(struct ipv4 *ip)
 	return (__u64)word[0] + word[1] + word[2] + word[3] + word[4];
 }
 
-/* Reads a header; `room`: bytes from here to the end of the frame. False when it is not valid, its checksum apart when it
- * has options. */
+/* Reads a header. `room`: bytes from here to the end of the frame. False when the header is not
+ * valid; the checksum of a header with options is not checked here. */
 static __always_inline bool read_ipv4(struct packet *p, struct ipv4 *ip, __u32 room, bool gso)
 {
 	__u32 ihl = (ip->version_ihl & 15) * 4, len = bpf_ntohs(ip->len);
@@ -384,7 +391,8 @@ static __always_inline bool read_ipv4(struct packet *p, struct ipv4 *ip, __u32 r
 	return true;
 }
 
-/* More fragments, or an offset: the ports are in the first of them only, and so in none. */
+/* More fragments follow, or an offset is set. Only the first fragment has ports, so they are used
+ * for none. */
 static __always_inline bool is_fragment(struct ipv4 *ip)
 {
 	return bpf_ntohl(ip->id_fragment) & 0x3fff;
@@ -415,7 +423,7 @@ static __always_inline bool read_ipv6(struct packet *p, struct ipv6 *ip, __u32 r
 	return true;
 }
 
-/* One hop less, carried into the checksum (RFC 1624, equation 3). */
+/* Decrements the TTL and updates the checksum (RFC 1624, equation 3). */
 static __always_inline __u16 hop_check(__u16 check, __u8 ttl, __u8 protocol)
 {
 	__u32 old = ttl << 8 | protocol, new = (ttl - 1) << 8 | protocol;
@@ -435,7 +443,7 @@ static __always_inline void write_macs(struct mac_words *mac, struct way *w)
 	mac->word[2] = w->src >> 16;
 }
 
-/* Sends a routed frame on its way through the remaining stages. */
+/* Prepares a routed frame for the remaining stages. */
 static __always_inline void route_on(struct frame *f, struct way *w)
 {
 	f->dst = w->next & KEY_MAC_MASK;
@@ -446,7 +454,7 @@ static __always_inline void route_on(struct frame *f, struct way *w)
 	f->named = w->named;
 }
 
-/* The neighbour has been sent a frame. */
+/* Notes that a frame was sent to the neighbour. */
 static __always_inline void adjacency_used(struct frame *f)
 {
 	struct ly_adjacency *a = nh_adjacency(f->named.word);

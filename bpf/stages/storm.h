@@ -5,7 +5,7 @@
  * floods from ports with a rate to TC. A frame for a router interface (f->rif) has a known destination, whatever the FDB holds.
  */
 
-/* A global function: ports without a rate pay for the branch on their flags, and no more. */
+/* A global function, so that ports without a rate pay only for the branch on their flags. */
 __noinline int storm_admits(__u64 dst, __u32 vlan, __u32 port)
 {
 	__u32 kind = dst == BROADCAST ? STORM_BROADCAST : dst & GROUP_BIT ? STORM_MULTICAST : STORM_UNICAST;

@@ -21,7 +21,8 @@ static __always_inline int trap_take(__u64 *clock, __u64 interval_ns, __u64 tole
 	return false;
 }
 
-/* A token of the port's share, then one of the group's: what is over the share takes nothing from other ports. */
+/* Takes a token of the port's share and then one of the group, so that traffic above a port's share
+ * takes nothing from other ports. */
 __noinline int trap_admit(__u32 group, __u32 port, __u32 reason)
 {
 	struct ly_trap_group *g = LOOKUP(trap_groups, group);
@@ -56,7 +57,7 @@ static __always_inline bool traps_pvst(struct ly_global *g, struct frame *f)
 
 static __always_inline int stage_trap(struct frame *f, struct __sk_buff *skb)
 {
-	/* One compare for the rest of the world: both families begin with 01. */
+	/* One comparison for most frames: all addresses that trap begin with 01. */
 	if (!(f->dst & GROUP_BIT))
 		return 0;
 	struct ly_global *g = ROW(global, 0);

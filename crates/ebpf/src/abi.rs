@@ -52,17 +52,17 @@ pub(crate) struct Structure {
 }
 
 constants! {
-    /// LY_ABI: what pins of another number hold is not understood here.
+    /// LY_ABI: the layout of the maps. Pins with another number cannot be adopted.
     ABI: u32 = 17;
     PORTS: usize = 1024;
     PORT_WORDS: usize = PORTS / 64;
     VLANS: usize = 4096;
     IFMAP: u32 = 4096;
-    /// Ports below this are flooded to from XDP.
+    /// XDP floods to ports below this number only.
     XDP_FLOOD: usize = 64;
-    /// Programs that others jump to: places in `steps[]`.
+    /// The number of programs that others jump to: the slots of `steps[]`.
     STEPS: usize = 2;
-    /// Buckets of the part of the FDB that few hosts live in.
+    /// The number of buckets in the near part of the FDB, which is used while few hosts are known.
     FDB_NEAR: u32 = 1 << 14;
     FDB_WAYS: usize = 8;
     DROPS: usize = 64;
@@ -147,14 +147,14 @@ constants! {
     FDB_STATIC: u8 = FdbKind::Static as u8;
     FDB_STICKY: u8 = FdbKind::Sticky as u8;
     FDB_SELF: u8 = FdbKind::SelfAddress as u8;
-    /// An entry's word of the FDB: where its parts are.
+    /// The layout of an FDB entry's word.
     FDB_TAG_SHIFT: u32 = 19;
     FDB_SECOND: u64 = 1 << 18;
     FDB_SEEN_SHIFT: u32 = 10;
     FDB_PORT_MASK: u64 = 0x3ff;
-    /// `seen` of a dynamic entry that was last seen long ago.
+    /// The value of `seen` for a dynamic entry that was last seen long ago.
     FDB_LONG_AGO: u8 = 251;
-    /// A kind that is not dynamic is `seen` less this.
+    /// The value of `seen` minus this is the kind of an entry that is not dynamic.
     FDB_KINDS: u8 = 250;
     FDB_NEAR_BITS: u32 = 14;
     ADJ_RIF_SHIFT: u32 = 48;
@@ -162,7 +162,7 @@ constants! {
     NH_COUNT_SHIFT: u32 = 32;
 }
 
-/// Constants of the programs alone, by their names in the header: this crate neither writes nor reads what they stand for.
+/// Constants that only the programs use, by their names in the header.
 #[cfg(test)]
 pub(crate) const PROGRAMS_ALONE: &[&str] = &[
     "LY_FACTS_VALID_S",
@@ -469,7 +469,8 @@ const _: () = {
     assert!(BANK_ROWS == AdjacencyId::MAX.get() + 1 && BANK_ROWS == GroupId::MAX.get() + 1);
     assert!(Urpf::Off as u8 == 0 && Urpf::Loose as u8 == 1 && Urpf::Strict as u8 == 2);
 
-    // The numbers of the named types fit the programs' slots, and those the programs repeat are the same.
+    // The values of these types fit the programs' slots, and those that the programs repeat are
+    // equal.
     assert!(
         DropReason::SLOTS <= DROPS
             && DropReason::Truncated as u8 == 1

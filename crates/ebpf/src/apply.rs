@@ -23,9 +23,10 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering::Relaxed;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// A private plane's ports have no netdev; in its tables they have these indices, which no kernel gives out.
+/// Ports of a private plane have no netdev. Their indices in the tables begin here; no kernel
+/// assigns such indices.
 const PRIVATE_IFINDEX: u32 = 0x4000_0000;
-/// How often an FDB entry that is being changed by a frame is tried again.
+/// How often a change of an FDB entry is tried while frames change the entry.
 const FDB_TRIES: usize = 1000;
 
 impl EbpfPlane {
@@ -53,7 +54,7 @@ impl EbpfPlane {
                 self.save()
             }
             Err(error) => {
-                // A change that could not be undone leaves the tables between two states.
+                // After a change that could not be undone, the tables are between two states.
                 self.rough |= self.state != before;
                 self.state = before;
                 self.leaving.clear();
@@ -65,7 +66,7 @@ impl EbpfPlane {
         }
     }
 
-    /// What no kernel needs to be asked about.
+    /// Checks what needs no answer from the kernel.
     fn check(&self, next: &PlaneState) -> Result<()> {
         let limit = next.global.fdb_limit;
         if limit == 0 || limit > self.capabilities.fdb {
@@ -105,7 +106,7 @@ impl EbpfPlane {
         }
     }
 
-    /// How many netdevs get or lose a hook on the way to `next`.
+    /// How many netdevs get or lose a hook in the change to `next`.
     fn hook_changes(&self, next: &PlaneState) -> usize {
         let Some(Kept { hooks, .. }) = &self.kept else { return 0 };
         let wanted: BTreeSet<u32> =
@@ -118,7 +119,7 @@ impl EbpfPlane {
         self.tables.meta.u64(0, offset_of!(Meta, writing)).store(u64::from(on), Relaxed);
     }
 
-    /// What success makes final.
+    /// Makes a successful transaction final.
     fn settle(&mut self) {
         for port in std::mem::take(&mut self.leaving) {
             self.fdb_flush(&FdbFilter { port: Some(port), ..FdbFilter::default() });
@@ -130,7 +131,7 @@ impl EbpfPlane {
         self.prune_hooks();
     }
 
-    /// Takes the hooks off netdevs that are no ports.
+    /// Detaches the hooks of netdevs that are not ports any more.
     fn prune_hooks(&mut self) {
         let Some(Kept { hooks, netdev, .. }) = &mut self.kept else { return };
         let wanted: BTreeSet<u32> = self.state.ports.values().map(|port| port.ifindex).collect();
@@ -155,17 +156,18 @@ impl EbpfPlane {
             made_qdisc: hooks.map(|hooks| hooks.made_qdisc.clone()).unwrap_or_default(),
         }
     }
-    /// Finds out whether the state can be saved before anything is changed.
+    /// Checks that the state can be saved, before anything is changed.
     pub(crate) fn prepare_save(&self, next: &PlaneState) -> Result<()> {
         let Some(kept) = &self.kept else { return Ok(()) };
         kept.file.prepare(&self.saved(next, self.tables.meta.get(0).generation + 1))
     }
-    /// Saves the state as the pins' next generation.
+    /// Saves the state as the next generation of the pins.
     pub(crate) fn save(&self) -> Result<()> {
         let Some(kept) = &self.kept else { return Ok(()) };
         let generation = self.tables.meta.get(0).generation + 1;
         kept.file.prepare(&self.saved(&self.state, generation))?;
-        // Between these two the file is one generation ahead, which `writing` says is to be expected.
+        // Between these two writes the file is one generation ahead; `writing` marks that as
+        // expected.
         self.writing(true);
         kept.file.commit()?;
         self.tables.meta.u64(0, offset_of!(Meta, generation)).store(generation, Relaxed);
@@ -173,7 +175,7 @@ impl EbpfPlane {
         Ok(())
     }
 
-    /// Makes `state` what the plane holds after a restart: the tables are compared with it and put right where they differ.
+    /// Makes the tables equal `state` after a restart: compares them and writes the differences.
     pub(crate) fn adopt_state(&mut self, state: PlaneState) -> Result<()> {
         let mut notes = Vec::new();
         for (id, port) in &state.ports {
@@ -194,7 +196,7 @@ impl EbpfPlane {
         Ok(())
     }
 
-    /// Writes every table from `next`, whatever they hold, and attaches its ports.
+    /// Writes every table from `next`, whatever it holds, and attaches the ports.
     pub(crate) fn rewrite(&mut self, next: &PlaneState) -> Result<()> {
         for (id, port) in &next.ports {
             self.hook(*id, port, true)?;
@@ -227,7 +229,7 @@ impl EbpfPlane {
         Ok(())
     }
 
-    /// Every VLAN's flood sets at once.
+    /// Writes the flood sets of all VLANs.
     fn write_floods(&self, view: &VlanView, step: Step) {
         let live = |id: &PortId, port: &PortState| port.enabled && self.ifindex(*id, port) != 0;
         let ports: Vec<_> =
@@ -248,7 +250,7 @@ impl EbpfPlane {
         }
     }
 
-    /// Makes if_slots, if_ports and xdp_ports those of the state.
+    /// Makes if_slots, if_ports and xdp_ports equal the state.
     fn write_ifindexes(&mut self) -> Result<()> {
         let owner: BTreeMap<u32, PortId> = self
             .state
@@ -281,7 +283,7 @@ impl EbpfPlane {
         Ok(())
     }
 
-    /// Makes the control-plane entries of the FDB those of the state.
+    /// Makes the control-plane entries of the FDB equal the state.
     fn write_fdb(&mut self) -> Result<()> {
         let mut found = BTreeMap::new();
         let walked = self.tables.fdb_walk(&mut |key, value| {
@@ -344,7 +346,8 @@ impl EbpfPlane {
         }
     }
 
-    /// A group's rate and that of a port's share of it. A bucket whose rate changes is full again.
+    /// Writes the rate of a trap group and of a port's share of it. A bucket whose rate changes is
+    /// filled.
     fn write_trap_rates(&self, row: usize, group: &TrapRate, port: &TrapRate) {
         let write = |interval_at, tolerance_at, rate| {
             let (interval, tolerance) = lower::trap_rate(rate);
@@ -366,7 +369,7 @@ impl EbpfPlane {
         }
     }
 
-    /// A port's rates of storm control. A bucket whose rate changes is full again.
+    /// Writes a port's storm-control rates. A bucket whose rate changes is filled.
     fn write_storm(&self, id: PortId, port: Option<&PortState>) {
         for kind in StormKind::ALL {
             let row = kind.index() * abi::PORTS + id.index();
@@ -400,7 +403,7 @@ impl EbpfPlane {
         (ports.fold(0, |set, (id, _)| set | 1 << id.index()), longest.unwrap_or(0))
     }
 
-    /// Enters the port into the device maps, or takes it out. The caller writes the port's row afterwards.
+    /// Adds the port to the device maps or removes it. The caller writes the port's row afterwards.
     pub(crate) fn write_xdp_port(&mut self, id: PortId) {
         if self.kept.is_none() {
             return;
@@ -410,7 +413,8 @@ impl EbpfPlane {
         let wanted = if facts.xdp_tx { ifindex } else { 0 };
         let copy = self.programs.xdp_copy.as_raw_fd() as u32;
         if wanted != self.device("xdp_ports", id) {
-            // XDP stops sending to the port before its entries change; `write_row` has it start again.
+            // XDP must not send to the port while its entries change; `write_row` sets the flag
+            // again.
             let flags = self.tables.ports.u32(id.index(), offset_of!(abi::Port, flags));
             flags.fetch_and(!abi::PORT_XDP_TX, Relaxed);
         }
@@ -419,11 +423,11 @@ impl EbpfPlane {
         }
         let flood = id.index() < abi::XDP_FLOOD;
         let taken = self.write_device("xdp_ports", id, wanted, &[]).and_then(|()| {
-            // An entry is made anew each time: which program it names can't be told from a number.
+            // The entry is always written, because its number does not tell which program it names.
             if flood { self.write_device("xdp_flood", id, wanted, copy.as_bytes()) } else { Ok(()) }
         });
         if taken.is_err() {
-            // The netdev went in between: TC will do.
+            // The netdev was removed meanwhile; TC handles that.
             self.facts.insert(id, PortFacts { xdp_tx: false, ..facts });
         }
         self.write_xdp_flood();
@@ -436,13 +440,13 @@ impl EbpfPlane {
         global.u64(0, offset_of!(abi::Global, xdp_flood)).store(set, Relaxed);
     }
 
-    /// The netdev of an entry of a device map; 0: there is none.
+    /// The netdev of a device map's entry; 0 if there is none.
     fn device(&self, map: &str, id: PortId) -> u32 {
         let held = self.tables.map(map).lookup(u32::from(id.get()).as_bytes(), MapFlags::ANY).ok().flatten();
         held.and_then(|value| Some(u32::read_from_prefix(&value).ok()?.0)).unwrap_or(0)
     }
 
-    /// Makes an entry of a device map `ifindex` and what follows it; 0 takes it out.
+    /// Writes a device map's entry: `ifindex`, followed by `rest`; 0 removes the entry.
     fn write_device(&self, map: &str, id: PortId, ifindex: u32, rest: &[u8]) -> libbpf_rs::Result<()> {
         let held = self.device(map, id);
         let (map, key) = (self.tables.map(map), u32::from(id.get()));
@@ -476,7 +480,7 @@ impl EbpfPlane {
     fn flood_word(&self, id: PortId, vlan: VlanId, form: usize) -> &std::sync::atomic::AtomicU64 {
         self.tables.vlan_ports.u64(vlan.index(), (form * abi::PORT_WORDS + id.index() / 64) * 8)
     }
-    /// Takes the port out of the VLAN's flood sets it does not belong in.
+    /// Removes the port from the VLAN's flood sets that it does not belong to.
     fn close(&self, id: PortId, vlan: VlanId, pair: Pair) {
         for form in (0..abi::FORMS).filter(|form| Some(*form) != pair.flood) {
             let (word, bit) = (self.flood_word(id, vlan, form), 1 << (id.index() % 64));
@@ -486,7 +490,7 @@ impl EbpfPlane {
             }
         }
     }
-    /// Puts it into the one it belongs in.
+    /// Adds the port to the flood set that it belongs to.
     fn open_flood(&self, id: PortId, vlan: VlanId, pair: Pair) {
         let Some(form) = pair.flood else { return };
         let (word, bit) = (self.flood_word(id, vlan, form), 1 << (id.index() % 64));
@@ -496,7 +500,7 @@ impl EbpfPlane {
         }
     }
 
-    /// One (port, VLAN) pair, all of it.
+    /// Writes everything about a (port, VLAN) pair.
     pub(crate) fn write_pair(&self, id: PortId, view: &VlanView, vlan: VlanId) {
         let Some(port) = self.state.ports.get(&id) else { return };
         let live = port.enabled && self.ifindex(id, port) != 0;

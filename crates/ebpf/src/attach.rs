@@ -17,12 +17,12 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// How XDP runs on a netdev.
+/// The form in which XDP runs on a netdev.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum XdpForm {
-    /// The common program: this device keeps no tag out of band.
+    /// The common program, for a device that keeps no tag out of band.
     Plain,
-    /// A program loaded for this device, which asks its driver for tags it keeps out of band.
+    /// A program loaded for this device, which asks its driver for out-of-band tags.
     Bound,
 }
 
@@ -48,15 +48,16 @@ pub(crate) struct Hooks {
     pins: Pins,
     tcx: bool,
     pub held: BTreeMap<u32, Held>,
-    /// Offloads that were on and are off now, by netdev: put back when the hook goes.
+    /// Offloads that were switched off, by netdev. They are restored when the hook is detached.
     pub switched_off: BTreeMap<u32, Vec<String>>,
-    /// Netdevs whose VLAN tag parsing an administrator turned on after it was switched off here: it is not fought.
+    /// Netdevs on which an administrator has turned tag parsing on again after it was switched off
+    /// here. It is left on.
     pub tags_kept: BTreeSet<u32>,
     /// Netdevs that had no clsact qdisc before.
     pub made_qdisc: BTreeSet<u32>,
 }
 
-/// What attaching needs of the plane.
+/// What attaching needs from the plane.
 pub(crate) struct Attaching<'a> {
     pub tables: &'a Tables,
     pub programs: &'a Programs,
@@ -64,7 +65,7 @@ pub(crate) struct Attaching<'a> {
 }
 
 impl Hooks {
-    /// No hooks yet; `tcx` is what the kernel can do.
+    /// No hooks yet. `tcx` says whether the kernel has TCX.
     pub(crate) fn new(pins: Pins, tcx: bool) -> Self {
         Self {
             pins,
@@ -76,8 +77,8 @@ impl Hooks {
         }
     }
 
-    /// Takes over the pinned links that are still attached, and forgets the others. With `update`, they change to
-    /// `programs` in place, losing no frame.
+    /// Takes over the pinned links that are still attached, and drops the others. With `update`
+    /// they are switched to `programs` in place, without losing a frame.
     pub(crate) fn adopt(&mut self, with: &Attaching<'_>, update: bool) -> Result<()> {
         for name in self.pins.links() {
             let path = self.pins.link(&name);
@@ -89,7 +90,7 @@ impl Hooks {
                 continue;
             };
             if link_ifindex(&link).ok() != Some(ifindex) {
-                // The netdev is gone, and the kernel has detached the program.
+                // The netdev was removed, and the kernel has detached the program.
                 fs::remove_file(&path).doing(|| format!("removing the stale pin {}", path.display()))?;
                 continue;
             }
@@ -123,7 +124,8 @@ impl Hooks {
         pins.links().iter().any(alive)
     }
 
-    /// True when a pinned link is attached to a netdev, or is there and this process has no right to look at it.
+    /// True when a pinned link is attached to a netdev, or exists but may not be inspected by this
+    /// process.
     pub(crate) fn may_be_alive(pins: &Pins) -> bool {
         let alive = |name: &String| {
             let found = object::pinned(&pins.link(name)).and_then(|link| link_ifindex(&link));
@@ -132,14 +134,16 @@ impl Hooks {
         pins.links().iter().any(alive)
     }
 
-    /// Takes netdevs to be hooked whose filters, unlike links, nothing tells of.
+    /// Assumes hooks on these netdevs, because there is no way to list filters as there is for
+    /// links.
     pub(crate) fn presume(&mut self, ifindexes: impl Iterator<Item = u32>) {
         if !self.tcx {
             ifindexes.for_each(|ifindex| self.held.entry(ifindex).or_default().tc = true);
         }
     }
 
-    /// Forgets what the kernel has detached: the netdev that had this index is gone, even if another has it now.
+    /// Drops what the kernel has detached: the netdev with this index was removed, even if another
+    /// one has the index now.
     pub(crate) fn forget_dead(&mut self, ifindex: u32) {
         if !self.tcx {
             if !clsact::present(ifindex) {
@@ -158,7 +162,7 @@ impl Hooks {
         held.xdp = held.xdp.filter(|form| alive(form.prefix()));
     }
 
-    /// Detaches every pinned link, and says what could not be.
+    /// Detaches every pinned link, and reports those that could not be detached.
     pub(crate) fn detach_all(pins: &Pins) -> Result<()> {
         let mut result = Ok(());
         for name in pins.links() {
@@ -167,8 +171,9 @@ impl Hooks {
         result
     }
 
-    /// Attaches to `link` what `choice` comes to. What was attached and is wanted stays untouched. Answers why XDP is not used
-    /// where it could have been; with `strict` that is an error where the user chose XDP.
+    /// Attaches to `link` what `choice` leads to. Hooks that are attached already and wanted stay
+    /// untouched. Returns why XDP is not used where it could have been; with `strict` that is an
+    /// error if the user has chosen XDP.
     pub(crate) fn set(
         &mut self,
         with: &Attaching<'_>,
@@ -203,11 +208,11 @@ impl Hooks {
         self.held.entry(link.ifindex).or_default().tc = true;
         match self.set_xdp(with, link, before.xdp, wanted) {
             Ok(()) => Ok(refused),
-            // What was chosen here and not by the user gives way: TC does everything.
+            // An automatic choice falls back to TC, which handles everything.
             Err(error) if choice == HookChoice::Auto || !strict => Ok(Some(error.to_string())),
             Err(error) => {
                 if !before.tc {
-                    // The error that matters is the first.
+                    // Report the first error.
                     let _ = self.clear(with.netdev, link.ifindex);
                 }
                 Err(error)
@@ -215,7 +220,8 @@ impl Hooks {
         }
     }
 
-    /// Finds out whether an administrator has turned tag parsing on again after it was switched off here.
+    /// Detects that an administrator has turned tag parsing on again after it was switched off
+    /// here.
     fn note_tags(&mut self, ifindex: u32, before: Held, tags: Tags) {
         if tags == Tags::InLine {
             self.tags_kept.remove(&ifindex);
@@ -225,7 +231,7 @@ impl Hooks {
         let ours = off.is_some_and(|off| off.iter().any(|name| TAG_PARSING.contains(&name.as_str())));
         if ours || before.xdp == Some(XdpForm::Plain) {
             self.tags_kept.insert(ifindex);
-            // It is as the administrator wants it: there is nothing to put back.
+            // The offload is as the administrator wants it, so it will not be restored.
             if let Some(off) = self.switched_off.get_mut(&ifindex) {
                 off.retain(|name| !TAG_PARSING.contains(&name.as_str()));
             }
@@ -262,7 +268,7 @@ impl Hooks {
 
     fn attach_tc(&mut self, with: &Attaching<'_>, link: &Link) -> Result<()> {
         let doing = || format!("attaching to TC ingress of {}", link.name);
-        // Only hardware merges frames so that they cannot be told apart again.
+        // Only hardware merges frames in a way that cannot be undone.
         if link.kind.is_none() {
             self.switch_off(with.netdev, link, MERGING).doing(doing)?;
         }
@@ -299,7 +305,8 @@ impl Hooks {
         self.attach_link(form.prefix(), program, link.ifindex, libbpf_sys::BPF_XDP, flags).doing(doing)
     }
 
-    /// The program for a hook: a new one where it is bound to the device, `None` for those the plane has.
+    /// The program for a hook: a new one if it has to be bound to the device, `None` for one of the
+    /// plane's.
     fn program(&self, with: &Attaching<'_>, form: Option<XdpForm>, ifindex: u32) -> Result<Option<OwnedFd>> {
         match form {
             None => Ok(None),
@@ -322,7 +329,7 @@ impl Hooks {
     ) -> io::Result<()> {
         let path = self.pins.link(&format!("{kind}-{ifindex}"));
         if path.exists() {
-            // Left by a netdev that had this index before; its link is dead.
+            // The pin belongs to a removed netdev with the same index; its link is dead.
             fs::remove_file(&path)?;
         }
         let opts = libbpf_sys::bpf_link_create_opts {
@@ -340,7 +347,7 @@ impl Hooks {
         object::pin(&link, &path)
     }
 
-    /// Detaches everything from a netdev and gives it back the offloads it had.
+    /// Detaches everything from a netdev and restores its offloads.
     pub(crate) fn clear(&mut self, netdev: &Netdev, ifindex: u32) -> Result<()> {
         let Some(held) = self.held.remove(&ifindex) else { return Ok(()) };
         let mut result = Ok(());
@@ -379,7 +386,7 @@ impl Hooks {
         Ok(())
     }
 
-    /// Switches on again those of `offloads` that were switched off.
+    /// Switches those of `offloads` on again that were switched off.
     fn restore(&mut self, netdev: &Netdev, ifindex: u32, offloads: &[&str]) {
         let Some(off) = self.switched_off.get_mut(&ifindex) else { return };
         let wanted: Vec<(&str, bool)> = offloads
@@ -392,20 +399,20 @@ impl Hooks {
             self.switched_off.remove(&ifindex);
         }
         if let (false, Ok(link)) = (wanted.is_empty(), netdev.link_by_index(ifindex)) {
-            // A driver that took it off and will not put it on again leaves nothing to be done.
+            // If the driver does not switch it on again, nothing more can be done.
             let _ = netdev.set_features(&link.name, &wanted);
         }
     }
 }
 
-/// Detaches a pinned link and removes the pin; what is gone already is no error.
+/// Detaches a pinned link and removes the pin. If both are gone already, that is no error.
 fn detach_pinned(pins: &Pins, name: &str) -> Result<()> {
     let path = pins.link(name);
     let doing = || format!("detaching {name}");
     if let Ok(link) = object::pinned(&path) {
         // SAFETY: a live descriptor.
         let answer = unsafe { libbpf_sys::bpf_link_detach(link.as_raw_fd()) };
-        // ENOLINK and ENODEV: the netdev went first.
+        // ENOLINK and ENODEV: the netdev was removed first.
         if answer < 0 && ![-libc::ENOLINK, -libc::ENODEV].contains(&answer) {
             check(answer).doing(doing)?;
         }
@@ -450,13 +457,14 @@ pub(crate) fn has_tcx() -> bool {
     egress_programs(1).is_ok()
 }
 
-/// TC before TCX: a filter of the clsact qdisc, which stays without a link or a pin.
+/// TC without TCX: a filter of the clsact qdisc, which stays attached without a link or a pin.
 mod clsact {
     use super::{AsRawFd, FromRawFd, OwnedFd, check, io};
     use libbpf_sys::{bpf_tc_hook, bpf_tc_opts, size_t};
 
-    /// Which filter of the hook is ours. Filters run by priority, and those that others add without one get 49152 or less, so
-    /// ours runs behind them; what it does not forward or drop goes on to filters behind it.
+    /// The handle of the plane's filter. Filters run by priority, and those added without one get
+    /// 49152 or less, so the plane's filter runs after them. Frames that it neither forwards nor
+    /// drops continue to later filters.
     const HANDLE: u32 = 0x6c79;
     const PRIORITY: u32 = 50_000;
     /// The program's name, as the kernel keeps it.
@@ -473,7 +481,8 @@ mod clsact {
         bpf_tc_opts { sz, handle: HANDLE, priority: PRIORITY, ..Default::default() }
     }
 
-    /// The filter at our place: `None` when there is none, else whether its program is ours.
+    /// The filter with the plane's handle and priority: `None` if there is none, otherwise whether
+    /// its program is the plane's.
     fn at_our_place(ifindex: u32) -> Option<bool> {
         let (hook, mut opts) = (hook(ifindex, libbpf_sys::BPF_TC_INGRESS).ok()?, opts());
         // SAFETY: hook and options of the sizes they say.
@@ -498,9 +507,10 @@ mod clsact {
         at_our_place(ifindex) == Some(true)
     }
 
-    /// Puts the filter there, over one of ours if there is one; true when the qdisc had to be made.
+    /// Attaches the filter, replacing an earlier one of the plane. Returns true if the qdisc had to
+    /// be created.
     pub(super) fn attach(ifindex: u32, program: &OwnedFd) -> io::Result<bool> {
-        // libbpf prints that the qdisc is there, which is no news.
+        // libbpf prints that the qdisc exists already, which is expected.
         let _messages = crate::refusal::Messages::listen();
         let mut hook = hook(ifindex, libbpf_sys::BPF_TC_INGRESS)?;
         // SAFETY: a hook of the size it says.
@@ -520,13 +530,13 @@ mod clsact {
         Ok(made)
     }
 
-    /// True when the qdisc carries filters besides ours, which go with it.
+    /// True when the qdisc has other filters, which would be deleted with it.
     fn others(ifindex: u32) -> bool {
         let netdev = lanyard_netdev::Netdev::open();
         netdev.and_then(|netdev| Ok(netdev.clsact_filters(ifindex)?)).is_ok_and(|count| count > 1)
     }
 
-    /// Removes the filter, and the qdisc when it was made for it and nothing else is in it.
+    /// Removes the filter, and the qdisc if it was created for it and has no other filters.
     pub(super) fn detach(ifindex: u32, made: bool) -> io::Result<()> {
         let made = made && !others(ifindex);
         let points = if made {
@@ -544,7 +554,7 @@ mod clsact {
             // SAFETY: hook and options of the sizes they say.
             unsafe { libbpf_sys::bpf_tc_detach(&raw const hook, &raw const opts) }
         };
-        // The netdev or its qdisc may have gone first.
+        // The netdev or its qdisc may have been removed first.
         if [-libc::ENOENT, -libc::ENODEV, -libc::EINVAL].contains(&answer) {
             Ok(())
         } else {

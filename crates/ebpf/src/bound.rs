@@ -13,10 +13,11 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 /// Bytes of an instruction.
 const INSN: u32 = 8;
 
-/// Whether the kernel may follow what it remembers of the program, which was handed in with so many instructions.
+/// Checks that the kernel's pointer to the program stays valid. The program was loaded with
+/// `handed_in` instructions.
 ///
 /// # Errors
-/// With the reason when it may not. The program is then to be closed while its device is there.
+/// Why the pointer may be invalid. The program must then be closed while its device exists.
 pub(crate) fn stays_in_place(program: impl AsFd, handed_in: usize) -> io::Result<()> {
     if blinds()? {
         return Err(io::Error::other(
@@ -32,7 +33,7 @@ pub(crate) fn stays_in_place(program: impl AsFd, handed_in: usize) -> io::Result
     Ok(())
 }
 
-/// Bytes of a program's instructions as the kernel has them.
+/// Length of a program's instructions in the kernel, in bytes.
 fn length(program: &impl AsFd) -> io::Result<u32> {
     let mut info = libbpf_sys::bpf_prog_info::default();
     let mut size = size_of_val(&info) as u32;
@@ -43,16 +44,16 @@ fn length(program: &impl AsFd) -> io::Result<u32> {
     Ok(info.xlated_prog_len)
 }
 
-/// Whether the kernel blinds the constants of our programs. The setting is the first network namespace's alone to read: so we
-/// look at what becomes of one constant.
+/// Whether the kernel blinds constants of this process's programs. Only the initial network
+/// namespace may read the setting, so the effect on one constant is examined.
 fn blinds() -> io::Result<bool> {
     Ok(length(&constant()?)? > CONSTANT as u32 * INSN)
 }
 
-/// Instructions of [`constant`].
+/// Number of instructions of [`constant`].
 const CONSTANT: usize = 2;
 
-/// A program that answers a constant.
+/// A program that returns a constant.
 fn constant() -> io::Result<OwnedFd> {
     let insn = |code: u32, imm: i32| libbpf_sys::bpf_insn { code: code as u8, imm, ..Default::default() };
     let insns: [_; CONSTANT] = [

@@ -15,21 +15,21 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Our own bpffs, in PID 1's mount namespace.
+/// The plane's own bpffs, in PID 1's mount namespace.
 const OURS: &str = "/run/lanyard/bpf";
 /// PID 1's root, seen from another mount namespace.
 const INIT_ROOT: &str = "/proc/1/root";
-/// The usual bpffs, when ours cannot be had.
+/// The usual bpffs, in case the own one is not available.
 const USUAL: &str = "/sys/fs/bpf";
 /// linux/magic.h: BPF_FS_MAGIC.
 const BPF_FS_MAGIC: i64 = 0xcafe_4a11;
 
-/// A bpffs and what is to be said of it.
+/// A bpffs, and a note about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Place {
     /// The directory below which every instance has one.
     pub root: PathBuf,
-    /// A line for people when pins are not where they should be.
+    /// A note for the operator if the pins are not in the usual place.
     pub note: Option<String>,
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn locate() -> Result<Place> {
     Ok(Place { root: usual.join("lanyard"), note: Some(note) })
 }
 
-/// The directories below which instances have their pins already. Mounts nothing.
+/// The directories that have pins of instances already. Mounts nothing.
 pub(crate) fn existing() -> Vec<PathBuf> {
     let ours =
         if in_init_namespace() { PathBuf::from(OURS) } else { PathBuf::from(format!("{INIT_ROOT}{OURS}")) };
@@ -70,7 +70,8 @@ pub(crate) fn existing() -> Vec<PathBuf> {
         .collect()
 }
 
-/// True in PID 1's mount namespace; also when that cannot be told (no right to look at PID 1).
+/// True in PID 1's mount namespace, and if that cannot be determined because PID 1 may not be
+/// inspected.
 fn in_init_namespace() -> bool {
     match (fs::read_link("/proc/self/ns/mnt"), fs::read_link("/proc/1/ns/mnt")) {
         (Ok(own), Ok(init)) => own == init,
@@ -78,7 +79,7 @@ fn in_init_namespace() -> bool {
     }
 }
 
-/// Sees to it that `path`, which is [`OURS`] seen from here, is a bpffs.
+/// Makes sure that `path`, which is [`OURS`] seen from here, is a bpffs.
 fn ready(path: &Path) -> io::Result<()> {
     if is_bpffs(path) {
         return Ok(());
@@ -152,7 +153,7 @@ impl Pins {
         }
         Ok(())
     }
-    /// Removes every pin and the directory; what is not there is no error.
+    /// Removes every pin and the directory. Missing ones are no error.
     pub(crate) fn remove(&self) -> io::Result<()> {
         match fs::remove_dir_all(&self.dir) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),

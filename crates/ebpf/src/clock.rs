@@ -1,8 +1,9 @@
-//! The clock of what the programs date: the kernel's jiffies, in nanoseconds (`ticks_ns` in bpf/frame.h).
+//! The clock by which the programs date entries: the kernel's jiffies, in nanoseconds (`ticks_ns`
+//! in bpf/frame.h).
 //!
-//! Jiffies follow CLOCK_MONOTONIC tick by tick and count from a number of the kernel's choice. How far they are ahead is found out
-//! once in a process, by a program that reads them. Invariant: this clock is never behind the programs', and at most two
-//! ticks ahead.
+//! Jiffies follow CLOCK_MONOTONIC tick by tick, from a start value that the kernel chooses. The
+//! offset is determined once per process, by a program that reads jiffies. Invariant: this clock is
+//! never behind the programs', and at most two ticks ahead of it.
 
 use crate::abi::FdbCall;
 use crate::error::{Doing, Result};
@@ -16,7 +17,7 @@ static AHEAD_NS: OnceLock<u64> = OnceLock::new();
 /// Nanoseconds between two jiffies: what the kernel gives as the resolution of its coarse clocks.
 pub(crate) fn tick_ns() -> u64 {
     let tick = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE);
-    // Every kernel that loads the programs tells; the longest tick there is, if not.
+    // Every kernel that loads the programs reports it; otherwise assume the longest tick.
     tick.map_or(10_000_000, |tick| tick.tv_nsec() as u64).max(1)
 }
 
@@ -25,10 +26,10 @@ fn monotonic_ns() -> u64 {
         .map_or(0, |now| now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64)
 }
 
-/// Finds out, by the program `clock_read`, how far ahead the programs' clock is.
+/// Determines the offset of the programs' clock by the program `clock_read`.
 ///
 /// # Errors
-/// When the program can't be run.
+/// When the program cannot be run.
 pub(crate) fn set(clock_read: impl AsFd) -> Result<()> {
     if AHEAD_NS.get().is_some() {
         return Ok(());
@@ -40,7 +41,7 @@ pub(crate) fn set(clock_read: impl AsFd) -> Result<()> {
     Ok(())
 }
 
-/// What the programs' clock says when CLOCK_MONOTONIC is `ns`.
+/// The programs' time at the time `ns` of CLOCK_MONOTONIC.
 pub(crate) fn of_monotonic(ns: u64) -> u64 {
     ns.wrapping_add(AHEAD_NS.get().copied().unwrap_or(0))
 }

@@ -1,7 +1,9 @@
-//! Dry runs: a frame through the live tables by BPF_PROG_TEST_RUN of programs that note what they would do.
+//! Dry runs: BPF_PROG_TEST_RUN of programs that record what they would do with a frame, over the
+//! live tables.
 //!
-//! Read first: the kernel's Documentation/bpf/bpf_prog_run.rst. The programs are those that forward, loaded a second time
-//! with `dry` set; what they would send goes into the journal (`struct ly_journal` in `bpf/abi.h`).
+//! Read first: the kernel's Documentation/bpf/bpf_prog_run.rst. The programs are those that
+//! forward, loaded a second time with `dry` set; they write what they would send into the journal
+//! (`struct ly_journal` in `bpf/abi.h`).
 
 use crate::abi::{self, Journal, JournalForm};
 use crate::clock::{now_ns, of_monotonic};
@@ -20,14 +22,14 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use zerocopy::FromZeros;
 
-/// What XDP answers: linux/bpf.h.
+/// Return values of XDP programs, linux/bpf.h.
 const XDP_PASS: u32 = 2;
-/// The kernel's test run takes frames of up to about 3,700 bytes, and none that say IP and have no IP header. A longer
-/// one is cut, a shorter one filled up, and the programs are told what it is longer than what they see; they read nothing
-/// behind the tag.
+/// The kernel's test run accepts frames of up to about 3,700 bytes, and rejects frames with an IP
+/// EtherType but no IP header. A longer frame is cut and a shorter one padded, and the programs are
+/// told the difference in length. They read nothing after the tag.
 const LONGEST_RUN: usize = 2048;
 
-/// Marks a dry run leaves.
+/// The marks that a dry run leaves in the tables.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DryMode {
     /// Learn, refresh and move addresses.
@@ -36,9 +38,10 @@ pub struct DryMode {
     pub count: bool,
     /// Spend trap groups' tokens and send trapped frames up.
     pub police: bool,
-    /// Not 0: the frame is one buffer of many segments with so many bytes of payload each (GSO); TC only.
+    /// If not 0, the frame is a GSO buffer whose segments have this many bytes of payload; TC only.
     pub gso_size: u32,
-    /// The outermost tag is out of band, as the kernel presents received frames to TC; TC only.
+    /// True if the outermost tag is out of band, as the kernel presents received frames to TC; TC
+    /// only.
     pub out_of_band: bool,
 }
 
@@ -47,12 +50,12 @@ const SKB_WORDS: usize = 48;
 const SKB_GSO_SEGS: usize = 41;
 const SKB_GSO_SIZE: usize = 44;
 
-/// What a dry run came to.
+/// The result of a dry run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DryRun {
-    /// How the frame ended; `None` when XDP passed it up to TC, uncounted and untouched.
+    /// How processing ended; `None` when XDP passed the frame to TC, not counted and not changed.
     pub verdict: Option<Verdict>,
-    /// The VLAN it was let into.
+    /// The VLAN into which it was accepted.
     pub vlan: Option<VlanId>,
     /// The frames that would be sent, in emission order, tags in line.
     pub egress: Vec<(PortId, Vec<u8>)>,
@@ -68,7 +71,7 @@ pub(crate) struct Dry {
     tc: OwnedFd,
     out_of_band: OutOfBand,
     xdp: OwnedFd,
-    /// Kept, or there is nothing to jump to.
+    /// Kept open, because the programs jump by this map.
     _steps: MapHandle,
 }
 
@@ -99,7 +102,8 @@ impl EbpfPlane {
         self.read_journal(&journal, out, frame)
     }
 
-    /// Runs the program at a moment of its own clock; answers the journal and, from XDP, the frame it would send.
+    /// Runs the program at a given time. Returns the journal and, for XDP, the frame that it would
+    /// send.
     fn run_dry(
         &mut self,
         hook: Hook,
@@ -123,7 +127,8 @@ impl EbpfPlane {
         journal.target_port = abi::NOT_FOUND;
         journal.target = abi::NO_TARGET;
         if frame.len() < HEADER_LEN {
-            // The kernel's test run takes no such frame; the program's first check is its answer.
+            // The kernel's test run does not accept such a frame; it would fail the program's first
+            // check.
             journal.verdict = abi::DROPPED;
             journal.reason = DropReason::Truncated as u8;
             return Ok((journal, None));
@@ -181,7 +186,7 @@ impl EbpfPlane {
         Ok(DryRun { verdict, vlan: VlanId::new(journal.vlan), egress, clones, tag_operations })
     }
 
-    /// The bytes of a form, the tag the kernel keeps out of band back in its place.
+    /// The bytes of a form, with the out-of-band tag put back in line.
     fn journal_frame(&self, form: usize, how: &JournalForm) -> Result<Vec<u8>> {
         let mut bytes = self.tables.journal_bytes(form, how.len as usize)?;
         if how.tag_proto != 0 {
@@ -201,7 +206,7 @@ impl EbpfPlane {
     }
 }
 
-/// Puts back what was cut from the end of `frame` before it became `bytes`, or takes away what filled it up.
+/// Restores what was cut from the end of `frame`, or removes the padding.
 fn whole(mut bytes: Vec<u8>, frame: &[u8]) -> Vec<u8> {
     bytes.extend_from_slice(frame.get(LONGEST_RUN..).unwrap_or_default());
     bytes.truncate(bytes.len() - shortest_run(frame).saturating_sub(frame.len()));
@@ -217,7 +222,8 @@ fn shortest_run(frame: &[u8]) -> usize {
     }
 }
 
-/// One test run; answers what the program returned and, with `grow`, the frame after it, which may have grown so much.
+/// Makes one test run. Returns the program's result and, with `grow`, the frame afterwards, which
+/// may be longer by that many bytes.
 fn run(program: &OwnedFd, frame: &[u8], grow: usize, gso_size: u32) -> io::Result<(u32, Vec<u8>)> {
     let mut out = vec![0; if grow == 0 { 0 } else { frame.len() + grow }];
     let mut opts = libbpf_sys::bpf_test_run_opts {

@@ -21,10 +21,10 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 use zerocopy::FromBytes;
 
-/// Records handed over by one call, of each ring.
+/// Records that one call takes from each ring.
 const TRAPS_A_POLL: usize = 256;
 const EVENTS_A_POLL: usize = 4096;
-/// More records than the ring of trapped frames has room for.
+/// More records than fit into the ring of trapped frames.
 const RECORDS_IN_RING: usize = 16_384;
 /// Bytes of a record in its ring: its header of 8 and its content.
 const TRAP_RECORD: u64 = 8 + (size_of::<TrapHeader>() + abi::TRAP_BYTES) as u64;
@@ -88,10 +88,10 @@ impl Events {
         self.epoll.add(fd, event).doing(|| "watching the netdevs".into())
     }
 
-    /// Hands over what is there.
+    /// Passes on the records that wait.
     pub(crate) fn poll(&mut self, tables: &Tables, handle: &mut dyn FnMut(PlaneEvent)) {
         for (ring, most) in [(&self.traps, TRAPS_A_POLL), (&self.fdb, EVENTS_A_POLL)] {
-            // The callbacks never refuse, so there is no error but "nothing there".
+            // The callbacks do not fail, so the only error is an empty ring.
             ring.consume_raw_n(most);
             let records = std::mem::take(&mut *self.waiting.borrow_mut());
             records.into_iter().for_each(&mut *handle);
@@ -103,7 +103,7 @@ impl Events {
         }
     }
 
-    /// Throws away the BPDUs that wait, and keeps the other records for the next poll.
+    /// Drops waiting BPDUs, and keeps the other records for the next poll.
     pub(crate) fn discard_bpdus(&mut self) {
         self.traps.consume_raw_n(RECORDS_IN_RING);
         let is_bpdu = |event: &PlaneEvent| matches!(event, PlaneEvent::Trapped { reason, .. } if reason.group() == TrapGroup::Stp);
@@ -147,7 +147,7 @@ fn fdb_event(record: &[u8]) -> Option<PlaneEvent> {
     let (event, _) = FdbEvent::read_from_prefix(record).ok()?;
     let value = FdbValue::from_raw(event.value);
     let entry = |now| fdb_entry(event.key, value, now);
-    // What has just been learned has no age; what is gone had the one it had when it went.
+    // A new entry has age 0; a removed one keeps the age that it had.
     let fresh: Option<FdbEntry> = entry(value.updated_s);
     Some(match event.event {
         abi::EVENT_ADDED => PlaneEvent::FdbAdded(fresh?),

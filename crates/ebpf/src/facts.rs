@@ -30,12 +30,12 @@ pub(crate) struct Seen {
     pub kind: Kind,
     pub xdp: XdpAbility,
     pub tags: Tags,
-    /// `rx-lro` is on.
+    /// True if `rx-lro` is on.
     pub merges: bool,
     pub far: Result<Far, NoPeer>,
 }
 
-/// What makes a difference about a netdev's kind.
+/// The properties of a kind of netdev that matter here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Hardware,
@@ -54,20 +54,20 @@ impl Kind {
             Some(_) => Self::Virtual,
         }
     }
-    /// Frames that come in may still lack their transport checksum, and XDP is not told which do: the sender's stack leaves it to
-    /// a device that never comes.
+    /// True if received frames may lack their transport checksum and XDP cannot tell which: the
+    /// sender's stack left it to a device, and there is none.
     pub(crate) const fn leaves_checksums(self) -> bool {
         matches!(self, Self::Veth | Self::Tap)
     }
 }
 
-/// Where the driver leaves VLAN tags of received frames.
+/// Where the driver keeps VLAN tags of received frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tags {
     InLine,
     /// Out of band, until the offload is switched off.
     Parsed,
-    /// Out of band, and the driver does not change that.
+    /// Out of band, without a way to change that.
     AlwaysParsed,
 }
 
@@ -77,13 +77,13 @@ pub(crate) struct Far {
     pub netnsid: i32,
     pub ifindex: u32,
     pub mac: MacAddr,
-    /// It forwards packets, or hands its frames to a device that might.
+    /// It forwards packets, or passes its frames to a device that may.
     pub forwards: bool,
-    /// What bpf_redirect_peer would pass by.
+    /// What bpf_redirect_peer would bypass, if anything.
     pub passed_by: Option<PassedBy>,
 }
 
-/// Why there is no far end to hand frames to.
+/// Why frames cannot be delivered directly to the far end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoPeer {
     NotVeth,
@@ -102,14 +102,14 @@ impl fmt::Display for NoPeer {
     }
 }
 
-/// Something between a port and its far end that bpf_redirect_peer passes by.
+/// Something between a port and its far end that bpf_redirect_peer bypasses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PassedBy {
     Qdisc(String),
     EgressFilter,
     EgressProgram,
     FarXdp,
-    /// The kernel did not answer, so it is not known that nothing is there.
+    /// The kernel did not answer, so something may be there.
     Unknown(String),
 }
 
@@ -125,10 +125,10 @@ impl fmt::Display for PassedBy {
     }
 }
 
-/// Reads what the decisions about `port` depend on.
+/// Reads everything that the decisions about `port` depend on.
 pub(crate) fn look(netdev: &Netdev, port: &PortState, link: &Link) -> Seen {
     let kind = Kind::of(link);
-    // A kernel that cannot tell (before Linux 6.3) is one whose XDP is not used.
+    // On a kernel that cannot report this (before Linux 6.3), XDP is not used.
     let xdp = netdev.xdp_ability(link.ifindex).unwrap_or_default();
     let (mut tags, mut merges) = (Tags::InLine, false);
     if kind == Kind::Hardware || kind != Kind::Veth && port.hook == HookChoice::Xdp {
@@ -214,16 +214,16 @@ pub(crate) fn hook(choice: HookChoice, seen: &Seen, kept: bool) -> Result<Option
     }
 }
 
-/// Frames that are handed to the far end.
+/// The frames that are delivered directly to the far end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Peer {
-    /// The far end's own address: frames for it are.
+    /// The address of the far end; frames to it are.
     pub mac: MacAddr,
-    /// Known unicast for other addresses is, too.
+    /// True if known unicast to other addresses is, too.
     pub any: bool,
 }
 
-/// Which frames are handed to the far end; the reason where all go through the device.
+/// Decides which frames are delivered directly to the far end, or returns why none are.
 pub(crate) fn peer(delivery: Delivery, seen: &Seen) -> Result<Peer, String> {
     if delivery == Delivery::Device {
         return Err("it is configured".into());

@@ -1,7 +1,8 @@
-//! An FDB entry out of its word: what `bpf/fdb.h` does with `fdb_key_of` and `fdb_value`, for reading the table whole.
+//! Decodes FDB entries, as `fdb_key_of` and `fdb_value` in `bpf/fdb.h` do, for reading the whole
+//! table.
 //!
-//! Read first: the drawing of an entry in `bpf/abi.h`. Invariant: the hash is a permutation of 59-bit words, so a
-//! bucket's number and the tag that stands in it are the key.
+//! Read first: the layout of an entry in `bpf/abi.h`. Invariant: the hash is a permutation of
+//! 59-bit words, so a bucket's number and a tag determine the key.
 
 use crate::abi::{
     self, FDB_KINDS as KINDS, FDB_LONG_AGO as LONG_AGO, FDB_NEAR_BITS as NEAR_BITS,

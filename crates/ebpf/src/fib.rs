@@ -18,11 +18,11 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
 use zerocopy::IntoBytes;
 
-/// Lines of a table at first, and whenever it is full.
+/// The sizes of a table in lines: the first one, and those to which it grows.
 const SIZES: [u32; 5] = [abi::FIB_SMALL, abi::FIB_MEDIUM, 1 << 19, 1 << 20, 1 << 21];
 /// Lines of a table at most.
 pub(crate) const LINES: u32 = SIZES[SIZES.len() - 1];
-/// What tables are called, by family.
+/// The names of the tables, by family.
 pub(crate) const NAMES: [&str; 2] = ["fib4_lines", "fib6_lines"];
 
 /// A family's writer.
@@ -51,7 +51,7 @@ impl<W: Family> Table<W> {
     pub(crate) fn new(vrf: VrfId) -> Result<Self> {
         Ok(Self { array: Array::new(slot(vrf, W::NTH), SIZES[0])?, writer: W::new(&SIZES) })
     }
-    /// Writes a route; what to do if it is refused.
+    /// Writes a route; if that is refused, returns what to do.
     pub(crate) fn set(
         &mut self,
         prefix: W::Net,
@@ -68,7 +68,8 @@ impl<W: Family> Table<W> {
             }
         })
     }
-    /// The same routes in larger memory, which is put in place if the programs read the table; what was there goes.
+    /// Copies the table into larger memory. If the programs use the table, they are switched to the
+    /// copy, and the old memory is released.
     pub(crate) fn grow(&mut self, live: Option<&Tables>) -> Result<()> {
         let Some(lines) = self.writer.larger() else { return Ok(()) };
         let array = Array::new(self.array.slot, lines)?;
@@ -76,11 +77,11 @@ impl<W: Family> Table<W> {
         let had = std::mem::replace(&mut self.array, array);
         live.map_or(Ok(()), |tables| self.put(tables).map(|()| had.clear_beside(&self.array, tables)))
     }
-    /// Puts it where the programs find it, and waits until none reads what was there.
+    /// Makes the programs use this table, and waits until none reads the previous one.
     pub(crate) fn put(&self, tables: &Tables) -> Result<()> {
         self.array.put(tables)
     }
-    /// Every program that was under way when something was last given back has ended.
+    /// Ends the quarantine: every program that was running when something was last freed has ended.
     pub(crate) fn settle(&mut self) {
         self.writer.settle();
     }
@@ -93,18 +94,18 @@ impl<W: Family> Table<W> {
     }
 }
 
-/// What makes room for a route that was refused.
+/// What can make room for a refused route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Remedy {
-    /// A grace period, and [`Table::settle`].
+    /// Waiting for a grace period, and then [`Table::settle`].
     Wait,
     /// [`Table::grow`].
     Grow,
-    /// Nothing does: all lines are used up.
+    /// Nothing: all lines are in use.
     None,
 }
 
-/// Has the programs find this as a VRF's table of its family, or none; what they found before goes.
+/// Makes the programs use this table for a VRF and family, or none; the previous one is released.
 pub(crate) fn replace<W: Family>(tables: &Tables, vrf: VrfId, new: Option<&Table<W>>) -> Result<()> {
     if let Some(table) = new {
         table.put(tables)?;
@@ -115,12 +116,12 @@ pub(crate) fn replace<W: Family>(tables: &Tables, vrf: VrfId, new: Option<&Table
     Ok(())
 }
 
-/// Whether the programs find any table.
+/// True if the programs use any table.
 pub(crate) fn any(tables: &Tables) -> bool {
     (0..abi::FIB_SLOTS as u32).any(|slot| KINDS.into_iter().any(|kind| held(tables, kind, slot).is_some()))
 }
 
-/// The leaf of an address by the tables that an earlier daemon has left.
+/// The leaf for an address in the tables that an earlier daemon has left.
 pub(crate) fn lookup_left(tables: &Tables, vrf: VrfId, address: IpAddr) -> u32 {
     let left = |slot| {
         let id = KINDS.into_iter().find_map(|kind| held(tables, kind, slot))?;
@@ -140,7 +141,7 @@ pub(crate) fn lookup_left(tables: &Tables, vrf: VrfId, address: IpAddr) -> u32 {
 /// The arrays of arrays, the smaller kind first.
 const KINDS: [&str; 3] = ["fib_small", "fib_medium", "fib_large"];
 
-/// Where the table of a VRF and family is, in each of them.
+/// The slot for a VRF and family in each of them.
 fn slot(vrf: VrfId, family: usize) -> u32 {
     (abi::VRFS * family) as u32 + u32::from(vrf.get())
 }
@@ -151,15 +152,15 @@ fn held(tables: &Tables, kind: &str, slot: u32) -> Option<u32> {
     Some(u32::from_ne_bytes(id.try_into().ok()?))
 }
 
-/// Leaves nothing there, and waits until no program reads what was.
+/// Empties the slot, and waits until no program reads what was there.
 fn clear(tables: &Tables, kind: &str, slot: u32) {
     if held(tables, kind, slot).is_some() {
-        // It was there a moment ago; whatever stands in the way of deleting it has deleted it.
+        // The entry existed a moment ago; deleting it fails only if it has been deleted meanwhile.
         let _ = tables.map(kind).delete(slot.as_bytes());
     }
 }
 
-/// An array of lines, mapped, and where it belongs.
+/// A mapped array of lines, and its slot.
 #[derive(Debug)]
 pub(crate) struct Array {
     kind: &'static str,
@@ -193,7 +194,7 @@ impl Array {
             .update(slot.as_bytes(), value.as_bytes(), MapFlags::ANY)
             .doing(|| format!("putting a routing table in place {slot} of {}", self.kind))
     }
-    /// Goes, unless the other has taken its place.
+    /// Empties the slots of the other kinds, unless `other` has taken this one's place.
     fn clear_beside(&self, other: &Self, tables: &Tables) {
         if self.kind != other.kind {
             clear(tables, self.kind, self.slot);

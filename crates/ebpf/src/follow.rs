@@ -28,9 +28,9 @@ use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// How often changes that send no notification are looked for.
+/// The interval of the audit for changes without a notification.
 const AUDIT: Duration = Duration::from_millis(500);
-/// Ports that an audit looks at with all there is, one after the other from audit to audit.
+/// Ports that an audit examines completely; the following audits examine the next ones.
 const PORTS_AN_AUDIT: usize = 8;
 
 /// The notifications and the timer.
@@ -43,7 +43,8 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    /// Subscribes; `events` becomes readable when there is something to follow. Notes what this kernel does not report.
+    /// Subscribes to changes; `events` becomes readable when there are any. Notes what this kernel
+    /// does not report.
     pub(crate) fn open(events: &Events, notes: &mut Vec<String>) -> Result<Self> {
         let doing = || "watching the netdevs".to_owned();
         let watch = Watch::open().doing(doing)?;
@@ -62,8 +63,9 @@ impl Follower {
 }
 
 impl EbpfPlane {
-    /// Attaches a port's netdev and finds out about it. Answers why the port does not run the hook that it could have.
-    /// With `strict` that is an error where the port's configuration asks for the hook.
+    /// Attaches a port's netdev and reads its facts. Returns why the port does not run the hook
+    /// that it could have. With `strict` that is an error if the port's configuration asks for the
+    /// hook.
     pub(crate) fn hook(&mut self, id: PortId, port: &PortState, strict: bool) -> Result<Option<String>> {
         let Some(Kept { hooks, netdev, .. }) = &mut self.kept else { return Ok(None) };
         if port.ifindex == 0 {
@@ -73,7 +75,7 @@ impl EbpfPlane {
         let captured = self.captures.contains_key(&id);
         let mut port = port.clone();
         if captured {
-            // A packet socket sees what TC receives and what the device sends.
+            // A packet socket sees the frames that TC receives and that the device sends.
             (port.hook, port.delivery) = (HookChoice::Tc, Delivery::Device);
         }
         let port = &port;
@@ -91,7 +93,7 @@ impl EbpfPlane {
         let refused = hooks.set(&with, &link, port.hook, &seen, strict)?;
         let now = hooks.held.get(&link.ifindex).copied().unwrap_or_default();
         if held != Some(now) {
-            // Some drivers take frames from XDP only while they run it themselves.
+            // Some drivers accept frames from XDP only while they run a program themselves.
             seen.xdp = netdev.xdp_ability(link.ifindex).unwrap_or_default();
         }
         let mut facts = PortFacts::of(port, &seen, now);
@@ -103,10 +105,11 @@ impl EbpfPlane {
         Ok(refused)
     }
 
-    /// Looks at a port's netdev again. Answers what has changed about the way the port forwards, in words.
+    /// Reads the facts about a port's netdev again. Returns a description of what has changed in
+    /// the way the port forwards.
     ///
     /// # Errors
-    /// When the port does not exist, or its hook had to be attached again and could not be.
+    /// When the port does not exist, or its hook could not be attached again.
     pub(crate) fn refresh_port(&mut self, id: PortId) -> Result<Option<String>, PlaneError> {
         let port = self.state.ports.get(&id).cloned().ok_or(PlaneError::NoSuchPort(id))?;
         let Some(kept) = &mut self.kept else { return Ok(None) };
@@ -122,7 +125,7 @@ impl EbpfPlane {
         self.write_xdp_port(id);
         self.write_row(id);
         if held != now {
-            // What an administrator decides about an offload is to be remembered by the next daemon, too.
+            // Save an administrator's decision about an offload for the next daemon.
             self.save()?;
         }
         let (before, facts) = (before.unwrap_or_default(), facts.unwrap_or_default());
@@ -161,11 +164,11 @@ impl EbpfPlane {
         Ok((!news.is_empty()).then(|| news.join("; ")))
     }
 
-    /// Brings the ports whose netdevs have changed up to date.
+    /// Updates the ports whose netdevs have changed.
     pub(crate) fn follow(&mut self, handle: &mut dyn FnMut(PlaneEvent)) {
         let Some(mut follower) = self.follower.take() else { return };
         let mut dirty = self.changed_ports(&mut follower.watch);
-        // Nonblocking: an error says that it is not time yet.
+        // The timer does not block; an error means that the audit is not due.
         if follower.timer.wait().is_ok() {
             self.vouch();
             self.audit(&mut follower.last, &mut dirty);
@@ -175,7 +178,7 @@ impl EbpfPlane {
             match self.refresh_port(port) {
                 Ok(None) => {}
                 Ok(Some(what)) => handle(PlaneEvent::PortChanged { port, what }),
-                // A netdev on its way out: its end is told by the state that follows.
+                // The netdev is being removed, which the next state reports.
                 Err(PlaneError::NoSuchPort(_)) => {}
                 Err(error) if self.gone(port) => drop(error),
                 Err(error) => handle(PlaneEvent::PortChanged { port, what: error.to_string() }),
@@ -183,7 +186,7 @@ impl EbpfPlane {
         }
     }
 
-    /// Confirms to the programs that what the tables hold about netdevs is right.
+    /// Confirms to the programs that the facts about netdevs in the tables are correct.
     pub(crate) fn vouch(&self) {
         self.tables.global.u32(0, offset_of!(abi::Global, facts_s)).store(now_s(), Relaxed);
     }
@@ -193,7 +196,7 @@ impl EbpfPlane {
         self.kept.as_ref().is_none_or(|kept| kept.netdev.link_by_index(ifindex).is_err())
     }
 
-    /// The ports that the notifications are about.
+    /// The ports that the notifications concern.
     fn changed_ports(&self, watch: &mut Watch) -> BTreeSet<PortId> {
         let mut ports: BTreeMap<(Option<i32>, u32), PortId> = BTreeMap::new();
         for (id, port) in &self.state.ports {
@@ -210,8 +213,8 @@ impl EbpfPlane {
         dirty
     }
 
-    /// What sends no notification: programs at TCX egress of each port that is delivered to the peer, and whatever else, a few
-    /// ports at a time.
+    /// Finds changes without a notification: programs at TCX egress of every port with peer
+    /// delivery, and everything else at a few ports at a time.
     fn audit(&self, last: &mut Option<PortId>, dirty: &mut BTreeSet<PortId>) {
         let present = self.state.ports.iter().filter(|(_, port)| port.ifindex != 0);
         for (id, port) in present.clone() {

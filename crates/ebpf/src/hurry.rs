@@ -18,19 +18,20 @@ use std::process::{Child, Command, Stdio};
 
 const SWITCH: &str = "/sys/kernel/rcu_expedited";
 const MARKER: &str = "/run/lanyard/rcu_expedited";
-/// Fewer hooks than this are not worth it.
+/// The least number of hooks that makes expediting worthwhile.
 const MANY: usize = 4;
 /// What the guardian runs: the setting and the marker are its arguments.
 const GUARDIAN: &str = r#"trap '' HUP INT TERM; read -r line; echo 0 >"$1"; rm -f "$2""#;
 
-/// Grace periods are expedited while this lives.
+/// While this exists, grace periods are expedited.
 #[derive(Debug)]
 pub(crate) struct Hurry {
     _expedited: Option<Expedited>,
 }
 
 impl Hurry {
-    /// For `changes` hooks that are about to be attached or detached.
+    /// Expedites grace periods if `changes` hooks are about to be attached or detached and that is
+    /// enough.
     pub(crate) fn for_changes(changes: usize) -> Self {
         let off = || fs::read_to_string(SWITCH).is_ok_and(|value| value.trim() == "0");
         let wanted = changes >= MANY && off();
@@ -39,13 +40,13 @@ impl Hurry {
     }
 }
 
-/// Turns the setting off when a process that turned it on has died together with its guardian.
+/// Turns the setting off if a process that turned it on was killed together with its guardian.
 pub(crate) fn sweep() {
     sweep_at(SWITCH.as_ref(), MARKER.as_ref());
 }
 
 fn sweep_at(switch: &Path, marker: &Path) {
-    // No marker, or one that a guardian holds: nothing is left behind.
+    // Nothing is left behind if there is no marker, or if a guardian holds it.
     let Ok(file) = File::open(marker) else { return };
     if let Ok(_lock) = Flock::lock(file, FlockArg::LockExclusiveNonblock)
         && fs::write(switch, "0").is_ok()
@@ -58,7 +59,7 @@ fn sweep_at(switch: &Path, marker: &Path) {
 #[derive(Debug)]
 struct Expedited {
     guardian: Child,
-    /// Shared with the guardian: it lasts until both have let go of it.
+    /// Shared with the guardian: locked until both have released it.
     lock: Option<Flock<File>>,
     switch: PathBuf,
     marker: PathBuf,
@@ -69,7 +70,7 @@ impl Expedited {
     fn start(switch: &Path, marker: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().create(true).truncate(false).write(true).open(marker)?;
         let shared = file.try_clone()?;
-        // Where another instance has the lock, that instance turns the setting off when it is done.
+        // If another instance holds the lock, that instance turns the setting off at its end.
         let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| error)?;
         let guardian = Command::new("/bin/sh")
             .args(["-c", GUARDIAN, "lanyard-rcu"])
@@ -77,7 +78,7 @@ impl Expedited {
             .stdin(Stdio::piped())
             .stdout(Stdio::from(shared))
             .stderr(Stdio::null())
-            // What ends this process's group must not end the guardian.
+            // Signals to this process's group must not end the guardian.
             .process_group(0)
             .spawn()?;
         let (switch_path, marker) = (switch.to_owned(), marker.to_owned());
@@ -94,7 +95,7 @@ impl Drop for Expedited {
             // It has nothing left to do.
             let _ = self.guardian.kill();
         }
-        // Where the setting could not be written the guardian tries, too: the end of the pipe tells it to.
+        // If writing the setting failed, let the guardian try; the end of the pipe tells it to.
         drop(self.guardian.stdin.take());
         let _ = self.guardian.wait();
         drop(self.lock.take());

@@ -1,6 +1,7 @@
-//! Control-plane frames out of a port: AF_PACKET, past the egress queue.
+//! Sends control-plane frames out of a port by AF_PACKET, without the egress queue.
 //!
-//! Read first: packet(7). A frame sent so leaves at the netdev's egress; the programs, which sit at ingress, do not see it.
+//! Read first: packet(7). Such a frame leaves at the netdev's egress; the programs at ingress do
+//! not see it.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

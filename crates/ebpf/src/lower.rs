@@ -1,7 +1,7 @@
-//! From a [`PlaneState`] to the rows of the tables: pure functions, one for each table.
+//! Converts a [`PlaneState`] to rows of the tables, with one pure function for each table.
 //!
-//! Invariant: a table's row depends on the state and on [`PortFacts`] alone, so writing it twice is writing it once, and
-//! a table can be made right from any condition it is found in.
+//! Invariant: a row depends on the state and on [`PortFacts`] alone, so writing it twice has no
+//! further effect, and a table can be corrected from any content.
 
 use crate::abi;
 use crate::attach::Held;
@@ -14,21 +14,21 @@ use lanyard_types::{InstanceId, PortId, RifId, VlanId, VlanSet, VrfId};
 use lanyard_wire::{HEADER_LEN, TAG_LEN};
 use zerocopy::FromZeros;
 
-/// What the plane knows of a port that its state does not say.
+/// Facts about a port's netdev, which are not part of the state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PortFacts {
-    /// What is handed to the far end by `bpf_redirect_peer`; else why nothing is.
+    /// The frames that are delivered by `bpf_redirect_peer`, or why none are.
     pub peer: Result<Peer, String>,
     /// The far end: the id of its namespace, and its index there.
     pub far: Option<(i32, u32)>,
-    /// It takes frames that XDP redirects.
+    /// True if it accepts frames that XDP redirects.
     pub xdp_tx: bool,
     /// XDP receives frames that may lack their transport checksum.
     pub partial: bool,
 }
 
 impl PortFacts {
-    /// What follows for `port` from what the kernel reports, and from what is attached.
+    /// Derives the facts for `port` from what the kernel reports and what is attached.
     pub(crate) fn of(port: &PortState, seen: &Seen, held: Held) -> Self {
         Self {
             peer: facts::peer(port.delivery, seen),
@@ -38,7 +38,7 @@ impl PortFacts {
         }
     }
 
-    /// What `show interfaces` says about them.
+    /// The lines of `show interfaces` about these facts.
     pub(crate) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         match (&self.peer, self.far) {
@@ -137,7 +137,7 @@ impl VlanView {
         Self(slots, routed_vlans(state))
     }
 
-    /// A (port, VLAN) pair. `live`: the port is enabled and has a netdev.
+    /// Lowers a (port, VLAN) pair. `live`: the port is enabled and has a netdev.
     pub(crate) fn pair(&self, port: &PortState, live: bool, stp: &StpStates, vlan: VlanId) -> Pair {
         let (tagged, untagged) = (port.tagged.contains(vlan), port.untagged.contains(vlan));
         let member = tagged || untagged;
@@ -199,7 +199,8 @@ pub(crate) fn vlan_rif(id: RifId, rif: &RifState) -> u64 {
     u64::from(id.get()) << 48 | abi::raw_mac(rif.mac) | more
 }
 
-/// The interface of a row, as far as it tells; `name` is what to call it.
+/// Converts a row back to a router interface, as far as it contains the data; `name` becomes its
+/// name.
 pub(crate) fn rif_of(row: &abi::Rif, name: String) -> Option<RifState> {
     let (port, vlan, up) = (PortId::new(row.port), VlanId::new(row.vlan), PortId::new(row.up));
     let attachment = match (port, vlan, up) {
@@ -228,12 +229,12 @@ pub(crate) fn rif_of(row: &abi::Rif, name: String) -> Option<RifState> {
     })
 }
 
-/// What one (port, VLAN) pair comes to.
+/// The lowered form of a (port, VLAN) pair.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Pair {
     /// The byte of `port_vlans[port]`.
     pub bits: u8,
-    /// The set of `vlan_ports[vlan]` the port is in.
+    /// The index of the flood set in `vlan_ports[vlan]` that contains the port.
     pub flood: Option<usize>,
 }
 

@@ -1,7 +1,8 @@
-//! The compiled programs of `bpf/`: loading them, over fresh maps or over those that are there.
+//! The compiled programs of `bpf/`: loads them, with new maps or with existing ones.
 //!
-//! Read first: the kernel's Documentation/bpf/libbpf/libbpf_overview.rst. What a load leaves behind is descriptors; the
-//! libbpf object itself is closed again, so that adopting pins and loading anew come to the same thing.
+//! Read first: the kernel's Documentation/bpf/libbpf/libbpf_overview.rst. A load leaves descriptors
+//! only; the libbpf object is closed again, so that adopting pins and loading anew give the same
+//! result.
 
 use crate::abi;
 use crate::bound::stays_in_place;
@@ -17,12 +18,12 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// The object, on the boundary libelf wants.
+/// The object file, aligned as libelf requires.
 #[repr(align(8))]
 struct Aligned<T: ?Sized>(T);
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/lanyard.bpf.o")));
 
-/// The programs that others jump to, in the order of their places in the map `steps` (`enum ly_step`).
+/// The programs that others jump to, in the order of `enum ly_step`.
 const JUMPED_TO: [&str; abi::STEPS] = ["lanyard_router", "lanyard_flood"];
 /// The programs a plane runs on, by their names in `bpf/`, in the order of [`Programs`].
 pub(crate) const PROGRAMS: [&str; 11] = [
@@ -38,24 +39,24 @@ pub(crate) const PROGRAMS: [&str; 11] = [
     "clock_read",
     "watchdog_set",
 ];
-/// The XDP program for one device whose driver can tell a tag it keeps out of band.
+/// The XDP program for a device whose driver reports out-of-band tags.
 pub(crate) const XDP_BOUND: &str = "lanyard_xdp_bound";
 
 /// A plane's programs.
 #[derive(Debug)]
 pub(crate) struct Programs {
     pub tc: OwnedFd,
-    /// Entries of the map `steps` name these two.
+    /// Entries of the map `steps` refer to these two.
     pub router: OwnedFd,
     pub flood: OwnedFd,
     pub xdp: OwnedFd,
-    /// Makes the copies of a flood from XDP: an entry of the map `xdp_flood` names it.
+    /// Finishes the copies of a flood from XDP: entries of the map `xdp_flood` refer to it.
     pub xdp_copy: OwnedFd,
     pub fdb_set: OwnedFd,
     pub fdb_delete: OwnedFd,
     pub fdb_scan: OwnedFd,
     pub fdb_migrate: OwnedFd,
-    /// Says what the programs' clock says.
+    /// Reads the programs' clock.
     pub clock_read: OwnedFd,
     /// Starts and stops the watchdog.
     pub watchdog_set: OwnedFd,
@@ -127,7 +128,7 @@ pub(crate) struct Constants {
     pub dry: bool,
 }
 
-/// Makes the maps and loads the programs.
+/// Creates the maps and loads the programs.
 pub(crate) fn create(buckets: u32, salt: u64) -> Result<(Tables, Programs)> {
     let mut loaded = load(&PROGRAMS, Constants { buckets, salt, dry: false }, None, None)?;
     loaded.maps.push(create_meta()?);
@@ -135,15 +136,15 @@ pub(crate) fn create(buckets: u32, salt: u64) -> Result<(Tables, Programs)> {
     Ok((tables, Programs::new(loaded.programs)?))
 }
 
-/// Loads `names` over the maps of `tables`; `ifindex` binds them to one device.
+/// Loads `names` with the maps of `tables`; `ifindex` binds them to a device.
 pub(crate) fn load_over(tables: &Tables, names: &[&str], ifindex: Option<u32>) -> Result<Vec<OwnedFd>> {
     let meta = tables.meta.get(0);
     let constants = Constants { buckets: meta.buckets, salt: meta.salt, dry: false };
     load(names, constants, Some(tables), ifindex).map(|loaded| loaded.programs)
 }
 
-/// Loads the programs of the TC hook, in the order of [`PROGRAMS`], and that of XDP to run dry over the maps of `tables`; the
-/// map is theirs to jump by, and empties itself when it is dropped.
+/// Loads the TC programs, in the order of [`PROGRAMS`], and the XDP program for dry runs with the
+/// maps of `tables`. Returns also the map by which they jump, which is emptied when it is dropped.
 pub(crate) fn load_dry(tables: &Tables) -> Result<(Vec<OwnedFd>, MapHandle)> {
     let meta = tables.meta.get(0);
     let constants = Constants { buckets: meta.buckets, salt: meta.salt, dry: true };
@@ -153,13 +154,13 @@ pub(crate) fn load_dry(tables: &Tables) -> Result<(Vec<OwnedFd>, MapHandle)> {
 
 #[cfg(test)]
 thread_local! {
-    /// True makes every load of this thread fail.
+    /// If true, every load of this thread fails.
     pub(crate) static REFUSED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-/// What a load leaves behind.
+/// The result of a load.
 struct Loaded {
-    /// One for each of [`NAMES`] but [`META`], when the load made them.
+    /// A map for each of [`NAMES`] except [`META`], if the load created them.
     maps: Vec<MapHandle>,
     programs: Vec<OwnedFd>,
     steps: MapHandle,
@@ -192,7 +193,7 @@ fn load(
     for mut map in object.maps_mut() {
         let Some(name) = NAMES.iter().find(|name| is_named(map.name(), name)) else { continue };
         match tables {
-            // What runs dry jumps to what runs dry.
+            // Programs for dry runs jump to programs for dry runs.
             Some(_) if constants.dry && *name == STEPS => {}
             Some(tables) => map.reuse_fd(tables.map(name).as_fd()).map_err(failed)?,
             None if ["fdb", "fdb_times"].contains(name) => {
@@ -240,10 +241,11 @@ fn load(
     Ok(Loaded { maps, programs, steps })
 }
 
-/// Whether libbpf's name for a map is that of our `name`: as it is, or that of a section (`ROWS` in `bpf/maps.h`).
+/// True if libbpf's name of a map belongs to `name`: the same, or that of its section (`ROWS` in
+/// `bpf/maps.h`).
 fn is_named(found: &OsStr, name: &str) -> bool {
     let section = format!(".bss.{name}");
-    // As long as the kernel's names may be.
+    // The kernel cuts names to this length.
     found == name || found == &section[..section.len().min(15)]
 }
 
@@ -252,7 +254,7 @@ fn program_flags(program: &libbpf_rs::OpenProgramMut<'_>) -> u32 {
     unsafe { libbpf_sys::bpf_program__flags(program.as_libbpf_object().as_ptr()) }
 }
 
-/// Writes the constants where the object's type information says they are.
+/// Writes the constants at the offsets given by the object's type information.
 fn write_constants(object: &mut OpenObject, constants: Constants) -> io::Result<()> {
     let places = rodata_places(object)?;
     let missing = |name: &str| io::Error::other(format!("the object has no constant {name}"));
@@ -331,8 +333,8 @@ pub(crate) fn pinned(path: &Path) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// The smallest number of buckets for `capacity` entries: two thirds full at most would be optimistic for a table
-/// that turns nobody out, so half.
+/// The number of buckets for `capacity` entries. The table is at most half full, because it never
+/// evicts an entry and two thirds would refuse some.
 pub(crate) fn buckets_for(capacity: u32) -> u32 {
     let slots = u64::from(capacity) * 2;
     let buckets = slots.div_ceil(abi::FDB_WAYS as u64).next_power_of_two();

@@ -30,7 +30,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// How to open a plane.
+/// Options for opening a plane.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// The instance's name: that of its directory of pins. No slash, no leading dot.
@@ -39,7 +39,7 @@ pub struct Options {
     pub state_dir: PathBuf,
     /// A directory on a bpffs for the pins, instead of the one the plane finds or mounts.
     pub bpffs: Option<PathBuf>,
-    /// FDB entries there shall be room for, 1..=2^30. A plane that is adopted keeps the room it has.
+    /// FDB entries that must fit, 1..=2^30. An adopted plane keeps its size.
     pub fdb_capacity: u32,
     /// False attaches with clsact filters even where the kernel has TCX.
     pub tcx: bool,
@@ -59,21 +59,23 @@ impl Options {
     }
 }
 
-/// What opening found or made.
+/// What opening a plane has found or created.
 struct Found {
     tables: Tables,
     programs: Programs,
-    /// The programs are newer than the links'.
+    /// True if the programs are newer than those of the links.
     update: bool,
     saved: Option<Saved>,
     notes: Vec<String>,
 }
 
 impl EbpfPlane {
-    /// Adopts the instance's pins, or makes a plane without ports. Netdevs are those of the calling thread's namespace.
+    /// Adopts the instance's pins, or creates a plane without ports. Netdevs are those of the
+    /// calling thread's namespace.
     ///
     /// # Errors
-    /// When the kernel refuses the programs, rights are missing, no bpffs can be had, or the instance runs in another namespace.
+    /// When the kernel refuses the programs, rights are missing, no bpffs is available, or the
+    /// instance runs in another namespace.
     pub fn open(options: &Options) -> Result<Self> {
         probe::rights()?;
         hurry::sweep();
@@ -147,7 +149,7 @@ impl EbpfPlane {
         let pins = Pins::new(&root, &options.instance)?;
         let found = pins.dir().exists();
         let _hurry = Hurry::for_changes(pins.links().len());
-        // A link whose last pin goes is detached some time later; who asks wants it now.
+        // The kernel detaches a link some time after its last pin was removed. Detach it now.
         let detached = Hooks::detach_all(&pins);
         pins.remove().doing(|| format!("removing {}", pins.dir().display()))?;
         detached?;
@@ -192,7 +194,7 @@ impl EbpfPlane {
         })
     }
 
-    /// Takes over what the tables are known to hold, or finds it out.
+    /// Takes over the state of the tables from `saved`, or reads it from the tables.
     fn take_over(&mut self, saved: Option<Saved>, update: bool) -> Result<()> {
         self.migrate();
         if let Some(Kept { hooks, netdev, .. }) = &mut self.kept {
@@ -238,7 +240,8 @@ impl EbpfPlane {
     }
 }
 
-/// True when a netdev of the saved state is there. Before TCX the kernel has no link that says where a program is attached.
+/// True when a netdev of the saved state exists. Before TCX the kernel has no link that tells where
+/// a program is attached.
 fn has_ports(options: &Options) -> bool {
     let links = Netdev::open().and_then(|netdev| netdev.links().map_err(std::io::Error::other));
     let saved = StateFile::new(&options.state_dir).read();
@@ -249,7 +252,7 @@ fn has_ports(options: &Options) -> bool {
 
 enum Adopted {
     Yes(Box<Found>),
-    /// There was nothing to adopt, or something that can't be: why.
+    /// There was nothing to adopt, or it cannot be adopted for this reason.
     No(Option<String>),
 }
 
@@ -257,7 +260,8 @@ enum Adopted {
 fn adopt(pins: &Pins, file: &StateFile, netns: u64) -> Result<Adopted> {
     let no = |why: &str| Ok(Adopted::No(Some(format!("the plane was built anew: {why}"))));
     if !pins.map(META).exists() {
-        // Nothing, or an instance whose making was interrupted before anything was attached.
+        // There are no pins, or those of an instance whose creation was interrupted before anything
+        // was attached.
         return if pins.dir().exists() {
             no("the pins found were incomplete")
         } else {
@@ -299,7 +303,7 @@ fn adopt(pins: &Pins, file: &StateFile, netns: u64) -> Result<Adopted> {
     Ok(Adopted::Yes(Box::new(Found { tables, programs, update, saved: file.read(), notes })))
 }
 
-/// Pins programs over those of before.
+/// Replaces the pinned programs.
 fn pin_programs(pins: &Pins, programs: &Programs) -> Result<()> {
     for (name, fd) in programs.each() {
         let (path, next) = (pins.program(name), pins.program(&format!("{name}-next")));
@@ -313,14 +317,14 @@ fn pin_programs(pins: &Pins, programs: &Programs) -> Result<()> {
 
 fn create(pins: &Pins, file: &StateFile, capacity: u32, netns: u64) -> Result<Found> {
     let doing = || format!("pinning below {}", pins.dir().display());
-    // Pins of another layout may be those of a plane that is forwarding: it goes only when there is another one to take its
-    // place. A kernel that refuses the new programs leaves the old ones where they are.
+    // Pins of another layout may belong to a plane that is forwarding. They are removed only when
+    // another plane can take over; a kernel that refuses the new programs keeps the old ones.
     let (tables, programs) = fresh(capacity, netns)?;
     pins.remove().doing(doing)?;
     file.remove().doing(|| "removing the old state file".into())?;
     pins.make().doing(doing)?;
     pin_programs(pins, &programs)?;
-    // The map that says what the pins are comes last: without it they are incomplete.
+    // The map that describes the pins is pinned last. Without it the pins count as incomplete.
     for (name, map) in tables.maps() {
         object::pin(map, &pins.map(name)).doing(doing)?;
     }

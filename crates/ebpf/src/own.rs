@@ -12,22 +12,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The routes that lead to the switch itself.
+/// The routes to addresses of the switch itself.
 #[derive(Debug, Default)]
 pub(crate) struct Own(BTreeMap<VrfId, BTreeSet<IpNet>>);
 
-/// Does a route lead to the switch itself?
+/// True for the target of a route to the switch itself.
 pub(crate) fn is_own(target: Option<RouteTarget>) -> bool {
     target == Some(RouteTarget::Up(TrapReason::LocalAddress))
 }
 
 impl Own {
-    /// A route that leads to the switch itself is about to be in the tables.
+    /// Notes a route to the switch itself, before it is written to the tables.
     pub(crate) fn add(&mut self, tables: &Tables, vrf: VrfId, prefix: IpNet) {
         self.0.entry(vrf).or_default().insert(prefix);
         self.set(tables, true);
     }
-    /// One is gone, or all of a VRF's. While an adopted plane goes on by other tables, `exact` is false, and their bits stay.
+    /// Notes the removal of one route or of all of a VRF. While an adopted plane still uses other
+    /// tables, `exact` is false, and their bits stay.
     pub(crate) fn remove(&mut self, tables: &Tables, vrf: VrfId, prefix: Option<IpNet>, exact: bool) {
         let list = self.0.entry(vrf).or_default();
         match prefix {
@@ -36,7 +37,7 @@ impl Own {
         }
         self.set(tables, !exact);
     }
-    /// Writes the bits; with `keep` those that are set stay.
+    /// Writes the bits. With `keep`, bits that are set stay set.
     pub(crate) fn set(&self, tables: &Tables, keep: bool) {
         for (row, word) in self.words().iter().enumerate() {
             let there = tables.own_addresses.u64(row, 0);
@@ -47,7 +48,8 @@ impl Own {
         let mut words = [0; abi::OWN_WORDS];
         for prefix in self.0.values().flatten() {
             if prefix.prefix_len() < prefix.max_prefix_len() {
-                // Too many addresses to set a bit for each: the FIB is asked about every source.
+                // There are too many addresses for one bit each: every source is looked up in the
+                // FIB.
                 return [u64::MAX; abi::OWN_WORDS];
             }
             let bit = bit(prefix.addr());

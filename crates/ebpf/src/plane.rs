@@ -34,29 +34,30 @@ use std::time::Duration;
 pub struct EbpfPlane {
     pub(crate) tables: Tables,
     pub(crate) programs: Programs,
-    /// What a plane has that outlives the daemon; a private one has none of it.
+    /// The parts of a plane that outlive the daemon. A private plane has none.
     pub(crate) kept: Option<Kept>,
     pub(crate) state: PlaneState,
-    /// What is known of the ports' netdevs.
+    /// The facts about the ports' netdevs.
     pub(crate) facts: BTreeMap<PortId, PortFacts>,
     /// How many packet captures run at each port.
     pub(crate) captures: BTreeMap<PortId, u32>,
-    /// What counters showed when they were last cleared.
+    /// The values of counters when they were last cleared.
     pub(crate) cleared: BTreeMap<PortId, Counts>,
-    /// Ports that are gone, or another's, when the transaction under way succeeds.
+    /// Ports that are removed or replaced if the transaction in progress succeeds.
     pub(crate) leaving: BTreeSet<PortId>,
-    /// VLANs that are gone when the transaction under way succeeds.
+    /// VLANs that are removed if the transaction in progress succeeds.
     pub(crate) emptied: Vec<VlanId>,
-    /// The tables are not known to hold `state`: the next state is written whole.
+    /// True if the tables may not hold `state`: the next state is then written completely.
     pub(crate) rough: bool,
     pub(crate) events: Events,
-    /// Where changes of netdevs are reported; `None` in a private plane, and while they are being taken in.
+    /// Reports changes of netdevs; `None` in a private plane, and while changes are being
+    /// processed.
     pub(crate) follower: Option<Follower>,
-    /// The programs for dry runs, once they were needed.
+    /// The programs for dry runs, loaded at first use.
     pub(crate) dry: Option<Dry>,
     pub(crate) injector: Option<Injector>,
     pub(crate) capabilities: Capabilities,
-    /// The most each table has held, as far as this process has seen.
+    /// The highest occupancy of each table that this process has seen.
     pub(crate) peaks: BTreeMap<&'static str, u64>,
     pub(crate) routing: Routing,
     /// The change that fails next, counted from 1.
@@ -78,13 +79,15 @@ impl EbpfPlane {
         words::fdb_entry(key, value, now)
     }
 
-    /// Helps the FDB along when the programs have begun to use more of it: entries move to where they belong now.
+    /// Moves FDB entries to their new places after the programs have begun to use more of the
+    /// table.
     pub(crate) fn migrate(&self) {
         let (now, was) = self.tables.fdb_masks();
         if now == was {
             return;
         }
-        // Few rounds: what still waits for room then is found where it was, and tried again later.
+        // A few rounds: entries that still wait for room are found at their old places, and moved
+        // later.
         for _ in 0..8 {
             let mut call = FdbCall::default();
             if run_call(&self.programs.fdb_migrate, &mut call).is_err() || call.removed == 0 {
@@ -94,7 +97,7 @@ impl EbpfPlane {
     }
 
     fn scan(&self, mut call: FdbCall) -> Option<FdbCall> {
-        // A syscall program over tables that exist has no way to fail; if it does, nothing was removed.
+        // The call does not fail over existing tables; if it did, nothing would have been removed.
         run_call(&self.programs.fdb_scan, &mut call).ok().map(|()| call)
     }
 
@@ -112,7 +115,7 @@ impl EbpfPlane {
         counters
     }
 
-    /// Remembers what a port's counters show as their new zero.
+    /// Saves the present values of a port's counters as their zero.
     pub(crate) fn set_zero(&mut self, port: PortId) {
         let zero = Counts::of(&self.counted(port));
         self.cleared.insert(port, zero);
@@ -175,7 +178,7 @@ impl Plane for EbpfPlane {
                 visit(entry);
             }
         });
-        // An array that exists can be read; a walk that breaks off has shown what it could.
+        // Reading an existing array does not fail; an interrupted walk has reported what it could.
         drop(walked);
     }
     fn fdb_flush(&mut self, filter: &FdbFilter) -> u64 {
@@ -250,7 +253,7 @@ impl Plane for EbpfPlane {
     }
     fn clear_counters(&mut self, port: PortId) {
         self.set_zero(port);
-        // The zero is worth a file: without it a restart would show the old counts again, no more.
+        // The zeros are saved so that a restart does not show the old counts again.
         let _ = self.save();
     }
     fn port_hook(&self, port: PortId) -> Hook {
@@ -278,7 +281,7 @@ impl Plane for EbpfPlane {
                 self.captures.remove(&port);
                 Err(error)
             }
-            // A port that has gone meanwhile needs nothing restored.
+            // A port that was removed meanwhile needs nothing restored.
             Err(PlaneError::NoSuchPort(_)) => Ok(()),
             done => done.map(drop),
         }

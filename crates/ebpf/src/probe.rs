@@ -1,7 +1,8 @@
-//! What this machine can do for the plane, in words.
+//! What this machine offers for the plane, as text.
 //!
-//! Invariant: whether the plane runs is found by loading its programs. A version number decides nothing, for vendors add
-//! features to old kernels, and a verifier may refuse a program on a kernel that has every feature.
+//! Invariant: loading the programs decides whether the plane runs. A version number decides
+//! nothing, because vendors add features to old kernels, and a verifier may refuse a program on a
+//! kernel with every feature.
 
 use crate::attach::has_tcx;
 use crate::error::{Result, unsupported};
@@ -33,7 +34,8 @@ pub(crate) fn rights() -> Result<()> {
     Err(unsupported(format!("run here: {why}")))
 }
 
-/// A sentence to add to the kernel's reason for refusing the programs, where its age explains it.
+/// A sentence to add to the kernel's reason for refusing the programs, if its age explains the
+/// refusal.
 pub(crate) fn explanation() -> String {
     explain(&release())
 }
@@ -47,11 +49,11 @@ fn explain(release: &str) -> String {
     }
 }
 
-/// Whether the plane can be opened by this process: why not, if it cannot. The kernel's answer about the programs is kept, for it
-/// does not change, and takes up to seconds to give.
+/// Checks whether this process can open the plane. The answer is cached, because it does not change
+/// and loading the programs takes up to seconds.
 ///
 /// # Errors
-/// The reason, for people.
+/// The reason.
 pub fn available() -> Result<(), String> {
     static LOADS: OnceLock<Result<(), String>> = OnceLock::new();
     rights().map_err(|error| error.to_string())?;
@@ -59,7 +61,8 @@ pub fn available() -> Result<(), String> {
     LOADS.get_or_init(load).clone()
 }
 
-/// What the plane needs and what this machine has of it, a line each; the first says whether it runs here.
+/// What the plane needs and what this machine has, one line each. The first line says whether the
+/// plane runs here.
 #[must_use]
 pub fn support() -> Vec<String> {
     let mut lines = vec![match available() {

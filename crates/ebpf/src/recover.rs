@@ -13,7 +13,7 @@ use lanyard_plane::PlaneState;
 use lanyard_types::{PortId, RifId, VlanId};
 use lanyard_wire::{HEADER_LEN, TAG_LEN};
 
-/// The state as far as the tables tell it; `links` gives the netdevs their names.
+/// The state as far as the tables contain it; `links` provides the netdevs' names.
 pub(crate) fn state(tables: &Tables, links: &[Link]) -> Result<PlaneState> {
     let mut state = PlaneState::default();
     for id in PortId::all() {

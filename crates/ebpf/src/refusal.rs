@@ -6,7 +6,7 @@
 use libbpf_rs::PrintLevel;
 use std::sync::{Mutex, PoisonError};
 
-/// What libbpf prints: kept for the error, not printed.
+/// Collects what libbpf prints, for the error message.
 pub(crate) struct Messages {
     before: Option<(PrintLevel, libbpf_rs::PrintCallback)>,
 }

@@ -1,7 +1,8 @@
-//! [`Core`]: the pipeline, the links of its ports, and the events nobody has fetched yet.
+//! [`Core`]: the pipeline, the links of its ports, and the events that wait to be fetched.
 //!
-//! It is behind one lock: the thread that carries frames and whoever changes the state take turns. Invariant: the queue of
-//! events is bounded in number and in bytes of frames; what does not fit is counted, and the count is handed over.
+//! One lock guards it: the thread that carries frames takes turns with callers that change the
+//! state. Invariant: the queue of events is bounded in number and in bytes of frames. Events that
+//! do not fit are counted, and the count is delivered.
 
 use crate::link::{Link, Received, vnet::Offload};
 use lanyard_pipeline::tables::fdb::FdbEvent;
@@ -12,9 +13,9 @@ use lanyard_types::{MAX_PORTS, PortId, TrapGroup, TrapReason};
 use nix::sys::eventfd::EventFd;
 use std::time::Instant;
 
-/// Events that wait at most.
+/// Most events that wait.
 const MAX_EVENTS: usize = 1 << 16;
-/// Bytes of trapped frames that wait at most.
+/// Most bytes of trapped frames that wait.
 const MAX_TRAPPED_BYTES: usize = 4 << 20;
 
 /// Events that wait to be fetched.
@@ -23,7 +24,7 @@ pub struct Events {
     waiting: Vec<PlaneEvent>,
     bytes: usize,
     lost: u64,
-    /// Trapped frames among the lost, by group, since the plane was made.
+    /// Lost trapped frames, by group, since the plane was created.
     pub lost_traps: [u64; TrapGroup::SLOTS],
     bell: EventFd,
 }
@@ -39,7 +40,8 @@ impl Events {
             return;
         }
         if self.waiting.is_empty() {
-            // The counter can't be full: it is emptied when events are fetched, and only then rung again.
+            // The counter cannot overflow: it is rung again only after the events were fetched,
+            // which resets it.
             let _ = self.bell.write(1);
         }
         self.bytes += len;
@@ -53,7 +55,7 @@ impl Events {
             FdbEvent::Deleted(entry) => PlaneEvent::FdbDeleted(entry),
         });
     }
-    /// Everything that waits, the number lost last.
+    /// Returns all waiting events, and at the end the number of lost ones.
     pub fn fetch(&mut self) -> Vec<PlaneEvent> {
         let _ = self.bell.read();
         self.bytes = 0;
@@ -66,12 +68,12 @@ impl Events {
     }
 }
 
-/// Where the plane's time comes from.
+/// The source of the plane's time.
 #[derive(Debug)]
 pub enum Clock {
-    /// The machine.
+    /// The machine's clock.
     Real(Instant),
-    /// A test.
+    /// A time set by a test.
     Manual(Timestamp),
 }
 
@@ -91,15 +93,16 @@ impl Clock {
 pub struct Core {
     pub pipeline: Pipeline,
     pub links: Vec<Link>,
-    /// Raised whenever `links` changes, so that the thread waits on the right ones.
+    /// Increased whenever `links` changes, so that the thread waits on the current links.
     pub generation: u64,
     pub events: Events,
     pub clock: Clock,
     pub stop: bool,
-    /// The port whose link is receiving, and the frames that go back out of it: no more than it handed over in one turn.
+    /// The port whose link is receiving, and frames to be sent back out of it: at most as many as
+    /// it received in one turn.
     away: Option<PortId>,
     returning: Vec<(Vec<u8>, Offload)>,
-    /// Ports at which frames wait to be sent with others; empty between turns.
+    /// Ports with frames that wait to be sent as a batch; empty between turns.
     unsent: Vec<PortId>,
 }
 
@@ -117,24 +120,25 @@ impl Core {
             unsent: Vec::new(),
         }
     }
-    /// Connects a port to something else; answers what it was connected to.
+    /// Connects a port to another link, and returns the previous one.
     pub fn connect(&mut self, port: PortId, link: Link) -> Link {
         self.count_missed(port);
         self.generation += 1;
         std::mem::replace(&mut self.links[port.index()], link)
     }
-    /// Counts what the port's link has missed. The kernel knows; it is asked when somebody wants to see the counters, and before
-    /// the link goes.
+    /// Counts the frames that the port's link has missed. The kernel keeps that number; it is read
+    /// when the counters are shown, and before the link is dropped.
     pub fn count_missed(&mut self, port: PortId) {
         let missed = self.links[port.index()].missed();
         self.pipeline.count_overrun(port, missed);
     }
-    /// Takes what waits at a port through the pipeline; answers how many frames.
+    /// Processes the frames that wait at a port, and returns their number.
     pub fn turn(&mut self, port: PortId) -> usize {
-        // The link is away meanwhile; what is routed back out of it waits for its return.
+        // While the link receives it is not in the table. Frames to be sent back out of it wait
+        // until it returns.
         let mut link = std::mem::replace(&mut self.links[port.index()], Link::Gone);
         self.away = Some(port);
-        // They are looked at together, so they came together.
+        // Frames read together get the same time of arrival.
         let now = self.clock.now();
         let taken = link.receive(&mut |frame| {
             self.pass(now, port, frame);
@@ -149,7 +153,7 @@ impl Core {
         self.flush();
         taken
     }
-    /// Takes one frame through the pipeline.
+    /// Processes one frame.
     pub fn process(&mut self, port: PortId, frame: Received<'_>) -> Verdict {
         let verdict = self.pass(self.clock.now(), port, frame);
         self.flush();
@@ -171,7 +175,8 @@ impl Core {
         self.pipeline.process_segments(now, port, bytes, longest, &mut out)
     }
 
-    /// Sends what waits at any port. What is refused now had been counted as sent.
+    /// Sends what waits at any port. A frame that is refused now was already counted as sent, so
+    /// correct the counters.
     fn flush(&mut self) {
         while let Some(port) = self.unsent.pop() {
             for len in self.links[port.index()].flush() {
@@ -181,7 +186,7 @@ impl Core {
     }
 }
 
-/// Where one frame's copies go.
+/// Delivers the copies of one frame.
 struct Out<'a> {
     links: &'a mut Vec<Link>,
     events: &'a mut Events,
@@ -194,7 +199,7 @@ struct Out<'a> {
 
 impl Sink for Out<'_> {
     fn send(&mut self, port: PortId, frame: &[u8]) -> bool {
-        // Only a tag can have come or gone, in front of everything an offload points at.
+        // Only a tag can have been added or removed, and it precedes every offset of the offload.
         let by = frame.len() as isize - self.arrived as isize;
         let offload = self.offload.moved_unless_empty(by);
         if self.away == Some(port) {
@@ -228,7 +233,7 @@ mod tests {
     use std::collections::VecDeque;
     use std::io::ErrorKind;
 
-    /// More than the ring of a port holds, whatever else the kernel keeps in it.
+    /// More frames than the ring of a port holds, whatever else the kernel stores in it.
     const FRAMES: u64 = 1000;
     const BYTES: u64 = 1514;
 
@@ -240,7 +245,8 @@ mod tests {
         }
     }
 
-    /// A core that forwards from `p1` to a queue, and nobody to take turns: only when a test says so.
+    /// A core that forwards from `p1` to a queue, without a thread: turns are taken when a test
+    /// says so.
     struct Fixture {
         core: Core,
         sender: PacketSocket,
@@ -272,7 +278,7 @@ mod tests {
             let sender = PacketSocket::sender(near).expect("a packet socket");
             Self { core, sender, tap: PacketSocket::open(far).expect("a packet socket"), ports }
         }
-        /// Sends more than the ring holds, and waits until all of it is there, or lost.
+        /// Sends more than the ring holds, and waits until all frames have arrived or are lost.
         fn overrun(&self) {
             let mut frame = vec![0xff; BYTES as usize];
             frame[6..14].copy_from_slice(&[2, 0, 0, 0, 0, 1, 0x88, 0xb5]);
@@ -305,7 +311,7 @@ mod tests {
             assert_eq!((overrun(&all), all.rx.bytes), (overrun(&first), all.forwarded * BYTES));
             let sent = fixture.core.pipeline.counters().port(fixture.ports[1]).tx;
             assert_eq!((sent.frames, sent.bytes), (all.forwarded, all.forwarded * BYTES));
-            // A link that goes has told before.
+            // A link reports its missed frames before it is dropped.
             fixture.overrun();
             fixture.core.connect(fixture.ports[0], Link::Gone);
             let after = fixture.counters();

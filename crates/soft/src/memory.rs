@@ -1,4 +1,5 @@
-//! [`MemoryPorts`]: a plane whose ports are queues, for tests and simulation. Nothing happens but when told.
+//! [`MemoryPorts`]: a plane whose ports are queues, for tests and simulation. It has no thread and
+//! no clock of its own.
 
 use crate::core::Clock;
 use crate::link::{Link, Received, vnet::Offload};
@@ -8,14 +9,14 @@ use lanyard_pipeline::trace::Verdict;
 use lanyard_types::PortId;
 use std::sync::Arc;
 
-/// The outside of an in-memory plane's ports.
+/// Access to the ports of an in-memory plane.
 #[derive(Debug, Clone)]
 pub struct MemoryPorts {
     pub(crate) shared: Arc<Shared>,
 }
 
 impl MemoryPorts {
-    /// A frame comes in at `port`, and is through the pipeline when this returns.
+    /// Receives a frame at `port`, and returns when it has been processed.
     pub fn push(&self, port: PortId, frame: &[u8]) -> Verdict {
         self.shared.control().process(port, Received { bytes: frame, offload: Offload::default() })
     }

@@ -26,10 +26,11 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// FDB entries the plane holds: the largest `fdb_limit`, and as many control-plane entries again.
+/// FDB entries that the plane holds: the largest `fdb_limit`, and the same number of control-plane
+/// entries.
 pub const FDB_CAPACITY: u32 = 1 << 20;
 
-/// Routing changes carried out before frames get their turn.
+/// Routing changes made at once, before the thread may process frames again.
 const ROUTES_A_TURN: usize = 256;
 
 /// The soft plane.
@@ -38,7 +39,7 @@ pub struct SoftPlane {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     state: PlaneState,
-    /// TAP netdevs made for ports that do not exist yet, by ifindex.
+    /// TAP netdevs created for ports that do not exist yet, by ifindex.
     taps: BTreeMap<u32, TapLink>,
     in_memory: bool,
     event_fd: i32,
@@ -46,11 +47,11 @@ pub struct SoftPlane {
 }
 
 impl SoftPlane {
-    /// A plane over netdevs. Ports are opened by ifindex as a state names them, in the network namespace of the
-    /// thread that applies it.
+    /// A plane over netdevs. Ports are opened by the ifindex in the state, in the network namespace
+    /// of the thread that applies it.
     ///
     /// # Errors
-    /// When the system has no descriptor or no thread to give.
+    /// When the system has no descriptor or no thread left.
     pub fn new() -> Result<Self, PlaneError> {
         let salt = RandomState::new().hash_one(0u8);
         let mut plane = Self::build(salt, Clock::Real(Instant::now()), false)?;
@@ -60,20 +61,20 @@ impl SoftPlane {
         plane.thread = Some(thread.map_err(system("starting the soft plane's thread"))?);
         Ok(plane)
     }
-    /// A plane whose ports are queues: no thread, no system, and time stands still until it is set.
+    /// A plane whose ports are queues, without a thread. Time stands still until it is set.
     ///
     /// # Errors
-    /// When the system has no descriptor to give.
+    /// When the system has no descriptor left.
     pub fn in_memory() -> Result<(Self, MemoryPorts), PlaneError> {
         let plane = Self::build(0, Clock::Manual(Timestamp::default()), true)?;
         let ports = MemoryPorts { shared: plane.shared.clone() };
         Ok((plane, ports))
     }
-    /// Makes a TAP netdev, down at first, and answers its ifindex. The port whose state has that ifindex takes it
-    /// over; it goes with that port, or with the plane.
+    /// Creates a TAP netdev, down at first, and returns its ifindex. The port whose state has this
+    /// ifindex takes it over. The netdev is removed with that port, or with the plane.
     ///
     /// # Errors
-    /// When the name is taken or no name for a netdev, or the kernel refuses.
+    /// When the name is taken or invalid, or the kernel refuses.
     pub fn add_tap(&mut self, name: &str) -> Result<u32, PlaneError> {
         let tap = TapLink::create(name).map_err(system(&format!("making TAP netdev {name}")))?;
         let ifindex = tap.ifindex();
@@ -106,7 +107,7 @@ impl SoftPlane {
         Ok(Self { shared, thread: None, state, taps: BTreeMap::new(), in_memory, event_fd, capabilities })
     }
 
-    /// The link for a port in this state; `None` when the one it has is the right one.
+    /// The new link for a port in this state; `None` when its present link is the right one.
     fn link(&mut self, port: PortId, state: &PortState) -> Result<Option<Link>, PlaneError> {
         if self.in_memory {
             let has = matches!(self.shared.control().links[port.index()], Link::Memory(_));
@@ -148,7 +149,8 @@ impl SoftPlane {
             core.pipeline.set_port(port, new.cloned(), now, &mut |event| core.events.fdb(event));
             link.map(|link| core.connect(port, link))
         };
-        // A TAP is kept while its port comes and goes within one transaction; `apply` lets go of what is left.
+        // A TAP is kept while its port is removed and added within one transaction; `apply` closes
+        // those that are left.
         if let Some(Link::Tap(tap)) = was {
             self.taps.insert(tap.ifindex(), tap);
         }
@@ -187,7 +189,7 @@ impl Backend for SoftPlane {
             Change::Rif { rif, new, .. } => {
                 pipeline.set_rif(*rif, new.as_deref().map(|new| rif_here(new, self.in_memory)));
             }
-            // This plane ends with the control plane's process: it has no watchdog.
+            // This plane ends together with the control plane's process, so it needs no watchdog.
             Change::Port { .. } | Change::Watched { .. } => {}
         }
         Ok(())
@@ -208,7 +210,7 @@ impl Plane for SoftPlane {
         let done = transact(self, list);
         if done.is_ok() {
             self.state = next.clone();
-            // TAPs whose port has just left go; those that have had no port yet stay.
+            // Close TAPs whose port was removed. Those that have had no port yet stay.
             self.taps.retain(|ifindex, _| !had.contains(ifindex));
         }
         self.settle();
@@ -218,7 +220,7 @@ impl Plane for SoftPlane {
         let core = self.shared.control();
         let mut found = Vec::new();
         core.pipeline.fdb().walk(filter, core.clock.now(), &mut |entry| found.push(entry));
-        drop(core); // the visitor may take its time
+        drop(core); // the visitor may take long
         found.into_iter().for_each(visit);
     }
     fn fdb_flush(&mut self, filter: &FdbFilter) -> u64 {
@@ -290,7 +292,7 @@ impl Plane for SoftPlane {
     }
     fn route(&mut self, changes: &[RouteChange]) -> Vec<(usize, PlaneError)> {
         let mut refused = Vec::new();
-        // Frames get their turn between the parts of a long list.
+        // Between the parts of a long list the thread may process frames.
         for (part, changes) in changes.chunks(ROUTES_A_TURN).enumerate() {
             let mut core = self.shared.control();
             for (at, change) in changes.iter().enumerate() {
@@ -326,7 +328,7 @@ impl Plane for SoftPlane {
 }
 
 impl SoftPlane {
-    /// Waits until the thread has let go of netdevs that are no longer ours: one link's turn at most.
+    /// Waits until the thread has closed netdevs that are no longer ports: at most one link's turn.
     fn settle(&self) {
         self.shared.ring();
         while self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) && !self.shared.released() {
@@ -338,7 +340,7 @@ impl SoftPlane {
         self.shared.control().stop = true;
         self.shared.ring();
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has said so; there is nothing left of it to end.
+            // A thread that panicked has printed its message, and there is nothing left to stop.
             let _ = thread.join();
         }
     }
@@ -350,7 +352,7 @@ impl Drop for SoftPlane {
     }
 }
 
-/// The finite tables.
+/// The use of every finite table.
 fn usage(pipeline: &Pipeline) -> Vec<TableUsage> {
     let tables = pipeline.tables();
     let (fdb, ports, vlans) = (&tables.fdb, &tables.ports, &tables.vlans);
@@ -396,8 +398,8 @@ fn usage(pipeline: &Pipeline) -> Vec<TableUsage> {
     all
 }
 
-/// The interface as this plane routes for it. A routed port that is a netdev has its frames taken by the kernel as well,
-/// which routes them; the plane must not do it twice.
+/// The router interface as this plane uses it. Frames received at a routed port that is a netdev
+/// also reach the kernel, which routes them, so the plane must not.
 fn rif_here(rif: &RifState, in_memory: bool) -> RifState {
     match rif.attachment {
         RifAttachment::Port(_) if !in_memory => RifState { ipv4: false, ipv6: false, ..rif.clone() },
@@ -405,8 +407,9 @@ fn rif_here(rif: &RifState, in_memory: bool) -> RifState {
     }
 }
 
-/// Refuses a hook or a delivery that somebody chose and that is not ours to give. At the pipeline's end of a VLAN interface
-/// nobody chose: the control plane names what suits the eBPF plane.
+/// Refuses a hook or a delivery that was configured and that this plane does not have. At the
+/// pipeline end of a VLAN interface nothing is configured: the control plane sets what suits the
+/// eBPF plane.
 fn check_choices(state: &PortState) -> Result<(), PlaneError> {
     let what = match (state.kind, state.hook, state.delivery) {
         (PortKind::Svi(_), _, _) | (_, HookChoice::Auto, Delivery::Auto | Delivery::Device) => return Ok(()),
@@ -426,7 +429,7 @@ fn check_len(frame: &[u8]) -> Result<(), PlaneError> {
     }
 }
 
-/// Names what was being done when the system refused.
+/// Turns a system error into a `PlaneError` that names what was being done.
 fn system(what: &str) -> impl FnOnce(std::io::Error) -> PlaneError + use<> {
     let what = what.to_owned();
     move |cause| PlaneError::System { what, cause: cause.to_string() }

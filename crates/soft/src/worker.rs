@@ -1,6 +1,7 @@
-//! The thread that carries frames: it waits on every link and on its bell, and gives each link a bounded turn.
+//! The thread that carries frames: it waits on all links and on its bell, and gives each link a
+//! bounded turn.
 //!
-//! Invariant: whoever wants the lock for a change gets it within one link's turn.
+//! Invariant: a caller that wants to change the state gets the lock within one link's turn.
 
 use crate::core::Core;
 use lanyard_types::PortId;
@@ -13,12 +14,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What the thread and its owner share.
+/// What the thread shares with its owner.
 #[derive(Debug)]
 pub struct Shared {
     core: Mutex<Core>,
     waiting: AtomicUsize,
-    /// Generation of the links the thread waits on; it holds no older ones.
+    /// The generation of the links that the thread waits on; it holds no older ones.
     seen: AtomicU64,
     bell: EventFd,
 }
@@ -27,18 +28,19 @@ impl Shared {
     pub fn new(core: Core, bell: EventFd) -> Self {
         Self { core: Mutex::new(core), waiting: AtomicUsize::new(0), seen: AtomicU64::new(0), bell }
     }
-    /// The core, for a change or a question: the thread stands back until it is had.
+    /// Locks the core for a change or a query. The thread does not take the lock again before the
+    /// caller has had it.
     pub fn control(&self) -> MutexGuard<'_, Core> {
         self.waiting.fetch_add(1, Ordering::AcqRel);
         let core = self.lock();
         self.waiting.fetch_sub(1, Ordering::AcqRel);
         core
     }
-    /// Makes the thread look again at what it waits on.
+    /// Makes the thread reread what to wait on.
     pub fn ring(&self) {
         let _ = self.bell.write(1);
     }
-    /// Makes the thread let go of links that were replaced; false when it has not done so yet.
+    /// Makes the thread drop replaced links; false when it has not done so yet.
     pub fn released(&self) -> bool {
         self.seen.load(Ordering::Acquire) == self.control().generation
     }
@@ -46,7 +48,7 @@ impl Shared {
     fn lock(&self) -> MutexGuard<'_, Core> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// The core, for frames.
+    /// Locks the core for processing frames.
     fn frames(&self) -> MutexGuard<'_, Core> {
         while self.waiting.load(Ordering::Acquire) > 0 {
             std::thread::yield_now();
@@ -55,7 +57,7 @@ impl Shared {
     }
 }
 
-/// Runs until the core says stop.
+/// Runs until the core is told to stop.
 pub fn run(shared: &Shared) {
     pin();
     let mut generation = 0;
@@ -76,7 +78,7 @@ pub fn run(shared: &Shared) {
         let ready = match wait(shared, &waits) {
             Ok(ready) => ready,
             Err(Errno::EINTR) => continue,
-            // Out of memory, at worst: nothing to be lost by trying again, but not in a tight loop.
+            // At worst the system is out of memory. Try again, but not in a tight loop.
             Err(_) => {
                 std::thread::yield_now();
                 continue;
@@ -95,7 +97,7 @@ pub fn run(shared: &Shared) {
     }
 }
 
-/// Waits until something is there; answers the ports and what was reported of them.
+/// Waits for events; returns the ports and their poll flags.
 fn wait(shared: &Shared, waits: &[(PortId, Arc<OwnedFd>)]) -> nix::Result<Vec<(PortId, PollFlags)>> {
     let mut fds = Vec::with_capacity(waits.len() + 1);
     fds.push(PollFd::new(shared.bell.as_fd(), PollFlags::POLLIN));
@@ -108,7 +110,8 @@ fn wait(shared: &Shared, waits: &[(PortId, Arc<OwnedFd>)]) -> nix::Result<Vec<(P
     Ok(waits.iter().zip(&fds[1..]).filter_map(|((port, _), fd)| Some((*port, reported(fd)?))).collect())
 }
 
-/// Keeps the thread on one processor, the last it may use: its caches stay warm. Not being allowed to is no harm.
+/// Keeps the thread on the last processor that it may use, so that its caches stay warm. If that is
+/// refused, it runs anywhere.
 fn pin() {
     let this = Pid::from_raw(0);
     let Ok(allowed) = sched_getaffinity(this) else { return };

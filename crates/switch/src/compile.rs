@@ -1,9 +1,11 @@
-//! From IOS words to membership: the running configuration and the facts as a [`PlaneState`].
+//! Compiles the running configuration and the facts into a [`PlaneState`].
 //!
-//! Read IEEE 802.1Q-2018, 8.8.2 (member sets, untagged sets) and 6.9 (PVID, acceptable frame types) first.
+//! Read IEEE 802.1Q-2018, 8.8.2 (member sets, untagged sets) and 6.9 (PVID, acceptable frame types)
+//! first.
 //!
-//! Invariant: pure. A port is in the state for as long as it is configured; one without a usable netdev has
-//! `ifindex` 0 and is not enabled, so its number, its static addresses and its place are kept for it.
+//! Invariants: pure functions. A port is part of the state while it is configured. One without a
+//! usable netdev has `ifindex` 0 and is not enabled, so that its number and its static addresses
+//! are kept.
 
 use crate::facts::{Facts, LinkFacts};
 use crate::identity::Identity;
@@ -18,8 +20,8 @@ use lanyard_pipeline::state::{
 use lanyard_types::{PortId, Tunnelled, VlanId, VlanSet};
 use std::collections::BTreeMap;
 
-/// The plane state that `config` is, given the netdevs there are. `ports` has a number for each of
-/// [`port_names`]; an interface without one is left out.
+/// The plane state for `config` with the netdevs in `facts`. `ports` has a number for each of
+/// [`port_names`]; an interface without a number is left out.
 #[must_use]
 pub fn compile(config: &Config, facts: &Facts, ports: &PortIds, identity: &Identity) -> PlaneState {
     let mut state =
@@ -86,14 +88,14 @@ fn switchport(name: &str, interface: &Interface, facts: &Facts, tag_native: bool
 }
 
 impl LinkFacts {
-    /// True when frames can come and go: administratively up, and a link.
+    /// True when frames can be received and sent: administratively up, with link.
     #[must_use]
     pub const fn forwards(&self) -> bool {
         self.admin_up && self.carrier
     }
 }
 
-/// What a port's mode means.
+/// The VLAN membership that a port's mode means.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Membership {
     /// The tag the port recognises.
@@ -106,8 +108,8 @@ pub struct Membership {
     pub untagged: VlanSet,
 }
 
-/// The membership that `words` stand for. VLANs that are not active are members all the same: whether a VLAN
-/// forwards is a property of the VLAN.
+/// The membership for a switchport configuration. A port is also a member of VLANs that are not
+/// active: whether a VLAN forwards is a property of the VLAN.
 #[must_use]
 pub fn membership(words: &Switchport, tag_native: bool) -> Membership {
     let one = |tpid| Membership {
@@ -133,8 +135,8 @@ pub fn membership(words: &Switchport, tag_native: bool) -> Membership {
     }
 }
 
-/// IOS autostate: a VLAN interface's line protocol is up when it is not shut down, its VLAN is active, and a
-/// port in the VLAN is up. `state` has the switch ports already.
+/// IOS autostate: a VLAN interface's line protocol is up when it is not shut down, its VLAN is
+/// active, and a port in the VLAN is up. `state` must contain the switch ports.
 fn line_up(vlan: VlanId, interface: &Interface, state: &PlaneState) -> bool {
     let member = |port: &PortState| port.tagged.contains(vlan) || port.untagged.contains(vlan);
     let netdev = |port: &&PortState| port.kind == PortKind::Netdev;
@@ -159,7 +161,7 @@ fn vlan_interface(vlan: VlanId, enabled: bool, interface: &Interface, facts: &Fa
     PortState {
         kind: PortKind::Svi(vlan),
         enabled: enabled && link.is_some(),
-        // The host's own frames need no learning: its address is a self entry.
+        // No learning is needed: the host's address is a self entry.
         learning: false,
         flood_unicast: false,
         mtu: link.map_or(interface.mtu.unwrap_or(1500), |link| link.mtu).clamp(68, 65_535),
@@ -251,7 +253,7 @@ mod tests {
         for (words, want) in [
             ("allowed 1,10,20-30", "pvid 1 tagged 10,20-30 untagged 1"),
             ("allowed 10,20-30 native 20", "pvid 20 tagged 10,21-30 untagged 20"),
-            // The native VLAN is not allowed: untagged frames have no VLAN here.
+            // The native VLAN is not allowed, so untagged frames belong to no VLAN.
             ("allowed 10", "pvid - tagged 10 untagged -"),
             ("allowed none", "pvid - tagged - untagged -"),
         ] {

@@ -1,6 +1,6 @@
-//! What is known about the netdevs of the namespace.
+//! The facts: what is known about the netdevs of the switch's namespaces.
 //!
-//! Invariant: [`Facts`] is what the kernel last said, never what was asked of it.
+//! Invariant: [`Facts`] is what the kernel last reported, never what was requested of it.
 
 use lanyard_types::MacAddr;
 use serde::{Deserialize, Serialize};
@@ -29,23 +29,24 @@ pub struct LinkFacts {
     pub master: Option<u32>,
     /// The user's promiscuous flag.
     pub promisc: bool,
-    /// `IFLA_IFALIAS`: how Lanyard marks the netdevs it makes.
+    /// `IFLA_IFALIAS`, by which Lanyard marks the netdevs that it creates.
     pub alias: Option<String>,
-    /// What the kernel's own stack does on it.
+    /// How the kernel's own IP stack is set on it.
     pub host: HostStack,
     /// The VRF whose namespace it is in; `None` is the switch's own.
     pub vrf: Option<String>,
 }
 
-/// What the kernel's own IP stack does on a netdev: its sysctls.
+/// How the kernel's own IP stack is set on a netdev: its sysctls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HostStack {
     /// `net.ipv6.conf.IF.disable_ipv6`.
     pub ipv6_disabled: bool,
-    /// `net.ipv4.conf.IF.arp_ignore`; 8 answers no ARP request at all.
+    /// `net.ipv4.conf.IF.arp_ignore`; 8 means that no ARP request is answered.
     pub arp_ignore: u8,
-    /// `net.ipv4.conf.IF.arp_announce`; 2 asks in the name of the interface's own addresses only.
+    /// `net.ipv4.conf.IF.arp_announce`; 2 means that ARP requests use the interface's own addresses
+    /// only.
     pub arp_announce: u8,
     /// `net.ipv4.conf.IF.forwarding`.
     pub forwarding: bool,
@@ -68,7 +69,7 @@ pub struct HostStack {
 }
 
 impl Default for HostStack {
-    /// What the kernel gives a new netdev.
+    /// The kernel's defaults for a new netdev.
     fn default() -> Self {
         Self {
             ipv6_disabled: false,
@@ -88,37 +89,38 @@ impl Default for HostStack {
 }
 
 impl HostStack {
-    /// A port of the switch: the stack says nothing there by itself. The rest is as it was.
+    /// The settings for a port of the switch: the IP stack sends nothing there by itself. Other
+    /// settings keep their values.
     #[must_use]
     pub const fn silenced(self) -> Self {
         Self { ipv6_disabled: true, arp_ignore: 8, forwarding: false, ..self }
     }
 }
 
-/// A switch of a whole namespace: a sysctl that the interfaces' own can't do without.
+/// A boolean sysctl of a whole namespace that limits the sysctls of its interfaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Knob {
     /// `net.ipv6.conf.all.forwarding`.
     Ipv6Forwarding,
-    /// `net.ipv4.conf.all.send_redirects`: while it is set an interface can't do without.
+    /// `net.ipv4.conf.all.send_redirects`: while it is set, an interface cannot turn redirects off.
     Redirects,
     /// `net.ipv4.conf.all.bc_forwarding`.
     DirectedBroadcast,
 }
 
 impl Knob {
-    /// All of them.
+    /// All values.
     pub const ALL: [Self; 3] = [Self::Ipv6Forwarding, Self::Redirects, Self::DirectedBroadcast];
 }
 
-/// A namespace that has the name of a VRF.
+/// A namespace that is named like a VRF.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Namespace {
-    /// The mark on its loopback device: `lanyard:INSTANCE` where Lanyard has made it.
+    /// The mark on its loopback device: `lanyard:INSTANCE` if Lanyard created the namespace.
     pub mark: Option<String>,
-    /// It is the one the switch itself lives in.
+    /// True if the switch itself runs in it.
     pub own: bool,
-    /// Its switches.
+    /// Its sysctls.
     pub knobs: BTreeMap<Knob, bool>,
 }
 
@@ -127,11 +129,12 @@ pub struct Namespace {
 pub struct Facts {
     /// `net.ipv6.conf.all.forwarding`.
     pub ipv6_forwarding: bool,
-    /// The switches of the switch's own namespace, IPv6 forwarding left out.
+    /// The sysctls of the switch's own namespace, other than IPv6 forwarding.
     pub knobs: BTreeMap<Knob, bool>,
-    /// Switches of the switch's own namespace that other instances have turned, as they were before that.
+    /// The original values of sysctls of the switch's own namespace that other instances have
+    /// changed.
     pub shared_knobs: BTreeMap<Knob, bool>,
-    /// The namespaces there are, of those that are VRFs of the configuration or of the record.
+    /// The existing namespaces among the VRFs of the configuration and of the record.
     pub namespaces: BTreeMap<String, Namespace>,
     by_name: BTreeMap<String, LinkFacts>,
     by_index: BTreeMap<(Option<String>, u32), String>,
@@ -153,39 +156,39 @@ impl Facts {
     pub fn by_index_in(&self, vrf: Option<&str>, ifindex: u32) -> Option<&LinkFacts> {
         self.by_index.get(&(vrf.map(str::to_owned), ifindex)).and_then(|name| self.by_name.get(name))
     }
-    /// The netdev of this name if the plane can use it as a port now: it is there, nothing else has enslaved it, and it is
-    /// in the switch's own namespace.
+    /// The netdev of this name, if the plane can use it as a port now: it exists, has no master,
+    /// and is in the switch's own namespace.
     #[must_use]
     pub fn usable(&self, name: &str) -> Option<&LinkFacts> {
         self.free(name).filter(|link| link.vrf.is_none())
     }
-    /// As [`Self::usable`], in whichever namespace.
+    /// As [`Self::usable`], but in any namespace.
     #[must_use]
     pub fn free(&self, name: &str) -> Option<&LinkFacts> {
         self.get(name).filter(|link| link.master.is_none() && !link.loopback)
     }
-    /// Takes in what the kernel says about one netdev; a new name for a known index is a rename. Answers what
-    /// was known about this index before.
+    /// Stores what the kernel reports about a netdev. A new name for a known index is a rename.
+    /// Returns what was known about this index before.
     pub fn set(&mut self, link: LinkFacts) -> Option<LinkFacts> {
         let before = self.remove_in(link.vrf.as_deref(), link.ifindex);
         if let Some(ghost) = self.by_name.get(&link.name) {
-            // The name was handed on and the event for its old owner is still to come.
+            // The name was reused, and the event about its previous owner has not arrived yet.
             self.by_index.remove(&(ghost.vrf.clone(), ghost.ifindex));
         }
         self.by_index.insert((link.vrf.clone(), link.ifindex), link.name.clone());
         self.by_name.insert(link.name.clone(), link);
         before
     }
-    /// Forgets a netdev of the switch's own namespace.
+    /// Removes a netdev of the switch's own namespace.
     pub fn remove(&mut self, ifindex: u32) -> Option<LinkFacts> {
         self.remove_in(None, ifindex)
     }
-    /// Forgets a netdev of a VRF's namespace.
+    /// Removes a netdev of a VRF's namespace.
     pub fn remove_in(&mut self, vrf: Option<&str>, ifindex: u32) -> Option<LinkFacts> {
         let name = self.by_index.remove(&(vrf.map(str::to_owned), ifindex))?;
         self.by_name.remove(&name)
     }
-    /// A switch of a namespace; `None` when it is not known.
+    /// The value of a sysctl of a namespace; `None` when it is not known.
     #[must_use]
     pub fn knob(&self, vrf: Option<&str>, knob: Knob) -> Option<bool> {
         match vrf {
@@ -194,7 +197,7 @@ impl Facts {
             Some(vrf) => self.namespaces.get(vrf)?.knobs.get(&knob).copied(),
         }
     }
-    /// All of them, by name.
+    /// All netdevs, by name.
     pub fn iter(&self) -> impl Iterator<Item = &LinkFacts> {
         self.by_name.values()
     }
@@ -224,7 +227,7 @@ mod tests {
         let name_of = |facts: &Facts, ifindex| facts.by_index(ifindex).map(|link| link.name.clone());
         facts.set(link(1, "c"));
         assert_eq!((facts.get("a"), name_of(&facts, 1)), (None, Some("c".into())));
-        // `b` is taken by a new netdev before the old one's removal is heard of.
+        // A new netdev gets the name `b` before the removal of the old one is reported.
         facts.set(link(3, "b"));
         assert!(facts.remove(2).is_none());
         assert_eq!(name_of(&facts, 3), Some("b".into()));

@@ -1,7 +1,9 @@
-//! What layer 3 asks of the kernel besides addresses: namespaces for VRFs, sysctls, static routes, static ARP.
+//! What layer 3 needs from the kernel besides addresses: namespaces for VRFs, sysctls, static
+//! routes, static ARP.
 //!
-//! Invariants: a namespace is only deleted when the switch has made it; a netdev that the switch has moved is on record,
-//! and is moved back; a switch of a namespace that was turned is turned back when nothing wants it.
+//! Invariants: only a namespace that the switch has created is deleted. A netdev that the switch
+//! has moved is recorded and is moved back. A namespace's sysctl that was changed is restored when
+//! nothing needs it any more.
 
 use crate::actions::{Action, Actions};
 use crate::facts::{Facts, HostStack, Knob};
@@ -18,39 +20,42 @@ use lanyard_types::MacAddr;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 
-/// What the kernel's stack does on a routed interface; `base` is what it did before.
+/// The settings of the kernel's IP stack on a routed interface; `base` are those it had before.
 #[must_use]
 pub fn host(wanted: &Layer3, forwarding: bool, base: HostStack) -> HostStack {
     HostStack {
         forwarding,
-        // Who is asked learns the asker's address: that of a virtual router, or of another interface, is not this one's
-        // to teach (RFC 3768, 8.2).
+        // ARP requests teach their sender's address. The address of a virtual router or of another
+        // interface must not be taught by this one (RFC 3768, 8.2).
         arp_announce: 2,
         proxy_arp: forwarding && wanted.proxy_arp,
         local_proxy_arp: wanted.local_proxy_arp,
         directed_broadcast: wanted.directed_broadcast,
         redirects: redirects(wanted),
-        // A router has its tables from nobody but them that route (RFC 1812, 5.2.7.2).
+        // A router must not accept redirects while it forwards (RFC 1812, 5.2.7.2).
         accept_redirects: base.accept_redirects && !forwarding,
         rp_filter: match wanted.urpf_ipv4 {
             Urpf::Off => base.rp_filter,
             Urpf::Strict => 1,
             Urpf::Loose => 2,
         },
-        // A route whose interface has no link is none: that is what floating statics wait for.
+        // A route by an interface without link must not be used, so that floating static routes
+        // take over.
         ignore_linkdown: true,
         arp_timeout_s: wanted.arp_timeout_s.unwrap_or(base.arp_timeout_s),
         ..base
     }
 }
 
-/// Is a host told of a shorter way? Not where the switch stands between neighbours of one subnet, as in IOS.
+/// Whether ICMP redirects are sent. They are not sent where the switch answers ARP between hosts of
+/// one subnet, as in IOS.
 fn redirects(wanted: &Layer3) -> bool {
     wanted.redirects && !wanted.local_proxy_arp
 }
 
-/// The MAC address of an interface that the switch makes: a VLAN interface's from the base address, a subinterface's
-/// its parent's. `None` when the parent is not there: the kernel chooses one.
+/// The MAC address of an interface that the switch creates. A VLAN interface's is derived from the
+/// base address, a subinterface's is its parent's. `None` when the parent does not exist; the
+/// kernel then chooses one.
 #[must_use]
 pub fn made_mac(
     name: &InterfaceName,
@@ -68,7 +73,8 @@ pub fn made_mac(
     }
 }
 
-/// The MTU of an interface that the switch makes, unless another is configured: 1500, or a subinterface's parent's.
+/// The MTU of an interface that the switch creates, unless one is configured: 1500, or that of a
+/// subinterface's parent.
 #[must_use]
 pub fn parent_mtu(name: &InterfaceName, facts: &Facts) -> u32 {
     let parent = match name {
@@ -78,7 +84,8 @@ pub fn parent_mtu(name: &InterfaceName, facts: &Facts) -> u32 {
     parent.map_or(1500, |link| link.mtu)
 }
 
-/// Namespaces to make, first of all, and those of ours to delete, last of all.
+/// Adds the creation of namespaces, as the first actions, and the deletion of those that the switch
+/// created, as the last.
 pub(crate) fn namespaces(next: &Config, facts: &Facts, identity: &Identity, list: &mut Actions) {
     let mark = alias(&identity.instance);
     let act = |vrf: &String, add| Action::Namespace { vrf: vrf.clone(), mark: mark.clone(), add };
@@ -94,7 +101,7 @@ pub(crate) fn namespaces(next: &Config, facts: &Facts, identity: &Identity, list
     }
 }
 
-/// Where netdevs are once all is done.
+/// Records the namespace of every moved netdev after the actions.
 pub(crate) fn homes(next: &Config, facts: &Facts, list: &mut Actions) {
     let inside = |(name, interface): (&InterfaceName, &Interface)| {
         let here = matches!(name, InterfaceName::Vlan(_)) || interface.is_routed();
@@ -107,7 +114,7 @@ pub(crate) fn homes(next: &Config, facts: &Facts, list: &mut Actions) {
     list.record.homes = next.interfaces.iter().filter_map(inside).collect();
 }
 
-/// The switches of namespaces that `next` wants turned, and to what.
+/// The namespace sysctls that `next` needs, and their values.
 fn wanted_knobs(next: &Config) -> BTreeMap<(Option<String>, Knob), bool> {
     let mut wanted = BTreeMap::new();
     if next.ipv6_routing {
@@ -129,10 +136,10 @@ fn wanted_knobs(next: &Config) -> BTreeMap<(Option<String>, Knob), bool> {
     wanted
 }
 
-/// Switches of namespaces: turned where something wants it, turned back where nothing does any more.
+/// Sets namespace sysctls that something needs, and restores those that nothing needs any more.
 pub(crate) fn knobs(next: &Config, facts: &Facts, list: &mut Actions) {
     let wanted = wanted_knobs(next);
-    // A namespace that was there before us is left as it was found; one of ours goes anyway.
+    // A namespace that existed before is restored. One that the switch created is deleted anyway.
     let foreign = |vrf: &String| facts.namespaces.get(vrf).is_some_and(|found| found.mark.is_none());
     list.record.knobs.retain(|vrf, _| vrf.is_empty() || next.vrfs.contains_key(vrf) || foreign(vrf));
     let left = list.record.knobs.keys().filter(|vrf| !vrf.is_empty() && !next.vrfs.contains_key(*vrf));
@@ -140,10 +147,11 @@ pub(crate) fn knobs(next: &Config, facts: &Facts, list: &mut Actions) {
     let spaces = std::iter::once(None).chain(vrfs.into_iter().map(Some));
     for vrf in spaces {
         for knob in Knob::ALL {
-            // A namespace that is about to be made has what the kernel gives a new one.
+            // A namespace that is about to be created has the kernel's defaults.
             let now = facts.knob(vrf.as_deref(), knob).unwrap_or(knob == Knob::Redirects);
             let original = recall(list, vrf.as_deref(), knob);
-            // Another instance of this namespace has turned it, too: it knows what it was like before both.
+            // Another instance in this namespace has changed it before, and its record has the
+            // original value.
             let shared = facts.shared_knobs.get(&knob).copied().filter(|_| vrf.is_none());
             let to = match (wanted.get(&(vrf.clone(), knob)), original) {
                 (Some(to), None) => {
@@ -153,7 +161,7 @@ pub(crate) fn knobs(next: &Config, facts: &Facts, list: &mut Actions) {
                 (None, Some(original)) => {
                     remember(list, vrf.as_deref(), knob, None);
                     if shared.is_some() {
-                        // The last one to leave turns it back.
+                        // Another instance still needs it; the last one restores it.
                         continue;
                     }
                     original
@@ -189,7 +197,8 @@ fn remember(list: &mut Actions, vrf: Option<&str>, knob: Knob, value: Option<boo
     }
 }
 
-/// The kernel routes that `config` asks for with tracked objects as they are: `up` says which tracked objects are up.
+/// The routes that `config` asks the kernel for, given the state of tracked objects: `up` says
+/// which objects are up.
 #[must_use]
 pub fn routes(config: &Config, facts: &Facts, up: &dyn Fn(u16) -> bool) -> BTreeSet<Route> {
     let mut groups: BTreeMap<(Option<String>, IpNet, u32), Vec<&StaticRoute>> = BTreeMap::new();
@@ -203,14 +212,14 @@ pub fn routes(config: &Config, facts: &Facts, up: &dyn Fn(u16) -> bool) -> BTree
     groups.into_iter().map(whole).collect()
 }
 
-/// The next hops that can be used now. The kernel takes all next hops of a route or none: those whose interface is not up are left
-/// out while there are others.
+/// The next hops that can be used now. The kernel accepts all next hops of a route or none, so
+/// those whose interface is down are left out while others remain.
 fn hops(members: &[&StaticRoute], config: &Config, facts: &Facts) -> BTreeSet<Hop> {
     let named = |route: &StaticRoute| Hop {
         via: route.via,
         interface: route.interface.as_ref().map(ToString::to_string),
     };
-    // A permanent route whose interface is down still wins, and leads nowhere.
+    // A `permanent` route whose interface is down is still used, and drops its packets.
     let alive =
         |route: &&StaticRoute| !route.discard && (!route.permanent || egress_up(route, config, facts));
     let ready = |route: &&StaticRoute| {
@@ -222,7 +231,7 @@ fn hops(members: &[&StaticRoute], config: &Config, facts: &Facts) -> BTreeSet<Ho
     if usable.is_empty() { all.into_iter().map(named).collect() } else { usable }
 }
 
-/// The interfaces of a routing table, with their addresses.
+/// The interfaces of a VRF, with their addresses.
 fn inside<'a>(
     config: &'a Config,
     vrf: Option<&'a str>,
@@ -233,7 +242,7 @@ fn inside<'a>(
     })
 }
 
-/// The interface in whose configured subnets `address` is.
+/// The interface with a configured subnet that contains `address`.
 #[must_use]
 pub fn connected<'a>(config: &'a Config, vrf: Option<&'a str>, address: IpAddr) -> Option<&'a InterfaceName> {
     let has = |interface: &Interface| match address {
@@ -243,7 +252,7 @@ pub fn connected<'a>(config: &'a Config, vrf: Option<&'a str>, address: IpAddr) 
     inside(config, vrf).find(|(_, interface)| has(interface)).map(|(name, _)| name)
 }
 
-/// The interface that a route leads out of, as far as the configuration tells.
+/// The egress interface of a route, as far as the configuration determines it.
 fn egress<'a>(route: &'a StaticRoute, config: &'a Config) -> Option<&'a InterfaceName> {
     let via = || connected(config, route.vrf.as_deref(), route.via?);
     route.interface.as_ref().or_else(via)
@@ -259,13 +268,14 @@ fn egress_up(route: &StaticRoute, config: &Config, facts: &Facts) -> bool {
 pub struct Arp {
     /// The netdev.
     pub interface: String,
-    /// The address.
+    /// The IPv4 address.
     pub address: Ipv4Addr,
     /// Its MAC address.
     pub mac: MacAddr,
 }
 
-/// The kernel's permanent neighbours that `config` asks for: those whose subnet is an interface's.
+/// The permanent neighbours that `config` asks the kernel for: static ARP entries within the subnet
+/// of an interface.
 #[must_use]
 pub fn arps(config: &Config) -> BTreeSet<Arp> {
     let lower = |((vrf, address), mac): (&(Option<String>, Ipv4Addr), &MacAddr)| {
@@ -275,10 +285,10 @@ pub fn arps(config: &Config) -> BTreeSet<Arp> {
     config.arps.iter().filter_map(lower).collect()
 }
 
-/// What a change of layer 3 may not be, and what the user should know about it.
+/// Checks the layer 3 part of a change, and adds notices.
 ///
 /// # Errors
-/// One line that names what is wrong.
+/// One line that names what is refused.
 pub(crate) fn check(
     old: &Config,
     next: &Config,
@@ -332,7 +342,7 @@ fn subinterface(
     }
 }
 
-/// Most notices about routes of one change.
+/// At most this many notices about routes for one change.
 const MAX_NOTICES: usize = 5;
 
 fn static_routes(old: &Config, next: &Config, notices: &mut Vec<String>) -> Result<(), String> {
@@ -417,7 +427,7 @@ mod tests {
                 "10.9.0.0/16 10.0.0.2 and 10.1.0.2",
             ),
             (&["10.9.0.0/16 10.0.0.2", "10.9.0.0/16 10.1.0.2"], "eth1 down, eth2", "10.9.0.0/16 10.1.0.2"),
-            // Nothing is known to be usable: the kernel decides.
+            // No interface is known to be usable, so the kernel decides.
             (&["10.9.0.0/16 10.0.0.2", "10.9.0.0/16 10.1.0.2"], "", "10.9.0.0/16 10.0.0.2 and 10.1.0.2"),
             (
                 &["10.9.0.0/16 10.0.0.2", "10.9.0.0/16 dev eth2"],
@@ -429,7 +439,7 @@ mod tests {
                 "eth1, eth2",
                 "10.9.0.0/16 10.0.0.2",
             ),
-            // Dropped only while no next hop is left.
+            // Packets are dropped only while no next hop is left.
             (&["10.9.0.0/16 10.0.0.2 permanent", "10.9.0.0/16 null0"], "eth1", "10.9.0.0/16 10.0.0.2"),
             (&["10.9.0.0/16 10.0.0.2 permanent", "10.9.0.0/16 null0"], "eth1 down", "10.9.0.0/16 null0"),
         ] {
@@ -481,7 +491,7 @@ mod tests {
         facts.shared_knobs.insert(Knob::Ipv6Forwarding, false);
         let (turned, second) = plan(&on, &facts, &Default::default());
         assert_eq!((turned, second.ipv6_forwarding), (vec![], Some(false)), "what it was like before both");
-        // Whichever leaves first leaves it on; the other turns it back.
+        // The first of two instances to leave leaves it on; the other restores it.
         for record in [&first, &second] {
             assert_eq!(plan(&off, &facts, record).0, [false; 0]);
         }

@@ -1,9 +1,9 @@
-//! What a configuration asks of netdevs: VLAN interfaces made, ports prepared, addresses set, as a list of
-//! [`Action`]s that the daemon carries out.
+//! Derives from a configuration the changes of netdevs: VLAN interfaces created, ports prepared,
+//! addresses set. The result is a list of [`Action`]s that the daemon carries out.
 //!
-//! Invariants: a netdev is only touched when its configuration changed, or when it is new to the switch,
-//! so what an administrator did to it by hand meanwhile stays. What a port was like before the switch took it
-//! is in the [`Record`], and comes back when the switch lets go of it.
+//! Invariants: a netdev is changed only when its configuration has changed or when it is new to the
+//! switch, so an administrator's own changes stay. The [`Record`] has the state of a port before
+//! the switch took it over, which is restored when the switch lets go of it.
 
 use crate::facts::{Facts, HostStack, LinkFacts};
 use crate::identity::Identity;
@@ -19,7 +19,7 @@ use lanyard_config::{Config, Duplex, Interface, InterfaceName, Role};
 use lanyard_types::MacAddr;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The actions that lead from `old` (`None`: whatever the netdevs look like now) to `next`.
+/// The actions that lead from `old` to `next`. `None` stands for any current state of the netdevs.
 #[must_use]
 pub fn actions(
     old: Option<&Config>,
@@ -35,7 +35,7 @@ pub fn actions(
     for name in
         managed(old).chain(managed(Some(next))).chain(record.originals.keys()).collect::<BTreeSet<_>>()
     {
-        // A netdev with another name looks as the configuration of its old name wants it.
+        // A renamed netdev still has the settings for its old name.
         let old = old.filter(|_| !taken_over.contains(name));
         netdev(name, old, next, facts, &mut list);
     }
@@ -47,8 +47,9 @@ pub fn actions(
     list
 }
 
-/// Netdevs of the switch that have another name now: a netdev is its index. One whose new name is configured goes on under it,
-/// and is answered; any other is put back as it was found, under its new name.
+/// Handles ports whose netdev was renamed; a netdev is identified by its index. If the new name is
+/// configured, the port continues under it and its name is returned. Otherwise the netdev is
+/// restored under its new name.
 fn renamed(next: &Config, facts: &Facts, list: &mut Actions) -> BTreeSet<String> {
     let mut taken_over = BTreeSet::new();
     for (name, original) in list.record.originals.clone() {
@@ -64,7 +65,7 @@ fn renamed(next: &Config, facts: &Facts, list: &mut Actions) -> BTreeSet<String>
     taken_over
 }
 
-/// The netdevs `config` names as ports or routed ports.
+/// The netdevs that `config` names as ports or routed ports.
 fn managed(config: Option<&Config>) -> impl Iterator<Item = &String> {
     config.into_iter().flat_map(|config| &config.interfaces).filter_map(|(name, interface)| match name {
         InterfaceName::Netdev(name) if matches!(interface.role, Role::Switchport | Role::Routed) => {
@@ -74,7 +75,7 @@ fn managed(config: Option<&Config>) -> impl Iterator<Item = &String> {
     })
 }
 
-/// The part of an interface's configuration that is set on the netdev itself.
+/// The part of an interface's configuration that is set on its netdev.
 #[derive(PartialEq, Eq)]
 struct Wanted {
     role: Role,
@@ -89,7 +90,7 @@ fn wanted(config: &Config, name: &InterfaceName) -> Option<Wanted> {
     let interface = config.interfaces.get(name)?;
     let svi = matches!(name, InterfaceName::Vlan(_));
     let role = if svi { Role::Routed } else { interface.role };
-    // What the switch does itself is no matter of the netdev's.
+    // These settings are implemented by the switch, not by the netdev.
     let layer3 = Layer3 {
         helpers: Vec::new(),
         relay_destinations: Vec::new(),
@@ -122,7 +123,7 @@ fn settings(wanted: &Wanted, original: &Original) -> LinkSettings {
     LinkSettings { up: wanted.up, promisc: original.promisc, mtu, mac: wanted.mac.or(original.mac), host }
 }
 
-/// What a netdev is like in the namespace it has just been moved to.
+/// The settings of a netdev that was just moved to another namespace.
 fn moved(link: LinkSettings) -> LinkSettings {
     LinkSettings { up: false, host: HostStack::default(), ..link }
 }
@@ -178,7 +179,8 @@ fn fixed_speed(interface: &Interface) -> Option<(u32, bool)> {
     interface.speed_mbps.map(|speed_mbps| (speed_mbps, interface.duplex != Duplex::Half))
 }
 
-/// VLAN interfaces and subinterfaces: pairs to make and to delete, and the settings of both ends.
+/// Plans VLAN interfaces and subinterfaces: pairs to create and to delete, and the settings of both
+/// ends.
 fn pairs(old: Option<&Config>, next: &Config, facts: &Facts, identity: &Identity, list: &mut Actions) {
     let mark = alias(&identity.instance);
     let mut links = Vec::new();
@@ -228,7 +230,8 @@ fn pairs(old: Option<&Config>, next: &Config, facts: &Facts, identity: &Identity
         }
     }
     list.before.append(&mut links);
-    // Every pair that carries our mark and is not wanted goes: also what an earlier run left behind.
+    // Every pair that carries this instance's mark and is not wanted is deleted, including those
+    // that an earlier run left behind.
     let ours = facts.iter().filter(|link| link.alias.as_deref() == Some(&mark));
     let names: BTreeSet<String> = ours.map(|link| host_end_of(&link.name)).collect();
     for name in names {
@@ -254,17 +257,17 @@ fn addresses(next: &Config, facts: &Facts, identity: &Identity, list: &mut Actio
     let is_made = |name: &str| made_interfaces(next).any(|(key, _)| key.to_string() == name);
     let here = |name: &str| facts.get(name).is_some() || is_made(name);
     for name in list.record.addresses.keys().chain(wanted.keys()).collect::<BTreeSet<_>>() {
-        // What has to be made anew, or goes to another namespace, has none of the addresses it had.
+        // A netdev that is created again or moved to another namespace has lost its addresses.
         let moves =
             list.before.iter().any(|action| matches!(action, Action::Move { name: n, .. } if n == name));
         let kept = list.record.addresses.get(name).filter(|_| facts.get(name).is_some() && !moves);
         let old = kept.unwrap_or(&empty);
         let new = wanted.get(name).unwrap_or(&empty);
-        // A VLAN interface or subinterface that goes takes its addresses with it.
+        // The addresses of a VLAN interface or subinterface disappear with it.
         let goes = facts.get(name).is_some_and(|link| link.alias.as_deref() == Some(&mark)) && !is_made(name);
         if here(name) && !goes {
             let act = |net: &IpNet, add| Action::Address { name: name.clone(), net: *net, add };
-            // The kernel forgets IPv6 addresses when a netdev goes down.
+            // The kernel removes IPv6 addresses when a netdev goes down.
             let comes_up = list.before.iter().any(|action| brings_up(action, name));
             let missing = |net: &IpNet| !old.contains(net) || comes_up && matches!(net, IpNet::V6(_));
             list.before.extend(old.difference(new).map(|net| act(net, false)));
@@ -291,14 +294,14 @@ fn in_order<'a>(config: &'a Config, name: &'a str) -> impl Iterator<Item = IpNet
     of_name.flat_map(|(_, interface)| addresses_of(interface))
 }
 
-/// The addresses `name` should have: set again when the netdev comes (back) up, because the kernel forgets IPv6
-/// addresses, and a new netdev has none.
+/// The actions that set the addresses of `name` again. They are needed when the netdev comes up
+/// again, because the kernel has removed its IPv6 addresses, or when it is new.
 #[must_use]
 pub fn restore_addresses(config: &Config, name: &str) -> Vec<Action> {
     in_order(config, name).map(|net| Action::Address { name: name.to_owned(), net, add: true }).collect()
 }
 
-/// Puts everything back: ports as they were found, VLAN interfaces deleted.
+/// Restores everything: ports as they were found, VLAN interfaces deleted.
 #[must_use]
 pub fn release(facts: &Facts, record: &Record, identity: &Identity) -> Vec<Action> {
     let nothing = Config::default();
@@ -306,8 +309,9 @@ pub fn release(facts: &Facts, record: &Record, identity: &Identity) -> Vec<Actio
     actions.before.into_iter().chain(actions.after).collect()
 }
 
-/// The pipeline ends of VLAN interfaces and subinterfaces whose carrier is not what it should be: a veth's end has carrier
-/// when the other is up. `up` has the VLAN interfaces' line protocols; a subinterface's is its parent's.
+/// The pipeline ends of VLAN interfaces and subinterfaces whose carrier has to change: one end of a
+/// veth pair has carrier while the other end is up. `up` has the VLAN interfaces whose line
+/// protocol is up; a subinterface follows its parent.
 #[must_use]
 pub fn carriers(config: &Config, facts: &Facts, up: &lanyard_types::VlanSet) -> Vec<Action> {
     let mut list = Vec::new();

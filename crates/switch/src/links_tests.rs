@@ -60,7 +60,8 @@ fn list(actions: &[Action]) -> String {
     actions.iter().map(show).collect::<Vec<_>>().join(", ")
 }
 
-/// `old` is settled; its record is made with `found`, then the netdevs look like `links`.
+/// Plans the step from `old` to `next`. The record was made when the netdevs looked like `found`;
+/// they look like `links` now.
 fn step(old: &str, found: &str, next: &str, links: &str) -> (String, String) {
     let (old, next) = (config(old), config(next));
     let record = actions(None, &old, &facts(found), &Record::default(), &identity()).record;
@@ -87,14 +88,14 @@ fn a_port_is_taken() {
         ("ip-routing\neth1: routed ip 10.0.0.1/24", "eth1", "eth1 forwards, eth1 +10.0.0.1/24"),
         ("eth1: routed mac 0200.0000.00ff", "eth1", "eth1 mac 0200.0000.00ff host"),
         ("ipv6-routing", "", "ipv6-forwarding true"),
-        // Addresses of a port that is no routed port are kept in the configuration only.
+        // The addresses of an interface that is not routed are only kept in the configuration.
         ("eth1: access 1 ip 10.0.0.1/24", "eth1 promisc", "eth1 silent"),
     ] {
         assert_eq!(first(next, links), (want.into(), String::new()), "{next} | {links}");
     }
 }
 
-/// A netdev is its index: under another name it is let go of, or goes on as the port of that name.
+/// A netdev is its index: one with a new name is released, or continues as the port of that name.
 #[test]
 fn a_netdev_with_another_name() {
     let old = "eth1: access 1 mtu 9000";
@@ -115,11 +116,11 @@ fn a_netdev_with_another_name() {
 fn a_change_touches_what_changed() {
     let taken = "eth1 promisc";
     for (old, next, links, want) in [
-        // The netdev was shut down by hand: another change leaves it so.
+        // The netdev was shut down by hand, and an unrelated change leaves it down.
         ("eth1: access 1", "eth1: access 2", "eth1 down promisc", ""),
         ("eth1: access 1", "eth1: access 1 shutdown", taken, "eth1 down silent"),
         ("eth1: access 1 shutdown", "eth1: access 1", "eth1 down promisc", "eth1 up silent"),
-        // The MTU it had when it was found comes back.
+        // The MTU with which it was found is restored.
         ("eth1: access 1 mtu 9000", "eth1: access 1", "eth1 promisc mtu 9000", "eth1 mtu 1500 silent"),
         (
             "eth1: routed ip 10.0.0.1/24",
@@ -153,7 +154,7 @@ fn ipv6_forwarding_comes_back_as_it_was() {
 fn a_port_is_given_back() {
     let back = ("".into(), "eth1 down -promisc mtu 1400".to_owned());
     assert_eq!(step("eth1: access 1", "eth1 down mtu 1400", "", "eth1 promisc"), back);
-    // Another netdev has the name by now: it is left alone.
+    // Another netdev has the name by now and is left alone.
     assert_eq!(step("eth1: access 1", "eth1", "", "eth0, eth1 promisc"), Default::default());
     assert_eq!(step("eth1: access 1", "eth1", "", ""), Default::default());
 }
@@ -168,17 +169,18 @@ fn vlan_interface_pairs() {
     assert_eq!(first("vlan10: shutdown mtu 9000", ""), (shut, String::new()));
     let routing = format!("create vlan10 {mac} mtu 1500, vlan10 up forwards, ly10 silent");
     assert_eq!(first("ip-routing\nvlan10:", ""), (routing, String::new()));
-    // Found as the last run left it: nothing but what differs.
+    // Netdevs as the last run left them: only differences are written.
     assert_eq!(
         first("vlan10: mtu 9000", &made),
         ("vlan10 mtu 9000 host, ly10 mtu 9000 silent".into(), String::new())
     );
     assert_eq!(step("vlan10:", "", "", &made), (String::new(), "delete vlan10".into()));
     assert_eq!(step("vlan10: ip 10.0.0.1/24", "", "", &made), (String::new(), "delete vlan10".into()));
-    // Deleted by hand: made anew, with its addresses.
+    // Deleted by hand: created again, with its addresses.
     let anew = format!("create vlan10 {mac} mtu 1500, vlan10 up host, ly10 silent, vlan10 +10.0.0.1/24");
     assert_eq!(step("vlan10: ip 10.0.0.1/24", "", "vlan10: ip 10.0.0.1/24", ""), (anew, String::new()));
-    // A pair nobody configures any more goes at the first start; one without our mark stays.
+    // A pair that is not configured any more is deleted at the first start; one without this
+    // instance's mark stays.
     assert_eq!(first("", &made), (String::new(), "delete vlan10".into()));
     assert_eq!(first("", "vlan10, ly10, vlan11 alias lanyard:other"), Default::default());
 }
@@ -199,14 +201,14 @@ fn names_of_vlan_interfaces() {
     }
 }
 
-/// Netdevs that are a list of what was done, and fail at one step.
+/// Netdevs that record what was done, and fail at one step.
 struct Chaos {
     done: Vec<Action>,
     fail_at: usize,
     step: usize,
 }
 
-/// The failure of a step.
+/// The failure at a step.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("step {0} is refused")]
 struct Refused(usize);
@@ -248,7 +250,7 @@ fn every_failing_step_is_undone() {
     assert_eq!(chaos.done, actions);
 }
 
-/// The kernel forgets them when the netdev goes down, IPv4 addresses it keeps.
+/// The kernel removes IPv6 addresses when the netdev goes down, and keeps IPv4 addresses.
 #[test]
 fn ipv6_addresses_come_back_with_the_link() {
     let up = "eth1: routed ip 10.1.0.1/24 ipv6 fd01::1/64";
@@ -258,7 +260,7 @@ fn ipv6_addresses_come_back_with_the_link() {
     assert_eq!(step(up, "eth1", up, "eth1").0, "");
 }
 
-/// A VRF is made before what goes into it, and goes after what was in it.
+/// A VRF is created before its interfaces move into it, and deleted after they have left.
 #[test]
 fn vrfs() {
     let made = "vlan10 alias lanyard:test mac 02aa.bbcc.d00a in red, ly10 alias lanyard:test";
@@ -287,13 +289,13 @@ fn vrfs() {
     assert_eq!((left.homes.len(), left.namespaces.len()), (0, 0));
     let (before, after, _) = next("", made);
     assert_eq!((before.as_str(), after.as_str()), ("", "delete vlan10, -netns red"));
-    // A routed port is taken there, and back as it was found.
+    // A routed port is moved into the VRF, and back in its original state.
     let port = "vrf red\neth1: routed vrf red";
     assert_eq!(first(port, "eth1").0, "+netns red, eth1 own -> red, eth1 up host");
     let record = actions(None, &config(port), &facts("eth1"), &Record::default(), &identity()).record;
     let back = release(&there("eth1 in red"), &record, &identity());
     assert_eq!(list(&back), "eth1 red -> own, eth1 up, -netns red");
-    // One that was there before stays, with its switches as they were.
+    // A namespace that existed before stays, with its sysctls restored.
     let foreign = |redirects: bool| {
         let knobs = [(Knob::Redirects, redirects)].into();
         let mut facts = facts("");

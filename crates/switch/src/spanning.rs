@@ -1,8 +1,8 @@
-//! Spanning tree's place in the switch: what the configuration says, as the bridge of `lanyard_stp` wants it; what
-//! the bridge decides, as part of the plane's state.
+//! Connects spanning tree to the switch: translates the configuration for the bridge of
+//! `lanyard_stp`, and the bridge's decisions into the plane state.
 //!
-//! Invariants: without `spanning-tree mode` there is no bridge, and the plane's state is what it would be without
-//! this file. A port that the bridge has shut down is not enabled.
+//! Invariants: without `spanning-tree mode` there is no bridge, and this file does not change the
+//! plane state. A port that the bridge has shut down is not enabled.
 
 use crate::actions::{Action, LinkSettings};
 use crate::facts::{Facts, LinkFacts};
@@ -19,40 +19,42 @@ use lanyard_stp::{
 use lanyard_types::{InstanceId, PortId, PortSet, StpState, TrapGroup, VlanId, VlanSet};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Up to this many VLANs of a tree are flushed one by one; with more, the port's addresses go in all VLANs: each
-/// flush walks the FDB.
+/// Up to this many VLANs of a tree are flushed one by one. With more, all of the port's addresses
+/// are flushed, because each flush walks the FDB.
 const SINGLE_FLUSHES: usize = 4;
-/// BPDUs a second that a tree on a port may send up in the per-VLAN modes, all ports together and one port.
+/// The policer's rate in the per-VLAN modes: BPDUs a second for each tree on a port, for all ports
+/// together and for one port.
 const BPDUS_PER_TREE: u32 = 4;
 const BPDUS_PER_TREE_ON_A_PORT: u32 = 8;
 
 /// Pairs of a tree and a port.
 type Pairs = BTreeSet<(InstanceId, PortId)>;
-/// States of ports in trees that are not forwarding.
+/// The ports that are not forwarding in a tree, with their state.
 type States = BTreeMap<(InstanceId, PortId), StpState>;
 
-/// A bridge, and what was told to it.
+/// A bridge, and the links that it was told of.
 #[derive(Debug, Clone)]
 pub struct Spanning {
     bridge: Bridge,
-    /// The links as the bridge was last told.
+    /// The state of each link as the bridge was last told.
     told: BTreeMap<PortId, bool>,
 }
 
-/// What the bridge wants done, in the order in which it is to be done.
+/// The actions that the bridge has decided on. They must be carried out in the order of these
+/// fields.
 #[derive(Debug, Default)]
 pub struct Todo {
-    /// It has changed which ports are edge ports.
+    /// True if the set of edge ports has changed.
     pub bridges: bool,
-    /// States of ports in trees.
+    /// New states of ports in trees.
     pub states: Vec<(InstanceId, PortId, StpState)>,
-    /// Addresses to forget.
+    /// Addresses to flush.
     pub flushes: Vec<FdbFilter>,
-    /// Ports to shut down, or (`None`) to bring up again.
+    /// Ports to shut down for a cause, or (`None`) to bring up again.
     pub ports: Vec<(PortId, Option<ErrCause>)>,
     /// Frames to send.
     pub frames: Vec<(PortId, Vec<u8>)>,
-    /// What to tell.
+    /// Events to report.
     pub events: Vec<Event>,
 }
 
@@ -69,7 +71,7 @@ impl Todo {
     }
 }
 
-/// The bridge's configuration; `None` when spanning tree is off.
+/// The bridge's configuration for `config`; `None` when spanning tree is off.
 #[must_use]
 pub fn lower(config: &Config, ports: &PortIds, identity: &Identity) -> Option<lanyard_stp::Config> {
     let tree = &config.spanning_tree;
@@ -156,10 +158,10 @@ fn lower_port(interface: &Interface, mode: Mode) -> PortConfig {
     }
 }
 
-/// May the bridge be configured like this?
+/// Checks whether the bridge accepts the configuration.
 ///
 /// # Errors
-/// Why not, in words.
+/// Why not.
 pub fn check(config: &Config, ports: &PortIds, identity: &Identity) -> Result<(), String> {
     lower(config, ports, identity).map_or(Ok(()), |wanted| wanted.check().map_err(refusal))
 }
@@ -173,10 +175,11 @@ fn refusal(error: lanyard_stp::ConfigError) -> String {
     }
 }
 
-/// The bridge after a change of configuration: `old` with its new settings, one resumed from `found`, or a new one.
+/// The bridge after a change of configuration: `old` with new settings, a bridge resumed from
+/// `found`, or a new one.
 ///
 /// # Errors
-/// Why the configuration is refused, in words.
+/// Why the configuration is refused.
 pub fn next(
     now: u64,
     old: Option<&Spanning>,
@@ -205,13 +208,13 @@ impl Spanning {
     pub const fn bridge(&self) -> &Bridge {
         &self.bridge
     }
-    /// The bridge, to be told what happens.
+    /// The bridge, for passing events to it.
     pub const fn bridge_mut(&mut self) -> &mut Bridge {
         &mut self.bridge
     }
 
-    /// Tells the bridge which links have changed. `medium` is asked for the speed in Mbit/s and the duplex of a link
-    /// that has come.
+    /// Tells the bridge which links have changed. `medium` returns the speed in Mbit/s and the
+    /// duplex of a link that came up.
     pub fn links(
         &mut self,
         now: u64,
@@ -231,15 +234,15 @@ impl Spanning {
         }
     }
 
-    /// Takes over everything the bridge wants done.
+    /// Takes the actions that the bridge has decided on.
     pub fn todo(&mut self, plane: &PlaneState) -> Todo {
         let mut todo = Todo::default();
         self.todo_more(plane, &mut todo);
         todo
     }
 
-    /// The bridge was silent for longer than its neighbours believe it: its ports begin anew, and what it wanted to send
-    /// before is not sent.
+    /// Restarts all ports after the bridge was silent for longer than its neighbours keep its
+    /// BPDUs. BPDUs that were waiting are not sent.
     pub fn silence(&mut self, now: u64, plane: &PlaneState, todo: &mut Todo) {
         todo.frames.clear();
         self.bridge.handle_silence(now);
@@ -283,12 +286,13 @@ impl Spanning {
         list
     }
 
-    /// Puts the bridge's decisions into a plane state that knows nothing of them.
+    /// Applies the bridge's decisions to a plane state that was compiled without them.
     pub fn overlay(&self, state: &mut PlaneState) {
         let mode = self.bridge.config().mode;
         let per_vlan = mode.per_vlan();
         state.global.reserved[0] = ReservedAction::Trap;
-        // In MST a neighbour with a tree for each VLAN is at a region's border (PVST simulation).
+        // In MST mode a neighbour with a tree for each VLAN is outside the region (PVST
+        // simulation).
         state.global.trap_pvst = match mode {
             lanyard_stp::Mode::Mst => VlanSet::all(),
             // Where there is no tree the neighbours' trees are to see each other through this switch.
@@ -320,7 +324,8 @@ impl Spanning {
         }
     }
 
-    /// Puts the states of ports in trees into a plane state, and which ports the plane's watchdog is to block.
+    /// Applies the states of ports in trees to a plane state, and selects the ports that the
+    /// plane's watchdog has to block.
     pub fn decide(&self, state: &mut PlaneState) {
         (state.stp, state.watched) = self.decided(state);
     }
@@ -332,14 +337,14 @@ impl Spanning {
         (held.collect(), self.bridge.bridged().filter(|(_, port)| here(port)).collect())
     }
 
-    /// True when a plane's state has every port in the state that the bridge has decided.
+    /// True when every port's state in the plane is the one that the bridge has decided on.
     #[must_use]
     pub fn is_decided(&self, plane: &PlaneState) -> bool {
         let (stp, watched) = self.decided(plane);
         stp == plane.stp && watched == plane.watched
     }
 
-    /// A port that was shut down by a guard may come up again when `shutdown` has been entered for it.
+    /// Notes `shutdown` commands: a port that a guard has shut down may come up again afterwards.
     pub fn shutdowns(&mut self, now: u64, old: &Config, next: &Config, ports: &PortIds) {
         for (name, interface) in switchports(next) {
             let key = lanyard_config::InterfaceName::Netdev(name.to_owned());
@@ -350,7 +355,7 @@ impl Spanning {
         }
     }
 
-    /// Keeps `actions` from bringing ports up that a guard has shut down.
+    /// Removes from `actions` those that would bring up ports that a guard has shut down.
     pub fn hold_down(&self, actions: &mut [Action], ports: &PortIds) {
         for action in actions {
             if let Action::Link { name, to, .. } = action
@@ -368,7 +373,7 @@ impl Spanning {
     }
 }
 
-/// The action that takes a port's netdev down or up; `None` when it is so, or not there.
+/// The action that sets a port's netdev up or down; `None` when it is so already or does not exist.
 #[must_use]
 pub fn set_up(facts: &Facts, name: &str, up: bool) -> Option<Action> {
     let link = facts.usable(name).filter(|link| link.admin_up != up)?;

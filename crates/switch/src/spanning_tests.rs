@@ -1,11 +1,11 @@
-//! Switches in simulated time, wired by handing frames over.
+//! Two switches in simulated time, whose frames are passed from one to the other.
 
 use super::*;
 use crate::compile::port_names;
 use crate::testing::{config, facts, identity};
 use lanyard_types::MacAddr;
 
-/// A configured switch, its bridge, and the plane state it makes.
+/// A configured switch, its bridge, and its plane state.
 struct Sim {
     config: Config,
     ports: PortIds,
@@ -15,7 +15,7 @@ struct Sim {
 }
 
 impl Sim {
-    /// A switch with this configuration and address; its links are those of `links`.
+    /// A switch with this configuration and address, and with the links in `links`.
     fn new(number: u8, mode: Mode, text: &str, links: &str) -> Self {
         let mut config = config(text);
         config.spanning_tree.mode = Some(mode);
@@ -47,7 +47,7 @@ impl Sim {
     fn port(&self, name: &str) -> PortId {
         self.ports.get(name).expect("a port")
     }
-    /// The ports that do not forward in instance 0.
+    /// The ports that are not forwarding in instance 0, as text.
     fn held(&self) -> String {
         let state = self.state();
         let name = |port: &PortId| self.ports.name(*port).unwrap_or_default().to_owned();
@@ -55,7 +55,8 @@ impl Sim {
     }
 }
 
-/// Runs two switches until `until`, `eth1` wired to `eth1` and `eth2` to `eth2`; answers the states that changed.
+/// Runs two switches until `until`, with `eth1` connected to `eth1` and `eth2` to `eth2`. Returns
+/// the number of states that changed.
 fn run(switches: &mut [Sim; 2], mut now: u64, until: u64) -> usize {
     let mut changes = 0;
     loop {
@@ -116,7 +117,7 @@ fn a_loop_is_cut_and_a_cut_is_healed() {
         switch.facts = facts("eth1 no-carrier, eth2");
         switch.links(10_000);
     }
-    // At once, in one step: the old port, the new one, and the addresses.
+    // One step contains the old port's state, the new port's and the flushes.
     let todo = pair[1].todo();
     assert_eq!(pair[1].held(), "eth1");
     assert!(todo.flushes.iter().all(|filter| filter.vlan.is_none()) && !todo.flushes.is_empty());

@@ -1,6 +1,8 @@
-//! The switch: running configuration, facts and port numbers together, and the step from one to the next.
+//! The switch: running configuration, facts and port numbers together, and the step from one
+//! configuration to the next.
 //!
-//! Invariant: [`Switch::plan`] changes nothing; [`Switch::accept`] is called when a plan has been carried out.
+//! Invariant: [`Switch::plan`] changes nothing; the caller calls [`Switch::accept`] after it has
+//! carried out the plan.
 
 use crate::check;
 use crate::compile::{compile, lines_up, port_names};
@@ -18,16 +20,16 @@ use lanyard_stp::{Duplex, Snapshot};
 use lanyard_types::VlanSet;
 use std::collections::BTreeSet;
 
-/// A configuration that may be taken, and what that needs.
+/// A configuration that may be taken, and what taking it requires.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The configuration.
     pub config: Config,
     /// Its port numbers.
     pub ports: PortIds,
-    /// What to do to netdevs.
+    /// The changes of netdevs.
     pub actions: Actions,
-    /// What the user should know; no reason to refuse.
+    /// What the operator should know; no reason to refuse.
     pub notices: Vec<String>,
     /// The bridge with its new configuration; `None` when spanning tree is off.
     pub spanning: Option<Box<Spanning>>,
@@ -42,17 +44,19 @@ pub struct Switch {
     routers: Routers,
     ports: PortIds,
     record: Record,
-    /// False until the first configuration has been carried out: netdevs then look as the last run left them.
+    /// False until the first configuration has been carried out. Until then the netdevs are in the
+    /// state in which the last run left them.
     settled: bool,
-    /// Spanning tree, when it is on.
+    /// The bridge, when spanning tree is on.
     spanning: Option<Box<Spanning>>,
-    /// What the last run's spanning tree left, until the first configuration has been carried out.
+    /// The state of spanning tree that the last run saved; kept until the first configuration has
+    /// been carried out.
     found: Option<Box<Snapshot>>,
 }
 
 impl Switch {
-    /// A switch with the default configuration. `found` is what the plane was found with; `record` what the last
-    /// run wrote down.
+    /// A switch with the default configuration. `found` is the state of an adopted plane, `record`
+    /// what the last run saved.
     #[must_use]
     pub fn new(identity: Identity, facts: Facts, found: &PlaneState, record: Record) -> Self {
         let ports = PortIds::adopt(found);
@@ -68,27 +72,27 @@ impl Switch {
             found: None,
         }
     }
-    /// Spanning tree goes on where this was taken, when the first configuration turns it on.
+    /// Sets the state from which spanning tree resumes when the first configuration turns it on.
     #[must_use]
     pub fn resuming(self, found: Option<Snapshot>) -> Self {
         Self { found: found.map(Box::new), ..self }
     }
-    /// Spanning tree, when it is on.
+    /// The bridge, when spanning tree is on.
     #[must_use]
     pub fn spanning(&self) -> Option<&Spanning> {
         self.spanning.as_deref()
     }
-    /// Spanning tree, to be told what happens.
+    /// The bridge, for passing events to it.
     pub fn spanning_mut(&mut self) -> Option<&mut Spanning> {
         self.spanning.as_deref_mut()
     }
-    /// Tells spanning tree which links have changed; see [`Spanning::links`].
+    /// Tells the bridge which links have changed; see [`Spanning::links`].
     pub fn spanning_links(&mut self, now: u64, medium: &mut dyn FnMut(&str) -> (Option<u32>, Duplex)) {
         if let Some(spanning) = &mut self.spanning {
             spanning.links(now, &self.config, &self.facts, &self.ports, medium);
         }
     }
-    /// Who this switch is.
+    /// The identity of this switch.
     #[must_use]
     pub const fn identity(&self) -> &Identity {
         &self.identity
@@ -98,21 +102,21 @@ impl Switch {
     pub const fn config(&self) -> &Config {
         &self.config
     }
-    /// The netdevs.
+    /// The facts about netdevs.
     #[must_use]
     pub const fn facts(&self) -> &Facts {
         &self.facts
     }
-    /// The netdevs, to be told what the kernel says.
+    /// The facts about netdevs, for updates from the kernel.
     pub const fn facts_mut(&mut self) -> &mut Facts {
         &mut self.facts
     }
-    /// What is known of the kernel's routing tables.
+    /// What is known about the kernel's routing.
     #[must_use]
     pub const fn routers(&self) -> &Routers {
         &self.routers
     }
-    /// Keeps what is known of the kernel's routing tables now.
+    /// Stores what is known about the kernel's routing.
     pub fn set_routers(&mut self, routers: Routers) {
         self.routers = routers;
     }
@@ -121,24 +125,24 @@ impl Switch {
     pub const fn ports(&self) -> &PortIds {
         &self.ports
     }
-    /// What the switch has done to netdevs.
+    /// What the switch has changed in the kernel.
     #[must_use]
     pub const fn record(&self) -> &Record {
         &self.record
     }
-    /// May `next` be taken, netdevs and limits considered?
+    /// Checks whether `next` may be taken, given the netdevs and limits.
     ///
     /// # Errors
-    /// Why not, in words.
+    /// Why not.
     pub fn check(&self, old: &Config, next: &Config) -> Result<Vec<String>, String> {
         let ports = self.ports.assign(port_names(next))?;
         spanning::check(next, &ports, &self.identity)?;
         check::check(old, next, &self.facts, &self.identity)
     }
-    /// What taking `next` needs. `now` is in milliseconds of spanning tree's clock.
+    /// Plans what taking `next` requires. `now` is in milliseconds of spanning tree's clock.
     ///
     /// # Errors
-    /// Why it may not be taken, in words.
+    /// Why it may not be taken.
     pub fn plan(&self, now: u64, next: Config) -> Result<Plan, String> {
         let notices = check::check(&self.config, &next, &self.facts, &self.identity)?;
         let ports = self.ports.assign(port_names(&next))?;
@@ -154,7 +158,7 @@ impl Switch {
         }
         Ok(Plan { config: next, ports, actions, notices, spanning: spanning.map(Box::new) })
     }
-    /// The plane state of a plan, with the netdevs as they are known now.
+    /// The plane state of a plan, with the netdevs as they are now.
     #[must_use]
     pub fn compile(&self, plan: &Plan) -> PlaneState {
         let mut state = compile(&plan.config, &self.facts, &plan.ports, &self.identity);
@@ -164,11 +168,11 @@ impl Switch {
         }
         state
     }
-    /// The plan has been carried out.
+    /// Takes over the configuration of a plan that has been carried out.
     pub fn accept(&mut self, plan: Plan) {
         self.config = plan.config;
         self.ports = plan.ports;
-        // Routes are installed by themselves, and their record is kept then.
+        // Static routes are installed separately, and recorded then.
         let routes = std::mem::take(&mut self.record.routes);
         self.record = Record { routes, ..plan.actions.record };
         self.settled = true;
@@ -190,12 +194,13 @@ impl Switch {
     pub fn lines_up(&self) -> VlanSet {
         lines_up(&self.config, &self.facts, &self.ports, &self.identity)
     }
-    /// The carrier changes of VLAN interfaces that are due.
+    /// The changes of carrier of VLAN interfaces that are due.
     #[must_use]
     pub fn carriers(&self) -> Vec<Action> {
         links::carriers(&self.config, &self.facts, &self.lines_up())
     }
-    /// What a netdev needs that has come, or come up again: settings when it is new to the switch, and addresses.
+    /// The actions for a netdev that has appeared or come up again: its settings when it is new to
+    /// the switch, and its addresses.
     #[must_use]
     pub fn welcome(&self, name: &str) -> (Vec<Action>, Record) {
         let new =
@@ -205,7 +210,7 @@ impl Switch {
             list =
                 links::actions(Some(&self.config), &self.config, &self.facts, &self.record, &self.identity);
             list.before.retain(|action| matches!(action, Action::Move { name: n, .. } | Action::Link { name: n, .. } | Action::Speed { name: n, .. } if n == name));
-            // A port that has got another name, which is not configured, is put back as it was found.
+            // A port that was renamed to a name that is not configured is restored.
             let released = |action: &Action| matches!(action, Action::Link { name: n, .. } if n == name);
             list.before.extend(std::mem::take(&mut list.after).into_iter().filter(released));
         }
@@ -215,15 +220,15 @@ impl Switch {
         list.before.extend(links::restore_addresses(&self.config, name));
         (list.before, list.record)
     }
-    /// Keeps which static routes are installed, or about to be.
+    /// Records which static routes are installed or about to be.
     pub fn set_recorded_routes(&mut self, routes: BTreeSet<Route>) {
         self.record.routes = routes;
     }
-    /// Keeps what [`Switch::welcome`] answered, once it has been carried out.
+    /// Stores the record that [`Switch::welcome`] returned, once its actions have been carried out.
     pub fn set_record(&mut self, record: Record) {
         self.record = record;
     }
-    /// Everything put back as it was found.
+    /// The actions that restore everything.
     #[must_use]
     pub fn release(&self) -> Vec<Action> {
         links::release(&self.facts, &self.record, &self.identity)

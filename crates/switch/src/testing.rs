@@ -1,4 +1,4 @@
-//! Small languages in which the tests of this crate write configurations and facts.
+//! Short notations in which the tests of this crate write configurations and facts.
 
 use crate::facts::{Facts, LinkFacts};
 use crate::identity::Identity;
@@ -6,12 +6,12 @@ use lanyard_config::{Config, Interface, InterfaceName, Role, StaticTarget, Switc
 use lanyard_pipeline::state::Tpid;
 use lanyard_types::{MacAddr, VlanId, VlanSet};
 
-/// The switch the tests speak of.
+/// The identity of the switch under test.
 pub fn identity() -> Identity {
     Identity { instance: "test".into(), base_mac: MacAddr([2, 0xaa, 0xbb, 0xcc, 0xd0, 0]) }
 }
 
-/// A netdev that is up and has a link.
+/// A netdev that is up and has link.
 pub fn link(name: &str, ifindex: u32) -> LinkFacts {
     LinkFacts {
         ifindex,

@@ -1,7 +1,7 @@
-//! Frames on their way out of a packet socket, sent many to a system call: sendmmsg(2).
+//! Frames to be sent from a packet socket, many with one system call: sendmmsg(2).
 //!
-//! A call for each frame costs more than the pipeline. Invariant: frames leave in the order in which they were put in; each is
-//! either sent or told as refused, never both.
+//! A call for each frame costs more than the pipeline does. Invariant: frames are sent in the order
+//! in which they were added. Each is either sent or reported as refused, never both.
 
 #![allow(unsafe_code)]
 
@@ -9,32 +9,33 @@ use super::vnet::{HEADER_LEN, Offload};
 use std::mem::zeroed;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Frames of one call: few enough that the first does not wait long for the last.
+/// Frames per call: few enough that the first does not wait long for the last.
 const FRAMES: usize = 32;
-/// The longest frame that waits for others, in bytes; a longer one is a call's worth of work by itself.
+/// The longest frame that is batched, in bytes. For a longer one, the cost of its own call is small
+/// in comparison.
 const LONGEST: usize = 2048;
 
-/// Frames that wait for their call.
+/// Frames that wait to be sent.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// Each with its virtio_net_hdr in front.
+    /// The frames, each preceded by its virtio_net_hdr.
     bytes: Vec<u8>,
-    /// Where each ends.
+    /// The end of each frame in `bytes`.
     ends: Vec<usize>,
-    /// Lengths of those that were refused, without their headers.
+    /// Lengths of the refused frames, without their headers.
     refused: Vec<usize>,
 }
 
 impl Batch {
-    /// True for a frame that may wait.
+    /// True for a frame that can be batched.
     pub fn takes(frame: &[u8]) -> bool {
         frame.len() <= LONGEST
     }
-    /// True while frames wait for their call.
+    /// True while frames wait.
     pub fn waits(&self) -> bool {
         !self.ends.is_empty()
     }
-    /// Puts a frame in, and sends all of them when there are enough.
+    /// Adds a frame, and sends all frames when the batch is full.
     pub fn push(&mut self, socket: &OwnedFd, frame: &[u8], offload: Offload) {
         self.bytes.extend_from_slice(&offload.to_bytes());
         self.bytes.extend_from_slice(frame);
@@ -43,16 +44,17 @@ impl Batch {
             self.send(socket);
         }
     }
-    /// Sends what waits; hands over the lengths of the frames refused since the last time.
+    /// Sends the waiting frames; returns the lengths of the frames refused since the last call.
     pub fn flush(&mut self, socket: &OwnedFd) -> Vec<usize> {
         self.send(socket);
         std::mem::take(&mut self.refused)
     }
-    /// Sends what waits.
+    /// Sends the waiting frames.
     pub fn send(&mut self, socket: &OwnedFd) {
         match self.ends.as_slice() {
             [] => return,
-            // On a quiet link every frame is alone: no use making messages of 32.
+            // On a quiet link each batch has one frame, for which preparing 32 messages would be
+            // wasted.
             [end] => {
                 // SAFETY: the bytes live through the call, which only reads them.
                 let sent = unsafe {
@@ -97,7 +99,7 @@ impl Batch {
             };
             match usize::try_from(sent) {
                 Ok(sent) if sent > 0 => at += sent,
-                // The first of them was refused; the others get their turn.
+                // The first frame was refused; continue with the others.
                 _ => {
                     let begin = if at == 0 { 0 } else { self.ends[at - 1] };
                     self.refused.push(self.ends[at] - begin - HEADER_LEN);
@@ -129,7 +131,7 @@ mod tests {
             assert_eq!((len, buffer[HEADER_LEN]), (HEADER_LEN + 60 + usize::from(next), next));
             next += 1;
         }
-        // A socket of the kernel's default holds some ten datagrams.
+        // A socket with the kernel's default buffer holds some ten datagrams.
         assert!(next > 0 && usize::from(next) + refused == 70, "{next} sent, {refused} refused");
         drop(far);
         batch.push(&socket, &[7; 64], Offload::default());

@@ -1,8 +1,8 @@
-//! Keeping the host's own IP stack off a port.
+//! Keeps the host's own IP stack off a port.
 //!
-//! AF_PACKET only copies: the host's stack still hears every frame a port receives, and would answer ARP for the
-//! switch's addresses with the port's own. While a port is ours its netdev does no ARP and no IPv6.
-//! Invariant: what was changed is put back when the port leaves.
+//! AF_PACKET only copies frames: the host's stack still receives every frame of a port, and would
+//! answer ARP for the switch's addresses with the port's MAC address. While a netdev is a port, it
+//! does no ARP and no IPv6. Invariant: what was changed is restored when the port is removed.
 
 #![allow(unsafe_code)]
 
@@ -10,7 +10,7 @@ use std::fs;
 use std::mem::zeroed;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// What was changed of a netdev.
+/// The changes made to a netdev.
 #[derive(Debug)]
 pub struct HostStack {
     name: String,
@@ -19,7 +19,7 @@ pub struct HostStack {
 }
 
 impl HostStack {
-    /// Makes the host's stack ignore the netdev, as far as we may.
+    /// Makes the host's stack ignore the netdev, as far as the rights allow.
     pub fn quiet(name: &str) -> Self {
         let disabled_ipv6 = fs::read_to_string(ipv6_switch(name)).is_ok_and(|value| value.trim() == "0")
             && fs::write(ipv6_switch(name), "1").is_ok();
@@ -33,7 +33,7 @@ impl Drop for HostStack {
             noarp(&self.name, false);
         }
         if self.disabled_ipv6 {
-            // Gone with its netdev, if it fails.
+            // Fails only when the netdev has been removed.
             let _ = fs::write(ipv6_switch(&self.name), "0");
         }
     }
@@ -43,7 +43,7 @@ fn ipv6_switch(name: &str) -> String {
     format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6")
 }
 
-/// Sets or clears IFF_NOARP; answers whether that changed it, `None` when it can't be done.
+/// Sets or clears IFF_NOARP. Returns whether that changed it, or `None` when it is not possible.
 fn noarp(name: &str, on: bool) -> Option<bool> {
     // SAFETY: plain system call; the result is checked and owned at once.
     let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };

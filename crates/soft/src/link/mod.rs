@@ -1,7 +1,7 @@
 //! What a port is connected to: [`Link`].
 //!
-//! Invariants: `send` and `put` never wait. A frame that can't be taken at once is refused, and the pipeline counts it; so it
-//! does one that came in and was missed.
+//! Invariants: `send` and `put` never block. A frame that cannot be sent at once is refused, and
+//! the pipeline counts it; it also counts received frames that were missed.
 
 mod batch;
 pub mod host;
@@ -17,15 +17,15 @@ use std::sync::Arc;
 use tap::TapLink;
 use vnet::Offload;
 
-/// Frames a memory port holds for who takes them.
+/// Most frames that wait in the queue of a memory port.
 const MEMORY_FRAMES: usize = 4096;
 
 /// A port's connection.
 #[derive(Debug)]
 pub enum Link {
-    /// Nothing: no netdev, or one that has gone.
+    /// Nothing: the port has no netdev, or it was removed.
     Gone,
-    /// Frames sent wait here to be taken.
+    /// Sent frames wait in this queue.
     Memory(VecDeque<Vec<u8>>),
     /// A netdev, over AF_PACKET.
     Packet(PacketLink),
@@ -33,11 +33,11 @@ pub enum Link {
     Tap(TapLink),
 }
 
-/// A frame received: its bytes, tags in line, and what the kernel left undone in it.
+/// A received frame: its bytes, tags in line, and the work that the kernel has left to do.
 pub struct Received<'a> {
     /// The bytes.
     pub bytes: &'a [u8],
-    /// Checksum and segmentation still to be done.
+    /// Pending checksum and segmentation.
     pub offload: Offload,
 }
 
@@ -58,7 +58,7 @@ impl Link {
             Self::Tap(link) => link.ifindex(),
         }
     }
-    /// Hands a bounded number of waiting frames to `handle`; answers how many.
+    /// Passes a bounded number of waiting frames to `handle`; returns their number.
     pub fn receive(&mut self, handle: &mut dyn FnMut(Received<'_>)) -> usize {
         match self {
             Self::Gone | Self::Memory(_) => 0,
@@ -66,8 +66,8 @@ impl Link {
             Self::Tap(link) => link.receive(handle),
         }
     }
-    /// Frames that arrived since the last call and that there was no room for. What a TAP's queue has no room for, its netdev
-    /// has never sent: it counts it itself.
+    /// The number of frames since the last call that arrived but found no room. A TAP reports none:
+    /// its netdev counts frames that its queue has no room for as not sent.
     pub fn missed(&mut self) -> u64 {
         match self {
             Self::Packet(link) => link.missed(),
@@ -89,28 +89,28 @@ impl Link {
             Self::Tap(link) => link.send(frame, offload),
         }
     }
-    /// Sends a frame no later than [`Link::flush`]; false when it was refused already.
+    /// Sends a frame with [`Link::flush`] at the latest; false when it has been refused already.
     pub fn put(&mut self, frame: &[u8], offload: Offload) -> bool {
         match self {
             Self::Packet(link) => link.put(frame, offload),
             Self::Gone | Self::Memory(_) | Self::Tap(_) => self.send(frame, offload),
         }
     }
-    /// True while frames that were put wait.
+    /// True while frames wait for [`Link::flush`].
     pub fn waits(&self) -> bool {
         match self {
             Self::Packet(link) => link.waits(),
             Self::Gone | Self::Memory(_) | Self::Tap(_) => false,
         }
     }
-    /// Sends what was put; hands over the lengths of the frames that were refused after all.
+    /// Sends the waiting frames; returns the lengths of those that were refused.
     pub fn flush(&mut self) -> Vec<usize> {
         match self {
             Self::Packet(link) => link.flush(),
             Self::Gone | Self::Memory(_) | Self::Tap(_) => Vec::new(),
         }
     }
-    /// Looks at what a wait reported; false when the link is over.
+    /// Handles poll flags; false when the link is broken.
     pub fn check(&mut self, events: PollFlags) -> bool {
         let broken = events.intersects(PollFlags::POLLERR | PollFlags::POLLHUP | PollFlags::POLLNVAL);
         match self {

@@ -18,12 +18,12 @@ use std::mem::zeroed;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
-/// The ring of a port, of 1 MB. A block has room for the longest buffer the kernel makes of segments (64 KB), and then some;
-/// no shorter age is known to the kernel.
+/// The ring of a port, 1 MB. A block has room for the largest segmentation buffer (64 KB) and more.
+/// One millisecond is the shortest block age that the kernel supports.
 const RING: RingShape = RingShape { blocks: 8, block_size: 128 * 1024, block_age_ms: 1, vnet_header: true };
-/// Send buffer asked for, in bytes: some full buffers of segments.
+/// The send buffer requested, in bytes: some full segmentation buffers.
 const SEND_BUFFER: usize = 4 << 20;
-/// Waits in a row that report an error and bring no frame before the link counts as broken.
+/// After this many successive errors without a frame the link counts as broken.
 const MAX_ERRORS: u32 = 64;
 
 /// A netdev's socket and ring.
@@ -33,22 +33,23 @@ pub struct PacketLink {
     ifindex: u32,
     errors: u32,
     batch: Batch,
-    /// While the host's own stack is kept off.
+    /// Present while the host's stack is kept off.
     quiet: Option<HostStack>,
 }
 
 impl PacketLink {
-    /// Opens the netdev with this index in the calling thread's network namespace. Frames flow once it is up.
+    /// Opens the netdev with this index in the calling thread's network namespace. It carries
+    /// frames once it is up.
     pub fn open(ifindex: u32) -> Result<Self> {
         let ring = PacketRing::open(ifindex, RING)?;
         setsockopt(ring.socket(), sockopt::SndBuf, &SEND_BUFFER)?;
         Ok(Self { ring, ifindex, errors: 0, batch: Batch::default(), quiet: None })
     }
-    /// Keeps the host's own stack off the netdev, or lets it hear what arrives, as at first: at a routed port it is the
-    /// one that answers.
+    /// Keeps the host's stack off the netdev, or lets it receive, as it does initially: at a routed
+    /// port the host's stack answers.
     ///
     /// # Errors
-    /// When the netdev has gone.
+    /// When the netdev has been removed.
     pub fn keep_host_off(&mut self, off: bool) -> Result<()> {
         if off && self.quiet.is_none() {
             self.quiet = Some(HostStack::quiet(&interface_name(self.ifindex.cast_signed())?));
@@ -65,13 +66,14 @@ impl PacketLink {
     pub fn ifindex(&self) -> u32 {
         self.ifindex
     }
-    /// Clears a pending error (the netdev went down or away); false when errors are all there is.
+    /// Clears a pending error (the netdev went down or was removed); false when there are only
+    /// errors.
     pub fn recover(&mut self) -> bool {
         self.ring.clear_error();
         self.errors += 1;
         self.errors < MAX_ERRORS
     }
-    /// Hands the frames of one block to `handle`.
+    /// Passes the frames of one block to `handle`.
     pub fn receive(&mut self, handle: &mut dyn FnMut(Received<'_>)) -> usize {
         let taken = self.ring.take(|frame| handle(received(frame))).unwrap_or(0);
         if taken > 0 {
@@ -79,12 +81,12 @@ impl PacketLink {
         }
         taken
     }
-    /// Frames that arrived since the last call and that the ring had no room for.
+    /// The number of frames since the last call that the ring had no room for.
     pub fn missed(&mut self) -> u64 {
-        // A live socket always answers.
+        // Reading the counter of a live socket does not fail.
         self.ring.missed().unwrap_or(0)
     }
-    /// Sends a frame, with others.
+    /// Adds a frame to the batch.
     pub fn put(&mut self, frame: &[u8], offload: Offload) -> bool {
         if Batch::takes(frame) {
             self.batch.push(self.ring.socket(), frame, offload);
@@ -97,7 +99,7 @@ impl PacketLink {
     pub fn waits(&self) -> bool {
         self.batch.waits()
     }
-    /// Sends what waits; hands over the lengths of the frames refused since the last time.
+    /// Sends the waiting frames; returns the lengths of the frames refused since the last call.
     pub fn flush(&mut self) -> Vec<usize> {
         self.batch.flush(self.ring.socket())
     }

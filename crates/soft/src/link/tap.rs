@@ -1,7 +1,8 @@
-//! A TAP netdev of our own: Documentation/networking/tuntap.rst.
+//! A TAP netdev created by the plane: Documentation/networking/tuntap.rst.
 //!
-//! What the host sends out of the netdev is read here, and what is written here the host receives. Frames carry a
-//! virtio_net_hdr (see `vnet`) and their tags in line. Invariant: the netdev lives as long as its `TapLink`.
+//! Frames that the host sends out of the netdev are read here, and the host receives frames that
+//! are written here. Frames carry a virtio_net_hdr (see `vnet`) and their tags in line. Invariant:
+//! the netdev exists as long as its `TapLink`.
 
 #![allow(unsafe_code)]
 
@@ -13,12 +14,12 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 
-/// Frames taken in one turn.
+/// Frames received in one turn.
 const FRAMES_A_TURN: usize = 64;
-/// The longest buffer of segments, its header and its tag.
+/// The longest segmentation buffer, with its header and its tag.
 const BUFFER: usize = 65_536 + HEADER_LEN + 64;
 
-/// The far end of a TAP netdev.
+/// The plane's end of a TAP netdev.
 #[derive(Debug)]
 pub struct TapLink {
     file: Arc<OwnedFd>,
@@ -27,7 +28,7 @@ pub struct TapLink {
 }
 
 impl TapLink {
-    /// Makes a TAP netdev in the calling thread's network namespace; it is down at first.
+    /// Creates a TAP netdev in the calling thread's network namespace; it is down at first.
     pub fn create(name: &str) -> Result<Self> {
         if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.contains(['/', '\0', '%']) {
             return Err(Error::from_raw_os_error(libc::EINVAL));
@@ -50,7 +51,8 @@ impl TapLink {
         if unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) } != 0 {
             return Err(Error::last_os_error());
         }
-        // What the host may leave to whoever gets its frames. Not taking it costs speed only.
+        // The work that the host may leave to the receiver of its frames. If this fails, only speed
+        // is lost.
         let offloads = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
         // SAFETY: the argument is a number.
         unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD, libc::c_ulong::from(offloads)) };
@@ -65,7 +67,7 @@ impl TapLink {
     pub fn ifindex(&self) -> u32 {
         self.ifindex
     }
-    /// Hands waiting frames to `handle`.
+    /// Passes waiting frames to `handle`.
     pub fn receive(&mut self, handle: &mut dyn FnMut(Received<'_>)) -> usize {
         for taken in 0..FRAMES_A_TURN {
             let Ok(len) = nix::unistd::read(&self.file, &mut self.buffer) else { return taken };
@@ -76,7 +78,7 @@ impl TapLink {
         }
         FRAMES_A_TURN
     }
-    /// Sends a frame up into the host.
+    /// Sends a frame to the host.
     pub fn send(&mut self, frame: &[u8], offload: Offload) -> bool {
         let header = offload.to_bytes();
         let parts = [std::io::IoSlice::new(&header), std::io::IoSlice::new(frame)];

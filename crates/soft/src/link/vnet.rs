@@ -1,10 +1,10 @@
-//! What the kernel leaves undone in a frame it hands over: `struct virtio_net_hdr` (VIRTIO 1.2, 5.1.6).
+//! Pending work on a frame: `struct virtio_net_hdr` (VIRTIO 1.2, 5.1.6).
 //!
-//! TCP between two hosts on one machine carries no finished checksum and comes in buffers of up to 64 KB. Passing the
-//! header on with the frame lets the next device finish both, or nobody at all. Invariant: a frame that grows or
-//! shrinks by its tag moves the checksum's place with it.
+//! TCP between two hosts on one machine has incomplete checksums and comes in buffers of up to 64
+//! KB. The header travels with the frame, so that the next device completes both, or no device has
+//! to. Invariant: when a tag is added or removed, the offset of the checksum moves with the frame.
 
-/// Bytes of the header AF_PACKET and TAP exchange, in the machine's byte order.
+/// Length of the header that AF_PACKET and TAP use, in native byte order.
 pub const HEADER_LEN: usize = 10;
 
 const NEEDS_CSUM: u8 = 1;
@@ -13,7 +13,7 @@ const GSO_UDP: u8 = 3;
 const GSO_UDP_L4: u8 = 5;
 const GSO_ECN: u8 = 0x80;
 
-/// Checksum and segmentation still to be done.
+/// Pending checksum and segmentation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Offload {
     flags: u8,
@@ -25,7 +25,7 @@ pub struct Offload {
 }
 
 impl Offload {
-    /// The header in front of a received frame.
+    /// Reads the header in front of a received frame.
     pub fn from_bytes(b: [u8; HEADER_LEN]) -> Self {
         let word = |at: usize| u16::from_ne_bytes([b[at], b[at + 1]]);
         Self {
@@ -37,18 +37,18 @@ impl Offload {
             csum_offset: word(8),
         }
     }
-    /// The header to put in front of a frame to send.
+    /// The header to put in front of a frame to be sent.
     pub fn to_bytes(self) -> [u8; HEADER_LEN] {
         let [h, g, s, o] =
             [self.hdr_len, self.gso_size, self.csum_start, self.csum_offset].map(u16::to_ne_bytes);
         [self.flags & NEEDS_CSUM, self.gso_type, h[0], h[1], g[0], g[1], s[0], s[1], o[0], o[1]]
     }
-    /// The same for the frame when its headers are `by` bytes longer (shorter when negative).
+    /// The same for a frame whose headers are `by` bytes longer (shorter when negative).
     pub fn moved(self, by: isize) -> Self {
         let moved = |at: u16| u16::try_from(at as isize + by).unwrap_or(at);
         Self { hdr_len: moved(self.hdr_len), csum_start: moved(self.csum_start), ..self }
     }
-    /// [`Offload::moved`], but nothing to do stays nothing.
+    /// As [`Offload::moved`], but an empty offload stays empty.
     pub fn moved_unless_empty(self, by: isize) -> Self {
         if self.flags & NEEDS_CSUM == 0 && self.gso_type == GSO_NONE {
             Self::default()
@@ -56,7 +56,7 @@ impl Offload {
             self.moved(by)
         }
     }
-    /// Length of the longest frame this one will be on a wire.
+    /// Length of the longest segment that the frame will be cut into.
     pub fn longest(self, frame: &[u8]) -> usize {
         if self.gso_type == GSO_NONE {
             return frame.len();
@@ -74,7 +74,7 @@ impl Offload {
     }
 }
 
-/// What headers come to when their length is not known: Ethernet, a tag, IPv6, TCP without options.
+/// The assumed length of headers when it is not known: Ethernet, a tag, IPv6, TCP without options.
 const MAX_HEADERS: usize = 14 + 4 + 40 + 20;
 
 #[cfg(test)]
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn longest_segment() {
         let mut frame = vec![0; 40_000];
-        frame[34 + 12] = 0x80; // 32 bytes of TCP header
+        frame[34 + 12] = 0x80; // the TCP header has 32 bytes
         let gso = |gso_type, flags| Offload {
             flags,
             gso_type,
