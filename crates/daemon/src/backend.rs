@@ -22,7 +22,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::Path;
 
-/// Refusals are what the command line prints of an error.
+/// Converts an error to the text that the command line prints.
 macro_rules! refusal_from {
     ($($error:ty),*) => {$(
         impl From<$error> for Refusal {
@@ -80,7 +80,7 @@ impl Files for Core {
     }
     fn save_startup(&mut self, text: &str) -> Result<(), Refusal> {
         if let Some(parent) = self.startup_file.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            // The directory's own parent must be there: a mistyped path is not made into a tree.
+            // The directory's parent must exist: a mistyped path must not create a tree.
             let base = if parent == self.ctx.paths.state { parent.parent() } else { None };
             base.map_or(Ok(()), std::fs::create_dir_all)
                 .and_then(|()| files::make_directory(parent))

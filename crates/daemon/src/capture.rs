@@ -23,14 +23,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc;
 
-/// Bytes that are handed on at once: a reply holds twice as many digits.
+/// Bytes sent in one reply, which has twice as many hexadecimal digits.
 const PIECE: usize = 12 << 10;
-/// Pieces that wait for the client.
+/// Pieces that may wait for the client.
 const QUEUE: usize = 64;
-/// How often the thread looks whether it is to end, in milliseconds.
+/// How often the thread checks whether it has to end, in milliseconds.
 const WAIT_MS: u16 = 100;
 
-/// A capture that runs; it ends when this is dropped.
+/// A running capture; it ends when this is dropped.
 pub(crate) struct Capture {
     core: Rc<RefCell<Core>>,
     port: PortId,
@@ -42,7 +42,7 @@ impl Capture {
     /// Starts a capture at a port of the switch.
     ///
     /// # Errors
-    /// Why not: one line that names the interface or the file.
+    /// One line that names the interface or the file.
     pub(crate) fn start(core: &Rc<RefCell<Core>>, wanted: &Wanted) -> Result<Self, String> {
         let name = &wanted.interface;
         let mut borrowed = core.borrow_mut();
@@ -65,7 +65,7 @@ impl Capture {
         let begin = pcapng::begin(name);
         let work = move || {
             if let Err(why) = run(&socket, begin, file, &sender, &stop) {
-                // Nobody listens when the session has ended, which is how captures end.
+                // Sending fails if the session has ended, which also ends the capture.
                 let _ = sender.blocking_send(Err(why));
             }
         };
@@ -73,7 +73,7 @@ impl Capture {
         spawned.map(|_| capture).map_err(|error| format!("a thread for the capture: {error}"))
     }
 
-    /// What is to be sent to the client; `None` when the capture has ended.
+    /// The next piece for the client; `None` when the capture has ended.
     pub(crate) async fn next(&mut self) -> Option<Result<Vec<u8>, String>> {
         self.pieces.recv().await
     }
@@ -89,7 +89,7 @@ impl Drop for Capture {
     }
 }
 
-/// Takes frames until the capture ends.
+/// Captures frames until the capture ends.
 fn run(
     socket: &PacketSocket,
     begin: Vec<u8>,
@@ -111,7 +111,7 @@ fn run(
         }
         bytes.clear();
         let mut ready = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
-        // Interrupted or timed out: there is nothing to take, and the loop looks around.
+        // Interrupted or timed out: there is no frame, and the loop checks whether to end.
         let _ = poll(&mut ready, PollTimeout::from(WAIT_MS));
         while bytes.len() < PIECE {
             match socket.receive() {
@@ -120,7 +120,7 @@ fn run(
                     pcapng::frame(&mut bytes, now_ns(), direction, &packet.frame);
                 }
                 Ok(None) => break,
-                // The netdev went down: frames go on when it comes back.
+                // The netdev went down; frames continue when it comes up again.
                 Err(_) => break,
             }
         }

@@ -9,7 +9,7 @@ use std::path::Path;
 /// Longest reply line taken, in bytes.
 const MAX_REPLY: u64 = 16 << 20;
 
-/// A piece of an answer.
+/// A piece of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Piece<'a> {
     /// Output that is not text.
@@ -27,11 +27,11 @@ pub struct Client {
     reader: BufReader<UnixStream>,
 }
 
-/// The reading half, for a thread of its own.
+/// The receiving half, for a thread of its own.
 #[derive(Debug)]
 pub struct Replies(BufReader<UnixStream>);
 
-/// The writing half.
+/// The sending half.
 #[derive(Debug)]
 pub struct Requests(UnixStream);
 
@@ -39,7 +39,7 @@ impl Client {
     /// Connects to the daemon of `instance`.
     ///
     /// # Errors
-    /// When there is none, or not for us.
+    /// When there is none, or it belongs to another user.
     pub fn connect(instance: &str) -> Result<Self, String> {
         let path = Paths::find(instance).socket();
         Self::at(&path).map_err(|error| match error.kind() {
@@ -60,7 +60,7 @@ impl Client {
     /// Opens a command-line session.
     ///
     /// # Errors
-    /// When the daemon has no room.
+    /// When the daemon has too many sessions.
     pub fn hello(&mut self, user: &str, interactive: bool) -> Result<Done, String> {
         self.greet(user, interactive, &mut |_| Ok(()))
     }
@@ -76,7 +76,7 @@ impl Client {
     ) -> Result<Done, String> {
         self.ask(&Request::Hello { user: user.to_owned(), interactive }, output)
     }
-    /// Runs a line; `output` is given its output, or why it was refused, piece by piece.
+    /// Runs a line. `output` gets its output or the refusal, piece by piece.
     ///
     /// # Errors
     /// When the connection breaks, or `output` fails.
@@ -116,7 +116,7 @@ impl Client {
     pub fn detach(&mut self, output: &mut dyn FnMut(Piece<'_>) -> io::Result<()>) -> Result<Done, String> {
         self.ask(&Request::Detach, output)
     }
-    /// Both halves.
+    /// Splits the connection into both halves.
     #[must_use]
     pub fn split(self) -> (Requests, Replies) {
         (Requests(self.writer), Replies(self.reader))

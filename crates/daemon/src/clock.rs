@@ -1,15 +1,15 @@
-//! The daemon's clocks: one that only goes forward, for deadlines, and the time of day, for people.
+//! The daemon's clocks: a monotonic one for deadlines, and the time of day for messages.
 
 use jiff::Timestamp;
 use std::time::Instant;
 
-/// Milliseconds since the clock was made; never goes back.
+/// A monotonic clock in milliseconds, which starts at 0.
 #[derive(Debug, Clone)]
 pub struct Clock {
     start: Instant,
-    /// How long the machine had been running by then, in milliseconds.
+    /// The machine's uptime at the start of this clock, in milliseconds.
     boot_ms: u64,
-    /// The time of a test, which passes when the test says so.
+    /// The time set by a test.
     #[cfg(test)]
     manual: Option<std::rc::Rc<std::cell::Cell<u64>>>,
 }
@@ -41,17 +41,17 @@ impl Clock {
         }
         u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
-    /// The instant of a time on this clock.
+    /// The instant that corresponds to a time on this clock.
     #[must_use]
     pub fn instant(&self, at_ms: u64) -> Instant {
         self.start + std::time::Duration::from_millis(at_ms)
     }
-    /// Milliseconds since the machine was started, which the next daemon counts on: what outlives this one.
+    /// The machine's uptime in milliseconds: the time base of what outlives this daemon.
     #[must_use]
     pub fn boot_ms(&self) -> u64 {
         self.boot_ms + self.now_ms()
     }
-    /// A time since the machine was started, on this clock.
+    /// Converts an uptime to a time on this clock.
     #[must_use]
     pub const fn of_boot(&self, at_ms: u64) -> u64 {
         at_ms.saturating_sub(self.boot_ms)

@@ -66,7 +66,7 @@ pub(crate) struct DetachError {
     failures: Vec<DetachFailure>,
 }
 
-/// One thing that could not be undone.
+/// Something that could not be undone.
 #[derive(Debug, thiserror::Error)]
 enum DetachFailure {
     #[error(transparent)]
@@ -76,7 +76,7 @@ enum DetachFailure {
 }
 
 impl Core {
-    /// Makes `next` the running configuration, everywhere or nowhere.
+    /// Makes `next` the running configuration, completely or not at all.
     ///
     /// # Errors
     /// Why not, naming what was wrong.
@@ -115,14 +115,14 @@ impl Core {
         Ok(())
     }
 
-    /// Has the plane take `state`, and the kernel the static routes of `next`.
+    /// Gives `state` to the plane, and the static routes of `next` to the kernel.
     fn apply(&mut self, next: &Config, state: &PlaneState) -> Result<(), CommitError> {
         self.following.apply(&mut self.ctx, state)?;
         Ok(self.layer3.install(&mut self.ctx, next)?)
     }
 
-    /// A refusal by the plane together with the interface that it is about, which is found by adding each new port, disabled,
-    /// to what the plane has now.
+    /// Finds the interface that a refusal by the plane is about, by adding each new port, disabled,
+    /// to the plane's present state.
     fn at_port(&mut self, error: CommitError, state: &PlaneState) -> CommitError {
         let CommitError::Plane(cause) = error else { return error };
         let found = self.ctx.plane.state().clone();
@@ -152,7 +152,7 @@ impl Core {
         }
     }
 
-    /// Gives the plane the state that it had before a change that was refused.
+    /// Gives the plane the state from before a refused change again.
     fn reopen(&mut self, found: &PlaneState) {
         if let Err(error) = self.following.apply(&mut self.ctx, found) {
             self.ctx.log("PLANE", 2, "APPLY", &format!("the plane is not as configured: {error}"));
@@ -191,15 +191,15 @@ impl Core {
         self.ageing.configure(&mut self.ctx);
         self.follow_up();
         self.spanning.configure(&mut self.ctx);
-        // Ports that the watchdog has blocked are opened when spanning tree is off.
+        // With spanning tree off, ports that the watchdog has blocked are opened again.
         if self.ctx.switch.spanning().is_some() || !self.ctx.plane.state().stp.is_empty() {
-            // New ports learn of their links.
+            // New ports learn the state of their links.
             self.settle();
         }
     }
 
-    /// Brings the plane to the state that configuration and facts now mean. For changes nobody can be refused:
-    /// a port that the plane won't take is left out, with its reason.
+    /// Gives the plane the state that configuration and facts mean now. Used for changes that
+    /// cannot be refused: a port that the plane does not take is left out, and the reason is kept.
     pub(crate) fn settle(&mut self) {
         self.spanning.links(&mut self.ctx);
         let todo = self.spanning.todo(&mut self.ctx);
@@ -220,7 +220,7 @@ impl Core {
         self.follow_up();
     }
 
-    /// Everything but newly attached ports first, then those one by one.
+    /// Applies everything except newly attached ports first, and then those one by one.
     fn apply_what_goes(&mut self, old: &PlaneState, next: &PlaneState) {
         let mut state = next.clone();
         let mut risky = Vec::new();
@@ -253,7 +253,8 @@ impl Core {
         }
     }
 
-    /// What follows any change and can be late: VLAN interfaces' carriers, kernel routes, services.
+    /// Does what follows any change and may be delayed: carriers of VLAN interfaces, kernel routes,
+    /// services.
     fn follow_up(&mut self) {
         let carriers = self.ctx.switch.carriers();
         if !carriers.is_empty() {
@@ -265,14 +266,14 @@ impl Core {
         self.configure_services();
     }
 
-    /// Takes in what the kernel says has changed, and settles once.
+    /// Handles changes that the kernel reports, and settles once.
     pub(crate) fn netdevs_changed(&mut self, changes: Vec<Change>) {
         if self.detached {
             return;
         }
         let gone = self.readiness.take_in(&mut self.ctx, changes);
         if gone && pair_missing(&self.ctx) {
-            // A VLAN interface was deleted by hand: taking the configuration again makes it anew.
+            // Somebody deleted a VLAN interface: taking the configuration again creates it.
             let config = self.ctx.switch.config().clone();
             if let Err(error) = self.take(config) {
                 self.ctx.log("LINK", 3, "VLANIF", &error.to_string());
@@ -281,17 +282,17 @@ impl Core {
         self.settle();
     }
 
-    /// True while a port is set up and its link has not come.
+    /// True while a port is being set up and its link is not up yet.
     pub(crate) fn awaits_links(&self) -> bool {
         let ports = lanyard_switch::compile::ports(self.ctx.switch.config());
         let mut links = ports.filter_map(|name| self.ctx.facts().usable(name));
         links.any(|link| link.admin_up && !link.carrier)
     }
 
-    /// Takes the plane down and puts every netdev back as it was found.
+    /// Removes the plane and restores every netdev.
     ///
     /// # Errors
-    /// What could not be undone; the rest is.
+    /// What could not be undone; everything else has been.
     pub(crate) fn detach(&mut self) -> Result<(), DetachError> {
         self.detached = true;
         let mut failures: Vec<DetachFailure> =
@@ -302,12 +303,13 @@ impl Core {
         for action in self.ctx.switch.release() {
             let result = self.ctx.kernel.act(std::slice::from_ref(&action));
             let error = result.into_iter().find_map(Result::err);
-            // A netdev that goes meanwhile has nothing to be put back.
+            // A netdev that was removed meanwhile needs nothing restored.
             let gone = matches!(&action, Action::Link { name, .. } | Action::Move { name, .. } if !self.ctx.kernel.has(name));
             failures.extend(error.filter(|_| !gone).map(DetachFailure::from));
         }
         if !failures.is_empty() {
-            // What is left to undo stays on record: the next `lanyard detach` goes on from there.
+            // The record keeps what is left to undo, so that the next `lanyard detach` can
+            // continue.
             return Err(DetachError { failures });
         }
         for path in [
@@ -323,13 +325,14 @@ impl Core {
     }
 }
 
-/// Carries out actions one by one, whatever becomes of the others; answers the failures.
+/// Carries out actions one by one, regardless of failures, which it returns.
 fn run(ctx: &mut Context, actions: &[Action]) -> Vec<KernelError> {
     let results = actions.iter().flat_map(|action| ctx.kernel.act(std::slice::from_ref(action)));
     results.filter_map(Result::err).collect()
 }
 
-/// Reads what a plan for `next` depends on: the sysctls of its netdevs, the namespaces of its VRFs.
+/// Reads the facts that a plan for `next` depends on: the sysctls of its netdevs, the namespaces of
+/// its VRFs.
 fn learn(ctx: &mut Context, next: &Config) {
     let names = next.interfaces.keys().map(ToString::to_string);
     let pipeline = made_interfaces(next).map(|(name, _)| pipeline_end_of(&name.to_string()));

@@ -1,4 +1,5 @@
-//! Commit, undo, restart, detach and link changes of a whole switch over a kernel and a plane in memory.
+//! Commit, undo, restart, detach and link changes of a whole switch, with a kernel and a plane in
+//! memory.
 
 use super::*;
 use crate::testing::{Bench, Said, config, messages};
@@ -12,7 +13,7 @@ const AFTER: &str = "vlan 10\nvlan 20\nip routing\ninterface eth1\n switchport\n
     interface eth2\n switchport\n switchport mode trunk\ninterface eth3\n no switchport\n ip address 10.3.0.1 255.255.255.0\n\
     interface vlan 10\n ip address 10.0.0.1 255.255.255.0\ninterface vlan 20\n ip address 10.2.0.1 255.255.255.0";
 
-/// Everything that a refused change must leave as it was.
+/// Everything that must be as before after a refused change.
 #[derive(Debug, PartialEq)]
 struct Picture {
     links: BTreeMap<String, Link>,
@@ -184,7 +185,7 @@ fn detach_puts_everything_back() {
     assert!(matches!(core.take(config(BEFORE)), Err(CommitError::Detached)));
 }
 
-/// A route's message, as the kernel sends it.
+/// A route message, as the kernel sends it.
 fn route(dest: &str, via: [u8; 4], ifindex: u32) -> Vec<u8> {
     use lanyard_wire::rtnetlink::{HEADER_LEN, Hop, NEW_ROUTE, Route, Writer};
     let mut route = Route::to(dest.parse().expect("a prefix"));

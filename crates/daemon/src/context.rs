@@ -20,24 +20,25 @@ use lanyard_switch::{Facts, Record, Switch};
 use lanyard_types::{MAX_PORTS, PortId};
 use std::sync::Arc;
 
-/// A service of the daemon. A module also has `view` functions, which answer what `show` commands print.
+/// A service of the daemon. A module also has `view` functions for `show` commands.
 pub(crate) trait Module {
-    /// What happens to it, besides changes of configuration and the passing of time.
+    /// The events that concern it, besides changes of configuration and the passing of time.
     type Event<'a>;
-    /// Brings the module to what configuration, facts and tracked objects now mean; called after every change of these.
+    /// Adapts the module to the present configuration, facts and tracked objects. Called after
+    /// every change of these.
     fn configure(&mut self, ctx: &mut Context);
-    /// Takes in something that has happened. Where the event is that a descriptor is readable: answers how much was read
-    /// there, and the event loop waits for the descriptor again when it was nothing.
+    /// Handles an event. If the event is a readable descriptor, returns how much was read; after 0
+    /// the event loop waits for the descriptor again.
     fn handle(&mut self, ctx: &mut Context, event: Self::Event<'_>) -> usize;
     /// When [`Module::tick`] has something to do, on [`Context::clock`]; `None` while it waits for nothing.
     fn next_ms(&self, _ctx: &Context) -> Option<u64> {
         None
     }
-    /// Does what is due; called at any time, also when nothing is due.
+    /// Does what is due. May be called at any time, also when nothing is due.
     fn tick(&mut self, _ctx: &mut Context) {}
 }
 
-/// The world of a module.
+/// What a module works with.
 pub(crate) struct Context {
     /// The running configuration, the facts about netdevs and the port numbers.
     pub(crate) switch: Switch,
@@ -49,15 +50,16 @@ pub(crate) struct Context {
     /// Events for `monitor events` and `terminal monitor`.
     pub(crate) bus: Bus,
     pub(crate) log: Log,
-    /// Where files go.
+    /// The paths of files.
     pub(crate) paths: Paths,
     /// The states of tracked objects, written by [`crate::tracking`].
     pub(crate) tracks: Tracks,
-    /// Whether the plane has what spanning tree has decided, and when its watchdog expires.
+    /// Whether the plane has the states that spanning tree has decided on, and when its watchdog
+    /// expires.
     pub(crate) loop_safety: LoopSafety,
-    /// Notices that the session being served prints after its command's output.
+    /// Notices that the current session prints after its command's output.
     pub(crate) notices: Vec<String>,
-    /// What has been done to netdevs, as it is on disk.
+    /// The record of what has been done to netdevs, as it is on disk.
     record: RecordFile,
     /// Interface names by port number.
     names: Vec<Option<Arc<str>>>,
@@ -79,13 +81,14 @@ impl Context {
         Self { switch, plane, kernel, clock, bus, log, paths, tracks, loop_safety, notices, record, names }
     }
 
-    /// Adds a message to the log, and sends it to the sessions that monitor it.
+    /// Adds a message to the log and sends it to sessions that monitor the log.
     pub(crate) fn log(&mut self, facility: &str, severity: u8, mnemonic: &str, text: &str) {
         let line = self.log.add(facility, severity, mnemonic, text);
         self.bus.log(&line);
     }
 
-    /// Writes the switch's record together with that of a change that is coming, before anything is touched.
+    /// Writes the switch's record together with that of a coming change, before anything is
+    /// changed.
     pub(crate) fn write_ahead(&mut self, coming: &Record) {
         let both = with_coming(self.switch.record(), coming);
         self.write_record(both);
@@ -106,7 +109,7 @@ impl Context {
     pub(crate) const fn facts(&self) -> &Facts {
         self.switch.facts()
     }
-    /// Reads the facts anew.
+    /// Reads the facts again.
     pub(crate) fn refresh(&mut self) {
         match self.kernel.facts() {
             Ok(facts) => *self.switch.facts_mut() = facts,
@@ -114,8 +117,8 @@ impl Context {
         }
     }
 
-    /// Disables the ports of these netdevs in the plane, before the netdevs go down: a frame that is sent to a netdev that is
-    /// down would count as sent, and be lost.
+    /// Disables the ports of these netdevs in the plane before the netdevs go down. A frame sent to
+    /// a netdev that is down would count as sent and be lost.
     pub(crate) fn disable_ports<'a>(&mut self, netdevs: impl Iterator<Item = &'a str>) {
         let ports: Vec<PortId> = netdevs.filter_map(|name| self.switch.ports().get(name)).collect();
         let mut state = self.plane.state().clone();
@@ -127,12 +130,12 @@ impl Context {
         if state != *self.plane.state()
             && let Err(error) = self.plane.apply(&state)
         {
-            // The change that follows is refused for the same reason, or disables them.
+            // The change that follows is refused for the same reason, or disables the ports itself.
             self.log("PLANE", 4, "APPLY", &format!("disabling ports that go down: {error}"));
         }
     }
 
-    /// Takes over the names of the ports that the plane now has.
+    /// Takes over the names of the plane's present ports.
     pub(crate) fn rename_ports(&mut self) {
         self.names.fill(None);
         for (port, state) in &self.plane.state().ports {
@@ -143,15 +146,15 @@ impl Context {
             });
         }
     }
-    /// The interface that a port is, as the command line names it.
+    /// The name of a port's interface on the command line.
     pub(crate) fn port_name(&self, port: PortId) -> Arc<str> {
         self.names[port.index()].clone().unwrap_or_else(|| format!("port{port}").into())
     }
-    /// The interfaces by port number; what [`Context::port_name`] goes by.
+    /// The interfaces by port number, as [`Context::port_name`] uses them.
     pub(crate) fn port_names(&self) -> &[Option<Arc<str>>] {
         &self.names
     }
-    /// The port that an interface is.
+    /// The port of an interface.
     pub(crate) fn port_of(&self, name: &InterfaceName) -> Option<PortId> {
         let port = match name {
             InterfaceName::Netdev(name) => self.switch.ports().get(name),

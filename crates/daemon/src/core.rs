@@ -36,7 +36,7 @@ use serde_json::json;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-/// Everything the daemon's control thread works on.
+/// The state of the daemon's control thread.
 pub(crate) struct Core {
     pub(crate) ctx: Context,
     pub(crate) spanning: SpanningTree,
@@ -55,32 +55,32 @@ pub(crate) struct Core {
     pub(crate) config_sessions: ConfigSessions,
     /// The startup-config.
     pub(crate) startup_file: PathBuf,
-    /// When the plane was made, which may be before the daemon was.
+    /// When the plane was created, which may be before the daemon was started.
     pub(crate) plane_since: SystemTime,
-    /// True once everything has been taken down: nothing is to be put up again.
+    /// True after `detach`: nothing may be created again.
     pub(crate) detached: bool,
 }
 
-/// What a core is made of.
+/// The parts of a core.
 pub(crate) struct Parts {
-    /// The switch, with the facts as they are now.
+    /// The switch, with the present facts.
     pub(crate) switch: Switch,
     pub(crate) plane: Box<dyn Plane>,
     pub(crate) kernel: Box<dyn Kernel>,
     pub(crate) clock: Clock,
-    /// Where files go.
+    /// The paths of files.
     pub(crate) paths: Paths,
     /// The startup-config.
     pub(crate) startup_file: PathBuf,
     pub(crate) log: Log,
-    /// When the plane was made, which may be before the daemon was.
+    /// When the plane was created, which may be before the daemon was started.
     pub(crate) plane_since: SystemTime,
-    /// What follows the kernel's routing; nothing yet.
+    /// The follower of the kernel's routing, which follows nothing yet.
     pub(crate) following: Following,
 }
 
 impl Core {
-    /// A switch with the default configuration, nothing applied yet.
+    /// A switch with the default configuration, which has not been applied yet.
     pub(crate) fn new(parts: Parts) -> Self {
         let Parts { switch, plane, kernel, clock, paths, startup_file, log, plane_since, following } = parts;
         let ctx = Context::new(switch, plane, kernel, clock, log, paths);
@@ -106,8 +106,8 @@ impl Core {
         }
     }
 
-    /// Brings the modules that depend on configuration, facts and tracked objects to what these now mean: tracked objects
-    /// first, then what goes by them.
+    /// Adapts the modules to the present configuration, facts and tracked objects: tracked objects
+    /// first, then the modules that depend on them.
     pub(crate) fn configure_services(&mut self) {
         self.tracking.configure(&mut self.ctx);
         self.layer3.configure(&mut self.ctx);
@@ -115,7 +115,7 @@ impl Core {
         self.children.configure(&mut self.ctx);
     }
 
-    /// Takes over what the plane has to say; answers how many events that was.
+    /// Handles the plane's events; returns their number.
     pub(crate) fn plane_events(&mut self) -> usize {
         let mut events = Vec::new();
         self.ctx.plane.poll_events(&mut |event| events.push(event));
@@ -167,11 +167,11 @@ impl Core {
         count
     }
 
-    /// Takes over what the kernel has to say about the switch's own namespace.
+    /// Handles the kernel's events in the switch's own namespace.
     pub(crate) fn netdev_events(&mut self, events: Vec<Event>) {
         self.netdev_events_in(None, events);
     }
-    /// Takes over what the kernel has to say about VRFs; answers how many events that was.
+    /// Handles the kernel's events in VRFs; returns their number.
     pub(crate) fn vrf_events(&mut self) -> usize {
         let mut count = 0;
         for (vrf, events) in self.ctx.kernel.vrf_events() {
@@ -186,8 +186,8 @@ impl Core {
         let of = || vrf.map(str::to_owned);
         for event in events {
             match event {
-                // An event from before a netdev was moved is stale, and in a VRF's namespace only the netdevs that the
-                // switch has moved there are its own.
+                // An event from before a netdev was moved is stale. In a VRF's namespace only
+                // netdevs that the switch has moved there belong to it.
                 Event::Link(link) if ctx.kernel.home(&link.name) != vrf => {}
                 Event::Link(link) => changes.push(Change::Link(ctx.kernel.link_facts(vrf, &link))),
                 Event::LinkGone { ifindex, .. } => changes.push(Change::Gone { vrf: of(), ifindex }),
@@ -217,7 +217,7 @@ impl Core {
                     announce::neighbour(ctx, "delete", vrf, &neighbour);
                 }
                 Event::Address(_) => {}
-                // With its last address an interface loses its routes.
+                // An interface loses its routes with its last address.
                 Event::AddressGone(_) => drop(self.layer3.handle(ctx, layer3::Event::Flushed)),
             }
         }
@@ -228,16 +228,17 @@ impl Core {
         self.netdevs_changed(changes);
     }
 
-    /// Programs may have ended; answers how many have.
+    /// Handles programs that may have ended; returns how many have.
     pub(crate) fn child_events(&mut self) -> usize {
         self.children.handle(&mut self.ctx, ())
     }
-    /// DHCP clients or servers may have sent something; answers how many messages that was.
+    /// Handles messages of DHCP clients and servers; returns their number.
     pub(crate) fn relay_events(&mut self) -> usize {
         self.relaying.handle(&mut self.ctx, ())
     }
 
-    /// Reads some of what the kernel says about routing and tells the plane; true when there was anything.
+    /// Reads a bounded number of the kernel's routing events and programs the plane. Returns true
+    /// when there were any.
     pub(crate) fn routing_turn(&mut self) -> bool {
         let mut turn = Turn::default();
         self.following.handle(&mut self.ctx, &mut turn);
@@ -249,34 +250,34 @@ impl Core {
         self.following.end_turn(&mut self.ctx, &turn);
         turn.any
     }
-    /// Has the plane go by the kernel's tables, once they have been followed to their end.
+    /// Makes the plane use the kernel's tables once they have been followed completely.
     pub(crate) fn sync_routing(&mut self) {
         self.following.sync_once(&mut self.ctx);
     }
-    /// Follows the routing tables that `config` routes by, and no others.
+    /// Follows the VRFs in which `config` routes, and no others.
     pub(crate) fn follow_tables(&mut self, config: &Config) {
         self.following.follow_tables(&mut self.ctx, config);
         if self.following.own_changed() {
-            // The new follower of the routing suite's routes starts with none: hand it all of them.
+            // The new follower of the routing suite's routes has none yet: give it all of them.
             self.fpm.tell_again();
             self.hand_over_fpm();
         }
     }
 
-    /// The session with the routing suite has come, gone, or turned another client away.
+    /// Handles the begin and end of the session with the routing suite, and rejected clients.
     pub(crate) fn fpm_event(&mut self, event: fpm::Event<'_>) {
         self.fpm.handle(&mut self.ctx, event);
     }
-    /// Takes in bytes of the routing suite.
+    /// Handles bytes from the routing suite.
     ///
     /// # Errors
-    /// Why the session is to be ended.
+    /// Why the session has to be ended.
     pub(crate) fn fpm_input(&mut self, bytes: &[u8]) -> Result<(), lanyard_fpm::Framing> {
         let result = self.fpm.input(&mut self.ctx, bytes);
         self.hand_over_fpm();
         result
     }
-    /// Hands the suite's changes to the mirror of the kernel's routing, and so to the plane.
+    /// Passes the suite's changes to the mirror of the kernel's routing, and so to the plane.
     fn hand_over_fpm(&mut self) {
         let updates = self.fpm.updates();
         if self.following.follows_own() {
@@ -286,7 +287,7 @@ impl Core {
         }
     }
 
-    /// Does what is due by the clock.
+    /// Does what is due.
     pub(crate) fn tick(&mut self) {
         let now_ms = self.ctx.clock.now_ms();
         let is_due = |at_ms: Option<u64>| at_ms.is_some_and(|at_ms| at_ms <= now_ms);
@@ -321,14 +322,14 @@ impl Core {
             }
         }
     }
-    /// SIGHUP: opens the log files anew, for programs that rotate them.
+    /// SIGHUP: reopens the log files, for programs that rotate them.
     pub(crate) fn reopen_logs(&mut self) {
         match self.ctx.log.reopen() {
             Ok(()) => self.ctx.log("SYS", 6, "LOGREOPEN", "SIGHUP: logs reopened"),
             Err(reason) => self.ctx.log("SYS", 3, "LOGREOPEN", &format!("SIGHUP: {reason}")),
         }
     }
-    /// When [`Core::tick`] has something to do next.
+    /// When [`Core::tick`] is due next.
     pub(crate) fn next_ms(&self) -> Option<u64> {
         let ctx = &self.ctx;
         let deadlines = [

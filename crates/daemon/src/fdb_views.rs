@@ -39,7 +39,7 @@ pub(crate) fn entries(ctx: &mut Context, filter: &MacFilter) -> view::MacTable {
             });
         });
     }
-    // An entry that moved during the walk was seen twice.
+    // An entry that moved during the walk may have been seen twice.
     entries.sort_unstable_by_key(|entry| (entry.vlan, entry.mac));
     entries.dedup_by_key(|entry| (entry.vlan, entry.mac));
     view::MacTable { total: entries.len() as u64, entries, capacity: capacity(ctx) }

@@ -1,15 +1,15 @@
-//! Files written so that a crash leaves the old one or the new one, never half of either.
+//! Writes files so that a crash leaves the old or the new content, never a part.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Replaces `path` atomically and durably: a new file, synced, renamed into place, the directory synced. A
-/// symbolic link is followed, so that it goes on pointing where it did.
+/// Replaces `path` atomically and durably: writes a new file, syncs it, renames it into place, and
+/// syncs the directory. A symbolic link is followed and stays.
 ///
 /// # Errors
-/// The system's; the old file is then still there.
+/// The system's; the old file then still exists.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let parent = match path.parent() {
@@ -29,7 +29,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// Replaces `path` atomically, for files that need not survive a crash of the machine.
 ///
 /// # Errors
-/// The system's; the old file is then still there.
+/// The system's; the old file then still exists.
 pub fn replace_quickly(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = path.with_extension("new");
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
@@ -43,10 +43,10 @@ fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Makes one directory; one that is there is left as it is.
+/// Creates one directory; an existing one is left as it is.
 ///
 /// # Errors
-/// The system's, also when the directory's own parent does not exist.
+/// The system's, also when the parent directory does not exist.
 pub fn make_directory(path: &Path) -> io::Result<()> {
     match fs::create_dir(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
@@ -57,7 +57,7 @@ pub fn make_directory(path: &Path) -> io::Result<()> {
 /// Reads a text file of at most `limit` bytes.
 ///
 /// # Errors
-/// The system's, or that it is too long or no UTF-8 (with the line where it stops being that).
+/// The system's, or that it is too long or not UTF-8 (with the line of the first invalid byte).
 pub fn read_text(path: &Path, limit: usize) -> io::Result<String> {
     let wrong = |text: String| io::Error::new(io::ErrorKind::InvalidData, text);
     if fs::metadata(path)?.is_dir() {

@@ -19,7 +19,7 @@ use std::os::fd::AsRawFd;
 use std::rc::Rc;
 use tokio::sync::Notify;
 
-/// Connections that may wait to be turned away.
+/// Connections that may wait to be rejected.
 const BACKLOG: i32 = 8;
 
 /// The server, its socket and its client.
@@ -27,10 +27,10 @@ pub(crate) struct Fpm {
     server: Server,
     listening: Option<Listening>,
     client: Option<SocketAddr>,
-    /// When the session came up or was lost.
+    /// When the session began or was lost.
     since_ms: Option<u64>,
     turned_away: u64,
-    /// Wakes the task: another socket, or something to write.
+    /// Wakes the task when the socket has changed or there is something to write.
     changed: Rc<Notify>,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct ListenError {
     cause: io::Error,
 }
 
-/// A socket that is bound.
+/// A bound socket.
 #[derive(Clone)]
 pub(crate) struct Listening {
     config: FpmServer,
@@ -64,7 +64,7 @@ impl Default for Fpm {
 }
 
 impl Fpm {
-    /// The configured socket; `None` when there is none, or it cannot be used twice.
+    /// The configured socket; `None` when there is none, or it cannot be duplicated.
     pub(crate) fn socket(&self) -> Option<std::net::TcpListener> {
         self.listening.as_ref().and_then(|listening| listening.socket.try_clone().ok())
     }
@@ -72,22 +72,22 @@ impl Fpm {
     pub(crate) fn address(&self) -> Option<FpmServer> {
         self.listening.as_ref().map(|listening| listening.config)
     }
-    /// Is notified when the socket is another one, or there is something to write.
+    /// Notifies of a changed socket and of something to write.
     pub(crate) fn changed(&self) -> Rc<Notify> {
         self.changed.clone()
     }
-    /// What is to be written to the client.
+    /// The bytes to be written to the client.
     pub(crate) fn output(&self) -> &[u8] {
         self.server.output()
     }
-    /// So much of it has been written.
+    /// Removes bytes that have been written.
     pub(crate) fn sent(&mut self, length: usize) {
         self.server.sent(length);
     }
-    /// The socket that `config` wants: the one there is, or a new one.
+    /// Returns the socket that `config` requires: the present one, or a new one.
     ///
     /// # Errors
-    /// Why there can be none.
+    /// Why it cannot be opened.
     pub(crate) fn prepare(&self, config: Option<&FpmServer>) -> Result<Option<Listening>, ListenError> {
         let Some(config) = config else { return Ok(None) };
         if let Some(listening) = self.listening.as_ref().filter(|listening| listening.config == *config) {
@@ -97,7 +97,8 @@ impl Fpm {
         let socket = made.map_err(|cause| ListenError { address: config.socket(), cause })?;
         Ok(Some(Listening { config: *config, socket: Rc::new(socket) }))
     }
-    /// Uses what was prepared. A client of another socket is sent away, and comes back if it is told where to.
+    /// Uses the socket that was prepared. A client of another socket is disconnected; it comes back
+    /// if it is configured for the new address.
     pub(crate) fn adopt(&mut self, now_ms: u64, listening: Option<Listening>) {
         let old = self.listening.as_ref().map(|listening| listening.config);
         if old == listening.as_ref().map(|listening| listening.config) {
@@ -112,7 +113,7 @@ impl Fpm {
     }
 }
 
-/// A listening socket. Its address may be one that the switch is to get yet.
+/// Opens a listening socket. The switch may not have its address yet.
 fn make_socket(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
@@ -124,19 +125,20 @@ fn make_socket(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     Ok(fd.into())
 }
 
-/// What happens to the session with a client.
+/// Events of the session with a client.
 pub(crate) enum Event<'a> {
     /// A client has connected.
     Connected(SocketAddr),
-    /// The session has ended, and why.
+    /// The session has ended, for this reason.
     Disconnected(&'a str),
-    /// Another client was turned away while there is one.
+    /// Another client was rejected during a session.
     TurnedAway,
 }
 
 impl Module for Fpm {
     type Event<'a> = Event<'a>;
-    /// Nothing: the socket is made before a configuration is taken ([`Fpm::prepare`]) and used after ([`Fpm::adopt`]).
+    /// Does nothing: the socket is opened before a configuration is taken ([`Fpm::prepare`]) and
+    /// used afterwards ([`Fpm::adopt`]).
     fn configure(&mut self, _ctx: &mut Context) {}
     fn handle(&mut self, ctx: &mut Context, event: Event<'_>) -> usize {
         let now_ms = ctx.clock.now_ms();
@@ -177,10 +179,10 @@ impl Module for Fpm {
 }
 
 impl Fpm {
-    /// Takes in bytes of the client. [`Fpm::updates`] has what changed.
+    /// Handles bytes from the client. [`Fpm::updates`] returns what changed.
     ///
     /// # Errors
-    /// Why the session is to be ended.
+    /// Why the session has to be ended.
     pub(crate) fn input(&mut self, ctx: &mut Context, bytes: &[u8]) -> Result<(), lanyard_fpm::Framing> {
         let paired = self.server.updates_in_pairs();
         let result = self.server.input(ctx.clock.now_ms(), bytes);
@@ -190,12 +192,13 @@ impl Fpm {
         }
         result
     }
-    /// Everything that changed since the last call, for the mirror of the kernel's routing and so for the plane.
+    /// The changes since the last call, for the mirror of the kernel's routing and so for the
+    /// plane.
     pub(crate) fn updates(&mut self) -> Vec<Update> {
         self.server.updates()
     }
-    /// The answer to updates that are not handed on because the plane does not route: the kernel does, which has the client's
-    /// routes too.
+    /// Answers updates that are not passed on because the plane does not route. The kernel does; it
+    /// has the client's routes too.
     pub(crate) fn not_followed(&mut self, updates: Vec<Update>) {
         for update in updates {
             if let Update::Route(dest, Some(_)) = update {
@@ -207,7 +210,7 @@ impl Fpm {
     pub(crate) fn tell_again(&mut self) {
         self.server.announce_all();
     }
-    /// Answers for routes that the plane has been told of.
+    /// Answers for routes that the plane has processed.
     pub(crate) fn answer(&mut self, answers: Vec<(ipnet::IpNet, Found)>) {
         if answers.is_empty() {
             return;

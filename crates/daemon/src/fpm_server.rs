@@ -1,7 +1,7 @@
-//! The sockets of FPM: the listener a routing suite connects to, and the session with it.
+//! The sockets of FPM: the listener that a routing suite connects to, and the session with it.
 //!
-//! Read [`crate::fpm`] first. Invariant: a client that sends without end gets a bounded piece read at a time, the rest of the
-//! switch in between; one that does not read holds nothing up.
+//! Read [`crate::fpm`] first. Invariant: input is read in bounded pieces, with the rest of the
+//! switch in between, however much a client sends. A client that does not read delays nothing.
 
 use crate::core::Core;
 use crate::fpm::Event;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
-/// Bytes read at a time: some six hundred routes.
+/// Bytes read at once: some six hundred routes.
 const PIECE: usize = 64 << 10;
 
 /// Why a session ends.
@@ -29,7 +29,7 @@ enum Ended {
     Io(#[from] io::Error),
 }
 
-/// Serves the clients of whatever socket is configured, for ever.
+/// Serves the clients of the configured socket, forever.
 pub(crate) async fn serve(shared: Shared) {
     let changed = shared.core.borrow().fpm.changed();
     loop {
@@ -50,7 +50,7 @@ pub(crate) async fn serve(shared: Shared) {
                         shared.core.borrow_mut().fpm_event(Event::Disconnected(&why.to_string()));
                         shared.changed.notify_one();
                     }
-                    // Out of descriptors, say.
+                    // For example when descriptors have run out.
                     Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
                 },
             }
@@ -70,7 +70,7 @@ async fn session(
     stream: &TcpStream,
     config: Option<FpmServer>,
 ) -> Result<std::convert::Infallible, Ended> {
-    // A client whose machine is gone must not keep the place for ever.
+    // A client on a machine that disappeared must not keep its place forever.
     let _ = setsockopt(stream, sockopt::KeepAlive, &true);
     let mut piece = vec![0; PIECE];
     loop {
@@ -92,7 +92,7 @@ async fn session(
             },
             () = changed.notified() => {}
         }
-        // A deadline may have moved; and others want their turn.
+        // A deadline may have changed; also let other tasks run.
         shared.changed.notify_one();
         tokio::task::yield_now().await;
     }

@@ -20,10 +20,10 @@ pub enum KernelError {
     /// A netlink request or an ioctl.
     #[error(transparent)]
     Netdev(#[from] lanyard_netdev::Error),
-    /// A netdev that is named and not there.
+    /// A named netdev that does not exist.
     #[error("interface {0} is not present")]
     NoInterface(String),
-    /// A VRF without network namespace.
+    /// A VRF without a network namespace.
     #[error("VRF {0} has no namespace")]
     NoNamespace(String),
     /// A network namespace, a process or a socket.
@@ -47,11 +47,11 @@ pub enum KernelError {
 }
 
 impl KernelError {
-    /// `cause` happened while `doing` ("entering VRF red").
+    /// An error that occurred while `doing` something ("entering VRF red").
     pub fn io(doing: impl Into<String>, cause: impl Into<io::Error>) -> Self {
         Self::Io { doing: doing.into(), cause: cause.into() }
     }
-    /// This happened while `doing`.
+    /// Adds what was being done when this error occurred.
     #[must_use]
     pub fn during(self, doing: impl Into<String>) -> Self {
         Self::Step { doing: doing.into(), cause: Box::new(self) }
@@ -66,7 +66,7 @@ impl KernelError {
             Self::Step { cause, .. } => cause.errno(),
         }
     }
-    /// The object of the request is not (or no longer) there.
+    /// True if the object of the request does not exist (any more).
     #[must_use]
     pub fn is_gone(&self) -> bool {
         match self {
@@ -83,26 +83,28 @@ pub type Result<T> = std::result::Result<T, KernelError>;
 
 /// The kernel. [`Netdevs::act`] carries out the switch's actions on netdevs.
 pub trait Kernel: Netdevs<Error = KernelError> {
-    /// The facts about every netdev of the switch's own namespace, and about those of ours in VRFs.
+    /// The facts about all netdevs in the switch's own namespace, and about the switch's netdevs in
+    /// VRFs.
     fn facts(&mut self) -> Result<Facts>;
     /// One netdev as the switch sees it.
     fn link_facts(&self, vrf: Option<&str>, link: &Link) -> LinkFacts;
-    /// Reads the sysctls of the netdevs called `names`, so that `facts` has them as they are.
+    /// Reads the sysctls of these netdevs into `facts`.
     fn learn_hosts(&mut self, names: &[String], facts: &mut Facts);
-    /// Looks for the namespaces of these VRFs, so that `facts` has those that are there.
+    /// Reads which of these VRFs have a namespace into `facts`.
     fn learn_namespaces(&mut self, vrfs: &[String], facts: &mut Facts);
 
-    /// True when a netdev of this name is there, in the namespace in which ours of that name is.
+    /// True when a netdev of this name exists in the namespace where the switch's netdev of this
+    /// name is.
     fn has(&self, name: &str) -> bool;
-    /// The VRF that a netdev of ours is in.
+    /// The VRF that a netdev of the switch is in.
     fn home(&self, name: &str) -> Option<&str>;
-    /// The VRFs whose namespaces are there.
+    /// The VRFs whose namespaces exist.
     fn vrfs(&self) -> Vec<String>;
-    /// Our netdevs that are in VRFs, with the VRF.
+    /// The switch's netdevs in VRFs, with the VRF.
     fn vrf_links(&self) -> Vec<(String, Link)>;
     /// A descriptor that is readable when [`Kernel::vrf_events`] has something.
     fn vrf_event_fd(&self) -> Option<RawFd>;
-    /// What has happened in the namespaces of VRFs since the last call, by VRF.
+    /// The events in the namespaces of VRFs since the last call, by VRF.
     fn vrf_events(&mut self) -> Vec<(String, Vec<Event>)>;
     /// Runs `work` once in a VRF's namespace. [`within`] returns its result.
     fn enter(&self, vrf: Option<&str>, work: &mut (dyn FnMut() + Send)) -> Result<()>;
@@ -117,7 +119,7 @@ pub trait Kernel: Netdevs<Error = KernelError> {
     fn routes(&self, vrf: Option<&str>, family: Family, table: u32) -> Result<Vec<Route>>;
     /// The routes of the main table with one protocol number.
     fn routes_of(&self, vrf: Option<&str>, family: Family, protocol: u8) -> Result<Vec<Route>>;
-    /// Adds a route where there is none of its destination and metric.
+    /// Adds a route if none with its destination and metric exists.
     fn add_route(&self, vrf: Option<&str>, route: &Route) -> Result<()>;
     /// Adds a route, or replaces the one with its destination and metric.
     fn replace_route(&self, vrf: Option<&str>, route: &Route) -> Result<()>;
@@ -133,7 +135,7 @@ pub trait Kernel: Netdevs<Error = KernelError> {
     fn settings(&self, name: &str) -> Result<Settings>;
     /// The driver of a netdev of the switch's own namespace.
     fn driver(&self, name: &str) -> Result<String>;
-    /// Subscribes to everything that routing in a namespace depends on.
+    /// Subscribes to everything that affects routing in a namespace.
     fn follow(&self, vrf: Option<&str>) -> Result<Box<dyn RouteSource>>;
     /// Subscribes to the packet filter, NAT and IPsec of a namespace.
     fn watch_filter(&self, vrf: Option<&str>) -> Result<Box<dyn FilterSource>>;
@@ -141,7 +143,7 @@ pub trait Kernel: Netdevs<Error = KernelError> {
 
 /// The packet filter of one namespace: [`FilterWatch`], or a test's.
 pub trait FilterSource {
-    /// Descriptors that are readable when something is announced.
+    /// Descriptors that become readable when something is announced.
     fn fds(&self) -> Vec<RawFd>;
     /// As [`FilterWatch::events`].
     fn events(&mut self, new: &mut BTreeSet<Hook>) -> bool;
@@ -168,7 +170,7 @@ impl FilterSource for FilterWatch {
 
 /// The events and listings of one namespace's routing: [`Follower`], or a test's.
 pub trait RouteSource {
-    /// Descriptors that are readable when there are events, and when a listing has more.
+    /// Descriptors that become readable when there are events, and when a listing has more entries.
     fn fds(&self) -> Vec<RawFd>;
     /// As [`Follower::read`].
     fn read(&mut self, most: usize, each: &mut dyn FnMut(Heard<'_>)) -> usize;

@@ -19,13 +19,13 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, RawFd};
 
-/// The kernel, in the network namespace of the opening thread, and in those of VRFs.
+/// The kernel, in the network namespace of the opening thread and in those of VRFs.
 #[derive(Debug)]
 pub struct Linux {
     netdev: Netdev,
-    /// The namespaces of VRFs, and which of our netdevs are in them.
+    /// The namespaces of VRFs, and the switch's netdevs that are in them.
     spaces: Spaces,
-    /// Sysctls by VRF and index, of netdevs the configuration names.
+    /// Sysctls by VRF and index, of netdevs that the configuration names.
     hosts: BTreeMap<(Option<String>, u32), HostStack>,
 }
 
@@ -37,7 +37,8 @@ impl Linux {
     pub fn open() -> io::Result<Self> {
         Ok(Self { netdev: Netdev::open()?, spaces: Spaces::open()?, hosts: BTreeMap::new() })
     }
-    /// Takes over what an earlier run wrote down: the VRF that each of our netdevs is in, and the namespaces it made.
+    /// Takes over the record of an earlier run: the VRF of each netdev of the switch, and the
+    /// namespaces it created.
     pub fn adopt<'a>(
         &mut self,
         homes: &BTreeMap<String, String>,
@@ -63,7 +64,7 @@ impl Linux {
             Some(vrf) => self.netdev_of(Some(vrf))?.link(name).map(|link| link.ifindex).map_err(|_| absent()),
         }
     }
-    /// The netlink connection of the namespace that a netdev of ours is in.
+    /// The netlink connection of the namespace that a netdev of the switch is in.
     fn netdev_with(&self, name: &str) -> Result<&Netdev> {
         self.netdev_of(self.spaces.home(name))
     }
@@ -85,7 +86,7 @@ impl Linux {
         {
             results.push(made.map_err(KernelError::from).and_then(|()| {
                 self.mark_pair(&pair.name, peer, &pair.alias).inspect_err(|_| {
-                    // Half made is not made.
+                    // Delete a pair whose creation failed half way.
                     let _ = self.index(&pair.name).map(|ifindex| self.netdev.delete(ifindex));
                 })
             }));
@@ -94,7 +95,7 @@ impl Linux {
     }
 
     fn mark_pair(&self, name: &str, peer: &str, alias: &str) -> Result<()> {
-        // A pair starts with no forwarding, whatever the namespace's default is.
+        // Forwarding is off on a new pair, whatever the namespace's default is.
         let _ = sysctl::set_ipv4_conf(name, "forwarding", "0");
         for end in [name, peer] {
             self.netdev.set_alias(self.index(end)?, alias)?;
@@ -102,7 +103,8 @@ impl Linux {
         Ok(())
     }
 
-    /// Both ends go with one; the pipeline's is in our namespace, wherever the host's is.
+    /// Both ends are deleted together. The pipeline end is in the switch's own namespace, wherever
+    /// the host end is.
     fn delete_pair(&mut self, pair: &Pair) -> Result<()> {
         let ends = [pipeline_end_of(&pair.name), pair.name.clone()];
         self.spaces.set_home(&pair.name, None);
@@ -110,8 +112,8 @@ impl Linux {
         found.map_or(Ok(()), |ifindex| gone_is_fine(self.netdev.delete(ifindex)))
     }
 
-    /// Settings of many netdevs: sysctls first, so that the stack is silent before the netdev comes up, then
-    /// everything else in few system calls.
+    /// Changes settings of many netdevs: sysctls first, so that the stack is silent before the
+    /// netdev comes up, and then everything else in few system calls.
     fn change_links(&mut self, links: &[(&String, &LinkSettings, &LinkSettings)]) -> Vec<Result<()>> {
         let mut results: Vec<Result<()>> = Vec::with_capacity(links.len());
         let mut places: BTreeMap<Option<String>, (Vec<LinkChange>, Vec<usize>)> = BTreeMap::new();
@@ -217,7 +219,7 @@ impl Netdevs for Linux {
                 _ => {}
             }
         }
-        // Runs of these go to the kernel together.
+        // Runs of these actions go to the kernel together.
         if pairs.len() == run.len() {
             return self.create_pairs(&pairs);
         }
@@ -249,7 +251,8 @@ impl Kernel for Linux {
             mac: (!link.mac.is_zero()).then_some(link.mac),
             mtu: link.mtu,
             admin_up: link.admin_up,
-            // Not the operational state: the kernel may take a second to work that out.
+            // The carrier and not the operational state, which the kernel may take a second to
+            // determine.
             carrier: link.carrier,
             loopback: link.loopback,
             ethernet: link.ethernet,
@@ -398,7 +401,7 @@ fn read_host(name: &str) -> HostStack {
     }
 }
 
-/// Writes what differs, in the calling thread's namespace.
+/// Writes the differences, in the calling thread's namespace.
 fn write_host(name: &str, from: HostStack, to: HostStack) -> Result<()> {
     let digit = |on: bool| if on { "1" } else { "0" }.to_owned();
     // A kernel without IPv6 has nothing to silence.

@@ -16,27 +16,28 @@ use std::time::Duration;
 
 /// The watchdog is started anew this often at most, in milliseconds: BPDUs may leave thousands of times a second.
 const FEED_GAP_MS: u64 = 100;
-/// How long after a refusal the plane is given the states again, in milliseconds.
+/// How long after a refusal the states are given to the plane again, in milliseconds.
 const RETRY_MS: u64 = 500;
 
 /// See the module. Times are milliseconds since the machine was started.
 #[derive(Debug, Default)]
 pub(crate) struct LoopSafety {
-    /// The plane may have a port in another state than the bridge.
+    /// True if the plane may have a port in another state than the bridge.
     pub(crate) behind: bool,
-    /// When the plane is given the states again.
+    /// When the states are given to the plane again.
     retry_ms: Option<u64>,
-    /// Why the plane refused last, so that the log has it once.
+    /// Why the plane refused last, so that the log reports each reason once.
     refusal: Option<String>,
     watchdog: Watchdog,
-    /// When it was last set.
+    /// When the watchdog was last set.
     fed_ms: u64,
-    /// How often it has expired since the daemon was started, and the time of day when that was last found.
+    /// How often it has expired since the daemon was started, and the time of day when this was
+    /// last found.
     expiries: u64,
     last_expiry: Option<String>,
 }
 
-/// What the plane's watchdog is known to be.
+/// What is known about the plane's watchdog.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Watchdog {
     /// As the last daemon left it.
@@ -55,14 +56,14 @@ impl LoopSafety {
             Watchdog::Due(due_ms) => Some(self.fed_ms + due_ms.saturating_sub(self.fed_ms) / 3),
             Watchdog::Found | Watchdog::Stopped => None,
         };
-        // While the plane refuses, the watchdog is left to expire.
+        // While the plane refuses, the watchdog is allowed to expire.
         if self.behind { Some(self.retry_ms.unwrap_or(0)) } else { feed }
     }
 }
 
 impl Context {
-    /// True when the neighbours have stopped to believe this bridge since it last sent: the plane's watchdog has expired, or this
-    /// process was stopped for as long.
+    /// True when the neighbours no longer believe this bridge's last BPDU: the plane's watchdog has
+    /// expired, or this process was stopped for that long.
     pub(crate) fn was_silent(&mut self, now: u64) -> bool {
         let expired = self.plane.watchdog_expired();
         let safety = &mut self.loop_safety;
@@ -73,7 +74,7 @@ impl Context {
         safety.watchdog = Watchdog::Found;
         safety.expiries += 1;
         safety.last_expiry = Some(wall_clock());
-        // Until the plane has been given the states anew.
+        // Until the plane has been given the states again.
         safety.behind = true;
         let names = self.watched_ports().join(", ");
         let text = format!(
@@ -83,7 +84,7 @@ impl Context {
         self.switch.spanning().is_some()
     }
 
-    /// Takes note of what the plane answered when it was given the states.
+    /// Records the plane's answer to the states.
     pub(crate) fn states_applied(&mut self, refusal: Option<String>) {
         self.loop_safety.behind = true;
         if let Some(reason) = &refusal
@@ -98,7 +99,7 @@ impl Context {
         self.may_send();
     }
 
-    /// May BPDUs leave? Only while the plane has every port in the state that they claim.
+    /// Whether BPDUs may be sent: only while the plane has every port in the state that they claim.
     pub(crate) fn may_send(&mut self) -> bool {
         if self.loop_safety.behind {
             let spanning = self.switch.spanning();
@@ -108,7 +109,8 @@ impl Context {
         !self.loop_safety.behind
     }
 
-    /// Starts the plane's watchdog anew when the BPDUs that were due have left, and stops it when no port is to be blocked.
+    /// Starts the plane's watchdog again when the BPDUs that were due have been sent, and stops it
+    /// when no port is to be blocked.
     pub(crate) fn feed_watchdog(&mut self) {
         let now = self.clock.boot_ms();
         let spanning = self.switch.spanning().filter(|_| !self.plane.state().watched.is_empty());

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// The namespace's cookie: unique until the machine restarts, unlike its inode. `None` before Linux 5.14.
+/// The cookie of the process's namespace: unique until the machine restarts, unlike the inode.
+/// `None` before Linux 5.14.
 #[must_use]
 pub fn netns_cookie() -> Option<u64> {
     let socket = std::os::unix::net::UnixDatagram::unbound().ok()?;
@@ -44,9 +45,9 @@ impl Urgent {
         schedule(libc::SCHED_FIFO, 1).map(|()| Self(()))
     }
 
-    /// Runs something that may take its time as an ordinary task, so that it is not in the way of forwarding.
+    /// Runs work that may take long as an ordinary task, so that it does not delay forwarding.
     pub fn relaxed<T>(&self, work: impl FnOnce() -> T) -> T {
-        // What was allowed is allowed again.
+        // Setting back what was allowed before does not fail.
         let _ = schedule(libc::SCHED_OTHER, 0);
         let result = work();
         let _ = schedule(libc::SCHED_FIFO, 1);
@@ -62,7 +63,7 @@ fn schedule(policy: i32, priority: i32) -> io::Result<()> {
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Watches what `fd` is open on for input, by a descriptor of our own.
+/// Waits for input on what `fd` refers to, by a duplicate of the descriptor.
 ///
 /// # Errors
 /// When the process has no descriptor left.
@@ -74,12 +75,12 @@ pub fn watch(fd: RawFd) -> io::Result<AsyncFd<OwnedFd>> {
     unsafe { AsyncFd::register_with_interest(own, Interest::READABLE) }.map_err(io::Error::from)
 }
 
-/// Many descriptors as one: readable while one of them is.
+/// Combines many descriptors: readable while one of them is.
 #[derive(Debug)]
 pub struct Gathered(OwnedFd);
 
 impl Gathered {
-    /// Of none.
+    /// An empty set.
     ///
     /// # Errors
     /// When the process has no descriptor left.
@@ -92,7 +93,8 @@ impl Gathered {
         // SAFETY: see above.
         Ok(Self(unsafe { std::os::fd::FromRawFd::from_raw_fd(fd) }))
     }
-    /// Adds one, which leaves when it is closed. One that is there stays.
+    /// Adds a descriptor; it leaves the set when it is closed. One that is in the set already
+    /// stays.
     ///
     /// # Errors
     /// When the kernel has no memory.
@@ -114,7 +116,7 @@ impl AsRawFd for Gathered {
     }
 }
 
-/// Joins a socket to a multicast group at one interface, or takes it out of it.
+/// Joins a socket to a multicast group on an interface, or leaves the group.
 ///
 /// # Errors
 /// No such interface, or one without IPv6.
@@ -132,7 +134,7 @@ pub fn membership(socket: &OwnedFd, group: std::net::Ipv6Addr, ifindex: u32, joi
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// A descriptor that is readable once the process has ended.
+/// A descriptor that becomes readable when the process has ended.
 ///
 /// # Errors
 /// When there is no such process.
@@ -147,7 +149,7 @@ pub fn pidfd(pid: i32) -> io::Result<OwnedFd> {
     Ok(unsafe { std::os::fd::FromRawFd::from_raw_fd(fd) })
 }
 
-/// Standard output or standard error that is a regular file, by the name it had at the start.
+/// Standard output or standard error, if it is a regular file, with its name at the start.
 #[derive(Debug)]
 pub struct Output {
     fd: RawFd,
@@ -155,7 +157,7 @@ pub struct Output {
     mode: u32,
 }
 
-/// Those of standard output and standard error that are regular files.
+/// Standard output and standard error, if they are regular files.
 #[must_use]
 pub fn outputs() -> Vec<Output> {
     let output = |fd: RawFd| {
@@ -173,10 +175,11 @@ impl Output {
     pub fn path(&self) -> &Path {
         &self.path
     }
-    /// Opens the file by that name for appending, makes it if it is gone, and lets the descriptor lead to it.
+    /// Opens the file of that name for appending, creates it if necessary, and redirects the
+    /// descriptor to it.
     ///
     /// # Errors
-    /// When it cannot be opened; the descriptor then leads where it did.
+    /// When it cannot be opened; the descriptor then stays as it is.
     pub fn reopen(&self) -> io::Result<()> {
         let file = OpenOptions::new().append(true).create(true).mode(self.mode).open(&self.path)?;
         // SAFETY: both numbers are open descriptors of this process; `dup2` replaces the standard one atomically, and no

@@ -1,7 +1,8 @@
-//! What client and daemon say over the control socket: one JSON object a line, in both directions.
+//! The protocol between client and daemon on the control socket: one JSON object per line, in both
+//! directions.
 //!
-//! Invariant: a request is at most [`MAX_REQUEST`] bytes long; a reply's text is cut into pieces of at most
-//! [`MAX_PIECE`], so neither side ever has to hold more than one line of that order.
+//! Invariant: a request has at most [`MAX_REQUEST`] bytes, and text of a reply is divided into
+//! pieces of at most [`MAX_PIECE`], so neither side has to hold more than one such line.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +11,8 @@ pub const MAX_REQUEST: usize = 64 << 10;
 /// Longest piece of output in one reply, in bytes.
 pub const MAX_PIECE: usize = 32 << 10;
 
-/// From the client. Every request but `Interrupt` is answered; the next is read when the answer is complete.
+/// A request of the client. Each one except `Interrupt` is answered, and the next one is read when
+/// the answer is complete.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
@@ -30,57 +32,58 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         pasted: bool,
     },
-    /// Asks what TAB offers. Answered by `Completion`.
+    /// Asks for completions at TAB. Answered by `Completion`.
     Complete {
         /// The line up to the cursor.
         line: String,
     },
-    /// Asks what `?` shows. Answered by `Help`.
+    /// Asks for help at `?`. Answered by `Help`.
     Help {
         /// The line up to the cursor.
         line: String,
     },
-    /// Ends what the last `Exec` streams.
+    /// Ends the output of an `Exec` that streams.
     Interrupt,
     /// A classic bridge command. Needs no `Hello`. Answered by a `Text` or `Refusal`, and `Done`.
     Brctl {
         /// The command's words.
         words: Vec<String>,
     },
-    /// Takes the plane down and ends the daemon: `lanyard detach`. Needs no `Hello`. Answered by `Done`.
+    /// Removes the plane and ends the daemon: `lanyard detach`. Needs no `Hello`. Answered by
+    /// `Done`.
     Detach,
 }
 
-/// From the daemon.
+/// A reply of the daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
     /// Output.
     Text(String),
-    /// Output of something that goes on until it is interrupted.
+    /// Output of a command that continues until it is interrupted.
     Stream(String),
     /// Output that is not text, in hexadecimal digits.
     Bytes(String),
     /// Why the line was refused.
     Refusal(String),
-    /// The request is answered.
+    /// The end of the answer.
     Done(Done),
-    /// What TAB offers.
+    /// The completions at TAB.
     Completion {
-        /// The byte of the line from which a candidate replaces it.
+        /// The offset in the line from which a candidate replaces it.
         start: usize,
         /// The candidates.
         candidates: Vec<String>,
     },
-    /// What `?` shows.
+    /// The help at `?`.
     Help(Vec<String>),
-    /// A log message, for `terminal monitor`; may come at any time.
+    /// A log message for `terminal monitor`; may be sent at any time.
     Monitor(String),
-    /// The session can't go on; the daemon closes it.
+    /// The session cannot continue; the daemon closes it.
     Error(String),
 }
 
-/// The end of an answer, and what the session is like now.
+/// The end of an answer, and the state of the session.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Done {
     /// True when the line was refused.
@@ -89,7 +92,7 @@ pub struct Done {
     pub close: bool,
     /// The prompt.
     pub prompt: String,
-    /// Lines a page; 0 never pauses.
+    /// Lines per page; 0 never pauses.
     pub length: u16,
 }
 
@@ -100,7 +103,8 @@ pub(crate) fn line(value: &impl Serialize) -> String {
     text
 }
 
-/// `text` in pieces of at most `max` bytes, cut between characters, after line ends where there are any.
+/// Divides `text` into pieces of at most `max` bytes, between characters and after line ends where
+/// possible.
 pub(crate) fn pieces(mut text: &str, max: usize) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {
         if text.is_empty() {

@@ -25,17 +25,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::IpAddr;
 
-/// Messages read, and changes told, in one turn.
+/// Messages read, and changes programmed, in one turn.
 const TURN: usize = 4096;
-/// Audits of one namespace are at least this far apart, and ten times as long as one takes.
+/// Audits of one namespace are at least this far apart, and ten times as far as an audit takes.
 const AUDIT_GAP_MS: u64 = 500;
-/// How often the plane is asked which next hops it uses. The kernel keeps a neighbour it has not heard of for at least a
-/// minute.
+/// How often the plane is asked which next hops it has used. The kernel keeps an unconfirmed
+/// neighbour for at least a minute.
 const USE_GAP_MS: u64 = 5000;
-/// Tries at a listing that other changes interrupt before the rest of it is believed.
+/// How often a listing that changes interrupt is repeated before its result is used as it is.
 const TRIES: u32 = 8;
 
-/// What an audit lists, in order: what routes depend on before them.
+/// The tables that an audit lists, in order: first what routes depend on.
 const STAGES: [Table; 10] = [
     Table::Links,
     Table::Addresses,
@@ -49,29 +49,29 @@ const STAGES: [Table; 10] = [
     Table::Routes6,
 ];
 
-/// Where the stages begin that only routes depend on.
+/// The first of the stages that only routes depend on.
 const ROUTING_STAGES: usize = 6;
 
-/// Everything that follows the kernel's routing.
+/// The followers of the kernel's routing.
 pub(crate) struct Following {
     pub(crate) mirror: Routing,
     follows: BTreeMap<Option<String>, Follow>,
     gathered: Gathered,
-    /// The plane goes by what it was told.
+    /// True when the plane uses what it was programmed with.
     synced: bool,
-    /// There is more to do than the last turn did.
+    /// True if the last turn left work.
     busy: bool,
     next_use_ms: u64,
     retry_ms: Option<u64>,
-    /// The switch's own table is followed from now on, or no longer.
+    /// Set when the switch's own namespace is followed from now on, or no longer.
     own_changed: bool,
-    /// What routed each interface's packets when the log was last told.
+    /// What routed each interface's packets when it was last logged.
     forwarders: Forwarders,
-    /// Told to the plane, taken or not.
+    /// The number of changes programmed, accepted or not.
     pub(crate) changes: u64,
 }
 
-/// How one table was followed.
+/// Counters of following one namespace.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Tally {
     pub(crate) audits: u64,
@@ -79,7 +79,7 @@ pub(crate) struct Tally {
 }
 
 impl Following {
-    /// Nothing is followed yet.
+    /// Follows nothing yet.
     ///
     /// # Errors
     /// When the process has no descriptor left.
@@ -97,7 +97,7 @@ impl Following {
             changes: 0,
         })
     }
-    /// The number of a routing table that is followed.
+    /// The number of a followed VRF.
     pub(crate) fn vrf(&self, name: Option<&str>) -> Option<VrfId> {
         self.follows.get(&name.map(str::to_owned)).map(|follow| follow.id)
     }
@@ -122,7 +122,7 @@ impl Following {
         let id = self.vrf(vrf);
         shown(id.map_or(Offload::None, |id| self.mirror.neighbour_offload(id, ifindex, address)))
     }
-    /// How it was followed.
+    /// The counters of following a namespace.
     pub(crate) fn heard(&self, name: Option<&str>) -> Tally {
         self.follows.get(&name.map(str::to_owned)).map(|follow| follow.tally).unwrap_or_default()
     }
@@ -137,42 +137,43 @@ const fn shown(offload: Offload) -> view::Offload {
     }
 }
 
-/// One namespace.
+/// The follower of one namespace.
 struct Follow {
     id: VrfId,
     follower: Box<dyn RouteSource>,
     /// The packet filter.
     watch: Watch,
     seen: Seen,
-    /// What a listing has found so far.
+    /// What the running listing has found so far.
     fresh: Seen,
     /// [`Seen::events`] when the audit began.
     events_before: u64,
-    /// The stage of the audit that is under way.
+    /// The current stage of the running audit.
     stage: Option<usize>,
     consistent: bool,
     tries: u32,
     began_ms: u64,
     next_audit_ms: u64,
     first_done: bool,
-    /// Events were lost, and what waited then has not been read to its end: it is older than what a listing would find, and
-    /// until then the kernel goes on throwing events away without another word.
+    /// True after a loss until the events that were waiting then have been read. They are older
+    /// than what a listing would find, and until then the kernel drops further events without
+    /// another report.
     behind: bool,
     tally: Tally,
 }
 
-/// What router interfaces depend on.
+/// The state that router interfaces depend on.
 #[derive(Default)]
 struct Seen {
-    /// macvlan devices: whose child, up with carrier, its address.
+    /// macvlan devices: the parent, whether it is up with carrier, and the MAC address.
     children: BTreeMap<u32, Child>,
     addresses: BTreeMap<u32, BTreeSet<IpAddr>>,
     forwarding: BTreeMap<(Option<u32>, bool), bool>,
-    /// Of each family: the standard rules' tables there are, and how many others.
+    /// For each family: the tables of the default rules that exist, and the number of other rules.
     rules: [(BTreeSet<u32>, usize); 2],
-    /// A rule came or went: they are counted anew.
+    /// A rule was added or removed, so they have to be counted again.
     rules_changed: bool,
-    /// Events about any of these.
+    /// The number of events about any of these.
     events: u64,
 }
 
@@ -184,7 +185,8 @@ struct Child {
 }
 
 impl Seen {
-    /// The macvlan children that stand for a virtual router: the protocol gives them an address while it is the master.
+    /// The macvlan children of running virtual routers: the protocol gives them an address while it
+    /// is the master.
     fn active(&self) -> impl Iterator<Item = (u32, &Child)> {
         let has_address = |index: &u32, child: &Child| {
             let of = self.addresses.get(index);
@@ -209,7 +211,7 @@ impl Seen {
     }
 }
 
-/// The address an interface gives itself (RFC 4291, appendix A).
+/// The address that an interface assigns to itself (RFC 4291, appendix A).
 fn link_local(mac: MacAddr) -> IpAddr {
     let [a, b, c, d, e, f] = mac.0;
     let word = |high: u8, low: u8| u16::from_be_bytes([high, low]);
@@ -226,7 +228,7 @@ fn neighbour(known: &lanyard_netdev::Neighbour) -> Neighbour {
     }
 }
 
-/// Takes in one thing the kernel said. `listed` says that it is from a listing.
+/// Handles one message of the kernel. `listed` says that it is part of a listing.
 fn take_in(mirror: &mut Routing, id: VrfId, seen: &mut Seen, heard: Heard<'_>, listed: bool) {
     match heard {
         Heard::Route { route, flags, gone, .. } => {
@@ -269,7 +271,7 @@ fn take_in(mirror: &mut Routing, id: VrfId, seen: &mut Seen, heard: Heard<'_>, l
             if let Some(list) = seen.addresses.get_mut(&address.ifindex) {
                 list.remove(&address.net.addr());
             }
-            // Routes with this source go without a word.
+            // The kernel removes routes with this source address without an event.
             mirror.overrun(id);
         }
         Heard::Address(address, false) => {
@@ -283,7 +285,8 @@ fn take_in(mirror: &mut Routing, id: VrfId, seen: &mut Seen, heard: Heard<'_>, l
             }
         }
         Heard::Rule(rule, gone) => {
-            // More than the destination counts from now on; whether it still does when a rule goes is counted.
+            // From now on more than the destination decides. Whether it still does after a rule was
+            // removed is counted.
             seen.rules[usize::from(rule.ipv6)].1 += usize::from(!gone && rule.standard.is_none());
             seen.rules_changed = true;
         }
@@ -293,11 +296,11 @@ fn take_in(mirror: &mut Routing, id: VrfId, seen: &mut Seen, heard: Heard<'_>, l
 }
 
 impl Follow {
-    /// What is known of this routing table besides its routes.
+    /// What is known about this VRF besides its routes.
     fn router(&self) -> Router {
         self.seen.router(self.id, self.watch.filter())
     }
-    /// Reads events; answers how many.
+    /// Reads events; returns their number.
     fn events(&mut self, mirror: &mut Routing) -> usize {
         let Self { id, follower, seen, tally, behind, .. } = self;
         let count = follower.read(TURN, &mut |heard| {
@@ -312,7 +315,8 @@ impl Follow {
         count
     }
 
-    /// Begins an audit when one is due, and reads some of the one that is under way; true when it got on.
+    /// Begins an audit when one is due, and reads a part of the running one. Returns true when
+    /// there was progress.
     fn listing(&mut self, mirror: &mut Routing, now_ms: u64) -> bool {
         let Some(at) = self.stage else {
             let wanted = mirror.audit_wanted(self.id) || self.seen.rules_changed;
@@ -335,14 +339,14 @@ impl Follow {
         match progress {
             Ok(Progress::More) => return count > 0,
             Ok(Progress::Done { consistent }) => self.consistent &= consistent,
-            // A kernel that has no such table; an answer that was lost is another matter.
+            // The kernel has no such table. A lost answer (ENOBUFS) is another matter.
             Err(error) => self.consistent &= error.raw_os_error() != Some(nix::libc::ENOBUFS),
         }
         self.keep(STAGES[at]);
         self.begin(at + 1);
         if self.stage.is_none() {
             if self.seen.events != self.events_before {
-                // Told of while they were listed: which is newer is not known.
+                // They changed while they were listed, and it is not known which is newer.
                 mirror.overrun(self.id);
             }
             self.tries = if self.consistent { 0 } else { self.tries + 1 };
@@ -354,7 +358,7 @@ impl Follow {
         }
         true
     }
-    /// Takes over what a stage has listed.
+    /// Takes over the result of a stage.
     fn keep(&mut self, table: Table) {
         let (seen, fresh) = (&mut self.seen, &mut self.fresh);
         match table {
@@ -366,7 +370,7 @@ impl Follow {
             _ => {}
         }
     }
-    /// Begins a stage, or the next that can be; none is left after the last.
+    /// Begins a stage, or the next possible one; after the last there is none.
     fn begin(&mut self, first: usize) {
         self.stage = None;
         for (at, table) in STAGES.iter().enumerate().skip(first) {
@@ -379,18 +383,18 @@ impl Follow {
     }
 }
 
-/// What a turn has found.
+/// The result of a turn.
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
-    /// Something was read or told: there may be more.
+    /// Something was read or programmed, so there may be more.
     pub(crate) any: bool,
-    /// What router interfaces depend on has changed: the plane's state may be another.
+    /// What router interfaces depend on has changed, and with it perhaps the plane's state.
     pub(crate) routers_changed: bool,
-    /// The sockets may have more than was read.
+    /// The sockets may have more to read.
     more: bool,
 }
 
-/// Why a routing table is not followed.
+/// Why a namespace is not followed.
 #[derive(Debug, thiserror::Error)]
 enum FollowError {
     #[error("{MAX_VRFS} VRFs are routed already")]
@@ -401,11 +405,12 @@ enum FollowError {
     Watch(#[source] io::Error),
 }
 
-/// VRFs besides the default one whose routes the plane can have.
+/// The number of VRFs besides the default one that the plane can route in.
 const MAX_VRFS: u8 = VrfId::MAX.get();
 
 impl Module for Following {
-    /// The descriptor is readable. [`Following::turn`] reads a bounded piece and returns what the caller has to do about it.
+    /// The descriptor is readable. [`Following::turn`] reads a bounded part and returns what the
+    /// caller has to do.
     type Event<'a> = &'a mut Turn;
     fn configure(&mut self, ctx: &mut Context) {
         let config = ctx.switch.config().clone();
@@ -415,7 +420,7 @@ impl Module for Following {
         *turn = self.turn(ctx);
         usize::from(turn.any)
     }
-    /// A turn is due then, after [`Module::tick`].
+    /// When the next turn is due, after [`Module::tick`].
     fn next_ms(&self, _ctx: &Context) -> Option<u64> {
         if self.follows.is_empty() {
             return None;
@@ -431,7 +436,7 @@ impl Module for Following {
         let all = [Some(self.next_use_ms), self.mirror.next_ask(), self.retry_ms, audit, filter];
         all.into_iter().flatten().min()
     }
-    /// Reports use to the kernel, and has refusals tried again.
+    /// Reports used neighbours to the kernel, and retries refused changes.
     fn tick(&mut self, ctx: &mut Context) {
         let now_ms = ctx.clock.now_ms();
         if self.next_use_ms <= now_ms {
@@ -450,21 +455,21 @@ impl Module for Following {
 }
 
 impl Following {
-    /// What the event loop waits on.
+    /// The descriptor that the event loop waits on.
     pub(crate) fn fd(&self) -> std::os::fd::RawFd {
         std::os::fd::AsRawFd::as_raw_fd(&self.gathered)
     }
-    /// The switch's own table is followed from now on, or no longer: true once after each such change.
+    /// True once after the switch's own namespace has begun to be followed, or ceased to be.
     pub(crate) fn own_changed(&mut self) -> bool {
         std::mem::take(&mut self.own_changed)
     }
-    /// What became of routes of the routing suite since the last call.
+    /// The results for the routing suite's routes since the last call.
     pub(crate) fn fpm_answers(&mut self) -> Vec<(ipnet::IpNet, Offload)> {
         let told = self.mirror.fpm_settled();
         told.into_iter().map(|(vrf, dest)| (dest, self.mirror.fpm_offload(vrf, dest))).collect()
     }
 
-    /// Follows the routing tables that `config` routes by, and no others.
+    /// Follows the namespaces in which `config` routes, and no others.
     pub(crate) fn follow_tables(&mut self, ctx: &mut Context, config: &Config) {
         let able = ctx.plane.capabilities().routing;
         let mut wanted: BTreeSet<Option<String>> = BTreeSet::new();
@@ -503,11 +508,11 @@ impl Following {
         for fd in follower.fds().into_iter().chain(watch.fds()) {
             self.gathered.add(fd).map_err(FollowError::Watch)?;
         }
-        // No packet is routed around a packet filter that is there already.
+        // No packet may be routed around a packet filter that exists already.
         watch.turn(ctx.clock.now_ms());
         self.mirror.overrun(id);
         self.busy = true;
-        // Until they are listed, the rules are taken to be those there are at the start.
+        // Until the rules are listed, assume the kernel's default rules.
         let standard = (BTreeSet::from([255, 254]), 0);
         let seen = Seen { rules: [standard.clone(), standard], ..Seen::default() };
         let mut follow = Follow {
@@ -526,7 +531,7 @@ impl Following {
             behind: false,
             tally: Tally::default(),
         };
-        // What router interfaces depend on is known from the start: an adopted plane's stay as they are.
+        // What router interfaces depend on is read at once, so that those of an adopted plane stay.
         let now_ms = ctx.clock.now_ms();
         while follow.stage.is_none_or(|at| at < ROUTING_STAGES) && follow.listing(&mut self.mirror, now_ms) {}
         self.follows.insert(name, follow);
@@ -540,8 +545,8 @@ impl Following {
         Routers { able, vrfs }
     }
 
-    /// Reads some of what the kernel says and tells the plane. [`Following::end_turn`] follows, after the caller has done
-    /// what the answer says.
+    /// Reads a bounded number of the kernel's messages and programs the plane. The caller then does
+    /// what the result says and calls [`Following::end_turn`].
     fn turn(&mut self, ctx: &mut Context) -> Turn {
         if self.follows.is_empty() {
             self.busy = false;
@@ -554,7 +559,7 @@ impl Following {
             heard += follow.events(mirror);
             heard += usize::from(follow.watch.turn(now_ms));
             listed |= follow.listing(mirror, now_ms);
-            // A listing may have had to begin on another socket.
+            // A listing may have been begun on a new socket.
             for fd in follow.follower.fds() {
                 let _ = gathered.add(fd);
             }
@@ -571,7 +576,7 @@ impl Following {
         }
         Turn { any: heard > 0 || listed || told, routers_changed, more: heard >= TURN || listed }
     }
-    /// Logs which packets the kernel routes now, and which the plane routes again.
+    /// Logs which packets the kernel routes from now on, and which the plane routes again.
     pub(crate) fn log_forwarders(&mut self, ctx: &mut Context) {
         let now = forwarding::forwarders(ctx.switch.config(), ctx.switch.routers());
         if now == self.forwarders {
@@ -582,12 +587,12 @@ impl Following {
         }
         self.forwarders = now;
     }
-    /// Ends a turn: the plane goes by what it was told, once that is everything.
+    /// Ends a turn: makes the plane use what it was programmed with, once that is complete.
     pub(crate) fn end_turn(&mut self, ctx: &mut Context, turn: &Turn) {
         self.sync_once(ctx);
         self.busy |= turn.more;
     }
-    /// Gives the plane what the mirror has for it; true when there was anything.
+    /// Programs the plane with the mirror's changes. Returns true when there were any.
     fn tell_plane(&mut self, ctx: &mut Context) -> bool {
         let mut changes = Vec::new();
         self.busy = self.mirror.poll(TURN, &mut changes);
@@ -610,16 +615,16 @@ impl Following {
             }
         }
     }
-    /// True when the switch's own table is followed.
+    /// True when the switch's own namespace is followed.
     pub(crate) fn follows_own(&self) -> bool {
         self.follows.contains_key(&None)
     }
-    /// Routes that a routing suite has handed over, beside the kernel's.
+    /// Handles routes from a routing suite, which are kept beside the kernel's.
     pub(crate) fn fpm_routes(&mut self, updates: Vec<lanyard_fpm::Update>) {
         self.mirror.fpm(VrfId::DEFAULT, updates);
         self.busy = true;
     }
-    /// Has the kernel resolve neighbours, or confirm them.
+    /// Makes the kernel resolve or confirm neighbours.
     fn ask(&mut self, asks: &[Ask]) {
         for follow in self.follows.values_mut() {
             let of_this = asks.iter().filter(|ask| ask.vrf == follow.id);
@@ -629,7 +634,8 @@ impl Following {
             }
         }
     }
-    /// The plane goes by what it was told from when everything has been listed and told once.
+    /// Makes the plane use what it was programmed with, when everything has been listed and
+    /// programmed once.
     pub(crate) fn sync_once(&mut self, ctx: &mut Context) {
         let all = self.follows.values().all(|follow| follow.first_done);
         if self.synced || !all || self.busy {
@@ -640,12 +646,13 @@ impl Following {
             Err(error) => ctx.log("ROUTING", 3, "SYNC", &error.to_string()),
         }
     }
-    /// True until the plane goes by the kernel's tables as they are.
+    /// True until the plane uses the kernel's present tables.
     pub(crate) fn syncs(&self) -> bool {
         !self.follows.is_empty() && !self.synced
     }
 
-    /// Has the plane take `next`, its router interfaces and the routes over them in an order in which nothing dangles.
+    /// Gives `next` to the plane, and the routes over its router interfaces, in an order in which
+    /// no reference dangles.
     ///
     /// # Errors
     /// The plane's reason; nothing has changed then.
@@ -657,7 +664,7 @@ impl Following {
         if old.iter().any(|(id, rif)| !stays(id, rif)) {
             let left = old.into_iter().filter(|(id, rif)| stays(id, rif)).collect();
             self.set_rifs(ctx, &left);
-            // The plane is about to lose the others: nothing may name them.
+            // The plane is about to lose the other interfaces, so nothing may refer to them.
             let mut changes = Vec::new();
             while self.mirror.poll(TURN, &mut changes) {
                 self.route(ctx, &changes);
@@ -671,7 +678,7 @@ impl Following {
         self.set_rifs(ctx, &now);
         result
     }
-    /// Tells the mirror which router interfaces there are.
+    /// Tells the mirror the present router interfaces.
     fn set_rifs(&mut self, ctx: &mut Context, rifs: &BTreeMap<RifId, RifState>) {
         let mut changes = Vec::new();
         for follow in self.follows.values() {

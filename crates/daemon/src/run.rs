@@ -1,6 +1,7 @@
-//! `lanyard run` and `lanyard detach`: from nothing to a switch, its event loop, and its end.
+//! `lanyard run` and `lanyard detach`: start, event loop and end of a switch.
 //!
-//! Invariant: the daemon's end, however it comes, changes nothing the plane does; only [`detach`] does that.
+//! Invariant: the end of the daemon, for whatever reason, does not change what the plane does; only
+//! [`detach`] does.
 
 use crate::client::{Client, Piece};
 use crate::clock::Clock;
@@ -44,29 +45,30 @@ pub struct Options {
     pub plane: Choice,
 }
 
-/// How long the start waits for links that are coming up already.
+/// How long the start waits for links that are coming up.
 const LINKS_WAIT: Duration = Duration::from_millis(30);
-/// How long `lanyard detach` waits for the daemon's end, and how often it looks.
+/// How long `lanyard detach` waits for the end of the daemon, and how often it checks.
 const END_WAIT: Duration = Duration::from_secs(10);
 const END_POLL: Duration = Duration::from_millis(2);
-/// How long the start waits until the plane has the kernel's routes.
+/// How long the start waits for the kernel's routes in the plane.
 const ROUTES_WAIT: Duration = Duration::from_millis(300);
-/// How often a plane with no descriptor to wait on is asked for events.
+/// How often a plane without a descriptor is polled for events.
 const POLL_GAP: Duration = Duration::from_millis(100);
-/// Most events taken in before the switch settles.
+/// Most events handled before the switch settles.
 const MAX_BATCH: usize = 100_000;
 
-/// Runs the switch until a signal ends it, or `detach` does.
+/// Runs the switch until a signal or `detach` ends it.
 ///
 /// # Errors
-/// Why it could not start. What is wrong with the startup-config is reported, and is no reason not to run.
+/// Why it could not start. Errors in the startup-config are reported and do not keep it from
+/// running.
 pub fn run(options: &Options) -> Result<(), String> {
     check_instance(&options.instance)?;
     let paths = Paths::make(&options.instance)?;
     let _lock = Lock::take(&options.instance, &paths)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("event loop: {error}"))?;
-    // From here on SIGHUP no longer ends the process, whose default that is.
+    // From here on SIGHUP does not end the process, as it would by default.
     let hangup = {
         let _entered = runtime.enter();
         signal(SignalKind::hangup()).map_err(|error| format!("SIGHUP: {error}"))?
@@ -84,7 +86,7 @@ pub fn run(options: &Options) -> Result<(), String> {
     local.block_on(&runtime, serve(core, events, hangup))
 }
 
-/// Opens everything the switch is made of; true when the plane was forwarding before.
+/// Opens the parts of the switch. Returns also whether the plane was forwarding before.
 fn assemble(options: &Options, paths: &Paths, quiet: bool) -> Result<(Core, bool), String> {
     let mut log = Log::new(quiet);
     let mut kernel = Linux::open().map_err(|error| format!("netlink: {error}"))?;
@@ -108,7 +110,7 @@ fn assemble(options: &Options, paths: &Paths, quiet: bool) -> Result<(Core, bool
     let touched: Vec<String> = found.record.originals.keys().cloned().collect();
     kernel.learn_hosts(&touched, &mut facts);
     let identity = instance::identity(&options.instance, paths);
-    // A plane that is new has forgotten the trees.
+    // A new plane has no spanning-tree states to resume.
     let trees = crate::spanning::found(paths).filter(|_| !plane.state().ports.is_empty());
     let switch = Switch::new(identity, facts, plane.state(), found.record).resuming(trees);
     let startup_file = options.config.clone().unwrap_or_else(|| paths.startup_config());
@@ -128,7 +130,8 @@ fn assemble(options: &Options, paths: &Paths, quiet: bool) -> Result<(Core, bool
     Ok((core, was_live))
 }
 
-/// A plane that an instance of this name has left in a namespace that is gone is of no use here.
+/// A plane that an instance of this name has left in a namespace that no longer exists is of no
+/// use.
 fn open_plane(options: &Options, paths: &Paths, found: &Found) -> Result<Opened, String> {
     let mut opened = planes::open(options.plane, &options.instance, paths)?;
     if found.elsewhere.is_some() && !opened.plane.state().ports.is_empty() {
@@ -139,7 +142,7 @@ fn open_plane(options: &Options, paths: &Paths, found: &Found) -> Result<Opened,
     Ok(opened)
 }
 
-/// When the plane was made: the time of a file that lives as long as the plane does.
+/// When the plane was created: the time of a file that exists as long as the plane does.
 fn plane_since(paths: &Paths, is_new: bool) -> SystemTime {
     let path = paths.run.join("plane-since");
     if is_new {
@@ -148,7 +151,7 @@ fn plane_since(paths: &Paths, is_new: bool) -> SystemTime {
     std::fs::metadata(&path).and_then(|meta| meta.modified()).unwrap_or_else(|_| SystemTime::now())
 }
 
-/// The configuration to start with, and the file it is from.
+/// The configuration to start with, and its file.
 struct Startup {
     text: String,
     file: PathBuf,
@@ -222,7 +225,7 @@ async fn serve(core: Core, mut events: Events, mut hangup: Signal) -> Result<(),
     let urgent = os::Urgent::new();
     let mut core = core;
     if let Err(error) = &urgent {
-        // Everything works, and later when others compute.
+        // Everything works without it, but later while other processes compute.
         core.ctx.log("SYS", 6, "SCHED", &format!("the control thread is not real-time: {error}"));
     }
     let core = Rc::new(RefCell::new(core));
@@ -297,10 +300,11 @@ async fn serve(core: Core, mut events: Events, mut hangup: Signal) -> Result<(),
             true
         };
         tokio::select! {
-            // What is said of a switch that was taken down is nothing to act upon: it would be put up again.
+            // Events after the switch was taken down must not be handled, because that would set it
+            // up again.
             biased;
             () = shared.detached.notified() => {
-                // Let the session that asked have its answer.
+                // Let the session that asked receive its answer.
                 tokio::task::yield_now().await;
                 tokio::time::sleep(Duration::from_millis(10)).await;
                 break;
@@ -315,7 +319,8 @@ async fn serve(core: Core, mut events: Events, mut hangup: Signal) -> Result<(),
     Ok(())
 }
 
-/// Binds the control socket. One that is there belongs to a daemon that is gone: the lock says so.
+/// Binds the control socket. An existing one belongs to a daemon that has ended, because this
+/// process holds the lock.
 fn listen(path: &Path) -> Result<UnixListener, String> {
     use std::os::unix::fs::PermissionsExt;
     let wrong = |error: std::io::Error| format!("{}: {error}", path.display());
@@ -328,8 +333,8 @@ fn listen(path: &Path) -> Result<UnixListener, String> {
     Ok(listener)
 }
 
-/// Links of ports that were just set up come within microseconds when the other end is there; the switch is
-/// ready when they have.
+/// Waits for the links of ports that were just set up: they come up within microseconds if the
+/// other end exists, and the switch should be ready only then.
 fn await_links(core: &Rc<RefCell<Core>>, events: &mut Events) {
     let deadline = Instant::now() + LINKS_WAIT;
     loop {
@@ -342,17 +347,18 @@ fn await_links(core: &Rc<RefCell<Core>>, events: &mut Events) {
     }
 }
 
-/// Tables of usual size are in the plane when the switch says that it is ready; larger ones follow.
+/// Waits for tables of usual size to be in the plane when the switch reports that it is ready;
+/// larger ones follow.
 fn await_routes(core: &Rc<RefCell<Core>>) {
     let deadline = Instant::now() + ROUTES_WAIT;
     while core.borrow().following.syncs() && Instant::now() < deadline {
         core.borrow_mut().routing_turn();
     }
-    // With nothing to follow, an adopted plane lets go of what it was left with.
+    // If nothing is followed, an adopted plane drops the routes it was left with.
     core.borrow_mut().sync_routing();
 }
 
-/// All events there are, as one batch: a state on the way from one to the next is nobody's business.
+/// Returns all waiting events as one batch, so that intermediate states are not acted upon.
 fn drain(events: &mut Events) -> Vec<Event> {
     let mut batch = Vec::new();
     while batch.len() < MAX_BATCH && readable(events.as_fd(), Duration::ZERO) {
@@ -394,8 +400,8 @@ fn notify_systemd(state: &str) {
     }
 }
 
-/// Waits until the descriptor is readable; for ever when there is none. Readiness is told once an edge, so it is
-/// cleared only when a read has come back empty.
+/// Waits until the descriptor is readable, or forever without one. Readiness is edge-triggered, so
+/// it is cleared only after a read that found nothing.
 async fn ready(fd: Option<&AsyncFd<OwnedFd>>) -> AsyncFdReadyGuard<'_, OwnedFd> {
     match fd {
         Some(fd) => match fd.readable().await {
@@ -413,20 +419,20 @@ async fn sleep_until(due: Option<Instant>) {
     }
 }
 
-/// `lanyard run --check FILE`: the lines that would be refused, whatever the netdevs are like.
+/// `lanyard run --check FILE`: the lines that would be refused whatever the netdevs are.
 ///
 /// # Errors
-/// When the file can't be read.
+/// When the file cannot be read.
 pub fn check_file(path: &Path) -> Result<Vec<LineError>, String> {
     let text =
         files::read_text(path, MAX_CONFIG_BYTES).map_err(|error| format!("{}: {error}", path.display()))?;
     Ok(apply_text(&text, &Config::default()).1)
 }
 
-/// `lanyard detach`: asks the daemon, or does it when there is none.
+/// `lanyard detach`: asks the daemon, or detaches directly if none runs.
 ///
 /// # Errors
-/// When there is nothing to detach, it lives in another namespace, or something could not be undone.
+/// When there is nothing to detach, it is in another namespace, or something could not be undone.
 pub fn detach(instance: &str) -> Result<(), String> {
     check_instance(instance)?;
     if let Ok(mut client) = Client::connect(instance) {
@@ -441,14 +447,14 @@ pub fn detach(instance: &str) -> Result<(), String> {
             return Err(said.trim_start_matches("% ").trim_end().to_owned());
         }
         let paths = Paths::find(instance);
-        // While the daemon ends it may still write.
+        // The daemon may still write while it ends.
         let _lock = await_end(instance, &paths)?;
         forget(&paths);
         return Ok(());
     }
     let paths = Paths::find(instance);
     if !paths.run.exists() {
-        // Pins without their run directory: somebody has cleaned /run.
+        // There are pins but no run directory: somebody has cleaned /run.
         return match EbpfPlane::discard(&lanyard_ebpf::Options::new(instance)) {
             Ok(true) => Ok(()),
             _ => Err(format!("instance {instance}: there is no such switch ({})", paths.run.display())),
@@ -459,7 +465,8 @@ pub fn detach(instance: &str) -> Result<(), String> {
         let _lock = Lock::take(instance, &paths)?;
         let options = Options { instance: instance.to_owned(), config: None, plane: Choice::Auto };
         let assembled = assemble(&options, &paths, true).or_else(|reason| {
-            // A plane that cannot be opened any more, by this program or with these rights, is removed unopened.
+            // A plane that cannot be opened any more, by this program or with these rights, is
+            // removed without opening it.
             let live = EbpfPlane::discard(&planes::ebpf_options(instance, &paths))
                 .map_err(|error| format!("{reason}; {error}"))?;
             if live { assemble(&options, &paths, true) } else { Err(reason) }
@@ -470,7 +477,7 @@ pub fn detach(instance: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Waits until a daemon that has said it ends has done so.
+/// Waits until a daemon that has announced its end has ended.
 fn await_end(instance: &str, paths: &Paths) -> Result<Option<Lock>, String> {
     let deadline = Instant::now() + END_WAIT;
     while paths.run.exists() {
@@ -483,7 +490,7 @@ fn await_end(instance: &str, paths: &Paths) -> Result<Option<Lock>, String> {
     Ok(None)
 }
 
-/// Removes the run directory of a switch that is gone. What can't be removed is in nobody's way.
+/// Removes the run directory of a detached switch. Leftovers do no harm.
 fn forget(paths: &Paths) {
     let _ = std::fs::remove_dir_all(&paths.run);
 }

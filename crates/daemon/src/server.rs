@@ -1,7 +1,7 @@
 //! The control socket: command-line sessions over [`crate::protocol`].
 //!
-//! Invariant: bounded in sessions, in the length of a request, and in what is kept for a reader that does not read:
-//! one that takes nothing for [`STALL`] is dropped.
+//! Invariant: sessions, the length of a request, and output that waits for a reader are bounded. A
+//! reader that reads nothing for [`STALL`] is disconnected.
 
 use crate::bus::{Subscription, Topics};
 use crate::capture::Capture;
@@ -23,21 +23,21 @@ use tokio::sync::{Notify, Semaphore};
 
 /// How long a write may wait for its reader.
 const STALL: Duration = Duration::from_secs(60);
-/// How long a connection may say nothing at first.
+/// How long a new connection may be silent.
 const HELLO: Duration = Duration::from_secs(10);
-/// Connections at once: the users, and some that only ask one thing.
+/// Most connections: the users, and some that make a single request.
 const MAX_CONNECTIONS: usize = MAX_USERS + 28;
 
-/// What sessions share.
+/// The state that sessions share.
 #[derive(Clone)]
 pub(crate) struct Shared {
     /// The switch.
     pub(crate) core: Rc<RefCell<Core>>,
-    /// Wakes the event loop: a session may have moved a deadline.
+    /// Wakes the event loop, because a session may have changed a deadline.
     pub(crate) changed: Rc<Notify>,
-    /// A session asked for `detach`, and it was done.
+    /// Notified after a session has detached the switch.
     pub(crate) detached: Rc<Notify>,
-    /// The control thread's place in the scheduler, if it was given one.
+    /// The control thread's real-time priority, if it has one.
     pub(crate) urgent: Option<Rc<Urgent>>,
 }
 
@@ -54,13 +54,13 @@ pub(crate) async fn serve(listener: UnixListener, shared: Shared) {
                     drop(place);
                 });
             }
-            // Out of descriptors, say: try again when some have been given back.
+            // Probably out of descriptors; try again when some have been released.
             Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
         }
     }
 }
 
-/// Why a session ended early: the peer is gone, or did not keep to the protocol.
+/// Why a session ended early: the peer is gone, or violated the protocol.
 type Ended = Option<String>;
 
 struct Connection {
@@ -83,7 +83,7 @@ impl Connection {
         }
         Ok(())
     }
-    /// The next request. Cancel safe: a part of a line stays in the buffer.
+    /// The next request. Cancel safe: a partial line stays in the buffer.
     async fn request(&mut self) -> Result<Request, Ended> {
         let whole = read_line(&mut self.reader, &mut self.buffer).await?;
         serde_json::from_slice(&whole).map_err(|error| Some(format!("not a request: {error}")))
@@ -153,7 +153,7 @@ async fn greet(connection: &mut Connection, shared: &Shared) -> Result<(), Ended
     }
 }
 
-/// A session's place among the users; given up however the session ends.
+/// A session's line among the users, which is released however the session ends.
 struct Seat {
     number: usize,
     shared: Shared,
@@ -170,7 +170,7 @@ impl Seat {
         let prompt = session.prompt(&*self.shared.core.borrow());
         Reply::Done(Done { refused, close, prompt, length: session.terminal().length })
     }
-    /// Runs a line on the switch, with what the switch has to say besides in front of the output.
+    /// Runs a line on the switch; the switch's notices precede the output.
     fn execute(&self, session: &mut Session, line: &str) -> (String, Outcome) {
         let mut core = self.shared.core.borrow_mut();
         let now_ms = core.ctx.clock.now_ms();
@@ -244,7 +244,7 @@ fn follow_monitor(monitor: &mut Option<Subscription>, session: &Session, seat: &
     Ok(())
 }
 
-/// Runs one line to its end; false when the session is over.
+/// Runs one line to its end; false when the session has ended.
 async fn execute(
     connection: &mut Connection,
     seat: &Seat,
@@ -289,7 +289,7 @@ async fn execute(
     Ok(!close)
 }
 
-/// Events until the client interrupts or goes.
+/// Sends events until the client interrupts or disconnects.
 async fn stream(connection: &mut Connection, mut subscription: Subscription) -> Result<(), Ended> {
     loop {
         tokio::select! {
@@ -302,7 +302,7 @@ async fn stream(connection: &mut Connection, mut subscription: Subscription) -> 
     }
 }
 
-/// A packet capture until the client interrupts or goes, or it fails.
+/// Sends a packet capture until the client interrupts or disconnects, or it fails.
 async fn capture(
     connection: &mut Connection,
     seat: &Seat,
@@ -330,7 +330,8 @@ async fn capture(
     }
 }
 
-/// A program's output until it ends, or the client interrupts or goes, which kills it.
+/// Sends a program's output until it ends, or until the client interrupts or disconnects, which
+/// kills it.
 async fn run(connection: &mut Connection, program: &Program) -> Result<Result<(), String>, Ended> {
     let Some((name, arguments)) = program.argv.split_first() else { return Ok(Err("no program".into())) };
     let mut command = tokio::process::Command::new(name);

@@ -23,33 +23,33 @@ use std::path::PathBuf;
 
 /// Longest snapshot read, in bytes.
 const MAX_SNAPSHOT: usize = 64 << 20;
-/// Most rounds of doing what the bridge wants, each of which may make it want more.
+/// Most rounds of carrying out the bridge's actions, each of which may lead to further ones.
 const MAX_ROUNDS: usize = 16;
 
-/// Where the snapshot is.
+/// The path of the snapshot.
 pub(crate) fn snapshot_path(paths: &Paths) -> PathBuf {
     paths.run.join("spanning-tree.json")
 }
 
-/// What the last run's spanning tree left, if it can be read.
+/// The state that the last run's spanning tree has saved, if it can be read.
 pub(crate) fn found(paths: &Paths) -> Option<Snapshot> {
     let text = files::read_text(&snapshot_path(paths), MAX_SNAPSHOT).ok()?;
     serde_json::from_str(&text).ok()
 }
 
-/// What of spanning tree is on disk. The machines are in [`Context::switch`].
+/// The part of spanning tree's state that is on disk. The machines are in [`Context::switch`].
 #[derive(Debug, Default)]
 pub(crate) struct SpanningTree {
-    /// The generation of the bridge that is written down.
+    /// The generation of the bridge that was saved last.
     saved: Option<u64>,
 }
 
-/// BPDUs that came up.
+/// Trapped BPDUs.
 pub(crate) type Bpdus = Vec<(PortId, Vec<u8>)>;
 
 impl Module for SpanningTree {
     type Event<'a> = Bpdus;
-    /// Does what the bridge wants done after a change of configuration.
+    /// Carries out the bridge's actions after a change of configuration.
     fn configure(&mut self, ctx: &mut Context) {
         self.act(ctx);
     }
@@ -58,7 +58,7 @@ impl Module for SpanningTree {
         let Some(spanning) = ctx.switch.spanning_mut() else { return 0 };
         let count = bpdus.len();
         for (port, frame) in bpdus {
-            // A refused one has been counted, and is an event.
+            // A refused BPDU has been counted and reported as an event.
             let _ = spanning.bridge_mut().handle_bpdu(now, port, &frame);
         }
         self.act(ctx);
@@ -82,7 +82,7 @@ impl Module for SpanningTree {
 }
 
 impl SpanningTree {
-    /// Tells spanning tree which links came and went.
+    /// Tells spanning tree which links have changed.
     pub(crate) fn links(&mut self, ctx: &mut Context) {
         if ctx.switch.spanning().is_none() {
             return;
@@ -96,7 +96,8 @@ impl SpanningTree {
         });
     }
 
-    /// Takes over what spanning tree wants done; before the plane is given a new state, so that it is in there.
+    /// Takes spanning tree's actions, before the plane is given a new state, so that the state
+    /// contains them.
     pub(crate) fn todo(&mut self, ctx: &mut Context) -> Todo {
         let now = ctx.clock.boot_ms();
         let silent = ctx.was_silent(now);
@@ -112,7 +113,7 @@ impl SpanningTree {
         todo
     }
 
-    /// Does what spanning tree wants done.
+    /// Carries out spanning tree's actions.
     pub(crate) fn act(&mut self, ctx: &mut Context) {
         for _ in 0..MAX_ROUNDS {
             let todo = self.todo(ctx);
@@ -146,7 +147,7 @@ impl SpanningTree {
         Ok(())
     }
 
-    /// Writes down what a restart needs, when it has changed.
+    /// Saves what a restart needs, if it has changed.
     fn save(&mut self, ctx: &mut Context) {
         let generation = ctx.switch.spanning().map(|spanning| spanning.bridge().generation());
         if generation == self.saved {
@@ -169,7 +170,7 @@ impl SpanningTree {
     }
 }
 
-/// Gives the plane the states of ports in trees as they are decided, and nothing else.
+/// Gives the plane the states of ports in trees that were decided on, and nothing else.
 fn set_states(ctx: &mut Context) {
     let mut next = ctx.plane.state().clone();
     if let Some(spanning) = ctx.switch.spanning() {
@@ -179,7 +180,8 @@ fn set_states(ctx: &mut Context) {
     ctx.states_applied(result.err().map(|reason| reason.to_string()));
 }
 
-/// What is left once the plane has the states: flushes, ports shut down, frames, events.
+/// Carries out the remaining actions once the plane has the states: flushes, ports to shut down,
+/// frames, events.
 pub(crate) fn carry_out(ctx: &mut Context, todo: Todo) {
     let flushes: BTreeSet<(Option<PortId>, Option<u16>)> =
         todo.flushes.iter().map(|filter| (filter.port, filter.vlan.map(|vlan| vlan.get()))).collect();
@@ -189,7 +191,7 @@ pub(crate) fn carry_out(ctx: &mut Context, todo: Todo) {
     }
     let frames = if ctx.may_send() { &todo.frames[..] } else { &[] };
     for (port, frame) in frames {
-        // A port that can't send has lost its link, which will be heard of.
+        // Sending fails if the port has lost its link, which an event will report.
         let _ = ctx.plane.inject(*port, frame);
     }
     for event in &todo.events {
@@ -256,7 +258,7 @@ pub(crate) fn root_primary(ctx: &Context, key: TreeKey) -> Option<u16> {
     tree.map_or(usual, |tree| bridge.root_primary_priority(tree.instance))
 }
 
-/// The port that `only` is, when it takes part.
+/// The port of `only`, if it takes part in spanning tree.
 fn port(ctx: &Context, only: Option<&InterfaceName>) -> Result<Option<PortId>, Refusal> {
     let Some(name) = only else { return Ok(None) };
     let bridge = ctx.switch.spanning().map(|spanning| spanning.bridge());
@@ -275,7 +277,8 @@ pub(crate) fn clear_bpdu_counters(ctx: &mut Context, only: Option<&InterfaceName
     Ok(())
 }
 
-/// An event's JSON: `event`, `instance` where it is about a tree, `interface` where it is about a port, and more.
+/// An event as JSON: `event`, `instance` if it concerns a tree, `interface` if it concerns a port,
+/// and further keys.
 fn details(
     event: &Event,
     mode: Mode,

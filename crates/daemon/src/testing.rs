@@ -1,6 +1,6 @@
-//! What the tests of the daemon's modules stand on: a kernel, a plane and a clock in memory.
+//! The foundation of the daemon's unit tests: a kernel, a plane and a clock in memory.
 //!
-//! Invariant: no test that uses only these needs a right, a namespace or time.
+//! Invariant: a test that uses only these needs no rights, no namespace and no real time.
 
 use crate::clock::Clock;
 use crate::context::Context;
@@ -30,7 +30,7 @@ use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::time::SystemTime;
 
-/// A time that a test sets.
+/// A clock that a test sets.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TestClock(Rc<Cell<u64>>);
 
@@ -43,7 +43,7 @@ impl TestClock {
     }
 }
 
-/// A context over a kernel and a plane in memory.
+/// A context with a kernel and a plane in memory.
 pub(crate) struct World {
     pub(crate) ctx: Context,
     pub(crate) kernel: FakeKernel,
@@ -60,7 +60,7 @@ impl World {
     }
 }
 
-/// What a core is made of, and made of again for a restart.
+/// The parts of a core, from which it can be created again for a restart.
 pub(crate) struct Bench {
     pub(crate) kernel: FakeKernel,
     pub(crate) plane: Faults,
@@ -108,14 +108,14 @@ impl Bench {
     }
 }
 
-/// The configuration that a text means, in the command line's language.
+/// Parses a configuration in the command line's language.
 pub(crate) fn config(text: &str) -> Config {
     let (config, refused) = lanyard_cli::edit::apply_text(text, &Config::default());
     assert!(refused.is_empty(), "{refused:?}");
     config
 }
 
-/// Makes `config` the running configuration of the switch; nothing is carried out.
+/// Makes `config` the running configuration without carrying anything out.
 pub(crate) fn accept(ctx: &mut Context, config: Config) {
     let plan = ctx.switch.plan(0, config).expect("a plan");
     ctx.switch.accept(plan);
@@ -131,10 +131,10 @@ pub(crate) fn messages(ctx: &Context) -> Vec<String> {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FakeKernel(Rc<RefCell<State>>);
 
-/// What is in the kernel.
+/// The contents of the kernel in memory.
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    /// By VRF and name.
+    /// The netdevs, by VRF and name.
     pub(crate) links: BTreeMap<(Option<String>, String), Link>,
     pub(crate) hosts: BTreeMap<String, HostStack>,
     pub(crate) addresses: BTreeSet<(String, ipnet::IpNet)>,
@@ -142,25 +142,25 @@ pub(crate) struct State {
     pub(crate) knobs: BTreeMap<(Option<String>, Knob), bool>,
     pub(crate) routes: BTreeMap<Option<String>, Vec<Route>>,
     pub(crate) neighbours: BTreeMap<(u32, IpAddr), MacAddr>,
-    /// Routes towards these are refused: they cannot be reached.
+    /// Routes to these gateways are refused as unreachable.
     pub(crate) unreachable: BTreeSet<IpAddr>,
     /// Every action that was carried out.
     pub(crate) done: Vec<Action>,
-    /// The action that fails, counted from 1 since it was set.
+    /// The number of the action that fails, counted from 1 since it was set.
     pub(crate) fail_at: Option<usize>,
-    /// Requests for routes: dumps of a table.
+    /// How often a table of routes was listed.
     pub(crate) dumps: usize,
-    /// What the routing sockets have to say.
+    /// Messages that the routing sockets deliver next.
     said: Vec<Said>,
     last_index: u32,
 }
 
-/// Something that a routing socket says.
+/// A message of a routing socket.
 #[derive(Debug, Clone)]
 pub(crate) enum Said {
     Link(Box<Link>),
     Neighbour(Neighbour),
-    /// The body of a route's message, and whether the route is gone.
+    /// The body of a route message, and whether the route was removed.
     Route(Vec<u8>, bool),
 }
 
@@ -168,7 +168,7 @@ impl FakeKernel {
     pub(crate) fn state(&self) -> std::cell::RefMut<'_, State> {
         self.0.borrow_mut()
     }
-    /// Adds an Ethernet netdev that is down and has a link when it is up; answers its index.
+    /// Adds an Ethernet netdev that is down, with link once it is up. Returns its index.
     pub(crate) fn add(&self, name: &str) -> u32 {
         self.state().add(None, name)
     }
@@ -176,14 +176,15 @@ impl FakeKernel {
     pub(crate) fn get(&self, name: &str) -> Link {
         self.state().links[&(None, name.to_owned())].clone()
     }
-    /// Changes a netdev of the switch's own namespace, as a user or a cable does; answers the event.
+    /// Changes a netdev of the switch's own namespace, as an administrator or a cable does. Returns
+    /// the event.
     pub(crate) fn change(&self, name: &str, change: impl FnOnce(&mut Link)) -> Event {
         let mut state = self.state();
         let link = state.links.get_mut(&(None, name.to_owned())).expect("a netdev");
         change(link);
         Event::Link(Box::new(link.clone()))
     }
-    /// Has the routing sockets say something.
+    /// Makes the routing sockets deliver a message.
     pub(crate) fn say(&self, said: Said) {
         self.state().said.push(said);
     }
@@ -462,14 +463,14 @@ impl RouteSource for FakeSource {
 /// Frames, and the ports they leave by.
 pub(crate) type Frames = Vec<(PortId, Vec<u8>)>;
 
-/// Which calls of a plane fail, and what it did. Clones share it.
+/// Selects which calls of a plane fail, and records what it did. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Faults {
-    /// The state that is refused: one that has a port of this name with a netdev.
+    /// A state is refused if it has a port of this name with a netdev.
     pub(crate) refused_port: Rc<RefCell<Option<String>>>,
     /// Frames that were injected.
     pub(crate) injected: Rc<RefCell<Frames>>,
-    /// What the plane reports next.
+    /// Events that the plane reports next.
     pub(crate) events: Rc<RefCell<Vec<PlaneEvent>>>,
 }
 

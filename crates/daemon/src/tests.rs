@@ -1,4 +1,4 @@
-//! The core and the control socket over a plane and a kernel in memory.
+//! Tests of the core and the control socket, with a plane and a kernel in memory.
 
 mod refusals;
 
@@ -113,7 +113,7 @@ fn the_startup_config_is_replaced_whole() {
     assert!(why.contains("no/such/directory"), "{why}");
 }
 
-/// A server on a socket below `directory`, and `client` on a thread of its own beside it.
+/// Runs a server on a socket below `directory`, and `client` on a thread of its own.
 fn served<T: Send + 'static>(client: impl FnOnce(&Path) -> T + Send + 'static) -> T {
     let directory = tempfile::tempdir().expect("a directory");
     let socket = directory.path().join("run/cli.sock");
@@ -130,7 +130,7 @@ fn served<T: Send + 'static>(client: impl FnOnce(&Path) -> T + Send + 'static) -
         let listener = UnixListener::bind(&socket).expect("bound");
         tokio::task::spawn_local(serve(listener, shared));
         tokio::task::spawn_local(async move {
-            // Events without end, for who listens.
+            // Sends events until the listener has ended.
             for n in 0u64.. {
                 let details = || -> Map<String, Value> { [("n".to_owned(), json!(n))].into_iter().collect() };
                 for _ in 0..100 {
@@ -179,7 +179,7 @@ fn a_reader_that_does_not_read_holds_nobody_up() {
         slow.write_all((line(&hello) + &line(&monitor)).as_bytes()).expect("sent");
         let mut other = Client::at(socket).expect("connected");
         other.hello("other", false).expect("room");
-        // Time enough for more events than the queue and the socket hold.
+        // Long enough for more events than the queue and the socket hold.
         for _ in 0..2000 {
             assert!(exec(&mut other, "show clock").0);
         }
@@ -203,7 +203,8 @@ fn what_is_no_request_ends_the_connection() {
             let mut stream = UnixStream::connect(socket).expect("connected");
             stream.write_all(bytes).expect("sent");
             let mut answer = String::new();
-            // The rest of an overlong request may be reset under the answer; the answer comes first.
+            // The server may reset the rest of an overlong request; the answer is received before
+            // that.
             let _ = stream.read_to_string(&mut answer);
             assert!(answer.contains(want), "{want}: {answer}");
         }
