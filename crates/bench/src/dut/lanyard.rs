@@ -88,6 +88,29 @@ pub enum PortMode {
     Routed,
 }
 
+/// What a restarted daemon finds in place of its startup-config.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Startup {
+    /// The configuration that is in force.
+    AsBefore,
+    /// The same with two lines more: one that the syntax refuses, and one that the driver of the last port refuses.
+    BadLines,
+    /// No file.
+    Missing,
+}
+
+impl Startup {
+    /// The message by which the daemon reports what it has found.
+    #[must_use]
+    pub const fn message(self) -> Option<&'static str> {
+        match self {
+            Self::AsBefore => None,
+            Self::BadLines => Some("%SYS-3-STARTUP"),
+            Self::Missing => Some("%SYS-1-STARTUP"),
+        }
+    }
+}
+
 /// A running Lanyard.
 pub struct Lanyard {
     daemon: Option<Daemon>,
@@ -96,6 +119,7 @@ pub struct Lanyard {
     instance: String,
     hook: Hook,
     config: PathBuf,
+    startup_config: String,
     /// The MAC addresses of the VLAN interfaces, if it routes.
     macs: Vec<[u8; 6]>,
     _dir: TempDir,
@@ -174,6 +198,7 @@ impl Lanyard {
             instance,
             hook,
             config,
+            startup_config: startup_config.to_owned(),
             macs: Vec::new(),
             _dir: dir,
         };
@@ -206,6 +231,24 @@ impl Lanyard {
     /// `kill -9`.
     pub fn kill(&mut self) {
         self.daemon = None;
+    }
+
+    /// What the next daemon finds in place of its startup-config; `last_port` is one of the bed's.
+    ///
+    /// # Errors
+    /// When the file cannot be written or removed.
+    pub fn startup(&self, found: Startup, last_port: &str) -> Result<()> {
+        let text = &self.startup_config;
+        match found {
+            Startup::AsBefore => std::fs::write(&self.config, text)?,
+            Startup::BadLines => {
+                // A veth has no speed to set.
+                let bad = format!("no such command\ninterface {last_port}\n speed 100\n");
+                std::fs::write(&self.config, text.clone() + &bad)?;
+            }
+            Startup::Missing => std::fs::remove_file(&self.config)?,
+        }
+        Ok(())
     }
 
     /// When the daemon was started last, on the clock of `bpf_ktime_get_ns()`.

@@ -10,7 +10,7 @@ mod wire;
 
 pub use command::Commanded;
 pub use impaired::{Impaired, Impairment};
-pub use lanyard::{Executable, Lanyard, PortMode};
+pub use lanyard::{Executable, Lanyard, PortMode, Startup};
 
 use crate::bed::Bed;
 use crate::os::Netns;

@@ -3,7 +3,7 @@
 use super::frames::SILENT;
 use super::rig::{Rig, Settings};
 use crate::bed::{Bed, Traffic};
-use crate::dut::{Device, Hook, Lanyard, PortMode};
+use crate::dut::{Device, Hook, Lanyard, PortMode, Startup};
 use crate::os::{Pinned, check_interrupted, wait_until};
 use crate::tester::traffic::{Arrivals, CountAt, Generator, Hosts, Order, Receiver, Stream};
 use anyhow::{Context, Result, anyhow, ensure};
@@ -55,9 +55,10 @@ fn while_knocking<T>(generator: &mut Generator, meanwhile: impl FnOnce() -> Resu
     })
 }
 
-/// `kill -9` and restart under load: frames lost.
+/// `kill -9` and restart under load, the startup-config as it was, with bad lines, or missing: frames lost.
 pub struct HitlessRig {
     lanyard: Lanyard,
+    startup: Startup,
     receiver: Receiver,
     generator: Generator,
     core: usize,
@@ -70,7 +71,7 @@ impl HitlessRig {
     ///
     /// # Errors
     /// When something does not come up.
-    pub fn up(settings: &Settings, hook: Hook) -> Result<Self> {
+    pub fn up(settings: &Settings, hook: Hook, startup: Startup) -> Result<Self> {
         let (traffic, count_at) = match hook {
             Hook::Xdp => (Traffic::XdpFrames, CountAt::Xdp),
             _ => (Traffic::Frames, CountAt::Tc),
@@ -82,7 +83,7 @@ impl HitlessRig {
         Generator::new(&bed.sink, "rx1", &stream.learning(true))?.send(1)?;
         let generator = Generator::new(&bed.sender, "tx0", &stream)?.with_slice(Duration::from_secs(1));
         let seen = Arrivals::default();
-        Ok(Self { lanyard, receiver, generator, core: settings.other_core, seen, bed })
+        Ok(Self { lanyard, startup, receiver, generator, core: settings.other_core, seen, bed })
     }
 
     /// Frames that were sent and have not arrived since the last call.
@@ -108,13 +109,21 @@ impl Rig for HitlessRig {
         let receiver = &self.receiver;
         let lanyard = &mut self.lanyard;
         let before = self.seen.frames;
+        let (startup, ports) = (self.startup, self.bed.ports());
+        let last_port = ports.last().context("a port")?;
         under_load(self.core, &mut self.generator, || {
             flowing(receiver, before)?;
             lanyard.kill();
+            lanyard.startup(startup, last_port)?;
             flowing(receiver, receiver.arrivals()?.frames)?;
             lanyard.start()?;
             flowing(receiver, receiver.arrivals()?.frames)
         })?;
+        if let Some(message) = startup.message() {
+            let log = self.lanyard.show("show logging")?;
+            ensure!(log.contains(message), "the daemon has not logged {message}:\n{log}");
+            self.lanyard.startup(Startup::AsBefore, last_port)?;
+        }
         Ok(self.lost(start)? as f64)
     }
 

@@ -5,7 +5,7 @@ use super::hosts::{PingRig, TcpRig};
 use super::life::{HitlessRig, MemoryRig, StartRig};
 use super::rig::{Rig, Settings};
 use super::routed::{By, RoutedLoad, RoutedRig};
-use crate::dut::{Hook, Kind, PortMode};
+use crate::dut::{Hook, Kind, PortMode, Startup};
 use crate::report::{Axis, Target, Unit};
 use crate::tester::traffic::{CountAt, Ip, Stream};
 use anyhow::Result;
@@ -27,8 +27,8 @@ pub enum Load {
     Ping,
     /// Frames to route.
     Routed(RoutedLoad, CountAt),
-    /// Kill and restart (Lanyard only).
-    Hitless,
+    /// Kill and restart (Lanyard only), the new daemon with this startup-config.
+    Hitless(Startup),
     /// Start-up (Lanyard only).
     Start,
     /// Resident memory (Lanyard only).
@@ -104,7 +104,7 @@ impl Arm {
             Load::Tcp { offload } => Box::new(TcpRig::up(settings, self.kind, offload)?),
             Load::Ping => Box::new(PingRig::up(settings, self.kind)?),
             Load::Routed(load, count_at) => Box::new(RoutedRig::up(settings, &load, count_at)?),
-            Load::Hitless => Box::new(HitlessRig::up(settings, hook)?),
+            Load::Hitless(startup) => Box::new(HitlessRig::up(settings, hook, startup)?),
             Load::Start => Box::new(StartRig::up(settings)?),
             Load::Memory => Box::new(MemoryRig::up(settings)?),
         })
@@ -407,14 +407,20 @@ fn others() -> Vec<RowPlan> {
 }
 
 fn lives() -> Vec<RowPlan> {
-    let hitless = |id: &str, kind| {
-        let title = "lost by kill -9 and restart";
-        RowPlan::single(id, title, kind, Load::Hitless, Unit::Frames, Target::NeverOver(0.0))
+    let hitless = |id: &str, title: &str, kind, startup| {
+        RowPlan::single(id, title, kind, Load::Hitless(startup), Unit::Frames, Target::NeverOver(0.0))
     };
+    let again = "lost by kill -9 and restart";
+    let bad = "lost by a restart with two bad lines";
+    let missing = "lost by a restart without startup-config";
     let auto = Kind::Lanyard(Hook::Auto);
     vec![
-        hitless("hitless-tc", PEER),
-        hitless("hitless-xdp", XDP),
+        hitless("hitless-tc", again, PEER, Startup::AsBefore),
+        hitless("hitless-xdp", again, XDP, Startup::AsBefore),
+        hitless("hitless-bad-tc", bad, PEER, Startup::BadLines),
+        hitless("hitless-bad-xdp", bad, XDP, Startup::BadLines),
+        hitless("hitless-missing-tc", missing, PEER, Startup::Missing),
+        hitless("hitless-missing-xdp", missing, XDP, Startup::Missing),
         RowPlan::single(
             "start",
             "run to forwarding, 48 ports",
@@ -448,7 +454,7 @@ mod tests {
             let ratio = matches!(row.target, Target::RatioAtLeast(_) | Target::RatioBelow(_));
             assert!((1..=2).contains(&row.arms.len()), "{}", row.id);
             assert!(!ratio || row.arms.len() == 2, "{}: a ratio takes two", row.id);
-            let lives = matches!(row.arms[0].load, Load::Hitless | Load::Start | Load::Memory);
+            let lives = matches!(row.arms[0].load, Load::Hitless(_) | Load::Start | Load::Memory);
             assert!(!lives || matches!(row.arms[0].kind, Kind::Lanyard(_)), "{}", row.id);
         }
     }
