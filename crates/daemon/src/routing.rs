@@ -101,7 +101,7 @@ impl Following {
     pub(crate) fn vrf(&self, name: Option<&str>) -> Option<VrfId> {
         self.follows.get(&name.map(str::to_owned)).map(|follow| follow.id)
     }
-    /// What the plane does with a route of the kernel.
+    /// What the plane does with a route of the kernel: nothing while it goes by the tables that it was adopted with.
     pub(crate) fn route_offload(
         &self,
         vrf: Option<&str>,
@@ -109,17 +109,17 @@ impl Following {
         metric: u32,
         local: bool,
     ) -> view::Offload {
-        let id = self.vrf(vrf);
+        let id = self.vrf(vrf).filter(|_| self.synced);
         shown(id.map_or(Offload::None, |id| self.mirror.offload(id, prefix, metric, local)))
     }
-    /// What the plane does with a neighbour of the kernel.
+    /// What the plane does with a neighbour of the kernel; as above.
     pub(crate) fn neighbour_offload(
         &self,
         vrf: Option<&str>,
         ifindex: u32,
         address: IpAddr,
     ) -> view::Offload {
-        let id = self.vrf(vrf);
+        let id = self.vrf(vrf).filter(|_| self.synced);
         shown(id.map_or(Offload::None, |id| self.mirror.neighbour_offload(id, ifindex, address)))
     }
     /// The counters of following a namespace.
