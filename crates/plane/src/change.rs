@@ -105,8 +105,9 @@ pub trait Backend {
 }
 
 /// The changes from `old` to `next`, in an order that never forwards by a half-made state: FDB entries that
-/// point at something leave before it does and arrive after it; blocking comes before unblocking. A port is watched before
-/// it forwards, and is no longer watched only after all else.
+/// point at something leave before it does and arrive after it; blocking comes before unblocking. Where several ports change,
+/// each gives up what it loses before any gets what it gains: a port that enters a VLAN never meets one that is about to leave
+/// it. A port is watched before it forwards, and is no longer watched only after all else.
 #[must_use]
 pub fn changes(old: &PlaneState, next: &PlaneState) -> Vec<Change> {
     let mut list = Vec::new();
@@ -147,6 +148,9 @@ pub fn changes(old: &PlaneState, next: &PlaneState) -> Vec<Change> {
         new: new.map(Box::new),
     };
     list.extend(removed.into_iter().map(port));
+    // A single change is made at once.
+    let (narrowed, added) = if added.len() > 1 { narrow(added) } else { (Vec::new(), added) };
+    list.extend(narrowed.into_iter().map(port));
     list.extend(differences(&old.vlans, &next.vlans).map(|(vlan, old, new)| Change::Vlan { vlan, old, new }));
     list.extend(added.into_iter().map(port));
     list.extend(open.into_iter().map(stp));
@@ -173,6 +177,45 @@ pub fn transact(backend: &mut dyn Backend, list: Vec<Change>) -> Result<(), Plan
         return Err(error);
     }
     Ok(())
+}
+
+/// A difference of ports.
+type PortChange = (PortId, Option<PortState>, Option<PortState>);
+
+/// Splits changes of ports into those that take away and those that add.
+fn narrow(changed: Vec<PortChange>) -> (Vec<PortChange>, Vec<PortChange>) {
+    let (mut first, mut then) = (Vec::new(), Vec::new());
+    for (id, old, new) in changed {
+        // Behind another netdev it is another port: the old one may be gone, and can't be changed any more.
+        let same = old.as_ref().zip(new.as_ref()).filter(|(old, new)| old.ifindex == new.ifindex);
+        let less = same.map(|(old, new)| common(old, new));
+        match less {
+            Some(less) if old.as_ref() != Some(&less) => {
+                first.push((id, old, Some(less.clone())));
+                if new.as_ref() != Some(&less) {
+                    then.push((id, Some(less), new));
+                }
+            }
+            _ => then.push((id, old, new)),
+        }
+    }
+    (first, then)
+}
+
+/// `old` without what `new` does not let it do.
+fn common(old: &PortState, new: &PortState) -> PortState {
+    let mut less = old.clone();
+    less.enabled &= new.enabled;
+    less.isolated |= new.isolated;
+    less.learning &= new.learning;
+    if less.pvid != new.pvid {
+        less.pvid = None;
+    }
+    // One that stays, tagged or not, is not interrupted.
+    let stays = |vlan: &VlanId| new.tagged.contains(*vlan) || new.untagged.contains(*vlan);
+    less.tagged = old.tagged.iter().filter(stays).collect();
+    less.untagged = old.untagged.iter().filter(stays).collect();
+    less
 }
 
 /// Keys whose value differs, ascending, with both values.
@@ -272,6 +315,70 @@ mod tests {
         assert_eq!(transact(&mut backend, changes(&old, &next)), Ok(()));
         assert_eq!(backend.state, next);
         assert!(changes(&next, &next).is_empty());
+    }
+
+    /// Whether a frame that comes in at one port untagged may leave at the other.
+    fn meet(state: &PlaneState, a: u16, b: u16) -> bool {
+        let port = |n| PortId::new(n).and_then(|id| state.ports.get(&id)).filter(|port| port.enabled);
+        let (Some(a), Some(b)) = (port(a), port(b)) else { return false };
+        a.pvid.is_some_and(|vlan| b.untagged.contains(vlan) || b.tagged.contains(vlan))
+    }
+
+    #[test]
+    fn ports_that_change_never_meet_on_the_way() {
+        let vlan = |n| VlanId::new(n).expect("a VLAN");
+        let state = |ports: &[(u16, u16, bool)]| {
+            let mut state = PlaneState::default();
+            for (n, of, enabled) in ports {
+                let port = PortState { enabled: *enabled, ..PortState::access("e", (*n).into(), vlan(*of)) };
+                state.ports.insert(PortId::new(*n).expect("a port"), port);
+            }
+            state
+        };
+        let old = state(&[(1, 10, false), (2, 20, true), (3, 10, true), (4, 20, true), (5, 10, true)]);
+        let next = state(&[(1, 10, true), (2, 10, true), (3, 20, true), (4, 20, true), (5, 10, false)]);
+        let pairs = || (1..=5).flat_map(|a| (1..=5).map(move |b| (a, b)));
+        for (from, to) in [(&old, &next), (&next, &old)] {
+            let mut backend = Chaos { state: from.clone(), fail_at: 0, step: 0 };
+            for change in changes(from, to) {
+                backend.change(&change).expect("nothing fails");
+                for (a, b) in pairs() {
+                    let allowed = meet(from, a, b) || meet(to, a, b);
+                    assert!(allowed || !meet(&backend.state, a, b), "{a} to {b} after {change:?}");
+                }
+            }
+            assert_eq!(backend.state, *to);
+        }
+    }
+
+    #[test]
+    fn a_port_keeps_the_vlans_that_stay() {
+        let vlan = |n| VlanId::new(n).expect("a VLAN");
+        let old = PortState {
+            tagged: [vlan(10), vlan(30)].into_iter().collect(),
+            ..PortState::access("e", 1, vlan(20))
+        };
+        let new =
+            PortState { tagged: [vlan(20)].into_iter().collect(), ..PortState::access("e", 1, vlan(10)) };
+        let less = common(&old, &new);
+        assert_eq!(less.tagged, [vlan(10)].into_iter().collect());
+        assert_eq!(less.untagged, [vlan(20)].into_iter().collect());
+        assert_eq!(less.pvid, None);
+    }
+
+    #[test]
+    fn a_port_whose_netdev_was_replaced_changes_at_once() {
+        let port = |ifindex, vlan| PortState::access("e", ifindex, VlanId::new(vlan).expect("a VLAN"));
+        let changed = |ifindex| {
+            let ports = [(1, port(7, 10), port(ifindex, 20)), (2, port(8, 20), port(8, 10))];
+            let id = |n| PortId::new(n).expect("a port");
+            ports.map(|(n, old, new)| (id(n), Some(old), Some(new))).to_vec()
+        };
+        let numbers = |list: &[PortChange]| list.iter().map(|(id, ..)| id.get()).collect::<Vec<_>>();
+        let (first, then) = narrow(changed(7));
+        assert_eq!((numbers(&first), numbers(&then)), (vec![1, 2], vec![1, 2]));
+        let (first, then) = narrow(changed(9));
+        assert_eq!((numbers(&first), numbers(&then)), (vec![2], vec![1, 2]));
     }
 
     #[test]
