@@ -1,23 +1,15 @@
-//! The events of the storm, and the model of what the switch must do after each.
-//!
-//! Not among the events, because they belong to defects that are known and open: `hook xdp` while hosts turn GRO on and off
-//! (frames to a veth without NAPI vanish).
+//! The events of the storm, and what must hold after each. `model.rs` says what the switch may do meanwhile.
 
-use crate::harness::{BROADCAST, Bed, DEADLINE, Plane, frame, mac, wait_for, wait_until};
-use crate::traffic::{Traffic, Vlans};
+use crate::harness::{BROADCAST, Bed, DEADLINE, Frame, Plane, frame, mac, wait_for, wait_until};
+use crate::model::{HOSTS, State, VLANS, index_of};
+use crate::traffic::{Traffic, packet};
 use nix::sys::signal::Signal;
+use std::fmt::Write as _;
 use std::process::Command;
 use std::time::Duration;
 
-const HOSTS: usize = 4;
-const VLANS: [u16; 2] = [10, 20];
-const START: &str = "\
-vlan 10,20
-interface vlan 10
- ip address 10.0.10.254/24
-interface range p1 - 4
- switchport access vlan 10
-";
+/// What a host can choose between at a port of the eBPF plane.
+const WAYS: [&str; 5] = ["hook auto", "hook tc", "hook xdp", "delivery auto", "delivery device"];
 
 /// xorshift64: the same numbers for the same seed, on every machine.
 pub struct Random(pub u64);
@@ -32,6 +24,10 @@ impl Random {
     fn coin(&mut self) -> bool {
         self.below(2) == 0
     }
+    /// A host, from 1.
+    fn host(&mut self) -> usize {
+        self.below(HOSTS) + 1
+    }
 }
 
 /// A port as configured.
@@ -41,41 +37,62 @@ struct Port {
     shutdown: bool,
 }
 
+type Ports = [Port; HOSTS];
+
 pub struct Storm {
     bed: Bed,
     random: Random,
     traffic: Traffic,
-    running: Vec<Port>,
-    saved: Vec<Port>,
+    running: Ports,
+    saved: Ports,
     /// Ports that `ip link set down` has taken down, and hosts likewise.
     port_down: [bool; HOSTS],
     host_down: [bool; HOSTS],
+    /// The table of the packet filter, and its chain that drops.
+    table: bool,
+    chain: bool,
+    blackholes: [[bool; HOSTS]; VLANS.len()],
+    /// The packet filter and the routes that the switch is known to go by: a daemon that is dead follows nothing.
+    followed: State,
+    routers: [[u8; 6]; VLANS.len()],
     events: u32,
 }
 
-fn vlans(ports: &[Port]) -> Vlans {
-    ports.iter().map(|port| (!port.shutdown).then_some(port.vlan)).collect()
-}
-
-/// A host, from 1.
-fn pick(random: &mut Random) -> usize {
-    random.below(HOSTS) + 1
+/// All hosts in VLAN 10, known to the router in both VLANs: hosts have no addresses, and answer no ARP.
+fn start_configuration() -> String {
+    let mut text =
+        format!("vlan 10,20\nip routing\ninterface range p1 - {HOSTS}\n switchport access vlan 10\n");
+    for vlan in VLANS {
+        let _ = writeln!(text, "interface vlan {vlan}\n ip address 10.0.{vlan}.254/24");
+    }
+    for (vlan, host) in VLANS.iter().flat_map(|vlan| (1..=HOSTS).map(move |host| (vlan, host))) {
+        let _ =
+            writeln!(text, "arp 10.0.{vlan}.{host} {} arpa", crate::harness::frame::text(mac(host as u16)));
+    }
+    text
 }
 
 impl Storm {
     pub fn new(plane: Plane, seed: u64) -> Self {
-        let bed = Bed::new(plane, HOSTS, START);
+        let bed = Bed::new(plane, HOSTS, &start_configuration());
         bed.chatter.set(true);
         bed.exact.set(false);
-        let running = vec![Port { vlan: VLANS[0], shutdown: false }; HOSTS];
-        let traffic = Traffic::start(&bed.hosts, seed, vlans(&running));
+        let running = [Port { vlan: VLANS[0], shutdown: false }; HOSTS];
+        let routers = VLANS.map(|vlan| bed.netdev.link(&format!("vlan{vlan}")).unwrap().mac.0);
+        let state = State { ports: running.map(forwarding), ..State::default() };
+        let traffic = Traffic::start(&bed.hosts, seed, &state, routers);
         Self {
             random: Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
             traffic,
-            saved: running.clone(),
+            saved: running,
             running,
             port_down: [false; HOSTS],
             host_down: [false; HOSTS],
+            table: false,
+            chain: false,
+            blackholes: Default::default(),
+            followed: state,
+            routers,
             events: 0,
             bed,
         }
@@ -84,19 +101,22 @@ impl Storm {
     /// One event, and what must hold after it.
     pub fn event(&mut self) {
         self.events += 1;
-        match self.random.below(16) {
+        match self.random.below(20) {
             0..4 => self.vlan(),
             4 | 5 => self.shutdown(),
             6 => self.port_link(),
             7 => self.host_link(),
             8 => self.queue(),
-            9 => self.offload(),
-            10 => self.rule(),
-            11 => self.route(),
-            12 => self.save(),
-            13 => self.hangup(),
+            9 | 10 => self.offload(),
+            11 => self.rule(),
+            12 => self.route(),
+            13 => self.save(),
+            14 => self.hangup(),
+            15 => self.vanish(),
+            16 | 17 => self.way(),
             _ => self.restart(),
         }
+        self.follow();
         self.traffic.check(&self.bed.hosts);
         self.flows();
     }
@@ -105,25 +125,72 @@ impl Storm {
         println!("event {}: {what}", self.events);
     }
 
+    fn state(&self) -> State {
+        State {
+            ports: self.running.map(forwarding),
+            filtered: self.table && self.chain,
+            blackholes: self.blackholes,
+        }
+    }
+
+    /// Does what takes the switch from what it does now to what `change` makes of the model.
+    fn changing(&mut self, change: impl FnOnce(&mut Self), act: impl FnOnce(&mut Self)) {
+        let old = self.state();
+        change(self);
+        let new = self.state();
+        let followed = [old.routing_as(&self.followed), new.routing_as(&self.followed)];
+        self.traffic.any_of([old, new].into_iter().chain(followed).collect());
+        act(self);
+    }
+
+    /// Waits until the daemon has followed the packet filter and the routes; from then on they hold.
+    fn follow(&mut self) {
+        let state = self.state();
+        let by = if state.filtered { "kernel" } else { "plane" };
+        let wanted: Vec<String> = VLANS
+            .iter()
+            .zip(state.blackholes)
+            .flat_map(|(vlan, hosts)| {
+                (1..=HOSTS).filter(move |host| hosts[host - 1]).map(move |host| (vlan, host))
+            })
+            .map(|(vlan, host)| format!("10.0.{vlan}.{host}/32"))
+            .collect();
+        wait_for(&format!("IPv4 to be routed by the {by}, blackholes {wanted:?}"), || {
+            let routed_by = self.bed.ask("show ip cef summary")["ipv4"]["routed_by"] == by;
+            (routed_by && self.blackholes_followed() == wanted).then_some(())
+        });
+        self.traffic.any_of(vec![state.clone()]);
+        self.followed = state;
+    }
+
+    /// The host routes that the switch knows, sorted by address; the plane has them, unless the kernel routes.
+    fn blackholes_followed(&self) -> Vec<String> {
+        let view = self.bed.ask("show ip route");
+        let rows = view["routes"].as_array().unwrap().iter();
+        let ours = rows.filter(|row| row["prefix"].as_str().is_some_and(|prefix| prefix.ends_with("/32")));
+        let told = |row: &&serde_json::Value| row["protocol"] != "local" && row["offload"] != "none";
+        let mut names: Vec<String> =
+            ours.filter(told).filter_map(|row| row["prefix"].as_str().map(str::to_owned)).collect();
+        names.sort();
+        names
+    }
+
     fn configure(&mut self, at: usize, lines: &str, next: Port) {
         let lines = format!("interface p{at}\n{lines}");
         self.tell(&lines.replace('\n', "; "));
-        let old = vlans(&self.running);
-        self.running[at - 1] = next;
-        let new = vlans(&self.running);
-        self.traffic.between(&old, &new);
-        self.bed.configure(&lines);
-        self.traffic.between(&new, &new);
+        self.changing(|storm| storm.running[at - 1] = next, |storm| storm.bed.configure(&lines));
     }
 
     fn vlan(&mut self) {
-        let (at, vlan) = (pick(&mut self.random), VLANS[self.random.below(2)]);
+        let (at, vlan) = (self.random.host(), VLANS[self.random.below(VLANS.len())]);
         let next = Port { vlan, ..self.running[at - 1] };
         self.configure(at, &format!("switchport access vlan {vlan}"), next);
     }
 
+    /// One port at most is shut down: where nothing passes, nothing is found.
     fn shutdown(&mut self) {
-        let at = pick(&mut self.random);
+        let shut = self.running.iter().position(|port| port.shutdown);
+        let at = shut.map_or_else(|| self.random.host(), |index| index + 1);
         let port = self.running[at - 1];
         let next = Port { shutdown: !port.shutdown, ..port };
         if port.shutdown {
@@ -133,7 +200,8 @@ impl Storm {
     }
 
     fn port_link(&mut self) {
-        let at = pick(&mut self.random);
+        let down = self.port_down.iter().position(|down| *down);
+        let at = down.map_or_else(|| self.random.host(), |index| index + 1);
         if self.running[at - 1].shutdown {
             return self.tell("nothing: the port is shut down");
         }
@@ -144,23 +212,24 @@ impl Storm {
     }
 
     fn host_link(&mut self) {
-        let at = pick(&mut self.random);
+        let down = self.host_down.iter().position(|down| *down);
+        let at = down.map_or_else(|| self.random.host(), |index| index + 1);
         self.host_down[at - 1] ^= true;
         let to = if self.host_down[at - 1] { "down" } else { "up" };
         self.tell(&format!("host {at}: ip link set eth0 {to}"));
         self.bed.host(at).net.ip(&format!("link set eth0 {to}"));
     }
 
-    /// Runs a program of an administrator; that what it changes is not there is no matter.
-    fn run(&self, at: Option<usize>, line: &str) {
+    /// Runs a program of an administrator; answers whether it has taken effect.
+    fn run(&self, at: Option<usize>, line: &str) -> bool {
         let words: Vec<&str> = line.split_whitespace().collect();
         let net = at.map_or(&self.bed.net, |at| &self.bed.host(at).net);
         self.tell(&at.map_or_else(|| line.to_owned(), |at| format!("host {at}: {line}")));
-        let _ = net.output(Command::new(words[0]).args(&words[1..]));
+        net.output(Command::new(words[0]).args(&words[1..])).status.success()
     }
 
     fn queue(&mut self) {
-        let (at, host, add) = (pick(&mut self.random), self.random.coin(), self.random.coin());
+        let (at, host, add) = (self.random.host(), self.random.coin(), self.random.coin());
         let netdev = if host { "eth0".to_owned() } else { format!("p{at}") };
         let what = if add {
             format!("replace dev {netdev} root pfifo limit 1000")
@@ -171,32 +240,41 @@ impl Storm {
     }
 
     fn offload(&mut self) {
-        let (at, host) = (pick(&mut self.random), self.random.coin());
-        let feature = ["gro", "gso", "tso", "tx", "rx", "rxvlan", "txvlan"][self.random.below(7)];
+        let (at, host) = (self.random.host(), self.random.coin());
+        let feature = ["gro", "gro", "gso", "tso", "tx", "rx", "rxvlan", "txvlan"][self.random.below(8)];
         let to = if self.random.coin() { "on" } else { "off" };
         let netdev = if host { "eth0".to_owned() } else { format!("p{at}") };
         self.run(host.then_some(at), &format!("ethtool -K {netdev} {feature} {to}"));
     }
 
     fn rule(&mut self) {
-        let line = match self.random.below(3) {
-            0 => "nft add table ip storm",
-            1 => "nft add chain ip storm forward { type filter hook forward priority 0 ; policy drop ; }",
-            _ => "nft delete table ip storm",
+        let (line, table, chain) = match (self.table, self.chain) {
+            (false, _) => ("nft add table ip storm", true, false),
+            (true, false) => (
+                "nft add chain ip storm forward { type filter hook forward priority 0 ; policy drop ; }",
+                true,
+                true,
+            ),
+            (true, true) => ("nft delete table ip storm", false, false),
         };
-        self.run(None, line);
+        let change = |storm: &mut Self| (storm.table, storm.chain) = (table, chain);
+        self.changing(change, |storm| assert!(storm.run(None, line), "{line}"));
     }
 
+    /// A blackhole for one host's address.
     fn route(&mut self) {
-        let verb = if self.random.coin() { "replace" } else { "del" };
-        let line = format!("ip route {verb} blackhole 10.9.{}.0/24", self.random.below(4));
-        self.run(None, &line);
+        let (vlan, host) = (self.random.below(VLANS.len()), self.random.host());
+        let there = self.blackholes[vlan][host - 1];
+        let verb = if there { "del" } else { "add" };
+        let line = format!("ip route {verb} blackhole 10.0.{}.{host}/32", VLANS[vlan]);
+        let change = |storm: &mut Self| storm.blackholes[vlan][host - 1] ^= true;
+        self.changing(change, |storm| assert!(storm.run(None, &line), "{line}"));
     }
 
     fn save(&mut self) {
         self.tell("write memory");
         self.bed.exec(&["write memory"]);
-        self.saved = self.running.clone();
+        self.saved = self.running;
     }
 
     fn hangup(&mut self) {
@@ -204,69 +282,117 @@ impl Storm {
         self.bed.daemon.borrow().as_ref().unwrap().signal(Signal::SIGHUP);
     }
 
+    /// A netdev goes, and another comes by its name, with another host behind it.
+    fn vanish(&mut self) {
+        let at = self.random.host();
+        self.tell(&format!("ip link delete p{at}, and a new one"));
+        self.traffic.check(&self.bed.hosts);
+        self.traffic.away(at);
+        self.bed.net.ip(&format!("link delete p{at}"));
+        self.bed.rewire(at);
+        self.traffic.back(at, self.bed.host(at));
+        (self.port_down[at - 1], self.host_down[at - 1]) = (false, false);
+    }
+
+    /// How frames are received and handed over; nothing else may change.
+    fn way(&mut self) {
+        let (at, way) = (self.random.host(), WAYS[self.random.below(WAYS.len())]);
+        if self.bed.plane == Plane::soft {
+            return self.tell("nothing: this plane has no hooks");
+        }
+        self.configure(at, way, self.running[at - 1]);
+    }
+
     /// A death and a start, which begins with the saved configuration; with an event between the two. The eBPF plane forwards on.
     fn restart(&mut self) {
         let signal = [Signal::SIGKILL, Signal::SIGTERM][self.random.below(2)];
         self.tell(&format!("{signal}"));
         self.bed.end_daemon(signal);
-        match self.random.below(4) {
+        match self.random.below(7) {
             0 => self.host_link(),
             1 => self.offload(),
             2 => self.queue(),
+            3 => self.rule(),
+            4 => self.route(),
+            5 => self.vanish(),
             _ => {}
         }
         self.start();
     }
 
     fn start(&mut self) {
-        let (old, new) = (vlans(&self.running), vlans(&self.saved));
-        self.traffic.between(&old, &new);
-        self.running = self.saved.clone();
-        self.bed.start();
-        self.traffic.between(&new, &new);
+        self.changing(|storm| storm.running = storm.saved, |storm| storm.bed.start());
         // The first configuration of a daemon brings its ports up.
         self.port_down = [false; HOSTS];
+        self.follow();
+    }
+
+    fn up(&self, n: usize) -> bool {
+        !self.port_down[n - 1] && !self.host_down[n - 1] && !self.running[n - 1].shutdown
+    }
+
+    /// A pair of hosts that are up and fit, if there is one.
+    fn pair(&mut self, fits: impl Fn(&Self, usize, usize) -> bool) -> Option<(usize, usize)> {
+        let all = (1..=HOSTS).flat_map(|a| (1..=HOSTS).map(move |b| (a, b)));
+        let fit = |(a, b): &(usize, usize)| a != b && self.up(*a) && self.up(*b) && fits(self, *a, *b);
+        let pairs: Vec<(usize, usize)> = all.filter(fit).collect();
+        (!pairs.is_empty()).then(|| pairs[self.random.below(pairs.len())])
     }
 
     fn connected(&self, a: usize, b: usize) -> bool {
-        let vlans = vlans(&self.running);
-        let up = |n: usize| !self.port_down[n - 1] && !self.host_down[n - 1];
-        a != b && up(a) && up(b) && vlans[a - 1].is_some() && vlans[a - 1] == vlans[b - 1]
+        a != b && self.up(a) && self.up(b) && self.state().bridges(a, b)
     }
 
-    /// Frames pass between two hosts that are connected, if there are two.
+    /// Frames pass between two hosts that are connected, and packets between two that the router connects.
     fn flows(&mut self) {
-        let pairs: Vec<(usize, usize)> = (1..=HOSTS)
-            .flat_map(|a| (1..=HOSTS).map(move |b| (a, b)))
-            .filter(|(a, b)| self.connected(*a, *b))
-            .collect();
-        if pairs.is_empty() {
-            return;
+        if let Some((a, b)) = self.pair(|storm, a, b| storm.state().bridges(a, b)) {
+            for dst in [mac(b as u16), BROADCAST] {
+                let probe = frame(dst, mac(a as u16));
+                self.passes(a, b, &probe, &|arrived| *arrived == probe);
+            }
         }
-        let (a, b) = pairs[self.random.below(pairs.len())];
-        for dst in [mac(b as u16), BROADCAST] {
-            let probe = frame(dst, mac(a as u16));
-            let mut tries = 0;
-            let arrived = wait_until(DEADLINE, || {
-                tries += 1;
-                // Its link may still be coming up.
-                let _ = self.bed.host(a).try_send(&probe);
-                wait_until(Duration::from_millis(200), || self.arrives(b, &probe))
+        let routed =
+            |storm: &Self, a: usize, b: usize| storm.state().routes(a, b, storm.running[b - 1].vlan, b);
+        if let Some((a, b)) = self.pair(routed) {
+            let vlans = [a, b].map(|n| self.running[n - 1].vlan);
+            let routers = vlans.map(|vlan| self.routers[index_of(vlan).unwrap()]);
+            // As long as it is unlike any other: a number, between two words.
+            let unlike = frame(BROADCAST, BROADCAST).0[14..18].to_vec();
+            let payload = [b"probe", &unlike[..], b"probe"].concat();
+            let probe = Frame(packet(routers[0], a, b, vlans, &payload));
+            self.passes(a, b, &probe, &|arrived| {
+                arrived.0.get(6..12) == Some(&routers[1][..]) && arrived.0.get(42..56) == Some(&payload[..])
             });
-            let state = || self.bed.counters();
-            assert!(
-                arrived.is_some(),
-                "nothing from host {a} arrives at host {b} in {tries} tries: {:?}",
-                state()
+        }
+    }
+
+    /// Host `a` sends until host `b` has got it.
+    fn passes(&mut self, a: usize, b: usize, probe: &Frame, is_it: &dyn Fn(&Frame) -> bool) {
+        let mut tries = 0;
+        let arrived = wait_until(DEADLINE, || {
+            tries += 1;
+            // Its link may still be coming up.
+            let _ = self.bed.host(a).try_send(probe);
+            wait_until(Duration::from_millis(200), || self.arrives(b, is_it))
+        });
+        if arrived.is_none() {
+            let show = |what: &str| self.bed.exec(&[what]);
+            panic!(
+                "nothing from host {a} arrives at host {b} in {tries} tries of {probe:?}: {}\n{}\n{}\n{}\n{}",
+                show("show interfaces counters"),
+                show("show interfaces counters drops"),
+                show("show interfaces status"),
+                show("show ip arp"),
+                show("show mac address-table"),
             );
         }
     }
 
     /// Looks for a probe; everything else that has arrived is checked.
-    fn arrives(&mut self, at: usize, probe: &crate::harness::Frame) -> Option<()> {
+    fn arrives(&mut self, at: usize, is_it: &dyn Fn(&Frame) -> bool) -> Option<()> {
         let mut found = None;
         while let Some(frame) = self.bed.host(at).next() {
-            if frame == *probe {
+            if is_it(&frame) {
                 found = Some(());
             } else {
                 self.traffic.check_one(at, &frame.0);
@@ -276,7 +402,7 @@ impl Storm {
         found
     }
 
-    /// After the storm, everything is plugged in again: the switch does what its configuration says.
+    /// After the storm, everything is plugged in again: the switch does what its configuration says, also after a restart.
     pub fn end(mut self) {
         self.events += 1;
         for at in 1..=HOSTS {
@@ -289,12 +415,19 @@ impl Storm {
         self.flows();
         let sent = self.traffic.stop();
         self.traffic.check(&self.bed.hosts);
-        println!("{} events; {sent} frames sent, {} arrivals checked", self.events, self.traffic.arrived);
+        let (bridged, routed) = (self.traffic.bridged, self.traffic.routed);
+        println!(
+            "{} events; {sent} frames sent; arrivals checked: {bridged} bridged, {routed} routed",
+            self.events
+        );
         self.as_configured();
+        let before = self.bed.exec(&["show running-config"]);
         self.save();
         self.bed.end_daemon(Signal::SIGKILL);
         self.start();
         self.as_configured();
+        assert_eq!(self.bed.exec(&["show running-config"]), before, "the configuration after a restart");
+        self.flows();
         self.traffic.check(&self.bed.hosts);
     }
 
@@ -329,4 +462,9 @@ impl Storm {
             self.bed.expect_at(from, &frame(BROADCAST, mac(from as u16)), &to);
         }
     }
+}
+
+/// The VLAN that a port forwards in.
+fn forwarding(port: Port) -> Option<u16> {
+    (!port.shutdown).then_some(port.vlan)
 }

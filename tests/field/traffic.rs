@@ -1,11 +1,12 @@
-//! Numbered frames between random hosts, and the check of every one that arrives.
+//! Numbered frames between random hosts, bridged and routed, and the check of every one that arrives.
 
 use crate::harness::{BROADCAST, Host, frame, mac};
+use crate::model::{HOSTS, History, State, VLANS};
 use crate::storm::Random;
 use lanyard_netdev::PacketSocket;
 use std::collections::{HashSet, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -15,70 +16,150 @@ const GAP: Duration = Duration::from_millis(1);
 const REMEMBERED: usize = 20_000;
 /// What the payload starts with.
 const MARK: &[u8] = b"storm";
-
-/// The VLAN of each port; `None` while it forwards nothing.
-pub type Vlans = Vec<Option<u16>>;
+/// The payload: the mark, the sender, the epoch, the number.
+const PAYLOAD: usize = MARK.len() + 9;
+/// Where the payload of a frame that is not IP starts, and of a UDP packet.
+const BRIDGED_AT: usize = 14;
+const ROUTED_AT: usize = 14 + 20 + 8;
+/// Time to live of packets.
+const TTL: u8 = 64;
 
 /// The frames that have arrived at a host, by source and number, and in which order.
 type Seen = (HashSet<(u8, u32)>, VecDeque<(u8, u32)>);
 
+/// Where frames leave, each host's; `None` while it has no netdev.
+type Sockets = Arc<Vec<Mutex<Option<PacketSocket>>>>;
+
 /// Frames that are sent until it is dropped.
 pub struct Traffic {
     stop: Arc<AtomicBool>,
-    /// The number of the newest entry of `epochs`.
+    /// The number of the newest moment of `history`.
     epoch: Arc<AtomicU32>,
+    sockets: Sockets,
     sender: Option<JoinHandle<u32>>,
-    /// What the switch may do, entry by entry: between two configurations, either.
-    epochs: Vec<[Vlans; 2]>,
+    history: History,
     seen: Vec<Seen>,
-    pub arrived: u64,
+    routers: [[u8; 6]; VLANS.len()],
+    /// Arrivals that were checked: bridged, and routed.
+    pub bridged: u64,
+    pub routed: u64,
 }
 
-/// A frame of the storm: its epoch and number are in its payload.
-fn numbered(dst: [u8; 6], from: usize, epoch: u32, number: u32) -> Vec<u8> {
-    let mut bytes = frame(dst, mac(from as u16)).0;
-    let payload = [MARK, &[from as u8], &epoch.to_be_bytes(), &number.to_be_bytes()].concat();
-    bytes[14..14 + payload.len()].copy_from_slice(&payload);
+/// What a frame says of itself.
+struct Said {
+    from: usize,
+    epoch: u32,
+    number: u32,
+}
+
+fn payload(from: usize, epoch: u32, number: u32) -> Vec<u8> {
+    [MARK, &[from as u8], &epoch.to_be_bytes(), &number.to_be_bytes()].concat()
+}
+
+fn read(payload: Option<&[u8]>) -> Option<Said> {
+    let rest = payload?.get(..PAYLOAD)?.strip_prefix(MARK)?;
+    let word = |at: usize| u32::from_be_bytes([rest[at], rest[at + 1], rest[at + 2], rest[at + 3]]);
+    Some(Said { from: rest[0].into(), epoch: word(1), number: word(5) })
+}
+
+/// The address of a host in a VLAN.
+pub const fn address(host: usize, vlan: u16) -> [u8; 4] {
+    [10, 0, vlan as u8, host as u8]
+}
+
+/// A UDP packet of host `from` to host `to`, as one of `vlans` (the sender's, the receiver's).
+pub fn packet(router: [u8; 6], from: usize, to: usize, vlans: [u16; 2], payload: &[u8]) -> Vec<u8> {
+    let length = (20 + 8 + payload.len()) as u16;
+    let mut ip = vec![0x45, 0];
+    ip.extend(length.to_be_bytes());
+    ip.extend([0, 0, 0, 0, TTL, 17, 0, 0]);
+    ip.extend(address(from, vlans[0]));
+    ip.extend(address(to, vlans[1]));
+    let sum: u32 = ip.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1])).sum();
+    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    ip[10..12].copy_from_slice(&sum.to_be_bytes());
+    let mut bytes = [&router[..], &mac(from as u16), &[8, 0], &ip].concat();
+    // The discard port. UDP without a checksum.
+    bytes.extend([0, 9, 0, 9]);
+    bytes.extend((length - 20).to_be_bytes());
+    bytes.extend([0, 0]);
+    bytes.extend(payload);
+    bytes.resize(bytes.len().max(60), 0);
     bytes
 }
 
+/// A random frame of the storm: its sender, epoch and number are in its payload.
+fn random_frame(random: &mut Random, routers: &[[u8; 6]], from: usize, epoch: u32, number: u32) -> Vec<u8> {
+    let to = random.below(HOSTS) + 1;
+    let payload = payload(from, epoch, number);
+    match random.below(5) {
+        0 | 1 => {
+            let way = random.below(2);
+            packet(routers[way], from, to, [VLANS[way], VLANS[1 - way]], &payload)
+        }
+        kind => {
+            let mut bytes = frame(if kind == 2 { BROADCAST } else { mac(to as u16) }, mac(from as u16)).0;
+            bytes[BRIDGED_AT..BRIDGED_AT + PAYLOAD].copy_from_slice(&payload);
+            bytes
+        }
+    }
+}
+
+fn socket(host: &Host) -> PacketSocket {
+    let index = host.net.index("eth0");
+    host.net.run(|| PacketSocket::sender(index)).unwrap()
+}
+
 impl Traffic {
-    pub fn start(hosts: &[Host], seed: u64, vlans: Vlans) -> Self {
-        let open = |host: &Host| {
-            let index = host.net.index("eth0");
-            host.net.run(|| PacketSocket::sender(index)).unwrap()
-        };
-        let sockets: Vec<PacketSocket> = hosts.iter().map(open).collect();
+    /// `routers` are the router's MAC addresses in the VLANs.
+    pub fn start(hosts: &[Host], seed: u64, state: &State, routers: [[u8; 6]; VLANS.len()]) -> Self {
+        let sockets: Sockets = Arc::new(hosts.iter().map(|host| Mutex::new(Some(socket(host)))).collect());
         let (stop, epoch) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
-        let (stopped, now) = (stop.clone(), epoch.clone());
+        let (stopped, now, senders) = (stop.clone(), epoch.clone(), sockets.clone());
         let send = move || {
             let mut random = Random(seed | 1);
             let mut number = 0;
             while !stopped.load(Ordering::Relaxed) {
-                let from = random.below(sockets.len()) + 1;
-                let to = random.below(sockets.len() + 1);
-                let dst = if to == 0 { BROADCAST } else { mac(to as u16) };
+                let from = random.below(HOSTS) + 1;
                 number += 1;
-                // A host whose link is down sends nothing.
-                let _ = sockets[from - 1].send(&numbered(dst, from, now.load(Ordering::Acquire), number));
+                let epoch = now.load(Ordering::Acquire);
+                let bytes = random_frame(&mut random, &routers, from, epoch, number);
+                if let Some(socket) = senders[from - 1].lock().unwrap().as_ref() {
+                    // A host whose link is down sends nothing.
+                    let _ = socket.send(&bytes);
+                }
                 std::thread::sleep(GAP);
             }
             number
         };
+        let mut history = History::default();
+        history.any_of(vec![state.clone()]);
         Self {
             stop,
             epoch,
+            sockets,
             sender: Some(std::thread::spawn(send)),
             seen: hosts.iter().map(|_| Seen::default()).collect(),
-            epochs: vec![[vlans.clone(), vlans]],
-            arrived: 0,
+            history,
+            routers,
+            bridged: 0,
+            routed: 0,
         }
     }
 
-    /// From now on the switch may do either.
-    pub fn between(&mut self, old: &Vlans, new: &Vlans) {
-        self.epochs.push([old.clone(), new.clone()]);
-        self.epoch.fetch_add(1, Ordering::Release);
+    /// Host `at` loses its netdev: it sends nothing until [`Self::back`].
+    pub fn away(&self, at: usize) {
+        *self.sockets[at - 1].lock().unwrap() = None;
+    }
+    /// Host `at` is a new one.
+    pub fn back(&self, at: usize, host: &Host) {
+        *self.sockets[at - 1].lock().unwrap() = Some(socket(host));
+    }
+
+    /// From now on the switch may do any of these.
+    pub fn any_of(&mut self, states: Vec<State>) {
+        let epoch = self.history.any_of(states);
+        self.epoch.store(epoch, Ordering::Release);
     }
 
     /// Checks all that has arrived.
@@ -91,26 +172,46 @@ impl Traffic {
     }
 
     pub fn check_one(&mut self, at: usize, bytes: &[u8]) {
-        let Some(rest) = bytes.get(14..28).and_then(|rest| rest.strip_prefix(MARK)) else { return };
-        let word = |at: usize| u32::from_be_bytes(rest[at..at + 4].try_into().unwrap());
-        let (from, epoch, number) = (rest[0], word(1), word(5));
-        let source = usize::from(from);
-        assert_ne!(source, at, "frame {number} comes back to the host that has sent it");
-        let allowed = self.epochs[epoch as usize..].iter().flatten().any(|vlans| {
-            let (a, b) = (vlans[source - 1], vlans[at - 1]);
-            a.is_some() && a == b
-        });
-        let possible = &self.epochs[epoch as usize..];
-        assert!(allowed, "frame {number} of host {source} arrives at host {at}: VLANs were {possible:?}");
+        let is_ip = bytes.get(12..14) == Some(&[8, 0]);
+        let at_payload = if is_ip { ROUTED_AT } else { BRIDGED_AT };
+        let Some(said) = read(bytes.get(at_payload..)) else { return };
+        let Said { from, epoch, number } = said;
+        assert_ne!(from, at, "frame {number} comes back to the host that has sent it");
+        let routed = is_ip && bytes[6..12] != mac(from as u16);
+        let allowed =
+            if routed { self.may_be_routed(at, &said, bytes) } else { self.may_be_bridged(at, &said) };
+        let way = if routed { "routed" } else { "bridged" };
+        assert!(
+            allowed,
+            "frame {number} of host {from} is {way} to host {at}: {bytes:02x?}; since it was sent: {:?}",
+            self.history.since(epoch)
+        );
         let (set, order) = &mut self.seen[at - 1];
-        assert!(set.insert((from, number)), "frame {number} of host {source} arrives twice at host {at}");
-        order.push_back((from, number));
+        assert!(
+            set.insert((from as u8, number)),
+            "frame {number} of host {from} arrives twice at host {at}, now {way}"
+        );
+        order.push_back((from as u8, number));
         if order.len() > REMEMBERED
             && let Some(oldest) = order.pop_front()
         {
             set.remove(&oldest);
         }
-        self.arrived += 1;
+        *(if routed { &mut self.routed } else { &mut self.bridged }) += 1;
+    }
+
+    fn may_be_bridged(&self, at: usize, said: &Said) -> bool {
+        self.history.allowed(said.epoch, |state| state.bridges(said.from, at))
+    }
+
+    /// The source is the router's address in the destination's VLAN, and the time to live is one less.
+    fn may_be_routed(&self, at: usize, said: &Said, bytes: &[u8]) -> bool {
+        let (vlan, to) = (u16::from(bytes[32]), usize::from(bytes[33]));
+        let router = crate::model::index_of(vlan).map(|index| self.routers[index]);
+        router.is_some_and(|router| bytes[6..12] == router)
+            && bytes[..6] == mac(to as u16)
+            && bytes[22] == TTL - 1
+            && self.history.allowed(said.epoch, |state| state.routes(said.from, to, vlan, at))
     }
 
     /// Ends the stream; answers how many frames were sent.
