@@ -18,6 +18,8 @@ scenarios! {
     legacy_iptables: ebpf soft;
     ipsec_policies: ebpf soft;
     forwarding_plane_setting: ebpf soft;
+    /// Nothing follows the hooks while no daemon runs; the next one does before it is ready.
+    a_rule_added_while_no_daemon_runs: ebpf soft;
 }
 
 /// Host 1 is in VLAN 10, host 2 in VLAN 20.
@@ -176,6 +178,32 @@ fn packet_filter(plane: Plane) {
     assert!(!pings(&bed, 1, V4));
     run(&bed, "nft flush ruleset");
     wait_for("the ping to pass again", || pings(&bed, 1, V4).then_some(()));
+}
+
+fn a_rule_added_while_no_daemon_runs(plane: Plane) {
+    if !have("nft") {
+        return;
+    }
+    let bed = world(plane, "");
+    for address in [V4, V6] {
+        by_the_plane(&bed, address);
+    }
+    bed.end_daemon(nix::sys::signal::Signal::SIGKILL);
+    run(
+        &bed,
+        "nft 'add table inet f; add chain inet f forward { type filter hook forward priority 0; policy drop; }'",
+    );
+    if plane == Plane::ebpf {
+        assert!(pings(&bed, 1, V4), "the plane goes on as it was told (docs/routing.md)");
+    }
+    bed.start();
+    for (family, address) in [("ipv4", V4), ("ipv6", V6)] {
+        assert_eq!(routed_by(&bed, family)["reason"], "nftables chain inet f forward", "when it is ready");
+        blocked(&bed, address);
+    }
+    run(&bed, "nft delete table inet f");
+    wait_routed_by(&bed, "ipv4", "plane");
+    by_the_plane(&bed, V4);
 }
 
 /// The address that host 2 sees a datagram of host 1 come from.
