@@ -80,8 +80,10 @@ class Guest:
                 return file.read()
         return subprocess.run([*tool, path], stdout=subprocess.PIPE, check=True).stdout
 
-    def run(self, script, arguments, limit_s, nic=None, wires=0):
-        """Boots and runs `script`; answers the console's lines, and whether the guest has ended by itself."""
+    def run(self, script, arguments, silence_s, take, nic=None, wires=0):
+        """Boots and runs `script`; gives each line of the console to `take` as it comes. Answers whether the guest has ended
+        by itself: one that prints nothing for `silence_s` is ended. How long it takes altogether depends on what else the
+        machine does, so there is no limit for that."""
         folder = tempfile.mkdtemp(prefix="lanyard-kernels-")
         namespace = os.path.basename(folder) if nic == MANY_QUEUES else None
         try:
@@ -89,7 +91,7 @@ class Guest:
             if namespace:
                 make_taps(namespace, wires)
                 command = ["ip", "netns", "exec", namespace, *command]
-            return self._watch(command, limit_s)
+            return self._watch(command, silence_s, take)
         finally:
             if namespace:
                 subprocess.run(["ip", "netns", "del", namespace], check=False)
@@ -135,28 +137,32 @@ class Guest:
                             + (queues if name == "p" else "")]
         return options
 
-    def _watch(self, command, limit_s):
-        lines, began = [], time.monotonic()
+    def _watch(self, command, silence_s, take):
+        began = heard = time.monotonic()
+        ended, silent = threading.Event(), threading.Event()
         with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               text=True, errors="replace") as process:
-            stopped = threading.Event()
 
-            def stop():
-                stopped.set()
-                process.kill()
+            def watch():
+                while not ended.wait(1):
+                    if time.monotonic() - heard > silence_s:
+                        silent.set()
+                        process.kill()
+                        return
 
-            timer = threading.Timer(limit_s, stop)
-            timer.start()
+            watcher = threading.Thread(target=watch, daemon=True)
+            watcher.start()
             try:
                 for line in process.stdout:
+                    heard = time.monotonic()
                     line = line.rstrip("\r\n")
-                    self.log.write(f"{self.version} {time.monotonic() - began:6.1f} {line}\n")
+                    self.log.write(f"{self.version} {heard - began:6.1f} {line}\n")
                     self.log.flush()
-                    lines.append(line)
+                    take(line)
             finally:
-                timer.cancel()
+                ended.set()
                 process.kill()
-        return lines, not stopped.is_set()
+        return not silent.is_set()
 
 
 def make_taps(namespace, wires):

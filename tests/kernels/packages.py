@@ -50,7 +50,7 @@ class Packages:
         with open(self.configuration, "w", encoding="ascii") as file:
             file.write(f'Dir::State::Lists "{self.root}/lists";\nDir::Cache "{self.root}";\n'
                        f'Dir::Etc::SourceList "/dev/null";\nDir::Etc::SourceParts "{self.root}/sources.d";\n'
-                       'Acquire::Languages "none";\nAPT::Architecture "amd64";\nAPT::Sandbox::User "root";\n'
+                       'Acquire::Languages "none";\nAcquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";\nAPT::Architecture "amd64";\nAPT::Sandbox::User "root";\n'
                        'Acquire::http::Timeout "20";\nAcquire::Retries "1";\n')
         self._apt("apt-get", "update")
 

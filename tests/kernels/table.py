@@ -11,29 +11,34 @@ HEAD = ("| Kernel | Driver | `hook auto` takes | `auto` | `tc` | `xdp` | Kernel 
 
 
 class Results:
-    """What the guests have found, in the order of the run."""
+    """What the guests have found, in this run and in earlier ones with the same cache: of each kernel and driver the newest."""
 
-    def __init__(self):
+    def __init__(self, cache):
+        self.json, self.markdown = os.path.join(cache, "table.json"), os.path.join(cache, "table.md")
         self.rows = {}
+        if os.path.exists(self.json):
+            with open(self.json, encoding="utf-8") as file:
+                self.rows = json.load(file)
 
-    def add(self, kernel, nic, script, lines):
-        """Takes the rows of a guest: `NAME: VALUE` lines, or JSON objects of frames.py and traffic.py."""
-        if nic is None:
-            return
-        row = self.rows.setdefault((kernel, nic), {})
+    def add(self, kernel, nic, lines):
+        """Takes the rows of a guest: the JSON objects of frames.py and traffic.py."""
+        row = self.rows.setdefault(kernel, {}).setdefault(nic, {})
         for line in lines:
             if line.startswith("{"):
                 row.update(json.loads(line))
 
     def text(self):
         text = HEAD
-        for (kernel, nic), row in self.rows.items():
+        for kernel, nic in sorted((kernel, nic) for kernel, nics in self.rows.items() for nic in nics):
+            row = self.rows[kernel][nic]
             cells = [kernel, nic, *(row.get(key, "-") for key in ("taken", "auto", "tc", "xdp", "bridge", "traffic"))]
             text += "| " + " | ".join(str(cell).replace("|", "/") for cell in cells) + " |\n"
         return text
 
-    def write(self, path):
-        with open(path, "w", encoding="utf-8") as file:
+    def write(self):
+        with open(self.json, "w", encoding="utf-8") as file:
+            json.dump(self.rows, file)
+        with open(self.markdown, "w", encoding="utf-8") as file:
             file.write(self.text())
 
 

@@ -30,6 +30,10 @@ interface range p1 - 4
 """
 
 
+# What somebody may switch under way, in this order.
+FEATURES = ("gro off", "gro on", "rxvlan off", "rxvlan on", "tso off", "tso on", "lro on")
+
+
 def set_up(hosts):
     for number in (1, 2):
         hosts[number].run(f"ip addr add 10.0.0.{number}/24 dev eth0; ip route add default via 10.0.0.254")
@@ -49,6 +53,20 @@ def tcp(client, server, address, options=""):
         return json.loads(text)["end"]["sum_received"]["bits_per_second"] / 1e6
     except (ValueError, KeyError):
         return 0
+
+
+def jumbo_by_the_bridge(hosts):
+    """True when frames of 9,014 bytes pass between p1 and p2 by the kernel's bridge."""
+    sh("ip link add br0 type bridge; ip link set br0 up")
+    for number in (1, 2):
+        sh(f"ip link set p{number} mtu 9000 master br0")
+        hosts[number].run("ip link set eth0 mtu 9000")
+    passes = until(lambda: hosts[1].ping("10.0.0.2", 2, "-s 8972 -M do") == 2, 20)
+    sh("ip link del br0")
+    for number in (1, 2):
+        sh(f"ip link set p{number} mtu 1500")
+        hosts[number].run("ip link set eth0 mtu 1500")
+    return passes
 
 
 class Run:
@@ -82,9 +100,9 @@ class Run:
 
     def toggles(self):
         one, three = self.hosts[1], self.hosts[3]
-        for feature in ("gro off", "gro on", "rxvlan off", "rxvlan on", "tso off", "tso on", "lro on"):
+        for feature in FEATURES:
             sh("; ".join(f"ethtool -K p{number} {feature}" for number in (1, 2, 3)))
-            time.sleep(3)
+            time.sleep(1)
             self.check(f"VLAN 10 after `ethtool -K {feature}`", one.reaches("10.0.0.2") and one.reaches("10.0.0.3"),
                        self.switch.hooks())
             leak = three.ping("10.0.0.2", 2, "-I v20")
@@ -155,12 +173,19 @@ def main():
     hosts = wires(4)
     sh("sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1")
     set_up(hosts)
-    # What merges frames has to be off while the switch is there, and on again afterwards.
     for number in range(1, 5):
-        sh(f"ip link set p{number} up; ethtool -K p{number} lro on")
-    time.sleep(3)
-    cells = {}
+        sh(f"ip link set p{number} up")
+    large = jumbo_by_the_bridge(hosts)
+    cells, auto = {}, None
     for hook in hooks:
+        if hook == auto:
+            # The same as `auto`, which has been tried.
+            continue
+        # What merges frames has to be off while the switch is there, and on again afterwards. A feature that was switched off
+        # and on is not always as it was (`tso on` turns more on than `tso off` has turned off), so that is done once before.
+        for number in range(1, 5):
+            sh("; ".join(f"ethtool -K p{number} {feature}" for feature in FEATURES))
+        time.sleep(3)
         before = {number: settings(f"p{number}") for number in range(1, 5)}
         switch = Switch(CONFIGURATION.format(hook))
         log = switch.start()
@@ -170,19 +195,24 @@ def main():
             skip(f"traffic, hook {hook}", reason)
             switch.detach()
             continue
+        auto = used if hook == "auto" else auto
         run = Run(hosts, hook, switch)
         run.layer3()
         run.streams()
         run.toggles()
-        run.jumbo()
+        if large:
+            run.jumbo()
+        else:
+            skip(f"frames of 9,014 bytes (hook {hook})", "they do not pass the kernel's bridge on this driver either")
         run.links()
         run.restart()
         sh(LANYARD + " cli -c 'show logging'")
-        if hook == hooks[-1]:
+        if hook == "auto":
             run.unplug(nic)
         switch.detach()
         time.sleep(1)
-        changed = {f"p{number}": differences(before[number], settings(f"p{number}")) for number in (1, 3, 4)}
+        numbers = (1, 3, 4) if hook == "auto" else (1, 2, 3, 4)
+        changed = {f"p{number}": differences(before[number], settings(f"p{number}")) for number in numbers}
         changed = {name: lines for name, lines in changed.items() if lines}
         run.check("detach gives the ports back as they were", not changed, changed)
         cells[hook] = ", ".join(run.failed) or "right"
