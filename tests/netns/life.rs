@@ -30,6 +30,7 @@ scenarios! {
     a_detach_that_fails_can_be_repeated: ebpf;
     no_soft_plane_over_a_live_one: ebpf;
     a_port_that_is_renamed: ebpf soft;
+    killed_while_grace_periods_are_expedited: ebpf;
 }
 
 /// Numbered frames from one host to another, some thousands a second, until it is ended.
@@ -581,4 +582,53 @@ fn a_port_that_is_renamed(plane: Plane) {
     bed.detach().unwrap();
     found("other");
     bed.net.ip("link set other name p3");
+}
+
+/// The setting is the whole machine's: it goes off with the process that turned it on, or at the next start.
+fn killed_while_grace_periods_are_expedited(plane: Plane) {
+    const PORTS: usize = 24;
+    let bed = Bed::without_switch(plane, 0, 1500);
+    let mut config = String::new();
+    for n in 1..=PORTS {
+        bed.net.ip(&format!("link add d{n} type dummy"));
+        config += &format!("interface d{n}\n switchport\n");
+    }
+    std::fs::write(bed.config_file(), config).unwrap();
+    let guardian = |daemon: u32| {
+        let text =
+            |pid: u32, name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
+        let child = |pid: &u32| text(*pid, "status").contains(&format!("PPid:\t{daemon}\n"));
+        bed.net
+            .processes()
+            .into_iter()
+            .find(|pid| child(pid) && text(*pid, "cmdline").contains("lanyard-rcu"))
+    };
+    let off = || std::fs::read_to_string("/sys/kernel/rcu_expedited").unwrap().trim() == "0";
+    // One instance at a time turns it on, and other tests' switches do so, too.
+    for with_guardian in [false, true] {
+        wait_for("a daemon that expedites grace periods", || {
+            let mut daemon =
+                Daemon::spawn(&bed.net, &bed.instance, bed.plane, Some(&bed.config_file()), &bed.file("log"));
+            bed.detached.set(false);
+            while !daemon.said().contains(" ready: ") {
+                if let Some(pid) = guardian(daemon.pid()) {
+                    if with_guardian {
+                        let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
+                        nix::sys::signal::kill(pid, Signal::SIGKILL).unwrap();
+                    }
+                    daemon.kill();
+                    return Some(());
+                }
+            }
+            bed.daemon.replace(Some(daemon));
+            bed.detach().unwrap();
+            None
+        });
+        if with_guardian {
+            // Nobody is left to turn it off: the next start does.
+            bed.start();
+        }
+        wait_for("the setting to be off", || off().then_some(()));
+        bed.detach().unwrap();
+    }
 }

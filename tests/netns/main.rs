@@ -20,6 +20,7 @@ mod hosts;
 mod layer3;
 mod life;
 mod oracle;
+mod overlay;
 mod packet_filter;
 mod ports;
 mod routes_live;

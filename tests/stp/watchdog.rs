@@ -1,7 +1,7 @@
 //! A daemon that is gone or hangs: nothing is lost while the neighbours believe its last BPDU, and there is never a loop when
 //! they stop to. The neighbour takes the links over in each case, so the test meets the moment at which a loop would be.
 
-use crate::fixture::{Beds, bare, becomes, no_loop, ports, ring, settle, start, wire};
+use crate::fixture::{Beds, bare, becomes, no_loop, ports, quiet, ring, settle, start, wire};
 use crate::harness::daemon::Daemon;
 use crate::harness::{BROADCAST, Bed, DEADLINE, Frame, Host, Plane, frame, scenarios, wait_for, wait_until};
 use crate::peers::{Beyond, SHORT, kernel_becomes, kernel_bridge, kernel_state, ovs, wired};
@@ -18,6 +18,9 @@ scenarios! {
     the_kernels_bridge_takes_over: ebpf;
     open_vswitch_takes_over: ebpf;
     without_spanning_tree_the_plane_goes_on: ebpf;
+    xdp_ports_whose_daemon_dies: ebpf;
+    sighup_is_not_noticed: ebpf;
+    detach_disarms: ebpf;
 }
 
 const RAPID: &str = "spanning-tree mode rstp\nspanning-tree vlan 1 hello-time 1";
@@ -267,4 +270,83 @@ fn without_spanning_tree_the_plane_goes_on(plane: Plane) {
         beds[0].host(1).send(&this);
         wait_for("a frame over the trunk", || beds[1].host(1).next().filter(|heard| *heard == this));
     }
+}
+
+/// Unicast goes at XDP, where the plane looks at no list of ports to flood: the watchdog has to end it, too.
+fn xdp_ports_whose_daemon_dies(plane: Plane) {
+    let beds = pair(
+        plane,
+        &format!("{RAPID}\ninterface range p1 - 2\n hook xdp\ninterface range t1 - 2\n hook xdp"),
+    );
+    let [root, other] = &beds[..] else { panic!("two switches") };
+    settle(&beds, 0, 1);
+    let hooks = root.ask("show platform ports").to_string();
+    assert_eq!(hooks.matches("\"hook\":\"xdp\"").count(), 4, "{hooks}");
+    let (near, far) = (root.host(1), other.host(1));
+    let arrives = |from: &Host, to: &Host| {
+        let this = frame(to.mac, from.mac);
+        from.send(&this);
+        wait_until(Duration::from_millis(200), || to.next().filter(|heard| *heard == this)).is_some()
+    };
+    wait_for("unicast frames over a trunk, both ways", || {
+        (arrives(near, far) && arrives(far, near)).then_some(())
+    });
+    root.end_daemon(Signal::SIGKILL);
+    assert!(arrives(near, far) && arrives(far, near), "nothing is lost while the last BPDU is believed");
+    wait_for("the trunks of the switch without a daemon to be blocked", || {
+        (!arrives(near, far) && !arrives(far, near)).then_some(())
+    });
+    wait_for("the neighbour to take both trunks over", || forwards(other, &["t1", "t2"]).then_some(()));
+    for _ in 0..20 {
+        assert!(!arrives(near, far) && !arrives(far, near), "a unicast frame passed a blocked trunk");
+        assert!(arrives(near, root.host(2)), "unicast between edge ports goes on");
+    }
+    root.start();
+    settle(&beds, 0, 1);
+    wait_for("unicast frames over a trunk, both ways", || {
+        (arrives(near, far) && arrives(far, near)).then_some(())
+    });
+}
+
+/// SIGHUP opens the log anew and does nothing else: for longer than a BPDU is believed nothing is lost, no topology changes.
+fn sighup_is_not_noticed(plane: Plane) {
+    let beds = pair(plane, RAPID);
+    let [root, other] = &beds[..] else { panic!("two switches") };
+    settle(&beds, 0, 1);
+    let before = quiet(&beds);
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(4) {
+        root.daemon.borrow().as_ref().unwrap().signal(Signal::SIGHUP);
+        let this = frame(BROADCAST, root.host(1).mac);
+        root.host(1).send(&this);
+        wait_for("a frame over the trunk", || other.host(1).next().filter(|heard| *heard == this));
+    }
+    assert_eq!(quiet(&beds), before);
+    assert_eq!(root.ask("show spanning-tree")["watchdog"]["expiries"], 0);
+}
+
+/// After `lanyard detach` no timer is left that would take a port away from whatever uses it next.
+fn detach_disarms(plane: Plane) {
+    let beds = pair(plane, RAPID);
+    let [root, other] = &beds[..] else { panic!("two switches") };
+    settle(&beds, 0, 1);
+    root.end_daemon(Signal::SIGKILL);
+    root.detach().unwrap();
+    root.net.ip("link add br0 type bridge stp_state 0\nlink set p1 master br0\nlink set t1 master br0\nlink set br0 up");
+    other.configure("no spanning-tree mode\ninterface t2\nshutdown");
+    let mut heard = Duration::ZERO;
+    let begin = Instant::now();
+    // A BPDU is believed for 3 s: what the watchdog would do has been done after 5 s.
+    while begin.elapsed() < Duration::from_secs(5) {
+        let this = frame(BROADCAST, root.host(1).mac);
+        root.host(1).send(&this);
+        if wait_until(Duration::from_millis(200), || other.host(1).next().filter(|frame| *frame == this))
+            .is_some()
+        {
+            heard = begin.elapsed();
+        }
+    }
+    assert!(heard > Duration::from_millis(4500), "the last frame arrived after {heard:?}");
+    root.net.ip("link del br0");
+    root.start();
 }

@@ -187,7 +187,8 @@ fn a_hundred_switches_in_a_ring_with_chords() {
         random_network(&mut sim, &mut rng, 100, 40, true);
         // Cheap paths here are longer than the 20 hops that the default max age allows.
         // A max age of 40 s needs a forward delay of at least 21 s (802.1D-2004, 17.14).
-        (0..100).for_each(|n| sim.configure(n, |config| (config.max_age_s, config.forward_time_s) = (40, 21)));
+        (0..100)
+            .for_each(|n| sim.configure(n, |config| (config.max_age_s, config.forward_time_s) = (40, 21)));
         switch_on(&mut sim);
         let took = sim.settle(90_000);
         sim.check_tree();
