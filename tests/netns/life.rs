@@ -590,7 +590,7 @@ fn killed_while_grace_periods_are_expedited(plane: Plane) {
     let bed = Bed::without_switch(plane, 0, 1500);
     let mut config = String::new();
     for n in 1..=PORTS {
-        bed.net.ip(&format!("link add d{n} type dummy"));
+        bed.net.ip(&format!("link add d{n} type veth peer name e{n}"));
         config += &format!("interface d{n}\n switchport\n");
     }
     std::fs::write(bed.config_file(), config).unwrap();

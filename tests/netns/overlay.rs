@@ -6,6 +6,7 @@
 use crate::harness::{Bed, Plane, scenarios};
 use lanyard_netdev::PacketSocket;
 use nix::net::if_::if_nametoindex;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -49,20 +50,28 @@ fn tunnel(plane: Plane, inner_mtu: usize, kind: &str) {
         bed.host(n).address(&format!("10.0.{vlan}.1/24"));
         bed.host(n).net.ip(&format!("route add default via 10.0.{vlan}.254"));
     }
+    // The soft plane loses such buffers: a packet socket cannot describe them (docs/operations.md, "Limits").
+    let whole = matches!(plane, Plane::ebpf);
     for (n, from, to) in [(1, 10, 20), (2, 20, 10)] {
         let link = format!("link add tunnel {kind} local 10.0.{from}.1 remote 10.0.{to}.1");
+        if !whole {
+            let offloads = ["tx-udp_tnl-segmentation", "tx-udp_tnl-csum-segmentation", "tx-gre-segmentation"];
+            let words = offloads.iter().flat_map(|feature| [*feature, "off"]);
+            let done = bed.host(n).net.output(Command::new("ethtool").args(["-K", "eth0"]).args(words));
+            assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        }
         if let Err(error) = bed.host(n).net.try_ip(&link) {
             return println!("skipped: this kernel has no such tunnel ({kind}): {error}");
         }
         bed.host(n)
             .net
-            .ip(&format!("link set tunnel mtu {inner_mtu} up\\naddress add 192.168.0.{n}/24 dev tunnel"));
+            .ip(&format!("link set tunnel mtu {inner_mtu} up\naddress add 192.168.0.{n}/24 dev tunnel"));
     }
     bed.host(1).reaches("192.168.0.2");
     let wide = longest_at_host_2(&bed);
-    assert!(wide > 2 * inner_mtu, "GSO buffers should arrive whole, the longest has {wide} bytes");
+    assert!(!whole || wide > 2 * inner_mtu, "GSO buffers should arrive whole, the longest has {wide} bytes");
 
-    bed.configure(&format!("interface vlan 20\\nmtu {NARROW}"));
+    bed.configure(&format!("interface vlan 20\nmtu {NARROW}"));
     bed.host(1).reaches("192.168.0.2");
     let before = bed.routed(1).1;
     let narrow = longest_at_host_2(&bed);
