@@ -144,6 +144,22 @@ fn a_netdev_that_comes_back_is_a_port_again() {
     assert_eq!(ports, [(index, true)]);
 }
 
+/// Whatever reads all facts anew may do so between the kernel's event and its handling.
+#[test]
+fn a_netdev_that_the_facts_have_before_its_event_is_a_port_again() {
+    let (bench, mut core) = running(BEFORE);
+    let old = bench.kernel.get("eth1");
+    bench.kernel.state().links.remove(&(None, "eth1".into()));
+    let index = bench.kernel.add("eth1");
+    let came = bench.kernel.change("eth1", |_| {});
+    core.netdev_events(vec![Event::LinkGone { ifindex: old.ifindex, name: "eth1".into() }]);
+    core.ctx.refresh();
+    core.netdev_events(vec![came]);
+    assert!(bench.kernel.get("eth1").admin_up);
+    let ports: Vec<_> = core.ctx.plane.state().ports.values().map(|p| (p.ifindex, p.enabled)).collect();
+    assert_eq!(ports, [(index, true)]);
+}
+
 #[test]
 fn a_vlan_interface_that_was_deleted_by_hand_is_made_again() {
     let (bench, mut core) = running(AFTER);

@@ -49,8 +49,10 @@ impl Readiness {
                     let comes = |known: &LinkFacts| {
                         link.admin_up && !known.admin_up || link.master.is_none() && known.master.is_some()
                     };
+                    // The facts may have it already: whatever read all of them did so before this event was handled.
+                    let new = ctx.switch.is_new(&link);
                     let again = self.unready.get(&link.name).is_some_and(|tries| *tries < TRIES);
-                    if again || known.is_none_or(comes) {
+                    if again || new || known.is_none_or(comes) {
                         came.insert(link.name.clone());
                     }
                     ctx.switch.facts_mut().set(link);

@@ -14,7 +14,7 @@ use crate::ports::PortIds;
 use crate::rifs;
 use crate::routers::Routers;
 use crate::spanning::{self, Spanning};
-use lanyard_config::Config;
+use lanyard_config::{Config, InterfaceName};
 use lanyard_plane::PlaneState;
 use lanyard_stp::{Duplex, Snapshot};
 use lanyard_types::VlanSet;
@@ -198,6 +198,16 @@ impl Switch {
     #[must_use]
     pub fn carriers(&self) -> Vec<Action> {
         links::carriers(&self.config, &self.facts, &self.lines_up())
+    }
+    /// True when a netdev that the configuration names is not the one that the switch has set up by that name, if it has set
+    /// one up at all.
+    #[must_use]
+    pub fn is_new(&self, link: &LinkFacts) -> bool {
+        let name = InterfaceName::Netdev(link.name.clone());
+        // One in a VRF's namespace has been moved there by the switch.
+        link.vrf.is_none()
+            && self.config.interfaces.contains_key(&name)
+            && self.record.originals.get(&link.name).is_none_or(|original| original.ifindex != link.ifindex)
     }
     /// The actions for a netdev that has appeared or come up again: its settings when it is new to
     /// the switch, and its addresses.

@@ -15,6 +15,8 @@ import tty
 LANYARD = "/mnt/cache/bin/lanyard"
 SO_PACKET, ADD_MEMBERSHIP, AUXDATA, PROMISCUOUS = 263, 1, 8, 1
 BROADCAST = b"\xff" * 6
+# Waits are this many times as long as they have to be on an idle machine: the guest is emulated, and its host may be busy.
+PATIENCE = 4
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -33,7 +35,7 @@ def skip(name, why):
     out(f"check: skipped: {name}: {' '.join(str(why).split())[:300]}")
 
 
-def sh(command, timeout=60):
+def sh(command, timeout=60 * PATIENCE):
     """Runs a shell command; answers what it has printed."""
     try:
         done = subprocess.run(command, shell=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -44,8 +46,8 @@ def sh(command, timeout=60):
 
 
 def until(condition, seconds):
-    """Waits until `condition` holds; answers its last value."""
-    end = time.monotonic() + seconds
+    """Waits until `condition` holds, `seconds` on an idle machine; answers its last value."""
+    end = time.monotonic() + seconds * PATIENCE
     while True:
         value = condition()
         if value or time.monotonic() > end:
@@ -76,7 +78,7 @@ class Host:
 
     def ping(self, address, count=5, options=""):
         """How many of `count` echo requests were answered."""
-        text = self.run(f"ping -n -c {count} -i 0.2 -W 2 {options} {address}", timeout=count + 20)
+        text = self.run(f"ping -n -c {count} -i 0.2 -W 2 {options} {address}", timeout=(count + 20) * PATIENCE)
         found = re.search(r"(\d+) received", text)
         return int(found[1]) if found else 0
 
