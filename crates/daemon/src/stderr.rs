@@ -85,8 +85,6 @@ mod tests {
             stderr.line(&long);
         }
         assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
-        let lost = stderr.lost.load(Ordering::Relaxed);
-        assert!(lost > 0, "more than the queue holds");
         let reading = std::thread::spawn(move || {
             BufReader::new(reader).lines().map_while(Result::ok).collect::<Vec<_>>()
         });
@@ -96,8 +94,9 @@ mod tests {
             .iter()
             .filter_map(|line| line.strip_prefix("lanyard: ")?.split(' ').next()?.parse::<u64>().ok())
             .sum();
-        assert_eq!(told, lost, "what was lost is counted");
+        assert!(told > 0, "more than the queue holds");
+        // The writer may have reported some of the loss before the last line was lost.
         let written = lines.iter().filter(|line| **line == long).count();
-        assert_eq!(written as u64 + lost, QUEUE as u64 * 4);
+        assert_eq!(written as u64 + told, QUEUE as u64 * 4, "what was lost is counted");
     }
 }
