@@ -11,16 +11,17 @@ use crate::files;
 use crate::fpm::ListenError;
 use crate::instance::shared_knobs;
 use crate::kernel::KernelError;
-use crate::layer3::RouteRefused;
+use crate::layer3::{self, RouteRefused};
 use crate::netdevs::{Change, pair_missing};
+use crate::record::RecordError;
 use crate::spanning::{carry_out, snapshot_path};
 use crate::startup::Part;
 use lanyard_config::Config;
-use lanyard_pipeline::state::{PlaneState, PortState};
+use lanyard_pipeline::state::{HookChoice, PlaneState, PortKind, PortState};
 use lanyard_plane::PlaneError;
 use lanyard_switch::compile::{made_interfaces, pipeline_end_of};
-use lanyard_switch::links::{self, TransactError};
-use lanyard_switch::{Action, Plan, flush};
+use lanyard_switch::links::{self, Actions, TransactError};
+use lanyard_switch::{Action, Plan, Record, flush};
 
 /// Why a configuration was not taken.
 #[derive(Debug, thiserror::Error)]
@@ -45,6 +46,9 @@ pub(crate) enum CommitError {
     },
     #[error(transparent)]
     Route(#[from] RouteRefused),
+    /// Without the record, `detach` and a restart could not restore what the change replaces.
+    #[error("{0}; nothing is changed that cannot be recorded")]
+    Record(#[from] RecordError),
 }
 
 impl CommitError {
@@ -54,7 +58,9 @@ impl CommitError {
             Self::Fpm(_) => Part::Fpm,
             Self::Netdevs(error) => error.interface.clone().map_or(Part::Unknown, Part::Interface),
             Self::Port { interface, .. } => Part::Interface(interface.clone()),
-            Self::Detached | Self::Refused(_) | Self::Plane(_) | Self::Route(_) => Part::Unknown,
+            Self::Detached | Self::Refused(_) | Self::Plane(_) | Self::Route(_) | Self::Record(_) => {
+                Part::Unknown
+            }
         }
     }
 }
@@ -88,12 +94,14 @@ impl Core {
         learn(&mut self.ctx, &next);
         let now = self.ctx.clock.boot_ms();
         let plan = self.ctx.switch.plan(now, next).map_err(CommitError::Refused)?;
-        self.ctx.write_ahead(&plan.actions.record);
+        self.ctx.write_ahead(&plan.actions.record)?;
         let found = self.ctx.plane.state().clone();
         self.ctx.disable_ports(links::taken_down(&plan.actions.before));
-        if let Err(error) = links::transact(&mut *self.ctx.kernel, &plan.actions.before) {
+        if let Err(mut error) = links::transact(&mut *self.ctx.kernel, &plan.actions.before) {
             self.reopen(&found);
             self.ctx.refresh();
+            let undoing = std::mem::take(&mut error.undoing);
+            error.undoing = self.not_undone(undoing, &plan.actions.record);
             self.ctx.save_record();
             return Err(error.into());
         }
@@ -104,10 +112,13 @@ impl Core {
         let state = self.ctx.switch.compile(&plan);
         if let Err(error) = self.apply(&plan.config, &state) {
             let error = self.at_port(error, &state);
-            self.unwind(&plan.actions.before);
+            self.unwind(&plan.actions);
             let config = self.ctx.switch.config().clone();
             self.follow_tables(&config);
             self.reopen(&found);
+            // The kernel flushes routes without an event when their interface or its address goes.
+            self.layer3.handle(&mut self.ctx, layer3::Event::Flushed);
+            self.layer3.configure(&mut self.ctx);
             return Err(error);
         }
         self.finish(plan, &found, &state);
@@ -131,8 +142,15 @@ impl Core {
             if wanted.ifindex == 0 || held.is_some_and(|held| held.hook == wanted.hook) {
                 continue;
             }
-            let bare = PortState { enabled: false, ..PortState::new(&wanted.name, wanted.ifindex) };
-            let port = PortState { hook: wanted.hook, ..held.cloned().unwrap_or(bare) };
+            // A plane may take a hook for one kind of port only. A subinterface is not tried as one,
+            // because that needs its parent.
+            let (kind, hook) = match wanted.kind {
+                PortKind::Svi(_) => (wanted.kind, wanted.hook),
+                PortKind::Netdev | PortKind::Routed => (PortKind::Netdev, wanted.hook),
+                PortKind::Subinterface { .. } => (PortKind::Netdev, HookChoice::default()),
+            };
+            let bare = PortState { enabled: false, kind, ..PortState::new(&wanted.name, wanted.ifindex) };
+            let port = PortState { hook, ..held.cloned().unwrap_or(bare) };
             let mut trial = found.clone();
             trial.ports.insert(*id, port);
             if self.following.apply(&mut self.ctx, &trial).is_err() {
@@ -147,9 +165,11 @@ impl Core {
     pub(crate) fn keep_running_config(&mut self) {
         let config = self.confirmation.before().unwrap_or(self.ctx.switch.config());
         let (path, text) = (self.ctx.paths.running_config(), lanyard_cli::text::render(config));
-        if let Err(error) = files::replace_quickly(&path, text.as_bytes()) {
+        let result = files::replace_quickly(&path, text.as_bytes());
+        if let Err(error) = &result {
             self.ctx.log("SYS", 3, "RECORD", &format!("{}: {error}", path.display()));
         }
+        self.config_unkept = result.is_err();
     }
 
     /// Gives the plane the state from before a refused change again.
@@ -159,31 +179,47 @@ impl Core {
         }
     }
 
-    /// Undoes `done` after the plane refused.
-    fn unwind(&mut self, done: &[Action]) {
-        let undo: Vec<Action> = done.iter().rev().cloned().map(Action::inverse).collect();
-        for error in run(&mut self.ctx, &undo) {
-            self.ctx.log("PLANE", 3, "UNWIND", &format!("undoing a refused change: {error}"));
-        }
+    /// Undoes the actions before a step that failed.
+    fn unwind(&mut self, actions: &Actions) {
+        let undo: Vec<Action> = actions.before.iter().rev().cloned().map(Action::inverse).collect();
+        let failed = run(&mut self.ctx, &undo);
         if !undo.is_empty() {
             self.ctx.refresh();
         }
+        self.not_undone(failed, &actions.record);
         self.ctx.save_record();
+    }
+
+    /// Logs and records actions that should have undone others and failed; `coming` is the record
+    /// of the refused configuration. The next event tries again.
+    fn not_undone(
+        &mut self,
+        failed: Vec<(Action, KernelError)>,
+        coming: &Record,
+    ) -> Vec<(Action, KernelError)> {
+        for (_, error) in &failed {
+            self.ctx.log("PLANE", 3, "UNWIND", &format!("undoing a refused change: {error}"));
+        }
+        leave(&mut self.ctx, &failed, coming);
+        failed
     }
 
     fn finish(&mut self, plan: Plan, old: &PlaneState, state: &PlaneState) {
         let after = plan.actions.after.clone();
+        let before = self.ctx.switch.record().clone();
         self.ctx.notices.extend(plan.notices.iter().cloned());
         self.ctx.switch.accept(plan);
         self.ports.faults.retain(|name, _| state.ports.values().any(|port| port.name == *name));
         flush_stale(&mut self.ctx, old, state);
         self.ctx.rename_ports();
-        for error in run(&mut self.ctx, &after) {
+        let failed = run(&mut self.ctx, &after);
+        for (_, error) in &failed {
             self.ctx.log("LINK", 4, "RELEASE", &error.to_string());
         }
         if !after.is_empty() {
             self.ctx.refresh();
         }
+        leave(&mut self.ctx, &failed, &before);
         announce::ports(&mut self.ctx, old, state);
         self.following.log_forwarders(&mut self.ctx);
         self.ctx.save_record();
@@ -272,14 +308,22 @@ impl Core {
             return;
         }
         let gone = self.readiness.take_in(&mut self.ctx, changes);
-        if gone && pair_missing(&self.ctx) {
-            // Somebody deleted a VLAN interface: taking the configuration again creates it.
+        // If somebody deleted a VLAN interface, taking the configuration again creates it. It also
+        // settles what an action that failed has left.
+        let missing = gone && pair_missing(&self.ctx);
+        if missing || self.readiness.retries(&self.ctx) {
             let config = self.ctx.switch.config().clone();
             if let Err(error) = self.take(config) {
-                self.ctx.log("LINK", 3, "VLANIF", &error.to_string());
+                let what = if missing { "VLANIF" } else { "UNSETTLED" };
+                self.ctx.log("LINK", 3, what, &error.to_string());
             }
         }
         self.settle();
+        // A file that could not be written is written once it can be.
+        self.ctx.save_record();
+        if self.config_unkept {
+            self.keep_running_config();
+        }
     }
 
     /// True while a port is being set up and its link is not up yet.
@@ -303,8 +347,7 @@ impl Core {
         for action in self.ctx.switch.release() {
             let result = self.ctx.kernel.act(std::slice::from_ref(&action));
             let error = result.into_iter().find_map(Result::err);
-            // A netdev that was removed meanwhile needs nothing restored.
-            let gone = matches!(&action, Action::Link { name, .. } | Action::Move { name, .. } if !self.ctx.kernel.has(name));
+            let gone = is_gone(&self.ctx, &action);
             failures.extend(error.filter(|_| !gone).map(DetachFailure::from));
         }
         if !failures.is_empty() {
@@ -325,10 +368,34 @@ impl Core {
     }
 }
 
-/// Carries out actions one by one, regardless of failures, which it returns.
-fn run(ctx: &mut Context, actions: &[Action]) -> Vec<KernelError> {
-    let results = actions.iter().flat_map(|action| ctx.kernel.act(std::slice::from_ref(action)));
-    results.filter_map(Result::err).collect()
+/// Carries out actions one by one, regardless of failures, and returns those that failed.
+fn run(ctx: &mut Context, actions: &[Action]) -> Vec<(Action, KernelError)> {
+    let mut failed = Vec::new();
+    for action in actions {
+        let results = ctx.kernel.act(std::slice::from_ref(action));
+        failed.extend(results.into_iter().filter_map(Result::err).map(|error| (action.clone(), error)));
+    }
+    failed
+}
+
+/// Records what actions that failed leave behind; see [`lanyard_switch::Switch::leave`].
+fn leave(ctx: &mut Context, failed: &[(Action, KernelError)], other: &Record) {
+    let there = failed.iter().map(|(action, _)| action).filter(|action| !is_gone(ctx, action));
+    let there: Vec<Action> = there.cloned().collect();
+    ctx.switch.leave(&there, other);
+}
+
+/// True if the netdev of an action was removed meanwhile, so that nothing is to be restored.
+fn is_gone(ctx: &Context, action: &Action) -> bool {
+    match action {
+        Action::Link { name, .. }
+        | Action::Move { name, .. }
+        | Action::Address { name, .. }
+        | Action::Speed { name, .. } => !ctx.kernel.has(name),
+        Action::Namespace { .. } | Action::CreatePair(_) | Action::DeletePair(_) | Action::Knob { .. } => {
+            false
+        }
+    }
 }
 
 /// Reads the facts that a plan for `next` depends on: the sysctls of its netdevs, the namespaces of
@@ -351,6 +418,9 @@ fn flush_stale(ctx: &mut Context, old: &PlaneState, next: &PlaneState) {
     }
 }
 
+#[cfg(test)]
+#[path = "commit_fault_tests.rs"]
+mod fault_tests;
 #[cfg(test)]
 #[path = "commit_tests.rs"]
 mod tests;

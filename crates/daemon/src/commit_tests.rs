@@ -4,41 +4,73 @@
 use super::*;
 use crate::testing::{Bench, Said, config, messages};
 use lanyard_netdev::{Event, Link, Neighbour, NeighbourState};
-use lanyard_switch::facts::HostStack;
+use lanyard_switch::facts::{HostStack, Knob};
 use lanyard_types::MacAddr;
 use std::collections::{BTreeMap, BTreeSet};
 
-const BEFORE: &str = "vlan 10\ninterface eth1\n switchport\n switchport access vlan 10";
-const AFTER: &str = "vlan 10\nvlan 20\nip routing\ninterface eth1\n switchport\n switchport access vlan 20\n mtu 1600\n\
+pub(super) const BEFORE: &str = "vlan 10\ninterface eth1\n switchport\n switchport access vlan 10";
+pub(super) const AFTER: &str = "vlan 10\nvlan 20\nip routing\ninterface eth1\n switchport\n switchport access vlan 20\n mtu 1600\n\
     interface eth2\n switchport\n switchport mode trunk\ninterface eth3\n no switchport\n ip address 10.3.0.1 255.255.255.0\n\
     interface vlan 10\n ip address 10.0.0.1 255.255.255.0\ninterface vlan 20\n ip address 10.2.0.1 255.255.255.0";
 
 /// Everything that must be as before after a refused change.
 #[derive(Debug, PartialEq)]
-struct Picture {
-    links: BTreeMap<String, Link>,
-    hosts: BTreeMap<String, HostStack>,
-    addresses: BTreeSet<(String, ipnet::IpNet)>,
+pub(super) struct Picture {
+    kernel: KernelPicture,
     plane: PlaneState,
     config: Config,
-    record: Option<String>,
+    record: Option<Record>,
 }
 
-fn picture(bench: &Bench, core: &Core) -> Picture {
+/// What the kernel has.
+#[derive(Debug, PartialEq)]
+pub(super) struct KernelPicture {
+    links: BTreeMap<(Option<String>, String), Link>,
+    hosts: BTreeMap<String, HostStack>,
+    addresses: BTreeSet<(String, ipnet::IpNet)>,
+    namespaces: BTreeMap<String, String>,
+    knobs: BTreeMap<(Option<String>, Knob), bool>,
+    routes: Vec<String>,
+}
+
+pub(super) fn kernel_picture(bench: &Bench) -> KernelPicture {
     let state = bench.kernel.state();
     let touched = |host: &HostStack| *host != HostStack::default();
-    Picture {
-        links: state.links.iter().map(|((_, name), link)| (name.clone(), link.clone())).collect(),
+    let changed = |(_, knob): &(Option<String>, Knob), on: &bool| *on != (*knob == Knob::Redirects);
+    let mut routes: Vec<String> = state
+        .routes
+        .iter()
+        .flat_map(|(vrf, list)| list.iter().map(move |r| format!("{vrf:?} {r:?}")))
+        .collect();
+    routes.sort();
+    KernelPicture {
+        links: state.links.clone(),
         hosts: state.hosts.clone().into_iter().filter(|(_, host)| touched(host)).collect(),
         addresses: state.addresses.clone(),
+        namespaces: state.namespaces.clone(),
+        knobs: state.knobs.clone().into_iter().filter(|(knob, on)| changed(knob, on)).collect(),
+        routes,
+    }
+}
+
+impl Picture {
+    pub(super) const fn kernel(&self) -> &KernelPicture {
+        &self.kernel
+    }
+}
+
+pub(super) fn picture(bench: &Bench, core: &Core) -> Picture {
+    let record = std::fs::read(bench.paths().record()).ok();
+    Picture {
+        kernel: kernel_picture(bench),
         plane: core.ctx.plane.state().clone(),
         config: core.ctx.switch.config().clone(),
-        record: std::fs::read_to_string(bench.paths().record()).ok(),
+        record: record.map(|text| serde_json::from_slice(&text).expect("a record")),
     }
 }
 
 /// A switch with three netdevs that runs `text`.
-fn running(text: &str) -> (Bench, Core) {
+pub(super) fn running(text: &str) -> (Bench, Core) {
     let bench = Bench::new();
     for name in ["eth1", "eth2", "eth3"] {
         bench.kernel.add(name);

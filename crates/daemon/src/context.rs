@@ -10,7 +10,7 @@ use crate::kernel::Kernel;
 use crate::log::Log;
 use crate::loop_safety::LoopSafety;
 use crate::paths::Paths;
-use crate::record::{RecordFile, with_coming};
+use crate::record::{RecordError, RecordFile, with_coming};
 use lanyard_config::InterfaceName;
 use lanyard_pipeline::state::PortKind;
 use lanyard_plane::Plane;
@@ -89,20 +89,22 @@ impl Context {
 
     /// Writes the switch's record together with that of a coming change, before anything is
     /// changed.
-    pub(crate) fn write_ahead(&mut self, coming: &Record) {
+    ///
+    /// # Errors
+    /// Why the file cannot be written: then nothing may be changed.
+    pub(crate) fn write_ahead(&mut self, coming: &Record) -> Result<(), RecordError> {
         let both = with_coming(self.switch.record(), coming);
-        self.write_record(both);
+        self.record.write(&self.paths.record(), both)
     }
-    /// Writes the switch's record.
-    pub(crate) fn save_record(&mut self) {
+    /// Writes the switch's record. Returns false, and logs the reason, if the file is not as it
+    /// should be.
+    pub(crate) fn save_record(&mut self) -> bool {
         let record = self.switch.record().clone();
-        self.write_record(record);
-    }
-    fn write_record(&mut self, record: Record) {
-        let path = self.paths.record();
-        if let Err(error) = self.record.write(&path, record) {
-            self.log("SYS", 3, "RECORD", &format!("{}: {error}", path.display()));
+        let Err(error) = self.record.write(&self.paths.record(), record) else { return true };
+        if self.record.is_news(&error) {
+            self.log("SYS", 3, "RECORD", &error.to_string());
         }
+        false
     }
 
     /// The facts about netdevs.

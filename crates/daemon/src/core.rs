@@ -59,6 +59,8 @@ pub(crate) struct Core {
     pub(crate) plane_since: SystemTime,
     /// True after `detach`: nothing may be created again.
     pub(crate) detached: bool,
+    /// True while the file of the running configuration is not as it should be.
+    pub(crate) config_unkept: bool,
 }
 
 /// The parts of a core.
@@ -103,6 +105,7 @@ impl Core {
             startup_file,
             plane_since,
             detached: false,
+            config_unkept: false,
         }
     }
 

@@ -5,7 +5,7 @@
 //! cannot be done now (a next hop that is not reachable, an interface that is not there) is tried again until it is done.
 
 use crate::context::{Context, Module};
-use crate::static_routes::StaticRoutes;
+use crate::static_routes::{Refusal, RouteTrouble, StaticRoutes};
 use lanyard_config::Config;
 use lanyard_switch::{Arp, Route, layer3};
 use std::collections::BTreeSet;
@@ -31,12 +31,21 @@ pub(crate) enum Event<'a> {
     Neighbour(Option<&'a str>, u32, IpAddr),
 }
 
-/// The kernel refuses a static route.
+/// A static route is not in the kernel as configured.
 #[derive(Debug, thiserror::Error)]
-#[error("the static route to {}{} is not installed: {reason}", route.prefix, of_vrf(route))]
+#[error("the static route to {}{} is not {what}: {cause}", route.prefix, of_vrf(route))]
 pub(crate) struct RouteRefused {
-    route: Route,
-    reason: String,
+    route: Box<Route>,
+    /// `installed` or `removed`.
+    what: &'static str,
+    #[source]
+    cause: RouteTrouble,
+}
+
+impl RouteRefused {
+    fn of(Refusal { route, removing, cause }: Refusal) -> Self {
+        Self { route: Box::new(route), what: if removing { "removed" } else { "installed" }, cause }
+    }
 }
 
 fn of_vrf(route: &Route) -> String {
@@ -47,9 +56,8 @@ impl Module for Layer3 {
     type Event<'a> = Event<'a>;
     fn configure(&mut self, ctx: &mut Context) {
         let wanted = wanted(ctx, ctx.switch.config());
-        for refused in self.sync_routes(ctx, &wanted) {
-            ctx.log("ROUTING", 3, "STATIC", &refused.to_string());
-        }
+        let refused = self.sync_routes(ctx, &wanted);
+        say(ctx, &refused);
         let arps = layer3::arps(ctx.switch.config());
         self.sync_arps(ctx, &arps);
     }
@@ -80,25 +88,32 @@ fn wanted(ctx: &Context, config: &Config) -> BTreeSet<Route> {
     layer3::routes(config, ctx.switch.facts(), &|track| ctx.tracks.is_up(track))
 }
 
+fn say(ctx: &mut Context, refused: &[RouteRefused]) {
+    for refused in refused {
+        ctx.log("ROUTING", 3, "STATIC", &refused.to_string());
+    }
+}
+
 impl Layer3 {
     /// Installs the static routes of a configuration that is about to be taken.
     ///
     /// # Errors
     /// When the kernel refuses one that is new. The routes are then those of the running configuration. At the start nothing
-    /// is refused: the log names the route, and it is tried again.
+    /// is refused: the log names the route, and it is tried again. So it is with a route that the kernel does not remove.
     pub(crate) fn install(&mut self, ctx: &mut Context, next: &Config) -> Result<(), RouteRefused> {
         if !self.adopted || next.routes == ctx.switch.config().routes {
             return Ok(());
         }
         let running = wanted(ctx, ctx.switch.config());
-        let refused = self.sync_routes(ctx, &wanted(ctx, next));
-        match refused.into_iter().find(|refused| !running.contains(&refused.route)) {
-            None => Ok(()),
-            Some(refused) => {
-                self.sync_routes(ctx, &running);
-                Err(refused)
-            }
-        }
+        let coming = wanted(ctx, next);
+        let mut refused = self.sync_routes(ctx, &coming);
+        let is_new = |of: &RouteRefused| coming.contains(&*of.route) && !running.contains(&*of.route);
+        let why = refused.iter().position(is_new).map(|at| refused.remove(at));
+        say(ctx, &refused);
+        let Some(why) = why else { return Ok(()) };
+        let left = self.sync_routes(ctx, &running);
+        say(ctx, &left);
+        Err(why)
     }
 
     /// Deletes all routes and ARP entries of this instance, including those of an earlier run.
@@ -107,7 +122,7 @@ impl Layer3 {
         self.sync_arps(ctx, &BTreeSet::new());
     }
 
-    /// Makes the static routes in the kernel equal `wanted`. Returns the routes that are refused
+    /// Makes the static routes in the kernel equal `wanted`. Returns the changes that are refused
     /// and were not before.
     fn sync_routes(&mut self, ctx: &mut Context, wanted: &BTreeSet<Route>) -> Vec<RouteRefused> {
         if !std::mem::replace(&mut self.adopted, true) {
@@ -121,11 +136,14 @@ impl Layer3 {
             return Vec::new();
         }
         ctx.switch.set_recorded_routes(self.routes.recorded(wanted));
-        ctx.save_record();
-        let refused = self.routes.sync(now_ms, &ctx.kernel, wanted, ctx.switch.facts());
+        let refused = if ctx.save_record() || self.routes.contains(wanted) {
+            self.routes.sync(now_ms, &ctx.kernel, wanted, ctx.switch.facts())
+        } else {
+            self.routes.withhold(now_ms, wanted)
+        };
         ctx.switch.set_recorded_routes(self.routes.recorded(&BTreeSet::new()));
         ctx.save_record();
-        refused.into_iter().map(|(route, reason)| RouteRefused { route, reason }).collect()
+        refused.into_iter().map(RouteRefused::of).collect()
     }
 
     /// Makes the permanent neighbours equal `wanted`. Those whose netdev does not exist are left

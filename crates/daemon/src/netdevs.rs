@@ -33,6 +33,8 @@ pub(crate) enum Change {
 #[derive(Debug, Default)]
 pub(crate) struct Readiness {
     unready: BTreeMap<String, u8>,
+    /// Attempts to settle what failed actions have left.
+    settling: u8,
 }
 
 impl Readiness {
@@ -74,6 +76,12 @@ impl Readiness {
         gone
     }
 
+    /// True if what failed actions have left should be settled now: at each event, at most [`TRIES`] times in a row.
+    pub(crate) fn retries(&mut self, ctx: &Context) -> bool {
+        self.settling = if ctx.switch.has_leftovers() { self.settling.saturating_add(1) } else { 0 };
+        (1..=TRIES).contains(&self.settling)
+    }
+
     /// Sets up a netdev that has appeared or come up.
     fn welcome(&mut self, ctx: &mut Context, name: &str) {
         // The kernel reports a netdev, or its new name, before the sysctls of that name exist. It
@@ -84,7 +92,12 @@ impl Readiness {
         if actions.is_empty() {
             return;
         }
-        ctx.write_ahead(&coming);
+        if let Err(error) = ctx.write_ahead(&coming) {
+            // Nothing is changed that cannot be recorded.
+            ctx.log("LINK", 4, "PREPARE", &error.to_string());
+            *self.unready.entry(name.to_owned()).or_default() += 1;
+            return;
+        }
         let results: Vec<_> =
             actions.iter().flat_map(|action| ctx.kernel.act(std::slice::from_ref(action))).collect();
         // If no action succeeded, the netdev still counts as new, and all of them are tried again.

@@ -7,28 +7,47 @@
 use crate::files;
 use lanyard_switch::Record;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// The record cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {cause}", path.display())]
+pub(crate) struct RecordError {
+    path: PathBuf,
+    #[source]
+    cause: io::Error,
+}
 
 /// The record as it was last written.
 pub(crate) struct RecordFile {
     saved: Record,
+    /// Why the last write failed, so that the log names each reason once.
+    reason: Option<String>,
 }
 
 impl RecordFile {
     /// The file holds `found`.
     pub(crate) fn new(found: &Record) -> Self {
-        Self { saved: found.clone() }
+        Self { saved: found.clone(), reason: None }
     }
     /// Writes `record` to the file at `path`, if it differs from what was last written.
     ///
     /// # Errors
     /// The system's; the old file then still exists.
-    pub(crate) fn write(&mut self, path: &Path, record: Record) -> io::Result<()> {
+    pub(crate) fn write(&mut self, path: &Path, record: Record) -> Result<(), RecordError> {
         if record != self.saved {
-            files::replace(path, &serde_json::to_vec(&record).map_err(io::Error::from)?)?;
+            let text = serde_json::to_vec(&record).map_err(io::Error::from);
+            text.and_then(|text| files::replace(path, &text))
+                .map_err(|cause| RecordError { path: path.to_owned(), cause })?;
             self.saved = record;
         }
+        self.reason = None;
         Ok(())
+    }
+    /// True if the log does not have this reason yet.
+    pub(crate) fn is_news(&mut self, error: &RecordError) -> bool {
+        let reason = Some(error.to_string());
+        std::mem::replace(&mut self.reason, reason.clone()) != reason
     }
 }
 
@@ -65,12 +84,19 @@ mod tests {
         world.ctx.save_record();
         assert_eq!(read(&world), None, "nothing has changed");
         let coming = Record { ipv6_forwarding: Some(false), ..Record::default() };
-        world.ctx.write_ahead(&coming);
+        world.ctx.write_ahead(&coming).expect("written");
         assert_eq!(read(&world), Some(coming));
         world.ctx.save_record();
         assert_eq!(read(&world), Some(Record::default()), "the change was not made");
-        world.ctx.paths.run = "/nonexistent".into();
-        world.ctx.write_ahead(&Record { ipv6_forwarding: Some(true), ..Record::default() });
-        assert_eq!(messages(&world.ctx).len(), 1, "{:?}", messages(&world.ctx));
+        let run = std::mem::replace(&mut world.ctx.paths.run, "/nonexistent".into());
+        let coming = Record { ipv6_forwarding: Some(true), ..Record::default() };
+        let error = world.ctx.write_ahead(&coming).expect_err("no directory");
+        assert!(error.to_string().starts_with("/nonexistent/record.json: No such file"), "{error}");
+        world.ctx.switch.set_record(coming.clone());
+        assert!(!world.ctx.save_record() && !world.ctx.save_record());
+        assert_eq!(messages(&world.ctx).len(), 1, "said once: {:?}", messages(&world.ctx));
+        world.ctx.paths.run = run;
+        assert!(world.ctx.save_record());
+        assert_eq!(read(&world), Some(coming), "written once it can be");
     }
 }

@@ -17,67 +17,75 @@ use std::collections::{BTreeMap, BTreeSet};
 /// How often the kernel's tables are compared even without an event.
 const AUDIT_GAP_MS: u64 = 30_000;
 
-/// The kernel refuses to change a route.
+/// Why a route is not in the kernel as it should be.
 #[derive(Debug, thiserror::Error)]
-#[error("{reason}")]
-pub(crate) struct Refused {
-    /// The kernel's error number.
-    pub(crate) errno: Option<i32>,
-    /// In words.
-    pub(crate) reason: String,
+pub(crate) enum RouteTrouble {
+    #[error(
+        "the kernel has a route to it with the same metric that this switch did not make; remove that route, or give this \
+         one another distance"
+    )]
+    InTheWay(#[source] KernelError),
+    #[error(transparent)]
+    Kernel(KernelError),
+    /// After a crash nobody would know whose route it is.
+    #[error("the switch's record of routes cannot be written")]
+    Unrecorded,
 }
 
-impl From<KernelError> for Refused {
-    fn from(error: KernelError) -> Self {
-        Self { errno: error.errno(), reason: error.to_string() }
-    }
+/// A change of a route that is refused.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) route: Route,
+    /// True if the route should have been removed, false if installed.
+    pub(crate) removing: bool,
+    pub(crate) cause: RouteTrouble,
 }
 
-impl Refused {
-    /// True if a next hop or an interface cannot be used now but may be usable later.
-    fn is_for_now(&self) -> bool {
-        use nix::libc::{EADDRNOTAVAIL, EHOSTUNREACH, ENETDOWN, ENETUNREACH, ENODEV, ENXIO};
-        let transient = [ENETUNREACH, EHOSTUNREACH, ENETDOWN, ENODEV, ENXIO, EADDRNOTAVAIL];
-        self.errno.is_some_and(|errno| transient.contains(&errno))
-    }
-    fn is_gone(&self) -> bool {
-        use nix::libc::{ENODEV, ENOENT, ENXIO, ESRCH};
-        self.errno.is_some_and(|errno| [ESRCH, ENOENT, ENODEV, ENXIO].contains(&errno))
-    }
-    fn exists(&self) -> bool {
-        self.errno == Some(nix::libc::EEXIST)
-    }
+/// True if a next hop or an interface cannot be used now but may be usable later.
+fn is_for_now(error: &KernelError) -> bool {
+    use nix::libc::{EADDRNOTAVAIL, EHOSTUNREACH, ENETDOWN, ENETUNREACH, ENODEV, ENXIO};
+    let transient = [ENETUNREACH, EHOSTUNREACH, ENETDOWN, ENODEV, ENXIO, EADDRNOTAVAIL];
+    error.errno().is_some_and(|errno| transient.contains(&errno))
+}
+
+/// True if the route or its interface does not exist.
+fn is_gone(error: &KernelError) -> bool {
+    use nix::libc::{ENODEV, ENOENT, ENXIO, ESRCH};
+    error.errno().is_some_and(|errno| [ESRCH, ENOENT, ENODEV, ENXIO].contains(&errno))
 }
 
 /// The kernel's routing tables; a VRF's is that of its namespace.
 pub(crate) trait Tables {
     /// Adds a route where no route with this destination and metric exists.
-    fn add(&self, vrf: Option<&str>, route: &KernelRoute) -> Result<(), Refused>;
+    fn add(&self, vrf: Option<&str>, route: &KernelRoute) -> Result<(), KernelError>;
     /// Replaces the route with this destination and metric.
-    fn replace(&self, vrf: Option<&str>, route: &KernelRoute) -> Result<(), Refused>;
+    fn replace(&self, vrf: Option<&str>, route: &KernelRoute) -> Result<(), KernelError>;
     /// Removes a route.
-    fn delete(&self, vrf: Option<&str>, route: &KernelRoute) -> Result<(), Refused>;
+    fn delete(&self, vrf: Option<&str>, route: &KernelRoute) -> Result<(), KernelError>;
     /// The routes of one family with Lanyard's protocol number.
-    fn list(&self, vrf: Option<&str>, family: Family) -> Result<Vec<KernelRoute>, Refused>;
+    fn list(&self, vrf: Option<&str>, family: Family) -> Result<Vec<KernelRoute>, KernelError>;
 }
 
 impl Tables for Box<dyn Kernel> {
-    fn add(&self, vrf: Option<&str>, route: &KernelRoute) -> Result<(), Refused> {
-        Ok(self.add_route(vrf, route)?)
+    fn add(&self, vrf: Option<&str>, route: &KernelRoute) -> Result<(), KernelError> {
+        self.add_route(vrf, route)
     }
-    fn replace(&self, vrf: Option<&str>, route: &KernelRoute) -> Result<(), Refused> {
-        Ok(self.replace_route(vrf, route)?)
+    fn replace(&self, vrf: Option<&str>, route: &KernelRoute) -> Result<(), KernelError> {
+        self.replace_route(vrf, route)
     }
-    fn delete(&self, vrf: Option<&str>, route: &KernelRoute) -> Result<(), Refused> {
-        Ok(self.del_route(vrf, route)?)
+    fn delete(&self, vrf: Option<&str>, route: &KernelRoute) -> Result<(), KernelError> {
+        self.del_route(vrf, route)
     }
-    fn list(&self, vrf: Option<&str>, family: Family) -> Result<Vec<KernelRoute>, Refused> {
-        Ok(self.routes_of(vrf, family, ROUTE_PROTOCOL)?)
+    fn list(&self, vrf: Option<&str>, family: Family) -> Result<Vec<KernelRoute>, KernelError> {
+        self.routes_of(vrf, family, ROUTE_PROTOCOL)
     }
 }
 
 /// The identity of a route: the kernel has one per destination and metric.
 type Key = (Option<String>, ipnet::IpNet, u32);
+
+/// Routes that are not as they should be, and why.
+type Reasons = BTreeMap<Key, (Route, String)>;
 
 fn key(route: &Route) -> Key {
     (route.vrf.clone(), route.prefix, route.metric)
@@ -91,7 +99,9 @@ pub(crate) struct StaticRoutes {
     unverified: bool,
     next_audit_ms: u64,
     /// Routes that the kernel refuses permanently, and why.
-    refused: BTreeMap<Key, String>,
+    refused: Reasons,
+    /// Routes that the kernel does not remove, and why.
+    stuck: Reasons,
 }
 
 impl StaticRoutes {
@@ -148,7 +158,7 @@ impl StaticRoutes {
         tables: &dyn Tables,
         wanted: &BTreeSet<Route>,
         facts: &Facts,
-    ) -> Vec<(Route, String)> {
+    ) -> Vec<Refusal> {
         if self.unverified || self.due_ms().is_some_and(|due_ms| due_ms <= now_ms) {
             self.verify(tables, facts);
         }
@@ -169,27 +179,55 @@ impl StaticRoutes {
                     self.refused.remove(&key);
                     self.installed.insert(key, route.clone());
                 }
-                Err(refused) if refused.is_for_now() => drop(self.refused.remove(&key)),
-                Err(refused) => {
-                    let reason = if refused.exists() { IN_THE_WAY.to_owned() } else { refused.to_string() };
-                    if self.refused.insert(key, reason.clone()).as_ref() != Some(&reason) {
-                        refusals.push((route.clone(), reason));
-                    }
+                Err(error) if is_for_now(&error) => drop(self.refused.remove(&key)),
+                Err(error) => {
+                    let in_the_way = error.errno() == Some(nix::libc::EEXIST);
+                    let trouble = if in_the_way { RouteTrouble::InTheWay } else { RouteTrouble::Kernel };
+                    refusals.extend(news(&mut self.refused, route, trouble(error), false));
                 }
             }
         }
+        self.remove(tables, wanted, facts, &mut refusals);
+        refusals
+    }
+
+    /// Removes the routes that are not wanted any more.
+    fn remove(
+        &mut self,
+        tables: &dyn Tables,
+        wanted: &BTreeSet<Route>,
+        facts: &Facts,
+        refusals: &mut Vec<Refusal>,
+    ) {
         let keys: BTreeSet<Key> = wanted.iter().map(key).collect();
-        self.refused.retain(|key, _| keys.contains(key));
-        self.installed.retain(|key, route| {
+        let Self { installed, refused, stuck, .. } = self;
+        refused.retain(|key, _| keys.contains(key));
+        installed.retain(|key, route| {
             if keys.contains(key) {
                 return true;
             }
             match lower(route, facts).map(|lowered| tables.delete(route.vrf.as_deref(), &lowered)) {
-                Some(Err(refused)) => !refused.is_gone(),
+                Some(Err(error)) if !is_gone(&error) => {
+                    refusals.extend(news(stuck, route, RouteTrouble::Kernel(error), true));
+                    true
+                }
                 _ => false,
             }
         });
-        refusals
+        stuck.retain(|key, _| installed.contains_key(key) && !keys.contains(key));
+    }
+
+    /// True if the kernel has been given all of these.
+    pub(crate) fn contains(&self, wanted: &BTreeSet<Route>) -> bool {
+        wanted.iter().all(|route| self.installed.get(&key(route)) == Some(route))
+    }
+
+    /// Does nothing now, because the record cannot be written. Returns as [`Self::sync`].
+    pub(crate) fn withhold(&mut self, now_ms: u64, wanted: &BTreeSet<Route>) -> Vec<Refusal> {
+        self.next_audit_ms = now_ms + AUDIT_GAP_MS;
+        let missing = wanted.iter().filter(|route| self.installed.get(&key(route)) != Some(route));
+        let refused = &mut self.refused;
+        missing.filter_map(|route| news(refused, route, RouteTrouble::Unrecorded, false)).collect()
     }
 
     /// Compares the installed routes with the kernel's tables. A table that cannot be listed is
@@ -227,9 +265,12 @@ impl StaticRoutes {
     }
 }
 
-/// Why a route is not added where another one has its destination and metric.
-const IN_THE_WAY: &str = "the kernel has a route to it with the same metric that this switch did not make; remove that \
-                          route, or give this one another distance";
+/// A refusal, if it is not `known` for this reason already.
+fn news(known: &mut Reasons, route: &Route, cause: RouteTrouble, removing: bool) -> Option<Refusal> {
+    let why = (route.clone(), cause.to_string());
+    let is_new = known.insert(key(route), why.clone()).as_ref() != Some(&why);
+    is_new.then(|| Refusal { route: route.clone(), removing, cause })
+}
 
 /// The route in the kernel's form; `None` while none of its interfaces exists.
 fn lower(route: &Route, facts: &Facts) -> Option<KernelRoute> {
@@ -289,8 +330,8 @@ mod tests {
         unreachable: RefCell<bool>,
     }
 
-    fn no(errno: i32) -> Result<(), Refused> {
-        Err(Refused { errno: Some(errno), reason: format!("error {errno}") })
+    fn no(errno: i32) -> Result<(), KernelError> {
+        Err(KernelError::io("the test", std::io::Error::from_raw_os_error(errno)))
     }
 
     impl Fake {
@@ -307,7 +348,7 @@ mod tests {
     }
 
     impl Tables for Fake {
-        fn add(&self, _: Option<&str>, route: &KernelRoute) -> Result<(), Refused> {
+        fn add(&self, _: Option<&str>, route: &KernelRoute) -> Result<(), KernelError> {
             match self.at(route) {
                 Some(_) => no(nix::libc::EEXIST),
                 None if *self.unreachable.borrow() => no(nix::libc::ENETUNREACH),
@@ -317,20 +358,20 @@ mod tests {
                 }
             }
         }
-        fn replace(&self, _: Option<&str>, route: &KernelRoute) -> Result<(), Refused> {
+        fn replace(&self, _: Option<&str>, route: &KernelRoute) -> Result<(), KernelError> {
             match self.at(route) {
                 Some(at) => self.routes.borrow_mut()[at] = route.clone(),
                 None => self.routes.borrow_mut().push(route.clone()),
             }
             Ok(())
         }
-        fn delete(&self, _: Option<&str>, route: &KernelRoute) -> Result<(), Refused> {
+        fn delete(&self, _: Option<&str>, route: &KernelRoute) -> Result<(), KernelError> {
             let matching = self.at(route).filter(|at| self.routes.borrow()[*at].protocol == route.protocol);
             let Some(at) = matching else { return no(nix::libc::ESRCH) };
             self.routes.borrow_mut().remove(at);
             Ok(())
         }
-        fn list(&self, _: Option<&str>, family: Family) -> Result<Vec<KernelRoute>, Refused> {
+        fn list(&self, _: Option<&str>, family: Family) -> Result<Vec<KernelRoute>, KernelError> {
             let ours = |r: &&KernelRoute| r.dest.addr().is_ipv4() == (family == Family::V4);
             Ok(self.routes.borrow().iter().filter(ours).cloned().collect())
         }
@@ -420,7 +461,7 @@ mod tests {
             let shown = kernel.show();
             let refused = statics.sync(0, &kernel, &set(&[ONE]), &facts);
             assert_eq!(refused.len(), 1, "it is said that the route is refused");
-            assert!(refused[0].1.contains("that this switch did not make"), "{refused:?}");
+            assert!(matches!(refused[0].cause, RouteTrouble::InTheWay(_)), "{refused:?}");
             assert!(statics.sync(0, &kernel, &set(&[ONE]), &facts).is_empty(), "and said once");
             statics.sync(0, &kernel, &BTreeSet::new(), &facts);
             assert_eq!(kernel.show(), shown);

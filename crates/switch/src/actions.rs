@@ -237,15 +237,15 @@ pub trait Netdevs {
 
 /// Why a list of actions was not carried out.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{cause}{}", undoing.iter().map(|error| format!("; and undoing an earlier step failed: {error}")).collect::<String>())]
+#[error("{cause}{}", undoing.iter().map(|(_, error)| format!("; and undoing an earlier step failed: {error}")).collect::<String>())]
 pub struct TransactError<E: std::error::Error + 'static> {
     /// The interface that the first action that failed is for.
     pub interface: Option<String>,
     /// Why that action failed.
     #[source]
     pub cause: E,
-    /// Failures while the actions before it were undone.
-    pub undoing: Vec<E>,
+    /// The actions that should have undone those before it and failed, and why.
+    pub undoing: Vec<(Action, E)>,
 }
 
 /// Carries out `actions` in order; when one fails, undoes what was done, last first.
@@ -268,7 +268,9 @@ pub fn transact<E: std::error::Error + 'static>(
         if let Some((interface, cause)) = failure {
             let mut undoing = Vec::new();
             for action in done.into_iter().rev() {
-                undoing.extend(netdevs.act(&[action.clone().inverse()]).into_iter().filter_map(Result::err));
+                let undo = action.clone().inverse();
+                let failed = netdevs.act(std::slice::from_ref(&undo)).into_iter().find_map(Result::err);
+                undoing.extend(failed.map(|error| (undo, error)));
             }
             return Err(TransactError { interface, cause, undoing });
         }

@@ -5,7 +5,7 @@
 //! has moved is recorded and is moved back. A namespace's sysctl that was changed is restored when
 //! nothing needs it any more.
 
-use crate::actions::{Action, Actions};
+use crate::actions::{Action, Actions, Record};
 use crate::facts::{Facts, HostStack, Knob};
 use crate::identity::Identity;
 use crate::names::{alias, made_interfaces};
@@ -149,17 +149,17 @@ pub(crate) fn knobs(next: &Config, facts: &Facts, list: &mut Actions) {
         for knob in Knob::ALL {
             // A namespace that is about to be created has the kernel's defaults.
             let now = facts.knob(vrf.as_deref(), knob).unwrap_or(knob == Knob::Redirects);
-            let original = recall(list, vrf.as_deref(), knob);
+            let original = recall(&list.record, vrf.as_deref(), knob);
             // Another instance in this namespace has changed it before, and its record has the
             // original value.
             let shared = facts.shared_knobs.get(&knob).copied().filter(|_| vrf.is_none());
             let to = match (wanted.get(&(vrf.clone(), knob)), original) {
                 (Some(to), None) => {
-                    remember(list, vrf.as_deref(), knob, Some(shared.unwrap_or(now)));
+                    remember(&mut list.record, vrf.as_deref(), knob, Some(shared.unwrap_or(now)));
                     *to
                 }
                 (None, Some(original)) => {
-                    remember(list, vrf.as_deref(), knob, None);
+                    remember(&mut list.record, vrf.as_deref(), knob, None);
                     if shared.is_some() {
                         // Another instance still needs it; the last one restores it.
                         continue;
@@ -175,25 +175,27 @@ pub(crate) fn knobs(next: &Config, facts: &Facts, list: &mut Actions) {
     }
 }
 
-fn recall(list: &Actions, vrf: Option<&str>, knob: Knob) -> Option<bool> {
+/// The value with which a sysctl was found, if the switch has changed it.
+pub(crate) fn recall(record: &Record, vrf: Option<&str>, knob: Knob) -> Option<bool> {
     if vrf.is_none() && knob == Knob::Ipv6Forwarding {
-        return list.record.ipv6_forwarding;
+        return record.ipv6_forwarding;
     }
-    let found = list.record.knobs.get(vrf.unwrap_or_default())?;
+    let found = record.knobs.get(vrf.unwrap_or_default())?;
     found.iter().find(|(other, _)| *other == knob).map(|(_, value)| *value)
 }
 
-fn remember(list: &mut Actions, vrf: Option<&str>, knob: Knob, value: Option<bool>) {
+/// Records the value with which a sysctl was found; `None` when the switch has not changed it.
+pub(crate) fn remember(record: &mut Record, vrf: Option<&str>, knob: Knob, value: Option<bool>) {
     if vrf.is_none() && knob == Knob::Ipv6Forwarding {
-        list.record.ipv6_forwarding = value;
+        record.ipv6_forwarding = value;
         return;
     }
     let key = vrf.unwrap_or_default().to_owned();
-    let found = list.record.knobs.entry(key.clone()).or_default();
+    let found = record.knobs.entry(key.clone()).or_default();
     found.retain(|(other, _)| *other != knob);
     found.extend(value.map(|value| (knob, value)));
     if found.is_empty() {
-        list.record.knobs.remove(&key);
+        record.knobs.remove(&key);
     }
 }
 

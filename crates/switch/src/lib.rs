@@ -18,6 +18,7 @@ pub mod forwarding;
 mod host_routes;
 mod identity;
 pub mod layer3;
+mod leftovers;
 pub mod links;
 mod names;
 mod packet_filter;

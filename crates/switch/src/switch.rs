@@ -9,6 +9,7 @@ use crate::compile::{compile, lines_up, port_names};
 use crate::facts::{Facts, LinkFacts};
 use crate::host_routes::Route;
 use crate::identity::Identity;
+use crate::leftovers;
 use crate::links::{self, Action, Actions, Record};
 use crate::ports::PortIds;
 use crate::rifs;
@@ -18,6 +19,7 @@ use lanyard_config::{Config, InterfaceName};
 use lanyard_plane::PlaneState;
 use lanyard_stp::{Duplex, Snapshot};
 use lanyard_types::VlanSet;
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 /// A configuration that may be taken, and what taking it requires.
@@ -47,11 +49,22 @@ pub struct Switch {
     /// False until the first configuration has been carried out. Until then the netdevs are in the
     /// state in which the last run left them.
     settled: bool,
+    /// What actions that failed have left, until the next configuration has been carried out.
+    left: Left,
     /// The bridge, when spanning tree is on.
     spanning: Option<Box<Spanning>>,
     /// The state of spanning tree that the last run saved; kept until the first configuration has
     /// been carried out.
     found: Option<Box<Snapshot>>,
+}
+
+/// What actions that failed have left behind.
+#[derive(Debug, Clone, Default)]
+struct Left {
+    /// True if there is anything.
+    any: bool,
+    /// The interfaces whose netdevs may not be as configured.
+    interfaces: BTreeSet<String>,
 }
 
 impl Switch {
@@ -68,6 +81,7 @@ impl Switch {
             ports,
             record,
             settled: false,
+            left: Left::default(),
             spanning: None,
             found: None,
         }
@@ -146,8 +160,8 @@ impl Switch {
     pub fn plan(&self, now: u64, next: Config) -> Result<Plan, String> {
         let notices = check::check(&self.config, &next, &self.facts, &self.identity)?;
         let ports = self.ports.assign(port_names(&next))?;
-        let old = self.settled.then_some(&self.config);
-        let mut actions = links::actions(old, &next, &self.facts, &self.record, &self.identity);
+        let old = self.carried_out();
+        let mut actions = links::actions(old.as_deref(), &next, &self.facts, &self.record, &self.identity);
         let wanted = spanning::lower(&next, &ports, &self.identity);
         let mut spanning = spanning::next(now, self.spanning.as_deref(), self.found.as_deref(), wanted)?;
         if let Some(spanning) = &mut spanning {
@@ -157,6 +171,15 @@ impl Switch {
             spanning.hold_down(&mut actions.before, &ports);
         }
         Ok(Plan { config: next, ports, actions, notices, spanning: spanning.map(Box::new) })
+    }
+    /// The configuration that the netdevs are known to have; `None` when nothing is known about any of them.
+    fn carried_out(&self) -> Option<Cow<'_, Config>> {
+        let mut config = self.settled.then_some(Cow::Borrowed(&self.config))?;
+        if !self.left.interfaces.is_empty() {
+            let left = &self.left.interfaces;
+            config.to_mut().interfaces.retain(|name, _| !left.contains(&name.to_string()));
+        }
+        Some(config)
     }
     /// The plane state of a plan, with the netdevs as they are now.
     #[must_use]
@@ -176,8 +199,23 @@ impl Switch {
         let routes = std::mem::take(&mut self.record.routes);
         self.record = Record { routes, ..plan.actions.record };
         self.settled = true;
+        self.left = Left::default();
         self.spanning = plan.spanning;
         self.found = None;
+    }
+    /// Records what actions leave in the kernel that should have undone or released something, and `failed`. `other` is the
+    /// record of the state that the kernel is still in there: of the refused configuration, or of the previous one. The
+    /// next plan deals with all of it.
+    pub fn leave(&mut self, failed: &[Action], other: &Record) {
+        leftovers::keep(&mut self.record, failed, other, &self.facts);
+        self.left.any |= !failed.is_empty();
+        self.left.interfaces.extend(failed.iter().filter_map(Action::interface));
+    }
+    /// True while something is left that the kernel has against the configuration. A plan for the running configuration
+    /// deals with it.
+    #[must_use]
+    pub const fn has_leftovers(&self) -> bool {
+        self.left.any
     }
     /// The plane state of the running configuration.
     #[must_use]

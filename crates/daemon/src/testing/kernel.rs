@@ -1,0 +1,391 @@
+//! The kernel in memory.
+
+use crate::kernel::{FilterSource, Kernel, KernelError, Result, RouteSource};
+use lanyard_netdev::follow::{Heard, Progress, Table};
+use lanyard_netdev::{Address, Event, Family, Hook as FilterHook, Link, Neighbour, Route, Settings};
+use lanyard_switch::compile::pipeline_end_of;
+use lanyard_switch::facts::{HostStack, Knob, Namespace};
+use lanyard_switch::links::Netdevs;
+use lanyard_switch::{Action, Facts, LinkFacts};
+use lanyard_types::MacAddr;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::RawFd;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+/// A kernel in memory. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct FakeKernel(Rc<RefCell<State>>);
+
+/// The contents of the kernel in memory.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    /// The netdevs, by VRF and name.
+    pub(crate) links: BTreeMap<(Option<String>, String), Link>,
+    pub(crate) hosts: BTreeMap<String, HostStack>,
+    pub(crate) addresses: BTreeSet<(String, ipnet::IpNet)>,
+    pub(crate) namespaces: BTreeMap<String, String>,
+    pub(crate) knobs: BTreeMap<(Option<String>, Knob), bool>,
+    pub(crate) routes: BTreeMap<Option<String>, Vec<Route>>,
+    pub(crate) neighbours: BTreeMap<(u32, IpAddr), MacAddr>,
+    /// Routes to these gateways are refused as unreachable.
+    pub(crate) unreachable: BTreeSet<IpAddr>,
+    /// Every action that was carried out.
+    pub(crate) done: Vec<Action>,
+    /// The number of the action that fails, counted from 1 since it was set.
+    pub(crate) fail_at: Option<usize>,
+    /// [`State::fail_at`] from the first failure on.
+    pub(crate) then_fail_at: Option<usize>,
+    /// The kernel refuses to add and to delete the routes to these prefixes: after how many changes, and with which
+    /// error number.
+    pub(crate) refused_routes: BTreeMap<ipnet::IpNet, (usize, i32)>,
+    /// A file or directory that is renamed at the next action.
+    pub(crate) renames: Option<(PathBuf, PathBuf)>,
+    /// These gateways are reachable only while the netdev has the address.
+    pub(crate) behind: BTreeMap<IpAddr, (String, ipnet::IpNet)>,
+    /// How often a table of routes was listed.
+    pub(crate) dumps: usize,
+    /// Messages that the routing sockets deliver next.
+    said: Vec<Said>,
+    last_index: u32,
+}
+
+/// A message of a routing socket.
+#[derive(Debug, Clone)]
+pub(crate) enum Said {
+    Link(Box<Link>),
+    Neighbour(Neighbour),
+    /// The body of a route message, and whether the route was removed.
+    Route(Vec<u8>, bool),
+}
+
+impl FakeKernel {
+    pub(crate) fn state(&self) -> std::cell::RefMut<'_, State> {
+        self.0.borrow_mut()
+    }
+    /// Adds an Ethernet netdev that is down, with link once it is up. Returns its index.
+    pub(crate) fn add(&self, name: &str) -> u32 {
+        self.state().add(None, name)
+    }
+    /// A netdev of the switch's own namespace.
+    pub(crate) fn get(&self, name: &str) -> Link {
+        self.state().links[&(None, name.to_owned())].clone()
+    }
+    /// Changes a netdev of the switch's own namespace, as an administrator or a cable does. Returns
+    /// the event.
+    pub(crate) fn change(&self, name: &str, change: impl FnOnce(&mut Link)) -> Event {
+        let mut state = self.state();
+        let link = state.links.get_mut(&(None, name.to_owned())).expect("a netdev");
+        change(link);
+        Event::Link(Box::new(link.clone()))
+    }
+    /// Makes the routing sockets deliver a message.
+    pub(crate) fn say(&self, said: Said) {
+        self.state().said.push(said);
+    }
+}
+
+impl State {
+    fn add(&mut self, vrf: Option<&str>, name: &str) -> u32 {
+        self.last_index += 1;
+        let link = Link {
+            ifindex: self.last_index,
+            name: name.to_owned(),
+            ethernet: true,
+            mac: MacAddr([2, 0, 0, 0, 1, self.last_index as u8]),
+            mtu: 1500,
+            ..Link::default()
+        };
+        self.links.insert((vrf.map(str::to_owned), name.to_owned()), link);
+        self.last_index
+    }
+    fn find(&mut self, name: &str) -> Result<&mut Link> {
+        let found = self.links.iter_mut().find(|((_, known), _)| known == name);
+        found.map(|(_, link)| link).ok_or_else(|| KernelError::NoInterface(name.to_owned()))
+    }
+    fn refuse(&mut self, route: &Route) -> Result<()> {
+        match self.refused_routes.get_mut(&route.dest) {
+            None => Ok(()),
+            Some((0, errno)) => {
+                Err(KernelError::io("the fault of the test", io::Error::from_raw_os_error(*errno)))
+            }
+            Some((left, _)) => {
+                *left -= 1;
+                Ok(())
+            }
+        }
+    }
+    fn act(&mut self, action: &Action) -> Result<()> {
+        if let Some((from, to)) = self.renames.take() {
+            std::fs::rename(from, to).expect("renamed");
+        }
+        if let Some(left) = &mut self.fail_at {
+            *left -= 1;
+            if *left == 0 {
+                self.fail_at = self.then_fail_at.take();
+                return Err(KernelError::io("the fault of the test", io::Error::other("refused")));
+            }
+        }
+        match action {
+            Action::Namespace { vrf, mark, add: true } => {
+                drop(self.namespaces.insert(vrf.clone(), mark.clone()))
+            }
+            Action::Namespace { vrf, .. } => {
+                self.namespaces.remove(vrf);
+                self.knobs.retain(|(of, _), _| of.as_ref() != Some(vrf));
+            }
+            Action::CreatePair(pair) => {
+                for end in [pair.name.clone(), pipeline_end_of(&pair.name)] {
+                    self.add(None, &end);
+                    let link = self.find(&end)?;
+                    (link.alias, link.mtu) = (Some(pair.alias.clone()), pair.mtu);
+                }
+                let mac = pair.mac;
+                let link = self.find(&pair.name)?;
+                link.mac = mac.unwrap_or(link.mac);
+            }
+            Action::DeletePair(pair) => {
+                let ends = [pair.name.clone(), pipeline_end_of(&pair.name)];
+                self.links.retain(|(_, name), _| !ends.contains(name));
+                self.hosts.retain(|name, _| !ends.contains(name));
+                self.addresses.retain(|(name, _)| !ends.contains(name));
+            }
+            Action::Move { name, from, to } => {
+                let link = self.links.remove(&(from.clone(), name.clone()));
+                let mut link = link.ok_or_else(|| KernelError::NoInterface(name.clone()))?;
+                (link.admin_up, link.carrier) = (false, false);
+                self.links.insert((to.clone(), name.clone()), link);
+            }
+            Action::Link { name, from: _, to } => {
+                let link = self.find(name)?;
+                (link.admin_up, link.carrier) = (to.up, to.up);
+                (link.promiscuous, link.mtu) = (to.promisc, to.mtu);
+                link.mac = to.mac.unwrap_or(link.mac);
+                self.hosts.insert(name.clone(), to.host);
+            }
+            Action::Address { name, net, add: true } => drop(self.addresses.insert((name.clone(), *net))),
+            Action::Address { name, net, .. } => {
+                let on = (name.clone(), *net);
+                self.addresses.remove(&on);
+                // The kernel flushes routes over the address without an event.
+                let behind = &self.behind;
+                let stays = |hop: &lanyard_netdev::NextHop| {
+                    hop.via.and_then(|via| behind.get(&via)).is_none_or(|at| *at != on)
+                };
+                for routes in self.routes.values_mut() {
+                    routes.retain(|route| route.next_hops.iter().all(stays));
+                }
+            }
+            Action::Knob { vrf, knob, to, .. } => drop(self.knobs.insert((vrf.clone(), *knob), *to)),
+            Action::Speed { .. } => {}
+        }
+        self.done.push(action.clone());
+        Ok(())
+    }
+}
+
+impl Netdevs for FakeKernel {
+    type Error = KernelError;
+    fn act(&mut self, run: &[Action]) -> Vec<Result<()>> {
+        run.iter().map(|action| self.state().act(action)).collect()
+    }
+}
+
+impl Kernel for FakeKernel {
+    fn facts(&mut self) -> Result<Facts> {
+        let links: Vec<_> = self.state().links.clone().into_iter().collect();
+        let facts = links.iter().map(|((vrf, _), link)| self.link_facts(vrf.as_deref(), link));
+        let mut facts: Facts = facts.collect();
+        let state = self.state();
+        for ((vrf, knob), on) in &state.knobs {
+            match (vrf, knob) {
+                (None, Knob::Ipv6Forwarding) => facts.ipv6_forwarding = *on,
+                (None, knob) => drop(facts.knobs.insert(*knob, *on)),
+                _ => {}
+            }
+        }
+        for (vrf, mark) in &state.namespaces {
+            let namespace = Namespace { mark: Some(mark.clone()), ..Namespace::default() };
+            facts.namespaces.insert(vrf.clone(), namespace);
+        }
+        Ok(facts)
+    }
+    fn link_facts(&self, vrf: Option<&str>, link: &Link) -> LinkFacts {
+        LinkFacts {
+            ifindex: link.ifindex,
+            name: link.name.clone(),
+            mac: Some(link.mac),
+            mtu: link.mtu,
+            admin_up: link.admin_up,
+            carrier: link.carrier,
+            loopback: link.loopback,
+            ethernet: link.ethernet,
+            master: link.master,
+            promisc: link.promiscuous,
+            alias: link.alias.clone(),
+            host: self.state().hosts.get(&link.name).copied().unwrap_or_default(),
+            vrf: vrf.map(str::to_owned),
+        }
+    }
+    fn learn_hosts(&mut self, _names: &[String], _facts: &mut Facts) {}
+    fn learn_namespaces(&mut self, _vrfs: &[String], _facts: &mut Facts) {}
+    fn has(&self, name: &str) -> bool {
+        self.state().find(name).is_ok()
+    }
+    fn home(&self, _name: &str) -> Option<&str> {
+        None
+    }
+    fn vrfs(&self) -> Vec<String> {
+        self.state().namespaces.keys().cloned().collect()
+    }
+    fn vrf_links(&self) -> Vec<(String, Link)> {
+        Vec::new()
+    }
+    fn vrf_event_fd(&self) -> Option<RawFd> {
+        None
+    }
+    fn vrf_events(&mut self) -> Vec<(String, Vec<Event>)> {
+        Vec::new()
+    }
+    fn enter(&self, _vrf: Option<&str>, work: &mut (dyn FnMut() + Send)) -> Result<()> {
+        work();
+        Ok(())
+    }
+    fn links(&self, vrf: Option<&str>) -> Result<Vec<Link>> {
+        let vrf = vrf.map(str::to_owned);
+        Ok(self.state().links.iter().filter(|((home, _), _)| *home == vrf).map(|(_, l)| l.clone()).collect())
+    }
+    fn link(&self, vrf: Option<&str>, name: &str) -> Result<Link> {
+        let key = (vrf.map(str::to_owned), name.to_owned());
+        self.state().links.get(&key).cloned().ok_or(KernelError::NoInterface(key.1))
+    }
+    fn addresses(&self, _vrf: Option<&str>, _ifindex: Option<u32>) -> Result<Vec<Address>> {
+        Ok(Vec::new())
+    }
+    fn routes(&self, vrf: Option<&str>, family: Family, table: u32) -> Result<Vec<Route>> {
+        let mut state = self.state();
+        state.dumps += 1;
+        let routes = state.routes.get(&vrf.map(str::to_owned)).cloned().unwrap_or_default();
+        let of_family = |route: &Route| (family == Family::V4) == route.dest.addr().is_ipv4();
+        Ok(routes.into_iter().filter(|route| route.table == table && of_family(route)).collect())
+    }
+    fn routes_of(&self, vrf: Option<&str>, family: Family, protocol: u8) -> Result<Vec<Route>> {
+        let mut routes = self.routes(vrf, family, lanyard_netdev::TABLE_MAIN)?;
+        routes.retain(|route| route.protocol == protocol);
+        Ok(routes)
+    }
+    fn add_route(&self, vrf: Option<&str>, route: &Route) -> Result<()> {
+        let same = |known: &Route| (known.dest, known.metric) == (route.dest, route.metric);
+        let vrf_routes = self.state().routes.get(&vrf.map(str::to_owned)).cloned().unwrap_or_default();
+        if vrf_routes.iter().any(same) {
+            return Err(KernelError::io("adding a route", io::Error::from_raw_os_error(libc::EEXIST)));
+        }
+        self.replace_route(vrf, route)
+    }
+    fn replace_route(&self, vrf: Option<&str>, route: &Route) -> Result<()> {
+        let mut state = self.state();
+        let via = route.next_hops.first().and_then(|hop| hop.via);
+        let lost = |via| state.behind.get(&via).is_some_and(|on| !state.addresses.contains(on));
+        if via.is_some_and(|via| state.unreachable.contains(&via) || lost(via)) {
+            return Err(KernelError::io("adding a route", io::Error::from_raw_os_error(libc::EHOSTUNREACH)));
+        }
+        state.refuse(route)?;
+        let routes = state.routes.entry(vrf.map(str::to_owned)).or_default();
+        routes.retain(|known| (known.dest, known.metric) != (route.dest, route.metric));
+        routes.push(route.clone());
+        Ok(())
+    }
+    fn del_route(&self, vrf: Option<&str>, route: &Route) -> Result<()> {
+        let mut state = self.state();
+        state.refuse(route)?;
+        let routes = state.routes.entry(vrf.map(str::to_owned)).or_default();
+        routes.retain(|known| (known.dest, known.metric) != (route.dest, route.metric));
+        Ok(())
+    }
+    fn neighbours(&self, _vrf: Option<&str>, _family: Family) -> Result<Vec<Neighbour>> {
+        Ok(Vec::new())
+    }
+    fn set_neighbour(&self, _vrf: Option<&str>, ifindex: u32, address: IpAddr, mac: MacAddr) -> Result<()> {
+        self.state().neighbours.insert((ifindex, address), mac);
+        Ok(())
+    }
+    fn del_neighbour(&self, _vrf: Option<&str>, ifindex: u32, address: IpAddr) -> Result<()> {
+        self.state().neighbours.remove(&(ifindex, address));
+        Ok(())
+    }
+    fn settings(&self, _name: &str) -> Result<Settings> {
+        Ok(Settings { speed_mbps: Some(1000), ..Settings::default() })
+    }
+    fn driver(&self, _name: &str) -> Result<String> {
+        Ok("test".into())
+    }
+    fn follow(&self, _vrf: Option<&str>) -> Result<Box<dyn RouteSource>> {
+        Ok(Box::new(FakeSource { kernel: self.clone(), listing: None }))
+    }
+    fn watch_filter(&self, _vrf: Option<&str>) -> Result<Box<dyn FilterSource>> {
+        Ok(Box::new(NoFilter))
+    }
+}
+
+/// A namespace without packet filter.
+struct NoFilter;
+
+impl FilterSource for NoFilter {
+    fn fds(&self) -> Vec<RawFd> {
+        Vec::new()
+    }
+    fn events(&mut self, _new: &mut BTreeSet<FilterHook>) -> bool {
+        false
+    }
+    fn list(&mut self) -> lanyard_netdev::Result<BTreeSet<FilterHook>> {
+        Ok(BTreeSet::new())
+    }
+    fn legacy(&self) -> lanyard_netdev::Result<BTreeSet<FilterHook>> {
+        Ok(BTreeSet::new())
+    }
+}
+
+/// The routing sockets of the kernel in memory.
+struct FakeSource {
+    kernel: FakeKernel,
+    listing: Option<Table>,
+}
+
+impl RouteSource for FakeSource {
+    fn fds(&self) -> Vec<RawFd> {
+        Vec::new()
+    }
+    fn read(&mut self, most: usize, each: &mut dyn FnMut(Heard<'_>)) -> usize {
+        let mut state = self.kernel.state();
+        let count = state.said.len().min(most);
+        let said: Vec<Said> = state.said.drain(..count).collect();
+        drop(state);
+        for said in said {
+            match said {
+                Said::Link(link) => each(Heard::Link(link, false)),
+                Said::Neighbour(neighbour) => each(Heard::Neighbour(neighbour, false)),
+                Said::Route(body, gone) => {
+                    let route = lanyard_wire::rtnetlink::Route::new(&body).expect("a route");
+                    each(Heard::Route { route, flags: 0, gone });
+                }
+            }
+        }
+        count
+    }
+    fn list(&mut self, table: Table) -> io::Result<()> {
+        self.listing = Some(table);
+        Ok(())
+    }
+    fn read_listing(&mut self, _most: usize, each: &mut dyn FnMut(Heard<'_>)) -> io::Result<Progress> {
+        if self.listing.take() == Some(Table::Links) {
+            for link in self.kernel.links(None).unwrap_or_default() {
+                each(Heard::Link(Box::new(link), false));
+            }
+        }
+        Ok(Progress::Done { consistent: true })
+    }
+    fn use_neighbours(&mut self, _neighbours: &[(u32, IpAddr)]) {}
+}
