@@ -3,7 +3,7 @@
 //! Invariant: an event is created only while a session listens to its kind.
 
 use crate::context::Context;
-use crate::route_views;
+use crate::kernel_views;
 use lanyard_cli::view::EventKind;
 use lanyard_config::InterfaceName;
 use lanyard_pipeline::state::{PlaneState, PortKind, PortState};
@@ -91,7 +91,7 @@ pub(crate) fn route(
     route: &lanyard_netdev::Route,
 ) {
     if ctx.bus.wants(EventKind::Route) {
-        let view = route_views::route(vrf, route, ctx.facts());
+        let view = kernel_views::route(vrf, route, ctx.facts());
         let details = view.and_then(|view| serde_json::to_value(view).ok()).map(object);
         if let Some(details) = details {
             ctx.bus.event(EventKind::Route, action, || details);
@@ -106,7 +106,7 @@ pub(crate) fn neighbour(
     neighbour: &lanyard_netdev::Neighbour,
 ) {
     if ctx.bus.wants(EventKind::Neighbor) {
-        let view = route_views::neighbour(vrf, neighbour, ctx.facts());
+        let view = kernel_views::neighbour(vrf, neighbour, ctx.facts());
         let details = view.and_then(|view| serde_json::to_value(view).ok()).map(object);
         if let Some(details) = details {
             ctx.bus.event(EventKind::Neighbor, action, || details);

@@ -6,7 +6,7 @@
 use crate::context::Context;
 use crate::routing::Following;
 use ipnet::IpNet;
-use lanyard_cli::backend::Family;
+use lanyard_cli::backend::{Family, Refusal};
 use lanyard_cli::view::{self, CefEntry, CefNextHop};
 use lanyard_pipeline::route::{IpHeader, flow_bucket};
 use lanyard_plane::{RouteLookup, RouteTarget};
@@ -32,6 +32,12 @@ pub(crate) enum CefError {
     Plane(&'static str),
     #[error("the plane does not route in table {0}")]
     Table(String),
+}
+
+impl From<CefError> for Refusal {
+    fn from(error: CefError) -> Self {
+        Self(error.to_string())
+    }
 }
 
 fn action(target: Option<RouteTarget>) -> (&'static str, Option<String>) {

@@ -16,6 +16,8 @@ use crate::netdevs::{Change, pair_missing};
 use crate::record::RecordError;
 use crate::spanning::{carry_out, snapshot_path};
 use crate::startup::Part;
+use lanyard_cli::backend::{Configuration, Refusal};
+use lanyard_cli::sessions::ConfigSessions;
 use lanyard_config::Config;
 use lanyard_pipeline::state::{HookChoice, PlaneState, PortKind, PortState};
 use lanyard_plane::PlaneError;
@@ -79,6 +81,42 @@ enum DetachFailure {
     Plane(#[from] PlaneError),
     #[error(transparent)]
     Netdev(#[from] KernelError),
+}
+
+impl Configuration for Core {
+    fn running(&self) -> &Config {
+        self.ctx.switch.config()
+    }
+    fn commit(&mut self, candidate: Config) -> Result<(), Refusal> {
+        Ok(self.take(candidate)?)
+    }
+    fn commit_confirmed(&mut self, candidate: Config, minutes: u32) -> Result<(), Refusal> {
+        let before = self.ctx.switch.config().clone();
+        self.take(candidate)?;
+        let at_ms = self.ctx.clock.now_ms() + u64::from(minutes) * 60_000;
+        self.confirmation.await_until(at_ms, before);
+        self.keep_running_config();
+        Ok(())
+    }
+    fn confirm(&mut self) -> bool {
+        let awaited = self.confirmation.confirm();
+        if awaited {
+            self.keep_running_config();
+        }
+        awaited
+    }
+    fn rollback_in_s(&self) -> Option<u64> {
+        self.confirmation.left_s(self.ctx.clock.now_ms())
+    }
+    fn config_sessions(&mut self) -> &mut ConfigSessions {
+        &mut self.config_sessions
+    }
+}
+
+impl From<CommitError> for Refusal {
+    fn from(error: CommitError) -> Self {
+        Self(error.to_string())
+    }
 }
 
 impl Core {

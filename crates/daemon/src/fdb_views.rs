@@ -1,13 +1,31 @@
-//! `show mac address-table`.
+//! `show mac address-table` and `clear mac address-table`.
 
 use crate::context::Context;
-use lanyard_cli::backend::MacFilter;
+use crate::core::Core;
+use lanyard_cli::backend::{Fdb, MacFilter};
 use lanyard_cli::view::{self, Offload};
 use lanyard_plane::{FdbFilter, FdbKind};
 use lanyard_types::VlanId;
 
+impl Fdb for Core {
+    fn mac_table(&mut self, filter: &MacFilter) -> view::MacTable {
+        entries(&mut self.ctx, filter)
+    }
+    fn mac_count(&mut self, vlan: Option<VlanId>) -> view::MacCount {
+        count(&mut self.ctx, vlan)
+    }
+    fn clear_mac_table(&mut self, filter: &MacFilter) -> u64 {
+        let Some(mut filter) = filter_of(&self.ctx, filter) else { return 0 };
+        if filter.kind.is_some_and(|kind| kind != FdbKind::Dynamic) {
+            return 0;
+        }
+        filter.kind = None;
+        self.ctx.plane.fdb_flush(&filter)
+    }
+}
+
 /// The plane's filter; `None` when it can match nothing.
-pub(crate) fn filter_of(ctx: &Context, filter: &MacFilter) -> Option<FdbFilter> {
+fn filter_of(ctx: &Context, filter: &MacFilter) -> Option<FdbFilter> {
     const KINDS: [FdbKind; 4] = [FdbKind::Dynamic, FdbKind::Static, FdbKind::Sticky, FdbKind::SelfAddress];
     let port = match &filter.interface {
         Some(name) => Some(ctx.port_of(name)?),
@@ -24,7 +42,7 @@ fn capacity(ctx: &Context) -> u64 {
     ctx.plane.state().global.fdb_limit.min(ctx.plane.capabilities().fdb).into()
 }
 
-pub(crate) fn entries(ctx: &mut Context, filter: &MacFilter) -> view::MacTable {
+fn entries(ctx: &mut Context, filter: &MacFilter) -> view::MacTable {
     let mut entries = Vec::new();
     if let Some(filter) = filter_of(ctx, filter) {
         let names = ctx.port_names().to_vec();
@@ -45,7 +63,7 @@ pub(crate) fn entries(ctx: &mut Context, filter: &MacFilter) -> view::MacTable {
     view::MacTable { total: entries.len() as u64, entries, capacity: capacity(ctx) }
 }
 
-pub(crate) fn count(ctx: &mut Context, vlan: Option<VlanId>) -> view::MacCount {
+fn count(ctx: &mut Context, vlan: Option<VlanId>) -> view::MacCount {
     let mut count = view::MacCount { capacity: capacity(ctx), ..view::MacCount::default() };
     ctx.plane.fdb_walk(&FdbFilter { vlan, ..FdbFilter::default() }, &mut |entry| {
         count.total += 1;

@@ -2,7 +2,9 @@
 
 use crate::cef_views::routed_by;
 use crate::context::Context;
-use lanyard_cli::backend::Refusal;
+use crate::core::Core;
+use crate::port_notes::PortNotes;
+use lanyard_cli::backend::{Interfaces, Refusal};
 use lanyard_cli::view::{self, Counters, InterfaceKind, InterfaceView};
 use lanyard_config::{Interface, InterfaceName, Role};
 use lanyard_netdev::{DirectionStats, Link, LinkStats};
@@ -11,24 +13,41 @@ use lanyard_switch::{check, forwarding};
 use lanyard_types::{DropReason, FrameCount, PortId};
 use std::collections::BTreeMap;
 
-/// What is known about ports besides configuration and tables.
-#[derive(Debug, Default)]
-pub(crate) struct PortNotes {
-    /// Ports that the plane refused, and why.
-    pub(crate) faults: BTreeMap<String, String>,
-    /// Netdev counters at the last `clear counters`.
-    cleared: BTreeMap<String, LinkStats>,
+impl Interfaces for Core {
+    fn netdev_names(&self) -> Vec<String> {
+        let ours =
+            |alias: &Option<String>| alias.as_deref().is_some_and(|alias| alias.starts_with("lanyard:"));
+        let usable =
+            self.ctx.facts().iter().filter(|link| link.ethernet && !link.loopback && !ours(&link.alias));
+        usable.map(|link| link.name.clone()).collect()
+    }
+    fn netdev_refusal(&self, name: &str) -> Option<&'static str> {
+        let link = self.ctx.facts().iter().find(|link| link.name == name)?;
+        if link.loopback {
+            Some("is the loopback device: an interface of the switch is an Ethernet device")
+        } else if !link.ethernet {
+            Some("is no Ethernet device: it can't be an interface of the switch")
+        } else {
+            let ours = link.alias.as_deref().is_some_and(|alias| alias.starts_with("lanyard:"));
+            ours.then_some("is a device that Lanyard made: it can't be a port")
+        }
+    }
+    fn interfaces(&mut self, only: Option<&InterfaceName>) -> view::Interfaces {
+        interfaces(&mut self.ctx, &self.ports, only)
+    }
+    fn drops(&mut self, only: Option<&InterfaceName>) -> view::Drops {
+        drops(&mut self.ctx, only)
+    }
+    fn clear_counters(&mut self, only: Option<&InterfaceName>) -> Result<(), Refusal> {
+        clear(&mut self.ctx, &mut self.ports, only)
+    }
 }
 
 /// `clear counters`.
 ///
 /// # Errors
 /// When `only` is no interface of the switch.
-pub(crate) fn clear(
-    ctx: &mut Context,
-    ports: &mut PortNotes,
-    only: Option<&InterfaceName>,
-) -> Result<(), Refusal> {
+fn clear(ctx: &mut Context, ports: &mut PortNotes, only: Option<&InterfaceName>) -> Result<(), Refusal> {
     let configured = &ctx.switch.config().interfaces;
     let names: Vec<InterfaceName> = match only {
         Some(name) if !configured.contains_key(name) => {
@@ -50,11 +69,7 @@ pub(crate) fn clear(
     Ok(())
 }
 
-pub(crate) fn interfaces(
-    ctx: &mut Context,
-    ports: &PortNotes,
-    only: Option<&InterfaceName>,
-) -> view::Interfaces {
+fn interfaces(ctx: &mut Context, ports: &PortNotes, only: Option<&InterfaceName>) -> view::Interfaces {
     let listed = |(name, interface): &(&InterfaceName, &Interface)| {
         only.is_none_or(|only| only == *name)
             && (matches!(name, InterfaceName::Vlan(_)) || interface.role != Role::Unset)
@@ -190,7 +205,7 @@ fn counters(
     (count(counters.rx, dropped, stats.rx.errors), count(counters.tx, counters.tx_dropped, stats.tx.errors))
 }
 
-pub(crate) fn drops(ctx: &mut Context, only: Option<&InterfaceName>) -> view::Drops {
+fn drops(ctx: &mut Context, only: Option<&InterfaceName>) -> view::Drops {
     let names: Vec<InterfaceName> = ctx
         .switch
         .config()

@@ -9,7 +9,6 @@
 
 mod ageing;
 mod announce;
-mod backend;
 mod bus;
 mod capture;
 mod cef_views;
@@ -17,6 +16,7 @@ mod children;
 pub mod client;
 mod clock;
 mod commit;
+mod config_files;
 mod confirm;
 mod context;
 mod core;
@@ -27,6 +27,7 @@ mod fpm_server;
 mod instance;
 mod interface_views;
 mod kernel;
+mod kernel_views;
 mod layer3;
 mod linux;
 mod log;
@@ -37,6 +38,7 @@ mod packet_filter;
 pub mod paths;
 pub mod planes;
 mod platform_views;
+mod port_notes;
 pub mod protocol;
 mod record;
 mod relay;
@@ -45,11 +47,14 @@ mod route_views;
 mod routing;
 mod run;
 mod server;
+mod service_views;
 mod spaces;
 mod spanning;
+mod spanning_views;
 mod startup;
 mod static_routes;
 mod stderr;
+mod system_views;
 #[cfg(test)]
 #[allow(clippy::panic)] // a test that is written wrong
 mod testing;

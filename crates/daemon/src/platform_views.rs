@@ -1,14 +1,42 @@
-//! `show platform traps` and `show platform packet-trace`.
+//! `show platform`: the plane and its tables, traps, and a frame's walk.
 
 use crate::context::Context;
-use lanyard_cli::backend::Refusal;
+use crate::core::Core;
+use crate::resources;
+use lanyard_cli::backend::{Platform, Refusal};
 use lanyard_cli::view;
 use lanyard_config::InterfaceName;
 use lanyard_pipeline::trace::Verdict;
 use lanyard_plane::TrapCounters;
 use lanyard_types::{TrapGroup, TrapReason};
 
-pub(crate) fn traps(ctx: &mut Context) -> view::Traps {
+impl Platform for Core {
+    fn platform(&mut self) -> view::Platform {
+        let able = self.ctx.plane.capabilities();
+        view::Platform {
+            plane: able.name.into(),
+            survives_daemon: able.survives_daemon,
+            max_ports: able.ports as u64,
+            max_mac_addresses: able.fdb.into(),
+            notes: able.notes.clone(),
+        }
+    }
+    fn resources(&mut self) -> view::Resources {
+        resources::view(&mut self.ctx)
+    }
+    fn traps(&mut self) -> view::Traps {
+        traps(&mut self.ctx)
+    }
+    fn packet_trace(
+        &mut self,
+        interface: &InterfaceName,
+        frame: &[u8],
+    ) -> Result<view::PacketTrace, Refusal> {
+        trace(&mut self.ctx, interface, frame)
+    }
+}
+
+fn traps(ctx: &mut Context) -> view::Traps {
     let (counters, frames) = (ctx.plane.trap_counters(), ctx.plane.trap_reasons());
     let global = &ctx.plane.state().global;
     let group = |group: &TrapGroup| {
@@ -36,11 +64,7 @@ pub(crate) fn traps(ctx: &mut Context) -> view::Traps {
     }
 }
 
-pub(crate) fn trace(
-    ctx: &mut Context,
-    interface: &InterfaceName,
-    frame: &[u8],
-) -> Result<view::PacketTrace, Refusal> {
+fn trace(ctx: &mut Context, interface: &InterfaceName, frame: &[u8]) -> Result<view::PacketTrace, Refusal> {
     let port = ctx.port_of(interface).ok_or_else(|| format!("{interface} is no port of the switch"))?;
     let trace = ctx.plane.trace(port, frame).map_err(|error| Refusal(error.to_string()))?;
     let (verdict, reason) = match trace.verdict {

@@ -1,19 +1,59 @@
 //! `show ip route`, `show arp` and their IPv6 forms: the kernel's tables, and what the plane does
 //! with each entry.
 
+use crate::cef_views;
 use crate::context::Context;
+use crate::core::Core;
 use crate::kernel::KernelError;
+use crate::kernel_views::{neighbour, route};
 use crate::routing::Following;
-use lanyard_cli::backend::{Family, RouteQuery};
-use lanyard_cli::view::{self, Offload};
-use lanyard_netdev::{NeighbourState, RouteKind};
+use lanyard_cli::backend::{Family, Neighbors, Refusal, RouteQuery, Routes};
+use lanyard_cli::view;
+use lanyard_netdev::NeighbourState;
 use lanyard_switch::Facts;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 
-pub(crate) fn routes(
-    ctx: &Context,
-    following: &Following,
-    query: &RouteQuery,
-) -> Result<view::Routes, KernelError> {
+impl Neighbors for Core {
+    fn neighbors(&mut self, family: Family, vrf: Option<&str>) -> Result<view::Neighbors, Refusal> {
+        Ok(neighbours(&self.ctx, &self.following, family, vrf)?)
+    }
+    fn clear_neighbors(
+        &mut self,
+        family: Family,
+        vrf: Option<&str>,
+        only: Option<IpAddr>,
+    ) -> Result<u64, Refusal> {
+        Ok(forget_neighbours(&self.ctx, family, vrf, only)?)
+    }
+}
+
+impl Routes for Core {
+    fn routes(&mut self, query: &RouteQuery) -> Result<view::Routes, Refusal> {
+        Ok(routes(&self.ctx, &self.following, query)?)
+    }
+    fn cef(&mut self, family: Family, vrf: Option<&str>, only: Option<IpAddr>) -> Result<view::Cef, Refusal> {
+        Ok(cef_views::cef(&mut self.ctx, &self.following, family, vrf, only)?)
+    }
+    fn cef_summary(&mut self, vrf: Option<&str>) -> Result<view::CefSummary, Refusal> {
+        Ok(cef_views::summary(&self.ctx, &self.following, vrf)?)
+    }
+    fn cef_exact(&mut self, vrf: Option<&str>, flow: &view::Flow) -> Result<view::CefExact, Refusal> {
+        Ok(cef_views::exact(&mut self.ctx, &self.following, vrf, flow)?)
+    }
+    fn vrfs_present(&mut self) -> BTreeSet<String> {
+        let config = self.ctx.switch.config();
+        self.ctx.kernel.vrfs().into_iter().filter(|vrf| config.vrfs.contains_key(vrf)).collect()
+    }
+}
+
+impl From<KernelError> for Refusal {
+    fn from(error: KernelError) -> Self {
+        Self(error.to_string())
+    }
+}
+
+fn routes(ctx: &Context, following: &Following, query: &RouteQuery) -> Result<view::Routes, KernelError> {
     const TABLE_LOCAL: u32 = 255;
     let mut routes = Vec::new();
     let facts = facts_in(ctx, query.vrf.as_deref())?;
@@ -37,7 +77,7 @@ fn facts_in(ctx: &Context, vrf: Option<&str>) -> Result<Facts, KernelError> {
     Ok(links.iter().map(|link| ctx.kernel.link_facts(vrf, link)).collect())
 }
 
-pub(crate) fn neighbours(
+fn neighbours(
     ctx: &Context,
     following: &Following,
     family: Family,
@@ -55,11 +95,11 @@ pub(crate) fn neighbours(
 }
 
 /// `clear arp-cache`: removes learned entries, of one address or all.
-pub(crate) fn forget_neighbours(
+fn forget_neighbours(
     ctx: &Context,
     family: Family,
     vrf: Option<&str>,
-    only: Option<std::net::IpAddr>,
+    only: Option<IpAddr>,
 ) -> Result<u64, KernelError> {
     let list = ctx.kernel.neighbours(vrf, kernel_family(family))?;
     let learned = |n: &&lanyard_netdev::Neighbour| {
@@ -95,81 +135,4 @@ fn in_use(vrf: Option<&str>, route: &lanyard_netdev::Route, facts: &Facts) -> Op
     let any = !route.next_hops.is_empty();
     route.next_hops.retain(|hop| !down(hop));
     (!any || !route.next_hops.is_empty()).then_some(route)
-}
-
-/// A kernel route as it is shown; `None` for broadcast and multicast routes, and for routes of the
-/// host to itself.
-pub(crate) fn route(vrf: Option<&str>, route: &lanyard_netdev::Route, facts: &Facts) -> Option<view::Route> {
-    if matches!(route.kind, RouteKind::Broadcast | RouteKind::Multicast | RouteKind::Other(_)) {
-        return None;
-    }
-    if route.kind == RouteKind::Local && route.dest.addr().is_loopback() {
-        return None;
-    }
-    let on_link = route.next_hops.iter().all(|hop| hop.via.is_none());
-    let protocol = match route.protocol {
-        _ if route.kind == RouteKind::Local => "local".into(),
-        2 if on_link => "connected".into(),
-        lanyard_netdev::ROUTE_PROTOCOL => "static".into(),
-        other => protocol_name(other),
-    };
-    let hop = |hop: &lanyard_netdev::NextHop| view::NextHop {
-        via: hop.via,
-        interface: hop.ifindex.map_or_else(String::new, |ifindex| netdev_name(vrf, ifindex, facts)),
-        weight: hop.weight.into(),
-    };
-    Some(view::Route {
-        prefix: route.dest,
-        protocol,
-        metric: route.metric,
-        nexthops: route.next_hops.iter().map(hop).collect(),
-        offload: Offload::None,
-    })
-}
-
-/// The names in iproute2's rt_protos; other protocols by number.
-fn protocol_name(protocol: u8) -> String {
-    let name = match protocol {
-        1 => "redirect",
-        2 => "kernel",
-        3 => "boot",
-        4 => "static",
-        9 => "ra",
-        11 => "zebra",
-        12 => "bird",
-        16 => "dhcp",
-        18 => "keepalived",
-        42 => "babel",
-        186 => "bgp",
-        187 => "isis",
-        188 => "ospf",
-        189 => "rip",
-        192 => "eigrp",
-        other => return other.to_string(),
-    };
-    name.into()
-}
-
-fn netdev_name(vrf: Option<&str>, ifindex: u32, facts: &Facts) -> String {
-    facts.by_index_in(vrf, ifindex).map_or_else(|| format!("if{ifindex}"), |link| link.name.clone())
-}
-
-/// A neighbour as it is shown; `None` for multicast and loopback entries.
-pub(crate) fn neighbour(
-    vrf: Option<&str>,
-    entry: &lanyard_netdev::Neighbour,
-    facts: &Facts,
-) -> Option<view::Neighbor> {
-    if entry.proxy
-        || matches!(entry.state, NeighbourState::NoArp | NeighbourState::None | NeighbourState::Other(_))
-    {
-        return None;
-    }
-    Some(view::Neighbor {
-        address: entry.addr,
-        mac: entry.mac.filter(|mac| !mac.is_zero()),
-        interface: netdev_name(vrf, entry.ifindex, facts),
-        state: entry.state.name(),
-        offload: Offload::None,
-    })
 }

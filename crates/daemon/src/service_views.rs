@@ -1,0 +1,21 @@
+//! The commands that show tracked objects, virtual routers, the DHCP relays and the FPM server.
+
+use crate::core::Core;
+use crate::{tracking, vrrp};
+use lanyard_cli::backend::{Family, Services};
+use lanyard_cli::view;
+
+impl Services for Core {
+    fn tracks(&mut self) -> view::Tracks {
+        tracking::view(&self.ctx)
+    }
+    fn vrrp(&mut self) -> view::Vrrps {
+        vrrp::view(&self.ctx, &self.children)
+    }
+    fn dhcp_relay(&mut self, family: Family) -> view::Relay {
+        self.relaying.view(family)
+    }
+    fn fpm(&mut self) -> view::Fpm {
+        self.fpm.view(&self.ctx)
+    }
+}
