@@ -113,3 +113,133 @@ pub(crate) fn neighbour(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bus::{Subscription, Topics};
+    use crate::testing::{World, accept, config, messages, received};
+    use lanyard_netdev::{Neighbour, NeighbourState};
+    use lanyard_plane::FdbKind;
+    use lanyard_types::{MacAddr, PortId, VlanId};
+
+    fn listen(world: &mut World, kind: EventKind) -> Subscription {
+        world.ctx.bus.subscribe(Topics::Events([kind].into())).expect("room")
+    }
+
+    fn state(ports: &[PortState]) -> PlaneState {
+        let number = |at: usize| PortId::new(at as u16 + 1).expect("a port number");
+        PlaneState {
+            ports: ports.iter().enumerate().map(|(at, port)| (number(at), port.clone())).collect(),
+            ..PlaneState::default()
+        }
+    }
+
+    fn port(name: &str, enabled: bool) -> PortState {
+        PortState { enabled, ..PortState::new(name, 1) }
+    }
+
+    fn svi(vlan: u16, enabled: bool) -> PortState {
+        let kind = PortKind::Svi(VlanId::new(vlan).expect("a VLAN"));
+        PortState { enabled, kind, ..PortState::new(&format!("ly{vlan}"), 2) }
+    }
+
+    /// Messages and events of a change between two states.
+    #[test]
+    fn ports_that_go_up_and_down() {
+        let up = "UPDOWN: Interface eth1, changed state to up";
+        let down = "UPDOWN: Interface eth1, changed state to down";
+        let line = "UPDOWN: Line protocol on Interface Vlan10, changed state to down";
+        let admin = "CHANGED: Interface eth1, changed state to administratively down";
+        for (text, old, next, want_log, want_event) in [
+            ("", vec![], vec![port("eth1", true)], Some(up), Some(("add", "eth1", true))),
+            ("", vec![], vec![port("eth1", false)], None, Some(("add", "eth1", false))),
+            (
+                "",
+                vec![port("eth1", true)],
+                vec![port("eth1", false)],
+                Some(down),
+                Some(("change", "eth1", false)),
+            ),
+            ("", vec![port("eth1", true)], vec![port("eth1", true)], None, None),
+            ("", vec![port("eth1", true)], vec![], None, Some(("delete", "eth1", false))),
+            ("", vec![svi(10, true)], vec![svi(10, false)], Some(line), Some(("change", "vlan10", false))),
+            (
+                "shutdown",
+                vec![port("eth1", true)],
+                vec![port("eth1", false)],
+                Some(admin),
+                Some(("change", "eth1", false)),
+            ),
+            (
+                "no logging event link-status",
+                vec![port("eth1", true)],
+                vec![port("eth1", false)],
+                None,
+                Some(("change", "eth1", false)),
+            ),
+        ] {
+            let mut world = World::new();
+            accept(&mut world.ctx, config(&format!("interface eth1\n switchport\n {text}")));
+            let mut events = listen(&mut world, EventKind::Link);
+            ports(&mut world.ctx, &state(&old), &state(&next));
+            let want_log: Vec<String> = want_log.map(str::to_owned).into_iter().collect();
+            assert_eq!(messages(&world.ctx), want_log, "{text} {old:?} {next:?}");
+            let got = received(&mut events);
+            let got: Vec<_> = got
+                .iter()
+                .map(|e| (e["action"].as_str(), e["interface"].as_str(), e["link_up"].as_bool()))
+                .collect();
+            let want_event = want_event.map(|(action, name, up)| (Some(action), Some(name), Some(up)));
+            assert_eq!(got, want_event.into_iter().collect::<Vec<_>>(), "{text} {old:?} {next:?}");
+        }
+    }
+
+    /// A port number that is used for another netdev is one port that goes and one that comes.
+    #[test]
+    fn a_port_number_that_is_used_again() {
+        let mut world = World::new();
+        let mut events = listen(&mut world, EventKind::Link);
+        ports(&mut world.ctx, &state(&[port("eth1", true)]), &state(&[port("eth2", true)]));
+        let got: Vec<_> = received(&mut events)
+            .iter()
+            .map(|event| (event["action"].to_string(), event["interface"].to_string()))
+            .collect();
+        let want = [("\"add\"", "\"eth2\""), ("\"delete\"", "\"eth1\"")].map(|(a, b)| (a.into(), b.into()));
+        assert_eq!(got, want);
+    }
+
+    #[test]
+    fn fdb_routes_and_neighbours_for_who_listens() {
+        let mut world = World::new();
+        let ifindex = world.kernel.add("eth1");
+        world.ctx.refresh();
+        let entry = FdbEntry {
+            mac: MacAddr([2, 0, 0, 0, 0, 9]),
+            vlan: VlanId::new(10).expect("a VLAN"),
+            port: PortId::new(1),
+            kind: FdbKind::Dynamic,
+            age_s: 0,
+        };
+        let route_message = lanyard_netdev::Route::new("10.9.0.0/16".parse().expect("a prefix"))
+            .via("10.0.0.9".parse().ok(), Some(ifindex));
+        let neighbour_message = Neighbour {
+            ifindex,
+            addr: [10, 0, 0, 9].into(),
+            mac: Some(entry.mac),
+            state: NeighbourState::Reachable,
+            router: false,
+            proxy: false,
+        };
+        let mut subscriptions =
+            [EventKind::Fdb, EventKind::Route, EventKind::Neighbor].map(|kind| listen(&mut world, kind));
+        fdb(&mut world.ctx, "change", &entry, json!({"from": "eth2"}));
+        route(&mut world.ctx, "add", None, &route_message);
+        neighbour(&mut world.ctx, "delete", None, &neighbour_message);
+        let [fdb, route, neighbour] = subscriptions.each_mut().map(received);
+        assert_eq!(fdb.len(), 1, "nobody gets what it did not ask for");
+        assert_eq!((&fdb[0]["mac"], &fdb[0]["from"]), (&json!("02:00:00:00:00:09"), &json!("eth2")));
+        assert_eq!((&route[0]["prefix"], &route[0]["action"]), (&json!("10.9.0.0/16"), &json!("add")));
+        assert_eq!((&neighbour[0]["interface"], neighbour.len()), (&json!("eth1"), 1));
+    }
+}

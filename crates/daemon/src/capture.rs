@@ -132,3 +132,56 @@ fn now_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Bench, config};
+
+    /// No netdev of a machine has this index.
+    const ABSENT: u32 = 0x7fff_fff0;
+
+    fn switch() -> (Bench, Rc<RefCell<Core>>) {
+        let bench = Bench::new();
+        bench.kernel.add("eth1");
+        bench.kernel.change("eth1", |link| link.ifindex = ABSENT);
+        let mut core = bench.core();
+        core.take(config("interface eth1\n switchport")).expect("taken");
+        (bench, Rc::new(RefCell::new(core)))
+    }
+
+    fn refusal(interface: &str, file: Option<String>) -> String {
+        let (_bench, core) = switch();
+        let wanted = Wanted { interface: interface.into(), file };
+        Capture::start(&core, &wanted).map(drop).expect_err("refused").to_string()
+    }
+
+    #[test]
+    fn what_is_refused_is_named() {
+        assert_eq!(refusal("eth9", None), "eth9 is not a port of the switch: capture there with tcpdump");
+        let file = "/nonexistent/a.pcapng";
+        let reason = refusal("eth1", Some(file.into()));
+        assert!(reason.starts_with(&format!("{file}: No such file or directory")), "{reason}");
+        let reason = refusal("eth1", None);
+        assert!(reason.starts_with("a packet socket at eth1: "), "{reason}");
+    }
+
+    /// A capture that has ended tells the plane, which then forwards the port as before.
+    #[test]
+    fn the_end_is_told_to_the_plane() {
+        let (bench, core) = switch();
+        let port = core.borrow().ctx.port_of(&InterfaceName::Netdev("eth1".into())).expect("a port");
+        let (sender, pieces) = mpsc::channel(QUEUE);
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut capture = Capture { core: core.clone(), port, stop: stop.clone(), pieces };
+        sender.try_send(Ok(vec![1, 2])).expect("room");
+        drop(sender);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let got = runtime
+            .block_on(async { (capture.next().await.and_then(Result::ok), capture.next().await.is_none()) });
+        assert_eq!(got, (Some(vec![1, 2]), true));
+        drop(capture);
+        assert!(stop.load(Ordering::Relaxed), "the thread ends");
+        assert_eq!(*bench.plane.captures.borrow(), [(port, false)]);
+    }
+}

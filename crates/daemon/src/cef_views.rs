@@ -175,3 +175,129 @@ fn header(flow: &view::Flow) -> IpHeader {
         ports: u32::from(flow.source_port) << 16 | u32::from(flow.destination_port),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::Core;
+    use crate::testing::{Bench, Said, config, route};
+    use lanyard_netdev::{Neighbour, NeighbourState};
+    use lanyard_types::MacAddr;
+
+    /// A switch that routes to 10.9.0.0/16 by two next hops.
+    fn switch() -> (Bench, Core) {
+        let bench = Bench::new();
+        bench.kernel.add("eth1");
+        let mut core = bench.core();
+        let text = "ip routing\ninterface eth1\n no switchport\n ip address 10.0.0.1 255.255.255.0";
+        core.take(config(text)).expect("taken");
+        bench.kernel.say(Said::Link(Box::new(bench.kernel.get("eth1"))));
+        for last in [8, 9] {
+            bench.kernel.say(Said::Neighbour(Neighbour {
+                ifindex: 1,
+                addr: [10, 0, 0, last].into(),
+                mac: Some(MacAddr([2, 0, 0, 0, 0, last])),
+                state: NeighbourState::Reachable,
+                router: false,
+                proxy: false,
+            }));
+        }
+        bench.kernel.say(Said::Route(route("10.9.0.0/16", &[[10, 0, 0, 8], [10, 0, 0, 9]], 1), false));
+        let turns = (0..100).take_while(|_| core.routing_turn()).count();
+        assert!(turns < 100, "it comes to an end");
+        (bench, core)
+    }
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    #[test]
+    fn a_route_with_its_next_hops() {
+        let (_bench, mut core) = switch();
+        let Core { ctx, following, .. } = &mut core;
+        let shown = cef(ctx, following, Family::V4, None, Some(address("10.9.1.1"))).expect("routed");
+        assert_eq!(shown.total, 1);
+        let entry = &shown.entries[0];
+        assert_eq!((entry.prefix.to_string().as_str(), entry.action), ("10.9.0.0/16", "forward"));
+        let hops: Vec<_> = entry.nexthops.iter().map(|hop| (hop.via, hop.interface.as_str())).collect();
+        assert_eq!(hops, [(Some(address("10.0.0.8")), "eth1"), (Some(address("10.0.0.9")), "eth1")]);
+        let list = cef(ctx, following, Family::V4, None, None).expect("routed");
+        assert!(list.entries.iter().any(|entry| entry.prefix.to_string() == "10.9.0.0/16"));
+        let none = cef(ctx, following, Family::V4, None, Some(address("192.0.2.1"))).expect("routed");
+        assert_eq!(
+            (none.entries[0].prefix.to_string().as_str(), none.entries[0].action),
+            ("0.0.0.0/0", "none")
+        );
+        let none = cef(ctx, following, Family::V6, None, Some(address("2001:db8::1"))).expect("routed");
+        assert_eq!(none.entries[0].prefix.to_string(), "::/0");
+    }
+
+    #[test]
+    fn the_next_hop_of_a_flow_is_one_of_them_and_the_same_each_time() {
+        let (_bench, mut core) = switch();
+        let flow = |port| view::Flow {
+            source: address("10.0.0.50"),
+            destination: address("10.9.1.1"),
+            protocol: 6,
+            source_port: port,
+            destination_port: 80,
+        };
+        let Core { ctx, following, .. } = &mut core;
+        let mut chosen = BTreeSet::new();
+        for port in 0..64 {
+            let mut via = || {
+                let shown = exact(ctx, following, None, &flow(port)).expect("routed");
+                assert_eq!((shown.choices, shown.action), (2, "forward"));
+                shown.nexthop.and_then(|hop| hop.via)
+            };
+            let first = via();
+            assert_eq!(via(), first, "flow {port}");
+            chosen.extend(first);
+        }
+        assert_eq!(chosen, [address("10.0.0.8"), address("10.0.0.9")].into(), "flows are spread");
+    }
+
+    #[test]
+    fn the_summary_counts() {
+        let (_bench, mut core) = switch();
+        let Core { ctx, following, .. } = &mut core;
+        let shown = summary(ctx, following, None).expect("routed");
+        assert_eq!((shown.ipv4.routed_by, shown.ipv6.routed_by), ("plane", "none"));
+        assert!(shown.prefixes > 0 && shown.groups > 0 && shown.adjacencies >= 2, "{shown:?}");
+        assert_eq!((shown.overruns, shown.failed), (0, 0));
+    }
+
+    #[test]
+    fn a_table_that_is_not_routed_is_refused_by_name() {
+        let (_bench, mut core) = switch();
+        let Core { ctx, following, .. } = &mut core;
+        let error = summary(ctx, following, Some("red")).map(drop).expect_err("no such VRF");
+        assert_eq!(error.to_string(), "the plane does not route in table red");
+        core.take(config("")).expect("taken");
+        let error = summary(&core.ctx, &core.following, None).map(drop).expect_err("nothing is routed");
+        assert_eq!(error.to_string(), "the plane does not route in table default");
+    }
+
+    #[test]
+    fn every_target_has_a_word() {
+        let up = |reason| Some(RouteTarget::Up(reason));
+        for (target, want, reason) in [
+            (None, "none", true),
+            (Some(RouteTarget::Blackhole), "drop", false),
+            (up(TrapReason::LocalAddress), "receive", false),
+            (up(TrapReason::NoRoute), "punt", true),
+        ] {
+            let (word, why) = action(target);
+            assert_eq!((word, why.is_some()), (want, reason), "{target:?}");
+        }
+        for (forwarder, want) in [
+            (Forwarder::Nothing, ("none", None)),
+            (Forwarder::Plane, ("plane", None)),
+            (Forwarder::Kernel("a filter".into()), ("kernel", Some("a filter".to_owned()))),
+        ] {
+            let shown = routed_by(forwarder);
+            assert_eq!((shown.routed_by, shown.reason), want);
+        }
+    }
+}

@@ -192,3 +192,124 @@ fn receive(reader: &mut BufReader<UnixStream>) -> Result<Reply, String> {
         Err(error) => Err(format!("reading from the switch: {error}")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    /// A client of a daemon that answers every request with these bytes and then closes.
+    fn answered(bytes: Vec<u8>) -> (Client, std::thread::JoinHandle<String>) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("socket");
+        let listener = UnixListener::bind(&path).expect("bound");
+        let client = Client::at(&path).expect("connected");
+        let daemon = std::thread::spawn(move || {
+            let (stream, _) = listener.accept().expect("accepted");
+            let mut request = String::new();
+            BufReader::new(&stream).read_line(&mut request).expect("a request");
+            (&stream).write_all(&bytes).expect("answered");
+            request
+        });
+        (client, daemon)
+    }
+
+    fn replies(list: &[Reply]) -> Vec<u8> {
+        list.iter().flat_map(|reply| line(reply).into_bytes()).collect()
+    }
+
+    /// What `exec` gives for an answer: the pieces of output, and the result.
+    fn exec(bytes: Vec<u8>) -> (Vec<String>, Result<Done, String>) {
+        let (mut client, daemon) = answered(bytes);
+        let mut pieces = Vec::new();
+        let done = client.exec("show clock", &mut |piece| {
+            pieces.push(format!("{piece:?}"));
+            Ok(())
+        });
+        let request = daemon.join().expect("the daemon");
+        assert_eq!(request, "{\"exec\":{\"line\":\"show clock\"}}\n");
+        (pieces, done.map_err(|error| error.to_string()))
+    }
+
+    #[test]
+    fn an_answer_in_pieces() {
+        let done = Done { prompt: "sw1#".into(), ..Done::default() };
+        let (pieces, result) = exec(replies(&[
+            Reply::Text("a".into()),
+            Reply::Monitor("not an answer".into()),
+            Reply::Stream("b".into()),
+            Reply::Bytes("00ff".into()),
+            Reply::Refusal("% c".into()),
+            Reply::Done(done.clone()),
+        ]));
+        assert_eq!(result, Ok(done));
+        assert_eq!(pieces, ["Output(\"a\")", "Output(\"b\")", "Bytes([0, 255])", "Refusal(\"% c\")"]);
+    }
+
+    #[test]
+    fn answers_that_are_none() {
+        let no_hex = "the switch's answer holds bytes that are not hexadecimal";
+        for (bytes, want) in [
+            (Vec::new(), "the switch has closed the connection"),
+            (b"HTTP/1.1 400\n".to_vec(), "the switch's answer is no reply: "),
+            (b"{\"nonsense\":1}\n".to_vec(), "the switch's answer is no reply: "),
+            (vec![0xff, b'\n'], "reading from the switch: "),
+            (replies(&[Reply::Error("no room".into())]), "no room"),
+            (replies(&[Reply::Bytes("0".into())]), no_hex),
+            (replies(&[Reply::Bytes("0g".into())]), no_hex),
+            (replies(&[Reply::Bytes("é".into())]), no_hex),
+        ] {
+            let (pieces, result) = exec(bytes);
+            let reason = result.expect_err(want);
+            assert!(reason.starts_with(want), "{want}: {reason}");
+            assert!(pieces.is_empty(), "{want}");
+        }
+    }
+
+    /// A daemon that sends a line without end is read no further than the limit.
+    #[test]
+    fn a_reply_without_end() {
+        let (client, daemon) = UnixStream::pair().expect("a pair");
+        let sender = std::thread::spawn(move || {
+            let piece = [b' '; 1 << 16];
+            let mut daemon = daemon;
+            let mut sent = 0;
+            while sent < 2 * MAX_REPLY && daemon.write_all(&piece).is_ok() {
+                sent += piece.len() as u64;
+            }
+            sent
+        });
+        let mut reader = BufReader::new(client);
+        let error = receive(&mut reader).expect_err("too long");
+        assert!(error.to_string().starts_with("the switch's answer is no reply"), "{error}");
+        drop(reader);
+        assert!(sender.join().expect("the daemon") < 2 * MAX_REPLY, "not all was read");
+    }
+
+    #[test]
+    fn output_that_cannot_be_written() {
+        let (mut client, daemon) = answered(replies(&[Reply::Text("a".into())]));
+        let full = || io::Error::from(io::ErrorKind::StorageFull);
+        let error = client.exec("show clock", &mut |_| Err(full())).expect_err("the reader is gone");
+        assert!(error.to_string().starts_with("writing the output: "), "{error}");
+        daemon.join().expect("the daemon");
+    }
+
+    #[test]
+    fn an_instance_that_does_not_run() {
+        let error = Client::connect("lanyard-test-absent").expect_err("none runs").to_string();
+        assert!(error.starts_with("instance lanyard-test-absent: no switch is running ("), "{error}");
+        assert!(error.ends_with("No such file or directory (os error 2))"), "{error}");
+    }
+
+    #[test]
+    fn both_halves_at_once() {
+        let (client, daemon) = answered(replies(&[Reply::Help(vec!["one".into()])]));
+        let (requests, mut replies) = client.split();
+        let mut other = requests.try_clone().expect("a descriptor");
+        other.send(&Request::Help { line: "sh".into() }).expect("sent");
+        assert_eq!(replies.receive().expect("a reply"), Reply::Help(vec!["one".into()]));
+        assert_eq!(daemon.join().expect("the daemon"), "{\"help\":{\"line\":\"sh\"}}\n");
+        assert!(replies.receive().is_err(), "closed");
+    }
+}

@@ -457,6 +457,7 @@ fn flush_stale(ctx: &mut Context, old: &PlaneState, next: &PlaneState) {
 }
 
 #[cfg(test)]
+#[allow(clippy::panic)] // a test that is written wrong
 #[path = "commit_fault_tests.rs"]
 mod fault_tests;
 #[cfg(test)]

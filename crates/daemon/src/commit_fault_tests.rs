@@ -319,6 +319,20 @@ fn a_static_route_that_is_not_restored_is_said_and_tried_again() {
     assert_eq!(picture(&bench, &core), before);
 }
 
+/// As before, but the addresses stay: the route is refused while the routes are put back, before the netdevs are.
+#[test]
+fn a_static_route_that_is_not_put_back_is_said() {
+    let (bench, mut core) = routed();
+    bench.kernel.state().refused_routes.insert(net("10.22.0.0/16"), (0, libc::EINVAL));
+    bench.kernel.state().refused_routes.insert(net("10.20.0.0/16"), (1, libc::ENOMEM));
+    let next = ROUTED.replace("10.20.0.0", "10.22.0.0");
+    core.take(config(&next)).expect_err("refused");
+    let want =
+        "STATIC: the static route to 10.20.0.0/16 is not installed: the fault of the test: Cannot allocate";
+    let said = messages(&core.ctx).iter().filter(|text| text.starts_with(want)).count();
+    assert_eq!(said, 1, "{:?}", messages(&core.ctx));
+}
+
 #[test]
 fn a_static_route_that_is_not_removed_is_said_once_and_tried_again() {
     let (bench, mut core) = routed();

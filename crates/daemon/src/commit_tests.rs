@@ -2,7 +2,7 @@
 //! memory.
 
 use super::*;
-use crate::testing::{Bench, Said, config, messages};
+use crate::testing::{Bench, Said, config, messages, route};
 use lanyard_netdev::{Event, Link, Neighbour, NeighbourState};
 use lanyard_switch::facts::{HostStack, Knob};
 use lanyard_types::MacAddr;
@@ -233,18 +233,6 @@ fn detach_puts_everything_back() {
     assert!(matches!(core.take(config(BEFORE)), Err(CommitError::Detached)));
 }
 
-/// A route message, as the kernel sends it.
-fn route(dest: &str, via: [u8; 4], ifindex: u32) -> Vec<u8> {
-    use lanyard_wire::rtnetlink::{HEADER_LEN, Hop, NEW_ROUTE, Route, Writer};
-    let mut route = Route::to(dest.parse().expect("a prefix"));
-    route.table = lanyard_netdev::TABLE_MAIN;
-    let mut message = Vec::new();
-    let mut writer = Writer::route(&mut message, NEW_ROUTE, 0, &route);
-    writer.hops(route.dest, &[Hop { via: Some(via.into()), ifindex, weight: 1, flags: 0 }]);
-    writer.end();
-    message.split_off(HEADER_LEN)
-}
-
 #[test]
 fn routes_of_the_kernel_are_in_the_plane_while_it_has_them() {
     let (bench, mut core) =
@@ -268,10 +256,10 @@ fn routes_of_the_kernel_are_in_the_plane_while_it_has_them() {
         router: false,
         proxy: false,
     }));
-    bench.kernel.say(Said::Route(route("10.9.0.0/16", [10, 0, 0, 9], 1), false));
+    bench.kernel.say(Said::Route(route("10.9.0.0/16", &[[10, 0, 0, 9]], 1), false));
     follow(&mut core);
     assert!(target(&mut core).starts_with("Group"), "{}", target(&mut core));
-    bench.kernel.say(Said::Route(route("10.9.0.0/16", [10, 0, 0, 9], 1), true));
+    bench.kernel.say(Said::Route(route("10.9.0.0/16", &[[10, 0, 0, 9]], 1), true));
     follow(&mut core);
     assert!(!target(&mut core).starts_with("Group"), "{}", target(&mut core));
 }

@@ -78,3 +78,75 @@ fn count(ctx: &mut Context, vlan: Option<VlanId>) -> view::MacCount {
         ctx.plane.resources().iter().filter(|table| table.name == "fdb").map(|table| table.refused).sum();
     count
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::Core;
+    use crate::testing::{Bench, config};
+    use lanyard_config::InterfaceName;
+    use lanyard_types::MacAddr;
+
+    const TEXT: &str = "vlan 10\nvlan 20\ninterface eth1\n switchport\n switchport access vlan 10\n\
+        interface eth2\n switchport\n switchport mode trunk\n\
+        mac address-table static 0200.0000.0002 vlan 20 interface eth2\n\
+        mac address-table static 0200.0000.0003 vlan 10 drop";
+
+    fn switch() -> (Bench, Core) {
+        let bench = Bench::new();
+        for name in ["eth1", "eth2"] {
+            bench.kernel.add(name);
+        }
+        let mut core = bench.core();
+        core.take(config(TEXT)).expect("taken");
+        (bench, core)
+    }
+
+    fn shown(core: &mut Core, filter: &MacFilter) -> Vec<String> {
+        let line = |entry: &view::MacEntry| {
+            let at = entry.interface.as_deref().unwrap_or("-");
+            format!("{} {} {at} {}", entry.vlan, entry.mac, entry.kind)
+        };
+        entries(&mut core.ctx, filter).entries.iter().map(line).collect()
+    }
+
+    #[test]
+    fn each_filter_chooses_what_it_says() {
+        let (_bench, mut core) = switch();
+        let (drop, eth2) = ("10 0200.0000.0003 - static", "20 0200.0000.0002 eth2 static");
+        let mac = MacAddr([2, 0, 0, 0, 0, 2]);
+        let all = MacFilter::default;
+        for (filter, want) in [
+            (all(), vec![drop, eth2]),
+            (MacFilter { vlan: VlanId::new(10), ..all() }, vec![drop]),
+            (MacFilter { mac: Some(mac), ..all() }, vec![eth2]),
+            (MacFilter { kind: Some("static"), ..all() }, vec![drop, eth2]),
+            (MacFilter { kind: Some("dynamic"), ..all() }, vec![]),
+            (MacFilter { kind: Some("nonsense"), ..all() }, vec![]),
+            (MacFilter { interface: Some(InterfaceName::Netdev("eth2".into())), ..all() }, vec![eth2]),
+            (MacFilter { interface: Some(InterfaceName::Netdev("eth1".into())), ..all() }, vec![]),
+            (MacFilter { interface: Some(InterfaceName::Netdev("eth9".into())), ..all() }, vec![]),
+        ] {
+            assert_eq!(shown(&mut core, &filter), want, "{filter:?}");
+        }
+    }
+
+    #[test]
+    fn entries_are_counted_by_kind() {
+        let (_bench, mut core) = switch();
+        let all = count(&mut core.ctx, None);
+        assert_eq!((all.total, all.fixed, all.dynamic, all.sticky, all.own), (2, 2, 0, 0, 0));
+        assert_eq!(count(&mut core.ctx, VlanId::new(10)).total, 1);
+        assert_eq!(count(&mut core.ctx, VlanId::new(30)).total, 0);
+    }
+
+    #[test]
+    fn the_capacity_is_what_the_configuration_leaves_of_the_plane() {
+        let (_bench, mut core) = switch();
+        let able = u64::from(core.ctx.plane.capabilities().fdb);
+        let limit = u64::from(core.ctx.plane.state().global.fdb_limit);
+        assert_eq!(entries(&mut core.ctx, &MacFilter::default()).capacity, able.min(limit));
+        core.take(config("mac address-table limit 1000")).expect("taken");
+        assert_eq!(count(&mut core.ctx, None).capacity, 1000);
+    }
+}

@@ -252,3 +252,168 @@ impl Fpm {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{World, config, messages};
+    use lanyard_wire::rtnetlink::{self, Hop, Writer};
+    use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
+
+    const CLIENT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4711);
+
+    /// A frame of a routing suite: messages of these kinds about a route to 10.9.0.0/16.
+    fn frame(kinds: &[u16]) -> Vec<u8> {
+        let body: Vec<u8> = kinds.iter().flat_map(|kind| message(*kind)).collect();
+        let length = u16::try_from(body.len() + 4).expect("short").to_be_bytes();
+        [&[1, 1], &length[..], &body].concat()
+    }
+    fn route(kind: u16) -> Vec<u8> {
+        frame(&[kind])
+    }
+    fn message(kind: u16) -> Vec<u8> {
+        let mut route = rtnetlink::Route::to("10.9.0.0/16".parse().expect("a prefix"));
+        (route.table, route.protocol, route.metric) = (lanyard_netdev::TABLE_MAIN, 186, 20);
+        let mut body = Vec::new();
+        let mut writer = Writer::route(&mut body, kind, 0x501, &route);
+        writer.hops(route.dest, &[Hop { via: Some([10, 0, 0, 9].into()), ifindex: 1, weight: 1, flags: 0 }]);
+        writer.end();
+        body
+    }
+    /// The routes among the updates: whether each was added.
+    fn routes(updates: &[Update]) -> Vec<bool> {
+        let added = |update: &Update| match update {
+            Update::Route(_, route) => Some(route.is_some()),
+            Update::NextHops(..) | Update::NextHopsRemoved(_) => None,
+        };
+        updates.iter().filter_map(added).collect()
+    }
+
+    /// A server with a connected client.
+    fn connected() -> (World, Fpm) {
+        let (mut world, mut fpm) = (World::new(), Fpm::default());
+        world.clock.set(5000);
+        fpm.handle(&mut world.ctx, Event::Connected(CLIENT));
+        (world, fpm)
+    }
+
+    #[test]
+    fn the_socket_is_that_of_the_configuration() {
+        let mut fpm = Fpm::default();
+        assert!(fpm.prepare(None).expect("nothing to open").is_none());
+        let taken = TcpListener::bind("127.0.0.1:0").expect("a socket");
+        let port = taken.local_addr().expect("an address").port();
+        let text = config(&format!("fpm server port {port}"));
+        let error = fpm.prepare(text.fpm.as_ref()).map(drop).expect_err("taken by another");
+        assert!(error.to_string().starts_with(&format!("fpm server: 127.0.0.1:{port}: ")), "{error}");
+        drop(taken);
+        let opened = fpm.prepare(text.fpm.as_ref()).expect("free");
+        assert_eq!(fpm.address(), None, "prepared is not adopted");
+        fpm.adopt(0, opened);
+        assert_eq!(fpm.address(), text.fpm);
+        assert!(TcpStream::connect(("127.0.0.1", port)).is_ok() && fpm.socket().is_some());
+        let same = fpm.prepare(text.fpm.as_ref()).expect("its own").expect("a socket");
+        let own = fpm.listening.as_ref().expect("a socket");
+        assert!(Rc::ptr_eq(&own.socket, &same.socket), "not opened twice");
+        drop(same);
+        fpm.adopt(0, None);
+        assert!(TcpStream::connect(("127.0.0.1", port)).is_err(), "closed");
+    }
+
+    #[test]
+    fn a_session_is_logged_and_shown() {
+        let (mut world, mut fpm) = connected();
+        world.clock.set(8000);
+        fpm.handle(&mut world.ctx, Event::TurnedAway);
+        let view = fpm.view(&world.ctx);
+        assert_eq!((view.client, view.since_s), (Some(CLIENT.to_string()), Some(3)));
+        assert!(view.counters.contains(&("clients_turned_away", 1)));
+        fpm.handle(&mut world.ctx, Event::Disconnected("the cable"));
+        fpm.handle(&mut world.ctx, Event::Disconnected("again"));
+        let logged = messages(&world.ctx);
+        assert_eq!(logged.len(), 2, "a session ends once: {logged:?}");
+        assert!(logged[0].starts_with("UP: session with 127.0.0.1:4711 is up"), "{logged:?}");
+        assert_eq!(logged[1], "DOWN: session with 127.0.0.1:4711 is down: the cable");
+        assert_eq!(fpm.view(&world.ctx).client, None);
+    }
+
+    #[test]
+    fn routes_are_passed_on_and_answered() {
+        let (mut world, mut fpm) = connected();
+        fpm.input(&mut world.ctx, &route(rtnetlink::NEW_ROUTE)).expect("understood");
+        assert_eq!(routes(&fpm.updates()), [true]);
+        assert!(fpm.updates().is_empty(), "each is passed on once");
+        fpm.tell_again();
+        assert_eq!(routes(&fpm.updates()), [true], "and again to a new follower");
+        let sent = fpm.output().len();
+        fpm.sent(sent);
+        let dest = "10.9.0.0/16".parse().expect("a prefix");
+        for (found, want) in [
+            (Found::Trapped, (0, 1, 0)),
+            (Found::Offloaded, (1, 0, 0)),
+            (Found::Failed, (0, 0, 1)),
+            (Found::None, (0, 1, 0)),
+        ] {
+            fpm.answer(vec![(dest, found)]);
+            let routes = fpm.view(&world.ctx).routes;
+            assert_eq!((routes.offloaded, routes.trapped, routes.failed), want, "{found:?}");
+            assert!(!fpm.output().is_empty(), "{found:?} is answered");
+            let length = fpm.output().len();
+            fpm.sent(length);
+        }
+    }
+
+    #[test]
+    fn without_routing_the_kernel_has_the_routes() {
+        let (mut world, mut fpm) = connected();
+        fpm.input(&mut world.ctx, &route(rtnetlink::NEW_ROUTE)).expect("understood");
+        let updates = fpm.updates();
+        fpm.not_followed(updates);
+        let routes = fpm.view(&world.ctx).routes;
+        assert_eq!((routes.total, routes.trapped), (1, 1));
+    }
+
+    #[test]
+    fn routes_of_a_lost_client_go_after_a_while() {
+        let (mut world, mut fpm) = connected();
+        fpm.input(&mut world.ctx, &route(rtnetlink::NEW_ROUTE)).expect("understood");
+        fpm.updates();
+        fpm.handle(&mut world.ctx, Event::Disconnected("gone"));
+        let due_ms = fpm.next_ms(&world.ctx).expect("a deadline");
+        world.clock.set(due_ms - 1);
+        fpm.tick(&mut world.ctx);
+        assert_eq!((fpm.view(&world.ctx).routes.total, fpm.updates().len()), (1, 0), "not due yet");
+        world.clock.set(due_ms);
+        fpm.tick(&mut world.ctx);
+        assert_eq!(routes(&fpm.updates()), [false]);
+        assert_eq!(messages(&world.ctx).pop(), Some("SWEEP: 1 stale routes removed".into()));
+    }
+
+    #[test]
+    fn what_is_no_message_ends_the_session() {
+        for bytes in [&[9, 9, 0, 8, 0, 0, 0, 0][..], &[1, 1, 0, 0]] {
+            let (mut world, mut fpm) = connected();
+            assert!(fpm.input(&mut world.ctx, bytes).is_err(), "{bytes:?}");
+        }
+        let (mut world, mut fpm) = connected();
+        let message = route(rtnetlink::NEW_ROUTE);
+        for byte in &message {
+            fpm.input(&mut world.ctx, std::slice::from_ref(byte)).expect("a part is no error");
+        }
+        assert_eq!(routes(&fpm.updates()), [true]);
+    }
+
+    /// FRR before 10 deletes and adds in place of replacing, and does not read answers.
+    #[test]
+    fn an_old_client_is_named_once() {
+        let (mut world, mut fpm) = connected();
+        let pair = frame(&[rtnetlink::DEL_ROUTE, rtnetlink::NEW_ROUTE]);
+        fpm.input(&mut world.ctx, &route(rtnetlink::NEW_ROUTE)).expect("understood");
+        for _ in 0..3 {
+            fpm.input(&mut world.ctx, &pair).expect("understood");
+        }
+        let named = messages(&world.ctx).iter().filter(|text| text.starts_with("NOFEEDBACK")).count();
+        assert_eq!(named, 1, "{:?}", messages(&world.ctx));
+        assert_eq!(fpm.view(&world.ctx).answers_read, Some(false));
+    }
+}

@@ -240,3 +240,119 @@ fn since(now: LinkStats, base: Option<&LinkStats>) -> LinkStats {
     };
     LinkStats { rx: direction(now.rx, base.rx), tx: direction(now.tx, base.tx), ..now }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::Core;
+    use crate::testing::{Bench, config};
+    use lanyard_types::VlanId;
+
+    const TEXT: &str = "vlan 10\ninterface eth1\n switchport\n switchport access vlan 10\ninterface eth2\n no switchport\n \
+        ip address 10.2.0.1 255.255.255.0\n shutdown\ninterface eth9\n switchport\ninterface vlan 10\n \
+        ip address 10.0.0.1 255.255.255.0";
+
+    fn switch() -> (Bench, Core) {
+        let bench = Bench::new();
+        for name in ["eth1", "eth2"] {
+            bench.kernel.add(name);
+        }
+        let mut core = bench.core();
+        core.take(config(TEXT)).expect("taken");
+        (bench, core)
+    }
+
+    fn netdev(name: &str) -> InterfaceName {
+        InterfaceName::Netdev(name.into())
+    }
+
+    fn one(core: &mut Core, name: &InterfaceName) -> InterfaceView {
+        let mut shown = interfaces(&mut core.ctx, &core.ports, Some(name)).interfaces;
+        assert_eq!(shown.len(), 1, "{name}");
+        shown.remove(0)
+    }
+
+    #[test]
+    fn every_interface_of_the_switch_is_shown() {
+        let (_bench, mut core) = switch();
+        let shown = interfaces(&mut core.ctx, &core.ports, None).interfaces;
+        let line = |view: &InterfaceView| {
+            let (admin, link) = (view.admin_up, view.link_up);
+            format!("{} {:?} admin {admin} link {link} present {}", view.name, view.kind, view.present)
+        };
+        assert_eq!(
+            shown.iter().map(line).collect::<Vec<_>>(),
+            [
+                "eth1 Switchport admin true link true present true",
+                "eth2 Routed admin false link false present true",
+                "eth9 Switchport admin true link false present false",
+                "vlan10 Svi admin true link true present true",
+            ]
+        );
+        let absent = &shown[2];
+        assert_eq!((absent.mtu, absent.mac, absent.driver.as_deref()), (0, None, None));
+        assert!(shown[0].routed_by.is_none() && shown[1].routed_by.is_some());
+    }
+
+    #[test]
+    fn what_one_interface_has() {
+        let (bench, mut core) = switch();
+        let shown = one(&mut core, &netdev("eth1"));
+        assert_eq!(shown.mac, Some(bench.kernel.get("eth1").mac));
+        assert_eq!((shown.speed_mbps, shown.driver.as_deref()), (Some(1000), Some("test")));
+        let vlan = one(&mut core, &InterfaceName::Vlan(VlanId::new(10).expect("a VLAN")));
+        assert_eq!(vlan.addresses, ["10.0.0.1/24".parse().expect("a net")]);
+        // The port loses its link: so does the VLAN interface, by the plane's own state.
+        core.netdev_events(vec![bench.kernel.change("eth1", |link| link.carrier = false)]);
+        assert!(!one(&mut core, &netdev("eth1")).link_up);
+        let vlan = one(&mut core, &InterfaceName::Vlan(VlanId::new(10).expect("a VLAN")));
+        assert!(vlan.admin_up && !vlan.link_up);
+    }
+
+    #[test]
+    fn an_error_is_shown_until_it_is_gone() {
+        let (_bench, mut core) = switch();
+        core.ports.faults.insert("eth1".into(), "no room".into());
+        assert_eq!(one(&mut core, &netdev("eth1")).error.as_deref(), Some("no room"));
+        core.ports.faults.clear();
+        assert_eq!(one(&mut core, &netdev("eth1")).error, None);
+    }
+
+    #[test]
+    fn counters_are_those_since_they_were_cleared() {
+        let (bench, mut core) = switch();
+        let receive = |bench: &Bench, errors| {
+            bench.kernel.change("eth2", |link| {
+                link.stats.rx = DirectionStats { frames: 10, errors, ..link.stats.rx }
+            });
+        };
+        receive(&bench, 5);
+        assert_eq!(one(&mut core, &netdev("eth2")).rx.errors, 5);
+        let Core { ctx, ports, .. } = &mut core;
+        clear(ctx, ports, Some(&netdev("eth2"))).expect("an interface");
+        assert_eq!(one(&mut core, &netdev("eth2")).rx.errors, 0);
+        receive(&bench, 7);
+        assert_eq!(one(&mut core, &netdev("eth2")).rx.errors, 2);
+        // The netdev was created again: its counters begin at zero.
+        receive(&bench, 1);
+        assert_eq!(one(&mut core, &netdev("eth2")).rx.errors, 0);
+        let Core { ctx, ports, .. } = &mut core;
+        let error = clear(ctx, ports, Some(&netdev("eth7"))).expect_err("none");
+        assert_eq!(error.to_string(), "eth7 is no interface of the switch");
+    }
+
+    #[test]
+    fn drops_are_named_by_port_and_reason() {
+        let (bench, mut core) = switch();
+        assert!(drops(&mut core.ctx, None).drops.is_empty());
+        let port = core.ctx.port_of(&netdev("eth1")).expect("a port");
+        // A source address that is a group's.
+        let mut frame = vec![0xff; 12];
+        frame.resize(60, 0);
+        bench.ports.borrow().as_ref().expect("a plane").push(port, &frame);
+        let shown = drops(&mut core.ctx, None).drops;
+        assert_eq!(shown.iter().map(|d| (d.interface.as_str(), d.frames)).collect::<Vec<_>>(), [("eth1", 1)]);
+        assert!(drops(&mut core.ctx, Some(&netdev("eth2"))).drops.is_empty());
+        assert_eq!(one(&mut core, &netdev("eth1")).rx.dropped, 1);
+    }
+}

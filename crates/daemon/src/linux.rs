@@ -439,3 +439,7 @@ fn write_host(name: &str, from: HostStack, to: HostStack) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+#[path = "linux_tests.rs"]
+mod tests;

@@ -129,3 +129,97 @@ pub(crate) fn pair_missing(ctx: &Context) -> bool {
     let missing = |name: &str| facts.get(name).is_none() || facts.get(&pipeline_end_of(name)).is_none();
     made_interfaces(ctx.switch.config()).any(|(name, _)| missing(&name.to_string()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::Kernel;
+    use crate::testing::{World, accept, config, messages};
+
+    const TEXT: &str = "interface eth1\n switchport";
+
+    fn world() -> World {
+        let mut world = World::new();
+        accept(&mut world.ctx, config(TEXT));
+        world
+    }
+
+    /// The kernel reports a netdev.
+    fn link(world: &World, name: &str) -> Change {
+        Change::Link(world.kernel.link_facts(None, &world.kernel.get(name)))
+    }
+
+    #[test]
+    fn a_netdev_that_appears_is_set_up_and_recorded() {
+        let mut world = world();
+        let mut readiness = Readiness::default();
+        let ifindex = world.kernel.add("eth1");
+        world.kernel.add("eth2");
+        let changes = vec![link(&world, "eth1"), link(&world, "eth2")];
+        assert!(!readiness.take_in(&mut world.ctx, changes), "nothing is gone");
+        assert!(world.kernel.get("eth1").admin_up && world.kernel.get("eth1").promiscuous);
+        assert!(!world.kernel.get("eth2").admin_up, "it is not configured");
+        assert_eq!(world.ctx.switch.record().originals["eth1"].ifindex, ifindex);
+        let record = std::fs::read_to_string(world.ctx.paths.record()).expect("written");
+        assert!(record.contains("eth1") && !record.contains("eth2"), "{record}");
+        assert!(world.ctx.facts().get("eth1").is_some_and(|link| link.admin_up), "the facts are new");
+        let done = world.kernel.state().done.len();
+        let change = link(&world, "eth1");
+        readiness.take_in(&mut world.ctx, vec![change]);
+        assert_eq!(world.kernel.state().done.len(), done, "an administrator's changes stay");
+    }
+
+    #[test]
+    fn a_set_up_that_fails_is_tried_again_so_many_times() {
+        let mut world = world();
+        let mut readiness = Readiness::default();
+        world.kernel.add("eth1");
+        for attempt in 1..=TRIES + 3 {
+            world.kernel.state().fail_at = Some(1);
+            let change = link(&world, "eth1");
+            readiness.take_in(&mut world.ctx, vec![change]);
+            let tried = world.kernel.state().fail_at.take().is_none();
+            assert_eq!(tried, attempt <= TRIES, "attempt {attempt}");
+        }
+        assert_eq!(messages(&world.ctx).len(), usize::from(TRIES));
+        assert!(world.ctx.switch.record().originals.is_empty(), "nothing was changed");
+    }
+
+    #[test]
+    fn a_loss_of_events_reads_everything_anew() {
+        let mut world = world();
+        let mut readiness = Readiness::default();
+        world.kernel.add("eth1");
+        assert!(readiness.take_in(&mut world.ctx, vec![Change::All]), "something may be gone");
+        assert!(world.kernel.get("eth1").admin_up);
+        world.kernel.state().links.clear();
+        readiness.take_in(&mut world.ctx, vec![Change::All]);
+        assert!(world.ctx.facts().get("eth1").is_none());
+    }
+
+    #[test]
+    fn a_netdev_that_goes_is_no_fact_any_more() {
+        let mut world = world();
+        let ifindex = world.kernel.add("eth1");
+        world.ctx.refresh();
+        let gone = |vrf: Option<&str>| Change::Gone { vrf: vrf.map(str::to_owned), ifindex };
+        let mut readiness = Readiness::default();
+        assert!(readiness.take_in(&mut world.ctx, vec![gone(Some("red"))]));
+        assert!(world.ctx.facts().get("eth1").is_some(), "the index is another namespace's");
+        readiness.take_in(&mut world.ctx, vec![gone(None)]);
+        assert!(world.ctx.facts().get("eth1").is_none());
+    }
+
+    #[test]
+    fn a_pair_that_somebody_deleted_is_missing() {
+        let mut world = World::new();
+        accept(&mut world.ctx, config("interface vlan 10\n ip address 10.0.0.1 255.255.255.0"));
+        assert!(pair_missing(&world.ctx));
+        world.kernel.add("vlan10");
+        world.ctx.refresh();
+        assert!(pair_missing(&world.ctx), "one end is not enough");
+        world.kernel.add("ly10");
+        world.ctx.refresh();
+        assert!(!pair_missing(&world.ctx));
+    }
+}

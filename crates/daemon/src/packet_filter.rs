@@ -117,3 +117,120 @@ fn told(hook: &Hook) -> forwarding::Hook {
     };
     forwarding::Hook { families: [hook.ipv4, hook.ipv6], point, owner: hook.owner.clone() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    /// A packet filter in memory.
+    #[derive(Default)]
+    struct Filter {
+        announced: BTreeSet<Hook>,
+        /// Something was announced that only a listing shows.
+        heard: bool,
+        listed: Option<BTreeSet<Hook>>,
+        legacy: BTreeSet<Hook>,
+        listings: usize,
+        legacy_listings: usize,
+    }
+
+    #[derive(Clone)]
+    struct Source(Rc<RefCell<Filter>>);
+
+    fn unreadable() -> lanyard_netdev::Error {
+        let result = lanyard_netdev::sysctl::ipv4_conf("lanyardabsent", "forwarding");
+        result.expect_err("there is no such netdev")
+    }
+
+    impl FilterSource for Source {
+        fn fds(&self) -> Vec<RawFd> {
+            vec![7]
+        }
+        fn events(&mut self, new: &mut BTreeSet<Hook>) -> bool {
+            let mut filter = self.0.borrow_mut();
+            new.append(&mut filter.announced);
+            std::mem::take(&mut filter.heard)
+        }
+        fn list(&mut self) -> lanyard_netdev::Result<BTreeSet<Hook>> {
+            let mut filter = self.0.borrow_mut();
+            filter.listings += 1;
+            filter.listed.clone().ok_or_else(unreadable)
+        }
+        fn legacy(&self) -> lanyard_netdev::Result<BTreeSet<Hook>> {
+            let mut filter = self.0.borrow_mut();
+            filter.legacy_listings += 1;
+            Ok(filter.legacy.clone())
+        }
+    }
+
+    fn hook(owner: &str, point: HookPoint) -> Hook {
+        Hook { ipv4: true, ipv6: false, point, owner: owner.into() }
+    }
+
+    fn watch() -> (Watch, Rc<RefCell<Filter>>) {
+        let filter = Rc::new(RefCell::new(Filter { listed: Some(BTreeSet::new()), ..Filter::default() }));
+        (Watch::new(Box::new(Source(filter.clone()))), filter)
+    }
+
+    fn owners(watch: &Watch) -> Vec<String> {
+        watch.filter().hooks.iter().map(|hook| hook.owner.clone()).collect()
+    }
+
+    #[test]
+    fn a_new_hook_counts_at_once_and_a_removed_one_until_a_listing() {
+        let (mut watch, filter) = watch();
+        assert_eq!(watch.fds(), [7]);
+        assert!(!watch.turn(0), "the first listing is due without an announcement");
+        assert_eq!((owners(&watch).len(), filter.borrow().listings), (0, 1));
+        let nft = hook("nft", HookPoint::Forwarding);
+        filter.borrow_mut().announced.insert(nft.clone());
+        filter.borrow_mut().heard = true;
+        filter.borrow_mut().listed = None;
+        assert!(watch.turn(10));
+        assert_eq!(owners(&watch), ["nft"], "although it cannot be listed");
+        filter.borrow_mut().listed = Some(BTreeSet::from([nft]));
+        watch.turn(2000);
+        assert_eq!(owners(&watch), ["nft"]);
+        filter.borrow_mut().listed = Some(BTreeSet::new());
+        watch.turn(2010);
+        assert_eq!(owners(&watch), ["nft"], "nothing was announced");
+        filter.borrow_mut().heard = true;
+        assert!(watch.turn(2020));
+        assert_eq!(owners(&watch), Vec::<String>::new());
+    }
+
+    #[test]
+    fn hooks_that_cannot_be_listed_are_unknown_and_listed_again() {
+        let (mut watch, filter) = watch();
+        filter.borrow_mut().listed = None;
+        watch.turn(0);
+        let reason = watch.filter().unknown.clone().expect("unknown");
+        assert_eq!(reason, unreadable().to_string());
+        assert_eq!(watch.due_ms(), LEGACY_GAP_MS);
+        assert!(!watch.turn(LEGACY_GAP_MS - 1));
+        assert_eq!(filter.borrow().listings, 1, "not before it is due");
+        filter.borrow_mut().listed = Some(BTreeSet::new());
+        watch.turn(LEGACY_GAP_MS);
+        assert_eq!((watch.filter().unknown.clone(), filter.borrow().listings), (None, 2));
+    }
+
+    #[test]
+    fn what_announces_nothing_is_listed_at_intervals() {
+        let (mut watch, filter) = watch();
+        watch.turn(0);
+        filter.borrow_mut().legacy.insert(hook("iptables", HookPoint::Ingress(vec!["eth*".into()])));
+        assert!(!watch.turn(LEGACY_GAP_MS - 1));
+        assert!(owners(&watch).is_empty());
+        assert!(!watch.turn(LEGACY_GAP_MS));
+        assert_eq!(owners(&watch), ["iptables"]);
+        let shown = watch.filter().hooks.first().expect("a hook").clone();
+        assert_eq!(shown.families, [true, false]);
+        assert_eq!(shown.point, forwarding::HookPoint::Ingress(vec!["eth*".into()]));
+        let turns: Vec<u64> = (2..=AUDIT_GAP_MS / LEGACY_GAP_MS).map(|n| n * LEGACY_GAP_MS).collect();
+        turns.iter().for_each(|now_ms| _ = watch.turn(*now_ms));
+        let (listings, legacy) = (filter.borrow().listings, filter.borrow().legacy_listings);
+        assert_eq!((listings, legacy), (2, 61), "the audit, and legacy iptables each second");
+    }
+}

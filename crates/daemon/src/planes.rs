@@ -78,3 +78,32 @@ fn soft() -> Result<Box<dyn Plane>, String> {
     let plane = SoftPlane::new().map_err(|error| error.to_string())?;
     Ok(Box::new(plane))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pins_of_an_instance_are_below_its_run_directory() {
+        let paths = Paths::below("/somewhere".as_ref());
+        let options = ebpf_options("sw1", &paths);
+        assert_eq!(options.state_dir, paths.run);
+        assert_eq!(options.instance, "sw1");
+    }
+
+    #[test]
+    fn a_chip_is_refused() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let paths = Paths::below(directory.path());
+        let error = open(Choice::Asic, "lanyard-test-absent", &paths).map(drop).expect_err("there is none");
+        assert_eq!(error.to_string(), "plane asic is not available in this version");
+    }
+
+    #[test]
+    fn a_second_plane_is_refused_with_the_way_out() {
+        let text = twice("sw1");
+        for part in ["instance sw1 is forwarding", "--plane ebpf", "lanyard detach --instance sw1"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+}

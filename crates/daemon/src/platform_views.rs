@@ -94,3 +94,84 @@ fn hex(bytes: &[u8]) -> String {
         text
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::Core;
+    use crate::testing::{Bench, config};
+
+    fn switch() -> (Bench, Core) {
+        let bench = Bench::new();
+        for name in ["eth1", "eth2", "eth3"] {
+            bench.kernel.add(name);
+        }
+        let mut core = bench.core();
+        let text = "vlan 10\ninterface eth1\n switchport\n switchport access vlan 10\n\
+            interface eth2\n switchport\n switchport access vlan 10\ninterface eth3\n switchport";
+        core.take(config(text)).expect("taken");
+        (bench, core)
+    }
+
+    fn walk(interface: &str, frame: &[u8]) -> Result<view::PacketTrace, Refusal> {
+        let (_bench, mut core) = switch();
+        trace(&mut core.ctx, &InterfaceName::Netdev(interface.into()), frame)
+    }
+
+    /// A broadcast of 60 bytes from this station.
+    fn broadcast(source: [u8; 6]) -> Vec<u8> {
+        let mut frame = vec![0xff; 6];
+        frame.extend(source);
+        frame.extend([0x88, 0xb5]);
+        frame.resize(60, 0);
+        frame
+    }
+
+    #[test]
+    fn a_frame_is_walked_to_its_egress() {
+        let frame = broadcast([2, 0, 0, 0, 0, 1]);
+        let shown = walk("eth1", &frame).expect("a port");
+        assert_eq!((shown.verdict, shown.reason), ("forwarded", None));
+        let hex: String = frame.iter().map(|byte| format!("{byte:02x}")).collect();
+        let egress: Vec<_> = shown.egress.iter().map(|e| (e.interface.as_str(), e.hex.as_str())).collect();
+        assert_eq!(egress, [("eth2", hex.as_str())], "its VLAN's other port");
+        assert_eq!(shown.stages.first().map(|stage| stage.stage), Some("parse"));
+    }
+
+    #[test]
+    fn a_dropped_and_a_trapped_frame_have_a_reason() {
+        let shown = walk("eth1", &broadcast([3, 0, 0, 0, 0, 1])).expect("a port");
+        assert_eq!((shown.verdict, shown.egress.len()), ("dropped", 0));
+        assert!(shown.reason.is_some());
+        let mut bpdu = broadcast([2, 0, 0, 0, 0, 1]);
+        bpdu[..6].copy_from_slice(&[1, 0x80, 0xc2, 0, 0, 0x0e]);
+        bpdu[12..14].copy_from_slice(&[0x88, 0xcc]);
+        let shown = walk("eth1", &bpdu).expect("a port");
+        assert_ne!(shown.verdict, "forwarded", "LLDP stays on its link: {:?}", shown.reason);
+    }
+
+    #[test]
+    fn an_interface_that_is_no_port_is_named() {
+        let error = walk("eth9", &broadcast([2, 0, 0, 0, 0, 1])).expect_err("no port");
+        assert_eq!(error.to_string(), "eth9 is no port of the switch");
+    }
+
+    #[test]
+    fn every_trap_group_and_reason_is_listed() {
+        let (_bench, mut core) = switch();
+        let shown = traps(&mut core.ctx);
+        let groups: Vec<_> = shown.traps.iter().map(|trap| trap.group).collect();
+        assert_eq!(groups, TrapGroup::ALL.iter().map(|group| group.name()).collect::<Vec<_>>());
+        assert_eq!(shown.reasons.len(), TrapReason::ALL.len());
+        for trap in &shown.traps {
+            let group = TrapGroup::ALL.iter().find(|group| group.name() == trap.group).expect("a group");
+            let rate = core.ctx.plane.state().global.trap_rate[group.index()];
+            assert_eq!((trap.rate_pps, trap.burst), (rate.rate_pps, rate.burst), "{}", trap.group);
+        }
+    }
+
+    #[test]
+    fn bytes_as_digits() {
+        assert_eq!(hex(&[0, 0x0f, 0xa5, 0xff]), "000fa5ff");
+    }
+}

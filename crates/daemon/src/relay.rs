@@ -472,3 +472,7 @@ fn broadcast(fd: &OwnedFd, ifindex: u32, source: Ipv4Addr, message: &[u8]) {
     let control = [ControlMessage::Ipv4PacketInfo(&info)];
     let _ = sendmsg(fd.as_raw_fd(), &[IoSlice::new(message)], &control, MsgFlags::empty(), Some(&to));
 }
+
+#[cfg(test)]
+#[path = "relay_tests.rs"]
+mod tests;

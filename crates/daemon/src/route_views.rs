@@ -136,3 +136,156 @@ fn in_use(vrf: Option<&str>, route: &lanyard_netdev::Route, facts: &Facts) -> Op
     route.next_hops.retain(|hop| !down(hop));
     (!any || !route.next_hops.is_empty()).then_some(route)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::World;
+    use lanyard_cli::view::Offload;
+    use lanyard_netdev::{Neighbour, NextHop, Route, RouteKind};
+
+    /// A world with `eth1`, which is up, and `eth2`, which has no link.
+    fn world() -> World {
+        let mut world = World::new();
+        for (name, carrier) in [("eth1", true), ("eth2", false)] {
+            world.kernel.add(name);
+            world.kernel.change(name, |link| (link.admin_up, link.carrier) = (true, carrier));
+        }
+        world.ctx.refresh();
+        world
+    }
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    fn entry(dest: &str, protocol: u8, via: Option<&str>, ifindex: u32) -> Route {
+        let route = Route::new(dest.parse().expect("a prefix"));
+        Route { protocol, ..route }.via(via.map(address), Some(ifindex))
+    }
+
+    fn shown(world: &World, query: &RouteQuery) -> Vec<String> {
+        let following = Following::new().expect("a descriptor");
+        let list = super::routes(&world.ctx, &following, query).expect("listed").routes;
+        let hops = |route: &view::Route| {
+            route
+                .nexthops
+                .iter()
+                .map(|hop| {
+                    format!(" {} {}", hop.via.map_or("-".into(), |via| via.to_string()), hop.interface)
+                })
+                .collect::<String>()
+        };
+        list.iter().map(|route| format!("{} {}{}", route.prefix, route.protocol, hops(route))).collect()
+    }
+
+    #[test]
+    fn routes_are_shown_as_the_kernel_uses_them() {
+        let world = world();
+        let both = entry("10.3.0.0/16", 186, Some("10.0.0.8"), 1).via(Some(address("10.9.0.8")), Some(2));
+        let mut dead = entry("10.5.0.0/16", 4, Some("10.0.0.8"), 1);
+        dead.next_hops[0].dead = true;
+        let broadcast = Route { kind: RouteKind::Broadcast, ..entry("10.0.0.255/32", 2, None, 1) };
+        let black =
+            Route { kind: RouteKind::Blackhole, next_hops: Vec::new(), ..entry("10.6.0.0/16", 4, None, 1) };
+        let own = |dest: &str, ifindex| Route {
+            kind: RouteKind::Local,
+            table: 255,
+            ..entry(dest, 2, None, ifindex)
+        };
+        let list = vec![
+            entry("10.9.0.0/16", lanyard_netdev::ROUTE_PROTOCOL, Some("10.0.0.9"), 1),
+            entry("10.0.0.0/24", 2, None, 1),
+            entry("10.2.0.0/16", 77, Some("10.0.0.9"), 9),
+            entry("10.4.0.0/16", 4, Some("10.9.0.9"), 2),
+            both,
+            dead,
+            broadcast,
+            black,
+            own("10.0.0.1/32", 1),
+            own("127.0.0.1/32", 1),
+            entry("2001:db8::/32", 2, None, 1),
+        ];
+        world.kernel.state().routes.insert(None, list);
+        let all = RouteQuery::all(Family::V4, None);
+        let want = [
+            "10.0.0.0/24 connected - eth1",
+            "10.0.0.1/32 local - eth1",
+            "10.2.0.0/16 77 10.0.0.9 if9",
+            // The next hop without link is left out, and so is a route that has no other.
+            "10.3.0.0/16 bgp 10.0.0.8 eth1",
+            "10.6.0.0/16 static",
+            "10.9.0.0/16 static 10.0.0.9 eth1",
+        ];
+        assert_eq!(shown(&world, &all), want);
+        assert_eq!(shown(&world, &RouteQuery::all(Family::V6, None)), ["2001:db8::/32 connected - eth1"]);
+        let longest = RouteQuery { address: Some(address("10.0.0.1")), ..all.clone() };
+        assert_eq!(shown(&world, &longest), [want[1]]);
+        let connected = RouteQuery { protocol: Some("connected"), ..all };
+        assert_eq!(shown(&world, &connected), want[..2]);
+    }
+
+    #[test]
+    fn what_the_plane_does_is_unknown_without_routing() {
+        let world = world();
+        world.kernel.state().routes.insert(None, vec![entry("10.0.0.0/24", 2, None, 1)]);
+        let following = Following::new().expect("a descriptor");
+        let list = super::routes(&world.ctx, &following, &RouteQuery::all(Family::V4, None)).expect("listed");
+        assert_eq!(list.routes[0].offload, Offload::None);
+        assert_eq!(list.total, 1);
+    }
+
+    fn neighbor(text: &str, state: NeighbourState) -> Neighbour {
+        let mac = lanyard_types::MacAddr([2, 0, 0, 0, 0, 9]);
+        Neighbour { ifindex: 1, addr: address(text), mac: Some(mac), state, router: false, proxy: false }
+    }
+
+    #[test]
+    fn neighbours_are_shown_in_order_without_what_is_none() {
+        let world = world();
+        let proxy = Neighbour { proxy: true, ..neighbor("10.0.0.3", NeighbourState::Permanent) };
+        let failed = Neighbour { mac: None, ..neighbor("10.0.0.2", NeighbourState::Failed) };
+        world.kernel.state().learned = vec![
+            neighbor("10.0.0.9", NeighbourState::Reachable),
+            failed,
+            proxy,
+            neighbor("224.0.0.1", NeighbourState::NoArp),
+            neighbor("fe80::1", NeighbourState::Stale),
+        ];
+        let following = Following::new().expect("a descriptor");
+        let list = |family| {
+            let list = neighbours(&world.ctx, &following, family, None).expect("listed").neighbors;
+            list.iter().map(|n| format!("{} {} {}", n.address, n.state, n.mac.is_some())).collect::<Vec<_>>()
+        };
+        assert_eq!(list(Family::V4), ["10.0.0.2 failed false", "10.0.0.9 reachable true"]);
+        assert_eq!(list(Family::V6), ["fe80::1 stale true"]);
+    }
+
+    #[test]
+    fn what_was_learned_is_forgotten_and_nothing_else() {
+        let world = world();
+        let learned = vec![
+            neighbor("10.0.0.7", NeighbourState::Permanent),
+            neighbor("10.0.0.8", NeighbourState::Stale),
+            neighbor("10.0.0.9", NeighbourState::Reachable),
+        ];
+        world.kernel.state().learned = learned.clone();
+        let forget = |only: Option<&str>| {
+            forget_neighbours(&world.ctx, Family::V4, None, only.map(address)).expect("forgotten")
+        };
+        assert_eq!(forget(Some("10.0.0.7")), 0, "it is configured");
+        assert_eq!((forget(Some("10.0.0.8")), forget(Some("10.0.0.8"))), (1, 0));
+        assert_eq!(forget(None), 1);
+        assert_eq!(world.kernel.state().learned, learned[..1]);
+    }
+
+    #[test]
+    fn a_next_hop_that_is_down() {
+        let world = world();
+        let down = NextHop { link_down: true, ifindex: Some(1), ..NextHop::default() };
+        let route = Route { next_hops: vec![down], ..entry("10.0.0.0/8", 4, None, 1) };
+        assert_eq!(in_use(None, &route, world.ctx.facts()), None);
+        let empty = Route { next_hops: Vec::new(), ..route };
+        assert_eq!(in_use(None, &empty, world.ctx.facts()), Some(empty.clone()));
+    }
+}

@@ -699,3 +699,8 @@ impl Following {
         self.busy = true;
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::panic)] // a test that is written wrong
+#[path = "routing_tests.rs"]
+mod tests;

@@ -368,3 +368,8 @@ async fn run(connection: &mut Connection, program: &Program) -> Result<Result<()
         Err(error) => Ok(Err(format!("{name}: {error}"))),
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::panic)] // a test that is written wrong
+#[path = "server_tests.rs"]
+mod tests;

@@ -224,3 +224,62 @@ pub fn write_knob(knob: Knob, on: bool) -> Result<()> {
     };
     Ok(result?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names that no namespace on a machine has.
+    const ABSENT: &str = "lanyard-test-absent";
+
+    fn spaces() -> Spaces {
+        Spaces::open().expect("/proc is there")
+    }
+
+    #[test]
+    fn a_vrf_without_a_namespace_is_refused_by_name() {
+        let mut spaces = spaces();
+        spaces.find(ABSENT);
+        assert_eq!(spaces.names().count(), 0);
+        assert!(spaces.netdev(ABSENT).is_none());
+        assert!(spaces.file(None).is_ok(), "the switch's own is there");
+        let error = spaces.file(Some(ABSENT)).map(drop).expect_err("no namespace");
+        assert_eq!(error.to_string(), format!("VRF {ABSENT} has no namespace"));
+        let mut ran = false;
+        assert!(spaces.run(Some(ABSENT), || ran = true).is_err_and(|error| error.is_gone()));
+        assert!(!ran, "the work must not be done in another namespace");
+        assert!(spaces.prepare(ABSENT, "lanyard:test").is_err());
+        assert!(spaces.facts().is_empty() && spaces.links().is_empty() && spaces.events().is_empty());
+    }
+
+    #[test]
+    fn work_for_the_own_namespace_runs_on_this_thread() {
+        let here = std::thread::current().id();
+        assert_eq!(spaces().run(None, || std::thread::current().id()).expect("run"), here);
+    }
+
+    #[test]
+    fn homes_are_what_was_moved_and_what_is_there() {
+        let mut spaces = spaces();
+        spaces.set_home("eth1", Some("red"));
+        assert_eq!((spaces.home("eth1"), spaces.home("eth2")), (Some("red"), None));
+        spaces.set_home("eth1", None);
+        assert_eq!(spaces.home("eth1"), None);
+        // An earlier run recorded more than it did.
+        spaces.adopt(&BTreeMap::from([("eth1".to_owned(), ABSENT.to_owned())]));
+        assert_eq!(spaces.home("eth1"), None);
+    }
+
+    #[test]
+    fn deleting_what_is_gone_is_no_error() {
+        assert!(spaces().delete(ABSENT).is_ok());
+    }
+
+    #[test]
+    fn sysctls_of_the_own_namespace() {
+        let knobs = read_knobs();
+        assert_eq!(knobs.keys().collect::<Vec<_>>(), [&Knob::Redirects, &Knob::DirectedBroadcast]);
+        let redirects = sysctl::ipv4_conf("all", REDIRECTS).expect("there");
+        assert_eq!(knobs[&Knob::Redirects], redirects.trim() != "0");
+    }
+}

@@ -6,6 +6,7 @@ mod kernel;
 
 pub(crate) use kernel::{FakeKernel, Said};
 
+use crate::bus::Subscription;
 use crate::clock::Clock;
 use crate::context::Context;
 use crate::core::{Core, Parts};
@@ -26,6 +27,38 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::SystemTime;
+
+/// The events that a listener has not read yet.
+pub(crate) fn received(listener: &mut Subscription) -> Vec<serde_json::Value> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let mut events = Vec::new();
+    runtime.block_on(async {
+        loop {
+            tokio::select! {
+                biased;
+                line = listener.next() => {
+                    events.push(serde_json::from_str(&line.expect("the bus is there")).expect("JSON"));
+                }
+                () = std::future::ready(()) => return,
+            }
+        }
+    });
+    events
+}
+
+/// A message about a route by these gateways, as the kernel sends it.
+pub(crate) fn route(dest: &str, via: &[[u8; 4]], ifindex: u32) -> Vec<u8> {
+    use lanyard_wire::rtnetlink::{HEADER_LEN, Hop, NEW_ROUTE, Route, Writer};
+    let mut route = Route::to(dest.parse().expect("a prefix"));
+    route.table = lanyard_netdev::TABLE_MAIN;
+    let hop = |via: &[u8; 4]| Hop { via: Some((*via).into()), ifindex, weight: 1, flags: 0 };
+    let hops: Vec<Hop> = via.iter().map(hop).collect();
+    let mut message = Vec::new();
+    let mut writer = Writer::route(&mut message, NEW_ROUTE, 0, &route);
+    writer.hops(route.dest, &hops);
+    writer.end();
+    message.split_off(HEADER_LEN)
+}
 
 /// A clock that a test sets.
 #[derive(Debug, Clone, Default)]
@@ -63,6 +96,8 @@ pub(crate) struct Bench {
     pub(crate) plane: Faults,
     pub(crate) clock: TestClock,
     pub(crate) directory: tempfile::TempDir,
+    /// The ports of the present plane.
+    pub(crate) ports: RefCell<Option<MemoryPorts>>,
 }
 
 impl Bench {
@@ -72,6 +107,7 @@ impl Bench {
             plane: Faults::default(),
             clock: TestClock::default(),
             directory: tempfile::tempdir().expect("a directory"),
+            ports: RefCell::default(),
         }
     }
     pub(crate) fn paths(&self) -> Paths {
@@ -84,8 +120,9 @@ impl Bench {
         let record = std::fs::read(paths.record()).ok();
         let record: Record =
             record.map(|text| serde_json::from_slice(&text).expect("a record")).unwrap_or_default();
-        let (soft, _ports) = SoftPlane::in_memory().expect("a plane");
-        let plane = FaultyPlane { soft, _ports, faults: self.plane.clone() };
+        let (soft, ports) = SoftPlane::in_memory().expect("a plane");
+        *self.ports.borrow_mut() = Some(ports.clone());
+        let plane = FaultyPlane { soft, _ports: ports, faults: self.plane.clone() };
         let identity = Identity { instance: "test".into(), base_mac: MacAddr([2, 0, 0, 0, 0, 0]) };
         let facts = self.kernel.clone().facts().expect("facts");
         Parts {
@@ -136,6 +173,8 @@ pub(crate) struct Faults {
     pub(crate) applied: Rc<Cell<usize>>,
     /// Numbers of those calls that are refused, counted from 1.
     pub(crate) refused_calls: Rc<RefCell<BTreeSet<usize>>>,
+    /// Packet captures that began and ended.
+    pub(crate) captures: Rc<RefCell<Vec<(PortId, bool)>>>,
     /// Frames that were injected.
     pub(crate) injected: Rc<RefCell<Frames>>,
     /// Events that the plane reports next.
@@ -202,6 +241,10 @@ impl Plane for FaultyPlane {
     }
     fn port_hook(&self, port: PortId) -> Hook {
         self.soft.port_hook(port)
+    }
+    fn capture(&mut self, port: PortId, on: bool) -> std::result::Result<(), PlaneError> {
+        self.faults.captures.borrow_mut().push((port, on));
+        Ok(())
     }
     fn event_fd(&self) -> Option<i32> {
         self.soft.event_fd()

@@ -1,7 +1,7 @@
 //! The kernel in memory.
 
 use crate::kernel::{FilterSource, Kernel, KernelError, Result, RouteSource};
-use lanyard_netdev::follow::{Heard, Progress, Table};
+use lanyard_netdev::follow::{Heard, Progress, Rule, Table};
 use lanyard_netdev::{Address, Event, Family, Hook as FilterHook, Link, Neighbour, Route, Settings};
 use lanyard_switch::compile::pipeline_end_of;
 use lanyard_switch::facts::{HostStack, Knob, Namespace};
@@ -42,6 +42,18 @@ pub(crate) struct State {
     /// The kernel refuses to add and to delete the routes to these prefixes: after how many changes, and with which
     /// error number.
     pub(crate) refused_routes: BTreeMap<ipnet::IpNet, (usize, i32)>,
+    /// What the kernel has learned of neighbours.
+    pub(crate) learned: Vec<Neighbour>,
+    /// No namespace can be followed.
+    pub(crate) unfollowable: bool,
+    /// What listings of the routing sockets contain, besides netdevs and the default rules.
+    pub(crate) listed: Vec<(Table, Said)>,
+    /// Changes interrupt every listing.
+    pub(crate) interrupted: bool,
+    /// Every listing fails with this error number.
+    pub(crate) unlistable: Option<i32>,
+    /// The neighbours that the kernel was asked to resolve.
+    pub(crate) asked: Vec<(u32, IpAddr)>,
     /// A file or directory that is renamed at the next action.
     pub(crate) renames: Option<(PathBuf, PathBuf)>,
     /// These gateways are reachable only while the netdev has the address.
@@ -60,6 +72,23 @@ pub(crate) enum Said {
     Neighbour(Neighbour),
     /// The body of a route message, and whether the route was removed.
     Route(Vec<u8>, bool),
+    Rule(Rule, bool),
+    Overrun,
+}
+
+impl Said {
+    fn deliver(self, each: &mut dyn FnMut(Heard<'_>)) {
+        match self {
+            Self::Link(link) => each(Heard::Link(link, false)),
+            Self::Neighbour(neighbour) => each(Heard::Neighbour(neighbour, false)),
+            Self::Route(body, gone) => {
+                let route = lanyard_wire::rtnetlink::Route::new(&body).expect("a route");
+                each(Heard::Route { route, flags: 0, gone });
+            }
+            Self::Rule(rule, gone) => each(Heard::Rule(rule, gone)),
+            Self::Overrun => each(Heard::Overrun),
+        }
+    }
 }
 
 impl FakeKernel {
@@ -262,8 +291,25 @@ impl Kernel for FakeKernel {
         let key = (vrf.map(str::to_owned), name.to_owned());
         self.state().links.get(&key).cloned().ok_or(KernelError::NoInterface(key.1))
     }
-    fn addresses(&self, _vrf: Option<&str>, _ifindex: Option<u32>) -> Result<Vec<Address>> {
-        Ok(Vec::new())
+    fn addresses(&self, _vrf: Option<&str>, ifindex: Option<u32>) -> Result<Vec<Address>> {
+        let state = &mut *self.state();
+        let mut found = Vec::new();
+        for (name, net) in state.addresses.clone() {
+            let at = state.find(&name)?.ifindex;
+            if ifindex.is_none_or(|wanted| wanted == at) {
+                found.push(Address {
+                    ifindex: at,
+                    net,
+                    permanent: true,
+                    secondary: false,
+                    tentative: false,
+                    dad_failed: false,
+                    deprecated: false,
+                    scope: 0,
+                });
+            }
+        }
+        Ok(found)
     }
     fn routes(&self, vrf: Option<&str>, family: Family, table: u32) -> Result<Vec<Route>> {
         let mut state = self.state();
@@ -305,15 +351,18 @@ impl Kernel for FakeKernel {
         routes.retain(|known| (known.dest, known.metric) != (route.dest, route.metric));
         Ok(())
     }
-    fn neighbours(&self, _vrf: Option<&str>, _family: Family) -> Result<Vec<Neighbour>> {
-        Ok(Vec::new())
+    fn neighbours(&self, _vrf: Option<&str>, family: Family) -> Result<Vec<Neighbour>> {
+        let learned = self.state().learned.clone();
+        Ok(learned.into_iter().filter(|known| Family::of(known.addr) == family).collect())
     }
     fn set_neighbour(&self, _vrf: Option<&str>, ifindex: u32, address: IpAddr, mac: MacAddr) -> Result<()> {
         self.state().neighbours.insert((ifindex, address), mac);
         Ok(())
     }
     fn del_neighbour(&self, _vrf: Option<&str>, ifindex: u32, address: IpAddr) -> Result<()> {
-        self.state().neighbours.remove(&(ifindex, address));
+        let state = &mut *self.state();
+        state.neighbours.remove(&(ifindex, address));
+        state.learned.retain(|known| (known.ifindex, known.addr) != (ifindex, address));
         Ok(())
     }
     fn settings(&self, _name: &str) -> Result<Settings> {
@@ -322,7 +371,10 @@ impl Kernel for FakeKernel {
     fn driver(&self, _name: &str) -> Result<String> {
         Ok("test".into())
     }
-    fn follow(&self, _vrf: Option<&str>) -> Result<Box<dyn RouteSource>> {
+    fn follow(&self, vrf: Option<&str>) -> Result<Box<dyn RouteSource>> {
+        if self.state().unfollowable {
+            return Err(KernelError::NoNamespace(vrf.unwrap_or("default").to_owned()));
+        }
         Ok(Box::new(FakeSource { kernel: self.clone(), listing: None }))
     }
     fn watch_filter(&self, _vrf: Option<&str>) -> Result<Box<dyn FilterSource>> {
@@ -364,14 +416,7 @@ impl RouteSource for FakeSource {
         let said: Vec<Said> = state.said.drain(..count).collect();
         drop(state);
         for said in said {
-            match said {
-                Said::Link(link) => each(Heard::Link(link, false)),
-                Said::Neighbour(neighbour) => each(Heard::Neighbour(neighbour, false)),
-                Said::Route(body, gone) => {
-                    let route = lanyard_wire::rtnetlink::Route::new(&body).expect("a route");
-                    each(Heard::Route { route, flags: 0, gone });
-                }
-            }
+            said.deliver(each);
         }
         count
     }
@@ -380,12 +425,30 @@ impl RouteSource for FakeSource {
         Ok(())
     }
     fn read_listing(&mut self, _most: usize, each: &mut dyn FnMut(Heard<'_>)) -> io::Result<Progress> {
-        if self.listing.take() == Some(Table::Links) {
+        let table = self.listing.take();
+        if let Some(errno) = self.kernel.state().unlistable {
+            return Err(io::Error::from_raw_os_error(errno));
+        }
+        if table == Some(Table::Links) {
             for link in self.kernel.links(None).unwrap_or_default() {
                 each(Heard::Link(Box::new(link), false));
             }
         }
-        Ok(Progress::Done { consistent: true })
+        if let Some(ipv6) = [(Table::Rules4, false), (Table::Rules6, true)]
+            .into_iter()
+            .find_map(|(of, ipv6)| (Some(of) == table).then_some(ipv6))
+        {
+            for standard in [255, 254] {
+                each(Heard::Rule(Rule { ipv6, standard: Some(standard) }, false));
+            }
+        }
+        let listed = self.kernel.state().listed.clone();
+        for (_, said) in listed.into_iter().filter(|(of, _)| Some(*of) == table) {
+            said.deliver(each);
+        }
+        Ok(Progress::Done { consistent: !self.kernel.state().interrupted })
     }
-    fn use_neighbours(&mut self, _neighbours: &[(u32, IpAddr)]) {}
+    fn use_neighbours(&mut self, neighbours: &[(u32, IpAddr)]) {
+        self.kernel.state().asked.extend(neighbours);
+    }
 }

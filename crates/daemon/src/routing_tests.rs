@@ -1,0 +1,341 @@
+//! Following the kernel's routing in memory: what is taken in, in which order it is listed, and what the plane is told.
+
+use super::*;
+use crate::testing::{Said, World, accept, config, messages, route};
+use lanyard_netdev::follow::{Forwarding, Rule};
+use lanyard_netdev::{Address, Link};
+
+const ROUTED: &str = "ip routing\ninterface eth1\n no switchport\n ip address 10.0.0.1 255.255.255.0";
+const ID: VrfId = VrfId::DEFAULT;
+
+/// A world with `eth1`, which runs `text`.
+fn world(text: &str) -> (World, Following) {
+    let mut world = World::new();
+    world.kernel.add("eth1");
+    world.kernel.change("eth1", |link| (link.admin_up, link.carrier) = (true, true));
+    world.ctx.refresh();
+    accept(&mut world.ctx, config(text));
+    let mut following = Following::new().expect("a descriptor");
+    following.configure(&mut world.ctx);
+    let state = world.ctx.switch.state();
+    following.apply(&mut world.ctx, &state).expect("taken");
+    (world, following)
+}
+
+/// Turns until there is nothing left to do; returns their number.
+fn follow(world: &mut World, following: &mut Following) -> usize {
+    for turns in 0..200 {
+        let turn = following.turn(&mut world.ctx);
+        following.end_turn(&mut world.ctx, &turn);
+        if !turn.any && !following.busy {
+            return turns;
+        }
+    }
+    panic!("it does not come to an end");
+}
+
+fn target(world: &mut World) -> String {
+    let found = world.ctx.plane.route_lookup(ID, [10, 9, 1, 1].into());
+    found.target.map(|target| format!("{target:?}")).unwrap_or_default()
+}
+
+fn neighbour_message(last: u8, state: NeighbourState) -> lanyard_netdev::Neighbour {
+    lanyard_netdev::Neighbour {
+        ifindex: 1,
+        addr: [10, 0, 0, last].into(),
+        mac: Some(MacAddr([2, 0, 0, 0, 0, last])),
+        state,
+        router: false,
+        proxy: false,
+    }
+}
+
+fn address(ifindex: u32, net: &str) -> Address {
+    Address {
+        ifindex,
+        net: net.parse().expect("a net"),
+        permanent: true,
+        secondary: false,
+        tentative: false,
+        dad_failed: false,
+        deprecated: false,
+        scope: 0,
+    }
+}
+
+/// The macvlan device of a virtual router below the device with index 1.
+fn macvlan(up: bool) -> Link {
+    Link {
+        ifindex: 7,
+        name: "vr1.7".into(),
+        kind: Some("macvlan".into()),
+        peer_ifindex: Some(1),
+        mac: MacAddr([0, 0, 0x5e, 0, 1, 7]),
+        admin_up: up,
+        carrier: up,
+        ..Link::default()
+    }
+}
+
+#[test]
+fn nothing_is_followed_without_routing() {
+    let (mut world, mut following) = world("interface eth1\n switchport");
+    assert!(!following.follows_own() && following.vrf(None).is_none());
+    assert_eq!(following.next_ms(&world.ctx), None);
+    assert_eq!(follow(&mut world, &mut following), 0);
+    assert!(!following.own_changed());
+    accept(&mut world.ctx, config(ROUTED));
+    following.configure(&mut world.ctx);
+    assert!(following.follows_own() && following.vrf(None) == Some(ID));
+    assert_eq!((following.own_changed(), following.own_changed()), (true, false), "told once");
+    assert_eq!(following.next_ms(&world.ctx), Some(0), "there is work");
+    accept(&mut world.ctx, config(""));
+    following.configure(&mut world.ctx);
+    assert!(!following.follows_own() && following.own_changed());
+}
+
+#[test]
+fn a_namespace_that_cannot_be_followed_is_named() {
+    let mut world = World::new();
+    world.kernel.state().unfollowable = true;
+    accept(&mut world.ctx, config(ROUTED));
+    let mut following = Following::new().expect("a descriptor");
+    following.configure(&mut world.ctx);
+    let want = "FOLLOW: routing table default is not followed: VRF default has no namespace";
+    assert_eq!(messages(&world.ctx), [want]);
+    world.kernel.state().unfollowable = false;
+    following.configure(&mut world.ctx);
+    assert!(following.follows_own(), "tried again at the next configuration");
+}
+
+#[test]
+fn as_many_vrfs_as_the_plane_has() {
+    let (world, mut following) = world("");
+    for n in 0..MAX_VRFS {
+        following.follow(&world.ctx, Some(format!("v{n}"))).expect("room");
+    }
+    let ids: BTreeSet<VrfId> = following.follows.values().map(|follow| follow.id).collect();
+    assert_eq!(ids.len(), usize::from(MAX_VRFS), "each has a number of its own");
+    assert!(!ids.contains(&ID), "0 is the switch's own");
+    let error = following.follow(&world.ctx, Some("more".into())).map(drop).expect_err("no number left");
+    assert_eq!(error.to_string(), format!("{MAX_VRFS} VRFs are routed already"));
+    assert!(following.follow(&world.ctx, None).is_ok(), "the own one has its number");
+}
+
+#[test]
+fn the_plane_is_synced_once_everything_was_listed_and_told() {
+    let (mut world, mut following) = world(ROUTED);
+    assert!(following.syncs(), "what an adopted plane was left with stays until then");
+    world.kernel.say(Said::Neighbour(neighbour_message(9, NeighbourState::Reachable)));
+    world.kernel.say(Said::Route(route("10.9.0.0/16", &[[10, 0, 0, 9]], 1), false));
+    follow(&mut world, &mut following);
+    assert!(!following.syncs());
+    assert!(target(&mut world).starts_with("Group"), "{}", target(&mut world));
+    assert_eq!(following.heard(None).audits, 1);
+    assert!(following.changes > 0);
+    let prefix = "10.9.0.0/16".parse().expect("a prefix");
+    assert_eq!(following.route_offload(None, prefix, 0, false), view::Offload::Offloaded);
+    assert_eq!(following.route_offload(Some("red"), prefix, 0, false), view::Offload::None);
+    assert_eq!(following.neighbour_offload(None, 1, [10, 0, 0, 9].into()), view::Offload::Offloaded);
+}
+
+#[test]
+fn a_listing_that_changes_interrupt_is_used_after_so_many_tries() {
+    let (mut world, mut following) = world(ROUTED);
+    world.kernel.state().interrupted = true;
+    let mut now_ms = 0;
+    for _ in 0..1000 {
+        follow(&mut world, &mut following);
+        if !following.syncs() {
+            break;
+        }
+        now_ms += AUDIT_GAP_MS;
+        world.clock.set(now_ms);
+    }
+    assert_eq!(following.heard(None).audits, u64::from(TRIES));
+    assert!(!following.syncs(), "its result is used as it is");
+}
+
+/// The kernel has no such table, which is no reason to list again; a lost answer is.
+#[test]
+fn a_table_that_cannot_be_listed() {
+    for (errno, consistent) in [(libc::EOPNOTSUPP, true), (libc::ENOBUFS, false)] {
+        let (mut world, mut following) = world(ROUTED);
+        world.kernel.state().unlistable = Some(errno);
+        follow(&mut world, &mut following);
+        assert_eq!(!following.syncs(), consistent, "error {errno}");
+    }
+}
+
+#[test]
+fn a_loss_of_events_is_counted_and_audited_after_the_gap() {
+    let (mut world, mut following) = world(ROUTED);
+    follow(&mut world, &mut following);
+    world.kernel.say(Said::Overrun);
+    follow(&mut world, &mut following);
+    let heard = following.heard(None);
+    assert_eq!((heard.overruns, heard.audits), (1, 1), "not at once");
+    let due_ms = following.follows[&None].next_audit_ms;
+    assert!(following.next_ms(&world.ctx).is_some_and(|at_ms| at_ms <= due_ms));
+    world.clock.set(due_ms);
+    follow(&mut world, &mut following);
+    assert_eq!(following.heard(None).audits, 2);
+}
+
+/// While events that are older than the loss are waiting, a listing would be out of date.
+#[test]
+fn an_audit_waits_for_the_events_before_it() {
+    let (mut world, mut following) = world(ROUTED);
+    follow(&mut world, &mut following);
+    world.clock.set(following.follows[&None].next_audit_ms);
+    world.kernel.say(Said::Overrun);
+    for _ in 0..2 * TURN {
+        world.kernel.say(Said::Neighbour(neighbour_message(9, NeighbourState::Reachable)));
+    }
+    following.turn(&mut world.ctx);
+    let own = &following.follows[&None];
+    assert!(own.behind && own.stage.is_none(), "a turn reads at most {TURN} messages");
+    follow(&mut world, &mut following);
+    assert_eq!((following.follows[&None].behind, following.heard(None).audits), (false, 2));
+}
+
+#[test]
+fn a_next_hop_that_is_not_known_is_asked_for() {
+    let (mut world, mut following) = world(ROUTED);
+    world.kernel.say(Said::Route(route("10.9.0.0/16", &[[10, 0, 0, 9]], 1), false));
+    follow(&mut world, &mut following);
+    let hop = IpAddr::from([10, 0, 0, 9]);
+    assert_eq!(world.kernel.state().asked, [(1, hop)]);
+    let mac = |world: &mut World, following: &Following| {
+        let found = world.ctx.plane.route_lookup(ID, [10, 9, 1, 1].into());
+        following.mirror.adjacency(found.buckets[0]).and_then(|(_, mac)| mac)
+    };
+    assert_eq!(mac(&mut world, &following), None);
+    world.kernel.say(Said::Neighbour(neighbour_message(9, NeighbourState::Reachable)));
+    follow(&mut world, &mut following);
+    assert_eq!(mac(&mut world, &following), Some(MacAddr([2, 0, 0, 0, 0, 9])));
+    assert_eq!(world.kernel.state().asked.len(), 1, "asked once");
+}
+
+#[test]
+fn a_router_interface_that_goes_takes_its_routes_along() {
+    let (mut world, mut following) = world(ROUTED);
+    world.kernel.say(Said::Neighbour(neighbour_message(9, NeighbourState::Reachable)));
+    world.kernel.say(Said::Route(route("10.9.0.0/16", &[[10, 0, 0, 9]], 1), false));
+    follow(&mut world, &mut following);
+    assert!(target(&mut world).starts_with("Group"));
+    let bare = PlaneState { rifs: BTreeMap::new(), ..world.ctx.plane.state().clone() };
+    following.apply(&mut world.ctx, &bare).expect("taken");
+    assert!(!target(&mut world).starts_with("Group"), "{}", target(&mut world));
+    let state = world.ctx.switch.state();
+    following.apply(&mut world.ctx, &state).expect("taken");
+    follow(&mut world, &mut following);
+    assert!(target(&mut world).starts_with("Group"), "it brings them back: {}", target(&mut world));
+}
+
+#[test]
+fn a_rule_beside_the_default_ones_leaves_the_table_to_the_kernel() {
+    let (mut world, mut following) = world(ROUTED);
+    let policy = |world: &World| world.ctx.switch.routers().vrfs[&None].policy;
+    follow(&mut world, &mut following);
+    assert_eq!(policy(&world), [false, false]);
+    world.kernel.say(Said::Rule(Rule { ipv6: false, standard: None }, false));
+    let turn = following.turn(&mut world.ctx);
+    assert!(turn.routers_changed);
+    assert_eq!(policy(&world), [true, false], "at once, before anything is listed");
+    following.log_forwarders(&mut world.ctx);
+    let logged = messages(&world.ctx);
+    assert!(logged.iter().any(|text| text.starts_with("FORWARDER: ")), "{logged:?}");
+    following.log_forwarders(&mut world.ctx);
+    assert_eq!(messages(&world.ctx), logged, "said once");
+    // The rule goes: whether others are left shows the next listing.
+    world.kernel.say(Said::Rule(Rule { ipv6: false, standard: None }, true));
+    following.turn(&mut world.ctx);
+    assert_eq!(policy(&world), [true, false]);
+    world.clock.set(20_000);
+    follow(&mut world, &mut following);
+    assert_eq!(policy(&world), [false, false]);
+    // A rule that was there before is found by the listing.
+    let rule = (Table::Rules6, Said::Rule(Rule { ipv6: true, standard: None }, false));
+    world.kernel.state().listed.push(rule);
+    world.kernel.say(Said::Overrun);
+    world.clock.set(30_000);
+    follow(&mut world, &mut following);
+    assert_eq!(policy(&world), [false, true]);
+}
+
+fn heard(seen: &mut Seen, heard: Heard<'_>, listed: bool) -> Routing {
+    let mut mirror = Routing::default();
+    take_in(&mut mirror, ID, seen, heard, listed);
+    mirror
+}
+
+#[test]
+fn a_virtual_router_is_one_while_it_has_an_address() {
+    let mut seen = Seen::default();
+    let macs =
+        |seen: &Seen| seen.router(ID, &PacketFilter::default()).virtual_macs.get(&1).map_or(0, BTreeSet::len);
+    heard(&mut seen, Heard::Link(Box::new(macvlan(true)), false), false);
+    assert_eq!(macs(&seen), 0, "the backup has none");
+    let own = link_local(macvlan(true).mac);
+    assert_eq!(own, "fe80::200:5eff:fe00:107".parse::<IpAddr>().expect("an address"));
+    heard(&mut seen, Heard::Address(address(7, &format!("{own}/64")), false), false);
+    assert_eq!(macs(&seen), 0, "the one that the kernel gives it does not count");
+    heard(&mut seen, Heard::Address(address(7, "10.0.0.254/32"), false), false);
+    assert_eq!(macs(&seen), 1);
+    heard(&mut seen, Heard::Link(Box::new(macvlan(false)), false), false);
+    assert_eq!(macs(&seen), 0, "it is down");
+    heard(&mut seen, Heard::Link(Box::new(macvlan(true)), false), false);
+    assert_eq!(macs(&seen), 1);
+    let mirror = heard(&mut seen, Heard::Address(address(7, "10.0.0.254/32"), true), false);
+    assert_eq!(macs(&seen), 0);
+    assert!(mirror.audit_wanted(ID), "routes with this source address go without an event");
+    // A macvlan of another namespace, and another kind of device.
+    for other in [Link { peer_netnsid: Some(1), ..macvlan(true) }, Link { kind: None, ..macvlan(true) }] {
+        let mut seen = Seen::default();
+        heard(&mut seen, Heard::Link(Box::new(other), false), false);
+        assert!(seen.children.is_empty());
+    }
+}
+
+#[test]
+fn a_device_that_goes_leaves_nothing() {
+    let mut seen = Seen::default();
+    let on = Forwarding { ipv6: false, ifindex: Some(7), on: true };
+    let all = Forwarding { ifindex: None, ..on };
+    for message in [
+        Heard::Link(Box::new(macvlan(true)), false),
+        Heard::Address(address(7, "10.0.0.254/32"), false),
+        Heard::Forwarding(on),
+        Heard::Forwarding(all),
+    ] {
+        heard(&mut seen, message, false);
+    }
+    assert_eq!((seen.children.len(), seen.addresses.len(), seen.forwarding.len()), (1, 1, 2));
+    heard(&mut seen, Heard::Link(Box::new(macvlan(true)), true), false);
+    assert!(seen.children.is_empty() && seen.addresses.is_empty());
+    assert_eq!(seen.forwarding.keys().collect::<Vec<_>>(), [&(None, false)]);
+}
+
+#[test]
+fn what_cannot_be_read_is_audited() {
+    for message in [Heard::Unreadable, Heard::Overrun] {
+        let mirror = heard(&mut Seen::default(), message, false);
+        assert!(mirror.audit_wanted(ID));
+    }
+    let proxy = lanyard_netdev::Neighbour { proxy: true, ..neighbour_message(9, NeighbourState::Permanent) };
+    assert!(!heard(&mut Seen::default(), Heard::Neighbour(proxy, false), false).audit_wanted(ID));
+}
+
+#[test]
+fn a_neighbour_counts_with_a_usable_address_only() {
+    let known = |state, mac: [u8; 6]| {
+        neighbour(&lanyard_netdev::Neighbour { mac: Some(MacAddr(mac)), ..neighbour_message(9, state) })
+    };
+    assert!(known(NeighbourState::Reachable, [2, 0, 0, 0, 0, 9]).mac.is_some());
+    assert!(known(NeighbourState::Incomplete, [2, 0, 0, 0, 0, 9]).mac.is_none());
+    assert!(known(NeighbourState::Permanent, [0; 6]).mac.is_none());
+    assert!(known(NeighbourState::Permanent, [1, 0, 0x5e, 0, 0, 1]).mac.is_none());
+    assert!(known(NeighbourState::Failed, [2, 0, 0, 0, 0, 9]).failed);
+    assert!(known(NeighbourState::Stale, [2, 0, 0, 0, 0, 9]).stale);
+}

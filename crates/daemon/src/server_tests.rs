@@ -1,0 +1,220 @@
+//! Requests and replies on the control socket: what is read is bounded, and what is no request is refused.
+
+use super::*;
+use crate::testing::{Bench, config};
+use tokio::io::AsyncRead;
+
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    tokio::task::LocalSet::new().block_on(&runtime, work)
+}
+
+/// Lines read from `pieces`, one piece at a time, and why reading ended.
+fn lines(pieces: &[&[u8]]) -> (Vec<Vec<u8>>, Ended) {
+    block_on(async {
+        let (mut writer, reader) = tokio::io::duplex(1);
+        let pieces: Vec<Vec<u8>> = pieces.iter().map(|piece| piece.to_vec()).collect();
+        let sending = tokio::task::spawn_local(async move {
+            for piece in pieces {
+                if writer.write_all(&piece).await.is_err() {
+                    return;
+                }
+                tokio::task::yield_now().await;
+            }
+        });
+        let mut reader = BufReader::new(Box::pin(reader) as std::pin::Pin<Box<dyn AsyncRead>>);
+        let (mut found, mut buffer) = (Vec::new(), Vec::new());
+        let ended = loop {
+            match read_line(&mut reader, &mut buffer).await {
+                Ok(line) => found.push(line),
+                Err(ended) => break ended,
+            }
+        };
+        drop(reader);
+        sending.await.expect("sent");
+        (found, ended)
+    })
+}
+
+#[test]
+fn lines_are_put_together() {
+    let (found, ended) = lines(&[b"one\ntw", b"o\n", b"\nthr"]);
+    assert_eq!(found, [&b"one\n"[..], b"two\n", b"\n"]);
+    assert_eq!(ended, None, "a line without end is no request");
+}
+
+#[test]
+fn a_line_has_a_limit() {
+    let mut exact = vec![b'x'; MAX_REQUEST - 1];
+    exact.push(b'\n');
+    assert_eq!(lines(&[&exact, &exact]).0.len(), 2, "each line counts for itself");
+    exact.insert(0, b'x');
+    let (found, ended) = lines(&[&exact]);
+    assert!(found.is_empty());
+    assert_eq!(ended, Some(format!("a request is longer than {MAX_REQUEST} bytes")));
+    let (_, ended) = lines(&[&vec![b'x'; 4 * MAX_REQUEST]]);
+    assert!(ended.is_some(), "refused although no line end has come");
+}
+
+/// A request that is waited for beside something else loses nothing.
+#[test]
+fn a_partial_line_survives_a_cancelled_read() {
+    block_on(async {
+        let (mut writer, reader) = tokio::io::duplex(64);
+        let (mut reader, mut buffer) = (BufReader::new(reader), Vec::new());
+        for part in [&b"ab"[..], b"cd"] {
+            writer.write_all(part).await.expect("sent");
+            tokio::select! {
+                biased;
+                line = read_line(&mut reader, &mut buffer) => panic!("{line:?}"),
+                () = tokio::task::yield_now() => {}
+            }
+        }
+        writer.write_all(b"\n").await.expect("sent");
+        assert_eq!(read_line(&mut reader, &mut buffer).await, Ok(b"abcd\n".to_vec()));
+    });
+}
+
+/// Sends these lines to a server and returns its replies. The client then closes.
+fn talk(bench: &Bench, requests: &[&str]) -> Vec<Reply> {
+    block_on(async {
+        let mut core = bench.core();
+        core.take(config("hostname sw1")).expect("taken");
+        let core = Rc::new(RefCell::new(core));
+        let shared = Shared {
+            core: core.clone(),
+            changed: Rc::default(),
+            detached: Rc::new(Notify::new()),
+            urgent: None,
+        };
+        let (mut client, server) = UnixStream::pair().expect("a pair");
+        let serving = tokio::task::spawn_local(session(server, shared));
+        client.write_all((requests.join("\n") + "\n").as_bytes()).await.expect("sent");
+        client.shutdown().await.expect("closed");
+        let mut text = String::new();
+        client.read_to_string(&mut text).await.expect("answered");
+        serving.await.expect("served");
+        assert_eq!(core.borrow().users.view(0).users.len(), 0, "the session's line is free again");
+        text.lines().map(|line| serde_json::from_str(line).expect("a reply")).collect()
+    })
+}
+
+const HELLO: &str = r#"{"hello":{"user":"ann","interactive":false}}"#;
+
+#[test]
+fn a_session_answers_in_order() {
+    let replies = talk(
+        &Bench::new(),
+        &[
+            HELLO,
+            r#"{"exec":{"line":"nonsense"}}"#,
+            r#"{"complete":{"line":"sh"}}"#,
+            r#"{"help":{"line":"show cl"}}"#,
+        ],
+    );
+    let kinds: Vec<String> = replies
+        .iter()
+        .map(|reply| match reply {
+            Reply::Done(done) => format!("done {} {}", done.refused, done.prompt),
+            Reply::Completion { candidates, .. } => candidates.join(" "),
+            Reply::Help(lines) => lines.first().cloned().unwrap_or_default(),
+            Reply::Refusal(text) => text.clone(),
+            other => format!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(kinds[0], "done false sw1#");
+    assert!(kinds[1].contains('%'), "{kinds:?}");
+    assert_eq!(kinds[2..4], ["done true sw1#", "show"]);
+    assert!(kinds[4].contains("clock"), "{kinds:?}");
+}
+
+#[test]
+fn what_a_session_refuses() {
+    for (requests, want) in [
+        (&["[]"][..], "not a request: "),
+        (&[r#"{"exec":{"line":"show clock"}}"#], "the first request must be hello"),
+        (&[HELLO, HELLO], "not in a session"),
+        (&[HELLO, r#""detach""#], "not in a session"),
+        (
+            &[HELLO, r#"{"exec":{"line":"monitor events link"}}"#, HELLO],
+            "only interrupt may follow while events are",
+        ),
+    ] {
+        let replies = talk(&Bench::new(), requests);
+        let Some(Reply::Error(reason)) = replies.last() else { panic!("{want}: {replies:?}") };
+        assert!(reason.starts_with(want), "{want}: {reason}");
+    }
+}
+
+#[test]
+fn a_stream_ends_with_an_interrupt() {
+    let stream = r#"{"exec":{"line":"monitor events link"}}"#;
+    let replies = talk(&Bench::new(), &[HELLO, stream, r#""interrupt""#, r#"{"exec":{"line":"exit"}}"#]);
+    let done: Vec<_> = replies
+        .iter()
+        .filter_map(|reply| match reply {
+            Reply::Done(done) => Some((done.refused, done.close)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(done, [(false, false), (false, false), (false, true)]);
+}
+
+#[test]
+fn too_many_sessions() {
+    let bench = Bench::new();
+    let core = Rc::new(RefCell::new(bench.core()));
+    for _ in 0..MAX_USERS {
+        core.borrow_mut().users.add("ann", 0).expect("room");
+    }
+    let shared = Shared { core, changed: Rc::default(), detached: Rc::new(Notify::new()), urgent: None };
+    let answer = block_on(async {
+        let (mut client, server) = UnixStream::pair().expect("a pair");
+        let serving = tokio::task::spawn_local(session(server, shared));
+        client.write_all(format!("{HELLO}\n").as_bytes()).await.expect("sent");
+        let mut text = String::new();
+        client.read_to_string(&mut text).await.expect("answered");
+        serving.await.expect("served");
+        text
+    });
+    assert_eq!(answer, format!("{{\"error\":\"{MAX_USERS} sessions are open already\"}}\n"));
+}
+
+#[test]
+fn detach_without_a_session() {
+    let bench = Bench::new();
+    let replies = talk(&bench, &[r#""detach""#]);
+    assert_eq!(replies, [Reply::Done(Done { close: true, ..Done::default() })]);
+    assert!(!bench.paths().running_config().exists(), "its files are gone");
+}
+
+#[test]
+fn a_bridge_command_without_a_session() {
+    let replies = talk(&Bench::new(), &[r#"{"brctl":{"words":["show"]}}"#]);
+    assert!(matches!(&replies[..], [Reply::Text(_), Reply::Done(done)] if done.close), "{replies:?}");
+    let replies = talk(&Bench::new(), &[r#"{"brctl":{"words":["nonsense"]}}"#]);
+    assert!(matches!(&replies[..], [Reply::Refusal(_), Reply::Done(done)] if done.refused), "{replies:?}");
+}
+
+/// A program's output is passed on, and its failure is a refusal.
+#[test]
+fn a_program_runs_to_its_end() {
+    let outcome = |argv: &[&str]| {
+        let program = Program { argv: argv.iter().map(|&word| word.to_owned()).collect() };
+        block_on(async {
+            let (client, server) = UnixStream::pair().expect("a pair");
+            let (reader, writer) = server.into_split();
+            let mut connection = Connection { reader: BufReader::new(reader), writer, buffer: Vec::new() };
+            let result = run(&mut connection, &program).await;
+            drop(connection);
+            let (mut client, mut text) = (client, String::new());
+            client.read_to_string(&mut text).await.expect("answered");
+            (result.expect("no protocol error").map_err(|error| error.to_string()), text)
+        })
+    };
+    assert_eq!(outcome(&["echo", "hi"]), (Ok(()), "{\"stream\":\"hi\\n\"}\n".into()));
+    assert_eq!(outcome(&["false"]).0, Err("false failed: exit status: 1".into()));
+    let absent = outcome(&["/nonexistent/program"]).0.expect_err("there is none");
+    assert!(absent.starts_with("/nonexistent/program: No such file"), "{absent}");
+    assert_eq!(outcome(&[]).0, Err("no program".into()));
+}
