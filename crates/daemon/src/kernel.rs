@@ -44,6 +44,15 @@ pub enum KernelError {
         #[source]
         cause: Box<KernelError>,
     },
+    /// A refusal whose reason Lanyard knows more exactly than the kernel's error number says.
+    #[error("{cause}: {why}")]
+    Explained {
+        /// The limit, and the way out.
+        why: String,
+        /// What the kernel answered.
+        #[source]
+        cause: Box<KernelError>,
+    },
 }
 
 impl KernelError {
@@ -56,6 +65,11 @@ impl KernelError {
     pub fn during(self, doing: impl Into<String>) -> Self {
         Self::Step { doing: doing.into(), cause: Box::new(self) }
     }
+    /// Adds the reason, `why`, to the error.
+    #[must_use]
+    pub fn because(self, why: impl Into<String>) -> Self {
+        Self::Explained { why: why.into(), cause: Box::new(self) }
+    }
     /// The error number, when the kernel answered with one.
     #[must_use]
     pub fn errno(&self) -> Option<i32> {
@@ -63,7 +77,7 @@ impl KernelError {
             Self::Netdev(error) => error.errno(),
             Self::NoInterface(_) | Self::NoNamespace(_) => Some(libc::ENODEV),
             Self::Io { cause, .. } => cause.raw_os_error(),
-            Self::Step { cause, .. } => cause.errno(),
+            Self::Step { cause, .. } | Self::Explained { cause, .. } => cause.errno(),
         }
     }
     /// True if the object of the request does not exist (any more).
@@ -73,7 +87,7 @@ impl KernelError {
             Self::Netdev(error) => error.is_gone(),
             Self::NoInterface(_) | Self::NoNamespace(_) => true,
             Self::Io { cause, .. } => cause.kind() == io::ErrorKind::NotFound,
-            Self::Step { cause, .. } => cause.is_gone(),
+            Self::Step { cause, .. } | Self::Explained { cause, .. } => cause.is_gone(),
         }
     }
 }

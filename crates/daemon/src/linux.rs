@@ -19,6 +19,9 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, RawFd};
 
+/// The kernel's name for large receive offload.
+const LRO: &str = "rx-lro";
+
 /// The kernel, in the network namespace of the opening thread and in those of VRFs.
 #[derive(Debug)]
 pub struct Linux {
@@ -148,11 +151,23 @@ impl Linux {
                 if let Err(error) = result {
                     let (name, from, to) = links[at];
                     let _ = self.index(name).map(|index| self.write_host(index, name, to.host, from.host));
-                    results[at] = Err(error);
+                    let why = (from.mtu != to.mtu).then(|| self.mtu_limit(name, to.mtu)).flatten();
+                    results[at] = Err(match why {
+                        Some(why) => error.because(why),
+                        None => error,
+                    });
                 }
             }
         }
         results
+    }
+
+    /// Why a netdev does not accept an MTU, as far as the kernel reports it.
+    fn mtu_limit(&self, name: &str, mtu: u32) -> Option<String> {
+        let netdev = self.netdev_with(name).ok()?;
+        let link = netdev.link(name).ok()?;
+        let driver = netdev.driver(name).unwrap_or_else(|_| "unknown".into());
+        mtu_limit(&link, &driver, mtu)
     }
 
     fn write_host(&mut self, ifindex: u32, name: &str, from: HostStack, to: HostStack) -> Result<()> {
@@ -160,7 +175,15 @@ impl Linux {
             return Ok(());
         }
         let vrf = self.spaces.home(name).map(str::to_owned);
+        if from.lro && !to.lro {
+            self.netdev_of(vrf.as_deref())?.set_features(name, &[(LRO, false)])?;
+        }
         self.spaces.run(vrf.as_deref(), || write_host(name, from, to)).and_then(|result| result)?;
+        if to.lro && !from.lro {
+            // After the sysctls: the kernel switches LRO off where forwarding is enabled. A driver that
+            // refuses it leaves nothing to do.
+            let _ = self.netdev_of(vrf.as_deref())?.set_features(name, &[(LRO, true)]);
+        }
         self.hosts.insert((vrf, ifindex), to);
         Ok(())
     }
@@ -270,6 +293,9 @@ impl Kernel for Linux {
             let key = (link.vrf.clone(), link.ifindex);
             if !self.hosts.contains_key(&key) {
                 let host = self.spaces.run(link.vrf.as_deref(), || read_host(name)).unwrap_or_default();
+                let netdev = self.netdev_of(link.vrf.as_deref()).ok();
+                let lro = netdev.and_then(|netdev| netdev.feature(name, LRO).ok().flatten());
+                let host = HostStack { lro: lro.unwrap_or(false), ..host };
                 self.hosts.insert(key.clone(), host);
             }
             let host = self.hosts.get(&key).copied().unwrap_or_default();
@@ -366,6 +392,21 @@ fn gone_is_fine(result: lanyard_netdev::Result<()>) -> Result<()> {
     }
 }
 
+fn mtu_limit(link: &Link, driver: &str, mtu: u32) -> Option<String> {
+    let Link { name, min_mtu, max_mtu, .. } = link;
+    if mtu < *min_mtu || *max_mtu > 0 && mtu > *max_mtu {
+        return Some(format!("the driver of {name} ({driver}) takes {min_mtu} to {max_mtu}, not {mtu}"));
+    }
+    // The kernel does not report a driver's MTU limit with XDP; the current MTU is below it.
+    link.xdp.is_some().then(|| {
+        let now = link.mtu;
+        format!(
+            "the driver of {name} ({driver}) does not take {mtu} while XDP runs there (it takes {now}, and {max_mtu} without \
+             XDP): configure a smaller `mtu`, or `hook tc`"
+        )
+    })
+}
+
 /// The netlink part of a change of settings; `None` when there is none.
 fn change(ifindex: u32, from: &LinkSettings, to: &LinkSettings) -> Option<LinkChange> {
     let empty = LinkChange { ifindex, ..LinkChange::default() };
@@ -398,6 +439,8 @@ fn read_host(name: &str) -> HostStack {
         rp_filter: v4("rp_filter"),
         ignore_linkdown: v4("ignore_routes_with_linkdown") == 1,
         arp_timeout_s: reachable_ms.map_or(30, |ms| ms / 1000),
+        // An offload, not a sysctl: `learn_hosts` reads it.
+        lro: false,
     }
 }
 

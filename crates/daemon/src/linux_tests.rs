@@ -1,6 +1,7 @@
 //! What of the kernel over netlink can be tested without rights: reading, and changes of netdevs that do not exist.
 
 use super::*;
+use lanyard_netdev::{XdpAttached, XdpMode};
 use lanyard_switch::facts::Knob;
 
 /// No machine has a netdev of this name.
@@ -127,4 +128,26 @@ fn sysctls_that_do_not_differ_are_not_written() {
         write_host(ABSENT, host, HostStack { ipv6_disabled: true, ..host }).is_ok(),
         "no IPv6 to silence"
     );
+}
+
+#[test]
+fn a_refused_mtu_names_the_limit_and_the_way_out() {
+    let bare = Link { name: "p1".into(), mtu: 1500, min_mtu: 68, max_mtu: 9216, ..Link::default() };
+    let xdp = XdpAttached { mode: XdpMode::Driver, prog_id: 1 };
+    let hooked = Link { xdp: Some(xdp), ..bare.clone() };
+    for (link, mtu, want) in [
+        (&bare, 9000, None),
+        (&bare, 9300, Some("the driver of p1 (igb) takes 68 to 9216, not 9300")),
+        (&bare, 60, Some("the driver of p1 (igb) takes 68 to 9216, not 60")),
+        (
+            &hooked,
+            9000,
+            Some(
+                "the driver of p1 (igb) does not take 9000 while XDP runs there (it takes 1500, and 9216 without \
+                 XDP): configure a smaller `mtu`, or `hook tc`",
+            ),
+        ),
+    ] {
+        assert_eq!(mtu_limit(link, "igb", mtu).as_deref(), want, "{mtu}");
+    }
 }

@@ -234,7 +234,9 @@ mod tests {
     use std::io::ErrorKind;
 
     /// More frames than the ring of a port holds, whatever else the kernel stores in it.
-    const FRAMES: u64 = 1000;
+    const FRAMES: u64 = 30_000;
+    /// Frames that the ring holds while the thread does other things.
+    const BURST: u64 = 10_000;
     const BYTES: u64 = 1514;
 
     fn until(what: &str, mut done: impl FnMut() -> bool) {
@@ -273,18 +275,32 @@ mod tests {
             for (port, name) in ports.into_iter().zip(["p1", "queue"]) {
                 core.pipeline.set_port(port, Some(PortState::access(name, far, vlan)), now, &mut |_| ());
             }
-            core.connect(ports[0], Link::Packet(PacketLink::open(far).expect("a packet socket")));
+            core.connect(ports[0], Link::Packet(PacketLink::open(far, u64::MAX).expect("a packet socket")));
             core.connect(ports[1], Link::Memory(VecDeque::new()));
             let sender = PacketSocket::sender(near).expect("a packet socket");
             Self { core, sender, tap: PacketSocket::open(far).expect("a packet socket"), ports }
         }
         /// Sends more than the ring holds, and waits until all frames have arrived or are lost.
         fn overrun(&self) {
+            self.burst(FRAMES, |_| 1);
+        }
+        /// Sends frames from the stations with these numbers, and waits until all frames have
+        /// arrived or are lost.
+        fn burst(&self, frames: u64, station: impl Fn(u64) -> u32) {
             let mut frame = vec![0xff; BYTES as usize];
-            frame[6..14].copy_from_slice(&[2, 0, 0, 0, 0, 1, 0x88, 0xb5]);
-            for _ in 0..FRAMES {
+            frame[6..14].copy_from_slice(&[2, 0, 0, 0, 0, 0, 0x88, 0xb5]);
+            for number in 0..frames {
+                frame[8..12].copy_from_slice(&station(number).to_be_bytes());
                 self.sender.send(&frame).expect("the link is up");
                 until("its arrival", || self.tap.receive().expect("the link is up").is_some());
+            }
+        }
+        /// One turn of the receiving port. The queue behind the other one is emptied, because it holds
+        /// fewer frames than the ring.
+        fn turn(&mut self) {
+            self.core.turn(self.ports[0]);
+            if let Link::Memory(queue) = &mut self.core.links[self.ports[1].index()] {
+                queue.clear();
             }
         }
         fn counters(&mut self) -> PortCounters {
@@ -293,16 +309,45 @@ mod tests {
         }
     }
 
+    #[track_caller]
+    fn in_namespace(test: impl FnOnce() + Send) {
+        match netns::run_in_new(test) {
+            Err(e) if matches!(e.kind(), ErrorKind::PermissionDenied | ErrorKind::StorageFull) => {
+                println!("skipped: no network namespace: {e}");
+            }
+            outcome => outcome.expect("a namespace"),
+        }
+    }
+
+    #[test]
+    fn a_burst_from_new_stations_waits_in_the_ring() {
+        in_namespace(|| {
+            let mut fixture = Fixture::new();
+            fixture.burst(BURST, |number| number as u32);
+            until("every frame's end", || {
+                fixture.turn();
+                fixture.counters().rx.frames == BURST
+            });
+            let counters = fixture.counters();
+            assert_eq!(
+                (counters.forwarded, counters.dropped.iter().sum::<u64>()),
+                (BURST, 0),
+                "{counters:?}"
+            );
+            assert_eq!(fixture.core.pipeline.fdb().dynamic(), BURST);
+        });
+    }
+
     #[test]
     fn frames_the_ring_had_no_room_for_are_received_and_dropped() {
-        let outcome = netns::run_in_new(|| {
+        in_namespace(|| {
             let mut fixture = Fixture::new();
             let overrun = |counters: &PortCounters| counters.dropped[DropReason::Overrun.index()];
             fixture.overrun();
             let first = fixture.counters();
             assert!(overrun(&first) > 0 && first.forwarded == 0 && first.conserved(), "{first:?}");
             until("every frame's end", || {
-                fixture.core.turn(fixture.ports[0]);
+                fixture.turn();
                 fixture.counters().rx.frames == FRAMES
             });
             let all = fixture.counters();
@@ -317,11 +362,5 @@ mod tests {
             let after = fixture.counters();
             assert!(overrun(&after) > overrun(&all) && after.conserved(), "{after:?}");
         });
-        match outcome {
-            Err(e) if matches!(e.kind(), ErrorKind::PermissionDenied | ErrorKind::StorageFull) => {
-                println!("skipped: no network namespace: {e}");
-            }
-            outcome => outcome.expect("a namespace"),
-        }
     }
 }

@@ -30,6 +30,9 @@ use std::time::Instant;
 /// entries.
 pub const FDB_CAPACITY: u32 = 1 << 20;
 
+/// All rings of a plane together take at most this part of the machine's memory: one eighth.
+const RINGS_PART: u64 = 8;
+
 /// Routing changes made at once, before the thread may process frames again.
 const ROUTES_A_TURN: usize = 256;
 
@@ -129,7 +132,9 @@ impl SoftPlane {
         if let Some(tap) = self.taps.remove(&state.ifindex) {
             return Ok(Some(Link::Tap(tap)));
         }
-        let mut link = PacketLink::open(state.ifindex).map_err(system(&what))?;
+        let used: u64 = self.shared.control().links.iter().map(Link::memory).sum();
+        let room = ring_memory().saturating_sub(used);
+        let mut link = PacketLink::open(state.ifindex, room).map_err(system(&what))?;
         link.keep_host_off(!routed).map_err(system(&what))?;
         Ok(Some(Link::Packet(link)))
     }
@@ -418,6 +423,11 @@ fn check_choices(state: &PortState) -> Result<(), PlaneError> {
         (_, HookChoice::Auto, Delivery::Peer) => "with delivery to the peer",
     };
     Err(PlaneError::Unsupported { plane: "soft", what: format!("run {} {what}", state.name) })
+}
+
+/// The memory that all rings together may take, in bytes.
+fn ring_memory() -> u64 {
+    nix::sys::sysinfo::sysinfo().map_or(0, |machine| machine.ram_total() / RINGS_PART)
 }
 
 fn check_len(frame: &[u8]) -> Result<(), PlaneError> {

@@ -37,7 +37,8 @@ pub struct LinkFacts {
     pub vrf: Option<String>,
 }
 
-/// How the kernel's own IP stack is set on a netdev: its sysctls.
+/// How the kernel's own IP stack is set on a netdev: its sysctls, and an offload that the stack
+/// itself switches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HostStack {
@@ -66,6 +67,9 @@ pub struct HostStack {
     pub ignore_linkdown: bool,
     /// `net.ipv4.neigh.IF.base_reachable_time_ms` in seconds.
     pub arp_timeout_s: u32,
+    /// The offload `rx-lro`: the NIC merges segments of a stream. The kernel switches it off when
+    /// forwarding is enabled and does not switch it on again.
+    pub lro: bool,
 }
 
 impl Default for HostStack {
@@ -84,16 +88,17 @@ impl Default for HostStack {
             rp_filter: 0,
             ignore_linkdown: false,
             arp_timeout_s: 30,
+            lro: false,
         }
     }
 }
 
 impl HostStack {
-    /// The settings for a port of the switch: the IP stack sends nothing there by itself. Other
-    /// settings keep their values.
+    /// The settings for a port of the switch: the IP stack sends nothing there by itself, and frames
+    /// arrive as they were sent. Other settings keep their values.
     #[must_use]
     pub const fn silenced(self) -> Self {
-        Self { ipv6_disabled: true, arp_ignore: 8, forwarding: false, ..self }
+        Self { ipv6_disabled: true, arp_ignore: 8, forwarding: false, lro: false, ..self }
     }
 }
 

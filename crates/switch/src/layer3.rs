@@ -43,6 +43,8 @@ pub fn host(wanted: &Layer3, forwarding: bool, base: HostStack) -> HostStack {
         // take over.
         ignore_linkdown: true,
         arp_timeout_s: wanted.arp_timeout_s.unwrap_or(base.arp_timeout_s),
+        // The kernel cannot forward the segments that the NIC merges as they arrived.
+        lro: false,
         ..base
     }
 }

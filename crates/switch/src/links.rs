@@ -108,7 +108,18 @@ fn wanted(config: &Config, name: &InterfaceName) -> Option<Wanted> {
     })
 }
 
-fn settings(wanted: &Wanted, original: &Original) -> LinkSettings {
+/// Whether a routed port has subinterfaces. A NIC with a VLAN filter (`rx-vlan-filter`) drops tags
+/// that no 802.1Q device has registered, unless the port is promiscuous. Some drivers do not let the
+/// filter be switched off, and some start to filter once a VLAN has been registered. So such a port
+/// is promiscuous with every NIC.
+fn has_subinterfaces(config: &Config, name: &str) -> bool {
+    config.interfaces.keys().any(|key| match key {
+        InterfaceName::Netdev(other) => split_subinterface(other).is_some_and(|(parent, _)| parent == name),
+        _ => false,
+    })
+}
+
+fn settings(wanted: &Wanted, original: &Original, tagged: bool) -> LinkSettings {
     let mtu = wanted.mtu.unwrap_or(original.mtu);
     if wanted.role == Role::Switchport {
         return LinkSettings {
@@ -120,7 +131,8 @@ fn settings(wanted: &Wanted, original: &Original) -> LinkSettings {
         };
     }
     let host = layer3::host(&wanted.layer3, wanted.forwarding, original.host);
-    LinkSettings { up: wanted.up, promisc: original.promisc, mtu, mac: wanted.mac.or(original.mac), host }
+    let promisc = original.promisc || tagged;
+    LinkSettings { up: wanted.up, promisc, mtu, mac: wanted.mac.or(original.mac), host }
 }
 
 /// The settings of a netdev that was just moved to another namespace.
@@ -152,14 +164,20 @@ fn netdev(name: &str, old: Option<&Config>, next: &Config, facts: &Facts, list: 
     };
     let was = old.and_then(|old| wanted(old, &key));
     let moves = link.vrf != now.layer3.vrf;
-    if known.is_none() || moves || was.as_ref() != Some(&now) {
+    let whole = known.is_none() || moves || was.as_ref() != Some(&now);
+    let tagged = has_subinterfaces(next, name);
+    if whole || old.is_some_and(|old| has_subinterfaces(old, name) != tagged) {
         let original = known.clone().unwrap_or_else(|| Original::of(link));
         if moves {
             let (here, there) = (link.vrf.clone(), now.layer3.vrf.clone());
             list.before.push(Action::Move { name: name.to_owned(), from: here, to: there });
             from = moved(LinkSettings::of(link));
         }
-        push_link(&mut list.before, name, from, settings(&now, &original));
+        let to = settings(&now, &original, tagged);
+        // Settings that an administrator has made by hand stay, unless this change concerns the port
+        // itself.
+        let to = if whole { to } else { LinkSettings { promisc: to.promisc, ..from.clone() } };
+        push_link(&mut list.before, name, from, to);
         list.record.originals.insert(name.to_owned(), original);
     }
     let speed = |config: &Config| config.interfaces.get(&key).and_then(fixed_speed);

@@ -10,9 +10,10 @@ fn host(host: HostStack) -> String {
         return "silent".into();
     }
     format!(
-        "{}{}",
+        "{}{}{}",
         if host.forwarding { "forwards" } else { "host" },
-        if host.ipv6_disabled { " no-ipv6" } else { "" }
+        if host.ipv6_disabled { " no-ipv6" } else { "" },
+        if host.lro { " lro" } else { "" }
     )
 }
 
@@ -154,6 +155,9 @@ fn ipv6_forwarding_comes_back_as_it_was() {
 fn a_port_is_given_back() {
     let back = ("".into(), "eth1 down -promisc mtu 1400".to_owned());
     assert_eq!(step("eth1: access 1", "eth1 down mtu 1400", "", "eth1 promisc"), back);
+    // The kernel has switched LRO off when the port began to forward.
+    let merging = (String::new(), "eth1 host lro".to_owned());
+    assert_eq!(step("ip-routing\neth1: routed", "eth1 lro", "", "eth1"), merging);
     // Another netdev has the name by now and is left alone.
     assert_eq!(step("eth1: access 1", "eth1", "", "eth0, eth1 promisc"), Default::default());
     assert_eq!(step("eth1: access 1", "eth1", "", ""), Default::default());
@@ -314,10 +318,21 @@ fn subinterfaces() {
     let text = "eth1: routed\neth1.7: tag 7 ip 10.0.0.1/24";
     assert_eq!(
         first(text, "eth1 mtu 9000").0,
-        "create eth1.7 0200.0001.0001 mtu 9000, eth1.7 up host, lyeth1.7 silent, eth1 host, eth1.7 +10.0.0.1/24"
+        "create eth1.7 0200.0001.0001 mtu 9000, eth1.7 up host, lyeth1.7 silent, eth1 promisc host, eth1.7 +10.0.0.1/24"
     );
     let made = "eth1, eth1.7 alias lanyard:test, lyeth1.7 alias lanyard:test";
     assert_eq!(step(text, "eth1", "eth1: routed", made), (String::new(), "delete eth1.7".into()));
+    // The VLAN filter of a NIC would drop the tags, so the port is promiscuous while it has
+    // subinterfaces; its other settings stay.
+    let made = "eth1 down promisc mtu 1400, eth1.7 alias lanyard:test, lyeth1.7 alias lanyard:test";
+    let gone = ("eth1 -promisc".to_owned(), "delete eth1.7".to_owned());
+    assert_eq!(step(text, "eth1", "eth1: routed", made), gone);
+    let added = step("eth1: routed", "eth1", text, "eth1 down mtu 1400").0;
+    assert!(added.contains("eth1 promisc,") && !added.contains("eth1 up"), "{added}");
+    assert_eq!(
+        step("eth1: routed", "eth1 promisc", "eth1: routed\neth2: routed", "eth1 promisc, eth2").0,
+        "eth2 host"
+    );
     let config = config(text);
     for (links, want) in [
         ("eth1, eth1.7, lyeth1.7 down", "lyeth1.7 up"),

@@ -41,6 +41,7 @@ fn one(text: &str, ifindex: u32) -> LinkFacts {
             "no-carrier" => link.carrier = false,
             "loopback" => link.loopback = true,
             "promisc" => link.promisc = true,
+            "lro" => link.host.lro = true,
             "raw" => link.ethernet = false,
             "master" => link.master = value().parse().ok(),
             "mtu" => link.mtu = value().parse().expect("a number"),

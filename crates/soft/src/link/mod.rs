@@ -50,6 +50,10 @@ impl Link {
             Self::Tap(link) => Some(link.fd()),
         }
     }
+    /// The memory of its ring, in bytes.
+    pub fn memory(&self) -> u64 {
+        if let Self::Packet(link) = self { link.memory() } else { 0 }
+    }
     /// The netdev's index; 0 without one.
     pub fn ifindex(&self) -> u32 {
         match self {

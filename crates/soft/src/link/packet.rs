@@ -18,9 +18,14 @@ use std::mem::zeroed;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
-/// The ring of a port, 1 MB. A block has room for the largest segmentation buffer (64 KB) and more.
-/// One millisecond is the shortest block age that the kernel supports.
-const RING: RingShape = RingShape { blocks: 8, block_size: 128 * 1024, block_age_ms: 1, vnet_header: true };
+/// The ring of a port, 32 MB: it holds a burst of 10,000 frames of 1,514 bytes while the thread does
+/// other things. A block has room for the largest segmentation buffer (64 KB), and so for 81 such
+/// frames. The kernel also closes a block that is 1 ms old, the shortest block age that it supports,
+/// so the number of blocks is also the milliseconds that the thread may stay away while few frames
+/// arrive: a burst of 64 frames a millisecond closes 156 blocks with 10,000 frames.
+const RING: RingShape = RingShape { blocks: 256, block_size: 128 * 1024, block_age_ms: 1, vnet_header: true };
+/// The smallest ring that is tried where memory is short.
+const FEWEST_BLOCKS: u32 = 8;
 /// The send buffer requested, in bytes: some full segmentation buffers.
 const SEND_BUFFER: usize = 4 << 20;
 /// After this many successive errors without a frame the link counts as broken.
@@ -30,6 +35,8 @@ const MAX_ERRORS: u32 = 64;
 #[derive(Debug)]
 pub struct PacketLink {
     ring: PacketRing,
+    /// The size of the ring in bytes.
+    memory: u64,
     ifindex: u32,
     errors: u32,
     batch: Batch,
@@ -39,11 +46,11 @@ pub struct PacketLink {
 
 impl PacketLink {
     /// Opens the netdev with this index in the calling thread's network namespace. It carries
-    /// frames once it is up.
-    pub fn open(ifindex: u32) -> Result<Self> {
-        let ring = PacketRing::open(ifindex, RING)?;
+    /// frames once it is up. Its ring takes at most `room` bytes of memory, but at least 1 MB.
+    pub fn open(ifindex: u32, room: u64) -> Result<Self> {
+        let (ring, memory) = open_ring(ifindex, room)?;
         setsockopt(ring.socket(), sockopt::SndBuf, &SEND_BUFFER)?;
-        Ok(Self { ring, ifindex, errors: 0, batch: Batch::default(), quiet: None })
+        Ok(Self { ring, memory, ifindex, errors: 0, batch: Batch::default(), quiet: None })
     }
     /// Keeps the host's stack off the netdev, or lets it receive, as it does initially: at a routed
     /// port the host's stack answers.
@@ -65,6 +72,10 @@ impl PacketLink {
     /// The netdev's index.
     pub fn ifindex(&self) -> u32 {
         self.ifindex
+    }
+    /// The memory of the ring, in bytes.
+    pub fn memory(&self) -> u64 {
+        self.memory
     }
     /// Clears a pending error (the netdev went down or was removed); false when there are only
     /// errors.
@@ -118,6 +129,24 @@ impl PacketLink {
         let sent =
             unsafe { libc::sendmsg(self.ring.socket().as_raw_fd(), &raw const message, libc::MSG_DONTWAIT) };
         sent >= 0
+    }
+}
+
+/// Opens a ring of at most `room` bytes, or a smaller one where the kernel has no memory for it.
+/// Returns the ring and its size in bytes.
+fn open_ring(ifindex: u32, room: u64) -> Result<(PacketRing, u64)> {
+    let bytes = |shape: RingShape| u64::from(shape.blocks) * u64::from(shape.block_size);
+    let mut shape = RING;
+    while bytes(shape) > room && shape.blocks > FEWEST_BLOCKS {
+        shape.blocks /= 2;
+    }
+    loop {
+        match PacketRing::open(ifindex, shape) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOMEM) && shape.blocks > FEWEST_BLOCKS => {
+                shape.blocks /= 2;
+            }
+            opened => return Ok((opened?, bytes(shape))),
+        }
     }
 }
 
