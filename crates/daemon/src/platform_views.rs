@@ -75,7 +75,7 @@ fn trace(ctx: &mut Context, interface: &InterfaceName, frame: &[u8]) -> Result<v
     let stages = trace.stages.into_iter();
     let egress = trace.egress.iter();
     Ok(view::PacketTrace {
-        stages: stages.map(|s| view::TraceStage { stage: s.stage.name(), detail: s.detail }).collect(),
+        stages: stages.map(|s| view::TraceStage { stage: s.stage.name(), detail: s.detail() }).collect(),
         verdict,
         reason,
         egress: egress

@@ -1,13 +1,14 @@
-//! The journal in words: a [`Trace`] that reads like the one of `crates/pipeline`, made from what the programs noted.
+//! A [`Trace`] from the journal: the facts that the programs noted, completed from the tables and
+//! the state. The specification reports the same facts; `lanyard_pipeline::trace` puts them into
+//! words.
 
 use crate::abi::{self, FdbValue, Journal};
 use crate::dry::DryRun;
 use crate::routing::{Routing, decode};
 use crate::tables::Tables;
-use lanyard_pipeline::route::{self, RifAttachment, RifState, RouteTarget};
-use lanyard_pipeline::stages::trap::tunnel_note;
+use lanyard_pipeline::route::{RifAttachment, RifState, RouteTarget};
 use lanyard_pipeline::state::{FdbTarget, PlaneState, PortKind, PortState, ReservedAction};
-use lanyard_pipeline::trace::{TraceStep, Verdict};
+use lanyard_pipeline::trace::{Fact, Flood, TraceStep, Verdict};
 use lanyard_plane::{FdbEntry, FdbKind, Trace};
 use lanyard_types::{
     AdjacencyId, DropReason, MacAddr, PortId, PortSet, RifId, Stage, TrapReason, TunnelledProtocol, VlanId,
@@ -46,17 +47,17 @@ pub(crate) fn trace(
     if let Ok(frame) = Frame::new(frame) {
         let teller = Teller { tables, routing, state, port, ingress, frame, journal, run: &run, end };
         for stage in Stage::ALL.iter().copied().take_while(|stage| *stage <= end) {
-            let details = teller.details(stage);
-            if !details.is_empty() {
-                stages.push(TraceStep { stage, detail: details.join("; ") });
+            let facts = teller.facts(stage);
+            if !facts.is_empty() {
+                stages.push(TraceStep { stage, facts });
             }
         }
     }
     if let Verdict::Dropped(reason) = verdict {
-        let detail = format!("dropped: {reason}");
+        let fact = Fact::Dropped(reason);
         match stages.last_mut().filter(|last| last.stage == end) {
-            Some(last) => last.detail = format!("{}; {detail}", last.detail),
-            None => stages.push(TraceStep { stage: end, detail }),
+            Some(last) => last.facts.push(fact),
+            None => stages.push(TraceStep { stage: end, facts: vec![fact] }),
         }
     }
     Trace { stages, verdict, egress: run.egress }
@@ -75,17 +76,18 @@ struct Teller<'a> {
 }
 
 impl Teller<'_> {
-    /// What a stage has to say, before the reason of a drop.
-    fn details(&self, stage: Stage) -> Vec<String> {
-        let one = |text: String| vec![text];
+    /// The facts of a stage, without the reason of a drop.
+    fn facts(&self, stage: Stage) -> Vec<Fact> {
         match stage {
             // A frame that parse ends is not described.
             Stage::Parse if self.end == Stage::Parse => Vec::new(),
-            Stage::Parse => one(self.parse()),
+            Stage::Parse => vec![self.parse()],
             Stage::Trap => self.trap().into_iter().collect(),
-            Stage::Port => {
-                self.ingress.map(|port| format!("{} is {}", port.name, self.up())).into_iter().collect()
-            }
+            Stage::Port => self
+                .ingress
+                .map(|port| Fact::Port { name: port.name.clone(), up: self.up() })
+                .into_iter()
+                .collect(),
             Stage::VlanIngress => self.vlan_ingress().into_iter().collect(),
             // A dry run takes no token, so it finds nothing to say.
             Stage::Storm => Vec::new(),
@@ -94,15 +96,15 @@ impl Teller<'_> {
             Stage::Bridge => self.bridge().into_iter().collect(),
             Stage::VlanEgress => self.vlan_egress(),
             Stage::Replicate => self.run.egress.iter().map(|(port, bytes)| self.copy(*port, bytes)).collect(),
-            Stage::Count => one(self.count()),
+            Stage::Count => vec![self.count()],
         }
     }
 
     fn name(&self, port: PortId) -> String {
         self.state.ports.get(&port).map_or_else(|| format!("port {port}"), |state| state.name.clone())
     }
-    fn up(&self) -> &'static str {
-        if self.end == Stage::Port { "down" } else { "up" }
+    fn up(&self) -> bool {
+        self.end != Stage::Port
     }
     fn dropped(&self, reason: DropReason) -> bool {
         self.run.verdict == Some(Verdict::Dropped(reason))
@@ -113,31 +115,24 @@ impl Teller<'_> {
         self.frame.tag(tpid).ok().flatten()
     }
 
-    fn parse(&self) -> String {
-        let (outer, len) = (self.frame.ethertype(), self.frame.bytes().len());
-        match self.tag() {
-            Some(Tag { pcp, dei, vid }) => {
-                let inner = self.frame.inner_ethertype(outer).unwrap_or(outer);
-                let dei = if dei { ", drop eligible" } else { "" };
-                format!(
-                    "tag {outer:#06x} vlan {vid} priority {pcp}{dei}, EtherType {inner:#06x}, {len} bytes"
-                )
-            }
-            None => format!("untagged, EtherType {outer:#06x}, {len} bytes"),
-        }
+    fn parse(&self) -> Fact {
+        let outer = self.frame.ethertype();
+        let tpid = self.ingress.and_then(|port| port.tpid.ethertype());
+        let inner = tpid.and_then(|tpid| self.frame.inner_ethertype(tpid).ok()).unwrap_or(outer);
+        Fact::Frame { tag: self.tag(), outer, inner, len: self.frame.bytes().len() }
     }
 
-    fn trap(&self) -> Option<String> {
+    fn trap(&self) -> Option<Fact> {
         let dst = self.frame.dst();
         match self.run.verdict {
             Some(Verdict::Trapped(reason)) if reason.stage() == Stage::Trap => {
-                Some(format!("{dst} is {reason}: to the control plane"))
+                Some(Fact::Trapped { dst, reason })
             }
             Some(Verdict::Dropped(_)) if self.end == Stage::Trap => None,
-            _ if self.enters_tunnel().is_some() => self.enters_tunnel().map(tunnel_note),
+            _ if self.enters_tunnel().is_some() => self.enters_tunnel().map(Fact::EntersTunnel),
             _ => match self.would_trap(dst) {
-                Some(reason) if self.end == Stage::Port => Some(format!("{reason}, but the port is down")),
-                _ => Some("not for the control plane".into()),
+                Some(reason) if self.end == Stage::Port => Some(Fact::TrapAtDownPort(reason)),
+                _ => Some(Fact::NotTrapped),
             },
         }
     }
@@ -182,38 +177,32 @@ impl Teller<'_> {
         vlan.map_or(!trapped.is_empty(), |vlan| trapped.contains(vlan))
     }
 
-    fn vlan_ingress(&self) -> Option<String> {
+    fn vlan_ingress(&self) -> Option<Fact> {
         self.ingress.filter(|port| matches!(port.kind, PortKind::Netdev | PortKind::Svi(_)))?;
         match self.tag().map(|tag| tag.vid).filter(|vid| *vid != 0) {
-            Some(vid) => VlanId::new(vid).map(|vlan| format!("vlan {vlan} from its tag")),
-            None => self
-                .ingress
-                .and_then(|port| port.pvid)
-                .map(|vlan| format!("vlan {vlan} from the port's PVID")),
+            Some(vid) => VlanId::new(vid).map(|vlan| Fact::Vlan { vlan, tagged: true }),
+            None => self.ingress.and_then(|port| port.pvid).map(|vlan| Fact::Vlan { vlan, tagged: false }),
         }
     }
 
-    fn learn(&self) -> Option<String> {
+    fn learn(&self) -> Option<Fact> {
         let (port, vlan, mac) = (self.ingress?, VlanId::new(self.journal.vlan)?, self.frame.src());
         if self.dropped(DropReason::SourceBlackhole) {
             return None;
         }
         let learning = port.learning && self.state.vlans.get(&vlan).is_some_and(|vlan| vlan.learning);
         if !learning || matches!(port.kind, PortKind::Svi(_)) {
-            return Some("learning is off here".into());
+            return Some(Fact::LearningOff);
         }
-        let on = &port.name;
+        let on = port.name.clone();
         let known = PortId::new(self.journal.source_port);
         let from = known.map_or_else(|| "another port".into(), |port| self.name(port));
         Some(match self.journal.source {
-            abi::SRC_NEW => format!("{mac} is new on {on}: would be learned"),
-            abi::SRC_MOVED => format!("{mac} was on {from}: would move to {on}"),
-            abi::SRC_KNOWN => format!("{mac} is known on {on}"),
-            abi::SRC_FIXED => format!("{mac} has a {} entry: stays as it is", self.fixed(vlan, mac)),
-            _ => {
-                let limit = self.limit(vlan, known.is_some());
-                format!("{mac} would not be learned on {on}: the {limit}'s limit is reached")
-            }
+            abi::SRC_NEW => Fact::SourceNew { mac, on },
+            abi::SRC_MOVED => Fact::SourceMoved { mac, from, to: on },
+            abi::SRC_KNOWN => Fact::SourceKnown { mac, on },
+            abi::SRC_FIXED => Fact::SourceFixed { mac, kind: self.fixed(vlan, mac) },
+            _ => Fact::SourceRefused { mac, on, limit: self.limit(vlan, known.is_some()) },
         })
     }
     /// The limit that keeps a new address out, or one that is known elsewhere (`moving`).
@@ -240,39 +229,36 @@ impl Teller<'_> {
         }
     }
 
-    /// What `crates/pipeline` says of the same decisions, from what the program decided.
-    fn route(&self) -> Vec<String> {
+    fn route(&self) -> Vec<Fact> {
         let journal = self.journal;
-        let mut lines = Vec::new();
+        let mut facts = Vec::new();
         if let Some(PortKind::Subinterface { parent, vlan }) = self.ingress.map(|port| port.kind) {
-            return vec![format!("from the host: out of {} in vlan {vlan}", self.name(parent))];
+            return vec![Fact::FromHost { parent: self.name(parent), vlan }];
         }
         let rif = RifId::new(journal.route_rif).and_then(|rif| self.state.rifs.get(&rif));
-        lines.extend(rif.map(|rif| format!("for the router on {}", rif.name)));
+        facts.extend(rif.map(|rif| Fact::ForRouter(rif.name.clone())));
         if let Some((rif, header)) = rif.zip(self.header()).filter(|_| journal.target != abi::NO_TARGET) {
             let prefix = self.routing.rib.longest(rif.vrf, header.dst).map(|(prefix, _)| prefix);
             let prefix = prefix.unwrap_or_else(|| header.dst.into());
-            let target = decode(journal.target).map(|target| (prefix, target));
-            lines.push(route::match_note(header.dst, target));
+            let found = decode(journal.target).map(|target| (prefix, target));
+            facts.push(Fact::Route { dst: header.dst, found });
         }
         if let (Some(RouteTarget::Group(group)), Some(adjacency)) =
             (decode(journal.target), AdjacencyId::new(journal.adjacency % abi::BANK_ROWS))
         {
-            let (bucket, count) = (journal.bucket.into(), journal.bucket_count.into());
-            lines.push(route::bucket_note(group, bucket, count, adjacency));
+            let (bucket, buckets) = (journal.bucket.into(), journal.bucket_count.into());
+            facts.push(Fact::NextHop { group, bucket, buckets, adjacency });
         }
         if journal.rewritten != 0 {
             let egress = RifId::new((journal.next >> 48) as u16 & (abi::RIFS - 1) as u16);
-            let egress = egress.and_then(|rif| self.state.rifs.get(&rif)).map_or("", |rif| &rif.name);
-            lines.push(route::rewrite_note(self.destination(), egress, journal.ttl.wrapping_sub(1)));
+            let egress = egress.and_then(|rif| self.state.rifs.get(&rif)).map(|rif| rif.name.clone());
+            let (mac, ttl) = (self.destination(), journal.ttl.wrapping_sub(1));
+            facts.push(Fact::Rewritten { mac, rif: egress.unwrap_or_default(), ttl });
         }
         if let Some(reason) = TrapReason::from_u8(journal.up) {
-            lines.push(match self.up_port(rif) {
-                Some(port) => format!("{reason}: up to the kernel at {}", self.name(port)),
-                None => format!("{reason}: up the netdev's own stack"),
-            });
+            facts.push(Fact::Up { reason, port: self.up_port(rif).map(|port| self.name(port)) });
         }
-        lines
+        facts
     }
     fn header(&self) -> Option<IpHeader> {
         let bytes = self.frame.bytes();
@@ -302,7 +288,7 @@ impl Teller<'_> {
         if routed { self.journal.out_vlan } else { self.journal.vlan }
     }
 
-    fn bridge(&self) -> Option<String> {
+    fn bridge(&self) -> Option<Fact> {
         if self.dropped(DropReason::DestinationBlackhole)
             || self.journal.straight != 0
             || self.journal.up != 0
@@ -314,15 +300,9 @@ impl Teller<'_> {
         let dst = self.destination();
         if self.journal.flooded == 0 || self.dropped(DropReason::SamePort) {
             let target = PortId::new(self.journal.target_port);
-            return target.map(|port| format!("{dst} is on {}", self.name(port)));
+            return target.map(|port| Fact::Destination { mac: dst, on: self.name(port) });
         }
-        let what = match (dst.is_broadcast(), dst.is_group()) {
-            (true, _) => "broadcast",
-            (_, true) => "multicast",
-            _ => "unknown",
-        };
-        let count = self.flood_set().len();
-        Some(format!("{what}: flood to {count} port{}", if count == 1 { "" } else { "s" }))
+        Some(Fact::Flood { class: Flood::of(dst), ports: self.flood_set().len() })
     }
     /// The ports a flood reaches for, from the live tables.
     fn flood_set(&self) -> PortSet {
@@ -344,53 +324,39 @@ impl Teller<'_> {
         PortId::all().filter(reached).collect::<PortSet>().difference(&self.without_tunnel())
     }
 
-    fn vlan_egress(&self) -> Vec<String> {
+    fn vlan_egress(&self) -> Vec<Fact> {
         if self.journal.up != 0 {
             return Vec::new();
         }
         if self.journal.flooded == 0 {
             let allowed = PortId::new(self.journal.target_port).filter(|_| self.end != Stage::VlanEgress);
-            return allowed.map(|port| format!("{}: allowed", self.name(port))).into_iter().collect();
+            return allowed.map(|port| Fact::Allowed(self.name(port))).into_iter().collect();
         }
         let bare = self.frame.bytes().len() - if self.tag().is_some() { TAG_LEN } else { 0 };
         let too_long = |port: &PortId| bare > self.tables.ports.get(port.index()).max_len as usize;
         let reached = self.flood_set();
-        let mut lines: Vec<String> = reached
-            .iter()
-            .filter(too_long)
-            .map(|port| format!("{}: longer than its MTU", self.name(port)))
-            .collect();
+        let mut facts: Vec<Fact> =
+            reached.iter().filter(too_long).map(|port| Fact::TooLong(self.name(port))).collect();
         if self.end != Stage::VlanEgress {
-            lines.push(format!("{} allowed", self.run.egress.len()));
+            facts.push(Fact::AllowedPorts(self.run.egress.len()));
         }
-        lines
+        facts
     }
 
-    fn copy(&self, port: PortId, bytes: &[u8]) -> String {
+    fn copy(&self, port: PortId, bytes: &[u8]) -> Fact {
         let state = self.state.ports.get(&port);
         let vlan = VlanId::new(self.leaves_in());
         let straight = self.journal.straight != 0;
         let tagged =
             state.is_some_and(|state| vlan.is_some_and(|vlan| straight || state.tagged.contains(vlan)));
-        let name = self.name(port);
-        match state.and_then(|state| state.tpid.ethertype()).filter(|_| tagged) {
-            Some(tpid) => {
-                let vid = Frame::new(bytes)
-                    .ok()
-                    .and_then(|frame| frame.tag(tpid).ok().flatten())
-                    .map_or(0, |tag| tag.vid);
-                format!("{name}: tagged {tpid:#06x} vlan {vid}")
-            }
-            None => format!("{name}: untagged"),
-        }
+        let tag = state.and_then(|state| state.tpid.ethertype()).filter(|_| tagged).map(|tpid| {
+            let tag = Frame::new(bytes).ok().and_then(|frame| frame.tag(tpid).ok().flatten());
+            (tpid, tag.map_or(0, |tag| tag.vid))
+        });
+        Fact::Copy { port: self.name(port), tag }
     }
 
-    fn count(&self) -> String {
-        let copies = self.run.egress.len();
-        format!(
-            "received by {}, {copies} cop{} sent",
-            self.name(self.port),
-            if copies == 1 { "y" } else { "ies" }
-        )
+    fn count(&self) -> Fact {
+        Fact::Counted { port: self.name(self.port), copies: self.run.egress.len() }
     }
 }

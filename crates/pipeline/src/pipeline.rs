@@ -11,7 +11,7 @@ use crate::tables::counters::Counters;
 use crate::tables::fdb::{Fdb, FdbEvent, FdbFilter, Sweep};
 use crate::tables::routes::Refused;
 use crate::tables::trap::TrapCounters;
-use crate::trace::{Notes, Trace, Verdict};
+use crate::trace::{Fact, Notes, Trace, Verdict};
 use crate::{Sink, Timestamp};
 use lanyard_types::{AdjacencyId, DropReason, InstanceId, MacAddr, PortId, RifId, Stage, TrapGroup, VlanId};
 use std::collections::BTreeMap;
@@ -106,13 +106,9 @@ impl Pipeline {
         let mut keep = |port: PortId, bytes: &[u8]| egress.push((port, bytes.to_vec()));
         replicate::emit(&decision.plan, frame, &mut Vec::new(), &mut keep);
         if decision.verdict == Verdict::Forwarded {
-            notes.say(Stage::Count, || {
-                let copies = egress.len();
-                format!(
-                    "received by {}, {copies} cop{} sent",
-                    self.tables.ports.name(port),
-                    if copies == 1 { "y" } else { "ies" }
-                )
+            notes.say(Stage::Count, || Fact::Counted {
+                port: self.tables.ports.name(port),
+                copies: egress.len(),
             });
         }
         Trace { stages: notes.into_steps(), verdict: decision.verdict, egress }

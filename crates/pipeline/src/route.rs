@@ -158,30 +158,6 @@ fn flow_mix(hash: u64, word: u64) -> u64 {
     mixed ^ mixed >> 32
 }
 
-/// What a trace says of the longest match.
-#[must_use]
-pub fn match_note(address: IpAddr, found: Option<(IpNet, RouteTarget)>) -> String {
-    match found {
-        None => format!("{address} has no route"),
-        Some((prefix, RouteTarget::Group(group))) => format!("{address} is in {prefix}: group {group}"),
-        Some((prefix, RouteTarget::Connected(_))) => format!("{address} is in {prefix}: connected"),
-        Some((prefix, RouteTarget::Up(reason))) => format!("{address} is in {prefix}: {reason}"),
-        Some((prefix, RouteTarget::Blackhole)) => format!("{address} is in {prefix}: blackhole"),
-    }
-}
-
-/// What a trace says of the choice of a next hop.
-#[must_use]
-pub fn bucket_note(group: GroupId, bucket: usize, count: usize, adjacency: AdjacencyId) -> String {
-    format!("bucket {bucket} of {count} in group {group}: adjacency {adjacency}")
-}
-
-/// What a trace says of the rewrite.
-#[must_use]
-pub fn rewrite_note(mac: MacAddr, rif: &str, ttl: u8) -> String {
-    format!("to {mac} out of {rif}, TTL {ttl}")
-}
-
 mod reason {
     use lanyard_types::TrapReason;
     use serde::{Deserialize, Deserializer, Serializer, de::Error};

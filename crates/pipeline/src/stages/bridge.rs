@@ -6,7 +6,7 @@ use super::trap::Tunnelled;
 use super::vlan_ingress::Class;
 use crate::state::PortState;
 use crate::tables::Tables;
-use crate::trace::{Notes, Verdict};
+use crate::trace::{Fact, Flood, Notes, Verdict};
 use lanyard_types::{DropReason, PortId, PortSet, Stage};
 
 /// Where a frame is to go.
@@ -41,8 +41,7 @@ pub(super) fn run(
             Some(tunnelled) => flood.difference(&tunnelled.without),
             None => flood,
         };
-        let what = if frame.dst.is_broadcast() { "broadcast" } else { "multicast" };
-        return flooded(what, flood, notes);
+        return flooded(Flood::of(frame.dst), flood, notes);
     }
     // The source has been learned by the time the destination is looked up: a frame to its own sender stays here.
     let learned = match learn {
@@ -56,7 +55,7 @@ pub(super) fn run(
     match found {
         Some(None) => dropped(DropReason::DestinationBlackhole),
         Some(Some(port)) => {
-            notes.say(Stage::Bridge, || format!("{} is on {}", frame.dst, tables.ports.name(port)));
+            notes.say(Stage::Bridge, || Fact::Destination { mac: frame.dst, on: tables.ports.name(port) });
             match from {
                 Some((from, _)) if from == port => dropped(DropReason::SamePort),
                 _ => Ok(Egress::Unicast(port)),
@@ -64,7 +63,7 @@ pub(super) fn run(
         }
         None => {
             let flood = flood_set(tables, from, class).intersection(&tables.ports.flood_unicast);
-            flooded("unknown", flood, notes)
+            flooded(Flood::Unknown, flood, notes)
         }
     }
 }
@@ -82,9 +81,8 @@ fn flood_set(tables: &Tables, from: Option<(PortId, &PortState)>, class: &Class)
     set
 }
 
-fn flooded(what: &str, flood: PortSet, notes: &mut Notes) -> Result<Egress, Verdict> {
+fn flooded(class: Flood, flood: PortSet, notes: &mut Notes) -> Result<Egress, Verdict> {
     let count = flood.len();
-    notes
-        .say(Stage::Bridge, || format!("{what}: flood to {count} port{}", if count == 1 { "" } else { "s" }));
+    notes.say(Stage::Bridge, || Fact::Flood { class, ports: count });
     if count == 0 { Err(Verdict::Dropped(DropReason::NoEgress)) } else { Ok(Egress::Flood(flood)) }
 }

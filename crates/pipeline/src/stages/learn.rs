@@ -11,7 +11,7 @@ use crate::Timestamp;
 use crate::state::{PortKind, PortState, StpState};
 use crate::tables::Tables;
 use crate::tables::fdb::{Fdb, FdbEvent, FdbKind, Found, Limit};
-use crate::trace::{Notes, Verdict};
+use crate::trace::{Fact, Notes, Verdict};
 use lanyard_types::{DropReason, MacAddr, PortId, Stage, VlanId};
 
 /// What becomes of a source address.
@@ -48,10 +48,10 @@ pub(super) fn run(
     }
     let learning = tables.vlans.get(class.vlan).is_some_and(|vlan| vlan.learning);
     if !learning || !ingress.learning || matches!(ingress.kind, PortKind::Svi(_)) {
-        notes.say(Stage::Learn, || "learning is off here".into());
+        notes.say(Stage::Learn, || Fact::LearningOff);
     } else {
         *learn = decide(tables, arrival.port, ingress, frame.src, class.vlan, found);
-        notes.say(Stage::Learn, || detail(tables, ingress, frame.src, found, *learn));
+        notes.say(Stage::Learn, || fact(tables, ingress, frame.src, found, *learn));
     }
     if class.stp == StpState::Learning {
         return Err(Verdict::Dropped(DropReason::StpLearning));
@@ -87,22 +87,15 @@ fn decide(
     }
 }
 
-fn detail(tables: &Tables, ingress: &PortState, mac: MacAddr, found: Option<Found>, learn: Learn) -> String {
-    let on = &ingress.name;
+fn fact(tables: &Tables, ingress: &PortState, mac: MacAddr, found: Option<Found>, learn: Learn) -> Fact {
+    let on = ingress.name.clone();
     let at = found.and_then(|found| found.port);
     match (learn, at) {
-        (Learn::Refused(limit), _) => {
-            format!("{mac} would not be learned on {on}: the {}'s limit is reached", limit.name())
-        }
-        (Learn::At { .. }, None) => format!("{mac} is new on {on}: would be learned"),
-        (Learn::At { port, .. }, Some(from)) if from == port => format!("{mac} is known on {on}"),
-        (Learn::At { .. }, Some(from)) => {
-            format!("{mac} was on {}: would move to {on}", tables.ports.name(from))
-        }
-        (Learn::Nothing, _) => {
-            let kind = found.map_or("", |found| found.kind.name());
-            format!("{mac} has a {kind} entry: stays as it is")
-        }
+        (Learn::Refused(limit), _) => Fact::SourceRefused { mac, on, limit: limit.name() },
+        (Learn::At { .. }, None) => Fact::SourceNew { mac, on },
+        (Learn::At { port, .. }, Some(from)) if from == port => Fact::SourceKnown { mac, on },
+        (Learn::At { .. }, Some(from)) => Fact::SourceMoved { mac, from: tables.ports.name(from), to: on },
+        (Learn::Nothing, _) => Fact::SourceFixed { mac, kind: found.map_or("", |found| found.kind.name()) },
     }
 }
 

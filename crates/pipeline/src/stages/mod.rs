@@ -17,7 +17,7 @@ pub mod vlan_ingress;
 
 use crate::state::{PortKind, PortState, StpState};
 use crate::tables::Tables;
-use crate::trace::{Notes, Verdict};
+use crate::trace::{Fact, Notes, Verdict};
 use lanyard_types::{AdjacencyId, DropReason, MacAddr, PortId, Stage, StormKind, VlanId};
 use lanyard_wire::Tag;
 use parse::Parsed;
@@ -76,7 +76,7 @@ pub(crate) fn decide(tables: &Tables, arrival: &Arrival<'_>, notes: &mut Notes) 
     if let Err(end) = run(tables, arrival, &mut decision, notes) {
         decision.verdict = end;
         if let Verdict::Dropped(reason) = end {
-            notes.say(reason.stage(), || format!("dropped: {reason}"));
+            notes.say(reason.stage(), || Fact::Dropped(reason));
         }
     }
     decision
@@ -181,7 +181,7 @@ impl Passage<'_> {
         notes: &mut Notes,
     ) -> Result<(), Verdict> {
         vlan_egress::straight(self.tables, frame, port).map_err(Verdict::Dropped)?;
-        notes.say(Stage::VlanEgress, || format!("{}: allowed", self.tables.ports.name(port)));
+        notes.say(Stage::VlanEgress, || Fact::Allowed(self.tables.ports.name(port)));
         decision.plan = replicate::straight(self.tables, self.ingress, frame, port, tag, notes);
         decision.plan.rewrite = rewrite;
         Ok(())

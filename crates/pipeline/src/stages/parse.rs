@@ -6,7 +6,7 @@
 use super::Arrival;
 use crate::state::Tpid;
 use crate::tables::Tables;
-use crate::trace::{Notes, Verdict};
+use crate::trace::{Fact, Notes, Verdict};
 use lanyard_types::{DropReason, MacAddr, Stage};
 use lanyard_wire::{Frame, TAG_LEN, Tag};
 
@@ -39,20 +39,13 @@ pub(super) fn run(tables: &Tables, arrival: &Arrival<'_>, notes: &mut Notes) -> 
         Some(tpid) => frame.tag(tpid).map_err(truncated)?,
         None => None,
     };
-    notes.say(Stage::Parse, || detail(&frame, tpid, tag));
+    notes.say(Stage::Parse, || fact(&frame, tpid, tag));
     let tag_len = if tag.is_some() { TAG_LEN } else { 0 };
     Ok(Parsed { dst: frame.dst(), src, tag, untagged_len: arrival.longest.saturating_sub(tag_len) })
 }
 
-fn detail(frame: &Frame<'_>, tpid: Tpid, tag: Option<Tag>) -> String {
+fn fact(frame: &Frame<'_>, tpid: Tpid, tag: Option<Tag>) -> Fact {
     let outer = frame.ethertype();
     let inner = tpid.ethertype().and_then(|tpid| frame.inner_ethertype(tpid).ok()).unwrap_or(outer);
-    let len = frame.bytes().len();
-    match tag {
-        Some(Tag { pcp, dei, vid }) => {
-            let dei = if dei { ", drop eligible" } else { "" };
-            format!("tag {outer:#06x} vlan {vid} priority {pcp}{dei}, EtherType {inner:#06x}, {len} bytes")
-        }
-        None => format!("untagged, EtherType {outer:#06x}, {len} bytes"),
-    }
+    Fact::Frame { tag, outer, inner, len: frame.bytes().len() }
 }

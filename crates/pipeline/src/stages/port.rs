@@ -3,7 +3,7 @@
 use super::Arrival;
 use crate::state::PortState;
 use crate::tables::Tables;
-use crate::trace::{Notes, Verdict};
+use crate::trace::{Fact, Notes, Verdict};
 use lanyard_types::{DropReason, Stage};
 
 /// The ingress port, if frames may come in there.
@@ -14,11 +14,11 @@ pub(super) fn run<'t>(
 ) -> Result<&'t PortState, Verdict> {
     match tables.ports.get(arrival.port) {
         Some(port) if port.enabled => {
-            notes.say(Stage::Port, || format!("{} is up", port.name));
+            notes.say(Stage::Port, || Fact::Port { name: port.name.clone(), up: true });
             Ok(port)
         }
         Some(port) => {
-            notes.say(Stage::Port, || format!("{} is down", port.name));
+            notes.say(Stage::Port, || Fact::Port { name: port.name.clone(), up: false });
             Err(Verdict::Dropped(DropReason::PortDown))
         }
         None => Err(Verdict::Dropped(DropReason::PortDown)),

@@ -14,7 +14,7 @@ use super::trap::Tunnelled;
 use super::vlan_ingress::Class;
 use crate::state::{PortState, Tpid};
 use crate::tables::Tables;
-use crate::trace::Notes;
+use crate::trace::{Fact, Notes};
 use lanyard_types::{MacAddr, PortId, Stage, VlanId};
 use lanyard_wire::{Tag, Truncated, pop, push, rewrite};
 
@@ -69,7 +69,7 @@ pub(super) fn run(
         }
     };
     for (form, port) in &copies {
-        notes.say(Stage::Replicate, || format!("{}: {}", tables.ports.name(*port), detail(*form, class.tag)));
+        notes.say(Stage::Replicate, || fact(tables, *port, *form, class.tag));
     }
     Plan { copies, arrived, has_tag: frame.tag.is_some(), tag: class.tag, rewrite: None, tunnelled: None }
 }
@@ -89,7 +89,7 @@ pub(super) fn straight(
         Some(_) if tpid != Tpid::None => Form::Tagged(tpid),
         _ => Form::Untagged,
     };
-    notes.say(Stage::Replicate, || format!("{}: {}", tables.ports.name(port), detail(form, tag)));
+    notes.say(Stage::Replicate, || fact(tables, port, form, tag));
     let arrived = arrived(ingress, frame, tag);
     Plan {
         copies: vec![(form, port)],
@@ -134,11 +134,12 @@ fn rank(form: Form, arrived: Option<Form>, ingress: Tpid) -> u8 {
     }
 }
 
-fn detail(form: Form, tag: Tag) -> String {
-    match form {
-        Form::Untagged => "untagged".into(),
-        Form::Tagged(tpid) => format!("tagged {:#06x} vlan {}", tpid.ethertype().unwrap_or(0), tag.vid),
-    }
+fn fact(tables: &Tables, port: PortId, form: Form, tag: Tag) -> Fact {
+    let tag = match form {
+        Form::Untagged => None,
+        Form::Tagged(tpid) => Some((tpid.ethertype().unwrap_or(0), tag.vid)),
+    };
+    Fact::Copy { port: tables.ports.name(port), tag }
 }
 
 /// Makes the copies and hands each to `send`; answers how many tag operations it took. `scratch` is room to

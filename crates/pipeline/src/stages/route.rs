@@ -13,7 +13,7 @@ use super::vlan_ingress::{Class, PRIORITY_VID};
 use crate::route::{RifAttachment, RifState, RouteTarget, Urpf, flow_bucket};
 use crate::state::{PortKind, PortState};
 use crate::tables::Tables;
-use crate::trace::{Notes, Verdict};
+use crate::trace::{Fact, Notes, Verdict};
 use lanyard_types::{AdjacencyId, DropReason, MacAddr, PortId, RifId, Stage, TrapReason, VlanId};
 use lanyard_wire::ip::{IPV4, IPV6, IpHeader};
 use lanyard_wire::{Frame, HEADER_LEN, TAG_LEN};
@@ -78,9 +78,7 @@ pub(super) fn run(
 ) -> Result<Onward, Verdict> {
     let (rif, up) = match ingress.kind {
         PortKind::Subinterface { parent, vlan } => {
-            notes.say(Stage::Route, || {
-                format!("from the host: out of {} in vlan {vlan}", tables.ports.name(parent))
-            });
+            notes.say(Stage::Route, || Fact::FromHost { parent: tables.ports.name(parent), vlan });
             return Ok(Onward::FromHost(Out::Port { port: parent, tag: Some(vlan) }));
         }
         PortKind::Svi(_) => return Ok(Onward::Bridge),
@@ -105,7 +103,7 @@ pub(super) fn run(
     let ours = rif.filter(|(_, rif)| is_for(rif, frame.dst) && routes(rif, ethertype));
     match (ours, class) {
         (Some((id, rif)), _) => {
-            notes.say(Stage::Route, || format!("for the router on {}", rif.name));
+            notes.say(Stage::Route, || Fact::ForRouter(rif.name.clone()));
             let up = match rif.attachment {
                 RifAttachment::Vlan { up, .. } | RifAttachment::Subinterface { up, .. } => Some(up),
                 RifAttachment::Port(_) => None,
@@ -142,10 +140,7 @@ fn routes(rif: &RifState, ethertype: u16) -> bool {
 
 /// Says that the frame goes up, and where.
 fn to_kernel(tables: &Tables, reason: TrapReason, port: Option<PortId>, notes: &mut Notes) -> Onward {
-    notes.say(Stage::Route, || match port {
-        Some(port) => format!("{reason}: up to the kernel at {}", tables.ports.name(port)),
-        None => format!("{reason}: up the netdev's own stack"),
-    });
+    notes.say(Stage::Route, || Fact::Up { reason, port: port.map(|port| tables.ports.name(port)) });
     Onward::Up { reason, port }
 }
 
@@ -197,7 +192,7 @@ impl Asked<'_> {
             return up(TrapReason::LocalAddress, notes);
         }
         let found = self.tables.routes.longest(self.rif.vrf, header.dst);
-        notes.say(Stage::Route, || crate::route::match_note(header.dst, found));
+        notes.say(Stage::Route, || Fact::Route { dst: header.dst, found });
         let target = found.map(|(_, target)| target);
         if stays && target != Some(RouteTarget::Up(TrapReason::LocalAddress)) {
             return Err(Verdict::Dropped(DropReason::Martian));
@@ -218,7 +213,7 @@ impl Asked<'_> {
         let buckets = self.tables.routes.buckets(group);
         let bucket = flow_bucket(self.tables.salt, &header, buckets.len());
         let Some(adjacency) = buckets.get(bucket).copied() else { return up(TrapReason::Glean, notes) };
-        notes.say(Stage::Route, || crate::route::bucket_note(group, bucket, buckets.len(), adjacency));
+        notes.say(Stage::Route, || Fact::NextHop { group, bucket, buckets: buckets.len(), adjacency });
         let neighbour = self.tables.routes.adjacency(adjacency);
         let egress =
             neighbour.and_then(|neighbour| Some((self.tables.rifs.get(neighbour.rif)?, neighbour.mac?)));
@@ -227,7 +222,7 @@ impl Asked<'_> {
         if len > egress.mtu as usize {
             return up(TrapReason::RouteMtu, notes);
         }
-        notes.say(Stage::Route, || crate::route::rewrite_note(mac, &egress.name, header.ttl - 1));
+        notes.say(Stage::Route, || Fact::Rewritten { mac, rif: egress.name.clone(), ttl: header.ttl - 1 });
         let out = match egress.attachment {
             RifAttachment::Vlan { vlan, .. } => Out::Vlan(vlan),
             RifAttachment::Port(port) => Out::Port { port, tag: None },

@@ -13,7 +13,7 @@ use crate::Timestamp;
 use crate::state::{PortState, ReservedAction};
 use crate::tables::Tables;
 use crate::tables::trap::TrapTable;
-use crate::trace::{Notes, Verdict};
+use crate::trace::{Fact, Notes, Verdict};
 use lanyard_types::{DropReason, MacAddr, PortId, PortSet, Stage, TrapReason, TunnelledProtocol, VlanId};
 use lanyard_wire::tunnelled_protocol;
 
@@ -32,20 +32,20 @@ pub(super) fn run(
         && let Some(protocol) = customers(port, arrival, frame)?
     {
         frame.dst = MacAddr::TUNNEL;
-        notes.say(Stage::Trap, || tunnel_note(protocol));
+        notes.say(Stage::Trap, || Fact::EntersTunnel(protocol));
         return Ok(());
     }
     let tag = frame.tag.map(|tag| tag.vid).filter(|vid| *vid != 0);
     let vlan = tag.map_or_else(|| port.and_then(|port| port.pvid), VlanId::new);
     let Some(reason) = reason(&tables.trap, frame.dst, vlan)? else {
-        notes.say(Stage::Trap, || "not for the control plane".into());
+        notes.say(Stage::Trap, || Fact::NotTrapped);
         return Ok(());
     };
     if !port.is_some_and(|port| port.enabled) {
-        notes.say(Stage::Trap, || format!("{reason}, but the port is down"));
+        notes.say(Stage::Trap, || Fact::TrapAtDownPort(reason));
         return Ok(());
     }
-    notes.say(Stage::Trap, || format!("{} is {reason}: to the control plane", frame.dst));
+    notes.say(Stage::Trap, || Fact::Trapped { dst: frame.dst, reason });
     Err(Verdict::Trapped(reason))
 }
 
@@ -78,12 +78,6 @@ impl Tunnelled {
     pub(super) fn address(&self, port: PortId) -> MacAddr {
         if self.restored.contains(port) { self.address } else { MacAddr::TUNNEL }
     }
-}
-
-/// What packet-trace says of a frame that enters the tunnel.
-#[must_use]
-pub fn tunnel_note(protocol: TunnelledProtocol) -> String {
-    format!("a customer's {protocol}: to {} through the tunnel", MacAddr::TUNNEL)
 }
 
 /// The protocol of a customer's control frame that `port` carries; `None` for any other frame. A protocol's frame has that

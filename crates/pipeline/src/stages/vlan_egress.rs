@@ -8,7 +8,7 @@ use super::parse::Parsed;
 use super::vlan_ingress::Class;
 use crate::state::{PortState, StpState};
 use crate::tables::Tables;
-use crate::trace::{Notes, Verdict};
+use crate::trace::{Fact, Notes, Verdict};
 use lanyard_types::{DropReason, PortId, Stage};
 use lanyard_wire::{HEADER_LEN, TAG_LEN};
 
@@ -30,7 +30,7 @@ pub(super) fn run(
     let mut ports = match egress {
         Egress::Unicast(port) => {
             unicast(tables, from, frame, class, port).map_err(Verdict::Dropped)?;
-            notes.say(Stage::VlanEgress, || format!("{}: allowed", tables.ports.name(port)));
+            notes.say(Stage::VlanEgress, || Fact::Allowed(tables.ports.name(port)));
             return Ok(Egress::Unicast(port));
         }
         Egress::Flood(ports) => ports,
@@ -41,12 +41,12 @@ pub(super) fn run(
     for port in ports.iter().filter(too_long).collect::<Vec<_>>() {
         ports.remove(port);
         oversize.push(port);
-        notes.say(Stage::VlanEgress, || format!("{}: longer than its MTU", tables.ports.name(port)));
+        notes.say(Stage::VlanEgress, || Fact::TooLong(tables.ports.name(port)));
     }
     if ports.is_empty() {
         return Err(Verdict::Dropped(DropReason::MtuExceeded));
     }
-    notes.say(Stage::VlanEgress, || format!("{} allowed", ports.len()));
+    notes.say(Stage::VlanEgress, || Fact::AllowedPorts(ports.len()));
     Ok(Egress::Flood(ports))
 }
 

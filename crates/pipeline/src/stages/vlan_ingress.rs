@@ -8,7 +8,7 @@ use super::Arrival;
 use super::parse::Parsed;
 use crate::state::{PortState, StpState};
 use crate::tables::Tables;
-use crate::trace::{Notes, Verdict};
+use crate::trace::{Fact, Notes, Verdict};
 use lanyard_types::{DropReason, InstanceId, Stage, VlanId};
 use lanyard_wire::Tag;
 
@@ -55,7 +55,7 @@ fn classify(ingress: &PortState, frame: &Parsed, notes: &mut Notes) -> Result<Vl
         return Err(DropReason::VlanInvalid);
     }
     if let Some(vlan) = VlanId::new(vid) {
-        notes.say(Stage::VlanIngress, || format!("vlan {vlan} from its tag"));
+        notes.say(Stage::VlanIngress, || Fact::Vlan { vlan, tagged: true });
         return match (member(vlan), ingress.access) {
             (true, _) => Ok(vlan),
             (false, true) => Err(DropReason::TaggedOnAccess),
@@ -63,6 +63,6 @@ fn classify(ingress: &PortState, frame: &Parsed, notes: &mut Notes) -> Result<Vl
         };
     }
     let vlan = ingress.pvid.ok_or(DropReason::UntaggedNotAllowed)?;
-    notes.say(Stage::VlanIngress, || format!("vlan {vlan} from the port's PVID"));
+    notes.say(Stage::VlanIngress, || Fact::Vlan { vlan, tagged: false });
     if member(vlan) { Ok(vlan) } else { Err(DropReason::VlanNotAllowed) }
 }

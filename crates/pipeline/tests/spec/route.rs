@@ -522,7 +522,7 @@ fn what_leaves() {
     assert_eq!(pipeline.adjacencies_used().collect::<Vec<_>>(), vec![(adjacency(2), now)]);
     let trace = pipeline.trace(port(3), &came);
     let told: Vec<String> =
-        trace.stages.iter().map(|step| format!("{}: {}", step.stage, step.detail)).collect();
+        trace.stages.iter().map(|step| format!("{}: {}", step.stage, step.detail())).collect();
     assert!(
         told.contains(
             &"route: for the router on vlan10; 10.0.20.77 is in 10.0.20.77/32: group 2; bucket 0 of 1 in group 2: \
@@ -638,7 +638,7 @@ fn the_oracle_agrees() {
             if !policed.map(Verdict::Dropped).contains(&verdict) {
                 assert_eq!((trace.verdict, trace.egress), (verdict, out.sent.clone()));
             }
-            let told = trace.stages.iter().any(|step| step.detail.contains("out of rif"));
+            let told = trace.stages.iter().any(|step| step.detail().contains("out of rif"));
             if verdict == Verdict::Forwarded && told {
                 routed += 1;
                 for (_, sent) in &out.sent {

@@ -593,7 +593,7 @@ fn count() {
 
 fn lines(pipeline: &lanyard_pipeline::Pipeline, at: u16, frame: &[u8]) -> Vec<String> {
     let trace = pipeline.trace(port(at), frame);
-    trace.stages.iter().map(|step| format!("{}: {}", step.stage, step.detail)).collect()
+    trace.stages.iter().map(|step| format!("{}: {}", step.stage, step.detail())).collect()
 }
 
 #[test]
