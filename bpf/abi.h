@@ -10,7 +10,7 @@
 #ifndef LY_ABI_H
 #define LY_ABI_H
 
-#define LY_ABI 17
+#define LY_ABI 18
 
 #define LY_PORTS 1024 /* slot 0 is "no port" */
 #define LY_PORT_WORDS (LY_PORTS / 64)
@@ -41,6 +41,8 @@ enum ly_form { LY_UNTAGGED = 0, LY_DOT1Q = 1, LY_DOT1AD = 2, LY_FORMS = 4 };
 #define LY_PORT_TUNNEL_STP 0x800   /* a tunnel port (tpid 0) that carries the customer's BPDUs, IEEE and PVST+, */
 #define LY_PORT_TUNNEL_CDP 0x1000  /* CDP, */
 #define LY_PORT_TUNNEL_LLDP 0x2000 /* LLDP */
+#define LY_PORT_WHOLE 0x4000  /* XDP receives each frame in one buffer: a veth whose MTU fits one */
+#define LY_PORT_XDP_SG 0x8000 /* accepts frames of several buffers from XDP */
 #define LY_PORT_LAYER3 (LY_PORT_ROUTED | LY_PORT_SUB)
 #define LY_PORT_XDP_TX 0x40   /* takes frames redirected by XDP (xdp_ports has it) */
 
@@ -113,7 +115,8 @@ struct ly_global {
 };
 _Static_assert(sizeof(struct ly_global) == 24 + 3 * 128 + 16 + LY_VLANS / 8, "ly_global");
 
-/* The FDB: fdb[bucket], lock-free. An entry is one word, so it comes, changes and goes by compare-and-swap:
+/* The FDB: fdb_near[bucket] for the first LY_FDB_NEAR buckets, fdb[bucket - LY_FDB_NEAR] for the others; lock-free. An entry is
+ * one word, so it comes, changes and goes by compare-and-swap:
  *
  *   63..19  tag     what is left of the key's 59-bit hash when its lowest 14 bits are taken away
  *   18      second  it stands in the second of its two buckets

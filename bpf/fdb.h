@@ -132,9 +132,20 @@ struct fdb_hit {
 	__u32 bucket, way;
 };
 
+/* The bucket with this number; NULL if there is none. */
+static __always_inline struct ly_fdb_bucket *fdb_bucket(__u32 bucket)
+{
+	__u32 near = bucket;
+
+	/* Without this the compiler omits the row's mask after the comparison, and the verifier does not
+	 * remember the comparison. */
+	asm volatile("" : "+r"(near));
+	return bucket < LY_FDB_NEAR ? ROW(fdb_near, near) : LOOKUP(fdb, bucket - LY_FDB_NEAR);
+}
+
 static __always_inline struct fdb_hit fdb_find_in(__u32 bucket, __u64 tag)
 {
-	struct ly_fdb_bucket *b = LOOKUP(fdb, bucket);
+	struct ly_fdb_bucket *b = fdb_bucket(bucket);
 
 	if (b) {
 #pragma unroll
@@ -151,18 +162,40 @@ static __always_inline struct fdb_hit fdb_find_in(__u32 bucket, __u64 tag)
  * look-ups overlap. */
 static __always_inline void fdb_touch(struct fdb_masks masks, __u64 key)
 {
-	struct ly_fdb_bucket *b = LOOKUP(fdb, fdb_buckets(fdb_hash(key), masks.now).first);
+	struct ly_fdb_bucket *b = fdb_bucket(fdb_buckets(fdb_hash(key), masks.now).first);
 
 	if (b)
 		*(volatile __u64 *)&b->way[0];
 }
 
-static __always_inline struct fdb_hit fdb_find_under(__u64 hash, __u32 mask)
+#define FDB_FOUND (1ULL << 63)
+
+/* The place of the entry with this hash: FDB_FOUND, its bucket and its way; 0 if there is none. A
+ * global function, so that the verifier checks it once and not for each way and both places of a
+ * bucket at every look-up. */
+__noinline __u64 fdb_locate(__u64 hash, __u32 mask)
 {
 	struct fdb_choice choice = fdb_buckets(hash, mask);
 	struct fdb_hit hit = fdb_find_in(choice.first, fdb_tag(hash, false));
 
-	return hit.word ? hit : fdb_find_in(choice.second, fdb_tag(hash, true));
+	if (!hit.word)
+		hit = fdb_find_in(choice.second, fdb_tag(hash, true));
+	return hit.word ? FDB_FOUND | (__u64)hit.bucket * LY_FDB_WAYS | hit.way : 0;
+}
+
+static __always_inline struct fdb_hit fdb_find_under(__u64 hash, __u32 mask)
+{
+	__u64 at = fdb_locate(hash, mask);
+	struct fdb_hit hit = { .bucket = at / LY_FDB_WAYS, .way = at & (LY_FDB_WAYS - 1) };
+	struct ly_fdb_bucket *b = at ? fdb_bucket(hit.bucket) : NULL;
+
+	if (!b)
+		return (struct fdb_hit){};
+	hit.word = *(volatile __u64 *)&b->way[hit.way];
+	/* Another processor may have removed it since. */
+	if (hit.word >> LY_FDB_TAG_SHIFT != hash >> LY_FDB_NEAR_BITS)
+		return (struct fdb_hit){};
+	return hit;
 }
 
 static __always_inline struct fdb_hit fdb_find(struct fdb_masks masks, __u64 key)
@@ -173,6 +206,39 @@ static __always_inline struct fdb_hit fdb_find(struct fdb_masks masks, __u64 key
 	if (!hit.word && masks.was != masks.now)
 		hit = fdb_find_under(hash, masks.was);
 	return hit;
+}
+
+/* The word of `key` when the whole table is in use; 0 if it is not in the table. A global function,
+ * because few switches know so many hosts, and the look-ups of the others then keep the frame's data
+ * in registers. */
+__noinline __u64 fdb_far_word(__u64 key)
+{
+	return fdb_find(fdb_masks(), key).word;
+}
+
+static __always_inline __u64 fdb_near_word(__u32 bucket, __u64 tag)
+{
+	struct ly_fdb_bucket *b = ROW(fdb_near, bucket);
+
+#pragma unroll
+	for (int i = 0; i < LY_FDB_WAYS; i++) {
+		__u64 word = *(volatile __u64 *)&b->way[i];
+		if (fdb_is(word, tag))
+			return word;
+	}
+	return 0;
+}
+
+/* The word of `key`; 0 if it is not in the table. */
+static __always_inline __u64 fdb_word_of(struct fdb_masks masks, __u64 key)
+{
+	if (masks.now != LY_FDB_NEAR - 1 || masks.was != masks.now)
+		return fdb_far_word(key);
+	__u64 hash = fdb_hash(key);
+	struct fdb_choice choice = fdb_buckets(hash, LY_FDB_NEAR - 1);
+	__u64 word = fdb_near_word(choice.first, fdb_tag(hash, false));
+
+	return word ? word : fdb_near_word(choice.second, fdb_tag(hash, true));
 }
 
 static __always_inline bool swap(__u64 *place, __u64 from, __u64 to)
@@ -198,7 +264,7 @@ static __always_inline void fdb_set_updated_s(__u32 bucket, __u32 way, __u32 upd
 /* Replaces the word that was found by another; 0 removes the entry. */
 static __always_inline bool fdb_swap(struct fdb_hit hit, __u64 to)
 {
-	struct ly_fdb_bucket *b = LOOKUP(fdb, hit.bucket);
+	struct ly_fdb_bucket *b = fdb_bucket(hit.bucket);
 
 	return b && swap(&b->way[hit.way & (LY_FDB_WAYS - 1)], hit.word, to);
 }
@@ -302,9 +368,15 @@ static __always_inline void fdb_event(__u8 event, __u64 key, __u64 value, __u16 
 	bpf_ringbuf_submit(e, 0);
 }
 
-static __always_inline __u32 fdb_free_ways(struct ly_fdb_bucket *b)
+/* The number of free ways of a bucket. This function and the next are global for the same reason as
+ * fdb_locate. */
+__noinline int fdb_free_ways(__u32 bucket)
 {
-	__u32 n = 0;
+	struct ly_fdb_bucket *b = fdb_bucket(bucket);
+	int n = 0;
+
+	if (!b)
+		return 0;
 
 #pragma unroll
 	for (int i = 0; i < LY_FDB_WAYS; i++)
@@ -312,10 +384,12 @@ static __always_inline __u32 fdb_free_ways(struct ly_fdb_bucket *b)
 	return n;
 }
 
-/* True when `b` has an entry with this tag in a way other than `way`. */
-static __always_inline bool fdb_stands_elsewhere(struct ly_fdb_bucket *b, __u64 tag, int way)
+/* True when the bucket has an entry with this tag in a way other than `way`. */
+__noinline int fdb_stands_elsewhere(__u32 bucket, __u64 tag, int way)
 {
-	for (int i = 0; i < LY_FDB_WAYS; i++)
+	struct ly_fdb_bucket *b = fdb_bucket(bucket);
+
+	for (int i = 0; b && i < LY_FDB_WAYS; i++)
 		if (i != way && fdb_is(*(volatile __u64 *)&b->way[i], tag))
 			return true;
 	return false;
@@ -346,7 +420,7 @@ enum fdb_inserted {
  * and ages. A global function, because it is seldom called. Returns enum fdb_inserted. */
 __noinline int fdb_withdraw(__u64 key, __u64 word, __u32 bucket, __u32 way)
 {
-	struct ly_fdb_bucket *b = LOOKUP(fdb, bucket);
+	struct ly_fdb_bucket *b = fdb_bucket(bucket);
 	__u64 tag = word;
 
 	way &= LY_FDB_WAYS - 1;
@@ -367,11 +441,11 @@ __noinline int fdb_withdraw(__u64 key, __u64 word, __u32 bucket, __u32 way)
  * inserts it. */
 static __always_inline int fdb_claim(__u32 bucket, __u32 other, __u64 key, bool second, __u64 value)
 {
-	struct ly_fdb_bucket *b = LOOKUP(fdb, bucket), *o = LOOKUP(fdb, other);
+	struct ly_fdb_bucket *b = fdb_bucket(bucket);
 	union ly_fdb_value entry = { .raw = value };
 	__u64 hash = fdb_hash(key), word = fdb_word(fdb_tag(hash, second), entry);
 
-	if (!b || !o)
+	if (!b)
 		return FDB_NO_ROOM;
 	for (int i = 0; i < LY_FDB_WAYS; i++) {
 		if (*(volatile __u64 *)&b->way[i] != 0)
@@ -379,7 +453,7 @@ static __always_inline int fdb_claim(__u32 bucket, __u32 other, __u64 key, bool 
 		fdb_set_updated_s(bucket, i, entry.updated_s);
 		if (!swap(&b->way[i], 0, word))
 			continue;
-		if (!fdb_stands_elsewhere(b, word, i) && !fdb_stands_elsewhere(o, fdb_tag(hash, !second), -1))
+		if (!fdb_stands_elsewhere(bucket, word, i) && !fdb_stands_elsewhere(other, fdb_tag(hash, !second), -1))
 			return FDB_INSERTED;
 		return fdb_withdraw(key, word, bucket, i);
 	}
@@ -394,11 +468,8 @@ static __always_inline int fdb_claim(__u32 bucket, __u32 other, __u64 key, bool 
 __noinline int fdb_insert(__u64 key, __u64 value)
 {
 	struct fdb_choice choice = fdb_buckets(fdb_hash(key), fdb_masks().now);
-	struct ly_fdb_bucket *a = LOOKUP(fdb, choice.first), *b = LOOKUP(fdb, choice.second);
-
-	if (!a || !b)
-		return FDB_NO_ROOM;
-	__u32 free_a = fdb_free_ways(a), second = free_a < 3 && fdb_free_ways(b) > free_a;
+	int free_first = fdb_free_ways(choice.first);
+	__u32 second = free_first < 3 && fdb_free_ways(choice.second) > free_first;
 	int done = FDB_NO_ROOM;
 	for (__u32 tries = 0; tries < 2 && done == FDB_NO_ROOM; tries++, second ^= 1)
 		done = second ? fdb_claim(choice.second, choice.first, key, true, value) :

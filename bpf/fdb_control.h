@@ -106,7 +106,7 @@ __noinline int fdb_scan_way(struct fdb_scan_state *s, __u64 word, __u32 bucket, 
 
 static long fdb_scan_bucket(__u32 index, struct fdb_scan_state *s)
 {
-	struct ly_fdb_bucket *b = LOOKUP(fdb, index);
+	struct ly_fdb_bucket *b = fdb_bucket(index);
 
 	if (!b)
 		return 1;
@@ -191,7 +191,7 @@ static __always_inline bool fdb_carry(__u64 key, struct fdb_hit place, struct fd
  * verifier checks it once. */
 __noinline int fdb_migrate_way(__u32 bucket, __u32 way, __u32 now)
 {
-	struct ly_fdb_bucket *b = LOOKUP(fdb, bucket);
+	struct ly_fdb_bucket *b = fdb_bucket(bucket);
 
 	way &= LY_FDB_WAYS - 1;
 	if (!b)

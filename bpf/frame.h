@@ -121,6 +121,7 @@ struct frame {
 	__u8 out_pv;    /* port_vlans of the egress port */
 	__u8 straight;  /* out of out_id whatever the FDB says, tagged with out_vlan unless that is 0 */
 	__u8 routed;    /* from the router: no port has sent it */
+	__u8 several;   /* XDP: the frame is in several buffers */
 	__u8 up;        /* the trap reason of a frame that goes up to the kernel; 0: none */
 	__u16 rif;      /* the interface it may be for */
 	__u16 out_vlan; /* where `route` sends it */

@@ -10,8 +10,9 @@
 
 extern int bpf_xdp_metadata_rx_vlan_tag(const struct xdp_md *ctx, __be16 *vlan_proto, __u16 *vlan_tci) __ksym __weak;
 
-/* False when XDP must not handle the frame: it is too short, in several buffers, or has an
- * out-of-band tag. */
+/* False when XDP must not handle the frame: it is too short, does not come from a port, or has an
+ * out-of-band tag. A frame of several buffers has its headers in the first one, which is all that XDP
+ * reads and writes here. */
 static __always_inline bool xdp_open(struct xdp_md *ctx, struct frame *f, bool bound)
 {
 	struct eth_words *eth = (void *)(long)ctx->data;
@@ -25,14 +26,20 @@ static __always_inline bool xdp_open(struct xdp_md *ctx, struct frame *f, bool b
 	}
 	if ((void *)eth + 18 > end)
 		return false;
-	f->len = ctx->data_end - ctx->data;
-	if (bpf_xdp_get_buff_len(ctx) != f->len)
+	frame_ingress(f, ctx->ingress_ifindex);
+	if (!f->port)
 		return false;
+	f->len = ctx->data_end - ctx->data;
+	if (!(f->port->flags & LY_PORT_WHOLE)) { /* the helper costs as much as five look-ups */
+		__u32 first = f->len;
+
+		f->len = bpf_xdp_get_buff_len(ctx);
+		f->several = f->len != first;
+	}
 	frame_addresses(f, eth);
 	f->outer = bpf_ntohs(eth->type);
 	f->tci = bpf_ntohs(eth->tci);
 	f->len += dry_extra();
-	frame_ingress(f, ctx->ingress_ifindex);
 	return true;
 }
 

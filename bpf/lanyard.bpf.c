@@ -33,6 +33,7 @@
 #include "stages/route.h"
 #include "stages/bridge.h"
 #include "stages/vlan_egress.h"
+#include "segments_tc.h" /* replicate and route_tc.h ask it */
 #include "stages/replicate.h"
 
 /* The stages after `route`, for a frame in a VLAN. */
@@ -72,6 +73,7 @@ int lanyard_flood(struct __sk_buff *skb)
 #include "route_xdp.h"
 
 #include "checksum_xdp.h"
+#include "memo_xdp.h"
 
 #include "fdb_control.h"
 #include "watchdog.h"
@@ -137,7 +139,15 @@ static __always_inline int xdp_stages(struct xdp_md *ctx, bool bound)
 {
 	struct frame f = {};
 
-	if (!xdp_open(ctx, &f, bound) || !f.port || xdp_leaves(&f))
+	if (!xdp_open(ctx, &f, bound))
+		return XDP_PASS;
+	if (memo_holds(&f)) {
+		if (!memo_sends(ctx, &f))
+			return XDP_PASS;
+		stage_count(&f, 0);
+		return f.action;
+	}
+	if (xdp_leaves(&f))
 		return XDP_PASS;
 	if (stage_parse(&f) || stage_port(&f))
 		return XDP_PASS;

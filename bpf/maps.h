@@ -41,7 +41,8 @@ TABLE(trap_ports, __u64, LY_GROUPS * LY_PORTS, BPF_F_MMAPABLE);
 TABLE(storm, struct ly_storm, LY_STORM_KINDS * LY_PORTS, BPF_F_MMAPABLE);
 TABLE(lost, struct ly_lost, 1, BPF_F_MMAPABLE);
 ROWS(fdb_state, struct ly_fdb_state, 1);
-TABLE(fdb, struct ly_fdb_bucket, LY_FDB_NEAR, BPF_F_MMAPABLE); /* nobody maps it: so it begins at a cache line */
+ROWS(fdb_near, struct ly_fdb_bucket, LY_FDB_NEAR); /* the first buckets: those in use while few hosts are known */
+TABLE(fdb, struct ly_fdb_bucket, 1, BPF_F_MMAPABLE); /* the others; mmapable, so that it begins at a cache line */
 TABLE(fdb_times, struct ly_fdb_times, LY_FDB_NEAR, 0);
 TABLE(journal, struct ly_journal, 1, 0);
 

@@ -48,17 +48,6 @@ __noinline int tc_options_fail(struct __sk_buff *skb, __u32 at, __u32 len)
 	return fold(sum) != 0xffff;
 }
 
-/* Length of the longest segment of a GSO buffer: its headers and gso_size bytes. */
-__noinline __u32 tc_segment(struct __sk_buff *skb, __u32 l4, __u32 protocol)
-{
-	__u8 words = 5 << 4;
-
-	if (protocol == IP_UDP)
-		return 8 + skb->gso_size;
-	bpf_skb_load_bytes(skb, l4 + 12, &words, 1); /* TCP's data offset */
-	return (words >> 4) * 4 + skb->gso_size;
-}
-
 /* True when a segment of a GSO buffer other than TCP is too long for the egress interface. After
  * UDP and GRE there may be a tunnel whose inner headers are repeated in each segment; the kernel
  * knows where they end. The netdev asked is the one with the interface's MTU: the host end, or the
@@ -66,10 +55,8 @@ __noinline __u32 tc_segment(struct __sk_buff *skb, __u32 l4, __u32 protocol)
 __noinline int tc_segments_exceed(struct __sk_buff *skb, __u32 rif)
 {
 	struct ly_rif *out = ROW(rifs, rif);
-	struct ly_port *port = ROW(ports, out->up ? out->up : out->port);
-	__u32 len = 0;
 
-	return bpf_check_mtu(skb, port->ifindex, &len, 0, BPF_MTU_CHK_SEGS) != 0;
+	return tc_segments_too_long(skb, ROW(ports, out->up ? out->up : out->port)->ifindex);
 }
 
 /* The transport ports of a packet that has them. Only the choice among several next hops needs

@@ -11,7 +11,7 @@ static __always_inline __u16 guessed(struct frame *f, __u64 key)
 	bool second = f->named.word & LY_NH_GUESS_SECOND;
 	__u64 hash = fdb_hash(key);
 	struct fdb_choice choice = fdb_buckets(hash, fdb_masks().now);
-	struct ly_fdb_bucket *b = LOOKUP(fdb, second ? choice.second : choice.first);
+	struct ly_fdb_bucket *b = fdb_bucket(second ? choice.second : choice.first);
 	__u64 word = b ? *(volatile __u64 *)&b->way[way] : 0;
 
 	if (!fdb_is(word, fdb_tag(hash, second)) || fdb_port(word) != port)
@@ -54,7 +54,7 @@ static __always_inline int stage_bridge(struct frame *f)
 		known = found >= 0;
 		to = found & LY_FDB_PORT_MASK;
 	} else if (!to) {
-		__u64 word = fdb_find(fdb_masks(), key).word;
+		__u64 word = fdb_word_of(fdb_masks(), key);
 		known = word != 0;
 		to = fdb_port(word);
 	}

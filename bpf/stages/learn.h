@@ -78,15 +78,16 @@ __noinline int learn_slow(__u64 key, __u64 value, __u32 learn)
 
 /* Writes the time at most once a second, so that the cache line stays shared between processors. A
  * global function, because it is seldom called. */
-__noinline int learn_refresh(__u64 word, __u32 bucket, __u32 way, __u32 now_s)
+__noinline int learn_refresh(__u64 key, __u32 port, __u32 now_s)
 {
-	struct fdb_hit hit = { word, bucket, way };
-	union ly_fdb_value value = { .updated_s = now_s, .port = fdb_port(word), .kind = LY_FDB_DYNAMIC };
+	struct fdb_hit hit = fdb_find(fdb_masks(), key);
+	union ly_fdb_value value = { .updated_s = now_s, .port = port, .kind = LY_FDB_DYNAMIC };
 
-	if (!leaves_marks(LY_DRY_LEARN))
+	/* Another processor may have changed the entry since it was looked up. */
+	if (!hit.word || fdb_port(hit.word) != port || fdb_kind(hit.word) != LY_FDB_DYNAMIC || !leaves_marks(LY_DRY_LEARN))
 		return 0;
-	fdb_set_updated_s(bucket, way, now_s);
-	fdb_swap(hit, fdb_word(word, value));
+	fdb_set_updated_s(hit.bucket, hit.way, now_s);
+	fdb_swap(hit, fdb_word(hit.word, value));
 	return 0;
 }
 
@@ -96,11 +97,11 @@ static __always_inline bool learn_is_known(struct frame *f, __u64 word)
 	return word && fdb_port(word) == f->port_id && fdb_seen(word) <= LY_FDB_LONG_AGO && f->pv & LY_PV_LEARN;
 }
 
-static __always_inline void learn_known(struct frame *f, struct fdb_hit hit)
+static __always_inline void learn_known(struct frame *f, __u64 key, __u64 word)
 {
-	if (fdb_seen(hit.word) != f->now_s % LY_FDB_CYCLE)
-		learn_refresh(hit.word, hit.bucket, hit.way, f->now_s);
-	learn_journal(LY_SRC_KNOWN, fdb_port(hit.word));
+	if (fdb_seen(word) != f->now_s % LY_FDB_CYCLE)
+		learn_refresh(key, f->port_id, f->now_s);
+	learn_journal(LY_SRC_KNOWN, fdb_port(word));
 }
 
 static __always_inline int stage_learn(struct frame *f)
@@ -111,12 +112,12 @@ static __always_inline int stage_learn(struct frame *f)
 	if (!f->rif)
 		fdb_touch(masks, fdb_key(f->dst, f->vlan)); /* `bridge` will want it */
 	f->now_s = now_s(); /* the clock is read while memory answers */
-	struct fdb_hit hit = fdb_find(masks, key);
+	__u64 word = fdb_word_of(masks, key);
 
-	if (hit.word && fdb_port(hit.word) == 0)
+	if (word && fdb_port(word) == 0)
 		return DROP(DROP_SOURCE_BLACKHOLE);
-	if (learn_is_known(f, hit.word)) {
-		learn_known(f, hit);
+	if (learn_is_known(f, word)) {
+		learn_known(f, key, word);
 	} else {
 		union ly_fdb_value want = { .updated_s = f->now_s, .port = f->port_id, .kind = LY_FDB_DYNAMIC };
 		learn_slow(key, want.raw, f->pv & LY_PV_LEARN);
@@ -133,10 +134,10 @@ static __always_inline bool stage_learn_fast(struct frame *f)
 	if (!f->rif)
 		fdb_touch(masks, fdb_key(f->dst, f->vlan));
 	f->now_s = now_s();
-	struct fdb_hit hit = fdb_find(masks, key);
+	__u64 word = fdb_word_of(masks, key);
 
-	if (!learn_is_known(f, hit.word) || !(f->pv & LY_PV_FORWARD))
+	if (!learn_is_known(f, word) || !(f->pv & LY_PV_FORWARD))
 		return false;
-	learn_known(f, hit);
+	learn_known(f, key, word);
 	return true;
 }

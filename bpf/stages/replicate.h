@@ -150,15 +150,15 @@ static long flood_step(__u32 index, struct flood *s)
 	bool restore = s->tunnelled && is_tunnel(out);
 	if (restore && !(out->flags & s->carries))
 		return 0;
-	if (!egress_fits(s->bare_len, s->gso, out)) {
+	if (!egress_fits(s->bare_len, s->gso, out) || (s->gso && !dry && tc_bridged_too_long(s->skb, id, s->have))) {
 		s->too_long = 1 + s->zero;
 		count_tx_dropped(id);
 		return 0;
 	}
-	__u32 ifindex = out->ifindex;
 	if (s->pending)
 		s->sent |= tc_copy(s->skb, s->pending, s->pending_ifindex, s->pending_len, flood_form(s));
 	s->pending = s->zero;
+	__u32 ifindex = out->ifindex;
 	__u8 form = s->order & (LY_FORMS - 1);
 	if (!flood_retag(s, form) || (s->tunnelled && !flood_readdress(s, restore))) {
 		s->failed = 1 + s->zero;
@@ -265,6 +265,8 @@ static __always_inline int tc_unicast(struct __sk_buff *skb, struct frame *f)
 	__u32 flags = f->out->flags, ifindex = f->out->ifindex;
 	__u64 peer_mac = f->out->peer_mac;
 
+	if (f->gso && !dry && tc_bridged_too_long(skb, f->out_id, f->form))
+		return DROP(DROP_MTU_EXCEEDED);
 	if (want != f->form || frame_stale(f)) {
 		int ops = tc_retag(skb, f->form, want, (f->tci & PCP_DEI_MASK) | f->vlan);
 		if (ops < 0)
@@ -304,7 +306,7 @@ static __always_inline bool xdp_unicast(struct xdp_md *ctx, struct frame *f)
 	__u8 want = egress_form(f->out, f->out_pv);
 
 	if (!dry) {
-		if (!(f->out->flags & LY_PORT_XDP_TX) || !xdp_fits(f->bare_len, f->out->max_len))
+		if (!(f->out->flags & (f->several ? LY_PORT_XDP_SG : LY_PORT_XDP_TX)) || !xdp_fits(f->bare_len, f->out->max_len))
 			return false;
 		f->action = bpf_redirect_map(&xdp_ports, f->out_id, XDP_PASS);
 		if (f->action != XDP_REDIRECT)
@@ -344,16 +346,16 @@ static __always_inline __u32 count_bits(__u64 bits)
 	return ((bits + (bits >> 4)) & 0x0f0f0f0f0f0f0f0fULL) * 0x0101010101010101ULL >> 56;
 }
 
-/* False: TC has to handle the frame. XDP floods when every port in the flood set accepts frames
- * from XDP and has room for this one, and when at least half of the devices that get a copy want
- * it. */
+/* False: TC has to handle the frame. XDP floods frames of one buffer when every port in the flood
+ * set accepts frames from XDP and has room for this one, and when at least half of the devices that
+ * get a copy want it. */
 static __always_inline bool xdp_flood_out(struct xdp_md *ctx, struct frame *f)
 {
 	struct ly_vlan_ports *sets = LOOKUP(vlan_ports, f->vlan);
 	struct ly_global *g = ROW(global, 0);
 	bool group = f->dst & GROUP_BIT, broadcast = f->dst == BROADCAST;
 
-	if (dry || !sets || g->end_word > 1 || f->port->flags & LY_PORT_ISOLATED)
+	if (dry || !sets || f->several || g->end_word > 1 || f->port->flags & LY_PORT_ISOLATED)
 		return false;
 	__u64 to = sets->form[LY_UNTAGGED][0] | sets->form[LY_DOT1Q][0] | sets->form[LY_DOT1AD][0];
 	to &= ~(1ULL << (f->port_id & 63));

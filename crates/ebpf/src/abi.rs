@@ -53,7 +53,7 @@ pub(crate) struct Structure {
 
 constants! {
     /// LY_ABI: the layout of the maps. Pins with another number cannot be adopted.
-    ABI: u32 = 17;
+    ABI: u32 = 18;
     PORTS: usize = 1024;
     PORT_WORDS: usize = PORTS / 64;
     VLANS: usize = 4096;
@@ -85,6 +85,8 @@ constants! {
     PORT_TUNNEL_CDP: u32 = 0x1000;
     PORT_TUNNEL_LLDP: u32 = 0x2000;
     RESTORED: usize = 3;
+    PORT_WHOLE: u32 = 0x4000;
+    PORT_XDP_SG: u32 = 0x8000;
     STORM_KINDS: usize = 4;
     PV_MEMBER: u8 = 0x01;
     PV_UNTAGGED: u8 = 0x02;

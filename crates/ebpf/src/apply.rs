@@ -152,6 +152,7 @@ impl EbpfPlane {
             state: state.clone(),
             cleared: self.cleared.clone(),
             switched_off: hooks.map(|hooks| hooks.switched_off.clone()).unwrap_or_default(),
+            gro: hooks.map(|hooks| hooks.gro.clone()).unwrap_or_default(),
             tags_kept: hooks.map(|hooks| hooks.tags_kept.clone()).unwrap_or_default(),
             made_qdisc: hooks.map(|hooks| hooks.made_qdisc.clone()).unwrap_or_default(),
         }
@@ -416,7 +417,7 @@ impl EbpfPlane {
             // XDP must not send to the port while its entries change; `write_row` sets the flag
             // again.
             let flags = self.tables.ports.u32(id.index(), offset_of!(abi::Port, flags));
-            flags.fetch_and(!abi::PORT_XDP_TX, Relaxed);
+            flags.fetch_and(!(abi::PORT_XDP_TX | abi::PORT_XDP_SG), Relaxed);
         }
         if wanted == 0 {
             self.write_xdp_flood();

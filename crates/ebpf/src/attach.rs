@@ -7,7 +7,7 @@
 
 use crate::bpffs::Pins;
 use crate::error::{Doing, Result, check, system, unsupported};
-use crate::facts::{self, Kind, MERGING, Seen, TAG_PARSING, Tags};
+use crate::facts::{self, GRO, Kind, MERGING, Seen, TAG_PARSING, Tags};
 use crate::object::{self, Programs, XDP_BOUND};
 use crate::tables::Tables;
 use lanyard_netdev::{Link, Netdev};
@@ -16,6 +16,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// The MTU of Ethernet in bytes, which every driver with XDP accepts.
+const XDP_MTU: u32 = 1500;
 
 /// The form in which XDP runs on a netdev.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +53,9 @@ pub(crate) struct Hooks {
     pub held: BTreeMap<u32, Held>,
     /// Offloads that were switched off, by netdev. They are restored when the hook is detached.
     pub switched_off: BTreeMap<u32, Vec<String>>,
+    /// Netdevs on which [`GRO`] was off and was switched on here. `false` if an administrator has
+    /// switched it off since: then it is left off.
+    pub gro: BTreeMap<u32, bool>,
     /// Netdevs on which an administrator has turned tag parsing on again after it was switched off
     /// here. It is left on.
     pub tags_kept: BTreeSet<u32>,
@@ -72,6 +78,7 @@ impl Hooks {
             tcx,
             held: BTreeMap::new(),
             switched_off: BTreeMap::new(),
+            gro: BTreeMap::new(),
             tags_kept: BTreeSet::new(),
             made_qdisc: BTreeSet::new(),
         }
@@ -200,12 +207,18 @@ impl Hooks {
             }
         };
         if !before.tc {
+            // A netdev without our hook is another one than the entry is about, which had the same index.
+            // Before TCX a restart does not know the hooks, so the qdisc tells.
+            if self.tcx || !clsact::present(link.ifindex) {
+                self.gro.remove(&link.ifindex);
+            }
             self.attach_tc(with, link)?;
         } else if seen.kind == Kind::Hardware && seen.merges {
             let doing = || format!("switching {MERGING} of {} off", link.name);
             self.switch_off(with.netdev, link, MERGING).doing(doing)?;
         }
         self.held.entry(link.ifindex).or_default().tc = true;
+        self.switch_gro_on(with.netdev, link, seen.gro);
         match self.set_xdp(with, link, before.xdp, wanted) {
             Ok(()) => Ok(refused),
             // An automatic choice falls back to TC, which handles everything.
@@ -302,7 +315,9 @@ impl Hooks {
         })?;
         let program = bound.as_ref().unwrap_or(&with.programs.xdp);
         let flags = libbpf_sys::XDP_FLAGS_DRV_MODE;
-        self.attach_link(form.prefix(), program, link.ifindex, libbpf_sys::BPF_XDP, flags).doing(doing)
+        self.attach_link(form.prefix(), program, link.ifindex, libbpf_sys::BPF_XDP, flags)
+            .map_err(|error| xdp_refusal(link, program, error))
+            .doing(doing)
     }
 
     /// The program for a hook: a new one if it has to be bound to the device, `None` for one of the
@@ -362,6 +377,10 @@ impl Hooks {
                 .and(clsact::detach(ifindex, made).doing(|| format!("detaching from interface {ifindex}")));
         }
         self.restore(netdev, ifindex, &[TAG_PARSING[0], TAG_PARSING[1], MERGING]);
+        if let (Some(true), Ok(link)) = (self.gro.remove(&ifindex), netdev.link_by_index(ifindex)) {
+            // As above, nothing depends on its success.
+            let _ = netdev.set_features(&link.name, &[(GRO, false)]);
+        }
         self.tags_kept.remove(&ifindex);
         result
     }
@@ -386,6 +405,23 @@ impl Hooks {
         Ok(())
     }
 
+    /// Switches [`GRO`] on where it pays and is off, unless an administrator has switched it off
+    /// since it was switched on here.
+    fn switch_gro_on(&mut self, netdev: &Netdev, link: &Link, gro: Option<bool>) {
+        match (gro, self.gro.get(&link.ifindex)) {
+            (Some(false), Some(_)) => drop(self.gro.insert(link.ifindex, false)),
+            (Some(false), None) => {
+                // The port works without GRO, so it is not refused if GRO cannot be switched on.
+                if netdev.set_features(&link.name, &[(GRO, true)]).is_ok() {
+                    self.gro.insert(link.ifindex, true);
+                }
+            }
+            // An administrator has switched it on again, as it would be without that choice.
+            (Some(true), Some(false)) => drop(self.gro.insert(link.ifindex, true)),
+            _ => {}
+        }
+    }
+
     /// Switches those of `offloads` on again that were switched off.
     fn restore(&mut self, netdev: &Netdev, ifindex: u32, offloads: &[&str]) {
         let Some(off) = self.switched_off.get_mut(&ifindex) else { return };
@@ -402,6 +438,39 @@ impl Hooks {
             // If the driver does not switch it on again, nothing more can be done.
             let _ = netdev.set_features(&link.name, &wanted);
         }
+    }
+}
+
+/// Why the kernel refused to attach `program` at XDP of `link`. For a link the kernel returns an
+/// error number only; for a request by rtnetlink its answer has the driver's own words ("MTU too
+/// large for XDP, max 3498").
+fn xdp_refusal(link: &Link, program: &OwnedFd, error: io::Error) -> io::Error {
+    let Ok(ifindex) = i32::try_from(link.ifindex) else { return error };
+    let flags = libbpf_sys::XDP_FLAGS_DRV_MODE | libbpf_sys::XDP_FLAGS_UPDATE_IF_NOEXIST;
+    let messages = crate::refusal::Messages::listen();
+    // SAFETY: a live program and no options.
+    let answer = unsafe { libbpf_sys::bpf_xdp_attach(ifindex, program.as_raw_fd(), flags, std::ptr::null()) };
+    if answer == 0 {
+        // This attachment has no pin, so nothing would detach it later: detach it at once.
+        // SAFETY: no options.
+        unsafe { libbpf_sys::bpf_xdp_detach(ifindex, flags, std::ptr::null()) };
+        return error;
+    }
+    let words = messages.kernel();
+    drop(messages);
+    let large = (link.mtu > XDP_MTU).then(|| {
+        format!(
+            "; its MTU is {}, and drivers limit that of XDP: configure a smaller `mtu`, or `hook tc`",
+            link.mtu
+        )
+    });
+    match (words, large) {
+        (None, None) => error,
+        (words, large) => io::Error::other(format!(
+            "{}{}",
+            words.unwrap_or_else(|| error.to_string()),
+            large.unwrap_or_default()
+        )),
     }
 }
 

@@ -24,10 +24,18 @@ use zerocopy::FromZeros;
 
 /// Return values of XDP programs, linux/bpf.h.
 const XDP_PASS: u32 = 2;
-/// The kernel's test run accepts frames of up to about 3,700 bytes, and rejects frames with an IP
-/// EtherType but no IP header. A longer frame is cut and a shorter one padded, and the programs are
-/// told the difference in length. They read nothing after the tag.
+/// At TC the kernel's test run accepts frames of up to about 3,700 bytes, and rejects frames with an
+/// IP EtherType but no IP header. A longer frame is cut and a shorter one padded, and the programs
+/// are told the difference in length. They read nothing after the headers.
 const LONGEST_RUN: usize = 2048;
+/// At XDP it accepts longer frames, in several buffers as from a driver.
+const LONGEST_XDP_RUN: usize = 16_384;
+
+/// The part of `frame` that the test run of a hook accepts.
+fn taken(hook: Hook, frame: &[u8]) -> &[u8] {
+    let longest = if hook == Hook::Xdp { LONGEST_XDP_RUN } else { LONGEST_RUN };
+    frame.get(..longest).unwrap_or(frame)
+}
 
 /// The marks that a dry run leaves in the tables.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -99,7 +107,7 @@ impl EbpfPlane {
         frame: &[u8],
     ) -> Result<DryRun, PlaneError> {
         let (journal, out) = self.run_dry(hook, port, of_monotonic(now_ns), mode, frame)?;
-        self.read_journal(&journal, out, frame)
+        self.read_journal(hook, &journal, out, frame)
     }
 
     /// Runs the program at a given time. Returns the journal and, for XDP, the frame that it would
@@ -133,7 +141,7 @@ impl EbpfPlane {
             journal.reason = DropReason::Truncated as u8;
             return Ok((journal, None));
         }
-        let mut given = frame.get(..LONGEST_RUN).unwrap_or(frame).to_vec();
+        let mut given = taken(hook, frame).to_vec();
         given.resize(given.len().max(shortest_run(frame)), 0);
         journal.extra = (frame.len() as u32).wrapping_sub(given.len() as u32);
         self.tables.set_journal(&journal)?;
@@ -157,7 +165,13 @@ impl EbpfPlane {
         Ok((self.tables.journal()?, out))
     }
 
-    fn read_journal(&self, journal: &Journal, out: Option<Vec<u8>>, frame: &[u8]) -> Result<DryRun> {
+    fn read_journal(
+        &self,
+        hook: Hook,
+        journal: &Journal,
+        out: Option<Vec<u8>>,
+        frame: &[u8],
+    ) -> Result<DryRun> {
         let nonsense = || {
             system("reading the journal", format!("verdict {} reason {}", journal.verdict, journal.reason))
         };
@@ -174,10 +188,10 @@ impl EbpfPlane {
         for (port, form) in journal.egress_port.iter().zip(&journal.egress_form).take(count) {
             let form = usize::from(*form) % abi::FORMS;
             let bytes = match (&out, &mut forms[form]) {
-                (Some(bytes), _) => whole(bytes.clone(), frame),
+                (Some(bytes), _) => whole(hook, bytes.clone(), frame),
                 (None, Some(bytes)) => bytes.clone(),
                 (None, slot) => {
-                    slot.insert(whole(self.journal_frame(form, &journal.form[form])?, frame)).clone()
+                    slot.insert(whole(hook, self.journal_frame(form, &journal.form[form])?, frame)).clone()
                 }
             };
             egress.push((PortId::new(*port).ok_or_else(nonsense)?, bytes));
@@ -201,14 +215,14 @@ impl EbpfPlane {
         let now_ns = now_ns();
         let mode = DryMode { out_of_band: true, ..DryMode::default() };
         let (journal, out) = self.run_dry(Hook::Tc, port, now_ns, mode, frame)?;
-        let run = self.read_journal(&journal, out, frame)?;
+        let run = self.read_journal(Hook::Tc, &journal, out, frame)?;
         Ok(words::trace(&self.tables, &self.routing, &self.state, port, frame, &journal, run))
     }
 }
 
 /// Restores what was cut from the end of `frame`, or removes the padding.
-fn whole(mut bytes: Vec<u8>, frame: &[u8]) -> Vec<u8> {
-    bytes.extend_from_slice(frame.get(LONGEST_RUN..).unwrap_or_default());
+fn whole(hook: Hook, mut bytes: Vec<u8>, frame: &[u8]) -> Vec<u8> {
+    bytes.extend_from_slice(frame.get(taken(hook, frame).len()..).unwrap_or_default());
     bytes.truncate(bytes.len() - shortest_run(frame).saturating_sub(frame.len()));
     bytes
 }

@@ -21,6 +21,9 @@ use std::fmt;
 
 /// Receive offloads that keep a VLAN tag out of band, where XDP does not see it: of 802.1Q and of 802.1ad.
 pub(crate) const TAG_PARSING: [&str; 2] = ["rx-vlan-hw-parse", "rx-vlan-stag-hw-parse"];
+/// The receive offload by which the kernel merges segments of a TCP stream so that it can divide them
+/// again.
+pub(crate) const GRO: &str = "rx-gro";
 /// The receive offload that merges frames so that they cannot be told apart again.
 pub(crate) const MERGING: &str = "rx-lro";
 
@@ -28,10 +31,14 @@ pub(crate) const MERGING: &str = "rx-lro";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub kind: Kind,
-    pub xdp: XdpAbility,
+    pub mtu: u32,
+    /// `None` if the kernel cannot report it (before Linux 6.3).
+    pub xdp: Option<XdpAbility>,
     pub tags: Tags,
     /// True if `rx-lro` is on.
     pub merges: bool,
+    /// Whether [`GRO`] is on; `None` for a port that gains nothing from it: see [`gro_pays`].
+    pub gro: Option<bool>,
     pub far: Result<Far, NoPeer>,
 }
 
@@ -128,8 +135,7 @@ impl fmt::Display for PassedBy {
 /// Reads everything that the decisions about `port` depend on.
 pub(crate) fn look(netdev: &Netdev, port: &PortState, link: &Link) -> Seen {
     let kind = Kind::of(link);
-    // On a kernel that cannot report this (before Linux 6.3), XDP is not used.
-    let xdp = netdev.xdp_ability(link.ifindex).unwrap_or_default();
+    let xdp = xdp_ability(netdev, link.ifindex);
     let (mut tags, mut merges) = (Tags::InLine, false);
     if kind == Kind::Hardware || kind != Kind::Veth && port.hook == HookChoice::Xdp {
         for feature in netdev.features(&link.name).unwrap_or_default().iter().filter(|feature| feature.on) {
@@ -143,7 +149,27 @@ pub(crate) fn look(netdev: &Netdev, port: &PortState, link: &Link) -> Seen {
             merges |= feature.name == MERGING;
         }
     }
-    Seen { kind, xdp, tags, merges, far: look_at_far_end(netdev, link) }
+    let far = look_at_far_end(netdev, link);
+    let gro = gro_pays(kind, &far).then(|| netdev.feature(&link.name, GRO).ok().flatten()).flatten();
+    Seen { kind, mtu: link.mtu, xdp, tags, merges, gro, far }
+}
+
+/// Whether [`GRO`] should be on at a port. A new veth has it off. With it on, the kernel polls the
+/// port (NAPI) for frames of a far end that does not leave segmentation to its device (TSO), and
+/// merges segments of a TCP stream: the plane and the receiver then handle one buffer instead of up
+/// to 45 frames (docs/performance.md has the figures). Frames of a far end with TSO are handled as
+/// without GRO: the kernel decides for each frame (`veth_skb_is_eligible_for_gro`). A far end in the
+/// switch's own namespace is the host's end of an interface of the switch, whose stack has TSO.
+fn gro_pays(kind: Kind, far: &Result<Far, NoPeer>) -> bool {
+    kind == Kind::Veth && !matches!(far, Err(NoPeer::SameNamespace))
+}
+
+/// What a driver can do with XDP; `None` if the kernel cannot report it.
+pub(crate) fn xdp_ability(netdev: &Netdev, ifindex: u32) -> Option<XdpAbility> {
+    match netdev.xdp_ability(ifindex) {
+        Err(error) if error.is_unsupported() => None,
+        answer => Some(answer.unwrap_or_default()),
+    }
 }
 
 fn look_at_far_end(netdev: &Netdev, link: &Link) -> Result<Far, NoPeer> {
@@ -187,15 +213,23 @@ fn egress_hooks(netdev: &Netdev, ifindex: u32) -> Option<PassedBy> {
 /// Why XDP cannot be used where `choice` asks for it, or where tags alone are in its way.
 pub(crate) fn hook(choice: HookChoice, seen: &Seen, kept: bool) -> Result<Option<XdpForm>, String> {
     let needed = XdpFeatures(XdpFeatures::BASIC.0 | XdpFeatures::REDIRECT.0);
-    let able = seen.xdp.features.has(needed);
+    let xdp = seen.xdp.unwrap_or_default();
+    let able = xdp.features.has(needed);
     match choice {
         HookChoice::Tc => return Ok(None),
         HookChoice::Auto => {
             // Between veths and TAPs TC is faster: it keeps buffers of many frames whole.
-            let pays = seen.kind == Kind::Hardware && able && seen.xdp.features.has(XdpFeatures::NDO_XMIT);
+            let pays = seen.kind == Kind::Hardware && able && xdp.features.has(XdpFeatures::NDO_XMIT);
             if !pays {
                 return Ok(None);
             }
+        }
+        HookChoice::Xdp if seen.xdp.is_none() => {
+            return Err(
+                "this kernel does not tell whether its driver can run XDP and take redirected frames (Linux \
+                        6.3 and later do)"
+                    .into(),
+            );
         }
         HookChoice::Xdp if !able => return Err("its driver has no native XDP that can redirect".into()),
         HookChoice::Xdp => {}
@@ -206,7 +240,7 @@ pub(crate) fn hook(choice: HookChoice, seen: &Seen, kept: bool) -> Result<Option
     match seen.tags {
         Tags::InLine => Ok(Some(XdpForm::Plain)),
         Tags::Parsed if !kept => Ok(Some(XdpForm::Plain)),
-        _ if seen.xdp.tells_vlan_tag => Ok(Some(XdpForm::Bound)),
+        _ if xdp.tells_vlan_tag => Ok(Some(XdpForm::Bound)),
         Tags::Parsed => Err("its VLAN tag parsing (rx-vlan-hw-parse, rx-vlan-stag-hw-parse) was turned on, and XDP would not \
                              see the tags; turn it off with `ethtool -K` to have XDP"
             .into()),
@@ -244,7 +278,7 @@ mod tests {
 
     fn seen(kind: Kind, features: u64, tags: Tags) -> Seen {
         let xdp = XdpAbility { features: XdpFeatures(features), tells_vlan_tag: false };
-        Seen { kind, xdp, tags, merges: false, far: Err(NoPeer::NotVeth) }
+        Seen { kind, mtu: 1500, xdp: Some(xdp), tags, merges: false, gro: None, far: Err(NoPeer::NotVeth) }
     }
 
     #[test]
@@ -253,12 +287,15 @@ mod tests {
         let all = NATIVE | XdpFeatures::NDO_XMIT.0;
         let nic = |tags| seen(Kind::Hardware, all, tags);
         let tells = |mut seen: Seen| {
-            seen.xdp.tells_vlan_tag = true;
+            seen.xdp.iter_mut().for_each(|xdp| xdp.tells_vlan_tag = true);
             seen
         };
         let plain = Ok(Some(XdpForm::Plain));
         let bound = Ok(Some(XdpForm::Bound));
-        let cases: [(HookChoice, Seen, bool, Result<_, &str>); 15] = [
+        let unknown = || Seen { xdp: None, ..nic(Tags::InLine) };
+        let cases: [(HookChoice, Seen, bool, Result<_, &str>); 17] = [
+            (Auto, unknown(), false, Ok(None)),
+            (Xdp, unknown(), false, Err("this kernel does not tell")),
             (Tc, nic(Tags::InLine), false, Ok(None)),
             (Auto, nic(Tags::InLine), false, plain),
             (Auto, nic(Tags::Parsed), false, plain),

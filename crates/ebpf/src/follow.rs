@@ -94,7 +94,7 @@ impl EbpfPlane {
         let now = hooks.held.get(&link.ifindex).copied().unwrap_or_default();
         if held != Some(now) {
             // Some drivers accept frames from XDP only while they run a program themselves.
-            seen.xdp = netdev.xdp_ability(link.ifindex).unwrap_or_default();
+            seen.xdp = facts::xdp_ability(netdev, link.ifindex);
         }
         let mut facts = PortFacts::of(port, &seen, now);
         if captured {
@@ -114,11 +114,15 @@ impl EbpfPlane {
         let port = self.state.ports.get(&id).cloned().ok_or(PlaneError::NoSuchPort(id))?;
         let Some(kept) = &mut self.kept else { return Ok(None) };
         let held = kept.hooks.held.get(&port.ifindex).copied();
+        let gro = kept.hooks.gro.get(&port.ifindex).copied();
         kept.hooks.forget_dead(port.ifindex);
         let before = self.facts.get(&id).cloned();
         let refused = self.hook(id, &port, false)?;
         let now = self.kept.as_ref().and_then(|kept| kept.hooks.held.get(&port.ifindex).copied());
         let facts = self.facts.get(&id).cloned();
+        if self.kept.as_ref().and_then(|kept| kept.hooks.gro.get(&port.ifindex).copied()) != gro {
+            self.save()?;
+        }
         if facts == before && held == now {
             return Ok(None);
         }

@@ -5,7 +5,7 @@
 
 use crate::abi;
 use crate::attach::Held;
-use crate::facts::{self, Peer, Seen};
+use crate::facts::{self, Kind, Peer, Seen};
 use lanyard_netdev::XdpFeatures;
 use lanyard_pipeline::route::{RifAttachment, RifState, Urpf, VIRTUAL_MACS};
 use lanyard_pipeline::state::{FdbTarget, PlaneState, PortKind, PortState, StpState, Tpid, TrapRate};
@@ -13,6 +13,11 @@ use lanyard_plane::FdbKind;
 use lanyard_types::{InstanceId, PortId, RifId, VlanId, VlanSet, VrfId};
 use lanyard_wire::{HEADER_LEN, TAG_LEN};
 use zerocopy::FromZeros;
+
+/// The largest MTU in bytes with which each frame reaches XDP of a veth in one buffer. The driver
+/// copies a frame that is not in one buffer into pages, and the first page has room for 3,520 bytes
+/// of it (`veth_convert_skb_to_xdp_buff`: a page without headroom and the description).
+const ONE_BUFFER_MTU: u32 = 3000;
 
 /// Facts about a port's netdev, which are not part of the state.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +28,10 @@ pub(crate) struct PortFacts {
     pub far: Option<(i32, u32)>,
     /// True if it accepts frames that XDP redirects.
     pub xdp_tx: bool,
+    /// True if it accepts frames of several buffers that XDP redirects.
+    pub xdp_sg: bool,
+    /// True if XDP receives each of its frames in one buffer.
+    pub whole: bool,
     /// XDP receives frames that may lack their transport checksum.
     pub partial: bool,
 }
@@ -30,10 +39,13 @@ pub(crate) struct PortFacts {
 impl PortFacts {
     /// Derives the facts for `port` from what the kernel reports and what is attached.
     pub(crate) fn of(port: &PortState, seen: &Seen, held: Held) -> Self {
+        let scattered = XdpFeatures(XdpFeatures::NDO_XMIT.0 | XdpFeatures::NDO_XMIT_SG.0);
         Self {
             peer: facts::peer(port.delivery, seen),
             far: seen.far.as_ref().ok().map(|far| (far.netnsid, far.ifindex)),
-            xdp_tx: seen.xdp.features.has(XdpFeatures::NDO_XMIT),
+            xdp_tx: seen.xdp.is_some_and(|xdp| xdp.features.has(XdpFeatures::NDO_XMIT)),
+            xdp_sg: seen.xdp.is_some_and(|xdp| xdp.features.has(scattered)),
+            whole: seen.kind == Kind::Veth && seen.mtu <= ONE_BUFFER_MTU,
             partial: held.xdp.is_some() && seen.kind.leaves_checksums(),
         }
     }
@@ -61,7 +73,14 @@ impl PortFacts {
 impl Default for PortFacts {
     /// A port without a netdev.
     fn default() -> Self {
-        Self { peer: Err("it has no netdev".into()), far: None, xdp_tx: false, partial: false }
+        Self {
+            peer: Err("it has no netdev".into()),
+            far: None,
+            xdp_tx: false,
+            xdp_sg: false,
+            whole: false,
+            partial: false,
+        }
     }
 }
 
@@ -83,6 +102,8 @@ pub(crate) fn port_row(port: &PortState, ifindex: u32, facts: &PortFacts, rif: u
     flag(facts.peer.as_ref().is_ok_and(|peer| peer.any), abi::PORT_PEER_ANY);
     flag(facts.partial, abi::PORT_PARTIAL);
     flag(facts.xdp_tx, abi::PORT_XDP_TX);
+    flag(facts.xdp_tx && facts.xdp_sg, abi::PORT_XDP_SG);
+    flag(facts.whole, abi::PORT_WHOLE);
     flag(port.storm_pps.iter().any(Option::is_some), abi::PORT_STORM);
     flag(port.tunnelled.stp, abi::PORT_TUNNEL_STP);
     flag(port.tunnelled.cdp, abi::PORT_TUNNEL_CDP);

@@ -196,9 +196,11 @@ fn load(
             // Programs for dry runs jump to programs for dry runs.
             Some(_) if constants.dry && *name == STEPS => {}
             Some(tables) => map.reuse_fd(tables.map(name).as_fd()).map_err(failed)?,
-            None if ["fdb", "fdb_times"].contains(name) => {
-                map.set_max_entries(constants.buckets).map_err(failed)?
+            // The first buckets are a section of the object. A map cannot be empty.
+            None if *name == "fdb" => {
+                map.set_max_entries((constants.buckets - abi::FDB_NEAR).max(1)).map_err(failed)?
             }
+            None if *name == "fdb_times" => map.set_max_entries(constants.buckets).map_err(failed)?,
             None => {}
         }
     }

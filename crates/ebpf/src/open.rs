@@ -213,6 +213,7 @@ impl EbpfPlane {
                 self.cleared = saved.cleared;
                 if let Some(kept) = &mut self.kept {
                     kept.hooks.switched_off = saved.switched_off;
+                    kept.hooks.gro = saved.gro;
                     kept.hooks.tags_kept = saved.tags_kept;
                     kept.hooks.made_qdisc = saved.made_qdisc;
                 }

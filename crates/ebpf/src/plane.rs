@@ -233,7 +233,7 @@ impl Plane for EbpfPlane {
             "fdb",
             limit,
             dynamic + fixed,
-            self.tables.bytes(&["fdb", "fdb_times", "fdb_state", "fdb_usage"]),
+            self.tables.bytes(&["fdb", "fdb_near", "fdb_times", "fdb_state", "fdb_usage"]),
         );
         fdb.high_water = fdb.high_water.max(u64::from(usage.high_water) + fixed);
         fdb.refused = usage.refused;

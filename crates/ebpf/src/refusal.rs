@@ -33,6 +33,16 @@ impl Messages {
         let lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
         reason(&lines.concat()).unwrap_or_else(|| error.to_string())
     }
+
+    /// The words of the kernel's answer to a netlink request, without the error number.
+    pub(crate) fn kernel(&self) -> Option<String> {
+        kernel(&LINES.lock().unwrap_or_else(PoisonError::into_inner).concat())
+    }
+}
+
+/// The words of the kernel's answer from the lines that libbpf has printed.
+fn kernel(printed: &str) -> Option<String> {
+    printed.lines().find_map(|line| Some(line.split_once("Kernel error message: ")?.1.trim().to_owned()))
 }
 
 impl Drop for Messages {
@@ -135,6 +145,13 @@ mod tests {
                 "the kernel refuses the program lanyard_flood: 12: (85) call unknown#181: invalid func unknown#181",
             ),
         );
+    }
+
+    #[test]
+    fn a_driver_says_why_it_takes_no_xdp() {
+        let printed = "libbpf: Kernel error message: MTU too large for XDP, max 3498\n";
+        assert_eq!(kernel(printed).as_deref(), Some("MTU too large for XDP, max 3498"));
+        assert_eq!(kernel("libbpf: something else\n"), None);
     }
 
     #[test]

@@ -28,6 +28,9 @@ pub(crate) struct Saved {
     pub cleared: BTreeMap<PortId, Counts>,
     /// Offloads to put back, by ifindex.
     pub switched_off: BTreeMap<u32, Vec<String>>,
+    /// Netdevs whose GRO was switched on; `false` if an administrator has switched it off since.
+    #[serde(default)]
+    pub gro: BTreeMap<u32, bool>,
     /// Netdevs whose VLAN tag parsing an administrator turned on after it was switched off for XDP.
     #[serde(default)]
     pub tags_kept: BTreeSet<u32>,

@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 /// Every map of the object that holds state, by its name in `bpf/maps.h` and its pin's name.
-pub(crate) const NAMES: [&str; 37] = [
+pub(crate) const NAMES: [&str; 38] = [
     "if_slots",
     "if_ports",
     "ports",
@@ -26,6 +26,7 @@ pub(crate) const NAMES: [&str; 37] = [
     "vlan_ports",
     "global",
     "fdb",
+    "fdb_near",
     "fdb_times",
     "fdb_state",
     "fdb_usage",
@@ -59,11 +60,12 @@ pub(crate) const NAMES: [&str; 37] = [
 ];
 
 /// Those that are a section of the object: all rows are one element (`ROWS` in `bpf/maps.h`).
-const SECTIONS: [&str; 11] = [
+const SECTIONS: [&str; 12] = [
     "if_slots",
     "ports",
     "port_vlans",
     "global",
+    "fdb_near",
     "fdb_state",
     "rifs",
     "vlan_rifs",
@@ -124,6 +126,7 @@ pub(crate) struct Tables {
     pub vlan_ports: Shared<VlanPorts>,
     pub global: Shared<Global>,
     pub usage: Shared<Usage>,
+    fdb_near: Shared<FdbBucket>,
     /// `ly_fdb_state`: see [`Tables::fdb_masks`].
     pub fdb_state: Shared<u64>,
     pub trap_groups: Shared<TrapGroupRow>,
@@ -168,6 +171,7 @@ impl Tables {
             vlan_ports: shared!("vlan_ports"),
             global: shared!("global"),
             usage: shared!("fdb_usage"),
+            fdb_near: shared!("fdb_near"),
             fdb_state: shared!("fdb_state"),
             trap_groups: shared!("trap_groups"),
             trap_reasons: shared!("trap_reasons"),
@@ -182,7 +186,7 @@ impl Tables {
             adjacencies: shared!("adjacencies"),
             watchdog: shared!("watchdog"),
             meta: shared!(META),
-            buckets: find("fdb")?.max_entries(),
+            buckets: find("fdb_times")?.max_entries(),
             maps,
         })
     }
@@ -285,7 +289,7 @@ impl Tables {
         let end = now.max(was) + 1;
         while next < end {
             let count = CHUNK.min(end - next) as usize;
-            read_batch(self.map("fdb"), next, &mut buckets[..count])?;
+            self.fdb_buckets(next, &mut buckets[..count])?;
             read_batch(self.map("fdb_times"), next, &mut times[..count])?;
             for (bucket, (words, times)) in (next..).zip(buckets[..count].iter().zip(&times)) {
                 for (word, updated_s) in words.way.iter().zip(times.updated_s) {
@@ -297,6 +301,19 @@ impl Tables {
             next += count as u32;
         }
         Ok(())
+    }
+
+    /// Reads the buckets from `first` on. Either all of them are in the near part, or none is.
+    fn fdb_buckets(&self, first: u32, out: &mut [FdbBucket]) -> io::Result<()> {
+        let Some(far) = first.checked_sub(abi::FDB_NEAR) else {
+            for (bucket, row) in out.iter_mut().zip(first as usize..) {
+                for (way, word) in bucket.way.iter_mut().enumerate() {
+                    *word = self.fdb_near.u64(row, way * size_of::<u64>()).load(Relaxed);
+                }
+            }
+            return Ok(());
+        };
+        read_batch(self.map("fdb"), far, out)
     }
 
     /// The whole of `journal[0]`.
@@ -394,6 +411,7 @@ fn check_shape(name: &str, map: &MapHandle) -> Result<()> {
         "vlan_ports" => (size_of::<VlanPorts>(), abi::VLANS),
         "global" => (size_of::<Global>(), 1),
         "fdb" => (size_of::<FdbBucket>(), map.max_entries() as usize),
+        "fdb_near" => (size_of::<FdbBucket>(), abi::FDB_NEAR as usize),
         "fdb_times" => (size_of::<FdbTimes>(), map.max_entries() as usize),
         "fdb_state" => (8, 1),
         "fdb_usage" => (size_of::<Usage>(), abi::USAGES),

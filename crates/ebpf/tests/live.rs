@@ -1,6 +1,6 @@
 //! The two planes once more, with real frames: random states and frames through `lanyard_pipeline` and through ports that are veth
 //! pairs. What dry runs cannot have is here: frames whose bytes are in fragments, frames that a capture holds a clone of, tags
-//! that reception has taken out, and XDP's redirect and its copies of floods.
+//! that reception has taken out, XDP's redirect and its copies of floods, and its memo of a frame that comes again (some do).
 //!
 //! What leaves every port, the ports' counters and the FDB must agree. `LANYARD_LIVE_STATES` is the number of states (4 by
 //! default), `LANYARD_LIVE_SEED` the first one's seed.
@@ -16,10 +16,10 @@ use frames::{conversation, kernel_refuses, with_foreign_tag};
 use lanyard_ebpf::Options;
 use lanyard_netdev::{Link, LinkChange, Netdev, PacketSocket, Veth, netns};
 use lanyard_pipeline::generate::{MAX_GENERATED_PORTS, Rng, State, frame};
-use lanyard_pipeline::state::{HookChoice, PortKind, Tpid};
+use lanyard_pipeline::state::{HookChoice, PortKind, PortState, Tpid, VlanState};
 use lanyard_pipeline::{Output, Pipeline, Timestamp};
 use lanyard_plane::{Plane, PlaneError};
-use lanyard_types::PortId;
+use lanyard_types::{PortId, VlanId, VlanSet};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -201,19 +201,74 @@ fn real_frames_leave_as_the_specification_says() {
         let cables = cables();
         let mut at_xdp = AtXdp::default();
         for seed in seed..seed + states {
-            match one_state(&cables, seed, &mut at_xdp) {
-                Err(error @ PlaneError::Unsupported { .. }) => return println!("skipped: {error}"),
-                done => done.unwrap_or_else(|error| panic!("seed {seed}: {error}")),
+            for flooding in [false, true] {
+                match one_state(&cables, seed, flooding, &mut at_xdp) {
+                    Err(error @ PlaneError::Unsupported { .. }) => return println!("skipped: {error}"),
+                    done => done.unwrap_or_else(|error| panic!("seed {seed}: {error}")),
+                }
             }
         }
         println!("XDP has sent on {} unicast frames and {} floods", at_xdp.unicast, at_xdp.floods);
-        assert!(at_xdp.unicast > 0 || states < 4, "XDP did not do its part");
+        assert!((at_xdp.unicast > 0 && at_xdp.floods > 0) || states < 4, "XDP did not do its part");
     });
 }
 
-fn one_state(cables: &BTreeMap<PortId, Cable>, seed: u64, at_xdp: &mut AtXdp) -> Result<(), PlaneError> {
+/// The VLAN that all ports of a flooding state are in.
+const FLOODED: u16 = 77;
+
+/// Puts all bridged ports into one VLAN, most of them with a tag, and everything else that sends floods to TC out of the way: what
+/// is left is XDP's.
+fn make_flooding(state: &mut State, rng: &mut Rng) {
+    let vlan = VlanId::new(FLOODED).expect("a VLAN");
+    let only: VlanSet = [vlan].into_iter().collect();
+    state.plane.ports.retain(|_, port| port.kind == PortKind::Netdev);
+    state.routes.clear();
+    (state.plane.rifs, state.plane.stp, state.plane.fdb) = Default::default();
+    state.plane.watched = Default::default();
+    state.plane.vlans.insert(vlan, VlanState::default());
+    for port in state.plane.ports.values_mut() {
+        let tagged = rng.percent(60);
+        *port = PortState {
+            tpid: if tagged { Tpid::Dot1q } else { Tpid::None },
+            pvid: (!tagged).then_some(vlan),
+            tagged: if tagged { only.clone() } else { VlanSet::default() },
+            untagged: if tagged { VlanSet::default() } else { only.clone() },
+            flood_unicast: rng.percent(80),
+            flood_multicast: rng.percent(80),
+            ..PortState::new(&port.name, port.ifindex)
+        };
+    }
+}
+
+/// A frame of a flooding state: from one of two stations of a port to everybody, a group or a station that nobody is.
+fn flooded_frame(rng: &mut Rng, state: &State) -> (PortId, Vec<u8>) {
+    let ports: Vec<PortId> = state.plane.ports.keys().copied().collect();
+    let port = ports[rng.below(ports.len() as u64) as usize];
+    let mut bytes = match rng.below(3) {
+        0 => vec![0xff; 6],
+        1 => vec![1, 0, 0x5e, 1, 2, 3],
+        _ => vec![2, 0xee, 0, 0, 0, 1],
+    };
+    bytes.extend([2, 0xaa, 0, 0, port.get() as u8, rng.below(2) as u8]);
+    if state.plane.ports[&port].tpid != Tpid::None {
+        bytes.extend([0x81, 0, rng.below(8) as u8 * 32, FLOODED as u8]);
+    }
+    bytes.extend([0x88, 0xb5]);
+    bytes.resize(60 + rng.below(1000) as usize, 0x55);
+    (port, bytes)
+}
+
+fn one_state(
+    cables: &BTreeMap<PortId, Cable>,
+    seed: u64,
+    flooding: bool,
+    at_xdp: &mut AtXdp,
+) -> Result<(), PlaneError> {
     let mut state = State::new(seed);
     let mut rng = Rng::new(!seed);
+    if flooding {
+        make_flooding(&mut state, &mut rng);
+    }
     for (id, port) in &mut state.plane.ports {
         port.ifindex = cables[id].near.ifindex;
         port.mtu = port.mtu.min(1500);
@@ -221,8 +276,11 @@ fn one_state(cables: &BTreeMap<PortId, Cable>, seed: u64, at_xdp: &mut AtXdp) ->
             port.tpid = Tpid::Dot1q;
         }
         let can = matches!(port.kind, PortKind::Netdev | PortKind::Routed);
-        port.hook =
-            if can && (seed.is_multiple_of(2) || rng.percent(50)) { HookChoice::Xdp } else { HookChoice::Tc };
+        port.hook = if can && (flooding || seed.is_multiple_of(2) || rng.percent(50)) {
+            HookChoice::Xdp
+        } else {
+            HookChoice::Tc
+        };
     }
     let mut guarded = Guarded::open(Options { fdb_capacity: 1_000_000, ..options() });
     let plane = guarded.plane();
@@ -233,12 +291,21 @@ fn one_state(cables: &BTreeMap<PortId, Cable>, seed: u64, at_xdp: &mut AtXdp) ->
     let wanted: Vec<usize> =
         (0..state.routes.len()).filter(|at| pipeline.route(&state.routes[*at]).is_err()).collect();
     assert_eq!(refused, wanted, "seed {seed}: routes");
+    let mut last = None;
     for n in 0..FRAMES_A_STATE {
-        let (port, mut bytes) = match rng.percent(60) {
-            true => conversation(&mut rng, &state, &pipeline).unwrap_or_else(|| frame(&mut rng, &state)),
-            false => frame(&mut rng, &state),
-        };
-        with_foreign_tag(&mut rng, &state, &mut bytes);
+        let again = last.take().filter(|_| rng.percent(40));
+        let (port, bytes) = again.unwrap_or_else(|| {
+            if flooding {
+                return flooded_frame(&mut rng, &state);
+            }
+            let (port, mut bytes) = match rng.percent(60) {
+                true => conversation(&mut rng, &state, &pipeline).unwrap_or_else(|| frame(&mut rng, &state)),
+                false => frame(&mut rng, &state),
+            };
+            with_foreign_tag(&mut rng, &state, &mut bytes);
+            (port, bytes)
+        });
+        last = Some((port, bytes.clone()));
         let fragments = rng.percent(40);
         let own = state.plane.ports.get(&port).and_then(|port| port.tpid.ethertype());
         if !state.plane.ports.contains_key(&port) || reception_refuses(&bytes) || kernel_refuses(&bytes, own)

@@ -53,7 +53,8 @@ static struct ly_journal journal[1];
 static struct ly_lost lost[1];
 static struct ly_usage fdb_usage[LY_USAGES];
 static struct ly_fdb_state fdb_state[1];
-static struct ly_fdb_bucket fdb[BUCKETS];
+static struct ly_fdb_bucket fdb_near[LY_FDB_NEAR];
+static struct ly_fdb_bucket fdb[BUCKETS - LY_FDB_NEAR];
 static struct ly_fdb_times fdb_times[BUCKETS];
 
 static __u64 bpf_jiffies64(void)
@@ -224,7 +225,7 @@ static void check(void)
 	memset(usage, 0, sizeof(usage));
 	for (__u32 bucket = 0; bucket < BUCKETS; bucket++)
 		for (__u32 way = 0; way < LY_FDB_WAYS; way++) {
-			__u64 word = fdb[bucket].way[way];
+			__u64 word = fdb_bucket(bucket)->way[way];
 			if (!word)
 				continue;
 			__u64 key = fdb_key_of(bucket, word);
@@ -274,6 +275,7 @@ static void round_of(__u64 operations)
 	/* Empty, as a new table. */
 	for (__u32 slot = 0; slot < LY_USAGES; slot++)
 		fdb_usage[slot].count = 0;
+	memset(fdb_near, 0, sizeof(fdb_near));
 	memset(fdb, 0, sizeof(fdb));
 	fdb_state[0].masks = LY_FDB_MASKS(LY_FDB_NEAR - 1, LY_FDB_NEAR - 1);
 }
