@@ -54,7 +54,8 @@ static __always_inline int count(void *data, void *end, __u32 ifindex, __u32 len
 	return 1;
 }
 
-SEC("xdp")
+/* A frame of several buffers counts as long as the first one. */
+SEC("xdp.frags")
 int receive_xdp(struct xdp_md *ctx)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;

@@ -25,7 +25,7 @@ int wire_tc_peer(struct __sk_buff *skb)
 	return bpf_redirect_peer(far_end, 0);
 }
 
-SEC("xdp")
+SEC("xdp.frags")
 int wire_xdp(struct xdp_md *ctx)
 {
 	return bpf_redirect_map(&devices, 0, XDP_DROP);

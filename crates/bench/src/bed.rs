@@ -94,6 +94,20 @@ impl Bed {
         Ok(())
     }
 
+    /// Sets the MTU of every device, before a device under test comes up.
+    ///
+    /// # Errors
+    /// When the kernel refuses it.
+    pub fn set_mtu(&self, mtu: usize) -> Result<()> {
+        let set = |names: &[String]| -> String {
+            names.iter().map(|name| format!("link set {name} mtu {mtu}\n")).collect()
+        };
+        self.switch.ip(&set(&self.ports()))?;
+        self.sender.ip(&set(&["tx0".to_owned()]))?;
+        self.sink.ip(&set(&self.receivers()))?;
+        Ok(())
+    }
+
     fn make_hosts(&self, offload: bool) -> Result<()> {
         for (netns, device, address) in [(&self.sender, "tx0", SENDER_IP), (&self.sink, "rx1", SINK_IP)] {
             netns.ip(&format!("addr add {address}/24 dev {device}\n"))?;

@@ -5,7 +5,7 @@ use super::rig::{Rig, Settings};
 use crate::bed::{Bed, Traffic};
 use crate::dut::{Device, Kind, PortMode};
 use crate::os::{Netns, Pinned, check_interrupted, wait_until};
-use crate::tester::traffic::{CountAt, Generator, Hosts, Receiver, Stream};
+use crate::tester::traffic::{CountAt, Generator, Hosts, Receiver, SIZE_MAX, SIZE_MIN, Stream};
 use anyhow::{Context, Result};
 use lanyard_netdev::PacketSocket;
 use std::time::{Duration, Instant};
@@ -58,6 +58,9 @@ pub enum Sinks {
     Late,
 }
 
+/// Bytes of a frame besides its payload: addresses, EtherType and FCS.
+const FRAMING: usize = 18;
+
 /// How long a device may take to notice that a sink runs NAPI.
 const NOTICE_TIME: Duration = Duration::from_secs(1);
 
@@ -78,6 +81,10 @@ impl FrameRig {
     pub fn up(settings: &Settings, kind: Kind, load: &FrameLoad) -> Result<Self> {
         let traffic = if load.count_at == CountAt::Xdp { Traffic::XdpFrames } else { Traffic::Frames };
         let bed = Bed::new(load.outputs, traffic)?;
+        let jumbo = load.stream.size > SIZE_MAX;
+        if jumbo {
+            bed.set_mtu(load.stream.size - FRAMING)?;
+        }
         let receive = || Receiver::new(&bed.sink, &bed.receivers(), load.count_at, false);
         let bring_up = || kind.up(&bed, &settings.lanyard, load.ports).with_context(|| kind.name());
         let (receiver, device) = match load.sinks {
@@ -93,7 +100,8 @@ impl FrameRig {
             }
         };
         let own_threads = kind == Kind::Ovs;
-        let mut loads = vec![load.stream];
+        // The generator's frames fit into a page. It introduces the hosts of jumbo frames.
+        let mut loads = vec![if jumbo { load.stream.size(SIZE_MIN) } else { load.stream }];
         if own_threads {
             loads.extend(LIGHTER_LOADS_PPS.map(|rate| Stream { rate_pps: Some(rate), ..load.stream }));
         }

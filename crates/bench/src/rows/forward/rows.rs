@@ -120,6 +120,18 @@ fn frames(stream: Stream, count_at: CountAt, outputs: u16, ports: PortMode) -> L
     Load::Frames(FrameLoad { stream, count_at, outputs, ports, source: Source::Xdp, sinks: Sinks::Early })
 }
 
+/// Jumbo frames, which XDP receives in several buffers.
+fn jumbo() -> Load {
+    Load::Frames(FrameLoad {
+        stream: Stream::new().size(9018),
+        count_at: CountAt::Xdp,
+        outputs: 1,
+        ports: PortMode::Access,
+        source: Source::Socket,
+        sinks: Sinks::Early,
+    })
+}
+
 fn arm(kind: Kind, load: Load) -> Arm {
     Arm { kind, note: "", load }
 }
@@ -147,6 +159,14 @@ fn limits() -> Vec<RowPlan> {
             Target::None,
         ),
         RowPlan::versus("limit-xdp", "64 B, a wire on XDP", Kind::BareXdp, bridge, xdp, Target::None),
+        RowPlan::versus(
+            "limit-jumbo",
+            "9018 B from a socket, a wire on XDP against one on TC",
+            Kind::BareXdp,
+            Kind::BareTc,
+            jumbo(),
+            Target::None,
+        ),
     ]
 }
 
@@ -198,6 +218,22 @@ fn unicast() -> Vec<RowPlan> {
             "xdp",
             Axis::FrameBytes,
             64,
+        ),
+        RowPlan::versus(
+            "xdp-64-wire",
+            "64 B known unicast, against a wire on XDP",
+            XDP,
+            Kind::BareXdp,
+            xdp,
+            Target::RatioAtLeast(0.92),
+        ),
+        RowPlan::versus(
+            "jumbo",
+            "9018 B known unicast from a socket, XDP against TC",
+            XDP,
+            TC,
+            jumbo(),
+            Target::None,
         ),
         RowPlan::versus("tc-peer-64", title, PEER, Kind::Bridge, tc, Target::RatioAtLeast(1.35)).at(
             "tc-peer",
