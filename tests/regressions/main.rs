@@ -21,6 +21,11 @@ fn frame() {
 }
 
 #[test]
+fn sdk() {
+    replay("sdk", lanyard_asic::sdk::fuzz);
+}
+
+#[test]
 fn ios() {
     replay("ios", lanyard_cli::fuzz_line);
 }

@@ -13,8 +13,8 @@ const LAYERS: &[&[&str]] = &[
     &["lanyard-types"],
     &["lanyard-wire"],
     &["lanyard-pipeline", "lanyard-fib", "lanyard-stp", "lanyard-fpm", "lanyard-dhcp"],
-    &["lanyard-plane", "lanyard-netdev", "lanyard-asic"],
-    &["lanyard-config"],
+    &["lanyard-plane", "lanyard-netdev"],
+    &["lanyard-config", "lanyard-asic"],
     &["lanyard-ebpf", "lanyard-soft", "lanyard-switch", "lanyard-cli"],
     &["lanyard-daemon", "lanyard-lab", "lanyard-bench"],
     &["lanyard"],
@@ -23,6 +23,7 @@ const LAYERS: &[&[&str]] = &[
 /// Crates that may touch the operating system, and so may hold `unsafe`, each block with its reason.
 const OPERATING_SYSTEM: &[&str] = &[
     "lanyard-netdev",
+    "lanyard-asic",
     "lanyard-ebpf",
     "lanyard-soft",
     "lanyard-daemon",

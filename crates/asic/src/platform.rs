@@ -370,7 +370,7 @@ fn within(place: &str, value: u32, least: u32, most: u32) -> Result<(), Platform
 
 impl Table {
     fn check(&self, place: &str, granularity: u32) -> Result<(), PlatformError> {
-        if self.size % granularity != 0 {
+        if !self.size.is_multiple_of(granularity) {
             return invalid(
                 place,
                 format!("size {} is not a multiple of the granularity {granularity}", self.size),
@@ -384,7 +384,7 @@ impl Table {
             within(&format!("{place}, ways"), self.ways, 1, 64)?;
             within(&format!("{place}, banks"), self.banks, 1, 8)?;
             within(&format!("{place}, moves"), self.moves, 0, 8)?;
-            if !self.ways.is_power_of_two() || self.size % (self.ways * self.banks) != 0 {
+            if !self.ways.is_power_of_two() || !self.size.is_multiple_of(self.ways * self.banks) {
                 return invalid(place, "ways is a power of two, and ways x banks divides the size");
             }
             if widest > self.ways {

@@ -57,6 +57,17 @@ pub struct Exact<K> {
     free: Vec<u32>,
     places: HashMap<K, u32>,
     used: u32,
+    /// What has been done since [`Exact::begin`]; `None` outside a transaction.
+    journal: Option<Vec<Step<K>>>,
+}
+
+/// One change of the slots, with what undoes it.
+#[derive(Debug, Clone)]
+enum Step<K> {
+    Put(K),
+    Removed(Entry<K>),
+    /// Which entry, and its first slot before.
+    Moved(u32, u32),
 }
 
 impl<K: Key> Exact<K> {
@@ -71,6 +82,31 @@ impl<K: Key> Exact<K> {
             free: Vec::new(),
             places: HashMap::new(),
             used: 0,
+            journal: None,
+        }
+    }
+
+    /// Begins a transaction: what follows is kept in mind.
+    pub fn begin(&mut self) {
+        self.journal = Some(Vec::new());
+    }
+    /// Ends the transaction.
+    pub fn commit(&mut self) {
+        self.journal = None;
+    }
+    /// Ends the transaction and puts every entry back into the slots where it was.
+    pub fn rollback(&mut self) {
+        for step in self.journal.take().unwrap_or_default().into_iter().rev() {
+            match step {
+                Step::Put(key) => _ = self.remove(&key),
+                Step::Removed(entry) => self.put(entry.key, entry.width, entry.at),
+                Step::Moved(index, from) => self.relocate(index, from),
+            }
+        }
+    }
+    fn note(&mut self, step: impl FnOnce() -> Step<K>) {
+        if let Some(journal) = &mut self.journal {
+            journal.push(step());
         }
     }
 
@@ -118,6 +154,7 @@ impl<K: Key> Exact<K> {
             self.fill(entry.at, entry.width, 0);
             self.used -= entry.width.units();
             self.free.push(index);
+            self.note(|| Step::Removed(entry));
         }
         true
     }
@@ -139,7 +176,7 @@ impl<K: Key> Exact<K> {
     fn bucket(&self, key: &K, bank: u32) -> u32 {
         let buckets = self.shape.buckets();
         let hash = hash(self.salt ^ u64::from(bank).wrapping_mul(0xd6e8_feb8_6659_fd93), &key.words());
-        let bucket = (u128::from(hash) * u128::from(buckets) >> 64) as u32;
+        let bucket = ((u128::from(hash) * u128::from(buckets)) >> 64) as u32;
         (bank * buckets + bucket) * self.shape.ways
     }
 
@@ -214,6 +251,7 @@ impl<K: Key> Exact<K> {
         entry.at = to;
         self.fill(from, width, 0);
         self.fill(to, width, index + 1);
+        self.note(|| Step::Moved(index, from));
     }
 
     fn put(&mut self, key: K, width: Width, at: u32) {
@@ -228,6 +266,7 @@ impl<K: Key> Exact<K> {
                 self.entries.len() as u32 - 1
             }
         };
+        self.note(|| Step::Put(key.clone()));
         self.places.insert(key, index);
         self.fill(at, width, index + 1);
         self.used += width.units();

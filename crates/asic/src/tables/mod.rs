@@ -6,6 +6,7 @@
 mod exact;
 mod index;
 mod items;
+mod journal;
 mod tcam;
 
 pub use exact::{Exact, Key, Shape};
@@ -153,6 +154,7 @@ pub struct Tables {
     places: [usize; Object::ALL.len()],
     widths: [Width; Object::ALL.len()],
     items: HashMap<Item, Vec<Held>>,
+    journal: Option<journal::Journal>,
 }
 
 impl Tables {
@@ -191,7 +193,7 @@ impl Tables {
             }
         }
         let memories = platform.memory.iter().map(|memory| memory.size).collect();
-        Self { tables, memories, places, widths, items: HashMap::new() }
+        Self { tables, memories, places, widths, items: HashMap::new(), journal: None }
     }
 
     /// Puts an item into the tables it needs; answers how many entries were written, those that had to move included.
@@ -221,6 +223,7 @@ impl Tables {
             let table = &mut self.tables[self.places[entry.object() as usize]];
             table.high_water = table.high_water.max(table.store.used());
         }
+        self.note(item, None);
         self.items.insert(item.clone(), held);
         Ok(writes)
     }
@@ -229,6 +232,7 @@ impl Tables {
     pub fn remove(&mut self, item: &Item) -> bool {
         let Some(held) = self.items.remove(item) else { return false };
         held.iter().rev().for_each(|entry| self.release(entry));
+        self.note(item, Some(held));
         true
     }
 
@@ -276,7 +280,7 @@ impl Tables {
             return Err(Refusal::NoTable(path.to_owned()));
         };
         let table = &self.tables[at];
-        if size == 0 || size % table.step != 0 {
+        if size == 0 || !size.is_multiple_of(table.step) {
             let step = table.step;
             return Err(Refusal::Invalid(format!(
                 "table {path}: size {size} is not a positive multiple of {step}"
@@ -299,6 +303,7 @@ impl Tables {
 
     fn place(&mut self, need: &Held) -> Result<(Held, u32), Refusal> {
         let object = need.object();
+        self.keep(self.places[object as usize]);
         let width = self.widths[object as usize];
         let table = &mut self.tables[self.places[object as usize]];
         let placed = match (&mut table.store, need) {
@@ -331,13 +336,14 @@ impl Tables {
 
     fn release(&mut self, held: &Held) {
         let object = held.object();
+        self.keep(self.places[object as usize]);
         let width = self.widths[object as usize];
         let table = &mut self.tables[self.places[object as usize]];
         match (&mut table.store, held) {
-            (Store::Exact(store), Held::Key(_, key)) => drop(store.remove(key)),
+            (Store::Exact(store), Held::Key(_, key)) => _ = store.remove(key),
             (Store::Lpm { used, .. }, Held::Prefix(..)) => *used = used.saturating_sub(width.units()),
             (Store::Tcam(store), Held::Prefix(_, order) | Held::Rule(_, order)) => {
-                drop(store.remove(*order, width))
+                _ = store.remove(*order, width);
             }
             (Store::Index(store), Held::Run(_, first, count)) => {
                 store.give_back(*first, count * width.units())

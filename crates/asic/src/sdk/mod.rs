@@ -1,0 +1,35 @@
+//! The SDK: the protocol between a switch chip and its driver, over a Unix stream socket.
+//!
+//! docs/sdk.md is the specification; a device or a driver in another language is written from it. [`message`] has what is said,
+//! [`operation`] what a transaction consists of, [`cpu`] the header of frames of the CPU port, [`faults`] how a chip is told to
+//! fail, [`client`] the driver's side.
+//!
+//! Invariants: a message has at most [`MAX_MESSAGE`] bytes, and nothing that is read makes a reader allocate more than a small
+//! multiple of that; bytes that are no message end the connection and never panic.
+
+pub mod bytes;
+pub mod client;
+pub mod cpu;
+pub mod faults;
+mod fuzz;
+pub mod message;
+pub mod operation;
+
+pub use bytes::Malformed;
+pub use client::{Client, SdkError};
+pub use fuzz::fuzz;
+pub use message::{Answer, Code, Event, Incoming, Notice, PortInfo, Refused, Request, Welcome};
+pub use operation::{Operation, OperationKind};
+
+/// The protocol's version. A chip refuses a client of another one.
+pub const VERSION: u16 = 1;
+/// The first bytes of a client's hello.
+pub const MAGIC: u32 = 0x4c59_5344;
+/// Bytes of a message's header.
+pub const HEADER: usize = 12;
+/// Longest message, header included: 1 MiB.
+pub const MAX_MESSAGE: usize = 1 << 20;
+/// Most operations of one transaction.
+pub const MAX_OPERATIONS: usize = 1 << 16;
+/// Longest frame through the CPU port, in bytes.
+pub const MAX_FRAME: usize = 9_234;

@@ -1,0 +1,363 @@
+//! [`Operation`]: one step of a transaction. A chip's whole configuration is a list of operations, too: applied to an empty chip
+//! they give the same chip again, which is how a driver reads it back after a restart.
+//!
+//! What changes often is encoded in a few bytes; settings of ports, VLANs and router interfaces are JSON texts, whose keys are
+//! those of `lanyard_pipeline::state`.
+
+use super::bytes::{Malformed, Reader, Writer, malformed};
+use crate::tables::{AclRule, PortRange};
+use ipnet::IpNet;
+use lanyard_pipeline::route::{Adjacency, BUCKETS, RifState, RouteTarget};
+use lanyard_pipeline::state::{FdbTarget, GlobalState, PortState, VlanState};
+use lanyard_types::{
+    AdjacencyId, GroupId, InstanceId, MacAddr, PortId, RifId, StpState, TrapReason, VlanId, VrfId,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::net::IpAddr;
+
+/// One step; `None` removes. Everything is set to its new value whatever it was before, and removing what is not there succeeds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Operation {
+    /// Settings of the whole chip.
+    Global(Box<GlobalState>),
+    /// A port's settings.
+    Port(PortId, Option<Box<PortState>>),
+    /// A VLAN.
+    Vlan(VlanId, Option<VlanState>),
+    /// A port's state in a tree.
+    Stp(InstanceId, PortId, StpState),
+    /// An FDB entry of the control plane.
+    Fdb(VlanId, MacAddr, Option<FdbTarget>),
+    /// A router interface.
+    Rif(RifId, Option<Box<RifState>>),
+    /// A next hop's MAC address and interface.
+    Adjacency(AdjacencyId, Option<Adjacency>),
+    /// The adjacency of each bucket of a next-hop group.
+    Group(GroupId, Option<Vec<AdjacencyId>>),
+    /// A route.
+    Route(VrfId, IpNet, Option<RouteTarget>),
+    /// A rule of an access list (true: present). It takes its entries; no stage matches on it yet.
+    Rule(AclRule, bool),
+    /// A multicast group of a VLAN, and its source where that matters (true: present). It takes its entries; no stage matches on it yet.
+    Multicast(VlanId, IpAddr, Option<IpAddr>, bool),
+}
+
+/// The kind of an operation, or another thing that a chip is asked to do: what a fault plan names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum OperationKind {
+    /// [`Operation::Global`].
+    Global = 1,
+    /// [`Operation::Port`].
+    Port = 2,
+    /// [`Operation::Vlan`].
+    Vlan = 3,
+    /// [`Operation::Stp`].
+    Stp = 4,
+    /// [`Operation::Fdb`].
+    Fdb = 5,
+    /// [`Operation::Rif`].
+    Rif = 6,
+    /// [`Operation::Adjacency`].
+    Adjacency = 7,
+    /// [`Operation::Group`].
+    Group = 8,
+    /// [`Operation::Route`].
+    Route = 9,
+    /// [`Operation::Rule`].
+    Rule = 10,
+    /// [`Operation::Multicast`].
+    Multicast = 11,
+    /// A table's new size.
+    Resize = 12,
+    /// A query of any kind.
+    Query = 13,
+}
+
+impl OperationKind {
+    /// Every kind.
+    pub const ALL: [Self; 13] = [
+        Self::Global,
+        Self::Port,
+        Self::Vlan,
+        Self::Stp,
+        Self::Fdb,
+        Self::Rif,
+        Self::Adjacency,
+        Self::Group,
+        Self::Route,
+        Self::Rule,
+        Self::Multicast,
+        Self::Resize,
+        Self::Query,
+    ];
+    /// The name in fault plans.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Global => "global",
+            Self::Port => "port",
+            Self::Vlan => "vlan",
+            Self::Stp => "stp",
+            Self::Fdb => "fdb",
+            Self::Rif => "rif",
+            Self::Adjacency => "adjacency",
+            Self::Group => "group",
+            Self::Route => "route",
+            Self::Rule => "rule",
+            Self::Multicast => "multicast",
+            Self::Resize => "resize",
+            Self::Query => "query",
+        }
+    }
+}
+
+impl Operation {
+    /// Its kind.
+    #[must_use]
+    pub const fn kind(&self) -> OperationKind {
+        match self {
+            Self::Global(_) => OperationKind::Global,
+            Self::Port(..) => OperationKind::Port,
+            Self::Vlan(..) => OperationKind::Vlan,
+            Self::Stp(..) => OperationKind::Stp,
+            Self::Fdb(..) => OperationKind::Fdb,
+            Self::Rif(..) => OperationKind::Rif,
+            Self::Adjacency(..) => OperationKind::Adjacency,
+            Self::Group(..) => OperationKind::Group,
+            Self::Route(..) => OperationKind::Route,
+            Self::Rule(..) => OperationKind::Rule,
+            Self::Multicast(..) => OperationKind::Multicast,
+        }
+    }
+
+    /// Appends the operation to a message.
+    pub fn write(&self, into: &mut Writer) {
+        into.u8(self.kind() as u8);
+        match self {
+            Self::Global(state) => json(into, Some(state)),
+            Self::Port(port, state) => {
+                into.u16(port.get());
+                json(into, state.as_ref());
+            }
+            Self::Vlan(vlan, state) => {
+                into.u16(vlan.get());
+                json(into, state.as_ref());
+            }
+            Self::Rif(rif, state) => {
+                into.u16(rif.get());
+                json(into, state.as_ref());
+            }
+            Self::Stp(instance, port, state) => {
+                into.u8(instance.get());
+                into.u16(port.get());
+                into.u8(*state as u8);
+            }
+            Self::Fdb(vlan, mac, target) => write_fdb(into, *vlan, *mac, *target),
+            Self::Adjacency(id, adjacency) => {
+                into.u32(id.get());
+                into.u16(adjacency.map_or(0, |adjacency| adjacency.rif.get()));
+                let mac = adjacency.and_then(|adjacency| adjacency.mac);
+                into.u8(u8::from(mac.is_some()));
+                into.raw(&mac.unwrap_or_default().0);
+            }
+            Self::Group(id, buckets) => {
+                into.u32(id.get());
+                into.u16(buckets.as_ref().map_or(0, Vec::len) as u16);
+                buckets.iter().flatten().for_each(|adjacency| into.u32(adjacency.get()));
+            }
+            Self::Route(vrf, prefix, target) => write_route(into, *vrf, prefix, *target),
+            Self::Rule(rule, present) => {
+                into.u8(u8::from(*present));
+                into.u32(rule.list);
+                into.u32(rule.sequence);
+                into.u8(u8::from(rule.ipv6));
+                for port in [rule.source.low, rule.source.high, rule.destination.low, rule.destination.high] {
+                    into.u16(port);
+                }
+            }
+            Self::Multicast(vlan, group, source, present) => {
+                into.u8(u8::from(*present));
+                into.u16(vlan.get());
+                into.address(Some(*group));
+                into.address(*source);
+            }
+        }
+    }
+
+    /// Reads an operation.
+    ///
+    /// # Errors
+    /// When a field is out of its range.
+    pub fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let code = from.u8()?;
+        let Some(kind) = OperationKind::ALL.into_iter().find(|kind| *kind as u8 == code) else {
+            return malformed(format!("{code} is no operation"));
+        };
+        Ok(match kind {
+            OperationKind::Global => match parse(from, "global")? {
+                Some(state) => Self::Global(Box::new(state)),
+                None => return malformed("the global settings cannot be removed"),
+            },
+            OperationKind::Port => Self::Port(port(from)?, parse(from, "port")?.map(Box::new)),
+            OperationKind::Vlan => Self::Vlan(vlan(from)?, parse(from, "VLAN")?),
+            OperationKind::Rif => Self::Rif(rif(from)?, parse(from, "router interface")?.map(Box::new)),
+            OperationKind::Stp => read_stp(from)?,
+            OperationKind::Fdb => read_fdb(from)?,
+            OperationKind::Adjacency => read_adjacency(from)?,
+            OperationKind::Group => read_group(from)?,
+            OperationKind::Route => read_route(from)?,
+            OperationKind::Rule => read_rule(from)?,
+            OperationKind::Multicast => {
+                let present = from.flag()?;
+                let vlan = vlan(from)?;
+                let Some(group) = from.address()? else {
+                    return malformed("a multicast group without an address");
+                };
+                let source = from.address()?;
+                if !group.is_multicast() || source.is_some_and(|source| source.is_ipv4() != group.is_ipv4()) {
+                    return malformed(format!("{group} from {source:?} is no multicast group"));
+                }
+                Self::Multicast(vlan, group, source, present)
+            }
+            OperationKind::Resize | OperationKind::Query => {
+                return malformed(format!("{} is no step of a transaction", kind.name()));
+            }
+        })
+    }
+}
+
+fn json(into: &mut Writer, value: Option<&impl Serialize>) {
+    // Types of the pipeline's state have no map with keys but texts, so they always have a JSON form; an empty text removes.
+    let text = value.and_then(|value| serde_json::to_string(value).ok());
+    into.text(text.as_deref().unwrap_or_default());
+}
+
+fn parse<T: DeserializeOwned>(from: &mut Reader<'_>, what: &str) -> Result<Option<T>, Malformed> {
+    match from.text()? {
+        "" => Ok(None),
+        text => serde_json::from_str(text).map(Some).or_else(|error| malformed(format!("{what}: {error}"))),
+    }
+}
+
+fn port(from: &mut Reader<'_>) -> Result<PortId, Malformed> {
+    let number = from.u16()?;
+    from.index("port", number, PortId::new)
+}
+fn vlan(from: &mut Reader<'_>) -> Result<VlanId, Malformed> {
+    let number = from.u16()?;
+    from.index("VLAN", number, VlanId::new)
+}
+fn rif(from: &mut Reader<'_>) -> Result<RifId, Malformed> {
+    let number = from.u16()?;
+    from.index("router interface", number, RifId::new)
+}
+fn adjacency(from: &mut Reader<'_>) -> Result<AdjacencyId, Malformed> {
+    let number = from.u32()?;
+    from.index("adjacency", number, AdjacencyId::new)
+}
+
+fn read_stp(from: &mut Reader<'_>) -> Result<Operation, Malformed> {
+    let instance = from.u8()?;
+    let instance = from.index("tree", instance, InstanceId::new)?;
+    let port = port(from)?;
+    let state = match from.u8()? {
+        0 => StpState::Discarding,
+        1 => StpState::Learning,
+        2 => StpState::Forwarding,
+        other => return malformed(format!("{other} is no spanning-tree state")),
+    };
+    Ok(Operation::Stp(instance, port, state))
+}
+
+fn write_fdb(into: &mut Writer, vlan: VlanId, mac: MacAddr, target: Option<FdbTarget>) {
+    into.u16(vlan.get());
+    into.raw(&mac.0);
+    into.u8(match target {
+        None => 0,
+        Some(FdbTarget::Static(_)) => 1,
+        Some(FdbTarget::Sticky(_)) => 2,
+        Some(FdbTarget::SelfAddress(_)) => 3,
+        Some(FdbTarget::Blackhole) => 4,
+    });
+    into.u16(target.and_then(FdbTarget::port).map_or(0, PortId::get));
+}
+
+fn read_fdb(from: &mut Reader<'_>) -> Result<Operation, Malformed> {
+    let (vlan, mac, kind, number) = (vlan(from)?, from.mac()?, from.u8()?, from.u16()?);
+    let target: fn(PortId) -> FdbTarget = match (kind, number) {
+        (0, 0) => return Ok(Operation::Fdb(vlan, mac, None)),
+        (4, 0) => return Ok(Operation::Fdb(vlan, mac, Some(FdbTarget::Blackhole))),
+        (1, _) => FdbTarget::Static,
+        (2, _) => FdbTarget::Sticky,
+        (3, _) => FdbTarget::SelfAddress,
+        _ => return malformed(format!("{kind} with port {number} is no FDB entry")),
+    };
+    let port = from.index("port", number, PortId::new)?;
+    Ok(Operation::Fdb(vlan, mac, Some(target(port))))
+}
+
+fn read_adjacency(from: &mut Reader<'_>) -> Result<Operation, Malformed> {
+    let (id, number, known, mac) = (adjacency(from)?, from.u16()?, from.flag()?, from.mac()?);
+    if number == 0 {
+        return Ok(Operation::Adjacency(id, None));
+    }
+    let rif = from.index("router interface", number, RifId::new)?;
+    Ok(Operation::Adjacency(id, Some(Adjacency { rif, mac: known.then_some(mac) })))
+}
+
+fn read_group(from: &mut Reader<'_>) -> Result<Operation, Malformed> {
+    let number = from.u32()?;
+    let id = from.index("next-hop group", number, GroupId::new)?;
+    let count = usize::from(from.u16()?);
+    if count > BUCKETS {
+        return malformed(format!("{count} buckets; {BUCKETS} is the most"));
+    }
+    let buckets = (0..count).map(|_| adjacency(from)).collect::<Result<Vec<_>, _>>()?;
+    Ok(Operation::Group(id, (count > 0).then_some(buckets)))
+}
+
+fn write_route(into: &mut Writer, vrf: VrfId, prefix: &IpNet, target: Option<RouteTarget>) {
+    into.u8(vrf.get());
+    into.prefix(prefix);
+    let (kind, value) = match target {
+        None => (0, 0),
+        Some(RouteTarget::Group(group)) => (1, group.get()),
+        Some(RouteTarget::Up(reason)) => (2, reason.index() as u32),
+        Some(RouteTarget::Connected(rif)) => (3, rif.get().into()),
+        Some(RouteTarget::Blackhole) => (4, 0),
+    };
+    into.u8(kind);
+    into.u32(value);
+}
+
+fn read_route(from: &mut Reader<'_>) -> Result<Operation, Malformed> {
+    let number = from.u8()?;
+    let vrf = from.index("VRF", number, VrfId::new)?;
+    let prefix = from.prefix()?;
+    let (kind, value) = (from.u8()?, from.u32()?);
+    let target = match kind {
+        0 if value == 0 => None,
+        1 => Some(RouteTarget::Group(from.index("next-hop group", value, GroupId::new)?)),
+        2 => match u8::try_from(value).ok().and_then(TrapReason::from_u8) {
+            Some(reason) => Some(RouteTarget::Up(reason)),
+            None => return malformed(format!("{value} is no trap reason")),
+        },
+        3 => {
+            let number = u16::try_from(value).unwrap_or(0);
+            Some(RouteTarget::Connected(from.index("router interface", number, RifId::new)?))
+        }
+        4 if value == 0 => Some(RouteTarget::Blackhole),
+        _ => return malformed(format!("{kind} with {value} is no target of a route")),
+    };
+    Ok(Operation::Route(vrf, prefix, target))
+}
+
+fn read_rule(from: &mut Reader<'_>) -> Result<Operation, Malformed> {
+    let present = from.flag()?;
+    let (list, sequence, ipv6) = (from.u32()?, from.u32()?, from.flag()?);
+    let source = PortRange { low: from.u16()?, high: from.u16()? };
+    let destination = PortRange { low: from.u16()?, high: from.u16()? };
+    Ok(Operation::Rule(AclRule { list, sequence, ipv6, source, destination }, present))
+}

@@ -1,0 +1,75 @@
+//! Transactions: what has been done to the tables since one began, so that it can be undone exactly.
+//!
+//! Hash tables undo step by step, because where an entry lies depends on the order of all steps before. Tables of the other
+//! kinds are small or a number: they are copied when a transaction first touches them.
+//!
+//! Invariant: after a rollback every table is as it was when the transaction began, slot for slot; only refusals and high-water
+//! marks stay counted.
+
+use super::items::{Held, Item};
+use super::{Store, Tables};
+use std::collections::BTreeMap;
+
+/// See the module.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Journal {
+    items: Vec<(Item, Option<Vec<Held>>)>,
+    /// Tables as they were, by index; those with a journal of their own are `None`.
+    kept: BTreeMap<usize, Option<Store>>,
+}
+
+impl Tables {
+    /// Begins a transaction. One that is open is committed.
+    pub fn begin(&mut self) {
+        self.commit();
+        self.journal = Some(Journal::default());
+    }
+
+    /// Ends a transaction; its changes stay.
+    pub fn commit(&mut self) {
+        let Some(journal) = self.journal.take() else { return };
+        for at in journal.kept.into_keys() {
+            if let Store::Exact(table) = &mut self.tables[at].store {
+                table.commit();
+            }
+        }
+    }
+
+    /// Ends a transaction and undoes its changes.
+    pub fn rollback(&mut self) {
+        let Some(journal) = self.journal.take() else { return };
+        for (item, held) in journal.items.into_iter().rev() {
+            match held {
+                Some(held) => _ = self.items.insert(item, held),
+                None => _ = self.items.remove(&item),
+            }
+        }
+        for (at, store) in journal.kept {
+            match (&mut self.tables[at].store, store) {
+                (now, Some(before)) => *now = before,
+                (Store::Exact(table), None) => table.rollback(),
+                _ => {}
+            }
+        }
+    }
+
+    /// Keeps in mind what an item held before it changes; `None`: it was not there.
+    pub(super) fn note(&mut self, item: &Item, held: Option<Vec<Held>>) {
+        if let Some(journal) = &mut self.journal {
+            journal.items.push((item.clone(), held));
+        }
+    }
+
+    /// Keeps a table in mind before it changes.
+    pub(super) fn keep(&mut self, at: usize) {
+        let Some(journal) = &mut self.journal else { return };
+        let store = &mut self.tables[at].store;
+        journal.kept.entry(at).or_insert_with(|| match store {
+            Store::Exact(table) => {
+                table.begin();
+                None
+            }
+            other => Some(other.clone()),
+        });
+    }
+}

@@ -1,0 +1,83 @@
+//! What the tests of the chip share: platforms, ports, operations, frames.
+
+#![allow(dead_code)] // not every test uses all of it
+
+use ipnet::IpNet;
+use lanyard_asic::platform::Platform;
+use lanyard_asic::sdk::Operation;
+use lanyard_pipeline::route::{Adjacency, RifAttachment, RifState, RouteTarget, Urpf};
+use lanyard_pipeline::state::{PortKind, PortState, VlanState};
+use lanyard_types::{AdjacencyId, GroupId, MacAddr, PortId, RifId, VlanId, VrfId};
+use std::collections::BTreeSet;
+
+pub const APPLIANCE: &str = include_str!("../../../../platforms/appliance.toml");
+pub const SPECTRUM: &str = include_str!("../../../../platforms/spectrum-like.toml");
+pub const UFT: &str = include_str!("../../../../platforms/uft-like.toml");
+
+pub fn platform(text: &str) -> Platform {
+    Platform::parse(text).expect("a platform")
+}
+pub fn port(number: u16) -> PortId {
+    PortId::new(number).expect("a port")
+}
+pub fn vlan(number: u16) -> VlanId {
+    VlanId::new(number).expect("a VLAN")
+}
+pub fn station(number: u32) -> MacAddr {
+    MacAddr::from_u64(0x0200_0000_0000 | u64::from(number))
+}
+
+/// VLAN 10 with access ports 1 to `ports`.
+pub fn bridge(ports: u16) -> Vec<Operation> {
+    let mut list = vec![Operation::Vlan(vlan(10), Some(VlanState::default()))];
+    list.extend((1..=ports).map(|number| {
+        let state = PortState::access(&format!("swp{number}"), 0, vlan(10));
+        Operation::Port(port(number), Some(Box::new(state)))
+    }));
+    list
+}
+
+/// Routed ports 1 and 2, each with a router interface, and a next-hop group behind each.
+pub fn router() -> Vec<Operation> {
+    let mut list = Vec::new();
+    for number in 1..=2_u16 {
+        let state = PortState { kind: PortKind::Routed, ..PortState::new(&format!("swp{number}"), 0) };
+        list.push(Operation::Port(port(number), Some(Box::new(state))));
+        let rif = RifState {
+            name: format!("swp{number}"),
+            vrf: VrfId::DEFAULT,
+            attachment: RifAttachment::Port(port(number)),
+            mac: station(u32::from(number)),
+            virtual_macs: BTreeSet::new(),
+            mtu: 1500,
+            ipv4: true,
+            ipv6: true,
+            urpf_ipv4: Urpf::Off,
+            urpf_ipv6: Urpf::Off,
+        };
+        let id = RifId::new(number).expect("an interface");
+        list.push(Operation::Rif(id, Some(Box::new(rif))));
+        let hop = Adjacency { rif: id, mac: Some(station(0x100 + u32::from(number))) };
+        let adjacency = AdjacencyId::new(number.into()).expect("an adjacency");
+        list.push(Operation::Adjacency(adjacency, Some(hop)));
+        list.push(Operation::Group(group(number.into()), Some(vec![adjacency])));
+    }
+    list
+}
+pub fn group(number: u32) -> GroupId {
+    GroupId::new(number).expect("a group")
+}
+pub fn prefix(text: &str) -> IpNet {
+    text.parse().expect("a prefix")
+}
+/// A route of the default VRF to a group, or its removal.
+pub fn route(to: &str, by: Option<u32>) -> Operation {
+    Operation::Route(VrfId::DEFAULT, prefix(to), by.map(|number| RouteTarget::Group(group(number))))
+}
+
+/// An Ethernet frame of 64 bytes without FCS.
+pub fn frame(to: MacAddr, from: MacAddr) -> Vec<u8> {
+    let mut frame = [&to.0[..], &from.0[..], &[0x88, 0xb5]].concat();
+    frame.resize(60, 0);
+    frame
+}
