@@ -3,6 +3,7 @@
 //! Invariant: wrong usage exits with 2, a refused or failed action with 1. The reason is printed on
 //! stderr, starts with what was wrong and names the input.
 
+mod asic;
 mod batch;
 mod console;
 mod pager;
@@ -30,6 +31,8 @@ const INSTANCE_VARIABLE: &str = "LANYARD_INSTANCE";
 enum Command {
     /// Run the switch daemon, in the foreground, in this network namespace
     Run(RunArgs),
+    /// A virtual switch chip, in the foreground, in this network namespace
+    Asic(asic::AsicArgs),
     /// The command line of a running switch
     Cli(CliArgs),
     /// Remove a switch's plane and the netdevs it made; ports are left as they were found
@@ -128,6 +131,7 @@ fn instance(name: &str) -> Result<String, String> {
 fn main() -> ExitCode {
     let result = match Lanyard::parse().command {
         Command::Run(args) => run(args),
+        Command::Asic(args) => asic::run(&args),
         Command::Cli(args) => cli(args),
         Command::Detach { instance } => lanyard_daemon::detach(&instance).map(|()| ExitCode::SUCCESS),
         Command::Lab(args) => lanyard_lab::run(args).map_err(|error| format!("{error:#}")),

@@ -1,0 +1,481 @@
+//! [`Device`]: the chip as drivers see it: sessions, the bus and its latency, faults. Without I/O; time is an argument.
+//!
+//! The bus does one thing at a time, in the order in which requests arrive. A transaction takes `write_us` for each `bulk` entries,
+//! a query `query_us`; it takes effect when its time is over, and its answer leaves then. Entries beyond one for each operation
+//! (those that an insertion had to move, members of a group, a VRF) are written, too: they hold the bus for longer.
+//!
+//! Invariants: a session's requests are answered in their order; a session that does not read gets no notices but a count of those
+//! it missed, and its requests are no longer taken ([`Device::takes`]); forwarding never waits for a session.
+
+use super::fabric::Fabric;
+use super::{Chip, Effects};
+use crate::platform::Platform;
+use crate::sdk::cpu::CpuHeader;
+use crate::sdk::faults::{Fault, FaultPlan};
+use crate::sdk::message::{
+    Answer, Code, Event, LearnedEntry, Notice, PortCounts, PortInfo, Refused, Request, Welcome,
+};
+use crate::sdk::operation::{Operation, OperationKind};
+use crate::sdk::{VERSION, message};
+use lanyard_pipeline::Timestamp;
+use lanyard_types::{DropReason, PortId};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Requests of a session that may wait.
+const MAX_WAITING: usize = 4096;
+/// Bytes that wait for a session: more are no notices, and no request is taken.
+const MAX_OUT: usize = 1 << 20;
+/// Operations or learned entries of one answer.
+const PAGE: usize = 512;
+
+/// Bits of [`Request::Subscribe`].
+pub mod wants {
+    /// Learning.
+    pub const LEARNING: u32 = 1;
+    /// Links.
+    pub const LINKS: u32 = 2;
+    /// Frames of the CPU port.
+    pub const PACKETS: u32 = 4;
+}
+
+/// A driver's connection, by a number that is not used twice.
+pub type SessionId = u64;
+
+#[derive(Debug, Default)]
+struct Session {
+    greeted: bool,
+    wants: u32,
+    out: VecDeque<u8>,
+    waiting: usize,
+    lost: u64,
+    entries: VecDeque<Operation>,
+    learned: VecDeque<LearnedEntry>,
+    /// No more is taken or said; what waits is still sent.
+    closed: bool,
+}
+
+#[derive(Debug)]
+struct Pending {
+    session: SessionId,
+    number: u32,
+    request: Request,
+    arrived: u64,
+}
+
+/// What the bus is doing: until when, and what the fault plan said.
+#[derive(Debug)]
+struct Running {
+    due: u64,
+    refuse: Option<u32>,
+    cut: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Device {
+    chip: Chip,
+    fabric: Fabric,
+    welcome: Welcome,
+    /// Speed of each front-panel port in Mbit/s.
+    speeds: BTreeMap<PortId, u32>,
+    up: BTreeSet<PortId>,
+    sessions: BTreeMap<SessionId, Session>,
+    next_session: SessionId,
+    bus: VecDeque<Pending>,
+    running: Option<Running>,
+    /// Nanosecond when the bus is free.
+    free: u64,
+    answers: VecDeque<(u64, SessionId, u32, Answer)>,
+    faults: FaultPlan,
+    dead: bool,
+}
+
+impl Device {
+    /// A chip with this platform. `salt` decides where keys collide, `boot` tells this run of the chip from others.
+    #[must_use]
+    pub fn new(platform: &Platform, salt: u64, boot: u64) -> Self {
+        let bus = platform.bus;
+        let welcome = Welcome {
+            version: VERSION,
+            platform: platform.name.clone(),
+            boot,
+            salt,
+            write_us: bus.write_us,
+            query_us: bus.query_us,
+            bulk: bus.bulk.max(1),
+        };
+        let speed = |row: &crate::platform::FrontPort| row.speeds.iter().copied().max().unwrap_or(0);
+        let speeds = platform.ports().filter_map(|(number, row)| Some((PortId::new(number)?, speed(row))));
+        Self {
+            chip: Chip::new(platform, salt),
+            fabric: Fabric::new(platform),
+            welcome,
+            speeds: speeds.collect(),
+            up: BTreeSet::new(),
+            sessions: BTreeMap::new(),
+            next_session: 1,
+            bus: VecDeque::new(),
+            running: None,
+            free: 0,
+            answers: VecDeque::new(),
+            faults: FaultPlan::default(),
+            dead: false,
+        }
+    }
+
+    /// The chip, to look at.
+    #[must_use]
+    pub fn chip(&self) -> &Chip {
+        &self.chip
+    }
+    /// The fabric, to look at.
+    #[must_use]
+    pub fn fabric(&self) -> &Fabric {
+        &self.fabric
+    }
+    /// Sets the fault plan.
+    pub fn set_faults(&mut self, plan: FaultPlan) {
+        self.faults = plan;
+    }
+    /// True once a fault has ended the chip: nothing is answered or forwarded any more.
+    #[must_use]
+    pub fn is_dead(&self) -> bool {
+        self.dead
+    }
+
+    /// A driver has connected.
+    pub fn open(&mut self) -> SessionId {
+        let id = self.next_session;
+        self.next_session += 1;
+        self.sessions.insert(id, Session::default());
+        id
+    }
+    /// A driver has gone. Its requests that wait are not carried out; everything it has written stays.
+    pub fn close(&mut self, session: SessionId) {
+        self.sessions.remove(&session);
+        let first = self.bus.front().map(|first| first.session);
+        self.bus.retain(|pending| pending.session != session);
+        if first == Some(session) {
+            self.running = None;
+        }
+    }
+    /// True while the session's requests are taken: not too many wait, and it reads what it is told.
+    #[must_use]
+    pub fn takes(&self, session: SessionId) -> bool {
+        self.sessions.get(&session).is_some_and(|session| {
+            !session.closed && session.waiting < MAX_WAITING && session.out.len() < MAX_OUT
+        })
+    }
+    /// Bytes for a session, oldest first.
+    pub fn output(&mut self, session: SessionId) -> Option<&mut VecDeque<u8>> {
+        self.sessions.get_mut(&session).map(|session| &mut session.out)
+    }
+    /// True when the session is to be closed once it has been sent its output.
+    #[must_use]
+    pub fn closing(&self, session: SessionId) -> bool {
+        self.sessions.get(&session).is_none_or(|session| session.closed)
+    }
+
+    /// Takes a request. Answers the frames to send for a [`Request::Packet`], which does not wait for the bus.
+    pub fn request(&mut self, now: Timestamp, session: SessionId, number: u32, request: Request) {
+        let Some(state) = self.sessions.get_mut(&session) else { return };
+        match &request {
+            Request::Hello(version, _) if *version == VERSION => state.greeted = true,
+            _ if state.greeted => {}
+            _ => {
+                state.closed = true;
+                let text =
+                    format!("this chip speaks version {VERSION} of the protocol, and is greeted first");
+                state.out.extend(Answer::Refused(refused(Code::Version, text)).encode(number));
+                return;
+            }
+        }
+        if let Request::Packet(header, frame) = &request {
+            self.packet(now, *header, frame);
+            return;
+        }
+        state.waiting += 1;
+        self.bus.push_back(Pending { session, number, request, arrived: now.as_nanos() });
+        self.advance(now);
+    }
+
+    /// Does what is due.
+    pub fn advance(&mut self, now: Timestamp) {
+        while !self.dead {
+            let Some(first) = self.bus.front() else { break };
+            let due = match &self.running {
+                Some(running) => running.due,
+                None => {
+                    let running = begin(&mut self.faults, &self.welcome, first, self.free);
+                    let Some(running) = running else {
+                        self.dead = true;
+                        return;
+                    };
+                    self.running.insert(running).due
+                }
+            };
+            if due > now.as_nanos() {
+                break;
+            }
+            if let (Some(pending), Some(running)) = (self.bus.pop_front(), self.running.take()) {
+                self.free = due;
+                self.finish(pending, &running);
+            }
+        }
+        while self.answers.front().is_some_and(|(due, ..)| *due <= now.as_nanos() && !self.dead) {
+            let Some((_, session, number, answer)) = self.answers.pop_front() else { break };
+            if let Some(session) = self.sessions.get_mut(&session) {
+                session.waiting -= 1;
+                session.out.extend(answer.encode(number));
+            }
+        }
+    }
+
+    /// When [`Device::advance`] or [`Device::departures`] has something to do; `None` while everything is idle.
+    #[must_use]
+    pub fn next(&self) -> Option<Timestamp> {
+        let running = self.running.as_ref().map(|running| running.due);
+        let answer = self.answers.front().map(|(due, ..)| *due);
+        let frame = self.fabric.next().map(Timestamp::as_nanos);
+        [running, answer, frame].into_iter().flatten().min().map(Timestamp::from_nanos)
+    }
+
+    fn finish(&mut self, pending: Pending, running: &Running) {
+        let now = Timestamp::from_nanos(running.due);
+        let mut effects = Effects::default();
+        let answer = match running.refuse {
+            Some(at) => Answer::Refused(Refused { at, ..refused(Code::Fault, "a fault was planned".into()) }),
+            None => self.carry_out(now, &pending, &mut effects),
+        };
+        self.tell(effects);
+        if running.cut {
+            if let Some(session) = self.sessions.get_mut(&pending.session) {
+                session.closed = true;
+            }
+            return;
+        }
+        self.answers.push_back((self.free, pending.session, pending.number, answer));
+    }
+
+    fn carry_out(&mut self, now: Timestamp, pending: &Pending, effects: &mut Effects) -> Answer {
+        let Some(session) = self.sessions.get_mut(&pending.session) else { return Answer::Done(0) };
+        let done = |count: Result<u64, Refused>| count.map_or_else(Answer::Refused, Answer::Done);
+        match &pending.request {
+            Request::Hello(..) => Answer::Welcome(self.welcome.clone()),
+            Request::Commit(list) => {
+                let written = self.chip.commit(now, list, effects);
+                if let Ok(written) = written {
+                    let moved = u64::from(written).saturating_sub(list.len() as u64);
+                    self.free +=
+                        moved.div_ceil(self.welcome.bulk.into()) * u64::from(self.welcome.write_us) * 1000;
+                }
+                done(written.map(u64::from))
+            }
+            Request::Usage => Answer::Usage(self.chip.usage()),
+            Request::Entries(anew) => {
+                if *anew {
+                    session.entries = self.chip.entries().into();
+                }
+                let mut bytes = 0;
+                let mut page = Vec::new();
+                while page.len() < PAGE && bytes < message_budget() {
+                    let Some(operation) = session.entries.pop_front() else { break };
+                    let mut writer = crate::sdk::bytes::Writer::default();
+                    operation.write(&mut writer);
+                    bytes += writer.0.len();
+                    page.push(operation);
+                }
+                Answer::Operations(!session.entries.is_empty(), page)
+            }
+            Request::Learned(anew) => {
+                if *anew {
+                    session.learned = self.chip.learned(now).into();
+                }
+                let count = session.learned.len().min(PAGE);
+                let page = session.learned.drain(..count).collect();
+                Answer::Learned(!session.learned.is_empty(), page)
+            }
+            Request::Counters(port) => Answer::Counters(self.counters(*port)),
+            Request::Ports => Answer::Ports(self.ports()),
+            Request::Subscribe(mask) => {
+                session.wants = *mask;
+                Answer::Done(u64::from(*mask))
+            }
+            Request::Faults(text) => match FaultPlan::parse(text) {
+                Ok(plan) => {
+                    let count = plan.len() as u64;
+                    self.faults = plan;
+                    Answer::Done(count)
+                }
+                Err(text) => Answer::Refused(refused(Code::Invalid, text)),
+            },
+            Request::Resize(path, size) => done(self.chip.resize(path, *size).map(|()| 0)),
+            Request::Flush(vlan, port, mac) => {
+                let filter = Request::filter(*vlan, *port, *mac);
+                Answer::Done(self.chip.flush(&filter, now, effects))
+            }
+            Request::Age(seconds) => Answer::Done(self.chip.age(*seconds, now, effects)),
+            Request::Packet(..) => Answer::Done(0),
+        }
+    }
+
+    fn counters(&self, port: PortId) -> PortCounts {
+        let counted = self.chip.pipeline().counters().port(port);
+        let dropped = DropReason::ALL.iter().filter_map(|reason| {
+            let frames = counted.dropped[reason.index()];
+            (frames > 0).then_some((reason.index() as u8, frames))
+        });
+        PortCounts {
+            rx: counted.rx,
+            tx: counted.tx,
+            forwarded: counted.forwarded,
+            trapped: counted.trapped,
+            tx_dropped: counted.tx_dropped,
+            tail_drops: self.fabric.drops(port),
+            dropped: dropped.collect(),
+        }
+    }
+
+    fn ports(&self) -> Vec<PortInfo> {
+        let info = |(port, speed): (&PortId, &u32)| {
+            let counted = self.chip.pipeline().counters().port(*port);
+            let (port, speed_mbps, up) = (*port, *speed, self.up.contains(port));
+            PortInfo {
+                port,
+                speed_mbps,
+                up,
+                rx: counted.rx,
+                tx: counted.tx,
+                tail_drops: self.fabric.drops(port),
+            }
+        };
+        self.speeds.iter().map(info).collect()
+    }
+
+    /// A port's link has come up or gone down. Says so when it is news.
+    pub fn link(&mut self, port: PortId, up: bool) {
+        let news = if up { self.up.insert(port) } else { self.up.remove(&port) };
+        if news {
+            self.tell(Effects { events: vec![Event::Link(port, up)], ..Effects::default() });
+        }
+    }
+
+    /// A frame has come in at a front-panel port.
+    pub fn frame(&mut self, now: Timestamp, port: PortId, frame: &[u8]) {
+        if self.dead || !self.speeds.contains_key(&port) {
+            return;
+        }
+        let mut effects = Effects::default();
+        self.chip.frame(now, port, frame, &mut effects);
+        self.leave(now, port, &mut effects);
+        self.tell(effects);
+    }
+
+    /// A frame from the CPU: out of a port as it is, or into the pipeline.
+    fn packet(&mut self, now: Timestamp, header: CpuHeader, frame: &[u8]) {
+        let Some(to) = header.to else { return };
+        let mut effects = Effects::default();
+        if header.pipeline {
+            self.chip.frame(now, to, frame, &mut effects);
+        } else {
+            let known = self.speeds.contains_key(&to);
+            self.chip.count_injected(to, frame.len(), known);
+            if known {
+                effects.sent.push((to, frame.to_vec()));
+            }
+        }
+        self.leave(now, to, &mut effects);
+        self.tell(effects);
+    }
+
+    fn leave(&mut self, now: Timestamp, from: PortId, effects: &mut Effects) {
+        let sent = std::mem::take(&mut effects.sent);
+        for (port, len) in self.fabric.enqueue(now, from, sent) {
+            self.chip.count_tail_drop(port, len);
+        }
+    }
+
+    /// Frames that leave the front panel until now.
+    pub fn departures(&mut self, now: Timestamp) -> Vec<(PortId, Vec<u8>)> {
+        if self.dead {
+            return Vec::new();
+        }
+        self.fabric.poll(now).into_iter().map(|(_, port, frame)| (port, frame)).collect()
+    }
+
+    /// Counts a frame that its wire did not take.
+    pub fn count_refused(&mut self, port: PortId, len: usize) {
+        self.chip.count_tail_drop(port, len);
+    }
+
+    fn tell(&mut self, effects: Effects) {
+        for event in effects.events {
+            let wanted = if matches!(event, Event::Link(..)) { wants::LINKS } else { wants::LEARNING };
+            self.notify(wanted, &Notice::Event(event));
+        }
+        for (header, frame) in effects.cpu {
+            if frame.len() <= crate::sdk::MAX_FRAME {
+                self.notify(wants::PACKETS, &Notice::Packet(header, frame));
+            }
+        }
+    }
+
+    fn notify(&mut self, wanted: u32, notice: &Notice) {
+        let mut encoded = None;
+        for session in
+            self.sessions.values_mut().filter(|session| session.wants & wanted != 0 && !session.closed)
+        {
+            let bytes = encoded.get_or_insert_with(|| notice.encode());
+            if session.out.len() + bytes.len() > MAX_OUT {
+                session.lost += 1;
+                continue;
+            }
+            if session.lost > 0 {
+                session.out.extend(Notice::Event(Event::Lost(std::mem::take(&mut session.lost))).encode());
+            }
+            session.out.extend(bytes.iter());
+        }
+    }
+}
+
+/// Asks the fault plan about a request that the bus begins with; `None`: the chip dies of it.
+fn begin(faults: &mut FaultPlan, welcome: &Welcome, pending: &Pending, free: u64) -> Option<Running> {
+    let (mut slow, mut refuse, mut cut) = (0_u64, None, false);
+    let mut ask = |at: u32, kind| {
+        let (us, fault) = faults.next(kind);
+        slow += u64::from(us);
+        match fault {
+            Some(Fault::Fail) => refuse = refuse.or(Some(at)),
+            Some(Fault::Cut) => cut = true,
+            Some(Fault::Die) => return false,
+            Some(Fault::Slow(_)) | None => {}
+        }
+        true
+    };
+    let (alive, cost) = match &pending.request {
+        Request::Commit(list) => {
+            let alive = list.iter().enumerate().all(|(at, operation)| ask(at as u32, operation.kind()));
+            let writes = (list.len() as u64).div_ceil(welcome.bulk.into());
+            (alive, writes * u64::from(welcome.write_us))
+        }
+        Request::Resize(..) => (ask(0, OperationKind::Resize), u64::from(welcome.write_us)),
+        Request::Flush(..) | Request::Age(_) => (true, u64::from(welcome.write_us)),
+        Request::Usage
+        | Request::Entries(_)
+        | Request::Learned(_)
+        | Request::Counters(_)
+        | Request::Ports => (ask(0, OperationKind::Query), u64::from(welcome.query_us)),
+        Request::Hello(..) | Request::Subscribe(_) | Request::Faults(_) | Request::Packet(..) => (true, 0),
+    };
+    let due = pending.arrived.max(free) + (cost + slow) * 1000;
+    alive.then_some(Running { due, refuse, cut })
+}
+
+/// Bytes of operations in one answer, so that it stays far below the longest message.
+const fn message_budget() -> usize {
+    crate::sdk::MAX_MESSAGE / 4 - message::PACKET_OVERHEAD
+}
+
+fn refused(code: Code, text: String) -> Refused {
+    Refused { code, at: 0, table: String::new(), shortage: None, units: (0, 0), text }
+}

@@ -1,0 +1,230 @@
+//! Where frames wait: slices of ports, the crossbar between them, queues and their tail drop.
+//!
+//! Every slice has an ingress and an egress side. With virtual output queues an ingress side has a queue for each egress port,
+//! so a busy port holds up only its own frames. With one queue (`fifo`) the frame at its head holds up those behind it, whose
+//! ports may be idle: head-of-line blocking, which limits random traffic to 58.6 % of the ports' capacity (Karol, Hluchyj and
+//! Morgan, "Input versus output queueing on a space-division packet switch", 1987). With buffers at the egress there are queues
+//! only there. A frame for many ports crosses the crossbar once for each slice that they are in, and is copied at its egress side.
+//!
+//! Time is an argument: a port sends a frame in the time its bits take at the port's speed. Invariants: a queue never holds more than
+//! the platform allows; every frame that enters is sent or counted as a tail drop at its egress port.
+
+use crate::platform::{Buffering, Platform};
+use lanyard_pipeline::Timestamp;
+use lanyard_types::PortId;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Preamble, start delimiter, FCS and gap of a frame, in bytes.
+const OVERHEAD: u64 = 24;
+
+#[derive(Debug, Clone)]
+struct Waiting {
+    port: PortId,
+    bytes: Vec<u8>,
+    /// When it may be sent at the earliest.
+    since: u64,
+}
+
+#[derive(Debug, Clone)]
+struct Egress {
+    slice: u16,
+    /// Picoseconds of one byte.
+    byte_ps: u64,
+    /// Nanosecond when the port has sent what it is sending.
+    free: u64,
+    /// Copies made at the egress side, and all frames with buffers there.
+    queue: VecDeque<Waiting>,
+    /// The ingress slice that is asked first for the next frame.
+    turn: u16,
+    drops: u64,
+    /// Frames that wait for the port, wherever.
+    waiting: usize,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Fabric {
+    at: Buffering,
+    limit: usize,
+    slices: u16,
+    ports: BTreeMap<PortId, Egress>,
+    /// By ingress slice and egress port; with `fifo` the port is `None`.
+    ingress: BTreeMap<(u16, Option<PortId>), VecDeque<Waiting>>,
+    crossings: u64,
+    /// Ports of each slice.
+    sizes: Vec<u64>,
+}
+
+/// Nanoseconds that a frame takes at a port.
+fn ns(bytes: usize, byte_ps: u64) -> u64 {
+    ((bytes as u64 + OVERHEAD) * byte_ps).div_ceil(1000)
+}
+
+impl Fabric {
+    /// The fabric of a platform, empty. Ports are spread over the slices in rows.
+    #[must_use]
+    pub fn new(platform: &Platform) -> Self {
+        let count = platform.ports().count().max(1) as u64;
+        let slices = platform.buffer.slices;
+        let mut ports = BTreeMap::new();
+        let mut sizes = vec![0; usize::from(slices)];
+        for (at, (number, row)) in platform.ports().enumerate() {
+            let Some(port) = PortId::new(number) else { continue };
+            let mbps = u64::from(row.speeds.iter().copied().max().unwrap_or(1000)).max(1);
+            let slice = (at as u64 * u64::from(slices) / count) as u16;
+            let egress = Egress {
+                slice,
+                byte_ps: 8_000_000 / mbps,
+                free: 0,
+                queue: VecDeque::new(),
+                turn: 0,
+                drops: 0,
+                waiting: 0,
+            };
+            sizes[usize::from(slice)] += 1;
+            ports.insert(port, egress);
+        }
+        let limit = platform.buffer.queue as usize;
+        Self { at: platform.buffer.at, limit, slices, ports, ingress: BTreeMap::new(), crossings: 0, sizes }
+    }
+
+    /// The ports of the front panel.
+    pub fn ports(&self) -> impl Iterator<Item = PortId> + '_ {
+        self.ports.keys().copied()
+    }
+    /// The slice of a port.
+    #[must_use]
+    pub fn slice(&self, port: PortId) -> Option<u16> {
+        self.ports.get(&port).map(|egress| egress.slice)
+    }
+    /// Frames for a port that found no room.
+    #[must_use]
+    pub fn drops(&self, port: PortId) -> u64 {
+        self.ports.get(&port).map_or(0, |egress| egress.drops)
+    }
+    /// Times that a frame crossed from an ingress side to an egress side.
+    #[must_use]
+    pub fn crossings(&self) -> u64 {
+        self.crossings
+    }
+    /// Frames that wait.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.ports.values().map(|egress| egress.waiting).sum()
+    }
+
+    /// Takes the copies of one frame that came in at `from`; answers the ports and lengths of those that found no room.
+    pub fn enqueue(
+        &mut self,
+        now: Timestamp,
+        from: PortId,
+        copies: Vec<(PortId, Vec<u8>)>,
+    ) -> Vec<(PortId, usize)> {
+        let slice = self.slice(from).unwrap_or(0);
+        let since = now.as_nanos();
+        let many = copies.len() > 1;
+        if many {
+            let mut slices: Vec<u16> = copies.iter().filter_map(|(port, _)| self.slice(*port)).collect();
+            slices.sort_unstable();
+            slices.dedup();
+            self.crossings += slices.len() as u64;
+        }
+        let mut dropped = Vec::new();
+        for (port, bytes) in copies {
+            let len = bytes.len();
+            let waiting = Waiting { port, bytes, since };
+            let limit = self.limit;
+            let Some(egress) = self.ports.get_mut(&port) else {
+                dropped.push((port, len));
+                continue;
+            };
+            let queue = match self.at {
+                Buffering::Egress => &mut egress.queue,
+                _ if many => &mut egress.queue,
+                Buffering::Ingress => self.ingress.entry((slice, Some(port))).or_default(),
+                Buffering::Fifo => self.ingress.entry((slice, None)).or_default(),
+            };
+            if queue.len() >= limit {
+                egress.drops += 1;
+                dropped.push((port, len));
+                continue;
+            }
+            queue.push_back(waiting);
+            egress.waiting += 1;
+            self.crossings += u64::from(!many && self.at == Buffering::Egress);
+        }
+        dropped
+    }
+
+    /// Sends what can be sent until `now`, in the order in which it leaves: when it begins to leave, the port, the frame.
+    pub fn poll(&mut self, now: Timestamp) -> Vec<(Timestamp, PortId, Vec<u8>)> {
+        let mut sent = Vec::new();
+        while let Some((start, port, source)) = self.earliest().filter(|(start, ..)| *start <= now.as_nanos())
+        {
+            let Some(egress) = self.ports.get_mut(&port) else { break };
+            let queue = match source {
+                None => Some(&mut egress.queue),
+                Some(key) => self.ingress.get_mut(&key),
+            };
+            let Some(frame) = queue.and_then(VecDeque::pop_front) else { break };
+            if let Some((slice, voq)) = source {
+                self.crossings += 1;
+                egress.turn = (slice + 1) % self.slices;
+                if voq.is_none()
+                    && let Some(next) = self.ingress.get_mut(&(slice, None)).and_then(VecDeque::front_mut)
+                {
+                    // The next frame gets to the head when this one has left it: a slice passes frames as fast as all of its
+                    // ports together.
+                    let ports = self.sizes[usize::from(slice)].max(1);
+                    next.since = next.since.max(start + ns(frame.bytes.len(), egress.byte_ps) / ports);
+                }
+            }
+            egress.waiting -= 1;
+            egress.free = start + ns(frame.bytes.len(), egress.byte_ps);
+            sent.push((Timestamp::from_nanos(start), port, frame.bytes));
+        }
+        sent
+    }
+
+    /// When [`Fabric::poll`] has something to send; `None` when nothing waits.
+    #[must_use]
+    pub fn next(&self) -> Option<Timestamp> {
+        self.earliest().map(|(start, ..)| Timestamp::from_nanos(start))
+    }
+
+    /// The frame that leaves first: when, where, and out of which ingress queue.
+    #[allow(clippy::type_complexity)]
+    fn earliest(&self) -> Option<(u64, PortId, Option<(u16, Option<PortId>)>)> {
+        let mut best: Option<(u64, u64, PortId, Option<(u16, Option<PortId>)>)> = None;
+        let mut offer = |start: u64, rank: u64, port: PortId, source| {
+            if best.is_none_or(|(other, other_rank, ..)| (start, rank) < (other, other_rank)) {
+                best = Some((start, rank, port, source));
+            }
+        };
+        for (port, egress) in self.ports.iter().filter(|(_, egress)| egress.waiting > 0) {
+            if let Some(frame) = egress.queue.front() {
+                offer(frame.since.max(egress.free), 0, *port, None);
+            }
+            if self.at != Buffering::Ingress {
+                continue;
+            }
+            for slice in 0..self.slices {
+                if let Some(frame) = self.ingress.get(&(slice, Some(*port))).and_then(VecDeque::front) {
+                    let rank = 1 + u64::from((slice + self.slices - egress.turn) % self.slices);
+                    offer(frame.since.max(egress.free), rank, *port, Some((slice, Some(*port))));
+                }
+            }
+        }
+        if self.at == Buffering::Fifo {
+            for slice in 0..self.slices {
+                let Some(frame) = self.ingress.get(&(slice, None)).and_then(VecDeque::front) else {
+                    continue;
+                };
+                let Some(egress) = self.ports.get(&frame.port) else { continue };
+                let rank = 1 + u64::from((slice + self.slices - egress.turn) % self.slices);
+                offer(frame.since.max(egress.free), rank, frame.port, Some((slice, None)));
+            }
+        }
+        best.map(|(start, _, port, source)| (start, port, source))
+    }
+}

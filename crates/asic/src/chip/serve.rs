@@ -1,0 +1,325 @@
+//! The chip's process: its socket, its sessions, the wires of its front panel, and the clock.
+//!
+//! One thread waits for all of them. The socket is the chip's and the switch's alone: mode 0600, and a peer is root or the user that
+//! the chip runs as. Drivers come and go; the chip forwards on and keeps what it was told and what it learned.
+
+pub use super::links::Wire;
+
+use super::device::{Device, SessionId};
+use crate::platform::Platform;
+use crate::sdk::MAX_MESSAGE;
+use crate::sdk::faults::FaultPlan;
+use crate::sdk::message::{Request, announced};
+use lanyard_netdev::Netdev;
+use lanyard_pipeline::Timestamp;
+use lanyard_types::PortId;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use nix::sys::stat::{Mode, umask};
+use nix::sys::time::TimeSpec;
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Most drivers at a time.
+const MAX_SESSIONS: usize = 64;
+/// How often the links of netdevs are looked at.
+const LINKS_MS: u64 = 250;
+/// Bytes read from a driver in one turn.
+const TURN: usize = 1 << 16;
+
+/// What a chip's process is started with.
+#[derive(Debug)]
+pub struct Options {
+    /// The platform.
+    pub platform: Platform,
+    /// What decides where keys collide.
+    pub salt: u64,
+    /// Different for each start.
+    pub boot: u64,
+    /// What the ports of the front panel are connected to. Those that are left out have no link.
+    pub wires: BTreeMap<PortId, Wire>,
+    /// Faults from the start.
+    pub faults: FaultPlan,
+}
+
+/// How a chip ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// It was told to stop.
+    Stopped,
+    /// A fault plan made it die.
+    Died,
+}
+
+/// Ends a chip that runs on another thread.
+#[derive(Debug, Clone)]
+pub struct Stopper(Arc<EventFd>);
+
+impl Stopper {
+    /// Ends the chip.
+    pub fn stop(&self) {
+        let _ = self.0.write(1);
+    }
+}
+
+#[derive(Debug)]
+struct Peer {
+    stream: UnixStream,
+    input: Vec<u8>,
+    gone: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Server {
+    device: Device,
+    listener: UnixListener,
+    wires: BTreeMap<PortId, Wire>,
+    peers: BTreeMap<SessionId, Peer>,
+    origin: Instant,
+    links_due: u64,
+    netdev: Option<Netdev>,
+    bell: Arc<EventFd>,
+}
+
+/// Listens at a socket: mode 0600, and in place of one that nobody serves any more.
+///
+/// # Errors
+/// When another chip listens there, or the directory does not allow it.
+pub fn listen(path: &Path) -> io::Result<UnixListener> {
+    match UnixStream::connect(path) {
+        Ok(_) => {
+            return Err(io::Error::new(
+                ErrorKind::AddrInUse,
+                format!("{}: a chip listens there", path.display()),
+            ));
+        }
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => std::fs::remove_file(path)?,
+        Err(_) => {}
+    }
+    // The mode is that of the moment when the socket is made.
+    let before = umask(Mode::from_bits_truncate(0o177));
+    let listener = UnixListener::bind(path);
+    umask(before);
+    listener
+}
+
+impl Server {
+    /// A chip that answers at `listener`.
+    ///
+    /// # Errors
+    /// When a port of [`Options::wires`] is not one of the platform, or the system has no descriptor left.
+    pub fn new(options: Options, listener: UnixListener) -> io::Result<Self> {
+        let mut device = Device::new(&options.platform, options.salt, options.boot);
+        device.set_faults(options.faults);
+        if let Some(stray) =
+            options.wires.keys().find(|port| !device.fabric().ports().any(|known| known == **port))
+        {
+            return Err(io::Error::other(format!("platform {} has no port {stray}", options.platform.name)));
+        }
+        listener.set_nonblocking(true)?;
+        let bell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
+        Ok(Self {
+            device,
+            listener,
+            netdev: options
+                .wires
+                .values()
+                .any(|wire| matches!(wire, Wire::Netdev { .. }))
+                .then(Netdev::open)
+                .transpose()?,
+            wires: options.wires,
+            peers: BTreeMap::new(),
+            origin: Instant::now(),
+            links_due: 0,
+            bell: Arc::new(bell),
+        })
+    }
+
+    /// What ends this chip from another thread.
+    #[must_use]
+    pub fn stopper(&self) -> Stopper {
+        Stopper(self.bell.clone())
+    }
+
+    /// Runs until the chip is stopped or dies.
+    ///
+    /// # Errors
+    /// When the system refuses to wait.
+    pub fn run(mut self) -> io::Result<End> {
+        // The kernel may wake a sleeper 50 us late to save power, which is as long as a write takes.
+        let _ = nix::sys::prctl::set_timerslack(1);
+        loop {
+            let now = self.now();
+            if now.as_nanos() >= self.links_due {
+                self.links_due = now.as_nanos() + LINKS_MS * 1_000_000;
+                let netdev = self.netdev.as_ref();
+                self.wires.iter().for_each(|(port, wire)| self.device.link(*port, wire.is_up(netdev)));
+            }
+            self.device.advance(now);
+            if self.device.is_dead() {
+                return Ok(End::Died);
+            }
+            self.send(now);
+            // Requests that were read and could not be taken: their turn may have come.
+            let held: Vec<SessionId> =
+                self.peers.iter().filter(|(_, peer)| !peer.input.is_empty()).map(|(id, _)| *id).collect();
+            held.into_iter().for_each(|id| self.take(id));
+            if self.wait()? {
+                return Ok(End::Stopped);
+            }
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp::from_nanos(u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// Sends what waits: frames out of the front panel, answers and notices.
+    fn send(&mut self, now: Timestamp) {
+        for (port, frame) in self.device.departures(now) {
+            // A port without a wire sends into the air.
+            if self.wires.get(&port).is_some_and(|wire| !wire.send(&frame)) {
+                self.device.count_refused(port, frame.len());
+            }
+        }
+        for (id, peer) in &mut self.peers {
+            if let Some(output) = self.device.output(*id) {
+                peer.flush(output);
+            }
+            peer.gone |=
+                self.device.closing(*id) && self.device.output(*id).is_none_or(|output| output.is_empty());
+        }
+        let gone: Vec<SessionId> =
+            self.peers.iter().filter(|(_, peer)| peer.gone).map(|(id, _)| *id).collect();
+        for id in gone {
+            self.peers.remove(&id);
+            self.device.close(id);
+        }
+    }
+
+    /// Waits for something to do, and takes it in; true when the chip is to stop.
+    fn wait(&mut self) -> io::Result<bool> {
+        let due = self.device.next().map_or(self.links_due, |next| next.as_nanos().min(self.links_due));
+        let wait = Duration::from_nanos(due.saturating_sub(self.now().as_nanos()));
+        let ids: Vec<SessionId> = self.peers.keys().copied().collect();
+        let ports: Vec<PortId> = self.wires.keys().copied().collect();
+        let mut fds = vec![
+            PollFd::new(self.bell.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.listener.as_fd(), PollFlags::POLLIN),
+        ];
+        for id in &ids {
+            let mut flags = PollFlags::empty();
+            flags.set(PollFlags::POLLIN, self.device.takes(*id));
+            flags.set(PollFlags::POLLOUT, self.device.output(*id).is_some_and(|output| !output.is_empty()));
+            fds.push(PollFd::new(self.peers[id].stream.as_fd(), flags));
+        }
+        fds.extend(self.wires.values().map(|wire| PollFd::new(wire.fd(), PollFlags::POLLIN)));
+        match ppoll(&mut fds, Some(TimeSpec::from_duration(wait)), None) {
+            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let ready: Vec<bool> =
+            fds.iter().map(|fd| fd.revents().is_some_and(|events| !events.is_empty())).collect();
+        drop(fds);
+        if ready[0] {
+            return Ok(true);
+        }
+        if ready[1] {
+            self.accept();
+        }
+        for (id, _) in ids.iter().zip(&ready[2..]).filter(|(_, ready)| **ready) {
+            self.read(*id);
+        }
+        let now = self.now();
+        for (port, _) in ports.iter().zip(&ready[2 + ids.len()..]).filter(|(_, ready)| **ready) {
+            for frame in self.wires[port].receive() {
+                self.device.frame(now, *port, &frame);
+            }
+        }
+        Ok(false)
+    }
+
+    fn accept(&mut self) {
+        while let Ok((stream, _)) = self.listener.accept() {
+            let own = nix::unistd::geteuid().as_raw();
+            let allowed =
+                getsockopt(&stream, PeerCredentials).is_ok_and(|peer| peer.uid() == 0 || peer.uid() == own);
+            if !allowed || self.peers.len() >= MAX_SESSIONS || stream.set_nonblocking(true).is_err() {
+                continue; // closed
+            }
+            self.peers.insert(self.device.open(), Peer { stream, input: Vec::new(), gone: false });
+        }
+    }
+
+    fn read(&mut self, id: SessionId) {
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.fill();
+        }
+        self.take(id);
+    }
+
+    /// Takes requests that have been read. A driver that sends what is no request is disconnected.
+    fn take(&mut self, id: SessionId) {
+        let now = self.now();
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let mut taken = 0;
+        // What is read is carried out in parts, so that a session never has many more requests waiting than allowed.
+        while self.device.takes(id) {
+            let waiting = &peer.input[taken..];
+            let message = match announced(waiting) {
+                Ok(length) => length.and_then(|length| waiting.get(..length)),
+                Err(_) => {
+                    peer.gone = true;
+                    break;
+                }
+            };
+            let Some(message) = message else { break };
+            taken += message.len();
+            match Request::decode(message) {
+                Ok((number, request)) => self.device.request(now, id, number, request),
+                Err(_) => {
+                    peer.gone = true;
+                    break;
+                }
+            }
+        }
+        peer.input.drain(..taken);
+    }
+}
+
+impl Peer {
+    fn fill(&mut self) {
+        let mut chunk = [0; TURN];
+        if self.input.len() >= MAX_MESSAGE {
+            return;
+        }
+        match self.stream.read(&mut chunk) {
+            Ok(0) => self.gone = true,
+            Ok(count) => self.input.extend_from_slice(&chunk[..count]),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Err(_) => self.gone = true,
+        }
+    }
+
+    fn flush(&mut self, output: &mut VecDeque<u8>) {
+        while !output.is_empty() {
+            match self.stream.write(output.as_slices().0) {
+                Ok(0) => break,
+                Ok(count) => drop(output.drain(..count)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => {
+                    self.gone = true;
+                    return;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Head-of-line blocking and its cure: the same traffic through one queue at the ingress, virtual output queues, and buffers at the
+//! egress. The clock is a number, so the figures are the same on every machine.
+
+mod common;
+
+use common::{UFT, platform, port};
+use lanyard_asic::chip::fabric::Fabric;
+use lanyard_asic::platform::{Buffering, Platform};
+use lanyard_pipeline::Timestamp;
+use lanyard_pipeline::generate::Rng;
+
+/// Bytes of a frame without FCS, and nanoseconds that it takes at 40 Gbit/s with preamble and gap.
+const BYTES: usize = 1476;
+const FRAME_NS: u64 = 300;
+const FRAMES: u64 = 4000;
+const SATURATED: u64 = 1500;
+
+fn fabric(at: Buffering, slices: u16, queue: u32) -> (Platform, Fabric) {
+    let mut platform = platform(UFT);
+    platform.buffer.at = at;
+    platform.buffer.slices = slices;
+    platform.buffer.queue = queue;
+    let fabric = Fabric::new(&platform);
+    (platform, fabric)
+}
+
+/// Port 1 sends every second frame to port 9, which nobody else wants, the others to port 8, which 24 more ports overload. Answers the
+/// part of the frames for port 9 that have arrived.
+fn victim(at: Buffering) -> (f64, u64) {
+    let (_, mut fabric) = fabric(at, 6, 64);
+    let mut arrived = 0;
+    for tick in 0..FRAMES {
+        let now = Timestamp::from_nanos(tick * FRAME_NS);
+        fabric.enqueue(now, port(1), vec![(port(if tick % 2 == 0 { 8 } else { 9 }), vec![0; BYTES])]);
+        for other in 13..=36 {
+            fabric.enqueue(now, port(other), vec![(port(8), vec![0; BYTES])]);
+        }
+        arrived += fabric.poll(now).iter().filter(|(_, to, _)| *to == port(9)).count();
+    }
+    assert!(fabric.drops(port(8)) > 0, "port 8 is overloaded");
+    (arrived as f64 / (FRAMES / 2) as f64, fabric.drops(port(9)))
+}
+
+#[test]
+fn a_busy_port_holds_up_an_idle_one_unless_each_has_a_queue() {
+    let (fifo, fifo_drops) = victim(Buffering::Fifo);
+    let (voq, voq_drops) = victim(Buffering::Ingress);
+    let (egress, egress_drops) = victim(Buffering::Egress);
+    println!(
+        "arrived of the victim's frames: fifo {fifo:.3}, virtual output queues {voq:.3}, egress {egress:.3}"
+    );
+    assert!(fifo < 0.5 && fifo_drops > 0, "{fifo}, {fifo_drops} dropped");
+    assert!(voq > 0.99 && voq_drops == 0, "{voq}, {voq_drops} dropped");
+    assert!(egress > 0.99 && egress_drops == 0, "{egress}, {egress_drops} dropped");
+}
+
+/// Every port sends at its full rate to ports drawn at random: the part of the ports' capacity that is used.
+fn saturation(at: Buffering) -> f64 {
+    let (platform, mut fabric) = fabric(at, 36, 256);
+    let ports: Vec<u16> = platform.ports().map(|(number, _)| number).collect();
+    let mut rng = Rng::new(11);
+    let mut sent = 0;
+    for tick in 0..SATURATED {
+        let now = Timestamp::from_nanos(tick * FRAME_NS);
+        for from in &ports {
+            let to = ports[(rng.next_u64() % ports.len() as u64) as usize];
+            fabric.enqueue(now, port(*from), vec![(port(to), vec![0; BYTES])]);
+        }
+        sent += fabric.poll(now).len() as u64;
+    }
+    sent as f64 / (SATURATED * ports.len() as u64) as f64
+}
+
+#[test]
+fn one_queue_limits_random_traffic_to_what_theory_says() {
+    let (fifo, voq) = (saturation(Buffering::Fifo), saturation(Buffering::Ingress));
+    println!("throughput at saturation: fifo {fifo:.3} (theory 0.586), virtual output queues {voq:.3}");
+    assert!((0.56..0.63).contains(&fifo), "{fifo}");
+    assert!(voq > 0.97, "{voq}");
+}
+
+#[test]
+fn a_flood_crosses_once_for_each_slice_and_nothing_is_lost_unnoticed() {
+    for at in [Buffering::Fifo, Buffering::Ingress, Buffering::Egress] {
+        let (platform, mut fabric) = fabric(at, 6, 8);
+        let copies = |from: u16| {
+            (1..=36).filter(|to| *to != from).map(|to| (port(to), vec![0; 60])).collect::<Vec<_>>()
+        };
+        fabric.enqueue(Timestamp::default(), port(1), copies(1));
+        assert_eq!(fabric.crossings(), 6, "{at:?}");
+        // Twenty floods at once into queues of eight: every copy is sent or counted.
+        let mut dropped = 0;
+        for _ in 0..20 {
+            dropped += fabric.enqueue(Timestamp::default(), port(1), copies(1)).len();
+        }
+        let sent = fabric.poll(Timestamp::from_secs(1)).len();
+        assert_eq!(sent + dropped, 21 * 35, "{at:?}");
+        let counted: u64 = platform.ports().map(|(number, _)| fabric.drops(port(number))).sum();
+        assert_eq!((counted as usize, fabric.waiting()), (dropped, 0));
+        assert!(dropped > 0);
+    }
+}
+
+#[test]
+fn a_port_sends_no_faster_than_it_can() {
+    let (_, mut fabric) = fabric(Buffering::Ingress, 6, 4096);
+    for _ in 0..1000 {
+        fabric.enqueue(Timestamp::default(), port(1), vec![(port(2), vec![0; BYTES])]);
+    }
+    assert_eq!(fabric.poll(Timestamp::from_nanos(99 * FRAME_NS)).len(), 100);
+    assert_eq!(fabric.next(), Some(Timestamp::from_nanos(100 * FRAME_NS)));
+}

@@ -1,0 +1,91 @@
+//! `lanyard asic`: a virtual switch chip as a process of its own.
+
+use clap::Args;
+use lanyard_asic::chip::serve::{End, Options, Server, Wire, listen};
+use lanyard_asic::platform::Platform;
+use lanyard_asic::sdk::faults::FaultPlan;
+use lanyard_types::PortId;
+use std::collections::BTreeMap;
+use std::fs;
+use std::hash::{BuildHasher, RandomState};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+#[derive(Debug, Args)]
+pub(crate) struct AsicArgs {
+    /// The platform file: what the chip and its front panel are made of
+    #[arg(long, value_name = "FILE")]
+    platform: PathBuf,
+    /// The chip's SDK socket [default: /run/lanyard/asic.sock, or below XDG_RUNTIME_DIR]
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Connect a front-panel port to a netdev of this namespace: swp1=eth0; may be given more than once
+    #[arg(long, value_name = "PORT=NETDEV", value_parser = wire)]
+    wire: Vec<(PortId, String)>,
+    /// A fault plan (docs/sdk.md)
+    #[arg(long, value_name = "FILE")]
+    faults: Option<PathBuf>,
+    /// Where keys collide in hash tables: the same number, the same collisions [default: random]
+    #[arg(long, value_name = "NUMBER")]
+    salt: Option<u64>,
+}
+
+fn wire(text: &str) -> Result<(PortId, String), String> {
+    let wrong = || format!("{text:?} is not PORT=NETDEV, as in swp1=eth0");
+    let (port, netdev) = text.split_once('=').ok_or_else(wrong)?;
+    let number =
+        port.strip_prefix("swp").unwrap_or(port).parse().ok().and_then(PortId::new).ok_or_else(wrong)?;
+    if netdev.is_empty() { Err(wrong()) } else { Ok((number, netdev.to_owned())) }
+}
+
+/// Runs the chip until it ends.
+///
+/// # Errors
+/// What was wrong: the platform, the fault plan, the socket, or a netdev.
+pub(crate) fn run(args: &AsicArgs) -> Result<ExitCode, String> {
+    let read = |path: &Path| fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()));
+    let named = |path: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    let platform = Platform::parse(&read(&args.platform)?).map_err(|error| named(&args.platform, &error))?;
+    let faults = match &args.faults {
+        Some(path) => FaultPlan::parse(&read(path)?).map_err(|error| named(path, &error))?,
+        None => FaultPlan::default(),
+    };
+    let mut wires = BTreeMap::new();
+    for (port, netdev) in &args.wire {
+        let wire = Wire::netdev(netdev).map_err(|error| error.to_string())?;
+        if wires.insert(*port, wire).is_some() {
+            return Err(format!("swp{port} is connected twice"));
+        }
+    }
+    let socket = args.socket.clone().unwrap_or_else(default_socket);
+    if let Some(directory) = socket.parent() {
+        fs::create_dir_all(directory).map_err(|error| named(directory, &error))?;
+    }
+    let listener = listen(&socket).map_err(|error| named(&socket, &error))?;
+    let random = RandomState::new();
+    let ready = format!(
+        "lanyard: chip {} ready: {} ports, {}",
+        platform.name,
+        platform.ports().count(),
+        socket.display()
+    );
+    let options = Options {
+        platform,
+        salt: args.salt.unwrap_or_else(|| random.hash_one(0_u8)),
+        boot: random.hash_one(1_u8) | 1,
+        wires,
+        faults,
+    };
+    let server = Server::new(options, listener).map_err(|error| error.to_string())?;
+    let _ = writeln!(std::io::stderr(), "{ready}");
+    match server.run().map_err(|error| format!("the chip: {error}"))? {
+        End::Stopped => Ok(ExitCode::SUCCESS),
+        End::Died => Err("the chip has died, as its fault plan says".into()),
+    }
+}
+
+fn default_socket() -> PathBuf {
+    let root = std::env::var_os("XDG_RUNTIME_DIR").filter(|_| !nix::unistd::geteuid().is_root());
+    root.map_or_else(|| PathBuf::from("/run"), PathBuf::from).join("lanyard/asic.sock")
+}
