@@ -13,6 +13,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::PathBuf;
+use std::process::Command;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -234,4 +235,69 @@ fn frames_pass_between_netdevs_and_links_are_followed() {
         }
         outcome => outcome.expect("a namespace"),
     }
+}
+
+/// A device in another language, written from docs/sdk.md: tests/sdk/device.py.
+#[test]
+fn a_device_in_python_speaks_the_protocol() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let socket = dir.path().join("sdk.sock");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/sdk/device.py");
+    let child = Command::new("python3").arg(script).arg(&socket).stdout(std::process::Stdio::piped()).spawn();
+    let Ok(mut child) = child else {
+        println!("skipped: no python3");
+        return;
+    };
+    let mut line = [0; 6];
+    child.stdout.as_mut().expect("a pipe").read_exact(&mut line).expect("its first line");
+    assert_eq!(&line, b"ready\n");
+    let outcome = std::panic::catch_unwind(|| drive(&socket));
+    let _ = child.kill();
+    let _ = child.wait();
+    outcome.expect("the device does what docs/sdk.md says");
+}
+
+fn drive(socket: &std::path::Path) {
+    let mut client = Client::connect(socket, "test").expect("a device");
+    assert_eq!((client.welcome().platform.as_str(), client.welcome().bulk), ("trampoline", 64));
+    client.number(&Request::Subscribe(wants::LINKS)).expect("a device");
+    let routes: Vec<_> =
+        (0..600).map(|n| route(&format!("10.{}.{}.0/24", n / 250, n % 250), Some(1))).collect();
+    let setup = [bridge(2), router()[4..].to_vec(), router()[..4].to_vec()].concat();
+    client.commit(&setup).expect("room");
+    client.commit(&routes[..500]).expect("room");
+    // It has room for 512 routes: a batch that is too large changes nothing.
+    let SdkError::Refused(refused) = client.commit(&routes[500..]).expect_err("no room") else {
+        unreachable!("gone")
+    };
+    assert_eq!((refused.at, refused.table.as_str(), refused.units), (12, "trampoline/routes", (512, 512)));
+    assert_eq!(refused.shortage.map(|shortage| shortage.name()), Some("full"));
+    let usage = client.usage().expect("a device");
+    assert_eq!(
+        (usage[0].path.as_str(), usage[0].used, usage[0].size, usage[0].refused),
+        ("trampoline/routes", 500, 512, 1)
+    );
+    // What it was told comes back as it was told, in pages.
+    let entries = client.entries().expect("a device");
+    assert_eq!(entries.len(), setup.len() - duplicates() + 500);
+    assert!(routes[..500].iter().all(|route| entries.contains(route)));
+    client
+        .commit(&routes[..1].iter().map(|_| route("10.0.0.0/24", None)).collect::<Vec<_>>())
+        .expect("a device");
+    assert_eq!(client.usage().expect("a device")[0].used, 499);
+    // It plugs in a cable when it is told to send a frame.
+    client
+        .packet(
+            lanyard_asic::sdk::cpu::CpuHeader { to: Some(port(1)), ..Default::default() },
+            &frame(station(1), station(2)),
+        )
+        .expect("sent");
+    assert_eq!(client.notice(PATIENCE).expect("a device"), Some(Notice::Event(Event::Link(port(1), true))));
+    let Ok(Some(Notice::Packet(header, bytes))) = client.notice(PATIENCE) else { unreachable!("no frame") };
+    assert_eq!((header.port, bytes), (Some(port(1)), frame(station(1), station(2))));
+}
+
+/// Ports 1 and 2 are in both lists of the set-up.
+fn duplicates() -> usize {
+    2
 }
