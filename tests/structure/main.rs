@@ -15,6 +15,7 @@ const LAYERS: &[&[&str]] = &[
     &["lanyard-pipeline", "lanyard-fib", "lanyard-stp", "lanyard-fpm", "lanyard-dhcp"],
     &["lanyard-plane", "lanyard-netdev"],
     &["lanyard-config", "lanyard-asic"],
+    &["lanyard-offload"],
     &["lanyard-ebpf", "lanyard-soft", "lanyard-switch", "lanyard-cli"],
     &["lanyard-daemon", "lanyard-lab", "lanyard-bench"],
     &["lanyard"],

@@ -43,17 +43,33 @@ impl Sender {
     /// # Errors
     /// When the request is longer than a message can be, or the connection has ended.
     pub fn send(&mut self, request: &Request) -> io::Result<u32> {
-        self.number = self.number.checked_add(1).unwrap_or(1);
-        let message = request.encode(self.number);
-        if message.len() > MAX_MESSAGE {
-            return Err(io::Error::other(format!(
-                "a request of {} bytes; {MAX_MESSAGE} is the most",
-                message.len()
-            )));
-        }
-        self.stream.write_all(&message)?;
+        self.send_all(std::slice::from_ref(request))?;
         Ok(self.number)
     }
+
+    /// Sends requests in as few system calls as possible; their numbers follow each other.
+    ///
+    /// # Errors
+    /// As for [`Sender::send`]; none is sent when one is too long.
+    pub fn send_all(&mut self, requests: &[Request]) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        for request in requests {
+            self.number = self.number.checked_add(1).unwrap_or(1);
+            bytes.extend(checked(request.encode(self.number))?);
+        }
+        self.stream.write_all(&bytes)
+    }
+}
+
+/// Refuses a message that is too long.
+fn checked(message: Vec<u8>) -> io::Result<Vec<u8>> {
+    if message.len() > MAX_MESSAGE {
+        return Err(io::Error::other(format!(
+            "a request of {} bytes; {MAX_MESSAGE} is the most",
+            message.len()
+        )));
+    }
+    Ok(message)
 }
 
 /// The direction from the chip.

@@ -1,0 +1,71 @@
+//! The chip as the manager sees it: requests under way and their answers.
+
+use lanyard_asic::sdk::message::{Answer, Event, Refused, Request, Welcome};
+use lanyard_asic::sdk::operation::Operation;
+
+/// A request under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
+
+/// Why a request came to nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// The chip refused it; nothing has changed.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// The connection has ended; whether it was carried out is not known.
+    #[error("the chip's connection has ended: {0}")]
+    Gone(String),
+}
+
+/// A chip. Requests are carried out in the order in which they are sent.
+pub trait Hardware {
+    /// Sends a request, without waiting for anything.
+    fn send(&mut self, request: Request) -> Ticket;
+    /// The next answer, in the order of the requests; with `wait`, waits for one if a request is under way.
+    fn poll(&mut self, wait: bool) -> Option<(Ticket, Result<Answer, Failure>)>;
+    /// Events since the last call.
+    fn events(&mut self) -> Vec<Event>;
+    /// What the chip said of itself.
+    fn welcome(&self) -> &Welcome;
+    /// Connects anew after [`Failure::Gone`].
+    ///
+    /// # Errors
+    /// When no chip answers.
+    fn reconnect(&mut self) -> Result<(), String>;
+}
+
+/// The whole configuration of the chip, when nothing else is under way.
+///
+/// # Errors
+/// When the connection ends.
+pub fn entries(hardware: &mut dyn Hardware) -> Result<Vec<Operation>, Failure> {
+    let mut all = Vec::new();
+    let mut anew = true;
+    loop {
+        let ticket = hardware.send(Request::Entries(anew));
+        anew = false;
+        match await_answer(hardware, ticket)? {
+            Answer::Operations(more, list) => {
+                all.extend(list);
+                if !more {
+                    return Ok(all);
+                }
+            }
+            other => return Err(Failure::Gone(format!("answered {other:?}"))),
+        }
+    }
+}
+
+/// Waits for one answer, when nothing else is under way; others are dropped.
+///
+/// # Errors
+/// The request's.
+pub fn await_answer(hardware: &mut dyn Hardware, ticket: Ticket) -> Result<Answer, Failure> {
+    while let Some((other, outcome)) = hardware.poll(true) {
+        if other == ticket {
+            return outcome;
+        }
+    }
+    Err(Failure::Gone("no answer".into()))
+}

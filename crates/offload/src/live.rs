@@ -1,0 +1,135 @@
+//! A chip's process. Two threads hold the two directions of the connection, so that sending never waits for the bus.
+
+use crate::hardware::{Failure, Hardware, Ticket};
+use lanyard_asic::chip::device::wants;
+use lanyard_asic::sdk::client::{Client, Receiver};
+use lanyard_asic::sdk::message::{Answer, Event, Incoming, Notice, Request, Welcome};
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+
+/// Most requests of one write to the socket.
+const GATHERED: usize = 256;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Live {
+    socket: PathBuf,
+    welcome: Welcome,
+    requests: mpsc::Sender<Request>,
+    incoming: mpsc::Receiver<Incoming>,
+    next: u64,
+    under_way: VecDeque<Ticket>,
+    answers: VecDeque<(Ticket, Result<Answer, Failure>)>,
+    events: Vec<Event>,
+}
+
+impl Live {
+    /// Connects to the chip at a socket.
+    ///
+    /// # Errors
+    /// When no chip answers there.
+    pub fn connect(socket: &Path) -> Result<Self, String> {
+        let text = |error: &dyn std::fmt::Display| format!("{}: {error}", socket.display());
+        let mut client = Client::connect(socket, "offload").map_err(|error| text(&error))?;
+        client.number(&Request::Subscribe(wants::LEARNING)).map_err(|error| text(&error))?;
+        let welcome = client.welcome().clone();
+        let (mut sender, receiver) = client.split();
+        let (requests, queue) = mpsc::channel::<Request>();
+        // Both threads end when the connection or the other end of their channel does.
+        // What has gathered while it wrote goes out in one system call.
+        let writer = move || {
+            while let Ok(first) = queue.recv() {
+                let more: Vec<Request> =
+                    std::iter::once(first).chain(queue.try_iter().take(GATHERED)).collect();
+                if sender.send_all(&more).is_err() {
+                    return;
+                }
+            }
+        };
+        let (said, incoming) = mpsc::channel();
+        let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
+            std::thread::Builder::new().name(name.into()).spawn(run).map_err(|error| text(&error))
+        };
+        spawn("lanyard-sdk-out", Box::new(writer))?;
+        spawn("lanyard-sdk-in", Box::new(move || read(receiver, &said)))?;
+        Ok(Self {
+            socket: socket.to_owned(),
+            welcome,
+            requests,
+            incoming,
+            next: 1,
+            under_way: VecDeque::new(),
+            answers: VecDeque::new(),
+            events: Vec::new(),
+        })
+    }
+
+    fn heard(&mut self, incoming: Incoming) {
+        match incoming {
+            Incoming::Answer(_, answer) => {
+                // Answers come in the order of the requests.
+                let Some(ticket) = self.under_way.pop_front() else { return };
+                let outcome = match answer {
+                    Answer::Refused(refused) => Err(Failure::Refused(refused)),
+                    answer => Ok(answer),
+                };
+                self.answers.push_back((ticket, outcome));
+            }
+            Incoming::Notice(Notice::Event(event)) => self.events.push(event),
+            Incoming::Notice(Notice::Packet(..)) => {}
+        }
+    }
+    fn gone(&mut self) {
+        let gone = || Err(Failure::Gone("the chip hung up".into()));
+        self.answers.extend(self.under_way.drain(..).map(|ticket| (ticket, gone())));
+    }
+}
+
+fn read(mut receiver: Receiver, said: &mpsc::Sender<Incoming>) {
+    while let Ok(incoming) = receiver.receive(None) {
+        if incoming.is_some_and(|incoming| said.send(incoming).is_err()) {
+            return;
+        }
+    }
+}
+
+impl Hardware for Live {
+    fn send(&mut self, request: Request) -> Ticket {
+        let ticket = Ticket(self.next);
+        self.next += 1;
+        self.under_way.push_back(ticket);
+        // A connection that has ended is found when its answers are awaited.
+        let _ = self.requests.send(request);
+        ticket
+    }
+    fn poll(&mut self, wait: bool) -> Option<(Ticket, Result<Answer, Failure>)> {
+        loop {
+            match self.incoming.try_recv() {
+                Ok(incoming) => self.heard(incoming),
+                Err(mpsc::TryRecvError::Disconnected) => {
+                    self.gone();
+                    break;
+                }
+                Err(mpsc::TryRecvError::Empty) => break,
+            }
+        }
+        while wait && self.answers.is_empty() && !self.under_way.is_empty() {
+            match self.incoming.recv() {
+                Ok(incoming) => self.heard(incoming),
+                Err(_) => self.gone(),
+            }
+        }
+        self.answers.pop_front()
+    }
+    fn events(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.events)
+    }
+    fn welcome(&self) -> &Welcome {
+        &self.welcome
+    }
+    fn reconnect(&mut self) -> Result<(), String> {
+        *self = Self::connect(&self.socket.clone())?;
+        Ok(())
+    }
+}

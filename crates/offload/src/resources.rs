@@ -1,0 +1,120 @@
+//! Accounting: how full the chip's tables are, and alarms with hysteresis.
+//!
+//! Invariant: a table alarms once when it passes `raise` percent and clears once when it falls below `clear` percent; between the
+//! two nothing is said.
+
+use lanyard_asic::tables::Usage;
+use std::collections::BTreeMap;
+
+/// When a table alarms, in percent of its units.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Thresholds {
+    /// At or above: an alarm. 1 to 100.
+    pub raise: u8,
+    /// Below: the alarm is over. Less than `raise`.
+    pub clear: u8,
+}
+
+impl Default for Thresholds {
+    fn default() -> Self {
+        Self { raise: 90, clear: 80 }
+    }
+}
+
+/// What has become of a table's alarm.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Alarm {
+    /// The table: `kvd/hash_single`.
+    pub path: String,
+    /// True: it is nearly full; false: no longer.
+    pub raised: bool,
+    /// Units in use.
+    pub used: u32,
+    /// Units altogether.
+    pub size: u32,
+}
+
+/// One line of `show platform resources`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resource {
+    /// The table.
+    pub usage: Usage,
+    /// Other kinds of objects in the same table, by name, and tables of the same memory, by path.
+    pub shared_with: Vec<String>,
+    /// Whether it alarms.
+    pub alarm: bool,
+}
+
+/// The alarms of all tables.
+#[derive(Debug, Clone, Default)]
+pub struct Alarms {
+    thresholds: Thresholds,
+    raised: BTreeMap<String, bool>,
+}
+
+impl Alarms {
+    /// Alarms at these thresholds; `None` when they contradict each other.
+    #[must_use]
+    pub fn new(thresholds: Thresholds) -> Option<Self> {
+        let fine = (1..=100).contains(&thresholds.raise) && thresholds.clear < thresholds.raise;
+        fine.then(|| Self { thresholds, raised: BTreeMap::new() })
+    }
+
+    /// Takes new figures; answers the alarms that were raised or cleared.
+    pub fn update(&mut self, tables: &[Usage]) -> Vec<Alarm> {
+        let mut news = Vec::new();
+        for table in tables {
+            let percent = u64::from(table.used) * 100 / u64::from(table.size.max(1));
+            let was = self.raised.get(&table.path).copied().unwrap_or(false);
+            let is = if was {
+                percent >= self.thresholds.clear.into()
+            } else {
+                percent >= self.thresholds.raise.into()
+            };
+            if was != is {
+                self.raised.insert(table.path.clone(), is);
+                news.push(Alarm { path: table.path.clone(), raised: is, used: table.used, size: table.size });
+            }
+        }
+        news
+    }
+
+    /// The tables with what they share and whether they alarm.
+    #[must_use]
+    pub fn resources(&self, tables: &[Usage]) -> Vec<Resource> {
+        let memory = |path: &str| path.split('/').next().unwrap_or_default().to_owned();
+        let of = |usage: &Usage| {
+            let objects = usage
+                .holds
+                .iter()
+                .map(|(object, _)| object.name().to_owned())
+                .filter(|_| usage.holds.len() > 1);
+            let others = tables
+                .iter()
+                .filter(|other| other.path != usage.path && memory(&other.path) == memory(&usage.path));
+            let shared_with = objects.chain(others.map(|other| other.path.clone())).collect();
+            Resource { usage: usage.clone(), shared_with, alarm: self.raised.get(&usage.path) == Some(&true) }
+        };
+        tables.iter().map(of).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(used: u32) -> Vec<Usage> {
+        vec![Usage { path: "m/t".into(), size: 100, used, high_water: used, refused: 0, holds: Vec::new() }]
+    }
+
+    #[test]
+    fn alarms_once_and_clears_once() {
+        let mut alarms = Alarms::new(Thresholds::default()).expect("thresholds");
+        let news: Vec<Option<bool>> = [0, 89, 90, 95, 85, 80, 90, 79, 85, 89, 100]
+            .map(|used| alarms.update(&table(used)).first().map(|alarm| alarm.raised))
+            .into();
+        let (raised, cleared) = (Some(true), Some(false));
+        assert_eq!(news, [None, None, raised, None, None, None, None, cleared, None, None, raised]);
+        assert!(Alarms::new(Thresholds { raise: 80, clear: 80 }).is_none());
+    }
+}

@@ -1,0 +1,158 @@
+//! A chip in this process, on a clock that moves only when somebody waits: tests and models are as fast as the machine, and their
+//! figures are those of the bus alone.
+
+use crate::hardware::{Failure, Hardware, Ticket};
+use lanyard_asic::chip::device::{Device, SessionId, wants};
+use lanyard_asic::platform::Platform;
+use lanyard_asic::sdk::faults::FaultPlan;
+use lanyard_asic::sdk::message::{Answer, Event, Incoming, Notice, Request, Welcome, announced};
+use lanyard_asic::sdk::{Operation, VERSION};
+use lanyard_pipeline::Timestamp;
+use std::collections::VecDeque;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Simulated {
+    device: Device,
+    session: SessionId,
+    welcome: Welcome,
+    platform: Platform,
+    salt: u64,
+    now_ns: u64,
+    number: u32,
+    under_way: VecDeque<u32>,
+    answers: VecDeque<(Ticket, Result<Answer, Failure>)>,
+    events: Vec<Event>,
+    /// Whether a chip that died can be started again.
+    pub restarts: bool,
+}
+
+impl Simulated {
+    /// A chip with this platform.
+    #[must_use]
+    pub fn new(platform: &Platform, salt: u64) -> Self {
+        let mut device = Device::new(platform, salt, 1);
+        let session = device.open();
+        let bus = platform.bus;
+        let welcome = Welcome {
+            version: VERSION,
+            platform: platform.name.clone(),
+            boot: 1,
+            salt,
+            write_us: bus.write_us,
+            query_us: bus.query_us,
+            bulk: bus.bulk,
+        };
+        let mut this = Self {
+            device,
+            session,
+            welcome,
+            platform: platform.clone(),
+            salt,
+            now_ns: 0,
+            number: 0,
+            under_way: VecDeque::new(),
+            answers: VecDeque::new(),
+            events: Vec::new(),
+            restarts: true,
+        };
+        this.greet();
+        this
+    }
+
+    fn greet(&mut self) {
+        let now = self.now();
+        self.device.request(now, self.session, 0, Request::Hello(VERSION, "simulated".into()));
+        self.device.request(now, self.session, 0, Request::Subscribe(wants::LEARNING));
+        self.device.advance(now);
+        if let Some(output) = self.device.output(self.session) {
+            output.clear();
+        }
+    }
+    fn now(&self) -> Timestamp {
+        Timestamp::from_nanos(self.now_ns)
+    }
+    /// Microseconds that have passed.
+    #[must_use]
+    pub fn now_us(&self) -> u64 {
+        self.now_ns / 1000
+    }
+    /// The chip, to look at and to give frames.
+    pub fn device(&mut self) -> &mut Device {
+        &mut self.device
+    }
+    /// Sets the chip's fault plan.
+    pub fn set_faults(&mut self, plan: FaultPlan) {
+        self.device.set_faults(plan);
+    }
+    /// The chip's configuration, past the bus and the protocol.
+    #[must_use]
+    pub fn truth(&self) -> Vec<Operation> {
+        self.device.chip().entries()
+    }
+
+    /// Takes what the chip has said by now.
+    fn take(&mut self) {
+        self.device.advance(self.now());
+        let bytes: Vec<u8> =
+            self.device.output(self.session).map(|out| out.drain(..).collect()).unwrap_or_default();
+        let mut rest = &bytes[..];
+        while let Ok(Some(length)) = announced(rest) {
+            match Incoming::decode(&rest[..length]) {
+                Ok(Incoming::Answer(number, Answer::Refused(refused))) => {
+                    self.answers.push_back((Ticket(number.into()), Err(Failure::Refused(refused))));
+                    self.under_way.pop_front();
+                }
+                Ok(Incoming::Answer(number, answer)) => {
+                    self.answers.push_back((Ticket(number.into()), Ok(answer)));
+                    self.under_way.pop_front();
+                }
+                Ok(Incoming::Notice(Notice::Event(event))) => self.events.push(event),
+                Ok(Incoming::Notice(Notice::Packet(..))) | Err(_) => {}
+            }
+            rest = &rest[length..];
+        }
+        if self.device.is_dead() || self.device.closing(self.session) {
+            let gone = || Err(Failure::Gone("the chip has died or hung up".into()));
+            self.answers.extend(self.under_way.drain(..).map(|number| (Ticket(number.into()), gone())));
+        }
+    }
+}
+
+impl Hardware for Simulated {
+    fn send(&mut self, request: Request) -> Ticket {
+        self.number += 1;
+        self.under_way.push_back(self.number);
+        self.device.request(self.now(), self.session, self.number, request);
+        Ticket(self.number.into())
+    }
+    fn poll(&mut self, wait: bool) -> Option<(Ticket, Result<Answer, Failure>)> {
+        self.take();
+        while wait && self.answers.is_empty() && !self.under_way.is_empty() {
+            let next = self.device.next()?;
+            self.now_ns = self.now_ns.max(next.as_nanos());
+            self.take();
+        }
+        self.answers.pop_front()
+    }
+    fn events(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.events)
+    }
+    fn welcome(&self) -> &Welcome {
+        &self.welcome
+    }
+    fn reconnect(&mut self) -> Result<(), String> {
+        if self.device.is_dead() {
+            if !self.restarts {
+                return Err("the chip is dead".into());
+            }
+            self.welcome.boot += 1;
+            self.device = Device::new(&self.platform, self.salt, self.welcome.boot);
+        } else {
+            self.device.close(self.session);
+        }
+        self.session = self.device.open();
+        self.greet();
+        Ok(())
+    }
+}

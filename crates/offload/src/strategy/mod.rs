@@ -1,0 +1,173 @@
+//! How the manager knows whether something fits: [`Strategy`], and one file for each.
+//!
+//! A strategy never touches the chip. It decides, or says what it has to know first; the manager asks the chip for it.
+//!
+//! Invariant: [`Decision::Accept`] is given only where the strategy is sure. A count of free units is enough where every unit serves
+//! every entry (prefixes by units, runs of one index); hash tables and TCAMs refuse earlier, so a strategy that only counts
+//! has the chip verify what goes there.
+
+mod credit;
+mod flat;
+mod lockstep;
+mod model;
+mod pool;
+mod prefetch;
+
+use lanyard_asic::object::{Object, TableKind};
+use lanyard_asic::platform::Platform;
+use lanyard_asic::sdk::message::{Code, Event, Refused};
+use lanyard_asic::sdk::operation::Operation;
+use lanyard_asic::tables::{Shortage, Usage};
+
+/// One operation that is to be written, and what it takes and gives back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Write {
+    /// The operation.
+    pub operation: Operation,
+    /// Objects that it adds, and how many.
+    pub adds: Vec<(Object, u32)>,
+    /// Objects that it removes, and how many.
+    pub removes: Vec<(Object, u32)>,
+    /// It may take more than is known here (a VRF's first route): only the chip can tell.
+    pub unsure: bool,
+}
+
+/// What becomes of some writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// They fit: the asker is answered, and they are sent.
+    Accept,
+    /// Only the chip can tell: they are sent, and its answer is awaited.
+    Verify,
+    /// They do not fit.
+    Refuse(Refused),
+    /// The chip is to be asked for its figures, the answer awaited, and the strategy asked again.
+    Query,
+    /// Figures that have been asked for are to be awaited, and the strategy asked again.
+    Wait,
+}
+
+/// See the module.
+pub trait Strategy: std::fmt::Debug + Send {
+    /// Its name in commands and reports.
+    fn name(&self) -> &'static str;
+    /// Decides about writes that are carried out together.
+    fn admit(&mut self, writes: &[Write]) -> Decision;
+    /// The chip is being asked for its figures; writes that are admitted from now on are not in them.
+    fn asked(&mut self) {}
+    /// The chip's figures.
+    fn figures(&mut self, _tables: &[Usage]) {}
+    /// True when the chip is to be asked for its figures without anybody waiting.
+    fn wants_figures(&mut self) -> bool {
+        false
+    }
+    /// Writes that were verified or not for it to decide have been carried out.
+    fn wrote(&mut self, _operations: &[Operation]) {}
+    /// The chip has not carried out what was accepted, or something else is not as it seems.
+    fn distrust(&mut self) {}
+    /// The chip's configuration as it was read back.
+    fn resync(&mut self, _entries: &[Operation]) {}
+    /// The chip has said something.
+    fn heard(&mut self, _event: &Event) {}
+    /// Most operations of one transaction that nobody awaits.
+    fn chunk(&self) -> usize {
+        1
+    }
+    /// How sure the next decision is: 1 is certain.
+    fn confidence(&self) -> f64 {
+        1.0
+    }
+}
+
+/// The names of all strategies.
+pub const NAMES: [&str; 6] = ["lockstep", "prefetch", "credit", "predict-flat", "predict-model", "hybrid"];
+
+/// Makes a strategy by its name. `prefetch` is how many units it fetches at a time, 1 or more; `salt` is the chip's.
+///
+/// # Errors
+/// When there is none of this name.
+pub fn by_name(
+    name: &str,
+    platform: &Platform,
+    salt: u64,
+    prefetch: u32,
+) -> Result<Box<dyn Strategy>, String> {
+    Ok(match name {
+        "lockstep" => Box::new(lockstep::Lockstep::new(platform)),
+        "prefetch" => Box::new(prefetch::Prefetch::new(platform, prefetch.max(1))),
+        "credit" => Box::new(credit::Credit::new(platform)),
+        "predict-flat" => Box::new(flat::Flat::new(platform)),
+        "predict-model" => Box::new(model::Model::new(platform, salt, 1)),
+        "hybrid" => Box::new(model::Model::new(platform, salt, 64)),
+        other => return Err(format!("strategy {other:?}: one of {}", NAMES.join(", "))),
+    })
+}
+
+/// The tables of a platform as a strategy that counts sees them.
+#[derive(Debug, Clone)]
+pub(crate) struct Layout {
+    /// Path and size of each table.
+    pub(crate) tables: Vec<(String, u32)>,
+    /// By object: its table and units, and whether a count of free units is enough to know that it fits.
+    places: Vec<(usize, u32, TableKind)>,
+}
+
+impl Layout {
+    pub(crate) fn new(platform: &Platform) -> Self {
+        let mut tables = Vec::new();
+        for memory in &platform.memory {
+            tables.extend(
+                memory.table.iter().map(|table| (format!("{}/{}", memory.name, table.name), table.size)),
+            );
+        }
+        let place = |object: &Object| {
+            let (memory, table, width) = platform.table_of(*object)?;
+            let path = format!("{}/{}", memory.name, table.name);
+            Some((tables.iter().position(|(other, _)| *other == path)?, width.units(), table.kind))
+        };
+        let places =
+            Object::ALL.iter().map(|object| place(object).unwrap_or((0, 1, TableKind::Exact))).collect();
+        Self { tables, places }
+    }
+    /// Units of `count` objects, and their table.
+    pub(crate) fn units(&self, object: Object, count: u32) -> (usize, i64) {
+        let (table, units, _) = self.places[object as usize];
+        (table, i64::from(units) * i64::from(count))
+    }
+    /// True when only the chip knows whether these fit.
+    pub(crate) fn must_verify(&self, writes: &[Write]) -> bool {
+        writes.iter().any(|write| {
+            write.unsure
+                || write.adds.iter().any(|(object, count)| match self.places[*object as usize].2 {
+                    TableKind::Lpm => false,
+                    TableKind::Index => *count > 1,
+                    TableKind::Exact | TableKind::Tcam => true,
+                })
+        })
+    }
+    /// Units that the writes take of each table, what they give back not counted.
+    pub(crate) fn needs(&self, writes: &[Write]) -> Vec<(usize, i64)> {
+        let mut needs: Vec<(usize, i64)> = Vec::new();
+        for (object, count) in writes.iter().flat_map(|write| &write.adds) {
+            let (table, units) = self.units(*object, *count);
+            match needs.iter_mut().find(|(other, _)| *other == table) {
+                Some((_, sum)) => *sum += units,
+                None => needs.push((table, units)),
+            }
+        }
+        needs
+    }
+    /// Refuses for want of room in a table.
+    pub(crate) fn refuse(&self, table: usize, free: i64) -> Decision {
+        let (path, size) = &self.tables[table];
+        let used = u32::try_from(i64::from(*size) - free.max(0)).unwrap_or(0);
+        Decision::Refuse(Refused {
+            code: Code::NoRoom,
+            at: 0,
+            table: path.clone(),
+            shortage: Some(Shortage::Full),
+            units: (used, *size),
+            text: format!("table {path} has no room ({used} of {size} units are in use)"),
+        })
+    }
+}

@@ -1,0 +1,106 @@
+//! Predict-model and hybrid: a twin of the chip, with the same tables and the same hashes, that is asked instead of it.
+//!
+//! A driver sets the seed of a chip's hashes, so it can know where every key collides. The twin is told everything that the chip is
+//! told, in the same order; so it refuses exactly what the chip will refuse, and nobody waits for the bus. What the twin cannot know
+//! is what the chip does by itself: addresses that it learns take room in a shared hash table. Where those share a table,
+//! and after a failure, when entries lie in another order than the twin's, the chip verifies what goes into hash tables and
+//! TCAMs; counts of units stay certain.
+//!
+//! Hybrid is the same with transactions of up to 64 operations, so that a batch costs few messages.
+
+use super::{Decision, Layout, Strategy, Write};
+use lanyard_asic::chip::{Chip, Effects};
+use lanyard_asic::object::Object;
+use lanyard_asic::platform::Platform;
+use lanyard_asic::sdk::message::Event;
+use lanyard_asic::sdk::operation::Operation;
+use lanyard_pipeline::Timestamp;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Model {
+    platform: Platform,
+    salt: u64,
+    layout: Layout,
+    twin: Chip,
+    /// Entries of the twin lie where the chip's do.
+    exact: bool,
+    /// The table that learned addresses take.
+    learned: usize,
+    has_learned: bool,
+    chunk: usize,
+}
+
+impl Model {
+    pub(super) fn new(platform: &Platform, salt: u64, chunk: usize) -> Self {
+        let layout = Layout::new(platform);
+        Self {
+            platform: platform.clone(),
+            salt,
+            learned: layout.units(Object::Mac, 1).0,
+            layout,
+            twin: Chip::new(platform, salt),
+            exact: true,
+            has_learned: false,
+            chunk,
+        }
+    }
+
+    /// True when the twin's answer about these writes may differ from the chip's.
+    fn unsure(&self, writes: &[Write]) -> bool {
+        if !self.exact && self.layout.must_verify(writes) {
+            return true;
+        }
+        self.has_learned
+            && writes
+                .iter()
+                .flat_map(|write| &write.adds)
+                .any(|(object, count)| self.layout.units(*object, *count).0 == self.learned)
+    }
+
+    fn tell(&mut self, operations: &[Operation]) -> Result<(), lanyard_asic::sdk::Refused> {
+        self.twin.commit(Timestamp::default(), operations, &mut Effects::default()).map(drop)
+    }
+}
+
+impl Strategy for Model {
+    fn name(&self) -> &'static str {
+        if self.chunk == 1 { "predict-model" } else { "hybrid" }
+    }
+    fn admit(&mut self, writes: &[Write]) -> Decision {
+        if self.unsure(writes) {
+            return Decision::Verify;
+        }
+        let operations: Vec<Operation> = writes.iter().map(|write| write.operation.clone()).collect();
+        match self.tell(&operations) {
+            Ok(()) => Decision::Accept,
+            Err(refused) => Decision::Refuse(refused),
+        }
+    }
+    fn wrote(&mut self, operations: &[Operation]) {
+        self.exact &= self.tell(operations).is_ok();
+    }
+    fn distrust(&mut self) {
+        self.exact = false;
+    }
+    fn resync(&mut self, entries: &[Operation]) {
+        self.twin = Chip::new(&self.platform, self.salt);
+        for operation in entries {
+            let _ = self.tell(std::slice::from_ref(operation));
+        }
+        self.exact = entries.len() <= 1;
+    }
+    fn heard(&mut self, event: &Event) {
+        self.has_learned |= matches!(event, Event::Learned(_) | Event::Lost(_));
+    }
+    fn chunk(&self) -> usize {
+        self.chunk
+    }
+    fn confidence(&self) -> f64 {
+        match (self.exact, self.has_learned) {
+            (true, false) => 1.0,
+            (true, true) => 0.95,
+            (false, _) => 0.9,
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Free units of each table as the chip told them last, and what has been spent since.
+
+use super::{Layout, Write};
+use lanyard_asic::tables::Usage;
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub(super) struct Pool {
+    pub(super) layout: Layout,
+    /// Units that may be spent without asking.
+    pub(super) credits: Vec<i64>,
+    /// Units that were free in the last figures, without what has been spent since they were asked for.
+    pub(super) free: Vec<i64>,
+    /// Spent since figures were asked for that have not come.
+    spent: Vec<i64>,
+    /// Figures have come, and nothing has been written since they were asked for.
+    pub(super) fresh: bool,
+}
+
+impl Pool {
+    pub(super) fn new(layout: Layout) -> Self {
+        let none = vec![0; layout.tables.len()];
+        Self { layout, credits: none.clone(), free: none.clone(), spent: none, fresh: false }
+    }
+    pub(super) fn asked(&mut self) {
+        self.spent.fill(0);
+        self.fresh = true;
+    }
+    /// Takes figures; at most `grant` units of each table become credits.
+    pub(super) fn figures(&mut self, tables: &[Usage], grant: i64) {
+        for (at, (path, _)) in self.layout.tables.iter().enumerate() {
+            let Some(table) = tables.iter().find(|table| table.path == *path) else { continue };
+            self.free[at] = i64::from(table.size) - i64::from(table.used) - self.spent[at];
+            self.credits[at] = self.free[at].min(grant);
+        }
+    }
+    /// The table whose credits are not enough.
+    pub(super) fn lacks(&self, writes: &[Write]) -> Option<usize> {
+        self.layout
+            .needs(writes)
+            .into_iter()
+            .find(|(table, units)| self.credits[*table] < *units)
+            .map(|(table, _)| table)
+    }
+    /// Spends what the writes take.
+    pub(super) fn spend(&mut self, writes: &[Write]) {
+        self.fresh &= writes.is_empty();
+        for (table, units) in self.layout.needs(writes) {
+            self.credits[table] -= units;
+            self.free[table] -= units;
+            self.spent[table] += units;
+        }
+    }
+}

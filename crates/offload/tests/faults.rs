@@ -1,0 +1,108 @@
+//! A fault at each operation of the SDK in turn, for every strategy and policy: afterwards configuration, manager and chip agree, and no
+//! packet takes a shorter prefix because a longer one is missing.
+
+mod common;
+
+use common::{APPLIANCE, agree, group, manager, random_prefix, route};
+use lanyard_asic::sdk::Operation;
+use lanyard_asic::sdk::faults::FaultPlan;
+use lanyard_offload::simulated::Simulated;
+use lanyard_offload::strategy::NAMES;
+use lanyard_offload::{Manager, Policy};
+use lanyard_pipeline::generate::Rng;
+use lanyard_types::AdjacencyId;
+
+/// Requests that add, change and remove, alone and in batches; answers how many were accepted.
+fn traffic(manager: &mut Manager<Simulated>, seed: u64, requests: u32) -> u32 {
+    let mut rng = Rng::new(seed);
+    let mut accepted = 0;
+    for _ in 0..requests {
+        let batch: Vec<Operation> = (0..1 + rng.next_u64() % 4)
+            .map(|_| {
+                let by = (!rng.next_u64().is_multiple_of(3)).then_some(1 + (rng.next_u64() % 2) as u32);
+                match rng.next_u64() % 12 {
+                    0 => {
+                        let adjacency =
+                            AdjacencyId::new(1 + (rng.next_u64() % 2) as u32).expect("an adjacency");
+                        Operation::Group(group(1), Some(vec![adjacency; 1 << (rng.next_u64() % 3)]))
+                    }
+                    _ => route(random_prefix(&mut rng), by),
+                }
+            })
+            .collect();
+        accepted += u32::from(manager.request(&batch).is_ok());
+    }
+    accepted
+}
+
+#[test]
+fn after_a_fault_at_any_operation_the_three_views_agree() {
+    let mut cases = 0;
+    for strategy in NAMES {
+        for policy in [Policy::Sync, Policy::Hybrid] {
+            for fault in ["fail", "cut", "die"] {
+                for at in 1..=40 {
+                    let mut manager = manager(APPLIANCE, strategy, policy);
+                    manager.drain();
+                    let plan = format!("{fault} operation at {at}\n{fault} query at {}", at * 3);
+                    manager.hardware().set_faults(FaultPlan::parse(&plan).expect("a plan"));
+                    traffic(&mut manager, at, 30);
+                    let what = format!("{strategy}, {policy:?}, {fault} at {at}");
+                    manager.settle().unwrap_or_else(|error| unreachable!("{what}: {error}"));
+                    agree(&mut manager, at, &what);
+                    cases += 1;
+                }
+            }
+        }
+    }
+    println!("{cases} cases");
+}
+
+#[test]
+fn faults_that_go_on_are_survived() {
+    for strategy in NAMES {
+        for policy in [Policy::Sync, Policy::Hybrid, Policy::Bypass] {
+            for plan in [
+                "fail operation every 7",
+                "fail route every 3",
+                "cut operation every 23",
+                "fail query every 5",
+            ] {
+                let mut manager = manager(APPLIANCE, strategy, policy);
+                manager.drain();
+                manager.hardware().set_faults(FaultPlan::parse(plan).expect("a plan"));
+                traffic(&mut manager, 5, 60);
+                manager.hardware().set_faults(FaultPlan::default());
+                let what = format!("{strategy}, {policy:?}, {plan}");
+                manager.settle().unwrap_or_else(|error| unreachable!("{what}: {error}"));
+                agree(&mut manager, 9, &what);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_table_that_overflows_under_faults_leaves_no_black_hole() {
+    for strategy in ["lockstep", "credit", "hybrid"] {
+        let mut manager = manager(APPLIANCE, strategy, Policy::Hybrid);
+        manager.hardware().set_faults(FaultPlan::parse("fail route every 11").expect("a plan"));
+        let accepted = traffic(&mut manager, 3, 1500);
+        assert!(accepted > 500, "{strategy}: {accepted}");
+        manager.hardware().set_faults(FaultPlan::default());
+        manager.settle().expect("the chip works");
+        agree(&mut manager, 4, strategy);
+    }
+}
+
+#[test]
+fn without_a_chip_the_software_plane_has_everything() {
+    let mut manager = manager(APPLIANCE, "hybrid", Policy::Sync);
+    assert!(traffic(&mut manager, 1, 20) > 10);
+    manager.hardware().restarts = false;
+    manager.hardware().set_faults(FaultPlan::parse("die operation at 5").expect("a plan"));
+    traffic(&mut manager, 2, 20);
+    manager.settle().expect("given up");
+    assert!(manager.is_down() && manager.written().is_empty());
+    assert!(traffic(&mut manager, 3, 20) > 10, "configuration goes on");
+    agree(&mut manager, 5, "down");
+}
