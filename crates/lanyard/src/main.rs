@@ -116,6 +116,8 @@ enum Bench {
     Profile(lanyard_bench::profile::Args),
     /// How fast the plane follows the kernel's routing tables
     Routes(lanyard_bench::rows::routes::Args),
+    /// What each strategy of the resource manager costs those who ask, and the traffic
+    Resources(lanyard_bench::rows::resources::Args),
     /// Is the tester right? Wires that lose, double, spoil, delay and reorder frames by known figures
     Selftest(lanyard_bench::tester::selftest::Args),
     Rfc2544(lanyard_bench::method::command::Rfc2544Args),
@@ -141,6 +143,7 @@ fn main() -> ExitCode {
             Bench::Trees(args) => lanyard_bench::rows::trees::main(&args),
             Bench::Profile(args) => lanyard_bench::profile::main(&args),
             Bench::Routes(args) => lanyard_bench::rows::routes::main(&args),
+            Bench::Resources(args) => lanyard_bench::rows::resources::main(&args),
             Bench::Selftest(args) => lanyard_bench::tester::selftest::main(&args),
             Bench::Rfc2544(args) => lanyard_bench::method::command::rfc2544(&args),
             Bench::Rfc2889(args) => lanyard_bench::method::command::rfc2889(&args),

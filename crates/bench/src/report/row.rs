@@ -7,6 +7,7 @@
 use super::statistics::{Spread, ratios};
 use super::{Axis, Better, DeviceNote, Key, Results, Series, Unit};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// What a row is held against.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -102,6 +103,9 @@ pub struct Row {
     /// True when the measurement was begun and something broke.
     #[serde(default)]
     pub broken: bool,
+    /// Keys of the row's own in JSON, for rows that a contract gives names to.
+    #[serde(flatten)]
+    pub facts: BTreeMap<String, serde_json::Value>,
 }
 
 /// The figures of one arm, as a bench hands them over.
@@ -154,6 +158,7 @@ impl Row {
             prepared: Vec::new(),
             skipped: None,
             broken: false,
+            facts: BTreeMap::new(),
         }
     }
 

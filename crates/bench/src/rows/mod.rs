@@ -2,5 +2,6 @@
 
 pub mod failover;
 pub mod forward;
+pub mod resources;
 pub mod routes;
 pub mod trees;
