@@ -129,8 +129,13 @@ pub fn agree(manager: &mut Manager<Simulated>, seed: u64, what: &str) {
         );
     }
     let mut rng = Rng::new(seed);
-    for _ in 0..500 {
-        let address: IpAddr = random_prefix(&mut rng).addr();
+    // An address of each route, the hidden ones above all, and others.
+    let mut addresses: Vec<IpAddr> = (0..500).map(|_| random_prefix(&mut rng).addr()).collect();
+    for (_, tables) in routes.vrfs() {
+        addresses.extend(tables.ipv4.iter().map(|(prefix, _)| IpAddr::from(prefix.addr())));
+        addresses.extend(tables.ipv6.iter().map(|(prefix, _)| IpAddr::from(prefix.addr())));
+    }
+    for address in addresses {
         let right = routes.longest(VrfId::DEFAULT, address).map(|(_, target)| target);
         let found = (0..=128)
             .rev()
