@@ -1,8 +1,8 @@
 //! Spanning tree among real switches in namespaces: rings of Lanyards, the kernel's bridge and Open vSwitch as
 //! neighbours; what the trees are, that nothing loops, that frames find another way.
 //!
-//! The fixtures are those of `tests/netns`; read `fixture.rs` for what is added. Nothing sleeps and no time is judged:
-//! measured times are printed.
+//! The fixtures are those of `tests/netns`; read `fixture.rs` for what is added. Only `stalls`
+//! judges time; elsewhere measured times are printed.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -16,5 +16,6 @@ mod guards;
 mod load;
 mod peers;
 mod ring;
+mod stalls;
 mod transparent;
 mod watchdog;

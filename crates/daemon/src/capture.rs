@@ -182,6 +182,6 @@ mod tests {
         assert_eq!(got, (Some(vec![1, 2]), true));
         drop(capture);
         assert!(stop.load(Ordering::Relaxed), "the thread ends");
-        assert_eq!(*bench.plane.captures.borrow(), [(port, false)]);
+        assert_eq!(*bench.plane.captures.lock(), [(port, false)]);
     }
 }

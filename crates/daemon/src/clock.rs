@@ -11,7 +11,7 @@ pub struct Clock {
     boot_ms: u64,
     /// The time set by a test.
     #[cfg(test)]
-    manual: Option<std::rc::Rc<std::cell::Cell<u64>>>,
+    manual: Option<std::sync::Arc<std::sync::atomic::AtomicU64>>,
 }
 
 impl Clock {
@@ -29,7 +29,7 @@ impl Clock {
     }
     /// A clock that stands still until `now_ms` is set.
     #[cfg(test)]
-    pub fn manual(now_ms: std::rc::Rc<std::cell::Cell<u64>>) -> Self {
+    pub fn manual(now_ms: std::sync::Arc<std::sync::atomic::AtomicU64>) -> Self {
         Self { start: Instant::now(), boot_ms: 0, manual: Some(now_ms) }
     }
     /// Milliseconds since the start.
@@ -37,7 +37,7 @@ impl Clock {
     pub fn now_ms(&self) -> u64 {
         #[cfg(test)]
         if let Some(now_ms) = &self.manual {
-            return now_ms.get();
+            return now_ms.load(std::sync::atomic::Ordering::SeqCst);
         }
         u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
     }

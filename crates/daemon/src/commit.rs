@@ -13,8 +13,9 @@ use crate::instance::shared_knobs;
 use crate::kernel::KernelError;
 use crate::layer3::{self, RouteRefused};
 use crate::netdevs::{Change, pair_missing};
+use crate::protocols::keeper::snapshot_path;
 use crate::record::RecordError;
-use crate::spanning::{carry_out, snapshot_path};
+use crate::spanning;
 use crate::startup::Part;
 use lanyard_cli::backend::{Configuration, Refusal};
 use lanyard_cli::sessions::ConfigSessions;
@@ -131,6 +132,7 @@ impl Core {
         let listening = self.fpm.prepare(next.fpm.as_ref())?;
         learn(&mut self.ctx, &next);
         let now = self.ctx.clock.boot_ms();
+        spanning::refresh(&mut self.ctx);
         let plan = self.ctx.switch.plan(now, next).map_err(CommitError::Refused)?;
         self.ctx.write_ahead(&plan.actions.record)?;
         let found = self.ctx.plane.state().clone();
@@ -148,12 +150,14 @@ impl Core {
         }
         self.follow_tables(&plan.config);
         let state = self.ctx.switch.compile(&plan);
+        spanning::hold(&self.ctx, &plan);
         if let Err(error) = self.apply(&plan.config, &state) {
             let error = self.at_port(error, &state);
             self.unwind(&plan.actions);
             let config = self.ctx.switch.config().clone();
             self.follow_tables(&config);
             self.reopen(&found);
+            spanning::release(&self.ctx);
             // The kernel flushes routes without an event when their interface or its address goes.
             self.layer3.handle(&mut self.ctx, layer3::Event::Flushed);
             self.layer3.configure(&mut self.ctx);
@@ -243,10 +247,11 @@ impl Core {
     }
 
     fn finish(&mut self, plan: Plan, old: &PlaneState, state: &PlaneState) {
-        let after = plan.actions.after.clone();
+        let (after, reconfigure) = (plan.actions.after.clone(), plan.reconfigure.clone());
         let before = self.ctx.switch.record().clone();
         self.ctx.notices.extend(plan.notices.iter().cloned());
         self.ctx.switch.accept(plan);
+        spanning::take(&mut self.ctx, reconfigure);
         self.ports.faults.retain(|name, _| state.ports.values().any(|port| port.name == *name));
         flush_stale(&mut self.ctx, old, state);
         self.ctx.rename_ports();
@@ -264,9 +269,7 @@ impl Core {
         self.keep_running_config();
         self.ageing.configure(&mut self.ctx);
         self.follow_up();
-        self.spanning.configure(&mut self.ctx);
-        // With spanning tree off, ports that the watchdog has blocked are opened again.
-        if self.ctx.switch.spanning().is_some() || !self.ctx.plane.state().stp.is_empty() {
+        if self.ctx.switch.spanning().is_some() {
             // New ports learn the state of their links.
             self.settle();
         }
@@ -275,8 +278,8 @@ impl Core {
     /// Gives the plane the state that configuration and facts mean now. Used for changes that
     /// cannot be refused: a port that the plane does not take is left out, and the reason is kept.
     pub(crate) fn settle(&mut self) {
-        self.spanning.links(&mut self.ctx);
-        let todo = self.spanning.todo(&mut self.ctx);
+        // First: a port that gets a link is held in its trees before the plane enables it.
+        spanning::links(&mut self.ctx);
         let next = self.ctx.switch.state();
         if next != *self.ctx.plane.state() {
             let old = self.ctx.plane.state().clone();
@@ -289,9 +292,17 @@ impl Core {
             self.ctx.rename_ports();
             announce::ports(&mut self.ctx, &old, &now);
         }
-        carry_out(&mut self.ctx, todo);
-        self.spanning.configure(&mut self.ctx);
+        self.protocol_reports();
         self.follow_up();
+    }
+
+    /// Takes the reports of the protocols and does what they ask for; returns whether there were
+    /// any.
+    pub(crate) fn protocol_reports(&mut self) -> bool {
+        let reports = self.ctx.protocols.reports();
+        let any = !reports.is_empty();
+        spanning::handle(&mut self.ctx, reports);
+        any
     }
 
     /// Applies everything except newly attached ports first, and then those one by one.
@@ -377,6 +388,7 @@ impl Core {
     /// What could not be undone; everything else has been.
     pub(crate) fn detach(&mut self) -> Result<(), DetachError> {
         self.detached = true;
+        spanning::end(&self.ctx);
         let mut failures: Vec<DetachFailure> =
             self.ctx.plane.detach().err().map(DetachFailure::from).into_iter().collect();
         self.children.end_all(&mut self.ctx);

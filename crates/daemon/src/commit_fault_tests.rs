@@ -6,6 +6,7 @@ use super::*;
 use crate::testing::{Bench, config, messages};
 use lanyard_netdev::Event;
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::Ordering;
 
 /// A configuration that needs every kind of action.
 const WIDE: &str = "vlan 10\nvlan 20\nvrf definition red\nip routing\nipv6 unicast-routing\ninterface eth1\n \
@@ -135,12 +136,12 @@ fn the_plane_refuses_each_port() {
     for port in ports.iter().filter(|port| port.name != "eth1") {
         let (bench, mut core) = running(BEFORE);
         let before = picture(&bench, &core);
-        *bench.plane.refused_port.borrow_mut() = Some(port.name.clone());
+        *bench.plane.refused_port.lock() = Some(port.name.clone());
         let error = core.take(config(AFTER)).expect_err("refused");
         let want = links::host_end_of(&port.name);
         assert!(matches!(&error, CommitError::Port { interface, .. } if *interface == want), "{error:?}");
         assert_eq!(picture(&bench, &core), before, "{}", port.name);
-        *bench.plane.refused_port.borrow_mut() = None;
+        *bench.plane.refused_port.lock() = None;
         core.take(config(AFTER)).expect("taken, once nothing is refused");
     }
 }
@@ -151,7 +152,7 @@ fn the_plane_refuses_and_the_undoing_fails_at_each_step() {
     for undo in 1..=steps {
         let (bench, mut core) = running(BEFORE);
         let before = picture(&bench, &core);
-        *bench.plane.refused_port.borrow_mut() = Some("eth3".into());
+        *bench.plane.refused_port.lock() = Some("eth3".into());
         bench.kernel.state().fail_at = Some(steps + undo);
         core.take(config(WIDE)).expect_err("refused");
         assert_eq!(bench.kernel.state().fail_at, None, "the undoing has {steps} steps");
@@ -168,13 +169,13 @@ fn the_plane_refuses_to_go_back() {
     for call in 1.. {
         let (bench, mut core) = running(BEFORE);
         let before = picture(&bench, &core);
-        bench.plane.applied.set(0);
-        bench.plane.refused_calls.borrow_mut().extend(call..call + 100);
+        bench.plane.applied.store(0, Ordering::Relaxed);
+        bench.plane.refused_calls.lock().extend(call..call + 100);
         let result = core.take(config(WIDE));
-        if bench.plane.applied.get() < call {
+        if bench.plane.applied.load(Ordering::Relaxed) < call {
             break;
         }
-        bench.plane.refused_calls.borrow_mut().clear();
+        bench.plane.refused_calls.lock().clear();
         if result.is_err() {
             assert!(has(&core, "APPLY"), "call {call}: {:?}", messages(&core.ctx));
             refused += 1;

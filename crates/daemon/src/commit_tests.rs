@@ -101,7 +101,7 @@ fn a_fault_at_each_step_leaves_the_switch_as_it_was() {
 fn a_state_that_the_plane_refuses_is_undone() {
     let (bench, mut core) = running(BEFORE);
     let before = picture(&bench, &core);
-    *bench.plane.refused_port.borrow_mut() = Some("eth2".into());
+    *bench.plane.refused_port.lock() = Some("eth2".into());
     let error = core.take(config(AFTER)).expect_err("refused");
     assert!(matches!(&error, CommitError::Port { interface, .. } if interface == "eth2"), "{error:?}");
     assert_eq!(picture(&bench, &core), before);
@@ -113,7 +113,7 @@ fn a_port_that_the_plane_refuses_later_is_left_out() {
     bench.kernel.state().links.remove(&(None, "eth2".into()));
     core.netdev_events(vec![Event::LinkGone { ifindex: 2, name: "eth2".into() }]);
     let index = bench.kernel.add("eth2");
-    *bench.plane.refused_port.borrow_mut() = Some("eth2".into());
+    *bench.plane.refused_port.lock() = Some("eth2".into());
     let came = bench.kernel.change("eth2", |_| {});
     core.netdev_events(vec![came]);
     let port = |core: &Core, name: &str| {
@@ -126,7 +126,7 @@ fn a_port_that_the_plane_refuses_later_is_left_out() {
         messages(&core.ctx)
             .contains(&"PORT: Interface eth2 does not forward: eth2 is refused by the test".into())
     );
-    *bench.plane.refused_port.borrow_mut() = None;
+    *bench.plane.refused_port.lock() = None;
     core.settle();
     assert_eq!(port(&core, "eth2"), Some((index, true)));
     assert!(core.ports.faults.is_empty());
@@ -268,11 +268,10 @@ fn routes_of_the_kernel_are_in_the_plane_while_it_has_them() {
 fn hellos_leave_by_ports_that_have_a_link() {
     let (bench, mut core) =
         running("spanning-tree mode rstp\ninterface eth1\n switchport\ninterface eth2\n switchport");
-    let hellos = |bench: &Bench| {
-        bench.plane.injected.borrow_mut().drain(..).map(|(port, _)| port).collect::<BTreeSet<_>>()
-    };
+    let hellos =
+        |bench: &Bench| bench.plane.injected.lock().drain(..).map(|(port, _)| port).collect::<BTreeSet<_>>();
     assert_eq!(hellos(&bench).len(), 2);
-    let at_ms = core.spanning.next_ms(&core.ctx).expect("a timer runs");
+    let at_ms = core.ctx.protocols.next_ms().expect("a timer runs");
     bench.clock.set(at_ms.max(2000));
     core.tick();
     assert_eq!(hellos(&bench).len(), 2);

@@ -8,8 +8,8 @@ use crate::bus::Bus;
 use crate::clock::Clock;
 use crate::kernel::Kernel;
 use crate::log::Log;
-use crate::loop_safety::LoopSafety;
 use crate::paths::Paths;
+use crate::protocols::Protocols;
 use crate::record::{RecordError, RecordFile, with_coming};
 use lanyard_config::InterfaceName;
 use lanyard_pipeline::state::PortKind;
@@ -54,9 +54,8 @@ pub(crate) struct Context {
     pub(crate) paths: Paths,
     /// The states of tracked objects, written by [`crate::tracking`].
     pub(crate) tracks: Tracks,
-    /// Whether the plane has the states that spanning tree has decided on, and when its watchdog
-    /// expires.
-    pub(crate) loop_safety: LoopSafety,
+    /// The protocols, which run on a thread of their own.
+    pub(crate) protocols: Protocols,
     /// Notices that the current session prints after its command's output.
     pub(crate) notices: Vec<String>,
     /// The record of what has been done to netdevs, as it is on disk.
@@ -69,6 +68,7 @@ impl Context {
     pub(crate) fn new(
         switch: Switch,
         plane: Box<dyn Plane>,
+        protocols: Protocols,
         kernel: Box<dyn Kernel>,
         clock: Clock,
         log: Log,
@@ -77,8 +77,7 @@ impl Context {
         let names = vec![None; MAX_PORTS];
         let record = RecordFile::new(switch.record());
         let (bus, tracks, notices) = (Bus::default(), Tracks::default(), Vec::new());
-        let loop_safety = LoopSafety::default();
-        Self { switch, plane, kernel, clock, bus, log, paths, tracks, loop_safety, notices, record, names }
+        Self { switch, plane, kernel, clock, bus, log, paths, tracks, protocols, notices, record, names }
     }
 
     /// Adds a message to the log and sends it to sessions that monitor the log.

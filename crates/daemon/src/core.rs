@@ -19,10 +19,10 @@ use crate::log::Log;
 use crate::netdevs::{Change, Readiness};
 use crate::paths::Paths;
 use crate::port_notes::PortNotes;
+use crate::protocols::Protocols;
 use crate::relay::Relaying;
 use crate::resources::{self, Resources};
 use crate::routing::{Following, Turn};
-use crate::spanning::SpanningTree;
 use crate::tracking::{self, Tracking};
 use crate::users::Users;
 use lanyard_cli::sessions::ConfigSessions;
@@ -31,15 +31,13 @@ use lanyard_config::Config;
 use lanyard_netdev::{Event, NeighbourState};
 use lanyard_plane::{Plane, PlaneEvent};
 use lanyard_switch::Switch;
-use lanyard_types::TrapGroup;
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-/// The state of the daemon's control thread.
+/// The state of the daemon's management thread.
 pub(crate) struct Core {
     pub(crate) ctx: Context,
-    pub(crate) spanning: SpanningTree,
     pub(crate) following: Following,
     pub(crate) fpm: Fpm,
     pub(crate) tracking: Tracking,
@@ -68,6 +66,8 @@ pub(crate) struct Parts {
     /// The switch, with the present facts.
     pub(crate) switch: Switch,
     pub(crate) plane: Box<dyn Plane>,
+    /// The protocols over the plane.
+    pub(crate) protocols: Protocols,
     pub(crate) kernel: Box<dyn Kernel>,
     pub(crate) clock: Clock,
     /// The paths of files.
@@ -84,12 +84,22 @@ pub(crate) struct Parts {
 impl Core {
     /// A switch with the default configuration, which has not been applied yet.
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { switch, plane, kernel, clock, paths, startup_file, log, plane_since, following } = parts;
-        let ctx = Context::new(switch, plane, kernel, clock, log, paths);
+        let Parts {
+            switch,
+            plane,
+            protocols,
+            kernel,
+            clock,
+            paths,
+            startup_file,
+            log,
+            plane_since,
+            following,
+        } = parts;
+        let ctx = Context::new(switch, plane, protocols, kernel, clock, log, paths);
         Self {
             ageing: FdbAgeing::new(&ctx),
             ctx,
-            spanning: SpanningTree::default(),
             following,
             fpm: Fpm::default(),
             tracking: Tracking::default(),
@@ -120,15 +130,15 @@ impl Core {
 
     /// Handles the plane's events; returns their number.
     pub(crate) fn plane_events(&mut self) -> usize {
+        let frames = self.ctx.protocols.turn();
         let mut events = Vec::new();
         self.ctx.plane.poll_events(&mut |event| events.push(event));
         let count = events.len();
         if count == 0 {
-            return 0;
+            return frames;
         }
         let ctx = &mut self.ctx;
         let fdb = ctx.bus.wants(EventKind::Fdb);
-        let mut bpdus = Vec::new();
         for event in events {
             match event {
                 PlaneEvent::FdbAdded(entry) => {
@@ -148,11 +158,8 @@ impl Core {
                     announce::fdb(ctx, "delete", &entry, json!({"cause": "flushed"}));
                 }
                 PlaneEvent::FdbMoved { .. } | PlaneEvent::FdbAged(_) | PlaneEvent::FdbDeleted(_) => {}
-                PlaneEvent::Trapped { reason, port, frame, .. } => {
-                    if reason.group() == TrapGroup::Stp {
-                        bpdus.push((port, frame));
-                    }
-                }
+                // Trapped frames go to the protocol thread.
+                PlaneEvent::Trapped { .. } => {}
                 PlaneEvent::PortChanged { port, what } => {
                     let name = ctx.port_name(port);
                     ctx.log("PLANE", 5, "PORT", &format!("Interface {name}: {what}"));
@@ -162,9 +169,6 @@ impl Core {
                     ctx.bus.event(EventKind::Fdb, "change", || announce::object(json!({"lost": lost})));
                 }
             }
-        }
-        if !bpdus.is_empty() {
-            self.spanning.handle(ctx, bpdus);
         }
         self.resources.handle(ctx, resources::Changed);
         count
@@ -298,7 +302,8 @@ impl Core {
             self.ageing.tick(&mut self.ctx);
             self.resources.handle(&mut self.ctx, resources::Changed);
         }
-        self.spanning.tick(&mut self.ctx);
+        self.ctx.protocols.turn();
+        self.protocol_reports();
         if is_due(self.fpm.next_ms(&self.ctx)) {
             self.fpm.tick(&mut self.ctx);
             self.hand_over_fpm();
@@ -337,7 +342,7 @@ impl Core {
         let ctx = &self.ctx;
         let deadlines = [
             self.ageing.next_ms(ctx),
-            self.spanning.next_ms(ctx),
+            ctx.protocols.next_ms().map(|at_ms| ctx.clock.of_boot(at_ms)),
             self.fpm.next_ms(ctx),
             self.following.next_ms(ctx),
             self.tracking.next_ms(ctx),

@@ -1,5 +1,6 @@
 //! Writes files so that a crash leaves the old or the new content, never a part.
 
+use crate::faults;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -40,6 +41,7 @@ pub fn replace_quickly(path: &Path, bytes: &[u8]) -> io::Result<()> {
 fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     file.write_all(bytes)?;
+    faults::stall("fsync");
     file.sync_all()
 }
 

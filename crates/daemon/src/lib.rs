@@ -2,10 +2,12 @@
 //!
 //! Read `lanyard_switch` for what is decided and `lanyard_cli` for what is said; here it meets the kernel, the
 //! plane, files and sockets. Read `context` for what a module is, `core` for their order; a frame's
-//! slow path begins in `core::Core::plane_events`.
+//! slow path begins in `protocols::Engine::turn`.
 //!
-//! Invariant: the daemon is never on the forwarding path. One thread, one `core::Core`; whatever a session asks is
-//! a synchronous call on it, so no two sessions ever see a configuration half changed.
+//! Invariant: the daemon is never on the forwarding path. One thread manages, with one
+//! `core::Core`; whatever a session asks is a synchronous call on it, so no two sessions ever see a
+//! configuration half changed. Another one runs the protocols (`protocols`) and never waits for the
+//! first, for a disk or for the kernel's configuration.
 
 mod ageing;
 mod announce;
@@ -20,6 +22,7 @@ mod config_files;
 mod confirm;
 mod context;
 mod core;
+mod faults;
 mod fdb_views;
 mod files;
 mod fpm;
@@ -31,7 +34,6 @@ mod kernel_views;
 mod layer3;
 mod linux;
 mod log;
-mod loop_safety;
 mod netdevs;
 mod os;
 mod packet_filter;
@@ -40,6 +42,7 @@ pub mod planes;
 mod platform_views;
 mod port_notes;
 pub mod protocol;
+mod protocols;
 mod record;
 mod relay;
 mod resources;

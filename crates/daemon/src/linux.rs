@@ -3,6 +3,7 @@
 //! Invariant: the sysctls remembered here, of netdevs that the configuration names, are those that were last read or
 //! written; everything else is read anew at each call.
 
+use crate::faults;
 use crate::kernel::{FilterSource, Kernel, KernelError, Result, RouteSource};
 use crate::spaces::{self, Spaces};
 use lanyard_netdev::{
@@ -54,6 +55,7 @@ impl Linux {
     }
     /// The netlink connection of a namespace.
     fn netdev_of(&self, vrf: Option<&str>) -> Result<&Netdev> {
+        faults::stall("netlink");
         match vrf {
             None => Ok(&self.netdev),
             Some(vrf) => self.spaces.netdev(vrf).ok_or_else(|| KernelError::NoNamespace(vrf.to_owned())),
@@ -234,6 +236,7 @@ impl Linux {
 impl Netdevs for Linux {
     type Error = KernelError;
     fn act(&mut self, run: &[Action]) -> Vec<Result<()>> {
+        faults::stall("netlink");
         let (mut pairs, mut links) = (Vec::new(), Vec::new());
         for action in run {
             match action {
@@ -255,6 +258,7 @@ impl Netdevs for Linux {
 
 impl Kernel for Linux {
     fn facts(&mut self) -> Result<Facts> {
+        faults::stall("netlink");
         let links = self.netdev.links()?;
         let mut facts: Facts = links.iter().map(|link| self.link_facts(None, link)).collect();
         for (vrf, link) in self.spaces.links() {
@@ -368,6 +372,7 @@ impl Kernel for Linux {
         Ok(self.netdev_of(vrf)?.del_neighbour(ifindex, address)?)
     }
     fn settings(&self, name: &str) -> Result<Settings> {
+        faults::stall("netlink");
         Ok(self.netdev.settings(name)?)
     }
     fn driver(&self, name: &str) -> Result<String> {

@@ -1,5 +1,6 @@
-//! What needs `unsafe`: which network namespace this process is in, a descriptor of our own for one that a plane lends,
-//! one descriptor for many, the control thread's place in the scheduler, and standard output and error opened anew.
+//! What needs `unsafe`: which network namespace this process is in, a descriptor of our own for one
+//! that a plane lends, one descriptor for many, the threads' places in the scheduler, and standard
+//! output and error opened anew.
 
 #![allow(unsafe_code)]
 
@@ -27,22 +28,28 @@ pub fn netns_cookie() -> Option<u64> {
     (result == 0 && cookie != 0).then_some(cookie)
 }
 
-/// While it lives, the calling thread goes before everybody who is not real-time: sched(7), SCHED_FIFO, the lowest
-/// priority. A hello that is late because others compute is a neighbour that looks dead. Nice values would not do: where
-/// the kernel groups tasks (autogroup, control groups) they count within a group only.
+/// While it lives, the calling thread goes before everybody who is not real-time: sched(7),
+/// SCHED_FIFO, a low priority. A hello that is late because others compute is a neighbour that
+/// looks dead. Nice values would not do: where the kernel groups tasks (autogroup, control groups)
+/// they count within a group only.
 ///
 /// Threads and processes it starts are ordinary ones. The kernel leaves ordinary tasks a twentieth of each core's time
 /// whatever happens (`sched_rt_runtime_us`).
 #[derive(Debug)]
-pub struct Urgent(());
+pub struct Urgent(i32);
 
 impl Urgent {
-    /// Makes the calling thread urgent.
+    /// The priority of management: links that come and go.
+    pub const MANAGEMENT: i32 = 1;
+    /// The priority of protocols: before management, whatever that computes.
+    pub const PROTOCOLS: i32 = 2;
+
+    /// Makes the calling thread urgent, with one of the priorities above.
     ///
     /// # Errors
     /// Without CAP_SYS_NICE.
-    pub fn new() -> io::Result<Self> {
-        schedule(libc::SCHED_FIFO, 1).map(|()| Self(()))
+    pub fn new(priority: i32) -> io::Result<Self> {
+        schedule(libc::SCHED_FIFO, priority).map(|()| Self(priority))
     }
 
     /// Runs work that may take long as an ordinary task, so that it does not delay forwarding.
@@ -50,7 +57,7 @@ impl Urgent {
         // Setting back what was allowed before does not fail.
         let _ = schedule(libc::SCHED_OTHER, 0);
         let result = work();
-        let _ = schedule(libc::SCHED_FIFO, 1);
+        let _ = schedule(libc::SCHED_FIFO, self.0);
         result
     }
 }
@@ -73,6 +80,18 @@ pub fn watch(fd: RawFd) -> io::Result<AsyncFd<OwnedFd>> {
     let own = unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()?;
     // SAFETY: an `OwnedFd` stays open, and the same, until the `AsyncFd` that owns it is dropped.
     unsafe { AsyncFd::register_with_interest(own, Interest::READABLE) }.map_err(io::Error::from)
+}
+
+/// Returns a new descriptor for the open file of `fd`.
+///
+/// # Errors
+/// When `fd` is not open, or the process has no descriptor left.
+pub fn duplicate(fd: RawFd) -> io::Result<OwnedFd> {
+    if fd < 0 {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: `fd` belongs to a plane's part that the caller holds, so it is open during this call.
+    unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()
 }
 
 /// Combines many descriptors: readable while one of them is.

@@ -673,7 +673,6 @@ impl Following {
             self.route(ctx, &changes);
         }
         let result = ctx.plane.apply(next);
-        ctx.loop_safety.behind |= result.is_err();
         let now = ctx.plane.state().rifs.clone();
         self.set_rifs(ctx, &now);
         result

@@ -14,6 +14,9 @@ use crate::log::Log;
 use crate::os;
 use crate::paths::{Paths, check_instance};
 use crate::planes::{self, Choice, Opened};
+use crate::protocols::Protocols;
+use crate::protocols::keeper::{self, Keeper};
+use crate::protocols::trees::Trees;
 use crate::routing::Following;
 use crate::server::{self, Shared};
 use crate::startup::{self, Refusal, Taker};
@@ -22,6 +25,8 @@ use lanyard_cli::edit::{LineError, apply_text};
 use lanyard_config::Config;
 use lanyard_ebpf::EbpfPlane;
 use lanyard_netdev::{Event, Events};
+use lanyard_plane::Plane;
+use lanyard_stp::Snapshot;
 use lanyard_switch::Switch;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::cell::RefCell;
@@ -75,6 +80,9 @@ pub fn run(options: &Options) -> Result<(), String> {
     };
     let events = Events::open().map_err(|error| format!("netlink events: {error}"))?;
     let (mut core, was_live) = assemble(options, &paths, false)?;
+    if let Err(error) = core.ctx.protocols.start() {
+        core.ctx.log("SYS", 3, "THREAD", &format!("protocols share the thread of management: {error}"));
+    }
     let startup = read_startup(&mut core, options.config.is_some(), was_live)?;
     let running = was_live.then(|| files::read_text(&core.ctx.paths.running_config(), MAX_CONFIG_BYTES).ok());
     let refused = startup::load(&startup.text, running.flatten().as_deref(), &mut core);
@@ -110,8 +118,10 @@ fn assemble(options: &Options, paths: &Paths, quiet: bool) -> Result<(Core, bool
     let touched: Vec<String> = found.record.originals.keys().cloned().collect();
     kernel.learn_hosts(&touched, &mut facts);
     let identity = instance::identity(&options.instance, paths);
-    // A new plane has no spanning-tree states to resume.
-    let trees = crate::spanning::found(paths).filter(|_| !plane.state().ports.is_empty());
+    let has_ports = !plane.state().ports.is_empty();
+    let clock = Clock::start();
+    let mut plane = plane;
+    let (protocols, trees) = protocols(&mut *plane, &clock, paths, has_ports)?;
     let switch = Switch::new(identity, facts, plane.state(), found.record).resuming(trees);
     let startup_file = options.config.clone().unwrap_or_else(|| paths.startup_config());
     let plane_since = plane_since(paths, plane.state().ports.is_empty());
@@ -119,8 +129,9 @@ fn assemble(options: &Options, paths: &Paths, quiet: bool) -> Result<(Core, bool
     let core = Core::new(Parts {
         switch,
         plane,
+        protocols,
         kernel: Box::new(kernel),
-        clock: Clock::start(),
+        clock,
         paths: paths.clone(),
         startup_file,
         log,
@@ -128,6 +139,24 @@ fn assemble(options: &Options, paths: &Paths, quiet: bool) -> Result<(Core, bool
         following,
     });
     Ok((core, was_live))
+}
+
+/// The protocols over the plane, and the state of spanning tree to resume: what the last daemon
+/// saved, if the plane's mark says that nothing has changed since. A new plane has no states to
+/// resume.
+fn protocols(
+    plane: &mut dyn Plane,
+    clock: &Clock,
+    paths: &Paths,
+    has_ports: bool,
+) -> Result<(Protocols, Option<Snapshot>), String> {
+    let mut found = None;
+    let protocols = Protocols::new(plane, clock.clone(), |plane| {
+        let kept = keeper::found(paths).filter(|(mark, _)| has_ports && *mark == plane.marked());
+        found = kept.map(|(_, trees)| trees);
+        Trees::new(Keeper::new(paths), found.clone())
+    });
+    Ok((protocols.map_err(|error| error.to_string())?, found))
 }
 
 /// A plane that an instance of this name has left in a namespace that no longer exists is of no
@@ -222,11 +251,11 @@ async fn serve(core: Core, mut events: Events, mut hangup: Signal) -> Result<(),
     let listener = listen(&socket)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(|error| format!("SIGTERM: {error}"))?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| format!("SIGINT: {error}"))?;
-    let urgent = os::Urgent::new();
+    let urgent = os::Urgent::new(os::Urgent::MANAGEMENT);
     let mut core = core;
     if let Err(error) = &urgent {
         // Everything works without it, but later while other processes compute.
-        core.ctx.log("SYS", 6, "SCHED", &format!("the control thread is not real-time: {error}"));
+        core.ctx.log("SYS", 6, "SCHED", &format!("the daemon's threads are not real-time: {error}"));
     }
     let core = Rc::new(RefCell::new(core));
     let shared = Shared {
@@ -249,6 +278,9 @@ async fn serve(core: Core, mut events: Events, mut hangup: Signal) -> Result<(),
     let children = child_fd.map(watch).transpose()?;
     let relay_fd = core.borrow().relaying.fd();
     let relays = relay_fd.map(watch).transpose()?;
+    let protocols = watch(core.borrow().ctx.protocols.fd())?;
+    let frames_fd = core.borrow().ctx.protocols.frames_fd();
+    let frames = frames_fd.map(watch).transpose()?;
     let plane_fd = core.borrow().ctx.plane.event_fd();
     let plane = plane_fd.map(watch).transpose()?;
     loop {
@@ -281,6 +313,16 @@ async fn serve(core: Core, mut events: Events, mut hangup: Signal) -> Result<(),
                 }
                 mut guard = ready(relays.as_ref()) => {
                     if core.borrow_mut().relay_events() == 0 {
+                        guard.clear_ready();
+                    }
+                }
+                mut guard = ready(Some(&protocols)) => {
+                    if !core.borrow_mut().protocol_reports() {
+                        guard.clear_ready();
+                    }
+                }
+                mut guard = ready(frames.as_ref()) => {
+                    if core.borrow().ctx.protocols.turn() == 0 {
                         guard.clear_ready();
                     }
                 }

@@ -37,7 +37,7 @@ pub(crate) struct Shared {
     pub(crate) changed: Rc<Notify>,
     /// Notified after a session has detached the switch.
     pub(crate) detached: Rc<Notify>,
-    /// The control thread's real-time priority, if it has one.
+    /// The real-time priority of the management thread, if it has one.
     pub(crate) urgent: Option<Rc<Urgent>>,
 }
 
@@ -128,7 +128,14 @@ async fn greet(connection: &mut Connection, shared: &Shared) -> Result<(), Ended
             converse(connection, &seat, Session::new(login)).await
         }
         Request::Detach => {
-            let result = shared.core.borrow_mut().detach();
+            // As an ordinary thread, as commands: the kernel takes long to detach many ports, and may
+            // need other threads for it.
+            let mut core = shared.core.borrow_mut();
+            let result = match shared.urgent.as_deref() {
+                Some(urgent) => urgent.relaxed(|| core.detach()),
+                None => core.detach(),
+            };
+            drop(core);
             shared.detached.notify_one();
             if let Err(reason) = &result {
                 connection.send(&Reply::Refusal(format!("% {reason}\n"))).await?;

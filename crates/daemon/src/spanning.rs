@@ -1,205 +1,113 @@
-//! Spanning tree driven: links, BPDUs and timers in; states, flushes, frames, events out. What to do is decided in
-//! `lanyard_switch::spanning` and below.
+//! Spanning tree's half on the management thread: passes links and configuration to the protocol
+//! thread, and handles its reports: log messages, events, ports to shut down. The trees are in
+//! [`crate::protocols::trees`].
 //!
-//! Invariants: a frame leaves after the states that were decided before it are in the plane, and not while the plane
-//! refuses one (`loop_safety`); what a restart needs is written down before either. Times are milliseconds since the machine was started, so that they mean the same
-//! to the next daemon.
+//! Invariant: the switch's copy of the bridge ([`lanyard_switch::Switch::spanning`]) is refreshed
+//! before anything is decided by it.
 
-use crate::context::{Context, Module};
-use crate::files;
-use crate::paths::Paths;
+use crate::context::Context;
+use crate::protocols::work::{Report, Reports};
 use lanyard_cli::backend::Refusal;
 use lanyard_cli::view::{self, EventKind, TreeKey};
 use lanyard_config::InterfaceName;
-use lanyard_plane::FdbFilter;
 use lanyard_stp::view::stp_state_name;
-use lanyard_stp::{Duplex, ErrCause, Event, Mode, Snapshot};
+use lanyard_stp::{Duplex, ErrCause, Event, Mode};
+use lanyard_switch::Plan;
 use lanyard_switch::links;
-use lanyard_switch::spanning::{Todo, set_up};
+use lanyard_switch::spanning::{Reconfigure, set_up};
 use lanyard_types::{InstanceId, PortId};
 use serde_json::{Map, Value, json};
-use std::collections::BTreeSet;
-use std::path::PathBuf;
 
-/// Longest snapshot read, in bytes.
-const MAX_SNAPSHOT: usize = 64 << 20;
-/// Most rounds of carrying out the bridge's actions, each of which may lead to further ones.
-const MAX_ROUNDS: usize = 16;
-
-/// The path of the snapshot.
-pub(crate) fn snapshot_path(paths: &Paths) -> PathBuf {
-    paths.run.join("spanning-tree.json")
+/// Updates the copy of the bridge.
+pub(crate) fn refresh(ctx: &mut Context) {
+    let running = ctx.protocols.with(|engine| engine.trees.spanning().cloned());
+    ctx.switch.set_spanning(running);
 }
 
-/// The state that the last run's spanning tree has saved, if it can be read.
-pub(crate) fn found(paths: &Paths) -> Option<Snapshot> {
-    let text = files::read_text(&snapshot_path(paths), MAX_SNAPSHOT).ok()?;
-    serde_json::from_str(&text).ok()
-}
-
-/// The part of spanning tree's state that is on disk. The machines are in [`Context::switch`].
-#[derive(Debug, Default)]
-pub(crate) struct SpanningTree {
-    /// The generation of the bridge that was saved last.
-    saved: Option<u64>,
-}
-
-/// Trapped BPDUs.
-pub(crate) type Bpdus = Vec<(PortId, Vec<u8>)>;
-
-impl Module for SpanningTree {
-    type Event<'a> = Bpdus;
-    /// Carries out the bridge's actions after a change of configuration.
-    fn configure(&mut self, ctx: &mut Context) {
-        self.act(ctx);
-    }
-    fn handle(&mut self, ctx: &mut Context, bpdus: Bpdus) -> usize {
-        let now = ctx.clock.boot_ms();
-        let Some(spanning) = ctx.switch.spanning_mut() else { return 0 };
-        let count = bpdus.len();
-        for (port, frame) in bpdus {
-            // A refused BPDU has been counted and reported as an event.
-            let _ = spanning.bridge_mut().handle_bpdu(now, port, &frame);
-        }
-        self.act(ctx);
-        count
-    }
-    fn next_ms(&self, ctx: &Context) -> Option<u64> {
-        let timeout = ctx.switch.spanning()?.bridge().next_timeout();
-        timeout.into_iter().chain(ctx.loop_safety.next_ms()).min().map(|at| ctx.clock.of_boot(at))
-    }
-    fn tick(&mut self, ctx: &mut Context) {
-        let now = ctx.clock.boot_ms();
-        let Some(spanning) = ctx.switch.spanning_mut() else { return };
-        let timeout = spanning.bridge().next_timeout().is_some_and(|at| at <= now);
-        if timeout {
-            spanning.bridge_mut().handle_timer(now);
-        }
-        if timeout || ctx.loop_safety.next_ms().is_some_and(|at| at <= now) {
-            self.act(ctx);
-        }
-    }
-}
-
-impl SpanningTree {
-    /// Tells spanning tree which links have changed.
-    pub(crate) fn links(&mut self, ctx: &mut Context) {
-        if ctx.switch.spanning().is_none() {
-            return;
-        }
-        let now = ctx.clock.boot_ms();
-        let Context { switch, kernel, .. } = ctx;
-        switch.spanning_links(now, &mut |name| {
-            let settings = kernel.settings(name).unwrap_or_default();
-            let half = settings.duplex == Some(lanyard_netdev::Duplex::Half);
-            (settings.speed_mbps, if half { Duplex::Half } else { Duplex::Full })
+/// Tells spanning tree which links have changed. When this returns, the plane has the states that
+/// follow.
+pub(crate) fn links(ctx: &mut Context) {
+    refresh(ctx);
+    let Context { switch, kernel, .. } = ctx;
+    let changes = switch.untold_links(&mut |name| {
+        let settings = kernel.settings(name).unwrap_or_default();
+        let half = settings.duplex == Some(lanyard_netdev::Duplex::Half);
+        (settings.speed_mbps, if half { Duplex::Half } else { Duplex::Full })
+    });
+    if !changes.is_empty() {
+        ctx.protocols.change(move |engine| {
+            let now = engine.now();
+            engine.trees.links(now, &changes);
         });
-    }
-
-    /// Takes spanning tree's actions, before the plane is given a new state, so that the state
-    /// contains them.
-    pub(crate) fn todo(&mut self, ctx: &mut Context) -> Todo {
-        let now = ctx.clock.boot_ms();
-        let silent = ctx.was_silent(now);
-        let Context { switch, plane, .. } = ctx;
-        let mut todo = Todo::default();
-        if let Some(spanning) = switch.spanning_mut() {
-            todo = spanning.todo(plane.state());
-            if silent {
-                spanning.silence(now, plane.state(), &mut todo);
-            }
-        }
-        self.save(ctx);
-        todo
-    }
-
-    /// Carries out spanning tree's actions.
-    pub(crate) fn act(&mut self, ctx: &mut Context) {
-        for _ in 0..MAX_ROUNDS {
-            let todo = self.todo(ctx);
-            if todo.is_empty() && !ctx.loop_safety.behind {
-                break;
-            }
-            if todo.bridges || !todo.states.is_empty() || ctx.loop_safety.behind {
-                set_states(ctx);
-            }
-            let refused = ctx.loop_safety.behind;
-            carry_out(ctx, todo);
-            if refused {
-                break;
-            }
-        }
-        ctx.feed_watchdog();
-    }
-
-    /// `clear spanning-tree detected-protocols`.
-    pub(crate) fn clear_protocols(
-        &mut self,
-        ctx: &mut Context,
-        only: Option<&InterfaceName>,
-    ) -> Result<(), Refusal> {
-        let port = port(ctx, only)?;
-        let now = ctx.clock.boot_ms();
-        if let Some(spanning) = ctx.switch.spanning_mut() {
-            spanning.bridge_mut().handle_mcheck(now, port);
-        }
-        self.act(ctx);
-        Ok(())
-    }
-
-    /// Saves what a restart needs, if it has changed.
-    fn save(&mut self, ctx: &mut Context) {
-        let generation = ctx.switch.spanning().map(|spanning| spanning.bridge().generation());
-        if generation == self.saved {
-            return;
-        }
-        let path = snapshot_path(&ctx.paths);
-        let result = match ctx.switch.spanning() {
-            None => std::fs::remove_file(&path),
-            Some(spanning) => serde_json::to_vec(&spanning.bridge().snapshot())
-                .map_err(std::io::Error::from)
-                .and_then(|text| files::replace_quickly(&path, &text)),
-        };
-        match result {
-            Ok(()) => self.saved = generation,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound && generation.is_none() => {
-                self.saved = None;
-            }
-            Err(error) => ctx.log("SPANTREE", 3, "SNAPSHOT", &format!("{}: {error}", path.display())),
-        }
+        refresh(ctx);
     }
 }
 
-/// Gives the plane the states of ports in trees that were decided on, and nothing else.
-fn set_states(ctx: &mut Context) {
-    let mut next = ctx.plane.state().clone();
-    if let Some(spanning) = ctx.switch.spanning() {
-        spanning.decide(&mut next);
-    }
-    let result = ctx.plane.apply(&next);
-    ctx.states_applied(result.err().map(|reason| reason.to_string()));
+/// Begins a commit: until [`take`] or [`release`] no port forwards that the planned bridge does not
+/// let forward.
+pub(crate) fn hold(ctx: &Context, plan: &Plan) {
+    let to_come = plan.spanning.as_ref().map(|spanning| spanning.decided());
+    ctx.protocols.with(|engine| {
+        let (trees, mut io) = engine.trees_and_io();
+        trees.hold(&mut io, to_come);
+    });
 }
 
-/// Carries out the remaining actions once the plane has the states: flushes, ports to shut down,
-/// frames, events.
-pub(crate) fn carry_out(ctx: &mut Context, todo: Todo) {
-    let flushes: BTreeSet<(Option<PortId>, Option<u16>)> =
-        todo.flushes.iter().map(|filter| (filter.port, filter.vlan.map(|vlan| vlan.get()))).collect();
-    for (port, vlan) in flushes {
-        let vlan = vlan.and_then(lanyard_types::VlanId::new);
-        ctx.plane.fdb_flush(&FdbFilter { port, vlan, ..FdbFilter::default() });
+/// Ends a commit that failed.
+pub(crate) fn release(ctx: &Context) {
+    ctx.protocols.with(|engine| {
+        let (trees, mut io) = engine.trees_and_io();
+        trees.release(&mut io);
+    });
+}
+
+/// Ends a commit that succeeded: the bridge takes the new settings.
+pub(crate) fn take(ctx: &mut Context, change: Reconfigure) {
+    let taken = ctx.protocols.change(move |engine| {
+        let now = engine.now();
+        engine.trees.take(now, &change)
+    });
+    if let Err(reason) = taken {
+        ctx.log("SPANTREE", 2, "CONFIG", &format!("spanning tree is off: {reason}"));
     }
-    let frames = if ctx.may_send() { &todo.frames[..] } else { &[] };
-    for (port, frame) in frames {
-        // Sending fails if the port has lost its link, which an event will report.
-        let _ = ctx.plane.inject(*port, frame);
+    refresh(ctx);
+}
+
+/// Ends the bridge, because the plane is being removed.
+pub(crate) fn end(ctx: &Context) {
+    ctx.protocols.with(|engine| {
+        let (trees, mut io) = engine.trees_and_io();
+        trees.end(&mut io);
+    });
+}
+
+/// Handles the reports of spanning tree: logs them, and shuts ports down or brings them up.
+pub(crate) fn handle(ctx: &mut Context, reports: Reports) {
+    for report in reports.waiting {
+        tell(ctx, &report);
     }
-    for event in &todo.events {
-        tell(ctx, event);
+    if reports.lost > 0 {
+        let text = format!("{} messages of spanning tree were lost: too many came at once", reports.lost);
+        ctx.log("SPANTREE", 4, "LOST", &text);
     }
-    for (port, cause) in &todo.ports {
-        set_port(ctx, *port, *cause);
+    if !reports.ports.is_empty() {
+        refresh(ctx);
     }
+    for (port, cause) in reports.ports {
+        set_port(ctx, port, cause);
+    }
+}
+
+/// `clear spanning-tree detected-protocols`.
+pub(crate) fn clear_protocols(ctx: &mut Context, only: Option<&InterfaceName>) -> Result<(), Refusal> {
+    let port = port(ctx, only)?;
+    ctx.protocols.change(move |engine| {
+        let now = engine.now();
+        if let Some(bridge) = engine.trees.bridge_mut() {
+            bridge.handle_mcheck(now, port);
+        }
+    });
+    Ok(())
 }
 
 /// Shuts a port down for a cause, or brings it up again.
@@ -216,12 +124,33 @@ fn set_port(ctx: &mut Context, port: PortId, cause: Option<ErrCause>) {
     }
 }
 
-fn tell(ctx: &mut Context, event: &Event) {
-    let Some(spanning) = ctx.switch.spanning() else { return };
-    let bridge = spanning.bridge();
-    let mode = bridge.config().mode;
+fn tell(ctx: &mut Context, report: &Report) {
+    match report {
+        Report::Tree { event, mode, mstid } => tell_event(ctx, event, *mode, *mstid),
+        Report::Expired(ports) => {
+            let names: Vec<String> = ports.iter().map(|port| ctx.port_name(*port).to_string()).collect();
+            let text = format!(
+                "no BPDU was sent for three hello times: the watchdog blocked {}; the ports begin anew as if their links had come up",
+                names.join(", ")
+            );
+            ctx.log("SPANTREE", 2, "WATCHDOG", &text);
+        }
+        Report::Refused(reason) => {
+            let text =
+                format!("the plane refused a port's state, and no BPDU is sent until it takes it: {reason}");
+            ctx.log("SPANTREE", 2, "PLANE", &text);
+        }
+        Report::Unwatched(reason) => {
+            let text = format!("ports would forward on without a daemon: {reason}");
+            ctx.log("SPANTREE", 2, "WATCHDOG", &text);
+        }
+        Report::NotKept(reason) => ctx.log("SPANTREE", 3, "SNAPSHOT", reason),
+    }
+}
+
+fn tell_event(ctx: &mut Context, event: &Event, mode: Mode, mstid: u16) {
     let name = |port: PortId| ctx.port_name(port).to_string();
-    let mstid = |instance: InstanceId| bridge.mstid_of(instance);
+    let mstid = |_: InstanceId| mstid;
     let line = event.log(mode, &name, &mstid);
     let details = ctx.bus.wants(EventKind::Stp).then(|| details(event, mode, &name, &mstid));
     if let Some(line) = line {
@@ -234,28 +163,22 @@ fn tell(ctx: &mut Context, event: &Event) {
 
 /// `show spanning-tree`.
 pub(crate) fn view(ctx: &Context) -> view::SpanningTree {
-    let Some(spanning) = ctx.switch.spanning() else { return view::SpanningTree::default() };
-    let (bridge, now) = (spanning.bridge(), ctx.clock.boot_ms());
-    let watchdog = Some(ctx.view_watchdog(now));
-    view::SpanningTree {
-        watchdog,
-        ..view::SpanningTree::of(bridge, now, &|port| ctx.port_name(port).to_string())
-    }
+    let names = ctx.port_names().to_vec();
+    ctx.protocols.with(move |engine| {
+        let name = |port: PortId| {
+            names
+                .get(port.index())
+                .cloned()
+                .flatten()
+                .map_or_else(|| format!("port{port}"), |name| name.to_string())
+        };
+        engine.trees.view(engine.now(), &name)
+    })
 }
 
 /// See [`lanyard_cli::backend::SpanningTree::root_primary_priority`].
 pub(crate) fn root_primary(ctx: &Context, key: TreeKey) -> Option<u16> {
-    let usual = Some(24576);
-    let Some(spanning) = ctx.switch.spanning() else { return usual };
-    let bridge = spanning.bridge();
-    let tree = bridge.view(ctx.clock.boot_ms()).into_iter().find(|tree| match key {
-        TreeKey::Vlan(vlan) => match bridge.config().mode {
-            Mode::Stp | Mode::Rstp => vlan == lanyard_types::VlanId::DEFAULT,
-            _ => tree.vlan == Some(vlan),
-        },
-        TreeKey::Mst(mstid) => bridge.config().mode == Mode::Mst && tree.mstid == mstid,
-    });
-    tree.map_or(usual, |tree| bridge.root_primary_priority(tree.instance))
+    ctx.protocols.with(move |engine| engine.trees.root_primary(engine.now(), key))
 }
 
 /// The port of `only`, if it takes part in spanning tree.
@@ -269,11 +192,13 @@ fn port(ctx: &Context, only: Option<&InterfaceName>) -> Result<Option<PortId>, R
 }
 
 /// `clear spanning-tree counters`.
-pub(crate) fn clear_bpdu_counters(ctx: &mut Context, only: Option<&InterfaceName>) -> Result<(), Refusal> {
+pub(crate) fn clear_bpdu_counters(ctx: &Context, only: Option<&InterfaceName>) -> Result<(), Refusal> {
     let port = port(ctx, only)?;
-    if let Some(spanning) = ctx.switch.spanning_mut() {
-        spanning.bridge_mut().clear_counters(port);
-    }
+    ctx.protocols.with(move |engine| {
+        if let Some(bridge) = engine.trees.bridge_mut() {
+            bridge.clear_counters(port);
+        }
+    });
     Ok(())
 }
 

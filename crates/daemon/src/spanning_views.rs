@@ -14,9 +14,9 @@ impl SpanningTree for Core {
         spanning::root_primary(&self.ctx, tree)
     }
     fn clear_detected_protocols(&mut self, only: Option<&InterfaceName>) -> Result<(), Refusal> {
-        self.spanning.clear_protocols(&mut self.ctx, only)
+        spanning::clear_protocols(&mut self.ctx, only)
     }
     fn clear_spanning_tree_counters(&mut self, only: Option<&InterfaceName>) -> Result<(), Refusal> {
-        spanning::clear_bpdu_counters(&mut self.ctx, only)
+        spanning::clear_bpdu_counters(&self.ctx, only)
     }
 }

@@ -13,19 +13,26 @@ use crate::core::{Core, Parts};
 use crate::kernel::Kernel;
 use crate::log::Log;
 use crate::paths::Paths;
+use crate::protocols::Protocols;
+use crate::protocols::keeper::Keeper;
+use crate::protocols::trees::Trees;
 use crate::routing::Following;
 use lanyard_config::Config;
 use lanyard_plane::{
     Capabilities, FdbEntry, FdbFilter, Hook, Plane, PlaneError, PlaneEvent, PlaneState, PortCounters,
-    RouteChange, RouteLookup, Sweep, TableUsage, Trace, TrapCounters,
+    ProtocolPlane, RouteChange, RouteLookup, Sweep, TableUsage, Trace, TrapCounters, Trapped, TreeStates,
 };
 use lanyard_soft::{MemoryPorts, SoftPlane};
 use lanyard_switch::{Identity, Record, Switch};
-use lanyard_types::{FrameCount, MacAddr, PortId, TrapGroup, TrapReason, VlanId, VrfId};
-use std::cell::{Cell, RefCell};
+use lanyard_types::{
+    FrameCount, InstanceId, MacAddr, PortId, StpState, TrapGroup, TrapReason, VlanId, VrfId,
+};
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::rc::Rc;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
 /// The events that a listener has not read yet.
@@ -62,11 +69,11 @@ pub(crate) fn route(dest: &str, via: &[[u8; 4]], ifindex: u32) -> Vec<u8> {
 
 /// A clock that a test sets.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct TestClock(Rc<Cell<u64>>);
+pub(crate) struct TestClock(Arc<AtomicU64>);
 
 impl TestClock {
     pub(crate) fn set(&self, now_ms: u64) {
-        self.0.set(now_ms);
+        self.0.store(now_ms, Ordering::SeqCst);
     }
     pub(crate) fn clock(&self) -> Clock {
         Clock::manual(self.0.clone())
@@ -84,8 +91,8 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new() -> Self {
         let bench = Bench::new();
-        let Parts { switch, plane, kernel, clock, paths, log, .. } = bench.parts();
-        let ctx = Context::new(switch, plane, kernel, clock, log, paths);
+        let Parts { switch, plane, protocols, kernel, clock, paths, log, .. } = bench.parts();
+        let ctx = Context::new(switch, plane, protocols, kernel, clock, log, paths);
         Self { ctx, kernel: bench.kernel, clock: bench.clock, _directory: bench.directory }
     }
 }
@@ -122,14 +129,17 @@ impl Bench {
             record.map(|text| serde_json::from_slice(&text).expect("a record")).unwrap_or_default();
         let (soft, ports) = SoftPlane::in_memory().expect("a plane");
         *self.ports.borrow_mut() = Some(ports.clone());
-        let plane = FaultyPlane { soft, _ports: ports, faults: self.plane.clone() };
+        let mut plane = FaultyPlane { soft, _ports: ports, faults: self.plane.clone() };
+        let clock = self.clock.clock();
+        let protocols = Protocols::new(&mut plane, clock.clone(), |_| Trees::new(Keeper::new(&paths), None));
         let identity = Identity { instance: "test".into(), base_mac: MacAddr([2, 0, 0, 0, 0, 0]) };
         let facts = self.kernel.clone().facts().expect("facts");
         Parts {
             switch: Switch::new(identity, facts, plane.state(), record),
             plane: Box::new(plane),
+            protocols: protocols.expect("a descriptor"),
             kernel: Box::new(self.kernel.clone()),
-            clock: self.clock.clock(),
+            clock,
             startup_file: paths.startup_config(),
             paths,
             log: Log::new(true),
@@ -164,21 +174,91 @@ pub(crate) fn messages(ctx: &Context) -> Vec<String> {
 /// Frames, and the ports they leave by.
 pub(crate) type Frames = Vec<(PortId, Vec<u8>)>;
 
-/// Selects which calls of a plane fail, and records what it did. Clones share it.
+/// A value that a test and the switch share, on whatever thread.
+#[derive(Debug, Default)]
+pub(crate) struct Common<T>(Arc<Mutex<T>>);
+
+impl<T> Clone for Common<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T> Common<T> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock().expect("nobody panicked")
+    }
+}
+
+/// Which calls of a plane fail, and what it did. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Faults {
-    /// A state is refused if it has a port of this name with a netdev.
-    pub(crate) refused_port: Rc<RefCell<Option<String>>>,
+    /// The state that is refused: one that has a port of this name with a netdev.
+    pub(crate) refused_port: Common<Option<String>>,
     /// The number of calls of [`Plane::apply`] so far.
-    pub(crate) applied: Rc<Cell<usize>>,
+    pub(crate) applied: Arc<AtomicUsize>,
     /// Numbers of those calls that are refused, counted from 1.
-    pub(crate) refused_calls: Rc<RefCell<BTreeSet<usize>>>,
+    pub(crate) refused_calls: Common<BTreeSet<usize>>,
     /// Packet captures that began and ended.
-    pub(crate) captures: Rc<RefCell<Vec<(PortId, bool)>>>,
+    pub(crate) captures: Common<Vec<(PortId, bool)>>,
+    /// True while states of ports in trees are refused.
+    pub(crate) refuses_trees: Common<bool>,
+    /// The states of ports in trees that the plane has.
+    pub(crate) trees: Common<TreeStates>,
+    /// What is noted for the next daemon.
+    pub(crate) mark: Common<u64>,
     /// Frames that were injected.
-    pub(crate) injected: Rc<RefCell<Frames>>,
-    /// Events that the plane reports next.
-    pub(crate) events: Rc<RefCell<Vec<PlaneEvent>>>,
+    pub(crate) injected: Common<Frames>,
+    /// The same with the states that their ports then had in the tree 0.
+    pub(crate) sent_in: Common<Vec<(PortId, Vec<u8>, StpState)>>,
+    /// Frames that the protocols are handed next.
+    pub(crate) trapped: Common<Vec<Trapped>>,
+    /// What the plane reports next.
+    pub(crate) events: Common<Vec<PlaneEvent>>,
+}
+
+/// The part of a [`FaultyPlane`] that protocols use.
+struct FaultyProtocols {
+    soft: Box<dyn ProtocolPlane>,
+    faults: Faults,
+}
+
+impl ProtocolPlane for FaultyProtocols {
+    fn event_fd(&self) -> RawFd {
+        self.soft.event_fd()
+    }
+    fn poll_traps(&mut self, handle: &mut dyn FnMut(Trapped)) -> usize {
+        let frames = std::mem::take(&mut *self.faults.trapped.lock());
+        let count = frames.len();
+        frames.into_iter().for_each(&mut *handle);
+        count + self.soft.poll_traps(handle)
+    }
+    fn inject(&mut self, port: PortId, frame: &[u8]) -> std::result::Result<(), PlaneError> {
+        let pair = (InstanceId::default(), port);
+        let state = self.faults.trees.lock().stp.get(&pair).copied().unwrap_or_default();
+        self.faults.sent_in.lock().push((port, frame.to_vec(), state));
+        self.faults.injected.lock().push((port, frame.to_vec()));
+        Ok(())
+    }
+    fn trees(&self) -> TreeStates {
+        self.soft.trees()
+    }
+    fn set_trees(&mut self, trees: &TreeStates) -> std::result::Result<(), PlaneError> {
+        if *self.faults.refuses_trees.lock() {
+            return Err(PlaneError::Invalid("no space left on the device".into()));
+        }
+        self.faults.trees.lock().clone_from(trees);
+        self.soft.set_trees(trees)
+    }
+    fn fdb_flush(&mut self, filter: &FdbFilter) -> u64 {
+        self.soft.fdb_flush(filter)
+    }
+    fn mark(&mut self, mark: u64) {
+        *self.faults.mark.lock() = mark;
+    }
+    fn marked(&self) -> u64 {
+        *self.faults.mark.lock()
+    }
 }
 
 /// The soft plane in memory, with faults.
@@ -196,18 +276,21 @@ impl Plane for FaultyPlane {
         self.soft.state()
     }
     fn apply(&mut self, next: &PlaneState) -> std::result::Result<(), PlaneError> {
-        let refused = self.faults.refused_port.borrow().clone();
+        let refused = self.faults.refused_port.lock().clone();
         let hit = |port: &&lanyard_pipeline::state::PortState| {
             port.ifindex != 0 && Some(&port.name) == refused.as_ref()
         };
-        self.faults.applied.set(self.faults.applied.get() + 1);
-        if self.faults.refused_calls.borrow().contains(&self.faults.applied.get()) {
+        let call = self.faults.applied.fetch_add(1, Ordering::Relaxed) + 1;
+        if self.faults.refused_calls.lock().contains(&call) {
             return Err(PlaneError::Invalid("the call is refused by the test".into()));
         }
         match next.ports.values().find(hit) {
             Some(port) => Err(PlaneError::Invalid(format!("{} is refused by the test", port.name))),
             None => self.soft.apply(next),
         }
+    }
+    fn protocols(&mut self) -> std::result::Result<Box<dyn ProtocolPlane>, PlaneError> {
+        Ok(Box::new(FaultyProtocols { soft: self.soft.protocols()?, faults: self.faults.clone() }))
     }
     fn fdb_walk(&mut self, filter: &FdbFilter, visit: &mut dyn FnMut(FdbEntry)) {
         self.soft.fdb_walk(filter, visit);
@@ -243,19 +326,18 @@ impl Plane for FaultyPlane {
         self.soft.port_hook(port)
     }
     fn capture(&mut self, port: PortId, on: bool) -> std::result::Result<(), PlaneError> {
-        self.faults.captures.borrow_mut().push((port, on));
+        self.faults.captures.lock().push((port, on));
         Ok(())
     }
     fn event_fd(&self) -> Option<i32> {
         self.soft.event_fd()
     }
     fn poll_events(&mut self, handle: &mut dyn FnMut(PlaneEvent)) {
-        self.faults.events.borrow_mut().drain(..).for_each(&mut *handle);
+        self.faults.events.lock().drain(..).for_each(&mut *handle);
         self.soft.poll_events(handle);
     }
     fn inject(&mut self, port: PortId, frame: &[u8]) -> std::result::Result<(), PlaneError> {
-        self.faults.injected.borrow_mut().push((port, frame.to_vec()));
-        Ok(())
+        self.soft.inject(port, frame)
     }
     fn trace(&mut self, port: PortId, frame: &[u8]) -> std::result::Result<Trace, PlaneError> {
         self.soft.trace(port, frame)

@@ -8,6 +8,9 @@ use crate::core::{Core, Parts};
 use crate::log::Log;
 use crate::paths::Paths;
 use crate::protocol::{MAX_REQUEST, Reply, Request, line};
+use crate::protocols::Protocols;
+use crate::protocols::keeper::Keeper;
+use crate::protocols::trees::Trees;
 use crate::server::{Shared, serve};
 use crate::testing::{Bench, FakeKernel};
 use lanyard_cli::backend::{Configuration, Files};
@@ -31,16 +34,19 @@ fn core(directory: &Path) -> Core {
     core_over(directory, Box::new(plane))
 }
 
-fn core_over(directory: &Path, plane: Box<dyn lanyard_plane::Plane>) -> Core {
+fn core_over(directory: &Path, mut plane: Box<dyn lanyard_plane::Plane>) -> Core {
     let identity = Identity { instance: "test".into(), base_mac: MacAddr([2, 0, 0, 0, 0, 0]) };
     let switch = Switch::new(identity, Facts::default(), plane.state(), Record::default());
     let paths = Paths::below(directory);
     std::fs::create_dir_all(&paths.run).expect("made");
+    let clock = Clock::start();
+    let protocols = Protocols::new(&mut *plane, clock.clone(), |_| Trees::new(Keeper::new(&paths), None));
     Core::new(Parts {
         switch,
         plane,
+        protocols: protocols.expect("a descriptor"),
         kernel: Box::new(FakeKernel::default()),
-        clock: Clock::start(),
+        clock,
         startup_file: paths.startup_config(),
         paths,
         log: Log::new(true),

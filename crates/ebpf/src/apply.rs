@@ -7,7 +7,8 @@
 use crate::abi::{self, FdbCall, TrapGroupRow};
 use crate::error::{Result, system, unsupported};
 use crate::hurry::Hurry;
-use crate::lower::{self, Pair, PortFacts, StpStates, VlanView};
+use crate::lower::{self, PortFacts, VlanView};
+use crate::pairs::Step;
 use crate::plane::{EbpfPlane, Kept};
 use crate::saved::Saved;
 use crate::tables::{Meta, run_call};
@@ -23,16 +24,13 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering::Relaxed;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Ports of a private plane have no netdev. Their indices in the tables begin here; no kernel
-/// assigns such indices.
-const PRIVATE_IFINDEX: u32 = 0x4000_0000;
 /// How often a change of an FDB entry is tried while frames change the entry.
 const FDB_TRIES: usize = 1000;
 
 impl EbpfPlane {
     pub(crate) fn apply_state(&mut self, next: &PlaneState) -> Result<()> {
-        let blocked = self.blocked_by_watchdog(next);
-        let next = blocked.as_ref().unwrap_or(next);
+        let own = self.with_own_trees(next);
+        let next = own.as_ref().unwrap_or(next);
         if *next == self.state && !self.rough {
             return Ok(());
         }
@@ -57,6 +55,7 @@ impl EbpfPlane {
                 // After a change that could not be undone, the tables are between two states.
                 self.rough |= self.state != before;
                 self.state = before;
+                self.pairs.lock().follow(&self.state);
                 self.leaving.clear();
                 self.emptied.clear();
                 self.prune_hooks();
@@ -150,6 +149,7 @@ impl EbpfPlane {
             salt: self.tables.meta.get(0).salt,
             generation,
             state: state.clone(),
+            trees_apart: self.pairs.lock().claimed(),
             cleared: self.cleared.clone(),
             switched_off: hooks.map(|hooks| hooks.switched_off.clone()).unwrap_or_default(),
             gro: hooks.map(|hooks| hooks.gro.clone()).unwrap_or_default(),
@@ -210,12 +210,19 @@ impl EbpfPlane {
             self.state.ports.keys().copied().filter(|id| !next.ports.contains_key(id)).collect();
         self.leaving.extend(gone);
         self.state = next.clone();
-        let view = VlanView::of(&self.state);
         self.write_global(true);
         self.write_rifs()?;
-        self.write_floods(&view, Step::Close);
+        let pairs = self.pairs.clone();
+        let mut writer = pairs.lock();
+        writer.follow(&self.state);
+        let view = VlanView::of(writer.state());
+        writer.write_floods(&view, Step::Close);
         for id in PortId::all() {
-            self.write_port(id, &view, &VlanSet::EMPTY, Step::Rows);
+            writer.write_port(id, &view, &VlanSet::EMPTY, Step::Rows);
+        }
+        drop(writer);
+        for id in PortId::all() {
+            self.write_row(id);
             let port = self.state.ports.get(&id);
             self.tables.set_limit(abi::usage_port(id), port.and_then(|port| port.fdb_limit));
         }
@@ -224,31 +231,14 @@ impl EbpfPlane {
             let limit = self.state.vlans.get(&vlan).and_then(|state| state.fdb_limit);
             self.tables.set_limit(abi::usage_vlan(vlan), limit);
         }
-        self.write_floods(&view, Step::Open);
+        {
+            // The states of ports in trees may be others meanwhile; the ports are the same.
+            let writer = pairs.lock();
+            writer.write_floods(&VlanView::of(writer.state()), Step::Open);
+        }
         self.write_fdb()?;
         self.prune_hooks();
         Ok(())
-    }
-
-    /// Writes the flood sets of all VLANs.
-    fn write_floods(&self, view: &VlanView, step: Step) {
-        let live = |id: &PortId, port: &PortState| port.enabled && self.ifindex(*id, port) != 0;
-        let ports: Vec<_> =
-            self.state.ports.iter().map(|(id, port)| (id, port, StpStates::of(&self.state, *id))).collect();
-        for vlan in VlanId::all() {
-            let mut row = abi::VlanPorts::default();
-            for (id, port, stp) in &ports {
-                if let Some(form) = view.pair(port, live(id, port), stp, vlan).flood {
-                    row.form[form][id.index() / 64] |= 1 << (id.index() % 64);
-                }
-            }
-            if step == Step::Close {
-                let held = self.tables.vlan_ports.get(vlan.index());
-                let sets = row.form.iter_mut().flatten().zip(held.form.iter().flatten());
-                sets.for_each(|(want, held)| *want &= held);
-            }
-            self.tables.vlan_ports.set(vlan.index(), &row);
-        }
     }
 
     /// Makes if_slots, if_ports and xdp_ports equal the state.
@@ -329,7 +319,7 @@ impl EbpfPlane {
 
     /// The index that stands for a port in the tables; 0 when it has no netdev.
     pub(crate) fn ifindex(&self, id: PortId, port: &PortState) -> u32 {
-        if self.kept.is_some() { port.ifindex } else { PRIVATE_IFINDEX + u32::from(id.get()) }
+        self.pairs.ifindex(id, port)
     }
 
     fn write_global(&self, all: bool) {
@@ -459,58 +449,6 @@ impl EbpfPlane {
         }
     }
 
-    fn write_port(&self, id: PortId, view: &VlanView, vlans: &VlanSet, step: Step) {
-        let port = self.state.ports.get(&id);
-        let stp = StpStates::of(&self.state, id);
-        let live = port.is_some_and(|port| port.enabled && self.ifindex(id, port) != 0);
-        let pair = |vlan| port.map(|port| view.pair(port, live, &stp, vlan)).unwrap_or_default();
-        match step {
-            Step::Close => vlans.iter().for_each(|vlan| self.close(id, vlan, pair(vlan))),
-            Step::Open => vlans.iter().for_each(|vlan| self.open_flood(id, vlan, pair(vlan))),
-            Step::Rows => {
-                let mut row = abi::PortVlans { bits: [0; abi::VLANS] };
-                if port.is_some() {
-                    VlanId::all().for_each(|vlan| row.bits[vlan.index()] = pair(vlan).bits);
-                }
-                self.tables.port_vlans.set(id.index(), &row);
-                self.write_row(id);
-            }
-        }
-    }
-
-    fn flood_word(&self, id: PortId, vlan: VlanId, form: usize) -> &std::sync::atomic::AtomicU64 {
-        self.tables.vlan_ports.u64(vlan.index(), (form * abi::PORT_WORDS + id.index() / 64) * 8)
-    }
-    /// Removes the port from the VLAN's flood sets that it does not belong to.
-    fn close(&self, id: PortId, vlan: VlanId, pair: Pair) {
-        for form in (0..abi::FORMS).filter(|form| Some(*form) != pair.flood) {
-            let (word, bit) = (self.flood_word(id, vlan, form), 1 << (id.index() % 64));
-            let old = word.load(Relaxed);
-            if old & bit != 0 {
-                word.store(old & !bit, Relaxed);
-            }
-        }
-    }
-    /// Adds the port to the flood set that it belongs to.
-    fn open_flood(&self, id: PortId, vlan: VlanId, pair: Pair) {
-        let Some(form) = pair.flood else { return };
-        let (word, bit) = (self.flood_word(id, vlan, form), 1 << (id.index() % 64));
-        let old = word.load(Relaxed);
-        if old & bit == 0 {
-            word.store(old | bit, Relaxed);
-        }
-    }
-
-    /// Writes everything about a (port, VLAN) pair.
-    pub(crate) fn write_pair(&self, id: PortId, view: &VlanView, vlan: VlanId) {
-        let Some(port) = self.state.ports.get(&id) else { return };
-        let live = port.enabled && self.ifindex(id, port) != 0;
-        let pair = view.pair(port, live, &StpStates::of(&self.state, id), vlan);
-        self.close(id, vlan, pair);
-        self.tables.port_vlans.u8(id.index(), vlan.index()).store(pair.bits, Relaxed);
-        self.open_flood(id, vlan, pair);
-    }
-
     fn change_port(&mut self, id: PortId, old: Option<&PortState>, new: Option<&PortState>) -> Result<()> {
         let hooked = |port: &PortState| (port.ifindex, port.hook, port.delivery);
         if let Some(new) = new {
@@ -537,13 +475,22 @@ impl EbpfPlane {
         let members =
             |port: Option<&PortState>| port.map_or(VlanSet::EMPTY, |port| port.tagged.union(&port.untagged));
         let vlans = members(old).union(&members(new));
-        let view = VlanView::of(&self.state);
-        self.write_port(id, &view, &vlans, Step::Close);
-        self.write_global(false);
-        self.write_xdp_port(id);
-        self.write_port(id, &view, &vlans, Step::Rows);
-        self.tables.set_limit(abi::usage_port(id), new.and_then(|new| new.fdb_limit));
-        self.write_port(id, &view, &vlans, Step::Open);
+        let pairs = self.pairs.clone();
+        {
+            let mut writer = pairs.lock();
+            match new {
+                Some(new) => writer.state_mut().ports.insert(id, new.clone()),
+                None => writer.state_mut().ports.remove(&id),
+            };
+            let view = VlanView::of(writer.state());
+            writer.write_port(id, &view, &vlans, Step::Close);
+            self.write_global(false);
+            self.write_xdp_port(id);
+            writer.write_port(id, &view, &vlans, Step::Rows);
+            self.write_row(id);
+            self.tables.set_limit(abi::usage_port(id), new.and_then(|new| new.fdb_limit));
+            writer.write_port(id, &view, &vlans, Step::Open);
+        }
         let sub = |port: &PortState| matches!(port.kind, PortKind::Subinterface { .. });
         if old.is_some_and(sub) || new.is_some_and(sub) {
             self.write_subs()?;
@@ -566,45 +513,38 @@ impl EbpfPlane {
             Some(_) => self.emptied.retain(|emptied| *emptied != vlan),
             None => self.emptied.push(vlan),
         }
-        let view = VlanView::one(&self.state, vlan);
-        for id in self.state.ports.keys() {
-            self.write_pair(*id, &view, vlan);
+        {
+            let mut writer = self.pairs.lock();
+            match new {
+                Some(new) => _ = writer.state_mut().vlans.insert(vlan, new.clone()),
+                None => _ = writer.state_mut().vlans.remove(&vlan),
+            }
+            writer.write_vlan(vlan);
         }
         self.tables.set_limit(abi::usage_vlan(vlan), new.and_then(|new| new.fdb_limit));
     }
 
     fn change_stp(&mut self, instance: InstanceId, port: PortId, new: StpState) {
-        match new {
-            StpState::Forwarding => _ = self.state.stp.remove(&(instance, port)),
-            _ => _ = self.state.stp.insert((instance, port), new),
+        let mut writer = self.pairs.lock();
+        for stp in [&mut self.state.stp, &mut writer.state_mut().stp] {
+            match new {
+                StpState::Forwarding => _ = stp.remove(&(instance, port)),
+                _ => _ = stp.insert((instance, port), new),
+            }
         }
-        self.write_tree_port(instance, port);
+        writer.write_tree_ports([(instance, port)].iter());
     }
 
     fn change_watched(&mut self, instance: InstanceId, port: PortId, new: bool) {
-        match new {
-            true => _ = self.state.watched.insert((instance, port)),
-            false => _ = self.state.watched.remove(&(instance, port)),
+        let mut writer = self.pairs.lock();
+        for watched in [&mut self.state.watched, &mut writer.state_mut().watched] {
+            match new {
+                true => _ = watched.insert((instance, port)),
+                false => _ = watched.remove(&(instance, port)),
+            }
         }
-        self.write_tree_port(instance, port);
+        writer.write_tree_ports([(instance, port)].iter());
     }
-
-    /// Writes a port's pairs with the VLANs of a tree.
-    pub(crate) fn write_tree_port(&self, instance: InstanceId, port: PortId) {
-        let view = VlanView::of(&self.state);
-        let vlans = self.state.vlans.iter().filter(|(_, state)| state.instance == instance);
-        for (vlan, _) in vlans {
-            self.write_pair(port, &view, *vlan);
-        }
-    }
-}
-
-/// A part of writing a port.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
-    Close,
-    Rows,
-    Open,
 }
 
 impl Backend for EbpfPlane {

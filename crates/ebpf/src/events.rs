@@ -22,10 +22,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use zerocopy::FromBytes;
 
 /// Records that one call takes from each ring.
-const TRAPS_A_POLL: usize = 256;
+pub(crate) const TRAPS_A_POLL: usize = 256;
 const EVENTS_A_POLL: usize = 4096;
 /// More records than fit into the ring of trapped frames.
-const RECORDS_IN_RING: usize = 16_384;
+pub(crate) const RECORDS_IN_RING: usize = 16_384;
 /// Bytes of a record in its ring: its header of 8 and its content.
 const TRAP_RECORD: u64 = 8 + (size_of::<TrapHeader>() + abi::TRAP_BYTES) as u64;
 const EVENT_RECORD: u64 = 8 + size_of::<FdbEvent>() as u64;
@@ -41,6 +41,8 @@ pub(crate) struct Events {
     traps: RingBuffer<'static>,
     waiting: Rc<RefCell<Vec<PlaneEvent>>>,
     lost: u64,
+    /// The ring of trapped frames is read by somebody else; here it is only measured.
+    traps_left: bool,
 }
 
 /// A ring as a finite table.
@@ -74,7 +76,7 @@ impl Events {
                 .doing(doing)?;
         }
         let (fdb, traps) = (ring("fdb_events", fdb_event)?, ring("traps", trap)?);
-        Ok(Self { epoll, fdb, traps, waiting, lost: lost(tables) })
+        Ok(Self { epoll, fdb, traps, waiting, lost: lost(tables), traps_left: false })
     }
 
     /// Readable when there is something to poll.
@@ -88,9 +90,18 @@ impl Events {
         self.epoll.add(fd, event).doing(|| "watching the netdevs".into())
     }
 
+    /// Leaves the ring of trapped frames to the protocol thread.
+    pub(crate) fn leave_traps(&mut self, tables: &Tables) -> Result<()> {
+        self.traps_left = true;
+        self.epoll.delete(tables.map("traps").as_fd()).doing(|| "leaving the trapped frames".into())
+    }
+
     /// Passes on the records that wait.
     pub(crate) fn poll(&mut self, tables: &Tables, handle: &mut dyn FnMut(PlaneEvent)) {
         for (ring, most) in [(&self.traps, TRAPS_A_POLL), (&self.fdb, EVENTS_A_POLL)] {
+            if self.traps_left && most == TRAPS_A_POLL {
+                continue;
+            }
             // The callbacks do not fail, so the only error is an empty ring.
             ring.consume_raw_n(most);
             let records = std::mem::take(&mut *self.waiting.borrow_mut());
@@ -158,7 +169,7 @@ fn fdb_event(record: &[u8]) -> Option<PlaneEvent> {
     })
 }
 
-fn trap(record: &[u8]) -> Option<PlaneEvent> {
+pub(crate) fn trap(record: &[u8]) -> Option<PlaneEvent> {
     let (header, bytes) = TrapHeader::read_from_prefix(record).ok()?;
     let mut frame = bytes.get(..(header.len as usize).min(abi::TRAP_BYTES))?.to_vec();
     if header.tag_proto != 0 {

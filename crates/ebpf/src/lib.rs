@@ -3,8 +3,8 @@
 //!
 //! Read first: `bpf/abi.h`, then `bpf/lanyard.bpf.c`. The way through this crate: `plane` (the trait) -> `apply` (one
 //! change at a time) -> `lower` (state to table rows) -> `tables` and `shared` (the maps); beside it `object` (loading),
-//! `bpffs` and `saved` (what outlives the daemon), `attach`, `facts` and `follow` (netdevs), `watchdog` (spanning tree
-//! without a daemon), `dry` and `words` (traces).
+//! `bpffs` and `saved` (what outlives the daemon), `attach`, `facts` and `follow` (netdevs), `pairs` and `protocols` (the
+//! part that protocols use on a thread of their own), `watchdog` (spanning tree without a daemon), `dry` and `words` (traces).
 //!
 //! Invariants: the daemon is never on the forwarding path; what it writes into a table is one aligned word at a time, in
 //! an order that closes before it opens; programs, maps and links are pinned, so that forwarding does not end with it.
@@ -33,9 +33,11 @@ mod lower;
 mod object;
 mod open;
 mod own;
+mod pairs;
 mod plane;
 mod present;
 mod probe;
+mod protocols;
 mod recover;
 mod refusal;
 mod rifs;

@@ -12,6 +12,7 @@ use crate::events::Events;
 use crate::follow::Follower;
 use crate::hurry::{self, Hurry};
 use crate::object::{self, PROGRAMS, Programs};
+use crate::pairs::Pairs;
 use crate::plane::{EbpfPlane, Kept};
 use crate::routing::Routing;
 use crate::saved::{Saved, StateFile};
@@ -28,6 +29,7 @@ use std::io::Read;
 use std::mem::offset_of;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Options for opening a plane.
@@ -162,6 +164,8 @@ impl EbpfPlane {
         let events = Events::open(&tables)?;
         let follower = kept.as_ref().map(|_| Follower::open(&events, &mut notes)).transpose()?;
         let routing = Routing::open(&tables)?;
+        let tables = Arc::new(tables);
+        let pairs = Arc::new(Pairs::new(tables.clone(), kept.is_none()));
         let capabilities = Capabilities {
             name: PLANE,
             survives_daemon: kept.is_some(),
@@ -173,6 +177,7 @@ impl EbpfPlane {
         };
         Ok(Self {
             tables,
+            pairs,
             programs,
             kept,
             state: PlaneState::default(),
@@ -207,9 +212,12 @@ impl EbpfPlane {
                     || meta.writing == 1 && saved.generation == meta.generation + 1)
         };
         match saved {
-            Some(saved) if fits(&saved) => {
+            Some(mut saved) if fits(&saved) => {
+                if saved.trees_apart {
+                    recover::trees(&self.tables, &mut saved.state);
+                }
                 let saved =
-                    Saved { state: self.blocked_by_watchdog(&saved.state).unwrap_or(saved.state), ..saved };
+                    Saved { state: self.with_own_trees(&saved.state).unwrap_or(saved.state), ..saved };
                 self.cleared = saved.cleared;
                 if let Some(kept) = &mut self.kept {
                     kept.hooks.switched_off = saved.switched_off;
@@ -340,9 +348,10 @@ fn fresh(capacity: u32, netns: u64) -> Result<(Tables, Programs)> {
     let (buckets, salt) = (object::buckets_for(capacity), u64::from_ne_bytes(salt));
     let (tables, programs) = object::create(buckets, salt)?;
     let object = object::fingerprint();
-    tables
-        .meta
-        .set(0, &Meta { abi: abi::ABI, buckets, salt, object, netns, generation: 0, writing: 0, bank: 0 });
+    tables.meta.set(
+        0,
+        &Meta { abi: abi::ABI, buckets, salt, object, netns, generation: 0, writing: 0, bank: 0, mark: 0 },
+    );
     tables.set_fdb_near();
     for slot in 0..abi::USAGES {
         tables.usage.u32(slot, offset_of!(Usage, limit)).store(abi::UNLIMITED, Relaxed);

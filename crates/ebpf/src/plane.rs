@@ -12,14 +12,18 @@ use crate::hurry::Hurry;
 use crate::inject::Injector;
 use crate::lower::PortFacts;
 use crate::object::Programs;
+use crate::pairs::Pairs;
+use crate::protocols::EbpfProtocols;
 use crate::routing::Routing;
 use crate::saved::{Counts, StateFile};
 use crate::tables::{Tables, run_call};
+use crate::watchdog;
 use crate::words;
 use lanyard_netdev::Netdev;
 use lanyard_plane::{
     Capabilities, FdbEntry, FdbFilter, FdbKind, Hook, MAX_TRACE_FRAME, Plane, PlaneError, PlaneEvent,
-    PlaneState, PortCounters, RouteChange, RouteLookup, Sweep, TableUsage, Trace, TrapCounters,
+    PlaneState, PortCounters, ProtocolPlane, RouteChange, RouteLookup, Sweep, TableUsage, Trace,
+    TrapCounters,
 };
 use lanyard_types::{
     AdjacencyId, FrameCount, MAX_PORTS, PortId, RifId, TrapGroup, TrapReason, VlanId, VrfId,
@@ -27,12 +31,15 @@ use lanyard_types::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The forwarding plane in the kernel. Dropping it leaves the kernel's part as it is; [`Plane::detach`] removes it.
 #[derive(Debug)]
 pub struct EbpfPlane {
-    pub(crate) tables: Tables,
+    pub(crate) tables: Arc<Tables>,
+    /// Who writes the tables of (port, VLAN) pairs.
+    pub(crate) pairs: Arc<Pairs>,
     pub(crate) programs: Programs,
     /// The parts of a plane that outlive the daemon. A private plane has none.
     pub(crate) kept: Option<Kept>,
@@ -153,6 +160,20 @@ impl EbpfPlane {
     }
 }
 
+/// The call that flushes what passes `filter`; `None` when that can be nothing.
+pub(crate) fn flush_call(filter: &FdbFilter) -> Option<FdbCall> {
+    if filter.kind.is_some_and(|kind| kind != FdbKind::Dynamic) {
+        return None;
+    }
+    let vlan = filter.vlan.map_or(0, |vlan| u64::from(vlan.get()) << 48);
+    Some(FdbCall {
+        scan: abi::SCAN_FLUSH,
+        key: vlan | filter.mac.map_or(0, abi::raw_mac),
+        port: filter.port.map_or(0, PortId::get),
+        ..FdbCall::default()
+    })
+}
+
 impl Plane for EbpfPlane {
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
@@ -165,10 +186,18 @@ impl Plane for EbpfPlane {
     }
 
     fn watchdog(&mut self, after: Option<Duration>) -> Result<(), PlaneError> {
-        self.set_watchdog(after)
+        watchdog::set(&self.programs.watchdog_set, after)
     }
     fn watchdog_expired(&mut self) -> bool {
         self.take_expired()
+    }
+    fn protocols(&mut self) -> Result<Box<dyn ProtocolPlane>, PlaneError> {
+        let part = EbpfProtocols::open(self.tables.clone(), self.pairs.clone(), &self.programs)?;
+        self.events.leave_traps(&self.tables)?;
+        self.pairs.lock().claim();
+        self.state.stp.clear();
+        self.state.watched.clear();
+        Ok(Box::new(part))
     }
 
     fn fdb_walk(&mut self, filter: &FdbFilter, visit: &mut dyn FnMut(FdbEntry)) {
@@ -182,16 +211,7 @@ impl Plane for EbpfPlane {
         drop(walked);
     }
     fn fdb_flush(&mut self, filter: &FdbFilter) -> u64 {
-        if filter.kind.is_some_and(|kind| kind != FdbKind::Dynamic) {
-            return 0;
-        }
-        let vlan = filter.vlan.map_or(0, |vlan| u64::from(vlan.get()) << 48);
-        let call = FdbCall {
-            scan: abi::SCAN_FLUSH,
-            key: vlan | filter.mac.map_or(0, abi::raw_mac),
-            port: filter.port.map_or(0, PortId::get),
-            ..FdbCall::default()
-        };
+        let Some(call) = flush_call(filter) else { return 0 };
         self.scan(call).map_or(0, |call| call.removed)
     }
     fn fdb_sweep(&mut self, ageing_s: Option<u32>) -> Sweep {
@@ -347,7 +367,7 @@ impl Plane for EbpfPlane {
         if self.kept.is_none() {
             return Ok(());
         }
-        let mut result = self.set_watchdog(None);
+        let mut result = watchdog::set(&self.programs.watchdog_set, None);
         let Some(kept) = &mut self.kept else { return Ok(()) };
         let held: Vec<u32> = kept.hooks.held.keys().copied().collect();
         let _hurry = Hurry::for_changes(held.len());

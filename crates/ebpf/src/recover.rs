@@ -8,7 +8,7 @@ use crate::error::{Doing, Result};
 use crate::lower;
 use crate::tables::Tables;
 use lanyard_netdev::Link;
-use lanyard_pipeline::state::{PortKind, PortState, Tpid, VlanState};
+use lanyard_pipeline::state::{PortKind, PortState, StpState, Tpid, VlanState};
 use lanyard_plane::PlaneState;
 use lanyard_types::{PortId, RifId, VlanId};
 use lanyard_wire::{HEADER_LEN, TAG_LEN};
@@ -72,4 +72,31 @@ pub(crate) fn state(tables: &Tables, links: &[Link]) -> Result<PlaneState> {
     state.fdb = fixed.into_iter().collect();
     state.global.fdb_limit = tables.usage_table().limit;
     Ok(state)
+}
+
+/// Reads the states of ports in trees back: those of the tables, which a daemon that runs spanning
+/// tree writes without writing the state file. A daemon that was killed while it wrote has left the
+/// VLANs of a tree in two states: the one that holds back more counts.
+pub(crate) fn trees(tables: &Tables, state: &mut PlaneState) {
+    state.stp.clear();
+    state.watched.clear();
+    for id in state.ports.keys() {
+        let row = tables.port_vlans.get(id.index());
+        for (vlan, settings) in &state.vlans {
+            let bits = row.bits[vlan.index()];
+            let found = match () {
+                () if bits & abi::PV_FORWARD != 0 => StpState::Forwarding,
+                () if bits & abi::PV_STP_LEARNING != 0 => StpState::Learning,
+                () => StpState::Discarding,
+            };
+            let pair = (settings.instance, *id);
+            if bits & abi::PV_WATCHED != 0 {
+                state.watched.insert(pair);
+            }
+            let held = state.stp.get(&pair).copied();
+            if found != StpState::Forwarding && held != Some(StpState::Discarding) {
+                state.stp.insert(pair, found);
+            }
+        }
+    }
 }

@@ -4,7 +4,7 @@
 
 use crate::abi;
 use crate::error::{Doing, Result};
-use crate::lower::{self, VlanView};
+use crate::lower;
 use crate::plane::EbpfPlane;
 use lanyard_pipeline::route::{RifAttachment, RifState};
 use lanyard_pipeline::state::PortKind;
@@ -38,8 +38,9 @@ impl EbpfPlane {
         match rif.attachment {
             RifAttachment::Vlan { vlan, .. } => {
                 self.write_vlan_rif(vlan);
-                let view = VlanView::one(&self.state, vlan);
-                self.state.ports.keys().for_each(|port| self.write_pair(*port, &view, vlan));
+                let mut writer = self.pairs.lock();
+                writer.state_mut().rifs.clone_from(&self.state.rifs);
+                writer.write_vlan(vlan);
                 Ok(())
             }
             RifAttachment::Port(port) => {

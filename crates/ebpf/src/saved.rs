@@ -24,6 +24,9 @@ pub(crate) struct Saved {
     pub generation: u64,
     /// The state.
     pub state: PlaneState,
+    /// The states of ports in trees are not in `state`: the tables alone have them.
+    #[serde(default)]
+    pub trees_apart: bool,
     /// What each port's counters showed when they were last cleared.
     pub cleared: BTreeMap<PortId, Counts>,
     /// Offloads to put back, by ifindex.

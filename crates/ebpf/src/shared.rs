@@ -21,6 +21,13 @@ pub(crate) struct Shared<T> {
     row: PhantomData<T>,
 }
 
+// SAFETY: the mapping belongs to the process and not to a thread, and is reached by single atomic
+// words alone.
+unsafe impl<T> Send for Shared<T> {}
+// SAFETY: as above; whoever writes what is more than a word together with others agrees with them
+// on a lock.
+unsafe impl<T> Sync for Shared<T> {}
+
 impl<T: FromBytes + IntoBytes + Immutable> Shared<T> {
     /// The kernel keeps array elements on 8-byte boundaries.
     const STRIDE: usize = size_of::<T>().next_multiple_of(8);

@@ -115,6 +115,8 @@ pub(crate) struct Meta {
     pub writing: u64,
     /// The bank that the FIB's leaves point into: 0 or 1. While it changes there is more in this word: `routing::PUBLISHING`.
     pub bank: u64,
+    /// What the control plane's protocols noted last (`ProtocolPlane::mark`).
+    pub mark: u64,
 }
 
 /// Every map.

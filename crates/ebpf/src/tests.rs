@@ -12,7 +12,7 @@ use ipnet::Ipv4Net;
 use lanyard_pipeline::generate::State;
 use lanyard_pipeline::route::{Adjacency, RouteChange, RouteTarget};
 use lanyard_pipeline::state::{PortState, StpState, Tpid, VlanState};
-use lanyard_plane::{Change, Plane, PlaneError, PlaneState, changes};
+use lanyard_plane::{Change, Plane, PlaneError, PlaneState, TreeStates, changes};
 use lanyard_types::{AdjacencyId, GroupId, InstanceId, MacAddr, PortId, RifId, TrapReason, VlanId, VrfId};
 use libbpf_rs::{MapCore, MapFlags};
 use std::io::Write;
@@ -589,6 +589,97 @@ fn tables_take_turns() {
     });
 }
 
+/// Does the port forward in the VLAN, by every table that says so?
+fn forwards(plane: &EbpfPlane, n: u16, v: u16) -> bool {
+    let row = plane.tables.port_vlans.get(n.into());
+    let bits = row.bits[usize::from(v)] & (abi::PV_FORWARD | abi::PV_LEARN);
+    let sets = plane.tables.vlan_ports.get(v.into());
+    let flooded = sets.form.iter().any(|set| set[usize::from(n) / 64] >> (n % 64) & 1 == 1);
+    assert_eq!(bits == abi::PV_FORWARD | abi::PV_LEARN, flooded, "port {n}, VLAN {v}: {bits:#x}");
+    assert!(flooded || bits == 0, "port {n}, VLAN {v}: {bits:#x}");
+    flooded
+}
+
+/// Once protocols have their part, no state that is applied changes the states of ports in trees,
+/// whatever both threads do at the same time.
+#[test]
+fn the_states_of_trees_are_the_protocols_alone() {
+    let Some(mut plane) = private() else { return };
+    let vlan = |n| VlanId::new(n).expect("a VLAN");
+    let port = |n| PortId::new(n).expect("a port");
+    let trees = [1, 2].map(|n| InstanceId::new(n).expect("an instance"));
+    let mut state = PlaneState::default();
+    state.global.fdb_limit = 1000;
+    let trunk = |n: u16, vlans: &[u16]| {
+        let mut trunk = PortState::access(&format!("e{n}"), n.into(), vlan(1));
+        trunk.untagged = vlans.iter().copied().map(vlan).collect();
+        trunk
+    };
+    for (n, instance) in [1, 2].into_iter().zip(trees) {
+        state.vlans.insert(vlan(n), VlanState { instance, ..VlanState::default() });
+    }
+    for n in [1, 70] {
+        state.ports.insert(port(n), trunk(n, &[1, 2]));
+    }
+    state.stp.insert((trees[0], port(70)), StpState::Discarding);
+    plane.apply(&state).expect("applied");
+    let all = |plane: &EbpfPlane| [(1, 1), (1, 2), (70, 1), (70, 2)].map(|(n, v)| forwards(plane, n, v));
+    assert_eq!(all(&plane), [true, true, false, true]);
+    let mut part = plane.protocols().expect("handed out");
+    assert_eq!((part.trees().stp, plane.state().stp.len()), (state.stp.clone(), 0));
+    assert_eq!(all(&plane), [true, true, false, true], "as it was");
+    part.set_trees(&TreeStates::default()).expect("set");
+    assert_eq!(all(&plane), [true; 4]);
+    // A state from before does not bring back what has changed since.
+    state.ports.get_mut(&port(1)).expect("a port").isolated = true;
+    plane.apply(&state).expect("applied");
+    assert_eq!(all(&plane), [true; 4]);
+    // A port that is not there yet comes up as it is told.
+    let held = |list: &[(usize, u16)]| TreeStates {
+        stp: list.iter().map(|(tree, n)| ((trees[*tree], port(*n)), StpState::Discarding)).collect(),
+        ..TreeStates::default()
+    };
+    part.set_trees(&held(&[(1, 5)])).expect("set");
+    state.ports.insert(port(5), trunk(5, &[1, 2]));
+    plane.apply(&state).expect("applied");
+    assert_eq!([forwards(&plane, 5, 1), forwards(&plane, 5, 2)], [true, false]);
+    // Ports leave and join VLANs and VLANs change trees while states change.
+    let mut other = state.clone();
+    other.ports.insert(port(70), trunk(70, &[2]));
+    other.ports.remove(&port(5));
+    other.vlans.insert(vlan(2), VlanState { instance: trees[0], ..VlanState::default() });
+    let over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let changes = scope.spawn(|| {
+            let lists: [&[(usize, u16)]; 3] = [&[(0, 70), (1, 70)], &[(0, 1), (1, 5)], &[]];
+            let mut rounds = 0;
+            while !over.load(Relaxed) || rounds < lists.len() {
+                part.set_trees(&held(lists[rounds % lists.len()])).expect("set");
+                rounds += 1;
+            }
+            part.set_trees(&held(&[(1, 70), (0, 1)])).expect("set");
+            rounds
+        });
+        for _ in 0..200 {
+            plane.apply(&other).expect("applied");
+            plane.apply(&state).expect("applied");
+        }
+        over.store(true, Relaxed);
+        println!("{} changes of states meanwhile", changes.join().expect("ended"));
+    });
+    assert_eq!(all(&plane), [false, true, true, false]);
+    assert_eq!([forwards(&plane, 5, 1), forwards(&plane, 5, 2)], [true, true]);
+    plane.apply(&other).expect("applied");
+    assert_eq!(
+        [forwards(&plane, 1, 1), forwards(&plane, 1, 2), forwards(&plane, 70, 2)],
+        [false, false, true]
+    );
+    // A new daemon reads them back from the tables.
+    let mut found = other.clone();
+    crate::recover::trees(&plane.tables, &mut found);
+    assert_eq!(found.stp, held(&[(0, 1)]).stp, "VLANs of the first tree alone are left");
+}
+
 /// Until the watchdog expires all is as it was; then the watched port discards in its tree's VLANs and in no others, whatever is
 /// applied, until the control plane has taken note.
 #[test]
@@ -609,20 +700,6 @@ fn the_watchdog_blocks_watched_ports_and_no_others() {
     }
     state.watched.insert((tree, port(70)));
     plane.apply(&state).expect("applied");
-    let forwards = |plane: &EbpfPlane, n: u16, v: u16| {
-        let row = plane.tables.port_vlans.get(n.into());
-        let bits = row.bits[usize::from(v)] & (abi::PV_FORWARD | abi::PV_LEARN);
-        let flooded = plane
-            .tables
-            .vlan_ports
-            .get(v.into())
-            .form
-            .iter()
-            .any(|set| set[usize::from(n) / 64] >> (n % 64) & 1 == 1);
-        assert_eq!(bits == abi::PV_FORWARD | abi::PV_LEARN, flooded, "port {n}, VLAN {v}: {bits:#x}");
-        assert!(flooded || bits == 0, "port {n}, VLAN {v}: {bits:#x}");
-        flooded
-    };
     let all = |plane: &EbpfPlane| [(1, 1), (1, 2), (70, 1), (70, 2)].map(|(n, v)| forwards(plane, n, v));
     let wait = |plane: &EbpfPlane| {
         let deadline = Instant::now() + Duration::from_secs(20);

@@ -4,6 +4,9 @@
 //! entirely or not at all. Nothing here names a kernel, a chip or a socket.
 
 pub mod change;
+mod protocols;
+
+pub use protocols::{ProtocolPlane, Trapped, TreeStates};
 
 pub use change::{Backend, Change, changes, transact};
 pub use lanyard_pipeline::route::{
@@ -46,6 +49,15 @@ pub trait Plane {
     fn watchdog_expired(&mut self) -> bool {
         false
     }
+
+    /// Returns the part that protocols use on a thread of their own; to be called once. From then
+    /// on only that part changes the states of ports in trees: [`Plane::apply`] ignores `stp` and
+    /// `watched` of its argument, and [`Plane::state`] has none. [`Plane::poll_events`] reports no
+    /// trapped frames any more.
+    ///
+    /// # Errors
+    /// When the system refuses a descriptor, or the part was returned before.
+    fn protocols(&mut self) -> Result<Box<dyn ProtocolPlane>, PlaneError>;
 
     /// Visits every FDB entry that passes `filter`; entries that move meanwhile are seen once, twice or not at all.
     fn fdb_walk(&mut self, filter: &FdbFilter, visit: &mut dyn FnMut(FdbEntry));

@@ -8,13 +8,17 @@ use crate::link::{Link, Received, vnet::Offload};
 use lanyard_pipeline::tables::fdb::FdbEvent;
 use lanyard_pipeline::trace::Verdict;
 use lanyard_pipeline::{Pipeline, Sink, Timestamp};
-use lanyard_plane::PlaneEvent;
+use lanyard_plane::{PlaneEvent, Trapped};
 use lanyard_types::{MAX_PORTS, PortId, TrapGroup, TrapReason};
 use nix::sys::eventfd::EventFd;
+use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Most events that wait.
 const MAX_EVENTS: usize = 1 << 16;
+/// Most trapped frames that wait for the protocol thread.
+const MAX_TRAPS: usize = 1024;
 /// Most bytes of trapped frames that wait.
 const MAX_TRAPPED_BYTES: usize = 4 << 20;
 
@@ -27,10 +31,38 @@ pub struct Events {
     /// Lost trapped frames, by group, since the plane was created.
     pub lost_traps: [u64; TrapGroup::SLOTS],
     bell: EventFd,
+    /// Trapped frames and their bell, when protocols fetch them on a thread of their own.
+    traps: Option<Traps>,
+}
+
+/// Trapped frames that wait to be fetched.
+#[derive(Debug)]
+struct Traps {
+    waiting: VecDeque<Trapped>,
+    bell: Arc<EventFd>,
 }
 
 impl Events {
+    /// From now on trapped frames wait for [`Events::fetch_traps`].
+    pub fn part_traps(&mut self, bell: Arc<EventFd>) {
+        self.traps = Some(Traps { waiting: VecDeque::new(), bell });
+    }
     pub fn push(&mut self, event: PlaneEvent) {
+        let event = match (event, &mut self.traps) {
+            (PlaneEvent::Trapped { port, reason, frame, .. }, Some(traps)) => {
+                if traps.waiting.len() >= MAX_TRAPS {
+                    self.lost += 1;
+                    self.lost_traps[reason.group().index()] += 1;
+                    return;
+                }
+                if traps.waiting.is_empty() {
+                    let _ = traps.bell.write(1);
+                }
+                traps.waiting.push_back(Trapped { port, reason, frame });
+                return;
+            }
+            (event, _) => event,
+        };
         let len = if let PlaneEvent::Trapped { frame, .. } = &event { frame.len() } else { 0 };
         if self.waiting.len() >= MAX_EVENTS || self.bytes + len > MAX_TRAPPED_BYTES {
             self.lost += 1;
@@ -54,6 +86,15 @@ impl Events {
             FdbEvent::Aged(entry) => PlaneEvent::FdbAged(entry),
             FdbEvent::Deleted(entry) => PlaneEvent::FdbDeleted(entry),
         });
+    }
+    /// Returns waiting trapped frames, at most `most`, when the protocol thread fetches them.
+    pub fn fetch_traps(&mut self, most: usize) -> Vec<Trapped> {
+        let Some(traps) = &mut self.traps else { return Vec::new() };
+        let taken = traps.waiting.drain(..most.min(traps.waiting.len())).collect();
+        if traps.waiting.is_empty() {
+            let _ = traps.bell.read();
+        }
+        taken
     }
     /// Returns all waiting events, and at the end the number of lost ones.
     pub fn fetch(&mut self) -> Vec<PlaneEvent> {
@@ -112,7 +153,14 @@ impl Core {
             pipeline: Pipeline::new(salt),
             links: (0..MAX_PORTS).map(|_| Link::Gone).collect(),
             generation: 1,
-            events: Events { waiting: Vec::new(), bytes: 0, lost: 0, lost_traps: Default::default(), bell },
+            events: Events {
+                waiting: Vec::new(),
+                bytes: 0,
+                lost: 0,
+                lost_traps: Default::default(),
+                bell,
+                traps: None,
+            },
             clock,
             stop: false,
             away: None,
@@ -230,7 +278,6 @@ mod tests {
     use lanyard_pipeline::state::{PortState, VlanState};
     use lanyard_plane::PortCounters;
     use lanyard_types::{DropReason, VlanId};
-    use std::collections::VecDeque;
     use std::io::ErrorKind;
 
     /// More frames than the ring of a port holds, whatever else the kernel stores in it.

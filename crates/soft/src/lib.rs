@@ -12,6 +12,7 @@ mod core;
 mod link;
 mod memory;
 mod plane;
+mod protocols;
 mod worker;
 
 pub use memory::MemoryPorts;

@@ -5,20 +5,21 @@ use crate::core::{Clock, Core};
 use crate::link::packet::PacketLink;
 use crate::link::tap::TapLink;
 use crate::link::{Link, vnet::Offload};
+use crate::protocols::SoftProtocols;
 use crate::worker::{self, Shared};
 use lanyard_pipeline::state::{Delivery, HookChoice, PlaneState, PortKind, PortState};
 use lanyard_pipeline::{Pipeline, Timestamp};
 use lanyard_plane::{
     Backend, Capabilities, Change, FdbEntry, FdbFilter, Hook, MAX_TRACE_FRAME, Plane, PlaneError, PlaneEvent,
-    PortCounters, RifAttachment, RifState, RouteChange, RouteLookup, Sweep, TableUsage, Trace, TrapCounters,
-    changes, transact,
+    PortCounters, ProtocolPlane, RifAttachment, RifState, RouteChange, RouteLookup, Sweep, TableUsage, Trace,
+    TrapCounters, TreeStates, changes, transact,
 };
 use lanyard_types::{
     AdjacencyId, FrameCount, MAX_PORTS, MAX_VLANS, PortId, PortSet, RifId, TrapGroup, TrapReason, VlanId,
     VrfId,
 };
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
@@ -42,6 +43,8 @@ pub struct SoftPlane {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     state: PlaneState,
+    /// True once the states of ports in trees are set by [`SoftProtocols`].
+    claimed: bool,
     /// TAP netdevs created for ports that do not exist yet, by ifindex.
     taps: BTreeMap<u32, TapLink>,
     in_memory: bool,
@@ -107,7 +110,16 @@ impl SoftPlane {
             ],
         };
         let state = PlaneState::default();
-        Ok(Self { shared, thread: None, state, taps: BTreeMap::new(), in_memory, event_fd, capabilities })
+        Ok(Self {
+            shared,
+            thread: None,
+            state,
+            claimed: false,
+            taps: BTreeMap::new(),
+            in_memory,
+            event_fd,
+            capabilities,
+        })
     }
 
     /// The new link for a port in this state; `None` when its present link is the right one.
@@ -209,6 +221,10 @@ impl Plane for SoftPlane {
         &self.state
     }
     fn apply(&mut self, next: &PlaneState) -> Result<(), PlaneError> {
+        let without = self.claimed && !(next.stp.is_empty() && next.watched.is_empty());
+        let own =
+            without.then(|| PlaneState { stp: BTreeMap::new(), watched: BTreeSet::new(), ..next.clone() });
+        let next = own.as_ref().unwrap_or(next);
         lanyard_pipeline::validate::check(next).map_err(PlaneError::Invalid)?;
         let list = changes(&self.state, next);
         let had: Vec<u32> = self.state.ports.values().map(|port| port.ifindex).collect();
@@ -220,6 +236,17 @@ impl Plane for SoftPlane {
         }
         self.settle();
         done
+    }
+    fn protocols(&mut self) -> Result<Box<dyn ProtocolPlane>, PlaneError> {
+        let bell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK);
+        let bell = Arc::new(bell.map_err(|errno| system("making an eventfd")(errno.into()))?);
+        self.shared.control().events.part_traps(bell.clone());
+        self.claimed = true;
+        let trees = TreeStates {
+            stp: std::mem::take(&mut self.state.stp),
+            watched: std::mem::take(&mut self.state.watched),
+        };
+        Ok(Box::new(SoftProtocols { shared: self.shared.clone(), bell, trees }))
     }
     fn fdb_walk(&mut self, filter: &FdbFilter, visit: &mut dyn FnMut(FdbEntry)) {
         let core = self.shared.control();

@@ -7,9 +7,9 @@ use lanyard_pipeline::state::{
     Delivery, FdbTarget, HookChoice, PlaneState, PortKind, PortState, ReservedAction, VlanState,
 };
 use lanyard_pipeline::trace::Verdict;
-use lanyard_plane::{FdbFilter, FdbKind, Hook, Plane, PlaneError, PlaneEvent, Sweep};
+use lanyard_plane::{FdbFilter, FdbKind, Hook, Plane, PlaneError, PlaneEvent, Sweep, TreeStates};
 use lanyard_soft::{FDB_CAPACITY, MemoryPorts, SoftPlane};
-use lanyard_types::{DropReason, MacAddr, PortId, TrapReason, VlanId};
+use lanyard_types::{DropReason, InstanceId, MacAddr, PortId, StpState, TrapReason, VlanId};
 use lanyard_wire::Builder;
 
 fn port(n: u16) -> PortId {
@@ -208,4 +208,38 @@ fn a_vlan_interfaces_hook_is_no_choice() {
     };
     next.ports.insert(port(4), inside);
     assert_eq!(plane.apply(&next), Ok(()));
+}
+
+#[test]
+fn protocols_have_trapped_frames_and_the_states_of_trees_to_themselves() {
+    let (mut plane, ports) = plane();
+    let mut part = plane.protocols().unwrap();
+    let bpdu = Builder::new(MacAddr([1, 0x80, 0xc2, 0, 0, 0]), host(9)).ethertype(0x0027).build();
+    ports.push(port(1), &bpdu);
+    let mut heard = Vec::new();
+    part.poll_traps(&mut |trapped| heard.push((trapped.port, trapped.reason, trapped.frame.len())));
+    assert_eq!(heard, [(port(1), TrapReason::Bpdu, bpdu.len())]);
+    assert!(!events(&mut plane).iter().any(|event| event.starts_with("trapped")));
+
+    let held = |list: &[u16]| TreeStates {
+        stp: list.iter().map(|n| ((InstanceId::default(), port(*n)), StpState::Discarding)).collect(),
+        ..TreeStates::default()
+    };
+    let flooded = |ports: &MemoryPorts| {
+        ports.push(port(1), &frame(MacAddr([0xff; 6]), host(1)));
+        [2, 3].map(|n| !ports.take(port(n)).is_empty())
+    };
+    assert_eq!(flooded(&ports), [true, true]);
+    part.set_trees(&held(&[2])).unwrap();
+    assert_eq!(flooded(&ports), [false, true]);
+    // Older states, in a state that is applied, are not brought back.
+    let mut next = state();
+    next.stp = held(&[3]).stp;
+    next.ports.get_mut(&port(1)).unwrap().mtu = 1400;
+    plane.apply(&next).unwrap();
+    assert_eq!(flooded(&ports), [false, true]);
+    assert!(plane.state().stp.is_empty());
+    part.inject(port(3), &bpdu).unwrap();
+    assert_eq!(ports.take(port(3)), [bpdu]);
+    assert_eq!(part.inject(port(9), &[0; 60]), Err(PlaneError::NoSuchPort(port(9))));
 }

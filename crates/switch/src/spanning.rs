@@ -12,12 +12,12 @@ use crate::ports::PortIds;
 use lanyard_config::spanning_tree::{Times, Tree};
 use lanyard_config::{Config, Interface, SwitchportMode};
 use lanyard_pipeline::state::{PlaneState, ReservedAction, TrapRate};
-use lanyard_plane::FdbFilter;
+use lanyard_plane::{FdbFilter, TreeStates};
 use lanyard_stp::{
     Bridge, Duplex, ErrCause, Event, Mode, PortConfig, PortFast, PortVlans, Snapshot, TreeConfig,
 };
 use lanyard_types::{InstanceId, PortId, PortSet, StpState, TrapGroup, VlanId, VlanSet};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Up to this many VLANs of a tree are flushed one by one. With more, all of the port's addresses
 /// are flushed, because each flush walks the FDB.
@@ -27,17 +27,37 @@ const SINGLE_FLUSHES: usize = 4;
 const BPDUS_PER_TREE: u32 = 4;
 const BPDUS_PER_TREE_ON_A_PORT: u32 = 8;
 
-/// Pairs of a tree and a port.
-type Pairs = BTreeSet<(InstanceId, PortId)>;
-/// The ports that are not forwarding in a tree, with their state.
-type States = BTreeMap<(InstanceId, PortId), StpState>;
-
 /// A bridge, and the links that it was told of.
 #[derive(Debug, Clone)]
 pub struct Spanning {
     bridge: Bridge,
     /// The state of each link as the bridge was last told.
     told: BTreeMap<PortId, bool>,
+}
+
+/// The state of a port's link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinkChange {
+    /// The port.
+    pub port: PortId,
+    /// True while the port has a link.
+    pub up: bool,
+    /// The speed in Mbit/s of a link that came up.
+    pub speed_mbps: Option<u32>,
+    /// The duplex of a link that came up.
+    pub duplex: Duplex,
+}
+
+/// What a change of configuration means for the bridge.
+#[derive(Debug, Clone)]
+pub struct Reconfigure {
+    /// The new settings; `None` turns the bridge off.
+    pub wanted: Option<lanyard_stp::Config>,
+    /// Ports for which `shutdown` has been entered: those that a guard has shut down may come up
+    /// again.
+    pub cleared: Vec<PortId>,
+    /// The active VLANs of the switch.
+    pub vlans: VlanSet,
 }
 
 /// The actions that the bridge has decided on. They must be carried out in the order of these
@@ -101,8 +121,7 @@ pub fn lower(config: &Config, ports: &PortIds, identity: &Identity) -> Option<la
             tree.vlans.iter().map(|(vlan, settings)| (vlan.get(), lower_tree(*settings))).collect()
         }
     };
-    let live = config.vlans.iter().filter(|(_, vlan)| !vlan.suspended && !vlan.shutdown).map(|(id, _)| *id);
-    bridge.vlans = live.collect::<VlanSet>().difference(&tree.no_tree);
+    bridge.vlans = live_vlans(config).difference(&tree.no_tree);
     bridge.portfast_default = tree.portfast_default;
     bridge.bpduguard_default = tree.bpduguard_default;
     bridge.bpdufilter_default = tree.bpdufilter_default;
@@ -114,6 +133,13 @@ pub fn lower(config: &Config, ports: &PortIds, identity: &Identity) -> Option<la
         .filter_map(|(name, interface)| Some((ports.get(name)?, lower_port(interface, mode))))
         .collect();
     Some(bridge)
+}
+
+/// The VLANs that are active.
+#[must_use]
+pub fn live_vlans(config: &Config) -> VlanSet {
+    let live = config.vlans.iter().filter(|(_, vlan)| !vlan.suspended && !vlan.shutdown);
+    live.map(|(id, _)| *id).collect()
 }
 
 fn lower_tree(tree: Tree) -> TreeConfig {
@@ -184,9 +210,9 @@ pub fn next(
     now: u64,
     old: Option<&Spanning>,
     found: Option<&Snapshot>,
-    wanted: Option<lanyard_stp::Config>,
+    change: &Reconfigure,
 ) -> Result<Option<Spanning>, String> {
-    let Some(wanted) = wanted else { return Ok(None) };
+    let Some(wanted) = change.wanted.clone() else { return Ok(None) };
     let Some(old) = old else {
         let bridge = match found {
             Some(snapshot) => Bridge::restore(now, wanted, snapshot.clone()),
@@ -199,7 +225,35 @@ pub fn next(
         next.told.retain(|port, _| wanted.ports.contains_key(port));
         next.bridge.handle_config(now, wanted).map_err(refusal)?;
     }
+    next.clear(now, &change.cleared);
     Ok(Some(next))
+}
+
+/// The ports for which `next` says `shutdown` and `old` does not.
+#[must_use]
+pub fn shut(old: &Config, next: &Config, ports: &PortIds) -> Vec<PortId> {
+    let mut list = Vec::new();
+    for (name, interface) in switchports(next) {
+        let key = lanyard_config::InterfaceName::Netdev(name.to_owned());
+        let before = old.interfaces.get(&key).is_some_and(|before| before.shutdown);
+        list.extend(ports.get(name).filter(|_| interface.shutdown && !before));
+    }
+    list
+}
+
+/// What holds back more of two: a pair is in the state that forwards less, and watched when either
+/// says so.
+#[must_use]
+pub fn stricter(one: &TreeStates, other: &TreeStates) -> TreeStates {
+    let mut both = one.clone();
+    for (pair, state) in &other.stp {
+        let held = both.stp.entry(*pair).or_insert(*state);
+        if *state == StpState::Discarding {
+            *held = StpState::Discarding;
+        }
+    }
+    both.watched.extend(other.watched.iter().copied());
+    both
 }
 
 impl Spanning {
@@ -213,43 +267,51 @@ impl Spanning {
         &mut self.bridge
     }
 
-    /// Tells the bridge which links have changed. `medium` returns the speed in Mbit/s and the
-    /// duplex of a link that came up.
-    pub fn links(
-        &mut self,
-        now: u64,
+    /// The links whose state the bridge has not been told. `medium` returns the speed in Mbit/s
+    /// and the duplex of a link that came up.
+    pub fn untold(
+        &self,
         config: &Config,
         facts: &Facts,
         ports: &PortIds,
         medium: &mut dyn FnMut(&str) -> (Option<u32>, Duplex),
-    ) {
+    ) -> Vec<LinkChange> {
+        let mut list = Vec::new();
         for (name, interface) in switchports(config) {
             let Some(port) = ports.get(name) else { continue };
             let up = !interface.shutdown && facts.usable(name).is_some_and(LinkFacts::forwards);
-            if self.told.insert(port, up) == Some(up) {
+            if self.told.get(&port) == Some(&up) {
                 continue;
             }
             let (speed_mbps, duplex) = if up { medium(name) } else { (None, Duplex::Full) };
-            self.bridge.handle_link(now, port, up, speed_mbps, duplex);
+            list.push(LinkChange { port, up, speed_mbps, duplex });
+        }
+        list
+    }
+    /// Tells the bridge which links have changed.
+    pub fn links(&mut self, now: u64, changes: &[LinkChange]) {
+        for LinkChange { port, up, speed_mbps, duplex } in changes {
+            self.told.insert(*port, *up);
+            self.bridge.handle_link(now, *port, *up, *speed_mbps, *duplex);
         }
     }
 
     /// Takes the actions that the bridge has decided on.
-    pub fn todo(&mut self, plane: &PlaneState) -> Todo {
+    pub fn todo(&mut self, vlans: &VlanSet) -> Todo {
         let mut todo = Todo::default();
-        self.todo_more(plane, &mut todo);
+        self.todo_more(vlans, &mut todo);
         todo
     }
 
     /// Restarts all ports after the bridge was silent for longer than its neighbours keep its
     /// BPDUs. BPDUs that were waiting are not sent.
-    pub fn silence(&mut self, now: u64, plane: &PlaneState, todo: &mut Todo) {
+    pub fn silence(&mut self, now: u64, vlans: &VlanSet, todo: &mut Todo) {
         todo.frames.clear();
         self.bridge.handle_silence(now);
-        self.todo_more(plane, todo);
+        self.todo_more(vlans, todo);
     }
 
-    fn todo_more(&mut self, plane: &PlaneState, todo: &mut Todo) {
+    fn todo_more(&mut self, vlans: &VlanSet, todo: &mut Todo) {
         while let Some(action) = self.bridge.poll_action() {
             match action {
                 lanyard_stp::Action::Transmit { port, frame, .. } => todo.frames.push((port, frame)),
@@ -257,7 +319,7 @@ impl Spanning {
                     todo.states.push((instance, port, state));
                 }
                 lanyard_stp::Action::Flush { instance, ports } => {
-                    todo.flushes.extend(self.flush(instance, &ports, plane));
+                    todo.flushes.extend(self.flush(instance, &ports, vlans));
                 }
                 lanyard_stp::Action::ErrDisable { port, cause } => todo.ports.push((port, Some(cause))),
                 lanyard_stp::Action::ErrRecover { port, .. } => todo.ports.push((port, None)),
@@ -270,10 +332,10 @@ impl Spanning {
     }
 
     /// The flushes of ports in the VLANs of a tree.
-    fn flush(&self, instance: InstanceId, ports: &PortSet, plane: &PlaneState) -> Vec<FdbFilter> {
+    fn flush(&self, instance: InstanceId, ports: &PortSet, known: &VlanSet) -> Vec<FdbFilter> {
         let vlans: Vec<VlanId> =
-            plane.vlans.keys().copied().filter(|vlan| self.bridge.instance_of(*vlan) == instance).collect();
-        let all = vlans.len() > SINGLE_FLUSHES || vlans.len() == plane.vlans.len();
+            known.iter().filter(|vlan| self.bridge.instance_of(*vlan) == instance).collect();
+        let all = vlans.len() > SINGLE_FLUSHES || vlans.len() == known.len();
         let mut list = Vec::new();
         for port in ports.iter() {
             let at = FdbFilter { port: Some(port), ..FdbFilter::default() };
@@ -286,7 +348,10 @@ impl Spanning {
         list
     }
 
-    /// Applies the bridge's decisions to a plane state that was compiled without them.
+    /// Applies the bridge's decisions to a plane state that was compiled without them: the tree of
+    /// each VLAN, which frames are trapped and at what rate, and the ports that a guard has shut
+    /// down. The states of ports in trees are given to the plane separately
+    /// ([`Spanning::decided`]).
     pub fn overlay(&self, state: &mut PlaneState) {
         let mode = self.bridge.config().mode;
         let per_vlan = mode.per_vlan();
@@ -308,7 +373,6 @@ impl Spanning {
             trees += 1;
             *at_port.entry(port).or_default() += 1;
         }
-        self.decide(state);
         if per_vlan {
             let rate = &mut state.global.trap_rate[TrapGroup::Stp.index()];
             rate.rate_pps = rate.rate_pps.max(BPDUS_PER_TREE * trees);
@@ -324,34 +388,20 @@ impl Spanning {
         }
     }
 
-    /// Applies the states of ports in trees to a plane state, and selects the ports that the
-    /// plane's watchdog has to block.
-    pub fn decide(&self, state: &mut PlaneState) {
-        (state.stp, state.watched) = self.decided(state);
-    }
-
-    fn decided(&self, state: &PlaneState) -> (States, Pairs) {
-        let here = |port: &PortId| state.ports.contains_key(port);
-        let held = self.bridge.states().filter(|(_, port, to)| *to != StpState::Forwarding && here(port));
-        let held = held.map(|(instance, port, to)| ((instance, port), to));
-        (held.collect(), self.bridge.bridged().filter(|(_, port)| here(port)).collect())
-    }
-
-    /// True when every port's state in the plane is the one that the bridge has decided on.
+    /// The states of ports in trees, and the ports that the plane's watchdog has to block.
     #[must_use]
-    pub fn is_decided(&self, plane: &PlaneState) -> bool {
-        let (stp, watched) = self.decided(plane);
-        stp == plane.stp && watched == plane.watched
+    pub fn decided(&self) -> TreeStates {
+        let held = self.bridge.states().filter(|(_, _, to)| *to != StpState::Forwarding);
+        TreeStates {
+            stp: held.map(|(instance, port, to)| ((instance, port), to)).collect(),
+            watched: self.bridge.bridged().collect(),
+        }
     }
 
-    /// Notes `shutdown` commands: a port that a guard has shut down may come up again afterwards.
-    pub fn shutdowns(&mut self, now: u64, old: &Config, next: &Config, ports: &PortIds) {
-        for (name, interface) in switchports(next) {
-            let key = lanyard_config::InterfaceName::Netdev(name.to_owned());
-            let before = old.interfaces.get(&key).is_some_and(|before| before.shutdown);
-            if let Some(port) = ports.get(name).filter(|_| interface.shutdown && !before) {
-                self.bridge.clear_err_disable(now, port);
-            }
+    /// Clears the shutdown by a guard of `ports`.
+    fn clear(&mut self, now: u64, ports: &[PortId]) {
+        for port in ports {
+            self.bridge.clear_err_disable(now, *port);
         }
     }
 

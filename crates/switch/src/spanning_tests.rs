@@ -23,14 +23,15 @@ impl Sim {
         let identity = Identity { base_mac: MacAddr([2, 0, 0, number, 0x10, 0]), ..identity() };
         let wanted = lower(&config, &ports, &identity);
         let spanning =
-            next(0, None, None, wanted).expect("a good configuration").expect("spanning tree is on");
+            next(0, None, None, &to(wanted)).expect("a good configuration").expect("spanning tree is on");
         let mut sim = Self { config, ports, identity, facts: facts(links), spanning };
         sim.links(0);
         sim
     }
     fn links(&mut self, now: u64) {
         let Self { config, ports, facts, spanning, .. } = self;
-        spanning.links(now, config, facts, ports, &mut |_| (Some(1000), Duplex::Full));
+        let changes = spanning.untold(config, facts, ports, &mut |_| (Some(1000), Duplex::Full));
+        spanning.links(now, &changes);
     }
     fn plain(&self) -> PlaneState {
         crate::compile::compile(&self.config, &self.facts, &self.ports, &self.identity)
@@ -38,11 +39,12 @@ impl Sim {
     fn state(&self) -> PlaneState {
         let mut state = self.plain();
         self.spanning.overlay(&mut state);
+        (state.stp, state.watched) = (self.spanning.decided().stp, self.spanning.decided().watched);
         state
     }
     fn todo(&mut self) -> Todo {
-        let plane = self.state();
-        self.spanning.todo(&plane)
+        let vlans = live_vlans(&self.config);
+        self.spanning.todo(&vlans)
     }
     fn port(&self, name: &str) -> PortId {
         self.ports.get(name).expect("a port")
@@ -53,6 +55,11 @@ impl Sim {
         let name = |port: &PortId| self.ports.name(*port).unwrap_or_default().to_owned();
         state.stp.keys().map(|(_, port)| name(port)).collect::<Vec<_>>().join(" ")
     }
+}
+
+/// A change of the settings alone.
+fn to(wanted: Option<lanyard_stp::Config>) -> Reconfigure {
+    Reconfigure { wanted, cleared: Vec::new(), vlans: VlanSet::EMPTY }
 }
 
 /// Runs two switches until `until`, with `eth1` connected to `eth1` and `eth2` to `eth2`. Returns
@@ -91,7 +98,7 @@ fn without_a_mode_there_is_nothing() {
     let config = config(PAIR);
     let ports = PortIds::default().assign(port_names(&config)).expect("few ports");
     assert!(lower(&config, &ports, &identity()).is_none());
-    assert!(next(0, None, None, None).expect("nothing to refuse").is_none());
+    assert!(next(0, None, None, &to(None)).expect("nothing to refuse").is_none());
 }
 
 #[test]
@@ -131,7 +138,7 @@ fn a_restart_changes_nothing() {
     for (at, now) in [(0, 11_000), (1, 31_000)] {
         let snapshot = pair[at].spanning.bridge().snapshot();
         let wanted = lower(&pair[at].config, &pair[at].ports, &pair[at].identity);
-        let resumed = next(now, None, Some(&snapshot), wanted).expect("as before").expect("on");
+        let resumed = next(now, None, Some(&snapshot), &to(wanted)).expect("as before").expect("on");
         let before = pair[at].state();
         pair[at].spanning = resumed;
         assert_eq!(pair[at].state(), before, "before anything was heard");
@@ -148,7 +155,7 @@ fn a_guarded_port_is_shut_down_and_stays_down() {
     let guarded = &mut pair[0];
     guarded.config.interfaces.get_mut(&name).expect("eth1").spanning_tree.bpdu_guard = Some(true);
     let wanted = lower(&guarded.config, &guarded.ports, &guarded.identity);
-    guarded.spanning = next(0, Some(&guarded.spanning), None, wanted).expect("good").expect("on");
+    guarded.spanning = next(0, Some(&guarded.spanning), None, &to(wanted)).expect("good").expect("on");
     let frames = pair[1].todo().frames;
     let eth1 = pair[1].port("eth1");
     let (_, frame) = frames.iter().find(|(port, _)| *port == eth1).expect("a BPDU");
@@ -163,7 +170,9 @@ fn a_guarded_port_is_shut_down_and_stays_down() {
     assert!(matches!(&up[0], Action::Link { to, .. } if !to.up), "nothing else brings it up");
     let mut shut = guarded.config.clone();
     shut.interfaces.get_mut(&name).expect("eth1").shutdown = true;
-    guarded.spanning.shutdowns(2, &guarded.config, &shut, &guarded.ports);
+    let cleared = super::shut(&guarded.config, &shut, &guarded.ports);
+    let change = Reconfigure { cleared, ..to(lower(&guarded.config, &guarded.ports, &guarded.identity)) };
+    guarded.spanning = next(2, Some(&guarded.spanning), None, &change).expect("good").expect("on");
     assert!(guarded.state().ports[&eth1].enabled);
 }
 
@@ -180,11 +189,11 @@ fn vlans_have_their_trees() {
     assert!(!trees.contains(&InstanceId::default()), "nobody's");
     sim.config.spanning_tree.no_tree = [VlanId::DEFAULT].into_iter().collect();
     let wanted = lower(&sim.config, &sim.ports, &sim.identity);
-    sim.spanning = next(0, Some(&sim.spanning), None, wanted).expect("good").expect("on");
+    sim.spanning = next(0, Some(&sim.spanning), None, &to(wanted)).expect("good").expect("on");
     assert_eq!(sim.state().vlans[&VlanId::DEFAULT].instance, InstanceId::default());
     let ports = [sim.port("eth1")].into_iter().collect();
     let instance = sim.spanning.bridge().instance_of(VlanId::new(10).expect("a VLAN"));
-    let flushes = sim.spanning.flush(instance, &ports, &sim.state());
+    let flushes = sim.spanning.flush(instance, &ports, &live_vlans(&sim.config));
     assert_eq!(flushes.iter().map(|filter| filter.vlan.map(VlanId::get)).collect::<Vec<_>>(), [Some(10)]);
 }
 
@@ -197,4 +206,19 @@ fn more_trees_than_instances_are_refused() {
     assert!(refused.starts_with("64 spanning trees: 63 are possible"), "{refused}");
     config.spanning_tree.no_tree = [VlanId::DEFAULT].into_iter().collect();
     assert_eq!(check(&config, &PortIds::default(), &identity()), Ok(()));
+}
+
+#[test]
+fn the_stricter_of_two_holds_back_more() {
+    let pair = |n| (InstanceId::default(), PortId::new(n).expect("a port"));
+    let states = |list: &[(u16, StpState)], watched: &[u16]| TreeStates {
+        stp: list.iter().map(|(port, state)| (pair(*port), *state)).collect(),
+        watched: watched.iter().map(|port| pair(*port)).collect(),
+    };
+    let (d, l) = (StpState::Discarding, StpState::Learning);
+    let one = states(&[(1, d), (2, l), (3, l)], &[1]);
+    let other = states(&[(2, d), (3, l), (4, l)], &[2]);
+    let both = states(&[(1, d), (2, d), (3, l), (4, l)], &[1, 2]);
+    assert_eq!(stricter(&one, &other), both);
+    assert_eq!(stricter(&other, &one), both);
 }

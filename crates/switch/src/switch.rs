@@ -14,7 +14,7 @@ use crate::links::{self, Action, Actions, Record};
 use crate::ports::PortIds;
 use crate::rifs;
 use crate::routers::Routers;
-use crate::spanning::{self, Spanning};
+use crate::spanning::{self, LinkChange, Reconfigure, Spanning};
 use lanyard_config::{Config, InterfaceName};
 use lanyard_plane::PlaneState;
 use lanyard_stp::{Duplex, Snapshot};
@@ -33,8 +33,11 @@ pub struct Plan {
     pub actions: Actions,
     /// What the operator should know; no reason to refuse.
     pub notices: Vec<String>,
-    /// The bridge with its new configuration; `None` when spanning tree is off.
+    /// The bridge with its new configuration, as far as it was known when the plan was made; `None`
+    /// when spanning tree is off.
     pub spanning: Option<Box<Spanning>>,
+    /// What the running bridge is to be told once the plan has been carried out.
+    pub reconfigure: Reconfigure,
 }
 
 /// The whole switch.
@@ -51,7 +54,9 @@ pub struct Switch {
     settled: bool,
     /// What actions that failed have left, until the next configuration has been carried out.
     left: Left,
-    /// The bridge, when spanning tree is on.
+    /// A copy of the bridge, when spanning tree is on; the bridge itself runs on the protocol
+    /// thread. The copy tells the tree of each VLAN and the ports that a guard has shut down. Only
+    /// the running bridge knows the states of ports.
     spanning: Option<Box<Spanning>>,
     /// The state of spanning tree that the last run saved; kept until the first configuration has
     /// been carried out.
@@ -96,15 +101,14 @@ impl Switch {
     pub fn spanning(&self) -> Option<&Spanning> {
         self.spanning.as_deref()
     }
-    /// The bridge, for passing events to it.
-    pub fn spanning_mut(&mut self) -> Option<&mut Spanning> {
-        self.spanning.as_deref_mut()
+    /// Replaces the copy of the running bridge.
+    pub fn set_spanning(&mut self, running: Option<Spanning>) {
+        self.spanning = running.map(Box::new);
     }
-    /// Tells the bridge which links have changed; see [`Spanning::links`].
-    pub fn spanning_links(&mut self, now: u64, medium: &mut dyn FnMut(&str) -> (Option<u32>, Duplex)) {
-        if let Some(spanning) = &mut self.spanning {
-            spanning.links(now, &self.config, &self.facts, &self.ports, medium);
-        }
+    /// The links whose state the bridge has not been told; see [`Spanning::untold`].
+    pub fn untold_links(&self, medium: &mut dyn FnMut(&str) -> (Option<u32>, Duplex)) -> Vec<LinkChange> {
+        let spanning = self.spanning.as_deref();
+        spanning.map_or(Vec::new(), |it| it.untold(&self.config, &self.facts, &self.ports, medium))
     }
     /// The identity of this switch.
     #[must_use]
@@ -162,15 +166,14 @@ impl Switch {
         let ports = self.ports.assign(port_names(&next))?;
         let old = self.carried_out();
         let mut actions = links::actions(old.as_deref(), &next, &self.facts, &self.record, &self.identity);
+        let cleared = if self.settled { spanning::shut(&self.config, &next, &ports) } else { Vec::new() };
         let wanted = spanning::lower(&next, &ports, &self.identity);
-        let mut spanning = spanning::next(now, self.spanning.as_deref(), self.found.as_deref(), wanted)?;
-        if let Some(spanning) = &mut spanning {
-            if self.settled {
-                spanning.shutdowns(now, &self.config, &next, &ports);
-            }
+        let reconfigure = Reconfigure { wanted, cleared, vlans: spanning::live_vlans(&next) };
+        let spanning = spanning::next(now, self.spanning.as_deref(), self.found.as_deref(), &reconfigure)?;
+        if let Some(spanning) = &spanning {
             spanning.hold_down(&mut actions.before, &ports);
         }
-        Ok(Plan { config: next, ports, actions, notices, spanning: spanning.map(Box::new) })
+        Ok(Plan { config: next, ports, actions, notices, spanning: spanning.map(Box::new), reconfigure })
     }
     /// The configuration that the netdevs are known to have; `None` when nothing is known about any of them.
     fn carried_out(&self) -> Option<Cow<'_, Config>> {

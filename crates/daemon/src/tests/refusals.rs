@@ -1,101 +1,20 @@
 //! A plane that refuses the states of ports: spanning tree claims nothing that is not so.
 
-use super::core_over;
-use crate::context::Module;
 use crate::core::Core;
+use crate::protocols::Engine;
+use crate::testing::Bench;
 use lanyard_cli::backend::Configuration;
 use lanyard_cli::edit::apply_text;
 use lanyard_config::Config;
-use lanyard_plane::{
-    Capabilities, FdbEntry, FdbFilter, Hook, Plane, PlaneError, PlaneEvent, PlaneState, PortCounters, Sweep,
-    TableUsage, Trace, TrapCounters,
-};
-use lanyard_soft::SoftPlane;
+use lanyard_plane::Trapped;
 use lanyard_stp::Duplex;
-use lanyard_types::{FrameCount, InstanceId, PortId, StpState, TrapGroup, TrapReason, VlanId};
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
-use std::time::{Duration, Instant};
+use lanyard_types::{InstanceId, PortId, StpState, TrapReason};
 
 /// Where the flags of an RST BPDU are in an untagged frame (IEEE 802.1D-2004, 9.3.3).
 const FLAGS: usize = 21;
 const PROPOSAL: u8 = 0x02;
 const FORWARDING: u8 = 0x20;
 const AGREEMENT: u8 = 0x40;
-
-/// A plane that takes no state while `refuses` is set. Every BPDU is compared with the plane's states as it is sent.
-struct FaultyPlane {
-    plane: SoftPlane,
-    refuses: Rc<Cell<bool>>,
-    sent: Rc<RefCell<Vec<(PortId, u8)>>>,
-}
-
-impl Plane for FaultyPlane {
-    fn apply(&mut self, next: &PlaneState) -> Result<(), PlaneError> {
-        if self.refuses.get() && *next != *self.plane.state() {
-            return Err(PlaneError::Invalid("no space left on the device".into()));
-        }
-        self.plane.apply(next)
-    }
-    fn inject(&mut self, port: PortId, frame: &[u8]) -> Result<(), PlaneError> {
-        let state = self.plane.state().stp.get(&(InstanceId::default(), port)).copied().unwrap_or_default();
-        let claimed = frame[FLAGS] & FORWARDING != 0;
-        assert_eq!(claimed, state == StpState::Forwarding, "port {port} is {state:?} and claims otherwise");
-        self.sent.borrow_mut().push((port, frame[FLAGS]));
-        Ok(())
-    }
-    fn capabilities(&self) -> &Capabilities {
-        self.plane.capabilities()
-    }
-    fn state(&self) -> &PlaneState {
-        self.plane.state()
-    }
-    fn fdb_walk(&mut self, filter: &FdbFilter, visit: &mut dyn FnMut(FdbEntry)) {
-        self.plane.fdb_walk(filter, visit);
-    }
-    fn fdb_flush(&mut self, filter: &FdbFilter) -> u64 {
-        self.plane.fdb_flush(filter)
-    }
-    fn fdb_sweep(&mut self, ageing_s: Option<u32>) -> Sweep {
-        self.plane.fdb_sweep(ageing_s)
-    }
-    fn fdb_dynamic(&mut self) -> u64 {
-        self.plane.fdb_dynamic()
-    }
-    fn port_counters(&mut self, port: PortId) -> PortCounters {
-        self.plane.port_counters(port)
-    }
-    fn vlan_counters(&mut self, vlan: VlanId) -> FrameCount {
-        self.plane.vlan_counters(vlan)
-    }
-    fn trap_counters(&mut self) -> [TrapCounters; TrapGroup::SLOTS] {
-        self.plane.trap_counters()
-    }
-    fn trap_reasons(&mut self) -> [u64; TrapReason::SLOTS] {
-        self.plane.trap_reasons()
-    }
-    fn resources(&mut self) -> Vec<TableUsage> {
-        self.plane.resources()
-    }
-    fn clear_counters(&mut self, port: PortId) {
-        self.plane.clear_counters(port);
-    }
-    fn port_hook(&self, port: PortId) -> Hook {
-        self.plane.port_hook(port)
-    }
-    fn event_fd(&self) -> Option<i32> {
-        self.plane.event_fd()
-    }
-    fn poll_events(&mut self, handle: &mut dyn FnMut(PlaneEvent)) {
-        self.plane.poll_events(handle);
-    }
-    fn trace(&mut self, port: PortId, frame: &[u8]) -> Result<Trace, PlaneError> {
-        self.plane.trace(port, frame)
-    }
-    fn detach(&mut self) -> Result<(), PlaneError> {
-        self.plane.detach()
-    }
-}
 
 /// What a better bridge proposes: that its port be designated.
 fn proposal() -> Vec<u8> {
@@ -110,68 +29,155 @@ fn proposal() -> Vec<u8> {
     frame
 }
 
-/// Lets the switch run until `done`.
-fn run(core: &mut Core, what: &str, done: impl Fn(&Core) -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while !done(core) {
-        assert!(Instant::now() < deadline, "waiting for {what}");
-        core.tick();
-        std::thread::sleep(Duration::from_millis(5));
+/// A switch whose plane refuses at will; each frame that it sends claims the state that the plane
+/// has.
+struct Claims {
+    bench: Bench,
+    core: Core,
+    now_ms: u64,
+}
+
+impl Claims {
+    fn new(text: &str) -> Self {
+        let bench = Bench::new();
+        let mut core = bench.core();
+        let (config, errors) = apply_text(text, &Config::default());
+        assert!(errors.is_empty(), "{errors:?}");
+        core.commit(config).expect("taken");
+        Self { bench, core, now_ms: 0 }
+    }
+    fn port(&self, name: &str) -> PortId {
+        self.core.ctx.switch.ports().get(name).expect("a port")
+    }
+    fn refuse(&self, on: bool) {
+        *self.bench.plane.refuses_trees.lock() = on;
+    }
+    /// The flags of the frames that were sent since the last call, by port.
+    fn sent(&self) -> Vec<(PortId, u8)> {
+        let sent = std::mem::take(&mut *self.bench.plane.sent_in.lock());
+        let check = |(port, frame, state): (PortId, Vec<u8>, StpState)| {
+            let claimed = frame[FLAGS] & FORWARDING != 0;
+            assert_eq!(
+                claimed,
+                state == StpState::Forwarding,
+                "port {port} is {state:?} and claims otherwise"
+            );
+            (port, frame[FLAGS])
+        };
+        sent.into_iter().map(check).collect()
+    }
+    fn link(&self, port: PortId) {
+        self.core.ctx.protocols.change(move |engine: &mut Engine| {
+            let now = engine.now();
+            let bridge = engine.trees.bridge_mut().expect("a bridge");
+            bridge.handle_link(now, port, true, Some(1000), Duplex::Full);
+        });
+    }
+    fn hear(&mut self, port: PortId, frame: Vec<u8>) {
+        self.bench.plane.trapped.lock().push(Trapped { port, reason: TrapReason::Bpdu, frame });
+        self.core.plane_events();
+    }
+    fn decided(&self, port: PortId) -> Option<StpState> {
+        self.core.ctx.protocols.with(move |engine| {
+            let mut states = engine.trees.spanning().expect("a bridge").bridge().states();
+            states.find(|(_, of, _)| *of == port).map(|(_, _, state)| state)
+        })
+    }
+    fn taken(&self, port: PortId) -> StpState {
+        let trees = self.bench.plane.trees.lock();
+        trees.stp.get(&(InstanceId::default(), port)).copied().unwrap_or_default()
+    }
+    /// Lets time pass until `done`.
+    fn run(&mut self, what: &str, mut done: impl FnMut(&Self) -> bool) {
+        let until = self.now_ms + 30_000;
+        while !done(self) {
+            assert!(self.now_ms < until, "waiting for {what}");
+            self.now_ms += 50;
+            self.bench.clock.set(self.now_ms);
+            self.core.tick();
+        }
+    }
+    fn withheld(&self) -> bool {
+        crate::spanning::view(&self.core.ctx).watchdog.is_some_and(|view| view.withheld)
     }
 }
 
 #[test]
 fn no_bpdu_claims_a_state_that_the_plane_refused() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let (refuses, sent) = (Rc::new(Cell::new(false)), Rc::new(RefCell::new(Vec::new())));
-    let (plane, _) = SoftPlane::in_memory().expect("a plane");
-    let plane = FaultyPlane { plane, refuses: refuses.clone(), sent: sent.clone() };
-    let mut core = core_over(directory.path(), Box::new(plane));
-    let text = "spanning-tree mode rstp\nspanning-tree vlan 1 hello-time 1\n\
-        interface up1\nswitchport mode trunk\ninterface edge1\nswitchport\nspanning-tree portfast\n";
-    let (config, errors) = apply_text(text, &Config::default());
-    assert!(errors.is_empty(), "{errors:?}");
-    core.commit(config).expect("taken");
-    let port = |core: &Core, name: &str| core.ctx.switch.ports().get(name).expect("a port");
-    let (up, edge) = (port(&core, "up1"), port(&core, "edge1"));
-    let link = |core: &mut Core, port: PortId| {
-        let now = core.ctx.clock.boot_ms();
-        let bridge = core.ctx.switch.spanning_mut().expect("a bridge").bridge_mut();
-        bridge.handle_link(now, port, true, Some(1000), Duplex::Full);
-    };
-    let decided = |core: &Core, port: PortId| {
-        let mut states = core.ctx.switch.spanning().expect("a bridge").bridge().states();
-        states.find(|(_, of, _)| *of == port).map(|(_, _, state)| state)
-    };
-    let taken = |core: &Core, port: PortId| {
-        core.ctx.plane.state().stp.get(&(InstanceId::default(), port)).copied().unwrap_or_default()
-    };
+    let mut claims = Claims::new(
+        "spanning-tree mode rstp\nspanning-tree vlan 1 hello-time 1\n\
+        interface up1\nswitchport mode trunk\ninterface edge1\nswitchport\nspanning-tree portfast\n",
+    );
+    let (up, edge) = (claims.port("up1"), claims.port("edge1"));
 
     // An edge port that the plane does not let forward says nothing, rather than that it forwards.
-    refuses.set(true);
-    link(&mut core, edge);
-    core.spanning.act(&mut core.ctx);
-    assert_eq!(decided(&core, edge), Some(StpState::Forwarding));
-    assert_eq!(taken(&core, edge), StpState::Discarding);
-    assert!(crate::spanning::view(&core.ctx).watchdog.is_some_and(|view| view.withheld));
-    core.tick();
-    assert_eq!(*sent.borrow(), []);
-    refuses.set(false);
-    run(&mut core, "the state to be taken", |core| taken(core, edge) == StpState::Forwarding);
-    run(&mut core, "a BPDU that claims it", |_| sent.borrow().iter().any(|(port, _)| *port == edge));
-    assert!(crate::spanning::view(&core.ctx).watchdog.is_some_and(|view| !view.withheld));
+    claims.refuse(true);
+    claims.link(edge);
+    assert_eq!(claims.decided(edge), Some(StpState::Forwarding));
+    assert_eq!(claims.taken(edge), StpState::Discarding);
+    assert!(claims.withheld());
+    claims.core.tick();
+    assert_eq!(claims.sent(), []);
+    claims.refuse(false);
+    claims.run("the state to be taken", |claims| claims.taken(edge) == StpState::Forwarding);
+    claims.run("a BPDU that claims it", |claims| claims.sent().iter().any(|(port, _)| *port == edge));
+    assert!(!claims.withheld());
 
     // An agreement says that the root port forwards and that the others are in step: not before the plane has it so.
-    link(&mut core, up);
-    core.spanning.act(&mut core.ctx);
-    sent.borrow_mut().clear();
-    refuses.set(true);
-    core.spanning.handle(&mut core.ctx, vec![(up, proposal())]);
-    assert_eq!(decided(&core, up), Some(StpState::Forwarding), "the root port");
-    assert_eq!(*sent.borrow(), []);
-    refuses.set(false);
-    run(&mut core, "the state to be taken", |core| taken(core, up) == StpState::Forwarding);
-    core.spanning.handle(&mut core.ctx, vec![(up, proposal())]);
+    claims.link(up);
+    claims.sent();
+    claims.refuse(true);
+    claims.hear(up, proposal());
+    assert_eq!(claims.decided(up), Some(StpState::Forwarding), "the root port");
+    assert_eq!(claims.sent(), []);
+    claims.refuse(false);
+    claims.run("the state to be taken", |claims| claims.taken(up) == StpState::Forwarding);
+    claims.hear(up, proposal());
     let agrees = |(port, flags): &(PortId, u8)| *port == up && flags & AGREEMENT != 0;
-    run(&mut core, "an agreement", |_| sent.borrow().iter().any(agrees));
+    claims.run("an agreement", |claims| claims.sent().iter().any(agrees));
+}
+
+/// While a configuration is carried out, which may take long, the bridge to come has a say already:
+/// what it holds does not forward, and what the running one holds does not either.
+#[test]
+fn a_configuration_on_its_way_opens_nothing() {
+    let mut claims = Claims::new(
+        "spanning-tree mode rstp\ninterface edge1\nswitchport\nspanning-tree portfast\ninterface up1\nswitchport\n",
+    );
+    let (up, edge) = (claims.port("up1"), claims.port("edge1"));
+    claims.link(edge);
+    assert_eq!((claims.taken(edge), claims.taken(up)), (StpState::Forwarding, StpState::Discarding));
+    let (config, _) = apply_text("no spanning-tree mode\nspanning-tree mode mst\n", claims.core.running());
+    let plan = claims.core.ctx.switch.plan(0, config).expect("a plan");
+    crate::spanning::hold(&claims.core.ctx, &plan);
+    assert_eq!(
+        claims.taken(edge),
+        StpState::Discarding,
+        "the bridge to come begins with every port discarding"
+    );
+    // What happens meanwhile is the running bridge's to decide, and opens nothing either.
+    claims.link(up);
+    claims.run("time to pass", |claims| claims.now_ms > 20_000);
+    assert_eq!((claims.taken(edge), claims.taken(up)), (StpState::Discarding, StpState::Discarding));
+    crate::spanning::release(&claims.core.ctx);
+    assert_eq!((claims.taken(edge), claims.taken(up)), (StpState::Forwarding, StpState::Forwarding));
+}
+
+/// Each change is noted in the plane before what follows from it is in force, and the file says
+/// which one it describes.
+#[test]
+fn the_file_describes_the_change_that_the_plane_notes() {
+    let mut claims =
+        Claims::new("spanning-tree mode rstp\ninterface edge1\nswitchport\nspanning-tree portfast\n");
+    let kept = |claims: &Claims| crate::protocols::keeper::found(&claims.bench.paths()).expect("a file").0;
+    let before = *claims.bench.plane.mark.lock();
+    assert_eq!(kept(&claims), before);
+    let edge = claims.port("edge1");
+    claims.link(edge);
+    assert!(*claims.bench.plane.mark.lock() > before);
+    assert_eq!(kept(&claims), *claims.bench.plane.mark.lock());
+    // Nothing changes, nothing is written.
+    let now = *claims.bench.plane.mark.lock();
+    claims.run("hellos", |claims| claims.now_ms > 20_000);
+    assert_eq!(*claims.bench.plane.mark.lock(), now);
 }

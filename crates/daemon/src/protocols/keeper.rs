@@ -1,0 +1,135 @@
+//! Writes the snapshot of spanning tree that a restart needs to a file, on a thread of its own.
+//!
+//! The protocol thread does not wait for the file. It stores a number in the plane
+//! (`ProtocolPlane::mark`) before it sets the states and sends the frames that follow from a
+//! change, and the file carries the number of the change that it describes. A daemon that finds the
+//! same number in both continues where the last one was. One that finds another number begins as if
+//! all links had just come up, which is safe whatever the last daemon did after the file was
+//! written.
+//!
+//! Invariant: at most one snapshot waits, the latest. The file is replaced whole.
+
+use crate::files;
+use crate::paths::Paths;
+use lanyard_stp::Snapshot;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Longest snapshot read, in bytes.
+const MAX_SNAPSHOT: usize = 64 << 20;
+/// How long the end of the daemon waits for the disk.
+const END_WAIT: Duration = Duration::from_millis(500);
+
+/// The path of the snapshot.
+pub(crate) fn snapshot_path(paths: &Paths) -> PathBuf {
+    paths.run.join("spanning-tree.json")
+}
+
+/// The file's content.
+#[derive(Debug, Serialize, Deserialize)]
+struct Kept {
+    /// The change that it describes.
+    mark: u64,
+    trees: Snapshot,
+}
+
+/// The mark and the trees that the last run's spanning tree has saved, if they can be read.
+pub(crate) fn found(paths: &Paths) -> Option<(u64, Snapshot)> {
+    let text = files::read_text(&snapshot_path(paths), MAX_SNAPSHOT).ok()?;
+    let kept: Kept = serde_json::from_str(&text).ok()?;
+    Some((kept.mark, kept.trees))
+}
+
+/// Writes snapshots.
+pub(crate) struct Keeper {
+    path: PathBuf,
+    writer: Option<Writer>,
+}
+
+struct Writer {
+    shared: Arc<(Mutex<Slot>, Condvar)>,
+    /// Disconnected once everything has been written.
+    ended: Receiver<()>,
+}
+
+#[derive(Default)]
+struct Slot {
+    /// What is to be written: `None` inside removes the file.
+    latest: Option<Option<(u64, Snapshot)>>,
+    error: Option<String>,
+    end: bool,
+}
+
+impl Keeper {
+    /// Writes on the thread of the caller, until [`Keeper::start`].
+    pub(crate) fn new(paths: &Paths) -> Self {
+        Self { path: snapshot_path(paths), writer: None }
+    }
+    /// From now on a thread writes. Where none can be had the caller goes on writing.
+    pub(crate) fn start(&mut self) {
+        let shared = Arc::new((Mutex::new(Slot::default()), Condvar::new()));
+        let (end, ended) = sync_channel::<()>(0);
+        let (slot, path) = (shared.clone(), self.path.clone());
+        let thread = std::thread::Builder::new().name("lanyard-keeper".into()).spawn(move || {
+            run(&slot, &path);
+            drop(end);
+        });
+        self.writer = thread.ok().map(|_| Writer { shared, ended });
+    }
+    /// Queues the trees to be written, or the file to be removed; returns why an earlier write
+    /// failed.
+    pub(crate) fn put(&mut self, mark: u64, trees: Option<Snapshot>) -> Option<String> {
+        let wanted = trees.map(|trees| (mark, trees));
+        let Some(Writer { shared, .. }) = &self.writer else {
+            return write(&self.path, wanted).err().map(|error| error.to_string());
+        };
+        // The thread holds the lock to take what is in there, never while it writes.
+        let mut slot = shared.0.lock().unwrap_or_else(PoisonError::into_inner);
+        slot.latest = Some(wanted);
+        let error = slot.error.take();
+        drop(slot);
+        shared.1.notify_one();
+        error
+    }
+}
+
+impl Drop for Writer {
+    /// The last snapshot is waited for, but not for ever.
+    fn drop(&mut self) {
+        self.shared.0.lock().unwrap_or_else(PoisonError::into_inner).end = true;
+        self.shared.1.notify_one();
+        let _ = self.ended.recv_timeout(END_WAIT);
+    }
+}
+
+fn run(shared: &(Mutex<Slot>, Condvar), path: &Path) {
+    loop {
+        let mut slot = shared.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let latest = loop {
+            match slot.latest.take() {
+                Some(latest) => break latest,
+                None if slot.end => return,
+                None => slot = shared.1.wait(slot).unwrap_or_else(PoisonError::into_inner),
+            }
+        };
+        drop(slot);
+        if let Err(error) = write(path, latest) {
+            let text = format!("{}: {error}", path.display());
+            shared.0.lock().unwrap_or_else(PoisonError::into_inner).error = Some(text);
+        }
+    }
+}
+
+fn write(path: &Path, wanted: Option<(u64, Snapshot)>) -> io::Result<()> {
+    match wanted {
+        Some((mark, trees)) => files::replace_quickly(path, &serde_json::to_vec(&Kept { mark, trees })?),
+        None => match std::fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        },
+    }
+}

@@ -1,0 +1,343 @@
+//! The protocol thread: receives, decides and sends what neighbours wait for.
+//!
+//! Nothing here reads or writes files, the log or clients, asks netlink, or takes a lock that such
+//! work holds. Management does all of these and may wait as long as a disk or the kernel takes;
+//! hellos leave in time nevertheless. Protocols reach the plane through [`ProtocolPlane`] only.
+//! Management passes work to them as closures ([`Protocols::with`]), which run between two frames.
+//! What management has to log or to do comes back as [`Reports`]; their number is bounded.
+//!
+//! A protocol implements [`Protocol`] and is a field of [`Engine`]. Read [`trees`] for one.
+
+pub(crate) mod keeper;
+mod loop_safety;
+pub(crate) mod trees;
+pub(crate) mod work;
+
+use crate::clock::Clock;
+use crate::faults;
+use crate::os::{self, Urgent};
+use lanyard_plane::{Plane, PlaneError, ProtocolPlane, Trapped};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use std::cell::RefCell;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use trees::Trees;
+use work::{Io, Protocol, Reports};
+
+/// Most jobs that wait. Management has one at a time, because it waits for each answer.
+const MAX_JOBS: usize = 4;
+
+/// The protocols and what they act upon.
+pub(crate) struct Engine {
+    pub(crate) trees: Trees,
+    plane: Box<dyn ProtocolPlane>,
+    clock: Clock,
+    reports: Reports,
+    bell: Arc<EventFd>,
+}
+
+impl Engine {
+    /// Lets the protocols do what is due and what frames and jobs have called for.
+    pub(crate) fn act(&mut self) {
+        let Self { trees, plane, clock, reports, bell } = self;
+        trees.act(&mut Io { clock, plane: &mut **plane, reports });
+        if !reports.is_empty() {
+            // Management reads the bell before it takes the reports.
+            let _ = bell.write(1);
+        }
+    }
+    /// Spanning tree and what it acts upon, for jobs of management.
+    pub(crate) fn trees_and_io(&mut self) -> (&mut Trees, Io<'_>) {
+        let Self { trees, plane, clock, reports, .. } = self;
+        (trees, Io { clock, plane: &mut **plane, reports })
+    }
+    /// Milliseconds since the machine was started.
+    pub(crate) fn now(&self) -> u64 {
+        self.clock.boot_ms()
+    }
+    /// Takes the reports for management.
+    pub(crate) fn take_reports(&mut self) -> Reports {
+        std::mem::take(&mut self.reports)
+    }
+    /// Handles waiting frames and does what is due; returns the number of frames.
+    fn turn(&mut self) -> usize {
+        let Self { trees, plane, clock, .. } = self;
+        let now = clock.boot_ms();
+        let count = plane.poll_traps(&mut |Trapped { port, reason, frame }| {
+            if trees.takes(reason.group()) {
+                trees.handle_frame(now, port, &frame);
+            }
+        });
+        if count > 0 || self.next_ms().is_some_and(|at| at <= now) {
+            self.act();
+        }
+        count
+    }
+    fn next_ms(&self) -> Option<u64> {
+        self.trees.next_ms()
+    }
+}
+
+/// Work that management passes to the protocol thread.
+type Job = Box<dyn FnOnce(&mut Engine) + Send>;
+
+/// Management's access to the protocols.
+pub(crate) struct Protocols {
+    place: Place,
+    bell: Arc<EventFd>,
+}
+
+enum Place {
+    /// On the thread of the caller: until [`Protocols::start`], when that fails, and in tests.
+    Here(RefCell<Box<Engine>>),
+    There(Thread),
+    /// While the protocols move from one place to the other.
+    Nowhere,
+}
+
+struct Thread {
+    /// `None` when the thread is to end.
+    jobs: Option<SyncSender<Job>>,
+    wake: Arc<EventFd>,
+    handle: Option<JoinHandle<()>>,
+}
+
+impl Protocols {
+    /// Creates the protocols of `plane`, on the thread of the caller.
+    ///
+    /// # Errors
+    /// When the system refuses a descriptor.
+    pub(crate) fn new(
+        plane: &mut dyn Plane,
+        clock: Clock,
+        trees: impl FnOnce(&dyn ProtocolPlane) -> Trees,
+    ) -> Result<Self, PlaneError> {
+        let part = plane.protocols()?;
+        let bell = Arc::new(bell().map_err(|error| PlaneError::System {
+            what: "making an eventfd".into(),
+            cause: error.to_string(),
+        })?);
+        let trees = trees(&*part).over(&*part);
+        let engine = Engine { trees, plane: part, clock, reports: Reports::default(), bell: bell.clone() };
+        Ok(Self { place: Place::Here(RefCell::new(Box::new(engine))), bell })
+    }
+    /// Moves them to a thread of their own.
+    ///
+    /// # Errors
+    /// When the system refuses a thread or a descriptor; they then stay where they are.
+    pub(crate) fn start(&mut self) -> io::Result<()> {
+        if faults::fails("thread") {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        let wake = Arc::new(bell()?);
+        let (jobs, queue) = sync_channel::<Job>(MAX_JOBS);
+        // The thread receives the protocols once it runs, so they are not lost if it cannot be
+        // started.
+        let (hand_over, taken) = sync_channel::<Box<Engine>>(1);
+        let woken = wake.clone();
+        let handle = std::thread::Builder::new().name("lanyard-proto".into()).spawn(move || {
+            if let Ok(engine) = taken.recv() {
+                run(*engine, &queue, &woken);
+            }
+        })?;
+        match std::mem::replace(&mut self.place, Place::Nowhere) {
+            Place::Here(engine) => {
+                engine.borrow_mut().trees.keep_by_thread();
+                // The thread waits for this message.
+                let _ = hand_over.send(engine.into_inner());
+                self.place = Place::There(Thread { jobs: Some(jobs), wake, handle: Some(handle) });
+            }
+            other => self.place = other,
+        }
+        Ok(())
+    }
+    /// Runs `work` on the protocols, between two frames, and returns its result.
+    pub(crate) fn with<R: Send + 'static>(&self, work: impl FnOnce(&mut Engine) -> R + Send + 'static) -> R {
+        match &self.place {
+            Place::Here(engine) => work(&mut engine.borrow_mut()),
+            Place::There(thread) => thread.run(work),
+            // Only `start` sets this, and replaces it before it returns.
+            Place::Nowhere => std::process::abort(),
+        }
+    }
+    /// As [`Protocols::with`], and lets the protocols do what `work` has called for.
+    pub(crate) fn change<R: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Engine) -> R + Send + 'static,
+    ) -> R {
+        self.with(move |engine| {
+            let answer = work(engine);
+            engine.act();
+            answer
+        })
+    }
+    /// Readable while reports wait.
+    pub(crate) fn fd(&self) -> RawFd {
+        self.bell.as_fd().as_raw_fd()
+    }
+    /// Readable while frames wait for protocols that have no thread.
+    pub(crate) fn frames_fd(&self) -> Option<RawFd> {
+        match &self.place {
+            Place::Here(engine) => Some(engine.borrow().plane.event_fd()),
+            Place::There(_) | Place::Nowhere => None,
+        }
+    }
+    /// The reports since the last call. A report that a job makes without [`Protocols::change`] is
+    /// among them after the protocols have acted next.
+    pub(crate) fn reports(&self) -> Reports {
+        // Nonblocking: an error means that there are none, so the protocol thread is not asked.
+        if self.bell.read().is_err() {
+            return Reports::default();
+        }
+        self.with(Engine::take_reports)
+    }
+    /// Runs protocols that have no thread of their own; returns the number of frames they handled.
+    pub(crate) fn turn(&self) -> usize {
+        match &self.place {
+            Place::Here(engine) => engine.borrow_mut().turn(),
+            Place::There(_) | Place::Nowhere => 0,
+        }
+    }
+    /// The next deadline of protocols that have no thread of their own, in milliseconds since the
+    /// machine was started.
+    pub(crate) fn next_ms(&self) -> Option<u64> {
+        match &self.place {
+            Place::Here(engine) => engine.borrow().next_ms(),
+            Place::There(_) | Place::Nowhere => None,
+        }
+    }
+}
+
+impl Thread {
+    fn run<R: Send + 'static>(&self, work: impl FnOnce(&mut Engine) -> R + Send + 'static) -> R {
+        let (answer, answered) = sync_channel(1);
+        let job: Job = Box::new(move |engine| drop(answer.send(work(engine))));
+        let sent = self.jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok());
+        let _ = self.wake.write(1);
+        match answered.recv() {
+            Ok(answer) if sent => answer,
+            // The thread lives as long as this value, or takes the process with it (`Fatal`).
+            _ => std::process::abort(),
+        }
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        self.jobs = None;
+        let _ = self.wake.write(1);
+        if let Some(handle) = self.handle.take() {
+            let _ = handle.join();
+        }
+    }
+}
+
+/// Ends the process when the protocol thread panics: a daemon without protocols would look alive,
+/// and keep the plane's watchdog and a new daemon from helping.
+struct Fatal;
+
+impl Drop for Fatal {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::abort();
+        }
+    }
+}
+
+fn bell() -> io::Result<EventFd> {
+    Ok(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?)
+}
+
+/// The thread.
+fn run(mut engine: Engine, jobs: &Receiver<Job>, wake: &EventFd) {
+    let _fatal = Fatal;
+    // Everything works without it, but later while other processes compute.
+    let _urgent = Urgent::new(Urgent::PROTOCOLS);
+    let traps = os::duplicate(engine.plane.event_fd());
+    loop {
+        let _ = wake.read();
+        loop {
+            match jobs.try_recv() {
+                Ok(job) => job(&mut engine),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => return,
+            }
+        }
+        if engine.turn() == 0 {
+            wait(&engine, wake, traps.as_ref().ok());
+        }
+    }
+}
+
+/// Waits for a job, a frame or the next deadline.
+fn wait(engine: &Engine, wake: &EventFd, traps: Option<&OwnedFd>) {
+    let left = engine.next_ms().map(|at| Duration::from_millis(at.saturating_sub(engine.clock.boot_ms())));
+    // Without their descriptor, frames are polled for.
+    let left = if traps.is_none() { Some(left.unwrap_or(LOOK).min(LOOK)) } else { left };
+    let timeout =
+        left.map_or(PollTimeout::NONE, |left| PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX));
+    let mut fds = vec![PollFd::new(wake.as_fd(), PollFlags::POLLIN)];
+    fds.extend(traps.map(|traps| PollFd::new(traps.as_fd(), PollFlags::POLLIN)));
+    // An interrupted wait ends early, which does no harm.
+    let _ = poll(&mut fds, timeout);
+}
+
+/// How often frames are polled for without a descriptor.
+const LOOK: Duration = Duration::from_millis(20);
+
+#[cfg(test)]
+mod tests {
+    use super::Place;
+    use crate::testing::Bench;
+    use nix::sys::signal::Signal;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
+    use std::time::Duration;
+
+    /// The protocols answer from their own thread, and end with their owner.
+    #[test]
+    fn protocols_run_on_a_thread_of_their_own() {
+        let bench = Bench::new();
+        let mut core = bench.core();
+        let here = std::thread::current().id();
+        assert_eq!(core.ctx.protocols.with(|_| std::thread::current().id()), here);
+        core.ctx.protocols.start().expect("a thread");
+        let there = core.ctx.protocols.with(|_| (std::thread::current().id(), current_name()));
+        assert!(there.0 != here && there.1.as_deref() == Some("lanyard-proto"), "{there:?}");
+        assert_eq!(core.ctx.protocols.next_ms(), None, "the thread has its own deadlines");
+        drop(core);
+    }
+
+    fn current_name() -> Option<String> {
+        std::thread::current().name().map(str::to_owned)
+    }
+
+    /// The process of `a_panic_ends_the_process`: its protocol thread panics while nobody waits for
+    /// an answer.
+    #[test]
+    #[ignore = "ends its process"]
+    #[allow(clippy::panic)]
+    fn a_protocol_thread_that_panics() {
+        let bench = Bench::new();
+        let mut core = bench.core();
+        core.ctx.protocols.start().expect("a thread");
+        let Place::There(thread) = &core.ctx.protocols.place else { panic!("no thread") };
+        thread.jobs.as_ref().expect("not ended").send(Box::new(|_| panic!("a fault"))).expect("taken");
+        let _ = thread.wake.write(1);
+        std::thread::sleep(Duration::from_secs(30));
+    }
+
+    /// A daemon without protocols would look alive, so a panic of their thread ends the process.
+    #[test]
+    fn a_panic_ends_the_process() {
+        let test = std::env::current_exe().expect("this test");
+        let arguments = ["--ignored", "--exact", "protocols::tests::a_protocol_thread_that_panics"];
+        let output = Command::new(test).args(arguments).output().expect("started");
+        assert_eq!(output.status.signal(), Some(Signal::SIGABRT as i32), "{output:?}");
+    }
+}

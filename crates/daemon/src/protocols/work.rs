@@ -1,0 +1,77 @@
+//! Defines a protocol of the protocol thread ([`Protocol`]), what it acts upon ([`Io`]), and what
+//! it reports to management ([`Reports`]).
+
+use crate::clock::Clock;
+use lanyard_plane::ProtocolPlane;
+use lanyard_stp::{ErrCause, Event, Mode};
+use lanyard_types::{PortId, TrapGroup};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Most reports that wait for management; those beyond are counted.
+const MAX_REPORTS: usize = 4096;
+
+/// A protocol that runs on the protocol thread. Times are milliseconds since the machine was
+/// started.
+pub(crate) trait Protocol {
+    /// True for the trap groups whose frames it handles.
+    fn takes(&self, group: TrapGroup) -> bool;
+    /// Handles a frame; the next [`Protocol::act`] carries out what follows from it.
+    fn handle_frame(&mut self, now: u64, port: PortId, frame: &[u8]);
+    /// The next deadline: when [`Protocol::act`] is to be called even if nothing happens until then.
+    fn next_ms(&self) -> Option<u64>;
+    /// Does what is due and what frames, links and configuration have called for.
+    fn act(&mut self, io: &mut Io<'_>);
+}
+
+/// What a protocol acts upon.
+pub(crate) struct Io<'a> {
+    pub(crate) clock: &'a Clock,
+    pub(crate) plane: &'a mut dyn ProtocolPlane,
+    pub(crate) reports: &'a mut Reports,
+}
+
+impl Io<'_> {
+    /// Milliseconds since the machine was started.
+    pub(crate) fn now(&self) -> u64 {
+        self.clock.boot_ms()
+    }
+}
+
+/// What protocols report to management.
+#[derive(Debug)]
+pub(crate) enum Report {
+    /// Spanning tree: an event, the mode at that time, and the number of its tree, where it is
+    /// about one.
+    Tree { event: Event, mode: Mode, mstid: u16 },
+    /// The watchdog has blocked these ports.
+    Expired(Vec<PortId>),
+    /// The plane refused the state of a port, for this reason.
+    Refused(String),
+    /// The plane's watchdog could not be started again, for this reason.
+    Unwatched(String),
+    /// The snapshot for a restart could not be written, for this reason.
+    NotKept(String),
+}
+
+/// The reports that wait for management.
+#[derive(Debug, Default)]
+pub(crate) struct Reports {
+    pub(crate) waiting: VecDeque<Report>,
+    /// The number of reports for which there was no room.
+    pub(crate) lost: u64,
+    /// Ports to shut down, or (`None`) to bring up again: the last decision for each port.
+    pub(crate) ports: BTreeMap<PortId, Option<ErrCause>>,
+}
+
+impl Reports {
+    pub(crate) fn add(&mut self, report: Report) {
+        if self.waiting.len() < MAX_REPORTS {
+            self.waiting.push_back(report);
+        } else {
+            self.lost += 1;
+        }
+    }
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.ports.is_empty() && self.lost == 0
+    }
+}

@@ -1,0 +1,117 @@
+//! [`EbpfProtocols`]: the part of the plane that protocols use on a thread of their own.
+//!
+//! Invariant: this part shares only the tables and the lock of [`crate::pairs`] with the plane's
+//! owner.
+
+use crate::error::{Doing, Result, system};
+use crate::events::{RECORDS_IN_RING, TRAPS_A_POLL, trap};
+use crate::inject::Injector;
+use crate::object::Programs;
+use crate::pairs::Pairs;
+use crate::plane::flush_call;
+use crate::tables::{Meta, Tables, run_call};
+use crate::watchdog;
+use lanyard_plane::{FdbFilter, PlaneError, PlaneEvent, ProtocolPlane, Trapped, TreeStates};
+use lanyard_types::{PortId, TrapGroup};
+use libbpf_rs::{RingBuffer, RingBufferBuilder};
+use std::collections::VecDeque;
+use std::mem::offset_of;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// See the module.
+pub(crate) struct EbpfProtocols {
+    tables: Arc<Tables>,
+    pairs: Arc<Pairs>,
+    fdb_scan: OwnedFd,
+    watchdog_set: OwnedFd,
+    ring: RingBuffer<'static>,
+    /// Records that the ring has passed on. Only this thread locks it, so the lock is never waited
+    /// for.
+    waiting: Arc<Mutex<VecDeque<Trapped>>>,
+    injector: Injector,
+}
+
+impl EbpfProtocols {
+    pub(crate) fn open(tables: Arc<Tables>, pairs: Arc<Pairs>, programs: &Programs) -> Result<Self> {
+        let own = |fd: &OwnedFd| fd.try_clone().doing(|| "opening a program once more".into());
+        let waiting = Arc::new(Mutex::new(VecDeque::new()));
+        let taken = waiting.clone();
+        let mut builder = RingBufferBuilder::new();
+        let take = move |record: &[u8]| {
+            if let Some(PlaneEvent::Trapped { port, reason, frame, .. }) = trap(record) {
+                let mut waiting = taken.lock().unwrap_or_else(PoisonError::into_inner);
+                waiting.push_back(Trapped { port, reason, frame });
+            }
+            0
+        };
+        let ring = builder.add(tables.map("traps"), take).map(drop).and_then(|()| builder.build());
+        let ring = ring.doing(|| "opening the ring traps".into())?;
+        let injector = Injector::open().doing(|| "opening a packet socket".into())?;
+        let (fdb_scan, watchdog_set) = (own(&programs.fdb_scan)?, own(&programs.watchdog_set)?);
+        Ok(Self { tables, pairs, fdb_scan, watchdog_set, ring, waiting, injector })
+    }
+
+    fn take(&mut self, most: usize) -> VecDeque<Trapped> {
+        // The callback does not fail, so the only error is an empty ring.
+        self.ring.consume_raw_n(most);
+        std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl ProtocolPlane for EbpfProtocols {
+    fn event_fd(&self) -> RawFd {
+        self.tables.map("traps").as_fd().as_raw_fd()
+    }
+    fn poll_traps(&mut self, handle: &mut dyn FnMut(Trapped)) -> usize {
+        let records = self.take(TRAPS_A_POLL);
+        let count = records.len();
+        records.into_iter().for_each(handle);
+        count
+    }
+    fn inject(&mut self, port: PortId, frame: &[u8]) -> Result<(), PlaneError> {
+        let writer = self.pairs.lock();
+        let state = writer.state().ports.get(&port).ok_or(PlaneError::NoSuchPort(port))?;
+        let ifindex = state.ifindex;
+        drop(writer);
+        let doing = || format!("sending a frame of {} bytes out of port {port}", frame.len());
+        if ifindex == 0 {
+            return Err(system(doing(), "it has no netdev"));
+        }
+        self.injector.send(ifindex, frame).doing(doing)
+    }
+    fn trees(&self) -> TreeStates {
+        self.pairs.lock().trees()
+    }
+    fn set_trees(&mut self, trees: &TreeStates) -> Result<(), PlaneError> {
+        self.pairs.lock().set_trees(trees);
+        Ok(())
+    }
+    fn fdb_flush(&mut self, filter: &FdbFilter) -> u64 {
+        let Some(mut call) = flush_call(filter) else { return 0 };
+        run_call(&self.fdb_scan, &mut call).map_or(0, |()| call.removed)
+    }
+    fn watchdog(&mut self, after: Option<Duration>) -> Result<(), PlaneError> {
+        watchdog::set(&self.watchdog_set, after)
+    }
+    fn watchdog_expired(&mut self) -> bool {
+        if !self.pairs.expired() {
+            return false;
+        }
+        // Dropping the writer blocks the pairs that were opened while the watchdog expired.
+        drop(self.pairs.lock());
+        let kept =
+            self.take(RECORDS_IN_RING).into_iter().filter(|t| t.reason.group() != TrapGroup::Stp).collect();
+        *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = kept;
+        self.pairs.note_expiry();
+        true
+    }
+    fn mark(&mut self, mark: u64) {
+        self.tables.meta.u64(0, offset_of!(Meta, mark)).store(mark, SeqCst);
+    }
+    fn marked(&self) -> u64 {
+        self.tables.meta.u64(0, offset_of!(Meta, mark)).load(SeqCst)
+    }
+}

@@ -1,0 +1,77 @@
+//! Defines [`ProtocolPlane`], the part of a plane that protocols use on a thread of their own.
+//!
+//! Invariant: no call waits for a system call that the owner of the [`Plane`](crate::Plane) makes
+//! on another thread. Both share the plane's tables and a lock, which is held only while one step
+//! of a change is written to memory.
+
+use crate::{FdbFilter, PlaneError};
+use lanyard_types::{InstanceId, PortId, StpState, TrapReason};
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+/// The states of ports in spanning trees, and which of them the watchdog blocks when it expires.
+/// The same as `stp` and `watched` of [`PlaneState`](crate::PlaneState). A port that does not exist
+/// yet may be named: it comes up in the state that is named here.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TreeStates {
+    /// States that are not [`StpState::Forwarding`].
+    pub stp: BTreeMap<(InstanceId, PortId), StpState>,
+    /// Pairs that the watchdog blocks.
+    pub watched: BTreeSet<(InstanceId, PortId)>,
+}
+
+/// A frame for the control plane.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trapped {
+    /// The port that received it.
+    pub port: PortId,
+    /// Why it was trapped.
+    pub reason: TrapReason,
+    /// The frame, tags in line.
+    pub frame: Vec<u8>,
+}
+
+/// The part of a plane that protocols use; [`Plane::protocols`](crate::Plane::protocols) returns
+/// it.
+pub trait ProtocolPlane: Send {
+    /// A descriptor that is readable while [`ProtocolPlane::poll_traps`] has something; it stays
+    /// open as long as this value.
+    fn event_fd(&self) -> RawFd;
+    /// Passes a bounded number of trapped frames to `handle`, in the order of their arrival,
+    /// without waiting; returns their number.
+    fn poll_traps(&mut self, handle: &mut dyn FnMut(Trapped)) -> usize;
+    /// Sends a control-plane frame out of one port, as it is.
+    ///
+    /// # Errors
+    /// When the port does not exist or the kernel refuses.
+    fn inject(&mut self, port: PortId, frame: &[u8]) -> Result<(), PlaneError>;
+    /// The states of ports in trees that the plane was found with.
+    fn trees(&self) -> TreeStates;
+    /// Makes these the states of ports in trees: pairs that close first, then those that open. They
+    /// hold until the next call, whatever states [`Plane::apply`](crate::Plane::apply) is given.
+    ///
+    /// # Errors
+    /// When the plane cannot; some of the states may then be in force.
+    fn set_trees(&mut self, trees: &TreeStates) -> Result<(), PlaneError>;
+    /// Removes the dynamic FDB entries that match `filter`; returns their number.
+    fn fdb_flush(&mut self, filter: &FdbFilter) -> u64;
+    /// See [`Plane::watchdog`](crate::Plane::watchdog).
+    ///
+    /// # Errors
+    /// When the system refuses the timer.
+    fn watchdog(&mut self, _after: Option<Duration>) -> Result<(), PlaneError> {
+        Ok(())
+    }
+    /// See [`Plane::watchdog_expired`](crate::Plane::watchdog_expired).
+    fn watchdog_expired(&mut self) -> bool {
+        false
+    }
+    /// Stores a number where the next daemon finds it, however this one ends; the first is 0. A
+    /// plane that ends with the daemon's process keeps nothing. Does not wait for a disk.
+    fn mark(&mut self, _mark: u64) {}
+    /// The number that the last daemon stored last.
+    fn marked(&self) -> u64 {
+        0
+    }
+}

@@ -1,0 +1,73 @@
+//! [`SoftProtocols`]: the part of the plane that protocols use on a thread of their own.
+//!
+//! Invariant: this part shares only the lock of the core with other threads, which hold it for one
+//! link's turn, one step of a change, or one query.
+
+use crate::link::vnet::Offload;
+use crate::worker::Shared;
+use lanyard_plane::{FdbFilter, MAX_TRACE_FRAME, PlaneError, ProtocolPlane, Trapped, TreeStates};
+use lanyard_types::{PortId, StpState};
+use nix::sys::eventfd::EventFd;
+use std::collections::BTreeSet;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+
+/// Trapped frames that one call passes on.
+const TRAPS_A_POLL: usize = 256;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct SoftProtocols {
+    pub shared: Arc<Shared>,
+    pub bell: Arc<EventFd>,
+    pub trees: TreeStates,
+}
+
+impl ProtocolPlane for SoftProtocols {
+    fn event_fd(&self) -> RawFd {
+        self.bell.as_raw_fd()
+    }
+    fn poll_traps(&mut self, handle: &mut dyn FnMut(Trapped)) -> usize {
+        let frames = self.shared.control().events.fetch_traps(TRAPS_A_POLL);
+        let count = frames.len();
+        frames.into_iter().for_each(handle);
+        count
+    }
+    fn inject(&mut self, port: PortId, frame: &[u8]) -> Result<(), PlaneError> {
+        if frame.len() > MAX_TRACE_FRAME {
+            return Err(PlaneError::Invalid(format!("a frame of {} bytes is too long", frame.len())));
+        }
+        let mut core = self.shared.control();
+        if core.pipeline.tables().ports.get(port).is_none() {
+            return Err(PlaneError::NoSuchPort(port));
+        }
+        let sent = core.links[port.index()].send(frame, Offload::default());
+        core.pipeline.count_injected(port, frame.len(), sent);
+        let refused =
+            || PlaneError::System { what: format!("sending on port {port}"), cause: "refused".into() };
+        if sent { Ok(()) } else { Err(refused()) }
+    }
+    fn trees(&self) -> TreeStates {
+        self.trees.clone()
+    }
+    fn set_trees(&mut self, trees: &TreeStates) -> Result<(), PlaneError> {
+        let pairs: BTreeSet<_> = self.trees.stp.keys().chain(trees.stp.keys()).copied().collect();
+        let mut core = self.shared.control();
+        for opens in [false, true] {
+            for (instance, port) in &pairs {
+                let to = trees.stp.get(&(*instance, *port)).copied().unwrap_or_default();
+                if (to == StpState::Forwarding) == opens {
+                    core.pipeline.set_stp(*instance, *port, to);
+                }
+            }
+        }
+        drop(core);
+        self.trees = trees.clone();
+        Ok(())
+    }
+    fn fdb_flush(&mut self, filter: &FdbFilter) -> u64 {
+        let mut core = self.shared.control();
+        let core = &mut *core;
+        core.pipeline.flush(filter, core.clock.now(), &mut |event| core.events.fdb(event))
+    }
+}
