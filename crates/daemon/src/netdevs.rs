@@ -53,8 +53,9 @@ impl Readiness {
                     };
                     // The facts may have it already: whatever read all of them did so before this event was handled.
                     let new = ctx.switch.is_new(&link);
-                    let again = self.unready.get(&link.name).is_some_and(|tries| *tries < TRIES);
-                    if again || new || known.is_none_or(comes) {
+                    let tries = self.unready.get(&link.name).copied().unwrap_or_default();
+                    let again = (new || tries > 0) && tries < TRIES;
+                    if again || known.is_none_or(comes) {
                         came.insert(link.name.clone());
                     }
                     ctx.switch.facts_mut().set(link);
