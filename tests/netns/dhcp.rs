@@ -1,6 +1,7 @@
 //! DHCP through the relay: dnsmasq as the server, dhclient as the client, both as Debian has them.
 
-use crate::harness::{Bed, Host, Plane, scenarios, wait_for};
+use crate::harness::{Bed, DEADLINE, Host, Plane, scenarios, wait_until};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -42,26 +43,51 @@ fn server(bed: &Bed, host: &Host, arguments: &[&str]) -> Running {
     Running(host.net.spawn(&mut command))
 }
 
-/// Starts a client, which asks until it is answered; its lease file.
-fn client(bed: &Bed, host: &Host, family: &str) -> (Running, PathBuf) {
-    let leases = bed.file(&format!("dhclient-{}{family}.leases", host.net.inode()));
-    let mut command = Command::new("dhclient");
-    command
-        .args([family, "-d", "-sf", "/bin/true", "-pf"])
-        .arg(bed.file("dhclient.pid"))
-        .arg("-lf")
-        .arg(&leases);
-    command.arg("eth0").stdout(Stdio::null()).stderr(Stdio::null());
-    (Running(host.net.spawn(&mut command)), leases)
+/// A client, which asks until it is answered.
+struct Client<'a> {
+    bed: &'a Bed,
+    host: &'a Host,
+    family: &'a str,
+    running: Running,
 }
 
-/// The address a client has been given.
-fn leased(file: &Path, word: &str) -> String {
-    wait_for("a lease", || {
-        let text = std::fs::read_to_string(file).ok()?;
-        let line = text.lines().rev().find(|line| line.trim_start().starts_with(word))?;
-        Some(line.trim().trim_start_matches(word).trim().trim_end_matches([';', '{', ' ']).to_owned())
-    })
+impl<'a> Client<'a> {
+    fn start(bed: &'a Bed, host: &'a Host, family: &'a str) -> Self {
+        let running = Self::spawn(bed, host, family);
+        Self { bed, host, family, running }
+    }
+    fn file(bed: &Bed, host: &Host, family: &str, kind: &str) -> PathBuf {
+        bed.file(&format!("dhclient-{}{family}.{kind}", host.net.inode()))
+    }
+    fn spawn(bed: &Bed, host: &Host, family: &str) -> Running {
+        let log =
+            File::options().create(true).append(true).open(Self::file(bed, host, family, "log")).unwrap();
+        let mut command = Command::new("dhclient");
+        command.args([family, "-d", "-sf", "/bin/true", "-pf"]).arg(Self::file(bed, host, family, "pid"));
+        command.arg("-lf").arg(Self::file(bed, host, family, "leases"));
+        command.arg("eth0").stdout(Stdio::null()).stderr(Stdio::from(log));
+        Running(host.net.spawn(&mut command))
+    }
+    /// The lease file once it has `word`, and the rest of its line: the address.
+    fn leased(&mut self, word: &str) -> (String, String) {
+        let Self { bed, host, family, running } = self;
+        let found = wait_until(DEADLINE, || {
+            // It gives up when it cannot open its socket, as while an address is new.
+            if running.0.try_wait().unwrap().is_some() {
+                *running = Self::spawn(bed, host, family);
+            }
+            let text = std::fs::read_to_string(Self::file(bed, host, family, "leases")).ok()?;
+            let line = text.lines().rev().find(|line| line.trim_start().starts_with(word))?;
+            let address =
+                line.trim().trim_start_matches(word).trim().trim_end_matches([';', '{', ' ']).to_owned();
+            Some((address, text))
+        });
+        found.unwrap_or_else(|| {
+            let log = std::fs::read_to_string(Self::file(bed, host, family, "log")).unwrap_or_default();
+            let relay = bed.exec(&["show ip dhcp relay", "show ipv6 dhcp relay"]);
+            panic!("no lease after {DEADLINE:?}; the client: {log}; the relay: {relay}")
+        })
+    }
 }
 
 const CONFIG: &str = "\
@@ -104,8 +130,7 @@ fn relayed(plane: Plane) {
     }
     let bed = bed(plane, CONFIG);
     let _server = server(&bed, bed.host(2), &["--dhcp-range=10.0.10.50,10.0.10.60,255.255.255.0,1h"]);
-    let (_client, leases) = client(&bed, bed.host(1), "-4");
-    let address = leased(&leases, "fixed-address");
+    let (address, _) = Client::start(&bed, bed.host(1), "-4").leased("fixed-address");
     assert!(address.starts_with("10.0.10.5") || address == "10.0.10.60", "{address}");
     assert!(counted(&bed, "show ip dhcp relay", "to_server") >= 2, "{}", bed.show("show ip dhcp relay"));
     assert!(counted(&bed, "show ip dhcp relay", "to_client") >= 2);
@@ -122,10 +147,12 @@ fn relayed_ipv6(plane: Plane) {
         return;
     }
     let bed = bed(plane, CONFIG);
+    // The server answers from another of its addresses, as one does that has an autoconfigured address, too.
+    bed.host(2).address("fd00:20::2/64");
+    bed.host(2).net.ip("route add fd00:20::/64 dev eth0 src fd00:20::2 metric 1");
     let _server = server(&bed, bed.host(2), &["--dhcp-range=fd00:10::50,fd00:10::60,64,1h"]);
     bed.host(1).address("fe80::51/64");
-    let (_client, leases) = client(&bed, bed.host(1), "-6");
-    let address = leased(&leases, "iaaddr");
+    let (address, _) = Client::start(&bed, bed.host(1), "-6").leased("iaaddr");
     assert!(address.starts_with("fd00:10::"), "{address}");
     assert!(counted(&bed, "show ipv6 dhcp relay", "to_client") >= 1, "{}", bed.show("show ipv6 dhcp relay"));
 }
@@ -142,10 +169,8 @@ fn with_relay_information(plane: Plane) {
         bed.host(2),
         &["--dhcp-circuitid=set:ours,vlan10", "--dhcp-range=tag:ours,10.0.10.50,10.0.10.60,255.255.255.0,1h"],
     );
-    let (_client, leases) = client(&bed, bed.host(1), "-4");
-    let address = leased(&leases, "fixed-address");
+    let (address, text) = Client::start(&bed, bed.host(1), "-4").leased("fixed-address");
     assert!(address.starts_with("10.0.10."), "{address}");
-    let text = std::fs::read_to_string(&leases).unwrap();
     assert!(!text.contains("agent"), "the client has been given the relay's information: {text}");
 }
 
@@ -161,10 +186,8 @@ fn across_vrfs(plane: Plane) {
          vrf forwarding {vrf}\nip address 10.0.10.254 255.255.255.0\nip helper-address global 10.0.20.1"
     ));
     let _server = server(&bed, bed.host(2), &["--dhcp-range=10.0.10.50,10.0.10.60,255.255.255.0,1h"]);
-    let (_client, leases) = client(&bed, bed.host(1), "-4");
-    let address = leased(&leases, "fixed-address");
+    let (address, text) = Client::start(&bed, bed.host(1), "-4").leased("fixed-address");
     assert!(address.starts_with("10.0.10."), "{address}");
-    let text = std::fs::read_to_string(&leases).unwrap();
     assert!(text.contains("dhcp-server-identifier 10.0.10.254"), "the client can't renew: {text}");
 }
 

@@ -127,7 +127,7 @@ fn random_transactions_are_whole_or_nothing_on_every_platform() {
 /// A step that may be refused: groups that are not there, tables of the small platform that are full.
 fn random(rng: &mut Rng) -> Operation {
     let number = rng.next_u64() % 1200;
-    let by = (!rng.next_u64().is_multiple_of(4)).then_some(if number % 25 == 0 {
+    let by = (!rng.next_u64().is_multiple_of(4)).then_some(if number.is_multiple_of(25) {
         99
     } else {
         1 + (number % 2) as u32

@@ -105,12 +105,15 @@ fn a_chip_outlives_its_drivers_and_forwards_on() {
     assert_eq!(fixture.end(), End::Stopped);
 }
 
+/// One request to the chip, of a round with this number.
+type Ask = Box<dyn FnMut(&mut Client, u32)>;
+
 #[test]
 fn a_write_and_a_query_take_what_the_platform_says() {
     let fixture = Fixture::new("");
     let mut client = fixture.client();
     client.commit(&router()).expect("room");
-    let mut per = |rounds: u32, mut ask: Box<dyn FnMut(&mut Client, u32)>| {
+    let mut per = |rounds: u32, mut ask: Ask| {
         let start = Instant::now();
         (0..rounds).for_each(|round| ask(&mut client, round));
         start.elapsed().as_secs_f64() * 1e6 / f64::from(rounds)

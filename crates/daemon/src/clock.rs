@@ -81,7 +81,7 @@ mod tests {
             (1_735_689_599, "2024-12-31T23:59:59.007Z"),
             (4_107_542_400, "2100-03-01T00:00:00.007Z"),
         ] {
-            assert_eq!(rfc3339(Timestamp::new(unix_s, 7_999_999).unwrap()), want);
+            assert_eq!(rfc3339(Timestamp::new(unix_s, 7_999_999).expect("a time")), want);
         }
     }
 }

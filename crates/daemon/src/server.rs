@@ -130,12 +130,10 @@ async fn greet(connection: &mut Connection, shared: &Shared) -> Result<(), Ended
         Request::Detach => {
             // As an ordinary thread, as commands: the kernel takes long to detach many ports, and may
             // need other threads for it.
-            let mut core = shared.core.borrow_mut();
             let result = match shared.urgent.as_deref() {
-                Some(urgent) => urgent.relaxed(|| core.detach()),
-                None => core.detach(),
+                Some(urgent) => urgent.relaxed(|| shared.core.borrow_mut().detach()),
+                None => shared.core.borrow_mut().detach(),
             };
-            drop(core);
             shared.detached.notify_one();
             if let Err(reason) = &result {
                 connection.send(&Reply::Refusal(format!("% {reason}\n"))).await?;

@@ -13,6 +13,9 @@ const MAX_HOPS: u8 = 8;
 /// have to fit as well.
 const MAX_MESSAGE: usize = 65_000;
 
+/// Bits of an address below its subnet (RFC 4291, 2.5.4).
+const SUBNET_BITS: u32 = 64;
+
 const ADVERTISE: u8 = 2;
 const REPLY: u8 = 7;
 const RECONFIGURE: u8 = 10;
@@ -58,13 +61,22 @@ pub struct Server6 {
 
 impl Server6 {
     /// True if a datagram received from `source` on interface `at` may come from this server. A server configured by a
-    /// multicast address answers from its own address, which is not known here.
+    /// multicast address answers from its own address, which is not known here. One configured by a global address may
+    /// answer from another address of its subnet: a host with a static and an autoconfigured address chooses by RFC
+    /// 6724, not by the address that was asked. RFC 8415 does not say which one a server uses.
     fn is_sender(&self, at: &str, source: Ipv6Addr) -> bool {
         let here = self.interface.as_deref().is_none_or(|interface| interface == at);
         if self.address.is_multicast() {
             return here && !source.is_multicast() && !source.is_unspecified();
         }
-        self.address == source && (here || !source.is_unicast_link_local())
+        if source.is_unicast_link_local() {
+            return self.address == source && here;
+        }
+        let subnet = |address: Ipv6Addr| address.to_bits() >> SUBNET_BITS;
+        self.address == source
+            || !self.address.is_unicast_link_local()
+                && !source.is_multicast()
+                && subnet(self.address) == subnet(source)
     }
 }
 
@@ -332,8 +344,11 @@ mod tests {
         check(&mut relay, "x", "2001:db8::1", &back[..30], &[], DroppedTooShort);
         check(&mut relay, "x", "2001:db8::1", &back[..back.len() - 1], &[], DroppedMalformed);
         // Who is no server of the client's interface, or is not where that server is, is not listened to.
-        check(&mut relay, "x@red", "2001:db8::2", &back, &[], DroppedNotServer);
+        check(&mut relay, "x@red", "2001:db8:0:1::1", &back, &[], DroppedNotServer);
+        check(&mut relay, "x@red", "fe80::1", &back, &[], DroppedNotServer);
         check(&mut relay, "x", "2001:db8::1", &back, &[], DroppedNotServer);
+        // A server with several addresses may answer from another one of its subnet.
+        check(&mut relay, "x@red", "2001:db8::2", &back, &["red: fe80::5.546 on vlan30 type 7"], ToClient);
         // Without an interface ID, the link address decides.
         let mut bare = back[..RELAY_HEADER].to_vec();
         option(&mut bare, OPTION_RELAY_MESSAGE, &[2, 0, 0, 7]);

@@ -410,11 +410,9 @@ impl Hooks {
     fn switch_gro_on(&mut self, netdev: &Netdev, link: &Link, gro: Option<bool>) {
         match (gro, self.gro.get(&link.ifindex)) {
             (Some(false), Some(_)) => drop(self.gro.insert(link.ifindex, false)),
-            (Some(false), None) => {
-                // The port works without GRO, so it is not refused if GRO cannot be switched on.
-                if netdev.set_features(&link.name, &[(GRO, true)]).is_ok() {
-                    self.gro.insert(link.ifindex, true);
-                }
+            // The port works without GRO, so it is not refused if GRO cannot be switched on.
+            (Some(false), None) if netdev.set_features(&link.name, &[(GRO, true)]).is_ok() => {
+                self.gro.insert(link.ifindex, true);
             }
             // An administrator has switched it on again, as it would be without that choice.
             (Some(true), Some(false)) => drop(self.gro.insert(link.ifindex, true)),

@@ -140,8 +140,11 @@ fn step(rng: &mut Rng) -> Write {
     match rng.next_u64() % 8 {
         0..=2 => {
             let target = (!number.is_multiple_of(5)).then_some(1);
-            let to =
-                if number % 3 == 0 { prefix((number >> 8) as u32 % 100_000) } else { random_prefix(rng) };
+            let to = if number.is_multiple_of(3) {
+                prefix((number >> 8) as u32 % 100_000)
+            } else {
+                random_prefix(rng)
+            };
             let object = if to.addr().is_ipv4() { Object::Ipv4Prefix } else { Object::Ipv6Prefix64 };
             plain(route(to, target), vec![(object, 1)])
         }
@@ -157,7 +160,7 @@ fn step(rng: &mut Rng) -> Write {
         }
         5 => {
             let port = PortId::new(1).expect("a port");
-            let mac = MacAddr::from_u64(0x0200_0000_0000 | number % 300_000);
+            let mac = MacAddr::from_u64(0x0200_0000_0000 | (number % 300_000));
             plain(
                 Operation::Fdb(
                     vlan,
@@ -176,14 +179,14 @@ fn step(rng: &mut Rng) -> Write {
             let rule = AclRule {
                 list: 1,
                 sequence: (number >> 36) as u32 % 5000,
-                ipv6: number % 3 == 0,
+                ipv6: number.is_multiple_of(3),
                 source: range,
                 destination: PortRange::ANY,
             };
             plain(Operation::Rule(rule, true), vec![(Object::AclIpv4, 1)])
         }
         _ => {
-            let group = std::net::Ipv4Addr::from(0xef00_0000 | number as u32 % 50_000);
+            let group = std::net::Ipv4Addr::from(0xef00_0000 | (number as u32 % 50_000));
             plain(
                 Operation::Multicast(vlan, group.into(), None, !number.is_multiple_of(7)),
                 vec![(Object::Ipv4Group, 1)],

@@ -335,6 +335,7 @@ fn vlan_tree(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
 }
 
 /// The trees that a line is about.
+#[expect(clippy::large_enum_variant, reason = "one at a time, on the stack of the line that is handled")]
 enum Trees {
     /// Those of VLANs.
     Vlans(VlanSet),

@@ -130,12 +130,14 @@ fn object(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Where a delay is kept, in seconds.
+type Seconds = fn(&mut Track) -> &mut u8;
+
 fn delay(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     let mut numbers = args.numbers().into_iter().map(u8::try_from);
     let set = args.form == Form::Set;
     // Keywords and seconds come in pairs; `no delay` may have neither.
-    let field: &[(&str, fn(&mut Track) -> &mut u8)] =
-        &[("up", |track| &mut track.up_s), ("down", |track| &mut track.down_s)];
+    let field: &[(&str, Seconds)] = &[("up", |track| &mut track.up_s), ("down", |track| &mut track.down_s)];
     let named = args.words.iter().filter_map(|word| field.iter().find(|(of, _)| of == word));
     let named: Vec<_> = named.map(|(_, field)| (field, numbers.next().and_then(Result::ok))).collect();
     Track::each(edit, &mut |track, _| {

@@ -184,8 +184,11 @@ fn forwarding_table(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Where a VRF keeps whether it has a family.
+type Enabled = fn(&mut Vrf) -> &mut bool;
+
 /// The keywords of `address-family`, and where each is kept.
-const FAMILIES: &[(&str, (&str, fn(&mut Vrf) -> &mut bool))] =
+const FAMILIES: &[(&str, (&str, Enabled))] =
     &[("ipv4", ("ipv4", |vrf| &mut vrf.ipv4)), ("ipv6", ("ipv6", |vrf| &mut vrf.ipv6))];
 
 fn family(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
