@@ -1,4 +1,4 @@
-//! How single values are written in IOS text, for all sections of the configuration.
+//! Formats single values as IOS text, for all sections of the configuration.
 
 use crate::InterfaceName;
 use lanyard_types::VlanSet;
@@ -6,8 +6,8 @@ use lanyard_types::VlanSet;
 /// The longest list of VLANs in one line, in bytes; a longer list is divided into several lines.
 const MAX_LIST: usize = 180;
 
-/// An interface as commands name it: `eth1`, `vlan 10`, and `netdev vlan` for a netdev whose name the command line would
-/// read as another word.
+/// An interface as commands name it: `eth1`, `vlan 10`, and `netdev vlan` for a netdev whose name the command line
+/// would parse as a keyword.
 #[must_use]
 pub fn reference(name: &InterfaceName) -> String {
     match name {
@@ -25,7 +25,7 @@ pub fn reference(name: &InterfaceName) -> String {
     }
 }
 
-/// A list of VLANs, divided into parts that each fit one line.
+/// Divides a list of VLANs into parts that each fit one line.
 #[must_use]
 pub fn chunks(set: &VlanSet) -> Vec<String> {
     let text = set.to_string();

@@ -1,16 +1,16 @@
-//! `fpm server`: where a routing suite hands its routes over.
+//! `fpm server`: where a routing suite connects to hand over its routes.
 //!
-//! Invariant: the text, fed back, gives an equal value; what equals its default is not printed.
+//! Invariant: the text, read back, gives an equal value; a value that equals its default is not printed.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// The port FRR connects to unless told otherwise.
+/// FRR's default port for FPM.
 pub const PORT: u16 = 2620;
 
 /// `fpm server [address A] [port N]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FpmServer {
-    /// Where it listens, in the switch's namespace: 127.0.0.1 unless told otherwise.
+    /// The address to listen at, in the switch's namespace; 127.0.0.1 by default.
     pub address: IpAddr,
     /// The TCP port, 1..=65535.
     pub port: u16,
@@ -23,7 +23,7 @@ impl Default for FpmServer {
 }
 
 impl FpmServer {
-    /// Address and port.
+    /// The socket address to listen at.
     #[must_use]
     pub const fn socket(&self) -> SocketAddr {
         SocketAddr::new(self.address, self.port)

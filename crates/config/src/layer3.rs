@@ -1,7 +1,8 @@
-//! Layer 3: VRFs, what routed interfaces have besides addresses, static routes, tracked objects, relays. The model and
-//! its text.
+//! Layer 3: VRFs, the settings of routed interfaces besides addresses, static routes, tracked objects, relays. The
+//! model and its text.
 //!
-//! Invariant: what equals its default is not printed; a VRF that something names exists, and stands before it in the text.
+//! Invariant: a value that equals its default is not printed; a VRF that a line names exists and is printed before that
+//! line.
 
 use crate::format::reference;
 use crate::{Config, Interface, InterfaceName};
@@ -12,20 +13,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// `ip forwarding plane`: what forwards the packets that the plane could route.
+/// `ip forwarding plane`: who forwards packets that the plane could route.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ForwardingPlane {
-    /// The plane, unless the kernel's packet filter, NAT or XFRM handles such packets: then the kernel.
+    /// The plane forwards, unless the kernel's packet filter, NAT or XFRM handles such packets; then the
+    /// kernel forwards.
     #[default]
     Auto,
-    /// The plane, whatever the kernel's packet filter holds.
+    /// The plane forwards, whatever the kernel's packet filter contains.
     Always,
-    /// The kernel.
+    /// The kernel forwards.
     Never,
 }
 
 impl ForwardingPlane {
-    /// All of them.
+    /// All values.
     pub const ALL: [Self; 3] = [Self::Auto, Self::Always, Self::Never];
 
     /// The keyword.
@@ -44,27 +46,27 @@ impl ForwardingPlane {
     }
 }
 
-/// `vrf definition V`: a routing table of its own. The kernel's is a network namespace of that name.
+/// `vrf definition V`: a separate routing table. The kernel's part of it is a network namespace of that name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Vrf {
     /// `description`, at most 240 bytes.
     pub description: Option<String>,
-    /// `rd`, as typed: it means something to FRR's BGP only.
+    /// `rd`, as typed; only FRR's BGP uses it.
     pub rd: Option<String>,
     /// `address-family ipv4`.
     pub ipv4: bool,
     /// `address-family ipv6`.
     pub ipv6: bool,
-    /// `ip forwarding plane`; unset is as the switch's own.
+    /// `ip forwarding plane`; unset means the switch's own setting.
     pub forwarding_plane: Option<ForwardingPlane>,
 }
 
-/// What a routed interface has besides its addresses.
+/// The settings of a routed interface besides its addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layer3 {
     /// `vrf forwarding`.
     pub vrf: Option<String>,
-    /// `ip mtu`, 68..=9216 bytes; unset is the interface's MTU.
+    /// `ip mtu`, 68..=9216 bytes; unset means the interface's MTU.
     pub ip_mtu: Option<u32>,
     /// `ip proxy-arp`, on by default.
     pub proxy_arp: bool,
@@ -74,13 +76,13 @@ pub struct Layer3 {
     pub directed_broadcast: bool,
     /// `ip redirects`, on by default.
     pub redirects: bool,
-    /// `ip forwarding plane`, of packets received here; unset is as the VRF's.
+    /// `ip forwarding plane`, for packets received here; unset means the VRF's setting.
     pub forwarding_plane: Option<ForwardingPlane>,
     /// `ip verify unicast source reachable-via`.
     pub urpf_ipv4: Urpf,
     /// `ipv6 verify unicast source reachable-via`.
     pub urpf_ipv6: Urpf,
-    /// `arp timeout` in seconds, 1..=2,147,483; unset is the kernel's.
+    /// `arp timeout` in seconds, 1..=2,147,483; unset means the kernel's default.
     pub arp_timeout_s: Option<u32>,
     /// `ip helper-address`, in order of entry.
     pub helpers: Vec<Helper>,
@@ -119,7 +121,7 @@ impl Default for Layer3 {
 /// `ip helper-address`: a DHCP server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Helper {
-    /// Where it is reached.
+    /// The routing table in which the server is reached.
     pub vrf: HelperVrf,
     /// Its address.
     pub address: Ipv4Addr,
@@ -128,10 +130,10 @@ pub struct Helper {
 /// The routing table in which a helper is reached.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum HelperVrf {
-    /// The interface's own.
+    /// The interface's own routing table.
     #[default]
     Own,
-    /// `global`: that of the switch.
+    /// `global`: the switch's own routing table.
     Global,
     /// `vrf V`.
     Named(String),
@@ -140,14 +142,14 @@ pub enum HelperVrf {
 /// `ipv6 dhcp relay destination`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RelayDestination {
-    /// A server or another relay.
+    /// The address of a server or of another relay.
     pub address: Ipv6Addr,
-    /// The egress interface; needed for a link-local address.
+    /// The egress interface; required for a link-local address.
     pub interface: Option<InterfaceName>,
 }
 
-/// `ipv6 nd ...`: router advertisements (RFC 4861, 6.2.1). They are sent where IPv6 is routed and the interface has an
-/// address that is not link-local.
+/// `ipv6 nd ...`: router advertisements (RFC 4861, 6.2.1). The switch sends them where IPv6 is routed and the
+/// interface has an address that is not link-local.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Nd {
     /// `ra suppress [all]`.
@@ -156,7 +158,7 @@ pub struct Nd {
     pub managed: bool,
     /// `other-config-flag`.
     pub other: bool,
-    /// `ra interval MAX [MIN]` in seconds, 4..=1800 and 3..=0.75 of it; 200 by default.
+    /// `ra interval MAX [MIN]` in seconds: MAX is 4..=1800, 200 by default; MIN is 3..=0.75 x MAX.
     pub interval_s: Option<(u16, Option<u16>)>,
     /// `ra lifetime` in seconds, 0..=9000; 1800 by default.
     pub lifetime_s: Option<u16>,
@@ -170,9 +172,9 @@ pub enum RaSuppress {
     /// Advertisements are sent.
     #[default]
     No,
-    /// Only to who asks.
+    /// `ra suppress`: advertisements are sent only as answers to solicitations.
     Periodic,
-    /// None at all.
+    /// `ra suppress all`: no advertisements are sent.
     All,
 }
 
@@ -192,7 +194,7 @@ pub struct NdPrefix {
 /// `vrrp N ...`: a virtual router (RFC 3768).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Vrrp {
-    /// `ip`, then the `ip ... secondary`; the group does nothing while there is none.
+    /// `ip`, then the `ip ... secondary`; the group is inactive while the list is empty.
     pub addresses: Vec<Ipv4Addr>,
     /// `description`, at most 80 bytes.
     pub description: Option<String>,
@@ -202,9 +204,9 @@ pub struct Vrrp {
     pub advertise_s: u8,
     /// `preempt`, on by default.
     pub preempt: bool,
-    /// `preempt delay minimum` in seconds, 0..=1000: what keepalived takes.
+    /// `preempt delay minimum` in seconds, 0..=1000, which is keepalived's range.
     pub preempt_delay_s: u16,
-    /// `track N decrement D`: what the priority loses while the object is down, 1..=255.
+    /// `track N decrement D`: how much the priority is reduced while the object is down, 1..=255.
     pub tracks: BTreeMap<u16, u8>,
     /// `shutdown`.
     pub shutdown: bool,
@@ -225,10 +227,10 @@ impl Default for Vrrp {
     }
 }
 
-/// The decrement of `vrrp N track` unless another is given.
+/// The default of the decrement of `vrrp N track`.
 pub const DEFAULT_DECREMENT: u8 = 10;
 
-/// `ip route` / `ipv6 route`; handed to the kernel's routing table.
+/// `ip route` / `ipv6 route`; the daemon enters it into the kernel's routing table.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StaticRoute {
     /// Its routing table.
@@ -239,7 +241,7 @@ pub struct StaticRoute {
     pub via: Option<IpAddr>,
     /// The egress interface.
     pub interface: Option<InterfaceName>,
-    /// `Null0`: frames are dropped.
+    /// `Null0`: packets are dropped.
     pub discard: bool,
     /// The administrative distance, 1..=255.
     pub distance: u8,
@@ -247,9 +249,9 @@ pub struct StaticRoute {
     pub tag: Option<u32>,
     /// `name`, one word of at most 50 bytes.
     pub name: Option<String>,
-    /// `permanent`: stays when its interface goes down.
+    /// `permanent`: the route stays when its interface goes down.
     pub permanent: bool,
-    /// `track`: in the table only while this object is up.
+    /// `track`: the route is in the table only while this object is up.
     pub track: Option<u16>,
 }
 
@@ -270,7 +272,7 @@ impl StaticRoute {
             track: None,
         }
     }
-    /// True when both lead the same way to the same destination: the later one replaces the earlier.
+    /// True when both have the same destination, next hop and interface: the later one replaces the earlier.
     #[must_use]
     pub fn same_way(&self, other: &Self) -> bool {
         (&self.vrf, self.prefix, self.via, &self.interface, self.discard)
@@ -278,10 +280,10 @@ impl StaticRoute {
     }
 }
 
-/// `track N ...`: something that is up or down.
+/// `track N ...`: an object that is up or down.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Track {
-    /// What is looked at.
+    /// The object that is observed.
     pub object: TrackObject,
     /// `delay up` in seconds, 0..=180.
     pub up_s: u8,
@@ -289,7 +291,7 @@ pub struct Track {
     pub down_s: u8,
 }
 
-/// What a tracked object is.
+/// The kinds of tracked objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TrackObject {
     /// `interface I line-protocol`.
@@ -306,34 +308,34 @@ pub enum TrackObject {
 /// `ip dhcp relay information ...`, globally.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RelayInformation {
-    /// `option`: option 82 is added to what clients send.
+    /// `option`: the relay adds option 82 to clients' messages.
     pub option: bool,
-    /// `policy`: what is done with an option 82 that is there.
+    /// `policy`: what the relay does with an option 82 that a message already has.
     pub policy: RelayPolicy,
-    /// `trust-all`: option 82 of a client's own message is taken at every interface.
+    /// `trust-all`: the relay accepts messages with option 82 and no relay address at every interface.
     pub trust_all: bool,
 }
 
 /// `ip dhcp relay information policy`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum RelayPolicy {
-    /// Ours takes its place.
+    /// The relay replaces it by its own.
     #[default]
     Replace,
-    /// It stays.
+    /// The relay keeps it.
     Keep,
-    /// The message is dropped.
+    /// The relay drops the message.
     Drop,
 }
 
 impl Config {
-    /// `ip forwarding plane` of a routing table, `None` being the switch's own.
+    /// The `ip forwarding plane` setting of a routing table; `None` is the switch's own table.
     #[must_use]
     pub fn forwarding_plane(&self, vrf: Option<&str>) -> ForwardingPlane {
         let of_vrf = vrf.and_then(|vrf| self.vrfs.get(vrf)?.forwarding_plane);
         of_vrf.unwrap_or(self.forwarding_plane)
     }
-    /// The VRFs that something names and that do not exist, each once.
+    /// The VRFs that the configuration names without defining them, each once.
     #[must_use]
     pub fn missing_vrfs(&self) -> BTreeSet<&str> {
         let interfaces = self.interfaces.values().filter_map(|interface| interface.layer3.vrf.as_deref());
@@ -343,7 +345,7 @@ impl Config {
     }
 }
 
-/// A subinterface's parent and number: `eth1.100` is 100 of `eth1`.
+/// Divides a subinterface's name into parent and number: `eth1.100` is 100 of `eth1`.
 #[must_use]
 pub fn split_subinterface(name: &str) -> Option<(&str, u32)> {
     let (parent, number) = name.rsplit_once('.')?;
@@ -361,7 +363,7 @@ pub fn track_object(object: &TrackObject) -> String {
     }
 }
 
-/// `ip WORD A.B.C.D MASK`, `ipv6 WORD P`.
+/// A destination as IOS prints it: `ip WORD A.B.C.D MASK`, `ipv6 WORD P`.
 fn destination(word: &str, prefix: IpNet) -> String {
     match prefix {
         IpNet::V4(net) => format!("ip {word} {} {}", net.network(), net.netmask()),
@@ -401,7 +403,7 @@ pub fn route_line(route: &StaticRoute) -> String {
     line
 }
 
-/// The lines of the static ARP entries.
+/// The lines of static ARP entries.
 #[must_use]
 pub fn arp_lines(arps: &BTreeMap<(Option<String>, Ipv4Addr), MacAddr>) -> Vec<String> {
     let line = |((vrf, address), mac): (&(Option<String>, Ipv4Addr), &MacAddr)| {
@@ -411,7 +413,7 @@ pub fn arp_lines(arps: &BTreeMap<(Option<String>, Ipv4Addr), MacAddr>) -> Vec<St
     arps.iter().map(line).collect()
 }
 
-/// A tag that a subinterface has already.
+/// The subinterface of the parent that already uses this tag, if there is one.
 #[must_use]
 pub fn subinterface_with(
     config: &Config,

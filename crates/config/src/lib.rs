@@ -1,8 +1,8 @@
 //! The typed configuration of a switch and its IOS text.
 //!
-//! [`Config`] is the whole running or startup configuration as plain values. The command line (`lanyard-cli`) declares the
-//! lines that read and print it; [`text`] has pieces that the lines share. Commands change a copy; the switch takes the copy
-//! or refuses it, so a command takes effect everywhere or nowhere.
+//! [`Config`] is the whole running or startup configuration as plain values. The command line (`lanyard-cli`) declares
+//! the lines that parse and print it; [`text`] has helpers that those lines share. A command changes a copy; the switch
+//! accepts the copy or refuses it, so a command takes effect everywhere or nowhere.
 
 mod format;
 pub mod fpm;

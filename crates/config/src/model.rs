@@ -1,4 +1,5 @@
-//! The model. Defaults are `Default`; what equals its default is not printed.
+//! The model of the configuration. `Default` gives the defaults; a value that equals its default is not
+//! printed.
 
 use crate::fpm::FpmServer;
 use crate::layer3::{ForwardingPlane, Layer3, RelayInformation, StaticRoute, Track, Vrf};
@@ -9,7 +10,7 @@ use lanyard_types::{MacAddr, StormKind, Tunnelled, VlanId, VlanSet};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-/// Everything that can be configured.
+/// The whole configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// `hostname`.
@@ -50,7 +51,7 @@ pub struct Config {
     pub banners: BTreeMap<Banner, String>,
 }
 
-/// When a banner is for.
+/// The occasions on which a banner is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Banner {
     /// `banner exec`: when a command-line session begins.
@@ -121,7 +122,7 @@ impl Vlan {
     }
 }
 
-/// What an interface is called.
+/// The name of an interface.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum InterfaceName {
     /// A netdev, by the kernel's name (1..=15 bytes, no `/`, no white space).
@@ -130,7 +131,7 @@ pub enum InterfaceName {
     Vlan(VlanId),
 }
 
-/// `Netdev` before `Vlan`; netdevs with their numbers compared as numbers (`eth2` before `eth10`).
+/// Orders `Netdev` before `Vlan`, and netdevs by natural order (`eth2` before `eth10`).
 impl Ord for InterfaceName {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         match (self, other) {
@@ -148,7 +149,7 @@ impl PartialOrd for InterfaceName {
     }
 }
 
-/// Natural order: runs of digits compare as numbers, everything else by byte.
+/// Natural order: runs of digits compare as numbers, other characters as bytes.
 fn natural(a: &str, b: &str) -> std::cmp::Ordering {
     let (mut a, mut b) = (a.as_bytes(), b.as_bytes());
     loop {
@@ -186,18 +187,19 @@ impl std::fmt::Display for InterfaceName {
     }
 }
 
-/// An interface's configuration. What does not fit its role is kept (as IOS does) and has no effect.
+/// An interface's configuration. Settings that do not apply to its role are kept, as in IOS, and have no
+/// effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interface {
     /// `description`, at most 240 bytes.
     pub description: Option<String>,
     /// `shutdown`.
     pub shutdown: bool,
-    /// `mtu`, 68..=9216 bytes of layer 3; unset leaves the netdev's own.
+    /// `mtu`, 68..=9216 bytes of layer 3; unset leaves the netdev's MTU unchanged.
     pub mtu: Option<u32>,
     /// `mac-address`; for VLAN interfaces and routed ports.
     pub mac: Option<MacAddr>,
-    /// What the netdev is to the switch; VLAN interfaces are always `Unset` here.
+    /// The role of the netdev; VLAN interfaces are always `Unset` here.
     pub role: Role,
     /// `switchport ...`.
     pub switchport: Switchport,
@@ -205,7 +207,7 @@ pub struct Interface {
     pub ipv4: Vec<Ipv4Net>,
     /// `ipv6 address`.
     pub ipv6: Vec<Ipv6Net>,
-    /// Everything else of layer 3.
+    /// All other settings of layer 3.
     pub layer3: Layer3,
     /// `hook auto|tc|xdp`.
     pub hook: HookChoice,
@@ -243,17 +245,17 @@ impl Default for Interface {
     }
 }
 
-/// What a netdev is to the switch.
+/// The role of a netdev in the switch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Role {
-    /// Named in the configuration, and left alone.
+    /// The configuration names the netdev, but the switch does not change or use it.
     #[default]
     Unset,
     /// `switchport`.
     Switchport,
     /// `no switchport`: the kernel routes on it.
     Routed,
-    /// `encapsulation dot1q N`: a tag on a routed port. The interface is called after its parent, `eth1.100`.
+    /// `encapsulation dot1q N`: a tag on a routed port. The interface is named after its parent: `eth1.100`.
     Subinterface(VlanId),
 }
 
@@ -280,7 +282,8 @@ pub struct Switchport {
     pub native_vlan: VlanId,
     /// `switchport trunk allowed vlan`.
     pub allowed_vlans: VlanSet,
-    /// `dot1q tunneling ethertype`: the tag this port speaks when it is a trunk. `Tpid::Dot1q` by default.
+    /// `dot1q tunneling ethertype`: the TPID of the tags that this port sends and recognises as a trunk.
+    /// `Tpid::Dot1q` by default.
     pub tpid: Tpid,
     /// `switchport protected`.
     pub protected: bool,
@@ -299,7 +302,7 @@ pub struct Switchport {
 }
 
 impl Interface {
-    /// True for what has addresses besides VLAN interfaces: a routed port, a subinterface.
+    /// True for a netdev with IP addresses of its own: a routed port or a subinterface.
     #[must_use]
     pub const fn is_routed(&self) -> bool {
         matches!(self.role, Role::Routed | Role::Subinterface(_))
@@ -328,19 +331,19 @@ impl Default for Switchport {
 /// `switchport mode`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum SwitchportMode {
-    /// One VLAN, untagged.
+    /// The port carries one VLAN, untagged.
     #[default]
     Access,
-    /// Many VLANs, tagged but for the native one.
+    /// The port carries many VLANs, all tagged except the native one.
     Trunk,
-    /// `dot1q-tunnel`: whatever arrives, tags included, travels inside the access VLAN.
+    /// `dot1q-tunnel`: every received frame, with its tags, is carried inside the access VLAN.
     Tunnel,
 }
 
 /// `mac address-table ...`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FdbConfig {
-    /// `aging-time` in seconds, 10..=1,000,000; 0 never ages.
+    /// `aging-time` in seconds, 10..=1,000,000; with 0 entries never age out.
     pub ageing_s: u32,
     /// `limit N` globally, 1..=1,000,000.
     pub limit: u32,
@@ -364,7 +367,7 @@ impl Default for FdbConfig {
     }
 }
 
-/// Where a static address points.
+/// The target of a static address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StaticTarget {
     /// `interface I`.

@@ -1,26 +1,26 @@
 //! `spanning-tree ...` and `errdisable recovery ...`: the model and its text.
 //!
-//! Invariant: what belongs to another mode than the one in force is kept and printed, as IOS does; what equals its
-//! default is neither. The ranges are those of [`lanyard_stp::Config::check`].
+//! Invariant: settings of a mode that is not in force are kept and printed, as in IOS; a value that equals its
+//! default is not printed. The ranges are those of [`lanyard_stp::Config::check`].
 
 use crate::format::chunks;
 use lanyard_stp::{ErrCause, Guard, LinkType, Mode, MstRegion, PathCostMethod, PortFast};
 use lanyard_types::{VlanId, VlanSet};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The bridge's priority unless another is given.
+/// The default of the bridge's priority.
 pub const DEFAULT_PRIORITY: u16 = 32768;
-/// `max-age` unless another is given, in seconds.
+/// The default of `max-age`, in seconds.
 const DEFAULT_MAX_AGE_S: u32 = 20;
-/// `errdisable recovery interval` unless another is given, in seconds.
+/// The default of `errdisable recovery interval`, in seconds.
 pub const DEFAULT_RECOVERY_S: u32 = 300;
 
 /// `spanning-tree ...`, globally.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpanningTree {
-    /// `mode`; `None` is off.
+    /// `mode`; `None` means that spanning tree is off.
     pub mode: Option<Mode>,
-    /// `vlan LIST ...`; VLAN 1's are those of the one tree in modes stp and rstp.
+    /// `vlan LIST ...`; the settings of VLAN 1 are those of the single tree in modes stp and rstp.
     pub vlans: BTreeMap<VlanId, Tree>,
     /// `no spanning-tree vlan LIST`: VLANs without a tree in the per-VLAN modes.
     pub no_tree: VlanSet,
@@ -69,7 +69,7 @@ impl Default for SpanningTree {
     }
 }
 
-/// Times in seconds; `None` is the default.
+/// Times in seconds; `None` means the default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Times {
     /// `hello-time`, 1..=10; 2 by default.
@@ -91,7 +91,7 @@ impl Times {
     }
 }
 
-/// A VLAN's tree; `None` is the default.
+/// A VLAN's tree; `None` means the default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tree {
     /// `priority`, a multiple of 4096 up to 61440.
@@ -121,7 +121,7 @@ pub struct SpanningTreePort {
     pub instances: BTreeMap<u16, PortTree>,
 }
 
-/// A port in a tree; `None` is what is above it: the port's own, then the default.
+/// A port's settings in one tree; `None` means the setting for all trees of the port, and then the default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PortTree {
     /// `cost`, 1..=200,000,000.
@@ -140,7 +140,7 @@ impl PortTree {
 /// `errdisable recovery ...`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ErrDisable {
-    /// `cause C`: ports shut down for these come back by themselves.
+    /// `cause C`: ports that were shut down for these causes are enabled again after the interval.
     pub recovery: BTreeSet<ErrCause>,
     /// `interval`, 30..=86,400 seconds.
     pub interval_s: u32,
@@ -152,7 +152,7 @@ impl Default for ErrDisable {
     }
 }
 
-/// `[no] spanning-tree vlan ...`.
+/// The lines `[no] spanning-tree vlan ...`.
 #[must_use]
 pub fn vlan_lines(tree: &SpanningTree) -> Vec<String> {
     let none = chunks(&tree.no_tree).into_iter().map(|list| format!("no spanning-tree vlan {list}"));
@@ -163,7 +163,7 @@ pub fn vlan_lines(tree: &SpanningTree) -> Vec<String> {
     none.chain(settings).collect()
 }
 
-/// `spanning-tree mst ...`: the instances' priorities and the times.
+/// The lines `spanning-tree mst ...`: the instances' priorities and the times.
 #[must_use]
 pub fn mst_lines(tree: &SpanningTree) -> Vec<String> {
     let priority =
@@ -172,7 +172,7 @@ pub fn mst_lines(tree: &SpanningTree) -> Vec<String> {
     tree.instances.iter().map(priority).chain(tree.mst_times.words().map(time)).collect()
 }
 
-/// `instance N vlan LIST`, under `spanning-tree mst configuration`.
+/// The lines `instance N vlan LIST` under `spanning-tree mst configuration`.
 #[must_use]
 pub fn instance_lines(region: &MstRegion) -> Vec<String> {
     let lines = |(instance, vlans): (&u16, &VlanSet)| {
@@ -182,7 +182,8 @@ pub fn instance_lines(region: &MstRegion) -> Vec<String> {
     region.instances.iter().flat_map(lines).collect()
 }
 
-/// The lines under an interface for the port's cost and priority: its own, those in VLANs and in MST instances.
+/// The lines under an interface for the port's cost and priority: for all trees, for VLANs and for MST
+/// instances.
 #[must_use]
 pub fn port_tree_lines(port: &SpanningTreePort) -> Vec<String> {
     let own = port.all.words().map(|(word, value)| format!("spanning-tree {word} {value}"));
@@ -195,8 +196,8 @@ pub fn port_tree_lines(port: &SpanningTreePort) -> Vec<String> {
     lines
 }
 
-/// The place of a setting among a tree's lines. Fed back one by one to a switch with default times, no line makes the times
-/// contradict each other (2 x (forward-time - 1) >= max-age >= 2 x (hello-time + 1)).
+/// The sort key of a setting among a tree's lines. In this order, read line by line by a switch with default times, no
+/// line makes the times contradict each other (2 x (forward-time - 1) >= max-age >= 2 x (hello-time + 1)).
 fn turn(word: &str, value: u32) -> u8 {
     match word {
         "max-age" if value <= DEFAULT_MAX_AGE_S => 0,
@@ -207,7 +208,7 @@ fn turn(word: &str, value: u32) -> u8 {
     }
 }
 
-/// `spanning-tree vlan LIST WORD VALUE`, the VLANs with the same value in one line as far as they fit.
+/// The lines `spanning-tree vlan LIST WORD VALUE`, with as many VLANs of the same value in one line as fit.
 fn grouped<T>(vlans: &BTreeMap<VlanId, T>, words: impl Fn(&T) -> Vec<(&'static str, u32)>) -> Vec<String> {
     let mut groups: BTreeMap<(u8, &str, u32), Vec<VlanId>> = BTreeMap::new();
     for (vlan, settings) in vlans {

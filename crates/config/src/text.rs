@@ -1,12 +1,14 @@
-//! Pieces of the running configuration's text. The command line's tables of lines put them together.
+//! Helpers for the text of the running configuration. The command line's tables of lines combine them.
 //!
-//! Invariant: no line is longer than 180 bytes of list and its keywords, or than what the user typed.
+//! Invariant: a line that is made here has at most 180 bytes of list besides its keywords; other lines are as
+//! long as the user typed them.
 
 use crate::Config;
 pub use crate::format::{chunks, reference};
 use lanyard_types::VlanSet;
 
-/// Access VLANs that do not exist: the ports' lines would make them.
+/// Lines `no vlan` for access VLANs that do not exist: reading back a port's access line would otherwise
+/// create them.
 #[must_use]
 pub fn missing_vlans(config: &Config) -> Vec<String> {
     let access = config.interfaces.values().map(|interface| interface.switchport.access_vlan);

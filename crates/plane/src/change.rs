@@ -1,7 +1,7 @@
-//! From one plane state to the next: the list of changes, and applying it so that a failure undoes it.
+//! The list of changes from one plane state to the next, and the transaction that applies it or undoes it.
 //!
-//! Invariant: [`transact`] leaves the backend at `next`, or, when a step fails, where it was before the call
-//! (each step is undone by its inverse, last first).
+//! Invariant: [`transact`] leaves the backend at `next` or, when a step fails, where it was before the call
+//! (each step is undone by its inverse, the last step first).
 
 use crate::PlaneError;
 use lanyard_pipeline::route::RifState;
@@ -9,32 +9,32 @@ use lanyard_pipeline::state::{FdbTarget, GlobalState, PlaneState, PortState, Stp
 use lanyard_types::{InstanceId, MacAddr, PortId, RifId, VlanId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One step between two states. `old` and `new` are never equal; `None` is absent.
+/// One step between two states. `old` and `new` are never equal; `None` means absent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     /// Global settings.
     Global {
-        /// Before.
+        /// The settings before.
         old: Box<GlobalState>,
-        /// After.
+        /// The settings after.
         new: Box<GlobalState>,
     },
     /// A port added, changed or removed.
     Port {
-        /// Which.
+        /// The port.
         port: PortId,
-        /// Before.
+        /// The state before.
         old: Option<Box<PortState>>,
-        /// After.
+        /// The state after; `None` removes the port.
         new: Option<Box<PortState>>,
     },
     /// A VLAN added, changed or removed.
     Vlan {
-        /// Which.
+        /// The VLAN.
         vlan: VlanId,
-        /// Before.
+        /// The state before.
         old: Option<VlanState>,
-        /// After.
+        /// The state after.
         new: Option<VlanState>,
     },
     /// A spanning-tree state.
@@ -43,9 +43,9 @@ pub enum Change {
         instance: InstanceId,
         /// The port.
         port: PortId,
-        /// Before.
+        /// The state before.
         old: StpState,
-        /// After.
+        /// The state after.
         new: StpState,
     },
     /// Whether the watchdog blocks a port in a tree when it expires.
@@ -59,22 +59,22 @@ pub enum Change {
     },
     /// A router interface added, changed or removed.
     Rif {
-        /// Which.
+        /// The router interface.
         rif: RifId,
-        /// Before.
+        /// The state before.
         old: Option<Box<RifState>>,
-        /// After.
+        /// The state after.
         new: Option<Box<RifState>>,
     },
-    /// A control-plane FDB entry.
+    /// An FDB entry that the control plane owns: static, or the switch's own address.
     Fdb {
         /// The VLAN.
         vlan: VlanId,
         /// The address.
         mac: MacAddr,
-        /// Before.
+        /// The target before.
         old: Option<FdbTarget>,
-        /// After.
+        /// The target after.
         new: Option<FdbTarget>,
     },
 }
@@ -95,19 +95,19 @@ impl Change {
     }
 }
 
-/// What carries out single changes.
+/// A plane's implementation of single changes.
 pub trait Backend {
     /// Carries out one change.
     ///
-    /// # Errors
-    /// When it can't; it has then changed nothing.
+    /// # Errors When it cannot; the state is then unchanged.
     fn change(&mut self, change: &Change) -> Result<(), PlaneError>;
 }
 
-/// The changes from `old` to `next`, in an order that never forwards by a half-made state: FDB entries that
-/// point at something leave before it does and arrive after it; blocking comes before unblocking. Where several ports change,
-/// each gives up what it loses before any gets what it gains: a port that enters a VLAN never meets one that is about to leave
-/// it. A port is watched before it forwards, and is no longer watched only after all else.
+/// The changes from `old` to `next`, in an order in which no intermediate state forwards what neither `old` nor `next`
+/// does. FDB entries are removed before the port that they name and added after it; ports are blocked before others are
+/// unblocked. Where several ports change, each port loses its memberships before any port gains one, so a port that
+/// enters a VLAN never forwards to one that is about to leave it. A port is watched before it forwards, and the watch
+/// ends after all other changes.
 #[must_use]
 pub fn changes(old: &PlaneState, next: &PlaneState) -> Vec<Change> {
     let mut list = Vec::new();
@@ -121,7 +121,8 @@ pub fn changes(old: &PlaneState, next: &PlaneState) -> Vec<Change> {
         old: old.map(Box::new),
         new: new.map(Box::new),
     };
-    // Without its router interface an address is an ordinary one of the switch: the kernel routes.
+    // While its router interface is absent, an address is an ordinary address of the switch: the kernel
+    // routes for it.
     list.extend(rifs_gone.into_iter().map(rif));
     list.extend(gone.into_iter().map(fdb));
     if old.global != next.global {
@@ -148,7 +149,7 @@ pub fn changes(old: &PlaneState, next: &PlaneState) -> Vec<Change> {
         new: new.map(Box::new),
     };
     list.extend(removed.into_iter().map(port));
-    // A single change is made at once.
+    // A single change needs no two steps.
     let (narrowed, added) = if added.len() > 1 { narrow(added) } else { (Vec::new(), added) };
     list.extend(narrowed.into_iter().map(port));
     list.extend(differences(&old.vlans, &next.vlans).map(|(vlan, old, new)| Change::Vlan { vlan, old, new }));
@@ -160,10 +161,10 @@ pub fn changes(old: &PlaneState, next: &PlaneState) -> Vec<Change> {
     list
 }
 
-/// Carries out `list`; on failure undoes what was done, last first, and answers the failure.
+/// Carries out `list`. On failure undoes the steps done so far, the last first, and returns the failure.
 ///
-/// # Errors
-/// The failed step's. A step that can't be undone either is added to its text: the plane is then out of step.
+/// # Errors The failed step's error. If undoing a step fails too, its error is added to the text: the plane
+/// is then out of step.
 pub fn transact(backend: &mut dyn Backend, list: Vec<Change>) -> Result<(), PlaneError> {
     for at in 0..list.len() {
         let Err(error) = backend.change(&list[at]) else { continue };
@@ -179,14 +180,15 @@ pub fn transact(backend: &mut dyn Backend, list: Vec<Change>) -> Result<(), Plan
     Ok(())
 }
 
-/// A difference of ports.
+/// A port with its state before and after.
 type PortChange = (PortId, Option<PortState>, Option<PortState>);
 
-/// Splits changes of ports into those that take away and those that add.
+/// Splits changes of ports into those that remove something and those that add something.
 fn narrow(changed: Vec<PortChange>) -> (Vec<PortChange>, Vec<PortChange>) {
     let (mut first, mut then) = (Vec::new(), Vec::new());
     for (id, old, new) in changed {
-        // Behind another netdev it is another port: the old one may be gone, and can't be changed any more.
+        // A port with another netdev is another port: the old netdev may be gone, and cannot be changed any
+        // more.
         let same = old.as_ref().zip(new.as_ref()).filter(|(old, new)| old.ifindex == new.ifindex);
         let less = same.map(|(old, new)| common(old, new));
         match less {
@@ -202,7 +204,7 @@ fn narrow(changed: Vec<PortChange>) -> (Vec<PortChange>, Vec<PortChange>) {
     (first, then)
 }
 
-/// `old` without what `new` does not let it do.
+/// `old` without what `new` no longer allows.
 fn common(old: &PortState, new: &PortState) -> PortState {
     let mut less = old.clone();
     less.enabled &= new.enabled;
@@ -211,14 +213,14 @@ fn common(old: &PortState, new: &PortState) -> PortState {
     if less.pvid != new.pvid {
         less.pvid = None;
     }
-    // One that stays, tagged or not, is not interrupted.
+    // A VLAN that the port keeps, tagged or not, is not interrupted.
     let stays = |vlan: &VlanId| new.tagged.contains(*vlan) || new.untagged.contains(*vlan);
     less.tagged = old.tagged.iter().filter(stays).collect();
     less.untagged = old.untagged.iter().filter(stays).collect();
     less
 }
 
-/// Keys whose value differs, ascending, with both values.
+/// The keys whose values differ, ascending, with both values.
 fn differences<K: Ord + Copy, V: PartialEq + Clone>(
     old: &BTreeMap<K, V>,
     new: &BTreeMap<K, V>,
@@ -234,7 +236,7 @@ mod tests {
     use lanyard_pipeline::route::{RifAttachment, Urpf};
     use lanyard_types::VrfId;
 
-    /// A backend that is a state, and fails at one step.
+    /// A backend that only stores a state, and fails at one step.
     struct Chaos {
         state: PlaneState,
         fail_at: usize,
@@ -317,7 +319,7 @@ mod tests {
         assert!(changes(&next, &next).is_empty());
     }
 
-    /// Whether a frame that comes in at one port untagged may leave at the other.
+    /// True if a frame that enters one port untagged may leave at the other.
     fn meet(state: &PlaneState, a: u16, b: u16) -> bool {
         let port = |n| PortId::new(n).and_then(|id| state.ports.get(&id)).filter(|port| port.enabled);
         let (Some(a), Some(b)) = (port(a), port(b)) else { return false };

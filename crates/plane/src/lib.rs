@@ -1,6 +1,6 @@
-//! What a forwarding plane is to the control plane: [`Plane`], its events, its finite tables.
+//! The interface between the control plane and a forwarding plane: [`Plane`], its events, its finite tables.
 //!
-//! A plane is given whole [`PlaneState`]s and finds out itself what changed ([`change`]); a state is taken
+//! A plane is given complete [`PlaneState`]s and finds the differences itself ([`change`]); a state is taken
 //! entirely or not at all. Nothing here names a kernel, a chip or a socket.
 
 pub mod change;
@@ -25,130 +25,128 @@ use std::time::Duration;
 
 /// A forwarding plane.
 pub trait Plane {
-    /// What this plane is and can do.
+    /// Describes this plane and what it can do.
     fn capabilities(&self) -> &Capabilities;
-    /// The state it runs: what the last successful [`Plane::apply`] gave it, or what it found when it was adopted.
+    /// The state in force: what the last successful [`Plane::apply`] gave it, or what it found when it was
+    /// adopted.
     fn state(&self) -> &PlaneState;
-    /// Makes `next` the state: all of it, or none of it and the reason. Frames keep flowing meanwhile.
+    /// Puts `next` into force entirely, or changes nothing and returns the reason. The plane forwards
+    /// meanwhile.
     ///
-    /// # Errors
-    /// [`PlaneError`] names the table, port or right that was missing.
+    /// # Errors [`PlaneError`] names the table, port or right that was missing.
     fn apply(&mut self, next: &PlaneState) -> Result<(), PlaneError>;
 
-    /// Starts the watchdog anew: unless this is called again within `after`, the plane blocks every port of
-    /// [`PlaneState::watched`] in its trees by itself, whatever has become of the control plane. `None` stops the watchdog.
-    /// A plane that ends with the control plane's process needs none and does nothing.
+    /// Restarts the watchdog. Unless this is called again within `after`, the plane itself blocks every port of
+    /// [`PlaneState::watched`] in its trees, even if the control plane is gone. `None` stops the watchdog. A plane that
+    /// ends with the control plane's process needs no watchdog and does nothing.
     ///
-    /// # Errors
-    /// When the system refuses the timer.
+    /// # Errors When the operating system refuses the timer.
     fn watchdog(&mut self, _after: Option<Duration>) -> Result<(), PlaneError> {
         Ok(())
     }
-    /// True once after the watchdog has expired. [`Plane::state`] then has the watched ports discarding, and BPDUs that
-    /// waited for the control plane meanwhile have been thrown away.
+    /// Returns true once after the watchdog has expired. [`Plane::state`] then has the watched ports discarding, and
+    /// BPDUs that were waiting for the control plane have been thrown away.
     fn watchdog_expired(&mut self) -> bool {
         false
     }
 
-    /// Returns the part that protocols use on a thread of their own; to be called once. From then
-    /// on only that part changes the states of ports in trees: [`Plane::apply`] ignores `stp` and
-    /// `watched` of its argument, and [`Plane::state`] has none. [`Plane::poll_events`] reports no
-    /// trapped frames any more.
+    /// Returns the part that protocols use on a thread of their own; to be called once. From then on only
+    /// that part changes the states of ports in trees: [`Plane::apply`] ignores `stp` and `watched` of its
+    /// argument, and [`Plane::state`] has none. [`Plane::poll_events`] reports no trapped frames any more.
     ///
-    /// # Errors
-    /// When the system refuses a descriptor, or the part was returned before.
+    /// # Errors When the operating system refuses a descriptor, or when the part was returned before.
     fn protocols(&mut self) -> Result<Box<dyn ProtocolPlane>, PlaneError>;
 
-    /// Visits every FDB entry that passes `filter`; entries that move meanwhile are seen once, twice or not at all.
+    /// Visits every FDB entry that matches `filter`. An entry that moves during the walk may be visited once, twice
+    /// or not at all.
     fn fdb_walk(&mut self, filter: &FdbFilter, visit: &mut dyn FnMut(FdbEntry));
-    /// Removes the dynamic entries that pass `filter`, with an event each; answers how many.
+    /// Removes the dynamic entries that match `filter`, with one event for each; returns their number.
     fn fdb_flush(&mut self, filter: &FdbFilter) -> u64;
-    /// Removes dynamic entries not updated for `ageing_s` seconds, with an event each, and says when the next is due.
-    /// `None` removes nothing (ageing off).
+    /// Removes the dynamic entries that were not updated for `ageing_s` seconds, with one event for each; returns
+    /// when the next sweep is due. `None` (ageing off) removes nothing.
     fn fdb_sweep(&mut self, ageing_s: Option<u32>) -> Sweep;
-    /// How many dynamic entries the FDB holds.
+    /// The number of dynamic entries in the FDB.
     fn fdb_dynamic(&mut self) -> u64;
 
-    /// Frames counted at a port since the plane was created (they survive a restart of the daemon).
+    /// The counters of a port since the plane was created; they survive a restart of the daemon.
     fn port_counters(&mut self, port: PortId) -> PortCounters;
-    /// Frames counted in a VLAN, at ingress.
+    /// The frames counted in a VLAN at ingress.
     fn vlan_counters(&mut self, vlan: VlanId) -> FrameCount;
-    /// Frames for the control plane, by `TrapGroup::index()`, since the plane was created.
+    /// The frames trapped for the control plane, by `TrapGroup::index()`, since the plane was created.
     fn trap_counters(&mut self) -> [TrapCounters; TrapGroup::SLOTS];
-    /// Frames that went up within the rates, by `TrapReason::index()`.
+    /// The frames trapped within the rate limits, by `TrapReason::index()`.
     fn trap_reasons(&mut self) -> [u64; TrapReason::SLOTS];
-    /// Every finite table: size, use, refusals.
+    /// Size, use and refusals of every finite table.
     fn resources(&mut self) -> Vec<TableUsage>;
     /// Sets a port's counters to zero (`clear counters`).
     fn clear_counters(&mut self, port: PortId);
-    /// The hook a port runs at now.
+    /// The hook at which the port's frames enter the pipeline now.
     fn port_hook(&self, port: PortId) -> Hook;
 
-    /// What is worth knowing about the way a port is forwarded now, a sentence each, for `show interfaces`.
+    /// Remarks on how the port's frames are forwarded now, one sentence each, for `show interfaces`.
     fn port_notes(&self, _port: PortId) -> Vec<String> {
         Vec::new()
     }
 
-    /// Begins or ends a packet capture at a port: while one runs, every frame that the port receives and sends passes its
-    /// netdev where a packet socket sees it. Captures are counted; the last that ends restores the usual way.
+    /// Begins or ends a packet capture at a port. During a capture every frame that the port receives or sends passes
+    /// the netdev's packet sockets. Captures are counted: the end of the last one restores the usual forwarding.
     ///
-    /// # Errors
-    /// When the port does not exist, or its hook cannot be changed.
+    /// # Errors When the port does not exist, or its hook cannot be changed.
     fn capture(&mut self, _port: PortId, _on: bool) -> Result<(), PlaneError> {
         Ok(())
     }
 
-    /// A descriptor that is readable when [`Plane::poll_events`] has something; `None` if polling is needed.
+    /// A descriptor that is readable when [`Plane::poll_events`] has events; `None` if the caller has to
+    /// poll.
     fn event_fd(&self) -> Option<i32>;
-    /// Hands over what happened since the last call, in order; returns without waiting.
+    /// Passes the events since the last call to `handle`, in order; does not wait.
     fn poll_events(&mut self, handle: &mut dyn FnMut(PlaneEvent));
-    /// Sends a control-plane frame out of one port, as it is.
+    /// Sends a control-plane frame out of one port, unchanged.
     ///
-    /// # Errors
-    /// When the port does not exist or the kernel refuses.
+    /// # Errors When the port does not exist or the kernel refuses the frame.
     fn inject(&mut self, port: PortId, frame: &[u8]) -> Result<(), PlaneError>;
-    /// Runs `frame` through the live tables as if it came in at `port`: learns nothing, sends nothing, counts nothing.
+    /// Runs `frame` through the live tables as if `port` had received it, without learning, sending or counting.
     ///
-    /// # Errors
-    /// When the port does not exist, or the frame is longer than [`MAX_TRACE_FRAME`].
+    /// # Errors When the port does not exist, or the frame is longer than [`MAX_TRACE_FRAME`].
     fn trace(&mut self, port: PortId, frame: &[u8]) -> Result<Trace, PlaneError>;
-    /// Carries out routing changes, in order. One that is refused changes nothing and does not keep the later ones back;
-    /// the answer names those refused, by their place in `changes`. Frames keep flowing meanwhile, each by the old value or the new.
+    /// Carries out routing changes, in order. A change that is refused changes nothing, and the later ones are still
+    /// carried out; the result lists the refused changes by their index in `changes`. A frame that is forwarded
+    /// meanwhile uses either the old value or the new one.
     fn route(&mut self, changes: &[RouteChange]) -> Vec<(usize, PlaneError)> {
         let plane = self.capabilities().name;
         let refuse = || PlaneError::Unsupported { plane, what: "route".into() };
         (0..changes.len()).map(|at| (at, refuse())).collect()
     }
-    /// A plane that was adopted goes on routing by what it was left with until this is called: then by what
-    /// [`Plane::route`] was told since it was opened, without a moment between. Does nothing for a plane that began empty.
+    /// Ends the adoption of routes. Until this call an adopted plane routes by the routes it was found with; from then
+    /// on by those that [`Plane::route`] has written since the plane was opened. The swap leaves no gap. Does nothing
+    /// for a plane that began empty.
     ///
-    /// # Errors
-    /// When the kernel refuses; the plane then goes on as before.
+    /// # Errors When the kernel refuses; the plane then goes on as before.
     fn route_synced(&mut self) -> Result<(), PlaneError> {
         Ok(())
     }
-    /// What frames for `address` meet, by the live tables.
+    /// The route and adjacency that the live tables hold for `address`.
     fn route_lookup(&mut self, _vrf: VrfId, _address: IpAddr) -> RouteLookup {
         RouteLookup { target: None, buckets: Vec::new() }
     }
-    /// The salt with which flows choose among next hops ([`lanyard_pipeline::route::flow_bucket`]).
+    /// The salt of the hash that distributes flows over next hops ([`lanyard_pipeline::route::flow_bucket`]).
     fn flow_salt(&mut self) -> u64 {
         0
     }
-    /// Seconds since each adjacency last forwarded a frame; those never used are left out. Good to a second or two.
+    /// Visits each adjacency that has forwarded a frame, with the seconds since the last one, accurate to one or
+    /// two seconds.
     fn adjacencies_used(&mut self, _visit: &mut dyn FnMut(AdjacencyId, u32)) {}
-    /// Takes the plane down for good: hooks, pins and memory. Ports are left with no hook.
+    /// Removes the plane for good: hooks, pins and memory. Ports are left without a hook.
     ///
-    /// # Errors
-    /// When something could not be removed; the rest is.
+    /// # Errors When something could not be removed; everything else is removed.
     fn detach(&mut self) -> Result<(), PlaneError>;
 }
 
-/// Seconds within which [`Plane::fdb_sweep`] is called again while there are dynamic entries and ageing is on. A plane may keep
-/// times modulo some small number; this is less than half of any.
+/// The longest time between two calls of [`Plane::fdb_sweep`] while there are dynamic entries and ageing is on, in
+/// seconds. A plane may store times modulo a small number; this limit is less than half of that number in every plane.
 pub const SWEEP_WITHIN_S: u32 = 120;
 
-/// Longest frame that can be traced or injected, in bytes: a jumbo frame.
+/// The longest frame that can be traced or injected, in bytes (a jumbo frame).
 pub const MAX_TRACE_FRAME: usize = 9_234;
 
 /// What a plane is and can do.
@@ -156,35 +154,36 @@ pub const MAX_TRACE_FRAME: usize = 9_234;
 pub struct Capabilities {
     /// `ebpf`, `soft` or `asic`.
     pub name: &'static str,
-    /// True when it goes on forwarding without the daemon.
+    /// True when the plane goes on forwarding without the daemon.
     pub survives_daemon: bool,
-    /// True when ports can choose a hook and a delivery.
+    /// True when the hook and the delivery of a port can be chosen.
     pub hooks: bool,
-    /// Most ports.
+    /// The maximum number of ports.
     pub ports: usize,
-    /// Most FDB entries, static and dynamic.
+    /// The maximum number of FDB entries, static and dynamic.
     pub fdb: u32,
-    /// True when it routes: [`Plane::route`] is carried out, and router interfaces mean something.
+    /// True when the plane routes: [`Plane::route`] and router interfaces have an effect.
     pub routing: bool,
-    /// What this plane can't do here and why, one line each, for `lanyard version` and `show platform`.
+    /// What this plane cannot do on this machine and why, one line each, for `lanyard version` and `show
+    /// platform`.
     pub notes: Vec<String>,
 }
 
-/// Where a port is forwarded.
+/// Where a port's frames enter the pipeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hook {
     /// TC ingress.
     Tc,
-    /// Native XDP, with TC behind it.
+    /// Native XDP, which passes to TC what it does not forward.
     Xdp,
-    /// The soft plane.
+    /// A packet socket of the soft plane.
     Soft,
-    /// Nothing attached (no netdev).
+    /// No hook (the netdev is missing).
     None,
 }
 
 impl Hook {
-    /// The word used in text and JSON.
+    /// The keyword used in text and JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -196,7 +195,7 @@ impl Hook {
     }
 }
 
-/// Why a plane refused. The text says what was wrong and names the input.
+/// Why a plane refused a request. The message names what was refused and the reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlaneError {
     /// A finite table is full.
@@ -207,26 +206,26 @@ pub enum PlaneError {
         /// Its size in entries.
         size: u64,
     },
-    /// The plane can't do what was asked.
+    /// The plane does not support the request.
     #[error("the {plane} plane cannot {what}")]
     Unsupported {
         /// The plane.
         plane: &'static str,
-        /// What it can't do, as the end of a sentence.
+        /// What the plane cannot do, as the end of a sentence.
         what: String,
     },
     /// A port that is not in the state.
     #[error("port {0} does not exist")]
     NoSuchPort(PortId),
-    /// The operating system refused.
+    /// The operating system refused a call.
     #[error("{what}: {cause}")]
     System {
-        /// What was being done, naming its object.
+        /// What the plane was doing, with the object concerned.
         what: String,
-        /// The system's answer.
+        /// The operating system's error.
         cause: String,
     },
-    /// The state contradicts itself or goes past a limit.
+    /// The state contradicts itself or exceeds a limit.
     #[error("{0}")]
     Invalid(String),
 }
@@ -245,54 +244,54 @@ impl From<Refused> for PlaneError {
 pub struct TableUsage {
     /// The table's name.
     pub name: &'static str,
-    /// Entries it can hold.
+    /// The number of entries it can hold.
     pub size: u64,
-    /// Entries it holds.
+    /// The number of entries it holds.
     pub used: u64,
-    /// The most it has held.
+    /// The largest number of entries it has held.
     pub high_water: u64,
-    /// Entries refused because it, or a limit on it, was full.
+    /// Insertions refused because the table, or a limit on it, was full.
     pub refused: u64,
-    /// Bytes of memory the table occupies (all of it, not just what is used).
+    /// Bytes of memory that the table occupies, used or not.
     pub bytes: u64,
-    /// Tables that share its memory.
+    /// Other tables in the same memory.
     pub shared_with: Vec<&'static str>,
 }
 
-/// What the plane tells the control plane.
+/// An event that the plane reports to the control plane.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlaneEvent {
     /// A dynamic entry was learned.
     FdbAdded(FdbEntry),
-    /// A dynamic entry moved; the entry says where to, `from` says where from.
+    /// A dynamic entry moved to another port.
     FdbMoved {
-        /// The entry as it is now.
+        /// The entry with its new port.
         entry: FdbEntry,
-        /// The port it was at.
+        /// The port it was at before.
         from: PortId,
     },
     /// A dynamic entry aged out.
     FdbAged(FdbEntry),
     /// A dynamic entry was flushed.
     FdbDeleted(FdbEntry),
-    /// A frame for the control plane.
+    /// A frame trapped for the control plane.
     Trapped {
-        /// Where it came in.
+        /// The port that received it.
         port: PortId,
-        /// Its VLAN, when it got far enough to have one.
+        /// Its VLAN, if the frame was classified before it was trapped.
         vlan: Option<VlanId>,
-        /// Why it is here.
+        /// Why it was trapped.
         reason: TrapReason,
         /// The frame, tags in line.
         frame: Vec<u8>,
     },
-    /// A port forwards in another way than before because its netdev has changed.
+    /// A port's hook or delivery has changed because its netdev has changed.
     PortChanged {
         /// The port.
         port: PortId,
-        /// What is different and why, as a part of a sentence.
+        /// What has changed and why, as part of a sentence.
         what: String,
     },
-    /// Events were lost because the ring was full: how many.
+    /// The number of events that were lost because the ring was full.
     Lost(u64),
 }

@@ -41,18 +41,16 @@ pub trait ProtocolPlane: Send {
     /// Passes a bounded number of trapped frames to `handle`, in the order of their arrival,
     /// without waiting; returns their number.
     fn poll_traps(&mut self, handle: &mut dyn FnMut(Trapped)) -> usize;
-    /// Sends a control-plane frame out of one port, as it is.
+    /// Sends a control-plane frame out of one port, unchanged.
     ///
-    /// # Errors
-    /// When the port does not exist or the kernel refuses.
+    /// # Errors When the port does not exist or the kernel refuses the frame.
     fn inject(&mut self, port: PortId, frame: &[u8]) -> Result<(), PlaneError>;
-    /// The states of ports in trees that the plane was found with.
+    /// The states of ports in trees that were in force when the plane was opened.
     fn trees(&self) -> TreeStates;
-    /// Makes these the states of ports in trees: pairs that close first, then those that open. They
-    /// hold until the next call, whatever states [`Plane::apply`](crate::Plane::apply) is given.
+    /// Puts these states of ports in trees into force; ports are blocked before others are unblocked. The
+    /// states hold until the next call, whatever states [`Plane::apply`](crate::Plane::apply) is given.
     ///
-    /// # Errors
-    /// When the plane cannot; some of the states may then be in force.
+    /// # Errors When the plane cannot change a state; some of the states may then be in force.
     fn set_trees(&mut self, trees: &TreeStates) -> Result<(), PlaneError>;
     /// Removes the dynamic FDB entries that match `filter`; returns their number.
     fn fdb_flush(&mut self, filter: &FdbFilter) -> u64;
@@ -67,10 +65,10 @@ pub trait ProtocolPlane: Send {
     fn watchdog_expired(&mut self) -> bool {
         false
     }
-    /// Stores a number where the next daemon finds it, however this one ends; the first is 0. A
-    /// plane that ends with the daemon's process keeps nothing. Does not wait for a disk.
+    /// Stores a number that the next daemon reads, however this one ends; before the first call it is 0. A
+    /// plane that ends with the daemon's process stores nothing. Does not wait for a disk.
     fn mark(&mut self, _mark: u64) {}
-    /// The number that the last daemon stored last.
+    /// The number that the previous daemon stored last.
     fn marked(&self) -> u64 {
         0
     }

@@ -1,4 +1,4 @@
-//! MAC addresses, read in the three usual notations and printed in two.
+//! MAC addresses: parsed from the three usual notations and printed in two of them.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
@@ -7,27 +7,28 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct MacAddr(pub [u8; 6]);
 
-/// Text that is no MAC address.
+/// The error for text that is not a MAC address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a MAC address (0011.2233.4455, 00:11:22:33:44:55 or 00-11-22-33-44-55)")]
 pub struct ParseMacError(pub String);
 
 impl MacAddr {
-    /// FF:FF:FF:FF:FF:FF.
+    /// The broadcast address, FF:FF:FF:FF:FF:FF.
     pub const BROADCAST: Self = Self([0xff; 6]);
-    /// The bridge group address, 01:80:C2:00:00:00 (IEEE 802.1Q-2018, table 8-1): BPDUs.
+    /// The bridge group address, 01:80:C2:00:00:00 (IEEE 802.1Q-2018, table 8-1), the destination of BPDUs.
     pub const BRIDGE_GROUP: Self = Self([0x01, 0x80, 0xc2, 0, 0, 0]);
-    /// The shared spanning tree protocol address, 01:00:0C:CC:CC:CD: PVST+ BPDUs.
+    /// The shared spanning tree protocol address, 01:00:0C:CC:CC:CD, the destination of PVST+ BPDUs.
     pub const SSTP: Self = Self([0x01, 0x00, 0x0c, 0xcc, 0xcc, 0xcd]);
-    /// Cisco's discovery protocols: CDP, VTP, UDLD, DTP and PAgP.
+    /// The destination of Cisco's CDP, VTP, UDLD, DTP and PAgP frames, 01:00:0C:CC:CC:CC.
     pub const CISCO_DISCOVERY: Self = Self([0x01, 0x00, 0x0c, 0xcc, 0xcc, 0xcc]);
 
-    /// Where LLDP goes, 01:80:C2:00:00:0E (IEEE 802.1AB-2016, 7.1: the nearest bridge).
+    /// The destination of LLDP frames, 01:80:C2:00:00:0E (IEEE 802.1AB-2016, 7.1: the nearest bridge).
     pub const LLDP: Self = Self([0x01, 0x80, 0xc2, 0, 0, 0x0e]);
-    /// Control frames of customers on their way through a provider's network, 01:00:0C:CD:CD:D0 (Cisco's GBPT).
+    /// The destination of customers' control frames inside a provider's network, 01:00:0C:CD:CD:D0 (Cisco's
+    /// GBPT).
     pub const TUNNEL: Self = Self([0x01, 0x00, 0x0c, 0xcd, 0xcd, 0xd0]);
 
-    /// True for group addresses: multicast, broadcast included.
+    /// True for a group address: multicast or broadcast.
     #[must_use]
     pub const fn is_group(self) -> bool {
         self.0[0] & 1 == 1
@@ -50,8 +51,8 @@ impl MacAddr {
             _ => None,
         }
     }
-    /// True for what a provider bridge takes from its customers only to tunnel it: BPDUs (IEEE and PVST+), LLDP, and Cisco's
-    /// discovery protocols.
+    /// True for the destinations that a provider bridge does not relay but may tunnel for its customers: those of BPDUs
+    /// (IEEE and PVST+), LLDP, and Cisco's discovery protocols.
     #[must_use]
     pub fn is_layer2_protocol(self) -> bool {
         matches!(self.reserved(), Some(0x0 | 0xe)) || self == Self::SSTP || self == Self::CISCO_DISCOVERY
@@ -68,7 +69,7 @@ impl MacAddr {
         let [_, _, a, b, c, d, e, f] = value.to_be_bytes();
         Self([a, b, c, d, e, f])
     }
-    /// `00:11:22:33:44:55`, the form JSON and iproute2 use.
+    /// Formats the address as `00:11:22:33:44:55`, the notation of JSON output and of iproute2.
     #[must_use]
     pub fn colon(self) -> String {
         let [a, b, c, d, e, f] = self.0;

@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Port slots in every plane, slot 0 (no port) included; the Linux bridge's limit as well.
+/// The number of port slots in every plane, with slot 0 (no port); the Linux bridge has the same limit.
 pub const MAX_PORTS: usize = 1024;
-/// VLAN slots, 0 and 4095 included so that a VLAN identifier indexes directly.
+/// The number of VLAN slots; 0 and 4095 are included so that a VLAN identifier indexes a table directly.
 pub const MAX_VLANS: usize = 4096;
 
 /// A port of the switch: 1..=1023, stable for as long as the port is configured. 0 means "no port" in the
@@ -50,10 +50,10 @@ macro_rules! index {
         pub struct $name($int);
 
         impl $name {
-            /// The highest.
+            /// The highest valid value.
             pub const MAX: Self = Self($max);
 
-            /// The one with this number; `None` when it is out of range.
+            /// The identifier with this number; `None` when the number is out of range.
             #[must_use]
             pub const fn new(index: $int) -> Option<Self> {
                 match index {
@@ -98,12 +98,12 @@ index! {
 }
 
 index! {
-    /// An adjacency: a neighbour and how to reach it. 0 means "none" in the planes' tables.
+    /// An adjacency: a next hop with its resolved MAC address. 0 means "none" in the planes' tables.
     AdjacencyId(u32), 1..=65_535
 }
 
 index! {
-    /// A next-hop group: what routes point at. 0 means "none" in the planes' tables.
+    /// A next-hop group: the adjacencies that a route refers to. 0 means "none" in the planes' tables.
     GroupId(u32), 1..=65_535
 }
 
@@ -112,7 +112,7 @@ index! {
 #[serde(transparent)]
 pub struct VlanId(u16);
 
-/// A number that is no VLAN identifier.
+/// The error for a number that is not a VLAN identifier.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0} is not a VLAN: 1 to 4094")]
 pub struct VlanIdError(pub String);
@@ -155,13 +155,13 @@ impl std::str::FromStr for VlanId {
     }
 }
 
-/// A spanning-tree instance: 0 is the common tree (or the only one), up to 63 more.
+/// A spanning-tree instance: 0 is the common tree (or the only tree), 1..=63 are further ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Default)]
 #[serde(transparent)]
 pub struct InstanceId(u8);
 
 impl InstanceId {
-    /// Instance slots.
+    /// The number of instance slots.
     pub const MAX: usize = 64;
     /// The instance with this index; `None` above 63.
     #[must_use]
@@ -189,11 +189,11 @@ impl fmt::Display for InstanceId {
 /// A port's state in one spanning tree (IEEE 802.1Q-2018, 8.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum StpState {
-    /// Neither learns nor forwards.
+    /// The port neither learns addresses nor forwards frames.
     Discarding,
-    /// Learns, does not forward.
+    /// The port learns addresses and does not forward frames.
     Learning,
-    /// Learns and forwards.
+    /// The port learns addresses and forwards frames.
     #[default]
     Forwarding,
 }

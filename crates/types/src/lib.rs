@@ -1,8 +1,8 @@
-//! The words that every other crate speaks: identifiers, addresses, reasons, counters.
+//! The types that every other crate uses: identifiers, addresses, reasons, counters.
 //!
-//! Nothing here does I/O, reads a clock or knows a frame's layout. An index is a newtype, a set is bounded
-//! by its index, and every reason has one name that the text output, the JSON output, the counters and the
-//! eBPF programs share (`bpf/abi.h` repeats the numbers; `crates/ebpf/src/abi.rs` asserts that they agree).
+//! Nothing here does I/O, reads a clock or knows a frame's layout. An index is a newtype, a set is bounded by
+//! its index, and every reason has one name that the text output, the JSON output, the counters and the eBPF
+//! programs share (`bpf/abi.h` repeats the numbers; `crates/ebpf/src/abi.rs` asserts that they agree).
 
 mod addr;
 mod id;
@@ -18,8 +18,8 @@ pub use id::{
 pub use reason::{DropReason, Stage, StormKind, TrapGroup, TrapReason, Tunnelled, TunnelledProtocol};
 pub use set::{ParseVlanSetError, PortSet, VlanSet};
 
-/// Frames and bytes seen by one port in one direction. Bytes count the frame as it stood on the wire,
-/// destination address through payload, with its tags and without the FCS.
+/// Frames and bytes counted at one port in one direction. Bytes count the frame as it is on the wire, from
+/// the destination address to the end of the payload, with its tags and without the FCS.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct FrameCount {
     /// Frames.
@@ -29,7 +29,7 @@ pub struct FrameCount {
 }
 
 impl FrameCount {
-    /// Adds one frame of `len` bytes.
+    /// Counts one frame of `len` bytes.
     pub fn add(&mut self, len: usize) {
         self.frames = self.frames.wrapping_add(1);
         self.bytes = self.bytes.wrapping_add(len as u64);

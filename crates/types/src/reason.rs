@@ -1,4 +1,4 @@
-//! Stages, drop reasons, trap reasons and trap groups: each name written once.
+//! Stages, drop reasons, trap reasons and trap groups. Each name is defined here and nowhere else.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -48,36 +48,37 @@ macro_rules! named {
 }
 
 named! {
-    /// The pipeline's stages, in the order they run. This list is the one that defines it; each stage is
+    /// The pipeline's stages. The order of this list is the order in which they run; each stage is
     /// `crates/pipeline/src/stages/NAME.rs` and `bpf/stages/NAME.h`.
     Stage {
-        /// Length and source checks, tags, headers.
+        /// Checks length and source address, and finds tags and headers.
         Parse = 1, "parse";
-        /// Control frames to the control plane.
+        /// Sends control frames to the control plane.
         Trap = 2, "trap";
-        /// The port's own state.
+        /// Checks the port's own state.
         Port = 3, "port";
-        /// Classification, membership, spanning-tree state.
+        /// Classifies the frame into a VLAN; checks membership and spanning-tree state.
         VlanIngress = 4, "vlan_ingress";
-        /// The rate of what would be flooded.
+        /// Limits the rate of frames that would be flooded.
         Storm = 5, "storm";
-        /// Source address into the FDB.
+        /// Enters the source address into the FDB.
         Learn = 6, "learn";
-        /// Frames for the router: header checks, longest match, next hop, rewrite.
+        /// Routes frames for the router: header checks, longest match, next hop, rewrite.
         Route = 7, "route";
-        /// Destination look-up: unicast, or a flood set.
+        /// Looks the destination up: one port, or a flood set.
         Bridge = 8, "bridge";
-        /// What each egress port allows.
+        /// Checks what each egress port allows.
         VlanEgress = 9, "vlan_egress";
-        /// Tag rewrite and emission in minimum-copy order.
+        /// Rewrites tags and sends the copies in minimum-copy order.
         Replicate = 10, "replicate";
-        /// Counters.
+        /// Updates counters.
         Count = 11, "count";
     }
 }
 
 named! {
-    /// Why a frame was dropped: exactly one for each dropped frame.
+    /// Why a frame was dropped. Every dropped frame has exactly one reason. Each text begins with the stage
+    /// that drops.
     DropReason {
         /// parse: shorter than an Ethernet header, or cut off inside its tag.
         Truncated = 1, "truncated";
@@ -105,15 +106,16 @@ named! {
         UntaggedNotAllowed = 12, "untagged_not_allowed";
         /// vlan_ingress: the spanning-tree state of the port is discarding.
         StpDiscarding = 13, "stp_discarding";
-        /// learn: the spanning-tree state of the port is learning; the source was learned, the frame ends here.
+        /// learn: the spanning-tree state of the port is learning; the source was learned, and the frame is not
+        /// forwarded.
         StpLearning = 14, "stp_learning";
         /// learn: the source has a static drop entry.
         SourceBlackhole = 15, "source_blackhole";
         /// bridge: the destination has a static drop entry.
         DestinationBlackhole = 16, "destination_blackhole";
-        /// bridge: the destination lives on the ingress port.
+        /// bridge: the destination was learned at the ingress port.
         SamePort = 17, "same_port";
-        /// bridge: a flood with nobody to send to, or a routed frame for a VLAN that is not active.
+        /// bridge: a flood for which no port is left, or a routed frame for a VLAN that is not active.
         NoEgress = 18, "no_egress";
         /// vlan_egress: the egress port is not a member of the VLAN.
         EgressNotMember = 19, "egress_not_member";
@@ -127,37 +129,40 @@ named! {
         EgressDown = 23, "egress_down";
         /// replicate: the kernel refused the frame (out of memory, device gone).
         TransmitFailed = 24, "transmit_failed";
-        /// route: an IP header that RFC 1812 (5.2.2) or RFC 8200 forbids to forward: version, length, checksum.
+        /// route: an IP header with which RFC 1812 (5.2.2) or RFC 8200 forbids to forward: wrong version,
+        /// length or checksum.
         IpHeaderInvalid = 25, "ip_header_invalid";
-        /// route: the source is not reachable the way the frame came (RFC 3704), and the interface wants it to be.
+        /// route: reverse-path check (RFC 3704): the interface requires that the source is reachable through it,
+        /// or at all, and it is not.
         UrpfFailed = 26, "urpf_failed";
         /// route: the longest match is a blackhole route.
         RouteBlackhole = 27, "route_blackhole";
-        /// route: from or to an address that no packet on a wire has, or none that passes a router (RFC 1812, 5.3.7; RFC 3927,
-        /// 2.7; RFC 4291, 2.5).
+        /// route: the source or destination is an address that no packet on a wire may have, or that no router may
+        /// forward (RFC 1812, 5.3.7; RFC 3927, 2.7; RFC 4291, 2.5).
         Martian = 28, "martian";
-        /// count: no other stage has seen it; the port's ring had no room for it. The soft plane only.
+        /// count: the port's receive ring had no room for the frame, so no other stage has seen it. The soft
+        /// plane only.
         Overrun = 29, "overrun";
         /// route: the source is one of the switch's own addresses (RFC 1812, 5.3.7).
         MartianSource = 30, "martian_source";
-        /// storm: broadcast, multicast or unknown unicast over the ingress port's rate for it.
+        /// storm: broadcast, multicast or unknown unicast above the rate that the ingress port allows for it.
         Storm = 31, "storm";
         /// trap: a BPDU (IEEE or PVST+), LLDP or Cisco discovery frame of a customer on a dot1q-tunnel port, whose protocol
         /// the port does not carry.
         TunnelProtocol = 32, "tunnel_protocol";
-        /// trap: a frame for 01:00:0C:CD:CD:D0 on a dot1q-tunnel port: only provider bridges send those, to each other.
+        /// trap: a frame for 01:00:0C:CD:CD:D0 on a dot1q-tunnel port; only provider bridges send those, to each other.
         TunnelAddress = 33, "tunnel_address";
     }
 }
 
 named! {
-    /// The kinds of traffic that storm control tells apart.
+    /// The kinds of traffic that storm control limits separately.
     StormKind {
-        /// To ff:ff:ff:ff:ff:ff.
+        /// Frames for ff:ff:ff:ff:ff:ff.
         Broadcast = 1, "broadcast";
-        /// To any other group address.
+        /// Frames for any other group address.
         Multicast = 2, "multicast";
-        /// To a station that the FDB does not know.
+        /// Frames for a station that the FDB does not contain.
         Unicast = 3, "unicast";
     }
 }
@@ -169,12 +174,12 @@ named! {
         Stp = 1, "stp";
         /// Cisco's discovery protocol.
         Cdp = 2, "cdp";
-        /// IEEE 802.1AB.
+        /// LLDP, IEEE 802.1AB.
         Lldp = 3, "lldp";
     }
 }
 
-/// Which protocols of customers a port carries.
+/// The protocols of customers that a port carries through the tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Tunnelled {
     /// Spanning tree.
@@ -186,7 +191,7 @@ pub struct Tunnelled {
 }
 
 impl Tunnelled {
-    /// None of them.
+    /// No protocol.
     pub const NONE: Self = Self { stp: false, cdp: false, lldp: false };
 
     /// True when frames of this protocol are carried.
@@ -201,35 +206,37 @@ impl Tunnelled {
 }
 
 named! {
-    /// Why a frame, or a copy of it, went up to the control plane.
+    /// Why a frame, or a copy of it, was sent up to the control plane or to the kernel.
     TrapReason {
-        /// A BPDU: 01:80:C2:00:00:00, spanning tree on.
+        /// A BPDU, for 01:80:C2:00:00:00, while spanning tree is on.
         Bpdu = 1, "bpdu";
-        /// A PVST+ BPDU: 01:00:0C:CC:CC:CD.
+        /// A PVST+ BPDU, for 01:00:0C:CC:CC:CD.
         PvstBpdu = 2, "pvst_bpdu";
-        /// A slow protocol: 01:80:C2:00:00:02 (LACP, marker, OAM).
+        /// A slow protocol (LACP, marker, OAM), for 01:80:C2:00:00:02.
         SlowProtocol = 3, "slow_protocol";
-        /// LLDP: 01:80:C2:00:00:0E.
+        /// LLDP, for 01:80:C2:00:00:0E.
         Lldp = 4, "lldp";
-        /// Any other reserved address that something has asked for.
+        /// Any other reserved address that the configuration or a protocol has asked for.
         Reserved = 5, "reserved";
-        /// route: for an address of the switch itself.
+        /// route: the destination is an address of the switch itself.
         LocalAddress = 6, "local_address";
-        /// route: the next hop's MAC address is not known; the kernel asks for it.
+        /// route: the next hop's MAC address is not known; the kernel resolves it.
         Glean = 7, "glean";
-        /// route: TTL or hop limit would reach 0; the kernel answers.
+        /// route: the TTL or hop limit would become 0; the kernel answers.
         TtlExpired = 8, "ttl_expired";
-        /// route: longer than the egress interface's MTU; the kernel fragments, or answers.
+        /// route: the packet is longer than the egress interface's MTU; the kernel fragments it, or answers.
         RouteMtu = 9, "route_mtu";
-        /// route: IPv4 options, or an IPv6 hop-by-hop header.
+        /// route: the packet has IPv4 options or an IPv6 hop-by-hop header.
         IpOptions = 10, "ip_options";
-        /// route: to a group, or from a link-local IPv6 address: never forwarded, but the kernel may have an answer.
+        /// route: to a group address, or from a link-local IPv6 address. The plane never forwards those, but the
+        /// kernel may answer.
         Martian = 11, "martian";
         /// route: no route; the kernel answers.
         NoRoute = 12, "no_route";
         /// route: the longest match is one that only the kernel can carry out (a policy, an encapsulation, a full table).
         RoutePolicy = 13, "route_policy";
-        /// route: what a routed port or subinterface leaves to the kernel's own stack: ARP, multicast, other protocols.
+        /// route: packets at a routed port or subinterface that the kernel's own stack handles: ARP, multicast, other
+        /// protocols.
         HostStack = 14, "host_stack";
     }
 }
@@ -243,13 +250,13 @@ named! {
         Slow = 2, "slow";
         /// Discovery and other link-local protocols.
         Discovery = 3, "discovery";
-        /// Exceptions of routing that have no group of their own: no route, and addresses that are not forwarded.
+        /// Routing exceptions that have no group of their own: no route, and addresses that are not forwarded.
         RouteException = 4, "route_exception";
-        /// What is for the switch's own stack; not policed unless configured.
+        /// Packets for the switch's own stack; not policed unless configured.
         Host = 5, "host";
         /// Packets whose next hop the kernel has to resolve.
         Glean = 6, "glean";
-        /// Packets whose TTL or hop limit has ended.
+        /// Packets whose TTL or hop limit has run out.
         TtlExpired = 7, "ttl_expired";
         /// Packets that are too long for the egress interface.
         RouteMtu = 8, "route_mtu";
@@ -271,14 +278,16 @@ impl TrapReason {
             Self::RouteMtu => TrapGroup::RouteMtu,
             Self::IpOptions => TrapGroup::IpOptions,
             Self::Martian | Self::NoRoute => TrapGroup::RouteException,
-            // A prefix that the kernel routes is ordinary traffic, as is what is for the switch itself.
+            // Traffic through a prefix that the kernel routes is ordinary traffic, and so is traffic for the
+            // switch itself.
             Self::LocalAddress | Self::RoutePolicy | Self::HostStack => TrapGroup::Host,
         }
     }
 }
 
 impl TrapReason {
-    /// The stage that sends it up: `Trap` to the control plane, `Route` to the kernel's IP stack.
+    /// The stage that traps for this reason: `Trap` sends to the control plane, `Route` to the kernel's IP
+    /// stack.
     #[must_use]
     pub const fn stage(self) -> Stage {
         match self {

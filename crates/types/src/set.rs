@@ -10,7 +10,7 @@ macro_rules! bitmap_set {
         pub struct $name([u64; $bits / 64]);
 
         impl $name {
-            /// The set with nothing in it.
+            /// The empty set.
             pub const EMPTY: Self = Self([0; $bits / 64]);
 
             /// True when the set holds `item`.
@@ -18,13 +18,13 @@ macro_rules! bitmap_set {
             pub const fn contains(&self, item: $item) -> bool {
                 self.0[item.index() / 64] >> (item.index() % 64) & 1 == 1
             }
-            /// Adds `item`; false when it was there.
+            /// Adds `item`; returns false when the set held it already.
             pub fn insert(&mut self, item: $item) -> bool {
                 let was = self.contains(item);
                 self.0[item.index() / 64] |= 1 << (item.index() % 64);
                 !was
             }
-            /// Removes `item`; false when it was not there.
+            /// Removes `item`; returns false when the set did not hold it.
             pub fn remove(&mut self, item: $item) -> bool {
                 let was = self.contains(item);
                 self.0[item.index() / 64] &= !(1 << (item.index() % 64));
@@ -53,22 +53,22 @@ macro_rules! bitmap_set {
                     })
                 }).filter_map(<$item>::new)
             }
-            /// The bitmap, 64 items a word, the lowest in the lowest bit.
+            /// The bitmap, 64 items per word, the lowest item in the lowest bit.
             #[must_use]
             pub const fn words(&self) -> &[u64; $bits / 64] {
                 &self.0
             }
-            /// What is in both.
+            /// The items that are in both sets.
             #[must_use]
             pub fn intersection(&self, other: &Self) -> Self {
                 self.zip(other, |a, b| a & b)
             }
-            /// What is in either.
+            /// The items that are in at least one of the sets.
             #[must_use]
             pub fn union(&self, other: &Self) -> Self {
                 self.zip(other, |a, b| a | b)
             }
-            /// What is here and not in `other`.
+            /// The items that are in this set and not in `other`.
             #[must_use]
             pub fn difference(&self, other: &Self) -> Self {
                 self.zip(other, |a, b| a & !b)
@@ -104,7 +104,7 @@ macro_rules! bitmap_set {
             }
         }
 
-        /// Ascending ranges as IOS prints them: `1,10,20-30`.
+        /// Prints ascending ranges as IOS does: `1,10,20-30`.
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 let mut items = self.iter().map(|item| item.get()).peekable();
@@ -140,7 +140,7 @@ bitmap_set!(
     MAX_PORTS
 );
 
-/// JSON carries the text; nothing at all for the empty set.
+/// JSON contains the same text; the empty string for the empty set.
 impl serde::Serialize for VlanSet {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
@@ -154,7 +154,7 @@ impl<'de> serde::Deserialize<'de> for VlanSet {
     }
 }
 
-/// Why a VLAN list was refused; the text names the part that is wrong.
+/// Why a VLAN list was refused; the message names the part that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseVlanSetError {
     /// A part that is neither a number nor a range of VLANs.

@@ -1,4 +1,4 @@
-//! Tables as text: columns as wide as their widest cell.
+//! Formats tables as text, with columns as wide as their widest cell.
 
 use std::fmt::Write as _;
 
@@ -9,8 +9,8 @@ fn widths(lines: &[Vec<String>], count: usize) -> Vec<usize> {
     (0..count).map(|at| width(at).unwrap_or(0)).collect()
 }
 
-/// Lines in columns with two blanks between columns and no blanks at the end of a line. `head` is the first line and gives
-/// the number of columns. Columns whose index is in `right` are set flush right.
+/// Formats lines in columns with two blanks between them and no blanks at the end of a line. `head` is the first line
+/// and gives the number of columns. Columns whose index is in `right` are aligned to the right.
 #[must_use]
 pub fn columns(head: &[&str], rows: &[Vec<String>], right: &[usize]) -> String {
     let head = head.iter().map(|title| (*title).to_owned()).collect();
@@ -34,11 +34,11 @@ pub fn columns(head: &[&str], rows: &[Vec<String>], right: &[usize]) -> String {
     out
 }
 
-/// Lines of cells as a Markdown table whose columns line up; the first line is the header.
+/// Formats lines of cells as a Markdown table whose columns line up; the first line is the header.
 #[must_use]
 pub fn markdown(lines: &[Vec<String>]) -> String {
     let count = lines.iter().map(Vec::len).max().unwrap_or(0);
-    // Markdown wants at least three dashes below a heading.
+    // Markdown needs at least three dashes below a heading.
     let widths: Vec<usize> = widths(lines, count).into_iter().map(|width| width.max(3)).collect();
     let mut text = String::new();
     for (number, line) in lines.iter().enumerate() {

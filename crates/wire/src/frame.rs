@@ -12,10 +12,9 @@ pub struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// The frame in `bytes`.
+    /// Returns a view of the frame in `bytes`.
     ///
-    /// # Errors
-    /// [`Truncated`] when they are shorter than an Ethernet header.
+    /// # Errors [`Truncated`] when `bytes` is shorter than an Ethernet header.
     pub fn new(bytes: &'a [u8]) -> Result<Self, Truncated> {
         if bytes.len() < HEADER_LEN { Err(Truncated) } else { Ok(Self { bytes }) }
     }
@@ -29,7 +28,7 @@ impl<'a> Frame<'a> {
     pub fn src(&self) -> MacAddr {
         self.addr(6)
     }
-    /// What follows the addresses: an EtherType, a length, or the TPID of an outer tag.
+    /// The field behind the addresses: an EtherType, a length, or the TPID of an outer tag.
     #[must_use]
     pub fn ethertype(&self) -> u16 {
         u16::from_be_bytes([self.bytes[12], self.bytes[13]])
@@ -47,17 +46,16 @@ impl<'a> Frame<'a> {
             None => Err(Truncated),
         }
     }
-    /// The EtherType behind the outer tag when there is one with `tpid`, else [`Frame::ethertype`].
+    /// The EtherType behind the outer tag when the frame has one with `tpid`, else [`Frame::ethertype`].
     ///
-    /// # Errors
-    /// [`Truncated`] when the frame ends inside the tag.
+    /// # Errors [`Truncated`] when the frame ends inside the tag.
     pub fn inner_ethertype(&self, tpid: u16) -> Result<u16, Truncated> {
         match self.tag(tpid)? {
             Some(_) => Ok(u16::from_be_bytes([self.bytes[16], self.bytes[17]])),
             None => Ok(self.ethertype()),
         }
     }
-    /// What follows the untagged header; with an outer tag, its TCI first.
+    /// The bytes behind the untagged header; with an outer tag they begin with its TCI.
     #[must_use]
     pub fn payload(&self) -> &'a [u8] {
         &self.bytes[HEADER_LEN..]
@@ -86,37 +84,37 @@ impl Builder {
     pub fn new(dst: MacAddr, src: MacAddr) -> Self {
         Self { bytes: [dst.0, src.0].concat() }
     }
-    /// The next tag, outermost first.
+    /// Adds a tag behind those added before; the outermost comes first.
     #[must_use]
     pub fn tag(mut self, tpid: u16, tag: Tag) -> Self {
         self.bytes.extend(tpid.to_be_bytes());
         self.bytes.extend(tag.tci().to_be_bytes());
         self
     }
-    /// The EtherType or length, once, after the tags.
+    /// Sets the EtherType or length; to be called once, after the tags.
     #[must_use]
     pub fn ethertype(mut self, ethertype: u16) -> Self {
         self.bytes.extend(ethertype.to_be_bytes());
         self
     }
-    /// More payload.
+    /// Appends payload.
     #[must_use]
     pub fn payload(mut self, payload: &[u8]) -> Self {
         self.bytes.extend(payload);
         self
     }
-    /// Zeros up to `len` bytes in all; a frame that is longer stays as it is.
+    /// Appends zeros up to a total of `len` bytes; a longer frame stays as it is.
     #[must_use]
     pub fn pad(mut self, len: usize) -> Self {
         self.bytes.resize(self.bytes.len().max(len), 0);
         self
     }
-    /// The frame, at least as long as Ethernet's shortest.
+    /// Returns the frame, padded to Ethernet's minimum length.
     #[must_use]
     pub fn build(self) -> Vec<u8> {
         self.pad(MIN_LEN).bytes
     }
-    /// The frame as long as it is, for tests of short ones.
+    /// Returns the frame without padding, for tests of frames that are too short.
     #[must_use]
     pub fn build_unpadded(self) -> Vec<u8> {
         self.bytes

@@ -1,7 +1,8 @@
-//! [`IpHeader`]: what a router reads of an IPv4 or IPv6 header, checked; and the one change it makes.
+//! [`IpHeader`]: the fields of an IPv4 or IPv6 header that a router reads, checked; and the decrement of the TTL.
 //!
-//! Read first: RFC 1812, 5.2.2 (what makes an IPv4 header valid), RFC 8200, section 3, and RFC 1624 on updating a checksum.
-//! Invariant: a header that is answered lies whole in the bytes it was read from, and so does the packet it describes.
+//! Read first: RFC 1812, 5.2.2 (what makes an IPv4 header valid), RFC 8200, section 3, and RFC 1624 on updating a
+//! checksum. Invariant: when `read` returns a header, the bytes contain the whole header and the whole packet that it
+//! describes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -10,11 +11,11 @@ pub const IPV4: u16 = 0x0800;
 /// EtherType of IPv6.
 pub const IPV6: u16 = 0x86dd;
 
-/// A header no router forwards by: version, length or checksum is wrong.
+/// The error for a header with which no router forwards: version, length or checksum is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InvalidHeader;
 
-/// The fields a router looks at.
+/// The fields that a router reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IpHeader {
     /// The source address, of the same family as `dst`.
@@ -25,7 +26,8 @@ pub struct IpHeader {
     pub ttl: u8,
     /// Protocol, or next header.
     pub protocol: u8,
-    /// True when there are IPv4 options, or an IPv6 hop-by-hop header: every router on the way has to look at them.
+    /// True when there are IPv4 options or an IPv6 hop-by-hop header, which every router on the path has to
+    /// examine.
     pub options: bool,
     /// Length of the packet in bytes, header included.
     pub len: usize,
@@ -39,11 +41,11 @@ const LEN_IPV6: usize = 40;
 const HOP_BY_HOP: u8 = 0;
 
 impl IpHeader {
-    /// Reads the packet of this EtherType that `bytes` begin with; what follows it is padding. `segmented`: it is yet to be
-    /// cut into segments (GSO), and one longer than 65,535 bytes says a length of 0.
+    /// Reads the packet of this EtherType at the beginning of `bytes`; the bytes after the packet are padding.
+    /// `segmented`: the packet is still to be divided into segments (GSO), and its length field is 0 if it is longer
+    /// than 65,535 bytes.
     ///
-    /// # Errors
-    /// [`InvalidHeader`] also for an EtherType that is neither.
+    /// # Errors [`InvalidHeader`] also for an EtherType that is neither IPv4 nor IPv6.
     pub fn read(ethertype: u16, bytes: &[u8], segmented: bool) -> Result<Self, InvalidHeader> {
         match ethertype {
             IPV4 => Self::read_ipv4(bytes, segmented),
@@ -100,7 +102,7 @@ impl IpHeader {
     }
 }
 
-/// TCP, UDP, DCCP, SCTP and UDP-Lite begin with their ports.
+/// The two port fields; the headers of TCP, UDP, DCCP, SCTP and UDP-Lite begin with them.
 fn ports(protocol: u8, payload: &[u8]) -> u32 {
     match (protocol, payload.first_chunk()) {
         (6 | 17 | 33 | 132 | 136, Some(ports)) => u32::from_be_bytes(*ports),
@@ -108,7 +110,8 @@ fn ports(protocol: u8, payload: &[u8]) -> u32 {
     }
 }
 
-/// The sum of RFC 1071 over an even number of bytes; 0xffff over a header whose checksum is right.
+/// The ones' complement sum of RFC 1071 over an even number of bytes; 0xffff over a header whose checksum is
+/// right.
 #[must_use]
 pub fn ones_complement_sum(bytes: &[u8]) -> u16 {
     let words =
@@ -120,8 +123,8 @@ pub fn ones_complement_sum(bytes: &[u8]) -> u16 {
     sum as u16
 }
 
-/// One hop less: takes 1 from the TTL or hop limit of the packet at `at` and, for IPv4, carries it into the checksum
-/// (RFC 1624, equation 3). A packet that is not whole, or whose TTL is 0, stays as it is.
+/// Decrements the TTL or hop limit of the packet at offset `at` and, for IPv4, updates the checksum (RFC 1624,
+/// equation 3). A packet that is cut off, or whose TTL is 0, is not changed.
 pub fn decrement_ttl(frame: &mut [u8], at: usize) {
     let Some(packet) = frame.get_mut(at..) else { return };
     match packet.first().map(|byte| byte >> 4) {
@@ -144,7 +147,7 @@ pub fn decrement_ttl(frame: &mut [u8], at: usize) {
 mod tests {
     use super::*;
 
-    /// 20 bytes of header with a right checksum, then `payload` bytes.
+    /// An IPv4 header of 20 bytes with a correct checksum, then `payload` bytes.
     fn ipv4(ttl: u8, payload: usize) -> Vec<u8> {
         let mut bytes = vec![0x45, 0, 0, 0, 0x12, 0x34, 0, 0, ttl, 17, 0, 0, 10, 0, 0, 1, 192, 0, 2, 9];
         bytes.extend((0..payload).map(|n| n as u8));

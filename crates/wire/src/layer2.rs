@@ -1,16 +1,18 @@
-//! Control frames of a customer's network in a provider's: which protocol a frame is of, whatever its destination says.
+//! Recognises the control frames of a customer's network inside a provider's network.
 //!
-//! In the provider's network such a frame has the destination of the tunnel (`MacAddr::TUNNEL`), so its payload alone says
-//! which protocol it is of, and to which address the far tunnel port has to restore it. LLC and SNAP: IEEE 802.2 and IEEE
-//! 802-2014, 9; the codes: IEEE 802.1Q-2018, 14.2 (BPDU), IEEE 802.1AB-2016, 8.3 (LLDP), and Cisco's SNAP types.
+//! In the provider's network such a frame has the destination of the tunnel (`MacAddr::TUNNEL`), so its payload alone
+//! shows which protocol it belongs to, and which destination the far tunnel port has to restore. LLC and SNAP: IEEE
+//! 802.2 and IEEE 802-2014, 9; the codes: IEEE 802.1Q-2018, 14.2 (BPDU), IEEE 802.1AB-2016, 8.3 (LLDP), and Cisco's
+//! SNAP types.
 
 use lanyard_types::{MacAddr, TunnelledProtocol};
 
-/// Tags of the customer's own that may stand in front.
+/// The number of the customer's own tags that are skipped.
 const CUSTOMER_TAGS: usize = 2;
 
-/// The protocol a frame is of, and the destination that the protocol uses. `has_tag`: the provider's tag stands in front of the
-/// customer's, of which there may be two. `None` for any other frame, and for one that ends before it says what it is.
+/// The protocol of a frame, and the destination address that the protocol uses. `has_tag`: the provider's tag stands in
+/// front of the customer's tags, of which there may be two. `None` for any other frame, and for one that ends before
+/// its protocol is known.
 #[must_use]
 pub fn tunnelled_protocol(frame: &[u8], has_tag: bool) -> Option<(TunnelledProtocol, MacAddr)> {
     let mut at = 12;
@@ -68,7 +70,8 @@ mod tests {
         check(&bpdu, &[0x88a8, 0x8100], false, Some((Stp, MacAddr::BRIDGE_GROUP)));
         check(&bpdu, &[0x8100, 0x8100, 0x8100], false, None);
         check(&bpdu, &[0x8100, 0x8100, 0x8100], true, Some((Stp, MacAddr::BRIDGE_GROUP)));
-        // VTP and UDLD; a length that is an EtherType; too short.
+        // VTP and UDLD; a value above 1500, which is an EtherType and not a length; a frame that is too
+        // short.
         check(&[0, 50, 0xaa, 0xaa, 3, 0, 0, 0x0c, 0x20, 3], &[], false, None);
         check(&[8, 0, 0x42, 0x42, 3, 0, 0, 2, 2, 0], &[], false, None);
         let pvst = [0, 50, 0xaa, 0xaa, 3, 0, 0, 0x0c, 1];

@@ -1,11 +1,11 @@
-//! Frame formats: a checked view of an Ethernet frame, and the editing of its VLAN tag; and routing netlink's messages
-//! about routes ([`rtnetlink`]), and the format of packet captures ([`pcapng`]).
+//! Frame formats: a checked view of an Ethernet frame and operations on its VLAN tag, routing netlink's messages about
+//! routes ([`rtnetlink`]), and the format of packet captures ([`pcapng`]).
 //!
 //! Read first: IEEE 802.3-2018, 3.1 (the MAC frame) and IEEE 802.1Q-2018, 9 (the tag). A frame here runs from the
-//! destination address to the end of its payload, tags in line, without the FCS.
+//! destination address to the end of its payload, with its tags in line and without the FCS.
 //!
-//! Invariant: bytes are checked once, when a view is made; no accessor can panic. What a control protocol puts
-//! in its frames is that protocol's own codec.
+//! Invariant: bytes are checked once, when a view is made; no accessor can panic. The codec of a control protocol's
+//! payload belongs to the protocol's own crate.
 
 mod frame;
 pub mod ip;

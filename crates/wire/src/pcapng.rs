@@ -1,9 +1,9 @@
 //! Packet captures in the pcapng format (draft-ietf-opsawg-pcapng), as Wireshark and tcpdump read them.
 //!
-//! Invariant: what is written is whole blocks, so a reader can begin while the capture goes on, and a capture that is cut off
-//! between two blocks is a valid one.
+//! Invariant: functions here append whole blocks only, so a reader can begin while the capture runs, and a capture that
+//! ends after any block is valid.
 
-/// Which way a captured frame went, seen from the interface.
+/// The direction of a captured frame, seen from the interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// The interface received it.
@@ -18,19 +18,19 @@ const ETHERNET: u16 = 1;
 const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
 const PACKET: u32 = 6;
-/// The byte-order magic of a section, written in the byte order of all that follows.
+/// The byte-order magic of a section. It is written in the byte order of the rest of the section.
 const BYTE_ORDER: u32 = 0x1a2b_3c4d;
-/// Options: the end, and those of blocks that are written here.
+/// Option codes: the end of the options, and the options that are written here.
 const END: u16 = 0;
 const NAME: u16 = 2;
 const RESOLUTION: u16 = 9;
 const FLAGS: u16 = 2;
 
-/// The blocks in front of all frames: a section and its one interface, called `name`.
+/// Returns the blocks in front of all frames: a section and its one interface, called `name`.
 #[must_use]
 pub fn begin(name: &str) -> Vec<u8> {
     let mut out = Vec::new();
-    // Version 1.0, and a length that is not known in advance.
+    // Version 1.0, and a section length of -1: not known in advance.
     let mut body = BYTE_ORDER.to_le_bytes().to_vec();
     body.extend([1, 0, 0, 0]);
     body.extend((-1_i64).to_le_bytes());
@@ -38,10 +38,10 @@ pub fn begin(name: &str) -> Vec<u8> {
     body.clear();
     body.extend(ETHERNET.to_le_bytes());
     body.extend([0; 2]);
-    // No limit to the length of frames.
+    // A snapshot length of 0: frames of any length are captured whole.
     body.extend(0_u32.to_le_bytes());
     option(&mut body, NAME, name.as_bytes());
-    // Times are in units of ten to the minus ninth of a second.
+    // Timestamps are in units of 10^-9 seconds.
     option(&mut body, RESOLUTION, &[9]);
     option(&mut body, END, &[]);
     block(&mut out, INTERFACE, &body);
@@ -55,7 +55,7 @@ pub fn frame(out: &mut Vec<u8>, time_ns: u64, direction: Direction, frame: &[u8]
     body.extend(0_u32.to_le_bytes());
     body.extend(((time_ns >> 32) as u32).to_le_bytes());
     body.extend((time_ns as u32).to_le_bytes());
-    // All of it is captured.
+    // The captured length equals the original length.
     body.extend(length.to_le_bytes());
     body.extend(length.to_le_bytes());
     body.extend(frame);
@@ -90,7 +90,7 @@ fn block(out: &mut Vec<u8>, kind: u32, body: &[u8]) {
 mod tests {
     use super::*;
 
-    /// The blocks of a capture: kind and body.
+    /// Divides a capture into its blocks, each as type and body.
     fn blocks(mut bytes: &[u8]) -> Vec<(u32, Vec<u8>)> {
         let word =
             |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap_or_default());

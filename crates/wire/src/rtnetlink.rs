@@ -1,10 +1,12 @@
-//! Routing netlink's routes and next-hop objects: checked views of what the kernel and routing daemons send.
+//! Routing netlink's routes and next-hop objects: checked views of the messages that the kernel and routing daemons
+//! send.
 //!
 //! Read first: rtnetlink(7), linux/rtnetlink.h, linux/nexthop.h. Numbers are in the host's byte order, addresses in
-//! the network's. A million routes come this way at once, so a view borrows its message and allocates nothing.
+//! network byte order. A complete listing may have a million routes, so a view borrows its message and allocates
+//! nothing.
 //!
-//! Invariant: bytes are checked once, when a view is made; what is wrong with them has a name ([`Malformed`]), and no
-//! accessor can panic. Attributes of no interest are skipped, whatever is in them.
+//! Invariant: bytes are checked once, when a view is made; every kind of error has a name ([`Malformed`]), and no
+//! accessor can panic. Attributes that are not needed are skipped, whatever they contain.
 
 use ipnet::IpNet;
 use std::fmt;
@@ -31,72 +33,72 @@ pub const INET6: u8 = 10;
 /// Bytes of a message's header, `nlmsghdr`.
 pub const HEADER_LEN: usize = 16;
 
-/// RTM_F_CLONED: a cached exception, and no route.
+/// RTM_F_CLONED: a cached exception of a route, not a route.
 pub const ROUTE_CLONED: u32 = 0x200;
-/// RTM_F_OFFLOAD: the forwarding plane has it.
+/// RTM_F_OFFLOAD: the forwarding plane has the route.
 pub const ROUTE_OFFLOAD: u32 = 0x4000;
-/// RTM_F_TRAP: the forwarding plane sends its packets up.
+/// RTM_F_TRAP: the forwarding plane sends the route's packets up to the kernel.
 pub const ROUTE_TRAP: u32 = 0x8000;
-/// RTM_F_OFFLOAD_FAILED: the forwarding plane has refused it.
+/// RTM_F_OFFLOAD_FAILED: the forwarding plane has refused the route.
 pub const ROUTE_OFFLOAD_FAILED: u32 = 0x2000_0000;
 
 /// `rtm_type`: a unicast route.
 pub const UNICAST: u8 = 1;
 /// `rtm_type`: an address of this host.
 pub const LOCAL: u8 = 2;
-/// `rtm_type`: a broadcast address of this host's.
+/// `rtm_type`: a broadcast address of this host.
 pub const BROADCAST: u8 = 3;
 /// `rtm_type`: an anycast address of this host.
 pub const ANYCAST: u8 = 4;
 /// `rtm_type`: multicast.
 pub const MULTICAST: u8 = 5;
-/// `rtm_type`: dropped.
+/// `rtm_type`: packets are dropped silently.
 pub const BLACKHOLE: u8 = 6;
-/// `rtm_type`: dropped and told (host unreachable).
+/// `rtm_type`: packets are dropped and answered with ICMP (host unreachable).
 pub const UNREACHABLE: u8 = 7;
-/// `rtm_type`: dropped and told (prohibited).
+/// `rtm_type`: packets are dropped and answered with ICMP (administratively prohibited).
 pub const PROHIBIT: u8 = 8;
 
 /// RTNH_F_DEAD: the kernel has taken the next hop out of use.
 pub const HOP_DEAD: u8 = 1;
-/// RTNH_F_ONLINK: the gateway is on the link whatever the addresses say.
+/// RTNH_F_ONLINK: the gateway is on the link even if no address of the interface covers it.
 pub const HOP_ONLINK: u8 = 4;
 /// RTNH_F_LINKDOWN: the device has no carrier.
 pub const HOP_LINKDOWN: u8 = 16;
 
-/// Length and type of an attribute.
+/// Bytes of an attribute's header: length and type.
 const ATTRIBUTE_HEADER: usize = 4;
 const ROUTE_HEADER: usize = 12;
 const NEXTHOP_HEADER: usize = 8;
 const HOP_HEADER: usize = 8;
 const MEMBER_LEN: usize = 8;
-/// Everything of an attribute's type but NLA_F_NESTED and NLA_F_NET_BYTEORDER.
+/// The bits of an attribute's type without the flags NLA_F_NESTED and NLA_F_NET_BYTEORDER.
 const TYPE_MASK: u16 = 0x3fff;
 
-/// What is wrong with a message.
+/// Why a message was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Malformed {
-    /// A message's header is cut off, or its length is not one.
+    /// A message's header is cut off, or its length field is invalid.
     Header = 0,
-    /// The message ends within its family's header.
+    /// The message ends within the header of its family (`rtmsg`, `nhmsg`).
     Short = 1,
-    /// An attribute's length is not one.
+    /// An attribute's length field is invalid.
     Attribute = 2,
-    /// An attribute of interest has a value of the wrong size.
+    /// An attribute that is read has a value of the wrong size.
     Value = 3,
-    /// Neither IPv4 nor IPv6.
+    /// The route is neither IPv4 nor IPv6.
     Family = 4,
-    /// A prefix longer than its family's addresses.
+    /// The prefix is longer than its family's addresses.
     Prefix = 5,
-    /// A list of next hops that can't be read, or is empty.
+    /// The list of next hops cannot be read, or is empty.
     Hops = 6,
-    /// A next-hop object without a number, or with number 0.
+    /// The next-hop object has no identifier, or identifier 0.
     NoId = 7,
 }
 
 impl Malformed {
-    /// Every one, in order of its number.
+    /// All values, in the order of their numbers.
     pub const ALL: [Self; 8] = [
         Self::Header,
         Self::Short,
@@ -107,7 +109,7 @@ impl Malformed {
         Self::Hops,
         Self::NoId,
     ];
-    /// Its name among counters.
+    /// The name of the counter for this error.
     #[must_use]
     pub const fn counter(self) -> &'static str {
         match self {
@@ -126,14 +128,14 @@ impl Malformed {
 impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Header => "a netlink header that is cut off, or lies about its length",
-            Self::Short => "a netlink message that ends within its header",
-            Self::Attribute => "a netlink attribute that lies about its length",
+            Self::Header => "a netlink header that is cut off or has an invalid length",
+            Self::Short => "a netlink message that ends within its family's header",
+            Self::Attribute => "a netlink attribute with an invalid length",
             Self::Value => "a netlink attribute of the wrong size",
             Self::Family => "a route that is neither IPv4 nor IPv6",
             Self::Prefix => "a prefix longer than an address",
-            Self::Hops => "a list of next hops that can't be read",
-            Self::NoId => "a next-hop object without a number",
+            Self::Hops => "a list of next hops that cannot be read",
+            Self::NoId => "a next-hop object without an identifier",
         })
     }
 }
@@ -143,21 +145,21 @@ impl std::error::Error for Malformed {}
 /// One message of a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message<'a> {
-    /// RTM_*.
+    /// The message type, RTM_*.
     pub kind: u16,
-    /// NLM_F_*.
+    /// The flags, NLM_F_*.
     pub flags: u16,
-    /// What follows the header.
+    /// The bytes behind the header.
     pub body: &'a [u8],
 }
 
-/// The messages of a buffer; after an error there are no more.
+/// Iterates over the messages of a buffer, and ends after the first error.
 #[must_use]
 pub fn messages(buffer: &[u8]) -> Messages<'_> {
     Messages { rest: buffer }
 }
 
-/// See [`messages`].
+/// The iterator that [`messages`] returns.
 #[derive(Debug, Clone)]
 pub struct Messages<'a> {
     rest: &'a [u8],
@@ -191,26 +193,26 @@ impl<'a> Messages<'a> {
 /// A next hop.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hop {
-    /// The gateway; `None` on a connected network. May be IPv6 for an IPv4 route (RFC 5549).
+    /// The gateway; `None` on a connected network. It may be IPv6 for an IPv4 route (RFC 5549).
     pub via: Option<IpAddr>,
-    /// The interface's index; 0 when it is not said.
+    /// The interface's index; 0 when the message does not name an interface.
     pub ifindex: u32,
     /// Its share of the traffic: 1..=256 in a route, 1..=65536 in a group.
     pub weight: u32,
-    /// HOP_*.
+    /// RTNH_F_* flags (the `HOP_*` constants).
     pub flags: u8,
 }
 
 /// RTM_NEWROUTE or RTM_DELROUTE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Route<'a> {
-    /// The destination; its host bits are zero.
+    /// The destination prefix; its host bits are zero.
     pub dest: IpNet,
-    /// True when the route is for some sources only (`from`).
+    /// True when the route applies to some source addresses only (`from`).
     pub source_specific: bool,
-    /// The type of service it is for; 0 is any.
+    /// The type of service that the route applies to; 0 is any.
     pub tos: u8,
-    /// The table.
+    /// The number of the routing table.
     pub table: u32,
     /// RTPROT_*.
     pub protocol: u8,
@@ -218,7 +220,7 @@ pub struct Route<'a> {
     pub scope: u8,
     /// RTN_*: [`UNICAST`], [`BLACKHOLE`]...
     pub kind: u8,
-    /// RTM_F_* and, for a route with one next hop, the HOP_* of that.
+    /// RTM_F_* and, for a route with one next hop, the RTNH_F_* flags of that next hop.
     pub flags: u32,
     /// The metric; 0 is none.
     pub metric: u32,
@@ -226,9 +228,9 @@ pub struct Route<'a> {
     pub source: Option<IpAddr>,
     /// The next-hop object it uses.
     pub nexthop_id: Option<u32>,
-    /// True when a next hop wraps packets up (a tunnel, MPLS).
+    /// True when a next hop encapsulates packets (a tunnel, MPLS).
     pub encapsulates: bool,
-    /// True when it has an MTU of its own (`mtu`).
+    /// True when the route has an MTU of its own (`mtu`).
     pub limits_mtu: bool,
     single: Option<Hop>,
     many: &'a [u8],
@@ -256,10 +258,9 @@ impl<'a> Route<'a> {
             many: &[],
         }
     }
-    /// The message behind its header.
+    /// Reads the message behind its header.
     ///
-    /// # Errors
-    /// What is wrong with it.
+    /// # Errors [`Malformed`] names what is wrong with the message.
     pub fn new(body: &'a [u8]) -> Result<Self, Malformed> {
         let &[family, dest_len, source_len, tos, table, protocol, scope, kind, ref rest @ ..] = body else {
             return Err(Malformed::Short);
@@ -291,12 +292,13 @@ impl<'a> Route<'a> {
         route.single = (single.via.is_some() || single.ifindex != 0).then_some(single);
         Ok(route)
     }
-    /// The next hops that the route itself names: none when it uses an object, or sends nowhere.
+    /// The next hops that the route itself lists: none when it refers to a next-hop object, or has no next
+    /// hop.
     pub fn hops(&self) -> impl Iterator<Item = Hop> + use<'a> {
         let family = if self.dest.addr().is_ipv4() { INET } else { INET6 };
-        // A route with a list of next hops has no other (rtnetlink(7)).
+        // A route with a list of next hops has no single next hop besides it (rtnetlink(7)).
         let single = self.single.filter(|_| self.many.is_empty());
-        // They have been read once already.
+        // `new` has read the list once, so no error is left.
         let many = Hops { family, rest: self.many }.filter_map(|hop| hop.ok().map(|(hop, _)| hop));
         single.into_iter().chain(many)
     }
@@ -305,42 +307,43 @@ impl<'a> Route<'a> {
 /// RTM_NEWNEXTHOP or RTM_DELNEXTHOP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NextHopObject<'a> {
-    /// Its number, never 0.
+    /// The object's identifier, never 0.
     pub id: u32,
     /// RTPROT_*.
     pub protocol: u8,
-    /// What it does. Of a deletion only the number counts.
+    /// What the object does. A deletion is identified by `id` alone; its action is not read.
     pub action: NextHopAction<'a>,
 }
 
 /// What a next-hop object does with a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NextHopAction<'a> {
-    /// Sends it there.
+    /// Sends the packet to this next hop.
     Hop(Hop),
-    /// Gives it to one of these.
+    /// Sends the packet to one member of a group.
     Group(Members<'a>),
-    /// Drops it.
+    /// Drops the packet.
     Blackhole,
-    /// Something else: an encapsulation, a bridge's FDB entry, nothing at all.
+    /// Any other action: an encapsulation, an FDB entry of a bridge, or none.
     Other,
 }
 
 /// The members of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Members<'a> {
-    /// `resilient`: a flow stays where it is while its member lives.
+    /// `resilient`: a flow keeps its member as long as the member is usable.
     pub resilient: bool,
-    /// A resilient group's number of buckets; 0 when it is not said.
+    /// The number of buckets of a resilient group; 0 when the message does not state it.
     pub buckets: u16,
     list: &'a [u8],
 }
 
 impl<'a> Members<'a> {
-    /// The number of each member and its weight, 1..=65536.
+    /// The identifier of each member and its weight, 1..=65536.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (u32, u32)> + use<'a> {
         self.list.chunks_exact(MEMBER_LEN).map(|member| {
-            // The second byte of the weight is the high one, whatever the host's order (linux/nexthop.h).
+            // The second byte of the weight is its high byte, in any byte order of the host
+            // (linux/nexthop.h).
             let weight = u32::from(member[4]) | u32::from(member[5]) << 8;
             (u32_at(member, 0).unwrap_or(0), weight + 1)
         })
@@ -348,10 +351,9 @@ impl<'a> Members<'a> {
 }
 
 impl<'a> NextHopObject<'a> {
-    /// The message behind its header.
+    /// Reads the message behind its header.
     ///
-    /// # Errors
-    /// What is wrong with it.
+    /// # Errors [`Malformed`] names what is wrong with the message.
     pub fn new(body: &'a [u8]) -> Result<Self, Malformed> {
         if body.len() < NEXTHOP_HEADER {
             return Err(Malformed::Short);
@@ -396,7 +398,7 @@ pub struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Begins a message; `fixed` is its family's header.
+    /// Begins a message; `fixed` is the header of its family.
     pub fn begin(out: &'a mut Vec<u8>, kind: u16, flags: u16, fixed: &[u8]) -> Self {
         let start = out.len();
         out.extend([0; 4]);
@@ -406,7 +408,7 @@ impl<'a> Writer<'a> {
         out.extend(fixed);
         Self { out, start }
     }
-    /// Begins a route's message with its destination.
+    /// Begins the message of a route and writes its destination.
     pub fn route(out: &'a mut Vec<u8>, kind: u16, message_flags: u16, route: &Route<'_>) -> Self {
         let family = if route.dest.addr().is_ipv4() { INET } else { INET6 };
         let short_table = u8::try_from(route.table).unwrap_or(0);
@@ -438,7 +440,7 @@ impl<'a> Writer<'a> {
         }
         writer
     }
-    /// Adds a route's next hops: one by itself, several as a list.
+    /// Adds a route's next hops: a single one as attributes of the route, several as a list.
     pub fn hops(&mut self, dest: IpNet, hops: &[Hop]) {
         match hops {
             [] => {}
@@ -473,7 +475,7 @@ impl<'a> Writer<'a> {
         let padding = value.len().next_multiple_of(4) - value.len();
         self.out.extend(std::iter::repeat_n(0, padding));
     }
-    /// Ends the message; it is whole from here on.
+    /// Ends the message by writing its length.
     pub fn end(self) {
         let length = u32::try_from(self.out.len() - self.start).unwrap_or(u32::MAX);
         self.out[self.start..self.start + 4].copy_from_slice(&length.to_ne_bytes());
@@ -499,7 +501,7 @@ impl<'a> Writer<'a> {
             IpAddr::V6(v6) => self.attribute(kind, &v6.octets()),
         }
     }
-    /// Writes the length of what began at `at`: the first two bytes of an attribute and of a next hop.
+    /// Writes the length of the attribute or next hop that began at `at` into its first two bytes.
     fn measure(&mut self, at: usize) {
         let length = u16::try_from(self.out.len() - at).unwrap_or(u16::MAX);
         self.out[at..at + 2].copy_from_slice(&length.to_ne_bytes());
@@ -540,7 +542,8 @@ mod number_of {
     pub(super) const NHA_RES_GROUP_BUCKETS: u16 = 1;
 }
 
-/// The attributes behind a header of `header` bytes. Fewer bytes than an attribute's header are padding.
+/// The attributes behind a header of `header` bytes. A rest that is shorter than an attribute's header is
+/// padding.
 fn attributes(body: &[u8], header: usize) -> Attributes<'_> {
     Attributes { rest: body.get(header..).unwrap_or_default() }
 }
@@ -564,7 +567,7 @@ impl<'a> Iterator for Attributes<'a> {
     }
 }
 
-/// The hops of RTA_MULTIPATH, each with whether it encapsulates.
+/// Iterates over the next hops of RTA_MULTIPATH, each with a flag that is true when it encapsulates.
 struct Hops<'a> {
     family: u8,
     rest: &'a [u8],
@@ -672,7 +675,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// What follows `length` bytes and their padding.
+/// The bytes behind an attribute of `length` bytes and its padding.
 fn after(bytes: &[u8], length: usize) -> &[u8] {
     bytes.get(length.next_multiple_of(4)..).unwrap_or_default()
 }

@@ -4,10 +4,10 @@
 
 use crate::{HEADER_LEN, TAG_LEN};
 
-/// Where a tag stands: behind the two addresses.
+/// The offset of a tag: behind the two addresses.
 const AT: usize = 12;
 
-/// A frame that ends before what was to be read or changed.
+/// The error for a frame that ends before the bytes that were to be read or changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Truncated;
 
@@ -24,7 +24,7 @@ impl std::error::Error for Truncated {}
 pub struct Tag {
     /// Priority code point, 0..=7.
     pub pcp: u8,
-    /// Drop eligible.
+    /// Drop eligible indicator.
     pub dei: bool,
     /// VLAN identifier as it stands in the tag, 0..=4095: 0 is a priority tag, 4095 is reserved.
     pub vid: u16,
@@ -36,17 +36,16 @@ impl Tag {
     pub const fn from_tci(tci: u16) -> Self {
         Self { pcp: (tci >> 13) as u8, dei: tci >> 12 & 1 == 1, vid: tci & 0xfff }
     }
-    /// The 16 bits of control information; what does not fit a field is cut off.
+    /// The 16 bits of control information; bits of a value that exceed its field are cut off.
     #[must_use]
     pub const fn tci(self) -> u16 {
         ((self.pcp as u16) & 7) << 13 | (self.dei as u16) << 12 | self.vid & 0xfff
     }
 }
 
-/// Puts a tag in front of the EtherType.
+/// Inserts a tag in front of the EtherType.
 ///
-/// # Errors
-/// [`Truncated`] when there is no EtherType.
+/// # Errors [`Truncated`] when the frame ends before an EtherType.
 pub fn push(frame: &mut Vec<u8>, tpid: u16, tag: Tag) -> Result<(), Truncated> {
     if frame.len() < HEADER_LEN {
         return Err(Truncated);
@@ -55,10 +54,9 @@ pub fn push(frame: &mut Vec<u8>, tpid: u16, tag: Tag) -> Result<(), Truncated> {
     Ok(())
 }
 
-/// Takes the outer tag away, whatever its TPID.
+/// Removes the outer tag, whatever its TPID.
 ///
-/// # Errors
-/// [`Truncated`] when the frame ends before the EtherType behind a tag.
+/// # Errors [`Truncated`] when the frame ends before the EtherType behind a tag.
 pub fn pop(frame: &mut Vec<u8>) -> Result<(), Truncated> {
     if frame.len() < HEADER_LEN + TAG_LEN {
         return Err(Truncated);

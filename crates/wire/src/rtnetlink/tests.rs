@@ -1,7 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// Bodies as FRR 8.4.4 and `ip route` send them, on a little-endian host.
+/// Message bodies as FRR 8.4.4 and `ip route` send them, on a little-endian host.
 fn bytes(hex: &str) -> Vec<u8> {
     hex.as_bytes()
         .chunks(2)
@@ -94,7 +94,7 @@ fn any_hop() -> impl Strategy<Value = Hop> {
 }
 
 proptest! {
-    /// What is written is read back.
+    /// What `Writer` writes, `Route` reads back unchanged.
     #[test]
     fn round_trip(
         v6: bool, address: u128, length in 0u8..=32, table in 1u32..100_000, metric: u32, protocol: u8,
@@ -115,13 +115,13 @@ proptest! {
         );
         let mut want = hops;
         if let [only] = want.as_mut_slice() {
-            // Weight and flags of a single hop are not its own.
+            // A single next hop has no weight or flags of its own in the message.
             (only.weight, only.flags) = (1, 0);
         }
         prop_assert_eq!(back.hops().collect::<Vec<_>>(), want);
     }
 
-    /// Cut anywhere: an error with a name or a shorter route, and never a panic.
+    /// A message that is cut off anywhere gives a named error or a shorter route, and never a panic.
     #[test]
     fn cut_off(hops in prop::collection::vec(any_hop(), 2..5), cut in 0usize..200) {
         let dest = net("10.0.0.0/8");
@@ -137,7 +137,7 @@ proptest! {
         }
     }
 
-    /// Whatever arrives: no panic.
+    /// Arbitrary bytes never cause a panic.
     #[test]
     fn any_bytes(
         family in prop::sample::select(vec![0u8, 2, 7, 10, 28]),
