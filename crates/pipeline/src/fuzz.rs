@@ -1,16 +1,17 @@
-//! What the fuzz target of the frame path calls: any bytes, through the whole pipeline and its trace.
+//! The entry point of the frame path's fuzz target: arbitrary bytes, through the whole pipeline and its
+//! trace.
 //!
-//! Invariant: no input panics, a trace tells what then happens, and received = forwarded + trapped + dropped.
+//! Invariant: no input causes a panic, a trace predicts what `process` then does, and received = forwarded +
+//! trapped + dropped.
 
 use crate::generate::{MAX_GENERATED_PORTS, Rng, State};
 use crate::trace::Verdict;
 use crate::{Output, Pipeline, Timestamp};
 use lanyard_types::{DropReason, PortId, Stage, TrapGroup};
 
-/// The first two bytes choose a generated state; then records of `port, length, frame`.
+/// Runs the input. Its first two bytes select a generated state; records of `port, length, frame` follow.
 ///
-/// # Panics
-/// When the invariant does not hold: that is what the fuzzer looks for.
+/// # Panics When the invariant is violated, which is what the fuzzer looks for.
 pub fn fuzz(data: &[u8]) {
     let [low, high, rest @ ..] = data else { return };
     let mut state = State::new(u64::from(u16::from_le_bytes([*low, *high])));
@@ -34,14 +35,15 @@ pub fn fuzz(data: &[u8]) {
         let trace = pipeline.trace(port, frame);
         let mut output = Output::default();
         let verdict = pipeline.process(now, port, frame, &mut output);
-        // A trace takes no token of storm control.
+        // `trace` does not take a token of storm control, so it cannot predict such a drop.
         if verdict != Verdict::Dropped(DropReason::Storm) {
             assert_eq!(trace.verdict, verdict);
             assert_eq!(trace.egress, output.sent);
         }
         match verdict {
             Verdict::Forwarded => assert!(!output.sent.is_empty()),
-            // One copy to the host's end of an interface, or none: up the netdev's own stack.
+            // The frame goes to the host's end of an interface as one copy, or, without a copy, up the
+            // netdev's own stack.
             Verdict::Trapped(reason) if reason.stage() == Stage::Route => assert!(output.sent.len() <= 1),
             Verdict::Trapped(_) | Verdict::Dropped(_) => assert!(output.sent.is_empty()),
         }

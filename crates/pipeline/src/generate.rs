@@ -1,7 +1,7 @@
-//! Random plane states and frames, from a seed: what the differential test and the fuzzers feed both planes.
+//! Random plane states and frames from a seed, for the differential test and the fuzzers.
 //!
-//! Invariant: the same seed gives the same states and frames for ever within one version, on every machine; and every
-//! generated state is one the control plane could have made.
+//! Invariant: within one version the same seed gives the same states and frames on every machine, and the control
+//! plane could have made every generated state.
 
 pub mod routes;
 
@@ -13,12 +13,12 @@ use crate::state::{
 use lanyard_types::{InstanceId, MacAddr, PortId, Tunnelled, VlanId, VlanSet};
 use lanyard_wire::{Builder, Tag};
 
-/// A seeded random generator (xorshift64*): for variety, never for secrets.
+/// A seeded random generator (xorshift64*). It must not be used for secrets.
 #[derive(Debug, Clone)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// A generator; every seed gives another sequence.
+    /// Returns a generator; different seeds give different sequences.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         // One step of splitmix64, so that small seeds differ in all bits; the state must not be 0.
@@ -35,44 +35,44 @@ impl Rng {
         self.0 ^= self.0 >> 27;
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
-    /// A number below `bound`; 0 when `bound` is 0.
+    /// A number less than `bound`; 0 when `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         (self.next_u64() >> 11).checked_rem(bound).unwrap_or(0)
     }
-    /// True `percent` times in a hundred.
+    /// Returns true with a probability of `percent` %.
     pub fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
-    /// One of `items`; `None` when there are none.
+    /// One of `items`; `None` when the slice is empty.
     pub fn pick<T: Copy>(&mut self, items: &[T]) -> Option<T> {
         items.get(self.below(items.len() as u64) as usize).copied()
     }
 }
 
-/// A random state of a plane, and what a generator of frames must know to hit it.
+/// A random state of a plane, with the values that a generator of frames needs to match it.
 #[derive(Debug, Clone)]
 pub struct State {
     /// The state.
     pub plane: PlaneState,
-    /// VLANs in use, and one that is not active.
+    /// The VLANs in use, and one that is not active.
     pub vlans: Vec<VlanId>,
-    /// Port slots in use, and one that is not.
+    /// The port slots in use, and one that is not.
     pub ports: Vec<PortId>,
-    /// Addresses of hosts: sources and destinations of generated frames.
+    /// Addresses of hosts, used as sources and destinations of generated frames.
     pub hosts: Vec<MacAddr>,
-    /// What the plane routes by, each before what points at it.
+    /// The adjacencies, groups and routes. Each object stands before those that refer to it.
     pub routes: Vec<RouteChange>,
 }
 
-/// Most ports of a generated state that bridge.
+/// The maximum number of bridging ports in a generated state.
 const MAX_BRIDGED_PORTS: u64 = 12;
 /// The highest port number of a generated state, and one more that is not in use.
 pub const MAX_GENERATED_PORTS: u16 = 28;
 
 impl State {
-    /// The state of this seed: 2 to 12 ports of every mode and some that route, 1 to 6 VLANs in up to 3 spanning-tree
-    /// instances, control-plane FDB entries, tight and loose limits, and in half the states routing. Ports have ifindex 100 + number: a test that
-    /// has netdevs writes theirs over it.
+    /// The state of this seed: 2 to 12 ports of every mode and some routed ports, 1 to 6 VLANs in up to 3 spanning-tree
+    /// instances, control-plane FDB entries, low and high limits and, in half of the states, routing. Ports have
+    /// ifindex 100 + number; a test that has netdevs overwrites these.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
@@ -131,7 +131,7 @@ impl State {
 }
 
 impl State {
-    /// The same without routing: every port bridges.
+    /// The same state without routing: every port bridges.
     #[must_use]
     pub fn bridging(mut self) -> Self {
         self.plane.rifs.clear();
@@ -143,7 +143,8 @@ impl State {
     }
 }
 
-/// Rates of storm control at some ports: 0, or one that is never reached, so that nothing depends on the moment a frame comes.
+/// Adds storm control to some ports, with a rate of 0 or one that is never reached, so that no result depends on the
+/// time at which a frame arrives.
 fn storm_control(seed: u64, plane: &mut PlaneState) {
     let mut rng = Rng::new(!seed);
     for port in plane.ports.values_mut().filter(|port| port.kind == PortKind::Netdev) {
@@ -162,7 +163,7 @@ fn global(rng: &mut Rng) -> GlobalState {
             _ => ReservedAction::Trap,
         };
     }
-    // A rate of 0 or one that is never reached: nothing here depends on the moment a frame comes.
+    // A rate is 0 or never reached, so that no result depends on the time at which a frame arrives.
     for rate in global.trap_rate.iter_mut().chain(&mut global.trap_port_rate) {
         *rate = if rng.percent(10) {
             TrapRate { rate_pps: 0, burst: 5 }
@@ -182,9 +183,9 @@ fn random_port(rng: &mut Rng, port: PortId, vlans: &[VlanId]) -> PortState {
     let allowed: VlanSet = vlans.iter().copied().filter(|_| rng.percent(70)).collect();
     let one: VlanSet = [native].into_iter().collect();
     match rng.below(10) {
-        // Access; its PVID may be of a VLAN that is not active.
+        // An access port; its PVID may name a VLAN that is not active.
         0..=3 => (state.pvid, state.untagged, state.access) = (Some(native), one, true),
-        // Trunk with a native VLAN, which may not be allowed.
+        // A trunk with a native VLAN, which may not be in the allowed list.
         4..=6 => {
             state.pvid = Some(native);
             if allowed.contains(native) {
@@ -192,15 +193,15 @@ fn random_port(rng: &mut Rng, port: PortId, vlans: &[VlanId]) -> PortState {
             }
             state.tagged = allowed.difference(&one);
         }
-        // Trunk that tags its native VLAN.
+        // A trunk that tags its native VLAN.
         7 => state.tagged = if rng.percent(20) { VlanSet::all() } else { allowed },
-        // Tunnel: whatever comes in is payload.
+        // A tunnel port: tags are payload.
         8 => {
             (state.pvid, state.untagged, state.tpid, state.access) = (Some(native), one, Tpid::None, true);
             let (stp, cdp, lldp) = (rng.percent(60), rng.percent(60), rng.percent(60));
             state.tunnelled = Tunnelled { stp, cdp, lldp };
         }
-        // A VLAN interface's end.
+        // The pipeline's end of a VLAN interface.
         _ => {
             (state.pvid, state.untagged, state.kind) = (Some(native), one, PortKind::Svi(native));
             (state.flood_unicast, state.access) = (false, true);
@@ -219,8 +220,8 @@ fn random_port(rng: &mut Rng, port: PortId, vlans: &[VlanId]) -> PortState {
     state
 }
 
-/// A frame and the port it comes in at: mostly a good one between the state's hosts; sometimes one that is cut off,
-/// oddly tagged, from a source that can't be, for a reserved address, or long.
+/// A frame and its ingress port. Most frames are valid and go between the state's hosts; others are cut off, have
+/// unusual tags, an invalid source or a reserved destination, or are long.
 pub fn frame(rng: &mut Rng, state: &State) -> (PortId, Vec<u8>) {
     if let Some(routed) = rng.percent(60).then(|| routes::frame(rng, state)).flatten() {
         return routed;
@@ -248,8 +249,8 @@ pub fn frame(rng: &mut Rng, state: &State) -> (PortId, Vec<u8>) {
     let len = match rng.below(10) {
         0..=5 => 60 + rng.below(60) as usize,
         6 => 14 + rng.below(60) as usize,
-        7 => edge + 14 + rng.below(10) as usize, // at the edge of this port's MTU
-        8 => 68 + 14 + rng.below(10) as usize,   // at that of the smallest
+        7 => edge + 14 + rng.below(10) as usize, // about the MTU of this port
+        8 => 68 + 14 + rng.below(10) as usize,   // about the smallest MTU
         _ => 600 + rng.below(1000) as usize,
     };
     let mut bytes = match payload {
@@ -267,8 +268,8 @@ pub fn frame(rng: &mut Rng, state: &State) -> (PortId, Vec<u8>) {
     (port, bytes)
 }
 
-/// The start of a frame of a protocol that tunnels carry, or nearly: EtherType or length, the protocol's address, and the bytes
-/// behind. Sometimes none.
+/// The beginning of a control frame that tunnels can carry, or of one that differs slightly: EtherType or length, the
+/// protocol's address, and the bytes that follow. `None` in some cases.
 fn control_payload(rng: &mut Rng) -> Option<(u16, MacAddr, &'static [u8])> {
     rng.pick(&[
         Some((38, MacAddr::BRIDGE_GROUP, &[0x42, 0x42, 3, 0, 0, 2, 2, 0][..])),

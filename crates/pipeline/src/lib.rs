@@ -1,10 +1,11 @@
 //! The executable specification of Lanyard's forwarding pipeline: pure, no I/O, no clock, no `unsafe`.
 //!
-//! [`state`] is what the control plane asks for: plain declarative values, the same for every plane.
-//! [`stages`] decide, one file each, in the order of `lanyard_types::Stage`; [`tables`] are what they look
-//! at; [`Pipeline`] runs a frame through them and carries out what they decided. [`trace`] explains one frame's
-//! journey. The eBPF programs in `bpf/` must agree with this crate on every frame: verdict, reason, egress set
-//! and bytes; [`generate`] makes the states and frames they are compared on.
+//! [`state`] is the configuration that the control plane gives to a plane: plain declarative values, the same
+//! for every plane. The [`stages`], one file each in the order of `lanyard_types::Stage`, decide; [`tables`]
+//! are the data that they read; [`Pipeline`] runs a frame through the stages and carries out their decision.
+//! [`trace`] explains what each stage decided about one frame. The eBPF programs in `bpf/` must agree with this
+//! crate on every frame: verdict, reason, egress set and bytes; [`generate`] makes the states and frames for
+//! that comparison.
 
 mod fuzz;
 pub mod generate;

@@ -1,7 +1,7 @@
-//! [`Pipeline`]: the tables, and a frame's way through them.
+//! [`Pipeline`]: the tables, and how a frame passes them.
 //!
-//! Invariant: [`Pipeline::process`] and [`Pipeline::trace`] run the same stages; what process does more is carry out
-//! what they decided: police, learn, send, count.
+//! Invariant: [`Pipeline::process`] and [`Pipeline::trace`] run the same stages; only `process` also carries out
+//! what they decided: it polices, learns, sends and counts.
 
 use crate::route::{RifState, RouteChange};
 use crate::stages::{Arrival, count, decide, learn, replicate, storm, trap};
@@ -16,10 +16,10 @@ use crate::{Sink, Timestamp};
 use lanyard_types::{AdjacencyId, DropReason, InstanceId, MacAddr, PortId, RifId, Stage, TrapGroup, VlanId};
 use std::collections::BTreeMap;
 
-/// What replication has cost so far.
+/// The work of replication so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Frames cloned: one fewer than the copies of each frame.
+    /// Frames cloned: for each frame one less than the number of its copies.
     pub clones: u64,
     /// Tags pushed, popped or rewritten.
     pub tag_operations: u64,
@@ -33,13 +33,13 @@ pub struct Pipeline {
     storm: storm::Policers,
     work: Work,
     scratch: Vec<u8>,
-    /// When each adjacency last forwarded a frame.
+    /// The time at which each adjacency last forwarded a frame.
     used: BTreeMap<AdjacencyId, Timestamp>,
 }
 
 impl Pipeline {
-    /// An empty pipeline: no ports, no VLANs. `salt` keeps the hashes of the FDB and of flows from being guessed;
-    /// give it a random one where strangers send frames.
+    /// An empty pipeline: no ports, no VLANs. `salt` makes the hashes of the FDB and of flows unpredictable; it
+    /// must be random where untrusted hosts send frames.
     #[must_use]
     pub fn new(salt: u64) -> Self {
         Self {
@@ -52,13 +52,13 @@ impl Pipeline {
         }
     }
 
-    /// Runs a frame, carries out what became of it, and says how it ended.
+    /// Runs a frame through the stages, carries out their decision, and returns the verdict.
     pub fn process(&mut self, now: Timestamp, port: PortId, frame: &[u8], out: &mut impl Sink) -> Verdict {
         self.process_segments(now, port, frame, frame.len(), out)
     }
 
-    /// Runs a frame that will yet be cut into segments (GSO): `longest` is the length in bytes of the longest frame
-    /// it will be on a wire, headers and tags included. Counted as one frame.
+    /// Processes a frame that is still to be divided into segments (GSO): `longest` is the length in bytes of its
+    /// longest segment on a wire, headers and tags included. It is counted as one frame.
     pub fn process_segments(
         &mut self,
         now: Timestamp,
@@ -80,7 +80,7 @@ impl Pipeline {
         let mut verdict = trap::police(&mut self.tables.trap, decision.verdict, port, now);
         match verdict {
             Verdict::Trapped(reason) if reason.stage() == Stage::Trap => out.trap(port, reason, frame),
-            // Up the stack of the netdev it came in at: whoever carries frames has left it there.
+            // The frame goes up the stack of the ingress netdev. The caller of `process` has left it there.
             Verdict::Trapped(_) if decision.plan.copies.is_empty() => {}
             Verdict::Trapped(_) | Verdict::Forwarded => {
                 if self.replicate(&decision.plan, frame, out) == 0 {
@@ -95,8 +95,9 @@ impl Pipeline {
         verdict
     }
 
-    /// Runs a frame through the same stages and tables, and learns, polices, counts and sends nothing: a frame that
-    /// would be trapped or flooded is shown so whatever the rate of its group or of storm control.
+    /// Runs a frame through the same stages and tables, without learning, policing, counting or sending. A frame
+    /// that would be trapped or flooded is shown as such even if the rate of its trap group or of storm control is
+    /// exceeded.
     #[must_use]
     pub fn trace(&self, port: PortId, frame: &[u8]) -> Trace {
         let mut notes = Notes::kept();
@@ -114,7 +115,7 @@ impl Pipeline {
         Trace { stages: notes.into_steps(), verdict: decision.verdict, egress }
     }
 
-    /// Sends the copies; answers how many were taken.
+    /// Sends the copies; returns how many were accepted.
     fn replicate(&mut self, plan: &replicate::Plan, frame: &[u8], out: &mut impl Sink) -> u64 {
         let counters = &mut self.counters;
         let mut taken = 0;
@@ -128,7 +129,7 @@ impl Pipeline {
         taken
     }
 
-    /// The tables, to look at.
+    /// The tables, read-only.
     #[must_use]
     pub fn tables(&self) -> &Tables {
         &self.tables
@@ -143,12 +144,13 @@ impl Pipeline {
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
-    /// What became of frames for the control plane, by group; what was lost on the way up is not known here.
+    /// The frames of each trap group, passed and policed. Losses on the way to the control plane are not
+    /// known here.
     #[must_use]
     pub fn trap_counters(&self) -> [TrapCounters; TrapGroup::SLOTS] {
         *self.tables.trap.counters()
     }
-    /// What replication has cost.
+    /// The work of replication so far.
     #[must_use]
     pub fn work(&self) -> Work {
         self.work
@@ -157,27 +159,29 @@ impl Pipeline {
     pub fn clear_counters(&mut self, port: PortId) {
         self.counters.clear(port);
     }
-    /// Counts a control-plane frame of `len` bytes that was sent at `port`, past the stages.
+    /// Counts a control-plane frame of `len` bytes that was sent at `port` without passing the stages.
     pub fn count_injected(&mut self, port: PortId, len: usize, sent: bool) {
         count::copy(&mut self.counters, port, len, sent);
     }
-    /// Counts frames that came in at `port` and were lost before they got here: whoever carries frames had no room for them.
+    /// Counts frames that arrived at `port` and were lost before the pipeline because the caller had no room for them.
     pub fn count_overrun(&mut self, port: PortId, frames: u64) {
         count::overrun(&mut self.counters, port, frames);
     }
-    /// Takes back that a frame of `len` bytes was sent at `port`: it waited there, and was refused in the end.
+    /// Corrects the count of a frame of `len` bytes that was queued at `port`, counted as sent, and then
+    /// refused.
     pub fn count_refused(&mut self, port: PortId, len: usize) {
         count::refused(&mut self.counters, port, len);
     }
 
-    /// Takes new global settings. A lower `fdb_limit` removes nothing: it refuses until ageing has made room.
+    /// Replaces the global settings. A lower `fdb_limit` removes no entry: new ones are refused until ageing
+    /// has made room.
     pub fn set_global(&mut self, global: GlobalState) {
         self.tables.trap.set(global);
     }
-    /// Adds, replaces or removes a port; a removed port takes its dynamic FDB entries with it.
+    /// Adds, replaces or removes a port; the dynamic FDB entries of a removed port are removed.
     ///
-    /// A port that merely leaves a VLAN keeps its entries there until they age: flushing them is the switch's
-    /// decision, not the pipeline's.
+    /// A port that only leaves a VLAN keeps its entries there until they age out: flushing them is decided by
+    /// the switch, not by the pipeline.
     pub fn set_port(
         &mut self,
         port: PortId,
@@ -192,7 +196,7 @@ impl Pipeline {
         self.tables.vlans.set_membership(port, state.as_ref());
         self.tables.ports.set(port, state);
     }
-    /// Activates, changes or removes a VLAN; a removed VLAN takes its dynamic FDB entries with it.
+    /// Activates, changes or removes a VLAN; the dynamic FDB entries of a removed VLAN are removed.
     pub fn set_vlan(
         &mut self,
         vlan: VlanId,
@@ -209,7 +213,7 @@ impl Pipeline {
     pub fn set_stp(&mut self, instance: InstanceId, port: PortId, state: StpState) {
         self.tables.stp.set(instance, port, state);
     }
-    /// Sets or removes a control-plane FDB entry; a dynamic one under the same key gives way.
+    /// Sets or removes a control-plane FDB entry; it replaces a dynamic entry with the same key.
     pub fn set_fdb(
         &mut self,
         vlan: VlanId,
@@ -226,8 +230,7 @@ impl Pipeline {
     }
     /// Carries out a routing change.
     ///
-    /// # Errors
-    /// See [`Routes::change`](crate::tables::routes::Routes::change); nothing has changed then.
+    /// # Errors See [`Routes::change`](crate::tables::routes::Routes::change); the tables are then unchanged.
     pub fn route(&mut self, change: &RouteChange) -> Result<(), Refused> {
         let Tables { rifs, routes, .. } = &mut self.tables;
         routes.change(change, |rif| rifs.get(rif).is_some())?;
@@ -236,11 +239,11 @@ impl Pipeline {
         }
         Ok(())
     }
-    /// When each adjacency last forwarded a frame; those never used are left out.
+    /// The time at which each adjacency last forwarded a frame; those never used are left out.
     pub fn adjacencies_used(&self) -> impl Iterator<Item = (AdjacencyId, Timestamp)> + '_ {
         self.used.iter().map(|(id, at)| (*id, *at))
     }
-    /// Makes the tables those of `state`, keeping what was learned where port and VLAN still exist.
+    /// Makes the tables equal to `state`, and keeps learned entries whose port and VLAN still exist.
     pub fn set_state(&mut self, state: &PlaneState, now: Timestamp, on: &mut dyn FnMut(FdbEvent)) {
         self.set_global(state.global.clone());
         self.tables.fdb.retain_controlled(|vlan, mac| state.fdb.contains_key(&(vlan, mac)));
@@ -270,7 +273,7 @@ impl Pipeline {
         }
     }
 
-    /// Removes the dynamic FDB entries that pass `filter`; answers how many.
+    /// Removes the dynamic FDB entries that match `filter`; returns their number.
     pub fn flush(&mut self, filter: &FdbFilter, now: Timestamp, on: &mut dyn FnMut(FdbEvent)) -> u64 {
         self.tables.fdb.flush(filter, now, on)
     }

@@ -1,10 +1,10 @@
-//! What routing is made of, as plain values: router interfaces (part of [`crate::state::PlaneState`]), and routes,
+//! The objects of routing as plain values: router interfaces (part of [`crate::state::PlaneState`]), and routes,
 //! next-hop groups and adjacencies, which the control plane hands to a plane by [`RouteChange`].
 //!
-//! Read first: RFC 1812, sections 5.2 and 5.3; RFC 8200, section 4; RFC 2992 on choosing among equal paths.
-//! Invariant: a change is carried out whole or refused with a reason, and a frame that passes meanwhile is routed by the
-//! old value or by the new one. Routes point at groups, groups at adjacencies: when a next hop dies a few groups
-//! change, and no route.
+//! Read first: RFC 1812, sections 5.2 and 5.3; RFC 8200, section 4; RFC 2992 on choosing among equal paths. Invariant:
+//! a change is carried out whole or refused with a reason, and a frame that is forwarded meanwhile is routed by the old
+//! value or by the new one. Routes refer to groups, and groups to adjacencies: when a next hop fails, a few groups
+//! change and no route does.
 
 use ipnet::IpNet;
 use lanyard_types::{AdjacencyId, GroupId, MacAddr, PortId, RifId, TrapReason, VlanId, VrfId};
@@ -16,21 +16,21 @@ use std::net::IpAddr;
 /// A router interface: frames for one of its MAC addresses are routed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RifState {
-    /// The kernel's interface, for messages and traces: `vlan10`, `eth1`, `eth1.100`.
+    /// The name of the kernel's interface, for messages and traces: `vlan10`, `eth1`, `eth1.100`.
     pub name: String,
     /// Its routing table.
     pub vrf: VrfId,
-    /// Where its frames come in and go out.
+    /// The VLAN or port whose frames it receives and sends.
     pub attachment: RifAttachment,
-    /// Its own address; the source of what is routed out of it.
+    /// Its own MAC address, which is the source of frames routed out of it.
     pub mac: MacAddr,
-    /// Addresses it answers for besides its own: VRRP virtual routers. At most [`VIRTUAL_MACS`].
+    /// Further MAC addresses that it routes for: VRRP virtual routers. At most [`VIRTUAL_MACS`].
     pub virtual_macs: BTreeSet<MacAddr>,
     /// Layer-3 MTU in bytes, 68..=65535.
     pub mtu: u32,
-    /// IPv4 is routed from here (`ip routing`, and the kernel forwards on it).
+    /// True when IPv4 received here is routed (`ip routing`, and the kernel forwards on the interface).
     pub ipv4: bool,
-    /// IPv6 is routed from here (`ipv6 unicast-routing`).
+    /// True when IPv6 received here is routed (`ipv6 unicast-routing`).
     pub ipv6: bool,
     /// `ip verify unicast source reachable-via`.
     pub urpf_ipv4: Urpf,
@@ -38,22 +38,23 @@ pub struct RifState {
     pub urpf_ipv6: Urpf,
 }
 
-/// Most virtual router addresses of one interface.
+/// The maximum number of virtual router addresses of one interface.
 pub const VIRTUAL_MACS: usize = 8;
 
-/// What a router interface stands on.
+/// What a router interface is attached to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RifAttachment {
-    /// A VLAN: routed frames are bridged in it; exceptions go to `up`, the pipeline's end of `vlanN`.
+    /// A VLAN. Routed frames are bridged in it; exceptions go to `up`, the pipeline's end of `vlanN`.
     Vlan {
         /// The VLAN.
         vlan: VlanId,
         /// A port of kind [`crate::state::PortKind::Svi`].
         up: PortId,
     },
-    /// A routed port: exceptions go on up the netdev's own stack.
+    /// A routed port. Exceptions continue up the netdev's own stack.
     Port(PortId),
-    /// A tag on a routed port: exceptions go to `up`, the pipeline's end of the subinterface, without the tag.
+    /// A subinterface, which is a tag on a routed port. Exceptions go to `up`, the pipeline's end of the
+    /// subinterface, without the tag.
     Subinterface {
         /// The routed port.
         parent: PortId,
@@ -64,73 +65,74 @@ pub enum RifAttachment {
     },
 }
 
-/// Unicast reverse path forwarding (RFC 3704, section 2): is the source reachable?
+/// Unicast reverse path forwarding (RFC 3704, section 2): checks that the source is reachable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Urpf {
-    /// Not asked.
+    /// No check.
     #[default]
     Off = 0,
-    /// `any`: there is a route to it, and not a blackhole.
+    /// `any`: the source must have a route that is not a blackhole.
     Loose = 1,
-    /// `rx`: its route leads out of the interface the frame came in at (one of them, when there are several).
+    /// `rx`: the route to the source must lead out of the ingress interface, or have it among several.
     Strict = 2,
 }
 
-/// What a route does with the frames it matches.
+/// What a route does with the packets that it matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum RouteTarget {
     /// Sends them to a next hop of a group.
     Group(GroupId),
-    /// Leaves them to the kernel, for a reason of routing: `LocalAddress`, `Glean` (a connected subnet: the neighbour has no
-    /// entry of its own), `NoRoute` (unreachable, prohibited), `RoutePolicy`.
+    /// Sends them to the kernel, for one of these reasons: `LocalAddress`, `Glean` (a connected subnet: the neighbour
+    /// has no entry of its own), `NoRoute` (unreachable, prohibited), `RoutePolicy`.
     Up(#[serde(with = "reason")] TrapReason),
     /// A connected subnet behind this interface, for the neighbours that have no entry of their own: to the kernel as
-    /// `Glean`. Unlike `Up(Glean)` it tells strict reverse path checks where such neighbours are.
+    /// `Glean`. Unlike `Up(Glean)` it names the interface, which strict reverse path checks need.
     Connected(RifId),
     /// Drops them.
     Blackhole,
 }
 
-/// A neighbour and how to reach it. A connected neighbour is itself a host route (/32, /128) to a group of one.
+/// A next hop and its MAC address. A connected neighbour is itself a host route (/32, /128) to a group of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Adjacency {
     /// The interface it is behind.
     pub rif: RifId,
-    /// Its address; `None` while it is unresolved: frames go up as `Glean`.
+    /// Its MAC address; `None` while it is unresolved: frames go up as `Glean`.
     pub mac: Option<MacAddr>,
 }
 
-/// One step. An object is made before what points at it and removed after; a plane refuses what would dangle.
+/// One routing change. An object is made before those that refer to it and removed after them; a plane
+/// refuses a change that would leave a reference to a missing object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RouteChange {
-    /// Makes, changes or (`None`) removes an adjacency.
+    /// Adds, changes or (`None`) removes an adjacency.
     Adjacency(AdjacencyId, Option<Adjacency>),
-    /// Makes, changes or (`None`) removes a next-hop group: the adjacency of each bucket. The number of buckets is a power of two,
-    /// 1..=[`BUCKETS`]; a flow's hash, modulo that number, is its bucket. Who fills the buckets decides about weights and about which
-    /// flows move when a member leaves.
+    /// Adds, changes or (`None`) removes a next-hop group: the adjacency of each bucket. The number of buckets is a
+    /// power of two, 1..=[`BUCKETS`]; a flow's hash modulo that number is its bucket. The caller's choice of
+    /// adjacencies for the buckets implements weights, and decides which flows move when a member leaves.
     Group(GroupId, Option<Vec<AdjacencyId>>),
-    /// Makes, changes or (`None`) removes a route. A prefix without a route falls to the next shorter one, and
-    /// after the last is `NoRoute`.
+    /// Adds, changes or (`None`) removes a route. A prefix without a route falls back to the next shorter one,
+    /// and without any to `NoRoute`.
     Route(VrfId, IpNet, Option<RouteTarget>),
     /// Removes every route of a VRF, and frees its memory.
     VrfGone(VrfId),
 }
 
-/// Most buckets of a group.
+/// The maximum number of buckets of a group.
 pub const BUCKETS: usize = 256;
 
-/// What the plane would do with a destination: `show ip cef`, and tests.
+/// What the plane would do with a destination, for `show ip cef` and tests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RouteLookup {
-    /// The target of the longest match; `None` is no route.
+    /// The target of the longest match; `None` means no route.
     pub target: Option<RouteTarget>,
-    /// The group's buckets, when the target is one.
+    /// The buckets of the group, when the target is a group.
     pub buckets: Vec<AdjacencyId>,
 }
 
-/// The bucket of a packet's flow among `count`, a power of two. Addresses, protocol and ports decide; `salt` keeps strangers
-/// from aiming flows at one path, and a row of switches from all choosing alike.
+/// The bucket of a packet's flow among `count`, which is a power of two. The hash is of addresses, protocol and ports.
+/// `salt` keeps attackers from aiming flows at one path, and keeps switches in a row from all making the same choice.
 #[must_use]
 pub fn flow_bucket(salt: u64, header: &IpHeader, count: usize) -> usize {
     if count < 2 {

@@ -1,19 +1,19 @@
-//! Where the pipeline puts what comes out of it: [`Sink`], and [`Output`], which just keeps it.
+//! The receiver of the pipeline's output: [`Sink`], and [`Output`], which stores it.
 
 use crate::tables::fdb::FdbEvent;
 use lanyard_types::{PortId, TrapReason};
 
-/// What a frame's way through the pipeline produces, in order.
+/// Receives what the processing of a frame produces, in order.
 pub trait Sink {
     /// Sends `frame` out of `port`; false when it could not be sent.
     fn send(&mut self, port: PortId, frame: &[u8]) -> bool;
-    /// Takes a frame that came in at `port` up to the control plane.
+    /// Passes a frame that `port` received to the control plane.
     fn trap(&mut self, port: PortId, reason: TrapReason, frame: &[u8]);
-    /// Hears of a change to the FDB.
+    /// Reports a change to the FDB.
     fn fdb(&mut self, event: FdbEvent);
 }
 
-/// A sink that keeps everything, for tests.
+/// A sink that stores everything, for tests.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Output {
     /// Frames sent, in emission order.

@@ -1,8 +1,8 @@
-//! What the control plane wants of a plane, as plain values: [`PlaneState`].
+//! The configuration of a plane as plain values: [`PlaneState`].
 //!
-//! Invariant: two equal `PlaneState`s forward every frame alike (given equal FDBs). Everything IOS-shaped
-//! (access, trunk, native VLAN...) has been lowered to membership by the time it gets here, so the planes
-//! know ports, VLANs and bits, and nothing of the command line.
+//! Invariant: two planes with equal `PlaneState`s and equal FDBs forward every frame alike. The terms of IOS
+//! (access, trunk, native VLAN...) have been translated to membership before this point, so a plane knows
+//! ports, VLANs and sets of them, and nothing of the command line.
 
 use crate::route::RifState;
 use lanyard_types::{InstanceId, MacAddr, PortId, RifId, StormKind, TrapGroup, Tunnelled, VlanId, VlanSet};
@@ -11,27 +11,28 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub use lanyard_types::StpState;
 
-/// Everything a plane is configured with, except what it learns itself.
+/// The whole configuration of a plane, without what it learns itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlaneState {
     /// Settings that belong to no port or VLAN.
     pub global: GlobalState,
     /// The ports.
     pub ports: BTreeMap<PortId, PortState>,
-    /// The active VLANs: one that is not here drops its frames as `vlan_inactive`.
+    /// The active VLANs; frames of any other VLAN are dropped as `vlan_inactive`.
     pub vlans: BTreeMap<VlanId, VlanState>,
     /// Spanning-tree states that are not [`StpState::Forwarding`].
     #[serde(with = "pairs")]
     pub stp: BTreeMap<(InstanceId, PortId), StpState>,
-    /// Ports that stop forwarding in a tree when the control plane stops running spanning tree (`lanyard_plane::Plane::watchdog`):
-    /// those behind which another bridge may be. They change nothing while the control plane runs.
+    /// Ports that stop forwarding in a tree when the control plane stops running spanning tree
+    /// (`lanyard_plane::Plane::watchdog`): those behind which another bridge may be. They have no effect while the
+    /// control plane runs.
     #[serde(default)]
     pub watched: BTreeSet<(InstanceId, PortId)>,
     /// FDB entries the control plane owns: static and self. An entry's port exists in `ports`.
     #[serde(with = "pairs")]
     pub fdb: BTreeMap<(VlanId, MacAddr), FdbTarget>,
-    /// Router interfaces. Routes, next-hop groups and adjacencies are no part of the state: they come and go by
-    /// [`crate::route::RouteChange`], a million of them if need be.
+    /// Router interfaces. Routes, next-hop groups and adjacencies are not part of the state: they are changed
+    /// one by one with [`crate::route::RouteChange`], because there may be a million of them.
     #[serde(default)]
     pub rifs: BTreeMap<RifId, RifState>,
 }
@@ -39,17 +40,17 @@ pub struct PlaneState {
 /// Settings of the whole plane.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GlobalState {
-    /// What happens to each reserved address 01:80:C2:00:00:00-0F, by its last nibble. Index 1 (PAUSE) is
-    /// [`ReservedAction::Drop`] whatever is written here.
+    /// The action for each reserved address 01:80:C2:00:00:00-0F, by its last nibble. The action at index 1
+    /// (PAUSE) is always [`ReservedAction::Drop`], whatever is stored here.
     pub reserved: [ReservedAction; 16],
-    /// VLANs whose PVST+ BPDUs (01:00:0C:CC:CC:CD) go to the control plane; in the others they are ordinary multicast. One that
-    /// comes without a VLAN goes to the control plane when any does.
+    /// VLANs whose PVST+ BPDUs (01:00:0C:CC:CC:CD) are trapped; in other VLANs they are ordinary multicast. One that
+    /// belongs to no VLAN is trapped when the set is not empty.
     pub trap_pvst: VlanSet,
-    /// Dynamic FDB entries allowed altogether, 1..=the plane's capacity.
+    /// The limit of dynamic FDB entries in total, 1..=the plane's capacity.
     pub fdb_limit: u32,
     /// Token bucket of each trap group, by `TrapGroup::index()`.
     pub trap_rate: [TrapRate; TrapGroup::SLOTS],
-    /// What one port may have of each group: a storm at one port takes nothing from the others.
+    /// The share of each group that one port may use: a storm at one port takes nothing from the others.
     pub trap_port_rate: [TrapRate; TrapGroup::SLOTS],
 }
 
@@ -59,11 +60,11 @@ pub const FDB_LIMIT_DEFAULT: u32 = 1_000_000;
 impl Default for GlobalState {
     fn default() -> Self {
         let mut reserved = [ReservedAction::Drop; 16];
-        // With spanning tree off its frames are relayed, as the Linux bridge does.
+        // With spanning tree off BPDUs are relayed, as the Linux bridge does.
         reserved[0] = ReservedAction::Forward;
         let mut trap_rate = [TrapRate::default(); TrapGroup::SLOTS];
         let mut trap_port_rate = [TrapRate { rate_pps: 100, burst: 64 }; TrapGroup::SLOTS];
-        // Each makes another kind of work for the kernel: a storm of one leaves the others their rate.
+        // Each group causes another kind of work in the kernel: a storm of one leaves the others their rate.
         let exceptions = [
             TrapGroup::RouteException,
             TrapGroup::Glean,
@@ -75,14 +76,14 @@ impl Default for GlobalState {
             trap_rate[group.index()] = TrapRate { rate_pps: 10_000, burst: 1024 };
             trap_port_rate[group.index()] = TrapRate { rate_pps: 5_000, burst: 512 };
         }
-        // Ordinary traffic, as fast as the kernel takes it.
+        // Ordinary traffic has no limit but the kernel's own speed.
         trap_rate[TrapGroup::Host.index()] = TrapRate::UNLIMITED;
         trap_port_rate[TrapGroup::Host.index()] = TrapRate::UNLIMITED;
         Self { reserved, trap_pvst: VlanSet::EMPTY, fdb_limit: FDB_LIMIT_DEFAULT, trap_rate, trap_port_rate }
     }
 }
 
-/// A token bucket: the frames a trap group may send up.
+/// A token bucket: limits the frames that a trap group may send up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrapRate {
     /// Sustained rate in frames per second.
@@ -92,7 +93,7 @@ pub struct TrapRate {
 }
 
 impl TrapRate {
-    /// Lets everything pass: no bucket is asked.
+    /// No limit: no token bucket is used.
     pub const UNLIMITED: Self = Self { rate_pps: u32::MAX, burst: u32::MAX };
 }
 
@@ -102,72 +103,77 @@ impl Default for TrapRate {
     }
 }
 
-/// What happens to a frame for a reserved address.
+/// The action for frames with a reserved destination address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum ReservedAction {
     /// Dropped as `reserved_address`.
     #[default]
     Drop = 0,
-    /// Relayed like any multicast.
+    /// Relayed as multicast.
     Forward = 1,
-    /// To the control plane only.
+    /// Trapped to the control plane and not relayed.
     Trap = 2,
 }
 
-/// One port. Hooking it to a netdev is the plane's business; what is here decides forwarding.
+/// The state of one port. `hook` and `delivery` concern how the plane attaches to the netdev; the other
+/// fields decide forwarding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortState {
     /// The netdev's name, for messages and traces.
     pub name: String,
-    /// The netdev's index; 0 for a port with no netdev behind it (in-memory, or vanished).
+    /// The netdev's index; 0 for a port without a netdev (in memory, or removed).
     pub ifindex: u32,
-    /// What kind of port.
+    /// The kind of port.
     pub kind: PortKind,
-    /// False: every frame in is dropped as `port_down`, and nothing is sent out. Admin state and link together.
+    /// False: every received frame is dropped as `port_down`, and nothing is sent. Combines admin state and
+    /// link.
     pub enabled: bool,
     /// The EtherType that counts as this port's VLAN tag.
     pub tpid: Tpid,
-    /// VLAN of untagged and priority-tagged frames; `None` drops them as `untagged_not_allowed`.
+    /// The VLAN of untagged and priority-tagged frames; `None` drops them as `untagged_not_allowed`.
     pub pvid: Option<VlanId>,
-    /// VLANs sent tagged. Disjoint from `untagged`.
+    /// VLANs that are sent tagged. Disjoint from `untagged`.
     pub tagged: VlanSet,
-    /// VLANs sent untagged. A frame tagged with one of them is accepted, too.
+    /// VLANs that are sent untagged. A received frame that is tagged with one of them is accepted, too.
     pub untagged: VlanSet,
-    /// Names the refusal of a foreign tag: `tagged_on_access` when true, else `vlan_not_allowed`.
+    /// Selects the drop reason for the tag of a VLAN that is not allowed: `tagged_on_access` when true, else
+    /// `vlan_not_allowed`.
     pub access: bool,
-    /// False: teaches the FDB nothing.
+    /// False: source addresses of its frames are not learned.
     pub learning: bool,
-    /// Protected: sends nothing to another protected port.
+    /// Protected: no frame goes from one protected port to another.
     pub isolated: bool,
-    /// False: is in no flood of unknown unicast (`switchport block unicast`; always so for VLAN interfaces).
+    /// False: floods of unknown unicast leave the port out (`switchport block unicast`; always so for VLAN
+    /// interfaces).
     pub flood_unicast: bool,
-    /// False: is in no flood of multicast (broadcast always is).
+    /// False: floods of multicast leave the port out; broadcast does not.
     pub flood_multicast: bool,
     /// Layer-3 MTU in bytes, 68..=65535. A frame fits when its length without this port's tag is at most
     /// MTU + 14 (Ethernet) + 4 (one tag that belongs to the payload), the Linux bridge's rule.
     pub mtu: u32,
-    /// Dynamic FDB entries allowed on this port; `None` is no limit of its own.
+    /// The limit of dynamic FDB entries at this port; `None` means no limit of its own.
     pub fdb_limit: Option<u32>,
-    /// Frames per second that the port lets in of each [`StormKind`], by its number; `None` lets all of them in.
+    /// The frames per second of each [`StormKind`] that the port admits, by its number; `None` means no limit.
     #[serde(default)]
     pub storm_pps: [Option<u32>; StormKind::SLOTS],
-    /// Control frames of customers that a dot1q-tunnel port carries; at other ports it means nothing.
+    /// The customers' protocols that a dot1q-tunnel port carries; without effect at other ports.
     #[serde(default)]
     pub tunnelled: Tunnelled,
-    /// Which kernel hook forwards this port.
+    /// The kernel hook at which the port's frames enter the pipeline.
     pub hook: HookChoice,
     /// How frames are handed to a veth whose other end is in another namespace.
     pub delivery: Delivery,
 }
 
 impl PortState {
-    /// A dot1q-tunnel port: it recognises no tag, and what comes in is a customer's, control frames included.
+    /// True for a dot1q-tunnel port: it recognises no tag, and its frames, control frames included, are a
+    /// customer's.
     #[must_use]
     pub fn is_tunnel(&self) -> bool {
         self.kind == PortKind::Netdev && self.tpid == Tpid::None
     }
-    /// An enabled, learning, untagged member of no VLAN: a starting point for tests and callers to change.
+    /// An enabled, learning port that is a member of no VLAN, for callers and tests to modify.
     #[must_use]
     pub fn new(name: &str, ifindex: u32) -> Self {
         Self {
@@ -201,18 +207,20 @@ impl PortState {
     }
 }
 
-/// What stands behind a port.
+/// What a port is connected to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PortKind {
     /// A network device: NIC, veth, TAP.
     Netdev,
-    /// The pipeline's end of VLAN interface `vlanN`: what is sent here is delivered up to the kernel's IP stack.
+    /// The pipeline's end of VLAN interface `vlanN`: frames sent to this port are delivered to the kernel's IP
+    /// stack.
     Svi(VlanId),
-    /// A routed port (`no switchport`): in no VLAN, and learns nothing. The netdev itself is the kernel's interface: what
-    /// the plane does not route goes on up its stack, and what the kernel sends never passes the plane.
+    /// A routed port (`no switchport`): it is in no VLAN, and learns nothing. The netdev itself is the kernel's
+    /// interface: frames that the plane does not route continue up its stack, and frames that the kernel sends do not
+    /// pass the plane.
     Routed,
-    /// The pipeline's end of a subinterface's veth pair: what is sent here is delivered up; what comes from here leaves
-    /// at `parent`, a routed port, tagged with `vlan`.
+    /// The pipeline's end of a subinterface's veth pair: frames sent to this port are delivered up; frames received
+    /// from it leave at `parent`, a routed port, tagged with `vlan`.
     Subinterface {
         /// The routed port.
         parent: PortId,
@@ -221,17 +229,17 @@ pub enum PortKind {
     },
 }
 
-/// The EtherType a port's VLAN tags carry.
+/// The EtherType of a port's VLAN tags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Tpid {
-    /// No tag is recognised: every frame, tagged or not, belongs to the PVID (`dot1q-tunnel`).
+    /// No tag is recognised: every frame, tagged or not, belongs to the PVID's VLAN (`dot1q-tunnel`).
     None = 0,
     /// 0x8100, the customer tag (IEEE 802.1Q-2018, table 9-1).
     Dot1q = 1,
     /// 0x88A8, the service tag.
     Dot1ad = 2,
-    /// 0x9100, what older equipment used for stacked tags.
+    /// 0x9100, which older equipment uses for stacked tags.
     Stacked9100 = 3,
 }
 
@@ -248,38 +256,39 @@ impl Tpid {
     }
 }
 
-/// The kernel hook a port is forwarded at.
+/// The configured kernel hook of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum HookChoice {
-    /// XDP where the driver has it natively and it pays, else TC.
+    /// XDP where the driver has native XDP and XDP is faster, else TC.
     #[default]
     Auto,
     /// TC only.
     Tc,
-    /// XDP first, TC for what it passes up; refused where the driver has no native XDP.
+    /// XDP first, and TC for the frames that XDP passes up; refused where the driver has no native XDP.
     Xdp,
 }
 
 /// How a frame reaches the far end of a veth port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Delivery {
-    /// `Peer` where the far end is in another namespace and nothing between would be skipped, else `Device`.
+    /// `Peer` where the far end is in another namespace and nothing would be bypassed that must see the
+    /// frame, else `Device`.
     #[default]
     Auto,
-    /// `bpf_redirect_peer`: straight into the far end, past this side's egress queue, taps and counters.
+    /// `bpf_redirect_peer`: directly to the far end; bypasses this side's egress queue, taps and counters.
     Peer,
     /// Through the port's own transmit path.
     Device,
 }
 
-/// One active VLAN.
+/// The state of one active VLAN.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VlanState {
-    /// False: its frames teach the FDB nothing.
+    /// False: source addresses of its frames are not learned.
     pub learning: bool,
-    /// Dynamic FDB entries allowed in this VLAN; `None` is no limit of its own.
+    /// The limit of dynamic FDB entries in this VLAN; `None` means no limit of its own.
     pub fdb_limit: Option<u32>,
-    /// Its spanning-tree instance.
+    /// The spanning-tree instance of this VLAN.
     pub instance: InstanceId,
 }
 
@@ -289,12 +298,12 @@ impl Default for VlanState {
     }
 }
 
-/// Where a control-plane FDB entry points.
+/// The target of a control-plane FDB entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FdbTarget {
     /// A static entry: frames go to this port, and the address cannot move.
     Static(PortId),
-    /// A sticky entry: learned, kept, shown as sticky; forwards like a static one.
+    /// A sticky entry: learned, then kept and shown as sticky; forwards like a static one.
     Sticky(PortId),
     /// An address of the switch itself, reached at this port (a VLAN interface's).
     SelfAddress(PortId),
@@ -313,7 +322,7 @@ impl FdbTarget {
     }
 }
 
-/// A map as a list of pairs: JSON has no keys but strings.
+/// Serialises a map as a list of pairs, because keys in JSON can only be strings.
 mod pairs {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
     use std::collections::BTreeMap;

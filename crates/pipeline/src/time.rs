@@ -1,16 +1,16 @@
-//! Time as the pipeline is told it.
+//! The pipeline's time, which its caller supplies.
 
-/// A moment: nanoseconds since an origin of the caller's choice, which it keeps for the pipeline's life.
+/// A point in time: nanoseconds since an origin that the caller chooses and keeps for the pipeline's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Timestamp(u64);
 
 impl Timestamp {
-    /// The moment `nanos` nanoseconds after the origin.
+    /// The time `nanos` nanoseconds after the origin.
     #[must_use]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
-    /// The moment `secs` seconds after the origin.
+    /// The time `secs` seconds after the origin.
     #[must_use]
     pub const fn from_secs(secs: u32) -> Self {
         Self(secs as u64 * 1_000_000_000)

@@ -1,8 +1,8 @@
-//! One frame's journey: what `show platform packet-trace` prints and the differential test compares.
+//! The trace of one frame: `show platform packet-trace` prints it, and the differential test compares it.
 //!
-//! A pipeline reports [`Fact`]s. The specification notes them while its stages run; the eBPF plane
-//! derives them from the journal of its programs. Invariant: [`Fact`]'s `Display` is the only place
-//! that puts the findings of a stage into words.
+//! A pipeline reports [`Fact`]s. The specification notes them while its stages run; the eBPF plane derives
+//! them from the journal of its programs. Invariant: [`Fact`]'s `Display` is the only place that puts the
+//! findings of a stage into words.
 
 use crate::route::RouteTarget;
 use ipnet::IpNet;
@@ -13,10 +13,10 @@ use lanyard_wire::Tag;
 use std::fmt;
 use std::net::IpAddr;
 
-/// How a frame ended: exactly one for every frame.
+/// The verdict on a frame: exactly one for every frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Sent to at least one port; VLAN interfaces count (delivered up).
+    /// Sent to at least one port; VLAN interfaces count as ports (delivered up).
     Forwarded,
     /// To the control plane only.
     Trapped(TrapReason),
@@ -69,13 +69,13 @@ pub enum Fact {
     Up { reason: TrapReason, port: Option<String> },
     /// `bridge`: the destination is known at a port.
     Destination { mac: MacAddr, on: String },
-    /// `bridge`: the frame is flooded to so many ports.
+    /// `bridge`: the frame is flooded to this number of ports.
     Flood { class: Flood, ports: usize },
     /// `vlan_egress`: the frame may leave by the port.
     Allowed(String),
     /// `vlan_egress`: the frame is longer than the MTU of this port of a flood set.
     TooLong(String),
-    /// `vlan_egress`: the frame may leave by so many ports of a flood set.
+    /// `vlan_egress`: the frame may leave by this number of ports of a flood set.
     AllowedPorts(usize),
     /// `replicate`: a copy, with the TPID and VLAN of its tag.
     Copy { port: String, tag: Option<(u16, u16)> },
@@ -85,7 +85,7 @@ pub enum Fact {
     Dropped(DropReason),
 }
 
-/// Why a frame is flooded.
+/// The class of a flooded frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flood {
     /// The destination is the broadcast address.
@@ -182,7 +182,7 @@ fn route(f: &mut fmt::Formatter<'_>, dst: IpAddr, found: Option<&(IpNet, RouteTa
     }
 }
 
-/// What one stage found and decided.
+/// The findings of one stage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceStep {
     /// The stage.
@@ -192,30 +192,30 @@ pub struct TraceStep {
 }
 
 impl TraceStep {
-    /// One line for people, e.g. `vlan 10 from the port's PVID`.
+    /// One line of text, such as `vlan 10 from the port's PVID`.
     #[must_use]
     pub fn detail(&self) -> String {
         self.facts.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
     }
 }
 
-/// The whole journey.
+/// The trace of one frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trace {
     /// Stages in the order they ran; a drop ends the list at its stage.
     pub stages: Vec<TraceStep>,
-    /// The end.
+    /// The verdict.
     pub verdict: Verdict,
     /// The frames sent, in emission order: port and bytes, tags in line.
     pub egress: Vec<(PortId, Vec<u8>)>,
 }
 
-/// Takes down what the stages say, if anybody wants to know: forwarding pays one branch for it.
+/// Collects the facts of the stages if a trace is wanted. Forwarding passes `None` and pays one branch.
 #[derive(Debug, Default)]
 pub(crate) struct Notes(Option<Vec<TraceStep>>);
 
 impl Notes {
-    /// Notes that are kept.
+    /// Returns notes that collect facts.
     pub(crate) fn kept() -> Self {
         Self(Some(Vec::new()))
     }
@@ -227,7 +227,7 @@ impl Notes {
             None => steps.push(TraceStep { stage, facts: vec![fact()] }),
         }
     }
-    /// The steps taken down.
+    /// The collected steps.
     pub(crate) fn into_steps(self) -> Vec<TraceStep> {
         self.0.unwrap_or_default()
     }

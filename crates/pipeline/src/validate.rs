@@ -5,11 +5,10 @@ use crate::state::{PlaneState, PortKind};
 use lanyard_types::PortId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Checks the router interfaces of a plane state before a plane takes it.
+/// Checks the router interfaces of a plane state before a plane accepts it.
 ///
-/// # Errors
-/// When an interface names a port of another kind, two interfaces share a VLAN, port or tag, or a number is out of range.
-/// Planes refuse the state with this text.
+/// # Errors When an interface names a port of another kind, two interfaces share a VLAN, port or tag, or a number is
+/// out of range. Planes refuse the state with this text.
 pub fn check(state: &PlaneState) -> Result<(), String> {
     let kind = |port: PortId| state.ports.get(&port).map(|port| port.kind);
     let mut seen = BTreeMap::new();
@@ -28,7 +27,7 @@ pub fn check(state: &PlaneState) -> Result<(), String> {
             return Err(format!("router interface {name} names a port that is not of its kind"));
         }
         if let Some(other) = seen.insert(key, *id) {
-            return Err(format!("router interface {name} stands where interface {other} stands"));
+            return Err(format!("router interface {name} uses the VLAN, port or tag of interface {other}"));
         }
         if rif.virtual_macs.len() > VIRTUAL_MACS {
             return Err(format!("router interface {name} has more than {VIRTUAL_MACS} virtual addresses"));
@@ -41,7 +40,10 @@ pub fn check(state: &PlaneState) -> Result<(), String> {
     for port in state.ports.values() {
         let PortKind::Subinterface { parent, vlan } = port.kind else { continue };
         if kind(parent) != Some(PortKind::Routed) || !tags.insert((parent, vlan)) {
-            return Err(format!("subinterface {} has no routed port, or its tag is another's", port.name));
+            return Err(format!(
+                "subinterface {} has no routed port, or another subinterface has its tag",
+                port.name
+            ));
         }
     }
     Ok(())

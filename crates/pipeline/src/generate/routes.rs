@@ -1,6 +1,6 @@
-//! Random routing: interfaces, routes, and packets that meet them.
+//! Random routing: interfaces, routes, and packets for them.
 //!
-//! Addresses are made of few different octets, so that prefixes cover each other and packets hit them.
+//! Addresses are made of few different octets, so that prefixes cover each other and packets match them.
 
 use super::{Rng, State};
 use crate::route::{Adjacency, RifAttachment, RifState, RouteChange, RouteTarget, Urpf, VIRTUAL_MACS};
@@ -11,11 +11,11 @@ use lanyard_wire::ip::ones_complement_sum;
 use lanyard_wire::{Builder, Tag};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// VRFs in use.
+/// The number of VRFs in use.
 const VRFS: u64 = 2;
-/// Adjacencies of a generated state; each may be unresolved.
+/// The number of adjacencies of a generated state; each may be unresolved.
 const ADJACENCIES: u64 = 12;
-/// Groups of a generated state.
+/// The number of groups of a generated state.
 const GROUPS: u64 = 8;
 
 /// The router's address number `n`.
@@ -24,7 +24,8 @@ pub fn router(n: u64) -> MacAddr {
     MacAddr([2, 0xaa, 0, 0, 0, n as u8])
 }
 
-/// Adds ports that route and interfaces to `plane`; answers the ports it made. The state's own ports end at `last`.
+/// Adds routed ports and router interfaces to `plane`, and returns the ports. The other ports of the state end at
+/// `last`.
 pub(super) fn interfaces(rng: &mut Rng, plane: &mut PlaneState, vlans: &[VlanId], last: u16) -> Vec<PortId> {
     let mut made = Vec::new();
     let mut next = last;
@@ -97,7 +98,8 @@ fn interface(rng: &mut Rng, n: u16, attachment: RifAttachment) -> RifState {
     }
 }
 
-/// Adjacencies, groups and routes over the interfaces of `plane`, each before what points at it.
+/// Adjacencies, groups and routes over the interfaces of `plane`. Each object stands before those that refer
+/// to it.
 pub(super) fn routes(rng: &mut Rng, plane: &PlaneState, hosts: &[MacAddr]) -> Vec<RouteChange> {
     let rifs: Vec<RifId> = plane.rifs.keys().copied().collect();
     let mut changes = Vec::new();
@@ -113,7 +115,7 @@ pub(super) fn routes(rng: &mut Rng, plane: &PlaneState, hosts: &[MacAddr]) -> Ve
     for _ in 0..rng.below(80) {
         changes.push(route(rng, &rifs));
     }
-    // As if by another: the states of old seeds are not to change.
+    // Draw from a copy of the generator, so that the states of existing seeds stay the same.
     let mut rng = rng.clone();
     if rng.percent(12) {
         for n in GROUPS + 1..=rng.pick(&[20, 20, 100, 400]).unwrap_or(0) {
@@ -123,7 +125,7 @@ pub(super) fn routes(rng: &mut Rng, plane: &PlaneState, hosts: &[MacAddr]) -> Ve
     changes
 }
 
-/// A group that no other route leads to, and a route to it: many of them make an IPv4 table's entries wide.
+/// A group that no other route uses, and a route to it. Many of them make the entries of an IPv4 table wide.
 fn next_hop_of_its_own(rng: &mut Rng, n: u32) -> Vec<RouteChange> {
     let (group, adjacency) = (GroupId::new(n), AdjacencyId::new(1 + rng.below(ADJACENCIES) as u32));
     let (Some(group), Some(adjacency)) = (group, adjacency) else { return Vec::new() };
@@ -137,7 +139,7 @@ fn next_hop_of_its_own(rng: &mut Rng, n: u32) -> Vec<RouteChange> {
     ]
 }
 
-/// A change to what [`routes`] made: as a control plane would make it while frames pass.
+/// A change to the objects that [`routes`] made, such as a control plane makes while frames are forwarded.
 #[must_use]
 pub fn churn(rng: &mut Rng, state: &State) -> Option<RouteChange> {
     let rifs: Vec<RifId> = state.plane.rifs.keys().copied().collect();
@@ -187,7 +189,7 @@ fn target(rng: &mut Rng, rifs: &[RifId]) -> RouteTarget {
     }
 }
 
-/// A prefix of either family: all lengths occur, the usual ones often.
+/// A prefix of either family. Every length occurs, the usual ones more often.
 #[must_use]
 pub fn prefix(rng: &mut Rng) -> IpNet {
     if rng.percent(50) {
@@ -214,7 +216,7 @@ fn ipv6(rng: &mut Rng) -> Ipv6Addr {
     Ipv6Addr::from(words)
 }
 
-/// An address of a packet: mostly an ordinary one.
+/// An address for a packet; most are ordinary unicast addresses.
 #[must_use]
 pub fn address(rng: &mut Rng, family4: bool) -> IpAddr {
     const ODD4: [Ipv4Addr; 8] = [
@@ -244,8 +246,8 @@ pub fn address(rng: &mut Rng, family4: bool) -> IpAddr {
     }
 }
 
-/// A frame for one of the state's interfaces and the port it comes in at; `None` when there are none. Most could be
-/// forwarded; the others have one thing wrong, and some have a byte of the header overwritten.
+/// A frame for one of the state's interfaces and its ingress port; `None` when there are no interfaces. Most frames
+/// can be forwarded; others have one defect, and some have a byte of the header overwritten.
 #[must_use]
 pub fn frame(rng: &mut Rng, state: &State) -> Option<(PortId, Vec<u8>)> {
     let rifs: Vec<&RifState> = state.plane.rifs.values().collect();
@@ -329,7 +331,8 @@ pub fn packet(rng: &mut Rng) -> (u16, Vec<u8>) {
     if fuzzed {
         bytes[at] = rng.next_u64() as u8;
     }
-    // Half of the overwritten headers are wrong in what was overwritten only.
+    // For half of the overwritten headers compute the checksum again, so that only the overwritten byte is
+    // wrong.
     if family4 && (!fuzzed || rng.percent(50)) {
         bytes[10..12].fill(0);
         let header = (usize::from(bytes[0] & 15) * 4).min(bytes.len());

@@ -1,4 +1,4 @@
-//! bridge: where the destination is (IEEE 802.1Q-2018, 8.6.1 and 8.6.6): one port, or a flood.
+//! bridge: looks the destination up (IEEE 802.1Q-2018, 8.6.1 and 8.6.6): one port, or a flood.
 
 use super::learn::Learn;
 use super::parse::Parsed;
@@ -9,18 +9,19 @@ use crate::tables::Tables;
 use crate::trace::{Fact, Flood, Notes, Verdict};
 use lanyard_types::{DropReason, PortId, PortSet, Stage};
 
-/// Where a frame is to go.
+/// The egress ports of a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Egress {
-    /// To the one port its destination is at; what that port allows is not asked yet.
+    /// The port at which the destination is known; `vlan_egress` has not checked yet whether the frame may
+    /// leave there.
     Unicast(PortId),
-    /// To these ports: members that are up, forwarding, and want such a flood.
+    /// A flood to these ports: members that are enabled, forwarding, and accept this class of flood.
     Flood(PortSet),
 }
 
-/// Looks the destination up. `from` is the port it came in at; `None` for a routed frame, which comes from the router: it
-/// may leave by any port, and port isolation does not concern it. `tunnelled` is about a frame for the address of the tunnel:
-/// ports that carry tunnels, but not of its protocol, are left out.
+/// Looks the destination up. `from` is the ingress port, or `None` for a routed frame: it comes from the router, so it
+/// may leave by any port, and port isolation does not apply. `tunnelled` concerns a frame with the address of the
+/// tunnel: tunnel ports that do not carry its protocol are left out.
 pub(super) fn run(
     tables: &Tables,
     from: Option<(PortId, &PortState)>,
@@ -43,7 +44,8 @@ pub(super) fn run(
         };
         return flooded(Flood::of(frame.dst), flood, notes);
     }
-    // The source has been learned by the time the destination is looked up: a frame to its own sender stays here.
+    // The source counts as learned before the destination is looked up, so a frame to its own sender does not
+    // leave.
     let learned = match learn {
         Learn::At { vlan, mac, port } if (*vlan, *mac) == (class.vlan, frame.dst) => Some(*port),
         _ => None,
@@ -68,7 +70,8 @@ pub(super) fn run(
     }
 }
 
-/// Members of the VLAN that are enabled and forwarding, less the ingress and, for a protected ingress, the protected.
+/// Members of the VLAN that are enabled and forwarding, without the ingress port and, if that is protected, without
+/// the protected ports.
 fn flood_set(tables: &Tables, from: Option<(PortId, &PortState)>, class: &Class) -> PortSet {
     let mut set = tables.vlans.members(class.vlan).intersection(&tables.ports.enabled);
     set = set.difference(&tables.stp.blocked(class.instance));

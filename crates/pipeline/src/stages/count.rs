@@ -1,14 +1,14 @@
-//! count: every frame once at its ingress port and VLAN, every copy once at its egress port.
+//! count: counts every frame once at its ingress port and VLAN, and every copy once at its egress port.
 //!
-//! Bytes are those of the frame as received, and as sent; those of a frame that nobody has seen are not known. Invariant:
-//! conservation (`tables::counters`).
+//! Bytes are those of the frame as received and as sent; the bytes of a frame that was lost before the pipeline are not
+//! known. Invariant: conservation (`tables::counters`).
 
 use super::{Arrival, Decision};
 use crate::tables::counters::Counters;
 use crate::trace::Verdict;
 use lanyard_types::{DropReason, PortId};
 
-/// Counts a frame that has come to its end.
+/// Counts a frame with its verdict.
 pub(crate) fn ended(counters: &mut Counters, arrival: &Arrival<'_>, decision: &Decision, verdict: Verdict) {
     if let Some(vlan) = decision.vlan {
         counters.vlan_mut(vlan).add(arrival.bytes.len());
@@ -25,14 +25,14 @@ pub(crate) fn ended(counters: &mut Counters, arrival: &Arrival<'_>, decision: &D
     }
 }
 
-/// Counts frames that were lost at `port` before the pipeline got them.
+/// Counts frames that were lost at `port` before the pipeline.
 pub(crate) fn overrun(counters: &mut Counters, port: PortId, frames: u64) {
     let port = counters.port_mut(port);
     port.rx.frames += frames;
     port.dropped[DropReason::Overrun.index()] += frames;
 }
 
-/// Counts one copy of `len` bytes that was handed to `port`.
+/// Counts one copy of `len` bytes for `port`; `sent` is false when it was refused.
 pub(crate) fn copy(counters: &mut Counters, port: PortId, len: usize, sent: bool) {
     let port = counters.port_mut(port);
     if sent {
@@ -42,7 +42,7 @@ pub(crate) fn copy(counters: &mut Counters, port: PortId, len: usize, sent: bool
     }
 }
 
-/// Takes back a copy of `len` bytes that had been counted as sent.
+/// Counts a copy of `len` bytes as refused that had been counted as sent.
 pub(crate) fn refused(counters: &mut Counters, port: PortId, len: usize) {
     let port = counters.port_mut(port);
     port.tx.frames = port.tx.frames.saturating_sub(1);

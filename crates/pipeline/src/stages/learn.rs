@@ -1,8 +1,8 @@
-//! learn: the source address teaches where it is (IEEE 802.1Q-2018, 8.7).
+//! learn: enters the source address into the FDB (IEEE 802.1Q-2018, 8.7).
 //!
-//! A frame from an address that is to be dropped ends here whatever learning says. Frames from a VLAN interface teach
-//! nothing: its addresses are the control plane's entries. A limit that is reached refuses the entry, not the
-//! frame. In the spanning tree's learning state the frame ends here, having taught.
+//! A frame from an address with a drop entry is dropped even where learning is off. The addresses of a VLAN interface
+//! are control-plane entries, so its frames are not learned. When a limit is reached, the entry is refused and the
+//! frame goes on. In the spanning-tree state learning the address is learned and the frame is dropped.
 
 use super::Arrival;
 use super::parse::Parsed;
@@ -14,12 +14,12 @@ use crate::tables::fdb::{Fdb, FdbEvent, FdbKind, Found, Limit};
 use crate::trace::{Fact, Notes, Verdict};
 use lanyard_types::{DropReason, MacAddr, PortId, Stage, VlanId};
 
-/// What becomes of a source address.
+/// What happens to the source address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Learn {
-    /// The FDB stays as it is.
+    /// The FDB is not changed.
     Nothing,
-    /// The address is at this port now: a new entry, a refreshed or a moved one.
+    /// The address is at this port now: the entry is new, refreshed or moved.
     At {
         /// The VLAN.
         vlan: VlanId,
@@ -28,11 +28,11 @@ pub enum Learn {
         /// The port.
         port: PortId,
     },
-    /// A limit keeps a new entry out, or keeps one where it was.
+    /// A limit refuses a new entry, or keeps an entry at its old port.
     Refused(Limit),
 }
 
-/// Decides what the source address teaches.
+/// Decides what happens to the source address.
 pub(super) fn run(
     tables: &Tables,
     arrival: &Arrival<'_>,
@@ -72,7 +72,7 @@ fn decide(
         Some(found) if found.port == Some(port) => return Learn::At { vlan, mac, port },
         _ => {}
     }
-    // A move takes no more of the table or the VLAN than it had, so only the new port's limit can stop it.
+    // A move adds no entry to the table or the VLAN, so only the limit of the new port can refuse it.
     let new = found.is_none();
     let fdb = &tables.fdb;
     let full = |count: u32, limit: Option<u32>| limit.is_some_and(|limit| count >= limit);
@@ -99,7 +99,7 @@ fn fact(tables: &Tables, ingress: &PortState, mac: MacAddr, found: Option<Found>
     }
 }
 
-/// Carries out what was decided.
+/// Carries out the decision.
 pub(crate) fn apply(fdb: &mut Fdb, learn: Learn, now: Timestamp) -> Option<FdbEvent> {
     match learn {
         Learn::Nothing => None,

@@ -1,7 +1,8 @@
-//! The stages, in order. Each is a function from tables and what earlier stages found to what it found itself, or
-//! to the frame's end; none of them changes a table, so that a trace runs the very same code.
+//! The stages, in order. Each is a function of the tables and of the results of earlier stages. It returns its
+//! own result, or the verdict that ends the frame. No stage changes a table, so a trace runs exactly the same
+//! code.
 //!
-//! Invariant: [`decide`] is the one place that knows the order, and it is that of `lanyard_types::Stage`.
+//! Invariant: only [`decide`] knows the order, which is that of `lanyard_types::Stage`.
 
 pub mod bridge;
 pub mod count;
@@ -24,39 +25,39 @@ use parse::Parsed;
 use route::{Onward, Out};
 use vlan_ingress::Class;
 
-/// A frame as it came in.
+/// A received frame.
 #[derive(Debug, Clone, Copy)]
 pub struct Arrival<'a> {
-    /// The port it came in at.
+    /// The port that received it.
     pub port: PortId,
     /// Its bytes, tags in line.
     pub bytes: &'a [u8],
-    /// Length in bytes of the longest frame it will be on a wire: that of `bytes`, unless segmentation is still
-    /// ahead of it.
+    /// The length in bytes of the longest frame that it becomes on a wire: that of `bytes`, or of the longest
+    /// segment if it is still to be divided.
     pub longest: usize,
 }
 
-/// Everything the stages decided about one frame.
+/// The decisions of all stages about one frame.
 #[derive(Debug)]
 pub struct Decision {
-    /// How it ends, unless policing or transmission say otherwise.
+    /// The verdict, unless policing or transmission change it.
     pub verdict: Verdict,
-    /// The VLAN it was let into.
+    /// The VLAN that it was admitted to.
     pub vlan: Option<VlanId>,
-    /// The rate of its ingress port that it counts against.
+    /// The rate of its ingress port that it is counted against.
     pub storm: Option<StormKind>,
-    /// What becomes of its source address.
+    /// What happens to its source address.
     pub learn: learn::Learn,
-    /// Ports a flood reached for and the MTU kept it from.
+    /// Ports of a flood that were left out because the frame exceeds their MTU.
     pub oversize: Vec<PortId>,
     /// The copies to send: to ports, or one to the host's end of an interface when the verdict is trapped by `route`.
     pub plan: replicate::Plan,
-    /// The neighbour it was routed to.
+    /// The adjacency that it was routed to.
     pub adjacency: Option<AdjacencyId>,
 }
 
 impl Decision {
-    /// One of which nothing but the end is known.
+    /// A decision of which only the verdict is known.
     pub(crate) fn new(verdict: Verdict) -> Self {
         Self {
             verdict,
@@ -99,7 +100,7 @@ fn run(
             learn::run(tables, arrival, ingress, &frame, &class, &mut decision.learn, notes)?;
             Some(class)
         }
-        // In no VLAN, and nothing to learn.
+        // The frame is in no VLAN, and its source is not learned.
         PortKind::Routed | PortKind::Subinterface { .. } => None,
     };
     let passage = Passage { tables, arrival, ingress };
@@ -127,12 +128,12 @@ fn run(
             Err(Verdict::Trapped(reason))
         }
         (Onward::Up { reason, port: None }, _) => Err(Verdict::Trapped(reason)),
-        // `route` bridges only what a VLAN has let in.
+        // `route` bridges only frames that `vlan_ingress` has admitted to a VLAN.
         (Onward::Bridge | Onward::FromHost(Out::Vlan(_)), _) => Err(Verdict::Dropped(DropReason::NoEgress)),
     }
 }
 
-/// A frame past `route`.
+/// A frame after the stage `route`.
 struct Passage<'a> {
     tables: &'a Tables,
     arrival: &'a Arrival<'a>,
@@ -140,15 +141,15 @@ struct Passage<'a> {
 }
 
 impl Passage<'_> {
-    /// A routed frame's class where it leaves: the router is no port, so no port's tree state is asked. In a VLAN
-    /// that is not active there is nobody to send to.
+    /// The class of a routed frame in its egress VLAN. The router is not a port, so no ingress tree state
+    /// applies. A VLAN that is not active has no egress port.
     fn leaving(&self, frame: &Parsed, vlan: VlanId) -> Result<Class, Verdict> {
         let state = self.tables.vlans.get(vlan).ok_or(Verdict::Dropped(DropReason::NoEgress))?;
         let tag = Tag { vid: vlan.get(), ..frame.tag.unwrap_or_default() };
         Ok(Class { vlan, instance: state.instance, stp: StpState::Forwarding, tag })
     }
 
-    /// The rest of the stages, in a VLAN. A routed frame comes from no port: none is left out for having sent it.
+    /// Runs the remaining stages in a VLAN. A routed frame has no ingress port, so none is left out of its flood.
     fn bridge(
         &self,
         frame: &Parsed,
@@ -170,7 +171,7 @@ impl Passage<'_> {
         Ok(())
     }
 
-    /// The rest of the stages, for a frame that leaves at a routed port.
+    /// Runs the remaining stages for a frame that leaves by a routed port.
     fn straight(
         &self,
         frame: &Parsed,

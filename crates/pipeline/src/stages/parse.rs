@@ -1,7 +1,7 @@
-//! parse: is it a frame, whose is it, and does it carry this port's tag?
+//! parse: checks length and source address, and finds the tag that the port recognises.
 //!
 //! The ingress port's TPID decides whether the EtherType behind the addresses is a tag; a tag of another TPID is
-//! payload. Invariant: later stages see fields, never offsets.
+//! payload. Invariant: later stages use fields, never offsets.
 
 use super::Arrival;
 use crate::state::Tpid;
@@ -10,20 +10,20 @@ use crate::trace::{Fact, Notes, Verdict};
 use lanyard_types::{DropReason, MacAddr, Stage};
 use lanyard_wire::{Frame, TAG_LEN, Tag};
 
-/// What parse found.
+/// The result of parse.
 #[derive(Debug, Clone, Copy)]
 pub struct Parsed {
     /// The destination address.
     pub dst: MacAddr,
     /// The source address.
     pub src: MacAddr,
-    /// The tag, if it carries one that the ingress port recognises.
+    /// The tag, if the frame has one that the ingress port recognises.
     pub tag: Option<Tag>,
-    /// The longest it will be on a wire, in bytes, the recognised tag not counted.
+    /// The length of the longest frame that it becomes on a wire, in bytes, without the recognised tag.
     pub untagged_len: usize,
 }
 
-/// Checks length and source address, finds the tag. A port that does not exist recognises no tag.
+/// Checks length and source address, and finds the tag. A port that does not exist recognises no tag.
 pub(super) fn run(tables: &Tables, arrival: &Arrival<'_>, notes: &mut Notes) -> Result<Parsed, Verdict> {
     let truncated = |_| Verdict::Dropped(DropReason::Truncated);
     let frame = Frame::new(arrival.bytes).map_err(truncated)?;

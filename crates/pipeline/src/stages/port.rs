@@ -1,4 +1,4 @@
-//! port: is this a port of the switch, and is it up?
+//! port: checks that the ingress port exists and is enabled.
 
 use super::Arrival;
 use crate::state::PortState;
@@ -6,7 +6,7 @@ use crate::tables::Tables;
 use crate::trace::{Fact, Notes, Verdict};
 use lanyard_types::{DropReason, Stage};
 
-/// The ingress port, if frames may come in there.
+/// The state of the ingress port, if it may receive frames.
 pub(super) fn run<'t>(
     tables: &'t Tables,
     arrival: &Arrival<'_>,

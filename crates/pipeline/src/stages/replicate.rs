@@ -1,11 +1,11 @@
-//! replicate: the copies, their tags, and their order: the minimum-copy rule.
+//! replicate: makes the copies, with their tags, in the order of the minimum-copy rule.
 //!
-//! Ports that want the frame as it arrived come first, then the frame is changed once for each further form, and the
-//! ports that want that form follow, in ascending order. N ports take N-1 clones, and as many tag operations as
-//! there are forms other than the first one's arrival. A frame whose tag names another VLAN than the one it leaves in
-//! (priority-tagged, or routed) is wanted by nobody as it arrived. A routed frame is rewritten once, before all copies. A
-//! customer's control frame in a tunnel has its protocol's destination at tunnel ports and the tunnel's elsewhere; that
-//! counts as no tag operation.
+//! Ports that take the frame in the form in which it arrived come first. Then the frame is changed once for each
+//! further form, and the ports with that form follow, in ascending order. N ports take N-1 clones, and as many tag
+//! operations as there are forms besides the one that arrived. A frame whose tag names another VLAN than its egress
+//! VLAN (priority-tagged, or routed) is sent to no port as it arrived. A routed frame is rewritten once, before all
+//! copies. A customer's control frame in a tunnel has its protocol's destination at tunnel ports and the tunnel's
+//! elsewhere; changing that is not counted as a tag operation.
 
 use super::bridge::Egress;
 use super::parse::Parsed;
@@ -18,29 +18,30 @@ use crate::trace::{Fact, Notes};
 use lanyard_types::{MacAddr, PortId, Stage, VlanId};
 use lanyard_wire::{Tag, Truncated, pop, push, rewrite};
 
-/// How a copy is tagged.
+/// The tag of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// Without a tag of the switch's.
+    /// Without a tag of the switch.
     Untagged,
     /// With a tag of this TPID, which is not [`Tpid::None`].
     Tagged(Tpid),
 }
 
-/// The copies to send and how to make them.
+/// The copies to send, and how to make them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// The copies in the order they are sent.
+    /// The copies in the order in which they are sent.
     pub copies: Vec<(Form, PortId)>,
-    /// The form the frame arrived in; `None` for one that nobody wants so.
+    /// The form in which the frame arrived; `None` if no port takes it in that form.
     pub arrived: Option<Form>,
-    /// True when it arrived with a recognised tag.
+    /// True when the frame arrived with a recognised tag.
     pub has_tag: bool,
     /// The tag for tagged copies.
     pub tag: Tag,
-    /// How a routed frame is changed first.
+    /// The rewrite of a routed frame, which precedes all copies.
     pub rewrite: Option<Rewrite>,
-    /// For a frame with the address of the tunnel (`MacAddr::TUNNEL`): who wants another address.
+    /// For a frame with the address of the tunnel (`MacAddr::TUNNEL`): the ports where it gets another
+    /// destination.
     pub tunnelled: Option<Tunnelled>,
 }
 
@@ -74,7 +75,7 @@ pub(super) fn run(
     Plan { copies, arrived, has_tag: frame.tag.is_some(), tag: class.tag, rewrite: None, tunnelled: None }
 }
 
-/// One copy out of a routed port, with a subinterface's tag or without.
+/// One copy out of a routed port, with or without a subinterface's tag.
 pub(super) fn straight(
     tables: &Tables,
     ingress: &PortState,
@@ -101,7 +102,7 @@ pub(super) fn straight(
     }
 }
 
-/// The copy that goes up to the host's end of an interface: as it came, without the tag.
+/// The copy for the host's end of an interface: the frame as received, without the tag.
 pub(super) fn up(ingress: &PortState, frame: &Parsed, port: PortId) -> Plan {
     let tag = frame.tag.unwrap_or_default();
     let arrived = arrived(ingress, frame, tag);
@@ -115,7 +116,7 @@ pub(super) fn up(ingress: &PortState, frame: &Parsed, port: PortId) -> Plan {
     }
 }
 
-/// The form it arrived in, if a copy that leaves with `tag` can be had by leaving it as it is.
+/// The form in which the frame arrived, if a copy in that form carries the right tag without a change.
 fn arrived(ingress: &PortState, frame: &Parsed, tag: Tag) -> Option<Form> {
     match frame.tag {
         None => Some(Form::Untagged),
@@ -124,7 +125,7 @@ fn arrived(ingress: &PortState, frame: &Parsed, tag: Tag) -> Option<Form> {
     }
 }
 
-/// As it arrived, untagged, the TPID of a tag it came with, the other TPIDs by number.
+/// The order of forms: as arrived, untagged, the TPID of the tag it arrived with, the other TPIDs by number.
 fn rank(form: Form, arrived: Option<Form>, ingress: Tpid) -> u8 {
     match form {
         form if Some(form) == arrived => 0,
@@ -142,8 +143,8 @@ fn fact(tables: &Tables, port: PortId, form: Form, tag: Tag) -> Fact {
     Fact::Copy { port: tables.ports.name(port), tag }
 }
 
-/// Makes the copies and hands each to `send`; answers how many tag operations it took. `scratch` is room to
-/// work in, kept by the caller so that forwarding does not allocate.
+/// Makes the copies and passes each to `send`; returns the number of tag operations. `scratch` is a buffer
+/// that the caller keeps, so that forwarding does not allocate.
 pub(crate) fn emit(
     plan: &Plan,
     bytes: &[u8],
@@ -167,7 +168,7 @@ pub(crate) fn emit(
                 scratch.extend_from_slice(bytes);
                 changed = true;
             }
-            // Parse has seen a whole header, and a whole tag where there is one: this can't be truncated.
+            // Parse has checked the header and the tag, so the frame cannot be too short here.
             if retag(scratch, *form, has_tag, plan.tag).is_err() {
                 return operations;
             }
@@ -193,7 +194,7 @@ pub(crate) fn emit(
     operations
 }
 
-/// One tag operation: whatever the frame carries, to `form`.
+/// Performs one tag operation: changes the frame from its present form to `form`.
 fn retag(frame: &mut Vec<u8>, form: Form, has_tag: bool, tag: Tag) -> Result<(), Truncated> {
     let tpid = match form {
         Form::Untagged => None,

@@ -19,37 +19,37 @@ use lanyard_wire::ip::{IPV4, IPV6, IpHeader};
 use lanyard_wire::{Frame, HEADER_LEN, TAG_LEN};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Where the stage sends a frame.
+/// What happens to a frame after this stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Onward {
-    /// It is not for the router: bridged as it is.
+    /// It is not for the router and is bridged unchanged.
     Bridge,
-    /// Routed.
+    /// It is routed.
     Routed {
-        /// What it leaves as.
+        /// The rewrite before it leaves.
         rewrite: Rewrite,
-        /// The neighbour it goes to.
+        /// The adjacency that it goes to.
         adjacency: AdjacencyId,
-        /// Where it leaves.
+        /// The VLAN or port by which it leaves.
         out: Out,
     },
-    /// From the host's end of a subinterface: out of its routed port.
+    /// It comes from the host's end of a subinterface and leaves by the routed port.
     FromHost(Out),
-    /// To the kernel.
+    /// It goes to the kernel.
     Up {
-        /// Why.
+        /// The reason.
         reason: TrapReason,
-        /// The pipeline's end of the host's interface; `None` is the stack of the netdev it came in at.
+        /// The pipeline's end of the host's interface; `None` means the stack of the ingress netdev.
         port: Option<PortId>,
     },
 }
 
-/// Where a routed frame leaves.
+/// The VLAN or port by which a routed frame leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Out {
-    /// By what is known in this VLAN.
+    /// It is bridged in this VLAN.
     Vlan(VlanId),
-    /// At this routed port.
+    /// It leaves by this routed port.
     Port {
         /// The port.
         port: PortId,
@@ -58,16 +58,16 @@ pub enum Out {
     },
 }
 
-/// How a routed frame differs from the one that came: its addresses, and one hop less.
+/// The changes to a routed frame: its addresses, and a TTL or hop limit that is one less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rewrite {
-    /// The neighbour.
+    /// The next hop's MAC address.
     pub dst: MacAddr,
-    /// The router.
+    /// The router interface's MAC address.
     pub src: MacAddr,
 }
 
-/// Decides.
+/// Decides whether the frame is routed, and how.
 pub(super) fn run(
     tables: &Tables,
     arrival: &Arrival<'_>,
@@ -93,7 +93,7 @@ pub(super) fn run(
                 PRIORITY_VID => (tables.rifs.on_port(arrival.port), None),
                 vid => {
                     let end = VlanId::new(vid).and_then(|vlan| tables.ports.subinterface(arrival.port, vlan));
-                    // A tag nobody stands on is the netdev's own affair.
+                    // Without a subinterface for the tag, the kernel's stack of the netdev handles the frame.
                     (end.and_then(|end| tables.rifs.on_port(end)), end)
                 }
             }
@@ -121,7 +121,7 @@ fn inner_ethertype(arrival: &Arrival<'_>, frame: &Parsed) -> u16 {
     arrival.bytes.get(at..at + 2).map_or(0, |bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
 }
 
-/// Where the packet begins: behind the recognised tag.
+/// The offset of the packet: behind the recognised tag.
 fn l3_offset(frame: &Parsed) -> usize {
     HEADER_LEN + if frame.tag.is_some() { TAG_LEN } else { 0 }
 }
@@ -138,13 +138,13 @@ fn routes(rif: &RifState, ethertype: u16) -> bool {
     }
 }
 
-/// Says that the frame goes up, and where.
+/// Records that the frame goes to the kernel, and where.
 fn to_kernel(tables: &Tables, reason: TrapReason, port: Option<PortId>, notes: &mut Notes) -> Onward {
     notes.say(Stage::Route, || Fact::Up { reason, port: port.map(|port| tables.ports.name(port)) });
     Onward::Up { reason, port }
 }
 
-/// The interface that was asked to route.
+/// The interface that received a frame for the router.
 struct Asked<'t> {
     tables: &'t Tables,
     id: RifId,
@@ -175,7 +175,7 @@ impl Asked<'_> {
             return Err(Verdict::Dropped(DropReason::MartianSource));
         }
         let link_local = is_link_local(header.src);
-        // The kernel would forward it (RFC 3927, 2.7).
+        // The kernel would forward a packet with a link-local IPv4 address, which RFC 3927, 2.7 forbids.
         let stays = header.src.is_ipv4() && (link_local || is_link_local(header.dst));
         if header.options {
             return if stays {
@@ -188,7 +188,7 @@ impl Asked<'_> {
             return Err(Verdict::Dropped(DropReason::UrpfFailed));
         }
         if header.dst.is_ipv6() && is_link_local(header.dst) {
-            // Every router has one of its own on every link.
+            // Every router has a link-local address of its own on every link.
             return up(TrapReason::LocalAddress, notes);
         }
         let found = self.tables.routes.longest(self.rif.vrf, header.dst);
@@ -231,14 +231,14 @@ impl Asked<'_> {
         Ok(Onward::Routed { rewrite: Rewrite { dst: mac, src: egress.mac }, adjacency, out })
     }
 
-    /// Is it an address of the switch itself, in the interface's routing table? No packet from a wire has such a source
-    /// (RFC 1812, 5.3.7).
+    /// True for an address of the switch in the interface's routing table. No packet from a wire has such a source (RFC
+    /// 1812, 5.3.7).
     fn is_own(&self, address: IpAddr) -> bool {
         let found = self.tables.routes.longest(self.rif.vrf, address);
         matches!(found, Some((_, RouteTarget::Up(TrapReason::LocalAddress))))
     }
 
-    /// Is the source reachable, the way the interface asks for it (RFC 3704, 2.2 to 2.4)?
+    /// True if the source passes the reverse path check of the interface (RFC 3704, 2.2 to 2.4).
     fn reverse_path(&self, src: IpAddr) -> bool {
         let urpf = if src.is_ipv4() { self.rif.urpf_ipv4 } else { self.rif.urpf_ipv6 };
         if urpf == Urpf::Off {
@@ -247,7 +247,8 @@ impl Asked<'_> {
         let routes = &self.tables.routes;
         match routes.longest(self.rif.vrf, src).map(|(_, target)| target) {
             None | Some(RouteTarget::Blackhole) => false,
-            // What only the kernel can route, only the kernel can judge; a connected subnet is reachable.
+            // The plane cannot check a source behind a route that only the kernel carries out, so it passes.
+            // The source in a connected subnet is reachable.
             Some(RouteTarget::Up(reason)) => matches!(reason, TrapReason::RoutePolicy | TrapReason::Glean),
             Some(RouteTarget::Connected(rif)) => urpf == Urpf::Loose || rif == self.id,
             Some(RouteTarget::Group(group)) => {
@@ -260,12 +261,13 @@ impl Asked<'_> {
     }
 }
 
-/// An address of many: multicast, or everybody on the link.
+/// True for a multicast address or the limited broadcast address.
 fn is_group(address: IpAddr) -> bool {
     address.is_multicast() || address == Ipv4Addr::BROADCAST
 }
 
-/// An address no packet on a wire comes from or goes to (RFC 1812, 5.3.7; RFC 4291, 2.5.2, 2.5.3 and 2.5.5.2).
+/// True for an address that no packet on a wire may have (RFC 1812, 5.3.7; RFC 4291, 2.5.2, 2.5.3 and
+/// 2.5.5.2).
 fn is_martian(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => matches!(address.octets()[0], 0 | 127 | 240..),
@@ -276,7 +278,7 @@ fn is_martian(address: IpAddr) -> bool {
     }
 }
 
-/// An address that means something on one link only (RFC 3927, RFC 4291): never forwarded from or to.
+/// True for an address that is valid on one link only (RFC 3927, RFC 4291); no router forwards from or to it.
 fn is_link_local(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => Ipv4Addr::is_link_local(&address),
@@ -285,7 +287,7 @@ fn is_link_local(address: IpAddr) -> bool {
 }
 
 impl Rewrite {
-    /// Carries it out on a frame that came in with or without a recognised tag.
+    /// Carries the rewrite out on a frame with or without a recognised tag.
     pub(crate) fn apply(&self, frame: &mut [u8], has_tag: bool) {
         if Frame::new(frame).is_ok() {
             frame[..6].copy_from_slice(&self.dst.0);

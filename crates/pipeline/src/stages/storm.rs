@@ -34,7 +34,7 @@ pub(super) fn run(tables: &Tables, ingress: &PortState, frame: &Parsed, class: &
     ingress.storm_pps[kind.index()].filter(|_| !known).map(|_| kind)
 }
 
-/// The token buckets, at most one for each port and kind. A bucket holds what one second lets in.
+/// The token buckets, at most one for each port and kind. A bucket holds at most the frames of one second.
 #[derive(Debug, Default)]
 pub(crate) struct Policers(BTreeMap<(PortId, StormKind), TokenBucket>);
 
@@ -47,7 +47,7 @@ impl Policers {
         let full = || TokenBucket::new(TrapRate { rate_pps, burst: rate_pps });
         self.0.entry((port, kind)).or_insert_with(full).take(now)
     }
-    /// Forgets what a port has had of the rates that change from `old` to `new`.
+    /// Removes the buckets of a port whose rates differ between `old` and `new`.
     pub(crate) fn change(&mut self, port: PortId, old: Option<&PortState>, new: Option<&PortState>) {
         for kind in StormKind::ALL {
             let pps = |state: Option<&PortState>| state.and_then(|state| state.storm_pps[kind.index()]);
@@ -58,7 +58,7 @@ impl Policers {
     }
 }
 
-/// What a frame over the rate leaves of the decision: it was received in its VLAN, and nothing else becomes of it.
+/// Reduces the decision to that of a frame over the rate: it was received in its VLAN, and nothing else happens.
 pub(crate) fn refuse(decision: &mut Decision) {
     *decision = Decision {
         vlan: decision.vlan,
@@ -85,7 +85,7 @@ mod tests {
         MacAddr([2, 0, 0, 0, 0, n])
     }
 
-    /// Two access ports; the first one has these rates.
+    /// A pipeline with two access ports, the first of which has these rates.
     fn pipeline(storm_pps: [Option<u32>; StormKind::SLOTS]) -> Pipeline {
         let mut state = PlaneState::default();
         state.vlans.insert(VlanId::DEFAULT, VlanState::default());
@@ -98,7 +98,7 @@ mod tests {
         pipeline
     }
 
-    /// True when a frame is let in at `ms`; the only reason not to is the rate.
+    /// True when a frame is admitted at `ms`; the only possible reason for a refusal is the rate.
     fn lets_in(pipeline: &mut Pipeline, ms: u64, at: u16, dst: MacAddr, src: MacAddr) -> bool {
         let frame = Builder::new(dst, src).ethertype(0x88b5).build();
         let now = Timestamp::from_nanos(ms * 1_000_000);

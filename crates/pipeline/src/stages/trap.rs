@@ -1,11 +1,11 @@
-//! trap: link-local control frames go to the control plane or nowhere (IEEE 802.1Q-2018, 8.6.3 and table 8-1).
+//! trap: link-local control frames go to the control plane or are dropped (IEEE 802.1Q-2018, 8.6.3 and table 8-1).
 //!
-//! Trapping asks neither VLAN nor spanning-tree state: BPDUs come in at discarding ports. It does ask whether the
-//! port is enabled: on one that is not, what would be trapped goes on to the port stage and ends there. PVST+ BPDUs are trapped
-//! in VLANs with a tree only; elsewhere they are ordinary multicast. Control frames of a customer's network never reach
-//! this switch's protocols: a dot1q-tunnel port drops them, or sends them through the provider's network with another
-//! destination, which `replicate` restores at the tunnel ports on the other side. The token bucket is no part of the
-//! decision; [`police`] takes the token when the frame really goes up.
+//! Trapping does not depend on VLAN or spanning-tree state: BPDUs are received at discarding ports. It does depend on
+//! the port being enabled: at a disabled port such a frame goes on to the port stage, which drops it. PVST+ BPDUs are
+//! trapped only in VLANs with a tree; elsewhere they are ordinary multicast. Control frames of a customer's network
+//! never reach this switch's protocols: a dot1q-tunnel port drops them, or sends them through the provider's network
+//! with another destination, which `replicate` restores at the tunnel ports on the other side. The token bucket is not
+//! part of the decision; [`police`] takes the token when the frame really goes up.
 
 use super::Arrival;
 use super::parse::Parsed;
@@ -20,7 +20,7 @@ use lanyard_wire::tunnelled_protocol;
 /// The last nibble of the address of MAC control frames: PAUSE and priority flow control.
 const PAUSE: u8 = 1;
 
-/// Ends a frame that is not for this switch to relay.
+/// Ends a frame that this switch must not relay.
 pub(super) fn run(
     tables: &Tables,
     arrival: &Arrival<'_>,
@@ -49,19 +49,19 @@ pub(super) fn run(
     Err(Verdict::Trapped(reason))
 }
 
-/// What is asked of a control frame of a customer in the provider's network.
+/// How a customer's control frame is treated inside the provider's network.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tunnelled {
-    /// The destination that the frame's protocol uses, for `restored`; without a protocol that is known there are none.
+    /// The destination that the frame's protocol uses, for `restored`; unused while `restored` is empty.
     pub address: MacAddr,
     /// The tunnel ports that carry its protocol.
     pub restored: PortSet,
-    /// The other tunnel ports, which it does not leave by.
+    /// The other tunnel ports, by which the frame does not leave.
     pub without: PortSet,
 }
 
 impl Tunnelled {
-    /// For a frame as it came in.
+    /// The treatment of a received frame.
     pub(super) fn of(tables: &Tables, arrival: &Arrival<'_>, frame: &Parsed) -> Self {
         let found = tunnelled_protocol(arrival.bytes, frame.tag.is_some());
         let mut all =
@@ -74,14 +74,14 @@ impl Tunnelled {
         }
         all
     }
-    /// The destination that it has at a port.
+    /// The destination address that the frame has at a port.
     pub(super) fn address(&self, port: PortId) -> MacAddr {
         if self.restored.contains(port) { self.address } else { MacAddr::TUNNEL }
     }
 }
 
-/// The protocol of a customer's control frame that `port` carries; `None` for any other frame. A protocol's frame has that
-/// protocol's address and payload.
+/// The protocol of a customer's control frame that `port` carries; `None` for any other frame. Both the address and the
+/// payload must be those of the protocol.
 fn customers(
     port: &PortState,
     arrival: &Arrival<'_>,
@@ -101,7 +101,7 @@ fn customers(
     }
 }
 
-/// Why a frame for `dst` in `vlan` would go up; `None` when it would not.
+/// Why a frame for `dst` in `vlan` is trapped; `None` when it is not.
 fn reason(table: &TrapTable, dst: MacAddr, vlan: Option<VlanId>) -> Result<Option<TrapReason>, Verdict> {
     let Some(nibble) = dst.reserved() else {
         return Ok((dst == MacAddr::SSTP && table.pvst(vlan)).then_some(TrapReason::PvstBpdu));
@@ -121,7 +121,8 @@ fn reason(table: &TrapTable, dst: MacAddr, vlan: Option<VlanId>) -> Result<Optio
     }
 }
 
-/// Takes a token from the port's share and the group of a trapped frame; one that is over the rate is dropped instead.
+/// Takes a token from the port's share and from the group of a trapped frame; a frame over either rate is dropped
+/// instead.
 pub(crate) fn police(table: &mut TrapTable, verdict: Verdict, port: PortId, now: Timestamp) -> Verdict {
     match verdict {
         Verdict::Trapped(reason) if !table.admit(reason, port, now) => {

@@ -1,7 +1,9 @@
-//! vlan_egress: what each egress port allows (IEEE 802.1Q-2018, 8.6.4): membership, spanning tree, isolation, MTU.
+//! vlan_egress: checks what each egress port allows (IEEE 802.1Q-2018, 8.6.4): membership, spanning tree, isolation,
+//! MTU.
 //!
-//! A known destination that may not be reached ends the frame with a name, in the order of the checks below. A flood
-//! has asked all but the MTU already; a port it is too long for is taken out and counted there.
+//! If the one port of a known destination fails a check, the frame is dropped with that check's reason, in the order
+//! below. The ports of a flood have passed all checks but the MTU; a port whose MTU the frame exceeds is removed and
+//! counts the loss.
 
 use super::bridge::Egress;
 use super::parse::Parsed;
@@ -12,12 +14,13 @@ use crate::trace::{Fact, Notes, Verdict};
 use lanyard_types::{DropReason, PortId, Stage};
 use lanyard_wire::{HEADER_LEN, TAG_LEN};
 
-/// True when a frame of `untagged_len` bytes fits: one tag of the payload's own is not held against it.
+/// True when a frame of `untagged_len` bytes fits the MTU; one tag inside the payload is not counted.
 fn fits(port: &PortState, untagged_len: usize) -> bool {
     untagged_len <= port.mtu as usize + HEADER_LEN + TAG_LEN
 }
 
-/// What is left of where the frame was to go; ports a flood is too long for go to `oversize`. `from` as in `bridge`.
+/// Removes the ports by which the frame may not leave; ports of a flood whose MTU it exceeds go to `oversize`.
+/// `from` is as in `bridge`.
 pub(super) fn run(
     tables: &Tables,
     from: Option<(PortId, &PortState)>,
@@ -73,7 +76,7 @@ fn unicast(
     Ok(())
 }
 
-/// What a port in no VLAN allows: a routed port, or the host's end of an interface.
+/// The checks of a port that is in no VLAN: a routed port, or the host's end of an interface.
 pub(super) fn straight(tables: &Tables, frame: &Parsed, port: PortId) -> Result<(), DropReason> {
     let state = tables.ports.get(port).filter(|state| state.enabled).ok_or(DropReason::EgressDown)?;
     if fits(state, frame.untagged_len) { Ok(()) } else { Err(DropReason::MtuExceeded) }

@@ -1,5 +1,5 @@
-//! vlan_ingress: which VLAN (IEEE 802.1Q-2018, 6.9), may it come in here (8.6.2), and what does the spanning tree
-//! say (8.4)?
+//! vlan_ingress: classifies the frame into a VLAN (IEEE 802.1Q-2018, 6.9), and checks membership (8.6.2) and
+//! spanning-tree state (8.4).
 //!
 //! Order: classification, membership, activity of the VLAN, spanning-tree state. Priority and drop eligibility of a
 //! recognised tag are kept, also those of a priority tag.
@@ -12,25 +12,25 @@ use crate::trace::{Fact, Notes, Verdict};
 use lanyard_types::{DropReason, InstanceId, Stage, VlanId};
 use lanyard_wire::Tag;
 
-/// A tag with this VID says nothing of a VLAN: it carries a priority.
+/// The VID of a priority tag, which names no VLAN.
 pub(super) const PRIORITY_VID: u16 = 0;
 /// The reserved VID.
 const RESERVED_VID: u16 = 4095;
 
-/// A frame and the VLAN it was let into.
+/// A frame's VLAN, and what depends on it.
 #[derive(Debug, Clone, Copy)]
 pub struct Class {
     /// The VLAN.
     pub vlan: VlanId,
     /// Its spanning-tree instance.
     pub instance: InstanceId,
-    /// The ingress port's state there: learning or forwarding.
+    /// The ingress port's state in that instance: learning or forwarding.
     pub stp: StpState,
-    /// The tag it leaves with where it leaves tagged.
+    /// The tag of copies that leave tagged.
     pub tag: Tag,
 }
 
-/// Classifies the frame and checks that it may come in.
+/// Classifies the frame and checks that the port may receive it.
 pub(super) fn run(
     tables: &Tables,
     arrival: &Arrival<'_>,

@@ -1,23 +1,25 @@
-//! What is counted: per port, per VLAN, per drop reason.
+//! Counters per port, per VLAN and per drop reason.
 //!
 //! Invariant (conservation): at every port, received = forwarded + trapped + the sum of dropped by reason.
 
 use lanyard_types::{DropReason, FrameCount, MAX_PORTS, MAX_VLANS, PortId, VlanId};
 
-/// What a port has seen.
+/// The counters of a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortCounters {
-    /// Received, whatever became of them. Of frames dropped for `Overrun` the bytes are not known, and not counted.
+    /// Received frames, whatever their verdict. The bytes of frames dropped for `Overrun` are not known and not
+    /// counted.
     pub rx: FrameCount,
-    /// Sent: a frame flooded to three ports counts at each.
+    /// Sent frames: a frame flooded to three ports counts at each.
     pub tx: FrameCount,
-    /// Received and only trapped.
+    /// Received frames that were only trapped.
     pub trapped: u64,
-    /// Received and forwarded to at least one port.
+    /// Received frames that were forwarded to at least one port.
     pub forwarded: u64,
-    /// Received and dropped, by `DropReason::index()`. rx.frames = forwarded + trapped + their sum.
+    /// Received frames that were dropped, by `DropReason::index()`. rx.frames = forwarded + trapped + their
+    /// sum.
     pub dropped: [u64; DropReason::SLOTS],
-    /// Copies not sent to this port by vlan_egress although a flood reached for it (MTU), and copies the kernel refused.
+    /// Copies for this port that vlan_egress removed from a flood (MTU), and copies that the kernel refused.
     pub tx_dropped: u64,
 }
 
@@ -35,7 +37,7 @@ impl Default for PortCounters {
 }
 
 impl PortCounters {
-    /// True when every frame received is accounted for.
+    /// True when every received frame is counted under exactly one verdict.
     #[must_use]
     pub fn conserved(&self) -> bool {
         self.rx.frames == self.forwarded + self.trapped + self.dropped.iter().sum::<u64>()
@@ -64,16 +66,16 @@ impl Counters {
     pub fn port(&self, port: PortId) -> &PortCounters {
         &self.ports[port.index()]
     }
-    /// The port's counters, to count.
+    /// The port's counters, for a change.
     pub fn port_mut(&mut self, port: PortId) -> &mut PortCounters {
         &mut self.ports[port.index()]
     }
-    /// Frames that entered the VLAN: those vlan_ingress let in.
+    /// Frames that vlan_ingress admitted to the VLAN.
     #[must_use]
     pub fn vlan(&self, vlan: VlanId) -> FrameCount {
         self.vlans[vlan.index()]
     }
-    /// The VLAN's counter, to count.
+    /// The VLAN's counter, for a change.
     pub fn vlan_mut(&mut self, vlan: VlanId) -> &mut FrameCount {
         &mut self.vlans[vlan.index()]
     }

@@ -1,10 +1,10 @@
-//! The filtering database (IEEE 802.1Q-2018, 8.8): which port an address of a VLAN was seen at.
+//! The filtering database (IEEE 802.1Q-2018, 8.8): maps an address of a VLAN to the port where it was seen.
 //!
-//! One hash table under a salted hash holds dynamic and control-plane entries; an address is in it once. When a
-//! limit is reached a new address is refused and counted, and those that are there stay: a host that makes up
-//! addresses can't push others out, and what it sends is flooded.
+//! One hash table under a salted hash holds dynamic and control-plane entries, at most one for each key. When a
+//! limit is reached, a new address is refused and counted, and existing entries stay: a host that invents
+//! addresses cannot displace others, and frames to its addresses are flooded.
 //!
-//! Invariant: the counts of dynamic entries (altogether, per port, per VLAN) are those of the table, and a
+//! Invariant: the counts of dynamic entries (total, per port, per VLAN) are those of the table, and a
 //! control-plane entry changes only by [`Fdb::set`].
 
 use crate::Timestamp;
@@ -22,28 +22,28 @@ pub struct FdbEntry {
     pub mac: MacAddr,
     /// The port; `None` for an entry that drops.
     pub port: Option<PortId>,
-    /// What kind of entry.
+    /// The kind of entry.
     pub kind: FdbKind,
     /// Seconds since a frame from the address was last seen; 0 for entries that do not age.
     pub age_s: u32,
 }
 
-/// What kind of FDB entry.
+/// The kind of an FDB entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum FdbKind {
-    /// Learned; ages.
+    /// Learned, and ages out.
     Dynamic = 1,
     /// Configured.
     Static = 2,
-    /// Learned and kept.
+    /// Learned, and does not age.
     Sticky = 3,
-    /// The switch's own.
+    /// An address of the switch itself.
     SelfAddress = 4,
 }
 
 impl FdbKind {
-    /// The word used in text and JSON.
+    /// The keyword used in text and JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -55,7 +55,7 @@ impl FdbKind {
     }
 }
 
-/// Which FDB entries; every field that is set must match.
+/// Selects FDB entries; every field that is set must match.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FdbFilter {
     /// Only this VLAN.
@@ -69,7 +69,7 @@ pub struct FdbFilter {
 }
 
 impl FdbFilter {
-    /// True when `entry` passes.
+    /// True when `entry` matches.
     #[must_use]
     pub fn matches(&self, entry: &FdbEntry) -> bool {
         self.vlan.is_none_or(|vlan| vlan == entry.vlan)
@@ -79,45 +79,45 @@ impl FdbFilter {
     }
 }
 
-/// What a sweep of the FDB did.
+/// The result of a sweep of the FDB.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sweep {
-    /// Entries aged out.
+    /// The number of entries that aged out.
     pub aged: u64,
-    /// Seconds until the next dynamic entry expires if nothing refreshes it; `None` when there is none.
+    /// Seconds until the next dynamic entry expires if no frame refreshes it; `None` when there is none.
     pub next_in_s: Option<u32>,
 }
 
-/// What happened to a dynamic entry.
+/// A change to a dynamic entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FdbEvent {
     /// Learned.
     Added(FdbEntry),
-    /// Moved; the entry says where to, `from` says where from.
+    /// Moved to another port.
     Moved {
-        /// The entry as it is now.
+        /// The entry with its new port.
         entry: FdbEntry,
-        /// The port it was at.
+        /// The port it was at before.
         from: PortId,
     },
     /// Aged out.
     Aged(FdbEntry),
-    /// Flushed, or displaced by a control-plane entry, or gone with its port or VLAN.
+    /// Flushed, replaced by a control-plane entry, or removed with its port or VLAN.
     Deleted(FdbEntry),
 }
 
-/// What a look-up finds.
+/// The result of a look-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Found {
     /// The port; `None` for an entry that drops.
     pub port: Option<PortId>,
-    /// What kind of entry.
+    /// The kind of entry.
     pub kind: FdbKind,
     /// When it was last seen, in whole seconds of the pipeline's clock.
     pub updated_s: u32,
 }
 
-/// Which limit stands in the way of one more dynamic entry.
+/// The limit that refuses a further dynamic entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
     /// The table's own.
@@ -129,7 +129,7 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// The word used in traces.
+    /// The keyword used in traces.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -140,7 +140,7 @@ impl Limit {
     }
 }
 
-/// Frames whose source was not learned, by the first limit that was reached (table, port, VLAN).
+/// Frames whose source was not learned, by the first limit that was reached, in the order table, port, VLAN.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Refusals {
     /// The table's limit.
@@ -204,12 +204,12 @@ impl Fdb {
             refusals: Refusals::default(),
         }
     }
-    /// What is known of an address.
+    /// Looks an address up.
     #[must_use]
     pub fn get(&self, vlan: VlanId, mac: MacAddr) -> Option<Found> {
         self.entries.get(&key(vlan, mac)).copied()
     }
-    /// Entries of every kind.
+    /// The number of entries of every kind.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.entries.len() as u64
@@ -219,32 +219,32 @@ impl Fdb {
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
-    /// Dynamic entries.
+    /// The number of dynamic entries.
     #[must_use]
     pub fn dynamic(&self) -> u64 {
         self.dynamic
     }
-    /// Dynamic entries at a port.
+    /// The number of dynamic entries at a port.
     #[must_use]
     pub fn dynamic_at(&self, port: PortId) -> u32 {
         self.per_port[port.index()]
     }
-    /// Dynamic entries in a VLAN.
+    /// The number of dynamic entries in a VLAN.
     #[must_use]
     pub fn dynamic_in(&self, vlan: VlanId) -> u32 {
         self.per_vlan[vlan.index()]
     }
-    /// The most entries of every kind it has held.
+    /// The largest number of entries of every kind that the table has held.
     #[must_use]
     pub fn high_water(&self) -> u64 {
         self.high_water
     }
-    /// Sources not learned because a limit was reached.
+    /// The sources that were not learned because a limit was reached.
     #[must_use]
     pub fn refusals(&self) -> Refusals {
         self.refusals
     }
-    /// Bytes the table occupies, as far as they can be known: slots with their control bytes.
+    /// The memory of the table in bytes, estimated from its slots and their control bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         (self.entries.capacity() * (size_of::<(u64, Found)>() + 1)) as u64
@@ -273,7 +273,7 @@ impl Fdb {
         self.count_added(vlan, port);
         Some(FdbEvent::Added(entry))
     }
-    /// Counts a source that a limit kept out.
+    /// Counts a source that a limit refused.
     pub(crate) fn refuse(&mut self, limit: Limit) {
         match limit {
             Limit::Table => self.refusals.table += 1,
@@ -281,7 +281,7 @@ impl Fdb {
             Limit::Vlan => self.refusals.vlan += 1,
         }
     }
-    /// Sets or removes a control-plane entry; a dynamic one under the same key gives way to a new one.
+    /// Sets or removes a control-plane entry; it replaces a dynamic entry with the same key.
     pub fn set(
         &mut self,
         vlan: VlanId,
@@ -310,14 +310,14 @@ impl Fdb {
         self.entries.insert(key(vlan, mac), Found { port: target.port(), kind, updated_s: 0 });
         self.high_water = self.high_water.max(self.len());
     }
-    /// Removes control-plane entries that `keep` does not want.
+    /// Removes control-plane entries for which `keep` returns false.
     pub(crate) fn retain_controlled(&mut self, keep: impl Fn(VlanId, MacAddr) -> bool) {
         self.entries.retain(|key, found| {
             found.kind == FdbKind::Dynamic || split(*key).is_some_and(|(vlan, mac)| keep(vlan, mac))
         });
     }
 
-    /// Visits every entry that passes `filter`, in no order.
+    /// Visits every entry that matches `filter`, in no particular order.
     pub fn walk(&self, filter: &FdbFilter, now: Timestamp, visit: &mut dyn FnMut(FdbEntry)) {
         if let (Some(vlan), Some(mac)) = (filter.vlan, filter.mac) {
             let found = self.get(vlan, mac).map(|found| entry(vlan, mac, &found, now));
@@ -332,7 +332,7 @@ impl Fdb {
             }
         }
     }
-    /// Removes the dynamic entries that pass `filter`; answers how many.
+    /// Removes the dynamic entries that match `filter`; returns their number.
     pub fn flush(&mut self, filter: &FdbFilter, now: Timestamp, on: &mut dyn FnMut(FdbEvent)) -> u64 {
         if filter.port.is_some_and(|port| self.dynamic_at(port) == 0)
             || filter.vlan.is_some_and(|vlan| self.dynamic_in(vlan) == 0)
@@ -351,8 +351,8 @@ impl Fdb {
         }
         self.remove_dynamic(now, |entry| filter.matches(entry), &mut |entry| on(FdbEvent::Deleted(entry)))
     }
-    /// Removes dynamic entries that have not been seen for `ageing_s` seconds or more, and says when the next is
-    /// due. `None` is ageing off.
+    /// Removes dynamic entries that were not seen for `ageing_s` seconds or more, and returns when the next is
+    /// due. `None` means that ageing is off.
     pub fn sweep(&mut self, ageing_s: Option<u32>, now: Timestamp, on: &mut dyn FnMut(FdbEvent)) -> Sweep {
         let Some(ageing_s) = ageing_s else { return Sweep::default() };
         let mut oldest_s = None;

@@ -1,7 +1,7 @@
-//! The tables a frame is looked up in, one file each, and [`Tables`], all of them together.
+//! The tables that a frame is looked up in, one file each, and [`Tables`], all of them together.
 //!
-//! Invariant: stages read tables and never change them; what a frame changes (the FDB, a token bucket, the
-//! counters) is changed by [`crate::Pipeline::process`] from what the stages decided.
+//! Invariant: stages read tables and never change them. What a frame changes (the FDB, a token bucket, the
+//! counters) is changed by [`crate::Pipeline::process`] according to the stages' decision.
 
 pub mod counters;
 pub mod fdb;
@@ -20,29 +20,29 @@ use stp::SpanningTree;
 use trap::TrapTable;
 use vlans::Vlans;
 
-/// Every table a stage may look at.
+/// All tables that stages read.
 #[derive(Debug)]
 pub struct Tables {
-    /// The ports, and sets of them by what they do.
+    /// The ports, and sets of ports by property.
     pub ports: Ports,
     /// The VLANs and their members.
     pub vlans: Vlans,
     /// Spanning-tree states.
     pub stp: SpanningTree,
-    /// Addresses and where they are.
+    /// The FDB.
     pub fdb: Fdb,
-    /// Which control frames go up, and how many.
+    /// Which control frames are trapped, and the token buckets that limit them.
     pub trap: TrapTable,
     /// Router interfaces.
     pub rifs: Rifs,
-    /// Where they route to.
+    /// Routes, next-hop groups and adjacencies.
     pub routes: Routes,
-    /// Keeps the hashes from being guessed.
+    /// The salt that makes the hashes of flows unpredictable.
     pub salt: u64,
 }
 
 impl Tables {
-    /// Empty tables; `salt` keeps the hashes of the FDB and of flows from being guessed.
+    /// Empty tables; `salt` makes the hashes of the FDB and of flows unpredictable.
     #[must_use]
     pub fn new(salt: u64) -> Self {
         Self {

@@ -11,15 +11,15 @@ use std::collections::BTreeMap;
 pub struct Ports {
     slots: Vec<Option<PortState>>,
     high_water: usize,
-    /// Ports that receive and send.
+    /// Ports that may receive and send.
     pub enabled: PortSet,
     /// Protected ports.
     pub isolated: PortSet,
-    /// Ports that take floods of unknown unicast.
+    /// Ports that receive floods of unknown unicast.
     pub flood_unicast: PortSet,
-    /// Ports that take floods of multicast.
+    /// Ports that receive floods of multicast.
     pub flood_multicast: PortSet,
-    /// The host's end of each tag of a routed port.
+    /// The pipeline's port of each subinterface, by routed port and tag.
     subinterfaces: BTreeMap<(PortId, VlanId), PortId>,
 }
 
@@ -48,17 +48,17 @@ impl Ports {
     pub fn name(&self, port: PortId) -> String {
         self.get(port).map_or_else(|| format!("port {port}"), |state| state.name.clone())
     }
-    /// How many ports there are.
+    /// The number of ports.
     #[must_use]
     pub fn len(&self) -> usize {
         self.slots.iter().flatten().count()
     }
-    /// The most there have been.
+    /// The largest number of ports so far.
     #[must_use]
     pub fn high_water(&self) -> usize {
         self.high_water
     }
-    /// True when there is none.
+    /// True when there is no port.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -72,7 +72,7 @@ impl Ports {
     pub fn subinterface(&self, parent: PortId, vlan: VlanId) -> Option<PortId> {
         self.subinterfaces.get(&(parent, vlan)).copied()
     }
-    /// Adds, replaces or removes a port; answers what was there.
+    /// Adds, replaces or removes a port; returns the previous state.
     pub fn set(&mut self, port: PortId, state: Option<PortState>) -> Option<PortState> {
         let is = |test: fn(&PortState) -> bool| state.as_ref().is_some_and(test);
         put(&mut self.enabled, port, is(|state| state.enabled));
@@ -89,7 +89,7 @@ impl Ports {
     }
 }
 
-/// Makes `port` a member of `set`, or not.
+/// Adds `port` to `set`, or removes it.
 pub(crate) fn put(set: &mut PortSet, port: PortId, member: bool) {
     if member {
         set.insert(port);

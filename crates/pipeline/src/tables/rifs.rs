@@ -1,6 +1,7 @@
-//! The router interfaces, and which of them a frame's VLAN, port or tag belongs to.
+//! The router interfaces, with look-ups by VLAN, port and tag.
 //!
-//! Invariant: at most one interface stands on a VLAN, a routed port, or a tag of one (`validate::check` enforces it).
+//! Invariant: at most one interface is attached to a VLAN, a routed port, or a tag of one (`validate::check` enforces
+//! it).
 
 use crate::route::{RifAttachment, RifState};
 use lanyard_types::{PortId, RifId, VlanId};
@@ -26,27 +27,27 @@ impl Rifs {
     pub fn name(&self, rif: RifId) -> String {
         self.get(rif).map_or_else(|| format!("interface {rif}"), |state| state.name.clone())
     }
-    /// The interface on a VLAN.
+    /// The interface of a VLAN.
     #[must_use]
     pub fn on_vlan(&self, vlan: VlanId) -> Option<(RifId, &RifState)> {
         self.found(self.vlans.get(&vlan))
     }
-    /// The interface on a routed port, or on a subinterface by its `up` port.
+    /// The interface of a routed port, or of a subinterface by its `up` port.
     #[must_use]
     pub fn on_port(&self, port: PortId) -> Option<(RifId, &RifState)> {
         self.found(self.ports.get(&port))
     }
-    /// How many there are.
+    /// The number of interfaces.
     #[must_use]
     pub fn len(&self) -> usize {
         self.slots.len()
     }
-    /// True when there is none.
+    /// True when there is no interface.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
-    /// The most there have been.
+    /// The largest number of interfaces so far.
     #[must_use]
     pub fn high_water(&self) -> usize {
         self.high_water
@@ -67,7 +68,7 @@ impl Rifs {
         self.slots.extend(state.map(|state| (rif, state)));
         self.high_water = self.high_water.max(self.slots.len());
     }
-    /// Their numbers, ascending.
+    /// The identifiers, ascending.
     pub fn ids(&self) -> impl Iterator<Item = RifId> + '_ {
         self.slots.keys().copied()
     }

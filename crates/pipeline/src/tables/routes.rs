@@ -1,10 +1,10 @@
-//! Routes, next-hop groups and adjacencies, and who points at whom.
+//! Routes, next-hop groups and adjacencies, with the number of references to each.
 //!
-//! A plane that keeps its look-up structures elsewhere (the eBPF plane's lie in the kernel) keeps this one too: it decides
-//! what is refused, and knows what a prefix falls back to when its route goes.
+//! A plane with look-up structures of its own (those of the eBPF plane are in the kernel) keeps this table as well: it
+//! decides which changes are refused, and finds the shorter prefix that applies when a route is removed.
 //!
-//! Invariant: no route points at a group that is not there, no group at an adjacency that is not there; a change that is
-//! refused changes nothing.
+//! Invariant: no route refers to a missing group, and no group to a missing adjacency; a change that is refused changes
+//! nothing.
 
 use crate::route::{Adjacency, BUCKETS, RouteChange, RouteLookup, RouteTarget};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 
-/// Most entries of each table, all VRFs together.
+/// The maximum number of entries of each table, all VRFs together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// IPv4 routes.
@@ -34,7 +34,8 @@ impl Default for Limits {
 /// Why a change was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refused {
-    /// It would point at nothing, leave something pointing at nothing, or is no change one can make.
+    /// The change would refer to a missing object, remove an object that is in use, or has a value out of
+    /// range.
     Invalid(String),
     /// A table is full.
     Full {
@@ -54,12 +55,12 @@ impl fmt::Display for Refused {
     }
 }
 
-/// How full a table is.
+/// The occupancy of a table.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Occupancy {
-    /// Entries it holds.
+    /// The number of entries.
     pub used: usize,
-    /// The most it has held.
+    /// The largest number of entries so far.
     pub high_water: usize,
     /// Entries refused because it was full.
     pub refused: u64,
@@ -84,18 +85,18 @@ pub struct Vrf {
 #[derive(Debug, Clone)]
 struct Counted<T> {
     value: T,
-    /// How many point at it.
+    /// The number of objects that refer to it.
     users: u32,
 }
 
-/// All of it.
+/// All routes, groups and adjacencies.
 #[derive(Debug, Default)]
 pub struct Routes {
     limits: Limits,
     vrfs: BTreeMap<VrfId, Vrf>,
     groups: BTreeMap<GroupId, Counted<Vec<AdjacencyId>>>,
     adjacencies: BTreeMap<AdjacencyId, Counted<Adjacency>>,
-    /// By table: see [`Routes::occupancy`].
+    /// One value for each table, in the order of [`Routes::occupancy`].
     occupancy: [Occupancy; 5],
 }
 
@@ -112,10 +113,11 @@ impl Routes {
         Self { limits, ..Self::default() }
     }
 
-    /// Carries out a change; `rif` says which router interfaces there are. Answers what undoes it.
+    /// Carries out a change; `rif` returns whether a router interface exists. Returns the change that undoes
+    /// it.
     ///
-    /// # Errors
-    /// When something would dangle, a number is out of range, or a table is full. Nothing has changed then.
+    /// # Errors When a reference would be to a missing object, a number is out of range, or a table is full.
+    /// Nothing has changed then.
     pub fn change(
         &mut self,
         change: &RouteChange,
@@ -173,7 +175,7 @@ impl Routes {
             return invalid(format!("group {id} is in use by {users} routes"));
         }
         for (bucket, more) in new.unwrap_or_default().iter().map(|b| (b, true)).chain(
-            // New users first: an adjacency that stays in use is never without.
+            // Add references before removing any: an adjacency that stays in use never has none.
             old.iter().flatten().map(|b| (b, false)),
         ) {
             if let Some(adjacency) = self.adjacencies.get_mut(bucket) {
@@ -266,7 +268,7 @@ impl Routes {
     pub fn vrfs(&self) -> impl Iterator<Item = (VrfId, &Vrf)> {
         self.vrfs.iter().map(|(id, vrf)| (*id, vrf))
     }
-    /// The tables of a VRF.
+    /// The tables of one VRF.
     #[must_use]
     pub fn vrf(&self, vrf: VrfId) -> Option<&Vrf> {
         self.vrfs.get(&vrf)
@@ -295,7 +297,7 @@ impl Routes {
             }
         }
     }
-    /// What a destination meets.
+    /// What the plane does with a destination.
     #[must_use]
     pub fn lookup(&self, vrf: VrfId, address: IpAddr) -> RouteLookup {
         let target = self.longest(vrf, address).map(|(_, target)| target);
@@ -305,7 +307,7 @@ impl Routes {
         };
         RouteLookup { target, buckets }
     }
-    /// Bytes of memory behind one of the tables of [`Routes::occupancy`], about.
+    /// The approximate memory of one of the tables of [`Routes::occupancy`], in bytes.
     #[must_use]
     pub fn bytes(&self, table: &str) -> usize {
         match table {
@@ -317,7 +319,7 @@ impl Routes {
             _ => 0,
         }
     }
-    /// A group's buckets; nothing for a group that is not there.
+    /// A group's buckets; empty for a group that does not exist.
     #[must_use]
     pub fn buckets(&self, group: GroupId) -> &[AdjacencyId] {
         self.groups.get(&group).map_or(&[], |counted| &counted.value)
@@ -326,7 +328,7 @@ impl Routes {
     pub fn groups(&self) -> impl Iterator<Item = (GroupId, &[AdjacencyId])> {
         self.groups.iter().map(|(id, counted)| (*id, counted.value.as_slice()))
     }
-    /// The adjacencies there are.
+    /// The existing adjacencies.
     pub fn adjacencies(&self) -> impl Iterator<Item = AdjacencyId> + '_ {
         self.adjacencies.keys().copied()
     }

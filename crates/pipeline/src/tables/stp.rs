@@ -1,7 +1,7 @@
-//! Spanning-tree states, kept as the sets of ports that are not forwarding.
+//! Spanning-tree states, stored as the sets of ports that are not forwarding.
 //!
 //! Invariant: a port is in at most one of an instance's two sets; in neither, it forwards. States may be set
-//! before their port exists, so that a new port never forwards for a moment.
+//! before their port exists, so that a new port does not forward before its state is set.
 
 use super::ports::put;
 use crate::state::StpState;
@@ -45,7 +45,7 @@ impl SpanningTree {
         put(&mut self.discarding[instance.index()], port, state == StpState::Discarding);
         put(&mut self.learning[instance.index()], port, state == StpState::Learning);
     }
-    /// Everything forwards.
+    /// Makes every port forward in every instance.
     pub fn clear(&mut self) {
         *self = Self::default();
     }

@@ -1,14 +1,15 @@
-//! What happens to control frames, and the token buckets that keep them from drowning the control plane.
+//! The actions for control frames, and the token buckets that protect the control plane from too many of
+//! them.
 //!
 //! Invariant: a bucket never holds more than its burst, and a rate of 0 passes nothing. Its level is counted
-//! in frames x 10^9, so that a refill by nanoseconds is exact in integers.
+//! in frames x 10^9, so that refilling by nanoseconds is exact in integers.
 
 use crate::Timestamp;
 use crate::state::{GlobalState, ReservedAction, TrapRate};
 use lanyard_types::{PortId, TrapGroup, TrapReason, VlanId};
 use std::collections::BTreeMap;
 
-/// One frame's worth of level.
+/// The level of one frame.
 const FRAME: u64 = 1_000_000_000;
 
 /// A token bucket, full at first.
@@ -48,21 +49,21 @@ impl TokenBucket {
 pub struct TrapTable {
     global: GlobalState,
     buckets: [TokenBucket; TrapGroup::SLOTS],
-    /// The ports' shares that have been drawn on, at most one for each port and group.
+    /// The buckets of the ports' shares that have been used, at most one for each port and group.
     shares: [BTreeMap<PortId, TokenBucket>; TrapGroup::SLOTS],
     counters: [TrapCounters; TrapGroup::SLOTS],
-    /// Frames that passed.
+    /// The number of frames that passed, by reason.
     reasons: [u64; TrapReason::SLOTS],
 }
 
-/// What became of frames for the control plane, of one group.
+/// The counters of one trap group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TrapCounters {
     /// Frames within the rate.
     pub passed: u64,
     /// Frames over the rate, dropped as `trap_policed`.
     pub policed: u64,
-    /// Of those that passed: frames there was no room for on the way up.
+    /// Of those that passed: frames that were lost on the way to the control plane because a queue was full.
     pub lost: u64,
 }
 
@@ -81,23 +82,23 @@ impl Default for TrapTable {
 }
 
 impl TrapTable {
-    /// What happens to reserved address 01:80:C2:00:00:0`nibble`.
+    /// The action for reserved address 01:80:C2:00:00:0`nibble`.
     #[must_use]
     pub fn reserved(&self, nibble: u8) -> ReservedAction {
         self.global.reserved[usize::from(nibble & 15)]
     }
-    /// True when PVST+ BPDUs in this VLAN are trapped; `None` for one that has no VLAN.
+    /// True when PVST+ BPDUs in this VLAN are trapped; `None` is for a frame that belongs to no VLAN.
     #[must_use]
     pub fn pvst(&self, vlan: Option<VlanId>) -> bool {
         vlan.map_or(!self.global.trap_pvst.is_empty(), |vlan| self.global.trap_pvst.contains(vlan))
     }
-    /// The settings as they are.
+    /// The present settings.
     #[must_use]
     pub fn global(&self) -> &GlobalState {
         &self.global
     }
     /// Takes a token of the port's share and then one of the group for a frame trapped for `reason`; false when either
-    /// has none. What is over the share takes nothing from the group.
+    /// has none. A frame over the port's share takes no token of the group.
     pub fn admit(&mut self, reason: TrapReason, port: PortId, now: Timestamp) -> bool {
         let group = reason.group().index();
         let rate = self.global.trap_port_rate[group];
@@ -108,7 +109,7 @@ impl TrapTable {
         self.reasons[reason.index()] += u64::from(admitted);
         admitted
     }
-    /// What became of the frames of each group; `lost` is not known here.
+    /// The counters of each group; `lost` is not known here.
     #[must_use]
     pub const fn counters(&self) -> &[TrapCounters; TrapGroup::SLOTS] {
         &self.counters
@@ -118,7 +119,7 @@ impl TrapTable {
     pub const fn reasons(&self) -> &[u64; TrapReason::SLOTS] {
         &self.reasons
     }
-    /// Takes new settings. A bucket whose rate changes is full again; the others keep their level.
+    /// Replaces the settings. A bucket whose rate changes is full again; the others keep their level.
     pub fn set(&mut self, global: GlobalState) {
         for (bucket, rate) in self.buckets.iter_mut().zip(global.trap_rate) {
             if bucket.rate != rate {
@@ -139,7 +140,7 @@ impl TrapTable {
 mod tests {
     use super::*;
 
-    /// Frames offered at these times (ns), and which of them pass.
+    /// Offers frames at these times (ns), and checks which of them pass.
     fn check(rate_pps: u32, burst: u32, offered: &[(u64, bool)]) {
         let mut bucket = TokenBucket::new(TrapRate { rate_pps, burst });
         for (at, (ns, want)) in offered.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! The VLANs and, for each, its member ports.
 //!
 //! Invariant: `members(vlan)` holds exactly the ports whose `tagged` or `untagged` set has the VLAN, whether
-//! the VLAN is active or not: membership and activity are two questions.
+//! or not the VLAN is active: membership and activity are independent.
 
 use super::ports::put;
 use crate::state::{PortState, VlanState};
@@ -33,12 +33,12 @@ impl Vlans {
     pub fn get(&self, vlan: VlanId) -> Option<&VlanState> {
         self.active[vlan.index()].as_ref()
     }
-    /// How many VLANs are active.
+    /// The number of active VLANs.
     #[must_use]
     pub fn len(&self) -> usize {
         self.count
     }
-    /// The most that have been active at once.
+    /// The largest number of VLANs that were active at once.
     #[must_use]
     pub fn high_water(&self) -> usize {
         self.high_water
@@ -57,7 +57,7 @@ impl Vlans {
     pub fn iter(&self) -> impl Iterator<Item = (VlanId, &VlanState)> {
         VlanId::all().filter_map(|vlan| self.get(vlan).map(|state| (vlan, state)))
     }
-    /// Activates, changes or removes a VLAN; answers what was there.
+    /// Activates, changes or removes a VLAN; returns the previous state.
     pub fn set(&mut self, vlan: VlanId, state: Option<VlanState>) -> Option<VlanState> {
         let came = usize::from(state.is_some());
         let was = std::mem::replace(&mut self.active[vlan.index()], state);
@@ -65,7 +65,7 @@ impl Vlans {
         self.high_water = self.high_water.max(self.count);
         was
     }
-    /// Puts a port into the VLANs its state names, and out of all others.
+    /// Makes a port a member of the VLANs that its state names, and of no other.
     pub fn set_membership(&mut self, port: PortId, state: Option<&PortState>) {
         for vlan in VlanId::all() {
             let member = state.is_some_and(|s| s.tagged.contains(vlan) || s.untagged.contains(vlan));

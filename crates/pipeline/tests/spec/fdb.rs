@@ -1,4 +1,4 @@
-//! Learning, limits and ageing by cases; then the whole FDB against a map that is too slow and too simple to be wrong.
+//! Learning, limits and ageing in cases; then the FDB in random steps against a model: a map without any optimisation.
 
 use crate::support::{BROADCAST, base, host, pipeline, port, untagged, vlan};
 use lanyard_pipeline::state::{FdbTarget, PlaneState, StpState};
@@ -9,7 +9,7 @@ use proptest::option::of;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// A broadcast from host `n` at a port, at a second; answers the events as text.
+/// Processes a broadcast from host `n` at a port, `at_s` seconds after the start; returns the events as text.
 fn hear(pipeline: &mut Pipeline, at_s: u32, at: u16, n: u8) -> Vec<String> {
     let mut out = Output::default();
     pipeline.process(Timestamp::from_secs(at_s), port(at), &untagged(BROADCAST, host(n)), &mut out);
@@ -93,7 +93,7 @@ fn control_plane_entries_stay() {
 
 #[test]
 fn limits_refuse_and_count() {
-    // Ports 1, 2 and 6 with the hosts they hear; what is learned; what is refused.
+    // Ports 1, 2 and 6 with the hosts that they receive from; the number learned; the number refused.
     let set_global = |s: &mut PlaneState| s.global.fdb_limit = 2;
     let set_port = |s: &mut PlaneState| s.ports.get_mut(&port(2)).unwrap().fdb_limit = Some(1);
     let set_vlan = |s: &mut PlaneState| s.vlans.get_mut(&vlan(10)).unwrap().fdb_limit = Some(2);
@@ -146,7 +146,7 @@ fn high_water_stays() {
     assert_eq!((p.fdb().high_water(), p.fdb().len()), (9, 1));
 }
 
-/// What can be done to an FDB.
+/// One random step.
 #[derive(Debug, Clone)]
 enum Step {
     Hear { port: u16, host: u8 },
@@ -168,10 +168,10 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Port (0 drops), dynamic, and when it was heard.
+/// The model: port (0 drops), whether dynamic, and the time of the last frame.
 type Model = BTreeMap<(u16, u8), (u16, bool, u32)>;
 
-/// Limits: 6 in all, 3 at port 1, 4 in VLAN 10.
+/// The model's learning, with limits of 6 in total, 3 at port 1 and 4 in VLAN 10.
 fn model_hear(model: &mut Model, at: u16, n: u8, now_s: u32) {
     let v = if at == 6 { 20 } else { 10 };
     let count = |test: &dyn Fn(u16, u16) -> bool| {

@@ -25,7 +25,7 @@ fn over(seed: u64, mut each: impl FnMut(&mut Pipeline, &PlaneState, Timestamp, P
     pipeline
 }
 
-/// What the tag of a received frame says, read straight from the state.
+/// The VID of the tag that the port recognises, computed from the state alone.
 fn recognised(port: &PortState, bytes: &[u8]) -> Option<u16> {
     let tpid = port.tpid.ethertype()?.to_be_bytes();
     (bytes.len() >= 18 && bytes[12..14] == tpid).then(|| u16::from_be_bytes([bytes[14], bytes[15]]) & 0xfff)
@@ -35,7 +35,7 @@ fn carries(port: &PortState, vlan: VlanId) -> bool {
     port.tagged.contains(vlan) || port.untagged.contains(vlan)
 }
 
-/// For a frame that is forwarded with the address of the tunnel: the protocol it is of, and that protocol's address.
+/// For a forwarded frame with the address of the tunnel: its protocol, and that protocol's address.
 type Carried = Option<Option<(TunnelledProtocol, MacAddr)>>;
 
 fn carried(port: &PortState, bytes: &[u8]) -> Carried {
@@ -44,7 +44,7 @@ fn carried(port: &PortState, bytes: &[u8]) -> Carried {
     (enters || dst == MacAddr::TUNNEL).then(|| tunnelled_protocol(bytes, recognised(port, bytes).is_some()))
 }
 
-/// Whether a frame may leave by a port, and with which destination.
+/// The destination with which a frame leaves by a port; `None` if it must not leave there.
 fn leaves_for(port: &PortState, dst: MacAddr, carried: Carried) -> Option<MacAddr> {
     match carried {
         None => Some(dst),
@@ -53,7 +53,7 @@ fn leaves_for(port: &PortState, dst: MacAddr, carried: Carried) -> Option<MacAdd
     }
 }
 
-/// The ports a flood of this frame may reach, from the definition, one port at a time.
+/// The ports that a flood of this frame may reach, computed from the definition for one port at a time.
 fn may_flood(state: &PlaneState, from: PortId, vlan: VlanId, bytes: &[u8]) -> BTreeSet<PortId> {
     let ingress = &state.ports[&from];
     let (dst, carried) = (Frame::new(bytes).unwrap().dst(), carried(ingress, bytes));
@@ -130,8 +130,8 @@ proptest! {
         });
     }
 
-    /// Forms never alternate, the arrived one comes first, each is in port order; and the tags are what the egress port
-    /// asks for, on a payload nobody touched.
+    /// Copies of one form are sent one after the other, the arrived form first, and each form in port order; the tags
+    /// are those that the egress port requires, and the payload is unchanged.
     #[test]
     fn minimum_copy_and_tags(seed: u64) {
         over(seed, |pipeline, state, now, from, bytes| {
@@ -186,7 +186,7 @@ proptest! {
                 return;
             }
             if verdict == Verdict::Dropped(lanyard_types::DropReason::Storm) {
-                return; // a trace takes no token of storm control either
+                return; // a trace does not take a token of storm control
             }
             assert_eq!((trace.verdict, &trace.egress), (verdict, &out.sent));
             assert!(trace.stages.is_sorted_by(|a, b| a.stage < b.stage), "{:?}", trace.stages);
@@ -199,7 +199,7 @@ proptest! {
         });
     }
 
-    /// However a state is reached, it is the same: changes in between leave nothing behind.
+    /// A state does not depend on the states before it: changes in between leave nothing behind.
     #[test]
     fn states_do_not_leak(first: u64, second: u64) {
         let now = Timestamp::default();
@@ -217,7 +217,7 @@ proptest! {
     }
 }
 
-/// The generator reaches what it is there to reach: every drop reason the pipeline itself can give, and every form.
+/// The generated frames cause every drop reason of the pipeline itself, and every form.
 #[test]
 fn generated_frames_reach_everything() {
     let mut seen: BTreeSet<String> = BTreeSet::new();
@@ -238,9 +238,9 @@ fn generated_frames_reach_everything() {
         });
     }
     assert!(seen.contains("tunnel_protocol"));
-    // No plane routes yet.
+    // The first 24 reasons; generated frames of this test are not routed.
     for reason in &lanyard_types::DropReason::ALL[..24] {
-        // A dynamic entry leaves with its port, and the generator's sink never refuses.
+        // A port's dynamic entries are removed with it, and the generator's sink never refuses a frame.
         let out_of_reach = *reason == lanyard_types::DropReason::TransmitFailed;
         assert_eq!(seen.contains(reason.name()), !out_of_reach, "{reason}");
     }

@@ -1,4 +1,4 @@
-//! The route stage: a table of cases, and an oracle that reads the packet and the routes in the most naive way.
+//! The route stage: a table of cases, and an oracle that interprets packet and routes in the simplest way.
 
 use crate::support::{base, host, pipeline, port, run, tags, vlan};
 use ipnet::IpNet;
@@ -49,8 +49,9 @@ fn interface(name: &str, attachment: RifAttachment) -> RifState {
     }
 }
 
-/// The base switch, routing: interface 1 on VLAN 10 (up at port 5), 2 on VLAN 20 (up at 8), 3 on routed port 9, 4 on its tag
-/// 100 (up at 11), whose tag 200 is a subinterface that routes nothing (up at 12); port 10 is routed and has no interface.
+/// The base switch with routing: interface 1 on VLAN 10 (up at port 5), 2 on VLAN 20 (up at 8), 3 on routed port 9, 4
+/// on its tag 100 (up at 11); its tag 200 is a subinterface without routing (up at 12); port 10 is routed and has no
+/// interface.
 fn routing() -> PlaneState {
     let mut state = base();
     let mut add = |n: u16, kind: PortKind| {
@@ -77,8 +78,8 @@ fn routing() -> PlaneState {
     state
 }
 
-/// Neighbours 1..5: host 66 and host 77 in VLAN 20, host 101 in VLAN 10, host 9 at the routed port, host 100 at its tag; 6 is
-/// unresolved. Group n is neighbour n alone, 7 is 1 and 2.
+/// Adjacencies 1..5: host 66 and host 77 in VLAN 20, host 101 in VLAN 10, host 9 at the routed port, host 100 at its
+/// tag; 6 is unresolved. Group n contains adjacency n only, group 7 contains 1 and 2.
 fn changes() -> Vec<RouteChange> {
     let behind = [(2, Some(66)), (2, Some(77)), (1, Some(101)), (3, Some(9)), (4, Some(100)), (2, None)];
     let mut list = Vec::new();
@@ -108,7 +109,7 @@ fn changes() -> Vec<RouteChange> {
     list
 }
 
-/// An IPv4 header and 8 bytes behind it.
+/// An IPv4 header and 8 bytes of payload.
 fn v4(src: &str, dst: &str, ttl: u8) -> Vec<u8> {
     let mut bytes = vec![0x45, 0, 0, 28, 0, 1, 0x40, 0, ttl, 17, 0, 0];
     for address in [src, dst] {
@@ -142,7 +143,7 @@ fn changed(mut bytes: Vec<u8>, change: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
     seal(bytes)
 }
 
-/// To `dst` from host 101; `tag` is (priority, VLAN).
+/// A frame to `dst` from host 101; `tag` is (priority, VLAN).
 fn eth(dst: MacAddr, tag: Option<(u8, u16)>, packet: &[u8]) -> Vec<u8> {
     let builder = Builder::new(dst, host(101));
     let builder = match tag {
@@ -157,7 +158,7 @@ fn ready(change: impl Fn(&mut PlaneState)) -> Pipeline {
     change(&mut state);
     let mut pipeline = pipeline(&state);
     for change in changes() {
-        // A case may have taken an interface away.
+        // A case may have removed the interface of this change.
         let _ = pipeline.route(&change);
     }
     pipeline
@@ -544,7 +545,7 @@ fn flows_spread_and_stay() {
             (0..3).map(|_| run(&mut pipeline, 1, &eth(ROUTER, None, &packet))).collect();
         assert_eq!(once.len(), 1, "flow {flow}");
         *seen.entry(once).or_insert(0) += 1;
-        // All of a fragmented packet goes one way, ports or not.
+        // All fragments of a packet take the same path, although only the first has ports.
         let fragments = [0x2000_u16, 0x0003].map(|bits| {
             let packet = changed(packet.clone(), |b| b[6..8].copy_from_slice(&bits.to_be_bytes()));
             run(&mut pipeline, 1, &eth(ROUTER, None, &packet))
@@ -559,7 +560,7 @@ fn nothing_dangles() {
     let mut routes = Routes::new(Limits { ipv4: 2, ipv6: 2, buckets: 4 });
     let mut apply = |change: RouteChange| match routes.change(&change, |rif| rif.get() < 5) {
         Ok(undo) => {
-            // What undoes it does, and the change can be done again.
+            // The inverse of the change succeeds, and the change can be made again.
             routes.change(&undo, |_| true).unwrap();
             routes.change(&change, |_| true).unwrap();
             "taken".to_owned()
@@ -605,13 +606,13 @@ fn nothing_dangles() {
     }
 }
 
-/// A VRF does not come back by undoing that it went.
+/// The removal of a VRF cannot be undone by an inverse change.
 fn routes_gone(apply: &mut impl FnMut(RouteChange) -> String, change: RouteChange) {
     assert_eq!(apply(change), "taken");
 }
 
-/// Every generated frame against the most naive reading: nothing is forwarded that may not be, by no other than the longest
-/// match, and what leaves differs in addresses, TTL and checksum only.
+/// Compares every generated frame with the oracle: only frames that may be forwarded are forwarded, by the longest
+/// match, and they differ from what arrived in addresses, TTL and checksum only.
 #[test]
 fn the_oracle_agrees() {
     let mut routed = 0;
@@ -718,7 +719,8 @@ impl Oracle {
     }
 }
 
-/// The destination of a packet that a router may forward, by the words of RFC 1812 and RFC 8200; anything else fails.
+/// The destination of a packet that a router may forward according to RFC 1812 and RFC 8200; panics for any other
+/// packet.
 fn may_be_forwarded(packet: &[u8]) -> IpAddr {
     if packet[0] >> 4 == 4 {
         assert!(packet[0] == 0x45 && ones_complement_sum(&packet[..20]) == 0xffff, "{packet:02x?}");

@@ -1,4 +1,4 @@
-//! One table of cases a stage: a change to the base switch, a frame, and what becomes of it.
+//! One table of cases for each stage: a change to the base switch, a frame, and the outcome.
 
 use crate::support::{
     BROADCAST, MULTICAST, base, describe, host, pipeline, port, reserved, run, tagged, untagged, vlan,
@@ -424,11 +424,11 @@ fn segments_are_measured_not_the_buffer() {
     }
 }
 
-/// Emission order, tags, clones and tag operations.
+/// The order of emission, tags, clones and tag operations.
 #[test]
 fn replicate() {
     fn more(state: &mut PlaneState) {
-        // Port 8 tags with 0x9100, port 9 with 0x88a8.
+        // Port 8 tags with TPID 0x9100, port 9 with 0x88a8.
         for (n, tpid) in [(8, Tpid::Stacked9100), (9, Tpid::Dot1ad)] {
             let tagged = "10".parse().unwrap();
             state
@@ -526,7 +526,7 @@ fn replicate() {
     }
 }
 
-/// The frame, less its tag, is the same everywhere.
+/// All copies carry the same frame, apart from their tags.
 #[test]
 fn payload_is_untouched() {
     let frame = tagged(BROADCAST, host(1), 0x8100, 3, 10);

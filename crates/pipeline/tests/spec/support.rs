@@ -1,4 +1,4 @@
-//! A small switch to test on, and words for frames and results.
+//! A small switch for the tests, and a text form for frames and results.
 
 use lanyard_pipeline::state::{FdbTarget, PlaneState, PortKind, PortState, Tpid, VlanState};
 use lanyard_pipeline::trace::Verdict;
@@ -73,7 +73,7 @@ pub fn pipeline(state: &PlaneState) -> Pipeline {
     pipeline
 }
 
-/// The tags in front, outermost first, as `8100.10.3` (TPID, VID, PCP; `d` for drop eligible), or `-`.
+/// The tags of a frame, the outermost first, as `8100.10.3` (TPID, VID, PCP; `d` for drop eligible), or `-`.
 pub fn tags(bytes: &[u8]) -> String {
     let mut bytes = bytes.to_vec();
     let mut found = Vec::new();
@@ -98,7 +98,7 @@ pub fn describe(verdict: Verdict, sent: &[(PortId, Vec<u8>)]) -> String {
     }
 }
 
-/// Processes a frame at time 0 and describes what came of it; the trace must say the same.
+/// Processes a frame at time 0 and returns the outcome as text; checks that the trace predicts the same.
 pub fn run(pipeline: &mut Pipeline, at: u16, frame: &[u8]) -> String {
     let trace = pipeline.trace(port(at), frame);
     let mut out = Output::default();

@@ -5,7 +5,7 @@ use lanyard_pipeline::state::{PlaneState, Tpid};
 use lanyard_types::{MacAddr, Tunnelled, TunnelledProtocol};
 use lanyard_wire::{Builder, Frame, Tag};
 
-/// A customer's control frames: the destination at each port, and where they do not get to.
+/// The destination of a customer's control frame at each port, and the ports that it does not reach.
 #[test]
 fn tunnels() {
     use TunnelledProtocol::{Cdp, Lldp, Stp};
