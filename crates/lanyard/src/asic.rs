@@ -1,4 +1,4 @@
-//! `lanyard asic`: a virtual switch chip as a process of its own.
+//! `lanyard asic`: runs a virtual switch chip as a process of its own.
 
 use clap::Args;
 use lanyard_asic::chip::serve::{End, Options, Server, Wire, listen};
@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 #[derive(Debug, Args)]
 pub(crate) struct AsicArgs {
-    /// The platform file: what the chip and its front panel are made of
+    /// The platform file, which describes the chip and its front panel
     #[arg(long, value_name = "FILE")]
     platform: PathBuf,
     /// The chip's SDK socket [default: /run/lanyard/asic.sock, or below XDG_RUNTIME_DIR]
@@ -23,10 +23,10 @@ pub(crate) struct AsicArgs {
     /// Connect a front-panel port to a netdev of this namespace: swp1=eth0; may be given more than once
     #[arg(long, value_name = "PORT=NETDEV", value_parser = wire)]
     wire: Vec<(PortId, String)>,
-    /// A fault plan (docs/sdk.md)
+    /// A fault plan: operations that fail, are slow, or end the chip (docs/sdk.md)
     #[arg(long, value_name = "FILE")]
     faults: Option<PathBuf>,
-    /// Where keys collide in hash tables: the same number, the same collisions [default: random]
+    /// The salt of the hash tables; the same salt gives the same collisions [default: random]
     #[arg(long, value_name = "NUMBER")]
     salt: Option<u64>,
 }
@@ -41,8 +41,7 @@ fn wire(text: &str) -> Result<(PortId, String), String> {
 
 /// Runs the chip until it ends.
 ///
-/// # Errors
-/// What was wrong: the platform, the fault plan, the socket, or a netdev.
+/// # Errors An error in the platform file or the fault plan, or a socket or netdev that cannot be opened.
 pub(crate) fn run(args: &AsicArgs) -> Result<ExitCode, String> {
     let read = |path: &Path| fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()));
     let named = |path: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
@@ -81,7 +80,7 @@ pub(crate) fn run(args: &AsicArgs) -> Result<ExitCode, String> {
     let _ = writeln!(std::io::stderr(), "{ready}");
     match server.run().map_err(|error| format!("the chip: {error}"))? {
         End::Stopped => Ok(ExitCode::SUCCESS),
-        End::Died => Err("the chip has died, as its fault plan says".into()),
+        End::Died => Err("the chip has ended, as its fault plan demands".into()),
     }
 }
 

@@ -6,10 +6,10 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Longest file of commands, in bytes.
+/// The longest file of commands, in bytes.
 const MAX_FILE: u64 = 16 << 20;
 
-/// The commands in a file; `-` is the standard input.
+/// Reads the commands from a file; `-` is the standard input.
 pub fn read(path: &Path) -> Result<Vec<String>, String> {
     let wrong = |error: io::Error| format!("{}: {error}", path.display());
     let mut text = String::new();
@@ -24,8 +24,8 @@ pub fn read(path: &Path) -> Result<Vec<String>, String> {
     Ok(text.lines().map(str::to_owned).collect())
 }
 
-/// Runs `commands`, of which the first `typed` were given one by one and the others are a text; the exit code is 1 when one was
-/// refused.
+/// Runs `commands`. The first `typed` of them were given as `-c` options, the others are lines of a text. The exit code
+/// is 1 when one was refused.
 pub fn run(instance: &str, commands: &[String], typed: usize) -> Result<ExitCode, String> {
     let mut client = Client::connect(instance)?;
     client.hello(&user(), false)?;
@@ -42,13 +42,13 @@ pub fn run(instance: &str, commands: &[String], typed: usize) -> Result<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
-/// `lanyard brctl`.
+/// Runs `lanyard brctl`.
 pub fn brctl(instance: &str, words: &[String]) -> Result<ExitCode, String> {
     let done = Client::connect(instance)?.brctl(words, &mut show)?;
     Ok(if done.refused { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Output to stdout, refusals to stderr, so that a script can tell them apart.
+/// Prints output to stdout and refusals to stderr, so that a script can tell them apart.
 fn show(piece: Piece<'_>) -> io::Result<()> {
     match piece {
         Piece::Output(text) => {

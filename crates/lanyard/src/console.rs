@@ -1,8 +1,9 @@
-//! The interactive command line: a line editor in front of a session on the daemon. On a terminal that is not known to
-//! answer cursor queries it is the plain line mode of [`crate::plain`], because the editor waits for such answers.
+//! The interactive command line: a line editor in front of a session on the daemon. The editor waits for answers to
+//! cursor queries, so a terminal that is not known to answer them gets the plain line mode of [`crate::plain`]
+//! instead.
 //!
-//! Three threads share the connection: this one edits and asks; one reads replies, and prints log messages
-//! (`terminal monitor`) as they come; one turns ctrl-C into an interrupt while a command runs.
+//! Three threads share the connection: this one edits lines and sends requests; the second reads replies, and prints
+//! log messages (`terminal monitor`) as they arrive; the third turns ctrl-C into an interrupt while a command runs.
 
 use crate::batch::user;
 use crate::pager::Pager;
@@ -22,9 +23,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Replies read ahead.
+/// The maximum number of replies read ahead.
 const QUEUE: usize = 16;
-/// The page length sessions start with; it means "as long as the terminal is".
+/// The page length with which sessions start; it stands for the height of the terminal.
 const LENGTH_DEFAULT: u16 = 24;
 const MENU: &str = "completion";
 const HELP: &str = "help";
@@ -79,7 +80,7 @@ pub fn run(instance: &str) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs what was entered: one line, or several pasted lines.
+/// Runs the input: one line, or several pasted lines.
 fn exec_all(link: &Mutex<Link>, text: &str, mut done: Done) -> Result<Done, String> {
     let pasted = text.trim_end().contains(['\n', '\r']);
     for (at, line) in text.split(['\n', '\r']).enumerate() {
@@ -94,11 +95,12 @@ fn exec_all(link: &Mutex<Link>, text: &str, mut done: Done) -> Result<Done, Stri
     Ok(done)
 }
 
-/// The plain line mode.
+/// Runs a session in the plain line mode.
 fn run_plain(link: &Mutex<Link>, terminal: &mut Terminal, mut done: Done) -> Result<ExitCode, String> {
     let wrong = |error: io::Error| format!("terminal: {error}");
     let mut line = plain::Line::new();
-    // Nobody types a whole line while the one before is being read: such lines are pasted, and the last of them, too.
+    // A user does not type a whole line while the one before is being read. A line that arrives in that time was
+    // pasted, and so was the last line that arrives that way.
     let (mut is_pasted, mut more) = (false, false);
     print(&done.prompt).map_err(wrong)?;
     while !done.close {
@@ -197,7 +199,7 @@ fn page(length: u16) -> usize {
     if length == LENGTH_DEFAULT { rows().unwrap_or(length).into() } else { length.into() }
 }
 
-/// `?`: help for what has been typed, which stays in the editor.
+/// Handles `?`: prints help for the line typed so far, which stays in the editor.
 fn help(link: &Mutex<Link>, editor: &Reedline, prompt: &str) -> Result<(), String> {
     let upto = editor.current_insertion_point();
     let line = editor.current_buffer_contents().get(..upto).unwrap_or_default().to_owned();
@@ -206,7 +208,7 @@ fn help(link: &Mutex<Link>, editor: &Reedline, prompt: &str) -> Result<(), Strin
     print(&format!("\r\x1b[K{prompt}{line}?\n{text}")).map_err(|error| format!("terminal: {error}"))
 }
 
-/// The lines that `?` shows at the end of `line`.
+/// The help lines for `?` at the end of `line`.
 fn help_text(link: &Mutex<Link>, line: &str) -> Result<String, String> {
     let mut link = lock(link);
     link.ask(&Request::Help { line: line.to_owned() })?;
@@ -217,7 +219,8 @@ fn help_text(link: &Mutex<Link>, line: &str) -> Result<String, String> {
     }
 }
 
-/// What TAB offers at the end of `line`: where a candidate replaces it, and the candidates.
+/// The completions for TAB at the end of `line`: the offset from which a candidate replaces text, and the
+/// candidates.
 fn candidates(link: &Mutex<Link>, line: &str) -> Result<(usize, Vec<String>), String> {
     let mut link = lock(link);
     link.ask(&Request::Complete { line: line.to_owned() })?;
@@ -248,7 +251,7 @@ fn read_replies(
     }
 }
 
-/// From here on ctrl-C interrupts what runs on the switch instead of ending this program.
+/// From this call on ctrl-C interrupts the command that runs on the switch instead of ending this program.
 fn interrupts(requests: &Requests, busy: &Arc<AtomicBool>) -> Result<(), String> {
     let mut requests = requests.try_clone().map_err(|error| format!("control socket: {error}"))?;
     let busy = busy.clone();
@@ -283,11 +286,11 @@ fn editor(link: &Arc<Mutex<Link>>, printer: ExternalPrinter<String>) -> Reedline
         .with_menu(ReedlineMenu::EngineCompleter(Box::new(menu)))
         .with_ansi_colors(false)
         .with_external_printer(printer)
-        // Pasted text is put into the line as text: no escape sequence in it is a key.
+        // Bracketed paste inserts pasted text as text: no escape sequence in it acts as a key.
         .use_bracketed_paste(true)
 }
 
-/// TAB asks the switch.
+/// Completes a line by asking the switch.
 struct Tab(Arc<Mutex<Link>>);
 
 impl Completer for Tab {
@@ -300,7 +303,7 @@ impl Completer for Tab {
     }
 }
 
-/// The prompt, as the switch gives it.
+/// The prompt that the switch has sent.
 struct Line(String);
 
 impl Prompt for Line {

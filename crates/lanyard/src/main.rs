@@ -1,7 +1,7 @@
-//! The `lanyard` program: it parses arguments and calls the crates.
+//! The `lanyard` program: parses the arguments and calls the crate of the subcommand.
 //!
-//! Invariant: wrong usage exits with 2, a refused or failed action with 1. The reason is printed on
-//! stderr, starts with what was wrong and names the input.
+//! Invariant: wrong usage exits with 2, a refused or failed action with 1. The reason is printed on stderr,
+//! starts with what was wrong and names the input.
 
 mod asic;
 mod batch;
@@ -24,53 +24,53 @@ struct Lanyard {
     command: Command,
 }
 
-/// Names the switch where `--instance` does not. A lab sets it in each of its nodes.
+/// The environment variable with the default for `--instance`. A lab sets it in each of its nodes.
 const INSTANCE_VARIABLE: &str = "LANYARD_INSTANCE";
 
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run the switch daemon, in the foreground, in this network namespace
     Run(RunArgs),
-    /// A virtual switch chip, in the foreground, in this network namespace
+    /// Run a virtual switch chip, in the foreground, in this network namespace
     Asic(asic::AsicArgs),
-    /// The command line of a running switch
+    /// Enter commands on a running switch
     Cli(CliArgs),
     /// Remove a switch's plane and the netdevs it made; ports are left as they were found
     Detach {
-        /// The switch
+        /// Name of the switch
         #[arg(long, value_name = "NAME", env = INSTANCE_VARIABLE, default_value = "default", value_parser = instance)]
         instance: String,
     },
-    /// Hosts and switches in network namespaces, from a topology file
+    /// Build hosts and switches in network namespaces from a topology file
     Lab(lanyard_lab::LabArgs),
-    /// The measuring tools
+    /// Measure throughput, latency and resources
     #[command(subcommand)]
     Bench(Box<Bench>),
-    /// The classic bridge command: addbr, addif, show, showmacs, ...
+    /// Run a command of the classic brctl on a switch: addbr, addif, show, showmacs, ...
     Brctl {
-        /// The switch
+        /// Name of the switch
         #[arg(long, value_name = "NAME", env = INSTANCE_VARIABLE, default_value = "default", value_parser = instance)]
         instance: String,
-        /// What brctl would be given
+        /// The arguments of brctl
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Version, and which planes this machine can run
+    /// Print the version, and which planes this machine can run
     Version,
 }
 
 #[derive(Debug, Args)]
 struct RunArgs {
-    /// The switch's name
+    /// Name of the switch
     #[arg(long, value_name = "NAME", env = INSTANCE_VARIABLE, default_value = "default", value_parser = instance)]
     instance: String,
-    /// The startup-config; absent or empty means defaults
+    /// The startup-config; without it, or if it is empty, defaults
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where frames are forwarded
+    /// The plane that forwards frames
     #[arg(long, value_enum, default_value_t = Plane::Auto)]
     plane: Plane,
-    /// The chip to simulate, for `--plane asic`
+    /// The platform file of the chip to simulate, for `--plane asic`
     #[arg(long, value_name = "FILE")]
     platform: Option<PathBuf>,
     /// Only check a configuration file: print the lines that would be refused
@@ -80,45 +80,45 @@ struct RunArgs {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Plane {
-    /// `ebpf` where it can be had, else `soft`
+    /// `ebpf` where it is available, else `soft`
     Auto,
-    /// In the kernel
+    /// The kernel forwards, by eBPF programs
     Ebpf,
-    /// In the daemon; needs no right to load BPF
+    /// The daemon forwards; needs no right to load BPF
     Soft,
-    /// A virtual switch chip
+    /// A virtual switch chip forwards
     Asic,
 }
 
 #[derive(Debug, Args)]
 struct CliArgs {
-    /// The switch
+    /// Name of the switch
     #[arg(long, value_name = "NAME", env = INSTANCE_VARIABLE, default_value = "default", value_parser = instance)]
     instance: String,
-    /// Run this command and end; may be given more than once
+    /// Run this command and exit; may be given more than once
     #[arg(short, value_name = "COMMAND")]
     command: Vec<String>,
-    /// Run the commands in this file and end; `-` reads them from the standard input
+    /// Run the commands in this file and exit; `-` reads them from the standard input
     #[arg(short, value_name = "FILE")]
     file: Option<PathBuf>,
 }
 
-// A command without a comment here has its help at its arguments.
+// Commands without a comment here have their help text at their argument structs.
 #[derive(Debug, Subcommand)]
 enum Bench {
     /// Forwarding rates beside the kernel bridge, bare redirects and Open vSwitch
     Forward(lanyard_bench::rows::forward::Args),
-    /// How long a ring of switches is without a way after a cut
+    /// How long a ring of switches is interrupted when a link fails
     Failover(lanyard_bench::rows::failover::Args),
-    /// What spanning tree costs the daemon
+    /// Processor time that spanning tree takes from the daemon
     Trees(lanyard_bench::rows::trees::Args),
-    /// Where the time of a frame goes
+    /// The processor time of a frame, by part
     Profile(lanyard_bench::profile::Args),
     /// How fast the plane follows the kernel's routing tables
     Routes(lanyard_bench::rows::routes::Args),
     /// What each strategy of the resource manager costs those who ask, and the traffic
     Resources(lanyard_bench::rows::resources::Args),
-    /// Is the tester right? Wires that lose, double, spoil, delay and reorder frames by known figures
+    /// Check the tester on wires that lose, duplicate, corrupt, delay and reorder known numbers of frames
     Selftest(lanyard_bench::tester::selftest::Args),
     Rfc2544(lanyard_bench::method::command::Rfc2544Args),
     Rfc2889(lanyard_bench::method::command::Rfc2889Args),
@@ -155,7 +155,7 @@ fn main() -> ExitCode {
         Command::Version => version::print(),
     };
     result.unwrap_or_else(|reason| {
-        // If stderr is gone, the reason cannot be printed.
+        // If stderr is closed, the reason cannot be printed.
         let _ = writeln!(std::io::stderr(), "lanyard: {reason}");
         ExitCode::FAILURE
     })

@@ -1,6 +1,6 @@
-//! `--More--`: output a page at a time.
+//! `--More--`: prints output one page at a time.
 //!
-//! Invariant: the terminal is as it was whenever a call returns.
+//! Invariant: when a call returns, the terminal is in the mode in which the call found it.
 
 use nix::sys::termios::{LocalFlags, SetArg, SpecialCharacterIndices, tcgetattr, tcsetattr};
 use std::io::{self, Read, Write};
@@ -8,15 +8,15 @@ use std::io::{self, Read, Write};
 /// Prints output, pausing after each page.
 #[derive(Debug)]
 pub struct Pager {
-    /// Lines a page; 0 never pauses.
+    /// Lines per page; with 0 the pager never pauses.
     page: usize,
     /// Lines printed since the last pause.
     printed: usize,
-    /// True after `q`: the rest is dropped.
+    /// True after `q`: further output is dropped.
     quit: bool,
 }
 
-/// What a key at `--More--` asks for.
+/// The meaning of a key at `--More--`.
 #[derive(Debug, PartialEq, Eq)]
 enum Answer {
     Page,
@@ -33,7 +33,7 @@ fn answer(key: Option<u8>) -> Answer {
 }
 
 impl Pager {
-    /// A pager for one command's output.
+    /// Returns a pager for one command's output.
     pub const fn new(page: usize) -> Self {
         Self { page, printed: 0, quit: false }
     }
@@ -73,7 +73,7 @@ impl Pager {
     }
 }
 
-/// One key, without waiting for the end of a line and without echo.
+/// Reads one key, without waiting for the end of a line and without echo.
 fn read_key() -> io::Result<Option<u8>> {
     let stdin = io::stdin();
     let before = tcgetattr(&stdin)?;

@@ -1,10 +1,10 @@
 //! The plain line mode of `lanyard cli`: for terminals that are not known to answer cursor queries, such as the
 //! pseudo-terminals of expect and Netmiko.
 //!
-//! It echoes what is typed and sends no escape sequence. Escape sequences in the input are dropped whole, so that no part
-//! of one is taken for a command.
+//! It echoes what is typed and sends no escape sequence. Escape sequences in the input are removed whole, so that no
+//! part of one is read as a command.
 //!
-//! Invariant: [`Line::feed`] is the logic, without a terminal; a line is at most [`MAX_LINE`] bytes long.
+//! Invariant: [`Line::feed`] contains the logic and uses no terminal; a line has at most [`MAX_LINE`] bytes.
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::termios::{LocalFlags, SetArg, SpecialCharacterIndices, Termios, tcgetattr, tcsetattr};
@@ -13,13 +13,13 @@ use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// Longest line, in bytes: that of the command line.
+/// The longest line, in bytes; the command line on the switch has the same limit.
 const MAX_LINE: usize = 4096;
 /// How long a terminal may take to answer the one query that is sent when a session starts.
 const ANSWER_WAIT: Duration = Duration::from_millis(800);
-/// Most bytes read while that answer is awaited.
+/// The maximum number of bytes read while waiting for that answer.
 const MAX_AHEAD: usize = 64 << 10;
-/// Beginnings of the TERM of terminals that answer cursor queries.
+/// Prefixes of the values of TERM of terminals that answer cursor queries.
 const ANSWERING: &[&str] = &[
     "xterm",
     "screen",
@@ -37,15 +37,15 @@ const ANSWERING: &[&str] = &[
     "st-",
 ];
 
-/// True for the TERM of a terminal that may be asked whether it answers.
+/// True if a terminal with this TERM may be sent a query.
 pub fn may_answer(term: Option<&str>) -> bool {
     term.is_some_and(|term| ANSWERING.iter().any(|known| term.starts_with(known)))
 }
 
-/// What a byte of input asks for.
+/// The action that a byte of input causes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Key {
-    /// Nothing yet.
+    /// No action.
     None,
     /// The line is complete.
     Enter,
@@ -53,15 +53,15 @@ pub enum Key {
     Help,
     /// TAB.
     Complete,
-    /// Ctrl-C: the line is thrown away.
+    /// Ctrl-C: the line is discarded.
     Cancel,
-    /// Ctrl-Z: leave configuration.
+    /// Ctrl-Z: leave configuration mode.
     End,
     /// Ctrl-D on an empty line.
     Close,
 }
 
-/// Where the input stands in an escape sequence.
+/// The state of the input within an escape sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Escape {
     No,
@@ -69,7 +69,7 @@ enum Escape {
     Begun,
     /// Inside a control sequence, until its final byte (ECMA-48, 5.4).
     Control,
-    /// One more byte belongs to it.
+    /// The next byte is the last of the sequence.
     Single,
     /// Inside a control string, until BEL or ESC `\` (ECMA-48, 5.6), or the end of the line.
     String,
@@ -80,7 +80,7 @@ enum Escape {
 pub struct Line {
     bytes: Vec<u8>,
     escape: Escape,
-    /// True after a carriage return: a line feed that follows belongs to it.
+    /// True after a carriage return: a line feed that follows it belongs to it.
     returned: bool,
 }
 
@@ -96,7 +96,7 @@ impl Line {
     pub fn set(&mut self, text: &str) {
         self.bytes = text.as_bytes().to_vec();
     }
-    /// Takes one byte of input; what is to be echoed is added to `echo`.
+    /// Processes one byte of input, and appends the bytes to be echoed to `echo`.
     pub fn feed(&mut self, byte: u8, echo: &mut Vec<u8>) -> Key {
         let after_return = std::mem::replace(&mut self.returned, byte == b'\r');
         if self.in_escape(byte) {
@@ -140,7 +140,7 @@ impl Line {
         }
         Key::None
     }
-    /// Erases characters at the end, on the terminal, too.
+    /// Erases characters at the end of the line, also on the terminal.
     fn erase(&mut self, characters: usize, echo: &mut Vec<u8>) {
         for _ in 0..characters {
             while self.bytes.pop_if(|byte| *byte & 0xc0 == 0x80).is_some() {}
@@ -174,7 +174,7 @@ impl Line {
     }
 }
 
-/// The terminal, without echo and line editing of its own, until this is dropped.
+/// The terminal in a mode without echo and line editing; dropping this value restores the mode.
 pub struct Terminal {
     before: Termios,
     /// Bytes read ahead.
@@ -182,14 +182,14 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Takes the terminal over.
+    /// Opens the terminal and changes its mode.
     pub fn open() -> io::Result<Self> {
         let before = tcgetattr(io::stdin())?;
         let terminal = Self { before, ahead: VecDeque::new() };
         terminal.interrupts(false)?;
         Ok(terminal)
     }
-    /// Whether ctrl-C is a signal, which interrupts what runs, or a key.
+    /// Makes ctrl-C a signal, which interrupts the running command, or a key.
     pub fn interrupts(&self, on: bool) -> io::Result<()> {
         let mut settings = self.before.clone();
         settings.local_flags.remove(LocalFlags::ICANON | LocalFlags::ECHO | LocalFlags::IEXTEN);
@@ -201,8 +201,8 @@ impl Terminal {
         settings.control_chars[SpecialCharacterIndices::VTIME as usize] = 0;
         Ok(tcsetattr(io::stdin(), SetArg::TCSANOW, &settings)?)
     }
-    /// The next byte; `None` at the end of the input. Bytes are read one at a time: those behind a command may be meant
-    /// for its pager.
+    /// The next byte; `None` at the end of the input. Bytes are read one at a time, because those behind a command may
+    /// be meant for its pager.
     pub fn read(&mut self) -> io::Result<Option<u8>> {
         if let Some(byte) = self.ahead.pop_front() {
             return Ok(Some(byte));
@@ -217,14 +217,14 @@ impl Terminal {
             }
         }
     }
-    /// True when more input has come already, as the rest of a pasted text has.
+    /// True when more input has arrived already, such as the rest of a pasted text.
     pub fn has_more(&self) -> bool {
         let stdin = io::stdin();
         !self.ahead.is_empty()
             || poll(&mut [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO).unwrap_or(0) > 0
     }
-    /// Asks the terminal, once, where its cursor is. True when it answers. Input that came instead is kept for
-    /// [`Terminal::read`].
+    /// Asks the terminal once for the position of its cursor; returns true when it answers. Other input that
+    /// arrives meanwhile is kept for [`Terminal::read`].
     pub fn answers(&mut self) -> io::Result<bool> {
         if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
             return Ok(false);
@@ -260,7 +260,7 @@ impl Drop for Terminal {
     }
 }
 
-/// The length of a cursor position report at the beginning: `ESC [ LINE ; COLUMN R`.
+/// The length of the cursor position report at the beginning of `input`: `ESC [ LINE ; COLUMN R`.
 fn answer(input: &[u8]) -> Option<usize> {
     let rest = input.strip_prefix(b"\x1b[")?;
     let end = rest.iter().position(|byte| *byte == b'R')?;
@@ -271,7 +271,7 @@ fn answer(input: &[u8]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// Feeds `input`; compares the lines that are entered and the other keys.
+    /// Feeds `input`, and compares the lines that are entered, and the echo, with the expected ones.
     fn check(input: &str, want: &[&str], echoed: &str) {
         let (mut line, mut echo, mut got) = (Line::new(), Vec::new(), Vec::new());
         for byte in input.bytes() {

@@ -1,10 +1,10 @@
-//! `lanyard version`: what this machine can run, and why not more.
+//! `lanyard version`: prints which planes this machine can run, and why others are not available.
 
 use lanyard_soft::SoftPlane;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// Prints it.
+/// Prints the report.
 pub fn print() -> Result<ExitCode, String> {
     let mut text = format!("lanyard {}\n", lanyard_daemon::VERSION);
     let soft = match SoftPlane::new() {

@@ -1,7 +1,8 @@
-//! `lanyard bench` from outside: reports that can be read, and what is left of a run that does not end well.
+//! Tests `lanyard bench` as a user runs it: the reports can be read, and an interrupted run leaves its results.
 //!
-//! Figures are nobody's business here: that they are right is shown in crates/bench, on simulated devices and on wires of
-//! known figures. Each run makes nameless namespaces only; without the rights it says so.
+//! These tests do not check figures; crates/bench checks them on simulated devices and on wires with known faults. Each
+//! run makes unnamed namespaces only, so nothing remains. Without the rights to measure, a test prints why it is
+//! skipped.
 
 #![allow(clippy::panic)] // how a test fails
 
@@ -14,20 +15,20 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 const LANYARD: &str = env!("CARGO_BIN_EXE_lanyard");
-/// Longest wait for anything that is to become true.
+/// The longest wait for any condition.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// One run at a time: two would measure each other, and the program refuses.
+/// Only one run at a time: two would disturb each other, and the program refuses the second.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// The right to measure, unless it can't be had here: then the reason is printed.
+/// Holds the lock for the only run, or prints why this machine cannot measure.
 fn alone() -> Option<MutexGuard<'static, ()>> {
     if !nix::unistd::geteuid().is_root() {
         println!("skipped: needs root");
         return None;
     }
     let lock = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    // What the program itself has against measuring here.
+    // Run the program once to learn whether it can measure on this machine.
     let said = text(&bench(&["rfc2544", "--ports", "no-such-a,no-such-b"]).stderr);
     if let Some((_, why)) = said.split_once("cannot measure here: ") {
         println!("skipped: {}", why.trim());
@@ -41,7 +42,7 @@ fn bench(arguments: &[&str]) -> Output {
     loop {
         let out =
             Command::new(LANYARD).arg("bench").args(arguments).stdin(Stdio::null()).output().expect("run");
-        // Somebody else's run on this machine ends, too.
+        // Wait until another run on this machine has ended.
         if !text(&out.stderr).contains("another lanyard bench is running") || start.elapsed() > PATIENCE {
             return out;
         }
@@ -58,7 +59,7 @@ fn json(path: &Path) -> Value {
     serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// A run of one small throughput test, as short as can be.
+/// The arguments of a short run: one throughput test with the smallest values.
 fn small<'a>(more: &[&'a str]) -> Vec<&'a str> {
     let mut line =
         vec!["rfc2544", "--tests", "throughput", "--sizes", "64", "--window", "50", "--resolution", "10"];
@@ -109,7 +110,7 @@ fn ctrl_c_keeps_what_was_found() {
         assert!(start.elapsed() < PATIENCE, "no round within {PATIENCE:?}");
         std::thread::sleep(Duration::from_millis(20));
     }
-    // Gone already when it was refused: then the output says why.
+    // If the run was refused, it has ended already, and the assertions below print its output.
     let _ = kill(Pid::from_raw(run.id() as i32), Signal::SIGINT);
     let out = run.wait_with_output().expect("its end");
     assert_eq!(out.status.code(), Some(1), "{}", text(&out.stderr));
@@ -120,7 +121,8 @@ fn ctrl_c_keeps_what_was_found() {
     assert!(found["series"][0]["rounds"].as_array().is_some_and(|r| !r.is_empty()), "{found}");
 }
 
-/// The link of a port goes down when the first round has been written: the reason is told, the round is kept.
+/// A link that goes down after the first round ends the run: the report names the reason and contains the
+/// round.
 #[test]
 fn a_link_that_goes_down_is_named_and_the_rest_kept() {
     let Some(_alone) = alone() else { return };
@@ -141,7 +143,8 @@ fn a_link_that_goes_down_is_named_and_the_rest_kept() {
     assert!(found["series"][0]["rounds"].as_array().is_some_and(|r| !r.is_empty()), "{found}");
 }
 
-/// Somebody's own ports and device: two veth pairs, and a bridge between their other ends.
+/// `--ports` measures any device between two netdevs: here two veth pairs, and a bridge between their other
+/// ends.
 #[test]
 fn ports_that_are_given_are_measured() {
     let Some(_alone) = alone() else { return };
@@ -198,7 +201,7 @@ fn without_rights_it_says_so() {
             assert_eq!(out.status.code(), Some(1));
             assert!(text(&out.stderr).starts_with("lanyard: cannot measure here: "), "{}", text(&out.stderr));
         }
-        // A build directory that nobody else may look into.
+        // Another user may not be able to read the build directory.
         Err(why) => println!("skipped: {why}"),
     }
 }

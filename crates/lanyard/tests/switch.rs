@@ -1,6 +1,7 @@
-//! The program from outside: a switch in a namespace of its own, hosts in theirs, everything over the command line.
+//! Tests the program as a user runs it: a switch in a namespace of its own, hosts in theirs, and the command line.
 //!
-//! Each test makes its namespaces and takes them down again, also when it fails; without the rights it says so.
+//! Each test removes its namespaces at its end, also when it fails. Without the rights to make them, it prints why
+//! it is skipped.
 
 #![allow(clippy::panic)] // how a test fails
 
@@ -12,10 +13,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 const LANYARD: &str = env!("CARGO_BIN_EXE_lanyard");
-/// Longest wait for anything that is to become true.
+/// The longest wait for any condition.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A switch's namespace and its hosts', with a veth `ethN` to each host's `e0`, which has 10.0.0.N/24.
+/// The namespaces of a switch and of its hosts. Port `ethN` of the switch is one end of a veth pair whose
+/// other end is `e0` of host N, with the address 10.0.0.N/24.
 struct Bed {
     name: String,
     hosts: usize,
@@ -23,7 +25,7 @@ struct Bed {
     plane: &'static str,
 }
 
-/// A bed, unless rights are missing: then the reason is printed.
+/// Returns a bed, or prints which rights are missing.
 fn bed(hosts: usize, plane: &'static str) -> Option<Bed> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let name = format!("lyt{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -60,7 +62,8 @@ impl Bed {
     }
     fn wire(&self, n: usize) {
         let (port, host) = (format!("eth{n}"), self.host(n));
-        // A host keeps its address, so that the others' ARP entries stay right when it is wired anew.
+        // A host keeps its MAC address, so that the others' ARP entries stay valid when its link is made
+        // again.
         let mac = format!("02:00:00:00:00:{n:02x}");
         let near = ["link", "add", &port, "netns", &self.name, "type", "veth"];
         let far = ["peer", "name", "e0", "address", &mac, "netns", &host];
@@ -78,7 +81,7 @@ impl Bed {
         command.args(["netns", "exec", &self.name, LANYARD]).args(arguments).args(["--instance", &self.name]);
         command
     }
-    /// Starts the switch with this startup-config, and answers what it said until it was ready.
+    /// Starts the switch with this startup-config, and returns what it printed until it was ready.
     fn start(&mut self, config: Option<&str>) -> String {
         let path = self.file("config");
         if let Some(config) = config {
@@ -94,14 +97,14 @@ impl Bed {
             said.push_str(&line);
             said.push('\n');
             if line.contains(" ready: ") {
-                // Keep reading, so that the switch never waits for us.
+                // Keep reading, so that the switch never blocks on a full pipe.
                 std::thread::spawn(move || lines.for_each(drop));
                 return said;
             }
         }
         panic!("the switch did not start: {said}");
     }
-    /// `ip netns exec` execs, so the child is the switch itself.
+    /// `ip netns exec` calls exec, so the child process is the switch itself.
     fn stop(&mut self, signal: &str) {
         let mut child = self.switch.take().expect("running");
         let pid = child.id().to_string();
@@ -116,14 +119,14 @@ impl Bed {
         }
         command.output().expect("run")
     }
-    /// Runs commands that must be taken.
+    /// Runs commands that must be accepted.
     fn done(&self, commands: &[&str]) -> String {
         let output = self.cli(commands);
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{commands:?}: {said}");
         String::from_utf8(output.stdout).expect("text")
     }
-    /// Runs commands the last of which must be refused; answers why.
+    /// Runs commands, the last of which must be refused; returns the reason.
     fn refused(&self, commands: &[&str]) -> String {
         let output = self.cli(commands);
         assert_eq!(output.status.code(), Some(1), "{commands:?}");
@@ -132,7 +135,7 @@ impl Bed {
     fn json(&self, command: &str) -> Value {
         serde_json::from_str(&self.done(&[&format!("{command} | json")])).expect("JSON")
     }
-    /// One interface as `show interfaces` has it.
+    /// One interface of `show interfaces | json`.
     fn interface(&self, name: &str) -> Value {
         let all = self.json("show interfaces");
         let list = all["interfaces"].as_array().expect("a list");
@@ -188,7 +191,7 @@ fn bridges(plane: &'static str) {
     let port = bed.interface("eth1");
     assert_eq!((&port["kind"], &port["link_up"]), (&"switchport".into(), &true.into()), "{port}");
 
-    // A VLAN interface: the kernel answers, and its line follows the ports.
+    // A VLAN interface: the kernel answers, and its link state follows the ports of the VLAN.
     bed.done(&["configure terminal", "interface vlan 10", "ip address 10.0.0.254 255.255.255.0"]);
     eventually("the VLAN interface answers", || bed.pings(1, "10.0.0.254"));
     assert_eq!(bed.interface("vlan10")["link_up"], true);
@@ -202,7 +205,7 @@ fn bridges(plane: &'static str) {
     assert!(ip(&["-n", &bed.name, "link", "delete", "vlan10"]).status.success());
     eventually("a VLAN interface deleted by hand is made anew", || bed.pings(2, "10.0.0.254"));
 
-    // What was configured is saved, and is there again after a restart.
+    // The saved configuration is in force again after a restart.
     bed.done(&["write memory"]);
     let running = bed.done(&["show running-config"]);
     bed.stop("-TERM");
@@ -210,7 +213,7 @@ fn bridges(plane: &'static str) {
     assert_eq!(bed.done(&["show running-config"]), running);
     eventually("after the restart", || bed.pings(1, "10.0.0.254"));
 
-    // Detaching leaves the netdevs as they were found.
+    // `detach` leaves the netdevs as they were found.
     assert!(bed.lanyard(&["detach"]).output().expect("run").status.success());
     bed.switch.take().expect("running").wait().expect("ended");
     assert_eq!(
@@ -241,7 +244,7 @@ fn netdevs_vanish_and_come_back() {
     eventually("gone", || bed.interface("eth2")["mac"] == Value::Null);
     bed.wire(2);
     eventually("joins again", || bed.pings(1, "10.0.0.2"));
-    // A rename takes the port away from one name and to another.
+    // A rename removes the port of the old name and makes one of the new name.
     for (from, to) in [("eth2", "eth7"), ("eth7", "eth2")] {
         assert!(ip(&["-n", &bed.name, "link", "set", from, "down"]).status.success());
         assert!(ip(&["-n", &bed.name, "link", "set", from, "name", to]).status.success());
@@ -338,8 +341,9 @@ fn events_are_streamed() {
         let line = lines.by_ref().map_while(Result::ok).next();
         serde_json::from_str::<Value>(&line.unwrap_or_default())
     });
-    // The stream begins some time after the program: shake the port until it is seen, each time until the switch has
-    // noticed (the kernel tells of carriers once a second at most, and of nothing when they are back by then).
+    // The stream begins some time after the program. Therefore change the link again and again until an event is
+    // seen, and wait each time until the switch shows the change: the kernel reports carriers once a second at most,
+    // and reports nothing about one that is back by then.
     let host = bed.host(1);
     eventually("an event", || {
         for (state, up) in [("down", false), ("up", true)] {

@@ -1,4 +1,4 @@
-//! [`MemoryPorts`]: a plane whose ports are queues, for tests and simulation. It has no thread and
+//! [`MemoryPorts`]: a plane whose ports are queues in memory, for tests and simulation. It has no thread and
 //! no clock of its own.
 
 use crate::core::Clock;

@@ -1,4 +1,4 @@
-//! The soft plane over memory ports: states, events, limits, and what it refuses.
+//! The soft plane with memory ports: states, events, limits, and refusals.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::type_complexity)]
 
@@ -195,7 +195,8 @@ fn queues_are_bounded_and_say_what_they_lost() {
     assert!(plane.port_counters(port(1)).conserved());
 }
 
-/// What the control plane always says of a VLAN interface's port is nobody's choice.
+/// The hook and delivery of a VLAN interface's port are set by the control plane, not configured, so the
+/// plane accepts them.
 #[test]
 fn a_vlan_interfaces_hook_is_no_choice() {
     let (mut plane, _) = plane();
@@ -232,7 +233,7 @@ fn protocols_have_trapped_frames_and_the_states_of_trees_to_themselves() {
     assert_eq!(flooded(&ports), [true, true]);
     part.set_trees(&held(&[2])).unwrap();
     assert_eq!(flooded(&ports), [false, true]);
-    // Older states, in a state that is applied, are not brought back.
+    // A state that is applied later contains older states of trees; they are ignored.
     let mut next = state();
     next.stp = held(&[3]).stp;
     next.ports.get_mut(&port(1)).unwrap().mtu = 1400;

@@ -1,7 +1,8 @@
-//! Real hosts through the soft plane: namespaces, veth pairs and a TAP, ping and TCP; as root and as nobody in particular.
+//! Real hosts through the soft plane: namespaces, veth pairs and a TAP, ping and TCP; as root and as an unprivileged
+//! user.
 //!
-//! The test starts itself again inside a new network namespace, and inside a new user namespace (`unshare -Urn`). Every
-//! namespace belongs to a process or thread of that child, so nothing is left behind whatever happens.
+//! The test starts itself again inside a new network namespace, or inside a new user namespace (`unshare -Urn`). Every
+//! namespace belongs to a process or thread of that child, so nothing remains however the test ends.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -51,7 +52,7 @@ fn rootless() {
     check("rootless", &["-Urn"]);
 }
 
-/// Runs a command in this thread's namespace; answers whether it succeeded.
+/// Runs a command in this thread's namespace; returns whether it succeeded.
 fn sh(command: &str) -> bool {
     let mut words = command.split(' ');
     let out = Command::new(words.next().unwrap()).args(words).output().unwrap();
@@ -71,7 +72,7 @@ fn must(command: &str) {
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A host: a thread in a network namespace of its own, which does what it is told there.
+/// A host: a thread in a network namespace of its own, which runs the jobs that it is sent.
 struct Host {
     jobs: Sender<Job>,
     namespace: String,
@@ -89,7 +90,8 @@ impl Host {
         let namespace = format!("/proc/{}/task/{}/ns/net", std::process::id(), told.recv().unwrap());
         Self { jobs, namespace }
     }
-    /// Starts something there; the answer waits in what this returns. A panic there is a panic here.
+    /// Starts a job on the host's thread, and returns a function that waits for its result. A panic of the
+    /// job panics there.
     fn start<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> impl FnOnce() -> T {
         let (tell, told) = channel();
         self.jobs.send(Box::new(move || drop(tell.send(job())))).unwrap();
@@ -102,7 +104,7 @@ impl Host {
         let command = format!("ping -n -i 0.01 -W 2 {arguments}");
         self.run(move || sh(&command))
     }
-    /// A host behind `port`, with one address.
+    /// Makes a host behind `port`, with one address.
     fn behind(port: &str, address: &str) -> Self {
         let host = Self::new();
         must(&format!("ip link add {port} type veth peer name eth0 netns {}", host.namespace));
@@ -117,7 +119,7 @@ impl Host {
     }
 }
 
-/// Sends `bytes` from one host to another over TCP; they must be the same at the other end.
+/// Sends `bytes` from one host to another over TCP, and compares them at the other end.
 fn tcp(from: &Host, to: &Host, address: &'static str, bytes: usize) {
     let (tell, told) = channel();
     let received = to.start(move || {
@@ -162,7 +164,7 @@ fn access(name: &str, n: u16) -> PortState {
     PortState::access(name, ifindex(name), vlan(n))
 }
 
-/// Waits for a condition that something else brings about.
+/// Waits for a condition.
 fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let started = Instant::now();
     while !condition() {
@@ -215,7 +217,7 @@ fn inside() {
     assert!(!hosts[0].ping("-c 1 -W 1 10.9.0.2"), "detached");
 }
 
-/// 9,000 bytes, in one frame.
+/// Hosts exchange frames of 9,000 bytes once the ports' MTU allows it.
 fn jumbo(plane: &mut SoftPlane, state: &mut PlaneState, hosts: &[Host]) {
     let before = plane.port_counters(port(1)).dropped[DropReason::MtuExceeded.index()];
     for n in 1..=2 {
@@ -230,8 +232,8 @@ fn jumbo(plane: &mut SoftPlane, state: &mut PlaneState, hosts: &[Host]) {
     tcp(&hosts[0], &hosts[1], "10.9.0.2", 8 << 20);
 }
 
-/// A second switch behind a trunk: tags cross a real device, over TCP's unfinished checksums and long buffers, and come
-/// back out of band.
+/// A second switch behind a trunk: tagged frames cross a real device, with incomplete TCP checksums and segmentation
+/// buffers, and arrive with their tags out of band.
 fn trunk(plane: &mut SoftPlane, state: &mut PlaneState, hosts: &[Host]) {
     must("ip link add t1 mtu 9100 type veth peer name t2 mtu 9100");
     must("ip link set t1 up");
@@ -251,7 +253,8 @@ fn trunk(plane: &mut SoftPlane, state: &mut PlaneState, hosts: &[Host]) {
         assert!(hosts[0].ping("-c 3 10.9.0.5"), "over the trunk, {tpid:?}");
         tcp(&hosts[0], &far, "10.9.0.5", 8 << 20);
         tcp(&far, &hosts[0], "10.9.0.1", 8 << 20);
-        // VLAN 20's broadcasts cross the wire with their tag, and end at a switch that does not have the VLAN.
+        // VLAN 20's broadcasts cross the wire with their tag; the second switch does not have the VLAN and
+        // drops them.
         hosts[2].ping("-c 1 -W 1 10.9.0.5");
         let inactive = DropReason::VlanInactive.index();
         until("VLAN 20 refused at the far end", || second.port_counters(port(2)).dropped[inactive] > 0);
@@ -263,7 +266,7 @@ fn trunk(plane: &mut SoftPlane, state: &mut PlaneState, hosts: &[Host]) {
     must("ip link del t1");
 }
 
-/// The switch's own address in VLAN 10: the host's stack answers at `vlan10`, and nowhere else.
+/// The switch's own address in VLAN 10: the host's stack answers at `vlan10`, and at no other netdev.
 fn vlan_interface(plane: &mut SoftPlane, state: &mut PlaneState, hosts: &[Host]) {
     must("ip link add vlan10 address 02:00:00:00:0a:01 type veth peer name ly10");
     must("ip link set ly10 up");
@@ -295,7 +298,7 @@ fn vlan_interface(plane: &mut SoftPlane, state: &mut PlaneState, hosts: &[Host])
     must("ip link del vlan10");
 }
 
-/// A TAP of ours in the switch's own namespace: the host's stack as one more station.
+/// A TAP netdev in the switch's own namespace makes the host's stack one more station.
 fn tap(plane: &mut SoftPlane, state: &mut PlaneState, hosts: &[Host]) {
     let ifindex = plane.add_tap("tap0").unwrap();
     assert!(plane.add_tap("tap0").is_err());
@@ -326,7 +329,8 @@ fn tap(plane: &mut SoftPlane, state: &mut PlaneState, hosts: &[Host]) {
     assert!(nix::net::if_::if_nametoindex("tap0").is_err(), "the TAP goes with its port");
 }
 
-/// A netdev goes down and away under the plane; the rest goes on, and it can come back.
+/// A netdev is taken down and removed while the plane runs; the other ports go on, and the netdev can come
+/// back.
 fn vanish(plane: &mut SoftPlane, state: &mut PlaneState, hosts: &[Host]) {
     must("ip link set p3 down");
     must("ip link set p3 up");
@@ -340,7 +344,7 @@ fn vanish(plane: &mut SoftPlane, state: &mut PlaneState, hosts: &[Host]) {
     state.ports.insert(port(3), PortState { mtu: 9000, ..access("p3", 10) });
     plane.apply(state).unwrap();
     assert!(back.ping("-c 3 10.9.0.1"), "it came back, in another VLAN");
-    // Down and up again: the socket reports an error, and goes on when the netdev does.
+    // The link goes down and up again: the socket reports an error, and works again when the link is up.
     must("ip link set p2 down");
     must("ip link set p2 up");
     until("forwarding after a flap", || hosts[0].ping("-c 1 10.9.0.2"));
