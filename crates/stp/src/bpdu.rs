@@ -1,8 +1,8 @@
-//! BPDUs on the wire: configuration, TCN, RST and MST BPDUs (IEEE 802.1Q-2018, clause 14; 802.1D-2004,
+//! The format of BPDUs: configuration, TCN, RST and MST BPDUs (IEEE 802.1Q-2018, clause 14; 802.1D-2004,
 //! clause 9), and the SSTP encapsulation of PVST+.
 //!
-//! Invariant: what [`decode`] lets through has every field in its range, and whatever it refuses it refuses
-//! under a name ([`BpduError`]), which is also the name of a counter. The machines never see a raw offset.
+//! Invariant: in a BPDU that [`decode`] returns every field is in its range, and every refusal has a name
+//! ([`BpduError`]), which is also the name of a counter. The state machines never see a raw offset.
 
 use hmac::{Hmac, KeyInit, Mac};
 use lanyard_types::{MacAddr, VlanId, VlanSet};
@@ -10,10 +10,10 @@ use md5::Md5;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Times are carried in units of 1/256 s (14.2.8), and kept in them.
+/// BPDUs carry times in units of 1/256 s (14.2.8); these are stored in the same unit.
 pub const TICKS_PER_SECOND: u16 = 256;
 
-/// MSTI configuration messages in one MST BPDU, at most (14.4.1 g).
+/// The maximum number of MSTI configuration messages in one MST BPDU (14.4.1 g).
 pub const MAX_MSTI_MESSAGES: usize = 64;
 
 macro_rules! bpdu_errors {
@@ -23,7 +23,7 @@ macro_rules! bpdu_errors {
         pub enum BpduError { $($(#[$doc])* #[error($name)] $variant,)* }
 
         impl BpduError {
-            /// Every reason, in order.
+            /// All values, in order.
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
             /// The name in counters, text and JSON.
             #[must_use]
@@ -35,23 +35,23 @@ macro_rules! bpdu_errors {
 }
 
 bpdu_errors! {
-    /// Shorter than its headers, or than the length it announces.
+    /// The frame is shorter than its headers, or than its length field says.
     FrameTruncated = "frame_truncated";
-    /// Neither the bridge group address nor the SSTP address.
+    /// The destination is neither the bridge group address nor the SSTP address.
     Destination = "destination";
     /// The source address is a group address or zero.
     Source = "source";
-    /// The length field is an EtherType, or too short for the LLC header.
+    /// The length field contains an EtherType, or is too small for the LLC header.
     LengthField = "length_field";
-    /// Not LLC 42-42-03, or not SNAP 00-00-0C, 01-0B for SSTP.
+    /// The LLC header is not 42-42-03, or the SNAP header for SSTP is not 00-00-0C, 01-0B.
     LlcHeader = "llc_header";
-    /// An IEEE BPDU with a VLAN tag; bridges send them untagged.
+    /// An IEEE BPDU has a VLAN tag; bridges send them untagged.
     Tagged = "tagged";
-    /// A tag with VLAN identifier 4095.
+    /// The tag has VLAN identifier 4095.
     TagVlan = "tag_vlan";
     /// The protocol identifier is not zero (14.2.1).
     ProtocolId = "protocol_id";
-    /// A BPDU type other than 0, 2 and 128 (14.2.3), or type 2 with a version below 2.
+    /// The BPDU type is not 0, 2 or 128 (14.2.3), or it is 2 with a version below 2.
     BpduType = "bpdu_type";
     /// Fewer octets than the BPDU type needs (14.5).
     BpduTruncated = "bpdu_truncated";
@@ -61,9 +61,9 @@ bpdu_errors! {
     MaxAge = "max_age";
     /// Hello time outside 1 to 10 s (802.1D-2004, table 17-1).
     HelloTime = "hello_time";
-    /// Forward delay outside 2 to 30 s. The standard begins at 4; the Linux bridge accepts 2.
+    /// Forward delay outside 2 to 30 s. The standard's range begins at 4 s; the Linux bridge accepts 2 s.
     ForwardDelay = "forward_delay";
-    /// A port identifier whose number is 0.
+    /// The port number in the port identifier is 0.
     PortNumber = "port_number";
     /// The root or bridge address is a group address or zero.
     BridgeAddress = "bridge_address";
@@ -71,7 +71,7 @@ bpdu_errors! {
     MstiIdentifier = "msti_identifier";
     /// Two MSTI configuration messages for one MSTID.
     MstiDuplicate = "msti_duplicate";
-    /// An SSTP BPDU without the originating VLAN's TLV, or one of the wrong type or length.
+    /// An SSTP BPDU lacks the originating VLAN's TLV, or its TLV has the wrong type or length.
     PvidTlv = "pvid_tlv";
     /// The originating VLAN is not 1 to 4094.
     PvidValue = "pvid_value";
@@ -83,7 +83,8 @@ bpdu_errors! {
 pub struct BridgeId(u64);
 
 impl BridgeId {
-    /// From priority (0..=61440, a multiple of 4096), system ID extension (0..=4095) and address.
+    /// Makes an identifier from priority (0..=61440, a multiple of 4096), system ID extension (0..=4095) and
+    /// address.
     #[must_use]
     pub const fn new(priority: u16, extension: u16, address: MacAddr) -> Self {
         Self(((priority & 0xf000 | extension & 0x0fff) as u64) << 48 | address.to_u64())
@@ -108,7 +109,7 @@ impl BridgeId {
     }
 }
 
-/// `PRIO.MAC` as in `show spanning-tree | json`: `32769.00:11:22:33:44:55`.
+/// Formats the identifier as `PRIO.MAC`, as in `show spanning-tree | json`: `32769.00:11:22:33:44:55`.
 impl fmt::Display for BridgeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&format!("{}.{}", self.priority(), self.address().colon()))
@@ -127,7 +128,7 @@ impl fmt::Debug for BridgeId {
 pub struct PortIdentifier(u16);
 
 impl PortIdentifier {
-    /// From priority (0..=240, a multiple of 16) and number (1..=4095).
+    /// Makes an identifier from priority (0..=240, a multiple of 16) and number (1..=4095).
     #[must_use]
     pub const fn new(priority: u8, number: u16) -> Self {
         Self(((priority & 0xf0) as u16) << 8 | number & 0x0fff)
@@ -147,7 +148,7 @@ impl PortIdentifier {
     }
 }
 
-/// `PRIO.NUMBER`, as IOS prints it: `128.3`.
+/// Formats the identifier as `PRIO.NUMBER`, as IOS does: `128.3`.
 impl fmt::Display for PortIdentifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&format!("{}.{}", self.priority(), self.number()))
@@ -160,7 +161,7 @@ impl fmt::Debug for PortIdentifier {
     }
 }
 
-/// The port role a BPDU conveys (14.2.4).
+/// The port role that a BPDU conveys (14.2.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum WireRole {
@@ -175,7 +176,7 @@ pub enum WireRole {
     Designated = 3,
 }
 
-/// The flags octet (14.2.4). The top bit is TC acknowledgement in the CIST's and Master in an MSTI's.
+/// The flags octet (14.2.4). Its top bit is TC acknowledgement in the CIST's flags and Master in an MSTI's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Flags {
     /// Topology change.
@@ -248,14 +249,14 @@ pub struct ConfigBody {
     pub forward_delay: u16,
 }
 
-/// What an MST BPDU adds.
+/// The fields that an MST BPDU has besides [`ConfigBody`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MstPart {
     /// The sender's MST configuration.
     pub config_id: MstConfigId,
     /// CIST internal root path cost.
     pub internal_root_path_cost: u32,
-    /// CIST bridge identifier: the sender.
+    /// CIST bridge identifier of the sender.
     pub bridge: BridgeId,
     /// CIST remaining hops.
     pub remaining_hops: u8,
@@ -317,24 +318,25 @@ impl Bpdu {
     }
 }
 
-/// How a BPDU travels.
+/// The encapsulation of a BPDU in a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encapsulation {
     /// To the bridge group address, LLC 42-42-03, untagged.
     Ieee,
-    /// To the SSTP address, SNAP 00-00-0C 01-0B; `pvid` is the originating VLAN, absent in a TCN.
+    /// To the SSTP address, SNAP 00-00-0C 01-0B; `pvid` is the originating VLAN, which a TCN BPDU does not
+    /// have.
     Sstp {
         /// The originating VLAN's TLV.
         pvid: Option<VlanId>,
     },
 }
 
-/// A frame with a BPDU in it, checked.
+/// A received BPDU with its encapsulation, checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BpduFrame {
     /// Source address.
     pub source: MacAddr,
-    /// The VLAN of its tag; `None` untagged or priority-tagged.
+    /// The VLAN of its tag; `None` for an untagged or priority-tagged frame.
     pub vlan: Option<VlanId>,
     /// Encapsulation.
     pub encapsulation: Encapsulation,
@@ -342,7 +344,7 @@ pub struct BpduFrame {
     pub bpdu: Bpdu,
 }
 
-/// MST configuration identification (13.8): who has the same one is in the same region.
+/// MST configuration identification (13.8): bridges with the same identification are in the same region.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MstConfigId {
     /// Configuration name, padded with zeros.
@@ -358,8 +360,8 @@ const DIGEST_KEY: [u8; 16] =
     [0x13, 0xac, 0x06, 0xa6, 0x2e, 0x47, 0xfd, 0x51, 0xf9, 0x5d, 0x2b, 0xa2, 0x43, 0xcd, 0x03, 0x46];
 
 impl MstConfigId {
-    /// The identification of a region; `instances` gives each MSTID its VLANs, all others are on the CIST.
-    /// The name is cut at 32 octets.
+    /// Makes the identification of a region; `instances` lists the VLANs of each MSTID, and all others are on
+    /// the CIST. The name is cut to 32 octets.
     #[must_use]
     pub fn new<'a>(
         name: &str,
@@ -376,8 +378,8 @@ impl MstConfigId {
         for (to, from) in padded.iter_mut().zip(name.bytes()) {
             *to = from;
         }
-        // A key of any length is a valid HMAC key, so the error cannot happen; a zero digest would only
-        // make the bridge a region of its own.
+        // HMAC accepts keys of any length, so the error cannot happen. A zero digest would only put the
+        // bridge into a region of its own.
         let digest = Hmac::<Md5>::new_from_slice(&DIGEST_KEY)
             .map(|mut mac| {
                 mac.update(&table);
@@ -408,7 +410,7 @@ impl fmt::Debug for MstConfigId {
 
 // ---------------------------------------------------------------------------------------------- decoding
 
-/// A bounds-checked cursor: every read past the end is the same named error.
+/// A cursor with bounds checks: every read past the end returns the same error.
 struct Reader<'a> {
     bytes: &'a [u8],
     short: BpduError,
@@ -436,7 +438,7 @@ impl<'a> Reader<'a> {
         }
         Ok(id)
     }
-    /// A time in 1/256 s within `seconds`.
+    /// Reads a time in 1/256 s, which must be within `seconds`.
     fn time(&mut self, seconds: std::ops::RangeInclusive<u16>, wrong: BpduError) -> Result<u16, BpduError> {
         let value = self.u16()?;
         let range = seconds.start() * TICKS_PER_SECOND..=seconds.end() * TICKS_PER_SECOND;
@@ -446,8 +448,7 @@ impl<'a> Reader<'a> {
 
 /// Decodes an Ethernet frame, with or without an 802.1Q tag.
 ///
-/// # Errors
-/// The first thing that is wrong, by name.
+/// # Errors The name of the first error found.
 pub fn decode(frame: &[u8]) -> Result<BpduFrame, BpduError> {
     let mut r = Reader { bytes: frame, short: BpduError::FrameTruncated };
     let destination = MacAddr(r.take()?);
@@ -504,8 +505,7 @@ fn decode_sstp(pdu: &[u8]) -> Result<(Bpdu, Option<VlanId>), BpduError> {
 
 /// Validates and decodes a BPDU (14.5), without its LLC header.
 ///
-/// # Errors
-/// The first thing that is wrong, by name.
+/// # Errors The name of the first error found.
 pub fn decode_bpdu(pdu: &[u8]) -> Result<Bpdu, BpduError> {
     let mut r = Reader { bytes: pdu, short: BpduError::BpduTruncated };
     if r.u16()? != 0 {
@@ -518,7 +518,7 @@ pub fn decode_bpdu(pdu: &[u8]) -> Result<Bpdu, BpduError> {
         (0x02, 2..) => {
             let body = decode_body(&mut r, true)?;
             let version_1_length = r.u8()?;
-            // 14.5 c, d: an MST BPDU whose later parts make no sense is a good RST BPDU.
+            // 14.5 c, d: an MST BPDU whose later parts are invalid counts as an RST BPDU.
             if version < 3 || version_1_length != 0 {
                 return Ok(Bpdu::Rst(body));
             }
@@ -547,7 +547,8 @@ fn decode_body(r: &mut Reader<'_>, rapid: bool) -> Result<ConfigBody, BpduError>
     let max_age = r.time(6..=40, BpduError::MaxAge)?;
     let hello_time = r.time(1..=10, BpduError::HelloTime)?;
     let forward_delay = r.time(2..=30, BpduError::ForwardDelay)?;
-    // 14.5 a). Of an RST BPDU only the information is too old (updtRcvdInfoWhile); what its flags say still holds.
+    // 14.5 a). In an RST BPDU only the priority information is too old (updtRcvdInfoWhile); its flags are still
+    // valid.
     if !rapid && message_age >= max_age {
         return Err(BpduError::MessageAge);
     }
@@ -564,7 +565,7 @@ fn decode_body(r: &mut Reader<'_>, rapid: bool) -> Result<ConfigBody, BpduError>
     })
 }
 
-/// `None` when the lengths do not fit an MST BPDU (14.5 d).
+/// Returns `None` when the lengths do not fit an MST BPDU (14.5 d).
 fn decode_mst(r: &mut Reader<'_>) -> Result<Option<MstPart>, BpduError> {
     let Ok(length) = r.u16().map(usize::from) else { return Ok(None) };
     let messages = match length.checked_sub(64) {
@@ -649,7 +650,7 @@ fn encode_mst(mst: &MstPart, out: &mut Vec<u8>) {
     }
 }
 
-/// Encodes a whole frame, padded to 60 octets; `tag` is the 802.1Q tag to carry.
+/// Encodes a complete frame, padded to 60 octets; `tag` is the VLAN of its 802.1Q tag.
 #[must_use]
 pub fn encode(source: MacAddr, tag: Option<VlanId>, encapsulation: Encapsulation, bpdu: &Bpdu) -> Vec<u8> {
     let pdu = encode_bpdu(bpdu);

@@ -1,9 +1,9 @@
-//! The bridge as the outside sees it: inputs, actions, and what belongs to the whole port rather than a tree:
-//! BPDU guard and filter, counters of refused frames. What PVST+ adds is in `per_vlan`.
+//! The public interface of a bridge: inputs, actions, and the state that a whole port has in all trees: BPDU
+//! guard and filter, counters of refused frames. The additions of PVST+ are in `per_vlan`.
 //!
-//! Invariants: every action that a call to a `handle_*` method leaves in the queue belongs to one transaction (a
-//! link that goes down, the flush of its addresses and the new forwarding port are to be applied together);
-//! the same calls with the same times give the same actions.
+//! Invariants: the actions that one call to a `handle_*` method leaves in the queue belong to one transaction (a
+//! link that goes down, the flush of its addresses and the new forwarding port are to be applied together); the
+//! same calls with the same times give the same actions.
 
 use crate::bpdu::{self, BpduError, BpduFrame, BridgeId, MstConfigId, PortIdentifier, TICKS_PER_SECOND};
 use crate::config::{Config, ConfigError, ErrCause, Guard, LinkType, Mode};
@@ -15,19 +15,20 @@ use lanyard_types::{InstanceId, PortId, PortSet, StpState, VlanId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// What the bridge wants done.
+/// What the owner of the bridge has to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Send this frame out of the port, as it is: complete, padded to 60 octets, tagged where it has to be.
+    /// Send this frame out of the port unchanged: it is complete, padded to 60 octets, and tagged where
+    /// necessary.
     Transmit {
         /// The port.
         port: PortId,
-        /// The tag it carries, if any; for information.
+        /// The VLAN of its tag, if it has one; for information only.
         vlan: Option<VlanId>,
         /// The frame.
         frame: Vec<u8>,
     },
-    /// The port's state in a tree.
+    /// Set the port's state in a tree.
     SetState {
         /// The tree.
         instance: InstanceId,
@@ -36,7 +37,7 @@ pub enum Action {
         /// The state.
         state: StpState,
     },
-    /// Forget the dynamic addresses learned on these ports, in the VLANs of the tree.
+    /// Remove the dynamic addresses learned at these ports in the VLANs of the tree.
     Flush {
         /// The tree.
         instance: InstanceId,
@@ -47,40 +48,40 @@ pub enum Action {
     ErrDisable {
         /// The port.
         port: PortId,
-        /// Why.
+        /// The reason.
         cause: ErrCause,
     },
-    /// Bring the port up again: the recovery interval is over.
+    /// Enable the port again: the recovery interval is over.
     ErrRecover {
         /// The port.
         port: PortId,
-        /// Why it was down.
+        /// The reason for which it was shut down.
         cause: ErrCause,
     },
-    /// Tell whoever listens.
+    /// Report an event to the log and to `monitor events`.
     Event(Event),
 }
 
-/// A link's duplex.
+/// The duplex mode of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Duplex {
-    /// Both ways at once; also what is assumed when the netdev does not say.
+    /// Full duplex; also assumed when the netdev does not report its mode.
     #[default]
     Full,
-    /// A shared medium.
+    /// Half duplex: a shared medium.
     Half,
 }
 
-/// What is known of a port whatever the trees.
+/// The state of a port that does not depend on a tree.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Link {
     pub up: bool,
     pub speed_mbps: Option<u32>,
     pub duplex: Duplex,
-    /// Why it is shut down, and until when.
+    /// Why the port is shut down, and the time at which it recovers.
     pub err_disabled: Option<(ErrCause, Option<u64>)>,
     pub counters: PortCounters,
-    /// MST: VLANs whose PVST+ BPDUs have come since the link did (`per_vlan`).
+    /// In MST mode, the VLANs whose PVST+ BPDUs have been received since the link came up (`per_vlan`).
     pub pvst_vlans: BTreeSet<VlanId>,
     reject_event_after_ms: u64,
 }
@@ -89,16 +90,16 @@ pub(crate) struct Link {
 #[derive(Debug, Clone)]
 pub struct Bridge {
     pub(crate) config: Config,
-    /// By tree key: 0, or the VLAN.
+    /// Spanning-tree entities, by tree key: 0, or the VLAN.
     pub(crate) entities: BTreeMap<u16, Entity>,
     pub(crate) links: BTreeMap<PortId, Link>,
-    /// By VLAN or MSTID; stable for as long as the tree exists.
+    /// The instance of each tree, by VLAN or MSTID; it does not change while the tree exists.
     instances: BTreeMap<u16, InstanceId>,
     pub(crate) actions: VecDeque<Action>,
     generation: u64,
 }
 
-/// Everything a restarted daemon needs to go on as if nothing had happened.
+/// The state with which a restarted daemon continues the trees without a topology change.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Snapshot {
     entities: BTreeMap<u16, Entity>,
@@ -107,23 +108,21 @@ pub struct Snapshot {
 }
 
 impl Bridge {
-    /// A bridge. Its ports have no link until [`Bridge::handle_link`] says so. Times are milliseconds of any
-    /// clock that does not go back.
+    /// Makes a bridge. Its ports have no link until [`Bridge::handle_link`] reports one. Times are
+    /// milliseconds of any monotonic clock.
     ///
-    /// # Errors
-    /// The first setting out of its range.
+    /// # Errors The first setting out of its range.
     pub fn new(now: u64, config: Config) -> Result<Self, ConfigError> {
         let empty =
             Snapshot { entities: BTreeMap::new(), links: BTreeMap::new(), instances: BTreeMap::new() };
         Self::restore(now, config, empty)
     }
 
-    /// A bridge that goes on where the snapshot was taken: trees whose identity (mode, address, region, VLAN)
-    /// is still the same keep their roles and states, others begin anew. `now` is of the clock the snapshot's times
-    /// are of. The links are as they were, until told otherwise.
+    /// Makes a bridge that continues from a snapshot: trees whose identity (mode, address, region, VLAN) is
+    /// unchanged keep their roles and states, others begin anew. `now` is a time of the clock of the snapshot's
+    /// times. Links are as in the snapshot until [`Bridge::handle_link`] reports otherwise.
     ///
-    /// # Errors
-    /// The first setting out of its range.
+    /// # Errors The first setting out of its range.
     pub fn restore(now: u64, config: Config, snapshot: Snapshot) -> Result<Self, ConfigError> {
         config.check()?;
         let Snapshot { entities, links, instances } = snapshot;
@@ -138,7 +137,7 @@ impl Bridge {
         Ok(bridge)
     }
 
-    /// What [`Bridge::restore`] takes. Worth writing down when [`Bridge::generation`] has changed.
+    /// The state for [`Bridge::restore`]. It should be saved whenever [`Bridge::generation`] has changed.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
@@ -148,7 +147,8 @@ impl Bridge {
         }
     }
 
-    /// Grows with every change of a role, a state or a root; not with BPDUs that repeat what is known.
+    /// A number that grows with every change of a role, a state or a root, and not with BPDUs that repeat
+    /// known information.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.generation
@@ -160,11 +160,10 @@ impl Bridge {
         &self.config
     }
 
-    /// Takes a new configuration. A new mode, address or MST region begins every tree anew; all else changes in
-    /// place. [`Bridge::instance_of`] and [`Bridge::states`] may answer differently afterwards.
+    /// Replaces the configuration. A new mode, address or MST region begins every tree anew; other changes are
+    /// made in place. [`Bridge::instance_of`] and [`Bridge::states`] may return different values afterwards.
     ///
-    /// # Errors
-    /// The first setting out of its range; nothing has changed then.
+    /// # Errors The first setting out of its range; nothing has changed then.
     pub fn handle_config(&mut self, now: u64, config: Config) -> Result<(), ConfigError> {
         config.check()?;
         self.config = config;
@@ -186,10 +185,10 @@ impl Bridge {
         self.apply_port(now, port);
     }
 
-    /// A frame to the bridge group address or the SSTP address, as it was on the wire, tag included.
+    /// Processes a frame for the bridge group address or the SSTP address, as it was on the wire, with its
+    /// tag.
     ///
-    /// # Errors
-    /// Why it was refused; it has been counted.
+    /// # Errors The reason for which the frame was refused; it has been counted.
     pub fn handle_bpdu(&mut self, now: u64, port: PortId, frame: &[u8]) -> Result<(), BpduError> {
         let Some(config) = self.config.ports.get(&port) else { return Ok(()) };
         let guard = config
@@ -222,7 +221,7 @@ impl Bridge {
         }
     }
 
-    /// Does what is due; to be called at [`Bridge::next_timeout`] or soon after.
+    /// Does everything that is due; to be called at [`Bridge::next_timeout`] or soon after.
     pub fn handle_timer(&mut self, now: u64) {
         let recovered: Vec<(PortId, ErrCause)> = self
             .links
@@ -246,7 +245,7 @@ impl Bridge {
         }
     }
 
-    /// When [`Bridge::handle_timer`] has something to do; `None` when nothing is under way.
+    /// The time at which [`Bridge::handle_timer`] must be called; `None` when no timer runs.
     #[must_use]
     pub fn next_timeout(&self) -> Option<u64> {
         let errors = self.links.values().filter_map(|link| link.err_disabled.and_then(|(_, until)| until));
@@ -272,20 +271,21 @@ impl Bridge {
         }
     }
 
-    /// `shutdown` and `no shutdown`: the port may take part again. True when it was shut down by a guard.
+    /// `shutdown` and `no shutdown`: clears the error-disabled state of a port. Returns true when a guard had
+    /// shut it down.
     pub fn clear_err_disable(&mut self, now: u64, port: PortId) -> bool {
         let was = self.links.get_mut(&port).and_then(|link| link.err_disabled.take());
         self.apply_port(now, port);
         was.is_some()
     }
 
-    /// The ports that are shut down, and why.
+    /// The ports that are shut down, with the reason.
     pub fn err_disabled(&self) -> impl Iterator<Item = (PortId, ErrCause)> + '_ {
         self.links.iter().filter_map(|(port, link)| link.err_disabled.map(|(cause, _)| (*port, cause)))
     }
 
-    /// `clear spanning-tree counters`: BPDUs, refused frames, transitions and topology changes of one port, or of all
-    /// and of the trees.
+    /// `clear spanning-tree counters`: clears the counters of BPDUs, refused frames, transitions and topology changes
+    /// of one port, or of all ports and the trees.
     pub fn clear_counters(&mut self, only: Option<PortId>) {
         let is_meant = |port: PortId| only.is_none_or(|only| only == port);
         for (_, link) in self.links.iter_mut().filter(|(port, _)| is_meant(**port)) {
@@ -294,13 +294,13 @@ impl Bridge {
         self.entities.values_mut().for_each(|entity| entity.clear_counters(only));
     }
 
-    /// The next thing to do.
+    /// Returns the next action.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
 
-    /// The plane instance a VLAN belongs to. In the per-VLAN modes a VLAN without a tree is on instance 0,
-    /// whose ports all forward.
+    /// The plane instance of a VLAN. In the per-VLAN modes a VLAN without a tree is on instance 0, in which
+    /// all ports forward.
     #[must_use]
     pub fn instance_of(&self, vlan: VlanId) -> InstanceId {
         let key = match self.config.mode {
@@ -311,7 +311,8 @@ impl Bridge {
         self.instances.get(&key).copied().unwrap_or_default()
     }
 
-    /// Every tree and port with its state: all a plane needs. A port that is not listed in a tree is not held by it.
+    /// The state of every port in every tree, for the plane. A port that is not listed in a tree is not blocked by
+    /// it.
     pub fn states(&self) -> impl Iterator<Item = (InstanceId, PortId, StpState)> + '_ {
         self.entities.values().flat_map(|entity| {
             entity.present().flat_map(move |(id, port)| {
@@ -321,7 +322,8 @@ impl Bridge {
         })
     }
 
-    /// Every tree and port behind which another bridge may be: all but edge ports and those that filter BPDUs.
+    /// Every tree and port behind which another bridge may be: all except edge ports and ports that filter
+    /// BPDUs.
     pub fn bridged(&self) -> impl Iterator<Item = (InstanceId, PortId)> + '_ {
         self.entities.values().flat_map(|entity| {
             let trees = &entity.trees;
@@ -329,14 +331,15 @@ impl Bridge {
         })
     }
 
-    /// Until when all neighbours believe what they were told last; `None` without a tree.
+    /// The time until which all neighbours hold the information that this bridge sent last; `None` without a
+    /// tree.
     #[must_use]
     pub fn believed_until(&self, now: u64) -> Option<u64> {
         self.entities.values().map(|entity| entity.believed_until(now)).min()
     }
 
-    /// The bridge was silent until after [`Bridge::believed_until`]: the neighbours have acted without it. Ports that are not
-    /// edge ports discard, and begin anew.
+    /// Reports that the bridge was silent beyond [`Bridge::believed_until`], so the neighbours have acted without it.
+    /// Ports that are not edge ports discard, and begin anew.
     pub fn handle_silence(&mut self, now: u64) {
         for key in self.keys() {
             if let Some(entity) = self.entities.get_mut(&key) {
@@ -456,7 +459,7 @@ impl Bridge {
         }
     }
 
-    /// Makes entities and their ports what the configuration says.
+    /// Makes entities and their ports match the configuration.
     fn rebuild(&mut self, now: u64) {
         self.links.retain(|port, _| self.config.ports.contains_key(port));
         let wanted: Vec<u16> = if self.config.mode.per_vlan() {
@@ -528,7 +531,7 @@ impl Bridge {
         self.drain(key);
     }
 
-    /// Costs, priorities and parameters of a port, in every entity.
+    /// Applies costs, priorities and parameters of a port in every entity.
     fn apply_port(&mut self, now: u64, port: PortId) {
         let params = self.params(port);
         for key in self.keys() {
@@ -543,8 +546,8 @@ impl Bridge {
         }
     }
 
-    /// Trees keep their instance while they exist; a new one gets the lowest that is free. Instance 0 is the
-    /// CIST or the only tree, and in the per-VLAN modes nobody's.
+    /// Assigns plane instances. A tree keeps its instance while it exists; a new tree gets the lowest free
+    /// one. Instance 0 is the CIST or the only tree; in the per-VLAN modes no tree has it.
     fn assign_instances(&mut self, wanted: &[u16]) {
         let keys: Vec<u16> = if self.config.mode.per_vlan() { wanted.to_vec() } else { self.tree_keys(0) };
         self.instances.retain(|key, instance| keys.contains(key) && (*key == 0) == (instance.get() == 0));

@@ -1,4 +1,5 @@
-//! The configuration of a bridge, as plain values. Defaults are IOS's; ranges are checked by [`Config::check`].
+//! The configuration of a bridge, as plain values. Defaults are those of IOS; [`Config::check`] checks the
+//! ranges.
 //!
 //! Trees are keyed by a number: 0 for the only tree of STP and RSTP; the MSTID in MST mode, 0 being the CIST;
 //! the VLAN in the per-VLAN modes.
@@ -34,12 +35,12 @@ impl Mode {
             Self::Mst => 3,
         }
     }
-    /// One tree for each VLAN.
+    /// True for the modes with one tree for each VLAN.
     #[must_use]
     pub const fn per_vlan(self) -> bool {
         matches!(self, Self::Pvst | Self::RapidPvst)
     }
-    /// The word in configuration commands.
+    /// The keyword in configuration commands.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -61,7 +62,7 @@ impl Mode {
     }
 }
 
-/// `spanning-tree pathcost method`. MST always counts long.
+/// `spanning-tree pathcost method`. MST always uses the long method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum PathCostMethod {
     /// 16 bits, 802.1D-1998: 100 Mbit/s costs 19.
@@ -72,7 +73,7 @@ pub enum PathCostMethod {
 }
 
 impl PathCostMethod {
-    /// The cost of a link of this speed; unknown counts as 1 Gbit/s.
+    /// The cost of a link of this speed; an unknown speed counts as 1 Gbit/s.
     #[must_use]
     pub fn cost(self, speed_mbps: Option<u32>) -> u32 {
         let speed = speed_mbps.filter(|speed| *speed > 0).unwrap_or(1000);
@@ -95,7 +96,7 @@ impl PathCostMethod {
     }
 }
 
-/// Everything a bridge is configured with.
+/// The whole configuration of a bridge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// The mode.
@@ -110,15 +111,16 @@ pub struct Config {
     pub max_age_s: u8,
     /// `mst max-hops`, 1..=255.
     pub max_hops: u8,
-    /// `transmit hold-count`, 1..=20 BPDUs a second and port.
+    /// `transmit hold-count`, 1..=20 BPDUs per second and port.
     pub transmit_hold_count: u8,
-    /// `guard counting`: information that goes round in a cycle is not believed for a while (`procedures/counting.rs`).
+    /// `guard counting`: ignores information that circulates in a cycle of bridges for a while
+    /// (`procedures/counting.rs`).
     pub counting_guard: bool,
     /// `pathcost method`.
     pub path_cost_method: PathCostMethod,
     /// The MST region.
     pub mst: MstRegion,
-    /// Settings of trees that are not all default.
+    /// Settings of trees that differ from the defaults.
     pub trees: BTreeMap<u16, TreeConfig>,
     /// Per-VLAN modes: the VLANs that have a tree, at most 63.
     pub vlans: VlanSet,
@@ -132,12 +134,12 @@ pub struct Config {
     pub loopguard_default: bool,
     /// `errdisable recovery cause bpduguard` with `interval`, 30..=86400 s; `None` leaves the port down.
     pub bpduguard_recovery_s: Option<u32>,
-    /// The ports that take part.
+    /// The ports that take part in spanning tree.
     pub ports: BTreeMap<PortId, PortConfig>,
 }
 
 impl Config {
-    /// Defaults for a bridge with this address: RSTP, no ports.
+    /// The default configuration for a bridge with this address, without ports.
     #[must_use]
     pub fn new(mode: Mode, address: MacAddr) -> Self {
         Self {
@@ -162,7 +164,7 @@ impl Config {
         }
     }
 
-    /// Settings of a tree, defaults where none are given.
+    /// The settings of a tree; the defaults where none are configured.
     #[must_use]
     pub fn tree(&self, key: u16) -> TreeConfig {
         self.trees.get(&key).cloned().unwrap_or_default()
@@ -226,7 +228,8 @@ fn check_times(hello: u8, forward: Option<u8>, max_age: Option<u8>) -> Result<()
     range("max-age", max_age.unwrap_or(20).into(), 6, 40)
 }
 
-/// IEEE 802.1D-2004, 17.14: so that information is forgotten everywhere before a port that waits for it forwards.
+/// Checks IEEE 802.1D-2004, 17.14: old information is discarded everywhere before a port that waits for it
+/// forwards.
 fn check_relation(hello_s: u8, forward_s: u8, max_age_s: u8) -> Result<(), ConfigError> {
     let most = 2 * u32::from(forward_s).saturating_sub(1);
     let least = 2 * (u32::from(hello_s) + 1);
@@ -239,19 +242,19 @@ fn check_relation(hello_s: u8, forward_s: u8, max_age_s: u8) -> Result<(), Confi
 /// Why a configuration was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// A number out of its range.
+    /// A number is out of its range.
     #[error("{what} {value} is not {low} to {high}")]
     Range {
         /// The setting.
         what: &'static str,
-        /// What was given.
+        /// The refused value.
         value: u32,
         /// The lowest value.
         low: u32,
         /// The highest value.
         high: u32,
     },
-    /// Times that contradict each other.
+    /// The times contradict each other.
     #[error(
         "max-age {max_age_s} is not {least} to {most}: with hello-time {hello_s} and forward-time {forward_s}, \
          2 x (forward-time - 1) >= max-age >= 2 x (hello-time + 1) is to hold (IEEE 802.1D); \
@@ -264,42 +267,42 @@ pub enum ConfigError {
         forward_s: u8,
         /// max-age.
         max_age_s: u8,
-        /// The least max-age with these.
+        /// The lowest max-age with these times.
         least: u32,
-        /// The largest.
+        /// The highest max-age with these times.
         most: u32,
     },
-    /// A bridge priority that is no multiple of 4096, or above 61440.
+    /// A bridge priority is not a multiple of 4096, or is above 61440.
     #[error("bridge priority {priority} of tree {tree} is not a multiple of 4096 up to 61440")]
     Priority {
         /// The tree's key.
         tree: u16,
-        /// What was given.
+        /// The refused value.
         priority: u16,
     },
-    /// The bridge's address is none of a station's.
+    /// The bridge's address is not an individual address.
     #[error("{0} can't be the address of a bridge")]
     Address(MacAddr),
-    /// A port priority that is no multiple of 16, or above 240.
+    /// A port priority is not a multiple of 16, or is above 240.
     #[error("port priority {priority} of port {port} is not a multiple of 16 up to 240")]
     PortPriority {
         /// The port.
         port: PortId,
-        /// What was given.
+        /// The refused value.
         priority: u8,
     },
-    /// An MSTID outside 1..=4094.
+    /// An MSTID is outside 1..=4094.
     #[error("{0} is not an MST instance: 1 to 4094")]
     Mstid(u16),
-    /// More MSTIs or VLANs than there are instances.
+    /// There are more MSTIs or VLANs than instances.
     #[error("{wanted} instances wanted, {limit} beside instance 0 are possible")]
     TooManyInstances {
-        /// How many are wanted.
+        /// The configured number.
         wanted: usize,
-        /// How many can be.
+        /// The maximum.
         limit: usize,
     },
-    /// A VLAN in two MST instances.
+    /// A VLAN is in two MST instances.
     #[error("VLAN {vlan} is in MST instances {first} and {second}")]
     VlanTwice {
         /// The VLAN.
@@ -309,15 +312,15 @@ pub enum ConfigError {
         /// The other.
         second: u16,
     },
-    /// An MST region name of more than 32 bytes.
+    /// The name of the MST region has more than 32 bytes.
     #[error("the MST region name is longer than 32 bytes")]
     RegionName,
-    /// A path cost of 0 or above 200,000,000.
+    /// A path cost is 0 or above 200,000,000.
     #[error("path cost {cost} of port {port} is not 1 to 200000000")]
     PathCost {
         /// The port.
         port: PortId,
-        /// What was given.
+        /// The refused value.
         cost: u32,
     },
 }
@@ -329,7 +332,7 @@ pub struct MstRegion {
     pub name: String,
     /// `revision`.
     pub revision: u16,
-    /// `instance N vlan LIST`: N is 1..=4094; VLANs not named are on instance 0.
+    /// `instance N vlan LIST`: N is 1..=4094; VLANs that are not named are on instance 0.
     pub instances: BTreeMap<u16, VlanSet>,
 }
 
@@ -356,14 +359,14 @@ impl MstRegion {
         Ok(())
     }
 
-    /// The MSTID a VLAN is on.
+    /// The MSTID of a VLAN.
     #[must_use]
     pub fn mstid_of(&self, vlan: VlanId) -> u16 {
         self.instances.iter().find(|(_, vlans)| vlans.contains(vlan)).map_or(0, |(mstid, _)| *mstid)
     }
 }
 
-/// Settings of one tree. The times apply in the per-VLAN modes; otherwise those of [`Config`] do.
+/// Settings of one tree. The times apply in the per-VLAN modes; other modes use those of [`Config`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TreeConfig {
     /// `priority`, 0..=61440 in steps of 4096.
@@ -385,7 +388,7 @@ impl Default for TreeConfig {
 /// `spanning-tree link-type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum LinkType {
-    /// Full duplex is point-to-point.
+    /// Point-to-point if the link is full duplex.
     #[default]
     Auto,
     /// `point-to-point`.
@@ -397,7 +400,7 @@ pub enum LinkType {
 /// `spanning-tree portfast`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PortFast {
-    /// As `portfast default` says.
+    /// The setting of `portfast default`.
     #[default]
     Default,
     /// `portfast disable`.
@@ -411,7 +414,7 @@ pub enum PortFast {
 /// `spanning-tree guard`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Guard {
-    /// As `loopguard default` says.
+    /// The setting of `loopguard default`.
     #[default]
     Default,
     /// `guard none`.
@@ -422,23 +425,23 @@ pub enum Guard {
     Loop,
 }
 
-/// Which VLANs a port carries; the per-VLAN modes and `portfast` need to know.
+/// The VLANs that a port carries. The per-VLAN modes and `portfast` depend on them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(clippy::large_enum_variant)] // 512 octets a port, and ports are few
+#[allow(clippy::large_enum_variant)] // 512 octets per port, and ports are few
 pub enum PortVlans {
     /// One VLAN, untagged.
     Access(VlanId),
     /// Many.
     Trunk {
-        /// The VLAN that travels untagged.
+        /// The VLAN that is sent untagged.
         native: VlanId,
-        /// The VLANs allowed.
+        /// The VLANs that are allowed.
         allowed: VlanSet,
     },
 }
 
 impl PortVlans {
-    /// True when frames of the VLAN pass.
+    /// True when the port carries the VLAN.
     #[must_use]
     pub fn carries(&self, vlan: VlanId) -> bool {
         match self {
@@ -451,7 +454,7 @@ impl PortVlans {
 /// Settings of one port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortConfig {
-    /// The source address of its BPDUs; `None` takes the bridge's.
+    /// The source address of its BPDUs; `None` uses the bridge's address.
     pub address: Option<MacAddr>,
     /// `link-type`.
     pub link_type: LinkType,
@@ -459,21 +462,21 @@ pub struct PortConfig {
     pub portfast: PortFast,
     /// Automatic edge detection.
     pub auto_edge: bool,
-    /// `bpduguard enable|disable`; `None` as the default says.
+    /// `bpduguard enable|disable`; `None` uses the global default.
     pub bpdu_guard: Option<bool>,
-    /// `bpdufilter enable|disable`; `None` as the default says.
+    /// `bpdufilter enable|disable`; `None` uses the global default.
     pub bpdu_filter: Option<bool>,
     /// `guard`.
     pub guard: Guard,
-    /// restrictedTcn: topology changes heard here are not spread.
+    /// restrictedTcn: topology changes received at this port are not propagated.
     pub restricted_tcn: bool,
-    /// `cost`, 1..=200,000,000; `None` follows the speed.
+    /// `cost`, 1..=200,000,000; `None` derives the cost from the speed.
     pub cost: Option<u32>,
     /// `port-priority`, 0..=240 in steps of 16.
     pub priority: u8,
     /// `vlan N cost`, `mst N cost`, `... port-priority`: `(cost, priority)` by tree.
     pub trees: BTreeMap<u16, (Option<u32>, Option<u8>)>,
-    /// VLANs.
+    /// The VLANs that the port carries.
     pub vlans: PortVlans,
 }
 
@@ -513,7 +516,7 @@ impl PortConfig {
         Ok(())
     }
 
-    /// adminEdge: portfast as configured, given the default.
+    /// adminEdge: the configured portfast setting, with the default applied.
     #[must_use]
     pub fn admin_edge(&self, portfast_default: bool) -> bool {
         let access = matches!(self.vlans, PortVlans::Access(_));
@@ -526,16 +529,16 @@ impl PortConfig {
     }
 }
 
-/// Why spanning tree shuts a port down.
+/// The reason for which spanning tree shuts a port down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ErrCause {
-    /// A BPDU came in on a guarded port.
+    /// A port with BPDU guard received a BPDU.
     BpduGuard,
 }
 
 impl ErrCause {
-    /// The word in `errdisable recovery cause`.
+    /// The keyword in `errdisable recovery cause`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

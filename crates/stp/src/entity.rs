@@ -1,8 +1,9 @@
 //! One spanning-tree protocol entity (IEEE 802.1Q-2018, 13.24): STP, RSTP or MSTP with all its trees, or the
-//! single tree of one VLAN. Owns the variables, runs the machines until nothing moves, keeps the timers.
+//! single tree of one VLAN. It owns the variables, runs the machines until no transition is possible, and keeps
+//! the timers.
 //!
 //! Invariants: machines run only for ports and trees that are marked; one call runs a bounded number of rounds;
-//! BPDUs leave at the end of a run, so that what was decided in between is sent once.
+//! BPDUs are sent at the end of a run, so that several changes within the run cause only one BPDU.
 
 mod holds;
 
@@ -21,16 +22,18 @@ use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
-/// Rounds of one run. A change travels from any port to all others in two; a dozen settles the worst we know.
+/// The maximum number of rounds of one run. A change reaches all ports in two rounds; the worst known case
+/// takes a dozen.
 const MAX_ROUNDS: usize = 64;
-/// Steps of one port's machines for one tree in one round.
+/// The maximum number of steps of one port's machines for one tree in one round.
 const MAX_STEPS: usize = 64;
-/// Flushes that topology changes may cause in a tree within [`FLUSH_WINDOW_MS`]; what is above waits for the
-/// window's end, so that a flood of topology changes does not keep the FDB empty.
+/// The number of flushes that topology changes may cause in a tree within [`FLUSH_WINDOW_MS`]. Further
+/// flushes wait for the end of the window, so that a flood of topology changes does not keep the FDB empty.
 const FLUSHES_PER_WINDOW: u32 = 5;
 const FLUSH_WINDOW_MS: u64 = 1000;
 
-/// Why a PVST+ BPDU holds a port: it is another VLAN's, a trunk's on an access port, or contradicts the CIST.
+/// Why a PVST+ BPDU blocks a port: it belongs to another VLAN, a trunk sent it to an access port, or it
+/// contradicts the CIST.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hold {
     Pvid,
@@ -38,7 +41,7 @@ pub(crate) enum Hold {
     Pvst,
 }
 
-/// See the module.
+/// See the module's documentation.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Entity {
     pub vlan: EntityVlan,
@@ -47,9 +50,10 @@ pub(crate) struct Entity {
     pub ports: Vec<PortVars>,
     slots: BTreeMap<PortId, usize>,
     pub now: u64,
-    /// Runs that did not settle.
+    /// The number of runs that reached the limit of rounds.
     pub unsettled: u64,
-    /// When to look again for a reason that is no port's timer: flushes that wait, a run that did not settle.
+    /// A time at which to run for a reason other than a port's timer: deferred flushes, or a run that reached
+    /// its limit.
     wake_ms: Option<u64>,
     #[serde(skip)]
     queue: Vec<usize>,
@@ -64,7 +68,7 @@ pub(crate) struct Entity {
 }
 
 impl Entity {
-    /// `trees`: instance, MSTID and bridge identifier of each, the CIST or only tree first.
+    /// `trees` has instance, MSTID and bridge identifier of each tree, the CIST or the only tree first.
     pub(crate) fn new(
         now: u64,
         vlan: EntityVlan,
@@ -123,7 +127,7 @@ impl Entity {
     }
 
     pub(crate) fn tree_of_mstid(&self, mstid: u16) -> Option<usize> {
-        // Trees are few and sorted but for the CIST's 0, which comes first anyway.
+        // The trees are sorted by MSTID: the CIST comes first and has 0.
         self.trees.binary_search_by_key(&mstid, |tree| tree.mstid).ok().filter(|t| *t > 0)
     }
 
@@ -133,7 +137,7 @@ impl Entity {
 
     // ------------------------------------------------------------------------------------------ inputs
 
-    /// Adds a port, without link; `trees` gives path cost and identifier for each tree.
+    /// Adds a port, without link; `trees` has path cost and identifier for each tree.
     pub(crate) fn add_port(
         &mut self,
         now: u64,
@@ -163,7 +167,7 @@ impl Entity {
         self.run(None);
     }
 
-    /// Takes a port out; the rest of the tree sees its link go.
+    /// Removes a port; for the rest of the tree this is a lost link.
     pub(crate) fn remove_port(&mut self, now: u64, id: PortId) {
         let Some(slot) = self.slots.get(&id).copied() else { return };
         self.set_params(now, id, PortParams::default());
@@ -175,7 +179,7 @@ impl Entity {
         self.effects.retain(|effect| !matches!(effect, Effect::SetState { port, .. } if *port == id));
     }
 
-    /// Link and administration of a port.
+    /// Sets link and administrative parameters of a port.
     pub(crate) fn set_params(&mut self, now: u64, id: PortId, params: PortParams) {
         let Some(p) = self.slot(id) else { return };
         self.now = now;
@@ -195,7 +199,7 @@ impl Entity {
         }
         let heard_nobody = port.trees[0].info_is != InfoIs::Received;
         if params.enabled && params.admin_edge && !old.admin_edge && heard_nobody {
-            // Portfast takes effect at once where no bridge has been heard.
+            // Portfast takes effect at once if no BPDU has been received from another bridge.
             port.detection = bridge_detection::State::Edge;
             port.oper_edge = true;
         } else if !params.admin_edge && !params.auto_edge && (old.admin_edge || old.auto_edge) {
@@ -214,7 +218,7 @@ impl Entity {
         self.run(None);
     }
 
-    /// Path cost and identifier of a port in a tree.
+    /// Sets path cost and identifier of a port in a tree.
     pub(crate) fn set_port_tree(
         &mut self,
         now: u64,
@@ -235,7 +239,7 @@ impl Entity {
         self.run(None);
     }
 
-    /// Bridge identifiers and everything per bridge but the address, the version and the region.
+    /// Sets the bridge identifiers and all parameters of the bridge except address, version and region.
     pub(crate) fn set_bridge(&mut self, now: u64, bridge: BridgeVars, ids: impl Iterator<Item = BridgeId>) {
         self.now = now;
         let times_changed = bridge.times != self.bridge.times || bridge.max_hops != self.bridge.max_hops;
@@ -253,13 +257,14 @@ impl Entity {
         }
     }
 
-    /// A BPDU. False when the port is not one of this entity's.
+    /// Processes a BPDU. Returns false when the port does not belong to this entity.
     pub(crate) fn receive(&mut self, now: u64, id: PortId, bpdu: &Bpdu) -> bool {
         let Some(p) = self.slot(id) else { return false };
         self.now = now;
         self.ports[p].counters.received(bpdu);
         if !self.bridge.rstp_version() && matches!(bpdu, Bpdu::Rst(_) | Bpdu::Mst(..)) {
-            // An STP bridge does not know this type; its silence makes the neighbour speak STP (17.24).
+            // An STP bridge does not know this type. It does not answer, so the neighbour changes to STP
+            // (17.24).
             return true;
         }
         if self.hears_itself(p, bpdu) {
@@ -272,7 +277,7 @@ impl Entity {
         true
     }
 
-    /// mcheck: tries RSTP again on the port.
+    /// mcheck: makes the port try RSTP again.
     pub(crate) fn mcheck(&mut self, now: u64, id: PortId) {
         let Some(p) = self.slot(id) else { return };
         self.now = now;
@@ -281,7 +286,7 @@ impl Entity {
         self.run(None);
     }
 
-    /// Runs what is due.
+    /// Does everything that is due.
     pub(crate) fn handle_timer(&mut self, now: u64) {
         self.now = now;
         while let Some(Reverse((at, p))) = self.heap.peek().copied() {
@@ -301,13 +306,13 @@ impl Entity {
         self.run(None);
     }
 
-    /// When `handle_timer` has something to do.
+    /// The time at which `handle_timer` must be called.
     pub(crate) fn next_timeout(&self) -> Option<u64> {
         let port = self.heap.peek().map(|Reverse((at, _))| *at);
         port.into_iter().chain(self.wake_ms).min()
     }
 
-    /// Sets counters to zero: of one port, or of all ports and the trees.
+    /// Clears the counters of one port, or of all ports and the trees.
     pub(crate) fn clear_counters(&mut self, only: Option<PortId>) {
         for port in self.ports.iter_mut().filter(|port| only.is_none_or(|only| only == port.id)) {
             port.counters = crate::view::EntityCounters::default();
@@ -320,8 +325,8 @@ impl Entity {
         }
     }
 
-    /// After a restart: the timers' past is unknown, so the neighbours get their full three hello times
-    /// again, and hear from this bridge at once.
+    /// Continues after a restart. It is not known how long the timers have run, so the neighbours'
+    /// information is valid for another three hello times, and this bridge sends BPDUs at once.
     pub(crate) fn resume(&mut self, now: u64) {
         self.now = now;
         for p in 0..self.ports.len() {
@@ -341,7 +346,8 @@ impl Entity {
         let longest_ms = crate::vars::ms(root.max_age) + crate::vars::ms(root.forward_delay);
         for tree in &mut self.trees {
             tree.sync.valid = false;
-            // A neighbour that speaks STP has flagged a change for so long, whoever listened.
+            // A neighbour that speaks STP has repeated the topology change flag for this time, even while no
+            // daemon received it.
             tree.last_heard_ms =
                 tree.last_heard_ms.map(|last| if now <= last + longest_ms { now } else { last });
         }
@@ -351,15 +357,16 @@ impl Entity {
         }
     }
 
-    /// The ports behind which another bridge may be, which sends and hears BPDUs: all that are not edge ports. When this
-    /// bridge falls silent, the bridge beyond may take over the link and forward.
+    /// The ports behind which another bridge may be that exchanges BPDUs with this one: all that are not edge ports. If
+    /// this bridge becomes silent, the other bridge may take over the link and forward.
     pub(crate) fn bridged(&self) -> impl Iterator<Item = (PortId, &PortVars)> {
         let speaks = |port: &PortVars| port.params.enable_bpdu_tx && port.params.enable_bpdu_rx;
         self.present().filter(move |(_, port)| !port.oper_edge && speaks(port))
     }
 
-    /// Until when all neighbours believe what they were told last: three hello times after the designated port that has
-    /// been silent longest has sent (802.1Q-2018, 13.29.31). A bridge without designated ports is given as long from now.
+    /// The time until which all neighbours hold the information that this bridge sent last: three hello times after the
+    /// transmission of the designated port that has been silent longest (802.1Q-2018, 13.29.31). For a bridge without
+    /// designated ports the three hello times begin now.
     pub(crate) fn believed_until(&self, now: u64) -> u64 {
         let designated = self.bridged().filter(|(_, port)| {
             port.params.enabled && port.trees.iter().any(|tree| tree.role == Role::Designated)
@@ -372,8 +379,8 @@ impl Entity {
         designated.map(until).min().unwrap_or(now + 3 * hello)
     }
 
-    /// The bridge has been silent for longer than its neighbours believe it: ports that are not edge ports begin anew, as
-    /// if their links had been down meanwhile.
+    /// Begins all ports anew that are not edge ports, as if their links had been down, because the bridge has been
+    /// silent for longer than its neighbours hold its information.
     pub(crate) fn begin_anew(&mut self, now: u64) {
         self.now = now;
         let slots: Vec<usize> = self.bridged().filter_map(|(id, _)| self.slot(id)).collect();
@@ -397,12 +404,12 @@ impl Entity {
 
     // -------------------------------------------------------------------------------------- scheduling
 
-    /// Queues a port's machines for a tree.
+    /// Marks a port's machines to run for a tree.
     pub(crate) fn mark(&mut self, p: usize, t: usize) {
         self.ports[p].dirty |= 1 << t;
         self.enqueue(p);
     }
-    /// Queues a port's machines for all trees.
+    /// Marks a port's machines to run for all trees.
     pub(crate) fn mark_all_trees(&mut self, p: usize) {
         self.ports[p].dirty = u64::MAX >> (64 - self.trees.len().clamp(1, 64));
         self.enqueue(p);
@@ -425,20 +432,22 @@ impl Entity {
         }
         self.trees[t].reselect = true;
     }
-    /// A port of the tree moved: whoever waits for allSynced or reRooted looks again.
+    /// Records that a port of the tree has changed, so that ports that wait for allSynced or reRooted are
+    /// examined again.
     pub(crate) fn note_sync_moved(&mut self, t: usize) {
         self.trees[t].sync.valid = false;
         self.sync_moved |= 1 << t;
     }
 
-    /// fdbFlush. A port that lost its link or its role is `urgent`: its flush belongs to the same transaction.
+    /// fdbFlush. `urgent` is for a port that lost its link or its role: its flush belongs to the same
+    /// transaction.
     pub(crate) fn fdb_flush(&mut self, p: usize, t: usize, urgent: bool) {
         let tree = &mut self.trees[t];
         tree.flush.insert(self.ports[p].id);
         tree.flush_urgent |= urgent;
     }
 
-    /// Timers of a port that have run out become zero, and what reads them is marked.
+    /// Sets timers of a port that have run out to zero, and marks the machines that read them.
     fn expire(&mut self, p: usize) {
         let now = self.now;
         let due = |timer: &mut Timer| {
@@ -469,7 +478,7 @@ impl Entity {
                 | due(&mut tree.dispute_while);
             mask |= u64::from(rr | other) << t;
             re_rooted |= u64::from(rr) << t;
-            // Agreements count again: a port that still proposes asks for one.
+            // Agreements are valid again, so a port that still proposes sends another proposal.
             let ask = due(&mut tree.stale_while) && tree.proposing;
             ask_again |= u64::from(ask) << t;
         }
@@ -507,7 +516,7 @@ impl Entity {
 
     // ------------------------------------------------------------------------------------------ running
 
-    /// Runs the machines to a fixpoint, then transmits, flushes and sets timers.
+    /// Runs the machines until no transition is possible, then transmits, flushes and sets timers.
     fn run(&mut self, mut rx: Option<(usize, &Bpdu)>) {
         let mut rounds = 0;
         while !self.queue.is_empty() || self.trees.iter().any(|tree| tree.reselect) {
@@ -531,7 +540,7 @@ impl Entity {
         self.emit_flushes();
     }
 
-    /// One round: information of all marked ports, then roles, then transitions.
+    /// Runs one round: information of all marked ports, then roles, then transitions.
     fn round(&mut self, rx: &mut Option<(usize, &Bpdu)>) {
         let mut batch: Vec<(usize, u64)> = Vec::with_capacity(self.queue.len());
         let mut queue = std::mem::take(&mut self.queue);
@@ -570,7 +579,7 @@ impl Entity {
         }
     }
 
-    /// Marks the ports whose next transition may hang on allSynced or reRooted.
+    /// Marks the ports whose next transition may depend on allSynced or reRooted.
     fn wake_waiting(&mut self, t: usize) {
         for p in 0..self.ports.len() {
             let tree = &self.ports[p].trees[t];
@@ -582,7 +591,7 @@ impl Entity {
         }
     }
 
-    /// Asks to be woken at this time at the latest.
+    /// Requests a call of `handle_timer` at this time at the latest.
     pub(crate) fn wake_at(&mut self, at: u64) {
         self.wake_ms = Some(self.wake_ms.map_or(at, |wake| wake.min(at)));
     }
@@ -613,7 +622,7 @@ impl Entity {
     }
 }
 
-/// Repeats `step` until it does nothing, at most [`MAX_STEPS`] times.
+/// Repeats `step` until it returns false, at most [`MAX_STEPS`] times.
 fn bounded(mut step: impl FnMut() -> bool) {
     for _ in 0..MAX_STEPS {
         if !step() {
@@ -622,7 +631,7 @@ fn bounded(mut step: impl FnMut() -> bool) {
     }
 }
 
-/// The set bits' positions, ascending.
+/// The positions of the set bits, ascending.
 fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         (mask != 0).then(|| {

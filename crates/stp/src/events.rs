@@ -1,55 +1,56 @@
-//! What happened, for the log, for `debug spanning-tree events` and for `monitor events stp`.
+//! Events for the log, for `debug spanning-tree events` and for `monitor events stp`.
 //!
-//! Invariant: an event carries identifiers only; [`Event::log`] turns the notable ones into IOS log lines, given
-//! the ports' names.
+//! Invariant: an event contains identifiers only; [`Event::log`] turns the notable ones into IOS log lines,
+//! given the ports' names.
 
 use crate::bpdu::{BpduError, BridgeId};
 use crate::config::{ErrCause, Mode};
 use crate::vars::Role;
 use lanyard_types::{InstanceId, PortId, StpState, VlanId};
 
-/// Something that happened. `vlan` is the tree's VLAN in the per-VLAN modes, else `None`.
+/// An event. `vlan` is the tree's VLAN in the per-VLAN modes, else `None`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)] // instance, vlan and port are the same everywhere
+#[allow(missing_docs)] // instance, vlan and port mean the same in every variant
 pub enum Event {
-    /// A port took a role.
+    /// A port has a new role.
     Role { instance: InstanceId, vlan: Option<VlanId>, port: PortId, role: Role },
-    /// A port took a state.
+    /// A port has a new state.
     State { instance: InstanceId, vlan: Option<VlanId>, port: PortId, state: StpState },
-    /// There is another root; `port` is the root port, `None` when it is this bridge.
+    /// The tree has a new root; `port` is the root port, `None` when this bridge is the root.
     RootChanged { instance: InstanceId, vlan: Option<VlanId>, root: BridgeId, port: Option<PortId> },
-    /// A topology change, detected on the port or heard of at it.
+    /// A topology change, detected on the port or received at it.
     TopologyChange { instance: InstanceId, vlan: Option<VlanId>, port: PortId, detected: bool },
-    /// The port began or ceased to be an edge port.
+    /// The port became or ceased to be an edge port.
     Edge { vlan: Option<VlanId>, port: PortId, edge: bool },
-    /// The port changed the protocol it speaks.
+    /// The port changed between STP and RSTP.
     Migrated { vlan: Option<VlanId>, port: PortId, to_stp: bool },
-    /// An inferior neighbour learns or forwards: it does not hear this port.
+    /// An inferior neighbour learns or forwards, so it does not receive this port's BPDUs.
     Disputed { instance: InstanceId, vlan: Option<VlanId>, port: PortId },
-    /// The port hears its own BPDUs, or no longer does.
+    /// The port receives its own BPDUs, or no longer does.
     SelfLoop { vlan: Option<VlanId>, port: PortId, blocked: bool },
-    /// Root guard blocks or unblocks.
+    /// Root guard blocks or unblocks the port.
     RootGuard { instance: InstanceId, vlan: Option<VlanId>, port: PortId, blocked: bool },
-    /// Loop guard blocks or unblocks.
+    /// Loop guard blocks or unblocks the port.
     LoopGuard { instance: InstanceId, vlan: Option<VlanId>, port: PortId, blocked: bool },
-    /// PVST+: a BPDU of VLAN `peer` came in VLAN `vlan`.
+    /// PVST+: a BPDU of VLAN `peer` was received in VLAN `vlan`.
     PvidMismatch { vlan: VlanId, peer: VlanId, port: PortId },
-    /// PVST+: a trunk's BPDU came in on an access port.
+    /// PVST+: an access port received a trunk's BPDU.
     TypeMismatch { vlan: VlanId, port: PortId },
-    /// PVST+: neither any longer.
+    /// PVST+: the port receives no contradicting BPDUs any more.
     Consistent { vlan: VlanId, port: PortId },
-    /// PVST simulation: VLAN `vlan` beyond a region's border claims a root that contradicts the CIST's, as too
-    /// good or as too bad; the port is blocked.
+    /// PVST simulation: VLAN `vlan` beyond a region's border claims a root that contradicts the CIST's,
+    /// because it is superior or inferior; the port is blocked.
     PvstSimFail { vlan: VlanId, port: PortId, root: BridgeId, superior: bool },
-    /// PVST simulation: no longer.
+    /// PVST simulation: no VLAN contradicts the CIST any more.
     PvstSimOk { port: PortId },
-    /// A frame was refused. At most one a second and port.
+    /// A frame was refused. At most one event per second and port.
     Rejected { port: PortId, error: BpduError },
     /// The port was shut down.
     ErrDisabled { port: PortId, cause: ErrCause },
-    /// The port is tried again.
+    /// The port is enabled again.
     Recovering { port: PortId, cause: ErrCause },
-    /// The machines were still busy after the allowed number of rounds; they go on at the next event.
+    /// The machines still had transitions after the maximum number of rounds; they continue at the next
+    /// event.
     NotSettled { vlan: Option<VlanId> },
 }
 
@@ -60,7 +61,7 @@ pub struct LogLine {
     pub facility: &'static str,
     /// 0 (emergency) to 7 (debugging).
     pub severity: u8,
-    /// `ROOTGUARD_BLOCK`.
+    /// The mnemonic, such as `ROOTGUARD_BLOCK`.
     pub mnemonic: &'static str,
     /// The text after the colon.
     pub text: String,
@@ -72,7 +73,7 @@ impl std::fmt::Display for LogLine {
     }
 }
 
-/// What IOS calls a tree: `VLAN0010`, `MST2`.
+/// The name of a tree in IOS: `VLAN0010`, `MST2`.
 #[must_use]
 pub fn tree_name(mode: Mode, mstid: u16, vlan: Option<VlanId>) -> String {
     match (mode, vlan) {
@@ -83,7 +84,8 @@ pub fn tree_name(mode: Mode, mstid: u16, vlan: Option<VlanId>) -> String {
 }
 
 impl Event {
-    /// The log line IOS writes for the event; `None` for what only `debug` shows. `mstid` translates instances.
+    /// The log line that IOS writes for the event; `None` for events that only `debug` shows. `mstid`
+    /// translates instances.
     #[must_use]
     pub fn log(
         &self,

@@ -1,4 +1,4 @@
-//! An entry for fuzzers: any bytes drive a small bridge through its public inputs.
+//! The entry point for fuzzers: arbitrary bytes drive a small bridge through its public inputs.
 //!
 //! Invariant: no input panics, and every call leaves a bounded number of actions.
 
@@ -6,12 +6,14 @@ use crate::bridge::{Bridge, Duplex};
 use crate::config::{Config, Mode, MstRegion, PortConfig, PortVlans};
 use lanyard_types::{MacAddr, PortId, VlanId, VlanSet};
 
-/// Ports of the bridge under test.
+/// The number of ports of the bridge under test.
 const PORTS: u16 = 4;
-/// What one input may leave in the queue: states, events and BPDUs of 4 ports in 4 trees, a few times over.
+/// The maximum number of actions that one input may leave: states, events and BPDUs of 4 ports in 4 trees,
+/// several times.
 const MAX_ACTIONS: usize = 4096;
 
-/// The first byte chooses the mode; then records of `op, port, length, bytes`. Panics only for a bug.
+/// Runs the input. The first byte selects the mode; records of `op, port, length, bytes` follow. Panics only
+/// for a bug.
 pub fn fuzz(data: &[u8]) {
     let _ = crate::bpdu::decode(data);
     let _ = crate::bpdu::decode_bpdu(data);
@@ -40,7 +42,7 @@ pub fn fuzz(data: &[u8]) {
     }
 }
 
-/// A BPDU behind good headers, so that a fuzzer gets past them.
+/// Puts valid headers in front of a BPDU, so that a fuzzer gets past them.
 fn framed(bytes: &[u8]) -> Vec<u8> {
     let mut frame = MacAddr::BRIDGE_GROUP.0.to_vec();
     frame.extend([2, 0, 0, 0, 0, 9]);

@@ -2,11 +2,11 @@
 //! forms PVST+ and Rapid-PVST+, as one stack of pure state machines.
 //!
 //! Nothing here does I/O or reads a clock: [`Bridge`] takes BPDUs, link changes, configuration and the time,
-//! and answers with [`Action`]s. RSTP is MSTP with only the CIST, STP is RSTP with ForceProtocolVersion 0, and
-//! the per-VLAN modes are one entity for each VLAN.
+//! and returns [`Action`]s. RSTP is MSTP with only the CIST, STP is RSTP with ForceProtocolVersion 0, and the
+//! per-VLAN modes are one entity for each VLAN.
 //!
-//! Reading order: `config`, `bridge` (what the outside sees), `entity` (how the machines run), `vars`, then
-//! `machines/` one by one with the standard beside it, `procedures`, `bpdu`.
+//! Reading order: `config`, `bridge` (the public interface), `entity` (how the machines run), `vars`, then
+//! `machines/` one by one beside the standard, `procedures`, `bpdu`.
 
 pub mod bpdu;
 mod bridge;

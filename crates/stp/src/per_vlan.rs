@@ -1,12 +1,13 @@
-//! PVST+: which tree a frame is for, which frames a BPDU becomes, whether the two ends of a trunk mean the same; and
-//! PVST simulation at the border of an MST region, where the neighbour has a tree for each VLAN.
+//! PVST+: to which tree a received frame belongs, in which frames a BPDU is sent, and whether both ends of a trunk use
+//! the same native VLAN; and PVST simulation at the border of an MST region, where the neighbour has a tree for each
+//! VLAN.
 //!
-//! No standard; Cisco's configuration guides for the Catalyst 3750 and 6500, chapters on MSTP and PVST+, describe both.
-//! In the simulation VLAN 1 speaks for the CIST, in IEEE BPDUs. The CIST's BPDU is repeated in each VLAN the neighbour
-//! has been heard in, so that all its trees take the border for one and the same bridge; and no VLAN may contradict
-//! VLAN 1 about which side the root is on.
+//! There is no standard; Cisco's configuration guides for the Catalyst 3750 and 6500, chapters on MSTP and PVST+,
+//! describe both. In the simulation VLAN 1 represents the CIST, in IEEE BPDUs. The CIST's BPDU is repeated in each VLAN
+//! in which BPDUs of the neighbour have been received, so that all its trees see the region as one and the same bridge;
+//! and no VLAN may contradict VLAN 1 about the side on which the root is.
 //!
-//! Invariant: a border port where a VLAN contradicts neither learns nor forwards, for as long as it does.
+//! Invariant: a border port where a VLAN contradicts the CIST neither learns nor forwards until the contradiction ends.
 
 use crate::bpdu::{self, Bpdu, BpduFrame, Encapsulation};
 use crate::bridge::{Action, Bridge, Counter};
@@ -15,11 +16,13 @@ use crate::entity::Hold;
 use crate::events::Event;
 use lanyard_types::{PortId, VlanId};
 
-/// VLANs of a neighbour that the CIST is repeated in, at most: as many as a Catalyst has trees.
+/// The maximum number of a neighbour's VLANs in which the CIST's BPDU is repeated: the number of trees of a
+/// Catalyst.
 const SIMULATED_VLANS: usize = 128;
 
 impl Bridge {
-    /// Which entity a BPDU is for: `Ok(None)` when it has been dealt with, `Err` with the counter it goes to.
+    /// The entity for a BPDU: `Ok(None)` when it needs no further processing, `Err` with the counter for a
+    /// refused one.
     pub(crate) fn route(
         &mut self,
         now: u64,
@@ -28,7 +31,7 @@ impl Bridge {
     ) -> Result<Option<u16>, Counter> {
         let mode = self.config.mode;
         let Encapsulation::Sstp { pvid } = frame.encapsulation else {
-            // Untagged IEEE BPDUs speak for VLAN 1 on a trunk, for the access VLAN elsewhere.
+            // An untagged IEEE BPDU belongs to VLAN 1 on a trunk, and to the access VLAN elsewhere.
             return Ok(Some(match self.config.ports.get(&port).map(|config| &config.vlans) {
                 _ if !mode.per_vlan() => 0,
                 Some(PortVlans::Access(vlan)) => vlan.get(),
@@ -58,16 +61,17 @@ impl Bridge {
             self.simulate(now, port, vlan, &frame.bpdu);
             return Ok(None);
         }
-        // VLAN 1 has come in an IEEE BPDU as well, as with a Catalyst; this copy was for the check.
+        // Like a Catalyst, the neighbour sends VLAN 1's BPDU to the IEEE address as well; this copy is only
+        // for the check.
         Ok((vlan.get() != 1).then_some(vlan.get()))
     }
 
-    /// The entity that a VLAN's tree is in.
+    /// The key of the entity that has a VLAN's tree.
     fn entity_key(&self, vlan: VlanId) -> u16 {
         if self.config.mode.per_vlan() { vlan.get() } else { 0 }
     }
 
-    /// Holds a port in a VLAN, or in all of an MST bridge; the event is for the first time.
+    /// Blocks a port in a VLAN, or in all trees of an MST bridge; reports the event only the first time.
     fn hold(&mut self, now: u64, vlan: VlanId, port: PortId, hold: Hold, event: Event) {
         let key = self.entity_key(vlan);
         let Some(entity) = self.entities.get_mut(&key) else { return };
@@ -77,7 +81,7 @@ impl Bridge {
         self.drain(key);
     }
 
-    /// PVST simulation: a BPDU of a neighbour's tree at the border of the region.
+    /// PVST simulation: processes a BPDU of a neighbour's VLAN at the border of the region.
     fn simulate(&mut self, now: u64, port: PortId, vlan: VlanId, bpdu: &Bpdu) {
         let Some(link) = self.links.get_mut(&port) else { return };
         let fresh = link.pvst_vlans.len() < SIMULATED_VLANS && link.pvst_vlans.insert(vlan);
@@ -93,8 +97,8 @@ impl Bridge {
         }
     }
 
-    /// Which frames a BPDU becomes. A PVST+ trunk sends VLAN 1's to both addresses, and every VLAN's but
-    /// the native one's tagged.
+    /// Sends the frames for a BPDU. A PVST+ trunk sends VLAN 1's BPDU to both addresses, and the BPDUs of all
+    /// VLANs except the native one tagged.
     pub(crate) fn transmit(&mut self, port: PortId, vlan: Option<VlanId>, bpdu: &Bpdu) {
         let Some(config) = self.config.ports.get(&port) else { return };
         let source = config.address.unwrap_or(self.config.address);

@@ -1,16 +1,17 @@
-//! The variables the state machines share, under the standard's names (IEEE 802.1Q-2018, 13.25 to 13.28).
+//! The variables that the state machines share, under the standard's names (IEEE 802.1Q-2018, 13.25 to
+//! 13.28).
 //!
-//! Three scopes: [`BridgeVars`] and [`TreeVars`] per bridge and per bridge and tree, [`PortVars`] per port,
-//! [`PortTreeVars`] per port and tree. Tree 0 is the CIST, or the only tree.
+//! There are three scopes: [`BridgeVars`] and [`TreeVars`] per bridge and per bridge and tree, [`PortVars`]
+//! per port, [`PortTreeVars`] per port and tree. Tree 0 is the CIST, or the only tree.
 //!
-//! The standard counts timers down once a second. Here a [`Timer`] is a deadline, so a port at rest costs
-//! nothing; what the standard expresses by reloading a timer on every tick is [`Timer::Held`].
+//! The standard counts timers down once a second. Here a [`Timer`] is a deadline, so an idle port costs
+//! nothing; [`Timer::Held`] stands for a timer that the standard reloads at every tick.
 
 use crate::bpdu::{BridgeId, Flags, MstConfigId, PortIdentifier, TICKS_PER_SECOND};
 use lanyard_types::{InstanceId, MacAddr, PortId, PortSet, StpState, VlanId};
 use serde::{Deserialize, Serialize};
 
-/// A time in 1/256 s, the unit BPDUs carry, in milliseconds.
+/// Converts a time in 1/256 s, the unit of BPDUs, to milliseconds.
 pub(crate) fn ms(ticks: u16) -> u64 {
     u64::from(ticks) * 1000 / u64::from(TICKS_PER_SECOND)
 }
@@ -18,12 +19,12 @@ pub(crate) fn ms(ticks: u16) -> u64 {
 /// A down-counting timer (13.25).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) enum Timer {
-    /// Zero.
+    /// The timer is zero.
     #[default]
     Zero,
-    /// Kept at this many milliseconds for as long as the machine stays in its state.
+    /// The timer is held at this number of milliseconds while the machine stays in its state.
     Held(u64),
-    /// Reaches zero at this time in milliseconds.
+    /// The timer reaches zero at this time in milliseconds.
     Until(u64),
 }
 
@@ -38,13 +39,13 @@ impl Timer {
             Self::Until(at) => at <= now,
         }
     }
-    /// A held timer begins to run.
+    /// Lets a held timer run.
     pub(crate) fn release(&mut self, now: u64) {
         if let Self::Held(duration_ms) = *self {
             *self = Self::start(now, duration_ms);
         }
     }
-    /// When it will reach zero, if it is running.
+    /// The time at which it reaches zero, if it is running.
     pub(crate) fn deadline(self, now: u64) -> Option<u64> {
         match self {
             Self::Until(at) if at > now => Some(at),
@@ -57,18 +58,18 @@ impl Timer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Not part of the active topology: no link, or shut down.
+    /// The port is not part of the active topology: it has no link, or is shut down.
     #[default]
     Disabled,
-    /// The best path to the root.
+    /// The port has the bridge's best path to the root.
     Root,
-    /// The best path to the root for its LAN.
+    /// The port has the best path to the root for its LAN.
     Designated,
-    /// Another path to the root.
+    /// The port has another path to the root.
     Alternate,
     /// Another port of this bridge serves the LAN.
     Backup,
-    /// MSTIs only: the region's path to the CIST root.
+    /// In MSTIs only: the port is the region's path to the CIST root.
     Master,
 }
 
@@ -89,13 +90,13 @@ impl Role {
     pub(crate) fn blocks(self) -> bool {
         matches!(self, Self::Alternate | Self::Backup)
     }
-    /// The roles that carry traffic: root, designated, master.
+    /// True for the roles that carry traffic: root, designated, master.
     pub(crate) fn active(self) -> bool {
         matches!(self, Self::Root | Self::Designated | Self::Master)
     }
 }
 
-/// infoIs (13.27.31): whose information a port holds.
+/// infoIs (13.27.31): the source of the information that a port holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) enum InfoIs {
     #[default]
@@ -105,7 +106,7 @@ pub(crate) enum InfoIs {
     Received,
 }
 
-/// rcvdInfo (13.27.57): what the last message is, compared with the port's own information.
+/// rcvdInfo (13.27.57): how the last message compares with the port's own information.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) enum RcvdInfo {
     SuperiorDesignated,
@@ -116,8 +117,8 @@ pub(crate) enum RcvdInfo {
     Other,
 }
 
-/// A priority vector (13.10, 13.11), the better the smaller. An MSTI's leaves `root` and
-/// `external_cost` at zero, and both kinds compare alike.
+/// A priority vector (13.10, 13.11); smaller is better. In an MSTI's vector `root` and `external_cost` are
+/// zero, so both kinds are compared alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub(crate) struct Vector {
     pub root: BridgeId,
@@ -129,11 +130,11 @@ pub(crate) struct Vector {
 }
 
 impl Vector {
-    /// What all bridges of a region share: the CIST root, the cost to it, and the regional root.
+    /// The parts that all bridges of a region share: the CIST root, the cost to it, and the regional root.
     pub(crate) fn of_region(&self) -> (BridgeId, u32, BridgeId) {
         (self.root, self.external_cost, self.regional_root)
     }
-    /// From the same designated bridge and port as `held` (13.10, 13.11).
+    /// True if both come from the same designated bridge and port (13.10, 13.11).
     pub(crate) fn same_source(&self, held: &Self) -> bool {
         self.designated_bridge.address() == held.designated_bridge.address()
             && self.designated_port.number() == held.designated_port.number()
@@ -150,19 +151,19 @@ pub(crate) struct Times {
     pub remaining_hops: u8,
 }
 
-/// What a snapshot of an older program does not have.
+/// The default for snapshots of older versions, which lack this field.
 const fn counting_guard() -> bool {
     true
 }
 
-/// Per bridge (13.26).
+/// The variables per bridge (13.26).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct BridgeVars {
     /// ForceProtocolVersion: 0 STP, 2 RSTP, 3 MSTP (13.7.2).
     pub force_version: u8,
     pub address: MacAddr,
     pub tx_hold_count: u8,
-    /// Information that goes round in a cycle is not believed for a while.
+    /// Ignores information that circulates in a cycle for a while (`procedures::counting`).
     #[serde(default = "counting_guard")]
     pub counting_guard: bool,
     pub max_hops: u8,
@@ -180,7 +181,7 @@ impl BridgeVars {
     }
 }
 
-/// Per bridge and tree (13.26).
+/// The variables per bridge and tree (13.26).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct TreeVars {
     pub instance: InstanceId,
@@ -193,13 +194,13 @@ pub(crate) struct TreeVars {
     pub root_port: Option<usize>,
     /// Ports with the master role or with mastered set.
     pub masters: u32,
-    /// The port roles machine has something to do: some port's reselect is set (13.36).
+    /// True when the port role selection machine must run: some port's reselect is set (13.36).
     pub reselect: bool,
-    /// Count of topology changes detected here or heard of, time of the last, and the port it came in at.
+    /// The number of topology changes, detected here or received, the time of the last, and its port.
     pub topology_changes: u64,
     pub last_change_ms: Option<u64>,
     pub last_change_port: Option<PortId>,
-    /// When a neighbour last told of a change.
+    /// The time at which a neighbour last reported a change.
     pub last_heard_ms: Option<u64>,
     pub counting: Counting,
     /// Ports whose addresses are to be flushed, and the limiter's window.
@@ -209,68 +210,68 @@ pub(crate) struct TreeVars {
     pub flush_urgent: bool,
     pub flush_window_ms: u64,
     pub flushes_in_window: u32,
-    /// What allSynced needs, recomputed when `sync_stale`.
+    /// The summary for allSynced, recomputed when it is not valid.
     #[serde(skip)]
     pub sync: SyncSummary,
 }
 
-/// What a tree knows of information that counts to infinity (`procedures::counting`).
+/// The record of a tree's information that may count to infinity (`procedures::counting`).
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Counting {
-    /// The best the bridge has told of the root it watches.
+    /// The best information that the bridge has sent about the recorded root.
     pub told: Vector,
-    /// How often it was told something no better since, and when last.
+    /// How often information that was no better followed, and the time of the last.
     pub times: u8,
     pub last_ms: u64,
-    /// While it runs, such news is not believed.
+    /// While it runs, such information is ignored.
     pub hold: Timer,
 }
 
-/// The parts of allSynced (13.28.1) that all ports of a tree share.
+/// The parts of allSynced (13.28.1) that are the same for all ports of a tree.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct SyncSummary {
     pub valid: bool,
-    /// Every port: selected, role is selectedRole, not updtInfo.
+    /// True if every port has selected set, role equal to selectedRole, and updtInfo clear.
     pub settled: bool,
-    /// Ports not synced.
+    /// The number of ports that are not synced.
     pub unsynced: u32,
-    /// Of those, root ports.
+    /// The number of root ports among them.
     pub unsynced_root: u32,
 }
 
-/// Why a port is kept from learning and forwarding whatever its role is.
+/// The reasons that keep a port from learning and forwarding whatever its role is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Inconsistent {
-    /// Loop guard: the neighbour's BPDUs stopped coming.
+    /// Loop guard: the neighbour's BPDUs are missing.
     #[serde(rename = "loop")]
     pub loop_guard: bool,
-    /// Root guard: a superior BPDU; the port is an alternate port.
+    /// Root guard: the port received a superior BPDU and is an alternate port.
     pub root: bool,
-    /// PVST+: a BPDU of another VLAN.
+    /// PVST+: the port received a BPDU of another VLAN.
     pub pvid: bool,
-    /// PVST+: a trunk's BPDU on an access port.
+    /// PVST+: an access port received a trunk's BPDU.
     #[serde(rename = "type")]
     pub port_type: bool,
     /// PVST simulation: a VLAN beyond the region's border contradicts the CIST.
     #[serde(default)]
     pub pvst: bool,
-    /// The port hears its own BPDUs.
+    /// The port receives its own BPDUs.
     pub self_loop: bool,
 }
 
 impl Inconsistent {
-    /// What keeps the port from learning and forwarding; root guard does it by the role.
+    /// True if any reason blocks the port here; root guard blocks through the role instead.
     pub(crate) fn blocks(self) -> bool {
         self.loop_guard || self.pvid || self.port_type || self.pvst || self.self_loop
     }
-    /// Any of them.
+    /// True if there is any reason.
     #[must_use]
     pub fn any(self) -> bool {
         self.blocks() || self.root
     }
 }
 
-/// Point-to-point determination (adminPointToPointMAC) and link facts of a port.
+/// Point-to-point determination (adminPointToPointMAC) and link properties of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct PortParams {
     pub enabled: bool,
@@ -282,15 +283,16 @@ pub(crate) struct PortParams {
     pub loop_guard: bool,
     pub enable_bpdu_rx: bool,
     pub enable_bpdu_tx: bool,
-    /// Global `bpdufilter default` applies: silent while operational edge, after the first ten BPDUs.
+    /// True when global `bpdufilter default` applies: the port sends ten BPDUs and is then silent while it is
+    /// an edge port.
     pub filter_when_edge: bool,
 }
 
-/// Per port (13.27).
+/// The variables per port (13.27).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct PortVars {
     pub id: PortId,
-    /// False: the slot is free, its machines rest in their disabled states.
+    /// False when the slot is free; its machines are then in their disabled states.
     pub present: bool,
     pub params: PortParams,
     pub oper_edge: bool,
@@ -299,11 +301,11 @@ pub(crate) struct PortVars {
     pub rcvd_stp: bool,
     pub rcvd_internal: bool,
     pub info_internal: bool,
-    /// The last BPDU came from outside the region.
+    /// True when the last BPDU came from outside the region.
     pub boundary: bool,
-    /// A BPDU has come since the link did.
+    /// True when a BPDU has been received since the link came up.
     pub heard_bridge: bool,
-    /// Address and port number of who sent the CIST's message, and of who sent what the port holds.
+    /// Address and port number of the sender of the CIST's message, and of the sender of what the port holds.
     pub msg_source: (MacAddr, u16),
     pub info_source: (MacAddr, u16),
     pub rcvd_tc_ack: bool,
@@ -314,19 +316,20 @@ pub(crate) struct PortVars {
     pub new_info: bool,
     pub new_info_msti: bool,
     pub tx_count: u8,
-    /// When txCount next goes down by one.
+    /// The time at which txCount is next decremented.
     pub tx_count_down: Timer,
     pub hello_when: Timer,
     pub mdelay_while: Timer,
     pub edge_delay_while: Timer,
-    /// The port's own BPDU, or a PVST+ BPDU that does not belong here, came within three hello times.
+    /// Runs for three hello times after the port's own BPDU, or a contradicting PVST+ BPDU, was received.
     pub self_loop_while: Timer,
     pub pvid_while: Timer,
     pub type_while: Timer,
     pub pvst_while: Timer,
-    /// The region's way to the CIST root is new; the neighbour may not know yet (`region_in_doubt`).
+    /// Runs while the region's path to the CIST root is new and the neighbour may not know it
+    /// (`region_in_doubt`).
     pub region_while: Timer,
-    /// BPDUs sent since the link came up, for `bpdufilter default`.
+    /// The number of BPDUs sent since the link came up, for `bpdufilter default`.
     pub sent_since_up: u32,
     pub receive: crate::machines::port_receive::State,
     pub migration: crate::machines::port_migration::State,
@@ -334,19 +337,19 @@ pub(crate) struct PortVars {
     pub transmit: crate::machines::port_transmit::State,
     pub trees: Vec<PortTreeVars>,
     pub counters: crate::view::EntityCounters,
-    /// Trees whose machines have something to do, as a bitmap; and whether the port is in the run queue.
+    /// A bitmap of the trees whose machines must run, and whether the port is in the run queue.
     #[serde(skip)]
     pub dirty: u64,
     #[serde(skip)]
     pub queued: bool,
     #[serde(skip)]
     pub touched: bool,
-    /// The earliest time in the timer heap for this port.
+    /// The earliest time of this port in the timer heap.
     #[serde(skip)]
     pub scheduled_ms: Option<u64>,
 }
 
-/// Per port and tree (13.27).
+/// The variables per port and tree (13.27).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct PortTreeVars {
     /// InternalPortPathCost; for tree 0 also ExternalPortPathCost.
@@ -361,7 +364,7 @@ pub(crate) struct PortTreeVars {
     pub learning: bool,
     pub info_is: InfoIs,
     pub mastered: bool,
-    /// The port is one of [`TreeVars::masters`].
+    /// True when the port is counted in [`TreeVars::masters`].
     pub counted_master: bool,
     pub proposed: bool,
     pub proposing: bool,
@@ -389,16 +392,16 @@ pub(crate) struct PortTreeVars {
     pub rb_while: Timer,
     pub tc_while: Timer,
     pub rcvd_info_while: Timer,
-    /// A neighbour disputed the port's designated role within three hello times.
+    /// Runs for three hello times after a neighbour disputed the port's designated role.
     pub dispute_while: Timer,
-    /// What the port, as a designated port, conveyed last, and when.
+    /// The information that the port last conveyed as a designated port, and the time.
     pub conveyed: Option<(Vector, u64)>,
-    /// The best the port has told, as a designated port, of what the neighbour may still act on: since the last
-    /// agreement, or since the port became designated.
+    /// The best information that the port has sent as a designated port and that the neighbour may still act
+    /// on: since the last agreement, or since the port became designated.
     pub told: Option<Vector>,
-    /// The port has agreed to something since.
+    /// True when the port has agreed to other information since.
     pub promised: bool,
-    /// Agreements may be on their way that answer what the port conveyed, or promised, before.
+    /// Runs while agreements may be in flight that answer what the port conveyed, or agreed to, before.
     pub stale_while: Timer,
     pub information: crate::machines::port_information::State,
     pub roles: crate::machines::role_transitions::State,
@@ -463,7 +466,7 @@ impl PortTreeVars {
         }
     }
 
-    /// The state as the planes know it.
+    /// The port state as the planes define it.
     pub(crate) fn stp_state(&self) -> StpState {
         match (self.learning, self.forwarding) {
             (_, true) => StpState::Forwarding,
@@ -546,7 +549,7 @@ impl PortVars {
     }
 }
 
-/// What an entity asks of its owner.
+/// What an entity asks its bridge to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Effect {
     Transmit {
@@ -563,9 +566,9 @@ pub(crate) enum Effect {
         ports: PortSet,
     },
     Event(crate::events::Event),
-    /// Nothing that shows, but a restarted bridge must know it.
+    /// No visible effect, but a restarted bridge must know the new value.
     Remember,
 }
 
-/// Which VLAN's tree an entity is; `None` for STP, RSTP and MSTP.
+/// The VLAN whose tree an entity is; `None` for STP, RSTP and MSTP.
 pub(crate) type EntityVlan = Option<VlanId>;

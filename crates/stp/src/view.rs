@@ -1,5 +1,6 @@
-//! What `show spanning-tree` needs, as plain values. The keys of [`InstanceView`] and [`PortView`] that
-//! the documented JSON fixes have its names; ports are numbers here, and the caller knows what they are called.
+//! The data of `show spanning-tree` as plain values. Fields of [`InstanceView`] and [`PortView`] that are
+//! documented JSON keys have the names of these keys; ports are identified by number, and the caller knows
+//! their names.
 
 use crate::bpdu::{Bpdu, BpduError, BridgeId, PortIdentifier};
 use crate::config::ErrCause;
@@ -7,24 +8,24 @@ use crate::vars::{Inconsistent, Role};
 use lanyard_types::{InstanceId, PortId, StpState, VlanId};
 use serde::{Deserialize, Serialize};
 
-/// BPDUs of one port in one entity (all trees of an MST bridge share them).
+/// Counters of the BPDUs of one port in one entity (all trees of an MST bridge share them).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct EntityCounters {
-    /// Sent: configuration BPDUs.
+    /// Sent configuration BPDUs.
     pub tx_config: u64,
-    /// Sent: TCN BPDUs.
+    /// Sent TCN BPDUs.
     pub tx_tcn: u64,
-    /// Sent: RST and MST BPDUs.
+    /// Sent RST and MST BPDUs.
     pub tx_rapid: u64,
-    /// Received: configuration BPDUs.
+    /// Received configuration BPDUs.
     pub rx_config: u64,
-    /// Received: TCN BPDUs.
+    /// Received TCN BPDUs.
     pub rx_tcn: u64,
-    /// Received: RST and MST BPDUs.
+    /// Received RST and MST BPDUs.
     pub rx_rapid: u64,
-    /// Of those received, with the topology change flag.
+    /// Received BPDUs with the topology change flag, which are also counted above.
     pub rx_topology_change: u64,
-    /// Received from this bridge's own ports.
+    /// Received BPDUs that this bridge itself sent.
     pub rx_own: u64,
 }
 
@@ -56,16 +57,16 @@ impl EntityCounters {
     }
 }
 
-/// What a port refused or ignored, before any tree saw it.
+/// Frames that a port refused or ignored before they reached a tree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortCounters {
     /// Refused frames, in the order of [`BpduError::ALL`].
     pub rejected: Vec<u64>,
-    /// BPDUs on a port with `bpdufilter`, or without link.
+    /// BPDUs received on a port with `bpdufilter`, or without link.
     pub filtered: u64,
-    /// SSTP BPDUs while the mode is not per VLAN.
+    /// SSTP BPDUs received while the mode is not per VLAN.
     pub sstp_ignored: u64,
-    /// BPDUs for a VLAN that has no tree or that the port does not carry.
+    /// BPDUs received for a VLAN that has no tree or that the port does not carry.
     pub no_tree: u64,
 }
 
@@ -76,12 +77,12 @@ impl Default for PortCounters {
 }
 
 impl PortCounters {
-    /// How many were refused for this reason.
+    /// The number of frames refused for this reason.
     #[must_use]
     pub fn rejected(&self, error: BpduError) -> u64 {
         self.rejected.get(error as usize).copied().unwrap_or(0)
     }
-    /// Reasons that have occurred, by name.
+    /// The reasons that have occurred, by name, with their numbers.
     pub fn rejected_by_name(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         BpduError::ALL
             .iter()
@@ -93,7 +94,7 @@ impl PortCounters {
 /// One tree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct InstanceView {
-    /// The instance in the planes.
+    /// The instance number in the planes.
     pub instance: InstanceId,
     /// The VLAN in the per-VLAN modes.
     pub vlan: Option<VlanId>,
@@ -101,20 +102,20 @@ pub struct InstanceView {
     pub mstid: u16,
     /// `stp`, `rstp` or `mst`.
     pub protocol: &'static str,
-    /// The root of the tree: the CIST root, an MSTI's regional root.
+    /// The root of the tree: the CIST root, or an MSTI's regional root.
     #[serde(serialize_with = "as_text")]
     pub root_id: BridgeId,
-    /// Cost to the root: external for the CIST, internal for an MSTI.
+    /// The cost to the root: external for the CIST, internal for an MSTI.
     pub root_cost: u32,
     /// The root port; `None` when this bridge is the root.
     pub root_port: Option<PortId>,
-    /// This bridge in this tree.
+    /// This bridge's identifier in this tree.
     #[serde(serialize_with = "as_text")]
     pub bridge_id: BridgeId,
-    /// MST, CIST: the regional root and the internal cost to it.
+    /// In MST mode, for the CIST: the regional root.
     #[serde(serialize_with = "as_text")]
     pub regional_root_id: BridgeId,
-    /// MST, CIST: internal cost to the regional root.
+    /// In MST mode, for the CIST: the internal cost to the regional root.
     pub internal_root_cost: u32,
     /// Remaining hops of the root's information.
     pub remaining_hops: u8,
@@ -126,17 +127,17 @@ pub struct InstanceView {
     pub max_age_ms: u64,
     /// The bridge's own hello time, forward delay and max age in milliseconds.
     pub own_times_ms: [u64; 3],
-    /// Topology changes, detected and heard of.
+    /// The number of topology changes, detected and received.
     pub topology_changes: u64,
-    /// Milliseconds since the last one.
+    /// Milliseconds since the last topology change.
     pub last_topology_change_ms: Option<u64>,
-    /// The port of the last one.
+    /// The port of the last topology change.
     pub last_topology_change_port: Option<PortId>,
     /// Ports of the tree, by number.
     pub ports: Vec<PortView>,
 }
 
-/// A port in a tree.
+/// A port's state in a tree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PortView {
     /// The port.
@@ -146,72 +147,72 @@ pub struct PortView {
     /// Its state.
     #[serde(serialize_with = "state_name")]
     pub state: StpState,
-    /// Path cost in force.
+    /// The path cost in force.
     pub cost: u32,
     /// Port priority, 0..=240.
     pub priority: u8,
-    /// Operational edge.
+    /// True when the port is operating as an edge port.
     pub edge: bool,
-    /// Point-to-point, operational.
+    /// True when the link is operating as point-to-point.
     pub point_to_point: bool,
-    /// The port speaks STP to its neighbour.
+    /// True when the port sends STP to its neighbour.
     pub stp_neighbour: bool,
-    /// MST: the neighbour is in another region.
+    /// In MST mode: true when the neighbour is in another region.
     pub boundary: bool,
-    /// Guards that hold the port.
+    /// The guards that block the port.
     pub inconsistent: Inconsistent,
-    /// The neighbour does not hear this port.
+    /// True when the neighbour does not receive this port's BPDUs.
     pub disputed: bool,
-    /// The neighbour has agreed.
+    /// True when the neighbour has agreed.
     pub agreed: bool,
-    /// The port proposes.
+    /// True when the port is proposing.
     pub proposing: bool,
     /// Port identifier.
     #[serde(serialize_with = "as_text")]
     pub port_id: PortIdentifier,
-    /// Designated root: of the information the port holds.
+    /// The designated root in the information that the port holds.
     #[serde(serialize_with = "as_text")]
     pub designated_root: BridgeId,
-    /// Designated cost.
+    /// The designated cost in that information.
     pub designated_cost: u32,
-    /// Designated bridge.
+    /// The designated bridge in that information.
     #[serde(serialize_with = "as_text")]
     pub designated_bridge: BridgeId,
-    /// Designated port.
+    /// The designated port in that information.
     #[serde(serialize_with = "as_text")]
     pub designated_port: PortIdentifier,
-    /// Times the port began to forward.
+    /// The number of times that the port began to forward.
     pub forward_transitions: u64,
-    /// Topology changes the port detected.
+    /// The number of topology changes that the port detected.
     pub topology_changes: u64,
     /// Milliseconds until the neighbour's information ages out.
     pub message_age_timer_ms: Option<u64>,
     /// Milliseconds of forward delay left.
     pub forward_delay_timer_ms: Option<u64>,
-    /// BPDUs of the entity.
+    /// The BPDU counters of the entity.
     pub bpdus: EntityCounters,
 }
 
-/// A port whatever its trees.
+/// The state of a port that does not depend on a tree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PortSummary {
     /// The port.
     pub port: PortId,
-    /// Link.
+    /// True when the link is up.
     pub up: bool,
-    /// Shut down, and for how many milliseconds more.
+    /// The reason for which the port is shut down, and for how many milliseconds more.
     pub err_disabled: Option<(ErrCause, Option<u64>)>,
-    /// Portfast is configured.
+    /// True when portfast is configured.
     pub portfast: bool,
-    /// BPDU guard is in force.
+    /// True when BPDU guard is in force.
     pub bpdu_guard: bool,
-    /// BPDU filter is in force.
+    /// True when BPDU filter is in force.
     pub bpdu_filter: bool,
-    /// Root guard is in force.
+    /// True when root guard is in force.
     pub root_guard: bool,
-    /// Loop guard is in force.
+    /// True when loop guard is in force.
     pub loop_guard: bool,
-    /// What it refused.
+    /// The frames that it refused.
     pub counters: PortCounters,
 }
 
@@ -289,7 +290,8 @@ impl crate::Bridge {
         self.entities.get(&0).map(|entity| &entity.bridge.mst_config_id)
     }
 
-    /// What `root primary` sets for a tree (see [`crate::root_primary_priority`]); `None` also for an unknown tree.
+    /// The priority that `root primary` sets for a tree (see [`crate::root_primary_priority`]); `None` also for an
+    /// unknown tree.
     #[must_use]
     pub fn root_primary_priority(&self, instance: InstanceId) -> Option<u16> {
         self.entities
@@ -303,7 +305,7 @@ impl crate::Bridge {
             })
     }
 
-    /// Runs of the machines that did not settle within their bound; 0 is the only good answer.
+    /// The number of runs of the machines that reached their limit of rounds; it should always be 0.
     #[must_use]
     pub fn unsettled_runs(&self) -> u64 {
         self.entities.values().map(|entity| entity.unsettled).sum()

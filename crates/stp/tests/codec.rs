@@ -1,4 +1,4 @@
-//! BPDUs as octets: vectors, round trips, and every refusal by its name.
+//! The BPDU codec: test vectors, round trips, and every reason of refusal.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use lanyard_stp::bpdu::*;

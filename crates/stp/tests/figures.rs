@@ -1,14 +1,14 @@
-//! The example networks of IEEE 802.1D-2004, figures 17-4 to 17-7, with the roles and costs they show. Read clause 17.3
-//! first. A port is called after its LAN; a LAN with one end has only hosts.
+//! The example networks of IEEE 802.1D-2004, figures 17-4 to 17-7, with the roles and costs that they show. Read clause
+//! 17.3 first. A port is named after its LAN; a LAN with one end has only hosts.
 //!
-//! Invariant: all LANs are point-to-point at 1 Gbit/s, so a hop costs 20,000.
+//! Invariant: all LANs are point-to-point at 1 Gbit/s, so each hop costs 20,000.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, dead_code)]
 
 mod sim;
 use sim::Sim;
 use std::collections::BTreeMap;
 
-/// Bridges, by address, with their LANs in the order of their port numbers.
+/// Builds bridges, by address, with their LANs in the order of their port numbers.
 fn network(bridges: &[(u32, &str)]) -> Sim {
     let (mut text, mut lans) = (String::new(), BTreeMap::<&str, Vec<String>>::new());
     for (address, ports) in bridges {
@@ -27,7 +27,7 @@ fn network(bridges: &[(u32, &str)]) -> Sim {
     sim::check(&format!("{text}settle within 60s\nexpect tree"))
 }
 
-/// For a bridge its cost (0: the root), and for each of its ports the role: R, D, A, B.
+/// For each bridge its cost (0: the root), and for each of its ports the role: R, D, A, B.
 fn expect(sim: &mut Sim, figure: &[(u32, u32, &str)]) {
     for (address, hops, roles) in figure {
         let name = format!("B{address}");
@@ -95,7 +95,7 @@ fn figure_17_6_a_ring_backbone() {
         (666, 1, "RDD"),
     ];
     expect(&mut sim, &roles);
-    // The link between 111 and 222 fails: 222 and 333 turn round.
+    // The link between 111 and 222 fails: the ports of 222 and 333 change direction.
     sim.lines(
         "cut B111.b\nrun 100ms\nexpect B444.h root forwarding\nexpect B444.f designated\nsettle within 30s",
     );
@@ -107,7 +107,7 @@ fn figure_17_6_a_ring_backbone() {
 #[test]
 fn figure_17_7_port_priorities_choose_between_parallel_links() {
     let mut sim = network(&[(10, "b"), (111, "a b d f h g e c"), (222, "g h j l n m k i")]);
-    // h has the lower port number at 111, whatever the numbers are at 222.
+    // Port h has the lower port number at 111; the numbers at 222 do not matter.
     expect(&mut sim, &[(10, 0, "D"), (111, 1, "DRDDDDDD"), (222, 2, "ARDDDDDD")]);
     sim.lines("set B111.g prio 112\nrun 1s\nexpect tree");
     expect(&mut sim, &[(111, 1, "DRDDDDDD"), (222, 2, "RADDDDDD")]);

@@ -1,4 +1,4 @@
-//! Guards, BPDU filters and ports that hear themselves, in simulated time, in the language of `sim`.
+//! Guards, BPDU filters and ports that receive their own BPDUs, in simulated time, in the language of `sim`.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, dead_code)]
 
 mod sim;
@@ -81,7 +81,8 @@ fn loop_guard_keeps_a_silent_neighbour_blocked() {
          expect C.a alternate discarding consistent
          expect tree"
     ));
-    // Without it: C.a becomes designated, B hears an inferior neighbour that learns, and disputes.
+    // Without the guard C.a becomes designated, and B receives inferior BPDUs of a neighbour that learns, and
+    // disputes its role.
     check(&format!(
         "{triangle}
          set C.a auto-edge off

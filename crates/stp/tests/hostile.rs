@@ -1,4 +1,5 @@
-//! Hostile neighbours: floods, lies and noise leave the tree right, or the port guarded; work stays bounded.
+//! Hostile neighbours: floods, false BPDUs and noise leave the tree correct, or the port guarded; the work
+//! stays bounded.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, dead_code)]
 
 mod sim;
@@ -127,7 +128,7 @@ fn noise_does_not_panic() {
         let data: Vec<u8> = (0..rng.below(400)).map(|_| rng.below(256) as u8).collect();
         fuzz(&data);
     }
-    // Noise that gets past the headers: good BPDUs with a few octets changed, on all ports and in all modes.
+    // Noise behind valid headers: valid BPDUs with a few octets changed, on all ports and in all modes.
     let good = encode_bpdu(&Bpdu::Rst(body((4096, 77), 10, 88)));
     for mode in 0..5 {
         for _ in 0..200 {
@@ -150,11 +151,11 @@ fn noise_does_not_panic() {
     }
 }
 
-/// Two bridges with 48 links between them and hello every second, for ten seconds: the work is counted in BPDUs;
-/// the time it takes both bridges is printed, for the figure of 3 % of a core.
+/// Two bridges with 48 links between them and a hello time of one second, for ten seconds: the test counts BPDUs
+/// and prints the processor time of both bridges, which belongs to the target of 3 % of a core.
 fn steady_state(header: &str, bpdus_a_second: u64) {
     let ports: String = (1..=48).map(|n| format!(" p{n}")).collect();
-    // This one is about load: the check for loops after every event is left to the others.
+    // This test is about load; other tests check for loops after every event.
     let mut text = format!("loops allowed\n{header}bridge A prio 0 trunk:{ports}\nbridge B trunk:{ports}\n");
     text += "set A hello 1\nset B hello 1\n";
     (1..=48).for_each(|n| text += &format!("link A.p{n} B.p{n}\n"));

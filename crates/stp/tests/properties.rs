@@ -1,5 +1,5 @@
-//! Random networks: one spanning tree for each VLAN after convergence, and no loop on the way, whatever is cut
-//! and restored meanwhile. The simulator checks for loops after every event.
+//! Random networks: after convergence there is one spanning tree for each VLAN, and there is no loop before,
+//! whatever links are cut and restored meanwhile. The simulator checks for loops after every event.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, dead_code)]
 
 mod sim;
@@ -7,7 +7,8 @@ use lanyard_stp::{Mode, MstRegion};
 use lanyard_types::PortId;
 use sim::{Rng, Sim, port, port_names, vlan};
 
-/// `n` bridges, a random tree and `chords` more links, delays of 1 to 3 ms, four speeds, random priorities.
+/// A network of `n` bridges: a random tree and `chords` more links, delays of 1 to 3 ms, four speeds, random
+/// priorities.
 fn random_network(sim: &mut Sim, rng: &mut Rng, n: usize, chords: usize, ring: bool) {
     let first = sim.nodes.len();
     let mut links: Vec<(usize, usize)> = (1..n)
@@ -42,7 +43,7 @@ fn switch_on(sim: &mut Sim) {
     (0..sim.segments.len()).for_each(|s| sim.set_link(s, true));
 }
 
-/// Converges, suffers six cuts and restorations at random times, and converges again.
+/// Lets the network converge, cuts and restores links six times at random times, and lets it converge again.
 fn shaken(seed: u64, may_partition: bool, build: impl Fn(&mut Sim, &mut Rng)) -> u64 {
     let mut rng = Rng::new(seed);
     let mut sim = Sim::new(seed);
@@ -63,14 +64,15 @@ fn shaken(seed: u64, may_partition: bool, build: impl Fn(&mut Sim, &mut Rng)) ->
     first.max(second)
 }
 
-/// Every seed of the range; all that fail are said.
+/// Runs every seed of the range, and reports all that fail.
 fn for_seeds(
     seeds: std::ops::Range<u64>,
     bound_ms: u64,
     may_partition: bool,
     build: impl Fn(&mut Sim, &mut Rng),
 ) {
-    // `SEEDS=3000` tries more, `FROM=400` begins later, `SEED=17` is one alone (with STP_TRACE=1 to see it).
+    // `SEEDS=3000` runs more, `FROM=400` begins later, `SEED=17` runs one only (with STP_TRACE=1 for its
+    // trace).
     let number = |name| std::env::var(name).ok().and_then(|value: String| value.parse::<u64>().ok());
     let seeds = match number("SEED") {
         Some(only) => only..only + 1,
@@ -98,7 +100,8 @@ fn any_network(sim: &mut Sim, rng: &mut Rng) {
     random_network(sim, rng, n, chords, false);
 }
 
-/// Old information can go round for max age hops, at one BPDU a second where the hold count bites.
+/// Old information can circulate for max age hops, at one BPDU per second where the hold count limits
+/// transmission.
 const RSTP_BOUND_MS: u64 = 60_000;
 
 #[test]
@@ -139,7 +142,7 @@ fn several_regions_on_random_graphs() {
     for_seeds(0..150, RSTP_BOUND_MS, false, several_regions);
 }
 
-/// The seeds that once counted to infinity for minutes, or had a loop meanwhile.
+/// Seeds with which earlier versions counted to infinity for minutes, or had a loop meanwhile.
 #[test]
 fn several_regions_do_not_count_to_infinity() {
     for seed in [6, 26, 1182, 1207, 1577] {
@@ -147,8 +150,8 @@ fn several_regions_do_not_count_to_infinity() {
     }
 }
 
-/// Regions east and west and RSTP bridges, mixed. Cut off from the root, old information may count max hops in each
-/// region for every hop of max age, so here the network stays in one piece.
+/// Regions east and west and RSTP bridges, mixed. In a part that is cut off from the root, old information may
+/// count max hops in each region for every hop of max age, so here the network stays connected.
 fn several_regions(sim: &mut Sim, rng: &mut Rng) {
     sim.vlans = vec![vlan(1), vlan(10), vlan(20)];
     sim.set_mode(Mode::Mst, region("east"));
@@ -193,7 +196,7 @@ fn a_hundred_switches_in_a_ring_with_chords() {
         let took = sim.settle(90_000);
         sim.check_tree();
         println!("100 switches: last change after {took} ms, {} frames", sim.frames_sent);
-        // The root dies: the worst case, information must age out hop by hop.
+        // The root fails. This is the worst case: its information must age out hop by hop.
         let root = (0..100).find(|n| sim.nodes[*n].bridge.view(0)[0].root_port.is_none()).unwrap();
         for s in 0..sim.segments.len() {
             if sim.segments[s].ends.iter().any(|(n, _)| *n == root) {

@@ -1,4 +1,4 @@
-//! Scenarios in simulated time, in the language of `sim`: one tree, RSTP and STP.
+//! Scenarios with a single tree, RSTP and STP, in simulated time, in the language of `sim`.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, dead_code)]
 
 mod sim;
@@ -46,8 +46,8 @@ fn failover_to_an_alternate_port_needs_no_timer() {
     );
 }
 
-/// A root, two bridges that reach it directly, redundant links below
-/// them, a shared LAN with two ports of one bridge on it.
+/// A root, two bridges with direct links to it, redundant links below them, and a shared LAN with two ports
+/// of one bridge.
 #[test]
 fn roles_and_costs_of_a_small_campus() {
     let campus = "
@@ -197,7 +197,7 @@ fn information_counts_to_infinity_and_stops() {
     );
 }
 
-/// Failures that come one after the other are none: each is got over as fast as the first.
+/// Failures in sequence do not count to infinity: the tree recovers from each as fast as from the first.
 #[test]
 fn a_ring_that_is_cut_again_and_again_does_not_count() {
     let names = ["A", "B", "C", "D", "E", "F", "G", "H"];
@@ -209,7 +209,7 @@ fn a_ring_that_is_cut_again_and_again_does_not_count() {
         text += &format!("link {name}.right {}.left\n", names[(at + 1) % names.len()]);
     }
     text += "run 10s\n expect tree\n expect E.right alternate discarding\n";
-    // Whole for as long as it was cut, or hardly, or hardly cut.
+    // The ring is whole for as long as it is cut, then for a short time only, then cut for a short time only.
     for (whole, cut) in
         [("8s", "8s"), ("8s", "8s"), ("8s", "8s"), ("1500ms", "8s"), ("9s", "2s"), ("9s", "2s")]
     {
@@ -220,7 +220,7 @@ fn a_ring_that_is_cut_again_and_again_does_not_count() {
     check(&text);
 }
 
-/// Ways that are each longer than the one before, lost within a second of each other.
+/// The bridge loses paths, each longer than the one before, within a second of each other.
 #[test]
 fn two_failures_in_a_row_do_not_count() {
     check(
@@ -436,7 +436,7 @@ fn shared_links_wait_for_timers() {
 
 #[test]
 fn lossy_links_recover() {
-    // Where BPDUs are lost, RSTP can't promise that a tree is never a loop for a moment.
+    // Where BPDUs are lost, RSTP cannot promise that no loop exists for a moment.
     check(
         "loops allowed
          bridge A prio 0: a b c
@@ -558,7 +558,7 @@ fn timers_of_the_root_rule() {
     assert_eq!(view.own_times_ms, [2000, 15000, 20000]);
 }
 
-/// What was forwarding towards other bridges is proposed anew; edge ports do not notice.
+/// Ports that forwarded towards other bridges propose again; edge ports are not affected.
 #[test]
 fn a_bridge_that_was_silent_begins_anew() {
     for mode in ["rstp", "mst", "rapid-pvst"] {

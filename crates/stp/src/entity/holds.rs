@@ -1,4 +1,4 @@
-//! Ports that are held because of what they receive: their own BPDUs, or BPDUs of another VLAN or tree.
+//! Blocks ports because of what they receive: their own BPDUs, or BPDUs of another VLAN or tree.
 
 use super::{Entity, Hold};
 use crate::bpdu::{Bpdu, BridgeId, WireRole};
@@ -7,7 +7,7 @@ use crate::vars::{InfoIs, Timer};
 use lanyard_types::PortId;
 
 impl Entity {
-    /// The port's own BPDU: some device beyond it sends back what it gets (802.1D-2004, 9.3.4 a 3).
+    /// True for the port's own BPDU, which some device beyond it has sent back (802.1D-2004, 9.3.4 a 3).
     pub(super) fn hears_itself(&mut self, p: usize, bpdu: &Bpdu) -> bool {
         let Some(body) = bpdu.body() else { return false };
         let sender = match bpdu {
@@ -30,7 +30,8 @@ impl Entity {
         self.run(None);
     }
 
-    /// PVST+: a BPDU that contradicts came in. True when the port was not held for this reason before.
+    /// Blocks a port in PVST+ that received a contradicting BPDU. True when the port was not blocked for this
+    /// reason before.
     pub(crate) fn hold(&mut self, now: u64, id: PortId, hold: Hold) -> bool {
         let Some(p) = self.slot(id) else { return false };
         self.now = now;
@@ -59,8 +60,9 @@ impl Entity {
         self.run(None);
     }
 
-    /// PVST simulation: does a VLAN's tree beyond the region's border contradict the CIST? If the CIST root is on
-    /// that side, every VLAN's must be, and be no worse; if not, none may be. Its root, and whether it is superior.
+    /// PVST simulation: returns the root, and whether it is superior, if a VLAN's tree beyond the region's border
+    /// contradicts the CIST. If the CIST root is beyond the border, the information of every VLAN must be at least
+    /// as good as the CIST's; if it is not, no VLAN may have superior information.
     pub(crate) fn contradicts(&self, id: PortId, bpdu: &Bpdu) -> Option<(BridgeId, bool)> {
         let tree = &self.ports[self.slot(id)?].trees[0];
         let body = bpdu.body()?;
@@ -75,7 +77,7 @@ impl Entity {
         }
     }
 
-    /// Copies the holds that belong to the port into its trees.
+    /// Copies the port's reasons for blocking into its trees.
     pub(super) fn apply_holds(&mut self, p: usize) {
         let now = self.now;
         let port = &mut self.ports[p];

@@ -1,5 +1,5 @@
-//! Bridge detection: is there a bridge at the other end of the port, or only hosts?
-//! IEEE 802.1Q-2018, 13.33; 802.1D-2004, 17.25.
+//! Bridge detection: whether the other end of the port is a bridge, or only hosts. IEEE 802.1Q-2018, 13.33;
+//! 802.1D-2004, 17.25.
 //!
 //! Invariant: operEdge is cleared by any BPDU and set only here.
 
@@ -23,7 +23,8 @@ fn next(e: &Entity, p: usize) -> Option<State> {
         }
         State::NotEdge => {
             let by_admin = !port.params.enabled && port.params.admin_edge;
-            // A port held back by a guard proposes in vain; its silence says nothing about the other end.
+            // A port that a guard blocks gets no answer to its proposals, so a silent neighbour is not proof
+            // of an edge port.
             let by_silence = port.params.enabled
                 && port.params.auto_edge
                 && port.send_rstp
@@ -46,7 +47,7 @@ fn enter(e: &mut Entity, p: usize, state: State) {
     }
 }
 
-/// One transition.
+/// Makes one transition; returns whether it did.
 pub(crate) fn step(e: &mut Entity, p: usize) -> bool {
     let Some(state) = next(e, p) else { return false };
     enter(e, p, state);

@@ -1,8 +1,8 @@
 //! The state machines, one file each, under the standard's names (IEEE 802.1Q-2018, 13.30 to 13.39).
 //!
 //! Every file has the same shape: `State`; `next`, which is pure and returns the state to enter, if any; `enter`,
-//! which does what the state's box in the standard's figure says; and `step`, one transition. Within `next` the
-//! order of the conditions is the priority of the transitions.
+//! which carries out the state's box in the standard's figure; and `step`, which makes one transition. The order
+//! of the conditions in `next` is the priority of the transitions.
 
 /// Bridge detection (BDM), 13.33.
 pub(crate) mod bridge_detection;

@@ -1,5 +1,5 @@
-//! Port information, per tree: whose information the port holds, how old it is, and what a message changes.
-//! IEEE 802.1Q-2018, 13.35; 802.1D-2004, 17.27.
+//! Port information, per tree: the source and age of the information that a port holds, and how a message
+//! changes it. IEEE 802.1Q-2018, 13.35; 802.1D-2004, 17.27.
 //!
 //! Invariant: portPriority changes only in UPDATE (to the bridge's own) and SUPERIOR_DESIGNATED (to the
 //! neighbour's), and each clears the agreements that the change makes void.
@@ -92,7 +92,7 @@ fn enter(e: &mut Entity, p: usize, t: usize, state: State) {
         e.ports[p].trees[t].rcvd_msg = false;
     }
     if t == 0 {
-        // An MSTI's message waits for the CIST's, and at a boundary takes its flags from it.
+        // An MSTI's message waits until the CIST's is processed, and at a boundary takes its flags from it.
         e.mark_all_trees(p);
     }
 }
@@ -129,7 +129,7 @@ fn aged(e: &mut Entity, p: usize, t: usize, was: State) {
     e.reselect(p, t);
 }
 
-/// A message of the tree: the neighbour speaks again.
+/// Ends loop guard's blocking: a message of the tree was received, so the neighbour sends again.
 fn loop_guard_release(e: &mut Entity, p: usize, t: usize) {
     let port = &mut e.ports[p];
     if std::mem::take(&mut port.trees[t].inconsistent.loop_guard) {
@@ -176,7 +176,8 @@ fn superior(e: &mut Entity, p: usize, t: usize) {
     e.record_agreement(p, t);
     let tree = &mut e.ports[p].trees[t];
     tree.synced &= tree.agreed;
-    // The neighbour has something better than what this port told.
+    // The neighbour's information is better than what this port has sent, so nothing sent before binds the
+    // port.
     tree.told = None;
     e.record_priority_and_times(p, t);
     e.updt_rcvd_info_while(p, t);
@@ -184,7 +185,7 @@ fn superior(e: &mut Entity, p: usize, t: usize) {
     e.reselect(p, t);
 }
 
-/// One transition.
+/// Makes one transition; returns whether it did.
 pub(crate) fn step(e: &mut Entity, p: usize, t: usize) -> bool {
     let Some(state) = next(e, p, t) else { return false };
     enter(e, p, t, state);

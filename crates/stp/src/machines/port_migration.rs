@@ -1,5 +1,5 @@
-//! Port protocol migration: STP towards a neighbour that knows nothing else, RSTP otherwise.
-//! IEEE 802.1Q-2018, 13.32; 802.1D-2004, 17.24.
+//! Port protocol migration: STP towards a neighbour that supports nothing else, RSTP otherwise. IEEE
+//! 802.1Q-2018, 13.32; 802.1D-2004, 17.24.
 //!
 //! Invariant: sendRSTP changes only on entry to CHECKING_RSTP and SELECTING_STP, at most once in MigrateTime.
 
@@ -73,7 +73,7 @@ fn enter(e: &mut Entity, p: usize, state: State) {
     }
 }
 
-/// One transition.
+/// Makes one transition; returns whether it did.
 pub(crate) fn step(e: &mut Entity, p: usize) -> bool {
     let Some(state) = next(e, p) else { return false };
     enter(e, p, state);

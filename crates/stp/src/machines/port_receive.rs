@@ -1,4 +1,4 @@
-//! Port receive: takes each BPDU in, or discards it. IEEE 802.1Q-2018, 13.31; 802.1D-2004, 17.23.
+//! Port receive: accepts or discards each BPDU. IEEE 802.1Q-2018, 13.31; 802.1D-2004, 17.23.
 //!
 //! Invariant: a port that is not enabled holds edgeDelayWhile at its full value and has no message pending.
 
@@ -56,7 +56,7 @@ fn enter(e: &mut Entity, p: usize, state: State, bpdu: Option<&Bpdu>) {
     }
 }
 
-/// One transition; `bpdu` is what the port has just received.
+/// Makes one transition; `bpdu` is the BPDU that the port has just received.
 pub(crate) fn step(e: &mut Entity, p: usize, bpdu: Option<&Bpdu>) -> bool {
     let Some(state) = next(e, p) else { return false };
     enter(e, p, state, bpdu);

@@ -1,8 +1,8 @@
-//! Port transmit: when a BPDU leaves, of which kind, and how many in a second.
-//! IEEE 802.1Q-2018, 13.34; 802.1D-2004, 17.26.
+//! Port transmit: when a BPDU is sent, of which type, and how many per second. IEEE 802.1Q-2018, 13.34;
+//! 802.1D-2004, 17.26.
 //!
-//! Invariant: txCount never exceeds TxHoldCount, and goes down by one a second; so at most TxHoldCount BPDUs
-//! leave in any burst.
+//! Invariant: txCount never exceeds TxHoldCount, and is decremented once a second; so at most TxHoldCount
+//! BPDUs are sent in a burst.
 
 use crate::entity::Entity;
 use crate::vars::{Role, Timer};
@@ -17,7 +17,8 @@ pub(crate) enum State {
     TransmitConfig,
     TransmitTcn,
     TransmitRstp,
-    /// Not in the standard: newInfo on a root port that speaks STP and has no topology change to tell.
+    /// Not in the standard: newInfo is set on a root port that speaks STP and has no topology change to
+    /// report.
     NothingToSend,
 }
 
@@ -99,7 +100,7 @@ fn enter(e: &mut Entity, p: usize, state: State) {
     }
 }
 
-/// The second's tick for txCount (13.30).
+/// Decrements txCount once a second (13.30).
 pub(crate) fn count_down(e: &mut Entity, p: usize) {
     let now = e.now;
     let port = &mut e.ports[p];
@@ -112,7 +113,7 @@ pub(crate) fn count_down(e: &mut Entity, p: usize) {
     }
 }
 
-/// One transition.
+/// Makes one transition; returns whether it did.
 pub(crate) fn step(e: &mut Entity, p: usize) -> bool {
     let Some(state) = next(e, p) else { return false };
     enter(e, p, state);

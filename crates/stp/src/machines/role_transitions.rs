@@ -1,8 +1,8 @@
-//! Port role transitions, per port and tree: how a port gets from one role to the next without a loop.
-//! IEEE 802.1Q-2018, 13.37; 802.1D-2004, 17.29.
+//! Port role transitions, per port and tree: how a port changes its role without a loop. IEEE 802.1Q-2018,
+//! 13.37; 802.1D-2004, 17.29.
 //!
 //! Invariant: learn and forward become true only when the timers have run out, or a neighbour has agreed, or
-//! every other port of the tree is synced; and never while a guard holds the port.
+//! every other port of the tree is synced; and never while a guard blocks the port.
 
 use crate::entity::Entity;
 use crate::events::Event;
@@ -151,8 +151,8 @@ fn next_designated(e: &Entity, p: usize, t: usize) -> Option<State> {
     if must_discard(e, p, t) {
         return Some(State::DesignatedDiscard);
     }
-    // Within a region agreements travel both ways: a master port waits for those of the designated side, too. Not
-    // before the port has done what sync asks of it, which DESIGNATED_AGREED forgets.
+    // Within a region agreements go both ways: a master port also waits for those of the designated side. The
+    // port must first have done what sync demands, because DESIGNATED_AGREED clears sync.
     if t > 0 && !tree.agree && e.all_synced(p, t) {
         return Some(State::DesignatedAgreed);
     }
@@ -160,7 +160,8 @@ fn next_designated(e: &Entity, p: usize, t: usize) -> Option<State> {
     if !tree.forward && !tree.agreed && !tree.proposing && !unasked {
         return Some(State::DesignatedPropose);
     }
-    // A dispute holds the timer's way to forwarding for three hello times, not the neighbour's agreement.
+    // A dispute lets no timer make the port forward for three hello times; the neighbour's agreement still
+    // does.
     let by_timer = tree.fd_while.is_zero(e.now) && tree.dispute_while.is_zero(e.now);
     let go = (by_timer || tree.agreed || unasked)
         && (rr_zero || !tree.re_root)
@@ -191,7 +192,7 @@ fn next_blocked(e: &Entity, p: usize, t: usize) -> Option<State> {
     (tree.proposed && !tree.agree).then_some(State::AlternateProposed)
 }
 
-/// To MASTER_SYNCED and DESIGNATED_SYNCED.
+/// The condition of MASTER_SYNCED and DESIGNATED_SYNCED.
 fn sync_done(e: &Entity, p: usize, t: usize) -> bool {
     let port = &e.ports[p];
     let tree = &port.trees[t];
@@ -199,7 +200,7 @@ fn sync_done(e: &Entity, p: usize, t: usize) -> bool {
     (!tree.synced && (quiet || tree.agreed || e.unasked(p, t))) || (tree.sync && tree.synced)
 }
 
-/// To MASTER_DISCARD and DESIGNATED_DISCARD. A guard discards edge ports, too.
+/// The condition of MASTER_DISCARD and DESIGNATED_DISCARD. A guard makes edge ports discard, too.
 fn must_discard(e: &Entity, p: usize, t: usize) -> bool {
     let port = &e.ports[p];
     let tree = &port.trees[t];
@@ -286,7 +287,8 @@ fn enter(e: &mut Entity, p: usize, t: usize, state: State) {
             tree.fd_while = Timer::Zero;
             if state != RootForward {
                 if !tree.agreed {
-                    // By the timer: what the port told before has aged.
+                    // The port forwards because its timer has run out, so information that it sent earlier
+                    // has aged out.
                     tree.told = tree.told.map(|_| tree.designated_priority);
                 }
                 tree.agreed = send_rstp;
@@ -295,7 +297,7 @@ fn enter(e: &mut Entity, p: usize, t: usize, state: State) {
     }
 }
 
-/// role = selectedRole. What the old role kept at its full value begins to run.
+/// Sets role = selectedRole. Timers that the old role held at their full value begin to run.
 fn take_role(e: &mut Entity, p: usize, t: usize) {
     let now = e.now;
     let tree = &mut e.ports[p].trees[t];
@@ -305,8 +307,8 @@ fn take_role(e: &mut Entity, p: usize, t: usize) {
     tree.rr_while.release(now);
     tree.rb_while.release(now);
     if matches!(old, Role::Root | Role::Master) && tree.role == Role::Designated {
-        // Stricter than the standard, where the port goes on forwarding unless another is to become root port: what
-        // was upstream must agree first to being downstream.
+        // Stricter than the standard, where the port goes on forwarding unless another becomes root port: the
+        // neighbour that was upstream must first agree to be downstream.
         tree.sync = true;
         tree.synced = false;
         tree.agreed = false;
@@ -319,7 +321,7 @@ fn take_role(e: &mut Entity, p: usize, t: usize) {
     }
 }
 
-/// One transition.
+/// Makes one transition; returns whether it did.
 pub(crate) fn step(e: &mut Entity, p: usize, t: usize) -> bool {
     let tree = &e.ports[p].trees[t];
     if !tree.agree || (tree.role == Role::Master && !tree.forward) {
@@ -330,7 +332,7 @@ pub(crate) fn step(e: &mut Entity, p: usize, t: usize) -> bool {
     enter(e, p, t, state);
     e.note_sync_moved(t);
     if t == 0 && forward != e.ports[p].trees[0].forward {
-        // At a boundary the MSTIs follow (held_back).
+        // At a boundary the MSTIs depend on the CIST's state (`held_back`).
         e.mark_all_trees(p);
     }
     true

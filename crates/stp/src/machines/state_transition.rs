@@ -1,5 +1,5 @@
-//! Port state transition, per port and tree: tells the forwarding plane. IEEE 802.1Q-2018, 13.38;
-//! 802.1D-2004, 17.30.
+//! Port state transition, per port and tree: reports the state to the forwarding plane. IEEE 802.1Q-2018,
+//! 13.38; 802.1D-2004, 17.30.
 //!
 //! Invariant: learning and forwarding follow learn and forward, and each change is one effect.
 
@@ -37,7 +37,7 @@ fn enter(e: &mut Entity, p: usize, t: usize, state: State) {
     e.event(crate::events::Event::State { instance, vlan: e.vlan, port, state });
 }
 
-/// One transition.
+/// Makes one transition; returns whether it did.
 pub(crate) fn step(e: &mut Entity, p: usize, t: usize) -> bool {
     let Some(state) = next(e, p, t) else { return false };
     enter(e, p, t, state);

@@ -1,7 +1,7 @@
-//! Topology change, per port and tree: detects, spreads and acknowledges, and flushes what was learned.
-//! IEEE 802.1Q-2018, 13.39; 802.1D-2004, 17.31.
+//! Topology change, per port and tree: detects, propagates and acknowledges changes, and flushes learned
+//! addresses. IEEE 802.1Q-2018, 13.39; 802.1D-2004, 17.31.
 //!
-//! Invariant: an edge port neither detects nor spreads a change and is not flushed.
+//! Invariant: an edge port neither detects nor propagates a change and is not flushed.
 
 use crate::entity::Entity;
 use crate::events::Event;
@@ -102,15 +102,15 @@ fn enter(e: &mut Entity, p: usize, t: usize, state: State) {
         State::Acknowledged => {
             tree.tc_while = Timer::Zero;
             port.rcvd_tc_ack = false;
-            // A bridge that did not know would tell the root once more after a restart.
+            // A restarted bridge that does not know of the acknowledgement would report the change to the root again.
             e.effects.push_back(Effect::Remember);
         }
     }
 }
 
 impl Entity {
-    /// A topology change: detected here, or heard of. A neighbour repeats the flag in every BPDU for a while;
-    /// what comes within two hello times of the last counts as the same change.
+    /// Counts a topology change, detected here or received. A neighbour repeats the flag in every BPDU for a
+    /// while; flags within two hello times of the last one count as the same change.
     fn note_change(&mut self, p: usize, t: usize, detected: bool) {
         let now = self.now;
         let window_ms = 2 * self.hello_time(p);
@@ -131,7 +131,7 @@ impl Entity {
     }
 }
 
-/// One transition.
+/// Makes one transition; returns whether it did.
 pub(crate) fn step(e: &mut Entity, p: usize, t: usize) -> bool {
     let Some(state) = next(e, p, t) else { return false };
     enter(e, p, t, state);

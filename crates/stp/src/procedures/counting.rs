@@ -1,39 +1,40 @@
-//! Counting to infinity, and how it is cut short. Not in the standard; read Elmeleegy, Cox and Ng, "On
+//! Counting to infinity, and how it is cut short. This is not in the standard. Read Elmeleegy, Cox and Ng, "On
 //! Count-to-Infinity Induced Forwarding Loops in Ethernet Networks" (2006), for what happens without it.
 //!
-//! When the way to a root is lost, what alternate ports still remember of it can go round in a cycle, a little
-//! worse each time, until max age, max hops or a real but costlier way stops it; once the hold count bites, at one
-//! BPDU a second and hop. A bridge on the cycle notices: again and again it is told of the same root something that
-//! is no better than what it has itself told before. After [`LIMIT`] times it believes no such news for
-//! [`HOLD_MS`], claims to be root meanwhile, and so breaks the cycle. What is better than what the bridge told can't
-//! have come from itself, and is believed at once.
+//! When the path to a root is lost, the old information that alternate ports still hold can circulate in a cycle of
+//! bridges, with a higher cost each time, until max age, max hops or a real but costlier path ends it. Once the hold
+//! count limits transmission, each hop takes a second. A bridge on the cycle can notice this: it receives, again and
+//! again, information about the same root that is no better than what it has itself sent before. After [`LIMIT`] times
+//! it ignores such information for [`HOLD_MS`] and claims to be root, which breaks the cycle. Information that is
+//! better than what the bridge sent cannot be its own, and is accepted at once.
 //!
-//! Links that fail one after the other bring worse news, too, and must not be taken for a cycle: news counts only when it
-//! follows on other such news within [`MEMORY_MS`], and a way that is as good again as the best there was ends the count.
-//! A ring that is cut, mended and cut again never gets beyond one.
+//! Links that fail one after the other cause worse information, too, and must not be taken for a cycle: information
+//! counts only when it follows other such information within [`MEMORY_MS`], and a path that is as good as the best one
+//! so far resets the count. A ring that is cut, repaired and cut again never counts beyond one.
 //!
-//! Invariant: information is left out only while a hold lasts, and a hold always ends.
+//! Invariant: information is ignored only while a hold lasts, and a hold always ends.
 
 use crate::bpdu::BridgeId;
 use crate::entity::Entity;
 use crate::vars::{Counting, Timer, Vector};
 
-/// Times that news is worse than what the bridge told itself, for it to be a cycle. A ring that turns round takes one.
+/// How often information must be worse than what the bridge has sent before that counts as a cycle. A ring that
+/// changes its direction after a failure causes it once.
 const LIMIT: u8 = 3;
-/// How long such news is not believed then: long enough for what circulates to come to an end at the bridge, while
-/// each hop takes up to a second.
+/// How long such information is then ignored, in milliseconds: long enough for circulating information to end at
+/// the bridge although each hop takes up to a second.
 const HOLD_MS: u64 = 3000;
-/// Without such news for as long, what was told before does not matter any more. A cycle begins to turn at the pace of its
-/// links, until the hold count slows it down.
+/// After this time without such information, in milliseconds, what the bridge sent before is forgotten. A cycle begins
+/// at the speed of its links, until the hold count slows it down.
 const MEMORY_MS: u64 = 3000;
 
 impl Entity {
-    /// Whose information it is: the (regional) root's.
+    /// The (regional) root that a vector claims.
     fn claimed(t: usize, vector: &Vector) -> BridgeId {
         if t == 0 { vector.root } else { vector.regional_root }
     }
 
-    /// False while a hold lasts and the vector may be this bridge's own word coming back.
+    /// False while a hold lasts and the vector may derive from information that this bridge sent itself.
     pub(crate) fn believable(&self, t: usize, vector: &Vector) -> bool {
         let counting = &self.trees[t].counting;
         !self.bridge.counting_guard
@@ -42,8 +43,8 @@ impl Entity {
             || *vector < counting.told
     }
 
-    /// Takes note of what the bridge is about to believe: `held`, the root port's information, which makes it tell
-    /// `tells`. True when that is once too often, and a hold has begun.
+    /// Records the information that the bridge is about to use: `held` is the root port's, `tells` what the bridge
+    /// will send as a result. Returns true when the limit is reached and a hold has begun.
     pub(crate) fn counts_to_infinity(&mut self, t: usize, held: &Vector, tells: &Vector) -> bool {
         if !self.bridge.counting_guard {
             return false;
@@ -60,7 +61,7 @@ impl Entity {
             *counting = Counting { told: *tells, last_ms: now, ..Counting::default() };
             return false;
         }
-        // A root that is not the one watched says nothing about it.
+        // Only information about the recorded root counts.
         if root != known || *held < counting.told || *tells == before {
             return false;
         }
@@ -75,7 +76,7 @@ impl Entity {
         true
     }
 
-    /// Holds that are over: the tree's roles are computed anew, from everything.
+    /// Ends holds that are over: the tree's roles are computed again from all information.
     pub(crate) fn end_holds(&mut self) {
         for t in 0..self.trees.len() {
             let counting = &mut self.trees[t].counting;

@@ -1,8 +1,8 @@
-//! The procedures the machines call (IEEE 802.1Q-2018, 13.29), and the conditions that read more than one
-//! variable (13.28). Names are the standard's. The conditions are here; `receiving`, `tree` and `sending` hold
-//! the procedures.
+//! The procedures that the machines call (IEEE 802.1Q-2018, 13.29), and the conditions that read more than one
+//! variable (13.28), under the standard's names. The conditions are here; `receiving`, `tree` and `sending`
+//! contain the procedures.
 //!
-//! Invariant: a procedure changes variables and marks whose machines must run again; only the transmit
+//! Invariant: a procedure changes variables and marks the machines that must run again; only the transmit
 //! procedures and the state changes produce effects.
 
 mod counting;
@@ -15,7 +15,7 @@ use crate::entity::Entity;
 use crate::vars::{Role, Timer, ms};
 
 impl Entity {
-    /// HelloTime: of the port's designatedTimes, in milliseconds.
+    /// HelloTime of the port's designatedTimes, in milliseconds.
     pub(crate) fn hello_time(&self, p: usize) -> u64 {
         ms(self.ports[p].trees[0].designated_times.hello_time.max(TICKS_PER_SECOND))
     }
@@ -27,14 +27,15 @@ impl Entity {
     pub(crate) fn max_age(&self, p: usize) -> u64 {
         ms(self.ports[p].trees[0].designated_times.max_age)
     }
-    /// forwardDelay: FwdDelay, as in 802.1w-2001 and on a Catalyst. 802.1D-2004 takes HelloTime where the neighbour
-    /// speaks RSTP; but a neighbour that speaks it and does not agree is one that counts to infinity or does
-    /// not hear, and forwarding after two hello times then closes loops.
+    /// forwardDelay: FwdDelay, as in 802.1w-2001 and on a Catalyst. 802.1D-2004 uses HelloTime where the neighbour
+    /// speaks RSTP. However, a neighbour that speaks RSTP and does not agree is counting to infinity or does not
+    /// receive BPDUs, and forwarding after two hello times would then close a loop.
     pub(crate) fn forward_delay(&self, p: usize) -> u64 {
         self.fwd_delay(p)
     }
-    /// EdgeDelay: MigrateTime on a point-to-point link, MaxAge otherwise. Longer where a bridge has been heard: one
-    /// that holds something better than this port proposes is silent until that has aged.
+    /// EdgeDelay: MigrateTime on a point-to-point link, MaxAge otherwise. It is longer where BPDUs have been
+    /// received: a bridge that holds better information than this port proposes is silent until that information
+    /// has aged out.
     pub(crate) fn edge_delay(&self, p: usize) -> u64 {
         let port = &self.ports[p];
         let migrate = crate::vars::BridgeVars::MIGRATE_TIME_MS;
@@ -62,7 +63,7 @@ impl Entity {
             Role::Disabled => false,
         }
     }
-    /// Recomputes what allSynced needs, once per change.
+    /// Recomputes the summary for allSynced, once per change.
     pub(crate) fn refresh_sync(&mut self, t: usize) {
         if self.trees[t].sync.valid {
             return;
@@ -76,30 +77,31 @@ impl Entity {
         }
         self.trees[t].sync = sync;
     }
-    /// A guard holds the port; or it leads out of the region, where an MSTI never does more than the CIST, whose
-    /// handshakes are the only ones the neighbour takes part in.
+    /// True if a guard blocks the port, or if it leads out of the region and the CIST does not forward there:
+    /// across the boundary the neighbour takes part only in the CIST's handshakes, so an MSTI must not forward
+    /// where the CIST does not.
     pub(crate) fn held_back(&self, p: usize, t: usize) -> bool {
         let port = &self.ports[p];
         let follows =
             t > 0 && if port.boundary { !port.trees[0].forward } else { self.region_in_doubt(p, t) };
         port.trees[t].inconsistent.blocks() || follows
     }
-    /// The port leads to a bridge of the region that has not told of the same way to the CIST root. An MSTI
-    /// joined with it could join two ways out of the region that the CIST keeps apart. A designated port waits for
-    /// the neighbour's agreement; one of any other role waits here.
+    /// True if the port leads to a bridge of the region that has not yet announced the same path to the CIST root.
+    /// An MSTI that is connected there could join two exits of the region that the CIST keeps apart. A designated
+    /// port waits for the neighbour's agreement instead; a port of any other role waits here.
     fn region_in_doubt(&self, p: usize, t: usize) -> bool {
         let port = &self.ports[p];
         port.trees[t].role != Role::Designated
             && !port.region_while.is_zero(self.now)
             && port.trees[0].msg_priority.of_region() != self.trees[0].root_priority.of_region()
     }
-    /// Nobody at the other end has to agree: an edge port; or, for an MSTI, a designated port out of the region, where
-    /// the neighbour knows of the CIST alone and [`Self::held_back`] does what that demands.
+    /// True if no neighbour has to agree: for an edge port, and, in an MSTI, for a designated port out of the region.
+    /// There the neighbour knows only the CIST, and [`Self::held_back`] enforces what the CIST demands.
     pub(crate) fn unasked(&self, p: usize, t: usize) -> bool {
         let port = &self.ports[p];
         port.oper_edge || (t > 0 && port.boundary && port.trees[t].role == Role::Designated)
     }
-    /// rcvdXstMsg: an MSTI's message waits until the CIST's has been dealt with.
+    /// rcvdXstMsg: an MSTI's message waits until the CIST's has been processed.
     pub(crate) fn rcvd_xst_msg(&self, p: usize, t: usize) -> bool {
         let trees = &self.ports[p].trees;
         if t == 0 { trees[0].rcvd_msg } else { !trees[0].rcvd_msg && trees[t].rcvd_msg }
@@ -109,7 +111,7 @@ impl Entity {
         let trees = &self.ports[p].trees;
         trees[t].updt_info || trees[0].updt_info
     }
-    /// Nothing but silence and administration holds the port back from sending.
+    /// True unless the link, the administration or the BPDU filter forbids the port to send.
     pub(crate) fn may_transmit(&self, p: usize) -> bool {
         let port = &self.ports[p];
         let filtered = port.params.filter_when_edge && port.oper_edge && port.sent_since_up >= 10;
@@ -117,20 +119,22 @@ impl Entity {
     }
 }
 
-/// How long an agreement may be on its way: both directions of a link, and the neighbour's thinking.
+/// How long an agreement may be in flight, in milliseconds: both directions of a link, and the neighbour's
+/// processing.
 const STALE_AGREEMENT_MS: u64 = 10;
-/// How long the neighbour may act on what the port conveyed: the life of information, three hello times.
+/// How long the neighbour may act on what the port conveyed, in milliseconds: three hello times, the life of
+/// information.
 const CONVEYED_LIFE_MS: u64 = 6000;
 
 impl crate::vars::PortTreeVars {
-    /// An agreement that comes now answers what the port holds, or something worse.
+    /// True if an agreement that is received now refers to what the port holds, or to something worse.
     fn agreements_count(&self, now: u64) -> bool {
         let told = self.conveyed.is_some_and(|(conveyed, _)| conveyed == self.designated_priority);
         told && self.stale_while.is_zero(now)
     }
 
-    /// A BPDU leaves. When a designated port now conveys something worse than a moment ago, or has been a root or
-    /// alternate port that agreed in between, answers to the former may still be on their way.
+    /// Records a transmission. When a designated port now conveys worse information than a moment ago, or has
+    /// agreed as a root or alternate port in between, answers to the earlier information may still be in flight.
     fn note_conveyed(&mut self, now: u64) {
         if self.role != Role::Designated {
             self.promised |= self.agree;
@@ -150,14 +154,14 @@ impl crate::vars::PortTreeVars {
         self.agreed = agreed;
         if agreed {
             self.proposing = false;
-            // Whoever agrees has heard this port: the dispute is over.
+            // A neighbour that agrees has received this port's BPDU, so the dispute is over.
             self.disputed = false;
             self.dispute_while = Timer::Zero;
         }
     }
 }
 
-/// Message age plus one second, rounded to the nearest second (13.29.34).
+/// The message age plus one second, rounded to the nearest second (13.29.34).
 fn older_by_one(message_age: u16) -> u16 {
     let seconds = (u32::from(message_age) + 256 + 128) / 256;
     u16::try_from(seconds * 256).unwrap_or(u16::MAX)

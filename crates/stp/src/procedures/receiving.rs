@@ -1,7 +1,7 @@
-//! What a received BPDU does to a port's variables (IEEE 802.1Q-2018, 13.29): the procedures of the port receive
+//! How a received BPDU changes a port's variables (IEEE 802.1Q-2018, 13.29): the procedures of the port receive
 //! and port information machines.
 //!
-//! Invariant: an agreement is recorded only when it answers what the port holds and has told.
+//! Invariant: an agreement is recorded only when it refers to what the port holds and has sent.
 
 use super::older_by_one;
 use crate::bpdu::{Bpdu, ConfigBody, Flags, MstPart, WireRole};
@@ -27,7 +27,7 @@ impl Entity {
         }
     }
 
-    /// rcvMsgs: hands each tree the message the BPDU has for it.
+    /// rcvMsgs: gives each tree its message of the BPDU.
     pub(crate) fn rcv_msgs(&mut self, p: usize, bpdu: &Bpdu) {
         let internal = self.ports[p].rcvd_internal;
         let Some(body) = bpdu.body() else {
@@ -40,14 +40,15 @@ impl Entity {
             return;
         };
         let max_hops = self.bridge.max_hops;
-        // Out of a region its regional root takes the place of the designated bridge; MST BPDUs name the sender, too.
+        // In a BPDU that leaves a region the regional root stands in place of the designated bridge; an MST BPDU
+        // names the sender, too.
         let sender = if let Bpdu::Mst(_, mst) = bpdu { mst.bridge } else { body.bridge };
         self.ports[p].msg_source = (sender.address(), body.port.number());
         let cist = &mut self.ports[p].trees[0];
         cist.rcvd_msg = true;
         cist.msg_flags = body.flags;
         if !matches!(bpdu, Bpdu::Rst(_) | Bpdu::Mst(..)) || body.flags.role == WireRole::UnknownOrMaster {
-            // 802.1D-2004, 9.3.3: an unknown role is read as a configuration BPDU's.
+            // 802.1D-2004, 9.3.3: flags with an unknown role are read as those of a configuration BPDU.
             cist.msg_flags = Flags {
                 tc: body.flags.tc,
                 ack_or_master: body.flags.ack_or_master,
@@ -98,7 +99,8 @@ impl Entity {
         }
     }
 
-    /// What the MSTIs of a port knew came from inside the region; the neighbour turns out to be outside.
+    /// Ages out the information of a port's MSTIs, which came from inside the region: the neighbour is
+    /// outside now.
     fn age_out_mstis(&mut self, p: usize) {
         for t in 1..self.trees.len() {
             let tree = &mut self.ports[p].trees[t];
@@ -108,9 +110,10 @@ impl Entity {
         }
     }
 
-    /// rcvInfo: compares the message with what the port holds. Who sent them is compared as well as the
-    /// designated bridges: these differ when a region gets another regional root, and a neighbour outside
-    /// that took its word for somebody else's would believe the former until it ages.
+    /// rcvInfo: compares the message with what the port holds. The senders are compared as well as the
+    /// designated bridges: when a region gets another regional root, the same neighbour sends another
+    /// designated bridge. A port that took this for another sender would keep the former information until it
+    /// ages out.
     pub(crate) fn rcv_info(&self, p: usize, t: usize) -> RcvdInfo {
         let port = &self.ports[p];
         let tree = &port.trees[t];
@@ -151,23 +154,24 @@ impl Entity {
 
     /// recordAgreement.
     ///
-    /// Stricter than the standard in two points, which close the forwarding loops that counting to infinity is
-    /// known for (Elmeleegy, Cox and Ng, "On Count-to-Infinity Induced Forwarding Loops in Ethernet Networks",
-    /// 2006). The neighbour must agree about the root this port conveys; and what it agrees to must be what
-    /// the port holds and has told (`agreements_count`). An agreement that may be the answer to something
-    /// else is not taken, and the port proposes again, so no good agreement is lost, only delayed.
+    /// Stricter than the standard in two points, which prevent the forwarding loops that counting to infinity
+    /// causes (Elmeleegy, Cox and Ng, "On Count-to-Infinity Induced Forwarding Loops in Ethernet Networks",
+    /// 2006). The neighbour must agree about the root that this port conveys; and it must agree to what the
+    /// port holds and has sent (`agreements_count`). An agreement that may answer something else is ignored,
+    /// and the port proposes again, so no valid agreement is lost, only delayed.
     pub(crate) fn record_agreement(&mut self, p: usize, t: usize) {
         let rstp = self.bridge.rstp_version();
         let port = &mut self.ports[p];
         let internal = port.rcvd_internal;
         let timely = port.trees[t].agreements_count(self.now);
-        // A designated neighbour's agreement answers nothing; it tells that its side is synced.
+        // A designated neighbour's agreement is not an answer to a proposal; it reports that its side is
+        // synced.
         let designated = port.trees[t].msg_flags.role == WireRole::Designated;
         let p2p = port.params.point_to_point && (designated || timely);
         let (message, held) = (&port.trees[0].msg_priority, &port.trees[0].port_priority);
         let same_root = message.root == held.root
             && (!internal || message.of_region() == held.of_region())
-            // For an MSTI, too: the neighbour must agree about the way to the CIST root.
+            // In an MSTI the neighbour must also agree about the path to the CIST root.
             && (t == 0 || message.of_region() == self.trees[0].root_priority.of_region());
         if t == 0 {
             let tree = &mut port.trees[0];
@@ -195,7 +199,8 @@ impl Entity {
         }
     }
 
-    /// recordDispute: an inferior designated neighbour learns or forwards, so it does not hear this port.
+    /// recordDispute: an inferior designated neighbour learns or forwards, so it does not receive this port's
+    /// BPDUs.
     pub(crate) fn record_dispute(&mut self, p: usize, t: usize) {
         if !self.ports[p].trees[t].msg_flags.learning {
             return;
@@ -237,7 +242,7 @@ impl Entity {
         }
     }
 
-    /// Keeps the number of a tree's ports that are, or point to, a master port.
+    /// Maintains the number of a tree's ports that are, or point to, a master port.
     pub(crate) fn count_masters(&mut self, p: usize, t: usize) {
         let tree = &mut self.ports[p].trees[t];
         let counts = tree.role == Role::Master || tree.mastered;
@@ -272,7 +277,7 @@ impl Entity {
         tree.port_times = tree.msg_times;
     }
 
-    /// setTcFlags, but for TCN BPDUs, which `rcv_msgs` deals with.
+    /// setTcFlags, except for TCN BPDUs, which `rcv_msgs` handles.
     pub(crate) fn set_tc_flags(&mut self, p: usize, t: usize) {
         let port = &mut self.ports[p];
         let flags = port.trees[t].msg_flags;

@@ -1,4 +1,4 @@
-//! What a BPDU says (IEEE 802.1Q-2018, 13.29: txConfig, txTcn, txRstp).
+//! The contents of BPDUs (IEEE 802.1Q-2018, 13.29: txConfig, txTcn, txRstp).
 //!
 //! Invariant: a BPDU conveys designatedPriority and designatedTimes, whatever the port's role.
 
@@ -45,7 +45,7 @@ impl Entity {
         }
     }
 
-    /// master: another port of the tree leads out of the region, here or further on.
+    /// master: true if another port of the tree leads out of the region, directly or through other bridges.
     fn master(&self, p: usize, t: usize) -> bool {
         let tree = &self.ports[p].trees[t];
         matches!(tree.role, Role::Root | Role::Designated)

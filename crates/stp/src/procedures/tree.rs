@@ -1,4 +1,4 @@
-//! Procedures that look at or touch a whole tree (IEEE 802.1Q-2018, 13.29): sync, reRoot, topology change, and
+//! Procedures that read or change a whole tree (IEEE 802.1Q-2018, 13.29): sync, reRoot, topology change, and
 //! the computation of roles.
 //!
 //! Invariant: roles follow from the ports' information alone, so computing them twice changes nothing.
@@ -26,7 +26,7 @@ impl Entity {
         }
     }
 
-    /// setTcPropTree: tells every other port, unless the port's topology changes are not to be spread.
+    /// setTcPropTree: tells every other port, unless the port's topology changes must not be propagated.
     pub(crate) fn set_tc_prop_tree(&mut self, p: usize, t: usize) {
         if self.ports[p].params.restricted_tcn {
             return;
@@ -60,7 +60,7 @@ impl Entity {
         if t == 0 { port.new_info = true } else { port.new_info_msti = true }
     }
 
-    /// syncMaster: the way to the CIST root is new, so no MSTI agreement holds.
+    /// syncMaster: the path to the CIST root has changed, so no agreement of an MSTI is valid.
     fn sync_master(&mut self) {
         for p in 0..self.ports.len() {
             if !self.ports[p].rcvd_internal {
@@ -84,7 +84,8 @@ impl Entity {
         let before = self.trees[t].root_priority;
         self.updt_root(t);
         let root_priority = self.trees[t].root_priority;
-        // The standard looks at the regional root only; another way out through the same bridge matters as much.
+        // The standard compares the regional root only; another exit of the region through the same bridge
+        // matters as much.
         if t == 0
             && before.of_region() != root_priority.of_region()
             && (before.external_cost != 0 || root_priority.external_cost != 0)
@@ -109,12 +110,12 @@ impl Entity {
         }
     }
 
-    /// Not in the standard, and what makes the tree free of loops while information changes. Across a link that
-    /// forwards, a bridge must be better informed than what its neighbour below may still act on; a loop, in which
-    /// everybody is below himself, is then impossible (the feasibility condition of Garcia-Luna-Aceves, "Loop-Free
-    /// Routing Using Diffusing Computations", 1993). Where the bridge has come to know something worse than that, the
-    /// port waits for the neighbour's agreement to the news. An alternate port's information is better than what
-    /// the bridge tells, so rapid failover does not wait.
+    /// Not in the standard: keeps the tree free of loops while information changes. Across a link that forwards, a
+    /// bridge must hold better information than its downstream neighbour may still act on. Then no loop is possible,
+    /// because in a loop every bridge would be downstream of itself (the feasibility condition of Garcia-Luna-Aceves,
+    /// "Loop-Free Routing Using Diffusing Computations", 1993). Where the bridge now holds worse information than
+    /// that, the port waits for the neighbour's agreement to the new information. An alternate port's information is
+    /// better than what the bridge sends, so rapid failover does not wait.
     fn hold_infeasible(&mut self, t: usize) {
         let Some(r) = self.trees[t].root_port else { return };
         let held = self.ports[r].trees[t].port_priority;
@@ -145,7 +146,7 @@ impl Entity {
         }
     }
 
-    /// Items a) to d): the best of the bridge's own vector and the root path vectors.
+    /// Items a) to d): selects the best of the bridge's own vector and the root path vectors.
     fn updt_root(&mut self, t: usize) {
         let (mut best, mut root_port) = self.best_root(t);
         if let Some(p) = root_port {
@@ -179,7 +180,7 @@ impl Entity {
         };
     }
 
-    /// The root priority vector and the root port that the ports' information gives.
+    /// The root priority vector and the root port that follow from the ports' information.
     fn best_root(&self, t: usize) -> (Vector, Option<usize>) {
         let mut best = (self.bridge_priority(t), PortIdentifier::default());
         let mut root_port = None;
@@ -211,21 +212,21 @@ impl Entity {
         (best.0, root_port)
     }
 
-    /// What is left of this bridge's own claim to be the (regional) root, and comes back to it.
+    /// True for information that derives from this bridge's own earlier claim to be the (regional) root.
     fn is_echo(&self, t: usize, internal: bool, vector: &Vector) -> bool {
         let own = self.bridge.address;
         let regional = (t > 0 || internal) && vector.regional_root.address() == own;
         regional || (t == 0 && vector.root.address() == own)
     }
 
-    /// The bridge priority vector: this bridge as root.
+    /// The bridge priority vector, with this bridge as root.
     fn bridge_priority(&self, t: usize) -> Vector {
         let id = self.trees[t].bridge_id;
         let root = if t == 0 { id } else { Default::default() };
         Vector { root, regional_root: id, designated_bridge: id, ..Vector::default() }
     }
 
-    /// Items e) and f): what the port would send.
+    /// Items e) and f): computes what the port would send.
     fn updt_designated(&mut self, p: usize, t: usize) {
         let tree = &self.trees[t];
         let mut priority = tree.root_priority;
@@ -233,7 +234,7 @@ impl Entity {
         priority.designated_bridge = tree.bridge_id;
         priority.designated_port = self.ports[p].trees[t].port_id;
         if t == 0 && !self.ports[p].send_rstp {
-            // An STP bridge reads the regional root identifier as the designated bridge (13.10).
+            // An STP bridge reads the field of the regional root identifier as the designated bridge (13.10).
             priority.regional_root = tree.bridge_id;
             priority.internal_cost = 0;
         }
@@ -245,7 +246,7 @@ impl Entity {
         port.designated_times = times;
     }
 
-    /// Items g) to l): the role, and whether the port's information is to be replaced by the bridge's own.
+    /// Items g) to l): the role, and whether the bridge's own information replaces the port's.
     fn updt_role(&mut self, p: usize, t: usize) {
         let cist = &self.ports[p].trees[0];
         let boundary = t > 0 && cist.info_is == InfoIs::Received && !self.ports[p].info_internal;

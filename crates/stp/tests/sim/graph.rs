@@ -7,7 +7,7 @@ use lanyard_types::{PortId, StpState, VlanId};
 use std::collections::HashMap;
 
 impl Sim {
-    /// Edges of a VLAN's forwarding graph: bridge to segment.
+    /// The edges of a VLAN's forwarding graph, from bridge to segment.
     fn edges(&self, vlan: VlanId, forwarding_only: bool) -> Vec<(usize, usize)> {
         let mut edges = Vec::new();
         let states: Vec<HashMap<PortId, StpState>> = self
@@ -45,7 +45,8 @@ impl Sim {
         self.join(&edges).0 + 1 == self.nodes.len() + live
     }
 
-    /// Joins the edges; the number of joins that changed something, and whether one closed a cycle.
+    /// Joins the vertices of the edges; returns the number of joins that changed something, and whether one
+    /// closed a cycle.
     fn join(&self, edges: &[(usize, usize)]) -> (usize, bool) {
         let mut parent: Vec<usize> = (0..self.nodes.len() + self.segments.len()).collect();
         fn find(parent: &mut [usize], mut at: usize) -> usize {
@@ -75,13 +76,14 @@ impl Sim {
         }
     }
 
-    /// Exactly one spanning tree for each VLAN: no cycle, and nothing that is connected is left out.
+    /// Checks that there is exactly one spanning tree for each VLAN: no cycle, and every connected bridge is
+    /// included.
     pub fn check_tree(&self) {
         for vlan in &self.vlans {
             let (joined, cycle) = self.join(&self.edges(*vlan, true));
             let (possible, _) = self.join(&self.edges(*vlan, false));
             assert!(!cycle, "a loop in VLAN {vlan}");
-            // A segment reached by any forwarding port is served; ports that block reach it through that one.
+            // A segment that any forwarding port reaches is served; blocked ports reach it through that port.
             assert_eq!(joined, possible, "VLAN {vlan} is not spanned\n{}", self.dump());
         }
         for node in &self.nodes {

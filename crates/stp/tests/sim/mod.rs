@@ -1,8 +1,8 @@
-//! A network of bridges in simulated time; `language` has the words its scenarios are written in, `graph` what is
-//! checked after every event.
+//! A network of bridges in simulated time. `language` parses scenarios, `graph` checks the network after every
+//! event.
 //!
 //! Invariant: after every single event, the forwarding graph of every VLAN under test is checked for cycles. A
-//! scenario that loops for one millisecond fails, unless it says `loops allowed` and why.
+//! scenario with a loop of one millisecond fails, unless it contains `loops allowed` with the reason.
 
 mod graph;
 mod language;
@@ -12,7 +12,7 @@ use lanyard_types::{MacAddr, PortId, StpState, VlanId, VlanSet};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-/// xorshift64*: seeded, and the same everywhere.
+/// xorshift64*: seeded, with the same sequence on every machine.
 pub struct Rng(u64);
 
 impl Rng {
@@ -173,7 +173,7 @@ impl Sim {
     }
 
     pub fn restart(&mut self, node: usize, away_ms: u64) {
-        // The daemon dies: frames that come in meanwhile are lost, ports keep their states.
+        // The daemon ends: frames that arrive meanwhile are lost, and ports keep their states.
         let snapshot = serde_json::to_string(&self.nodes[node].bridge.snapshot()).unwrap();
         let config = self.nodes[node].bridge.config().clone();
         let frozen: Vec<_> = self.nodes[node].bridge.states().collect();
@@ -188,13 +188,13 @@ impl Sim {
         self.drain(node);
     }
 
-    /// The bridge is told that it was silent for too long.
+    /// Reports to the bridge that it was silent for too long.
     pub fn silence(&mut self, node: usize) {
         self.nodes[node].bridge.handle_silence(self.now);
         self.drain(node);
     }
 
-    /// Takes the actions of a bridge, and checks.
+    /// Carries out the actions of a bridge, and checks for loops.
     pub fn drain(&mut self, node: usize) {
         let mut forwarding = false;
         while let Some(action) = self.nodes[node].bridge.poll_action() {
@@ -299,7 +299,7 @@ impl Sim {
             let up = self.at.get(&(n, port)).is_some_and(|s| self.segments[*s].up);
             if up && !self.deaf.contains(&(n, port)) {
                 self.log(n, || format!("  < {port}"));
-                // Information that counts to infinity ages out on the way; nothing else may be refused.
+                // Information that counts to infinity ages out on the way; no other BPDU may be refused.
                 let result = self.nodes[n].bridge.handle_bpdu(self.now, port, &frame);
                 assert!(matches!(result, Ok(()) | Err(BpduError::MessageAge)), "{result:?}");
                 self.drain(n);
@@ -312,7 +312,7 @@ impl Sim {
     }
 
     /// Runs until nothing has changed for 22 s (max age and a hello time: no timer is longer), at most
-    /// `limit_ms`; the time of the last change.
+    /// `limit_ms`; returns the time of the last change.
     pub fn settle(&mut self, limit_ms: u64) -> u64 {
         let start = self.now;
         self.last_change = start;
