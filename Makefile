@@ -21,10 +21,13 @@ help:
 demo:
 	tests/demo
 
+# The machine's target in the form that cargo's variables have: X86_64_UNKNOWN_LINUX_GNU.
+HOST = $(shell rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
+
 # Tests that lack a right or a package say `skipped: reason`.
 test:
 	tools/need build test
-	tools/with-networks $(CARGO) test --workspace --locked --no-fail-fast -- --nocapture 2>&1 | tools/test-report
+	CARGO_TARGET_$(HOST)_RUNNER=$(CURDIR)/tools/test-runner tools/with-networks $(CARGO) test --workspace --locked --no-fail-fast -- --nocapture 2>&1 | tools/test-report
 
 # Kernels are downloaded once: tests/kernels/run says where they are kept, and what KERNELS, NICS and HOOKS may be.
 test-kernels:
