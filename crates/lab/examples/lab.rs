@@ -1,4 +1,4 @@
-//! `lanyard lab` without the rest of `lanyard`: for topologies of hosts, and with LANYARD_BIN for switches.
+//! `lanyard lab` as a program of its own: for topologies of hosts, and with LANYARD_BIN also for switches.
 
 use clap::Parser;
 use std::process::ExitCode;

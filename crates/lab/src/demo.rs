@@ -1,7 +1,7 @@
 //! `lanyard lab demo`: the LiSA four-port example with real hosts and real traffic, in under a minute.
 //!
-//! Read first: labs/lisa.clab.yml. Invariant: what is printed was measured just then; what differs from what the
-//! VLANs say makes the demo fail.
+//! Read first: labs/lisa.clab.yml. Invariant: every result that is printed was measured in this run; a result
+//! that differs from what the VLANs demand makes the demo fail.
 
 use crate::load::{self, Lab};
 use crate::netns::{self, Place};
@@ -18,23 +18,23 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// How long hosts that should reach each other are given to do so.
+/// How long to wait until hosts that should reach each other do so.
 const REACH_WITHIN: Duration = Duration::from_secs(20);
-/// Between two tries.
+/// The time between two attempts.
 const TRY_EVERY: Duration = Duration::from_millis(50);
-/// At most this many wrong results are printed.
+/// The maximum number of wrong results that are printed.
 const TOLD: usize = 10;
-/// Pings at a time.
+/// The number of pings that run at the same time.
 const WORKERS: usize = 16;
 
-/// What `lanyard lab demo` was asked.
+/// The options of `lanyard lab demo`.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     /// `--plane`.
     pub plane: Option<PlaneChoice>,
     /// `--keep`.
     pub keep: bool,
-    /// `--seconds` of each rate measurement.
+    /// `--seconds`: the duration of each rate measurement.
     pub seconds: u32,
 }
 
@@ -67,7 +67,7 @@ struct Host {
     name: String,
     netns: String,
     vlan: String,
-    /// IPv4, IPv6.
+    /// The IPv4 and the IPv6 address.
     addresses: [String; 2],
 }
 
@@ -85,8 +85,8 @@ fn expected(a: &Host, b: &Host) -> Reached {
 
 /// Runs the demo.
 ///
-/// # Errors
-/// The lab can't be built, a program is missing, or hosts reach each other otherwise than they should.
+/// # Errors The lab cannot be built, a program is missing, or hosts reach each other otherwise than they
+/// should.
 pub fn run(options: Options) -> Result<ExitCode> {
     if !nix::unistd::geteuid().is_root() {
         return rootless();
@@ -181,7 +181,7 @@ impl Demo<'_> {
         Ok(())
     }
 
-    /// The hosts by VLAN, with the addresses their commands gave them.
+    /// The hosts, sorted by VLAN, with the addresses that their commands configured.
     fn hosts(&self) -> Result<Vec<Host>> {
         let topology = &self.lab.topology;
         let mut hosts = Vec::new();
@@ -212,8 +212,8 @@ impl Demo<'_> {
             }
         }
         let total = jobs.len();
-        // Jobs are popped from the end. Those that should get no answer come last, when everything
-        // else has settled.
+        // Jobs are popped from the end. The pairs that should get no answer come last, when all FDBs and
+        // neighbour tables are filled.
         jobs.sort_by_key(|&(from, to, _)| expected(&hosts[from], &hosts[to]) != Reached::No);
         let silent =
             jobs.iter().filter(|&&(from, to, _)| expected(&hosts[from], &hosts[to]) == Reached::No).count();
@@ -243,7 +243,7 @@ impl Demo<'_> {
         Ok(reached)
     }
 
-    /// Prints who reached whom. Returns the results that are wrong.
+    /// Prints which host reached which. Returns the results that are wrong.
     fn matrix(&self, hosts: &[Host], reached: &[Vec<[Reached; 2]>]) -> Vec<String> {
         let paint = |colour: &str, text: &str| {
             if self.colour { format!("\x1b[{colour}m{text}\x1b[0m") } else { text.to_owned() }
@@ -256,7 +256,7 @@ impl Demo<'_> {
         for (index, host) in hosts.iter().enumerate() {
             let _ = write!(names, "{}{:<5}", gap(index), host.name);
             if index + 1 == hosts.len() || hosts[index + 1].vlan != host.vlan {
-                // A VLAN's name stands over the first of its hosts.
+                // Print a VLAN's name above the first of its hosts.
                 let at = hosts.iter().take_while(|other| other.vlan != host.vlan).count();
                 let _ = write!(vlans, "{}{}", gap(at), host.vlan);
                 let wide = names.chars().count();
@@ -286,7 +286,10 @@ impl Demo<'_> {
                 for (family, way) in ["IPv4", "IPv6"].iter().zip(reached[from][to]) {
                     if from != to && way != should {
                         let (way, should) = (way.word(), should.word());
-                        wrong.push(format!("{} to {} {family}: {way}, not {should}", host.name, other.name));
+                        wrong.push(format!(
+                            "{} to {} {family}: {way} instead of {should}",
+                            host.name, other.name
+                        ));
                     }
                 }
             }
@@ -318,7 +321,7 @@ impl Demo<'_> {
         Ok(())
     }
 
-    /// TCP between two hosts, bridged and routed.
+    /// Measures TCP between two hosts, bridged and routed.
     fn rates(&self, hosts: &[Host]) -> Result<()> {
         println!();
         if Command::new("iperf3").arg("-v").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
@@ -345,7 +348,7 @@ impl Demo<'_> {
         Ok(())
     }
 
-    /// Bits a second that arrived.
+    /// The rate in bits per second, as the receiver measured it.
     fn rate(&self, from: &Host, to: &Host) -> Result<f64> {
         let server = netns::within(Place::Named(&to.netns), || {
             let mut command = Command::new("iperf3");
@@ -366,7 +369,7 @@ impl Demo<'_> {
             if let Some(rate) = answer["end"]["sum_received"]["bits_per_second"].as_f64() {
                 return Ok(rate);
             }
-            // It may not listen yet.
+            // The server may not listen yet; retry.
             if Instant::now() > deadline {
                 bail!("iperf3 from {} to {}: {}", from.name, to.name, answer["error"]);
             }
@@ -425,7 +428,7 @@ fn reached_by(text: &str) -> Reached {
     }
 }
 
-/// A child that is ended with its owner.
+/// A child process that is ended when this value is dropped.
 struct Ended(Child);
 
 impl Drop for Ended {

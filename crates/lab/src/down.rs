@@ -18,11 +18,11 @@ use std::fs;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a process may take to end by itself.
+/// How long a process may take to end after SIGTERM.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// What was taken down.
+/// The numbers of removed objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cleared {
     /// Switches detached.
@@ -74,10 +74,9 @@ fn from_topology(topology: &Topology) -> LabState {
     }
 }
 
-/// Takes down everything a state file names. The caller holds the lock.
+/// Takes down everything that a state file names. The caller holds the lock.
 ///
-/// # Errors
-/// What could not be taken down; the state file stays, for the next try.
+/// # Errors What could not be taken down; the state file stays, so that the command can be repeated.
 pub fn clear(state: &LabState) -> Result<Cleared> {
     let mut cleared = Cleared::default();
     let mut problems = Vec::new();
@@ -125,7 +124,7 @@ pub fn clear(state: &LabState) -> Result<Cleared> {
     for node in &state.nodes {
         crate::frr::forget(&node.netns)?;
     }
-    // Other instances keep it.
+    // This fails while other instances use the directory.
     let _ = fs::remove_dir(state::KEPT);
     LabState::forget(&state.name)?;
     Ok(cleared)
@@ -152,7 +151,7 @@ fn end(processes: &[ProcessId], problems: &mut Vec<String>) {
     }
 }
 
-/// Removes a switch's plane, pins and netdevs. False if it never was started.
+/// Removes a switch's plane, pins and netdevs. Returns false if the switch was never started.
 fn detach(node: &NodeState) -> Result<bool> {
     if !state::instance(&node.netns).exists() {
         return Ok(false);
@@ -175,7 +174,7 @@ fn detach(node: &NodeState) -> Result<bool> {
     Ok(true)
 }
 
-/// This process and its ancestors, so that `down` can be run from inside the lab.
+/// This process and its ancestors, which `down` must not end when it is run from inside the lab.
 fn ancestors() -> HashSet<i32> {
     let mut pids = HashSet::new();
     let mut pid = nix::unistd::getpid().as_raw();

@@ -1,7 +1,8 @@
 //! FRR in a node: the daemons that its configuration needs, with files and sockets of their own.
 //!
-//! Read first: FRR's user guide, "Basic Setup" and "VTY shell". Invariants: a node's daemons run in its namespace and keep
-//! everything in a folder of their own, so they go with the lab and know nothing of other nodes or of the machine's own FRR; `lab up` ends when they have taken their configuration, or with what they refused.
+//! Read first: FRR's user guide, "Basic Setup" and "VTY shell". Invariants: a node's daemons run in its namespace and
+//! keep all files in a directory of their own, so they end with the lab and do not meet those of other nodes or of the
+//! machine's own FRR; `lab up` ends when they have accepted their configuration, or reports what they refused.
 
 use crate::netns::{self, Place};
 use crate::state;
@@ -28,23 +29,23 @@ const BY_LINE: [(&str, &str); 8] = [
     ("ip pim", "pimd"),
     ("bfd", "bfdd"),
 ];
-/// How long daemons are given to accept connections.
+/// How long daemons may take to accept connections.
 const READY_WITHIN: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// Where FRR's user finds its sockets; the folder of a node, LAB-NODE, is what `vtysh -N` calls a pathspace.
+/// The directory in which FRR's user finds its sockets; a node's subdirectory, LAB-NODE, is what `vtysh -N`
+/// calls a pathspace.
 const RUN: &str = "/run/frr";
 
-/// The folder of a node's FRR.
+/// The directory of a node's FRR.
 #[must_use]
 pub fn folder(netns: &str) -> PathBuf {
     Path::new(RUN).join(netns)
 }
 
-/// Removes what a node's FRR has left.
+/// Removes the files of a node's FRR.
 ///
-/// # Errors
-/// It can't be removed.
+/// # Errors They cannot be removed.
 pub fn forget(netns: &str) -> Result<()> {
     let folder = folder(netns);
     if folder.exists() {
@@ -56,16 +57,15 @@ pub fn forget(netns: &str) -> Result<()> {
     Ok(())
 }
 
-/// What makes `vtysh` talk to a node's daemons.
+/// The options with which `vtysh` connects to a node's daemons.
 #[must_use]
 pub fn vtysh_options(folder: &Path) -> [std::ffi::OsString; 4] {
     ["--vty_socket".into(), folder.into(), "--config_dir".into(), folder.into()]
 }
 
-/// Starts the FRR of a node and waits until it has taken `configuration`.
+/// Starts the FRR of a node and waits until it has accepted `configuration`.
 ///
-/// # Errors
-/// What is missing, or what it refused.
+/// # Errors What is missing, or what FRR refused.
 pub fn start(node: &str, netns: &str, configuration: &str) -> Result<()> {
     let Some(user) = User::from_name(USER).ok().flatten().filter(|_| Path::new(DAEMONS).is_dir()) else {
         bail!("{node} needs FRR; install the package frr");
@@ -80,7 +80,7 @@ pub fn start(node: &str, netns: &str, configuration: &str) -> Result<()> {
         let module = *daemon == "zebra" && has_line(configuration, "fpm");
         run(&folder, netns, daemon, module)?;
         if at == 0 {
-            // A daemon that finds no zebra tries again only after ten seconds.
+            // A daemon that does not find zebra tries again only after ten seconds.
             wait(&folder, &["zserv.api".to_owned()])?;
         }
     }

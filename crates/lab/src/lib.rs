@@ -45,31 +45,31 @@ enum Verb {
     Up {
         /// The topology file, in containerlab's format
         file: PathBuf,
-        /// The plane of switches whose `type` names none
+        /// The plane of switches without a `type`
         #[arg(long, value_enum)]
         plane: Option<PlaneChoice>,
-        /// Take warnings for errors: refused startup-config lines, a switch without ports
+        /// Treat warnings as errors: refused startup-config lines, a switch without ports
         #[arg(long)]
         strict: bool,
-        /// Say nothing but warnings and errors
+        /// Print only warnings and errors
         #[arg(short, long)]
         quiet: bool,
     },
-    /// Take a lab down; nothing of it is left
+    /// Take a lab down and remove everything it created
     Down {
         /// The topology file, or the name of a lab that is up
         #[arg(value_name = "FILE|NAME")]
         file: PathBuf,
-        /// Say nothing but errors
+        /// Print only errors
         #[arg(short, long)]
         quiet: bool,
     },
-    /// Show the labs that are up, and their nodes
+    /// Show the labs that are up, with their nodes
     List {
         /// Only this lab: its topology file, or its name
         #[arg(value_name = "FILE|NAME")]
         file: Option<PathBuf>,
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
@@ -78,7 +78,7 @@ enum Verb {
         /// The topology file, or the name of a lab that is up
         #[arg(value_name = "FILE|NAME")]
         file: PathBuf,
-        /// The node
+        /// Name of the node
         node: String,
         /// The command and its arguments; without one, a shell
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -88,14 +88,15 @@ enum Verb {
     Graph {
         /// The topology file
         file: PathBuf,
-        /// Graphviz's language, to stdout
+        /// Print the drawing in Graphviz's language
         #[arg(long, conflicts_with = "svg")]
         dot: bool,
-        /// A drawing, into this file (`-` is stdout)
+        /// Write the drawing as SVG into this file (`-` is stdout)
         #[arg(long, value_name = "FILE")]
         svg: Option<PathBuf>,
     },
-    /// Build the LiSA four-port example, send real traffic, show who reached whom and how fast, and take it down
+    /// Build the LiSA four-port example, send real traffic, show which hosts reach each other and how fast, and
+    /// take it down
     Demo {
         /// The plane of the switches
         #[arg(long, value_enum)]
@@ -109,10 +110,9 @@ enum Verb {
     },
 }
 
-/// Does what `lanyard lab` was asked.
+/// Runs `lanyard lab`.
 ///
-/// # Errors
-/// What was wrong, in words for the person who asked.
+/// # Errors The reason of the failure, as text for the user.
 pub fn run(args: LabArgs) -> Result<ExitCode> {
     match args.verb {
         Verb::Up { file, plane, strict, quiet } => up(&file, up::Options { plane, strict, quiet }),
@@ -155,7 +155,7 @@ fn up(file: &Path, options: up::Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Commands worth typing next.
+/// Commands that the user may enter next.
 fn hints(lab: &load::Lab) -> Vec<String> {
     let topology = &lab.topology;
     let lab_word = if lab.file.is_empty() { &topology.name } else { &lab.origin };
@@ -174,7 +174,7 @@ fn hints(lab: &load::Lab) -> Vec<String> {
 
 fn down(file: &Path, quiet: bool) -> Result<ExitCode> {
     netns::rights()?;
-    // The file may have changed or be gone since the lab was built; then its name is enough.
+    // The file may have changed or been removed since the lab was built; then its name is enough.
     let topology = file.exists().then(|| load::topology(file));
     let (name, topology) = match topology {
         Some(Ok(topology)) => (topology.name.clone(), Some(topology)),
@@ -273,7 +273,8 @@ fn exec(file: &Path, node: &str, command: &[OsString]) -> Result<ExitCode> {
     let command = if command.is_empty() { &shell } else { command };
     let (mut program, mut arguments) = (command[0].clone(), command[1..].to_vec());
     if program == "lanyard" {
-        // The program that built the lab, whatever PATH holds. LANYARD_INSTANCE (up::environment) names the node's switch.
+        // Run the program that built the lab, whatever PATH contains. LANYARD_INSTANCE (up::environment) names the
+        // node's switch.
         program = program::program()?.into_os_string();
     }
     let frr = frr::folder(&found.netns);

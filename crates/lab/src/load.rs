@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// The LiSA four-port example, for `lanyard lab demo`: no file is needed for it.
+/// The files of the LiSA four-port example, built into the program for `lanyard lab demo`.
 const DEMO: [(&str, &str); 4] = [
     ("lisa.clab.yml", include_str!("../../../labs/lisa.clab.yml")),
     ("sw1.cfg", include_str!("../../../labs/sw1.cfg")),
@@ -27,30 +27,28 @@ pub struct Lab {
     pub topology: Topology,
     /// The startup-config of each switch that has one, by node name.
     pub configs: BTreeMap<String, String>,
-    /// The configuration of each node's FRR that has one, by node name.
+    /// FRR's configuration of each node that has one, by node name.
     pub frr: BTreeMap<String, String>,
     /// The topology file, absolute; empty for the built-in demo.
     pub file: String,
-    /// What the user typed for it.
+    /// The argument that the user entered for it.
     pub origin: String,
     /// Remarks about keys that were accepted without effect.
     pub notes: Vec<Remark>,
 }
 
-/// Reads a topology file alone, without the configurations it names.
+/// Reads a topology file alone, without the configurations that it names.
 ///
-/// # Errors
-/// A file that can't be read, or what is wrong in it.
+/// # Errors The file cannot be read, or has errors.
 pub fn topology(path: &Path) -> Result<Topology> {
     let origin = path.display().to_string();
     let text = text(path).with_context(|| format!("can't read the topology file {origin}"))?;
     Ok(read::read(&text, &origin)?.0)
 }
 
-/// Reads a lab.
+/// Reads a lab with its configurations.
 ///
-/// # Errors
-/// A file that can't be read, or what is wrong in it.
+/// # Errors A file cannot be read, or has errors.
 pub fn file(path: &Path) -> Result<Lab> {
     let origin = path.display().to_string();
     let text = text(path).with_context(|| format!("can't read the topology file {origin}"))?;
@@ -112,10 +110,9 @@ fn text(path: &Path) -> Result<String> {
     }
 }
 
-/// The name of the lab that `word` stands for: a topology file, or the name of a lab that is up.
+/// The name of the lab for an argument: a topology file, or the name of a lab that is up.
 ///
-/// # Errors
-/// It is neither.
+/// # Errors The argument is neither.
 pub fn name_of(word: &Path) -> Result<String> {
     if let Some(name) = word.to_str()
         && !word.exists()

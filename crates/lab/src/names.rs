@@ -1,10 +1,10 @@
-//! Checks names, and guesses what a mistyped word was meant to be.
+//! Checks names, and suggests a known word for a mistyped one.
 //!
 //! Invariant: a name that passes can be used unchanged in a path, as a namespace and as a netdev.
 
 use crate::topology::{Kind, MAX_NAME_BYTES};
 
-/// A name goes into a namespace's name, a folder's and a socket's.
+/// Checks a name that becomes a part of the name of a namespace, a directory and a socket.
 pub(crate) fn check_name(name: &str) -> Result<(), String> {
     let ok = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.is_empty() {
@@ -20,8 +20,7 @@ pub(crate) fn check_name(name: &str) -> Result<(), String> {
     }
 }
 
-/// Checks for what the kernel accepts as a netdev's name, other than the names that a switch gives
-/// its own netdevs.
+/// Checks that the kernel accepts a netdev's name and that a switch does not use it for its own netdevs.
 pub(crate) fn check_interface(name: &str, kind: Kind) -> Result<(), String> {
     let numbered = |prefix: &str| {
         name.strip_prefix(prefix)
@@ -30,18 +29,18 @@ pub(crate) fn check_interface(name: &str, kind: Kind) -> Result<(), String> {
     if name.is_empty() {
         Err("it is empty".into())
     } else if name.len() > 15 {
-        Err(format!("it has {} bytes, the kernel takes 15", name.len()))
+        Err(format!("it has {} bytes, the kernel's limit is 15", name.len()))
     } else if matches!(name, "." | ".." | "all" | "default") {
-        Err("the kernel needs the word for itself".into())
+        Err("the kernel reserves this name".into())
     } else if name == "lo" {
-        Err("every node has its loopback".into())
+        Err("every node already has its loopback device".into())
     } else if let Some(c) = name.chars().find(|c| !c.is_ascii_graphic() || matches!(c, '/' | ':' | '%' | '"'))
     {
-        Err(format!("it has {c:?} in it"))
+        Err(format!("it contains {c:?}"))
     } else if name.starts_with('-') {
         Err("it starts with `-`".into())
     } else if kind.is_switch() && (numbered("vlan") || numbered("ly")) {
-        Err("the switch names its VLAN interfaces so".into())
+        Err("the switch uses such names for its VLAN interfaces".into())
     } else {
         Ok(())
     }

@@ -1,8 +1,8 @@
-//! Network namespaces and the links between them, made by iproute2's `ip`.
+//! Network namespaces and the links between them, made with iproute2's `ip`.
 //!
 //! Read first: ip-netns(8), network_namespaces(7), and `lanyard_netdev::netns`, which this file adapts to the lab. A
-//! namespace is a name under /run/netns, as `ip netns` makes it. Invariant: only [`enter`] changes the namespace of the
-//! calling thread.
+//! namespace has a name under /run/netns, as `ip netns` makes it. Invariant: only [`enter`] changes the namespace of
+//! the calling thread.
 
 use anyhow::{Context, Result, bail};
 use lanyard_netdev::netns;
@@ -32,8 +32,7 @@ pub enum Place<'a> {
 
 /// Runs `work` in `place`, on a thread of its own unless that is the caller's namespace.
 ///
-/// # Errors
-/// No such namespace, no rights, and whatever `work` says.
+/// # Errors No such namespace, no rights, and any error of `work`.
 pub fn within<T: Send>(place: Place<'_>, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     match place {
         Place::Here => work(),
@@ -80,7 +79,7 @@ pub fn batch(place: Place<'_>, lines: &[String], force: bool) -> Result<()> {
             .spawn()
             .context("can't run `ip`; install the package iproute2")?;
         if let Some(mut stdin) = child.stdin.take() {
-            // If a line fails, `ip` ends before it has read the rest. Its message says more than
+            // If a line fails, `ip` ends before it has read the rest. Its message is more informative than
             // the broken pipe.
             let _ = stdin.write_all(text.as_bytes());
         }
@@ -101,7 +100,7 @@ pub fn batch(place: Place<'_>, lines: &[String], force: bool) -> Result<()> {
     }
 }
 
-/// The processes in any of these namespaces, in no order.
+/// The processes in any of these namespaces, in no particular order.
 #[must_use]
 pub fn processes(namespaces: &[String]) -> Vec<i32> {
     let inodes: HashSet<(u64, u64)> = namespaces
@@ -119,13 +118,12 @@ pub fn processes(namespaces: &[String]) -> Vec<i32> {
         .collect()
 }
 
-/// Finds out whether namespaces can be made, and makes /run usable where it is somebody else's.
+/// Checks that namespaces can be made, and makes /run usable where another user owns it.
 ///
-/// In a user namespace of one's own (`unshare -Urnm`) /run belongs to the real root: a private tmpfs goes over it, for
-/// this mount namespace only. Returns a sentence about that, when it was done.
+/// In a user namespace (`unshare -Urnm`) /run belongs to the real root; this function mounts a private tmpfs over it,
+/// for this mount namespace only. Returns a sentence about that if it did so.
 ///
-/// # Errors
-/// What is missing, and what to do about it.
+/// # Errors What is missing, and what to do about it.
 pub fn rights() -> Result<Option<&'static str>> {
     if !nix::unistd::geteuid().is_root() || within(Place::Nowhere, || Ok(())).is_err() {
         bail!(

@@ -1,8 +1,8 @@
-//! A topology file in containerlab's format, read and checked.
+//! Reads and checks a topology file in containerlab's format.
 //!
-//! Read first: <https://containerlab.dev/manual/nodes/>. What is a matter of containers only (images, limits,
-//! management) is accepted and said; what would change what the nodes do is refused; a word containerlab does not know
-//! is refused with a guess. Every problem of a file is found in one reading.
+//! Read first: <https://containerlab.dev/manual/nodes/>. Keys that concern containers only (images, limits,
+//! management) are accepted with a note; keys that would change what the nodes do are refused; a word that
+//! containerlab does not know is refused with a suggestion. All problems of a file are reported in one reading.
 //! Invariant: pure and bounded: no file is opened here, and no input panics.
 
 mod binds;
@@ -16,7 +16,7 @@ use crate::yaml::{self, Key, Pos, Value};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
-/// At most this many problems of a file are shown; the others are counted.
+/// The maximum number of problems of a file that are shown; the others are counted.
 const MAX_PROBLEMS: usize = 10;
 
 /// A remark about the file.
@@ -26,7 +26,7 @@ pub struct Remark {
     pub pos: Pos,
     /// The field, as `topology.nodes.sw1.kind`.
     pub field: String,
-    /// What there is to say.
+    /// The text of the remark.
     pub message: String,
 }
 
@@ -62,10 +62,9 @@ impl fmt::Display for Problems {
     }
 }
 
-/// Reads a topology file's text. `origin` is what messages call the file.
+/// Reads a topology file's text. `origin` is the name of the file in messages.
 ///
-/// # Errors
-/// All that is wrong with it.
+/// # Errors All problems of the file.
 pub fn read(text: &str, origin: &str) -> Result<(Topology, Vec<Remark>), Problems> {
     let mut reader = Reader::default();
     let topology = if text.len() > MAX_FILE_BYTES {
@@ -87,7 +86,7 @@ pub fn read(text: &str, origin: &str) -> Result<(Topology, Vec<Remark>), Problem
     }
 }
 
-/// For fuzzing: any bytes, read as a topology file; what is accepted must also draw.
+/// The entry point for fuzzing: reads arbitrary bytes as a topology file, and draws it if it is accepted.
 pub fn fuzz(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     match read(&text, "fuzz") {
@@ -102,7 +101,7 @@ pub fn fuzz(data: &[u8]) {
     }
 }
 
-/// How this file treats a key of containerlab's.
+/// How Lanyard treats a key of containerlab.
 enum Use {
     /// The key is read here.
     Read,
@@ -173,7 +172,7 @@ struct Fields {
 }
 
 impl Fields {
-    /// Fills in fields that `over`, the nearer level, does not give.
+    /// Fills in fields that `over`, the level closer to the node, does not give.
     fn under(mut self, over: &Self) -> Self {
         self.kind = over.kind.clone().or(self.kind);
         self.plane = over.plane.clone().or(self.plane);

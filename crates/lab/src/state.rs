@@ -65,7 +65,7 @@ impl NodeState {
         self.kind == "lanyard"
     }
 
-    /// One word: `ready`, `dead`, `not started`; of a host `up` or `gone`.
+    /// The node's condition: `ready`, `dead` or `not started` for a switch, `up` or `gone` for a host.
     #[must_use]
     pub fn condition(&self) -> &'static str {
         match (netns::path(&self.netns).exists(), self.is_switch(), &self.process) {
@@ -82,7 +82,7 @@ impl NodeState {
 /// A process, identified so that it cannot be confused with a later one of the same number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessId {
-    /// Its number.
+    /// Its process number.
     pub pid: i32,
     /// When it was started, in the kernel's clock ticks since boot.
     pub started_ticks: u64,
@@ -128,7 +128,7 @@ pub fn kept(netns: &str) -> PathBuf {
     Path::new(KEPT).join(netns)
 }
 
-/// Held while a lab is built or taken down, one at a time.
+/// Held while a lab is built or taken down, so that only one process does so at a time.
 pub struct Lock(#[allow(dead_code, reason = "held, not read")] Flock<File>);
 
 impl Drop for Lock {
@@ -157,10 +157,9 @@ pub fn lock() -> Result<Lock> {
 }
 
 impl LabState {
-    /// The lab of this name; `None` if there is none.
+    /// Reads the record of the lab of this name; `None` if there is none.
     ///
-    /// # Errors
-    /// A file that can't be read, or is not one of these.
+    /// # Errors The file cannot be read, or is not a record of a lab.
     pub fn load(name: &str) -> Result<Option<Self>> {
         let path = labs().join(format!("{name}.json"));
         let text = match fs::read_to_string(&path) {

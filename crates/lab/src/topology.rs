@@ -1,21 +1,23 @@
-//! What a lab is: nodes, and links between them. The values that `read` makes out of a topology file.
+//! The model of a lab: nodes, and links between them. `read` makes these values from a topology file.
 //!
 //! Read first: <https://containerlab.dev/manual/topo-def-file/>. Invariant: a `Topology` is complete and consistent:
-//! every endpoint names a node of it, no interface is used twice, every name fits where the kernel will put it.
+//! every endpoint names one of its nodes, no interface is used twice, every name is short enough for the kernel.
 
 use std::collections::BTreeMap;
 
-/// Bytes in a topology file, and in a startup-config.
+/// The maximum size of a topology file and of a startup-config, in bytes.
 pub const MAX_FILE_BYTES: usize = 1 << 20;
-/// Nodes in a lab.
+/// The maximum number of nodes in a lab.
 pub const MAX_NODES: usize = 256;
-/// Links in a lab.
+/// The maximum number of links in a lab.
 pub const MAX_LINKS: usize = 1_023;
-/// Bytes in a lab's or a node's name: both are in the name of the namespace and of the control socket's folder.
+/// The maximum length of a lab's or a node's name, in bytes: both are in the name of the namespace and of the
+/// control socket's directory.
 pub const MAX_NAME_BYTES: usize = 32;
-/// Bytes in `LAB-NODE` of a switch: it is its instance's name, which `lanyard run` bounds.
+/// The maximum length of a switch's `LAB-NODE` in bytes: it is the instance's name, which `lanyard run`
+/// limits.
 pub const MAX_INSTANCE_BYTES: usize = 40;
-/// Commands in one `exec` list, variables in one `env`, labels of one node.
+/// The maximum number of commands in one `exec` list, of variables in one `env`, and of labels of one node.
 pub const MAX_ENTRIES: usize = 256;
 
 /// A lab.
@@ -29,7 +31,7 @@ pub struct Topology {
     pub links: Vec<Link>,
 }
 
-/// A node, with what it inherits from `groups`, `kinds` and `defaults` filled in.
+/// A node, with the fields that it inherits from `groups`, `kinds` and `defaults` filled in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
     /// Its key in `topology.nodes`.
@@ -46,16 +48,16 @@ pub struct Node {
     pub exec: Vec<String>,
     /// `env`.
     pub env: BTreeMap<String, String>,
-    /// `group`: what the drawing colours it by.
+    /// `group`: selects the node's colour in drawings.
     pub group: Option<String>,
 }
 
-/// What a node is.
+/// The kind of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// `kind: lanyard`: a switch, with the plane `type` asks for.
+    /// `kind: lanyard`: a switch, with the plane that `type` names.
     Lanyard {
-        /// `type`; unset leaves it to `lanyard lab up --plane`.
+        /// `type`; unset means the plane of `lanyard lab up --plane`.
         plane: Option<PlaneChoice>,
     },
     /// `kind: host` or `kind: linux`: a network namespace with the kernel's own stack.
@@ -63,13 +65,13 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Is it a switch?
+    /// True for a switch.
     #[must_use]
     pub fn is_switch(self) -> bool {
         matches!(self, Self::Lanyard { .. })
     }
 
-    /// The word for it in a topology file.
+    /// The keyword in a topology file.
     #[must_use]
     pub fn word(self) -> &'static str {
         if self.is_switch() { "lanyard" } else { "host" }
@@ -81,16 +83,16 @@ impl Kind {
 pub enum PlaneChoice {
     /// `ebpf` if it can be loaded, else `soft`.
     Auto,
-    /// In the kernel.
+    /// The kernel forwards.
     Ebpf,
-    /// In the daemon.
+    /// The daemon forwards.
     Soft,
-    /// The virtual switch chip.
+    /// A virtual switch chip forwards.
     Asic,
 }
 
 impl PlaneChoice {
-    /// As `lanyard run --plane` spells it.
+    /// The keyword of `lanyard run --plane`.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -106,7 +108,7 @@ impl PlaneChoice {
     }
 }
 
-/// Where a switch's configuration comes from.
+/// The source of a switch's configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StartupConfig {
     /// The text itself (in the topology file as a block of lines).
@@ -156,7 +158,7 @@ impl Topology {
         })
     }
 
-    /// Counted in words: `3 switches, 8 hosts, 10 links`.
+    /// The numbers of nodes and links as text: `3 switches, 8 hosts, 10 links`.
     #[must_use]
     pub fn summary(&self) -> String {
         let switches = self.nodes.iter().filter(|node| node.kind.is_switch()).count();
@@ -171,7 +173,7 @@ impl Topology {
     }
 }
 
-/// `1 switch`, `2 switches`.
+/// A number with its noun: `1 switch`, `2 switches`.
 #[must_use]
 pub fn counted(n: usize, one: &str, many: &str) -> String {
     format!("{n} {}", if n == 1 { one } else { many })

@@ -26,29 +26,28 @@ use std::time::{Duration, Instant};
 const READY_WITHIN: Duration = Duration::from_secs(60);
 /// How often logs are read while waiting.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// Bytes of a log or of a command's output that a message quotes.
+/// The maximum number of bytes of a log or of a command's output that a message quotes.
 const QUOTED_BYTES: usize = 2_000;
 
-/// How to build.
+/// The options of `lanyard lab up`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options {
-    /// `--plane`: for switches whose `type` says nothing.
+    /// `--plane`: the plane of switches without a `type`.
     pub plane: Option<PlaneChoice>,
-    /// `--strict`: a warning is an error.
+    /// `--strict`: warnings count as errors.
     pub strict: bool,
-    /// Say nothing but warnings and errors.
+    /// Print only warnings and errors.
     pub quiet: bool,
 }
 
-/// Notes ctrl-C, SIGTERM and SIGHUP until the builder asks, because it has to clean up before it
+/// Records ctrl-C, SIGTERM and SIGHUP until the builder checks for them, because it has to clean up before it
 /// ends.
 pub struct Interrupts(Arc<AtomicBool>);
 
 impl Interrupts {
-    /// Starts to note these signals. Programs that are started receive them as usual.
+    /// Begins to record these signals. Programs that are started receive them as usual.
     ///
-    /// # Errors
-    /// The kernel refuses.
+    /// # Errors The kernel refuses.
     pub fn hold() -> Result<Self> {
         let flag = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -66,8 +65,7 @@ impl Interrupts {
 
 /// Builds a lab.
 ///
-/// # Errors
-/// Why it could not be built; everything has been removed again then.
+/// # Errors The reason for which it could not be built; everything has been removed again then.
 pub fn up(lab: &Lab, options: Options, interrupts: &Interrupts) -> Result<LabState> {
     let topology = &lab.topology;
     let _lock = state::lock()?;
@@ -264,7 +262,7 @@ impl Builder<'_> {
         warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
         if self.options.strict && !warnings.is_empty() {
             let counted = crate::topology::counted(warnings.len(), "warning", "warnings");
-            bail!("{counted}, which --strict takes for errors");
+            bail!("{counted}, which --strict treats as errors");
         }
         Ok(())
     }
@@ -303,7 +301,7 @@ impl Builder<'_> {
         })
     }
 
-    /// Starts FRR where there is a configuration for it.
+    /// Starts FRR in the nodes that have a configuration for it.
     fn routers(&self, state: &LabState) -> Result<()> {
         let (frr, total) = (&self.lab.frr, self.lab.frr.len());
         if total == 0 {
@@ -439,5 +437,5 @@ fn quote(text: &str) -> String {
         start += 1;
     }
     let lines: Vec<String> = text[start..].lines().map(|line| format!("  | {line}")).collect();
-    if lines.is_empty() { "  (it said nothing)".into() } else { lines.join("\n") }
+    if lines.is_empty() { "  (no output)".into() } else { lines.join("\n") }
 }

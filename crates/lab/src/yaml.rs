@@ -1,31 +1,31 @@
 //! A YAML document as a tree whose every node knows its line and column.
 //!
-//! The scanning is `saphyr-parser`'s (YAML 1.2); this file only stacks its events. Read first: YAML 1.2.2 chapter 3.
-//! serde-saphyr does not serve here: serde stops at the first error, where a topology file gets all of its errors at once,
-//! and it types plain scalars, which turns the name `1.10` into the number 1.1.
-//! Invariant: whatever the input, the tree has at most [`MAX_NODES`] nodes and [`MAX_DEPTH`] levels, aliases
-//! counted as often as they are used, so that neither a small file can become a big tree nor a deep one a deep stack.
+//! `saphyr-parser` scans the text (YAML 1.2); this file builds the tree from its events. Read first: YAML 1.2.2 chapter
+//! 3. serde-saphyr is not used: serde stops at the first error, whereas all errors of a topology file are reported at
+//! once, and it types plain scalars, which turns the name `1.10` into the number 1.1. Invariant: whatever the input,
+//! the tree has at most [`MAX_NODES`] nodes and [`MAX_DEPTH`] levels, with aliases counted as often as they are used.
+//! So a small file cannot become a big tree, and a deeply nested one no deep stack.
 
 use saphyr_parser::{Event, Parser, ScalarStyle};
 use std::collections::HashMap;
 
-/// Nodes in a tree, aliases expanded.
+/// The maximum number of nodes in a tree, aliases expanded.
 pub const MAX_NODES: usize = 50_000;
-/// Keys in one mapping.
+/// The maximum number of keys in one mapping.
 pub const MAX_KEYS: usize = 2_048;
-/// Levels of nesting.
+/// The maximum depth of nesting.
 pub const MAX_DEPTH: usize = 32;
 
-/// Where something starts: line and column, both from 1.
+/// A position in the text: line and column, both from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Pos {
-    /// From 1.
+    /// The line, from 1.
     pub line: usize,
-    /// From 1, in characters.
+    /// The column in characters, from 1.
     pub column: usize,
 }
 
-/// A value and where it starts.
+/// A value and its position.
 #[derive(Debug, Clone)]
 pub struct Node {
     /// Where the value starts.
@@ -34,7 +34,7 @@ pub struct Node {
     pub value: Value,
 }
 
-/// A key of a mapping and where it starts.
+/// A key of a mapping and its position.
 #[derive(Debug, Clone)]
 pub struct Key {
     /// Where the key starts.
@@ -43,7 +43,7 @@ pub struct Key {
     pub text: String,
 }
 
-/// What a node can be. Numbers and booleans stay the text they were written as.
+/// The kinds of values. Numbers and booleans are kept as the text of the file.
 #[derive(Debug, Clone)]
 pub enum Value {
     /// Nothing, `~` or `null`.
@@ -52,7 +52,7 @@ pub enum Value {
     Text(String),
     /// A sequence.
     List(Vec<Node>),
-    /// A mapping, in the order of the file; no key is there twice.
+    /// A mapping, in the order of the file, without repeated keys.
     Map(Vec<(Key, Node)>),
 }
 
@@ -69,12 +69,12 @@ impl Value {
     }
 }
 
-/// Why a document was refused, and where.
+/// Why a document was refused, and at which position.
 #[derive(Debug, Clone)]
 pub struct Refused {
-    /// Where.
+    /// The position.
     pub pos: Pos,
-    /// What was wrong.
+    /// The reason.
     pub message: String,
 }
 

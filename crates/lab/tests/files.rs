@@ -1,7 +1,8 @@
-//! Topology files, good and bad, by what is said about them.
+//! Tests valid and invalid topology files against the messages that they must produce.
 //!
-//! tests/bad/*.yml and tests/good/*.yml each start with comment lines `#! TEXT`: what a bad file's refusal, a good
-//! file's notes must say, one line for each and no more. `LANYARD_BLESS=1` writes tests/graph anew.
+//! tests/bad/*.yml and tests/good/*.yml each start with comment lines `#! TEXT`: the problems that a bad file's
+//! refusal, or the notes that a good file's reading, must list, one line for each and no more. `LANYARD_BLESS=1`
+//! rewrites tests/graph.
 
 use lanyard_lab::{graph, read};
 use std::fs;
@@ -17,7 +18,7 @@ fn files(folder: &str) -> Vec<PathBuf> {
     files
 }
 
-/// What a file says should be said, and what was said: `LINE:COLUMN FIELD: MESSAGE` each.
+/// Compares the expected messages of a file with the actual ones, each as `LINE:COLUMN FIELD: MESSAGE`.
 fn check(path: &Path, good: bool) {
     let text = fs::read_to_string(path).expect("readable");
     let wanted: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("#! ")).collect();
@@ -46,7 +47,7 @@ fn bad_files() {
     files("tests/bad").iter().for_each(|path| check(path, false));
 }
 
-/// How a refusal looks to the person who reads it.
+/// The printed form of a refusal.
 #[test]
 fn a_refusal_shows_the_line() {
     let problems = read::read("name: x\ntopology:\n  nodes:\n    a:\n      kind: srl\n", "x.clab.yml");
@@ -58,7 +59,7 @@ fn a_refusal_shows_the_line() {
     assert_eq!(problems.expect_err("refused").to_string(), wanted);
 }
 
-/// What grows with its input is bounded: each is refused, quickly and without a panic.
+/// Every quantity that grows with the input is limited: each excess is refused, quickly and without a panic.
 #[test]
 fn too_much() {
     let many =
@@ -92,7 +93,7 @@ fn too_much() {
     }
 }
 
-/// Every file that is accepted, drawn as text, and the other drawings checked for what must be in them.
+/// Draws every accepted file as text, and checks that the other drawings contain every node.
 #[test]
 fn graphs() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -119,7 +120,7 @@ fn graphs() {
     }
 }
 
-/// The fuzzer's entry over the files here, cut and changed at every place: no panic.
+/// Runs the fuzzer's entry point over the files, cut and changed at every position: it must not panic.
 #[test]
 fn mangled_files() {
     for path in files("tests/good").into_iter().chain(files("tests/bad")) {

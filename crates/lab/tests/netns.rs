@@ -1,13 +1,13 @@
-//! Labs in the kernel, from `up` to nothing left.
+//! Labs in the kernel, from `up` to complete removal.
 //!
 //! Every case is a shell script in a mount namespace of its own with a private /run, so that namespaces, logs and state
-//! are gone with it, whatever happens. `$LAB` is `lanyard lab`; `$SWITCH` is a stand-in for `lanyard`: `run` says that it
-//! is ready, and stays; `detach` writes down that it was asked. Without rights: `skipped: reason`.
+//! are removed with it, whatever happens. `$LAB` is `lanyard lab`; `$SWITCH` replaces `lanyard`: its `run` prints the
+//! ready line and stays; its `detach` records that it was called. Without rights the test prints `skipped: reason`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What every script starts with.
+/// The beginning of every script.
 const PREFIX: &str = r#"
 mount -t tmpfs lanyard /run
 cd "$SCRATCH"
@@ -51,7 +51,7 @@ LAB
 }
 "#;
 
-/// Runs a script. It passes if it ends with 0; what it said is shown when it does not.
+/// Runs a script. It passes if it exits with 0; otherwise its output is shown.
 fn check(name: &str, script: &str) {
     let Some(lab) = program() else {
         return println!("skipped: examples/lab is not built (cargo test builds it)");
@@ -235,13 +235,13 @@ SAID
         [ "$(wc -l < said)" = 3 ] || fail "$(cat said)"
         lab down s
         ! lab up sw.yml --strict 2> said || fail "accepted"
-        grep -q '3 warnings, which --strict takes for errors' said || fail "$(cat said)"
+        grep -q '3 warnings, which --strict treats as errors' said || fail "$(cat said)"
         nothing_left
     "#;
     check("warnings", script);
 }
 
-/// The demo over switches made of kernel bridges: it passes, and it notices a leak between VLANs.
+/// The demo over switches made of kernel bridges: it passes, and fails when VLANs are joined.
 #[test]
 fn the_demo_tells_right_from_wrong() {
     let script = r#"
@@ -258,7 +258,7 @@ fn the_demo_tells_right_from_wrong() {
         export LEAK=1
         ! lab demo --seconds 1 > said 2>&1 || fail "a leak passed: $(cat said)"
         grep -q '24 answers are not as they should be' said || fail "$(cat said)"
-        grep -q 'h2v1 to h1v2 IPv4: bridged, not no answer' said || fail "$(cat said)"
+        grep -q 'h2v1 to h1v2 IPv4: bridged instead of no answer' said || fail "$(cat said)"
         nothing_left
     "#;
     check("the demo", script);

@@ -1,8 +1,8 @@
-//! rtnetlink messages into the values of `model`, attribute by attribute.
+//! Decodes rtnetlink messages into the values of `model`, attribute by attribute.
 //!
 //! Read linux/rtnetlink.h and linux/if_link.h first. Invariant: an attribute that is unknown, malformed or
-//! of no interest costs only itself; a message too short for its header, or without what makes it one of
-//! ours, is `None`.
+//! not needed is skipped alone; a message that is too short for its header, or lacks what every link,
+//! address, route or neighbour has, gives `None`.
 
 use crate::{
     Address, DirectionStats, Link, LinkStats, Neighbour, NeighbourState, NextHop, Route, RouteKind,
@@ -75,8 +75,8 @@ pub(crate) fn link(payload: &[u8]) -> Option<Link> {
     (!link.name.is_empty()).then_some(link)
 }
 
-/// Whether a family of IFLA_AF_SPEC forwards. Its settings are an array (IFLA_INET_CONF, IFLA_INET6_CONF; linux/ip.h and
-/// linux/ipv6.h), which begins with `forwarding` for both families.
+/// True when a family of IFLA_AF_SPEC forwards. The family's settings are an array (IFLA_INET_CONF, IFLA_INET6_CONF;
+/// linux/ip.h and linux/ipv6.h), which begins with `forwarding` for both families.
 fn forwards(value: &[u8]) -> bool {
     const INET_CONF: u16 = 1;
     const INET6_CONF: u16 = 2;
@@ -163,7 +163,7 @@ fn mac(bytes: &[u8]) -> Option<MacAddr> {
     bytes.try_into().ok().map(MacAddr)
 }
 
-/// RTM_NEWADDR and RTM_DELADDR.
+/// Decodes RTM_NEWADDR and RTM_DELADDR.
 pub(crate) fn address(payload: &[u8]) -> Option<Address> {
     let header = AddressHeader::parse(payload).ok()?;
     let mut flags = AddressFlags::from_bits_retain(u32::from(header.flags.bits()));

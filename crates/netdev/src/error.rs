@@ -1,4 +1,4 @@
-//! The error type of this crate: what was being done, to which device, and the kernel's reason.
+//! The error type of this crate: the operation, the device, and the kernel's reason.
 
 use crate::socket::Refusal;
 use std::io;
@@ -12,7 +12,7 @@ pub struct Error {
     extended: Option<String>,
 }
 
-/// The result of everything here.
+/// The result of the functions of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
@@ -24,7 +24,7 @@ impl Error {
     pub(crate) fn refused(doing: impl Into<String>, refusal: Refusal) -> Self {
         Self { doing: doing.into(), source: refusal.source, extended: refusal.extended }
     }
-    /// What was being done.
+    /// The operation that failed.
     #[must_use]
     pub fn doing(&self) -> &str {
         &self.doing
@@ -33,7 +33,7 @@ impl Error {
     #[must_use]
     pub fn reason(&self) -> String {
         let code = match self.source.raw_os_error() {
-            // The C library's text speaks of a transport endpoint, which is right for sockets only.
+            // The C library's text mentions a transport endpoint, which is right for sockets only.
             Some(libc::EOPNOTSUPP) => "Operation not supported".to_owned(),
             Some(errno) => nix::errno::Errno::from_raw(errno).desc().to_owned(),
             None => self.source.to_string(),

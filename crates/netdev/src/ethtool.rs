@@ -12,12 +12,12 @@ use netlink_packet_core::{DefaultNla, parse_string, parse_u8, parse_u32, parse_u
 use std::collections::HashSet;
 use std::io;
 
-/// Duplex.
+/// The duplex mode of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Duplex {
-    /// One direction at a time.
+    /// Frames go in one direction at a time.
     Half,
-    /// Both.
+    /// Frames go in both directions at once.
     Full,
 }
 
@@ -27,7 +27,7 @@ impl std::fmt::Display for Duplex {
     }
 }
 
-/// A device's link settings; a virtual device has few of them.
+/// A device's link settings; a virtual device has only a few of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settings {
     /// Speed in Mbit/s, when known.
@@ -51,12 +51,12 @@ pub struct Feature {
     pub changeable: bool,
 }
 
-/// What a driver can do with XDP.
+/// The XDP support of a driver.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct XdpAbility {
     /// The features of the driver.
     pub features: XdpFeatures,
-    /// Whether a program can ask the driver for a VLAN tag that is out of band
+    /// True when a program can ask the driver for a VLAN tag that is out of band
     /// (`bpf_xdp_metadata_rx_vlan_tag`).
     pub tells_vlan_tag: bool,
 }
@@ -68,20 +68,21 @@ pub struct XdpFeatures(pub u64);
 impl XdpFeatures {
     /// Runs XDP programs: ABORTED, DROP, PASS, TX.
     pub const BASIC: Self = Self(1);
-    /// Can redirect received frames elsewhere.
+    /// The driver redirects received frames.
     pub const REDIRECT: Self = Self(2);
-    /// Takes frames redirected to it (`ndo_xdp_xmit`): it may be an egress of an XDP plane.
+    /// The driver transmits frames that are redirected to it (`ndo_xdp_xmit`), so it may be an egress of an
+    /// XDP plane.
     pub const NDO_XMIT: Self = Self(4);
     /// AF_XDP zero copy.
     pub const XSK_ZEROCOPY: Self = Self(8);
     /// Hardware offload.
     pub const HW_OFFLOAD: Self = Self(16);
-    /// Receives multi-buffer frames.
+    /// The driver receives multi-buffer frames.
     pub const RX_SG: Self = Self(32);
-    /// Takes redirected multi-buffer frames.
+    /// The driver transmits redirected multi-buffer frames.
     pub const NDO_XMIT_SG: Self = Self(64);
 
-    /// True when every feature of `other` is here.
+    /// True when this set contains every feature of `other`.
     #[must_use]
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
@@ -146,7 +147,7 @@ fn bits(bitset: &[u8]) -> Vec<(String, bool)> {
     bits
 }
 
-/// The connector, PORT_* of linux/ethtool.h.
+/// The name of a connector, PORT_* of linux/ethtool.h.
 fn port_name(port: u8) -> &'static str {
     match port {
         0 => "tp",
@@ -170,11 +171,9 @@ impl Netdev {
         self.generic.borrow_mut().request(ETHTOOL, cmd, attributes, each)
     }
 
-    /// Speed, duplex, autonegotiation and connector. All are unknown if the driver does not report
-    /// them.
+    /// Reads speed, duplex, autonegotiation and connector; values that the driver does not report are `None`.
     ///
-    /// # Errors
-    /// [`Error::is_gone`] when there is no such device.
+    /// # Errors [`Error::is_gone`] when there is no such device.
     pub fn settings(&self, name: &str) -> Result<Settings> {
         let mut settings = Settings::default();
         let modes = self.ethtool(LINKMODES_GET, vec![header(name)], |answer| {
@@ -213,10 +212,9 @@ impl Netdev {
         Ok(settings)
     }
 
-    /// Fixes speed (Mbit/s) and duplex, autonegotiation off.
+    /// Fixes speed (Mbit/s) and duplex, and turns autonegotiation off.
     ///
-    /// # Errors
-    /// The driver's refusal; [`Error::is_unsupported`] for one whose speed cannot be set.
+    /// # Errors The driver's refusal; [`Error::is_unsupported`] for one whose speed cannot be set.
     pub fn set_speed(&self, name: &str, speed_mbps: u32, duplex: Duplex) -> Result<()> {
         let wanted = vec![
             header(name),
@@ -275,11 +273,10 @@ impl Netdev {
         Ok(self.features(name)?.into_iter().find(|f| f.name == feature).map(|f| f.on))
     }
 
-    /// Switches offloads by the kernel's names.
+    /// Switches offloads, which are given by the kernel's names.
     ///
-    /// # Errors
-    /// A name the kernel does not know; the driver's refusal, which names the offloads that did not follow
-    /// (the others did).
+    /// # Errors A name that the kernel does not know, or the driver's refusal. The error names the offloads
+    /// that did not change; the others have changed.
     pub fn set_features(&self, name: &str, wanted: &[(&str, bool)]) -> Result<()> {
         let doing = || {
             let list: Vec<_> =
@@ -328,10 +325,9 @@ impl Netdev {
         self.xdp_ability(ifindex).map(|ability| ability.features)
     }
 
-    /// What the driver can do with XDP.
+    /// The driver's XDP support.
     ///
-    /// # Errors
-    /// [`Error::is_gone`] when there is no such device, [`Error::is_unsupported`] before Linux 6.3.
+    /// # Errors [`Error::is_gone`] when there is no such device, [`Error::is_unsupported`] before Linux 6.3.
     pub fn xdp_ability(&self, ifindex: u32) -> Result<XdpAbility> {
         let mut ability = XdpAbility::default();
         let request = vec![attribute(NETDEV_IFINDEX, ifindex.to_ne_bytes())];

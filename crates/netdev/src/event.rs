@@ -10,7 +10,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
-/// One read returns about this many events at most; it finishes the datagram in which it reaches
+/// One read returns about this many events at most; it processes the rest of the datagram in which it reaches
 /// the number.
 const EVENTS_A_READ: usize = 4096;
 
@@ -27,7 +27,7 @@ const GROUPS: [u32; 6] = [
     libc::RTNLGRP_IPV6_ROUTE,
 ];
 
-/// One change.
+/// A change, or a loss of events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A device appeared or changed.
@@ -51,8 +51,7 @@ pub enum Event {
     Neighbour(Neighbour),
     /// A neighbour was removed.
     NeighbourGone(Neighbour),
-    /// Some events were lost, because the receive buffer was full. Everything has to be listed
-    /// again.
+    /// Some events were lost, because the receive buffer was full. The reader has to list everything again.
     Overrun,
 }
 

@@ -1,11 +1,11 @@
-//! Following one namespace's routing: what changes, as it happens, and listings of its tables a piece at a time.
+//! Follows one namespace's routing: reports changes as they happen, and lists its tables piece by piece.
 //!
-//! Read netlink(7) and rtnetlink(7) first. Routes and next-hop objects are handed over as the views of
-//! [`lanyard_wire::rtnetlink`], which borrow the datagram: a million routes come this way, and making a value of each with
-//! `netlink-packet-route` takes twice as long, and allocates for each next hop (`routes_a_second` below measures both). What
-//! comes rarely is decoded as everywhere else.
+//! Read netlink(7) and rtnetlink(7) first. Routes and next-hop objects are passed on as the views of
+//! [`lanyard_wire::rtnetlink`], which borrow the datagram: there may be a million routes, and decoding each into a
+//! value with `netlink-packet-route` takes twice as long, and allocates for each next hop (`routes_a_second` below
+//! measures both). Objects of which there are few are decoded into values as in the rest of the crate.
 //!
-//! Invariants: a lost event is told ([`Heard::Overrun`]); nothing here waits; reading is bounded by the caller.
+//! Invariants: a lost event is reported ([`Heard::Overrun`]); nothing here waits; reading is bounded by the caller.
 
 use crate::socket::{Channel, for_each_message};
 use crate::{Address, Link, Neighbour, decode};
@@ -33,13 +33,13 @@ const GROUPS: [u32; 11] = [
     libc::RTNLGRP_IPV6_NETCONF,
     RTNLGRP_NEXTHOP,
 ];
-/// Of linux/rtnetlink.h, newer than the libc crate's.
+/// From linux/rtnetlink.h; the libc crate does not have it yet.
 const RTNLGRP_NEXTHOP: u32 = 32;
 /// Size of the receive buffer in bytes: room for some 80,000 routes.
 const EVENTS_BYTES: usize = 64 << 20;
 /// NTF_USE of linux/neighbour.h.
 const NTF_USE: u8 = 1;
-/// Neighbours reported as used in one datagram.
+/// The maximum number of neighbours reported as used in one datagram.
 const USE_BATCH: usize = 64;
 
 /// A message from the kernel.
@@ -266,9 +266,9 @@ impl Follower {
         Ok(Progress::More)
     }
 
-    /// Tells the kernel that neighbours are in use (NTF_USE): it resolves those that it does not
-    /// know, and probes those that it has not heard from for some time. Neighbours on a removed
-    /// device are left out.
+    /// Reports to the kernel that neighbours are in use (NTF_USE): it resolves those that it does not know,
+    /// and probes those from which it has received nothing for some time. Neighbours on a removed device are
+    /// left out.
     pub fn use_neighbours(&mut self, neighbours: &[(u32, IpAddr)]) {
         for batch in neighbours.chunks(USE_BATCH) {
             let mut bytes = Vec::new();

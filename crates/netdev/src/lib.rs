@@ -1,13 +1,13 @@
-//! The kernel's network devices: links, addresses, routes, neighbours, events, ethtool, sysctls, and the
-//! frames that pass there ([`PacketSocket`], [`PacketRing`]).
+//! The kernel's network devices: links, addresses, routes, neighbours, events, ethtool, sysctls, and packet
+//! sockets ([`PacketSocket`], [`PacketRing`]).
 //!
 //! Read netlink(7) and rtnetlink(7) first. The API is synchronous: a request is one system call and the
 //! kernel answers inside it, in microseconds, so nothing here needs a thread or a runtime. A [`Netdev`]
-//! belongs to the network namespace of the thread that opened it; so do an [`Events`] and, at each call,
-//! the functions of [`sysctl`].
+//! belongs to the network namespace of the thread that opened it; so do an [`Events`] and, at each call, the
+//! functions of [`sysctl`].
 //!
-//! Invariants: everything received is bounded and parsed without panic; an unknown or unreadable
-//! attribute is ignored; an answer with another sequence number is never taken for ours.
+//! Invariants: everything received is bounded and parsed without panic; an unknown or unreadable attribute is
+//! ignored; an answer with a sequence number other than the request's is never accepted.
 
 mod decode;
 mod error;
@@ -40,7 +40,7 @@ use std::cell::RefCell;
 use std::io;
 pub use watch::{Changed, Watch};
 
-/// A connection to the kernel's network configuration, of the namespace the opening thread was in.
+/// A connection to the kernel's network configuration, in the network namespace of the thread that opened it.
 #[derive(Debug)]
 pub struct Netdev {
     route: RefCell<Channel>,

@@ -1,7 +1,7 @@
-//! Links: listing, changing, creating, deleting.
+//! Lists, changes, creates and deletes links.
 //!
-//! Read rtnetlink(7) first. Invariant: a name passed to the kernel is a valid device name, so it is
-//! neither a pattern ("eth%d") nor a path.
+//! Read rtnetlink(7) first. Invariant: a name passed to the kernel is a valid device name, so it is neither a
+//! pattern ("eth%d") nor a path.
 
 use crate::error::Error;
 use crate::{Link, Netdev, Result, decode};
@@ -84,7 +84,7 @@ fn checked(name: &str) -> Result<LinkAttribute> {
 }
 
 impl LinkChange {
-    /// A change of `ifindex` that changes nothing yet.
+    /// A `LinkChange` of `ifindex` in which every property is `None`.
     #[must_use]
     pub fn of(ifindex: u32) -> Self {
         Self { ifindex, ..Self::default() }
@@ -226,7 +226,7 @@ impl Netdev {
         self.link_by_index(ifindex).map_or_else(|_| format!("interface {ifindex}"), |link| link.name)
     }
 
-    /// Many changes in few system calls, in the order given: one result for each.
+    /// Makes many changes in few system calls, in the order given; returns one result for each.
     #[must_use]
     pub fn change(&self, changes: &[LinkChange]) -> Vec<Result<()>> {
         let mut results: Vec<Result<()>> = Vec::with_capacity(changes.len());
@@ -258,74 +258,67 @@ impl Netdev {
         self.change(std::slice::from_ref(&change)).pop().unwrap_or(Ok(()))
     }
 
-    /// Sets IFF_UP: `no shutdown`, `shutdown`.
+    /// Sets or clears IFF_UP: `no shutdown`, `shutdown`.
     ///
-    /// # Errors
-    /// The kernel's refusal; [`Error::is_gone`] when there is no such device.
+    /// # Errors The kernel's refusal; [`Error::is_gone`] when there is no such device.
     pub fn set_up(&self, ifindex: u32, up: bool) -> Result<()> {
         self.change_one(LinkChange { up: Some(up), ..LinkChange::of(ifindex) })
     }
 
     /// Sets the layer-3 MTU in bytes.
     ///
-    /// # Errors
-    /// The kernel's refusal: outside [`Link::min_mtu`] to [`Link::max_mtu`], an XDP program in the way, gone.
+    /// # Errors The kernel's refusal: the value is outside [`Link::min_mtu`] to [`Link::max_mtu`], an XDP
+    /// program does not allow it, or [`Error::is_gone`].
     pub fn set_mtu(&self, ifindex: u32, mtu: u32) -> Result<()> {
         self.change_one(LinkChange { mtu: Some(mtu), ..LinkChange::of(ifindex) })
     }
 
     /// Sets the MAC address.
     ///
-    /// # Errors
-    /// The kernel's refusal: a group address, a driver that wants the device down, gone.
+    /// # Errors The kernel's refusal: a group address, a driver that requires the device to be down, or
+    /// [`Error::is_gone`].
     pub fn set_mac(&self, ifindex: u32, mac: MacAddr) -> Result<()> {
         self.change_one(LinkChange { mac: Some(mac), ..LinkChange::of(ifindex) })
     }
 
-    /// Sets IFF_PROMISC, which outlives this process.
+    /// Sets or clears IFF_PROMISC, which remains after this process has ended.
     ///
-    /// # Errors
-    /// The kernel's refusal; gone.
+    /// # Errors The kernel's refusal; [`Error::is_gone`].
     pub fn set_promisc(&self, ifindex: u32, on: bool) -> Result<()> {
         self.change_one(LinkChange { promisc: Some(on), ..LinkChange::of(ifindex) })
     }
 
-    /// Sets the alias; empty removes it.
+    /// Sets the alias; an empty one removes it.
     ///
-    /// # Errors
-    /// Longer than 255 bytes; the kernel's refusal; gone.
+    /// # Errors An alias of more than 255 bytes; the kernel's refusal; [`Error::is_gone`].
     pub fn set_alias(&self, ifindex: u32, alias: &str) -> Result<()> {
         self.change_one(LinkChange { alias: Some(alias.to_owned()), ..LinkChange::of(ifindex) })
     }
 
     /// Renames a device.
     ///
-    /// # Errors
-    /// A bad name; the kernel's refusal: [`Error::exists`], gone.
+    /// # Errors An invalid name; the kernel's refusal: [`Error::exists`], [`Error::is_gone`].
     pub fn rename(&self, ifindex: u32, name: &str) -> Result<()> {
         self.change_one(LinkChange { name: Some(name.to_owned()), ..LinkChange::of(ifindex) })
     }
 
     /// Enslaves a device to the bridge `master`; `None` releases it.
     ///
-    /// # Errors
-    /// The kernel's refusal; gone.
+    /// # Errors The kernel's refusal; [`Error::is_gone`].
     pub fn set_master(&self, ifindex: u32, master: Option<u32>) -> Result<()> {
         self.change_one(LinkChange { master: Some(master.unwrap_or(0)), ..LinkChange::of(ifindex) })
     }
 
-    /// The kernel gives the device no IPv6 link-local address when it next comes up.
+    /// Makes the kernel give the device no IPv6 link-local address when it next comes up.
     ///
-    /// # Errors
-    /// The kernel's refusal (an MTU below 1280 leaves a device without IPv6); gone.
+    /// # Errors The kernel's refusal (an MTU below 1280 leaves a device without IPv6); [`Error::is_gone`].
     pub fn set_addrgen_none(&self, ifindex: u32) -> Result<()> {
         self.change_one(LinkChange { addrgen_none: Some(true), ..LinkChange::of(ifindex) })
     }
 
     /// Moves a device to another namespace, where it keeps its name and is down. Its index may change.
     ///
-    /// # Errors
-    /// The kernel's refusal: the name is taken there, gone.
+    /// # Errors The kernel's refusal: the name is taken in that namespace, or [`Error::is_gone`].
     pub fn move_to_netns(&self, ifindex: u32, netns: BorrowedFd<'_>) -> Result<()> {
         let mut request = message(ifindex);
         request.attributes.push(LinkAttribute::NetNsFd(netns.as_raw_fd()));
@@ -335,15 +328,14 @@ impl Netdev {
         })
     }
 
-    /// Makes a veth pair.
+    /// Creates a veth pair.
     ///
-    /// # Errors
-    /// A bad name; the kernel's refusal: [`Error::exists`], no permission.
+    /// # Errors An invalid name; the kernel's refusal: [`Error::exists`], no permission.
     pub fn create_veth(&self, veth: &Veth<'_>) -> Result<()> {
         self.create_veths(std::slice::from_ref(veth)).pop().unwrap_or(Ok(()))
     }
 
-    /// Makes many veth pairs in few system calls, in the order given: one result for each.
+    /// Creates many veth pairs in few system calls, in the order given; returns one result for each.
     #[must_use]
     pub fn create_veths(&self, veths: &[Veth<'_>]) -> Vec<Result<()>> {
         let mut results = Vec::with_capacity(veths.len());
@@ -365,10 +357,10 @@ impl Netdev {
         results
     }
 
-    /// Makes a device of a kind that needs no parameters: `bridge`, `ifb`...
+    /// Creates a device of a kind that needs no parameters: `bridge`, `ifb`...
     ///
-    /// # Errors
-    /// A bad name; the kernel's refusal: [`Error::exists`], [`Error::is_unsupported`], no permission.
+    /// # Errors An invalid name; the kernel's refusal: [`Error::exists`], [`Error::is_unsupported`], no
+    /// permission.
     pub fn create(&self, name: &str, kind: &str) -> Result<()> {
         let mut request = message(0);
         request.attributes.push(checked(name)?);
@@ -378,13 +370,12 @@ impl Netdev {
         outcome.map_err(|refusal| Error::refused(format!("making the {kind} {name}"), refusal))
     }
 
-    /// Deletes a device, and a veth's other end with it.
+    /// Deletes a device, and with a veth also its other end.
     ///
-    /// # Errors
-    /// The kernel's refusal: hardware cannot be deleted, gone.
+    /// # Errors The kernel's refusal: hardware cannot be deleted, or [`Error::is_gone`].
     pub fn delete(&self, ifindex: u32) -> Result<()> {
         if ifindex == 0 {
-            // Index 0 would select a group of devices.
+            // The kernel would take index 0 as a request to delete a group of devices.
             return Err(Error::new("deleting interface 0", io::Error::from_raw_os_error(libc::ENODEV)));
         }
         let request = RouteNetlinkMessage::DelLink(message(ifindex));

@@ -24,21 +24,21 @@ pub struct Link {
     pub mac: MacAddr,
     /// Layer-3 MTU in bytes.
     pub mtu: u32,
-    /// Smallest MTU the device takes, in bytes.
+    /// The smallest MTU that the device accepts, in bytes.
     pub min_mtu: u32,
-    /// Largest MTU the device takes, in bytes; 0 says it sets no limit.
+    /// The largest MTU that the device accepts, in bytes; 0 means no limit.
     pub max_mtu: u32,
     /// IFF_UP: administratively up.
     pub admin_up: bool,
-    /// Up, with carrier, and not held down by its operational state: frames can pass.
+    /// True when the device is up, has carrier, and its operational state lets frames pass.
     pub link_up: bool,
-    /// Carrier alone, as the driver reports it (false while the device is down).
+    /// The carrier as the driver reports it (false while the device is down).
     pub carrier: bool,
-    /// How often the carrier changed.
+    /// The number of changes of the carrier.
     pub carrier_changes: u32,
-    /// IFF_PROMISC was set by an administrator.
+    /// True when an administrator has set IFF_PROMISC.
     pub promiscuous: bool,
-    /// How many users have requested promiscuous mode, packet sockets and the kernel included.
+    /// The number of users that have requested promiscuous mode, packet sockets and the kernel included.
     pub promiscuity: u32,
     /// The bridge, team or bond that this device belongs to.
     pub master: Option<u32>,
@@ -46,12 +46,12 @@ pub struct Link {
     pub master_kind: Option<String>,
     /// The kind of virtual device: `veth`, `tun`, `bridge`...; `None` for hardware.
     pub kind: Option<String>,
-    /// IFLA_LINK: of a veth the other end, of a stacked device the lower device. An index in the namespace
-    /// that `peer_netnsid` names.
+    /// IFLA_LINK: the other end of a veth, or the lower device of a stacked device. The index belongs to the
+    /// namespace that `peer_netnsid` names.
     pub peer_ifindex: Option<u32>,
-    /// The namespace `peer_ifindex` belongs to, by this namespace's id for it; `None` is this one.
+    /// This namespace's id for the namespace that `peer_ifindex` belongs to; `None` means this namespace.
     pub peer_netnsid: Option<i32>,
-    /// Whether the kernel forwards IPv4 or IPv6 packets received here.
+    /// True when the kernel forwards IPv4 or IPv6 packets received here.
     pub forwards: bool,
     /// The root queueing discipline: `noqueue`, `fq_codel`...
     pub qdisc: String,
@@ -65,18 +65,18 @@ pub struct Link {
     pub gro_max_size: u32,
     /// Counters since the device was made.
     pub stats: LinkStats,
-    /// The XDP program on the device, whoever attached it.
+    /// The XDP program on the device, of whatever owner.
     pub xdp: Option<XdpAttached>,
 }
 
-/// Counters of a device, as it keeps them.
+/// A device's own counters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LinkStats {
     /// Received.
     pub rx: DirectionStats,
     /// Sent.
     pub tx: DirectionStats,
-    /// Multicast frames received, as far as the driver counts them.
+    /// Multicast frames received, if the driver counts them.
     pub rx_multicast: u64,
 }
 
@@ -115,7 +115,7 @@ pub enum XdpMode {
     Multiple,
 }
 
-/// IPv4 or IPv6.
+/// An address family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Family {
     /// AF_INET.
@@ -139,13 +139,13 @@ pub struct Address {
     pub ifindex: u32,
     /// The address with its prefix length; the host bits are kept.
     pub net: IpNet,
-    /// Set by an administrator, not by autoconfiguration.
+    /// True when an administrator set it, false for autoconfiguration.
     pub permanent: bool,
-    /// IPv4: not the first in its prefix.
+    /// IPv4: true when it is not the first address in its prefix.
     pub secondary: bool,
     /// IPv6: duplicate address detection is still running.
     pub tentative: bool,
-    /// IPv6: another station has it.
+    /// IPv6: duplicate address detection found another station with this address.
     pub dad_failed: bool,
     /// IPv6: not to be used for new connections.
     pub deprecated: bool,
@@ -153,18 +153,18 @@ pub struct Address {
     pub scope: u8,
 }
 
-/// How to add an address.
+/// Options for adding an address.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AddressFlags {
-    /// IPv6: no duplicate address detection.
+    /// IPv6: the kernel does no duplicate address detection.
     pub no_dad: bool,
     /// The kernel adds no route for the prefix.
     pub no_prefix_route: bool,
 }
 
-/// The protocol number this project writes into the routes it adds (`proto 76`, "L"). It is none of those the
-/// kernel's rtnetlink.h or iproute2's rt_protos name, so our routes can be told from an administrator's `proto
-/// static` and from a routing daemon's, and replaced or removed without touching theirs.
+/// The protocol number of the routes that Lanyard adds (`proto 76`, "L"). Neither the kernel's rtnetlink.h nor
+/// iproute2's rt_protos name it, so Lanyard can tell its routes from an administrator's `proto static` and
+/// from a routing daemon's, and replaces or removes only its own.
 pub const ROUTE_PROTOCOL: u8 = 0x4c;
 
 /// The main routing table, RT_TABLE_MAIN.
@@ -177,15 +177,16 @@ pub struct Route {
     pub table: u32,
     /// The destination prefix; its host bits are zero.
     pub dest: IpNet,
-    /// What happens to a packet that matches.
+    /// What the kernel does with a packet that matches.
     pub kind: RouteKind,
-    /// RTPROT_*: 2 kernel, 3 boot, 4 static, [`ROUTE_PROTOCOL`] ours, 186 BGP, 188 OSPF...
+    /// RTPROT_*: 2 kernel, 3 boot, 4 static, [`ROUTE_PROTOCOL`] Lanyard, 186 BGP, 188 OSPF...
     pub protocol: u8,
-    /// RT_SCOPE_*: 0 global, 253 link, 254 host. Ignored when adding: it follows from the next hops.
+    /// RT_SCOPE_*: 0 global, 253 link, 254 host. Ignored when a route is added: the scope follows from the
+    /// next hops.
     pub scope: u8,
-    /// The metric; 0 is "none given" (IPv6 makes 1024 of it).
+    /// The metric; 0 means that none is given (for IPv6 the kernel then uses 1024).
     pub metric: u32,
-    /// Where to send; empty for kinds that send nowhere and for routes that name a next-hop object.
+    /// The next hops; empty for kinds without one and for routes that name a next-hop object.
     pub next_hops: Vec<NextHop>,
     /// Preferred source address.
     pub source: Option<IpAddr>,
@@ -194,7 +195,7 @@ pub struct Route {
 }
 
 impl Route {
-    /// A unicast route of ours in the main table, with no next hop yet.
+    /// A unicast route of Lanyard in the main table, without a next hop.
     #[must_use]
     pub const fn new(dest: IpNet) -> Self {
         Self {
@@ -209,7 +210,7 @@ impl Route {
             nexthop_id: None,
         }
     }
-    /// The same with one more next hop of weight 1.
+    /// Returns the route with one more next hop of weight 1.
     #[must_use]
     pub fn via(mut self, via: Option<IpAddr>, ifindex: Option<u32>) -> Self {
         self.next_hops.push(NextHop { via, ifindex, ..NextHop::default() });
@@ -220,19 +221,19 @@ impl Route {
 /// RTN_*.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RouteKind {
-    /// Sent to a next hop.
+    /// The packet is sent to a next hop.
     Unicast,
-    /// For this host.
+    /// The packet is for this host.
     Local,
-    /// A broadcast address.
+    /// The destination is a broadcast address.
     Broadcast,
     /// A multicast route.
     Multicast,
-    /// Dropped silently (IOS: `Null0`).
+    /// The packet is dropped silently (IOS: `Null0`).
     Blackhole,
-    /// Dropped, with ICMP host unreachable.
+    /// The packet is dropped and answered with ICMP host unreachable.
     Unreachable,
-    /// Dropped, with ICMP administratively prohibited.
+    /// The packet is dropped and answered with ICMP administratively prohibited.
     Prohibit,
     /// Any other, by number.
     Other(u8),
@@ -247,9 +248,9 @@ pub struct NextHop {
     pub ifindex: Option<u32>,
     /// Share of the traffic, 1..=256.
     pub weight: u16,
-    /// Take the gateway to be on the link even when no address covers it.
+    /// The gateway is treated as on the link even when no address covers it.
     pub onlink: bool,
-    /// The kernel has taken it out of use (device down).
+    /// The kernel has taken the next hop out of use (device down).
     pub dead: bool,
     /// The device has no carrier.
     pub link_down: bool,
@@ -268,11 +269,11 @@ pub struct Neighbour {
     pub ifindex: u32,
     /// The neighbour's address.
     pub addr: IpAddr,
-    /// Its MAC address, once known.
+    /// Its MAC address, if resolved.
     pub mac: Option<MacAddr>,
     /// Its state.
     pub state: NeighbourState,
-    /// IPv6: it is a router.
+    /// IPv6: the neighbour is a router.
     pub router: bool,
     /// A proxy entry rather than a neighbour.
     pub proxy: bool,
@@ -283,21 +284,21 @@ pub struct Neighbour {
 pub enum NeighbourState {
     /// No state yet.
     None,
-    /// Being resolved.
+    /// The kernel is resolving the address.
     Incomplete,
-    /// Known to answer.
+    /// The neighbour has recently answered.
     Reachable,
-    /// Was known to answer; will be asked when used.
+    /// The neighbour has not been confirmed recently; the kernel confirms it at the next use.
     Stale,
-    /// Used while stale; about to be asked.
+    /// The stale entry has been used; the kernel probes it next.
     Delay,
-    /// Being asked.
+    /// The kernel is probing the neighbour.
     Probe,
-    /// Did not answer.
+    /// The neighbour did not answer.
     Failed,
-    /// Needs no resolution.
+    /// The neighbour needs no resolution.
     NoArp,
-    /// Configured.
+    /// An administrator configured the entry.
     Permanent,
     /// Any other, by number.
     Other(u16),

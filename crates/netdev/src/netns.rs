@@ -17,13 +17,12 @@ use std::thread;
 const DIRECTORY: &str = "/run/netns";
 /// The calling thread's namespace.
 const OWN: &str = "/proc/thread-self/ns/net";
-/// No path, no type, no data for mount(2).
+/// The absent path, type and data arguments of mount(2).
 const NOTHING: Option<&str> = None;
 
 /// The path of the namespace `name`, whether or not it exists.
 ///
-/// # Errors
-/// `InvalidInput` when `name` is not one component of a path.
+/// # Errors `InvalidInput` when `name` is not a single component of a path.
 pub fn path(name: &str) -> io::Result<PathBuf> {
     let bad =
         name.is_empty() || name == "." || name == ".." || name.len() > 255 || name.contains(['/', '\0']);
@@ -46,10 +45,9 @@ fn prepare() -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the namespace `name`, as `ip netns add` does. Its loopback is down.
+/// Creates the namespace `name`, as `ip netns add` does. Its loopback device is down.
 ///
-/// # Errors
-/// `AlreadyExists`; no permission.
+/// # Errors `AlreadyExists`; no permission.
 pub fn create(name: &str) -> io::Result<()> {
     let path = path(name)?;
     prepare()?;

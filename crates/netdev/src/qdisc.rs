@@ -1,6 +1,6 @@
-//! Queueing disciplines and filters: lists which kinds exist.
+//! Lists the kinds of queueing disciplines and filters that exist.
 //!
-//! Read tc(8) first. `noqueue` is left out: a device has it when it queues nothing.
+//! Read tc(8) first. `noqueue`, the absence of a queue, is left out.
 
 use crate::decode::attributes;
 use crate::error::Error;

@@ -24,7 +24,8 @@ const SOCKET_BYTES: usize = 1 << 20;
 const TIMEOUT_S: i64 = 5;
 /// How often a dump is tried that concurrent changes interrupt.
 const DUMP_TRIES: usize = 16;
-/// Most objects taken from one dump: more than any kernel table that this is used for has.
+/// The maximum number of objects read from one dump: more than any kernel table that this is used for
+/// contains.
 const DUMP_LIMIT: usize = 8_000_000;
 /// Requests per datagram. Their acknowledgements must fit the receive buffer.
 const BATCH: usize = 32;
@@ -255,7 +256,7 @@ impl Channel {
     }
 }
 
-/// Reports a receive time-out, which reads as EAGAIN, as what it means: a lost answer.
+/// Reports a receive time-out (EAGAIN) as a lost answer.
 fn lost(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::WouldBlock {
         io::Error::from_raw_os_error(libc::ETIMEDOUT)

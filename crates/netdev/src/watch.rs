@@ -22,11 +22,11 @@ use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Most datagrams that one read takes from each socket.
+/// The maximum number of datagrams that one read takes from each socket.
 const DATAGRAMS_A_READ: usize = 1024;
 /// Size of the receive buffers in bytes.
 const WATCH_BYTES: usize = 4 << 20;
-/// Room for one datagram: notifications are single messages, and those of links are the longest.
+/// The buffer for one datagram: notifications are single messages, and those of links are the longest.
 const DATAGRAM_BYTES: usize = 32 << 10;
 /// `NETLINK_LISTEN_ALL_NSID`, linux/netlink.h: the option, and the kind of the control message.
 const LISTEN_ALL_NSID: libc::c_int = 8;
@@ -45,7 +45,7 @@ const SHARED_BLOCK: u32 = 0xffff_ffff;
 pub enum Changed {
     /// A device, in this namespace or in the one that `netnsid` names (as [`crate::Link::peer_netnsid`] does).
     Device {
-        /// This namespace's id for the device's namespace; `None` is this one.
+        /// This namespace's id for the device's namespace; `None` means this namespace.
         netnsid: Option<i32>,
         /// The device's index there.
         ifindex: u32,
@@ -58,7 +58,7 @@ pub enum Changed {
 #[derive(Debug)]
 pub struct Watch {
     sockets: Vec<(Channel, Decoder)>,
-    /// Sources that this kernel does not have, each with the reason.
+    /// Notifications that this kernel does not send, each with the reason.
     missing: Vec<String>,
     buffer: Vec<u8>,
 }
@@ -73,8 +73,8 @@ enum Decoder {
 impl Watch {
     /// Subscribes in the calling thread's network namespace, and in every namespace that has an id there.
     ///
-    /// # Errors
-    /// When the kernel gives no rtnetlink socket. Sources that it lacks are listed by [`Watch::missing`].
+    /// # Errors When the kernel gives no rtnetlink socket. [`Watch::missing`] lists other notifications that
+    /// the kernel does not send.
     pub fn open() -> io::Result<Self> {
         let mut missing = Vec::new();
         let route = subscribed(NETLINK_ROUTE, &ROUTE_GROUPS, &mut missing)?;
@@ -99,18 +99,18 @@ impl Watch {
         Ok(Self { sockets, missing, buffer: vec![0; DATAGRAM_BYTES] })
     }
 
-    /// What this kernel sends no notifications of, a line each.
+    /// The notifications that this kernel does not send, one line each.
     #[must_use]
     pub fn missing(&self) -> &[String] {
         &self.missing
     }
 
-    /// The sockets: each is readable when there is something to read.
+    /// The sockets; each is readable when it has a notification.
     pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.sockets.iter().map(|(channel, _)| channel.fd())
     }
 
-    /// Hands over what changed since the last call, repetitions included; never blocks.
+    /// Passes the changes since the last call to `each`, repetitions included; does not wait.
     pub fn read(&mut self, mut each: impl FnMut(Changed)) {
         for (channel, decoder) in &self.sockets {
             for _ in 0..DATAGRAMS_A_READ {
@@ -128,7 +128,7 @@ impl Watch {
     }
 }
 
-/// A socket in these multicast groups, of every namespace that has an id here.
+/// Opens a socket in these multicast groups for every namespace that has an id here.
 fn subscribed(protocol: isize, groups: &[u32], missing: &mut Vec<String>) -> io::Result<Channel> {
     let channel = Channel::open(protocol)?;
     // RcvBufForce needs CAP_NET_ADMIN. Without it losses are likelier; they are reported.
@@ -163,10 +163,12 @@ fn decode(decoder: Decoder, datagram: &[u8], netnsid: Option<i32>, each: &mut im
     });
 }
 
-/// The index in `struct ifinfomsg` and `struct tcmsg`, which have it at the same place, or that of a change of IP settings.
+/// The device index of a message: `struct ifinfomsg` and `struct tcmsg` have it at the same offset, a change of IP
+/// settings as an attribute.
 fn route_ifindex(kind: u16, payload: &[u8]) -> Option<u32> {
     if kind == NEW_NETCONF {
-        // The settings of all devices, and those of devices to come, have numbers that no device has.
+        // The settings for all devices, and the defaults for new ones, have negative numbers instead of an
+        // index.
         return attribute_u32(payload.get(NETCONF_HEADER..).unwrap_or_default(), NETCONF_IFINDEX)
             .filter(|ifindex| i32::try_from(*ifindex).is_ok());
     }
@@ -194,16 +196,16 @@ fn attribute_u32(bytes: &[u8], kind: u16) -> Option<u32> {
     parse_u32(found.value()).ok()
 }
 
-/// Room for the control message that names a namespace.
+/// The buffer of the control message that names a namespace.
 #[repr(C)]
 struct Control {
     header: libc::cmsghdr,
     netnsid: i32,
-    /// Control messages end at a multiple of eight.
+    /// Padding: control messages are aligned to eight bytes.
     rest: i32,
 }
 
-/// One datagram of the kernel's and the namespace it is from.
+/// Receives one datagram of the kernel, and the id of its namespace.
 fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, Option<i32>)> {
     // SAFETY: all three are plain data of the C library, for which zeros are valid.
     let (mut from, mut control, mut header): (libc::sockaddr_nl, Control, libc::msghdr) =
@@ -223,7 +225,7 @@ fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, Option<i
     if header.msg_flags & libc::MSG_TRUNC != 0 {
         return Err(io::Error::from_raw_os_error(libc::EMSGSIZE));
     }
-    // A process may send to this socket; only what the kernel sends is believed.
+    // Other processes may send to this socket; only datagrams of the kernel are accepted.
     let length = if from.nl_pid == 0 { length as usize } else { 0 };
     let named = header.msg_controllen >= size_of::<libc::cmsghdr>() + size_of::<i32>()
         && control.header.cmsg_level == libc::SOL_NETLINK

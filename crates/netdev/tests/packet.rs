@@ -1,6 +1,7 @@
-//! Packet sockets and rings against the kernel, each test in a network namespace of its own that goes with its thread.
+//! Tests packet sockets and rings against the kernel, each test in a network namespace of its own that ends with its
+//! thread.
 //!
-//! Without the right to make namespaces a test prints `skipped:` and the reason; `unshare -Urn` gives it.
+//! Without the right to make namespaces a test prints `skipped:` and the reason; `unshare -Urn` gives that right.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -11,11 +12,11 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 const SHAPE: RingShape = RingShape { blocks: 4, block_size: 16 << 10, block_age_ms: 1, vnet_header: false };
-/// Bytes of a frame, and how many of them the ring can't hold.
+/// The length of a frame, and the number of frames that the ring cannot hold.
 const LONG: usize = 1400;
 const MANY: usize = 200;
 
-/// Runs `test` at the ends of a quiet wire; says so when this user may not make a namespace.
+/// Runs `test` with both ends of an idle veth pair, or prints why this user may not make a namespace.
 fn at_a_wire(test: impl FnOnce(&Netdev, u32, u32) + Send) {
     let outcome = netns::run_in_new(|| {
         sysctl::set_disable_ipv6("default", true).unwrap();
@@ -34,7 +35,7 @@ fn at_a_wire(test: impl FnOnce(&Netdev, u32, u32) + Send) {
     }
 }
 
-/// A frame with this number, every other one tagged.
+/// A frame with this number; every second one is tagged.
 fn frame(n: usize, len: usize) -> Vec<u8> {
     let mut frame = [&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1][..], &(n as u32).to_be_bytes()].concat();
     frame[12..14].copy_from_slice(&[0x88, 0xb5]);
@@ -46,7 +47,7 @@ fn frame(n: usize, len: usize) -> Vec<u8> {
     frame
 }
 
-/// Waits until `done`, looking whenever something may have come at the socket.
+/// Waits until `done` returns true, and calls it whenever the socket may have received something.
 fn until(socket: &impl AsFd, what: &str, mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !done() {
@@ -65,7 +66,8 @@ fn what_a_ring_has_no_room_for_is_counted() {
         for round in 1..=2 {
             for n in 0..MANY {
                 sender.send(&frame(n, LONG)).unwrap();
-                // It is through the kernel's queue before the next is sent: nothing can be lost there.
+                // Wait until the frame has passed the kernel's queue before sending the next, so that none is
+                // lost there.
                 until(&tap, "the frame's arrival", || {
                     seen += usize::from(tap.receive().unwrap().is_some());
                     seen == (round - 1) * MANY + n + 1
@@ -82,7 +84,7 @@ fn what_a_ring_has_no_room_for_is_counted() {
             let most = (SHAPE.blocks * SHAPE.block_size) as usize / LONG;
             assert!(missed >= round * (MANY - most), "{missed} missed, {} taken", numbers.len());
         }
-        // The first of each round, in order, as they were sent.
+        // The ring has the first frames of each round, in the order in which they were sent.
         assert_eq!(numbers[0], frame(0, LONG));
         assert_eq!(numbers[1], frame(1, LONG));
         let all: Vec<Vec<u8>> = (0..MANY).map(|n| frame(n, LONG)).collect();

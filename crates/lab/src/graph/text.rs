@@ -1,11 +1,12 @@
-//! A lab as a tree of text.
+//! Draws a lab as a tree of text.
 //!
-//! Invariant: a link that closes a loop is written at its upper end only, with an arrow to the node it goes to.
+//! Invariant: a link that closes a loop is written at its upper end only, with an arrow to the node at its
+//! other end.
 
 use super::{Forest, details};
 use crate::topology::Topology;
 
-/// Colours, or nothing.
+/// The escape sequences for colours; empty without colours.
 struct Style {
     switch: &'static str,
     host: &'static str,
@@ -23,7 +24,7 @@ struct Drawing<'a> {
     lines: Vec<Line>,
 }
 
-/// A line: the tree on the left, what hangs on it aligned to the right of it.
+/// A line: the tree on the left, and the interfaces aligned to the right of it.
 struct Line {
     tree: String,
     name: String,

@@ -1,10 +1,10 @@
-//! The kernel's packet filter, NAT and IPsec: where they handle packets that the kernel forwards.
+//! The hooks at which the kernel's packet filter, NAT and IPsec handle packets that the kernel forwards.
 //!
-//! Read nft(8), the kernel's networking/nf_flowtable and xfrm(8) (ip-xfrm) first. nftables and XFRM announce changes over
-//! netlink; legacy iptables announces nothing and is listed at intervals ([`FilterWatch::legacy`]).
+//! Read nft(8), the kernel's networking/nf_flowtable and xfrm(8) (ip-xfrm) first. nftables and XFRM announce changes
+//! over netlink; legacy iptables announces nothing and is listed at intervals ([`FilterWatch::legacy`]).
 //!
-//! Invariants: a hook that is announced is handed over with the announcement ([`FilterWatch::events`]), before anything is
-//! listed; what can't be listed is an error and never an empty list; reading allocates no more than [`MOST`] hooks.
+//! Invariants: a hook that is announced is returned with the announcement ([`FilterWatch::events`]), before anything is
+//! listed; a failed listing is an error and never an empty list; reading allocates no more than [`MOST`] hooks.
 
 mod decode;
 mod legacy;
@@ -24,7 +24,7 @@ use std::os::fd::{AsRawFd, RawFd};
 /// The most hooks returned by one listing or one reading of events. The kernel allows more, but one
 /// hook is enough to decide.
 pub const MOST: usize = 4096;
-/// Most datagrams read in one call of [`FilterWatch::events`].
+/// The maximum number of datagrams read in one call of [`FilterWatch::events`].
 const MOST_DATAGRAMS: usize = 1024;
 
 /// A hook at which the kernel handles forwarded packets.
@@ -55,9 +55,9 @@ pub enum HookPoint {
 #[derive(Debug)]
 pub struct FilterWatch {
     namespace: File,
-    /// `None`: this kernel has no nftables.
+    /// The nftables sockets; `None` when this kernel has no nftables.
     nftables: Option<Sockets>,
-    /// `None`: this kernel has no XFRM.
+    /// The XFRM sockets; `None` when this kernel has no XFRM.
     xfrm: Option<Sockets>,
 }
 
@@ -96,7 +96,7 @@ impl FilterWatch {
             xfrm: Sockets::open(NETLINK_XFRM, &[decode::XFRMNLGRP_EXPIRE, decode::XFRMNLGRP_POLICY])?,
         })
     }
-    /// Become readable when [`Self::events`] has something.
+    /// The descriptors become readable when [`Self::events`] has something.
     pub fn fds(&self) -> impl Iterator<Item = RawFd> {
         [&self.nftables, &self.xfrm].into_iter().flatten().map(|sockets| sockets.events.fd().as_raw_fd())
     }
@@ -116,7 +116,7 @@ impl FilterWatch {
                         match read(message.message_type(), message.payload()) {
                             Announced::Hook(hook) if new.len() < MOST => {
                                 new.insert(hook);
-                                // Its table may be dormant, which only a listing shows.
+                                // The chain's table may be dormant, which only a listing shows.
                                 changed = true;
                             }
                             Announced::Hook(_) | Announced::Change => changed = true,

@@ -1,8 +1,8 @@
-//! Whole frames at one netdev, as they are on the wire: AF_PACKET. [`PacketSocket`] is for few frames, in both directions;
-//! [`PacketRing`] for many that come in.
+//! Sends and receives whole frames at one netdev over AF_PACKET. [`PacketSocket`] is for few frames, in both
+//! directions; [`PacketRing`] for many received frames.
 //!
-//! Read packet(7) first. The kernel takes the outermost tag out of a frame and reports it beside it; here it is put
-//! back in line. Invariants: a socket sees one netdev only; a frame is never handed over cut.
+//! Read packet(7) first. The kernel takes the outermost tag out of a frame and reports it beside the frame; the tag is
+//! put back in line here. Invariants: a socket sees one netdev only; a frame is passed on whole or not at all.
 
 #![allow(unsafe_code)]
 

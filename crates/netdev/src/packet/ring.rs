@@ -1,11 +1,13 @@
-//! Frames received at one netdev through memory shared with the kernel: packet(7), TPACKET_V3,
+//! Receives frames of one netdev through memory shared with the kernel: packet(7), TPACKET_V3,
 //! Documentation/networking/packet_mmap.rst.
 //!
-//! The kernel fills a block with frames of any length, gives it to us when it is full or old enough, and gets it back when
-//! we have read it. The outermost tag of a frame comes out of band, and so does what is left undone in it: a virtio_net_hdr.
+//! The kernel fills a block with frames of any length, and hands it to this process when it is full or old enough;
+//! after the frames are read, the process hands it back. The kernel reports the outermost tag of a frame out of band,
+//! and also the pending checksum and segmentation: a virtio_net_hdr.
 //!
-//! Invariants: no reference into a block outlives our ownership of that block; every offset the kernel wrote is checked
-//! against the block; a frame is never handed over cut; one there was no room for is counted, however long nobody asks.
+//! Invariants: no reference into a block outlives the process's ownership of that block; every offset that the kernel
+//! wrote is checked against the block; a frame is passed on whole or not at all; a frame for which there was no room is
+//! counted, even if the count is read much later.
 
 #![allow(unsafe_code)]
 
@@ -151,8 +153,8 @@ impl Blocks {
         if status & libc::TP_STATUS_USER == 0 {
             return None;
         }
-        // SAFETY: `next` is below `count`, so the block lies within the mapping. The kernel has given it to us and leaves it
-        // alone until `give_back`, which wants `self` for itself.
+        // SAFETY: `next` is below `count`, so the block lies within the mapping. The kernel has handed it over and does
+        // not touch it until `give_back`, which needs `self` exclusively.
         let block = unsafe {
             std::slice::from_raw_parts_mut(self.map.add(self.next * self.size).as_ptr(), self.size)
         };
@@ -176,7 +178,7 @@ impl Drop for Blocks {
 /// A frame in a block.
 #[derive(Debug)]
 pub struct RingFrame<'a> {
-    /// The kernel's header, room, the frame.
+    /// The kernel's header, other data of the block, and the frame.
     bytes: &'a mut [u8],
     /// Where the frame begins in it: not before [`BEFORE`].
     start: usize,

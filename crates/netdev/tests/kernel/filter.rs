@@ -23,7 +23,7 @@ fn owners(hooks: &BTreeSet<Hook>) -> Vec<String> {
     list
 }
 
-/// Runs a command, and answers what the kernel announces and what it lists then.
+/// Runs a command; returns the hooks that the kernel announces and those that it lists afterwards.
 fn announced(watch: &mut FilterWatch, command: &str) -> (Vec<String>, Vec<String>) {
     sh(command);
     let deadline = Instant::now() + Duration::from_secs(20);
@@ -46,7 +46,8 @@ fn packet_filter_hooks_of_nftables() {
         let mut watch = FilterWatch::open().unwrap();
         assert_eq!(watch.list().unwrap(), BTreeSet::new());
         let none: Vec<String> = Vec::new();
-        // What the switch itself receives, what a kernel bridge forwards, and ARP are not on the way of forwarded packets.
+        // Forwarded packets do not pass hooks for packets to the switch itself, for frames that a kernel bridge
+        // forwards, or for ARP.
         let aside =
             "nft add table inet a; nft 'add chain inet a input { type filter hook input priority 0; }'
             nft add table bridge b; nft 'add chain bridge b f { type filter hook forward priority 0; }'
@@ -56,7 +57,7 @@ fn packet_filter_hooks_of_nftables() {
         let forward = "nft 'add chain inet a forward { type filter hook forward priority 0; }'";
         let chain = vec!["both: nftables chain inet a forward".to_owned()];
         assert_eq!(announced(&mut watch, forward), (chain.clone(), chain));
-        // One that is in a dormant table is registered nowhere.
+        // A chain of a dormant table is not registered at a hook.
         assert_eq!(announced(&mut watch, "nft 'add table inet a { flags dormant; }'").1, none);
         assert_eq!(announced(&mut watch, "nft delete table inet a").1, none);
         let nat = "nft add table ip n; nft 'add chain ip n post { type nat hook postrouting priority 100; }'
@@ -97,7 +98,7 @@ fn packet_filter_hooks_of_legacy_iptables() {
             assert_eq!(owners(&watch.legacy().unwrap()), want, "after {command}");
         };
         check("true", &[]);
-        // Looking at a table loads it, with empty chains that accept.
+        // Listing a table with iptables loads it, with empty chains that accept.
         check("iptables-legacy -S; iptables-legacy -t nat -S", &[]);
         check("iptables-legacy -A INPUT -p udp -j ACCEPT", &[]);
         check("iptables-legacy -P FORWARD DROP", &["4: iptables (legacy) chain filter FORWARD"]);
@@ -107,7 +108,7 @@ fn packet_filter_hooks_of_legacy_iptables() {
             &["4: iptables (legacy) chain nat POSTROUTING", "6: ip6tables (legacy) chain raw PREROUTING"],
         );
         check("iptables-legacy -t nat -F; ip6tables-legacy -t raw -F", &[]);
-        // From outside the namespace, too.
+        // The hooks are also visible from outside the namespace.
         check("iptables-legacy -A FORWARD -j DROP", &["4: iptables (legacy) chain filter FORWARD"]);
         let outside = netns::run_in_new(|| watch.legacy().unwrap()).unwrap();
         assert_eq!(owners(&outside), ["4: iptables (legacy) chain filter FORWARD"]);

@@ -1,6 +1,7 @@
-//! The crate against the kernel, each test in a network namespace of its own that goes with its thread.
+//! Tests the crate against the kernel, each test in a network namespace of its own that ends with its thread.
 //!
-//! Without the right to make namespaces a test prints `skipped:` and the reason; `unshare -Urn` gives it.
+//! Without the right to make namespaces a test prints `skipped:` and the reason; `unshare -Urn` gives that
+//! right.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -22,7 +23,7 @@ use std::time::{Duration, Instant};
 const MAC_A: MacAddr = MacAddr([2, 0, 0, 0, 0, 0xa]);
 const MAC_B: MacAddr = MacAddr([2, 0, 0, 0, 0, 0xb]);
 
-/// Runs `test` in a namespace of its own; says so when this user may not make one.
+/// Runs `test` in a namespace of its own, or prints why this user may not make one.
 fn in_namespace(test: impl FnOnce(&Netdev) + Send) {
     match netns::run_in_new(|| test(&Netdev::open().unwrap())) {
         Err(e) if matches!(e.kind(), ErrorKind::PermissionDenied | ErrorKind::StorageFull) => {
@@ -32,7 +33,7 @@ fn in_namespace(test: impl FnOnce(&Netdev) + Send) {
     }
 }
 
-/// The pair p0, p1 with the MAC addresses A and B.
+/// Creates the veth pair p0, p1 with the MAC addresses A and B.
 fn pair(netdev: &Netdev) -> (u32, u32) {
     let veth = Veth {
         name: "p0",
@@ -54,7 +55,7 @@ fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// Reads events until `done` says of one that it was the last waited for.
+/// Reads events until `done` returns true for one.
 fn wait_for(events: &mut Events, what: &str, mut done: impl FnMut(&Event) -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
@@ -70,7 +71,7 @@ fn wait_for(events: &mut Events, what: &str, mut done: impl FnMut(&Event) -> boo
     }
 }
 
-/// The kernel's refusal: of this kind, naming this.
+/// Checks that the kernel refused, with this kind of error, and that the message contains `text`.
 fn refused<T: std::fmt::Debug>(outcome: Result<T, Error>, kind: fn(&Error) -> bool, text: &str) {
     let error = outcome.unwrap_err();
     assert!(kind(&error), "{error}: {:?}", error.errno());
@@ -150,7 +151,8 @@ fn masters() {
         assert_eq!((link.master, link.master_kind.as_deref()), (Some(bridge.ifindex), Some("bridge")));
         netdev.set_master(p0, None).unwrap();
         assert_eq!(netdev.link("p0").unwrap().master, None);
-        // Leaving the bridge sends an RTM_DELLINK of family AF_BRIDGE, which must not read as a device gone.
+        // When a device leaves the bridge, the kernel sends an RTM_DELLINK of family AF_BRIDGE, which must
+        // not count as a removed device.
         netdev.delete(bridge.ifindex).unwrap();
         wait_for(&mut events, "br0 gone", |e| match e {
             Event::LinkGone { name, .. } => {
@@ -211,7 +213,7 @@ fn refusals_name_device_and_reason() {
         refused(netdev.set_alias(p0, &"x".repeat(256)), any, "an alias is up to 255 bytes");
         refused(netdev.delete(0), Error::is_gone, "deleting interface 0");
 
-        // Vanished between a listing and its use.
+        // The device is removed between a listing and its use.
         let stale: Link = netdev.links().unwrap().into_iter().find(|l| l.name == "p0").unwrap();
         Netdev::open().unwrap().delete(p1).unwrap();
         let gone = Error::is_gone;
@@ -271,7 +273,7 @@ fn addresses() {
 fn no_link_local_address() {
     in_namespace(|netdev| {
         let (p0, p1) = pair(netdev);
-        // accept_dad off: an address is announced as soon as the device is ready for one.
+        // Without accept_dad the kernel announces an address as soon as the device is ready for one.
         let mut events = Events::open().unwrap();
         sysctl::set_ipv6_conf("p0", "accept_dad", "0").unwrap();
         sysctl::set_ipv6_conf("p1", "accept_dad", "0").unwrap();
@@ -344,7 +346,7 @@ fn routes() {
             let found = &found[0];
             assert_eq!((found.table, found.kind, found.metric), (wanted.table, wanted.kind, wanted.metric));
             assert_eq!(found.source, wanted.source);
-            // A kind that sends nowhere is given the loopback device in IPv6.
+            // For IPv6 the kernel gives a route without next hop the loopback device.
             if wanted.kind == RouteKind::Unicast {
                 let hops = |r: &Route| r.next_hops.iter().map(|h| (h.via, h.weight)).collect::<Vec<_>>();
                 assert_eq!(hops(found), hops(wanted));
@@ -381,7 +383,7 @@ fn a_replaced_route_is_one_route() {
         let routes = netdev.routes(Family::V4, TABLE_MAIN).unwrap();
         assert_eq!(routes.len(), 1);
         assert_eq!(routes[0].next_hops[0].ifindex, Some(p1));
-        // Another's route to the same place is not ours to remove.
+        // A route of another protocol to the same destination is not removed.
         let theirs = Route { protocol: 4, ..routes[0].clone() };
         refused(netdev.del_route(&theirs), Error::is_gone, "192.0.2.0/24");
     });
@@ -420,7 +422,7 @@ fn overrun_is_told() {
     in_namespace(|netdev| {
         let mut events = Events::open().unwrap();
         let (p0, _) = pair(netdev);
-        // More events than the receive buffer holds, however large the kernel lets it be.
+        // Cause more events than the receive buffer can hold, whatever size the kernel allows for it.
         let flip = |n: u32| LinkChange { mtu: Some(1300 + n % 2), ..LinkChange::of(p0) };
         let changes: Vec<_> = (0..6000).map(flip).collect();
         let mut told = false;
@@ -440,7 +442,7 @@ fn overrun_is_told() {
             }
         }
         assert!(told);
-        // And the subscription goes on.
+        // The subscription continues after the loss.
         netdev.set_mtu(p0, 1234).unwrap();
         wait_for(&mut events, "mtu 1234", |e| matches!(e, Event::Link(l) if l.mtu == 1234));
     });
@@ -469,7 +471,7 @@ fn ethtool() {
         let find = |name: &str| features.iter().find(|f| f.name == name).unwrap();
         assert!(find("rx-vlan-hw-parse").on && !find("rx-gro").on && find("rx-gro").changeable);
         assert!(!find("highdma").changeable || find("highdma").on);
-        // GRO on a veth is what lets its peer take redirected frames.
+        // With GRO on, one end of a veth pair runs NAPI, so the other end can transmit redirected frames.
         assert!(!netdev.xdp_features(p1).unwrap().has(XdpFeatures::NDO_XMIT));
         netdev.set_features("p0", &[("rx-gro", true), ("rx-vlan-hw-parse", false)]).unwrap();
         assert_eq!(netdev.feature("p0", "rx-gro").unwrap(), Some(true));
