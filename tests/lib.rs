@@ -1,1 +1,1 @@
-//! Nothing but tests; see `structure` and `regressions`.
+//! This package contains only tests; see `structure` and `regressions`.

@@ -1,20 +1,21 @@
-//! The field storm: what hosts, administrators, other programs and crashes do to a switch, at random, under checked traffic.
+//! The field storm: random actions of hosts, administrators, other programs and crashes on a switch, while traffic is
+//! checked.
 //!
-//! `LANYARD_FIELD_S` says for how many seconds: 60 without it, 0 skips the storm. `LANYARD_FIELD_SEED` repeats a storm: the
-//! seed alone decides which events come in which order, and it is printed. Read `storm.rs` for the events, `model.rs` for
-//! what they allow, `traffic.rs` for what is checked.
+//! `LANYARD_FIELD_S` is the duration in seconds: 60 by default, and 0 skips the storm. `LANYARD_FIELD_SEED` repeats a
+//! storm: the seed alone determines the events and their order, and it is printed. Read `storm.rs` for the events,
+//! `model.rs` for what they allow, `traffic.rs` for what is checked.
 //!
-//! What holds at all times: a frame arrives only at ports that were in its VLAN at some moment between its sending and its
-//! arrival, at each at most once, and never where it came from; a packet is routed only to where its address is, and not
-//! while the host's packet filter or a blackhole route forbids it. After each event frames and packets pass between hosts
-//! that the configuration connects. At the end counters balance at every port, and the switch does what its configuration
-//! says, also after one more restart.
+//! Invariants at all times: a frame arrives only at ports that were in its VLAN at some moment between its sending and
+//! its arrival, at each at most once, and never at its ingress port; a packet is routed only to the port of its
+//! destination address, and never while the host's packet filter or a blackhole route forbids it. After each event
+//! frames and packets pass between hosts that the configuration connects. At the end counters balance at every port,
+//! and the switch does what its configuration demands, also after one more restart.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 #[path = "../netns/harness/mod.rs"]
 #[allow(dead_code, unused_imports, unused_macros)]
-// most of it is for frames, which other scenarios are about
+// other scenarios use most of it
 mod harness;
 
 mod model;
@@ -25,7 +26,7 @@ use crate::harness::{Plane, scenarios};
 use crate::storm::Storm;
 use std::time::{Duration, Instant};
 
-/// What CI runs.
+/// The duration in CI, in seconds.
 const SECONDS: u64 = 60;
 
 scenarios! {

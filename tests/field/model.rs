@@ -1,18 +1,18 @@
-//! What the switch is to do, as far as the storm changes it, and what that allows a frame.
+//! The model of the switch as far as the storm changes it: where frames and packets may go.
 
-/// Hosts, and ports of the switch.
+/// The number of hosts, and of ports of the switch.
 pub const HOSTS: usize = 5;
-/// Ports are in one of these; each has a router interface.
+/// The VLANs of the ports; each has a router interface.
 pub const VLANS: [u16; 2] = [10, 20];
 
-/// What decides where a frame may go.
+/// The state that decides where a frame may go.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct State {
-    /// The VLAN of each port; `None` while it forwards nothing.
+    /// The VLAN of each port; `None` while the port forwards nothing.
     pub ports: [Option<u16>; HOSTS],
-    /// True while the host's packet filter drops all packets that are forwarded.
+    /// True while the host's packet filter drops all forwarded packets.
     pub filtered: bool,
-    /// Destinations with a blackhole route: the address of each host in each VLAN.
+    /// Destinations with a blackhole route: for each VLAN the address of each host.
     pub blackholes: [[bool; HOSTS]; VLANS.len()],
 }
 
@@ -31,8 +31,8 @@ impl State {
         let (a, b) = (self.ports[from - 1], self.ports[at - 1]);
         a.is_some() && a == b
     }
-    /// True when a packet of host `from` to the address of host `to` in `vlan` may be routed, and arrive at host `at`: there
-    /// it floods while the switch has not learned host `to`.
+    /// True when a packet of host `from` to the address of host `to` in `vlan` may be routed and arrive at host `at`.
+    /// It is flooded in the VLAN while the switch has not learned host `to`.
     pub fn routes(&self, from: usize, to: usize, vlan: u16, at: usize) -> bool {
         let open = |vlan: usize| !self.blackholes[vlan][to - 1];
         let comes_from = self.ports[from - 1];
@@ -44,22 +44,22 @@ impl State {
     }
 }
 
-/// A history: what the switch may have done since a moment.
+/// A history: for each epoch, the states in which the switch may have been.
 #[derive(Debug, Default)]
 pub struct History(Vec<Vec<State>>);
 
 impl History {
-    /// From now on the switch may do any of these; answers the number of this moment.
+    /// Begins an epoch in which the switch may be in any of these states; returns the epoch's number.
     pub fn any_of(&mut self, mut states: Vec<State>) -> u32 {
         states.dedup();
         self.0.push(states);
         self.0.len() as u32 - 1
     }
-    /// True when something was allowed at some time since moment `epoch`.
+    /// True when some state since the beginning of `epoch` allowed it.
     pub fn allowed(&self, epoch: u32, allows: impl Fn(&State) -> bool) -> bool {
         self.0.get(epoch as usize..).is_some_and(|since| since.iter().flatten().any(allows))
     }
-    /// What the switch may have done since moment `epoch`, for the message of a failure.
+    /// The states since the beginning of `epoch`, for the message of a failure.
     pub fn since(&self, epoch: u32) -> &[Vec<State>] {
         self.0.get(epoch as usize..).unwrap_or_default()
     }

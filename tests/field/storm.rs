@@ -1,4 +1,4 @@
-//! The events of the storm, and what must hold after each. `model.rs` says what the switch may do meanwhile.
+//! The events of the storm, and the checks after each. `model.rs` defines what the switch may do meanwhile.
 
 use crate::harness::{BROADCAST, Bed, DEADLINE, Frame, Plane, frame, mac, wait_for, wait_until};
 use crate::model::{HOSTS, State, VLANS, index_of};
@@ -8,10 +8,10 @@ use std::fmt::Write as _;
 use std::process::Command;
 use std::time::Duration;
 
-/// What a host can choose between at a port of the eBPF plane.
+/// The choices of hook and delivery at a port of the eBPF plane.
 const WAYS: [&str; 5] = ["hook auto", "hook tc", "hook xdp", "delivery auto", "delivery device"];
 
-/// xorshift64: the same numbers for the same seed, on every machine.
+/// xorshift64: the same sequence for the same seed on every machine.
 pub struct Random(pub u64);
 
 impl Random {
@@ -24,7 +24,7 @@ impl Random {
     fn coin(&mut self) -> bool {
         self.below(2) == 0
     }
-    /// A host, from 1.
+    /// The number of a host, from 1.
     fn host(&mut self) -> usize {
         self.below(HOSTS) + 1
     }
@@ -45,20 +45,21 @@ pub struct Storm {
     traffic: Traffic,
     running: Ports,
     saved: Ports,
-    /// Ports that `ip link set down` has taken down, and hosts likewise.
+    /// Ports that `ip link set down` has taken down, and the same for hosts.
     port_down: [bool; HOSTS],
     host_down: [bool; HOSTS],
-    /// The table of the packet filter, and its chain that drops.
+    /// True while the packet filter has a table, and while it has a chain that drops.
     table: bool,
     chain: bool,
     blackholes: [[bool; HOSTS]; VLANS.len()],
-    /// The packet filter and the routes that the switch is known to go by: a daemon that is dead follows nothing.
+    /// The packet filter and the routes that the switch has followed; without a daemon it follows nothing.
     followed: State,
     routers: [[u8; 6]; VLANS.len()],
     events: u32,
 }
 
-/// All hosts in VLAN 10, known to the router in both VLANs: hosts have no addresses, and answer no ARP.
+/// All hosts are in VLAN 10. Static ARP entries make them known to the router in both VLANs, because hosts
+/// have no addresses and do not answer ARP.
 fn start_configuration() -> String {
     let mut text =
         format!("vlan 10,20\nip routing\ninterface range p1 - {HOSTS}\n switchport access vlan 10\n");
@@ -98,7 +99,7 @@ impl Storm {
         }
     }
 
-    /// One event, and what must hold after it.
+    /// Causes one event, and checks its effects.
     pub fn event(&mut self) {
         self.events += 1;
         match self.random.below(20) {
@@ -133,7 +134,8 @@ impl Storm {
         }
     }
 
-    /// Does what takes the switch from what it does now to what `change` makes of the model.
+    /// Performs `act`, which takes the switch from its present state to that which `change` makes of the
+    /// model.
     fn changing(&mut self, change: impl FnOnce(&mut Self), act: impl FnOnce(&mut Self)) {
         let old = self.state();
         change(self);
@@ -143,7 +145,8 @@ impl Storm {
         act(self);
     }
 
-    /// Waits until the daemon has followed the packet filter and the routes; from then on they hold.
+    /// Waits until the daemon has followed the packet filter and the routes; from then on the model requires
+    /// them.
     fn follow(&mut self) {
         let state = self.state();
         let by = if state.filtered { "kernel" } else { "plane" };
@@ -187,7 +190,7 @@ impl Storm {
         self.configure(at, &format!("switchport access vlan {vlan}"), next);
     }
 
-    /// One port at most is shut down: where nothing passes, nothing is found.
+    /// At most one port is shut down, so that enough traffic passes to find errors.
     fn shutdown(&mut self) {
         let shut = self.running.iter().position(|port| port.shutdown);
         let at = shut.map_or_else(|| self.random.host(), |index| index + 1);
@@ -220,7 +223,7 @@ impl Storm {
         self.bed.host(at).net.ip(&format!("link set eth0 {to}"));
     }
 
-    /// Runs a program of an administrator; answers whether it has taken effect.
+    /// Runs an administrator's program; returns whether it succeeded.
     fn run(&self, at: Option<usize>, line: &str) -> bool {
         let words: Vec<&str> = line.split_whitespace().collect();
         let net = at.map_or(&self.bed.net, |at| &self.bed.host(at).net);
@@ -261,7 +264,7 @@ impl Storm {
         self.changing(change, |storm| assert!(storm.run(None, line), "{line}"));
     }
 
-    /// A blackhole for one host's address.
+    /// Adds or removes a blackhole route for one host's address.
     fn route(&mut self) {
         let (vlan, host) = (self.random.below(VLANS.len()), self.random.host());
         let there = self.blackholes[vlan][host - 1];
@@ -282,7 +285,7 @@ impl Storm {
         self.bed.daemon.borrow().as_ref().unwrap().signal(Signal::SIGHUP);
     }
 
-    /// A netdev goes, and another comes by its name, with another host behind it.
+    /// Removes a netdev; another one with its name and another host behind it replaces it.
     fn vanish(&mut self) {
         let at = self.random.host();
         self.tell(&format!("ip link delete p{at}, and a new one"));
@@ -294,7 +297,7 @@ impl Storm {
         (self.port_down[at - 1], self.host_down[at - 1]) = (false, false);
     }
 
-    /// How frames are received and handed over; nothing else may change.
+    /// Changes the hook or the delivery of a port; nothing else may change.
     fn way(&mut self) {
         let (at, way) = (self.random.host(), WAYS[self.random.below(WAYS.len())]);
         if self.bed.plane == Plane::soft {
@@ -303,7 +306,8 @@ impl Storm {
         self.configure(at, way, self.running[at - 1]);
     }
 
-    /// A death and a start, which begins with the saved configuration; with an event between the two. The eBPF plane forwards on.
+    /// Ends the daemon and starts it again with the saved configuration, with another event in between. The eBPF plane
+    /// forwards on.
     fn restart(&mut self) {
         let signal = [Signal::SIGKILL, Signal::SIGTERM][self.random.below(2)];
         self.tell(&format!("{signal}"));
@@ -322,7 +326,7 @@ impl Storm {
 
     fn start(&mut self) {
         self.changing(|storm| storm.running = storm.saved, |storm| storm.bed.start());
-        // The first configuration of a daemon brings its ports up.
+        // A daemon brings its ports up when it applies its first configuration.
         self.port_down = [false; HOSTS];
         self.follow();
     }
@@ -331,7 +335,7 @@ impl Storm {
         !self.port_down[n - 1] && !self.host_down[n - 1] && !self.running[n - 1].shutdown
     }
 
-    /// A pair of hosts that are up and fit, if there is one.
+    /// A pair of hosts that are up and satisfy `fits`, if there is one.
     fn pair(&mut self, fits: impl Fn(&Self, usize, usize) -> bool) -> Option<(usize, usize)> {
         let all = (1..=HOSTS).flat_map(|a| (1..=HOSTS).map(move |b| (a, b)));
         let fit = |(a, b): &(usize, usize)| a != b && self.up(*a) && self.up(*b) && fits(self, *a, *b);
@@ -343,7 +347,8 @@ impl Storm {
         a != b && self.up(a) && self.up(b) && self.state().bridges(a, b)
     }
 
-    /// Frames pass between two hosts that are connected, and packets between two that the router connects.
+    /// Checks that frames pass between two hosts that are connected, and packets between two that the router
+    /// connects.
     fn flows(&mut self) {
         if let Some((a, b)) = self.pair(|storm, a, b| storm.state().bridges(a, b)) {
             for dst in [mac(b as u16), BROADCAST] {
@@ -356,7 +361,7 @@ impl Storm {
         if let Some((a, b)) = self.pair(routed) {
             let vlans = [a, b].map(|n| self.running[n - 1].vlan);
             let routers = vlans.map(|vlan| self.routers[index_of(vlan).unwrap()]);
-            // As long as it is unlike any other: a number, between two words.
+            // Take a number that no other frame has, and put it between two words.
             let unlike = frame(BROADCAST, BROADCAST).0[14..18].to_vec();
             let payload = [b"probe", &unlike[..], b"probe"].concat();
             let probe = Frame(packet(routers[0], a, b, vlans, &payload));
@@ -366,12 +371,12 @@ impl Storm {
         }
     }
 
-    /// Host `a` sends until host `b` has got it.
+    /// Sends from host `a` until the frame arrives at host `b`.
     fn passes(&mut self, a: usize, b: usize, probe: &Frame, is_it: &dyn Fn(&Frame) -> bool) {
         let mut tries = 0;
         let arrived = wait_until(DEADLINE, || {
             tries += 1;
-            // Its link may still be coming up.
+            // The host's link may still be coming up.
             let _ = self.bed.host(a).try_send(probe);
             wait_until(Duration::from_millis(200), || self.arrives(b, is_it))
         });
@@ -388,7 +393,7 @@ impl Storm {
         }
     }
 
-    /// Looks for a probe; everything else that has arrived is checked.
+    /// Looks for a probe, and checks all other frames that have arrived.
     fn arrives(&mut self, at: usize, is_it: &dyn Fn(&Frame) -> bool) -> Option<()> {
         let mut found = None;
         while let Some(frame) = self.bed.host(at).next() {
@@ -402,7 +407,8 @@ impl Storm {
         found
     }
 
-    /// After the storm, everything is plugged in again: the switch does what its configuration says, also after a restart.
+    /// Ends the storm: everything is connected again, and the switch does what its configuration demands, also after a
+    /// restart.
     pub fn end(mut self) {
         self.events += 1;
         for at in 1..=HOSTS {

@@ -1,4 +1,4 @@
-//! Numbered frames between random hosts, bridged and routed, and the check of every one that arrives.
+//! Numbered frames between random hosts, bridged and routed, and the check of every frame that arrives.
 
 use crate::harness::{BROADCAST, Host, frame, mac};
 use crate::model::{HOSTS, History, State, VLANS};
@@ -10,42 +10,42 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Between two frames.
+/// The time between two frames of a host.
 const GAP: Duration = Duration::from_millis(1);
-/// Arrivals that are remembered for each host: more than can be on the way.
+/// The number of arrivals that are remembered for each host: more than can be under way.
 const REMEMBERED: usize = 20_000;
-/// What the payload starts with.
+/// The beginning of the payload.
 const MARK: &[u8] = b"storm";
-/// The payload: the mark, the sender, the epoch, the number.
+/// The length of the payload: the mark, the sender, the epoch, the number.
 const PAYLOAD: usize = MARK.len() + 9;
-/// Where the payload of a frame that is not IP starts, and of a UDP packet.
+/// The offset of the payload in a frame that is not IP, and in a UDP packet.
 const BRIDGED_AT: usize = 14;
 const ROUTED_AT: usize = 14 + 20 + 8;
-/// Time to live of packets.
+/// The time to live of packets.
 const TTL: u8 = 64;
 
-/// The frames that have arrived at a host, by source and number, and in which order.
+/// The frames that have arrived at a host, by source and number, and their order.
 type Seen = (HashSet<(u8, u32)>, VecDeque<(u8, u32)>);
 
-/// Where frames leave, each host's; `None` while it has no netdev.
+/// The socket of each host; `None` while the host has no netdev.
 type Sockets = Arc<Vec<Mutex<Option<PacketSocket>>>>;
 
-/// Frames that are sent until it is dropped.
+/// Threads that send frames until this is dropped.
 pub struct Traffic {
     stop: Arc<AtomicBool>,
-    /// The number of the newest moment of `history`.
+    /// The number of the newest epoch of `history`.
     epoch: Arc<AtomicU32>,
     sockets: Sockets,
     sender: Option<JoinHandle<u32>>,
     history: History,
     seen: Vec<Seen>,
     routers: [[u8; 6]; VLANS.len()],
-    /// Arrivals that were checked: bridged, and routed.
+    /// The numbers of checked arrivals, bridged and routed.
     pub bridged: u64,
     pub routed: u64,
 }
 
-/// What a frame says of itself.
+/// The contents of a frame's payload.
 struct Said {
     from: usize,
     epoch: u32,
@@ -79,7 +79,7 @@ pub fn packet(router: [u8; 6], from: usize, to: usize, vlans: [u16; 2], payload:
     let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
     ip[10..12].copy_from_slice(&sum.to_be_bytes());
     let mut bytes = [&router[..], &mac(from as u16), &[8, 0], &ip].concat();
-    // The discard port. UDP without a checksum.
+    // The discard port; UDP without a checksum.
     bytes.extend([0, 9, 0, 9]);
     bytes.extend((length - 20).to_be_bytes());
     bytes.extend([0, 0]);
@@ -88,7 +88,7 @@ pub fn packet(router: [u8; 6], from: usize, to: usize, vlans: [u16; 2], payload:
     bytes
 }
 
-/// A random frame of the storm: its sender, epoch and number are in its payload.
+/// A random frame of the storm, with its sender, epoch and number in its payload.
 fn random_frame(random: &mut Random, routers: &[[u8; 6]], from: usize, epoch: u32, number: u32) -> Vec<u8> {
     let to = random.below(HOSTS) + 1;
     let payload = payload(from, epoch, number);
@@ -111,7 +111,7 @@ fn socket(host: &Host) -> PacketSocket {
 }
 
 impl Traffic {
-    /// `routers` are the router's MAC addresses in the VLANs.
+    /// Starts the traffic. `routers` are the router's MAC addresses in the VLANs.
     pub fn start(hosts: &[Host], seed: u64, state: &State, routers: [[u8; 6]; VLANS.len()]) -> Self {
         let sockets: Sockets = Arc::new(hosts.iter().map(|host| Mutex::new(Some(socket(host)))).collect());
         let (stop, epoch) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
@@ -125,7 +125,7 @@ impl Traffic {
                 let epoch = now.load(Ordering::Acquire);
                 let bytes = random_frame(&mut random, &routers, from, epoch, number);
                 if let Some(socket) = senders[from - 1].lock().unwrap().as_ref() {
-                    // A host whose link is down sends nothing.
+                    // While its link is down, a host cannot send.
                     let _ = socket.send(&bytes);
                 }
                 std::thread::sleep(GAP);
@@ -147,22 +147,22 @@ impl Traffic {
         }
     }
 
-    /// Host `at` loses its netdev: it sends nothing until [`Self::back`].
+    /// Host `at` loses its netdev: it sends nothing until [`Self::back`] is called.
     pub fn away(&self, at: usize) {
         *self.sockets[at - 1].lock().unwrap() = None;
     }
-    /// Host `at` is a new one.
+    /// Replaces host `at` by a new one.
     pub fn back(&self, at: usize, host: &Host) {
         *self.sockets[at - 1].lock().unwrap() = Some(socket(host));
     }
 
-    /// From now on the switch may do any of these.
+    /// Begins an epoch in which the switch may be in any of these states.
     pub fn any_of(&mut self, states: Vec<State>) {
         let epoch = self.history.any_of(states);
         self.epoch.store(epoch, Ordering::Release);
     }
 
-    /// Checks all that has arrived.
+    /// Checks all frames that have arrived.
     pub fn check(&mut self, hosts: &[Host]) {
         for (host, at) in hosts.iter().zip(1..) {
             while let Some(frame) = host.next() {
@@ -204,7 +204,8 @@ impl Traffic {
         self.history.allowed(said.epoch, |state| state.bridges(said.from, at))
     }
 
-    /// The source is the router's address in the destination's VLAN, and the time to live is one less.
+    /// True when the source is the router's address in the destination's VLAN, and the time to live is one
+    /// less.
     fn may_be_routed(&self, at: usize, said: &Said, bytes: &[u8]) -> bool {
         let (vlan, to) = (u16::from(bytes[32]), usize::from(bytes[33]));
         let router = crate::model::index_of(vlan).map(|index| self.routers[index]);
@@ -214,7 +215,7 @@ impl Traffic {
             && self.history.allowed(said.epoch, |state| state.routes(said.from, to, vlan, at))
     }
 
-    /// Ends the stream; answers how many frames were sent.
+    /// Ends the traffic; returns the number of frames sent.
     pub fn stop(&mut self) -> u32 {
         self.stop.store(true, Ordering::Relaxed);
         self.sender.take().map_or(0, |sender| sender.join().unwrap())

@@ -1,12 +1,12 @@
-//! `make install` from a tree without a build, into a package's directory, twice: with a stand-in for cargo that builds
-//! something with make on the way, as libbpf-sys does.
+//! Runs `make install` twice from a tree without a build, into a package's directory, with a substitute for cargo that
+//! itself runs make, as the build of libbpf-sys does.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-/// The stand-in for cargo. Its sub-make installs by variables of the same names, given by environment.
+/// The substitute for cargo. Its make uses variables of the same names, which it takes from the environment.
 const CARGO: &str = r#"#!/bin/sh
 set -eu
 mkdir -p target/release

@@ -1,4 +1,5 @@
-//! FPM with the real zebra: its session, its restart, the switch's restart, and clients that are none.
+//! FPM with the real zebra: its session, its restart, the switch's restart, and clients that do not speak
+//! FPM.
 
 use crate::frr::{Frr, PATIENCE, missing};
 use crate::harness::{Bed, Plane, scenarios, wait_until};
@@ -50,7 +51,7 @@ fn counter(bed: &Bed, name: &str) -> u64 {
     found.unwrap_or_else(|| panic!("{name} in {view}"))["count"].as_u64().unwrap()
 }
 
-/// What the plane does with a route, as `show ip route` has it.
+/// The offload state of a route in `show ip route`.
 fn offload(bed: &Bed, prefix: &str) -> String {
     let view = bed.ask("show ip route");
     let route = view["routes"].as_array().unwrap().iter().find(|route| route["prefix"] == prefix).cloned();
@@ -75,7 +76,7 @@ fn zebra_hands_its_routes_over(plane: Plane) {
     }
     let bed = bed(plane);
     let mut frr = Frr::start(&bed.net, &[], ROUTES);
-    // Two connected networks, four routes, and where there is IPv6 its link-local network.
+    // Two connected networks, four routes and, where there is IPv6, the link-local network.
     let all = |view: &Value| view["routes"]["total"].as_u64() >= Some(6) && view["phase"] == "synced";
     let view = waits(&bed, "zebra's routes", all);
     let total = view["routes"]["total"].as_u64().unwrap();
@@ -86,7 +87,7 @@ fn zebra_hands_its_routes_over(plane: Plane) {
     assert!(done.is_some(), "{}", bed.exec(&["show ip route", "show fpm"]));
     waits(&bed, "what became of them", |view| view["routes"]["offloaded"] == 6);
 
-    // A change, in FRR's old way.
+    // A change in the encoding of FRR before version 10.
     frr.load("no ip route 10.9.2.0/24 10.0.10.1\n");
     let view = waits(&bed, "an update", |view| view["answers_read"] == false);
     assert_eq!(view["routes"]["total"], total, "{view}");
@@ -96,7 +97,8 @@ fn zebra_hands_its_routes_over(plane: Plane) {
     waits(&bed, "a deletion", |view| view["routes"]["total"] == total - 1);
     assert_eq!(counter(&bed, "routes_swept"), 0);
 
-    // Zebra is killed; its routes are kept, in the plane too, until it has come back and been quiet for a while.
+    // Zebra is killed. Its routes stay, in the plane too, until it has come back and has sent nothing for some
+    // time.
     frr.kill("zebra");
     waits(&bed, "the session's end", |view| view["phase"] == "holding");
     frr.restart("zebra");
@@ -108,13 +110,13 @@ fn zebra_hands_its_routes_over(plane: Plane) {
     println!("{} routes swept, {total} left", counter(&bed, "routes_swept"));
     bed.host(1).reaches("10.9.1.1");
 
-    // The switch is killed; frames keep flowing, and zebra finds the new one.
+    // The daemon is killed; frames are still forwarded, and zebra connects to the new daemon.
     bed.end_daemon(Signal::SIGKILL);
     bed.start();
     waits(&bed, "zebra to come back", |view| view["routes"]["total"].as_u64() == Some(total));
     bed.host(1).reaches("10.9.1.1");
 
-    // Switched off: its routes are no longer used, the kernel's are.
+    // When FPM is switched off, its routes are removed and the kernel's are used.
     bed.configure("no fpm server");
     waits(&bed, "nothing left", |view| view["phase"] == "idle" && view["routes"]["total"] == 0);
     bed.host(1).reaches("10.9.1.1");
@@ -129,24 +131,25 @@ fn hostile_clients(plane: Plane) {
     };
     let mut first = connect();
     waits(&bed, "a session", |view| view["client"].is_string());
-    // Another one is turned away.
+    // A second client is refused.
     let mut second = connect();
     assert_eq!(second.read(&mut [0]).expect("closed"), 0);
     assert_eq!(counter(&bed, "clients_turned_away"), 1);
-    // What is no frame ends the session; the next client is served.
+    // Data that is not an FPM frame ends the session; the next client is accepted.
     first.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("written");
     waits(&bed, "the session's end", |view| view["client"].is_null());
     assert_eq!(counter(&bed, "frame_version"), 1);
     let mut third = connect();
     waits(&bed, "a session", |view| view["client"].is_string());
-    // Malformed messages are counted, in a frame that never ends the daemon has only what a frame can be.
+    // A malformed message is counted. An FPM frame that never ends takes only the memory of the longest
+    // frame.
     third.write_all(&[1, 1, 0, 8, 9, 9, 9, 9, 1, 1, 0xff, 0xff]).expect("written");
     third.write_all(&[0; 60_000]).expect("written");
     let seen = wait_until(PATIENCE, || (counter(&bed, "malformed_header") == 1).then_some(()));
     assert!(seen.is_some(), "{}", bed.exec(&["show fpm counters"]));
     drop(third);
     waits(&bed, "the session's end", |view| view["client"].is_null());
-    // The socket can't be had twice, and a command that can't have it changes nothing.
+    // Another program has the port, and a command that needs it is refused and changes nothing.
     let taken = bed.net.run(|| std::net::TcpListener::bind("127.0.0.1:2621")).expect("bound");
     let said = bed.try_configure("fpm server port 2621").expect_err("refused");
     assert!(said.contains("127.0.0.1:2621") && said.contains("in use"), "{said}");

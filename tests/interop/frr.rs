@@ -1,4 +1,5 @@
-//! FRR in a namespace of a scenario's: daemons with files and sockets of their own, ended by their process.
+//! FRR in a scenario's namespace: daemons with files and sockets of their own, which are killed by their
+//! process numbers.
 
 use crate::harness::{Net, wait_until};
 use std::ops::Deref;
@@ -7,19 +8,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Where Debian's package has the daemons.
+/// The directory of the daemons in Debian's package.
 const DAEMONS: &str = "/usr/lib/frr";
-/// Protocols take their time, on a busy machine more.
+/// The longest wait for a protocol on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Why FRR can't be used here.
+/// Why FRR cannot be used here.
 pub fn missing() -> Option<String> {
     let here = Path::new(DAEMONS).join("zebra").exists()
         && nix::unistd::User::from_name("frr").ok().flatten().is_some();
     (!here).then(|| "FRR is not installed (package frr)".into())
 }
 
-/// FRR in a namespace. Its daemons are killed when dropped.
+/// FRR in a namespace. Its daemons are killed when this is dropped.
 pub struct Frr<'a> {
     net: &'a Net,
     daemons: Vec<(&'static str, Child)>,
@@ -27,7 +28,7 @@ pub struct Frr<'a> {
 }
 
 impl<'a> Frr<'a> {
-    /// Starts zebra with the FPM module, staticd and `daemons`, and has them take `configuration`.
+    /// Starts zebra with the FPM module, staticd and `daemons`, and loads `configuration`.
     pub fn start(net: &'a Net, daemons: &[&'static str], configuration: &str) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o777))
@@ -44,18 +45,18 @@ impl<'a> Frr<'a> {
         frr.load(configuration);
         frr
     }
-    /// Has the daemons take configuration lines.
+    /// Loads configuration lines.
     pub fn load(&self, configuration: &str) {
         let file = self.file("lines.conf");
         std::fs::write(&file, configuration).expect("written");
         let said = self.vtysh(&["-f".as_ref(), file.as_os_str()]);
         assert!(!said.contains("% "), "FRR refuses: {said}");
     }
-    /// What a `show` command says.
+    /// The output of a `show` command.
     pub fn show(&self, command: &str) -> String {
         self.vtysh(&["-c".as_ref(), command.as_ref()])
     }
-    /// Kills a daemon and starts it anew, without its configuration.
+    /// Kills a daemon and starts it again without its configuration.
     pub fn restart(&mut self, daemon: &'static str) {
         self.kill(daemon);
         self.run(daemon);
@@ -122,7 +123,7 @@ impl Drop for Frr<'_> {
     }
 }
 
-/// Several beds, taken down before the first of them is.
+/// Several beds. All switches are taken down before the first wire is.
 pub struct Beds(pub Vec<crate::harness::Bed>);
 
 impl Deref for Beds {

@@ -1,4 +1,4 @@
-//! labs/fabric.clab.yml, from `lanyard lab up` to nothing left.
+//! labs/fabric.clab.yml, from `lanyard lab up` to complete removal.
 
 use crate::frr::missing;
 use crate::harness::daemon::LANYARD;
@@ -9,7 +9,8 @@ scenarios! {
     a_fabric: ebpf soft;
 }
 
-/// In a mount namespace with a /run and a /var/lib/lanyard of its own, so that everything is gone with it, whatever happens.
+/// The script runs in a mount namespace with a /run and a /var/lib/lanyard of its own, so that everything is removed
+/// with it.
 const SCRIPT: &str = r#"
 set -eu
 mount -t tmpfs -o mode=755 lanyard /run

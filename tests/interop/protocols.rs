@@ -104,7 +104,7 @@ fn two_switches_and_a_router(plane: Plane) {
     let (first, second) = (&beds[0], &beds[1]);
     first.net.ip(&format!("link add name uplink type veth peer name uplink netns {}", second.net.path()));
     for (bed, config) in [(first, FIRST), (second, SECOND)] {
-        // What FRR sends is nobody's to account for.
+        // Do not check counters: FRR sends frames that the bed does not know.
         bed.exact.set(false);
         bed.chatter.set(true);
         std::fs::write(bed.config_file(), config).unwrap();
@@ -129,7 +129,7 @@ fn two_switches_and_a_router(plane: Plane) {
     assert!(back.is_some(), "the router behind BGP does not answer: {}", second.exec(&["show ip route"]));
     host.tcp(other, "10.0.30.1", 1 << 20);
 
-    // The link between the switches goes, and its routes; it comes back, and they do.
+    // The link between the switches goes down, and its routes are removed; when it comes up, they are back.
     first.configure("interface uplink\nshutdown");
     let gone = wait_until(PATIENCE, || routes_to(first, "10.0.30.0/24", "ospf").is_none().then_some(()));
     assert!(gone.is_some(), "{}", first.exec(&["show ip route"]));

@@ -1,4 +1,4 @@
-//! A million routes by FPM: how long until each is in the plane and answered, and what they cost in memory.
+//! A million routes by FPM: the time until each is in the plane and answered, and their memory.
 
 use crate::harness::{Bed, Plane, scenarios, wait_until};
 use std::io::{Read, Write};
@@ -19,11 +19,11 @@ interface vlan 10
 fpm server
 ";
 
-/// As many as the Internet has, and a debug build's share of a busy machine.
+/// About the number of routes in the Internet.
 const ROUTES: u32 = 1_000_000;
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// A frame around a netlink message of these 16-bit kind, header and attributes.
+/// An FPM frame with a netlink message of this type, header and attributes.
 fn frame(kind: u16, header: &[u8], attributes: &[(u16, &[u8])]) -> Vec<u8> {
     let mut body = header.to_vec();
     for (number, value) in attributes {
@@ -42,7 +42,7 @@ fn frame(kind: u16, header: &[u8], attributes: &[(u16, &[u8])]) -> Vec<u8> {
     out
 }
 
-/// Every /24 from 16.0.0.0 on, as FRR encodes them: next-hop groups of 16 different neighbours.
+/// Every /24 from 16.0.0.0 on, as FRR encodes them, with next-hop groups of 16 different neighbours.
 fn session(ifindex: u32) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(ROUTES as usize * 56);
     for n in 1..=16u32 {
@@ -113,7 +113,7 @@ fn a_million_routes(plane: Plane) {
     let view = bed.ask("show fpm");
     assert_eq!(view["routes"]["total"], ROUTES, "{view}");
     assert_eq!(view["routes"]["failed"], 0, "{view}");
-    // Gone again, all of them.
+    // The session's end removes all of them.
     drop(stream);
     bed.configure("no fpm server");
     let gone = wait_until(PATIENCE, || (bed.ask("show fpm")["routes"]["total"] == 0).then_some(()));

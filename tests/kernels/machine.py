@@ -13,11 +13,12 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 QEMU = "qemu-system-x86_64"
-# What mounts the guest's root, in this order; what they depend on comes first.
+# The modules that mount the guest's root, in this order; modules that others depend on come first.
 MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay")
 MEMORY_MB = 2048
 CPUS = 2
-# The 82576 of igb is in QEMU from 8.0 on; drivers of the ports, and what QEMU calls the device.
+# igb emulates an 82576, which QEMU has from 8.0 on. The drivers of the ports, and QEMU's names of
+# the devices.
 MODELS = {"e1000e": "e1000e", "igb": "igb", "vmxnet3": "vmxnet3", "virtio": "virtio-net-pci", "virtio-mq": "virtio-net-pci"}
 MANY_QUEUES, QUEUES = "virtio-mq", 4
 
@@ -30,7 +31,7 @@ class Guest:
 
     def initrd(self):
         """Makes the initial RAM disk: busybox and the modules that mount the root."""
-        # A part of the name, so that another version of the script is another file.
+        # A part of the file's name, so that another version of the script gets another file.
         path = os.path.join(self.cache, "boot", f"initrd-{self.version}")
         script = os.path.join(HERE, "guest", "initrd.sh")
         if os.path.exists(path) and os.path.getmtime(path) > os.path.getmtime(script):
@@ -66,7 +67,7 @@ class Guest:
 
         for module in MODULES:
             name = module.replace("_", "[-_]")
-            # A module that is not there is a part of the kernel.
+            # A module without a file is built into the kernel.
             for path in depends:
                 if re.search(rf"/{name}\.ko(\.xz|\.zst)?$", path):
                     add(path)

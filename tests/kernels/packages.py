@@ -8,12 +8,12 @@ import re
 import shutil
 import subprocess
 
-# The suites that have Debian 11's, 12's and 13's kernels, by the part of the archive they are in.
+# The suites with the kernels of Debian 11, 12 and 13, by the part of the archive that has them.
 SUITES = {
     "main": "bookworm bookworm-backports bullseye trixie-backports",
     "security": "bookworm-security bullseye-security",
 }
-# What no guest has use for: most of the unpacked size.
+# Directories that no guest needs: most of the unpacked size.
 LEFT_OUT = ("drivers/gpu", "drivers/media", "drivers/infiniband", "drivers/iio", "drivers/staging", "drivers/usb", "sound",
             "drivers/net/wireless", "drivers/scsi", "drivers/isdn", "fs/xfs", "fs/btrfs", "fs/ceph", "fs/nfs", "fs/smb")
 
@@ -81,7 +81,7 @@ class Packages:
         self.update()
         image = f"linux-image-{version}"
         depends = self._apt("apt-cache", "depends", image).stdout
-        # Later kernels come in parts.
+        # Later kernels consist of several packages.
         parts = [part for part in (f"linux-binary-{version}", f"linux-modules-{version}") if part in depends]
         with_files = os.path.join(self.cache, "unpacked")
         shutil.rmtree(with_files, ignore_errors=True)
@@ -110,7 +110,8 @@ class Packages:
         shutil.copy(os.path.join(unpacked, image), os.path.join(self.cache, "boot", f"vmlinuz-{version}"))
         modules = os.path.join(self.cache, "modules", version)
         shutil.rmtree(modules, ignore_errors=True)
-        # depmod wants the layout of a root; the index it writes is what says that the kernel is there.
+        # depmod needs the directory layout of a root. The index that it writes marks the kernel as
+        # complete.
         base = os.path.join(unpacked, "root")
         os.makedirs(os.path.join(base, "lib/modules"))
         os.rename(os.path.join(unpacked, tree, version), os.path.join(base, "lib/modules", version))

@@ -1,4 +1,4 @@
-//! What a stranger's eyes see: tcpdump on every wire.
+//! What tcpdump shows on every wire, seen from outside the switch.
 
 use crate::harness::{Bed, Net, Plane, scenarios, wait_for};
 use std::io::{BufRead, BufReader};
@@ -16,7 +16,7 @@ struct Dump {
 }
 
 impl Dump {
-    /// Starts it; it listens when this returns.
+    /// Starts tcpdump, and returns when it captures.
     fn start(net: &Net, device: &str) -> Self {
         let mut command = Command::new("tcpdump");
         command.args(["--immediate-mode", "-lnnei", device]).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -31,7 +31,7 @@ impl Dump {
         }
         std::thread::spawn(move || drop(std::io::copy(&mut said, &mut std::io::sink())));
         let seen = this.seen.clone();
-        // A line that starts with the time is a frame; its bytes may follow.
+        // A line that begins with the time stands for a frame; lines with its bytes may follow.
         let is_frame = |line: &String| line.starts_with(|c: char| c.is_ascii_digit());
         std::thread::spawn(move || {
             for line in BufReader::new(out).lines().map_while(Result::ok).filter(is_frame) {
@@ -42,7 +42,7 @@ impl Dump {
         });
         this
     }
-    /// The frames it has seen so far, a line each; the marks apart, by their number.
+    /// The frames seen so far, one line each, without the marks; and the number of marks.
     fn seen(&self) -> (Vec<String>, usize) {
         let seen = self.seen.lock().unwrap();
         let (marks, frames): (Vec<&str>, Vec<&str>) =
@@ -53,7 +53,7 @@ impl Dump {
 
 impl Drop for Dump {
     fn drop(&mut self) {
-        // It may have ended.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -90,7 +90,7 @@ fn tcpdump_sees_no_leak(plane: Plane) {
             at + 1
         );
     }
-    // The trunk that carries the VLAN got the one broadcast, tagged; the others nothing.
+    // The trunk that carries the VLAN got the one broadcast, tagged; the other ports got nothing.
     assert_eq!((&seen[2], &seen[4]), (&Vec::new(), &Vec::new()));
     let trunk = &seen[3];
     assert!(

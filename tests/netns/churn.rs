@@ -1,7 +1,8 @@
-//! A thousand changes of routes a second while frames pass: each frame goes by the route of before or by the one after, and to
-//! nobody else.
+//! A thousand route changes per second while frames are forwarded: each frame takes the route from before or after a
+//! change, and arrives at no other host.
 //!
-//! `LANYARD_CHURN_S` says for how many seconds, 3 unless it does. Read first: docs/routing.md, "Following the kernel", on order.
+//! `LANYARD_CHURN_S` is the duration in seconds, 3 by default. Read first: docs/routing.md, "Following the kernel", on
+//! order.
 
 use crate::follow;
 use crate::harness::{Bed, DEADLINE, Host, Plane, scenarios, wait_for, wait_until};
@@ -15,7 +16,7 @@ scenarios! {
     a_thousand_changes_a_second: ebpf soft;
 }
 
-/// Host 1 sends; hosts 2 and 3 are the next hops. Whatever is churned lies below one of these routes.
+/// Host 1 sends; hosts 2 and 3 are the next hops. All routes that change are below one of these routes.
 const ROUTES: &str = "\
 ip route 10.11.0.0 255.255.0.0 10.0.20.1
 ip route 10.12.0.0 255.255.0.0 10.0.30.1
@@ -24,16 +25,18 @@ ipv6 route fd00:f006::/32 fd00:30::1
 ";
 
 const PER_SECOND: u32 = 1000;
-/// Changes given to the kernel at once.
+/// The number of changes that the kernel is given at once.
 const BURST: u32 = 50;
-/// Prefixes of each kind that come and go.
+/// The number of prefixes of each kind that change.
 const EACH: u32 = 25;
 const KINDS: u32 = 8;
 const SLOTS: u32 = KINDS * EACH;
-/// Datagrams on the way at once: fewer than any queue on the way has room for, however long its reader is not let run.
+/// The number of datagrams that are under way at once: fewer than any queue on the way holds, even if its reader is
+/// not scheduled for long.
 const ROUND: u32 = 50;
 
-/// A prefix that is churned: what is done to it, by turns; and an address, with the hosts that may get what is sent there.
+/// A prefix that changes: the changes, which take turns; and an address in it, with the hosts at which its packets may
+/// arrive.
 struct Slot {
     turns: [String; 2],
     address: IpAddr,
@@ -44,24 +47,24 @@ fn slot(n: u32) -> Slot {
     let (kind, i) = (n % KINDS, n / KINDS);
     let both: &[usize] = &[2, 3];
     let (turns, address, allowed): (_, _, &[usize]) = match kind {
-        // One next hop, then the other.
+        // The next hop alternates between two.
         0 => {
             let turn = |via| format!("route replace 10.10.{i}.0/24 via 10.0.{via}.1");
             ([turn(20), turn(30)], format!("10.10.{i}.9"), both)
         }
-        // A longer match that comes and goes.
+        // A longer match is added and removed.
         1 => (
             [format!("route add 10.11.{i}.0/24 via 10.0.30.1"), format!("route del 10.11.{i}.0/24")],
             format!("10.11.{i}.9"),
             both,
         ),
-        // Beside what is used: the same /24 of the table is divided and put together.
+        // A route beside the used one is added and removed: the same /24 of the table is divided and merged.
         2 => (
             [format!("route add 10.12.{i}.128/25 via 10.0.20.1"), format!("route del 10.12.{i}.128/25")],
             format!("10.12.{i}.9"),
             &[3],
         ),
-        // A group that loses a member and has it back.
+        // A group loses a member and gets it back.
         3 => {
             let route = format!("route replace 10.13.{i}.0/24");
             (
@@ -73,7 +76,7 @@ fn slot(n: u32) -> Slot {
                 both,
             )
         }
-        // The better of two metrics.
+        // The better of two metrics is removed and added.
         4 => (
             [
                 format!("route add 10.14.{i}.0/24 via 10.0.30.1 metric 50"),
@@ -106,25 +109,26 @@ fn slot(n: u32) -> Slot {
     Slot { turns, address: address.parse().unwrap(), allowed }
 }
 
-/// Changes `first..`, as many as make a burst.
+/// The changes from number `first` on, as many as make a burst.
 fn burst(slots: &[Slot], first: u32) -> String {
     let line = |n: u32| slots[(n % SLOTS) as usize].turns[(n / SLOTS % 2) as usize].clone();
     (first..first + BURST).map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// What sends, and what has been sent.
+/// Sends traffic, and counts it.
 struct Traffic<'b> {
     bed: &'b Bed,
     four: UdpSocket,
     six: UdpSocket,
     sent: u32,
-    /// Sent once more.
+    /// The number of datagrams that were sent again.
     again: usize,
 }
 
 impl Traffic<'_> {
-    /// Sends a round over the slots, and waits until all of it is where it may be. The soft plane's rings hold a few
-    /// milliseconds: what a daemon that was not let run for longer has lost is sent again, and may go nowhere else.
+    /// Sends a round over the slots, and waits until every datagram has arrived where it may. The soft plane's rings
+    /// hold a few milliseconds of traffic: datagrams that were lost because the daemon was not scheduled are sent
+    /// again, under the same rule.
     fn round(&mut self, slots: &[Slot]) {
         let numbers: Vec<u32> = (self.sent..self.sent + ROUND).collect();
         self.sent += ROUND;
@@ -167,13 +171,13 @@ impl Traffic<'_> {
     }
 }
 
-/// `None` when the plane does not route.
+/// Returns `None` when the plane does not route.
 fn with_hosts(plane: Plane) -> Option<Bed> {
     let bed = follow::with_hosts(plane, ROUTES)?;
     for (n, vlan) in [(1, 10), (2, 20), (3, 30)] {
         let host = bed.host(n);
         if n > 1 {
-            // What is sent to it ends there.
+            // Packets for the changing prefixes end at these hosts.
             host.net.ip("route add blackhole 10.0.0.0/8\nroute add blackhole fd00:f000::/20");
         }
         host.reaches(&format!("10.0.{vlan}.254"));
@@ -182,7 +186,7 @@ fn with_hosts(plane: Plane) -> Option<Bed> {
     Some(bed)
 }
 
-/// The interface that the kernel would take.
+/// The interface that the kernel selects.
 fn kernel_says(bed: &Bed, address: IpAddr) -> String {
     let output = bed.net.output(Command::new("ip").args(["route", "get", &address.to_string()]));
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -219,7 +223,7 @@ fn a_thousand_changes_a_second(plane: Plane) {
             }
             let _end = AtEnd(&done);
             for made in (0..total).step_by(BURST as usize) {
-                // A rate has a clock: this is no wait for something to have happened.
+                // This sleep sets the rate of changes; it does not wait for an effect.
                 let due = began + Duration::from_secs(1) * made / PER_SECOND;
                 std::thread::sleep(due.saturating_duration_since(Instant::now()));
                 net.ip(&burst(&slots, SLOTS + made));

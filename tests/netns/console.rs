@@ -1,4 +1,4 @@
-//! What is said to people: refusals, the classic bridge commands, events, a switch without rights.
+//! Output for users: refusals, the classic bridge commands, events, a switch without rights.
 
 use crate::harness::daemon::{Daemon, LANYARD, lanyard};
 use crate::harness::{BROADCAST, Bed, Plane, frame, mac, scenarios, wait_for};
@@ -50,7 +50,7 @@ fn refusals_change_nothing(plane: Plane) {
     }
     assert_eq!(bed.show("show running-config"), before);
     bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2]);
-    // The first refusal ends it: what came before is done, what follows is not.
+    // The first refusal ends the run: the commands before it are carried out, the following ones are not.
     let said = crate::harness::daemon::cli(
         &bed.instance,
         &["configure terminal", "hostname a", "nonsense", "hostname b"],
@@ -60,7 +60,7 @@ fn refusals_change_nothing(plane: Plane) {
     assert!(said.contains("there-is-none"), "{said}");
 }
 
-/// As it has been typed for decades; the instance is the bridge.
+/// The classic commands of brctl; the instance is the bridge.
 fn the_classic_bridge_procedure(plane: Plane) {
     let bed = Bed::new(plane, 3, "");
     let brctl = |line: &str| {
@@ -117,7 +117,7 @@ fn link_events(plane: Plane) {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let users = |bed: &Bed| bed.ask("show users")["users"].as_array().unwrap().len();
-    // Ours, and the one that watches; once its command runs, it is idle.
+    // The session of the bed, and the one that monitors, which is idle once its command runs.
     wait_for("the session that watches", || (users(&bed) >= 2).then_some(()));
     let flap = |state: &str| {
         bed.host(2).net.ip(&format!("link set eth0 {state}"));
@@ -138,8 +138,8 @@ fn link_events(plane: Plane) {
     child.wait().unwrap();
 }
 
-/// expect and Netmiko have a terminal that answers no cursor query: no command waits for an answer, and no part of an escape
-/// sequence in the input is taken for text.
+/// expect and Netmiko have terminals that do not answer cursor queries: no command waits for an answer, and no part of
+/// an escape sequence in the input is read as text.
 fn a_terminal_that_answers_no_query(plane: Plane) {
     let bed = Bed::new(plane, 2, TWO);
     for (term, queries) in [("vt100", 0), ("dumb", 0), ("xterm", 1)] {
@@ -167,19 +167,19 @@ fn a_terminal_that_answers_no_query(plane: Plane) {
         let waited = begin.elapsed();
         drop(pty.slave);
         let mut bytes = Vec::new();
-        // Linux ends the output of a terminal whose other end is closed with an error.
+        // On Linux, reading from a terminal whose other end is closed fails with an error.
         let _ = master.read_to_end(&mut bytes);
         let text = String::from_utf8_lossy(&bytes);
         assert_eq!(text.matches("\x1b[6n").count(), queries, "{term}: {text:?}");
         assert!(!text.contains("Invalid input"), "{term}: {text:?}");
         assert_eq!(text.matches("#show clock\r\n").count(), 2, "{term}: {text:?}");
         assert!(text.contains("Lanyard Software") && text.contains("Line   User"), "{term}: {text:?}");
-        // Seven lines waited 2 s each for the answers.
+        // Earlier versions waited 2 s for an answer at each of seven lines.
         assert!(waited < std::time::Duration::from_secs(8), "{term}: {waited:?}");
     }
 }
 
-/// What a terminal shows of a session whose whole input is pasted at once.
+/// The output of a session on a terminal when its whole input is pasted at once.
 fn pasted(bed: &Bed, text: &str) -> String {
     let pty = nix::pty::openpty(None, None).unwrap();
     let end = || Stdio::from(pty.slave.try_clone().unwrap());
@@ -192,13 +192,13 @@ fn pasted(bed: &Bed, text: &str) -> String {
     assert!(child.wait().unwrap().success());
     drop(pty.slave);
     let mut bytes = Vec::new();
-    // Linux ends the output of a terminal whose other end is closed with an error.
+    // On Linux, reading from a terminal whose other end is closed fails with an error.
     let _ = master.read_to_end(&mut bytes);
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The banner comes before the first prompt; a pasted interface without the line that protects it is left shut down, and what
-/// was meant for an interface that is not there runs nowhere.
+/// The banner precedes the first prompt. A pasted interface without the line that protects it is left shut down, and
+/// lines for an interface that does not exist are not run.
 fn a_terminal_is_shown_banners_and_takes_pasted_text(plane: Plane) {
     let bed = Bed::new(plane, 2, &format!("{TWO}banner motd #authorised access only#\n"));
     let text = "configure terminal\ninterface p1\nchannel-group 1 mode active\nno shutdown\n\
@@ -212,7 +212,7 @@ fn a_terminal_is_shown_banners_and_takes_pasted_text(plane: Plane) {
     assert!(shut("p1") && !shut("p2"), "{shown:?}");
 }
 
-/// In a user namespace root is root over nothing but its own: no BPF. The switch says so and forwards all the same.
+/// In a user namespace root cannot load BPF. The switch reports this and forwards on the soft plane.
 fn without_the_right_to_load(plane: Plane) {
     assert_eq!(plane, Plane::soft);
     if !Command::new("unshare").args(["-Urn", "true"]).output().is_ok_and(|output| output.status.success()) {

@@ -1,4 +1,4 @@
-//! DHCP through the relay: dnsmasq as the server, dhclient as the client, both as Debian has them.
+//! DHCP through the relay, with Debian's dnsmasq as the server and dhclient as the client.
 
 use crate::harness::{Bed, DEADLINE, Host, Plane, scenarios, wait_until};
 use std::fs::File;
@@ -13,7 +13,7 @@ scenarios! {
     a_server_on_the_same_machine: soft;
 }
 
-/// A process that ends with the scenario.
+/// A process that is killed when this is dropped.
 struct Running(Child);
 
 impl Drop for Running {
@@ -23,7 +23,7 @@ impl Drop for Running {
     }
 }
 
-/// True when the programs are there; says so when not.
+/// True when the programs are installed; otherwise prints that they are missing.
 fn possible() -> bool {
     let missing: Vec<&str> = ["/usr/sbin/dnsmasq", "/usr/sbin/dhclient"]
         .into_iter()
@@ -43,7 +43,7 @@ fn server(bed: &Bed, host: &Host, arguments: &[&str]) -> Running {
     Running(host.net.spawn(&mut command))
 }
 
-/// A client, which asks until it is answered.
+/// A client that repeats its requests until it gets an answer.
 struct Client<'a> {
     bed: &'a Bed,
     host: &'a Host,
@@ -68,11 +68,11 @@ impl<'a> Client<'a> {
         command.arg("eth0").stdout(Stdio::null()).stderr(Stdio::from(log));
         Running(host.net.spawn(&mut command))
     }
-    /// The lease file once it has `word`, and the rest of its line: the address.
+    /// Waits until the lease file contains `word`; returns the rest of its line, the address.
     fn leased(&mut self, word: &str) -> (String, String) {
         let Self { bed, host, family, running } = self;
         let found = wait_until(DEADLINE, || {
-            // It gives up when it cannot open its socket, as while an address is new.
+            // dhclient exits when it cannot open its socket, for example while an address is new.
             if running.0.try_wait().unwrap().is_some() {
                 *running = Self::spawn(bed, host, family);
             }
@@ -136,7 +136,7 @@ fn relayed(plane: Plane) {
     assert!(counted(&bed, "show ip dhcp relay", "to_client") >= 2);
     let view = bed.show("show ip dhcp relay");
     assert_eq!(view["interfaces"][0]["servers"][0]["address"], "10.0.20.1", "{view}");
-    // The address works.
+    // The leased address works.
     bed.host(1).address(&format!("{address}/24"));
     bed.host(1).net.ip("route add default via 10.0.10.254");
     bed.host(1).reaches("10.0.20.1");
@@ -147,7 +147,7 @@ fn relayed_ipv6(plane: Plane) {
         return;
     }
     let bed = bed(plane, CONFIG);
-    // The server answers from another of its addresses, as one does that has an autoconfigured address, too.
+    // The server answers from another of its addresses, as a server with an autoconfigured address may do.
     bed.host(2).address("fd00:20::2/64");
     bed.host(2).net.ip("route add fd00:20::/64 dev eth0 src fd00:20::2 metric 1");
     let _server = server(&bed, bed.host(2), &["--dhcp-range=fd00:10::50,fd00:10::60,64,1h"]);
@@ -157,7 +157,7 @@ fn relayed_ipv6(plane: Plane) {
     assert!(counted(&bed, "show ipv6 dhcp relay", "to_client") >= 1, "{}", bed.show("show ipv6 dhcp relay"));
 }
 
-/// The server gives addresses to the clients of one circuit only.
+/// The server gives addresses only to the clients of one circuit.
 fn with_relay_information(plane: Plane) {
     if !possible() {
         return;
@@ -174,7 +174,8 @@ fn with_relay_information(plane: Plane) {
     assert!(!text.contains("agent"), "the client has been given the relay's information: {text}");
 }
 
-/// The clients' table is not the server's: it answers to an address of the switch's own.
+/// Client and server are in different routing tables: the server answers to an address of the switch in its
+/// own table.
 fn across_vrfs(plane: Plane) {
     if !possible() {
         return;

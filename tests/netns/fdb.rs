@@ -22,7 +22,7 @@ scenarios! {
 
 const FOUR: &str = "interface range p1 - 4\n switchport\n";
 
-/// Frames from `count` stations, the first of which is `first`.
+/// Frames from `count` stations, beginning with station `first`.
 fn stations(first: u16, count: u16) -> Vec<Frame> {
     (first..first + count).map(|n| frame(BROADCAST, mac(n))).collect()
 }
@@ -40,7 +40,7 @@ fn stations_move(plane: Plane) {
         bed.learned(mac(50), 1, Some(&format!("p{at}")));
         bed.expect_at(1, &to_him, &[at]);
     }
-    // To itself, and to a neighbour on the same port.
+    // A frame to its own sender, and one to a neighbour at the same port.
     bed.expect_drop(4, &frame(mac(50), mac(51)), "same_port");
     bed.expect_drop(4, &frame(mac(52), mac(52)), "same_port");
 }
@@ -52,12 +52,12 @@ fn ageing(plane: Plane) {
     bed.expect_at(2, &idle, &[1, 3]);
     let busy = frame(BROADCAST, mac(1));
     wait_for("an idle address to age out", || {
-        // A frame a while keeps this one young.
+        // A frame every 100 ms keeps this address from ageing out.
         std::thread::sleep(std::time::Duration::from_millis(100));
         bed.exchange(1, std::slice::from_ref(&busy));
         bed.entry(mac(2), 1).is_none().then_some(())
     });
-    // The switch counts in whole seconds.
+    // The switch counts in whole seconds, so up to one second is missing.
     assert!(since.elapsed().as_secs() >= 9, "aged out after {:?}", since.elapsed());
     bed.learned(mac(1), 1, Some("p1"));
     bed.expect_at(1, &frame(mac(2), mac(1)), &[2, 3]);
@@ -88,7 +88,7 @@ fn flushes(plane: Plane) {
     bed.expect_at(1, &frame(mac(201), mac(100)), &[2, 3]);
     bed.expect_at(1, &frame(mac(202), mac(100)), &[2]);
     fill();
-    // The wire comes off: its stations may be anywhere.
+    // The link goes down, so the port's stations may be anywhere.
     bed.host(3).net.ip("link set eth0 down");
     wait_for("the addresses of a port without link to go", || {
         (count(&bed, "interface p3") == 0).then_some(())
@@ -119,7 +119,7 @@ fn limit_of_a_port(plane: Plane) {
     bed.expect_at(2, &frame(BROADCAST, mac(2)), &[1, 3, 4]);
     bed.exchange(1, &stations(100, 20));
     assert_eq!((count(&bed, "interface p1"), count(&bed, "")), (3, 4));
-    // Whoever did not fit is flooded to; everybody else is as before.
+    // Frames for an address that was refused are flooded; other addresses are not affected.
     bed.expect_at(2, &frame(mac(100), mac(2)), &[1]);
     bed.expect_at(2, &frame(mac(110), mac(2)), &[1, 3, 4]);
     bed.expect_at(3, &frame(mac(2), mac(3)), &[2]);
@@ -147,7 +147,7 @@ fn limit_of_a_vlan(plane: Plane) {
     bed.exchange(1, &stations(100, 20));
     assert_eq!((count(&bed, "vlan 10"), count(&bed, "vlan 1")), (4, 20));
     bed.learned(mac(2), 10, Some("p2"));
-    // A move takes no more room.
+    // A move takes no additional entry.
     bed.exchange(3, &tagged(2, 1));
     bed.learned(mac(2), 10, Some("p3"));
 }
@@ -159,7 +159,7 @@ fn limit_of_the_table(plane: Plane) {
     let counted = bed.show("show mac address-table count");
     assert_eq!((&counted["dynamic"], &counted["capacity"]), (&10.into(), &10.into()), "{counted}");
     assert_eq!(counted["refused"], 41, "{counted}");
-    // The host that filled it has not pushed out the other.
+    // The host that filled the table has not displaced the other.
     bed.expect_at(3, &frame(mac(2), mac(3)), &[2]);
     bed.learned(mac(3), 1, None);
     bed.expect_at(1, &frame(mac(140), mac(100)), &[2, 3, 4]);
@@ -174,7 +174,7 @@ fn static_entries(plane: Plane) {
     let (fixed, hole) = (mac(0x32), mac(0x33));
     assert_eq!(bed.entry(fixed, 1), Some(("p2".into(), "static".into())));
     bed.expect_at(1, &frame(fixed, mac(1)), &[2]);
-    // It does not move, and does not go with the others.
+    // A static address does not move, and is not flushed with the others.
     bed.expect_at(3, &frame(BROADCAST, fixed), &[1, 2, 4]);
     bed.exec(&["clear mac address-table dynamic"]);
     assert_eq!(bed.entry(fixed, 1), Some(("p2".into(), "static".into())));
@@ -183,18 +183,18 @@ fn static_entries(plane: Plane) {
     bed.expect_drop(1, &frame(hole, mac(1)), "destination_blackhole");
     bed.expect_drop(1, &frame(mac(2), hole), "source_blackhole");
     bed.expect_drop(1, &frame(BROADCAST, hole), "source_blackhole");
-    // A learned address that is then configured.
+    // A learned address is then configured as static.
     bed.learned(mac(1), 1, Some("p1"));
     bed.configure("mac address-table static 0200.0000.0001 vlan 1 interface p4");
     bed.expect_at(2, &frame(mac(1), mac(2)), &[4]);
     bed.configure("no mac address-table static 0200.0000.0001 vlan 1\nno mac address-table static 0200.0000.0033 vlan 1");
     bed.expect_at(2, &frame(mac(1), mac(2)), &[1, 3, 4]);
     bed.expect_at(1, &frame(BROADCAST, hole), &[2, 3, 4]);
-    // Reserved and group addresses are nobody's.
+    // Reserved and group addresses cannot be static.
     bed.expect_drop(1, &frame(reserved(3), mac(1)), "reserved_address");
 }
 
-/// `monitor events fdb`: one JSON object a line.
+/// `monitor events fdb` prints one JSON object per line.
 fn events(plane: Plane) {
     let bed = Bed::new(plane, 4, FOUR);
     let mut command = Command::new(LANYARD);
@@ -204,7 +204,7 @@ fn events(plane: Plane) {
     let (tell, told) = channel();
     let reader =
         std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| drop(tell.send(line))));
-    // The stream is on when its first event comes.
+    // The stream has begun when its first event arrives.
     wait_for("the stream", || {
         bed.exchange(4, &stations(999, 1));
         bed.exec(&["clear mac address-table dynamic"]);

@@ -1,4 +1,5 @@
-//! What a flood reaches, and what is never relayed: protected ports, blocked floods, reserved addresses, the MTU.
+//! The ports that a flood reaches, and frames that are never relayed: protected ports, blocked floods, reserved
+//! addresses, the MTU.
 
 use crate::harness::frame::{DOT1AD, reserved};
 use crate::harness::{BROADCAST, Bed, Plane, frame, mac, scenarios};
@@ -21,7 +22,7 @@ fn protected_ports(plane: Plane) {
     bed.expect_at(2, &frame(GROUP, mac(2)), &[3, 4]);
     bed.expect_at(1, &frame(mac(99), mac(1)), &[3, 4]);
     bed.expect_at(3, &frame(BROADCAST, mac(3)), &[1, 2, 4]);
-    // Known on both sides.
+    // Both addresses are known.
     bed.expect_drop(1, &frame(mac(2), mac(1)), "isolated");
     bed.expect_at(1, &frame(mac(3), mac(1)), &[3]);
     bed.expect_at(3, &frame(mac(1), mac(3)), &[1]);
@@ -38,7 +39,7 @@ fn blocked_floods(plane: Plane) {
     bed.expect_at(1, &frame(GROUP, mac(1)), &[2, 4]);
     bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2, 3, 4]);
     bed.expect_at(2, &frame(mac(99), mac(2)), &[1, 3, 4]);
-    // A station that is known is reached.
+    // A frame to a known station arrives.
     bed.expect_at(1, &frame(mac(2), mac(1)), &[2]);
 }
 
@@ -51,7 +52,7 @@ fn storm_control(plane: Plane) {
     bed.expect_drop(1, &frame(mac(2), mac(1)), "storm");
     bed.learned(mac(1), 1, None);
     bed.expect_at(1, &frame(GROUP, mac(1)), &[2, 3, 4]);
-    // Other ports have no rate, and a station that is known is reached.
+    // Other ports have no rate limit, and frames to a known station are not limited.
     bed.expect_at(2, &frame(BROADCAST, mac(2)), &[1, 3, 4]);
     bed.expect_at(1, &frame(mac(2), mac(1)), &[2]);
     let shown = bed.show("show storm-control");
@@ -78,7 +79,7 @@ fn reserved_addresses(plane: Plane) {
         "vlan 10\ninterface p1\n switchport\ninterface p2\n switchport mode trunk\ninterface p3\n switchport\n",
     );
     let reason = |x| if x == 1 { "pause" } else { "reserved_address" };
-    // Spanning tree is off: its frames pass. Nothing else does, tagged or not.
+    // Spanning tree is off, so BPDUs are relayed. No other reserved address is, tagged or not.
     bed.expect_at(1, &frame(reserved(0), mac(1)), &[2, 3]);
     for x in 1..16 {
         bed.expect_drop(1, &frame(reserved(x), mac(1)), reason(x));
@@ -86,7 +87,7 @@ fn reserved_addresses(plane: Plane) {
     }
     bed.expect_at(1, &frame([1, 0x80, 0xc2, 0, 0, 0x10], mac(1)), &[2, 3]);
     bed.expect_at(1, &frame([1, 0x80, 0xc2, 0, 0, 0x21], mac(1)), &[2, 3]);
-    // PVST+ frames are multicast like any other.
+    // PVST+ frames are ordinary multicast.
     bed.expect_at(1, &frame([1, 0, 0x0c, 0xcc, 0xcc, 0xcd], mac(1)), &[2, 3]);
     bed.configure("reserved-address 14 forward\nreserved-address 0 drop");
     bed.expect_at(1, &frame(reserved(14), mac(1)), &[2, 3]);
@@ -96,7 +97,7 @@ fn reserved_addresses(plane: Plane) {
     bed.expect_drop(1, &frame(reserved(1), mac(1)), "pause");
 }
 
-/// Every length from a bare header to the MTU and a tag more.
+/// Frames of every length from a bare header to the MTU plus a tag.
 fn lengths(plane: Plane) {
     let config = "vlan 10,20\ninterface range p1 - 2\n switchport access vlan 10\ninterface p3\n switchport mode trunk\n \
         switchport trunk allowed vlan 10\ninterface range p4 - 5\n switchport access vlan 20\n";
@@ -104,7 +105,7 @@ fn lengths(plane: Plane) {
     for len in [14, 15, 16, 60, 1514] {
         bed.expect_at(4, &frame(BROADCAST, mac(4)).len(len), &[5]);
     }
-    // Linux takes no tagged frame with less than two bytes behind its tag's EtherType.
+    // Linux accepts no tagged frame with less than two bytes behind its tag's EtherType.
     for len in [16, 17, 18, 46, 59, 60, 61, 64, 256, 1500, 1514] {
         let f = frame(BROADCAST, mac(1)).len(len);
         bed.expect(1, &f, &[(2, f.clone()), (3, f.vlan(10))]);
@@ -116,19 +117,19 @@ fn lengths(plane: Plane) {
 fn longer_than_the_mtu(plane: Plane) {
     let config = "vlan 10\ninterface range p1 - 3\n switchport mode trunk\n";
     let bed = Bed::with_mtu(plane, 3, 9000, config);
-    // The MTU is that of what a frame carries: its header, and one tag within it, come on top.
+    // The MTU limits the payload: the header, and one tag, are not counted.
     let full = frame(BROADCAST, mac(1)).len(9014);
     bed.expect_at(1, &full, &[2, 3]);
     bed.configure("interface p2\nmtu 1500");
     bed.expect_at(1, &full, &[3]);
     assert_eq!(bed.drops(2, "tx_dropped"), 1);
-    // A packet socket, which the soft plane sends by, has room for a tag only where there is an 802.1Q tag: packet(7).
+    // The soft plane sends through a packet socket, which has room for a tag only if it is an 802.1Q tag: packet(7).
     let most = if plane == Plane::soft { 1514 } else { 1518 };
     bed.expect_at(1, &frame(BROADCAST, mac(1)).len(most), &[2, 3]);
     bed.expect_at(1, &frame(BROADCAST, mac(1)).len(1519), &[3]);
     bed.expect_at(1, &frame(BROADCAST, mac(1)).len(most).vlan(10), &[2, 3]);
     bed.expect_at(1, &frame(BROADCAST, mac(1)).tag(DOT1AD, 0, 5).len(most), &[2, 3]);
-    // A known destination behind a smaller MTU.
+    // A frame to a known destination behind a smaller MTU.
     bed.expect_at(2, &frame(BROADCAST, mac(2)), &[1, 3]);
     bed.expect_at(1, &frame(mac(2), mac(1)).len(most), &[2]);
     bed.expect_drop(1, &frame(mac(2), mac(1)).len(1519), "mtu_exceeded");

@@ -1,4 +1,5 @@
-//! The plane routes as the kernel's tables say: hosts across VLANs, gateways that die, many routes, losses, a killed daemon.
+//! The plane routes by the kernel's tables: hosts across VLANs, gateways that fail, many routes, lost events, a killed
+//! daemon.
 
 use crate::harness::{Bed, Plane, scenarios, wait_for};
 use nix::sys::signal::Signal;
@@ -8,17 +9,18 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::Instant;
 
 scenarios! {
-    /// Ping, TCP, a traceroute's first hop, path MTU discovery; and the kernel saw next to nothing of it.
+    /// Ping, TCP, a traceroute's first hop, path MTU discovery; the kernel forwards almost none of it.
     hosts_across_vlans: ebpf soft;
-    /// Two gateways share the flows; one dies and the other has them all.
+    /// Two gateways share the flows; when one fails, the other gets all of them.
     equal_cost_paths: ebpf soft;
-    /// As `ip -batch` adds them.
+    /// Ten thousand routes, as `ip -batch` adds them.
     ten_thousand_routes: ebpf soft;
-    /// More routes at once than the socket has room for: the tables are compared, and differences told.
+    /// More routes at once than the socket has room for: the tables are compared, and the differences are
+    /// written.
     overrun: ebpf soft;
-    /// `kill -9`: the plane has the same routes afterwards.
+    /// After `kill -9` the plane has the same routes.
     killed_with_routes: ebpf soft;
-    /// Rules make the destination alone undecisive: the kernel routes all of the family.
+    /// With policy rules the destination alone does not decide: the kernel routes the whole family.
     policy_rules: ebpf soft;
 }
 
@@ -43,7 +45,8 @@ interface vlan 30
  ipv6 address fd00:30::254/64
 ";
 
-/// Three hosts in three VLANs, each with a default route to the switch, which has `more` lines. `None` when the plane does not route.
+/// Three hosts in three VLANs, each with a default route to the switch, whose configuration ends with `more`. `None`
+/// when the plane does not route.
 pub fn with_hosts(plane: Plane, more: &str) -> Option<Bed> {
     let bed = Bed::new(plane, 3, &format!("{CONFIG}{more}"));
     bed.chatter.set(true);
@@ -66,7 +69,7 @@ impl Bed {
         let text = crate::harness::daemon::cli(&self.instance, &[&command])?;
         serde_json::from_str(&text).map_err(|error| format!("{error}: {text}"))
     }
-    /// What the plane does with an address: the action, and the next hops' interfaces.
+    /// The plane's entry for an address: the action, and the next hops' interfaces.
     pub fn cef(&self, address: &str) -> (String, Vec<String>) {
         let view = self.try_cef(address).unwrap_or_else(|said| panic!("show ip cef {address}: {said}"));
         let entry = &view["entries"][0];
@@ -79,7 +82,7 @@ impl Bed {
             (self.cef(address).0 == want).then_some(())
         });
     }
-    /// Frames the kernel's own stack has received at a VLAN interface.
+    /// The number of frames that the kernel's own stack has received at a VLAN interface.
     fn heard_by_kernel(&self, name: &str) -> u64 {
         self.netdev.link(name).expect("the interface is there").stats.rx.frames
     }
@@ -89,7 +92,7 @@ impl Bed {
         let route = routes.iter().find(|route| route["prefix"] == prefix);
         route.and_then(|route| route["offload"].as_str()).unwrap_or("absent").to_owned()
     }
-    /// Sends a datagram from host 1 from each of `ports`; answers how many hosts 2 and 3 got.
+    /// Sends a datagram from host 1 from each of `ports`; returns the numbers that hosts 2 and 3 received.
     fn flows(&self, to: &str, ports: std::ops::Range<u16>) -> (usize, usize) {
         let address: SocketAddr = format!("{to}:9").parse().expect("an address");
         self.host(2).drain();
@@ -97,7 +100,7 @@ impl Bed {
         let count = ports.len();
         self.host(1).net.run(|| {
             for port in ports {
-                // A program that is being started may still have the socket of the last time.
+                // The socket of the previous call may still be open in a program that is being started.
                 let socket = wait_for("the port", || UdpSocket::bind(("0.0.0.0", port)).ok());
                 socket.send_to(b"lanyard", address).expect("sent");
             }
@@ -141,7 +144,7 @@ fn hosts_across_vlans(plane: Plane) {
     ping.args(["-n", "-c", "1", "-W", "5", "-t", "1", "10.0.20.1"]);
     let said = String::from_utf8_lossy(&bed.host(1).net.output(&mut ping).stdout).into_owned();
     assert!(said.contains("10.0.10.254") && said.contains("Time to live exceeded"), "{said}");
-    // A narrower way on: the sender is told.
+    // On a path with a smaller MTU the sender gets an ICMP message.
     bed.configure("interface vlan 20\nmtu 1300");
     wait_for("the path MTU to be told", || {
         bed.host(1).ping("-c 1 -W 1 -s 1400 -M do 10.0.20.1");
@@ -157,7 +160,7 @@ fn equal_cost_paths(plane: Plane) {
     let Some(bed) = with_hosts(plane, "") else { return };
     bed.net.ip("route add 10.9.0.0/16 nexthop via 10.0.20.1 nexthop via 10.0.30.1 weight 3");
     bed.wait_cef("10.9.0.1", "forward");
-    // Next hops are resolved without any traffic asking for them.
+    // Next hops are resolved before any traffic needs them.
     wait_for("both next hops to be resolved", || {
         let view = bed.try_cef("10.9.0.1").ok()?;
         let hops = view["entries"][0]["nexthops"].as_array()?.clone();
@@ -174,14 +177,14 @@ fn equal_cost_paths(plane: Plane) {
         bed.host(3).net.ip("route replace default via 10.0.30.254");
         (bed.cef("10.9.0.1").1.len() == 2).then_some(())
     });
-    // Another metric takes over when the better route goes.
+    // When the better route is removed, the one with the next metric is used.
     bed.net.ip("route add 10.9.0.0/16 via 10.0.30.1 metric 5\nroute del 10.9.0.0/16 nexthop via 10.0.20.1 nexthop via 10.0.30.1 weight 3");
     wait_for("the other metric's route", || (bed.cef("10.9.0.1").1 == ["vlan30"]).then_some(()));
     bed.net.ip("route replace blackhole 10.9.0.0/16 metric 5");
     bed.wait_cef("10.9.0.1", "drop");
 }
 
-/// `count` routes below 11.0.0.0/8 and so on, each a /24, through host 2.
+/// `count` routes below 11.0.0.0/8 and the following /8s, each a /24, through host 2.
 fn many(count: u32, verb: &str) -> String {
     let line = |n: u32| {
         let address = std::net::Ipv4Addr::from(0x0b00_0000 + (n << 8));
@@ -212,8 +215,8 @@ fn ten_thousand_routes(plane: Plane) {
     wait_for("the routes to go", || (total(&bed) < 100).then_some(()));
 }
 
-/// The netlink sockets of the switch's namespace that a flood of route events has filled, by their inode: how many events each
-/// had no room for. Listeners of other events may hold a few unread ones, far below this size.
+/// The netlink sockets of the switch's namespace whose buffers are full of route events, by inode, with the number of
+/// events that were lost. Listeners of other events may hold a few unread ones, far below this size.
 fn lost_events(bed: &Bed) -> BTreeMap<String, u64> {
     const FULL_BYTES: u64 = 100_000;
     let pid = bed.daemon.borrow().as_ref().expect("a daemon").pid();
@@ -235,7 +238,7 @@ fn overrun(plane: Plane) {
     bed.wait_cef(&last(100), "forward");
     let signal = |signal| bed.daemon.borrow().as_ref().expect("a daemon").signal(signal);
     let summary = |key: &str| bed.ask("show ip cef summary")[key].as_u64().expect("a count");
-    // One route goes to and fro until there is no room for another event.
+    // Change one route back and forth until a buffer has no room for another event.
     let turn = |n: u32| {
         format!("route replace 11.0.6.0/24 via 10.0.{}.1\n", if n.is_multiple_of(2) { 20 } else { 30 })
     };
@@ -259,7 +262,8 @@ fn overrun(plane: Plane) {
     wait_for("what was deleted to go", || (bed.cef("11.0.7.1").0 == "none").then_some(()));
     assert_eq!(bed.cef("11.0.8.1").0, "forward");
     assert!(summary("overruns") >= 1);
-    // Once more, and one route alone has changed: of the others the plane is not told again.
+    // Overrun the buffer again while only one route changes: the other routes must not be written to the
+    // plane again.
     let before = ["overruns", "audits", "changes"].map(summary);
     signal(Signal::SIGSTOP);
     flood();

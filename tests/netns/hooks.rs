@@ -64,7 +64,7 @@ fn xdp_on_veth(plane: Plane) {
     forwards(&bed);
 }
 
-/// How many frames the port's driver has redirected for XDP.
+/// The number of frames that the port's driver has redirected for XDP.
 fn redirected(bed: &Bed, port: &str) -> u64 {
     let output = bed.net.output(std::process::Command::new("ethtool").args(["-S", port]));
     let text = String::from_utf8_lossy(&output.stdout);
@@ -72,14 +72,15 @@ fn redirected(bed: &Bed, port: &str) -> u64 {
     counts.filter_map(|line| line.rsplit(' ').next()?.trim().parse::<u64>().ok()).sum()
 }
 
-/// A flood whose every receiver takes frames from XDP never sees TC: tags, blocks and lengths are as they are there.
+/// A flood whose receivers all take frames from XDP does not reach TC: tags, blocked ports and lengths are handled
+/// as on TC.
 fn xdp_floods(plane: Plane) {
     const GROUP: [u8; 6] = [0x01, 0, 0x5e, 1, 2, 3];
     let config =
         format!("{CONFIG}interface p5\n switchport access vlan 10\ninterface range p1 - 5\n hook xdp\n");
     let bed = Bed::without_switch(plane, 5, 1500);
     for host in &bed.hosts {
-        // A veth takes frames from XDP while its other end runs NAPI.
+        // A veth accepts frames from XDP while its other end runs NAPI.
         host.net.output(std::process::Command::new("ethtool").args(["-K", "eth0", "gro", "on"]));
     }
     std::fs::write(bed.config_file(), config).expect("a startup-config");
@@ -99,7 +100,7 @@ fn xdp_floods(plane: Plane) {
         from_4(&frame(dst, mac(4)));
     }
     assert_eq!(redirected(&bed, "p1") - before, 3, "XDP has flooded");
-    // A priority tag keeps its priority where there is a tag.
+    // A priority tag's priority is kept where the frame leaves tagged.
     let f = frame(BROADCAST, mac(1));
     bed.expect(1, &f.tag(0x8100, 5, 0), &[(2, f.clone()), (4, f.tag(0x8100, 5, 10)), (5, f.clone())]);
     bed.configure("interface p2\nswitchport block unicast\ninterface p5\nswitchport block multicast");
@@ -108,7 +109,7 @@ fn xdp_floods(plane: Plane) {
         from_1(&frame(dst, mac(1)), ports);
     }
     assert_eq!(redirected(&bed, "p1") - before, 1, "copies for fewer than half of the ports are made on TC");
-    // What XDP is not sure of: a protected port, a port that may not be long enough, one that is TC's.
+    // Cases that XDP passes to TC: a protected port, a port whose MTU may be too small, a port on TC.
     let before = redirected(&bed, "p1");
     bed.configure("interface range p1 - 2\nswitchport protected");
     from_1(&frame(BROADCAST, mac(1)), &[4, 5]);
@@ -128,7 +129,7 @@ fn xdp_and_tc_together(plane: Plane) {
     forwards(&bed);
 }
 
-/// Straight into the far end, or through the port: the host sees the same.
+/// With both deliveries, to the peer and through the device, the host sees the same.
 fn delivery(plane: Plane) {
     let bed = Bed::new(plane, 4, CONFIG);
     for how in ["peer", "device", "auto"] {
@@ -138,7 +139,7 @@ fn delivery(plane: Plane) {
     }
 }
 
-/// What hosts and administrators change after the start decides how a port is forwarded, within a second.
+/// Changes by hosts and administrators after the start change how a port is forwarded, within a second.
 fn netdev_changes_are_followed(plane: Plane) {
     let bed = Bed::new(plane, 4, &format!("{CONFIG}interface range p1 - 2\n hook xdp\n"));
     let said = |command: &str, text: &str| {
@@ -177,7 +178,7 @@ fn netdev_changes_are_followed(plane: Plane) {
     said("show interfaces p3", "handed to the other end directly");
 }
 
-/// A frame of full size with a customer's tag gets the switch's tag as well, whichever hook forwards it.
+/// A frame of maximum length with a customer's tag gets the switch's tag as well, at each hook.
 fn full_size_double_tags(plane: Plane) {
     let config = "\
 vlan 10
@@ -207,7 +208,7 @@ interface range p1 - 2
     }
 }
 
-/// A capture holds what a port receives and sends, to a file and live, although frames are handed to the other end directly.
+/// A capture contains the frames that a port receives and sends, to a file and live, although delivery is to the peer.
 fn captures_show_both_directions(plane: Plane) {
     let bed = Bed::new(plane, 4, CONFIG);
     forwards(&bed);
@@ -253,11 +254,12 @@ fn captures_show_both_directions(plane: Plane) {
     assert!(said.starts_with("% lo is not a port"), "{said}");
 }
 
-/// Another switch tags the frames: its eBPF plane leaves the tag where an XDP program does not see it.
+/// Another switch tags the frames: its eBPF plane leaves the tag out of band, where an XDP program does not
+/// see it.
 fn tags_out_of_band(plane: Plane) {
     let far = Bed::new(Plane::ebpf, 4, CONFIG);
     let near = Bed::new(plane, 4, &format!("{CONFIG}interface x1\n switchport mode trunk\n"));
-    // The far switch's trunk ends in the near one.
+    // The far switch's trunk is connected to the near switch's trunk.
     far.host(4).net.ip(&format!("link set eth0 down\nlink set eth0 name x1 netns {}", near.net.path()));
     far.exact.set(false);
     far.host(4).away.set(true);
@@ -279,7 +281,7 @@ fn tags_out_of_band(plane: Plane) {
             assert_eq!(arrived(&near, wanted.len()), wanted, "hook {hook}, VLAN {vid}");
             near.learned(mac(from), vid, Some("x1"));
             near.learned(mac(from), 1, None);
-            // And back, known by now.
+            // The answer goes to an address that is known by now.
             let back = frame(mac(from), mac(0x40 + from));
             near.exchange(access[0], std::slice::from_ref(&back));
             assert_eq!(arrived(&far, 1), [(usize::from(from), back)], "hook {hook}, VLAN {vid}");
@@ -289,7 +291,7 @@ fn tags_out_of_band(plane: Plane) {
     }
 }
 
-/// Waits until `count` frames have arrived; then whatever has.
+/// Waits until `count` frames have arrived; returns these and further ones.
 fn arrived(bed: &Bed, count: usize) -> Vec<(usize, Frame)> {
     let mut got: Vec<(usize, Frame)> = Vec::new();
     crate::harness::wait_for("frames through both switches", || {

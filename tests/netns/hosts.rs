@@ -1,4 +1,4 @@
-//! Hosts that talk: ARP, ICMP, TCP, UDP, neighbour discovery, long frames.
+//! Traffic between hosts: ARP, ICMP, TCP, UDP, neighbour discovery, long frames.
 
 use crate::harness::{Bed, Plane, scenarios};
 use std::net::UdpSocket;
@@ -27,7 +27,7 @@ fn access_ports_talk(plane: Plane) {
     let server = two.net.run(|| UdpSocket::bind("10.0.0.2:7").unwrap());
     let client = one.net.run(|| UdpSocket::bind("10.0.0.1:0").unwrap());
     server.set_read_timeout(Some(crate::harness::DEADLINE)).unwrap();
-    // The last is cut into fragments.
+    // The last datagram is fragmented.
     for len in [0, 1, 18, 1472, 8000] {
         let sent: Vec<u8> = (0..len).map(|at| at as u8).collect();
         client.send_to(&sent, "10.0.0.2:7").unwrap();
@@ -35,7 +35,7 @@ fn access_ports_talk(plane: Plane) {
         let (len, from) = server.recv_from(&mut got).unwrap();
         assert_eq!((&got[..len], from), (&sent[..], client.local_addr().unwrap()));
     }
-    // Nothing of all this came to the other VLAN.
+    // None of these frames reached the other VLAN.
     assert_eq!(bed.arrivals()[2], []);
     bed.learned(one.mac, 1, Some("p1"));
     bed.learned(two.mac, 1, Some("p2"));

@@ -1,5 +1,5 @@
-//! Layer 3 as it is configured: VRFs, routed ports, static routes that float and follow tracked objects, ARP by proxy and by
-//! hand.
+//! The configuration of layer 3: VRFs, routed ports, static routes that float and depend on tracked objects, proxy ARP
+//! and static ARP entries.
 
 use crate::harness::daemon::cli;
 use crate::harness::{Bed, Plane, scenarios, wait_for};
@@ -18,7 +18,7 @@ scenarios! {
     redirects_and_broadcasts: ebpf soft;
 }
 
-/// A VRF's name that no other bed has: namespaces have names of the whole machine.
+/// A VRF name that no other bed uses: named namespaces are visible on the whole machine.
 fn name(bed: &Bed, word: &str) -> String {
     format!("{}-{word}", bed.instance)
 }
@@ -59,7 +59,7 @@ fn vrfs_isolate(plane: Plane) {
             bed.by_the_plane(from, 50, address, || bed.host(from).tcp(bed.host(to), address, 4 << 20));
         }
     }
-    // An address that only one of the VRFs knows.
+    // An address to which only one of the VRFs has a route.
     bed.host(2).net.ip("address add 10.9.0.1/32 dev lo");
     bed.configure(&format!("ip route vrf {a} 10.9.0.0 255.255.0.0 10.0.2.1"));
     bed.host(1).reaches("10.9.0.1");
@@ -85,7 +85,7 @@ fn vrfs_come_and_go(plane: Plane) {
     let (bed, a, b) = two_vrfs(plane);
     assert!(exists(&a) && exists(&b));
     bed.host(1).reaches("10.0.2.1");
-    // From one VRF to the other the addresses are left behind, as in IOS.
+    // As in IOS, an interface that moves to another VRF loses its addresses.
     let said = bed.try_configure(&format!("interface vlan 20\nvrf forwarding {b}")).unwrap();
     assert!(said.contains("% Interface Vlan20 IP addresses removed due to enabling VRF"), "{said}");
     assert!(!bed.host(1).ping("-c 1 -W 1 10.0.2.1"));
@@ -93,14 +93,14 @@ fn vrfs_come_and_go(plane: Plane) {
     assert!(refused.contains("overlaps with Vlan40"), "{refused}");
     bed.configure(&format!("interface vlan 20\nvrf forwarding {a}\nip address 10.0.2.254/24"));
     bed.host(1).reaches("10.0.2.1");
-    // A restart finds everything in its place.
+    // After a restart the VRFs and their interfaces are as before.
     bed.exec(&["write memory"]);
     bed.end_daemon(nix::sys::signal::Signal::SIGKILL);
     bed.start();
     bed.chatter.set(true);
     bed.host(1).reaches("10.0.2.1");
     bed.host(3).reaches("10.0.2.1");
-    // A namespace that is somebody else's is not taken.
+    // A namespace that Lanyard did not make is used, and not deleted.
     let foreign = name(&bed, "f");
     netns::create(&foreign).unwrap();
     let said = bed.try_configure(&format!("vrf definition {foreign}")).unwrap();
@@ -109,7 +109,7 @@ fn vrfs_come_and_go(plane: Plane) {
     let stayed = exists(&foreign);
     netns::delete(&foreign).unwrap();
     assert!(stayed, "a namespace that was there before is deleted");
-    // A refused command leaves the netdevs where they were.
+    // A refused command leaves the netdevs in their namespaces.
     let refused = bed.try_configure("interface vlan 20\nvrf forwarding nothing").unwrap_err();
     assert!(refused.contains("VRF nothing is not configured"), "{refused}");
     bed.configure(&format!("no vrf definition {a}"));
@@ -121,7 +121,8 @@ fn vrfs_come_and_go(plane: Plane) {
     assert!(!exists(&b), "detach leaves a namespace");
 }
 
-/// Host 1 is behind a routed port of its own, host 2 in VLAN 20, host 3 behind a routed port, and a plain Linux router.
+/// Host 1 is behind a routed port, host 2 in VLAN 20, host 3 behind another routed port; host 3 is also a plain Linux
+/// router.
 fn routed_ports(plane: Plane) {
     let bed = Bed::new(
         plane,
@@ -162,12 +163,12 @@ ip route 10.9.0.0 255.255.0.0 10.0.3.1
     bed.host(1).tcp(bed.host(2), "10.0.2.1", 1 << 20);
     bed.host(1).net.ip("address add 10.1.1.1/24 dev eth0");
     bed.host(1).reaches("10.1.1.254");
-    // Host 3 is a router to a network behind it.
+    // Host 3 routes to a network behind it.
     bed.host(3).net.ip("address add 10.9.0.1/32 dev lo");
     bed.host(2).reaches("10.9.0.1");
     let view = bed.show("show interfaces p1");
     assert_eq!(view["interfaces"][0]["kind"], "routed");
-    // Back to a switch port: addresses gone, and bridged.
+    // The routed port becomes a switch port: its addresses are removed, and it bridges.
     bed.configure("interface p1\nswitchport\nswitchport access vlan 20");
     bed.host(1).net.ip("address add 10.0.2.7/24 dev eth0");
     bed.host(1).reaches("10.0.2.1");
@@ -178,7 +179,7 @@ ip route 10.9.0.0 255.255.0.0 10.0.3.1
     );
 }
 
-/// Hosts 2 and 3 both lead to 10.9.0.1.
+/// 10.9.0.1 can be reached through host 2 and through host 3.
 fn two_ways(plane: Plane) -> Bed {
     let bed = Bed::new(plane, 3, "ip routing\nvlan 10,20,30\n");
     bed.chatter.set(true);
@@ -197,7 +198,7 @@ fn two_ways(plane: Plane) -> Bed {
     bed
 }
 
-/// The next hop that the kernel takes for 10.9.0.1.
+/// The next hop that the kernel selects for 10.9.0.1.
 fn way(bed: &Bed) -> Option<String> {
     let output = bed.net.output(std::process::Command::new("ip").args(["route", "get", "10.9.0.1"]));
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -212,13 +213,14 @@ fn floating_and_tracked_routes(plane: Plane) {
     assert_eq!(way(&bed).as_deref(), Some("10.0.20.1"));
     let table = bed.exec(&["show ip route static"]);
     assert!(table.contains("[1/0] via 10.0.20.1") && table.contains("[200/0] via 10.0.30.1"), "{table}");
-    // The link dies: the floating route takes over, and gives way again.
+    // When the link goes down, the floating route takes over; when it comes up, the better route is back.
     bed.host(2).net.ip("link set eth0 down");
     wait_for("the floating route", || (way(&bed).as_deref() == Some("10.0.30.1")).then_some(()));
     bed.host(1).reaches("10.9.0.1");
     bed.host(2).net.ip("link set eth0 up\nroute replace default via 10.0.20.254");
     wait_for("the better route", || (way(&bed).as_deref() == Some("10.0.20.1")).then_some(()));
-    // A tracked object in between: host 3's link takes the route through host 2 away.
+    // The route through host 2 depends on a tracked object: when host 3's link goes down, the route is
+    // removed.
     bed.configure(
         "track 1 interface p3 line-protocol\ntrack 2 ip route 10.8.0.0 255.255.0.0 reachability\n\
          ip route 10.9.0.0 255.255.0.0 10.0.20.1 track 1",
@@ -232,7 +234,7 @@ fn floating_and_tracked_routes(plane: Plane) {
     bed.host(3).net.ip("link set eth0 up");
     wait_for("the object to come up", || up(1).then_some(()));
     wait_for("the way back", || (way(&bed).as_deref() == Some("10.0.20.1")).then_some(()));
-    // A route is an object, too, whoever has made it.
+    // Any route can be a tracked object, whatever program has added it.
     bed.configure("ip route 10.9.0.0 255.255.0.0 10.0.20.1 track 2");
     wait_for("the floating route again", || (way(&bed).as_deref() == Some("10.0.30.1")).then_some(()));
     bed.net.ip("route add 10.8.0.0/16 via 10.0.10.1");
@@ -267,7 +269,7 @@ fn permanent_and_discard(plane: Plane) {
     assert_eq!(table["total"], 2, "{table}");
 }
 
-/// A host that takes everybody to be its neighbour.
+/// Proxy ARP for a host that treats every address as its neighbour.
 fn proxy_arp(plane: Plane) {
     let bed = two_ways(plane);
     bed.host(1).net.ip("route del default\nroute add 10.0.0.0/16 dev eth0");
@@ -285,7 +287,8 @@ fn proxy_arp(plane: Plane) {
     assert_eq!(sysctl("proxy_arp"), "0", "who does not route is nobody's proxy");
 }
 
-/// Hosts of one subnet on protected ports: they reach each other over the router, if it stands in for them.
+/// Local proxy ARP: hosts of one subnet on protected ports reach each other through the router, if it answers
+/// for them.
 fn local_proxy_arp(plane: Plane) {
     let bed = Bed::new(
         plane,
@@ -305,7 +308,7 @@ fn local_proxy_arp(plane: Plane) {
     bed.host(1).reaches("10.0.10.2");
     bed.by_the_plane(1, 20, "to the neighbour", || assert!(bed.host(1).ping("-c 20 10.0.10.2")));
     bed.by_the_plane(1, 20, "to the neighbour", || bed.host(1).tcp(bed.host(2), "10.0.10.2", 1 << 20));
-    // Nobody is told to go there without the router.
+    // The switch sends no ICMP redirect that would tell the hosts to bypass the router.
     let sysctl = |at: &str| bed.net.run(|| lanyard_netdev::sysctl::ipv4_conf(at, "send_redirects").unwrap());
     assert_eq!((sysctl("all").as_str(), sysctl("vlan10").as_str()), ("0", "0"));
     bed.configure("interface vlan 10\nno ip local-proxy-arp");
@@ -324,7 +327,7 @@ fn static_arp(plane: Plane) {
     bed.configure("arp 10.0.20.77 0200.0000.0077 arpa");
     let wanted = Some("02:00:00:00:00:77 permanent".to_owned());
     wait_for("the entry", || (state("10.0.20.77") == wanted).then_some(()));
-    // The kernel forgets it when the interface goes down.
+    // The kernel removes the entry when the interface goes down.
     bed.configure("interface vlan 20\nshutdown");
     bed.configure("interface vlan 20\nno shutdown");
     wait_for("the entry to come back", || (state("10.0.20.77") == wanted).then_some(()));
@@ -346,7 +349,7 @@ fn redirects_and_broadcasts(plane: Plane) {
     assert_eq!(redirects(), ("0".into(), "0".into()));
     bed.configure("interface vlan 10\nip redirects");
     assert_eq!(redirects(), ("1".into(), "1".into()));
-    // A directed broadcast reaches the subnet only where that is asked for.
+    // A directed broadcast reaches the subnet only where it is configured.
     let heard = || bed.host(1).ping("-c 1 -W 1 -b 10.0.20.255");
     bed.host(2).net.run(|| {
         lanyard_netdev::sysctl::set(&["ipv4", "icmp_echo_ignore_broadcasts"], "0").unwrap();

@@ -1,4 +1,4 @@
-//! The daemon comes and goes; the switch stays: kill -9, SIGTERM, restarts, files with mistakes.
+//! The switch forwards while the daemon ends and starts: kill -9, SIGTERM, restarts, files with errors.
 
 use crate::harness::daemon::{Daemon, LANYARD, lanyard};
 use crate::harness::frame::PRIVATE;
@@ -33,7 +33,7 @@ scenarios! {
     killed_while_grace_periods_are_expedited: ebpf;
 }
 
-/// Numbered frames from one host to another, some thousands a second, until it is ended.
+/// Numbered frames from one host to another, several thousand per second, until the stream is ended.
 struct Stream {
     stop: Arc<AtomicBool>,
     sender: JoinHandle<u32>,
@@ -54,14 +54,14 @@ impl Stream {
                 bytes.resize(60, 0);
                 socket.send(&bytes).unwrap();
                 number += 1;
-                // The pace.
+                // This sleep sets the rate.
                 std::thread::sleep(Duration::from_micros(100));
             }
             number
         };
         Self { stop, sender: std::thread::spawn(send), next: 0 }
     }
-    /// Takes what has arrived: the next numbers, each once, none missing.
+    /// Processes the frames that have arrived: their numbers must be consecutive.
     fn take(&mut self, to: &Host) {
         while let Some(frame) = to.next() {
             let Some(number) = frame.0.get(14..).and_then(|rest| rest.strip_prefix(b"numb")) else {
@@ -71,7 +71,7 @@ impl Stream {
             self.next += 1;
         }
     }
-    /// Waits until `count` frames more have arrived.
+    /// Waits until another `count` frames have arrived.
     fn flows(&mut self, to: &Host, count: u32) {
         let wanted = self.next + count;
         wait_for("traffic to flow", || {
@@ -79,7 +79,7 @@ impl Stream {
             (self.next >= wanted).then_some(())
         });
     }
-    /// Ends the stream: everything sent has arrived.
+    /// Ends the stream, and waits until everything that was sent has arrived.
     fn end(mut self, to: &Host) {
         self.stop.store(true, Ordering::Relaxed);
         let sent = self.sender.join().unwrap();
@@ -105,7 +105,7 @@ interface vlan 10
  ip address 10.0.10.254/24
 ";
 
-/// The FDB: address, VLAN, interface, type.
+/// The entries of the FDB: address, VLAN, interface, type.
 fn table(bed: &Bed) -> BTreeSet<String> {
     let view = bed.show("show mac address-table");
     let row = |e: &Value| format!("{} {} {} {}", e["vlan"], e["mac"], e["interface"], e["type"]);
@@ -128,7 +128,8 @@ fn survives(plane: Plane, signal: Signal, more: &str) {
     stream.flows(two, 200);
     bed.end_daemon(signal);
     stream.flows(two, 500);
-    // A second life while frames flow, and a third; and changes that are none of this traffic's business.
+    // A second and a third daemon start while frames are forwarded; then come changes that do not concern
+    // this traffic.
     bed.start();
     stream.flows(two, 200);
     assert_eq!(table(&bed), before);
@@ -166,7 +167,7 @@ fn restarted_with_another_configuration(plane: Plane) {
     let mut stream = Stream::start(one, two);
     stream.flows(two, 100);
     bed.end_daemon(Signal::SIGKILL);
-    // p3 goes to VLAN 20, p4 is no port any more, the VLAN interface is another one.
+    // p3 moves to VLAN 20, p4 is no longer a port, and the VLAN interface is another one.
     let config = "vlan 10,20\ninterface range p1 - 2\n switchport access vlan 10\ninterface p3\n switchport access vlan 20\ninterface vlan 20\n";
     std::fs::write(bed.config_file(), config).unwrap();
     bed.start();
@@ -177,13 +178,13 @@ fn restarted_with_another_configuration(plane: Plane) {
     bed.learned(mac(3), 10, None);
     let links = bed.net.links();
     assert!(links.contains(&"vlan20".to_owned()) && !links.contains(&"vlan10".to_owned()), "{links:?}");
-    // A port let go is as it was found, and its counters are gone.
+    // A port that was removed is as it was found, and its counters are gone.
     bed.exact.set(false);
     let port = bed.netdev.link("p4").unwrap();
     assert!(!port.admin_up && !port.promiscuous);
 }
 
-/// A name for a bed's namespace, as `ip netns` keeps them, while it lives.
+/// A name for a bed's namespace under /run/netns, as `ip netns` makes it, while this value exists.
 struct Named(String);
 
 impl Named {
@@ -191,7 +192,7 @@ impl Named {
         let name = format!("ly-{}", bed.instance);
         lanyard_netdev::netns::create(&name).unwrap();
         let this = Self(name);
-        // The name leads to the bed's namespace instead.
+        // Mount the bed's namespace at the name, in place of the one that `ip netns` has made.
         let nothing: Option<&str> = None;
         nix::mount::umount2(this.path().as_str(), nix::mount::MntFlags::MNT_DETACH).unwrap();
         let from = bed.net.path();
@@ -208,7 +209,7 @@ impl Named {
     fn path(&self) -> String {
         format!("/run/netns/{}", self.0)
     }
-    /// `ip netns exec NAME lanyard ...`.
+    /// The command `ip netns exec NAME lanyard ...`.
     fn lanyard(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.0, LANYARD]).args(arguments);
@@ -222,7 +223,8 @@ impl Drop for Named {
     }
 }
 
-/// `ip netns exec` gives its command a mount namespace with a fresh /sys: pins made there would go with it.
+/// `ip netns exec` gives its command a mount namespace with a fresh /sys: pins made there would disappear
+/// with it.
 fn netns_exec(plane: Plane) {
     let bed = Bed::without_switch(plane, 4, 1500);
     let name = Named::new(&bed);
@@ -243,7 +245,7 @@ fn netns_exec(plane: Plane) {
     stream.flows(two, 100);
     bed.end_daemon(Signal::SIGKILL);
     stream.flows(two, 100);
-    // By hand, outside of that mount namespace; then inside of another.
+    // Start a daemon outside of that mount namespace, then one inside another such mount namespace.
     bed.start();
     stream.flows(two, 100);
     assert!(table(&bed).is_superset(&before), "{:?}, before {before:?}", table(&bed));
@@ -368,7 +370,8 @@ interface nowhere9
     bed.start();
     let said = bed.said();
     let log = bed.show("show logging").to_string();
-    // What only the netdevs can tell is refused at the line that says so; a netdev may come later.
+    // Lines that the netdevs contradict are refused with their line numbers; lines for a netdev that does not
+    // exist are accepted.
     for place in [
         "line 2, column 1",
         "line 5, column 25",
@@ -393,12 +396,13 @@ fn one_daemon_an_instance(plane: Plane) {
     let said = second.ready().unwrap_err();
     assert!(said.contains("is running already") && said.contains(&pid.to_string()), "{said}");
     assert_eq!(second.end().code(), Some(1));
-    // Nor does a detach that is asked in another namespace take it down behind its back: it is the daemon that does it.
+    // The attempt has not disturbed the running daemon: it forwards, and it answers.
     bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2]);
     assert!(bed.show("show version")["instance"] == bed.instance.as_str());
 }
 
-/// A file that was named and is lost does not take a forwarding switch down.
+/// A switch that forwards is not taken down because its startup-config, named on the command line, is
+/// missing.
 fn restarted_without_its_startup_file(plane: Plane) {
     let bed = Bed::new(plane, 4, CONFIG);
     bed.chatter.set(true);
@@ -422,14 +426,15 @@ fn restarted_without_its_startup_file(plane: Plane) {
     };
     loud("No such file");
     assert_eq!(running(&bed), before);
-    // There, and unreadable.
+    // The file exists and cannot be read.
     bed.end_daemon(Signal::SIGTERM);
     std::fs::write(bed.config_file(), b"hostname \xff\n").unwrap();
     bed.start();
     stream.flows(two, 200);
     loud("not UTF-8");
     assert_eq!(running(&bed), before);
-    // Without the configuration that was kept, too, the daemon does not start, and the plane stays.
+    // If the copy of the running configuration is missing, too, the daemon does not start, and the plane
+    // stays.
     bed.end_daemon(Signal::SIGTERM);
     let kept = format!("/run/lanyard/{}/running-config", bed.instance);
     std::fs::rename(&kept, bed.file("kept")).unwrap();
@@ -442,7 +447,7 @@ fn restarted_without_its_startup_file(plane: Plane) {
     bed.start();
     stream.flows(two, 200);
     stream.end(two);
-    // `write memory` makes the file good again; an empty file means defaults, as ever.
+    // `write memory` writes the file again; an empty file means defaults.
     bed.exec(&["write memory"]);
     assert_eq!(std::fs::read_to_string(bed.config_file()).unwrap(), before);
     bed.end_daemon(Signal::SIGTERM);
@@ -462,7 +467,8 @@ fn started_without_its_startup_file(plane: Plane) {
     bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2]);
 }
 
-/// What only the driver can refuse does not take the other ports, nor the rest of its own, out of service.
+/// A line that only the driver can refuse takes neither other ports out of service nor the other lines of its
+/// own port.
 fn restarted_with_a_bad_line(plane: Plane) {
     let bed = Bed::new(plane, 4, CONFIG);
     bed.chatter.set(true);
@@ -473,7 +479,7 @@ fn restarted_with_a_bad_line(plane: Plane) {
     stream.flows(two, 100);
     let before = table(&bed);
     bed.end_daemon(Signal::SIGKILL);
-    // A veth has no speed to set: p1 and p2 carry the traffic, p3 does not.
+    // A veth has no speed setting. p1 and p2 carry the traffic, p3 does not.
     let bad = CONFIG.replace("\ninterface p3\n", "\n speed 100\ninterface p3\n speed 1000\n");
     std::fs::write(bed.config_file(), bad).unwrap();
     bed.start();
@@ -502,7 +508,7 @@ fn hangup_reopens_the_log(plane: Plane) {
     assert!(old.contains(" ready: "), "{old}");
 }
 
-/// The pins can't be removed while something is mounted among them: what is left to undo stays on record.
+/// The pins cannot be removed while something is mounted among them: the remaining work stays on record.
 fn a_detach_that_fails_can_be_repeated(plane: Plane) {
     let bed = Bed::new(plane, 2, "interface range p1 - 2\n switchport\n mtu 1400\n");
     bed.exact.set(false);
@@ -528,7 +534,8 @@ fn a_detach_that_fails_can_be_repeated(plane: Plane) {
     }
 }
 
-/// Without the right to load BPF the soft plane would forward what the eBPF plane forwards already.
+/// The soft plane must not start without the right to load BPF while an eBPF plane forwards, because both
+/// would forward.
 fn no_soft_plane_over_a_live_one(plane: Plane) {
     let bed = Bed::new(plane, 3, "interface range p1 - 3\n switchport\n");
     bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2, 3]);
@@ -549,8 +556,8 @@ fn no_soft_plane_over_a_live_one(plane: Plane) {
     bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2, 3]);
 }
 
-/// A port that gets another name is none of the switch's any more, and is left as it was found; also when that happens while
-/// no daemon runs.
+/// A port whose netdev is renamed is no longer a port of the switch and is left as it was found, also when it is
+/// renamed while no daemon runs.
 fn a_port_that_is_renamed(plane: Plane) {
     let bed = Bed::new(plane, 3, "interface range p1 - 3\n switchport\n mtu 1400\n");
     bed.exact.set(false);
@@ -584,7 +591,7 @@ fn a_port_that_is_renamed(plane: Plane) {
     bed.net.ip("link set other name p3");
 }
 
-/// The setting is the whole machine's: it goes off with the process that turned it on, or at the next start.
+/// The setting affects the whole machine: it ends with the process that made it, or at the next start.
 fn killed_while_grace_periods_are_expedited(plane: Plane) {
     const PORTS: usize = 24;
     let bed = Bed::without_switch(plane, 0, 1500);
@@ -604,7 +611,7 @@ fn killed_while_grace_periods_are_expedited(plane: Plane) {
             .find(|pid| child(pid) && text(*pid, "cmdline").contains("lanyard-rcu"))
     };
     let off = || std::fs::read_to_string("/sys/kernel/rcu_expedited").unwrap().trim() == "0";
-    // One instance at a time turns it on, and other tests' switches do so, too.
+    // Only one instance at a time makes the setting, and other tests' switches make it, too.
     for with_guardian in [false, true] {
         wait_for("a daemon that expedites grace periods", || {
             let mut daemon =
@@ -625,7 +632,7 @@ fn killed_while_grace_periods_are_expedited(plane: Plane) {
             None
         });
         if with_guardian {
-            // Nobody is left to turn it off: the next start does.
+            // No process is left to restore the setting, so the next start does.
             bed.start();
         }
         wait_for("the setting to be off", || off().then_some(()));

@@ -1,8 +1,8 @@
-//! Real hosts in namespaces, the real `lanyard`, on both planes: what a frame does, what the switch says about it, what
-//! is left when it is gone.
+//! Real hosts in namespaces and the real `lanyard` on both planes: what happens to a frame, what `show` commands
+//! report, and what remains after the switch has been removed.
 //!
-//! Read `harness/bed.rs` first. Every scenario makes its own namespaces and instance, so they run side by side.
-//! Without root each says `skipped: reason`.
+//! Read `harness/bed.rs` first. Every scenario makes its own namespaces and instance, so scenarios can run in parallel.
+//! Without root each prints `skipped: reason`.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 

@@ -1,11 +1,13 @@
-//! The kernel's bridge is the oracle: the same frames into both, the same frames out of both, byte for byte.
+//! The kernel's bridge is the oracle: the same frames go into both, and the same frames must come out of both, byte for
+//! byte.
 //!
-//! What differs, and why. The kernel's bridge has no VLAN filtering here, so it relays tagged frames as they are and learns
-//! their senders. Lanyard's ports are access ports of VLAN 1: a frame tagged with VLAN 1 or with a mere priority (VLAN 0)
-//! leaves without that tag, any other tag is refused and teaches nothing (IEEE 802.1Q-2018, 6.9 and 8.6.2). Tagged frames
-//! therefore come from senders of their own, and what the bridge does with them is translated so. The bridge is told not
-//! to learn from the reserved addresses that it does not relay (`no_linklocal_learn`), as Lanyard never does. The bridge's own
-//! addresses are left alone: frames to it go up, and Lanyard has no interface in this VLAN.
+//! The differences, with their reasons: the kernel's bridge has no VLAN filtering here, so it relays tagged frames
+//! unchanged and learns their senders. Lanyard's ports are access ports of VLAN 1: a frame tagged with VLAN 1 or with a
+//! priority only (VLAN 0) leaves without that tag, and a frame with any other tag is refused and not learned (IEEE
+//! 802.1Q-2018, 6.9 and 8.6.2). Tagged frames therefore come from separate senders, and the bridge's output for them is
+//! translated accordingly. The bridge is configured not to learn from the reserved addresses that it does not relay
+//! (`no_linklocal_learn`), as Lanyard never does. No frame is sent to the bridge's own addresses: they go up, and
+//! Lanyard has no interface in this VLAN.
 
 use crate::harness::frame::{DOT1AD, DOT1Q, Mac, reserved};
 use crate::harness::{BROADCAST, Bed, Frame, Host, Net, Plane, frame, mac, scenarios};
@@ -19,10 +21,10 @@ const PORTS: usize = 4;
 const ROUNDS: usize = 40;
 const FRAMES: usize = 25;
 
-/// A sequence that is the same each time.
+/// A pseudo-random sequence that is the same in each run.
 struct Seeded {
     state: u64,
-    /// How many lengths of frames there are.
+    /// The number of frame lengths in use.
     lengths: usize,
 }
 
@@ -32,7 +34,7 @@ impl Seeded {
             self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.state >> 33) as usize % count
     }
-    /// Eight stations that wander between the ports, some of which are never heard of.
+    /// One of eight stations that move between the ports; some of them never send.
     fn station(&mut self) -> Mac {
         mac(0x100 + self.below(8) as u16)
     }
@@ -53,12 +55,13 @@ impl Seeded {
             1 => [0x01, 0, 0x5e, 0, 0, 1],
             _ => self.station(),
         };
-        // The longest two the soft plane can't send: a packet socket has no room for them (packet(7)).
+        // The soft plane cannot send frames of the last two lengths: a packet socket has no room for them
+        // (packet(7)).
         let lengths = [14, 15, 20, 46, 59, 60, 61, 64, 128, 577, 1500, 1513, 1514, 1515, 1518];
         let len = lengths[self.below(self.lengths)];
         let bare = frame(self.destination(), source).len(len);
         match self.below(12) {
-            // An EtherType that is a length; IPv4, ARP and IPv6 that are none.
+            // An EtherType that is a length, and EtherTypes of IPv4, ARP and IPv6 in front of other data.
             0 => bare.ethertype(46),
             1 => bare.ethertype(0x0800),
             2 => bare.ethertype(0x0806),
@@ -75,7 +78,8 @@ impl Seeded {
     }
 }
 
-/// What Lanyard makes of a frame that the bridge has relayed as it was.
+/// The form in which Lanyard forwards a frame that the bridge has relayed unchanged; `None` if Lanyard
+/// refuses it.
 fn translated(frame: &Frame) -> Option<Frame> {
     let tagged = frame.0.get(12..14) == Some(&DOT1Q.to_be_bytes()[..]);
     match frame.0.get(14..16) {
@@ -87,7 +91,7 @@ fn translated(frame: &Frame) -> Option<Frame> {
     }
 }
 
-/// Four hosts around a bridge of the kernel's.
+/// Four hosts around a bridge of the kernel.
 struct Oracle {
     _net: Net,
     hosts: Vec<Host>,
@@ -97,7 +101,7 @@ impl Oracle {
     fn new() -> Self {
         let net = Net::new(false);
         net.ip("link add br0 type bridge stp_state 0 mcast_snooping 0 no_linklocal_learn 1\nlink set br0 up");
-        // Where netfilter looks at bridged frames, it drops IP that is none.
+        // Where netfilter examines bridged frames, it drops invalid IP packets.
         for key in ["bridge-nf-call-iptables", "bridge-nf-call-ip6tables", "bridge-nf-call-arptables"] {
             let path = format!("/proc/sys/net/bridge/{key}");
             net.run(|| {
@@ -121,7 +125,7 @@ impl Oracle {
         this.await_links();
         this
     }
-    /// The bridge forwards to a port some time after its link has come.
+    /// Waits until the bridge forwards to all ports, which it does some time after their links have come up.
     fn await_links(&self) {
         for (at, host) in self.hosts.iter().enumerate() {
             let others = || self.hosts.iter().enumerate().filter(move |(other, _)| *other != at);
@@ -133,13 +137,14 @@ impl Oracle {
             });
         }
     }
-    /// Sends a frame; the bridge is done with it when the call returns, and so are all hosts.
+    /// Sends a frame; when the call returns, the bridge and all hosts have processed it.
     fn exchange(&self, from: usize, frames: &[Frame]) -> Vec<Vec<Frame>> {
         self.hosts.iter().for_each(Host::drain);
         for frame in frames {
             self.hosts[from - 1].send(frame);
         }
-        // A mark through the bridge reaches everybody but the sender, after everything else; it is from nobody known.
+        // A mark reaches everyone but the sender through the bridge, after everything else; its source is unknown to
+        // the bridge.
         let mark = frame(BROADCAST, [0x02, 0xfe, 0, 0, 0, from as u8]);
         self.hosts[from - 1].send(&mark);
         let arrived = |(at, host): (usize, &Host)| {

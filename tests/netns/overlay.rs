@@ -1,5 +1,5 @@
-//! Tunnels that hosts have between each other, through the router: a GSO buffer's segments repeat the tunnel's headers and the
-//! inner ones, so each is longer on the wire than one header and `gso_size` bytes.
+//! Tunnels between hosts, through the router: each segment of a GSO buffer repeats the tunnel's headers and the inner
+//! headers, so it is longer on the wire than one header and `gso_size` bytes.
 //!
 //! Read first: RFC 7348 (VXLAN), RFC 2784 (GRE); the kernel's Documentation/networking/segmentation-offloads.rst.
 
@@ -15,7 +15,7 @@ scenarios! {
     gre: ebpf soft;
 }
 
-/// MTU of the VLAN interface that packets leave by. The wires take more, so a packet that is too long would arrive.
+/// The MTU of the egress VLAN interface. The wires have a larger one, so a packet that is too long would arrive.
 const NARROW: usize = 1300;
 const CONFIG: &str = "\
 vlan 10,20
@@ -31,12 +31,12 @@ interface vlan 20
 ";
 
 fn vxlan(plane: Plane) {
-    // An inner packet of 1,290 bytes is one of 1,340 outside; without the inner headers one would take it for 1,266.
+    // An inner packet of 1,290 bytes has 1,340 outside; a calculation without the inner headers would give 1,266.
     tunnel(plane, 1290, "type vxlan id 7 dstport 4789 dev eth0 df unset");
 }
 
 fn gre(plane: Plane) {
-    // 1,314 bytes outside; 1,270 without the inner IPv4 header.
+    // The packet has 1,314 bytes outside; a calculation without the inner IPv4 header would give 1,270.
     tunnel(plane, 1290, "type gre nopmtudisc");
 }
 
@@ -50,7 +50,7 @@ fn tunnel(plane: Plane, inner_mtu: usize, kind: &str) {
         bed.host(n).address(&format!("10.0.{vlan}.1/24"));
         bed.host(n).net.ip(&format!("route add default via 10.0.{vlan}.254"));
     }
-    // The soft plane loses such buffers: a packet socket cannot describe them (docs/operations.md, "Limits").
+    // The soft plane drops such buffers: a packet socket cannot describe them (docs/operations.md, "Limits").
     let whole = matches!(plane, Plane::ebpf);
     for (n, from, to) in [(1, 10, 20), (2, 20, 10)] {
         let link = format!("link add tunnel {kind} local 10.0.{from}.1 remote 10.0.{to}.1");
@@ -79,7 +79,7 @@ fn tunnel(plane: Plane, inner_mtu: usize, kind: &str) {
     assert!(bed.routed(1).1 > before, "the kernel cuts up what is too long");
 }
 
-/// Sends a stream through the tunnel; the length of the longest frame that has arrived at host 2.
+/// Sends a stream through the tunnel; returns the length of the longest frame that arrived at host 2.
 fn longest_at_host_2(bed: &Bed) -> usize {
     let done = AtomicBool::new(false);
     let wire = bed.host(2).net.run(|| PacketSocket::open(if_nametoindex("eth0").unwrap()).unwrap());
@@ -87,7 +87,8 @@ fn longest_at_host_2(bed: &Bed) -> usize {
         let reader = scope.spawn(|| {
             let mut longest = 0;
             loop {
-                // Read before the socket: what arrived before the end of the stream is still taken.
+                // Read the flag before the socket, so that everything that arrived before the end of the
+                // stream is still read.
                 let last = done.load(Ordering::Acquire);
                 match wire.receive().unwrap() {
                     Some(packet) if packet.outgoing => {}

@@ -1,5 +1,5 @@
-//! The host's packet filter, NAT, connection tracking and IPsec on routed packets: honoured from the moment a rule exists, and
-//! from the switch's start.
+//! The host's packet filter, NAT, connection tracking and IPsec apply to routed packets from the moment a rule exists,
+//! and from the switch's start.
 //!
 //! Read docs/routing.md, "The plane and the host's packet filter", first.
 
@@ -10,15 +10,16 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 scenarios! {
-    /// A rule that is there first, and one that comes while the plane forwards; each family by itself.
+    /// A rule that exists at the start, and one that is added while the plane forwards; each family
+    /// separately.
     packet_filter: ebpf soft;
     masquerade: ebpf soft;
     connection_tracking_and_flowtables: ebpf soft;
-    /// It announces nothing, so it is looked at once a second.
+    /// Legacy iptables announces nothing, so the daemon looks at it once a second.
     legacy_iptables: ebpf soft;
     ipsec_policies: ebpf soft;
     forwarding_plane_setting: ebpf soft;
-    /// Nothing follows the hooks while no daemon runs; the next one does before it is ready.
+    /// While no daemon runs, nothing follows the hooks; the next daemon does so before it is ready.
     a_rule_added_while_no_daemon_runs: ebpf soft;
 }
 
@@ -41,7 +42,7 @@ interface vlan 20
 const V4: &str = "10.0.20.1";
 const V6: &str = "fd00:20::1";
 
-/// A switch in whose namespace `before` was run before it started.
+/// A switch in a namespace in which the command `before` was run before the switch started.
 fn world(plane: Plane, before: &str) -> Bed {
     let bed = Bed::without_switch(plane, 2, 1500);
     if !before.is_empty() {
@@ -57,7 +58,7 @@ fn world(plane: Plane, before: &str) -> Bed {
     bed
 }
 
-/// Runs a shell command in the switch's namespace; answers what it printed.
+/// Runs a shell command in the switch's namespace; returns its output.
 fn run(bed: &Bed, command: &str) -> String {
     let output = bed.net.output(Command::new("sh").args(["-ec", command]));
     let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
@@ -73,12 +74,12 @@ fn have(tool: &str) -> bool {
     found
 }
 
-/// What routes a family, as the switch says it.
+/// Who routes a family, and why, as `show ip cef summary` reports it.
 fn routed_by(bed: &Bed, family: &str) -> Value {
     bed.ask("show ip cef summary")[family].clone()
 }
 
-/// Waits until the switch says that `who` routes; answers why.
+/// Waits until the switch reports that `who` routes; returns the reason.
 fn wait_routed_by(bed: &Bed, family: &str, who: &str) -> String {
     wait_for(&format!("{family} to be routed by the {who}: {}", routed_by(bed, family)), || {
         let view = routed_by(bed, family);
@@ -90,7 +91,7 @@ fn pings(bed: &Bed, from: usize, address: &str) -> bool {
     bed.host(from).ping(&format!("-c 1 -W 1 {address}"))
 }
 
-/// Has the router resolve its neighbours: where the packet filter drops what is forwarded, forwarding does not.
+/// Makes the router resolve its neighbours, so that a later failure is due to the packet filter alone.
 fn resolve(bed: &Bed) {
     for host in ["10.0.10.1", "10.0.20.1", "fd00:10::1", "fd00:20::1"] {
         wait_for("the router to reach its neighbours", || {
@@ -100,7 +101,7 @@ fn resolve(bed: &Bed) {
     }
 }
 
-/// Asserts that nothing gets through although the router knows its neighbours.
+/// Asserts that nothing is forwarded although the router knows its neighbours.
 fn blocked(bed: &Bed, address: &str) {
     resolve(bed);
     for _ in 0..3 {
@@ -135,14 +136,15 @@ fn packet_filter(plane: Plane) {
         wait_routed_by(&bed, family, "plane");
         by_the_plane(&bed, address);
     }
-    // Traffic first: from when nft has come back, nothing gets through but what was on its way.
+    // While traffic flows: after nft has returned, only packets that were under way arrive.
     let began = Instant::now();
     run(&bed, drop);
     wait_routed_by(&bed, "ipv4", "kernel");
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     blocked(&bed, V4);
     blocked(&bed, V6);
-    // One family's chain leaves the other to the plane; a bridge's and the host's own concern neither.
+    // A chain of one family leaves the other family to the plane; chains of a bridge and of the host's own
+    // input affect neither.
     run(
         &bed,
         "nft 'delete table inet f; add table ip6 f; add chain ip6 f pre { type filter hook prerouting priority 0; }
@@ -154,13 +156,13 @@ fn packet_filter(plane: Plane) {
     by_the_plane(&bed, V4);
     assert_eq!(wait_routed_by(&bed, "ipv6", "kernel"), "nftables chain ip6 f pre");
     assert!(!pings(&bed, 1, V6));
-    // A restart finds the rules in place.
+    // A restarted daemon finds the rules before it routes.
     bed.end_daemon(nix::sys::signal::Signal::SIGKILL);
     bed.start();
     assert_eq!(wait_routed_by(&bed, "ipv6", "kernel"), "nftables chain ip6 f pre");
     assert!(!pings(&bed, 1, V6));
     by_the_plane(&bed, V4);
-    // At the ingress of one router interface: of that one only.
+    // A chain at the ingress of one router interface concerns only that interface.
     run(
         &bed,
         "nft 'flush ruleset; add table netdev n
@@ -206,7 +208,7 @@ fn a_rule_added_while_no_daemon_runs(plane: Plane) {
     by_the_plane(&bed, V4);
 }
 
-/// The address that host 2 sees a datagram of host 1 come from.
+/// The source address with which a datagram of host 1 arrives at host 2.
 fn seen_source(bed: &Bed) -> IpAddr {
     let server = bed.host(2).net.run(|| UdpSocket::bind("10.0.20.1:9999").unwrap());
     server.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
@@ -278,7 +280,7 @@ fn connection_tracking_and_flowtables(plane: Plane) {
         assert!(!pings(&bed, 2, "10.0.10.1"), "a connection from outside is let in");
         let rules = run(&bed, "nft list table inet s");
         assert!(!rules.contains("packets 0"), "no flow was added: {rules}");
-        // It is a data path, and not policed.
+        // Traffic to the kernel is a data path here, and is not policed.
         assert_eq!(bed.drops(1, "trap_policed") + bed.drops(2, "trap_policed"), 0);
         run(&bed, "nft delete table inet s");
         wait_routed_by(&bed, "ipv4", "plane");
@@ -293,7 +295,7 @@ fn legacy_iptables(plane: Plane) {
     let bed = world(plane, "ip6tables-legacy -A FORWARD -j DROP");
     assert_eq!(wait_routed_by(&bed, "ipv6", "kernel"), "ip6tables (legacy) chain filter FORWARD");
     blocked(&bed, V6);
-    // Looking at a table changes nothing.
+    // Listing a table changes nothing.
     run(&bed, "iptables-legacy -S; iptables-legacy -t nat -S");
     let moved = wait_until(Duration::from_millis(2500), || {
         (routed_by(&bed, "ipv4")["routed_by"] != "plane").then_some(())
@@ -339,7 +341,7 @@ fn forwarding_plane_setting(plane: Plane) {
     wait_routed_by(&bed, "ipv4", "plane");
     resolve(&bed);
     by_the_plane(&bed, V4);
-    // The most specific counts. A packet is routed by what the interface that receives it says.
+    // The most specific setting applies: that of the interface that receives the packet.
     bed.configure("interface vlan 10\nip forwarding plane auto");
     blocked(&bed, V4);
     let text = bed.exec(&["show running-config"]);
@@ -355,7 +357,7 @@ fn forwarding_plane_setting(plane: Plane) {
     bed.host(1).tcp(bed.host(2), V4, 4 << 20);
     let shown = bed.exec(&["show interfaces vlan 10"]);
     assert!(shown.contains("are routed by the kernel: ip forwarding plane never"), "{shown}");
-    // The plane bridges to the router's interface, which is forwarding, and no exception.
+    // The plane bridges to the router's interface, which counts as forwarding and not as an exception.
     assert_eq!(bed.routed(1).1, before, "the data path to the kernel is policed");
     bed.configure("interface vlan 10\nno ip forwarding plane");
     by_the_plane(&bed, V4);

@@ -1,4 +1,4 @@
-//! Ports: shut down, without a link, gone and back, somebody else's.
+//! Ports that are shut down, without a link, removed and added again, or used by another program.
 
 use crate::harness::{BROADCAST, Bed, Frame, Plane, frame, mac, scenarios, wait_for};
 use lanyard_netdev::PacketSocket;
@@ -10,7 +10,7 @@ scenarios! {
     a_netdev_goes_and_comes_back_at_xdp: ebpf;
     enslaved_elsewhere: ebpf soft;
     detach_leaves_ports_as_they_were: ebpf soft;
-    /// The eBPF plane has no ring: it runs where the frame is.
+    /// The eBPF plane has no receive ring: it runs where the kernel receives the frame.
     what_a_ring_has_no_room_for: soft;
 }
 
@@ -48,7 +48,7 @@ fn a_link_flaps(plane: Plane) {
         });
         bed.expect_at(1, &frame(mac(2), mac(1)), &[2, 3]);
     }
-    // Many times faster than anybody can follow: what counts is how it ends.
+    // The link changes faster than the daemon can follow; only the final state matters.
     host.ip(&"link set eth0 down\nlink set eth0 up\n".repeat(50));
     wait_for("the link to be up in the end", || {
         bed.ask("show interfaces p2")["interfaces"][0]["link_up"].as_bool().unwrap().then_some(())
@@ -60,7 +60,7 @@ fn a_netdev_goes_and_comes_back(plane: Plane) {
     goes_and_comes_back(plane, THREE);
 }
 
-/// The kernel follows what it remembers of a program that is bound to the netdev: `ebpf::bound`.
+/// At XDP the kernel also follows the program that is bound to the netdev: see `ebpf::bound`.
 fn a_netdev_goes_and_comes_back_at_xdp(plane: Plane) {
     goes_and_comes_back(plane, "interface range p1 - 3\n switchport\n hook xdp\n");
 }
@@ -76,7 +76,7 @@ fn goes_and_comes_back(plane: Plane, ports: &str) {
     wait_for("its addresses to go", || bed.entry(mac(2), 1).is_none().then_some(()));
     bed.expect_at(1, &frame(BROADCAST, mac(1)), &[3]);
     assert_eq!(bed.show("show running-config"), before);
-    // What the port counted before is not what the new host has got.
+    // The port's counters include frames for the previous host.
     bed.exact.set(false);
     bed.rewire(2);
     wait_for("the port to be up again", || {
@@ -84,7 +84,7 @@ fn goes_and_comes_back(plane: Plane, ports: &str) {
     });
     bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2, 3]);
     bed.expect_at(2, &frame(BROADCAST, mac(2)), &[1, 3]);
-    // Away while it is configured, and there when it comes.
+    // The netdev is missing while it is configured, and the configuration applies when it appears.
     bed.net.ip("link delete p3");
     bed.configure("interface p3\nswitchport access vlan 1\nswitchport protected");
     bed.rewire(3);
@@ -96,7 +96,7 @@ fn goes_and_comes_back(plane: Plane, ports: &str) {
 
 fn enslaved_elsewhere(plane: Plane) {
     let bed = Bed::new(plane, 3, "interface p1\n switchport\n");
-    // The kernel says a word over IPv6 there before the switch takes it.
+    // The kernel sends IPv6 frames there before the port belongs to the switch.
     bed.exact.set(false);
     bed.net.ip("link add br0 type bridge\nlink set p2 master br0\nlink set p2 up");
     let said = bed.try_configure("interface p2\nswitchport").unwrap_err();
@@ -108,7 +108,7 @@ fn enslaved_elsewhere(plane: Plane) {
         bed.ask("show interfaces p2")["interfaces"][0]["link_up"].as_bool().unwrap().then_some(())
     });
     bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2]);
-    // Taken away behind the switch's back, and given back.
+    // The netdev is enslaved to a bridge while it is a port, and released again.
     bed.net.ip("link set p2 master br0");
     wait_for("the port to be down", || {
         let drop = bed.ask("show platform packet-trace interface p1 hex ffffffffffff02000000000188b5");
@@ -123,13 +123,13 @@ fn enslaved_elsewhere(plane: Plane) {
     bed.net.ip("link delete br0");
 }
 
-/// Everything of a port that a switch could have touched.
+/// The state of a netdev that a switch could have changed.
 fn state_of(bed: &Bed) -> String {
     let sysctl = |family: &str, name: &str, key: &str| {
         let path = format!("/proc/sys/net/{family}/conf/{name}/{key}");
         format!("{key}={}", bed.net.run(|| std::fs::read_to_string(&path).unwrap_or_default()).trim())
     };
-    // A netdev that has never been up has `noop`; nobody can give it back.
+    // A netdev that has never been up has the qdisc `noop`, which cannot be restored.
     let qdisc = |name: &str| if name == "noop" { "noqueue".to_owned() } else { name.to_owned() };
     let one = |name: &str| {
         let link = bed.netdev.link(name).unwrap();
@@ -163,7 +163,7 @@ fn state_of(bed: &Bed) -> String {
 
 fn detach_leaves_ports_as_they_were(plane: Plane) {
     let bed = Bed::without_switch(plane, 3, 1600);
-    // One port up with addresses, one down with an MTU of its own, one promiscuous.
+    // One netdev is up with addresses, one is down with an MTU of its own, and one is promiscuous.
     bed.net
         .ip("link set p1 up\naddress add 192.0.2.1/24 dev p1\nlink set p2 mtu 1400\nlink set p3 promisc on");
     wait_for("the link-local address to be there", || {
@@ -189,18 +189,18 @@ fn detach_leaves_ports_as_they_were(plane: Plane) {
     });
     assert_eq!(state_of(&bed), before);
     assert_eq!(crate::harness::check::left_behind(&bed), Vec::<String>::new());
-    // And nothing is forwarded any more.
+    // Nothing is forwarded any more.
     bed.arrivals();
     let f = frame(BROADCAST, mac(1));
     bed.host(1).send(&f);
     assert!(bed.arrivals().iter().all(|list| !list.contains(&f)));
 }
 
-/// Bytes of the soft plane's ring at a port, and of frames that fill it soon.
+/// The size of the soft plane's ring at a port, in bytes, and a number of frames that fill it soon.
 const RING: usize = 32 << 20;
 const LONG: usize = 9014;
 
-/// Frames from host 1, far more than the ring of its port holds, while the switch is not let run.
+/// Sends from host 1 far more frames than the ring of its port holds, while the daemon is stopped.
 fn overrun(bed: &Bed) -> Vec<Frame> {
     let index = bed.net.index("p1");
     let tap = bed.net.run(|| PacketSocket::open(index).unwrap());
@@ -208,7 +208,8 @@ fn overrun(bed: &Bed) -> Vec<Frame> {
     bed.daemon.borrow().as_ref().unwrap().pause();
     for frame in &frames {
         bed.host(1).send(frame);
-        // It is past every queue of the kernel's before the next is sent: nothing is lost there.
+        // Wait until the frame has passed all queues of the kernel before sending the next, so that none is
+        // lost there.
         wait_for("its arrival", || tap.receive().unwrap().filter(|packet| !packet.outgoing));
     }
     bed.daemon.borrow().as_ref().unwrap().resume();
@@ -227,7 +228,7 @@ fn what_a_ring_has_no_room_for(plane: Plane) {
         })
     };
     let after = received(sent.len() as u64);
-    // The first have passed, the others are dropped, and each is one or the other.
+    // The first frames were forwarded and the others dropped, and each is counted as one or the other.
     let passed = (after.forwarded - before.forwarded) as usize;
     assert!((1..=RING / LONG).contains(&passed), "{passed} of {} have passed: {after:?}", sent.len());
     assert_eq!(after.rx - before.rx, sent.len() as u64);
@@ -240,7 +241,7 @@ fn what_a_ring_has_no_room_for(plane: Plane) {
     assert!(arrived.iter().all(|frame| left.any(|sent| sent == frame)), "out of order");
     assert_eq!(arrived.len(), passed);
     bed.expect_at(1, &frame(BROADCAST, mac(1)), &[2]);
-    // What was lost before counters were cleared is not counted after.
+    // Frames that were lost before the counters were cleared are not counted afterwards.
     bed.exact.set(false);
     overrun(&bed);
     bed.exec(&["clear counters p1"]);

@@ -1,5 +1,5 @@
-//! Real traffic through the router, and who has routed it: the counters of the plane's ports say what the plane forwarded and
-//! what it gave to the kernel.
+//! Real traffic through the router: the counters of the plane's ports show what the plane forwarded and what it passed
+//! to the kernel.
 //!
 //! Read first: RFC 1812, sections 4.3 and 5.3; RFC 8200; RFC 3704; docs/routing.md, "How the plane routes".
 
@@ -12,20 +12,21 @@ scenarios! {
     /// Ping and TCP of both families, between VLANs and within one, primary and secondary subnets.
     forwarded_by_the_plane: ebpf soft;
     forwarded_by_xdp: ebpf;
-    /// UDP, ICMP and TCP probes: every hop answers from its address on the way.
+    /// UDP, ICMP and TCP probes: every hop answers from its address on the path.
     traceroute: ebpf soft;
-    /// A narrow way: TCP finds its length, and what may be cut is cut.
+    /// A path with a smaller MTU: TCP finds its segment size, and packets that may be fragmented are.
     path_mtu: ebpf soft;
-    /// The first packet is not lost; what can't be reached is said to be so.
+    /// The first packet is not lost; for an unreachable address the sender gets an ICMP error.
     neighbours_are_resolved: ebpf soft;
-    /// What the plane uses the kernel keeps; what nothing uses goes stale.
+    /// Neighbours that the plane uses stay reachable in the kernel; unused ones become stale.
     neighbours_are_kept_by_use: ebpf soft;
-    /// Every flow keeps its way but those whose next hop has died.
+    /// Flows keep their next hop, except those whose next hop has failed.
     equal_cost_flows_stay: ebpf soft;
     reverse_path: ebpf soft;
-    /// What RFC 1812 and RFC 8200 forbid goes nowhere, neither by the plane nor by the kernel behind it.
+    /// Packets that RFC 1812 and RFC 8200 forbid to forward are forwarded neither by the plane nor by the
+    /// kernel.
     never_forwarded: ebpf soft;
-    /// A packet that leaves by the interface it came in at is forwarded, and nobody is redirected.
+    /// A packet that leaves by its ingress interface is forwarded, and no ICMP redirect is sent.
     no_redirects: ebpf soft;
     the_switch_itself: ebpf soft;
 }
@@ -85,7 +86,7 @@ fn run(host: &Host, command: &str) -> String {
     String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
 }
 
-/// What the plane does with a frame, as its trace has it: `forwarded`, `trapped REASON`, `dropped REASON`.
+/// The verdict of the plane's trace for a frame: `forwarded`, `trapped REASON`, `dropped REASON`.
 fn fate(bed: &Bed, from: usize, frame: &Frame) -> String {
     let view = bed.ask(&format!("show platform packet-trace interface p{from} hex {}", frame.hex()));
     let [verdict, reason] =
@@ -125,16 +126,16 @@ fn datagram(bed: &Bed, from: usize, src: &str, dst: &str, ttl: u8) -> Frame {
     Frame(bytes)
 }
 
-/// What [`arrives_at`] answers for a frame that is not forwarded.
+/// The result of [`arrives_at`] for a frame that is not forwarded.
 const NOWHERE: [usize; 0] = [];
 
-/// It itself, and not an error message about it.
+/// True for the datagram itself, not for an error message that quotes it.
 fn is_ours(frame: &Frame) -> bool {
     let protocol = if frame.0.get(12) == Some(&8) { 23 } else { 20 };
     frame.0.get(protocol) == Some(&17) && frame.0.windows(20).any(|part| part == b"lanyard routes this.")
 }
 
-/// Where a frame arrives at, once whatever becomes of it has: the hosts' numbers.
+/// The numbers of the hosts at which a frame arrives, once it has been processed.
 fn arrives_at(bed: &Bed, from: usize, frame: &Frame) -> Vec<usize> {
     bed.hosts.iter().for_each(Host::drain);
     let port = format!("p{from}");
@@ -146,7 +147,7 @@ fn arrives_at(bed: &Bed, from: usize, frame: &Frame) -> Vec<usize> {
     arrivals.iter().enumerate().filter_map(at).collect()
 }
 
-/// Who talks to whom: the host, the address it talks from and the one it talks to, and the host that has that.
+/// The pairs of addresses: the sending host, its address, the destination address, and the host that has it.
 const PAIRS: [(usize, &str, &str, usize); 8] = [
     (1, "10.0.10.1", "10.0.20.1", 2),
     (2, "10.0.20.1", "10.0.10.4", 4),
@@ -179,7 +180,7 @@ fn forwarded_by_the_plane(plane: Plane) {
 fn forwarded_by_xdp(plane: Plane) {
     let bed = Bed::without_switch(plane, 4, 1500);
     for host in &bed.hosts {
-        // What XDP sends to a veth arrives while its other end runs NAPI, and with the checksums that are in the frame.
+        // A veth accepts frames from XDP while its other end runs NAPI, and checksums must be complete in the frame.
         run(host, "ethtool -K eth0 gro on tx off");
     }
     start(&bed, &format!("{CONFIG}interface range p1 - 4\n hook xdp\n"));
@@ -190,7 +191,7 @@ fn forwarded_by_xdp(plane: Plane) {
     assert!(by_xdp * 10 > sent * 9, "XDP has redirected {by_xdp} of {sent} frames");
 }
 
-/// How many frames the ports' drivers have redirected for XDP.
+/// The number of frames that the ports' drivers have redirected for XDP.
 fn redirected(bed: &Bed) -> u64 {
     let of = |n: usize| {
         let output = bed.net.output(Command::new("ethtool").args(["-S", &format!("p{n}")]));
@@ -216,7 +217,7 @@ fn traceroute(plane: Plane) {
         bed.host(1).reaches(to);
         for probe in ["-U", "-I", "-T"] {
             let command = format!("traceroute -n -q 1 -w 2 -m 4 -s {from} {probe} {to}");
-            // The kernel answers a host so often and no more.
+            // The kernel limits how often it answers a host, so repeat.
             let mut said = String::new();
             let found = crate::harness::wait_until(crate::harness::DEADLINE, || {
                 said = run(bed.host(1), &command);
@@ -244,7 +245,7 @@ fn path_mtu(plane: Plane) {
     bed.configure("interface vlan 20\nmtu 1300");
     for (to, family) in [("10.0.20.1", "-4"), ("fd00:20::1", "-6")] {
         bed.host(1).reaches(to);
-        // Nobody has told the sender: its first segments are too long.
+        // The sender does not know the path MTU yet: its first segments are too long.
         bed.host(1).tcp(bed.host(2), to, 1 << 20);
         let known = run(bed.host(1), &format!("ip {family} route get {to}"));
         assert!(known.contains("mtu 1300"), "{known}");
@@ -252,11 +253,11 @@ fn path_mtu(plane: Plane) {
         let said = run(bed.host(1), &format!("ping -n -c 1 -W 5 -M do -s 1400 {to}"));
         assert!(said.contains("mtu") || said.contains("too long"), "{said}");
     }
-    // The kernel cuts up what may be.
+    // The kernel fragments packets that may be fragmented.
     let (before, after) = (bed.routed(4), bed.host(4).ping("-c 3 -M dont -s 1400 10.0.20.1"));
     assert!(after, "what may be cut does not arrive");
     assert!(bed.routed(4).1 - before.1 >= 3, "cut by the plane?");
-    // The way back is wide, and the other end knows of nothing.
+    // The path back has a larger MTU, of which the other end knows nothing.
     bed.host(2).tcp(bed.host(1), "10.0.10.1", 1 << 20);
 }
 
@@ -301,7 +302,7 @@ fn neighbours_are_resolved(plane: Plane) {
     }
 }
 
-/// `ip` with the words, in the switch's namespace.
+/// Runs `ip` with these arguments in the switch's namespace.
 fn run_in(bed: &Bed, words: &str) -> String {
     let output = bed.net.output(Command::new("ip").args(words.split(' ')));
     assert!(output.status.success(), "ip {words}: {}", String::from_utf8_lossy(&output.stderr));
@@ -310,7 +311,7 @@ fn run_in(bed: &Bed, words: &str) -> String {
 
 fn neighbours_are_kept_by_use(plane: Plane) {
     let bed = world(plane);
-    // The kernel's times, shorter; it goes on asking when what is confirmed holds no longer than the delay.
+    // Shorten the kernel's times. It keeps probing when a confirmation is valid for no longer than the delay.
     bed.net.run(|| {
         for interface in ["vlan20", "vlan30"] {
             for (family, key, value) in [
@@ -323,7 +324,7 @@ fn neighbours_are_kept_by_use(plane: Plane) {
             }
         }
     });
-    // Those there are already have the old ones.
+    // Existing neighbours still have the old times.
     run_in(&bed, "neighbor flush all");
     run_in(&bed, "-6 neighbor flush all");
     let pairs = [("10.0.20.1", "10.0.30.1"), ("fd00:20::1", "fd00:30::1")];
@@ -359,7 +360,7 @@ fn neighbours_are_kept_by_use(plane: Plane) {
     }
 }
 
-/// Sends a datagram from each source port; who got it.
+/// Sends a datagram from each source port; returns the host at which each arrived.
 fn homes(bed: &Bed, to: &str, ports: std::ops::Range<u16>) -> BTreeMap<u16, usize> {
     let address: Ipv4Addr = to.parse().unwrap();
     bed.hosts.iter().for_each(Host::drain);
@@ -388,7 +389,7 @@ fn equal_cost_flows_stay(plane: Plane) {
     let gateways = [(2, "10.0.20.1"), (3, "10.0.30.1"), (4, "10.0.10.4")];
     let hops = gateways.map(|(_, via)| format!("nexthop via {via}")).join(" ");
     bed.net.ip(&format!("route add 10.77.0.0/16 {hops}"));
-    // Nobody is there: what a gateway gets it must not send on to somebody else.
+    // The destination does not exist: a gateway must not forward the packet to another one.
     gateways.iter().for_each(|(n, _)| bed.host(*n).net.ip("route add blackhole 10.77.0.0/16"));
     let alive = || {
         let view = bed.ask("show ip cef 10.77.0.1");
@@ -476,7 +477,7 @@ fn reverse_path(plane: Plane) {
 
 fn never_forwarded(plane: Plane) {
     let bed = world(plane);
-    // Whatever the switch would send on has a way.
+    // A default route, so that a packet would be forwarded if the switch did not drop it.
     bed.configure("ip route 0.0.0.0 0.0.0.0 10.0.30.1\nipv6 route ::/0 fd00:30::1");
     for address in ["10.0.20.1", "fd00:20::1", "10.9.0.1", "fd00:9::1"] {
         bed.host(1).reaches(address);
@@ -503,7 +504,8 @@ fn never_forwarded(plane: Plane) {
         rows.push((format!("from {strange}"), datagram(&bed, 1, strange, there, 64)));
         rows.push((format!("to {strange}"), datagram(&bed, 1, own, strange, 64)));
     }
-    // The switch's own addresses, those of other interfaces and of the subnet's broadcast included.
+    // The switch's own addresses as sources, with those of other interfaces and the subnet's broadcast
+    // address.
     for (own, there) in [
         ("10.0.10.254", "10.0.20.1"),
         ("10.0.20.254", "10.0.20.1"),
@@ -530,7 +532,7 @@ fn never_forwarded(plane: Plane) {
     rows.push(("longer than its frame".into(), spoilt("10.0.20.1", &|bytes| bytes[16] = 4)));
     rows.push(("IPv6: version 7".into(), spoilt("fd00:20::1", &|bytes| bytes[14] = 0x70)));
     rows.push(("IPv6: longer than its frame".into(), spoilt("fd00:20::1", &|bytes| bytes[18] = 4)));
-    // Whoever is addressed on the link is not the router, or is all of them.
+    // Frames that are addressed to a group on the link are not for the router to forward.
     rows.push(("to a group of stations".into(), spoilt("10.0.20.1", &|bytes| bytes[..6].fill(0xff))));
     rows.push(("a directed broadcast".into(), datagram(&bed, 1, four, "10.0.20.255", 64)));
     for (name, frame) in rows {
@@ -553,7 +555,7 @@ fn no_redirects(plane: Plane) {
         let routes = run(bed.host(1), &format!("ip route get {to}"));
         assert!(!routes.contains("redirected") && routes.contains("254"), "{routes}");
     }
-    // One that another router sends to the switch changes nothing of what it does.
+    // The switch ignores redirects that other routers send to it.
     let accepts =
         |name: &str| bed.net.run(|| lanyard_netdev::sysctl::ipv4_conf(name, "accept_redirects").unwrap());
     assert_eq!((accepts("vlan10").trim(), accepts("vlan20").trim()), ("0", "0"));
@@ -561,7 +563,7 @@ fn no_redirects(plane: Plane) {
 
 fn the_switch_itself(plane: Plane) {
     let bed = world(plane);
-    // By each of its addresses, the near and the far ones.
+    // The switch is reachable by each of its addresses, those of the near and of the far VLANs.
     for address in ["10.0.10.254", "10.1.20.254", "10.0.30.254", "fd00:10::254", "fd00:30::254"] {
         bed.host(1).reaches(address);
         let frame =
@@ -571,7 +573,7 @@ fn the_switch_itself(plane: Plane) {
         let stream = bed.host(1).net.run(|| std::net::TcpStream::connect((address, 5010)));
         assert_eq!(listener.accept().unwrap().1, stream.unwrap().local_addr().unwrap(), "{address}");
     }
-    // And out of it, by the same tables.
+    // Its own packets use the same tables.
     let said = bed.exec(&["ping 10.9.0.1 repeat 2", "ping ipv6 fd00:9::1 repeat 2"]);
     assert_eq!(said.matches(" 0% packet loss").count(), 2, "{said}");
 }

@@ -1,5 +1,5 @@
-//! Programs that work for the switch: radvd for router advertisements, keepalived for virtual routers; and subinterfaces, for
-//! which two switches are needed as well.
+//! Programs that the daemon runs: radvd for router advertisements, keepalived for virtual routers. Also subinterfaces,
+//! because they need two switches as well.
 
 use crate::harness::{Bed, Plane, scenarios, wait_for};
 use nix::sys::signal::Signal;
@@ -13,7 +13,7 @@ scenarios! {
     subinterfaces: ebpf soft;
 }
 
-/// True when the program is there; says so when not.
+/// True when the program is installed; otherwise prints that it is missing.
 fn installed(program: &str) -> bool {
     let there = Path::new("/usr/sbin").join(program).exists();
     if !there {
@@ -34,7 +34,7 @@ fn join(left: &Bed, a: usize, right: &Bed, b: usize) {
     far.away.set(true);
 }
 
-/// The pids of a program in the switch's namespace.
+/// The process numbers of a program in the switch's namespace.
 fn pids(bed: &Bed, program: &str) -> Vec<u32> {
     let is = |pid: &u32| {
         std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == program)
@@ -69,7 +69,7 @@ fn router_advertisements(plane: Plane) {
         says(&["-6", "route", "show", "default"]).contains("proto ra").then_some(())
     });
     host.reaches("fd00:10::254");
-    // A change is told to the one that runs.
+    // The running process reads a change of the configuration.
     let running = pids(&bed, "radvd");
     assert!(!running.is_empty());
     bed.configure("interface vlan 10\nipv6 nd prefix fd00:11::/64");
@@ -79,7 +79,7 @@ fn router_advertisements(plane: Plane) {
     assert_eq!(pids(&bed, "radvd"), running);
     bed.configure("interface vlan 10\nipv6 nd ra suppress all");
     wait_for("radvd to end", || pids(&bed, "radvd").is_empty().then_some(()));
-    // One that dies is started again.
+    // When the process dies, it is started again.
     bed.configure("interface vlan 10\nno ipv6 nd ra suppress");
     let first = wait_for("radvd", || pids(&bed, "radvd").first().copied());
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(first.cast_signed()), Signal::SIGKILL).unwrap();
@@ -87,8 +87,8 @@ fn router_advertisements(plane: Plane) {
     assert!(bed.exec(&["show logging"]).contains("%SERVICE-3-ENDED: radvd has ended by itself"));
 }
 
-/// Two switches in VLAN 10, host 1 behind the first; each has an address, and they share one, over which host 1 goes to VLAN 20.
-/// That is each switch's own, and so is 10.0.20.1 there.
+/// Two switches in VLAN 10, with host 1 behind the first. Each has an address of its own, and they share a virtual one
+/// through which host 1 reaches VLAN 20. Each switch has its own VLAN 20, and its own host 10.0.20.1 there.
 fn two_routers(plane: Plane) -> (Bed, Bed) {
     let config = |address: &str, more: &str| {
         format!(
@@ -133,13 +133,13 @@ fn virtual_router_failover(plane: Plane) {
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     assert!(neighbour().contains("00:00:5e:00:01:01"), "{}", neighbour());
-    // What host 1 sends to the virtual router the planes route, whoever is the master.
+    // The planes route what host 1 sends to the virtual router, whichever switch is the master.
     let routes = |bed: &Bed, port: usize| {
         host.reaches("10.0.20.1");
         bed.by_the_plane(port, 20, "by the virtual router", || assert!(host.ping("-c 20 10.0.20.1")));
     };
     routes(&left, 1);
-    // A tracked object takes from the priority: the other one is better now, and takes over.
+    // A tracked object reduces the priority, so the other switch has the higher one and takes over.
     left.host(3).net.ip("link set eth0 down");
     wait_for("the second to take over", || {
         (state(&left) == "backup" && state(&right) == "master").then_some(())
@@ -157,7 +157,7 @@ fn virtual_router_failover(plane: Plane) {
         (state(&left) == "master" && state(&right) == "backup").then_some(())
     });
     host.reaches("10.0.10.1");
-    // The interface goes altogether.
+    // The interface is removed altogether.
     left.configure("interface vlan 10\nshutdown");
     wait_for("the second to be left", || (state(&left) == "init" && state(&right) == "master").then_some(()));
     host.reaches("10.0.10.1");
@@ -241,12 +241,12 @@ interface p4
     switch.host(2).reaches("10.0.200.1");
     switch.host(3).reaches("fd00:100::1");
     switch.host(2).tcp(switch.host(3), "10.0.200.1", 1 << 20);
-    // The routed port itself goes on, without a tag.
+    // The routed port itself still works, without a tag.
     switch.host(4).reaches("10.0.1.254");
     switch.host(4).reaches("10.0.100.1");
     let said = router.exec(&["show ip interface brief"]);
     assert!(said.contains("p1.100") && said.matches(" up ").count() >= 3, "{said}");
-    // A tag that nobody has is nobody's.
+    // A tag without a subinterface reaches no interface.
     router.configure("interface p1.200\nencapsulation dot1q 201");
     assert!(!switch.host(3).ping("-c 1 -W 1 10.0.200.254"));
     router.configure("interface p1.200\nencapsulation dot1q 200");

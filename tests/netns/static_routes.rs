@@ -1,5 +1,5 @@
-//! Static routes in the kernel: they come back after what removes them, those to one prefix are one route, and routes of others
-//! stay as they are.
+//! Static routes in the kernel: they are restored after events that remove them, those to one prefix are one route, and
+//! routes of others stay as they are.
 
 use crate::harness::daemon::{Daemon, cli, lanyard};
 use crate::harness::{Bed, Plane, scenarios, wait_for};
@@ -10,7 +10,7 @@ scenarios! {
     come_back: ebpf soft;
     equal_cost: ebpf soft;
     routes_of_others: ebpf;
-    /// Also when one of them was killed.
+    /// Also when the daemon of one instance was killed.
     two_instances: ebpf;
 }
 
@@ -50,7 +50,7 @@ fn ip(bed: &Bed, arguments: &str) -> String {
     String::from_utf8_lossy(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Waits until the kernel has a route that is written so, white space apart.
+/// Waits until the kernel prints this route; white space is not compared.
 fn has(bed: &Bed, prefix: &str, want: &str) {
     let family = if prefix.contains(':') { "-6" } else { "-4" };
     let list = || ip(bed, &format!("{family} route show {prefix}"));
@@ -74,13 +74,13 @@ fn come_back(plane: Plane) {
         bed.configure(&format!("interface {interface}\nno shutdown"));
         all(&bed);
     }
-    // By somebody's hand.
+    // An administrator takes interfaces down and up, and removes routes.
     bed.net.ip("link set vlan20 down\nlink set p4 down");
     bed.net.ip("link set vlan20 up\nlink set p4 up");
     all(&bed);
     bed.net.ip("route delete 10.9.0.0/16\nroute delete fd00:9::/32");
     all(&bed);
-    // Netdevs that are made anew: a VLAN interface by the switch, a port by whoever plugs it in.
+    // Netdevs that are made again: a VLAN interface by the switch, a port by the host that connects it.
     bed.net.ip("link delete vlan20");
     all(&bed);
     bed.host(4).net.ip("link delete eth0");
@@ -98,7 +98,7 @@ fn equal_cost(plane: Plane) {
     has(&bed, "fd00:9::/32", "nexthop via fd00:30::1 dev vlan30 weight 1");
     let view = bed.show("show ip route 10.9.0.1");
     assert_eq!(view["routes"][0]["nexthops"].as_array().map(Vec::len), Some(2), "{view}");
-    // Of one next hop's interface nothing is left: the other stays.
+    // When the interface of one next hop is shut down, the other next hop stays.
     bed.configure("interface vlan 30\nshutdown");
     has(&bed, "10.9.0.0/16", "via 10.0.20.1 dev vlan20");
     has(&bed, "fd00:9::/32", "via fd00:20::1 dev vlan20");
@@ -120,7 +120,7 @@ fn routes_of_others(plane: Plane) {
     assert!(refused.contains("% the static route to 10.7.0.0/16 is not installed"), "{refused}");
     assert!(!bed.exec(&["show running-config"]).contains("10.7.0.0"));
     assert_eq!(ip(&bed, "-4 route show 10.7.0.0/16"), theirs);
-    // Beside it, with another distance, there is room.
+    // A route with another distance can exist beside it.
     bed.configure("ip route 10.7.0.0 255.255.0.0 10.0.30.1 5");
     has(&bed, "10.7.0.0/16", "via 10.0.30.1 dev vlan30");
     bed.configure("no ip route 10.7.0.0 255.255.0.0 10.0.30.1");
@@ -157,7 +157,7 @@ fn two_instances(plane: Plane) {
     let mut daemon = start();
     both();
     assert!(cli(&second, &["show running-config"]).unwrap().contains("10.6.0.0"));
-    // The first one is killed, and the second one leaves: it takes what is its own.
+    // One daemon is killed, and the other instance is detached: it removes only its own routes.
     bed.end_daemon(Signal::SIGKILL);
     lanyard(Some(&bed.net), &["detach", "--instance", &second]).unwrap();
     daemon.end();

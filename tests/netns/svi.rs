@@ -47,14 +47,14 @@ fn the_switch_answers(plane: Plane) {
         arp["neighbors"].as_array().unwrap().iter().any(|n| n["address"] == a && n["mac"].is_string())
     };
     assert!(known("10.0.10.1") && known("10.0.20.1"), "{arp}");
-    // To a VLAN that has no interface here, it is a host like any other: not there.
+    // To a host in a VLAN without an interface, the router's address is unknown, so the frame is flooded.
     let own = table["entries"][0]["mac"].as_str().unwrap().to_owned();
     let own: Vec<u8> = own.split(':').map(|digits| u8::from_str_radix(digits, 16).unwrap()).collect();
     let own: [u8; 6] = own.try_into().unwrap();
     bed.configure("vlan 30\ninterface p1\nswitchport access vlan 30");
     let f = frame(own, mac(7));
     bed.expect(1, &f, &[(3, f.vlan(30))]);
-    // What it answers to in its own VLAN stays there.
+    // A frame for the router's address in its own VLAN goes to the router and is not flooded.
     let f = frame(own, mac(8));
     bed.expect(3, &f.vlan(10), &[]);
 }
@@ -93,9 +93,9 @@ fn up_and_down(plane: Plane) {
     assert!(up(10));
     bed.host(1).reaches("10.0.10.254");
     bed.host(1).reaches("fd00:10::254");
-    // Autostate: no port of the VLAN is up.
+    // Autostate: the interface goes down because no port of the VLAN is up.
     bed.configure("interface p3\nswitchport trunk allowed vlan remove 10");
-    // What the switch says of its own accord meanwhile may get lost.
+    // Frames that the switch sends itself meanwhile may get lost.
     bed.exact.set(false);
     bed.host(1).net.ip("link set eth0 down");
     wait_for("the VLAN interface to follow its last port down", || (!up(10)).then_some(()));
@@ -104,7 +104,7 @@ fn up_and_down(plane: Plane) {
     wait_for("the VLAN interface to come back", || up(10).then_some(()));
     bed.host(1).net.ip("route replace default via 10.0.10.254");
     bed.host(1).reaches("10.0.10.254");
-    // Its MTU is the netdev's.
+    // The MTU of the interface is that of the netdev.
     bed.configure("interface vlan 10\nmtu 1280\nmac-address 0200.0000.beef");
     let link = bed.netdev.link("vlan10").unwrap();
     assert_eq!((link.mtu, link.mac.to_string().as_str()), (1280, "0200.0000.beef"));

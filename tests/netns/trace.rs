@@ -1,4 +1,4 @@
-//! `show platform packet-trace` says what will happen: the frame is then sent, and it happens.
+//! `show platform packet-trace` predicts what happens to a frame: the test then sends the frame and compares.
 
 use crate::harness::frame::{DOT1AD, DOT1Q, reserved};
 use crate::harness::{BROADCAST, Bed, Frame, Plane, frame, mac, scenarios};
@@ -75,7 +75,7 @@ fn compare(bed: &Bed) {
     };
     for _ in 0..250 {
         let port = 1 + pick(7);
-        // Mostly stations with an address of their own.
+        // Most sources are the port's own stations.
         let source = sources(port as u16)[pick(9).saturating_sub(4)];
         let sent = tags[pick(tags.len())](&frame(destinations[pick(destinations.len())], source));
         let trace = bed.ask(&format!("show platform packet-trace interface p{port} hex {}", sent.hex()));
@@ -93,7 +93,7 @@ fn compare(bed: &Bed) {
     assert!(verdicts.len() >= 12, "too few ways to end: {verdicts:?}");
 }
 
-/// The frames a trace says are sent, by host.
+/// The frames that a trace predicts, by host.
 fn egress(trace: &Value) -> Vec<(usize, Frame)> {
     let frame = |copy: &Value| {
         let port = copy["interface"].as_str().unwrap().strip_prefix('p').unwrap().parse().unwrap();

@@ -1,4 +1,5 @@
-//! VLANs: who gets what, with which tag, and what is refused and teaches nothing (IEEE 802.1Q-2018, 6.9 and 8.6).
+//! VLANs: which ports receive a frame and with which tag, and which frames are refused and not learned (IEEE
+//! 802.1Q-2018, 6.9 and 8.6).
 
 use crate::harness::frame::{DOT1AD, DOT1Q};
 use crate::harness::{BROADCAST, Bed, Frame, Plane, frame, mac, scenarios};
@@ -15,8 +16,8 @@ scenarios! {
     one_flood_many_forms: ebpf soft;
 }
 
-/// Two hosts in VLAN 10, one in 20, a trunk with native VLAN 1, one with native VLAN 20. VLAN 30 is allowed on a trunk and
-/// does not exist.
+/// Two hosts in VLAN 10, one in VLAN 20, a trunk with native VLAN 1, one with native VLAN 20. VLAN 30 is allowed on a
+/// trunk and does not exist.
 const CAMPUS: &str = "\
 vlan 10,20
 interface range p1 - 2
@@ -41,10 +42,11 @@ fn access_and_trunk(plane: Plane) {
     bed.expect(3, &f, &[(4, f.vlan(20)), (5, f.clone())]);
     let f = frame(BROADCAST, mac(4));
     bed.expect(4, &f.vlan(10), &[(1, f.clone()), (2, f.clone()), (5, f.vlan(10))]);
-    // An access port takes its own VLAN's tag.
+    // An access port accepts the tag of its own VLAN.
     let f = frame(BROADCAST, mac(1));
     bed.expect(1, &f.vlan(10), &[(2, f.clone()), (4, f.vlan(10)), (5, f.vlan(10))]);
-    // Known by now: one port each, and the same address in another VLAN is another station.
+    // The addresses are known by now, so each frame goes to one port; the same address in another VLAN is
+    // another station.
     let f = frame(mac(1), mac(4));
     bed.expect(4, &f.vlan(10), &[(1, f.clone())]);
     let f = frame(mac(4), mac(2));
@@ -54,7 +56,7 @@ fn access_and_trunk(plane: Plane) {
     bed.learned(mac(1), 10, Some("p1"));
     bed.learned(mac(1), 20, None);
     bed.learned(mac(4), 10, Some("p4"));
-    // The frames of VLAN 1 have nowhere to go.
+    // Frames of VLAN 1 have no egress port.
     bed.expect_drop(4, &frame(BROADCAST, mac(4)), "no_egress");
 }
 
@@ -79,7 +81,7 @@ fn refused_frames_teach_nothing(plane: Plane) {
     }
     let table = bed.show("show mac address-table");
     assert_eq!(table["total"], 0, "{table}");
-    // Suspended and shut down VLANs forward nothing; back again they do.
+    // Suspended and shut down VLANs forward nothing; when enabled again, they do.
     for (off, on) in [("state suspend", "state active"), ("shutdown", "no shutdown")] {
         bed.configure(&format!("vlan 20\n{off}"));
         bed.expect_drop(3, &f, "vlan_inactive");
@@ -97,14 +99,15 @@ fn priority_is_kept(plane: Plane) {
         let f = frame(BROADCAST, mac(4));
         let tagged = f.tag(DOT1Q, pcp, 10);
         bed.expect(4, &tagged, &[(1, f.clone()), (2, f.clone()), (5, tagged.clone())]);
-        // A priority tag becomes the VLAN's where it leaves tagged, and goes where it does not.
+        // A priority tag gets the VLAN's number where the frame leaves tagged, and is removed where it leaves
+        // untagged.
         let f = frame(BROADCAST, mac(1));
         let tagged = f.tag(DOT1Q, pcp, 10);
         bed.expect(1, &f.tag(DOT1Q, pcp, 0), &[(2, f.clone()), (4, tagged.clone()), (5, tagged)]);
         let f = frame(BROADCAST, mac(5));
         bed.expect(5, &f.tag(DOT1Q, pcp, 0), &[(3, f.clone()), (4, f.tag(DOT1Q, pcp, 20))]);
     }
-    // Drop eligibility (0x1000 of the TCI) as well.
+    // Drop eligibility (0x1000 of the TCI) is kept as well.
     let f = frame(BROADCAST, mac(4));
     let eligible = f.tag(DOT1Q, 3, 0x1000 | 10);
     bed.expect(4, &eligible, &[(1, f.clone()), (2, f.clone()), (5, eligible.clone())]);
@@ -120,7 +123,7 @@ fn native_vlan(plane: Plane) {
     let f = frame(BROADCAST, mac(3));
     bed.expect(3, &f, &[(4, f.vlan(20)), (5, f.vlan(20))]);
     bed.configure("no vlan dot1q tag native\ninterface p5\nswitchport trunk native vlan 1");
-    // VLAN 1 is not allowed there.
+    // VLAN 1 is not allowed on this port.
     bed.expect_drop(5, &frame(BROADCAST, mac(5)), "untagged_not_allowed");
     bed.expect(3, &f, &[(4, f.vlan(20)), (5, f.vlan(20))]);
 }
@@ -133,7 +136,7 @@ fn changes_take_effect_at_once(plane: Plane) {
     bed.configure("interface p4\nswitchport trunk allowed vlan add 10\ninterface p5\nshutdown");
     bed.expect(1, &f, &[(2, f.clone()), (4, f.vlan(10))]);
     bed.learned(mac(1), 10, Some("p1"));
-    // A port that leaves a VLAN takes what was learned there with it.
+    // When a port leaves a VLAN, the addresses learned there are removed.
     bed.configure("interface p1\nswitchport access vlan 20");
     bed.learned(mac(1), 10, None);
     bed.expect(1, &f, &[(3, f.clone()), (4, f.vlan(20))]);
@@ -141,7 +144,7 @@ fn changes_take_effect_at_once(plane: Plane) {
     let f = frame(BROADCAST, mac(3));
     bed.expect(3, &f, &[(4, f.vlan(20))]);
     bed.learned(mac(1), 20, None);
-    // A line that is refused changes nothing.
+    // A refused line changes nothing.
     let said = bed.try_configure("interface p4\nswitchport access vlan 4095").unwrap_err();
     assert!(said.starts_with('%'), "{said}");
     bed.expect(3, &f, &[(4, f.vlan(20))]);
@@ -155,24 +158,24 @@ fn all_vlans_on_a_trunk(plane: Plane) {
     let vlans = bed.show("show vlan");
     assert_eq!(vlans["vlans"].as_array().map(Vec::len), Some(4094));
     let sent: Vec<Frame> = (1..=4094).map(|vid| frame(BROADCAST, mac(1)).vlan(vid)).collect();
-    // No more at once than fit into a socket of a daemon that has to wait for its turn.
+    // Send no more frames at once than a socket can hold while the daemon waits to be scheduled.
     for (at, sent) in sent.chunks(256).enumerate() {
         let got = bed.exchange(1, sent);
         let mut wanted = sent.to_vec();
         if at == 0 {
-            // Native.
+            // The native VLAN.
             wanted[0] = wanted[0].untagged();
         }
         assert!(got[1] == wanted, "{} frames of {} arrived", got[1].len(), wanted.len());
         assert_eq!(got[0], []);
     }
     assert_eq!(bed.show("show mac address-table count")["dynamic"], 4094);
-    // And back, to a station known in each.
+    // The opposite direction, to a station that is known in each VLAN.
     let sent: Vec<Frame> = (2..=4094).step_by(31).map(|vid| frame(mac(1), mac(2)).vlan(vid)).collect();
     assert!(bed.exchange(2, &sent)[0] == sent);
 }
 
-/// Two customers' tunnels, a trunk of customer tags, and a trunk of service tags.
+/// Tunnels of two customers, a trunk with customer tags, and a trunk with service tags.
 const TUNNELS: &str = "\
 vlan 100,200
 interface range p1 - 2
@@ -202,7 +205,7 @@ fn customer_tags_through_a_tunnel(plane: Plane) {
         bed.expect(4, &inside, &[one.clone(), two.clone(), (5, service.clone())]);
         bed.expect(5, &service, &[one, two, (4, inside)]);
     }
-    // Stations are known across the tunnel.
+    // Stations are learned across the tunnel.
     let there = frame(mac(4), mac(1)).vlan(10);
     let back = frame(mac(1), mac(4)).vlan(10);
     bed.exchange(4, &[frame(BROADCAST, mac(4)).vlan(100)]);
@@ -214,7 +217,7 @@ fn customer_tags_through_a_tunnel(plane: Plane) {
 
 fn service_tags(plane: Plane) {
     let bed = Bed::new(plane, 3, "interface range p1 - 3\n switchport\n");
-    // To an access port a service tag is payload like any other.
+    // To an access port a service tag is ordinary payload.
     let f = frame(BROADCAST, mac(1)).tag(DOT1AD, 3, 20);
     bed.expect_at(1, &f, &[2, 3]);
     let f = frame(BROADCAST, mac(1)).ethertype(0x9100);
@@ -224,7 +227,7 @@ fn service_tags(plane: Plane) {
     let other = if plane == Plane::soft { 0x9100 } else { DOT1Q };
     match bed.try_configure("interface p2\ndot1q tunneling ethertype 0x9100") {
         Ok(_) => assert_eq!(plane, Plane::soft),
-        // The kernel makes no such tags, and the plane says so.
+        // The kernel cannot make such tags, and the plane reports that.
         Err(said) => {
             assert!(plane == Plane::ebpf && said.contains("0x9100") && said.contains("p2"), "{said}")
         }
@@ -235,7 +238,8 @@ fn service_tags(plane: Plane) {
     bed.expect(3, &f, &[(1, f.tag(DOT1AD, 0, 20)), (2, f.tag(other, 0, 20))]);
 }
 
-/// A flood to eight ports of four forms: each exactly once, in its own form, from whichever it came.
+/// A flood to eight ports of four forms: each gets exactly one copy, in its own form, whatever the ingress
+/// port.
 fn one_flood_many_forms(plane: Plane) {
     let config = "\
 vlan 10,11

@@ -1,4 +1,5 @@
-//! Replays what fuzzing found once: `fuzz/regressions/TARGET/*` through the function that TARGET fuzzes.
+//! Replays inputs that fuzzing has found: each of `fuzz/regressions/TARGET/*` through the function that
+//! TARGET fuzzes.
 
 use std::fs;
 use std::path::Path;

@@ -120,7 +120,7 @@ class Device:
     def usage(self):
         body = struct.pack(">H", 1) + text("trampoline/routes")
         body += struct.pack(">IIIQ", ROOM, self.routes(self.entries), self.high_water, self.refused)
-        # It holds IPv4 prefixes and both kinds of IPv6 prefixes (5, 6, 7), one unit each.
+        # The table holds IPv4 prefixes and both kinds of IPv6 prefixes (5, 6, 7), one unit each.
         return body + bytes([3, 5, 1, 6, 1, 7, 1])
 
     def page(self, anew):

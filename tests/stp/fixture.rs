@@ -1,4 +1,4 @@
-//! Switches wired to each other, and what their trees look like.
+//! Switches that are connected to each other, and queries of their trees.
 
 use crate::harness::{BROADCAST, Bed, Frame, Plane, frame, mac, wait_for};
 use serde_json::Value;
@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// A port as `show spanning-tree` has it: role and state.
+/// The ports of a tree in `show spanning-tree`: role and state.
 pub type Ports = BTreeMap<String, (String, String)>;
 
-/// Switches that are wired to each other: all are taken down before the first wire goes.
+/// Switches that are connected to each other; all are taken down before the first wire is.
 pub struct Beds(pub Vec<Bed>);
 
 impl Deref for Beds {
@@ -30,25 +30,25 @@ impl Drop for Beds {
     }
 }
 
-/// A switch that does not run yet, with `hosts` hosts at `p1`..., each with an address that is like no other's.
+/// A switch that is not started yet, with `hosts` hosts at `p1`...; every host has an address of its own.
 pub fn bare(plane: Plane, hosts: usize) -> Bed {
     static NUMBER: AtomicU16 = AtomicU16::new(100);
     let mut bed = Bed::without_switch(plane, hosts, 1500);
     for host in &mut bed.hosts {
         host.mac = mac(NUMBER.fetch_add(1, Ordering::Relaxed));
     }
-    // What other switches send is not this bed's to account for.
+    // Do not check counters: other switches send frames that this bed does not know.
     bed.exact.set(false);
     bed.chatter.set(true);
     bed
 }
 
-/// Wires `a` of one switch to `b` of another.
+/// Connects port `a` of one switch to port `b` of another.
 pub fn wire(a: (&Bed, &str), b: (&Bed, &str)) {
     a.0.net.ip(&format!("link add {} type veth peer name {} netns {}", a.1, b.1, b.0.net.path()));
 }
 
-/// Starts a switch with these lines, its hosts' ports with portfast, `links` as trunks.
+/// Starts a switch with these lines; its hosts' ports have portfast, and `links` are trunks.
 pub fn start(bed: &Bed, lines: &str, links: &[&str]) {
     let mut text = format!("{lines}\n");
     for n in 1..=bed.hosts.len() {
@@ -61,12 +61,13 @@ pub fn start(bed: &Bed, lines: &str, links: &[&str]) {
     bed.start();
 }
 
-/// A ring of `count` switches with a host each; the first is the root. `left` of each is `right` of the one before.
+/// A ring of `count` switches with a host each; the first is the root. `left` of each is connected to `right` of
+/// the one before.
 pub fn ring(plane: Plane, count: usize, lines: &str) -> Beds {
     mixed_ring(plane, &vec![lines; count])
 }
 
-/// As [`ring`], with lines for each switch.
+/// Like [`ring`], with separate lines for each switch.
 pub fn mixed_ring(plane: Plane, lines: &[&str]) -> Beds {
     let count = lines.len();
     let beds: Vec<Bed> = (0..count).map(|_| bare(plane, 1)).collect();
@@ -81,7 +82,7 @@ pub fn mixed_ring(plane: Plane, lines: &[&str]) -> Beds {
     Beds(beds)
 }
 
-/// The tree that is `instance`.
+/// The tree of an instance.
 pub fn tree(bed: &Bed, instance: u64) -> Value {
     let view = bed.ask("show spanning-tree");
     let trees = view["instances"].as_array().unwrap();
@@ -107,13 +108,13 @@ pub fn becomes(bed: &Bed, instance: u64, port: &str, role: &str, state: &str) {
     assert!(found.is_some(), "{port} should be {role} {state}, is {last:?}");
 }
 
-/// Topology changes of the tree, and the root: what a quiet network does not change.
+/// The number of topology changes, the root and the ports of a tree, which do not change in a quiet network.
 pub fn calm(bed: &Bed, instance: u64) -> (u64, String, Ports) {
     let tree = tree(bed, instance);
     (tree["topology_changes"].as_u64().unwrap(), tree["root_id"].to_string(), ports(bed, instance))
 }
 
-/// Waits until topology changes have been heard of everywhere; what the trees are like then.
+/// Waits until topology changes have been received everywhere; returns the trees afterwards.
 pub fn quiet(beds: &[Bed]) -> Vec<(u64, String, Ports)> {
     let all = || beds.iter().map(|bed| calm(bed, 0)).collect::<Vec<_>>();
     wait_for("topology changes to have been heard of everywhere", || {
@@ -123,7 +124,7 @@ pub fn quiet(beds: &[Bed]) -> Vec<(u64, String, Ports)> {
     })
 }
 
-/// Waits until every switch but the first, the root, which nobody need tell anything, has heard a BPDU.
+/// Waits until every switch except the root, which receives none, has received a BPDU.
 pub fn heard_again(beds: &[Bed]) {
     for bed in &beds[1..] {
         let before = bed.ask("show platform traps");
@@ -131,7 +132,8 @@ pub fn heard_again(beds: &[Bed]) {
     }
 }
 
-/// Waits until all switches have the same root, no port is between states, and `blocked` ports are discarding.
+/// Waits until all switches have the same root, every port is forwarding or discarding, and `blocked` ports
+/// are discarding.
 pub fn settle(beds: &[Bed], instance: u64, blocked: usize) {
     let mut last = Vec::new();
     let found = crate::harness::wait_until(crate::harness::DEADLINE, || {
@@ -153,13 +155,13 @@ pub fn settle(beds: &[Bed], instance: u64, blocked: usize) {
     assert!(found.is_some(), "{blocked} ports should be blocked: {last:#?}");
 }
 
-/// Waits until `sent` arrives at the host, past everything else.
+/// Waits until `sent` arrives at the host; other frames are skipped.
 pub fn arrives(to: &Bed, sent: &Frame) {
     wait_for("a frame", || to.host(1).next().filter(|frame| frame == sent));
 }
 
-/// Broadcasts come once to every host, however long one waits: each frame is waited for everywhere before the next, so a
-/// copy that goes round has the time of all later frames to be seen.
+/// Checks that broadcasts arrive exactly once at every host. Each frame is awaited everywhere before the next is sent,
+/// so a copy that circulates is seen while any later frame is awaited.
 pub fn no_loop(beds: &[Bed]) {
     beds.iter().for_each(|bed| bed.host(1).drain());
     let mut sent = Vec::new();

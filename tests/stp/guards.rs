@@ -16,7 +16,7 @@ scenarios! {
     hostile_bpdus_are_counted: ebpf;
 }
 
-/// An RST BPDU (IEEE 802.1D-2004, 9.3.3) of a bridge with this priority, designated and forwarding, written down by hand.
+/// An RST BPDU (IEEE 802.1D-2004, 9.3.3) of a designated, forwarding bridge with this priority, built by hand.
 pub fn bpdu(priority: u16) -> Frame {
     let id = [&priority.to_be_bytes()[..], &[0x02, 0, 0, 0, 0xee, 1]].concat();
     let mut body = vec![0x42, 0x42, 0x03, 0, 0, 2, 2, 0x3c];
@@ -62,7 +62,7 @@ fn bpdu_guard_shuts_the_port_down(plane: Plane) {
     });
     assert!(bed.exec(&["show logging"]).contains("%PM-4-ERR_DISABLE: bpduguard error detected on p1"));
     assert_eq!(ports(&bed, 0)["p2"].1, "forwarding");
-    // A restarted daemon does not bring it up.
+    // A restarted daemon does not enable the port.
     bed.end_daemon(nix::sys::signal::Signal::SIGKILL);
     bed.start();
     assert_eq!(ports(&bed, 0)["p1"].1, "discarding");
@@ -71,7 +71,7 @@ fn bpdu_guard_shuts_the_port_down(plane: Plane) {
     assert_eq!(bed.ask("show errdisable recovery")["interfaces"].as_array().unwrap().len(), 0);
 }
 
-/// Half a minute is the shortest interval there is.
+/// The shortest recovery interval is 30 s.
 fn a_port_comes_back_after_the_recovery_interval(plane: Plane) {
     let bed = bare(plane, 2);
     let lines = "spanning-tree mode rstp\nspanning-tree portfast bpduguard default\n\
@@ -94,11 +94,11 @@ fn a_port_comes_back_after_the_recovery_interval(plane: Plane) {
     assert!(bed.ask("show interfaces status err-disabled")["interfaces"].as_array().unwrap().is_empty());
 }
 
-/// Hellos every second: a neighbour is silent after three.
+/// A hello time of one second: a neighbour counts as silent after three seconds.
 const QUICK: &str = "spanning-tree mode rstp\nspanning-tree vlan 1 hello-time 1\nspanning-tree vlan 1 forward-time 4\n\
     spanning-tree vlan 1 max-age 6";
 
-/// Two switches with a wire between, the first the root.
+/// Two switches with one wire between them; the first is the root.
 fn pair(plane: Plane) -> Beds {
     let beds = Beds(vec![bare(plane, 1), bare(plane, 1)]);
     wire((&beds[0], "right"), (&beds[1], "left"));
@@ -112,7 +112,7 @@ fn pair(plane: Plane) -> Beds {
 fn loop_guard_holds_a_port_whose_neighbour_fell_silent(plane: Plane) {
     let beds = pair(plane);
     beds[1].configure("interface left\nspanning-tree guard loop");
-    // The link stays up; the root just says nothing any more.
+    // The link stays up, but the root no longer sends BPDUs.
     beds[0].configure("interface right\nspanning-tree bpdufilter enable");
     wait_for("the port to be inconsistent", || {
         beds[1].exec(&["show spanning-tree inconsistentports"]).contains("Loop Inconsistent").then_some(())
@@ -165,7 +165,8 @@ fn a_shared_link_waits_for_its_timers(plane: Plane) {
     beds[0].net.ip("link set right down");
     becomes(&beds[0], 0, "right", "disabled", "discarding");
     beds[0].net.ip("link set right up");
-    // No proposal there: the port listens and learns, which on a point-to-point link it does not.
+    // On a shared link there is no proposal: the port goes through the learning state, which a point-to-point
+    // link avoids.
     becomes(&beds[0], 0, "right", "designated", "learning");
     becomes(&beds[0], 0, "right", "designated", "forwarding");
 }
@@ -189,7 +190,7 @@ fn hostile_bpdus_are_counted(plane: Plane) {
     let bed = bare(plane, 2);
     start(&bed, "spanning-tree mode rstp\nspanning-tree vlan 1 priority 0", &[]);
     becomes(&bed, 0, "p1", "designated", "forwarding");
-    // Max age 0 is out of its range.
+    // A max age of 0 is out of range.
     let mut wrong = bpdu(0);
     wrong.0[14 + 3 + 29..14 + 3 + 31].fill(0);
     bed.host(1).send(&wrong);
@@ -200,7 +201,8 @@ fn hostile_bpdus_are_counted(plane: Plane) {
     assert!(bed.exec(&["show logging"]).contains("%SPANTREE-4-BPDU_REJECTED"));
 }
 
-/// Without the word the port would be an edge port after three seconds of silence; the other port shows when they are over.
+/// Without `portfast disable` the port would be an edge port after three seconds without BPDUs; the other port shows
+/// that this time is over.
 fn portfast_disable_forbids_an_edge_port(plane: Plane) {
     let bed = bare(plane, 2);
     start(&bed, "spanning-tree mode rstp", &[]);

@@ -1,7 +1,7 @@
-//! A machine that is busy, a neighbour that shouts: the tree stays as it is, and frames go on.
+//! A busy machine, or a neighbour that floods BPDUs: the tree does not change, and frames are still forwarded.
 //!
-//! Everything is bounded in number; what is waited for is a count of BPDUs that were heard meanwhile, which is time as
-//! the switches see it.
+//! All quantities are limited. The tests wait for a number of BPDUs that were received meanwhile, which measures time
+//! as the switches see it.
 
 use crate::fixture::{Beds, arrives, bare, becomes, calm, quiet, ring, settle, start, wire};
 use crate::guards::bpdu;
@@ -16,21 +16,22 @@ scenarios! {
     a_busy_machine_is_no_change_of_the_topology: ebpf soft;
 }
 
-/// BPDUs of a storm, at most.
+/// The maximum number of BPDUs of a storm.
 const STORM: usize = 2_000_000;
-/// A neighbour is given up after three hellos; this many have to be heard while it is bad.
+/// Without BPDUs a neighbour is given up after three hello times; this many must be received during the
+/// disturbance.
 const HELLOS: u64 = 5;
-/// Hellos every second, information that is forgotten after six.
+/// A hello time of one second; information ages out after six seconds.
 const QUICK: &str = "spanning-tree mode rstp\nspanning-tree vlan 1 hello-time 1\nspanning-tree vlan 1 forward-time 4\nspanning-tree vlan 1 max-age 6";
 
-/// The row of `show platform traps` that is about BPDUs: reached the control plane, policed.
+/// The counters for BPDUs in `show platform traps`: those that reached the control plane, and those policed.
 fn traps(bed: &Bed) -> (u64, u64) {
     let view = bed.ask("show platform traps");
     let row = view["traps"].as_array().unwrap().iter().find(|row| row["group"] == "stp").cloned().unwrap();
     (row["trapped"].as_u64().unwrap(), row["policed"].as_u64().unwrap())
 }
 
-/// BPDUs that a port has heard, as `show spanning-tree detail` counts them.
+/// The number of BPDUs that a port has received, from `show spanning-tree detail`.
 fn heard(bed: &Bed, port: &str) -> u64 {
     let text = bed.exec(&[&format!("show spanning-tree interface {port} detail")]);
     let line = text.lines().find_map(|line| line.trim_start().strip_prefix("BPDU: sent "));
@@ -38,7 +39,7 @@ fn heard(bed: &Bed, port: &str) -> u64 {
     count.unwrap_or_else(|| panic!("BPDUs received in {text}"))
 }
 
-/// Runs `work` on threads of its own until `done` has an answer.
+/// Runs `work` on several threads until `done` returns.
 fn meanwhile<T>(count: usize, work: impl Fn(&AtomicBool) + Sync, done: impl FnOnce() -> T) -> T {
     struct Stop<'a>(&'a AtomicBool);
     impl Drop for Stop<'_> {
@@ -48,14 +49,15 @@ fn meanwhile<T>(count: usize, work: impl Fn(&AtomicBool) + Sync, done: impl FnOn
     }
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
-        // Also when `done` fails.
+        // The threads also stop when `done` panics.
         let _stop = Stop(&over);
         (0..count).for_each(|_| drop(scope.spawn(|| work(&over))));
         done()
     })
 }
 
-/// The host at the second switch shouts inferior BPDUs. The switch goes on hearing the root, and forwarding.
+/// The host at the second switch sends inferior BPDUs at full rate. The switch still receives the root's, and
+/// forwards.
 fn a_storm_of_bpdus_is_its_senders_own_trouble(plane: Plane) {
     let beds = Beds(vec![bare(plane, 1), bare(plane, 2)]);
     wire((&beds[0], "right"), (&beds[1], "left"));
@@ -72,7 +74,7 @@ fn a_storm_of_bpdus_is_its_senders_own_trouble(plane: Plane) {
     let storm = |over: &AtomicBool| {
         let frame = bpdu(61440);
         for _ in 0..STORM {
-            // A wire that is full is what a storm is about.
+            // A storm fills the wire, so sending may fail.
             let _ = socket.send(&frame.0);
             if over.load(Ordering::Relaxed) {
                 return;
@@ -99,7 +101,7 @@ fn a_storm_of_bpdus_is_its_senders_own_trouble(plane: Plane) {
     assert!(beds[1].exec(&["show interfaces counters drops"]).contains("trap_policed"));
 }
 
-/// Every core computes for others, and the switches forward as much as they can.
+/// All processors are busy with other work, and the switches forward as much as they can.
 fn a_busy_machine_is_no_change_of_the_topology(plane: Plane) {
     let beds = ring(plane, 3, QUICK);
     settle(&beds, 0, 1);

@@ -1,14 +1,15 @@
-//! Spanning tree among real switches in namespaces: rings of Lanyards, the kernel's bridge and Open vSwitch as
-//! neighbours; what the trees are, that nothing loops, that frames find another way.
+//! Spanning tree among real switches in namespaces: rings of Lanyard switches, and the kernel's bridge and
+//! Open vSwitch as neighbours. The tests check the trees, that there is no loop, and that frames take another
+//! path after a failure.
 //!
-//! The fixtures are those of `tests/netns`; read `fixture.rs` for what is added. Only `stalls`
-//! judges time; elsewhere measured times are printed.
+//! The fixtures are those of `tests/netns`; read `fixture.rs` for what is added. Only `stalls` checks times;
+//! other tests print measured times.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 #[path = "../netns/harness/mod.rs"]
 #[allow(dead_code, unused_imports, unused_macros)]
-// most of it is for frames, which other scenarios are about
+// other scenarios use most of it
 mod harness;
 
 mod fixture;

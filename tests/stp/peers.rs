@@ -1,5 +1,5 @@
-//! Other makes: the kernel's bridge with its own STP, Open vSwitch with RSTP and with STP. Roles on both sides agree, and
-//! frames find the other way when a wire is cut.
+//! Other implementations: the kernel's bridge with its own STP, Open vSwitch with RSTP and with STP. The roles on both
+//! sides must agree, and frames must take the other path when a wire is cut.
 
 use crate::fixture::{bare, becomes, ports, start, tree};
 use crate::harness::{BROADCAST, Bed, DEADLINE, Net, Plane, frame, scenarios, wait_for, wait_until};
@@ -19,8 +19,8 @@ scenarios! {
 pub const SHORT: &str =
     "spanning-tree vlan 1 hello-time 1\nspanning-tree vlan 1 forward-time 4\nspanning-tree vlan 1 max-age 6";
 
-/// Two wires between a switch, `w1` and `w2`, and whatever will be in the namespace, `k1` and `k2`.
-/// The switch is taken down before its wires go: it is declared last.
+/// Two wires between a switch, ports `w1` and `w2`, and a namespace for the other implementation, ports `k1`
+/// and `k2`. The switch is declared last, so it is taken down before its wires.
 pub fn wired(plane: Plane) -> (Net, Bed) {
     let (peer, bed) = (Net::new(false), bare(plane, 1));
     for n in 1..=2 {
@@ -30,7 +30,7 @@ pub fn wired(plane: Plane) -> (Net, Bed) {
     (peer, bed)
 }
 
-/// The kernel's bridge over `k1` and `k2`.
+/// Makes a bridge of the kernel from `k1` and `k2`.
 pub fn kernel_bridge(peer: &Net, priority: u16) {
     peer.ip(&format!(
         "link add br0 type bridge stp_state 1 priority {priority} forward_delay 200 hello_time 100 max_age 600\n\
@@ -38,7 +38,7 @@ pub fn kernel_bridge(peer: &Net, priority: u16) {
     ));
 }
 
-/// A host behind the other make: `k3` is for its bridge.
+/// A host behind the other implementation; port `k3` belongs to its bridge.
 pub struct Beyond(pub PacketSocket);
 
 impl Beyond {
@@ -47,7 +47,7 @@ impl Beyond {
         let index = peer.index("h3");
         Self(peer.run(|| PacketSocket::open(index).expect("a packet socket")))
     }
-    /// Broadcasts come from the switch's host until one arrives; how long that took is printed.
+    /// Sends broadcasts from the switch's host until one arrives, and prints how long that took.
     pub fn hears(&self, bed: &Bed, what: &str) {
         let start = Instant::now();
         let sent = frame(BROADCAST, bed.host(1).mac);
@@ -65,7 +65,7 @@ impl Beyond {
     }
 }
 
-/// The state of a port as the kernel's bridge has it.
+/// The state of a port of the kernel's bridge.
 pub fn kernel_state(peer: &Net, port: &str) -> String {
     let output = peer.output(Command::new("bridge").args(["-j", "link", "show", "dev", port]));
     let view: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
@@ -88,7 +88,7 @@ fn the_kernels_bridge_is_the_root(plane: Plane) {
     for port in ["k1", "k2"] {
         kernel_becomes(&peer, port, "forwarding");
     }
-    // A port that has just come up speaks RSTP for three seconds, whatever it hears.
+    // A port that has just come up sends RSTP for three seconds, whatever it receives.
     wait_for("the neighbour to be known for what it is", || {
         bed.exec(&["show spanning-tree"]).contains("P2p Peer(STP)").then_some(())
     });
@@ -118,7 +118,7 @@ fn the_kernels_bridge_is_a_leaf(plane: Plane) {
     kernel_becomes(&peer, "k2", "forwarding");
 }
 
-/// Open vSwitch in a namespace, with a database of its own. Its processes end with it.
+/// Open vSwitch in a namespace, with a database of its own. Its processes are killed when this is dropped.
 pub struct Ovs {
     directory: tempfile::TempDir,
     children: Vec<Child>,
@@ -164,14 +164,14 @@ impl Ovs {
 impl Drop for Ovs {
     fn drop(&mut self) {
         for child in self.children.iter_mut().rev() {
-            // It may have ended by itself.
+            // It may have ended already.
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 }
 
-/// `None`, and said why, when Open vSwitch can't run here.
+/// Starts Open vSwitch; when that is not possible here, prints the reason and returns `None`.
 pub fn ovs(peer: &Net, settings: &[&str]) -> Option<Ovs> {
     if !std::path::Path::new(SCHEMA).exists() || !std::path::Path::new("/dev/net/tun").exists() {
         println!("skipped: Open vSwitch is not installed, or there is no /dev/net/tun");
@@ -192,7 +192,7 @@ impl Ovs {
         let status = self.vsctl(peer, &["get", "port", port, "rstp_status:rstp_port_state"]);
         status.trim().to_owned()
     }
-    /// Waits until `column` of a port has role and state under these keys.
+    /// Waits until `column` of a port contains this role and state under these keys.
     pub fn port_becomes(&self, peer: &Net, port: &str, column: &str, keys: [&str; 2], wanted: [&str; 2]) {
         let mut last = String::new();
         let found = wait_until(2 * DEADLINE, || {
@@ -224,7 +224,7 @@ fn open_vswitch_speaks_rstp(plane: Plane) {
     bed.net.ip("link set w1 down");
     beyond.hears(&bed, "Open vSwitch with RSTP after a cut");
     is("k2", "Root", "Forwarding");
-    // Now the other way round: Open vSwitch is the root.
+    // The other case: Open vSwitch is the root.
     ovs.vsctl(&peer, &["set", "bridge", "br0", "other_config:rstp-priority=0"]);
     bed.net.ip("link set w1 up");
     becomes(&bed, 0, "w1", "root", "forwarding");
@@ -262,7 +262,7 @@ fn open_vswitch_speaks_stp(plane: Plane) {
     bed.net.ip("link set w1 down");
     is("k2", "root", "forwarding");
     beyond.hears(&bed, "Open vSwitch with STP after a cut");
-    // Now the other way round: Open vSwitch is the root.
+    // The other case: Open vSwitch is the root.
     ovs.vsctl(&peer, &["set", "bridge", "br0", "other_config:stp-priority=0"]);
     becomes(&bed, 0, "w2", "root", "forwarding");
 }

@@ -1,4 +1,5 @@
-//! Rings of switches: one port blocks, nothing loops, a cut is healed, a killed daemon is not noticed.
+//! Rings of switches: one port blocks, there is no loop, a cut is repaired, and a killed daemon has no effect
+//! on the tree.
 
 use crate::fixture::{
     Beds, arrives, becomes, calm, heard_again, mixed_ring, no_loop, ports, quiet, ring, settle, tree,
@@ -22,7 +23,8 @@ fn rapid(plane: Plane) {
     let beds = ring(plane, 4, "spanning-tree mode rstp");
     settle(&beds, 0, 1);
     assert!(tree(&beds[0], 0)["root_port"].is_null());
-    // Farthest from the root: two ways of equal cost, and the lower bridge's is the better.
+    // The switch that is farthest from the root has two paths of equal cost; the path through the lower
+    // bridge identifier wins.
     assert_eq!(ports(&beds[2], 0)["right"].0, "alternate");
     no_loop(&beds);
 }
@@ -58,7 +60,7 @@ fn a_cut_is_healed(plane: Plane) {
     let beds = ring(plane, 4, "spanning-tree mode rstp");
     settle(&beds, 0, 1);
     let (from, to) = (&beds[0], &beds[1]);
-    // Both stations are known, so it is the flush that lets frames find the other way.
+    // Both stations are known, so frames take the other path only because the FDB is flushed.
     to.host(1).send(&frame(from.host(1).mac, to.host(1).mac));
     wait_for("the other's frame", || from.host(1).next());
     let sent = frame(to.host(1).mac, from.host(1).mac);
@@ -77,12 +79,12 @@ fn a_cut_is_healed(plane: Plane) {
     no_loop(&beds);
 }
 
-/// Each frame is waited for, whichever daemon is away.
+/// Every frame must arrive, whichever daemon was killed.
 fn a_killed_daemon_is_not_noticed(plane: Plane) {
     killed_daemons(&ring(plane, 3, "spanning-tree mode rstp\nspanning-tree vlan 1 hello-time 1"));
 }
 
-/// One of each kind: the ring's root speaks for an MST region, the next is RSTP's, the third knows STP only.
+/// One switch of each kind: the root has an MST region, the next runs RSTP, the third runs STP only.
 fn nor_is_one_among_mst_rstp_and_stp(plane: Plane) {
     let short = |mode: &str, tree: &str| {
         let times = ["hello-time 1", "forward-time 4", "max-age 6"];
@@ -102,7 +104,8 @@ fn nor_is_one_among_mst_rstp_and_stp(plane: Plane) {
 
 fn killed_daemons(beds: &Beds) {
     settle(beds, 0, 1);
-    // Through the switch in the middle of the way, and through the one whose port blocks.
+    // The frames pass the switch in the middle of the path, and their host is behind the one whose port
+    // blocks.
     let [root, middle, _] = &beds[..] else { panic!("three switches") };
     let before = quiet(beds);
     let (from, to) = (root.host(1), middle.host(1));
@@ -113,7 +116,7 @@ fn killed_daemons(beds: &Beds) {
         let pass = || {
             let this = frame(to.mac, from.mac);
             from.send(&this);
-            // One that is lost is waited for in vain.
+            // The wait fails if the frame is lost.
             wait_for("a frame while a daemon is away", || to.next().filter(|frame| *frame == this));
         };
         victim.end_daemon(Signal::SIGKILL);
@@ -128,7 +131,7 @@ fn killed_daemons(beds: &Beds) {
         settle(beds, 0, 1);
         heard_again(beds);
         for (before, after) in before.iter().zip(beds.iter().map(|bed| calm(bed, 0))) {
-            // The count a daemon starts with is that of the last change of a role; what matters is that it does not grow.
+            // A daemon starts with the count at the last change of a role, which may be lower; the count must not grow.
             let said = || {
                 let what = ["show clock", "show spanning-tree detail", "show logging"];
                 let lines = beds.iter().map(|bed| format!("{}\n{}", bed.instance, bed.exec(&what)));
@@ -144,12 +147,12 @@ fn killed_daemons(beds: &Beds) {
 fn off_is_off(plane: Plane) {
     let beds = ring(plane, 3, "spanning-tree mode rstp");
     settle(&beds, 0, 1);
-    // Without the third link there is no loop to make when it is turned off.
+    // Without the third link there is no loop when spanning tree is turned off.
     beds[2].net.ip("link set right down");
     settle(&beds, 0, 0);
     beds[1].configure("no spanning-tree mode");
     assert_eq!(beds[1].ask("show spanning-tree")["instances"].as_array().unwrap().len(), 0);
-    // A bridge without spanning tree passes BPDUs on: the third still hears the root.
+    // A bridge without spanning tree relays BPDUs: the third switch still receives the root's.
     becomes(&beds[2], 0, "left", "root", "forwarding");
     let sent = frame(crate::harness::BROADCAST, beds[0].host(1).mac);
     beds[0].host(1).send(&sent);

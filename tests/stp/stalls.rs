@@ -32,9 +32,9 @@ scenarios! {
 }
 
 const HELLO: Duration = Duration::from_secs(1);
-/// A hello that comes later than this after the one before it is late.
+/// A hello is late if it comes more than this after the one before.
 const LATE: Duration = Duration::from_millis(1500);
-/// Clients that list the routes.
+/// The number of clients that list the routes.
 const CLIENTS: usize = 8;
 
 fn setting(name: &str, default: u64) -> u64 {
@@ -65,7 +65,7 @@ impl Stderr {
         });
         Self { fifo, stopped, over, reader: Some(reader) }
     }
-    /// Stops reading and fills the FIFO: the next line that the daemon writes waits.
+    /// Stops reading and fills the FIFO, so that the daemon's next line waits.
     fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
         thread::sleep(Duration::from_millis(50));
@@ -89,10 +89,10 @@ fn nonblocking(options: &mut OpenOptions, fifo: &Path) -> File {
     options.custom_flags(OFlag::O_NONBLOCK.bits()).open(fifo).unwrap()
 }
 
-/// The switch whose management waits.
+/// The switch whose management thread waits.
 struct Stalled {
     instance: String,
-    /// The directory of the faults that are injected.
+    /// The directory of the files that inject faults.
     faults: PathBuf,
     stderr: Stderr,
     stall: Duration,
@@ -102,8 +102,8 @@ impl Stalled {
     fn run(&self, commands: &[&str]) -> String {
         cli(&self.instance, commands).unwrap()
     }
-    /// Runs commands while calls at `place` take as long as the stall: each call that begins before
-    /// the first one is half through, so that a command with many calls ends.
+    /// Runs commands while calls at `place` take the time of the stall. Only calls that begin in the first
+    /// half of the first delayed call are delayed, so that a command with many calls ends.
     fn run_stalled(&self, place: &str, commands: &[&str]) {
         let (fault, start) = (self.faults.join(place), Instant::now());
         std::fs::write(&fault, self.stall.as_millis().to_string()).unwrap();
@@ -124,7 +124,7 @@ impl Stalled {
     fn block_stderr(&self) {
         self.stderr.stop();
         let until = Instant::now() + self.stall;
-        // Each change of a link is a line of the log.
+        // Each change of a link writes a line to the log.
         while Instant::now() < until {
             for change in ["shutdown", "no shutdown"] {
                 self.run(&["configure terminal", "interface p1", change]);
@@ -167,11 +167,11 @@ impl Stalled {
     }
 }
 
-/// Three switches in a row: the root, the one that stalls, and one that listens.
+/// Three switches in a row: the root, the one that stalls, and one that records hellos.
 struct Row {
     beds: Beds,
     stalled: Stalled,
-    /// When BPDUs came in at the last switch.
+    /// The times at which BPDUs arrived at the last switch.
     hellos: Arc<Mutex<Vec<Instant>>>,
     over: Arc<AtomicBool>,
 }
@@ -183,7 +183,7 @@ impl Drop for Row {
 }
 
 impl Row {
-    /// `faults` are there from the start.
+    /// Makes the row; `faults` are injected from the start.
     fn new(plane: Plane, faults: &[&str]) -> Self {
         let beds = Beds(vec![bare(plane, 1), bare(plane, 1), bare(plane, 1)]);
         let [upper, middle, lower] = &beds[..] else { panic!("three switches") };
@@ -229,7 +229,7 @@ impl Row {
         }
         self.beds[1].net.ip(&batch);
     }
-    /// What the trees are like, once the network is quiet, without the hosts' ports.
+    /// The trees of all switches once the network is quiet, without the hosts' ports.
     fn trees(&self) -> Vec<(u64, String, Ports)> {
         let mut trees = quiet(&self.beds);
         trees.iter_mut().for_each(|(_, _, ports)| ports.retain(|name, _| name.starts_with('t')));
@@ -251,7 +251,7 @@ impl Row {
     }
 }
 
-/// Starts the daemon of `bed` with the FIFO for stderr, and with faults.
+/// Starts the daemon of `bed` with the FIFO as stderr, and with faults.
 fn start_with_faults(bed: &Bed, stalled: &Stalled) {
     let mut command = Command::new("sh");
     command.args(["-c", r#"exec "$@" 2>"$0""#]).arg(&stalled.stderr.fifo).arg(LANYARD);
@@ -263,7 +263,7 @@ fn start_with_faults(bed: &Bed, stalled: &Stalled) {
     wait_for("the daemon to take commands", || cli(&bed.instance, &["show clock"]).ok());
 }
 
-/// Notes when BPDUs come in, until `over`.
+/// Records the times at which BPDUs arrive, until `over`.
 fn listen(socket: &PacketSocket, over: &AtomicBool, times: &Mutex<Vec<Instant>>) {
     while !over.load(Ordering::Relaxed) {
         match socket.receive() {

@@ -1,4 +1,5 @@
-//! BPDUs that are not this switch's: of trees it has no part in, and of a customer's network.
+//! BPDUs that this switch does not process: those of trees that it does not have, and those of a customer's
+//! network.
 
 use crate::fixture::{Beds, arrives, bare, becomes, start, tree, wire};
 use crate::guards::bpdu;
@@ -13,7 +14,8 @@ scenarios! {
     portfast_disable_forbids_an_edge_port: ebpf;
 }
 
-/// The switches at both ends see each other's tree of VLAN 20 through the one in the middle, which has none there.
+/// The switches at both ends receive each other's BPDUs of VLAN 20 through the middle switch, which has no tree
+/// for it.
 fn pvst_bpdus_cross_a_vlan_without_a_tree(plane: Plane) {
     let beds = Beds((0..3).map(|_| bare(plane, 1)).collect());
     wire((&beds[0], "right"), (&beds[1], "left"));
@@ -27,7 +29,8 @@ fn pvst_bpdus_cross_a_vlan_without_a_tree(plane: Plane) {
     assert!(tree(&beds[1], 20).is_null(), "the switch in the middle has no tree there");
 }
 
-/// A better bridge beyond a tunnel port changes nothing, and its BPDUs are counted as what they are.
+/// A superior bridge beyond a tunnel port does not affect the tree, and its BPDUs are counted as a
+/// customer's.
 fn a_customers_bpdus_stay_out_of_the_tree(plane: Plane) {
     let bed = bare(plane, 2);
     start(&bed, "spanning-tree mode rstp", &[]);
@@ -42,8 +45,8 @@ fn a_customers_bpdus_stay_out_of_the_tree(plane: Plane) {
     becomes(&bed, 0, "p1", "designated", "forwarding");
 }
 
-/// Without the word the port would be an edge port after three seconds of silence, which a BPDU heard meanwhile does not
-/// change: the other port shows when they are over.
+/// Without `portfast disable` the port would be an edge port after three seconds of silence, and a customer's BPDU
+/// would not prevent that; the other port shows that this time is over.
 fn portfast_disable_forbids_an_edge_port(plane: Plane) {
     let bed = bare(plane, 2);
     start(&bed, "spanning-tree mode rstp", &[]);
@@ -53,14 +56,15 @@ fn portfast_disable_forbids_an_edge_port(plane: Plane) {
     becomes(&bed, 0, "p1", "designated", "discarding");
 }
 
-/// True when the kernel's bridge knows a better root than itself.
+/// True when the kernel's bridge has received the BPDUs of a better root.
 fn kernel_has_root_port(peer: &Net) -> bool {
     let output = peer.output(Command::new("ip").args(["-j", "-d", "link", "show", "br0"]));
     let view: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
     view[0]["linkinfo"]["info_data"]["root_port"].as_u64().expect("a bridge") != 0
 }
 
-/// Two sites of a customer with the kernel's bridges, and two provider switches between them that run a tree of their own.
+/// Two sites of a customer with bridges of the kernel, and two provider switches between them that have a tree of their
+/// own.
 fn a_customers_bridges_see_each_other_through_the_tunnel(plane: Plane) {
     let (sites, beds) = ([Net::new(false), Net::new(false)], Beds((0..2).map(|_| bare(plane, 1)).collect()));
     wire((&beds[0], "middle"), (&beds[1], "middle"));
@@ -97,7 +101,7 @@ fn a_customers_bridges_see_each_other_through_the_tunnel(plane: Plane) {
     wait_for("the sites to lose sight of each other", || (rooted() == (false, false)).then_some(()));
 }
 
-/// CDP, LLDP and a PVST+ BPDU in a VLAN of the customer's, from one site's host to the other's.
+/// Sends CDP, LLDP and a PVST+ BPDU in a VLAN of the customer from one site's host to the other's.
 fn customers_discovery(beds: &[Bed]) {
     let payload = |dst: [u8; 6], code: u16, bytes: &[u8]| {
         let mut frame = frame(dst, beds[0].host(1).mac).ethertype(code);

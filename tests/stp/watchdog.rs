@@ -1,5 +1,6 @@
-//! A daemon that is gone or hangs: nothing is lost while the neighbours believe its last BPDU, and there is never a loop when
-//! they stop to. The neighbour takes the links over in each case, so the test meets the moment at which a loop would be.
+//! A daemon that has ended or hangs: no frame is lost while the neighbours hold its last BPDU, and there is no loop
+//! after that information has aged out. In each test a neighbour takes over the links, which is the moment at which a
+//! loop could arise.
 
 use crate::fixture::{Beds, bare, becomes, no_loop, ports, quiet, ring, settle, start, wire};
 use crate::harness::daemon::Daemon;
@@ -37,7 +38,7 @@ fn pair(plane: Plane, lines: &str) -> Beds {
     beds
 }
 
-/// Frames that come back, or twice, are a loop's.
+/// Detects loops: frames that return to their sender, or arrive twice.
 struct Loops<'a> {
     from: &'a Host,
     to: &'a Host,
@@ -46,14 +47,14 @@ struct Loops<'a> {
 }
 
 impl<'a> Loops<'a> {
-    /// Between two hosts of one switch.
+    /// Detects loops between two hosts of one switch.
     fn at(bed: &'a Bed) -> Self {
         let (from, to) = (bed.host(1), bed.host(2));
         from.drain();
         to.drain();
         Self { from, to, sent: Vec::new(), seen: Vec::new() }
     }
-    /// Sends one broadcast; all that have been sent arrive once, and none comes back.
+    /// Sends one broadcast; every broadcast must arrive once, and none may return.
     fn probe(&mut self) {
         let this = frame(BROADCAST, self.from.mac);
         self.from.send(&this);
@@ -87,7 +88,7 @@ fn forwards(bed: &Bed, trunks: &[&str]) -> bool {
     trunks.iter().all(|trunk| ports[*trunk].1 == "forwarding")
 }
 
-/// The hosts of a switch without a daemon hear each other, and nothing of what they send leaves at its trunks.
+/// The hosts of a switch without a daemon reach each other, and none of their frames leaves by its trunks.
 fn edges_only(dead: &Bed, neighbour: &Bed) {
     neighbour.host(1).drain();
     let mut loops = Loops::at(dead);
@@ -97,7 +98,7 @@ fn edges_only(dead: &Bed, neighbour: &Bed) {
     }
 }
 
-/// The first switch's daemon dies; the second takes over both trunks; then the daemon comes back.
+/// The first switch's daemon dies; the second switch takes over both trunks; then the daemon starts again.
 fn dies(beds: &Beds, die: impl FnOnce(&Bed), come_back: impl FnOnce(&Bed)) {
     let [root, other] = &beds[..] else { panic!("two switches") };
     settle(beds, 0, 1);
@@ -131,7 +132,7 @@ fn a_daemon_that_hangs(plane: Plane) {
     dies(&pair(plane, RAPID), |bed| of(bed, Daemon::pause), |bed| of(bed, Daemon::resume));
 }
 
-/// Each new daemon is killed before it can take part.
+/// Each new daemon is killed before it can send BPDUs.
 fn a_daemon_that_crashes_again_and_again(plane: Plane) {
     let beds = pair(plane, RAPID);
     let [root, other] = &beds[..] else { panic!("two switches") };
@@ -149,7 +150,7 @@ fn a_daemon_that_crashes_again_and_again(plane: Plane) {
     no_loop(&beds);
 }
 
-/// The third switch blocks one of its ports, and opens it when the switch in the middle falls silent.
+/// The third switch blocks one of its ports, and unblocks it when the middle switch becomes silent.
 fn a_ring_whose_middle_dies(plane: Plane) {
     let beds = ring(plane, 3, RAPID);
     settle(&beds, 0, 1);
@@ -170,7 +171,7 @@ fn a_ring_whose_middle_dies(plane: Plane) {
     no_loop(&beds);
 }
 
-/// A VLAN without a tree goes on over the trunks of a switch whose daemon is dead.
+/// A VLAN without a tree is still forwarded over the trunks of a switch whose daemon has died.
 fn a_tree_for_each_vlan(plane: Plane) {
     let lines =
         "vlan 20\nspanning-tree mode rapid-pvst\nno spanning-tree vlan 20\nspanning-tree vlan 1 hello-time 1";
@@ -196,7 +197,7 @@ fn a_tree_for_each_vlan(plane: Plane) {
     wait_for("a frame in VLAN 1", || arrives(1).then_some(()));
 }
 
-/// What a host beyond another make sends comes back to it only by a loop.
+/// A frame of a host behind the other implementation returns to this host only through a loop.
 fn takes_over(bed: &Bed, beyond: &Beyond, mut done: impl FnMut() -> bool) {
     let probe = || {
         let this = frame(BROADCAST, [2, 0, 0, 0, 0xbe, 1]);
@@ -272,7 +273,7 @@ fn without_spanning_tree_the_plane_goes_on(plane: Plane) {
     }
 }
 
-/// Unicast goes at XDP, where the plane looks at no list of ports to flood: the watchdog has to end it, too.
+/// XDP forwards known unicast without reading a list of flood ports; the watchdog must stop it, too.
 fn xdp_ports_whose_daemon_dies(plane: Plane) {
     let beds = pair(
         plane,
@@ -309,7 +310,8 @@ fn xdp_ports_whose_daemon_dies(plane: Plane) {
     });
 }
 
-/// SIGHUP opens the log anew and does nothing else: for longer than a BPDU is believed nothing is lost, no topology changes.
+/// SIGHUP reopens the log and does nothing else: for longer than a BPDU is valid no frame is lost and no topology
+/// changes.
 fn sighup_is_not_noticed(plane: Plane) {
     let beds = pair(plane, RAPID);
     let [root, other] = &beds[..] else { panic!("two switches") };
@@ -326,7 +328,7 @@ fn sighup_is_not_noticed(plane: Plane) {
     assert_eq!(root.ask("show spanning-tree")["watchdog"]["expiries"], 0);
 }
 
-/// After `lanyard detach` no timer is left that would take a port away from whatever uses it next.
+/// After `lanyard detach` no timer remains that could block a port of a later switch.
 fn detach_disarms(plane: Plane) {
     let beds = pair(plane, RAPID);
     let [root, other] = &beds[..] else { panic!("two switches") };
@@ -338,7 +340,7 @@ fn detach_disarms(plane: Plane) {
     wait_for("the host's link", || root.host(1).is_linked().then_some(()));
     let mut heard = Duration::ZERO;
     let begin = Instant::now();
-    // A BPDU is believed for 3 s: what the watchdog would do has been done after 5 s.
+    // A BPDU is valid for 3 s; after 5 s the watchdog would have acted.
     while begin.elapsed() < Duration::from_secs(5) {
         let this = frame(BROADCAST, root.host(1).mac);
         root.host(1).send(&this);

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// Crate, a file of the circle, and why the circle is allowed.
+/// Crate, a file of the circle, and the reason for allowing it.
 const ALLOWED: &[(&str, &str, &str)] = &[
     (
         "stp",
@@ -126,7 +126,7 @@ fn imports(module: &Module, text: &str, all: &BTreeMap<Module, String>) -> BTree
     found
 }
 
-/// Everything that can be reached from `from`.
+/// All modules that can be reached from `from`.
 fn reachable(from: &Module, edges: &BTreeMap<Module, BTreeSet<Module>>) -> BTreeSet<Module> {
     let mut seen = BTreeSet::new();
     let mut open = vec![from.clone()];

@@ -1,5 +1,6 @@
-//! The rules of the house that a compiler does not hold: dependencies run one way, only named crates touch the operating
-//! system or hold `unsafe`, the stages are the same list in both pipelines, numbers shared with C agree.
+//! Rules of the house that the compiler does not check: dependencies run one way, only named crates access the
+//! operating system or contain `unsafe`, the stages are the same list in both pipelines, and numbers shared with C
+//! agree.
 
 mod circles;
 
@@ -21,7 +22,7 @@ const LAYERS: &[&[&str]] = &[
     &["lanyard"],
 ];
 
-/// Crates that may touch the operating system, and so may hold `unsafe`, each block with its reason.
+/// Crates that may access the operating system, and may contain `unsafe`, each block with its reason.
 const OPERATING_SYSTEM: &[&str] = &[
     "lanyard-netdev",
     "lanyard-asic",
@@ -33,7 +34,7 @@ const OPERATING_SYSTEM: &[&str] = &[
     "lanyard",
 ];
 
-/// What touches it.
+/// Crates whose use counts as access to the operating system.
 const SYSTEM_CRATES: &[&str] = &["libc", "nix", "tokio", "libbpf-rs", "libbpf-sys", "netlink-sys", "rustix"];
 
 fn root() -> PathBuf {
@@ -154,8 +155,9 @@ fn numbers_shared_with_c_agree() {
     assert_eq!(c_enum(&source, "storm_kind", "STORM_"), storms);
 }
 
-/// Words that a command line may leave out. A handler may ask whether one is there; between words that exclude each other it
-/// decides by `Args::among`, which names all of them, so that no word silently means what another does.
+/// Words that a command line may leave out. A handler may test whether one is present. Between words that exclude each
+/// other it must use `Args::among`, which names all of them, so that an unknown word does not silently mean one of
+/// them.
 const OPTIONAL_WORDS: &[&str] = &[
     "delay",
     "digest",

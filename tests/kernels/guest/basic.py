@@ -7,7 +7,7 @@ import time
 
 from lib import LANYARD, Host, Switch, check, differences, kernel, kernel_complaints, mac, out, settings, sh, skip, until
 
-# From here on the kernels of kernel.org load the programs (crates/ebpf/src/probe.rs).
+# Kernels of kernel.org from this version on load the programs (crates/ebpf/src/probe.rs).
 OLDEST = (5, 18)
 SHOWS_TAGS = (6, 8)
 CONFIGURATION = """hostname sw1
@@ -134,7 +134,7 @@ def survives(hosts, switch):
     text = flow.communicate()[0]
     found = re.search(r"(\d+) packets transmitted, (\d+) received", text)
     lost = int(found[1]) - int(found[2]) if found else -1
-    # One more may be on its way when ping ends.
+    # One more frame may be under way when ping ends.
     check("no packet is lost by kill -9 and restart", 0 <= lost <= 1, text[-300:])
 
 

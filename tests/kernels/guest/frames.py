@@ -23,7 +23,7 @@ interface range p1 - 4
  hook {}
 """
 PRIORITY = 5 << 13
-# Name, sender, destination, number of the source, tags, size, what arrives.
+# Name, sending host, destination, number of the source address, tags, size, expected arrivals.
 CASES = [
     ("flood from an access port", 1, BROADCAST, 1, (), 60, "h2:u h3:10 h4:10"),
     ("flood in VLAN 10 from a trunk", 3, BROADCAST, 3, (10,), 64, "h1:u h2:u h4:10"),
@@ -80,11 +80,12 @@ def tag_offload(hosts, switch, hook):
     """Somebody turns the driver's taking out of tags on below a port, where XDP would take tagged frames for untagged ones."""
     switch.configure("interface p1", "switchport access vlan 1")
     switch.cli("write memory")
-    # What they should do: to h1, now in VLAN 1, tagged with 20; to h2, tagged with 10; to h1, untagged.
+    # The expected arrivals: at h1, now in VLAN 1, tagged with 20; at h2, tagged with 10; at h1,
+    # untagged.
     wanted = [((20,), 1, "h4:u"), ((10,), 2, "h2:u"), ((), 1, "h1:u")]
 
     def answers():
-        # Both are learned, by the trunk as well.
+        # The trunk learns both addresses, too.
         shot(hosts, 1, BROADCAST, mac(1))
         shot(hosts, 2, BROADCAST, mac(2))
         return [shot(hosts, 3, mac(to), mac(3), tags, 64) for tags, to, _ in wanted]
@@ -131,7 +132,8 @@ def run_hook(hosts, hook, oracle):
         if answers[name] in wanted:
             continue
         line = f"{name}: {answers[name]} instead of {' or '.join(wanted)}, kernel bridge {oracle[name]}"
-        # What NIC and driver make of a frame before the switch has it is the same for both.
+        # The NIC and its driver change a frame before the switch receives it, and do the same for
+        # the kernel's bridge.
         (excused if answers[name] == oracle[name] else wrong).append(line)
     check(f"{len(CASES)} frames by hook {hook} ({used})", not wrong, "; ".join(wrong))
     for line in excused:

@@ -15,7 +15,7 @@ import tty
 LANYARD = "/mnt/cache/bin/lanyard"
 SO_PACKET, ADD_MEMBERSHIP, AUXDATA, PROMISCUOUS = 263, 1, 8, 1
 BROADCAST = b"\xff" * 6
-# Waits are this many times as long as they have to be on an idle machine: the guest is emulated, and its host may be busy.
+# A factor for all waits: the guest is emulated, and its host may be busy.
 PATIENCE = 4
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -263,7 +263,7 @@ def monitor(command):
     fd = os.open("/dev/ttyS1", os.O_RDWR | os.O_NOCTTY)
     tty.setraw(fd, termios.TCSANOW)
     text = b""
-    # What the console has printed before it was raw is on the line: end it.
+    # The line contains what the console printed before it was in raw mode; end it.
     for line in (b"\r", command.encode() + b"\r"):
         os.write(fd, line)
         time.sleep(0.5)

@@ -30,7 +30,7 @@ interface range p1 - 4
 """
 
 
-# What somebody may switch under way, in this order.
+# The offloads that an administrator may switch while the switch runs, in this order.
 FEATURES = ("gro off", "gro on", "rxvlan off", "rxvlan on", "tso off", "tso on", "lro on")
 
 
@@ -88,7 +88,7 @@ class Run:
         self.check("the routed port answers", four.reaches("10.4.0.254"))
         self.check("the subinterface answers", four.reaches("10.100.0.254"), sh("ethtool -k p4 | grep vlan; ip -d link show p4"))
         self.check("the subinterface routes", four.reaches("10.0.0.2"))
-        # An 802.1Q device of somebody else's on the port registers its VLAN with the NIC, and takes it back.
+        # Another 802.1Q device on the port registers its VLAN with the NIC, and its removal unregisters it.
         sh("ip link add link p4 name other type vlan id 200; ip link set other up; ip link del other")
         self.check("the subinterface answers after a VLAN was registered and removed", four.reaches("10.100.0.254"))
 
@@ -179,10 +179,11 @@ def main():
     cells, auto = {}, None
     for hook in hooks:
         if hook == auto:
-            # The same as `auto`, which has been tried.
+            # `auto` has chosen this hook, so it has been tested.
             continue
-        # What merges frames has to be off while the switch is there, and on again afterwards. A feature that was switched off
-        # and on is not always as it was (`tso on` turns more on than `tso off` has turned off), so that is done once before.
+        # Offloads that merge frames must be off while the switch runs, and must be restored afterwards. A feature that
+        # was switched off and on may differ from its first state (`tso on` turns more on than `tso off` has turned
+        # off), so switch all of them once before the state is recorded.
         for number in range(1, 5):
             sh("; ".join(f"ethtool -K p{number} {feature}" for feature in FEATURES))
         time.sleep(3)

@@ -1,8 +1,8 @@
-//! A switch with hosts: the fixture every scenario runs on.
+//! A switch with hosts: the fixture of every scenario.
 //!
-//! Host N (from 1) has its `eth0` behind the switch's port `pN`, all in namespaces of this bed alone. What a frame does is
-//! found by exact means: it is sent from one core, the port's counter says when the switch has done with it, and a mark
-//! sent after that on every wire says when whatever was to arrive has arrived.
+//! Host N (from 1) has its `eth0` behind the switch's port `pN`; all namespaces belong to this bed alone. The bed
+//! observes exactly what happens to a frame: it sends from one processor, the port's counter shows when the switch has
+//! processed the frame, and a mark that is sent afterwards on every wire shows when all copies have arrived.
 
 use super::check;
 use super::daemon::{Daemon, cli, lanyard};
@@ -18,32 +18,34 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Who sends marks.
+/// The source address of marks.
 const MARKER: Mac = [0x02, 0xff, 0xff, 0xff, 0xff, 0xff];
 
 /// A switch with hosts.
 pub struct Bed {
     pub plane: Plane,
     pub instance: String,
-    /// Where the switch lives.
+    /// The namespace of the switch.
     pub net: Net,
     /// Host N is `hosts[N - 1]`; see [`Bed::host`].
     pub hosts: Vec<Host>,
     pub daemon: RefCell<Option<Daemon>>,
-    /// True when hosts and switch talk on their own, having addresses: only frames of the sender's address are looked at.
+    /// True when hosts and switch send frames of their own because they have addresses: only frames with the sender's
+    /// address are compared.
     pub chatter: Cell<bool>,
-    /// False when arrivals and counters can't be compared: counters were cleared, or frames lost on purpose.
+    /// False when arrivals and counters cannot be compared, because counters were cleared or frames were lost
+    /// on purpose.
     pub exact: Cell<bool>,
     /// True while there is no plane: before the first start, and after `lanyard detach`.
     pub detached: Cell<bool>,
     senders: RefCell<Vec<PacketSocket>>,
-    /// The switch's namespace, as the kernel has it.
+    /// A netlink connection in the switch's namespace.
     pub netdev: Netdev,
     client: RefCell<Option<Client>>,
     directory: tempfile::TempDir,
 }
 
-/// What a port has counted.
+/// The counters of a port.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counted {
     pub rx: u64,
@@ -60,14 +62,14 @@ impl Bed {
     pub fn new(plane: Plane, hosts: usize, config: &str) -> Self {
         Self::with_mtu(plane, hosts, 1500, config)
     }
-    /// As [`Self::new`], all wires of this MTU.
+    /// Like [`Self::new`], with wires of this MTU.
     pub fn with_mtu(plane: Plane, hosts: usize, mtu: u32, config: &str) -> Self {
         let bed = Self::without_switch(plane, hosts, mtu);
         std::fs::write(bed.config_file(), config).expect("a startup-config");
         bed.start();
         bed
     }
-    /// Wires and hosts, and no switch yet.
+    /// Wires and hosts, without a running switch.
     pub fn without_switch(plane: Plane, hosts: usize, mtu: u32) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(1);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -90,7 +92,7 @@ impl Bed {
         bed.open_senders();
         bed
     }
-    /// Opens the wires' near ends anew, after netdevs have come or gone.
+    /// Opens the sockets at the wires' near ends again, after netdevs were removed or added.
     pub fn open_senders(&self) {
         let names: Vec<String> = (1..=self.hosts.len()).map(|n| format!("p{n}")).collect();
         let open = |name: &String| {
@@ -103,7 +105,7 @@ impl Bed {
     pub fn host(&self, n: usize) -> &Host {
         &self.hosts[n - 1]
     }
-    /// A file of this bed's own.
+    /// The path of a file that belongs to this bed.
     pub fn file(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
@@ -121,13 +123,13 @@ impl Bed {
             &self.file("log"),
         ));
     }
-    /// Makes `daemon` this bed's, and waits until it is ready.
+    /// Makes `daemon` the bed's daemon, and waits until it is ready.
     pub fn adopt(&self, daemon: Daemon) {
         self.detached.set(false);
         let daemon = self.daemon.borrow_mut().insert(daemon).ready();
         daemon.unwrap_or_else(|said| panic!("lanyard run: {said}"));
     }
-    /// Ends the daemon by `signal` and waits for that.
+    /// Ends the daemon with `signal`, and waits for its end.
     pub fn end_daemon(&self, signal: nix::sys::signal::Signal) {
         self.client.replace(None);
         let mut daemon = self.daemon.borrow_mut().take().expect("a daemon runs");
@@ -144,16 +146,16 @@ impl Bed {
         }
         Ok(())
     }
-    /// What the daemon has said on stderr.
+    /// What the daemon has written to stderr.
     pub fn said(&self) -> String {
         self.daemon.borrow().as_ref().map(Daemon::said).unwrap_or_default()
     }
 
-    /// Runs exec commands; they must be taken.
+    /// Runs exec commands, which must be accepted.
     pub fn exec(&self, commands: &[&str]) -> String {
         cli(&self.instance, commands).unwrap_or_else(|said| panic!("{commands:?}: {said}"))
     }
-    /// Runs configuration lines; they must be taken.
+    /// Runs configuration lines, which must be accepted.
     pub fn configure(&self, text: &str) {
         self.try_configure(text).unwrap_or_else(|said| panic!("{text}: {said}"));
     }
@@ -162,12 +164,12 @@ impl Bed {
         let commands: Vec<&str> = std::iter::once("configure terminal").chain(text.lines()).collect();
         cli(&self.instance, &commands)
     }
-    /// A command's JSON, through `lanyard cli`.
+    /// The JSON of a command, through `lanyard cli`.
     pub fn show(&self, command: &str) -> Value {
         let text = self.exec(&[&format!("{command} | json")]);
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{command}: {error}: {text}"))
     }
-    /// A command's JSON over a connection that stays open: for what is asked again and again.
+    /// The JSON of a command over a connection that stays open, for repeated queries.
     pub fn ask(&self, command: &str) -> Value {
         let mut text = String::new();
         let mut slot = self.client.borrow_mut();
@@ -184,7 +186,7 @@ impl Bed {
         assert!(done.is_ok_and(|done| !done.refused), "{command}: {text}");
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{command}: {error}: {text}"))
     }
-    /// What every interface has counted.
+    /// The counters of every interface.
     pub fn counters(&self) -> BTreeMap<String, Counted> {
         let view = self.ask("show interfaces counters");
         let number = |row: &Value, path: &str| {
@@ -202,26 +204,27 @@ impl Bed {
         let rows = view["interfaces"].as_array().expect("interfaces");
         rows.iter().map(|row| (row["interface"].as_str().expect("a name").to_owned(), count(row))).collect()
     }
-    /// How often `reason` is counted at port `pN`.
+    /// The number of frames dropped for `reason` at port `pN`.
     pub fn drops(&self, n: usize, reason: &str) -> u64 {
         let view = self.ask(&format!("show interfaces p{n} counters drops"));
         let rows = view["drops"].as_array().expect("drops");
         rows.iter().filter(|row| row["reason"] == reason).filter_map(|row| row["frames"].as_u64()).sum()
     }
-    /// Where the switch has `mac` in `vlan`: the interface and the type.
+    /// The FDB entry of `mac` in `vlan`: the interface and the type.
     pub fn entry(&self, mac: Mac, vlan: u16) -> Option<(String, String)> {
         let view =
             self.ask(&format!("show mac address-table address {} vlan {vlan}", super::frame::text(mac)));
         let entry = view["entries"].as_array().expect("entries").first()?.clone();
         Some((entry["interface"].as_str().unwrap_or("-").to_owned(), entry["type"].as_str()?.to_owned()))
     }
-    /// Asserts where the switch has `mac`: an interface, or `None` for nowhere.
+    /// Asserts where `mac` is learned: at an interface, or with `None` nowhere.
     pub fn learned(&self, mac: Mac, vlan: u16, at: Option<&str>) {
         let found = self.entry(mac, vlan).map(|(interface, _)| interface);
         assert_eq!(found.as_deref(), at, "{} in VLAN {vlan}", super::frame::text(mac));
     }
 
-    /// Sends `frames` from a host, one after the other, and answers what every host has got: `[N - 1]` is host N's.
+    /// Sends `frames` from a host, one after the other, and returns what every host received: `[N - 1]` is host
+    /// N's.
     pub fn exchange(&self, from: usize, frames: &[Frame]) -> Vec<Vec<Frame>> {
         let _core = OneCore::take();
         self.hosts.iter().for_each(Host::drain);
@@ -245,7 +248,7 @@ impl Bed {
         }
         arrivals
     }
-    /// What every host has got and not been asked for yet, once all that is on the way has arrived.
+    /// What every host has received since the last call, once all frames under way have arrived.
     pub fn arrivals(&self) -> Vec<Vec<Frame>> {
         let mark = frame(mac(0), MARKER);
         let senders = self.senders.borrow();
@@ -270,7 +273,7 @@ impl Bed {
         };
         self.hosts.iter().zip(marked).map(arrived).collect()
     }
-    /// Asserts that a frame from host `from` arrives at these hosts in these forms, and nothing anywhere else.
+    /// Asserts that a frame from host `from` arrives at these hosts in these forms, and at no other host.
     pub fn expect(&self, from: usize, sent: &Frame, wanted: &[(usize, Frame)]) {
         let got = self.exchange(from, std::slice::from_ref(sent));
         let got: Vec<(usize, Frame)> = got
@@ -280,7 +283,7 @@ impl Bed {
             .collect();
         assert_eq!(got, wanted, "from host {from}: {sent:?}");
     }
-    /// Asserts that a frame arrives at exactly these hosts as it was sent.
+    /// Asserts that a frame arrives unchanged at exactly these hosts.
     pub fn expect_at(&self, from: usize, sent: &Frame, hosts: &[usize]) {
         let wanted: Vec<(usize, Frame)> = hosts.iter().map(|host| (*host, sent.clone())).collect();
         self.expect(from, sent, &wanted);
@@ -294,16 +297,18 @@ impl Bed {
     }
 }
 
-/// Frames of the hosts' own that go up although all else is forwarded: they confirm that the router is there.
+/// The maximum number of hosts' own frames that go up while everything else is forwarded: they probe the
+/// router's address.
 pub const FEW: u64 = 8;
 
 impl Bed {
-    /// What has become of the frames that came in at `pN`: the plane has forwarded so many, and so many went up.
+    /// The numbers of frames from `pN` that the plane forwarded and that went up.
     pub fn routed(&self, n: usize) -> (u64, u64) {
         let counted = self.counters()[&format!("p{n}")];
         (counted.forwarded, counted.trapped)
     }
-    /// Asserts that the plane, and not the kernel, forwards what `traffic` has come in at `pN`: at least so many frames.
+    /// Asserts that the plane, and not the kernel, forwards the frames that `traffic` sends into `pN`: at least this
+    /// many.
     pub fn by_the_plane(&self, n: usize, at_least: u64, what: &str, traffic: impl FnOnce()) {
         let before = self.routed(n);
         traffic();
@@ -315,14 +320,14 @@ impl Bed {
         );
     }
 
-    /// Replaces host N and its wire by new ones; the wire's far end must be gone.
+    /// Replaces host N and its wire by new ones; the old wire must have been removed.
     pub fn rewire(&mut self, n: usize) {
         self.hosts[n - 1] = wire(&self.net, n as u16, 1500);
         self.open_senders();
     }
 }
 
-/// A wire from a new host N to the switch's port `pN`, the port's end down.
+/// Makes a wire from a new host N to the switch's port `pN`, whose end is down.
 fn wire(switch: &Net, n: u16, mtu: u32) -> Host {
     let net = Net::new(false);
     let address = super::frame::text(mac(n));
@@ -334,7 +339,7 @@ fn wire(switch: &Net, n: u16, mtu: u32) -> Host {
     Host::new(net, n)
 }
 
-/// While it lives the calling thread has one core, so that frames it sends stay in order: they wait in that core's queues.
+/// Restricts the calling thread to one processor, so that its frames stay in order in that processor's queues.
 struct OneCore(Option<CpuSet>);
 
 impl OneCore {
@@ -357,7 +362,7 @@ impl OneCore {
 impl Drop for OneCore {
     fn drop(&mut self) {
         if let Some(all) = self.0 {
-            // It was allowed before.
+            // This was allowed before, so it cannot fail.
             let _ = sched_setaffinity(Pid::from_raw(0), &all);
         }
     }
@@ -379,7 +384,7 @@ impl Drop for Bed {
         }
         wrong.extend(check::left_behind(self));
         for place in ["/run/lanyard", "/var/lib/lanyard"] {
-            // It may not be there.
+            // The directory may not exist.
             let _ = std::fs::remove_dir_all(format!("{place}/{}", self.instance));
         }
         let wrong = wrong.join("\n");

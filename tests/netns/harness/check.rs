@@ -1,4 +1,4 @@
-//! What must be so at the end of every scenario, whatever it was about.
+//! The checks at the end of every scenario.
 
 use super::bed::{Bed, Counted};
 use super::{DEADLINE, wait_until};
@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What is wrong with the counters, or with the daemon.
+/// Returns what is wrong with the counters or with the daemon.
 pub fn end(bed: &Bed) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut daemon = bed.daemon.borrow_mut();
@@ -18,7 +18,7 @@ pub fn end(bed: &Bed) -> Vec<String> {
     if daemon.said().contains("panicked") {
         wrong.push(format!("the daemon panicked: {}", daemon.said()));
     }
-    // Hosts with addresses go on talking: ask until nothing is on the way.
+    // Hosts with addresses continue to send: repeat until no frame is under way.
     let mut found = Vec::new();
     wait_until(DEADLINE / 4, || {
         found = unaccounted(bed);
@@ -28,11 +28,12 @@ pub fn end(bed: &Bed) -> Vec<String> {
     wrong
 }
 
-/// Conservation: at every port, received = forwarded + trapped + dropped, and what a port has sent is what its host got.
+/// Checks conservation: at every port, received = forwarded + trapped + dropped, and a port has sent what its host
+/// received.
 fn unaccounted(bed: &Bed) -> Vec<String> {
     let mut wrong = Vec::new();
     let counters = bed.counters();
-    // What the plane has nothing at is the kernel's alone.
+    // An interface without a hook is used by the kernel alone.
     let view = bed.ask("show interfaces");
     let unhooked = |name: &str| {
         let is = |row: &Value| row["name"] == name && row["hook"].is_null();
@@ -40,7 +41,7 @@ fn unaccounted(bed: &Bed) -> Vec<String> {
     };
     let by_reason = by_reason(&bed.ask("show interfaces counters drops"));
     for (name, count) in counters.iter().filter(|(name, _)| !unhooked(name)) {
-        // What a VLAN interface has sent is what the plane has received from it.
+        // The plane receives what a VLAN interface sends.
         let (received, dropped) =
             if count.svi { (count.tx, count.tx_dropped) } else { (count.rx, count.rx_dropped) };
         if received != count.forwarded + count.trapped + dropped {
@@ -64,7 +65,7 @@ fn unaccounted(bed: &Bed) -> Vec<String> {
 fn by_reason(drops: &Value) -> BTreeMap<String, u64> {
     let mut sums = BTreeMap::new();
     for row in drops["drops"].as_array().expect("drops") {
-        // Copies not sent are no frames dropped.
+        // Copies that were not sent are not dropped frames.
         if row["reason"] != "tx_dropped" {
             *sums.entry(row["interface"].as_str().expect("a name").to_owned()).or_default() +=
                 row["frames"].as_u64().expect("a count");
@@ -73,7 +74,7 @@ fn by_reason(drops: &Value) -> BTreeMap<String, u64> {
     sums
 }
 
-/// What `lanyard detach` has left behind.
+/// What `lanyard detach` has failed to remove.
 pub fn left_behind(bed: &Bed) -> Vec<String> {
     let mut wrong = Vec::new();
     for place in ["/run/lanyard/bpf", "/sys/fs/bpf/lanyard"] {

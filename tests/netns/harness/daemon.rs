@@ -1,4 +1,4 @@
-//! The program under test: the daemon as a process, and what is said to it.
+//! The program under test: the daemon as a process, and commands to it.
 
 use super::{DEADLINE, Net, Plane, wait_until};
 use nix::sys::signal::Signal;
@@ -7,19 +7,19 @@ use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-/// The program.
+/// The path of the program.
 pub const LANYARD: &str = env!("CARGO_BIN_EXE_lanyard");
 
-/// A running daemon. Killed when dropped.
+/// A running daemon. It is killed when this is dropped.
 pub struct Daemon {
     child: Child,
     log: PathBuf,
-    /// Where this daemon's part of the log starts.
+    /// The offset of this daemon's part of the log.
     from: usize,
 }
 
 impl Daemon {
-    /// Starts `lanyard run` in `net`, does not wait for it.
+    /// Starts `lanyard run` in `net`, without waiting for it.
     pub fn spawn(net: &Net, instance: &str, plane: Plane, config: Option<&Path>, log: &Path) -> Self {
         let mut command = Command::new(LANYARD);
         command.args(["run", "--instance", instance, "--plane", plane.name()]);
@@ -36,12 +36,13 @@ impl Daemon {
         let child = net.spawn(command.stdout(Stdio::from(again)).stderr(Stdio::from(file)));
         Self { child, log: log.to_owned(), from }
     }
-    /// What this daemon has said.
+    /// What this daemon has written.
     pub fn said(&self) -> String {
         let text = std::fs::read(&self.log).unwrap_or_default();
         String::from_utf8_lossy(text.get(self.from..).unwrap_or_default()).into_owned()
     }
-    /// Waits for the line that says it is ready; what it said instead when it ended or never came to it.
+    /// Waits for the line that reports readiness; the error is what the daemon wrote when it ended or was not
+    /// ready in time.
     pub fn ready(&mut self) -> Result<String, String> {
         let line = |text: &str| {
             text.lines().find(|l| l.starts_with("lanyard: ") && l.contains(" ready: ")).map(str::to_owned)
@@ -64,7 +65,7 @@ impl Daemon {
         let pid = nix::unistd::Pid::from_raw(self.child.id().cast_signed());
         nix::sys::signal::kill(pid, signal).expect("the daemon is there");
     }
-    /// Stops it, and waits until every thread of it stands still.
+    /// Stops the process, and waits until all of its threads have stopped.
     pub fn pause(&self) {
         self.signal(Signal::SIGSTOP);
         let pid = nix::unistd::Pid::from_raw(self.child.id().cast_signed());
@@ -72,7 +73,7 @@ impl Daemon {
         let found = wait_until(DEADLINE, || (stopped() != WaitStatus::StillAlive).then_some(()));
         assert!(found.is_some(), "the daemon does not stop");
     }
-    /// Lets it go on.
+    /// Lets the process continue.
     pub fn resume(&self) {
         self.signal(Signal::SIGCONT);
     }
@@ -85,9 +86,9 @@ impl Daemon {
         let status = wait_until(DEADLINE, || self.child.try_wait().expect("a child"));
         status.unwrap_or_else(|| panic!("the daemon does not end: {}", self.said()))
     }
-    /// SIGKILL, and waits for its end.
+    /// Kills it with SIGKILL, and waits for its end.
     pub fn kill(&mut self) {
-        // It may be dead already.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -99,7 +100,7 @@ impl Drop for Daemon {
     }
 }
 
-/// `lanyard` with `arguments`, to its end: its output, or its errors when it refuses.
+/// Runs `lanyard` with `arguments`: its output, or its error output when it fails.
 pub fn lanyard(net: Option<&Net>, arguments: &[&str]) -> Result<String, String> {
     let mut command = Command::new(LANYARD);
     command.args(arguments).stdin(Stdio::null());
@@ -115,7 +116,7 @@ pub fn lanyard(net: Option<&Net>, arguments: &[&str]) -> Result<String, String> 
     }
 }
 
-/// `lanyard cli -c ...`: the commands' output, or the refusal.
+/// Runs `lanyard cli -c ...`: the commands' output, or the refusal.
 pub fn cli(instance: &str, commands: &[&str]) -> Result<String, String> {
     let mut arguments = vec!["cli", "--instance", instance];
     arguments.extend(commands.iter().flat_map(|command| ["-c", command]));

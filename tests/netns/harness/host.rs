@@ -1,6 +1,7 @@
 //! A host: a namespace, its `eth0`, and a socket there that sees every frame.
 //!
-//! A host is silent until it is given an address: no IPv6, no ARP, so what arrives is what a scenario has sent.
+//! A host without an address sends nothing: it has no IPv6 and does no ARP, so only frames of the scenario
+//! arrive.
 
 use super::frame::{Frame, Mac, mac};
 use super::net::Net;
@@ -16,14 +17,14 @@ pub struct Host {
     pub mac: Mac,
     wire: PacketSocket,
     netdev: Netdev,
-    /// Frames that have arrived since the host was made.
+    /// The number of frames that have arrived since the host was made.
     pub arrived: Cell<u64>,
-    /// True once its end of the wire has been given to somebody else.
+    /// True when its end of the wire belongs to another host now.
     pub away: Cell<bool>,
 }
 
 impl Host {
-    /// The host whose `eth0` is in `net` and up.
+    /// Makes a host of `net`, whose `eth0` exists and is up.
     pub fn new(net: Net, number: u16) -> Self {
         let wire = net.run(|| {
             let index = nix::net::if_::if_nametoindex("eth0").expect("the host has its port");
@@ -32,7 +33,7 @@ impl Host {
         let netdev = net.run(|| Netdev::open().expect("netlink"));
         Self { netdev, net, mac: mac(number), wire, arrived: Cell::new(0), away: Cell::new(false) }
     }
-    /// True once frames can be sent: the kernel activates a netdev some time after its carrier has come.
+    /// True when the host can send: the kernel activates a netdev some time after its carrier comes up.
     pub fn is_linked(&self) -> bool {
         self.netdev.link("eth0").is_ok_and(|link| link.link_up)
     }
@@ -40,11 +41,11 @@ impl Host {
     pub fn send(&self, frame: &Frame) {
         self.try_send(frame).unwrap_or_else(|error| panic!("sending {frame:?}: {error}"));
     }
-    /// Sends a frame; the netdev may be down.
+    /// Sends a frame; fails when the netdev is down.
     pub fn try_send(&self, frame: &Frame) -> std::io::Result<()> {
         self.wire.send(&frame.0)
     }
-    /// The next frame that has arrived, if there is one.
+    /// The next frame that has arrived; `None` if there is none.
     pub fn next(&self) -> Option<Frame> {
         loop {
             match self.wire.receive() {
@@ -54,16 +55,16 @@ impl Host {
                     return Some(Frame(packet.frame));
                 }
                 Ok(None) => return None,
-                // It went down, or up again: told once.
+                // The netdev went down, or came up again; this is reported once.
                 Err(_) => {}
             }
         }
     }
-    /// Forgets what has arrived.
+    /// Discards the frames that have arrived.
     pub fn drain(&self) {
         while self.next().is_some() {}
     }
-    /// Frames the socket had no room for.
+    /// The number of frames for which the socket had no room.
     pub fn missed(&self) -> u32 {
         self.wire.missed().expect("a live socket")
     }
@@ -87,20 +88,21 @@ impl Host {
             self.net.ip(&format!("address add {address} dev eth0"));
         }
     }
-    /// Pings with small gaps; true when something came back.
+    /// Pings with small gaps; returns true when an answer arrived.
     pub fn ping(&self, arguments: &str) -> bool {
         let mut command = Command::new("ping");
         command.args(["-n", "-i", "0.01", "-W", "5"]).args(arguments.split(' '));
         let output = self.net.output(&mut command);
         output.status.success()
     }
-    /// Asserts that a ping comes back, in the end: an address or a route may need a moment to settle.
+    /// Asserts that a ping is answered within the deadline: an address or a route may need a moment to
+    /// settle.
     pub fn reaches(&self, address: &str) {
         super::wait_for(&format!("an answer from {address}"), || {
             self.ping(&format!("-c 1 -W 1 {address}")).then_some(())
         });
     }
-    /// Sends `bytes` bytes over TCP to `server`, who must get exactly these.
+    /// Sends `bytes` bytes over TCP to `server`, which must receive exactly these.
     pub fn tcp(&self, server: &Self, address: &str, bytes: usize) {
         let address = SocketAddr::new(address.parse::<IpAddr>().expect("an address"), 5001);
         let listener = server.net.run(|| TcpListener::bind(address)).expect("listening");

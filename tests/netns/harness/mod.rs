@@ -1,8 +1,8 @@
-//! What the scenarios are made of: namespaces, hosts, frames, and a switch that is the real program.
+//! The fixtures of the scenarios: namespaces, hosts, frames, and a switch that is the real program.
 //!
-//! Read `bed` first: a scenario is given a [`Bed`], says what the switch is to be like, and what it expects. Invariants:
-//! nothing sleeps, everything waits for a condition with a deadline; whatever happens, a bed takes everything it made
-//! with it when it is dropped; and a bed that ends well has checked that no frame and no pin is unaccounted for.
+//! Read `bed` first: a scenario gets a [`Bed`], configures the switch, and asserts what it expects. Invariants: nothing
+//! sleeps, every wait is for a condition with a deadline; when a bed is dropped, it removes everything that it made,
+//! also after a failure; and a bed that ends well has checked that every frame and every pin is accounted for.
 
 pub mod bed;
 pub mod check;
@@ -18,13 +18,13 @@ pub use net::Net;
 
 use std::time::{Duration, Instant};
 
-/// The plane that a scenario is run on, by the name `lanyard run --plane` takes.
+/// The plane of a scenario, under its name in `lanyard run --plane`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(non_camel_case_types)] // named as on the command line, where the table of scenarios names them
 pub enum Plane {
-    /// In the kernel.
+    /// The kernel forwards.
     ebpf,
-    /// In the daemon.
+    /// The daemon forwards.
     soft,
 }
 
@@ -37,17 +37,17 @@ impl Plane {
     }
 }
 
-/// Far longer than anything here takes, even on a busy machine.
+/// The longest wait for any condition, far longer than any should take on a busy machine.
 pub const DEADLINE: Duration = Duration::from_secs(60);
-/// Between two looks at a condition.
+/// The time between two evaluations of a condition.
 const POLL: Duration = Duration::from_millis(1);
 
-/// Waits until `condition` has an answer.
+/// Waits until `condition` returns a value.
 pub fn wait_for<T>(what: &str, condition: impl FnMut() -> Option<T>) -> T {
     wait_until(DEADLINE, condition).unwrap_or_else(|| panic!("waited {DEADLINE:?} in vain: {what}"))
 }
 
-/// Waits until `condition` has an answer, or the time is up.
+/// Waits until `condition` returns a value, or the time is up.
 pub fn wait_until<T>(time: Duration, mut condition: impl FnMut() -> Option<T>) -> Option<T> {
     let deadline = Instant::now() + time;
     loop {
@@ -59,8 +59,8 @@ pub fn wait_until<T>(time: Duration, mut condition: impl FnMut() -> Option<T>) -
     }
 }
 
-/// Why namespace tests can't run here. What the eBPF plane needs besides being root is judged by the kernel alone, so
-/// that a plane that is broken is a failure and not a skip.
+/// Why namespace tests cannot run here. Whether the eBPF plane works is not checked besides the rights, so that a
+/// broken plane is a failure and not a skipped test.
 fn impossible(plane: Option<Plane>) -> Option<String> {
     if !nix::unistd::geteuid().is_root() {
         return Some("namespaces and packet sockets need root".into());
@@ -85,7 +85,7 @@ fn impossible(plane: Option<Plane>) -> Option<String> {
         .clone()
 }
 
-/// Runs a scenario on a plane, or says why not.
+/// Runs a scenario on a plane, or prints why not.
 pub fn run(plane: Plane, scenario: fn(Plane)) {
     match impossible(Some(plane)) {
         Some(reason) => println!("skipped: {reason}"),
@@ -93,8 +93,8 @@ pub fn run(plane: Plane, scenario: fn(Plane)) {
     }
 }
 
-/// A table of scenarios and the planes each makes sense on: `name: ebpf soft;` makes the tests `name::ebpf` and `name::soft`
-/// of the function `name`.
+/// Defines a table of scenarios with the planes of each: `name: ebpf soft;` makes the tests `name::ebpf` and
+/// `name::soft` of the function `name`.
 macro_rules! scenarios {
     ($($(#[$doc:meta])* $name:ident: $($plane:ident)+;)*) => { $(
         mod $name {

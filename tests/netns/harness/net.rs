@@ -1,4 +1,4 @@
-//! A network namespace without a name: it is gone when the last descriptor, process or thread that holds it is.
+//! A network namespace without a name: it ends with the last descriptor, process or thread that refers to it.
 
 use lanyard_netdev::netns;
 use std::fs::File;
@@ -14,7 +14,7 @@ pub struct Net {
 }
 
 impl Net {
-    /// A new one: its loopback up, its netdevs to come without IPv6 unless `ipv6`.
+    /// Makes a namespace whose loopback is up; its netdevs will have no IPv6 unless `ipv6` is true.
     pub fn new(ipv6: bool) -> Self {
         let file = netns::run_in_new(|| {
             if !ipv6 {
@@ -26,34 +26,34 @@ impl Net {
         net.ip("link set lo up");
         net
     }
-    /// A path that leads to it for as long as this process lives.
+    /// A path to the namespace that is valid as long as this process runs.
     pub fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
     }
-    /// Its inode, by which the kernel's links to it are known.
+    /// Its inode number, with which the kernel identifies it.
     pub fn inode(&self) -> u64 {
         self.file.metadata().expect("a live descriptor").st_ino()
     }
-    /// Runs `f` inside.
+    /// Runs `f` in the namespace.
     pub fn run<T: Send>(&self, f: impl FnOnce() -> T + Send) -> T {
         netns::run_in(&self.file, f).expect("the namespace can be entered")
     }
-    /// Starts a program inside.
+    /// Starts a program in the namespace.
     pub fn spawn(&self, command: &mut Command) -> Child {
         let name = command.get_program().to_string_lossy().into_owned();
         self.run(|| command.stdin(Stdio::null()).spawn()).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
-    /// Runs a program inside to its end.
+    /// Runs a program in the namespace until it ends.
     pub fn output(&self, command: &mut Command) -> Output {
         let name = command.get_program().to_string_lossy().into_owned();
         self.run(|| command.stdin(Stdio::null()).output()).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
-    /// Runs `ip` commands inside, one a line; they must succeed.
+    /// Runs `ip` commands in the namespace, one per line; they must succeed.
     pub fn ip(&self, batch: &str) {
         let result = self.try_ip(batch);
         assert!(result.is_ok(), "ip -batch:\n{batch}\n{}", result.unwrap_err());
     }
-    /// As [`Self::ip`]; what went wrong is the answer.
+    /// Like [`Self::ip`], but returns the error.
     pub fn try_ip(&self, batch: &str) -> Result<(), String> {
         let mut command = Command::new("ip");
         command.args(["-batch", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -82,7 +82,7 @@ impl Net {
             .expect("the netdev is there")
             .ifindex
     }
-    /// Processes that live in it.
+    /// The processes in the namespace.
     pub fn processes(&self) -> Vec<u32> {
         let target = format!("net:[{}]", self.inode());
         let entries = std::fs::read_dir("/proc").expect("/proc").flatten();
