@@ -85,8 +85,8 @@ fn expected(a: &Host, b: &Host) -> Reached {
 
 /// Runs the demo.
 ///
-/// # Errors The lab cannot be built, a program is missing, or hosts reach each other otherwise than they
-/// should.
+/// # Errors
+/// The lab cannot be built, a program is missing, or hosts reach each other otherwise than they should.
 pub fn run(options: Options) -> Result<ExitCode> {
     if !nix::unistd::geteuid().is_root() {
         return rootless();

@@ -76,7 +76,8 @@ fn from_topology(topology: &Topology) -> LabState {
 
 /// Takes down everything that a state file names. The caller holds the lock.
 ///
-/// # Errors What could not be taken down; the state file stays, so that the command can be repeated.
+/// # Errors
+/// What could not be taken down; the state file stays, so that the command can be repeated.
 pub fn clear(state: &LabState) -> Result<Cleared> {
     let mut cleared = Cleared::default();
     let mut problems = Vec::new();

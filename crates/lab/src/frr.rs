@@ -45,7 +45,8 @@ pub fn folder(netns: &str) -> PathBuf {
 
 /// Removes the files of a node's FRR.
 ///
-/// # Errors They cannot be removed.
+/// # Errors
+/// They cannot be removed.
 pub fn forget(netns: &str) -> Result<()> {
     let folder = folder(netns);
     if folder.exists() {
@@ -65,7 +66,8 @@ pub fn vtysh_options(folder: &Path) -> [std::ffi::OsString; 4] {
 
 /// Starts the FRR of a node and waits until it has accepted `configuration`.
 ///
-/// # Errors What is missing, or what FRR refused.
+/// # Errors
+/// What is missing, or what FRR refused.
 pub fn start(node: &str, netns: &str, configuration: &str) -> Result<()> {
     let Some(user) = User::from_name(USER).ok().flatten().filter(|_| Path::new(DAEMONS).is_dir()) else {
         bail!("{node} needs FRR; install the package frr");

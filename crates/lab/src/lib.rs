@@ -112,7 +112,8 @@ enum Verb {
 
 /// Runs `lanyard lab`.
 ///
-/// # Errors The reason of the failure, as text for the user.
+/// # Errors
+/// The reason of the failure, as text for the user.
 pub fn run(args: LabArgs) -> Result<ExitCode> {
     match args.verb {
         Verb::Up { file, plane, strict, quiet } => up(&file, up::Options { plane, strict, quiet }),

@@ -39,7 +39,8 @@ pub struct Lab {
 
 /// Reads a topology file alone, without the configurations that it names.
 ///
-/// # Errors The file cannot be read, or has errors.
+/// # Errors
+/// The file cannot be read, or has errors.
 pub fn topology(path: &Path) -> Result<Topology> {
     let origin = path.display().to_string();
     let text = text(path).with_context(|| format!("can't read the topology file {origin}"))?;
@@ -48,7 +49,8 @@ pub fn topology(path: &Path) -> Result<Topology> {
 
 /// Reads a lab with its configurations.
 ///
-/// # Errors A file cannot be read, or has errors.
+/// # Errors
+/// A file cannot be read, or has errors.
 pub fn file(path: &Path) -> Result<Lab> {
     let origin = path.display().to_string();
     let text = text(path).with_context(|| format!("can't read the topology file {origin}"))?;
@@ -112,7 +114,8 @@ fn text(path: &Path) -> Result<String> {
 
 /// The name of the lab for an argument: a topology file, or the name of a lab that is up.
 ///
-/// # Errors The argument is neither.
+/// # Errors
+/// The argument is neither.
 pub fn name_of(word: &Path) -> Result<String> {
     if let Some(name) = word.to_str()
         && !word.exists()

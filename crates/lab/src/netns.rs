@@ -32,7 +32,8 @@ pub enum Place<'a> {
 
 /// Runs `work` in `place`, on a thread of its own unless that is the caller's namespace.
 ///
-/// # Errors No such namespace, no rights, and any error of `work`.
+/// # Errors
+/// No such namespace, no rights, and any error of `work`.
 pub fn within<T: Send>(place: Place<'_>, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     match place {
         Place::Here => work(),
@@ -123,7 +124,8 @@ pub fn processes(namespaces: &[String]) -> Vec<i32> {
 /// In a user namespace (`unshare -Urnm`) /run belongs to the real root; this function mounts a private tmpfs over it,
 /// for this mount namespace only. Returns a sentence about that if it did so.
 ///
-/// # Errors What is missing, and what to do about it.
+/// # Errors
+/// What is missing, and what to do about it.
 pub fn rights() -> Result<Option<&'static str>> {
     if !nix::unistd::geteuid().is_root() || within(Place::Nowhere, || Ok(())).is_err() {
         bail!(

@@ -64,7 +64,8 @@ impl fmt::Display for Problems {
 
 /// Reads a topology file's text. `origin` is the name of the file in messages.
 ///
-/// # Errors All problems of the file.
+/// # Errors
+/// All problems of the file.
 pub fn read(text: &str, origin: &str) -> Result<(Topology, Vec<Remark>), Problems> {
     let mut reader = Reader::default();
     let topology = if text.len() > MAX_FILE_BYTES {

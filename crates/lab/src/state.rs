@@ -159,7 +159,8 @@ pub fn lock() -> Result<Lock> {
 impl LabState {
     /// Reads the record of the lab of this name; `None` if there is none.
     ///
-    /// # Errors The file cannot be read, or is not a record of a lab.
+    /// # Errors
+    /// The file cannot be read, or is not a record of a lab.
     pub fn load(name: &str) -> Result<Option<Self>> {
         let path = labs().join(format!("{name}.json"));
         let text = match fs::read_to_string(&path) {

@@ -47,7 +47,8 @@ pub struct Interrupts(Arc<AtomicBool>);
 impl Interrupts {
     /// Begins to record these signals. Programs that are started receive them as usual.
     ///
-    /// # Errors The kernel refuses.
+    /// # Errors
+    /// The kernel refuses.
     pub fn hold() -> Result<Self> {
         let flag = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -65,7 +66,8 @@ impl Interrupts {
 
 /// Builds a lab.
 ///
-/// # Errors The reason for which it could not be built; everything has been removed again then.
+/// # Errors
+/// The reason for which it could not be built; everything has been removed again then.
 pub fn up(lab: &Lab, options: Options, interrupts: &Interrupts) -> Result<LabState> {
     let topology = &lab.topology;
     let _lock = state::lock()?;

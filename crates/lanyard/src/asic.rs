@@ -41,7 +41,8 @@ fn wire(text: &str) -> Result<(PortId, String), String> {
 
 /// Runs the chip until it ends.
 ///
-/// # Errors An error in the platform file or the fault plan, or a socket or netdev that cannot be opened.
+/// # Errors
+/// An error in the platform file or the fault plan, or a socket or netdev that cannot be opened.
 pub(crate) fn run(args: &AsicArgs) -> Result<ExitCode, String> {
     let read = |path: &Path| fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()));
     let named = |path: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", path.display());

@@ -173,7 +173,8 @@ impl Netdev {
 
     /// Reads speed, duplex, autonegotiation and connector; values that the driver does not report are `None`.
     ///
-    /// # Errors [`Error::is_gone`] when there is no such device.
+    /// # Errors
+    /// [`Error::is_gone`] when there is no such device.
     pub fn settings(&self, name: &str) -> Result<Settings> {
         let mut settings = Settings::default();
         let modes = self.ethtool(LINKMODES_GET, vec![header(name)], |answer| {
@@ -214,7 +215,8 @@ impl Netdev {
 
     /// Fixes speed (Mbit/s) and duplex, and turns autonegotiation off.
     ///
-    /// # Errors The driver's refusal; [`Error::is_unsupported`] for one whose speed cannot be set.
+    /// # Errors
+    /// The driver's refusal; [`Error::is_unsupported`] for one whose speed cannot be set.
     pub fn set_speed(&self, name: &str, speed_mbps: u32, duplex: Duplex) -> Result<()> {
         let wanted = vec![
             header(name),
@@ -275,8 +277,9 @@ impl Netdev {
 
     /// Switches offloads, which are given by the kernel's names.
     ///
-    /// # Errors A name that the kernel does not know, or the driver's refusal. The error names the offloads
-    /// that did not change; the others have changed.
+    /// # Errors
+    /// A name that the kernel does not know, or the driver's refusal. The error names the offloads that did
+    /// not change; the others have changed.
     pub fn set_features(&self, name: &str, wanted: &[(&str, bool)]) -> Result<()> {
         let doing = || {
             let list: Vec<_> =
@@ -327,7 +330,8 @@ impl Netdev {
 
     /// The driver's XDP support.
     ///
-    /// # Errors [`Error::is_gone`] when there is no such device, [`Error::is_unsupported`] before Linux 6.3.
+    /// # Errors
+    /// [`Error::is_gone`] when there is no such device, [`Error::is_unsupported`] before Linux 6.3.
     pub fn xdp_ability(&self, ifindex: u32) -> Result<XdpAbility> {
         let mut ability = XdpAbility::default();
         let request = vec![attribute(NETDEV_IFINDEX, ifindex.to_ne_bytes())];

@@ -260,22 +260,25 @@ impl Netdev {
 
     /// Sets or clears IFF_UP: `no shutdown`, `shutdown`.
     ///
-    /// # Errors The kernel's refusal; [`Error::is_gone`] when there is no such device.
+    /// # Errors
+    /// The kernel's refusal; [`Error::is_gone`] when there is no such device.
     pub fn set_up(&self, ifindex: u32, up: bool) -> Result<()> {
         self.change_one(LinkChange { up: Some(up), ..LinkChange::of(ifindex) })
     }
 
     /// Sets the layer-3 MTU in bytes.
     ///
-    /// # Errors The kernel's refusal: the value is outside [`Link::min_mtu`] to [`Link::max_mtu`], an XDP
-    /// program does not allow it, or [`Error::is_gone`].
+    /// # Errors
+    /// The kernel's refusal: the value is outside [`Link::min_mtu`] to [`Link::max_mtu`], an XDP program does
+    /// not allow it, or [`Error::is_gone`].
     pub fn set_mtu(&self, ifindex: u32, mtu: u32) -> Result<()> {
         self.change_one(LinkChange { mtu: Some(mtu), ..LinkChange::of(ifindex) })
     }
 
     /// Sets the MAC address.
     ///
-    /// # Errors The kernel's refusal: a group address, a driver that requires the device to be down, or
+    /// # Errors
+    /// The kernel's refusal: a group address, a driver that requires the device to be down, or
     /// [`Error::is_gone`].
     pub fn set_mac(&self, ifindex: u32, mac: MacAddr) -> Result<()> {
         self.change_one(LinkChange { mac: Some(mac), ..LinkChange::of(ifindex) })
@@ -283,42 +286,48 @@ impl Netdev {
 
     /// Sets or clears IFF_PROMISC, which remains after this process has ended.
     ///
-    /// # Errors The kernel's refusal; [`Error::is_gone`].
+    /// # Errors
+    /// The kernel's refusal; [`Error::is_gone`].
     pub fn set_promisc(&self, ifindex: u32, on: bool) -> Result<()> {
         self.change_one(LinkChange { promisc: Some(on), ..LinkChange::of(ifindex) })
     }
 
     /// Sets the alias; an empty one removes it.
     ///
-    /// # Errors An alias of more than 255 bytes; the kernel's refusal; [`Error::is_gone`].
+    /// # Errors
+    /// An alias of more than 255 bytes; the kernel's refusal; [`Error::is_gone`].
     pub fn set_alias(&self, ifindex: u32, alias: &str) -> Result<()> {
         self.change_one(LinkChange { alias: Some(alias.to_owned()), ..LinkChange::of(ifindex) })
     }
 
     /// Renames a device.
     ///
-    /// # Errors An invalid name; the kernel's refusal: [`Error::exists`], [`Error::is_gone`].
+    /// # Errors
+    /// An invalid name; the kernel's refusal: [`Error::exists`], [`Error::is_gone`].
     pub fn rename(&self, ifindex: u32, name: &str) -> Result<()> {
         self.change_one(LinkChange { name: Some(name.to_owned()), ..LinkChange::of(ifindex) })
     }
 
     /// Enslaves a device to the bridge `master`; `None` releases it.
     ///
-    /// # Errors The kernel's refusal; [`Error::is_gone`].
+    /// # Errors
+    /// The kernel's refusal; [`Error::is_gone`].
     pub fn set_master(&self, ifindex: u32, master: Option<u32>) -> Result<()> {
         self.change_one(LinkChange { master: Some(master.unwrap_or(0)), ..LinkChange::of(ifindex) })
     }
 
     /// Makes the kernel give the device no IPv6 link-local address when it next comes up.
     ///
-    /// # Errors The kernel's refusal (an MTU below 1280 leaves a device without IPv6); [`Error::is_gone`].
+    /// # Errors
+    /// The kernel's refusal (an MTU below 1280 leaves a device without IPv6); [`Error::is_gone`].
     pub fn set_addrgen_none(&self, ifindex: u32) -> Result<()> {
         self.change_one(LinkChange { addrgen_none: Some(true), ..LinkChange::of(ifindex) })
     }
 
     /// Moves a device to another namespace, where it keeps its name and is down. Its index may change.
     ///
-    /// # Errors The kernel's refusal: the name is taken in that namespace, or [`Error::is_gone`].
+    /// # Errors
+    /// The kernel's refusal: the name is taken in that namespace, or [`Error::is_gone`].
     pub fn move_to_netns(&self, ifindex: u32, netns: BorrowedFd<'_>) -> Result<()> {
         let mut request = message(ifindex);
         request.attributes.push(LinkAttribute::NetNsFd(netns.as_raw_fd()));
@@ -330,7 +339,8 @@ impl Netdev {
 
     /// Creates a veth pair.
     ///
-    /// # Errors An invalid name; the kernel's refusal: [`Error::exists`], no permission.
+    /// # Errors
+    /// An invalid name; the kernel's refusal: [`Error::exists`], no permission.
     pub fn create_veth(&self, veth: &Veth<'_>) -> Result<()> {
         self.create_veths(std::slice::from_ref(veth)).pop().unwrap_or(Ok(()))
     }
@@ -359,8 +369,8 @@ impl Netdev {
 
     /// Creates a device of a kind that needs no parameters: `bridge`, `ifb`...
     ///
-    /// # Errors An invalid name; the kernel's refusal: [`Error::exists`], [`Error::is_unsupported`], no
-    /// permission.
+    /// # Errors
+    /// An invalid name; the kernel's refusal: [`Error::exists`], [`Error::is_unsupported`], no permission.
     pub fn create(&self, name: &str, kind: &str) -> Result<()> {
         let mut request = message(0);
         request.attributes.push(checked(name)?);
@@ -372,7 +382,8 @@ impl Netdev {
 
     /// Deletes a device, and with a veth also its other end.
     ///
-    /// # Errors The kernel's refusal: hardware cannot be deleted, or [`Error::is_gone`].
+    /// # Errors
+    /// The kernel's refusal: hardware cannot be deleted, or [`Error::is_gone`].
     pub fn delete(&self, ifindex: u32) -> Result<()> {
         if ifindex == 0 {
             // The kernel would take index 0 as a request to delete a group of devices.

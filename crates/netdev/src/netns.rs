@@ -22,7 +22,8 @@ const NOTHING: Option<&str> = None;
 
 /// The path of the namespace `name`, whether or not it exists.
 ///
-/// # Errors `InvalidInput` when `name` is not a single component of a path.
+/// # Errors
+/// `InvalidInput` when `name` is not a single component of a path.
 pub fn path(name: &str) -> io::Result<PathBuf> {
     let bad =
         name.is_empty() || name == "." || name == ".." || name.len() > 255 || name.contains(['/', '\0']);
@@ -47,7 +48,8 @@ fn prepare() -> io::Result<()> {
 
 /// Creates the namespace `name`, as `ip netns add` does. Its loopback device is down.
 ///
-/// # Errors `AlreadyExists`; no permission.
+/// # Errors
+/// `AlreadyExists`; no permission.
 pub fn create(name: &str) -> io::Result<()> {
     let path = path(name)?;
     prepare()?;

@@ -73,8 +73,9 @@ enum Decoder {
 impl Watch {
     /// Subscribes in the calling thread's network namespace, and in every namespace that has an id there.
     ///
-    /// # Errors When the kernel gives no rtnetlink socket. [`Watch::missing`] lists other notifications that
-    /// the kernel does not send.
+    /// # Errors
+    /// When the kernel gives no rtnetlink socket. [`Watch::missing`] lists other notifications that the
+    /// kernel does not send.
     pub fn open() -> io::Result<Self> {
         let mut missing = Vec::new();
         let route = subscribed(NETLINK_ROUTE, &ROUTE_GROUPS, &mut missing)?;

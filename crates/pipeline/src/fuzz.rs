@@ -11,7 +11,8 @@ use lanyard_types::{DropReason, PortId, Stage, TrapGroup};
 
 /// Runs the input. Its first two bytes select a generated state; records of `port, length, frame` follow.
 ///
-/// # Panics When the invariant is violated, which is what the fuzzer looks for.
+/// # Panics
+/// When the invariant is violated, which is what the fuzzer looks for.
 pub fn fuzz(data: &[u8]) {
     let [low, high, rest @ ..] = data else { return };
     let mut state = State::new(u64::from(u16::from_le_bytes([*low, *high])));

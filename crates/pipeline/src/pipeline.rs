@@ -230,7 +230,8 @@ impl Pipeline {
     }
     /// Carries out a routing change.
     ///
-    /// # Errors See [`Routes::change`](crate::tables::routes::Routes::change); the tables are then unchanged.
+    /// # Errors
+    /// See [`Routes::change`](crate::tables::routes::Routes::change); the tables are then unchanged.
     pub fn route(&mut self, change: &RouteChange) -> Result<(), Refused> {
         let Tables { rifs, routes, .. } = &mut self.tables;
         routes.change(change, |rif| rifs.get(rif).is_some())?;

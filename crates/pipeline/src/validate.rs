@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Checks the router interfaces of a plane state before a plane accepts it.
 ///
-/// # Errors When an interface names a port of another kind, two interfaces share a VLAN, port or tag, or a number is
+/// # Errors
+/// When an interface names a port of another kind, two interfaces share a VLAN, port or tag, or a number is
 /// out of range. Planes refuse the state with this text.
 pub fn check(state: &PlaneState) -> Result<(), String> {
     let kind = |port: PortId| state.ports.get(&port).map(|port| port.kind);

@@ -99,7 +99,8 @@ impl Change {
 pub trait Backend {
     /// Carries out one change.
     ///
-    /// # Errors When it cannot; the state is then unchanged.
+    /// # Errors
+    /// When it cannot; the state is then unchanged.
     fn change(&mut self, change: &Change) -> Result<(), PlaneError>;
 }
 
@@ -163,8 +164,9 @@ pub fn changes(old: &PlaneState, next: &PlaneState) -> Vec<Change> {
 
 /// Carries out `list`. On failure undoes the steps done so far, the last first, and returns the failure.
 ///
-/// # Errors The failed step's error. If undoing a step fails too, its error is added to the text: the plane
-/// is then out of step.
+/// # Errors
+/// The failed step's error. If undoing a step fails too, its error is added to the text: the plane is then
+/// out of step.
 pub fn transact(backend: &mut dyn Backend, list: Vec<Change>) -> Result<(), PlaneError> {
     for at in 0..list.len() {
         let Err(error) = backend.change(&list[at]) else { continue };

@@ -33,14 +33,16 @@ pub trait Plane {
     /// Puts `next` into force entirely, or changes nothing and returns the reason. The plane forwards
     /// meanwhile.
     ///
-    /// # Errors [`PlaneError`] names the table, port or right that was missing.
+    /// # Errors
+    /// [`PlaneError`] names the table, port or right that was missing.
     fn apply(&mut self, next: &PlaneState) -> Result<(), PlaneError>;
 
     /// Restarts the watchdog. Unless this is called again within `after`, the plane itself blocks every port of
     /// [`PlaneState::watched`] in its trees, even if the control plane is gone. `None` stops the watchdog. A plane that
     /// ends with the control plane's process needs no watchdog and does nothing.
     ///
-    /// # Errors When the operating system refuses the timer.
+    /// # Errors
+    /// When the operating system refuses the timer.
     fn watchdog(&mut self, _after: Option<Duration>) -> Result<(), PlaneError> {
         Ok(())
     }
@@ -54,7 +56,8 @@ pub trait Plane {
     /// that part changes the states of ports in trees: [`Plane::apply`] ignores `stp` and `watched` of its
     /// argument, and [`Plane::state`] has none. [`Plane::poll_events`] reports no trapped frames any more.
     ///
-    /// # Errors When the operating system refuses a descriptor, or when the part was returned before.
+    /// # Errors
+    /// When the operating system refuses a descriptor, or when the part was returned before.
     fn protocols(&mut self) -> Result<Box<dyn ProtocolPlane>, PlaneError>;
 
     /// Visits every FDB entry that matches `filter`. An entry that moves during the walk may be visited once, twice
@@ -91,7 +94,8 @@ pub trait Plane {
     /// Begins or ends a packet capture at a port. During a capture every frame that the port receives or sends passes
     /// the netdev's packet sockets. Captures are counted: the end of the last one restores the usual forwarding.
     ///
-    /// # Errors When the port does not exist, or its hook cannot be changed.
+    /// # Errors
+    /// When the port does not exist, or its hook cannot be changed.
     fn capture(&mut self, _port: PortId, _on: bool) -> Result<(), PlaneError> {
         Ok(())
     }
@@ -103,11 +107,13 @@ pub trait Plane {
     fn poll_events(&mut self, handle: &mut dyn FnMut(PlaneEvent));
     /// Sends a control-plane frame out of one port, unchanged.
     ///
-    /// # Errors When the port does not exist or the kernel refuses the frame.
+    /// # Errors
+    /// When the port does not exist or the kernel refuses the frame.
     fn inject(&mut self, port: PortId, frame: &[u8]) -> Result<(), PlaneError>;
     /// Runs `frame` through the live tables as if `port` had received it, without learning, sending or counting.
     ///
-    /// # Errors When the port does not exist, or the frame is longer than [`MAX_TRACE_FRAME`].
+    /// # Errors
+    /// When the port does not exist, or the frame is longer than [`MAX_TRACE_FRAME`].
     fn trace(&mut self, port: PortId, frame: &[u8]) -> Result<Trace, PlaneError>;
     /// Carries out routing changes, in order. A change that is refused changes nothing, and the later ones are still
     /// carried out; the result lists the refused changes by their index in `changes`. A frame that is forwarded
@@ -121,7 +127,8 @@ pub trait Plane {
     /// on by those that [`Plane::route`] has written since the plane was opened. The swap leaves no gap. Does nothing
     /// for a plane that began empty.
     ///
-    /// # Errors When the kernel refuses; the plane then goes on as before.
+    /// # Errors
+    /// When the kernel refuses; the plane then goes on as before.
     fn route_synced(&mut self) -> Result<(), PlaneError> {
         Ok(())
     }
@@ -138,7 +145,8 @@ pub trait Plane {
     fn adjacencies_used(&mut self, _visit: &mut dyn FnMut(AdjacencyId, u32)) {}
     /// Removes the plane for good: hooks, pins and memory. Ports are left without a hook.
     ///
-    /// # Errors When something could not be removed; everything else is removed.
+    /// # Errors
+    /// When something could not be removed; everything else is removed.
     fn detach(&mut self) -> Result<(), PlaneError>;
 }
 

@@ -43,14 +43,16 @@ pub trait ProtocolPlane: Send {
     fn poll_traps(&mut self, handle: &mut dyn FnMut(Trapped)) -> usize;
     /// Sends a control-plane frame out of one port, unchanged.
     ///
-    /// # Errors When the port does not exist or the kernel refuses the frame.
+    /// # Errors
+    /// When the port does not exist or the kernel refuses the frame.
     fn inject(&mut self, port: PortId, frame: &[u8]) -> Result<(), PlaneError>;
     /// The states of ports in trees that were in force when the plane was opened.
     fn trees(&self) -> TreeStates;
     /// Puts these states of ports in trees into force; ports are blocked before others are unblocked. The
     /// states hold until the next call, whatever states [`Plane::apply`](crate::Plane::apply) is given.
     ///
-    /// # Errors When the plane cannot change a state; some of the states may then be in force.
+    /// # Errors
+    /// When the plane cannot change a state; some of the states may then be in force.
     fn set_trees(&mut self, trees: &TreeStates) -> Result<(), PlaneError>;
     /// Removes the dynamic FDB entries that match `filter`; returns their number.
     fn fdb_flush(&mut self, filter: &FdbFilter) -> u64;

@@ -448,7 +448,8 @@ impl<'a> Reader<'a> {
 
 /// Decodes an Ethernet frame, with or without an 802.1Q tag.
 ///
-/// # Errors The name of the first error found.
+/// # Errors
+/// The name of the first error found.
 pub fn decode(frame: &[u8]) -> Result<BpduFrame, BpduError> {
     let mut r = Reader { bytes: frame, short: BpduError::FrameTruncated };
     let destination = MacAddr(r.take()?);
@@ -505,7 +506,8 @@ fn decode_sstp(pdu: &[u8]) -> Result<(Bpdu, Option<VlanId>), BpduError> {
 
 /// Validates and decodes a BPDU (14.5), without its LLC header.
 ///
-/// # Errors The name of the first error found.
+/// # Errors
+/// The name of the first error found.
 pub fn decode_bpdu(pdu: &[u8]) -> Result<Bpdu, BpduError> {
     let mut r = Reader { bytes: pdu, short: BpduError::BpduTruncated };
     if r.u16()? != 0 {

@@ -111,7 +111,8 @@ impl Bridge {
     /// Makes a bridge. Its ports have no link until [`Bridge::handle_link`] reports one. Times are
     /// milliseconds of any monotonic clock.
     ///
-    /// # Errors The first setting out of its range.
+    /// # Errors
+    /// The first setting out of its range.
     pub fn new(now: u64, config: Config) -> Result<Self, ConfigError> {
         let empty =
             Snapshot { entities: BTreeMap::new(), links: BTreeMap::new(), instances: BTreeMap::new() };
@@ -122,7 +123,8 @@ impl Bridge {
     /// unchanged keep their roles and states, others begin anew. `now` is a time of the clock of the snapshot's
     /// times. Links are as in the snapshot until [`Bridge::handle_link`] reports otherwise.
     ///
-    /// # Errors The first setting out of its range.
+    /// # Errors
+    /// The first setting out of its range.
     pub fn restore(now: u64, config: Config, snapshot: Snapshot) -> Result<Self, ConfigError> {
         config.check()?;
         let Snapshot { entities, links, instances } = snapshot;
@@ -163,7 +165,8 @@ impl Bridge {
     /// Replaces the configuration. A new mode, address or MST region begins every tree anew; other changes are
     /// made in place. [`Bridge::instance_of`] and [`Bridge::states`] may return different values afterwards.
     ///
-    /// # Errors The first setting out of its range; nothing has changed then.
+    /// # Errors
+    /// The first setting out of its range; nothing has changed then.
     pub fn handle_config(&mut self, now: u64, config: Config) -> Result<(), ConfigError> {
         config.check()?;
         self.config = config;
@@ -188,7 +191,8 @@ impl Bridge {
     /// Processes a frame for the bridge group address or the SSTP address, as it was on the wire, with its
     /// tag.
     ///
-    /// # Errors The reason for which the frame was refused; it has been counted.
+    /// # Errors
+    /// The reason for which the frame was refused; it has been counted.
     pub fn handle_bpdu(&mut self, now: u64, port: PortId, frame: &[u8]) -> Result<(), BpduError> {
         let Some(config) = self.config.ports.get(&port) else { return Ok(()) };
         let guard = config

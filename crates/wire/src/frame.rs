@@ -14,7 +14,8 @@ pub struct Frame<'a> {
 impl<'a> Frame<'a> {
     /// Returns a view of the frame in `bytes`.
     ///
-    /// # Errors [`Truncated`] when `bytes` is shorter than an Ethernet header.
+    /// # Errors
+    /// [`Truncated`] when `bytes` is shorter than an Ethernet header.
     pub fn new(bytes: &'a [u8]) -> Result<Self, Truncated> {
         if bytes.len() < HEADER_LEN { Err(Truncated) } else { Ok(Self { bytes }) }
     }
@@ -48,7 +49,8 @@ impl<'a> Frame<'a> {
     }
     /// The EtherType behind the outer tag when the frame has one with `tpid`, else [`Frame::ethertype`].
     ///
-    /// # Errors [`Truncated`] when the frame ends inside the tag.
+    /// # Errors
+    /// [`Truncated`] when the frame ends inside the tag.
     pub fn inner_ethertype(&self, tpid: u16) -> Result<u16, Truncated> {
         match self.tag(tpid)? {
             Some(_) => Ok(u16::from_be_bytes([self.bytes[16], self.bytes[17]])),

@@ -45,7 +45,8 @@ impl IpHeader {
     /// `segmented`: the packet is still to be divided into segments (GSO), and its length field is 0 if it is longer
     /// than 65,535 bytes.
     ///
-    /// # Errors [`InvalidHeader`] also for an EtherType that is neither IPv4 nor IPv6.
+    /// # Errors
+    /// [`InvalidHeader`] also for an EtherType that is neither IPv4 nor IPv6.
     pub fn read(ethertype: u16, bytes: &[u8], segmented: bool) -> Result<Self, InvalidHeader> {
         match ethertype {
             IPV4 => Self::read_ipv4(bytes, segmented),

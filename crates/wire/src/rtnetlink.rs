@@ -260,7 +260,8 @@ impl<'a> Route<'a> {
     }
     /// Reads the message behind its header.
     ///
-    /// # Errors [`Malformed`] names what is wrong with the message.
+    /// # Errors
+    /// [`Malformed`] names what is wrong with the message.
     pub fn new(body: &'a [u8]) -> Result<Self, Malformed> {
         let &[family, dest_len, source_len, tos, table, protocol, scope, kind, ref rest @ ..] = body else {
             return Err(Malformed::Short);
@@ -353,7 +354,8 @@ impl<'a> Members<'a> {
 impl<'a> NextHopObject<'a> {
     /// Reads the message behind its header.
     ///
-    /// # Errors [`Malformed`] names what is wrong with the message.
+    /// # Errors
+    /// [`Malformed`] names what is wrong with the message.
     pub fn new(body: &'a [u8]) -> Result<Self, Malformed> {
         if body.len() < NEXTHOP_HEADER {
             return Err(Malformed::Short);

@@ -45,7 +45,8 @@ impl Tag {
 
 /// Inserts a tag in front of the EtherType.
 ///
-/// # Errors [`Truncated`] when the frame ends before an EtherType.
+/// # Errors
+/// [`Truncated`] when the frame ends before an EtherType.
 pub fn push(frame: &mut Vec<u8>, tpid: u16, tag: Tag) -> Result<(), Truncated> {
     if frame.len() < HEADER_LEN {
         return Err(Truncated);
@@ -56,7 +57,8 @@ pub fn push(frame: &mut Vec<u8>, tpid: u16, tag: Tag) -> Result<(), Truncated> {
 
 /// Removes the outer tag, whatever its TPID.
 ///
-/// # Errors [`Truncated`] when the frame ends before the EtherType behind a tag.
+/// # Errors
+/// [`Truncated`] when the frame ends before the EtherType behind a tag.
 pub fn pop(frame: &mut Vec<u8>) -> Result<(), Truncated> {
     if frame.len() < HEADER_LEN + TAG_LEN {
         return Err(Truncated);

@@ -116,8 +116,9 @@ impl Routes {
     /// Carries out a change; `rif` returns whether a router interface exists. Returns the change that undoes
     /// it.
     ///
-    /// # Errors When a reference would be to a missing object, a number is out of range, or a table is full.
-    /// Nothing has changed then.
+    /// # Errors
+    /// When a reference would be to a missing object, a number is out of range, or a table is full. Nothing
+    /// has changed then.
     pub fn change(
         &mut self,
         change: &RouteChange,
