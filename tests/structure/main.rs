@@ -17,7 +17,7 @@ const LAYERS: &[&[&str]] = &[
     &["lanyard-plane", "lanyard-netdev"],
     &["lanyard-config", "lanyard-asic"],
     &["lanyard-offload"],
-    &["lanyard-ebpf", "lanyard-soft", "lanyard-switch", "lanyard-cli"],
+    &["lanyard-ebpf", "lanyard-soft", "lanyard-driver", "lanyard-switch", "lanyard-cli"],
     &["lanyard-daemon", "lanyard-lab", "lanyard-bench"],
     &["lanyard"],
 ];
@@ -28,6 +28,7 @@ const OPERATING_SYSTEM: &[&str] = &[
     "lanyard-asic",
     "lanyard-ebpf",
     "lanyard-soft",
+    "lanyard-driver",
     "lanyard-daemon",
     "lanyard-lab",
     "lanyard-bench",

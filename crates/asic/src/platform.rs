@@ -5,7 +5,7 @@
 //! chip never meets a platform it cannot build. `platforms/*.toml` are the examples; docs/platforms.md explains each key.
 
 use crate::object::{Object, TableKind, Width};
-use lanyard_types::{MAX_PORTS, MacAddr};
+use lanyard_types::{MAX_PORTS, MacAddr, PortId};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -207,6 +207,27 @@ pub struct Split {
     pub speed: u32,
 }
 
+/// A port of the front panel as the kernel's driver of a real chip would present it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Front {
+    /// Its number, which is its port in operations.
+    pub id: PortId,
+    /// The name of its netdev: `swpN`.
+    pub name: String,
+    /// Its MAC address: the platform's base and its number.
+    pub mac: MacAddr,
+    /// Greatest speed in Mbit/s.
+    pub speed_mbps: u32,
+}
+
+impl Front {
+    /// The netdev that the port is connected to when nothing else is said: `swpN-wire`.
+    #[must_use]
+    pub fn wire(&self) -> String {
+        format!("{}-wire", self.name)
+    }
+}
+
 const fn one() -> u32 {
     1
 }
@@ -241,6 +262,16 @@ impl Platform {
         self.port
             .iter()
             .flat_map(|row| (row.first..row.first.saturating_add(row.count)).map(move |n| (n, row)))
+    }
+
+    /// Every front-panel port as a netdev: name, number, address.
+    pub fn front(&self) -> impl Iterator<Item = Front> {
+        let base = self.mac_base().to_u64();
+        self.ports().filter_map(move |(number, row)| {
+            let speed_mbps = row.speeds.iter().copied().max().unwrap_or(0);
+            let mac = MacAddr::from_u64(base + u64::from(number));
+            Some(Front { id: PortId::new(number)?, name: format!("swp{number}"), mac, speed_mbps })
+        })
     }
 
     /// The table that holds objects of a kind, with its memory and the units of one object.

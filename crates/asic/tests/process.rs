@@ -39,7 +39,14 @@ impl Fixture {
             far.push(end);
         }
         let faults = FaultPlan::parse(faults).expect("a plan");
-        let options = Options { platform: platform(APPLIANCE), salt: 7, boot: 42, wires, faults };
+        let options = Options {
+            platform: platform(APPLIANCE),
+            salt: 7,
+            boot: 42,
+            wires,
+            plugs: BTreeMap::new(),
+            faults,
+        };
         let server = Server::new(options, listener).expect("a chip");
         let stopper = server.stopper();
         let thread = Some(std::thread::spawn(move || server.run().expect("it runs")));

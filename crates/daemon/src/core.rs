@@ -164,6 +164,13 @@ impl Core {
                     let name = ctx.port_name(port);
                     ctx.log("PLANE", 5, "PORT", &format!("Interface {name}: {what}"));
                 }
+                PlaneEvent::Chip { up, what } => {
+                    let (severity, mnemonic) = if up { (5, "CHIPUP") } else { (2, "CHIPDOWN") };
+                    ctx.log("PLANE", severity, mnemonic, &what);
+                    ctx.bus.event(EventKind::Resource, "change", || {
+                        announce::object(json!({"chip": if up { "up" } else { "down" }, "text": what}))
+                    });
+                }
                 PlaneEvent::Lost(lost) => {
                     self.ageing.handle(ctx, Learned);
                     ctx.bus.event(EventKind::Fdb, "change", || announce::object(json!({"lost": lost})));

@@ -29,6 +29,8 @@ pub struct Linux {
     netdev: Netdev,
     /// The namespaces of VRFs, and the switch's netdevs that are in them.
     spaces: Spaces,
+    /// VLAN interfaces and subinterfaces leave no checksum and no segmentation to who receives their frames.
+    whole_frames: bool,
     /// Sysctls by VRF and index, of netdevs that the configuration names.
     hosts: BTreeMap<(Option<String>, u32), HostStack>,
 }
@@ -39,7 +41,13 @@ impl Linux {
     /// # Errors
     /// When the kernel gives no netlink socket.
     pub fn open() -> io::Result<Self> {
-        Ok(Self { netdev: Netdev::open()?, spaces: Spaces::open()?, hosts: BTreeMap::new() })
+        let (netdev, spaces) = (Netdev::open()?, Spaces::open()?);
+        Ok(Self { netdev, spaces, whole_frames: false, hosts: BTreeMap::new() })
+    }
+    /// Has new VLAN interfaces and subinterfaces leave no checksum and no segmentation to who receives their frames: a chip
+    /// does neither.
+    pub fn whole_frames(&mut self, whole: bool) {
+        self.whole_frames = whole;
     }
     /// Takes over the record of an earlier run: the VRF of each netdev of the switch, and the
     /// namespaces it created.
@@ -102,6 +110,10 @@ impl Linux {
     fn mark_pair(&self, name: &str, peer: &str, alias: &str) -> Result<()> {
         // Forwarding is off on a new pair, whatever the namespace's default is.
         let _ = sysctl::set_ipv4_conf(name, "forwarding", "0");
+        if self.whole_frames {
+            let off = ["tx-checksum-ip-generic", "tx-tcp-segmentation", "tx-tcp6-segmentation"];
+            self.netdev.set_features(name, &off.map(|feature| (feature, false)))?;
+        }
         for end in [name, peer] {
             self.netdev.set_alias(self.index(end)?, alias)?;
         }

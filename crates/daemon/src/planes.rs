@@ -1,9 +1,12 @@
 //! Chooses and opens the plane: the one that `--plane` names, or the best one available.
 
 use crate::paths::Paths;
+use lanyard_driver::AsicPlane;
+use lanyard_driver::chip::Place;
 use lanyard_ebpf::EbpfPlane;
 use lanyard_plane::Plane;
 use lanyard_soft::SoftPlane;
+use std::path::PathBuf;
 
 /// `--plane`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,8 +17,17 @@ pub enum Choice {
     Ebpf,
     /// The soft plane in this process.
     Soft,
-    /// The virtual switch chip, which this version does not have.
+    /// A switch chip, by way of its SDK.
     Asic,
+}
+
+/// What `--plane asic` is started with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chip {
+    /// The platform file.
+    pub platform: PathBuf,
+    /// What a chip that is started has its ports connected to: `PORT=NETDEV`.
+    pub wires: Vec<String>,
 }
 
 /// A plane, and why it is not a better one.
@@ -24,28 +36,37 @@ pub struct Opened {
     pub plane: Box<dyn Plane>,
     /// Why `auto` did not choose `ebpf`.
     pub reason: Option<String>,
-    /// True when an eBPF plane of this instance was forwarding already.
+    /// True when a plane of this instance was forwarding already.
     pub was_live: bool,
 }
 
-/// Opens a plane for `instance`, and adopts an existing one.
+/// Opens a plane for `instance`, and adopts an existing one. `chip` is needed for a chip that no earlier run has driven.
 ///
 /// # Errors
 /// Why the requested plane is not available.
-pub fn open(choice: Choice, instance: &str, paths: &Paths) -> Result<Opened, String> {
+pub fn open(choice: Choice, chip: Option<&Chip>, instance: &str, paths: &Paths) -> Result<Opened, String> {
     let options = ebpf_options(instance, paths);
     let was_live = EbpfPlane::is_live(&options);
     let ebpf = || ebpf(&options);
     let opened = |plane| Opened { plane, reason: None, was_live };
+    let known = known_chip(paths);
+    if let Some(chip) = chip.or(known.as_ref()) {
+        return match choice {
+            Choice::Asic if was_live => Err(twice("asic", "eBPF", instance)),
+            Choice::Asic | Choice::Auto => asic(chip, instance, paths),
+            Choice::Ebpf => Err(twice("ebpf", "asic", instance)),
+            Choice::Soft => Err(twice("soft", "asic", instance)),
+        };
+    }
     match choice {
         Choice::Ebpf => ebpf().map(opened).map_err(|reason| format!("plane ebpf is not available: {reason}")),
-        Choice::Soft if was_live => Err(twice(instance)),
+        Choice::Soft if was_live => Err(twice("soft", "eBPF", instance)),
         Choice::Soft => soft().map(opened).map_err(|reason| format!("plane soft is not available: {reason}")),
-        Choice::Asic => Err("plane asic is not available in this version".into()),
+        Choice::Asic => Err("plane asic needs a platform: name its file with `--platform FILE`".into()),
         Choice::Auto => match ebpf() {
             Ok(plane) => Ok(opened(plane)),
             Err(reason) if was_live => {
-                Err(format!("plane ebpf is not available: {reason}; {}", twice(instance)))
+                Err(format!("plane ebpf is not available: {reason}; {}", twice("soft", "eBPF", instance)))
             }
             Err(reason) => match soft() {
                 Ok(plane) => Ok(Opened { plane, reason: Some(reason), was_live }),
@@ -55,16 +76,62 @@ pub fn open(choice: Choice, instance: &str, paths: &Paths) -> Result<Opened, Str
     }
 }
 
+/// The chip that a run of this instance has driven and left.
+fn known_chip(paths: &Paths) -> Option<Chip> {
+    let text = std::fs::read_to_string(chip_file(paths)).ok()?;
+    let mut lines = text.lines();
+    let platform = lines.next().filter(|line| !line.is_empty())?;
+    Some(Chip { platform: platform.into(), wires: lines.map(str::to_owned).collect() })
+}
+
+/// Where the chip of an instance is remembered: its platform file, then its wires, a line each.
+fn chip_file(paths: &Paths) -> PathBuf {
+    paths.run.join("chip")
+}
+
+/// The socket of the chip that an instance drives: one in its run directory; the default instance joins also a chip that was
+/// started by hand, at the default socket of `lanyard asic`.
+fn chip_socket(instance: &str, paths: &Paths) -> PathBuf {
+    let own = paths.run.join("asic.sock");
+    let shared = paths.run.parent().map(|all| all.join("asic.sock"));
+    match shared.filter(|shared| instance == "default" && !own.exists() && shared.exists()) {
+        Some(shared) => shared,
+        None => own,
+    }
+}
+
+fn asic(chip: &Chip, instance: &str, paths: &Paths) -> Result<Opened, String> {
+    let wrong = |reason: String| format!("plane asic is not available: {reason}");
+    let platform = std::fs::canonicalize(&chip.platform)
+        .map_err(|error| wrong(format!("{}: {error}", chip.platform.display())))?;
+    let place = Place {
+        socket: chip_socket(instance, paths),
+        pid_file: paths.run.join("chip.pid"),
+        log: paths.run.join("chip.log"),
+        program: std::env::current_exe().ok(),
+        platform: platform.clone(),
+        wires: chip.wires.clone(),
+    };
+    let was_live = AsicPlane::is_live(&place);
+    let options = lanyard_driver::Options { instance: instance.to_owned(), place, run: paths.run.clone() };
+    let plane = AsicPlane::open(options).map_err(|error| wrong(error.to_string()))?;
+    let lines: Vec<String> =
+        std::iter::once(platform.display().to_string()).chain(chip.wires.iter().cloned()).collect();
+    std::fs::write(chip_file(paths), lines.join("\n") + "\n").map_err(|error| wrong(error.to_string()))?;
+    Ok(Opened { plane: Box::new(plane), reason: None, was_live })
+}
+
 /// How the eBPF plane of `instance` is opened.
 pub(crate) fn ebpf_options(instance: &str, paths: &Paths) -> lanyard_ebpf::Options {
     lanyard_ebpf::Options { state_dir: paths.run.clone(), ..lanyard_ebpf::Options::new(instance) }
 }
 
-/// Why the soft plane is refused while an eBPF plane is forwarding, and what to do.
-fn twice(instance: &str) -> String {
+/// Why a plane is refused while another one of the instance is forwarding, and what to do.
+fn twice(refused: &str, live: &str, instance: &str) -> String {
+    let flag = live.to_lowercase();
     format!(
-        "plane soft is refused, because the eBPF plane of instance {instance} is forwarding and every frame would be \
-         forwarded twice: start with `--plane ebpf` and the rights it needs (CAP_NET_ADMIN, CAP_BPF, CAP_PERFMON), or \
+        "plane {refused} is refused, because the {live} plane of instance {instance} is forwarding and every frame would be \
+         forwarded twice: start with `--plane {flag}` and the rights it needs (CAP_NET_ADMIN, CAP_BPF, CAP_PERFMON), or \
          remove that plane first: `lanyard detach --instance {instance}`"
     )
 }
@@ -92,16 +159,20 @@ mod tests {
     }
 
     #[test]
-    fn a_chip_is_refused() {
+    fn a_chip_needs_a_platform_that_exists() {
         let directory = tempfile::tempdir().expect("a directory");
         let paths = Paths::below(directory.path());
-        let error = open(Choice::Asic, "lanyard-test-absent", &paths).map(drop).expect_err("there is none");
-        assert_eq!(error.to_string(), "plane asic is not available in this version");
+        let refused = |chip: Option<&Chip>| {
+            open(Choice::Asic, chip, "lanyard-test-absent", &paths).map(drop).expect_err("there is none")
+        };
+        assert!(refused(None).contains("--platform FILE"));
+        let absent = Chip { platform: "/nowhere/platform.toml".into(), wires: Vec::new() };
+        assert!(refused(Some(&absent)).contains("/nowhere/platform.toml: No such file"));
     }
 
     #[test]
     fn a_second_plane_is_refused_with_the_way_out() {
-        let text = twice("sw1");
+        let text = twice("soft", "eBPF", "sw1");
         for part in ["instance sw1 is forwarding", "--plane ebpf", "lanyard detach --instance sw1"] {
             assert!(text.contains(part), "{part}: {text}");
         }

@@ -13,7 +13,7 @@ use crate::linux::Linux;
 use crate::log::Log;
 use crate::os;
 use crate::paths::{Paths, check_instance};
-use crate::planes::{self, Choice, Opened};
+use crate::planes::{self, Chip, Choice, Opened};
 use crate::protocols::Protocols;
 use crate::protocols::keeper::{self, Keeper};
 use crate::protocols::trees::Trees;
@@ -48,6 +48,8 @@ pub struct Options {
     pub config: Option<PathBuf>,
     /// `--plane`.
     pub plane: Choice,
+    /// `--platform` and `--wire`, for [`Choice::Asic`].
+    pub chip: Option<Chip>,
 }
 
 /// How long the start waits for links that are coming up.
@@ -113,6 +115,7 @@ fn assemble(options: &Options, paths: &Paths, quiet: bool) -> Result<(Core, bool
         }
     }
     instance::settle(paths)?;
+    kernel.whole_frames(plane.capabilities().name == "asic");
     kernel.adopt(&found.record.homes, found.record.namespaces.iter());
     let mut facts = kernel.facts().map_err(|error| error.to_string())?;
     let touched: Vec<String> = found.record.originals.keys().cloned().collect();
@@ -122,7 +125,9 @@ fn assemble(options: &Options, paths: &Paths, quiet: bool) -> Result<(Core, bool
     let clock = Clock::start();
     let mut plane = plane;
     let (protocols, trees) = protocols(&mut *plane, &clock, paths, has_ports)?;
-    let switch = Switch::new(identity, facts, plane.state(), found.record).resuming(trees);
+    let switch = Switch::new(identity, facts, plane.state(), found.record)
+        .with_fixed_ports(plane.fixed_ports())
+        .resuming(trees);
     let startup_file = options.config.clone().unwrap_or_else(|| paths.startup_config());
     let plane_since = plane_since(paths, plane.state().ports.is_empty());
     let following = Following::new().map_err(|error| format!("event loop: {error}"))?;
@@ -162,11 +167,12 @@ fn protocols(
 /// A plane that an instance of this name has left in a namespace that no longer exists is of no
 /// use.
 fn open_plane(options: &Options, paths: &Paths, found: &Found) -> Result<Opened, String> {
-    let mut opened = planes::open(options.plane, &options.instance, paths)?;
+    let chip = options.chip.as_ref();
+    let mut opened = planes::open(options.plane, chip, &options.instance, paths)?;
     if found.elsewhere.is_some() && !opened.plane.state().ports.is_empty() {
         opened.plane.detach().map_err(|error| error.to_string())?;
         drop(opened);
-        opened = planes::open(options.plane, &options.instance, paths)?;
+        opened = planes::open(options.plane, chip, &options.instance, paths)?;
     }
     Ok(opened)
 }
@@ -505,7 +511,8 @@ pub fn detach(instance: &str) -> Result<(), String> {
     if instance::found(&paths).any {
         let paths = Paths::make(instance)?;
         let _lock = Lock::take(instance, &paths)?;
-        let options = Options { instance: instance.to_owned(), config: None, plane: Choice::Auto };
+        let options =
+            Options { instance: instance.to_owned(), config: None, plane: Choice::Auto, chip: None };
         let assembled = assemble(&options, &paths, true).or_else(|reason| {
             // A plane that cannot be opened any more, by this program or with these rights, is
             // removed without opening it.

@@ -158,7 +158,7 @@ impl EbpfPlane {
                 }
                 Some(bytes)
             }
-            Hook::Soft | Hook::None => {
+            Hook::Soft | Hook::Asic | Hook::None => {
                 return Err(system("a dry run", format!("the hook {} has none", hook.name())));
             }
         };

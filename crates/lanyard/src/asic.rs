@@ -20,7 +20,8 @@ pub(crate) struct AsicArgs {
     /// The chip's SDK socket [default: /run/lanyard/asic.sock, or below XDG_RUNTIME_DIR]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Connect a front-panel port to a netdev of this namespace: swp1=eth0; may be given more than once
+    /// Connect a front-panel port to a netdev of this namespace: swp1=eth0; may be given more than once [default: a port
+    /// is connected to the netdev swpN-wire whenever there is one]
     #[arg(long, value_name = "PORT=NETDEV", value_parser = wire)]
     wire: Vec<(PortId, String)>,
     /// A fault plan: operations that fail, are slow, or end the chip (docs/sdk.md)
@@ -52,11 +53,13 @@ pub(crate) fn run(args: &AsicArgs) -> Result<ExitCode, String> {
         None => FaultPlan::default(),
     };
     let mut wires = BTreeMap::new();
+    let mut plugs: BTreeMap<PortId, String> = platform.front().map(|port| (port.id, port.wire())).collect();
     for (port, netdev) in &args.wire {
         let wire = Wire::netdev(netdev).map_err(|error| error.to_string())?;
         if wires.insert(*port, wire).is_some() {
             return Err(format!("swp{port} is connected twice"));
         }
+        plugs.insert(*port, netdev.clone());
     }
     let socket = args.socket.clone().unwrap_or_else(default_socket);
     if let Some(directory) = socket.parent() {
@@ -75,6 +78,7 @@ pub(crate) fn run(args: &AsicArgs) -> Result<ExitCode, String> {
         salt: args.salt.unwrap_or_else(|| random.hash_one(0_u8)),
         boot: random.hash_one(1_u8) | 1,
         wires,
+        plugs,
         faults,
     };
     let server = Server::new(options, listener).map_err(|error| error.to_string())?;

@@ -11,7 +11,7 @@ mod plain;
 mod version;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use lanyard_daemon::planes::Choice;
+use lanyard_daemon::planes::{Chip, Choice};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -73,6 +73,10 @@ struct RunArgs {
     /// The platform file of the chip to simulate, for `--plane asic`
     #[arg(long, value_name = "FILE")]
     platform: Option<PathBuf>,
+    /// Connect a port of the chip that is started to a netdev of this namespace: swp1=eth0; may be given more than once
+    /// [default: swpN is connected to the netdev swpN-wire whenever there is one]
+    #[arg(long, value_name = "PORT=NETDEV", requires = "platform")]
+    wire: Vec<String>,
     /// Only check a configuration file: print the lines that would be refused
     #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "platform"])]
     check: Option<PathBuf>,
@@ -180,7 +184,9 @@ fn run(args: RunArgs) -> Result<ExitCode, String> {
     {
         return Err(format!("--platform {}: only plane asic has a platform", platform.display()));
     }
-    let options = lanyard_daemon::Options { instance: args.instance, config: args.config, plane };
+    let wires = args.wire;
+    let chip = args.platform.map(|platform| Chip { platform, wires });
+    let options = lanyard_daemon::Options { instance: args.instance, config: args.config, plane, chip };
     lanyard_daemon::run(&options).map(|()| ExitCode::SUCCESS)
 }
 

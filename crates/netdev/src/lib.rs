@@ -25,6 +25,7 @@ mod qdisc;
 mod route;
 mod socket;
 pub mod sysctl;
+mod tap;
 mod watch;
 
 pub use error::{Error, Result};
@@ -38,6 +39,7 @@ pub use packet::{Packet, PacketRing, PacketSocket, RingFrame, RingShape, VNET_HE
 use socket::Channel;
 use std::cell::RefCell;
 use std::io;
+pub use tap::Tap;
 pub use watch::{Changed, Watch};
 
 /// A connection to the kernel's network configuration, in the network namespace of the thread that opened it.

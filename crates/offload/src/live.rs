@@ -7,9 +7,13 @@ use lanyard_asic::sdk::message::{Answer, Event, Incoming, Notice, Request, Welco
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
+use std::time::Duration;
 
 /// Most requests of one write to the socket.
 const GATHERED: usize = 256;
+
+/// A chip that has answered nothing for so long counts as gone.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// See the module.
 #[derive(Debug)]
@@ -115,8 +119,9 @@ impl Hardware for Live {
             }
         }
         while wait && self.answers.is_empty() && !self.under_way.is_empty() {
-            match self.incoming.recv() {
+            match self.incoming.recv_timeout(PATIENCE) {
                 Ok(incoming) => self.heard(incoming),
+                // A chip that has stopped is as good as one that has gone.
                 Err(_) => self.gone(),
             }
         }

@@ -20,6 +20,7 @@ pub use lanyard_pipeline::tables::trap::TrapCounters;
 pub use lanyard_pipeline::trace::Trace;
 
 use lanyard_types::{AdjacencyId, FrameCount, PortId, TrapGroup, TrapReason, VlanId, VrfId};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -85,6 +86,11 @@ pub trait Plane {
     fn clear_counters(&mut self, port: PortId);
     /// The hook at which the port's frames enter the pipeline now.
     fn port_hook(&self, port: PortId) -> Hook;
+
+    /// Ports whose numbers the plane decides, by the names of their netdevs: those of a chip's front panel.
+    fn fixed_ports(&self) -> BTreeMap<String, PortId> {
+        BTreeMap::new()
+    }
 
     /// Remarks on how the port's frames are forwarded now, one sentence each, for `show interfaces`.
     fn port_notes(&self, _port: PortId) -> Vec<String> {
@@ -186,6 +192,8 @@ pub enum Hook {
     Xdp,
     /// A packet socket of the soft plane.
     Soft,
+    /// A switch chip.
+    Asic,
     /// No hook (the netdev is missing).
     None,
 }
@@ -198,6 +206,7 @@ impl Hook {
             Self::Tc => "tc",
             Self::Xdp => "xdp",
             Self::Soft => "soft",
+            Self::Asic => "asic",
             Self::None => "none",
         }
     }
@@ -298,6 +307,13 @@ pub enum PlaneEvent {
         /// The port.
         port: PortId,
         /// What has changed and why, as part of a sentence.
+        what: String,
+    },
+    /// The switch chip has ended and the software plane forwards, or a chip forwards again.
+    Chip {
+        /// True when the chip forwards.
+        up: bool,
+        /// What has happened, as a sentence without its full stop.
         what: String,
     },
     /// The number of events that were lost because the ring was full.

@@ -6,18 +6,27 @@
 use lanyard_plane::PlaneState;
 use lanyard_types::{MAX_PORTS, PortId};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Numbers by interface name. A VLAN interface is listed under the name of its pipeline end, `lyN`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PortIds {
     by_name: BTreeMap<String, PortId>,
+    /// Numbers that belong to interfaces of these names, configured or not.
+    fixed: Arc<BTreeMap<String, PortId>>,
 }
 
 impl PortIds {
     /// Takes over the numbers of a plane that is already running.
     #[must_use]
     pub fn adopt(state: &PlaneState) -> Self {
-        Self { by_name: state.ports.iter().map(|(port, state)| (state.name.clone(), *port)).collect() }
+        let by_name = state.ports.iter().map(|(port, state)| (state.name.clone(), *port)).collect();
+        Self { by_name, fixed: Arc::default() }
+    }
+    /// With numbers that the plane decides ([`lanyard_plane::Plane::fixed_ports`]).
+    #[must_use]
+    pub fn with_fixed(self, fixed: BTreeMap<String, PortId>) -> Self {
+        Self { fixed: Arc::new(fixed), ..self }
     }
     /// The number of this interface.
     #[must_use]
@@ -45,15 +54,16 @@ impl PortIds {
     /// When there are more names than ports.
     pub fn assign(&self, names: impl IntoIterator<Item = String>) -> Result<Self, String> {
         let names: Vec<String> = names.into_iter().collect();
-        let mut next = Self::default();
+        let mut next = Self { fixed: self.fixed.clone(), ..Self::default() };
         for name in &names {
-            if let Some(port) = self.get(name) {
+            if let Some(port) = self.fixed.get(name).copied().or_else(|| self.get(name)) {
                 next.by_name.insert(name.clone(), port);
             }
         }
-        let taken: BTreeSet<PortId> = next.by_name.values().copied().collect();
+        let mut taken: BTreeSet<PortId> = next.by_name.values().copied().collect();
+        taken.extend(self.fixed.values());
         let held: BTreeSet<PortId> = self.by_name.values().copied().collect();
-        let never = PortId::all().filter(|port| !held.contains(port));
+        let never = PortId::all().filter(|port| !held.contains(port) && !taken.contains(port));
         let given_up = held.iter().copied().filter(|port| !taken.contains(port));
         let mut free = never.chain(given_up);
         for name in names {
@@ -100,6 +110,17 @@ mod tests {
             ids = ids.assign(names(list)).expect("few ports");
             assert_eq!(show(&ids), want, "{list}");
         }
+    }
+
+    #[test]
+    fn fixed_numbers_belong_to_their_names() {
+        let fixed = [("swp1".to_owned(), PortId::new(1)), ("swp3".to_owned(), PortId::new(3))];
+        let fixed = fixed.into_iter().filter_map(|(name, port)| Some((name, port?))).collect();
+        let ids = PortIds::default().with_fixed(fixed);
+        let ids = ids.assign(names("ly10 swp3 ly20 ly30")).expect("few ports");
+        assert_eq!(show(&ids), "ly10=2 ly20=4 ly30=5 swp3=3");
+        let ids = ids.assign(names("ly10 ly30 swp1")).expect("few ports");
+        assert_eq!(show(&ids), "ly10=2 ly30=5 swp1=1");
     }
 
     #[test]

@@ -91,6 +91,11 @@ impl Switch {
             found: None,
         }
     }
+    /// Sets the port numbers that the plane decides.
+    #[must_use]
+    pub fn with_fixed_ports(self, fixed: std::collections::BTreeMap<String, lanyard_types::PortId>) -> Self {
+        Self { ports: self.ports.with_fixed(fixed), ..self }
+    }
     /// Sets the state from which spanning tree resumes when the first configuration turns it on.
     #[must_use]
     pub fn resuming(self, found: Option<Snapshot>) -> Self {

@@ -1,6 +1,7 @@
 //! The wires of the front panel: netdevs through packet sockets, and datagram sockets for tests and simulation.
 
-use lanyard_netdev::{Netdev, PacketSocket};
+use super::segments;
+use lanyard_netdev::{Netdev, PacketSocket, sysctl};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixDatagram;
@@ -9,6 +10,11 @@ use std::os::unix::net::UnixDatagram;
 const MAX_FRAME: usize = 9_234;
 /// Frames taken from one wire before the others have their turn.
 const TURN: usize = 64;
+
+/// True when a netdev of this name exists in this namespace.
+pub(super) fn exists(name: &str) -> bool {
+    nix::net::if_::if_nametoindex(name).is_ok()
+}
 
 /// What a port of the front panel is connected to.
 #[derive(Debug)]
@@ -32,8 +38,22 @@ impl Wire {
     pub fn netdev(name: &str) -> io::Result<Self> {
         let wrong = |error: &dyn std::fmt::Display| io::Error::other(format!("{name}: {error}"));
         let link = Netdev::open()?.link(name).map_err(|error| wrong(&error))?;
-        let socket = PacketSocket::open(link.ifindex).map_err(|error| wrong(&error))?;
+        let socket = PacketSocket::open_pending(link.ifindex).map_err(|error| wrong(&error))?;
         Ok(Self::Netdev { ifindex: link.ifindex, socket })
+    }
+    /// Connects to a netdev that is a wire and nothing else: it is set up, and the host's own IP stack is kept off it.
+    ///
+    /// # Errors
+    /// As for [`Wire::netdev`].
+    pub fn plug(name: &str) -> io::Result<Self> {
+        // Without IPv6 in the kernel there is nothing to switch off.
+        let _ = sysctl::set_disable_ipv6(name, true);
+        let _ = sysctl::set_ipv4_conf(name, "arp_ignore", "8");
+        let wire = Self::netdev(name)?;
+        if let Self::Netdev { ifindex, .. } = &wire {
+            Netdev::open()?.set_up(*ifindex, true).map_err(|error| io::Error::other(error.to_string()))?;
+        }
+        Ok(wire)
     }
     /// Connects to a datagram socket, which must not block.
     ///
@@ -66,7 +86,7 @@ impl Wire {
                 // An error is reported once, and says that the netdev went down: the link is followed elsewhere.
                 Self::Netdev { socket, .. } => match socket.receive() {
                     Ok(Some(packet)) if packet.outgoing => {}
-                    Ok(Some(packet)) => all.push(packet.frame),
+                    Ok(Some(packet)) => all.extend(segments::whole(&packet.pending, packet.frame)),
                     Ok(None) | Err(_) => break,
                 },
                 Self::Datagram(socket) => {
@@ -78,6 +98,15 @@ impl Wire {
             }
         }
         all
+    }
+    /// True when the netdev does not exist any more.
+    pub(super) fn is_gone(&self, netdev: &Netdev) -> bool {
+        match self {
+            Self::Netdev { ifindex, .. } => {
+                netdev.link_by_index(*ifindex).is_err_and(|error| error.is_gone())
+            }
+            Self::Datagram(_) => false,
+        }
     }
     /// True while the wire has a link.
     pub(super) fn is_up(&self, netdev: Option<&Netdev>) -> bool {

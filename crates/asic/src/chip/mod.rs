@@ -9,6 +9,7 @@
 pub mod device;
 pub mod fabric;
 mod links;
+mod segments;
 pub mod serve;
 
 use crate::platform::Platform;

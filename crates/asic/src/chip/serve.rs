@@ -5,6 +5,8 @@
 
 pub use super::links::Wire;
 
+use super::links;
+
 use super::device::{Device, SessionId};
 use crate::platform::Platform;
 use crate::sdk::MAX_MESSAGE;
@@ -44,6 +46,8 @@ pub struct Options {
     pub boot: u64,
     /// What the ports of the front panel are connected to. Those that are left out have no link.
     pub wires: BTreeMap<PortId, Wire>,
+    /// Netdevs that ports are connected to by name, whenever a netdev of that name exists.
+    pub plugs: BTreeMap<PortId, String>,
     /// Faults from the start.
     pub faults: FaultPlan,
 }
@@ -81,6 +85,7 @@ pub struct Server {
     device: Device,
     listener: UnixListener,
     wires: BTreeMap<PortId, Wire>,
+    plugs: BTreeMap<PortId, String>,
     peers: BTreeMap<SessionId, Peer>,
     origin: Instant,
     links_due: u64,
@@ -118,8 +123,11 @@ impl Server {
     pub fn new(options: Options, listener: UnixListener) -> io::Result<Self> {
         let mut device = Device::new(&options.platform, options.salt, options.boot);
         device.set_faults(options.faults);
-        if let Some(stray) =
-            options.wires.keys().find(|port| !device.fabric().ports().any(|known| known == **port))
+        if let Some(stray) = options
+            .wires
+            .keys()
+            .chain(options.plugs.keys())
+            .find(|port| !device.fabric().ports().any(|known| known == **port))
         {
             return Err(io::Error::other(format!("platform {} has no port {stray}", options.platform.name)));
         }
@@ -128,13 +136,12 @@ impl Server {
         Ok(Self {
             device,
             listener,
-            netdev: options
-                .wires
-                .values()
-                .any(|wire| matches!(wire, Wire::Netdev { .. }))
-                .then(Netdev::open)
-                .transpose()?,
+            netdev: (!options.plugs.is_empty()
+                || options.wires.values().any(|wire| matches!(wire, Wire::Netdev { .. })))
+            .then(Netdev::open)
+            .transpose()?,
             wires: options.wires,
+            plugs: options.plugs,
             peers: BTreeMap::new(),
             origin: Instant::now(),
             links_due: 0,
@@ -159,8 +166,7 @@ impl Server {
             let now = self.now();
             if now.as_nanos() >= self.links_due {
                 self.links_due = now.as_nanos() + LINKS_MS * 1_000_000;
-                let netdev = self.netdev.as_ref();
-                self.wires.iter().for_each(|(port, wire)| self.device.link(*port, wire.is_up(netdev)));
+                self.look_at_wires();
             }
             self.device.advance(now);
             if self.device.is_dead() {
@@ -175,6 +181,28 @@ impl Server {
                 return Ok(End::Stopped);
             }
         }
+    }
+
+    /// Connects ports to netdevs that have appeared, disconnects those whose netdev has gone, and follows the links.
+    fn look_at_wires(&mut self) {
+        let netdev = self.netdev.as_ref();
+        let gone = |wire: &Wire| netdev.is_some_and(|netdev| wire.is_gone(netdev));
+        let lost: Vec<PortId> =
+            self.wires.iter().filter(|(_, wire)| gone(wire)).map(|(port, _)| *port).collect();
+        for port in lost {
+            self.wires.remove(&port);
+            self.device.link(port, false);
+        }
+        for (port, name) in &self.plugs {
+            if self.wires.contains_key(port) || !links::exists(name) {
+                continue;
+            }
+            // What refuses now, for want of a right or because it is just being made, is tried again.
+            if let Ok(wire) = Wire::plug(name) {
+                self.wires.insert(*port, wire);
+            }
+        }
+        self.wires.iter().for_each(|(port, wire)| self.device.link(*port, wire.is_up(netdev)));
     }
 
     fn now(&self) -> Timestamp {

@@ -7,8 +7,11 @@ use super::message::{Answer, Incoming, Notice, Refused, Request, Welcome, announ
 use super::operation::Operation;
 use super::{HEADER, MAX_MESSAGE, VERSION};
 use crate::tables::Usage;
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, recv};
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -95,13 +98,7 @@ impl Receiver {
                 self.taken += length;
                 return Ok(Some(incoming));
             }
-            self.buffer.copy_within(self.taken..self.filled, 0);
-            self.filled -= self.taken;
-            self.taken = 0;
-            let wanted = announced(&self.buffer[..self.filled]).ok().flatten().unwrap_or(HEADER);
-            if self.buffer.len() < wanted {
-                self.buffer.resize(wanted, 0);
-            }
+            self.make_room();
             self.stream.set_read_timeout(timeout.filter(|timeout| !timeout.is_zero()))?;
             match self.stream.read(&mut self.buffer[self.filled..]) {
                 Ok(0) => return Err(SdkError::Gone(io::ErrorKind::UnexpectedEof.into())),
@@ -115,10 +112,52 @@ impl Receiver {
         }
     }
 
+    /// The next message that has come, without waiting.
+    ///
+    /// # Errors
+    /// As for [`Receiver::receive`].
+    pub fn ready(&mut self) -> Result<Option<Incoming>, SdkError> {
+        loop {
+            if let Some(message) = self.whole()? {
+                let length = message.len();
+                let incoming =
+                    Incoming::decode(message).map_err(|error| SdkError::Protocol(error.to_string()))?;
+                self.taken += length;
+                return Ok(Some(incoming));
+            }
+            self.make_room();
+            let room = &mut self.buffer[self.filled..];
+            match recv(self.stream.as_raw_fd(), room, MsgFlags::MSG_DONTWAIT) {
+                Ok(0) => return Err(SdkError::Gone(io::ErrorKind::UnexpectedEof.into())),
+                Ok(count) => self.filled += count,
+                Err(Errno::EAGAIN) => return Ok(None),
+                Err(Errno::EINTR) => {}
+                Err(errno) => return Err(SdkError::Gone(errno.into())),
+            }
+        }
+    }
+
+    /// Moves what has not been taken to the front, and grows the buffer to the message that is coming.
+    fn make_room(&mut self) {
+        self.buffer.copy_within(self.taken..self.filled, 0);
+        self.filled -= self.taken;
+        self.taken = 0;
+        let wanted = announced(&self.buffer[..self.filled]).ok().flatten().unwrap_or(HEADER);
+        if self.buffer.len() < wanted {
+            self.buffer.resize(wanted, 0);
+        }
+    }
+
     fn whole(&self) -> Result<Option<&[u8]>, SdkError> {
         let waiting = &self.buffer[self.taken..self.filled];
         let length = announced(waiting).map_err(|error| SdkError::Protocol(error.to_string()))?;
         Ok(length.and_then(|length| waiting.get(..length)))
+    }
+}
+
+impl AsFd for Receiver {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
     }
 }
 
@@ -130,6 +169,7 @@ pub struct Client {
     welcome: Welcome,
     notices: VecDeque<Notice>,
     lost: u64,
+    patience: Option<Duration>,
 }
 
 impl Client {
@@ -151,7 +191,7 @@ impl Client {
         let number = sender.send(&Request::Hello(VERSION, name.to_owned()))?;
         match receiver.receive(None)? {
             Some(Incoming::Answer(to, Answer::Welcome(welcome))) if to == number => {
-                Ok(Self { sender, receiver, welcome, notices: VecDeque::new(), lost: 0 })
+                Ok(Self { sender, receiver, welcome, notices: VecDeque::new(), lost: 0, patience: None })
             }
             Some(Incoming::Answer(_, Answer::Refused(refused))) => Err(refused.into()),
             other => Err(SdkError::Protocol(format!("{other:?} to a hello"))),
@@ -164,6 +204,12 @@ impl Client {
         &self.welcome
     }
 
+    /// Gives the chip so long for each answer. One that does not answer in time counts as gone. Without this call a client
+    /// waits for ever.
+    pub fn set_patience(&mut self, patience: Duration) {
+        self.patience = Some(patience);
+    }
+
     /// Sends a request and waits for its answer. Notices that come before it wait for [`Client::notice`].
     ///
     /// # Errors
@@ -171,7 +217,7 @@ impl Client {
     pub fn ask(&mut self, request: &Request) -> Result<Answer, SdkError> {
         let number = self.sender.send(request)?;
         loop {
-            match self.receiver.receive(None)? {
+            match self.receiver.receive(self.patience)? {
                 Some(Incoming::Answer(to, Answer::Refused(refused))) if to == number => {
                     return Err(refused.into());
                 }
@@ -180,7 +226,7 @@ impl Client {
                     return Err(SdkError::Protocol(format!("request {to}, which was not asked")));
                 }
                 Some(Incoming::Notice(notice)) => self.keep(notice),
-                None => {}
+                None => return Err(SdkError::Gone(io::ErrorKind::TimedOut.into())),
             }
         }
     }
@@ -208,6 +254,10 @@ impl Client {
             }
             None => Ok(None),
         }
+    }
+    /// The notices that wait.
+    pub fn notices(&mut self) -> Vec<Notice> {
+        self.notices.drain(..).collect()
     }
     /// Notices that were dropped here because nobody fetched them.
     #[must_use]

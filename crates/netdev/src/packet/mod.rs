@@ -16,7 +16,7 @@ use std::mem::{size_of, zeroed};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// Largest buffer received, in bytes: 64 KB of segments, their headers and a tag.
-const MAX_FRAME: usize = (64 << 10) + 256;
+const MAX_FRAME: usize = (64 << 10) + 256 + VNET_HEADER_LEN;
 /// The receive buffer requested, in bytes. The kernel grants as much as the rights allow.
 const RECEIVE_BUFFER: libc::c_int = 64 << 20;
 /// Bytes of the two addresses.
@@ -26,6 +26,8 @@ const ADDRESSES: usize = 12;
 #[derive(Debug)]
 pub struct PacketSocket {
     socket: OwnedFd,
+    /// Frames have a virtio_net_hdr.
+    pending: bool,
 }
 
 /// A frame received or sent at a netdev.
@@ -35,6 +37,9 @@ pub struct Packet {
     pub frame: Vec<u8>,
     /// True when the netdev sent it, false when it received it.
     pub outgoing: bool,
+    /// What is left to be done on it, as a `struct virtio_net_hdr` whose offsets are those of [`Packet::frame`]; zeros unless the
+    /// socket was opened by [`PacketSocket::open_pending`].
+    pub pending: [u8; VNET_HEADER_LEN],
 }
 
 impl PacketSocket {
@@ -47,6 +52,17 @@ impl PacketSocket {
         let this = Self::bound(ifindex, libc::ETH_P_ALL as u16)?;
         raw::set_promiscuous(&this.socket, ifindex)?;
         Ok(this)
+    }
+
+    /// As [`Self::open`], but frames come with what their sender has left to be done, checksum and segmentation, instead of
+    /// without a word of it.
+    ///
+    /// # Errors
+    /// As for [`Self::open`].
+    pub fn open_pending(ifindex: u32) -> Result<Self> {
+        let this = Self::open(ifindex)?;
+        raw::set(&this.socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1i32)?;
+        Ok(Self { pending: true, ..this })
     }
 
     /// As [`Self::open`], but sees received frames of one EtherType only, after TC has passed them.
@@ -74,7 +90,7 @@ impl PacketSocket {
             raw::set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &RECEIVE_BUFFER)?;
         }
         raw::bind(&socket, ifindex, protocol)?;
-        Ok(Self { socket })
+        Ok(Self { socket, pending: false })
     }
 
     /// Sends a frame as it is, tags in line.
@@ -82,6 +98,10 @@ impl PacketSocket {
     /// # Errors
     /// When the netdev is down or gone, or the frame is longer than its MTU allows.
     pub fn send(&self, frame: &[u8]) -> Result<()> {
+        if self.pending {
+            let parts = [std::io::IoSlice::new(&[0; VNET_HEADER_LEN]), std::io::IoSlice::new(frame)];
+            return Ok(nix::sys::uio::writev(&self.socket, &parts).map(drop)?);
+        }
         // SAFETY: the bytes live through the call, which only reads them.
         let sent = unsafe { libc::send(self.socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
         if sent < 0 { Err(Error::last_os_error()) } else { Ok(()) }
@@ -116,13 +136,23 @@ impl PacketSocket {
             return Err(Error::other(format!("a frame of {len} bytes is longer than any netdev's")));
         }
         frame.truncate(len);
+        let mut pending = [0; VNET_HEADER_LEN];
+        if self.pending && frame.len() >= VNET_HEADER_LEN {
+            pending.copy_from_slice(&frame[..VNET_HEADER_LEN]);
+            frame.drain(..VNET_HEADER_LEN);
+        }
         frame.shrink_to_fit();
         if let Some(tag) = tag(&message)
             && frame.len() >= ADDRESSES
         {
             frame.splice(ADDRESSES..ADDRESSES, tag);
+            // Header length and start of the checksum.
+            for at in [2, 6] {
+                let moved = u16::from_ne_bytes([pending[at], pending[at + 1]]).wrapping_add(4);
+                pending[at..at + 2].copy_from_slice(&moved.to_ne_bytes());
+            }
         }
-        Ok(Some(Packet { frame, outgoing: from.sll_pkttype == libc::PACKET_OUTGOING }))
+        Ok(Some(Packet { frame, outgoing: from.sll_pkttype == libc::PACKET_OUTGOING, pending }))
     }
 
     /// The number of frames lost since the last call because the receive buffer was full.

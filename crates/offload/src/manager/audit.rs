@@ -9,7 +9,7 @@ use crate::hardware::{Failure, Hardware, await_answer, entries};
 use lanyard_asic::sdk::bytes::Writer;
 use lanyard_asic::sdk::message::{Code, Request};
 use lanyard_asic::sdk::operation::{Operation, OperationKind};
-use lanyard_pipeline::route::RouteTarget;
+use lanyard_pipeline::route::{RouteChange, RouteTarget};
 use std::collections::BTreeMap;
 
 /// Attempts before the chip is given up.
@@ -53,6 +53,40 @@ impl<H: Hardware> Manager<H> {
         Err(OutOfLine(why))
     }
 
+    /// Begins with what the chip holds already: its configuration becomes the manager's. For a manager that has been told
+    /// nothing yet. What a route that traps was to do is not in the chip; until it is told again it traps.
+    ///
+    /// # Errors
+    /// When the chip does not answer. The manager is as it was.
+    pub fn take_over(&mut self) -> Result<Vec<Operation>, Failure> {
+        let actual = entries(&mut self.hardware)?;
+        for operation in &actual {
+            let change = match operation {
+                Operation::Stp(..) => continue,
+                Operation::Adjacency(id, new) => RouteChange::Adjacency(*id, *new),
+                Operation::Group(id, new) => RouteChange::Group(*id, new.clone()),
+                Operation::Route(vrf, prefix, new) => {
+                    self.covers.program((*vrf, *prefix));
+                    RouteChange::Route(*vrf, *prefix, *new)
+                }
+                other => {
+                    if let Operation::Rif(rif, Some(_)) = other {
+                        self.rifs.insert(*rif);
+                    }
+                    self.setup.insert(key(other), other.clone());
+                    continue;
+                }
+            };
+            // Entries come in the order in which they can be made, and the chip has made them.
+            let _ = self.routes.change(&change, |_| true);
+        }
+        self.adopt(&actual);
+        if !actual.is_empty() {
+            self.strategy.resync(&actual);
+        }
+        Ok(actual)
+    }
+
     fn give_up(&mut self) {
         self.down = true;
         self.waiting.clear();
@@ -91,7 +125,9 @@ impl<H: Hardware> Manager<H> {
 
     /// One pass; true when the chip holds what it should.
     fn audit(&mut self) -> Result<bool, Failure> {
-        let actual = entries(&mut self.hardware)?;
+        // States of ports in trees are the protocols', who write them by a connection of their own.
+        let mut actual = entries(&mut self.hardware)?;
+        actual.retain(|operation| operation.kind() != OperationKind::Stp);
         self.strategy.resync(&actual);
         let had: BTreeMap<Vec<u8>, Operation> =
             actual.iter().map(|operation| (key(operation), operation.clone())).collect();
@@ -192,7 +228,8 @@ pub(super) fn key(operation: &Operation) -> Vec<u8> {
 }
 
 /// The operation that removes what another one sets; `None` where there is no such thing.
-fn removal(operation: &Operation) -> Option<Operation> {
+#[must_use]
+pub fn removal(operation: &Operation) -> Option<Operation> {
     Some(match operation {
         Operation::Global(_) => return None,
         Operation::Port(port, _) => Operation::Port(*port, None),

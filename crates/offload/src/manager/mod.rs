@@ -8,6 +8,8 @@
 
 mod audit;
 
+pub use audit::removal;
+
 use crate::cover::{Covers, Prefix};
 use crate::hardware::{Failure, Hardware, Ticket};
 use crate::resources::{Alarm, Alarms};

@@ -53,8 +53,14 @@ impl Rig {
             wires.insert(port(number)?, Wire::datagram(near)?);
             ends.push(far);
         }
-        let options =
-            Options { platform: platform.clone(), salt: 1, boot: 1, wires, faults: FaultPlan::default() };
+        let options = Options {
+            platform: platform.clone(),
+            salt: 1,
+            boot: 1,
+            wires,
+            plugs: BTreeMap::new(),
+            faults: FaultPlan::default(),
+        };
         let server = Server::new(options, listen(&socket)?)?;
         let stopper = server.stopper();
         let thread = std::thread::Builder::new().name("chip".into()).spawn(move || _ = server.run())?;

@@ -1,0 +1,217 @@
+//! The chip's process: starting it, joining one that runs, and the pipeline that takes over when it has ended.
+//!
+//! Invariants: a chip that answers is joined and never started twice; a chip that this driver starts is in a process group of
+//! its own and outlives the driver.
+
+use lanyard_asic::chip::serve::{self, Server, Stopper};
+use lanyard_asic::object::{Object, TableKind, Width};
+use lanyard_asic::platform::{Buffering, Memory, Platform, Table};
+use lanyard_asic::sdk::Client;
+use lanyard_asic::sdk::faults::FaultPlan;
+use lanyard_types::PortId;
+use std::collections::BTreeMap;
+use std::fs;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long a chip that was started may take until it answers.
+const START_WITHIN: Duration = Duration::from_secs(10);
+/// How often it is tried meanwhile.
+const POLL: Duration = Duration::from_millis(5);
+/// How long a chip that was told to end may take.
+const END_WITHIN: Duration = Duration::from_secs(5);
+/// How long a chip may take for an answer.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Where a chip is, and how it is started.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// Its SDK socket.
+    pub socket: PathBuf,
+    /// The file that keeps the number of the process that a driver started.
+    pub pid_file: PathBuf,
+    /// Where a chip that a driver starts writes what it says.
+    pub log: PathBuf,
+    /// The program that has the command `asic`; `None` starts none.
+    pub program: Option<PathBuf>,
+    /// The platform file.
+    pub platform: PathBuf,
+    /// `PORT=NETDEV`, as `lanyard asic --wire` takes them.
+    pub wires: Vec<String>,
+}
+
+/// Connects to the chip of this platform, and starts one when nobody answers. Answers also the process that was started.
+///
+/// # Errors
+/// When the chip that answers is another one, or the one that was started does not answer.
+pub(crate) fn join(place: &Place, platform: &Platform) -> Result<(Client, Option<Child>), String> {
+    if let Ok(client) = Client::connect(&place.socket, "switch") {
+        return checked(client, platform, &place.socket).map(|client| (client, None));
+    }
+    let Some(program) = &place.program else {
+        return Err(format!("{}: no chip answers", place.socket.display()));
+    };
+    let wrong = |error: io::Error| format!("starting the chip: {}: {error}", program.display());
+    let log = fs::OpenOptions::new().create(true).append(true).open(&place.log).map_err(wrong)?;
+    let mut command = Command::new(program);
+    command.arg("asic").arg("--platform").arg(&place.platform).arg("--socket").arg(&place.socket);
+    place.wires.iter().for_each(|wire| _ = command.arg("--wire").arg(wire));
+    // A group of its own: what interrupts the driver does not interrupt the chip.
+    command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+    let mut child = command.spawn().map_err(wrong)?;
+    let deadline = Instant::now() + START_WITHIN;
+    loop {
+        if let Ok(client) = Client::connect(&place.socket, "switch") {
+            let _ = fs::write(&place.pid_file, format!("{}\n", child.id()));
+            return checked(client, platform, &place.socket).map(|client| (client, Some(child)));
+        }
+        let ended = child.try_wait().map_err(wrong)?;
+        if ended.is_some() || Instant::now() >= deadline {
+            let _ = child.kill();
+            let _ = child.wait();
+            let said = fs::read_to_string(&place.log).unwrap_or_default();
+            let last = said.lines().last().unwrap_or("it said nothing").to_owned();
+            return Err(format!("the chip does not answer at {}: {last}", place.socket.display()));
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+fn checked(mut client: Client, platform: &Platform, socket: &Path) -> Result<Client, String> {
+    client.set_patience(PATIENCE);
+    let found = &client.welcome().platform;
+    if *found != platform.name {
+        return Err(format!(
+            "{}: the chip there is of platform {found}, and the platform file says {}: end that chip, or start with its file",
+            socket.display(),
+            platform.name
+        ));
+    }
+    Ok(client)
+}
+
+/// Ends a chip that a driver has started, and removes its files. One that was started by hand stays.
+pub fn end(place: &Place) {
+    let pid = fs::read_to_string(&place.pid_file).ok().and_then(|text| text.trim().parse::<i32>().ok());
+    if let Some(pid) = pid.filter(|pid| is_chip(*pid)) {
+        let pid = nix::unistd::Pid::from_raw(pid);
+        let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
+        let deadline = Instant::now() + END_WITHIN;
+        // As a child of this process it stays until somebody waits for it; of another one it is gone.
+        while is_chip(pid.as_raw()) && Instant::now() < deadline {
+            let _ = nix::sys::wait::waitpid(pid, Some(nix::sys::wait::WaitPidFlag::WNOHANG));
+            std::thread::sleep(POLL);
+        }
+        let _ = fs::remove_file(&place.socket);
+    }
+    let _ = fs::remove_file(&place.pid_file);
+}
+
+/// True when the process with this number is a chip: numbers are used again.
+fn is_chip(pid: i32) -> bool {
+    fs::read(format!("/proc/{pid}/cmdline"))
+        .is_ok_and(|line| line.split(|byte| *byte == 0).nth(1) == Some(b"asic".as_slice()))
+}
+
+/// The pipeline in this process at the wires of a chip that has ended. It speaks the SDK as a chip does, its tables are large
+/// and its bus takes no time.
+#[derive(Debug)]
+pub(crate) struct Software {
+    pub(crate) socket: PathBuf,
+    stopper: Stopper,
+    threads: Vec<JoinHandle<()>>,
+    stop: Arc<AtomicBool>,
+}
+
+/// How often it is tried whether a chip answers again.
+const REJOIN: Duration = Duration::from_millis(500);
+
+impl Software {
+    /// Starts it on a thread of its own. Another one calls `found` whenever a chip answers at `watched`.
+    ///
+    /// # Errors
+    /// When the system has no socket or no thread left.
+    pub(crate) fn start(
+        platform: &Platform,
+        plugs: BTreeMap<PortId, String>,
+        socket: &Path,
+        watched: PathBuf,
+        found: impl Fn() + Send + 'static,
+    ) -> io::Result<Self> {
+        let _ = fs::remove_file(socket);
+        let listener = serve::listen(socket)?;
+        let random = RandomState::new();
+        let options = serve::Options {
+            platform: unlimited(platform),
+            salt: random.hash_one(0_u8),
+            boot: random.hash_one(1_u8) | 1,
+            wires: BTreeMap::new(),
+            plugs,
+            faults: FaultPlan::default(),
+        };
+        let server = Server::new(options, listener)?;
+        let stopper = server.stopper();
+        let run = move || drop(server.run());
+        let thread = std::thread::Builder::new().name("lanyard-takeover".into()).spawn(run)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut software =
+            Self { socket: socket.to_owned(), stopper, threads: vec![thread], stop: stop.clone() };
+        let watch = move || {
+            while !stop.load(Ordering::Acquire) {
+                if Client::connect(&watched, "probe").is_ok() {
+                    found();
+                }
+                std::thread::park_timeout(REJOIN);
+            }
+        };
+        software.threads.push(std::thread::Builder::new().name("lanyard-rejoin".into()).spawn(watch)?);
+        Ok(software)
+    }
+}
+
+impl Drop for Software {
+    fn drop(&mut self) {
+        self.stopper.stop();
+        self.stop.store(true, Ordering::Release);
+        for thread in self.threads.drain(..) {
+            thread.thread().unpark();
+            // A thread that panicked has printed its message.
+            let _ = thread.join();
+        }
+        let _ = fs::remove_file(&self.socket);
+    }
+}
+
+/// The name of the platform that [`Software`] has.
+pub(crate) const SOFTWARE: &str = "software";
+
+/// The front panel of a platform before tables as large as this machine allows.
+pub(crate) fn unlimited(platform: &Platform) -> Platform {
+    let table = |name: &str, kind: TableKind, size: u32| {
+        let objects = Object::ALL.into_iter().filter(|object| object.fits(kind));
+        // TCAMs hold prefixes as well, and each object has one table.
+        let objects = objects.filter(|object| kind != TableKind::Tcam || !object.fits(TableKind::Lpm));
+        let (ways, banks, moves) = if kind == TableKind::Exact { (16, 4, 4) } else { (1, 1, 0) };
+        let holds = objects.map(|object| (object, Width::new(1))).collect();
+        Table { name: name.into(), kind, size, ways, banks, moves, holds }
+    };
+    let tables = vec![
+        table("addresses", TableKind::Exact, 1 << 18),
+        table("routes", TableKind::Lpm, 1 << 21),
+        table("rules", TableKind::Tcam, 1 << 14),
+        table("objects", TableKind::Index, 1 << 18),
+    ];
+    let size = tables.iter().map(|table| table.size).sum();
+    let memory = vec![Memory { name: "memory".into(), size, granularity: 1, table: tables }];
+    let mut software = Platform { name: SOFTWARE.into(), memory, ..platform.clone() };
+    (software.bus.write_us, software.bus.query_us, software.bus.bulk) = (0, 0, 4096);
+    (software.buffer.at, software.buffer.queue) = (Buffering::Ingress, 4096);
+    software
+}

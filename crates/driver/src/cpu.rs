@@ -1,0 +1,381 @@
+//! The CPU port by way of this process: the thread that carries frames between the chip's connection and netdevs, and what it
+//! tells the rest of the driver.
+//!
+//! From the chip: a frame for an interface goes to that interface's netdev, a frame for the control plane waits for the
+//! protocols, an event waits for management. From a netdev: what the kernel sends at `swpN` leaves the chip at that port as it
+//! is; what it sends at a VLAN interface or a subinterface enters the chip's pipeline there.
+//!
+//! Invariants: every queue is bounded, and what is lost is counted and told; no lock is held while a frame is read or written.
+
+use lanyard_asic::chip::device::wants;
+use lanyard_asic::sdk::Client;
+use lanyard_asic::sdk::client::{Receiver, Sender};
+use lanyard_asic::sdk::cpu::CpuHeader;
+use lanyard_asic::sdk::message::{Event, Incoming, LearnedEntry, Notice, Request};
+use lanyard_netdev::{PacketSocket, Tap};
+use lanyard_plane::{FdbEntry, FdbKind, PlaneEvent, Trapped};
+use lanyard_types::{PortId, Stage, TrapGroup, TrapReason};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+/// Most events that wait for management.
+const MAX_EVENTS: usize = 1 << 16;
+/// Most trapped frames that wait for the protocols.
+const MAX_TRAPS: usize = 1024;
+/// Frames taken from one netdev, and messages from the chip, before the others have their turn.
+const TURN: usize = 64;
+/// Longest frame that the CPU port takes, in bytes.
+const MAX_FRAME: usize = lanyard_asic::sdk::MAX_FRAME;
+
+/// A netdev behind the CPU port.
+#[derive(Debug)]
+pub(crate) enum Outlet {
+    /// A port of the front panel.
+    Tap(Tap),
+    /// The pipeline's end of a VLAN interface or a subinterface, with its index.
+    Socket(u32, PacketSocket),
+}
+
+impl Outlet {
+    fn fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tap(tap) => tap.as_fd(),
+            Self::Socket(_, socket) => socket.as_fd(),
+        }
+    }
+    fn send(&self, frame: &[u8]) -> bool {
+        match self {
+            Self::Tap(tap) => tap.send(frame).is_ok(),
+            Self::Socket(_, socket) => socket.send(frame).is_ok(),
+        }
+    }
+    /// The header of a frame that the kernel has sent here.
+    fn header(&self, port: PortId) -> CpuHeader {
+        let pipeline = matches!(self, Self::Socket(..));
+        CpuHeader { pipeline, to: Some(port), ..CpuHeader::default() }
+    }
+}
+
+/// What the thread shares with management and with the protocols.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    inner: Mutex<Inner>,
+    /// Readable while events wait.
+    pub(crate) bell: EventFd,
+    /// Readable while trapped frames wait.
+    pub(crate) trap_bell: EventFd,
+    /// Wakes the thread.
+    wake: EventFd,
+}
+
+/// Frames for the control plane.
+#[derive(Debug, Clone)]
+pub(crate) struct TrapCounts {
+    pub(crate) reasons: [u64; TrapReason::SLOTS],
+    pub(crate) lost: [u64; TrapGroup::SLOTS],
+}
+
+#[derive(Debug)]
+struct Inner {
+    events: Vec<PlaneEvent>,
+    lost: u64,
+    traps: VecDeque<Trapped>,
+    counts: TrapCounts,
+    outlets: BTreeMap<PortId, Arc<Outlet>>,
+    /// Raised whenever `outlets` changes.
+    generation: u64,
+    /// Frames to the CPU that no netdev took.
+    undelivered: u64,
+    /// The chip's connection has ended.
+    gone: bool,
+    stop: bool,
+}
+
+impl Shared {
+    pub(crate) fn new() -> nix::Result<Self> {
+        let bell = || EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK);
+        let counts = TrapCounts { reasons: [0; TrapReason::SLOTS], lost: [0; TrapGroup::SLOTS] };
+        let inner = Inner {
+            events: Vec::new(),
+            lost: 0,
+            traps: VecDeque::new(),
+            counts,
+            outlets: BTreeMap::new(),
+            generation: 0,
+            undelivered: 0,
+            gone: false,
+            stop: false,
+        };
+        Ok(Self { inner: Mutex::new(inner), bell: bell()?, trap_bell: bell()?, wake: bell()? })
+    }
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// Puts a netdev behind the CPU port, or takes it away.
+    pub(crate) fn set_outlet(&self, port: PortId, outlet: Option<Outlet>) {
+        let mut inner = self.lock();
+        match outlet {
+            Some(outlet) => inner.outlets.insert(port, Arc::new(outlet)),
+            None => inner.outlets.remove(&port),
+        };
+        inner.generation += 1;
+        drop(inner);
+        let _ = self.wake.write(1);
+    }
+    /// The index of the netdev behind a port that is not of the front panel.
+    pub(crate) fn socket_at(&self, port: PortId) -> Option<u32> {
+        match self.lock().outlets.get(&port)?.as_ref() {
+            Outlet::Socket(ifindex, _) => Some(*ifindex),
+            Outlet::Tap(_) => None,
+        }
+    }
+    /// The ports whose netdevs are sockets.
+    pub(crate) fn sockets(&self) -> Vec<PortId> {
+        let inner = self.lock();
+        let is_socket = |(port, outlet): (&PortId, &Arc<Outlet>)| {
+            matches!(outlet.as_ref(), Outlet::Socket(..)).then_some(*port)
+        };
+        inner.outlets.iter().filter_map(is_socket).collect()
+    }
+    /// Sets the carrier of a front-panel port's netdev.
+    pub(crate) fn set_carrier(&self, port: PortId, on: bool) {
+        let outlet = self.lock().outlets.get(&port).cloned();
+        if let Some(Outlet::Tap(tap)) = outlet.as_deref() {
+            // It was possible when the port was made.
+            let _ = tap.set_carrier(on);
+        }
+    }
+    /// Has management look for events, although there may be none.
+    pub(crate) fn ring(&self) {
+        let _ = self.bell.write(1);
+    }
+    /// Adds an event for management.
+    pub(crate) fn push(&self, event: PlaneEvent) {
+        let mut inner = self.lock();
+        if inner.events.len() >= MAX_EVENTS {
+            inner.lost += 1;
+            return;
+        }
+        if inner.events.is_empty() {
+            // The counter cannot overflow: it is rung again only after it was read.
+            let _ = self.bell.write(1);
+        }
+        inner.events.push(event);
+    }
+    /// The events since the last call, and at the end the number of lost ones.
+    pub(crate) fn events(&self) -> Vec<PlaneEvent> {
+        let mut inner = self.lock();
+        let _ = self.bell.read();
+        let mut events = std::mem::take(&mut inner.events);
+        match std::mem::take(&mut inner.lost) {
+            0 => {}
+            lost => events.push(PlaneEvent::Lost(lost)),
+        }
+        events
+    }
+    /// Waiting trapped frames, at most `most`.
+    pub(crate) fn traps(&self, most: usize) -> Vec<Trapped> {
+        let mut inner = self.lock();
+        let count = most.min(inner.traps.len());
+        let taken = inner.traps.drain(..count).collect();
+        if inner.traps.is_empty() {
+            let _ = self.trap_bell.read();
+        }
+        taken
+    }
+    /// Frames that came to the CPU, by reason, and those lost.
+    pub(crate) fn counts(&self) -> TrapCounts {
+        self.lock().counts.clone()
+    }
+    /// True once the chip's connection has ended.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.lock().gone
+    }
+
+    /// Handles a frame from the chip.
+    fn deliver(&self, header: CpuHeader, frame: Vec<u8>) {
+        let Some(port) = header.port else { return };
+        let mut inner = self.lock();
+        if let Some(reason) = header.reason {
+            inner.counts.reasons[reason.index()] += 1;
+        }
+        let upwards = header.to.or_else(|| {
+            let reason = header.reason?;
+            (reason.stage() == Stage::Route).then_some(port)
+        });
+        if let Some(interface) = upwards {
+            let outlet = inner.outlets.get(&interface).cloned();
+            drop(inner);
+            if outlet.is_none_or(|outlet| !outlet.send(&frame)) {
+                self.lock().undelivered += 1;
+            }
+            return;
+        }
+        let Some(reason) = header.reason else { return };
+        if inner.traps.len() >= MAX_TRAPS {
+            inner.counts.lost[reason.group().index()] += 1;
+            return;
+        }
+        if inner.traps.is_empty() {
+            let _ = self.trap_bell.write(1);
+        }
+        inner.traps.push_back(Trapped { port, reason, frame });
+    }
+
+    fn heard(&self, event: Event) {
+        match event {
+            Event::Learned(entry) => self.push(PlaneEvent::FdbAdded(entry_of(&entry))),
+            Event::Moved(entry, from) => self.push(PlaneEvent::FdbMoved { entry: entry_of(&entry), from }),
+            Event::Gone(entry) => self.push(PlaneEvent::FdbDeleted(entry_of(&entry))),
+            Event::Link(port, up) => self.set_carrier(port, up),
+            Event::Lost(lost) => self.push(PlaneEvent::Lost(lost)),
+        }
+    }
+}
+
+/// A learned entry as the plane's.
+pub(crate) fn entry_of(entry: &LearnedEntry) -> FdbEntry {
+    FdbEntry {
+        vlan: entry.vlan,
+        mac: entry.mac,
+        port: Some(entry.port),
+        kind: FdbKind::Dynamic,
+        age_s: entry.age_s,
+    }
+}
+
+/// The thread, for one connection to a chip.
+#[derive(Debug)]
+pub(crate) struct Carrier {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Carrier {
+    /// Subscribes to everything that a chip says, and starts to carry.
+    ///
+    /// # Errors
+    /// When the chip does not answer, or the system has no thread left.
+    pub(crate) fn start(mut client: Client, shared: Arc<Shared>) -> Result<Self, String> {
+        let mask = wants::LEARNING | wants::LINKS | wants::PACKETS;
+        client.number(&Request::Subscribe(mask)).map_err(|error| error.to_string())?;
+        {
+            let mut inner = shared.lock();
+            (inner.gone, inner.stop) = (false, false);
+        }
+        let early = client.notices();
+        let (sender, receiver) = client.split();
+        let carried = shared.clone();
+        let run = move || {
+            early.into_iter().for_each(|notice| carried.take(notice));
+            carry(&carried, sender, receiver);
+        };
+        let thread = std::thread::Builder::new().name("lanyard-cpu".into()).spawn(run);
+        Ok(Self { shared, thread: Some(thread.map_err(|error| error.to_string())?) })
+    }
+}
+
+impl Drop for Carrier {
+    fn drop(&mut self) {
+        self.shared.lock().stop = true;
+        let _ = self.shared.wake.write(1);
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked has printed its message.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn take(&self, notice: Notice) {
+        match notice {
+            Notice::Event(event) => self.heard(event),
+            Notice::Packet(header, frame) => self.deliver(header, frame),
+        }
+    }
+}
+
+/// Carries until it is told to stop or the chip's connection ends.
+fn carry(shared: &Shared, mut sender: Sender, mut receiver: Receiver) {
+    let mut generation = u64::MAX;
+    let mut outlets: Vec<(PortId, Arc<Outlet>)> = Vec::new();
+    let mut buffer = Vec::new();
+    loop {
+        {
+            let inner = shared.lock();
+            if inner.stop {
+                return;
+            }
+            if inner.generation != generation {
+                generation = inner.generation;
+                outlets = inner.outlets.iter().map(|(port, outlet)| (*port, outlet.clone())).collect();
+            }
+        }
+        let Ok(ready) = wait(shared, &receiver, &outlets) else { continue };
+        if ready[0] {
+            let _ = shared.wake.read();
+        }
+        if ready[1] && !from_chip(shared, &mut receiver) {
+            shared.lock().gone = true;
+            let _ = shared.bell.write(1);
+            return;
+        }
+        for ((port, outlet), _) in outlets.iter().zip(&ready[2..]).filter(|(_, ready)| **ready) {
+            let frames = from_netdev(*port, outlet, &mut buffer);
+            // A connection that has ended is found when it is read.
+            let _ = sender.send_all(&frames);
+        }
+    }
+}
+
+/// Waits; answers which of the wake-up, the chip and the netdevs are ready.
+fn wait(shared: &Shared, receiver: &Receiver, outlets: &[(PortId, Arc<Outlet>)]) -> nix::Result<Vec<bool>> {
+    let mut fds = vec![
+        PollFd::new(shared.wake.as_fd(), PollFlags::POLLIN),
+        PollFd::new(receiver.as_fd(), PollFlags::POLLIN),
+    ];
+    fds.extend(outlets.iter().map(|(_, outlet)| PollFd::new(outlet.fd(), PollFlags::POLLIN)));
+    poll(&mut fds, PollTimeout::NONE)?;
+    let ready = |fd: &PollFd<'_>| fd.revents().is_some_and(|events| !events.is_empty());
+    Ok(fds.iter().map(ready).collect())
+}
+
+/// Takes what the chip has said; false when its connection has ended.
+fn from_chip(shared: &Shared, receiver: &mut Receiver) -> bool {
+    for _ in 0..TURN {
+        match receiver.ready() {
+            Ok(Some(Incoming::Notice(notice))) => shared.take(notice),
+            // Nothing was asked on this connection.
+            Ok(Some(Incoming::Answer(..))) => {}
+            Ok(None) => return true,
+            Err(_) => return false,
+        }
+    }
+    true
+}
+
+/// The frames that the kernel has sent at a netdev, for the chip.
+fn from_netdev(port: PortId, outlet: &Outlet, buffer: &mut Vec<u8>) -> Vec<Request> {
+    let mut frames = Vec::new();
+    while frames.len() < TURN {
+        let frame = match outlet {
+            Outlet::Tap(tap) => match tap.receive(buffer) {
+                Ok(Some(frame)) => frame.to_vec(),
+                Ok(None) | Err(_) => break,
+            },
+            Outlet::Socket(_, socket) => match socket.receive() {
+                Ok(Some(packet)) if packet.outgoing => continue,
+                Ok(Some(packet)) => packet.frame,
+                Ok(None) | Err(_) => break,
+            },
+        };
+        if frame.len() <= MAX_FRAME {
+            frames.push(Request::Packet(outlet.header(port), frame));
+        }
+    }
+    frames
+}

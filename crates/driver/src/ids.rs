@@ -1,0 +1,64 @@
+//! [`Ids`]: which number of the chip a number of the switch has.
+//!
+//! A switch that has been restarted numbers its next hops anew, while the chip forwards by those it has. So the switch's
+//! numbers are translated: a group or an adjacency that the chip has already keeps the chip's number. Invariant: no two
+//! numbers of the switch share one of the chip.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// See the module. `K` is made from a number by `new`, which answers `None` out of range.
+#[derive(Debug)]
+pub(crate) struct Ids<K> {
+    to_chip: BTreeMap<K, K>,
+    used: BTreeSet<K>,
+    new: fn(u32) -> Option<K>,
+}
+
+impl<K: Ord + Copy> Ids<K> {
+    pub(crate) const fn new(new: fn(u32) -> Option<K>) -> Self {
+        Self { to_chip: BTreeMap::new(), used: BTreeSet::new(), new }
+    }
+    /// The chip's number.
+    pub(crate) fn get(&self, id: K) -> Option<K> {
+        self.to_chip.get(&id).copied()
+    }
+    /// The switch's number for one of the chip.
+    pub(crate) fn back(&self, chip: K) -> Option<K> {
+        self.to_chip.iter().find(|(_, bound)| **bound == chip).map(|(id, _)| *id)
+    }
+    /// Notes that a number of the chip is taken, although none of the switch has it.
+    pub(crate) fn hold(&mut self, chip: K) {
+        self.used.insert(chip);
+    }
+    /// Gives a number of the switch this one of the chip.
+    pub(crate) fn bind(&mut self, id: K, chip: K) {
+        self.used.insert(chip);
+        self.to_chip.insert(id, chip);
+    }
+    /// The chip's number of `id`; assigns one when it has none: the same if it is free, else the lowest free one. `None` when
+    /// all are taken.
+    pub(crate) fn assign(&mut self, id: K) -> Option<K> {
+        if let Some(chip) = self.get(id) {
+            return Some(chip);
+        }
+        let free = |chip: &K| !self.used.contains(chip);
+        let lowest = || (1..=u32::MAX).map_while(self.new).find(free);
+        let chip = Some(id).filter(free).or_else(lowest)?;
+        self.bind(id, chip);
+        Some(chip)
+    }
+    /// Forgets a number of the switch.
+    pub(crate) fn release(&mut self, id: K) {
+        if let Some(chip) = self.to_chip.remove(&id) {
+            self.used.remove(&chip);
+        }
+    }
+    /// Frees a number of the chip that was held.
+    pub(crate) fn let_go(&mut self, chip: K) {
+        self.used.remove(&chip);
+    }
+    /// True when a number of the switch has this one of the chip.
+    pub(crate) fn is_bound(&self, chip: K) -> bool {
+        self.to_chip.values().any(|bound| *bound == chip)
+    }
+}

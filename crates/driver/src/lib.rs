@@ -1,0 +1,19 @@
+//! The switch's driver of a switch chip: [`AsicPlane`].
+//!
+//! Read docs/offload.md and docs/sdk.md first. [`plane`] is the plane; [`lower`] turns plane states into operations of the
+//! chip and back; [`routes`] hands routes to the resource manager; [`cpu`] carries frames between the chip's CPU port and
+//! netdevs; [`front`] makes the netdevs of the front panel; [`chip`] starts or joins the chip's process.
+//!
+//! Invariants: the chip is a process of its own, which a driver that ends leaves forwarding; what the chip cannot take is
+//! refused with its reason; when the chip ends, the pipeline in this process takes over at the same wires.
+
+pub mod chip;
+mod cpu;
+mod front;
+mod ids;
+mod lower;
+mod plane;
+mod protocols;
+mod routes;
+
+pub use plane::{AsicPlane, Options};

@@ -1,0 +1,162 @@
+//! [`ChipProtocols`]: the part of the plane that protocols use on a thread of their own, over a connection of its own.
+//!
+//! Invariant: the protocol thread waits for the chip's bus for as long as [`PATIENCE`] at most, and for no lock that management
+//! holds over a system call.
+
+use crate::cpu::Shared;
+use lanyard_asic::sdk::Client;
+use lanyard_asic::sdk::cpu::CpuHeader;
+use lanyard_asic::sdk::message::Request;
+use lanyard_asic::sdk::operation::Operation;
+use lanyard_plane::{FdbFilter, MAX_TRACE_FRAME, PlaneError, ProtocolPlane, Trapped, TreeStates};
+use lanyard_types::{PortId, StpState};
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Trapped frames that one call passes on.
+const TRAPS_A_POLL: usize = 256;
+/// How long the protocol thread waits for the chip: less than a hello time.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Which chip the plane drives now, and what is in its trees; shared with management.
+#[derive(Debug)]
+pub(crate) struct Endpoint {
+    /// The SDK socket.
+    pub(crate) socket: PathBuf,
+    /// Raised with each change of `socket`.
+    pub(crate) generation: u64,
+    /// The states that protocols have set last.
+    pub(crate) trees: TreeStates,
+}
+
+/// See [`Endpoint`].
+pub(crate) type SharedEndpoint = Arc<Mutex<Endpoint>>;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct ChipProtocols {
+    shared: Arc<Shared>,
+    endpoint: SharedEndpoint,
+    connection: Option<(u64, Client)>,
+    /// Keeps the number of the last change for the next daemon: 8 bytes in a file of /run, which is memory.
+    mark: Option<File>,
+}
+
+impl ChipProtocols {
+    pub(crate) fn new(shared: Arc<Shared>, endpoint: SharedEndpoint, mark: &Path) -> Self {
+        let file = File::options().read(true).write(true).create(true).truncate(false).open(mark);
+        Self { shared, endpoint, connection: None, mark: file.ok() }
+    }
+
+    /// The connection to the chip that is driven now.
+    fn client(&mut self) -> Result<&mut Client, PlaneError> {
+        let (socket, generation) = {
+            let endpoint = self.endpoint.lock().unwrap_or_else(PoisonError::into_inner);
+            (endpoint.socket.clone(), endpoint.generation)
+        };
+        if self.connection.as_ref().is_none_or(|(of, _)| *of != generation) {
+            let mut client = Client::connect(&socket, "protocols").map_err(gone)?;
+            client.set_patience(PATIENCE);
+            self.connection = Some((generation, client));
+        }
+        match &mut self.connection {
+            Some((_, client)) => Ok(client),
+            None => Err(gone("not connected")),
+        }
+    }
+    /// Runs `ask` on the connection; one that fails is given up.
+    fn with<T>(
+        &mut self,
+        ask: impl Fn(&mut Client) -> Result<T, lanyard_asic::sdk::SdkError>,
+    ) -> Result<T, PlaneError> {
+        let outcome = ask(self.client()?).map_err(gone);
+        if outcome.is_err() {
+            self.connection = None;
+        }
+        outcome
+    }
+}
+
+fn gone(error: impl ToString) -> PlaneError {
+    PlaneError::System { what: "the chip".into(), cause: error.to_string() }
+}
+
+/// The operations that lead from one set of states to another: pairs that close first, then those that open.
+pub(crate) fn steps(from: &TreeStates, to: &TreeStates) -> Vec<Operation> {
+    let pairs: BTreeSet<_> = from.stp.keys().chain(to.stp.keys()).copied().collect();
+    let mut steps = Vec::new();
+    for opens in [false, true] {
+        for (instance, port) in &pairs {
+            let state = to.stp.get(&(*instance, *port)).copied().unwrap_or_default();
+            if (state == StpState::Forwarding) == opens {
+                steps.push(Operation::Stp(*instance, *port, state));
+            }
+        }
+    }
+    steps
+}
+
+impl ProtocolPlane for ChipProtocols {
+    fn event_fd(&self) -> RawFd {
+        self.shared.trap_bell.as_fd().as_raw_fd()
+    }
+    fn poll_traps(&mut self, handle: &mut dyn FnMut(Trapped)) -> usize {
+        let frames = self.shared.traps(TRAPS_A_POLL);
+        let count = frames.len();
+        frames.into_iter().for_each(handle);
+        count
+    }
+    fn inject(&mut self, port: PortId, frame: &[u8]) -> Result<(), PlaneError> {
+        if frame.len() > MAX_TRACE_FRAME {
+            return Err(PlaneError::Invalid(format!(
+                "a frame of {} bytes; {MAX_TRACE_FRAME} is the most",
+                frame.len()
+            )));
+        }
+        let header = CpuHeader { to: Some(port), ..CpuHeader::default() };
+        self.with(|client| client.packet(header, frame))
+    }
+    fn trees(&self) -> TreeStates {
+        self.endpoint.lock().unwrap_or_else(PoisonError::into_inner).trees.clone()
+    }
+    fn set_trees(&mut self, trees: &TreeStates) -> Result<(), PlaneError> {
+        let (was, before) = {
+            let mut endpoint = self.endpoint.lock().unwrap_or_else(PoisonError::into_inner);
+            (std::mem::replace(&mut endpoint.trees, trees.clone()), endpoint.generation)
+        };
+        let steps = steps(&was, trees);
+        if steps.is_empty() {
+            return Ok(());
+        }
+        let outcome = self.with(|client| client.commit(&steps)).map(drop);
+        let now = self.endpoint.lock().unwrap_or_else(PoisonError::into_inner).generation;
+        if now == before && outcome.is_err() {
+            // The chip that takes this one's place is given the states as they are noted.
+            return outcome;
+        }
+        if now != before {
+            return self.with(|client| client.commit(&steps)).map(drop);
+        }
+        Ok(())
+    }
+    fn fdb_flush(&mut self, filter: &FdbFilter) -> u64 {
+        let (vlan, port, mac) = (filter.vlan, filter.port, filter.mac);
+        self.with(|client| client.number(&Request::Flush(vlan, port, mac))).unwrap_or(0)
+    }
+    fn mark(&mut self, mark: u64) {
+        if let Some(file) = &self.mark {
+            // Without the number the next daemon begins its trees anew, which is safe.
+            let _ = file.write_all_at(&mark.to_le_bytes(), 0);
+        }
+    }
+    fn marked(&self) -> u64 {
+        let mut bytes = [0; 8];
+        let read = self.mark.as_ref().is_some_and(|file| file.read_exact_at(&mut bytes, 0).is_ok());
+        if read { u64::from_le_bytes(bytes) } else { 0 }
+    }
+}

@@ -1,0 +1,302 @@
+//! [`Routing`]: routes, next-hop groups and adjacencies on their way to the resource manager.
+//!
+//! A driver that finds a chip with routes in it lets the chip go on by them: what it is told is staged, until
+//! [`Routing::sync`] is called with everything told once. Then only the difference is written, in an order in which each packet
+//! meets its old route or its new one: objects come first, then routes, the longest first, then what is left over goes.
+
+use crate::ids::Ids;
+use ipnet::IpNet;
+use lanyard_asic::sdk::operation::Operation;
+use lanyard_offload::live::Live;
+use lanyard_offload::manager::MAX_BATCH;
+use lanyard_offload::{Manager, Refusal};
+use lanyard_pipeline::route::{Adjacency, RouteChange, RouteLookup, RouteTarget};
+use lanyard_plane::PlaneError;
+use lanyard_types::{AdjacencyId, GroupId, VrfId};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// Operations of one request to the manager.
+const BATCH: usize = 1024;
+const _: () = assert!(BATCH <= MAX_BATCH);
+
+/// What has been told since the driver took over a chip with routes.
+#[derive(Debug, Default)]
+struct Staged {
+    adjacencies: BTreeMap<AdjacencyId, Adjacency>,
+    groups: BTreeMap<GroupId, Vec<AdjacencyId>>,
+    routes: BTreeMap<(VrfId, IpNet), RouteTarget>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Routing {
+    adjacencies: Ids<AdjacencyId>,
+    groups: Ids<GroupId>,
+    staged: Option<Staged>,
+}
+
+impl Routing {
+    /// `adopts` is true when the chip has routes already.
+    pub(crate) fn new(adopts: bool) -> Self {
+        Self {
+            adjacencies: Ids::new(AdjacencyId::new),
+            groups: Ids::new(GroupId::new),
+            staged: adopts.then(Staged::default),
+        }
+    }
+
+    /// Carries out changes; answers those that were refused, by their place.
+    pub(crate) fn change(
+        &mut self,
+        manager: &mut Manager<Live>,
+        changes: &[RouteChange],
+    ) -> Vec<(usize, PlaneError)> {
+        if let Some(staged) = &mut self.staged {
+            changes.iter().for_each(|change| staged.take(change));
+            return Vec::new();
+        }
+        let mut refused = Vec::new();
+        for (part, list) in changes.chunks(BATCH).enumerate() {
+            let at = part * BATCH;
+            match self.lower(manager, list) {
+                Ok(batch) if manager.request(&batch).is_ok() => self.forget(list),
+                // One of them is at fault: which, the manager says when each is asked for by itself.
+                _ => refused.extend(self.one_by_one(manager, list).into_iter().map(|(i, e)| (at + i, e))),
+            }
+        }
+        manager.flush();
+        refused
+    }
+
+    fn one_by_one(&mut self, manager: &mut Manager<Live>, list: &[RouteChange]) -> Vec<(usize, PlaneError)> {
+        let mut refused = Vec::new();
+        for (at, change) in list.iter().enumerate() {
+            let change = std::slice::from_ref(change);
+            let outcome = self
+                .lower(manager, change)
+                .and_then(|batch| manager.request(&batch).map_err(|refusal| error_of(&refusal)));
+            match outcome {
+                Ok(()) => self.forget(change),
+                Err(error) => refused.push((at, error)),
+            }
+        }
+        refused
+    }
+
+    /// The operations for some changes, in the chip's numbers.
+    fn lower(
+        &mut self,
+        manager: &Manager<Live>,
+        changes: &[RouteChange],
+    ) -> Result<Vec<Operation>, PlaneError> {
+        let mut batch = Vec::with_capacity(changes.len());
+        for change in changes {
+            match change {
+                RouteChange::Adjacency(id, new) => {
+                    let chip = self.adjacencies.assign(*id).ok_or_else(|| full("adjacencies"))?;
+                    batch.push(Operation::Adjacency(chip, *new));
+                }
+                RouteChange::Group(id, new) => {
+                    let chip = self.groups.assign(*id).ok_or_else(|| full("next_hop_groups"))?;
+                    let new = new.as_ref().map(|members| self.members(members)).transpose()?;
+                    batch.push(Operation::Group(chip, new));
+                }
+                RouteChange::Route(vrf, prefix, new) => {
+                    let new = new.map(|target| self.target(target)).transpose()?;
+                    batch.push(Operation::Route(*vrf, prefix.trunc(), new));
+                }
+                RouteChange::VrfGone(vrf) => {
+                    let prefixes = routes_of(manager).into_keys().filter(|(of, _)| of == vrf);
+                    batch.extend(prefixes.map(|(vrf, prefix)| Operation::Route(vrf, prefix, None)));
+                }
+            }
+        }
+        Ok(batch)
+    }
+
+    fn members(&self, members: &[AdjacencyId]) -> Result<Vec<AdjacencyId>, PlaneError> {
+        let chip = |id: &AdjacencyId| self.adjacencies.get(*id).ok_or_else(|| absent("adjacency", id));
+        members.iter().map(chip).collect()
+    }
+    fn target(&self, target: RouteTarget) -> Result<RouteTarget, PlaneError> {
+        match target {
+            RouteTarget::Group(id) => {
+                self.groups.get(id).map(RouteTarget::Group).ok_or_else(|| absent("next-hop group", &id))
+            }
+            other => Ok(other),
+        }
+    }
+
+    /// Frees the numbers of what has been removed.
+    fn forget(&mut self, changes: &[RouteChange]) {
+        for change in changes {
+            match change {
+                RouteChange::Adjacency(id, None) => self.adjacencies.release(*id),
+                RouteChange::Group(id, None) => self.groups.release(*id),
+                _ => {}
+            }
+        }
+    }
+
+    /// Gives `to`, which has none yet, the routes of `from` with everything they need.
+    ///
+    /// # Errors
+    /// The last that was refused; the others have been taken.
+    pub(crate) fn copy(from: &Manager<Live>, to: &mut Manager<Live>) -> Result<(), PlaneError> {
+        let routes = from.routes();
+        let mut batch: Vec<Operation> =
+            routes.adjacencies().map(|id| Operation::Adjacency(id, routes.adjacency(id))).collect();
+        batch.extend(routes.groups().map(|(id, buckets)| Operation::Group(id, Some(buckets.to_vec()))));
+        // The longest first: none that does not fit is ever forwarded by a shorter one.
+        let mut prefixes: Vec<_> = routes_of(from).into_iter().collect();
+        prefixes.sort_by_key(|((_, prefix), _)| std::cmp::Reverse(prefix.prefix_len()));
+        batch.extend(prefixes.into_iter().map(|((vrf, prefix), to)| Operation::Route(vrf, prefix, Some(to))));
+        let mut outcome = Ok(());
+        for part in batch.chunks(BATCH) {
+            if let Err(refusal) = to.request(part) {
+                outcome = Err(error_of(&refusal));
+            }
+        }
+        to.flush();
+        outcome
+    }
+
+    /// Everything has been told once: brings the chip from what it was found with to that.
+    pub(crate) fn sync(&mut self, manager: &mut Manager<Live>) -> Result<(), PlaneError> {
+        let Some(staged) = self.staged.take() else { return Ok(()) };
+        let had = routes_of(manager);
+        let mut batch = self.bind_objects(manager, &staged)?;
+        let mut wanted = BTreeMap::new();
+        for (prefix, target) in &staged.routes {
+            wanted.insert(*prefix, self.target(*target)?);
+        }
+        let mut routes: Vec<(&(VrfId, IpNet), &RouteTarget)> =
+            wanted.iter().filter(|(prefix, target)| had.get(prefix) != Some(target)).collect();
+        // A route that turns out not to fit is hidden below its cover before the cover gets its own target.
+        routes.sort_by_key(|((_, prefix), _)| std::cmp::Reverse(prefix.prefix_len()));
+        batch
+            .extend(routes.into_iter().map(|((vrf, prefix), to)| Operation::Route(*vrf, *prefix, Some(*to))));
+        let gone = had.into_keys().filter(|prefix| !wanted.contains_key(prefix));
+        batch.extend(gone.map(|(vrf, prefix)| Operation::Route(vrf, prefix, None)));
+        let mut failure = Ok(());
+        for part in batch.chunks(BATCH) {
+            if let Err(refusal) = manager.request(part) {
+                failure = Err(error_of(&refusal));
+            }
+        }
+        self.drop_strays(manager);
+        manager.flush();
+        failure
+    }
+
+    /// Gives each object that was told the number under which the chip has it; answers the operations for those it has not.
+    fn bind_objects(
+        &mut self,
+        manager: &Manager<Live>,
+        staged: &Staged,
+    ) -> Result<Vec<Operation>, PlaneError> {
+        let mut batch = Vec::new();
+        let routes = manager.routes();
+        routes.adjacencies().for_each(|id| self.adjacencies.hold(id));
+        routes.groups().for_each(|(id, _)| self.groups.hold(id));
+        let mut known: BTreeMap<_, _> =
+            routes.adjacencies().filter_map(|id| Some((place(routes.adjacency(id)?), id))).collect();
+        for (id, adjacency) in &staged.adjacencies {
+            match known.remove(&place(*adjacency)) {
+                Some(chip) => self.adjacencies.bind(*id, chip),
+                None => {
+                    let chip = self.adjacencies.assign(*id).ok_or_else(|| full("adjacencies"))?;
+                    batch.push(Operation::Adjacency(chip, Some(*adjacency)));
+                }
+            }
+        }
+        let mut known: BTreeMap<Vec<AdjacencyId>, GroupId> =
+            routes.groups().map(|(id, buckets)| (buckets.to_vec(), id)).collect();
+        for (id, members) in &staged.groups {
+            let members = self.members(members)?;
+            match known.remove(&members) {
+                Some(chip) => self.groups.bind(*id, chip),
+                None => {
+                    let chip = self.groups.assign(*id).ok_or_else(|| full("next_hop_groups"))?;
+                    batch.push(Operation::Group(chip, Some(members)));
+                }
+            }
+        }
+        Ok(batch)
+    }
+
+    /// Removes the groups and adjacencies that nobody told.
+    fn drop_strays(&mut self, manager: &mut Manager<Live>) {
+        let groups: Vec<GroupId> =
+            manager.routes().groups().map(|(id, _)| id).filter(|id| !self.groups.is_bound(*id)).collect();
+        let adjacencies: Vec<AdjacencyId> =
+            manager.routes().adjacencies().filter(|id| !self.adjacencies.is_bound(*id)).collect();
+        for id in groups {
+            if manager.request(&[Operation::Group(id, None)]).is_ok() {
+                self.groups.let_go(id);
+            }
+        }
+        for id in adjacencies {
+            if manager.request(&[Operation::Adjacency(id, None)]).is_ok() {
+                self.adjacencies.let_go(id);
+            }
+        }
+    }
+
+    /// What a destination meets, in the switch's numbers.
+    pub(crate) fn lookup(&self, manager: &Manager<Live>, vrf: VrfId, address: IpAddr) -> RouteLookup {
+        let found = manager.routes().lookup(vrf, address);
+        let target = match found.target {
+            Some(RouteTarget::Group(chip)) => self.groups.back(chip).map(RouteTarget::Group),
+            other => other,
+        };
+        let buckets = found.buckets.iter().filter_map(|chip| self.adjacencies.back(*chip)).collect();
+        RouteLookup { target, buckets }
+    }
+}
+
+impl Staged {
+    fn take(&mut self, change: &RouteChange) {
+        match change {
+            RouteChange::Adjacency(id, new) => set(&mut self.adjacencies, *id, *new),
+            RouteChange::Group(id, new) => set(&mut self.groups, *id, new.clone()),
+            RouteChange::Route(vrf, prefix, new) => set(&mut self.routes, (*vrf, prefix.trunc()), *new),
+            RouteChange::VrfGone(vrf) => self.routes.retain(|(of, _), _| of != vrf),
+        }
+    }
+}
+
+fn set<K: Ord, V>(map: &mut BTreeMap<K, V>, key: K, value: Option<V>) {
+    match value {
+        Some(value) => map.insert(key, value),
+        None => map.remove(&key),
+    };
+}
+
+/// The routes of the manager's configuration.
+fn routes_of(manager: &Manager<Live>) -> BTreeMap<(VrfId, IpNet), RouteTarget> {
+    let mut all = BTreeMap::new();
+    for (vrf, tables) in manager.routes().vrfs() {
+        all.extend(tables.ipv4.iter().map(|(prefix, target)| ((vrf, IpNet::V4(prefix)), *target)));
+        all.extend(tables.ipv6.iter().map(|(prefix, target)| ((vrf, IpNet::V6(prefix)), *target)));
+    }
+    all
+}
+
+/// An adjacency as something that can be ordered.
+fn place(adjacency: Adjacency) -> (u16, Option<[u8; 6]>) {
+    (adjacency.rif.get(), adjacency.mac.map(|mac| mac.0))
+}
+
+fn full(table: &'static str) -> PlaneError {
+    PlaneError::TableFull { table, size: AdjacencyId::MAX.index() as u64 }
+}
+fn absent(what: &str, id: &dyn std::fmt::Display) -> PlaneError {
+    PlaneError::Invalid(format!("{what} {id} does not exist"))
+}
+
+/// The manager's refusal as the plane's.
+pub(crate) fn error_of(refusal: &Refusal) -> PlaneError {
+    PlaneError::Invalid(refusal.to_string())
+}

@@ -1,0 +1,22 @@
+//! The switch on a chip: `lanyard run --plane asic` with the chip as a process of its own, and hosts at its front panel.
+//!
+//! Read `rig.rs` first. Without root each test says `skipped: reason`.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+#[allow(dead_code)] // this program uses a part of the harness
+#[path = "../netns/harness/mod.rs"]
+mod harness;
+
+mod bridging;
+mod restarts;
+mod rig;
+
+/// Runs a test, or says why it cannot be run here.
+fn check(test: fn()) {
+    if nix::unistd::geteuid().is_root() {
+        test();
+    } else {
+        println!("skipped: namespaces and packet sockets need root");
+    }
+}

@@ -1,0 +1,125 @@
+//! A switch on a chip, with hosts at its front panel.
+//!
+//! Host N's `eth0` is the other end of the netdev `swpN-wire` in the switch's namespace, so it is at port `swpN`. Dropping a rig
+//! takes the switch down and ends the chip; what is left then is a failure.
+
+use crate::harness::daemon::{Daemon, LANYARD, cli, lanyard};
+use crate::harness::{Net, wait_for};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// See the module.
+pub struct Rig {
+    pub net: Net,
+    pub hosts: Vec<Net>,
+    pub instance: String,
+    pub daemon: Option<Daemon>,
+    platform: PathBuf,
+    directory: tempfile::TempDir,
+}
+
+/// A platform file of the repository.
+pub fn platform(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../platforms").join(name)
+}
+
+impl Rig {
+    /// A switch on the 8-port appliance, with this startup-config and so many hosts.
+    pub fn new(hosts: u8, config: &str) -> Self {
+        Self::on(platform("appliance.toml"), hosts, config)
+    }
+    /// The same on another platform.
+    pub fn on(platform: PathBuf, hosts: u8, config: &str) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(1);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let net = Net::new(true);
+        let directory = tempfile::tempdir().expect("a directory");
+        std::fs::write(directory.path().join("startup-config"), config).expect("a startup-config");
+        let instance = format!("chip-{}-{number}", std::process::id());
+        let mut rig = Self { net, hosts: Vec::new(), instance, daemon: None, platform, directory };
+        (1..=hosts).for_each(|n| rig.plug(n));
+        rig.start();
+        rig
+    }
+    /// A new host at the next port: 10.0.0.N/24.
+    pub fn plug(&mut self, n: u8) {
+        let host = Net::new(false);
+        self.net.ip(&format!("link add swp{n}-wire type veth peer name eth0 netns {}", host.path()));
+        host.ip(&format!("address add 10.0.0.{n}/24 dev eth0\nlink set eth0 up"));
+        self.hosts.push(host);
+    }
+    /// Starts the daemon and waits until it is ready.
+    pub fn start(&mut self) {
+        let mut command = Command::new(LANYARD);
+        command.args(["run", "--instance", &self.instance, "--plane", "asic", "--platform"]);
+        command.arg(&self.platform).arg("--config").arg(self.directory.path().join("startup-config"));
+        let mut daemon = Daemon::spawn_command(&self.net, &mut command, &self.directory.path().join("log"));
+        daemon.ready().unwrap_or_else(|said| panic!("lanyard run: {said}"));
+        self.daemon = Some(daemon);
+    }
+    /// kill -9 of the daemon.
+    pub fn kill_daemon(&mut self) {
+        self.daemon.take().expect("a daemon runs").kill();
+    }
+    /// The number of the chip's process.
+    pub fn chip(&self) -> i32 {
+        let file = format!("/run/lanyard/{}/chip.pid", self.instance);
+        std::fs::read_to_string(&file).expect(&file).trim().parse().expect("a number")
+    }
+    /// What the daemon has said on stderr.
+    pub fn said(&self) -> String {
+        self.daemon.as_ref().map(Daemon::said).unwrap_or_default()
+    }
+    /// Runs commands; they must be taken.
+    pub fn exec(&self, commands: &[&str]) -> String {
+        cli(&self.instance, commands).unwrap_or_else(|said| panic!("{commands:?}: {said}"))
+    }
+    /// Runs configuration lines; the refusal is the error.
+    pub fn configure(&self, text: &str) -> Result<String, String> {
+        let commands: Vec<&str> = std::iter::once("configure terminal").chain(text.lines()).collect();
+        cli(&self.instance, &commands)
+    }
+    /// A command's JSON.
+    pub fn show(&self, command: &str) -> Value {
+        let text = self.exec(&[&format!("{command} | json")]);
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{command}: {error}: {text}"))
+    }
+    /// A command on a host.
+    pub fn on_host(&self, host: usize, command: &str) -> std::process::Output {
+        let mut words = command.split(' ');
+        let mut program = Command::new(words.next().expect("a program"));
+        self.hosts[host - 1].output(program.args(words))
+    }
+    /// Waits until a host has an answer from an address.
+    pub fn reaches(&self, host: usize, address: &str) {
+        wait_for(&format!("an answer to host {host} from {address}"), || {
+            self.on_host(host, &format!("ping -n -c 1 -W 1 {address}")).status.success().then_some(())
+        });
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        let failed = std::thread::panicking();
+        if failed {
+            eprintln!("---- what the daemon of {} said\n{}----", self.instance, self.said());
+            let log = format!("/run/lanyard/{}/chip.log", self.instance);
+            eprintln!("---- the chip\n{}----", std::fs::read_to_string(log).unwrap_or_default());
+        }
+        let detached = lanyard(Some(&self.net), &["detach", "--instance", &self.instance]);
+        self.daemon = None;
+        let links = self.net.links();
+        let left: Vec<&String> =
+            links.iter().filter(|name| name.starts_with("swp") && !name.ends_with("-wire")).collect();
+        let processes = self.net.processes();
+        let _ = std::fs::remove_dir_all(format!("/run/lanyard/{}", self.instance));
+        let _ = std::fs::remove_dir_all(format!("/var/lib/lanyard/{}", self.instance));
+        if !failed {
+            assert!(detached.is_ok(), "lanyard detach: {detached:?}");
+            assert!(left.is_empty(), "netdevs are left: {left:?}");
+            assert!(processes.is_empty(), "processes are left: {processes:?}");
+        }
+    }
+}
