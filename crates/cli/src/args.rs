@@ -1,6 +1,6 @@
-//! Typed arguments: what they look like, how they are read, and the values handlers get.
+//! The types of arguments: how they look, how they are parsed, and the values that handlers get.
 //!
-//! Invariant: [`take`] never consumes more words than the line has, and a value it gives is in range.
+//! Invariant: [`take`] never consumes more words than the line has, and every value is in range.
 
 use crate::parse::Form;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
@@ -9,11 +9,11 @@ use lanyard_types::{MacAddr, VlanId, VlanSet};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Longest range of interfaces: no switch has more ports.
+/// The maximum length of a range of interfaces, which is the maximum number of ports.
 pub const MAX_RANGE: usize = 1023;
-/// Highest number of an MST instance (IEEE 802.1Q-2018, 13.8).
+/// The highest number of an MST instance (IEEE 802.1Q-2018, 13.8).
 const MAX_MSTID: u16 = 4094;
-/// Longest file name or host name.
+/// The maximum length of a file name or host name, in bytes.
 pub const MAX_WORD: usize = 255;
 
 /// The types of argument.
@@ -43,17 +43,17 @@ pub enum Kind {
     Word(&'static str, usize),
     /// The rest of the line, at most this many bytes.
     Line(usize),
-    /// An interface: a netdev, `vlan N` or `vlanN`, `netdev NAME`.
+    /// An interface: the name of a netdev, `vlan N` or `vlanN`, or `netdev NAME`.
     Interface,
-    /// `swp1 - 4 , eth7`: the rest of the line.
+    /// A range of interfaces, `swp1 - 4 , eth7`: the rest of the line.
     InterfaceRange,
     /// Hexadecimal bytes: the rest of the line.
     Hex,
-    /// A host to reach: a name or an address, which never looks like an option.
+    /// A remote host: a name or an address that cannot be mistaken for an option of a program.
     Host,
 }
 
-/// A value of an argument. A line has a few of them, so their size does not matter.
+/// The value of an argument. A line has only a few, so the size of this type does not matter.
 #[allow(clippy::large_enum_variant)]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
@@ -77,11 +77,11 @@ pub enum Value {
     Interfaces(Vec<InterfaceName>),
     /// `Kind::Hex`.
     Bytes(Vec<u8>),
-    /// A keyword that is a value: its position in the table of choices.
+    /// A keyword that stands for a value: its index in the table of choices.
     Choice(usize),
 }
 
-/// What a handler is told: the form of the line, its keywords and its values, in order.
+/// The input of a handler: the form of the line, its keywords and its values, in order.
 #[derive(Debug, Clone)]
 pub struct Args {
     /// Plain, `no` or `default`.
@@ -154,38 +154,38 @@ impl Args {
     pub fn number_u32(&self) -> Option<u32> {
         self.number().and_then(|n| u32::try_from(n).ok())
     }
-    /// What the line's keyword stands for, of several that exclude each other. `None` when the line has none of them.
+    /// The value of the one keyword among `choices` that the line has. `None` when it has none of them.
     #[must_use]
     pub fn among<T: Copy>(&self, choices: &[(&str, T)]) -> Option<T> {
         let of = |word: &&str| choices.iter().find(|(keyword, _)| keyword == word).map(|(_, value)| *value);
         self.words.iter().find_map(of)
     }
-    /// True when the line has this keyword, which may be left out. What is decided between several keywords is
-    /// [`Args::among`]'s.
+    /// True when the line has this keyword, which must be optional. To decide between several keywords use
+    /// [`Args::among`].
     #[must_use]
     pub fn has(&self, word: &str) -> bool {
         self.words.contains(&word)
     }
 }
 
-/// The names a line may mean besides what is spelt like one: existing netdevs.
+/// Names that lines may refer to: existing netdevs.
 pub trait Names {
     /// True when a netdev of this name exists or is configured.
     fn is_netdev(&self, name: &str) -> bool;
-    /// Netdevs to complete to.
+    /// The netdevs for completion.
     fn netdevs(&self) -> Vec<String>;
-    /// Why a netdev that exists can't be an interface of the switch, as the end of a sentence that begins with its name.
+    /// Why an existing netdev cannot be an interface of the switch, as the end of a sentence that begins with its name.
     fn netdev_refusal(&self, _name: &str) -> Option<&'static str> {
         None
     }
-    /// The priority with which `root primary` makes this switch the root of a tree as it is now; `None` when there
-    /// is none.
+    /// The priority with which `root primary` would make this switch the root of a tree now; `None` when there is
+    /// none.
     fn root_primary(&self, _tree: crate::view::TreeKey) -> Option<u16> {
         Some(24576)
     }
 }
 
-/// No netdev is known.
+/// Knows no netdev.
 pub struct NoNames;
 
 impl Names for NoNames {
@@ -197,21 +197,21 @@ impl Names for NoNames {
     }
 }
 
-/// What became of reading an argument.
+/// The result of parsing an argument.
 #[allow(clippy::large_enum_variant)] // as for `Value`
 pub enum Take {
-    /// Read, from so many words.
+    /// The value, and the number of words that it took.
     Value(Value, usize),
-    /// It is meant to be this argument, and is wrong: why.
+    /// The words are meant as this argument and are wrong: the reason.
     Bad(String),
-    /// The line ends inside it.
+    /// The line ends inside the argument.
     Short,
-    /// It is something else.
+    /// The words are not this argument.
     Mismatch,
 }
 
 impl Kind {
-    /// What `?` calls it.
+    /// The argument in the output of `?`.
     #[must_use]
     pub fn label(self) -> String {
         match self {
@@ -234,13 +234,14 @@ impl Kind {
         }
     }
 
-    /// True when a word is a value of this type, whatever else it could be: an existing netdev.
+    /// True when a word must be read as this type although it could also be something else: the name of an
+    /// existing netdev.
     pub fn names_exactly(self, word: &str, names: &dyn Names) -> bool {
         self == Self::Interface && names.is_netdev(word)
     }
 }
 
-/// Reads an argument of `kind` from the beginning of `words` (never empty); `rest` is the line from there.
+/// Parses an argument of `kind` at the beginning of `words` (never empty); `rest` is the line from there on.
 pub fn take(kind: Kind, words: &[&str], rest: &str, names: &dyn Names) -> Take {
     let Some(&word) = words.first() else { return Take::Short };
     match kind {
@@ -315,7 +316,7 @@ fn instances(word: &str) -> Take {
             (Some(first), Some(last)) if first <= last => all.extend(first..=last),
             _ => {
                 return Take::Bad(format!(
-                    "{} is no MST instance, nor a range of them: 0 to {MAX_MSTID}",
+                    "{} is not an MST instance or a range of them: 0 to {MAX_MSTID}",
                     short(part)
                 ));
             }
@@ -332,7 +333,7 @@ fn mac(word: &str) -> Take {
     }
 }
 
-/// True for what is written like an IPv4 address, with whatever numbers: `300.1.1.1`.
+/// True for text in the form of an IPv4 address, whatever its numbers: `300.1.1.1`.
 fn is_quad(word: &str) -> bool {
     word.split('.').count() == 4 && word.split('.').all(digits)
 }
@@ -414,12 +415,12 @@ fn hex(words: &[&str]) -> Result<Vec<u8>, String> {
         .collect())
 }
 
-/// A word that means VLAN interfaces when a number follows: `vlan`, `Vlan`, `Vl`.
+/// True for a word that means VLAN interfaces when a number follows: `vlan`, `Vlan`, `Vl`.
 fn is_vlan_word(word: &str) -> bool {
     word.len() >= 2 && word.len() <= 4 && "vlan".starts_with(&word.to_ascii_lowercase())
 }
 
-/// `vlan10` and `Vlan10` as the number's text.
+/// The number in `vlan10` or `Vlan10`, as text.
 fn vlan_number(word: &str) -> Option<&str> {
     let (head, tail) = word.split_at_checked(4)?;
     (head.eq_ignore_ascii_case("vlan") && digits(tail)).then_some(tail)
@@ -444,14 +445,14 @@ fn interface(words: &[&str]) -> Take {
         _ => (word, 1),
     };
     match netdev(name) {
-        // A netdev of such a name is called `netdev 10.0.0.1`.
+        // A netdev with such a name has to be entered as `netdev 10.0.0.1`.
         Ok(_) if n == 1 && is_quad(name) => Take::Bad(format!("{} is not an interface", short(name))),
         Ok(name) => single(name, n),
         Err(reason) => Take::Bad(reason),
     }
 }
 
-/// A netdev's name, by the kernel's rules.
+/// Checks a netdev's name by the kernel's rules.
 pub fn netdev(name: &str) -> Result<InterfaceName, String> {
     if name.is_empty() {
         return Err("an interface's name is missing".into());
@@ -470,7 +471,7 @@ pub fn netdev(name: &str) -> Result<InterfaceName, String> {
     Ok(InterfaceName::Netdev(name.into()))
 }
 
-/// `swp1 - 4 , eth7`, `swp1-swp4`, `vlan 10 - 20`.
+/// Parses a range: `swp1 - 4 , eth7`, `swp1-swp4`, `vlan 10 - 20`.
 fn range(words: &[&str], names: &dyn Names) -> Result<Vec<InterfaceName>, String> {
     let mut list: Vec<InterfaceName> = Vec::new();
     let mut seen = std::collections::BTreeSet::new();
@@ -523,7 +524,7 @@ fn range_part(part: &str, names: &dyn Names) -> Result<Vec<InterfaceName>, Strin
     Ok(list)
 }
 
-/// The name and the number at its end.
+/// Divides a name into its text and the number at its end.
 fn split_number(name: &str) -> (&str, &str) {
     name.split_at(name.trim_end_matches(|c: char| c.is_ascii_digit()).len())
 }
@@ -532,7 +533,7 @@ fn digits(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// A word as messages quote it: not too long.
+/// Shortens a word for a message.
 pub fn short(word: &str) -> String {
     if word.chars().count() <= 40 {
         word.into()

@@ -1,9 +1,9 @@
-//! What the command line needs of the switch: one trait for each topic, which the daemon implements where it has the
-//! topic's data, and [`Backend`], which is all of them.
+//! The interface between the command line and the switch: one trait for each topic, which the daemon implements
+//! where it has the topic's data, and [`Backend`], which combines them.
 //!
-//! Invariant: every call is synchronous and returns without waiting for anything outside the switch. A
-//! command that changes the configuration clones [`Configuration::running`], edits the clone and gives it to
-//! [`Configuration::commit`], which takes it everywhere or refuses it and changes nothing.
+//! Invariant: every call is synchronous and returns without waiting for anything outside the switch. A command that
+//! changes the configuration clones [`Configuration::running`], edits the clone and passes it to
+//! [`Configuration::commit`], which puts it into force everywhere, or refuses it and changes nothing.
 
 use crate::sessions::ConfigSessions;
 use crate::view;
@@ -13,7 +13,8 @@ use lanyard_types::{MacAddr, VlanId};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-/// Why the switch refused: one line that says what was wrong and names the input, without the leading `% `.
+/// Why the switch refused a command: one line that states the problem and names the input, without the
+/// leading `% `.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Refusal(pub String);
@@ -30,7 +31,7 @@ impl From<&str> for Refusal {
     }
 }
 
-/// Which FDB entries `show` and `clear mac address-table` mean; every field that is set must match.
+/// Selects FDB entries for `show` and `clear mac address-table`; every field that is set must match.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MacFilter {
     /// Only this kind: `dynamic`, `static`, `sticky` or `self`.
@@ -52,7 +53,7 @@ pub enum Family {
     V6,
 }
 
-/// Which routes `show ip route` means; every field that is set must match.
+/// Selects routes for `show ip route`; every field that is set must match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RouteQuery {
     /// The family.
@@ -73,7 +74,7 @@ impl RouteQuery {
     pub const fn all(family: Family, vrf: Option<String>) -> Self {
         Self { family, vrf, address: None, prefix: None, protocol: None }
     }
-    /// Of `routes`, those that are meant.
+    /// The routes among `routes` that match.
     #[must_use]
     pub fn narrow(&self, mut routes: Vec<view::Route>) -> view::Routes {
         let is = |route: &view::Route, protocol: &str| match protocol {
@@ -95,22 +96,22 @@ impl RouteQuery {
     }
 }
 
-/// A file that `copy` and `configure replace` can name besides the running and startup configuration. Bounded:
-/// the backend refuses files above [`MAX_CONFIG_BYTES`].
+/// The largest file that `copy` and `configure replace` read or write, in bytes; the backend refuses larger
+/// ones.
 pub const MAX_CONFIG_BYTES: usize = 16 << 20;
 
-/// The running configuration, and how another one takes its place.
+/// The running configuration, and its replacement by another one.
 pub trait Configuration {
     /// The running configuration.
     fn running(&self) -> &Config;
-    /// Makes `candidate` the running configuration.
+    /// Puts `candidate` into force as the running configuration.
     ///
     /// # Errors
-    /// The reason, when any part of it can't take effect; nothing has changed then.
+    /// The reason, when any part of it cannot take effect; nothing has changed then.
     fn commit(&mut self, candidate: Config) -> Result<(), Refusal>;
-    /// As [`Configuration::commit`], but goes back to what is running now after `minutes` (1..=1440) unless
-    /// [`Configuration::confirm`] is called before. A second call before that only moves the deadline and keeps the
-    /// first call's configuration to go back to.
+    /// Like [`Configuration::commit`], but restores the present configuration after `minutes` (1..=1440) unless
+    /// [`Configuration::confirm`] is called before. A second call within that time only moves the deadline; the
+    /// configuration to restore remains that of the first call.
     ///
     /// # Errors
     /// As for `commit`.
@@ -125,25 +126,25 @@ pub trait Configuration {
 
 /// The startup-config and other files of configuration text.
 pub trait Files {
-    /// The startup-config's text; empty when there is none.
+    /// The text of the startup-config; empty when there is none.
     ///
     /// # Errors
-    /// When it can't be read.
+    /// When it cannot be read.
     fn load_startup(&mut self) -> Result<String, Refusal>;
     /// Replaces the startup-config atomically and durably; an empty text erases it.
     ///
     /// # Errors
-    /// When it can't be written; the old one is then still there.
+    /// When it cannot be written; the old one remains.
     fn save_startup(&mut self, text: &str) -> Result<(), Refusal>;
     /// Reads a file of configuration text on the switch's machine.
     ///
     /// # Errors
-    /// When it can't be read, is no UTF-8, or is longer than [`MAX_CONFIG_BYTES`].
+    /// When it cannot be read, is not UTF-8, or is longer than [`MAX_CONFIG_BYTES`].
     fn read_file(&mut self, path: &str) -> Result<String, Refusal>;
     /// Writes a file of configuration text, atomically.
     ///
     /// # Errors
-    /// When it can't be written.
+    /// When it cannot be written.
     fn write_file(&mut self, path: &str, text: &str) -> Result<(), Refusal>;
 }
 
@@ -153,14 +154,14 @@ pub trait Fdb {
     fn mac_table(&mut self, filter: &MacFilter) -> view::MacTable;
     /// `show mac address-table count`, of `vlan` or of all.
     fn mac_count(&mut self, vlan: Option<VlanId>) -> view::MacCount;
-    /// Removes dynamic entries; answers how many.
+    /// Removes the dynamic entries that match; returns their number.
     fn clear_mac_table(&mut self, filter: &MacFilter) -> u64;
 }
 
 /// The switch's interfaces and their counters.
 pub trait Interfaces {
-    /// The netdevs of the namespace that may be named after `interface`, for completion: no loopback, none
-    /// that Lanyard made.
+    /// The netdevs of the namespace that may stand after `interface`, for completion: without loopback and
+    /// without those that Lanyard made.
     fn netdev_names(&self) -> Vec<String>;
     /// Why a netdev that exists is not among [`Interfaces::netdev_names`], as the end of a sentence that begins with its
     /// name; `None` for others.
@@ -170,10 +171,10 @@ pub trait Interfaces {
     fn interfaces(&mut self, only: Option<&InterfaceName>) -> view::Interfaces;
     /// `show interfaces counters drops`.
     fn drops(&mut self, only: Option<&InterfaceName>) -> view::Drops;
-    /// Sets counters to zero: of one interface, or of all.
+    /// Clears the counters of one interface, or of all.
     ///
     /// # Errors
-    /// When the interface is no port of the switch.
+    /// When the interface is not a port of the switch.
     fn clear_counters(&mut self, only: Option<&InterfaceName>) -> Result<(), Refusal>;
 }
 
@@ -182,13 +183,13 @@ pub trait Neighbors {
     /// `show arp`, `show ipv6 neighbors`: the kernel's tables; `vrf` is `None` for the switch's own.
     ///
     /// # Errors
-    /// When the kernel can't be asked.
+    /// When the kernel does not answer.
     fn neighbors(&mut self, family: Family, vrf: Option<&str>) -> Result<view::Neighbors, Refusal>;
-    /// `clear arp-cache`, `clear ipv6 neighbors`: what was learned is forgotten, of one address or of all; answers how
-    /// many entries that was.
+    /// `clear arp-cache`, `clear ipv6 neighbors`: removes learned entries, of one address or all; returns their
+    /// number.
     ///
     /// # Errors
-    /// When the kernel can't be asked.
+    /// When the kernel does not answer.
     fn clear_neighbors(
         &mut self,
         family: Family,
@@ -197,14 +198,14 @@ pub trait Neighbors {
     ) -> Result<u64, Refusal>;
 }
 
-/// Routing tables: the kernel's, and what the plane forwards by.
+/// Routing tables: the kernel's and the plane's.
 pub trait Routes {
     /// `show ip route`, `show ipv6 route`: the kernel's tables.
     ///
     /// # Errors
-    /// When the kernel can't be asked.
+    /// When the kernel does not answer.
     fn routes(&mut self, query: &RouteQuery) -> Result<view::Routes, Refusal>;
-    /// `show ip cef`, `show ipv6 cef`: what the plane forwards by; with an address, the entry that it meets.
+    /// `show ip cef`, `show ipv6 cef`: the entries of the plane; with an address, its longest match.
     ///
     /// # Errors
     /// When the plane does not route.
@@ -214,31 +215,31 @@ pub trait Routes {
     /// # Errors
     /// When the plane does not route.
     fn cef_summary(&mut self, vrf: Option<&str>) -> Result<view::CefSummary, Refusal>;
-    /// `show ip cef exact-route`: the next hop the plane chooses for a flow.
+    /// `show ip cef exact-route`: the next hop that the plane chooses for a flow.
     ///
     /// # Errors
     /// When the plane does not route.
     fn cef_exact(&mut self, vrf: Option<&str>, flow: &view::Flow) -> Result<view::CefExact, Refusal>;
-    /// The VRFs whose namespace is there.
+    /// The VRFs whose namespace exists.
     fn vrfs_present(&mut self) -> BTreeSet<String>;
 }
 
 /// The spanning trees.
 pub trait SpanningTree {
-    /// `show spanning-tree`: every tree; none while spanning tree is off.
+    /// `show spanning-tree`: every tree; empty while spanning tree is off.
     fn spanning_tree(&mut self) -> view::SpanningTree;
-    /// The priority with which `root primary` makes this switch the root of a tree: 24576, or what beats the root
-    /// there is; `None` when nothing does.
+    /// The priority with which `root primary` makes this switch the root of a tree: 24576, or a lower one that is
+    /// better than the present root's; `None` when no priority is.
     fn root_primary_priority(&self, tree: view::TreeKey) -> Option<u16>;
-    /// `clear spanning-tree detected-protocols`, of one port or of all.
+    /// `clear spanning-tree detected-protocols`, for one port or all.
     ///
     /// # Errors
-    /// When the interface is no port that takes part.
+    /// When the interface is not a port in spanning tree.
     fn clear_detected_protocols(&mut self, only: Option<&InterfaceName>) -> Result<(), Refusal>;
-    /// `clear spanning-tree counters`, of one port or of all.
+    /// `clear spanning-tree counters`, for one port or all.
     ///
     /// # Errors
-    /// When the interface is no port that takes part.
+    /// When the interface is not a port in spanning tree.
     fn clear_spanning_tree_counters(&mut self, only: Option<&InterfaceName>) -> Result<(), Refusal>;
 }
 
@@ -254,7 +255,7 @@ pub trait Services {
     fn fpm(&mut self) -> view::Fpm;
 }
 
-/// The forwarding plane: capabilities, tables, traps, and a frame's walk through the stages.
+/// The forwarding plane: capabilities, tables, traps, and the trace of a frame.
 pub trait Platform {
     /// `show platform`.
     fn platform(&mut self) -> view::Platform;
@@ -262,10 +263,10 @@ pub trait Platform {
     fn resources(&mut self) -> view::Resources;
     /// `show platform traps`.
     fn traps(&mut self) -> view::Traps;
-    /// `show platform packet-trace`: runs `frame` through the live tables as if it came in at `interface`.
+    /// `show platform packet-trace`: runs `frame` through the live tables as if `interface` had received it.
     ///
     /// # Errors
-    /// When the interface is no port, or the plane can't trace.
+    /// When the interface is not a port, or the plane cannot trace.
     fn packet_trace(&mut self, interface: &InterfaceName, frame: &[u8])
     -> Result<view::PacketTrace, Refusal>;
 }
@@ -280,13 +281,13 @@ pub trait System {
     fn logging(&mut self) -> view::Logging;
     /// `clear logging`.
     fn clear_logging(&mut self);
-    /// Adds a message to the log, e.g. `("SYS", 5, "CONFIG_I", "Configured from vty 0 by root")`.
+    /// Adds a message to the log, such as `("SYS", 5, "CONFIG_I", "Configured from vty 0 by root")`.
     fn log(&mut self, facility: &str, severity: u8, mnemonic: &str, text: &str);
-    /// The time, RFC 3339, UTC: `show clock`.
+    /// `show clock`: the time in UTC, RFC 3339.
     fn clock(&self) -> String;
 }
 
-/// The switch, as the command line sees it: every topic. Whatever has them all is a backend.
+/// All topics of the switch; every type that implements them is a backend.
 pub trait Backend:
     Configuration + Files + Fdb + Interfaces + Neighbors + Routes + SpanningTree + Services + Platform + System
 {

@@ -1,8 +1,8 @@
-//! The bridge-utils commands, for fingers and scripts that know them: `lanyard brctl addbr br0`.
+//! The bridge-utils commands, for users and scripts that know them: `lanyard brctl addbr br0`.
 //!
 //! An instance is one bridge, and the bridge's name is its hostname: `addbr` names an instance that has no
-//! name yet, the other commands ask for that name. Everything is done by editing the running configuration,
-//! so `show running-config` shows what `brctl` did. Outputs have bridge-utils' columns.
+//! name yet, the other commands require that name. Every command edits the running configuration, so `show
+//! running-config` shows what `brctl` changed. Outputs have bridge-utils' columns.
 
 use crate::args::short;
 use crate::backend::{Backend, MacFilter, Refusal};
@@ -14,15 +14,15 @@ use lanyard_stp::Mode;
 use lanyard_types::{MacAddr, StpState};
 use std::fmt::Write;
 
-/// The commands: how each is written, and what it does.
+/// The commands: the syntax of each, and what it does.
 pub const COMMANDS: &[(&str, &str)] = &[
     ("addbr BRIDGE", "name this instance BRIDGE"),
-    ("delbr BRIDGE", "make its ports ordinary netdevs again, and forget the name"),
+    ("delbr BRIDGE", "make its ports ordinary netdevs again, and remove the name"),
     ("addif BRIDGE DEVICE...", "make devices ports of the switch"),
     ("delif BRIDGE DEVICE...", "make ports ordinary netdevs again"),
     ("show [BRIDGE]", "the bridge and its ports"),
     ("showmacs BRIDGE", "the address table"),
-    ("setageing BRIDGE SECONDS", "the time an address stays unseen; 0 is for ever"),
+    ("setageing BRIDGE SECONDS", "ageing time of addresses; 0 disables ageing"),
     ("stp BRIDGE on|off", "spanning tree, IEEE 802.1D; a mode that is configured already is kept"),
     ("setbridgeprio BRIDGE PRIORITY", "the bridge priority, a multiple of 4096 up to 61440"),
     ("sethello BRIDGE SECONDS", "the hello time, 1 to 10"),
@@ -31,13 +31,13 @@ pub const COMMANDS: &[(&str, &str)] = &[
     ("setpathcost BRIDGE PORT COST", "the path cost of a port, 1 to 200000000"),
     ("setportprio BRIDGE PORT PRIORITY", "the priority of a port, a multiple of 4 up to 60"),
     ("showstp BRIDGE", "the spanning tree and its ports"),
-    ("hairpin BRIDGE PORT on|off", "only off: a frame never goes out where it came in"),
+    ("hairpin BRIDGE PORT on|off", "only off: a frame is never sent to its ingress port"),
 ];
 
-/// Runs one command; answers its output.
+/// Runs one command; returns its output.
 ///
 /// # Errors
-/// The reason, worded as bridge-utils does where it has words for it.
+/// The reason, worded as in bridge-utils if that has a message for it.
 pub fn run(words: &[&str], backend: &mut dyn Backend) -> Result<String, Refusal> {
     let done = |result: Result<(), Refusal>| result.map(|()| String::new());
     match words {
@@ -106,7 +106,7 @@ pub fn run(words: &[&str], backend: &mut dyn Backend) -> Result<String, Refusal>
             Ok(String::new())
         }
         ["hairpin", _, _, "on" | "yes" | "1"] => {
-            Err("hairpin is not possible: a frame never goes out where it came in".into())
+            Err("hairpin is not possible: a frame is never sent to its ingress port".into())
         }
         _ => Err(usage(words)),
     }
@@ -125,7 +125,7 @@ fn usage(words: &[&str]) -> Refusal {
     }
 }
 
-/// The bridge's name, when it is this one's.
+/// Checks that `name` is the name of this bridge, and returns it.
 fn is(name: &str, backend: &dyn Backend) -> Result<String, Refusal> {
     if backend.running().hostname == name {
         Ok(name.to_owned())
@@ -164,7 +164,7 @@ fn delbr(_: String, backend: &mut dyn Backend) -> Result<(), Refusal> {
     backend.commit(config)
 }
 
-/// The switch's ports, in the order that numbers them.
+/// The switch's ports; the index in this list is the port number.
 fn ports(config: &Config) -> Vec<InterfaceName> {
     let ports = config.interfaces.iter().filter(|(_, interface)| interface.role == Role::Switchport);
     ports.map(|(name, _)| name.clone()).collect()
@@ -214,7 +214,7 @@ fn delif(bridge: String, devices: &[&str], backend: &mut dyn Backend) -> Result<
 
 fn setageing(seconds: &str, backend: &mut dyn Backend) -> Result<(), Refusal> {
     let mut config = backend.running().clone();
-    // bridge-utils takes fractions; the switch counts whole seconds.
+    // bridge-utils accepts fractions; the switch accepts whole seconds.
     let whole = seconds.parse::<f64>().ok().filter(|s| s.fract() == 0.0 && (0.0..=1_000_000.0).contains(s));
     match whole.map(|s| s as u32).filter(|s| *s == 0 || *s >= 10) {
         Some(seconds) => config.fdb.ageing_s = seconds,
@@ -225,7 +225,7 @@ fn setageing(seconds: &str, backend: &mut dyn Backend) -> Result<(), Refusal> {
     backend.commit(config)
 }
 
-/// Enters configuration lines; the whole is taken or refused.
+/// Enters configuration lines; all of them are accepted, or none.
 fn configure(lines: &[&str], backend: &mut dyn Backend) -> Result<(), Refusal> {
     let (config, errors) = crate::apply_text(&lines.join("\n"), backend.running());
     match errors.first() {
@@ -243,7 +243,7 @@ fn is_zero(seconds: &str) -> bool {
     seconds.parse::<f64>().is_ok_and(|seconds| seconds == 0.0)
 }
 
-/// The line that sets what the bridge has in its tree: MST instance 0 in mode mst, else the tree of VLAN 1.
+/// The line for a setting of the bridge's tree: MST instance 0 in mode mst, else the tree of VLAN 1.
 fn tree_line(config: &Config, word: &str, value: &str) -> String {
     match (config.spanning_tree.mode, word) {
         (Some(Mode::Mst), "priority") => format!("spanning-tree mst 0 priority {value}"),
@@ -258,7 +258,7 @@ fn set_time(command: &str, seconds: &str, backend: &mut dyn Backend) -> Result<(
         "setmaxage" => "max-age",
         _ => "forward-time",
     };
-    // bridge-utils takes fractions; the switch counts whole seconds.
+    // bridge-utils accepts fractions; the switch accepts whole seconds.
     let whole = seconds.parse::<f64>().ok().filter(|s| s.fract() == 0.0 && (0.0..=255.0).contains(s));
     let Some(whole) = whole else {
         return Err(format!("{command} {}: enter whole seconds", short(seconds)).into());
@@ -266,7 +266,8 @@ fn set_time(command: &str, seconds: &str, backend: &mut dyn Backend) -> Result<(
     configure(&[&tree_line(backend.running(), word, &whole.to_string())], backend)
 }
 
-/// The kernel's bridge has six bits for a port's priority, IEEE 802.1D-2004 the upper four of eight: 4 there is 16 here.
+/// The kernel's bridge stores a port's priority in six bits, IEEE 802.1D-2004 in the upper four of eight: 4 there is 16
+/// here.
 fn set_port_priority(port: &InterfaceName, priority: &str, backend: &mut dyn Backend) -> Result<(), Refusal> {
     match priority.parse::<u32>().ok().filter(|priority| *priority <= 60 && priority % 4 == 0) {
         Some(priority) => {
@@ -279,7 +280,7 @@ fn set_port_priority(port: &InterfaceName, priority: &str, backend: &mut dyn Bac
     }
 }
 
-/// IEEE 802.1D's words for the states of a port.
+/// The name of a port's state in IEEE 802.1D.
 fn state(port: &StpPort) -> &'static str {
     match port.detail.state {
         StpState::Forwarding => "forwarding",

@@ -1,4 +1,4 @@
-//! Views that are made from the configuration, or from it and what the interfaces report.
+//! Views that are made from the configuration, or from the configuration and the state of the interfaces.
 
 mod layer3;
 
@@ -9,7 +9,7 @@ use lanyard_config::{Config, Interface, InterfaceName, Role, SwitchportMode};
 use lanyard_types::{VlanId, VlanSet};
 use serde::Serialize;
 
-/// The configuration name of an interface that was reported.
+/// The configuration name of a reported interface.
 #[must_use]
 pub fn name_of(view: &InterfaceView) -> InterfaceName {
     let vlan = view.name.strip_prefix("vlan").and_then(|number| number.parse::<VlanId>().ok());
@@ -64,18 +64,18 @@ fn membership(
 /// `show mac address-table aging-time`.
 #[derive(Debug, Clone, Serialize)]
 pub struct Ageing {
-    /// Seconds; 0 never ages.
+    /// The ageing time in seconds; 0 means that entries never age out.
     pub ageing_time_s: u32,
 }
 
 /// `show mac address-table learning`.
 #[derive(Debug, Clone, Serialize)]
 pub struct Learning {
-    /// Every VLAN.
+    /// All VLANs.
     pub vlans: Vec<LearningVlan>,
 }
 
-/// Whether a VLAN learns.
+/// Whether a VLAN learns addresses.
 #[derive(Debug, Clone, Serialize)]
 pub struct LearningVlan {
     /// The VLAN.
@@ -100,23 +100,23 @@ pub fn learning(config: &Config) -> Learning {
 /// `show interfaces counters`.
 #[derive(Debug, Clone, Serialize)]
 pub struct CounterTable {
-    /// Natural order.
+    /// The interfaces, in natural order.
     pub interfaces: Vec<CounterRow>,
 }
 
 /// One interface's counters.
 #[derive(Debug, Clone, Serialize)]
 pub struct CounterRow {
-    /// Its name.
+    /// The interface's name.
     pub interface: String,
-    /// Received.
+    /// Received frames.
     pub rx: Counters,
-    /// Sent.
+    /// Sent frames.
     pub tx: Counters,
-    /// Frames received by the plane and forwarded to at least one port. What a VLAN interface has sent is what the
-    /// plane received there.
+    /// Frames that the plane received and forwarded to at least one port. For a VLAN interface these are the
+    /// frames that it sent, because the plane received them from it.
     pub forwarded: u64,
-    /// Frames received by the plane and given to the control plane only.
+    /// Frames that the plane received and passed to the control plane only.
     pub trapped: u64,
 }
 
@@ -136,18 +136,18 @@ pub fn counters(view: &Interfaces) -> CounterTable {
 /// `show interfaces description`.
 #[derive(Debug, Clone, Serialize)]
 pub struct Descriptions {
-    /// Natural order.
+    /// The interfaces, in natural order.
     pub interfaces: Vec<Description>,
 }
 
 /// One interface's description.
 #[derive(Debug, Clone, Serialize)]
 pub struct Description {
-    /// Its name.
+    /// The interface's name.
     pub interface: String,
-    /// Not `shutdown`.
+    /// True when it is not `shutdown`.
     pub admin_up: bool,
-    /// It has carrier.
+    /// True when it has carrier.
     pub link_up: bool,
     /// `description`; empty when there is none.
     pub description: String,
@@ -168,14 +168,14 @@ pub fn descriptions(view: &Interfaces, config: &Config) -> Descriptions {
 /// `show interfaces status`.
 #[derive(Debug, Clone, Serialize)]
 pub struct StatusTable {
-    /// Natural order; VLAN interfaces are not in it.
+    /// The interfaces, in natural order, without VLAN interfaces.
     pub interfaces: Vec<Status>,
 }
 
 /// One port's status.
 #[derive(Debug, Clone, Serialize)]
 pub struct Status {
-    /// Its name.
+    /// The port's name.
     pub interface: String,
     /// `description`.
     pub description: String,
@@ -185,9 +185,9 @@ pub struct Status {
     pub vlan: String,
     /// `full`, `half` or `unknown`.
     pub duplex: &'static str,
-    /// In Mbit/s.
+    /// The speed in Mbit/s.
     pub speed_mbps: Option<u32>,
-    /// The hook it is forwarded at.
+    /// The hook at which its frames enter the pipeline.
     pub hook: Option<&'static str>,
     /// Why the port is unusable.
     pub error: Option<String>,
@@ -220,7 +220,7 @@ pub fn status(view: &Interfaces, config: &Config) -> StatusTable {
     StatusTable { interfaces: ports.map(row).collect() }
 }
 
-/// IOS's word for the state of a port's link.
+/// The state of a port's link in IOS's words.
 #[must_use]
 pub fn link_word(i: &InterfaceView) -> &'static str {
     if i.admin_up && i.error.as_deref().is_some_and(|error| error.starts_with("err-disabled")) {
@@ -238,34 +238,34 @@ pub fn link_word(i: &InterfaceView) -> &'static str {
 /// `show interfaces switchport`.
 #[derive(Debug, Clone, Serialize)]
 pub struct SwitchportTable {
-    /// Natural order; only switch ports and routed ports.
+    /// The switch ports and routed ports, in natural order.
     pub interfaces: Vec<SwitchportView>,
 }
 
 /// One port's layer-2 settings.
 #[derive(Debug, Clone, Serialize)]
 pub struct SwitchportView {
-    /// Its name.
+    /// The port's name.
     pub interface: String,
     /// False for a routed port.
     pub switchport: bool,
     /// `access`, `trunk` or `dot1q-tunnel`.
     pub mode: &'static str,
-    /// True when it forwards: up, with link.
+    /// True when it forwards: enabled, with link.
     pub operational: bool,
     /// `switchport access vlan`.
     pub access_vlan: u16,
-    /// Its name; `None` when it does not exist.
+    /// The name of the access VLAN; `None` when the VLAN does not exist.
     pub access_vlan_name: Option<String>,
     /// `switchport trunk native vlan`.
     pub native_vlan: u16,
-    /// Its name; `None` when it does not exist.
+    /// The name of the native VLAN; `None` when the VLAN does not exist.
     pub native_vlan_name: Option<String>,
     /// True when the native VLAN is tagged, too.
     pub native_tagged: bool,
     /// `switchport trunk allowed vlan`, as a list.
     pub allowed_vlans: String,
-    /// EtherType of its tags, e.g. `0x8100`.
+    /// The EtherType of its tags, such as `0x8100`.
     pub ethertype: String,
     /// `switchport protected`.
     pub protected: bool,
@@ -279,7 +279,7 @@ pub struct SwitchportView {
     pub mac_limit: Option<u32>,
 }
 
-/// The word of a mode in commands and JSON.
+/// The keyword of a mode in commands and JSON.
 #[must_use]
 pub fn mode_word(mode: SwitchportMode) -> &'static str {
     match mode {
@@ -325,18 +325,18 @@ fn list(set: &VlanSet) -> String {
 /// `show interfaces trunk`.
 #[derive(Debug, Clone, Serialize)]
 pub struct Trunks {
-    /// Natural order.
+    /// The trunks, in natural order.
     pub trunks: Vec<Trunk>,
 }
 
 /// One trunk.
 #[derive(Debug, Clone, Serialize)]
 pub struct Trunk {
-    /// Its name.
+    /// The port's name.
     pub interface: String,
-    /// `802.1q`, or its EtherType.
+    /// `802.1q`, or the EtherType of its tags.
     pub encapsulation: String,
-    /// `trunking` or `not-trunking` (down).
+    /// `trunking`, or `not-trunking` while the port is down.
     pub status: &'static str,
     /// The native VLAN.
     pub native_vlan: u16,
@@ -372,21 +372,21 @@ pub fn trunks(view: &Interfaces, config: &Config) -> Trunks {
 /// `show clock`.
 #[derive(Debug, Clone, Serialize)]
 pub struct Clock {
-    /// RFC 3339, UTC.
+    /// The time in UTC, RFC 3339.
     pub time: String,
 }
 
 /// `show history`.
 #[derive(Debug, Clone, Serialize)]
 pub struct History {
-    /// Oldest first.
+    /// The lines, the oldest first.
     pub lines: Vec<String>,
 }
 
 /// `show configuration sessions`.
 #[derive(Debug, Clone, Serialize)]
 pub struct PendingSessions {
-    /// By name.
+    /// The sessions, by name.
     pub sessions: Vec<PendingSession>,
     /// Seconds until an unconfirmed commit is rolled back.
     pub rollback_in_s: Option<u64>,
@@ -395,9 +395,9 @@ pub struct PendingSessions {
 /// One pending session.
 #[derive(Debug, Clone, Serialize)]
 pub struct PendingSession {
-    /// Its name.
+    /// The session's name.
     pub name: String,
-    /// Lines collected.
+    /// The number of lines in it.
     pub lines: u64,
 }
 
@@ -410,7 +410,7 @@ pub struct MstConfiguration {
     pub revision: u16,
     /// The digest of its mapping, hexadecimal in capitals (IEEE 802.1Q-2018, 13.8).
     pub digest: String,
-    /// Instance 0 first.
+    /// The instances; instance 0 comes first.
     pub instances: Vec<MstMapping>,
 }
 
@@ -446,7 +446,7 @@ pub fn mst_configuration(config: &Config) -> MstConfiguration {
 pub struct StpSummary {
     /// The mode; `None` when spanning tree is off.
     pub mode: Option<&'static str>,
-    /// The trees this bridge is the root of.
+    /// The trees whose root is this bridge.
     pub root_for: Vec<String>,
     /// `portfast default`.
     pub portfast_default: bool,
@@ -456,16 +456,16 @@ pub struct StpSummary {
     pub bpdufilter_default: bool,
     /// `loopguard default`.
     pub loopguard_default: bool,
-    /// `short` or `long`, as it is in force.
+    /// The method in force, `short` or `long`.
     pub path_cost_method: &'static str,
     /// The trees.
     pub instances: Vec<StpCounts>,
 }
 
-/// Ports of a tree by their state. Ports without link are in none of them.
+/// The numbers of a tree's ports by state. Ports without link are not counted.
 #[derive(Debug, Clone, Serialize)]
 pub struct StpCounts {
-    /// What IOS calls the tree.
+    /// The name of the tree in IOS.
     pub name: String,
     /// Discarding.
     pub blocking: u64,
@@ -473,7 +473,7 @@ pub struct StpCounts {
     pub learning: u64,
     /// Forwarding.
     pub forwarding: u64,
-    /// All of them.
+    /// All ports with link.
     pub active: u64,
 }
 
@@ -511,7 +511,7 @@ pub fn stp_summary(view: &crate::view::SpanningTree, config: &Config) -> StpSumm
 /// `show errdisable recovery`.
 #[derive(Debug, Clone, Serialize)]
 pub struct ErrDisableView {
-    /// Every cause there is.
+    /// All causes.
     pub causes: Vec<ErrDisableCause>,
     /// `errdisable recovery interval`.
     pub interval_s: u32,
@@ -522,20 +522,20 @@ pub struct ErrDisableView {
 /// A cause for which ports are shut down.
 #[derive(Debug, Clone, Serialize)]
 pub struct ErrDisableCause {
-    /// Its name.
+    /// The name of the cause.
     pub cause: &'static str,
-    /// True when its ports come back by themselves.
+    /// True when ports are enabled again after the interval.
     pub recovery: bool,
 }
 
 /// A port that is shut down.
 #[derive(Debug, Clone, Serialize)]
 pub struct ErrDisabled {
-    /// The port.
+    /// The port's name.
     pub interface: String,
-    /// Why.
+    /// The cause.
     pub cause: &'static str,
-    /// Seconds until it comes back; `None` when it does not by itself.
+    /// Seconds until the port is enabled again; `None` when that is not done automatically.
     pub time_left_s: Option<u64>,
 }
 

@@ -1,4 +1,5 @@
-//! docs/cli, made from the command tree: one page for each mode. `tests/docs.rs` holds the pages to it.
+//! Generates docs/cli from the command tree, one page for each mode. `tests/docs.rs` checks that the pages
+//! are up to date.
 
 use crate::commands;
 use crate::tree::{Node, Special, Token};
@@ -6,16 +7,16 @@ use std::fmt::Write;
 
 /// A page of docs/cli.
 pub struct Page {
-    /// Its file's name.
+    /// The name of the file.
     pub file: &'static str,
-    /// Its text.
+    /// The text of the page.
     pub text: String,
 }
 
 const NOTICE: &str = "<!-- Made from the command tree by crates/cli/src/docs.rs; \
     `UPDATE_DOCS=1 cargo test -p lanyard-cli --test docs` writes it anew. -->";
 
-/// The pages that are made from the tree.
+/// The pages that are generated from the tree.
 #[must_use]
 pub fn pages() -> Vec<Page> {
     let is_show = |node: &&Node| matches!(node.token, Token::Word("show"));
@@ -38,35 +39,35 @@ pub fn pages() -> Vec<Page> {
     ]
 }
 
-const EXEC: &str = "Prompt `HOSTNAME#`; after `disable`, `HOSTNAME>`, where only commands that change nothing remain. \
+const EXEC: &str = "Prompt `HOSTNAME#`; after `disable`, `HOSTNAME>`, which has only commands that change nothing. \
     `show` has [its own page](show.md).";
 const SHOW: &str = "Every command here takes `| json`, `| include RE`, `| exclude RE`, `| begin RE`, `| section RE` \
-    and `| count [RE]`. What the JSON holds is on [its own page](json.md).";
+    and `| count [RE]`. [json.md](json.md) describes the JSON.";
 const GLOBAL: &str = "Entered by `configure terminal`; prompt `HOSTNAME(config)#`. A command takes effect when it is \
     entered, or not at all.";
 const INTERFACE: &str = "Entered by `interface NAME`, `interface vlan N` or `interface range LIST`; prompts \
-    `HOSTNAME(config-if)#` and `HOSTNAME(config-if-range)#`. A command given to a range is taken by every interface \
-    of it or by none. A netdev becomes a port of the switch with `switchport` or any plain `switchport ...` command, \
-    a routed port with `no switchport`, and is left alone again with `default switchport` or `no interface NAME`.";
-const VLAN: &str = "Entered by `vlan LIST`, which makes the VLANs that do not exist yet; prompt \
+    `HOSTNAME(config-if)#` and `HOSTNAME(config-if-range)#`. A command for a range takes effect on every interface \
+    of it or on none. A netdev becomes a port of the switch with `switchport` or any plain `switchport ...` command, \
+    a routed port with `no switchport`, and an ordinary netdev again with `default switchport` or `no interface NAME`.";
+const VLAN: &str = "Entered by `vlan LIST`, which creates the VLANs that do not exist yet; prompt \
     `HOSTNAME(config-vlan)#`.";
 const MST: &str = "Entered by `spanning-tree mst configuration`; prompt `HOSTNAME(config-mst)#`. A change takes effect when it \
-    is entered and begins every tree anew; to make several at once, use a configuration session.";
+    is entered and begins every tree anew; to make several changes together, use a configuration session.";
 const VRF: &str = "Entered by `vrf definition NAME`; prompts `HOSTNAME(config-vrf)#` and, after `address-family`, \
     `HOSTNAME(config-vrf-af)#`. A VRF is the network namespace of its name.";
-const TRACK: &str = "Entered by `track N` and what it tracks; prompt `HOSTNAME(config-track)#`.";
+const TRACK: &str = "Entered by `track N` with the object to track; prompt `HOSTNAME(config-track)#`.";
 const SESSION: &str = "Entered by `configure session NAME`; prompt `HOSTNAME(config-s-NAME)#`. All configuration \
     commands work as usual and take effect together at `commit`, or never. A session is the list of the lines \
     entered in it: they are applied to the running configuration as it is at `commit`. `end` and `exit` leave it \
-    pending. After `commit confirmed MINUTES` the switch goes back by itself unless `commit` in the session, or \
-    `configure confirm`, is entered in time.";
+    pending. After `commit confirmed MINUTES` the switch rolls back automatically unless `commit` in the session, or \
+    `configure confirm`, is entered within that time.";
 
 fn page(file: &'static str, title: &str, intro: &str, prefix: &str, nodes: &[&Node]) -> Page {
     let mut text = format!("{NOTICE}\n\n# {title}\n\n{intro}\n");
     let configures = nodes.iter().any(|node| node.negatable());
     if configures {
-        text.push_str("\nRows with `no` in the last column have `no` and `default` forms. A row that begins with `no` can\n");
-        text.push_str("be typed without what follows it in the rows of the same keyword.\n");
+        text.push_str("\nRows with `no` in the last column have `no` and `default` forms. For a row that begins with `no`\n");
+        text.push_str("the arguments that the other rows of its keyword have may be left out.\n");
     }
     let is_common = |node: &Node| file != "configuration.md" && configures && commands::is_common(node);
     let mut sorted: Vec<&&Node> = nodes.iter().filter(|node| !is_common(node)).collect();
@@ -77,16 +78,16 @@ fn page(file: &'static str, title: &str, intro: &str, prefix: &str, nodes: &[&No
             continue;
         }
         text.push_str(if configures {
-            "\n| Command | What it is about | Undo |\n|---|---|---|\n"
+            "\n| Command | Description | Undo |\n|---|---|---|\n"
         } else {
-            "\n| Command | What it is about |\n|---|---|\n"
+            "\n| Command | Description |\n|---|---|\n"
         });
         rows(node, prefix.trim_end(), configures, &mut text);
     }
     Page { file, text }
 }
 
-/// A row for each way a line through `node` can end.
+/// Appends a row for each way in which a line through `node` can end.
 fn rows(node: &Node, before: &str, configures: bool, text: &mut String) {
     let line = format!("{before} {}", node.label()).trim().to_owned();
     let undo = match (configures, node.set_only) {

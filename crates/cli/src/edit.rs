@@ -1,7 +1,8 @@
-//! Editing a configuration by commands: the context handlers work in, and whole texts at once.
+//! Edits a configuration by commands: the context of configuration handlers, and the application of whole
+//! texts.
 //!
-//! Invariant: a refused line leaves the configuration as it was. Handlers check everything first;
-//! [`Edit::each_interface`] and [`Edit::each_vlan`] edit copies and put them in when all have been taken.
+//! Invariant: a refused line leaves the configuration unchanged. Handlers check everything first;
+//! [`Edit::each_interface`] and [`Edit::each_vlan`] edit copies and store them when all edits have succeeded.
 
 use crate::args::Names;
 use crate::backend::Refusal;
@@ -18,15 +19,16 @@ use lanyard_stp::MstRegion;
 use lanyard_types::VlanId;
 use std::collections::BTreeSet;
 
-/// What a configuration handler works on.
+/// The context of a configuration handler.
 pub struct Edit<'a> {
-    /// The candidate.
+    /// The candidate configuration.
     pub config: &'a mut Config,
-    /// The mode the line was entered in; a handler sets the mode it leads to.
+    /// The mode in which the line was entered. A handler of a line that leads to a mode sets that mode.
     pub mode: &'a mut ConfigMode,
-    /// What is to be said although the line is taken.
+    /// Messages to the user about a line that is accepted.
     pub notices: Vec<String>,
-    /// Asked whether a netdev exists; `None` when a startup-config may name those that are yet to come.
+    /// Tells whether a netdev exists; `None` for a startup-config, which may name netdevs that do not exist
+    /// yet.
     pub exists: Option<&'a dyn Names>,
 }
 
@@ -34,13 +36,13 @@ impl Edit<'_> {
     /// Edits every interface of the mode, or none.
     ///
     /// # Errors
-    /// The first that `edit` refuses.
+    /// The first refusal of `edit`.
     pub fn each_interface(
         &mut self,
         mut edit: impl FnMut(&mut Interface, &InterfaceName) -> Result<(), Refusal>,
     ) -> Result<(), Refusal> {
         let ConfigMode::Interface { names, .. } = &*self.mode else {
-            return Err("this is an interface's command".into());
+            return Err("this command needs an interface mode: enter interface first".into());
         };
         let mut edited = Vec::with_capacity(names.len());
         for name in names {
@@ -57,12 +59,14 @@ impl Edit<'_> {
     /// Edits every VLAN of the mode, or none.
     ///
     /// # Errors
-    /// The first that `edit` refuses.
+    /// The first refusal of `edit`.
     pub fn each_vlan(
         &mut self,
         mut edit: impl FnMut(&mut Vlan, VlanId) -> Result<(), Refusal>,
     ) -> Result<(), Refusal> {
-        let ConfigMode::Vlan(set) = &*self.mode else { return Err("this is a VLAN's command".into()) };
+        let ConfigMode::Vlan(set) = &*self.mode else {
+            return Err("this command needs a VLAN mode: enter vlan first".into());
+        };
         let mut edited = Vec::new();
         for vlan in set.iter() {
             let mut entry = self.config.vlans.get(&vlan).cloned().unwrap_or_default();
@@ -101,7 +105,9 @@ impl Target for Vlan {
 impl Target for Vrf {
     type Key = String;
     fn each(edit: &mut Edit<'_>, change: Change<'_, Self>) -> Result<(), Refusal> {
-        let ConfigMode::Vrf { name, .. } = &*edit.mode else { return Err("this is a VRF's command".into()) };
+        let ConfigMode::Vrf { name, .. } = &*edit.mode else {
+            return Err("this command needs a VRF mode: enter vrf definition first".into());
+        };
         let mut vrf = edit.config.vrfs.get(name).cloned().unwrap_or_default();
         change(&mut vrf, name)?;
         edit.config.vrfs.insert(name.clone(), vrf);
@@ -113,7 +119,7 @@ impl Target for Track {
     type Key = u16;
     fn each(edit: &mut Edit<'_>, change: Change<'_, Self>) -> Result<(), Refusal> {
         let ConfigMode::Track(number) = *edit.mode else {
-            return Err("this is a tracked object's command".into());
+            return Err("this command needs a tracked object's mode: enter track first".into());
         };
         let missing = || Refusal(format!("there is no tracked object {number}"));
         let mut track = edit.config.tracks.get(&number).cloned().ok_or_else(missing)?;
@@ -133,7 +139,7 @@ impl Target for MstRegion {
     }
 }
 
-/// Puts an interface into the configuration; a netdev with nothing configured is no part of it.
+/// Stores an interface in the configuration; a netdev without any setting is removed from it.
 pub fn put(config: &mut Config, name: InterfaceName, interface: Interface) {
     if matches!(name, InterfaceName::Netdev(_)) && interface == Interface::default() {
         config.interfaces.remove(&name);
@@ -142,16 +148,16 @@ pub fn put(config: &mut Config, name: InterfaceName, interface: Interface) {
     }
 }
 
-/// A line of a text that was refused. The others were applied.
+/// A refused line of a text whose other lines were applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LineError {
-    /// Its number, from 1.
+    /// The number of the line, from 1.
     pub line: usize,
-    /// The character that is wrong, from 1.
+    /// The column of the wrong character, from 1.
     pub column: usize,
-    /// The line.
+    /// The text of the line.
     pub text: String,
-    /// Why, without the leading `% `.
+    /// The reason, without the leading `% `.
     pub reason: String,
 }
 
@@ -162,7 +168,7 @@ impl std::fmt::Display for LineError {
     }
 }
 
-/// Names that a configuration knows.
+/// The names of netdevs in a configuration.
 pub struct ConfigNames<'a>(pub &'a Config);
 
 impl Names for ConfigNames<'_> {
@@ -176,10 +182,10 @@ impl Names for ConfigNames<'_> {
     }
 }
 
-/// Applies configuration text to a copy of `base`: the copy with every line that is accepted, and the lines
-/// that are not. Blank lines and comments (`!`) do nothing; `end` and `exit` lead out of a mode. What stands under a
-/// refused line is refused with it, so that it is not taken for something else's; and an interface with a refused line
-/// that protects the network is left shut down.
+/// Applies configuration text to a copy of `base`. Returns the copy with every line that was accepted, and the lines
+/// that were refused. Blank lines and comments (`!`) do nothing; `end` and `exit` leave a mode. Lines under a refused
+/// line are refused with it, so that they are not applied to something else; and an interface with a refused line that
+/// protects the network is left shut down.
 #[must_use]
 pub fn apply_text(text: &str, base: &Config) -> (Config, Vec<LineError>) {
     let mut applied = Applied {
@@ -197,24 +203,25 @@ pub fn apply_text(text: &str, base: &Config) -> (Config, Vec<LineError>) {
     applied.finish()
 }
 
-/// True for a line of an interface that protects the network: without it, the interface is left shut down.
+/// True for a line of an interface that protects the network: if it is refused, the interface is left shut
+/// down.
 #[must_use]
 pub fn protects(line: &str) -> bool {
     words(line).is_ok_and(|words| is_safety(&words))
 }
 
-/// A configuration text, as far as it has been applied.
+/// A configuration text that is being applied.
 struct Applied {
     config: Config,
     mode: ConfigMode,
     errors: Vec<LineError>,
-    /// The last line, when it was refused: its number and indentation.
+    /// The number and indentation of the last line, if it was refused.
     refused: Option<(usize, usize)>,
     /// A refused line that leads to a mode, and its number.
     section: Option<(usize, RefusedSection)>,
-    /// A banner whose text goes on, and the number of the line that began it.
+    /// A banner whose text continues, and the number of the line that began it.
     banner: Option<(usize, Capture)>,
-    /// Interfaces that are left shut down.
+    /// The interfaces that are left shut down.
     held: BTreeSet<InterfaceName>,
 }
 
@@ -250,7 +257,8 @@ impl Applied {
         self.note(number, line, result);
     }
 
-    /// The number of the refused line that a line stands under; 0 for a line that only ends a refused section.
+    /// The number of the refused line above this one that leads to the mode it was meant for; 0 for a line
+    /// that only ends such a section.
     fn stands_under(&mut self, line: &str, words: &[Word<'_>]) -> Option<usize> {
         if let Some((head, section)) = &mut self.section {
             match section.takes(line, words) {
@@ -281,7 +289,7 @@ impl Applied {
         run_parsed(&list, &parsed, &mut self.config, &mut self.mode, None).map(|_| ())
     }
 
-    /// Remembers what became of a line.
+    /// Records the result of a line.
     fn note(&mut self, number: usize, line: &str, result: Result<(), Failure>) {
         self.refused = result.as_ref().err().map(|_| (number, indent(line)));
         let Err(mut failure) = result else { return };
@@ -338,7 +346,7 @@ fn parse_line(
     reader.parse(&commands::config_root(mode)).map_err(|failure| explain(failure, words, place))
 }
 
-/// Runs a parsed configuration line; answers its notices.
+/// Runs a parsed configuration line; returns its notices.
 ///
 /// # Errors
 /// The handler's refusal.
@@ -361,7 +369,7 @@ pub fn run_parsed(
         return Ok(Vec::new());
     }
     if let Run::Exec(_) = parsed.run {
-        return Err(Failure::Reason(first, "an exec command is no part of a configuration".into()));
+        return Err(Failure::Reason(first, "an exec command cannot be part of a configuration".into()));
     }
     let is_own_tree = parsed.tree + 1 < commands::config_root(mode).len();
     let mut next = if is_own_tree { mode.clone() } else { ConfigMode::Global };
@@ -377,7 +385,7 @@ pub fn run_parsed(
     Ok(notices)
 }
 
-/// The reason alone.
+/// The reason of a failure, without its position.
 fn reason(failure: &Failure) -> String {
     match failure {
         Failure::Invalid(_) => "invalid input".into(),

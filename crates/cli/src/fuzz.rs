@@ -1,4 +1,4 @@
-//! What the fuzz target of the command line calls.
+//! The entry points of the command line's fuzz target.
 
 use crate::apply_text;
 use crate::args::NoNames;
@@ -14,8 +14,8 @@ use lanyard_types::VlanSet;
 /// Reads `data` as lines in every mode, asks for help at the end of each, and applies them as configuration.
 ///
 /// # Panics
-/// When configuration text, printed and read again, gives another configuration, or a refusal has no reason:
-/// that is what the fuzzer looks for.
+/// When configuration text, printed and read again, gives another configuration, or a refusal has no reason,
+/// which is what the fuzzer looks for.
 pub fn fuzz_line(data: &[u8]) {
     let input = String::from_utf8_lossy(data);
     let interface = ConfigMode::Interface { names: vec![InterfaceName::Netdev("eth0".into())], range: false };

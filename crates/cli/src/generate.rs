@@ -1,12 +1,12 @@
-//! Random configuration lines, made from the command tree: what the round-trip tests feed to the command line. A line that is
-//! added to the tree is generated without a word in any test.
+//! Random configuration lines from the command tree, for the round-trip tests. A line that is added to the tree is
+//! generated without a change of any test.
 
 use crate::args::Kind;
 use crate::commands;
 use crate::mode::ConfigMode;
 use crate::tree::{Node, Run, Special, Token};
 
-/// Chooses an index below the given count.
+/// Chooses an index less than the given count.
 pub type Pick<'a> = &'a mut dyn FnMut(usize) -> usize;
 
 /// A line for each way in which a configuration line of a mode can end. Values are random and may be refused.
@@ -22,7 +22,7 @@ pub fn line(at: &ConfigMode, pick: Pick<'_>) -> String {
 
 type Way = Vec<&'static Node>;
 
-/// The ways to the nodes of a mode's own tree at which a configuration line may end.
+/// The paths to the nodes of a mode's own tree at which a configuration line may end.
 fn ways(at: &ConfigMode) -> Vec<Way> {
     let mut all = Vec::new();
     if let Some(own) = commands::config_root(at).first() {
@@ -100,7 +100,7 @@ fn number(min: u64, max: u64, pick: Pick<'_>) -> String {
     numbers[pick(numbers.len())].to_string()
 }
 
-/// A VLAN, a range, or a list that is longer than a line.
+/// A VLAN, a range, or a list that is longer than one line.
 fn vlans(pick: Pick<'_>) -> String {
     let first = 1 + pick(4000);
     match pick(4) {

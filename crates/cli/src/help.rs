@@ -1,6 +1,7 @@
-//! `?` and TAB: what may stand at the end of an unfinished line.
+//! `?` and TAB: the words that may follow an unfinished line.
 //!
-//! `sh?` lists the words that begin so; `show ?` lists what may follow, with help and `<cr>`.
+//! `sh?` lists the words that begin with `sh`; `show ?` lists the words that may follow, with help and
+//! `<cr>`.
 
 use crate::args::{Kind, Names, Take, take};
 use crate::parse::{Expected, Failure, Reader, Word, words};
@@ -8,16 +9,16 @@ use crate::pipe;
 use crate::session::Completion;
 use crate::tree::{Node, Root, Token};
 
-/// Interface names that `?` lists at most.
+/// The maximum number of interface names that `?` lists.
 const MAX_NAMES: usize = 64;
-/// Words that the message about an incomplete line lists at most.
+/// The maximum number of words that the message about an incomplete line lists.
 const MAX_NEXT: usize = 8;
 
-/// What is known about the place the line is typed at.
+/// The context in which a line is typed.
 pub struct Helper<'a> {
     /// The mode's trees.
     pub root: Root,
-    /// Netdevs.
+    /// The netdevs.
     pub names: &'a dyn Names,
     /// False in user exec mode.
     pub privileged: bool,
@@ -28,12 +29,12 @@ pub struct Helper<'a> {
 /// One line of help.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Item {
-    /// What `?` shows.
+    /// The text that `?` shows.
     label: String,
-    /// Keywords before interfaces of the same name.
+    /// False for keywords, which come before interfaces.
     is_name: bool,
     help: String,
-    /// What TAB puts in; `None` for arguments.
+    /// The word that TAB inserts; `None` for arguments.
     word: Option<String>,
 }
 
@@ -67,14 +68,14 @@ impl Helper<'_> {
         items.iter().map(|i| format!("  {:width$}  {}", i.label, i.help).trim_end().to_owned()).collect()
     }
 
-    /// What TAB offers.
+    /// The completions of TAB.
     #[must_use]
     pub fn complete(&self, line: &str) -> Completion {
         let (start, items) = self.items(line).unwrap_or((line.len(), Vec::new()));
         Completion { start, candidates: items.into_iter().filter_map(|item| item.word).collect() }
     }
 
-    /// What may stand behind a whole line, as `?` calls it; a few at most.
+    /// The words that may follow a complete line, in the form of `?`; at most [`MAX_NEXT`].
     #[must_use]
     pub fn next_words(&self, line: &str) -> Vec<String> {
         let (_, items) = self.items(&format!("{} ", line.trim_end())).unwrap_or_default();
@@ -87,7 +88,7 @@ impl Helper<'_> {
         labels
     }
 
-    /// True when the end of the line stands in free text.
+    /// True when the end of the line is within free text.
     #[must_use]
     pub fn is_in_text(&self, line: &str) -> bool {
         let Ok(words) = words(line) else { return false };
@@ -107,7 +108,7 @@ impl Helper<'_> {
         Reader { line, words, names, privileged, exec: crate::commands::EXEC }.expected(&self.root)
     }
 
-    /// Where the last, perhaps empty, word begins, and what may stand there.
+    /// The offset of the last word, which may be empty, and the words that may stand there.
     fn items(&self, line: &str) -> Result<(usize, Vec<Item>), Failure> {
         let words = words(line)?;
         if let Some(bar) = pipe::position(&words, self.is_exec) {
@@ -148,7 +149,7 @@ impl Helper<'_> {
         Ok((start, Vec::new()))
     }
 
-    /// What a node offers to somebody who has typed `partial`.
+    /// The items of a node for the partial word `partial`.
     fn node(&self, node: &Node, partial: &str) -> Vec<Item> {
         match node.token {
             Token::Word(word) if word.starts_with(&partial.to_ascii_lowercase()) => {
@@ -182,7 +183,7 @@ fn interfaces(help: &str, partial: &str, names: &dyn Names) -> Vec<Item> {
     items
 }
 
-/// What may stand inside an argument of several words, of which there are `used`.
+/// The items inside an argument of several words, of which `used` are complete.
 fn inside(kind: Kind, help: &str, used: usize, partial: &str, names: &dyn Names) -> Vec<Item> {
     match kind {
         Kind::Interface => vec![Item::label(Kind::Vlan.label(), "VLAN ID")],
@@ -191,7 +192,7 @@ fn inside(kind: Kind, help: &str, used: usize, partial: &str, names: &dyn Names)
     }
 }
 
-/// What may stand behind a `|`.
+/// The filters that may follow a `|`.
 fn filters(line: &str, bar: usize) -> (usize, Vec<Item>) {
     let rest = line.get(bar + 1..).unwrap_or("");
     let text = rest.trim_start();

@@ -1,8 +1,8 @@
 //! The IOS-style command line, pure: command tree, sessions, completion, help, parsing and rendering.
 //!
-//! No I/O and no clock. What the switch is and does comes through [`Backend`]; what it shows comes as the
-//! structs of [`view`], whose JSON is the contract with programs. Read `tree.rs` to see how a command is
-//! written down, then any file of `commands/`.
+//! It does no I/O and reads no clock. It reaches the switch through [`Backend`], which returns the structs of
+//! [`view`]; their JSON is the contract with programs. Read `tree.rs` to see how a command is declared, then
+//! any file of `commands/`.
 
 pub mod args;
 pub mod backend;

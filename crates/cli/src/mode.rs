@@ -1,6 +1,6 @@
-//! Modes: what the prompt shows and which lines lead where.
+//! Modes: the prompt of each, and the lines that lead to it.
 //!
-//! `commands::root` has the trees that read a line in each.
+//! `commands::root` has the trees that parse a line in each mode.
 
 use lanyard_config::InterfaceName;
 use lanyard_types::VlanSet;
@@ -13,7 +13,7 @@ pub enum ConfigMode {
     Global,
     /// `interface I`, or `interface range ...`.
     Interface {
-        /// Those being configured; never empty.
+        /// The interfaces that are being configured; never empty.
         names: Vec<InterfaceName>,
         /// True after `interface range`.
         range: bool,
@@ -26,7 +26,7 @@ pub enum ConfigMode {
     Vrf {
         /// Its name.
         name: String,
-        /// Inside `address-family`: which.
+        /// The address family inside `address-family`.
         family: Option<&'static str>,
     },
     /// `track N`.
@@ -43,9 +43,9 @@ pub enum Mode {
     Privileged,
     /// Configuration.
     Config {
-        /// Where in the configuration.
+        /// The configuration mode.
         at: ConfigMode,
-        /// The configuration session, if it is not the running configuration that is edited.
+        /// The configuration session; `None` when the running configuration is edited.
         session: Option<String>,
     },
 }
@@ -64,7 +64,7 @@ impl ConfigMode {
             Self::Track(_) => "-track",
         }
     }
-    /// The lines that lead here from global configuration mode.
+    /// The lines that lead to this mode from global configuration mode.
     #[must_use]
     pub fn entry(&self) -> Option<String> {
         match self {

@@ -1,19 +1,20 @@
-//! What a line did: [`Outcome`], for whoever carries the session (daemon, tests, fuzz targets).
+//! The result of a line: [`Outcome`], for the carrier of a session (daemon, tests, fuzz targets).
 
 use crate::view::EventKind;
 
-/// What `Session::execute` answers. Texts end in a newline unless they are empty.
+/// The result of `Session::execute`. Texts end in a newline unless they are empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// Done; this is the output, perhaps empty. A notice in it may start with `%`.
+    /// The line was carried out; the text is its output, perhaps empty. A notice in it may start with `%`.
     Text(String),
-    /// Refused, nothing changed: lines of which at least one starts with `%`. `lanyard cli -c` exits 1.
+    /// The line was refused and changed nothing; at least one line of the text starts with `%`. `lanyard cli
+    /// -c` exits 1.
     Refused(String),
-    /// Stream events of these kinds, a JSON [`crate::view::Event`] a line, until interrupted.
+    /// Stream events of these kinds until interrupted, one JSON [`crate::view::Event`] per line.
     Stream(Vec<EventKind>),
     /// Capture frames until interrupted.
     Capture(Capture),
-    /// Run this fixed program for the user, its output to the session, until it ends or is interrupted.
+    /// Run this program for the user, with its output to the session, until it ends or is interrupted.
     Run(Program),
     /// The session is over (`exit`, `logout` in exec mode).
     Close,
@@ -24,26 +25,26 @@ pub enum Outcome {
 pub struct Capture {
     /// The port's netdev.
     pub interface: String,
-    /// The file it goes to; to the client without one.
+    /// The file to write to; without one the frames go to the client.
     pub file: Option<String>,
 }
 
-/// A program a command stands for. The first of `argv` is always one of `ping`, `traceroute`; every other is an
-/// option made here, a number, or a host that has been checked not to look like an option.
+/// A program that a command runs. The first of `argv` is `ping` or `traceroute`, behind `nsenter` in a VRF;
+/// every other is an option made here, a number, or a host that cannot be mistaken for an option.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
-    /// Program and arguments; run it directly, never through a shell.
+    /// Program and arguments; to be run directly, never through a shell.
     pub argv: Vec<String>,
 }
 
 /// `terminal ...` settings of one session; the carrier of the session reads them after each line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terminal {
-    /// Lines a page, 0..=512; 0 never pauses. Paging is the interactive client's.
+    /// Lines per page, 0..=512; 0 never pauses. The interactive client does the paging.
     pub length: u16,
     /// Columns, 20..=512.
     pub width: u16,
-    /// True after `terminal monitor`: log messages are to be printed as they come.
+    /// True after `terminal monitor`: log messages are printed as they occur.
     pub monitor: bool,
 }
 

@@ -1,19 +1,20 @@
-//! From a line to the handler it runs: words, abbreviations, backtracking, and IOS's error messages.
+//! Parses a line to the handler that runs it: words, abbreviations, backtracking, and IOS's error messages.
 //!
-//! Invariant: bounded by [`MAX_LINE`] and [`MAX_TOKENS`]; the words of a refusal point into the line as typed.
+//! Invariant: bounded by [`MAX_LINE`] and [`MAX_TOKENS`]; positions in a refusal are positions in the line as
+//! typed.
 
 use crate::args::{Args, Kind, Names, Take, Value, short, take};
 use crate::tree::{Node, Root, Run, Special, Token};
 
-/// Longest line, in bytes.
+/// The maximum length of a line, in bytes.
 pub const MAX_LINE: usize = 4096;
-/// Most words in a line.
+/// The maximum number of words in a line.
 pub const MAX_TOKENS: usize = 128;
 
-/// How a configuration command is meant.
+/// The form of a configuration command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// Plain.
+    /// The plain form.
     Set,
     /// `no ...`.
     No,
@@ -21,30 +22,30 @@ pub enum Form {
     Default,
 }
 
-/// A word of a line and where it stands, in bytes.
+/// A word of a line and its position in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Word<'a> {
-    /// Its text.
+    /// The text of the word.
     pub text: &'a str,
-    /// Its first byte's place in the line.
+    /// The offset of its first byte in the line.
     pub at: usize,
 }
 
-/// Why a line was refused before anything ran.
+/// Why a line was refused before it was run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
-    /// No such word here: its place in bytes.
+    /// No keyword or argument matches at this offset.
     Invalid(usize),
-    /// Several keywords begin like this: the place, and the line up to it.
+    /// Several keywords match at this offset: the line up to there.
     Ambiguous(usize, String),
-    /// More is needed.
+    /// The line must go on at this offset.
     Incomplete(usize),
-    /// An argument is wrong: its place and why.
+    /// An argument at this offset is wrong: the reason.
     Reason(usize, String),
 }
 
 impl Failure {
-    /// Where the line is wrong, in bytes.
+    /// The offset of the error in the line.
     #[must_use]
     pub fn at(&self) -> usize {
         match self {
@@ -61,7 +62,7 @@ impl Failure {
             Self::Reason(_, reason) => format!("% {reason}"),
         }
     }
-    /// The better explanation of two: the one that got further, then the one that says more.
+    /// Returns the better of two explanations: the one further to the right, or else the more specific one.
     fn better(self, other: Self) -> Self {
         let rank = |f: &Self| {
             let kind = match f {
@@ -78,11 +79,11 @@ impl Failure {
 
 /// A line that the tree accepts.
 pub struct Parsed {
-    /// What it runs.
+    /// The handler.
     pub run: Run,
-    /// With what.
+    /// The arguments.
     pub args: Args,
-    /// Which of the root's trees it was read by.
+    /// The index of the root's tree that parsed the line.
     pub tree: usize,
     /// True after `do`.
     pub exec: bool,
@@ -91,13 +92,13 @@ pub struct Parsed {
 /// Splits a line into words.
 ///
 /// # Errors
-/// When the line is too long, has too many words, or holds a control character.
+/// When the line is too long, has too many words, or contains a control character.
 pub fn words(line: &str) -> Result<Vec<Word<'_>>, Failure> {
     if line.len() > MAX_LINE {
         return Err(Failure::Reason(0, format!("the line is {} bytes long: at most {MAX_LINE}", line.len())));
     }
     if let Some(at) = line.find(|c: char| c.is_control() && c != '\t') {
-        return Err(Failure::Reason(at, "the line holds a control character".into()));
+        return Err(Failure::Reason(at, "the line contains a control character".into()));
     }
     let mut list = Vec::new();
     let mut start = None;
@@ -120,7 +121,8 @@ pub fn words(line: &str) -> Result<Vec<Word<'_>>, Failure> {
     Ok(list)
 }
 
-/// Options still open: which, which are used, and what the line runs when it ends among them.
+/// The options that may still follow: the list, which are used, and the handler of a line that ends among
+/// them.
 #[derive(Clone, Copy)]
 struct Open {
     options: &'static [Node],
@@ -128,26 +130,26 @@ struct Open {
     run: Option<Run>,
 }
 
-/// What has been read so far.
+/// The state of parsing.
 #[derive(Clone)]
 struct State {
     form: Form,
     words: Vec<&'static str>,
     values: Vec<Value>,
     open: Option<Open>,
-    /// Where the last node stood, to know what may end the line.
+    /// The handler of a line that ends at the present node.
     end: Option<Run>,
     exec: bool,
     root: &'static [Node],
 }
 
-/// A line being read: the words, and what can be known about names.
+/// A line that is parsed: its words, and the context.
 pub struct Reader<'a> {
     /// The line.
     pub line: &'a str,
     /// Its words.
     pub words: &'a [Word<'a>],
-    /// Netdevs.
+    /// The netdevs.
     pub names: &'a dyn Names,
     /// False in user exec mode.
     pub privileged: bool,
@@ -155,21 +157,21 @@ pub struct Reader<'a> {
     pub exec: &'static [Node],
 }
 
-/// What may come next at some place of a line.
+/// The items that may follow at one position of a line.
 pub struct Expected {
-    /// Nodes.
+    /// The nodes.
     pub nodes: Vec<&'static Node>,
     /// True when the line may end here.
     pub cr: bool,
-    /// An argument that is not finished: its kind, help and the words it has.
+    /// An argument that is not complete: its kind, help and number of words so far.
     pub inside: Option<(Kind, &'static str, usize)>,
 }
 
 impl Reader<'_> {
-    /// Reads the whole line by the first of `root`'s trees that takes it.
+    /// Parses the whole line with the first of `root`'s trees that accepts it.
     ///
     /// # Errors
-    /// The best explanation that any of the trees has.
+    /// The best explanation among those of the trees.
     pub fn parse(&self, root: &Root) -> Result<Parsed, Failure> {
         let mut failure: Option<Failure> = None;
         for (tree, nodes) in root.iter().enumerate() {
@@ -184,7 +186,7 @@ impl Reader<'_> {
                 return Ok(Parsed { run, args: Args { form, words, values }, tree, exec });
             }
             let this = result.err().unwrap_or(Failure::Incomplete(self.line.len()));
-            // What several commands of the mode itself could mean is not looked for in its parent.
+            // If several commands of the mode itself match, the trees of its parents are not tried.
             if matches!(this, Failure::Ambiguous(at, _) if Some(at) == self.words.first().map(|w| w.at)) {
                 return Err(this);
             }
@@ -193,10 +195,10 @@ impl Reader<'_> {
         Err(failure.unwrap_or(Failure::Invalid(0)))
     }
 
-    /// What may follow the whole of the words, for each tree of `root` that takes them.
+    /// The items that may follow all the words, for each tree of `root` that accepts them.
     ///
     /// # Errors
-    /// The best explanation, when none does.
+    /// The best explanation, when no tree accepts the words.
     pub fn expected(&self, root: &Root) -> Result<Vec<Vec<Expected>>, Failure> {
         let mut groups = Vec::new();
         let mut failure: Option<Failure> = None;
@@ -217,8 +219,8 @@ impl Reader<'_> {
         if groups.is_empty() { Err(failure.unwrap_or(Failure::Invalid(0))) } else { Ok(groups) }
     }
 
-    /// Reads on from word `at`; `done` is asked at each way the line can be read to its end, and answers
-    /// whether to stop there.
+    /// Parses from word `at` on. `done` is called for each way in which the line can be parsed to its end,
+    /// and returns whether to stop there.
     fn walk(
         &self,
         at: usize,
@@ -292,7 +294,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Goes on behind `node`.
+    /// Continues after `node`.
     fn enter(
         &self,
         node: &'static Node,
@@ -313,7 +315,7 @@ impl Reader<'_> {
         }
         let mut next: Vec<&'static Node> = node.next.iter().collect();
         state.end = ending(node, state.form);
-        // A node with a handler of its own is no part of an option.
+        // A node with a handler of its own does not belong to an option.
         if node.run.is_some() {
             state.open = None;
         }
@@ -335,7 +337,7 @@ impl Reader<'_> {
         self.walk(at, next, state, done)
     }
 
-    /// The nodes a word can mean, the likeliest first, and whether keywords were ambiguous.
+    /// The nodes that a word can match, the most likely first, and whether several keywords match.
     fn candidates(&self, word: &str, nodes: &[&'static Node]) -> (Vec<&'static Node>, bool) {
         let lower = word.to_ascii_lowercase();
         let mut exact = Vec::new();
@@ -365,7 +367,7 @@ impl Reader<'_> {
                 || state.open.is_some())
     }
 
-    /// The line up to and with word `at`, single-spaced, for messages.
+    /// The line up to and including word `at`, single-spaced, for messages.
     fn upto(&self, at: usize) -> String {
         short(&self.words[..=at].iter().map(|w| w.text).collect::<Vec<_>>().join(" "))
     }
@@ -375,7 +377,7 @@ fn start(root: &'static [Node]) -> State {
     State { form: Form::Set, words: Vec::new(), values: Vec::new(), open: None, end: None, exec: false, root }
 }
 
-/// What runs when the line ends at `node`.
+/// The handler of a line that ends at `node`.
 fn ending(node: &Node, form: Form) -> Option<Run> {
     match form {
         Form::Set => node.run,

@@ -1,6 +1,7 @@
-//! `| json`, `| include RE` and the other filters behind `show`.
+//! `| json`, `| include RE` and the other filters after `show`.
 //!
-//! Invariant: an expression is compiled with a bounded size before anything runs, so a bad one costs nothing.
+//! Invariant: an expression is compiled with a size limit before the command runs, so an invalid one has no
+//! cost.
 
 use crate::args::short;
 use crate::parse::{Failure, Word};
@@ -12,17 +13,17 @@ pub const FILTERS: &[(&str, &str)] = &[
     ("count", "Count number of lines which match regexp"),
     ("exclude", "Exclude lines that match"),
     ("include", "Include lines that match"),
-    ("json", "The same as one JSON object"),
+    ("json", "Print one JSON object"),
     ("section", "Filter a section of output"),
 ];
 
-/// Largest compiled expression, in bytes.
+/// The maximum size of a compiled expression, in bytes.
 const MAX_REGEX: usize = 1 << 20;
 
-/// What is to become of a command's output.
+/// The filters for a command's output.
 #[derive(Debug, Clone, Default)]
 pub struct Pipe {
-    /// As JSON.
+    /// True when the output is JSON.
     pub json: bool,
     filter: Option<Filter>,
 }
@@ -36,7 +37,7 @@ enum Filter {
     Section(Regex),
 }
 
-/// The word that starts the filter, when the line is one whose output can be filtered.
+/// The index of the word that starts the filter, if the output of the line can be filtered.
 pub fn position(words: &[Word<'_>], is_exec: bool) -> Option<usize> {
     let is = |word: Option<&Word<'_>>, keyword: &str, min: usize| {
         word.is_some_and(|w| w.text.len() >= min && keyword.starts_with(&w.text.to_ascii_lowercase()))
@@ -51,10 +52,10 @@ pub fn position(words: &[Word<'_>], is_exec: bool) -> Option<usize> {
 }
 
 impl Pipe {
-    /// Reads the filter whose `|` is at byte `bar` of the line. `| json` may be followed by another.
+    /// Parses the filter whose `|` is at byte `bar` of the line. Another filter may follow `| json`.
     ///
     /// # Errors
-    /// When it is unknown or incomplete, or its expression is wrong.
+    /// When the filter is unknown or incomplete, or its expression is invalid.
     pub fn parse(line: &str, bar: usize) -> Result<Self, Failure> {
         let rest = line.get(bar + 1..).unwrap_or("");
         let text = rest.trim_start();
@@ -91,7 +92,7 @@ impl Pipe {
         Ok(Self { json: false, filter: Some(filter) })
     }
 
-    /// The output that is left.
+    /// Applies the filter to the output.
     #[must_use]
     pub fn filter(&self, text: String) -> String {
         let Some(filter) = &self.filter else { return text };
@@ -121,7 +122,8 @@ fn compile(text: &str) -> Result<Regex, String> {
     )
 }
 
-/// Matching lines with all that is indented under them; and the head of the section a matching line is in.
+/// The matching lines with all lines that are indented under them, and the head of each section with a
+/// matching line.
 fn section<'a>(text: &'a str, regex: &Regex) -> Vec<&'a str> {
     let indent = |line: &str| line.len() - line.trim_start().len();
     let mut kept = Vec::new();

@@ -1,5 +1,5 @@
-//! What follows a refused line: the lines that were meant for the mode it would have led to, and interfaces that are left
-//! shut down because a line that protects the network was refused.
+//! Handles the lines that follow a refused line: those that were meant for the mode it would have led to. Also decides
+//! which interfaces are left shut down because a line that protects the network was refused.
 //!
 //! Invariant: a line that stands under a refused one never runs in another mode.
 
@@ -12,22 +12,22 @@ pub struct RefusedSection {
     /// The line.
     pub line: String,
     indent: usize,
-    /// Whether the lines under it are indented, once one has been seen.
+    /// Whether the lines under it are indented; `None` before the first of them.
     is_indented: Option<bool>,
 }
 
-/// What a line is to the section of a refused one.
+/// How a line relates to the section of a refused line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Under {
     /// It belongs to the section.
     Inside,
     /// It ends the section, and nothing else: `exit`, `!`.
     Ends,
-    /// The section has ended before it.
+    /// The section ended before this line.
     Behind,
 }
 
-/// The width of the white space that a line begins with.
+/// The width of the white space at the beginning of a line.
 #[must_use]
 pub fn indent(line: &str) -> usize {
     line.len() - line.trim_start().len()
@@ -39,8 +39,8 @@ impl RefusedSection {
     pub fn of(line: &str) -> Self {
         Self { line: line.trim().to_owned(), indent: indent(line), is_indented: None }
     }
-    /// What the next line is to the section. Where the lines are indented, the section ends with the indentation, else with
-    /// a line that leads to another mode, `exit`, `end` or `!`.
+    /// Classifies the next line. Where the lines are indented, the section ends with the indentation, else with a line
+    /// that leads to another mode, `exit`, `end` or `!`.
     pub fn takes(&mut self, line: &str, words: &[Word<'_>]) -> Under {
         let deeper = indent(line) > self.indent;
         let Some(first) = words.first().map(|word| word.text.to_ascii_lowercase()) else {

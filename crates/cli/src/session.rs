@@ -1,9 +1,9 @@
-//! A command-line session: its mode, its history, and what becomes of a line.
+//! A command-line session: its mode, its history, and the processing of a line.
 //!
-//! Invariant: a line is taken or refused as a whole. Every [`Outcome::Refused`] has a line that starts with
-//! `%`, and then neither the configuration nor the mode has changed, with two exceptions: a refused line that leads to a mode
-//! leads to global configuration mode, so that what follows it runs in no other mode; and a pasted line that
-//! protects the network leaves the interface shut down.
+//! Invariant: a line is accepted or refused as a whole. Every [`Outcome::Refused`] has a line that starts with `%`, and
+//! then neither the configuration nor the mode has changed, with two exceptions: a refused line that leads to a mode
+//! leads to global configuration mode instead, so that the following lines run in no other mode; and a refused line of
+//! a pasted text that protects the network leaves the interface shut down.
 
 use crate::args::{Names, short};
 use crate::backend::{Backend, Refusal};
@@ -20,22 +20,22 @@ use crate::unsupported::{Place, explain, is_safety, leads_to_mode};
 use lanyard_config::Banner;
 use std::collections::VecDeque;
 
-/// Lines of history at most.
+/// The maximum number of lines of history.
 pub const MAX_HISTORY: usize = 256;
 
-/// Who sits at a session.
+/// The user of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Login {
-    /// The line, as `show users` names it: `vty 0`.
+    /// The terminal line as `show users` names it: `vty 0`.
     pub line: String,
     /// The user's name.
     pub user: String,
-    /// True when prompts and input are echoed: the caret of an error then stands under the input. Otherwise the
-    /// message comes first and the line is repeated.
+    /// True when prompts and input are echoed: the caret of an error is then printed under the input. Otherwise
+    /// the line is repeated before the caret, and the message comes first.
     pub interactive: bool,
 }
 
-/// One session. Any number of them share one [`Backend`].
+/// One session. Any number of sessions share one [`Backend`].
 #[derive(Debug, Clone)]
 pub struct Session {
     pub(crate) login: Login,
@@ -43,29 +43,29 @@ pub struct Session {
     pub(crate) terminal: Terminal,
     pub(crate) history: VecDeque<String>,
     pub(crate) history_size: usize,
-    /// True when something was configured since `configure`, for the log.
+    /// True when the user has changed the configuration since `configure`; used for the log.
     pub(crate) changed: bool,
-    /// True while the lines are those of a text that was pasted or read from a file.
+    /// True while the lines belong to a text that was pasted or read from a file.
     is_pasted: bool,
     /// A banner whose text is being entered.
     banner: Option<Capture>,
-    /// A refused line that leads to a mode: the lines meant for that mode are refused with it.
+    /// A refused line that leads to a mode; the lines meant for that mode are refused as well.
     section: Option<RefusedSection>,
     /// True after a refused line left the mode's interfaces shut down.
     is_held: bool,
 }
 
-/// What an exec handler works with.
+/// The context of an exec handler.
 pub struct Exec<'a> {
     /// The session.
     pub session: &'a mut Session,
     /// The switch.
     pub backend: &'a mut dyn Backend,
-    /// What is to become of the output.
+    /// The filters for the output.
     pub pipe: &'a Pipe,
 }
 
-/// The names a switch knows.
+/// The netdevs and priorities of a switch.
 struct Known<'a>(&'a dyn Backend);
 
 impl Names for Known<'_> {
@@ -88,17 +88,17 @@ impl Names for Known<'_> {
     }
 }
 
-/// What TAB offers.
+/// The completions for TAB.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Completion {
-    /// The byte of the line from which a candidate replaces it.
+    /// The offset in the line from which a candidate replaces the text.
     pub start: usize,
-    /// Words that may stand there.
+    /// The words that may stand there.
     pub candidates: Vec<String>,
 }
 
 impl Session {
-    /// A session in privileged exec mode.
+    /// Returns a session in privileged exec mode.
     #[must_use]
     pub fn new(login: Login) -> Self {
         Self {
@@ -127,14 +127,14 @@ impl Session {
         &self.mode
     }
 
-    /// Who sits here.
+    /// The user of the session.
     #[must_use]
     pub fn login(&self) -> &Login {
         &self.login
     }
 
-    /// What a terminal is shown when the session begins: the banners of the day, of the login and of the session, in this
-    /// order, as in IOS. Programs are shown none.
+    /// The text at the beginning of a session on a terminal: the banners motd, login and exec, in this order, as in
+    /// IOS. Programs get none.
     #[must_use]
     pub fn greeting(&self, backend: &dyn Backend) -> String {
         let banners = &backend.running().banners;
@@ -143,8 +143,9 @@ impl Session {
         if self.login.interactive { shown.map(line).collect() } else { String::new() }
     }
 
-    /// Whether the lines that follow are those of a text, whose sender does not read the answer to one line before the next:
-    /// then an interface is left shut down by a refused line that protects the network, however the line is indented.
+    /// Sets whether the following lines belong to a pasted text. Its sender does not read the answer to one line before
+    /// it sends the next, so a refused line that protects the network leaves an interface shut down, whether or not the
+    /// line is indented.
     pub fn set_pasted(&mut self, is_pasted: bool) {
         self.is_pasted = is_pasted;
     }
@@ -156,11 +157,11 @@ impl Session {
     /// The prompt, without a trailing blank.
     #[must_use]
     pub fn prompt(&self, backend: &dyn Backend) -> String {
-        // The lines of a banner are text: IOS prompts for none of them.
+        // The lines of a banner are text, for which IOS prints no prompt.
         if self.banner.is_some() { String::new() } else { self.mode.prompt(&backend.running().hostname) }
     }
 
-    /// Reads and runs one line.
+    /// Parses and runs one line.
     pub fn execute(&mut self, line: &str, backend: &mut dyn Backend) -> Outcome {
         let line = line.trim_end_matches(['\r', '\n']);
         if let Some(mut banner) = self.banner.take() {
@@ -178,7 +179,7 @@ impl Session {
             return outcome;
         }
         let Some(first) = words.first() else { return Outcome::Text(String::new()) };
-        // Ctrl-Z is sent as `end`, which does nothing where there is nothing to leave.
+        // Ctrl-Z is sent as `end`, which has no effect in exec mode.
         let is_idle =
             first.text.starts_with('!') || (self.in_exec() && line.trim().eq_ignore_ascii_case("end"));
         if is_idle {
@@ -194,14 +195,14 @@ impl Session {
         }
     }
 
-    /// What becomes of a line that may stand under a refused one; `None` when it does not.
+    /// The outcome of a line that stands under a refused one; `None` when it does not.
     fn under_refused(&mut self, line: &str, words: &[Word<'_>], backend: &dyn Backend) -> Option<Outcome> {
         if self.in_exec() {
             self.section = None;
         }
         let first = words.first()?.text;
         let leaves = ["end", "exit"].contains(&first.to_ascii_lowercase().as_str());
-        // What configures nothing works as ever: `show diff`, `commit`.
+        // Exec commands such as `show diff` and `commit` are still carried out.
         let upto = pipe::position(words, self.in_exec()).unwrap_or(words.len());
         let parsed = self.reader(line, &words[..upto], &Known(backend)).parse(&commands::root(&self.mode));
         let is_exec = !leaves && parsed.is_ok_and(|parsed| matches!(parsed.run, Run::Exec(_)));
@@ -229,8 +230,8 @@ impl Session {
         }
     }
 
-    /// Answers a refused line. One that leads to a mode leaves the session in global configuration mode and takes the lines
-    /// that follow it along; a pasted one that protects the network leaves the mode's interfaces shut down.
+    /// Processes a refused line. If it leads to a mode, the session is then in global configuration mode, and the lines
+    /// under it are refused, too. If it protects the network in a pasted text, the mode's interfaces are shut down.
     fn after_refusal(
         &mut self,
         line: &str,
@@ -262,7 +263,8 @@ impl Session {
         }
     }
 
-    /// Shuts the mode's interfaces down, because a line that protects the network was refused; answers what is to be told.
+    /// Shuts the mode's interfaces down because a line that protects the network was refused; returns the message about
+    /// it.
     fn hold(&mut self, backend: &mut dyn Backend) -> String {
         self.is_held = true;
         let shut = words("shutdown").and_then(|words| self.run("shutdown", &words, backend));
@@ -334,7 +336,8 @@ impl Session {
         }
     }
 
-    /// Runs a configuration command on a copy, and has the copy committed or kept in the session.
+    /// Runs a configuration command on a copy, and commits the copy or stores it in the configuration
+    /// session.
     fn configure(
         &mut self,
         line: &str,
@@ -391,7 +394,7 @@ impl Session {
         Reader { line, words, names, privileged: self.mode != Mode::User, exec: commands::EXEC }
     }
 
-    /// IOS's error: a caret under the place, and the message.
+    /// An error in IOS's form: a caret under the position, and the message.
     fn refuse(&self, line: &str, failure: &Failure, backend: &dyn Backend) -> Outcome {
         let message = match failure {
             Failure::Incomplete(_) => self.incomplete(line, backend),
@@ -408,7 +411,7 @@ impl Session {
         }
     }
 
-    /// The message about a line that ends too early: what may follow.
+    /// The message about a line that ends too early, with the words that may follow.
     fn incomplete(&self, line: &str, backend: &dyn Backend) -> String {
         let next = self.helper(&Known(backend)).next_words(line);
         match next.as_slice() {
@@ -418,18 +421,18 @@ impl Session {
         }
     }
 
-    /// True when the end of the line stands in free text, where `?` is a character like any other.
+    /// True when the end of the line is within free text, where `?` is an ordinary character.
     fn is_in_text(&self, line: &str, backend: &dyn Backend) -> bool {
         self.helper(&Known(backend)).is_in_text(line)
     }
 
-    /// What `?` shows at the end of `line` (which is without the `?`).
+    /// The lines that `?` shows at the end of `line` (which does not contain the `?`).
     #[must_use]
     pub fn help(&self, line: &str, backend: &dyn Backend) -> Vec<String> {
         self.helper(&Known(backend)).help(line)
     }
 
-    /// What TAB offers at the end of `line`.
+    /// The completions of TAB at the end of `line`.
     #[must_use]
     pub fn complete(&self, line: &str, backend: &dyn Backend) -> Completion {
         self.helper(&Known(backend)).complete(line)
@@ -445,7 +448,7 @@ impl Session {
     }
 }
 
-/// The lines that, from global configuration mode, do what `line` did in `mode`.
+/// The lines that have the same effect from global configuration mode as `line` had in `mode`.
 fn recorded(mode: &ConfigMode, line: &str) -> Vec<String> {
     let line = line.trim();
     let single = |name: &lanyard_config::InterfaceName| ConfigMode::Interface {
@@ -462,7 +465,7 @@ fn recorded(mode: &ConfigMode, line: &str) -> Vec<String> {
     entries.into_iter().flat_map(|entry| [entry, format!(" {line}")]).collect()
 }
 
-/// Lines as text.
+/// Joins lines to a text.
 pub fn lines<T: AsRef<str>>(list: &[T]) -> String {
     list.iter().flat_map(|line| [line.as_ref(), "\n"]).collect()
 }

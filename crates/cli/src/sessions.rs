@@ -1,7 +1,7 @@
 //! Configuration sessions: `configure session NAME`, one store that all command-line sessions share.
 //!
-//! A session is the list of configuration lines entered in it. They are applied to the running configuration
-//! as it is when the result is needed, so a session never carries an old configuration back in.
+//! A session is the list of configuration lines entered in it. They are applied to the present running
+//! configuration whenever the result is needed, so a session never restores an old configuration.
 //!
 //! Invariant: bounded by [`MAX_SESSIONS`] and [`MAX_LINES`]; every line was accepted when it was entered.
 
@@ -10,9 +10,9 @@ use crate::edit::apply_text;
 use lanyard_config::Config;
 use std::collections::BTreeMap;
 
-/// Sessions that can be pending.
+/// The maximum number of pending sessions.
 pub const MAX_SESSIONS: usize = 16;
-/// Lines a session can hold.
+/// The maximum number of lines in a session.
 pub const MAX_LINES: usize = 20_000;
 
 /// The pending sessions, by name.
@@ -25,23 +25,23 @@ pub struct ConfigSessions {
 #[derive(Debug, Clone, Default)]
 struct Pending {
     lines: Vec<String>,
-    /// The running configuration the lines were last applied to, and the result.
+    /// The running configuration that the lines were last applied to, and the result.
     cache: Option<(Config, Config)>,
 }
 
 impl ConfigSessions {
-    /// The names of the pending sessions and how many lines each has.
+    /// The names of the pending sessions with their numbers of lines.
     pub fn list(&self) -> impl Iterator<Item = (&str, usize)> {
         self.sessions.iter().map(|(name, session)| (name.as_str(), session.lines.len()))
     }
 
-    /// True when there is such a session.
+    /// True when the session exists.
     #[must_use]
     pub fn contains(&self, name: &str) -> bool {
         self.sessions.contains_key(name)
     }
 
-    /// Opens a session, which may exist.
+    /// Creates a session, or opens an existing one.
     ///
     /// # Errors
     /// When there are [`MAX_SESSIONS`] others.
@@ -53,28 +53,28 @@ impl ConfigSessions {
         Ok(())
     }
 
-    /// Discards a session; false when there is none.
+    /// Discards a session; returns false when it does not exist.
     pub fn remove(&mut self, name: &str) -> bool {
         self.sessions.remove(name).is_some()
     }
 
-    /// Forgets a session's lines and keeps the session.
+    /// Removes a session's lines and keeps the session.
     pub fn clear(&mut self, name: &str) {
         if let Some(session) = self.sessions.get_mut(name) {
             *session = Pending::default();
         }
     }
 
-    /// How many lines a session has; 0 when there is none.
+    /// The number of a session's lines; 0 when it does not exist.
     #[must_use]
     pub fn len(&self, name: &str) -> usize {
         self.sessions.get(name).map_or(0, |session| session.lines.len())
     }
 
-    /// What `running` becomes by the session.
+    /// The result of applying the session's lines to `running`.
     ///
     /// # Errors
-    /// When there is no such session, or a line is refused because `running` has changed.
+    /// When the session does not exist, or a line is refused because `running` has changed.
     pub fn candidate(&mut self, name: &str, running: &Config) -> Result<Config, Refusal> {
         let gone = || Refusal(format!("there is no configuration session {name}"));
         let session = self.sessions.get_mut(name).ok_or_else(gone)?;
@@ -84,7 +84,7 @@ impl ConfigSessions {
         let (candidate, errors) = apply_text(&session.lines.join("\n"), running);
         if let Some(error) = errors.first() {
             return Err(format!(
-                "the running configuration has changed, and session {name} no longer fits: {error}"
+                "the running configuration has changed, and session {name} can no longer be applied to it: {error}"
             )
             .into());
         }
@@ -92,7 +92,7 @@ impl ConfigSessions {
         Ok(candidate)
     }
 
-    /// Adds lines that were accepted and gave `candidate` from `running`.
+    /// Adds lines that were accepted and turned `running` into `candidate`.
     ///
     /// # Errors
     /// When the session would have more than [`MAX_LINES`].

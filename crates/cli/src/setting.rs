@@ -20,7 +20,7 @@ use crate::parse::Form;
 use crate::tree::{Applies, Node, Run, Token, arg, kw};
 use lanyard_types::{MacAddr, VlanId};
 
-/// A field of a configuration struct. [`field!`](crate::field) makes one.
+/// Access to a field of a configuration struct. [`field!`](crate::field) makes one.
 pub struct Field<T: 'static, V: 'static> {
     /// Reads it.
     pub get: fn(&T) -> &V,
@@ -43,7 +43,7 @@ impl<T: Default, V: Clone + PartialEq> Field<T, V> {
     fn default(&self) -> V {
         (self.get)(&T::default()).clone()
     }
-    /// The value, unless it is the default.
+    /// The value; `None` when it equals the default.
     fn changed(&self, target: &T) -> Option<V> {
         let value = (self.get)(target);
         (*value != self.default()).then(|| value.clone())
@@ -56,41 +56,41 @@ impl<T: Default, V: Clone + PartialEq> Field<T, V> {
 /// A change of one target.
 pub type Change<'a, T> = &'a mut dyn FnMut(&mut T, &<T as Target>::Key) -> Result<(), Refusal>;
 
-/// What a mode configures: interfaces, VLANs, the whole switch.
+/// The object that a mode configures: an interface, a VLAN, the whole switch.
 pub trait Target: Clone + PartialEq + 'static {
-    /// What it is called.
+    /// The type of its name.
     type Key;
     /// Edits every target that the mode names, or none.
     ///
     /// # Errors
-    /// The first that `change` refuses.
+    /// The first refusal of `change`.
     fn each(edit: &mut Edit<'_>, change: Change<'_, Self>) -> Result<(), Refusal>;
 }
 
-/// A word or an argument that may stand behind a setting's keywords, and ends the line.
+/// A keyword or an argument that may follow a setting's keywords, and ends the line.
 pub struct Operand {
-    /// The keywords or the argument; no keywords when the line ends behind those of the setting.
+    /// The keywords or the argument; no keywords when the line ends after those of the setting.
     pub token: Token,
     /// The text that `?` shows.
     pub help: &'static str,
-    /// The position in the table of choices, for keywords.
+    /// For a keyword: its index in the table of choices.
     pub choice: Option<usize>,
 }
 
-/// How the value of a setting is written.
+/// The syntax of the value of a setting.
 pub trait Syntax<T>: Sync {
-    /// What may stand behind the keywords.
+    /// The operands that may follow the keywords.
     fn operands(&self) -> Vec<Operand>;
     /// Stores `value`; `None` stores the default.
     ///
     /// # Errors
-    /// When there is no such value: what is wrong, and which there are.
+    /// When the value is not valid; the refusal lists the valid ones.
     fn set(&self, target: &mut T, form: Form, value: Option<&Value>) -> Result<(), Refusal>;
-    /// The words that print the value: `None` when it is the default, and `Err` for the `no` form.
+    /// The words that print the value: `None` for the default, and `Err` for the `no` form.
     fn print(&self, target: &T, always: bool) -> Option<Result<String, ()>>;
 }
 
-/// On or off: the plain line turns it on, the `no` form off.
+/// An on/off value: the plain line turns it on, the `no` form off.
 pub struct Flag<T: 'static>(pub Field<T, bool>);
 
 impl<T: Target + Default> Syntax<T> for Flag<T> {
@@ -111,12 +111,12 @@ impl<T: Target + Default> Syntax<T> for Flag<T> {
     }
 }
 
-/// One of several keywords. Of keywords with the same value, the first is printed; `""` is a line that ends at the
-/// setting's own keywords.
+/// One of several keywords. Of several keywords with the same value the first is printed; `""` means that the line
+/// ends after the setting's own keywords.
 pub struct Choice<T: 'static, V: 'static> {
-    /// Where the value is kept.
+    /// The field of the value.
     pub field: Field<T, V>,
-    /// Keywords, value, help.
+    /// Keyword, value and help of each choice.
     pub of: &'static [(&'static str, V, &'static str)],
 }
 
@@ -145,11 +145,11 @@ impl<T: Target + Default, V: Copy + PartialEq + Sync> Syntax<T> for Choice<T, V>
     }
 }
 
-/// A field that holds a number; `None` is a number that is not set.
+/// The type of a field for a number; `None` means that the number is not set.
 pub trait Numeric: Clone + PartialEq {
-    /// The field that holds `number`; `None` when it is too large for it.
+    /// The field value for `number`; `None` when the number is too large for it.
     fn from_number(number: u64) -> Option<Self>;
-    /// The number it holds.
+    /// The number in the field.
     fn number(&self) -> Option<u64>;
 }
 
@@ -177,20 +177,20 @@ numeric!(u8, u16, u32, u64);
 
 /// A decimal number.
 pub struct Number<T: 'static, V: 'static> {
-    /// Where it is kept.
+    /// The field of the value.
     pub field: Field<T, V>,
-    /// The lowest and the highest.
+    /// The lowest and the highest value.
     pub range: (u64, u64),
     /// The text that `?` shows.
     pub help: &'static str,
-    /// Keywords that stand for a number, or for the default (`None`), and their help.
+    /// Keywords that stand for a number, or for the default (`None`), with their help.
     pub words: &'static [(&'static str, Option<u64>, &'static str)],
-    /// Refuses numbers of the range that are no values, saying which are.
+    /// Refuses numbers within the range that are not valid; the message lists the valid ones.
     pub check: fn(u64) -> Result<(), String>,
 }
 
 impl<T: Target, V: Numeric> Number<T, V> {
-    /// Any number of a range.
+    /// Accepts any number of a range.
     pub const fn any(field: Field<T, V>, min: u64, max: u64, help: &'static str) -> Self {
         Self { field, range: (min, max), help, words: &[], check: |_| Ok(()) }
     }
@@ -228,7 +228,7 @@ impl<T: Target + Default, V: Numeric> Syntax<T> for Number<T, V> {
 
 /// Text: one word, or the rest of the line.
 pub struct Text<T: 'static> {
-    /// Where it is kept.
+    /// The field of the value.
     pub field: Field<T, Option<String>>,
     /// `Kind::Word` or `Kind::Line`.
     pub kind: Kind,
@@ -250,9 +250,9 @@ impl<T: Target + Default> Syntax<T> for Text<T> {
     }
 }
 
-/// A word that is always there: one that is not set is the default's.
+/// A word that always has a value: a word that is not set is the default.
 pub struct Word<T: 'static> {
-    /// Where it is kept.
+    /// The field of the value.
     pub field: Field<T, String>,
     /// `Kind::Word` or `Kind::Line`.
     pub kind: Kind,
@@ -277,7 +277,7 @@ impl<T: Target + Default> Syntax<T> for Word<T> {
 
 /// A station's MAC address.
 pub struct Station<T: 'static> {
-    /// Where it is kept.
+    /// The field of the value.
     pub field: Field<T, Option<MacAddr>>,
 }
 
@@ -298,9 +298,9 @@ impl<T: Target + Default> Syntax<T> for Station<T> {
     }
 }
 
-/// The number of one VLAN.
+/// A single VLAN.
 pub struct OneVlan<T: 'static> {
-    /// Where it is kept.
+    /// The field of the value.
     pub field: Field<T, VlanId>,
     /// The text that `?` shows.
     pub help: &'static str,
@@ -319,29 +319,31 @@ impl<T: Target + Default> Syntax<T> for OneVlan<T> {
     }
 }
 
-/// Decides whether a target may have a setting, given the setting's keywords, and prepares the target for it. `Ok(false)`
-/// leaves the target as it is: the `no` form of what it can't have.
+/// Decides whether a target may have a setting, given the setting's keywords, and prepares the target for it.
+/// `Ok(false)` leaves the target unchanged; it is the result for the `no` form of a setting that the target cannot
+/// have.
 pub type On<T> = fn(&mut T, &<T as Target>::Key, Form, &str) -> Result<bool, Refusal>;
 
 /// One setting: keywords and a value.
 pub struct Setting<T: Target> {
-    /// The keywords, as they are typed.
+    /// The keywords, as the user types them.
     pub words: &'static str,
     /// The text that `?` shows for the last of them.
     pub help: &'static str,
-    /// The keywords behind which the `no` form may end: `words`, or the first of them.
+    /// The keywords after which the `no` form may end: all of `words`, or the first of them.
     pub undo: &'static str,
-    /// The value.
+    /// The syntax of the value.
     pub value: &'static dyn Syntax<T>,
-    /// Which targets may have it.
+    /// Decides which targets may have the setting.
     pub on: On<T>,
-    /// Checks the target with the new value, and adapts what depends on it.
+    /// Checks the target with the new value, and adapts fields that depend on it.
     pub then: fn(&mut T, &T::Key) -> Result<(), Refusal>,
     /// True for targets whose setting is printed even when it is the default.
     pub always: fn(&T) -> bool,
-    /// A warning about a new value that is taken all the same.
+    /// A warning about a new value that is accepted.
     pub warning: fn(&T) -> Option<&'static str>,
-    /// True for another way to write a setting of the table, which the running configuration does not print.
+    /// True for an alternative syntax of another setting of the table; the running configuration does not
+    /// print it.
     pub is_alias: bool,
 }
 
@@ -360,37 +362,37 @@ impl<T: Target> Setting<T> {
             is_alias: false,
         }
     }
-    /// The `no` form may end behind these keywords, which are the first of the setting's own.
+    /// Lets the `no` form end after these keywords, which are the first of the setting's own.
     pub const fn undo(mut self, undo: &'static str) -> Self {
         self.undo = undo;
         self
     }
-    /// Only some targets may have it.
+    /// Restricts the setting to some targets.
     pub const fn on(mut self, on: On<T>) -> Self {
         self.on = on;
         self
     }
-    /// Checks or adapts the target afterwards.
+    /// Adds a function that checks or adapts the target afterwards.
     pub const fn then(mut self, then: fn(&mut T, &T::Key) -> Result<(), Refusal>) -> Self {
         self.then = then;
         self
     }
-    /// Printed for these targets even when it is the default.
+    /// Prints the setting for these targets even when it is the default.
     pub const fn always(mut self, always: fn(&T) -> bool) -> Self {
         self.always = always;
         self
     }
-    /// A new value may come with a warning.
+    /// Adds a warning about new values.
     pub const fn warning(mut self, warning: fn(&T) -> Option<&'static str>) -> Self {
         self.warning = warning;
         self
     }
-    /// Another way to write a setting that the table has.
+    /// Marks the setting as an alternative syntax of another setting of the table.
     pub const fn alias(mut self) -> Self {
         self.is_alias = true;
         self
     }
-    /// As an entry of a mode's table.
+    /// Makes the setting an entry of a mode's table.
     pub const fn line(self) -> Line<T> {
         Line::Setting(self)
     }
@@ -430,17 +432,17 @@ pub enum Line<T: Target> {
     Setting(Setting<T>),
     /// A line with a grammar and handlers of its own.
     Own {
-        /// The keywords before `node`, as they are typed; often none.
+        /// The keywords before `node`, as the user types them; often none.
         under: &'static str,
         /// The grammar.
         node: Node,
-        /// The lines that print it.
+        /// Returns the lines of the running configuration.
         print: fn(&T) -> Vec<String>,
     },
 }
 
 impl<T: Target> Line<T> {
-    /// The lines that print what `target` has of this entry.
+    /// The lines of this entry for `target` in the running configuration.
     #[must_use]
     pub fn print(&self, target: &T) -> Vec<String> {
         match self {
@@ -448,7 +450,7 @@ impl<T: Target> Line<T> {
             Self::Own { print, .. } => print(target),
         }
     }
-    /// Puts the entry's grammar into a tree.
+    /// Adds the entry's grammar to a tree.
     pub(crate) fn plant(&'static self, tree: &mut Branch) {
         match self {
             Self::Own { under, node, .. } => tree.at(under).grow(node),
@@ -484,19 +486,19 @@ impl<T: Target> Line<T> {
     pub const fn own(under: &'static str, node: Node, print: fn(&T) -> Vec<String>) -> Self {
         Self::Own { under, node, print }
     }
-    /// One that the table prints nothing for: it leads to a mode, or another entry prints what it sets.
+    /// A line that this entry does not print: it leads to a mode, or another entry prints its value.
     pub const fn unprinted(under: &'static str, node: Node) -> Self {
         Self::Own { under, node, print: |_| Vec::new() }
     }
 }
 
-/// The lines that print `target` by a mode's table.
+/// The lines of a mode's table for `target` in the running configuration.
 #[must_use]
 pub fn print<T: Target>(lines: &[Line<T>], target: &T) -> Vec<String> {
     lines.iter().flat_map(|line| line.print(target)).collect()
 }
 
-/// A tree of nodes that is being put together.
+/// A tree of nodes under construction.
 pub(crate) struct Branch {
     node: Node,
     next: Vec<Branch>,
@@ -507,7 +509,7 @@ impl Branch {
     pub(crate) fn root() -> Self {
         Self { node: kw("", ""), next: Vec::new() }
     }
-    /// The branch that `words` lead to.
+    /// The branch at the end of the path `words`.
     pub(crate) fn at(&mut self, words: &'static str) -> &mut Self {
         let mut branch = self;
         for word in words.split(' ').filter(|word| !word.is_empty()) {
@@ -520,11 +522,11 @@ impl Branch {
         }
         branch
     }
-    /// Gives keywords that end no line their help.
+    /// Sets the help text of keywords that do not end a line.
     pub(crate) fn group(&mut self, words: &'static str, help: &'static str) {
         self.at(words).node.help = help;
     }
-    /// Adds a node and what follows it; keywords that are there already are continued.
+    /// Adds a node and the nodes that follow it; existing keywords get further branches.
     pub(crate) fn grow(&mut self, node: &Node) {
         let branch = match node.token {
             Token::Word(word) => self.at(word),
@@ -545,9 +547,10 @@ impl Branch {
             branch.grow(next);
         }
     }
-    /// The tree, which lives as long as the program: trees are made once.
+    /// Completes the tree. It lives as long as the program, because trees are made once.
     pub(crate) fn finish(mut self) -> &'static [Node] {
-        // Keywords in alphabetical order, as `?` shows them; arguments after them, in the order in which they are tried.
+        // Keywords come in alphabetical order, as `?` shows them; arguments follow in the order in which they are
+        // tried.
         self.next.sort_by_key(|child| match child.node.token {
             Token::Word(word) => (false, word),
             Token::Arg(_) => (true, ""),

@@ -1,7 +1,7 @@
-//! Running-configuration text, in IOS layout: [`render`], and [`diff`] of two configurations.
+//! The text of the running configuration in IOS's layout: [`render`], and [`diff`] of two configurations.
 //!
-//! Invariant: what is printed, fed back through the command line, gives an equal [`Config`]. Sections are separated by
-//! `!`. Every line is printed by the table that reads it ([`crate::setting`]).
+//! Invariant: the text, entered at the command line, gives an equal [`Config`]. Sections are separated by `!`. Every
+//! line is printed by the table that parses it ([`crate::setting`]).
 
 use crate::commands::{global, interface, spanning_tree, track, vlan, vrf};
 use crate::setting::{Line, Target, print};
@@ -56,14 +56,14 @@ fn headed<T: Target>(head: String, lines: &[&[Line<T>]], target: &T) -> Vec<Stri
     std::iter::once(head).chain(under.map(|line| format!(" {line}"))).collect()
 }
 
-/// The section of the MST region; none when it is the default's.
+/// The section of the MST region; `None` when the region has its defaults.
 fn region_section(config: &Config) -> Option<Vec<String>> {
     let region = &config.spanning_tree.region;
     let section = headed("spanning-tree mst configuration".into(), &[spanning_tree::REGION], region);
     (section.len() > 1).then_some(section)
 }
 
-/// VLANs with nothing but a number share lines; the others have a section each.
+/// The sections of VLANs. VLANs that have nothing but a number share lines; the others have a section each.
 #[must_use]
 pub fn vlans(config: &Config) -> Vec<Vec<String>> {
     let plain = |vlan: VlanId, settings: &Vlan| vlan != VlanId::DEFAULT && *settings == Vlan::default();
@@ -75,7 +75,7 @@ pub fn vlans(config: &Config) -> Vec<Vec<String>> {
     list
 }
 
-/// Every VLAN but VLAN 1 as it comes has a section.
+/// A separate section for every VLAN, except VLAN 1 with its defaults.
 fn vlans_apart(config: &Config) -> Vec<Vec<String>> {
     let shown = |(id, vlan): &(&VlanId, &Vlan)| **id != VlanId::DEFAULT || **vlan != Vlan::default();
     config.vlans.iter().filter(shown).map(|(id, vlan)| vlan_section(*id, vlan)).collect()
@@ -93,8 +93,8 @@ pub fn section(name: &InterfaceName, interface: &Interface) -> Vec<String> {
     headed(format!("interface {}", reference(name)), interface::LINES, interface)
 }
 
-/// What differs between two configurations, as lines: those of `old` with `-`, those of `new` with `+`, the
-/// head of a changed section with a space. Empty when they are equal.
+/// The differences between two configurations as lines: those of `old` with `-`, those of `new` with `+`, and
+/// the head of a changed section with a space. Empty when they are equal.
 #[must_use]
 pub fn diff(old: &Config, new: &Config) -> Vec<String> {
     let (old, new) = (blocks(old), blocks(new));
@@ -120,10 +120,10 @@ pub fn diff(old: &Config, new: &Config) -> Vec<String> {
     lines
 }
 
-/// A line at the left margin, and those under it.
+/// A line at the left margin, and the lines under it.
 type Block = (String, Vec<String>);
 
-/// The configuration as blocks, every VLAN by itself.
+/// The configuration as blocks, with a block for every VLAN.
 fn blocks(config: &Config) -> Vec<Block> {
     let mut list: Vec<Block> = Vec::new();
     for line in sections_by(config, vlans_apart(config)).into_iter().flatten() {

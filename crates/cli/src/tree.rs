@@ -1,16 +1,16 @@
-//! The command tree's shape: [`Node`] and the words to write one down with.
+//! The shape of the command tree: [`Node`], and the functions that declare one.
 //!
-//! The tree is the only description of the language: parsing, abbreviation, completion, help, the `no` and
-//! `default` forms and docs/cli all come from it. A command is one entry in one of `commands/*.rs`:
+//! The tree is the only description of the language: parsing, abbreviation, completion, help, the `no` and `default`
+//! forms and docs/cli all come from it. A command is one entry in one of `commands/*.rs`:
 //!
 //! ```text
 //! kw("mtu", "Set the interface MTU").no(mtu).then(&[number(68, 9216, "MTU size in bytes").run(mtu)])
 //! ```
 //!
-//! reads: `mtu <68-9216>` runs `mtu`; `no mtu`, `default mtu`, with or without the number, run it as well. Configuration lines
-//! are declared as entries of a table ([`crate::setting`]), which makes nodes of them.
+//! This means: `mtu <68-9216>` runs `mtu`; so do `no mtu` and `default mtu`, with or without the number. Configuration
+//! lines are declared as entries of a table ([`crate::setting`]), which makes nodes of them.
 //!
-//! Invariant: a handler runs only for a line the tree accepts, so it finds the arguments of its own path.
+//! Invariant: a handler runs only for a line that the tree accepts, so it finds the arguments of its own path.
 
 use crate::args::{Args, Kind};
 use crate::backend::Refusal;
@@ -18,30 +18,30 @@ use crate::edit::Edit;
 use crate::outcome::Outcome;
 use crate::session::Exec;
 
-/// What a node matches.
+/// The words that a node matches.
 #[derive(Clone, Copy)]
 pub enum Token {
-    /// A keyword, in any case, or an unambiguous beginning of it.
+    /// A keyword, in upper or lower case, or an unambiguous abbreviation of it.
     Word(&'static str),
     /// A typed argument.
     Arg(Kind),
 }
 
-/// Handler of an exec command.
+/// The handler of an exec command.
 pub type ExecFn = fn(&mut Exec<'_>, &Args) -> Result<Outcome, Refusal>;
-/// Handler of a configuration command. It edits only once nothing can be refused any more.
+/// The handler of a configuration command. It changes the configuration only after all checks have succeeded.
 pub type EditFn = fn(&mut Edit<'_>, &Args) -> Result<(), Refusal>;
 
-/// A setting, which a complete line changes.
+/// A setting that a complete line changes.
 pub trait Applies: Sync {
-    /// Takes the value of a line, or the default.
+    /// Stores the value of a line, or the default.
     ///
     /// # Errors
-    /// When it can't take effect; nothing has changed then.
+    /// When the value cannot take effect; nothing has changed then.
     fn apply(&self, edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal>;
 }
 
-/// What a complete line runs.
+/// The handler of a complete line.
 #[derive(Clone, Copy)]
 pub enum Run {
     /// An exec command.
@@ -52,41 +52,41 @@ pub enum Run {
     Set(&'static dyn Applies),
 }
 
-/// Words that change how the rest of the line is read.
+/// Keywords that change how the rest of the line is parsed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Special {
     /// An ordinary node.
     None,
-    /// `no`: the same tree again, undoing.
+    /// `no`: the same tree again, to undo.
     No,
-    /// `default`: the same tree again, back to the default.
+    /// `default`: the same tree again, to restore the default.
     Default,
     /// `do`: the exec tree.
     Do,
 }
 
-/// One word of a command, and what may follow it.
+/// One word of a command, and the words that may follow it.
 #[derive(Clone, Copy)]
 pub struct Node {
-    /// What it matches.
+    /// The words that it matches.
     pub token: Token,
-    /// The text `?` shows.
+    /// The text that `?` shows.
     pub help: &'static str,
-    /// What runs when the line ends here.
+    /// The handler of a line that ends here.
     pub run: Option<Run>,
-    /// What runs when a `no` or `default` line ends here and `run` does not.
+    /// The handler of a `no` or `default` line that ends here, if it is not `run`.
     pub no: Option<Run>,
     /// True when `run` has no `no` form.
     pub set_only: bool,
-    /// True when only privileged exec mode has it.
+    /// True when user exec mode does not have it.
     pub privileged: bool,
-    /// Changes how the rest is read.
+    /// The effect on parsing the rest of the line.
     pub special: Special,
-    /// What may follow.
+    /// The nodes that may follow.
     pub next: &'static [Node],
-    /// What may follow in any order, each at most once; the line ends with this node's `run`.
+    /// The nodes that may follow in any order, each at most once; the line ends with this node's `run`.
     pub options: &'static [Node],
-    /// For a keyword that is a value: its position in the table of choices.
+    /// For a keyword that stands for a value: its index in the table of choices.
     pub choice: Option<usize>,
 }
 
@@ -105,60 +105,60 @@ const fn node(token: Token, help: &'static str) -> Node {
     }
 }
 
-/// A keyword.
+/// Declares a keyword.
 pub const fn kw(word: &'static str, help: &'static str) -> Node {
     node(Token::Word(word), help)
 }
 
-/// A typed argument.
+/// Declares a typed argument.
 pub const fn arg(kind: Kind, help: &'static str) -> Node {
     node(Token::Arg(kind), help)
 }
 
-/// A decimal number in `min..=max`.
+/// Declares a decimal number in `min..=max`.
 pub const fn number(min: u64, max: u64, help: &'static str) -> Node {
     node(Token::Arg(Kind::Number(min, max)), help)
 }
 
 impl Node {
-    /// A configuration command ends here; its `no` and `default` forms, too.
+    /// Lets a configuration command end here, in all its forms.
     pub const fn run(mut self, f: EditFn) -> Self {
         self.run = Some(Run::Edit(f));
         self
     }
-    /// A configuration command without `no` form ends here.
+    /// Lets a configuration command without `no` form end here.
     pub const fn set(mut self, f: EditFn) -> Self {
         self.run = Some(Run::Edit(f));
         self.set_only = true;
         self
     }
-    /// The `no` and `default` forms may end here.
+    /// Lets the `no` and `default` forms end here.
     pub const fn no(mut self, f: EditFn) -> Self {
         self.no = Some(Run::Edit(f));
         self
     }
-    /// An exec command ends here.
+    /// Lets an exec command end here.
     pub const fn exec(mut self, f: ExecFn) -> Self {
         self.run = Some(Run::Exec(f));
         self.set_only = true;
         self
     }
-    /// What may follow.
+    /// Sets the nodes that may follow.
     pub const fn then(mut self, next: &'static [Node]) -> Self {
         self.next = next;
         self
     }
-    /// What may follow in any order.
+    /// Sets the nodes that may follow in any order.
     pub const fn options(mut self, options: &'static [Node]) -> Self {
         self.options = options;
         self
     }
-    /// Not in user exec mode.
+    /// Excludes the node from user exec mode.
     pub const fn privileged(mut self) -> Self {
         self.privileged = true;
         self
     }
-    /// `no`, `default` or `do`.
+    /// Makes the node `no`, `default` or `do`.
     pub const fn special(mut self, special: Special) -> Self {
         self.special = special;
         self
@@ -167,7 +167,7 @@ impl Node {
     pub fn negatable(&self) -> bool {
         self.no.is_some() || (self.run.is_some() && !self.set_only) || self.next.iter().any(Self::negatable)
     }
-    /// What `?` calls it: the keyword, or the argument's form.
+    /// The node in the output of `?`: the keyword, or the form of the argument.
     pub fn label(&self) -> String {
         match self.token {
             Token::Word(word) => word.to_owned(),
@@ -176,5 +176,5 @@ impl Node {
     }
 }
 
-/// The trees that a line may be read by, in order of preference, the first being the mode's own.
+/// The trees that may parse a line, in order of preference; the first is the mode's own.
 pub type Root = Vec<&'static [Node]>;

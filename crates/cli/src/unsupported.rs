@@ -1,7 +1,7 @@
 //! IOS commands that Lanyard lacks: a line that begins with one is refused as unsupported, not as a typing error.
 //!
-//! The command tree decides first: an entry of these tables counts only where the tree does not know the line. Cisco's
-//! "Catalyst 3750-X and 3560-X Switch Command Reference" and the IOS master command list have the commands.
+//! The command tree decides first: an entry of these tables counts only where the tree does not accept the line.
+//! Cisco's "Catalyst 3750-X and 3560-X Switch Command Reference" and the IOS master command list contain the commands.
 
 use crate::parse::{Failure, Word};
 
@@ -203,7 +203,7 @@ const GLOBAL: &[&str] = &[
     "arp access-list",
 ];
 
-/// Global configuration commands that lead to a mode: the lines under them are meant for it.
+/// Global configuration commands that lead to a mode: the lines under them are meant for that mode.
 const MODES: &[&str] = &[
     "aaa group server",
     "archive",
@@ -301,7 +301,7 @@ const INTERFACE: &[&str] = &[
     "vtp",
 ];
 
-/// Commands of an interface that protect the network: an interface that should have one is not to forward without it.
+/// Interface commands that protect the network: an interface that should have one must not forward without it.
 const SAFETY: &[&str] = &[
     "access-session",
     "authentication",
@@ -323,11 +323,12 @@ const SAFETY: &[&str] = &[
     "switchport protected",
 ];
 
-/// Lines that lead to a mode of Lanyard's own.
+/// Lines that lead to a mode that Lanyard has.
 const OWN_MODES: &[&str] =
     &["interface", "vlan", "vrf definition", "track", "spanning-tree mst configuration"];
 
-/// How many words of the line are the command's, each in full or a beginning of at least three letters.
+/// The number of words of the line that belong to the command, each in full or an abbreviation of at least
+/// three letters.
 fn begins(command: &str, words: &[Word<'_>]) -> Option<usize> {
     let mut count = 0;
     for keyword in command.split(' ') {
@@ -348,7 +349,7 @@ fn plain<'a, 'b>(words: &'b [Word<'a>]) -> &'b [Word<'a>] {
     }
 }
 
-/// Where a line was entered.
+/// The mode in which a line was entered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// An exec mode.
@@ -359,7 +360,7 @@ pub enum Place {
     Global,
 }
 
-/// The better explanation of a failure: that the command is one of IOS which Lanyard does not have.
+/// Replaces a failure by a better explanation if the command is one of IOS that Lanyard does not have.
 pub fn explain(failure: Failure, words: &[Word<'_>], place: Place) -> Failure {
     let Failure::Invalid(at) = failure else { return failure };
     let words = plain(words);
@@ -370,7 +371,7 @@ pub fn explain(failure: Failure, words: &[Word<'_>], place: Place) -> Failure {
     };
     let known = tables.iter().copied().flatten().filter_map(|command| {
         let count = begins(command, words)?;
-        // Words that the tree has read are no part of what it lacks.
+        // Words that the tree has accepted do not belong to the missing command.
         (words.get(count - 1)?.at >= at).then_some((count, *command))
     });
     match known.max_by_key(|(count, _)| *count) {
@@ -382,7 +383,7 @@ pub fn explain(failure: Failure, words: &[Word<'_>], place: Place) -> Failure {
     }
 }
 
-/// True for a line that leads, or in IOS would lead, to a mode: the lines under it are meant for that mode only.
+/// True for a line that leads to a mode, in Lanyard or in IOS: the lines under it are meant for that mode only.
 pub fn leads_to_mode(words: &[Word<'_>]) -> bool {
     OWN_MODES.iter().chain(MODES).any(|command| begins(command, words).is_some())
 }

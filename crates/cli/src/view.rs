@@ -1,5 +1,5 @@
-//! What `show` commands show, as values: the backend fills them in, `| json` serializes them, the renderer
-//! draws them as text.
+//! The data of `show` commands as values: the backend fills them in, `| json` serializes them, the renderer
+//! formats them as text.
 //!
 //! Invariant: the JSON keys of contract commands are exactly the contract's. A field that only text output
 //! needs is `#[serde(skip)]`. Times are in seconds with the unit in the key; counters are integers.
@@ -16,17 +16,17 @@ use serde::Serialize;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Whether the forwarding plane carries an object itself.
+/// The offload state of an object: whether the forwarding plane carries it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Offload {
-    /// Forwarded by the plane.
+    /// The plane forwards by it.
     Offloaded,
-    /// In the plane, pointing at the kernel.
+    /// The plane has it, and it sends frames to the kernel.
     Trapped,
     /// The plane refused it.
     Failed,
-    /// The plane has no such table; the kernel forwards.
+    /// The plane has no table for it; the kernel forwards.
     #[default]
     None,
 }
@@ -34,11 +34,11 @@ pub enum Offload {
 /// `show mac address-table`.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct MacTable {
-    /// The entries that passed the filter, by VLAN and address.
+    /// The entries that match the filter, by VLAN and address.
     pub entries: Vec<MacEntry>,
-    /// Entries listed.
+    /// The number of entries listed.
     pub total: u64,
-    /// Dynamic entries the table may hold.
+    /// The maximum number of dynamic entries.
     pub capacity: u64,
 }
 
@@ -54,7 +54,7 @@ pub struct MacEntry {
     /// `dynamic`, `static`, `sticky` or `self`.
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// Seconds since the address was last seen; 0 for entries that do not age.
+    /// Seconds since a frame from the address was last seen; 0 for entries that do not age.
     pub age_s: u32,
     /// Its offload state.
     pub offload: Offload,
@@ -63,21 +63,21 @@ pub struct MacEntry {
 /// `show mac address-table count`.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct MacCount {
-    /// Dynamic entries.
+    /// The number of dynamic entries.
     pub dynamic: u64,
-    /// Configured entries.
+    /// The number of configured entries.
     #[serde(rename = "static")]
     pub fixed: u64,
-    /// Sticky entries.
+    /// The number of sticky entries.
     pub sticky: u64,
-    /// The switch's own addresses.
+    /// The number of the switch's own addresses.
     #[serde(rename = "self")]
     pub own: u64,
-    /// All of them.
+    /// The number of all entries.
     pub total: u64,
-    /// Dynamic entries the table may hold.
+    /// The maximum number of dynamic entries.
     pub capacity: u64,
-    /// Dynamic entries refused since the plane was made, because a limit was reached.
+    /// Dynamic entries refused since the plane was created, because a limit was reached.
     pub refused: u64,
 }
 
@@ -106,7 +106,7 @@ pub struct VlanEntry {
 pub struct VlanPort {
     /// The port.
     pub interface: String,
-    /// True when its frames of this VLAN carry a tag.
+    /// True when the port's frames of this VLAN carry a tag.
     pub tagged: bool,
     /// True for a trunk, which the text form leaves out.
     #[serde(skip)]
@@ -116,17 +116,17 @@ pub struct VlanPort {
 /// `show interfaces`.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Interfaces {
-    /// In natural order of their names.
+    /// The interfaces, in natural order of their names.
     pub interfaces: Vec<InterfaceView>,
 }
 
-/// What an interface is.
+/// The kind of an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum InterfaceKind {
     /// A port of the switch.
     Switchport,
-    /// A port the kernel routes on.
+    /// A port on which the kernel routes.
     Routed,
     /// A VLAN interface.
     Svi,
@@ -137,13 +137,13 @@ pub enum InterfaceKind {
 pub struct InterfaceView {
     /// The netdev's name.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: InterfaceKind,
-    /// Not `shutdown`.
+    /// True when it is not `shutdown`.
     pub admin_up: bool,
-    /// It has carrier.
+    /// True when it has carrier.
     pub link_up: bool,
-    /// Its address; `None` when the netdev does not exist.
+    /// Its MAC address; `None` when the netdev does not exist.
     pub mac: Option<MacAddr>,
     /// Layer-3 MTU in bytes; 0 when the netdev does not exist.
     pub mtu: u32,
@@ -151,40 +151,40 @@ pub struct InterfaceView {
     pub speed_mbps: Option<u32>,
     /// `full`, `half` or `unknown`.
     pub duplex: &'static str,
-    /// Received.
+    /// Received frames.
     pub rx: Counters,
-    /// Sent.
+    /// Sent frames.
     pub tx: Counters,
-    /// `tc`, `xdp` or `soft`; `None` for an interface the plane has nothing attached to.
+    /// The hook, `tc`, `xdp` or `soft`; `None` for an interface at which the plane has none.
     pub hook: Option<&'static str>,
-    /// What is worth knowing about the way the port is forwarded, a sentence each.
+    /// Remarks on how the port is forwarded, one sentence each.
     #[serde(skip)]
     pub notes: Vec<String>,
-    /// How many of the frames that the plane received at this port it forwarded to at least one port; with those
-    /// trapped and those dropped they are all of them.
+    /// The number of frames received at this port that the plane forwarded to at least one port. Together with
+    /// those trapped and those dropped they are all received frames.
     #[serde(skip)]
     pub forwarded: u64,
-    /// How many of them went to the control plane only.
+    /// The number of received frames that were only trapped.
     #[serde(skip)]
     pub trapped: u64,
-    /// True when there is such a netdev at the moment.
+    /// True when the netdev exists.
     #[serde(skip)]
     pub present: bool,
-    /// The netdev's driver (`veth`, `e1000e`), when known.
+    /// The netdev's driver (`veth`, `e1000e`), if known.
     #[serde(skip)]
     pub driver: Option<String>,
-    /// The netdev's addresses as the kernel has them, IPv4 first, link-local ones included.
+    /// The addresses that the netdev has in the kernel, IPv4 first, with link-local ones.
     #[serde(skip)]
     pub addresses: Vec<ipnet::IpNet>,
-    /// What routes the IPv4 and the IPv6 packets received here; `None` for what is no router interface.
+    /// Who routes the IPv4 and the IPv6 packets received here; `None` when this is not a router interface.
     #[serde(skip)]
     pub routed_by: Option<[Forwarder; 2]>,
-    /// Why the switch does not use the port although it is configured, e.g. `enslaved to br0`.
+    /// Why the switch does not use the port although it is configured, such as `enslaved to br0`.
     #[serde(skip)]
     pub error: Option<String>,
 }
 
-/// Frames one way.
+/// The frames of one direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Counters {
     /// Frames.
@@ -197,21 +197,21 @@ pub struct Counters {
     pub errors: u64,
 }
 
-/// `show interfaces counters drops`. Only reasons that have counted something are listed.
+/// `show interfaces counters drops`. Only reasons with frames are listed.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Drops {
-    /// By interface and reason.
+    /// The frames, by interface and reason.
     pub drops: Vec<DropEntry>,
 }
 
 /// Frames dropped at one interface for one reason.
 #[derive(Debug, Clone, Serialize)]
 pub struct DropEntry {
-    /// Where they came in.
+    /// The ingress interface.
     pub interface: String,
-    /// `DropReason::name()`; `tx_dropped` for copies not sent out of the interface.
+    /// `DropReason::name()`; `tx_dropped` for copies that the interface did not send.
     pub reason: &'static str,
-    /// How many.
+    /// The number of frames.
     pub frames: u64,
 }
 
@@ -225,15 +225,15 @@ pub struct Users {
 /// One session.
 #[derive(Debug, Clone, Serialize)]
 pub struct User {
-    /// Its line, e.g. `vty 0`.
+    /// Its terminal line, such as `vty 0`.
     pub line: String,
-    /// Who.
+    /// The user's name.
     pub user: String,
-    /// From where; `local` for the control socket.
+    /// The client's host; `local` for the control socket.
     pub host: String,
     /// Seconds since its last command.
     pub idle_s: u64,
-    /// True for the session that asks.
+    /// True for the session that runs the command.
     pub own: bool,
 }
 
@@ -250,13 +250,13 @@ pub struct Version {
     pub plane: String,
     /// Seconds since the daemon started.
     pub uptime_s: u64,
-    /// Seconds since the plane was made, which outlives the daemon; `None` when unknown.
+    /// Seconds since the plane was created; the plane outlives the daemon. `None` when unknown.
     pub plane_uptime_s: Option<u64>,
     /// The kernel's release.
     pub kernel: String,
     /// The switch's base MAC address.
     pub base_mac: Option<MacAddr>,
-    /// Switch ports.
+    /// The number of switch ports.
     pub ports: u32,
     /// The startup-config's file.
     pub startup_config: Option<String>,
@@ -265,26 +265,26 @@ pub struct Version {
 /// `show logging`.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Logging {
-    /// Oldest first.
+    /// The messages, the oldest first.
     pub messages: Vec<LogMessage>,
-    /// Messages the buffer holds at most.
+    /// The maximum number of messages in the buffer.
     pub capacity: u64,
-    /// Messages that fell out of it.
+    /// The number of messages that the buffer no longer has.
     pub overwritten: u64,
 }
 
 /// A message: `TIME: %FACILITY-SEVERITY-MNEMONIC: TEXT`.
 #[derive(Debug, Clone, Serialize)]
 pub struct LogMessage {
-    /// RFC 3339, UTC.
+    /// The time in UTC, RFC 3339.
     pub time: String,
-    /// 0 (emergency) to 7 (debugging).
+    /// The severity, 0 (emergency) to 7 (debugging).
     pub severity: u8,
-    /// E.g. `LINK`.
+    /// The facility, such as `LINK`.
     pub facility: String,
-    /// E.g. `UPDOWN`.
+    /// The mnemonic, such as `UPDOWN`.
     pub mnemonic: String,
-    /// What happened.
+    /// The text.
     pub text: String,
 }
 
@@ -293,13 +293,13 @@ pub struct LogMessage {
 pub struct Platform {
     /// The active plane: `ebpf`, `soft` or `asic`.
     pub plane: String,
-    /// True when it goes on forwarding without the daemon.
+    /// True when the plane goes on forwarding without the daemon.
     pub survives_daemon: bool,
-    /// Most ports.
+    /// The maximum number of ports.
     pub max_ports: u64,
-    /// Most FDB entries.
+    /// The maximum number of FDB entries.
     pub max_mac_addresses: u64,
-    /// What the plane can't do here and why.
+    /// What the plane cannot do here, and why.
     pub notes: Vec<String>,
 }
 
@@ -308,7 +308,7 @@ pub struct Platform {
 pub struct Resources {
     /// The finite tables.
     pub tables: Vec<Resource>,
-    /// The resource manager that decides before a change is accepted; `none` where the plane needs none.
+    /// The resource manager, which decides before a change is accepted; `none` where the plane needs none.
     pub manager: String,
 }
 
@@ -317,17 +317,17 @@ pub struct Resources {
 pub struct Resource {
     /// Its name.
     pub name: String,
-    /// Entries it can hold.
+    /// The number of entries it can hold.
     pub size: u64,
-    /// Entries it holds.
+    /// The number of entries it holds.
     pub used: u64,
-    /// The most it has held.
+    /// The largest number of entries it has held.
     pub high_water: u64,
-    /// Entries refused.
+    /// The number of refused entries.
     pub refused: u64,
-    /// Memory it occupies, in bytes.
+    /// Its memory in bytes.
     pub bytes: u64,
-    /// Tables that share its memory.
+    /// Other tables in the same memory.
     pub shared_with: Vec<String>,
 }
 
@@ -336,18 +336,18 @@ pub struct Resource {
 pub struct Traps {
     /// The trap groups.
     pub traps: Vec<Trap>,
-    /// Why frames went up, those within the rates.
+    /// The numbers of frames trapped within the rates, by reason.
     pub reasons: Vec<TrapReason>,
 }
 
-/// One reason for which frames go up.
+/// A trap reason.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct TrapReason {
     /// `TrapReason::name()`.
     pub reason: &'static str,
-    /// The group that polices it.
+    /// The trap group that polices it.
     pub group: &'static str,
-    /// Frames.
+    /// The number of frames.
     pub frames: u64,
 }
 
@@ -360,28 +360,28 @@ pub struct Trap {
     pub rate_pps: u32,
     /// Bucket depth in frames.
     pub burst: u32,
-    /// What one port may have of it, in frames per second.
+    /// The rate of the group that one port may use, in frames per second.
     pub port_rate_pps: u32,
     /// Bucket depth of a port, in frames.
     pub port_burst: u32,
     /// Frames that reached the control plane.
     pub trapped: u64,
-    /// Frames over the rate of their port or of all.
+    /// Frames above the rate of their port or of the group.
     pub policed: u64,
-    /// Frames within the rates that there was no room for on the way.
+    /// Frames within the rates that were lost on the way because a queue was full.
     pub lost: u64,
 }
 
 /// `show platform packet-trace`.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct PacketTrace {
-    /// In the order they ran.
+    /// The stages, in the order in which they ran.
     pub stages: Vec<TraceStage>,
     /// `forwarded`, `trapped` or `dropped`.
     pub verdict: &'static str,
     /// The drop or trap reason.
     pub reason: Option<&'static str>,
-    /// What would be sent, in emission order.
+    /// The frames that would be sent, in the order of emission.
     pub egress: Vec<TraceEgress>,
 }
 
@@ -390,14 +390,14 @@ pub struct PacketTrace {
 pub struct TraceStage {
     /// `Stage::name()`.
     pub stage: &'static str,
-    /// What it found or decided.
+    /// The findings and the decision of the stage.
     pub detail: String,
 }
 
 /// One frame sent.
 #[derive(Debug, Clone, Serialize)]
 pub struct TraceEgress {
-    /// Where to.
+    /// The egress interface.
     pub interface: String,
     /// The frame, lower-case hexadecimal, tags in line.
     pub hex: String,
@@ -406,9 +406,9 @@ pub struct TraceEgress {
 /// `show ip route` / `show ipv6 route`.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Routes {
-    /// By prefix.
+    /// The routes, by prefix.
     pub routes: Vec<Route>,
-    /// How many.
+    /// The number of routes.
     pub total: u64,
 }
 
@@ -421,7 +421,7 @@ pub struct Route {
     pub protocol: String,
     /// The kernel's metric.
     pub metric: u32,
-    /// Where to; empty for blackholes.
+    /// The next hops; empty for blackholes.
     pub nexthops: Vec<NextHop>,
     /// Its offload state.
     pub offload: Offload,
@@ -430,18 +430,18 @@ pub struct Route {
 /// One next hop.
 #[derive(Debug, Clone, Serialize)]
 pub struct NextHop {
-    /// The router; `None` when on link.
+    /// The gateway; `None` when the destination is on link.
     pub via: Option<IpAddr>,
     /// The egress netdev.
     pub interface: String,
-    /// Its share among the next hops, 1..=256.
+    /// Its share of the traffic among the next hops, 1..=256.
     pub weight: u32,
 }
 
 /// `show arp` / `show ipv6 neighbors`.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Neighbors {
-    /// By address.
+    /// The neighbours, by address.
     pub neighbors: Vec<Neighbor>,
 }
 
@@ -454,18 +454,19 @@ pub struct Neighbor {
     pub mac: Option<MacAddr>,
     /// The netdev.
     pub interface: String,
-    /// The kernel's word in lower case: `reachable`, `stale`, `delay`, `probe`, `permanent`, `incomplete`, `failed`.
+    /// The state as the kernel names it, in lower case: `reachable`, `stale`, `delay`, `probe`, `permanent`,
+    /// `incomplete`, `failed`.
     pub state: &'static str,
     /// Its offload state.
     pub offload: Offload,
 }
 
-/// Which tree a command is about.
+/// Selects a tree for a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TreeKey {
-    /// A VLAN's; VLAN 1's is the one tree of modes stp and rstp.
+    /// The tree of a VLAN; in modes stp and rstp VLAN 1 stands for the only tree.
     Vlan(VlanId),
-    /// An MST instance's.
+    /// The tree of an MST instance.
     Mst(u16),
 }
 
@@ -477,7 +478,7 @@ pub struct SpanningTree {
     /// The mode; `None` when spanning tree is off.
     #[serde(skip)]
     pub mode: Option<lanyard_stp::Mode>,
-    /// The ports whatever the trees.
+    /// The ports, with the state that does not depend on a tree.
     #[serde(skip)]
     pub ports: Vec<StpPortState>,
     /// The plane's watchdog; `None` when spanning tree is off.
@@ -485,24 +486,25 @@ pub struct SpanningTree {
     pub watchdog: Option<StpWatchdog>,
 }
 
-/// What blocks the ports when the daemon is gone or hangs.
+/// The plane's watchdog, which blocks ports when the daemon has ended or hangs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct StpWatchdog {
-    /// The ports it blocks.
+    /// The ports that it blocks.
     pub ports: Vec<String>,
-    /// When it expires if no BPDU is sent until then; `None` while it is stopped.
+    /// Seconds until it expires unless a BPDU is sent; `None` while it is stopped.
     pub expires_in_s: Option<f64>,
-    /// How often this daemon has found that it had expired.
+    /// How often this daemon has found it expired.
     pub expiries: u64,
-    /// When this daemon last found that, RFC 3339.
+    /// The time of the last such finding, RFC 3339.
     pub last_expiry: Option<String>,
-    /// True while no BPDU is sent because the plane refuses a port's state.
+    /// True while the daemon withholds BPDUs because the plane refuses a port's state.
     #[serde(rename = "bpdus_withheld")]
     pub withheld: bool,
 }
 
 impl SpanningTree {
-    /// What a bridge is at `now`, which is in milliseconds of its clock; `name` says what its ports are called.
+    /// Makes the view of a bridge at `now`, in milliseconds of the bridge's clock; `name` returns the name of a
+    /// port.
     #[must_use]
     pub fn of(
         bridge: &lanyard_stp::Bridge,
@@ -554,25 +556,25 @@ pub struct StpInstance {
     pub protocol: &'static str,
     /// The root, `PRIO.MAC`.
     pub root_id: String,
-    /// Cost of the path to it.
+    /// The cost of the path to the root.
     pub root_cost: u32,
     /// The root port; `None` when this bridge is the root.
     pub root_port: Option<String>,
-    /// This bridge, `PRIO.MAC`.
+    /// This bridge's identifier, `PRIO.MAC`.
     pub bridge_id: String,
-    /// Topology changes, detected and heard of.
+    /// The number of topology changes, detected and received.
     pub topology_changes: u64,
     /// Its ports, in natural order.
     pub ports: Vec<StpPort>,
-    /// What IOS calls the tree: `VLAN0001`, `MST0`.
+    /// The name of the tree in IOS: `VLAN0001`, `MST0`.
     #[serde(skip)]
     pub name: String,
-    /// Everything else.
+    /// All other data.
     #[serde(skip)]
     pub detail: InstanceView,
 }
 
-/// A port in a tree.
+/// A port's state in a tree.
 #[derive(Debug, Clone, Serialize)]
 pub struct StpPort {
     /// The port.
@@ -581,38 +583,38 @@ pub struct StpPort {
     pub role: &'static str,
     /// `discarding`, `learning` or `forwarding`.
     pub state: &'static str,
-    /// Path cost in force.
+    /// The path cost in force.
     pub cost: u32,
-    /// Port priority, 0..=240.
+    /// The port priority, 0..=240.
     pub priority: u8,
     /// True for an edge port, configured or detected.
     pub edge: bool,
-    /// Everything else.
+    /// All other data.
     #[serde(skip)]
     pub detail: PortView,
 }
 
-/// A port whatever the trees.
+/// The state of a port that does not depend on a tree.
 #[derive(Debug, Clone)]
 pub struct StpPortState {
     /// The port.
     pub interface: String,
-    /// Its guards, its counters, and why it is shut down.
+    /// Its guards, its counters, and the reason why it is shut down.
     pub summary: PortSummary,
 }
 
 /// One line of `monitor events`.
 #[derive(Debug, Clone, Serialize)]
 pub struct Event {
-    /// RFC 3339, UTC.
+    /// The time in UTC, RFC 3339.
     pub time: String,
-    /// What it is about.
+    /// The kind of event.
     #[serde(rename = "type")]
     pub kind: EventKind,
     /// `add`, `change` or `delete`.
     pub action: &'static str,
-    /// The rest, by kind: `fdb` has `mac`, `vlan`, `interface` (and `from` on a move); `link` has `interface`,
-    /// `link_up`, `admin_up`; others as documented in docs/cli.
+    /// The other fields, by kind: `fdb` has `mac`, `vlan`, `interface` (and `from` on a move); `link` has
+    /// `interface`, `link_up`, `admin_up`; docs/cli documents the others.
     #[serde(flatten)]
     pub details: serde_json::Map<String, serde_json::Value>,
 }
@@ -631,15 +633,15 @@ pub enum EventKind {
     Route,
     /// Neighbours.
     Neighbor,
-    /// Tables filling up.
+    /// Tables that fill up.
     Resource,
 }
 
 impl EventKind {
-    /// Every kind, in the order of the command's help.
+    /// All kinds, in the order of the command's help.
     pub const ALL: [Self; 6] =
         [Self::Fdb, Self::Link, Self::Stp, Self::Route, Self::Neighbor, Self::Resource];
-    /// The word on the command line and in JSON.
+    /// The keyword on the command line and in JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

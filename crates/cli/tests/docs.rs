@@ -1,4 +1,4 @@
-//! The pages of docs/cli are those the command tree makes. `UPDATE_DOCS=1` writes them.
+//! The pages of docs/cli must equal those generated from the command tree. `UPDATE_DOCS=1` rewrites them.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;

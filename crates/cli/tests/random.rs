@@ -1,4 +1,4 @@
-//! What must hold for any configuration and for any line.
+//! Properties that hold for any configuration and for any line.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
@@ -11,7 +11,7 @@ use lanyard_types::VlanSet;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-/// Lines that lead to a mode, and what the mode is.
+/// Lines that lead to a mode, and that mode.
 fn lead(n: usize) -> (&'static str, ConfigMode) {
     let interface =
         || ConfigMode::Interface { names: vec![InterfaceName::Netdev("eth0".into())], range: false };
@@ -34,7 +34,7 @@ fn lead(n: usize) -> (&'static str, ConfigMode) {
     }
 }
 
-/// A configuration made of random lines of the command tree; those that are refused do nothing.
+/// A configuration made of random lines of the command tree; refused lines change nothing.
 fn config() -> impl Strategy<Value = Config> {
     (any::<u64>(), 1usize..40).prop_map(|(seed, sections)| {
         let mut pick = picks(seed);
@@ -51,7 +51,7 @@ fn config() -> impl Strategy<Value = Config> {
     })
 }
 
-/// Words that lines are made of: every keyword's beginning, and values right and wrong.
+/// The words that random lines consist of: the beginning of every keyword, and valid and invalid values.
 const WORDS: &[&str] = &[
     "no",
     "default",
@@ -315,7 +315,7 @@ fn line() -> impl Strategy<Value = String> {
     prop_oneof![8 => words, 1 => "\\PC{0,60}", 1 => any::<String>()]
 }
 
-/// Beginnings that lead somewhere, so that what follows is read in every mode.
+/// Lines that lead to each mode, so that the following lines are parsed in every mode.
 const LEADS: &[&str] = &[
     "",
     "configure terminal",
@@ -338,7 +338,7 @@ const LEADS: &[&str] = &[
     "enable",
 ];
 
-/// `PROPTEST_CASES`, or a number that takes a second or two.
+/// `PROPTEST_CASES`, or a number of cases that takes one or two seconds.
 fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(300)
 }

@@ -1,4 +1,4 @@
-//! Sessions: what a refusal leaves, several sessions at once, the interactive caret, settings.
+//! Sessions: what a refusal changes, several sessions at once, the caret of interactive sessions, settings.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
@@ -7,7 +7,7 @@ use common::{Fake, session};
 use lanyard_cli::mode::Mode;
 use lanyard_cli::{Login, Outcome, Session, Terminal};
 
-/// Runs `lines`; every one but the last must be taken. Answers the last one's outcome.
+/// Runs `lines`; all but the last must be accepted. Returns the outcome of the last.
 fn run(session: &mut Session, fake: &mut Fake, lines: &[&str]) -> Outcome {
     let (last, before) = lines.split_last().unwrap();
     for line in before {
@@ -26,7 +26,7 @@ fn a_refused_commit_changes_nothing() {
     let outcome = run(&mut session, &mut fake, &["mtu 9216"]);
     assert_eq!(outcome, Outcome::Refused("% the fake refuses mtu 9216\n".into()));
     assert_eq!((&fake.config, session.mode()), (&config, &mode));
-    // A session that is refused stays, to be mended.
+    // A configuration session whose commit is refused stays, so that the user can correct it.
     run(&mut session, &mut fake, &["end", "configure session s", "interface eth0", "mtu 9216", "commit"]);
     assert_eq!(fake.config, config);
     assert!(matches!(session.mode(), Mode::Config { session: Some(_), .. }));
@@ -62,7 +62,9 @@ fn a_session_that_no_longer_fits_is_refused() {
     run(&mut two, &mut fake, &["configure terminal", "interface vlan 20", "ip address 10.0.0.2/24"]);
     let Outcome::Refused(text) = run(&mut one, &mut fake, &["commit"]) else { panic!("taken") };
     assert!(
-        text.starts_with("% the running configuration has changed, and session s no longer fits"),
+        text.starts_with(
+            "% the running configuration has changed, and session s can no longer be applied to it"
+        ),
         "{text}"
     );
     assert!(!lanyard_cli::text::render(&fake.config).contains("10.0.0.1"));
@@ -93,8 +95,8 @@ fn the_caret_stands_under_the_echoed_word() {
     assert_eq!(text, "Enter configuration commands, one per line.  End with CNTL/Z.\n");
 }
 
-/// Typed without indentation, a refused line that protects the network changes nothing: whoever types reads the answer. In a
-/// pasted text, indented or not, it leaves the interface shut down.
+/// Entered one by one without indentation, a refused line that protects the network changes nothing, because the user
+/// reads the answer. In a pasted text, indented or not, it leaves the interface shut down.
 #[test]
 fn a_pasted_interface_without_its_protection_is_left_shut_down() {
     for (pasted, line, down) in [
@@ -113,7 +115,7 @@ fn a_pasted_interface_without_its_protection_is_left_shut_down() {
     }
 }
 
-/// Lines meant for an interface that is not there run nowhere, and shut nothing else down.
+/// Pasted lines for an interface that does not exist are not run, and shut no other interface down.
 #[test]
 fn pasted_lines_of_an_absent_interface_run_nowhere() {
     let (mut fake, mut session) = (Fake::new(&["eth0"]), session());

@@ -1,4 +1,4 @@
-//! Every configuration line of the command tree: it can be taken somewhere, and what it sets survives its text.
+//! Every configuration line of the command tree: some mode accepts it, and its value is kept by the text.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
@@ -9,10 +9,10 @@ use lanyard_cli::{apply_text, generate, text};
 use lanyard_config::{Config, InterfaceName};
 use lanyard_types::VlanSet;
 
-/// What lines name: VRFs and a routed port.
+/// The objects that lines refer to: VRFs and a routed port.
 const BASE: &str = "vrf definition red\nvrf definition blue-2\nvrf definition v.3\nvlan 10\ninterface xe7\n no switchport\ntrack 1 interface xe7 line-protocol\n";
 
-/// Every mode, and the lines that lead to it in states in which it takes different lines.
+/// Every mode, and the lines that lead to it in states in which it accepts different lines.
 fn modes() -> Vec<(ConfigMode, &'static [&'static str])> {
     let interface = ConfigMode::Interface { names: vec![InterfaceName::Netdev("eth0".into())], range: false };
     vec![

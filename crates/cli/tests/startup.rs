@@ -1,4 +1,4 @@
-//! Configuration texts as a whole: what is refused and where, and texts as large as a switch can have.
+//! Configuration texts as a whole: which lines are refused and where, and texts of the maximum size.
 #![allow(clippy::unwrap_used)]
 
 use lanyard_cli::apply_text;
@@ -53,12 +53,16 @@ fn a_refused_head_takes_its_lines_along() {
 fn exec_commands_and_broken_lines() {
     check(
         "do show version\nshow version\nvlan 1 2\n",
-        &["1:1: an exec command is no part of a configuration", "2:1: invalid input", "3:8: invalid input"],
+        &[
+            "1:1: an exec command cannot be part of a configuration",
+            "2:1: invalid input",
+            "3:8: invalid input",
+        ],
     );
     check(&format!("hostname {}\n", "x".repeat(5000)), &["1:1: the line is 5009 bytes long: at most 4096"]);
     check(
         "hostname a\u{7}b\nh\u{e9}\u{e9} x\n",
-        &["1:11: the line holds a control character", "2:1: invalid input"],
+        &["1:11: the line contains a control character", "2:1: invalid input"],
     );
     check(&"x ".repeat(200), &["1:257: the line has 200 words: at most 128"]);
 }

@@ -1,9 +1,9 @@
-//! Transcripts: what is typed, and what must come back.
+//! Transcripts: the lines that are typed, and the expected output.
 //!
-//! A file of `tests/transcripts/` is a session with a switch whose netdevs are `eth0`..`eth3`, `swp1`..`swp8`,
-//! `range`, `status` and `veth-a1`. A line that starts with a prompt (`sw1(config)#show vlan`) is typed, and the prompt
-//! must be the session's; every other line is output. `UPDATE_TRANSCRIPTS=1` rewrites the files from what the
-//! code answers: read the difference before committing it.
+//! A file of `tests/transcripts/` is a session with a switch whose netdevs are `eth0`..`eth3`, `swp1`..`swp8`, `range`,
+//! `status` and `veth-a1`. A line that starts with a prompt (`sw1(config)#show vlan`) is typed, and the prompt must be
+//! the session's; every other line is output. `UPDATE_TRANSCRIPTS=1` rewrites the files with the actual output: read
+//! the difference before committing it.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
@@ -37,7 +37,7 @@ fn outcome_text(outcome: Outcome) -> String {
     }
 }
 
-/// Plays the typed lines of a transcript; answers the transcript as it really went.
+/// Runs the typed lines of a transcript; returns the transcript with the actual output.
 fn play(transcript: &str) -> String {
     let (mut fake, mut session) = (switch(), session());
     let mut out = String::new();
@@ -49,7 +49,7 @@ fn play(transcript: &str) -> String {
         }
         let typed = ["sw1", "sw2", "Lanyard", "br0"].iter().any(|name| line.starts_with(name));
         let typed = line.find(['#', '>']).filter(|_| typed && !line.contains(" uptime is "));
-        // No prompt stands before the lines of a banner.
+        // There is no prompt before the lines of a banner.
         let in_banner = session.prompt(&fake).is_empty();
         let input = match typed {
             Some(at) => &line[at + 1..],

@@ -1,7 +1,7 @@
-//! `banner motd|login|exec`: text between two delimiters, over as many lines as it takes.
+//! `banner motd|login|exec`: text between two delimiters, over any number of lines.
 //!
-//! Invariant: lines between the delimiters are text; none of them runs. [`Capture`] collects them for sessions and for whole
-//! texts alike.
+//! Invariant: lines between the delimiters are text; none of them is run as a command. [`Capture`] collects them, both
+//! for sessions and for configuration texts.
 
 use super::need;
 use crate::args::{Args, Kind, Value};
@@ -12,13 +12,13 @@ use crate::setting::Line;
 use crate::tree::{Node, arg, kw};
 use lanyard_config::{Banner, Config};
 
-/// Longest banner, in bytes.
+/// The maximum length of a banner, in bytes.
 const MAX_BANNER: usize = 4000;
 
-/// The delimiters that the running configuration prints, `^C` first, as IOS does.
+/// The delimiters that the running configuration uses, `^C` first, as in IOS.
 const DELIMITERS: &[&str] = &["^C", "#", "@", "~", "%", "$", "&"];
 
-/// In global configuration.
+/// The lines of global configuration.
 pub const LINES: &[Line<Config>] = &[Line::own("", ENTRY, print)];
 
 const ENTRY: Node = kw("banner", "Define a login banner").then(&[
@@ -32,7 +32,7 @@ const TEXT: Node = arg(
     "c banner-text c, where 'c' is a delimiting character; the text may have several lines",
 );
 
-/// The lines that print the banners, each banner one entry.
+/// The lines that print the banners, one entry for each banner.
 fn print(config: &Config) -> Vec<String> {
     config.banners.iter().map(|(banner, text)| line(*banner, text)).collect()
 }
@@ -42,7 +42,7 @@ fn line(banner: Banner, text: &str) -> String {
     format!("banner {} {delimiter}{text}{delimiter}", banner.name())
 }
 
-/// The delimiter at the beginning of what follows `banner motd`: `^C`, or one character.
+/// The delimiter at the beginning of the text after `banner motd`: `^C`, or one character.
 fn delimiter(text: &str) -> &str {
     match text.char_indices().nth(1) {
         _ if text.starts_with("^C") => "^C",
@@ -90,13 +90,14 @@ fn put(edit: &mut Edit<'_>, args: &Args, banner: Banner) -> Result<(), Refusal> 
         return Err(format!("banner {name} is {} bytes long: at most {MAX_BANNER}", text.len()).into());
     }
     if text.chars().any(|c| c.is_control() && !['\n', '\t'].contains(&c)) {
-        return Err(format!("the text of banner {name} holds a control character").into());
+        return Err(format!("the text of banner {name} contains a control character").into());
     }
     if DELIMITERS.iter().all(|delimiter| text.contains(delimiter)) {
         let all = DELIMITERS.join(" ");
-        return Err(
-            format!("the text of banner {name} holds every delimiter, {all}: leave one of them out").into()
-        );
+        return Err(format!(
+            "the text of banner {name} contains every possible delimiter, {all}: leave one of them out"
+        )
+        .into());
     }
     edit.config.banners.insert(banner, text.to_owned());
     Ok(())
@@ -105,23 +106,23 @@ fn put(edit: &mut Edit<'_>, args: &Args, banner: Banner) -> Result<(), Refusal> 
 /// A banner whose text is being entered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capture {
-    /// The line that began it.
+    /// The line that began the banner.
     pub first: String,
-    /// What has come since the keywords, with the first delimiter.
+    /// The text after the keywords so far, with the first delimiter.
     text: String,
 }
 
 impl Capture {
-    /// Begins when a line is a banner's whose text goes on.
+    /// Begins a capture if the line is a banner whose text continues on the next line.
     pub fn begin(line: &str, parsed: &Parsed) -> Option<Self> {
         let is_banner = parsed.args.form == Form::Set && parsed.args.words.first() == Some(&"banner");
         let text = parsed.args.text().filter(|text| is_banner && !parsed.exec && between(text).is_none())?;
         Some(Self { first: line.to_owned(), text })
     }
-    /// Takes a line; true when it ends the text.
+    /// Adds a line; returns true when it ends the text.
     pub fn feed(&mut self, line: &str) -> bool {
         let ends = line.contains(delimiter(&self.text));
-        // What is longer than a banner may be is refused at its end; until then it is counted and not kept.
+        // A text that is too long is refused at its end; until then its further lines are not stored.
         if self.text.len() <= MAX_BANNER || ends {
             self.text.push('\n');
             self.text.push_str(line);
@@ -132,7 +133,7 @@ impl Capture {
     pub fn delimiter(&self) -> &str {
         delimiter(&self.text)
     }
-    /// Puts the whole text into the line that began it.
+    /// Puts the complete text into the line that began the banner.
     pub fn complete(&self, parsed: &mut Parsed) {
         parsed.args.values = vec![Value::Text(self.text.clone())];
     }

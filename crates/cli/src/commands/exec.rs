@@ -1,4 +1,4 @@
-//! Exec mode: everything but `show`.
+//! The commands of exec mode except `show`.
 
 use super::{files, need, session, show, show_ip, show_stp, vrf};
 use crate::args::{Args, Kind, MAX_WORD};
@@ -11,7 +11,7 @@ use crate::tree::{Node, arg, kw, number};
 use crate::view::EventKind;
 use lanyard_config::InterfaceName;
 
-/// `>` and `#`.
+/// The commands of user and privileged exec mode (`>` and `#`).
 pub const TREE: &[Node] = &[
     kw("brctl", "The commands of bridge-utils").privileged().then(&[arg(
         Kind::Line(MAX_LINE),
@@ -29,7 +29,7 @@ pub const TREE: &[Node] = &[
     kw("logout", "Exit from the EXEC").exec(close),
     kw("monitor", "Watch the switch").then(&[
         CAPTURE,
-        kw("events", "Print events as they come, one JSON object a line").exec(monitor).then(&[
+        kw("events", "Print events as they occur, one JSON object per line").exec(monitor).then(&[
             kw("fdb", "Addresses learned, moved and aged out").exec(monitor),
             kw("link", "Ports going up and down").exec(monitor),
             kw("neighbor", "Neighbours of the kernel's tables").exec(monitor),
@@ -52,7 +52,7 @@ pub const TREE: &[Node] = &[
 ];
 
 const PING_OPTIONS: &[Node] = &[
-    kw("repeat", "How many echo requests").then(&[number(1, 100_000, "Repeat count")]),
+    kw("repeat", "Number of echo requests").then(&[number(1, 100_000, "Repeat count")]),
     kw("size", "Datagram size").then(&[number(36, 9216, "Datagram size in bytes, IP header included")]),
     kw("timeout", "How long to wait for a reply").then(&[number(1, 3600, "Seconds")]),
     kw("source", "Where to send from").then(&[arg(Kind::Interface, "Interface")]),
@@ -162,14 +162,14 @@ pub fn exit(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
 /// `monitor capture ...`.
 const CAPTURE: Node = kw("capture", "Capture packets in the pcapng format").privileged().then(&[kw(
     "interface",
-    "Capture what a port receives and sends",
+    "Capture the frames that a port receives and sends",
 )
 .then(&[arg(Kind::Interface, "Port").exec(capture).then(&[kw("file", "Write to a file of the switch")
     .then(&[arg(Kind::Word("FILE", MAX_WORD), "Name of the file").exec(capture)])])])]);
 
 fn capture(exec: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
     let InterfaceName::Netdev(interface) = need(args.interface())? else {
-        return Err("A VLAN interface is a netdev without a shortcut: capture there with tcpdump".into());
+        return Err("Every frame of a VLAN interface passes its netdev: capture there with tcpdump".into());
     };
     let file = args.texts().pop();
     if file.is_none() && exec.session.login.interactive {
@@ -186,18 +186,18 @@ fn monitor(_: &mut Exec<'_>, args: &Args) -> Result<Outcome, Refusal> {
     Ok(Outcome::Stream(if chosen.is_empty() { EventKind::ALL.to_vec() } else { chosen }))
 }
 
-/// `-4` or `-6`, when the line says so.
+/// `-4` or `-6`, if the line has that keyword.
 fn family(args: &Args) -> Option<String> {
     args.among(&[("ip", "-4"), ("ipv6", "-6")]).map(str::to_owned)
 }
 
-/// What runs a program in the VRF a line names; nothing when it names none.
+/// The command prefix that runs a program in the VRF of the line; empty without a VRF.
 fn inside(exec: &Exec<'_>, args: &Args) -> Result<Vec<String>, Refusal> {
     let vrf = vrf::known(exec.backend.running(), args)?;
     Ok(vrf.map_or_else(Vec::new, |vrf| vec!["nsenter".into(), format!("--net=/run/netns/{vrf}")]))
 }
 
-/// The host a line names: its last text, behind the VRF.
+/// The host of the line: its last text, after the VRF.
 fn host(args: &Args) -> Result<String, Refusal> {
     need(args.texts().pop())
 }

@@ -1,7 +1,7 @@
 //! Configurations as texts: `write`, `copy`, `erase`, `configure replace`.
 //!
-//! Invariant: a text with a refused line is not taken by halves here; `copy FILE running-config` and `configure
-//! replace` change nothing then and name the lines.
+//! Invariant: a text with a refused line is not applied in part: `copy FILE running-config` and `configure
+//! replace` then change nothing and name the refused lines.
 
 use super::need;
 use crate::args::{Args, Kind, MAX_WORD};
@@ -13,7 +13,7 @@ use crate::text;
 use crate::tree::{Node, arg, kw};
 use lanyard_config::Config;
 
-/// Refused lines a message names at most.
+/// The maximum number of refused lines that a message names.
 const MAX_NAMED: usize = 20;
 
 const TO_STARTUP: &[Node] = &[
@@ -50,8 +50,8 @@ pub const ERASE: Node = kw("erase", "Erase a configuration").privileged().then(&
 )
 .exec(erase)]);
 
-/// An unconfirmed configuration must not become the startup configuration: a restart would bring back what a rollback
-/// is to end.
+/// Refuses to save an unconfirmed configuration as startup configuration: after a restart it would be in force again
+/// although the rollback is meant to end it.
 fn save(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
     if let Some(seconds) = exec.backend.rollback_in_s() {
         return Err(format!(
@@ -70,7 +70,7 @@ fn erase(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
     Ok(Outcome::Text("[OK]\n".into()))
 }
 
-/// A file's name: anything but the words that mean configurations.
+/// The name of a file: any name except the keywords for configurations.
 fn file(args: &Args) -> Result<String, Refusal> {
     need(args.text())
 }

@@ -1,6 +1,7 @@
 //! `ip forwarding plane`: globally, under a VRF and under an interface.
 //!
-//! Invariant: the most specific of the three that is set counts; `no` and `default` unset it.
+//! Invariant: the most specific setting applies: the interface's, the VRF's, the global one; `no` and
+//! `default` remove it.
 
 use crate::field;
 use crate::setting::{Choice, Line, Setting};
@@ -13,7 +14,7 @@ const ALWAYS: &str = "The plane; the kernel's packet filter, NAT and IPsec do no
 const AUTO: &str = "The plane, but the kernel while its packet filter, NAT or IPsec handles such packets";
 const NEVER: &str = "The kernel";
 
-/// The choices of a VRF or an interface, which may also have none.
+/// The choices for a VRF or an interface, where the setting may also be absent.
 const OWN: &[(&str, Option<ForwardingPlane>, &str)] = &[
     ("always", Some(ForwardingPlane::Always), ALWAYS),
     ("auto", Some(ForwardingPlane::Auto), AUTO),

@@ -18,11 +18,11 @@ pub const LINES: &[Line<Config>] =
 
 const ENTRY: Node = kw("fpm", "Forwarding plane manager").then(&[kw(
     "server",
-    "Take routes from a routing suite (FRR's dplane_fpm_nl); 127.0.0.1 port 2620 unless told otherwise",
+    "Take routes from a routing suite (FRR's dplane_fpm_nl); default: 127.0.0.1 port 2620",
 )
 .run(server)
 .options(&[
-    kw("address", "Where to listen").then(&[
+    kw("address", "Address to listen at").then(&[
         arg(Kind::Ipv4, "An IPv4 address of the switch"),
         arg(Kind::Ipv6, "An IPv6 address of the switch"),
     ]),
@@ -44,12 +44,12 @@ fn server(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     let mut server = FpmServer::default();
     if let Some(address) = args.addresses().into_iter().next() {
         if address.is_multicast() {
-            return Err(format!("{address} is no address of a host").into());
+            return Err(format!("{address} is not an address of a host").into());
         }
         server.address = address;
     }
     if let Some(port) = args.number() {
-        server.port = u16::try_from(port).map_err(|_| Refusal(format!("{port} is no port")))?;
+        server.port = u16::try_from(port).map_err(|_| Refusal(format!("{port} is not a TCP port")))?;
     }
     edit.config.fpm = Some(server);
     Ok(())

@@ -24,14 +24,14 @@ pub const LINES: &[&[Line<Config>]] = &[
     banner::LINES,
 ];
 
-/// The sections of the running configuration before those of VLANs, VRFs, tracked objects and interfaces: what those modes
-/// would read as their own, such as `mac address-table limit`, stands before them.
+/// The sections of the running configuration that precede those of VLANs, VRFs, tracked objects and interfaces: lines
+/// such as `mac address-table limit` also exist in those modes, so they must be printed before them.
 pub const BEFORE: &[&[Line<Config>]] = &[HOSTNAME, GENERAL, mac::LINES, spanning_tree::LINES];
 
-/// The sections after them: they name what those define.
+/// The sections that follow: they refer to VLANs, VRFs, tracked objects and interfaces.
 pub const AFTER: &[&[Line<Config>]] = &[route::ROUTES, route::ARPS, fpm::LINES, banner::LINES];
 
-/// Help for keywords that end no line.
+/// The help texts of keywords that do not end a line.
 pub const GROUPS: &[(&str, &str)] = &[
     ("errdisable", "Error disable"),
     ("errdisable recovery", "Error disable recovery"),
@@ -98,27 +98,22 @@ const MODES: &[Line<Config>] = &[
     Line::unprinted("vrf", vrf::ENTRY),
 ];
 
-const RESERVED: Node =
-    kw("reserved-address", "What happens to frames for 01:80:C2:00:00:0X").then(&[number(
-        0,
-        15,
-        "The address's last digit, as a decimal number",
-    )
-    .no(reserved)
-    .then(&[
+const RESERVED: Node = kw("reserved-address", "Action for frames with destination 01:80:C2:00:00:0X").then(
+    &[number(0, 15, "The address's last digit, as a decimal number").no(reserved).then(&[
         kw("drop", "Drop them").run(reserved),
         kw("forward", "Forward them as multicast").run(reserved),
-    ])]);
+    ])],
+);
 
 /// The keywords of `reserved-address N`.
 const ACTIONS: &[(&str, ReservedAction)] =
     &[("drop", ReservedAction::Drop), ("forward", ReservedAction::Forward)];
 
-/// Longest hostname: a DNS label.
+/// The maximum length of a hostname: that of a DNS label.
 const MAX_HOSTNAME: usize = 63;
 
 fn check_hostname(name: &str) -> Result<(), Refusal> {
-    // RFC 1123, 2.1, and the underscore that people use.
+    // RFC 1123, 2.1, and the underscore, which is in common use.
     let inner = name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
     let ends = name.starts_with(|c: char| c.is_ascii_alphanumeric()) && !name.ends_with(['-', '.']);
     if !inner || !ends || name.len() > MAX_HOSTNAME {

@@ -1,7 +1,7 @@
-//! `interface I`, `interface range ...`, and what stands under them.
+//! `interface I`, `interface range ...`, and the lines under them.
 //!
 //! Invariant: an interface whose role is unset has no switchport settings that imply one, and only routed
-//! ports and VLAN interfaces have addresses; so the text of a configuration says all there is.
+//! ports and VLAN interfaces have addresses; so the text of a configuration describes it completely.
 
 use super::{ip, layer3, need, spanning_tree, vrrp};
 use crate::args::{Args, Kind, Names};
@@ -19,11 +19,11 @@ use lanyard_config::{
 use lanyard_pipeline::state::{Delivery, HookChoice, Tpid};
 use lanyard_types::{StormKind, Tunnelled, VlanId, VlanSet};
 
-/// Longest name of a subinterface, in bytes: the kernel's limit less `ly`.
+/// The maximum length of a subinterface's name, in bytes: the kernel's limit without the prefix `ly`.
 const MAX_SUBINTERFACE: usize = 13;
-/// Longest description, in bytes.
+/// The maximum length of a description, in bytes.
 const MAX_DESCRIPTION: usize = 240;
-/// Speeds a port can be set to, in Mbit/s.
+/// The speeds that can be configured, in Mbit/s.
 const SPEEDS: &[u64] =
     &[10, 100, 1000, 2500, 5000, 10_000, 20_000, 25_000, 40_000, 50_000, 100_000, 200_000, 400_000];
 
@@ -37,7 +37,7 @@ pub const ENTRY: Node = kw("interface", "Select an interface to configure").then
     arg(Kind::Interface, "Network device, or VLAN interface").run(enter),
 ]);
 
-/// The lines of `(config-if)#`, in the order in which the running configuration has them.
+/// The lines of `(config-if)#`, in the order in which the running configuration prints them.
 pub const LINES: &[&[Line<Interface>]] = &[
     HEAD,
     SWITCHPORT,
@@ -50,7 +50,7 @@ pub const LINES: &[&[Line<Interface>]] = &[
     TAIL,
 ];
 
-/// Help for keywords that end no line.
+/// The help texts of keywords that do not end a line.
 pub const GROUPS: &[(&str, &str)] = &[
     ("dot1q", "802.1Q parameters"),
     ("dot1q tunneling", "802.1Q tunneling"),
@@ -83,7 +83,8 @@ const HEAD: &[Line<Interface>] = &[Setting::of(
 )
 .line()];
 
-/// The highest rate of storm control: the token bucket of a port can tell it from no limit.
+/// The highest rate of storm control; a higher value could not be told from "no limit" in a port's token
+/// bucket.
 const MAX_STORM_PPS: u64 = 999_999_999;
 
 /// `storm-control KIND level pps N`; `no storm-control KIND level`.
@@ -96,7 +97,7 @@ macro_rules! storm_control {
                 field!(Interface, switchport.storm_pps[StormKind::$kind.index()]),
                 0,
                 MAX_STORM_PPS,
-                "Packets per second; 0 lets none in",
+                "Packets per second; 0 drops all",
             ),
         )
         .undo(concat!($words, " level"))
@@ -112,7 +113,7 @@ macro_rules! tunnelled {
     };
 }
 
-/// The layer-2 lines. `no switchport` comes after those that make the port a switch port.
+/// The lines of layer 2. `no switchport` comes after those that make the port a switch port.
 const SWITCHPORT: &[Line<Interface>] = &[
     Line::Own { under: "switchport access", node: ACCESS_VLAN, print: print_access_vlan },
     Setting::of(
@@ -215,7 +216,7 @@ const LINK: &[Line<Interface>] = &[
         &Number::any(field!(Interface, mtu), 68, 9216, "MTU size in bytes"),
     )
     .then(|interface, _| {
-        // As in IOS: an IP MTU that does not fit is removed.
+        // As in IOS, an IP MTU larger than the MTU is removed.
         let mtu = interface.mtu;
         interface.layer3.ip_mtu = interface.layer3.ip_mtu.filter(|ip| mtu.is_none_or(|mtu| *ip <= mtu));
         Ok(())
@@ -262,9 +263,9 @@ const LINK: &[Line<Interface>] = &[
         &Choice {
             field: field!(Interface, hook),
             of: &[
-                ("auto", HookChoice::Auto, "XDP where the driver has it and it pays, else TC"),
+                ("auto", HookChoice::Auto, "XDP where the driver supports it and it is faster, else TC"),
                 ("tc", HookChoice::Tc, "Traffic control ingress"),
-                ("xdp", HookChoice::Xdp, "Express data path; refused where the driver has none"),
+                ("xdp", HookChoice::Xdp, "Express data path; refused where the driver does not support it"),
             ],
         },
     )
@@ -276,9 +277,13 @@ const LINK: &[Line<Interface>] = &[
         &Choice {
             field: field!(Interface, delivery),
             of: &[
-                ("auto", Delivery::Auto, "Straight to the far end where nothing is skipped by it"),
+                (
+                    "auto",
+                    Delivery::Auto,
+                    "Directly to the far end unless that bypasses something, else through the device",
+                ),
                 ("device", Delivery::Device, "Through the port's own transmit path"),
-                ("peer", Delivery::Peer, "Straight to the far end"),
+                ("peer", Delivery::Peer, "Directly to the far end"),
             ],
         },
     )
@@ -407,7 +412,7 @@ fn subinterface(config: &Config, exists: &dyn Names, netdev: &str) -> Result<boo
     Ok(true)
 }
 
-/// For settings of physical ports.
+/// The condition for settings of physical ports.
 fn physical(_: &mut Interface, name: &InterfaceName, _: Form, words: &str) -> Result<bool, Refusal> {
     match name {
         InterfaceName::Netdev(_) => Ok(true),
@@ -415,7 +420,7 @@ fn physical(_: &mut Interface, name: &InterfaceName, _: Form, words: &str) -> Re
     }
 }
 
-/// Refuses to take a routed port away from under its subinterfaces.
+/// Refuses to change the role of a routed port that has subinterfaces.
 fn has_subinterfaces(config: &Config, name: &InterfaceName) -> Result<(), Refusal> {
     let parent = name.to_string();
     let of_parent = |(name, interface): &(&InterfaceName, &Interface)| match name {
@@ -431,7 +436,7 @@ fn has_subinterfaces(config: &Config, name: &InterfaceName) -> Result<(), Refusa
     }
 }
 
-/// `switchport`, `no switchport` (routed), `default switchport` (no port of the switch).
+/// `switchport`, `no switchport` (routed), `default switchport` (not a port of the switch).
 fn switchport(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     if let (ConfigMode::Interface { names, .. }, true) = (&*edit.mode, args.form != Form::No) {
         names.iter().try_for_each(|name| has_subinterfaces(edit.config, name))?;
@@ -468,7 +473,7 @@ fn switching(name: &InterfaceName) -> Result<(), Refusal> {
     }
 }
 
-/// For layer-2 settings: a plain line makes a netdev a port of the switch.
+/// The condition for layer-2 settings: a plain line makes a netdev a port of the switch.
 fn port(interface: &mut Interface, name: &InterfaceName, form: Form, _: &str) -> Result<bool, Refusal> {
     switching(name)?;
     match (form, interface.role) {
@@ -491,7 +496,8 @@ fn each_port(edit: &mut Edit<'_>, form: Form, mut set: impl FnMut(&mut Switchpor
     })
 }
 
-/// `l2protocol-tunnel` alone: CDP and spanning tree, as in IOS; its `no` form is about all protocols.
+/// `l2protocol-tunnel` without a protocol: CDP and spanning tree, as in IOS; its `no` form removes all
+/// protocols.
 fn tunnel_all(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     each_port(edit, args.form, |port| {
         port.tunnelled = match args.form {
@@ -512,7 +518,7 @@ fn access_vlan(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Changes the list of allowed VLANs by the list that the line names.
+/// Changes the list of allowed VLANs with the list of the line.
 fn change_allowed(
     edit: &mut Edit<'_>,
     args: &Args,

@@ -1,6 +1,6 @@
-//! Addresses of interfaces. The kernel does the rest.
+//! The addresses of interfaces, which the daemon gives to the kernel.
 //!
-//! Invariant: no two interfaces of a VRF share a subnet, and an address is a host's.
+//! Invariant: no two interfaces of a VRF share a subnet, and every address is a host address.
 
 use super::need;
 use crate::args::{Args, Kind};
@@ -15,7 +15,7 @@ use lanyard_config::layer3::split_subinterface;
 use lanyard_config::{Config, Interface, InterfaceName, Role};
 use std::net::{IpAddr, Ipv4Addr};
 
-/// Most addresses of one family on an interface.
+/// The maximum number of addresses of one family on an interface.
 const MAX_ADDRESSES: usize = 64;
 
 /// The addresses under an interface.
@@ -54,7 +54,8 @@ fn mask_len(mask: IpAddr, of: IpAddr) -> Result<u8, Refusal> {
     ipnet::ip_mask_to_prefix(mask).map_err(|_| format!("Bad mask {mask} for address {of}").into())
 }
 
-/// The prefix a line names, as `A.B.C.D MASK` or `A/L`, host bits as typed; and the addresses behind it.
+/// The prefix of a line, as `A.B.C.D MASK` or `A/L` with its host bits as typed; and the addresses that
+/// follow it.
 pub fn prefix(args: &Args) -> Result<Option<(IpNet, Vec<IpAddr>)>, Refusal> {
     let addresses = args.addresses();
     if let Some(prefix) = args.prefix() {
@@ -66,7 +67,7 @@ pub fn prefix(args: &Args) -> Result<Option<(IpNet, Vec<IpAddr>)>, Refusal> {
     Ok(Some((net, rest.to_vec())))
 }
 
-/// Refuses what only a layer-3 interface has.
+/// Refuses settings that only layer-3 interfaces have.
 pub fn layer3(interface: &Interface, name: &InterfaceName) -> Result<(), Refusal> {
     match (name, interface.role) {
         (InterfaceName::Vlan(_), _) | (_, Role::Routed | Role::Subinterface(_)) => Ok(()),
@@ -74,7 +75,7 @@ pub fn layer3(interface: &Interface, name: &InterfaceName) -> Result<(), Refusal
             Err(format!("{name} has no tag yet: enter encapsulation dot1q first").into())
         }
         (_, Role::Switchport) => Err("IP addresses may not be configured on L2 links.".into()),
-        (_, Role::Unset) => Err(format!("{name} is no routed port: enter no switchport first").into()),
+        (_, Role::Unset) => Err(format!("{name} is not a routed port: enter no switchport first").into()),
     }
 }
 
@@ -189,18 +190,18 @@ fn remove_v4(interface: &mut Interface, net: Option<Ipv4Net>) -> Result<(), Refu
     }
 }
 
-/// The one interface of the mode: an address can't be given to a range.
+/// The single interface of the mode: an address cannot be configured on a range.
 fn one_interface<'a>(edit: &'a Edit<'_>) -> Result<&'a InterfaceName, Refusal> {
     match &*edit.mode {
         ConfigMode::Interface { names, .. } if names.len() == 1 => Ok(&names[0]),
-        _ => Err("one address can't be several interfaces'".into()),
+        _ => Err("an address cannot be configured on several interfaces".into()),
     }
 }
 
 fn host_v6(net: Ipv6Net) -> Result<(), Refusal> {
     let address = net.addr();
     if address.is_multicast() || address.is_unspecified() || address.is_loopback() || net.prefix_len() == 0 {
-        return Err(format!("{net} is not a host's address").into());
+        return Err(format!("{net} is not a host address").into());
     }
     Ok(())
 }

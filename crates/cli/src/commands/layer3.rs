@@ -1,8 +1,8 @@
-//! What a routed interface has besides addresses: ARP, broadcasts, reverse path checks, DHCP relays, router advertisements,
-//! subinterface tags.
+//! The settings of a routed interface besides addresses: ARP, broadcasts, reverse path checks, DHCP relays, router
+//! advertisements, subinterface tags.
 //!
-//! Invariant: only routed ports, subinterfaces and VLAN interfaces have any of it. Defaults are those of IOS: proxy ARP and
-//! redirects on, directed broadcasts off, router advertisements on.
+//! Invariant: only routed ports, subinterfaces and VLAN interfaces have these settings. Defaults are those of IOS:
+//! proxy ARP and redirects on, directed broadcasts off, router advertisements on.
 
 use super::{forwarding, ip, need, vrf};
 use crate::args::{Args, Kind, Value};
@@ -22,12 +22,12 @@ use lanyard_config::{Interface, InterfaceName, Role};
 use lanyard_pipeline::route::Urpf;
 use std::net::IpAddr;
 
-/// Most servers of one family of an interface.
+/// The maximum number of servers of one family per interface.
 const MAX_SERVERS: usize = 16;
-/// Most `ipv6 nd prefix` of an interface.
+/// The maximum number of `ipv6 nd prefix` lines per interface.
 const MAX_PREFIXES: usize = 64;
 
-/// What stands before an interface's addresses.
+/// The lines before an interface's addresses.
 pub const HEAD: &[Line<Interface>] = &[
     Line::Own {
         under: "",
@@ -40,7 +40,7 @@ pub const HEAD: &[Line<Interface>] = &[
     vrf::FORWARDING,
 ];
 
-/// What stands after an interface's addresses.
+/// The lines after an interface's addresses.
 pub const LINES: &[Line<Interface>] = &[
     Setting::of(
         "ip mtu",
@@ -95,7 +95,7 @@ pub const LINES: &[Line<Interface>] = &[
             field!(Interface, layer3.arp_timeout_s),
             1,
             2_147_483,
-            "Seconds until an entry that is not confirmed is asked for anew",
+            "Seconds until an unconfirmed entry is resolved again",
         ),
     )
     .on(routed)
@@ -159,7 +159,7 @@ pub const LINES: &[Line<Interface>] = &[
     .line(),
 ];
 
-/// Help for keywords that end no line.
+/// The help texts of keywords that do not end a line.
 pub const GROUPS: &[(&str, &str)] = &[
     ("arp", "Set ARP parameters"),
     ("ip", "Interface Internet Protocol config commands"),
@@ -187,7 +187,7 @@ const URPF: &[(&str, Urpf, &str)] = &[
     ("rx", Urpf::Strict, "Source is reachable via interface on which packet was received"),
 ];
 
-/// On or off, for layer-3 interfaces.
+/// An on/off setting of layer-3 interfaces.
 const fn flag(
     words: &'static str,
     help: &'static str,
@@ -274,24 +274,25 @@ fn interval_line(nd: &Nd) -> Vec<String> {
     }
 }
 
-/// For settings of layer-3 interfaces.
+/// The condition for settings of layer-3 interfaces.
 fn routed(interface: &mut Interface, name: &InterfaceName, _: Form, _: &str) -> Result<bool, Refusal> {
     ip::layer3(interface, name).map(|()| true)
 }
 
-/// The kernel has no such setting of one interface.
+/// `ip unreachables`: accepted without effect. The `no` form is refused, because the kernel has no such setting for a
+/// single interface.
 fn unreachables(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     if args.form == Form::No {
         return Err(
             "the kernel sends unreachables on every interface or on none: no ip unreachables is not \
-                    available; ip route ... Null0 drops without a word"
+                    available; ip route ... Null0 drops silently"
                 .into(),
         );
     }
     edit.each_interface(|interface, name| ip::layer3(interface, name))
 }
 
-/// `ip helper-address A.B.C.D`; without an address, every helper is meant.
+/// `ip helper-address A.B.C.D`; the `no` form without an address removes every helper.
 fn helper(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     put_helper(edit, args, HelperVrf::Own)
 }
@@ -316,7 +317,7 @@ fn put_helper(edit: &mut Edit<'_>, args: &Args, table: HelperVrf) -> Result<(), 
             let before = helpers.len();
             helpers.retain(|other| helper.as_ref().is_some_and(|helper| helper != other));
             match helper.as_ref().filter(|_| helpers.len() == before) {
-                Some(helper) => Err(format!("{} is no helper address of {name}", helper.address).into()),
+                Some(helper) => Err(format!("{} is not a helper address of {name}", helper.address).into()),
                 None => Ok(()),
             }
         });
@@ -324,7 +325,7 @@ fn put_helper(edit: &mut Edit<'_>, args: &Args, table: HelperVrf) -> Result<(), 
     let helper = need(helper)?;
     let address = helper.address;
     if address.is_unspecified() || address.is_multicast() || address.is_loopback() || address.is_broadcast() {
-        return Err(format!("{address} is no address of a server").into());
+        return Err(format!("{address} is not an address of a server").into());
     }
     edit.each_interface(|interface, name| {
         ip::layer3(interface, name)?;
@@ -356,7 +357,7 @@ fn destination(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
             let before = list.len();
             list.retain(|other| destination.as_ref().is_some_and(|gone| gone != other));
             match destination.as_ref().filter(|_| list.len() == before) {
-                Some(gone) => Err(format!("{} is no relay destination of {name}", gone.address).into()),
+                Some(gone) => Err(format!("{} is not a relay destination of {name}", gone.address).into()),
                 None => Ok(()),
             }
         });
@@ -364,7 +365,7 @@ fn destination(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     let destination = need(destination)?;
     let address = destination.address;
     if address.is_unspecified() || address.is_loopback() {
-        return Err(format!("{address} is no address of a server").into());
+        return Err(format!("{address} is not an address of a server").into());
     }
     if (address.is_unicast_link_local() || address.is_multicast()) && destination.interface.is_none() {
         return Err(format!("Interface has to be specified for {address}").into());
@@ -393,7 +394,9 @@ fn nd_interval(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     if let Some((max, Some(min))) = interval_s
         && u32::from(min) * 4 > u32::from(max) * 3
     {
-        return Err(format!("a minimum of {min} is more than three quarters of {max}").into());
+        return Err(
+            format!("a minimum interval of {min} is more than three quarters of the maximum, {max}").into()
+        );
     }
     nd(edit, |nd| {
         nd.interval_s = interval_s;
@@ -411,7 +414,7 @@ fn lifetime_fits(nd: &Nd) -> Result<(), Refusal> {
     }
 }
 
-/// The lifetimes a line names: none or two.
+/// The lifetimes of a line: none or two.
 fn lifetimes(args: &Args) -> Option<(u32, u32)> {
     let mut numbers = args
         .values
@@ -459,16 +462,18 @@ fn encapsulation(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     };
     for name in &names {
         let InterfaceName::Netdev(text) = name else {
-            return Err(format!("{} is no subinterface", crate::render::ios_name(name)).into());
+            return Err(format!("{} is not a subinterface", crate::render::ios_name(name)).into());
         };
         let Some((parent, _)) = split_subinterface(text) else {
-            return Err(format!("{text} is no subinterface: {text}.1 would be one").into());
+            return Err(
+                format!("{text} is not a subinterface: its name would be {text}.1, for example").into()
+            );
         };
         let parent_role =
             edit.config.interfaces.get(&InterfaceName::Netdev(parent.to_owned())).map(|i| i.role);
         let Some(vlan) = vlan else { continue };
         if parent_role != Some(Role::Routed) {
-            return Err(format!("{parent} is no routed port: enter no switchport there first").into());
+            return Err(format!("{parent} is not a routed port: enter no switchport there first").into());
         }
         if let Some(other) = subinterface_with(edit.config, parent, vlan, name) {
             return Err(format!(
@@ -483,7 +488,7 @@ fn encapsulation(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
             interface.role = Role::Subinterface(vlan);
             Ok(())
         }
-        (Some(_), _) => Err(format!("{name} is a port of its own").into()),
+        (Some(_), _) => Err(format!("{name} is a port already, with another role").into()),
         (None, _) => {
             if let Role::Subinterface(_) = interface.role {
                 interface.role = Role::Unset;

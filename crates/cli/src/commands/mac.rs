@@ -17,7 +17,7 @@ use lanyard_types::{MacAddr, VlanId};
 pub const LINES: &[Line<Config>] = &[
     Setting::of(
         "mac address-table aging-time",
-        "Time an address stays in the table unseen",
+        "Time until an address that is not seen is removed",
         &Number {
             field: field!(Config, fdb.ageing_s),
             range: (10, 1_000_000),
@@ -51,7 +51,7 @@ const STATIC: Node =
     kw("static", "Static address").then(&[arg(Kind::Mac, "MAC address").then(&[kw("vlan", "In a VLAN")
         .then(&[arg(Kind::Vlan, "VLAN ID").no(fixed).then(&[
             kw("drop", "Drop frames from and to the address").run(fixed),
-            kw("interface", "Where the address is").then(&[arg(Kind::Interface, "Interface").run(fixed)]),
+            kw("interface", "Interface of the address").then(&[arg(Kind::Interface, "Interface").run(fixed)]),
         ])])])]);
 
 fn print_limits(config: &Config) -> Vec<String> {
@@ -109,15 +109,15 @@ fn fixed(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
         };
     }
     if mac.is_group() {
-        return Err(format!("{mac} is a group address: a static address is a station's").into());
+        return Err(format!("{mac} is a group address: a static address must be a unicast address").into());
     }
     if mac.is_zero() {
-        return Err(format!("{mac} is no station's address").into());
+        return Err(format!("{mac} is not a unicast address").into());
     }
     let target = match args.interface() {
         None => StaticTarget::Drop,
         Some(InterfaceName::Vlan(vlan)) => {
-            return Err(format!("Vlan{vlan} is no port: a static address is at a port").into());
+            return Err(format!("Vlan{vlan} is not a port: a static address needs a port").into());
         }
         Some(name) => StaticTarget::Interface(name),
     };

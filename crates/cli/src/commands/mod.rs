@@ -1,4 +1,4 @@
-//! The commands: one tree for each mode, put together from one file for each topic. A configuration line is an entry of its
+//! The commands: one tree for each mode, composed of one file for each topic. A configuration line is an entry of its
 //! mode's table ([`crate::setting`]); see docs/adding.md.
 
 pub(crate) mod banner;
@@ -31,7 +31,7 @@ use crate::setting::{Branch, Line, Target};
 use crate::tree::{Node, Root, Special, kw};
 use std::sync::LazyLock;
 
-/// What every configuration mode has.
+/// The commands that every configuration mode has.
 const COMMON: &[Node] = &[
     kw("default", "Set a command to its defaults").special(Special::Default),
     kw("do", "To run exec commands in config mode").special(Special::Do),
@@ -40,14 +40,14 @@ const COMMON: &[Node] = &[
     kw("no", "Negate a command or set its defaults").special(Special::No),
 ];
 
-/// `>` and `#`.
+/// The tree of exec mode (`>` and `#`).
 pub const EXEC: &[Node] = exec::TREE;
 
-/// The trees of the configuration modes, each with what every mode has.
+/// The trees of the configuration modes, each with the commands that every mode has.
 pub struct Trees {
     /// `(config)#`.
     pub global: &'static [Node],
-    /// `(config-s-NAME)#`: what `(config)#` has, and the session's own.
+    /// `(config-s-NAME)#`: the lines of `(config)#` and the commands of a configuration session.
     pub session: &'static [Node],
     /// `(config-if)#`.
     pub interface: &'static [Node],
@@ -61,7 +61,7 @@ pub struct Trees {
     pub track: &'static [Node],
 }
 
-/// The trees, made from the tables of lines when they are first wanted.
+/// The trees, made from the tables of lines at the first use.
 pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
     let global = || branch(global::GROUPS, global::LINES);
     let interface = [interface::GROUPS, layer3::GROUPS, spanning_tree::PORT_GROUPS].concat();
@@ -76,7 +76,7 @@ pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
     }
 });
 
-/// The nodes of a mode's tables, and the help for keywords that end no line.
+/// The nodes of a mode's tables, with the help texts of keywords that do not end a line.
 fn branch<T: Target>(groups: &[(&'static str, &'static str)], lines: &[&'static [Line<T>]]) -> Branch {
     let mut tree = Branch::root();
     for (words, help) in groups {
@@ -86,13 +86,13 @@ fn branch<T: Target>(groups: &[(&'static str, &'static str)], lines: &[&'static 
     tree
 }
 
-/// A mode's tree with nodes of its own and what every configuration mode has.
+/// Adds a mode's own nodes and the common commands to its tree.
 fn whole(mut tree: Branch, own: &[Node]) -> &'static [Node] {
     own.iter().chain(COMMON).for_each(|node| tree.grow(node));
     tree.finish()
 }
 
-/// The trees that read a line in a mode: its own, then its parent's.
+/// The trees that parse a line in a mode: its own, then its parent's.
 #[must_use]
 pub fn root(mode: &Mode) -> Root {
     match mode {
@@ -102,7 +102,8 @@ pub fn root(mode: &Mode) -> Root {
     }
 }
 
-/// The trees that read a line in a mode of the running configuration: its own, then that of global configuration.
+/// The trees that parse a line in a mode of the running configuration: its own, then that of global
+/// configuration.
 #[must_use]
 pub fn config_root(at: &ConfigMode) -> Root {
     own_tree(at).into_iter().chain([TREES.global]).collect()
@@ -119,12 +120,13 @@ fn own_tree(at: &ConfigMode) -> Option<&'static [Node]> {
     }
 }
 
-/// True for what every configuration mode has.
+/// True for a command that every configuration mode has.
 pub fn is_common(node: &Node) -> bool {
     COMMON.iter().any(|common| common.label() == node.label())
 }
 
-/// What a handler's argument is when the line does not have it, which the tree allows only in `no` forms.
+/// Returns a handler's argument. The tree allows lines without it in `no` forms only, so its absence is a
+/// usage error.
 fn need<T>(value: Option<T>) -> Result<T, Refusal> {
     value.ok_or_else(|| "Incomplete command.".into())
 }

@@ -1,7 +1,7 @@
-//! Routing in configuration: static routes, static ARP, and what DHCP relays add.
+//! Static routes, static ARP entries, and the DHCP relay information option.
 //!
-//! Invariant: a static route names at least one of next hop, interface and Null0; of those that lead the same way to the
-//! same destination there is one.
+//! Invariant: a static route names at least one of next hop, interface and Null0; no two routes have the same
+//! destination, next hop and interface.
 
 use super::{ip, need, vrf};
 use crate::args::{Args, Kind, Value};
@@ -15,11 +15,11 @@ use lanyard_config::layer3::{RelayPolicy, arp_lines, route_line};
 use lanyard_config::{Config, StaticRoute};
 use std::net::{IpAddr, Ipv4Addr};
 
-/// Most static routes.
+/// The maximum number of static routes.
 const MAX_ROUTES: usize = 100_000;
-/// Most static ARP entries.
+/// The maximum number of static ARP entries.
 const MAX_ARPS: usize = 4096;
-/// Longest name of a static route, in bytes.
+/// The maximum length of the name of a static route, in bytes.
 const MAX_NAME: usize = 50;
 
 /// `ip dhcp relay information option`.
@@ -33,13 +33,13 @@ pub const RELAY_OPTION: Line<Config> = Setting::of(
 /// `ip dhcp relay information policy`.
 pub const RELAY_POLICY: Line<Config> = Setting::of(
     "ip dhcp relay information policy",
-    "What is done with relay information that is there already",
+    "Action for messages that already contain relay information",
     &Choice {
         field: field!(Config, relay.policy),
         of: &[
             ("drop", RelayPolicy::Drop, "Do not forward the message"),
-            ("keep", RelayPolicy::Keep, "Leave it alone"),
-            ("replace", RelayPolicy::Replace, "Put our own in its place"),
+            ("keep", RelayPolicy::Keep, "Keep it"),
+            ("replace", RelayPolicy::Replace, "Replace it by the switch's own"),
         ],
     },
 )
@@ -48,7 +48,7 @@ pub const RELAY_POLICY: Line<Config> = Setting::of(
 /// `ip dhcp relay information trust-all`.
 pub const RELAY_TRUST_ALL: Line<Config> = Setting::of(
     "ip dhcp relay information trust-all",
-    "Relay information from clients is taken at every interface",
+    "Accept relay information from clients at every interface",
     &Flag(field!(Config, relay.trust_all)),
 )
 .line();
@@ -56,7 +56,7 @@ pub const RELAY_TRUST_ALL: Line<Config> = Setting::of(
 /// Static routes of both families.
 pub const ROUTES: &[Line<Config>] = &[
     Line::own("ip", IPV4, |config| config.routes.iter().map(route_line).collect()),
-    // The first entry prints both families, in one order.
+    // The first entry prints the routes of both families, in one order.
     Line::unprinted("ipv6", IPV6),
 ];
 
@@ -95,7 +95,7 @@ const OPTIONS: &[Node] = &[
     kw("track", "Install route depending on tracked item").then(&[number(1, 1000, "Tracked object number")]),
 ];
 const DISTANCE: Node = number(1, 255, "Distance metric for this route").run(route).options(OPTIONS);
-const NULL: Node = kw("null0", "Drop what matches").run(route).options(OPTIONS).then(&[DISTANCE]);
+const NULL: Node = kw("null0", "Drop packets").run(route).options(OPTIONS).then(&[DISTANCE]);
 const WAY_V4: &[Node] = &[
     NULL,
     arg(Kind::Ipv4, "Forwarding router's address").run(route).options(OPTIONS).then(&[DISTANCE]),
@@ -127,7 +127,7 @@ fn arp(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     }
     let mac = need(args.mac())?;
     if mac.is_group() || mac.is_zero() {
-        return Err(format!("{mac} is no station's address").into());
+        return Err(format!("{mac} is not a unicast address").into());
     }
     if address.is_multicast()
         || address.is_loopback()
@@ -143,7 +143,7 @@ fn arp(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The numbers of a line that are no part of an option, then those of `tag` and `track`.
+/// The numbers of a line: the distance, and those of `tag` and `track`.
 fn numbers(args: &Args) -> (Option<u8>, Option<u32>, Option<u16>) {
     let all: Vec<u64> =
         args.values.iter().filter_map(|v| if let Value::Number(n) = v { Some(*n) } else { None }).collect();
@@ -160,7 +160,9 @@ fn route(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     let vrf = vrf::known(edit.config, args)?;
     let Some((prefix, behind)) = ip::prefix(args)? else { return Err("Incomplete command.".into()) };
     if prefix.network() != prefix.addr() {
-        return Err(format!("Inconsistent address and mask: {prefix} has bits set behind its length").into());
+        return Err(
+            format!("Inconsistent address and mask: {prefix} has bits set beyond its prefix length").into()
+        );
     }
     let (distance, tag, track) = numbers(args);
     let route = StaticRoute {
@@ -170,7 +172,7 @@ fn route(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
         discard: args.has("null0"),
         distance: distance.unwrap_or(1),
         tag,
-        // `vrf V` is the first text of a line that has it.
+        // The first text of a line with `vrf V` is V.
         name: args.has("name").then(|| args.texts().pop()).flatten(),
         permanent: args.has("permanent"),
         track,
@@ -195,7 +197,7 @@ fn route(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Removes every route that leads to the destination by what the line names.
+/// Removes every route to the destination of the line that matches its next hop and interface.
 fn remove(edit: &mut Edit<'_>, named: &StaticRoute) -> Result<(), Refusal> {
     let before = edit.config.routes.len();
     let gone = |route: &StaticRoute| {
@@ -219,7 +221,7 @@ fn check(route: &StaticRoute) -> Result<(), Refusal> {
     }
     if route.permanent && route.track.is_some() {
         return Err(
-            "permanent and track contradict each other: one keeps the route, the other removes it".into()
+            "permanent and track exclude each other: permanent keeps the route, track removes it".into()
         );
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! `configure session NAME`: collect changes, look at them, take them all or none.
+//! `configure session NAME`: collects changes, shows them, and commits all of them or none.
 
 use super::files;
 use super::shared::log_configured;
@@ -11,33 +11,33 @@ use crate::text;
 use crate::tree::{Node, arg, kw, number};
 use serde::Serialize;
 
-/// Longest time to confirm in, in minutes.
+/// The maximum time for a confirmation, in minutes.
 const MAX_MINUTES: u64 = 1440;
 
-/// Besides global configuration, in `(config-s-NAME)#`.
+/// The commands of `(config-s-NAME)#` besides those of global configuration.
 pub const TREE: &[Node] = &[
     kw("abort", "Discard the session").exec(abort),
     kw("commit", "Make the session's changes the running configuration").exec(commit).then(&[kw(
         "confirmed",
-        "Go back by itself unless confirmed",
+        "Roll back automatically unless confirmed",
     )
-    .then(&[number(1, MAX_MINUTES, "Minutes to confirm in").exec(commit)])]),
-    kw("show", "Show what the session is about").then(&[
+    .then(&[number(1, MAX_MINUTES, "Minutes within which to confirm").exec(commit)])]),
+    kw("show", "Show the session").then(&[
         kw("diff", "Differences from the running configuration").exec(diff),
-        kw("running-config", "The configuration as it would be").exec(candidate),
+        kw("running-config", "The configuration after the session's changes").exec(candidate),
     ]),
 ];
 
 /// `configure ...` in exec mode.
 pub const CONFIGURE: Node = kw("configure", "Enter configuration mode").privileged().exec(terminal).then(&[
-    kw("confirm", "Confirm the running configuration: it is not rolled back").exec(confirm),
+    kw("confirm", "Confirm the running configuration and cancel its rollback").exec(confirm),
     kw("replace", "Replace the running configuration by another").then(&[
         kw("startup-config", "The startup configuration").exec(files::replace),
         arg(Kind::Word("FILE", crate::args::MAX_WORD), "A file of configuration text").exec(files::replace),
     ]),
-    kw("session", "Collect changes, and take them all at once").then(&[arg(
+    kw("session", "Collect changes, and commit them together").then(&[arg(
         Kind::Word("NAME", 32),
-        "The session's name; it is made if there is none",
+        "Name of the session, which is created if it does not exist",
     )
     .exec(enter)
     .then(&[
@@ -107,7 +107,7 @@ fn abort(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
     Ok(Outcome::Text(waiting(exec)))
 }
 
-/// A reminder while a rollback is due.
+/// A reminder while a rollback is pending.
 fn waiting(exec: &Exec<'_>) -> String {
     match exec.backend.rollback_in_s() {
         Some(seconds) => {
@@ -150,7 +150,7 @@ fn confirm(exec: &mut Exec<'_>, _: &Args) -> Result<Outcome, Refusal> {
     if exec.backend.confirm() {
         Ok(Outcome::Text(String::new()))
     } else {
-        Err("no confirmation is awaited".into())
+        Err("no commit is waiting for a confirmation".into())
     }
 }
 

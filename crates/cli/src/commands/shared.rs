@@ -1,4 +1,4 @@
-//! What commands of several topics share.
+//! Helpers for commands of several topics.
 
 use crate::args::Args;
 use crate::backend::Refusal;
@@ -22,7 +22,7 @@ pub fn unknown(name: &InterfaceName) -> Refusal {
     format!("Interface {} is not an interface of this switch", render::ios_name(name)).into()
 }
 
-/// Notes in the log that somebody configured.
+/// Writes a log message that a user has changed the configuration.
 pub fn log_configured(exec: &mut Exec<'_>) {
     let login = &exec.session.login;
     let text = format!("Configured from {} by {}", login.line, login.user);

@@ -88,33 +88,32 @@ pub const MAC_FILTERS: &[Node] = &[
 ];
 
 const MAC: Node = kw("address-table", "MAC forwarding table").exec(mac).options(MAC_FILTERS).then(&[
-    kw("aging-time", "How long an address stays unseen").exec(ageing),
-    kw("count", "How many addresses there are")
-        .exec(mac_count)
-        .then(&[kw("vlan", "In one VLAN").then(&[arg(Kind::Vlan, "VLAN ID").exec(mac_count)])]),
+    kw("aging-time", "Time until an address that is not seen is removed").exec(ageing),
+    kw("count", "Number of addresses").exec(mac_count).then(&[kw("vlan", "In one VLAN").then(&[arg(
+        Kind::Vlan,
+        "VLAN ID",
+    )
+    .exec(mac_count)])]),
     kw("dynamic", "Learned addresses").exec(mac).options(MAC_FILTERS),
-    kw("learning", "Where addresses are learned").exec(learning),
+    kw("learning", "VLANs that learn addresses").exec(learning),
     kw("self", "The switch's own addresses").exec(mac).options(MAC_FILTERS),
     kw("static", "Configured addresses").exec(mac).options(MAC_FILTERS),
     kw("sticky", "Learned addresses that are kept").exec(mac).options(MAC_FILTERS),
 ]);
 
 const PLATFORM: Node = kw("platform", "The forwarding plane").exec(platform).then(&[
-    kw("packet-trace", "Run a frame through the live tables").then(&[kw(
-        "interface",
-        "Where the frame comes in",
-    )
-    .then(&[INTERFACE.then(&[kw("hex", "The frame").then(&[arg(
-        Kind::Hex,
-        "Bytes from the destination address on, without FCS, in hexadecimal",
-    )
-    .exec(packet_trace)])])])]),
+    kw("packet-trace", "Run a frame through the live tables").then(&[kw("interface", "Ingress interface")
+        .then(&[INTERFACE.then(&[kw("hex", "The frame").then(&[arg(
+            Kind::Hex,
+            "Bytes from the destination address on, without FCS, in hexadecimal",
+        )
+        .exec(packet_trace)])])])]),
     kw("resources", "Finite tables: size, use, refusals").exec(resources),
     kw("traps", "Frames for the control plane").exec(traps),
 ]);
 
 impl Exec<'_> {
-    /// A view as text, or as JSON after `| json`.
+    /// Presents a view as text, or as JSON after `| json`.
     pub fn present<T: Serialize>(&self, view: &T, text: impl FnOnce(&T) -> String) -> Outcome {
         if !self.pipe.json {
             return Outcome::Text(text(view));
@@ -139,7 +138,7 @@ impl Exec<'_> {
     }
 }
 
-/// The filter that the options of a line say.
+/// The filter that the options of a line select.
 pub fn mac_filter(args: &Args) -> MacFilter {
     let kind = ["dynamic", "static", "sticky", "self"].into_iter().find(|kind| args.has(kind));
     MacFilter { kind, mac: args.mac(), interface: args.interface(), vlan: args.vlan() }

@@ -1,4 +1,5 @@
-//! `show ip ...`, `show ipv6 ...`, `show arp`, `show vrf`, `show track`, `show vrrp`; `clear arp-cache` and its like.
+//! `show ip ...`, `show ipv6 ...`, `show arp`, `show vrf`, `show track`, `show vrrp`; `clear arp-cache` and `clear
+//! ipv6 neighbors`.
 
 use super::{need, vrf};
 use crate::args::{Args, Kind};
@@ -122,12 +123,12 @@ pub const CLEAR_IPV6: Node =
             .then(&[vrf::NAME.exec(clear).then(&[arg(Kind::Ipv6, "IPv6 address to delete").exec(clear)])]),
     ])]);
 
-const CEF_V4: Node = arg(Kind::Ipv4, "The entry that this address meets").exec(cef).then(&[kw(
+const CEF_V4: Node = arg(Kind::Ipv4, "Show the longest match of this address").exec(cef).then(&[kw(
     "detail",
     "Show full information",
 )
 .exec(cef_detail)]);
-const CEF_V6: Node = arg(Kind::Ipv6, "The entry that this address meets").exec(cef).then(&[kw(
+const CEF_V6: Node = arg(Kind::Ipv6, "Show the longest match of this address").exec(cef).then(&[kw(
     "detail",
     "Show full information",
 )
@@ -152,7 +153,7 @@ const CEF_EXACT_V6: Node =
             .then(&[number(0, 65535, "Source port").then(&[DESTINATION_V6])]),
     ])]);
 
-/// The family that a line's keyword stands for.
+/// The address family that a line's keyword selects.
 fn family(args: &Args) -> Result<Family, Refusal> {
     need(args.among(&[
         ("ip", Family::V4),
@@ -162,7 +163,7 @@ fn family(args: &Args) -> Result<Family, Refusal> {
     ]))
 }
 
-/// The VRF a line names, which has to be there.
+/// The VRF of a line, which must exist.
 fn table(exec: &Exec<'_>, args: &Args) -> Result<Option<String>, Refusal> {
     vrf::known(exec.backend.running(), args)
 }

@@ -30,7 +30,7 @@ struct Rate {
     r#type: StormKind,
     filter_state: &'static str,
     level_pps: u32,
-    /// Frames of all types that storm control has dropped at the interface.
+    /// Frames of all kinds that storm control has dropped at the interface.
     dropped: u64,
 }
 

@@ -62,14 +62,13 @@ pub const CLEAR: Node = kw("spanning-tree", "Clear spanning-tree").then(&[
 ]);
 
 /// `debug ...`.
-pub const DEBUG: Node =
-    kw("debug", "Watch what the switch does, until interrupted").privileged().then(&[kw(
-        "spanning-tree",
-        "Spanning tree information",
-    )
-    .then(&[kw("events", "Roles, states, topology changes, one JSON object a line").exec(debug)])]);
+pub const DEBUG: Node = kw("debug", "Print events of the switch until interrupted").privileged().then(&[kw(
+    "spanning-tree",
+    "Spanning tree information",
+)
+.then(&[kw("events", "Roles, states, topology changes, one JSON object per line").exec(debug)])]);
 
-/// The trees and ports a line is about.
+/// The trees and ports that a line selects.
 fn get(exec: &mut Exec<'_>, args: &Args) -> Result<SpanningTree, Refusal> {
     let mut view = exec.backend.spanning_tree();
     if let Some(list) = args.vlans() {

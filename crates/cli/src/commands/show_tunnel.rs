@@ -1,4 +1,5 @@
-//! `show l2protocol-tunnel`: which control frames of customers each port carries, and those it has dropped.
+//! `show l2protocol-tunnel`: the control frames of customers that each port carries, and those that it has
+//! dropped.
 
 use super::shared::get_interfaces;
 use crate::args::{Args, Kind};
@@ -24,7 +25,7 @@ struct Tunnels {
     interfaces: Vec<Tunnel>,
 }
 
-/// One port that is configured to carry something, or is a tunnel port.
+/// A tunnel port, or a port that is configured to carry protocols.
 #[derive(Debug, Serialize)]
 struct Tunnel {
     interface: String,

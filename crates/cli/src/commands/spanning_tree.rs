@@ -1,7 +1,8 @@
-//! `spanning-tree ...`: the whole bridge's, the MST region's and an interface's settings; `errdisable recovery`.
+//! `spanning-tree ...`: the settings of the whole bridge, of the MST region and of an interface; `errdisable
+//! recovery`.
 //!
 //! Settings of a mode that is not in force are kept, as in IOS. Modes stp and rstp have one tree, which `show
-//! spanning-tree` calls VLAN0001: what is said of VLAN 1 is said of it.
+//! spanning-tree` calls VLAN0001: it has the settings of VLAN 1.
 
 use super::need;
 use crate::args::{Args, Kind};
@@ -25,7 +26,7 @@ use lanyard_stp::{
 use lanyard_types::{VlanId, VlanSet};
 use std::collections::BTreeSet;
 
-/// Longest name of an MST region, in bytes.
+/// The maximum length of the name of an MST region, in bytes.
 const MAX_REGION: usize = 32;
 
 /// In global configuration.
@@ -84,7 +85,7 @@ pub const LINES: &[Line<Config>] = &[
         .line(),
     Setting::of(
         "spanning-tree guard counting",
-        "Hold information that goes round in a cycle (count to infinity); on by default",
+        "Ignore information that circulates in a cycle of bridges (count to infinity); on by default",
         &Flag(field!(Config, spanning_tree.counting_guard)),
     )
     .line(),
@@ -95,7 +96,7 @@ pub const LINES: &[Line<Config>] = &[
     )
     .line(),
     Line::own("spanning-tree", VLAN_TREES, |config| vlan_lines(&config.spanning_tree)),
-    // VLAN 1's priority, which the entry before prints.
+    // This line sets VLAN 1's priority, which the entry before it prints.
     Line::unprinted("spanning-tree", PRIORITY),
     Line::own("spanning-tree", MST, |config| mst_lines(&config.spanning_tree)),
     Setting::of(
@@ -311,7 +312,7 @@ const PORT_PRIORITY: Node = kw("port-priority", "Change an interface's spanning 
     .no(port_priority)
     .then(&[number(0, 240, "port priority in increments of 16").run(port_priority)]);
 
-/// The value a line ends with; `None` in its `no` and `default` forms.
+/// The value at the end of a line; `None` in its `no` and `default` forms.
 fn value<T: TryFrom<u64>>(args: &Args) -> Result<Option<T>, Refusal> {
     if args.form != Form::Set {
         return Ok(None);
@@ -319,7 +320,7 @@ fn value<T: TryFrom<u64>>(args: &Args) -> Result<Option<T>, Refusal> {
     need(args.numbers().last().copied().and_then(|n| T::try_from(n).ok())).map(Some)
 }
 
-/// `spanning-tree vlan LIST`: the VLANs have a tree; `no ...`: they have none, and no settings.
+/// `spanning-tree vlan LIST`: gives the VLANs a tree; `no ...`: removes their trees and settings.
 fn vlan_tree(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     let list = need(args.vlans())?;
     let tree = &mut edit.config.spanning_tree;
@@ -334,14 +335,14 @@ fn vlan_tree(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The trees that a line is about.
+/// The trees that a line applies to.
 #[expect(clippy::large_enum_variant, reason = "one at a time, on the stack of the line that is handled")]
 enum Trees {
-    /// Those of VLANs.
+    /// The trees of VLANs.
     Vlans(VlanSet),
-    /// Those of MST instances.
+    /// Some MST instances.
     Instances(BTreeSet<u16>),
-    /// Those of MST, all of them.
+    /// All MST instances.
     Mst,
 }
 
@@ -354,13 +355,13 @@ impl Trees {
             (None, None) => otherwise,
         }
     }
-    /// VLAN 1's, which is what `spanning-tree priority` is about.
+    /// The tree of VLAN 1, which `spanning-tree priority` applies to.
     fn first() -> Self {
         Self::Vlans([VlanId::DEFAULT].into_iter().collect())
     }
 }
 
-/// Says so when what is configured has no effect in the mode in force.
+/// Adds a notice when a setting has no effect in the mode in force.
 fn heed(edit: &mut Edit<'_>, args: &Args, trees: &Trees) {
     let Some(mode) = edit.config.spanning_tree.mode.filter(|_| args.form == Form::Set) else { return };
     let idle = match (trees, mode) {
@@ -374,7 +375,7 @@ fn heed(edit: &mut Edit<'_>, args: &Args, trees: &Trees) {
         } else if mode == Mode::Mst {
             "trees are MST instances: spanning-tree mst ..."
         } else {
-            "the one tree is VLAN 1's: spanning-tree vlan 1 ..."
+            "the only tree has the settings of VLAN 1: spanning-tree vlan 1 ..."
         };
         edit.notices.push(format!("% Kept, without effect in mode {}: {tree}", mode.name()));
     }
@@ -411,14 +412,16 @@ fn set_priority(
                 };
             }
         }
-        Trees::Mst => return Err("a priority is of some instances: spanning-tree mst LIST priority".into()),
+        Trees::Mst => {
+            return Err("a priority needs a list of instances: spanning-tree mst LIST priority".into());
+        }
     }
     edit.config.spanning_tree = tree;
     heed(edit, args, &trees);
     Ok(())
 }
 
-/// `root primary`: a priority that wins against the root as it is now.
+/// `root primary`: sets a priority that is better than that of the present root.
 fn root_primary(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     let names = edit.exists;
     set_priority(edit, args, |key| {
@@ -449,7 +452,7 @@ fn max_age(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     time(edit, args, |times| &mut times.max_age_s)
 }
 
-/// A time of VLANs' trees or of MST.
+/// Sets a time of VLANs' trees or of MST.
 fn time(edit: &mut Edit<'_>, args: &Args, field: fn(&mut Times) -> &mut Option<u8>) -> Result<(), Refusal> {
     let wanted: Option<u8> = value(args)?;
     let trees = Trees::of(args, Trees::Mst);
@@ -474,8 +477,8 @@ fn region(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// `instance N vlan LIST` adds to what the instance has and takes it from the others; `no instance N [vlan LIST]`
-/// gives the VLANs back to instance 0.
+/// `instance N vlan LIST` moves the VLANs to the instance; `no instance N [vlan LIST]` moves them back to
+/// instance 0.
 fn instance(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     let instance = need(args.number().and_then(|n| u16::try_from(n).ok()))?;
     let list = args.vlans();
@@ -522,12 +525,12 @@ fn recovery(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// For settings of the bridge's ports.
+/// The condition for settings of the bridge's ports.
 fn bridged(_: &mut Interface, name: &InterfaceName, _: Form, _: &str) -> Result<bool, Refusal> {
     match name {
         InterfaceName::Netdev(_) => Ok(true),
         InterfaceName::Vlan(vlan) => {
-            Err(format!("Vlan{vlan} is a VLAN interface: spanning tree is about its ports").into())
+            Err(format!("Vlan{vlan} is a VLAN interface: configure spanning tree on its ports").into())
         }
     }
 }
@@ -541,13 +544,13 @@ fn each_port(edit: &mut Edit<'_>, mut set: impl FnMut(&mut SpanningTreePort)) ->
     })
 }
 
-/// `cost`: the port's own, or that in VLANs or MST instances.
+/// `cost`: for all trees of the port, or in VLANs or MST instances.
 fn port_cost(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     let wanted: Option<u32> = value(args)?;
     port_tree(edit, args, |tree| tree.cost = wanted)
 }
 
-/// `port-priority`, likewise.
+/// `port-priority`: for all trees of the port, or in VLANs or MST instances.
 fn port_priority(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     let wanted: Option<u8> = value(args)?;
     if wanted.is_some_and(|priority| priority % 16 != 0) {

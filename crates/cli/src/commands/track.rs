@@ -10,7 +10,7 @@ use crate::setting::{Line, Target};
 use crate::tree::{Node, arg, kw, number};
 use lanyard_config::layer3::{Track, TrackObject};
 
-/// Most tracked objects: their numbers are 1..=1000.
+/// The maximum number of tracked objects; they are numbered 1..=1000.
 pub const MAX: u64 = 1000;
 
 const REACHABILITY: &[Node] = &[kw("reachability", "Reachability of the IP address").run(object)];
@@ -39,7 +39,7 @@ pub const ENTRY: Node =
 pub const LINES: &[Line<Track>] = &[
     Line::own(
         "",
-        kw("vrf", "The routing table looked at").no(table).then(&[arg(
+        kw("vrf", "Routing table that contains the route").no(table).then(&[arg(
             Kind::Word("VRF-NAME", vrf::MAX_NAME),
             "VRF name",
         )
@@ -78,7 +78,7 @@ fn print_delay(track: &Track) -> Vec<String> {
     line.into_iter().collect()
 }
 
-/// The object a line is about.
+/// The object of a line.
 fn of(args: &Args) -> Result<u16, Refusal> {
     need(args.number().and_then(|n| u16::try_from(n).ok()))
 }
@@ -86,7 +86,7 @@ fn of(args: &Args) -> Result<u16, Refusal> {
 fn enter(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     let number = of(args)?;
     if !edit.config.tracks.contains_key(&number) {
-        return Err(format!("track {number} is not an object yet: say what it tracks").into());
+        return Err(format!("tracked object {number} does not exist yet: enter what it tracks").into());
     }
     *edit.mode = ConfigMode::Track(number);
     Ok(())
@@ -111,7 +111,7 @@ fn object(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
             let (prefix, _) = need(ip::prefix(args)?)?;
             if prefix.network() != prefix.addr() {
                 return Err(format!(
-                    "Inconsistent address and mask: {prefix} has bits set behind its length"
+                    "Inconsistent address and mask: {prefix} has bits set beyond its prefix length"
                 )
                 .into());
             }
@@ -122,7 +122,7 @@ fn object(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
         (TrackObject::Route { prefix: a, .. }, TrackObject::Route { prefix: b, .. }) => a == b,
         (a, b) => a == b,
     };
-    // The same object named again is entered; another one takes its place.
+    // The line of the object that exists enters its mode; another object replaces it.
     if !edit.config.tracks.get(&number).is_some_and(same) {
         edit.config.tracks.insert(number, Track { object, up_s: 0, down_s: 0 });
     }
@@ -130,7 +130,7 @@ fn object(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Where a delay is kept, in seconds.
+/// Selects one of the two delays, in seconds.
 type Seconds = fn(&mut Track) -> &mut u8;
 
 fn delay(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
@@ -158,6 +158,8 @@ fn table(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
             vrf.clone_from(&name);
             Ok(())
         }
-        TrackObject::LineProtocol(_) => Err("an interface's line protocol is in no routing table".into()),
+        TrackObject::LineProtocol(_) => {
+            Err("the line protocol of an interface does not depend on a routing table".into())
+        }
     })
 }

@@ -1,6 +1,6 @@
-//! The VLAN database: `vlan LIST` and what stands under it (IEEE 802.1Q-2018, clause 8.6; IOS "vlan").
+//! The VLAN database: `vlan LIST` and the lines under it (IEEE 802.1Q-2018, clause 8.6; IOS "vlan").
 //!
-//! Invariant: VLAN 1 always exists as it is; no two VLANs show the same name.
+//! Invariant: VLAN 1 always exists and cannot be changed; no two VLANs have the same name in `show vlan`.
 
 use super::need;
 use crate::args::{Args, Kind};
@@ -14,12 +14,12 @@ use crate::tree::{Node, arg, kw, number};
 use lanyard_config::{Config, Vlan};
 use lanyard_types::VlanId;
 
-/// Longest VLAN name, in bytes.
+/// The maximum length of a VLAN name, in bytes.
 const MAX_NAME: usize = 32;
 
 /// Under `vlan LIST`.
 pub const LINES: &[Line<Vlan>] = &[
-    // The limit is kept, and printed, with the other lines of the address table.
+    // Another table stores and prints this limit, with the other lines of the address table.
     Line::unprinted("mac address-table", LIMIT),
     Line::own("", NAME, |vlan| vlan.name.iter().map(|name| format!("name {name}")).collect()),
     Setting::of(
@@ -50,7 +50,7 @@ pub const LINES: &[Line<Vlan>] = &[
         .line(),
 ];
 
-/// Help for keywords that end no line.
+/// The help texts of keywords that do not end a line.
 pub const GROUPS: &[(&str, &str)] =
     &[("mac", "MAC configuration"), ("mac address-table", "MAC forwarding table")];
 
@@ -88,8 +88,8 @@ fn vlan(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Refuses a name that another VLAN shows, or would show: `VLAN0010` is VLAN 10's, whether it exists or not, so
-/// that a VLAN can always be made.
+/// Refuses a name that another VLAN has or would have: `VLAN0010` is reserved for VLAN 10, whether it exists or
+/// not, so that a VLAN can always be created.
 fn unique_name(config: &Config, vlan: VlanId, name: &str) -> Result<(), Refusal> {
     let named = |(id, other): &(&VlanId, &Vlan)| **id != vlan && other.name.as_deref() == Some(name);
     let by_name = config.vlans.iter().find(named).map(|(id, _)| *id);
@@ -103,7 +103,9 @@ fn unique_name(config: &Config, vlan: VlanId, name: &str) -> Result<(), Refusal>
 }
 
 fn name(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let ConfigMode::Vlan(set) = &*edit.mode else { return Err("this is a VLAN's command".into()) };
+    let ConfigMode::Vlan(set) = &*edit.mode else {
+        return Err("this command needs a VLAN mode: enter vlan first".into());
+    };
     let name = if args.form == Form::Set { Some(need(args.text())?) } else { None };
     if set.contains(VlanId::DEFAULT) {
         return Err("Default VLAN 1 may not have its name changed.".into());
@@ -114,7 +116,7 @@ fn name(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     if let (Some(name), Some(vlan)) = (&name, set.iter().next()) {
         unique_name(edit.config, vlan, name)?;
     }
-    // A name that is the default's words is no name of its own.
+    // A name that equals the default is not stored.
     edit.each_vlan(|settings, vlan| {
         settings.name = name.clone().filter(|name| *name != Vlan::default().display_name(vlan));
         Ok(())
@@ -122,7 +124,9 @@ fn name(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
 }
 
 fn limit(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    let ConfigMode::Vlan(set) = &*edit.mode else { return Err("this is a VLAN's command".into()) };
+    let ConfigMode::Vlan(set) = &*edit.mode else {
+        return Err("this command needs a VLAN mode: enter vlan first".into());
+    };
     let limit = if args.form == Form::Set { Some(need(args.number_u32())?) } else { None };
     for vlan in set.iter() {
         match limit {

@@ -1,6 +1,6 @@
 //! `vrf definition V`, and `vrf forwarding V` under an interface.
 //!
-//! Invariant: a VRF that something in the configuration names is defined.
+//! Invariant: every VRF that the configuration refers to is defined.
 
 use super::{forwarding, ip, need};
 use crate::args::{Args, Kind, short};
@@ -14,17 +14,17 @@ use crate::tree::{Node, arg, kw};
 use lanyard_config::layer3::{HelperVrf, TrackObject, Vrf};
 use lanyard_config::{Config, Interface};
 
-/// Most VRFs: the planes have a table for each, and one for the switch itself.
+/// The maximum number of VRFs: planes have one table for each, and one for the switch itself.
 const MAX_VRFS: usize = 31;
-/// Longest name, in bytes.
+/// The maximum length of a name, in bytes.
 pub const MAX_NAME: usize = 32;
-/// Longest description, in bytes.
+/// The maximum length of a description, in bytes.
 const MAX_DESCRIPTION: usize = 240;
 
-/// A VRF's name in other commands.
+/// The name of a VRF as an argument of other commands.
 pub const NAME: Node = arg(Kind::Word("VRF-NAME", MAX_NAME), "VRF name");
 
-/// Under global configuration, behind `vrf`.
+/// The lines under global configuration, after `vrf`.
 pub const ENTRY: Node = kw("definition", "VRF definition configuration").then(&[arg(
     Kind::Word("VRF-NAME", MAX_NAME),
     "VRF name, which is that of its network namespace",
@@ -56,14 +56,14 @@ pub const LINES: &[Line<Vrf>] = &[
     .line(),
     forwarding::VRF,
     Line::own("", FAMILY, print_families),
-    // Printed with the line that it ends.
+    // The entry of `address-family` prints this line.
     Line::unprinted(
         "",
         kw("exit-address-family", "Exit from VRF address-family configuration mode").set(exit_family),
     ),
 ];
 
-/// Help for keywords that end no line.
+/// The help texts of keywords that do not end a line.
 pub const GROUPS: &[(&str, &str)] =
     &[("ip", "VRF specific IP configuration"), ("ip forwarding", "Configure IP forwarding")];
 
@@ -87,16 +87,16 @@ pub const FORWARDING: Line<Interface> = Line::Own {
     print: |interface| interface.layer3.vrf.iter().map(|vrf| format!("vrf forwarding {vrf}")).collect(),
 };
 
-/// The VRF a line names; `None` when it names none.
+/// The VRF of a line; `None` when it has none.
 ///
 /// # Errors
-/// When it is not defined.
+/// When the VRF is not defined.
 pub fn known(config: &Config, args: &Args) -> Result<Option<String>, Refusal> {
     let Some(name) = args.has("vrf").then(|| args.text()).flatten() else { return Ok(None) };
     if config.vrfs.contains_key(&name) { Ok(Some(name)) } else { Err(missing(&name)) }
 }
 
-/// What is said about a VRF that is not defined.
+/// The refusal of a VRF that is not defined.
 pub fn missing(name: &str) -> Refusal {
     format!("VRF {} is not configured", short(name)).into()
 }
@@ -119,7 +119,7 @@ fn definition(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// With a VRF goes everything that was in it.
+/// Removes a VRF and everything in it.
 fn remove(edit: &mut Edit<'_>, name: &str) -> Result<(), Refusal> {
     if edit.config.vrfs.remove(name).is_none() {
         return Err(missing(name));
@@ -147,7 +147,7 @@ fn remove(edit: &mut Edit<'_>, name: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Takes an interface out of its VRF; answers whether it had addresses, which are gone.
+/// Removes an interface from its VRF; returns whether it had addresses, which are removed, too.
 fn clear(interface: &mut Interface) -> bool {
     let had = !interface.ipv4.is_empty() || !interface.ipv6.is_empty();
     interface.ipv4.clear();
@@ -184,10 +184,10 @@ fn forwarding_table(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Where a VRF keeps whether it has a family.
+/// Selects the flag of an address family in a VRF.
 type Enabled = fn(&mut Vrf) -> &mut bool;
 
-/// The keywords of `address-family`, and where each is kept.
+/// The keywords of `address-family`, each with its flag.
 const FAMILIES: &[(&str, (&str, Enabled))] =
     &[("ipv4", ("ipv4", |vrf| &mut vrf.ipv4)), ("ipv6", ("ipv6", |vrf| &mut vrf.ipv6))];
 
@@ -211,7 +211,7 @@ fn exit_family(edit: &mut Edit<'_>, _: &Args) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// RFC 4364, 4.2: `ASN:nn` or `IP-address:nn`.
+/// Checks a route distinguisher (RFC 4364, 4.2): `ASN:nn` or `IP-address:nn`.
 fn check_distinguisher(text: &str) -> Result<(), Refusal> {
     let number = |text: &str| text.parse::<u32>().is_ok() && text.bytes().all(|b| b.is_ascii_digit());
     let is_good = text.split_once(':').is_some_and(|(head, tail)| {

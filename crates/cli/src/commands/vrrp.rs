@@ -1,4 +1,4 @@
-//! `vrrp N ...` under an interface: virtual routers, which keepalived is for the switch (RFC 3768).
+//! `vrrp N ...` under an interface: virtual routers, which keepalived runs for the switch (RFC 3768).
 
 use super::{ip, need};
 use crate::args::{Args, Kind, Value};
@@ -11,11 +11,11 @@ use lanyard_config::layer3::{DEFAULT_DECREMENT, Vrrp};
 use lanyard_config::{Interface, InterfaceName};
 use std::net::{IpAddr, Ipv4Addr};
 
-/// Longest description, in bytes.
+/// The maximum length of a description, in bytes.
 const MAX_DESCRIPTION: usize = 80;
-/// Most virtual addresses of a group.
+/// The maximum number of virtual addresses of a group.
 const MAX_ADDRESSES: usize = 20;
-/// Most groups of an interface: the planes answer for so many virtual MAC addresses.
+/// The maximum number of groups per interface: the number of virtual MAC addresses that planes support.
 const MAX_GROUPS: usize = lanyard_pipeline::route::VIRTUAL_MACS;
 
 /// Under an interface.
@@ -107,7 +107,7 @@ fn numbers(args: &Args) -> Vec<u64> {
     args.values.iter().filter_map(|v| if let Value::Number(n) = v { Some(*n) } else { None }).collect()
 }
 
-/// Edits the group a line names, of every interface of the mode. A group with nothing configured is none.
+/// Edits the group of the line on every interface of the mode. A group without any setting is removed.
 fn each(
     edit: &mut Edit<'_>,
     args: &Args,
@@ -158,7 +158,7 @@ fn address(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
                 Ok(())
             }
             Some(address) => match vrrp.addresses.iter().position(|other| *other == address) {
-                None => Err(format!("{address} is no virtual address of {name}").into()),
+                None => Err(format!("{address} is not a virtual address of {name}").into()),
                 Some(0) if vrrp.addresses.len() > 1 => {
                     Err("Must delete secondary before deleting primary".into())
                 }
@@ -175,9 +175,10 @@ fn address(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     }
     each(edit, args, |vrrp, interface, name| {
         if interface.ipv4.iter().any(|net| net.addr() == address) {
-            return Err(
-                format!("{address} is an address of {name} itself: give the group one of its own").into()
-            );
+            return Err(format!(
+                "{address} is an address of {name} itself: enter another address for the group"
+            )
+            .into());
         }
         match (secondary, vrrp.addresses.is_empty()) {
             (true, true) => return Err(format!("the group has no primary address yet on {name}").into()),
@@ -206,7 +207,7 @@ fn preempt(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
     each(edit, args, |vrrp, _, _| {
         match args.form {
             Form::Set => (vrrp.preempt, vrrp.preempt_delay_s) = (true, delay.unwrap_or(0)),
-            // `no vrrp N preempt delay minimum` leaves the preemption.
+            // `no vrrp N preempt delay minimum` does not change preemption itself.
             _ if args.has("delay") => vrrp.preempt_delay_s = 0,
             Form::No => (vrrp.preempt, vrrp.preempt_delay_s) = (false, 0),
             Form::Default => (vrrp.preempt, vrrp.preempt_delay_s) = (true, 0),

@@ -1,4 +1,5 @@
-//! Views of layer 3 that are made from the configuration, or from it and what the interfaces report.
+//! Views of layer 3 that are made from the configuration, or from the configuration and the state of the
+//! interfaces.
 
 use super::configured;
 use crate::backend::Family;
@@ -13,30 +14,31 @@ use std::collections::BTreeSet;
 /// `show ip interface`, `show ipv6 interface` and their `brief`.
 #[derive(Debug, Clone, Serialize)]
 pub struct IpInterfaces {
-    /// Routed ports, subinterfaces and VLAN interfaces, natural order.
+    /// Routed ports, subinterfaces and VLAN interfaces, in natural order.
     pub interfaces: Vec<IpInterface>,
 }
 
 /// One layer-3 interface.
 #[derive(Debug, Clone, Serialize)]
 pub struct IpInterface {
-    /// Its name.
+    /// The interface's name.
     pub interface: String,
-    /// The netdev's addresses of the family, with their lengths.
+    /// The netdev's addresses of the family, with their prefix lengths.
     pub addresses: Vec<IpNet>,
-    /// `manual` when it is the configured one, `unset` without address, `other` when the kernel has another.
+    /// `manual` when the address is the configured one, `unset` without an address, `other` when the kernel
+    /// has another one.
     pub method: &'static str,
-    /// Not `shutdown`.
+    /// True when it is not `shutdown`.
     pub admin_up: bool,
-    /// It has carrier.
+    /// True when it has carrier.
     pub link_up: bool,
-    /// In bytes.
+    /// The MTU in bytes.
     pub mtu: u32,
     /// `vrf forwarding`.
     pub vrf: Option<String>,
-    /// DHCP servers that clients' messages are relayed to.
+    /// The DHCP servers to which clients' messages are relayed.
     pub helper_addresses: Vec<String>,
-    /// `ip proxy-arp`; needs `ip routing` to do anything.
+    /// `ip proxy-arp`; it has an effect only with `ip routing`.
     pub proxy_arp: bool,
     /// `ip local-proxy-arp`.
     pub local_proxy_arp: bool,
@@ -44,7 +46,7 @@ pub struct IpInterface {
     pub directed_broadcast: bool,
     /// `ip redirects`.
     pub redirects: bool,
-    /// `rx`, `any` or `none`: `ip verify unicast source reachable-via`, of the family.
+    /// `ip verify unicast source reachable-via` for the family: `rx`, `any` or `none`.
     pub verify_source: &'static str,
 }
 
@@ -106,7 +108,7 @@ fn servers(settings: &Layer3, family: Family) -> Vec<String> {
     }
 }
 
-/// `show vrf`. `present` are the VRFs whose namespace is there.
+/// `show vrf`. `present` are the VRFs whose namespace exists.
 #[must_use]
 pub fn vrfs(config: &Config, present: &BTreeSet<String>) -> Vrfs {
     let view = |(name, vrf): (&String, &lanyard_config::layer3::Vrf)| {

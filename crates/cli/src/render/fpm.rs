@@ -12,9 +12,9 @@ pub fn fpm(view: &Fpm) -> String {
     };
     let since = duration(view.since_s.unwrap_or(0));
     let state = match view.phase {
-        "replaying" => "is sending what it has; routes of an earlier session are kept meanwhile",
-        "sweeping" => "has sent what it has; routes it did not send are being removed",
-        _ => "is in step",
+        "replaying" => "is sending its routes; routes of the previous session are kept meanwhile",
+        "sweeping" => "has sent its routes; routes that it did not send are being removed",
+        _ => "is synchronised",
     };
     let _ = match (&view.client, view.phase) {
         (Some(client), _) => writeln!(out, "Client {client}, up for {since}, {state}"),

@@ -65,7 +65,7 @@ pub fn ip_interfaces(view: &IpInterfaces, family: Family) -> String {
     out
 }
 
-/// What an interface with addresses does besides.
+/// The settings of an interface besides its addresses.
 fn settings(i: &IpInterface, family: Family, out: &mut String) {
     let is = |on: bool| if on { "enabled" } else { "disabled" };
     match i.helper_addresses.as_slice() {

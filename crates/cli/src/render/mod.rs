@@ -1,4 +1,4 @@
-//! Views as text, in IOS's layout.
+//! Formats views as text in IOS's layout.
 
 mod fpm;
 mod interface;
@@ -27,7 +27,7 @@ pub(crate) use table::columns;
 
 use lanyard_config::InterfaceName;
 
-/// An interface as IOS prints it: `Vlan10`; netdevs by their name.
+/// The name of an interface in IOS's form: `Vlan10`; netdevs keep their name.
 #[must_use]
 pub fn ios_name(name: &InterfaceName) -> String {
     match name {
@@ -36,7 +36,7 @@ pub fn ios_name(name: &InterfaceName) -> String {
     }
 }
 
-/// A netdev as IOS prints it: `Vlan10` for `vlan10`.
+/// The name of a netdev in IOS's form: `Vlan10` for `vlan10`.
 #[must_use]
 pub fn ios_netdev(name: &str) -> String {
     match name.strip_prefix("vlan").and_then(|number| number.parse::<lanyard_types::VlanId>().ok()) {

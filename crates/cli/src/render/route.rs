@@ -23,7 +23,8 @@ fn code(route: &Route) -> &'static str {
     }
 }
 
-/// `[distance/metric]` of our own static routes, whose kernel metric is the distance; the kernel's metric alone of others.
+/// `[distance/metric]` for Lanyard's static routes, whose kernel metric is the distance; only the kernel's metric for
+/// others.
 fn cost(route: &Route) -> String {
     if route.protocol == "static" { format!("[{}/0]", route.metric) } else { format!("[{}]", route.metric) }
 }

@@ -10,7 +10,7 @@ use std::fmt::Write;
 const NOTHING: &str = "No spanning tree instance exists.\n";
 const RULE: &str = "------------------- ---- --- --------- -------- --------------------------------";
 
-/// IOS's three letters for what a port does in a tree.
+/// IOS's abbreviation for the state of a port in a tree.
 fn state_word(port: &StpPort) -> &'static str {
     let view = &port.detail;
     match view.state {
@@ -35,7 +35,7 @@ fn role_word(role: Role) -> &'static str {
     }
 }
 
-/// Link type, edge, neighbour, and what holds the port.
+/// The link type, edge, the neighbour's protocol, and the guards that block the port.
 fn type_words(port: &StpPort, mode: Option<Mode>) -> String {
     let view = &port.detail;
     let mut words = vec![if view.point_to_point { "P2p" } else { "Shr" }];
@@ -56,7 +56,7 @@ fn type_words(port: &StpPort, mode: Option<Mode>) -> String {
     words.join(" ")
 }
 
-/// What holds a port: IOS's short word and its words in full.
+/// The guards that block a port, each in IOS's short and long form.
 fn inconsistencies(port: &StpPort) -> Vec<(&'static str, &'static str)> {
     let held = port.detail.inconsistent;
     let all = [
@@ -90,7 +90,7 @@ fn protocol_word(protocol: &str) -> &str {
     if protocol == "stp" { "ieee" } else { protocol }
 }
 
-/// `Hello Time   2 sec  Max Age 20 sec  Forward Delay 15 sec`, of milliseconds.
+/// `Hello Time   2 sec  Max Age 20 sec  Forward Delay 15 sec`; the arguments are in milliseconds.
 fn times(hello: u64, max_age: u64, forward: u64) -> String {
     let s = |ms: u64| ms / 1000;
     format!(
@@ -115,7 +115,7 @@ pub fn spanning_tree(view: &SpanningTree) -> String {
     trees + &view.watchdog.as_ref().map(watchdog).unwrap_or_default()
 }
 
-/// What happens to the ports without a daemon, and whether it has happened.
+/// The state of the watchdog, and which ports it blocks without a daemon.
 fn watchdog(view: &StpWatchdog) -> String {
     let mut out = match view.expires_in_s {
         Some(_) => format!("\nWatchdog: running; without a daemon it blocks {}\n", view.ports.join(", ")),
@@ -220,7 +220,7 @@ fn tree_detail(instance: &StpInstance, all: &SpanningTree) -> String {
             .ports
             .iter()
             .find(|p| p.detail.port == port)
-            .map_or("a port that is gone", |p| &p.interface);
+            .map_or("a port that no longer exists", |p| &p.interface);
         let _ = writeln!(out, "          from {name}");
     }
     for port in &instance.ports {

@@ -1,4 +1,4 @@
-//! The switch itself: version, users, log, platform.
+//! The views of the switch itself: version, users, log, platform.
 
 use super::table::{columns, duration};
 use crate::config_view::PendingSessions;
@@ -51,7 +51,7 @@ pub fn platform(view: &Platform) -> String {
     let survives = if view.survives_daemon { "yes" } else { "no" };
     let mut out = format!("Plane: {}\nForwards without the daemon: {survives}\n", view.plane);
     let _ =
-        writeln!(out, "Ports at most: {}\nMAC addresses at most: {}", view.max_ports, view.max_mac_addresses);
+        writeln!(out, "Maximum ports: {}\nMaximum MAC addresses: {}", view.max_ports, view.max_mac_addresses);
     for note in &view.notes {
         let _ = writeln!(out, "Note: {note}");
     }
@@ -72,7 +72,7 @@ pub fn resources(view: &Resources) -> String {
 /// `show platform traps`.
 pub fn traps(view: &Traps) -> String {
     let row = |t: &crate::view::Trap| {
-        // What is left to the kernel's own stack is not policed.
+        // Traffic for the kernel's own stack is not policed.
         let limit = |n: u32| if n == u32::MAX { "-".to_owned() } else { n.to_string() };
         let limits = [t.rate_pps, t.burst, t.port_rate_pps, t.port_burst].map(limit);
         let counts = [t.trapped, t.policed, t.lost].map(|n| n.to_string());

@@ -1,4 +1,4 @@
-//! Pieces of text that several tables share.
+//! Text helpers for several tables.
 
 pub use lanyard_types::text::columns;
 
@@ -17,7 +17,7 @@ pub fn wrap(items: &[String], width: usize) -> Vec<String> {
     lines
 }
 
-/// A duration as IOS writes it: `2 days, 3 hours, 4 minutes`.
+/// A duration in IOS's form: `2 days, 3 hours, 4 minutes`.
 pub fn duration(seconds: u64) -> String {
     let units = [(seconds / 86_400, "day"), (seconds / 3600 % 24, "hour"), (seconds / 60 % 60, "minute")];
     let part = |(n, unit): &(u64, &str)| format!("{n} {unit}{}", if *n == 1 { "" } else { "s" });
@@ -25,7 +25,7 @@ pub fn duration(seconds: u64) -> String {
     if parts.is_empty() { part(&(seconds, "second")) } else { parts.join(", ") }
 }
 
-/// `yes`/`no` words of IOS.
+/// IOS's words for a flag.
 pub const fn enabled(on: bool) -> &'static str {
     if on { "Enabled" } else { "Disabled" }
 }

@@ -5,46 +5,47 @@ use serde::Serialize;
 /// The FPM server.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Fpm {
-    /// Where it listens, `ADDRESS:PORT`; `None`: it is off.
+    /// The address to listen at, `ADDRESS:PORT`; `None` when the server is off.
     pub listening: Option<String>,
     /// `idle`, `replaying`, `sweeping`, `synced` or `holding`.
     pub phase: &'static str,
     /// The client, `ADDRESS:PORT`.
     pub client: Option<String>,
-    /// How long the session has been up, or how long it has been gone; `None` when there was none.
+    /// Seconds since the session began, or since it ended; `None` when there was none.
     pub since_s: Option<u64>,
-    /// Routes, and what became of each.
+    /// The numbers of routes, by offload state.
     pub routes: FpmRoutes,
-    /// Next-hop objects.
+    /// The number of next-hop objects.
     pub next_hops: u64,
-    /// Different sets of next hops that routes use.
+    /// The number of different sets of next hops that routes use.
     pub ways: u64,
-    /// Frames with an answer that were sent.
+    /// The number of answers sent.
     pub answers: u64,
-    /// False when the client is known not to read answers: FRR before 10, by how it updates routes.
+    /// False when the client is known not to read answers; FRR before 10 is recognised by how it updates
+    /// routes.
     pub answers_read: Option<bool>,
-    /// By name.
+    /// The counters, by name.
     #[serde(skip)]
     pub counters: Vec<(&'static str, u64)>,
 }
 
-/// Routes by what became of them.
+/// The numbers of routes, by offload state.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct FpmRoutes {
-    /// All of them.
+    /// All routes.
     pub total: u64,
-    /// Forwarded by the plane.
+    /// Routes that the plane forwards by.
     pub offloaded: u64,
-    /// Left to the kernel.
+    /// Routes that the plane leaves to the kernel.
     pub trapped: u64,
-    /// Refused by the plane.
+    /// Routes that the plane refused.
     pub failed: u64,
 }
 
 /// `show fpm counters`.
 #[derive(Debug, Clone, Serialize)]
 pub struct FpmCounters {
-    /// Each with its name.
+    /// The counters, each with its name.
     pub counters: Vec<FpmCounter>,
 }
 
@@ -53,6 +54,6 @@ pub struct FpmCounters {
 pub struct FpmCounter {
     /// Its name.
     pub name: &'static str,
-    /// How often.
+    /// The value.
     pub count: u64,
 }

@@ -5,12 +5,12 @@ use lanyard_types::MacAddr;
 use serde::Serialize;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// `show ip cef`: what the plane forwards by.
+/// `show ip cef`: the plane's forwarding entries.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Cef {
-    /// By prefix.
+    /// The entries, by prefix.
     pub entries: Vec<CefEntry>,
-    /// How many.
+    /// The number of entries.
     pub total: u64,
 }
 
@@ -22,41 +22,41 @@ pub struct CefEntry {
     /// `forward`, `receive` (the switch's own), `glean` (a connected subnet), `punt` (left to the kernel), `drop` (a
     /// blackhole) or `none` (no route).
     pub action: &'static str,
-    /// Where frames go; empty unless `forward`.
+    /// The next hops; empty unless the action is `forward`.
     pub nexthops: Vec<CefNextHop>,
     /// Its offload state.
     pub offload: Offload,
-    /// Why the plane leaves it to the kernel; `None` when it does not.
+    /// Why the plane leaves the prefix to the kernel; `None` when it does not.
     pub reason: Option<String>,
 }
 
 /// One next hop of the plane.
 #[derive(Debug, Clone, Serialize)]
 pub struct CefNextHop {
-    /// The router, or the destination itself when it is on link; `None` when it is not known.
+    /// The gateway, or the destination itself when it is on link; `None` when it is not known.
     pub via: Option<IpAddr>,
     /// The egress netdev.
     pub interface: String,
-    /// Where frames are sent; `None` while it is being resolved.
+    /// The destination MAC address of the frames; `None` while it is being resolved.
     pub mac: Option<MacAddr>,
     /// Its share of the group's buckets.
     pub weight: u32,
-    /// Seconds since the plane last used it; `None` when it has not, or the plane does not say.
+    /// Seconds since the plane last used it; `None` when it has not, or when the plane does not report this.
     pub idle_s: Option<u32>,
 }
 
-/// What chooses among the next hops of a route.
+/// The fields of a packet that select one of a route's next hops.
 #[derive(Debug, Clone, Serialize)]
 pub struct Flow {
-    /// Its source.
+    /// The source address.
     pub source: IpAddr,
-    /// Its destination.
+    /// The destination address.
     pub destination: IpAddr,
-    /// The protocol's number.
+    /// The protocol number.
     pub protocol: u8,
-    /// The source's port; 0 for a protocol without.
+    /// The source port; 0 for a protocol without ports.
     pub source_port: u16,
-    /// The destination's.
+    /// The destination port; 0 for a protocol without ports.
     pub destination_port: u16,
 }
 
@@ -68,50 +68,50 @@ pub struct CefExact {
     pub flow: Flow,
     /// The longest match.
     pub prefix: Option<ipnet::IpNet>,
-    /// As for [`CefEntry`].
+    /// The action, as in [`CefEntry`].
     pub action: &'static str,
-    /// How many next hops there are to choose from.
+    /// The number of next hops to choose from.
     pub choices: u64,
-    /// Where its frames go.
+    /// The chosen next hop.
     pub nexthop: Option<CefNextHop>,
 }
 
 /// `show ip cef summary`: how the plane follows a routing table, since the daemon's start.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct CefSummary {
-    /// Prefixes of both families that are known, this table's.
+    /// The number of known prefixes of both families in this table.
     pub prefixes: u64,
-    /// Next-hop groups that the plane has, for all tables.
+    /// The number of next-hop groups in the plane, for all tables.
     pub groups: u64,
-    /// Neighbours that the plane has, for all tables.
+    /// The number of adjacencies in the plane, for all tables.
     pub adjacencies: u64,
-    /// Prefixes left to the kernel because no group or neighbour was to be had, of all tables.
+    /// Prefixes left to the kernel because no group or adjacency was free, of all tables.
     pub starved: u64,
-    /// Prefixes there was no room for, of all tables.
+    /// Prefixes for which the plane had no room, of all tables.
     pub failed: u64,
-    /// Changes that the plane was told: of routes, groups and neighbours, of all tables.
+    /// Changes of routes, groups and adjacencies that were written to the plane, of all tables.
     pub changes: u64,
-    /// How often the kernel's tables were listed, and compared with what was known.
+    /// How often the kernel's tables were listed and compared with the daemon's.
     pub audits: u64,
-    /// How often the kernel had more to tell than there was room for.
+    /// How often events of the kernel were lost because a buffer was full.
     pub overruns: u64,
-    /// What routes this table's IPv4 packets.
+    /// Who routes this table's IPv4 packets.
     pub ipv4: Forwarder,
-    /// What routes its IPv6 packets.
+    /// Who routes its IPv6 packets.
     pub ipv6: Forwarder,
 }
 
-/// What routes packets: the plane or the kernel.
+/// Who routes packets: the plane or the kernel.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Forwarder {
     /// `plane`, `kernel`, or `none` where this family is not routed.
     pub routed_by: &'static str,
-    /// Why it is the kernel.
+    /// Why the kernel routes them.
     pub reason: Option<String>,
 }
 
 impl Forwarder {
-    /// For people: `the kernel: REASON`; `None` where this family is not routed.
+    /// As text: `the kernel: REASON`; `None` where this family is not routed.
     #[must_use]
     pub fn text(&self) -> Option<String> {
         match (self.routed_by, &self.reason) {
@@ -125,26 +125,26 @@ impl Forwarder {
 /// `show ip route summary`. Made from the routes.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct RouteSummary {
-    /// By protocol.
+    /// The numbers, by protocol.
     pub protocols: Vec<ProtocolRoutes>,
-    /// All of them.
+    /// All routes.
     pub total: u64,
-    /// Those the plane forwards.
+    /// Routes that the plane forwards by.
     pub offloaded: u64,
-    /// Those the plane leaves to the kernel.
+    /// Routes that the plane leaves to the kernel.
     pub trapped: u64,
-    /// Those the plane refused.
+    /// Routes that the plane refused.
     pub failed: u64,
 }
 
 /// The routes of one protocol.
 #[derive(Debug, Clone, Serialize)]
 pub struct ProtocolRoutes {
-    /// As in [`Route`].
+    /// The protocol, as in [`Route`].
     pub protocol: String,
-    /// How many.
+    /// The number of routes.
     pub routes: u64,
-    /// How many the plane forwards.
+    /// The number of routes that the plane forwards by.
     pub offloaded: u64,
 }
 
@@ -177,14 +177,14 @@ impl RouteSummary {
 /// `show vrf`.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Vrfs {
-    /// By name.
+    /// The VRFs, by name.
     pub vrfs: Vec<VrfView>,
 }
 
 /// One VRF.
 #[derive(Debug, Clone, Serialize)]
 pub struct VrfView {
-    /// Its name, which is its network namespace's.
+    /// Its name, which is also the name of its network namespace.
     pub name: String,
     /// `rd`.
     pub rd: Option<String>,
@@ -192,16 +192,16 @@ pub struct VrfView {
     pub description: Option<String>,
     /// `ipv4`, `ipv6`.
     pub protocols: Vec<&'static str>,
-    /// The interfaces in it.
+    /// The interfaces in the VRF.
     pub interfaces: Vec<String>,
-    /// True when its namespace is there.
+    /// True when its namespace exists.
     pub present: bool,
 }
 
 /// `show track`.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Tracks {
-    /// By number.
+    /// The objects, by number.
     pub tracks: Vec<TrackView>,
 }
 
@@ -210,28 +210,28 @@ pub struct Tracks {
 pub struct TrackView {
     /// Its number.
     pub track: u16,
-    /// What is looked at, as configured: `interface eth1 line-protocol`, `ip route 10.0.0.0/8 reachability`.
+    /// The object as configured: `interface eth1 line-protocol`, `ip route 10.0.0.0/8 reachability`.
     pub object: String,
-    /// Its state, delays included.
+    /// Its state, with delays applied.
     pub up: bool,
-    /// Seconds until a change that is delayed takes effect.
+    /// Seconds until a delayed change takes effect.
     pub pending_s: Option<u64>,
-    /// Changes since the daemon started.
+    /// The number of changes since the daemon started.
     pub changes: u64,
-    /// Seconds since the last one, or since the object was made.
+    /// Seconds since the last change, or since the object was created.
     pub last_change_s: u64,
     /// `delay up` in seconds.
     pub delay_up_s: u8,
     /// `delay down` in seconds.
     pub delay_down_s: u8,
-    /// Who goes by it: static routes and virtual routers.
+    /// The static routes and virtual routers that depend on it.
     pub tracked_by: Vec<String>,
 }
 
 /// `show vrrp`.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Vrrps {
-    /// By interface and group.
+    /// The virtual routers, by interface and group.
     pub groups: Vec<VrrpView>,
 }
 
@@ -244,13 +244,13 @@ pub struct VrrpView {
     pub group: u8,
     /// `master`, `backup`, `init` (down, shut down or without address) or `unavailable` (keepalived does not run).
     pub state: &'static str,
-    /// The virtual address; `None` while there is none.
+    /// The virtual address; `None` when it is not configured.
     pub address: Option<Ipv4Addr>,
     /// Further virtual addresses.
     pub secondary_addresses: Vec<Ipv4Addr>,
     /// The virtual MAC address.
     pub mac: MacAddr,
-    /// The priority in force: what tracked objects take is taken.
+    /// The priority in force, reduced by the decrements of tracked objects that are down.
     pub priority: u8,
     /// The configured priority.
     pub configured_priority: u8,
@@ -267,20 +267,20 @@ pub struct VrrpView {
 pub struct Relay {
     /// The interfaces with servers.
     pub interfaces: Vec<RelayInterface>,
-    /// Messages by what became of them.
+    /// The numbers of messages, by outcome.
     pub counters: Vec<RelayCounter>,
-    /// Why the relay does not work, if so: its port is taken.
+    /// Why the relay does not work: its port is in use.
     pub error: Option<String>,
 }
 
-/// One interface whose clients are relayed for.
+/// An interface whose clients' messages are relayed.
 #[derive(Debug, Clone, Serialize)]
 pub struct RelayInterface {
     /// The netdev.
     pub interface: String,
     /// Its servers.
     pub servers: Vec<RelayServer>,
-    /// Option 82 of a client's own message is taken here.
+    /// True when option 82 in clients' messages is accepted here.
     pub trusted: bool,
 }
 
@@ -289,17 +289,17 @@ pub struct RelayInterface {
 pub struct RelayServer {
     /// Its address.
     pub address: IpAddr,
-    /// The routing table it is reached in; `None` is the switch's own.
+    /// The routing table in which the server is reached; `None` means the switch's own.
     pub vrf: Option<String>,
-    /// The egress interface, when it is configured.
+    /// The egress interface, if configured.
     pub interface: Option<String>,
 }
 
-/// Messages counted.
+/// A counter of messages.
 #[derive(Debug, Clone, Serialize)]
 pub struct RelayCounter {
-    /// `to_server`, `to_client`, or `dropped` and why: `dropped_hops`.
+    /// `to_server`, `to_client`, or `dropped_` with a reason, such as `dropped_hops`.
     pub counter: &'static str,
-    /// How many.
+    /// The number of messages.
     pub messages: u64,
 }

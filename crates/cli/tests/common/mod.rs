@@ -1,4 +1,4 @@
-//! A switch that is only a configuration: what sessions are tested against.
+//! A backend that consists of a configuration and fixed views, for tests of sessions.
 #![allow(clippy::unwrap_used, clippy::panic, dead_code)]
 
 use lanyard_cli::backend::{
@@ -15,7 +15,7 @@ use lanyard_types::{MacAddr, VlanId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-/// The fake.
+/// The fake backend.
 #[derive(Default)]
 pub struct Fake {
     pub config: Config,
@@ -26,7 +26,7 @@ pub struct Fake {
     pub rollback: Option<(Config, u64)>,
     pub log: Vec<String>,
     pub cleared: Vec<String>,
-    /// A commit whose text holds this is refused.
+    /// A commit whose text contains this is refused.
     pub refuses: Option<String>,
 }
 
@@ -36,7 +36,7 @@ impl Fake {
     }
 }
 
-/// Choices in a fixed, irregular order.
+/// A fixed, irregular sequence of choices.
 pub fn picks(seed: u64) -> impl FnMut(usize) -> usize {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     move |choices| {
@@ -47,7 +47,7 @@ pub fn picks(seed: u64) -> impl FnMut(usize) -> usize {
     }
 }
 
-/// A privileged session that is not echoed.
+/// A privileged session without echo.
 pub fn session() -> Session {
     Session::new(Login { line: "vty 0".into(), user: "root".into(), interactive: false })
 }
@@ -303,14 +303,15 @@ impl SpanningTree for Fake {
         for port in numbers {
             bridge.handle_link(0, port, true, Some(1000), lanyard_stp::Duplex::Full);
         }
-        // No neighbour speaks: every port is designated, and forwards after two forward delays at most.
+        // No neighbour sends BPDUs: every port becomes designated, and forwards after two forward delays at
+        // most.
         while let Some(at) = bridge.next_timeout().filter(|at| *at <= 60_000) {
             bridge.handle_timer(at);
         }
         view::SpanningTree::of(&bridge, 60_000, &|port| ports.name(port).unwrap().to_owned())
     }
     fn root_primary_priority(&self, tree: view::TreeKey) -> Option<u16> {
-        // A root with priority 8192 for VLAN 10, one that can't be beaten for VLAN 20.
+        // VLAN 10 has a root with priority 8192; VLAN 20 has one with priority 0.
         match tree {
             view::TreeKey::Vlan(vlan) if vlan.get() == 10 => Some(4096),
             view::TreeKey::Vlan(vlan) if vlan.get() == 20 => None,
