@@ -81,24 +81,28 @@ class Guest:
                 return file.read()
         return subprocess.run([*tool, path], stdout=subprocess.PIPE, check=True).stdout
 
-    def run(self, script, arguments, silence_s, take, nic=None, wires=0):
+    def run(self, script, arguments, silence_s, take, nic=None, wires=0, load=None):
         """Boots and runs `script`; gives each line of the console to `take` as it comes. Answers whether the guest has ended
         by itself: one that prints nothing for `silence_s` is ended. How long it takes altogether depends on what else the
-        machine does, so there is no limit for that."""
+        machine does, so there is no limit for that. With `load`, which is told of each line, the wires have no host's ends."""
         folder = tempfile.mkdtemp(prefix="lanyard-kernels-")
         namespace = os.path.basename(folder) if nic == MANY_QUEUES else None
         try:
-            command = self._command(script, arguments, folder, nic, wires)
+            command = self._command(script, arguments, folder, nic, wires, "p" if load else "hp")
             if namespace:
                 make_taps(namespace, wires)
                 command = ["ip", "netns", "exec", namespace, *command]
+            if load:
+                load.start(namespace)
             return self._watch(command, silence_s, take)
         finally:
+            if load:
+                load.stop()
             if namespace:
                 subprocess.run(["ip", "netns", "del", namespace], check=False)
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _command(self, script, arguments, folder, nic, wires):
+    def _command(self, script, arguments, folder, nic, wires, ends):
         kernel = os.path.join(self.cache, "boot", f"vmlinuz-{self.version}")
         line = ("console=ttyS0 quiet panic=-1 no_timer_check mitigations=off nokaslr audit=0 apparmor=0 net.ifnames=0 "
                 f"ly.run={script} ly.arguments={','.join(arguments)}")
@@ -113,9 +117,9 @@ class Guest:
                    "-device", "virtio-rng-pci"]
         for tag, path in (("root", "/"), ("kernels", HERE), ("cache", self.cache)):
             command += ["-virtfs", f"local,path={path},mount_tag={tag},security_model=none,readonly=on,multidevs=remap"]
-        return command + self._wires(folder, nic, wires)
+        return command + self._wires(folder, nic, wires, ends)
 
-    def _wires(self, folder, nic, wires):
+    def _wires(self, folder, nic, wires, given):
         """Wires between a host's interface (02:00:00:00:0N:01) and a port (..:02), each a pair of datagram sockets: unlike a
         hub they drop, and do not block, while the other end is down. Several queues are to be had with TAP netdevs only. Each
         port is on a root port: it can be unplugged."""
@@ -125,6 +129,8 @@ class Guest:
         for wire in range(1, wires + 1):
             ends = {end: os.path.join(folder, f"{end}{wire}") for end in "ab"}
             for end, other, name, model in (("a", "b", "h", "virtio-net-pci"), ("b", "a", "p", MODELS[nic])):
+                if name not in given:
+                    continue
                 mac = f"02:00:00:00:0{wire}:0{1 if name == 'h' else 2}"
                 place = f"bus=pcie.0,addr={7 + wire}" if name == "h" else f"bus=r{wire}"
                 if name == "p":

@@ -13,6 +13,8 @@ SUITES = {
     "main": "bookworm bookworm-backports bullseye trixie-backports",
     "security": "bookworm-security bullseye-security",
 }
+# A newer QEMU for Debian 12.
+BACKPORTS = "bookworm-backports"
 # Directories that no guest needs: most of the unpacked size.
 LEFT_OUT = ("drivers/gpu", "drivers/media", "drivers/infiniband", "drivers/iio", "drivers/staging", "drivers/usb", "sound",
             "drivers/net/wireless", "drivers/scsi", "drivers/isdn", "fs/xfs", "fs/btrfs", "fs/ceph", "fs/nfs", "fs/smb")
@@ -32,7 +34,7 @@ class Packages:
         self.updated = False
 
     def _apt(self, *command, timeout=120):
-        environment = {**os.environ, "APT_CONFIG": self.configuration, "LC_ALL": "C"}
+        environment = {**os.environ, "APT_CONFIG": self.configuration, "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
         done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               timeout=timeout, check=False, cwd=self.root)
         self.log.write(f"$ {' '.join(command)}\n{done.stdout}\n")
@@ -53,6 +55,15 @@ class Packages:
                        'Acquire::Languages "none";\nAcquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";\nAPT::Architecture "amd64";\nAPT::Sandbox::User "root";\n'
                        'Acquire::http::Timeout "20";\nAcquire::Retries "1";\n')
         self._apt("apt-get", "update")
+
+    def install_backport(self, package):
+        """Installs a package of Debian 12's backports on this machine, with the sources of this private apt."""
+        self.update()
+        # The same packages of the release are replaced, so that none is left in a version that does not fit.
+        command = ("apt-get", "install", "-y", "--no-install-recommends", "-t", BACKPORTS, package)
+        done = self._apt(*command, timeout=900)
+        if done.returncode:
+            raise Missing(f"the package {package} of {BACKPORTS} cannot be installed ({last_line(done.stdout)})")
 
     def newest(self, wanted):
         """The newest kernel that `wanted` names: the beginning of a version (`6.1`), or one whole (`6.1.0-50-amd64`)."""

@@ -6,8 +6,9 @@ import sys
 
 BEGIN = "<!-- made by tests/kernels/table.py: begin -->\n"
 END = "<!-- made by tests/kernels/table.py: end -->\n"
-HEAD = ("| Kernel | Driver | `hook auto` takes | `auto` | `tc` | `xdp` | Kernel bridge | Traffic |\n"
-        "|---|---|---|---|---|---|---|---|\n")
+# Key in a guest's rows, heading.
+COLUMNS = {"taken": "`hook auto` takes", "auto": "`auto`", "tc": "`tc`", "xdp": "`xdp`", "bridge": "Kernel bridge", "traffic": "Traffic",
+           "tree": "Spanning tree", "neighbours": "Bond, 802.1Q"}
 
 
 class Results:
@@ -21,17 +22,18 @@ class Results:
                 self.rows = json.load(file)
 
     def add(self, kernel, nic, lines):
-        """Takes the rows of a guest: the JSON objects of frames.py and traffic.py."""
+        """Takes the rows of a guest: the JSON objects of its script."""
         row = self.rows.setdefault(kernel, {}).setdefault(nic, {})
         for line in lines:
             if line.startswith("{"):
                 row.update(json.loads(line))
 
     def text(self):
-        text = HEAD
+        heads = ["Kernel", "Driver", *COLUMNS.values()]
+        text = f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|\n"
         for kernel, nic in sorted((kernel, nic) for kernel, nics in self.rows.items() for nic in nics):
             row = self.rows[kernel][nic]
-            cells = [kernel, nic, *(row.get(key, "-") for key in ("taken", "auto", "tc", "xdp", "bridge", "traffic"))]
+            cells = [kernel, nic, *(row.get(key, "-") for key in COLUMNS)]
             text += "| " + " | ".join(str(cell).replace("|", "/") for cell in cells) + " |\n"
         return text
 

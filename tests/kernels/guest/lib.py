@@ -227,6 +227,29 @@ class Switch:
         return text
 
 
+class Run:
+    """Checks of one variant of the switch (a hook, a mode); `failed` has the names of those that did not pass."""
+
+    def __init__(self, hosts, switch, variant):
+        self.hosts, self.switch, self.variant, self.failed = hosts, switch, variant, []
+
+    def check(self, name, good, why=""):
+        if not check(f"{name} ({self.variant})", good, why):
+            self.failed.append(name)
+
+
+def tcp(client, server, address, options=""):
+    """TCP for two seconds; answers Mbit/s."""
+    serving = server.start("iperf3 -s -1")
+    time.sleep(2)
+    text = client.run(f"iperf3 -c {address} -t 2 -J {options}", timeout=40)
+    serving.kill()
+    try:
+        return json.loads(text)["end"]["sum_received"]["bits_per_second"] / 1e6
+    except (ValueError, KeyError):
+        return 0
+
+
 def settings(netdev):
     """What the switch may change at a port, and has to give back."""
     return sh(f"ethtool -k {netdev} | grep -v Features; ip -d link show {netdev} | sed s/^[0-9]*://; tc qdisc show dev {netdev}; "
@@ -243,19 +266,20 @@ def kernel_complaints():
     return [line for line in sh("dmesg").split("\n") if re.search(bad, line) and "9p" not in line][:4]
 
 
-def wires(count):
-    """Hosts 1..count, and ports p1..pcount, on the interfaces that QEMU has made (machine.py)."""
+def wires(count, hosts=True):
+    """Hosts 1..count, if there are any, and ports p1..pcount, on the interfaces that QEMU has made (machine.py)."""
     def links():
         return {address: name for name, address in re.findall(r"^\d+: ([^:@]+).*?link/ether (\S+)", sh("ip -o link"), re.M)}
-    until(lambda: f"02:00:00:00:0{count}:02" in links() and f"02:00:00:00:0{count}:01" in links(), 20)
-    found, hosts = links(), {}
+    ends = ("01", "02") if hosts else ("02",)
+    until(lambda: all(f"02:00:00:00:0{count}:{end}" in links() for end in ends), 20)
+    found, made = links(), {}
     for number in range(1, count + 1):
         port, host = found.get(f"02:00:00:00:0{number}:02"), found.get(f"02:00:00:00:0{number}:01")
         if port and port != f"p{number}":
             sh(f"ip link set {port} down; ip link set {port} name p{number}")
         if host:
-            hosts[number] = Host(number, host)
-    return hosts
+            made[number] = Host(number, host)
+    return made
 
 
 def monitor(command):

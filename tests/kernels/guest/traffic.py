@@ -8,7 +8,8 @@ import os
 import re
 import time
 
-from lib import LANYARD, Switch, arguments, check, differences, kernel_complaints, monitor, out, settings, sh, skip, until, wires
+from lib import (LANYARD, Run, Switch, arguments, check, differences, kernel_complaints, monitor, out, settings, sh, skip, tcp, until,
+                 wires)
 
 CONFIGURATION = """hostname sw1
 ip routing
@@ -43,18 +44,6 @@ def set_up(hosts):
                  "ip addr add 10.100.0.1/24 dev v100; ip link set v100 up; ip route add 10.0.0.0/24 via 10.100.0.254")
 
 
-def tcp(client, server, address, options=""):
-    """TCP for two seconds; answers Mbit/s."""
-    serving = server.start("iperf3 -s -1")
-    time.sleep(2)
-    text = client.run(f"iperf3 -c {address} -t 2 -J {options}", timeout=40)
-    serving.kill()
-    try:
-        return json.loads(text)["end"]["sum_received"]["bits_per_second"] / 1e6
-    except (ValueError, KeyError):
-        return 0
-
-
 def jumbo_by_the_bridge(hosts):
     """True when frames of 9,014 bytes pass between p1 and p2 by the kernel's bridge."""
     sh("ip link add br0 type bridge; ip link set br0 up")
@@ -69,15 +58,8 @@ def jumbo_by_the_bridge(hosts):
     return passes
 
 
-class Run:
+class Traffic(Run):
     """One hook. The cell of the table is `right`, or the checks that failed."""
-
-    def __init__(self, hosts, hook, switch):
-        self.hosts, self.hook, self.switch, self.failed = hosts, hook, switch, []
-
-    def check(self, name, good, why=""):
-        if not check(f"{name} (hook {self.hook})", good, why):
-            self.failed.append(name)
 
     def layer3(self):
         one, two, three, four = (self.hosts[number] for number in range(1, 5))
@@ -197,7 +179,7 @@ def main():
             switch.detach()
             continue
         auto = used if hook == "auto" else auto
-        run = Run(hosts, hook, switch)
+        run = Traffic(hosts, switch, f"hook {hook}")
         run.layer3()
         run.streams()
         run.toggles()

@@ -1,0 +1,84 @@
+"""The load of the script `jumbo`: jumbo frames into the guest's p1 by a TAP netdev of this machine, counted where they come out at p2.
+
+The guest prints `measure: begin NAME` and `measure: end NAME` around each round; the rate between them is the round's figure. The
+generator offers more than an emulated guest forwards, which the closing line shows.
+"""
+import socket
+import statistics
+import subprocess
+import sys
+import time
+
+FRAME_BYTES = 9014
+# Offered: BATCH frames each millisecond.
+BATCH = 24
+DESTINATION, SOURCE = bytes([2, 0, 0, 0, 0x77, 2]), bytes([2, 0, 0, 0, 0x77, 1])
+
+
+class Load:
+    """Runs with a guest: `start` before it boots, `line` for each line of its console, `stop` when it has ended."""
+
+    def __init__(self):
+        self.namespace, self.process, self.began, self.rates = None, None, None, {}
+
+    def start(self, namespace):
+        self.namespace = namespace
+        # A TAP netdev has no carrier until QEMU opens it: frames are refused until then.
+        self.process = subprocess.Popen(["ip", "netns", "exec", namespace, sys.executable, __file__, "b1"])
+
+    def line(self, text):
+        words = text.split()
+        if words[:2] == ["measure:", "begin"]:
+            self.began = time.monotonic(), self._counted("b2", "rx_packets"), self._offered()
+        elif words[:2] == ["measure:", "end"] and self.began:
+            seconds = time.monotonic() - self.began[0]
+            rate = (self._counted("b2", "rx_packets") - self.began[1]) / seconds
+            offered = (self._offered() - self.began[2]) / seconds
+            self.rates.setdefault(words[2], []).append(rate)
+            print(f"  {words[2]}: {rate:.0f} frames/s of {FRAME_BYTES} bytes forwarded, {offered:.0f} offered", flush=True)
+            self.began = None
+
+    def stop(self):
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+
+    def summary(self):
+        """The ratio of the medians, XDP against TC, and the lowest and highest ratio of two rounds in turn."""
+        tc, xdp = self.rates.get("tc", []), self.rates.get("xdp", [])
+        if not tc or not xdp or not statistics.median(tc):
+            return None
+        ratios = [fast / slow for slow, fast in zip(tc, xdp) if slow]
+        return (f"jumbo frames, XDP : TC = {statistics.median(xdp) / statistics.median(tc):.2f} "
+                f"({statistics.median(xdp):.0f} and {statistics.median(tc):.0f} frames/s, medians of {len(tc)} rounds; "
+                f"single rounds {min(ratios):.2f} to {max(ratios):.2f})")
+
+    def _offered(self):
+        # What the guest was too slow for waits at the TAP netdev, and is dropped there.
+        return self._counted("b1", "tx_packets") + self._counted("b1", "tx_dropped")
+
+    def _counted(self, netdev, name):
+        path = f"/sys/class/net/{netdev}/statistics/{name}"
+        done = subprocess.run(["ip", "netns", "exec", self.namespace, "cat", path], stdout=subprocess.PIPE, text=True, check=True)
+        return int(done.stdout)
+
+
+def main():
+    """Sends frames out of a netdev until it is ended."""
+    frame = DESTINATION + SOURCE + b"\x88\xb5" + bytes(FRAME_BYTES - 14)
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as raw:
+        raw.bind((sys.argv[1], 0))
+        due = time.monotonic()
+        while True:
+            for _ in range(BATCH):
+                try:
+                    raw.send(frame)
+                except OSError:
+                    # No carrier yet, or the queue is full.
+                    break
+            due = max(due + 0.001, time.monotonic() - 0.01)
+            time.sleep(max(0, due - time.monotonic()))
+
+
+if __name__ == "__main__":
+    main()
