@@ -10,7 +10,7 @@
 #ifndef LY_ABI_H
 #define LY_ABI_H
 
-#define LY_ABI 19
+#define LY_ABI 20
 
 #define LY_PORTS 1024 /* slot 0 is "no port" */
 #define LY_PORT_WORDS (LY_PORTS / 64)
@@ -43,6 +43,7 @@ enum ly_form { LY_UNTAGGED = 0, LY_DOT1Q = 1, LY_DOT1AD = 2, LY_FORMS = 4 };
 #define LY_PORT_TUNNEL_LLDP 0x2000 /* LLDP */
 #define LY_PORT_WHOLE 0x4000  /* XDP receives each frame in one buffer: a veth whose MTU fits one */
 #define LY_PORT_XDP_SG 0x8000 /* accepts frames of several buffers from XDP */
+#define LY_PORT_LEASED 0x10000 /* LY_PORT_XDP_TX and _SG end when the control plane stops confirming them: a veth's */
 #define LY_PORT_LAYER3 (LY_PORT_ROUTED | LY_PORT_SUB)
 #define LY_PORT_XDP_TX 0x40   /* takes frames redirected by XDP (xdp_ports has it) */
 
@@ -59,6 +60,10 @@ struct ly_port {
 	__u64 peer_mac; /* raw; LY_PORT_PEER says that it is set */
 };
 _Static_assert(sizeof(struct ly_port) == 32, "ly_port");
+
+/* Milliseconds after which leases end that the control plane has not confirmed. Several times its interval, and short, because
+ * frames for a veth that has stopped taking them from XDP are lost until then. */
+#define LY_LEASE_MS 2000
 
 /* Seconds for which peer_mac is trusted without being confirmed: longer than a restart of the control plane takes. */
 #define LY_FACTS_VALID_S 5
@@ -89,14 +94,15 @@ struct ly_vlan_ports {
 };
 _Static_assert(sizeof(struct ly_vlan_ports) == 512, "ly_vlan_ports");
 
-/* watchdog[0]: the state of the watchdog of spanning tree (bpf/watchdog.h) */
+/* watchdog[kind]: the state of a watchdog (bpf/watchdog.h) */
+enum ly_watchdog_kind { LY_WATCHDOG_TREES = 0, LY_WATCHDOG_LEASES = 1, LY_WATCHDOGS = 2 };
 enum ly_watchdog_phase { LY_WATCHDOG_WAITS = 0, LY_WATCHDOG_BLOCKS = 1, LY_WATCHDOG_EXPIRED = 2 };
 
 struct ly_watchdog {
 	__u64 due_ns;     /* when it expires, on CLOCK_BOOTTIME; 0: it is stopped */
 	__u64 expired_ns; /* when it last did, on CLOCK_BOOTTIME */
 	__u64 phase;      /* enum ly_watchdog_phase; the control plane puts it back to LY_WATCHDOG_WAITS */
-	__u64 blocked;    /* (port, VLAN) pairs that it blocked the last time */
+	__u64 blocked;    /* (port, VLAN) pairs that it blocked, or ports whose lease it ended, the last time */
 };
 _Static_assert(sizeof(struct ly_watchdog) == 32, "ly_watchdog");
 
@@ -354,10 +360,10 @@ enum ly_scan { LY_SCAN_FLUSH = 1, LY_SCAN_SWEEP = 2 };
 struct ly_fdb_call {
 	__u64 key;   /* set, delete: the entry. flush: 0, or VLAN << 48 and raw address, either may be 0 */
 	__u64 value; /* set: the entry's value; updated_s is filled in. clock_read: nanoseconds.
-	              * watchdog_set: nanoseconds until the watchdog expires; 0 stops it */
+	              * watchdog_set: nanoseconds until the watchdog `port` expires; 0 stops it */
 	__u32 scan;  /* enum ly_scan */
 	__u32 ageing_s; /* sweep */
-	__u16 port;     /* flush: only this port; 0: any */
+	__u16 port;     /* flush: only this port; 0: any. watchdog_set: enum ly_watchdog_kind */
 	__u16 pad;
 	__s32 result;   /* 0, or -ENOENT, -EAGAIN, -ENOSPC */
 	__u64 removed;  /* flush, sweep; migrate: 1 when entries still wait for room, else 0 */

@@ -51,13 +51,13 @@ struct ly_journal_frame {
 };
 TABLE(journal_bytes, struct ly_journal_frame, LY_FORMS, 0);
 
-/* The watchdog of spanning tree. The kernel cancels a timer when the last descriptor and pin of its map are gone. */
+/* The watchdogs, by enum ly_watchdog_kind. The kernel cancels a timer when the last descriptor and pin of its map are gone. */
 struct ly_watchdog_timer {
 	struct bpf_timer timer;
 };
 _Static_assert(sizeof(struct ly_watchdog_timer) == 16, "ly_watchdog_timer");
-TABLE(watchdog_timer, struct ly_watchdog_timer, 1, 0);
-ROWS(watchdog, struct ly_watchdog, 1);
+TABLE(watchdog_timer, struct ly_watchdog_timer, LY_WATCHDOGS, 0);
+ROWS(watchdog, struct ly_watchdog, LY_WATCHDOGS);
 
 /* Routing: where frames for the router come in, and where they go. */
 ROWS(rifs, struct ly_rif, LY_RIFS);

@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* The watchdog of spanning tree: a timer of the kernel's that the control plane starts anew each time its BPDUs have
- * left. When the control plane is gone or hangs, the timer expires before the neighbours forget what they were told
- * (IEEE 802.1Q-2018, 13.29.31: three hello times), and blocks the ports behind which another bridge may be.
+/* The watchdogs: timers of the kernel's that the control plane starts anew again and again. When the control plane is gone or
+ * hangs they expire, and take away what becomes wrong without it.
+ *
+ * Spanning tree: the control plane starts the timer each time its BPDUs have left. It expires before the neighbours forget
+ * what they were told (IEEE 802.1Q-2018, 13.29.31: three hello times), and blocks the ports behind which another bridge may be.
+ *
+ * Leases: a veth takes frames from XDP only while its far end runs NAPI, which whoever owns the far end may change; the kernel
+ * then drops them, after they were counted. The control plane starts the timer each time it has looked at the netdevs. When
+ * it expires, frames for veth ports take TC, which delivers them either way.
  *
  * Invariants: nothing here runs for a frame; what is blocked are bits that the stages read anyway. The timer lives as
  * long as its map is pinned, so it outlives every process. A pair is blocked in port_vlans before the flood sets lose the
@@ -58,34 +64,76 @@ static long watchdog_port(__u32 port, struct watchdog_walk *walk)
 	return 0;
 }
 
-/* Runs when the timer has expired. This function sets the phase before it reads the time, and the
- * control plane sets the time before it reads the phase. So either this function sees the new time,
- * or the control plane sees the phase. */
-static int watchdog_expire(void *map, __u32 *key, struct ly_watchdog_timer *row)
+/* Ends the lease of a port. The control plane writes a port's row before it reads the phase, so either this function sees the
+ * row, or the control plane sees that leases have ended. */
+static long watchdog_lease(__u32 port, struct watchdog_walk *walk)
 {
-	struct ly_watchdog *dog = ROW(watchdog, 0);
-	struct watchdog_walk walk = {};
-	__u64 now = bpf_ktime_get_boot_ns();
+	struct ly_port *row = ROW(ports, port);
 
-	__sync_lock_test_and_set(&dog->phase, LY_WATCHDOG_BLOCKS);
-	__u64 due = *(volatile __u64 *)&dog->due_ns;
-	if (!due || now < due) {
-		__sync_lock_test_and_set(&dog->phase, LY_WATCHDOG_WAITS);
+	if (!(*(volatile __u32 *)&row->flags & LY_PORT_LEASED))
 		return 0;
-	}
-	bpf_loop(LY_PORTS, watchdog_port, &walk, 0);
-	dog->blocked = walk.blocked;
-	dog->expired_ns = now;
-	__sync_lock_test_and_set(&dog->phase, LY_WATCHDOG_EXPIRED);
+	__sync_fetch_and_and(&row->flags, ~(LY_PORT_XDP_TX | LY_PORT_XDP_SG));
+	if (port < LY_XDP_FLOOD)
+		__sync_fetch_and_and(&ROW(global, 0)->xdp_flood, ~(1ULL << (port & 63)));
+	walk->blocked++;
 	return 0;
 }
 
-/* Starts the watchdog again, or stops it. */
+/* Begins to expire. This function sets the phase before it reads the time, and the control plane sets
+ * the time before it reads the phase. So either this function sees the new time and returns false, or
+ * the control plane sees the phase. */
+static __always_inline bool watchdog_due(struct ly_watchdog *dog, __u64 now)
+{
+	__sync_lock_test_and_set(&dog->phase, LY_WATCHDOG_BLOCKS);
+	__u64 due = *(volatile __u64 *)&dog->due_ns;
+	if (due && now >= due)
+		return true;
+	__sync_lock_test_and_set(&dog->phase, LY_WATCHDOG_WAITS);
+	return false;
+}
+
+static __always_inline void watchdog_done(struct ly_watchdog *dog, __u64 now, __u64 blocked)
+{
+	dog->blocked = blocked;
+	dog->expired_ns = now;
+	__sync_lock_test_and_set(&dog->phase, LY_WATCHDOG_EXPIRED);
+}
+
+/* Runs when the timer of spanning tree has expired. */
+static int watchdog_expire_trees(void *map, __u32 *key, struct ly_watchdog_timer *row)
+{
+	struct ly_watchdog *dog = ROW(watchdog, LY_WATCHDOG_TREES);
+	struct watchdog_walk walk = {};
+	__u64 now = bpf_ktime_get_boot_ns();
+
+	if (watchdog_due(dog, now)) {
+		bpf_loop(LY_PORTS, watchdog_port, &walk, 0);
+		watchdog_done(dog, now, walk.blocked);
+	}
+	return 0;
+}
+
+/* Runs when the timer of leases has expired. */
+static int watchdog_expire_leases(void *map, __u32 *key, struct ly_watchdog_timer *row)
+{
+	struct ly_watchdog *dog = ROW(watchdog, LY_WATCHDOG_LEASES);
+	struct watchdog_walk walk = {};
+	__u64 now = bpf_ktime_get_boot_ns();
+
+	if (watchdog_due(dog, now)) {
+		bpf_loop(LY_PORTS, watchdog_lease, &walk, 0);
+		watchdog_done(dog, now, walk.blocked);
+	}
+	return 0;
+}
+
+/* Starts a watchdog again, or stops it. */
 SEC("syscall")
 int watchdog_set(struct ly_fdb_call *call)
 {
-	struct ly_watchdog *dog = ROW(watchdog, 0);
-	struct ly_watchdog_timer *row = LOOKUP(watchdog_timer, 0);
+	__u32 kind = call->port & (LY_WATCHDOGS - 1);
+	struct ly_watchdog *dog = ROW(watchdog, kind);
+	struct ly_watchdog_timer *row = LOOKUP(watchdog_timer, kind);
 
 	if (!row)
 		return 0;
@@ -96,8 +144,10 @@ int watchdog_set(struct ly_fdb_call *call)
 		return 0;
 	}
 	long error = bpf_timer_init(&row->timer, &watchdog_timer, WATCHDOG_CLOCK);
-	if (error == 0 || error == -EBUSY) /* made already */
-		error = bpf_timer_set_callback(&row->timer, watchdog_expire);
+	if ((error == 0 || error == -EBUSY) && kind == LY_WATCHDOG_LEASES) /* -EBUSY: made already */
+		error = bpf_timer_set_callback(&row->timer, watchdog_expire_leases);
+	else if (error == 0 || error == -EBUSY)
+		error = bpf_timer_set_callback(&row->timer, watchdog_expire_trees);
 	if (error == 0) {
 		__sync_lock_test_and_set(&dog->due_ns, bpf_ktime_get_boot_ns() + call->value);
 		error = bpf_timer_start(&row->timer, call->value, 0);

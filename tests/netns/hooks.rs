@@ -8,6 +8,7 @@ scenarios! {
     xdp_and_tc_together: ebpf;
     delivery: ebpf;
     netdev_changes_are_followed: ebpf;
+    napi_turned_off_without_a_daemon: ebpf;
     full_size_double_tags: ebpf;
     captures_show_both_directions: ebpf soft;
     tags_out_of_band: ebpf soft;
@@ -176,6 +177,63 @@ fn netdev_changes_are_followed(plane: Plane) {
     forwards(&bed);
     run(&bed.net, "tc", "qdisc del dev p3 root");
     said("show interfaces p3", "handed to the other end directly");
+}
+
+/// A host that stops to take frames from XDP while nobody follows it gets them by TC before long; the next daemon uses XDP again.
+fn napi_turned_off_without_a_daemon(plane: Plane) {
+    let config = "\
+vlan 10
+interface range p1 - 3
+ switchport access vlan 10
+ hook xdp
+";
+    let bed = Bed::without_switch(plane, 3, 1500);
+    let gro = |host: usize, value: &str| {
+        let mut ethtool = std::process::Command::new("ethtool");
+        let output = bed.host(host).net.output(ethtool.args(["-K", "eth0", "gro", value]));
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    (1..=3).for_each(|host| gro(host, "on"));
+    std::fs::write(bed.config_file(), config).expect("a startup-config");
+    bed.start();
+    for (host, others) in [(1, [2, 3]), (2, [1, 3]), (3, [1, 2])] {
+        bed.expect_at(host, &frame(BROADCAST, mac(host as u16)), &others);
+    }
+    // Whether XDP has handled a frame of host 1 that arrives; it works without a daemon.
+    let by_xdp = |frame: &Frame, to: &[usize]| {
+        let before = redirected(&bed, "p1");
+        bed.hosts.iter().for_each(crate::harness::Host::drain);
+        bed.host(1).send(frame);
+        for host in to {
+            let arrives = || (bed.host(*host).next()? == *frame).then_some(());
+            crate::harness::wait_for("a frame to arrive", arrives);
+        }
+        redirected(&bed, "p1") != before
+    };
+    let (unicast, flood) = (frame(mac(2), mac(1)), frame(BROADCAST, mac(1)));
+    assert!(by_xdp(&unicast, &[2]) && by_xdp(&flood, &[2, 3]), "XDP is not used");
+    bed.exact.set(false);
+    bed.end_daemon(nix::sys::signal::Signal::SIGKILL);
+    let died = std::time::Instant::now();
+    gro(2, "off");
+    let mut lost = 0;
+    crate::harness::wait_for("a frame at the host that takes none from XDP", || {
+        bed.host(2).drain();
+        bed.host(1).send(&unicast);
+        let arrived = crate::harness::wait_until(std::time::Duration::from_millis(100), || {
+            (bed.host(2).next()? == unicast).then_some(())
+        });
+        lost += i32::from(arrived.is_none());
+        arrived
+    });
+    println!("{lost} frames were lost; the first arrived {:?} after the end of the daemon", died.elapsed());
+    for _ in 0..10 {
+        assert!(!by_xdp(&unicast, &[2]), "XDP sends to a host that takes nothing");
+        assert!(!by_xdp(&flood, &[2, 3]), "XDP floods to a host that takes nothing");
+    }
+    gro(2, "on");
+    bed.start();
+    assert!(by_xdp(&unicast, &[2]) && by_xdp(&flood, &[2, 3]), "the new daemon does not use XDP");
 }
 
 /// A frame of maximum length with a customer's tag gets the switch's tag as well, at each hook.

@@ -53,7 +53,7 @@ pub(crate) struct Structure {
 
 constants! {
     /// LY_ABI: the layout of the maps. Pins with another number cannot be adopted.
-    ABI: u32 = 19;
+    ABI: u32 = 20;
     PORTS: usize = 1024;
     PORT_WORDS: usize = PORTS / 64;
     VLANS: usize = 4096;
@@ -87,6 +87,10 @@ constants! {
     RESTORED: usize = 3;
     PORT_WHOLE: u32 = 0x4000;
     PORT_XDP_SG: u32 = 0x8000;
+    /// [`PORT_XDP_TX`] and [`PORT_XDP_SG`] end when nobody confirms them.
+    PORT_LEASED: u32 = 0x1_0000;
+    /// Milliseconds after which a lease ends that has not been confirmed.
+    LEASE_MS: u64 = 2000;
     STORM_KINDS: usize = 4;
     PV_MEMBER: u8 = 0x01;
     PV_UNTAGGED: u8 = 0x02;
@@ -96,6 +100,9 @@ constants! {
     PV_STP_LEARNING: u8 = 0x20;
     PV_ROUTES: u8 = 0x40;
     PV_WATCHED: u8 = 0x80;
+    WATCHDOG_TREES: u16 = 0;
+    WATCHDOG_LEASES: u16 = 1;
+    WATCHDOGS: usize = 2;
     WATCHDOG_WAITS: u64 = 0;
     WATCHDOG_BLOCKS: u64 = 1;
     WATCHDOG_EXPIRED: u64 = 2;

@@ -21,7 +21,7 @@ use libbpf_rs::{MapCore, MapFlags};
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::offset_of;
 use std::os::fd::AsRawFd;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// How often a change of an FDB entry is tried while frames change the entry.
@@ -328,6 +328,8 @@ impl EbpfPlane {
         let facts_s = self.tables.global.u32(0, offset_of!(abi::Global, facts_s)).load(Relaxed);
         let row = abi::Global { xdp_flood, xdp_flood_len, facts_s, ..lower::global(&self.state) };
         self.tables.global.set(0, &row);
+        // Leases may have ended meanwhile.
+        self.write_xdp_flood();
         if !all {
             return;
         }
@@ -381,11 +383,14 @@ impl EbpfPlane {
         let row =
             port.map(|port| lower::port_row(port, self.ifindex(id, port), &facts, rif)).unwrap_or_default();
         self.tables.ports.set(id.index(), &row);
+        self.end_lease_again(id);
     }
 
     /// The ports that XDP floods to, and the longest frame that fits them all.
     fn xdp_flood(&self) -> (u64, u32) {
-        let takes = |id: &PortId| self.facts.get(id).is_some_and(|facts| facts.xdp_tx);
+        let ended = self.leases_ended();
+        let takes =
+            |id: &PortId| self.facts.get(id).is_some_and(|facts| facts.xdp_tx && !(facts.leased && ended));
         let ports = self.state.ports.iter().filter(|(id, _)| id.index() < abi::XDP_FLOOD && takes(id));
         let row = |(id, port): (&PortId, &PortState)| {
             lower::port_row(port, self.ifindex(*id, port), &self.facts[id], self.rif_on(*id))
@@ -424,11 +429,16 @@ impl EbpfPlane {
         self.write_xdp_flood();
     }
 
-    fn write_xdp_flood(&self) {
+    pub(crate) fn write_xdp_flood(&self) {
+        let ended = self.leases_ended();
         let (set, longest) = self.xdp_flood();
         let global = &self.tables.global;
         global.u32(0, offset_of!(abi::Global, xdp_flood_len)).store(longest, Relaxed);
-        global.u64(0, offset_of!(abi::Global, xdp_flood)).store(set, Relaxed);
+        global.u64(0, offset_of!(abi::Global, xdp_flood)).store(set, SeqCst);
+        if !ended && self.leases_ended() {
+            // They ended meanwhile.
+            global.u64(0, offset_of!(abi::Global, xdp_flood)).store(self.xdp_flood().0, SeqCst);
+        }
     }
 
     /// The netdev of a device map's entry; 0 if there is none.

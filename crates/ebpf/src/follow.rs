@@ -6,7 +6,8 @@
 //!
 //! Invariant: after a notification, or [`AUDIT`] at the latest for programs at TCX, no port is forwarded in a way that its
 //! netdev does not allow. While this runs, `global.facts_s` is the present time; the programs use what may have become wrong
-//! only while it is recent, so that a daemon that has ended leaves nothing behind that can turn wrong.
+//! only while it is recent, and each round renews the leases of veth ports (`watchdog`), so that a daemon that has ended leaves
+//! nothing behind that can turn wrong.
 
 use crate::abi;
 use crate::attach::{self, Attaching};
@@ -173,7 +174,8 @@ impl EbpfPlane {
         let Some(mut follower) = self.follower.take() else { return };
         let mut dirty = self.changed_ports(&mut follower.watch);
         // The timer does not block; an error means that the audit is not due.
-        if follower.timer.wait().is_ok() {
+        let due = follower.timer.wait().is_ok();
+        if due {
             self.vouch();
             self.audit(&mut follower.last, &mut dirty);
         }
@@ -187,6 +189,11 @@ impl EbpfPlane {
                 Err(error) if self.gone(port) => drop(error),
                 Err(error) => handle(PlaneEvent::PortChanged { port, what: error.to_string() }),
             }
+        }
+        if due {
+            // After the ports that have changed: leases that had ended begin again with what holds now. Where the kernel sets
+            // no timer they stay ended, and TC forwards.
+            let _ = self.renew_leases();
         }
     }
 

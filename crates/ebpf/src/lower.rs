@@ -30,6 +30,9 @@ pub(crate) struct PortFacts {
     pub xdp_tx: bool,
     /// True if it accepts frames of several buffers that XDP redirects.
     pub xdp_sg: bool,
+    /// True if it accepts frames that XDP redirects only as long as its far end, which others own,
+    /// runs NAPI.
+    pub leased: bool,
     /// True if XDP receives each of its frames in one buffer.
     pub whole: bool,
     /// XDP receives frames that may lack their transport checksum.
@@ -45,6 +48,7 @@ impl PortFacts {
             far: seen.far.as_ref().ok().map(|far| (far.netnsid, far.ifindex)),
             xdp_tx: seen.xdp.is_some_and(|xdp| xdp.features.has(XdpFeatures::NDO_XMIT)),
             xdp_sg: seen.xdp.is_some_and(|xdp| xdp.features.has(scattered)),
+            leased: seen.kind == Kind::Veth,
             whole: seen.kind == Kind::Veth && seen.mtu <= ONE_BUFFER_MTU,
             partial: held.xdp.is_some() && seen.kind.leaves_checksums(),
         }
@@ -78,6 +82,7 @@ impl Default for PortFacts {
             far: None,
             xdp_tx: false,
             xdp_sg: false,
+            leased: false,
             whole: false,
             partial: false,
         }
@@ -103,6 +108,7 @@ pub(crate) fn port_row(port: &PortState, ifindex: u32, facts: &PortFacts, rif: u
     flag(facts.partial, abi::PORT_PARTIAL);
     flag(facts.xdp_tx, abi::PORT_XDP_TX);
     flag(facts.xdp_tx && facts.xdp_sg, abi::PORT_XDP_SG);
+    flag(facts.leased, abi::PORT_LEASED);
     flag(facts.whole, abi::PORT_WHOLE);
     flag(port.storm_pps.iter().any(Option::is_some), abi::PORT_STORM);
     flag(port.tunnelled.stp, abi::PORT_TUNNEL_STP);

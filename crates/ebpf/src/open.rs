@@ -113,6 +113,7 @@ impl EbpfPlane {
         let mut plane = Self::build(found.tables, found.programs, Some(kept), notes)?;
         plane.take_over(found.saved, found.update)?;
         plane.vouch();
+        plane.renew_leases()?;
         Ok(plane)
     }
 

@@ -186,7 +186,7 @@ impl Plane for EbpfPlane {
     }
 
     fn watchdog(&mut self, after: Option<Duration>) -> Result<(), PlaneError> {
-        watchdog::set(&self.programs.watchdog_set, after)
+        watchdog::set(&self.programs.watchdog_set, abi::WATCHDOG_TREES, after)
     }
     fn watchdog_expired(&mut self) -> bool {
         self.take_expired()
@@ -367,7 +367,8 @@ impl Plane for EbpfPlane {
         if self.kept.is_none() {
             return Ok(());
         }
-        let mut result = watchdog::set(&self.programs.watchdog_set, None);
+        let stop = |kind| watchdog::set(&self.programs.watchdog_set, kind, None);
+        let mut result = stop(abi::WATCHDOG_TREES).and(stop(abi::WATCHDOG_LEASES));
         let Some(kept) = &mut self.kept else { return Ok(()) };
         let held: Vec<u32> = kept.hooks.held.keys().copied().collect();
         let _hurry = Hurry::for_changes(held.len());

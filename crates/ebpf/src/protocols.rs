@@ -3,6 +3,7 @@
 //! Invariant: this part shares only the tables and the lock of [`crate::pairs`] with the plane's
 //! owner.
 
+use crate::abi;
 use crate::error::{Doing, Result, system};
 use crate::events::{RECORDS_IN_RING, TRAPS_A_POLL, trap};
 use crate::inject::Injector;
@@ -94,7 +95,7 @@ impl ProtocolPlane for EbpfProtocols {
         run_call(&self.fdb_scan, &mut call).map_or(0, |()| call.removed)
     }
     fn watchdog(&mut self, after: Option<Duration>) -> Result<(), PlaneError> {
-        watchdog::set(&self.watchdog_set, after)
+        watchdog::set(&self.watchdog_set, abi::WATCHDOG_TREES, after)
     }
     fn watchdog_expired(&mut self) -> bool {
         if !self.pairs.expired() {

@@ -78,7 +78,7 @@ const SECTIONS: [&str; 12] = [
 /// The map of programs that others jump to.
 pub(crate) const STEPS: &str = "steps";
 
-/// The map that holds the kernel's timer of the watchdog. Programs alone can read it.
+/// The map that holds the kernel's timers of the watchdogs. Programs alone can read it.
 pub(crate) const WATCHDOG_TIMER: &str = "watchdog_timer";
 
 /// The map this crate adds to the object's own: what the pins are. See [`Meta`].
@@ -423,8 +423,8 @@ fn check_shape(name: &str, map: &MapHandle) -> Result<()> {
         "trap_reasons" => (8, abi::TRAP_REASONS),
         "trap_ports" => (8, abi::GROUPS * abi::PORTS),
         "storm" => (size_of::<Storm>(), abi::STORM_KINDS * abi::PORTS),
-        WATCHDOG_TIMER => (16, 1),
-        "watchdog" => (size_of::<Watchdog>(), 1),
+        WATCHDOG_TIMER => (16, abi::WATCHDOGS),
+        "watchdog" => (size_of::<Watchdog>(), abi::WATCHDOGS),
         "lost" => (8, 1),
         "xdp_ports" => (4, abi::PORTS),
         "xdp_flood" => (8, abi::XDP_FLOOD),

@@ -4,6 +4,7 @@
 
 use crate::abi;
 use crate::fib::Array;
+use crate::lower::PortFacts;
 use crate::object;
 use crate::open::Options;
 use crate::plane::EbpfPlane;
@@ -736,4 +737,55 @@ fn the_watchdog_blocks_watched_ports_and_no_others() {
     plane.watchdog(None).expect("stopped");
     std::thread::sleep(Duration::from_millis(100));
     assert_eq!(all(&plane), [true; 4]);
+}
+
+/// Until nobody confirms leases all is as it was; then XDP sends nothing to veth ports, whatever is written, until they are
+/// confirmed again. Other ports go on to take frames from XDP.
+#[test]
+fn leases_end_that_are_not_confirmed() {
+    let Some(mut plane) = private() else { return };
+    let port = |n| PortId::new(n).expect("a port");
+    let vlan = VlanId::new(1).expect("a VLAN");
+    let mut state = PlaneState::default();
+    state.global.fdb_limit = 1000;
+    state.vlans.insert(vlan, VlanState::default());
+    let ports = [(1, true), (2, false), (70, true)];
+    for (n, leased) in ports {
+        state.ports.insert(port(n), PortState::access(&format!("e{n}"), n.into(), vlan));
+        let facts = PortFacts { xdp_tx: true, xdp_sg: true, leased, ..PortFacts::default() };
+        plane.facts.insert(port(n), facts);
+    }
+    plane.apply(&state).expect("applied");
+    let takes = |plane: &EbpfPlane| {
+        let both = abi::PORT_XDP_TX | abi::PORT_XDP_SG;
+        ports.map(|(n, _)| plane.tables.ports.get(port(n).index()).flags & both == both)
+    };
+    let floods = |plane: &EbpfPlane| plane.tables.global.get(0).xdp_flood;
+    let ends = |plane: &EbpfPlane| {
+        let soon = Some(Duration::from_millis(5));
+        crate::watchdog::set(&plane.programs.watchdog_set, abi::WATCHDOG_LEASES, soon).expect("set");
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let row = usize::from(abi::WATCHDOG_LEASES);
+        while plane.tables.watchdog.get(row).phase != abi::WATCHDOG_EXPIRED && Instant::now() < deadline {
+            std::thread::yield_now();
+        }
+    };
+    plane.renew_leases().expect("renewed");
+    assert_eq!((takes(&plane), floods(&plane)), ([true; 3], 0b110));
+    for _ in 0..3 {
+        ends(&plane);
+        let ended = ([false, true, false], 0b100);
+        assert_eq!((takes(&plane), floods(&plane)), ended);
+        assert_eq!(plane.tables.watchdog.get(abi::WATCHDOG_LEASES.into()).blocked, 2);
+        assert!(!plane.watchdog_expired(), "the watchdog of spanning tree is another one");
+        // What is written meanwhile begins none.
+        let mut next = state.clone();
+        next.ports.get_mut(&port(1)).expect("a port").isolated = true;
+        next.global.fdb_limit = 2000;
+        plane.apply(&next).expect("applied");
+        assert_eq!((takes(&plane), floods(&plane)), ended);
+        plane.apply(&state).expect("applied");
+        plane.renew_leases().expect("renewed");
+        assert_eq!((takes(&plane), floods(&plane)), ([true; 3], 0b110));
+    }
 }

@@ -1,26 +1,34 @@
-//! The watchdog of spanning tree: starting it, and taking note of what it has done (`bpf/watchdog.h`).
+//! The watchdogs: starting them, and taking note of what they have done (`bpf/watchdog.h`). The watchdog of spanning tree blocks
+//! ports, that of leases sends frames for veth ports to TC instead of XDP.
 //!
-//! Invariant: from the moment the watchdog expires until the expiry has been taken note of, no
+//! Invariant: from the moment the watchdog of spanning tree expires until the expiry has been taken note of, no
 //! state that is applied lets a watched port forward; after it, the states name the watched ports
 //! as discarding. [`crate::pairs`] holds the other half.
 
-use crate::abi::FdbCall;
+use crate::abi::{self, FdbCall, Port, Watchdog};
 use crate::error::{Result, system};
 use crate::plane::EbpfPlane;
 use crate::tables::run_call;
 use lanyard_pipeline::state::StpState;
 use lanyard_plane::PlaneState;
+use lanyard_types::PortId;
+use std::mem::offset_of;
 use std::os::fd::AsFd;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-/// Starts the kernel's timer anew, or stops it.
-pub(crate) fn set(program: impl AsFd, after: Option<Duration>) -> Result<()> {
-    let doing = || match after {
-        Some(after) => format!("setting the spanning-tree watchdog to {} ms", after.as_millis()),
-        None => "stopping the spanning-tree watchdog".to_owned(),
+/// Starts the timer of the watchdog `kind` (`enum ly_watchdog_kind`) anew, or stops it.
+pub(crate) fn set(program: impl AsFd, kind: u16, after: Option<Duration>) -> Result<()> {
+    let doing = || {
+        let name = if kind == abi::WATCHDOG_TREES { "spanning-tree" } else { "lease" };
+        match after {
+            Some(after) => format!("setting the {name} watchdog to {} ms", after.as_millis()),
+            None => format!("stopping the {name} watchdog"),
+        }
     };
     let nanoseconds = after.map_or(0, |after| u64::try_from(after.as_nanos()).unwrap_or(u64::MAX).max(1));
-    let mut call = FdbCall { value: nanoseconds, ..FdbCall::default() };
+    let mut call = FdbCall { value: nanoseconds, port: kind, ..FdbCall::default() };
     run_call(program, &mut call).map_err(|cause| system(doing(), cause))?;
     match call.result {
         0 => Ok(()),
@@ -71,5 +79,41 @@ impl EbpfPlane {
         if !self.pairs.lock().claimed() {
             self.state.stp = trees.stp;
         }
+    }
+
+    /// Confirms the leases: veth ports accept frames from XDP for another [`abi::LEASE_MS`]. Leases
+    /// that have ended meanwhile begin again, so the facts about the netdevs must be up to date.
+    ///
+    /// # Errors
+    /// When the kernel does not set its timer. Leases that have ended then stay so.
+    pub(crate) fn renew_leases(&mut self) -> Result<()> {
+        let after = Duration::from_millis(abi::LEASE_MS);
+        set(&self.programs.watchdog_set, abi::WATCHDOG_LEASES, Some(after))?;
+        if !self.leases_ended() {
+            return Ok(());
+        }
+        self.lease_phase().store(abi::WATCHDOG_WAITS, SeqCst);
+        for id in self.state.ports.keys().copied().collect::<Vec<PortId>>() {
+            self.write_row(id);
+        }
+        self.write_xdp_flood();
+        Ok(())
+    }
+
+    /// Ends the lease in a port's row that has just been written if leases have ended.
+    pub(crate) fn end_lease_again(&self, id: PortId) {
+        let row = |offset| self.tables.ports.u32(id.index(), offset);
+        if self.leases_ended() && row(offset_of!(Port, flags)).load(SeqCst) & abi::PORT_LEASED != 0 {
+            row(offset_of!(Port, flags)).fetch_and(!(abi::PORT_XDP_TX | abi::PORT_XDP_SG), SeqCst);
+        }
+    }
+
+    /// True from when leases end until they begin again.
+    pub(crate) fn leases_ended(&self) -> bool {
+        self.lease_phase().load(SeqCst) != abi::WATCHDOG_WAITS
+    }
+
+    fn lease_phase(&self) -> &AtomicU64 {
+        self.tables.watchdog.u64(abi::WATCHDOG_LEASES.into(), offset_of!(Watchdog, phase))
     }
 }
