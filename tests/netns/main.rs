@@ -25,6 +25,7 @@ mod packet_filter;
 mod ports;
 mod routes_live;
 mod services;
+mod soft;
 mod static_routes;
 mod svi;
 mod trace;

@@ -31,7 +31,9 @@ use std::time::Instant;
 /// entries.
 pub const FDB_CAPACITY: u32 = 1 << 20;
 
-/// All rings of a plane together take at most this part of the machine's memory: one eighth.
+/// All rings of a plane together take at most this part of the machine's memory, one eighth, and a
+/// new ring at most this part of the memory that is available: a plane does not know how many others
+/// run on the machine, and each leaves the next one less.
 const RINGS_PART: u64 = 8;
 
 /// Routing changes made at once, before the thread may process frames again.
@@ -145,7 +147,7 @@ impl SoftPlane {
             return Ok(Some(Link::Tap(tap)));
         }
         let used: u64 = self.shared.control().links.iter().map(Link::memory).sum();
-        let room = ring_memory().saturating_sub(used);
+        let room = Memory::of_machine().room_for_ring(used);
         let mut link = PacketLink::open(state.ifindex, room).map_err(system(&what))?;
         link.keep_host_off(!routed).map_err(system(&what))?;
         Ok(Some(Link::Packet(link)))
@@ -452,9 +454,30 @@ fn check_choices(state: &PortState) -> Result<(), PlaneError> {
     Err(PlaneError::Unsupported { plane: "soft", what: format!("run {} {what}", state.name) })
 }
 
-/// The memory that all rings together may take, in bytes.
-fn ring_memory() -> u64 {
-    nix::sys::sysinfo::sysinfo().map_or(0, |machine| machine.ram_total() / RINGS_PART)
+/// The machine's memory in bytes.
+#[derive(Debug, Clone, Copy, Default)]
+struct Memory {
+    total: u64,
+    /// What the kernel expects to be free without swapping; 0 if it does not say so.
+    available: u64,
+}
+
+impl Memory {
+    fn of_machine() -> Self {
+        std::fs::read_to_string("/proc/meminfo").map(|text| Self::parse(&text)).unwrap_or_default()
+    }
+    /// Reads /proc/meminfo (proc_meminfo(5)), whose lines are in kibibytes.
+    fn parse(text: &str) -> Self {
+        let value = |name: &str| {
+            let rest = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+            rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+        };
+        Self { total: value("MemTotal").unwrap_or(0), available: value("MemAvailable").unwrap_or(0) }
+    }
+    /// The most that a new ring may take when this plane's rings take `used` bytes already.
+    fn room_for_ring(self, used: u64) -> u64 {
+        (self.total / RINGS_PART).saturating_sub(used).min(self.available / RINGS_PART)
+    }
 }
 
 fn check_len(frame: &[u8]) -> Result<(), PlaneError> {
@@ -470,4 +493,23 @@ fn check_len(frame: &[u8]) -> Result<(), PlaneError> {
 fn system(what: &str) -> impl FnOnce(std::io::Error) -> PlaneError + use<> {
     let what = what.to_owned();
     move |cause| PlaneError::System { what, cause: cause.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rings_leave_memory_for_others() {
+        let memory = Memory::parse("MemTotal:       16384 kB\nMemFree:  1 kB\nMemAvailable:    8192 kB\n");
+        assert_eq!((memory.total, memory.available), (16 << 20, 8 << 20));
+        // The plane's own rings, and what is available.
+        for (used, room) in [(0, 1 << 20), (1 << 20, 1 << 20), (3 << 19, 1 << 19), (2 << 20, 0), (3 << 20, 0)]
+        {
+            assert_eq!(memory.room_for_ring(used), room, "{used}");
+        }
+        for text in ["", "MemTotal: 5\n", "MemTotal: x kB\nMemAvailable: 99999999999999999999 kB"] {
+            assert_eq!(Memory::parse(text).room_for_ring(0), 0, "{text}");
+        }
+    }
 }
