@@ -29,7 +29,7 @@ fn build() -> Result<(), String> {
 
 fn compile(clang: &str, source: &Path, out: &Path) -> Result<(), String> {
     let object = out.join(source.with_extension("o").file_name().unwrap_or_default());
-    // Where Debian keeps <asm/types.h>, which <linux/types.h> needs whatever the target is.
+    // The directory in which Debian keeps <asm/types.h>, which <linux/types.h> includes on every target.
     let (define, include) = match env::var("CARGO_CFG_TARGET_ARCH").as_deref() {
         Ok("aarch64") => ("-D__TARGET_ARCH_arm64", "-I/usr/include/aarch64-linux-gnu"),
         _ => ("-D__TARGET_ARCH_x86", "-I/usr/include/x86_64-linux-gnu"),

@@ -1,12 +1,14 @@
-//! The bed a device under test lies in: a sender's namespace, the switch's, the receivers', joined by veth.
+//! The test bed: a namespace for the sender, one for the switch and one for the receivers, joined by veth
+//! pairs.
 //!
 //! ```text
 //!  sender          switch                 sink
 //!  [tx0] ========= [p0  device  p1] ===== [rx1]
 //!                  [    under   p2] ===== [rx2]  ...
+//!                  [    test      ]
 //! ```
 //!
-//! Invariant: nothing here has a name outside the process, so nothing is left behind when it ends.
+//! Invariant: nothing here has a name outside the process, so nothing is left behind when the process ends.
 
 use crate::os::{Netns, go_first};
 use anyhow::{Context, Result, bail, ensure};
@@ -26,13 +28,13 @@ pub const OUTPUTS_MAX: u16 = 60;
 /// The kind of traffic that a bed is prepared for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Traffic {
-    /// Frames of the generator. They leave by XDP, and a frame that XDP sends into a veth is
-    /// dropped unless the other end runs NAPI. Therefore the switch's ports get GRO.
+    /// Frames of the generator. They leave by XDP, and the kernel drops a frame that XDP sends into a veth
+    /// unless the other end runs NAPI. Therefore GRO is switched on for the switch's ports.
     Frames,
-    /// As [`Traffic::Frames`], but the switch may redirect by XDP, too, so the sender's device gets
-    /// GRO as well. (The sinks run NAPI because of their receiver's XDP program.)
+    /// As [`Traffic::Frames`], but the switch may redirect by XDP too, so GRO is also switched on for the
+    /// sender's device. (The sinks run NAPI because of their receiver's XDP program.)
     XdpFrames,
-    /// Two hosts with addresses and the kernel's stack, every device as the kernel makes it.
+    /// Two hosts with addresses that use the kernel's stack. Every device stays as the kernel makes it.
     Hosts {
         /// Segmentation offload and GRO on the hosts' devices.
         offload: bool,
@@ -118,7 +120,7 @@ impl Bed {
         Ok(())
     }
 
-    /// What was changed on the bed beyond what `ip link` makes, for the report.
+    /// The changes to the bed beyond what `ip link` makes, for the report.
     #[must_use]
     pub fn prepared(&self) -> Vec<String> {
         let ports = "GRO (and so NAPI) turned on at the switch's ports";
@@ -163,7 +165,7 @@ pub fn set_features(netns: &Netns, device: &str, features: &[&str]) -> Result<()
 pub fn poll_on(netns: &Netns, device: &str, core: usize) -> Result<Vec<Pid>> {
     let name = format!("napi/{device}-");
     let before = threads_named(&name)?;
-    // The files in /sys belong to the namespace in which it was mounted.
+    // The files in /sys belong to the namespace that was current when /sys was mounted.
     let script = format!("mount -t sysfs none /sys && echo 1 > /sys/class/net/{device}/threaded");
     netns
         .run("unshare", &["--mount", "sh", "-c", &script], "")

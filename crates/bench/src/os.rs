@@ -1,8 +1,8 @@
-//! What the bench needs from the operating system: namespaces, a core of its own, programs inside
+//! The services of the operating system that the bench uses: namespaces, a core of its own, programs inside
 //! namespaces, ctrl-C.
 //!
-//! Invariant: a namespace created here has no name. Only this process's descriptors refer to it, so
-//! it disappears with the process, and its devices with it, however the process ends.
+//! Invariant: a namespace created here has no name. Only this process's descriptors refer to it, so it
+//! disappears with the process, and its devices with it, however the process ends.
 
 use anyhow::{Context, Result, anyhow, bail};
 use lanyard_netdev::netns;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// From now on ctrl-C and SIGTERM end the measurement in order, so that everything is cleaned up.
+/// Makes ctrl-C and SIGTERM end the measurement in order from now on, so that everything is cleaned up.
 ///
 /// # Errors
 /// When the kernel refuses the handler.
@@ -50,7 +50,7 @@ pub fn check_interrupted() -> Result<()> {
 /// The signal that interrupts a thread's system call.
 const NUDGE: libc::c_int = libc::SIGUSR2;
 
-/// Installs the handler for [`nudge`], which does nothing but end a system call.
+/// Installs the handler for [`nudge`], which only interrupts a system call.
 ///
 /// # Errors
 /// When the kernel refuses the handler.
@@ -63,8 +63,8 @@ pub fn expect_nudges() -> Result<()> {
     unsafe { sigaction(Signal::SIGUSR2, &action) }.context("catching signals").map(drop)
 }
 
-/// Interrupts the system call of a thread of this process. Has no effect when the thread is in
-/// none, or has ended.
+/// Interrupts the system call of a thread of this process. Has no effect when the thread is in no system
+/// call, or has ended.
 #[allow(unsafe_code)]
 pub fn nudge(thread: i32) {
     // SAFETY: no pointers; the thread is one of this process, or the call is refused.
@@ -103,7 +103,7 @@ pub fn pause(time: Duration) -> Result<()> {
     }
 }
 
-/// Why this process cannot measure anything, or `None`.
+/// The reason why this process cannot measure anything, or `None`.
 #[must_use]
 pub fn cannot_measure() -> Option<String> {
     if !nix::unistd::geteuid().is_root() {
@@ -128,11 +128,11 @@ pub fn begin() -> Result<impl Drop> {
     only_one()
 }
 
-/// Runs `cut` while `talk` sends, on a thread with priority. `talk` sets the first flag when frames
-/// flow steadily, and ends some time after the second flag, which says that `cut` is done.
+/// Runs `cut` while `talk` sends, on a thread with priority. `talk` sets the first flag when frames flow
+/// steadily. It ends some time after the second flag, which says that `cut` is done.
 ///
 /// # Errors
-/// Those of either.
+/// Those of either function.
 pub fn talk_and_cut<T: Send>(
     interval: Duration,
     talk: impl FnOnce(&AtomicBool, &AtomicBool) -> Result<T> + Send,
@@ -158,7 +158,7 @@ pub fn talk_and_cut<T: Send>(
     })
 }
 
-/// Why this process cannot even send and receive through sockets between its own namespaces, or
+/// The reason why this process cannot even send and receive through sockets between its own namespaces, or
 /// `None`.
 #[must_use]
 pub fn cannot_measure_by_sockets() -> Option<String> {
@@ -199,7 +199,7 @@ impl Netns {
         Ok(netns)
     }
 
-    /// The one the calling thread is in.
+    /// The namespace of the calling thread.
     ///
     /// # Errors
     /// Without /proc.
@@ -271,7 +271,7 @@ impl Netns {
             .spawn(command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()))
             .with_context(|| format!("cannot run `{name}`{}", package_hint(&name)))?;
         if let Some(mut stdin) = child.stdin.take() {
-            // If the program does not read, its own error message is the better one.
+            // If the program does not read its input, its own error message explains the failure better.
             let _ = stdin.write_all(input.as_bytes());
         }
         let out = child.wait_with_output()?;
@@ -281,8 +281,8 @@ impl Netns {
         Ok(String::from_utf8_lossy(&out.stdout).into_owned())
     }
 
-    /// Starts a program inside, in a session of its own, so that ctrl-C reaches only this process,
-    /// which then ends it in order. The program is killed if this process is killed.
+    /// Starts a program inside, in a session of its own, so that ctrl-C reaches only this process, which then
+    /// ends the program in order. The program is killed if this process is killed.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -328,9 +328,9 @@ fn package_hint(program: &str) -> &'static str {
 pub struct Reaped(pub Child);
 
 impl Reaped {
-    /// SIGKILL, and wait for its end.
+    /// Sends SIGKILL and waits for the process to end.
     pub fn kill(&mut self) {
-        // Fails only when it has ended already.
+        // Fails only when the process has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -366,13 +366,13 @@ impl Pinned {
 impl Drop for Pinned {
     fn drop(&mut self) {
         set_scheduler(Pid::from_raw(0), libc::SCHED_OTHER, 0);
-        // Setting back what was allowed before does not fail.
+        // Restoring the affinity that was allowed before does not fail.
         let _ = sched_setaffinity(Pid::from_raw(0), &self.before);
     }
 }
 
-/// While this exists, the calling thread stays off certain cores, on which others poll. On a
-/// machine without another core it has no effect.
+/// While this exists, the calling thread stays off certain cores, on which other threads poll. On a machine
+/// without another core it has no effect.
 pub struct Elsewhere {
     before: CpuSet,
 }
@@ -381,7 +381,7 @@ impl Elsewhere {
     /// Moves the calling thread off `cores`.
     ///
     /// # Errors
-    /// When the kernel won't say where it may run.
+    /// When the kernel does not report the thread's affinity.
     pub fn than(cores: &[usize]) -> Result<Self> {
         let this = Pid::from_raw(0);
         let before = sched_getaffinity(this)?;
@@ -389,7 +389,7 @@ impl Elsewhere {
         for core in cores {
             others.unset(*core)?;
         }
-        // Refused when none is left.
+        // The kernel refuses an empty set of cores; the thread then stays where it is.
         let _ = sched_setaffinity(this, &others);
         Ok(Self { before })
     }
@@ -397,7 +397,7 @@ impl Elsewhere {
 
 impl Drop for Elsewhere {
     fn drop(&mut self) {
-        // It was allowed before.
+        // This affinity was allowed before.
         let _ = sched_setaffinity(Pid::from_raw(0), &self.before);
     }
 }
@@ -424,7 +424,7 @@ pub fn only_one() -> Result<impl Drop> {
     use nix::fcntl::{Flock, FlockArg};
     let path = "/run/lanyard-bench.lock";
     let file = match File::create(path) {
-        // Root of a user namespace only: other measurements run in it, too.
+        // Root of a user namespace may not write to /run. Lock a file that such users can create.
         Err(why) if why.kind() == std::io::ErrorKind::PermissionDenied => {
             let path = std::env::temp_dir().join("lanyard-bench.lock");
             File::create(&path).with_context(|| path.display().to_string())?
@@ -437,7 +437,7 @@ pub fn only_one() -> Result<impl Drop> {
     }
 }
 
-/// Processor time that a thread has used; `None` where the kernel does not tell.
+/// The processor time that a thread has used; `None` where the kernel does not report it.
 #[must_use]
 pub fn thread_time(thread: Pid) -> Option<Duration> {
     // The first figure is the time on a core in nanoseconds (Documentation/scheduler/sched-stats.rst).
@@ -445,7 +445,7 @@ pub fn thread_time(thread: Pid) -> Option<Duration> {
     text.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
 }
 
-/// How many cores we may run on.
+/// The number of cores that this process may run on.
 #[must_use]
 pub fn cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
@@ -454,7 +454,7 @@ pub fn cores() -> usize {
 /// Nanoseconds of the clock that `bpf_ktime_get_ns()` reads.
 ///
 /// # Errors
-/// When the kernel has no monotonic clock: never.
+/// Only on a kernel without a monotonic clock, which does not exist.
 pub fn monotonic_ns() -> Result<u64> {
     let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)?;
     Ok(now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64)

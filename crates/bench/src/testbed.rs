@@ -1,8 +1,8 @@
-//! A device under test between the ports of a tester: what procedures measure.
+//! A device under test between the ports of a tester: the object that procedures measure.
 //!
-//! Read first: `trial.rs`; RFC 2544, section 6 (test set up). Either the bench makes everything (namespaces, veth, one of
-//! [`Kind::ALL`]), or the ports are given and what joins them is somebody's own. Invariant: the tester is up before the
-//! device and goes after it; what was made is gone when the bed is dropped.
+//! Read first: `trial.rs`; RFC 2544, section 6 (test set up). Either the bench creates everything (namespaces, veth,
+//! one of [`Kind::ALL`]), or the ports are given, together with any device that connects them. Invariant: the tester is
+//! up before the device, and is removed after it. Everything that was created is removed when the bed is dropped.
 
 use crate::bed::{Bed, Traffic, poll_on, set_features};
 use crate::dut::{Commanded, Device, Executable, Kind, PortMode};
@@ -15,34 +15,36 @@ use nix::unistd::Pid;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Hosts that a port can have: those of a /16, without the router's address.
+/// The most hosts of a port: those of a /16, without the router's address.
 pub const HOSTS_OF_A_PORT: u32 = 65_000;
-/// Frames per second at which hosts are made known to a device that learns in a thread of its own.
+/// The rate in frames per second at which hosts are made known to a device that learns in a thread of its
+/// own.
 const LEARN_PPS: u32 = 20_000;
-/// Times that hosts are made known, until all of their frames arrive.
+/// The most repetitions of making hosts known, until all of their frames arrive.
 const LEARN_TRIES: usize = 20;
 
-/// What a bed is made for.
+/// The settings of a bed.
 #[derive(Debug, Clone)]
 pub struct Setup {
     /// The `lanyard` to measure.
     pub lanyard: Executable,
     /// Ports of the device, 2 to 61.
     pub ports: usize,
-    /// Where arrivals are judged; `None` is as it suits the device: XDP for those that redirect from XDP, else TC.
+    /// The hook at which arrivals are checked; `None` is the best one for the device: XDP for devices that
+    /// redirect from XDP, else TC.
     pub count_at: Option<CountAt>,
     /// The cores that send; empty for the first one.
     pub cores: Vec<usize>,
-    /// The core on which the device's ports are polled, where it does not forward in threads of its own; `None`: where
-    /// their frames come from, that is a core that sends.
+    /// The core on which the device's ports are polled, where the device does not forward in threads of its own.
+    /// `None`: the core that sends the frame.
     pub device_core: Option<usize>,
 }
 
 impl Setup {
-    /// Two ports, this same program as `lanyard`.
+    /// Two ports, and this program as `lanyard`.
     ///
     /// # Errors
-    /// When this program does not know where it is.
+    /// When the path of this program is not known.
     pub fn new() -> Result<Self> {
         Ok(Self {
             lanyard: Executable::new(None)?,
@@ -54,20 +56,20 @@ impl Setup {
     }
 }
 
-/// A device under test that is not one of [`Kind::ALL`]: what joins the given ports.
+/// A device under test that is not one of [`Kind::ALL`]: any device that connects the given ports.
 #[derive(Debug, Clone, Default)]
 pub struct Given {
-    /// The tester's ports: devices of the namespace we are in.
+    /// The tester's ports: devices of the current namespace.
     pub ports: Vec<String>,
-    /// Where arrivals are judged; `None` is XDP.
+    /// The hook at which arrivals are checked; `None` is XDP.
     pub count_at: Option<CountAt>,
     /// The cores that send; empty for the first one.
     pub cores: Vec<usize>,
     /// The shell's command that brings the device up, with the ports in `$PORTS`.
     pub up: Option<String>,
-    /// And the one that takes it down.
+    /// The shell command that takes it down.
     pub down: Option<String>,
-    /// Of a router: its MAC address at each port.
+    /// The MAC address at each port, if the device routes.
     pub router_macs: Vec<[u8; 6]>,
 }
 
@@ -81,7 +83,7 @@ pub struct TestBed {
     ports: Vec<String>,
     name: String,
     router_macs: Vec<[u8; 6]>,
-    /// What polls the device's ports, where these are threads of their own.
+    /// The threads that poll the device's ports, where the ports have threads of their own.
     pollers: Vec<Pid>,
 }
 
@@ -97,8 +99,8 @@ impl TestBed {
         Self::with(kind.name(), &setup, kind.routes(), |bed| kind.up(bed, &setup.lanyard, PortMode::Access))
     }
 
-    /// Makes a bed in which a command of the shell brings the device up: it is run where the ports are, with their names
-    /// in `$PORTS`.
+    /// Makes a bed in which a shell command brings the device up. The command runs in the namespace of the ports, with
+    /// their names in `$PORTS`.
     ///
     /// # Errors
     /// Without root, or when the command fails.
@@ -109,7 +111,7 @@ impl TestBed {
         })
     }
 
-    /// Makes a bed with what `device` brings up in it, a router or not.
+    /// Makes a bed with the device that `device` brings up in it; `routes` is true for a router.
     ///
     /// # Errors
     /// Without root, or when the device does not come up.
@@ -162,20 +164,21 @@ impl TestBed {
         Ok(Self { device, _answers: None, tester, bed: None, ports, name, router_macs, pollers })
     }
 
-    /// Has the tester send in another way than its best.
+    /// Makes the tester send in another way than its best.
     ///
     /// # Errors
-    /// Where that way is not to be had.
+    /// Where that way is not available.
     pub fn send_by(&mut self, way: SendMethod) -> Result<()> {
         self.tester.send_by(way)
     }
 
-    /// Notes what the tester itself adds to a latency ([`crate::tester::selftest::own_latency`]): nothing is subtracted.
+    /// Stores the latency that the tester itself adds ([`crate::tester::selftest::own_latency`]). It is reported and
+    /// not subtracted.
     pub fn calibrated(&mut self, own_latency_ns: u64) {
         self.tester.calibrated(own_latency_ns);
     }
 
-    /// Takes the ports that are given.
+    /// Uses the given ports and device.
     ///
     /// # Errors
     /// For ports that are missing or down, or when the command fails.
@@ -212,7 +215,7 @@ impl TestBed {
         &self.name
     }
 
-    /// What the device says about itself.
+    /// The device's description of itself.
     #[must_use]
     pub fn detail(&self) -> String {
         self.device.detail()
@@ -230,8 +233,8 @@ impl TestBed {
         self.router_macs.get(port).copied()
     }
 
-    /// Runs a trial and resets the device `after` its beginning: by a command of the shell, or as the device knows how.
-    /// `None` when it does not.
+    /// Runs a trial and resets the device `after` its beginning, by a shell command or by the device's own way. `None`
+    /// when neither exists.
     ///
     /// # Errors
     /// When the trial or the reset fails.
@@ -281,20 +284,20 @@ impl TestBed {
         Hosts { first: ((port as u32 + 1) << 16) + 1, count: count.clamp(1, HOSTS_OF_A_PORT) }
     }
 
-    /// A stream from port `from` to port `to`, between the first `hosts` hosts of each, addressed as the device wants
-    /// it: to the host, or through the router. Number, size, rate and the rest are to be filled in.
+    /// A stream from port `from` to port `to`, between the first `hosts` hosts of each, addressed to the host or to
+    /// the router, depending on the device. Number, size, rate and the other fields remain to be set.
     #[must_use]
     pub fn stream(&self, from: usize, to: usize, hosts: u32) -> Stream {
         let next_hop = self.router_macs.get(from).copied();
         Stream { src: Self::hosts(from, hosts), dst: Self::hosts(to, hosts), next_hop, ..Stream::new() }
     }
 
-    /// Makes the first `hosts` hosts of every port known to the device: each says something, and again until all of it
-    /// arrives where it should (RFC 2544, section 23: learning frames; a router asks for their addresses, in IPv6 and
-    /// right after it came up for two seconds).
+    /// Makes the first `hosts` hosts of every port known to the device. Each host sends a frame, repeatedly until all
+    /// frames arrive where they should (RFC 2544, section 23: learning frames). A router has to resolve the hosts'
+    /// addresses first; with IPv6 that takes two seconds after it came up.
     ///
     /// # Errors
-    /// When it does not, after some tries; or on ctrl-C.
+    /// When frames still do not arrive after some tries; or on ctrl-C.
     pub fn learn(&mut self, hosts: u32, ip: Ip) -> Result<()> {
         let ports = self.tester.ports();
         let mut last = String::new();
@@ -314,7 +317,7 @@ impl TestBed {
             }
             let arrived = |(port, s): (usize, &crate::tester::trial::StreamOutcome)| {
                 let at = s.received_at.get((port + 1) % ports).copied().unwrap_or(0);
-                // No flood any more: nowhere else, that is.
+                // Nothing is flooded any more: no frame arrived at another port.
                 at == s.sent && s.received == s.sent && s.reordered == 0
             };
             if outcome.streams.iter().enumerate().all(arrived) {

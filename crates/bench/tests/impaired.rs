@@ -1,4 +1,5 @@
-//! The tester's own test: wires that drop, double, spoil, delay and reorder by known figures, which it must get right.
+//! The tester's own test: wires that drop, duplicate, corrupt, delay and reorder known numbers of frames, which the
+//! tester must report correctly.
 
 #![allow(clippy::unwrap_used)] // a failed step fails the test
 
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Sends `frames` over a wire with this impairment, to receivers at both hooks, and hands what was seen to `check`.
+/// Sends `frames` over a wire with this impairment, to receivers at both hooks, and passes the result to `check`.
 fn over(impairment: Impairment, frames: u64, rate_pps: u32, check: impl Fn(&StreamOutcome)) {
     if let Some(why) = cannot_measure() {
         println!("skipped: {why}");
@@ -64,13 +65,13 @@ fn a_corrupter() {
 
 #[test]
 fn a_reorderer() {
-    // A thread relays: slow enough for it on any machine.
+    // A thread relays the frames; the rate is low enough for it on any machine.
     if cores() < 2 {
         println!("skipped: needs a second core");
         return;
     }
     over(Impairment::Reorder(10), 1000, 1_000, |seen| {
-        // The last one that was kept back waits for two that never come.
+        // The last frame that was held back waits for two more frames, which never come.
         assert_eq!(counts(seen), (999, 0, 99, 0));
         assert_eq!(seen.lost(), 1);
     });
@@ -81,7 +82,7 @@ fn a_delay_line() {
     for delay in [20, 200].map(Duration::from_micros) {
         over(Impairment::Delay(delay), 500, 1_000, |seen| {
             assert_eq!(counts(seen), (500, 0, 0, 0));
-            // Never less; how much more is the machine's business, and `lanyard bench selftest` tells.
+            // Never less. The excess depends on the machine; `lanyard bench selftest` reports it.
             assert!(Duration::from_nanos(seen.latency.min().unwrap()) >= delay);
         });
     }

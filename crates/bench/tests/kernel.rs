@@ -1,5 +1,6 @@
-//! The generator, the receiver and the devices in the kernel. A tester that is wrong makes everything it measures
-//! wrong, so it is tested first: what was sent is what arrived, to the byte, over a wire that cannot lose.
+//! The generator, the receiver and the devices in the kernel. An error of the tester makes all its figures wrong,
+//! so it is tested first: exactly the frames that were sent arrive, to the byte, over a wire that cannot lose
+//! any.
 
 #![allow(clippy::unwrap_used)] // a failed step fails the test
 
@@ -12,16 +13,16 @@ use std::net::UdpSocket;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// One test at a time: all namespaces share each core's queue of frames to be received, and it overflows.
+/// Runs one test at a time: all namespaces share each core's queue of received frames, and it overflows.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// The right to send, or `None`, and the reason said, when this machine cannot run the test.
+/// Permission to send, or `None` when this machine cannot run the test; the reason is printed then.
 fn alone() -> Option<MutexGuard<'static, ()>> {
     if let Some(why) = cannot_measure() {
         println!("skipped: {why}");
         return None;
     }
-    // A test that failed has taken its namespaces with it.
+    // The namespaces of a failed test are gone, so its poisoned lock does no harm.
     Some(ALONE.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
@@ -64,7 +65,7 @@ fn what_is_sent_arrives_to_the_byte() {
         check(Stream::new().size(1518), at, 1514);
         check(Stream::among(2048).size(512), at, 508);
         check(Stream { dst: SILENT, stamp: true, ..Stream::new() }, at, 60);
-        // The tag is in the frame, and XDP sees it; for TC the kernel has taken it out, and counts without.
+        // The tag is in the frame, and XDP sees it. For TC the kernel has removed it and does not count it.
         check(Stream { vlan: Some(7), ..Stream::new() }, at, if at == CountAt::Xdp { 60 } else { 56 });
     }
 }
@@ -75,7 +76,7 @@ fn a_hole_is_seen() {
     let (near, far) = wire();
     let mut generator = Generator::new(&near, "tx0", &Stream::new()).unwrap();
     let receiver = Receiver::new(&far, &["rx1".to_owned()], CountAt::Xdp, true).unwrap();
-    // Sequences are followed on each CPU by itself: stay on one.
+    // Sequences are checked on each CPU separately, so stay on one CPU.
     let _core = Pinned::to(0).unwrap();
     generator.send(100).unwrap();
     near.ip("link set tx0 down\n").unwrap();
@@ -90,7 +91,8 @@ fn a_hole_is_seen() {
 fn frames_are_good_udp() {
     let Some(_alone) = alone() else { return };
     let (near, far) = wire();
-    // Host 1001 as a real host: its stack takes the frames only if addresses, lengths and checksum are right.
+    // Host 1001 is a real host here: its stack accepts the frames only if addresses, lengths and checksum are
+    // correct.
     far.ip("link set rx1 address 02:4c:00:00:03:e9\naddr add 10.0.3.233/8 dev rx1\n").unwrap();
     let socket = {
         let _inside = far.enter().unwrap();
@@ -126,7 +128,8 @@ fn every_host_speaks() {
     };
     check(Order::Sequential, 0, 300, 300);
     check(Order::Sequential, 0x1_ff80, 256, 256);
-    // 64 hosts in 4,096 draws: that one is never drawn has a chance of 1 in 10^26, and the draw is the same each time.
+    // 64 hosts in 4,096 draws: the probability that one host is never drawn is 1 in 10^26, and the sequence is the
+    // same in each run.
     check(Order::Random, 500, 64, 4096);
 }
 
@@ -139,7 +142,7 @@ fn a_paced_stream_keeps_its_rate() {
         Generator::new(&near, "tx0", &Stream { rate_pps: Some(rate), ..Stream::new() }).unwrap();
     let start = Instant::now();
     generator.run_for(Duration::from_millis(100)).unwrap();
-    // However slow the machine, it is never too much: arrears of 50 us (one frame) are all that is made up for.
+    // Never too many, even on a slow machine: at most a delay of 50 us (one frame) is caught up.
     let due = start.elapsed().as_secs_f64() * f64::from(rate);
     let sent = generator.sent().unwrap() as f64;
     assert!(sent <= due + 2.0, "{sent} frames, {due} due");

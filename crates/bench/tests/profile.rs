@@ -1,4 +1,4 @@
-//! The profile of devices whose work is known: what a bridge spends its time on is the bridge.
+//! The profile of devices whose work is known: the time of a bridge must be attributed to the bridge.
 
 #![allow(clippy::unwrap_used)] // a failed step fails the test
 
@@ -8,7 +8,7 @@ use lanyard_bench::profile::{Args, run};
 use lanyard_bench::report::Outputs;
 use std::sync::{Mutex, PoisonError};
 
-/// Two runs at once would keep each other from the core that both of them send from.
+/// Runs one test at a time: two runs would take the sending core from each other.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn args(devices: &[&str], hosts: &[u32]) -> Args {
@@ -40,7 +40,7 @@ fn a_bridge_and_a_wire() {
         let sum: f64 = parts.iter().map(|(_, share)| share).sum();
         assert!((sum - 1.0).abs() < 1e-9, "{title}: {parts:?}");
     }
-    // Functions and programs have their names.
+    // Functions and programs appear by name.
     let functions = |beginning: &str| -> Vec<&str> {
         let bars = results.bars.iter().filter(|bars| bars.title.starts_with(beginning));
         bars.flat_map(|bars| bars.bars.iter().map(|(name, _)| name.as_str())).collect()

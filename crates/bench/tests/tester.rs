@@ -1,4 +1,4 @@
-//! The tester over wires: what it says of a trial is what happened.
+//! The tester over wires: the result of a trial must agree with what happened.
 
 #![allow(clippy::unwrap_used)] // a failed step fails the test
 
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// The right to send, or `None`, and the reason said, when this machine cannot run the test.
+/// Permission to send, or `None` when this machine cannot run the test; the reason is printed then.
 fn alone() -> Option<MutexGuard<'static, ()>> {
     if let Some(why) = cannot_measure() {
         println!("skipped: {why}");
@@ -59,7 +59,7 @@ fn lanyard() -> Executable {
     Executable::new(Some(&here.parent().unwrap().with_file_name("lanyard"))).unwrap()
 }
 
-/// Nothing lost, doubled, late, spoiled or strange.
+/// Asserts that no frame was lost, duplicated, late, corrupted or foreign.
 #[track_caller]
 fn assert_clean(outcome: &Outcome, frames: u64, what: &str) {
     assert_eq!((outcome.cut_short.as_deref(), outcome.unidentified), (None, 0), "{what}");
@@ -120,7 +120,7 @@ fn every_way_of_sending_makes_the_same_frames() {
             vec![(0, one), (0, other), (1, Stream { id: 2, ..one })]
         };
         for size in [84, 1518] {
-            // More than its queue takes at once.
+            // More frames than the queue takes at once.
             assert_clean(&wire.burst(both(size), 5000), 5000, &format!("{way:?} {size}"));
         }
     }
@@ -138,7 +138,8 @@ fn a_port_that_loses_what_xdp_sends_is_sent_to_by_socket() {
     assert!(engine.contains("socket: what XDP redirects here would be lost"), "{engine}");
 }
 
-/// Root of a user namespace may not load BPF: sockets send and receive, and the report says so.
+/// Root of a user namespace may not load BPF: the tester sends and receives through sockets, and the report
+/// says so.
 #[test]
 fn without_the_right_to_load_bpf_there_are_sockets() {
     let Some(_alone) = alone() else { return };
@@ -200,7 +201,8 @@ fn a_rate_is_kept_within_one_percent() {
         let outcome = wire.tester.trial(&Offer::new(vec![(0, stream)], Duration::from_millis(500))).unwrap();
         let (sent, due) = (outcome.streams[0].sent as f64, f64::from(rate) / 2.0);
         println!("{rate}: sent {sent} of {due}, {:.1}/s", outcome.streams[0].tx_pps());
-        // Never too much, however loaded the machine is; too little only when it had no time for us.
+        // Never too many frames, however loaded the machine is; too few only when the machine gave the sender
+        // no time.
         assert!(sent <= due + 2.0, "{rate}: {sent} sent, {due} due");
         assert_clean(&outcome, outcome.streams[0].sent, "a paced stream");
     }
@@ -236,7 +238,7 @@ fn a_link_that_goes_down_ends_the_trial_and_keeps_what_was_seen() {
     let why = outcome.cut_short.unwrap();
     assert!(why.contains("t0 is down") || why.contains("t1 has no link"), "{why}");
     assert!(outcome.streams[0].received > 0);
-    // Nothing to send from: an error, before anything is sent.
+    // A port that is down: an error before anything is sent.
     let why = wire.tester.trial(&offer).unwrap_err().to_string();
     assert!(why.contains("t0 is down"), "{why}");
     wire.near.ip("link set t0 up\n").unwrap();
@@ -288,7 +290,7 @@ fn every_device_under_test_is_crossed() {
                 if wire { &[(0, 0, 1), (1, 1, 0)] } else { &[(0, 0, 1), (1, 1, 2), (2, 2, 0)] };
             let offer = Offer::burst(ways.iter().copied().map(stream).collect(), 200);
             let mut outcome = bed.trial(&offer).unwrap();
-            // What forwards in a program may miss its turn on a busy machine.
+            // A device that forwards in a program may get no processor time on a busy machine.
             for _ in 0..if kind.own_threads() { 10 } else { 0 } {
                 if outcome.total(|s| s.lost()) > 0 {
                     outcome = bed.trial(&offer).unwrap();

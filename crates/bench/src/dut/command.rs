@@ -1,6 +1,6 @@
-//! Any device: commands bring it up and take it down.
+//! Any device that shell commands bring up and take down.
 //!
-//! Invariant: the second command runs whenever the first one was started, however that went.
+//! Invariant: the second command runs whenever the first one was started, even if the first one failed.
 
 use super::Device;
 use crate::os::Netns;
@@ -29,7 +29,7 @@ impl Commanded {
     /// Runs a line by the shell in `netns`, with the names of `ports` in `$PORTS`.
     ///
     /// # Errors
-    /// When it fails; the error carries what it said.
+    /// When it fails; the error contains its output.
     pub fn run(netns: &Netns, ports: &[String], line: &str) -> Result<String> {
         let mut command = std::process::Command::new("sh");
         netns.output(command.args(["-c", line]).env("PORTS", ports.join(" ")), "")

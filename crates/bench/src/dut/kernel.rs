@@ -1,4 +1,5 @@
-//! The kernel's bridge, as it comes: learning, no spanning tree, no multicast snooping (which the others have not).
+//! The kernel's bridge with its default settings: it learns, and runs no spanning tree. Multicast snooping is off,
+//! because the other devices have none.
 
 use super::Device;
 use crate::bed::Bed;

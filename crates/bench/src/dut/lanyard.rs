@@ -19,7 +19,7 @@ use tempfile::TempDir;
 
 /// Where the daemon keeps an instance's state.
 const STATE: &str = "/var/lib/lanyard";
-/// How long `lanyard run` may take to say `ready:`.
+/// The longest time from the start of `lanyard run` to its `ready:` line.
 const READY_LIMIT: Duration = Duration::from_secs(30);
 
 /// The VLAN the bench's ports are in.
@@ -42,7 +42,7 @@ impl Executable {
         Ok(Self(path, Vec::new()))
     }
 
-    /// The same, but the daemon is run by another program: `wrapper` and its arguments.
+    /// The same executable, run by another program: `wrapper` and its arguments.
     #[must_use]
     pub fn under(self, wrapper: &[String]) -> Self {
         Self(self.0, wrapper.to_vec())
@@ -59,7 +59,7 @@ impl Executable {
         }
     }
 
-    /// Why it cannot be measured, or `None`.
+    /// The reason why it cannot be measured, or `None`.
     #[must_use]
     pub fn unavailable(&self) -> Option<String> {
         let help = Command::new(&self.0).args(["run", "--help"]).stdin(Stdio::null()).output();
@@ -88,19 +88,20 @@ pub enum PortMode {
     Routed,
 }
 
-/// What a restarted daemon finds in place of its startup-config.
+/// The startup-config that a restarted daemon finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Startup {
     /// The configuration that is in force.
     AsBefore,
-    /// The same with two lines more: one that the syntax refuses, and one that the driver of the last port refuses.
+    /// The configuration that is in force, followed by two bad lines: a syntax error, and a setting that the driver
+    /// of the last port refuses.
     BadLines,
-    /// No file.
+    /// There is no file.
     Missing,
 }
 
 impl Startup {
-    /// The message by which the daemon reports what it has found.
+    /// The message by which the daemon reports this startup-config.
     #[must_use]
     pub const fn message(self) -> Option<&'static str> {
         match self {
@@ -152,7 +153,7 @@ impl Lanyard {
     /// Starts it on every port of `bed` and waits for its `ready:` line.
     ///
     /// # Errors
-    /// When it does not come up; the error carries what it said.
+    /// When it does not come up; the error contains its output.
     pub fn up(bed: &Bed, executable: &Executable, hook: Hook, ports: PortMode) -> Result<Self> {
         let instance = name_instance();
         let mut lanyard =
@@ -174,7 +175,7 @@ impl Lanyard {
     /// Starts it in `netns` with a startup-config and waits for its `ready:` line.
     ///
     /// # Errors
-    /// When it does not come up; the error carries what it said.
+    /// When it does not come up; the error contains its output.
     pub fn with_config(netns: &Netns, executable: &Executable, instance: &str, config: &str) -> Result<Self> {
         let mut lanyard = Self::prepare(netns, executable, Hook::Auto, instance.to_owned(), config)?;
         lanyard.start()?;
@@ -212,7 +213,7 @@ impl Lanyard {
     /// Starts the daemon and waits for its `ready:` line.
     ///
     /// # Errors
-    /// When it ends, or says nothing in time.
+    /// When the daemon ends, or prints no `ready:` line in time.
     pub fn start(&mut self) -> Result<()> {
         let started_ns = monotonic_ns()?;
         let mut command = self.executable.daemon();
@@ -228,12 +229,12 @@ impl Lanyard {
         Ok(())
     }
 
-    /// `kill -9`.
+    /// Kills the daemon by SIGKILL.
     pub fn kill(&mut self) {
         self.daemon = None;
     }
 
-    /// What the next daemon finds in place of its startup-config; `last_port` is one of the bed's.
+    /// Writes or removes the startup-config that the next daemon finds; `last_port` is one of the bed's.
     ///
     /// # Errors
     /// When the file cannot be written or removed.
@@ -242,7 +243,7 @@ impl Lanyard {
         match found {
             Startup::AsBefore => std::fs::write(&self.config, text)?,
             Startup::BadLines => {
-                // A veth has no speed to set.
+                // A veth has no speed that could be set, so the driver refuses this line.
                 let bad = format!("no such command\ninterface {last_port}\n speed 100\n");
                 std::fs::write(&self.config, text.clone() + &bad)?;
             }
@@ -290,10 +291,10 @@ impl Lanyard {
         Ok(self.daemon.as_ref().context("lanyard does not run")?.process.0.id())
     }
 
-    /// The output of one command of its command line.
+    /// The output of one CLI command.
     ///
     /// # Errors
-    /// When it is refused.
+    /// When the command is refused.
     pub fn show(&self, line: &str) -> Result<String> {
         let mut command = Command::new(&self.executable.0);
         self.netns.output(command.args(["cli", "--instance", &self.instance, "-c", line]), "")
@@ -323,7 +324,8 @@ impl Device for Lanyard {
     }
 }
 
-/// Reset by `kill -9` of the daemon and a new one, which ends with the thread that started it.
+/// A reset is `kill -9` of the daemon and the start of a new one. The new daemon ends together with the
+/// thread that started it.
 impl Resets for Lanyard {
     fn reset(&mut self) -> Result<()> {
         self.kill();
@@ -341,7 +343,7 @@ impl Drop for Lanyard {
         if let Err(why) = self.detach() {
             eprintln!("lanyard bench: instance {} may be left behind: {why:#}", self.instance);
         }
-        // The directory holds the base address for a next start, which this instance will not have.
+        // The directory holds the base MAC address for the next start. This instance has no next start.
         let _ = std::fs::remove_dir_all(Path::new(STATE).join(&self.instance));
     }
 }

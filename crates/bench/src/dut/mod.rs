@@ -25,12 +25,12 @@ pub trait Device {
         String::new()
     }
 
-    /// How to reset it; `None` for a device that can only be taken down.
+    /// The way to reset it; `None` for a device that can only be taken down.
     fn resets(&mut self) -> Option<&mut dyn Resets> {
         None
     }
 
-    /// For a router: the MAC address to which frames are sent at a port, numbered from 0.
+    /// The MAC address to which a router's hosts send frames at a port, numbered from 0; `None` for a bridge.
     fn router_mac(&self, _port: usize) -> Option<[u8; 6]> {
         None
     }
@@ -38,7 +38,8 @@ pub trait Device {
 
 /// A device that can be reset while frames go through it.
 pub trait Resets: Send {
-    /// Resets it as hard as can be (RFC 6201), from another thread than the one that brought it up.
+    /// Resets the device without an orderly shutdown (RFC 6201). Called from another thread than the one that
+    /// brought it up.
     ///
     /// # Errors
     /// When it does not come back.
@@ -51,9 +52,9 @@ pub trait Resets: Send {
     fn after_reset(&mut self) -> Result<()>;
 }
 
-/// The addresses of a router under test at its port `number`: IPv4 with a /16, IPv6 with a /64.
-/// Hosts whose numbers begin with `number + 1` are behind that port; the router has one of their
-/// addresses, near the end.
+/// The addresses of a router under test at its port `number`: IPv4 with a /16, IPv6 with a /64. Hosts whose
+/// numbers begin with `number + 1` are behind that port. The router has an address of the same range, near
+/// its end.
 #[must_use]
 pub fn router_address(number: usize) -> (String, String) {
     (format!("10.{}.255.254", number + 1), format!("2001:2:0:{:x}::fffe", number + 1))
@@ -78,7 +79,7 @@ pub enum Kind {
     BareXdp,
     /// Lanyard.
     Lanyard(Hook),
-    /// The kernel, routing.
+    /// The kernel as a router.
     Router,
     /// Lanyard, routing between VLAN interfaces: one for each port.
     LanyardRouter(Hook),
@@ -95,9 +96,9 @@ pub enum Hook {
     TcPeer,
     /// `hook xdp`.
     Xdp,
-    /// Left to Lanyard.
+    /// Lanyard chooses.
     Auto,
-    /// The soft plane: in the daemon.
+    /// The soft plane, which forwards in the daemon's process.
     Soft,
 }
 
@@ -123,7 +124,7 @@ impl Kind {
     /// The device of this name.
     ///
     /// # Errors
-    /// When there is none; says which there are.
+    /// When there is none; the error lists the names.
     pub fn named(name: &str) -> Result<Self> {
         match Self::ALL.into_iter().find(|kind| kind.name() == name) {
             Some(kind) => Ok(kind),
@@ -140,7 +141,7 @@ impl Kind {
         matches!(self, Self::Router | Self::LanyardRouter(_))
     }
 
-    /// True for those that redirect from XDP, which lets receivers and senders keep to it, too.
+    /// True for those that redirect from XDP. Receivers and senders can then use XDP too.
     #[must_use]
     pub const fn in_xdp(self) -> bool {
         matches!(self, Self::BareXdp | Self::Lanyard(Hook::Xdp) | Self::LanyardRouter(Hook::Xdp))
@@ -176,7 +177,7 @@ impl Kind {
         }
     }
 
-    /// Why this machine cannot run it, or `None`.
+    /// The reason why this machine cannot run it, or `None`.
     #[must_use]
     pub fn unavailable(self, lanyard: &Executable) -> Option<String> {
         let needs_bpf = match self {

@@ -1,7 +1,7 @@
 //! Open vSwitch, private to the bench: netdev datapath, AF_XDP ports, its own database and run directory.
 //!
-//! Read first: Open vSwitch, "Open vSwitch with AF_XDP". Its poll thread spins on a core of its own, the last one,
-//! so it gets more of the machine than the others, which forward on the generator's core.
+//! Read first: Open vSwitch, "Open vSwitch with AF_XDP". Its poll thread spins on a core of its own, the last one.
+//! It therefore uses more of the machine than the other devices, which forward on the generator's core.
 
 use super::Device;
 use crate::bed::Bed;
@@ -16,7 +16,7 @@ const VSWITCHD: [&str; 2] = ["/usr/sbin/ovs-vswitchd", "/usr/lib/openvswitch-swi
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Why this machine cannot run it, or `None`.
+/// The reason why this machine cannot run it, or `None`.
 pub fn unavailable() -> Option<String> {
     if !Path::new(SCHEMA).exists() || !VSWITCHD.iter().any(|p| Path::new(p).exists()) {
         return Some("no Open vSwitch (Debian: apt-get install openvswitch-switch)".to_owned());

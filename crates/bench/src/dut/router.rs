@@ -1,4 +1,5 @@
-//! The kernel as a router between its ports: every port an address, forwarding on, nothing else.
+//! The kernel as a router between its ports: every port has an address, and forwarding is on. Nothing else is
+//! configured.
 
 use super::{Device, mac_of, router_address};
 use crate::bed::Bed;
@@ -11,12 +12,12 @@ pub struct Router {
 }
 
 impl Router {
-    /// Makes it.
+    /// Brings the router up.
     pub fn up(bed: &Bed) -> Result<Self> {
         let ports = bed.ports();
         let sysctl = |name: &str, value: &str| bed.switch.sysctl(name, value);
         sysctl("net/ipv4/ip_forward", "1")?;
-        // Frames come from connected networks, but their hosts do not exist.
+        // The frames come from connected networks, but their hosts do not exist and answer no ARP.
         sysctl("net/ipv4/conf/all/rp_filter", "0")?;
         // Absent when the kernel has no IPv6.
         let six = sysctl("net/ipv6/conf/all/forwarding", "1").is_ok();

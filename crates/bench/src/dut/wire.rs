@@ -1,4 +1,4 @@
-//! A wire by each means the kernel has: `bpf/wire.bpf.c` between `p0` and `p1`, both ways.
+//! A wire by each mechanism of the kernel: `bpf/wire.bpf.c` between `p0` and `p1`, in both directions.
 
 use super::Device;
 use crate::bed::Bed;
@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow, ensure};
 use libbpf_rs::{MapCore, MapFlags, Object};
 use zerocopy::IntoBytes;
 
-/// By which means frames cross.
+/// The mechanism by which frames cross the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Means {
     Tc,

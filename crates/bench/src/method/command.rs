@@ -1,8 +1,7 @@
-//! `lanyard bench rfc2544`, `rfc2889` and `overload`: their arguments, and the conduct of such a
-//! run.
+//! `lanyard bench rfc2544`, `rfc2889` and `overload`: their arguments, and the course of a run.
 //!
-//! Invariants: arguments and files are checked before anything is created. Whatever ends the run,
-//! the results so far are printed and written.
+//! Invariants: arguments and files are checked before anything is created. However the run ends, the results
+//! so far are printed and written.
 
 use super::devices::{Chosen, DeviceArgs};
 use super::flow::Pattern;
@@ -17,36 +16,37 @@ use anyhow::{Result, bail, ensure};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// What all three have.
+/// Arguments that all three commands have.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Method")]
 pub struct MethodArgs {
     /// Frame sizes with FCS, 64-9216
     #[arg(long, value_name = "BYTES,...", value_delimiter = ',')]
     pub sizes: Vec<usize>,
-    /// Rounds, 1-1000 (default 3): each is a figure, and `bench compare` wants five to tell a few percent
+    /// Rounds, 1-1000 (default 3): each round gives one figure; `bench compare` needs about five to show a
+    /// difference of a few percent
     #[arg(long, value_name = "N")]
     pub rounds: Option<usize>,
     /// Length of a trial in milliseconds, 50-600000 (default 500)
     #[arg(long, value_name = "MS", conflicts_with = "rfc_durations")]
     pub window: Option<u64>,
-    /// Few sizes, short trials, two rounds: a look, not a result
+    /// Few sizes, short trials, two rounds: for a first impression, not for a published result
     #[arg(long, conflicts_with = "rfc_durations")]
     pub quick: bool,
-    /// Durations as the RFCs have them: trials of 60 s, latency for 120 s and 20 times; hours
+    /// The durations of the RFCs: trials of 60 s, latency for 120 s, 20 times; takes hours
     #[arg(long)]
     pub rfc_durations: bool,
-    /// The part of the frames that may be lost in a trial that passes, in percent, 0-50
+    /// Loss in percent, 0-50, that a trial may have and still pass
     #[arg(long, value_name = "PERCENT")]
     pub loss_tolerance: Option<f64>,
-    /// How finely to search, in percent of the figure, 0.01-50
+    /// The precision of the search, in percent of the figure, 0.01-50
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
     pub resolution: f64,
     /// Trials that must agree before a load is judged, 1-9: 1 is the RFC's search, 2 is the best of three
     #[arg(long, value_name = "N")]
     pub votes: Option<u32>,
-    /// Trials of one search at most, 5-1000 (default 22, which keeps two devices' table of seven sizes under 15 minutes; 60
-    /// with --rfc-durations): one that needs more tells how finely it knows
+    /// The most trials of one search, 5-1000 (default 22, which keeps a table of seven sizes and two devices under 15
+    /// minutes; 60 with --rfc-durations); a search that needs more reports its precision
     #[arg(long, value_name = "N")]
     pub trials: Option<u32>,
     /// Hosts behind each port, 1-65000
@@ -78,13 +78,13 @@ pub struct Rfc2544Args {
     /// Steps of the frame loss test in percent of the greatest rate, 1-10
     #[arg(long, value_name = "PERCENT", default_value_t = 10.0)]
     pub loss_step: f64,
-    /// Check the payload of every frame (RFC 2544, 10), at some cost to the tester
+    /// Check the payload of every frame (RFC 2544, 10); the tester then sends more slowly
     #[arg(long)]
     pub verify: bool,
-    /// How it is measured
+    /// How to measure.
     #[command(flatten)]
     pub method: MethodArgs,
-    /// What is measured
+    /// The devices to measure.
     #[command(flatten)]
     pub devices: DeviceArgs,
     /// Where the reports go
@@ -110,19 +110,19 @@ pub struct Rfc2889Args {
     /// The most addresses that the capacity test tries, 1-8000000
     #[arg(long, value_name = "N", default_value_t = 65_536)]
     pub addresses: u32,
-    /// Addresses per second in the capacity test: few enough for any device
+    /// Addresses per second in the capacity test; choose a rate that every device can learn
     #[arg(long, value_name = "PPS", default_value_t = 50_000)]
     pub learning_pps: u32,
-    /// How long a device given by --ports remembers an address, in seconds
+    /// The time in seconds for which a device given by --ports remembers an address
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     pub ageing: u64,
     /// Steps down from the maximum load in percent of it, 1-50
     #[arg(long, value_name = "PERCENT", default_value_t = 10.0)]
     pub load_step: f64,
-    /// How it is measured
+    /// How to measure.
     #[command(flatten)]
     pub method: MethodArgs,
-    /// What is measured
+    /// The devices to measure.
     #[command(flatten)]
     pub devices: DeviceArgs,
     /// Where the reports go
@@ -139,16 +139,16 @@ pub struct Rfc2889Args {
         processor is. A device that loses no throughput past the knee keeps 100 % of the most it forwards."
 )]
 pub struct OverloadArgs {
-    /// Offered loads in percent of the saturating one, ascending
+    /// Offered loads in percent of the saturating load, ascending
     #[arg(long, value_name = "PERCENT,...", value_delimiter = ',')]
     pub loads: Vec<f64>,
     /// Route between the ports instead of bridging
     #[arg(long)]
     pub routed: bool,
-    /// How it is measured
+    /// How to measure.
     #[command(flatten)]
     pub method: MethodArgs,
-    /// What is measured
+    /// The devices to measure.
     #[command(flatten)]
     pub devices: DeviceArgs,
     /// Where the reports go
@@ -229,7 +229,8 @@ fn percent(name: &str, value: f64, least: f64, most: f64) -> Result<f64> {
 /// Runs `lanyard bench rfc2544`.
 ///
 /// # Errors
-/// For bad arguments, without the rights to measure, on ctrl-C or when no device is left; what was found is told before.
+/// For bad arguments, without the rights to measure, on ctrl-C or when no device is left. The results so far have been
+/// printed by then.
 pub fn rfc2544(args: &Rfc2544Args) -> Result<ExitCode> {
     let method = &args.method;
     let tests = match (args.tests.is_empty(), method.quick) {
@@ -311,7 +312,7 @@ pub fn overload(args: &OverloadArgs) -> Result<ExitCode> {
     let plan = overload::Plan {
         sizes: method.sizes(&[64])?,
         rounds: method.rounds()?,
-        // A software device loses a frame occasionally long before it is saturated.
+        // A software device loses a frame now and then long before it is saturated.
         precision: method.precision(0.1)?,
         hosts: method.check_hosts()?,
         steps,

@@ -1,8 +1,7 @@
-//! The devices of a run, from the command line: made by the bench, by commands, or existing between
-//! given ports.
+//! The devices of a run, from the command line: created by the bench, brought up by shell commands, or
+//! already present between given ports.
 //!
-//! Invariant: a device that does not come up is reported with the reason, and the others are
-//! measured.
+//! Invariant: a device that does not come up is reported with the reason, and the others are measured.
 
 use super::Subject;
 use crate::dut::{Executable, Hook, Kind};
@@ -16,7 +15,7 @@ use anyhow::{Context, Result, bail, ensure};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What is measured, for every subcommand that measures devices.
+/// The arguments by which every subcommand chooses its devices.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Devices under test")]
 pub struct DeviceArgs {
@@ -31,16 +30,16 @@ pub struct DeviceArgs {
     /// The command that takes it down again
     #[arg(long, value_name = "COMMAND", requires = "dut_up")]
     pub dut_down: Option<String>,
-    /// What the device of --dut-up or --ports is called in reports
+    /// The name of the device of --dut-up or --ports in reports
     #[arg(long, value_name = "NAME", default_value = "given")]
     pub dut_name: String,
-    /// Measure whatever joins these interfaces (a switch between two NICs), instead of making any
+    /// Measure the device that connects these interfaces (a switch between two NICs), instead of creating one
     #[arg(long, value_name = "INTERFACE,...", value_delimiter = ',', conflicts_with = "dut")]
     pub ports: Vec<String>,
     /// For --ports, the device's MAC address at each port, if it routes
     #[arg(long, value_name = "MAC,...", value_delimiter = ',', requires = "ports", value_parser = mac)]
     pub router_mac: Vec<[u8; 6]>,
-    /// How devices are reset, where they are: a shell command (default for Lanyard: kill -9 and a new daemon)
+    /// A shell command that resets the device (default for Lanyard: kill -9 and a new daemon)
     #[arg(long, value_name = "COMMAND")]
     pub reset: Option<String>,
     /// The lanyard to measure (default: this one)
@@ -52,23 +51,24 @@ pub struct DeviceArgs {
     /// The core that polls the device's ports (default: the last)
     #[arg(long, value_name = "CORE")]
     pub device_core: Option<usize>,
-    /// Poll the device's ports on the core that sends: what it can't take is not sent, so nothing is ever lost
+    /// Poll the device's ports on the core that sends: the tester then sends only what the device can take, so
+    /// no frame is lost
     #[arg(long, conflicts_with = "device_core")]
     pub inline: bool,
 }
 
-/// MAC address of a router, as people write them.
+/// Parses the MAC address of a router.
 fn mac(text: &str) -> Result<[u8; 6], String> {
     let bytes: Vec<u8> =
         text.split([':', '-']).filter_map(|part| u8::from_str_radix(part, 16).ok()).collect();
     <[u8; 6]>::try_from(bytes).map_err(|_| "not a MAC address".to_owned())
 }
 
-/// A device and how to make it again.
+/// A device, and the arguments to create it again.
 struct Bench {
     bed: Option<TestBed>,
     make: Box<dyn Fn() -> Result<TestBed>>,
-    /// True if it was made again, so that it has forgotten everything.
+    /// True if the device was created again and has no learned addresses.
     remade: bool,
     reset: Option<String>,
 }
@@ -110,7 +110,7 @@ impl Subject for Bench {
         self.bed.as_ref().and_then(|bed| bed.router_mac(port))
     }
 
-    /// Stops and restarts the device: the way to forget addresses that works for every device.
+    /// Stops and restarts the device. This makes every kind of device forget its addresses.
     fn forget(&mut self) -> Result<bool> {
         if self.remade {
             self.bed = None;
@@ -129,7 +129,7 @@ impl Subject for Bench {
 pub struct Devices {
     /// Each with its name.
     pub up: Vec<(String, Box<dyn Subject>)>,
-    /// Why the others are not there.
+    /// The devices that did not come up, with the reasons.
     pub down: Vec<DeviceNote>,
 }
 
@@ -142,8 +142,8 @@ pub struct Chosen {
 }
 
 impl DeviceArgs {
-    /// Checks the arguments: `ports` ports per device, bridging or routing, `default`s when no
-    /// device is named.
+    /// Checks the arguments: `ports` ports per device, bridging or routing, `default`s when no device is
+    /// named.
     ///
     /// # Errors
     /// For unknown devices or cores.
@@ -194,8 +194,8 @@ impl DeviceArgs {
 }
 
 impl Chosen {
-    /// Switches to measuring through sockets, where BPF is not available, and notes what this means
-    /// for the figures.
+    /// Switches to measuring through sockets, where BPF is not available, and notes the effect on the
+    /// figures.
     pub fn by_sockets(&mut self, results: &mut Results, why: &str) {
         // Threads of other processes cannot be pinned either.
         self.setup.device_core = None;
@@ -216,7 +216,7 @@ impl Chosen {
         ));
     }
 
-    /// For the report: what the figures depend on.
+    /// Adds the settings that the figures depend on to the report.
     pub fn describe(&self, results: &mut Results) {
         results.parameter("mode", if self.routed { "routed" } else { "bridged" });
         let ports = if self.args.ports.is_empty() { self.setup.ports } else { self.args.ports.len() };
@@ -291,8 +291,8 @@ impl Chosen {
     }
 }
 
-/// A device that was started and, where its tester's own latency can be measured without it,
-/// calibrated.
+/// Starts a device and, where the tester's own latency can be measured without the device, calibrates the
+/// tester.
 fn made(
     reset: Option<String>,
     remade: bool,
@@ -317,7 +317,7 @@ fn made(
     Ok(Bench { bed, make: Box::new(make), remade, reset })
 }
 
-/// Where frames that pass this device are received and checked.
+/// The hook at which frames that pass this device are received and checked.
 fn count_at(kind: Kind) -> CountAt {
     if kind.in_xdp() { CountAt::Xdp } else { CountAt::Tc }
 }

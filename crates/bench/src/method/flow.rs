@@ -11,7 +11,8 @@ use crate::tester::trial::{Offer, Outcome};
 /// The least rate of a stream, frames per second: the generator's.
 pub const RATE_MIN: f64 = 100.0;
 
-/// Rate at which hosts send before a trial: some devices learn in a thread of their own.
+/// The rate at which hosts send before a trial. It is low because some devices learn in a thread of their
+/// own.
 const LEARNING_PPS: u32 = 20_000;
 
 /// The load at which flows are offered.
@@ -101,7 +102,7 @@ impl Flows {
         Self(flows)
     }
 
-    /// Port 0 to everyone by broadcast.
+    /// One flow from port 0 to every other port by broadcast.
     #[must_use]
     pub fn broadcast(ports: usize, template: &Template) -> Self {
         let stream = Stream {
@@ -124,7 +125,7 @@ impl Flows {
         self.0.iter().map(|flow| (flow.from, Stream { rate_pps: rate(flow), ..flow.stream })).collect()
     }
 
-    /// Offers that make every host known: its first frame in each direction, port by port.
+    /// Offers that make every host known: one first frame from each host in each direction, port by port.
     #[must_use]
     pub fn learning(&self) -> Vec<Offer> {
         let mut offers: Vec<(usize, u32, Offer)> = Vec::new();
@@ -180,7 +181,7 @@ impl Flows {
             sent += stream.sent * copies;
             arrived += here.min(stream.sent * copies);
         }
-        // Frames that the tester had no time to check have passed the device.
+        // Frames that the tester had no time to check have still passed the device.
         let missed = outcome.missed.min(sent - arrived);
         if arrived > 0 {
             delivered *= (arrived + missed) as f64 / arrived as f64;
@@ -192,7 +193,7 @@ impl Flows {
         Seen { offered: offered / senders, delivered: delivered / senders, loss, stolen }
     }
 
-    /// Frames that arrived at ports where nobody sent them: flooded, or forwarded wrongly.
+    /// Frames that arrived at a port to which no stream sends them: they were flooded, or forwarded wrongly.
     #[must_use]
     pub fn strays(&self, outcome: &Outcome) -> u64 {
         let strays = self.0.iter().zip(&outcome.streams).map(|(flow, stream)| {

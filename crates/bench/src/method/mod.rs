@@ -1,9 +1,9 @@
-//! The procedures of RFC 2544 and RFC 2889: what they need of a device and its tester, and how devices take turns.
+//! The procedures of RFC 2544 and RFC 2889: the interface to a device and its tester, and the rotation of the devices.
 //!
-//! Read first: `trial.rs` (what a trial is), [`search`], then a procedure. A procedure knows a [`Subject`] and nothing
-//! of the operating system, so each is proved against simulated devices (`sim`). Invariants: devices take turns trial
-//! by trial, so all see the same machine; a device that breaks is left out and the others go on; whatever ends a run,
-//! what was found is kept.
+//! Read first: `trial.rs` (what a trial is), [`search`], then a procedure. A procedure uses only the trait [`Subject`]
+//! and nothing of the operating system, so each one is tested against simulated devices (`sim`). Invariants: devices
+//! take turns trial by trial, so all of them are measured under the same conditions. A device that breaks is left out,
+//! and the others continue. However a run ends, the results so far are kept.
 
 pub mod command;
 pub mod devices;
@@ -32,7 +32,7 @@ pub trait Subject {
     /// The tester.
     fn tester(&mut self) -> &mut dyn Tester;
 
-    /// What the device says about itself. May be empty.
+    /// The device's description of itself. May be empty.
     fn detail(&self) -> String {
         String::new()
     }
@@ -84,7 +84,7 @@ pub struct Timing {
     pub window: Duration,
     /// How long receivers listen after the last frame.
     pub settle: Duration,
-    /// The device's rest after a trial that lost frames.
+    /// The pause that the device gets after a trial that lost frames.
     pub rest: Duration,
     /// The stream of a latency trial.
     pub latency: Duration,
@@ -103,7 +103,7 @@ impl Timing {
         Self { window: s(60), settle: s(2), rest: s(5), latency: s(120), overload: s(60), reset: s(120) }
     }
 
-    /// Trials of `window`, with everything else in proportion.
+    /// Trials of `window`; all other durations are in proportion to it.
     #[must_use]
     pub fn short(window: Duration) -> Self {
         let rest = (window / 4).max(Duration::from_millis(50));
@@ -161,10 +161,10 @@ pub struct Turn<'a> {
     learned: &'a mut Learned,
 }
 
-/// How often a trial that could not begin is tried again.
+/// How many times a trial that could not begin is repeated.
 const BEGIN_AGAIN: usize = 2;
 
-/// What a device did to frames besides losing them, and in how many trials.
+/// Faults of a device other than loss, and the number of trials in which each occurred.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Integrity {
     trials: u64,
@@ -172,16 +172,16 @@ struct Integrity {
     duplicated: u64,
     reordered: u64,
     corrupted: u64,
-    /// Frames that arrived where nobody sent them.
+    /// Frames that arrived at a port to which no stream sends them.
     strays: u64,
-    /// Frames that arrived while the tester had no time.
+    /// Frames that arrived but that the tester had no time to check.
     missed: u64,
     /// Trials with steal time.
     stolen: u64,
 }
 
 impl Integrity {
-    /// A remark about the device, if a reader must know something.
+    /// A remark about these faults for the report, or `None` without any.
     fn said(&self) -> Option<String> {
         let kinds = [
             ("arrived twice", self.duplicated),
@@ -206,9 +206,8 @@ impl Integrity {
 }
 
 impl Turn<'_> {
-    /// Sends one frame from every host of the flows, in both directions, so that nothing has to be
-    /// flooded (RFC 2544, 23; RFC 2889, 5.1.3). Does nothing if the hosts were learned a moment
-    /// ago.
+    /// Sends one frame from every host of the flows, in both directions, so that nothing has to be flooded
+    /// (RFC 2544, 23; RFC 2889, 5.1.3). Does nothing if the hosts sent a short time ago.
     ///
     /// # Errors
     /// When the tester cannot send.
@@ -283,7 +282,7 @@ impl Turn<'_> {
         Ok(outcome)
     }
 
-    /// A rest after loss.
+    /// Pauses after a trial that lost frames.
     ///
     /// # Errors
     /// On ctrl-C.
@@ -355,7 +354,7 @@ impl<'a> Run<'a> {
         self.bar.enable_steady_tick(Duration::from_millis(500));
     }
 
-    /// Shows what is being done.
+    /// Shows a status message on the progress bar.
     pub fn say(&self, what: impl Into<String>) {
         let what: String = what.into();
         self.bar.set_message(what);
@@ -474,8 +473,7 @@ impl<'a> Run<'a> {
         Ok(found)
     }
 
-    /// Ends the progress bar and returns the results; `why` says why the run ended early, if it
-    /// did.
+    /// Ends the progress bar and returns the results; `why` is the reason if the run ended early.
     pub fn finish(mut self, why: Option<String>) -> Results {
         self.bar.finish_and_clear();
         for slot in &self.slots {
@@ -491,7 +489,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// A load for the progress bar.
+/// Formats a load for the progress bar.
 fn short(load: f64) -> String {
     match load {
         l if l >= 1e6 => format!("{:.3} M", l / 1e6),
@@ -500,7 +498,7 @@ fn short(load: f64) -> String {
     }
 }
 
-/// What a figure is: for [`record`].
+/// The description of a figure, for [`record`].
 #[derive(Debug, Clone, Copy)]
 pub struct Figure<'a> {
     /// The test.
@@ -511,7 +509,7 @@ pub struct Figure<'a> {
     pub clause: &'a str,
     /// Unit.
     pub unit: Unit,
-    /// Which way it is good.
+    /// Whether higher or lower figures are better.
     pub better: Better,
     /// Place on an axis.
     pub at: Option<(Axis, f64)>,
@@ -525,8 +523,8 @@ pub fn record<'r>(results: &'r mut Results, what: &Figure, device: &str, value: 
     series
 }
 
-/// Adds what a search found, in the unit of the figure (`factor` times that of the search), with what is to be known
-/// about how it ended.
+/// Adds the result of a search, in the unit of the figure (`factor` times that of the search), with a remark on how
+/// the search ended if it did not end normally.
 pub fn record_found<'r>(
     results: &'r mut Results,
     what: &Figure,
@@ -548,7 +546,7 @@ pub fn record_found<'r>(
     series
 }
 
-/// The limits of a search for a rate, in frames per second and sending port.
+/// The limits of a search for a rate in frames per second of each sending port.
 #[must_use]
 pub fn rate_limits(turn: &mut Turn, flows: &Flows, frame_bytes: usize, precision: Precision) -> Limits {
     Limits {

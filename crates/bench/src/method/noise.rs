@@ -1,4 +1,4 @@
-//! Reproducible random numbers, for tests of what has to cope with noise.
+//! Reproducible random numbers, for tests of procedures that must tolerate noise.
 
 /// A random number generator: xorshift64*.
 pub struct Noise(u64);

@@ -1,9 +1,10 @@
-//! More load than a device can take, in steps through twice its saturation: what it still forwards, how late, and what
-//! its processors do.
+//! Loads up to twice a device's saturation, in steps: the rate that the device still forwards, its latency, and the
+//! load of its processors.
 //!
-//! Read first: RFC 2285, 3.5.2 and 3.5.3 (overload behaviour); J. T. Yu, "Performance Evaluation of Linux Bridge" (2004),
-//! for the table whose shape this is. Invariant: saturation is found by the same search as a throughput, with the loss
-//! that is allowed said, and once for all rounds, so that every step means the same load in each.
+//! Read first: RFC 2285, 3.5.2 and 3.5.3 (overload behaviour); J. T. Yu, "Performance Evaluation of Linux Bridge"
+//! (2004), whose table has the same form. Invariant: saturation is found by the same search as a throughput, with the
+//! allowed loss stated in the report. It is searched once for all rounds, so every step means the same load in each
+//! round.
 
 use super::flow::{Flows, Load, Pattern, Template};
 use super::search::{End, Search};
@@ -12,11 +13,11 @@ use crate::report::{Axis, Better, Key, Row, Target, Unit};
 use crate::tester::traffic::Stream;
 use anyhow::Result;
 
-/// Offered loads as parts of the saturating one.
+/// Offered loads as parts of the saturating load.
 pub const STEPS: [f64; 12] = [0.1, 0.25, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0];
-/// If less than this part of a load was offered, the tester could not offer it.
+/// If the tester offered less than this part of a load, the load was beyond the tester.
 const OFFERED_ENOUGH: f64 = 0.97;
-/// The part of its greatest rate that Lanyard has to forward at the greatest load.
+/// The part of its greatest rate that Lanyard must still forward at the greatest load.
 const KEPT: Target = Target::AtLeast(0.95);
 
 /// What is to be measured.
@@ -26,7 +27,7 @@ pub struct Plan {
     pub sizes: Vec<usize>,
     /// How often.
     pub rounds: usize,
-    /// How saturation is searched.
+    /// The precision of the search for saturation.
     pub precision: Precision,
     /// Hosts behind each port.
     pub hosts: u32,
@@ -121,8 +122,8 @@ fn one(
     let wanted = saturation * step;
     let mut outcome = turn.trial(&flows, Load::Rate(wanted))?;
     if step > 1.0 && flows.seen(&outcome).offered < wanted * OFFERED_ENOUGH {
-        // Stamps and pacing cost the generator time; without them it may reach a load that it
-        // otherwise could not.
+        // Stamps and pacing cost the generator time. Without them it may reach a load that it could not reach
+        // otherwise.
         turn.rest()?;
         flows.0.iter_mut().for_each(|flow| flow.stream.stamp = false);
         let unpaced = turn.trial(&flows, Load::Everything)?;
@@ -170,8 +171,8 @@ fn percentile(outcome: &crate::tester::trial::Outcome, percent: f64) -> Option<f
     outcome.latency().percentile(percent).map(|ns| ns as f64 / 1e3)
 }
 
-/// Holds each device's rate at the greatest load against its greatest rate at any load: one row per device. Only Lanyard's
-/// devices (their names begin with `lanyard`) have a target.
+/// Compares each device's rate at the greatest load with its greatest rate at any load: one row per device. Only
+/// Lanyard's devices (their names begin with `lanyard`) have a target.
 fn kept(run: &mut Run, size: usize) {
     let case = format!("{size} B");
     for index in 0..run.devices() {
@@ -229,8 +230,7 @@ mod tests {
         Key::new(test, case, device).at(Axis::Load, step)
     }
 
-    /// One device keeps its rate under overload, the other one loses half of it, as in the paper's
-    /// table.
+    /// One device keeps its rate under overload. The other one loses half of it, as in the paper's table.
     #[test]
     fn a_collapse_is_seen_and_a_plateau_is_one() {
         let models = [("keeps", Model::new(1e6)), ("collapses", Model { collapse: 0.5, ..Model::new(1e6) })];
@@ -255,7 +255,7 @@ mod tests {
         assert_eq!(ids, ["kept-keeps-64", "kept-collapses-64"]);
     }
 
-    /// What Lanyard keeps is held against a target; what other devices keep is only reported.
+    /// Lanyard's rate under overload has a target; the rates of other devices are only reported.
     #[test]
     fn only_lanyard_has_a_target() {
         let falls = || Model { collapse: 0.5, ..Model::new(1e6) };
@@ -267,7 +267,7 @@ mod tests {
         assert!(results.missed() && results.table().contains("| MISS"), "{}", results.table());
     }
 
-    /// The generator reaches 130 %: what was offered instead of 200 % is said.
+    /// The generator reaches 130 %: the report states the load that was really offered instead of 200 %.
     #[test]
     fn a_tester_that_cannot_overload_says_so() {
         let mut run = run(&[("dut", Model { tester_pps: 1.3e6, ..Model::new(1e6) })], 2);

@@ -1,20 +1,21 @@
-//! The search for the greatest load that a device takes, apart from the trials: it says what to try, and is told.
+//! The search for the greatest load that a device takes. It runs no trials itself: [`Search::next`] names the next
+//! load, and [`Search::record`] takes the result of the trial.
 //!
 //! Read first: RFC 2544, 26.1 (throughput: the fastest rate at which no frame is lost); MLRsearch
-//! (draft-ietf-bmwg-mlrsearch), from which two ideas are taken: what a device forwards of too much is the best guess at
-//! what it can take, and a load is judged by several trials, since on a computer that does other things, too, any
-//! trial may lose a frame. Invariant: the answer has passed, and a load at most one step above it has failed, by a
-//! majority of trials each; whatever the device does, the search ends. A trial that lost frames while the machine's host ran
-//! somebody else is made again.
+//! (draft-ietf-bmwg-mlrsearch), from which two ideas are taken. First, the rate that an overloaded device forwards is
+//! the best first guess at its throughput. Second, a load is judged by several trials, because on a computer with other
+//! work any single trial may lose a frame. Invariant: the answer has passed, and a load at most one step above it has
+//! failed, by a majority of trials each. The search ends for every device. A trial that lost frames while the
+//! hypervisor had taken a processor from this machine is repeated.
 
 /// What is searched, how finely, and when to give up.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limits {
-    /// The greatest load there is (a line's rate); `None`: whatever the tester can offer.
+    /// The greatest possible load (a line's rate); `None`: the greatest that the tester can offer.
     pub max: Option<f64>,
     /// The least load that is tried.
     pub min: f64,
-    /// How finely to search, as a part of the load: 0.01 is one percent.
+    /// The precision of the search, as a part of the load: 0.01 is one percent.
     pub resolution: f64,
     /// The part of the frames that may be lost in a trial that passes. RFC 2544 allows none.
     pub tolerance: f64,
@@ -22,28 +23,28 @@ pub struct Limits {
     pub votes: u32,
     /// Trials in all.
     pub trials: u32,
-    /// Loads are whole numbers: bursts, addresses.
+    /// True if loads are whole numbers: bursts, addresses.
     pub whole: bool,
 }
 
 impl Limits {
-    /// No loss, one percent, best of three, 60 trials.
+    /// No loss, a precision of one percent, best of three, 60 trials.
     #[must_use]
     pub const fn new(min: f64) -> Self {
         Self { max: None, min, resolution: 0.01, tolerance: 0.0, votes: 2, trials: 60, whole: false }
     }
 }
 
-/// What to do next.
+/// The next step of a search.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Step {
-    /// A trial at this load; `None` is all that the tester can offer.
+    /// Run a trial at this load; `None` is the greatest load that the tester can offer.
     Try(Option<f64>),
     /// The search is over.
     Done(Found),
 }
 
-/// What a trial showed, in the unit of the search.
+/// The result of a trial, in the unit of the search.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Seen {
     /// The load that was actually offered.
@@ -57,7 +58,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// A trial on a machine left alone.
+    /// The result of a trial without steal time.
     #[must_use]
     pub const fn new(offered: f64, delivered: f64, loss: f64) -> Self {
         Self { offered, delivered, loss, stolen: 0.0 }
@@ -67,13 +68,13 @@ impl Seen {
 /// How a search ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// As finely as was asked for.
+    /// With the requested precision.
     Settled,
-    /// The device takes all that the tester, or the line, can offer.
+    /// The device takes the greatest load that the tester, or the line, can offer.
     Limit,
-    /// It loses frames at the least load.
+    /// The device loses frames at the least load.
     NothingPasses,
-    /// Out of trials.
+    /// The trials are used up.
     GaveUp,
 }
 
@@ -90,21 +91,22 @@ pub struct Found {
     pub trials: u32,
 }
 
-/// A trial with this part of its frames lost decides alone, however many votes are required: no
-/// disturbance costs so much.
+/// A trial that lost this part of its frames decides alone, however many votes are required: no disturbance
+/// of the machine causes so much loss.
 const GROSS_LOSS: f64 = 0.25;
-/// If less than this part of the load was offered, the trial says something about the tester only.
+/// If less than this part of the load was offered, the trial shows the limit of the tester, not of the
+/// device.
 const OFFERED_ENOUGH: f64 = 0.98;
-/// After this many such trials in a row, the tester cannot offer the load; after fewer, another
-/// process had its core.
+/// After this many such trials in a row, the tester cannot offer the load. After fewer, another process may
+/// have had its core.
 const SHORT_TRIALS: u32 = 5;
 
 /// A search may repeat up to this part of its trials that lost frames during steal time. They do
 /// not count against the device. Constant steal time is part of what is measured.
 const STOLEN_PART: u32 = 4;
 
-/// The first jump where only one side is known, in steps of the resolution, and how much farther each next one goes: few
-/// trials where the guess was far off, and hardly more where it was not.
+/// The first jump while only one bound is known, in steps of the resolution, and the factor by which each further jump
+/// grows. A bad guess then costs few trials, and a good one hardly any.
 const FIRST_JUMP: f64 = 2.0;
 const FARTHER: f64 = 3.0;
 
@@ -116,7 +118,7 @@ pub struct Search {
     low: Option<f64>,
     /// The least that failed.
     high: Option<f64>,
-    /// The load being judged; `None` is everything.
+    /// The load being judged; `None` is the greatest that the tester can offer.
     load: Option<f64>,
     passed: Vec<f64>,
     failed: Vec<Seen>,
@@ -131,7 +133,7 @@ pub struct Search {
 }
 
 impl Search {
-    /// Begins with everything, or with the greatest load.
+    /// Begins with the greatest load that can be offered, or with the limit.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         let mut search = Self {
@@ -153,7 +155,7 @@ impl Search {
         search
     }
 
-    /// What to do next.
+    /// The next step.
     #[must_use]
     pub fn next(&self) -> Step {
         match self.over {
@@ -207,7 +209,7 @@ impl Search {
         let everything = self.load.is_none();
         let at_max = self.limits.max.is_some_and(|max| self.load.is_some_and(|load| load >= max));
         match self.high {
-            // More cannot be offered, whatever a search below would find.
+            // A greater load cannot be offered, whatever a search below would find.
             _ if everything || at_max => self.end(End::Limit),
             Some(high) => self.between(offered, high),
             None => {
@@ -233,11 +235,11 @@ impl Search {
             Some(low) => self.between(low, failed),
             None if failed <= self.limits.min => self.end(End::NothingPasses),
             None => {
-                // What arrived is the best guess. Each further failure jumps farther.
+                // The rate that arrived is the best guess. Each further failure jumps farther.
                 let next = (failed / (1.0 + self.jump)).min(delivered);
                 self.jump *= FARTHER;
                 let next = self.valid(next);
-                // Whole numbers may not get smaller by a part of themselves.
+                // Rounding could return the same whole number, so go down by at least one.
                 self.load = Some(if next < failed { next } else { self.valid(failed - 1.0) });
             }
         }
@@ -294,7 +296,7 @@ mod tests {
     use super::*;
     use crate::method::noise::Noise;
 
-    /// Runs a search against `device`, which says what it delivers of what it is offered, for a tester that can offer
+    /// Runs a search against `device`, which returns the rate it delivers at an offered rate. The tester can offer
     /// `tester`.
     fn run(mut search: Search, tester: f64, mut device: impl FnMut(f64) -> f64) -> Found {
         loop {
@@ -335,7 +337,8 @@ mod tests {
         }
     }
 
-    /// Past saturation a device may deliver a tenth: then what came through is a bad guess, and no more than a guess.
+    /// Past saturation a device may deliver a tenth of its throughput. That is a bad first guess, but the search
+    /// still finds the throughput.
     #[test]
     fn a_device_that_collapses_is_searched_all_the_same() {
         for collapse in [0.5, 0.1, 0.001] {
@@ -351,7 +354,7 @@ mod tests {
         assert_eq!((at_line.end, at_line.load, at_line.step, at_line.trials), (End::Limit, 1.488e6, 0.0, 2));
         let at_tester = run(Search::new(limits()), 2e6, |offered| offered);
         assert_eq!((at_tester.end, at_tester.load), (End::Limit, 2e6));
-        // A paced stream may not reach what an unpaced one does.
+        // A paced stream may not reach the rate of an unpaced one.
         let mut paced = Search::new(limits());
         let found = loop {
             match paced.next() {
@@ -372,7 +375,7 @@ mod tests {
         let found = run(Search::new(limits()), 1e6, one_in_a_hundred);
         assert_eq!((found.end, found.load), (End::NothingPasses, 0.0), "{found:?}");
         assert!(found.trials < 50, "{found:?}");
-        // A tolerance that is said makes it pass.
+        // The device passes with a tolerance above its loss.
         let found = run(Search::new(Limits { tolerance: 0.011, ..limits() }), 1e6, one_in_a_hundred);
         assert_eq!((found.end, found.load), (End::Limit, 1e6));
         let dead = run(Search::new(limits()), 1e6, |_| 0.0);
@@ -380,8 +383,8 @@ mod tests {
         assert!(dead.trials < 30, "{dead:?}");
     }
 
-    /// One trial in ten is disturbed and loses a thousandth. A search by single trials is led far astray by it, a search by
-    /// majority seldom.
+    /// One trial in ten is disturbed and loses a thousandth. A search by single trials often ends far too low, a search
+    /// by majority seldom does.
     #[test]
     fn a_disturbance_does_not_decide() {
         let mut noise = Noise::new(7);
@@ -390,7 +393,7 @@ mod tests {
             let astray = (0..searches).filter(|_| {
                 let device = |offered: f64| {
                     let disturbed = noise.uniform() < 0.1;
-                    // Too much load halves what it delivers: the search begins far from the knee.
+                    // Overload halves the delivered rate, so the search begins far from the throughput.
                     let delivered = if offered <= 1e6 { offered } else { 5e5 };
                     delivered * if disturbed { 0.999 } else { 1.0 }
                 };
@@ -405,7 +408,7 @@ mod tests {
         assert!(of_five < 0.1 && of_five < majority / 1.5, "{of_five} of {majority}");
     }
 
-    /// The knee varies from trial to trial, as a machine's speed does.
+    /// The throughput varies from trial to trial, as a machine's speed does.
     #[test]
     fn a_wandering_knee_is_met_in_its_middle() {
         let mut noise = Noise::new(8);
@@ -421,8 +424,8 @@ mod tests {
         assert!(loads.iter().all(|load| (0.93e6..1.04e6).contains(load)), "{loads:?}");
     }
 
-    /// Sometimes another process takes the tester's core: a load that was not offered was not
-    /// tried.
+    /// Sometimes another process takes the tester's core. A load that was not offered counts as not tried,
+    /// and is tried again.
     #[test]
     fn a_tester_that_stumbles_is_asked_again() {
         let mut noise = Noise::new(10);
@@ -444,12 +447,13 @@ mod tests {
                 astray += 1;
             }
         }
-        // Two first trials that both stumble by three quarters, or five trials in a row: three percent.
+        // Wrong by three percent: the first two trials both fell short by three quarters, or five trials in a
+        // row did.
         assert!(astray <= 12, "{astray} of 200");
     }
 
-    /// On a shared machine the hypervisor takes a processor now and then: such a trial is repeated.
-    /// Constant steal time is no excuse.
+    /// On a shared machine the hypervisor takes a processor now and then: such a trial is repeated. Constant
+    /// steal time is not excluded.
     #[test]
     fn a_processor_that_is_taken_is_not_held_against_the_device() {
         let mut noise = Noise::new(11);
@@ -485,8 +489,8 @@ mod tests {
         }
     }
 
-    /// The search ends for any results: loads that pass above loads that fail, nothing offered,
-    /// nonsense.
+    /// The search ends for any results: loads that pass above loads that fail, trials that offered nothing,
+    /// values that are not numbers.
     #[test]
     fn it_ends_whatever_it_is_told() {
         let mut noise = Noise::new(9);

@@ -1,8 +1,8 @@
-//! A simulated device between the ports of a simulated tester: every figure of it is known, so that a procedure can
-//! be shown to find it.
+//! A simulated device between the ports of a simulated tester. Its figures are known, so a test can show that a
+//! procedure finds them.
 //!
-//! It is a model of rates, not of frames: what is offered above what the device can do is lost, after its buffer is
-//! full. Its clock is its own.
+//! The model has rates, not frames: the part of a load above the device's capacity is lost once its buffer is full.
+//! The clock is simulated too.
 
 use super::noise::Noise;
 use super::{Run, Subject, Timing};
@@ -40,8 +40,8 @@ pub struct Model {
     pub recovery: Duration,
     /// It forwards nothing for this time after a reset.
     pub reset: Option<Duration>,
-    /// An output port forwards this many frames a second; a full port may or may not block other
-    /// traffic of the same inputs.
+    /// The most frames per second that an output port forwards; whether a full port blocks other traffic of
+    /// the same inputs.
     pub output_pps: Option<f64>,
     pub head_of_line: bool,
     /// Addresses it can learn, and how many a second.
@@ -52,7 +52,7 @@ pub struct Model {
     /// Latency when idle, and the tester's own.
     pub latency_ns: f64,
     pub own_ns: Option<u64>,
-    /// Parts of the frames that arrive late, twice, spoiled.
+    /// The parts of the frames that arrive late, twice, corrupted.
     pub reordered: f64,
     pub duplicated: f64,
     pub corrupted: f64,
@@ -161,7 +161,7 @@ impl Simulated {
         }
     }
 
-    /// The outcome of an offer if the device forwards nothing for `outage`.
+    /// The result of an offer if the device forwards nothing for `outage`.
     fn run(&mut self, offer: &Offer, outage: Duration) -> Outcome {
         self.offers.borrow_mut().push((self.name.clone(), offer.clone()));
         self.trials += 1;
@@ -320,7 +320,7 @@ struct Sent {
 }
 
 impl Sent {
-    /// What it costs the device.
+    /// The number of copies of each frame that the device forwards.
     fn copies(&self, ports: usize) -> f64 {
         if self.stream.cast == Cast::Unicast { 1.0 } else { (ports - 1) as f64 }
     }
@@ -385,7 +385,7 @@ pub fn run(models: &[(&str, Model)], seed: u64) -> Run<'static> {
     run_logged(models, seed, Log::default())
 }
 
-/// The same, and every offer goes to `log`.
+/// As [`run`], and every offer is written to `log`.
 pub fn run_logged(models: &[(&str, Model)], seed: u64, log: Log) -> Run<'static> {
     let device = |(index, (name, model)): (usize, &(&str, Model))| {
         let seed = seed * 31 + index as u64;

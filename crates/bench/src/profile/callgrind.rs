@@ -1,7 +1,7 @@
-//! Instructions of the soft plane, counted by callgrind: exact, where samples of a busy machine are not.
+//! Instructions of the soft plane, counted by callgrind. The counts are exact even on a busy machine, unlike samples.
 //!
-//! Read first: the manual of callgrind, "--instr-atstart". Lanyard runs under valgrind, slowly; counting is on only while
-//! frames move.
+//! Read first: the manual of callgrind, "--instr-atstart". Lanyard runs under valgrind, slowly; counting is on only
+//! while frames move.
 
 use crate::dut::{Device, Kind, Lanyard, PortMode};
 use crate::testbed::{Setup, TestBed};
@@ -12,22 +12,23 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Frames counted; few enough for a program that is fifty times slower than it should be.
+/// Frames that are sent and counted. They are few, because valgrind makes the program about fifty times
+/// slower.
 const FRAMES: u64 = 2_000;
 const PPS: u32 = 500;
 
-/// What callgrind found.
+/// The result of callgrind.
 pub struct Found {
-    /// Instructions of a frame.
+    /// Instructions per frame.
     pub per_frame: f64,
-    /// Functions and their own part of the instructions, the largest first.
+    /// Functions and the share of the instructions that each spends itself, the largest first.
     pub functions: Vec<(String, f64)>,
 }
 
 /// Runs the soft plane under callgrind with `hosts` hosts and frames of `size` bytes.
 ///
 /// # Errors
-/// Without valgrind, or when what it runs does not come up.
+/// Without valgrind, or when the programs that it runs do not come up.
 pub fn functions(setup: &Setup, hosts: u32, size: usize) -> Result<Found> {
     let valgrind = Command::new("valgrind").arg("--version").output();
     ensure!(valgrind.is_ok_and(|out| out.status.success()), "no valgrind (Debian: apt-get install valgrind)");
@@ -60,7 +61,7 @@ pub fn functions(setup: &Setup, hosts: u32, size: usize) -> Result<Found> {
     instrument(&["-d", &pid])?;
     let frames = outcome.total(|s| s.received);
     ensure!(frames > 0, "nothing arrives");
-    // A dump has a number behind the name.
+    // The name of a dump ends with a number.
     let dump = std::fs::read_dir(dir.path())?.flatten().map(|e| e.path()).max().context("no dump")?;
     let out = Command::new("callgrind_annotate").arg("--threshold=95").arg(&dump).output()?;
     ensure!(out.status.success(), "callgrind_annotate: {}", String::from_utf8_lossy(&out.stderr).trim());
@@ -74,7 +75,8 @@ fn instrument(args: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// `INSTRUCTIONS (PART%)  FILE:FUNCTION [OBJECT]`, a line each, after the line of the whole program.
+/// Parses the lines `INSTRUCTIONS (PART%)  FILE:FUNCTION [OBJECT]`, which follow the line of the whole
+/// program.
 fn parse(text: &str) -> Option<(u64, Vec<(String, f64)>)> {
     let number = |line: &str| line.split_whitespace().next()?.replace(',', "").parse::<u64>().ok();
     let total = number(text.lines().find(|line| line.contains("PROGRAM TOTALS"))?)?;

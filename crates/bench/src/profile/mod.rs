@@ -1,8 +1,9 @@
-//! `lanyard bench profile`: where the time of a frame goes, by part of the work and by function.
+//! `lanyard bench profile`: the time that a frame takes, by part of the work and by function.
 //!
-//! Read first: `symbols.rs` for what belongs to which part; `docs/performance.md`, "The tester". Generator, device and
-//! receiver share one core, so its time divided by the frames is what a frame costs, and the tester's own part is shown.
-//! Invariant: what slows the device down (statistics of BPF programs, callgrind) is on only in a run of its own.
+//! Read first: `symbols.rs` for the parts; `docs/performance.md`, "The tester". Generator, device and receiver share
+//! one core, so its time divided by the frames is the cost of a frame; the report shows the tester's own part.
+//! Invariant: tools that slow the device down (statistics of BPF programs, callgrind) are on only in a run of their
+//! own.
 
 mod callgrind;
 mod perf;
@@ -29,7 +30,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use symbols::Symbols;
 
-/// Functions told of each run.
+/// The number of functions in each report.
 const FUNCTIONS: usize = 15;
 /// Characters of the longest bar.
 const BAR: f64 = 40.0;
@@ -66,12 +67,12 @@ pub struct Args {
     pub outputs: Outputs,
 }
 
-/// Where the time of one run went.
+/// The distribution of a run's processor time.
 #[derive(Debug, Clone, Default)]
 pub struct Profile {
     /// Samples by part and function.
     pub functions: BTreeMap<(Part, String), u64>,
-    /// Samples that had no room.
+    /// Samples that were lost because the ring was full.
     pub lost: u64,
 }
 
@@ -106,7 +107,7 @@ impl Profile {
 /// Runs `lanyard bench profile`.
 ///
 /// # Errors
-/// Without the rights to measure, for bad arguments, or on ctrl-C; what was found until then is written.
+/// Without the rights to measure, for bad arguments, or on ctrl-C; the results so far are written.
 pub fn main(args: &Args) -> Result<ExitCode> {
     args.outputs.check()?;
     let _alone = os::begin()?;
@@ -116,10 +117,11 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     Ok(if results.devices.iter().any(broken) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Measures, tells, and writes what was asked for as it is found.
+/// Measures each device, prints its results at once, and writes the requested files.
 ///
 /// # Errors
-/// For bad arguments, or when a file cannot be written. A device that breaks is noted, and the others go on.
+/// For bad arguments, or when a file cannot be written. A device that breaks is noted, and the others
+/// continue.
 pub fn run(args: &Args) -> Result<Results> {
     let kinds = args.devices.iter().map(|name| Kind::named(name)).collect::<Result<Vec<_>>>()?;
     ensure!((100..=3000).contains(&args.window), "a window of {} ms: 100-3000", args.window);
@@ -217,7 +219,7 @@ fn device(
 
 type Counted = Result<Vec<(String, u64)>>;
 
-/// A trial with samples of every processor that matters and counters of the one that forwards.
+/// A trial with samples of all relevant processors, and counters of the one that forwards.
 fn sampled(bed: &mut TestBed, offer: &Offer, kind: Kind, core: usize) -> Result<(Profile, Outcome, Counted)> {
     let cpus = if kind.own_threads() { (0..os::cores()).collect() } else { vec![core] };
     let samplers = cpus.into_iter().map(Sampler::start).collect::<Result<Vec<_>>>()?;
@@ -235,7 +237,7 @@ fn sampled(bed: &mut TestBed, offer: &Offer, kind: Kind, core: usize) -> Result<
     if let Some(why) = &outcome.cut_short {
         bail!("{why}");
     }
-    // Now, while its programs are still loaded.
+    // Load them now, while the device's BPF programs are still loaded.
     let symbols = Symbols::load()?;
     let mut processes = BTreeMap::new();
     let window = sending(&symbols, &samples);
@@ -248,7 +250,7 @@ fn sampled(bed: &mut TestBed, offer: &Offer, kind: Kind, core: usize) -> Result<
     Ok((profile, outcome, counted))
 }
 
-/// When frames were sent: before and after, the tester prepares and cleans up.
+/// The interval in which frames were sent; before and after it, the tester prepares and cleans up.
 fn sending(symbols: &Symbols, samples: &[Sample]) -> RangeInclusive<u64> {
     let sends = samples.iter().filter(|sample| symbols.classify(sample).1 == "bpf:send");
     let times = || sends.clone().map(|sample| sample.time_ns);
@@ -297,7 +299,7 @@ fn print_profile(title: &str, profile: &Profile, pps: f64, own_threads: bool) {
     println!("{title}: {:.3} Mpps, {} samples", pps / 1e6, profile.samples());
     let bar = |part: f64| "#".repeat((part * BAR).round() as usize);
     for (part, share) in profile.parts() {
-        // A core that does nothing else spends all of its time on frames.
+        // Such a core spends all of its time on frames.
         let each = if own_threads { String::new() } else { format!("{:6.0} ns", share * 1e9 / pps) };
         println!("  {:10} {:5.1} %{each:10} {}", part.name(), share * 100.0, bar(share));
     }
@@ -338,7 +340,7 @@ mod tests {
         let child = std::process::Command::new("sleep").arg("60").spawn();
         let mut child = child.unwrap_or_else(|why| unreachable!("sleep: {why}"));
         let device = Process::of(child.id()).device;
-        // It has done its part.
+        // The process is not needed any more.
         let _ = child.kill().and_then(|()| child.wait());
         assert!(device);
         assert!(!Process::of(std::process::id()).device);

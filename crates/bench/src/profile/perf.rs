@@ -1,7 +1,7 @@
-//! Samples of where processors are, and hardware counters: perf_event_open(2).
+//! Samples of the instructions that processors execute, and hardware counters: perf_event_open(2).
 //!
-//! Read first: perf_event_open(2), "MMAP layout". Invariant: a sampler that is dropped has stopped; samples the ring had no
-//! room for are counted.
+//! Read first: perf_event_open(2), "MMAP layout". Invariant: a dropped sampler has stopped; samples for which the ring
+//! had no room are counted.
 
 #![allow(unsafe_code)]
 
@@ -27,13 +27,15 @@ const RECORD_LOST: u32 = 2;
 const RECORD_SAMPLE: u32 = 9;
 const IOC_ENABLE: libc::c_ulong = 0x2400;
 const IOC_DISABLE: libc::c_ulong = 0x2401;
-/// PERF_CONTEXT_MAX: above it, a callchain's entry says what comes next.
+/// PERF_CONTEXT_MAX: an entry of a callchain above it names the context (kernel, user) of the entries that
+/// follow.
 const CONTEXT_MAX: u64 = -4095i64 as u64;
 
-/// Pages of a ring, without its first: a power of two.
+/// Pages of a ring without its first page; must be a power of two.
 const PAGES: usize = 1024;
 const PAGE: usize = 4096;
-/// Samples a second; no multiple of what else happens regularly.
+/// Samples per second. A prime number, so that samples do not coincide with periodic work such as the timer
+/// tick.
 pub const SAMPLES_PER_SECOND: u64 = 4999;
 
 /// `struct perf_event_attr`, version 3 (96 bytes).
@@ -76,7 +78,7 @@ fn control(fd: &OwnedFd, what: libc::c_ulong) {
     unsafe { libc::ioctl(fd.as_raw_fd(), what as _, 0) };
 }
 
-/// Where one processor was.
+/// One sample of a processor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sample {
     /// The processor.
@@ -126,7 +128,7 @@ impl Sampler {
         Ok(Self { cpu, fd, ring: ring.cast() })
     }
 
-    /// Ends it: the samples, and how many were lost.
+    /// Stops the sampler and returns the samples, and the number that was lost.
     #[must_use]
     pub fn stop(self) -> (Vec<Sample>, u64) {
         control(&self.fd, IOC_DISABLE);
@@ -136,7 +138,7 @@ impl Sampler {
         let mut bytes = vec![0u8; length];
         // SAFETY: the data pages follow the first one; the kernel no longer writes.
         unsafe { std::ptr::copy_nonoverlapping(self.ring.add(PAGE), bytes.as_mut_ptr(), length) };
-        // Nobody read meanwhile, so the kernel stopped writing when it was full: it never overwrites.
+        // The ring was not read meanwhile. The kernel stops writing when it is full, and never overwrites.
         parse(&bytes[..(head as usize).min(length)], self.cpu)
     }
 }
@@ -180,10 +182,10 @@ fn parse(bytes: &[u8], cpu: usize) -> (Vec<Sample>, u64) {
 pub struct Counters(Vec<(&'static str, OwnedFd)>);
 
 impl Counters {
-    /// Begins to count; an error is why this machine has none.
+    /// Begins to count.
     ///
     /// # Errors
-    /// Where the processor has no counters for us: in most virtual machines.
+    /// Where the processor offers no counters, as in most virtual machines; the error gives the reason.
     pub fn start(cpu: usize) -> Result<Self> {
         let mut counters = Vec::new();
         for (config, name) in [(0, "cycles"), (1, "instructions"), (3, "cache misses"), (5, "branch misses")]
@@ -197,14 +199,14 @@ impl Counters {
             match open(&attributes, cpu) {
                 Ok(fd) => counters.push((name, fd)),
                 Err(why) if config == 0 => return Err(why).context("no hardware counters here"),
-                // Some processors have some of them.
+                // Some processors lack some of the counters.
                 Err(_) => {}
             }
         }
         Ok(Self(counters))
     }
 
-    /// What was counted since.
+    /// The counts since [`Self::start`].
     #[must_use]
     pub fn read(&self) -> Vec<(String, u64)> {
         let mut counted = Vec::new();

@@ -1,4 +1,5 @@
-//! What each BPF program costs: the kernel's own statistics, switched on for a while (BPF_ENABLE_STATS).
+//! The cost of each BPF program, from the kernel's own statistics, which are switched on for a short time
+//! (BPF_ENABLE_STATS).
 
 use anyhow::{Context, Result, ensure};
 use libbpf_rs::libbpf_sys;
@@ -14,7 +15,7 @@ pub struct Programs;
 const RARE: u64 = 20;
 
 impl Programs {
-    /// Name, runs and ns a run of each program that ran while `work` did, the costliest first.
+    /// Name, runs and nanoseconds per run of each program that ran during `work`, the most expensive first.
     ///
     /// # Errors
     /// Without CAP_SYS_ADMIN; before Linux 5.8; or when `work` fails.
@@ -24,7 +25,7 @@ impl Programs {
         work()?;
         let mut found = Vec::new();
         for (id, (name, runs, nanos)) in read() {
-            // A program that was loaded meanwhile began at zero.
+            // The counts of a program that was loaded meanwhile began at zero.
             let (runs_before, nanos_before) =
                 before.get(&id).map_or((0, 0), |(_, runs, nanos)| (*runs, *nanos));
             let runs = runs.saturating_sub(runs_before);

@@ -210,7 +210,7 @@ const LEAVES: [&str; 4] = ["memcmp", "its_return_thunk", "__x86_", "srso_"];
 pub struct Symbols(Vec<(u64, String)>);
 
 impl Symbols {
-    /// Those of the running kernel, with the BPF programs that are loaded now.
+    /// The symbols of the running kernel and of the BPF programs that are loaded now.
     ///
     /// # Errors
     /// When the kernel hides its addresses.
@@ -220,7 +220,7 @@ impl Symbols {
         Ok(symbols)
     }
 
-    /// `ADDRESS TYPE NAME [MODULE]`, a line each.
+    /// Parses lines of `ADDRESS TYPE NAME [MODULE]`.
     fn parse(text: &str) -> Self {
         let symbol = |line: &str| {
             let mut words = line.split_whitespace();
@@ -233,7 +233,7 @@ impl Symbols {
         Self(symbols)
     }
 
-    /// The function an address is in. Of a BPF program: its name, without its tag.
+    /// The function that contains an address. For a BPF program: its name, without its tag.
     #[must_use]
     pub fn name(&self, address: u64) -> Option<&str> {
         let after = self.0.partition_point(|(start, _)| *start <= address);
@@ -267,7 +267,7 @@ fn part_of(name: &str) -> Part {
     PARTS.iter().find(|(_, names)| fits(names)).map_or(Part::Other, |(part, _)| *part)
 }
 
-/// Of a BPF program: the tester's own, or the device's.
+/// The part to which a BPF program belongs: the tester or the device under test.
 fn program_part(name: &str) -> Option<Part> {
     let program = show(name.strip_prefix("bpf_prog_").map(|_| name)?);
     let ours =
@@ -275,7 +275,7 @@ fn program_part(name: &str) -> Option<Part> {
     Some(if ours.contains(&program.as_str()) { Part::Tester } else { Part::Switch })
 }
 
-/// `bpf_prog_0123456789abcdef_name` as `bpf:name`.
+/// Writes `bpf_prog_0123456789abcdef_name` as `bpf:name`.
 fn show(name: &str) -> String {
     match name.strip_prefix("bpf_prog_").and_then(|rest| rest.split_once('_')) {
         Some((_tag, program)) => format!("bpf:{program}"),

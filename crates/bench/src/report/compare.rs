@@ -1,8 +1,10 @@
-//! `lanyard bench compare`: two files of results, figure by figure, with what noise allows to be said.
+//! `lanyard bench compare`: compares two files of results, figure by figure, and reports only differences that exceed
+//! the noise.
 //!
-//! Read first: `statistics::Contrast`. A table of many figures at 95 % each would show a difference in every twentieth where
-//! there is none, so the intervals are made wider (Bonferroni): all of them hold together with the stated confidence.
-//! Invariant: without an interval there is no verdict, and figures that are about different things are never compared.
+//! Read first: `statistics::Contrast`. A table of many figures at 95 % each would show a difference in every twentieth
+//! figure where there is none. The intervals are therefore made wider (Bonferroni): all of them together hold with the
+//! stated confidence. Invariant: without an interval there is no verdict, and only figures of the same key are
+//! compared.
 
 use crate::report::statistics::{Contrast, Estimate, Scale};
 use crate::report::{Axis, Better, Key, Results, Series, Unit, markdown};
@@ -36,7 +38,8 @@ pub struct Args {
     /// Confidence of all intervals together, in percent, 50-99.99
     #[arg(long, value_name = "PERCENT", default_value_t = 95.0)]
     pub confidence: f64,
-    /// Differences below this do not count, in percent, 0-100: what two runs differ by though each agrees with itself
+    /// Differences below this do not count, in percent, 0-100: two runs may differ by this much although the rounds
+    /// of each agree
     #[arg(long, value_name = "PERCENT", default_value_t = 2.0)]
     pub margin: f64,
     /// Compare figures divided by this device's in the same round and file
@@ -50,7 +53,7 @@ pub struct Args {
     pub json: bool,
 }
 
-/// What can be said about a figure.
+/// The result of comparing a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -58,9 +61,9 @@ pub enum Verdict {
     Faster,
     /// The second is worse.
     Slower,
-    /// They differ, and neither way is better.
+    /// They differ, and neither direction is better.
     Different,
-    /// What lies between them may be noise.
+    /// The difference may be noise.
     NoDifference,
     /// Fewer than two rounds in one of them.
     TooFewRounds,
@@ -69,7 +72,7 @@ pub enum Verdict {
 /// One figure of both files.
 #[derive(Debug, Clone, Serialize)]
 pub struct Line {
-    /// What it is; the device is the second file's.
+    /// The key of the second file's figure.
     #[serde(flatten)]
     pub key: Key,
     /// Unit of both figures; of a ratio when figures are relative.
@@ -78,18 +81,18 @@ pub struct Line {
     pub first: f64,
     /// The second file's mean.
     pub second: f64,
-    /// What lies between them, if that can be said.
+    /// The difference with its interval, if it can be computed.
     pub contrast: Option<Contrast>,
-    /// What it means.
+    /// The conclusion from it.
     pub verdict: Verdict,
 }
 
-/// Two files, held against each other.
+/// The comparison of two files.
 #[derive(Debug, Clone, Serialize)]
 pub struct Comparison {
     /// Figures in both files.
     pub lines: Vec<Line>,
-    /// Keys that only one file has, and other things to know.
+    /// Keys that only one file has, and other remarks.
     pub notes: Vec<String>,
 }
 
@@ -109,7 +112,7 @@ pub struct Options {
 /// Runs `lanyard bench compare`.
 ///
 /// # Errors
-/// For files that cannot be read or are about different things.
+/// For files that cannot be read, or that [`compare`] refuses.
 pub fn main(args: &Args) -> Result<ExitCode> {
     ensure!((50.0..=99.99).contains(&args.confidence), "--confidence {}: 50-99.99", args.confidence);
     ensure!((0.0..=100.0).contains(&args.margin), "--margin {}: 0-100", args.margin);
@@ -175,13 +178,16 @@ pub fn compare(first: &Results, second: &Results, options: &Options) -> Result<C
             "{limited} of the figures have caveats (the tester was the limit, say): see the reports"
         ));
     }
-    // All intervals together: each may fail with its share of what is allowed.
+    // The intervals hold together: each one may fail with its share of the allowed probability.
     let each = 1.0 - (1.0 - options.confidence) / pairs.len() as f64;
     let lines = pairs.into_iter().map(|(a, b)| line((first, a), (second, b), options, each));
     Ok(Comparison { lines: lines.collect::<Result<_>>()?, notes })
 }
 
-/// What was different about the two runs. Parameters that change what a figure means make them unlike.
+/// The differences between the conditions of the two runs.
+///
+/// # Errors
+/// When parameters differ that change what a figure means.
 fn conditions(first: &Results, second: &Results) -> Result<Vec<String>> {
     const MEANING: [&str; 6] = ["mode", "direction", "hosts", "ports", "loss_tolerance", "latency_load"];
     for name in MEANING {
@@ -203,7 +209,7 @@ fn conditions(first: &Results, second: &Results) -> Result<Vec<String>> {
         }
     }
     for (name, value) in &first.parameters {
-        // What a run came to is no condition of it.
+        // A result of the run is not one of its conditions.
         let outcome = ["trials_", "saturation_", "frame_loss_100_", "learning_rate_addresses_"];
         if outcome.iter().any(|prefix| name.starts_with(prefix)) {
             continue;
@@ -384,7 +390,8 @@ mod tests {
 
     const SIZES: [f64; 8] = [64.0, 128.0, 256.0, 512.0, 1024.0, 1280.0, 1518.0, 9018.0];
 
-    /// A run of a device that forwards at `rate`, with `noise` of the relative standard deviation given.
+    /// A run of devices that forward at given rates, with noise of the relative standard deviation
+    /// `deviation`.
     fn run(noise: &mut Noise, deviation: f64, rounds: usize, devices: &[(&str, f64)]) -> Results {
         let mut results = Results::new("rfc2544");
         for (device, rate) in devices {
@@ -407,7 +414,8 @@ mod tests {
         compare(a, b, options).expect("comparable")
     }
 
-    /// The same thing measured twice: in at most one of twenty pairs of files may any of the eight figures differ.
+    /// The same device measured twice: in at most one of twenty pairs of files may any of the eight figures
+    /// differ.
     #[test]
     fn the_same_run_twice_agrees_within_its_own_confidence() {
         let mut noise = Noise::new(1);
@@ -424,7 +432,7 @@ mod tests {
             let wrong = wrong.count();
             // Three standard deviations of a binomial above 5 %.
             assert!(wrong <= 71, "{wrong} of {runs} pairs differ, {rounds} rounds of {deviation}");
-            // The interval is no excuse, either: it is not so wide that nothing is ever outside.
+            // The interval is not so wide that nothing is ever outside it.
             assert!(wrong >= 5, "{wrong} of {runs} pairs differ, {rounds} rounds of {deviation}");
         }
     }
@@ -453,7 +461,8 @@ mod tests {
         assert!(!compared(&a, &b, &wide).any(Verdict::Faster));
     }
 
-    /// The machine was a third slower on the second day; the device was not.
+    /// The machine was a third slower on the second day, the device was not: relative to a reference device
+    /// there is no difference.
     #[test]
     fn a_reference_takes_the_day_out() {
         let mut noise = Noise::new(4);

@@ -1,4 +1,4 @@
-//! Where and when a run was: what a reader needs to believe a figure, or to measure it again.
+//! Where and when a run took place: the facts a reader needs to judge a figure or to repeat the measurement.
 
 use jiff::{Timestamp, Unit};
 use serde::{Deserialize, Serialize};
@@ -16,21 +16,21 @@ pub struct Environment {
     pub cpu: String,
     /// Cores this process may run on.
     pub cores: usize,
-    /// What the kernel was told at boot: isolated cores, mitigations.
+    /// The kernel's command line: isolated cores, mitigations.
     #[serde(default)]
     pub boot: String,
-    /// Frequency governor of the first core; empty where nothing governs.
+    /// Frequency governor of the first core; empty on a machine without one.
     #[serde(default)]
     pub governor: String,
-    /// Load average of the minute before: others on the machine.
+    /// Load average of the minute before the run.
     #[serde(default)]
     pub load: f64,
-    /// Begin, UTC: `2026-01-31T12:00:00Z`.
+    /// The time at which the run began, UTC: `2026-01-31T12:00:00Z`.
     pub began: String,
 }
 
 impl Environment {
-    /// This machine, now.
+    /// Describes this machine at this moment.
     #[must_use]
     pub fn here() -> Self {
         Self {
@@ -46,7 +46,7 @@ impl Environment {
         }
     }
 
-    /// The lines of a report's head.
+    /// The lines at the top of a report.
     #[must_use]
     pub fn lines(&self) -> Vec<(&'static str, String)> {
         let mut lines = vec![

@@ -1,8 +1,9 @@
-//! What any bench command found, in the one form that every report is made from: table, JSON, CSV, page, comparison.
+//! The results of every bench command, in the one form from which all reports are made: table, JSON, CSV, page,
+//! comparison.
 //!
-//! A figure has a key (test, case, device, place on an axis) and one value a round. Invariant: what was measured is
-//! kept as it was measured; means and intervals are made when they are shown. Two files can be compared when their
-//! keys meet.
+//! A figure has a key (test, case, device, place on an axis) and one value per round. Invariant: measured values are
+//! stored unchanged; means and intervals are computed when they are shown. Two files can be compared where they have
+//! the same keys.
 
 pub mod compare;
 mod csv;
@@ -26,21 +27,21 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Every file begins with it.
+/// The first field of every file.
 pub const FORMAT: &str = "lanyard-bench/2";
 
 /// The confidence of the intervals in tables and plots.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// What tells the points of one curve apart.
+/// The quantity along which the points of one curve differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Axis {
     /// Bytes of a frame, FCS included.
     FrameBytes,
-    /// Offered load as a part of what the test says.
+    /// Offered load as a part of the test's reference load.
     Load,
-    /// Hosts among which frames move.
+    /// The number of hosts between which frames go.
     Hosts,
     /// Frames in a row.
     Burst,
@@ -58,7 +59,7 @@ impl Axis {
         }
     }
 
-    /// A place on it, for people.
+    /// A place on it, as shown to readers.
     #[must_use]
     pub fn show(self, at: f64) -> String {
         match self {
@@ -70,7 +71,7 @@ impl Axis {
     }
 }
 
-/// Which way a figure is good.
+/// Whether a high or a low figure is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Better {
@@ -78,7 +79,7 @@ pub enum Better {
     Higher,
     /// Less is better.
     Lower,
-    /// Neither.
+    /// Neither is better.
     Neither,
 }
 
@@ -98,7 +99,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// Of a figure without an axis.
+    /// The key of a figure without an axis.
     #[must_use]
     pub fn new(test: &str, case: &str, device: &str) -> Self {
         Self { test: test.to_owned(), case: case.to_owned(), device: device.to_owned(), at: None }
@@ -131,14 +132,14 @@ pub struct Series {
     pub clause: String,
     /// Unit of the figures.
     pub unit: Unit,
-    /// Which way they are good.
+    /// Whether higher or lower figures are better.
     pub better: Better,
-    /// One figure a round.
+    /// One figure per round.
     pub rounds: Vec<f64>,
-    /// How finely the figures are known, in their unit: the step of a search. Noise is in the rounds.
+    /// The precision of the figures, in their unit: the step of a search. Noise shows in the rounds.
     #[serde(default)]
     pub resolution: f64,
-    /// What is to be known about these figures. Each is said once.
+    /// Remarks that the reader needs to judge these figures, without repetitions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub caveats: Vec<String>,
 }
@@ -178,7 +179,7 @@ impl Distribution {
     }
 }
 
-/// Parts of a whole, one bar a label: where the time goes.
+/// Parts of a whole, one bar per label: for example the parts of a frame's processor time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Bars {
     /// What the whole is.
@@ -192,24 +193,24 @@ pub struct Bars {
 pub struct DeviceNote {
     /// Its name.
     pub name: String,
-    /// What it said about itself: version, hook in use.
+    /// Its description of itself: version, hook in use.
     #[serde(default)]
     pub detail: String,
-    /// Why it was not measured, or not to the end.
+    /// The reason why it was not measured, or not to the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broken: Option<String>,
 }
 
-/// Everything a run found.
+/// The results of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Results {
     /// [`FORMAT`].
     pub format: String,
-    /// The subcommand: `rfc2544`.
+    /// The subcommand that produced them: `rfc2544`.
     pub bench: String,
     /// Where it ran.
     pub environment: Environment,
-    /// What it was run with, the defaults included.
+    /// The parameters of the run, defaults included.
     pub parameters: BTreeMap<String, String>,
     /// The devices under test.
     pub devices: Vec<DeviceNote>,
@@ -224,16 +225,17 @@ pub struct Results {
     /// Rows that hold series against targets: `lanyard bench forward`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rows: Vec<Row>,
-    /// What a reader must know: what was not measured and why, what the bed makes meaningless.
+    /// Remarks for the reader: figures that were not measured and why, figures that the bed makes
+    /// meaningless.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// Why it ended before everything was measured.
+    /// The reason why the run ended before everything was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incomplete: Option<String>,
 }
 
 impl Results {
-    /// Nothing yet, here and now.
+    /// Empty results of a run that begins now on this machine.
     #[must_use]
     pub fn new(bench: &str) -> Self {
         Self {
@@ -251,12 +253,12 @@ impl Results {
         }
     }
 
-    /// Records what the run was told.
+    /// Records a parameter of the run.
     pub fn parameter(&mut self, name: &str, value: impl std::fmt::Display) {
         self.parameters.insert(name.to_owned(), value.to_string());
     }
 
-    /// Says something once.
+    /// Adds a remark unless it is there already.
     pub fn note(&mut self, text: impl Into<String>) {
         let text = text.into();
         if !self.notes.contains(&text) {
@@ -349,7 +351,7 @@ impl Results {
         table::table(self)
     }
 
-    /// As one HTML page that needs nothing else.
+    /// As one self-contained HTML page.
     #[must_use]
     pub fn page(&self) -> String {
         page::page(self)
@@ -371,7 +373,7 @@ pub struct Outputs {
 }
 
 impl Outputs {
-    /// Fails before anything was measured when a file cannot be written after.
+    /// Checks that all files can be written, before anything is measured.
     ///
     /// # Errors
     /// For a file that cannot be made; the error names it.
@@ -387,7 +389,8 @@ impl Outputs {
         Ok(())
     }
 
-    /// Writes what there is. Called again and again during a run, so that what ends it leaves the rest.
+    /// Writes the results so far. Called repeatedly during a run, so that an interrupted run leaves its
+    /// results.
     ///
     /// # Errors
     /// When a file cannot be written.
@@ -405,7 +408,8 @@ impl Outputs {
     }
 }
 
-/// Replaces a regular file as a whole, so that nobody reads half of it; writes into anything else (`/dev/stdout`).
+/// Replaces a regular file as a whole, so that no reader sees half of it; writes into anything else
+/// (`/dev/stdout`).
 fn write(path: &Path, text: &str) -> Result<()> {
     let name = || format!("cannot write {}", path.display());
     let special = std::fs::metadata(path).is_ok_and(|m| !m.is_file());
@@ -414,7 +418,7 @@ fn write(path: &Path, text: &str) -> Result<()> {
     }
     let mut file = tempfile::NamedTempFile::new_in(directory(path)).with_context(name)?;
     file.write_all(text.as_bytes()).with_context(name)?;
-    // A temporary file is for its owner only; a report is like any other file.
+    // A temporary file is readable only by its owner; give the report the usual mode.
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
     file.as_file().set_permissions(mode).with_context(name)?;
     file.persist(path).with_context(name)?;

@@ -47,7 +47,7 @@ pub(super) fn page(results: &Results) -> String {
     .into_string()
 }
 
-/// What a reader must see before any figure.
+/// The part of the page that comes before any figure.
 fn head(results: &Results) -> Markup {
     let environment = &results.environment;
     html! {
@@ -87,7 +87,7 @@ fn distribution(group: &[&Distribution]) -> Markup {
     }
 }
 
-/// A plot, or why there is none: a page without a plot still has its table.
+/// A plot, or the reason why there is none: a page without a plot still has its table.
 fn picture(plot: Result<Option<String>, plot::Error>) -> Markup {
     match plot {
         Ok(Some(svg)) => PreEscaped(svg),

@@ -1,7 +1,7 @@
 //! Plots as SVG text: curves with intervals, distributions, bars.
 //!
-//! Invariant: a plot shows what the table beside it shows; a figure that is not finite is left out, never drawn
-//! somewhere else.
+//! Invariant: a plot shows the same figures as the table beside it. A figure that is not finite is left out,
+//! never drawn at another place.
 
 use super::{Axis, Bars, CONFIDENCE, Distribution, Series, Unit, statistics::Estimate};
 use plotters::coord::ranged1d::{Ranged, ValueFormatter};
@@ -12,10 +12,10 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 const SIZE: (u32, u32) = (680, 320);
 const FONT: (&str, u32) = ("sans-serif", 13);
-/// Where the plotting area begins.
+/// The left edge of the plotting area.
 const LEFT: i32 = 66;
 
-/// Colours that the colour-blind tell apart: M. Okabe and K. Ito, "Color Universal Design" (2008).
+/// Colours that colour-blind readers can distinguish: M. Okabe and K. Ito, "Color Universal Design" (2008).
 const COLOURS: [RGBColor; 8] = [
     RGBColor(0x00, 0x72, 0xb2),
     RGBColor(0xd5, 0x5e, 0x00),
@@ -51,7 +51,7 @@ fn svg(size: (u32, u32), draw: impl FnOnce(&Area<'_>) -> Result<(), Error>) -> R
 /// The height of a legend.
 const LEGEND: i32 = 22;
 
-/// Draws the names beside their colours, from `left` on.
+/// Draws the names beside their colours, starting at `left`.
 fn legend(area: &Area<'_>, left: i32, names: &[&str]) -> Result<(), Error> {
     let style = TextStyle::from(FONT.into_font()).pos(Pos::new(HPos::Left, VPos::Center));
     let mut x = left;
@@ -119,8 +119,8 @@ struct Height {
 }
 
 impl Height {
-    /// From zero, or logarithmic where the figures span more than a linear axis can show. A long interval ends at the
-    /// frame, so that it does not flatten everything else.
+    /// The y axis begins at zero, or is logarithmic where the figures span more than a linear axis can show. A long
+    /// interval is cut at the frame, so that it does not compress the rest of the plot.
     fn of(points: &[Point<'_>]) -> Self {
         let values = || points.iter().map(|point| point.value);
         let most = values().fold(0.0, f64::max);
@@ -139,7 +139,8 @@ impl Height {
     }
 }
 
-/// The places along the x axis: loads at their distance, everything else side by side as the RFCs' graphs have them.
+/// The places along the x axis. Loads are drawn to scale; all other places are drawn at equal distances, as in the
+/// RFCs' graphs.
 struct Across {
     axis: Option<Axis>,
     places: Vec<f64>,

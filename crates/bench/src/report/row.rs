@@ -1,4 +1,4 @@
-//! Rows: one figure, or two figures measured in turns, held against a target.
+//! Rows: one figure, or two figures measured in turns, compared with a target.
 //!
 //! A row names its series in [`Results::series`] by their keys and holds no figures of its own. Invariant: spreads,
 //! ratios and verdicts are computed from the series' rounds whenever they are shown, so a table, a page and a JSON
@@ -9,7 +9,7 @@ use super::{Axis, Better, DeviceNote, Key, Results, Series, Unit};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What a row is held against.
+/// The target of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "rule", content = "bound", rename_all = "snake_case")]
 pub enum Target {
@@ -27,7 +27,7 @@ pub enum Target {
     Below(f64),
 }
 
-/// The outcome of holding a row against its target.
+/// The outcome of comparing a row with its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// The target is met.
@@ -39,7 +39,7 @@ pub enum Verdict {
 }
 
 impl Target {
-    /// Holds a row's figures against the target. Figures that scatter over more than their own size give a verdict
+    /// Compares a row's figures with the target. Figures that scatter over more than their own size give a verdict
     /// only where every round is on the same side of the bound.
     #[must_use]
     pub fn verdict(self, first: Option<Spread>, ratio: Option<Spread>) -> Verdict {
@@ -79,11 +79,11 @@ impl Target {
 pub struct Row {
     /// Its name on the command line.
     pub id: String,
-    /// What it measures.
+    /// A description of what it measures.
     pub title: String,
     /// The unit of its figures.
     pub unit: Unit,
-    /// Which way its figures are good.
+    /// Whether higher or lower figures are better.
     pub better: Better,
     /// The test that its series belong to; rows that differ only in their place on an axis share it.
     pub test: String,
@@ -92,18 +92,18 @@ pub struct Row {
     pub at: Option<(Axis, f64)>,
     /// The series of its one or two arms.
     pub arms: Vec<Key>,
-    /// What it is held against.
+    /// The target of the row.
     pub target: Target,
-    /// What was changed on the bed for this row beyond what `ip link` makes: NAPI, offloads, addresses.
+    /// Changes to the bed for this row beyond what `ip link` makes: NAPI, offloads, addresses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub prepared: Vec<String>,
-    /// Why the row was not measured, or not to the end.
+    /// The reason why the row was not measured, or not to the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skipped: Option<String>,
     /// True when the measurement was begun and something broke.
     #[serde(default)]
     pub broken: bool,
-    /// Keys of the row's own in JSON, for rows that a contract gives names to.
+    /// Additional keys of this row in JSON, whose names other programs rely on.
     #[serde(flatten)]
     pub facts: BTreeMap<String, serde_json::Value>,
 }
@@ -111,11 +111,11 @@ pub struct Row {
 /// The figures of one arm, as a bench hands them over.
 #[derive(Debug, Clone, Default)]
 pub struct Arm {
-    /// The device, and what is special about it in this row.
+    /// The device, and how it differs from the other arm in this row.
     pub label: String,
     /// What the device reports about itself.
     pub detail: String,
-    /// One figure a round.
+    /// One figure per round.
     pub rounds: Vec<f64>,
 }
 
@@ -134,13 +134,13 @@ pub struct Figures {
     pub arms: Vec<Option<Spread>>,
     /// First arm to second, round by round.
     pub ratio: Option<Spread>,
-    /// The figures held against the row's target.
+    /// The verdict on the row's target.
     pub verdict: Verdict,
 }
 
 impl Row {
-    /// A row without an axis whose figures are not measured yet. A higher figure counts as better for rates and
-    /// fractions, a lower one for everything else; [`Row::better`] can be set where that is wrong.
+    /// A row without an axis and without figures yet. A higher figure counts as better for rates and fractions,
+    /// a lower one for everything else; set [`Row::better`] where that is wrong.
     #[must_use]
     pub fn new(id: &str, title: &str, unit: Unit, target: Target) -> Self {
         Self {
@@ -225,7 +225,7 @@ impl Row {
         vec![self.id.clone(), self.title.clone(), arm(0), arm(1), middle, range, target, verdict.to_owned()]
     }
 
-    /// What a reader must know about the row besides its cells.
+    /// Remarks on the row that its cells do not show.
     pub(super) fn remarks(&self, results: &Results) -> Vec<String> {
         let mut remarks = Vec::new();
         let Figures { arms, ratio, .. } = self.figures(results);
@@ -259,7 +259,7 @@ pub(super) fn header() -> Vec<String> {
     ["Row", "What", "First", "Second", "Ratio", "min-max", "Target", ""].map(str::to_owned).to_vec()
 }
 
-/// What was prepared for which rows, one line a preparation.
+/// The preparations of the bed and the rows they were made for, one line per preparation.
 pub(super) fn preparations(results: &Results) -> Vec<String> {
     let mut all: Vec<(&str, Vec<&str>)> = Vec::new();
     for row in &results.rows {
@@ -274,7 +274,8 @@ pub(super) fn preparations(results: &Results) -> Vec<String> {
 }
 
 impl Results {
-    /// Adds a row and the series of its arms. `caveat` says why the figures are less than what the row asks for.
+    /// Adds a row and the series of its arms. `caveat` is the reason if the figures are less than the row
+    /// requires.
     pub fn push_row(&mut self, mut row: Row, arms: Vec<Arm>, caveat: Option<String>) {
         for arm in arms {
             if !self.devices.iter().any(|device| device.name == arm.label) {
@@ -318,7 +319,8 @@ mod tests {
         check(Target::RatioBelow(1.0), &[], &[1.0], Verdict::Miss);
         check(Target::RatioBelow(1.0), &[], &[0.99], Verdict::Pass);
         check(Target::AtLeast(0.95), &[0.9, 0.96, 0.97], &[], Verdict::Pass);
-        // One lost frame in one round is a frame lost: no median hides it.
+        // A single lost frame in a single round is a miss: the bound is checked in every round, not for the
+        // median.
         check(Target::NeverOver(0.0), &[0.0, 0.0, 1.0], &[], Verdict::Miss);
         check(Target::NeverOver(0.0), &[0.0, 0.0, 0.0], &[], Verdict::Pass);
         // Rounds that scatter over more than their median decide only where all of them agree.
@@ -362,7 +364,7 @@ mod tests {
         let results = results(&[("tc-64", &[1e6, 4e6, 1.5e6], None)]);
         let table = results.table();
         assert!(table.contains("bridge not measurable here"), "{table}");
-        // The ratio was the same in every round, whatever the machine did.
+        // The ratio was the same in every round, although the machine's speed changed.
         assert!(table.contains("2.00 x"), "{table}");
     }
 

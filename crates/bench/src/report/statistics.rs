@@ -35,8 +35,8 @@ impl Spread {
         Some(Self { min: sorted[0], median, max: sorted[sorted.len() - 1] })
     }
 
-    /// True when the range from minimum to maximum is wider than the median is large: such rounds measure the machine's
-    /// noise. A median of zero (nothing lost, say) is exempt: its rounds have no size to compare the range with.
+    /// True when the range from minimum to maximum is larger than the median: such rounds measure the machine's noise.
+    /// A median of zero (for example no loss) is exempt, because it has no size to compare the range with.
     #[must_use]
     pub fn is_wider_than_itself(&self) -> bool {
         self.median != 0.0 && self.max - self.min > self.median.abs()
@@ -49,7 +49,7 @@ pub fn ratios(first: &[f64], second: &[f64]) -> Vec<f64> {
     first.iter().zip(second).filter(|(_, b)| **b != 0.0).map(|(a, b)| a / b).collect()
 }
 
-/// A mean and how far off it may be.
+/// A mean and its possible error.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
     /// The mean of the rounds.
@@ -71,28 +71,28 @@ impl Estimate {
         Some(Self { mean, half_width })
     }
 
-    /// True when the confidence interval is wider than the mean is large, so that not even the first digit is known. A
-    /// mean of zero is exempt.
+    /// True when the confidence interval is larger than the mean, so that not even the first digit is known. A mean of
+    /// zero is exempt.
     #[must_use]
     pub fn is_wider_than_itself(&self) -> bool {
         self.mean != 0.0 && self.half_width.is_some_and(|half| 2.0 * half > self.mean.abs())
     }
 }
 
-/// How a difference is written.
+/// The form in which a difference is expressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scale {
     /// Second over first: 1 is no difference.
     Ratio,
-    /// Second minus first, in the figures' unit: where a figure is zero there is no ratio.
+    /// Second minus first, in the figures' unit: used where a figure is zero, because there is no ratio then.
     Difference,
 }
 
-/// What lies between two series of rounds.
+/// The difference between two series of rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Contrast {
-    /// How to read the others.
+    /// The form of the values.
     pub scale: Scale,
     /// The ratio (of geometric means) or the difference (of means).
     pub middle: f64,
@@ -103,10 +103,10 @@ pub struct Contrast {
 }
 
 impl Contrast {
-    /// Of `second` to `first` by Welch's interval, on logarithms where every figure is positive. The resolutions
-    /// widen it: two figures that were searched for may differ by a step without any difference behind it.
+    /// Compares `second` with `first` by Welch's interval, on logarithms where every figure is positive. The
+    /// resolutions widen the interval: two results of searches may differ by a step without any real difference.
     ///
-    /// `None` when either has fewer than two rounds, or something that is not a number.
+    /// `None` when either has fewer than two rounds, or a value that is not a number.
     #[must_use]
     pub fn between(first: (&[f64], f64), second: (&[f64], f64), confidence: f64) -> Option<Self> {
         let positive = first.0.iter().chain(second.0).all(|v| *v > 0.0);
@@ -135,7 +135,8 @@ impl Contrast {
     }
 }
 
-/// Mean and variance (of the sample, zero for one value); `None` for nothing or something that is not a number.
+/// Mean and variance (of the sample, zero for one value); `None` without values or for a value that is not a
+/// number.
 fn moments(values: &[f64]) -> Option<(f64, f64)> {
     if values.is_empty() || values.iter().any(|v| !v.is_finite()) {
         return None;
@@ -176,13 +177,13 @@ mod tests {
 
     #[test]
     fn ratios_are_taken_round_by_round() {
-        // The machine was half as fast in the second round: each ratio is 2 all the same.
+        // The machine was half as fast in the second round, yet each ratio is 2.
         assert_eq!(ratios(&[2.0, 1.0], &[1.0, 0.5]), [2.0, 2.0]);
         assert_eq!(ratios(&[2.0, 1.0], &[0.0, 0.5]), [2.0]);
         assert_eq!(ratios(&[], &[1.0]), [0.0; 0]);
     }
 
-    /// Of the tables in every textbook.
+    /// Values from the tables of Student's t.
     #[test]
     fn students_t() {
         for (p, freedom, expected) in [
@@ -207,7 +208,7 @@ mod tests {
         assert_eq!(of(&[], 0.0), None);
         assert_eq!(of(&[1.0, f64::NAN], 0.0), None);
         assert_eq!(of(&[3.0], 0.5), Some((3.0, None)), "one round knows nothing about noise");
-        // Sample deviation 1, three rounds: 4.303 / sqrt(3), and the resolution on top.
+        // The sample deviation is 1 in three rounds: 4.303 / sqrt(3), plus the resolution.
         assert_eq!(of(&[1.0, 2.0, 3.0], 0.0), Some((2.0, Some(2484.0))));
         assert_eq!(of(&[1.0, 2.0, 3.0], 0.5), Some((2.0, Some(2984.0))));
     }
@@ -223,7 +224,7 @@ mod tests {
         );
         let zero = between(&[0.0, 0.0], &[0.0, 0.0], 0.0).expect("two series");
         assert_eq!((zero.scale, zero.low, zero.high), (Scale::Difference, 0.0, 0.0));
-        // A step of the search is no difference, however often both land on the same figure.
+        // A difference of one search step is no difference, even if the rounds of each series agree exactly.
         let step = between(&[100.0, 100.0], &[101.0, 101.0], 1.0).expect("two series");
         assert!(step.low <= 1.0 && step.high >= 1.0, "{step:?}");
         let more = between(&[100.0, 100.0], &[103.0, 103.0], 1.0).expect("two series");

@@ -1,4 +1,5 @@
-//! Results as tables for a terminal: one a test and case, a line a place on its axis, a column a device.
+//! Results as tables for a terminal: one table per test and case, with a row for each place on its axis and a
+//! column for each device.
 
 use super::row::{self, NOT_MEASURABLE};
 use super::statistics::Estimate;
@@ -21,7 +22,7 @@ pub(super) fn groups(results: &Results) -> Vec<Vec<&Series>> {
     groups
 }
 
-/// True for a series that a row shows, remarks included.
+/// True for a series that is shown, with its remarks, by a row.
 fn held_by_row(results: &Results, series: &Series) -> bool {
     results.rows.iter().any(|row| row.arms.contains(&series.key))
 }
@@ -82,7 +83,8 @@ fn figure(series: &Series) -> String {
     }
 }
 
-/// The figures that the table replaces by [`NOT_MEASURABLE`], with their intervals: the reason belongs in the report.
+/// The figures that the table replaces by [`NOT_MEASURABLE`], with their intervals. The reason is shown in the
+/// report.
 pub(super) fn unmeasurable(results: &Results) -> Vec<String> {
     let line = |series: &Series| {
         let estimate = Estimate::of(&series.rounds, series.resolution, CONFIDENCE)?;
@@ -99,10 +101,10 @@ pub(super) fn unmeasurable(results: &Results) -> Vec<String> {
     results.series.iter().filter(|series| !held_by_row(results, series)).filter_map(line).collect()
 }
 
-/// A test's device, and the places on the axis.
+/// A device of a test, and the places on the axis to which a caveat applies.
 type About = (String, Vec<String>);
 
-/// Caveats with what they are about, each once: `* CAVEAT (TEST: DEVICE PLACE, PLACE; ...)`.
+/// Each caveat once, with the figures to which it applies: `* CAVEAT (TEST: DEVICE PLACE, PLACE; ...)`.
 pub(super) fn caveats(results: &Results) -> Vec<String> {
     let mut said: Vec<(&str, Vec<About>)> = Vec::new();
     for series in results.series.iter().filter(|series| !held_by_row(results, series)) {
@@ -130,7 +132,7 @@ pub(super) fn caveats(results: &Results) -> Vec<String> {
 
 pub(super) fn table(results: &Results) -> String {
     let mut text = String::new();
-    // A row shows its own series.
+    // Series that a row shows get no table.
     let is_shown = |group: &[&Series]| group.iter().any(|series| !held_by_row(results, series));
     for group in groups(results).iter().filter(|group| is_shown(group)) {
         let _ = writeln!(text, "{}\n\n{}", heading(group[0]), markdown(&cells(group)));
@@ -172,7 +174,7 @@ pub(super) fn table(results: &Results) -> String {
     text
 }
 
-/// Bars as cells: a column a bar, a line a part.
+/// Bars as cells: a column for each bar, a row for each part.
 pub(super) fn bar_cells(bars: &super::Bars) -> Vec<Vec<String>> {
     let mut parts: Vec<&str> = Vec::new();
     for (name, _) in bars.bars.iter().flat_map(|bar| &bar.1) {

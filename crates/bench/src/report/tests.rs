@@ -87,7 +87,7 @@ fn csv_has_a_line_a_round() {
     assert!(csv.lines().any(|l| l == line), "{csv}");
 }
 
-/// Every element that is opened is closed, in order, and text is escaped: what a browser and an XML reader need.
+/// Every opened element is closed, in order, and text is escaped, so browsers and XML readers accept the page.
 #[test]
 fn the_page_is_well_formed_and_whole() {
     let page = sample().page();
@@ -116,7 +116,7 @@ fn the_page_is_well_formed_and_whole() {
         let alone = page.replace("http://www.w3.org/2000/svg", "");
         assert!(!alone.contains(outside), "{outside}");
     }
-    // For looking at it: LANYARD_BENCH_PAGE=FILE.
+    // Set LANYARD_BENCH_PAGE=FILE to write the page to a file and look at it.
     if let Some(path) = std::env::var_os("LANYARD_BENCH_PAGE") {
         std::fs::write(path, page).expect("written");
     }

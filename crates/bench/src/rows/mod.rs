@@ -1,4 +1,4 @@
-//! Lanyard's own measurements: what the RFCs have no procedure for, as rows held against targets.
+//! Lanyard's own measurements, for which the RFCs have no procedure, as rows with targets.
 
 pub mod failover;
 pub mod forward;

@@ -1,11 +1,13 @@
-//! `lanyard bench trees`: what spanning tree costs two switches that have many trees on many ports, hellos every second.
+//! `lanyard bench trees`: the processor time that spanning tree takes on two switches with many trees on many ports,
+//! when hellos are sent every second.
 //!
 //! ```text
-//!  [root] ═ l1 ═ ... ═ lN ═ [leaf]     the leaf hears every tree on every port, the root says it
+//! [root] ═ l1 ═ ... ═ lN ═ [leaf]     the root sends BPDUs of every tree on every port to the leaf
 //! ```
 //!
-//! Read first: `failover` for the same switches when something happens. The figure is the time the daemon's threads were on a
-//! core, by the scheduler's own account, as a part of one core; nothing happens meanwhile but hellos.
+//! Read first: `failover`, which measures such switches when the topology changes. The figure is the time for which the
+//! daemon's threads were on a core, by the scheduler's own account, as a part of one core. During the measurement only
+//! hellos are sent.
 
 use crate::dut::{Executable, Lanyard};
 use crate::os::{self, Netns, wait_until};
@@ -41,14 +43,14 @@ pub struct Args {
     pub outputs: Outputs,
 }
 
-/// What the issue of the trees may cost, as a part of one core.
+/// The target, as a part of one core.
 const TARGET: Target = Target::Below(0.03);
 /// The longest the switches may take to agree.
 const SETTLE_LIMIT: Duration = Duration::from_secs(120);
 /// Most trees of the per-VLAN modes.
 const PER_VLAN_MAX: usize = 63;
 
-/// The modes, and how their rows are called.
+/// The modes, and the names of their rows.
 const MODES: [(&str, [&str; 2]); 2] =
     [("mst", ["mst-root", "mst-leaf"]), ("rapid-pvst", ["pvst-root", "pvst-leaf"])];
 
@@ -56,7 +58,7 @@ const MODES: [(&str, [&str; 2]); 2] =
 /// measured to the end.
 ///
 /// # Errors
-/// Without the rights to measure, for bad arguments, or on ctrl-C; nothing is left behind.
+/// Without the rights to measure, for bad arguments, or on ctrl-C. Nothing is left behind in any case.
 pub fn main(args: &Args) -> Result<ExitCode> {
     ensure!((1..=60).contains(&args.ports), "{} ports: 1-60", args.ports);
     ensure!((2..=64).contains(&args.trees), "{} trees: 2-64", args.trees);
@@ -87,7 +89,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     Ok(results.exit_code())
 }
 
-/// The root's figures and the leaf's, and what they have counted.
+/// Measures the root and the leaf: processor time and the BPDUs counted.
 fn measure(
     args: &Args,
     mode: &str,
@@ -128,7 +130,7 @@ fn measure(
     Ok(found)
 }
 
-/// Waits until the leaf has heard of the root in every tree, and all ports but one of each tree block there.
+/// Waits until the leaf knows the root in every tree, and blocks all ports but one of each tree.
 fn settle(switches: &[Lanyard], trees: usize, ports: usize) -> Result<()> {
     let mut last = String::new();
     let settled = wait_until("the trees to settle", SETTLE_LIMIT, || {
@@ -143,7 +145,6 @@ fn settle(switches: &[Lanyard], trees: usize, ports: usize) -> Result<()> {
         let resting = all.iter().filter(rests).count();
         last = format!("{resting} of {} trees rest", all.len());
         let whole = all.iter().all(|tree| tree["ports"].as_array().is_some_and(|list| list.len() == ports));
-        // What has changed lately is told to the neighbours for a while.
         Ok(resting == trees && whole)
     });
     settled.with_context(|| last)?;

@@ -1,20 +1,21 @@
-//! The structs of `bpf/trial.h`, as they lie in the maps.
+//! The structs of `bpf/trial.h`, as they are stored in the BPF maps.
 //!
 //! Invariant: a struct here has the size and the order of its namesake there.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Streams of one trial; their slots are the lower bits of the stamp's stream number, the trial's epoch the upper.
+/// The most streams of one trial. The stream number of a stamp has the stream's slot in its lower bits and the
+/// trial's epoch in its upper bits.
 pub const SLOTS_MAX: usize = 1 << SLOT_BITS;
 /// Bits of a slot.
 pub const SLOT_BITS: u32 = 10;
-/// Epochs until the first one comes again.
+/// The number of epochs; the number starts again at 0 after the last one.
 pub const EPOCHS: u32 = 1 << (16 - SLOT_BITS);
-/// Bytes of the longest header: Ethernet, a tag, IPv6, UDP, stamp.
+/// The length in bytes of the longest header: Ethernet, a tag, IPv6, UDP, stamp.
 pub const HEAD_MAX: usize = 80;
-/// What every byte of the payload behind the stamp is.
+/// The value of every byte of the payload after the stamp.
 pub const FILL: u8 = 0xa5;
-/// Words of the window in which duplicates are told from stragglers.
+/// The number of words in the window in which a duplicate can be distinguished from a late frame.
 pub const WINDOW_WORDS: usize = 512;
 
 pub const SEND_RANDOM: u16 = 1 << 0;
@@ -98,7 +99,7 @@ pub struct FlowAbi {
 const _: () = assert!(size_of::<FlowAbi>() == 112 + 8 * WINDOW_WORDS + 4 * crate::tester::histogram::BUCKETS);
 
 impl FlowAbi {
-    /// Nothing has arrived.
+    /// The state of a flow of which nothing has arrived.
     pub const fn empty(verify: bool) -> Self {
         Self {
             lock: 0,

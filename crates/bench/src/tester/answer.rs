@@ -1,7 +1,8 @@
-//! Answers for the hosts at a tester's ports: a router asks for their MAC addresses before it sends them anything.
+//! Answers address requests for the hosts at a tester's ports: a router asks for a host's MAC address before it
+//! sends any frame to it.
 //!
-//! Read first: RFC 826 (ARP), RFC 4861 sections 4.3, 4.4 and 7.2 (neighbour discovery). Invariant: every address of
-//! `traffic::Hosts` is answered for, and no other.
+//! Read first: RFC 826 (ARP), RFC 4861 sections 4.3, 4.4 and 7.2 (neighbour discovery). Invariant: requests for
+//! every address of `traffic::Hosts` are answered, and no others.
 
 use super::Port;
 use super::template::{fold, sum};
@@ -13,12 +14,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-/// The longest time until a dropped one has ended.
+/// The longest time from dropping an [`Answers`] to the end of its thread.
 const LOOK_MS: u16 = 50;
 const ARP: u16 = 0x0806;
 const IPV6: u16 = 0x86dd;
 
-/// Answers at some ports for as long as it lives.
+/// Answers requests at some ports for as long as it lives.
 pub struct Answers {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -55,7 +56,7 @@ impl Drop for Answers {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // It has nothing to tell.
+            // The thread returns nothing.
             let _ = thread.join();
         }
     }
@@ -68,7 +69,7 @@ fn answer_all(sockets: &[PacketSocket]) {
         return;
     }
     for socket in sockets {
-        // A port that is down or gone is somebody else's trouble: no answer, then.
+        // A port that is down or gone gets no answer; the watch over the trial reports it.
         while let Ok(Some(packet)) = socket.receive() {
             if let Some(answer) = answer(&packet.frame).filter(|_| !packet.outgoing) {
                 let _ = socket.send(&answer);
@@ -77,7 +78,7 @@ fn answer_all(sockets: &[PacketSocket]) {
     }
 }
 
-/// The answer to a question for one of our hosts.
+/// The answer to a request for one of the hosts.
 fn answer(frame: &[u8]) -> Option<Vec<u8>> {
     match u16::from_be_bytes([*frame.get(12)?, *frame.get(13)?]) {
         ARP => arp(frame),
@@ -96,7 +97,7 @@ fn mac(host: &[u8]) -> Option<[u8; 6]> {
 
 fn arp(frame: &[u8]) -> Option<Vec<u8>> {
     let packet = frame.get(14..42)?;
-    // Ethernet, IPv4, request, for 10.x.x.x, from somebody else.
+    // Accept Ethernet, IPv4, request, for 10.x.x.x, from another host.
     let asked = packet.get(24..28)?;
     if packet[..8] != [0, 1, 8, 0, 6, 4, 0, 1] || asked[0] != 10 || asked == &packet[14..18] {
         return None;
@@ -111,7 +112,7 @@ fn arp(frame: &[u8]) -> Option<Vec<u8>> {
 
 fn neighbour(frame: &[u8]) -> Option<Vec<u8>> {
     let (header, packet) = (frame.get(14..54)?, frame.get(54..)?);
-    // ICMPv6, hop limit 255, a neighbour solicitation that somebody with an address sent.
+    // Accept ICMPv6, hop limit 255, a neighbour solicitation from a sender with an address.
     let target = packet.get(8..24)?;
     if header[6] != 58 || header[7] != 255 || packet[0] != 135 || header[8..24] == [0; 16] {
         return None;
@@ -124,7 +125,7 @@ fn neighbour(frame: &[u8]) -> Option<Vec<u8>> {
     let mut answer = [&frame[6..12], &mine, &IPV6.to_be_bytes(), &[0x60, 0, 0, 0, 0, 32, 58, 255]].concat();
     answer.extend_from_slice(target);
     answer.extend_from_slice(&header[8..24]);
-    // An advertisement: solicited, overriding, with our MAC address as its option.
+    // An advertisement: solicited, overriding, with the host's MAC address as its option.
     let mut body = [&[136, 0, 0, 0, 0x60, 0, 0, 0], target, &[2, 1], &mine].concat();
     let total = sum(&answer[22..54]) + sum(&[0, 32]) + sum(&[0, 58]) + sum(&body);
     body[2..4].copy_from_slice(&(!fold(total.into())).to_ne_bytes());

@@ -1,4 +1,4 @@
-//! The compiled programs, the structs they share with us, and how they are loaded and attached.
+//! The compiled BPF programs, the structs they share with the bench, and functions that load and attach them.
 //!
 //! Read first: `bpf/traffic.h`. Invariant: a struct here has the size and the order of its namesake there.
 
@@ -76,7 +76,7 @@ const _: () = assert!(size_of::<ArrivalsAbi>() == 48);
 /// Loads an object after writing `constants` over the start of its read-only data.
 ///
 /// # Errors
-/// When the kernel refuses it; most often: no CAP_BPF.
+/// When the kernel refuses it, most often because CAP_BPF is missing.
 pub fn load(object: &[u8], constants: &[u8]) -> Result<Object> {
     load_sized(object, constants, &[])
 }
@@ -86,7 +86,7 @@ pub fn load(object: &[u8], constants: &[u8]) -> Result<Object> {
 /// # Errors
 /// As [`load`].
 pub fn load_sized(object: &[u8], constants: &[u8], sizes: &[(&str, u32)]) -> Result<Object> {
-    // libbpf's own chatter says nothing that its error does not.
+    // libbpf's own messages add nothing to its error.
     libbpf_rs::set_print(None);
     let mut open = ObjectBuilder::default().open_memory(object).context("opening a BPF object")?;
     if !constants.is_empty() {
@@ -108,7 +108,7 @@ pub fn load_sized(object: &[u8], constants: &[u8], sizes: &[(&str, u32)]) -> Res
     open.load().context("loading a BPF object (needs root, or CAP_BPF and CAP_NET_ADMIN)")
 }
 
-/// Why this process may not load BPF programs, or `None`; asked once.
+/// The reason why this process may not load BPF programs, or `None`. It is determined once.
 pub fn refused() -> Option<&'static str> {
     static REFUSED: OnceLock<Option<String>> = OnceLock::new();
     REFUSED.get_or_init(|| load(WIRE, &[]).err().map(|why| format!("{why:#}"))).as_deref()
@@ -135,7 +135,7 @@ pub fn read_bss<T: FromBytes + KnownLayout>(object: &Object) -> Result<T> {
     T::read_from_prefix(&bytes).map(|(value, _)| value).map_err(|e| anyhow!("variables: {e}"))
 }
 
-/// Writes `value` over the start of the `.bss` of an object. Not while its programs run.
+/// Writes `value` over the start of the `.bss` of an object. Must not be called while its programs run.
 ///
 /// # Errors
 /// When the object has none, or a smaller one.
@@ -151,11 +151,11 @@ pub fn write_bss<T: IntoBytes + Immutable>(object: &Object, value: &T) -> Result
     Ok(())
 }
 
-/// `BPF_F_TEST_XDP_LIVE_FRAMES`: run on frames of a page pool, and let the verdict happen.
+/// `BPF_F_TEST_XDP_LIVE_FRAMES`: run on frames of a page pool and carry out the verdict.
 const LIVE_FRAMES: u32 = 1 << 1;
 
-/// Runs an XDP program `repeat` times on copies of `frame` that are as real as a driver's, `batch` (1..=256) of them
-/// between two turns of the softirqs they cause.
+/// Runs an XDP program `repeat` times on copies of `frame`, which the kernel treats like frames of a driver. After
+/// each `batch` (1..=256) of them the kernel runs the softirqs they caused.
 ///
 /// # Errors
 /// When the kernel refuses (before Linux 5.18: always), or a signal came.
@@ -163,7 +163,7 @@ pub fn run_live(program: &ProgramMut<'_>, frame: &[u8], repeat: u32, batch: u32)
     run_live_raw(program, frame, repeat, batch).context("sending live frames (Linux 5.18 or later?)")
 }
 
-/// As [`run_live`], with the kernel's own answer: `EINTR` when a signal came.
+/// As [`run_live`], with the kernel's own error: `EINTR` when a signal came.
 ///
 /// # Errors
 /// As [`run_live`].
@@ -186,7 +186,7 @@ pub fn run_live_raw(program: &ProgramMut<'_>, frame: &[u8], repeat: u32, batch: 
 
 /// An attached program; it is detached when this is dropped.
 pub enum Attached {
-    /// Nothing any more.
+    /// Not attached any more.
     Nothing,
     /// A BPF link held by libbpf.
     Link { _link: Link },
@@ -199,7 +199,7 @@ pub enum Attached {
 impl Drop for Attached {
     fn drop(&mut self) {
         if let Self::Clsact { hook } = self {
-            // The device may be gone by now, and the filter with it.
+            // The device may be gone by now, together with the filter.
             let _ = hook.detach();
         }
     }

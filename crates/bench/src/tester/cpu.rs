@@ -1,9 +1,9 @@
-//! What the processors did between two moments: /proc/stat, proc(5).
+//! The use of the processors between two moments: /proc/stat, proc(5).
 
 use crate::tester::trial::CpuShare;
 use anyhow::{Context, Result};
 
-/// Ticks of each processor so far.
+/// Ticks of each processor since the start of the machine.
 pub struct Times(Vec<Ticks>);
 
 #[derive(Clone, Copy, Default)]
@@ -19,7 +19,7 @@ struct Ticks {
 }
 
 impl Times {
-    /// Until now.
+    /// Reads the ticks until now.
     ///
     /// # Errors
     /// Without /proc.

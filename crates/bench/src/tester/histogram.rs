@@ -1,16 +1,16 @@
-//! A histogram of times that is the same in the kernel and here: log-linear buckets, 32 to an octave.
+//! A histogram of times with the same buckets as in the kernel: log-linear, 32 per octave.
 //!
 //! Read first: `bucket_of` in `bpf/trial.h`, which fills what [`Histogram::from_kernel`] reads. Invariant: a value
-//! told from its bucket (the middle of it) is at most 1 part in 64 away from the one that was recorded; minimum,
+//! computed from its bucket (the bucket's middle) differs from the recorded one by at most 1 part in 64. Minimum,
 //! maximum and mean are exact.
 
 use serde::{Deserialize, Serialize};
 
-/// Buckets to an octave, as a power of two.
+/// Buckets per octave, as a power of two.
 const SUB_BITS: u32 = 5;
 /// Buckets in all: values up to [`VALUE_MAX`].
 pub const BUCKETS: usize = 1024;
-/// The largest value with a bucket of its own, in ns: 68.7 s. What is larger counts as this.
+/// The largest value with a bucket of its own, in ns: 68.7 s. A larger value counts as this one.
 pub const VALUE_MAX: u64 = (1 << 36) - 1;
 
 /// The bucket of a value in ns.
@@ -24,7 +24,7 @@ pub const fn bucket_of(value: u64) -> usize {
     ((shift << SUB_BITS) as u64 + (value >> shift)) as usize
 }
 
-/// The smallest value of a bucket in ns, and how many values it takes.
+/// The smallest value of a bucket in ns, and the number of values that it covers.
 #[must_use]
 pub const fn bucket_range(bucket: usize) -> (u64, u64) {
     if bucket < 2 << SUB_BITS {
@@ -34,7 +34,7 @@ pub const fn bucket_range(bucket: usize) -> (u64, u64) {
     (((bucket - (shift << SUB_BITS)) as u64) << shift, 1 << shift)
 }
 
-/// Times in nanoseconds, counted.
+/// A count of times in nanoseconds by bucket.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "Sparse", try_from = "Sparse")]
 pub struct Histogram {
@@ -52,7 +52,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// From what the kernel counted. `counts` shorter than [`BUCKETS`] are those of the smallest values.
+    /// Converts the kernel's counts. `counts` shorter than [`BUCKETS`] are those of the smallest values.
     #[must_use]
     pub fn from_kernel(counts: &[u32], sum: u64, min: u64, max: u64) -> Self {
         let mut histogram = Self::default();
@@ -86,19 +86,19 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
-    /// How many values were counted.
+    /// The number of values that were counted.
     #[must_use]
     pub const fn count(&self) -> u64 {
         self.count
     }
 
-    /// The smallest in ns, exact; `None` when there is none, as for all of these.
+    /// The smallest value in ns, exact; `None` without values, like the other statistics.
     #[must_use]
     pub fn min(&self) -> Option<u64> {
         (self.count > 0).then_some(self.min)
     }
 
-    /// The largest in ns, exact.
+    /// The largest value in ns, exact.
     #[must_use]
     pub fn max(&self) -> Option<u64> {
         (self.count > 0).then_some(self.max)
@@ -110,7 +110,8 @@ impl Histogram {
         (self.count > 0).then(|| self.sum as f64 / self.count as f64)
     }
 
-    /// The value in ns that `percent` (0..=100) of all are not above: 50 is the median. Within 1/64 of the truth.
+    /// The value in ns that `percent` (0..=100) of all values do not exceed: 50 is the median. Exact to 1 part in
+    /// 64.
     #[must_use]
     pub fn percentile(&self, percent: f64) -> Option<u64> {
         if self.count == 0 {
@@ -126,7 +127,8 @@ impl Histogram {
         Some((low + width / 2).clamp(self.min, self.max))
     }
 
-    /// Every bucket that is not empty: its smallest value in ns, how many values it takes, and its count.
+    /// Every bucket that is not empty: its smallest value in ns, the number of values it covers, and its
+    /// count.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
         self.counts.iter().enumerate().filter(|(_, n)| **n > 0).map(|(bucket, n)| {
             let (low, width) = bucket_range(bucket);
@@ -142,7 +144,7 @@ impl std::fmt::Debug for Histogram {
     }
 }
 
-/// How a histogram is written down: most buckets are empty.
+/// The serialised form of a histogram, which omits empty buckets.
 #[derive(Serialize, Deserialize)]
 struct Sparse {
     /// Bucket number and count.
@@ -198,7 +200,8 @@ mod tests {
         let check = |value: u64| {
             let mut histogram = Histogram::default();
             histogram.record(value);
-            // Clamped by minimum and maximum, one value would always be exact: put it between two others.
+            // A single value would be exact, because results are clamped to minimum and maximum. Put it
+            // between two others.
             histogram.record(0);
             histogram.record(VALUE_MAX);
             let told = histogram.percentile(50.0).unwrap_or(0);

@@ -1,6 +1,7 @@
-//! What arrives, judged: in the kernel by `bpf/judge.bpf.c` at one port, or where that is not to be had by a [`Listener`].
+//! Receives and checks the frames that arrive at one port: in the kernel by `bpf/judge.bpf.c`, or by a [`Listener`]
+//! where BPF is not available.
 //!
-//! Invariant: when a judge is dropped, its program is detached; while it lives, frames of a trial end here, and all
+//! Invariant: when a judge is dropped, its program is detached. While it exists, frames of a trial end here, and all
 //! others go on to the stack.
 
 use super::abi::{FlowAbi, JudgingAbi};
@@ -12,16 +13,16 @@ use anyhow::{Context, Result, anyhow, bail};
 use libbpf_rs::{MapCore, MapFlags, Object};
 use zerocopy::{FromBytes as _, IntoBytes as _};
 
-/// A judge at a port.
+/// A receiver at a port that checks each frame.
 pub enum Judge {
-    /// In the kernel.
+    /// A BPF program in the kernel.
     Kernel(Box<Program>),
-    /// In a thread, behind a packet socket.
+    /// A thread that reads a packet socket.
     Socket(Listener),
 }
 
 impl Judge {
-    /// A judge at a port; one in a thread stays off the cores that send.
+    /// Creates a judge at a port. If it is a thread, it stays off the cores that send.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -34,7 +35,8 @@ impl Judge {
         }
     }
 
-    /// Forgets everything, and counts the streams of trial `epoch` from now on; each is verified or not.
+    /// Resets all counts and counts the streams of trial `epoch` from now on. `verify` says for each stream
+    /// whether its frames are verified.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -45,10 +47,10 @@ impl Judge {
         }
     }
 
-    /// What has arrived of the stream in `slot`.
+    /// The counts of the stream in `slot`.
     ///
     /// # Errors
-    /// When the kernel won't say.
+    /// When the kernel does not return them.
     pub fn flow(&self, slot: usize) -> Result<FlowAbi> {
         match self {
             Self::Kernel(program) => program.flow(slot),
@@ -56,10 +58,10 @@ impl Judge {
         }
     }
 
-    /// Frames that could not be told.
+    /// Frames that could not be assigned to a stream.
     ///
     /// # Errors
-    /// When the kernel won't say.
+    /// When the kernel does not return the count.
     pub fn unidentified(&self) -> Result<u64> {
         match self {
             Self::Kernel(program) => Ok(bpf::read_bss::<JudgingAbi>(&program.object)?.unidentified),
@@ -67,10 +69,10 @@ impl Judge {
         }
     }
 
-    /// Frames that arrived and that there was no time to judge.
+    /// Frames that arrived but could not be checked for lack of time.
     ///
     /// # Errors
-    /// When the kernel won't say.
+    /// When the kernel does not return the count.
     pub fn missed(&self) -> Result<u64> {
         match self {
             Self::Kernel(_) => Ok(0),
@@ -89,7 +91,7 @@ pub struct Program {
     _attached: Attached,
 }
 
-/// Streams that a judge has room for to begin with; more make it load again.
+/// The number of streams for which a judge has room at first; more streams make it load its program again.
 const CAPACITY: usize = 16;
 
 impl Program {
@@ -110,12 +112,12 @@ impl Program {
     fn begin(&mut self, epoch: u32, verify: &[bool]) -> Result<()> {
         if verify.len() > self.capacity {
             let capacity = verify.len().next_power_of_two();
-            // Two programs cannot be in XDP at once: the old one goes first.
+            // XDP has room for one program at a time, so detach the old one first.
             let (netns, ifindex, at) = (self.netns.try_clone()?, self.ifindex, self.at);
             self._attached = Attached::Nothing;
             *self = Self::with_capacity(netns, ifindex, at, capacity)?;
         }
-        // No stream is known while they are written.
+        // While the flows are written, no stream is known, so no frame is counted.
         bpf::write_bss(&self.object, &JudgingAbi { epoch, ..Default::default() })?;
         let flows = self.flows()?;
         for (slot, verify) in verify.iter().enumerate() {

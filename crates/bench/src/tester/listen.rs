@@ -1,8 +1,10 @@
-//! What arrives at a port, through a packet socket: for those who may not load the BPF program that [`super::judge`] attaches.
+//! Receives the frames at a port through a packet socket, for users who may not load the BPF program that
+//! [`super::judge`] attaches.
 //!
-//! Read first: `lanyard_netdev::PacketRing`; `verdict` for what is made of a frame. The kernel notes when each frame arrived, so
-//! it does not matter when it is looked at. A packet socket is a tap: frames go on to the stack as well. Invariant: what the
-//! ring had no room for is counted, so loss of the tester's own is never taken for the device's.
+//! Read first: `lanyard_netdev::PacketRing`; `verdict` for the check of a frame. The kernel records when each frame
+//! arrived, so it does not matter when the frame is read. A packet socket receives copies: the frames go on to the
+//! stack as well. Invariant: frames for which the ring had no room are counted, so the tester's own loss is never taken
+//! for the device's.
 
 use super::abi::FlowAbi;
 use super::verdict::Verdicts;
@@ -16,14 +18,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// A ring of 8 MB, some 50,000 frames of 64 bytes. A frame waits for its block to fill less than [`super::QUIET`]. Blocks that
-/// are handed over with a frame each fill the ring no sooner than in 1.2 s: so long may another program have our core.
+/// A ring of 8 MB, some 50,000 frames of 64 bytes. A frame waits for its block to fill for less than [`super::QUIET`].
+/// Even if every block is handed over with a single frame, the ring fills in no less than 1.2 s, so another program may
+/// use the listener's core for that long without loss.
 const RING: RingShape =
     RingShape { blocks: 128, block_size: 64 * 1024, block_age_ms: 10, vnet_header: false };
-/// The longest time until a dropped one has ended.
+/// The longest time from dropping a listener to the end of its thread.
 const LOOK_MS: u16 = 50;
 
-/// Listens at a port for as long as it lives.
+/// Receives at a port for as long as it lives.
 pub struct Listener {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -37,12 +40,12 @@ struct Shared {
 struct Heard {
     ring: PacketRing,
     verdicts: Verdicts,
-    /// Frames that arrived since the trial's beginning and that the ring had no room for.
+    /// Frames that arrived since the trial's beginning and for which the ring had no room.
     missed: u64,
 }
 
 impl Listener {
-    /// Begins to listen, in a thread that stays off the cores that send.
+    /// Begins to receive, in a thread that stays off the cores that send.
     ///
     /// # Errors
     /// Without CAP_NET_RAW, or for a device that is gone.
@@ -59,7 +62,8 @@ impl Listener {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Forgets everything, and counts the streams of trial `epoch` from now on; each is verified or not.
+    /// Resets all counts and counts the streams of trial `epoch` from now on. `verify` says for each stream
+    /// whether its frames are verified.
     ///
     /// # Errors
     /// Never with a live socket.
@@ -72,17 +76,17 @@ impl Listener {
         Ok(())
     }
 
-    /// What has arrived of the stream in `slot`.
+    /// The counts of the stream in `slot`.
     pub fn flow(&self, slot: usize) -> FlowAbi {
         self.shared.heard().verdicts.flows.get(slot).copied().unwrap_or(FlowAbi::empty(false))
     }
 
-    /// Frames that could not be told.
+    /// Frames that could not be assigned to a stream.
     pub fn unidentified(&self) -> u64 {
         self.shared.heard().verdicts.unidentified
     }
 
-    /// Frames that arrived and that the ring had no room for.
+    /// Frames that arrived and for which the ring had no room.
     ///
     /// # Errors
     /// Never with a live socket.
@@ -97,7 +101,7 @@ impl Drop for Listener {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // It has nothing to tell.
+            // The thread returns nothing.
             let _ = thread.join();
         }
     }
@@ -109,7 +113,7 @@ impl Shared {
     }
 
     fn run(&self, socket: &OwnedFd, senders: &[usize]) {
-        // Wherever it runs, it sees the same.
+        // If the thread can't be moved, it works on any core.
         let _elsewhere = Elsewhere::than(senders);
         while !self.stop.load(Ordering::Relaxed) {
             if self.heard().take() {
@@ -119,7 +123,8 @@ impl Shared {
             let ready = poll(&mut waiting, PollTimeout::from(LOOK_MS));
             let broken = waiting[0].revents().is_some_and(|events| events.contains(PollFlags::POLLERR));
             if ready.is_err() || broken {
-                // A link that is down: whoever watches it ends the trial. It is told once, and may be up again.
+                // The link is down. The watch over the trial ends the trial. The socket reports the error once,
+                // and the link may come up again.
                 self.heard().ring.clear_error();
                 thread::sleep(Duration::from_millis(1));
             }
@@ -128,10 +133,11 @@ impl Shared {
 }
 
 impl Heard {
-    /// Judges the frames of one block; false when none is ours. (A tag that the device took out is not put back: nothing that
-    /// is judged depends on it.)
+    /// Checks the frames of one block; returns false when no block is ready. (A VLAN tag that the device has removed is
+    /// not put back, because no check depends on it.)
     fn take(&mut self) -> bool {
-        // The kernel stamps with the time of day, senders with the time since the start: both run alike.
+        // The kernel stamps frames with the time of day, senders with the time since the start. Both clocks
+        // run at the same rate, so their difference is constant.
         let Ok(ahead_ns) = time_of_day_ns().and_then(|day| Ok(day.wrapping_sub(monotonic_ns()?))) else {
             return false;
         };

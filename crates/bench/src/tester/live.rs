@@ -1,7 +1,7 @@
-//! Frames made in the kernel: `bpf/send.bpf.c`, run on live frames in one long system call.
+//! Sends frames that are made in the kernel: `bpf/send.bpf.c`, run on live frames in one long system call.
 //!
-//! Invariant: the call ends when the program says it is done, or when asked to stop; either way by a signal, because
-//! the kernel has no other way. The program itself keeps to the times it was given, to the frame.
+//! Invariant: the call ends when the program says it is done, or when asked to stop. In both cases a signal ends it,
+//! because the kernel offers no other way. The program itself keeps to the given times exactly, frame by frame.
 
 use super::Planned;
 use super::abi::{SenderAbi, SendingAbi};
@@ -13,19 +13,21 @@ use libbpf_rs::{MapCore, MapFlags, Object};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use zerocopy::{FromBytes as _, IntoBytes as _};
 
-/// The largest frame without FCS that the kernel makes: a page, less what it keeps in it.
+/// The largest frame without FCS that the kernel makes: a page, without the space that the kernel needs in
+/// it.
 pub const LENGTH_MAX: usize = 3000;
-/// Ports of one object (the map of devices in `send.bpf.c`).
+/// The most ports of one object (the map of devices in `send.bpf.c`).
 pub const PORTS_MAX: usize = 64;
-/// Runs of one system call: as many as its counter takes.
+/// Runs per system call: the largest value of its counter.
 const RUNS: u32 = i32::MAX as u32;
-/// Frames between two turns of the softirqs when rates are high, and when each frame's own latency counts more.
+/// Frames between two rounds of the softirqs, at high rates and at lower ones, where the latency of each frame
+/// counts more.
 const BATCH: u32 = 64;
 const BATCH_GENTLE: u32 = 4;
 /// Above this rate the larger batch is needed.
 const GENTLE_PPS: u64 = 600_000;
 
-/// What makes the streams of one core. It is loaded once and given other streams for every trial.
+/// The sender of all streams of one core. It is loaded once and gets other streams for every trial.
 pub struct LiveSender {
     object: Object,
     capacity: u32,
@@ -36,7 +38,7 @@ pub struct LiveSender {
     running: AtomicBool,
 }
 
-/// A stream's place in the offer, and what the kernel is to know of it but the times.
+/// A stream's place in the offer, and its description for the kernel without the times.
 struct Stream {
     slot: usize,
     abi: SenderAbi,
@@ -52,7 +54,7 @@ impl LiveSender {
         let capacity = u32::try_from(streams.next_power_of_two())?;
         let object = bpf::load_sized(bpf::SEND, &[], &[("senders", capacity)]).context("the generator")?;
         for (number, (netns, ifindex)) in ports.iter().enumerate() {
-            // The number is looked up in the namespace of who writes it.
+            // The number is looked up in the namespace of the thread that writes it.
             let _inside = netns.enter()?;
             map(&object, "ports")?.update((number as u32).as_bytes(), ifindex.as_bytes(), MapFlags::ANY)?;
         }
@@ -67,12 +69,12 @@ impl LiveSender {
         })
     }
 
-    /// True when it has room for so many streams.
+    /// True when it has room for this number of streams.
     pub const fn takes(&self, streams: usize) -> bool {
         streams <= self.capacity as usize
     }
 
-    /// Takes `streams` for the next trial, of whose frames the device may make `copies`.
+    /// Takes `streams` for the next trial; the device may make `copies` of each of their frames.
     ///
     /// # Errors
     /// For frames that are too long.
@@ -94,7 +96,8 @@ fn map<'o>(object: &'o Object, name: &str) -> Result<libbpf_rs::Map<'o>> {
     object.maps().find(|map| map.name() == name).ok_or_else(|| anyhow!("no BPF map {name}"))
 }
 
-// SAFETY: the object's descriptors may be used from any thread; it is only written to before and after a run.
+// SAFETY: the object's descriptors may be used from any thread; its memory is only written before and after a
+// run.
 #[allow(unsafe_code)]
 unsafe impl Sync for LiveSender {}
 // SAFETY: as above.

@@ -1,8 +1,9 @@
 //! The tester over network devices: [`PortTester`] runs trials between any devices of any namespaces.
 //!
-//! Read first: `trial.rs` for what a trial is; `bpf/send.bpf.c` and `bpf/judge.bpf.c`, which do the work. `live`,
-//! `socket` and `xsk` are the ways to send, `judge` and `listen` the ways to receive; `template` is what they send.
-//! Invariant: a tester leaves nothing behind: its programs, sockets and threads end with it, and with each trial.
+//! Read first: `trial.rs` for what a trial is; `bpf/send.bpf.c` and `bpf/judge.bpf.c`, which send and check the
+//! frames. `live`, `socket` and `xsk` are the ways to send, `judge` and `listen` the ways to receive; `template`
+//! builds the frames. Invariant: a tester leaves nothing behind: its programs, sockets and threads end with it, and
+//! with each trial.
 
 mod abi;
 mod answer;
@@ -44,26 +45,28 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Between setting a trial up and its first frame: what the kernel needs to make its page pool.
+/// The time from the setup of a trial to its first frame, in which the kernel creates its page pool.
 pub(crate) const LEAD: Duration = Duration::from_millis(30);
-/// How often a trial is looked after.
+/// The interval at which a running trial is checked.
 const LOOK: Duration = Duration::from_millis(2);
-/// How often its links are.
+/// The interval at which the trial's links are checked.
 const LOOK_AT_LINKS: Duration = Duration::from_millis(50);
-/// A trial is over when all has arrived and for so long nothing more did.
+/// A trial is over when everything has arrived and nothing more arrives for this time.
 const QUIET: Duration = Duration::from_millis(20);
 
-/// Times that a trial is tried in which nothing could be sent.
+/// The number of attempts at a trial in which no frame could be sent.
 const TRIES: usize = 3;
 
-/// How a tester works.
+/// The settings of a tester.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The cores that send. Ports are dealt to them in turn.
+    /// The cores that send. Ports are assigned to them in turn.
     pub cores: Vec<usize>,
-    /// Where arrivals are judged; a packet socket, whatever this says, without the right to load BPF.
+    /// The hook at which arrivals are checked. Without the right to load BPF it is a packet socket,
+    /// regardless of this setting.
     pub count_at: CountAt,
-    /// How many copies of a frame the device may make: then fewer are sent between two turns of its own.
+    /// The number of copies of a frame that the device may make. With many copies, fewer frames are sent
+    /// between two rounds of the softirqs.
     pub copies: usize,
 }
 
@@ -73,21 +76,21 @@ impl Default for Options {
     }
 }
 
-/// How frames leave.
+/// The way in which frames are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SendMethod {
-    /// Made in the kernel by an XDP program.
+    /// An XDP program in the kernel makes them.
     Live,
-    /// Made here, through an AF_XDP socket.
+    /// This process makes them and sends them through an AF_XDP socket.
     Xsk,
-    /// Made here, through a packet socket.
+    /// This process makes them and sends them through a packet socket.
     Socket,
 }
 
 /// The slot and the port of a stream in its template.
 type Planned = (usize, usize, Template);
 
-/// Senders that are no part of the kernel's, each with its core.
+/// Senders that work through sockets, each with its core.
 type Sockets = Vec<(usize, SocketSender)>;
 
 /// A tester whose ports are network devices.
@@ -102,12 +105,12 @@ pub struct PortTester {
 }
 
 impl PortTester {
-    /// A tester with these ports, each a device that is up. Whatever is sent to them is judged from now on, so a device
-    /// under test that looks at what it may redirect to comes up after its tester.
+    /// A tester with these ports, each a device that is up. Frames to these ports are checked from now on. A device
+    /// under test that examines which ports it may redirect to must therefore come up after its tester.
     ///
     /// # Errors
-    /// For a device that is missing or down, and when the kernel refuses the receiver's socket. (When it refuses programs,
-    /// there are sockets instead, which [`About::engine`] says.)
+    /// For a device that is missing or down, and when the kernel refuses the receiver's socket. (When the kernel
+    /// refuses BPF programs, the tester uses sockets instead, as [`About::engine`] says.)
     pub fn new(ports: Vec<Port>, options: Options) -> Result<Self> {
         ensure!((1..=live::PORTS_MAX).contains(&ports.len()), "{} ports: 1-{}", ports.len(), live::PORTS_MAX);
         ensure!(!options.cores.is_empty(), "no core to send from");
@@ -129,15 +132,15 @@ impl PortTester {
         Ok(Self { ports, judges, options, ways, live: BTreeMap::new(), epoch: 0, own_latency_ns: None })
     }
 
-    /// Notes what the tester itself adds to a latency: the median of a trial over a wire.
+    /// Stores the latency that the tester itself adds: the median of a trial over a wire.
     pub fn calibrated(&mut self, own_latency_ns: u64) {
         self.own_latency_ns = Some(own_latency_ns);
     }
 
-    /// Has all ports send in another way than the best.
+    /// Makes all ports send in another way than the best one.
     ///
     /// # Errors
-    /// Where that way is not to be had.
+    /// Where that way is not available.
     pub fn send_by(&mut self, way: SendMethod) -> Result<()> {
         for port in &self.ports {
             let _inside = port.netns().enter()?;
@@ -162,7 +165,8 @@ impl PortTester {
         Ok(())
     }
 
-    /// Readies the senders of an offer: those of the kernel, and sockets; with the core of each.
+    /// Prepares the senders of an offer. Returns the cores on which the kernel sends, and the socket senders
+    /// with the core of each.
     fn prepare(&mut self, offer: &Offer) -> Result<(BTreeSet<usize>, Sockets)> {
         let mut groups: BTreeMap<(usize, SendMethod), Vec<Planned>> = BTreeMap::new();
         for (slot, (port, stream)) in offer.streams.iter().enumerate() {
@@ -201,7 +205,7 @@ impl PortTester {
         Ok((live, sockets))
     }
 
-    /// Runs the senders to their end, or to that of something else, which is returned.
+    /// Runs the senders until they are done. Returns the reason if the trial was cut short.
     fn send(senders: &[(usize, &mut dyn Sends)], watch: &Watch, end_ns: u64) -> Result<Option<String>> {
         let stop = AtomicBool::new(false);
         let ended = AtomicUsize::new(0);
@@ -228,7 +232,7 @@ impl PortTester {
                     cut_short = watch.trouble();
                     looked = Instant::now();
                 }
-                // A program that never gets its turn never says that it is done.
+                // A program that never gets the processor cannot report that it is done.
                 let late = monotonic_ns()? > end_ns + 100_000_000;
                 stop.fetch_or(cut_short.is_some() || late, Ordering::SeqCst);
                 for (_, sender) in senders {
@@ -244,7 +248,7 @@ impl PortTester {
         })
     }
 
-    /// Waits for what is under way.
+    /// Waits for the frames that are still under way.
     fn settle(&self, offer: &Offer, sent: u64) -> Result<()> {
         let begin = Instant::now();
         let (mut last, mut quiet_since) = (0, begin);
@@ -282,7 +286,7 @@ impl PortTester {
     }
 }
 
-/// Puts together what one stream's sender and the judges of all ports say.
+/// Combines the counts of one stream's sender with those of the judges at all ports.
 fn stream_outcome(id: u16, progress: &Progress, flows: &[FlowAbi], start_ns: u64) -> StreamOutcome {
     let since = |ns: u64| Duration::from_nanos(ns.saturating_sub(start_ns));
     let sum = |of: fn(&FlowAbi) -> u64| flows.iter().map(of).sum();
@@ -317,7 +321,8 @@ impl Tester for PortTester {
     }
 
     fn line_rate_pps(&self, frame_bytes: usize) -> Option<f64> {
-        // RFC 2544, 20: preamble and gap take 20 bytes. The slowest port's, so that every port can be offered it.
+        // RFC 2544, 20: preamble and gap take 20 bytes. The slowest port decides, so that every port can be
+        // offered the rate.
         let speeds: Option<Vec<f64>> = self.ports.iter().map(Port::bits_per_second).collect();
         let slowest = speeds?.into_iter().reduce(f64::min)?;
         Some(slowest / ((frame_bytes + 20) * 8) as f64)
@@ -325,7 +330,7 @@ impl Tester for PortTester {
 
     fn trial(&mut self, offer: &Offer) -> Result<Outcome> {
         self.check(offer)?;
-        // Something else may have had the core for all of the time.
+        // Another process may have had the core for the whole time.
         for _ in 0..TRIES {
             if let Some(outcome) = self.attempt(offer)? {
                 return Ok(outcome);
@@ -349,7 +354,7 @@ impl Tester for PortTester {
 }
 
 impl PortTester {
-    /// A trial; `None` when no frame was sent in all of its time.
+    /// Runs a trial; `None` when no frame was sent in all of its time.
     fn attempt(&mut self, offer: &Offer) -> Result<Option<Outcome>> {
         os::check_interrupted()?;
         self.epoch = (self.epoch + 1) % EPOCHS;

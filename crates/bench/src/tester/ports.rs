@@ -1,4 +1,4 @@
-//! A tester's ports: devices somewhere, what they can do, and whether they still can.
+//! A tester's ports: network devices, their capabilities, and a watch over their links.
 
 use super::SendMethod;
 use super::xsk::XdpSocket;
@@ -6,7 +6,7 @@ use crate::os::Netns;
 use anyhow::{Context, Result, anyhow, ensure};
 use lanyard_netdev::{Netdev, XdpFeatures};
 
-/// A device of some namespace.
+/// A device in a namespace.
 pub struct Port {
     netns: Netns,
     netdev: Netdev,
@@ -53,7 +53,7 @@ impl Port {
         }
     }
 
-    /// What keeps frames from passing, if anything does.
+    /// The reason why frames cannot pass, or `None`.
     fn trouble(&self) -> Option<String> {
         match self.netdev.link_by_index(self.ifindex) {
             Ok(link) if !link.admin_up => Some(format!("{} is down: `ip link set {0} up`", self.name)),
@@ -63,7 +63,7 @@ impl Port {
         }
     }
 
-    /// Bits per second of the wire; `None` for a virtual device, whatever speed it may name.
+    /// Bits per second of the wire; `None` for a virtual device, even if it reports a speed.
     pub(super) fn bits_per_second(&self) -> Option<f64> {
         let link = self.netdev.link_by_index(self.ifindex).ok()?;
         if link.kind.is_some() {
@@ -72,11 +72,12 @@ impl Port {
         self.netdev.settings(&self.name).ok()?.speed_mbps.map(|mbps| f64::from(mbps) * 1e6)
     }
 
-    /// The best way to send from here, and why; `no_bpf` is why programs are refused.
+    /// The best way to send from this port, and the reason for it; `no_bpf` is the reason why programs are
+    /// refused.
     pub(super) fn best_way(&self, no_bpf: Option<&str>) -> (SendMethod, String) {
         let because = |way, why: &str| (way, format!("{}: {why}", describe(way)));
         if no_bpf.is_some() {
-            // AF_XDP would do as well, but locks more memory than who may not load BPF usually may lock.
+            // AF_XDP would work too, but it locks more memory than an unprivileged user usually may.
             return because(SendMethod::Socket, "no right to load BPF");
         }
         match self.netdev.xdp_features(self.ifindex) {
@@ -88,13 +89,13 @@ impl Port {
                     Err(no) => because(SendMethod::Socket, &format!("{why}, and {no:#}")),
                 }
             }
-            // Before Linux 6.3 nobody can tell; then the first trial does.
+            // Before Linux 6.3 the device does not report this. The first trial shows it.
             Ok(_) | Err(_) => (SendMethod::Live, describe(SendMethod::Live).to_owned()),
         }
     }
 }
 
-/// A way of sending, in words.
+/// A description of a way of sending.
 pub(super) const fn describe(way: SendMethod) -> &'static str {
     match way {
         SendMethod::Live => "frames made in the kernel (XDP)",
@@ -103,14 +104,14 @@ pub(super) const fn describe(way: SendMethod) -> &'static str {
     }
 }
 
-/// All ports of a tester, while a trial runs.
+/// Watches all ports of a tester while a trial runs.
 pub struct Watch<'p> {
     ports: &'p [Port],
     carrier_changes: Vec<u32>,
 }
 
 impl<'p> Watch<'p> {
-    /// Watches `ports` from now on.
+    /// Begins to watch `ports`.
     ///
     /// # Errors
     /// When one is gone.
@@ -124,7 +125,7 @@ impl<'p> Watch<'p> {
         Ok(Self { ports, carrier_changes })
     }
 
-    /// Why the trial is not what it should be: a link that is down, or was.
+    /// The reason why the trial is invalid: a link that is down, or was down meanwhile.
     pub fn trouble(&self) -> Option<String> {
         self.ports.iter().zip(&self.carrier_changes).find_map(|(port, before)| {
             port.trouble().or_else(|| {

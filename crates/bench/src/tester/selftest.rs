@@ -1,7 +1,7 @@
-//! `lanyard bench selftest`: what the tester can do on this machine, and whether it is right.
+//! `lanyard bench selftest`: the limits of the tester on this machine, and a check that it measures correctly.
 //!
-//! Read first: `dut/impaired.rs` for the wires of known figures. Invariant: a figure that has a truth is held against it;
-//! counts must be exact, times and rates within what is printed beside them.
+//! Read first: `dut/impaired.rs` for the wires with known impairments. Invariant: a figure whose true value is known is
+//! compared with it. Counts must be exact; times and rates must lie within the tolerance that is printed beside them.
 
 use crate::dut::{Impaired, Impairment};
 use crate::os;
@@ -18,13 +18,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// What the generator is to reach with 64-byte frames from one core.
+/// The rate that the generator should reach with 64-byte frames from one core.
 const RATE_PPS: f64 = 2e6;
-/// How well it is to keep a rate.
+/// The permitted error of a rate.
 const RATE_ERROR: f64 = 0.01;
-/// How well the tester is to know a latency.
+/// The permitted error of a latency.
 const LATENCY_ERROR_NS: f64 = 1000.0;
-/// Times that a rate or a latency is tried: the machine may have been doing something else.
+/// The number of attempts at a rate or a latency: another process may have disturbed the first one.
 const TRIES: usize = 3;
 
 /// Arguments of `lanyard bench selftest`.
@@ -36,36 +36,36 @@ pub struct Args {
     /// The core that sends
     #[arg(long, value_name = "CORE", default_value_t = 0)]
     pub core: usize,
-    /// Write what was found to FILE
+    /// Write the results to FILE
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 }
 
-/// One thing tested.
+/// One check.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Check {
-    /// What.
+    /// Its description.
     pub what: String,
-    /// What is true, or asked for.
+    /// The true value, or the required one.
     pub expected: String,
-    /// What the tester found.
+    /// The value that the tester measured.
     pub found: String,
-    /// Whether that will do; `None` when it is only told.
+    /// Whether the value passes; `None` for a figure that is only reported.
     pub right: Option<bool>,
 }
 
-/// What a self-test found.
+/// The results of a self-test.
 #[derive(Debug, Clone, Serialize)]
 pub struct SelfTest {
     /// Where it ran.
     pub environment: Environment,
-    /// What was tested, in order.
+    /// The checks, in order.
     pub checks: Vec<Check>,
-    /// Why it ended early.
+    /// The reason why it ended early.
     pub incomplete: Option<String>,
 }
 
-/// Runs `lanyard bench selftest`. The exit code is 1 when something is not right.
+/// Runs `lanyard bench selftest`. The exit code is 1 when a check fails.
 ///
 /// # Errors
 /// Without the rights to measure.
@@ -86,7 +86,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     Ok(if wrong { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Everything, told as it is found.
+/// Runs all checks and prints each result at once.
 ///
 /// # Errors
 /// When something breaks, or on ctrl-C.
@@ -154,7 +154,7 @@ fn rates(wire: &mut TestBed, tell: &mut impl FnMut(Check)) -> Result<()> {
     Ok(())
 }
 
-/// The best of some trials of half a second.
+/// The best of several trials of half a second.
 fn best(bed: &mut TestBed, stream: Stream, of: impl Fn(&StreamOutcome) -> f64) -> Result<StreamOutcome> {
     let mut best: Option<StreamOutcome> = None;
     for _ in 0..TRIES {
@@ -182,7 +182,7 @@ fn counts(setup: &Setup, tell: &mut impl FnMut(Check)) -> Result<()> {
         ("a dropper of 1 in 999", Impairment::Drop(999), 100_000, [20, 0, 0, 0]),
         ("a duplicator of 1 in 7", Impairment::Duplicate(7), 100_000, [0, 2857, 0, 0]),
         ("a corrupter of 1 in 100", Impairment::Corrupt(100), 100_000, [200, 0, 0, 200]),
-        // The last frame kept back is never released.
+        // The last frame that was held back is never released.
         ("a reorderer of 1 in 10", Impairment::Reorder(10), 10_000, [1, 0, 1999, 0]),
     ] {
         if matches!(impairment, Impairment::Reorder(_)) && os::cores() < 2 {
@@ -217,12 +217,12 @@ fn delays(setup: &Setup, tell: &mut impl FnMut(Check)) -> Result<()> {
         let delay = Duration::from_micros(micros);
         let mut bed = impaired(setup, Impairment::Delay(delay))?;
         let stream = Stream { rate_pps: Some(1_000), stamp: true, ..bed.stream(0, 1, 1) };
-        // The mean is exact where a percentile is as wide as its bucket; the middle half leaves out what the machine did.
+        // Take the trial with the least mean, because a disturbance by the machine only adds latency.
         let seen = best(&mut bed, stream, |s| -s.latency.mean().unwrap_or(f64::MAX))?;
         let truth = delay.as_nanos() as f64;
         let (least, median) =
             (seen.latency.min().unwrap_or(0) as f64, seen.latency.percentile(50.0).unwrap_or(0) as f64);
-        // A median is as exact as its bucket is wide.
+        // A median is only as precise as its bucket.
         let width = truth / 64.0;
         tell(Check {
             what: format!("a delay line of {micros} us"),

@@ -1,4 +1,4 @@
-//! What the ways of sending have in common: when a stream is to send, and how far it has come.
+//! The common part of the ways of sending: when a stream is to send, and how far it has come.
 
 use super::abi::SenderAbi;
 use crate::tester::traffic::Stream;
@@ -7,16 +7,16 @@ use anyhow::Result;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// The streams of one core on their way. `run` is called in a thread of its own, everything else meanwhile from
-/// another.
+/// The streams of one core while they are sent. `run` is called in a thread of its own; meanwhile another
+/// thread calls the other methods.
 pub trait Sends: Sync {
-    /// Takes the times of the trial. Then comes `run`.
+    /// Takes the times of the trial. Called before `run`.
     ///
     /// # Errors
     /// When the kernel refuses.
     fn begin(&mut self, schedule: &Schedule) -> Result<()>;
 
-    /// Sends until all is sent, time is up, or `stop`.
+    /// Sends until all frames are sent, the time is up, or `stop` is set.
     ///
     /// # Errors
     /// When nothing can be sent.
@@ -25,26 +25,26 @@ pub trait Sends: Sync {
     /// True when nothing more will be sent.
     ///
     /// # Errors
-    /// When the kernel won't say.
+    /// When the kernel does not report it.
     fn done(&self) -> Result<bool>;
 
-    /// Ends a system call that `run` is in, if there is one: after `done`, or to stop.
+    /// Interrupts the system call of `run`, if there is one: after `done`, or to stop.
     fn nudge(&self);
 
     /// How far each stream has come.
     ///
     /// # Errors
-    /// When the kernel won't say.
+    /// When the kernel does not report it.
     fn progress(&self) -> Result<Vec<Progress>>;
 }
 
-/// Late by less than this, a paced stream makes up for it at once; what is beyond is a debt.
+/// A paced stream that is late by less than this catches up at once. A longer delay is caught up slowly.
 const AT_ONCE_256: u64 = 50_000 << 8;
-/// A debt is never higher than this.
+/// The most delay that is caught up; the rest is given up.
 const DEBT_MAX_256: u64 = 100_000_000 << 8;
 
 impl SenderAbi {
-    /// True when the stream's next frame is due, which is then taken as sent: `due` of `bpf/send.bpf.c`.
+    /// Returns true when the stream's next frame is due, and counts it as sent: `due` of `bpf/send.bpf.c`.
     pub fn due(&mut self, now_ns: u64, change_ns: u64) -> bool {
         let changed = change_ns > 0 && now_ns >= change_ns;
         let interval = if changed { self.later_256 } else { self.interval_256 };
@@ -78,7 +78,8 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// How long the stream took to send: each frame has its share of the time, the last one, too.
+    /// How long the stream took to send. Each frame, including the last one, counts with its share of the
+    /// time.
     pub fn tx_time(&self) -> Duration {
         let between = self.last_ns.saturating_sub(self.first_ns);
         match self.sent {
@@ -94,20 +95,20 @@ impl Progress {
 pub struct Schedule {
     /// When sending begins.
     pub start_ns: u64,
-    /// And when it ends at the latest.
+    /// When sending ends at the latest.
     pub end_ns: u64,
     /// When rates change, 0 for never.
     pub change_ns: u64,
-    /// All rates together; `None` when a stream goes as fast as it can.
+    /// The sum of all rates; `None` when a stream is sent at the greatest rate.
     pub total_pps: Option<u64>,
-    /// True when a frame needs to know the time.
+    /// True when a frame contains a time stamp.
     pub timed: bool,
     frames: Option<u64>,
     intervals: Vec<(u64, u64)>,
 }
 
 impl Schedule {
-    /// Of an offer whose sending begins at `start_ns`.
+    /// The schedule of an offer whose sending begins at `start_ns`.
     pub fn new(offer: &Offer, start_ns: u64) -> Self {
         let after = |time: Duration| start_ns + time.as_nanos() as u64;
         let rate = |(_, stream): &(usize, Stream)| stream.rate_pps;
@@ -149,7 +150,8 @@ mod tests {
     use super::*;
     use zerocopy::FromZeros as _;
 
-    /// Frames sent in `ms` at `pps` by a loop that looks every `step_ns`, with pauses: from, to (ns).
+    /// Simulates a loop that runs `due` every `step_ns`, except in `pauses` (from, to, in ns). Returns the
+    /// frames sent in `ms` at `pps`, and the most within 100 us.
     fn sent(pps: u64, ms: u64, step_ns: u64, pauses: &[(u64, u64)]) -> (u64, u64) {
         let mut abi = SenderAbi { interval_256: 256_000_000_000 / pps, ..SenderAbi::new_zeroed() };
         let (mut count, mut most) = (0, 0);
@@ -172,14 +174,15 @@ mod tests {
     #[test]
     fn a_pace_is_kept_through_pauses_and_without_bursts() {
         assert_eq!(sent(10_000, 100, 100, &[]).0, 1000);
-        // 7 us of every 20 us are lost: caught up with at once.
+        // 7 us of every 20 us are lost: the stream catches up at once.
         let often: Vec<(u64, u64)> = (0..5000).map(|n| (n * 20_000, n * 20_000 + 7_000)).collect();
         assert!((199_900..=200_000).contains(&sent(2_000_000, 100, 100, &often).0));
-        // 2 ms are lost: made up for within the next 100 ms, never faster than 17/16 and 50 us at once.
+        // 2 ms are lost: the stream catches up within the next 100 ms, at no more than 17/16 of the rate,
+        // apart from the 50 us at once.
         let (count, most) = sent(1_000_000, 100, 100, &[(10_000_000, 12_000_000)]);
         assert!((99_900..=100_000).contains(&count), "{count}");
         assert!(most <= 160, "{most} in 100 us, of 100");
-        // All of a second is lost: no more than a tenth of it is made up for.
+        // A whole second is lost: only a tenth of it is caught up.
         let (count, _) = sent(1_000, 3_000, 1_000, &[(500_000_000, 1_500_000_000)]);
         assert!((2_000..=2_101).contains(&count), "{count}");
     }

@@ -1,7 +1,8 @@
-//! Frames made here and sent through sockets. AF_PACKET has one system call for each: slow, but any device takes them,
-//! also those that are longer than a page. AF_XDP has one for 32.
+//! Sends frames that are made in this process through sockets. AF_PACKET has one system call per frame: it is slow, but
+//! every device takes the frames, including those longer than a page. AF_XDP has one system call for 32 frames.
 //!
-//! Read first: packet(7). Invariant: streams keep to their times as those made in the kernel do (`SenderAbi::due`); a frame that the device had no room for was not sent.
+//! Read first: packet(7). Invariant: streams keep to their times like those made in the kernel (`SenderAbi::due`); a
+//! frame for which the device had no room counts as not sent.
 
 use super::send::{Progress, Schedule, Sends};
 use super::xsk::XdpSocket;
@@ -12,7 +13,7 @@ use lanyard_netdev::PacketSocket;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// The streams of one core that leave through sockets.
+/// The streams of one core that are sent through sockets.
 #[derive(Default)]
 pub struct SocketSender {
     lanes: Mutex<Vec<Lane>>,
@@ -26,7 +27,7 @@ pub struct SocketSender {
 
 struct Lane {
     template: Template,
-    /// Its place among the exits.
+    /// The index of its exit.
     exit: usize,
 }
 
@@ -37,7 +38,7 @@ enum Exit {
 }
 
 impl Exit {
-    /// `paced`: at once, and not when there are enough of them.
+    /// Sends a frame. A `paced` frame is sent at once, others are sent in groups.
     fn send(&mut self, frame: &[u8], paced: bool) -> std::io::Result<()> {
         match self {
             Self::Packet(socket) => socket.send(frame),
@@ -92,10 +93,10 @@ impl SocketSender {
         loop {
             match exit.send(&frame, paced) {
                 Ok(()) => break,
-                // The device's queue is full: it has not been sent, and has its turn again.
+                // The device's queue is full: the frame has not been sent, and is tried again.
                 Err(why) if why.raw_os_error() == Some(libc::ENOBUFS) => {}
                 Err(why) if why.kind() == std::io::ErrorKind::WouldBlock => {}
-                // Whoever watches the link ends the trial; until then nothing is sent.
+                // The watch over the links ends the trial. Nothing is sent until then.
                 Err(why) if why.raw_os_error() == Some(libc::ENETDOWN) => return Ok(()),
                 Err(why) => {
                     return Err(why).with_context(|| format!("sending {} bytes (MTU?)", frame.len()));

@@ -1,8 +1,8 @@
-//! A stream's frames: a header that is written once, and what goes into it frame by frame.
+//! The frames of a stream: a header that is written once, and the fields that differ from frame to frame.
 //!
-//! Read first: `bpf/send.bpf.c`, which fills templates in inside the kernel; [`Template::frame`] does the same here,
+//! Read first: `bpf/send.bpf.c`, which fills in templates inside the kernel; [`Template::frame`] does the same here,
 //! for sockets. RFC 768 and RFC 1071 for the checksums. Invariant: both make the same bytes of the same numbers (a
-//! test has the kernel's judge check what a socket sent, and the other way round).
+//! test lets the kernel's judge check the frames of a socket, and the other way round).
 
 use super::abi::{
     FILL, HEAD_MAX, SEND_CHECKSUM, SEND_DST_GROUP, SEND_DST_IP, SEND_DST_MAC, SEND_RANDOM, SEND_STAMP,
@@ -21,11 +21,11 @@ pub const SIZE_JUMBO: usize = 9216;
 pub const STAMP: usize = 14;
 /// The stamp's first two bytes: "LY".
 pub const MAGIC: [u8; 2] = *b"LY";
-/// UDP ports: the source port tells our frames from others with a spoiled stamp; the destination is echo, as RFC
-/// 2544, C.2.6.4.2 has it.
+/// UDP ports. The source port identifies the tester's frames even if their stamp is corrupted. The destination
+/// port is echo, as in RFC 2544, C.2.6.4.2.
 pub const UDP_PORTS: (u16, u16) = (49184, 7);
 
-/// How a frame is laid out behind Ethernet and tag.
+/// The layout of a frame after Ethernet and tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Layout {
@@ -40,7 +40,7 @@ pub enum Layout {
 /// A stream, ready to be sent.
 #[derive(Debug, Clone)]
 pub struct Template {
-    /// What the kernel is given. Rate and limit are still open.
+    /// The description for the kernel. Rate and limit are set later.
     pub abi: SenderAbi,
     layout: Layout,
     l3: usize,
@@ -50,7 +50,7 @@ impl Template {
     /// The template of `stream` as number `slot` of the trial `epoch`.
     ///
     /// # Errors
-    /// For a stream that cannot be: a size without room for its headers, no hosts, no such VLAN.
+    /// For an impossible stream: a size without room for its headers, no hosts, an invalid VLAN.
     pub fn new(stream: &Stream, slot: usize, epoch: u32) -> Result<Self> {
         let layout = check(stream)?;
         let l3 = if stream.vlan.is_some() { 18 } else { 14 };
@@ -88,7 +88,8 @@ impl Template {
         Ok(Self { abi, layout, l3 })
     }
 
-    /// Frame number `seq`, stamped with `now_ns` if the stream's frames are. Calls come in the order of `seq`.
+    /// Frame number `seq`, stamped with `now_ns` if the stream's frames are stamped. Must be called in the
+    /// order of `seq`.
     pub fn frame(&mut self, seq: u64, now_ns: u64) -> Vec<u8> {
         let (src, dst) = self.pick(seq);
         let abi = &self.abi;
@@ -179,7 +180,7 @@ fn step(next: &mut u32, count: u32) -> u32 {
     now
 }
 
-/// A host's number as it lies in addresses: high byte, and the two below.
+/// Splits a host's number as in addresses: the high byte, and the two bytes below.
 fn split(host: u32) -> (u8, [u8; 2]) {
     let [_, high, middle, low] = host.to_be_bytes();
     (high, [middle, low])
@@ -190,12 +191,13 @@ fn sum_of(host: u32) -> u32 {
     u32::from(u16::from_ne_bytes([0, high])) + u32::from(u16::from_ne_bytes(low))
 }
 
-/// RFC 1071, in the order in which the bytes lie; an odd last byte is padded.
+/// The checksum of RFC 1071 without the final folding, in the byte order of memory; an odd last byte is
+/// padded.
 pub fn sum(bytes: &[u8]) -> u32 {
     bytes.chunks(2).map(|w| u32::from(u16::from_ne_bytes([w[0], w.get(1).copied().unwrap_or(0)]))).sum()
 }
 
-/// Down to 16 bits.
+/// Folds a sum to 16 bits.
 pub fn fold(mut sum: u64) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
@@ -203,7 +205,7 @@ pub fn fold(mut sum: u64) -> u16 {
     sum as u16
 }
 
-/// True when the UDP checksum of `segment` between these addresses is right.
+/// True when the UDP checksum of `segment` between these addresses is correct.
 pub fn sound(addresses: &[u8], segment: &[u8]) -> bool {
     let length = (segment.len() as u16).to_be_bytes();
     let total = sum(addresses) + sum(&[0, 17]) + sum(&length);
@@ -269,7 +271,7 @@ fn options(stream: &Stream, layout: Layout) -> u16 {
     flags
 }
 
-/// Addresses, tag and type. Returns the flags for what is to be filled in.
+/// Writes addresses, tag and type. Returns the flags for the fields to be filled in per frame.
 fn ethernet(frame: &mut [u8], stream: &Stream, layout: Layout, l3: usize) -> (u16, u16) {
     let (mac, flags, group) = match (stream.cast, stream.ip, stream.next_hop) {
         (Cast::Unicast, _, Some(mac)) => (mac, SEND_DST_IP, 0),
@@ -295,7 +297,7 @@ fn ethernet(frame: &mut [u8], stream: &Stream, layout: Layout, l3: usize) -> (u1
     (group, flags)
 }
 
-/// RFC 791. Returns where UDP begins.
+/// Writes the IPv4 header (RFC 791). Returns the offset of UDP.
 fn ipv4(frame: &mut [u8], stream: &Stream, l3: usize) -> usize {
     let length = ((frame.len() - l3) as u16).to_be_bytes();
     let dst = match stream.cast {
@@ -315,7 +317,7 @@ fn ipv4(frame: &mut [u8], stream: &Stream, l3: usize) -> usize {
     l3 + 20
 }
 
-/// RFC 8200. Returns where UDP begins.
+/// Writes the IPv6 header (RFC 8200). Returns the offset of UDP.
 fn ipv6(frame: &mut [u8], stream: &Stream, l3: usize) -> usize {
     let length = ((frame.len() - l3 - 40) as u16).to_be_bytes();
     let header = &mut frame[l3..l3 + 40];
@@ -342,7 +344,7 @@ fn ipv6(frame: &mut [u8], stream: &Stream, l3: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// Every checksum of a frame, taken anew from its bytes.
+    /// Checks every checksum of a frame by computing it again from the bytes.
     fn assert_sums(frame: &[u8], what: &str) {
         let l3 = if frame[12..14] == [0x81, 0] { 18 } else { 14 };
         let (addresses, udp) = match frame[l3] >> 4 {

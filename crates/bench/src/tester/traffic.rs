@@ -1,8 +1,8 @@
-//! Offered load and what arrived of it: [`Generator`] and [`Receiver`].
+//! Offered load and the frames that arrived of it: [`Generator`] and [`Receiver`].
 //!
 //! Read first: `bpf/generate.bpf.c`, `bpf/receive.bpf.c`; RFC 2544 section 9 on frame sizes. Convention: a frame's
-//! size counts its FCS, as the RFCs do; a veth carries none, so "64 bytes" is 60 bytes of memory. The size includes
-//! the VLAN tag, if there is one.
+//! size includes its FCS, as in the RFCs. A veth carries no FCS, so "64 bytes" is 60 bytes of memory. The size
+//! includes the VLAN tag, if there is one.
 
 use crate::os::{Netns, check_interrupted};
 use crate::tester::bpf::{self, ArrivalsAbi, Attached, DEVICE_SLOTS, ProgressAbi, StreamAbi};
@@ -19,7 +19,7 @@ pub const SIZE_MIN: usize = 64;
 pub const SIZE_MIN_V6: usize = 80;
 /// The largest frame, with FCS: Ethernet's untagged maximum. The kernel's live frames end with their page.
 pub const SIZE_MAX: usize = 1518;
-/// Hosts that can be numbered: three bytes of the address.
+/// The number of host numbers: three bytes of the address.
 pub const HOSTS_MAX: u32 = 1 << 24;
 
 /// A range of host numbers. Host N is 02:4c:00 and three bytes of N, with address 10 and the same three.
@@ -39,13 +39,13 @@ impl Hosts {
     }
 }
 
-/// The order in which a stream takes its hosts.
+/// The order in which a stream uses its hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Order {
-    /// One after the other, sources and destinations each round their range.
+    /// In sequence: sources and destinations each cycle through their range.
     #[default]
     Sequential,
-    /// Source and destination at random, independent of each other, the same in every run.
+    /// At random, source and destination independently, with the same sequence in every run.
     Random,
 }
 
@@ -60,28 +60,28 @@ pub enum Ip {
     V6,
 }
 
-/// To how many a stream's frames go.
+/// The receivers of a stream's frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Cast {
     /// To the hosts of `dst`.
     #[default]
     Unicast,
-    /// To everyone: ff:ff:ff:ff:ff:ff, 255.255.255.255 or ff02::1.
+    /// To all hosts: ff:ff:ff:ff:ff:ff, 255.255.255.255 or ff02::1.
     Broadcast,
-    /// To the groups numbered as `dst` says: 239.NN.NN.NN or ff15::NN:NNNN, and the addresses Ethernet has for them.
+    /// To the groups numbered by `dst`: 239.NN.NN.NN or ff15::NN:NNNN, and their Ethernet addresses.
     Multicast,
 }
 
-/// What a generator sends.
+/// The frames that a generator sends.
 #[derive(Debug, Clone, Copy)]
 pub struct Stream {
     /// Frame size with FCS, [`SIZE_MIN`]..=[`SIZE_MAX`].
     pub size: usize,
-    /// Who sends.
+    /// The sending hosts.
     pub src: Hosts,
-    /// To whom.
+    /// The receiving hosts.
     pub dst: Hosts,
-    /// In which order.
+    /// The order in which the hosts are used.
     pub order: Order,
     /// The VLAN tag, 1..=4094.
     pub vlan: Option<u16>,
@@ -89,26 +89,26 @@ pub struct Stream {
     pub pcp: u8,
     /// IPv4 or IPv6.
     pub ip: Ip,
-    /// One receiver, or many.
+    /// Unicast, broadcast or multicast.
     pub cast: Cast,
     /// The MAC address all frames go to, whatever their IP destination: that of a router. (Host numbers with the same
     /// high byte share an IPv4 /16 and an IPv6 /64.)
     pub next_hop: Option<[u8; 6]>,
-    /// Not 0: the IP destinations are random ones, in so many of the prefixes of `forward::routed`, and `dst` is the
-    /// router's number.
+    /// If not 0, IP destinations are random ones in this number of the prefixes of `forward::routed`, and `dst` is
+    /// the router's number.
     pub prefixes: u32,
-    /// Frames per second at most, 100 or more; `None` is as fast as it goes.
+    /// The most frames per second, 100 or more; `None` is the greatest possible rate.
     pub rate_pps: Option<u32>,
-    /// Write the time into each frame.
+    /// Write the sending time into each frame.
     pub stamp: bool,
-    /// Write the payload anew for each frame, with a UDP checksum that the receiver checks.
+    /// Write a different payload into each frame, with a UDP checksum that the receiver checks.
     pub verify: bool,
-    /// The number written into each frame, to tell streams apart.
+    /// The number written into each frame, which identifies the stream.
     pub id: u16,
 }
 
 impl Stream {
-    /// 64-byte frames from host 0 to host 1, untagged, as fast as it goes.
+    /// 64-byte frames from host 0 to host 1, untagged, at the greatest rate.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -129,7 +129,7 @@ impl Stream {
         }
     }
 
-    /// Random pairs among `hosts` hosts, half of them on each side; two hosts are one pair.
+    /// Random pairs among `hosts` hosts, half of them on each side; two hosts form one pair.
     #[must_use]
     pub const fn among(hosts: u32) -> Self {
         let half = if hosts < 2 { 1 } else { hosts / 2 };
@@ -141,13 +141,13 @@ impl Stream {
         }
     }
 
-    /// With frames of this size.
+    /// The same stream with frames of this size.
     #[must_use]
     pub const fn size(self, size: usize) -> Self {
         Self { size, ..self }
     }
 
-    /// The stream's first frame, untagged and with nothing behind its headers: for a socket to send.
+    /// The stream's first frame, untagged and with no payload after its headers, to be sent by a socket.
     #[must_use]
     pub fn frame(&self) -> Vec<u8> {
         let host = |number: u32| {
@@ -161,8 +161,8 @@ impl Stream {
         frame
     }
 
-    /// The stream by which the senders of this one, or (`reverse`) those it sends to, make themselves known to a
-    /// learning switch: one frame from each, to a host of the other side.
+    /// The stream by which the senders of this one, or (`reverse`) its receivers, make themselves known to a
+    /// learning switch: one frame from each host to a host of the other side.
     #[must_use]
     pub const fn learning(&self, reverse: bool) -> Self {
         let (src, dst) = if reverse { (self.dst, self.src) } else { (self.src, self.dst) };
@@ -221,35 +221,36 @@ impl Default for Stream {
     }
 }
 
-/// A stream bound to the device it leaves by. It sends only inside [`Generator::run_for`] and [`Generator::send`],
-/// on the core of the calling thread.
+/// A stream and the device through which it is sent. It sends only inside [`Generator::run_for`] and
+/// [`Generator::send`], on the core of the calling thread.
 pub struct Generator {
     object: Object,
     netns: Netns,
     frame: Vec<u8>,
     slice_time: Duration,
     batch: u32,
-    /// Seconds per run of the program, as seen in the last slice.
+    /// Seconds per run of the program, as measured in the last slice.
     run_time: f64,
 }
 
-/// How long one system call lasts. Each costs about 25 ms to clean up, in which nothing is sent and which no
-/// measurement counts.
+/// The length of one system call. The kernel needs about 25 ms after each call to clean up. Nothing is sent
+/// in that time, and no measurement includes it.
 const SLICE: Duration = Duration::from_millis(250);
-/// Frames between two turns of the softirqs: what a NAPI poll takes at once.
+/// Frames between two rounds of the softirqs: the number that a NAPI poll takes at once.
 const BATCH: u32 = 64;
 const SLICE_MIN: u32 = 16 * CLOCK_EVERY;
 const SLICE_MAX: u32 = 1 << 30;
-/// Seconds per run to begin with: slower than any, so that the first slice is a short one.
+/// The assumed seconds per run at first: slower than any machine, so that the first slice is short.
 const SLICE_FIRST: f64 = 10e-6;
-/// Runs of the program between two looks at the clock.
+/// Runs of the program between two readings of the clock.
 const CLOCK_EVERY: u32 = 256;
 
 impl Generator {
-    /// Loads the generator for `stream`, leaving by `device` of `netns`. The device's peer must run NAPI.
+    /// Loads the generator for `stream`, to be sent through `device` of `netns`. The device's peer must run
+    /// NAPI.
     ///
     /// # Errors
-    /// For a stream out of range, a device that is not there, or when the kernel refuses the program.
+    /// For a stream out of range, a device that does not exist, or when the kernel refuses the program.
     pub fn new(netns: &Netns, device: &str, stream: &Stream) -> Result<Self> {
         let abi = stream.abi(netns.ifindex(device)?)?;
         let object = bpf::load(bpf::GENERATE, abi.as_bytes()).context("the generator")?;
@@ -264,30 +265,32 @@ impl Generator {
         })
     }
 
-    /// How long one system call lasts, instead of a quarter of a second: within it the stream has no pause.
+    /// Sets the length of one system call, by default a quarter of a second; the stream has no pause within
+    /// it.
     #[must_use]
     pub fn with_slice(mut self, slice: Duration) -> Self {
         self.slice_time = slice;
         self
     }
 
-    /// Fewer frames at a time than 64, for a device that makes `copies` of each: what waits between the device and
-    /// the receivers (`net.core.netdev_max_backlog`, 1,000 frames) must hold all copies of a batch.
+    /// Sends fewer frames at a time than 64, for a device that makes `copies` of each: the queue between the
+    /// device and the receivers (`net.core.netdev_max_backlog`, 1,000 frames) must hold all copies of a batch.
     #[must_use]
     pub fn with_copies(mut self, copies: u16) -> Self {
         self.batch = BATCH.min(512 / u32::from(copies.max(1)));
         self
     }
 
-    /// Frames sent since it was made.
+    /// The frames sent since the generator was created.
     ///
     /// # Errors
-    /// When the kernel won't say.
+    /// When the kernel does not report it.
     pub fn sent(&self) -> Result<u64> {
         Ok(bpf::read_bss::<ProgressAbi>(&self.object)?.sent)
     }
 
-    /// Sends for about `window` and returns how long it really sent: what a rate is to be divided by.
+    /// Sends for about `window` and returns the time for which it really sent, by which a rate must be
+    /// divided.
     ///
     /// # Errors
     /// When the kernel refuses, or on ctrl-C.
@@ -295,7 +298,8 @@ impl Generator {
         self.run_while(|sent_for| Some(window.saturating_sub(sent_for)).filter(|left| !left.is_zero()))
     }
 
-    /// Sends for as long as `more`, asked before every slice with the time sent so far, returns how much longer.
+    /// Sends as long as `more` returns a time. `more` is called before every slice with the time sent so far,
+    /// and returns how much longer to send.
     ///
     /// # Errors
     /// When the kernel refuses, or on ctrl-C.
@@ -312,7 +316,7 @@ impl Generator {
         Ok(total)
     }
 
-    /// Sends `frames` frames (of a stream without a rate: a paced one sends fewer).
+    /// Sends `frames` frames. (A paced stream sends fewer.)
     ///
     /// # Errors
     /// When the kernel refuses, or on ctrl-C.
@@ -321,7 +325,8 @@ impl Generator {
         self.test_run(frames)
     }
 
-    /// `runs` runs of the program, a multiple of [`CLOCK_EVERY`], and how long they took by its own clock.
+    /// Runs the program `runs` times, a multiple of [`CLOCK_EVERY`], and returns the time this took by the
+    /// program's own clock.
     fn timed_run(&self, runs: u32) -> Result<Duration> {
         let before = bpf::read_bss::<ProgressAbi>(&self.object)?;
         bpf::write_bss(&self.object, &ProgressAbi { runs: 0, started_ns: 0, ..before })?;
@@ -337,35 +342,35 @@ impl Generator {
         check_interrupted()?;
         let program = bpf::program(&self.object, "generate")?;
         let done = bpf::run_live(&program, &self.frame, repeat, self.batch);
-        // A signal ends the call early, with EINTR: then the reason is the signal.
+        // A signal ends the call early, with EINTR. Report the signal as the reason then.
         check_interrupted()?;
         done
     }
 }
 
-/// Where a receiver counts.
+/// The hook at which a receiver counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CountAt {
-    /// TC ingress: the frame had to become an skb.
+    /// TC ingress: the frame has become an skb.
     Tc,
-    /// XDP: the frame may have stayed a bare buffer.
+    /// XDP: the frame may still be a bare buffer.
     Xdp,
-    /// A packet socket, which needs no BPF program: trials only.
+    /// A packet socket, which needs no BPF program. For trials only.
     Socket,
 }
 
-/// What arrived, over all devices and CPUs.
+/// The frames that arrived, over all devices and CPUs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Arrivals {
-    /// Frames of the generator's.
+    /// Frames of the generator.
     pub frames: u64,
     /// Their bytes without FCS.
     pub bytes: u64,
-    /// When the first came, on the clock of `bpf_ktime_get_ns()`; 0 when none did.
+    /// When the first frame arrived, on the clock of `bpf_ktime_get_ns()`; 0 without frames.
     pub first_ns: u64,
-    /// Sequence numbers passed over, where the receiver follows them. Late ones are among them.
+    /// Sequence numbers that were skipped, where the receiver checks sequences. Late frames are included.
     pub missing: u64,
-    /// Frames that came after a later one.
+    /// Frames that arrived after a later one.
     pub late: u64,
 }
 
@@ -377,11 +382,11 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Attaches a receiver to each of `devices` in `netns`. `check_sequence` follows sequence numbers, for one
-    /// stream to one device.
+    /// Attaches a receiver to each of `devices` in `netns`. With `check_sequence` it checks sequence numbers,
+    /// for one stream to one device.
     ///
     /// # Errors
-    /// For a device that is not there, devices whose slots collide, or when the kernel refuses.
+    /// For a device that does not exist, devices whose slots collide, or when the kernel refuses.
     pub fn new(netns: &Netns, devices: &[String], at: CountAt, check_sequence: bool) -> Result<Self> {
         let object = bpf::load(bpf::RECEIVE, u32::from(check_sequence).as_bytes()).context("the receiver")?;
         let mut slots = Vec::new();
@@ -401,10 +406,10 @@ impl Receiver {
         Ok(Self { object, slots, _attached: attached })
     }
 
-    /// What has arrived so far.
+    /// The frames that have arrived so far.
     ///
     /// # Errors
-    /// When the kernel won't say.
+    /// When the kernel does not report them.
     pub fn arrivals(&self) -> Result<Arrivals> {
         let mut sum = Arrivals::default();
         for slot in 0..self.slots.len() {
@@ -418,10 +423,10 @@ impl Receiver {
         Ok(sum)
     }
 
-    /// What has arrived so far at the device that was given as number `device`.
+    /// The frames that have arrived so far at device number `device`.
     ///
     /// # Errors
-    /// When there was no such device, or the kernel won't say.
+    /// When there was no such device, or the kernel does not report them.
     pub fn arrivals_at(&self, device: usize) -> Result<Arrivals> {
         let slot = self.slots.get(device).ok_or_else(|| anyhow!("no receiver number {device}"))?;
         let map = self.object.maps().find(|map| map.name() == "arrivals");
@@ -440,7 +445,7 @@ impl Receiver {
     }
 }
 
-/// The earlier of two times, where 0 is "never".
+/// The earlier of two times, where 0 means "never".
 fn earliest(a: u64, b: u64) -> u64 {
     match (a, b) {
         (0, other) | (other, 0) => other,

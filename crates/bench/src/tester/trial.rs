@@ -1,9 +1,9 @@
-//! One trial: what is offered to a device under test at which port of the tester, and what came of it.
+//! One trial: the load offered to a device under test at each port of the tester, and the result.
 //!
-//! Read first: RFC 2544, sections 23 and 24 (a trial is: learn, wait, send, wait two seconds for what is under way),
-//! RFC 1242 for the words. This is what stands between the procedures (which search) and the traffic (which is
-//! measured): a procedure knows a [`Tester`] and nothing else, so it can be tested against simulated ones.
-//! Invariant: a trial that ended early says so in [`Outcome::cut_short`] and still tells what was seen until then.
+//! Read first: RFC 2544, sections 23 and 24 (a trial is: learn, wait, send, wait two seconds for frames under way),
+//! RFC 1242 for the terms. This is the interface between the procedures, which search, and the traffic, which is
+//! measured. A procedure uses only the trait [`Tester`], so it can be tested against simulated ones. Invariant: a
+//! trial that ended early says so in [`Outcome::cut_short`] and still contains the results until then.
 
 use crate::tester::histogram::Histogram;
 use crate::tester::traffic::Stream;
@@ -11,35 +11,35 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// What is offered in one trial.
+/// The load of one trial.
 #[derive(Debug, Clone, Default)]
 pub struct Offer {
-    /// Streams and the tester's port each leaves by, numbered from 0 in the order of the command line. Their `id`s
-    /// must differ.
+    /// The streams, and for each the tester's port that sends it, numbered from 0 in the order of the command
+    /// line. The `id`s must differ.
     pub streams: Vec<(usize, Stream)>,
-    /// So many frames of each stream, instead of as many as fit into the window: a burst. A stream without a rate
-    /// sends them back to back.
+    /// The number of frames of each stream, for a burst; `None` is as many as fit into the window. A stream
+    /// without a rate sends them back to back.
     pub frames: Option<u64>,
-    /// How long to send. With `frames`: at most so long.
+    /// How long to send; with `frames`, the longest time.
     pub window: Duration,
     /// How long to listen when the last frame has been sent (RFC 2544 section 23: two seconds). Shorter when every
     /// frame has arrived once.
     pub settle: Duration,
-    /// A change of rate on the way (RFC 2544, 26.5: system recovery).
+    /// A change of rate during the trial (RFC 2544, 26.5: system recovery).
     pub change: Option<RateChange>,
 }
 
 /// From `after` on, every paced stream has `factor` times its rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RateChange {
-    /// Since the first frame.
+    /// The time since the first frame.
     pub after: Duration,
     /// More than 0, at most 1.
     pub factor: f64,
 }
 
 impl Offer {
-    /// These streams for this long, with the two seconds of RFC 2544 for what is under way.
+    /// These streams for this time, with the two seconds of RFC 2544 for frames under way.
     #[must_use]
     pub const fn new(streams: Vec<(usize, Stream)>, window: Duration) -> Self {
         Self { streams, frames: None, window, settle: Duration::from_secs(2), change: None }
@@ -54,36 +54,38 @@ impl Offer {
     }
 }
 
-/// What became of one stream. Times of day are since the trial's first frame was sent.
+/// The result of one stream. Points in time are counted from the trial's first frame.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct StreamOutcome {
     /// The stream's `id`.
     pub id: u16,
     /// Frames sent.
     pub sent: u64,
-    /// Different frames that arrived whole at some port; a frame that arrives at three ports counts three times.
+    /// Different frames that arrived intact at some port; a frame that arrives at three ports counts three
+    /// times.
     pub received: u64,
     /// The same, by port of the tester.
     pub received_at: Vec<u64>,
-    /// Frames that had arrived before at the same port. They are not in `received`.
+    /// Frames that arrived again at the same port. They are not in `received`.
     pub duplicated: u64,
     /// Frames that came after a later one of the same stream at the same port (RFC 4737, 3.3: their number is smaller
     /// than the largest seen). They are in `received`.
     pub reordered: u64,
-    /// Frames whose payload or addresses are not what was sent; found only with [`Stream::verify`], except when the
-    /// number itself is spoiled. They are not in `received`.
+    /// Frames whose payload or addresses differ from what was sent. They are found only with [`Stream::verify`],
+    /// except when the number itself is corrupted. They are not in `received`.
     pub corrupted: u64,
-    /// Time from the generator's stamp to the receiver's hook, of each frame received; only with [`Stream::stamp`].
+    /// The time from the generator's stamp to the receiver's hook, for each received frame; only with
+    /// [`Stream::stamp`].
     pub latency: Histogram,
-    /// How long the stream was sent: what a rate of `sent` is to be divided by.
+    /// How long the stream was sent: the time by which `sent` is divided for a rate.
     pub tx_time: Duration,
-    /// From the first arrival to the last.
+    /// The time from the first arrival to the last.
     pub rx_time: Duration,
     /// When the first frame arrived.
     pub first_at: Option<Duration>,
     /// The longest time without a frame between two arrivals.
     pub longest_gap: Option<Gap>,
-    /// When the last frame arrived whose predecessor is missing: loss was over then.
+    /// When the last frame arrived whose predecessor is missing. Loss had ended then.
     pub last_loss_at: Option<Duration>,
 }
 
@@ -92,18 +94,18 @@ pub struct StreamOutcome {
 pub struct Gap {
     /// When the frame before it arrived.
     pub at: Duration,
-    /// Until the next one.
+    /// The time until the next frame.
     pub length: Duration,
 }
 
 impl StreamOutcome {
-    /// Frames that did not arrive, of a stream whose every frame has one receiver.
+    /// Frames that did not arrive, for a stream each of whose frames has one receiver.
     #[must_use]
     pub const fn lost(&self) -> u64 {
         self.sent.saturating_sub(self.received)
     }
 
-    /// Frames per second sent; 0 when nothing was.
+    /// Frames per second sent; 0 when none were sent.
     #[must_use]
     pub fn tx_pps(&self) -> f64 {
         per_second(self.sent, self.tx_time)
@@ -120,47 +122,48 @@ fn per_second(frames: u64, time: Duration) -> f64 {
     if time.is_zero() { 0.0 } else { frames as f64 / time.as_secs_f64() }
 }
 
-/// What one processor did during a trial, in parts of one.
+/// The use of one processor during a trial, in parts of one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct CpuShare {
     /// Its number.
     pub cpu: usize,
-    /// Not idle. A core that generates is never idle.
+    /// The part of the time in which it was not idle. A core that generates is never idle.
     pub busy: f64,
-    /// In soft interrupts: what receives and forwards.
+    /// In soft interrupts, which receive and forward.
     pub softirq: f64,
-    /// In system calls: the generator is one.
+    /// In system calls; the generator is one.
     pub system: f64,
     /// In programs.
     pub user: f64,
-    /// Taken by whoever runs this machine as one of several: it was busy and did nothing.
+    /// Taken by the hypervisor for other machines: the processor was busy, but not for this machine.
     #[serde(default)]
     pub stolen: f64,
 }
 
-/// What came of a trial.
+/// The result of a trial.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// One for each stream, in the order of the offer.
     pub streams: Vec<StreamOutcome>,
     /// One for each processor, while frames were sent.
     pub cpu: Vec<CpuShare>,
-    /// The part of the trial that the threads which poll the device's ports were at work, whatever else the machine did: 1 is
-    /// a core. `None` where they are nobody's own.
+    /// The part of the trial in which the threads that poll the device's ports were running, where 1 is a whole core.
+    /// `None` where the ports have no threads of their own.
     #[serde(default)]
     pub device_busy: Option<f64>,
-    /// Frames with our mark that belong to no stream of this trial, or whose number is spoiled.
+    /// Frames with the tester's mark that belong to no stream of this trial, or whose number is corrupted.
     pub unidentified: u64,
-    /// Frames that reached the tester and that it had no time to look at: they are in no stream's `received`, and not the
-    /// device's loss either.
+    /// Frames that reached the tester but that it had no time to check. They are in no stream's `received`, and are not
+    /// the device's loss.
     #[serde(default)]
     pub missed: u64,
-    /// Why the trial ended before its time (a link went down, ctrl-C), or `None`. The figures are those until then.
+    /// The reason why the trial ended early (a link went down, ctrl-C), or `None`. The figures then cover the time
+    /// until the end.
     pub cut_short: Option<String>,
 }
 
 impl Outcome {
-    /// The sum over all streams of what `of` says.
+    /// The sum of `of` over all streams.
     #[must_use]
     pub fn total(&self, of: impl Fn(&StreamOutcome) -> u64) -> u64 {
         self.streams.iter().map(of).sum()
@@ -175,35 +178,35 @@ impl Outcome {
     }
 }
 
-/// What a tester says about itself, for the report.
+/// A tester's description of itself, for the report.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct About {
     /// Its ports by name.
     pub ports: Vec<String>,
-    /// How frames are made and counted, and why so if it is not the best way.
+    /// How frames are made and counted, and the reason if it is not the best way.
     pub engine: String,
-    /// What the tester itself adds to a latency, if it was calibrated: median over a wire, in ns. RFC 2544 wants the
-    /// device's latency, so a latency test may subtract it; nothing here does.
+    /// The latency that the tester itself adds, if it was calibrated: the median over a wire, in ns. RFC 2544
+    /// requires the device's latency alone, so a latency test may subtract this value; the bench does not.
     pub own_latency_ns: Option<u64>,
 }
 
-/// Something that can run trials.
+/// An object that can run trials.
 pub trait Tester {
-    /// How many ports it has.
+    /// The number of its ports.
     fn ports(&self) -> usize;
 
-    /// Frames of `frame_bytes` (with FCS) that a port can carry in a second (RFC 2544, 20); `None` where there is no
-    /// line rate, as on veth.
+    /// The number of frames of `frame_bytes` (with FCS) that a port can carry in a second (RFC 2544, 20); `None`
+    /// without a line rate, as on veth.
     fn line_rate_pps(&self, frame_bytes: usize) -> Option<f64>;
 
-    /// Offers, waits, and tells. The receivers start from zero in every trial.
+    /// Offers the load, waits, and returns the result. The receivers start from zero in every trial.
     ///
     /// # Errors
-    /// When the offer makes no sense, or nothing could be sent at all. What breaks on the way is told in
+    /// When the offer is invalid, or nothing could be sent at all. A later failure is reported in
     /// [`Outcome::cut_short`].
     fn trial(&mut self, offer: &Offer) -> Result<Outcome>;
 
-    /// What it says about itself.
+    /// Its description of itself.
     fn about(&self) -> About {
         About::default()
     }

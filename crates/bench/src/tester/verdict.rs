@@ -1,31 +1,32 @@
-//! What `bpf/judge.bpf.c` makes of a frame that arrives, made of it here: for receivers outside the kernel.
+//! Checks a frame that arrived in the same way as `bpf/judge.bpf.c`, for receivers outside the kernel.
 //!
-//! Read first: RFC 4737, 3.3 (reordered), RFC 6479 (the window in which a duplicate is told from a straggler). Invariant:
-//! both make the same of the same frames (`tests/tester.rs` and `tests/impaired.rs` run everything over both).
+//! Read first: RFC 4737, 3.3 (reordered), RFC 6479 (the window that distinguishes a duplicate from a late frame).
+//! Invariant: both give the same results for the same frames (`tests/tester.rs` and `tests/impaired.rs` run every check
+//! with both).
 
 use super::abi::{EPOCHS, FlowAbi, SLOT_BITS, SLOTS_MAX, WINDOW_WORDS};
 use super::template::{MAGIC, STAMP, UDP_PORTS, sound};
 use crate::tester::histogram::bucket_of;
 
-/// The first two bytes of every host's MAC address: they mark a frame as ours.
+/// The first two bytes of every host's MAC address. They mark the tester's frames.
 const HOST_MARK: [u8; 2] = [0x02, 0x4c];
 /// The stamp's clock has 48 bits.
 const CLOCK_MASK: u64 = (1 << 48) - 1;
 
-/// All that has arrived at a port in this trial.
+/// The counts of all frames that have arrived at a port in this trial.
 #[derive(Default)]
 pub struct Verdicts {
-    /// The trial; frames of others are not counted.
+    /// The trial; frames of other trials are not counted.
     pub epoch: u32,
     /// The trial's streams.
     pub flows: Vec<FlowAbi>,
-    /// Frames with our mark that belong to no stream, or whose stamp is spoiled.
+    /// Frames with the tester's mark that belong to no stream, or whose stamp is corrupted.
     pub unidentified: u64,
 }
 
-/// Where the pieces of a frame are.
+/// The positions of the parts of a frame.
 struct Place {
-    /// Of the addresses in the IP header, and of UDP; `None` for frames too short for them.
+    /// The position of the addresses in the IP header, and that of UDP; `None` for frames too short for them.
     segment: Option<(std::ops::Range<usize>, usize)>,
     stamp: usize,
 }
@@ -50,7 +51,7 @@ fn locate(frame: &[u8]) -> Option<Place> {
 }
 
 impl Verdicts {
-    /// Judges a frame that arrived at `now_ns` (CLOCK_MONOTONIC). What is not ours is left alone.
+    /// Checks a frame that arrived at `now_ns` (CLOCK_MONOTONIC). Frames of others are ignored.
     pub fn take(&mut self, frame: &[u8], now_ns: u64) {
         let ours = frame.get(6..8) == Some(&HOST_MARK);
         let Some(place) = locate(frame) else {
@@ -59,7 +60,8 @@ impl Verdicts {
         };
         let stamp = frame.get(place.stamp..place.stamp + STAMP).filter(|stamp| stamp[..2] == MAGIC);
         let Some(stamp) = stamp else {
-            // Ours all the same, by its source or by its port?
+            // The stamp is corrupted. It is still a frame of the tester if its source or its UDP port says
+            // so.
             let port = place.segment.as_ref().and_then(|(_, udp)| u16_at(frame, *udp));
             self.unidentified += u64::from(ours || port == Some(UDP_PORTS.0));
             return;
@@ -83,7 +85,7 @@ impl Verdicts {
 }
 
 impl Place {
-    /// True when the UDP checksum is right (RFC 768; RFC 8200, 8.1).
+    /// True when the UDP checksum is correct (RFC 768; RFC 8200, 8.1).
     fn is_sound(&self, frame: &[u8]) -> bool {
         let Some((addresses, udp)) = &self.segment else { return false };
         let length = u16_at(frame, udp + 4).unwrap_or(0);
@@ -110,7 +112,7 @@ fn note(flow: &mut FlowAbi, seq: u64, sent_ns: u64, now_ns: u64) {
         return;
     }
     let latency = now_ns.wrapping_sub(sent_ns) & CLOCK_MASK;
-    // Two clocks are compared; what arrived before it was sent took no time.
+    // Two clocks are compared. A negative latency counts as zero.
     let latency = if latency >> 47 == 1 { 0 } else { latency };
     flow.buckets[bucket_of(latency)] += 1;
     flow.latency_sum += latency;
@@ -118,7 +120,7 @@ fn note(flow: &mut FlowAbi, seq: u64, sent_ns: u64, now_ns: u64) {
     flow.latency_max = flow.latency_max.max(latency);
 }
 
-/// False for a frame that has come before.
+/// False for a frame that has arrived before.
 fn is_new(flow: &mut FlowAbi, seq: u64, now_ns: u64) -> bool {
     let bit = 1u64 << (seq & 63);
     let word = (seq >> 6) as usize % WINDOW_WORDS;
@@ -130,7 +132,7 @@ fn is_new(flow: &mut FlowAbi, seq: u64, now_ns: u64) -> bool {
         flow.window[word] |= bit;
         return true;
     }
-    // Out of the window: taken for late, not for a duplicate.
+    // A frame older than the window counts as late, not as a duplicate.
     if flow.next - seq <= (WINDOW_WORDS as u64 - 1) * 64 {
         if flow.window[word] & bit != 0 {
             flow.duplicated += 1;
@@ -142,7 +144,7 @@ fn is_new(flow: &mut FlowAbi, seq: u64, now_ns: u64) -> bool {
     true
 }
 
-/// Moves the window up to `seq`: the words that come into it are empty.
+/// Moves the window up to `seq`. Words that enter the window are cleared.
 fn advance(flow: &mut FlowAbi, seq: u64) {
     let last = seq >> 6;
     let word = if flow.next > 0 { (flow.next - 1) >> 6 } else { 0 };
@@ -210,11 +212,11 @@ mod tests {
         assert_eq!(check(&[0, 2, 3], (3, 0, 0, 0)).loss_ns, 1_001);
         check(&[0, 2, 1, 3], (4, 0, 1, 0));
         check(&[0, 0, 1, 1], (2, 2, 0, 0));
-        // To the edge of the window a duplicate is told; behind it, it passes for late.
+        // Within the window a duplicate is recognised; outside, it counts as late.
         let edge = (WINDOW_WORDS as u64 - 1) * 64;
         check(&[0, edge - 1, 0], (2, 1, 0, 0));
         check(&[0, edge, 0], (3, 0, 1, 0));
-        // What comes into the window again is empty.
+        // Words that enter the window again are cleared.
         check(&[1, 40_000, 40_000 - 7], (3, 0, 1, 0));
         check(&[1, 4_000_000, 4_000_000 - 64], (3, 0, 1, 0));
     }

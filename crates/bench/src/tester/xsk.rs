@@ -1,8 +1,8 @@
-//! Frames through an AF_XDP socket, copied: for devices that take no frames redirected by XDP, and kernels without live
-//! frames. Sending only, so no program is needed.
+//! Sends frames through an AF_XDP socket in copy mode: for devices that accept no frames redirected by XDP, and for
+//! kernels without live frames. It only sends, so it needs no BPF program.
 //!
-//! Read first: Documentation/networking/af_xdp.rst. Invariant: a chunk belongs either to us (`free`) or to the kernel
-//! (from its descriptor in the TX ring until its address comes back in the completion ring).
+//! Read first: Documentation/networking/af_xdp.rst. Invariant: a chunk belongs either to this process (`free`) or to
+//! the kernel (from its descriptor in the TX ring until its address returns in the completion ring).
 
 #![allow(unsafe_code)]
 
@@ -13,12 +13,12 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Bytes of a chunk: a page, so a frame of up to that.
+/// The size of a chunk in bytes: a page, which limits the length of a frame.
 pub const CHUNK: usize = 4096;
 const CHUNKS: u32 = 2048;
 /// Frames between two system calls; the kernel takes 32 at a time.
 const KICK: u32 = 32;
-/// How long a queue may be somebody else's.
+/// How long another socket may still use the queue.
 const BUSY: Duration = Duration::from_secs(1);
 
 /// Memory shared with the kernel.
@@ -50,7 +50,7 @@ impl Mapping {
 
     fn write(&self, offset: usize, bytes: &[u8]) {
         assert!(offset + bytes.len() <= self.length);
-        // SAFETY: inside the mapping, just checked; the kernel does not touch what is ours.
+        // SAFETY: inside the mapping, just checked; the kernel does not touch chunks of this process.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.at.as_ptr().add(offset), bytes.len()) };
     }
 
@@ -63,7 +63,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped in `new`, and nobody has a reference any more.
+        // SAFETY: mapped in `new`, and no references to it are left.
         unsafe { libc::munmap(self.at.as_ptr().cast(), self.length) };
     }
 }
@@ -99,7 +99,7 @@ impl XdpSocket {
     /// Opens it at a device of the calling thread's network namespace.
     ///
     /// # Errors
-    /// Without CAP_NET_RAW, or where the kernel has no AF_XDP, or another one has the queue.
+    /// Without CAP_NET_RAW, without AF_XDP in the kernel, or when another socket has the queue.
     pub fn new(ifindex: u32) -> Result<Self> {
         // SAFETY: no pointers.
         let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
@@ -130,10 +130,10 @@ impl XdpSocket {
         Ok(Self { tx, completion, umem, free, unkicked: 0, socket })
     }
 
-    /// Queues a frame; the kernel is told of every 32nd, or by [`Self::kick`].
+    /// Queues a frame. The kernel is notified of every 32nd, or by [`Self::kick`].
     ///
     /// # Errors
-    /// `WouldBlock` when the device has not sent enough of the others yet.
+    /// `WouldBlock` when the device has not sent enough of the earlier frames yet.
     pub fn send(&mut self, frame: &[u8]) -> std::io::Result<()> {
         if frame.len() > CHUNK {
             return Err(Error::from_raw_os_error(libc::EMSGSIZE));
@@ -151,13 +151,13 @@ impl XdpSocket {
         descriptor[8..12].copy_from_slice(&(frame.len() as u32).to_ne_bytes());
         let at = self.tx.entries + (index % CHUNKS) as usize * 16;
         self.tx.mapping.write(at, &descriptor);
-        // The descriptor is there before its number is.
+        // Publish the index only after the descriptor has been written.
         producer.store(index.wrapping_add(1), Ordering::Release);
         self.unkicked += 1;
         if self.unkicked >= KICK { self.kick() } else { Ok(()) }
     }
 
-    /// Has the kernel send what is queued.
+    /// Makes the kernel send the queued frames.
     ///
     /// # Errors
     /// When the device is down.
@@ -177,7 +177,7 @@ impl XdpSocket {
         let why = Error::last_os_error();
         match why.raw_os_error() {
             _ if sent >= 0 => Ok(()),
-            // There is more than it takes at a time: the next call goes on.
+            // More frames are queued than the kernel takes at a time; the next call sends the rest.
             Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS) => Ok(()),
             _ => Err(why),
         }
@@ -229,7 +229,7 @@ fn bind(socket: &OwnedFd, ifindex: u32) -> Result<()> {
         let why = Error::last_os_error();
         match why.raw_os_error() {
             _ if done == 0 => return Ok(()),
-            // The kernel takes its time to take down the one that was here before.
+            // The kernel needs some time to close the socket that had the queue before.
             Some(libc::EBUSY) if begin.elapsed() < BUSY => std::thread::sleep(Duration::from_millis(5)),
             _ => return Err(why).context("AF_XDP at the first queue"),
         }

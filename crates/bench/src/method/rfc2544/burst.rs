@@ -1,5 +1,5 @@
-//! RFC 2544, 26.4: the longest burst at the smallest gap that is forwarded whole, and RFC 9004: what it says about the
-//! device's buffer.
+//! RFC 2544, 26.4: the longest burst at the smallest gap of which no frame is lost, and RFC 9004: the size of the
+//! device's buffer that follows from it.
 
 use super::{Plan, Throughputs, frames_in};
 use crate::method::flow::Load;
@@ -22,7 +22,7 @@ pub(super) fn burst(
     carries: impl Fn(usize) -> bool,
     throughputs: &Throughputs,
 ) -> Result<()> {
-    // Frames per second within a burst: of a stream, as the tester sends it.
+    // Frames per second within a burst, per stream, as the tester sent it.
     let mut rates: BTreeMap<usize, f64> = BTreeMap::new();
     let found = run.search(
         &format!("back-to-back, {size} B"),

@@ -1,9 +1,10 @@
 //! RFC 2544, 26.2: latency at the throughput rate.
 //!
-//! Read first: RFC 1242, 3.8. For a device that stores and forwards, latency is from the last bit in to the first bit
-//! out; for one that forwards bits, from the first bit in to the first bit out. The tester stamps a frame before
-//! its first bit is sent, and sees it when its last bit has arrived; on a line both differ from what it measures by
-//! the time a frame takes on the line, on veth, where a frame is handed over whole, by nothing.
+//! Read first: RFC 1242, 3.8. For a store-and-forward device, latency is the time from the last bit in to the first
+//! bit out; for a bit-forwarding device, from the first bit in to the first bit out. The tester stamps a frame before
+//! its first bit is sent, and sees it when its last bit has arrived. On a line, both definitions differ from the
+//! tester's measurement by the time that a frame takes on the line. On veth, where a frame is handed over whole, they
+//! do not differ.
 
 use super::{Plan, Throughputs};
 use crate::method::flow::{Flows, Load};
@@ -17,7 +18,7 @@ use anyhow::{Context, Result};
 /// Preamble, start of frame and the gap between two frames, in bytes.
 const OVERHEAD: f64 = 20.0;
 
-/// The statistics that are told, and their names.
+/// The statistics in the report, and their names.
 const STATISTICS: [&str; 5] = ["least", "median", "mean", "99 %", "largest"];
 
 pub(super) fn latency(run: &mut Run, plan: &Plan, size: usize, throughputs: &Throughputs) -> Result<()> {

@@ -1,7 +1,8 @@
 //! RFC 2544, section 26: throughput, latency, frame loss rate, back-to-back frames, system recovery, reset.
 //!
-//! Read first: the RFC, and those that update it: RFC 6201 (reset), RFC 9004 (back-to-back). One file a clause or two.
-//! Invariant: what departs from the RFC (durations, the meaning of 100 % without a line rate) is said in the results.
+//! Read first: the RFC, and those that update it: RFC 6201 (reset), RFC 9004 (back-to-back). Each file covers one or
+//! two clauses. Invariant: the results state every departure from the RFC (durations, the meaning of 100 % without a
+//! line rate).
 
 mod burst;
 mod latency;
@@ -171,7 +172,7 @@ fn unable(run: &mut Run, plan: &Plan) -> Result<Vec<(usize, usize)>> {
     Ok(unable)
 }
 
-/// Frames of every stream that are on their way in a second, for what is said in frames.
+/// The frames of a stream that pass in this time at this rate, for results that are counted in frames.
 fn frames_in(rate: f64, seconds: f64) -> f64 {
     (rate * seconds).floor().max(1.0)
 }

@@ -51,7 +51,7 @@ pub(super) fn throughput(
     Ok(throughputs)
 }
 
-/// One trial at a load: hosts first, then what came of it.
+/// One trial at a load: the hosts are made known first, then the load is offered.
 fn seen(turn: &mut Turn, plan: &Plan, size: usize, load: Load) -> Result<Seen> {
     let flows = plan.flows(turn, size);
     turn.learn(&flows)?;

@@ -71,7 +71,7 @@ pub(super) fn reset(run: &mut Run, plan: &Plan, size: usize, throughputs: &Throu
         let flows = plan.flows(turn, size);
         turn.learn(&flows)?;
         let before = turn.timing.window;
-        // The same time without a reset: frames lost now are lost for another reason.
+        // Repeat the trial without a reset: frames lost here have another cause than the reset.
         let offer = turn.timed(Offer::new(flows.streams(Load::Rate(rate)), before + turn.timing.reset));
         let undisturbed = flows.seen(&turn.trial(&flows, Load::Rate(rate))?);
         let Some(outcome) = turn.subject.trial_with_reset(&offer, before)? else {

@@ -29,7 +29,7 @@ fn near(found: f64, expected: f64, part: f64, what: &str) {
     assert!((found - expected).abs() <= expected * part, "{what}: {found}, not {expected}");
 }
 
-/// What a frame costs, and its bytes: each size has its own knee.
+/// A frame costs a fixed time and a time per byte, so each size has another throughput.
 #[test]
 fn throughput_of_two_devices_at_every_size() {
     let quick = Model { byte_ns: 0.4, noise: 0.001, ..Model::new(2e6) };
@@ -90,7 +90,7 @@ fn the_line_is_the_limit_where_there_is_one() {
     }
 }
 
-/// A device that needs a rest after too much, and gets it (RFC 2544, 23).
+/// A device that needs a rest after overload and gets it (RFC 2544, 23).
 #[test]
 fn an_overload_is_forgotten_after_a_rest() {
     let model = Model { collapse: 0.5, hysteresis: Duration::from_millis(240), ..Model::new(1e6) };
@@ -99,7 +99,8 @@ fn an_overload_is_forgotten_after_a_rest() {
     near(rounds(&run, &key("throughput", "dut", 64))[0], 1e6, 0.012, "after rests");
 }
 
-/// One that does not recover has the throughput it has then: found, below the knee it once had, and no endless search.
+/// A device that does not recover is measured in that state: the search ends, with a result below the original
+/// throughput.
 #[test]
 fn an_overload_that_stays_is_found_as_it_is() {
     let model = Model { collapse: 0.5, hysteresis: Duration::from_secs(1000), ..Model::new(1e6) };
@@ -110,7 +111,7 @@ fn an_overload_that_stays_is_found_as_it_is() {
 
 #[test]
 fn latency_is_the_devices_own() {
-    // 5 us idle; at half of its throughput a queue of one: twice that.
+    // 5 us when idle; at half of the throughput the queue doubles that.
     let model = Model { own_ns: Some(700), ..Model::new(1e6) };
     let mut veth = run(&[("dut", model.clone())], 7);
     let half = Plan { latency_load: 0.5, ..plan(&[Test::Latency], &[64]) };
@@ -123,7 +124,7 @@ fn latency_is_the_devices_own() {
         veth.results.notes
     );
     assert_eq!(veth.results.distributions.len(), 1);
-    // On a line of 100 Mbit/s a frame of 1518 bytes takes 121 us, there and back.
+    // On a line of 100 Mbit/s a frame of 1518 bytes takes 121 us in each direction.
     let mut line = run(&[("dut", Model { line_bps: Some(1e8), ..model })], 8);
     measure(&mut line, &plan(&[Test::Latency], &[1518])).expect("measured");
     let of =
@@ -194,14 +195,16 @@ fn recovery_and_reset_times() {
     }
     near(rounds(&run, &key("reset", "dut", 64))[0], 700.0, 0.01, "reset");
     assert!(rounds(&run, &key("reset", "dut", 512)).is_empty(), "the smallest frames only");
-    // The tester can't overload the other one, and nobody knows how to reset it: said, not made up.
+    // The tester can't overload the other device, and there is no way to reset it: the report says so and has
+    // no figure.
     assert!(rounds(&run, &key("system recovery", "other", 64)).is_empty());
     let notes = run.results.notes.join("\n");
     assert!(notes.contains("other: no system recovery to measure at 64 B"), "{notes}");
     assert!(notes.contains("other: no reset: nobody said how"), "{notes}");
 }
 
-/// A link goes down in the second device's 23rd trial: the reason is told, what it had measured stays, the others go on.
+/// A link goes down in the second device's 23rd trial: the reason is reported, its earlier figures stay, and the other
+/// devices continue.
 #[test]
 fn a_device_that_breaks_leaves_the_others_alone() {
     let models = [
@@ -256,7 +259,7 @@ fn frames_that_are_not_merely_lost_are_told() {
     measure(&mut run, &plan(&[Test::Throughput], &[64])).expect("measured");
     let notes = run.finish(None).notes.join("\n");
     assert!(notes.contains("arrived twice") && notes.contains("arrived after a later one"), "{notes}");
-    // A frame that is spoiled did not arrive: there is no load without loss.
+    // A corrupted frame did not arrive, so every load has loss.
     let mut run = run_spoiler();
     measure(&mut run, &plan(&[Test::Throughput], &[64])).expect("measured");
     assert_eq!(rounds(&run, &key("throughput", "spoiler", 64)), [0.0]);
@@ -267,8 +270,8 @@ fn run_spoiler() -> Run<'static> {
     run(&[("spoiler", Model { corrupted: 0.02, ..Model::new(1e6) })], 18)
 }
 
-/// The same command twice, on a machine whose speed wanders from trial to trial: in at most one of twenty pairs may
-/// `bench compare` show a difference.
+/// The same command runs twice, on a machine whose speed varies from trial to trial: `bench compare` may show a
+/// difference in at most one of twenty pairs.
 #[test]
 fn the_same_command_twice_agrees() {
     let model = Model { noise: 0.01, disturbed: (0.05, 0.001), ..Model::new(1e6) };

@@ -1,8 +1,8 @@
-//! RFC 2889, 5.7 and 5.8: how many addresses a device learns, and how fast.
+//! RFC 2889, 5.7 and 5.8: the number of addresses that a device learns, and the rate at which it learns them.
 //!
-//! Port 1 has the addresses (the RFC's learning port), port 0 sends to each of them (the test port), port 2 listens (the
-//! monitoring port): a frame that arrives there was flooded, so its address was not known. Every trial begins with a
-//! device that knows nobody.
+//! Port 1 has the addresses (the RFC's learning port). Port 0 sends to each of them (the test port). Port 2 listens
+//! (the monitoring port): a frame that arrives there was flooded, so its address was not known. Every trial begins with
+//! a device that knows no address.
 
 use super::{Plan, rate};
 use crate::method::flow::hosts_of;
@@ -21,10 +21,11 @@ const MONITORING_PORT: usize = 2;
 
 /// The first address that is learned: away from every host of other tests.
 const FIRST: u32 = 0x40_0000;
-/// Addresses in the search for a rate, at most: the time to learn them is what is measured.
+/// The most addresses in the search for a rate. The time to learn them is measured, so more are not needed.
 const RATE_ADDRESSES: u32 = 8192;
 
-/// The most addresses that each device learns, all of them known when asked for.
+/// The greatest number of addresses that each device learns, all of which it still knows when frames are sent
+/// to them.
 pub(super) fn capacity(run: &mut Run, plan: &Plan) -> Result<Vec<Option<f64>>> {
     let found = run.search(
         "address caching capacity",
@@ -103,8 +104,8 @@ pub(super) fn learning_rate(run: &mut Run, plan: &Plan, capacities: &[Option<f64
     Ok(())
 }
 
-/// Has a device that knows nobody learn `count` addresses at a rate, then sends a frame to each. Returns the rate at which
-/// they were really offered, and how many were known.
+/// Makes a device that knows no address learn `count` addresses at a rate, then sends a frame to each. Returns the rate
+/// at which they were really offered, and how many were known.
 fn learn(turn: &mut Turn, plan: &Plan, count: u32, rate_pps: Option<u32>) -> Result<(f64, u32)> {
     turn.forgotten();
     if !turn.subject.forget()? {
@@ -115,11 +116,11 @@ fn learn(turn: &mut Turn, plan: &Plan, count: u32, rate_pps: Option<u32>) -> Res
     let stream = |id, src, dst, rate_pps| Stream { id, src, dst, rate_pps, ..Stream::new() };
     let frames = |port, stream: Stream, count: u32| {
         let mut offer = Offer::burst(vec![(port, stream)], u64::from(count));
-        // Long enough for the least rate there is.
+        // Long enough for the lowest rate.
         offer.window = Duration::from_secs(60 + u64::from(count) / 100);
         offer
     };
-    // The test port's own host first, so that what is sent to it is not flooded.
+    // The test port's own host sends first, so that frames to it are not flooded.
     let hello = turn.timed(frames(TEST_PORT, stream(0, tester, Hosts::one(addresses.first), Some(1000)), 1));
     turn.offer(&hello)?;
     let speak = turn.timed(frames(LEARNING_PORT, stream(1, addresses, tester, rate_pps), count));

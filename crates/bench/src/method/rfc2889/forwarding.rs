@@ -1,4 +1,5 @@
-//! RFC 2889, 5.1, 5.2, 5.4, 5.5 and 5.6: what is forwarded of traffic between many ports, at which load.
+//! RFC 2889, 5.1, 5.2, 5.4, 5.5 and 5.6: the rate at which a device forwards traffic between many ports, at
+//! several loads.
 //!
 //! Figures are sums over all ports: frames per second that the device forwards.
 
@@ -12,7 +13,8 @@ use crate::report::{Axis, Better};
 use crate::tester::traffic::Stream;
 use anyhow::Result;
 
-/// Throughput of a pattern, then what is forwarded and lost of all that can be offered.
+/// Measures the throughput of a pattern, then the forwarding rate and the loss at the greatest load that can
+/// be offered.
 pub(super) fn meshed(run: &mut Run, plan: &Plan, size: usize, pattern: Pattern) -> Result<()> {
     let (title, clause) = match pattern {
         Pattern::OneToMany => ("one to many", "RFC 2889, 5.2"),
@@ -25,7 +27,7 @@ pub(super) fn meshed(run: &mut Run, plan: &Plan, size: usize, pattern: Pattern) 
         |turn| {
             let flows = plan.flows(turn, pattern, size);
             let mut limits = rate_limits(turn, &flows, size, plan.precision);
-            // All inputs together fill the one output.
+            // All inputs share the one output.
             if pattern == Pattern::ManyToOne {
                 limits.max = limits.max.map(|max| max / flows.senders() as f64);
             }
@@ -61,8 +63,8 @@ pub(super) fn meshed(run: &mut Run, plan: &Plan, size: usize, pattern: Pattern) 
     Ok(())
 }
 
-/// The greatest forwarding rate at any load (RFC 2285, 3.6.3): in steps down from all that can be offered. Each step is a
-/// median: the greatest of many single trials would be the luckiest.
+/// The greatest forwarding rate at any load (RFC 2285, 3.6.3): the load goes down in steps from the greatest that can
+/// be offered. Each step is a median, because the maximum of many single trials would be an outlier.
 pub(super) fn maximum(run: &mut Run, plan: &Plan, size: usize) -> Result<()> {
     const CLAUSE: &str = "RFC 2889, 5.6";
     const TRIALS: usize = 3;
@@ -85,7 +87,7 @@ pub(super) fn maximum(run: &mut Run, plan: &Plan, size: usize) -> Result<()> {
                 };
                 // One input and one output, as the clause has it.
                 let flows = Flows::of(Pattern::Pairs, 2, &plan.template(turn, size));
-                // What is offered can't be less than what was forwarded of more.
+                // A load below the rate that was already forwarded cannot give a greater rate.
                 if step < steps && most[turn.index] * part < best[turn.index].1 || step == 0 {
                     return Ok(());
                 }
@@ -125,8 +127,9 @@ pub(super) fn maximum(run: &mut Run, plan: &Plan, size: usize) -> Result<()> {
     Ok(())
 }
 
-/// Port 0 sends half of a line's rate to port 2 and half to port 3, port 1 all of it to port 3: half too much for port 3.
-/// What port 2 loses is head-of-line blocking; a port 3 that loses nothing presses back.
+/// Port 0 sends half of a line's rate to port 2 and half to port 3. Port 1 sends a full line's rate to port 3, which
+/// therefore gets 150 %. Loss at port 2 is head-of-line blocking. If port 3 loses nothing, the device applies back
+/// pressure.
 pub(super) fn congestion(run: &mut Run, size: usize) -> Result<()> {
     const CLAUSE: &str = "RFC 2889, 5.5";
     run.say(format!("congestion control, {size} B"));
@@ -165,7 +168,7 @@ pub(super) fn congestion(run: &mut Run, size: usize) -> Result<()> {
         record(results, &what("uncongested port"), turn.name, free);
         record(results, &what("congested port"), turn.name, congested);
         let says = |yes: bool, what: &str| format!("{}: {}{what} at {size} B", turn.name, if yes { "" } else { "no " });
-        // A part in a thousand is a frame that was under way.
+        // A loss of a part in a thousand is a frame that was still under way.
         results.note(says(free > 0.001, "head-of-line blocking"));
         results.note(says(congested <= 0.001, "back pressure"));
         turn.rest()

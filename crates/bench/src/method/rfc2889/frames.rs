@@ -1,4 +1,5 @@
-//! RFC 2889, 5.9 and 5.10: frames that no switch should forward, and frames that it must forward to everyone.
+//! RFC 2889, 5.9 and 5.10: frames that a switch must not forward, and frames that it must forward to all
+//! ports.
 
 use super::{Plan, rate};
 use crate::method::flow::{Flows, Load, Pattern, Template};
@@ -13,14 +14,15 @@ use anyhow::Result;
 
 /// Frames of each kind.
 const FRAMES: u64 = 1000;
-/// Slow enough for any device.
+/// The rate in frames per second: low enough for any device.
 const RATE: f64 = 5000.0;
 
-/// The kinds that Linux can send, and their sizes with FCS. One byte less than Ethernet's least frame, and one more than
-/// its greatest.
+/// The kinds that Linux can send, and their sizes with FCS: one byte less than the minimum of Ethernet, and one byte
+/// more than its maximum.
 const KINDS: [(&str, usize); 2] = [("undersize, 63 B", 63), ("oversize, 1519 B", 1519)];
 
-/// The part of the frames that the device keeps back. On a device with a larger MTU an oversize frame is a frame.
+/// The part of the faulty frames that the device does not forward. On a device with a larger MTU an oversize
+/// frame is a valid frame.
 pub(super) fn errored(run: &mut Run, first_round: bool) -> Result<()> {
     const CLAUSE: &str = "RFC 2889, 5.9";
     if first_round {

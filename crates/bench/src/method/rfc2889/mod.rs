@@ -1,7 +1,8 @@
 //! RFC 2889, section 5: meshed traffic, congestion, the maximum forwarding rate, addresses, errored frames, broadcast.
 //!
-//! Read first: the RFC, and RFC 2285 for its words. One file for clauses that belong together. Invariant: what the bed
-//! makes meaningless (no line: no forward pressure, no congested port, no check sequence) is said, never made up.
+//! Read first: the RFC, and RFC 2285 for its terms. Related clauses share a file. Invariant: where the bed makes a
+//! figure meaningless (no line: no forward pressure, no congested port, no check sequence), the report says so and has
+//! no figure.
 
 mod addresses;
 mod forwarding;
@@ -33,7 +34,7 @@ pub enum Test {
     Unidirectional,
     /// 5.5: a congested port beside one that is not (needs a line rate)
     Congestion,
-    /// 5.6: the maximum forwarding rate, at whatever load it is (forward pressure can't be measured from Linux)
+    /// 5.6: the maximum forwarding rate at any load (forward pressure can't be measured from Linux)
     MaxRate,
     /// 5.7: how many addresses it learns
     Capacity,
@@ -60,13 +61,13 @@ impl Test {
         Self::Broadcast,
     ];
 
-    /// True for those that are done at every frame size.
+    /// True for those that are measured at every frame size.
     #[must_use]
     pub const fn by_size(self) -> bool {
         !matches!(self, Self::Capacity | Self::LearningRate | Self::Errored)
     }
 
-    /// The least number of ports it makes sense with.
+    /// The least number of ports for this test.
     #[must_use]
     pub const fn ports(self) -> usize {
         match self {
@@ -94,7 +95,7 @@ pub struct Plan {
     pub addresses: u32,
     /// Addresses per second while the capacity is searched.
     pub learning_pps: u32,
-    /// How long the device remembers an address, where nobody knows how to have it forget.
+    /// The time for which the device remembers an address, where there is no way to make it forget.
     pub ageing: Duration,
     /// The steps down from the maximum load, as a part of it.
     pub load_step: f64,
@@ -172,7 +173,7 @@ pub fn measure(run: &mut Run, plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// A test as notes call it.
+/// The name of a test in notes.
 fn name(test: Test) -> &'static str {
     match test {
         Test::Mesh => "5.1, fully meshed traffic",
@@ -188,7 +189,7 @@ fn name(test: Test) -> &'static str {
     }
 }
 
-/// A rate by frame size.
+/// The description of a figure that is a rate by frame size.
 fn rate<'a>(test: &'a str, clause: &'a str, size: usize) -> Figure<'a> {
     Figure {
         test,

@@ -33,7 +33,7 @@ fn four_ports(pps: f64) -> Model {
     Model { ports: 4, ..Model::new(pps) }
 }
 
-/// One processor serves all ports: whatever the pattern, it forwards a million frames a second in all.
+/// One processor serves all ports: the device forwards a million frames a second in all, in every pattern.
 #[test]
 fn patterns_share_what_the_device_can_do() {
     let tests = [Test::Mesh, Test::OneToMany, Test::ManyToOne, Test::Unidirectional];
@@ -51,7 +51,8 @@ fn patterns_share_what_the_device_can_do() {
     }
 }
 
-/// A device that forwards a third of what it could when it gets too much has its maximum below the maximum load.
+/// A device that forwards only a third of its maximum under overload: the maximum rate is found below the
+/// maximum load.
 #[test]
 fn the_maximum_is_not_at_the_maximum_load() {
     let model = Model { collapse: 0.3, tester_pps: 2e6, ..Model::new(1e6) };
@@ -64,8 +65,8 @@ fn the_maximum_is_not_at_the_maximum_load() {
     assert!(run.results.notes.iter().any(|n| n.contains("forward pressure: not measured")));
 }
 
-/// A port of a gigabit takes a gigabit; with 150 % for it a third is lost. Whether the other port suffers is the device's
-/// doing.
+/// A gigabit port gets 150 % of its rate and loses a third. Whether the other port loses frames too depends on the
+/// device.
 #[test]
 fn head_of_line_blocking_is_told_from_congestion() {
     let line = |head_of_line| Model {
@@ -96,7 +97,7 @@ fn head_of_line_blocking_is_told_from_congestion() {
     }
 }
 
-/// The device learns so many addresses, one of which is the test port's own.
+/// The device learns this many addresses, one of which is the test port's own.
 #[test]
 fn address_capacity_and_learning_rate() {
     let model = Model { table: 8193, learn_pps: 250_000.0, ..four_ports(5e6) };

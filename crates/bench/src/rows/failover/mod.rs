@@ -1,9 +1,9 @@
-//! `lanyard bench failover`: a ring of switches, a wire of it cut while hosts talk across it, and how long they do not hear
-//! each other.
+//! `lanyard bench failover`: a ring of switches in which a wire is cut while hosts send across it. The figure is the
+//! time for which the hosts cannot reach each other.
 //!
-//! Read first: RFC 6413, sections 3.6 and 4 (convergence times derived from loss). `ring.rs` is what is cut, `probe.rs` is what
-//! measures: frames in both directions at a fixed interval, and the time between the first that is lost and the first
-//! after the last that is.
+//! Read first: RFC 6413, sections 3.6 and 4 (convergence times derived from loss). `ring.rs` builds the ring and cuts
+//! its wires. `probe.rs` measures: it sends frames in both directions at a fixed interval, and takes the time from the
+//! first lost frame to the first frame after the last lost one.
 
 mod probe;
 mod ring;
@@ -29,7 +29,7 @@ pub struct Args {
     /// Cuts of each kind, 1-1000
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub cuts: usize,
-    /// What the ring is left alone for before a cut, in seconds: counts of sent BPDUs run down, hellos go round
+    /// Seconds of rest before a cut, in which the counts of sent BPDUs run down and hellos pass round the ring
     #[arg(long, value_name = "S", default_value_t = 8.0)]
     pub rest: f64,
     /// Only these kinds of cut
@@ -52,11 +52,11 @@ pub struct Args {
 /// A kind of cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Kind {
-    /// The wire is gone at once, at both ends, in a ring that has been at rest
+    /// The wire disappears at once, at both ends, in a ring that has been at rest
     Gone,
-    /// One end is set down; the other loses its carrier
+    /// One end is set down, the other loses its carrier
     Down,
-    /// As `gone`, again as soon as the ring is whole
+    /// As `gone`, repeated as soon as the ring is whole
     Again,
 }
 
@@ -72,7 +72,8 @@ pub enum Mode {
 impl Kind {
     const ALL: [Self; 3] = [Self::Gone, Self::Down, Self::Again];
 
-    /// Name and description of the two rows of a kind: the host beside the cut, the host far from it.
+    /// Name and description of the two rows of a kind: one for the host beside the cut, one for the host far
+    /// from it.
     const fn rows(self) -> [(&'static str, &'static str); 2] {
         match self {
             Self::Gone => [
@@ -90,7 +91,7 @@ impl Kind {
         }
     }
 
-    /// What the two rows are held against, in milliseconds. Nobody has asked anything of a ring that is not at rest.
+    /// The targets of the two rows, in milliseconds. A ring that is not at rest has no target.
     const fn targets(self) -> [Target; 2] {
         match self {
             Self::Gone | Self::Down => [Target::Below(50.0), Target::Below(1000.0)],
@@ -110,7 +111,7 @@ impl Kind {
 /// not be measured to the end.
 ///
 /// # Errors
-/// Without the rights to measure, for bad arguments, or on ctrl-C; nothing is left behind.
+/// Without the rights to measure, for bad arguments, or on ctrl-C. Nothing is left behind in any case.
 pub fn main(args: &Args) -> Result<ExitCode> {
     ensure!((3..=16).contains(&args.switches), "{} switches: 3-16", args.switches);
     ensure!((1..=1000).contains(&args.cuts), "{} cuts: 1-1000", args.cuts);
@@ -170,7 +171,8 @@ fn run(args: &Args) -> Result<Results> {
     Ok(results)
 }
 
-/// Cuts once; how long the near host and the far host were not heard or did not hear.
+/// Cuts the wire once and returns the outage of the near host and that of the far host, the worse direction
+/// of each.
 fn cut(ring: &Ring, how: Cut, rest: Duration) -> Result<[Outage; 2]> {
     ring.settle(true)?;
     os::pause(rest)?;

@@ -24,13 +24,13 @@ const ETHERTYPE: [u8; 2] = [0x88, 0xb5];
 
 /// A host: a device in a namespace.
 pub struct Host<'a> {
-    /// Where.
+    /// The namespace of the device.
     pub netns: &'a Netns,
     /// The device's name.
     pub device: &'a str,
 }
 
-/// What a host lost.
+/// The loss that a host saw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Outage {
     /// From the first lost frame to the first one after the last lost frame; the worse of both
@@ -46,7 +46,7 @@ struct Stream {
     to: usize,
     /// How often each frame arrived.
     arrived: Vec<u8>,
-    /// The first frame of the present run of arrived frames.
+    /// The first frame of the current run of frames without loss.
     whole_since: usize,
     /// All frames before this one have been evaluated.
     seen: usize,
@@ -117,7 +117,7 @@ fn talk(sockets: &[PacketSocket], go: &AtomicBool, done: &AtomicBool) -> Result<
 
 fn receive(sockets: &[PacketSocket], streams: &mut [Stream]) {
     for (at, socket) in sockets.iter().enumerate() {
-        // A socket's device never goes down here; were it so, the frames are lost, which is counted.
+        // The device of a socket is never set down in this bench. If it were, its frames would count as lost.
         while let Ok(Some(packet)) = socket.receive() {
             let Some((id, number)) = read(&packet.frame).filter(|_| !packet.outgoing) else { continue };
             if let Some(stream) = streams.get_mut(id).filter(|stream| stream.to == at)
@@ -130,7 +130,7 @@ fn receive(sockets: &[PacketSocket], streams: &mut [Stream]) {
 }
 
 impl Stream {
-    /// Evaluates the frames whose time to arrive is over.
+    /// Evaluates the frames that should have arrived by now.
     fn look(&mut self, sent: usize) {
         while self.seen + UNDER_WAY < sent {
             if self.arrived[self.seen] == 0 {

@@ -1,4 +1,5 @@
-//! The ring: switches in namespaces of their own, `right` of each wired to `left` of the next, hosts at three of them.
+//! The ring: switches in namespaces of their own, `right` of each wired to `left` of the next, and hosts at three of
+//! them.
 //!
 //! ```text
 //!  host ─ [0 root] ══ the wire that is cut ══ [1] ─ host
@@ -6,8 +7,9 @@
 //!           [7]   ...   [N/2] ─ host   ...    [2]
 //! ```
 //!
-//! Switch N/2 is farthest from the root and blocks its `right`: when the wire is gone, all of 1 to N/2 are cut off until it
-//! unblocks, and it has lost no link of its own. Invariant: nothing is left behind, however a run ends.
+//! Switch N/2 is farthest from the root and blocks its port `right`. When the wire is gone, switches 1 to N/2 are cut
+//! off until N/2 unblocks that port, although N/2 itself has lost no link. Invariant: nothing is left behind, however a
+//! run ends.
 
 use super::probe::Host;
 use crate::dut::{Executable, Lanyard};
@@ -17,7 +19,7 @@ use serde_json::Value;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// The longest time for the ring to be whole, or to have found a path around a cut.
+/// The longest time until the ring is whole, or until it has found a path around a cut.
 const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 /// The name of a host's device and of the switch's port for it.
 const HOST: &str = "h1";
@@ -64,7 +66,7 @@ impl Ring {
         Ok(ring)
     }
 
-    /// The wire from switch `at` to the next.
+    /// Joins switch `at` to the next one by a wire.
     fn wire(&self, at: usize) -> Result<()> {
         let next = &self.netns[(at + 1) % self.netns.len()];
         self.netns[at]
@@ -100,11 +102,11 @@ impl Ring {
         }
     }
 
-    /// Waits until all switches agree on the root and no port is between states. In a ring that is
-    /// `whole`, one port blocks.
+    /// Waits until all switches agree on the root and every port is either blocking or forwarding. In a ring
+    /// that is `whole`, one port blocks.
     ///
     /// # Errors
-    /// When this does not happen; the error contains the present state.
+    /// When this does not happen in time; the error contains the present state.
     pub fn settle(&self, whole: bool) -> Result<()> {
         let mut last = String::new();
         let settled = wait_until("the ring to settle", SETTLE_LIMIT, || {
@@ -147,7 +149,7 @@ fn config(at: usize, host: bool, lines: &[String]) -> String {
     }
     let priority = at * 4096;
     for tree in ["vlan 1", "mst 0"] {
-        // The one that the mode has no use for is kept, and says so.
+        // The line that the mode does not use is kept in the configuration, with a warning.
         let _ = writeln!(text, "spanning-tree {tree} priority {priority}");
     }
     if host {

@@ -1,5 +1,5 @@
-//! Frames through a device as fast as they go, generator, switch and receiver on one core. (Open vSwitch polls in
-//! a thread of its own, on another core.)
+//! Frames that pass a device at the greatest rate, with generator, switch and receiver on one core. (Open vSwitch
+//! polls in a thread of its own, on another core.)
 
 use super::rig::{Rig, Settings};
 use crate::bed::{Bed, Traffic};
@@ -10,10 +10,11 @@ use anyhow::{Context, Result};
 use lanyard_netdev::PacketSocket;
 use std::time::{Duration, Instant};
 
-/// A host that never speaks: frames to it are flooded.
+/// A host that never sends, so frames to it are flooded.
 pub const SILENT: Hosts = Hosts::one(0xff_fff0);
 
-/// Frames through the device, as fast as they go, everything on one core: frames per second that arrived.
+/// Sends frames through the device at the greatest rate, with everything on one core. The figure is the
+/// number of frames per second that arrived.
 pub struct FrameRig {
     // Dropped in this order: the device goes before its ports do.
     device: Box<dyn Device>,
@@ -22,14 +23,14 @@ pub struct FrameRig {
     receiver: Receiver,
     bed: Bed,
     stream: Stream,
-    /// The device forwards in threads of its own, so load and rate are two things.
+    /// True if the device forwards in threads of its own; offered load and forwarding rate then differ.
     own_threads: bool,
     core: usize,
     window: Duration,
 }
 
-/// What a device with threads of its own is offered besides all there is: it may deliver most of less. Its best
-/// counts.
+/// The loads that are tried, besides the greatest one, on a device with threads of its own: it may deliver more
+/// at a lower load. The best rate counts.
 const LIGHTER_LOADS_PPS: [u32; 4] = [1_000_000, 400_000, 200_000, 100_000];
 
 /// The bed and the load of a [`FrameRig`].
@@ -43,9 +44,9 @@ pub struct FrameLoad {
     pub outputs: u16,
     /// How Lanyard's output ports are configured.
     pub ports: PortMode,
-    /// Who makes the frames.
+    /// The origin of the frames.
     pub source: Source,
-    /// When the sinks begin to run NAPI, which is when XDP may send to them.
+    /// When the sinks begin to run NAPI. XDP can send to them from then on.
     pub sinks: Sinks,
 }
 
@@ -54,7 +55,7 @@ pub struct FrameLoad {
 pub enum Sinks {
     /// Before the device comes up.
     Early,
-    /// Afterwards: the device has to notice.
+    /// After the device came up: the device has to notice it.
     Late,
 }
 
@@ -64,12 +65,13 @@ const FRAMING: usize = 18;
 /// How long a device may take to notice that a sink runs NAPI.
 const NOTICE_TIME: Duration = Duration::from_secs(1);
 
-/// Who makes the frames of a [`FrameRig`].
+/// The origin of the frames of a [`FrameRig`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// The XDP generator: each frame is a page of its own.
     Xdp,
-    /// A packet socket: a buffer as a host's stack makes them, and a system call each. The stream's first pair of hosts.
+    /// A packet socket: buffers like those of a host's stack, with a system call for each. It sends between the
+    /// stream's first pair of hosts only.
     Socket,
 }
 
@@ -100,7 +102,7 @@ impl FrameRig {
             }
         };
         let own_threads = kind == Kind::Ovs;
-        // The generator's frames fit into a page. It introduces the hosts of jumbo frames.
+        // The generator's frames fit into a page. For jumbo frames it only makes the hosts known.
         let mut loads = vec![if jumbo { load.stream.size(SIZE_MIN) } else { load.stream }];
         if own_threads {
             loads.extend(LIGHTER_LOADS_PPS.map(|rate| Stream { rate_pps: Some(rate), ..load.stream }));
@@ -120,7 +122,8 @@ impl FrameRig {
             core: settings.core,
             window: settings.window,
         };
-        // Nobody has measured yet: the ports settle, and what floods on the first frame has flooded.
+        // Send frames before the first measurement: ports may still be attaching, and the first frames are
+        // flooded.
         wait_until("the first frame through the device", Duration::from_secs(10), || {
             rig.learn()?;
             let before = rig.receiver.arrivals()?.frames;
@@ -140,7 +143,8 @@ impl FrameRig {
         Ok(())
     }
 
-    /// Sends through the socket for the window; what a frame causes has happened when its system call returns.
+    /// Sends through the socket for the window. When a frame's system call returns, all its effects are
+    /// complete.
     fn send_from(&self, socket: &PacketSocket) -> Result<Duration> {
         const FRAMES_A_LOOK: u32 = 64;
         let frame = self.stream.frame();
@@ -155,7 +159,7 @@ impl FrameRig {
     }
 
     fn learn_from(&self, netns: &Netns, device: &str, reverse: bool) -> Result<()> {
-        // A device that learns in a thread of its own needs time for it.
+        // A device that learns in a thread of its own loses addresses that arrive faster.
         const PACE_PPS: u32 = 20_000;
         let stream = self.stream.learning(reverse);
         if self.own_threads {
@@ -176,7 +180,8 @@ fn socket(bed: &Bed) -> Result<PacketSocket> {
 
 impl Rig for FrameRig {
     fn round(&mut self) -> Result<f64> {
-        // Only the senders are heard from during a measurement: the others would age out of a long run.
+        // Only the senders send during a measurement. Let the receivers send too, or the device forgets them
+        // in a long run.
         self.learn()?;
         let _core = Pinned::to(self.core)?;
         if let Some(socket) = &self.socket {
@@ -187,7 +192,8 @@ impl Rig for FrameRig {
         let mut most = 0.0f64;
         for generator in &mut self.generators {
             if self.own_threads {
-                // Its caches and queues take what a moment offers; what counts is what it sustains.
+                // Run once before the measurement, so that caches and queues are full: the sustained rate
+                // counts.
                 generator.run_for(self.window)?;
             }
             let before = self.receiver.arrivals()?.frames;

@@ -66,7 +66,8 @@ impl Rig for TcpRig {
     }
 }
 
-/// One ICMP echo after the other, both hosts on one core: the median round trip in microseconds.
+/// Sends one ICMP echo after the other, with both hosts on one core. The figure is the median round trip in
+/// microseconds.
 pub struct PingRig {
     device: Box<dyn Device>,
     bed: Bed,
@@ -97,7 +98,8 @@ impl PingRig {
         let start = Instant::now();
         self.socket.send(&request).context("ping")?;
         let mut answer = [0; 128];
-        // Everything ICMP for this host comes here: wait for ours.
+        // The socket receives every ICMP message to this host; skip those that are not the reply to this
+        // request.
         loop {
             check_interrupted()?;
             let length = self.socket.recv(&mut answer).context("no echo within a second")?;
@@ -139,8 +141,8 @@ impl Rig for PingRig {
     }
 }
 
-/// A raw ICMP socket connected to the sink. The standard library has no such type; its UDP socket is the same
-/// handful of system calls.
+/// A raw ICMP socket connected to the sink. The standard library has no such type; its UDP socket makes the
+/// same system calls.
 #[allow(unsafe_code)]
 fn icmp_socket() -> Result<UdpSocket> {
     let (family, kind) = (AddressFamily::Inet as i32, SockType::Raw as i32 | SockFlag::SOCK_CLOEXEC.bits());

@@ -1,4 +1,5 @@
-//! The daemon's life: killed and started again under load, the time it takes to start, the memory it takes.
+//! Measurements of the daemon itself: frames lost while it is killed and restarted under load, its start-up
+//! time, and its memory.
 
 use super::frames::SILENT;
 use super::rig::{Rig, Settings};
@@ -11,8 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Frames per second while the daemon dies and comes back: far below what any hook can take, so whatever is lost
-/// was lost for another reason.
+/// Frames per second while the daemon is killed and restarted. The rate is far below the limit of every hook, so
+/// overload causes no loss.
 const LOAD_PPS: u32 = 100_000;
 /// Ports of the start-up and memory rigs.
 const PORTS: u16 = 48;
@@ -36,8 +37,8 @@ fn under_load<T>(core: usize, generator: &mut Generator, meanwhile: impl FnOnce(
     })
 }
 
-/// Sends a frame every millisecond while `meanwhile` runs here. One by one, asleep in between: a paced stream keeps
-/// its core in the kernel, and each program that Lanyard attaches would wait for it (RCU).
+/// Sends one frame every millisecond while `meanwhile` runs here, and sleeps in between. A paced stream would stay
+/// in the kernel for long, and each program that Lanyard attaches would wait for the end of that system call (RCU).
 fn while_knocking<T>(generator: &mut Generator, meanwhile: impl FnOnce() -> Result<T>) -> Result<T> {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -55,7 +56,8 @@ fn while_knocking<T>(generator: &mut Generator, meanwhile: impl FnOnce() -> Resu
     })
 }
 
-/// `kill -9` and restart under load, the startup-config as it was, with bad lines, or missing: frames lost.
+/// `kill -9` and restart under load, with the startup-config unchanged, with bad lines, or missing. The
+/// figure is the number of frames lost.
 pub struct HitlessRig {
     lanyard: Lanyard,
     startup: Startup,
@@ -101,7 +103,8 @@ impl HitlessRig {
 impl Rig for HitlessRig {
     fn round(&mut self) -> Result<f64> {
         let start = self.generator.sent()?;
-        // The same without the kill: what this loses, the kill is not to blame for.
+        // Run the same load without the kill first: it must lose no frame, so any loss below is due to the
+        // kill.
         under_load(self.core, &mut self.generator, || flowing(&self.receiver, self.seen.frames))?;
         let control = self.lost(start)?;
         ensure!(control == 0, "the load loses {control} frames with the daemon left alone");
@@ -142,7 +145,7 @@ fn flowing(receiver: &Receiver, seen: u64) -> Result<()> {
     wait_until("frames through the device", LIMIT, || Ok(receiver.arrivals()?.frames > seen + more))
 }
 
-/// What has arrived once nothing more arrives.
+/// Waits until no more frames arrive and returns the count.
 fn settled(receiver: &Receiver) -> Result<Arrivals> {
     let mut last = receiver.arrivals()?;
     loop {
@@ -213,7 +216,7 @@ pub struct MemoryRig {
 }
 
 impl MemoryRig {
-    /// Brings Lanyard up and teaches it.
+    /// Starts Lanyard and lets it learn the addresses.
     ///
     /// # Errors
     /// When something does not come up, or the addresses are not learned.
@@ -231,7 +234,8 @@ impl MemoryRig {
 
     fn teach(&self) -> Result<()> {
         let src = Hosts { first: 0, count: ENTRIES };
-        // To one of the senders: a frame for the port it came in at goes nowhere, so nothing floods.
+        // The destination is one of the senders. A frame for the port on which it arrived is dropped, so
+        // nothing is flooded.
         let stream = Stream { src, dst: Hosts::one(0), order: Order::Sequential, ..Stream::new() };
         Generator::new(&self.bed.sender, "tx0", &stream)?.send(ENTRIES)
     }

@@ -1,6 +1,7 @@
-//! `lanyard bench forward`: devices under test beside each other under the same load, in interleaved rounds.
+//! `lanyard bench forward`: measures devices under test side by side under the same load, in interleaved
+//! rounds.
 //!
-//! Read first: `docs/performance.md` for the method, `rows.rs` for what is measured.
+//! Read first: `docs/performance.md` for the method, `rows.rs` for the rows.
 
 mod frames;
 mod hosts;
@@ -26,16 +27,16 @@ use std::time::Duration;
 #[derive(Debug, Clone, clap::Args)]
 #[command(about = "Measures forwarding against the kernel bridge, bare redirects and Open vSwitch")]
 pub struct Args {
-    /// Fewer rounds and shorter windows: a look, not a result
+    /// Fewer rounds and shorter windows: for a first impression, not for a published result
     #[arg(long)]
     pub quick: bool,
-    /// Only these rows; a name that ends in `-` or is cut short takes all that begin with it
+    /// Only these rows; a name that ends in `-` or is cut short selects all rows that begin with it
     #[arg(long, value_name = "ROW,...", value_delimiter = ',')]
     pub only: Vec<String>,
-    /// Print the rows and what each is held against, and end
+    /// Print the rows and their targets, and exit
     #[arg(long)]
     pub list: bool,
-    /// Rounds, 1-1000 (default 7, quick 3); fewer than 5 are no result
+    /// Rounds, 1-1000 (default 7, quick 3); publish no result of fewer than 5
     #[arg(long, value_name = "N")]
     pub rounds: Option<usize>,
     /// Length of one measurement in milliseconds, 50-60000 (default 1000, quick 200)
@@ -56,7 +57,7 @@ pub struct Args {
 /// missed it or could not be measured to the end.
 ///
 /// # Errors
-/// Without the rights to measure, for bad arguments, or on ctrl-C; nothing is left behind.
+/// Without the rights to measure, for bad arguments, or on ctrl-C. Nothing is left behind in any case.
 pub fn main(args: &Args) -> Result<ExitCode> {
     let rows = chosen(&args.only)?;
     if args.list {
@@ -85,7 +86,7 @@ fn chosen(only: &[String]) -> Result<Vec<RowPlan>> {
         let known = rows.iter().any(|row| row.id.starts_with(name.as_str()));
         ensure!(known && !name.is_empty(), "no row `{name}`: see --list");
     }
-    // A name in full means that row, though others begin with it.
+    // A full name selects only that row, even if other names begin with it.
     let wanted = |row: &RowPlan| {
         only.iter().any(|name| match rows.iter().any(|r| r.id == *name) {
             true => row.id == *name,
@@ -108,8 +109,8 @@ fn settings(args: &Args) -> Result<(Settings, usize)> {
     Ok((Settings { lanyard, window, core: args.core, other_core }, rounds))
 }
 
-/// Measures `rows`. A row that breaks is reported as broken with the reason, and the others go on; ctrl-C breaks the
-/// row under way and ends the run.
+/// Measures `rows`. A row that breaks is reported as broken with the reason, and the others continue; ctrl-C breaks
+/// the current row and ends the run.
 #[must_use]
 pub fn run(rows: &[RowPlan], rounds: usize, settings: &Settings) -> Results {
     let bar = ProgressBar::new((rows.len() * rounds) as u64);
@@ -154,8 +155,8 @@ fn measure(plan: &RowPlan, rounds: usize, settings: &Settings, bar: &ProgressBar
     results.push_row(row, arms, caveat);
 }
 
-/// Brings every arm of a row up and has them take turns. Returns what was prepared for the row, and why its figures are
-/// less than what it asks for, if they are.
+/// Brings up every arm of a row and measures them alternately, round by round. Returns the preparations made for the
+/// row, and the reason if its figures are less than the row requires.
 fn turns(
     row: &RowPlan,
     rounds: usize,

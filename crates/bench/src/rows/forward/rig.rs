@@ -1,12 +1,13 @@
 //! A rig: a bed, a device under test and a load, up and ready. Each round of a rig gives one figure.
 //!
-//! Invariant: the rigs of a row are up together and take turns, round by round, so both see the same machine.
+//! Invariant: the rigs of a row are up together and are measured alternately, round by round, so both are
+//! measured under the same conditions.
 
 use crate::dut::Executable;
 use anyhow::Result;
 use std::time::Duration;
 
-/// What a run is given.
+/// The settings of a run.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The `lanyard` to measure.
@@ -15,7 +16,7 @@ pub struct Settings {
     pub window: Duration,
     /// The core on which generator, switch and receiver run.
     pub core: usize,
-    /// Another one, for loads that need two. The same when there is no other.
+    /// A second core, for loads that need two. The same core when there is only one.
     pub other_core: usize,
 }
 
@@ -27,13 +28,14 @@ pub trait Rig {
     /// When something broke, or on ctrl-C.
     fn round(&mut self) -> Result<f64>;
 
-    /// What the device says about itself.
+    /// The device's description of itself.
     fn detail(&self) -> String;
 
-    /// What was changed on the bed for this measurement beyond what `ip link` makes.
+    /// Changes to the bed for this measurement beyond what `ip link` makes.
     fn prepared(&self) -> Vec<String>;
 
-    /// Why the last figure is less than what the row asks for, if it is: then the row can't pass.
+    /// The reason why the last figure is less than what the row requires, or `None`. With a reason, the row
+    /// can't pass.
     fn caveat(&self) -> Option<String> {
         None
     }

@@ -1,5 +1,6 @@
 //! Frames that have to be routed: random destinations in many prefixes, all behind one neighbour at the other port. The
-//! kernel's own router, or Lanyard's plane, which is told the routes by value here: how they get there is another matter.
+//! router is the kernel or Lanyard's plane. The routes are written to the plane directly here, because this measures
+//! forwarding, not route updates.
 
 use super::rig::{Rig, Settings};
 use crate::bed::{Bed, Traffic};
@@ -20,7 +21,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Who routes.
+/// The router to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum By {
     /// The kernel, between the ports themselves.
@@ -32,15 +33,15 @@ pub enum By {
 /// The load of a [`RoutedRig`].
 #[derive(Debug, Clone, Copy)]
 pub struct RoutedLoad {
-    /// Who routes.
+    /// The router.
     pub by: By,
     /// IPv4 or IPv6.
     pub ip: Ip,
     /// How many routes, 1..=4,194,304.
     pub routes: u32,
-    /// To how many of them frames go, at random.
+    /// The number of routes to which frames go, at random.
     pub to: u32,
-    /// All IPv4 routes are longer than /24, as those to neighbours are.
+    /// True if all IPv4 routes are longer than /24, like routes to single neighbours.
     pub long: bool,
 }
 
@@ -64,13 +65,15 @@ fn prefix(ip: Ip, n: u32, long: bool) -> IpNet {
 const ROUTER: [u32; 2] = [0xff_fffd, 0xff_fffc];
 const NEIGHBOUR: u32 = 1;
 
-/// The address of a numbered host; the receiver knows frames by such a source.
+/// The MAC address of a numbered host. The receiver recognises the generator's frames by such a source
+/// address.
 fn mac(number: u32) -> MacAddr {
     let [_, a, b, c] = number.to_be_bytes();
     MacAddr([0x02, 0x4c, 0, a, b, c])
 }
 
-/// Frames through a router as fast as they go, everything on one core: frames per second that arrived.
+/// Sends frames through a router at the greatest rate, with everything on one core. The figure is the number
+/// of frames per second that arrived.
 pub struct RoutedRig {
     // Dropped in this order: the plane goes before its ports do.
     plane: Option<PlaneRouter>,
@@ -169,7 +172,7 @@ struct PlaneRouter {
     _dir: TempDir,
 }
 
-/// Each instance of this process has its own name.
+/// Numbers the instances of this process, so that each has its own name.
 static INSTANCES: AtomicU32 = AtomicU32::new(0);
 
 impl PlaneRouter {

@@ -1,4 +1,4 @@
-//! The rows of `lanyard bench forward`: which devices, under which load, held against what.
+//! The rows of `lanyard bench forward`: their devices, loads and targets.
 
 use super::frames::{FrameLoad, FrameRig, SILENT, Sinks, Source};
 use super::hosts::{PingRig, TcpRig};
@@ -13,10 +13,10 @@ use anyhow::Result;
 /// The frame sizes of RFC 2544, section 9.1, without the smallest, which has rows of its own.
 const SIZES: [usize; 6] = [128, 256, 512, 1024, 1280, 1518];
 
-/// What a rig measures.
+/// A load, and the figure measured under it.
 #[derive(Debug, Clone, Copy)]
 pub enum Load {
-    /// Frames as fast as they go.
+    /// Frames at the greatest rate.
     Frames(FrameLoad),
     /// One TCP stream.
     Tcp {
@@ -27,7 +27,7 @@ pub enum Load {
     Ping,
     /// Frames to route.
     Routed(RoutedLoad, CountAt),
-    /// Kill and restart (Lanyard only), the new daemon with this startup-config.
+    /// Kill and restart (Lanyard only), with this startup-config for the new daemon.
     Hitless(Startup),
     /// Start-up (Lanyard only).
     Start,
@@ -40,7 +40,7 @@ pub enum Load {
 pub struct Arm {
     /// The device.
     pub kind: Kind,
-    /// What is special about this side, for the report. May be empty.
+    /// The difference from the other side, for the report. May be empty.
     pub note: &'static str,
     /// The load.
     pub load: Load,
@@ -53,38 +53,38 @@ pub struct RowPlan {
     pub id: String,
     /// The test that its figures belong to, and their place on the test's axis; `None` for a row that stands alone.
     pub place: Option<(String, Axis, f64)>,
-    /// What it is.
+    /// A description of what it measures.
     pub title: String,
     /// Unit of its figures.
     pub unit: Unit,
     /// One or two sides.
     pub arms: Vec<Arm>,
-    /// What it is held against.
+    /// The target.
     pub target: Target,
 }
 
 impl RowPlan {
-    /// Two devices under the same load, by frames per second.
+    /// Two devices under the same load, compared by frames per second.
     fn versus(id: &str, title: &str, first: Kind, second: Kind, load: Load, target: Target) -> Self {
         let arms = vec![arm(first, load), arm(second, load)];
         let (id, title) = (id.to_owned(), title.to_owned());
         Self { id, place: None, title, unit: Unit::FramesPerSecond, arms, target }
     }
 
-    /// One device, by any figure.
+    /// One device and any figure.
     fn single(id: &str, title: &str, kind: Kind, load: Load, unit: Unit, target: Target) -> Self {
         let (id, title) = (id.to_owned(), title.to_owned());
         Self { id, place: None, title, unit, arms: vec![arm(kind, load)], target }
     }
 
-    /// The row is the point `at` of the test `test`.
+    /// Makes the row the point `at` of the test `test`.
     fn at(self, test: &str, axis: Axis, at: impl Into<f64>) -> Self {
         Self { place: Some((test.to_owned(), axis, at.into())), ..self }
     }
 }
 
 impl Arm {
-    /// How the report calls it.
+    /// The name of an arm in the report.
     #[must_use]
     pub fn label(&self) -> String {
         [self.kind.name(), self.note].iter().filter(|s| !s.is_empty()).copied().collect::<Vec<_>>().join(" ")
@@ -143,7 +143,7 @@ pub fn all() -> Vec<RowPlan> {
         .concat()
 }
 
-/// What is possible at all.
+/// The limits of the kernel's mechanisms.
 fn limits() -> Vec<RowPlan> {
     let tc = frames(Stream::new(), CountAt::Tc, 1, PortMode::Access);
     let xdp = frames(Stream::new(), CountAt::Xdp, 1, PortMode::Access);
@@ -170,7 +170,7 @@ fn limits() -> Vec<RowPlan> {
     ]
 }
 
-/// What is had without a word of configuration, with hosts as `ip link` makes them.
+/// The default configuration, with hosts as `ip link` makes them.
 fn defaults() -> Vec<RowPlan> {
     let tc = |hosts| frames(Stream::among(hosts), CountAt::Tc, 1, PortMode::Access);
     let late = FrameLoad {
@@ -315,7 +315,8 @@ fn floods() -> Vec<RowPlan> {
                 Target::RatioAtLeast(1.0),
             ));
         }
-        // The same with frames as hosts make them: see docs/performance.md on what a page a frame costs a flood.
+        // The same with frames from a packet socket, as hosts make them. docs/performance.md explains why
+        // flooding is slower with frames that take a page each.
         let load = FrameLoad {
             stream,
             count_at: CountAt::Tc,
@@ -336,7 +337,7 @@ fn floods() -> Vec<RowPlan> {
     rows
 }
 
-/// Between VLANs.
+/// Frames routed between VLANs.
 fn routed() -> Vec<RowPlan> {
     const MANY: u32 = 100_000;
     let row = |id: String, title: &str, arms: [Arm; 2], target| RowPlan {
@@ -399,7 +400,7 @@ fn routed() -> Vec<RowPlan> {
     rows
 }
 
-/// Through the hosts' own stacks.
+/// Traffic through the hosts' own stacks.
 fn stacks() -> Vec<RowPlan> {
     let tcp = |id: &str, title: &str, kind, offload, target| RowPlan {
         unit: Unit::BitsPerSecond,
@@ -423,7 +424,7 @@ fn stacks() -> Vec<RowPlan> {
 
 fn others() -> Vec<RowPlan> {
     let load = |hosts| frames(Stream::among(hosts), CountAt::Tc, 1, PortMode::Access);
-    // Open vSwitch has its ports at AF_XDP: XDP is the hook that compares like with like.
+    // Open vSwitch has its ports at AF_XDP, so the comparable hook of Lanyard is XDP.
     let xdp = |hosts| frames(Stream::among(hosts), CountAt::Xdp, 1, PortMode::Access);
     let title = "64 B, random pairs of 2048 hosts";
     let (tc, ovs) = (load, Kind::Ovs);

@@ -26,7 +26,7 @@ use std::process::ExitCode;
 #[derive(Debug, Clone, clap::Args)]
 #[command(about = "Measures the strategies of the resource manager")]
 pub struct Args {
-    /// Routes that are asked for, 100-60000
+    /// Routes to request, 100-60000
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub routes: u32,
     /// Measurements of each row, 1-100
@@ -43,9 +43,9 @@ pub struct Args {
     pub outputs: Outputs,
 }
 
-/// Microseconds of a write.
+/// Microseconds per write.
 const WRITE_US: u32 = 60;
-/// Published figures: method, query in microseconds, users' latency and outage in milliseconds.
+/// Published figures: method, microseconds per query, users' latency and outage in milliseconds.
 const PUBLISHED: [(&str, u32, f64, f64); 4] = [
     ("lockstep", 35, 600.0, 1100.0),
     ("credit", 35, 480.0, 810.0),
@@ -53,7 +53,7 @@ const PUBLISHED: [(&str, u32, f64, f64); 4] = [
     ("credit", 350, 480.0, 840.0),
 ];
 
-/// What one strategy cost at one latency, a figure a round, in milliseconds.
+/// The figures of one strategy at one latency, one per round, in milliseconds.
 #[derive(Debug, Clone)]
 struct Cost {
     method: &'static str,
@@ -85,7 +85,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
             .iter()
             .map(|method| Cost { method, query_us: *query_us, users: Vec::new(), outage: Vec::new() })
             .collect();
-        // Rounds of different methods are interleaved: what disturbs the machine disturbs all of them.
+        // Rounds of different methods are interleaved, so a disturbance of the machine affects all of them.
         for _ in 0..args.rounds {
             for cost in &mut found {
                 os::check_interrupted()?;
@@ -144,7 +144,7 @@ fn figures(results: &mut Results, cost: &Cost, routes: u32) {
     }
 }
 
-/// Strategies beside each other, and one strategy at two latencies.
+/// Rows that compare strategies with each other, and one strategy at two latencies.
 fn comparisons(results: &mut Results, costs: &[Cost]) {
     let of = |method: &str, us: u32| costs.iter().find(|cost| cost.method == method && cost.query_us == us);
     let arm = |cost: &Cost, rounds: &[f64], at: bool| {

@@ -21,9 +21,9 @@ use std::time::{Duration, Instant};
 
 /// The chip: 64K units of prefixes, in which no two routes collide.
 const PLATFORM: &str = include_str!("../../../../../platforms/spectrum-like.toml");
-/// Flows that are watched; the last route's is one of them.
+/// The number of flows that are watched. One of them uses the last route.
 const FLOWS: u32 = 20;
-/// Time between two frames of a flow: how finely an outage is known.
+/// The time between two frames of a flow, which is the resolution of the outage.
 const EVERY: Duration = Duration::from_millis(2);
 const LIMIT: Duration = Duration::from_secs(60);
 /// Units that the strategy `prefetch` fetches at a time.
@@ -73,7 +73,7 @@ impl Rig {
             manager.setup(&routed(number)?)?;
             batch.extend(hop(number)?);
         }
-        // Flows find the old next hop by this route until longer ones come.
+        // This route leads the flows to the old next hop until the longer routes are there.
         batch.push(route("11.0.0.0/8", 2)?);
         manager.request(&batch)?;
         manager.settle()?;
@@ -81,7 +81,8 @@ impl Rig {
         Ok(Self { manager, chip: Some((stopper, thread)), flows, new, _directory: directory })
     }
 
-    /// Milliseconds until the asker has its answers, and until the last flow has arrived.
+    /// The milliseconds until all answers have arrived, and until the last flow has arrived at the new next
+    /// hop.
     pub(super) fn measure(mut self, routes: u32) -> Result<(f64, f64)> {
         let watched: Vec<u32> = (1..=FLOWS).map(|flow| routes * flow / FLOWS - 1).collect();
         let done = Arc::new(AtomicBool::new(false));
@@ -115,13 +116,13 @@ impl Drop for Rig {
     }
 }
 
-/// Sends a frame of each flow every now and then, until it is told to stop.
+/// Sends a frame of each flow at a fixed interval until `done` is set.
 fn send_flows(socket: UnixDatagram, flows: &[u32], done: Arc<AtomicBool>) -> JoinHandle<()> {
     let frames: Vec<Vec<u8>> = flows.iter().map(|flow| packet(*flow)).collect();
     std::thread::spawn(move || {
         while !done.load(Ordering::Relaxed) {
             for frame in &frames {
-                // A chip that does not keep up loses the frame, as a wire would.
+                // If the chip does not keep up, the frame is lost, as on a wire.
                 let _ = socket.send(frame);
             }
             std::thread::sleep(EVERY);
@@ -129,7 +130,7 @@ fn send_flows(socket: UnixDatagram, flows: &[u32], done: Arc<AtomicBool>) -> Joi
     })
 }
 
-/// Waits until each flow has arrived once; answers when the last one did.
+/// Waits until each flow has arrived once. The thread returns the time at which the last one did.
 fn receive_flows(socket: UnixDatagram, count: usize, done: Arc<AtomicBool>) -> JoinHandle<Option<Instant>> {
     std::thread::spawn(move || {
         let (mut seen, mut buffer, start) = (BTreeSet::new(), [0; 2048], Instant::now());

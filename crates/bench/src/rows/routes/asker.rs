@@ -1,6 +1,6 @@
-//! One open connection to the switch's command line, for what is asked every millisecond.
+//! One open connection to the switch's command line, for requests that are sent every millisecond.
 //!
-//! Invariant: a request is answered whole before the next is sent.
+//! Invariant: the answer to a request is read completely before the next request is sent.
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
@@ -48,16 +48,16 @@ impl Asker {
         let view: Value = serde_json::from_str(&text).with_context(|| text.clone())?;
         Ok(view["entries"][0].clone())
     }
-    /// Why the plane can't be asked.
+    /// The reason why the plane refuses a request for this address, or `None`.
     pub fn refusal(&mut self, address: &str) -> Result<Option<String>> {
         let line = format!("show ip cef {address}");
         Ok(self.request(&json!({"exec": {"line": line}}))?.1)
     }
-    /// What the plane does with an address.
+    /// The action of the plane for an address.
     pub fn action(&mut self, address: &str) -> Result<String> {
         Ok(self.entry(address)?["action"].as_str().unwrap_or_default().to_owned())
     }
-    /// How many next hops an address has.
+    /// The number of next hops of an address.
     pub fn ways(&mut self, address: &str) -> Result<usize> {
         Ok(self.entry(address)?["nexthops"].as_array().map_or(0, Vec::len))
     }

@@ -1,7 +1,8 @@
-//! Traffic of the row `death`: numbered datagrams of flows whose next hop dies, and for how long they are lost.
+//! Traffic of the row `death`: numbered datagrams of flows whose next hop fails. The figure is the time for which they
+//! are lost.
 //!
-//! A datagram's time is when it was sent, so what the receiver or the machine is busy with is not in the figure. Resolution:
-//! [`INTERVAL`].
+//! A datagram counts at the time when it was sent, so delays of the receiver or the machine are not in the figure.
+//! Resolution: [`INTERVAL`].
 
 use crate::os::{self, Netns, check_interrupted};
 use anyhow::{Context, Result, bail, ensure};
@@ -11,33 +12,33 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Between datagrams.
+/// The time between two datagrams.
 const INTERVAL: Duration = Duration::from_micros(200);
-/// Datagrams before the cut, and after the last that was lost.
+/// The number of datagrams that must arrive without loss before the cut, and after the last lost one.
 const CALM: usize = 1000;
-/// Flows looked at for those by the one way.
+/// The number of flows that are examined to find those by the second gateway.
 const FLOWS: usize = 64;
-/// Fewest flows that are to lose their way.
+/// The least number of flows that must go by the second gateway.
 const FEWEST: usize = 8;
 const LIMIT: Duration = Duration::from_secs(30);
-/// Ethernet, IPv4 and UDP, and the number.
+/// The offset of the number, after Ethernet, IPv4 and UDP.
 const NUMBER_AT: usize = 42;
 const SOURCE: Ipv4Addr = Ipv4Addr::new(10, 0, 30, 1);
 
-/// A host that sends, and the two gateways that hear.
+/// A host that sends, and the two gateways that receive.
 pub(super) struct Flows {
     sender: PacketSocket,
     gateways: [PacketSocket; 2],
-    /// Both hardware addresses.
+    /// The destination and the source MAC address.
     ethernet: [u8; 12],
     to: Vec<Ipv4Addr>,
 }
 
 impl Flows {
-    /// Flows from `h3` over the switch's `vlan30` to some of `to`, which go by the second gateway.
+    /// Finds flows from `h3` over the switch's `vlan30` to some of `to` that go by the second gateway.
     ///
     /// # Errors
-    /// When none goes there.
+    /// When fewer than [`FEWEST`] go there.
     pub fn find(switch: &Netns, host: &Netns, gateways: &Netns, to: &[Ipv4Addr]) -> Result<Self> {
         let open = |netns: &Netns, device: &str| -> Result<(PacketSocket, [u8; 6])> {
             let _inside = netns.enter()?;
@@ -75,11 +76,11 @@ impl Flows {
         Ok(flows)
     }
 
-    /// Sends while `cut` runs and until all arrives again: from when the first datagram was sent that was lost, to the first
-    /// after the last one.
+    /// Sends while `cut` runs and until all datagrams arrive again. Returns the time from the first lost datagram to
+    /// the first one after the last lost one.
     ///
     /// # Errors
-    /// When they arrive never again, or `cut` fails.
+    /// When the datagrams never arrive again, or `cut` fails.
     pub fn outage(&self, cut: impl FnOnce() -> Result<()> + Send) -> Result<Duration> {
         os::talk_and_cut(INTERVAL, |calm, done| self.talk(calm, done), cut)
     }
@@ -87,7 +88,7 @@ impl Flows {
     fn talk(&self, go: &AtomicBool, done: &AtomicBool) -> Result<Duration> {
         let (mut sent_at, mut arrived) = (Vec::new(), Vec::new());
         let (start, mut cut_at) = (Instant::now(), None);
-        // All before it are known to have arrived, or to be lost.
+        // All datagrams before this one are known to have arrived or to be lost.
         let mut whole_since = 0;
         loop {
             let number = sent_at.len();
@@ -140,11 +141,12 @@ impl Flows {
         Ok(self.sender.send(&frame)?)
     }
 
-    /// Tells the gateway and the number of each datagram that has arrived; how many.
+    /// Passes the gateway and the number of each datagram that has arrived to `tell`, and returns how many
+    /// there were.
     fn hear(&self, tell: &mut dyn FnMut(usize, usize)) -> usize {
         let mut count = 0;
         for (gateway, socket) in self.gateways.iter().enumerate() {
-            // That its device goes down is an error, too, and told once.
+            // A device that goes down is reported once as an error, which ends this loop.
             while let Ok(Some(packet)) = socket.receive() {
                 let is = packet.frame.get(26..30) == Some(&SOURCE.octets()) && !packet.outgoing;
                 let number = packet.frame.get(NUMBER_AT..NUMBER_AT + 8).filter(|_| is);
@@ -157,7 +159,7 @@ impl Flows {
     }
 }
 
-/// From the first that was lost to the first after the last.
+/// The time from the first lost datagram to the first one after the last lost one.
 fn lost_for(arrived: &[Option<usize>], sent_at: &[Duration]) -> Duration {
     let lost = |at: &Option<usize>| at.is_none();
     let (first, last) = (arrived.iter().position(lost), arrived.iter().rposition(lost));

@@ -1,4 +1,4 @@
-//! `lanyard bench routes`: how fast the plane follows the kernel's routing tables, and what that takes.
+//! `lanyard bench routes`: how fast the plane follows the kernel's routing tables, and how much memory the routes take.
 //!
 //! ```text
 //!  [gateways]  g1 ═ p1  VLAN 10 ┐
@@ -6,8 +6,9 @@
 //!  [host]      h3 ═ p3  VLAN 30 ┘            the row `death` sends from here
 //! ```
 //!
-//! Read first: docs/routing.md, "Following the kernel". What the plane has is asked of the plane (`show ip cef ADDRESS`)
-//! over one open connection, so a figure includes the answer's way; how long nothing arrives is told by datagrams (`flows`).
+//! Read first: docs/routing.md, "Following the kernel". The bench reads the plane's routes by `show ip cef ADDRESS`
+//! over one open connection, so a figure includes the time of that request. Outages are measured with datagrams
+//! (`flows`).
 
 mod asker;
 mod flows;
@@ -60,7 +61,7 @@ const CONFIG: &str = "hostname routes\nvlan 10,20,30\nip routing\n\
 /// measured to the end.
 ///
 /// # Errors
-/// Without the rights to measure, for bad arguments, or on ctrl-C; nothing is left behind.
+/// Without the rights to measure, for bad arguments, or on ctrl-C. Nothing is left behind in any case.
 pub fn main(args: &Args) -> Result<ExitCode> {
     ensure!((1000..=4_000_000).contains(&args.routes), "{} routes: 1000-4000000", args.routes);
     ensure!((1..=100).contains(&args.rounds), "{} rounds: 1-100", args.rounds);
@@ -120,7 +121,7 @@ struct Rig {
     host: Netns,
 }
 
-/// Route number `n`: a /24 of 11.0.0.0 and on, and a host in it.
+/// The prefix of route number `n`: a /24, counted from 11.0.0.0.
 fn prefix(n: u32) -> Ipv4Addr {
     Ipv4Addr::from(0x0b00_0000 + (n << 8))
 }
@@ -158,7 +159,7 @@ impl Rig {
         if let Some(why) = asker.refusal("10.0.10.1")? {
             bail!("{why}");
         }
-        // Both gateways are known to the kernel before anything is measured.
+        // Make both gateways known to the kernel before anything is measured.
         for gateway in ["10.0.10.1", "10.0.20.1"] {
             wait_until("the gateway to answer", LIMIT, || {
                 let _ = switch.run("ping", &["-c", "1", "-W", "1", gateway], "");
@@ -172,13 +173,14 @@ impl Rig {
         self.switch.ip(&batch(BATCH, ONE_WAY))?;
         let start = Instant::now();
         self.await_last(BATCH)?;
-        // All of them, and not only the last.
+        // Check a sample of all routes, not only the last one.
         for n in (0..BATCH).step_by(97) {
             ensure!(self.asker.action(&host(n))? == "forward", "{} is missing", prefix(n));
         }
         Ok(start.elapsed().as_secs_f64() * 1e3)
     }
-    /// Milliseconds from the restarted daemon's `ready` to the last route in the plane; the daemon's megabytes then.
+    /// Milliseconds from the restarted daemon's `ready` to the last route in the plane, and the daemon's memory then
+    /// in megabytes.
     fn load(mut self, count: u32) -> Result<(f64, f64)> {
         self.lanyard.kill();
         self.switch.ip(&batch(count, ONE_WAY))?;
@@ -189,7 +191,7 @@ impl Rig {
         let ms = start.elapsed().as_secs_f64() * 1e3;
         Ok((ms, self.lanyard.resident_kib()? as f64 * 1024.0 / 1e6))
     }
-    /// Milliseconds that flows are lost for when the gateway they go by loses its link.
+    /// Milliseconds for which flows are lost when the gateway they use loses its link.
     fn death(mut self) -> Result<f64> {
         self.switch.ip(&batch(BEHIND, TWO_WAYS))?;
         self.await_last(BEHIND)?;
@@ -200,7 +202,7 @@ impl Rig {
         let flows = Flows::find(&self.switch, &self.host, &self.gateways, &to)?;
         let g2 = self.gateways.try_clone()?;
         let outage = flows.outage(|| g2.ip("link set g2 down").map(drop))?;
-        // One group, and so all of the routes.
+        // All routes share one next-hop group, so a sample shows them all.
         for n in (0..BEHIND).step_by(9973) {
             ensure!(self.asker.ways(&host(n))? == 1, "{} is still by the dead next hop", prefix(n));
         }
