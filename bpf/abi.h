@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* The contract between the programs in bpf/ and crates/ebpf: every structure and number that crosses.
+/* The interface between the programs in bpf/ and crates/ebpf: every structure and number that both use.
  *
- * crates/ebpf/src/abi.rs repeats what is here by hand; sizes and offsets are asserted on both sides. A
- * change of layout raises LY_ABI, and a daemon that finds pins of another LY_ABI builds the plane anew.
+ * crates/ebpf/src/abi.rs repeats these definitions by hand; sizes and offsets are asserted on both sides. A change of
+ * layout raises LY_ABI, and a daemon that finds pins of another LY_ABI builds a new plane.
  *
- * Addresses are "raw": the six octets as they lie in the frame, loaded little-endian, in the low 48 bits.
- * Numbers are in host order unless the name ends in _be.
- */
+ * Addresses are "raw": the six octets as they lie in the frame, loaded little-endian, in the low 48 bits. Numbers are
+ * in host order unless the name ends in _be. */
 #ifndef LY_ABI_H
 #define LY_ABI_H
 
@@ -15,57 +14,59 @@
 #define LY_PORTS 1024 /* slot 0 is "no port" */
 #define LY_PORT_WORDS (LY_PORTS / 64)
 #define LY_VLANS 4096
-#define LY_XDP_FLOOD 64 /* XDP floods where every port is below this: the kernel walks the whole device map */
+#define LY_XDP_FLOOD 64 /* XDP floods if every port is below this number: the kernel walks the whole device map */
 #define LY_IFMAP 4096 /* direct-mapped slots from ifindex to port */
-#define LY_FDB_WAYS 8 /* entries a bucket: one cache line */
+#define LY_FDB_WAYS 8 /* entries per bucket: one cache line */
 #define LY_DROPS 64   /* slots for drop reasons; lanyard_types::DropReason numbers them */
 #define LY_GROUPS 16  /* slots for trap groups; lanyard_types::TrapGroup */
-#define LY_TRAP_BYTES 2048 /* longest part of a trapped frame that goes up */
+#define LY_TRAP_BYTES 2048 /* the longest part of a trapped frame that is copied to the control plane */
 #define LY_JOURNAL_BYTES 16384
 
-/* Forms a frame can have on the wire: index of a flood set, and of Tpid in crates/pipeline. */
+/* The forms of a frame on the wire: index of a flood set, and of Tpid in crates/pipeline. */
 enum ly_form { LY_UNTAGGED = 0, LY_DOT1Q = 1, LY_DOT1AD = 2, LY_FORMS = 4 };
-#define LY_RESTORED 3 /* in the journal only: untagged, and a customer's control frame with its own destination again */
+#define LY_RESTORED 3 /* in the journal only: untagged, and a customer's control frame whose own destination has been
+                       * restored */
 
 /* ly_port.flags */
-#define LY_PORT_ENABLED 0x01  /* admin state and link; clear: port_down, and egress_down */
-#define LY_PORT_ACCESS 0x02   /* names the refusal of a foreign tag */
+#define LY_PORT_ENABLED 0x01  /* admin up and link up; clear: dropped as port_down or egress_down */
+#define LY_PORT_ACCESS 0x02   /* access port: selects the drop reason for a frame with a tag of another VLAN */
 #define LY_PORT_ISOLATED 0x04 /* protected */
-#define LY_PORT_SVI 0x08      /* the pipeline's end of a VLAN interface */
-#define LY_PORT_PEER 0x10     /* unicast for peer_mac, the far end's address, by bpf_redirect_peer */
-#define LY_PORT_PEER_ANY 0x200 /* with it: known unicast for other addresses, too */
+#define LY_PORT_SVI 0x08      /* the pipeline's side of a VLAN interface's veth */
+#define LY_PORT_PEER 0x10     /* unicast for peer_mac, the far end's address, is delivered by bpf_redirect_peer */
+#define LY_PORT_PEER_ANY 0x200 /* with LY_PORT_PEER: known unicast for other addresses, too */
 #define LY_PORT_PARTIAL 0x20  /* XDP receives frames whose transport checksum may be missing */
 #define LY_PORT_ROUTED 0x80   /* a routed port: in no VLAN */
-#define LY_PORT_SUB 0x100     /* the host's end of a subinterface: `parent` and, in pvid, its tag */
-#define LY_PORT_STORM 0x400   /* has a rate of storm control: rows of `storm` */
+#define LY_PORT_SUB 0x100     /* the host's side of a subinterface, with `parent` and, in pvid, its tag */
+#define LY_PORT_STORM 0x400   /* has a storm-control rate: rows of `storm` */
 #define LY_PORT_TUNNEL_STP 0x800   /* a tunnel port (tpid 0) that carries the customer's BPDUs, IEEE and PVST+, */
 #define LY_PORT_TUNNEL_CDP 0x1000  /* CDP, */
 #define LY_PORT_TUNNEL_LLDP 0x2000 /* LLDP */
 #define LY_PORT_WHOLE 0x4000  /* XDP receives each frame in one buffer: a veth whose MTU fits one */
 #define LY_PORT_XDP_SG 0x8000 /* accepts frames of several buffers from XDP */
-#define LY_PORT_LEASED 0x10000 /* LY_PORT_XDP_TX and _SG end when the control plane stops confirming them: a veth's */
+#define LY_PORT_LEASED 0x10000 /* LY_PORT_XDP_TX and _SG end when the control plane stops confirming them: a veth port */
 #define LY_PORT_LAYER3 (LY_PORT_ROUTED | LY_PORT_SUB)
-#define LY_PORT_XDP_TX 0x40   /* takes frames redirected by XDP (xdp_ports has it) */
+#define LY_PORT_XDP_TX 0x40   /* accepts frames redirected by XDP (the port is in xdp_ports) */
 
 struct ly_port {
 	__u32 ifindex; /* 0: no such port */
 	__u32 flags;
 	__u16 pvid; /* 0: untagged frames are refused */
-	__u16 tpid; /* EtherType of its tag; 0: recognises none */
-	__u8 form;  /* enum ly_form its tagged frames go out in; LY_UNTAGGED when tpid is 0 */
+	__u16 tpid; /* EtherType of the port's tag; 0: the port recognises no tag */
+	__u8 form;  /* enum ly_form of tagged frames that leave; LY_UNTAGGED when tpid is 0 */
 	__u8 pad[3];
 	__u32 max_len; /* longest frame, its own tag not counted: MTU + 18 */
-	__u16 rif;    /* a routed port's own interface; 0: none */
+	__u16 rif;    /* a routed port's own router interface; 0: none */
 	__u16 parent; /* a subinterface's routed port */
 	__u64 peer_mac; /* raw; LY_PORT_PEER says that it is set */
 };
 _Static_assert(sizeof(struct ly_port) == 32, "ly_port");
 
-/* Milliseconds after which leases end that the control plane has not confirmed. Several times its interval, and short, because
- * frames for a veth that has stopped taking them from XDP are lost until then. */
+/* Leases that the control plane has not confirmed for this many milliseconds end. The time is several times the
+ * control plane's interval, and short, because until then frames are lost for a veth that no longer accepts them from
+ * XDP. */
 #define LY_LEASE_MS 2000
 
-/* Seconds for which peer_mac is trusted without being confirmed: longer than a restart of the control plane takes. */
+/* Seconds for which peer_mac is trusted without confirmation: longer than a restart of the control plane takes. */
 #define LY_FACTS_VALID_S 5
 
 /* if_slots[ifindex modulo LY_IFMAP] */
@@ -74,21 +75,21 @@ struct ly_if_slot {
 	__u32 port;
 };
 
-/* port_vlans[port].bits[vlan]: everything the pipeline asks of a (port, VLAN) pair, in one byte. */
+/* port_vlans[port].bits[vlan]: all properties of a (port, VLAN) pair that the pipeline uses, in one byte. */
 #define LY_PV_MEMBER 0x01
 #define LY_PV_UNTAGGED 0x02     /* sent untagged */
-#define LY_PV_LEARN 0x04        /* sources are learned: port, VLAN and spanning tree all say so */
+#define LY_PV_LEARN 0x04        /* sources are learned: enabled for the port, for the VLAN and by spanning tree */
 #define LY_PV_FORWARD 0x08      /* spanning tree forwards */
 #define LY_PV_ACTIVE 0x10       /* the VLAN exists; the same for every port */
-#define LY_PV_STP_LEARNING 0x20 /* spanning tree learns and does not forward */
-#define LY_PV_ROUTES 0x40       /* the VLAN has a router interface, and the port is not the host's end of one */
-#define LY_PV_WATCHED 0x80      /* the watchdog takes LEARN, FORWARD and STP_LEARNING away when it expires */
+#define LY_PV_STP_LEARNING 0x20 /* spanning tree learns but does not forward */
+#define LY_PV_ROUTES 0x40       /* the VLAN has a router interface, and the port is not the host's side of one */
+#define LY_PV_WATCHED 0x80      /* the watchdog clears LEARN, FORWARD and STP_LEARNING when it expires */
 
 struct ly_port_vlans {
 	__u8 bits[LY_VLANS];
 };
 
-/* Where a VLAN floods: members that are enabled and forwarding, by the form they want. */
+/* The flood set of a VLAN: enabled and forwarding members, by the form in which frames leave. */
 struct ly_vlan_ports {
 	__u64 form[LY_FORMS][LY_PORT_WORDS];
 };
@@ -99,50 +100,50 @@ enum ly_watchdog_kind { LY_WATCHDOG_TREES = 0, LY_WATCHDOG_LEASES = 1, LY_WATCHD
 enum ly_watchdog_phase { LY_WATCHDOG_WAITS = 0, LY_WATCHDOG_BLOCKS = 1, LY_WATCHDOG_EXPIRED = 2 };
 
 struct ly_watchdog {
-	__u64 due_ns;     /* when it expires, on CLOCK_BOOTTIME; 0: it is stopped */
-	__u64 expired_ns; /* when it last did, on CLOCK_BOOTTIME */
-	__u64 phase;      /* enum ly_watchdog_phase; the control plane puts it back to LY_WATCHDOG_WAITS */
-	__u64 blocked;    /* (port, VLAN) pairs that it blocked, or ports whose lease it ended, the last time */
+	__u64 due_ns;     /* when it expires, on CLOCK_BOOTTIME; 0: stopped */
+	__u64 expired_ns; /* when it last expired, on CLOCK_BOOTTIME */
+	__u64 phase;      /* enum ly_watchdog_phase; the control plane sets it back to LY_WATCHDOG_WAITS */
+	__u64 blocked;    /* the (port, VLAN) pairs that it blocked, or ports whose lease it ended, the last time */
 };
 _Static_assert(sizeof(struct ly_watchdog) == 32, "ly_watchdog");
 
 /* global[0] */
 struct ly_global {
 	__u8 reserved[16]; /* ReservedAction by the last nibble: 0 drop, 1 forward, 2 trap */
-	__u32 trap_pvst; /* not 0: PVST+ BPDUs go up in some VLAN, and so do those that have none */
+	__u32 trap_pvst; /* not 0: PVST+ BPDUs are trapped in some VLAN, and so are those without a VLAN */
 	__u16 first_word, end_word; /* the words of a port set that can be non-zero: lowest port / 64, highest port / 64 + 1 */
 	__u64 isolated[LY_PORT_WORDS];
 	__u64 no_unicast[LY_PORT_WORDS];   /* ports left out of unknown-unicast floods */
 	__u64 no_multicast[LY_PORT_WORDS]; /* ports left out of multicast floods */
 	__u64 xdp_flood;     /* ports below LY_XDP_FLOOD that are in the device map of the same name */
-	__u32 xdp_flood_len; /* longest bare frame that fits all of them */
+	__u32 xdp_flood_len; /* the longest frame without tag that fits all of them */
 	__u32 facts_s;       /* now_s() when the control plane last confirmed what it wrote about netdevs */
-	__u64 pvst_vlans[LY_VLANS / 64]; /* VLANs whose PVST+ BPDUs go up */
+	__u64 pvst_vlans[LY_VLANS / 64]; /* the VLANs whose PVST+ BPDUs are trapped */
 };
 _Static_assert(sizeof(struct ly_global) == 24 + 3 * 128 + 16 + LY_VLANS / 8, "ly_global");
 
-/* The FDB: fdb_near[bucket] for the first LY_FDB_NEAR buckets, fdb[bucket - LY_FDB_NEAR] for the others; lock-free. An entry is
- * one word, so it comes, changes and goes by compare-and-swap:
+/* The FDB: fdb_near[bucket] for the first LY_FDB_NEAR buckets, fdb[bucket - LY_FDB_NEAR] for the others; lock-free.
+ * An entry is one word, so it is inserted, changed and removed by compare-and-swap:
  *
- *   63..19  tag     what is left of the key's 59-bit hash when its lowest 14 bits are taken away
- *   18      second  it stands in the second of its two buckets
- *   17..10  seen    second it was last seen, modulo 251; or LY_FDB_LONG_AGO; or a kind that is not dynamic
+ *   63..19  tag     the key's 59-bit hash without its lowest 14 bits
+ *   18      second  the entry is in the second of its two buckets
+ *   17..10  seen    the second in which it was last seen, modulo 251; or LY_FDB_LONG_AGO; or a kind that is not dynamic
  *   9..0    port    0: frames from and to the address are dropped
  *
- * The hash is a permutation, and the bucket's number has the bits that the tag lacks (so there are LY_FDB_NEAR buckets at
- * least): the key can be had back. When exactly an entry was last seen is in fdb_times, which is written once a second
- * at most and read by those who age and show.
+ * The hash is a permutation, and the number of the bucket contains the bits that the tag lacks (therefore there are
+ * at least LY_FDB_NEAR buckets), so the key can be computed from the entry. The exact time at which an entry was last
+ * seen is in fdb_times, which is written at most once per second and read for ageing and for display.
  *
- * Few hosts live in the first LY_FDB_NEAR buckets, which stay in the processor's cache; when they are five
- * eighths full the programs themselves begin to use the whole table (fdb_state[0].masks: now = all, was = near)
- * and look in both places until the control plane has run `fdb_migrate`. A word of 0 means all, both times. */
+ * A few hosts fit into the first LY_FDB_NEAR buckets, which stay in the processor's cache. When these are five
+ * eighths full, the programs begin to use the whole table (fdb_state[0].masks: now = all, was = near), and look in
+ * both places until the control plane has run `fdb_migrate`. A word of 0 means that both are the whole table. */
 #define LY_FDB_NEAR_BITS 14
 #define LY_FDB_NEAR (1 << LY_FDB_NEAR_BITS)
 #define LY_FDB_MASKS(now, was) ((__u64)(was) << 32 | (now))
 
-/* fdb_state[0]: set once by the control plane, then the programs' own. */
+/* fdb_state[0]: set once by the control plane, afterwards changed by the programs only. */
 struct ly_fdb_state {
-	__u64 masks; /* buckets in use - 1, and in the high half what it was before */
+	__u64 masks; /* buckets in use - 1; in the high half the same value before the last change */
 };
 
 #define LY_FDB_TAG_SHIFT 19
@@ -150,12 +151,13 @@ struct ly_fdb_state {
 #define LY_FDB_SEEN_SHIFT 10
 #define LY_FDB_SEEN_MASK 0x3fc00
 #define LY_FDB_PORT_MASK 0x3ff
-#define LY_FDB_CYCLE 251    /* seconds until `seen` comes round: a prime, so that no usual period of frames meets it */
-#define LY_FDB_LONG_AGO 251 /* whoever sweeps writes it over what is older than half a cycle */
-#define LY_FDB_KINDS 250    /* a kind that is not dynamic is `seen` less this */
+#define LY_FDB_CYCLE 251    /* seconds until `seen` wraps around: a prime, so that it coincides with no usual period
+                             * of frames */
+#define LY_FDB_LONG_AGO 251 /* a sweep writes it into entries older than half a cycle */
+#define LY_FDB_KINDS 250    /* `seen` of an entry that is not dynamic: this number plus its kind */
 
 struct ly_fdb_bucket {
-	__u64 way[LY_FDB_WAYS]; /* 0 is free */
+	__u64 way[LY_FDB_WAYS]; /* 0: free */
 };
 _Static_assert(sizeof(struct ly_fdb_bucket) == 64, "ly_fdb_bucket");
 
@@ -166,7 +168,8 @@ _Static_assert(sizeof(struct ly_fdb_times) == 32, "ly_fdb_times");
 
 enum ly_fdb_kind { LY_FDB_DYNAMIC = 1, LY_FDB_STATIC = 2, LY_FDB_STICKY = 3, LY_FDB_SELF = 4 };
 
-/* An entry as it is told, to the control plane and by it. Its key is VLAN << 48 | raw address, which is no group's. */
+/* An entry as it is passed to and from the control plane. Its key is VLAN << 48 | raw address, which is never a group
+ * address. */
 union ly_fdb_value {
 	__u64 raw;
 	struct {
@@ -178,7 +181,7 @@ union ly_fdb_value {
 };
 _Static_assert(sizeof(union ly_fdb_value) == 8, "ly_fdb_value");
 
-/* fdb_usage: slot 0 is the whole table, then a slot a port, then a slot a VLAN. Dynamic entries only. */
+/* fdb_usage: slot 0 is the whole table, then a slot per port, then a slot per VLAN. Dynamic entries only. */
 #define LY_USAGE_TABLE 0
 #define LY_USAGE_PORT(port) (port) /* 1..1023 */
 #define LY_USAGE_VLAN(vlan) (LY_PORTS + (vlan))
@@ -193,44 +196,46 @@ struct ly_usage {
 };
 _Static_assert(sizeof(struct ly_usage) == 24, "ly_usage");
 
-/* port_stats[port], one a CPU */
+/* port_stats[port], one per CPU */
 struct ly_port_stats {
 	__u64 rx_frames, rx_bytes;
 	__u64 tx_frames, tx_bytes;
 	__u64 forwarded;  /* received and sent to at least one port */
 	__u64 trapped;    /* received and only trapped */
-	__u64 tx_dropped; /* copies of a flood not sent here: MTU, or the kernel refused */
+	__u64 tx_dropped; /* copies of a flood not sent here: MTU exceeded, or refused by the kernel */
 	__u64 pad;
 	__u64 dropped[LY_DROPS]; /* received and dropped, by reason */
 };
 _Static_assert(sizeof(struct ly_port_stats) == 64 + 8 * LY_DROPS, "ly_port_stats");
 
-/* vlan_stats[vlan], one a CPU: frames classified into the VLAN at ingress */
+/* vlan_stats[vlan], one per CPU: frames classified into the VLAN at ingress */
 struct ly_vlan_stats {
 	__u64 frames, bytes;
 };
 
-/* trap_reasons[reason]: frames that went up for it, what a ring had no room for included */
+/* trap_reasons[reason]: frames trapped for this reason, including those for which a ring had no room */
 #define LY_TRAP_REASONS 16
 
-/* trap_groups[group]: a token bucket as a virtual clock (ITU-T I.371's GCRA): one word, one compare-and-swap. */
+/* trap_groups[group]: a token bucket as a virtual clock (ITU-T I.371's GCRA): one word, changed by one compare-and-
+ * swap. */
 struct ly_trap_group {
 	__u64 interval_ns;  /* 1e9 / rate; 0: nothing passes */
 	__u64 tolerance_ns; /* (burst - 1) * interval_ns */
 	__u64 arrival_ns;   /* theoretical arrival time of the next frame */
 	__u64 passed, policed, lost; /* lost: the ring was full */
-	__u64 port_interval_ns, port_tolerance_ns; /* what one port may have of it: the clocks are trap_ports[] */
+	__u64 port_interval_ns, port_tolerance_ns; /* the share of one port; its clocks are trap_ports[] */
 };
 
 /* trap_ports[LY_TRAP_PORT(group, port)]: arrival_ns of the port's share of a group */
 #define LY_TRAP_PORT(group, port) ((group) * LY_PORTS + (port))
 
-/* storm[LY_STORM(kind, port)]: what a port lets in of a lanyard_types::StormKind; the clock is that of ly_trap_group. */
+/* storm[LY_STORM(kind, port)]: the rate at which a port admits frames of a lanyard_types::StormKind; the clock works
+ * as in ly_trap_group. */
 #define LY_STORM_KINDS 4
 #define LY_STORM(kind, port) ((kind) * LY_PORTS + (port))
 
 struct ly_storm {
-	__u64 interval_ns; /* 1e9 / rate; 0: nothing passes, 1: everything */
+	__u64 interval_ns; /* 1e9 / rate; 0: no frame passes, 1: all frames pass */
 	__u64 tolerance_ns;
 	__u64 arrival_ns;
 };
@@ -242,18 +247,18 @@ enum ly_event { LY_EVENT_ADDED = 1, LY_EVENT_MOVED = 2, LY_EVENT_AGED = 3, LY_EV
 struct ly_fdb_event {
 	__u64 key;
 	__u64 value;
-	__u16 from; /* LY_EVENT_MOVED: the port it was at */
+	__u16 from; /* LY_EVENT_MOVED: the port before the move */
 	__u8 event;
 	__u8 pad[5];
 };
 _Static_assert(sizeof(struct ly_fdb_event) == 24, "ly_fdb_event");
 
-/* Records of the ring `traps`: this header, then min(len, LY_TRAP_BYTES) bytes. The tag the kernel keeps
- * out of band is in the header. */
+/* Records of the ring `traps`: this header, then min(len, LY_TRAP_BYTES) bytes. A tag that the kernel keeps out of
+ * band is in the header. */
 struct ly_trap {
 	__u32 len;  /* the frame's length, the out-of-band tag not counted */
 	__u16 port;
-	__u16 vlan; /* 0: trapped before it had one */
+	__u16 vlan; /* 0: trapped before the frame was assigned to a VLAN */
 	__u16 tag_proto; /* out-of-band tag; 0: none */
 	__u16 tag_tci;
 	__u8 reason; /* lanyard_types::TrapReason */
@@ -264,43 +269,44 @@ _Static_assert(sizeof(struct ly_trap) == 16, "ly_trap");
 /* Routing. rifs[rif] */
 #define LY_RIFS 4096
 #define LY_VIRTUAL_MACS 8
-#define LY_RIF_LIVE 0x01 /* the row means something */
+#define LY_RIF_LIVE 0x01 /* the row is in use */
 #define LY_RIF_IPV4 0x02
 #define LY_RIF_IPV6 0x04
 #define LY_RIF_URPF_SHIFT 3 /* two bits IPv4, two bits IPv6: 0 off, 1 loose, 2 strict */
 
 struct ly_rif {
-	__u64 mac; /* raw: its own, and the source of what is routed out of it */
+	__u64 mac; /* raw: its own address, and the source of routed frames that leave by it */
 	__u32 mtu;
-	__u16 port; /* the routed port frames leave at; 0: by what is known in `vlan` */
+	__u16 port; /* the routed port by which frames leave; 0: by the FDB of `vlan` */
 	__u16 vlan; /* the VLAN, or a subinterface's tag; 0: untagged */
-	__u16 up;   /* the port exceptions go to; 0: the stack of the netdev they came in at */
+	__u16 up;   /* the port to which exceptions are sent; 0: the stack of the netdev that received the frame */
 	__u8 vrf;
 	__u8 flags;
-	__u8 virtuals; /* how many of virtual_mac[] */
+	__u8 virtuals; /* number of addresses in virtual_mac[] */
 	__u8 pad[3];
 	__u64 virtual_mac[LY_VIRTUAL_MACS];
 };
 _Static_assert(sizeof(struct ly_rif) == 24 + 8 * LY_VIRTUAL_MACS, "ly_rif");
 
-/* vlan_rifs[vlan]: the interface on it and its own address in one word; 0: none */
+/* vlan_rifs[vlan]: the router interface of the VLAN and its own address in one word; 0: none */
 #define LY_VLAN_RIF_SHIFT 48
 #define LY_VLAN_RIF_VIRTUAL (1ULL << 63) /* it answers for other addresses, too */
 
-/* own_addresses: a bit for each hash of an address of the switch's own, of all VRFs and both families. A packet whose source
- * meets a bit that is not set has no such source; otherwise the FIB is asked (stages/route.h). */
+/* own_addresses: a bitmap of the hashes of the switch's own addresses, of all VRFs and both families. If the bit of a
+ * packet's source is clear, the source is not an own address. If it is set, the FIB decides (stages/route.h). */
 #define LY_OWN_WORDS 128
 #define LY_OWN_HASH 0x9e3779b97f4a7c15ULL
-#define LY_OWN_SHIFT 51 /* what is left of 64 bits is the number of a bit */
+#define LY_OWN_SHIFT 51 /* the remaining 13 bits of a 64-bit hash are the number of a bit */
 _Static_assert(LY_OWN_WORDS * 64ULL == 1ULL << (64 - LY_OWN_SHIFT), "a bit for each value of the hash");
 
-/* sub_rifs[port << 16 | tag]: the tags of routed ports that somebody stands on */
+/* sub_rifs[port << 16 | tag]: the tags of routed ports that have a subinterface */
 #define LY_SUB_RIFS 4096
 #define LY_SUB_RIF(up, rif) ((__u32)(rif) << 16 | (up))
 
-/* fib_small[slot], fib_medium[slot], fib_large[slot]: a VRF's table of one family is in one of them, an array of lines. What is in
- * it crates/fib writes, and says; bpf/fib.h reads it. Of two, while one takes the other's place, programs read that of the smaller
- * kind. A slot is a VRF's number, and so many more for IPv6. */
+/* fib_small[slot], fib_medium[slot], fib_large[slot]: a VRF's table of one family is in one of them, as an array of
+ * lines. crates/fib writes and documents its contents; bpf/fib.h reads it. While a larger table replaces a smaller
+ * one there are two, and programs read the smaller one. A slot is the VRF's number; IPv6 tables follow after all IPv4
+ * tables. */
 #define LY_VRFS 32
 #define LY_FIB_SLOTS (2 * LY_VRFS)
 #define LY_FIB_SMALL 16384 /* lines */
@@ -312,29 +318,31 @@ struct ly_line {
 };
 _Static_assert(sizeof(struct ly_line) == 64, "ly_line");
 
-/* What a route leads to: a leaf of the FIB. */
+/* The result of a route: a leaf of the FIB. */
 #define LY_TARGET(kind, value) ((__u32)(kind) << 24 | (value))
 enum ly_target {
 	LY_TARGET_GROUP = 1,     /* nh_groups[value] */
-	LY_TARGET_UP = 2,        /* the value is a trap_reason */
+	LY_TARGET_UP = 2,        /* the packet goes to the kernel; the value is a trap_reason */
 	LY_TARGET_BLACKHOLE = 3,
-	LY_TARGET_CONNECTED = 4, /* the value is the interface it is behind */
+	LY_TARGET_CONNECTED = 4, /* the value is the interface of the connected network */
 };
 
-/* Two banks of each: an adopted plane goes on by one while its new daemon fills the other. */
+/* There are two banks of each table: an adopted plane continues with one while its new daemon fills the other. */
 #define LY_BANKS 2
-#define LY_BANK_ROWS 65536      /* adjacencies, and groups, of a bank */
+#define LY_BANK_ROWS 65536      /* adjacencies, and groups, per bank */
 #define LY_BANK_BUCKETS 262144
 
-/* nh_groups[group]: its first bucket, and above that how many there are; with one, what its bucket would be. 0: no group */
+/* nh_groups[group]: the group's first bucket, with the number of buckets in the high half. With one bucket: the
+ * contents of that bucket. 0: no group */
 #define LY_NH_COUNT_SHIFT 32
 
-/* nh_buckets: words, each an adjacency. Above it is a guess, which the programs write and test each time: where in the FDB the
- * next hop is. With it the egress port is known before all has been read that leads there. */
+/* nh_buckets: words, each of which names an adjacency. Its upper bits are a guess, which the programs write and check
+ * each time: the next hop's position in the FDB. By the guess the egress port is known before all the words that lead
+ * to it have been read. */
 #define LY_NH_ADJACENCY_MASK (LY_BANKS * LY_BANK_ROWS - 1)
 #define LY_NH_GUESS_SHIFT 17 /* the port; 0: no guess */
 #define LY_NH_GUESS_WAY_SHIFT 27
-#define LY_NH_GUESS_SECOND 0x40000000U /* the way is that of the second bucket */
+#define LY_NH_GUESS_SECOND 0x40000000U /* the entry is in the second bucket */
 #define LY_NH_GUESS_MASK 0x7ffe0000U
 #define LY_NH_GUESS(port, way, second) \
 	((__u32)(port) << LY_NH_GUESS_SHIFT | (__u32)(way) << LY_NH_GUESS_WAY_SHIFT | ((second) ? LY_NH_GUESS_SECOND : 0))
@@ -342,14 +350,14 @@ _Static_assert(LY_NH_ADJACENCY_MASK >> LY_NH_GUESS_SHIFT == 0, "room for an adja
 
 struct ly_adjacency {
 	__u64 next;   /* raw address | interface << 48 | LY_ADJ_RESOLVED: one word, so that both change together */
-	__u32 used_s; /* now_s() when a frame last went there; 0: never */
+	__u32 used_s; /* now_s() when a frame was last sent to it; 0: never */
 	__u32 pad;
 };
 _Static_assert(sizeof(struct ly_adjacency) == 16, "ly_adjacency");
 #define LY_ADJ_RIF_SHIFT 48
 #define LY_ADJ_RESOLVED (1ULL << 63)
 
-/* lost[0]: events that did not fit their ring */
+/* lost[0]: events for which a ring had no room */
 struct ly_lost {
 	__u64 fdb_events;
 };
@@ -358,7 +366,7 @@ struct ly_lost {
 enum ly_scan { LY_SCAN_FLUSH = 1, LY_SCAN_SWEEP = 2 };
 
 struct ly_fdb_call {
-	__u64 key;   /* set, delete: the entry. flush: 0, or VLAN << 48 and raw address, either may be 0 */
+	__u64 key;   /* set, delete: the entry. flush: 0, or VLAN << 48 and raw address, either of which may be 0 */
 	__u64 value; /* set: the entry's value; updated_s is filled in. clock_read: nanoseconds.
 	              * watchdog_set: nanoseconds until the watchdog `port` expires; 0 stops it */
 	__u32 scan;  /* enum ly_scan */
@@ -366,18 +374,18 @@ struct ly_fdb_call {
 	__u16 port;     /* flush: only this port; 0: any. watchdog_set: enum ly_watchdog_kind */
 	__u16 pad;
 	__s32 result;   /* 0, or -ENOENT, -EAGAIN, -ENOSPC */
-	__u64 removed;  /* flush, sweep; migrate: 1 when entries still wait for room, else 0 */
+	__u64 removed;  /* flush, sweep: removed entries; migrate: 1 while entries still wait for room, else 0 */
 	__u32 oldest_s; /* sweep: age in seconds of the oldest dynamic entry that stays; 0xffffffff: none */
 	__u32 now_s;    /* always: the programs' clock */
 };
 _Static_assert(sizeof(struct ly_fdb_call) == 48, "ly_fdb_call");
 
-/* journal[0]: what a dry run (BPF_PROG_TEST_RUN of the programs loaded with `dry` set) is told, and tells. */
+/* journal[0]: the input and the results of a dry run (BPF_PROG_TEST_RUN of the programs loaded with `dry` set). */
 #define LY_DRY_LEARN 0x01  /* learn, refresh, move */
 #define LY_DRY_COUNT 0x02  /* count frames */
 #define LY_DRY_POLICE 0x04 /* spend tokens, send trapped frames up */
 
-enum ly_step { LY_STEP_ROUTER, LY_STEP_FLOOD, LY_STEPS }; /* steps[]: programs that others jump to */
+enum ly_step { LY_STEP_ROUTER, LY_STEP_FLOOD, LY_STEPS }; /* steps[]: the programs to which others jump */
 
 enum ly_verdict { LY_FORWARDED = 1, LY_TRAPPED = 2, LY_DROPPED = 3 };
 enum ly_source { /* what `learn` did or would do */
@@ -385,16 +393,16 @@ enum ly_source { /* what `learn` did or would do */
 	LY_SRC_NEW = 1,
 	LY_SRC_KNOWN = 2,
 	LY_SRC_MOVED = 3,
-	LY_SRC_REFUSED = 4, /* a limit, or the bucket, is full */
+	LY_SRC_REFUSED = 4, /* a limit was reached, or the bucket is full */
 	LY_SRC_FIXED = 5    /* a control-plane entry */
 };
 
 struct ly_journal {
-	/* in */
+	/* input */
 	__u64 now_ns;
 	__u32 port;
 	__u32 mode; /* LY_DRY_* */
-	/* out */
+	/* results */
 	__u8 verdict; /* enum ly_verdict; 0: XDP passed it up */
 	__u8 reason;  /* DropReason or TrapReason */
 	__u8 arrived; /* enum ly_form, as recognised */
@@ -403,30 +411,30 @@ struct ly_journal {
 	__u16 tci;
 	__u8 source; /* enum ly_source */
 	__u8 flooded;
-	__u16 source_port; /* where the source was known */
-	__u16 target_port; /* known unicast: where to; 0xffff: not found */
+	__u16 source_port; /* the port at which the source was known */
+	__u16 target_port; /* known unicast: the egress port; 0xffff: not found */
 	__u16 egress_count;
 	__u16 clones;
 	__u16 tag_ops;
 	__u32 len; /* the frame's length as received, tags included */
-	/* what `route` found: the interface the frame is for, 0 none */
+	/* results of `route`: the interface to which the frame is addressed, 0: none */
 	__u16 route_rif;
 	__u16 bucket, bucket_count;
-	__u16 out_vlan;    /* the VLAN, or tag, it was routed into */
+	__u16 out_vlan;    /* the VLAN, or tag, into which it was routed */
 	__u32 target;      /* the leaf of the destination; 0xffffffff: not looked up */
 	__u32 adjacency;   /* 0: not chosen */
-	__u64 next;        /* the adjacency's word */
+	__u64 next;        /* the adjacency's word `next` */
 	__u8 ttl;          /* as received */
 	__u8 rewritten;
-	__u8 up;       /* the reason why it goes up to the kernel; 0: it does not */
-	__u8 straight; /* it leaves at target_port whatever the FDB says */
-	__u32 extra; /* in: what the frame is longer than the bytes the test run was given, modulo 2^32 */
+	__u8 up;       /* the reason why it goes to the kernel; 0: it does not */
+	__u8 straight; /* it leaves by target_port regardless of the FDB */
+	__u32 extra; /* input: the length of the frame minus that of the bytes given to the test run, modulo 2^32 */
 	struct {
 		__u32 len;
-		__u16 tag_proto; /* out-of-band tag at that moment; 0: none */
+		__u16 tag_proto; /* the out-of-band tag when it was sent; 0: none */
 		__u16 tag_tci;
 	} form[LY_FORMS]; /* journal_bytes[form] holds the bytes */
-	__u16 egress_port[LY_PORTS]; /* in emission order */
+	__u16 egress_port[LY_PORTS]; /* in the order in which they were sent */
 	__u8 egress_form[LY_PORTS];
 };
 _Static_assert(sizeof(struct ly_journal) == 104 + 2 * LY_PORTS + LY_PORTS, "ly_journal");

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
 /* Frames whose transport checksum is missing.
  *
- * A stack that sends through a veth or a TAP leaves the checksums of TCP and UDP to the device (CHECKSUM_PARTIAL): the field
- * holds the sum of the pseudo header (RFC 9293, 3.1; RFC 8200, 8.1), and the buffer carries a note that it is to be completed. An
- * XDP program gets neither the note nor a way to pass it on, so a frame that it redirects arrives damaged. TC keeps the note.
+ * A stack that sends through a veth or a TAP leaves the checksums of TCP and UDP to the device (CHECKSUM_PARTIAL):
+ * the field holds the sum of the pseudo header (RFC 9293, 3.1; RFC 8200, 8.1), and the buffer carries a note that the
+ * checksum is to be completed. An XDP program neither sees that note nor can pass it on, so a frame that it redirects
+ * arrives damaged. TC keeps the note.
  *
- * So on such ports XDP compares: what holds the bare sum of its pseudo header, and what may have another packet inside,
- * goes up to TC. A complete checksum has that value by chance once in 65,535 frames, which then only take the slower way.
- */
+ * On such ports XDP therefore compares the field with the sum of the pseudo header. Frames with that value, and
+ * frames that may contain another packet, are left to TC. A complete checksum has that value by chance once in 65,535
+ * frames, which are then only handled more slowly. */
 #ifndef LY_CHECKSUM_XDP_H
 #define LY_CHECKSUM_XDP_H
 
@@ -24,7 +25,7 @@ struct udp_ports {
 	__u16 src, dst, len, check;
 };
 
-/* EtherTypes behind which there is an IP packet that is not looked at here: tags, MPLS, PPPoE. */
+/* EtherTypes whose payload may contain an IP packet that is not examined here: tags, MPLS, PPPoE. */
 static __always_inline bool type_encloses(__u16 type)
 {
 	return type == 0x8100 || type == 0x88a8 || type == 0x9100 || type == 0x8847 || type == 0x8848 || type == 0x8864;
@@ -43,7 +44,7 @@ static __always_inline __u16 fold_short(__u64 sum)
 	return sum + (sum >> 16);
 }
 
-/* `sum`: that of the addresses. One's complement knows two zeros. */
+/* `sum` is the sum of the addresses. In one's complement there are two zeros. */
 static __always_inline bool transport_missing(void *l4, void *end, __u64 sum, __u8 protocol, __u32 len)
 {
 	__u32 at = protocol == IP_TCP ? 16 : 6;
@@ -71,14 +72,14 @@ static __always_inline bool checksum_missing(struct xdp_md *ctx, struct frame *f
 		if ((void *)(ip + 1) > end || ip->version_ihl != 0x45)
 			return true;
 		if (is_fragment(ip))
-			return false; /* checksums are complete before a packet is divided */
+			return false; /* checksums are complete before a packet is fragmented */
 		return transport_missing(ip + 1, end, (__u64)ip->src + ip->dst, ip->protocol, bpf_ntohs(ip->len) - 20);
 	}
 	if (*type == bpf_htons(ETH_IPV6)) {
 		struct ipv6 *ip = l3;
 		if ((void *)(ip + 1) > end)
 			return true;
-		/* Eight numbers of 32 bits: 35 bits. */
+		/* Eight numbers of 32 bits: the sum has at most 35 bits. */
 		__u64 sum = (__u64)ip->src[0] + ip->src[1] + ip->src[2] + ip->src[3] + ip->dst[0] + ip->dst[1] +
 			    ip->dst[2] + ip->dst[3];
 		return transport_missing(ip + 1, end, sum, ip->next, bpf_ntohs(ip->payload));

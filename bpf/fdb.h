@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* The FDB: a salted hash of 8-way buckets, two possible buckets an address, no locks. abi.h draws an entry.
+/* The FDB: a salted hash with buckets of 8 ways and two possible buckets per address, without locks. abi.h describes
+ * an entry.
  *
- * A bucket is one cache line and an entry one word, so a hit costs one miss of the cache at most, and 65,536 hosts fit a
- * megabyte. Nothing is ever pushed out: when both buckets or a limit is full, the address is not learned, the refusal is
- * counted, and its frames are flooded. An attacker who does not know the salt cannot aim at a bucket.
+ * A bucket is one cache line and an entry one word, so a hit costs at most one cache miss, and 65,536 hosts fit into
+ * a megabyte. No entry ever displaces another: when both buckets are full or a limit is reached, the address is not
+ * learned, the refusal is counted, and frames to it are flooded. An attacker who does not know the salt cannot choose
+ * addresses that fall into one bucket.
  *
- * Invariants: an entry changes only by compare-and-swap from a word that was read. So a refresh, a move and a
- * removal that race leave one of their outcomes, never a mixture. Its time is written before it, so that no look-up finds
- * a new entry with an old time.
+ * Invariants: an entry changes only by compare-and-swap from a word that was read. A refresh, a move and a removal
+ * that race therefore leave the result of one of them, never a mixture. An entry's time is written before the entry,
+ * so no look-up finds a new entry with an old time.
  *
- * Each dynamic word in the table has one unit of usage: of the table, of the port in the word, and of its VLAN. The unit is taken
- * before the word is written; whichever compare-and-swap takes the word out, or gives it another port, releases it afterwards,
- * by the port of the word that it replaced. So a count is never less than the contents, and equals them when nothing runs.
- */
+ * Each dynamic word in the table has one unit of usage: of the table, of the port in the word, and of its VLAN. The
+ * unit is taken before the word is written. The compare-and-swap that removes the word, or gives it another port,
+ * releases the unit afterwards, for the port of the word that it replaced. So a count is never less than the
+ * contents, and equals them when no program runs. */
 #ifndef LY_FDB_H
 #define LY_FDB_H
 

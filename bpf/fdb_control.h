@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* The control plane's hand on the FDB: syscall programs, so that one implementation of the table's rules
- * serves frames and commands alike. */
+/* The control plane's access to the FDB: syscall programs, so that a single implementation of the table's rules
+ * serves frames and commands. */
 #ifndef LY_FDB_CONTROL_H
 #define LY_FDB_CONTROL_H
 

@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* The longest match: crates/fib writes these tables and says how they lie in memory; this reads them.
+/* The longest-prefix match. crates/fib writes these tables and documents their layout; this file reads them.
  *
- * Invariant: a word that leads on was written after what it leads to, and what it leads to is not written again before all
- * programs that may have read it have ended. So a look-up needs no lock.
- */
+ * Invariant: a word that refers to a line was written after that line, and the line is not written again until all
+ * programs that may have read the word have ended. So a look-up needs no lock. */
 #ifndef LY_FIB_H
 #define LY_FIB_H
 
 #define FIB_NODE 0x80000000U
 #define FIB_SKIP 0xc0000000U
 #define FIB_LINE_MASK 0x3fffffffU
-#define FIB_DEPTH 17 /* nodes of four bits below 64, where a trie can be deepest, and the step that finds the leaf */
-#define FIB_CHAIN 8 /* lines of a bucket */
-#define FIB_NEXT (LY_LINE_WORDS - 1) /* the word of a bucket's line that says where it goes on */
-#define FIB_BUCKETS 24 /* of a header's word: above it how many buckets there are, below it their first line */
+#define FIB_DEPTH 17 /* four-bit nodes below 64 bits, where a trie is deepest, and the step that finds the leaf */
+#define FIB_CHAIN 8 /* the most lines of a bucket */
+#define FIB_NEXT (LY_LINE_WORDS - 1) /* the word of a bucket's line that refers to the next line */
+#define FIB_BUCKETS 24 /* shift in a header's word: the bucket count above it, the first line below it */
 #define FIB_TRIES 4
 #define FIB_CHANGED (1ULL << 32)
 
-#define FIB4_DIVIDED 0x80000000U /* in place of a leaf: longer routes lie in the /24 */
-#define FIB4_WIDE 0x80000001U    /* not in a table: the entries are wide, which is not looked at in passing */
+#define FIB4_DIVIDED 0x80000000U /* in place of a leaf: there are longer routes inside the /24 */
+#define FIB4_WIDE 0x80000001U    /* returned only, never stored: the entries are wide, and the quick look-up does not
+                                  * read them */
 #define FIB4_DEPTH 3 /* as FIB_DEPTH, below 24 bits of 32 */
-#define FIB4_LAYOUT 28 /* of a block's word: above it the layout, below it a line */
+#define FIB4_LAYOUT 28 /* shift in a block's word: the layout above it, a line below it */
 #define FIB4_BLOCKS 1 /* the line of the first block; line 0 is the header */
-#define FIB4_HASH 1   /* the header's word that says where the hash of the divided /24s is */
+#define FIB4_HASH 1   /* the header's word that locates the hash table of the divided /24s */
 #define FIB6_ENTRIES LY_LINE_WORDS /* word of the first entry */
 
 enum fib_kind { FIB_SMALL, FIB_MEDIUM, FIB_LARGE };
@@ -31,7 +31,7 @@ enum { FIB4_TO_BYTES = 64 };
 
 struct fib_header {
 	__u32 otherwise;
-	__u32 hash[2]; /* IPv4: of the divided /24s; IPv6: of 64 bits, of 48 */
+	__u32 hash[2]; /* IPv4: hash of the divided /24s; IPv6: hashes for 64 and 48 bits */
 	__u32 pad[2];
 	__u32 changes;
 	__u32 pads[10];

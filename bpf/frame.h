@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* A frame on its way through the stages: what is known of it, whatever the hook it came in by.
+/* A frame on its way through the stages: the facts known about it, independent of the hook.
  *
- * A stage answers 0 (go on), a drop reason (> 0), or minus a trap reason (the frame has gone up and ends here).
- */
+ * A stage returns 0 (continue), a drop reason (> 0), or minus a trap reason (the frame was trapped and processing
+ * ends). */
 #ifndef LY_FRAME_H
 #define LY_FRAME_H
 
@@ -104,32 +104,32 @@ struct nh_word {
 
 struct frame {
 	__u64 dst, src; /* raw */
-	struct ly_port *port; /* where it came in; NULL when that is no port */
-	struct ly_port *out;  /* known unicast: where it goes */
+	struct ly_port *port; /* the ingress port; NULL when the netdev is no port */
+	struct ly_port *out;  /* known unicast: the egress port */
 	__u32 len;            /* as received, tags included */
 	__u32 bare_len;       /* without the recognised tag */
 	__u32 now_s;
-	__s32 action;         /* what the program returns for the frame itself */
+	__s32 action;         /* the program's return code for the frame itself */
 	__u16 port_id;
 	__u16 out_id;   /* 0: flood */
 	__u16 outer;    /* EtherType at offset 12 on the wire, in or out of band */
 	__u16 tci;      /* of the recognised tag; 0 without one */
 	__u16 vlan;     /* 0 until vlan_ingress has accepted it */
-	__u16 came;     /* the VLAN it came in, and counts in */
+	__u16 came;     /* the VLAN in which it arrived and is counted */
 	__u8 form;      /* enum ly_form, as recognised */
 	__u8 pv;        /* port_vlans of the ingress port */
 	__u8 out_pv;    /* port_vlans of the egress port */
-	__u8 straight;  /* out of out_id whatever the FDB says, tagged with out_vlan unless that is 0 */
-	__u8 routed;    /* from the router: no port has sent it */
+	__u8 straight;  /* leaves by out_id regardless of the FDB, tagged with out_vlan unless that is 0 */
+	__u8 routed;    /* from the router: no port received it */
 	__u8 several;   /* XDP: the frame is in several buffers */
-	__u8 up;        /* the trap reason of a frame that goes up to the kernel; 0: none */
-	__u16 rif;      /* the interface it may be for */
-	__u16 out_vlan; /* where `route` sends it */
+	__u8 up;        /* the trap reason of a frame that goes to the kernel; 0: none */
+	__u16 rif;      /* the interface to which it may be addressed */
+	__u16 out_vlan; /* the VLAN into which `route` sends it */
 	struct nh_word named;
-	__u32 gso;      /* not 0: one buffer of many frames, cut up to fit later */
+	__u32 gso;      /* not 0: one buffer of many frames, which the kernel divides later */
 };
 
-struct mac_words { /* both addresses, to be moved as one */
+struct mac_words { /* both addresses, moved as one */
 	__u32 word[3];
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* The TC hook's way to a frame. The kernel has taken the outermost 802.1Q or 802.1ad tag out of the bytes
- * before TC sees them; in a test run (and from a few drivers) it is still in line. Both are read here. */
+/* Access to a frame at the TC hook. The kernel has removed the outermost 802.1Q or 802.1ad tag from the bytes before
+ * TC sees them; in a test run (and with a few drivers) the tag is still in line. Both cases are handled here. */
 #ifndef LY_FRAME_TC_H
 #define LY_FRAME_TC_H
 
@@ -8,7 +8,7 @@
 #define PACKET_OTHERHOST 3
 #define TC_ACT_SHOT 2
 
-struct eth_words { /* an Ethernet header and a tag; not packed, or clang loads it byte by byte */
+struct eth_words { /* an Ethernet header and a tag; not packed, because clang would load it byte by byte */
 	__u32 dst_low;
 	__u16 dst_high;
 	__u16 src_low;

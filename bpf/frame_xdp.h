@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* The XDP hook's way to a frame: bytes only, tags in line.
+/* Access to a frame at the XDP hook: bytes only, tags in line.
  *
- * A frame that reaches a veth as an skb may carry its tag out of band, where XDP cannot see it: it would
- * pass for untagged. `lanyard_xdp_bound` asks the driver (a kfunc, so that program is loaded for one device);
- * a frame with such a tag goes up to TC.
- */
+ * A frame that reaches a veth as an skb may carry its tag out of band, where XDP cannot see it, so it would look
+ * untagged. `lanyard_xdp_bound` asks the driver (a kfunc, so that program is loaded for one device); a frame with
+ * such a tag is left to TC. */
 #ifndef LY_FRAME_XDP_H
 #define LY_FRAME_XDP_H
 

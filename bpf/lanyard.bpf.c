@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* Lanyard's forwarding pipeline in the kernel. Read this file, then stages/ in the order of the calls below;
- * crates/pipeline says the same in Rust, and tests hold the two together frame by frame.
+/* Lanyard's forwarding pipeline in the kernel. Read this file, then stages/ in the order of the calls below.
+ * crates/pipeline is the same pipeline in Rust; tests compare the two frame by frame.
  *
- * Look-ups for a known unicast frame: the port by ifindex, the port, its VLAN byte, source and destination
- * in the FDB and twice what part of it is in use, the egress port, its VLAN byte, three statistics. All are arrays: no function
- * is called, and most lie where the program knows (ROWS in maps.h).
- */
+ * Look-ups for a known unicast frame: the port by ifindex, the port, its VLAN byte, source and destination in the FDB
+ * (and for each of them which part of the table is in use), the egress port, its VLAN byte, three statistics. All of
+ * them are arrays: no function is called, and most have an address that the program knows (ROWS in maps.h). */
 #include <linux/bpf.h>
 #include <linux/types.h>
 #include <stdbool.h>
@@ -23,7 +22,7 @@
 #include "frame_xdp.h"
 #include "tunnel.h"
 
-#include "stages/count.h" /* replicate counts what it sends */
+#include "stages/count.h" /* replicate counts the frames that it sends */
 #include "stages/parse.h"
 #include "stages/trap.h"
 #include "stages/port.h"
@@ -33,7 +32,7 @@
 #include "stages/route.h"
 #include "stages/bridge.h"
 #include "stages/vlan_egress.h"
-#include "segments_tc.h" /* replicate and route_tc.h ask it */
+#include "segments_tc.h" /* used by replicate and route_tc.h */
 #include "stages/replicate.h"
 
 /* The stages after `route`, for a frame in a VLAN. */
@@ -69,7 +68,7 @@ int lanyard_flood(struct __sk_buff *skb)
 	return tc_end(&f, end);
 }
 
-#include "route_tc.h" /* `route` and what follows it, of a frame for the router */
+#include "route_tc.h" /* `route` and the stages after it, for a frame to the router */
 #include "route_xdp.h"
 
 #include "checksum_xdp.h"
@@ -184,10 +183,11 @@ int lanyard_xdp(struct xdp_md *ctx)
 	return xdp_stages(ctx, false);
 }
 
-/* Linux remembers a device's program by where it lay when it was handed in, and goes there when the device goes. But what outgrows
- * its pages while it is verified is moved, and the kernel falls over what is there instead (seen with 6.12 and 6.18). So
- * this program is handed in with room: instructions that nobody gets to, which the verifier takes out before it adds its own.
- * crates/ebpf/src/bound.rs looks whether there was enough of it. */
+/* The kernel remembers a device's program by the address it had when it was attached, and uses that address when the
+ * device is removed. If verification makes a program outgrow its pages, the kernel moves it, and then accesses freed
+ * memory when the device is removed (seen with 6.12 and 6.18). This program is therefore loaded with spare room:
+ * unreachable instructions, which the verifier removes before it adds its own. crates/ebpf/src/bound.rs checks that
+ * there was enough room. */
 static __always_inline void stay_in_place(void)
 {
 	if (never)
@@ -203,7 +203,7 @@ int lanyard_xdp_bound(struct xdp_md *ctx)
 }
 
 /* Finishes a copy of a flooded frame before it leaves (see xdp_flood_out). */
-SEC("xdp.frags/devmap") /* of the same make as those that redirect, or the map takes neither */
+SEC("xdp.frags/devmap") /* of the same kind as those that redirect, or the map accepts neither */
 int lanyard_xdp_copy(struct xdp_md *ctx)
 {
 	return xdp_copy(ctx) ? XDP_PASS : XDP_DROP;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* The tables. The control plane writes the mmapable ones with plain word-sized stores; the programs write
- * fdb, fdb_times, fdb_usage.count, adjacencies.used_s, guesses (abi.h), the statistics and the rings. crates/ebpf sizes `fdb`
- * and `fdb_times` before it loads. */
+/* The tables. The control plane writes the mmapable ones with plain word-sized stores. The programs write fdb,
+ * fdb_times, fdb_usage.count, adjacencies.used_s, guesses (abi.h), the statistics and the rings. crates/ebpf sets the
+ * sizes of `fdb` and `fdb_times` before it loads the programs. */
 #ifndef LY_MAPS_H
 #define LY_MAPS_H
 
@@ -9,8 +9,8 @@
  * disable. */
 const volatile __u32 fdb_mask = LY_FDB_NEAR - 1; /* buckets - 1 */
 const volatile __u64 fdb_salt = 0;
-const volatile __u64 tick_ns = 0; /* between two jiffies */
-const volatile __u32 dry = 0; /* 1: a dry run; the journal instead of devices */
+const volatile __u64 tick_ns = 0; /* nanoseconds between two jiffies */
+const volatile __u32 dry = 0; /* 1: a dry run, which writes to the journal instead of sending */
 const volatile __u32 never = 0;
 
 #define TABLE(name_, value_, entries_, flags_)            \
@@ -59,7 +59,7 @@ _Static_assert(sizeof(struct ly_watchdog_timer) == 16, "ly_watchdog_timer");
 TABLE(watchdog_timer, struct ly_watchdog_timer, LY_WATCHDOGS, 0);
 ROWS(watchdog, struct ly_watchdog, LY_WATCHDOGS);
 
-/* Routing: where frames for the router come in, and where they go. */
+/* Routing: the interfaces by which frames reach the router, and the routes by which they leave. */
 ROWS(rifs, struct ly_rif, LY_RIFS);
 ROWS(vlan_rifs, __u64, LY_VLANS);
 ROWS(own_addresses, __u64, LY_OWN_WORDS);
@@ -84,7 +84,7 @@ struct {
 		__uint(map_flags, BPF_F_MMAPABLE | (flags));                                                     \
 		__uint(max_entries, lines);                                                                      \
 		__uint(key_size, sizeof(__u32));                                                                 \
-		__uint(value_size, sizeof(struct ly_line)); /* clang 14 forgets a type behind two pointers */    \
+		__uint(value_size, sizeof(struct ly_line)); /* clang 14 loses a type behind two pointers */    \
 	};                                                                                                       \
 	struct {                                                                                                 \
 		__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);                                                        \

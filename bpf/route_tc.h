@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* Routing at the TC hook: reading and rewriting an skb, and the stages behind `route` for frames that took it.
+/* Routing at the TC hook: reading and rewriting an skb, and the stages after `route` for routed frames.
  *
- * What goes up to the kernel goes unchanged: a frame is rewritten when its way is found, and not before.
+ * A frame that goes to the kernel is unchanged: a frame is rewritten only after its next hop has been found.
  *
- * This is a program of its own, to which the first one jumps (router_enter, router_begin). A jump does not return, which
- * costs as much as a table look-up where the processor guards returns; and a program that writes into frames has the
- * kernel give every cloned frame a head of its own first, which bridged ones are to be spared.
- */
+ * This is a program of its own, to which the first one jumps (router_enter, router_begin). A jump does not return; on
+ * processors that guard returns, a return costs as much as a table look-up. Also, the kernel copies the head of every
+ * cloned frame for a program that writes into frames, and bridged frames are spared that copy. */
 #ifndef LY_ROUTE_TC_H
 #define LY_ROUTE_TC_H
 
@@ -246,7 +245,7 @@ static __always_inline int router_stages(struct __sk_buff *skb, struct frame *f)
 	}
 	if (f->routed || f->straight) {
 		if (f->vlan != f->out_vlan)
-			f->src = 0; /* what it has taught, it has taught in another VLAN */
+			f->src = 0; /* it has been learned already, in the ingress VLAN */
 		f->vlan = f->out_vlan;
 	}
 	end = f->straight ? tc_straight(skb, f) : tc_bridge(skb, f);

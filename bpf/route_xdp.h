@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* Routing at the XDP hook: packets without anything special about them, to a known neighbour at a port that takes frames from
- * XDP. Everything else goes up to TC, untouched. */
+/* Routing at the XDP hook: ordinary packets to a resolved neighbour at a port that accepts frames from XDP. All other
+ * packets are left to TC, unchanged. */
 #ifndef LY_ROUTE_XDP_H
 #define LY_ROUTE_XDP_H
 
@@ -9,7 +9,7 @@
 static __always_inline __u32 xdp_flow_ports(void *ctx, struct packet *p)
 {
 	void *data = (void *)(long)((struct xdp_md *)ctx)->data, *end = (void *)(long)((struct xdp_md *)ctx)->data_end;
-	__u32 *ports = data + (p->l4 & 63); /* 58 at most, which the verifier may have forgotten */
+	__u32 *ports = data + (p->l4 & 63); /* 58 at most; the mask repeats this for the verifier */
 
 	return (void *)(ports + 1) <= end ? bpf_ntohl(*ports) : 0;
 }
@@ -81,7 +81,7 @@ static __always_inline bool xdp_route(struct xdp_md *ctx, struct frame *f)
 	bool tagged = egress_form(f->out, f->out_pv) != LY_UNTAGGED;
 	if (!xdp_unicast(ctx, f))
 		return false;
-	/* Memory that was read can be written. */
+	/* Memory that could be read can also be written. */
 	if (!xdp_rewrite(ctx, &p, &w, tagged))
 		f->action = XDP_DROP;
 	adjacency_used(f);

@@ -25,9 +25,9 @@ __noinline __u32 tc_segment(struct __sk_buff *skb, __u32 l4, __u32 protocol)
 	return (words >> 4) * 4 + skb->gso_size;
 }
 
-/* True when a segment of a bridged buffer is longer than a frame may be that leaves by `port`. A frame may have the MTU and a tag
- * besides its own (max_len), as one that is not a segment. The kernel's check grants it no tag, so a TCP segment that fails it is
- * measured here. `form` is that of the frame's own tag. */
+/* True when a segment of a bridged buffer is longer than a frame that may leave by `port`. Like any frame, a segment
+ * may have the MTU plus a tag of the payload besides its own (max_len). The kernel's check allows no such tag, so a
+ * TCP segment that fails it is measured here. `form` is the form of the frame's own tag. */
 __noinline int tc_bridged_too_long(struct __sk_buff *skb, __u32 port, __u32 form)
 {
 	struct ly_port *out = ROW(ports, port & (LY_PORTS - 1));

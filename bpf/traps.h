@@ -3,7 +3,8 @@
 #ifndef LY_TRAPS_H
 #define LY_TRAPS_H
 
-/* Room for a BPDU of one tree; a record's size has to be a constant, and hellos of many trees come at once. */
+/* Room for a BPDU of one tree. A record's size must be a constant, and the hellos of many trees arrive together, so
+ * short records save room. */
 #define TRAP_SHORT 128
 
 struct trap_record {

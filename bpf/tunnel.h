@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* Control frames of a customer's network that a dot1q-tunnel port carries through the provider's (l2protocol-tunnel): `trap`
- * gives them the destination TUNNEL, and `replicate` restores their own at the tunnel ports on the other side. What they
- * carry says which protocol they are of: crates/wire/src/layer2.rs is the same in Rust.
- */
+/* Control frames of a customer's network that a dot1q-tunnel port carries through the provider's network (l2protocol-
+ * tunnel): `trap` gives them the destination TUNNEL, and `replicate` restores their own destination at the tunnel
+ * ports on the other side. Their contents tell the protocol: crates/wire/src/layer2.rs is the same in Rust. */
 #ifndef LY_TUNNEL_H
 #define LY_TUNNEL_H
 
-/* A dot1q-tunnel port: what comes in is a customer's, control frames included. */
+/* True for a dot1q-tunnel port: all frames it receives belong to a customer, including control frames. */
 static __always_inline bool is_tunnel(struct ly_port *port)
 {
 	return port && port->tpid == 0 && (port->flags & (LY_PORT_ENABLED | LY_PORT_SVI | LY_PORT_LAYER3)) == LY_PORT_ENABLED;
 }
 
-/* The destination that the protocol of a frame uses, whatever its destination says; 0 for a frame of no protocol that can be
- * carried. `form` is that of the recognised tag, behind which there may be two of the customer's. */
+/* The destination that the frame's protocol uses, regardless of its current destination; 0 for a frame of no protocol
+ * that can be carried. `form` is the form of the recognised tag, which may be followed by two tags of the customer's. */
 __noinline __u64 tunnel_address(struct __sk_buff *skb, __u32 form)
 {
 	__u8 at[5], snap[5]; /* EtherType or length, and LLC; the SNAP identifier */
@@ -45,7 +44,7 @@ __noinline __u64 tunnel_address(struct __sk_buff *skb, __u32 form)
 	return snap[3] == 0x01 && snap[4] == 0x0b ? SSTP : snap[3] == 0x20 && !snap[4] ? CISCO_DISCOVERY : 0;
 }
 
-/* The flag of ports that carry the protocol that uses an address; 0: none does. */
+/* The flag of ports that carry the protocol that uses an address; 0: there is none. */
 static __always_inline __u32 tunnel_flag(__u64 address)
 {
 	return address == RESERVED_BLOCK || address == SSTP ? LY_PORT_TUNNEL_STP :
@@ -59,8 +58,8 @@ static __always_inline bool tunnel_readdress(struct __sk_buff *skb, __u64 addres
 	return !bpf_skb_store_bytes(skb, 0, &address, 6, 0);
 }
 
-/* A customer's control frame for `dst`, at a tunnel port: to the tunnel's address if the port carries its protocol. 1 when so.
- * A global function: the verifier looks at it once. */
+/* Handles a customer's control frame for `dst` at a tunnel port: readdresses it to TUNNEL if the port carries its
+ * protocol. Returns 1 if it did. A global function, so that the verifier checks it once. */
 __noinline int tunnel_enter(struct __sk_buff *skb, __u32 port, __u32 form, __u64 dst)
 {
 	__u64 address = tunnel_address(skb, form);

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* The watchdogs: timers of the kernel's that the control plane starts anew again and again. When the control plane is gone or
- * hangs they expire, and take away what becomes wrong without it.
+/* The watchdogs: kernel timers that the control plane restarts again and again. They expire when the control plane
+ * has ended or hangs, and then remove the state that is wrong without it.
  *
- * Spanning tree: the control plane starts the timer each time its BPDUs have left. It expires before the neighbours forget
- * what they were told (IEEE 802.1Q-2018, 13.29.31: three hello times), and blocks the ports behind which another bridge may be.
+ * Spanning tree: the control plane restarts the timer each time its BPDUs have been sent. It expires before the
+ * neighbours discard the information in these BPDUs (IEEE 802.1Q-2018, 13.29.31: three hello times), and blocks the
+ * ports behind which there may be another bridge.
  *
- * Leases: a veth takes frames from XDP only while its far end runs NAPI, which whoever owns the far end may change; the kernel
- * then drops them, after they were counted. The control plane starts the timer each time it has looked at the netdevs. When
- * it expires, frames for veth ports take TC, which delivers them either way.
+ * Leases: a veth accepts frames from XDP only while its far end runs NAPI, and the owner of the far end may change
+ * that. The kernel then drops such frames, after they were counted as sent. The control plane restarts the timer each
+ * time it has checked the netdevs. When it expires, frames for veth ports take TC, which delivers them in both cases.
  *
- * Invariants: nothing here runs for a frame; what is blocked are bits that the stages read anyway. The timer lives as
- * long as its map is pinned, so it outlives every process. A pair is blocked in port_vlans before the flood sets lose the
- * port, and the phase says LY_WATCHDOG_EXPIRED only when all pairs are blocked.
- */
+ * Invariants: nothing here runs per frame; blocking changes bits that the stages read anyway. The timer lives as long
+ * as its map is pinned, so it outlives every process. A pair is blocked in port_vlans before the flood sets lose the
+ * port, and the phase becomes LY_WATCHDOG_EXPIRED only when all pairs are blocked. */
 #ifndef LY_WATCHDOG_H
 #define LY_WATCHDOG_H
 
-#define WATCHDOG_CLOCK 7 /* CLOCK_BOOTTIME: a machine that was suspended has been silent, too */
+#define WATCHDOG_CLOCK 7 /* CLOCK_BOOTTIME: the time of a suspended machine counts, because it sent no BPDUs */
 #define WATCHED_BYTES (LY_PV_WATCHED * 0x0101010101010101ULL)
 #define WATCHDOG_TAKES (LY_PV_LEARN | LY_PV_FORWARD | LY_PV_STP_LEARNING)
 
@@ -140,11 +140,11 @@ int watchdog_set(struct ly_fdb_call *call)
 	call->result = 0;
 	if (!call->value) {
 		__sync_lock_test_and_set(&dog->due_ns, 0);
-		bpf_timer_cancel(&row->timer); /* one that was never made is not running, either */
+		bpf_timer_cancel(&row->timer); /* a timer that was never created is not running either */
 		return 0;
 	}
 	long error = bpf_timer_init(&row->timer, &watchdog_timer, WATCHDOG_CLOCK);
-	if ((error == 0 || error == -EBUSY) && kind == LY_WATCHDOG_LEASES) /* -EBUSY: made already */
+	if ((error == 0 || error == -EBUSY) && kind == LY_WATCHDOG_LEASES) /* -EBUSY: already created */
 		error = bpf_timer_set_callback(&row->timer, watchdog_expire_leases);
 	else if (error == 0 || error == -EBUSY)
 		error = bpf_timer_set_callback(&row->timer, watchdog_expire_trees);

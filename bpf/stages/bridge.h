@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* bridge: where to (IEEE 802.1Q-2018, 8.8)? A port, or out_id 0: a flood set. */
+/* bridge: chooses the egress (IEEE 802.1Q-2018, 8.8): a port, or out_id 0 for the flood set. */
 
 /* The port of a routed frame's next hop according to the guess, if the guess is still right;
  * otherwise 0. The port is taken from the guess and not from the FDB entry, so that the processor
@@ -16,7 +16,7 @@ static __always_inline __u16 guessed(struct frame *f, __u64 key)
 
 	if (!fdb_is(word, fdb_tag(hash, second)) || fdb_port(word) != port)
 		return 0;
-	asm volatile("" : "+r"(port)); /* it is the port of the word: the compiler is not to take that */
+	asm volatile("" : "+r"(port)); /* the port comes from the guess; the compiler must not replace it by the entry's port */
 	return port;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* count: per port, per VLAN, per reason. Received = forwarded + trapped + dropped, at every port, always. */
+/* count: counts per port, per VLAN and per reason. Received = forwarded + trapped + dropped holds at every port at
+ * any time. */
 static __always_inline void count_tx(__u32 port, __u32 len)
 {
 	if (!leaves_marks(LY_DRY_COUNT))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* learn: the source address into the FDB (IEEE 802.1Q-2018, 8.7): insert, refresh, move.
+/* learn: records the source address in the FDB (IEEE 802.1Q-2018, 8.7): insert, refresh, move.
  *
- * A full table, port or VLAN refuses, counts, and the frame goes on. Control-plane entries never move.
- */
+ * When the table, or the limit of the port or the VLAN, is full, the address is not learned, the refusal is counted,
+ * and the frame continues. Control-plane entries never move. */
 static __always_inline void learn_journal(__u8 source, __u16 port)
 {
 	if (!dry)
@@ -26,7 +26,7 @@ static __always_inline __u8 learn_new(__u64 key, union ly_fdb_value value)
 		return LY_SRC_REFUSED;
 	int done = fdb_insert_growing(key, value.raw);
 	if (done == FDB_WITHDRAWN)
-		return LY_SRC_KNOWN; /* another processor learns it at this moment */
+		return LY_SRC_KNOWN; /* another processor is learning it at this moment */
 	if (done == FDB_NO_ROOM) {
 		usage_release_all(port, vlan);
 		struct ly_usage *u = LOOKUP(fdb_usage, LY_USAGE_TABLE);
@@ -49,7 +49,7 @@ static __always_inline __u8 learn_move(__u64 key, struct fdb_hit hit, union ly_f
 	fdb_set_updated_s(hit.bucket, hit.way, value.updated_s);
 	if (!fdb_swap(hit, fdb_word(hit.word, value))) {
 		usage_release(LY_USAGE_PORT(port));
-		return LY_SRC_KNOWN; /* someone else moved or removed it in between */
+		return LY_SRC_KNOWN; /* another processor moved or removed it in between */
 	}
 	usage_release(LY_USAGE_PORT(from));
 	fdb_event(LY_EVENT_MOVED, key, value.raw, from);
@@ -110,8 +110,8 @@ static __always_inline int stage_learn(struct frame *f)
 	__u64 key = fdb_key(f->src, f->vlan);
 	fdb_touch(masks, key);
 	if (!f->rif)
-		fdb_touch(masks, fdb_key(f->dst, f->vlan)); /* `bridge` will want it */
-	f->now_s = now_s(); /* the clock is read while memory answers */
+		fdb_touch(masks, fdb_key(f->dst, f->vlan)); /* `bridge` will need it */
+	f->now_s = now_s(); /* the clock is read while the memory is being loaded */
 	__u64 word = fdb_word_of(masks, key);
 
 	if (word && fdb_port(word) == 0)

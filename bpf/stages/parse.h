@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* parse: length and source checks; is there a tag this port speaks?
+/* parse: checks length and source, and looks for a tag that this port recognises.
  *
- * The hook (frame_tc.h, frame_xdp.h) has read the addresses and the outer EtherType, wherever the kernel
- * keeps the tag. A tag of another TPID is payload.
- */
+ * The hook (frame_tc.h, frame_xdp.h) has read the addresses and the outer EtherType, in line or out of band. A tag of
+ * another TPID is payload. */
 static __always_inline int stage_parse(struct frame *f)
 {
 	if (f->src & GROUP_BIT)

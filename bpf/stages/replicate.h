@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* replicate: emission in minimum-copy order. N ports cost N-1 clones, which share the data; ports that want
- * the frame as it arrived come first, then the tag is changed once for each other form. The frame itself goes
- * to the last port.
- */
+/* replicate: sends the frame with as few copies as possible. N ports cost N-1 clones, which share the data. Ports
+ * that need the frame as it arrived come first; then the tag is changed once for each other form. The frame itself
+ * goes to the last port. */
 
 /* The number of the lowest set bit, by de Bruijn multiplication, because BPF has no instruction for
  * it. */
@@ -37,10 +36,10 @@ struct flood {
 	struct ly_vlan_ports *sets;
 	struct ly_global *global;
 	__u64 bits;     /* ports left in this word */
-	__u32 order;    /* forms left, four bits each; the lowest is this one */
+	__u32 order;    /* forms left, four bits each; the lowest is the current one */
 	__u32 word;     /* next word of this form */
-	__u32 at;       /* the word `bits` came from */
-	__u32 pending;  /* the port that waits to know whether it is the last; 0 none */
+	__u32 at;       /* the word from which `bits` was read */
+	__u32 pending;  /* the port held back until it is known whether it is the last; 0: none */
 	__u32 pending_ifindex;
 	__u32 pending_len;
 	__u32 bare_len;
@@ -48,11 +47,11 @@ struct flood {
 	__u8 isolated;  /* and whether it is protected */
 	__u32 gso;
 	__u16 tci;
-	__u8 unicast, multicast; /* leave out ports that do not want unknown unicast, multicast */
-	__u8 have;      /* the frame's form now */
+	__u8 unicast, multicast; /* leave out ports that block unknown unicast, or multicast */
+	__u8 have;      /* the frame's current form */
 	__u8 stale;     /* a priority tag, not yet rewritten */
-	__u8 sent;      /* to one port at least */
-	__u8 too_long;  /* for one port at least */
+	__u8 sent;      /* sent to at least one port */
+	__u8 too_long;  /* too long for at least one port */
 	__u8 failed;
 	__u64 address;  /* a frame for TUNNEL: the destination that its protocol uses, */
 	__u32 carries;  /* the flag of the tunnel ports that carry it, */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* route: frames for the router's own addresses: header checks, longest match, next hop, rewrite (RFC 1812, 5.2 and 5.3;
- * RFC 8200; RFC 3704). crates/pipeline/src/stages/route.rs gives the order of the checks and the reasons.
+/* route: frames to the router's own addresses: header checks, longest match, next hop, rewrite (RFC 1812, 5.2 and
+ * 5.3; RFC 8200; RFC 3704). crates/pipeline/src/stages/route.rs gives the order of the checks and the reasons.
  *
- * The hook reads the header into a `packet`, route_way() finds the way for it, the hook rewrites. All of what a usual packet
- * needs is inlined: a function that is called returns, which is dear, and what it is told by a pointer is kept in memory.
- */
+ * The hook reads the header into a `packet`, route_way() finds the next hop, and the hook rewrites the frame. All
+ * code for a usual packet is inlined, because a function's return is expensive, and its arguments by pointer are kept
+ * in memory. */
 #define ETH_IPV4 0x0800
 #define ETH_IPV6 0x86dd
 #define IP_HOP_BY_HOP 0
@@ -14,15 +14,15 @@
 #define IP_SCTP 132
 #define IP_UDPLITE 136
 
-#define NOT_FOR_ROUTER 0x10000 /* no reason to drop: go on bridging */
+#define NOT_FOR_ROUTER 0x10000 /* not a drop reason: continue with bridging */
 #define NO_TARGET 0xffffffffU
 
-/* What is read of an IP header. Addresses are in host order. An IPv4 address is in the low half,
- * and the high half is 0. */
+/* The fields of an IP header that are used. Addresses are in host order. An IPv4 address is in the low half, and the
+ * high half is 0. */
 struct packet {
 	__u64 src[2], dst[2];
-	__u32 l4;    /* where in the frame its ports are, if its protocol has some; 0: nowhere, it is a fragment or too short */
-	__u32 len;   /* of the packet, or of its segments (GSO): what must fit the egress MTU */
+	__u32 l4;    /* the offset of its ports in the frame; 0: no ports, a fragment, or too short */
+	__u32 len;   /* of the packet, or of its segments (GSO): the length that must fit the egress MTU */
 	__u32 rif;
 	__u8 six, ttl, protocol, options;
 };
@@ -30,7 +30,7 @@ struct packet {
 /* The next hop of a packet, and its egress. */
 struct way {
 	__u64 next; /* the adjacency's word */
-	__u64 src;  /* the router's address there */
+	__u64 src;  /* the router's MAC address at the egress interface */
 	struct nh_word named;
 	__u16 port, vlan; /* of the egress interface */
 };
@@ -38,8 +38,8 @@ struct way {
 /* Properties of a header's addresses. `six` is a constant in both callers, so the compiler
  * generates code for each family. */
 struct addresses {
-	bool group;   /* the destination: multicast, or everybody on the link */
-	bool martian; /* one that no packet here may have */
+	bool group;   /* the destination: multicast, or broadcast on the link */
+	bool martian; /* an address that no valid packet has */
 	bool from_link, to_link; /* link-local */
 };
 
@@ -247,7 +247,7 @@ static __always_inline int route_way(struct packet *p, struct way *w, void *ctx,
 	if (own_source_possible(p) && own_source(p, vrf))
 		return DROP(DROP_MARTIAN_SOURCE);
 	bool local_source = a.from_link, local = a.to_link;
-	bool stays = !p->six && (local_source || local); /* the kernel would forward it */
+	bool stays = !p->six && (local_source || local); /* the packet stays in the switch: the kernel would forward it */
 	if (p->options)
 		return stays ? DROP(DROP_MARTIAN) : TRAPPED(TRAP_IP_OPTIONS);
 	if (urpf && !local_source && !reverse_path(p, vrf, urpf == 2))

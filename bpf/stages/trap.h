@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* trap: frames for the control plane, before anything else may drop them (a BPDU on a blocked port).
+/* trap: frames for the control plane, before any later stage may drop them (a BPDU on a blocked port).
  *
- * Reserved addresses (IEEE 802.1Q-2018, table 8-1) are dropped, relayed or trapped as the control plane says;
- * PAUSE is always dropped. A dot1q-tunnel port drops the control frames of the customer's network, or sends them through the
- * provider's (tunnel.h). Only a port that is enabled traps: for the rest the next stage has a reason.
- */
-/* Takes a token of a bucket that is `clock`. */
+ * Reserved addresses (IEEE 802.1Q-2018, table 8-1) are dropped, relayed or trapped, as the control plane has
+ * configured; PAUSE is always dropped. A dot1q-tunnel port drops the control frames of the customer's network, or
+ * sends them through the provider's (tunnel.h). Only a port that is enabled traps frames; on other ports the next
+ * stage drops them. */
+/* Takes a token from the bucket whose state is `clock`. */
 static __always_inline int trap_take(__u64 *clock, __u64 interval_ns, __u64 tolerance_ns, __u64 now)
 {
-	if (interval_ns <= 1) /* nothing passes, or everything */
+	if (interval_ns <= 1) /* no frame passes, or all do */
 		return interval_ns;
 	for (int tries = 0; tries < 8; tries++) {
 		__u64 arrival = *clock;
@@ -43,13 +43,13 @@ __noinline int trap_admit(__u32 group, __u32 port, __u32 reason)
 	return false;
 }
 
-/* Do PVST+ BPDUs of the frame's VLAN go up? In a VLAN without a tree they are ordinary multicast. */
+/* True if PVST+ BPDUs of the frame's VLAN are trapped. In a VLAN without a tree they are ordinary multicast. */
 static __always_inline bool traps_pvst(struct ly_global *g, struct frame *f)
 {
 	__u32 vlan = f->tci & VID_MASK;
 
 	if (f->form == LY_UNTAGGED || vlan == 0)
-		vlan = f->port && !(f->port->flags & LY_PORT_SUB) ? f->port->pvid : 0; /* that of a subinterface is its tag's */
+		vlan = f->port && !(f->port->flags & LY_PORT_SUB) ? f->port->pvid : 0; /* for a subinterface it is the tag */
 	if (vlan == 0 || vlan == VID_MASK)
 		return g->trap_pvst;
 	return g->pvst_vlans[vlan / 64 & (LY_VLANS / 64 - 1)] >> (vlan & 63) & 1;

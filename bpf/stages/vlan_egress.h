@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* vlan_egress: what the egress port allows (IEEE 802.1Q-2018, 8.6.4 and 8.6.1). Known unicast here; a flood
- * set already holds only members that are up and forward, and `replicate` takes out the rest. */
+/* vlan_egress: the restrictions of the egress port (IEEE 802.1Q-2018, 8.6.4 and 8.6.1), here for known unicast. A
+ * flood set already contains only members that are up and forwarding, and `replicate` removes the others. */
 
 /* The segments of a segmentation buffer are checked where it leaves (segments_tc.h). */
 static __always_inline bool egress_fits(__u32 bare_len, __u32 gso, struct ly_port *out)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* vlan_ingress: classify (IEEE 802.1Q-2018, 6.9), membership (8.6.2), spanning-tree state (8.6.1).
+/* vlan_ingress: classification (IEEE 802.1Q-2018, 6.9), membership (8.6.2), spanning-tree state (8.6.1).
  *
- * A port in the learning state goes on as far as `learn`, which ends it.
- */
+ * A frame on a port in the learning state continues up to `learn`, which drops it. */
 static __always_inline int stage_vlan_ingress(struct frame *f)
 {
 	__u16 vlan = f->tci & VID_MASK;

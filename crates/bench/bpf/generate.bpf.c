@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The generator: user space runs it with BPF_PROG_TEST_RUN and BPF_F_TEST_XDP_LIVE_FRAMES, so the kernel hands it
- * frames of a page pool as a driver would, and each redirect leaves through a real device.
+/* The generator. User space runs it with BPF_PROG_TEST_RUN and BPF_F_TEST_XDP_LIVE_FRAMES: the kernel passes it
+ * frames of a page pool as a driver would, and each redirect sends a frame through a real device.
  *
- * Frames are recycled with whatever the device under test left in them: every header byte that a switch may touch
- * (addresses, tag, type) is written anew each time. */
+ * Frames are recycled with the changes that the device under test made to them, so every header byte that a switch
+ * may change (addresses, tag, type) is written each time. */
 #include "traffic.h"
 
 const volatile struct stream stream = {};
 struct progress progress = {};
 
-/* Late by more than this, a paced stream forgets the arrears rather than send a burst no one asked for. */
+/* A paced stream that is late by more than this gives up the arrears, to avoid a burst. */
 #define ARREARS_256 (50000ull << 8)
 
 static __always_inline int not_yet(void)
@@ -24,8 +24,8 @@ static __always_inline int not_yet(void)
 	return 0;
 }
 
-/* The system call's own set-up and clean-up (a page pool made and dissolved) is no part of the load: the time that
- * counts is taken here. */
+/* The system call's set-up and clean-up (it creates and destroys a page pool) are not part of the load, so the time
+ * that counts is measured here. */
 static __always_inline void read_clock(void)
 {
 	progress.latest_ns = bpf_ktime_get_ns();
@@ -41,7 +41,7 @@ static __always_inline __u32 step(__u32 *next, __u32 count)
 	return now;
 }
 
-/* SplitMix64's finaliser: every sequence number has its own, the same in every run. */
+/* SplitMix64's finaliser: it gives every sequence number a value of its own, the same in every run. */
 static __always_inline __u64 shuffled(__u64 seq)
 {
 	__u64 h = (seq + 1) * 0x9e3779b97f4a7c15ull;
@@ -66,7 +66,7 @@ static __always_inline void pick(__u64 seq, __u32 *src, __u32 *dst)
 	*dst += stream.dst_first;
 }
 
-/* Prefix number n, scattered over the address space: src/forward/routed.rs makes the routes of the same numbers. */
+/* Prefix number n, scattered over the address space. src/rows/forward/routed.rs creates routes for the same prefixes. */
 static __always_inline __u32 prefix(__u64 h)
 {
 	return (((h >> 32) * stream.prefixes) >> 32) * 0x9e3779b1u;
@@ -110,7 +110,7 @@ static __always_inline void write_ip(struct ipv4 *ip, __u32 src, __u32 dst, __u6
 		ip->dst[0] = bpf_htons(to >> 16);
 		ip->dst[1] = bpf_htons(to & 0xffff);
 	}
-	/* RFC 1071 over the fields above, in the order they lie. */
+	/* RFC 1071 over the fields above, in their order. */
 	sum = bpf_htons(0x4500) + bpf_htons(stream.ip_length) + bpf_htons(0x4000) + bpf_htons(64 << 8 | 17) +
 	      ip->src[0] + ip->src[1] + ip->dst[0] + ip->dst[1];
 	sum = (sum & 0xffff) + (sum >> 16);
@@ -133,7 +133,7 @@ int generate(struct xdp_md *ctx)
 		return XDP_ABORTED;
 	if (!(progress.runs++ & (CLOCK_EVERY - 1)))
 		read_clock();
-	/* Not yet due: the frame goes back to the pool, and interrupts and softirqs get their turn between batches. */
+	/* Not yet due: the frame goes back to the pool, and interrupts and softirqs run between batches. */
 	if (stream.interval_256 && not_yet())
 		return XDP_DROP;
 	pick(seq, &src, &dst);

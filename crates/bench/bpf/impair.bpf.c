@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* A wire that is not perfect, by a known figure, to test the tester with: of the frames that carry our stamp it drops
- * one in N, sends one in N twice, spoils one in N, or keeps each until a known time after it was stamped. */
+/* A wire with known impairments, to test the tester. Of the frames with the tester's stamp it drops one in N, sends
+ * one in N twice, corrupts one in N, or holds each until a known time after its stamp. */
 #include "traffic.h"
 #include <linux/pkt_cls.h>
 
 enum { DROP, DUPLICATE, CORRUPT, DELAY };
 
 const volatile struct {
-	__u32 far_end; /* ifindex of the device frames leave by */
+	__u32 far_end; /* ifindex of the egress device */
 	__u32 what;
-	__u32 every;    /* one in so many; the first is spared */
+	__u32 every;    /* one frame in this many is affected, but not the first */
 	__u32 delay_ns; /* after the stamp */
 } impair = {};
 
@@ -17,7 +17,7 @@ const volatile struct {
 __u64 seen = 0;
 
 #define STAMP_AT 42 /* Ethernet, IPv4, UDP: the frames of a self-test have no tag */
-/* Looks at the clock, of some 20 ns each: enough for a millisecond. */
+/* The most readings of the clock, at about 20 ns each: enough for a millisecond. */
 #define LOOKS 65536
 
 struct until {

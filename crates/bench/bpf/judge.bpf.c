@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The judge at a port of the tester, as an XDP and as a TC program: follows each stream that arrives (what is
- * missing, what comes twice, late or spoiled, and how long it took) and ends its frames; everything else goes on to
- * the stack. Read RFC 4737 section 3.3 for what reordered means, RFC 6479 for the window in which a duplicate is
- * told from a straggler. */
+/* The judge at a port of the tester, as an XDP and as a TC program. It counts the frames of each stream (missing,
+ * duplicate, late or corrupted ones, and the latency) and ends them there; other frames go on to the stack. Read RFC
+ * 4737 section 3.3 for the definition of reordered, RFC 6479 for the window that distinguishes a duplicate from a
+ * late frame. */
 #include "trial.h"
 #include <linux/pkt_cls.h>
 
@@ -15,7 +15,7 @@ struct {
 
 struct judging judging = {};
 
-/* Where the pieces of a frame are. */
+/* The positions of the parts of a frame. */
 struct place {
 	__u32 l3, udp, stamp;
 	__u8 layout;
@@ -23,7 +23,7 @@ struct place {
 
 #define HEADS (14 + 4 + 40 + 8 + (int)sizeof(struct stamp))
 
-/* 1: one of ours, and `place` says where its stamp is. */
+/* Returns 1 if the frame is one of the tester's; `place` then holds the position of its stamp. */
 static __always_inline int locate(__u8 *frame, __u8 *end, struct place *place)
 {
 	struct eth *eth = (void *)frame;
@@ -57,7 +57,7 @@ static __always_inline int locate(__u8 *frame, __u8 *end, struct place *place)
 	return 1;
 }
 
-/* Bytes of a frame from anywhere in it, also out of later buffers. */
+/* Loads bytes from any position in a frame, also from later buffers. */
 static __always_inline int load(void *ctx, int skb, __u32 at, void *to, __u32 length)
 {
 	return skb ? bpf_skb_load_bytes(ctx, at, to, length) : bpf_xdp_load_bytes(ctx, at, to, length);
@@ -66,7 +66,7 @@ static __always_inline int load(void *ctx, int skb, __u32 at, void *to, __u32 le
 #define CHUNK 128
 #define CHUNKS_MAX 72 /* 9,216 bytes */
 
-/* 1: the UDP checksum is right (RFC 768, RFC 8200 section 8.1). */
+/* Returns 1 if the UDP checksum is correct (RFC 768, RFC 8200 section 8.1). */
 static __always_inline int sound(void *ctx, int skb, struct place *place)
 {
 	__u8 chunk[CHUNK];
@@ -95,7 +95,7 @@ static __always_inline int sound(void *ctx, int skb, struct place *place)
 			take = CHUNK;
 		} else {
 			__builtin_memset(chunk, 0, CHUNK);
-			/* Clang has proved this already; the verifier is to see it, too. */
+			/* clang has proved this already; the verifier has to see it, too. */
 			asm volatile("" : "+r"(take));
 			if (take < 1 || take >= CHUNK || load(ctx, skb, at, chunk, take))
 				return 0;
@@ -113,7 +113,7 @@ static __always_inline int sound(void *ctx, int skb, struct place *place)
 	return sum == 0xffff;
 }
 
-/* Moves the window up to `seq`: the words that come into it are empty. */
+/* Moves the window up to `seq` and clears the words that enter it. */
 static __always_inline void advance(struct flow *f, __u64 seq)
 {
 	__u64 word = f->next ? (f->next - 1) >> 6 : 0, last = seq >> 6;
@@ -129,7 +129,7 @@ static __always_inline void advance(struct flow *f, __u64 seq)
 	f->next = seq + 1;
 }
 
-/* 1: it had not come before. */
+/* Returns 1 if the number has not arrived before. */
 static __always_inline int follow(struct flow *f, __u64 seq, __u64 now)
 {
 	__u64 *word = &f->window[(seq >> 6) & (WINDOW_WORDS - 1)], bit = 1ull << (seq & 63);
@@ -141,7 +141,7 @@ static __always_inline int follow(struct flow *f, __u64 seq, __u64 now)
 		*word |= bit;
 		return 1;
 	}
-	/* Out of the window: taken for late, not for a duplicate. */
+	/* A frame older than the window counts as late, not as a duplicate. */
 	if (f->next - seq <= (WINDOW_WORDS - 1) * 64) {
 		if (*word & bit) {
 			f->duplicated++;
@@ -173,7 +173,7 @@ static __always_inline void note(struct flow *f, struct stamp *stamp, __u64 now)
 	if (!sent_ns)
 		goto out;
 	latency = (now - sent_ns) & ((1ull << 48) - 1);
-	if (latency >> 47) /* the clocks of two cores */
+	if (latency >> 47) /* negative: the clocks of two cores differ */
 		latency = 0;
 	bucket = bucket_of(latency);
 	f->buckets[bucket]++;
@@ -186,7 +186,7 @@ out:
 	bpf_spin_unlock(&f->lock);
 }
 
-/* 1: the frame was ours. */
+/* Returns 1 if the frame was one of the tester's. */
 static __always_inline int judge(void *ctx, int skb, __u8 *frame, __u8 *end)
 {
 	__u64 now = bpf_ktime_get_ns();
@@ -205,7 +205,7 @@ static __always_inline int judge(void *ctx, int skb, __u8 *frame, __u8 *end)
 	if (stamp.magic != STAMP_MAGIC) {
 		__be16 port = 0;
 
-		/* Ours all the same, by its source or by its port? */
+		/* The stamp is corrupted. It is still a frame of the tester if its source or its UDP port says so. */
 		if (((struct eth *)frame)->src_mark == HOST_MARK)
 			goto unidentified;
 		if (place.layout == LAYOUT_RAW || load(ctx, skb, place.udp, &port, sizeof(port)))
@@ -242,7 +242,7 @@ int judge_xdp(struct xdp_md *ctx)
 SEC("tc")
 int judge_tc(struct __sk_buff *ctx)
 {
-	/* The headers may lie in a page: pull in as much of them as there is. */
+	/* The headers may be in a page: pull in as many of them as exist. */
 	if (ctx->data_end - ctx->data < HEADS && ctx->data_end - ctx->data < ctx->len)
 		bpf_skb_pull_data(ctx, ctx->len < HEADS ? ctx->len : HEADS);
 	return judge(ctx, 1, (void *)(long)ctx->data, (void *)(long)ctx->data_end) ? TC_ACT_SHOT : TC_ACT_OK;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The receiver, as an XDP and as a TC program: counts the generator's frames and ends them; everything else goes
- * on to the stack. A frame is ours by its source address, so floods and broadcasts count, too. */
+/* The receiver, as an XDP and as a TC program: it counts the generator's frames and ends them; other frames go on to
+ * the stack. The generator's frames are recognised by the source address, so floods and broadcasts count, too. */
 #include "traffic.h"
 #include <linux/pkt_cls.h>
 
@@ -11,13 +11,13 @@ struct {
 	__type(value, struct arrivals);
 } arrivals SEC(".maps");
 
-/* 1: follow sequence numbers. Meant for one stream at a time, whose frames arrive on one CPU. */
+/* 1: check sequence numbers. Meant for one stream at a time, whose frames arrive on one CPU. */
 const volatile __u32 check_sequence = 0;
 
 static __always_inline void follow(struct arrivals *seen, void *data, void *end)
 {
 	struct eth *eth = data;
-	/* The stamp lies behind Ethernet, IPv4 and UDP, and the tag if it is in the frame. */
+	/* The stamp follows Ethernet, IPv4 and UDP, and the tag if it is in line. */
 	struct stamp *stamp = data + (eth->type == bpf_htons(0x8100) ? 46 : 42);
 	__u32 expected = seen->expected;
 	__s32 ahead;
@@ -33,7 +33,7 @@ static __always_inline void follow(struct arrivals *seen, void *data, void *end)
 	seen->expected = stamp->seq + 1;
 }
 
-/* 1: the frame is ours and counted. */
+/* Returns 1 if the frame is the generator's; it has been counted then. */
 static __always_inline int count(void *data, void *end, __u32 ifindex, __u32 length)
 {
 	__u32 slot = ifindex & (DEVICE_SLOTS - 1);
@@ -54,7 +54,7 @@ static __always_inline int count(void *data, void *end, __u32 ifindex, __u32 len
 	return 1;
 }
 
-/* A frame of several buffers counts as long as the first one. */
+/* A frame in several buffers is counted with the length of the first one. */
 SEC("xdp.frags")
 int receive_xdp(struct xdp_md *ctx)
 {

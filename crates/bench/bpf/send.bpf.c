@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The streams of a trial, all those of one core: each run of the program fills one live frame in (see
- * generate.bpf.c for how) and sends it from its port, in whatever namespace that is.
+/* Sends all streams of one core in a trial. Each run of the program fills in one live frame (generate.bpf.c describes
+ * how) and sends it from its port, in the namespace of that port.
  *
- * User space has written each stream's header once, as a template; here go in what differs from frame to frame:
- * host numbers, sequence number, time, and what that means for the checksums. Streams take turns; a paced one
- * whose time has not come passes its turn on. */
+ * User space has written each stream's header once, as a template. This program fills in the fields that differ from
+ * frame to frame: host numbers, sequence number, time, and the resulting checksums. Streams take turns; a paced
+ * stream whose next frame is not due is skipped. */
 #include "trial.h"
 
 struct {
@@ -14,7 +14,7 @@ struct {
 	__type(value, struct sender);
 } senders SEC(".maps");
 
-/* A map of devices holds devices, not their numbers: those of several namespaces may be in it. */
+/* A device map stores devices, not their numbers, so it can hold devices of several namespaces. */
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);
 	__uint(max_entries, 64);
@@ -24,12 +24,12 @@ struct {
 
 struct sending sending = {};
 
-/* Streams looked at in one run. */
+/* The number of streams that one run examines. */
 #define TURNS 8
-/* Late by less than this, a paced stream makes up for it at once. What is beyond is a debt, paid off a sixteenth of
- * an interval with each frame, so that a pause (the hypervisor's, say) does not end in a burst that no one asked for. */
+/* A paced stream that is late by less than this catches up at once. A longer delay is a debt, which is caught up by a
+ * sixteenth of an interval with each frame, so that a pause (by the hypervisor, for example) does not cause a burst. */
 #define AT_ONCE_256 (50000ull << 8)
-/* A debt is never higher than this. */
+/* The most debt; the rest of a delay is given up. */
 #define DEBT_MAX_256 (100000000ull << 8)
 
 static __always_inline int due(struct sender *s, __u64 now_ns)
@@ -68,7 +68,7 @@ static __always_inline __u32 step(__u32 *next, __u32 count)
 static __always_inline void pick(struct sender *s, __u32 *src, __u32 *dst)
 {
 	if (s->flags & SEND_RANDOM) {
-		/* SplitMix64's finaliser: every sequence number has its pair, the same in every run. */
+		/* SplitMix64's finaliser: it gives every sequence number a pair of its own, the same in every run. */
 		__u64 h = (s->sent + 1) * 0x9e3779b97f4a7c15ull;
 
 		h = (h ^ (h >> 30)) * 0xbf58476d1ce4e5b9ull;
@@ -84,14 +84,14 @@ static __always_inline void pick(struct sender *s, __u32 *src, __u32 *dst)
 	*dst += s->dst_first;
 }
 
-/* A host's number is 3 bytes: the high one here, the others there. */
+/* Writes a host's number, which has 3 bytes: the high one to `high`, the others to `low`. */
 static __always_inline void put(__u8 *high, __u8 *low, __u32 host)
 {
 	*high = host >> 16;
 	*(__u16 *)low = bpf_htons(host);
 }
 
-/* What a host's number adds to a sum over its IP address, of either version. */
+/* The contribution of a host's number to the sum over its IP address, of either version. */
 static __always_inline __u32 sum_of(__u32 host)
 {
 	return bpf_htons((host >> 16) & 0xff) + bpf_htons(host & 0xffff);
@@ -106,7 +106,7 @@ static __always_inline __u16 fold(__u64 sum)
 	return sum;
 }
 
-/* Fills a frame in; `l3` and `layout` are constants at each call. */
+/* Fills in a frame; `l3` and `layout` are constants at each call. */
 static __always_inline int fill(struct sender *s, __u8 *frame, __u8 *end, __u64 now, int l3, int layout)
 {
 	const int stamp_at = l3 + (layout == LAYOUT_V4 ? 28 : layout == LAYOUT_V6 ? 48 : 0);
@@ -176,7 +176,7 @@ static __always_inline int fill_any(struct sender *s, __u8 *frame, __u8 *end, __
 	return fill(s, frame, end, now, 14, LAYOUT_RAW);
 }
 
-/* The payload behind the stamp. */
+/* Fills the payload after the stamp. */
 static __always_inline void fill_rest(struct sender *s, __u8 *frame, __u8 *end)
 {
 	__u32 at = (s->tagged ? 18 : 14) + (s->layout == LAYOUT_V4 ? 42 : 62);
@@ -196,7 +196,7 @@ static __always_inline void fill_rest(struct sender *s, __u8 *frame, __u8 *end)
 	}
 }
 
-/* Whose turn it is, or nobody's. */
+/* The stream whose next frame is due; NULL if there is none. */
 static __always_inline struct sender *next_sender(__u64 now)
 {
 	for (int turn = 0; turn < TURNS; turn++) {

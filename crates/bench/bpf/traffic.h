@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* What generator and receiver agree on: host addresses, where a frame carries its sequence number, and the
- * structs that user space reads and writes (src/bpf.rs mirrors them). Sizes are asserted on both sides. */
+/* The conventions that generator and receiver share: host addresses, the position of a frame's sequence number, and
+ * the structs that user space reads and writes (src/tester/bpf.rs mirrors them). Sizes are asserted on both sides. */
 #ifndef LANYARD_BENCH_TRAFFIC_H
 #define LANYARD_BENCH_TRAFFIC_H
 
@@ -9,7 +9,7 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
-/* Host number N is 02:4c:00:NN:NN:NN with address 10.NN.NN.NN; the first two bytes mark a frame as ours. */
+/* Host number N is 02:4c:00:NN:NN:NN with address 10.NN.NN.NN; the first two bytes mark the tester's frames. */
 #define HOST_MARK 0x4c02 /* the bytes 02 4c, loaded little-endian */
 
 struct __attribute__((packed)) eth {
@@ -39,53 +39,55 @@ struct __attribute__((packed)) udp {
 	__be16 sport, dport, length, checksum;
 };
 
-/* 14 bytes: it fits behind Ethernet, one tag, IPv4 and UDP in a frame of 60. */
+/* 14 bytes: the stamp fits after Ethernet, one tag, IPv4 and UDP in a frame of 60. */
 struct __attribute__((packed)) stamp {
 	__u16 magic;
 	__u16 stream;
 	__u32 seq;
-	__u32 time_lo; /* bpf_ktime_get_ns(), 48 bits; 0 when not asked for */
+	__u32 time_lo; /* bpf_ktime_get_ns(), 48 bits; 0 when not requested */
 	__u16 time_hi;
 };
 _Static_assert(sizeof(struct stamp) == 14, "stamp");
 #define STAMP_MAGIC 0x594c
 
-/* What a stream is: read-only, so the verifier folds the branches that are not taken. */
+/* The description of a stream: read-only, so the verifier removes the branches that are not taken. */
 struct stream {
 	__u32 ifindex;
 	__u32 src_first, src_count;
 	__u32 dst_first, dst_count;
 	__u32 random;       /* 1: independent random source and destination, 0: both in sequence */
-	__u32 interval_256; /* time between frames in 1/256 ns, 0: as fast as it goes */
+	__u32 interval_256; /* time between frames in 1/256 ns, 0: the greatest possible rate */
 	__u32 stamp;        /* 1: write the time into each frame */
 	__u16 tci;          /* VLAN tag, 0: untagged */
 	__u16 stream;
 	__u16 ip_length;    /* bytes from the IP header on */
 	__u16 pad;
-	__u32 prefixes;     /* not 0: the IP destinations are random ones in so many prefixes (see src/forward/routed.rs) */
+	__u32 prefixes;     /* not 0: the IP destinations are random ones in this many prefixes (see
+                      * src/rows/forward/routed.rs) */
 	__u32 six;          /* with prefixes: IPv6 */
 };
 _Static_assert(sizeof(struct stream) == 48, "stream");
 
-/* How far a stream has come. One writer: a generator runs on one CPU at a time. */
+/* The progress of a stream. It has one writer, because a generator runs on one CPU at a time. */
 struct progress {
 	__u64 sent;
 	__u64 due_256;              /* when the next frame is due, in 1/256 ns */
-	__u64 runs;                 /* of the program, with those that sent nothing */
+	__u64 runs;                 /* runs of the program, including those that sent nothing */
 	__u64 started_ns, latest_ns; /* the clock, read every CLOCK_EVERY runs */
 	__u32 next_src, next_dst;
 };
 _Static_assert(sizeof(struct progress) == 48, "progress");
 
-/* A clock read costs a tenth of a frame: not for every one. Power of two. */
+/* A reading of the clock takes a tenth of the time of a frame, so it is not read for each one. Must be a power of
+ * two. */
 #define CLOCK_EVERY 256
 
-/* What arrived at one device. */
+/* The frames that arrived at one device. */
 struct arrivals {
 	__u64 frames, bytes;
 	__u64 first_ns;      /* bpf_ktime_get_ns() of the first frame */
 	__u64 expected;      /* next sequence number */
-	__u64 missing, late; /* gaps seen; frames that filled one */
+	__u64 missing, late; /* gaps seen; frames that filled a gap */
 };
 _Static_assert(sizeof(struct arrivals) == 48, "arrivals");
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* What a trial's senders and judges share with user space (src/engine/abi.rs mirrors it): streams as templates to
- * be filled in, and what is kept of each stream where it arrives. Sizes are asserted on both sides. */
+/* The structs that a trial's senders and judges share with user space (src/tester/abi.rs mirrors them): streams as
+ * templates to be filled in, and the counts of each stream where it arrives. Sizes are asserted on both sides. */
 #ifndef LANYARD_BENCH_TRIAL_H
 #define LANYARD_BENCH_TRIAL_H
 
 #include "traffic.h"
 
-/* The stamp's stream number is a slot of this trial, and above it the trial's epoch: a frame that comes late, out
- * of a trial before, is told from this one's. */
+/* The stream number of a stamp is a slot of this trial, with the trial's epoch in the upper bits. By the epoch, a
+ * late frame of an earlier trial is recognised. */
 #define SLOT_BITS 10
 #define SLOTS_MAX (1 << SLOT_BITS)
 
@@ -23,24 +23,24 @@ enum layout {
 
 #define SEND_RANDOM (1 << 0)
 #define SEND_STAMP (1 << 1)
-#define SEND_VERIFY (1 << 2)   /* write the payload anew: what came back may be spoiled */
+#define SEND_VERIFY (1 << 2)   /* write a different payload into each frame: a returned one may be corrupted */
 #define SEND_CHECKSUM (1 << 3) /* UDP has one */
-#define SEND_DST_MAC (1 << 4)  /* the host's number goes into the destination MAC address */
+#define SEND_DST_MAC (1 << 4)  /* write the host's number into the destination MAC address */
 #define SEND_DST_IP (1 << 5)   /* and into the IP address */
-#define SEND_DST_GROUP (1 << 6) /* IPv6: a multicast address, whose high byte lies elsewhere */
+#define SEND_DST_GROUP (1 << 6) /* IPv6: a multicast address, whose high byte is at another place */
 
-/* A stream on its way out. One writer: the core that sends it. */
+/* A stream as it is sent. It has one writer: the core that sends it. */
 struct sender {
 	__u8 head[HEAD_MAX];
 	__u64 sent, limit;           /* frames; limit ~0: none */
 	__u64 due_256;               /* when the next one is due, in 1/256 ns */
-	__u64 debt_256;              /* time lost in pauses, to be made up for bit by bit */
-	__u64 interval_256;          /* 0: as fast as it goes */
+	__u64 debt_256;              /* time lost in pauses, to be caught up slowly */
+	__u64 interval_256;          /* 0: the greatest possible rate */
 	__u64 later_256;             /* the interval after the change of rate */
 	__u64 first_ns, last_ns;     /* when the first and the last were sent */
 	__u32 src_first, src_count, next_src;
 	__u32 dst_first, dst_count, next_dst;
-	__u32 ip_sum, udp_sum;       /* sums over what does not change */
+	__u32 ip_sum, udp_sum;       /* sums over the constant fields */
 	__u32 port;                  /* in the map of devices */
 	__u16 length;                /* bytes without FCS */
 	__u16 flags;
@@ -49,31 +49,31 @@ struct sender {
 };
 _Static_assert(sizeof(struct sender) == 192, "sender");
 
-/* What holds for all streams of a core. */
+/* The settings of all streams of a core. */
 struct sending {
-	__u64 start_ns;  /* user space: not before */
-	__u64 end_ns;    /* and not after */
-	__u64 change_ns; /* from then on later_256 holds; 0: never */
-	__u64 now_ns;    /* the clock, when it was read last */
+	__u64 start_ns;  /* from user space: the earliest time to send, */
+	__u64 end_ns;    /* and the latest */
+	__u64 change_ns; /* from then on later_256 is the interval; 0: never */
+	__u64 now_ns;    /* the last reading of the clock */
 	__u64 runs;
 	__u32 streams, unfinished; /* unfinished: streams that have not reached their limit */
-	__u32 position;  /* whose turn it is */
+	__u32 position;  /* the stream whose turn it is */
 	__u32 done;      /* nothing more will be sent */
-	__u32 every_run; /* read the clock at each run: someone is paced */
+	__u32 every_run; /* read the clock in each run, because a stream is paced */
 	__u32 pad;
 };
 _Static_assert(sizeof(struct sending) == 64, "sending");
 
-/* How far back a frame may come and still be told from its duplicate: WINDOW_WORDS - 1 words of 64. */
+/* The greatest distance at which a late frame can be distinguished from a duplicate: WINDOW_WORDS - 1 words of 64. */
 #define WINDOW_WORDS 512
 #define BUCKETS 1024
 
-/* A stream as it arrives at one port. Any core may write it: under its lock. */
+/* A stream as it arrives at one port. Any core may write it, under its lock. */
 struct flow {
 	struct bpf_spin_lock lock;
 	__u32 verify;
 	__u64 received, duplicated, reordered, corrupted;
-	__u64 next; /* largest number seen, and one */
+	__u64 next; /* largest number seen, plus one */
 	__u64 first_ns, last_ns;
 	__u64 gap_at_ns, gap_ns;
 	__u64 loss_ns; /* when the last number was found missing */
@@ -83,21 +83,21 @@ struct flow {
 };
 _Static_assert(sizeof(struct flow) == 112 + 8 * WINDOW_WORDS + 4 * BUCKETS, "flow");
 
-/* What holds for all flows of a port. */
+/* The settings of all flows of a port. */
 struct judging {
 	__u32 epoch, streams;
 	__u64 unidentified;
 };
 _Static_assert(sizeof(struct judging) == 16, "judging");
 
-/* src/histogram.rs: 32 buckets to an octave. */
+/* src/tester/histogram.rs: 32 buckets per octave. */
 static __always_inline __u32 bucket_of(__u64 value)
 {
 	__u32 shift = 0, high;
 
 	if (value >= 1ull << 36)
 		return BUCKETS - 1;
-	/* How far to the right until six bits are left. */
+	/* The shift to the right that leaves six bits. */
 	high = value >> 6;
 	if (value >> 22) {
 		shift = 16;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* A wire between two devices, by each means the kernel has: no look-up, no learning, no VLAN. What is left over is
- * the cost of getting a frame in and out, the limit that no switch on the same hook can pass. */
+/* A wire between two devices, by each mechanism of the kernel, without look-ups, learning or VLANs. Its cost is that
+ * of receiving and sending a frame, which no switch on the same hook can go below. */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
-const volatile __u32 far_end = 0; /* ifindex of the device frames leave by */
+const volatile __u32 far_end = 0; /* ifindex of the egress device */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);

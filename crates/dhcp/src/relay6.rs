@@ -138,7 +138,7 @@ impl Relay6 {
         sends
     }
 
-    /// RFC 8415, 19.1.
+    /// Relays a message towards the servers (RFC 8415, 19.1).
     fn forward(
         &self,
         name: &str,
@@ -156,7 +156,8 @@ impl Relay6 {
         if datagram.len() > MAX_MESSAGE {
             return Err(Counter::DroppedMalformed);
         }
-        // Another relay whose address says where it is needs no link address (19.1.2).
+        // A relay with a global address needs no link address: its own address already identifies the link
+        // (19.1.2).
         let link = match kind {
             RELAY_FORWARD if !source.is_unicast_link_local() => Ipv6Addr::UNSPECIFIED,
             _ => *interface.addresses.first().ok_or(Counter::DroppedNoAddress)?,
@@ -176,7 +177,7 @@ impl Relay6 {
         Ok((Counter::ToServer, interface.servers.iter().map(send).collect()))
     }
 
-    /// RFC 8415, 19.2.
+    /// Relays a server's reply towards the client (RFC 8415, 19.2).
     fn reply(
         &self,
         vrf: Option<&str>,
@@ -219,7 +220,7 @@ impl Relay6 {
         let to_relay = inner.first() == Some(&RELAY_REPLY);
         let send = Send6 {
             vrf: interface.vrf.clone(),
-            // A relay further away is where its route leads.
+            // A relay further away is reached by the route to it.
             interface: Some(name.clone()).filter(|_| !to_relay || peer.is_unicast_link_local()),
             address: peer,
             port: if to_relay { RELAY_PORT } else { CLIENT_PORT },
@@ -343,7 +344,8 @@ mod tests {
         check(&mut relay, "x", "2001:db8::1", &foreign, &[], DroppedUnknown);
         check(&mut relay, "x", "2001:db8::1", &back[..30], &[], DroppedTooShort);
         check(&mut relay, "x", "2001:db8::1", &back[..back.len() - 1], &[], DroppedMalformed);
-        // Who is no server of the client's interface, or is not where that server is, is not listened to.
+        // A sender is refused that is no server of the client's interface, or that is not on that server's
+        // link or in its VRF.
         check(&mut relay, "x@red", "2001:db8:0:1::1", &back, &[], DroppedNotServer);
         check(&mut relay, "x@red", "fe80::1", &back, &[], DroppedNotServer);
         check(&mut relay, "x", "2001:db8::1", &back, &[], DroppedNotServer);

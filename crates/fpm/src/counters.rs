@@ -3,7 +3,7 @@
 use crate::Malformed;
 use std::fmt;
 
-/// Why a session cannot continue: the start of the next frame is no longer known.
+/// The reason why a session cannot continue: the start of the next frame is no longer known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Framing {
@@ -41,7 +41,7 @@ impl fmt::Display for Framing {
 
 impl std::error::Error for Framing {}
 
-/// Why a well-formed message is ignored, so that only the kernel acts on it.
+/// The reason why a well-formed message is ignored, so that only the kernel acts on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Ignored {

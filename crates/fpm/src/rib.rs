@@ -12,7 +12,7 @@ use std::ops::Bound;
 /// RT_TABLE_MAIN.
 const TABLE_MAIN: u32 = 254;
 
-/// How much a client can make the server remember.
+/// The limits of what a client can make the server store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Routes, IPv4 and IPv6 together.

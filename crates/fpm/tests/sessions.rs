@@ -1,4 +1,5 @@
-//! A client's sessions: what FRR sends, what it is answered, what stays when it goes. Time is simulated.
+//! A client's sessions: the messages of FRR, the answers to them, and the routes that stay when the client
+//! disconnects. Time is simulated.
 
 use ipnet::IpNet;
 use lanyard_fpm::{
@@ -80,7 +81,7 @@ fn hop(via: [u8; 4], ifindex: u32, weight: u32) -> Hop {
     Hop { via: Some(via.into()), ifindex, weight, flags: 0 }
 }
 
-/// Who follows the updates: the way of each route.
+/// A receiver of the updates, which knows the next hops of each route.
 #[derive(Default)]
 struct Follower {
     next_hop_sets: BTreeMap<u32, NextHopSet>,
@@ -128,12 +129,12 @@ fn routes_go_the_way_of_their_group() {
     follower.feed(&mut server, 0, &sent);
     assert_eq!(follower.way("10.9.0.0/16"), hops(&[hop(a, 3, 1), hop(b, 4, 4)]));
     assert_eq!(follower.way("10.8.0.0/16"), hops(&[hop(a, 3, 1)]));
-    // A member changes: its groups change, and no route.
+    // A member changes: its groups change, but no route does.
     let c = [10, 0, 0, 3];
     let updates = follower.feed(&mut server, 0, &[single(1, c, 5)]);
     assert!(updates.iter().all(|update| matches!(update, Update::NextHops(..))), "{updates:?}");
     assert_eq!(follower.way("10.9.0.0/16"), hops(&[hop(c, 5, 1), hop(b, 4, 4)]));
-    // As in the kernel, one that is deleted leaves its groups, and what used it alone goes up.
+    // As in the kernel, a deleted member leaves its groups. A route that uses it alone is left to the kernel.
     follower.feed(&mut server, 0, &[gone(1)]);
     assert_eq!(follower.way("10.9.0.0/16"), hops(&[hop(b, 4, 4)]));
     assert_eq!(follower.way("10.8.0.0/16"), Some(NextHopSet::Kernel));
@@ -180,14 +181,14 @@ fn spelled_out_and_special() {
     assert_eq!(follower.way("10.4.0.0/16"), Some(NextHopSet::Unreachable));
     assert_eq!(follower.way("::/0"), Some(NextHopSet::Prohibit));
     assert_eq!(follower.way("10.5.0.0/16"), Some(NextHopSet::Kernel));
-    // An object that is not known yet: the kernel's until it is.
+    // An object that is not known yet: the route is left to the kernel until the object arrives.
     follower.feed(&mut server, 0, &[set("10.6.0.0/16", 77)]);
     assert_eq!(follower.way("10.6.0.0/16"), Some(NextHopSet::Kernel));
     follower.feed(&mut server, 0, &[single(77, [10, 0, 0, 1], 3)]);
     assert_eq!(follower.way("10.6.0.0/16"), hops(&[hop([10, 0, 0, 1], 3, 1)]));
 }
 
-/// What the client reads: of each frame the destination, the flags, and the next hops.
+/// The answers that the client reads: the destination, the flags, and the next hops of each frame.
 fn answers(server: &mut Server) -> Vec<(IpNet, u32, Vec<Hop>)> {
     let mut bytes = server.output().to_vec();
     server.sent(bytes.len());
@@ -224,10 +225,10 @@ fn the_client_is_answered() {
         assert_eq!(answers(&mut server), [(dest, flag, vec![hop(a, 3, 1)])], "once");
         assert_eq!(server.routes_that_are(offload), 1);
     }
-    // Sent again without a change, it is answered again, and the switch is not asked.
+    // A route that is sent again without a change is answered again, without asking the switch.
     assert_eq!(follower.feed(&mut server, 0, &sent), []);
     assert_eq!(answers(&mut server), [(dest, rtnetlink::ROUTE_OFFLOAD, vec![hop(a, 3, 1)])]);
-    // One that is gone is not spoken of.
+    // There is no answer for a route that has been removed.
     follower.feed(&mut server, 0, &[unset("10.9.0.0/16")]);
     server.offload(dest, Offload::Failed);
     assert_eq!(answers(&mut server), []);
@@ -273,7 +274,7 @@ fn stale_routes_go_when_the_replay_is_quiet_and_not_before() {
     server.disconnected(10_000);
     server.connected(13_000);
     assert_eq!(follower.take(&mut server), []);
-    // It comes back slowly; every message puts the end off.
+    // The client sends its routes slowly; every message postpones the end of the replay.
     for (n, message) in [single(1, [10, 0, 0, 1], 3), set(dests[0], 1)].into_iter().enumerate() {
         let now = 13_900 + 900 * n as u64;
         server.handle_timer(now);
@@ -334,7 +335,8 @@ fn what_is_full_refuses_and_says_so() {
         (2, 1, 1)
     );
     assert_eq!(answers(&mut server), [(net("10.3.0.0/16"), rtnetlink::ROUTE_OFFLOAD_FAILED, vec![])]);
-    // A third way has no room: what its route was is not what the client wants, so it is gone.
+    // There is no room for a third next-hop set. The client has replaced the route's old next hops, so the
+    // route is removed.
     follower.feed(
         &mut server,
         0,
@@ -376,7 +378,7 @@ fn a_frame_that_is_none_ends_the_session() {
 }
 
 proptest! {
-    /// However the stream is cut, the same comes out.
+    /// However the stream is divided, the result is the same.
     #[test]
     fn cut_anywhere(cuts in prop::collection::vec(0usize..400, 0..6)) {
         let bodies = [single(1, [10, 0, 0, 1], 3), set("10.1.0.0/16", 1), [unset("10.1.0.0/16"), set("10.1.0.0/16", 1)].concat(), vec![], set("10.2.0.0/16", 1)];
@@ -392,13 +394,13 @@ proptest! {
         prop_assert_eq!(whole.counters(), pieces.counters());
     }
 
-    /// Whatever comes: no panic, and who follows the updates knows everything.
+    /// No input panics, and a receiver of the updates knows the next hops of every route.
     #[test]
     fn any_bytes(data in prop::collection::vec(any::<u8>(), 0..2000)) {
         fuzz(&data);
     }
 
-    /// Next hops and routes, in any order: the same.
+    /// The same for next hops and routes in any order.
     #[test]
     fn any_messages(steps in prop::collection::vec((0u8..7, 0u32..9, prop::collection::vec((1u32..9, 1u8..5), 1..4), any::<bool>()), 0..60)) {
         let mut data = Vec::new();

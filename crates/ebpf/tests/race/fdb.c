@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* bpf/fdb.h, bpf/stages/learn.h and bpf/fdb_control.h compiled for user space: threads learn, move, refresh, flush, age, set, delete
- * and migrate the same few entries at the same time. After each round every usage count must equal the contents of the table, no
- * key may stand twice, and the small part of the table must still be the only one in use unless the round has grown it.
+/* bpf/fdb.h, bpf/stages/learn.h and bpf/fdb_control.h compiled for user space: threads learn, move, refresh, flush,
+ * age, set, delete and migrate the same few entries at the same time. After each round every usage count must equal
+ * the contents of the table, no key may be in the table twice, and the small part of the table must still be the only
+ * one in use unless the round has grown it.
  *
- * Arguments: operations of all threads together, threads that learn. ../fdb_race.rs compiles and runs it.
- */
+ * Arguments: operations of all threads together, threads that learn. ../fdb_race.rs compiles and runs it. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
@@ -16,7 +16,7 @@
 
 #include "abi.h"
 
-/* What bpf_helpers.h and maps.h give the programs: arrays are the maps. */
+/* Replacements for bpf_helpers.h and maps.h: arrays serve as maps. */
 #undef __always_inline
 #define __always_inline inline __attribute__((always_inline))
 #define __noinline __attribute__((noinline))
@@ -26,8 +26,8 @@
 #define bpf_map_lookup_elem(map, key) \
 	(*(key) < sizeof(*(map)) / sizeof((*(map))[0]) ? &(*(map))[*(key)] : NULL)
 
-/* Atomics are the processor's, as in the kernel. In front of each a thread now and then waits, or gives its processor to another
- * thread, so that the moments in which two threads can disturb each other come up often, also on a busy machine. */
+/* The processor's atomic operations, as in the kernel. Before each of them a thread sometimes waits, or yields to
+ * another thread, so that races occur often, also on a busy machine. */
 static void disturb(void);
 
 #define __sync_val_compare_and_swap(place, from, to)                                                           \
@@ -92,7 +92,7 @@ static void bpf_ringbuf_submit(void *record, __u64 flags)
 #include "fdb_control.h"
 
 #define VLANS 2
-#define HOSTS 4 /* of each VLAN: few, so that threads meet at them */
+#define HOSTS 4 /* per VLAN: few, so that threads often use the same ones */
 #define MANY 100000 /* hosts of a round that grows the table */
 
 static __u64 each;   /* operations of one thread in this round */
@@ -134,7 +134,7 @@ static __u64 random_key(__u64 *seed)
 	return fdb_key(host(n), 1 + n % VLANS);
 }
 
-/* What lanyard_tc does with a source address. */
+/* The treatment of a source address by lanyard_tc. */
 static void learn(__u64 key, __u16 port)
 {
 	struct frame f = { .src = key & KEY_MAC_MASK, .vlan = key >> KEY_VLAN_SHIFT, .port_id = port,
@@ -159,7 +159,7 @@ static void *learner(void *number)
 	return NULL;
 }
 
-/* What the daemon does, in one thread as there. */
+/* The operations of the daemon, in one thread as in the daemon. */
 static void *controller(void *unused)
 {
 	__u64 seed = 77;
@@ -215,7 +215,7 @@ static int compare(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Counts against contents, and each key once. */
+/* Compares counts with contents, and checks that each key occurs once. */
 static void check(void)
 {
 	static long usage[LY_USAGES];
@@ -272,7 +272,7 @@ static void round_of(__u64 operations)
 	pthread_join(control, NULL);
 	migrate_all();
 	check();
-	/* Empty, as a new table. */
+	/* Empty the table, like a new one. */
 	for (__u32 slot = 0; slot < LY_USAGES; slot++)
 		fdb_usage[slot].count = 0;
 	memset(fdb_near, 0, sizeof(fdb_near));
@@ -291,7 +291,7 @@ int main(int argc, char **argv)
 	}
 	for (__u32 slot = 0; slot < LY_USAGES; slot++)
 		fdb_usage[slot].limit = ~0U;
-	/* A limit that is often reached. */
+	/* A limit that is reached often. */
 	fdb_usage[LY_USAGE_PORT(2)].limit = HOSTS;
 	fdb_state[0].masks = LY_FDB_MASKS(LY_FDB_NEAR - 1, LY_FDB_NEAR - 1);
 	const int rounds = 8;
