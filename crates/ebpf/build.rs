@@ -22,7 +22,8 @@ fn main() {
 fn compile(name: &str) -> Result<(), String> {
     let out = PathBuf::from(env::var("OUT_DIR").map_err(|e| format!("OUT_DIR: {e}"))?);
     let clang = env::var("CLANG").unwrap_or_else(|_| "clang".to_owned());
-    // Debian keeps <asm/types.h>, which <linux/types.h> needs whatever the target is, by architecture.
+    // <linux/types.h> includes <asm/types.h> for every target, and Debian keeps that in a directory per
+    // architecture.
     let (define, include) = match env::var("CARGO_CFG_TARGET_ARCH").as_deref() {
         Ok("aarch64") => ("-D__TARGET_ARCH_arm64", "-I/usr/include/aarch64-linux-gnu"),
         Ok("riscv64") => ("-D__TARGET_ARCH_riscv", "-I/usr/include/riscv64-linux-gnu"),

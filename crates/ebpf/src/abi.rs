@@ -1,7 +1,8 @@
-//! `bpf/abi.h` in Rust: every structure and number that crosses between the programs and this crate.
+//! `bpf/abi.h` in Rust: every structure and number that the programs and this crate share.
 //!
-//! Invariant: every constant, and every structure's size, offsets and field sizes, are those of the header. A test compiles the
-//! comparison (`tests.rs`), and another one fails when something in the header is not compared. An address here is "raw": the six octets as they lie in the frame, loaded little-endian.
+//! Invariant: every constant, and every structure's size, offsets and field sizes, are those of the header. A test
+//! compiles the comparison (`tests.rs`), and another one fails when a definition of the header is not compared. An
+//! address here is "raw": the six octets as they lie in the frame, loaded little-endian.
 
 use lanyard_fib::LINE;
 use lanyard_pipeline::route::Urpf;
@@ -14,10 +15,10 @@ use lanyard_types::{
 use std::mem::{offset_of, size_of};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Constants of the header: each is LY_ and its name there. A test compares all of them ([`CONSTANTS`]).
+/// Constants of the header, named there with the prefix LY_. A test compares all of them ([`CONSTANTS`]).
 macro_rules! constants {
     ($($(#[$doc:meta])* $name:ident: $type:ty = $value:expr;)*) => {
-        $($(#[$doc])* #[allow(dead_code)] // some are compared, and used by their Rust names elsewhere
+        $($(#[$doc])* #[allow(dead_code)] // some are only compared, because this crate uses values of other types
         pub(crate) const $name: $type = $value;)*
 
         /// Every constant and its value.

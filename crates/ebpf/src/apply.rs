@@ -1,8 +1,9 @@
-//! Making a state the tables' content: one change at a time, or everything at once.
+//! Writes a state to the tables: one change at a time, or everything at once.
 //!
-//! Invariant: a [`Change`] is carried out entirely or not at all. What can fail (netdevs, the FDB) comes first; the plain
-//! stores that follow close before they open: a port leaves its old flood sets before anything else of it changes, and
-//! enters its new ones last. What cannot be taken back (flushing, detaching) waits until every change has succeeded.
+//! Invariant: a [`Change`] is carried out entirely or not at all. The steps that can fail (netdevs, the FDB) come
+//! first. The plain stores that follow close before they open: a port leaves its old flood sets before anything else of
+//! it changes, and enters its new ones last. Steps that cannot be undone (flushing, detaching) wait until every change
+//! has succeeded.
 
 use crate::abi::{self, FdbCall, TrapGroupRow};
 use crate::error::{Result, system, unsupported};
@@ -65,7 +66,7 @@ impl EbpfPlane {
         }
     }
 
-    /// Checks what needs no answer from the kernel.
+    /// Checks everything that can be checked without a request to the kernel.
     fn check(&self, next: &PlaneState) -> Result<()> {
         let limit = next.global.fdb_limit;
         if limit == 0 || limit > self.capabilities.fdb {
@@ -232,7 +233,7 @@ impl EbpfPlane {
             self.tables.set_limit(abi::usage_vlan(vlan), limit);
         }
         {
-            // The states of ports in trees may be others meanwhile; the ports are the same.
+            // Another thread may have changed the states of ports in trees meanwhile; the ports are the same.
             let writer = pairs.lock();
             writer.write_floods(&VlanView::of(writer.state()), Step::Open);
         }

@@ -1,9 +1,10 @@
-//! Hooks: which programs run on a netdev, attached so that they stay when the daemon goes.
+//! Hooks: the programs that run on a netdev, attached so that they stay when the daemon ends.
 //!
-//! Read first: the kernel's Documentation/bpf/prog_sched_cls (tcx), Documentation/networking/xdp-rx-metadata.rst and, for
-//! older kernels, tc-bpf(8). Hooks belong to netdevs, not to ports: two ports that swap numbers keep them.
+//! Read first: the kernel's Documentation/bpf/prog_sched_cls (tcx), Documentation/networking/xdp-rx-metadata.rst and,
+//! for older kernels, tc-bpf(8). Hooks belong to netdevs, not to ports: two ports that swap numbers keep them.
 //!
-//! Invariant: [`Hooks::held`] is what is attached and pinned; [`Hooks::set`] leaves a netdev as it was when it fails.
+//! Invariant: [`Hooks::held`] is what is attached and pinned; when [`Hooks::set`] fails, it leaves the netdev as it
+//! was.
 
 use crate::bpffs::Pins;
 use crate::error::{Doing, Result, check, system, unsupported};
@@ -38,7 +39,7 @@ impl XdpForm {
     }
 }
 
-/// What is attached to one netdev.
+/// The hooks attached to one netdev.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Held {
     pub tc: bool,
@@ -63,7 +64,7 @@ pub(crate) struct Hooks {
     pub made_qdisc: BTreeSet<u32>,
 }
 
-/// What attaching needs from the plane.
+/// The parts of the plane that attaching uses.
 pub(crate) struct Attaching<'a> {
     pub tables: &'a Tables,
     pub programs: &'a Programs,
@@ -71,7 +72,7 @@ pub(crate) struct Attaching<'a> {
 }
 
 impl Hooks {
-    /// No hooks yet. `tcx` says whether the kernel has TCX.
+    /// Creates an empty set of hooks. `tcx` says whether the kernel has TCX.
     pub(crate) fn new(pins: Pins, tcx: bool) -> Self {
         Self {
             pins,
@@ -149,7 +150,7 @@ impl Hooks {
         }
     }
 
-    /// Drops what the kernel has detached: the netdev with this index was removed, even if another
+    /// Drops the hooks that the kernel has detached: the netdev with this index was removed, even if another
     /// one has the index now.
     pub(crate) fn forget_dead(&mut self, ifindex: u32) {
         if !self.tcx {
@@ -178,8 +179,8 @@ impl Hooks {
         result
     }
 
-    /// Attaches to `link` what `choice` leads to. Hooks that are attached already and wanted stay
-    /// untouched. Returns why XDP is not used where it could have been; with `strict` that is an
+    /// Attaches to `link` the hooks that follow from `choice`. Hooks that are attached already and wanted
+    /// stay unchanged. Returns the reason if XDP could have been used and is not; with `strict` that is an
     /// error if the user has chosen XDP.
     pub(crate) fn set(
         &mut self,
@@ -207,8 +208,8 @@ impl Hooks {
             }
         };
         if !before.tc {
-            // A netdev without our hook is another one than the entry is about, which had the same index.
-            // Before TCX a restart does not know the hooks, so the qdisc tells.
+            // A netdev without the plane's hook is not the netdev of this entry, but another one with the
+            // same index. Before TCX a restarted daemon does not know the hooks, so it checks the qdisc.
             if self.tcx || !clsact::present(link.ifindex) {
                 self.gro.remove(&link.ifindex);
             }
@@ -353,7 +354,8 @@ impl Hooks {
             ..Default::default()
         };
         let target = i32::try_from(ifindex).map_err(io::Error::other)?;
-        // SAFETY: a live program and options of the size they say; the descriptor that comes back is ours alone.
+        // SAFETY: a live program, and options of the stated size; the returned descriptor is owned by nobody
+        // else.
         let link =
             check(unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), target, to, &raw const opts) })?;
         // SAFETY: as above.
@@ -378,7 +380,7 @@ impl Hooks {
         }
         self.restore(netdev, ifindex, &[TAG_PARSING[0], TAG_PARSING[1], MERGING]);
         if let (Some(true), Ok(link)) = (self.gro.remove(&ifindex), netdev.link_by_index(ifindex)) {
-            // As above, nothing depends on its success.
+            // As above, a failure has no further effect.
             let _ = netdev.set_features(&link.name, &[(GRO, false)]);
         }
         self.tags_kept.remove(&ifindex);
@@ -490,7 +492,7 @@ fn detach_pinned(pins: &Pins, name: &str) -> Result<()> {
     }
 }
 
-/// The netdev a TCX or XDP link is attached to; 0 when it is gone.
+/// The netdev to which a TCX or XDP link is attached; 0 when it is gone.
 fn link_ifindex(link: &OwnedFd) -> io::Result<u32> {
     let mut info = libbpf_sys::bpf_link_info::default();
     let mut len = size_of::<libbpf_sys::bpf_link_info>() as u32;
@@ -512,7 +514,7 @@ pub(crate) fn egress_programs(ifindex: u32) -> io::Result<u32> {
         ..Default::default()
     };
     let target = i32::try_from(ifindex).map_err(io::Error::other)?;
-    // SAFETY: options of the size they say, with no arrays to fill.
+    // SAFETY: options of the stated size, with no arrays to fill.
     check(unsafe { libbpf_sys::bpf_prog_query_opts(target, libbpf_sys::BPF_TCX_EGRESS, &raw mut opts) })?;
     // SAFETY: both members are the same count.
     Ok(unsafe { opts.__bindgen_anon_1.count })
@@ -552,15 +554,15 @@ mod clsact {
     /// its program is the plane's.
     fn at_our_place(ifindex: u32) -> Option<bool> {
         let (hook, mut opts) = (hook(ifindex, libbpf_sys::BPF_TC_INGRESS).ok()?, opts());
-        // SAFETY: hook and options of the sizes they say.
+        // SAFETY: hook and options of the stated sizes.
         check(unsafe { libbpf_sys::bpf_tc_query(&raw const hook, &raw mut opts) }).ok()?;
-        // SAFETY: a number; the descriptor that comes back is ours alone.
+        // SAFETY: no pointers; the returned descriptor is owned by nobody else.
         let program = check(unsafe { libbpf_sys::bpf_prog_get_fd_by_id(opts.prog_id) }).ok()?;
         // SAFETY: as above.
         let program = unsafe { OwnedFd::from_raw_fd(program) };
         let mut info = libbpf_sys::bpf_prog_info::default();
         let mut len = size_of_val(&info) as u32;
-        // SAFETY: a live descriptor, and room of the size it says; all pointers in it are null.
+        // SAFETY: a live descriptor, and room of the stated size; all pointers in it are null.
         let answer =
             unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut info, &raw mut len) };
         check(answer).ok()?;
@@ -568,7 +570,7 @@ mod clsact {
         Some(name.eq(PROGRAM.iter().copied()))
     }
 
-    /// True when our filter is there.
+    /// True when the plane's filter is attached.
     pub(super) fn present(ifindex: u32) -> bool {
         let _messages = crate::refusal::Messages::listen();
         at_our_place(ifindex) == Some(true)
@@ -580,7 +582,7 @@ mod clsact {
         // libbpf prints that the qdisc exists already, which is expected.
         let _messages = crate::refusal::Messages::listen();
         let mut hook = hook(ifindex, libbpf_sys::BPF_TC_INGRESS)?;
-        // SAFETY: a hook of the size it says.
+        // SAFETY: a hook of the stated size.
         let made = match unsafe { libbpf_sys::bpf_tc_hook_create(&raw mut hook) } {
             answer if answer == -libc::EEXIST => false,
             answer => check(answer).map(|_| true)?,
@@ -592,7 +594,7 @@ mod clsact {
         }
         let mut opts =
             bpf_tc_opts { prog_fd: program.as_raw_fd(), flags: libbpf_sys::BPF_TC_F_REPLACE, ..opts() };
-        // SAFETY: hook and options of the sizes they say, the program's descriptor is live.
+        // SAFETY: hook and options of the stated sizes; the program's descriptor is live.
         check(unsafe { libbpf_sys::bpf_tc_attach(&raw const hook, &raw mut opts) })?;
         Ok(made)
     }
@@ -615,10 +617,10 @@ mod clsact {
         let mut hook = hook(ifindex, points)?;
         let opts = opts();
         let answer = if made {
-            // SAFETY: a hook of the size it says.
+            // SAFETY: a hook of the stated size.
             unsafe { libbpf_sys::bpf_tc_hook_destroy(&raw mut hook) }
         } else {
-            // SAFETY: hook and options of the sizes they say.
+            // SAFETY: hook and options of the stated sizes.
             unsafe { libbpf_sys::bpf_tc_detach(&raw const hook, &raw const opts) }
         };
         // The netdev or its qdisc may have been removed first.

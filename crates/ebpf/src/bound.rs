@@ -1,10 +1,12 @@
-//! Programs bound to one device, and a fault of the kernel with them.
+//! Programs bound to one device, and a fault of the kernel that concerns them.
 //!
-//! Linux remembers such a program by where it lay when it was handed in (`bpf_prog_offload.prog`), and follows that when the device
-//! goes while the program is still there, be it by a pin: a container ends, and its veth with it. But the verifier moves a
-//! program that outgrows its pages, and constant blinding makes another of it; what was remembered then leads nowhere, and the
-//! kernel dies with its lock on all of networking held (seen with 6.12 and 6.18). So the program is handed in with room to grow
-//! (`stay_in_place` in `bpf/lanyard.bpf.c`), and here we look whether it has stayed where it was.
+//! The kernel remembers such a program by the address it had when it was passed to the kernel
+//! (`bpf_prog_offload.prog`), and follows that pointer when the device is removed while the program still exists, even
+//! if only a pin holds it: for example, a container ends, and its veth with it. But the verifier moves a program that
+//! outgrows its pages, and constant blinding replaces it by another. The remembered address is then invalid, and the
+//! kernel crashes while it holds its lock on all of networking (seen with 6.12 and 6.18). The program is therefore
+//! loaded with spare room (`stay_in_place` in `bpf/lanyard.bpf.c`), and this module checks that it has stayed in its
+//! place.
 
 use crate::error::check;
 use std::io;
@@ -13,11 +15,11 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 /// Bytes of an instruction.
 const INSN: u32 = 8;
 
-/// Checks that the kernel's pointer to the program stays valid. The program was loaded with
-/// `handed_in` instructions.
+/// Checks that the kernel's pointer to the program stays valid. The program was loaded with `handed_in`
+/// instructions.
 ///
 /// # Errors
-/// Why the pointer may be invalid. The program must then be closed while its device exists.
+/// The reason why the pointer may be invalid. The program must then be closed while its device exists.
 pub(crate) fn stays_in_place(program: impl AsFd, handed_in: usize) -> io::Result<()> {
     if blinds()? {
         return Err(io::Error::other(
@@ -37,7 +39,7 @@ pub(crate) fn stays_in_place(program: impl AsFd, handed_in: usize) -> io::Result
 fn length(program: &impl AsFd) -> io::Result<u32> {
     let mut info = libbpf_sys::bpf_prog_info::default();
     let mut size = size_of_val(&info) as u32;
-    // SAFETY: a live descriptor, and room of the size it says; all pointers in it are null.
+    // SAFETY: a live descriptor, and room of the stated size; all pointers in it are null.
     check(unsafe {
         libbpf_sys::bpf_prog_get_info_by_fd(program.as_fd().as_raw_fd(), &raw mut info, &raw mut size)
     })?;
@@ -60,7 +62,8 @@ fn constant() -> io::Result<OwnedFd> {
         insn(libbpf_sys::BPF_ALU64 | libbpf_sys::BPF_MOV | libbpf_sys::BPF_K, 0x1234),
         insn(libbpf_sys::BPF_JMP | libbpf_sys::BPF_EXIT, 0),
     ];
-    // SAFETY: terminated strings and as many instructions as it says; the descriptor that comes back is ours alone.
+    // SAFETY: terminated strings and the stated number of instructions; the returned descriptor is owned by nobody
+    // else.
     unsafe {
         let fd = check(libbpf_sys::bpf_prog_load(
             libbpf_sys::BPF_PROG_TYPE_SOCKET_FILTER,

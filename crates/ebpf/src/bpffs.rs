@@ -1,11 +1,12 @@
-//! Where pins live, so that they outlive the daemon however it was started.
+//! The place of the pins, chosen so that they outlive the daemon however it was started.
 //!
-//! Read first: mount_namespaces(7), and ip-netns(8) on what `ip netns exec` does to /sys. A pin is gone with the mount it
-//! was made in; `ip netns exec` gives its command a mount namespace of its own and a fresh /sys. So pins go to a bpffs of
-//! ours in PID 1's mount namespace, reached through /proc/1/root from any other.
+//! Read first: mount_namespaces(7), and ip-netns(8) on the effect of `ip netns exec` on /sys. A pin disappears with the
+//! mount in which it was made, and `ip netns exec` gives its command a mount namespace of its own and a fresh /sys. The
+//! pins are therefore in a bpffs of Lanyard's own in PID 1's mount namespace, which other namespaces reach through
+//! /proc/1/root.
 //!
-//! Invariant: what [`locate`] answers is a bpffs at that moment, mounted in PID 1's mount namespace unless its note says
-//! otherwise.
+//! Invariant: the path that [`locate`] returns is a bpffs at that moment, mounted in PID 1's mount namespace unless its
+//! note says otherwise.
 
 use crate::error::{Doing, Result, system};
 use nix::mount::{MsFlags, mount};
@@ -27,7 +28,7 @@ const BPF_FS_MAGIC: i64 = 0xcafe_4a11;
 /// A bpffs, and a note about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// The directory below which every instance has one.
+    /// The directory that contains one directory for each instance.
     pub root: PathBuf,
     /// A note for the operator if the pins are not in the usual place.
     pub note: Option<String>,
@@ -59,7 +60,7 @@ pub(crate) fn locate() -> Result<Place> {
     Ok(Place { root: usual.join("lanyard"), note: Some(note) })
 }
 
-/// The directories that have pins of instances already. Mounts nothing.
+/// The directories that already contain pins of instances. Mounts nothing.
 pub(crate) fn existing() -> Vec<PathBuf> {
     let ours =
         if in_init_namespace() { PathBuf::from(OURS) } else { PathBuf::from(format!("{INIT_ROOT}{OURS}")) };
@@ -79,7 +80,7 @@ fn in_init_namespace() -> bool {
     }
 }
 
-/// Makes sure that `path`, which is [`OURS`] seen from here, is a bpffs.
+/// Makes sure that `path`, which is the path of [`OURS`] in this mount namespace, is a bpffs.
 fn ready(path: &Path) -> io::Result<()> {
     if is_bpffs(path) {
         return Ok(());
@@ -115,7 +116,7 @@ pub(crate) struct Pins {
 }
 
 impl Pins {
-    /// Those of `instance` below `root`.
+    /// The pins of `instance` below `root`.
     pub(crate) fn new(root: &Path, instance: &str) -> Result<Self> {
         if instance.is_empty() || instance.starts_with('.') || instance.contains(['/', '\0']) {
             return Err(system(format!("pinning instance {instance:?}"), "that is no name for a directory"));

@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 
 static AHEAD_NS: OnceLock<u64> = OnceLock::new();
 
-/// Nanoseconds between two jiffies: what the kernel gives as the resolution of its coarse clocks.
+/// Nanoseconds between two jiffies, which the kernel reports as the resolution of its coarse clocks.
 pub(crate) fn tick_ns() -> u64 {
     let tick = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE);
     // Every kernel that loads the programs reports it; otherwise assume the longest tick.

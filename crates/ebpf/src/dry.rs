@@ -24,9 +24,9 @@ use zerocopy::FromZeros;
 
 /// Return values of XDP programs, linux/bpf.h.
 const XDP_PASS: u32 = 2;
-/// At TC the kernel's test run accepts frames of up to about 3,700 bytes, and rejects frames with an
-/// IP EtherType but no IP header. A longer frame is cut and a shorter one padded, and the programs
-/// are told the difference in length. They read nothing after the headers.
+/// At TC the kernel's test run accepts frames of up to about 3,700 bytes, and rejects frames with an IP
+/// EtherType but no IP header. A longer frame is truncated and a shorter one padded, and the programs get the
+/// difference in length. They read nothing after the headers.
 const LONGEST_RUN: usize = 2048;
 /// At XDP it accepts longer frames, in several buffers as from a driver.
 const LONGEST_XDP_RUN: usize = 16_384;
@@ -37,14 +37,14 @@ fn taken(hook: Hook, frame: &[u8]) -> &[u8] {
     frame.get(..longest).unwrap_or(frame)
 }
 
-/// The marks that a dry run leaves in the tables.
+/// The changes that a dry run makes to the tables.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DryMode {
     /// Learn, refresh and move addresses.
     pub learn: bool,
     /// Count frames.
     pub count: bool,
-    /// Spend trap groups' tokens and send trapped frames up.
+    /// Spend the tokens of trap groups, and pass trapped frames to the control plane.
     pub police: bool,
     /// If not 0, the frame is a GSO buffer whose segments have this many bytes of payload; TC only.
     pub gso_size: u32,
@@ -53,7 +53,7 @@ pub struct DryMode {
     pub out_of_band: bool,
 }
 
-/// Words of `struct __sk_buff`, and two of them.
+/// The number of words in `struct __sk_buff`, and the indices of two of them.
 const SKB_WORDS: usize = 48;
 const SKB_GSO_SEGS: usize = 41;
 const SKB_GSO_SIZE: usize = 44;
@@ -69,7 +69,7 @@ pub struct DryRun {
     pub egress: Vec<(PortId, Vec<u8>)>,
     /// Clones made.
     pub clones: u16,
-    /// Tag operations made: a pop, or a push.
+    /// Tag operations: each is a pop or a push.
     pub tag_operations: u16,
 }
 
@@ -93,11 +93,11 @@ impl Dry {
 }
 
 impl EbpfPlane {
-    /// Runs `frame` through the live tables as if it came in at `port` at `now_ns` of CLOCK_MONOTONIC, leaving the marks
-    /// that `mode` asks for. [`Hook::Xdp`] runs the XDP program alone.
+    /// Runs `frame` through the live tables as if it had arrived at `port` at `now_ns` of CLOCK_MONOTONIC, and makes
+    /// the changes to the tables that `mode` selects. [`Hook::Xdp`] runs the XDP program alone.
     ///
     /// # Errors
-    /// When the hook has no dry run, the programs cannot be loaded, or the kernel's test run does not take the frame.
+    /// When the hook has no dry run, the programs cannot be loaded, or the kernel's test run rejects the frame.
     pub fn dry_run(
         &mut self,
         hook: Hook,
@@ -210,7 +210,7 @@ impl EbpfPlane {
         Ok(bytes)
     }
 
-    /// The frame's journey in words.
+    /// Describes the processing of a frame.
     pub(crate) fn trace_frame(&mut self, port: PortId, frame: &[u8]) -> Result<Trace> {
         let now_ns = now_ns();
         let mode = DryMode { out_of_band: true, ..DryMode::default() };
@@ -220,7 +220,7 @@ impl EbpfPlane {
     }
 }
 
-/// Restores what was cut from the end of `frame`, or removes the padding.
+/// Restores the bytes truncated from the end of `frame`, or removes the padding.
 fn whole(hook: Hook, mut bytes: Vec<u8>, frame: &[u8]) -> Vec<u8> {
     bytes.extend_from_slice(frame.get(taken(hook, frame).len()..).unwrap_or_default());
     bytes.truncate(bytes.len() - shortest_run(frame).saturating_sub(frame.len()));
@@ -247,7 +247,8 @@ fn run(program: &OwnedFd, frame: &[u8], grow: usize, gso_size: u32) -> io::Resul
         repeat: 1,
         ..Default::default()
     };
-    // struct __sk_buff of linux/bpf.h, as words; of these the kernel takes a few, and wants the others 0.
+    // struct __sk_buff of linux/bpf.h, as words. The kernel accepts a few of them and requires the others to
+    // be 0.
     let mut skb = [0_u32; SKB_WORDS];
     if gso_size != 0 {
         skb[SKB_GSO_SEGS] = (frame.len() as u32).div_ceil(gso_size);
@@ -259,7 +260,7 @@ fn run(program: &OwnedFd, frame: &[u8], grow: usize, gso_size: u32) -> io::Resul
         opts.data_out = out.as_mut_ptr().cast();
         opts.data_size_out = u32::try_from(out.len()).map_err(io::Error::other)?;
     }
-    // SAFETY: the buffers are live and of the lengths given.
+    // SAFETY: the buffers are live and of the stated lengths.
     check(unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut opts) })?;
     out.truncate(opts.data_size_out as usize);
     Ok((opts.retval, out))

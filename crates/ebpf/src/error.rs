@@ -1,4 +1,4 @@
-//! How a refusal by the kernel becomes a [`PlaneError`].
+//! Converts refusals by the kernel to [`PlaneError`].
 
 use lanyard_plane::PlaneError;
 use std::io;
@@ -8,24 +8,25 @@ pub(crate) const PLANE: &str = "ebpf";
 
 pub(crate) type Result<T, E = PlaneError> = std::result::Result<T, E>;
 
-/// While `doing`, the system answered `cause`.
+/// The error for the system's answer `cause` to the operation `doing`.
 pub(crate) fn system(doing: impl Into<String>, cause: impl ToString) -> PlaneError {
     PlaneError::System { what: doing.into(), cause: cause.to_string() }
 }
 
-/// The plane can't do `what`, the end of a sentence that begins "the ebpf plane cannot".
+/// The error for an operation that the plane does not support: `what` ends a sentence that begins "the ebpf
+/// plane cannot".
 pub(crate) fn unsupported(what: impl Into<String>) -> PlaneError {
     PlaneError::Unsupported { plane: PLANE, what: what.into() }
 }
 
-/// What a libbpf call answered: negative is minus an error number.
+/// Converts the return value of a libbpf call: a negative value is minus an error number.
 pub(crate) fn check(answer: i32) -> io::Result<i32> {
     if answer < 0 { Err(io::Error::from_raw_os_error(-answer)) } else { Ok(answer) }
 }
 
-/// Adds what was being done to an error.
+/// Adds the name of the operation to an error.
 pub(crate) trait Doing<T> {
-    /// While `doing`.
+    /// Adds `doing`, the operation.
     fn doing(self, doing: impl FnOnce() -> String) -> Result<T>;
 }
 

@@ -1,7 +1,7 @@
 //! The rings: FDB events and trapped frames, from the programs to the control plane.
 //!
-//! Invariant: one call hands over a bounded number of records; traps come first, so that a storm of new addresses delays
-//! no BPDU; what did not fit a ring is counted there and reported once.
+//! Invariant: one call passes on a bounded number of records. Trapped frames come first, so that a storm of new
+//! addresses delays no BPDU. Records for which a ring had no room are counted there and reported once.
 
 use crate::abi::{self, FdbEvent, FdbValue, TrapGroupRow, TrapHeader};
 use crate::clock::now_s;
@@ -21,16 +21,16 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 use zerocopy::FromBytes;
 
-/// Records that one call takes from each ring.
+/// The most records that one call takes from each ring.
 pub(crate) const TRAPS_A_POLL: usize = 256;
 const EVENTS_A_POLL: usize = 4096;
 /// More records than fit into the ring of trapped frames.
 pub(crate) const RECORDS_IN_RING: usize = 16_384;
-/// Bytes of a record in its ring: its header of 8 and its content.
+/// The size in bytes of a record in its ring: a header of 8 and the contents.
 const TRAP_RECORD: u64 = 8 + (size_of::<TrapHeader>() + abi::TRAP_BYTES) as u64;
 const EVENT_RECORD: u64 = 8 + size_of::<FdbEvent>() as u64;
 
-/// What epoll reports for a descriptor that is no ring.
+/// The number that epoll reports for a descriptor that is not a ring.
 const WATCHED: u64 = 2;
 
 /// Both rings.
@@ -41,7 +41,7 @@ pub(crate) struct Events {
     traps: RingBuffer<'static>,
     waiting: Rc<RefCell<Vec<PlaneEvent>>>,
     lost: u64,
-    /// The ring of trapped frames is read by somebody else; here it is only measured.
+    /// True if another thread reads the ring of trapped frames. Only its length is measured here then.
     traps_left: bool,
 }
 
@@ -79,12 +79,12 @@ impl Events {
         Ok(Self { epoll, fdb, traps, waiting, lost: lost(tables), traps_left: false })
     }
 
-    /// Readable when there is something to poll.
+    /// A descriptor that is readable when there are records to poll.
     pub(crate) fn fd(&self) -> i32 {
         self.epoll.0.as_raw_fd()
     }
 
-    /// Becomes readable with `fd`, too.
+    /// Makes the descriptor readable also when `fd` is readable.
     pub(crate) fn watch(&self, fd: BorrowedFd<'_>) -> Result<()> {
         let event = EpollEvent::new(EpollFlags::EPOLLIN, WATCHED);
         self.epoll.add(fd, event).doing(|| "watching the netdevs".into())
@@ -96,7 +96,7 @@ impl Events {
         self.epoll.delete(tables.map("traps").as_fd()).doing(|| "leaving the trapped frames".into())
     }
 
-    /// Passes on the records that wait.
+    /// Passes on the waiting records.
     pub(crate) fn poll(&mut self, tables: &Tables, handle: &mut dyn FnMut(PlaneEvent)) {
         for (ring, most) in [(&self.traps, TRAPS_A_POLL), (&self.fdb, EVENTS_A_POLL)] {
             if self.traps_left && most == TRAPS_A_POLL {

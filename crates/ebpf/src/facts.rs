@@ -1,17 +1,19 @@
-//! What the kernel reports about a port's netdev, and what follows from it: the hook, the delivery, and whether XDP may send
-//! frames to the port.
+//! The facts that the kernel reports about a port's netdev, and the decisions that follow from them: the hook, the
+//! delivery, and whether XDP may send frames to the port.
 //!
 //! Read first: bpf-helpers(7) on bpf_redirect_peer and the kernel's Documentation/networking/xdp-rx-metadata.rst.
-//! bpf_redirect_peer puts a frame straight into the far end's receive path, past this end's egress queue, past the programs
-//! and filters there, and past an XDP program of the far end. So by default it is used only where none of these exists.
+//! bpf_redirect_peer puts a frame directly into the far end's receive path. It bypasses the egress queue of the near
+//! end, the programs and filters there, and an XDP program of the far end. By default it is therefore used only where
+//! none of these exists.
 //!
-//! It also hands over the frame as one for the far end itself: kernels since 2025 set the packet type to PACKET_HOST, whatever
-//! the program has set, where the device path compares the destination with the far end's address (eth_type_trans). A stack
-//! that takes a frame for another station as its own drops its packet unless it forwards packets. So by default frames for
-//! other addresses are handed over only where the far end does not forward, and is in no bridge or bond that might.
+//! It also presents the frame as addressed to the far end itself: kernels since 2025 set the packet type to
+//! PACKET_HOST, whatever the program has set, while the device path compares the destination with the far end's address
+//! (eth_type_trans). A stack that takes a frame for another station as its own drops its packet unless it forwards
+//! packets. By default frames for other addresses are therefore delivered in this way only where the far end does not
+//! forward, and is in no bridge or bond that might.
 //!
-//! Invariant: [`hook`] and [`peer`] are pure. Everything that they depend on is in [`Seen`], and `follow` reads that again
-//! whenever the kernel reports a change.
+//! Invariant: [`hook`] and [`peer`] are pure functions. Everything they depend on is in [`Seen`], which `follow` reads
+//! again whenever the kernel reports a change.
 
 use crate::attach::{self, XdpForm};
 use lanyard_netdev::{Link, Netdev, XdpAbility, XdpFeatures};
@@ -78,7 +80,7 @@ pub(crate) enum Tags {
     AlwaysParsed,
 }
 
-/// The far end of a veth pair, in another network namespace.
+/// The far end of a veth pair in another network namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Far {
     pub netnsid: i32,
@@ -86,11 +88,11 @@ pub(crate) struct Far {
     pub mac: MacAddr,
     /// It forwards packets, or passes its frames to a device that may.
     pub forwards: bool,
-    /// What bpf_redirect_peer would bypass, if anything.
+    /// The program, filter or queue that bpf_redirect_peer would bypass, if any.
     pub passed_by: Option<PassedBy>,
 }
 
-/// Why frames cannot be delivered directly to the far end.
+/// The reason why frames cannot be delivered directly to the far end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoPeer {
     NotVeth,
@@ -109,14 +111,14 @@ impl fmt::Display for NoPeer {
     }
 }
 
-/// Something between a port and its far end that bpf_redirect_peer bypasses.
+/// A program, filter or queue between a port and its far end that bpf_redirect_peer bypasses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PassedBy {
     Qdisc(String),
     EgressFilter,
     EgressProgram,
     FarXdp,
-    /// The kernel did not answer, so something may be there.
+    /// The kernel did not answer, so there may be one.
     Unknown(String),
 }
 
@@ -206,11 +208,11 @@ fn egress_hooks(netdev: &Netdev, ifindex: u32) -> Option<PassedBy> {
     }
 }
 
-/// The XDP program for a port, `None` for TC alone. `kept` says that an administrator has turned tag parsing on again after it
-/// was switched off for XDP.
+/// The XDP program for a port, or `None` for TC alone. `kept` is true if an administrator has turned tag parsing on
+/// again after it was switched off for XDP.
 ///
 /// # Errors
-/// Why XDP cannot be used where `choice` asks for it, or where tags alone are in its way.
+/// The reason why XDP cannot be used, if `choice` asks for it or if VLAN tags are the only obstacle.
 pub(crate) fn hook(choice: HookChoice, seen: &Seen, kept: bool) -> Result<Option<XdpForm>, String> {
     let needed = XdpFeatures(XdpFeatures::BASIC.0 | XdpFeatures::REDIRECT.0);
     let xdp = seen.xdp.unwrap_or_default();
@@ -251,13 +253,13 @@ pub(crate) fn hook(choice: HookChoice, seen: &Seen, kept: bool) -> Result<Option
 /// The frames that are delivered directly to the far end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Peer {
-    /// The address of the far end; frames to it are.
+    /// The address of the far end; frames to it are delivered directly.
     pub mac: MacAddr,
-    /// True if known unicast to other addresses is, too.
+    /// True if known unicast to other addresses is delivered directly, too.
     pub any: bool,
 }
 
-/// Decides which frames are delivered directly to the far end, or returns why none are.
+/// Decides which frames are delivered directly to the far end, or returns the reason why none are.
 pub(crate) fn peer(delivery: Delivery, seen: &Seen) -> Result<Peer, String> {
     if delivery == Delivery::Device {
         return Err("it is configured".into());

@@ -16,7 +16,7 @@ const A: u64 = 0x9e37_79b9_7f4a_7c15;
 const A_INVERSE: u64 = 0xf1de_83e1_9937_733d;
 const B_INVERSE: u64 = 0xcfee_444d_8b59_a89b;
 
-/// A key from its hash.
+/// Computes a key from its hash.
 const fn unhash(hash: u64, salt: u64) -> u64 {
     let hash = (hash ^ hash >> 30).wrapping_mul(B_INVERSE) & MASK;
     let hash = (hash ^ hash >> 30).wrapping_mul(A_INVERSE) & MASK;
@@ -24,7 +24,7 @@ const fn unhash(hash: u64, salt: u64) -> u64 {
     (key >> 47) << 48 | (key & ((1 << 47) - 1)) << 1
 }
 
-/// The key and the value of the entry that is `word` in `bucket`; `None` for a free way.
+/// The key and the value of the entry that `word` in `bucket` contains; `None` for a free way.
 pub(crate) fn entry(salt: u64, bucket: u32, word: u64, updated_s: u32) -> Option<(u64, FdbValue)> {
     if word == 0 {
         return None;

@@ -1,11 +1,11 @@
-//! A VRF's table of one family: a structure of `crates/fib` in an array that the programs find in an array of arrays, of the kind
-//! that its size is of.
+//! A VRF's routing table of one family: a structure of `crates/fib` in an array. The programs find it in one of three
+//! arrays of arrays, by the size of the table.
 //!
 //! Read first: the head comments of `crates/fib/src/lib.rs`, `ipv4.rs` and `ipv6.rs`; `bpf/fib.h`, the reader.
 //!
-//! Invariant: where there are two arrays for a table, programs read the one of the smaller kind. So a larger one is put in place
-//! first; then the smaller one goes, before the larger is written to. Either way one store decides, and what programs read until
-//! then stays as it is.
+//! Invariant: where there are two arrays for a table, programs read the one of the smaller kind. A larger array is
+//! therefore put in place first; then the smaller one is removed, and only then the larger one is written to. The
+//! switch takes effect with one store, and until then the array that programs read does not change.
 
 use crate::abi::{self, Line};
 use crate::error::{Doing, Result};
@@ -20,7 +20,7 @@ use zerocopy::IntoBytes;
 
 /// The sizes of a table in lines: the first one, and those to which it grows.
 const SIZES: [u32; 5] = [abi::FIB_SMALL, abi::FIB_MEDIUM, 1 << 19, 1 << 20, 1 << 21];
-/// Lines of a table at most.
+/// The most lines of a table.
 pub(crate) const LINES: u32 = SIZES[SIZES.len() - 1];
 /// The names of the tables, by family.
 pub(crate) const NAMES: [&str; 2] = ["fib4_lines", "fib6_lines"];
@@ -47,11 +47,11 @@ pub(crate) struct Table<W> {
 }
 
 impl<W: Family> Table<W> {
-    /// An empty table, not yet in place.
+    /// Creates an empty table that programs do not use yet.
     pub(crate) fn new(vrf: VrfId) -> Result<Self> {
         Ok(Self { array: Array::new(slot(vrf, W::NTH), SIZES[0])?, writer: W::new(&SIZES) })
     }
-    /// Writes a route; if that is refused, returns what to do.
+    /// Writes a route. If it is refused, returns the remedy.
     pub(crate) fn set(
         &mut self,
         prefix: W::Net,
@@ -146,13 +146,13 @@ fn slot(vrf: VrfId, family: usize) -> u32 {
     (abi::VRFS * family) as u32 + u32::from(vrf.get())
 }
 
-/// The number of the map that is there.
+/// The number of the map in the slot, if there is one.
 fn held(tables: &Tables, kind: &str, slot: u32) -> Option<u32> {
     let id = tables.map(kind).lookup(slot.as_bytes(), MapFlags::ANY).ok().flatten()?;
     Some(u32::from_ne_bytes(id.try_into().ok()?))
 }
 
-/// Empties the slot, and waits until no program reads what was there.
+/// Empties the slot, and waits until no program reads the previous table.
 fn clear(tables: &Tables, kind: &str, slot: u32) {
     if held(tables, kind, slot).is_some() {
         // The entry existed a moment ago; deleting it fails only if it has been deleted meanwhile.

@@ -1,13 +1,14 @@
-//! Ports follow their netdevs while the switch runs: offloads, queueing disciplines, programs and XDP features change, and with
-//! them the best way that is safe.
+//! Updates ports when their netdevs change: offloads, queueing disciplines, programs and XDP features change at any
+//! time, and with them the best way of forwarding that is safe.
 //!
-//! Read `facts` first: the decisions are made there. Here the kernel's notifications (`lanyard_netdev::Watch`) and a timer find the
-//! ports whose netdev, or whose far end, may have changed; each of these is looked at again as if it had just become a port.
+//! Read `facts` first, which makes the decisions. This module finds the ports whose netdev, or whose far end, may have
+//! changed, by the kernel's notifications (`lanyard_netdev::Watch`) and by a timer. Each of these ports is examined
+//! again as if it had just become a port.
 //!
-//! Invariant: after a notification, or [`AUDIT`] at the latest for programs at TCX, no port is forwarded in a way that its
-//! netdev does not allow. While this runs, `global.facts_s` is the present time; the programs use what may have become wrong
-//! only while it is recent, and each round renews the leases of veth ports (`watchdog`), so that a daemon that has ended leaves
-//! nothing behind that can turn wrong.
+//! Invariant: after a notification, or after [`AUDIT`] at the latest for programs at TCX, no port is forwarded in a way
+//! that its netdev does not allow. While this runs, `global.facts_s` is the present time. The programs rely on facts
+//! that may change only while that time is recent, so a daemon that has ended leaves nothing behind that can become
+//! wrong.
 
 use crate::abi;
 use crate::attach::{self, Attaching};
@@ -64,9 +65,8 @@ impl Follower {
 }
 
 impl EbpfPlane {
-    /// Attaches a port's netdev and reads its facts. Returns why the port does not run the hook
-    /// that it could have. With `strict` that is an error if the port's configuration asks for the
-    /// hook.
+    /// Attaches a port's netdev and reads its facts. Returns the reason if the port does not run the hook
+    /// that it could have. With `strict` that is an error if the port's configuration asks for the hook.
     pub(crate) fn hook(&mut self, id: PortId, port: &PortState, strict: bool) -> Result<Option<String>> {
         let Some(Kept { hooks, netdev, .. }) = &mut self.kept else { return Ok(None) };
         if port.ifindex == 0 {

@@ -1,13 +1,14 @@
-//! Expedited RCU grace periods while many hooks change at once.
+//! Expedites RCU grace periods while many hooks change at once.
 //!
-//! Read first: the kernel's Documentation/admin-guide/kernel-parameters.txt on rcupdate.rcu_expedited. Attaching to a netdev
-//! ends with a wait for a grace period, about 10 ms, and 48 ports take half a second of it. The kernel can expedite grace
-//! periods instead, at the price of a few interrupts. Without the right to ask for that, everything works as before and takes
-//! its time.
+//! Read first: the kernel's Documentation/admin-guide/kernel-parameters.txt on rcupdate.rcu_expedited. Each attachment
+//! to a netdev ends with a wait for a grace period, about 10 ms, so 48 ports take half a second. The kernel can
+//! expedite grace periods at the price of a few interrupts. Without the right to change that setting everything works,
+//! but more slowly.
 //!
-//! Invariant: the setting is the whole machine's, and does not stay on when this process dies. A guardian, a child process that
-//! waits for the end of a pipe from this one, turns it off then. The guardian holds a lock on a marker file: a marker without a
-//! lock means that the guardian was killed, too, and [`sweep`] at the next start turns the setting off.
+//! Invariant: the setting belongs to the whole machine, and is turned off again when this process dies. A guardian, a
+//! child process that waits for the end of a pipe from this one, turns it off then. The guardian holds a lock on a
+//! marker file. A marker without a lock means that the guardian was killed, too; [`sweep`] at the next start then turns
+//! the setting off.
 
 use nix::fcntl::{Flock, FlockArg};
 use std::fs::{self, File, OpenOptions};
@@ -20,7 +21,7 @@ const SWITCH: &str = "/sys/kernel/rcu_expedited";
 const MARKER: &str = "/run/lanyard/rcu_expedited";
 /// The least number of hooks that makes expediting worthwhile.
 const MANY: usize = 4;
-/// What the guardian runs: the setting and the marker are its arguments.
+/// The guardian's script, whose arguments are the paths of the setting and of the marker.
 const GUARDIAN: &str = r#"trap '' HUP INT TERM; read -r line; echo 0 >"$1"; rm -f "$2""#;
 
 /// While this exists, grace periods are expedited.
@@ -30,8 +31,7 @@ pub(crate) struct Hurry {
 }
 
 impl Hurry {
-    /// Expedites grace periods if `changes` hooks are about to be attached or detached and that is
-    /// enough.
+    /// Expedites grace periods if `changes`, the number of hooks to be attached or detached, is large enough.
     pub(crate) fn for_changes(changes: usize) -> Self {
         let off = || fs::read_to_string(SWITCH).is_ok_and(|value| value.trim() == "0");
         let wanted = changes >= MANY && off();
@@ -55,7 +55,7 @@ fn sweep_at(switch: &Path, marker: &Path) {
     }
 }
 
-/// The setting, turned on.
+/// The setting, while it is turned on.
 #[derive(Debug)]
 struct Expedited {
     guardian: Child,
@@ -92,10 +92,10 @@ impl Drop for Expedited {
     fn drop(&mut self) {
         if fs::write(&self.switch, "0").is_ok() {
             let _ = fs::remove_file(&self.marker);
-            // It has nothing left to do.
+            // The guardian is not needed any more.
             let _ = self.guardian.kill();
         }
-        // If writing the setting failed, let the guardian try; the end of the pipe tells it to.
+        // If writing the setting failed, the guardian tries it: the end of the pipe starts it.
         drop(self.guardian.stdin.take());
         let _ = self.guardian.wait();
         drop(self.lock.take());

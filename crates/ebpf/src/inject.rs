@@ -16,7 +16,7 @@ pub(crate) struct Injector(OwnedFd);
 impl Injector {
     /// A socket that receives nothing (protocol 0).
     pub(crate) fn open() -> io::Result<Self> {
-        // SAFETY: no pointers; a descriptor that comes back is ours alone.
+        // SAFETY: no pointers; the returned descriptor is owned by nobody else.
         let fd = unsafe {
             libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0)
         };
@@ -26,7 +26,7 @@ impl Injector {
         // SAFETY: as above.
         let socket = unsafe { OwnedFd::from_raw_fd(fd) };
         let on: libc::c_int = 1;
-        // SAFETY: the option's value is a live int of the length given.
+        // SAFETY: the option's value is a live int of the stated length.
         let answer = unsafe {
             libc::setsockopt(
                 socket.as_raw_fd(),
@@ -54,7 +54,7 @@ impl Injector {
             to.sll_protocol = u16::from_ne_bytes([protocol[0], protocol[1]]);
             to.sll_addr[..6].copy_from_slice(dst);
         }
-        // SAFETY: frame and address are live and of the lengths given.
+        // SAFETY: frame and address are live and of the stated lengths.
         let sent = unsafe {
             libc::sendto(
                 self.0.as_raw_fd(),

@@ -1,13 +1,15 @@
-//! The forwarding plane inside the kernel: [`EbpfPlane`] loads the programs of `bpf/`, lowers a
-//! [`PlaneState`](lanyard_plane::PlaneState) into their tables, and attaches them to ports.
+//! The forwarding plane inside the kernel: [`EbpfPlane`] loads the programs of `bpf/`, converts a
+//! [`PlaneState`](lanyard_plane::PlaneState) to rows of their tables, and attaches the programs to ports.
 //!
-//! Read first: `bpf/abi.h`, then `bpf/lanyard.bpf.c`. The way through this crate: `plane` (the trait) -> `apply` (one
-//! change at a time) -> `lower` (state to table rows) -> `tables` and `shared` (the maps); beside it `object` (loading),
-//! `bpffs` and `saved` (what outlives the daemon), `attach`, `facts` and `follow` (netdevs), `pairs` and `protocols` (the
-//! part that protocols use on a thread of their own), `watchdog` (spanning tree without a daemon), `dry` and `words` (traces).
+//! Read first: `bpf/abi.h`, then `bpf/lanyard.bpf.c`. Read this crate in the order `plane` (the trait), `apply` (one
+//! change at a time), `lower` (state to table rows), `tables` and `shared` (the maps). Beside these there are `object`
+//! (loading), `bpffs` and `saved` (the data that outlives the daemon), `attach`, `facts` and `follow` (netdevs),
+//! `pairs` and `protocols` (the part that protocols use on a thread of their own), `watchdog` (spanning tree without a
+//! daemon), `dry` and `words` (traces).
 //!
-//! Invariants: the daemon is never on the forwarding path; what it writes into a table is one aligned word at a time, in
-//! an order that closes before it opens; programs, maps and links are pinned, so that forwarding does not end with it.
+//! Invariants: the daemon is never on the forwarding path. It writes a table by aligned words, one at a time, in an
+//! order that closes before it opens. Programs, maps and links are pinned, so that forwarding continues when the daemon
+//! ends.
 
 mod abi;
 mod apply;

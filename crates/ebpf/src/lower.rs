@@ -89,7 +89,7 @@ impl Default for PortFacts {
     }
 }
 
-/// `ports[port]`; `rif` is the interface that stands on a routed port.
+/// `ports[port]`; `rif` is the router interface of a routed port.
 pub(crate) fn port_row(port: &PortState, ifindex: u32, facts: &PortFacts, rif: u16) -> abi::Port {
     let mut flags = 0;
     let mut flag = |on: bool, bit: u32| flags |= if on { bit } else { 0 };
@@ -132,7 +132,7 @@ pub(crate) fn port_row(port: &PortState, ifindex: u32, facts: &PortFacts, rif: u
 pub(crate) struct StpStates([StpState; InstanceId::MAX], [bool; InstanceId::MAX]);
 
 impl StpStates {
-    /// Those of `port`.
+    /// The spanning-tree states of `port`.
     pub(crate) fn of(state: &PlaneState, port: PortId) -> Self {
         let mut states = [StpState::Forwarding; InstanceId::MAX];
         let mut watched = [false; InstanceId::MAX];
@@ -298,12 +298,12 @@ pub(crate) fn trap_rate(rate: &TrapRate) -> (u64, u64) {
     (interval.max(1), interval.saturating_mul(u64::from(rate.burst) - 1))
 }
 
-/// `storm[kind, port]`: interval and tolerance; the bucket holds what one second lets in.
+/// `storm[kind, port]`: interval and tolerance; the bucket holds the frames of one second.
 pub(crate) fn storm_rate(pps: Option<u32>) -> (u64, u64) {
     pps.map_or((1, 0), |rate_pps| trap_rate(&TrapRate { rate_pps, burst: rate_pps }))
 }
 
-/// A control-plane entry's value; the programs do not date it.
+/// The value of a control-plane entry, which has no time.
 pub(crate) fn fdb_value(target: FdbTarget) -> u64 {
     let kind = match target {
         FdbTarget::Static(_) | FdbTarget::Blackhole => FdbKind::Static,

@@ -281,7 +281,7 @@ fn write_constants(object: &mut OpenObject, constants: Constants) -> io::Result<
 /// Name, offset and size of each variable of `.rodata`, from the object's BTF.
 fn rodata_places(object: &OpenObject) -> io::Result<Vec<(String, usize, usize)>> {
     const KIND_DATASEC: u32 = 15;
-    // SAFETY: libbpf hands out pointers into the BTF of the open object, which outlives this function; a type of
+    // SAFETY: libbpf returns pointers into the BTF of the open object, which outlives this function; a type of
     // kind DATASEC is followed by as many secinfos as the low half of its `info` says.
     unsafe {
         let btf = libbpf_sys::bpf_object__btf(object.as_libbpf_object().as_ptr());
@@ -329,7 +329,7 @@ pub(crate) fn pin(fd: impl AsFd, path: &Path) -> io::Result<()> {
 /// Opens a pinned object.
 pub(crate) fn pinned(path: &Path) -> io::Result<OwnedFd> {
     let path = CString::new(path.as_os_str().as_bytes())?;
-    // SAFETY: a terminated string; a descriptor that comes back is ours alone.
+    // SAFETY: a terminated string; the returned descriptor is owned by nobody else.
     let fd = check(unsafe { libbpf_sys::bpf_obj_get(path.as_ptr()) })?;
     // SAFETY: as above.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })

@@ -1,7 +1,7 @@
-//! Opening a plane: adopting the pins that are there, or making everything anew.
+//! Opens a plane: adopts existing pins, or creates everything.
 //!
-//! Invariant: a plane that is opened forwards as the tables say before, during and after; nothing is flushed or detached
-//! by opening it, unless what is found is of another make and has to be built anew.
+//! Invariant: while a plane is opened, forwarding continues according to the tables. Opening flushes and detaches
+//! nothing, unless the pins have another layout and the plane has to be created again.
 
 use crate::abi::{self, Usage};
 use crate::attach::{Attaching, Hooks, has_tcx};
@@ -61,7 +61,7 @@ impl Options {
     }
 }
 
-/// What opening a plane has found or created.
+/// The parts that opening a plane has found or created.
 struct Found {
     tables: Tables,
     programs: Programs,
@@ -117,8 +117,8 @@ impl EbpfPlane {
         Ok(plane)
     }
 
-    /// True when a plane of this instance is attached to netdevs, as far as can be told without opening it. Changes
-    /// nothing; needs no rights, and takes a plane it may not look at for a live one.
+    /// True when a plane of this instance is attached to netdevs, as far as this can be determined without opening
+    /// it. Changes nothing and needs no rights. A plane that this process may not inspect counts as live.
     #[must_use]
     pub fn is_live(options: &Options) -> bool {
         let roots = options.bpffs.clone().map_or_else(bpffs::existing, |root| vec![root]);
@@ -128,8 +128,8 @@ impl EbpfPlane {
         })
     }
 
-    /// A plane without pins and netdevs, for dry runs: its ports have no hook, and it ends with the value. Needs CAP_BPF
-    /// and CAP_PERFMON alone.
+    /// Creates a plane without pins and netdevs, for dry runs: its ports have no hook, and the plane ends when the
+    /// value is dropped. Needs only CAP_BPF and CAP_PERFMON.
     ///
     /// # Errors
     /// When the kernel refuses the programs or rights are missing.
@@ -141,12 +141,12 @@ impl EbpfPlane {
         Ok(plane)
     }
 
-    /// Removes an instance's pins and state file without opening it: hooks go with their pins, wherever the netdevs are
-    /// and whatever make the pins are of. Offloads that were switched off stay off; [`lanyard_plane::Plane::detach`] is
-    /// the better way where it is open. Answers whether there was anything.
+    /// Removes an instance's pins and state file without opening the plane. Hooks are detached with their pins, in any
+    /// namespace and for pins of any version. Offloads that were switched off stay off; use
+    /// [`lanyard_plane::Plane::detach`] where the plane is open. Returns true if there was anything to remove.
     ///
     /// # Errors
-    /// When no bpffs can be had or a pin cannot be removed.
+    /// When no bpffs is available or a pin cannot be removed.
     pub fn discard(options: &Options) -> Result<bool> {
         let root = options.bpffs.clone().map_or_else(|| bpffs::locate().map(|place| place.root), Ok)?;
         let pins = Pins::new(&root, &options.instance)?;
@@ -266,7 +266,7 @@ enum Adopted {
     No(Option<String>),
 }
 
-/// Opens the pins, if they are of this make.
+/// Opens the pins if their layout is the current one.
 fn adopt(pins: &Pins, file: &StateFile, netns: u64) -> Result<Adopted> {
     let no = |why: &str| Ok(Adopted::No(Some(format!("the plane was built anew: {why}"))));
     if !pins.map(META).exists() {

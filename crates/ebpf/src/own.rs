@@ -1,7 +1,9 @@
-//! The switch's own addresses as the programs look for them in a packet's source: `own_addresses`, a bit for each hash.
+//! The switch's own addresses, as the programs check them against a packet's source: `own_addresses`, a bitmap of
+//! hashes.
 //!
-//! Invariants: the bit of every own address is set before the route of the address is in the tables, and is cleared after that
-//! route is gone. A bit too many costs a look-up, and nothing else; a missing one would let a packet pass.
+//! Invariants: the bit of every own address is set before the route of the address is in the tables, and is cleared
+//! after that route has been removed. A bit that is set without need costs one look-up; a missing bit would let a
+//! spoofed packet pass.
 
 use crate::abi;
 use crate::tables::Tables;

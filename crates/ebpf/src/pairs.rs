@@ -33,7 +33,7 @@ pub(crate) struct Pairs {
     model: Mutex<Model>,
 }
 
-/// What the pairs are written from.
+/// The data from which the pairs are written.
 #[derive(Debug, Default)]
 struct Model {
     /// The ports, VLANs, router interfaces and states of ports in trees; the rest of it is empty.
@@ -54,7 +54,7 @@ impl Pairs {
     pub(crate) fn new(tables: Arc<Tables>, private: bool) -> Self {
         Self { tables, private, model: Mutex::default() }
     }
-    /// The model and the right to write; what the watchdog has blocked is in the model.
+    /// Locks the model for writing. The model includes the pairs that the watchdog has blocked.
     pub(crate) fn lock(&self) -> Writer<'_> {
         let mut writer =
             Writer { pairs: self, model: self.model.lock().unwrap_or_else(PoisonError::into_inner) };
@@ -105,7 +105,7 @@ impl Drop for Writer<'_> {
 }
 
 impl Writer<'_> {
-    /// What the pairs are written from.
+    /// The data from which the pairs are written.
     pub(crate) fn state(&self) -> &PlaneState {
         &self.model.state
     }

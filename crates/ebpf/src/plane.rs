@@ -34,11 +34,12 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The forwarding plane in the kernel. Dropping it leaves the kernel's part as it is; [`Plane::detach`] removes it.
+/// The forwarding plane in the kernel. Dropping it leaves its objects in the kernel; [`Plane::detach`] removes
+/// them.
 #[derive(Debug)]
 pub struct EbpfPlane {
     pub(crate) tables: Arc<Tables>,
-    /// Who writes the tables of (port, VLAN) pairs.
+    /// The writer of the tables of (port, VLAN) pairs.
     pub(crate) pairs: Arc<Pairs>,
     pub(crate) programs: Programs,
     /// The parts of a plane that outlive the daemon. A private plane has none.
@@ -128,7 +129,8 @@ impl EbpfPlane {
         self.cleared.insert(port, zero);
     }
 
-    /// Routes are held in this process and in the structures they share; the rest in arrays of its own.
+    /// Reports routing tables: routes use memory of this process and of the shared structures; the other
+    /// tables are arrays of their own.
     fn routing_resources(&mut self) -> Vec<TableUsage> {
         let bytes = self.tables.bytes(&["rifs", "vlan_rifs", "sub_rifs"]);
         let rifs = self.usage("rifs", RifId::MAX.index() as u64, self.state.rifs.len() as u64, bytes);
@@ -160,7 +162,7 @@ impl EbpfPlane {
     }
 }
 
-/// The call that flushes what passes `filter`; `None` when that can be nothing.
+/// The call that flushes the entries that match `filter`; `None` when no entry can match.
 pub(crate) fn flush_call(filter: &FdbFilter) -> Option<FdbCall> {
     if filter.kind.is_some_and(|kind| kind != FdbKind::Dynamic) {
         return None;
@@ -384,14 +386,14 @@ impl Plane for EbpfPlane {
     }
 }
 
-/// Every descriptor of the plane that pins nothing and is of use to callers: its programs, to be measured.
+/// Functions for tests and benchmarks.
 impl EbpfPlane {
-    /// The salt of its hashes: with the same one, the specification spreads flows alike.
+    /// The salt of its hashes. With the same salt, the specification distributes flows in the same way.
     #[must_use]
     pub fn salt(&self) -> u64 {
         self.tables.meta.get(0).salt
     }
-    /// The TC program, for benchmarks that run it themselves.
+    /// The TC program, for benchmarks that run it.
     #[must_use]
     pub fn tc_program(&self) -> impl AsFd + '_ {
         self.programs.tc.as_fd()

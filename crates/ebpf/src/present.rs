@@ -6,22 +6,22 @@ use crate::error::{Doing, Result, system};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-/// The object, on the boundary libelf wants.
+/// The object, aligned as libelf requires.
 #[repr(align(8))]
 struct Aligned<T: ?Sized>(T);
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/present.bpf.o")));
 
-/// The program that moves the tag, in front of another.
+/// The program that moves the tag and then jumps to another one.
 #[derive(Debug)]
 pub(crate) struct OutOfBand {
-    /// What a test run starts.
+    /// The program that a test run starts.
     pub program: OwnedFd,
-    /// Names the program it jumps to. The map empties itself when it is closed.
+    /// The map with the program to jump to. It is kept open, because closing it empties it.
     _presented: MapHandle,
 }
 
 impl OutOfBand {
-    /// Loads the program, to jump to `next`.
+    /// Loads the program, which will jump to `next`.
     ///
     /// # Errors
     /// When the kernel refuses the program.

@@ -1,8 +1,8 @@
-//! What this machine offers for the plane, as text.
+//! Reports whether this machine can run the plane, as text.
 //!
-//! Invariant: loading the programs decides whether the plane runs. A version number decides
-//! nothing, because vendors add features to old kernels, and a verifier may refuse a program on a
-//! kernel with every feature.
+//! Invariant: only loading the programs decides whether the plane runs. A version number decides nothing,
+//! because vendors add features to old kernels, and a verifier may refuse a program on a kernel with every
+//! feature.
 
 use crate::attach::has_tcx;
 use crate::error::{Result, unsupported};
@@ -12,13 +12,13 @@ use libbpf_rs::{MapHandle, MapType};
 use std::fs;
 use std::sync::OnceLock;
 
-/// The oldest kernel from kernel.org that loads the programs: bpf_loop is of 5.17, XDP programs for frames in several buffers
-/// of 5.18. It explains a refusal and decides nothing.
+/// The oldest kernel from kernel.org that loads the programs: bpf_loop came with 5.17, XDP programs for frames in
+/// several buffers with 5.18. The version is used to explain a refusal, not to decide.
 const OLDEST: (u32, u32) = (5, 18);
 /// The kernel function by which a driver shows XDP a VLAN tag that it keeps out of band (a veth: Linux 6.8).
 const SHOWS_TAGS: &str = "bpf_xdp_metadata_rx_vlan_tag";
 
-/// Refuses, with the reason, where this process may not make BPF maps.
+/// Returns an error with the reason if this process may not create BPF maps.
 pub(crate) fn rights() -> Result<()> {
     let opts = libbpf_rs::libbpf_sys::bpf_map_create_opts {
         sz: size_of::<libbpf_rs::libbpf_sys::bpf_map_create_opts>() as libbpf_rs::libbpf_sys::size_t,
@@ -61,7 +61,7 @@ pub fn available() -> Result<(), String> {
     LOADS.get_or_init(load).clone()
 }
 
-/// What the plane needs and what this machine has, one line each. The first line says whether the
+/// The requirements of the plane and what this machine offers, one line each. The first line says whether the
 /// plane runs here.
 #[must_use]
 pub fn support() -> Vec<String> {

@@ -22,7 +22,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// See the module.
+/// See the module comment.
 pub(crate) struct EbpfProtocols {
     tables: Arc<Tables>,
     pairs: Arc<Pairs>,

@@ -1,7 +1,8 @@
-//! Reading a state back from the tables, when the state file is lost.
+//! Reads a state back from the tables when the state file is lost.
 //!
-//! What the tables do not hold (spanning-tree instances, the choice behind a hook) is not recovered, so what comes of this
-//! serves to keep port numbers and to know what is there; the next state is written whole.
+//! The parts of a state that the tables do not contain (spanning-tree instances, the user's choice of a hook) are not
+//! recovered. The result serves to keep port numbers and to know the existing ports; the next state is written
+//! completely.
 
 use crate::abi;
 use crate::error::{Doing, Result};

@@ -1,7 +1,8 @@
-//! Why the kernel refuses a program, in one line: libbpf prints the verifier's log, which has thousands.
+//! Finds the reason why the kernel refuses a program, as one line. libbpf prints the verifier's log, which has
+//! thousands of lines.
 //!
-//! Read first: `kernel/bpf/verifier.c` of Linux for the form of the log. Invariant: libbpf prints nothing to the terminal while
-//! [`Messages`] lives.
+//! Read first: `kernel/bpf/verifier.c` of Linux for the form of the log. Invariant: libbpf prints nothing to the
+//! terminal while [`Messages`] lives.
 
 use libbpf_rs::PrintLevel;
 use std::sync::{Mutex, PoisonError};
@@ -18,7 +19,7 @@ impl Messages {
     pub(crate) fn listen() -> Self {
         let keep: libbpf_rs::PrintCallback = |_, text| {
             let mut lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
-            // The reason stands at the end of a verifier's log: the last messages are enough.
+            // The reason is at the end of a verifier's log, so the last messages are sufficient.
             if lines.len() >= 64 {
                 lines.remove(0);
             }
@@ -28,19 +29,19 @@ impl Messages {
         Self { before: libbpf_rs::set_print(Some((PrintLevel::Warn, keep))) }
     }
 
-    /// The error, and the reason that libbpf and the verifier have printed for it.
+    /// The error, with the reason that libbpf and the verifier have printed for it.
     pub(crate) fn reason(&self, error: &libbpf_rs::Error) -> String {
         let lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
         reason(&lines.concat()).unwrap_or_else(|| error.to_string())
     }
 
-    /// The words of the kernel's answer to a netlink request, without the error number.
+    /// The kernel's message in answer to a netlink request, without the error number.
     pub(crate) fn kernel(&self) -> Option<String> {
         kernel(&LINES.lock().unwrap_or_else(PoisonError::into_inner).concat())
     }
 }
 
-/// The words of the kernel's answer from the lines that libbpf has printed.
+/// Finds the kernel's message in the lines that libbpf has printed.
 fn kernel(printed: &str) -> Option<String> {
     printed.lines().find_map(|line| Some(line.split_once("Kernel error message: ")?.1.trim().to_owned()))
 }
@@ -51,7 +52,7 @@ impl Drop for Messages {
     }
 }
 
-/// The reason in what libbpf has printed: the verifier's about a program if there is one, else libbpf's first message.
+/// Finds the reason in libbpf's output: the verifier's about a program if there is one, else libbpf's first message.
 fn reason(printed: &str) -> Option<String> {
     let messages: Vec<&str> = printed.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let program = |line: &str| Some(line.split_once("prog '")?.1.split_once('\'')?.0.to_owned());
@@ -67,7 +68,8 @@ fn reason(printed: &str) -> Option<String> {
     Some(format!("the kernel refuses the program {name}: {why}"))
 }
 
-/// The verifier's last instruction and what it finds wrong there: the lines after it, up to its statistics.
+/// The last instruction that the verifier printed and its objection: the lines after it, up to the
+/// statistics.
 fn verdict(log: &[&str]) -> Option<String> {
     let is_instruction = |line: &str| {
         line.split_once(": (").is_some_and(|(number, _)| number.bytes().all(|byte| byte.is_ascii_digit()))
@@ -79,7 +81,7 @@ fn verdict(log: &[&str]) -> Option<String> {
     let wrong = at.map_or_else(|| log.get(1..).unwrap_or_default(), |at| &log[at + 1..]);
     let wrong: Vec<&str> = wrong.iter().filter(|line| !is_state(line)).copied().take(3).collect();
     let mut words: Vec<&str> = Vec::new();
-    // What follows the semicolon is the state of the registers.
+    // The state of the registers follows the semicolon.
     words.extend(at.map(|at| log[at].split_once(" ; ").map_or(log[at], |(code, _)| code).trim()));
     words.extend(wrong);
     (!words.is_empty()).then(|| words.join(": "))

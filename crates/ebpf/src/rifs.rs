@@ -1,6 +1,7 @@
-//! Router interfaces into the tables: `rifs`, `vlan_rifs`, `sub_rifs`, and the bits that lead a frame there.
+//! Writes router interfaces to the tables: `rifs`, `vlan_rifs`, `sub_rifs`, and the bits that send a frame to
+//! them.
 //!
-//! Invariant: nothing leads to a row before it is written, and nothing leads to it any more when it is cleared.
+//! Invariant: a row is written before any bit sends frames to it, and cleared after no bit does.
 
 use crate::abi;
 use crate::error::{Doing, Result};
@@ -15,7 +16,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use zerocopy::{FromBytes, IntoBytes};
 
 impl EbpfPlane {
-    /// The interface that stands on a routed port itself; 0 without one.
+    /// The router interface of a routed port itself, not of a subinterface; 0 without one.
     pub(crate) fn rif_on(&self, port: PortId) -> u16 {
         let on = |rif: &RifState| rif.attachment == RifAttachment::Port(port);
         self.state.rifs.iter().find(|(_, rif)| on(rif)).map_or(0, |(id, _)| id.get())
@@ -33,7 +34,7 @@ impl EbpfPlane {
         new.map_or(Ok(()), |new| self.lead(new))
     }
 
-    /// Writes what leads frames to the interface on this attachment, or no longer does.
+    /// Sends frames to the router interface of this attachment, or stops sending them.
     fn lead(&self, rif: &RifState) -> Result<()> {
         match rif.attachment {
             RifAttachment::Vlan { vlan, .. } => {
@@ -59,7 +60,7 @@ impl EbpfPlane {
         self.tables.vlan_rifs.u64(vlan.index(), 0).store(word, Relaxed);
     }
 
-    /// Makes `sub_rifs` that of the state: which tags of which routed ports have somebody on them.
+    /// Makes `sub_rifs` equal the state: the tags of routed ports that have a subinterface.
     pub(crate) fn write_subs(&self) -> Result<()> {
         let doing = || "writing the subinterfaces".to_owned();
         let mut wanted = BTreeMap::new();
@@ -83,7 +84,7 @@ impl EbpfPlane {
         Ok(())
     }
 
-    /// All of it, whatever the tables hold.
+    /// Writes all rows, regardless of the contents of the tables.
     pub(crate) fn write_rifs(&self) -> Result<()> {
         for id in (1..abi::RIFS as u16).filter_map(RifId::new) {
             let row = self.state.rifs.get(&id).map(lower::rif_row).unwrap_or_default();

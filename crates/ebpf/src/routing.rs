@@ -1,12 +1,13 @@
-//! Routes, groups and adjacencies into the tables.
+//! Writes routes, groups and adjacencies to the tables.
 //!
-//! The structures are those of `crates/fib`, one for each VRF and family in an array of its own ([`crate::fib`]); it is made with
-//! the first route, and anew, larger, when it is full. What they are written from is a [`Routes`] in this process.
+//! The structures are those of `crates/fib`, one for each VRF and family in an array of its own ([`crate::fib`]). An
+//! array is created with the first route, and replaced by a larger one when it is full. A [`Routes`] in this process
+//! holds the data from which they are written.
 //!
-//! Invariants: a frame meets the old route or the new one. What programs may still be reading is not written again before a
-//! grace period has passed: putting a table into an array of tables waits for one (the kernel's
-//! `maybe_wait_bpf_programs`). A plane that was adopted goes on by the tables it was left with: this process fills tables of
-//! its own, and its groups, buckets and adjacencies lie in the other bank, until [`Routing::publish`].
+//! Invariants: a frame finds either the old route or the new one. Memory that programs may still be reading is not
+//! written again before a grace period has passed: putting a table into an array of tables waits for one (the kernel's
+//! `maybe_wait_bpf_programs`). An adopted plane continues with the tables of the previous daemon. This process fills
+//! tables of its own, and uses the other bank for its groups, buckets and adjacencies, until [`Routing::publish`].
 
 use crate::abi::{self, AdjacencyRow};
 use crate::clock::now_s;
@@ -25,8 +26,8 @@ use std::mem::offset_of;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-/// In `Meta::bank` beside a bank: the tables of that bank are being put in place, and above [`DONE_SHIFT`] is the number of VRFs
-/// whose tables are.
+/// Added to a bank in `Meta::bank` while the tables of that bank are being put in place. The number of VRFs that are
+/// finished is stored above [`DONE_SHIFT`].
 const PUBLISHING: u64 = 1 << 8;
 const DONE_SHIFT: u32 = 16;
 
@@ -45,16 +46,18 @@ pub(crate) struct Routing {
     pub rib: Routes,
     vrfs: BTreeMap<VrfId, Vrf>,
     bank: u32,
-    /// The programs read what is written here.
+    /// True if the programs read the tables that are written here.
     live: bool,
-    /// They may read some of it already: it is written as what they read.
+    /// True if the programs may already read some of these tables; writes then follow the rules for tables in
+    /// use.
     begun: bool,
     buckets: Runs,
-    /// Where each group's buckets begin, and the order of their number; a group of one has none.
+    /// The first bucket of each group, and the order of the number of its buckets; a group with one member
+    /// has no bucket.
     groups: BTreeMap<GroupId, (u32, u8)>,
     /// The switch's own addresses.
     own: Own,
-    /// Routes refused for want of lines, by family.
+    /// Routes refused because the table was full, by family.
     refused: [u64; fib::NAMES.len()],
 }
 
@@ -65,13 +68,13 @@ struct Vrf {
 }
 
 impl Routing {
-    /// Over the tables as they are found.
+    /// Opens the tables of a plane as they are.
     pub(crate) fn open(tables: &Tables) -> Result<Self> {
         let word = tables.meta.get(0).bank;
         let bank = word as u32 % abi::BANKS;
         if word & PUBLISHING != 0 {
-            // A daemon has died in `publish`: the first VRFs go by the new bank, the others by the old one, and neither bank
-            // is free. Packets of the others are routed by the kernel until this daemon publishes.
+            // A daemon has died in `publish`: the first VRFs use the new bank, the others the old one, and neither bank
+            // is free. The kernel routes packets of the others until this daemon publishes.
             for vrf in vrfs().skip((word >> DONE_SHIFT) as usize) {
                 put_in_place(tables, vrf, None)?;
             }
@@ -103,12 +106,12 @@ impl Routing {
             return Ok(());
         }
         if let RouteChange::Adjacency(id, None) = undo {
-            // Its row may have been another's, of another daemon.
+            // A previous daemon may have used this row for another adjacency.
             tables.adjacencies.u32(self.row(id.get()), offset_of!(AdjacencyRow, used_s)).store(0, Relaxed);
         }
         let done = self.write(tables, change, &undo);
         if done.is_err() && !matches!(change, RouteChange::VrfGone(_)) {
-            // What undoes a change that was taken is taken.
+            // Undoing a change that was accepted does not fail.
             let _ = self.rib.change(&undo, |_| true);
         }
         done
@@ -154,7 +157,8 @@ impl Routing {
         word.store(next, Relaxed);
     }
 
-    /// Without a guess where the next hops are: what a frame finds out, it writes there (`LY_NH_GUESS_SHIFT`).
+    /// Writes a group. Its buckets contain no guess of the next hops' positions: the programs find and write
+    /// these (`LY_NH_GUESS_SHIFT`).
     fn write_group(&mut self, tables: &Tables, id: GroupId, new: Option<&[AdjacencyId]>) -> Result<()> {
         let word = |routing: &Self| tables.nh_groups.u64(routing.row(id.get()), 0);
         let Some(new) = new else {
@@ -172,7 +176,8 @@ impl Routing {
             return Ok(());
         }
         let order = new.len().trailing_zeros() as u8;
-        // As many as before change one by one, each flow's at a stroke: nothing is freed, nothing is waited for.
+        // If the number of buckets stays the same, they change one by one, each with a single store. Nothing is
+        // freed then, and no grace period is needed.
         let base = match held {
             Some((base, had)) if had == order => base,
             _ => self.take_buckets(tables, order)?,
@@ -198,7 +203,8 @@ impl Routing {
         self.buckets.take(order).ok_or(PlaneError::TableFull { table: "next_hop_buckets", size })
     }
 
-    /// A grace period: afterwards no program reads what has been taken out of the tables before.
+    /// Waits for a grace period. Afterwards no program reads anything that was removed from the tables
+    /// before.
     fn wait_for_readers(&mut self, tables: &Tables) -> Result<()> {
         if self.begun {
             self.vrfs.values().find_map(|held| held.put_again(tables)).unwrap_or(Ok(()))?;
@@ -251,7 +257,7 @@ impl Routing {
         }
     }
 
-    /// Has the programs read what was written here since the plane was adopted.
+    /// Makes the programs read the tables that were written since the plane was adopted.
     pub(crate) fn publish(&mut self, tables: &Tables) -> Result<()> {
         if self.live {
             return Ok(());
@@ -266,14 +272,14 @@ impl Routing {
         Ok(())
     }
 
-    /// Has the programs read the tables of one VRF, after `done` others. Until all are done, `Meta::bank` says how far this
-    /// has come, for a daemon that is started after this one has died here.
+    /// Makes the programs read the tables of one VRF, after `done` others. Until all are done, `Meta::bank` records the
+    /// progress for the next daemon, in case this one dies here.
     pub(crate) fn publish_vrf(&self, tables: &Tables, done: u64, vrf: VrfId) -> Result<()> {
         set_bank(tables, u64::from(self.bank) | PUBLISHING | done << DONE_SHIFT);
         put_in_place(tables, vrf, self.vrfs.get(&vrf))
     }
 
-    /// What a destination meets, by the tables the programs read.
+    /// The route that a packet to `address` uses, according to the tables that the programs read.
     pub(crate) fn lookup(&self, tables: &Tables, vrf: VrfId, address: IpAddr) -> RouteLookup {
         if self.live {
             return self.rib.lookup(vrf, address);
@@ -298,14 +304,14 @@ impl Routing {
         RouteLookup { target, buckets }
     }
 
-    /// Seconds since each adjacency was used.
+    /// Visits each adjacency with the seconds since it was used.
     pub(crate) fn used(&self, tables: &Tables, visit: &mut dyn FnMut(AdjacencyId, u32)) {
         let now = now_s();
         for id in self.rib.adjacencies() {
             let row = self.row(id.get());
             let used = tables.adjacencies.u32(row, offset_of!(AdjacencyRow, used_s)).load(Relaxed);
             if used != 0 {
-                // It may have been used since.
+                // A packet may have used it since `now` was read.
                 visit(id, now.saturating_sub(used));
             }
         }
@@ -328,20 +334,20 @@ impl Routing {
 }
 
 impl Vrf {
-    /// Puts a table where it is already, which takes a grace period; `None` without one.
+    /// Puts a table again where it already is, which takes a grace period; `None` without a table.
     fn put_again(&self, tables: &Tables) -> Option<Result<()>> {
         let four = self.ipv4.as_ref().map(|table| table.put(tables));
         four.or_else(|| self.ipv6.as_ref().map(|table| table.put(tables)))
     }
 }
 
-/// Has the programs find these tables as a VRF's, and no others.
+/// Makes the programs use these tables for a VRF, and no others.
 fn put_in_place(tables: &Tables, vrf: VrfId, held: Option<&Vrf>) -> Result<()> {
     fib::replace(tables, vrf, held.and_then(|held| held.ipv4.as_ref()))?;
     fib::replace(tables, vrf, held.and_then(|held| held.ipv6.as_ref()))
 }
 
-/// Adds a table to its family's.
+/// Adds a table to the totals of its family.
 fn add<W: Family>(all: &mut [Structure], table: &Table<W>) {
     let (to, lines) = (&mut all[W::NTH], table.writer().lines());
     to.size += u64::from(fib::LINES);
@@ -350,7 +356,7 @@ fn add<W: Family>(all: &mut [Structure], table: &Table<W>) {
     to.bytes += table.bytes();
 }
 
-/// How full the structures of a family are.
+/// The use of a family's structures.
 #[derive(Debug, Default)]
 pub(crate) struct Structure {
     pub name: &'static str,
@@ -361,7 +367,7 @@ pub(crate) struct Structure {
     pub bytes: u64,
 }
 
-/// The table, made and put in place with its first route.
+/// The table, created and put in place for its first route if necessary.
 fn in_place<'a, W: Family>(
     held: &'a mut Option<Table<W>>,
     vrf: VrfId,
@@ -380,7 +386,7 @@ fn in_place<'a, W: Family>(
     Ok(held.insert(table))
 }
 
-/// A leaf: what a route leads to, its group in bank `BANK`.
+/// The leaf that stands for a target, with its group in bank `BANK`.
 fn encode<const BANK: u32>(target: &RouteTarget) -> u32 {
     let (kind, value) = match target {
         RouteTarget::Group(group) => (abi::TARGET_GROUP, BANK * abi::BANK_ROWS + group.get()),
@@ -391,7 +397,7 @@ fn encode<const BANK: u32>(target: &RouteTarget) -> u32 {
     kind << 24 | value
 }
 
-/// What a leaf leads to, whichever the bank; `None` is no route.
+/// The target of a leaf of either bank; `None` is no route.
 pub(crate) fn decode(word: u32) -> Option<RouteTarget> {
     let value = word & 0xff_ffff;
     match word >> 24 {

@@ -1,7 +1,7 @@
-//! What a restarted daemon must know and the kernel cannot tell it: kept in a file beside the pins.
+//! The data that a restarted daemon needs and cannot read from the kernel, kept in a file beside the pins.
 //!
-//! Invariant: the file is replaced whole, and named by the pins it belongs to (salt and generation), so a file of other
-//! pins is never taken for theirs.
+//! Invariant: the file is replaced as a whole. It contains the identity of the pins it belongs to (salt and
+//! generation), so a file of other pins is never used.
 
 use crate::error::{Doing, Result};
 use lanyard_plane::{PlaneState, PortCounters};
@@ -18,18 +18,18 @@ const NAME: &str = "plane.json";
 /// The file's content.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Saved {
-    /// The pins' salt: which pins these are.
+    /// The salt of the pins, which identifies them.
     pub salt: u64,
-    /// The pins' generation with this state.
+    /// The generation of the pins that have this state.
     pub generation: u64,
     /// The state.
     pub state: PlaneState,
-    /// The states of ports in trees are not in `state`: the tables alone have them.
+    /// True if the states of ports in trees are not in `state` but only in the tables.
     #[serde(default)]
     pub trees_apart: bool,
-    /// What each port's counters showed when they were last cleared.
+    /// The values of each port's counters when they were last cleared.
     pub cleared: BTreeMap<PortId, Counts>,
-    /// Offloads to put back, by ifindex.
+    /// Offloads to restore, by ifindex.
     pub switched_off: BTreeMap<u32, Vec<String>>,
     /// Netdevs whose GRO was switched on; `false` if an administrator has switched it off since.
     #[serde(default)]
@@ -37,7 +37,7 @@ pub(crate) struct Saved {
     /// Netdevs whose VLAN tag parsing an administrator turned on after it was switched off for XDP.
     #[serde(default)]
     pub tags_kept: BTreeSet<u32>,
-    /// Netdevs whose clsact qdisc is ours.
+    /// Netdevs whose clsact qdisc the plane has created.
     pub made_qdisc: BTreeSet<u32>,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// The counters as they are.
+    /// Converts the counters.
     pub(crate) fn of(counters: &PortCounters) -> Self {
         Self {
             rx_bytes: counters.rx.bytes,
@@ -66,8 +66,8 @@ impl Counts {
             dropped: counters.dropped.to_vec(),
         }
     }
-    /// What has been counted since. Received frames are the sum of what became of them, here as everywhere, so a frame
-    /// that was on its way when the counters were cleared does not tear the two apart.
+    /// The counts since the counters were cleared. The number of received frames is computed as the sum of all
+    /// outcomes, as everywhere, so the two agree even if a frame was being processed when the counters were cleared.
     pub(crate) fn since(&self, now: &PortCounters) -> PortCounters {
         let mut since = now.clone();
         for (count, base) in since.dropped.iter_mut().zip(&self.dropped) {
@@ -87,7 +87,7 @@ impl Counts {
     }
 }
 
-/// Where the file is.
+/// The location of the file.
 #[derive(Debug, Clone)]
 pub(crate) struct StateFile {
     path: PathBuf,
@@ -98,11 +98,11 @@ impl StateFile {
     pub(crate) fn new(dir: &Path) -> Self {
         Self { path: dir.join(NAME) }
     }
-    /// Reads it; `None` when there is none or it cannot be understood.
+    /// Reads it; `None` when it does not exist or cannot be parsed.
     pub(crate) fn read(&self) -> Option<Saved> {
         serde_json::from_slice(&fs::read(&self.path).ok()?).ok()
     }
-    /// Writes it beside the old one; [`StateFile::commit`] puts it in its place.
+    /// Writes the new file beside the old one; [`StateFile::commit`] replaces the old one by it.
     pub(crate) fn prepare(&self, saved: &Saved) -> Result<()> {
         let doing = || format!("writing {}", self.path.display());
         let text = serde_json::to_vec(saved).doing(doing)?;
@@ -115,7 +115,7 @@ impl StateFile {
     pub(crate) fn commit(&self) -> Result<()> {
         fs::rename(self.next(), &self.path).doing(|| format!("writing {}", self.path.display()))
     }
-    /// Removes it; what is not there is no error.
+    /// Removes it. A missing file is no error.
     pub(crate) fn remove(&self) -> io::Result<()> {
         let _ = fs::remove_file(self.next());
         match fs::remove_file(&self.path) {

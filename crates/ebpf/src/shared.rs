@@ -1,9 +1,9 @@
-//! A table that the programs and this process share: a `BPF_F_MMAPABLE` array, mapped whole.
+//! A table that the programs and this process share: a `BPF_F_MMAPABLE` array, mapped as a whole.
 //!
-//! Read first: Documentation/bpf/map_array.rst of the kernel, on BPF_F_MMAPABLE. The programs read while we write, so
-//! every access is one atomic load or store of one aligned word.
+//! Read first: Documentation/bpf/map_array.rst of the kernel, on BPF_F_MMAPABLE. The programs read while this process
+//! writes, so every access is one atomic load or store of one aligned word.
 //!
-//! Invariant: `entries * stride` bytes behind `base` stay mapped for as long as the value lives.
+//! Invariant: `entries * stride` bytes from `base` on stay mapped for as long as the value lives.
 
 use std::fs::File;
 use std::io;
@@ -21,21 +21,21 @@ pub(crate) struct Shared<T> {
     row: PhantomData<T>,
 }
 
-// SAFETY: the mapping belongs to the process and not to a thread, and is reached by single atomic
-// words alone.
+// SAFETY: the mapping belongs to the process and not to a thread, and is accessed by single atomic words
+// only.
 unsafe impl<T> Send for Shared<T> {}
-// SAFETY: as above; whoever writes what is more than a word together with others agrees with them
-// on a lock.
+// SAFETY: as above; threads that write more than a word together use a lock.
 unsafe impl<T> Sync for Shared<T> {}
 
 impl<T: FromBytes + IntoBytes + Immutable> Shared<T> {
-    /// The kernel keeps array elements on 8-byte boundaries.
+    /// The kernel aligns array elements to 8 bytes.
     const STRIDE: usize = size_of::<T>().next_multiple_of(8);
 
     /// Maps the array behind `fd`, which has `entries` elements of `T`'s size.
     pub(crate) fn map(fd: BorrowedFd<'_>, entries: usize) -> io::Result<Self> {
         let len = Self::bytes(entries);
-        // SAFETY: a fresh shared mapping of a descriptor we hold; the kernel refuses a length the map does not have.
+        // SAFETY: a new shared mapping of an open descriptor; the kernel refuses a length that the map does not
+        // have.
         let base = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -54,7 +54,8 @@ impl<T: FromBytes + IntoBytes + Immutable> Shared<T> {
         }
     }
 
-    /// Maps the array behind `fd`, whose elements have `bytes` bytes together: a row each, or all rows in one.
+    /// Maps the array behind `fd`, whose elements have `bytes` bytes together: one row per element, or all
+    /// rows in one element.
     pub(crate) fn whole(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<Self> {
         Self::map(fd, (bytes / size_of::<T>()).max(1))
     }
@@ -90,14 +91,14 @@ impl<T: FromBytes + IntoBytes + Immutable> Shared<T> {
         unsafe { &*self.base.as_ptr().add(row * Self::STRIDE + offset).cast::<AtomicU8>() }
     }
 
-    /// All of it, as half words: for rows that consist of nothing else.
+    /// All words of the table, for rows that consist of `u32`s only.
     pub(crate) fn all(&self) -> &[AtomicU32] {
         // SAFETY: mapped by the type's invariant for as long as `self` lives, `entries` rows of STRIDE bytes, a multiple of
         // 8; the mapping begins at a page; sharing as in `u64`.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr().cast(), Self::STRIDE / 4 * self.entries) }
     }
 
-    /// A copy of a row; words that change meanwhile are old or new, each for itself.
+    /// Copies a row. A word that changes meanwhile is old or new, independently of the others.
     pub(crate) fn get(&self, row: usize) -> T {
         let mut words = vec![0_u64; Self::STRIDE / 8];
         for (at, word) in words.iter_mut().enumerate() {
@@ -106,7 +107,7 @@ impl<T: FromBytes + IntoBytes + Immutable> Shared<T> {
         let bytes = &words.as_bytes()[..size_of::<T>()];
         T::read_from_bytes(bytes).unwrap_or_else(|_| T::new_zeroed())
     }
-    /// Writes those words of a row that differ.
+    /// Writes the words of a row that differ.
     pub(crate) fn set(&self, row: usize, value: &T) {
         for (at, new) in words(value).enumerate() {
             let word = self.u64(row, at * 8);
@@ -117,7 +118,7 @@ impl<T: FromBytes + IntoBytes + Immutable> Shared<T> {
     }
 }
 
-/// The words of a value, its last one filled up with zeros.
+/// The words of a value; the last one is padded with zeros.
 fn words<T: IntoBytes + Immutable>(value: &T) -> impl Iterator<Item = u64> + '_ {
     value.as_bytes().chunks(8).map(|chunk| {
         let mut word = [0; 8];
@@ -129,7 +130,7 @@ fn words<T: IntoBytes + Immutable>(value: &T) -> impl Iterator<Item = u64> + '_ 
 impl<T> Drop for Shared<T> {
     fn drop(&mut self) {
         let len = (size_of::<T>().next_multiple_of(8) * self.entries).next_multiple_of(page_size());
-        // SAFETY: exactly what `map` mapped, and nothing refers to it any more.
+        // SAFETY: this is the mapping made by `map`, and no references to it are left.
         unsafe { libc::munmap(self.base.as_ptr().cast(), len) };
     }
 }
@@ -139,7 +140,8 @@ fn page_size() -> usize {
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
-/// Bytes of memory a map occupies, from its descriptor's fdinfo; 0 when the kernel does not say.
+/// The memory that a map occupies in bytes, from its descriptor's fdinfo; 0 when the kernel does not report
+/// it.
 pub(crate) fn map_bytes(fd: BorrowedFd<'_>) -> u64 {
     let read = || -> io::Result<String> {
         io::read_to_string(File::open(format!("/proc/self/fdinfo/{}", fd.as_raw_fd()))?)

@@ -1,6 +1,6 @@
-//! The maps, each with its type: opened from a loaded object or from pins, and read and written from here only.
+//! The maps with their types, opened from a loaded object or from pins. Only this module reads and writes them.
 //!
-//! Invariant: a [`Tables`] holds every map of [`NAMES`], with the sizes `bpf/abi.h` gives them.
+//! Invariant: a [`Tables`] holds every map of [`NAMES`], with the sizes defined in `bpf/abi.h`.
 
 use crate::abi::{
     self, AdjacencyRow, FDB_WAYS, FdbBucket, FdbCall, FdbTimes, Global, IfSlot, Line, Port, PortStats,
@@ -59,7 +59,7 @@ pub(crate) const NAMES: [&str; 38] = [
     META,
 ];
 
-/// Those that are a section of the object: all rows are one element (`ROWS` in `bpf/maps.h`).
+/// The maps that are a section of the object: all rows are one element (`ROWS` in `bpf/maps.h`).
 const SECTIONS: [&str; 12] = [
     "if_slots",
     "ports",
@@ -75,16 +75,16 @@ const SECTIONS: [&str; 12] = [
     "watchdog",
 ];
 
-/// The map of programs that others jump to.
+/// The map of programs to which others jump.
 pub(crate) const STEPS: &str = "steps";
 
 /// The map that holds the kernel's timers of the watchdogs. Programs alone can read it.
 pub(crate) const WATCHDOG_TIMER: &str = "watchdog_timer";
 
-/// The map this crate adds to the object's own: what the pins are. See [`Meta`].
+/// A map that this crate adds to those of the object. It describes the pins: see [`Meta`].
 pub(crate) const META: &str = "ly_meta";
 
-/// What the pins are: written when they are made, checked when they are found.
+/// A description of the pins, written when they are created and checked when they are found.
 #[derive(
     Debug,
     Clone,
@@ -103,19 +103,19 @@ pub(crate) struct Meta {
     pub abi: u32,
     /// Buckets of the FDB, a power of two.
     pub buckets: u32,
-    /// The FDB's hash salt.
+    /// The salt of the FDB's hash.
     pub salt: u64,
-    /// Fingerprint of the object the pinned programs came from.
+    /// The fingerprint of the object from which the pinned programs were loaded.
     pub object: u64,
-    /// The network namespace the ports are in: inode of its nsfs file.
+    /// The network namespace of the ports: the inode of its nsfs file.
     pub netns: u64,
-    /// Of the state the tables hold; the state file names the same.
+    /// The generation of the state in the tables. The state file contains the same number.
     pub generation: u64,
-    /// 1 while tables are being written: what they hold is then between two states.
+    /// 1 while tables are being written; their contents are then between two states.
     pub writing: u64,
-    /// The bank that the FIB's leaves point into: 0 or 1. While it changes there is more in this word: `routing::PUBLISHING`.
+    /// The bank to which the FIB's leaves refer: 0 or 1. During a change the word contains more: `routing::PUBLISHING`.
     pub bank: u64,
-    /// What the control plane's protocols noted last (`ProtocolPlane::mark`).
+    /// The last mark of the control plane's protocols (`ProtocolPlane::mark`).
     pub mark: u64,
 }
 
@@ -133,7 +133,7 @@ pub(crate) struct Tables {
     pub fdb_state: Shared<u64>,
     pub trap_groups: Shared<TrapGroupRow>,
     pub trap_reasons: Shared<u64>,
-    /// The clocks of the ports' shares, [`abi::trap_port`].
+    /// The clocks of the ports' shares of trap groups, [`abi::trap_port`].
     pub trap_ports: Shared<u64>,
     pub storm: Shared<Storm>,
     pub lost: Shared<u64>,
@@ -150,7 +150,7 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    /// Takes the maps, one for each of [`NAMES`] in that order.
+    /// Takes the maps, one for each of [`NAMES`], in that order.
     pub(crate) fn new(maps: Vec<MapHandle>) -> Result<Self> {
         for (name, map) in NAMES.iter().zip(&maps) {
             check_shape(name, map)?;
@@ -193,7 +193,7 @@ impl Tables {
         })
     }
 
-    /// The map of this name; every name here is one of [`NAMES`].
+    /// The map with this name, which must be one of [`NAMES`].
     pub(crate) fn map(&self, name: &str) -> &MapHandle {
         let at = NAMES.iter().position(|n| *n == name).unwrap_or(0);
         &self.maps[at]
@@ -202,16 +202,16 @@ impl Tables {
     pub(crate) fn maps(&self) -> impl Iterator<Item = (&'static str, &MapHandle)> {
         NAMES.into_iter().zip(&self.maps)
     }
-    /// Bytes of memory of these maps together.
+    /// The memory of these maps together, in bytes.
     pub(crate) fn bytes(&self, names: &[&str]) -> u64 {
         names.iter().map(|name| map_bytes(self.map(name).as_fd())).sum()
     }
-    /// FDB entries there is room for.
+    /// The capacity of the FDB in entries.
     pub(crate) const fn fdb_size(&self) -> u64 {
         self.buckets as u64 * FDB_WAYS as u64
     }
 
-    /// Where an ifindex belongs: its slot, or the hash when another ifindex has the slot.
+    /// Writes the port of an ifindex: to its slot, or to the hash when another ifindex has the slot.
     pub(crate) fn set_ifindex(&self, ifindex: u32, port: PortId) -> Result<()> {
         let row = (ifindex % abi::IFMAP) as usize;
         let slot = self.if_slots.get(row);
@@ -223,7 +223,7 @@ impl Tables {
             .update(ifindex.as_bytes(), u32::from(port.get()).as_bytes(), MapFlags::ANY)
             .doing(|| format!("entering interface {ifindex} into if_ports"))
     }
-    /// Forgets an ifindex; true for one that was known as `port`.
+    /// Removes an ifindex, if it belongs to `port`.
     pub(crate) fn clear_ifindex(&self, ifindex: u32, port: PortId) {
         let row = (ifindex % abi::IFMAP) as usize;
         if self.if_slots.get(row) == (IfSlot { ifindex, port: u32::from(port.get()) }) {
@@ -232,16 +232,16 @@ impl Tables {
         let map = self.map("if_ports");
         let held = map.lookup(ifindex.as_bytes(), MapFlags::ANY).ok().flatten();
         if held.as_deref() == Some(u32::from(port.get()).as_bytes()) {
-            // It was there a moment ago; whatever stands in the way of deleting it has deleted it.
+            // It existed a moment ago; if deleting it fails, it has been deleted meanwhile.
             let _ = map.delete(ifindex.as_bytes());
         }
     }
 
-    /// Sets the limit of a usage slot, leaving its count alone.
+    /// Sets the limit of a usage slot without changing its count.
     pub(crate) fn set_limit(&self, slot: usize, limit: Option<u32>) {
         self.usage.u32(slot, offset_of!(Usage, limit)).store(limit.unwrap_or(abi::UNLIMITED), Relaxed);
     }
-    /// Dynamic FDB entries, and the most there have been, and refusals.
+    /// The number of dynamic FDB entries, the highest number so far, and the refusals.
     pub(crate) fn usage_table(&self) -> Usage {
         self.usage.get(abi::USAGE_TABLE)
     }
@@ -266,7 +266,8 @@ impl Tables {
         sum
     }
 
-    /// The part of the FDB in use, as index masks: what it is, and what it was while entries still move over.
+    /// The part of the FDB in use, as index masks: the current one, and the previous one while entries are
+    /// still being moved.
     pub(crate) fn fdb_masks(&self) -> (u32, u32) {
         let all = self.buckets - 1;
         match self.fdb_state.u64(0, 0).load(Relaxed) {
@@ -274,7 +275,7 @@ impl Tables {
             word => ((word as u32).min(all), ((word >> 32) as u32).min(all)),
         }
     }
-    /// Starts a new FDB in its near part.
+    /// Makes a new FDB use its near part only.
     pub(crate) fn set_fdb_near(&self) {
         let near = (self.buckets - 1).min(abi::FDB_NEAR - 1);
         self.fdb_state.u64(0, 0).store(u64::from(near) << 32 | u64::from(near), Relaxed);
@@ -332,7 +333,7 @@ impl Tables {
             .update(&0_u32.to_ne_bytes(), journal.as_bytes(), MapFlags::ANY)
             .doing(|| "writing the journal".into())
     }
-    /// `journal_bytes[form]`, of which the first `len` mean something.
+    /// `journal_bytes[form]`, of which the first `len` bytes are valid.
     pub(crate) fn journal_bytes(&self, form: usize, len: usize) -> Result<Vec<u8>> {
         let key = u32::try_from(form).unwrap_or(0).to_ne_bytes();
         let found = self
@@ -345,7 +346,7 @@ impl Tables {
     }
 }
 
-/// Runs a syscall program over `call`, which it may change.
+/// Runs a syscall program with `call`, which it may change.
 pub(crate) fn run_call(program: impl AsFd, call: &mut FdbCall) -> io::Result<()> {
     let mut opts = libbpf_sys::bpf_test_run_opts {
         sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
@@ -353,7 +354,8 @@ pub(crate) fn run_call(program: impl AsFd, call: &mut FdbCall) -> io::Result<()>
         ctx_size_in: size_of::<FdbCall>() as u32,
         ..Default::default()
     };
-    // SAFETY: the context is a live FdbCall, the size the program takes; the kernel copies it in and back.
+    // SAFETY: the context is a live FdbCall, of the size that the program expects; the kernel copies it in
+    // and back.
     let answer = unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_fd().as_raw_fd(), &raw mut opts) };
     crate::error::check(answer).map(drop)
 }
@@ -364,11 +366,11 @@ fn read_batch<T: FromBytes + IntoBytes>(map: &MapHandle, first: u32, out: &mut [
     let (mut done, wanted) = (0, out.len());
     while done < wanted {
         let mut count = (wanted - done) as u32;
-        // An array's batch goes on behind the index it is given; none starts at 0.
+        // A batch begins after the index that it is given; to begin at 0, no index is given.
         let mut after = (first + done as u32).wrapping_sub(1);
         let mut reached = 0_u32;
         let from = if after == u32::MAX { std::ptr::null_mut() } else { (&raw mut after).cast() };
-        // SAFETY: `keys` and what is left of `out` have room for `count` elements of the map's sizes (`check_shape`).
+        // SAFETY: `keys` and the rest of `out` have room for `count` elements of the map's sizes (`check_shape`).
         let answer = unsafe {
             libbpf_sys::bpf_map_lookup_batch(
                 map.as_fd().as_raw_fd(),
@@ -380,7 +382,7 @@ fn read_batch<T: FromBytes + IntoBytes>(map: &MapHandle, first: u32, out: &mut [
                 std::ptr::null(),
             )
         };
-        // The last batch ends with ENOENT and what there was.
+        // The last batch ends with ENOENT and contains the remaining elements.
         if answer < 0 && answer != -libc::ENOENT || count == 0 {
             return Err(io::Error::from_raw_os_error(-answer));
         }
@@ -389,7 +391,7 @@ fn read_batch<T: FromBytes + IntoBytes>(map: &MapHandle, first: u32, out: &mut [
     Ok(())
 }
 
-/// One value for each processor; nothing when the map cannot be read.
+/// The values of all processors; empty when the map cannot be read.
 fn per_cpu<T: FromBytes>(map: &MapHandle, key: u32) -> Vec<T> {
     let values = map.lookup_percpu(&key.to_ne_bytes(), MapFlags::ANY).ok().flatten().unwrap_or_default();
     values.iter().filter_map(|value| T::read_from_bytes(value).ok()).collect()
@@ -403,7 +405,7 @@ fn one_u64s(stats: &PortStats) -> &[u64] {
     <[u64]>::ref_from_bytes(stats.as_bytes()).unwrap_or_default()
 }
 
-/// Sizes of element and table, so that a pin of another make is refused before it is mapped.
+/// Checks the sizes of element and table, so that a pin of another layout is refused before it is mapped.
 fn check_shape(name: &str, map: &MapHandle) -> Result<()> {
     let (value, entries) = match name {
         "if_slots" => (size_of::<IfSlot>(), abi::IFMAP as usize),

@@ -1,4 +1,4 @@
-//! Tests that look into the tables: every transition between states, every failing step, every interrupted write.
+//! Tests that read the tables: every transition between states, every failing step, every interrupted write.
 
 #![allow(clippy::panic)] // a test that panics has failed, and says why
 
@@ -34,7 +34,7 @@ fn private() -> Option<EbpfPlane> {
     }
 }
 
-/// The state of this seed, without what the kernel cannot do.
+/// The state of this seed, without features that the kernel lacks.
 fn state(seed: u64) -> PlaneState {
     let mut state = State::new(seed).plane;
     state.global.fdb_limit = state.global.fdb_limit.min(1000);
@@ -44,7 +44,7 @@ fn state(seed: u64) -> PlaneState {
     state
 }
 
-/// What the tables hold that follows from the state, row by row, rows of zeros left out.
+/// The rows of all tables that follow from the state, without rows of zeros.
 fn dump(plane: &EbpfPlane) -> Vec<(&'static str, usize, Vec<u8>)> {
     let tables = &plane.tables;
     let mut rows = Vec::new();
@@ -53,7 +53,7 @@ fn dump(plane: &EbpfPlane) -> Vec<(&'static str, usize, Vec<u8>)> {
             rows.push((table, at, bytes.to_vec()));
         }
     };
-    // `facts_s` is the present time.
+    // `facts_s` is the present time, so it is left out.
     row("global", 0, abi::Global { facts_s: 0, ..tables.global.get(0) }.as_bytes());
     for at in 0..abi::PORTS {
         row("ports", at, tables.ports.get(at).as_bytes());
@@ -93,7 +93,7 @@ fn dump(plane: &EbpfPlane) -> Vec<(&'static str, usize, Vec<u8>)> {
     rows
 }
 
-/// The first row that differs, and no more: a row is long.
+/// Reports only the first row that differs, because rows are long.
 #[track_caller]
 fn assert_same(got: &[(&'static str, usize, Vec<u8>)], want: &[(&'static str, usize, Vec<u8>)], what: &str) {
     let row = |rows: &[(&'static str, usize, Vec<u8>)], at: usize| {
@@ -241,7 +241,7 @@ fn a_slot_that_is_taken_has_a_way_round() {
     assert!(map.lookup(same.as_bytes(), MapFlags::ANY).expect("read").is_none());
 }
 
-/// Every structure and every constant of `bpf/abi.h` against `abi.rs`.
+/// Compares every structure and every constant of `bpf/abi.h` with `abi.rs`.
 #[test]
 fn the_header_and_its_mirror_agree() {
     let mut source = "#include <linux/types.h>\n#include <stddef.h>\n#include \"abi.h\"\n".to_owned();
@@ -272,10 +272,10 @@ fn the_header_and_its_mirror_agree() {
     assert!(compiler.wait().expect("an end").success(), "the assertion above says what differs");
 }
 
-/// Structures of `bpf/abi.h` that are single words here.
+/// Structures of `bpf/abi.h` that are single words in `abi.rs`.
 const WORDS: [&str; 2] = ["ly_fdb_state", "ly_lost"];
 
-/// Nothing of `bpf/abi.h` is left out of the comparison by oversight.
+/// No definition of `bpf/abi.h` is missing from the comparison.
 #[test]
 fn the_mirror_is_complete() {
     let header =
@@ -300,13 +300,13 @@ fn the_mirror_is_complete() {
     }
 }
 
-/// A step that fails on request.
+/// Steps that fail on request.
 impl EbpfPlane {
     pub(crate) fn chaos(&mut self, _: &Change) -> Result<(), PlaneError> {
         let Some(step) = &mut self.fail_at else { return Ok(()) };
         match *step {
             1 => {
-                // Undoing goes well.
+                // Undoing must succeed.
                 self.fail_at = None;
                 Err(PlaneError::Invalid("chaos".into()))
             }
@@ -366,7 +366,7 @@ fn other_programs_replace_the_pinned_ones_in_place() {
         let mut plane = EbpfPlane::open(options).expect("opened");
         plane.apply(&state).expect("applied");
         let salt = plane.tables.meta.get(0).salt;
-        // As another version would have left it.
+        // A plane as another version would have left it.
         plane.tables.meta.u64(0, offset_of!(Meta, object)).store(1, Relaxed);
         drop(plane);
         let plane = EbpfPlane::open(options).expect("adopted");
@@ -404,7 +404,7 @@ fn pins_of_another_layout_are_built_anew() {
     });
 }
 
-/// A kernel that refuses the programs of a new layout does not cost the plane that is forwarding.
+/// When a kernel refuses the programs of a new layout, the plane that is forwarding stays.
 #[test]
 fn pins_of_another_layout_stay_when_the_new_programs_do_not_load() {
     pinned(|options| {
@@ -430,13 +430,13 @@ fn pins_of_another_layout_stay_when_the_new_programs_do_not_load() {
     });
 }
 
-/// The VRFs before the crash go by one bank, those after it by the other: the next daemon writes over neither.
+/// The VRFs before the crash use one bank, those after it the other. The next daemon overwrites neither.
 #[test]
 fn a_daemon_that_dies_while_it_publishes() {
     const LAST: VrfId = VrfId::MAX;
     let first = VrfId::new(0).expect("the switch's own");
     let destination: std::net::IpAddr = "10.1.0.1".parse().expect("an address");
-    // One group with one adjacency, whose address says which daemon has written it.
+    // One group with one adjacency, whose address identifies the daemon that has written it.
     let write = |plane: &mut EbpfPlane, daemon: u8| {
         let (adjacency, group) = (AdjacencyId::new(1).expect("one"), GroupId::new(1).expect("one"));
         let mac = Some(MacAddr([2, 0, 0, 0, 0, daemon]));
@@ -453,7 +453,7 @@ fn a_daemon_that_dies_while_it_publishes() {
             plane.routing.change(&plane.tables, &change, |_| true).expect("taken");
         }
     };
-    // What a packet meets: the daemon that has written its next hop, or nothing.
+    // The daemon that has written the next hop which a packet finds, or nothing.
     let meets = |plane: &EbpfPlane, vrf| {
         let leaf = crate::fib::lookup_left(&plane.tables, vrf, destination);
         crate::routing::decode(leaf)?;
@@ -494,7 +494,7 @@ fn a_daemon_that_dies_while_it_writes() {
         let mut plane = EbpfPlane::open(options).expect("opened");
         plane.apply(&state).expect("applied");
         let right = dump(&plane);
-        // It had begun to write the next state, and the file of that state lies beside the old one.
+        // The daemon had begun to write the next state, and the file of that state is beside the old one.
         plane.prepare_save(&PlaneState::default()).expect("prepared");
         plane.tables.meta.u64(0, offset_of!(Meta, writing)).store(1, Relaxed);
         plane.tables.ports.set(1, &abi::Port::default());
@@ -505,7 +505,7 @@ fn a_daemon_that_dies_while_it_writes() {
         assert_same(&dump(&plane), &right, "put right");
         assert_eq!(plane.tables.meta.get(0).writing, 0);
         drop(plane);
-        // And once more, dead between the file and the generation.
+        // The same once more, with a crash between writing the file and writing the generation.
         let plane = EbpfPlane::open(options).expect("adopted");
         let generation = plane.tables.meta.get(0).generation;
         plane.tables.meta.u64(0, offset_of!(Meta, generation)).store(generation - 1, Relaxed);
@@ -518,11 +518,11 @@ fn a_daemon_that_dies_while_it_writes() {
     });
 }
 
-/// A table that takes another's place may be of another kind, larger or smaller; nothing stays behind, whatever a daemon that
-/// died left.
+/// A table may be replaced by one of another kind, larger or smaller. No table is left over, even if a daemon has died
+/// in between.
 #[test]
 fn tables_take_turns() {
-    /// So many /25s in a /24 each that they take a medium table, or so few.
+    /// Routes of two /25s in many /24s, which take a medium table, or in a few.
     fn routes(plane: &mut EbpfPlane, many: bool) {
         let to = Some(RouteTarget::Up(TrapReason::RoutePolicy));
         let net = |n: u32| Ipv4Net::new_assert(Ipv4Addr::from(0x0a01_0080 + (n << 8)), 25);
@@ -560,7 +560,8 @@ fn tables_take_turns() {
             let found = slots(&plane);
             assert_eq!(found.map(|slot| slot.is_some()), before);
             if orphan {
-                // As a daemon leaves it that dies between putting a larger table in place and taking the smaller away.
+                // The state that a daemon leaves which dies between putting a larger table in place and removing the
+                // smaller one.
                 let larger = Array::new(VRF.get().into(), abi::FIB_MEDIUM).expect("an array");
                 larger.put(&plane.tables).expect("put");
             }
@@ -590,7 +591,7 @@ fn tables_take_turns() {
     });
 }
 
-/// Does the port forward in the VLAN, by every table that says so?
+/// True if the port forwards in the VLAN, by every table that contains this information.
 fn forwards(plane: &EbpfPlane, n: u16, v: u16) -> bool {
     let row = plane.tables.port_vlans.get(n.into());
     let bits = row.bits[usize::from(v)] & (abi::PV_FORWARD | abi::PV_LEARN);
@@ -601,8 +602,8 @@ fn forwards(plane: &EbpfPlane, n: u16, v: u16) -> bool {
     flooded
 }
 
-/// Once protocols have their part, no state that is applied changes the states of ports in trees,
-/// whatever both threads do at the same time.
+/// Once protocols have their part, applying a state never changes the states of ports in trees, even while
+/// both threads work at the same time.
 #[test]
 fn the_states_of_trees_are_the_protocols_alone() {
     let Some(mut plane) = private() else { return };
@@ -631,11 +632,11 @@ fn the_states_of_trees_are_the_protocols_alone() {
     assert_eq!(all(&plane), [true, true, false, true], "as it was");
     part.set_trees(&TreeStates::default()).expect("set");
     assert_eq!(all(&plane), [true; 4]);
-    // A state from before does not bring back what has changed since.
+    // Applying a state from before does not undo later changes.
     state.ports.get_mut(&port(1)).expect("a port").isolated = true;
     plane.apply(&state).expect("applied");
     assert_eq!(all(&plane), [true; 4]);
-    // A port that is not there yet comes up as it is told.
+    // A port that does not exist yet gets its state when it is created.
     let held = |list: &[(usize, u16)]| TreeStates {
         stp: list.iter().map(|(tree, n)| ((trees[*tree], port(*n)), StpState::Discarding)).collect(),
         ..TreeStates::default()
@@ -644,7 +645,7 @@ fn the_states_of_trees_are_the_protocols_alone() {
     state.ports.insert(port(5), trunk(5, &[1, 2]));
     plane.apply(&state).expect("applied");
     assert_eq!([forwards(&plane, 5, 1), forwards(&plane, 5, 2)], [true, false]);
-    // Ports leave and join VLANs and VLANs change trees while states change.
+    // Ports join and leave VLANs, and VLANs change trees, while states change.
     let mut other = state.clone();
     other.ports.insert(port(70), trunk(70, &[2]));
     other.ports.remove(&port(5));
@@ -675,14 +676,14 @@ fn the_states_of_trees_are_the_protocols_alone() {
         [forwards(&plane, 1, 1), forwards(&plane, 1, 2), forwards(&plane, 70, 2)],
         [false, false, true]
     );
-    // A new daemon reads them back from the tables.
+    // A new daemon reads the states back from the tables.
     let mut found = other.clone();
     crate::recover::trees(&plane.tables, &mut found);
     assert_eq!(found.stp, held(&[(0, 1)]).stp, "VLANs of the first tree alone are left");
 }
 
-/// Until the watchdog expires all is as it was; then the watched port discards in its tree's VLANs and in no others, whatever is
-/// applied, until the control plane has taken note.
+/// Until the watchdog expires nothing changes. Then the watched port discards in its tree's VLANs and in no others,
+/// whatever state is applied, until the control plane has acknowledged the expiry.
 #[test]
 fn the_watchdog_blocks_watched_ports_and_no_others() {
     let Some(mut plane) = private() else { return };
@@ -719,7 +720,8 @@ fn the_watchdog_blocks_watched_ports_and_no_others() {
         plane.watchdog(Some(Duration::from_millis(5))).expect("set");
         wait(&plane);
         assert_eq!(all(&plane), blocked);
-        // What is applied before the expiry has been noted opens nothing, not even when nothing is watched any more.
+        // A state applied before the expiry has been acknowledged opens nothing, even if it watches no port any
+        // more.
         let mut next = state.clone();
         next.watched.clear();
         next.ports.get_mut(&port(1)).expect("a port").isolated = true;

@@ -1,9 +1,9 @@
-//! The watchdogs: starting them, and taking note of what they have done (`bpf/watchdog.h`). The watchdog of spanning tree blocks
-//! ports, that of leases sends frames for veth ports to TC instead of XDP.
+//! The watchdogs: starting them, and processing their expiry (`bpf/watchdog.h`). The watchdog of spanning tree blocks
+//! ports; that of leases makes frames for veth ports take TC instead of XDP.
 //!
-//! Invariant: from the moment the watchdog of spanning tree expires until the expiry has been taken note of, no
-//! state that is applied lets a watched port forward; after it, the states name the watched ports
-//! as discarding. [`crate::pairs`] holds the other half.
+//! Invariant: from the moment the watchdog of spanning tree expires until the expiry has been acknowledged, no applied
+//! state lets a watched port forward. Afterwards the states contain the watched ports as discarding. [`crate::pairs`]
+//! contains the other half.
 
 use crate::abi::{self, FdbCall, Port, Watchdog};
 use crate::error::{Result, system};
@@ -18,7 +18,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-/// Starts the timer of the watchdog `kind` (`enum ly_watchdog_kind`) anew, or stops it.
+/// Restarts the timer of the watchdog `kind` (`enum ly_watchdog_kind`), or stops it.
 pub(crate) fn set(program: impl AsFd, kind: u16, after: Option<Duration>) -> Result<()> {
     let doing = || {
         let name = if kind == abi::WATCHDOG_TREES { "spanning-tree" } else { "lease" };
@@ -37,7 +37,7 @@ pub(crate) fn set(program: impl AsFd, kind: u16, after: Option<Duration>) -> Res
 }
 
 impl EbpfPlane {
-    /// True once after the watchdog has expired: `state` then says what it has blocked.
+    /// Returns true once after the watchdog has expired; `state` then contains the blocked pairs.
     pub(crate) fn take_expired(&mut self) -> bool {
         if !self.pairs.expired() {
             return false;
@@ -48,9 +48,9 @@ impl EbpfPlane {
         true
     }
 
-    /// What `next` comes to when the states of ports in trees are not its own to set: they are
-    /// protocols', or an expiry of the watchdog has not been taken note of. `None` when it is taken
-    /// as it is.
+    /// The state that is applied for `next` when it may not set the states of ports in trees: either
+    /// protocols set these, or an expiry of the watchdog has not been acknowledged. `None` when `next` is
+    /// applied unchanged.
     pub(crate) fn with_own_trees(&self, next: &PlaneState) -> Option<PlaneState> {
         if self.pairs.lock().claimed() {
             let none = next.stp.is_empty() && next.watched.is_empty();
@@ -62,19 +62,19 @@ impl EbpfPlane {
             return None;
         }
         let mut blocked = next.clone();
-        // What was watched when the watchdog expired is blocked as well as what is to be watched now.
+        // The pairs watched when the watchdog expired are blocked, and so are those to be watched now.
         let ports = &next.ports;
         let pairs = self.state.watched.union(&next.watched).filter(|(_, port)| ports.contains_key(port));
         blocked.stp.extend(pairs.map(|pair| (*pair, StpState::Discarding)));
         Some(blocked)
     }
 
-    /// Blocks what has been opened while the watchdog expired, and notes it.
+    /// Blocks the pairs that were opened while the watchdog expired, and records them.
     pub(crate) fn block_again(&mut self) {
         if !self.pairs.expired() {
             return;
         }
-        // The end of the lock writes what is blocked.
+        // Releasing the lock writes the blocked pairs.
         let trees = self.pairs.lock().trees();
         if !self.pairs.lock().claimed() {
             self.state.stp = trees.stp;

@@ -1,6 +1,5 @@
-//! A [`Trace`] from the journal: the facts that the programs noted, completed from the tables and
-//! the state. The specification reports the same facts; `lanyard_pipeline::trace` puts them into
-//! words.
+//! Builds a [`Trace`] from the journal: the facts that the programs recorded, completed from the tables and
+//! the state. The specification reports the same facts; `lanyard_pipeline::trace` describes them in words.
 
 use crate::abi::{self, FdbValue, Journal};
 use crate::dry::DryRun;
@@ -20,13 +19,13 @@ use lanyard_wire::{Frame, HEADER_LEN, TAG_LEN, Tag, tunnelled_protocol};
 pub(crate) fn fdb_entry(key: u64, value: FdbValue, now_s: u32) -> Option<FdbEntry> {
     let (vlan, mac) = abi::split_key(key)?;
     let kind = abi::fdb_kind(value.kind)?;
-    // One that a frame has touched since `now_s` was asked for is no age old.
+    // An entry refreshed by a frame after `now_s` was read has age 0.
     let age = now_s.wrapping_sub(value.updated_s);
     let age_s = if kind == FdbKind::Dynamic && age < u32::MAX / 2 { age } else { 0 };
     Some(FdbEntry { vlan, mac, port: PortId::new(value.port), kind, age_s })
 }
 
-/// The journey that `journal` and `run` tell of `frame`.
+/// The trace of `frame` that `journal` and `run` describe.
 pub(crate) fn trace(
     tables: &Tables,
     routing: &Routing,
@@ -89,7 +88,7 @@ impl Teller<'_> {
                 .into_iter()
                 .collect(),
             Stage::VlanIngress => self.vlan_ingress().into_iter().collect(),
-            // A dry run takes no token, so it finds nothing to say.
+            // A dry run takes no token, so this stage has no facts.
             Stage::Storm => Vec::new(),
             Stage::Learn => self.learn().into_iter().collect(),
             Stage::Route => self.route(),
@@ -136,7 +135,7 @@ impl Teller<'_> {
             },
         }
     }
-    /// Why a frame for `dst` would go up, were the port up.
+    /// The reason why a frame for `dst` would be trapped if the port were up.
     fn would_trap(&self, dst: MacAddr) -> Option<TrapReason> {
         match dst.reserved() {
             Some(nibble) if self.state.global.reserved[usize::from(nibble)] == ReservedAction::Trap => {
@@ -152,13 +151,13 @@ impl Teller<'_> {
         }
     }
 
-    /// The protocol of a customer's control frame that the port carries.
+    /// The protocol of a customer's control frame, if the port carries it.
     fn enters_tunnel(&self) -> Option<TunnelledProtocol> {
         let port = self.ingress.filter(|port| port.enabled && port.is_tunnel())?;
         let (protocol, address) = tunnelled_protocol(self.frame.bytes(), false)?;
         (address == self.frame.dst() && port.tunnelled.carries(protocol)).then_some(protocol)
     }
-    /// Tunnel ports that do not carry what a frame for the address of the tunnel contains.
+    /// The tunnel ports that do not carry the protocol of a frame addressed to the tunnel.
     fn without_tunnel(&self) -> PortSet {
         if self.frame.dst() != MacAddr::TUNNEL && self.enters_tunnel().is_none() {
             return PortSet::EMPTY;
@@ -205,7 +204,7 @@ impl Teller<'_> {
             _ => Fact::SourceRefused { mac, on, limit: self.limit(vlan, known.is_some()) },
         })
     }
-    /// The limit that keeps a new address out, or one that is known elsewhere (`moving`).
+    /// The limit that prevents learning a new address, or moving a known one (`moving`).
     fn limit(&self, vlan: VlanId, moving: bool) -> &'static str {
         let full = |slot: usize| {
             let usage = self.tables.usage.get(slot);
@@ -266,7 +265,7 @@ impl Teller<'_> {
         let ethertype = bytes.get(at - 2..at)?;
         IpHeader::read(u16::from_be_bytes([ethertype[0], ethertype[1]]), bytes.get(at..)?, false).ok()
     }
-    /// The host's end that exceptions go to.
+    /// The host's side to which exceptions are sent.
     fn up_port(&self, rif: Option<&RifState>) -> Option<PortId> {
         match rif.map(|rif| rif.attachment) {
             Some(RifAttachment::Vlan { up, .. } | RifAttachment::Subinterface { up, .. }) => Some(up),
@@ -278,11 +277,11 @@ impl Teller<'_> {
             }
         }
     }
-    /// Where the frame is sent: what it came for, or the neighbour it was routed to.
+    /// The destination to which the frame is sent: its own, or that of the neighbour to which it was routed.
     fn destination(&self) -> MacAddr {
         if self.journal.rewritten != 0 { abi::mac_of(self.journal.next) } else { self.frame.dst() }
     }
-    /// The VLAN it leaves in.
+    /// The VLAN in which it leaves.
     fn leaves_in(&self) -> u16 {
         let routed = self.journal.rewritten != 0 || self.journal.straight != 0;
         if routed { self.journal.out_vlan } else { self.journal.vlan }
@@ -304,7 +303,7 @@ impl Teller<'_> {
         }
         Some(Fact::Flood { class: Flood::of(dst), ports: self.flood_set().len() })
     }
-    /// The ports a flood reaches for, from the live tables.
+    /// The ports of the flood set, from the live tables.
     fn flood_set(&self) -> PortSet {
         let sets = self.tables.vlan_ports.get(usize::from(self.leaves_in()));
         let global = self.tables.global.get(0);

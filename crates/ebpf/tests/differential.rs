@@ -1,8 +1,9 @@
-//! Two implementations, one pipeline: random states and frames through `lanyard_pipeline` and through the eBPF programs
-//! by BPF_PROG_TEST_RUN, at both hooks, at TC with the outermost tag in line and out of band. Verdict, reason, VLAN, egress ports, their order and every byte must agree; so
-//! must counters, the FDB, and what a trace says.
+//! Compares two implementations of one pipeline: random states and frames through `lanyard_pipeline` and, by
+//! BPF_PROG_TEST_RUN, through the eBPF programs: at both hooks, and at TC with the outermost tag in line and out of
+//! band. Verdict, reason, VLAN, egress ports, their order and every byte must agree; so must counters, the FDB, and
+//! traces.
 //!
-//! `LANYARD_DIFF_FRAMES` is how many frames (60,000 by default), `LANYARD_DIFF_SEED` the first state's seed.
+//! `LANYARD_DIFF_FRAMES` is the number of frames (60,000 by default), `LANYARD_DIFF_SEED` the first state's seed.
 
 #![allow(clippy::panic)] // a test that panics has failed, and says why
 
@@ -22,24 +23,24 @@ use lanyard_wire::Builder;
 use lanyard_wire::ip::IpHeader;
 use std::collections::BTreeMap;
 
-/// What XDP did itself.
+/// The counts of what XDP handled itself.
 #[derive(Default)]
 struct AtXdp {
     forwarded: u64,
     routed: u64,
 }
 
-/// A dry run that leaves every mark, of a frame with its tags in line.
+/// A dry run that makes all changes to the tables, of a frame with its tags in line.
 const MARKS: DryMode = DryMode { learn: true, count: true, police: true, gso_size: 0, out_of_band: false };
 
-/// Frames through one state.
+/// The number of frames through one state.
 const FRAMES_A_STATE: u64 = 250;
 
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.replace('_', "").parse().ok()).unwrap_or(default)
 }
 
-/// The plane, or `None` and the reason printed where this machine or process cannot have it.
+/// The plane, or `None` if this machine or process cannot have it; the reason is printed then.
 fn plane() -> Option<EbpfPlane> {
     let options = Options { fdb_capacity: 1_000_000, ..Options::new("differential") };
     match EbpfPlane::open_private(&options) {
@@ -67,7 +68,8 @@ fn both_planes_agree() {
     assert!(routed > 0 && forwarded > routed || frames < 10_000, "XDP did not do its part");
 }
 
-/// Seeds whose frames were once treated differently. The plane's salt, by which flows choose next hops, is another each time.
+/// Seeds whose frames were once treated differently. The plane's salt, by which flows choose next hops, differs in each
+/// run.
 #[test]
 fn what_once_differed() {
     for seed in [5_000_100; 4] {
@@ -76,7 +78,7 @@ fn what_once_differed() {
     }
 }
 
-/// Rates of storm control that frames reach: both planes let in the same ones.
+/// Storm-control rates that the frames reach: both planes admit the same frames.
 #[test]
 fn storm_control_agrees_at_the_rate() {
     let Some(mut plane) = plane() else { return };
@@ -114,12 +116,12 @@ fn storm_control_agrees_at_the_rate() {
 
 fn one_state(plane: &mut EbpfPlane, pipeline: &mut Pipeline, seed: u64, frames: u64, at_xdp: &mut AtXdp) {
     let mut state = State::new(seed);
-    // The kernel has no tags of 0x9100, and the plane refuses them.
+    // The kernel supports no tags of 0x9100, and the plane refuses them.
     for port in state.plane.ports.values_mut().filter(|port| port.tpid == Tpid::Stacked9100) {
         port.tpid = Tpid::Dot1q;
     }
-    // The kernel lets every buffer of segments through a port; the specification looks at their length. Only the router
-    // interfaces' MTUs are to matter where there are such buffers.
+    // The kernel lets every buffer of segments through a port, while the specification checks its length. In states
+    // with such buffers only the MTUs of router interfaces may therefore limit them.
     let segments = seed.is_multiple_of(4);
     if segments {
         state.plane.ports.values_mut().for_each(|port| port.mtu = 9000);
@@ -171,8 +173,8 @@ fn one_state(plane: &mut EbpfPlane, pipeline: &mut Pipeline, seed: u64, frames: 
     plane.poll_events(&mut |_| {});
 }
 
-/// Makes one buffer of segments of a packet, if it can be one: the bytes of payload of a segment, and the length of the longest
-/// frame.
+/// Makes a packet a buffer of segments if possible. Returns the bytes of payload per segment, and the length of the
+/// longest frame.
 fn gso(rng: &mut Rng, state: &State, port: PortId, bytes: &[u8]) -> Option<(u32, usize)> {
     let tpid = state.plane.ports.get(&port).and_then(|port| port.tpid.ethertype());
     let own = tpid.is_some_and(|tpid| bytes[12..14] == tpid.to_be_bytes());
@@ -191,7 +193,7 @@ fn gso(rng: &mut Rng, state: &State, port: PortId, bytes: &[u8]) -> Option<(u32,
     Some((gso_size as u32, data + gso_size))
 }
 
-/// Takes back the routes of the state before.
+/// Removes the routes of the previous state.
 fn forget(plane: &mut EbpfPlane, pipeline: &Pipeline) {
     let routes = &pipeline.tables().routes;
     for (vrf, tables) in routes.vrfs() {
@@ -202,7 +204,7 @@ fn forget(plane: &mut EbpfPlane, pipeline: &Pipeline) {
     }
 }
 
-/// The same changes to both; both take them, or both refuse.
+/// Makes the same changes to both. Both must accept them, or both refuse them.
 fn route(plane: &mut EbpfPlane, pipeline: &mut Pipeline, changes: &[RouteChange], seed: u64) {
     let refused: Vec<usize> = plane.route(changes).into_iter().map(|(at, _)| at).collect();
     let wanted = (0..changes.len()).filter(|at| pipeline.route(&changes[*at]).is_err()).collect::<Vec<_>>();
@@ -242,7 +244,7 @@ fn frames_agree(
 }
 
 fn traces_agree(plane: &mut EbpfPlane, pipeline: &Pipeline, port: PortId, bytes: &[u8], what: &str) {
-    // A plane traces what comes in at a port it has.
+    // A plane traces only frames at ports that exist.
     if plane.state().ports.contains_key(&port) && bytes.len() <= lanyard_plane::MAX_TRACE_FRAME {
         assert_eq!(plane.trace(port, bytes).as_ref(), Ok(&pipeline.trace(port, bytes)), "{what}: trace");
     }

@@ -1,4 +1,5 @@
-//! Ports follow their netdevs: what hosts and administrators change while the switch runs, in namespaces of each test's own.
+//! Ports follow their netdevs: changes that hosts and administrators make while the switch runs, in namespaces of each
+//! test's own.
 
 #![allow(clippy::panic)] // a test that panics has failed, and says why
 #![allow(unsafe_code)] // one program is loaded and attached by hand, as another tool would do it
@@ -50,7 +51,8 @@ fn tc_with(arguments: &[&str]) {
     assert!(output.status.success(), "tc {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Frames that the near end of a host's wire has sent: a frame handed to the far end is not among them.
+/// Frames that the near end of a host's wire has sent. A frame delivered directly to the far end is not
+/// counted there.
 fn sent(host: &Host) -> u64 {
     let near = Netdev::open().expect("netlink");
     near.link_by_index(host.port.ifindex).expect("the near end").stats.tx.frames
@@ -64,7 +66,7 @@ fn redirected(host: &Host) -> u64 {
     counts.filter_map(|line| line.rsplit(' ').next()?.trim().parse::<u64>().ok()).sum()
 }
 
-/// Two hosts that know each other, by the hook `hook`.
+/// Two hosts that have each other's addresses, with ports that use the hook `hook`.
 fn pair(hook: HookChoice) -> (Host, Host, Guarded, bool) {
     let (a, b) = (Host::new(1), Host::new(2));
     let mut guarded = Guarded::open(options());
@@ -100,7 +102,7 @@ fn xdp_is_used_while_the_far_end_runs_napi() {
         until(&mut guarded, 2, "takes frames from XDP");
         assert!(arrives(&at_a, &at_b, "by XDP", PATIENCE));
         assert_eq!(guarded.plane().port_hook(port(1)), Hook::Xdp);
-        // The host leaves the checksum of this datagram to a device: XDP must not be the one to forward it.
+        // The host leaves the checksum of this datagram to a device, so XDP must not forward it.
         let before = redirected(&a);
         assert!(arrives(&at_a, &at_b, "by TC", PATIENCE));
         assert_eq!(redirected(&a), before, "XDP has redirected a frame without a checksum");
@@ -116,7 +118,7 @@ fn xdp_is_used_while_the_far_end_runs_napi() {
     });
 }
 
-/// Hosts as `ip link` makes them, but for GRO: their checksums are left to a device.
+/// Hosts as `ip link` makes them, except for GRO: they leave checksums to a device.
 #[test]
 fn tcp_of_hosts_with_checksum_offload_passes_xdp() {
     in_switch(|| {
@@ -188,12 +190,13 @@ fn a_qdisc_or_an_egress_program_is_not_passed_by() {
     });
 }
 
-/// Attaches a program that lets every frame pass to the TCX egress of a netdev; it goes with what is returned.
+/// Attaches a program that passes every frame to the TCX egress of a netdev. It is detached when the returned
+/// value is dropped.
 fn egress_program(ifindex: u32) -> std::io::Result<OwnedFd> {
     tcx_program(ifindex, libbpf_sys::BPF_TCX_EGRESS, -1)
 }
 
-/// Attaches a program that answers `verdict` behind those that are there.
+/// Attaches a program that returns `verdict` after the existing ones.
 fn tcx_program(ifindex: u32, hook: u32, verdict: i32) -> std::io::Result<OwnedFd> {
     let insn = |code: u32, imm: i32| libbpf_sys::bpf_insn { code: code as u8, imm, ..Default::default() };
     let insns = [
@@ -207,7 +210,7 @@ fn tcx_program(ifindex: u32, hook: u32, verdict: i32) -> std::io::Result<OwnedFd
         // SAFETY: a new descriptor that nobody else owns.
         Ok(unsafe { OwnedFd::from_raw_fd(fd) })
     };
-    // SAFETY: terminated strings and as many instructions as it says.
+    // SAFETY: terminated strings and the stated number of instructions.
     let program = owned(unsafe {
         libbpf_sys::bpf_prog_load(
             libbpf_sys::BPF_PROG_TYPE_SCHED_CLS,
@@ -222,8 +225,8 @@ fn tcx_program(ifindex: u32, hook: u32, verdict: i32) -> std::io::Result<OwnedFd
     owned(unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), ifindex as i32, hook, std::ptr::null()) })
 }
 
-/// Stations behind a host's address are reached without the device where the host does not forward packets: where it does, it
-/// must not take their frames for its own.
+/// Frames to stations behind a host's address bypass the device if the host does not forward packets. A host that
+/// forwards must not take such frames for its own.
 #[test]
 fn unicast_for_any_station_goes_straight_to_hosts_that_do_not_forward() {
     in_switch(|| {
@@ -274,7 +277,7 @@ fn unicast_for_any_station_goes_straight_to_hosts_that_do_not_forward() {
             guarded.plane().poll_events(&mut |_| {});
         }
         assert_eq!(sent(&b), before, "it went through the device");
-        // Nobody confirms the address any more: its frames take the device, which looks at it.
+        // Without confirmation of the address, its frames take the device, which checks it.
         guarded.plane = None;
         b.run("ip", &["link", "set", "eth0", "address", "02:00:00:00:01:03"]);
         a.run("ip", &["neigh", "replace", "10.0.0.2", "lladdr", "02:00:00:00:01:03", "dev", "eth0"]);
@@ -291,7 +294,8 @@ fn unicast_for_any_station_goes_straight_to_hosts_that_do_not_forward() {
     });
 }
 
-/// What a routed port leaves to the kernel's stack passes the programs of others that are attached behind the plane's.
+/// Packets that a routed port leaves to the kernel's stack pass other tools' programs that are attached after the
+/// plane's.
 #[test]
 fn exceptions_pass_the_programs_behind() {
     const SHOT: i32 = 2;
@@ -319,7 +323,7 @@ fn exceptions_pass_the_programs_behind() {
     });
 }
 
-/// Before TCX: another tool's filter with the priority and handle that come first is left alone, and runs.
+/// Before TCX: another tool's filter with a priority and handle before the plane's is left alone, and runs.
 #[test]
 fn filters_of_others_stay() {
     in_switch(|| {
@@ -335,7 +339,7 @@ fn filters_of_others_stay() {
         guarded.plane().apply(&access_state(&[(&a, 10), (&b, 10)])).expect("applied");
         assert_eq!(filters(), before + 1);
         assert!(arrives(&a.socket(), &b.socket(), "through both", PATIENCE));
-        // One that is added while the switch runs keeps the queueing discipline, too.
+        // The queueing discipline also stays if a filter was added while the switch ran.
         let filter =
             ["filter", "add", "dev", "sw2", "ingress", "prio", "2", "handle", "1", "bpf", "bytecode"];
         tc_with(&[&filter[..], &["1,6 0 0 0,"]].concat());
@@ -388,7 +392,8 @@ fn gro_follows(options: Options) {
     });
 }
 
-/// Handles the plane's events until the state file says of a host's port what an administrator has made of its GRO.
+/// Handles the plane's events until the state file records that an administrator has switched GRO of a host's port
+/// on or off.
 fn until_remembered(guarded: &mut Guarded, host: &Host, on: bool) {
     let (path, began) = (guarded.options().state_dir.join("plane.json"), Instant::now());
     let wanted = format!("\"gro\":{{\"{}\":{on}}}", host.port.ifindex);
@@ -441,7 +446,7 @@ fn segments_of_a_host_without_tso_are_merged_and_held_against_the_mtu() {
         let frames = guarded.plane().port_counters(port(1)).rx.frames;
         let segments = (BYTES / 1448) as u64;
         assert!(frames < segments / 2, "{frames} buffers for {segments} segments");
-        // The segments are longer than the egress port's MTU, and the buffer they were merged to is no excuse.
+        // The segments are longer than the egress port's MTU, although they were merged to one buffer.
         Command::new("ip").args(["link", "set", &b.port.name, "mtu", "1000"]).status().expect("ip");
         state.ports.get_mut(&port(2)).expect("port 2").mtu = 1000;
         guarded.plane().apply(&state).expect("applied");

@@ -1,5 +1,5 @@
-//! The FDB by way of the plane: entries of every kind, filters, ageing, events, traps. No netdevs: frames come from dry
-//! runs that learn.
+//! The FDB through the interface of the plane: entries of every kind, filters, ageing, events, traps. There are no
+//! netdevs: the frames are those of dry runs that learn.
 
 #![allow(clippy::panic)] // a test that panics has failed, and says why
 
@@ -41,7 +41,8 @@ fn now_ns(ago_s: u64) -> u64 {
     (now.tv_sec() as u64 - ago_s) * 1_000_000_000 + now.tv_nsec() as u64
 }
 
-/// Whether frames of 400 s ago can be told of; says so if not.
+/// True if the machine has run for longer than 400 s, so that frames of that time can be dated; prints a note
+/// if not.
 fn has_a_past() -> bool {
     let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).expect("a clock");
     let past = now.tv_sec() > 400;
@@ -272,8 +273,8 @@ fn trapped_frames_go_up_with_their_tags() {
     assert_eq!(trapped, vec![want; 3], "the burst, and no more");
 }
 
-/// The word of an entry has its time modulo 251 s. Who is seen again after exactly that long is refreshed all the same, because
-/// a sweep in between has marked the entry as old.
+/// The word of an entry contains its time modulo 251 s. An address that is seen again after exactly that time is
+/// refreshed nevertheless, because a sweep in between has marked the entry as old.
 #[test]
 fn times_that_come_round() {
     if !has_a_past() {

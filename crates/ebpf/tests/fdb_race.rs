@@ -1,7 +1,8 @@
-//! The FDB under processors that work on the same entries at the same time: in user space, where `race/fdb.c` compiles the
-//! programs' own source with threads, and in the kernel, with real frames on two processors.
+//! The FDB while several processors change the same entries: in user space, where `race/fdb.c` compiles the programs'
+//! source with threads, and in the kernel, with real frames on two processors.
 //!
-//! `LANYARD_FDB_OPERATIONS` is the number of operations in user space (500,000 by default; 100,000,000 for a thorough run).
+//! `LANYARD_FDB_OPERATIONS` is the number of operations in user space (500,000 by default; 100,000,000 for a thorough
+//! run).
 
 #![allow(clippy::panic)] // a test that panics has failed, and says why
 
@@ -18,7 +19,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Threads that learn in user space: more than processors, so that a thread is also interrupted anywhere.
+/// The number of threads that learn in user space: more than processors, so that a thread is also interrupted
+/// at any point.
 const THREADS: &str = "4";
 
 #[test]
@@ -43,7 +45,8 @@ fn counts_equal_contents_in_user_space() {
     print!("{}", String::from_utf8_lossy(&run.stdout));
 }
 
-/// Stations that both hosts send from: few, so that the processors meet at them.
+/// The number of stations that both hosts send from: few, so that the processors often change the same
+/// entries.
 const STATIONS: u16 = 6;
 
 /// Sends frames of all stations out of eth0 from one processor until `done`.
@@ -59,7 +62,7 @@ fn send(cpu: usize, done: &AtomicBool) -> u64 {
         for n in 0..STATIONS {
             let station = MacAddr([2, 0, 0, 1, 0, ((sent * 7 + u64::from(n)) % u64::from(STATIONS)) as u8]);
             let frame = Builder::new(common::mac(99), station).ethertype(0x88b5).build();
-            // A full queue refuses a frame; the next one will do.
+            // A full queue refuses a frame; the loop sends another one.
             let _ = socket.send(&frame);
         }
         sent += u64::from(STATIONS);
@@ -100,7 +103,8 @@ fn counts_equal_contents_in_the_kernel() {
         assert_eq!(plane.fdb_dynamic(), stations.len() as u64, "the table's count");
         plane.fdb_flush(&FdbFilter::default());
         assert_eq!(plane.fdb_dynamic(), 0);
-        // A port's and the VLAN's counts show in what their limits let in.
+        // Wrong counts of a port or of the VLAN would show in the number of addresses that their limits
+        // admit.
         state.vlans.get_mut(&vlan(10)).expect("VLAN 10").fdb_limit = Some(2);
         state.ports.get_mut(&port(1)).expect("port 1").fdb_limit = Some(1);
         state.ports.get_mut(&port(2)).expect("port 2").fdb_limit = Some(1);

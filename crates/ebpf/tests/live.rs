@@ -1,9 +1,10 @@
-//! The two planes once more, with real frames: random states and frames through `lanyard_pipeline` and through ports that are veth
-//! pairs. What dry runs cannot have is here: frames whose bytes are in fragments, frames that a capture holds a clone of, tags
-//! that reception has taken out, XDP's redirect and its copies of floods, and its memo of a frame that comes again (some do).
+//! Compares the two planes with real frames: random states and frames through `lanyard_pipeline` and through ports that
+//! are veth pairs. This covers cases that dry runs cannot: frames whose bytes are in fragments, frames of which a
+//! capture holds a clone, tags that reception has removed, XDP's redirect and its copies of floods, and its memo of a
+//! repeated frame.
 //!
-//! What leaves every port, the ports' counters and the FDB must agree. `LANYARD_LIVE_STATES` is the number of states (4 by
-//! default), `LANYARD_LIVE_SEED` the first one's seed.
+//! The frames that leave every port, the ports' counters and the FDB must agree. `LANYARD_LIVE_STATES` is the number of
+//! states (4 by default), `LANYARD_LIVE_SEED` the first one's seed.
 
 #![allow(clippy::panic)] // a test that panics has failed, and says why
 
@@ -29,24 +30,25 @@ const FRAMES_A_STATE: u64 = 150;
 /// MTU of the veth pairs: more than any port's.
 const MTU: u32 = 2000;
 
-/// A veth pair: a port of the switch, and what the world sees of it.
+/// A veth pair: a port of the switch, and the sockets at its far end.
 struct Cable {
     near: Link,
     far: PacketSocket,
     fragments: Fragments,
-    /// A capture at the port. It has the kernel clone each frame that comes in, and does not see those that XDP sends on.
+    /// A capture at the port. It makes the kernel clone each received frame, and does not see the frames that XDP
+    /// forwards.
     capture: Option<PacketSocket>,
 }
 
-/// Sends frames whose bytes behind the Ethernet header are in fragments: a ring whose pages become the frame's (packet(7),
-/// PACKET_TX_RING).
+/// Sends frames whose bytes after the Ethernet header are in fragments: a ring whose pages become part of the frame
+/// (packet(7), PACKET_TX_RING).
 struct Fragments {
     socket: OwnedFd,
     ring: *mut u8,
 }
 
 const RING_BYTES: usize = 4096;
-/// Where a frame begins in its slot: behind `struct tpacket2_hdr`, which is aligned to 16 bytes.
+/// The offset of a frame in its slot: after `struct tpacket2_hdr`, which is aligned to 16 bytes.
 const FRAME_AT: usize = 32;
 
 #[allow(unsafe_code)]
@@ -58,7 +60,8 @@ impl Fragments {
             tp_frame_size: RING_BYTES as u32,
             tp_frame_nr: 1,
         };
-        // SAFETY: system calls with live arguments of the sizes given; what they return is checked before it is used.
+        // SAFETY: system calls with live arguments of the stated sizes; their results are checked before they are
+        // used.
         unsafe {
             let fd = libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0);
             if fd < 0 {
@@ -85,12 +88,13 @@ impl Fragments {
         }
     }
 
-    /// Sends one frame and waits until the slot is free again: its pages are the frame's until it has been received.
+    /// Sends one frame and waits until the slot is free again: its pages belong to the frame until it has been
+    /// received.
     fn send(&self, bytes: &[u8]) -> std::io::Result<()> {
         assert!(bytes.len() <= RING_BYTES - FRAME_AT);
         let header = self.ring.cast::<libc::tpacket2_hdr>();
-        // SAFETY: the ring is mapped while `self` lives and has room for the header and the frame, by the assertion; the kernel
-        // reads the slot only after tp_status says so.
+        // SAFETY: the ring is mapped while `self` lives and has room for the header and the frame, by the assertion;
+        // the kernel reads the slot only after tp_status permits it.
         unsafe {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.ring.add(FRAME_AT), bytes.len());
             (*header).tp_len = bytes.len() as u32;
@@ -103,7 +107,7 @@ impl Fragments {
         Ok(())
     }
 
-    /// True when the kernel has given the slot back.
+    /// True when the kernel has released the slot.
     fn is_free(&self) -> bool {
         // SAFETY: as in `send`.
         let status =
@@ -145,7 +149,7 @@ fn cables() -> BTreeMap<PortId, Cable> {
                 .change(&[up(link.ifindex)])
                 .into_iter()
                 .for_each(|done| done.expect("the far end comes up"));
-            // NAPI, or frames from XDP are not received.
+            // Without NAPI, frames from XDP are not received.
             netdev.set_features(&far, &[("rx-gro", true)]).expect("NAPI");
             let fragments = Fragments::open(link.ifindex).expect("a ring");
             (PacketSocket::open(link.ifindex).expect("a packet socket"), fragments)
@@ -163,7 +167,7 @@ fn cables() -> BTreeMap<PortId, Cable> {
 #[allow(unsafe_code)]
 unsafe impl Send for Fragments {}
 
-/// What has come out of the ports so far: port and bytes, in no order between ports.
+/// Collects the frames that have left the ports so far: port and bytes, in no order between ports.
 fn collect(cables: &BTreeMap<PortId, Cable>, into: &mut Vec<(PortId, Vec<u8>)>) {
     for (id, cable) in cables {
         while let Some(packet) = cable.far.receive().expect("received") {
@@ -174,7 +178,7 @@ fn collect(cables: &BTreeMap<PortId, Cable>, into: &mut Vec<(PortId, Vec<u8>)>) 
     }
 }
 
-/// Frames that a capture at the port has seen come in.
+/// The number of received frames that a capture at the port has seen.
 fn captured(cable: &Cable) -> Option<usize> {
     let capture = cable.capture.as_ref()?;
     let mut seen = 0;
@@ -184,7 +188,7 @@ fn captured(cable: &Cable) -> Option<usize> {
     Some(seen)
 }
 
-/// Frames that XDP has sent on, as far as captures can tell.
+/// Counts of frames that XDP has forwarded, as far as captures show it.
 #[derive(Default)]
 struct AtXdp {
     unicast: u64,
@@ -216,8 +220,8 @@ fn real_frames_leave_as_the_specification_says() {
 /// The VLAN that all ports of a flooding state are in.
 const FLOODED: u16 = 77;
 
-/// Puts all bridged ports into one VLAN, most of them with a tag, and everything else that sends floods to TC out of the way: what
-/// is left is XDP's.
+/// Puts all bridged ports into one VLAN, most of them with a tag, and removes everything that makes XDP leave floods to
+/// TC.
 fn make_flooding(state: &mut State, rng: &mut Rng) {
     let vlan = VlanId::new(FLOODED).expect("a VLAN");
     let only: VlanSet = [vlan].into_iter().collect();
@@ -240,7 +244,8 @@ fn make_flooding(state: &mut State, rng: &mut Rng) {
     }
 }
 
-/// A frame of a flooding state: from one of two stations of a port to everybody, a group or a station that nobody is.
+/// A frame of a flooding state: from one of two stations of a port to the broadcast address, a group or an unknown
+/// station.
 fn flooded_frame(rng: &mut Rng, state: &State) -> (PortId, Vec<u8>) {
     let ports: Vec<PortId> = state.plane.ports.keys().copied().collect();
     let port = ports[rng.below(ports.len() as u64) as usize];
@@ -320,7 +325,7 @@ fn one_state(
             cable.far.send(&bytes).map_err(|_| std::io::ErrorKind::Other.into())
         };
         if sent.is_err() {
-            continue; // longer than a packet socket sends
+            continue; // longer than a packet socket can send
         }
         let mut want = Output::default();
         pipeline.process(Timestamp::from_secs(1000), port, &bytes, &mut want);
@@ -360,7 +365,8 @@ fn one_state(
     Ok(())
 }
 
-/// Reception drops a frame that is shorter than a header, or than the tag that it takes out and an EtherType.
+/// True for a frame that reception drops: shorter than a header, or too short for the tag that reception
+/// removes and an EtherType.
 fn reception_refuses(bytes: &[u8]) -> bool {
     let tagged = matches!(bytes.get(12..14), Some([0x81, 0x00] | [0x88, 0xa8]));
     bytes.len() < if tagged { 20 } else { 14 }

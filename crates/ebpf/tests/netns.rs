@@ -1,4 +1,5 @@
-//! The plane between real hosts: each test makes its own namespaces, netdevs and pins, and leaves nothing.
+//! The plane between real hosts. Each test creates its own namespaces, netdevs and pins, and leaves nothing
+//! behind.
 
 #![allow(clippy::panic)] // a test that panics has failed, and says why
 
@@ -81,7 +82,7 @@ fn cleared_counters_stay_cleared() {
 fn a_port_that_leaves_is_left_as_it_was() {
     in_switch(|| {
         let (a, b) = (Host::new(1), Host::new(2));
-        // The near end has an address of its own, which nobody reaches while it is a port.
+        // The near end has an address of its own, which nobody can reach while the netdev is a port.
         let near =
             std::process::Command::new("ip").args(["addr", "add", "10.0.0.101/24", "dev", "sw1"]).status();
         assert!(near.expect("ip").success());
@@ -96,7 +97,7 @@ fn a_port_that_leaves_is_left_as_it_was() {
         assert!(arrives(&at_a, &at_near, "delivered", PATIENCE), "the hook is still there");
         assert_eq!(fdb(guarded.plane()), ["0200.0000.0002 10 2 dynamic"], "its entries went with it");
         assert_eq!(guarded.plane().port_hook(port(1)), Hook::None);
-        // And again, with everything.
+        // Once more with everything.
         guarded.plane().apply(&both).expect("back");
         assert!(arrives(&at_a, &at_b, "switched again", PATIENCE));
         let options = options_of(&guarded);
@@ -107,7 +108,7 @@ fn a_port_that_leaves_is_left_as_it_was() {
     });
 }
 
-/// Where a plane keeps its state file and its pins.
+/// The paths of a plane's state file and of its pins.
 fn options_of(guarded: &Guarded) -> (std::path::PathBuf, std::path::PathBuf) {
     let options = guarded.options();
     (options.state_dir.join("plane.json"), std::path::Path::new("/run/lanyard/bpf").join(&options.instance))
@@ -169,10 +170,11 @@ fn delivery_is_chosen_by_what_is_there() {
             assert!(arrives(&b.socket(), &a.socket(), "hello", PATIENCE), "{delivery:?}");
             let before = sent();
             assert!(arrives(&a.socket(), &b.socket(), "known", PATIENCE), "{delivery:?}");
-            // A frame handed to the far end never passes this end's transmit path, so its counter tells.
+            // A frame delivered directly to the far end does not pass the near end's transmit path, so its
+            // counter does not change.
             assert_eq!(sent() == before, delivery != Delivery::Device, "{delivery:?}");
         }
-        // A port whose other end is in this namespace has no peer to deliver to.
+        // A port whose far end is in the same namespace has no peer to deliver to.
         let netdev = Netdev::open().expect("netlink");
         let veth = lanyard_netdev::Veth { name: "here0", peer: "here1", ..Default::default() };
         netdev.create_veth(&veth).expect("a veth pair");
@@ -274,7 +276,7 @@ fn xdp_on_veth_ports() {
     });
 }
 
-/// Not a test of its own: what [`pins_outlive_ip_netns_exec`] runs inside `ip netns exec`.
+/// Not a test of its own: [`pins_outlive_ip_netns_exec`] runs it inside `ip netns exec`.
 #[test]
 fn child() {
     let Ok(instance) = std::env::var("LANYARD_TEST_CHILD") else { return };
@@ -327,7 +329,7 @@ fn pins_outlive_ip_netns_exec() {
             child(false).contains("found 1 ports, notes []"),
             "the second run did not adopt the first one's pins"
         );
-        // Here is another namespace: adopting would attach programs that belong elsewhere.
+        // This is another namespace: adopting would attach programs to the wrong netdevs.
         let options = lanyard_ebpf::Options {
             state_dir: std::env::temp_dir().join(&name),
             ..lanyard_ebpf::Options::new(&name)
@@ -339,7 +341,7 @@ fn pins_outlive_ip_netns_exec() {
     });
 }
 
-/// A named namespace that goes at the end.
+/// A named namespace that is deleted at the end.
 struct Named(String);
 
 impl Named {

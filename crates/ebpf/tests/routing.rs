@@ -1,5 +1,5 @@
-//! The plane routes between real hosts: in different VLANs, and at a routed port. The namespace's kernel does not forward, so
-//! what arrives has been routed by the plane.
+//! The plane routes between real hosts: in different VLANs, and at a routed port. The namespace's kernel does not
+//! forward, so every packet that arrives has been routed by the plane.
 
 #![allow(clippy::panic)] // a test that panics has failed, and says why
 
@@ -19,7 +19,7 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 
 const ROUTER: MacAddr = MacAddr([2, 0xaa, 0, 0, 0, 1]);
-/// The host's ends of the VLAN interfaces.
+/// The host's sides of the VLAN interfaces.
 const UP: [(u16, u16); 2] = [(10, 900), (20, 901)];
 
 fn rif(n: u16) -> RifId {
@@ -35,15 +35,15 @@ fn route(prefix: &str, target: Option<RouteTarget>) -> RouteChange {
     RouteChange::Route(VrfId::DEFAULT, prefix.parse::<IpNet>().expect(prefix), target)
 }
 
-/// Host 1 in VLAN 10, host 257 in VLAN 20, host 513 at a routed port: 10.0.0.1, 10.0.1.1, 10.0.2.1, which know the router by
-/// static entries; and interfaces 1, 2 and 3.
+/// Host 1 in VLAN 10, host 257 in VLAN 20, host 513 at a routed port: 10.0.0.1, 10.0.1.1, 10.0.2.1, with static
+/// neighbour entries for the router; and router interfaces 1, 2 and 3.
 struct World {
     hosts: [Host; 3],
     state: PlaneState,
 }
 
 impl World {
-    /// With a plane that has its routes, and a socket of each host's.
+    /// Creates the hosts, a plane with their routes, and a socket of each host.
     fn routed() -> (Self, Guarded, Vec<std::net::UdpSocket>) {
         let world = Self::new();
         let mut guarded = Guarded::open(options());
@@ -85,11 +85,11 @@ impl World {
         Self { hosts, state }
     }
 
-    /// Every host is a neighbour, adjacency and group of its place.
+    /// The routes: every host has an adjacency and a group, numbered by its position.
     fn routes(&self) -> Vec<RouteChange> {
         self.routes_of(32)
     }
-    /// By routes of this length.
+    /// The same with routes of this length.
     fn routes_of(&self, len: u8) -> Vec<RouteChange> {
         let mut changes = Vec::new();
         for (n, host) in (1..).zip(&self.hosts) {
@@ -133,14 +133,14 @@ fn hosts_of_different_networks_talk() {
         plane.adjacencies_used(&mut |id, age_s| used.push((id.get(), age_s < 5)));
         assert_eq!(used, [(1, true), (2, true), (3, true)]);
 
-        // Its last hop is the router: the kernel's end of VLAN 10 gets it.
+        // The router is the packet's last hop, so the kernel's side of VLAN 10 receives it.
         sockets[0].set_ttl(1).expect("a TTL");
         let (before, up) = (plane.port_counters(port(1)).trapped, plane.port_counters(port(900)).tx.frames);
         assert!(!arrives(&sockets[0], &sockets[1], "too far", SILENCE));
         assert!(plane.port_counters(port(1)).trapped > before);
         assert!(plane.port_counters(port(900)).tx.frames > up);
 
-        // The neighbour is gone, and nobody but the kernel knows better.
+        // The neighbour is gone; the packet is left to the kernel.
         sockets[0].set_ttl(64).expect("a TTL");
         let gone = Adjacency { rif: rif(2), mac: None };
         assert_eq!(plane.route(&[RouteChange::Adjacency(adjacency(2), Some(gone))]), []);
@@ -212,7 +212,8 @@ fn xdp_routes_what_it_is_sure_of() {
     });
 }
 
-/// The old daemon's routes hold until the new one has told all of its own, whatever numbers those have.
+/// The old daemon's routes are used until the new one has written all of its own, even if both use the same
+/// numbers for different things.
 #[test]
 fn a_restart_routes_on() {
     in_switch(|| {
@@ -230,7 +231,7 @@ fn a_restart_routes_on() {
         assert_eq!((found.target, found.buckets), (Some(RouteTarget::Group(group(2))), vec![adjacency(2)]));
         assert_eq!(plane.route_lookup(VrfId::DEFAULT, "10.9.9.9".parse().expect("one")).target, None);
 
-        // The same numbers for other things, and a route less.
+        // The same numbers for other adjacencies, and one route less.
         let [a, b] = [0, 1].map(|n| world.hosts[n].mac());
         assert_eq!(
             plane.route(&[
@@ -253,7 +254,7 @@ fn a_restart_routes_on() {
     });
 }
 
-/// A table takes another's place, whether /24s are divided in the one, in the other, or in both.
+/// A new table replaces the old one, with /24s divided in one of them, in the other, or in both.
 #[test]
 fn a_restart_with_routes_of_other_lengths() {
     in_switch(|| {
@@ -274,7 +275,7 @@ fn a_restart_with_routes_of_other_lengths() {
             assert_eq!(look("10.0.1.77") == to_1, old == 24, "round {round}");
             assert_eq!(look("10.0.3.1"), (None, vec![]), "round {round}");
 
-            // Host 2's route is told last, after the others are in use.
+            // Host 2's route is written last, after the others are in use.
             let mut routes = world.routes_of(new);
             let last = routes.pop().expect("a route");
             assert_eq!(plane.route(&routes), []);
@@ -292,7 +293,7 @@ fn a_restart_with_routes_of_other_lengths() {
     });
 }
 
-/// Tables grow while frames pass, say how full they are, and what is taken back is free again.
+/// Tables grow while frames pass, report their occupancy, and free the memory of removed routes.
 #[test]
 fn tables_grow_and_shrink() {
     in_switch(|| {
@@ -313,7 +314,7 @@ fn tables_grow_and_shrink() {
             assert!(arrives(&sockets[0], &sockets[1], "still there", PATIENCE));
         }
         assert_eq!((used(plane, "routes_ipv4"), used(plane, "routes_ipv6")), (3003, 3000));
-        // A node for each, and what the 768 buckets of the hash, and entries, take.
+        // A node for each route, the 768 buckets of the hash table, and entries.
         let lines = used(plane, "fib4_lines");
         assert!((3000 + 768..4300).contains(&lines), "{lines}");
         for address in ["10.20.7.129", "2001:db8:123:8000::5"] {
@@ -321,7 +322,7 @@ fn tables_grow_and_shrink() {
             assert_eq!(found.target, Some(RouteTarget::Group(group(2))), "{address}");
         }
         assert_eq!(plane.route(&to(None)), []);
-        // The buckets stay, and where one has gone on in another line, that, too.
+        // The buckets stay, including further lines of a bucket.
         for name in ["fib4_lines", "fib6_lines"] {
             let lines = used(plane, name);
             assert!(lines < 1024 * 5 / 4, "{name}: {lines}");
@@ -330,13 +331,13 @@ fn tables_grow_and_shrink() {
     });
 }
 
-/// Tables of the largest kind, whose look-ups the programs call a function for.
+/// Tables of the largest kind, for which the programs call a function per look-up.
 #[test]
 fn large_tables() {
     in_switch(|| {
         let (_world, mut guarded, sockets) = World::routed();
         let plane = guarded.plane();
-        // None of them where the hosts are.
+        // None of them contains a host's address.
         let nets = |n: u32| -> [IpNet; 2] {
             let four = Ipv4Net::new_assert(Ipv4Addr::from(0x2000_0080 + (n << 8)), 25);
             let six = 0x2002_u128 << 112 | u128::from(n) << 80 | 0x8000 << 64;

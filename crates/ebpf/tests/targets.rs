@@ -1,4 +1,4 @@
-//! Ports whose netdev goes while no daemon is there to take them out of the tables: what XDP does with frames for them.
+//! Ports whose netdev is deleted while no daemon removes them from the tables: the treatment of frames for them by XDP.
 
 #![allow(clippy::panic)] // a test that panics has failed, and says why
 
@@ -71,7 +71,7 @@ fn frames_for_a_deleted_netdev_reach_no_other_vlan() {
         let to_gone = |text: &str| at_trunk.send(&frame(mac(2), mac(1), 10, text)).expect("sent");
         to_gone("by TC, and learned");
         assert!(hears(&at_gone, "by TC, and learned", PATIENCE));
-        // What XDP sends on never reaches a capture at the port's TC hook.
+        // A capture at the port's TC hook does not see frames that XDP forwards.
         let captured = PacketSocket::open(trunk.port.ifindex).expect("a capture");
         to_gone("by XDP");
         assert!(hears(&at_gone, "by XDP", PATIENCE));

@@ -1,4 +1,5 @@
-//! A switch's namespace and hosts around it, for tests that need a kernel: all of it goes with the process.
+//! A switch's namespace with hosts around it, for tests that need a kernel. Everything is removed when the
+//! process ends.
 
 #![allow(clippy::panic)] // a test that panics has failed, and says why
 #![allow(dead_code)] // each test file uses its part
@@ -15,9 +16,9 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a test waits for something that is sure to come.
+/// The longest wait for something that must happen.
 pub const PATIENCE: Duration = Duration::from_secs(5);
-/// How long it waits for something that must not come.
+/// The wait for something that must not happen.
 pub const SILENCE: Duration = Duration::from_millis(200);
 
 pub fn port(n: u16) -> PortId {
@@ -34,7 +35,7 @@ pub fn mac(n: u16) -> MacAddr {
     MacAddr([2, 0, 0, 0, a, b])
 }
 
-/// Runs `test` in a namespace of its own, or says why it can't.
+/// Runs `test` in a namespace of its own, or prints the reason why it can't.
 pub fn in_switch(test: impl FnOnce() + Send) {
     if let Err(why) = lanyard_ebpf::available() {
         println!("skipped: {why}");
@@ -46,7 +47,7 @@ pub fn in_switch(test: impl FnOnce() + Send) {
     }
 }
 
-/// Options whose instance is this test's alone.
+/// Options with an instance name of this test's own.
 pub fn options() -> Options {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let name = format!("test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -57,7 +58,7 @@ pub fn options() -> Options {
     }
 }
 
-/// A plane that is detached, whatever becomes of the test.
+/// A plane that is detached even if the test fails.
 pub struct Guarded {
     options: Options,
     pub plane: Option<EbpfPlane>,
@@ -74,7 +75,7 @@ impl Guarded {
     pub fn plane(&mut self) -> &mut EbpfPlane {
         self.plane.as_mut().expect("it is open")
     }
-    /// What a daemon does that dies and is started again.
+    /// Acts like a daemon that dies and is started again.
     pub fn restart(&mut self) -> Result<(), PlaneError> {
         self.plane = None;
         self.plane = Some(EbpfPlane::open(&self.options)?);
@@ -153,8 +154,8 @@ impl Host {
         self.enter(|| Netdev::open().expect("netlink").set_features("eth0", &[(feature, on)]))
             .expect(feature);
     }
-    /// A socket of the host's. One that is closed may be held for a moment longer, by a process that another test has just
-    /// forked.
+    /// A UDP socket of the host. Opening it may fail for a moment after another one was closed, because a process that
+    /// another test has just forked still holds that one.
     pub fn socket(&self) -> UdpSocket {
         let (addr, began) = (self.addr(), Instant::now());
         self.enter(|| {
@@ -171,13 +172,13 @@ impl Host {
     }
 }
 
-/// Sends a datagram and says whether it arrived within `patience`.
+/// Sends a datagram and returns true if it arrives within `patience`.
 pub fn arrives(from: &UdpSocket, to: &UdpSocket, text: &str, patience: Duration) -> bool {
     let addr = to.local_addr().expect("an address");
     if from.send_to(text.as_bytes(), addr).is_err() {
         return false;
     }
-    // What waited for an address to be resolved may come first.
+    // Earlier datagrams may arrive first, which waited for an address to be resolved.
     let end = std::time::Instant::now() + patience;
     let mut bytes = [0; 2048];
     loop {
@@ -191,7 +192,7 @@ pub fn arrives(from: &UdpSocket, to: &UdpSocket, text: &str, patience: Duration)
     }
 }
 
-/// Access ports: (host, VLAN) pairs, the port's number that of its host.
+/// A state with access ports, from (host, VLAN) pairs; a port has the number of its host.
 pub fn access_state(hosts: &[(&Host, u16)]) -> PlaneState {
     let mut state = PlaneState::default();
     state.global.fdb_limit = 10_000;
@@ -204,7 +205,7 @@ pub fn access_state(hosts: &[(&Host, u16)]) -> PlaneState {
     state
 }
 
-/// Every port's received frames are accounted for.
+/// Asserts that every received frame of every port is counted with an outcome.
 pub fn assert_conserved(plane: &mut EbpfPlane) {
     for id in plane.state().ports.keys().copied().collect::<Vec<_>>() {
         let counters = plane.port_counters(id);
