@@ -1,4 +1,4 @@
-//! Messages and events about what planes and netdevs report: the FDB, links, routes, neighbours.
+//! Log messages and events about changes that planes and netdevs report: the FDB, links, routes, neighbours.
 //!
 //! Invariant: an event is created only while a session listens to its kind.
 
@@ -35,7 +35,7 @@ pub(crate) fn ports(ctx: &mut Context, old: &PlaneState, next: &PlaneState) {
         let before = old.ports.get(port).filter(|before| before.name == after.name);
         if before.map(|before| before.enabled) != Some(after.enabled) {
             let action = if before.is_some() { "change" } else { "add" };
-            // A port that is new and down is not worth a log message.
+            // A new port that is down gets no log message.
             link(ctx, action, after, before.is_some() || after.enabled);
         }
     }
@@ -144,7 +144,7 @@ mod tests {
         PortState { enabled, kind, ..PortState::new(&format!("ly{vlan}"), 2) }
     }
 
-    /// Messages and events of a change between two states.
+    /// The messages and events of a change between two states.
     #[test]
     fn ports_that_go_up_and_down() {
         let up = "UPDOWN: Interface eth1, changed state to up";
@@ -195,7 +195,7 @@ mod tests {
         }
     }
 
-    /// A port number that is used for another netdev is one port that goes and one that comes.
+    /// If a port number is used for another netdev, one port is removed and another one added.
     #[test]
     fn a_port_number_that_is_used_again() {
         let mut world = World::new();

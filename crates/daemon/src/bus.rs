@@ -1,7 +1,7 @@
 //! Distributes events and log messages to listeners: `monitor events` and `terminal monitor`.
 //!
-//! Invariant: a listener that does not read delays nothing and takes no memory beyond its queue.
-//! What it missed is counted, and the count is sent in the place of what is missing.
+//! Invariant: a listener that does not read delays nothing and takes no memory beyond its queue. Lines that
+//! it misses are counted, and the count is sent in their place.
 
 use crate::clock::wall_clock;
 use lanyard_cli::view::{Event, EventKind};
@@ -11,9 +11,9 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use tokio::sync::mpsc;
 
-/// Most events that wait for a listener.
+/// The most events that wait for a listener.
 pub const QUEUE: usize = 4096;
-/// Most listeners.
+/// The most listeners.
 pub const MAX_LISTENERS: usize = 64;
 
 /// Sends events to listeners.
@@ -29,7 +29,7 @@ struct Listener {
     lost: Rc<Cell<u64>>,
 }
 
-/// What a listener wants to receive.
+/// The messages that a listener receives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Topics {
     /// Events of these kinds, as JSON lines.

@@ -1,10 +1,12 @@
-//! `monitor capture`: every frame that a port receives and sends, in the pcapng format, to a file or to the client.
+//! `monitor capture`: writes every frame that a port receives and sends, in the pcapng format, to a file or to the
+//! client.
 //!
-//! Read packet(7) first. While a capture runs, the plane forwards the port at TC and through its device (`Plane::capture`), so
-//! that frames of both directions pass the packet socket whatever hook and delivery are otherwise.
+//! Read packet(7) first. While a capture runs, the plane forwards the port at TC and through its device
+//! (`Plane::capture`), so that frames of both directions pass the packet socket, whatever hook and delivery the port
+//! uses otherwise.
 //!
-//! Invariant: a capture has a thread of its own, and waits for its file or client there. What it cannot take in time is lost
-//! at its socket, and counted there; forwarding never waits.
+//! Invariant: a capture has a thread of its own, which waits for its file or client. Frames that it cannot process in
+//! time are lost at its socket, and counted there; forwarding never waits.
 
 use crate::core::Core;
 use lanyard_cli::outcome::Capture as Wanted;
@@ -166,7 +168,7 @@ mod tests {
         assert!(reason.starts_with("a packet socket at eth1: "), "{reason}");
     }
 
-    /// A capture that has ended tells the plane, which then forwards the port as before.
+    /// When a capture ends the plane is notified, and forwards the port as before.
     #[test]
     fn the_end_is_told_to_the_plane() {
         let (bench, core) = switch();

@@ -1,7 +1,7 @@
-//! What the plane does with routes, for `show`.
+//! The plane's routes and its answers for single addresses, for `show` commands.
 //!
-//! Invariant: the look-up of one address is the plane's own answer; a list shows what the plane was
-//! programmed with.
+//! Invariant: the look-up of one address returns the plane's own answer; a list shows the routes that were
+//! written to the plane.
 
 use crate::context::Context;
 use crate::routing::Following;
@@ -15,7 +15,7 @@ use lanyard_types::{AdjacencyId, TrapReason, VrfId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-/// What routes packets, in the form of the view.
+/// Converts a forwarder to the form of the view.
 pub(crate) fn routed_by(forwarder: Forwarder) -> view::Forwarder {
     let (routed_by, reason) = match forwarder {
         Forwarder::Nothing => ("none", None),
@@ -25,7 +25,7 @@ pub(crate) fn routed_by(forwarder: Forwarder) -> view::Forwarder {
     view::Forwarder { routed_by, reason }
 }
 
-/// Why there is nothing to show.
+/// The reason why there is nothing to show.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CefError {
     #[error("plane {0} does not route")]

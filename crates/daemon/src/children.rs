@@ -1,8 +1,10 @@
-//! Other programs that work for the switch: started, told of changes, watched, ended, and found again after a restart.
+//! Other programs that work for the switch (keepalived, radvd): they are started, get their configuration, are watched
+//! and ended, and are found again after a restart.
 //!
-//! Read `lanyard_switch::services` first: which run, and with which configuration, is decided there. pidfd_open(2).
-//! Invariants: a process is known by its id and the time it started, so no other is ever signalled; it lives in the
-//! namespace of its VRF; like the plane it goes on when the daemon ends, and only `detach` and the configuration end it.
+//! Read `lanyard_switch::services` first, which decides which programs run, and with which configuration;
+//! pidfd_open(2). Invariants: a process is identified by its id and its start time, so no other process is ever
+//! signalled. It runs in the namespace of its VRF. Like the plane it continues when the daemon ends; only `detach` and
+//! the configuration end it.
 
 use crate::context::{Context, Module};
 use crate::files;
@@ -48,7 +50,7 @@ pub(crate) struct Children {
     adopted: bool,
 }
 
-/// Why a program was not started.
+/// The reason why a program was not started.
 #[derive(Debug, thiserror::Error)]
 enum StartError {
     #[error("{}: {cause}", path.display())]
@@ -92,7 +94,7 @@ struct Identity {
     started: u64,
 }
 
-/// What is saved for a restart of the daemon.
+/// The data that is saved for a restart of the daemon.
 #[derive(Debug, Serialize, Deserialize)]
 struct Note {
     program: String,
@@ -150,7 +152,7 @@ fn has_ended(pidfd: &OwnedFd, wait_ms: u16) -> bool {
 }
 
 impl Module for Children {
-    /// The descriptor is readable: programs may have ended.
+    /// The descriptor is readable, because programs may have ended.
     type Event<'a> = ();
     fn configure(&mut self, ctx: &mut Context) {
         self.adopt(ctx);
@@ -296,7 +298,7 @@ impl Children {
                 command.arg("-r").arg(child_file(&ctx.paths, key, "vrrp.pid"));
             }
         }
-        // A process group of its own keeps the terminal's signals away from it.
+        // In a process group of its own it receives no signals of the terminal.
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let spawned = within(&*ctx.kernel, vrf.as_deref(), || command.spawn())?;
         let child = spawned.map_err(|cause| wrong(program, cause))?;

@@ -6,7 +6,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-/// Longest reply line taken, in bytes.
+/// The longest reply line that is read, in bytes.
 const MAX_REPLY: u64 = 16 << 20;
 
 /// A piece of a reply.
@@ -16,7 +16,7 @@ pub enum Piece<'a> {
     Bytes(&'a [u8]),
     /// Output.
     Output(&'a str),
-    /// Why the line was refused.
+    /// The reason why the line was refused.
     Refusal(&'a str),
 }
 
@@ -109,7 +109,7 @@ impl Client {
     ) -> Result<Done, String> {
         self.ask(&Request::Brctl { words: words.to_vec() }, output)
     }
-    /// Takes the plane down and ends the daemon.
+    /// Removes the plane and ends the daemon.
     ///
     /// # Errors
     /// When the connection breaks, or `output` fails.
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
     use std::os::unix::net::UnixListener;
 
-    /// A client of a daemon that answers every request with these bytes and then closes.
+    /// A client of a daemon that answers every request with these bytes and then closes the connection.
     fn answered(bytes: Vec<u8>) -> (Client, std::thread::JoinHandle<String>) {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("socket");
@@ -218,7 +218,7 @@ mod tests {
         list.iter().flat_map(|reply| line(reply).into_bytes()).collect()
     }
 
-    /// What `exec` gives for an answer: the pieces of output, and the result.
+    /// The result of `exec` for an answer: the pieces of output, and the final result.
     fn exec(bytes: Vec<u8>) -> (Vec<String>, Result<Done, String>) {
         let (mut client, daemon) = answered(bytes);
         let mut pieces = Vec::new();
@@ -266,7 +266,7 @@ mod tests {
         }
     }
 
-    /// A daemon that sends a line without end is read no further than the limit.
+    /// If a daemon sends a line without end, the client reads no further than the limit.
     #[test]
     fn a_reply_without_end() {
         let (client, daemon) = UnixStream::pair().expect("a pair");

@@ -46,7 +46,7 @@ impl Clock {
     pub fn instant(&self, at_ms: u64) -> Instant {
         self.start + std::time::Duration::from_millis(at_ms)
     }
-    /// The machine's uptime in milliseconds: the time base of what outlives this daemon.
+    /// The machine's uptime in milliseconds: the time base of data that outlives this daemon.
     #[must_use]
     pub fn boot_ms(&self) -> u64 {
         self.boot_ms + self.now_ms()

@@ -1,8 +1,8 @@
-//! Changes of the running configuration and of the plane's state, carried out over kernel, plane and modules in this order:
-//! netdevs, plane, stale addresses, netdevs let go, modules.
+//! Changes of the running configuration and of the plane's state. They are carried out in kernel, plane and modules in
+//! this order: netdevs, plane, stale addresses, released netdevs, modules.
 //!
-//! Read `lanyard_switch` first: what is to be done is decided there. Invariant: [`Core::take`] leaves the switch at the new
-//! configuration, or, when any step fails, where it was.
+//! Read `lanyard_switch` first, which decides what has to be done. Invariant: [`Core::take`] leaves the switch with the
+//! new configuration or, when any step fails, with the old one.
 
 use crate::announce;
 use crate::context::{Context, Module};
@@ -26,7 +26,7 @@ use lanyard_switch::compile::{made_interfaces, pipeline_end_of};
 use lanyard_switch::links::{self, Actions, TransactError};
 use lanyard_switch::{Action, Plan, Record, flush};
 
-/// Why a configuration was not taken.
+/// The reason why a configuration was not taken.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CommitError {
     #[error("the switch is being taken down")]
@@ -68,14 +68,14 @@ impl CommitError {
     }
 }
 
-/// What could not be undone when the switch was taken down.
+/// The actions that could not be undone when the switch was taken down.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", failures.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
 pub(crate) struct DetachError {
     failures: Vec<DetachFailure>,
 }
 
-/// Something that could not be undone.
+/// An action that could not be undone.
 #[derive(Debug, thiserror::Error)]
 enum DetachFailure {
     #[error(transparent)]
@@ -124,7 +124,7 @@ impl Core {
     /// Makes `next` the running configuration, completely or not at all.
     ///
     /// # Errors
-    /// Why not, naming what was wrong.
+    /// The reason, which names the part of the configuration at fault.
     pub(crate) fn take(&mut self, next: Config) -> Result<(), CommitError> {
         if self.detached {
             return Err(CommitError::Detached);
@@ -202,8 +202,9 @@ impl Core {
         CommitError::Plane(cause)
     }
 
-    /// Writes down the configuration that a later start uses when it finds the plane but no startup-config. While a commit
-    /// awaits confirmation this is the configuration of before it: a restart must not make an unconfirmed commit final.
+    /// Saves the configuration that a later start uses when it finds the plane but no startup-config. While a commit
+    /// awaits confirmation this is the configuration from before it, because a restart must not make an unconfirmed
+    /// commit final.
     pub(crate) fn keep_running_config(&mut self) {
         let config = self.confirmation.before().unwrap_or(self.ctx.switch.config());
         let (path, text) = (self.ctx.paths.running_config(), lanyard_cli::text::render(config));
@@ -275,10 +276,10 @@ impl Core {
         }
     }
 
-    /// Gives the plane the state that configuration and facts mean now. Used for changes that
-    /// cannot be refused: a port that the plane does not take is left out, and the reason is kept.
+    /// Gives the plane the state that follows from configuration and facts. Used for changes that cannot be
+    /// refused: a port that the plane refuses is left out, and the reason is stored.
     pub(crate) fn settle(&mut self) {
-        // First: a port that gets a link is held in its trees before the plane enables it.
+        // Do this first: a port that gets a link must be blocked in its trees before the plane enables it.
         spanning::links(&mut self.ctx);
         let next = self.ctx.switch.state();
         if next != *self.ctx.plane.state() {
@@ -296,8 +297,7 @@ impl Core {
         self.follow_up();
     }
 
-    /// Takes the reports of the protocols and does what they ask for; returns whether there were
-    /// any.
+    /// Handles the protocols' reports; returns true if there were any.
     pub(crate) fn protocol_reports(&mut self) -> bool {
         let reports = self.ctx.protocols.reports();
         let any = !reports.is_empty();
@@ -338,7 +338,7 @@ impl Core {
         }
     }
 
-    /// Does what follows any change and may be delayed: carriers of VLAN interfaces, kernel routes,
+    /// Does the work that follows any change and may be delayed: carriers of VLAN interfaces, kernel routes,
     /// services.
     fn follow_up(&mut self) {
         let carriers = self.ctx.switch.carriers();
@@ -469,7 +469,7 @@ fn flush_stale(ctx: &mut Context, old: &PlaneState, next: &PlaneState) {
 }
 
 #[cfg(test)]
-#[allow(clippy::panic)] // a test that is written wrong
+#[allow(clippy::panic)] // a mistake in a test
 #[path = "commit_fault_tests.rs"]
 mod fault_tests;
 #[cfg(test)]

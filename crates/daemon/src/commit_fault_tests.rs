@@ -1,5 +1,6 @@
-//! Commit and undo with a fault at each step: record, netdevs, plane, static routes, releases, and the undoing of each. What a
-//! fault leaves is on record, in the log, and settled at the next event, by a restart or by `detach`.
+//! Commit and undo with a fault at each step: record, netdevs, plane, static routes, releases, and the undoing of each.
+//! The effects of a fault are in the record and in the log, and are removed at the next event, by a restart or by
+//! `detach`.
 
 use super::tests::{AFTER, BEFORE, kernel_picture, picture, running};
 use super::*;
@@ -14,7 +15,7 @@ const WIDE: &str = "vlan 10\nvlan 20\nvrf definition red\nip routing\nipv6 unica
     ip address 10.9.0.1 255.255.255.0\ninterface eth3\n no switchport\n ip address 10.3.0.1 255.255.255.0\n \
     no ip redirects\ninterface vlan 10\n ip address 10.0.0.1 255.255.255.0";
 
-/// Any event: what a fault has left is settled after it.
+/// Delivers an event, after which the switch removes the effects of a fault.
 fn event(bench: &Bench, core: &mut Core) {
     let change = bench.kernel.change("eth3", |_| {});
     core.netdev_events(vec![change]);
@@ -24,8 +25,8 @@ fn has(core: &Core, mnemonic: &str) -> bool {
     messages(&core.ctx).iter().any(|text| text.starts_with(&format!("{mnemonic}: ")))
 }
 
-/// Lets action `first` of the change to [`WIDE`] fail, and each of the actions after it in turn, which undo the change. Hands
-/// every outcome to `settle`, and returns their number.
+/// Lets action `first` of the change to [`WIDE`] fail, and also each of the following actions in turn, which undo the
+/// change. Passes every outcome to `settle`, and returns their number.
 fn faulty_undoing(first: usize, settle: &mut dyn FnMut(&Bench, Core, &str)) -> usize {
     for second in 1.. {
         let (bench, mut core) = running(BEFORE);
@@ -102,7 +103,7 @@ fn what_cannot_be_undone_is_said() {
     assert!(error.to_string().contains("; and undoing an earlier step failed: the fault"), "{error}");
     assert!(has(&core, "UNWIND"), "{:?}", messages(&core.ctx));
     assert!(core.ctx.switch.has_leftovers());
-    // While it keeps failing it is tried at so many events, and no more.
+    // While it keeps failing it is tried at a limited number of events.
     for _ in 0..20 {
         bench.kernel.state().fail_at = Some(1);
         event(&bench, &mut core);
@@ -162,7 +163,7 @@ fn the_plane_refuses_and_the_undoing_fails_at_each_step() {
     }
 }
 
-/// The plane refuses a call and every later one: also the one that gives it its state back.
+/// The plane refuses one call and every later one, also the one that restores its state.
 #[test]
 fn the_plane_refuses_to_go_back() {
     let mut refused = 0;
@@ -198,7 +199,7 @@ fn nothing_is_changed_that_cannot_be_recorded() {
     let error = core.take(config(AFTER)).expect_err("refused");
     assert!(matches!(error, CommitError::Record(_)), "{error:?}");
     assert!(error.to_string().starts_with("/nonexistent/record.json: No such file"), "{error}");
-    // A netdev that appears is not taken over either.
+    // A netdev that appears is not set up either.
     bench.kernel.state().links.remove(&(None, "eth1".into()));
     core.netdev_events(vec![Event::LinkGone { ifindex: 1, name: "eth1".into() }]);
     bench.kernel.add("eth1");
@@ -211,7 +212,7 @@ fn nothing_is_changed_that_cannot_be_recorded() {
     core.take(config(AFTER)).expect("taken, once it can be recorded");
 }
 
-/// The disk fills up after the record of what is coming has been written.
+/// The disk fills up after the record of the coming change has been written.
 #[test]
 fn files_that_cannot_be_written_are_written_at_the_next_event() {
     let (want, kept) = {
@@ -254,7 +255,7 @@ fn a_socket_for_fpm_that_cannot_be_opened() {
     assert_eq!(core.fpm.address(), None);
     core.take(config(&text)).expect("taken");
     assert!(TcpStream::connect(address).is_ok());
-    // The running server stays when a change is refused that moves it.
+    // The running server stays if a change that moves it is refused.
     let moved = text.replace(&format!("port {}", address.port()), "port 1").replace("20", "30");
     bench.kernel.state().fail_at = Some(1);
     core.take(config(&moved)).expect_err("refused");
@@ -263,7 +264,7 @@ fn a_socket_for_fpm_that_cannot_be_opened() {
 
 const ROUTED: &str = "interface eth3\n no switchport\n ip address 10.3.0.1 255.255.255.0\n\
     ip route 10.20.0.0 255.255.0.0 10.3.0.2\nip route 10.21.0.0 255.255.0.0 10.3.0.2";
-/// Another address, so that the kernel loses the routes on the way.
+/// The address differs, so the kernel removes the routes during the change.
 const REROUTED: &str = "interface eth3\n no switchport\n ip address 10.4.0.1 255.255.255.0\n\
     ip route 10.21.0.0 255.255.0.0 10.4.0.2\nip route 10.22.0.0 255.255.0.0 10.4.0.2\n\
     ip route 10.23.0.0 255.255.0.0 10.4.0.2";
@@ -297,7 +298,7 @@ fn the_kernel_refuses_each_static_route() {
         assert!(error.to_string().starts_with(&want), "{error}");
         bench.kernel.state().refused_routes.clear();
         if picture(&bench, &core) != before {
-            // Only a route that the kernel refused on the way back, too.
+            // Expected only for a route that the kernel refused again when the change was undone.
             assert!(has(&core, "STATIC"), "{prefix}: {:?}", messages(&core.ctx));
             event(&bench, &mut core);
         }
@@ -320,7 +321,7 @@ fn a_static_route_that_is_not_restored_is_said_and_tried_again() {
     assert_eq!(picture(&bench, &core), before);
 }
 
-/// As before, but the addresses stay: the route is refused while the routes are put back, before the netdevs are.
+/// As before, but the addresses stay: the route is refused while routes are restored, before the netdevs are.
 #[test]
 fn a_static_route_that_is_not_put_back_is_said() {
     let (bench, mut core) = routed();
@@ -361,7 +362,7 @@ fn static_routes_wait_for_the_record() {
     bench.kernel.state().routes.clear();
     core.layer3.handle(&mut core.ctx, layer3::Event::Flushed);
     let run = std::mem::replace(&mut core.ctx.paths.run, "/nonexistent".into());
-    // What the record has already is installed again without it.
+    // A route that is in the record already is installed again without writing it.
     core.configure_services();
     assert_eq!(bench.kernel.state().routes[&None].len(), 2);
     let more = format!("{ROUTED}\nip route 10.25.0.0 255.255.0.0 10.3.0.2");

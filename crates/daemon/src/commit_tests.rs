@@ -13,7 +13,7 @@ pub(super) const AFTER: &str = "vlan 10\nvlan 20\nip routing\ninterface eth1\n s
     interface eth2\n switchport\n switchport mode trunk\ninterface eth3\n no switchport\n ip address 10.3.0.1 255.255.255.0\n\
     interface vlan 10\n ip address 10.0.0.1 255.255.255.0\ninterface vlan 20\n ip address 10.2.0.1 255.255.255.0";
 
-/// Everything that must be as before after a refused change.
+/// Everything that must be unchanged after a refused change.
 #[derive(Debug, PartialEq)]
 pub(super) struct Picture {
     kernel: KernelPicture,
@@ -22,7 +22,7 @@ pub(super) struct Picture {
     record: Option<Record>,
 }
 
-/// What the kernel has.
+/// The kernel's part of it.
 #[derive(Debug, PartialEq)]
 pub(super) struct KernelPicture {
     links: BTreeMap<(Option<String>, String), Link>,
@@ -149,7 +149,7 @@ fn links_that_flap_disable_and_enable_their_port() {
     }
 }
 
-/// `no logging event link-status` is about the log only.
+/// `no logging event link-status` affects only the log.
 #[test]
 fn links_that_are_not_logged() {
     let (bench, mut core) = running(&format!("{BEFORE}\ninterface eth1\n no logging event link-status\n"));
@@ -176,7 +176,7 @@ fn a_netdev_that_comes_back_is_a_port_again() {
     assert_eq!(ports, [(index, true)]);
 }
 
-/// Whatever reads all facts anew may do so between the kernel's event and its handling.
+/// A command may read all facts again between the kernel's event and its handling.
 #[test]
 fn a_netdev_that_the_facts_have_before_its_event_is_a_port_again() {
     let (bench, mut core) = running(BEFORE);

@@ -1,6 +1,6 @@
-//! The startup-config and other files of configuration text, as commands read and write them.
+//! Reads and writes the startup-config and other files of configuration text for commands.
 //!
-//! Invariant: a file is replaced whole, and one that is longer than [`MAX_CONFIG_BYTES`] is not read.
+//! Invariant: a file is replaced as a whole, and a file longer than [`MAX_CONFIG_BYTES`] is not read.
 
 use crate::core::Core;
 use crate::files;

@@ -3,7 +3,7 @@
 
 use lanyard_config::Config;
 
-/// The confirmation that is awaited, if any.
+/// The pending confirmation, if any.
 #[derive(Debug, Default)]
 pub(crate) struct Confirmation {
     waiting: Option<Rollback>,
@@ -14,7 +14,7 @@ pub(crate) struct Confirmation {
 /// Longest time between two attempts to restore.
 const MAX_RETRY_S: u64 = 60;
 
-/// The configuration to restore, and when.
+/// The configuration to restore, and the time for it.
 #[derive(Debug)]
 struct Rollback {
     config: Config,
@@ -22,9 +22,8 @@ struct Rollback {
 }
 
 impl Confirmation {
-    /// Awaits a confirmation until `at_ms`; `before` is restored without one. If an earlier change
-    /// is awaiting confirmation already, the configuration of before that change is restored
-    /// instead.
+    /// Waits for a confirmation until `at_ms`; `before` is restored without one. If an earlier change is
+    /// still waiting for confirmation, the configuration from before that change is restored instead.
     pub(crate) fn await_until(&mut self, at_ms: u64, before: Config) {
         let config = self.waiting.take().map_or(before, |waiting| waiting.config);
         self.waiting = Some(Rollback { config, at_ms });
@@ -38,7 +37,7 @@ impl Confirmation {
         self.waiting = Some(Rollback { config, at_ms: now_ms + wait_s * 1000 });
         wait_s
     }
-    /// The configuration of before the change that awaits confirmation.
+    /// The configuration from before the change that waits for confirmation.
     pub(crate) fn before(&self) -> Option<&Config> {
         self.waiting.as_ref().map(|waiting| &waiting.config)
     }

@@ -1,8 +1,8 @@
-//! What every module of the daemon works with: [`Context`], and the interface that modules share: [`Module`].
+//! The data that every module of the daemon works with, [`Context`], and the interface of all modules, [`Module`].
 //!
-//! Invariants: a module reaches nothing but its own state, the context and its arguments, never another module. What one
-//! module decides and others go by (configuration, facts, port numbers, states of tracked objects) is in the context, with
-//! one module that writes it. [`crate::core`] calls the modules and orders them.
+//! Invariants: a module accesses only its own state, the context and its arguments, never another module. Data of one
+//! module that others use (configuration, facts, port numbers, states of tracked objects) is in the context, and only
+//! that module writes it. [`crate::core`] calls the modules and determines their order.
 
 use crate::bus::Bus;
 use crate::clock::Clock;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 /// A service of the daemon. A module also has `view` functions for `show` commands.
 pub(crate) trait Module {
-    /// The events that concern it, besides changes of configuration and the passing of time.
+    /// The events that the module handles, besides changes of configuration and the passing of time.
     type Event<'a>;
     /// Adapts the module to the present configuration, facts and tracked objects. Called after
     /// every change of these.
@@ -38,7 +38,7 @@ pub(crate) trait Module {
     fn tick(&mut self, _ctx: &mut Context) {}
 }
 
-/// What a module works with.
+/// The data that a module works with.
 pub(crate) struct Context {
     /// The running configuration, the facts about netdevs and the port numbers.
     pub(crate) switch: Switch,
@@ -95,8 +95,7 @@ impl Context {
         let both = with_coming(self.switch.record(), coming);
         self.record.write(&self.paths.record(), both)
     }
-    /// Writes the switch's record. Returns false, and logs the reason, if the file is not as it
-    /// should be.
+    /// Writes the switch's record. Returns false, and logs the reason, if the file could not be written.
     pub(crate) fn save_record(&mut self) -> bool {
         let record = self.switch.record().clone();
         let Err(error) = self.record.write(&self.paths.record(), record) else { return true };

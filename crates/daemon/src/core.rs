@@ -1,10 +1,10 @@
 //! The running switch: the modules and their order.
 //!
-//! Read [`crate::context`] first: it says what a module is. Here are the events of the outside, each given to the modules that
-//! it concerns, and the deadlines. Changes of configuration and state are in [`crate::commit`].
+//! Read [`crate::context`] first, which defines a module. This module passes each external event to the modules that it
+//! concerns, and calls them at their deadlines. Changes of configuration and state are in [`crate::commit`].
 //!
-//! Invariant: what a module hands on (plane states, updates of the routing suite, answers to it) is handed on within the same
-//! call, so that no event finds modules that disagree.
+//! Invariant: results of a module for other modules (plane states, updates of the routing suite, answers to it) are
+//! passed on within the same call, so that no event finds modules that disagree.
 
 use crate::ageing::{FdbAgeing, Learned};
 use crate::announce;
@@ -57,7 +57,7 @@ pub(crate) struct Core {
     pub(crate) plane_since: SystemTime,
     /// True after `detach`: nothing may be created again.
     pub(crate) detached: bool,
-    /// True while the file of the running configuration is not as it should be.
+    /// True while the file of the running configuration does not contain the running configuration.
     pub(crate) config_unkept: bool,
 }
 

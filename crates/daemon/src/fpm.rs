@@ -1,9 +1,9 @@
-//! FPM: the socket a routing suite connects to, and the way of its routes into the plane. What the bytes mean is decided in
-//! `lanyard_fpm`, which of several routes to a prefix is used in `lanyard_switch::routing`.
+//! FPM: the socket to which a routing suite connects, and the path of its routes to the plane. `lanyard_fpm` parses the
+//! protocol; `lanyard_switch::routing` selects among several routes to a prefix.
 //!
-//! Invariants: one client at a time; another is turned away. A client that sends without end gets a piece done at a
-//! time, the rest of the switch in between; one that does not read holds nobody up. `fpm server` is taken only when
-//! the socket could be made.
+//! Invariants: there is one client at a time; another one is rejected. Input of a client is processed in bounded
+//! pieces, between which the rest of the switch runs. A client that does not read delays nothing. A configuration with
+//! `fpm server` is taken only when the socket could be opened.
 
 use crate::context::{Context, Module};
 use lanyard_cli::view;
@@ -34,7 +34,7 @@ pub(crate) struct Fpm {
     changed: Rc<Notify>,
 }
 
-/// Why there is no socket.
+/// The reason why there is no socket.
 #[derive(Debug, thiserror::Error)]
 #[error("fpm server: {address}: {cause}")]
 pub(crate) struct ListenError {
@@ -87,7 +87,7 @@ impl Fpm {
     /// Returns the socket that `config` requires: the present one, or a new one.
     ///
     /// # Errors
-    /// Why it cannot be opened.
+    /// The reason why it cannot be opened.
     pub(crate) fn prepare(&self, config: Option<&FpmServer>) -> Result<Option<Listening>, ListenError> {
         let Some(config) = config else { return Ok(None) };
         if let Some(listening) = self.listening.as_ref().filter(|listening| listening.config == *config) {
@@ -179,10 +179,10 @@ impl Module for Fpm {
 }
 
 impl Fpm {
-    /// Handles bytes from the client. [`Fpm::updates`] returns what changed.
+    /// Handles bytes from the client. [`Fpm::updates`] returns the resulting changes.
     ///
     /// # Errors
-    /// Why the session has to be ended.
+    /// The reason why the session has to be ended.
     pub(crate) fn input(&mut self, ctx: &mut Context, bytes: &[u8]) -> Result<(), lanyard_fpm::Framing> {
         let paired = self.server.updates_in_pairs();
         let result = self.server.input(ctx.clock.now_ms(), bytes);
@@ -403,7 +403,7 @@ mod tests {
         assert_eq!(routes(&fpm.updates()), [true]);
     }
 
-    /// FRR before 10 deletes and adds in place of replacing, and does not read answers.
+    /// FRR before version 10 replaces a route by a deletion and an addition, and does not read answers.
     #[test]
     fn an_old_client_is_named_once() {
         let (mut world, mut fpm) = connected();

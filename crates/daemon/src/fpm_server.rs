@@ -1,7 +1,7 @@
-//! The sockets of FPM: the listener that a routing suite connects to, and the session with it.
+//! The sockets of FPM: the listener to which a routing suite connects, and the session with it.
 //!
-//! Read [`crate::fpm`] first. Invariant: input is read in bounded pieces, with the rest of the
-//! switch in between, however much a client sends. A client that does not read delays nothing.
+//! Read [`crate::fpm`] first. Invariant: input is read in bounded pieces, between which the rest of the
+//! switch runs, however much a client sends. A client that does not read delays nothing.
 
 use crate::core::Core;
 use crate::fpm::Event;
@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 /// Bytes read at once: some six hundred routes.
 const PIECE: usize = 64 << 10;
 
-/// Why a session ends.
+/// The reason why a session ends.
 #[derive(Debug, thiserror::Error)]
 enum Ended {
     #[error("the client has closed it")]

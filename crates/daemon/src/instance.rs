@@ -1,4 +1,4 @@
-//! An instance on this machine: its lock, its identity, and what it has done to netdevs so far.
+//! An instance on this machine: its lock, its identity, and the record of its changes to netdevs.
 //!
 //! Invariant: only the process that holds the [`Lock`] changes the instance's plane and files.
 
@@ -72,10 +72,10 @@ fn random() -> u64 {
     RandomState::new().hash_one(std::process::id())
 }
 
-/// What an earlier run has left.
+/// The state that an earlier run has left.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// What it has done to netdevs; empty if it ran in another namespace.
+    /// The record of its changes to netdevs; empty if it ran in another namespace.
     pub record: Record,
     /// True if an earlier run has left anything.
     pub any: bool,

@@ -168,8 +168,8 @@ fn interface_view(
     }
 }
 
-/// The plane counts a port's frames, and the netdev its errors. What a VLAN interface has received
-/// is what the plane has sent to it.
+/// The plane counts a port's frames, and the netdev its errors. Frames received by a VLAN interface are those
+/// that the plane has sent to it.
 fn counters(
     ctx: &mut Context,
     ports: &PortNotes,
@@ -302,7 +302,7 @@ mod tests {
         assert_eq!((shown.speed_mbps, shown.driver.as_deref()), (Some(1000), Some("test")));
         let vlan = one(&mut core, &InterfaceName::Vlan(VlanId::new(10).expect("a VLAN")));
         assert_eq!(vlan.addresses, ["10.0.0.1/24".parse().expect("a net")]);
-        // The port loses its link: so does the VLAN interface, by the plane's own state.
+        // The port loses its link, and therefore the VLAN interface too, by the plane's own state.
         core.netdev_events(vec![bench.kernel.change("eth1", |link| link.carrier = false)]);
         assert!(!one(&mut core, &netdev("eth1")).link_up);
         let vlan = one(&mut core, &InterfaceName::Vlan(VlanId::new(10).expect("a VLAN")));
@@ -333,7 +333,7 @@ mod tests {
         assert_eq!(one(&mut core, &netdev("eth2")).rx.errors, 0);
         receive(&bench, 7);
         assert_eq!(one(&mut core, &netdev("eth2")).rx.errors, 2);
-        // The netdev was created again: its counters begin at zero.
+        // The netdev has been created again, so its counters begin at zero.
         receive(&bench, 1);
         assert_eq!(one(&mut core, &netdev("eth2")).rx.errors, 0);
         let Core { ctx, ports, .. } = &mut core;
@@ -346,7 +346,7 @@ mod tests {
         let (bench, mut core) = switch();
         assert!(drops(&mut core.ctx, None).drops.is_empty());
         let port = core.ctx.port_of(&netdev("eth1")).expect("a port");
-        // A source address that is a group's.
+        // The source address is a group address, which is an error.
         let mut frame = vec![0xff; 12];
         frame.resize(60, 0);
         bench.ports.borrow().as_ref().expect("a plane").push(port, &frame);

@@ -1,8 +1,8 @@
-//! What the daemon needs of the kernel's network configuration, as a trait: [`crate::linux`] implements it over netlink and
-//! /proc/sys, `crate::testing` in memory, so that every module of the daemon is tested without rights.
+//! The kernel's network configuration as a trait. [`crate::linux`] implements it over netlink and /proc/sys,
+//! `crate::testing` in memory, so that every module of the daemon is tested without rights.
 //!
-//! Invariant: `None` as a VRF is the switch's own network namespace; a name is the VRF's. A read answers what the kernel has
-//! now, never what was asked of it.
+//! Invariant: as a VRF, `None` is the switch's own network namespace, and a name is the VRF's. A read returns the
+//! kernel's present state, never a requested one.
 
 use lanyard_netdev::follow::{Heard, Progress, Table};
 use lanyard_netdev::{Address, Event, Family, FilterWatch, Follower, Hook, Link, Neighbour, Route, Settings};
@@ -14,7 +14,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::RawFd;
 
-/// Why the kernel refused, or could not be asked.
+/// The reason why the kernel refused, or could not be asked.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
     /// A netlink request or an ioctl.
@@ -29,7 +29,7 @@ pub enum KernelError {
     /// A network namespace, a process or a socket.
     #[error("{doing}: {cause}")]
     Io {
-        /// What was being done, naming its object.
+        /// The operation, naming its object.
         doing: String,
         /// The system's reason.
         #[source]
@@ -38,7 +38,7 @@ pub enum KernelError {
     /// One of several steps.
     #[error("{doing}: {cause}")]
     Step {
-        /// What was being done, naming its object.
+        /// The operation, naming its object.
         doing: String,
         /// The step that failed.
         #[source]
@@ -47,9 +47,9 @@ pub enum KernelError {
     /// A refusal whose reason Lanyard knows more exactly than the kernel's error number says.
     #[error("{cause}: {why}")]
     Explained {
-        /// The limit, and the way out.
+        /// The limit, and how to avoid it.
         why: String,
-        /// What the kernel answered.
+        /// The kernel's answer.
         #[source]
         cause: Box<KernelError>,
     },
@@ -60,7 +60,7 @@ impl KernelError {
     pub fn io(doing: impl Into<String>, cause: impl Into<io::Error>) -> Self {
         Self::Io { doing: doing.into(), cause: cause.into() }
     }
-    /// Adds what was being done when this error occurred.
+    /// Adds the operation during which this error occurred.
     #[must_use]
     pub fn during(self, doing: impl Into<String>) -> Self {
         Self::Step { doing: doing.into(), cause: Box::new(self) }
@@ -92,10 +92,10 @@ impl KernelError {
     }
 }
 
-/// The result of everything here.
+/// The result of these operations.
 pub type Result<T> = std::result::Result<T, KernelError>;
 
-/// The kernel. [`Netdevs::act`] carries out the switch's actions on netdevs.
+/// The interface to the kernel. [`Netdevs::act`] carries out the switch's actions on netdevs.
 pub trait Kernel: Netdevs<Error = KernelError> {
     /// The facts about all netdevs in the switch's own namespace, and about the switch's netdevs in
     /// VRFs.
@@ -155,7 +155,7 @@ pub trait Kernel: Netdevs<Error = KernelError> {
     fn watch_filter(&self, vrf: Option<&str>) -> Result<Box<dyn FilterSource>>;
 }
 
-/// The packet filter of one namespace: [`FilterWatch`], or a test's.
+/// The packet filter of one namespace: [`FilterWatch`], or a test's own.
 pub trait FilterSource {
     /// Descriptors that become readable when something is announced.
     fn fds(&self) -> Vec<RawFd>;
@@ -182,7 +182,7 @@ impl FilterSource for FilterWatch {
     }
 }
 
-/// The events and listings of one namespace's routing: [`Follower`], or a test's.
+/// The events and listings of one namespace's routing: [`Follower`], or a test's own.
 pub trait RouteSource {
     /// Descriptors that become readable when there are events, and when a listing has more entries.
     fn fds(&self) -> Vec<RawFd>;

@@ -1,11 +1,10 @@
-//! A route and a neighbour of the kernel as they are shown, by `show` commands and in events.
+//! Routes and neighbours of the kernel in the form of `show` commands and events.
 
 use lanyard_cli::view::{self, Offload};
 use lanyard_netdev::{NeighbourState, RouteKind};
 use lanyard_switch::Facts;
 
-/// A kernel route as it is shown; `None` for broadcast and multicast routes, and for routes of the
-/// host to itself.
+/// Converts a kernel route; `None` for broadcast and multicast routes, and for routes of the host to itself.
 pub(crate) fn route(vrf: Option<&str>, route: &lanyard_netdev::Route, facts: &Facts) -> Option<view::Route> {
     if matches!(route.kind, RouteKind::Broadcast | RouteKind::Multicast | RouteKind::Other(_)) {
         return None;
@@ -34,7 +33,7 @@ pub(crate) fn route(vrf: Option<&str>, route: &lanyard_netdev::Route, facts: &Fa
     })
 }
 
-/// The names in iproute2's rt_protos; other protocols by number.
+/// The names of protocols in iproute2's rt_protos; other protocols by number.
 fn protocol_name(protocol: u8) -> String {
     let name = match protocol {
         1 => "redirect",
@@ -61,7 +60,7 @@ fn netdev_name(vrf: Option<&str>, ifindex: u32, facts: &Facts) -> String {
     facts.by_index_in(vrf, ifindex).map_or_else(|| format!("if{ifindex}"), |link| link.name.clone())
 }
 
-/// A neighbour as it is shown; `None` for multicast and loopback entries.
+/// Converts a neighbour; `None` for multicast and loopback entries.
 pub(crate) fn neighbour(
     vrf: Option<&str>,
     entry: &lanyard_netdev::Neighbour,

@@ -1,8 +1,9 @@
 //! Static routes and static ARP entries in the kernel.
 //!
-//! Read `lanyard_switch::layer3` first: which there are to be is decided there; then [`crate::static_routes`], which
-//! reconciles the routes with the kernel's tables. Invariants: a route is on record before the kernel is asked to add it; what
-//! cannot be done now (a next hop that is not reachable, an interface that is not there) is tried again until it is done.
+//! Read `lanyard_switch::layer3` first, which determines these routes and entries; then [`crate::static_routes`], which
+//! reconciles the routes with the kernel's tables. Invariants: a route is in the record before the kernel is asked to
+//! add it. An operation that is not possible now (a next hop is not reachable, an interface does not exist) is repeated
+//! until it succeeds.
 
 use crate::context::{Context, Module};
 use crate::static_routes::{Refusal, RouteTrouble, StaticRoutes};
@@ -98,8 +99,9 @@ impl Layer3 {
     /// Installs the static routes of a configuration that is about to be taken.
     ///
     /// # Errors
-    /// When the kernel refuses one that is new. The routes are then those of the running configuration. At the start nothing
-    /// is refused: the log names the route, and it is tried again. So it is with a route that the kernel does not remove.
+    /// When the kernel refuses a new route. The routes are then those of the running configuration. At the start
+    /// nothing is refused: the log names the route, and it is tried again. The same holds for a route that the kernel
+    /// does not remove.
     pub(crate) fn install(&mut self, ctx: &mut Context, next: &Config) -> Result<(), RouteRefused> {
         if !self.adopted || next.routes == ctx.switch.config().routes {
             return Ok(());

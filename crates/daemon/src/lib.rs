@@ -1,13 +1,13 @@
-//! The switch daemon: the event loop, and all of the control plane's input and output.
+//! The switch daemon: the event loop, and all input and output of the control plane.
 //!
-//! Read `lanyard_switch` for what is decided and `lanyard_cli` for what is said; here it meets the kernel, the
-//! plane, files and sockets. Read `context` for what a module is, `core` for their order; a frame's
-//! slow path begins in `protocols::Engine::turn`.
+//! Read `lanyard_switch` for the decisions and `lanyard_cli` for the command line; this crate connects them
+//! with the kernel, the plane, files and sockets. Read `context` for what a module is, `core` for their order;
+//! a frame's slow path begins in `protocols::Engine::turn`.
 //!
-//! Invariant: the daemon is never on the forwarding path. One thread manages, with one
-//! `core::Core`; whatever a session asks is a synchronous call on it, so no two sessions ever see a
-//! configuration half changed. Another one runs the protocols (`protocols`) and never waits for the
-//! first, for a disk or for the kernel's configuration.
+//! Invariant: the daemon is never on the forwarding path. One thread manages, with one `core::Core`; every
+//! request of a session is a synchronous call on it, so no session ever sees a half-changed configuration.
+//! Another thread runs the protocols (`protocols`). It never waits for the first thread, for a disk or for the
+//! kernel's configuration.
 
 mod ageing;
 mod announce;
@@ -59,7 +59,7 @@ mod static_routes;
 mod stderr;
 mod system_views;
 #[cfg(test)]
-#[allow(clippy::panic)] // a test that is written wrong
+#[allow(clippy::panic)] // a mistake in a test
 mod testing;
 #[cfg(test)]
 #[allow(clippy::panic)]

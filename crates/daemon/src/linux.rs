@@ -1,7 +1,7 @@
 //! The kernel's network configuration over netlink and /proc/sys: [`Linux`], the daemon's [`Kernel`].
 //!
-//! Invariant: the sysctls remembered here, of netdevs that the configuration names, are those that were last read or
-//! written; everything else is read anew at each call.
+//! Invariant: the sysctls stored here, of netdevs that the configuration names, are those that were last read or
+//! written; everything else is read again at each call.
 
 use crate::faults;
 use crate::kernel::{FilterSource, Kernel, KernelError, Result, RouteSource};
@@ -29,7 +29,8 @@ pub struct Linux {
     netdev: Netdev,
     /// The namespaces of VRFs, and the switch's netdevs that are in them.
     spaces: Spaces,
-    /// VLAN interfaces and subinterfaces leave no checksum and no segmentation to who receives their frames.
+    /// True if VLAN interfaces and subinterfaces complete checksums and segments before they send: receivers
+    /// do neither.
     whole_frames: bool,
     /// Sysctls by VRF and index, of netdevs that the configuration names.
     hosts: BTreeMap<(Option<String>, u32), HostStack>,
@@ -39,12 +40,12 @@ impl Linux {
     /// Opens a connection.
     ///
     /// # Errors
-    /// When the kernel gives no netlink socket.
+    /// When the kernel refuses a netlink socket.
     pub fn open() -> io::Result<Self> {
         let (netdev, spaces) = (Netdev::open()?, Spaces::open()?);
         Ok(Self { netdev, spaces, whole_frames: false, hosts: BTreeMap::new() })
     }
-    /// Has new VLAN interfaces and subinterfaces leave no checksum and no segmentation to who receives their frames: a chip
+    /// Makes new VLAN interfaces and subinterfaces complete checksums and segments before they send, because a chip
     /// does neither.
     pub fn whole_frames(&mut self, whole: bool) {
         self.whole_frames = whole;
@@ -456,7 +457,7 @@ fn read_host(name: &str) -> HostStack {
         rp_filter: v4("rp_filter"),
         ignore_linkdown: v4("ignore_routes_with_linkdown") == 1,
         arp_timeout_s: reachable_ms.map_or(30, |ms| ms / 1000),
-        // An offload, not a sysctl: `learn_hosts` reads it.
+        // This is an offload and not a sysctl: `learn_hosts` reads it.
         lro: false,
     }
 }
@@ -464,7 +465,7 @@ fn read_host(name: &str) -> HostStack {
 /// Writes the differences, in the calling thread's namespace.
 fn write_host(name: &str, from: HostStack, to: HostStack) -> Result<()> {
     let digit = |on: bool| if on { "1" } else { "0" }.to_owned();
-    // A kernel without IPv6 has nothing to silence.
+    // On a kernel without IPv6 there is nothing to silence.
     let v6 = |key: &str, value: &str| match sysctl::set_ipv6_conf(name, key, value) {
         Err(error) if !error.is_gone() => Err(KernelError::from(error)),
         _ => Ok(()),

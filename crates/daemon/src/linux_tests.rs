@@ -1,10 +1,11 @@
-//! What of the kernel over netlink can be tested without rights: reading, and changes of netdevs that do not exist.
+//! The part of the kernel interface over netlink that can be tested without rights: reading, and changes of netdevs
+//! that do not exist.
 
 use super::*;
 use lanyard_netdev::{XdpAttached, XdpMode};
 use lanyard_switch::facts::Knob;
 
-/// No machine has a netdev of this name.
+/// A name that no netdev of a machine has.
 const ABSENT: &str = "lanyardabsent";
 
 fn linux() -> Linux {
@@ -75,7 +76,8 @@ fn what_is_gone_needs_no_removing() {
     assert_eq!(gone_is_fine(other).expect_err("a directory").errno(), Some(libc::EISDIR));
 }
 
-/// Each action of a run has a result of its own, whether the run goes to the kernel together or one by one.
+/// Each action of a run has a result of its own, whether the run is sent to the kernel together or one by
+/// one.
 #[test]
 fn changes_of_a_netdev_that_does_not_exist() {
     let mut linux = linux();

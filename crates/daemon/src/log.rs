@@ -1,6 +1,8 @@
-//! The log: a ring of messages for `show logging`, each also told to stderr and to `terminal monitor`.
+//! The log: a ring of messages for `show logging`, which are also written to stderr and sent to `terminal
+//! monitor`.
 //!
-//! Invariant: bounded; what fell out is counted. Adding a message waits for nothing: [`crate::stderr`] writes.
+//! Invariant: the log is bounded; messages that are dropped from it are counted. Adding a message never waits:
+//! [`crate::stderr`] writes.
 
 use crate::clock::wall_clock;
 use crate::os::{self, Output};
@@ -8,9 +10,9 @@ use crate::stderr::Stderr;
 use lanyard_cli::view::{LogMessage, Logging};
 use std::collections::VecDeque;
 
-/// Messages kept.
+/// The number of messages that are stored.
 pub const CAPACITY: usize = 1000;
-/// Longest text of a message, in bytes; longer ones are cut.
+/// The longest text of a message, in bytes; longer texts are cut.
 const MAX_TEXT: usize = 1024;
 
 /// The log.
@@ -24,16 +26,16 @@ pub struct Log {
 }
 
 impl Log {
-    /// An empty log; `quiet` keeps it off stderr.
+    /// Creates an empty log; with `quiet` nothing is written to stderr.
     #[must_use]
     pub fn new(quiet: bool) -> Self {
         Self { stderr: (!quiet).then(Stderr::start), outputs: os::outputs(), ..Self::default() }
     }
-    /// Opens the files that standard output and standard error were at the start anew, by the names they had then: a
-    /// program that rotates logs has renamed them since.
+    /// Opens the files of standard output and standard error again, by the names they had at the start: a program
+    /// that rotates logs has renamed them since.
     ///
     /// # Errors
-    /// The first file that cannot be opened, by name; output then goes on where it went.
+    /// The name of the first file that cannot be opened; output then continues to the old file.
     pub fn reopen(&self) -> Result<(), String> {
         let reopened = self
             .outputs

@@ -1,8 +1,8 @@
-//! Netdevs that appear and disappear: the facts follow the kernel, and a netdev that has appeared
-//! is set up as configured.
+//! Netdevs that appear and disappear: updates the facts, and sets up a netdev that has appeared as
+//! configured.
 //!
-//! Invariant: a netdev whose set-up failed is tried again at its next changes, at most [`TRIES`]
-//! times, because it may have been reported before it was complete.
+//! Invariant: a netdev whose set-up failed is tried again at its next changes, at most [`TRIES`] times,
+//! because it may have been reported before it was complete.
 
 use crate::context::Context;
 use lanyard_config::InterfaceName;
@@ -51,7 +51,7 @@ impl Readiness {
                     let comes = |known: &LinkFacts| {
                         link.admin_up && !known.admin_up || link.master.is_none() && known.master.is_some()
                     };
-                    // The facts may have it already: whatever read all of them did so before this event was handled.
+                    // The facts may contain it already, if all of them were read after the event occurred.
                     let new = ctx.switch.is_new(&link);
                     let tries = self.unready.get(&link.name).copied().unwrap_or_default();
                     let again = (new || tries > 0) && tries < TRIES;
@@ -77,7 +77,7 @@ impl Readiness {
         gone
     }
 
-    /// True if what failed actions have left should be settled now: at each event, at most [`TRIES`] times in a row.
+    /// True if the effects of failed actions should be removed now: at each event, at most [`TRIES`] times in a row.
     pub(crate) fn retries(&mut self, ctx: &Context) -> bool {
         self.settling = if ctx.switch.has_leftovers() { self.settling.saturating_add(1) } else { 0 };
         (1..=TRIES).contains(&self.settling)
@@ -94,7 +94,7 @@ impl Readiness {
             return;
         }
         if let Err(error) = ctx.write_ahead(&coming) {
-            // Nothing is changed that cannot be recorded.
+            // Nothing is changed unless it can be recorded.
             ctx.log("LINK", 4, "PREPARE", &error.to_string());
             *self.unready.entry(name.to_owned()).or_default() += 1;
             return;
@@ -145,7 +145,7 @@ mod tests {
         world
     }
 
-    /// The kernel reports a netdev.
+    /// The kernel's report of a netdev.
     fn link(world: &World, name: &str) -> Change {
         Change::Link(world.kernel.link_facts(None, &world.kernel.get(name)))
     }

@@ -1,6 +1,5 @@
-//! What needs `unsafe`: which network namespace this process is in, a descriptor of our own for one
-//! that a plane lends, one descriptor for many, the threads' places in the scheduler, and standard
-//! output and error opened anew.
+//! The operations that need `unsafe`: identifying this process's network namespace, duplicating a descriptor
+//! that a plane lends, combining descriptors, thread priorities, and reopening standard output and error.
 
 #![allow(unsafe_code)]
 
@@ -28,20 +27,20 @@ pub fn netns_cookie() -> Option<u64> {
     (result == 0 && cookie != 0).then_some(cookie)
 }
 
-/// While it lives, the calling thread goes before everybody who is not real-time: sched(7),
-/// SCHED_FIFO, a low priority. A hello that is late because others compute is a neighbour that
-/// looks dead. Nice values would not do: where the kernel groups tasks (autogroup, control groups)
-/// they count within a group only.
+/// While it lives, the calling thread has priority over all ordinary tasks: sched(7), SCHED_FIFO, with a low priority.
+/// Otherwise a hello could be late because other processes compute, and neighbours would take the switch for dead.
+/// Nice values are not sufficient: where the kernel groups tasks (autogroup, control groups) they count only within a
+/// group.
 ///
-/// Threads and processes it starts are ordinary ones. The kernel leaves ordinary tasks a twentieth of each core's time
-/// whatever happens (`sched_rt_runtime_us`).
+/// Threads and processes that it starts are ordinary ones. The kernel always leaves ordinary tasks a twentieth of each
+/// core's time (`sched_rt_runtime_us`).
 #[derive(Debug)]
 pub struct Urgent(i32);
 
 impl Urgent {
     /// The priority of management: links that come and go.
     pub const MANAGEMENT: i32 = 1;
-    /// The priority of protocols: before management, whatever that computes.
+    /// The priority of protocols: above management.
     pub const PROTOCOLS: i32 = 2;
 
     /// Makes the calling thread urgent, with one of the priorities above.
@@ -54,7 +53,7 @@ impl Urgent {
 
     /// Runs work that may take long as an ordinary task, so that it does not delay forwarding.
     pub fn relaxed<T>(&self, work: impl FnOnce() -> T) -> T {
-        // Setting back what was allowed before does not fail.
+        // Restoring the scheduling that was allowed before does not fail.
         let _ = schedule(libc::SCHED_OTHER, 0);
         let result = work();
         let _ = schedule(libc::SCHED_FIFO, self.0);
@@ -104,7 +103,7 @@ impl Gathered {
     /// # Errors
     /// When the process has no descriptor left.
     pub fn new() -> io::Result<Self> {
-        // SAFETY: takes no pointer; what it answers is an open descriptor that nobody else has.
+        // SAFETY: the call takes no pointer; its result is an open descriptor that is owned by nobody else.
         let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
@@ -138,7 +137,7 @@ impl AsRawFd for Gathered {
 /// Joins a socket to a multicast group on an interface, or leaves the group.
 ///
 /// # Errors
-/// No such interface, or one without IPv6.
+/// When the interface does not exist or has no IPv6.
 pub fn membership(socket: &OwnedFd, group: std::net::Ipv6Addr, ifindex: u32, join: bool) -> io::Result<()> {
     let request = libc::ipv6_mreq {
         ipv6mr_multiaddr: libc::in6_addr { s6_addr: group.octets() },
@@ -158,7 +157,7 @@ pub fn membership(socket: &OwnedFd, group: std::net::Ipv6Addr, ifindex: u32, joi
 /// # Errors
 /// When there is no such process.
 pub fn pidfd(pid: i32) -> io::Result<OwnedFd> {
-    // SAFETY: takes no pointer; what it answers is a descriptor that nobody else has.
+    // SAFETY: the call takes no pointer; its result is a descriptor that is owned by nobody else.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
     let fd = RawFd::try_from(fd).unwrap_or(-1);
     if fd < 0 {

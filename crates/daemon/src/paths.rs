@@ -1,8 +1,8 @@
-//! Where an instance keeps its files.
+//! The paths of an instance's files.
 //!
-//! Invariant: client and daemon determine the same directories independently. Files that must
-//! outlive the daemon but not a reboot are in the run directory; files that must outlive a reboot
-//! are in the state directory.
+//! Invariant: client and daemon determine the same directories independently. Files that must outlive the
+//! daemon but not a reboot are in the run directory; files that must outlive a reboot are in the state
+//! directory.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -26,7 +26,7 @@ const INTERNAL: [&str; 2] = ["bpf", "labs"];
 /// Checks an instance name: letters, digits, `-`, `_` and `.`, not starting with a dot or a dash.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The rule that the name violates.
 pub fn check_instance(name: &str) -> Result<(), String> {
     let fine = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || name.len() > MAX_INSTANCE || !name.chars().all(fine) || name.starts_with(['.', '-'])
@@ -85,7 +85,7 @@ impl Paths {
     pub fn lock(&self) -> PathBuf {
         self.run.join("lock")
     }
-    /// The record of what has been done to netdevs.
+    /// The record of changes to netdevs.
     #[must_use]
     pub fn record(&self) -> PathBuf {
         self.run.join("record.json")
@@ -96,7 +96,7 @@ impl Paths {
     pub fn running_config(&self) -> PathBuf {
         self.run.join("running-config")
     }
-    /// The network namespace that the instance lives in.
+    /// The file that names the instance's network namespace.
     #[must_use]
     pub fn namespace(&self) -> PathBuf {
         self.run.join("netns")
@@ -115,7 +115,7 @@ impl Paths {
 
 const SOCKET: &str = "cli.sock";
 
-/// Where run directories may be, in order of preference.
+/// The possible places of run directories, in order of preference.
 fn run_roots() -> impl Iterator<Item = PathBuf> {
     let uid = nix::unistd::geteuid();
     let system = uid.is_root().then(|| PathBuf::from("/run"));

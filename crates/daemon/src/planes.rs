@@ -1,4 +1,4 @@
-//! Chooses and opens the plane: the one that `--plane` names, or the best one available.
+//! Chooses and opens the plane: the one named by `--plane`, or the best one available.
 
 use crate::paths::Paths;
 use lanyard_driver::AsicPlane;
@@ -17,33 +17,33 @@ pub enum Choice {
     Ebpf,
     /// The soft plane in this process.
     Soft,
-    /// A switch chip, by way of its SDK.
+    /// A switch chip, through its SDK.
     Asic,
 }
 
-/// What `--plane asic` is started with.
+/// The arguments of `--plane asic`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chip {
     /// The platform file.
     pub platform: PathBuf,
-    /// What a chip that is started has its ports connected to: `PORT=NETDEV`.
+    /// The netdevs to which the ports of a simulated chip are connected: `PORT=NETDEV`.
     pub wires: Vec<String>,
 }
 
-/// A plane, and why it is not a better one.
+/// A plane, and the reason why it is not a better one.
 pub struct Opened {
     /// The plane.
     pub plane: Box<dyn Plane>,
-    /// Why `auto` did not choose `ebpf`.
+    /// The reason why `auto` did not choose `ebpf`.
     pub reason: Option<String>,
     /// True when a plane of this instance was forwarding already.
     pub was_live: bool,
 }
 
-/// Opens a plane for `instance`, and adopts an existing one. `chip` is needed for a chip that no earlier run has driven.
+/// Opens a plane for `instance`, or adopts an existing one. `chip` is needed for a chip that no earlier run has driven.
 ///
 /// # Errors
-/// Why the requested plane is not available.
+/// The reason why the requested plane is not available.
 pub fn open(choice: Choice, chip: Option<&Chip>, instance: &str, paths: &Paths) -> Result<Opened, String> {
     let options = ebpf_options(instance, paths);
     let was_live = EbpfPlane::is_live(&options);
@@ -76,7 +76,7 @@ pub fn open(choice: Choice, chip: Option<&Chip>, instance: &str, paths: &Paths) 
     }
 }
 
-/// The chip that a run of this instance has driven and left.
+/// The chip that an earlier run of this instance has driven.
 fn known_chip(paths: &Paths) -> Option<Chip> {
     let text = std::fs::read_to_string(chip_file(paths)).ok()?;
     let mut lines = text.lines();
@@ -84,12 +84,13 @@ fn known_chip(paths: &Paths) -> Option<Chip> {
     Some(Chip { platform: platform.into(), wires: lines.map(str::to_owned).collect() })
 }
 
-/// Where the chip of an instance is remembered: its platform file, then its wires, a line each.
+/// The file that stores the chip of an instance: the first line is its platform file, the others are its
+/// wires.
 fn chip_file(paths: &Paths) -> PathBuf {
     paths.run.join("chip")
 }
 
-/// The socket of the chip that an instance drives: one in its run directory; the default instance joins also a chip that was
+/// The socket of the chip that an instance drives, in its run directory. The default instance also uses a chip that was
 /// started by hand, at the default socket of `lanyard asic`.
 fn chip_socket(instance: &str, paths: &Paths) -> PathBuf {
     let own = paths.run.join("asic.sock");
@@ -121,12 +122,12 @@ fn asic(chip: &Chip, instance: &str, paths: &Paths) -> Result<Opened, String> {
     Ok(Opened { plane: Box::new(plane), reason: None, was_live })
 }
 
-/// How the eBPF plane of `instance` is opened.
+/// The options for opening the eBPF plane of `instance`.
 pub(crate) fn ebpf_options(instance: &str, paths: &Paths) -> lanyard_ebpf::Options {
     lanyard_ebpf::Options { state_dir: paths.run.clone(), ..lanyard_ebpf::Options::new(instance) }
 }
 
-/// Why a plane is refused while another one of the instance is forwarding, and what to do.
+/// The message that a plane is refused because another one of the instance is forwarding, with the remedy.
 fn twice(refused: &str, live: &str, instance: &str) -> String {
     let flag = live.to_lowercase();
     format!(

@@ -1,4 +1,4 @@
-//! `show platform`: the plane and its tables, traps, and a frame's walk.
+//! `show platform`: the plane and its tables, traps, and the trace of a frame.
 
 use crate::context::Context;
 use crate::core::Core;
@@ -118,7 +118,7 @@ mod tests {
         trace(&mut core.ctx, &InterfaceName::Netdev(interface.into()), frame)
     }
 
-    /// A broadcast of 60 bytes from this station.
+    /// A broadcast frame of 60 bytes from this address.
     fn broadcast(source: [u8; 6]) -> Vec<u8> {
         let mut frame = vec![0xff; 6];
         frame.extend(source);

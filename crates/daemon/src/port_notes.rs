@@ -1,12 +1,12 @@
-//! What is known about ports besides configuration and tables.
+//! Data about ports that is in neither the configuration nor the plane's tables.
 
 use lanyard_netdev::LinkStats;
 use std::collections::BTreeMap;
 
-/// What is known about ports besides configuration and tables.
+/// Data about ports that is in neither the configuration nor the plane's tables.
 #[derive(Debug, Default)]
 pub(crate) struct PortNotes {
-    /// Ports that the plane refused, and why.
+    /// Ports that the plane refused, with the reasons.
     pub(crate) faults: BTreeMap<String, String>,
     /// Netdev counters at the last `clear counters`.
     pub(crate) cleared: BTreeMap<String, LinkStats>,

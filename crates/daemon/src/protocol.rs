@@ -6,9 +6,9 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Longest request line, in bytes.
+/// The longest request line, in bytes.
 pub const MAX_REQUEST: usize = 64 << 10;
-/// Longest piece of output in one reply, in bytes.
+/// The longest piece of output in one reply, in bytes.
 pub const MAX_PIECE: usize = 32 << 10;
 
 /// A request of the client. Each one except `Interrupt` is answered, and the next one is read when
@@ -16,8 +16,8 @@ pub const MAX_PIECE: usize = 32 << 10;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
-    /// First of all: opens a command-line session. Answered by the banners of the switch (a `Text`) where the
-    /// session is interactive, and `Done`.
+    /// Opens a command-line session; must come first. If the session is interactive, the answer begins with
+    /// the banners of the switch (a `Text`). It ends with `Done`.
     Hello {
         /// The user's name.
         user: String,
@@ -28,7 +28,8 @@ pub enum Request {
     Exec {
         /// The line.
         line: String,
-        /// True for one line of a text that was pasted, or read from a file: nobody looks at the answer before the next line.
+        /// True for one line of a text that was pasted or read from a file: the next line is sent without waiting for
+        /// the answer.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         pasted: bool,
     },
@@ -64,7 +65,7 @@ pub enum Reply {
     Stream(String),
     /// Output that is not text, in hexadecimal digits.
     Bytes(String),
-    /// Why the line was refused.
+    /// The reason why the line was refused.
     Refusal(String),
     /// The end of the answer.
     Done(Done),
@@ -96,7 +97,7 @@ pub struct Done {
     pub length: u16,
 }
 
-/// `value` as a line.
+/// Serialises `value` as one line.
 pub(crate) fn line(value: &impl Serialize) -> String {
     let mut text = serde_json::to_string(value).unwrap_or_default();
     text.push('\n');

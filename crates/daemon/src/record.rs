@@ -1,8 +1,7 @@
-//! The record of what the switch has done to netdevs, on disk, for a restart, for `detach` and
-//! after a crash.
+//! The record of the switch's changes to netdevs, on disk, for a restart, for `detach` and after a crash.
 //!
-//! Invariant: before a netdev is changed, its original state is in the file (write-ahead). The file
-//! is replaced as a whole.
+//! Invariant: before a netdev is changed, its original state is in the file (write-ahead). The file is
+//! replaced as a whole.
 
 use crate::files;
 use lanyard_switch::Record;
@@ -21,12 +20,12 @@ pub(crate) struct RecordError {
 /// The record as it was last written.
 pub(crate) struct RecordFile {
     saved: Record,
-    /// Why the last write failed, so that the log names each reason once.
+    /// The reason why the last write failed, so that the log contains each reason once.
     reason: Option<String>,
 }
 
 impl RecordFile {
-    /// The file holds `found`.
+    /// Creates the record for a file that contains `found`.
     pub(crate) fn new(found: &Record) -> Self {
         Self { saved: found.clone(), reason: None }
     }
@@ -44,7 +43,7 @@ impl RecordFile {
         self.reason = None;
         Ok(())
     }
-    /// True if the log does not have this reason yet.
+    /// True if the log does not contain this reason yet.
     pub(crate) fn is_news(&mut self, error: &RecordError) -> bool {
         let reason = Some(error.to_string());
         std::mem::replace(&mut self.reason, reason.clone()) != reason

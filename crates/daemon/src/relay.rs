@@ -1,8 +1,8 @@
-//! The sockets of the DHCP relays: one of each family in every namespace that has clients or servers.
+//! The sockets of the DHCP relays: one for each family in every namespace that has clients or servers.
 //!
-//! Read `lanyard_dhcp` first: what is relayed, and how, is decided there. Invariants: a port that is taken by somebody else
-//! (a DHCP server on this machine) is told in `show ip dhcp relay`, and tried again at the next change; a turn reads a
-//! bounded number of messages.
+//! Read `lanyard_dhcp` first, which decides which messages are relayed, and how. Invariants: if another program uses
+//! the port (a DHCP server on this machine), `show ip dhcp relay` says so, and it is tried again at the next change. A
+//! turn reads a bounded number of messages.
 
 use crate::context::{Context, Module};
 use crate::kernel::{KernelError, within};
@@ -47,7 +47,7 @@ pub(crate) struct Relaying {
     buffer: Vec<u8>,
 }
 
-/// Why a relay has no socket.
+/// The reason why a relay has no socket.
 #[derive(Debug, thiserror::Error)]
 enum RelayError {
     /// Most likely another DHCP server on this machine uses the port.
@@ -144,7 +144,7 @@ impl Module for Relaying {
 }
 
 impl Relaying {
-    /// Stores what went wrong, and logs it once.
+    /// Stores the result of opening a socket, and logs a failure once.
     fn opened(
         &mut self,
         ctx: &mut Context,
@@ -231,7 +231,8 @@ impl Relaying {
         count
     }
 
-    /// A message that cannot be sent is lost, as any datagram may be: the client asks again.
+    /// Sends a message. If that fails the message is lost, as any datagram may be: the client repeats its
+    /// request.
     fn send_v4(&self, ctx: &Context, send: &Send4) {
         match send {
             Send4::Server { vrf, address, message } => {
@@ -333,7 +334,7 @@ fn config4(ctx: &Context) -> Config4 {
     }
 }
 
-/// The address from which the kernel would send to `server`: a server in another VRF answers to it.
+/// The address from which the kernel would send to `server`. A server in another VRF answers to it.
 fn source_towards(ctx: &Context, vrf: Option<&str>, server: Ipv4Addr) -> Option<Ipv4Addr> {
     let ask = || {
         let socket = std::net::UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;

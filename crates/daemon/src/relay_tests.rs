@@ -1,5 +1,5 @@
-//! The relays' configuration, errors and datagrams. The sockets are bound to the loopback device, at ports of the system's
-//! choice; nothing here needs the right to a low port.
+//! The relays' configuration, errors and datagrams. The sockets are bound to the loopback device, at ports that the
+//! system chooses, so no right to a low port is needed.
 
 use super::*;
 use crate::testing::{World, accept, config, messages};
@@ -33,7 +33,7 @@ fn the_configuration_of_ipv4() {
     let at = |last| Ipv4Addr::new(10, 9, 0, last);
     assert_eq!(servers("eth1"), [(None, at(1)), (None, at(2))]);
     assert_eq!(servers("eth2"), [(Some("red".into()), at(3))]);
-    // A server in another VRF answers to the address that the kernel would send from.
+    // A server in another VRF answers to the address from which the kernel would send.
     assert_eq!(made.interfaces["eth2"].servers[0].source, None);
     assert_eq!(source_towards(&world.ctx, None, Ipv4Addr::LOCALHOST), Some(Ipv4Addr::LOCALHOST));
     assert_eq!(made.interfaces["eth1"].addresses, [Ipv4Addr::new(10, 1, 0, 1)]);
@@ -110,7 +110,7 @@ fn a_datagram_has_its_interface_and_sender() {
     assert_eq!(&buffer[..5], b"hello");
 }
 
-/// A client's DHCPDISCOVER, of 240 bytes and the message type.
+/// A client's DHCPDISCOVER: 240 bytes and the message type.
 fn discover() -> Vec<u8> {
     let mut message = vec![1, 1, 6, 0, 0, 0, 0, 1];
     message.resize(28, 0);
@@ -152,7 +152,7 @@ fn a_turn_is_bounded_and_what_is_relayed_is_counted() {
     assert!(shown.counters.iter().any(|counter| counter.messages == sent as u64), "{:?}", shown.counters);
     assert!(counted > sent as u64, "what is no message is counted, too: {:?}", shown.counters);
     assert_eq!(shown.interfaces[0].servers[0].address, IpAddr::from(Ipv4Addr::LOCALHOST));
-    // A message that arrived where no relay is configured is relayed nowhere.
+    // A message received on an interface without a relay is relayed nowhere.
     relaying.v4.configure(Config4::default());
     sender.send_to(&discover(), at).expect("sent");
     assert_eq!(relaying.handle(&mut world.ctx, ()), 1);

@@ -1,5 +1,5 @@
-//! `show ip route`, `show arp` and their IPv6 forms: the kernel's tables, and what the plane does
-//! with each entry.
+//! `show ip route`, `show arp` and their IPv6 forms: the kernel's tables, and the plane's treatment of each
+//! entry.
 
 use crate::cef_views;
 use crate::context::Context;
@@ -212,7 +212,7 @@ mod tests {
             "10.0.0.0/24 connected - eth1",
             "10.0.0.1/32 local - eth1",
             "10.2.0.0/16 77 10.0.0.9 if9",
-            // The next hop without link is left out, and so is a route that has no other.
+            // The next hop without link is left out, and so is a route that has only such next hops.
             "10.3.0.0/16 bgp 10.0.0.8 eth1",
             "10.6.0.0/16 static",
             "10.9.0.0/16 static 10.0.0.9 eth1",

@@ -1,11 +1,11 @@
-//! Following the kernel's routing: what its sockets say goes to the mirror (`switch::routing`), what that answers goes to the
-//! plane.
+//! Follows the kernel's routing: messages from its sockets go to the mirror (`switch::routing`), and the mirror's
+//! changes go to the plane.
 //!
 //! Read `lanyard_switch::routing` and `lanyard_netdev::follow` first; docs/routing.md, "Following the kernel".
 //!
-//! Invariants: a turn does a bounded amount of work, so that timers hold whatever the kernel's tables do; a plane that was
-//! adopted goes on by what it was left with until everything has been listed once; a router interface that goes is let go of
-//! by every route before the plane is told.
+//! Invariants: a turn does a bounded amount of work, so timers run on time whatever the kernel's tables contain. An
+//! adopted plane uses the tables of the earlier run until everything has been listed once. Before a router interface is
+//! removed from the plane, no route refers to it any more.
 
 use crate::context::{Context, Module};
 use crate::kernel::{KernelError, RouteSource};
@@ -27,7 +27,7 @@ use std::net::IpAddr;
 
 /// Messages read, and changes programmed, in one turn.
 const TURN: usize = 4096;
-/// Audits of one namespace are at least this far apart, and ten times as far as an audit takes.
+/// Audits of one namespace are at least this far apart, and at least ten times as far as an audit takes.
 const AUDIT_GAP_MS: u64 = 500;
 /// How often the plane is asked which next hops it has used. The kernel keeps an unconfirmed
 /// neighbour for at least a minute.
@@ -57,15 +57,15 @@ pub(crate) struct Following {
     pub(crate) mirror: Routing,
     follows: BTreeMap<Option<String>, Follow>,
     gathered: Gathered,
-    /// True when the plane uses what it was programmed with.
+    /// True when the plane uses the tables that were written since it was adopted.
     synced: bool,
     /// True if the last turn left work.
     busy: bool,
     next_use_ms: u64,
     retry_ms: Option<u64>,
-    /// Set when the switch's own namespace is followed from now on, or no longer.
+    /// True when the switch's own namespace has begun to be followed, or has ceased to be.
     own_changed: bool,
-    /// What routed each interface's packets when it was last logged.
+    /// The forwarder of each interface's packets when it was last logged.
     forwarders: Forwarders,
     /// The number of changes programmed, accepted or not.
     pub(crate) changes: u64,
@@ -101,7 +101,7 @@ impl Following {
     pub(crate) fn vrf(&self, name: Option<&str>) -> Option<VrfId> {
         self.follows.get(&name.map(str::to_owned)).map(|follow| follow.id)
     }
-    /// What the plane does with a route of the kernel: nothing while it goes by the tables that it was adopted with.
+    /// The plane's treatment of a route of the kernel: `None` while the plane uses the tables of an earlier run.
     pub(crate) fn route_offload(
         &self,
         vrf: Option<&str>,
@@ -112,7 +112,7 @@ impl Following {
         let id = self.vrf(vrf).filter(|_| self.synced);
         shown(id.map_or(Offload::None, |id| self.mirror.offload(id, prefix, metric, local)))
     }
-    /// What the plane does with a neighbour of the kernel; as above.
+    /// The plane's treatment of a neighbour of the kernel; as above.
     pub(crate) fn neighbour_offload(
         &self,
         vrf: Option<&str>,
@@ -144,7 +144,7 @@ struct Follow {
     /// The packet filter.
     watch: Watch,
     seen: Seen,
-    /// What the running listing has found so far.
+    /// The result of the running listing so far.
     fresh: Seen,
     /// [`Seen::events`] when the audit began.
     events_before: u64,
@@ -285,8 +285,8 @@ fn take_in(mirror: &mut Routing, id: VrfId, seen: &mut Seen, heard: Heard<'_>, l
             }
         }
         Heard::Rule(rule, gone) => {
-            // From now on more than the destination decides. Whether it still does after a rule was
-            // removed is counted.
+            // From now on a packet's route depends on more than its destination. After a rule has been
+            // removed, the rules are counted to see whether that is still so.
             seen.rules[usize::from(rule.ipv6)].1 += usize::from(!gone && rule.standard.is_none());
             seen.rules_changed = true;
         }
@@ -296,7 +296,7 @@ fn take_in(mirror: &mut Routing, id: VrfId, seen: &mut Seen, heard: Heard<'_>, l
 }
 
 impl Follow {
-    /// What is known about this VRF besides its routes.
+    /// The facts about this VRF besides its routes.
     fn router(&self) -> Router {
         self.seen.router(self.id, self.watch.filter())
     }
@@ -346,7 +346,7 @@ impl Follow {
         self.begin(at + 1);
         if self.stage.is_none() {
             if self.seen.events != self.events_before {
-                // They changed while they were listed, and it is not known which is newer.
+                // The rules changed while they were listed, and it is not known which answer is newer.
                 mirror.overrun(self.id);
             }
             self.tries = if self.consistent { 0 } else { self.tries + 1 };
@@ -388,13 +388,13 @@ impl Follow {
 pub(crate) struct Turn {
     /// Something was read or programmed, so there may be more.
     pub(crate) any: bool,
-    /// What router interfaces depend on has changed, and with it perhaps the plane's state.
+    /// The state on which router interfaces depend has changed, and with it perhaps the plane's state.
     pub(crate) routers_changed: bool,
     /// The sockets may have more to read.
     more: bool,
 }
 
-/// Why a namespace is not followed.
+/// The reason why a namespace is not followed.
 #[derive(Debug, thiserror::Error)]
 enum FollowError {
     #[error("{MAX_VRFS} VRFs are routed already")]
@@ -508,7 +508,7 @@ impl Following {
         for fd in follower.fds().into_iter().chain(watch.fds()) {
             self.gathered.add(fd).map_err(FollowError::Watch)?;
         }
-        // No packet may be routed around a packet filter that exists already.
+        // No packet may bypass a packet filter that exists already.
         watch.turn(ctx.clock.now_ms());
         self.mirror.overrun(id);
         self.busy = true;
@@ -531,7 +531,7 @@ impl Following {
             behind: false,
             tally: Tally::default(),
         };
-        // What router interfaces depend on is read at once, so that those of an adopted plane stay.
+        // Read the state on which router interfaces depend at once, so that those of an adopted plane stay.
         let now_ms = ctx.clock.now_ms();
         while follow.stage.is_none_or(|at| at < ROUTING_STAGES) && follow.listing(&mut self.mirror, now_ms) {}
         self.follows.insert(name, follow);
@@ -587,7 +587,7 @@ impl Following {
         }
         self.forwarders = now;
     }
-    /// Ends a turn: makes the plane use what it was programmed with, once that is complete.
+    /// Ends a turn: makes the plane use the new tables, once these are complete.
     pub(crate) fn end_turn(&mut self, ctx: &mut Context, turn: &Turn) {
         self.sync_once(ctx);
         self.busy |= turn.more;
@@ -634,8 +634,7 @@ impl Following {
             }
         }
     }
-    /// Makes the plane use what it was programmed with, when everything has been listed and
-    /// programmed once.
+    /// Makes the plane use the new tables, when everything has been listed and written once.
     pub(crate) fn sync_once(&mut self, ctx: &mut Context) {
         let all = self.follows.values().all(|follow| follow.first_done);
         if self.synced || !all || self.busy {
@@ -700,6 +699,6 @@ impl Following {
 }
 
 #[cfg(test)]
-#[allow(clippy::panic)] // a test that is written wrong
+#[allow(clippy::panic)] // a mistake in a test
 #[path = "routing_tests.rs"]
 mod tests;

@@ -1,4 +1,5 @@
-//! Following the kernel's routing in memory: what is taken in, in which order it is listed, and what the plane is told.
+//! Following the kernel's routing, in memory: the messages that are accepted, the order of listings, and the changes to
+//! the plane.
 
 use super::*;
 use crate::testing::{Said, World, accept, config, messages, route};
@@ -156,7 +157,7 @@ fn a_listing_that_changes_interrupt_is_used_after_so_many_tries() {
     assert!(!following.syncs(), "its result is used as it is");
 }
 
-/// The kernel has no such table, which is no reason to list again; a lost answer is.
+/// The kernel has no such table, which is no reason to list again. A lost answer is one.
 #[test]
 fn a_table_that_cannot_be_listed() {
     for (errno, consistent) in [(libc::EOPNOTSUPP, true), (libc::ENOBUFS, false)] {
@@ -248,14 +249,14 @@ fn a_rule_beside_the_default_ones_leaves_the_table_to_the_kernel() {
     assert!(logged.iter().any(|text| text.starts_with("FORWARDER: ")), "{logged:?}");
     following.log_forwarders(&mut world.ctx);
     assert_eq!(messages(&world.ctx), logged, "said once");
-    // The rule goes: whether others are left shows the next listing.
+    // The rule is removed; the next listing shows whether others are left.
     world.kernel.say(Said::Rule(Rule { ipv6: false, standard: None }, true));
     following.turn(&mut world.ctx);
     assert_eq!(policy(&world), [true, false]);
     world.clock.set(20_000);
     follow(&mut world, &mut following);
     assert_eq!(policy(&world), [false, false]);
-    // A rule that was there before is found by the listing.
+    // A rule that existed before is found by the listing.
     let rule = (Table::Rules6, Said::Rule(Rule { ipv6: true, standard: None }, false));
     world.kernel.state().listed.push(rule);
     world.kernel.say(Said::Overrun);

@@ -61,13 +61,13 @@ const END_POLL: Duration = Duration::from_millis(2);
 const ROUTES_WAIT: Duration = Duration::from_millis(300);
 /// How often a plane without a descriptor is polled for events.
 const POLL_GAP: Duration = Duration::from_millis(100);
-/// Most events handled before the switch settles.
+/// The most events handled before the switch updates the plane.
 const MAX_BATCH: usize = 100_000;
 
 /// Runs the switch until a signal or `detach` ends it.
 ///
 /// # Errors
-/// Why it could not start. Errors in the startup-config are reported and do not keep it from
+/// The reason why it could not start. Errors in the startup-config are reported and do not keep it from
 /// running.
 pub fn run(options: &Options) -> Result<(), String> {
     check_instance(&options.instance)?;
@@ -164,8 +164,8 @@ fn protocols(
     Ok((protocols.map_err(|error| error.to_string())?, found))
 }
 
-/// A plane that an instance of this name has left in a namespace that no longer exists is of no
-/// use.
+/// Opens the plane. A plane that an instance of this name has left in a namespace that no longer exists is
+/// discarded.
 fn open_plane(options: &Options, paths: &Paths, found: &Found) -> Result<Opened, String> {
     let chip = options.chip.as_ref();
     let mut opened = planes::open(options.plane, chip, &options.instance, paths)?;
@@ -192,9 +192,9 @@ struct Startup {
     file: PathBuf,
 }
 
-/// Reads the startup-config. An empty file, or none when none was named, means defaults. A file that was named and is
-/// absent, or that cannot be read, means defaults only when no plane is forwarding: a forwarding switch runs on with its last
-/// running configuration, because taking it down is never what a lost file asks for.
+/// Reads the startup-config. An empty file means defaults, and so does an absent one that was not named. If a named
+/// file is absent, or a file cannot be read, that means defaults only when no plane is forwarding. A forwarding switch
+/// continues with its last running configuration, because a lost file is no reason to take it down.
 fn read_startup(core: &mut Core, named: bool, was_live: bool) -> Result<Startup, String> {
     let file = core.startup_file.clone();
     let reason = match files::read_text(&file, MAX_CONFIG_BYTES) {
@@ -260,7 +260,7 @@ async fn serve(core: Core, mut events: Events, mut hangup: Signal) -> Result<(),
     let urgent = os::Urgent::new(os::Urgent::MANAGEMENT);
     let mut core = core;
     if let Err(error) = &urgent {
-        // Everything works without it, but later while other processes compute.
+        // Without this priority everything works, but later while other processes compute.
         core.ctx.log("SYS", 6, "SCHED", &format!("the daemon's threads are not real-time: {error}"));
     }
     let core = Rc::new(RefCell::new(core));
@@ -395,14 +395,14 @@ fn await_links(core: &Rc<RefCell<Core>>, events: &mut Events) {
     }
 }
 
-/// Waits for tables of usual size to be in the plane when the switch reports that it is ready;
-/// larger ones follow.
+/// Waits, for a limited time, until the plane has tables of usual size before the switch reports that it is
+/// ready. Larger tables follow later.
 fn await_routes(core: &Rc<RefCell<Core>>) {
     let deadline = Instant::now() + ROUTES_WAIT;
     while core.borrow().following.syncs() && Instant::now() < deadline {
         core.borrow_mut().routing_turn();
     }
-    // If nothing is followed, an adopted plane drops the routes it was left with.
+    // If nothing is followed, an adopted plane drops the routes of the earlier run.
     core.borrow_mut().sync_routing();
 }
 
@@ -467,7 +467,7 @@ async fn sleep_until(due: Option<Instant>) {
     }
 }
 
-/// `lanyard run --check FILE`: the lines that would be refused whatever the netdevs are.
+/// `lanyard run --check FILE`: the lines that would be refused with any netdevs.
 ///
 /// # Errors
 /// When the file cannot be read.
@@ -502,7 +502,7 @@ pub fn detach(instance: &str) -> Result<(), String> {
     }
     let paths = Paths::find(instance);
     if !paths.run.exists() {
-        // There are pins but no run directory: somebody has cleaned /run.
+        // There are pins but no run directory: /run has been cleaned.
         return match EbpfPlane::discard(&lanyard_ebpf::Options::new(instance)) {
             Ok(true) => Ok(()),
             _ => Err(format!("instance {instance}: there is no such switch ({})", paths.run.display())),

@@ -60,7 +60,7 @@ pub(crate) async fn serve(listener: UnixListener, shared: Shared) {
     }
 }
 
-/// Why a session ended early: the peer is gone, or violated the protocol.
+/// The reason why a session ended early: the peer is gone, or violated the protocol.
 type Ended = Option<String>;
 
 struct Connection {
@@ -128,8 +128,8 @@ async fn greet(connection: &mut Connection, shared: &Shared) -> Result<(), Ended
             converse(connection, &seat, Session::new(login)).await
         }
         Request::Detach => {
-            // As an ordinary thread, as commands: the kernel takes long to detach many ports, and may
-            // need other threads for it.
+            // Detach as an ordinary thread, like commands: the kernel takes long to detach many ports, and
+            // may need other threads for it.
             let result = match shared.urgent.as_deref() {
                 Some(urgent) => urgent.relaxed(|| shared.core.borrow_mut().detach()),
                 None => shared.core.borrow_mut().detach(),
@@ -375,6 +375,6 @@ async fn run(connection: &mut Connection, program: &Program) -> Result<Result<()
 }
 
 #[cfg(test)]
-#[allow(clippy::panic)] // a test that is written wrong
+#[allow(clippy::panic)] // a mistake in a test
 #[path = "server_tests.rs"]
 mod tests;

@@ -1,4 +1,4 @@
-//! Requests and replies on the control socket: what is read is bounded, and what is no request is refused.
+//! Requests and replies on the control socket: reading is bounded, and malformed requests are refused.
 
 use super::*;
 use crate::testing::{Bench, config};
@@ -9,7 +9,7 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
     tokio::task::LocalSet::new().block_on(&runtime, work)
 }
 
-/// Lines read from `pieces`, one piece at a time, and why reading ended.
+/// The lines read from `pieces`, one piece at a time, and the reason why reading ended.
 fn lines(pieces: &[&[u8]]) -> (Vec<Vec<u8>>, Ended) {
     block_on(async {
         let (mut writer, reader) = tokio::io::duplex(1);
@@ -56,7 +56,7 @@ fn a_line_has_a_limit() {
     assert!(ended.is_some(), "refused although no line end has come");
 }
 
-/// A request that is waited for beside something else loses nothing.
+/// Cancelling a read loses no part of a request.
 #[test]
 fn a_partial_line_survives_a_cancelled_read() {
     block_on(async {
@@ -196,7 +196,7 @@ fn a_bridge_command_without_a_session() {
     assert!(matches!(&replies[..], [Reply::Refusal(_), Reply::Done(done)] if done.refused), "{replies:?}");
 }
 
-/// A program's output is passed on, and its failure is a refusal.
+/// A program's output is passed on, and its failure is reported as a refusal.
 #[test]
 fn a_program_runs_to_its_end() {
     let outcome = |argv: &[&str]| {

@@ -1,9 +1,9 @@
-//! The network namespaces of VRFs: finds or creates them, watches them, and knows which of the
-//! switch's netdevs are in them.
+//! The network namespaces of VRFs: finds or creates them, watches them, and records which of the switch's
+//! netdevs are in them.
 //!
-//! Read network_namespaces(7) first. Invariants: this thread never leaves its own namespace; work
-//! inside another one is done by a fresh thread. A namespace stays open while it is a VRF, so its
-//! contents survive if its name is removed.
+//! Read network_namespaces(7) first. Invariants: this thread never leaves its own namespace; work inside
+//! another one is done by a new thread. A namespace stays open while it is a VRF, so its contents survive if
+//! its name is removed.
 
 use crate::kernel::{KernelError, Result};
 use lanyard_netdev::{Event, Events, Link, Netdev, netns, sysctl};
@@ -35,10 +35,10 @@ struct Space {
 }
 
 impl Spaces {
-    /// None yet.
+    /// Creates an empty set.
     ///
     /// # Errors
-    /// When /proc is not there.
+    /// When /proc is not mounted.
     pub fn open() -> io::Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         Ok(Self { own: netns::current()?, by_vrf: BTreeMap::new(), homes: BTreeMap::new(), epoll })
@@ -90,7 +90,7 @@ impl Spaces {
     pub fn adopt(&mut self, homes: &BTreeMap<String, String>) {
         for (name, vrf) in homes {
             self.find(vrf);
-            // A run that ended in the middle of a change may have recorded more than it did.
+            // A run that ended during a change may have recorded more than it did.
             if self.by_vrf.get(vrf).is_some_and(|space| space.netdev.link(name).is_ok()) {
                 self.homes.insert(name.clone(), vrf.clone());
             }
@@ -111,10 +111,10 @@ impl Spaces {
             self.by_vrf.insert(vrf.to_owned(), space);
         }
     }
-    /// Makes a VRF's namespace as `ip netns add` does, its loopback device up and marked.
+    /// Creates a VRF's namespace as `ip netns add` does, and brings its marked loopback device up.
     ///
     /// # Errors
-    /// When there is one, or no right to make one.
+    /// When it exists already, or without the right to create one.
     pub fn create(&mut self, vrf: &str, mark: &str) -> Result<()> {
         let doing = || format!("making network namespace {vrf}");
         netns::create(vrf).map_err(|error| KernelError::io(doing(), error))?;
@@ -131,10 +131,10 @@ impl Spaces {
         space.netdev.set_alias(lo, mark)?;
         Ok(space.netdev.set_up(lo, true)?)
     }
-    /// Deletes a VRF's namespace; one that is gone is no error.
+    /// Deletes a VRF's namespace. If it is gone already, that is no error.
     ///
     /// # Errors
-    /// No right to.
+    /// Without the right to delete it.
     pub fn delete(&mut self, vrf: &str) -> Result<()> {
         if let Some(space) = self.by_vrf.remove(vrf) {
             let _ = self.epoll.delete(&space.events);
@@ -146,7 +146,7 @@ impl Spaces {
             _ => Ok(()),
         }
     }
-    /// Our netdevs that are in VRFs.
+    /// The switch's netdevs that are in VRFs.
     #[must_use]
     pub fn links(&self) -> Vec<(String, Link)> {
         let mut list = Vec::new();
@@ -157,7 +157,7 @@ impl Spaces {
         }
         list
     }
-    /// What is known about the namespaces.
+    /// The facts about the namespaces.
     #[must_use]
     pub fn facts(&self) -> BTreeMap<String, Namespace> {
         let own = self.own.metadata().map(|meta| meta.ino()).ok();
@@ -174,7 +174,7 @@ impl Spaces {
         };
         self.by_vrf.iter().map(facts).collect()
     }
-    /// What has happened in the namespaces, by VRF.
+    /// The events in the namespaces, by VRF.
     pub fn events(&mut self) -> Vec<(String, Vec<Event>)> {
         let mut list = Vec::new();
         for (vrf, space) in &mut self.by_vrf {

@@ -1,9 +1,9 @@
-//! Spanning tree's half on the management thread: passes links and configuration to the protocol
-//! thread, and handles its reports: log messages, events, ports to shut down. The trees are in
+//! The part of spanning tree on the management thread: passes links and configuration to the protocol thread,
+//! and handles its reports: log messages, events, ports to shut down. The trees are in
 //! [`crate::protocols::trees`].
 //!
-//! Invariant: the switch's copy of the bridge ([`lanyard_switch::Switch::spanning`]) is refreshed
-//! before anything is decided by it.
+//! Invariant: the switch's copy of the bridge ([`lanyard_switch::Switch::spanning`]) is updated before any
+//! decision uses it.
 
 use crate::context::Context;
 use crate::protocols::work::{Report, Reports};
@@ -24,8 +24,8 @@ pub(crate) fn refresh(ctx: &mut Context) {
     ctx.switch.set_spanning(running);
 }
 
-/// Tells spanning tree which links have changed. When this returns, the plane has the states that
-/// follow.
+/// Passes the links that have changed to spanning tree. When this returns, the plane has the resulting
+/// states.
 pub(crate) fn links(ctx: &mut Context) {
     refresh(ctx);
     let Context { switch, kernel, .. } = ctx;

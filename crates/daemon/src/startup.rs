@@ -1,17 +1,18 @@
-//! The startup-config at the start: what is good of it is taken, every refused line is named.
+//! The startup-config at the start: its valid lines are taken, and every refused line is reported.
 //!
-//! Invariant: what is taken is the whole configuration without the lines that are refused, and it is taken once. A switch that
-//! is adopted while it forwards never runs, not for a moment, by a part of its configuration. What can be checked without
-//! netdevs and plane is checked on prefixes of the file. What only they can refuse names its interface: that interface's lines
-//! are left out one at a time, everything else stays in every attempt.
+//! Invariant: the configuration that is taken is the whole file without the refused lines, and it is taken once. A
+//! switch that is adopted while it forwards never runs with only a part of its configuration, not even for a moment.
+//! Errors that do not depend on netdevs and plane are found by checking prefixes of the file. A refusal that only
+//! netdevs or plane can decide on names its interface: that interface's lines are left out one at a time, and all other
+//! lines stay in every attempt.
 
 use lanyard_cli::edit::{LineError, apply_text, protects};
 use lanyard_config::{Config, InterfaceName};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// Most lines that are searched because netdevs or plane refuse them; after that the rest of the
-/// file is given up.
+/// The most lines that are searched because netdevs or plane refuse them; after that the rest of the file is
+/// given up.
 const MAX_STRUCK: usize = 200;
 /// Lines of a refused interface that are left out one at a time, before the whole interface is.
 const MAX_TRIALS: usize = 32;
@@ -27,12 +28,12 @@ pub(crate) enum Part {
     Unknown,
 }
 
-/// Why a configuration was not taken.
+/// The reason why a configuration was not taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refusal {
-    /// What was refused.
+    /// The refused part.
     pub part: Part,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
@@ -46,14 +47,15 @@ impl Refusal {
 
 /// Takes configurations: the switch, or a test.
 pub(crate) trait Taker {
-    /// Would `config` be taken, as far as can be determined without taking it?
+    /// Checks whether `config` would be taken, as far as possible without taking it.
     fn check(&mut self, config: &Config) -> Result<(), String>;
     /// Takes it, or refuses and changes nothing.
     fn take(&mut self, config: &Config) -> Result<(), Refusal>;
 }
 
-/// Has `text` taken as the configuration; answers the refused lines, in order. `running` is the last running configuration of
-/// a switch that is forwarding: it is taken instead when something is refused that no line can be found for.
+/// Takes `text` as the configuration and returns the refused lines, in order. `running` is the last running
+/// configuration of a switch that is forwarding. It is taken instead if something is refused and no line can be found
+/// that causes it.
 pub(crate) fn load(text: &str, running: Option<&str>, taker: &mut dyn Taker) -> Vec<LineError> {
     let lines: Vec<&str> = text.lines().collect();
     let mut file = File { kept: lines.clone(), lines, excluded: BTreeSet::new(), struck: Vec::new() };
@@ -144,8 +146,8 @@ impl File<'_> {
         errors
     }
 
-    /// Leaves out what netdevs or plane have refused: of a refused interface the last line without
-    /// which the rest of it is taken, otherwise the whole interface.
+    /// Handles a refusal by netdevs or plane: leaves out the last line of the refused interface without which
+    /// the rest of it is taken, otherwise the whole interface.
     fn mend(
         &mut self,
         config: &Config,

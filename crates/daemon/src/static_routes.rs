@@ -1,12 +1,12 @@
-//! The static routes of the configuration in the kernel's tables: installed, reconciled with what the kernel has, removed.
+//! The static routes of the configuration in the kernel's tables: installs, reconciles and removes them.
 //!
-//! Read `lanyard_switch::layer3::routes` first, which says what is wanted. The kernel flushes routes without an announcement when
-//! an interface goes down, or loses its last address; therefore what is remembered as installed is compared with the kernel's
-//! tables after every event that may have removed a route, and at intervals.
+//! Read `lanyard_switch::layer3::routes` first, which determines these routes. The kernel flushes routes without an
+//! announcement when an interface goes down or loses its last address. The installed routes are therefore compared with
+//! the kernel's tables after every event that may have removed a route, and at intervals.
 //!
-//! Invariants: only routes that this instance has installed are replaced or removed. They are those that the kernel lists with
-//! our protocol number and that the instance's record names, because other instances use the same number. A route is on record
-//! before the kernel is asked to add it.
+//! Invariants: only routes that this instance has installed are replaced or removed. These are the routes that the
+//! kernel lists with Lanyard's protocol number and that the instance's record names, because other instances use the
+//! same number. A route is in the record before the kernel is asked to add it.
 
 use crate::kernel::{Kernel, KernelError};
 use lanyard_netdev::{Family, ROUTE_PROTOCOL, Route as KernelRoute, RouteKind};
@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// How often the kernel's tables are compared even without an event.
 const AUDIT_GAP_MS: u64 = 30_000;
 
-/// Why a route is not in the kernel as it should be.
+/// The reason why a route is not in the kernel as it should be.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RouteTrouble {
     #[error(
@@ -27,7 +27,7 @@ pub(crate) enum RouteTrouble {
     InTheWay(#[source] KernelError),
     #[error(transparent)]
     Kernel(KernelError),
-    /// After a crash nobody would know whose route it is.
+    /// Without a record, no one could know after a crash to whom the route belongs.
     #[error("the switch's record of routes cannot be written")]
     Unrecorded,
 }
@@ -84,7 +84,7 @@ impl Tables for Box<dyn Kernel> {
 /// The identity of a route: the kernel has one per destination and metric.
 type Key = (Option<String>, ipnet::IpNet, u32);
 
-/// Routes that are not as they should be, and why.
+/// Routes that are not as they should be, with the reasons.
 type Reasons = BTreeMap<Key, (Route, String)>;
 
 fn key(route: &Route) -> Key {
@@ -170,7 +170,7 @@ impl StaticRoutes {
             let Some(lowered) = lower(route, facts).filter(|_| before != Some(route)) else { continue };
             let vrf = route.vrf.as_deref();
             let result = match before.and_then(|before| lower(before, facts)) {
-                // Without a gap: packets use the old route or the new one.
+                // Replacing has no gap: packets use either the old route or the new one.
                 Some(_) => tables.replace(vrf, &lowered),
                 None => tables.add(vrf, &lowered),
             };
@@ -222,7 +222,7 @@ impl StaticRoutes {
         wanted.iter().all(|route| self.installed.get(&key(route)) == Some(route))
     }
 
-    /// Does nothing now, because the record cannot be written. Returns as [`Self::sync`].
+    /// Does nothing because the record cannot be written. Returns the same as [`Self::sync`].
     pub(crate) fn withhold(&mut self, now_ms: u64, wanted: &BTreeSet<Route>) -> Vec<Refusal> {
         self.next_audit_ms = now_ms + AUDIT_GAP_MS;
         let missing = wanted.iter().filter(|route| self.installed.get(&key(route)) != Some(route));
@@ -306,8 +306,8 @@ fn raise(vrf: Option<&str>, route: &KernelRoute, facts: &Facts) -> Option<Route>
     })
 }
 
-/// True if the kernel's route `theirs` is this route of the switch, or what is left of it. The
-/// switch's may leave the egress to the kernel.
+/// True if the kernel's route `theirs` is this route of the switch, or the rest of it. The switch's route may
+/// leave the choice of the egress to the kernel.
 fn is_part(theirs: &Route, ours: &Route) -> bool {
     let same = |their: &Hop, our: &Hop| {
         their.via == our.via && (our.interface.is_none() || our.interface == their.interface)
@@ -467,7 +467,7 @@ mod tests {
             assert_eq!(kernel.show(), shown);
             kernel.routes.borrow_mut().clear();
         }
-        // The other route replaced ours.
+        // The other route replaced the switch's.
         statics.sync(0, &kernel, &set(&[ONE]), &facts);
         kernel.routes.borrow_mut()[0] = other(4);
         statics.doubt_about(None, &other(4));

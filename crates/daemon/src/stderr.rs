@@ -1,8 +1,8 @@
-//! Writes lines to stderr on a thread of its own: a terminal or pipe whose reader has stopped must
+//! Writes lines to stderr on a thread of its own, because a terminal or pipe whose reader has stopped must
 //! not stop the switch.
 //!
-//! Invariant: [`Stderr::line`] never waits. At most [`QUEUE`] lines wait for the reader. Lines
-//! beyond these are counted, and the count is written once the reader continues.
+//! Invariant: [`Stderr::line`] never waits. At most [`QUEUE`] lines wait for the reader. Further lines are
+//! counted, and the count is written once the reader continues.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ impl Stderr {
         });
         Self { queue: thread.ok().map(|_| queue), lost, ended }
     }
-    /// Has a line written, with its end.
+    /// Queues a line, including its end, for writing.
     pub(crate) fn line(&self, text: &str) {
         let sent = self.queue.as_ref().is_some_and(|queue| queue.try_send(format!("{text}\n")).is_ok());
         if !sent {

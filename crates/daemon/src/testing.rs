@@ -53,7 +53,7 @@ pub(crate) fn received(listener: &mut Subscription) -> Vec<serde_json::Value> {
     events
 }
 
-/// A message about a route by these gateways, as the kernel sends it.
+/// A route message as the kernel sends it, with these gateways.
 pub(crate) fn route(dest: &str, via: &[[u8; 4]], ifindex: u32) -> Vec<u8> {
     use lanyard_wire::rtnetlink::{HEADER_LEN, Hop, NEW_ROUTE, Route, Writer};
     let mut route = Route::to(dest.parse().expect("a prefix"));
@@ -190,7 +190,7 @@ impl<T> Common<T> {
     }
 }
 
-/// Which calls of a plane fail, and what it did. Clones share it.
+/// The calls of a plane that fail, and a record of what it did. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Faults {
     /// The state that is refused: one that has a port of this name with a netdev.
@@ -205,15 +205,15 @@ pub(crate) struct Faults {
     pub(crate) refuses_trees: Common<bool>,
     /// The states of ports in trees that the plane has.
     pub(crate) trees: Common<TreeStates>,
-    /// What is noted for the next daemon.
+    /// The mark for the next daemon.
     pub(crate) mark: Common<u64>,
     /// Frames that were injected.
     pub(crate) injected: Common<Frames>,
-    /// The same with the states that their ports then had in the tree 0.
+    /// The same, with the states that their ports had in the tree 0 at that time.
     pub(crate) sent_in: Common<Vec<(PortId, Vec<u8>, StpState)>>,
-    /// Frames that the protocols are handed next.
+    /// The frames that the protocols receive next.
     pub(crate) trapped: Common<Vec<Trapped>>,
-    /// What the plane reports next.
+    /// The events that the plane reports next.
     pub(crate) events: Common<Vec<PlaneEvent>>,
 }
 

@@ -1,7 +1,7 @@
 //! Tracked objects (`track N`): the state of each, and log messages about changes.
 //!
-//! Read `lanyard_switch::track` first, which handles the delays. Invariant: the kernel is asked
-//! about a route once, and again only when an event says that the answer may have changed.
+//! Read `lanyard_switch::track` first, which handles the delays. Invariant: the kernel is asked about a route
+//! once, and again only when an event says that the answer may have changed.
 
 use crate::context::{Context, Module};
 use ipnet::IpNet;
@@ -47,7 +47,7 @@ impl Module for Tracking {
     }
     fn handle(&mut self, _ctx: &mut Context, event: Event<'_>) -> usize {
         match event {
-            // The usual case: nothing is tracked, and there are hundreds of thousands of events.
+            // Usually nothing is tracked, while there are hundreds of thousands of events.
             _ if self.routes.is_empty() => {}
             Event::Route(vrf, prefix) => drop(self.routes.remove(&(vrf.map(str::to_owned), prefix))),
             Event::Netdevs => self.routes.clear(),
@@ -60,7 +60,7 @@ impl Module for Tracking {
 }
 
 impl Tracking {
-    /// Is a tracked object up at this moment?
+    /// True if a tracked object is up at this moment.
     fn is_up(&mut self, ctx: &Context, track: &Track) -> bool {
         match &track.object {
             TrackObject::LineProtocol(name) => line_up(ctx, name),

@@ -5,7 +5,7 @@
 use lanyard_cli::view::{self, User};
 use std::collections::BTreeMap;
 
-/// Sessions at once.
+/// The most sessions at the same time.
 pub const MAX_USERS: usize = 100;
 
 /// The sessions, by line number.
@@ -33,13 +33,13 @@ impl Users {
         self.lines.insert(line, Entry { user: user.chars().take(32).collect(), active_ms: now_ms });
         Ok(line)
     }
-    /// Notes that the session on `line` has entered something.
+    /// Records that the session on `line` has entered a line.
     pub fn touch(&mut self, line: usize, now_ms: u64) {
         if let Some(entry) = self.lines.get_mut(&line) {
             entry.active_ms = now_ms;
         }
     }
-    /// Notes that the session on `line` has ended.
+    /// Records that the session on `line` has ended.
     pub fn remove(&mut self, line: usize) {
         self.lines.remove(&line);
     }

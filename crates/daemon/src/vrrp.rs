@@ -1,4 +1,5 @@
-//! `show vrrp`. keepalived runs the virtual routers: which, and with which configuration, `lanyard_switch::services` decides.
+//! `show vrrp`. keepalived runs the virtual routers; `lanyard_switch::services` decides which, and with which
+//! configuration.
 
 use crate::children::Children;
 use crate::context::Context;
@@ -81,7 +82,7 @@ mod tests {
         assert_eq!(group.mac, MacAddr([0, 0, 0x5e, 0, 1, 7]));
         assert_eq!(group.address, Some([10, 0, 0, 1].into()));
         assert_eq!(group.secondary_addresses, [std::net::Ipv4Addr::new(10, 0, 0, 3)]);
-        // The tracked object is down: its decrement counts.
+        // The tracked object is down, so its decrement is applied.
         assert_eq!((group.configured_priority, group.priority), (120, 90));
         assert_eq!(group.tracks_down, [1]);
     }

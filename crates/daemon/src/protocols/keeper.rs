@@ -1,13 +1,12 @@
 //! Writes the snapshot of spanning tree that a restart needs to a file, on a thread of its own.
 //!
-//! The protocol thread does not wait for the file. It stores a number in the plane
-//! (`ProtocolPlane::mark`) before it sets the states and sends the frames that follow from a
-//! change, and the file carries the number of the change that it describes. A daemon that finds the
-//! same number in both continues where the last one was. One that finds another number begins as if
-//! all links had just come up, which is safe whatever the last daemon did after the file was
-//! written.
+//! The protocol thread does not wait for the file. It stores a number in the plane (`ProtocolPlane::mark`)
+//! before it sets the states and sends the frames that follow from a change, and the file contains the number
+//! of the change that it describes. A daemon that finds the same number in both continues where the last one
+//! stopped. Otherwise it begins as if all links had just come up, which is safe whatever the last daemon did
+//! after the file was written.
 //!
-//! Invariant: at most one snapshot waits, the latest. The file is replaced whole.
+//! Invariant: at most one snapshot waits, the latest. The file is replaced as a whole.
 
 use crate::files;
 use crate::paths::Paths;
@@ -58,18 +57,18 @@ struct Writer {
 
 #[derive(Default)]
 struct Slot {
-    /// What is to be written: `None` inside removes the file.
+    /// The snapshot to be written; `None` inside removes the file.
     latest: Option<Option<(u64, Snapshot)>>,
     error: Option<String>,
     end: bool,
 }
 
 impl Keeper {
-    /// Writes on the thread of the caller, until [`Keeper::start`].
+    /// Writes on the thread of the caller until [`Keeper::start`].
     pub(crate) fn new(paths: &Paths) -> Self {
         Self { path: snapshot_path(paths), writer: None }
     }
-    /// From now on a thread writes. Where none can be had the caller goes on writing.
+    /// Makes a thread write from now on. If no thread can be started, the caller continues to write.
     pub(crate) fn start(&mut self) {
         let shared = Arc::new((Mutex::new(Slot::default()), Condvar::new()));
         let (end, ended) = sync_channel::<()>(0);
@@ -87,7 +86,7 @@ impl Keeper {
         let Some(Writer { shared, .. }) = &self.writer else {
             return write(&self.path, wanted).err().map(|error| error.to_string());
         };
-        // The thread holds the lock to take what is in there, never while it writes.
+        // The thread holds the lock only to take the snapshot, not while it writes.
         let mut slot = shared.0.lock().unwrap_or_else(PoisonError::into_inner);
         slot.latest = Some(wanted);
         let error = slot.error.take();
@@ -98,7 +97,7 @@ impl Keeper {
 }
 
 impl Drop for Writer {
-    /// The last snapshot is waited for, but not for ever.
+    /// Waits for the last snapshot, for a limited time.
     fn drop(&mut self) {
         self.shared.0.lock().unwrap_or_else(PoisonError::into_inner).end = true;
         self.shared.1.notify_one();

@@ -1,14 +1,13 @@
-//! Keeps spanning tree safe when something fails: withholds BPDUs while the plane refuses a port's
-//! state, and has the plane's watchdog block the ports when no BPDU has left for as long as
-//! neighbours believe the last one.
+//! Keeps spanning tree safe when something fails. It withholds BPDUs while the plane refuses a port's state,
+//! and makes the plane's watchdog block the ports when no BPDU has been sent for as long as neighbours keep
+//! the last one.
 //!
-//! Read first: IEEE 802.1Q-2018, 13.29.31 (three hello times), `lanyard_plane::Plane::watchdog`,
-//! and docs/spanning-tree.md, "Without a daemon".
+//! Read first: IEEE 802.1Q-2018, 13.29.31 (three hello times), `lanyard_plane::Plane::watchdog`, and
+//! docs/spanning-tree.md, "Without a daemon".
 //!
-//! Invariants: no frame leaves while the plane has a port in another state than the bridge. The
-//! watchdog is started again only when the BPDUs that are due have left, and by the thread that
-//! sends them. So a plane that refuses for three hello times and a thread that hangs have the same
-//! effect as a dead daemon.
+//! Invariants: no frame is sent while the plane has a port in another state than the bridge. The watchdog is
+//! restarted only when the BPDUs that are due have been sent, and by the thread that sends them. A plane that
+//! refuses for three hello times and a thread that hangs therefore have the same effect as a dead daemon.
 
 use super::work::{Io, Report};
 use crate::clock::wall_clock;
@@ -25,7 +24,7 @@ const FEED_GAP_MS: u64 = 100;
 /// How long after a refusal the states are given to the plane again, in milliseconds.
 const RETRY_MS: u64 = 500;
 
-/// See the module. Times are milliseconds since the machine was started.
+/// See the module comment. Times are milliseconds since the machine was started.
 #[derive(Debug, Default)]
 pub(crate) struct LoopSafety {
     /// True if the plane may have a port in another state than the bridge.
@@ -55,11 +54,11 @@ enum Watchdog {
 }
 
 impl LoopSafety {
-    /// When spanning tree is to act even if the bridge has nothing to do.
+    /// When spanning tree must run even if the bridge has nothing to do.
     pub(crate) fn next_ms(&self) -> Option<u64> {
         let feed = match self.watchdog {
-            // Long before it expires, so that a busy machine makes no difference; not before
-            // `feed_watchdog` starts it again, so that the thread does not spin until then.
+            // Long before it expires, so that a delay on a busy machine does not matter; but not before
+            // `feed_watchdog` may restart it, so that the thread does not spin until then.
             Watchdog::Due(due_ms) => {
                 Some(self.fed_ms + (due_ms.saturating_sub(self.fed_ms) / 3).max(FEED_GAP_MS))
             }
@@ -69,8 +68,8 @@ impl LoopSafety {
         if self.behind { Some(self.retry_ms.unwrap_or(0)) } else { feed }
     }
 
-    /// True when the neighbours no longer believe this bridge's last BPDU: the plane's watchdog has
-    /// expired, or this process was stopped for that long.
+    /// True when the neighbours may have discarded this bridge's last BPDU: the plane's watchdog has expired,
+    /// or this process was stopped for that long.
     pub(crate) fn was_silent(&mut self, io: &mut Io<'_>, watched: &Watched) -> bool {
         let (expired, now) = (io.plane.watchdog_expired(), io.now());
         let late = matches!(self.watchdog, Watchdog::Due(due_ms) if due_ms <= now);
@@ -97,8 +96,8 @@ impl LoopSafety {
         self.refusal = refusal;
     }
 
-    /// Starts the plane's watchdog again when the BPDUs that were due have left; stops it when
-    /// there is no bridge, because no port is to be blocked then.
+    /// Restarts the plane's watchdog when the BPDUs that were due have been sent; stops it when there is no
+    /// bridge, because no port has to be blocked then.
     pub(crate) fn feed_watchdog(&mut self, io: &mut Io<'_>, bridge: Option<&Bridge>) {
         let now = io.now();
         let wanted = match bridge {
@@ -114,7 +113,7 @@ impl LoopSafety {
             Watchdog::Due(due_ms) => Some(Duration::from_millis(due_ms - now)),
             Watchdog::Found | Watchdog::Stopped => None,
         };
-        // A refusal is not tried again at once, either.
+        // A refusal is not tried again at once either.
         self.fed_ms = now;
         match io.plane.watchdog(after) {
             Ok(()) => self.watchdog = wanted,

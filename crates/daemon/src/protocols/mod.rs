@@ -1,10 +1,10 @@
-//! The protocol thread: receives, decides and sends what neighbours wait for.
+//! The protocol thread: receives BPDUs, makes decisions, and sends the frames that neighbours wait for.
 //!
-//! Nothing here reads or writes files, the log or clients, asks netlink, or takes a lock that such
-//! work holds. Management does all of these and may wait as long as a disk or the kernel takes;
-//! hellos leave in time nevertheless. Protocols reach the plane through [`ProtocolPlane`] only.
-//! Management passes work to them as closures ([`Protocols::with`]), which run between two frames.
-//! What management has to log or to do comes back as [`Reports`]; their number is bounded.
+//! Nothing here reads or writes files, the log or clients, sends netlink requests, or takes a lock that is
+//! held during such work. Management does all of these and may wait as long as a disk or the kernel takes;
+//! hellos are nevertheless sent in time. Protocols access the plane through [`ProtocolPlane`] only.
+//! Management passes work to them as closures ([`Protocols::with`]), which run between two frames. Work for
+//! management (log messages, ports to shut down) is returned as [`Reports`], whose number is bounded.
 //!
 //! A protocol implements [`Protocol`] and is a field of [`Engine`]. Read [`trees`] for one.
 
@@ -29,10 +29,10 @@ use std::time::Duration;
 use trees::Trees;
 use work::{Io, Protocol, Reports};
 
-/// Most jobs that wait. Management has one at a time, because it waits for each answer.
+/// The most jobs that wait. Management has one at a time, because it waits for each answer.
 const MAX_JOBS: usize = 4;
 
-/// The protocols and what they act upon.
+/// The protocols and the objects they act on.
 pub(crate) struct Engine {
     pub(crate) trees: Trees,
     plane: Box<dyn ProtocolPlane>,
@@ -42,7 +42,7 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// Lets the protocols do what is due and what frames and jobs have called for.
+    /// Lets the protocols do the work that is due and the work caused by frames and jobs.
     pub(crate) fn act(&mut self) {
         let Self { trees, plane, clock, reports, bell } = self;
         trees.act(&mut Io { clock, plane: &mut **plane, reports });
@@ -51,7 +51,7 @@ impl Engine {
             let _ = bell.write(1);
         }
     }
-    /// Spanning tree and what it acts upon, for jobs of management.
+    /// Spanning tree and the objects it acts on, for jobs of management.
     pub(crate) fn trees_and_io(&mut self) -> (&mut Trees, Io<'_>) {
         let Self { trees, plane, clock, reports, .. } = self;
         (trees, Io { clock, plane: &mut **plane, reports })
@@ -64,7 +64,7 @@ impl Engine {
     pub(crate) fn take_reports(&mut self) -> Reports {
         std::mem::take(&mut self.reports)
     }
-    /// Handles waiting frames and does what is due; returns the number of frames.
+    /// Handles waiting frames and does the work that is due; returns the number of frames.
     fn turn(&mut self) -> usize {
         let Self { trees, plane, clock, .. } = self;
         let now = clock.boot_ms();
@@ -101,7 +101,7 @@ enum Place {
 }
 
 struct Thread {
-    /// `None` when the thread is to end.
+    /// `None` when the thread has to end.
     jobs: Option<SyncSender<Job>>,
     wake: Arc<EventFd>,
     handle: Option<JoinHandle<()>>,
@@ -165,7 +165,7 @@ impl Protocols {
             Place::Nowhere => std::process::abort(),
         }
     }
-    /// As [`Protocols::with`], and lets the protocols do what `work` has called for.
+    /// As [`Protocols::with`]; afterwards the protocols do the work caused by `work`.
     pub(crate) fn change<R: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Engine) -> R + Send + 'static,
@@ -256,7 +256,7 @@ fn bell() -> io::Result<EventFd> {
 /// The thread.
 fn run(mut engine: Engine, jobs: &Receiver<Job>, wake: &EventFd) {
     let _fatal = Fatal;
-    // Everything works without it, but later while other processes compute.
+    // Without this priority everything works, but later while other processes compute.
     let _urgent = Urgent::new(Urgent::PROTOCOLS);
     let traps = os::duplicate(engine.plane.event_fd());
     loop {
@@ -287,7 +287,7 @@ fn wait(engine: &Engine, wake: &EventFd, traps: Option<&OwnedFd>) {
     let _ = poll(&mut fds, timeout);
 }
 
-/// How often frames are polled for without a descriptor.
+/// The interval of polling for frames without a descriptor.
 const LOOK: Duration = Duration::from_millis(20);
 
 #[cfg(test)]
@@ -317,7 +317,7 @@ mod tests {
         std::thread::current().name().map(str::to_owned)
     }
 
-    /// The process of `a_panic_ends_the_process`: its protocol thread panics while nobody waits for
+    /// The process that `a_panic_ends_the_process` starts: its protocol thread panics while nobody waits for
     /// an answer.
     #[test]
     #[ignore = "ends its process"]

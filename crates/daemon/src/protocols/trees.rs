@@ -1,12 +1,11 @@
-//! Spanning tree on the protocol thread: takes BPDUs, links and timers, and carries out what
-//! `lanyard_switch::spanning` decides: states, flushes, frames and reports.
+//! Spanning tree on the protocol thread: handles BPDUs, links and timers, and carries out the decisions of
+//! `lanyard_switch::spanning`: states, flushes, frames and reports.
 //!
-//! Invariants: a frame leaves after the plane has the states that were decided before it, and not
-//! while the plane refuses one (`loop_safety`). The plane has the number of a change before both
-//! ([`super::keeper`]). During a commit, which may take as long as the kernel takes, each port is
-//! in the stricter of the states that the running bridge and the planned bridge have decided on.
-//! Times are milliseconds since the machine was started, so that they mean the same to the next
-//! daemon.
+//! Invariants: a frame is sent after the plane has the states that were decided before it, and not while the
+//! plane refuses one (`loop_safety`). The plane has the number of a change before both ([`super::keeper`]).
+//! During a commit, which may take as long as the kernel takes, each port has the stricter of the states that
+//! the running bridge and the planned bridge have decided on. Times are milliseconds since the machine was
+//! started, so that they mean the same to the next daemon.
 
 use super::keeper::Keeper;
 use super::loop_safety::LoopSafety;
@@ -19,10 +18,10 @@ use lanyard_switch::spanning::{LinkChange, Reconfigure, Todo, next, stricter};
 use lanyard_types::{InstanceId, PortId, TrapGroup, VlanId, VlanSet};
 use std::collections::BTreeSet;
 
-/// Most rounds of doing what the bridge wants, each of which may make it want more.
+/// The most rounds of carrying out the bridge's actions; each round may cause further actions.
 const MAX_ROUNDS: usize = 16;
 
-/// Spanning tree on the protocol thread; see the module.
+/// Spanning tree on the protocol thread; see the module comment.
 pub(crate) struct Trees {
     /// `None` without spanning tree.
     spanning: Option<Spanning>,
@@ -33,9 +32,9 @@ pub(crate) struct Trees {
     /// The states that the planned bridge has decided on, during a commit.
     held: Option<TreeStates>,
     vlans: VlanSet,
-    /// True if the plane may have been given other states than those to be in force.
+    /// True if the plane may have other states than the decided ones.
     dirty: bool,
-    /// The states that the plane took last, or was found with.
+    /// The states that the plane accepted last, or had at the start.
     given: TreeStates,
     safety: LoopSafety,
     keeper: Keeper,
@@ -108,13 +107,13 @@ impl Trees {
         (self.found, self.saved) = (None, None);
         Ok(())
     }
-    /// The plane is being taken down: nothing is sent and nothing watched any more.
+    /// Ends the bridge because the plane is being removed: nothing is sent or watched any more.
     pub(crate) fn end(&mut self, io: &mut Io<'_>) {
         (self.spanning, self.held, self.configured) = (None, None, false);
         self.keep(io);
     }
 
-    /// Gives the plane the states that are to be in force.
+    /// Gives the plane the decided states.
     fn give_states(&mut self, io: &mut Io<'_>) {
         let wanted = self.decided();
         let given = io.plane.set_trees(&wanted);
@@ -124,7 +123,7 @@ impl Trees {
         self.safety.states_given(io, given.err());
     }
 
-    /// The states that are to be in force.
+    /// The decided states.
     fn decided(&self) -> TreeStates {
         let running = match &self.spanning {
             Some(spanning) => spanning.decided(),
@@ -223,7 +222,7 @@ impl Protocol for Trees {
     }
     fn next_ms(&self) -> Option<u64> {
         if !self.configured {
-            // `act` does nothing, so no deadline is due: the thread would spin.
+            // The plane is being removed and `act` does nothing. A deadline would make the thread spin.
             return None;
         }
         let timeout = self.spanning.as_ref().and_then(|spanning| spanning.bridge().next_timeout());

@@ -1,5 +1,5 @@
-//! Defines a protocol of the protocol thread ([`Protocol`]), what it acts upon ([`Io`]), and what
-//! it reports to management ([`Reports`]).
+//! The interface of a protocol on the protocol thread ([`Protocol`]), the objects it acts on ([`Io`]), and
+//! its reports to management ([`Reports`]).
 
 use crate::clock::Clock;
 use lanyard_plane::ProtocolPlane;
@@ -7,7 +7,7 @@ use lanyard_stp::{ErrCause, Event, Mode};
 use lanyard_types::{PortId, TrapGroup};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Most reports that wait for management; those beyond are counted.
+/// The most reports that wait for management; further ones are counted.
 const MAX_REPORTS: usize = 4096;
 
 /// A protocol that runs on the protocol thread. Times are milliseconds since the machine was
@@ -15,15 +15,15 @@ const MAX_REPORTS: usize = 4096;
 pub(crate) trait Protocol {
     /// True for the trap groups whose frames it handles.
     fn takes(&self, group: TrapGroup) -> bool;
-    /// Handles a frame; the next [`Protocol::act`] carries out what follows from it.
+    /// Handles a frame; the next [`Protocol::act`] carries out the consequences.
     fn handle_frame(&mut self, now: u64, port: PortId, frame: &[u8]);
     /// The next deadline: when [`Protocol::act`] is to be called even if nothing happens until then.
     fn next_ms(&self) -> Option<u64>;
-    /// Does what is due and what frames, links and configuration have called for.
+    /// Does the work that is due and the work caused by frames, links and configuration.
     fn act(&mut self, io: &mut Io<'_>);
 }
 
-/// What a protocol acts upon.
+/// The objects that a protocol acts on.
 pub(crate) struct Io<'a> {
     pub(crate) clock: &'a Clock,
     pub(crate) plane: &'a mut dyn ProtocolPlane,
@@ -37,7 +37,7 @@ impl Io<'_> {
     }
 }
 
-/// What protocols report to management.
+/// A report of a protocol to management.
 #[derive(Debug)]
 pub(crate) enum Report {
     /// Spanning tree: an event, the mode at that time, and the number of its tree, where it is

@@ -35,14 +35,14 @@ pub(crate) struct State {
     pub(crate) unreachable: BTreeSet<IpAddr>,
     /// Every action that was carried out.
     pub(crate) done: Vec<Action>,
-    /// The number of the action that fails, counted from 1 since it was set.
+    /// The number of the action that fails, counted from 1 since this was set.
     pub(crate) fail_at: Option<usize>,
-    /// [`State::fail_at`] from the first failure on.
+    /// The value that [`State::fail_at`] gets after the first failure.
     pub(crate) then_fail_at: Option<usize>,
-    /// The kernel refuses to add and to delete the routes to these prefixes: after how many changes, and with which
+    /// Prefixes whose routes the kernel refuses to add and to delete: after this number of changes, and with this
     /// error number.
     pub(crate) refused_routes: BTreeMap<ipnet::IpNet, (usize, i32)>,
-    /// What the kernel has learned of neighbours.
+    /// The neighbours that the kernel has learned.
     pub(crate) learned: Vec<Neighbour>,
     /// No namespace can be followed.
     pub(crate) unfollowable: bool,

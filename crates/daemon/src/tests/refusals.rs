@@ -1,4 +1,5 @@
-//! A plane that refuses the states of ports: spanning tree claims nothing that is not so.
+//! A plane that refuses the states of ports: spanning tree must not announce any state that the plane does
+//! not have.
 
 use crate::core::Core;
 use crate::protocols::Engine;
@@ -10,13 +11,13 @@ use lanyard_plane::Trapped;
 use lanyard_stp::Duplex;
 use lanyard_types::{InstanceId, PortId, StpState, TrapReason};
 
-/// Where the flags of an RST BPDU are in an untagged frame (IEEE 802.1D-2004, 9.3.3).
+/// The offset of the flags of an RST BPDU in an untagged frame (IEEE 802.1D-2004, 9.3.3).
 const FLAGS: usize = 21;
 const PROPOSAL: u8 = 0x02;
 const FORWARDING: u8 = 0x20;
 const AGREEMENT: u8 = 0x40;
 
-/// What a better bridge proposes: that its port be designated.
+/// The proposal of a better bridge that its port become designated.
 fn proposal() -> Vec<u8> {
     let bridge = [0x10, 0x00, 0x02, 0, 0, 0, 0xee, 1];
     let mut frame = vec![0x01, 0x80, 0xc2, 0, 0, 0, 0x02, 0, 0, 0, 0xee, 1, 0, 39, 0x42, 0x42, 0x03];
@@ -29,7 +30,7 @@ fn proposal() -> Vec<u8> {
     frame
 }
 
-/// A switch whose plane refuses at will; each frame that it sends claims the state that the plane
+/// A switch whose plane refuses on demand. Each frame that it sends must announce only states that the plane
 /// has.
 struct Claims {
     bench: Bench,
@@ -110,7 +111,7 @@ fn no_bpdu_claims_a_state_that_the_plane_refused() {
     );
     let (up, edge) = (claims.port("up1"), claims.port("edge1"));
 
-    // An edge port that the plane does not let forward says nothing, rather than that it forwards.
+    // An edge port that the plane does not let forward sends nothing, rather than announce that it forwards.
     claims.refuse(true);
     claims.link(edge);
     assert_eq!(claims.decided(edge), Some(StpState::Forwarding));
@@ -123,7 +124,8 @@ fn no_bpdu_claims_a_state_that_the_plane_refused() {
     claims.run("a BPDU that claims it", |claims| claims.sent().iter().any(|(port, _)| *port == edge));
     assert!(!claims.withheld());
 
-    // An agreement says that the root port forwards and that the others are in step: not before the plane has it so.
+    // An agreement announces that the root port forwards and that the others are in sync. It is not sent before the
+    // plane has these states.
     claims.link(up);
     claims.sent();
     claims.refuse(true);
@@ -137,8 +139,8 @@ fn no_bpdu_claims_a_state_that_the_plane_refused() {
     claims.run("an agreement", |claims| claims.sent().iter().any(agrees));
 }
 
-/// While a configuration is carried out, which may take long, the bridge to come has a say already:
-/// what it holds does not forward, and what the running one holds does not either.
+/// While a configuration is carried out, which may take long, a port forwards only if both the planned bridge
+/// and the running one let it forward.
 #[test]
 fn a_configuration_on_its_way_opens_nothing() {
     let mut claims = Claims::new(
@@ -155,7 +157,7 @@ fn a_configuration_on_its_way_opens_nothing() {
         StpState::Discarding,
         "the bridge to come begins with every port discarding"
     );
-    // What happens meanwhile is the running bridge's to decide, and opens nothing either.
+    // Meanwhile the running bridge decides about new events, and opens nothing either.
     claims.link(up);
     claims.run("time to pass", |claims| claims.now_ms > 20_000);
     assert_eq!((claims.taken(edge), claims.taken(up)), (StpState::Discarding, StpState::Discarding));
@@ -163,8 +165,8 @@ fn a_configuration_on_its_way_opens_nothing() {
     assert_eq!((claims.taken(edge), claims.taken(up)), (StpState::Forwarding, StpState::Forwarding));
 }
 
-/// Each change is noted in the plane before what follows from it is in force, and the file says
-/// which one it describes.
+/// Each change is marked in the plane before its consequences take effect, and the file names the change that
+/// it describes.
 #[test]
 fn the_file_describes_the_change_that_the_plane_notes() {
     let mut claims =
@@ -176,7 +178,7 @@ fn the_file_describes_the_change_that_the_plane_notes() {
     claims.link(edge);
     assert!(*claims.bench.plane.mark.lock() > before);
     assert_eq!(kept(&claims), *claims.bench.plane.mark.lock());
-    // Nothing changes, nothing is written.
+    // Without a change nothing is written.
     let now = *claims.bench.plane.mark.lock();
     claims.run("hellos", |claims| claims.now_ms > 20_000);
     assert_eq!(*claims.bench.plane.mark.lock(), now);
