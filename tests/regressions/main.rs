@@ -50,3 +50,8 @@ fn dhcp() {
 fn fpm() {
     replay("fpm", lanyard_fpm::fuzz);
 }
+
+#[test]
+fn lldp() {
+    replay("lldp", lanyard_lldp::fuzz);
+}
