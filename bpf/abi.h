@@ -110,7 +110,9 @@ _Static_assert(sizeof(struct ly_watchdog) == 32, "ly_watchdog");
 /* global[0] */
 struct ly_global {
 	__u8 reserved[16]; /* ReservedAction by the last nibble: 0 drop, 1 forward, 2 trap */
-	__u32 trap_pvst; /* not 0: PVST+ BPDUs are trapped in some VLAN, and so are those without a VLAN */
+	__u8 trap_pvst; /* not 0: PVST+ BPDUs are trapped in some VLAN, and so are those without a VLAN */
+	__u8 trap_cdp;  /* not 0: frames for CISCO_DISCOVERY are trapped */
+	__u8 unused[2];
 	__u16 first_word, end_word; /* the words of a port set that can be non-zero: lowest port / 64, highest port / 64 + 1 */
 	__u64 isolated[LY_PORT_WORDS];
 	__u64 no_unicast[LY_PORT_WORDS];   /* ports left out of unknown-unicast floods */

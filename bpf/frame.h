@@ -62,6 +62,7 @@ enum trap_reason {
 	TRAP_NO_ROUTE,
 	TRAP_ROUTE_POLICY,
 	TRAP_HOST_STACK,
+	TRAP_CDP,
 };
 /* lanyard_types::TrapGroup */
 enum trap_group {

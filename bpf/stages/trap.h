@@ -76,6 +76,8 @@ static __always_inline int stage_trap(struct frame *f, struct __sk_buff *skb)
 	if (f->dst == SSTP && traps_pvst(g, f)) {
 		reason = TRAP_PVST_BPDU;
 		group = GROUP_STP;
+	} else if (f->dst == CISCO_DISCOVERY && g->trap_cdp) {
+		reason = TRAP_CDP;
 	} else if ((f->dst & 0xf0ffffffffffULL) == RESERVED_BLOCK) {
 		__u32 last = f->dst >> 40 & 0x0f;
 		if (last == 1)

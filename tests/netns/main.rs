@@ -12,6 +12,7 @@ mod capture;
 mod churn;
 mod console;
 mod dhcp;
+mod discovery;
 mod fdb;
 mod flood;
 mod follow;

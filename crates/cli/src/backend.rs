@@ -9,6 +9,7 @@ use crate::sessions::ConfigSessions;
 use crate::view;
 use ipnet::IpNet;
 use lanyard_config::{Config, InterfaceName};
+use lanyard_lldp::Protocol;
 use lanyard_types::{MacAddr, VlanId};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -243,6 +244,22 @@ pub trait SpanningTree {
     fn clear_spanning_tree_counters(&mut self, only: Option<&InterfaceName>) -> Result<(), Refusal>;
 }
 
+/// Neighbour discovery by LLDP and CDP.
+pub trait Discovery {
+    /// `show lldp neighbors`, `show cdp neighbors`: at one interface, or at all.
+    fn neighbours_of(
+        &mut self,
+        protocol: Protocol,
+        only: Option<&InterfaceName>,
+    ) -> view::DiscoveryNeighbours;
+    /// `show lldp`, `show cdp`: settings, states of ports, statistics.
+    fn discovery(&mut self, protocol: Protocol) -> view::DiscoveryState;
+    /// `clear lldp table`, `clear cdp table`.
+    fn clear_discovery_table(&mut self, protocol: Protocol);
+    /// `clear lldp counters`, `clear cdp counters`.
+    fn clear_discovery_counters(&mut self, protocol: Protocol);
+}
+
 /// Object tracking, virtual routers, DHCP relays, and the FPM server.
 pub trait Services {
     /// `show track`.
@@ -289,7 +306,17 @@ pub trait System {
 
 /// All topics of the switch; every type that implements them is a backend.
 pub trait Backend:
-    Configuration + Files + Fdb + Interfaces + Neighbors + Routes + SpanningTree + Services + Platform + System
+    Configuration
+    + Files
+    + Fdb
+    + Interfaces
+    + Neighbors
+    + Routes
+    + SpanningTree
+    + Discovery
+    + Services
+    + Platform
+    + System
 {
 }
 
@@ -301,6 +328,7 @@ impl<
         + Neighbors
         + Routes
         + SpanningTree
+        + Discovery
         + Services
         + Platform
         + System,

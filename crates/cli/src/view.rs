@@ -4,9 +4,11 @@
 //! Invariant: the JSON keys of contract commands are exactly the contract's. A field that only text output
 //! needs is `#[serde(skip)]`. Times are in seconds with the unit in the key; counters are integers.
 
+mod discovery;
 mod fpm;
 mod layer3;
 
+pub use discovery::*;
 pub use fpm::*;
 pub use layer3::*;
 
@@ -635,12 +637,14 @@ pub enum EventKind {
     Neighbor,
     /// Tables that fill up.
     Resource,
+    /// Neighbours that LLDP and CDP have found.
+    Discovery,
 }
 
 impl EventKind {
     /// All kinds, in the order of the command's help.
-    pub const ALL: [Self; 6] =
-        [Self::Fdb, Self::Link, Self::Stp, Self::Route, Self::Neighbor, Self::Resource];
+    pub const ALL: [Self; 7] =
+        [Self::Fdb, Self::Link, Self::Stp, Self::Route, Self::Neighbor, Self::Resource, Self::Discovery];
     /// The keyword on the command line and in JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -651,6 +655,7 @@ impl EventKind {
             Self::Route => "route",
             Self::Neighbor => "neighbor",
             Self::Resource => "resource",
+            Self::Discovery => "discovery",
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The model of the configuration. `Default` gives the defaults; a value that equals its default is not
 //! printed.
 
+use crate::discovery::{Discovery, DiscoveryPort};
 use crate::fpm::FpmServer;
 use crate::layer3::{ForwardingPlane, Layer3, RelayInformation, StaticRoute, Track, Vrf};
 use crate::spanning_tree::{ErrDisable, SpanningTree, SpanningTreePort};
@@ -45,6 +46,8 @@ pub struct Config {
     pub spanning_tree: SpanningTree,
     /// `errdisable recovery ...`.
     pub errdisable: ErrDisable,
+    /// `lldp ...` and `cdp ...`.
+    pub discovery: Discovery,
     /// `fpm server`; `None` is off.
     pub fpm: Option<FpmServer>,
     /// `banner motd|login|exec`, with line feeds between the lines of a text.
@@ -93,6 +96,7 @@ impl Default for Config {
             tag_native: false,
             spanning_tree: SpanningTree::default(),
             errdisable: ErrDisable::default(),
+            discovery: Discovery::default(),
             fpm: None,
             banners: BTreeMap::new(),
         }
@@ -219,6 +223,8 @@ pub struct Interface {
     pub duplex: Duplex,
     /// `spanning-tree ...`.
     pub spanning_tree: SpanningTreePort,
+    /// `lldp ...` and `cdp ...`.
+    pub discovery: DiscoveryPort,
     /// `logging event link-status`, on by default.
     pub log_link: bool,
 }
@@ -240,6 +246,7 @@ impl Default for Interface {
             speed_mbps: None,
             duplex: Duplex::default(),
             spanning_tree: SpanningTreePort::default(),
+            discovery: DiscoveryPort::default(),
             log_link: true,
         }
     }

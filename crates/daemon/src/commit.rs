@@ -7,6 +7,7 @@
 use crate::announce;
 use crate::context::{Context, Module};
 use crate::core::Core;
+use crate::discovery;
 use crate::files;
 use crate::fpm::ListenError;
 use crate::instance::shared_knobs;
@@ -14,6 +15,7 @@ use crate::kernel::KernelError;
 use crate::layer3::{self, RouteRefused};
 use crate::netdevs::{Change, pair_missing};
 use crate::protocols::keeper::snapshot_path;
+use crate::protocols::work::Report;
 use crate::record::RecordError;
 use crate::spanning;
 use crate::startup::Part;
@@ -299,8 +301,14 @@ impl Core {
 
     /// Handles the protocols' reports; returns true if there were any.
     pub(crate) fn protocol_reports(&mut self) -> bool {
-        let reports = self.ctx.protocols.reports();
+        let mut reports = self.ctx.protocols.reports();
         let any = !reports.is_empty();
+        for report in std::mem::take(&mut reports.waiting) {
+            match report {
+                Report::Discovery(event) => drop(self.discovery.handle(&mut self.ctx, event)),
+                other => reports.waiting.push_back(other),
+            }
+        }
         spanning::handle(&mut self.ctx, reports);
         any
     }
@@ -389,6 +397,7 @@ impl Core {
     pub(crate) fn detach(&mut self) -> Result<(), DetachError> {
         self.detached = true;
         spanning::end(&self.ctx);
+        discovery::end(&self.ctx);
         let mut failures: Vec<DetachFailure> =
             self.ctx.plane.detach().err().map(DetachFailure::from).into_iter().collect();
         self.children.end_all(&mut self.ctx);

@@ -12,6 +12,7 @@ use crate::children::Children;
 use crate::clock::Clock;
 use crate::confirm::Confirmation;
 use crate::context::{Context, Module};
+use crate::discovery::LinkDiscovery;
 use crate::fpm::{self, Fpm};
 use crate::kernel::Kernel;
 use crate::layer3::{self, Layer3};
@@ -44,6 +45,7 @@ pub(crate) struct Core {
     pub(crate) layer3: Layer3,
     pub(crate) relaying: Relaying,
     pub(crate) children: Children,
+    pub(crate) discovery: LinkDiscovery,
     pub(crate) ageing: FdbAgeing,
     pub(crate) resources: Resources,
     pub(crate) readiness: Readiness,
@@ -106,6 +108,7 @@ impl Core {
             layer3: Layer3::default(),
             relaying: Relaying::default(),
             children: Children::default(),
+            discovery: LinkDiscovery::default(),
             resources: Resources::default(),
             readiness: Readiness::default(),
             ports: PortNotes::default(),
@@ -126,6 +129,7 @@ impl Core {
         self.layer3.configure(&mut self.ctx);
         self.relaying.configure(&mut self.ctx);
         self.children.configure(&mut self.ctx);
+        self.discovery.configure(&mut self.ctx);
     }
 
     /// Handles the plane's events; returns their number.

@@ -22,6 +22,8 @@ mod config_files;
 mod confirm;
 mod context;
 mod core;
+mod discovery;
+mod discovery_views;
 mod faults;
 mod fdb_views;
 mod files;

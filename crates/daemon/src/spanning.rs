@@ -87,7 +87,7 @@ pub(crate) fn handle(ctx: &mut Context, reports: Reports) {
         tell(ctx, &report);
     }
     if reports.lost > 0 {
-        let text = format!("{} messages of spanning tree were lost: too many came at once", reports.lost);
+        let text = format!("{} messages of protocols were lost: too many came at once", reports.lost);
         ctx.log("SPANTREE", 4, "LOST", &text);
     }
     if !reports.ports.is_empty() {
@@ -127,6 +127,8 @@ fn set_port(ctx: &mut Context, port: PortId, cause: Option<ErrCause>) {
 fn tell(ctx: &mut Context, report: &Report) {
     match report {
         Report::Tree { event, mode, mstid } => tell_event(ctx, event, *mode, *mstid),
+        // Passed to its own module.
+        Report::Discovery(_) => {}
         Report::Expired(ports) => {
             let names: Vec<String> = ports.iter().map(|port| ctx.port_name(*port).to_string()).collect();
             let text = format!(

@@ -232,7 +232,9 @@ structures! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     ly_global = Global {
         pub reserved: [u8; 16],
-        pub trap_pvst: u32,
+        pub trap_pvst: u8,
+        pub trap_cdp: u8,
+        pub unused: [u8; 2],
         pub first_word: u16,
         pub end_word: u16,
         pub isolated: [u64; PORT_WORDS],

@@ -268,7 +268,8 @@ pub(crate) struct Pair {
 /// `global[0]`.
 pub(crate) fn global(state: &PlaneState) -> abi::Global {
     let mut row = abi::Global::new_zeroed();
-    row.trap_pvst = u32::from(!state.global.trap_pvst.is_empty());
+    row.trap_pvst = u8::from(!state.global.trap_pvst.is_empty());
+    row.trap_cdp = u8::from(state.global.trap_cdp);
     for vlan in state.global.trap_pvst.iter() {
         row.pvst_vlans[vlan.index() / 64] |= 1 << (vlan.index() % 64);
     }

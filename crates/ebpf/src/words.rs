@@ -147,6 +147,7 @@ impl Teller<'_> {
                 })
             }
             None if dst == MacAddr::SSTP && self.traps_pvst() => Some(TrapReason::PvstBpdu),
+            None if dst == MacAddr::CISCO_DISCOVERY && self.state.global.trap_cdp => Some(TrapReason::Cdp),
             _ => None,
         }
     }

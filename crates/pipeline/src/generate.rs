@@ -87,6 +87,7 @@ impl State {
             1 => VlanSet::all(),
             _ => vlans.iter().copied().filter(|_| rng.percent(50)).collect(),
         };
+        plane.global.trap_cdp = rng.percent(50);
         for vlan in vlans.iter().skip(usize::from(rng.percent(30))) {
             let fdb_limit = rng.percent(15).then(|| rng.below(6) as u32);
             let instance = InstanceId::new(rng.below(3) as u8).unwrap_or_default();

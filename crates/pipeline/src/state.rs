@@ -46,6 +46,10 @@ pub struct GlobalState {
     /// VLANs whose PVST+ BPDUs (01:00:0C:CC:CC:CD) are trapped; in other VLANs they are ordinary multicast. One that
     /// belongs to no VLAN is trapped when the set is not empty.
     pub trap_pvst: VlanSet,
+    /// True if frames for 01:00:0C:CC:CC:CC (CDP and Cisco's other protocols of one link) are trapped; they are ordinary
+    /// multicast otherwise.
+    #[serde(default)]
+    pub trap_cdp: bool,
     /// The limit of dynamic FDB entries in total, 1..=the plane's capacity.
     pub fdb_limit: u32,
     /// Token bucket of each trap group, by `TrapGroup::index()`.
@@ -79,7 +83,14 @@ impl Default for GlobalState {
         // Ordinary traffic has no limit but the kernel's own speed.
         trap_rate[TrapGroup::Host.index()] = TrapRate::UNLIMITED;
         trap_port_rate[TrapGroup::Host.index()] = TrapRate::UNLIMITED;
-        Self { reserved, trap_pvst: VlanSet::EMPTY, fdb_limit: FDB_LIMIT_DEFAULT, trap_rate, trap_port_rate }
+        Self {
+            reserved,
+            trap_pvst: VlanSet::EMPTY,
+            trap_cdp: false,
+            fdb_limit: FDB_LIMIT_DEFAULT,
+            trap_rate,
+            trap_port_rate,
+        }
     }
 }
 

@@ -7,6 +7,7 @@
 //! usable netdev has `ifindex` 0 and is not enabled, so that its number and its static addresses
 //! are kept.
 
+use crate::discovery;
 use crate::facts::{Facts, LinkFacts};
 use crate::identity::Identity;
 use crate::ports::PortIds;
@@ -49,6 +50,7 @@ fn global(config: &Config) -> GlobalState {
             *slot = *action;
         }
     }
+    discovery::overlay(config, &mut global);
     global
 }
 

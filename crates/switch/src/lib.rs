@@ -12,6 +12,7 @@ mod actions;
 pub mod ageing;
 pub mod check;
 pub mod compile;
+pub mod discovery;
 pub mod facts;
 pub mod flush;
 pub mod forwarding;

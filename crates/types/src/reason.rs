@@ -238,6 +238,8 @@ named! {
         /// route: packets at a routed port or subinterface that the kernel's own stack handles: ARP, multicast, other
         /// protocols.
         HostStack = 14, "host_stack";
+        /// CDP or another protocol of Cisco's for one link, for 01:00:0C:CC:CC:CC, while CDP runs.
+        Cdp = 15, "cdp";
     }
 }
 
@@ -272,7 +274,7 @@ impl TrapReason {
         match self {
             Self::Bpdu | Self::PvstBpdu => TrapGroup::Stp,
             Self::SlowProtocol => TrapGroup::Slow,
-            Self::Lldp | Self::Reserved => TrapGroup::Discovery,
+            Self::Lldp | Self::Cdp | Self::Reserved => TrapGroup::Discovery,
             Self::Glean => TrapGroup::Glean,
             Self::TtlExpired => TrapGroup::TtlExpired,
             Self::RouteMtu => TrapGroup::RouteMtu,
@@ -291,7 +293,9 @@ impl TrapReason {
     #[must_use]
     pub const fn stage(self) -> Stage {
         match self {
-            Self::Bpdu | Self::PvstBpdu | Self::SlowProtocol | Self::Lldp | Self::Reserved => Stage::Trap,
+            Self::Bpdu | Self::PvstBpdu | Self::SlowProtocol | Self::Lldp | Self::Cdp | Self::Reserved => {
+                Stage::Trap
+            }
             Self::LocalAddress
             | Self::Glean
             | Self::TtlExpired

@@ -1,6 +1,6 @@
 //! The commands of exec mode except `show`.
 
-use super::{files, need, session, show, show_ip, show_stp, vrf};
+use super::{discovery, files, need, session, show, show_ip, show_stp, vrf};
 use crate::args::{Args, Kind, MAX_WORD};
 use crate::backend::{MacFilter, Refusal};
 use crate::mode::{ConfigMode, Mode};
@@ -30,6 +30,7 @@ pub const TREE: &[Node] = &[
     kw("monitor", "Watch the switch").then(&[
         CAPTURE,
         kw("events", "Print events as they occur, one JSON object per line").exec(monitor).then(&[
+            kw("discovery", "Neighbors found by LLDP and CDP").exec(monitor),
             kw("fdb", "Addresses learned, moved and aged out").exec(monitor),
             kw("link", "Ports going up and down").exec(monitor),
             kw("neighbor", "Neighbours of the kernel's tables").exec(monitor),
@@ -71,12 +72,14 @@ const PING: Node = kw("ping", "Send echo messages").then(&[
 
 const CLEAR: Node = kw("clear", "Reset functions").privileged().then(&[
     show_ip::CLEAR_ARP,
+    discovery::CLEAR_CDP,
     kw("counters", "Clear counters on one or all interfaces").exec(clear_counters).then(&[arg(
         Kind::Interface,
         "Interface",
     )
     .exec(clear_counters)]),
     show_ip::CLEAR_IPV6,
+    discovery::CLEAR_LLDP,
     kw("logging", "Clear logging buffer").exec(clear_logging),
     kw("mac", "MAC configuration").then(&[kw("address-table", "MAC forwarding table").then(&[kw(
         "dynamic",

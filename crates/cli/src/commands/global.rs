@@ -1,6 +1,8 @@
 //! Global configuration: the tables of its lines, in the order in which the running configuration has them.
 
-use super::{banner, forwarding, fpm, interface, mac, need, route, spanning_tree, track, vlan, vrf};
+use super::{
+    banner, discovery, forwarding, fpm, interface, mac, need, route, spanning_tree, track, vlan, vrf,
+};
 use crate::args::{Args, Kind, MAX_WORD, short};
 use crate::backend::Refusal;
 use crate::edit::Edit;
@@ -17,6 +19,7 @@ pub const LINES: &[&[Line<Config>]] = &[
     GENERAL,
     mac::LINES,
     spanning_tree::LINES,
+    discovery::GLOBAL,
     MODES,
     route::ROUTES,
     route::ARPS,
@@ -26,7 +29,8 @@ pub const LINES: &[&[Line<Config>]] = &[
 
 /// The sections of the running configuration that precede those of VLANs, VRFs, tracked objects and interfaces: lines
 /// such as `mac address-table limit` also exist in those modes, so they must be printed before them.
-pub const BEFORE: &[&[Line<Config>]] = &[HOSTNAME, GENERAL, mac::LINES, spanning_tree::LINES];
+pub const BEFORE: &[&[Line<Config>]] =
+    &[HOSTNAME, GENERAL, mac::LINES, spanning_tree::LINES, discovery::GLOBAL];
 
 /// The sections that follow: they refer to VLANs, VRFs, tracked objects and interfaces.
 pub const AFTER: &[&[Line<Config>]] = &[route::ROUTES, route::ARPS, fpm::LINES, banner::LINES];

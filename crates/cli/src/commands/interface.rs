@@ -3,7 +3,7 @@
 //! Invariant: an interface whose role is unset has no switchport settings that imply one, and only routed
 //! ports and VLAN interfaces have addresses; so the text of a configuration describes it completely.
 
-use super::{ip, layer3, need, spanning_tree, vrrp};
+use super::{discovery, ip, layer3, need, spanning_tree, vrrp};
 use crate::args::{Args, Kind, Names};
 use crate::backend::Refusal;
 use crate::edit::Edit;
@@ -44,6 +44,7 @@ pub const LINES: &[&[Line<Interface>]] = &[
     layer3::HEAD,
     LINK,
     spanning_tree::PORT,
+    discovery::PORT,
     ip::ADDRESSES,
     layer3::LINES,
     vrrp::LINES,

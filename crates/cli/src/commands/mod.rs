@@ -2,6 +2,7 @@
 //! mode's table ([`crate::setting`]); see docs/adding.md.
 
 pub(crate) mod banner;
+mod discovery;
 mod exec;
 mod files;
 mod forwarding;
@@ -63,8 +64,10 @@ pub struct Trees {
 
 /// The trees, made from the tables of lines at the first use.
 pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
-    let global = || branch(global::GROUPS, global::LINES);
-    let interface = [interface::GROUPS, layer3::GROUPS, spanning_tree::PORT_GROUPS].concat();
+    let groups = [global::GROUPS, discovery::GROUPS].concat();
+    let global = || branch(&groups, global::LINES);
+    let interface =
+        [interface::GROUPS, layer3::GROUPS, spanning_tree::PORT_GROUPS, discovery::PORT_GROUPS].concat();
     Trees {
         global: whole(global(), &[]),
         session: whole(global(), session::TREE),

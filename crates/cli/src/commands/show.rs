@@ -2,7 +2,7 @@
 //! as text or JSON.
 
 use super::shared::{get_interfaces, unknown};
-use super::{fpm, need, show_ip, show_storm, show_stp, show_tunnel};
+use super::{discovery, fpm, need, show_ip, show_storm, show_stp, show_tunnel};
 use crate::args::{Args, Kind, short};
 use crate::backend::{MacFilter, Refusal};
 use crate::config_view as made;
@@ -19,6 +19,7 @@ const INTERFACE: Node = arg(Kind::Interface, "Interface");
 /// `show ...`.
 pub const TREE: Node = kw("show", "Show running system information").then(&[
     show_ip::ARP,
+    discovery::SHOW_CDP,
     kw("clock", "Display the system clock").exec(clock),
     kw("configuration", "Configuration details").then(&[kw(
         "sessions",
@@ -31,6 +32,7 @@ pub const TREE: Node = kw("show", "Show running system information").then(&[
     INTERFACES,
     show_ip::IP,
     show_ip::IPV6,
+    discovery::SHOW_LLDP,
     kw("logging", "Show the contents of logging buffers").exec(logging),
     kw("mac", "MAC configuration").then(&[MAC]),
     PLATFORM,

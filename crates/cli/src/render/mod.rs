@@ -1,5 +1,6 @@
 //! Formats views as text in IOS's layout.
 
+pub mod discovery;
 mod fpm;
 mod interface;
 mod layer2;

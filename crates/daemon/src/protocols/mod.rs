@@ -8,6 +8,7 @@
 //!
 //! A protocol implements [`Protocol`] and is a field of [`Engine`]. Read [`trees`] for one.
 
+pub(crate) mod discovery;
 pub(crate) mod keeper;
 mod loop_safety;
 pub(crate) mod trees;
@@ -16,6 +17,7 @@ pub(crate) mod work;
 use crate::clock::Clock;
 use crate::faults;
 use crate::os::{self, Urgent};
+use discovery::LinkDiscovery;
 use lanyard_plane::{Plane, PlaneError, ProtocolPlane, Trapped};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -35,6 +37,7 @@ const MAX_JOBS: usize = 4;
 /// The protocols and the objects they act on.
 pub(crate) struct Engine {
     pub(crate) trees: Trees,
+    pub(crate) discovery: LinkDiscovery,
     plane: Box<dyn ProtocolPlane>,
     clock: Clock,
     reports: Reports,
@@ -44,8 +47,10 @@ pub(crate) struct Engine {
 impl Engine {
     /// Lets the protocols do the work that is due and the work caused by frames and jobs.
     pub(crate) fn act(&mut self) {
-        let Self { trees, plane, clock, reports, bell } = self;
-        trees.act(&mut Io { clock, plane: &mut **plane, reports });
+        let Self { trees, discovery, plane, clock, reports, bell } = self;
+        let mut io = Io { clock, plane: &mut **plane, reports };
+        trees.act(&mut io);
+        discovery.act(&mut io);
         if !reports.is_empty() {
             // Management reads the bell before it takes the reports.
             let _ = bell.write(1);
@@ -55,6 +60,11 @@ impl Engine {
     pub(crate) fn trees_and_io(&mut self) -> (&mut Trees, Io<'_>) {
         let Self { trees, plane, clock, reports, .. } = self;
         (trees, Io { clock, plane: &mut **plane, reports })
+    }
+    /// Neighbour discovery and what it acts upon, for jobs of management.
+    pub(crate) fn discovery_and_io(&mut self) -> (&mut LinkDiscovery, Io<'_>) {
+        let Self { discovery, plane, clock, reports, .. } = self;
+        (discovery, Io { clock, plane: &mut **plane, reports })
     }
     /// Milliseconds since the machine was started.
     pub(crate) fn now(&self) -> u64 {
@@ -66,11 +76,13 @@ impl Engine {
     }
     /// Handles waiting frames and does the work that is due; returns the number of frames.
     fn turn(&mut self) -> usize {
-        let Self { trees, plane, clock, .. } = self;
+        let Self { trees, discovery, plane, clock, .. } = self;
         let now = clock.boot_ms();
         let count = plane.poll_traps(&mut |Trapped { port, reason, frame }| {
             if trees.takes(reason.group()) {
                 trees.handle_frame(now, port, &frame);
+            } else if discovery.takes(reason.group()) {
+                discovery.handle_frame(now, port, &frame);
             }
         });
         if count > 0 || self.next_ms().is_some_and(|at| at <= now) {
@@ -79,7 +91,7 @@ impl Engine {
         count
     }
     fn next_ms(&self) -> Option<u64> {
-        self.trees.next_ms()
+        [self.trees.next_ms(), self.discovery.next_ms()].into_iter().flatten().min()
     }
 }
 
@@ -123,7 +135,8 @@ impl Protocols {
             cause: error.to_string(),
         })?);
         let trees = trees(&*part).over(&*part);
-        let engine = Engine { trees, plane: part, clock, reports: Reports::default(), bell: bell.clone() };
+        let (discovery, reports) = (LinkDiscovery::default(), Reports::default());
+        let engine = Engine { trees, discovery, plane: part, clock, reports, bell: bell.clone() };
         Ok(Self { place: Place::Here(RefCell::new(Box::new(engine))), bell })
     }
     /// Moves them to a thread of their own.

@@ -43,6 +43,8 @@ pub(crate) enum Report {
     /// Spanning tree: an event, the mode at that time, and the number of its tree, where it is
     /// about one.
     Tree { event: Event, mode: Mode, mstid: u16 },
+    /// Neighbour discovery: an event.
+    Discovery(lanyard_lldp::Event),
     /// The watchdog has blocked these ports.
     Expired(Vec<PortId>),
     /// The plane refused the state of a port, for this reason.

@@ -104,6 +104,9 @@ fn customers(
 /// Why a frame for `dst` in `vlan` is trapped; `None` when it is not.
 fn reason(table: &TrapTable, dst: MacAddr, vlan: Option<VlanId>) -> Result<Option<TrapReason>, Verdict> {
     let Some(nibble) = dst.reserved() else {
+        if dst == MacAddr::CISCO_DISCOVERY {
+            return Ok(table.global().trap_cdp.then_some(TrapReason::Cdp));
+        }
         return Ok((dst == MacAddr::SSTP && table.pvst(vlan)).then_some(TrapReason::PvstBpdu));
     };
     if nibble == PAUSE {

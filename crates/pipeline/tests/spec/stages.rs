@@ -81,7 +81,11 @@ fn trap() {
         port_of(state, 1).enabled = false;
     }
     let to = |n| untagged(reserved(n), host(1));
+    fn cdp(state: &mut PlaneState) {
+        state.global.trap_cdp = true;
+    }
     let pvst = untagged(MacAddr::SSTP, host(1));
+    let cisco = || untagged(MacAddr::CISCO_DISCOVERY, host(1));
     check(vec![
         ("pause", as_is, 1, to(1), "dropped pause"),
         ("pause, trap asked", trap_all, 1, to(1), "dropped pause"),
@@ -103,6 +107,9 @@ fn trap() {
         ("slow protocol", trap_all, 1, to(2), "trapped slow_protocol"),
         ("802.1X", trap_all, 1, to(3), "trapped reserved"),
         ("LLDP", trap_all, 1, to(0xe), "trapped lldp"),
+        ("CDP", cdp, 1, cisco(), "trapped cdp"),
+        ("CDP, tagged", cdp, 3, tagged(MacAddr::CISCO_DISCOVERY, host(1), 0x8100, 0, 1), "trapped cdp"),
+        ("PVST beside CDP", cdp, 6, pvst.clone(), "3:8100.20.0 7:8100.20.0"),
         ("PVST", trap_all, 1, pvst.clone(), "trapped pvst_bpdu"),
         ("PVST, tagged", trap_all, 3, tagged(MacAddr::SSTP, host(1), 0x8100, 7, 10), "trapped pvst_bpdu"),
         ("PVST in a VLAN with a tree", trap_10, 1, pvst.clone(), "trapped pvst_bpdu"),

@@ -1,0 +1,147 @@
+//! Connects neighbour discovery to the switch: what LLDP and CDP say of it, and which frames the plane traps for them.
+
+use crate::facts::Facts;
+use crate::identity::Identity;
+use crate::names::host_end;
+use crate::ports::PortIds;
+use lanyard_config::{Config, Interface, InterfaceName, Role, SwitchportMode};
+use lanyard_lldp::{AdminStatus, PortConfig, System};
+use lanyard_pipeline::state::{GlobalState, ReservedAction};
+use lanyard_types::{PortId, VlanId};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// The nibble of LLDP's address among the reserved ones.
+const LLDP: usize = 0xe;
+/// Bytes of an Ethernet header, one tag and the FCS around a packet of the MTU's length.
+const OVERHEAD: u32 = 14 + 4 + 4;
+/// Most VLANs whose names are sent.
+const MAX_VLAN_NAMES: usize = 16;
+
+/// A port's link as it was negotiated.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Medium {
+    /// The speed in Mbit/s, if known.
+    pub speed_mbps: Option<u32>,
+    /// True for full duplex, if known.
+    pub full_duplex: Option<bool>,
+    /// True if the link negotiates, if known.
+    pub autoneg: Option<bool>,
+}
+
+/// Makes the plane trap the frames of the protocols that run.
+pub(crate) fn overlay(config: &Config, global: &mut GlobalState) {
+    if config.discovery.lldp_runs {
+        global.reserved[LLDP] = ReservedAction::Trap;
+    }
+    global.trap_cdp = config.discovery.cdp_runs;
+}
+
+/// What discovery is configured with: the ports of `config` that have a number and a usable netdev. `system` has what does
+/// not follow from the configuration: description, platform and software.
+#[must_use]
+pub fn lower(
+    config: &Config,
+    facts: &Facts,
+    ports: &PortIds,
+    identity: &Identity,
+    system: &System,
+    medium: &mut dyn FnMut(&str) -> Medium,
+) -> lanyard_lldp::Config {
+    let settings = &config.discovery;
+    let mut lowered = lanyard_lldp::Config {
+        lldp: settings.lldp_runs.then(|| settings.lldp.clone()),
+        cdp: settings.cdp_runs.then_some(settings.cdp),
+        system: System {
+            chassis: identity.base_mac,
+            name: config.hostname.clone(),
+            routes: config.ip_routing || config.ipv6_routing,
+            ..system.clone()
+        },
+        ports: BTreeMap::new(),
+    };
+    if lowered.lldp.is_none() && lowered.cdp.is_none() {
+        return lowered;
+    }
+    let shared = vlan_addresses(config, facts);
+    for (name, interface) in &config.interfaces {
+        let InterfaceName::Netdev(name) = name else { continue };
+        if !matches!(interface.role, Role::Switchport | Role::Routed) {
+            continue;
+        }
+        if let (Some(id), Some(link)) = (ports.get(name), facts.usable(name)) {
+            let medium = medium(name);
+            let settings = &interface.discovery;
+            let port = PortConfig {
+                lldp: AdminStatus::new(settings.lldp_transmit, settings.lldp_receive),
+                cdp: settings.cdp,
+                name: name.clone(),
+                description: interface.description.clone(),
+                mac: link.mac.unwrap_or(identity.base_mac),
+                switchport: interface.role == Role::Switchport,
+                pvid: (interface.role == Role::Switchport).then(|| native(interface)),
+                vlans: vlan_names(config, interface),
+                speed_mbps: medium.speed_mbps,
+                full_duplex: medium.full_duplex,
+                autoneg: medium.autoneg,
+                max_frame: u16::try_from(link.mtu.saturating_add(OVERHEAD)).unwrap_or(u16::MAX),
+                management: if interface.role == Role::Routed {
+                    addresses(interface, link.ifindex)
+                } else {
+                    shared.clone()
+                },
+            };
+            lowered.ports.insert(id, port);
+        }
+    }
+    lowered
+}
+
+/// The ports of `lowered` that have a link.
+#[must_use]
+pub fn links(lowered: &lanyard_lldp::Config, facts: &Facts) -> Vec<(PortId, bool)> {
+    let up = |name: &str| facts.usable(name).is_some_and(|link| link.admin_up && link.carrier);
+    lowered.ports.iter().map(|(id, port)| (*id, up(&port.name))).collect()
+}
+
+fn native(interface: &Interface) -> VlanId {
+    let words = &interface.switchport;
+    match words.mode {
+        SwitchportMode::Trunk => words.native_vlan,
+        SwitchportMode::Access | SwitchportMode::Tunnel => words.access_vlan,
+    }
+}
+
+/// The VLANs of a switch port with their names, the lowest first.
+fn vlan_names(config: &Config, interface: &Interface) -> Vec<(VlanId, String)> {
+    let words = &interface.switchport;
+    let carried = |vlan: VlanId| match words.mode {
+        SwitchportMode::Trunk => words.allowed_vlans.contains(vlan),
+        SwitchportMode::Access | SwitchportMode::Tunnel => words.access_vlan == vlan,
+    };
+    let vlans = config.vlans.iter().filter(|(vlan, _)| interface.role == Role::Switchport && carried(**vlan));
+    vlans.map(|(vlan, settings)| (*vlan, settings.display_name(*vlan))).take(MAX_VLAN_NAMES).collect()
+}
+
+/// The first IPv4 and IPv6 addresses of the lowest VLAN interface that has any: where the switch is managed.
+fn vlan_addresses(config: &Config, facts: &Facts) -> Vec<(IpAddr, u32)> {
+    let interfaces = config.interfaces.iter().filter_map(|(name, interface)| match name {
+        InterfaceName::Vlan(vlan) => Some((vlan, interface)),
+        InterfaceName::Netdev(_) => None,
+    });
+    let found = interfaces.map(|(vlan, interface)| {
+        addresses(interface, facts.get(&host_end(*vlan)).map_or(0, |link| link.ifindex))
+    });
+    found.into_iter().find(|list| !list.is_empty()).unwrap_or_default()
+}
+
+/// An interface's first address of each family.
+fn addresses(interface: &Interface, ifindex: u32) -> Vec<(IpAddr, u32)> {
+    let v4 = interface.ipv4.first().map(|net| IpAddr::V4(net.addr()));
+    let v6 = interface.ipv6.first().map(|net| IpAddr::V6(net.addr()));
+    v4.into_iter().chain(v6).map(|address| (address, ifindex)).collect()
+}
+
+#[cfg(test)]
+#[path = "discovery_tests.rs"]
+mod tests;
