@@ -205,6 +205,7 @@ fn frames_pass_between_netdevs_and_links_are_followed() {
             salt: 7,
             boot: 1,
             wires: wires.into(),
+            plugs: BTreeMap::new(),
             faults: FaultPlan::default(),
         };
         let server = Server::new(options, listener).expect("a chip");
