@@ -1,7 +1,7 @@
-//! The chip's process: starting it, joining one that runs, and the pipeline that takes over when it has ended.
+//! The chip's process: starts it or joins a running one, and provides the pipeline that replaces a chip that has ended.
 //!
-//! Invariants: a chip that answers is joined and never started twice; a chip that this driver starts is in a process group of
-//! its own and outlives the driver.
+//! Invariants: a chip that answers is joined and never started twice. A chip that this driver starts is in a process
+//! group of its own and outlives the driver.
 
 use lanyard_asic::chip::serve::{self, Server, Stopper};
 use lanyard_asic::object::{Object, TableKind, Width};
@@ -21,25 +21,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long a chip that was started may take until it answers.
+/// The longest time until a chip that was started answers.
 const START_WITHIN: Duration = Duration::from_secs(10);
-/// How often it is tried meanwhile.
+/// The interval of attempts during that time.
 const POLL: Duration = Duration::from_millis(5);
-/// How long a chip that was told to end may take.
+/// The longest time until a chip that was asked to end has ended.
 const END_WITHIN: Duration = Duration::from_secs(5);
-/// How long a chip may take for an answer.
+/// The longest time that a chip may take for an answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Where a chip is, and how it is started.
+/// The paths of a chip, and how it is started.
 #[derive(Debug, Clone)]
 pub struct Place {
     /// Its SDK socket.
     pub socket: PathBuf,
-    /// The file that keeps the number of the process that a driver started.
+    /// The file that stores the process id of a chip that a driver has started.
     pub pid_file: PathBuf,
-    /// Where a chip that a driver starts writes what it says.
+    /// The file to which a chip that a driver starts writes its output.
     pub log: PathBuf,
-    /// The program that has the command `asic`; `None` starts none.
+    /// The program that has the command `asic`; `None` if no chip is to be started.
     pub program: Option<PathBuf>,
     /// The platform file.
     pub platform: PathBuf,
@@ -47,10 +47,10 @@ pub struct Place {
     pub wires: Vec<String>,
 }
 
-/// Connects to the chip of this platform, and starts one when nobody answers. Answers also the process that was started.
+/// Connects to the chip of this platform, and starts one if none answers. Returns also the process that was started.
 ///
 /// # Errors
-/// When the chip that answers is another one, or the one that was started does not answer.
+/// When the chip that answers has another platform, or the one that was started does not answer.
 pub(crate) fn join(place: &Place, platform: &Platform) -> Result<(Client, Option<Child>), String> {
     if let Ok(client) = Client::connect(&place.socket, "switch") {
         return checked(client, platform, &place.socket).map(|client| (client, None));
@@ -63,7 +63,7 @@ pub(crate) fn join(place: &Place, platform: &Platform) -> Result<(Client, Option
     let mut command = Command::new(program);
     command.arg("asic").arg("--platform").arg(&place.platform).arg("--socket").arg(&place.socket);
     place.wires.iter().for_each(|wire| _ = command.arg("--wire").arg(wire));
-    // A group of its own: what interrupts the driver does not interrupt the chip.
+    // In a process group of its own, it does not receive signals that interrupt the driver.
     command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
     let mut child = command.spawn().map_err(wrong)?;
     let deadline = Instant::now() + START_WITHIN;
@@ -104,7 +104,8 @@ pub fn end(place: &Place) {
         let pid = nix::unistd::Pid::from_raw(pid);
         let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
         let deadline = Instant::now() + END_WITHIN;
-        // As a child of this process it stays until somebody waits for it; of another one it is gone.
+        // A child of this process must be waited for before it disappears; other processes disappear by
+        // themselves.
         while is_chip(pid.as_raw()) && Instant::now() < deadline {
             let _ = nix::sys::wait::waitpid(pid, Some(nix::sys::wait::WaitPidFlag::WNOHANG));
             std::thread::sleep(POLL);
@@ -114,14 +115,14 @@ pub fn end(place: &Place) {
     let _ = fs::remove_file(&place.pid_file);
 }
 
-/// True when the process with this number is a chip: numbers are used again.
+/// True when the process with this id is a chip: ids are reused.
 fn is_chip(pid: i32) -> bool {
     fs::read(format!("/proc/{pid}/cmdline"))
         .is_ok_and(|line| line.split(|byte| *byte == 0).nth(1) == Some(b"asic".as_slice()))
 }
 
-/// The pipeline in this process at the wires of a chip that has ended. It speaks the SDK as a chip does, its tables are large
-/// and its bus takes no time.
+/// The pipeline in this process, connected to the wires of a chip that has ended. It uses the SDK like a chip; its
+/// tables are large and its bus takes no time.
 #[derive(Debug)]
 pub(crate) struct Software {
     pub(crate) socket: PathBuf,
@@ -130,11 +131,11 @@ pub(crate) struct Software {
     stop: Arc<AtomicBool>,
 }
 
-/// How often it is tried whether a chip answers again.
+/// The interval of checks whether a chip answers again.
 const REJOIN: Duration = Duration::from_millis(500);
 
 impl Software {
-    /// Starts it on a thread of its own. Another one calls `found` whenever a chip answers at `watched`.
+    /// Starts it on a thread of its own. Another thread calls `found` whenever a chip answers at `watched`.
     ///
     /// # Errors
     /// When the system has no socket or no thread left.
@@ -189,14 +190,14 @@ impl Drop for Software {
     }
 }
 
-/// The name of the platform that [`Software`] has.
+/// The platform name of [`Software`].
 pub(crate) const SOFTWARE: &str = "software";
 
-/// The front panel of a platform before tables as large as this machine allows.
+/// A platform with the front panel of `platform` and tables as large as this machine allows.
 pub(crate) fn unlimited(platform: &Platform) -> Platform {
     let table = |name: &str, kind: TableKind, size: u32| {
         let objects = Object::ALL.into_iter().filter(|object| object.fits(kind));
-        // TCAMs hold prefixes as well, and each object has one table.
+        // TCAMs hold prefixes too, but each object must have only one table.
         let objects = objects.filter(|object| kind != TableKind::Tcam || !object.fits(TableKind::Lpm));
         let (ways, banks, moves) = if kind == TableKind::Exact { (16, 4, 4) } else { (1, 1, 0) };
         let holds = objects.map(|object| (object, Width::new(1))).collect();

@@ -1,11 +1,12 @@
-//! The CPU port by way of this process: the thread that carries frames between the chip's connection and netdevs, and what it
-//! tells the rest of the driver.
+//! The CPU port in this process: the thread that carries frames between the chip's connection and netdevs, and its
+//! reports to the rest of the driver.
 //!
-//! From the chip: a frame for an interface goes to that interface's netdev, a frame for the control plane waits for the
-//! protocols, an event waits for management. From a netdev: what the kernel sends at `swpN` leaves the chip at that port as it
-//! is; what it sends at a VLAN interface or a subinterface enters the chip's pipeline there.
+//! From the chip, a frame for an interface goes to that interface's netdev, a frame for the control plane waits for the
+//! protocols, and an event waits for management. From the kernel, a frame sent to `swpN` leaves the chip at that port
+//! unchanged; a frame sent to a VLAN interface or a subinterface enters the chip's pipeline there.
 //!
-//! Invariants: every queue is bounded, and what is lost is counted and told; no lock is held while a frame is read or written.
+//! Invariants: every queue is bounded, and losses are counted and reported. No lock is held while a frame is read or
+//! written.
 
 use lanyard_asic::chip::device::wants;
 use lanyard_asic::sdk::Client;
@@ -22,21 +23,21 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-/// Most events that wait for management.
+/// The most events that wait for management.
 const MAX_EVENTS: usize = 1 << 16;
-/// Most trapped frames that wait for the protocols.
+/// The most trapped frames that wait for the protocols.
 const MAX_TRAPS: usize = 1024;
-/// Frames taken from one netdev, and messages from the chip, before the others have their turn.
+/// The most frames taken from one netdev, and messages from the chip, in one turn.
 const TURN: usize = 64;
-/// Longest frame that the CPU port takes, in bytes.
+/// The longest frame that the CPU port takes, in bytes.
 const MAX_FRAME: usize = lanyard_asic::sdk::MAX_FRAME;
 
-/// A netdev behind the CPU port.
+/// A netdev connected to the CPU port.
 #[derive(Debug)]
 pub(crate) enum Outlet {
     /// A port of the front panel.
     Tap(Tap),
-    /// The pipeline's end of a VLAN interface or a subinterface, with its index.
+    /// The pipeline's side of a VLAN interface or a subinterface, with its index.
     Socket(u32, PacketSocket),
 }
 
@@ -53,14 +54,14 @@ impl Outlet {
             Self::Socket(_, socket) => socket.send(frame).is_ok(),
         }
     }
-    /// The header of a frame that the kernel has sent here.
+    /// The header of a frame that the kernel has sent to this netdev.
     fn header(&self, port: PortId) -> CpuHeader {
         let pipeline = matches!(self, Self::Socket(..));
         CpuHeader { pipeline, to: Some(port), ..CpuHeader::default() }
     }
 }
 
-/// What the thread shares with management and with the protocols.
+/// The data that the thread shares with management and with the protocols.
 #[derive(Debug)]
 pub(crate) struct Shared {
     inner: Mutex<Inner>,
@@ -72,7 +73,7 @@ pub(crate) struct Shared {
     wake: EventFd,
 }
 
-/// Frames for the control plane.
+/// Counters of frames for the control plane.
 #[derive(Debug, Clone)]
 pub(crate) struct TrapCounts {
     pub(crate) reasons: [u64; TrapReason::SLOTS],
@@ -86,11 +87,11 @@ struct Inner {
     traps: VecDeque<Trapped>,
     counts: TrapCounts,
     outlets: BTreeMap<PortId, Arc<Outlet>>,
-    /// Raised whenever `outlets` changes.
+    /// Incremented whenever `outlets` changes.
     generation: u64,
-    /// Frames to the CPU that no netdev took.
+    /// Frames to the CPU for which there was no netdev.
     undelivered: u64,
-    /// The chip's connection has ended.
+    /// True if the chip's connection has ended.
     gone: bool,
     stop: bool,
 }
@@ -115,7 +116,7 @@ impl Shared {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// Puts a netdev behind the CPU port, or takes it away.
+    /// Connects a netdev to the CPU port, or disconnects it.
     pub(crate) fn set_outlet(&self, port: PortId, outlet: Option<Outlet>) {
         let mut inner = self.lock();
         match outlet {
@@ -126,7 +127,7 @@ impl Shared {
         drop(inner);
         let _ = self.wake.write(1);
     }
-    /// The index of the netdev behind a port that is not of the front panel.
+    /// The index of the netdev of a port that is not on the front panel.
     pub(crate) fn socket_at(&self, port: PortId) -> Option<u32> {
         match self.lock().outlets.get(&port)?.as_ref() {
             Outlet::Socket(ifindex, _) => Some(*ifindex),
@@ -145,11 +146,11 @@ impl Shared {
     pub(crate) fn set_carrier(&self, port: PortId, on: bool) {
         let outlet = self.lock().outlets.get(&port).cloned();
         if let Some(Outlet::Tap(tap)) = outlet.as_deref() {
-            // It was possible when the port was made.
+            // This was possible when the port was created.
             let _ = tap.set_carrier(on);
         }
     }
-    /// Has management look for events, although there may be none.
+    /// Makes management check for events, although there may be none.
     pub(crate) fn ring(&self) {
         let _ = self.bell.write(1);
     }
@@ -161,12 +162,12 @@ impl Shared {
             return;
         }
         if inner.events.is_empty() {
-            // The counter cannot overflow: it is rung again only after it was read.
+            // The counter cannot overflow: it is incremented again only after it has been read.
             let _ = self.bell.write(1);
         }
         inner.events.push(event);
     }
-    /// The events since the last call, and at the end the number of lost ones.
+    /// Returns the events since the last call, followed by the number of lost ones.
     pub(crate) fn events(&self) -> Vec<PlaneEvent> {
         let mut inner = self.lock();
         let _ = self.bell.read();
@@ -177,7 +178,7 @@ impl Shared {
         }
         events
     }
-    /// Waiting trapped frames, at most `most`.
+    /// Returns at most `most` of the waiting trapped frames.
     pub(crate) fn traps(&self, most: usize) -> Vec<Trapped> {
         let mut inner = self.lock();
         let count = most.min(inner.traps.len());
@@ -187,7 +188,7 @@ impl Shared {
         }
         taken
     }
-    /// Frames that came to the CPU, by reason, and those lost.
+    /// The numbers of frames that came to the CPU, by reason, and of lost ones.
     pub(crate) fn counts(&self) -> TrapCounts {
         self.lock().counts.clone()
     }
@@ -237,7 +238,7 @@ impl Shared {
     }
 }
 
-/// A learned entry as the plane's.
+/// Converts a learned entry to the plane's form.
 pub(crate) fn entry_of(entry: &LearnedEntry) -> FdbEntry {
     FdbEntry {
         vlan: entry.vlan,
@@ -248,7 +249,7 @@ pub(crate) fn entry_of(entry: &LearnedEntry) -> FdbEntry {
     }
 }
 
-/// The thread, for one connection to a chip.
+/// The thread that serves one connection to a chip.
 #[derive(Debug)]
 pub(crate) struct Carrier {
     shared: Arc<Shared>,
@@ -256,7 +257,7 @@ pub(crate) struct Carrier {
 }
 
 impl Carrier {
-    /// Subscribes to everything that a chip says, and starts to carry.
+    /// Subscribes to all of the chip's notices, and starts the thread.
     ///
     /// # Errors
     /// When the chip does not answer, or the system has no thread left.
@@ -299,7 +300,7 @@ impl Shared {
     }
 }
 
-/// Carries until it is told to stop or the chip's connection ends.
+/// Carries frames until it is stopped or the chip's connection ends.
 fn carry(shared: &Shared, mut sender: Sender, mut receiver: Receiver) {
     let mut generation = u64::MAX;
     let mut outlets: Vec<(PortId, Arc<Outlet>)> = Vec::new();
@@ -326,13 +327,13 @@ fn carry(shared: &Shared, mut sender: Sender, mut receiver: Receiver) {
         }
         for ((port, outlet), _) in outlets.iter().zip(&ready[2..]).filter(|(_, ready)| **ready) {
             let frames = from_netdev(*port, outlet, &mut buffer);
-            // A connection that has ended is found when it is read.
+            // If the connection has ended, this is noticed when it is read.
             let _ = sender.send_all(&frames);
         }
     }
 }
 
-/// Waits; answers which of the wake-up, the chip and the netdevs are ready.
+/// Waits; returns which of the wake-up, the chip and the netdevs are ready.
 fn wait(shared: &Shared, receiver: &Receiver, outlets: &[(PortId, Arc<Outlet>)]) -> nix::Result<Vec<bool>> {
     let mut fds = vec![
         PollFd::new(shared.wake.as_fd(), PollFlags::POLLIN),
@@ -344,12 +345,12 @@ fn wait(shared: &Shared, receiver: &Receiver, outlets: &[(PortId, Arc<Outlet>)])
     Ok(fds.iter().map(ready).collect())
 }
 
-/// Takes what the chip has said; false when its connection has ended.
+/// Handles the chip's messages; returns false when its connection has ended.
 fn from_chip(shared: &Shared, receiver: &mut Receiver) -> bool {
     for _ in 0..TURN {
         match receiver.ready() {
             Ok(Some(Incoming::Notice(notice))) => shared.take(notice),
-            // Nothing was asked on this connection.
+            // No request was made on this connection.
             Ok(Some(Incoming::Answer(..))) => {}
             Ok(None) => return true,
             Err(_) => return false,
@@ -358,7 +359,7 @@ fn from_chip(shared: &Shared, receiver: &mut Receiver) -> bool {
     true
 }
 
-/// The frames that the kernel has sent at a netdev, for the chip.
+/// Reads the frames that the kernel has sent to a netdev, as requests for the chip.
 fn from_netdev(port: PortId, outlet: &Outlet, buffer: &mut Vec<u8>) -> Vec<Request> {
     let mut frames = Vec::new();
     while frames.len() < TURN {

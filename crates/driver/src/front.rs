@@ -1,15 +1,16 @@
-//! The netdevs of the front panel: `swpN`, made from the platform as the kernel's driver of a real chip makes them from
-//! firmware.
+//! The netdevs of the front panel: `swpN`, created from the platform file as the kernel's driver of a real chip creates
+//! them from firmware.
 //!
-//! Invariants: a netdev is this driver's when its alias says so; one that is found under the name of a port and is not becomes
-//! that port's wire, and has its name back when the panel is removed; a port's MAC address is the platform's, at every start.
+//! Invariants: a netdev belongs to this driver when its alias says so. An existing netdev with the name of a port that
+//! does not becomes that port's wire, and gets its name back when the panel is removed. A port has the platform's MAC
+//! address at every start.
 
 use lanyard_asic::platform::{Front, Platform};
 use lanyard_netdev::{Link, Netdev, Tap, sysctl};
 use lanyard_types::PortId;
 use std::collections::BTreeMap;
 
-/// Largest MTU of a port in bytes: a jumbo frame of the CPU port, less its Ethernet header and two tags.
+/// The largest MTU of a port in bytes: a jumbo frame of the CPU port, minus its Ethernet header and two tags.
 const MTU: u32 = 1500;
 
 /// A port's netdev.
@@ -35,11 +36,11 @@ fn wire_mark(instance: &str) -> String {
 }
 
 impl Panel {
-    /// Makes the netdevs that are missing, takes over those of an earlier run, and removes those that the platform does not
-    /// have. Answers the panel and the open end of each port.
+    /// Creates the missing netdevs, takes over those of an earlier run, and removes those that are not in the platform.
+    /// Returns the panel and the open TAP of each port.
     ///
     /// # Errors
-    /// When a netdev cannot be made: it names the port and the reason.
+    /// When a netdev cannot be created; the error names the port and the reason.
     pub(crate) fn open(
         netdev: &Netdev,
         platform: &Platform,
@@ -77,10 +78,10 @@ impl Panel {
             netdev.set_mac(ifindex, port.mac).map_err(text)?;
             netdev.set_mtu(ifindex, MTU).map_err(text)?;
             netdev.set_alias(ifindex, &self.mark).map_err(text)?;
-            // A port that nobody has configured sends nothing by itself.
+            // A port without configuration must send nothing by itself.
             let _ = sysctl::set_disable_ipv6(&port.name, true);
         }
-        // The link is the wire's.
+        // The port is down until its wire reports a link.
         tap.set_carrier(false).map_err(|error| format!("setting the carrier: {error}"))?;
         self.ports.insert(port.id, Port { ifindex });
         Ok(tap)
@@ -89,7 +90,7 @@ impl Panel {
     /// Removes the netdevs, and gives wires their names back.
     ///
     /// # Errors
-    /// The first that could not be removed; the others are.
+    /// The first netdev that could not be removed; the others are removed.
     pub(crate) fn remove(&mut self, netdev: &Netdev, instance: &str) -> Result<(), String> {
         let mut failure = None;
         for port in std::mem::take(&mut self.ports).into_values() {
@@ -113,7 +114,7 @@ impl Panel {
     }
 }
 
-/// Gives a netdev that has a port's name the name of its wire.
+/// Renames a netdev that has a port's name, to the name of that port's wire.
 fn make_wire(netdev: &Netdev, link: &Link, port: &Front, instance: &str) -> Result<(), String> {
     let wrong = |error: lanyard_netdev::Error| {
         format!(

@@ -1,12 +1,12 @@
-//! [`Ids`]: which number of the chip a number of the switch has.
+//! [`Ids`]: translates the switch's numbers of objects to the chip's.
 //!
-//! A switch that has been restarted numbers its next hops anew, while the chip forwards by those it has. So the switch's
-//! numbers are translated: a group or an adjacency that the chip has already keeps the chip's number. Invariant: no two
-//! numbers of the switch share one of the chip.
+//! A switch that has been restarted numbers its next hops again, while the chip continues with the existing ones. The
+//! switch's numbers are therefore translated: a group or an adjacency that the chip already has keeps the chip's
+//! number. Invariant: no two numbers of the switch have the same number of the chip.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// See the module. `K` is made from a number by `new`, which answers `None` out of range.
+/// See the module comment. `new` makes a `K` from a number and returns `None` if that is out of range.
 #[derive(Debug)]
 pub(crate) struct Ids<K> {
     to_chip: BTreeMap<K, K>,
@@ -22,21 +22,21 @@ impl<K: Ord + Copy> Ids<K> {
     pub(crate) fn get(&self, id: K) -> Option<K> {
         self.to_chip.get(&id).copied()
     }
-    /// The switch's number for one of the chip.
+    /// The switch's number for a number of the chip.
     pub(crate) fn back(&self, chip: K) -> Option<K> {
         self.to_chip.iter().find(|(_, bound)| **bound == chip).map(|(id, _)| *id)
     }
-    /// Notes that a number of the chip is taken, although none of the switch has it.
+    /// Reserves a number of the chip for which the switch has no number.
     pub(crate) fn hold(&mut self, chip: K) {
         self.used.insert(chip);
     }
-    /// Gives a number of the switch this one of the chip.
+    /// Assigns this number of the chip to a number of the switch.
     pub(crate) fn bind(&mut self, id: K, chip: K) {
         self.used.insert(chip);
         self.to_chip.insert(id, chip);
     }
-    /// The chip's number of `id`; assigns one when it has none: the same if it is free, else the lowest free one. `None` when
-    /// all are taken.
+    /// The chip's number of `id`. If it has none, one is assigned: the same number if it is free, else the lowest free
+    /// one. `None` when no number is free.
     pub(crate) fn assign(&mut self, id: K) -> Option<K> {
         if let Some(chip) = self.get(id) {
             return Some(chip);
@@ -47,17 +47,17 @@ impl<K: Ord + Copy> Ids<K> {
         self.bind(id, chip);
         Some(chip)
     }
-    /// Forgets a number of the switch.
+    /// Removes a number of the switch.
     pub(crate) fn release(&mut self, id: K) {
         if let Some(chip) = self.to_chip.remove(&id) {
             self.used.remove(&chip);
         }
     }
-    /// Frees a number of the chip that was held.
+    /// Frees a number of the chip that was reserved.
     pub(crate) fn let_go(&mut self, chip: K) {
         self.used.remove(&chip);
     }
-    /// True when a number of the switch has this one of the chip.
+    /// True when a number of the switch has this number of the chip.
     pub(crate) fn is_bound(&self, chip: K) -> bool {
         self.to_chip.values().any(|bound| *bound == chip)
     }

@@ -1,11 +1,12 @@
 //! The switch's driver of a switch chip: [`AsicPlane`].
 //!
-//! Read docs/offload.md and docs/sdk.md first. [`plane`] is the plane; [`lower`] turns plane states into operations of the
-//! chip and back; [`routes`] hands routes to the resource manager; [`cpu`] carries frames between the chip's CPU port and
-//! netdevs; [`front`] makes the netdevs of the front panel; [`chip`] starts or joins the chip's process.
+//! Read docs/offload.md and docs/sdk.md first. [`plane`] is the plane; [`lower`] converts plane states to operations of
+//! the chip and back; [`routes`] passes routes to the resource manager; [`cpu`] carries frames between the chip's CPU
+//! port and netdevs; [`front`] creates the netdevs of the front panel; [`chip`] starts or joins the chip's process.
 //!
-//! Invariants: the chip is a process of its own, which a driver that ends leaves forwarding; what the chip cannot take is
-//! refused with its reason; when the chip ends, the pipeline in this process takes over at the same wires.
+//! Invariants: the chip is a process of its own, which continues to forward when a driver ends. A change that the chip
+//! cannot carry out is refused with a reason. When the chip ends, the pipeline in this process takes over at the same
+//! wires.
 
 pub mod chip;
 mod cpu;

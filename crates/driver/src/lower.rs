@@ -1,7 +1,7 @@
-//! Plane states as operations of the chip, and back.
+//! Converts plane states to operations of the chip, and back.
 //!
-//! Invariant: [`state_of`] of a chip's entries is the plane state that its operations came from, without the watched ports,
-//! which a chip does not know.
+//! Invariant: [`state_of`] of a chip's entries is the plane state from which its operations came, except for the
+//! watched ports, which a chip does not know.
 
 use lanyard_asic::sdk::operation::Operation;
 use lanyard_pipeline::state::{Delivery, HookChoice, PlaneState, PortKind, PortState};
@@ -9,16 +9,17 @@ use lanyard_plane::{Change, PlaneError};
 use lanyard_types::PortId;
 use std::collections::BTreeSet;
 
-/// The operations that carry out changes, in their order. Those of spanning tree come separately: protocols write them.
+/// The operations that carry out changes, in their order. Those of spanning tree are separate, because protocols write
+/// them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lowered {
-    /// What the resource manager writes.
+    /// The operations that the resource manager writes.
     pub(crate) setup: Vec<Operation>,
     /// States of ports in trees.
     pub(crate) trees: Vec<Operation>,
 }
 
-/// Lowers a list of changes.
+/// Converts a list of changes to operations.
 pub(crate) fn operations(changes: Vec<Change>) -> Lowered {
     let mut lowered = Lowered::default();
     for change in changes {
@@ -28,7 +29,7 @@ pub(crate) fn operations(changes: Vec<Change>) -> Lowered {
             Change::Vlan { vlan, new, .. } => Operation::Vlan(vlan, new),
             Change::Fdb { vlan, mac, new, .. } => Operation::Fdb(vlan, mac, new),
             Change::Rif { rif, old, new } => {
-                // A chip moves no router interface from one VRF to another.
+                // A chip cannot move a router interface to another VRF, so remove it first.
                 let moves = matches!((&old, &new), (Some(old), Some(new)) if old.vrf != new.vrf);
                 if moves {
                     lowered.setup.push(Operation::Rif(rif, None));
@@ -47,7 +48,7 @@ pub(crate) fn operations(changes: Vec<Change>) -> Lowered {
     lowered
 }
 
-/// The plane state that a chip's entries mean.
+/// The plane state that corresponds to a chip's entries.
 pub(crate) fn state_of(entries: &[Operation]) -> PlaneState {
     let mut state = PlaneState::default();
     for entry in entries {

@@ -1,10 +1,12 @@
-//! [`AsicPlane`]: a switch chip as the control plane sees it.
+//! [`AsicPlane`]: a switch chip as a plane.
 //!
-//! Four connections lead to the chip: the resource manager's, which writes the configuration; one for questions of management;
-//! one that carries events and frames of the CPU port ([`crate::cpu`]); and that of the protocols ([`crate::protocols`]).
+//! There are four connections to the chip: the resource manager's, which writes the configuration; one for requests of
+//! management; one for events and frames of the CPU port ([`crate::cpu`]); and that of the protocols
+//! ([`crate::protocols`]).
 //!
-//! Invariants: a state is one transaction of the chip, taken whole or refused with nothing changed; a chip that has ended is
-//! replaced by the pipeline in this process, with the same state, trees and routes, and that is told.
+//! Invariants: a state is one transaction of the chip, carried out as a whole or refused without any change. A chip
+//! that has ended is replaced by the pipeline in this process, with the same state, trees and routes, and this is
+//! reported.
 
 use crate::chip::{self, Place, Software};
 use crate::cpu::{Carrier, Outlet, Shared, entry_of};
@@ -39,23 +41,23 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How the resource manager knows whether something fits.
+/// The strategy by which the resource manager determines whether an entry fits.
 const STRATEGY: &str = "hybrid";
-/// Operations that put a whole state into a chip, at most in one transaction.
+/// The most operations of one transaction when a whole state is written to a chip.
 const SETUP: usize = 4096;
 
-/// How a plane is opened.
+/// The options for opening a plane.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The switch's name, by which its netdevs are marked.
+    /// The instance's name, with which its netdevs are marked.
     pub instance: String,
     /// The chip.
     pub place: Place,
-    /// Where this plane keeps its files: a directory in memory.
+    /// The directory for this plane's files; it must be in memory.
     pub run: PathBuf,
 }
 
-/// See the module.
+/// See the module comment.
 #[derive(Debug)]
 pub struct AsicPlane {
     options: Options,
@@ -75,7 +77,7 @@ pub struct AsicPlane {
     /// The pipeline in this process, while no chip answers.
     software: Option<Software>,
     child: Option<Child>,
-    /// Counters of a port when they were set to zero.
+    /// The counters of each port when they were last cleared.
     cleared: BTreeMap<PortId, PortCounts>,
     capabilities: Capabilities,
 }
@@ -109,11 +111,11 @@ impl AsicPlane {
         Client::connect(&place.socket, "probe").is_ok()
     }
 
-    /// Starts or joins the chip, makes the netdevs of its front panel in the calling thread's network namespace, and takes over
-    /// what the chip holds.
+    /// Starts or joins the chip, creates the netdevs of its front panel in the calling thread's network namespace, and
+    /// adopts the chip's configuration.
     ///
     /// # Errors
-    /// When the platform file is not valid, no chip can be had, or a netdev cannot be made.
+    /// When the platform file is not valid, no chip is available, or a netdev cannot be created.
     pub fn open(options: Options) -> Result<Self, PlaneError> {
         let file = &options.place.platform;
         let text = std::fs::read_to_string(file)
@@ -163,7 +165,7 @@ impl AsicPlane {
         Ok(plane)
     }
 
-    /// Begins to carry frames of the CPU port of the chip that is driven now.
+    /// Starts to carry frames of the CPU port of the current chip.
     fn carry(&mut self) -> Result<(), PlaneError> {
         self.carrier = None;
         let socket = self.socket();
@@ -179,7 +181,7 @@ impl AsicPlane {
         self.endpoint.lock().unwrap_or_else(PoisonError::into_inner).socket.clone()
     }
 
-    /// Puts the pipeline's ends of VLAN interfaces and subinterfaces behind the CPU port.
+    /// Connects the pipeline's sides of VLAN interfaces and subinterfaces to the CPU port.
     fn open_sockets(&self, state: &PlaneState) -> Result<(), PlaneError> {
         let made = state.ports.iter().filter(|(_, port)| {
             matches!(port.kind, PortKind::Svi(_) | PortKind::Subinterface { .. }) && port.ifindex != 0
@@ -202,7 +204,7 @@ impl AsicPlane {
         Ok(())
     }
 
-    /// The chip has ended: the pipeline in this process takes its place at the same wires.
+    /// Replaces a chip that has ended by the pipeline in this process, at the same wires.
     fn take_over(&mut self) {
         let text = match self.move_to_software() {
             Ok(()) => "the chip does not answer: the software plane forwards".to_owned(),
@@ -221,13 +223,13 @@ impl AsicPlane {
         let found = self.shared.clone();
         let software = Software::start(&self.platform, plugs, &socket, watched, move || found.ring())
             .map_err(|error| system("starting the software plane")(error.to_string()))?;
-        // It is kept whatever happens: frames that it forwards by a part of the state are better than none.
+        // Keep it even if writing the state fails: forwarding with a part of the state is better than none.
         self.software = Some(software);
         let platform = chip::unlimited(&self.platform);
         self.drive(socket, &platform, "predict-flat")
     }
 
-    /// The netdev at each port: what was said at the start, else the port's own.
+    /// The netdev for each port: the one given at the start, else the port's default.
     fn plugs(&self) -> BTreeMap<PortId, String> {
         let mut plugs: BTreeMap<PortId, String> =
             self.platform.front().map(|port| (port.id, port.wire())).collect();
@@ -242,7 +244,7 @@ impl AsicPlane {
         plugs
     }
 
-    /// Gives the chip at a socket the whole state, and drives it from then on.
+    /// Writes the whole state to the chip at a socket, which becomes the current chip.
     fn drive(&mut self, socket: PathBuf, platform: &Platform, strategy: &str) -> Result<(), PlaneError> {
         let mut manager = manager_at(&socket, platform, strategy)?;
         let client = connect(&socket, "switch")?;
@@ -261,7 +263,7 @@ impl AsicPlane {
             endpoint.socket = socket;
             endpoint.generation += 1;
         }
-        // The protocols may have changed states meanwhile, on the connection that has ended.
+        // The protocols may have changed states meanwhile, through the connection that has ended.
         self.push_trees()?;
         self.carry()
     }
@@ -278,7 +280,7 @@ impl AsicPlane {
         self.client.commit(&list).map(drop).map_err(asked)
     }
 
-    /// Goes back to a chip that answers again.
+    /// Returns to a chip that answers again.
     fn rejoin(&mut self) {
         let socket = self.options.place.socket.clone();
         let Ok(client) = Client::connect(&socket, "switch") else { return };
@@ -287,7 +289,7 @@ impl AsicPlane {
         }
         drop(client);
         let platform = self.platform.clone();
-        // Two of them at the same wires would forward each frame twice.
+        // End the pipeline first: two of them at the same wires would forward each frame twice.
         let software = self.software.take();
         drop(software);
         let what = match self.drive(socket, &platform, STRATEGY) {
@@ -463,7 +465,7 @@ impl Plane for AsicPlane {
     }
     fn poll_events(&mut self, handle: &mut dyn FnMut(PlaneEvent)) {
         if let Some(child) = &mut self.child {
-            // It has no other end than this that anybody waits for.
+            // Nothing else waits for the end of this process.
             let _ = child.try_wait();
         }
         if self.software.is_some() {
@@ -486,7 +488,8 @@ impl Plane for AsicPlane {
             return Err(PlaneError::NoSuchPort(port));
         }
         check_len(frame)?;
-        // A copy of the chip, made from what it says of itself: the chip is not asked to forward anything.
+        // The frame runs through a copy of the chip, made from the entries it reports. The chip itself
+        // forwards nothing.
         let mut copy = Chip::new(&self.platform, self.client.welcome().salt);
         let entries = self.client.entries().map_err(asked)?;
         for part in entries.chunks(SETUP) {
@@ -521,7 +524,7 @@ impl Plane for AsicPlane {
             self.shared.set_outlet(port, None);
         }
         if let Ok(mut client) = connect(&self.options.place.socket, "switch") {
-            // A chip that was started by hand goes on, empty.
+            // A chip that was started by hand continues to run, with an empty configuration.
             let entries = client.entries().unwrap_or_default();
             let removals: Vec<Operation> =
                 entries.iter().rev().filter_map(lanyard_offload::manager::removal).collect();
@@ -540,7 +543,7 @@ impl Plane for AsicPlane {
     }
 }
 
-/// A port's counters since they were set to zero.
+/// A port's counters since they were last cleared.
 fn counters(now: &PortCounts, was: &PortCounts) -> PortCounters {
     let count = |now: FrameCount, was: FrameCount| FrameCount {
         frames: now.frames.saturating_sub(was.frames),
@@ -572,7 +575,8 @@ fn check_len(frame: &[u8]) -> Result<(), PlaneError> {
     }
 }
 
-/// A table's name for as long as the process lives. A platform has few, and each is kept once.
+/// Returns a table's name with the lifetime of the process. A platform has few names, and each is stored
+/// once.
 fn intern(name: &str) -> &'static str {
     static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -586,5 +590,5 @@ fn intern(name: &str) -> &'static str {
     }
 }
 
-/// The drop reasons that a chip can name are those of the pipeline.
+/// The drop reasons of a chip are those of the pipeline.
 const _: () = assert!(DropReason::SLOTS <= 256);

@@ -1,7 +1,8 @@
-//! [`ChipProtocols`]: the part of the plane that protocols use on a thread of their own, over a connection of its own.
+//! [`ChipProtocols`]: the part of the plane that protocols use on a thread of their own, through a connection of their
+//! own.
 //!
-//! Invariant: the protocol thread waits for the chip's bus for as long as [`PATIENCE`] at most, and for no lock that management
-//! holds over a system call.
+//! Invariant: the protocol thread waits for the chip's bus for at most [`PATIENCE`], and for no lock that management
+//! holds during a system call.
 
 use crate::cpu::Shared;
 use lanyard_asic::sdk::Client;
@@ -18,17 +19,17 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Trapped frames that one call passes on.
+/// The most trapped frames that one call passes on.
 const TRAPS_A_POLL: usize = 256;
 /// How long the protocol thread waits for the chip: less than a hello time.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Which chip the plane drives now, and what is in its trees; shared with management.
+/// The current chip and the states in its trees; shared with management.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     /// The SDK socket.
     pub(crate) socket: PathBuf,
-    /// Raised with each change of `socket`.
+    /// Incremented with each change of `socket`.
     pub(crate) generation: u64,
     /// The states that protocols have set last.
     pub(crate) trees: TreeStates,
@@ -37,13 +38,14 @@ pub(crate) struct Endpoint {
 /// See [`Endpoint`].
 pub(crate) type SharedEndpoint = Arc<Mutex<Endpoint>>;
 
-/// See the module.
+/// See the module comment.
 #[derive(Debug)]
 pub(crate) struct ChipProtocols {
     shared: Arc<Shared>,
     endpoint: SharedEndpoint,
     connection: Option<(u64, Client)>,
-    /// Keeps the number of the last change for the next daemon: 8 bytes in a file of /run, which is memory.
+    /// Stores the number of the last change for the next daemon: 8 bytes in a file of /run, which is in
+    /// memory.
     mark: Option<File>,
 }
 
@@ -53,7 +55,7 @@ impl ChipProtocols {
         Self { shared, endpoint, connection: None, mark: file.ok() }
     }
 
-    /// The connection to the chip that is driven now.
+    /// The connection to the current chip.
     fn client(&mut self) -> Result<&mut Client, PlaneError> {
         let (socket, generation) = {
             let endpoint = self.endpoint.lock().unwrap_or_else(PoisonError::into_inner);
@@ -69,7 +71,7 @@ impl ChipProtocols {
             None => Err(gone("not connected")),
         }
     }
-    /// Runs `ask` on the connection; one that fails is given up.
+    /// Runs `ask` on the connection, and drops the connection if that fails.
     fn with<T>(
         &mut self,
         ask: impl Fn(&mut Client) -> Result<T, lanyard_asic::sdk::SdkError>,
@@ -86,7 +88,8 @@ fn gone(error: impl ToString) -> PlaneError {
     PlaneError::System { what: "the chip".into(), cause: error.to_string() }
 }
 
-/// The operations that lead from one set of states to another: pairs that close first, then those that open.
+/// The operations that lead from one set of states to another: first the pairs that close, then those that
+/// open.
 pub(crate) fn steps(from: &TreeStates, to: &TreeStates) -> Vec<Operation> {
     let pairs: BTreeSet<_> = from.stp.keys().chain(to.stp.keys()).copied().collect();
     let mut steps = Vec::new();
@@ -136,7 +139,7 @@ impl ProtocolPlane for ChipProtocols {
         let outcome = self.with(|client| client.commit(&steps)).map(drop);
         let now = self.endpoint.lock().unwrap_or_else(PoisonError::into_inner).generation;
         if now == before && outcome.is_err() {
-            // The chip that takes this one's place is given the states as they are noted.
+            // The chip that replaces this one gets the states as they are stored here.
             return outcome;
         }
         if now != before {
@@ -150,7 +153,7 @@ impl ProtocolPlane for ChipProtocols {
     }
     fn mark(&mut self, mark: u64) {
         if let Some(file) = &self.mark {
-            // Without the number the next daemon begins its trees anew, which is safe.
+            // Without the number the next daemon starts its trees from the beginning, which is safe.
             let _ = file.write_all_at(&mark.to_le_bytes(), 0);
         }
     }

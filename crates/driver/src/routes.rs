@@ -1,8 +1,9 @@
-//! [`Routing`]: routes, next-hop groups and adjacencies on their way to the resource manager.
+//! [`Routing`]: passes routes, next-hop groups and adjacencies to the resource manager.
 //!
-//! A driver that finds a chip with routes in it lets the chip go on by them: what it is told is staged, until
-//! [`Routing::sync`] is called with everything told once. Then only the difference is written, in an order in which each packet
-//! meets its old route or its new one: objects come first, then routes, the longest first, then what is left over goes.
+//! If a driver finds a chip that has routes, the chip continues to use them. The changes that the driver receives are
+//! only collected until [`Routing::sync`] is called, when it has received everything once. Then only the differences
+//! are written, in an order in which each packet takes its old route or its new one: first objects, then routes, the
+//! longest first; at last unused entries are removed.
 
 use crate::ids::Ids;
 use ipnet::IpNet;
@@ -16,11 +17,11 @@ use lanyard_types::{AdjacencyId, GroupId, VrfId};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// Operations of one request to the manager.
+/// The most operations of one request to the manager.
 const BATCH: usize = 1024;
 const _: () = assert!(BATCH <= MAX_BATCH);
 
-/// What has been told since the driver took over a chip with routes.
+/// The changes received since the driver took over a chip with routes.
 #[derive(Debug, Default)]
 struct Staged {
     adjacencies: BTreeMap<AdjacencyId, Adjacency>,
@@ -28,7 +29,7 @@ struct Staged {
     routes: BTreeMap<(VrfId, IpNet), RouteTarget>,
 }
 
-/// See the module.
+/// See the module comment.
 #[derive(Debug)]
 pub(crate) struct Routing {
     adjacencies: Ids<AdjacencyId>,
@@ -37,7 +38,7 @@ pub(crate) struct Routing {
 }
 
 impl Routing {
-    /// `adopts` is true when the chip has routes already.
+    /// Creates it; `adopts` is true when the chip has routes already.
     pub(crate) fn new(adopts: bool) -> Self {
         Self {
             adjacencies: Ids::new(AdjacencyId::new),
@@ -46,7 +47,7 @@ impl Routing {
         }
     }
 
-    /// Carries out changes; answers those that were refused, by their place.
+    /// Carries out changes; returns the index and the error of those that were refused.
     pub(crate) fn change(
         &mut self,
         manager: &mut Manager<Live>,
@@ -61,7 +62,7 @@ impl Routing {
             let at = part * BATCH;
             match self.lower(manager, list) {
                 Ok(batch) if manager.request(&batch).is_ok() => self.forget(list),
-                // One of them is at fault: which, the manager says when each is asked for by itself.
+                // One of them is at fault. Request them one by one to find out which.
                 _ => refused.extend(self.one_by_one(manager, list).into_iter().map(|(i, e)| (at + i, e))),
             }
         }
@@ -84,7 +85,7 @@ impl Routing {
         refused
     }
 
-    /// The operations for some changes, in the chip's numbers.
+    /// The operations for some changes, with the chip's numbers.
     fn lower(
         &mut self,
         manager: &Manager<Live>,
@@ -128,7 +129,7 @@ impl Routing {
         }
     }
 
-    /// Frees the numbers of what has been removed.
+    /// Frees the numbers of removed objects.
     fn forget(&mut self, changes: &[RouteChange]) {
         for change in changes {
             match change {
@@ -139,16 +140,17 @@ impl Routing {
         }
     }
 
-    /// Gives `to`, which has none yet, the routes of `from` with everything they need.
+    /// Writes the routes of `from`, with all objects that they need, to `to`, which has none yet.
     ///
     /// # Errors
-    /// The last that was refused; the others have been taken.
+    /// The last refusal; the other routes have been written.
     pub(crate) fn copy(from: &Manager<Live>, to: &mut Manager<Live>) -> Result<(), PlaneError> {
         let routes = from.routes();
         let mut batch: Vec<Operation> =
             routes.adjacencies().map(|id| Operation::Adjacency(id, routes.adjacency(id))).collect();
         batch.extend(routes.groups().map(|(id, buckets)| Operation::Group(id, Some(buckets.to_vec()))));
-        // The longest first: none that does not fit is ever forwarded by a shorter one.
+        // The longest first, so that the packets of a route that does not fit are never forwarded by a
+        // shorter one.
         let mut prefixes: Vec<_> = routes_of(from).into_iter().collect();
         prefixes.sort_by_key(|((_, prefix), _)| std::cmp::Reverse(prefix.prefix_len()));
         batch.extend(prefixes.into_iter().map(|((vrf, prefix), to)| Operation::Route(vrf, prefix, Some(to))));
@@ -162,7 +164,8 @@ impl Routing {
         outcome
     }
 
-    /// Everything has been told once: brings the chip from what it was found with to that.
+    /// Called when everything has been received once: takes the chip from the routes it was found with to the
+    /// new ones.
     pub(crate) fn sync(&mut self, manager: &mut Manager<Live>) -> Result<(), PlaneError> {
         let Some(staged) = self.staged.take() else { return Ok(()) };
         let had = routes_of(manager);
@@ -173,7 +176,8 @@ impl Routing {
         }
         let mut routes: Vec<(&(VrfId, IpNet), &RouteTarget)> =
             wanted.iter().filter(|(prefix, target)| had.get(prefix) != Some(target)).collect();
-        // A route that turns out not to fit is hidden below its cover before the cover gets its own target.
+        // A route that turns out not to fit is hidden while its cover still traps, before the cover gets its
+        // own target.
         routes.sort_by_key(|((_, prefix), _)| std::cmp::Reverse(prefix.prefix_len()));
         batch
             .extend(routes.into_iter().map(|((vrf, prefix), to)| Operation::Route(*vrf, *prefix, Some(*to))));
@@ -190,7 +194,8 @@ impl Routing {
         failure
     }
 
-    /// Gives each object that was told the number under which the chip has it; answers the operations for those it has not.
+    /// Assigns to each received object the number under which the chip has it; returns the operations for the objects
+    /// that the chip does not have.
     fn bind_objects(
         &mut self,
         manager: &Manager<Live>,
@@ -226,7 +231,7 @@ impl Routing {
         Ok(batch)
     }
 
-    /// Removes the groups and adjacencies that nobody told.
+    /// Removes the groups and adjacencies that were not received.
     fn drop_strays(&mut self, manager: &mut Manager<Live>) {
         let groups: Vec<GroupId> =
             manager.routes().groups().map(|(id, _)| id).filter(|id| !self.groups.is_bound(*id)).collect();
@@ -244,7 +249,7 @@ impl Routing {
         }
     }
 
-    /// What a destination meets, in the switch's numbers.
+    /// The route that a packet to `address` takes, with the switch's numbers.
     pub(crate) fn lookup(&self, manager: &Manager<Live>, vrf: VrfId, address: IpAddr) -> RouteLookup {
         let found = manager.routes().lookup(vrf, address);
         let target = match found.target {
@@ -284,7 +289,7 @@ fn routes_of(manager: &Manager<Live>) -> BTreeMap<(VrfId, IpNet), RouteTarget> {
     all
 }
 
-/// An adjacency as something that can be ordered.
+/// An adjacency in a form that can be ordered.
 fn place(adjacency: Adjacency) -> (u16, Option<[u8; 6]>) {
     (adjacency.rif.get(), adjacency.mac.map(|mac| mac.0))
 }
@@ -296,7 +301,7 @@ fn absent(what: &str, id: &dyn std::fmt::Display) -> PlaneError {
     PlaneError::Invalid(format!("{what} {id} does not exist"))
 }
 
-/// The manager's refusal as the plane's.
+/// Converts the manager's refusal to the plane's error.
 pub(crate) fn error_of(refusal: &Refusal) -> PlaneError {
     PlaneError::Invalid(refusal.to_string())
 }

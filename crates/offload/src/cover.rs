@@ -1,11 +1,12 @@
-//! What keeps a packet from taking a shorter prefix because a longer one is not in the chip.
+//! Ensures that no packet is forwarded by a shorter prefix because the longer one is not in the chip.
 //!
-//! A route that is not in the chip (*hidden*) is found in the software plane's table, so its packets must reach the CPU. In the chip
-//! they would match the longest prefix that is there and contains them: their *cover*. So a cover is programmed to send its
-//! packets to the CPU, where the software plane forwards each by its longest match; a route without any cover misses,
-//! which sends its packets to the CPU as well.
+//! A route that is not in the chip (*hidden*) is only in the software plane's table, so its packets must reach the CPU.
+//! In the chip they match the longest programmed prefix that contains them: their *cover*. A cover is therefore
+//! programmed to send its packets to the CPU, where the software plane forwards each by its longest match. The packets
+//! of a hidden route without a cover match nothing, which also sends them to the CPU.
 //!
-//! Invariant: the longest programmed prefix that contains a hidden route, and is not longer than it, is programmed to trap.
+//! Invariant: the longest programmed prefix that contains a hidden route, and is not longer than it, is programmed to
+//! trap.
 
 use ipnet::IpNet;
 use lanyard_types::VrfId;
@@ -14,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A route's key.
 pub type Prefix = (VrfId, IpNet);
 
-/// Which routes are in the chip and which are hidden.
+/// The sets of routes that are in the chip and that are hidden.
 #[derive(Debug, Clone, Default)]
 pub struct Covers {
     programmed: BTreeMap<Prefix, ()>,
@@ -22,17 +23,17 @@ pub struct Covers {
 }
 
 impl Covers {
-    /// A route is in the chip.
+    /// Records that a route is in the chip.
     pub fn program(&mut self, prefix: Prefix) {
         self.hidden.remove(&prefix);
         self.programmed.insert(prefix, ());
     }
-    /// A route is not in the chip.
+    /// Records that a route is not in the chip.
     pub fn hide(&mut self, prefix: Prefix) {
         self.programmed.remove(&prefix);
         self.hidden.insert(prefix);
     }
-    /// A route is gone.
+    /// Records that a route has been removed.
     pub fn forget(&mut self, prefix: Prefix) {
         self.programmed.remove(&prefix);
         self.hidden.remove(&prefix);
@@ -61,11 +62,11 @@ impl Covers {
         None
     }
 
-    /// True when the programmed route has to trap: it is the cover of a hidden one.
+    /// True when the programmed route has to trap because it is the cover of a hidden one.
     #[must_use]
     pub fn traps(&self, prefix: Prefix) -> bool {
         let (vrf, net) = prefix;
-        // Prefixes are ordered by address, so those inside another one follow each other.
+        // Prefixes are ordered by address, so those inside another one follow it directly.
         let last = IpNet::new(net.broadcast(), net.max_prefix_len()).unwrap_or(net);
         let first = IpNet::new(net.network(), 0).unwrap_or(net);
         self.hidden

@@ -1,19 +1,19 @@
-//! The chip as the manager sees it: requests under way and their answers.
+//! The interface between the manager and a chip: pending requests and their answers.
 
 use lanyard_asic::sdk::message::{Answer, Event, Refused, Request, Welcome};
 use lanyard_asic::sdk::operation::Operation;
 
-/// A request under way.
+/// A pending request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
-/// Why a request came to nothing.
+/// The reason why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// The chip refused it; nothing has changed.
     #[error(transparent)]
     Refused(#[from] Refused),
-    /// The connection has ended; whether it was carried out is not known.
+    /// The connection has ended; it is not known whether the request was carried out.
     #[error("the chip's connection has ended: {0}")]
     Gone(String),
 }
@@ -22,20 +22,20 @@ pub enum Failure {
 pub trait Hardware {
     /// Sends a request, without waiting for anything.
     fn send(&mut self, request: Request) -> Ticket;
-    /// The next answer, in the order of the requests; with `wait`, waits for one if a request is under way.
+    /// The next answer, in the order of the requests. With `wait`, waits for one if a request is pending.
     fn poll(&mut self, wait: bool) -> Option<(Ticket, Result<Answer, Failure>)>;
     /// Events since the last call.
     fn events(&mut self) -> Vec<Event>;
-    /// What the chip said of itself.
+    /// The chip's description of itself.
     fn welcome(&self) -> &Welcome;
-    /// Connects anew after [`Failure::Gone`].
+    /// Connects again after [`Failure::Gone`].
     ///
     /// # Errors
     /// When no chip answers.
     fn reconnect(&mut self) -> Result<(), String>;
 }
 
-/// The whole configuration of the chip, when nothing else is under way.
+/// Reads the whole configuration of the chip. No other request may be pending.
 ///
 /// # Errors
 /// When the connection ends.
@@ -57,10 +57,10 @@ pub fn entries(hardware: &mut dyn Hardware) -> Result<Vec<Operation>, Failure> {
     }
 }
 
-/// Waits for one answer, when nothing else is under way; others are dropped.
+/// Waits for one answer and drops any others. No other request should be pending.
 ///
 /// # Errors
-/// The request's.
+/// The error of the request.
 pub fn await_answer(hardware: &mut dyn Hardware, ticket: Ticket) -> Result<Answer, Failure> {
     while let Some((other, outcome)) = hardware.poll(true) {
         if other == ticket {

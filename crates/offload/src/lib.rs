@@ -1,13 +1,14 @@
-//! The resource manager: decides which routes a switch chip holds, answers whoever asked in the same call, and never lets a packet
-//! go astray because a table was full.
+//! The resource manager: decides which routes a switch chip holds, and answers each request in the same call. A full
+//! table never makes it misroute a packet.
 //!
-//! Read [`manager`] first. [`strategy`] is how it knows whether something fits, [`cover`] what keeps packets from taking a shorter
-//! prefix, [`hardware`] the chip's side as a trait, with [`live`] (a chip's process) and [`simulated`] (a chip in this process on
-//! a clock that stands still until something waits). [`resources`] accounts for tables and raises alarms.
+//! Read [`manager`] first. A [`strategy`] determines whether an entry fits. [`cover`] prevents packets from taking a
+//! shorter prefix. [`hardware`] is the interface to a chip, with the implementations [`live`] (a chip's process) and
+//! [`simulated`] (a chip in this process whose clock moves only while somebody waits). [`resources`] counts the use of
+//! tables and raises alarms.
 //!
-//! Invariants: a batch is accepted whole or leaves nothing; a packet is forwarded by its longest match or goes to the CPU, never by a
-//! shorter prefix because a longer one did not fit; configuration, manager and chip agree whenever [`manager::Manager::settle`] says
-//! so.
+//! Invariants: a batch is accepted as a whole or changes nothing. A packet is forwarded by its longest match or goes to
+//! the CPU, never by a shorter prefix because a longer one did not fit. When [`manager::Manager::settle`] succeeds,
+//! configuration, manager and chip agree.
 
 pub mod cover;
 pub mod hardware;

@@ -1,4 +1,4 @@
-//! A chip's process. Two threads hold the two directions of the connection, so that sending never waits for the bus.
+//! The connection to a chip's process. Two threads handle the two directions, so sending never waits for the bus.
 
 use crate::hardware::{Failure, Hardware, Ticket};
 use lanyard_asic::chip::device::wants;
@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Most requests of one write to the socket.
+/// The most requests that are sent with one system call.
 const GATHERED: usize = 256;
 
-/// A chip that has answered nothing for so long counts as gone.
+/// A chip that has not answered for this time counts as gone.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// See the module.
+/// See the module comment.
 #[derive(Debug)]
 pub struct Live {
     socket: PathBuf,
@@ -40,8 +40,8 @@ impl Live {
         let welcome = client.welcome().clone();
         let (mut sender, receiver) = client.split();
         let (requests, queue) = mpsc::channel::<Request>();
-        // Both threads end when the connection or the other end of their channel does.
-        // What has gathered while it wrote goes out in one system call.
+        // Both threads end when the connection ends or the other end of their channel is dropped. Requests
+        // that were queued while the thread was writing are sent with one system call.
         let writer = move || {
             while let Ok(first) = queue.recv() {
                 let more: Vec<Request> =
@@ -72,7 +72,7 @@ impl Live {
     fn heard(&mut self, incoming: Incoming) {
         match incoming {
             Incoming::Answer(_, answer) => {
-                // Answers come in the order of the requests.
+                // Answers arrive in the order of the requests.
                 let Some(ticket) = self.under_way.pop_front() else { return };
                 let outcome = match answer {
                     Answer::Refused(refused) => Err(Failure::Refused(refused)),
@@ -103,7 +103,7 @@ impl Hardware for Live {
         let ticket = Ticket(self.next);
         self.next += 1;
         self.under_way.push_back(ticket);
-        // A connection that has ended is found when its answers are awaited.
+        // If the connection has ended, this is noticed when the answers are read.
         let _ = self.requests.send(request);
         ticket
     }
@@ -121,7 +121,7 @@ impl Hardware for Live {
         while wait && self.answers.is_empty() && !self.under_way.is_empty() {
             match self.incoming.recv_timeout(PATIENCE) {
                 Ok(incoming) => self.heard(incoming),
-                // A chip that has stopped is as good as one that has gone.
+                // A chip that has stopped answering is treated like one that has ended.
                 Err(_) => self.gone(),
             }
         }

@@ -1,7 +1,7 @@
-//! Accounting: how full the chip's tables are, and alarms with hysteresis.
+//! Accounting: the use of the chip's tables, and alarms with hysteresis.
 //!
-//! Invariant: a table alarms once when it passes `raise` percent and clears once when it falls below `clear` percent; between the
-//! two nothing is said.
+//! Invariant: a table raises one alarm when it reaches `raise` percent, and clears it once when it falls below `clear`
+//! percent. Between the two nothing is reported.
 
 use lanyard_asic::tables::Usage;
 use std::collections::BTreeMap;
@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 /// When a table alarms, in percent of its units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Thresholds {
-    /// At or above: an alarm. 1 to 100.
+    /// The alarm is raised at this use or above. 1 to 100.
     pub raise: u8,
-    /// Below: the alarm is over. Less than `raise`.
+    /// The alarm is cleared below this use. Less than `raise`.
     pub clear: u8,
 }
 
@@ -21,12 +21,12 @@ impl Default for Thresholds {
     }
 }
 
-/// What has become of a table's alarm.
+/// A change of a table's alarm.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Alarm {
     /// The table: `kvd/hash_single`.
     pub path: String,
-    /// True: it is nearly full; false: no longer.
+    /// True if the alarm was raised, false if it was cleared.
     pub raised: bool,
     /// Units in use.
     pub used: u32,
@@ -41,7 +41,7 @@ pub struct Resource {
     pub usage: Usage,
     /// Other kinds of objects in the same table, by name, and tables of the same memory, by path.
     pub shared_with: Vec<String>,
-    /// Whether it alarms.
+    /// True while its alarm is raised.
     pub alarm: bool,
 }
 
@@ -53,14 +53,14 @@ pub struct Alarms {
 }
 
 impl Alarms {
-    /// Alarms at these thresholds; `None` when they contradict each other.
+    /// Creates alarms with these thresholds; `None` when they contradict each other.
     #[must_use]
     pub fn new(thresholds: Thresholds) -> Option<Self> {
         let fine = (1..=100).contains(&thresholds.raise) && thresholds.clear < thresholds.raise;
         fine.then(|| Self { thresholds, raised: BTreeMap::new() })
     }
 
-    /// Takes new figures; answers the alarms that were raised or cleared.
+    /// Processes new figures; returns the alarms that were raised or cleared.
     pub fn update(&mut self, tables: &[Usage]) -> Vec<Alarm> {
         let mut news = Vec::new();
         for table in tables {
@@ -79,7 +79,7 @@ impl Alarms {
         news
     }
 
-    /// The tables with what they share and whether they alarm.
+    /// The tables, what they share, and whether their alarms are raised.
     #[must_use]
     pub fn resources(&self, tables: &[Usage]) -> Vec<Resource> {
         let memory = |path: &str| path.split('/').next().unwrap_or_default().to_owned();

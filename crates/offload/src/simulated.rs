@@ -1,5 +1,5 @@
-//! A chip in this process, on a clock that moves only when somebody waits: tests and models are as fast as the machine, and their
-//! figures are those of the bus alone.
+//! A chip in this process whose clock moves only while somebody waits. Tests and models run as fast as the machine
+//! allows, and their figures are those of the bus alone.
 
 use crate::hardware::{Failure, Hardware, Ticket};
 use lanyard_asic::chip::device::{Device, SessionId, wants};
@@ -10,7 +10,7 @@ use lanyard_asic::sdk::{Operation, VERSION};
 use lanyard_pipeline::Timestamp;
 use std::collections::VecDeque;
 
-/// See the module.
+/// See the module comment.
 #[derive(Debug)]
 pub struct Simulated {
     device: Device,
@@ -23,12 +23,12 @@ pub struct Simulated {
     under_way: VecDeque<u32>,
     answers: VecDeque<(Ticket, Result<Answer, Failure>)>,
     events: Vec<Event>,
-    /// Whether a chip that died can be started again.
+    /// True if a chip that died can be started again.
     pub restarts: bool,
 }
 
 impl Simulated {
-    /// A chip with this platform.
+    /// Creates a chip with this platform.
     #[must_use]
     pub fn new(platform: &Platform, salt: u64) -> Self {
         let mut device = Device::new(platform, salt, 1);
@@ -77,7 +77,7 @@ impl Simulated {
     pub fn now_us(&self) -> u64 {
         self.now_ns / 1000
     }
-    /// The chip, to look at and to give frames.
+    /// The chip, for inspection and for sending frames to it.
     pub fn device(&mut self) -> &mut Device {
         &mut self.device
     }
@@ -85,13 +85,13 @@ impl Simulated {
     pub fn set_faults(&mut self, plan: FaultPlan) {
         self.device.set_faults(plan);
     }
-    /// The chip's configuration, past the bus and the protocol.
+    /// The chip's configuration, read without the bus and the protocol.
     #[must_use]
     pub fn truth(&self) -> Vec<Operation> {
         self.device.chip().entries()
     }
 
-    /// Takes what the chip has said by now.
+    /// Handles the messages that the chip has sent by now.
     fn take(&mut self) {
         self.device.advance(self.now());
         let bytes: Vec<u8> =

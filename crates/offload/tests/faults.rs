@@ -1,5 +1,5 @@
-//! A fault at each operation of the SDK in turn, for every strategy and policy: afterwards configuration, manager and chip agree, and no
-//! packet takes a shorter prefix because a longer one is missing.
+//! A fault at each operation of the SDK in turn, for every strategy and policy. Afterwards configuration, manager and
+//! chip must agree, and no packet may take a shorter prefix because a longer one is missing.
 
 mod common;
 
@@ -12,7 +12,7 @@ use lanyard_offload::{Manager, Policy};
 use lanyard_pipeline::generate::Rng;
 use lanyard_types::AdjacencyId;
 
-/// Requests that add, change and remove, alone and in batches; answers how many were accepted.
+/// Makes requests that add, change and remove, alone and in batches; returns how many were accepted.
 fn traffic(manager: &mut Manager<Simulated>, seed: u64, requests: u32) -> u32 {
     let mut rng = Rng::new(seed);
     let mut accepted = 0;

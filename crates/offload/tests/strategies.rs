@@ -1,4 +1,4 @@
-//! Every strategy on a full table, and what each costs, on the clock of the bus.
+//! Tests every strategy on a full table, and measures its cost by the clock of the bus.
 
 mod common;
 
@@ -37,7 +37,7 @@ fn twice_as_many_routes_as_fit_are_each_answered_and_room_is_used_again() {
         assert_eq!(refused, 1024, "{strategy}");
         manager.settle().expect("the chip works");
         agree(&mut manager, 1, strategy);
-        // A batch of which one route does not fit leaves nothing.
+        // If one route of a batch does not fit, the batch changes nothing.
         let batch = [route(prefix(0), None), route(prefix(3000), Some(2)), route(prefix(3001), Some(2))];
         assert!(manager.request(&batch).is_err(), "{strategy}");
         manager.settle().expect("the chip works");
@@ -67,7 +67,7 @@ fn what_does_not_fit_is_trapped_and_comes_back_by_itself() {
             Some(Place::Trapped),
             "{strategy}: it covers hidden routes"
         );
-        // The most used of the hidden ones comes first when a route leaves.
+        // When a route is removed, the most used hidden route takes its place.
         let busy = prefix(2000);
         manager.hit(VrfId::DEFAULT, busy.hosts().next().expect("a host"), 9);
         assert_eq!(manager.place(VrfId::DEFAULT, busy), Some(Place::Trapped));
@@ -83,7 +83,7 @@ fn what_does_not_fit_is_trapped_and_comes_back_by_itself() {
     }
 }
 
-/// Simulated milliseconds until the asker of 5,000 routes has all answers, and until the last one is in the chip.
+/// Simulated milliseconds until all 5,000 route requests are answered, and until the last route is in the chip.
 fn cost(strategy: &str, query_us: u32) -> (f64, f64) {
     let mut platform = platform(UFT);
     platform.bus.query_us = query_us;
@@ -118,9 +118,9 @@ fn strategies_cost_what_they_are_known_for() {
     let row = |strategy: &str, us: u32| {
         rows.iter().find(|row| row.0 == strategy && row.1 == us).map(|row| (row.2, row.3)).expect("a row")
     };
-    // Lockstep: a query and a write for each route. Nobody else has anybody wait for writes.
+    // Lockstep needs a query and a write for each route. With the other strategies nobody waits for writes.
     assert!((row("lockstep", 35).0 - 475.0).abs() < 5.0 && (row("lockstep", 350).0 - 2050.0).abs() < 10.0);
-    // The bus's own lower limit is 300 ms.
+    // The lower limit of the bus itself is 300 ms.
     for us in [35, 350] {
         for strategy in ["predict-model", "hybrid"] {
             assert!(row(strategy, us).0 < 1.0 && row(strategy, us).1 < 301.0, "{strategy}");
@@ -242,7 +242,7 @@ fn the_model_predicts_what_fits() {
 fn the_model_knows_when_it_does_not_know() {
     let mut manager = manager(UFT, "predict-model", Policy::Sync);
     assert!((manager.strategy().confidence() - 1.0).abs() < 1e-9);
-    // A port that learns, and a frame of a station.
+    // A port that learns, and a frame from a station.
     let vlan = VlanId::new(10).expect("a VLAN");
     let port = PortId::new(5).expect("a port");
     let learning = [
@@ -255,7 +255,7 @@ fn the_model_knows_when_it_does_not_know() {
     manager.hardware().device().frame(now, port, &frame);
     manager.request(&[route(prefix(1), Some(1))]).expect("room");
     assert!(manager.strategy().confidence() < 1.0);
-    // Host routes share the table that the chip learns into: the chip verifies them. Prefixes do not.
+    // Host routes share the table of learned addresses, so the chip verifies them. Prefixes do not share it.
     let start = manager.hardware().now_us();
     manager.request(&[route(prefix(2), Some(1))]).expect("room");
     assert_eq!(manager.hardware().now_us(), start);

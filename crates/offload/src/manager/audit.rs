@@ -1,7 +1,7 @@
-//! After a failure: reads the chip's configuration back and brings it in line, operation by operation.
+//! After a failure: reads the chip's configuration back and corrects it, operation by operation.
 //!
-//! The order keeps packets right at every moment: covers begin to trap first, then routes leave, then objects and routes come, then
-//! covers end trapping, and at last objects leave that nothing points at.
+//! The order keeps forwarding correct at every moment. First covers begin to trap, then routes are removed, then
+//! objects and routes are added, then covers stop trapping. At last objects that nothing refers to are removed.
 
 use super::{Manager, TRAP};
 use crate::cover::Prefix;
@@ -12,21 +12,22 @@ use lanyard_asic::sdk::operation::{Operation, OperationKind};
 use lanyard_pipeline::route::{RouteChange, RouteTarget};
 use std::collections::BTreeMap;
 
-/// Attempts before the chip is given up.
+/// The number of attempts before the chip is given up.
 const ATTEMPTS: u32 = 24;
 
-/// Why the chip could not be brought in line.
+/// The reason why the chip could not be corrected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the chip could not be brought in line with the configuration: {0}")]
 pub struct OutOfLine(pub String);
 
 impl<H: Hardware> Manager<H> {
-    /// Waits until nothing is under way and, after a failure, brings the chip in line: when this succeeds, configuration,
-    /// manager and chip agree. Routes that turn out not to fit are hidden, whatever the policy: they were accepted.
-    /// A chip that no longer answers is given up: the software plane forwards everything, and [`Manager::is_down`] says so.
+    /// Waits until no request is pending and, after a failure, corrects the chip. When this succeeds, configuration,
+    /// manager and chip agree. Routes that turn out not to fit are hidden whatever the policy, because they were
+    /// accepted. A chip that no longer answers is given up: the software plane forwards everything, and
+    /// [`Manager::is_down`] returns true.
     ///
     /// # Errors
-    /// When the chip goes on failing. The configuration is as it was.
+    /// When the chip fails again and again. The configuration is unchanged.
     pub fn settle(&mut self) -> Result<(), OutOfLine> {
         let mut why = String::new();
         for _ in 0..ATTEMPTS {
@@ -53,11 +54,11 @@ impl<H: Hardware> Manager<H> {
         Err(OutOfLine(why))
     }
 
-    /// Begins with what the chip holds already: its configuration becomes the manager's. For a manager that has been told
-    /// nothing yet. What a route that traps was to do is not in the chip; until it is told again it traps.
+    /// Makes the chip's present configuration the manager's. Only for a manager that has received no request yet. The
+    /// real target of a route that traps is not in the chip; the route traps until it is requested again.
     ///
     /// # Errors
-    /// When the chip does not answer. The manager is as it was.
+    /// When the chip does not answer. The manager is unchanged.
     pub fn take_over(&mut self) -> Result<Vec<Operation>, Failure> {
         let actual = entries(&mut self.hardware)?;
         for operation in &actual {
@@ -77,7 +78,7 @@ impl<H: Hardware> Manager<H> {
                     continue;
                 }
             };
-            // Entries come in the order in which they can be made, and the chip has made them.
+            // The chip returns entries in an order in which they can be created, and has created them.
             let _ = self.routes.change(&change, |_| true);
         }
         self.adopt(&actual);
@@ -123,9 +124,10 @@ impl<H: Hardware> Manager<H> {
         all
     }
 
-    /// One pass; true when the chip holds what it should.
+    /// Runs one pass; returns true when the chip's contents are as wanted.
     fn audit(&mut self) -> Result<bool, Failure> {
-        // States of ports in trees are the protocols', who write them by a connection of their own.
+        // The states of ports in trees belong to the protocols, which write them through a connection of
+        // their own.
         let mut actual = entries(&mut self.hardware)?;
         actual.retain(|operation| operation.kind() != OperationKind::Stp);
         self.strategy.resync(&actual);
@@ -165,7 +167,7 @@ impl<H: Hardware> Manager<H> {
                 Err(Failure::Refused(refused)) if refused.code == Code::NoRoom => {
                     if let Operation::Route(vrf, prefix, Some(_)) = step {
                         self.covers.hide((vrf, prefix));
-                        // Its cover has to trap before anything else happens.
+                        // The route's cover must trap before anything else is done.
                         return Ok(false);
                     }
                 }
@@ -200,13 +202,13 @@ fn rank(operation: &Operation, present: bool) -> u8 {
         Operation::Adjacency(..) => 5,
         Operation::Group(..) => 6,
         Operation::Route(..) if !present => 7,
-        // Covers that end trapping come after the routes that they trapped for.
+        // Covers stop trapping after the routes that they trapped for have been added.
         Operation::Route(..) => 8,
         _ => 4,
     }
 }
 
-/// What tells the thing that an operation sets from others: the front of its encoding.
+/// The key that identifies the object of an operation: the front of its encoding.
 pub(super) fn key(operation: &Operation) -> Vec<u8> {
     let mut writer = Writer::default();
     operation.write(&mut writer);
@@ -227,7 +229,7 @@ pub(super) fn key(operation: &Operation) -> Vec<u8> {
     bytes
 }
 
-/// The operation that removes what another one sets; `None` where there is no such thing.
+/// The operation that removes what another one sets; `None` where there is no such operation.
 #[must_use]
 pub fn removal(operation: &Operation) -> Option<Operation> {
     Some(match operation {

@@ -1,10 +1,11 @@
-//! [`Manager`]: configuration of routing in, writes to the chip out, and an answer to whoever asked.
+//! [`Manager`]: receives the routing configuration, writes to the chip, and answers each request.
 //!
-//! A batch passes four steps: the configuration takes it ([`Routes`], which refuses what would dangle); each route gets its place, in
-//! the chip or hidden; the writes that follow (the route's own, and its cover's) are decided about by the strategy; and they are
-//! sent. A step that fails undoes those before it. [`audit`] brings the chip back in line after a failure.
+//! A batch passes four steps. [`Routes`] checks and stores the configuration (it refuses dangling references). Each
+//! route gets its place, in the chip or hidden. The strategy decides about the resulting writes (those of the route and
+//! of its cover). The writes are sent. If a step fails, the steps before it are undone. [`audit`] corrects the chip
+//! after a failure.
 //!
-//! Invariants: see the crate. `written` is what the chip holds once everything under way has been carried out.
+//! Invariants: see the crate. `written` is the state of the chip after all pending requests have been carried out.
 
 mod audit;
 
@@ -24,14 +25,14 @@ use lanyard_types::{RifId, TrapReason, VrfId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-/// Most operations of a batch.
+/// The most operations of a batch.
 pub const MAX_BATCH: usize = 16_384;
-/// Hidden routes that are tried for a place in the chip when one leaves.
+/// The number of hidden routes that are tried for a place in the chip when a route is removed.
 const PROMOTED: usize = 4;
-/// Times that figures are asked for before a decision.
+/// How often the chip is asked for its figures before a decision.
 const PATIENCE: u32 = 64;
 
-/// What becomes of routes that do not fit.
+/// The treatment of routes that do not fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Policy {
     /// They are refused, and their batch with them.
@@ -43,7 +44,7 @@ pub enum Policy {
     Bypass,
 }
 
-/// Where a route's packets are forwarded.
+/// The place where a route's packets are forwarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// By the chip.
@@ -52,7 +53,7 @@ pub enum Place {
     Trapped,
 }
 
-/// Why a batch was refused. Nothing of it is in the configuration or in the chip.
+/// The reason why a batch was refused. None of it is in the configuration or in the chip.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// It contradicts the configuration.
@@ -63,7 +64,7 @@ pub enum Refusal {
     Full {
         /// The table.
         table: String,
-        /// What the chip or the strategy said.
+        /// The message of the chip or of the strategy.
         text: String,
     },
     /// The chip failed.
@@ -71,7 +72,7 @@ pub enum Refusal {
     Chip(String),
 }
 
-/// See the module.
+/// See the module comment.
 #[derive(Debug)]
 pub struct Manager<H> {
     hardware: H,
@@ -79,15 +80,15 @@ pub struct Manager<H> {
     policy: Policy,
     routes: Routes,
     rifs: BTreeSet<RifId>,
-    /// Ports, VLANs, router interfaces and settings, by key: what a chip is given before routes.
+    /// Ports, VLANs, router interfaces and settings, by key. A chip is given these before routes.
     setup: BTreeMap<Vec<u8>, Operation>,
     covers: Covers,
     written: BTreeMap<Prefix, RouteTarget>,
     vrf_routes: BTreeMap<VrfId, u32>,
-    /// Written routes that trap.
+    /// The number of written routes that trap.
     trapping: usize,
     under_way: BTreeSet<Ticket>,
-    /// Accepted and not sent yet: see [`Manager::flush`].
+    /// Operations that are accepted but not sent yet: see [`Manager::flush`].
     waiting: Vec<Operation>,
     figures: Option<Ticket>,
     tables: Vec<Usage>,
@@ -128,7 +129,7 @@ impl<H: Hardware> Manager<H> {
     pub fn hardware(&mut self) -> &mut H {
         &mut self.hardware
     }
-    /// The strategy, to look at.
+    /// The strategy, for inspection.
     #[must_use]
     pub fn strategy(&self) -> &dyn Strategy {
         self.strategy.as_ref()
@@ -138,12 +139,12 @@ impl<H: Hardware> Manager<H> {
     pub fn routes(&self) -> &Routes {
         &self.routes
     }
-    /// Routes that the manager believes to be in the chip, with what it programmed them to do.
+    /// The routes that the manager believes to be in the chip, with their programmed targets.
     #[must_use]
     pub fn written(&self) -> &BTreeMap<Prefix, RouteTarget> {
         &self.written
     }
-    /// True once no chip answers any more: the software plane forwards everything.
+    /// True if the chip has been given up: the software plane forwards everything.
     #[must_use]
     pub fn is_down(&self) -> bool {
         self.down
@@ -164,16 +165,16 @@ impl<H: Hardware> Manager<H> {
     pub fn alarms(&mut self) -> Vec<Alarm> {
         std::mem::take(&mut self.news)
     }
-    /// The chip's tables as they were told last.
+    /// The chip's tables according to its last figures.
     #[must_use]
     pub fn resources(&self) -> Vec<crate::resources::Resource> {
         self.alarms.resources(&self.tables)
     }
 
-    /// Configures ports, VLANs, router interfaces and settings: written at once, all or nothing.
+    /// Configures ports, VLANs, router interfaces and settings. They are written at once, all or nothing.
     ///
     /// # Errors
-    /// What the chip refused.
+    /// The operation that the chip refused.
     pub fn setup(&mut self, operations: &[Operation]) -> Result<(), Refusal> {
         self.verify(operations.to_vec())?;
         self.strategy.wrote(operations);
@@ -190,11 +191,12 @@ impl<H: Hardware> Manager<H> {
         Ok(())
     }
 
-    /// Takes a batch of adjacencies, groups and routes: whole or not at all. With [`Policy::Hybrid`] a route that does not fit is
-    /// accepted and hidden. When this returns, the asker has its answer; writes may still be under way.
+    /// Handles a batch of adjacencies, groups and routes, as a whole or not at all. With [`Policy::Hybrid`] a route
+    /// that does not fit is accepted and hidden. When this returns the request has been answered; writes may still be
+    /// pending.
     ///
     /// # Errors
-    /// Why it was refused.
+    /// The reason why the batch was refused.
     pub fn request(&mut self, batch: &[Operation]) -> Result<(), Refusal> {
         self.pump(false);
         if self.suspect && !self.down {
@@ -218,7 +220,7 @@ impl<H: Hardware> Manager<H> {
             return Ok(());
         };
         for change in undo.into_iter().rev() {
-            // The inverse of a change that was possible is possible.
+            // Undoing a change that was accepted does not fail.
             let _ = self.routes.change(&change, |_| true);
         }
         for (prefix, programmed, hidden) in places {
@@ -239,7 +241,7 @@ impl<H: Hardware> Manager<H> {
         (prefix, self.covers.is_programmed(prefix), self.covers.hidden().contains(&prefix))
     }
 
-    /// Takes the batch into the configuration; answers what undoes it.
+    /// Stores the batch in the configuration and returns the changes that undo it.
     fn configure(&mut self, batch: &[Operation]) -> Result<Vec<RouteChange>, Refusal> {
         if batch.len() > MAX_BATCH {
             return Err(Refusal::Invalid(format!(
@@ -272,7 +274,7 @@ impl<H: Hardware> Manager<H> {
         Ok(undo)
     }
 
-    /// All of a batch in one transaction.
+    /// Writes all operations of a batch in one transaction.
     fn together(&mut self, batch: &[Operation]) -> Result<(), Refusal> {
         for (prefix, new) in routes_of(batch) {
             if new { self.covers.program(prefix) } else { self.covers.forget(prefix) }
@@ -281,7 +283,7 @@ impl<H: Hardware> Manager<H> {
         self.drive(&writes)
     }
 
-    /// Each operation by itself, so that a route that does not fit does not keep the others out.
+    /// Writes each operation by itself, so that a route that does not fit does not prevent the others.
     fn one_by_one(&mut self, batch: &[Operation]) -> Result<(), Refusal> {
         for operation in batch {
             let operation = std::slice::from_ref(operation);
@@ -318,7 +320,7 @@ impl<H: Hardware> Manager<H> {
         }
     }
 
-    /// What a programmed route does in the chip.
+    /// The target that a programmed route should have in the chip.
     fn desired(&self, prefix: Prefix) -> Option<RouteTarget> {
         if !self.covers.is_programmed(prefix) {
             return None;
@@ -326,8 +328,8 @@ impl<H: Hardware> Manager<H> {
         if self.covers.traps(prefix) { Some(TRAP) } else { self.routes.get(prefix.0, prefix.1) }
     }
 
-    /// The writes that bring the chip from `written` to what the batch asks for: objects before what points at them, covers that begin to
-    /// trap before routes that leave, routes that come before covers that end trapping.
+    /// The writes that take the chip from `written` to the batch. Objects come before the routes that refer to them,
+    /// covers begin to trap before routes are removed, and routes are added before covers stop trapping.
     fn plan(&self, batch: &[Operation]) -> Vec<Write> {
         let plain = |operation: &Operation, adds, removes| Write {
             operation: operation.clone(),
@@ -379,7 +381,7 @@ impl<H: Hardware> Manager<H> {
         writes
     }
 
-    /// Has the strategy decide, and does what it says.
+    /// Asks the strategy for a decision and carries it out.
     fn drive(&mut self, writes: &[Write]) -> Result<(), Refusal> {
         if writes.is_empty() {
             return Ok(());
@@ -425,8 +427,9 @@ impl<H: Hardware> Manager<H> {
         Err(Refusal::Chip("its figures do not settle".into()))
     }
 
-    /// Sends what was accepted and waits. While earlier writes are under way, writes are gathered into transactions of the
-    /// strategy's size; who has nothing more to ask for calls this, as [`Manager::settle`] does.
+    /// Sends operations that were accepted and wait. While earlier writes are pending, further ones are collected into
+    /// transactions of the strategy's size. A caller that has no further requests calls this, as [`Manager::settle`]
+    /// does.
     pub fn flush(&mut self) {
         let waiting = std::mem::take(&mut self.waiting);
         for part in waiting.chunks(self.strategy.chunk()) {
@@ -469,7 +472,7 @@ impl<H: Hardware> Manager<H> {
         }
     }
 
-    /// Takes note of writes that the chip carries out.
+    /// Records writes that the chip carries out.
     fn note(&mut self, writes: &[Write]) {
         for write in writes {
             let Operation::Route(vrf, prefix, target) = &write.operation else { continue };
@@ -484,13 +487,13 @@ impl<H: Hardware> Manager<H> {
         }
     }
 
-    /// Takes answers that have come; with `wait`, at least one if a request is under way.
+    /// Handles the answers that have arrived; with `wait`, at least one if a request is pending.
     fn pump(&mut self, wait: bool) {
         let mut wait = wait;
         loop {
             let Some((ticket, outcome)) = self.hardware.poll(wait) else {
                 if wait && self.figures.is_some() {
-                    // Nothing is under way although an answer is missing.
+                    // No request is pending although an answer is missing.
                     self.figures = None;
                     self.suspect = true;
                 }
@@ -525,7 +528,7 @@ impl<H: Hardware> Manager<H> {
         }
     }
 
-    /// Asks the chip how full it is, and waits.
+    /// Asks the chip for its figures and waits for them.
     pub fn refresh(&mut self) {
         if self.figures.is_none() {
             self.ask_figures();
@@ -535,7 +538,7 @@ impl<H: Hardware> Manager<H> {
         }
     }
 
-    /// Waits until nothing is under way.
+    /// Waits until no request is pending.
     pub fn drain(&mut self) {
         self.flush();
         while !self.under_way.is_empty() || self.figures.is_some() {
@@ -549,7 +552,7 @@ impl<H: Hardware> Manager<H> {
         }
     }
 
-    /// Packets to this address came to the CPU: the hidden route they belong to is worth a place in the chip.
+    /// Records that packets to this address came to the CPU, which makes their hidden route more important.
     pub fn hit(&mut self, vrf: VrfId, address: IpAddr, packets: u64) {
         let Some((prefix, _)) = self.routes.longest(vrf, address) else { return };
         let prefix = (vrf, prefix);
@@ -558,7 +561,7 @@ impl<H: Hardware> Manager<H> {
         }
     }
 
-    /// Tries to put the most used hidden routes into the chip; answers how many were.
+    /// Tries to put the most used hidden routes into the chip; returns how many were.
     pub fn promote(&mut self, most: usize) -> usize {
         let hits = |prefix: &Prefix| self.hits.get(prefix).copied().unwrap_or(0);
         let mut hidden: Vec<Prefix> = self.covers.hidden().iter().copied().collect();
@@ -566,7 +569,7 @@ impl<H: Hardware> Manager<H> {
         let mut promoted = 0;
         for prefix in hidden.into_iter().take(most) {
             self.covers.program(prefix);
-            // One that has to trap for others gains nothing.
+            // A route that has to trap for others gains nothing from a place in the chip.
             if self.covers.traps(prefix) {
                 self.covers.hide(prefix);
                 continue;
@@ -584,10 +587,10 @@ impl<H: Hardware> Manager<H> {
     }
 }
 
-/// What a cover does in the chip.
+/// The target of a cover in the chip.
 const TRAP: RouteTarget = RouteTarget::Up(TrapReason::RoutePolicy);
 
-/// The kind of object that a prefix is.
+/// The kind of object for a prefix.
 fn object_of(prefix: ipnet::IpNet) -> Object {
     let full = prefix.prefix_len() == prefix.max_prefix_len();
     match (prefix.addr().is_ipv4(), full) {

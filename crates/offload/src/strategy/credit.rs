@@ -1,16 +1,17 @@
-//! Credit: a bucket of units for each table, refilled by queries that nobody waits for. When a bucket is half empty figures are asked
-//! for; the bucket's size grows whenever somebody had to wait all the same, and shrinks while it is hardly used.
+//! Credit: a bucket of units for each table, refilled by queries for which nobody waits. When a bucket is half empty,
+//! the chip is asked for its figures. The bucket grows whenever a request had to wait nevertheless, and shrinks while
+//! it is hardly used.
 
 use super::pool::Pool;
 use super::{Decision, Layout, Strategy, Write};
 use lanyard_asic::platform::Platform;
 use lanyard_asic::tables::Usage;
 
-/// Smallest and largest bucket, in units.
+/// The smallest and the largest bucket, in units.
 const LEAST: i64 = 64;
 const MOST: i64 = 1 << 14;
 
-/// See the module.
+/// See the module comment.
 #[derive(Debug)]
 pub(super) struct Credit {
     pool: Pool,
@@ -53,7 +54,7 @@ impl Strategy for Credit {
         self.pool.spend(writes);
         for (table, _) in self.pool.layout.needs(writes) {
             let low = self.pool.credits[table] < self.grant / 2;
-            // Figures help only where the chip has more than what is left here.
+            // Figures help only where the chip has more free units than the credits left here.
             self.wanted |= low && self.pool.free[table] > self.pool.credits[table];
         }
         if self.pool.layout.must_verify(writes) { Decision::Verify } else { Decision::Accept }

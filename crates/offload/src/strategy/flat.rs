@@ -1,16 +1,16 @@
-//! Predict-flat: a count of units for each table and its size in the platform file. It never asks the chip; what shares a hash
-//! table or a TCAM it has the chip verify.
+//! Predict-flat: counts units for each table, with the table's size from the platform file. It never asks the chip for
+//! figures. Objects in a hash table or a TCAM are verified by the chip.
 
 use super::{Decision, Layout, Strategy, Write};
 use lanyard_asic::platform::Platform;
 use lanyard_asic::tables::Usage;
 
-/// See the module.
+/// See the module comment.
 #[derive(Debug)]
 pub(super) struct Flat {
     layout: Layout,
     used: Vec<i64>,
-    /// The counts are not to be believed until figures have come.
+    /// True if the counts are unreliable until figures have arrived.
     lost: bool,
 }
 
@@ -29,7 +29,7 @@ impl Strategy for Flat {
         if self.lost {
             return Decision::Query;
         }
-        // What is verified may be refused: its units are counted from figures.
+        // A verified write may be refused, so its units are counted from the next figures.
         if self.layout.must_verify(writes) {
             self.lost = true;
             return Decision::Verify;

@@ -1,12 +1,12 @@
-//! Lockstep: before each write the chip is asked whether there is room, and after it whether it was done. Always right, and as
-//! slow as the bus: a query and a write for each entry.
+//! Lockstep: before each write it asks the chip for free room, and afterwards it waits for the result. It is always
+//! correct, and as slow as the bus: a query and a write for each entry.
 
 use super::pool::Pool;
 use super::{Decision, Layout, Strategy, Write};
 use lanyard_asic::platform::Platform;
 use lanyard_asic::tables::Usage;
 
-/// See the module.
+/// See the module comment.
 #[derive(Debug)]
 pub(super) struct Lockstep {
     pool: Pool,

@@ -1,10 +1,10 @@
-//! How the manager knows whether something fits: [`Strategy`], and one file for each.
+//! [`Strategy`], which determines whether an entry fits into the chip, with one file for each strategy.
 //!
-//! A strategy never touches the chip. It decides, or says what it has to know first; the manager asks the chip for it.
+//! A strategy never accesses the chip. It decides, or states what information it needs; the manager then asks the chip.
 //!
-//! Invariant: [`Decision::Accept`] is given only where the strategy is sure. A count of free units is enough where every unit serves
-//! every entry (prefixes by units, runs of one index); hash tables and TCAMs refuse earlier, so a strategy that only counts
-//! has the chip verify what goes there.
+//! Invariant: [`Decision::Accept`] is returned only when the strategy is sure. A count of free units is sufficient
+//! where every unit can hold every entry (prefixes by units, runs of one index). Hash tables and TCAMs refuse entries
+//! earlier, so a strategy that only counts lets the chip verify those.
 
 mod credit;
 mod flat;
@@ -19,7 +19,7 @@ use lanyard_asic::sdk::message::{Code, Event, Refused};
 use lanyard_asic::sdk::operation::Operation;
 use lanyard_asic::tables::{Shortage, Usage};
 
-/// One operation that is to be written, and what it takes and gives back.
+/// An operation that is to be written, with the objects that it adds and removes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Write {
     /// The operation.
@@ -28,52 +28,53 @@ pub struct Write {
     pub adds: Vec<(Object, u32)>,
     /// Objects that it removes, and how many.
     pub removes: Vec<(Object, u32)>,
-    /// It may take more than is known here (a VRF's first route): only the chip can tell.
+    /// True if it may take more than is known here (a VRF's first route), so that only the chip can tell.
     pub unsure: bool,
 }
 
-/// What becomes of some writes.
+/// The decision about some writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// They fit: the asker is answered, and they are sent.
+    /// They fit: the request is answered, and the writes are sent.
     Accept,
-    /// Only the chip can tell: they are sent, and its answer is awaited.
+    /// Only the chip can tell: the writes are sent, and its answer is awaited.
     Verify,
     /// They do not fit.
     Refuse(Refused),
-    /// The chip is to be asked for its figures, the answer awaited, and the strategy asked again.
+    /// Ask the chip for its figures, wait for them, and ask the strategy again.
     Query,
-    /// Figures that have been asked for are to be awaited, and the strategy asked again.
+    /// Wait for figures that have been requested, and ask the strategy again.
     Wait,
 }
 
-/// See the module.
+/// See the module comment.
 pub trait Strategy: std::fmt::Debug + Send {
     /// Its name in commands and reports.
     fn name(&self) -> &'static str;
     /// Decides about writes that are carried out together.
     fn admit(&mut self, writes: &[Write]) -> Decision;
-    /// The chip is being asked for its figures; writes that are admitted from now on are not in them.
+    /// Called when the chip is asked for its figures. Writes admitted from now on are not included in them.
     fn asked(&mut self) {}
-    /// The chip's figures.
+    /// Called with the chip's figures.
     fn figures(&mut self, _tables: &[Usage]) {}
-    /// True when the chip is to be asked for its figures without anybody waiting.
+    /// True when the chip should be asked for its figures without anybody waiting for them.
     fn wants_figures(&mut self) -> bool {
         false
     }
-    /// Writes that were verified or not for it to decide have been carried out.
+    /// Called when writes have been carried out that were verified, or that the strategy did not have to
+    /// decide about.
     fn wrote(&mut self, _operations: &[Operation]) {}
-    /// The chip has not carried out what was accepted, or something else is not as it seems.
+    /// Called when the chip has not carried out accepted writes, or its state is not as expected.
     fn distrust(&mut self) {}
-    /// The chip's configuration as it was read back.
+    /// Called with the chip's configuration as it was read back.
     fn resync(&mut self, _entries: &[Operation]) {}
-    /// The chip has said something.
+    /// Called with each event of the chip.
     fn heard(&mut self, _event: &Event) {}
-    /// Most operations of one transaction that nobody awaits.
+    /// The most operations of a transaction that nobody waits for.
     fn chunk(&self) -> usize {
         1
     }
-    /// How sure the next decision is: 1 is certain.
+    /// The probability that the next decision is right: 1 is certain.
     fn confidence(&self) -> f64 {
         1.0
     }
@@ -82,7 +83,8 @@ pub trait Strategy: std::fmt::Debug + Send {
 /// The names of all strategies.
 pub const NAMES: [&str; 6] = ["lockstep", "prefetch", "credit", "predict-flat", "predict-model", "hybrid"];
 
-/// Makes a strategy by its name. `prefetch` is how many units it fetches at a time, 1 or more; `salt` is the chip's.
+/// Creates a strategy by its name. `prefetch` is the number of units it fetches at a time, 1 or more; `salt` is the
+/// chip's.
 ///
 /// # Errors
 /// When there is none of this name.
@@ -103,12 +105,12 @@ pub fn by_name(
     })
 }
 
-/// The tables of a platform as a strategy that counts sees them.
+/// The tables of a platform, for strategies that count units.
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
     /// Path and size of each table.
     pub(crate) tables: Vec<(String, u32)>,
-    /// By object: its table and units, and whether a count of free units is enough to know that it fits.
+    /// By object: its table and units, and whether a count of free units is sufficient to know that it fits.
     places: Vec<(usize, u32, TableKind)>,
 }
 
@@ -129,12 +131,12 @@ impl Layout {
             Object::ALL.iter().map(|object| place(object).unwrap_or((0, 1, TableKind::Exact))).collect();
         Self { tables, places }
     }
-    /// Units of `count` objects, and their table.
+    /// The units that `count` objects take, and their table.
     pub(crate) fn units(&self, object: Object, count: u32) -> (usize, i64) {
         let (table, units, _) = self.places[object as usize];
         (table, i64::from(units) * i64::from(count))
     }
-    /// True when only the chip knows whether these fit.
+    /// True when only the chip can tell whether these fit.
     pub(crate) fn must_verify(&self, writes: &[Write]) -> bool {
         writes.iter().any(|write| {
             write.unsure
@@ -145,7 +147,7 @@ impl Layout {
                 })
         })
     }
-    /// Units that the writes take of each table, what they give back not counted.
+    /// The units that the writes take of each table, without counting those that they free.
     pub(crate) fn needs(&self, writes: &[Write]) -> Vec<(usize, i64)> {
         let mut needs: Vec<(usize, i64)> = Vec::new();
         for (object, count) in writes.iter().flat_map(|write| &write.adds) {
@@ -157,7 +159,7 @@ impl Layout {
         }
         needs
     }
-    /// Refuses for want of room in a table.
+    /// Refuses because a table has no room.
     pub(crate) fn refuse(&self, table: usize, free: i64) -> Decision {
         let (path, size) = &self.tables[table];
         let used = u32::try_from(i64::from(*size) - free.max(0)).unwrap_or(0);

@@ -1,12 +1,12 @@
-//! Predict-model and hybrid: a twin of the chip, with the same tables and the same hashes, that is asked instead of it.
+//! Predict-model and hybrid: a twin of the chip, with the same tables and the same hashes, decides in its place.
 //!
-//! A driver sets the seed of a chip's hashes, so it can know where every key collides. The twin is told everything that the chip is
-//! told, in the same order; so it refuses exactly what the chip will refuse, and nobody waits for the bus. What the twin cannot know
-//! is what the chip does by itself: addresses that it learns take room in a shared hash table. Where those share a table,
-//! and after a failure, when entries lie in another order than the twin's, the chip verifies what goes into hash tables and
-//! TCAMs; counts of units stay certain.
+//! A driver sets the seed of a chip's hashes, so it can know where every key collides. The twin receives the same
+//! operations as the chip in the same order, so it refuses exactly the entries that the chip will refuse, and nobody
+//! waits for the bus. The twin does not know what the chip does by itself: addresses that it learns take room in a
+//! shared hash table. If a table is shared with these, or after a failure, when entries are in another order than the
+//! twin's, the chip verifies entries of hash tables and TCAMs. Counts of units remain reliable.
 //!
-//! Hybrid is the same with transactions of up to 64 operations, so that a batch costs few messages.
+//! Hybrid is the same with transactions of up to 64 operations, so that a batch needs few messages.
 
 use super::{Decision, Layout, Strategy, Write};
 use lanyard_asic::chip::{Chip, Effects};
@@ -16,16 +16,16 @@ use lanyard_asic::sdk::message::Event;
 use lanyard_asic::sdk::operation::Operation;
 use lanyard_pipeline::Timestamp;
 
-/// See the module.
+/// See the module comment.
 #[derive(Debug)]
 pub(super) struct Model {
     platform: Platform,
     salt: u64,
     layout: Layout,
     twin: Chip,
-    /// Entries of the twin lie where the chip's do.
+    /// True if the twin's entries are in the same places as the chip's.
     exact: bool,
-    /// The table that learned addresses take.
+    /// The table that contains learned addresses.
     learned: usize,
     has_learned: bool,
     chunk: usize,

@@ -1,19 +1,19 @@
-//! Free units of each table as the chip told them last, and what has been spent since.
+//! The free units of each table according to the chip's last figures, and the units spent since.
 
 use super::{Layout, Write};
 use lanyard_asic::tables::Usage;
 
-/// See the module.
+/// See the module comment.
 #[derive(Debug, Clone)]
 pub(super) struct Pool {
     pub(super) layout: Layout,
     /// Units that may be spent without asking.
     pub(super) credits: Vec<i64>,
-    /// Units that were free in the last figures, without what has been spent since they were asked for.
+    /// The free units in the last figures, minus those spent since the figures were requested.
     pub(super) free: Vec<i64>,
-    /// Spent since figures were asked for that have not come.
+    /// Units spent since figures were requested that have not arrived yet.
     spent: Vec<i64>,
-    /// Figures have come, and nothing has been written since they were asked for.
+    /// True if figures have arrived and nothing has been written since they were requested.
     pub(super) fresh: bool,
 }
 
@@ -26,7 +26,7 @@ impl Pool {
         self.spent.fill(0);
         self.fresh = true;
     }
-    /// Takes figures; at most `grant` units of each table become credits.
+    /// Processes figures; at most `grant` units of each table become credits.
     pub(super) fn figures(&mut self, tables: &[Usage], grant: i64) {
         for (at, (path, _)) in self.layout.tables.iter().enumerate() {
             let Some(table) = tables.iter().find(|table| table.path == *path) else { continue };
@@ -34,7 +34,7 @@ impl Pool {
             self.credits[at] = self.free[at].min(grant);
         }
     }
-    /// The table whose credits are not enough.
+    /// The first table whose credits are not sufficient.
     pub(super) fn lacks(&self, writes: &[Write]) -> Option<usize> {
         self.layout
             .needs(writes)
@@ -42,7 +42,7 @@ impl Pool {
             .find(|(table, units)| self.credits[*table] < *units)
             .map(|(table, _)| table)
     }
-    /// Spends what the writes take.
+    /// Spends the units that the writes take.
     pub(super) fn spend(&mut self, writes: &[Write]) {
         self.fresh &= writes.is_empty();
         for (table, units) in self.layout.needs(writes) {

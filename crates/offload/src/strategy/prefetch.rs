@@ -1,12 +1,12 @@
-//! Prefetch: the chip is asked for room for N units at once, and the next N are accepted without asking. Who comes when they are
-//! used up waits for the query.
+//! Prefetch: asks the chip for room for N units at once, and then accepts N units without asking. The request that
+//! exceeds them waits for the next query.
 
 use super::pool::Pool;
 use super::{Decision, Layout, Strategy, Write};
 use lanyard_asic::platform::Platform;
 use lanyard_asic::tables::Usage;
 
-/// See the module.
+/// See the module comment.
 #[derive(Debug)]
 pub(super) struct Prefetch {
     pool: Pool,
@@ -25,7 +25,7 @@ impl Strategy for Prefetch {
     }
     fn admit(&mut self, writes: &[Write]) -> Decision {
         if let Some(table) = self.pool.lacks(writes) {
-            // More than N at once are verified as long as there seems to be room.
+            // Writes of more than N units at once are verified as long as there seems to be room.
             let need = self
                 .pool
                 .layout

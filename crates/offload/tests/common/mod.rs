@@ -1,4 +1,5 @@
-//! What the tests of the manager share: a router on a simulated chip, and the check that the three views agree.
+//! Common code of the manager's tests: a router on a simulated chip, and the check that configuration, manager
+//! and chip agree.
 
 #![allow(dead_code)] // not every test uses all of it
 
@@ -78,7 +79,7 @@ pub fn manager(text: &str, strategy: &str, policy: Policy) -> Manager<Simulated>
     manager
 }
 
-/// A prefix that lies inside others as often as beside them.
+/// A prefix that lies inside others about as often as beside them.
 pub fn random_prefix(rng: &mut Rng) -> IpNet {
     let bits = rng.next_u64();
     if rng.next_u64().is_multiple_of(4) {
@@ -100,7 +101,8 @@ pub fn random_prefix(rng: &mut Rng) -> IpNet {
     IpNet::new(address.into(), length).expect("a prefix").trunc()
 }
 
-/// Panics unless configuration, manager and chip agree, and every packet goes by its longest match or to the CPU.
+/// Panics unless configuration, manager and chip agree, and every packet takes its longest match or goes to the
+/// CPU.
 pub fn agree(manager: &mut Manager<Simulated>, seed: u64, what: &str) {
     let down = manager.is_down();
     let truth = if down { Vec::new() } else { manager.hardware().truth() };
@@ -129,7 +131,7 @@ pub fn agree(manager: &mut Manager<Simulated>, seed: u64, what: &str) {
         );
     }
     let mut rng = Rng::new(seed);
-    // An address of each route, the hidden ones above all, and others.
+    // Test an address of each route, of every hidden route in particular, and random ones.
     let mut addresses: Vec<IpAddr> = (0..500).map(|_| random_prefix(&mut rng).addr()).collect();
     for (_, tables) in routes.vrfs() {
         addresses.extend(tables.ipv4.iter().map(|(prefix, _)| IpAddr::from(prefix.addr())));
@@ -141,7 +143,7 @@ pub fn agree(manager: &mut Manager<Simulated>, seed: u64, what: &str) {
             .rev()
             .filter_map(|length| IpNet::new(address, length).ok())
             .find_map(|prefix| chip.get(&(VrfId::DEFAULT, prefix.trunc())));
-        // A miss goes to the CPU, as a trap does.
+        // A packet without a match goes to the CPU, as with a trap.
         assert!(
             found.is_none() || found == Some(&TRAP) || found.copied() == right,
             "{what}: {address}: {found:?}, not {right:?}"
