@@ -1,9 +1,9 @@
-//! A virtual switch chip: tables that are finite, shared and collide, as a platform file describes them, and the process and
-//! protocol around them.
+//! A virtual switch chip: tables that are finite, shared and subject to collisions, as a platform file describes them,
+//! and the process and protocol around them.
 //!
-//! Read [`platform`] first (what a chip is made of), then [`object`] (what its tables hold) and [`tables`] (how full they are
-//! and when they refuse). [`chip`] is the chip itself, [`sdk`] how a driver speaks to it. A chip's figures are its own: nothing
-//! here estimates.
+//! Read [`platform`] first (the parts of a chip), then [`object`] (the contents of its tables) and [`tables`] (their
+//! occupancy, and when they refuse entries). [`chip`] is the chip itself, [`sdk`] the protocol of its drivers. All
+//! figures are counted from the chip's tables; none is an estimate.
 
 pub mod chip;
 pub mod object;

@@ -1,22 +1,22 @@
-//! Kinds of objects that a chip's tables hold, and what one of them takes.
+//! The kinds of objects in a chip's tables, and the units that an object takes.
 
 use serde::{Deserialize, Serialize};
 
-/// How entries are found in a table.
+/// The way in which entries are found in a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TableKind {
     /// A hash table of buckets: it can refuse an entry before it is full.
     Exact,
-    /// Longest-prefix match, by units.
+    /// Longest-prefix match, counted in units.
     Lpm,
-    /// Ternary match in order of priority; an insertion may move entries.
+    /// Ternary match in the order of priority; an insertion may move entries.
     Tcam,
-    /// Numbered entries, in runs: next hops of a group, router interfaces.
+    /// Numbered entries that are allocated in runs: next hops of a group, router interfaces.
     Index,
 }
 
-/// A kind of object. A platform says which table holds each kind and how many units one takes.
+/// A kind of object. A platform determines the table for each kind and the units that one object takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Object {
@@ -26,9 +26,9 @@ pub enum Object {
     Ipv4Host,
     /// A neighbour: an IPv6 /128.
     Ipv6Host,
-    /// A multicast group of a VLAN, with or without a source: IPv4.
+    /// An IPv4 multicast group of a VLAN, with or without a source.
     Ipv4Group,
-    /// A multicast group of a VLAN, with or without a source: IPv6.
+    /// An IPv6 multicast group of a VLAN, with or without a source.
     Ipv6Group,
     /// An IPv4 prefix.
     Ipv4Prefix,
@@ -36,9 +36,9 @@ pub enum Object {
     Ipv6Prefix64,
     /// An IPv6 prefix of 65 to 128 bits.
     Ipv6Prefix128,
-    /// A rule of an access list on IPv4 or MAC fields, after its ranges have been expanded.
+    /// A rule of an access list for IPv4 or MAC fields, after its port ranges have been expanded.
     AclIpv4,
-    /// A rule of an access list on IPv6 fields.
+    /// A rule of an access list for IPv6 fields.
     AclIpv6,
     /// A next hop of a group: one for each member.
     EcmpMember,
@@ -90,7 +90,7 @@ impl Object {
         }
     }
 
-    /// True when a table of this kind can hold it.
+    /// True when a table of this kind can contain it.
     #[must_use]
     pub const fn fits(self, kind: TableKind) -> bool {
         match self {
@@ -106,13 +106,13 @@ impl Object {
     }
 }
 
-/// Units of memory that one entry takes: a power of two, 1-64.
+/// The units of memory that one entry takes: a power of two, 1-64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Width(u32);
 
 impl Width {
-    /// A width of this many units. A platform file's are checked when it is read.
+    /// A width of this many units. The widths of a platform file are checked when it is read.
     #[must_use]
     pub const fn new(units: u32) -> Self {
         Self(units)

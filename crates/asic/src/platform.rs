@@ -1,24 +1,25 @@
-//! Platform files: what a chip and its front panel are made of, in TOML.
+//! Platform files: the parts of a chip and its front panel, in TOML.
 //!
-//! A file is checked whole when it is read. [`Platform::parse`] answers with every value in range, every kind of object in
-//! exactly one table, every partition inside its memory, and every split within the ports that the file lists, so the
-//! chip never meets a platform it cannot build. `platforms/*.toml` are the examples; docs/platforms.md explains each key.
+//! A file is checked completely when it is read. In the result of [`Platform::parse`] every value is in range, every
+//! kind of object is in exactly one table, every partition fits its memory, and every split uses only ports that the
+//! file lists. The chip therefore never gets a platform that it cannot build. `platforms/*.toml` are examples;
+//! docs/platforms.md explains each key.
 
 use crate::object::{Object, TableKind, Width};
 use lanyard_types::{MAX_PORTS, MacAddr, PortId};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Longest platform file, in bytes.
+/// The longest platform file, in bytes.
 pub const MAX_BYTES: usize = 1 << 20;
-/// Most units of one memory: 16 Mi.
+/// The most units of one memory: 16 Mi.
 const MAX_UNITS: u32 = 1 << 24;
-/// Slowest bus access that a file may ask for, in microseconds: one second.
+/// The slowest bus access that a file may specify, in microseconds: one second.
 const MAX_LATENCY_US: u32 = 1_000_000;
-/// Most parts of a split port.
+/// The most parts of a split port.
 const MAX_SPLIT: u8 = 8;
 
-/// Why a platform file was refused; the text names the part of the file and the limit.
+/// The reason why a platform file was refused, with the part of the file and the limit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlatformError {
     /// The file is longer than [`MAX_BYTES`].
@@ -32,7 +33,7 @@ pub enum PlatformError {
     Invalid {
         /// The key, as a path: `memory kvd, table mac`.
         place: String,
-        /// What is wrong, and what is allowed.
+        /// The error and the permitted values.
         reason: String,
     },
 }
@@ -47,12 +48,12 @@ fn invalid<T>(place: impl Into<String>, reason: impl Into<String>) -> Result<T, 
 pub struct Platform {
     /// The platform's name, for `show platform`.
     pub name: String,
-    /// The published device that the figures follow, for people.
+    /// The published device whose figures the platform follows, as information for readers.
     #[serde(default)]
     pub modelled_on: String,
     /// The first MAC address of the front panel: port `n` has this address plus `n`.
     pub mac_base: String,
-    /// What an access to the chip costs.
+    /// The cost of an access to the chip.
     #[serde(default)]
     pub bus: Bus,
     /// Packet memory and its slices.
@@ -64,7 +65,7 @@ pub struct Platform {
     pub port: Vec<FrontPort>,
 }
 
-/// What an access to the chip over its bus costs.
+/// The cost of an access to the chip over its bus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Bus {
@@ -82,13 +83,13 @@ impl Default for Bus {
     }
 }
 
-/// Where frames wait for an egress port that is busy.
+/// The place where frames wait for a busy egress port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Buffering {
     /// At the ingress slice, one queue for each egress port (virtual output queues).
     Ingress,
-    /// At the ingress slice, one queue for all egress ports: a busy one holds up the others.
+    /// At the ingress slice, one queue for all egress ports: a busy port delays frames for the others.
     Fifo,
     /// At the egress slice.
     Egress,
@@ -98,11 +99,11 @@ pub enum Buffering {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Buffer {
-    /// Slices that the ports are spread over, 1-64.
+    /// The number of slices over which the ports are distributed, 1-64.
     pub slices: u16,
-    /// Where frames wait.
+    /// The place where frames wait.
     pub at: Buffering,
-    /// Frames that one queue holds, 1-65536.
+    /// The most frames in one queue, 1-65536.
     pub queue: u32,
 }
 
@@ -112,7 +113,7 @@ impl Default for Buffer {
     }
 }
 
-/// A table memory: units that its tables share out.
+/// A table memory: units that are divided among its tables.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Memory {
@@ -120,33 +121,33 @@ pub struct Memory {
     pub name: String,
     /// Units of memory.
     pub size: u32,
-    /// Partitions have a multiple of this many units.
+    /// The size of a partition must be a multiple of this many units.
     #[serde(default = "one")]
     pub granularity: u32,
     /// Its tables; their sizes add up to [`Memory::size`] at most.
     pub table: Vec<Table>,
 }
 
-/// One table: a partition of a memory, how entries are found in it, and which objects it holds.
+/// One table: a partition of a memory, the way in which its entries are found, and the objects it contains.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Table {
     /// The name, the last part of a resource's path.
     pub name: String,
-    /// How entries are found.
+    /// The way in which entries are found.
     pub kind: TableKind,
     /// Units at start.
     pub size: u32,
-    /// Hash tables: slots of a bucket, a power of two, 1-64.
+    /// Hash tables: slots per bucket, a power of two, 1-64.
     #[serde(default = "one")]
     pub ways: u32,
     /// Hash tables: banks, each with a hash of its own, 1-8.
     #[serde(default = "one")]
     pub banks: u32,
-    /// Hash tables: entries moved at most to make room for one, 0-8.
+    /// Hash tables: the most entries that are moved to make room for one, 0-8.
     #[serde(default)]
     pub moves: u32,
-    /// Units that an object of each kind takes.
+    /// The units that an object of each kind takes.
     pub holds: BTreeMap<Object, Width>,
 }
 
@@ -165,7 +166,7 @@ pub enum Connector {
 }
 
 impl Connector {
-    /// Lanes of the connector: a split never has more parts.
+    /// The lanes of the connector, which are the most parts of a split.
     #[must_use]
     pub const fn lanes(self) -> u8 {
         match self {
@@ -176,23 +177,24 @@ impl Connector {
     }
 }
 
-/// A front-panel port, or a row of equal ones.
+/// A front-panel port, or a row of identical ones.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FrontPort {
-    /// The first number: `swpN`.
+    /// The number of the first port: `swpN`.
     pub first: u16,
-    /// How many equal ports follow one another, 1 or more.
+    /// The number of identical ports, 1 or more.
     #[serde(default = "one_port")]
     pub count: u16,
     /// The connector.
     pub connector: Connector,
-    /// Speeds in Mbit/s that it can be set to, the greatest first.
+    /// The possible speeds in Mbit/s, the greatest first.
     pub speeds: Vec<u32>,
-    /// Parts it can be split into, and the speed of each in Mbit/s.
+    /// The possible splits: the number of parts, and the speed of each in Mbit/s.
     #[serde(default)]
     pub split: Vec<Split>,
-    /// The distance to the port that a split into more than two parts takes away: 1 is the next port, -1 the one before. 0: none.
+    /// The distance to the port that becomes unusable after a split into more than two parts: 1 is the next port, -1
+    /// the one before. 0: none.
     #[serde(default)]
     pub split_disables: i8,
 }
@@ -201,7 +203,7 @@ pub struct FrontPort {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Split {
-    /// Parts: 2, 4 or 8.
+    /// The number of parts: 2, 4 or 8.
     pub parts: u8,
     /// Speed of each part in Mbit/s.
     pub speed: u32,
@@ -210,18 +212,18 @@ pub struct Split {
 /// A port of the front panel as the kernel's driver of a real chip would present it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Front {
-    /// Its number, which is its port in operations.
+    /// Its number, which is also its port in operations.
     pub id: PortId,
     /// The name of its netdev: `swpN`.
     pub name: String,
-    /// Its MAC address: the platform's base and its number.
+    /// Its MAC address: the platform's base address plus its number.
     pub mac: MacAddr,
-    /// Greatest speed in Mbit/s.
+    /// The greatest speed in Mbit/s.
     pub speed_mbps: u32,
 }
 
 impl Front {
-    /// The netdev that the port is connected to when nothing else is said: `swpN-wire`.
+    /// The netdev to which the port is connected by default: `swpN-wire`.
     #[must_use]
     pub fn wire(&self) -> String {
         format!("{}-wire", self.name)
@@ -239,7 +241,7 @@ impl Platform {
     /// Reads and checks a platform file.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its place.
+    /// The first error, with its place in the file.
     pub fn parse(text: &str) -> Result<Self, PlatformError> {
         if text.len() > MAX_BYTES {
             return Err(PlatformError::TooLong(text.len()));
@@ -253,7 +255,7 @@ impl Platform {
     /// The first MAC address of the front panel.
     #[must_use]
     pub fn mac_base(&self) -> MacAddr {
-        // `check` has read it.
+        // `check` has parsed it successfully.
         self.mac_base.parse().unwrap_or(MacAddr([0x02, 0, 0, 0, 0, 0]))
     }
 

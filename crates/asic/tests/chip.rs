@@ -87,10 +87,10 @@ fn addresses_without_room_are_not_learned_and_their_frames_are_flooded() {
     assert_eq!(effects.events.len(), learned);
     assert_eq!(effects.sent.len() as u32, 2 * sent, "each was flooded to two ports");
     assert_eq!(chip.usage()[0].used, learned as u32);
-    // What leaves makes room.
+    // Removing entries makes room.
     chip.flush(&Default::default(), NOW, &mut effects);
     assert_eq!((chip.usage()[0].used, chip.learned(NOW).len()), (0, 0));
-    // A configured entry takes the place of a learned one, and its removal gives the place back.
+    // A configured entry replaces a learned one; removing it frees its place.
     chip.frame(NOW, port(1), &frame(station(0), station(1)), &mut effects);
     let fixed = |target| Operation::Fdb(vlan(10), station(1), target);
     chip.commit(NOW, &[fixed(Some(FdbTarget::Static(port(2))))], &mut effects).expect("room");
@@ -117,14 +117,15 @@ fn random_transactions_are_whole_or_nothing_on_every_platform() {
             }
         }
         assert!(taken > 20 && refused > 20, "{taken} taken, {refused} refused");
-        // The tables hold what the configuration needs, no more: an empty chip takes it and has the same figures.
+        // The tables contain only what the configuration needs: an empty chip accepts it and then has the same
+        // figures.
         let mut again = Chip::new(&platform(text), 7);
         again.commit(NOW, &chip.entries(), &mut Effects::default()).expect("room");
         assert_eq!(used(&again), used(&chip));
     }
 }
 
-/// A step that may be refused: groups that are not there, tables of the small platform that are full.
+/// An operation that may be refused: groups that do not exist, tables of the small platform that are full.
 fn random(rng: &mut Rng) -> Operation {
     let number = rng.next_u64() % 1200;
     let by = (!rng.next_u64().is_multiple_of(4)).then_some(if number.is_multiple_of(25) {
@@ -155,7 +156,7 @@ fn random(rng: &mut Rng) -> Operation {
     }
 }
 
-/// A device on a clock that stands still until it is set, and one session.
+/// A device with a clock that the test sets, and one session.
 struct Bench {
     device: Device,
     session: SessionId,
@@ -178,7 +179,7 @@ impl Bench {
     fn ask(&mut self, number: u32, request: Request) {
         self.device.request(self.at(), self.session, number, request);
     }
-    /// Sets the clock, and answers what the session has received by then.
+    /// Sets the clock, and returns what the session has received by then.
     fn until(&mut self, us: u64) -> Vec<Incoming> {
         self.now_us = us;
         self.device.advance(self.at());
@@ -205,7 +206,7 @@ fn the_bus_takes_its_time_and_keeps_the_order() {
     assert_eq!(bench.device.chip().entries().len(), 1, "nothing takes effect before its time");
     assert!(bench.until(480).is_empty());
     assert!(bench.device.chip().entries().len() > 1);
-    // The VRF and a member of each group are three more entries, which hold the bus for another 180 us.
+    // The VRF and one member of each group are three more entries, which occupy the bus for another 180 us.
     assert_eq!(bench.until(660), [Incoming::Answer(1, Answer::Done(11))]);
     assert!(bench.until(660 + 34).is_empty());
     assert!(matches!(bench.until(660 + 35)[..], [Incoming::Answer(2, Answer::Usage(_))]));
@@ -232,7 +233,7 @@ fn faults_do_what_they_say() {
     assert_eq!(bench.until(11_035).len(), 1);
     bench.ask(4, Request::Commit(vec![route("10.0.0.0/8", Some(1))]));
     assert_eq!(bench.until(20_000).len(), 1);
-    // The fourth route is written, and the connection ends instead of an answer.
+    // The fourth route is written, and the connection ends before the answer.
     bench.ask(5, Request::Commit(vec![route("12.0.0.0/8", Some(1))]));
     assert!(bench.until(30_000).is_empty() && bench.device.closing(bench.session));
     assert!(
@@ -288,7 +289,7 @@ fn drivers_hear_of_learning_links_and_frames_for_the_cpu() {
     };
     assert_eq!((*link, entry.mac, entry.port), (Event::Link(port(1), true), station(1), port(1)));
     assert_eq!(*packet, Incoming::Notice(Notice::Packet(header, bpdu)));
-    // And the other way: a frame of the CPU leaves at once, whatever the bus does.
+    // In the other direction, a frame of the CPU leaves at once, even while the bus is busy.
     bench.ask(3, Request::Commit(vec![route("10.0.0.0/8", None); 100]));
     let out = CpuHeader { to: Some(port(2)), ..CpuHeader::default() };
     bench.ask(4, Request::Packet(out, vec![1; 60]));

@@ -1,5 +1,5 @@
-//! Head-of-line blocking and its cure: the same traffic through one queue at the ingress, virtual output queues, and buffers at the
-//! egress. The clock is a number, so the figures are the same on every machine.
+//! Head-of-line blocking and its remedies: the same traffic through one queue at the ingress, through virtual output
+//! queues, and with buffers at the egress. The clock is simulated, so the figures are the same on every machine.
 
 mod common;
 
@@ -9,7 +9,7 @@ use lanyard_asic::platform::{Buffering, Platform};
 use lanyard_pipeline::Timestamp;
 use lanyard_pipeline::generate::Rng;
 
-/// Bytes of a frame without FCS, and nanoseconds that it takes at 40 Gbit/s with preamble and gap.
+/// The bytes of a frame without FCS, and the nanoseconds that it takes at 40 Gbit/s with preamble and gap.
 const BYTES: usize = 1476;
 const FRAME_NS: u64 = 300;
 const FRAMES: u64 = 4000;
@@ -24,8 +24,8 @@ fn fabric(at: Buffering, slices: u16, queue: u32) -> (Platform, Fabric) {
     (platform, fabric)
 }
 
-/// Port 1 sends every second frame to port 9, which nobody else wants, the others to port 8, which 24 more ports overload. Answers the
-/// part of the frames for port 9 that have arrived.
+/// Port 1 sends every second frame to port 9, to which no other port sends. The other frames go to port 8, which 24
+/// more ports overload. Returns the part of the frames for port 9 that have arrived.
 fn victim(at: Buffering) -> (f64, u64) {
     let (_, mut fabric) = fabric(at, 6, 64);
     let mut arrived = 0;
@@ -54,7 +54,7 @@ fn a_busy_port_holds_up_an_idle_one_unless_each_has_a_queue() {
     assert!(egress > 0.99 && egress_drops == 0, "{egress}, {egress_drops} dropped");
 }
 
-/// Every port sends at its full rate to ports drawn at random: the part of the ports' capacity that is used.
+/// Every port sends at its full rate to random ports. Returns the used part of the ports' capacity.
 fn saturation(at: Buffering) -> f64 {
     let (platform, mut fabric) = fabric(at, 36, 256);
     let ports: Vec<u16> = platform.ports().map(|(number, _)| number).collect();
@@ -88,7 +88,7 @@ fn a_flood_crosses_once_for_each_slice_and_nothing_is_lost_unnoticed() {
         };
         fabric.enqueue(Timestamp::default(), port(1), copies(1));
         assert_eq!(fabric.crossings(), 6, "{at:?}");
-        // Twenty floods at once into queues of eight: every copy is sent or counted.
+        // Twenty floods at once into queues of eight frames: every copy is sent or counted.
         let mut dropped = 0;
         for _ in 0..20 {
             dropped += fabric.enqueue(Timestamp::default(), port(1), copies(1)).len();

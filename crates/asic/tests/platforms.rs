@@ -1,4 +1,4 @@
-//! The platforms of `platforms/`: they are read, built, filled until they refuse, and emptied again.
+//! The platforms of `platforms/`: each is read, built, filled until it refuses entries, and emptied again.
 
 use lanyard_asic::object::Object;
 use lanyard_asic::platform::{Platform, PlatformError};
@@ -70,7 +70,8 @@ fn kinds_share_a_table_and_wide_ones_take_more() {
 
 #[test]
 fn hash_tables_refuse_before_they_are_full() {
-    // The appliance has one bank and moves nothing, the line card two banks and two moves: it gets much fuller.
+    // The appliance has one bank and moves no entries. The line card has two banks and two moves, and can be
+    // filled much more.
     let mut fill = Vec::new();
     for (text, path) in [(APPLIANCE, "hash/addresses"), (UFT, "uft/exact")] {
         let mut tables = Tables::new(&platform(text), SALT);
@@ -90,7 +91,7 @@ fn ranges_of_ports_expand() {
     assert_eq!(used(&tables, "tcam/rules"), 1);
     tables.insert(&rule(20, PortRange { low: 1, high: 65_534 })).expect("room");
     assert_eq!(used(&tables, "tcam/rules"), 31);
-    // 30 x 30 entries for two ranges of ports: the 1,024 slots hold one such rule and not a second one.
+    // Two port ranges need 30 x 30 entries: the 1,024 slots have room for one such rule, but not for two.
     let wide = PortRange { low: 1, high: 65_534 };
     let both =
         |sequence| Item::Rule(AclRule { list: 2, sequence, ipv6: false, source: wide, destination: wide });
@@ -151,7 +152,7 @@ fn what_is_taken_out_leaves_nothing() {
     }
 }
 
-/// `text` with one line changed is refused, and the refusal contains `reason`.
+/// Checks that `text` with one line changed is refused, and that the refusal contains `reason`.
 fn refused(from: &str, to: &str, reason: &str) {
     assert!(APPLIANCE.contains(from), "{from}");
     let error = Platform::parse(&APPLIANCE.replacen(from, to, 1)).expect_err(to);
@@ -182,7 +183,7 @@ fn errors_name_the_place_and_the_limit() {
     refused("connector = \"rj45\"", "connector = \"rj45\"\nsplit_disables = -1", "a split disables swp0");
     let long = " ".repeat(2 << 20);
     assert_eq!(Platform::parse(&long), Err(PlatformError::TooLong(2 << 20)));
-    // Every kind has a table on every platform.
+    // Every kind of object has a table on every platform.
     for text in [APPLIANCE, SPECTRUM, UFT] {
         let platform = platform(text);
         assert!(Object::ALL.iter().all(|object| platform.table_of(*object).is_some()));

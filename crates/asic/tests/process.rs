@@ -1,4 +1,4 @@
-//! The chip behind its socket: a thread with wires that are datagram sockets, real drivers, a real clock.
+//! The chip behind its socket: a thread with datagram sockets as wires, real drivers, and a real clock.
 
 mod common;
 
@@ -97,14 +97,14 @@ fn a_chip_outlives_its_drivers_and_forwards_on() {
     assert_eq!((entry.mac, entry.port), (station(1), port(1)));
     let entries = first.entries().expect("a chip");
     drop(first);
-    // Nobody is there: 1,000 frames, each one delivered.
+    // No driver is connected: each of 1,000 frames is delivered.
     let to_it = frame(station(1), station(2));
     (0..1000).for_each(|_| fixture.passes(1, 0, &to_it));
     let mut second = fixture.client();
     assert_eq!(second.welcome().boot, 42, "the same run of the chip");
     assert_eq!(second.entries().expect("a chip"), entries);
     assert_eq!(second.learned().expect("a chip").len(), 2);
-    // The driver writes its configuration again while frames pass: none is lost.
+    // The driver writes its configuration again while frames pass, and none is lost.
     for _ in 0..20 {
         second.commit(&entries).expect("room");
         (0..10).for_each(|_| fixture.passes(1, 0, &to_it));
@@ -112,7 +112,7 @@ fn a_chip_outlives_its_drivers_and_forwards_on() {
     assert_eq!(fixture.end(), End::Stopped);
 }
 
-/// One request to the chip, of a round with this number.
+/// One request to the chip, of the round with this number.
 type Ask = Box<dyn FnMut(&mut Client, u32)>;
 
 #[test]
@@ -135,7 +135,7 @@ fn a_write_and_a_query_take_what_the_platform_says() {
     );
     let query = per(300, Box::new(|client, _| _ = client.usage().expect("a chip")));
     println!("a write took {write:.0} us (60 and the way there), a query {query:.0} us (35)");
-    // Never faster; slower only by what the machine adds.
+    // Never faster than specified; slower only by delays of the machine.
     assert!(write >= 60.0 && query >= 35.0, "{write} {query}");
 }
 
@@ -277,7 +277,7 @@ fn drive(socket: &std::path::Path) {
     let setup = [bridge(2), router()[4..].to_vec(), router()[..4].to_vec()].concat();
     client.commit(&setup).expect("room");
     client.commit(&routes[..500]).expect("room");
-    // It has room for 512 routes: a batch that is too large changes nothing.
+    // The device has room for 512 routes: a batch that is too large changes nothing.
     let SdkError::Refused(refused) = client.commit(&routes[500..]).expect_err("no room") else {
         unreachable!("gone")
     };
@@ -288,7 +288,7 @@ fn drive(socket: &std::path::Path) {
         (usage[0].path.as_str(), usage[0].used, usage[0].size, usage[0].refused),
         ("trampoline/routes", 500, 512, 1)
     );
-    // What it was told comes back as it was told, in pages.
+    // The configuration is read back in pages, unchanged.
     let entries = client.entries().expect("a device");
     assert_eq!(entries.len(), setup.len() - duplicates() + 500);
     assert!(routes[..500].iter().all(|route| entries.contains(route)));
@@ -296,7 +296,7 @@ fn drive(socket: &std::path::Path) {
         .commit(&routes[..1].iter().map(|_| route("10.0.0.0/24", None)).collect::<Vec<_>>())
         .expect("a device");
     assert_eq!(client.usage().expect("a device")[0].used, 499);
-    // It plugs in a cable when it is told to send a frame.
+    // The device brings a link up when it gets this frame to send.
     client
         .packet(
             lanyard_asic::sdk::cpu::CpuHeader { to: Some(port(1)), ..Default::default() },

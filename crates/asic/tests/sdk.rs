@@ -1,4 +1,4 @@
-//! The protocol: what is written is read as the same, and no bytes do harm.
+//! The protocol: a message that is written is read as the same, and invalid bytes do no harm.
 
 mod common;
 
@@ -84,7 +84,7 @@ fn every_cut_and_every_longer_message_is_refused() {
     for length in 0..message.len() {
         let mut cut = message[..length].to_vec();
         assert!(Request::decode(&cut).is_err(), "{length} bytes");
-        // The same with a length that fits.
+        // The same with a length that matches.
         if length >= HEADER {
             cut[..4].copy_from_slice(&(length as u32).to_be_bytes());
             assert!(Request::decode(&cut).is_err(), "{length} bytes");
@@ -104,7 +104,7 @@ fn lengths_are_bounded() {
     assert!(announced(&header(MAX_MESSAGE + 1)).is_err());
     assert_eq!(announced(&header(MAX_MESSAGE)), Ok(Some(MAX_MESSAGE)));
     assert_eq!(announced(&[0, 0]), Ok(None));
-    // A count that promises more than is there reserves nothing and is refused.
+    // A count that exceeds the contents reserves no memory and is refused.
     let mut message = Request::Commit(Vec::new()).encode(1);
     message[HEADER..HEADER + 4].copy_from_slice(&u32::MAX.to_be_bytes());
     assert!(Request::decode(&message).is_err());
@@ -144,7 +144,8 @@ proptest! {
         sdk::fuzz(&message);
     }
 
-    /// One byte of a good message changed: it is read as something else or refused, and nothing panics.
+    /// With one byte of a valid message changed, it is read as another message or refused, and nothing
+    /// panics.
     #[test]
     fn changed_bytes_do_no_harm(at in any::<prop::sample::Index>(), value: u8) {
         let mut message = Request::Commit(every_operation()).encode(1);

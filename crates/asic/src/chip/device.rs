@@ -1,11 +1,14 @@
-//! [`Device`]: the chip as drivers see it: sessions, the bus and its latency, faults. Without I/O; time is an argument.
+//! [`Device`]: the chip as its drivers see it: sessions, the bus and its latency, faults. It does no I/O; time is an
+//! argument.
 //!
-//! The bus does one thing at a time, in the order in which requests arrive. A transaction takes `write_us` for each `bulk` entries,
-//! a query `query_us`; it takes effect when its time is over, and its answer leaves then. Entries beyond one for each operation
-//! (those that an insertion had to move, members of a group, a VRF) are written, too: they hold the bus for longer.
+//! The bus does one thing at a time, in the order in which requests arrive. A transaction takes `write_us` for each
+//! `bulk` entries, a query takes `query_us`. A request takes effect when its time is over, and its answer is sent then.
+//! An operation may write more than one entry (entries that an insertion had to move, members of a group, a VRF); the
+//! further ones occupy the bus, too.
 //!
-//! Invariants: a session's requests are answered in their order; a session that does not read gets no notices but a count of those
-//! it missed, and its requests are no longer taken ([`Device::takes`]); forwarding never waits for a session.
+//! Invariants: a session's requests are answered in order. A session that does not read gets no notices but the number
+//! of those it missed, and no more requests are taken from it ([`Device::takes`]). Forwarding never waits for a
+//! session.
 
 use super::fabric::Fabric;
 use super::{Chip, Effects};
@@ -21,11 +24,11 @@ use lanyard_pipeline::Timestamp;
 use lanyard_types::{DropReason, PortId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Requests of a session that may wait.
+/// The most waiting requests of a session.
 const MAX_WAITING: usize = 4096;
-/// Bytes that wait for a session: more are no notices, and no request is taken.
+/// The most bytes that wait for a session. Beyond these, notices are dropped and no request is taken.
 const MAX_OUT: usize = 1 << 20;
-/// Operations or learned entries of one answer.
+/// The most operations or learned entries of one answer.
 const PAGE: usize = 512;
 
 /// Bits of [`Request::Subscribe`].
@@ -38,7 +41,7 @@ pub mod wants {
     pub const PACKETS: u32 = 4;
 }
 
-/// A driver's connection, by a number that is not used twice.
+/// Identifies a driver's connection. Numbers are not reused.
 pub type SessionId = u64;
 
 #[derive(Debug, Default)]
@@ -50,7 +53,7 @@ struct Session {
     lost: u64,
     entries: VecDeque<Operation>,
     learned: VecDeque<LearnedEntry>,
-    /// No more is taken or said; what waits is still sent.
+    /// True if the session gets no more messages and requests; waiting output is still sent.
     closed: bool,
 }
 
@@ -62,7 +65,7 @@ struct Pending {
     arrived: u64,
 }
 
-/// What the bus is doing: until when, and what the fault plan said.
+/// The request that the bus is processing: when it ends, and the fault planned for it.
 #[derive(Debug)]
 struct Running {
     due: u64,
@@ -70,7 +73,7 @@ struct Running {
     cut: bool,
 }
 
-/// See the module.
+/// See the module comment.
 #[derive(Debug)]
 pub struct Device {
     chip: Chip,
@@ -83,7 +86,7 @@ pub struct Device {
     next_session: SessionId,
     bus: VecDeque<Pending>,
     running: Option<Running>,
-    /// Nanosecond when the bus is free.
+    /// The time in nanoseconds at which the bus becomes free.
     free: u64,
     answers: VecDeque<(u64, SessionId, u32, Answer)>,
     faults: FaultPlan,
@@ -91,7 +94,8 @@ pub struct Device {
 }
 
 impl Device {
-    /// A chip with this platform. `salt` decides where keys collide, `boot` tells this run of the chip from others.
+    /// Creates a chip with this platform. `salt` determines which keys collide, `boot` distinguishes this run of
+    /// the chip from others.
     #[must_use]
     pub fn new(platform: &Platform, salt: u64, boot: u64) -> Self {
         let bus = platform.bus;
@@ -123,12 +127,12 @@ impl Device {
         }
     }
 
-    /// The chip, to look at.
+    /// The chip, for inspection.
     #[must_use]
     pub fn chip(&self) -> &Chip {
         &self.chip
     }
-    /// The fabric, to look at.
+    /// The fabric, for inspection.
     #[must_use]
     pub fn fabric(&self) -> &Fabric {
         &self.fabric
@@ -143,14 +147,15 @@ impl Device {
         self.dead
     }
 
-    /// A driver has connected.
+    /// Opens a session for a driver that has connected.
     pub fn open(&mut self) -> SessionId {
         let id = self.next_session;
         self.next_session += 1;
         self.sessions.insert(id, Session::default());
         id
     }
-    /// A driver has gone. Its requests that wait are not carried out; everything it has written stays.
+    /// Closes the session of a driver that has disconnected. Its waiting requests are not carried out;
+    /// everything it has written stays.
     pub fn close(&mut self, session: SessionId) {
         self.sessions.remove(&session);
         let first = self.bus.front().map(|first| first.session);
@@ -159,24 +164,24 @@ impl Device {
             self.running = None;
         }
     }
-    /// True while the session's requests are taken: not too many wait, and it reads what it is told.
+    /// True while requests are taken from the session: few enough wait, and it reads its output.
     #[must_use]
     pub fn takes(&self, session: SessionId) -> bool {
         self.sessions.get(&session).is_some_and(|session| {
             !session.closed && session.waiting < MAX_WAITING && session.out.len() < MAX_OUT
         })
     }
-    /// Bytes for a session, oldest first.
+    /// The bytes to send to a session, oldest first.
     pub fn output(&mut self, session: SessionId) -> Option<&mut VecDeque<u8>> {
         self.sessions.get_mut(&session).map(|session| &mut session.out)
     }
-    /// True when the session is to be closed once it has been sent its output.
+    /// True when the session must be closed after its output has been sent.
     #[must_use]
     pub fn closing(&self, session: SessionId) -> bool {
         self.sessions.get(&session).is_none_or(|session| session.closed)
     }
 
-    /// Takes a request. Answers the frames to send for a [`Request::Packet`], which does not wait for the bus.
+    /// Handles a request. A [`Request::Packet`] does not wait for the bus.
     pub fn request(&mut self, now: Timestamp, session: SessionId, number: u32, request: Request) {
         let Some(state) = self.sessions.get_mut(&session) else { return };
         match &request {
@@ -199,7 +204,7 @@ impl Device {
         self.advance(now);
     }
 
-    /// Does what is due.
+    /// Does the work that is due.
     pub fn advance(&mut self, now: Timestamp) {
         while !self.dead {
             let Some(first) = self.bus.front() else { break };
@@ -352,7 +357,7 @@ impl Device {
         self.speeds.iter().map(info).collect()
     }
 
-    /// A port's link has come up or gone down. Says so when it is news.
+    /// Handles a port's link coming up or going down. Reports it if it is a change.
     pub fn link(&mut self, port: PortId, up: bool) {
         let news = if up { self.up.insert(port) } else { self.up.remove(&port) };
         if news {
@@ -360,7 +365,7 @@ impl Device {
         }
     }
 
-    /// A frame has come in at a front-panel port.
+    /// Handles a frame received at a front-panel port.
     pub fn frame(&mut self, now: Timestamp, port: PortId, frame: &[u8]) {
         if self.dead || !self.speeds.contains_key(&port) {
             return;
@@ -371,7 +376,7 @@ impl Device {
         self.tell(effects);
     }
 
-    /// A frame from the CPU: out of a port as it is, or into the pipeline.
+    /// Handles a frame from the CPU: sends it out of a port unchanged, or through the pipeline.
     fn packet(&mut self, now: Timestamp, header: CpuHeader, frame: &[u8]) {
         let Some(to) = header.to else { return };
         let mut effects = Effects::default();
@@ -395,7 +400,7 @@ impl Device {
         }
     }
 
-    /// Frames that leave the front panel until now.
+    /// The frames that leave the front panel until `now`.
     pub fn departures(&mut self, now: Timestamp) -> Vec<(PortId, Vec<u8>)> {
         if self.dead {
             return Vec::new();
@@ -403,7 +408,7 @@ impl Device {
         self.fabric.poll(now).into_iter().map(|(_, port, frame)| (port, frame)).collect()
     }
 
-    /// Counts a frame that its wire did not take.
+    /// Counts a frame that its wire did not accept.
     pub fn count_refused(&mut self, port: PortId, len: usize) {
         self.chip.count_tail_drop(port, len);
     }
@@ -438,7 +443,7 @@ impl Device {
     }
 }
 
-/// Asks the fault plan about a request that the bus begins with; `None`: the chip dies of it.
+/// Asks the fault plan about a request that the bus begins to process; `None` if the chip dies of it.
 fn begin(faults: &mut FaultPlan, welcome: &Welcome, pending: &Pending, free: u64) -> Option<Running> {
     let (mut slow, mut refuse, mut cut) = (0_u64, None, false);
     let mut ask = |at: u32, kind| {
@@ -471,7 +476,7 @@ fn begin(faults: &mut FaultPlan, welcome: &Welcome, pending: &Pending, free: u64
     alive.then_some(Running { due, refuse, cut })
 }
 
-/// Bytes of operations in one answer, so that it stays far below the longest message.
+/// The most bytes of operations in one answer, so that it stays far below the longest message.
 const fn message_budget() -> usize {
     crate::sdk::MAX_MESSAGE / 4 - message::PACKET_OVERHEAD
 }

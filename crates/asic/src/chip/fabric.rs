@@ -1,13 +1,15 @@
-//! Where frames wait: slices of ports, the crossbar between them, queues and their tail drop.
+//! The queues in which frames wait: slices of ports, the crossbar between them, and tail drop.
 //!
-//! Every slice has an ingress and an egress side. With virtual output queues an ingress side has a queue for each egress port,
-//! so a busy port holds up only its own frames. With one queue (`fifo`) the frame at its head holds up those behind it, whose
-//! ports may be idle: head-of-line blocking, which limits random traffic to 58.6 % of the ports' capacity (Karol, Hluchyj and
-//! Morgan, "Input versus output queueing on a space-division packet switch", 1987). With buffers at the egress there are queues
-//! only there. A frame for many ports crosses the crossbar once for each slice that they are in, and is copied at its egress side.
+//! Every slice has an ingress and an egress side. With virtual output queues an ingress side has a queue for each
+//! egress port, so a busy port delays only its own frames. With one queue (`fifo`) the frame at its head delays those
+//! behind it, whose ports may be idle: head-of-line blocking, which limits random traffic to 58.6 % of the ports'
+//! capacity (Karol, Hluchyj and Morgan, "Input versus output queueing on a space-division packet switch", 1987). With
+//! buffers at the egress there are queues only there. A frame for many ports crosses the crossbar once for each slice
+//! that has some of these ports, and is copied at the egress side.
 //!
-//! Time is an argument: a port sends a frame in the time its bits take at the port's speed. Invariants: a queue never holds more than
-//! the platform allows; every frame that enters is sent or counted as a tail drop at its egress port.
+//! Time is an argument: a port sends a frame in the time that its bits take at the port's speed. Invariants: a queue
+//! never contains more than the platform allows; every frame that enters is sent or counted as a tail drop at its
+//! egress port.
 
 use crate::platform::{Buffering, Platform};
 use lanyard_pipeline::Timestamp;
@@ -21,47 +23,48 @@ const OVERHEAD: u64 = 24;
 struct Waiting {
     port: PortId,
     bytes: Vec<u8>,
-    /// When it may be sent at the earliest.
+    /// The earliest time at which it may be sent.
     since: u64,
 }
 
 #[derive(Debug, Clone)]
 struct Egress {
     slice: u16,
-    /// Picoseconds of one byte.
+    /// The duration of one byte in picoseconds.
     byte_ps: u64,
-    /// Nanosecond when the port has sent what it is sending.
+    /// The time in nanoseconds at which the port becomes free.
     free: u64,
-    /// Copies made at the egress side, and all frames with buffers there.
+    /// The frames waiting at the egress side: copies made there, or all frames if the buffers are at the
+    /// egress.
     queue: VecDeque<Waiting>,
     /// The ingress slice that is asked first for the next frame.
     turn: u16,
     drops: u64,
-    /// Frames that wait for the port, wherever.
+    /// The number of frames that wait for the port, at either side.
     waiting: usize,
 }
 
-/// See the module.
+/// See the module comment.
 #[derive(Debug)]
 pub struct Fabric {
     at: Buffering,
     limit: usize,
     slices: u16,
     ports: BTreeMap<PortId, Egress>,
-    /// By ingress slice and egress port; with `fifo` the port is `None`.
+    /// The queues by ingress slice and egress port; with `fifo` the port is `None`.
     ingress: BTreeMap<(u16, Option<PortId>), VecDeque<Waiting>>,
     crossings: u64,
-    /// Ports of each slice.
+    /// The number of ports of each slice.
     sizes: Vec<u64>,
 }
 
-/// Nanoseconds that a frame takes at a port.
+/// The nanoseconds that a frame takes at a port.
 fn ns(bytes: usize, byte_ps: u64) -> u64 {
     ((bytes as u64 + OVERHEAD) * byte_ps).div_ceil(1000)
 }
 
 impl Fabric {
-    /// The fabric of a platform, empty. Ports are spread over the slices in rows.
+    /// Creates the empty fabric of a platform. Consecutive ports are in the same slice.
     #[must_use]
     pub fn new(platform: &Platform) -> Self {
         let count = platform.ports().count().max(1) as u64;
@@ -97,23 +100,24 @@ impl Fabric {
     pub fn slice(&self, port: PortId) -> Option<u16> {
         self.ports.get(&port).map(|egress| egress.slice)
     }
-    /// Frames for a port that found no room.
+    /// The number of frames for a port for which there was no room.
     #[must_use]
     pub fn drops(&self, port: PortId) -> u64 {
         self.ports.get(&port).map_or(0, |egress| egress.drops)
     }
-    /// Times that a frame crossed from an ingress side to an egress side.
+    /// The number of times that a frame crossed from an ingress side to an egress side.
     #[must_use]
     pub fn crossings(&self) -> u64 {
         self.crossings
     }
-    /// Frames that wait.
+    /// The number of waiting frames.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.ports.values().map(|egress| egress.waiting).sum()
     }
 
-    /// Takes the copies of one frame that came in at `from`; answers the ports and lengths of those that found no room.
+    /// Adds the copies of one frame received at `from`. Returns the ports and lengths of the copies for which there was
+    /// no room.
     pub fn enqueue(
         &mut self,
         now: Timestamp,
@@ -156,7 +160,8 @@ impl Fabric {
         dropped
     }
 
-    /// Sends what can be sent until `now`, in the order in which it leaves: when it begins to leave, the port, the frame.
+    /// Sends the frames that can be sent until `now`. Returns them in the order in which they leave, with the time at
+    /// which each begins to leave and the port.
     pub fn poll(&mut self, now: Timestamp) -> Vec<(Timestamp, PortId, Vec<u8>)> {
         let mut sent = Vec::new();
         while let Some((start, port, source)) = self.earliest().filter(|(start, ..)| *start <= now.as_nanos())
@@ -173,8 +178,8 @@ impl Fabric {
                 if voq.is_none()
                     && let Some(next) = self.ingress.get_mut(&(slice, None)).and_then(VecDeque::front_mut)
                 {
-                    // The next frame gets to the head when this one has left it: a slice passes frames as fast as all of its
-                    // ports together.
+                    // The next frame reaches the head when this one has left the queue. A slice passes frames as fast
+                    // as all of its ports together.
                     let ports = self.sizes[usize::from(slice)].max(1);
                     next.since = next.since.max(start + ns(frame.bytes.len(), egress.byte_ps) / ports);
                 }
@@ -192,7 +197,7 @@ impl Fabric {
         self.earliest().map(|(start, ..)| Timestamp::from_nanos(start))
     }
 
-    /// The frame that leaves first: when, where, and out of which ingress queue.
+    /// The frame that leaves first: the time, the port and the ingress queue.
     #[allow(clippy::type_complexity)]
     fn earliest(&self) -> Option<(u64, PortId, Option<(u16, Option<PortId>)>)> {
         let mut best: Option<(u64, u64, PortId, Option<(u16, Option<PortId>)>)> = None;

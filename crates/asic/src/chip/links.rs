@@ -1,4 +1,4 @@
-//! The wires of the front panel: netdevs through packet sockets, and datagram sockets for tests and simulation.
+//! The wires of the front panel: netdevs with packet sockets, and datagram sockets for tests and simulation.
 
 use super::segments;
 use lanyard_netdev::{Netdev, PacketSocket, sysctl};
@@ -6,9 +6,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixDatagram;
 
-/// Longest frame taken from a datagram socket, in bytes.
+/// The longest frame read from a datagram socket, in bytes.
 const MAX_FRAME: usize = 9_234;
-/// Frames taken from one wire before the others have their turn.
+/// The most frames read from one wire in one turn.
 const TURN: usize = 64;
 
 /// True when a netdev of this name exists in this namespace.
@@ -16,10 +16,10 @@ pub(super) fn exists(name: &str) -> bool {
     nix::net::if_::if_nametoindex(name).is_ok()
 }
 
-/// What a port of the front panel is connected to.
+/// The connection of a front-panel port.
 #[derive(Debug)]
 pub enum Wire {
-    /// A netdev of the network namespace that the chip was started in.
+    /// A netdev of the network namespace in which the chip was started.
     Netdev {
         /// Its index.
         ifindex: u32,
@@ -34,19 +34,19 @@ impl Wire {
     /// Connects to a netdev.
     ///
     /// # Errors
-    /// When there is none of this name, or no right to open it.
+    /// When there is none of this name, or without the right to open it.
     pub fn netdev(name: &str) -> io::Result<Self> {
         let wrong = |error: &dyn std::fmt::Display| io::Error::other(format!("{name}: {error}"));
         let link = Netdev::open()?.link(name).map_err(|error| wrong(&error))?;
         let socket = PacketSocket::open_pending(link.ifindex).map_err(|error| wrong(&error))?;
         Ok(Self::Netdev { ifindex: link.ifindex, socket })
     }
-    /// Connects to a netdev that is a wire and nothing else: it is set up, and the host's own IP stack is kept off it.
+    /// Connects to a netdev that serves only as a wire: it is set up, and the host's own IP stack is kept off it.
     ///
     /// # Errors
     /// As for [`Wire::netdev`].
     pub fn plug(name: &str) -> io::Result<Self> {
-        // Without IPv6 in the kernel there is nothing to switch off.
+        // On a kernel without IPv6 there is nothing to switch off.
         let _ = sysctl::set_disable_ipv6(name, true);
         let _ = sysctl::set_ipv4_conf(name, "arp_ignore", "8");
         let wire = Self::netdev(name)?;
@@ -55,10 +55,10 @@ impl Wire {
         }
         Ok(wire)
     }
-    /// Connects to a datagram socket, which must not block.
+    /// Connects to a datagram socket, which is made non-blocking.
     ///
     /// # Errors
-    /// When the socket refuses to be made non-blocking.
+    /// When the socket cannot be made non-blocking.
     pub fn datagram(socket: UnixDatagram) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         Ok(Self::Datagram(socket))
@@ -71,19 +71,19 @@ impl Wire {
             Self::Datagram(socket) => socket.as_fd(),
         }
     }
-    /// Sends a frame; false when the wire did not take it.
+    /// Sends a frame; returns false when the wire did not accept it.
     pub(super) fn send(&self, frame: &[u8]) -> bool {
         match self {
             Self::Netdev { socket, .. } => socket.send(frame).is_ok(),
             Self::Datagram(socket) => socket.send(frame).is_ok(),
         }
     }
-    /// The frames that wait, a bounded number.
+    /// The waiting frames, a bounded number.
     pub(super) fn receive(&self) -> Vec<Vec<u8>> {
         let mut all = Vec::new();
         while all.len() < TURN {
             match self {
-                // An error is reported once, and says that the netdev went down: the link is followed elsewhere.
+                // The socket reports once that the netdev went down. The link state is followed elsewhere.
                 Self::Netdev { socket, .. } => match socket.receive() {
                     Ok(Some(packet)) if packet.outgoing => {}
                     Ok(Some(packet)) => all.extend(segments::whole(&packet.pending, packet.frame)),

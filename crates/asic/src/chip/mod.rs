@@ -1,10 +1,12 @@
-//! The chip: the pipeline behind finite tables, its configuration, and what it learns; without I/O and without a clock.
+//! The chip: the pipeline behind finite tables, its configuration, and the addresses it learns; without I/O and without
+//! a clock.
 //!
-//! Read [`Chip::commit`] first. [`fabric`] is where frames wait, [`device`] the chip as its drivers see it (sessions, bus,
-//! faults), [`serve`] the process.
+//! Read [`Chip::commit`] first. [`fabric`] contains the queues, [`device`] the chip as its drivers see it (sessions,
+//! bus, faults), [`serve`] the process.
 //!
-//! Invariants: a transaction is carried out whole or leaves no trace; whatever the pipeline looks up has its entry in the tables,
-//! so an entry that has no room is in neither; a learned address without room is not learned and its frames are flooded.
+//! Invariants: a transaction is carried out as a whole or leaves no trace. Every entry that the pipeline looks up has
+//! an entry in the tables, so an entry for which there is no room is in neither. If there is no room for an address it
+//! is not learned, and frames to it are flooded.
 
 pub mod device;
 pub mod fabric;
@@ -28,15 +30,16 @@ use lanyard_types::{PortId, Stage, TrapReason, VlanId, VrfId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-/// Most learned and configured addresses that the chip's software accepts, whatever its tables hold.
+/// The most learned and configured addresses that the chip's software accepts, whatever the size of its
+/// tables.
 const FDB_LIMIT: u32 = 1 << 20;
-/// Longest name of a port or router interface, in bytes.
+/// The longest name of a port or router interface, in bytes.
 const MAX_NAME: usize = 64;
 
-/// What frames and commands cause: frames out, frames for the CPU, events.
+/// The effects of frames and commands: sent frames, frames for the CPU, events.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Effects {
-    /// Frames to front-panel ports, in the order of the pipeline.
+    /// Frames sent to front-panel ports, in the order of the pipeline.
     pub sent: Vec<(PortId, Vec<u8>)>,
     /// Frames to the CPU port.
     pub cpu: Vec<(CpuHeader, Vec<u8>)>,
@@ -44,7 +47,7 @@ pub struct Effects {
     pub events: Vec<Event>,
 }
 
-/// See the module.
+/// See the module comment.
 #[derive(Debug)]
 pub struct Chip {
     tables: Tables,
@@ -52,19 +55,20 @@ pub struct Chip {
     state: PlaneState,
     rules: BTreeMap<(u32, u32), AclRule>,
     multicast: BTreeSet<(VlanId, IpAddr, Option<IpAddr>)>,
-    /// Router interfaces and routes of each VRF; the VRF takes an entry while there are any.
+    /// The number of router interfaces and routes of each VRF. A VRF takes an entry while this is not 0.
     vrf_users: BTreeMap<VrfId, u32>,
     learn_refused: u64,
 }
 
-/// A step of a transaction that has been done, and what undoes it outside the tables.
+/// A step of a transaction that has been carried out, with the data that undoes its effects outside the
+/// tables.
 struct Done {
     inverse: Operation,
     vrf: Option<(VrfId, bool)>,
 }
 
 impl Chip {
-    /// A chip without configuration. `salt` decides where keys collide.
+    /// Creates a chip without configuration. `salt` determines which keys collide.
     #[must_use]
     pub fn new(platform: &Platform, salt: u64) -> Self {
         let mut pipeline = Pipeline::new(salt);
@@ -81,10 +85,10 @@ impl Chip {
         }
     }
 
-    /// Carries out a transaction; answers how many entries were written.
+    /// Carries out a transaction; returns the number of entries written.
     ///
     /// # Errors
-    /// The first operation that was refused, and why. Nothing has changed then.
+    /// The first operation that was refused, and the reason. Nothing has changed then.
     pub fn commit(
         &mut self,
         now: Timestamp,
@@ -121,7 +125,8 @@ impl Chip {
         Err(refused)
     }
 
-    /// Brings into the pipeline what cannot fail and would lose learned entries if it were undone.
+    /// Applies the part of a transaction to the pipeline that cannot fail, and that would lose learned
+    /// entries if it were undone.
     fn settle(&mut self, now: Timestamp, list: &[Operation], effects: &mut Effects) {
         let mut gone = Vec::new();
         let mut on = |event| gone.push(event);
@@ -276,7 +281,7 @@ impl Chip {
                 match self.insert(&Item::NextHops(id, has)) {
                     Ok(written) => writes = written,
                     Err(refused) => {
-                        // The tables are rolled back with the transaction; the pipeline is put back here.
+                        // The tables are rolled back with the transaction; restore the pipeline here.
                         let _ = self.route(&RouteChange::Group(id, had.map(|_| old)));
                         return Err(refused);
                     }
@@ -336,7 +341,7 @@ impl Chip {
         Ok((writes, inverse))
     }
 
-    /// Undoes a step outside the tables, which are rolled back as a whole.
+    /// Undoes the effects of a step outside the tables. The tables are rolled back as a whole.
     fn undo(&mut self, step: Done) {
         match step.inverse {
             Operation::Global(old) => self.state.global = *old,
@@ -354,7 +359,8 @@ impl Chip {
                 self.pipeline.set_rif(rif, old.as_deref().cloned());
                 set(&mut self.state.rifs, rif, old.map(|old| *old));
             }
-            // In reverse order the old value is always possible: what it points at has been put back before.
+            // In reverse order the old value is always valid, because the objects it refers to have been
+            // restored before.
             Operation::Adjacency(id, old) => _ = self.pipeline.route(&RouteChange::Adjacency(id, old)),
             Operation::Group(id, old) => _ = self.pipeline.route(&RouteChange::Group(id, old)),
             Operation::Route(vrf, prefix, old) => {
@@ -411,7 +417,7 @@ impl Chip {
         }
     }
 
-    /// The configuration as operations that make an empty chip this one.
+    /// The configuration as operations that recreate it in an empty chip.
     #[must_use]
     pub fn entries(&self) -> Vec<Operation> {
         let (state, routes) = (&self.state, &self.pipeline.tables().routes);
@@ -452,31 +458,31 @@ impl Chip {
     pub fn usage(&self) -> Vec<Usage> {
         self.tables.usage()
     }
-    /// Addresses that were not learned because a table had no room.
+    /// The number of addresses that were not learned because a table had no room.
     #[must_use]
     pub fn learn_refused(&self) -> u64 {
         self.learn_refused
     }
-    /// The pipeline, to look at.
+    /// The pipeline, for inspection.
     #[must_use]
     pub fn pipeline(&self) -> &Pipeline {
         &self.pipeline
     }
-    /// Gives a table another size.
+    /// Changes the size of a table.
     ///
     /// # Errors
     /// See [`Tables::resize`].
     pub fn resize(&mut self, path: &str, size: u32) -> Result<(), Refused> {
         self.tables.resize(path, size).map_err(refusal)
     }
-    /// Removes learned entries; answers how many.
+    /// Removes learned entries; returns their number.
     pub fn flush(&mut self, filter: &FdbFilter, now: Timestamp, effects: &mut Effects) -> u64 {
         let mut gone = Vec::new();
         let count = self.pipeline.flush(filter, now, &mut |event| gone.push(event));
         gone.into_iter().for_each(|event| self.fdb_event(event, now, effects));
         count
     }
-    /// Removes learned entries not seen for `seconds`; answers how many.
+    /// Removes learned entries not seen for `seconds`; returns their number.
     pub fn age(&mut self, seconds: u32, now: Timestamp, effects: &mut Effects) -> u64 {
         let mut gone = Vec::new();
         let sweep = self.pipeline.sweep(Some(seconds), now, &mut |event| gone.push(event));
@@ -484,7 +490,7 @@ impl Chip {
         sweep.aged
     }
 
-    /// Runs a frame that came in at `port`.
+    /// Processes a frame received at `port`.
     pub fn frame(&mut self, now: Timestamp, port: PortId, frame: &[u8], effects: &mut Effects) -> Verdict {
         let mut out = Out { to_cpu: &self.state, from: port, effects, first: 0, learned: None };
         out.first = out.effects.sent.len();
@@ -506,16 +512,16 @@ impl Chip {
         verdict
     }
 
-    /// Counts a frame that the CPU sends out of a port, past the pipeline.
+    /// Counts a frame that the CPU sends out of a port without the pipeline.
     pub fn count_injected(&mut self, port: PortId, len: usize, sent: bool) {
         self.pipeline.count_injected(port, len, sent);
     }
-    /// Takes back that a frame was sent: it waited for the port and found no room.
+    /// Corrects the counters of a frame that was counted as sent, but found no room in the port's queue.
     pub fn count_tail_drop(&mut self, port: PortId, len: usize) {
         self.pipeline.count_refused(port, len);
     }
 
-    /// Follows the FDB with the tables, and tells.
+    /// Updates the tables after a change of the FDB, and reports it.
     fn fdb_event(&mut self, event: FdbEvent, now: Timestamp, effects: &mut Effects) {
         match event {
             FdbEvent::Added(entry) => {
@@ -524,7 +530,7 @@ impl Chip {
                     return;
                 }
                 self.learn_refused += 1;
-                // A control-plane entry displaces the learned one; without it, neither is left.
+                // A control-plane entry displaces the learned one. Removing it again removes both.
                 let target = Some(lanyard_pipeline::state::FdbTarget::Blackhole);
                 self.pipeline.set_fdb(entry.vlan, entry.mac, target, now, &mut |_| ());
                 self.pipeline.set_fdb(entry.vlan, entry.mac, None, now, &mut |_| ());
@@ -542,7 +548,7 @@ impl Chip {
     }
 }
 
-/// What a route takes: a host route is an exact match.
+/// The table item of a route: a host route is an exact match.
 #[must_use]
 pub fn item_of(vrf: VrfId, prefix: IpNet) -> Item {
     if prefix.prefix_len() == prefix.max_prefix_len() {
@@ -552,7 +558,7 @@ pub fn item_of(vrf: VrfId, prefix: IpNet) -> Item {
     }
 }
 
-/// Collects what the pipeline does with one frame.
+/// Collects the results of the pipeline for one frame.
 struct Out<'a> {
     to_cpu: &'a PlaneState,
     from: PortId,

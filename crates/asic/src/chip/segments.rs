@@ -1,8 +1,8 @@
-//! Frames whose sender has left work to the NIC: checksums to be filled in, and segments of a stream in one buffer. A chip
-//! forwards whole frames, so its wires do this work as a NIC would.
+//! Handles frames whose sender has left work to the NIC: checksums to be completed, and segments of a stream in one
+//! buffer. A chip forwards complete frames, so its wires do this work as a NIC would.
 //!
-//! Read first: VIRTIO 1.2, 5.1.6 (`struct virtio_net_hdr`); RFC 1071; RFC 9293, 3.1. Invariant: what is not understood is
-//! dropped, and never passed on half done.
+//! Read first: VIRTIO 1.2, 5.1.6 (`struct virtio_net_hdr`); RFC 1071; RFC 9293, 3.1. Invariant: a frame that is not
+//! understood is dropped, and never passed on incomplete.
 
 /// `VIRTIO_NET_HDR_F_NEEDS_CSUM`.
 const NEEDS_CSUM: u8 = 1;
@@ -15,11 +15,11 @@ const GSO_ECN: u8 = 0x80;
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 const TAGS: [u16; 3] = [0x8100, 0x88a8, 0x9100];
-/// Flags of TCP that only the last segment has: FIN and PSH; and that only the first has: CWR.
+/// TCP flags that only the last segment has, FIN and PSH, and that only the first one has, CWR.
 const LAST: u8 = 0x09;
 const FIRST: u8 = 0x80;
 
-/// The whole frames that a buffer stands for. `pending` is its `struct virtio_net_hdr`.
+/// The complete frames for which a buffer stands. `pending` is its `struct virtio_net_hdr`.
 #[must_use]
 pub(super) fn whole(pending: &[u8; 10], mut frame: Vec<u8>) -> Vec<Vec<u8>> {
     let word = |at: usize| usize::from(u16::from_ne_bytes([pending[at], pending[at + 1]]));
@@ -38,16 +38,16 @@ pub(super) fn whole(pending: &[u8; 10], mut frame: Vec<u8>) -> Vec<Vec<u8>> {
     }
 }
 
-/// Fills in a checksum; its field has the sum of the pseudo header.
+/// Completes a checksum; its field contains the sum of the pseudo header.
 fn fill_in(frame: &mut [u8], start: usize, offset: usize) -> Option<()> {
     let sum = !fold(add(0, frame.get(start..)?));
     let field = frame.get_mut(start + offset..start + offset + 2)?;
-    // A UDP checksum of 0 means that there is none (RFC 768); for TCP 0xffff is the same as 0.
+    // A UDP checksum of 0 means that there is none (RFC 768). For TCP 0xffff is equivalent to 0.
     field.copy_from_slice(&(if sum == 0 { 0xffff } else { sum }).to_be_bytes());
     Some(())
 }
 
-/// Cuts a buffer into segments of `size` bytes of payload.
+/// Divides a buffer into segments with `size` bytes of payload.
 fn cut(frame: &[u8], transport: usize, size: usize, udp: bool) -> Option<Vec<Vec<u8>>> {
     let (network, ethertype) = network(frame)?;
     let header = if udp { 8 } else { usize::from(frame.get(transport + 12)? >> 4) * 4 };
@@ -95,7 +95,8 @@ fn cut(frame: &[u8], transport: usize, size: usize, udp: bool) -> Option<Vec<Vec
     Some(all)
 }
 
-/// Where the packet begins, and what it is; `None` for what is neither IPv4 nor IPv6, or too short.
+/// The offset of the packet and its EtherType; `None` for a packet that is neither IPv4 nor IPv6, or too
+/// short.
 fn network(frame: &[u8]) -> Option<(usize, u16)> {
     let mut at = 12;
     loop {
@@ -120,7 +121,7 @@ fn put(frame: &mut [u8], at: usize, value: u16) {
     frame[at..at + 2].copy_from_slice(&value.to_be_bytes());
 }
 
-/// Adds the 16-bit words of some bytes, at most 64 KB of them.
+/// Adds up the 16-bit words of some bytes, at most 64 KB of them.
 fn add(sum: u32, bytes: &[u8]) -> u32 {
     let (words, rest) = bytes.as_chunks::<2>();
     let sum = words.iter().fold(sum, |sum, word| sum + u32::from(u16::from_be_bytes(*word)));
@@ -138,7 +139,7 @@ fn fold(mut sum: u32) -> u16 {
 mod tests {
     use super::*;
 
-    /// An Ethernet frame with IPv4 and TCP headers of 20 bytes, and a payload that counts.
+    /// An Ethernet frame with IPv4 and TCP headers of 20 bytes, and a payload of consecutive numbers.
     fn stream(payload: usize) -> Vec<u8> {
         let mut frame = vec![2; 12];
         frame.extend([0x08, 0x00, 0x45, 0, 0, 0, 0, 7, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);

@@ -1,7 +1,8 @@
 //! The chip's process: its socket, its sessions, the wires of its front panel, and the clock.
 //!
-//! One thread waits for all of them. The socket is the chip's and the switch's alone: mode 0600, and a peer is root or the user that
-//! the chip runs as. Drivers come and go; the chip forwards on and keeps what it was told and what it learned.
+//! One thread waits for all of them. Only the chip and the switch may use the socket: its mode is 0600, and a peer must
+//! be root or the user as which the chip runs. Drivers may connect and disconnect; meanwhile the chip continues to
+//! forward and keeps its configuration and its learned addresses.
 
 pub use super::links::Wire;
 
@@ -28,34 +29,34 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Most drivers at a time.
+/// The most drivers at a time.
 const MAX_SESSIONS: usize = 64;
-/// How often the links of netdevs are looked at.
+/// The interval of checks of the netdevs' links.
 const LINKS_MS: u64 = 250;
-/// Bytes read from a driver in one turn.
+/// The most bytes read from a driver in one turn.
 const TURN: usize = 1 << 16;
 
-/// What a chip's process is started with.
+/// The options with which a chip's process is started.
 #[derive(Debug)]
 pub struct Options {
     /// The platform.
     pub platform: Platform,
-    /// What decides where keys collide.
+    /// The salt, which determines which keys collide.
     pub salt: u64,
-    /// Different for each start.
+    /// A number that differs for each start.
     pub boot: u64,
-    /// What the ports of the front panel are connected to. Those that are left out have no link.
+    /// The connections of the front-panel ports. Ports without one have no link.
     pub wires: BTreeMap<PortId, Wire>,
-    /// Netdevs that ports are connected to by name, whenever a netdev of that name exists.
+    /// Names of netdevs to which ports are connected whenever such a netdev exists.
     pub plugs: BTreeMap<PortId, String>,
-    /// Faults from the start.
+    /// The fault plan at the start.
     pub faults: FaultPlan,
 }
 
-/// How a chip ended.
+/// The way in which a chip ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// It was told to stop.
+    /// It was stopped.
     Stopped,
     /// A fault plan made it die.
     Died,
@@ -79,7 +80,7 @@ struct Peer {
     gone: bool,
 }
 
-/// See the module.
+/// See the module comment.
 #[derive(Debug)]
 pub struct Server {
     device: Device,
@@ -93,10 +94,10 @@ pub struct Server {
     bell: Arc<EventFd>,
 }
 
-/// Listens at a socket: mode 0600, and in place of one that nobody serves any more.
+/// Listens at a socket with mode 0600. An existing socket that nobody serves any more is replaced.
 ///
 /// # Errors
-/// When another chip listens there, or the directory does not allow it.
+/// When another chip listens there, or the directory does not permit it.
 pub fn listen(path: &Path) -> io::Result<UnixListener> {
     match UnixStream::connect(path) {
         Ok(_) => {
@@ -108,7 +109,7 @@ pub fn listen(path: &Path) -> io::Result<UnixListener> {
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => std::fs::remove_file(path)?,
         Err(_) => {}
     }
-    // The mode is that of the moment when the socket is made.
+    // The mode applies at the moment at which the socket is created.
     let before = umask(Mode::from_bits_truncate(0o177));
     let listener = UnixListener::bind(path);
     umask(before);
@@ -116,10 +117,10 @@ pub fn listen(path: &Path) -> io::Result<UnixListener> {
 }
 
 impl Server {
-    /// A chip that answers at `listener`.
+    /// Creates a chip that answers at `listener`.
     ///
     /// # Errors
-    /// When a port of [`Options::wires`] is not one of the platform, or the system has no descriptor left.
+    /// When a port of [`Options::wires`] is not in the platform, or the system has no descriptor left.
     pub fn new(options: Options, listener: UnixListener) -> io::Result<Self> {
         let mut device = Device::new(&options.platform, options.salt, options.boot);
         device.set_faults(options.faults);
@@ -149,7 +150,7 @@ impl Server {
         })
     }
 
-    /// What ends this chip from another thread.
+    /// A handle that ends this chip from another thread.
     #[must_use]
     pub fn stopper(&self) -> Stopper {
         Stopper(self.bell.clone())
@@ -160,7 +161,7 @@ impl Server {
     /// # Errors
     /// When the system refuses to wait.
     pub fn run(mut self) -> io::Result<End> {
-        // The kernel may wake a sleeper 50 us late to save power, which is as long as a write takes.
+        // To save power the kernel may wake a sleeping thread 50 us late, which is as long as a write takes.
         let _ = nix::sys::prctl::set_timerslack(1);
         loop {
             let now = self.now();
@@ -173,7 +174,7 @@ impl Server {
                 return Ok(End::Died);
             }
             self.send(now);
-            // Requests that were read and could not be taken: their turn may have come.
+            // Requests that were read but could not be taken yet.
             let held: Vec<SessionId> =
                 self.peers.iter().filter(|(_, peer)| !peer.input.is_empty()).map(|(id, _)| *id).collect();
             held.into_iter().for_each(|id| self.take(id));
@@ -183,7 +184,8 @@ impl Server {
         }
     }
 
-    /// Connects ports to netdevs that have appeared, disconnects those whose netdev has gone, and follows the links.
+    /// Connects ports to netdevs that have appeared, disconnects ports whose netdev has disappeared, and updates the
+    /// links.
     fn look_at_wires(&mut self) {
         let netdev = self.netdev.as_ref();
         let gone = |wire: &Wire| netdev.is_some_and(|netdev| wire.is_gone(netdev));
@@ -197,7 +199,8 @@ impl Server {
             if self.wires.contains_key(port) || !links::exists(name) {
                 continue;
             }
-            // What refuses now, for want of a right or because it is just being made, is tried again.
+            // A failure, for want of a right or because the netdev is just being created, is tried again
+            // later.
             if let Ok(wire) = Wire::plug(name) {
                 self.wires.insert(*port, wire);
             }
@@ -209,10 +212,10 @@ impl Server {
         Timestamp::from_nanos(u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// Sends what waits: frames out of the front panel, answers and notices.
+    /// Sends waiting output: frames out of the front panel, answers and notices.
     fn send(&mut self, now: Timestamp) {
         for (port, frame) in self.device.departures(now) {
-            // A port without a wire sends into the air.
+            // Frames of a port without a wire disappear.
             if self.wires.get(&port).is_some_and(|wire| !wire.send(&frame)) {
                 self.device.count_refused(port, frame.len());
             }
@@ -232,7 +235,7 @@ impl Server {
         }
     }
 
-    /// Waits for something to do, and takes it in; true when the chip is to stop.
+    /// Waits for something to do, and reads it; returns true when the chip must stop.
     fn wait(&mut self) -> io::Result<bool> {
         let due = self.device.next().map_or(self.links_due, |next| next.as_nanos().min(self.links_due));
         let wait = Duration::from_nanos(due.saturating_sub(self.now().as_nanos()));
@@ -293,12 +296,12 @@ impl Server {
         self.take(id);
     }
 
-    /// Takes requests that have been read. A driver that sends what is no request is disconnected.
+    /// Handles requests that have been read. A driver that sends an invalid request is disconnected.
     fn take(&mut self, id: SessionId) {
         let now = self.now();
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let mut taken = 0;
-        // What is read is carried out in parts, so that a session never has many more requests waiting than allowed.
+        // The input is processed in parts, so that a session never has many more waiting requests than permitted.
         while self.device.takes(id) {
             let waiting = &peer.input[taken..];
             let message = match announced(waiting) {

@@ -1,15 +1,15 @@
-//! Reading and writing the fields of messages: big-endian numbers, texts with a length of two bytes, addresses.
+//! Reads and writes the fields of messages: big-endian numbers, texts with a length of two bytes, addresses.
 
 use ipnet::IpNet;
 use lanyard_types::MacAddr;
 use std::net::IpAddr;
 
-/// Bytes that are no message of the protocol; the text says which field is wrong.
+/// Bytes that are not a valid message; the text names the wrong field.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("malformed message: {0}")]
 pub struct Malformed(pub String);
 
-/// A [`Malformed`] about a field.
+/// A [`Malformed`] error about a field.
 pub(crate) fn malformed<T>(what: impl Into<String>) -> Result<T, Malformed> {
     Err(Malformed(what.into()))
 }
@@ -19,24 +19,24 @@ pub(crate) fn malformed<T>(what: impl Into<String>) -> Result<T, Malformed> {
 pub struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    /// A reader of these bytes.
+    /// Creates a reader of these bytes.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
-    /// Bytes that are left.
+    /// The remaining bytes.
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {
         self.0
     }
-    /// Ends the reading.
+    /// Checks that all bytes have been read.
     ///
     /// # Errors
     /// When bytes are left.
     pub fn end(&self) -> Result<(), Malformed> {
         if self.0.is_empty() { Ok(()) } else { malformed(format!("{} bytes too many", self.0.len())) }
     }
-    /// The next `count` bytes.
+    /// Reads the next `count` bytes.
     ///
     /// # Errors
     /// When fewer are left, as for all fields.
@@ -106,10 +106,10 @@ impl<'a> Reader<'a> {
     pub fn mac(&mut self) -> Result<MacAddr, Malformed> {
         Ok(MacAddr(self.array()?))
     }
-    /// An address: a byte 4 or 6, then the address; 0 is none.
+    /// Reads an address: a byte 4 or 6, then the address; a byte 0 means none.
     ///
     /// # Errors
-    /// When the first byte is another one.
+    /// When the first byte has another value.
     pub fn address(&mut self) -> Result<Option<IpAddr>, Malformed> {
         match self.u8()? {
             0 => Ok(None),
@@ -118,10 +118,10 @@ impl<'a> Reader<'a> {
             other => malformed(format!("address family {other} is not 4 or 6")),
         }
     }
-    /// A prefix: an address and its length in bits.
+    /// Reads a prefix: an address and its length in bits.
     ///
     /// # Errors
-    /// When the length is more than the address has, or bits behind it are set.
+    /// When the length exceeds that of the address, or bits after the prefix are set.
     pub fn prefix(&mut self) -> Result<IpNet, Malformed> {
         let Some(address) = self.address()? else { return malformed("a prefix without an address") };
         let length = self.u8()?;
@@ -131,7 +131,7 @@ impl<'a> Reader<'a> {
             Err(_) => malformed(format!("{address}/{length} is no prefix")),
         }
     }
-    /// A number that an index type takes.
+    /// Reads a number that must be valid for an index type.
     ///
     /// # Errors
     /// When it is out of the type's range.
@@ -150,7 +150,7 @@ impl<'a> Reader<'a> {
 pub struct Writer(pub Vec<u8>);
 
 impl Writer {
-    /// Appends bytes as they are.
+    /// Appends bytes unchanged.
     pub fn raw(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
     }
@@ -170,7 +170,7 @@ impl Writer {
     pub fn u64(&mut self, value: u64) {
         self.raw(&value.to_be_bytes());
     }
-    /// Appends a text; what is longer than 65,535 bytes is cut at a character.
+    /// Appends a text, truncated to 65,535 bytes at a character boundary.
     pub fn text(&mut self, text: &str) {
         let mut end = text.len().min(usize::from(u16::MAX));
         while !text.is_char_boundary(end) {
@@ -179,7 +179,7 @@ impl Writer {
         self.u16(end as u16);
         self.raw(&text.as_bytes()[..end]);
     }
-    /// Appends an address, or that there is none.
+    /// Appends an address, or a 0 for none.
     pub fn address(&mut self, address: Option<IpAddr>) {
         match address {
             None => self.u8(0),

@@ -1,7 +1,7 @@
 //! The driver's side of the SDK: a connection to a chip.
 //!
-//! [`Client::ask`] sends a request and waits for its answer. [`Client::split`] gives the two directions to two threads, so that
-//! many requests can be under way; answers then come in the order of the requests.
+//! [`Client::ask`] sends a request and waits for its answer. [`Client::split`] separates the two directions for two
+//! threads, so that many requests can be pending; answers then arrive in the order of the requests.
 
 use super::message::{Answer, Incoming, Notice, Refused, Request, Welcome, announced};
 use super::operation::Operation;
@@ -16,10 +16,10 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// Most notices that wait while an answer is awaited; the oldest are dropped and counted.
+/// The most notices that wait while an answer is awaited; the oldest ones are dropped and counted.
 const MAX_NOTICES: usize = 1 << 14;
 
-/// Why a request came to nothing.
+/// The reason why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SdkError {
     /// The chip refused it; nothing has changed.
@@ -28,12 +28,12 @@ pub enum SdkError {
     /// The connection ended. Whether the request was carried out is not known.
     #[error("the chip's connection: {0}")]
     Gone(#[from] io::Error),
-    /// The chip does not keep to the protocol.
+    /// The chip violates the protocol.
     #[error("the chip answered {0}")]
     Protocol(String),
 }
 
-/// The direction to the chip.
+/// The sending half of a connection.
 #[derive(Debug)]
 pub struct Sender {
     stream: UnixStream,
@@ -41,19 +41,19 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Sends a request; answers its number. Waits while the chip does not read.
+    /// Sends a request and returns its number. Waits while the chip does not read.
     ///
     /// # Errors
-    /// When the request is longer than a message can be, or the connection has ended.
+    /// When the request is longer than a message may be, or the connection has ended.
     pub fn send(&mut self, request: &Request) -> io::Result<u32> {
         self.send_all(std::slice::from_ref(request))?;
         Ok(self.number)
     }
 
-    /// Sends requests in as few system calls as possible; their numbers follow each other.
+    /// Sends requests in as few system calls as possible, with consecutive numbers.
     ///
     /// # Errors
-    /// As for [`Sender::send`]; none is sent when one is too long.
+    /// As for [`Sender::send`]; if one is too long, none is sent.
     pub fn send_all(&mut self, requests: &[Request]) -> io::Result<()> {
         let mut bytes = Vec::new();
         for request in requests {
@@ -75,7 +75,7 @@ fn checked(message: Vec<u8>) -> io::Result<Vec<u8>> {
     Ok(message)
 }
 
-/// The direction from the chip.
+/// The receiving half of a connection.
 #[derive(Debug)]
 pub struct Receiver {
     stream: UnixStream,
@@ -85,10 +85,11 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Waits for the next message, at most so long; `None` when there was none. A zero timeout waits for ever.
+    /// Waits at most this time for the next message; `None` when none arrived. A timeout of zero waits
+    /// forever.
     ///
     /// # Errors
-    /// When the connection has ended or what came is no message.
+    /// When the connection has ended or an invalid message arrived.
     pub fn receive(&mut self, timeout: Option<Duration>) -> Result<Option<Incoming>, SdkError> {
         loop {
             if let Some(message) = self.whole()? {
@@ -112,7 +113,7 @@ impl Receiver {
         }
     }
 
-    /// The next message that has come, without waiting.
+    /// The next message that has arrived, without waiting.
     ///
     /// # Errors
     /// As for [`Receiver::receive`].
@@ -137,7 +138,7 @@ impl Receiver {
         }
     }
 
-    /// Moves what has not been taken to the front, and grows the buffer to the message that is coming.
+    /// Moves the bytes that have not been read to the front, and enlarges the buffer for the next message.
     fn make_room(&mut self) {
         self.buffer.copy_within(self.taken..self.filled, 0);
         self.filled -= self.taken;
@@ -173,18 +174,18 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the chip at a socket and greets it under a name, which the chip prints in messages.
+    /// Connects to the chip at a socket. `name` identifies the driver in the chip's messages.
     ///
     /// # Errors
-    /// When nobody listens there, or the chip speaks another version.
+    /// When nobody listens there, or the chip has another protocol version.
     pub fn connect(socket: &Path, name: &str) -> Result<Self, SdkError> {
         Self::over(UnixStream::connect(socket)?, name)
     }
 
-    /// Greets the chip at the other end of a stream.
+    /// Opens a session with the chip at the other end of a stream.
     ///
     /// # Errors
-    /// When the chip speaks another version, or is none.
+    /// When the chip has another protocol version, or the peer is not a chip.
     pub fn over(stream: UnixStream, name: &str) -> Result<Self, SdkError> {
         let mut sender = Sender { stream: stream.try_clone()?, number: 0 };
         let mut receiver = Receiver { stream, buffer: vec![0; 1 << 16], filled: 0, taken: 0 };
@@ -198,19 +199,20 @@ impl Client {
         }
     }
 
-    /// What the chip said of itself.
+    /// The chip's description of itself.
     #[must_use]
     pub fn welcome(&self) -> &Welcome {
         &self.welcome
     }
 
-    /// Gives the chip so long for each answer. One that does not answer in time counts as gone. Without this call a client
-    /// waits for ever.
+    /// Sets the longest time that the chip may take for an answer. A chip that does not answer in time counts as gone.
+    /// Without this call a client waits forever.
     pub fn set_patience(&mut self, patience: Duration) {
         self.patience = Some(patience);
     }
 
-    /// Sends a request and waits for its answer. Notices that come before it wait for [`Client::notice`].
+    /// Sends a request and waits for its answer. Notices that arrive before it are stored for
+    /// [`Client::notice`].
     ///
     /// # Errors
     /// When it is refused or the connection ends.
@@ -239,7 +241,7 @@ impl Client {
         self.notices.push_back(notice);
     }
 
-    /// The next notice; waits at most so long for one.
+    /// Returns the next notice, and waits at most this time for one.
     ///
     /// # Errors
     /// When the connection has ended.
@@ -255,11 +257,11 @@ impl Client {
             None => Ok(None),
         }
     }
-    /// The notices that wait.
+    /// Returns the stored notices.
     pub fn notices(&mut self) -> Vec<Notice> {
         self.notices.drain(..).collect()
     }
-    /// Notices that were dropped here because nobody fetched them.
+    /// The number of notices that were dropped here because they were not fetched.
     #[must_use]
     pub fn notices_lost(&self) -> u64 {
         self.lost
@@ -272,14 +274,14 @@ impl Client {
         }
     }
 
-    /// Carries out a transaction; answers the entries written.
+    /// Carries out a transaction; returns the number of entries written.
     ///
     /// # Errors
     /// See [`Client::ask`].
     pub fn commit(&mut self, operations: &[Operation]) -> Result<u64, SdkError> {
         self.done(&Request::Commit(operations.to_vec()))
     }
-    /// Sends a frame by way of the CPU port.
+    /// Sends a frame through the CPU port.
     ///
     /// # Errors
     /// When the connection has ended.
@@ -287,14 +289,14 @@ impl Client {
         self.sender.send(&Request::Packet(header, frame.to_vec()))?;
         Ok(())
     }
-    /// Asks for a request that is answered with a number: [`Request::Subscribe`], [`Request::Faults`] and others.
+    /// Sends a request that is answered with a number: [`Request::Subscribe`], [`Request::Faults`] and others.
     ///
     /// # Errors
     /// See [`Client::ask`].
     pub fn number(&mut self, request: &Request) -> Result<u64, SdkError> {
         self.done(request)
     }
-    /// How full the tables are.
+    /// Returns the figures of the tables.
     ///
     /// # Errors
     /// See [`Client::ask`].
@@ -304,7 +306,7 @@ impl Client {
             other => Err(unexpected(&other)),
         }
     }
-    /// The chip's whole configuration, as of one moment.
+    /// Returns the chip's whole configuration at one moment.
     ///
     /// # Errors
     /// See [`Client::ask`].
@@ -324,7 +326,7 @@ impl Client {
             }
         }
     }
-    /// Everything the chip has learned, as of one moment.
+    /// Returns all learned addresses at one moment.
     ///
     /// # Errors
     /// See [`Client::ask`].
@@ -345,7 +347,7 @@ impl Client {
         }
     }
 
-    /// The two directions, for two threads.
+    /// Separates the two directions, for two threads.
     #[must_use]
     pub fn split(self) -> (Sender, Receiver) {
         (self.sender, self.receiver)

@@ -18,18 +18,18 @@ use lanyard_types::{PortId, TrapReason};
 /// Bytes of the header.
 pub const LENGTH: usize = 8;
 
-/// The header of a frame of the CPU port. See the module.
+/// The header of a frame of the CPU port. See the module comment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CpuHeader {
-    /// The chip has sent the frame to other ports as well: do not forward it again.
+    /// The chip has forwarded the frame to other ports already: do not forward it again.
     pub forwarded: bool,
     /// Towards the chip: run the frame through the pipeline as received at `to`.
     pub pipeline: bool,
-    /// Why it is here; `None` when it is for a VLAN interface.
+    /// The reason why the CPU receives it; `None` when it is for a VLAN interface.
     pub reason: Option<TrapReason>,
-    /// Where it came in.
+    /// The ingress port.
     pub port: Option<PortId>,
-    /// Where it goes.
+    /// The port to which it goes.
     pub to: Option<PortId>,
 }
 
@@ -46,7 +46,7 @@ impl CpuHeader {
     /// Reads a header.
     ///
     /// # Errors
-    /// Another version, an unknown flag, reason or port.
+    /// For another version, an unknown flag, reason or port.
     pub fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
         let (version, flags, reason, zero) = (from.u8()?, from.u8()?, from.u8()?, from.u8()?);
         if version != 1 || flags > 3 || zero != 0 {

@@ -1,26 +1,27 @@
-//! A fault plan: which operations of a chip fail, are slow, or end it. For tests and experiments.
+//! A fault plan: the operations of a chip that fail, are slow, or end it. For tests and experiments.
 //!
-//! A plan is a text, one fault a line: `fail route every 3`, `fail operation at 7`, `slow 350 query every 1`, `cut route at 5`,
-//! `die operation at 100`; `#` begins a comment. `operation` is every step of a transaction; other kinds are those of
-//! [`OperationKind`]. Each line counts what it names, from when the plan is set.
+//! A plan is a text with one fault per line: `fail route every 3`, `fail operation at 7`, `slow 350 query every 1`,
+//! `cut route at 5`, `die operation at 100`; `#` begins a comment. `operation` is every step of a transaction; other
+//! kinds are those of [`OperationKind`]. Each line counts the operations of its kind from the moment at which the plan
+//! is set.
 
 use super::operation::OperationKind;
 
-/// Most faults of a plan.
+/// The most faults of a plan.
 pub const MAX_FAULTS: usize = 64;
-/// Longest delay of a slow operation, in microseconds: ten seconds.
+/// The longest delay of a slow operation, in microseconds: ten seconds.
 const MAX_SLOW_US: u32 = 10_000_000;
 
-/// What happens to an operation.
+/// The effect on an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// It is refused, and its transaction with it.
+    /// It is refused, and so is its transaction.
     Fail,
-    /// It takes so many microseconds more.
+    /// It takes this many microseconds longer.
     Slow(u32),
-    /// Its transaction is carried out, and the connection ends instead of an answer.
+    /// Its transaction is carried out, but the connection ends before the answer.
     Cut,
-    /// The chip ends at once, before it is carried out.
+    /// The chip dies before the operation is carried out.
     Die,
 }
 
@@ -29,21 +30,21 @@ struct Line {
     fault: Fault,
     /// `None`: every step of a transaction.
     kind: Option<OperationKind>,
-    /// Exactly this one, or every so many.
+    /// True: only the operation with this number. False: every operation whose number is a multiple of it.
     at: bool,
     number: u64,
     seen: u64,
 }
 
-/// See the module.
+/// See the module comment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FaultPlan(Vec<Line>);
 
 impl FaultPlan {
-    /// Reads a plan.
+    /// Parses a plan.
     ///
     /// # Errors
-    /// Which line is wrong, and what is expected.
+    /// The line that is wrong, and the expected form.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut lines = Vec::new();
         for (at, line) in text.lines().enumerate() {
@@ -77,7 +78,8 @@ impl FaultPlan {
         self.0.is_empty()
     }
 
-    /// What happens to the next operation of this kind. Of several faults the worst counts; delays add up.
+    /// The fault for the next operation of this kind, and its delay. Of several faults the worst applies;
+    /// delays are added.
     pub fn next(&mut self, kind: OperationKind) -> (u32, Option<Fault>) {
         let (mut slow_us, mut worst) = (0_u32, None);
         for line in &mut self.0 {

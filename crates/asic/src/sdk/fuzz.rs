@@ -1,6 +1,6 @@
-//! What the fuzz target of the SDK calls: any bytes, as a message of a driver and of a chip.
+//! The entry point of the SDK's fuzz target: any bytes, as a message of a driver and of a chip.
 //!
-//! Invariants: no input panics; what is read and written again is read as the same.
+//! Invariants: no input panics; a message that is read, written and read again stays the same.
 
 use super::faults::FaultPlan;
 use super::message::{Incoming, Request, announced};
@@ -8,7 +8,7 @@ use super::message::{Incoming, Request, announced};
 /// Reads `data` as a message of either side.
 ///
 /// # Panics
-/// When an invariant does not hold: that is what the fuzzer looks for.
+/// When an invariant does not hold, which is a bug for the fuzzer to find.
 pub fn fuzz(data: &[u8]) {
     let _ = announced(data);
     if let Ok((number, request)) = Request::decode(data) {

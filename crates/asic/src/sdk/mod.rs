@@ -1,11 +1,11 @@
 //! The SDK: the protocol between a switch chip and its driver, over a Unix stream socket.
 //!
-//! docs/sdk.md is the specification; a device or a driver in another language is written from it. [`message`] has what is said,
-//! [`operation`] what a transaction consists of, [`cpu`] the header of frames of the CPU port, [`faults`] how a chip is told to
-//! fail, [`client`] the driver's side.
+//! docs/sdk.md is the specification, from which a device or a driver can be written in another language. [`message`]
+//! contains the messages, [`operation`] the steps of a transaction, [`cpu`] the header of frames of the CPU port,
+//! [`faults`] the plans by which a chip is made to fail, [`client`] the driver's side.
 //!
-//! Invariants: a message has at most [`MAX_MESSAGE`] bytes, and nothing that is read makes a reader allocate more than a small
-//! multiple of that; bytes that are no message end the connection and never panic.
+//! Invariants: a message has at most [`MAX_MESSAGE`] bytes, and reading it allocates at most a small multiple of that.
+//! Bytes that are not a valid message end the connection and never panic.
 
 pub mod bytes;
 pub mod client;
@@ -21,15 +21,15 @@ pub use fuzz::fuzz;
 pub use message::{Answer, Code, Event, Incoming, Notice, PortInfo, Refused, Request, Welcome};
 pub use operation::{Operation, OperationKind};
 
-/// The protocol's version. A chip refuses a client of another one.
+/// The protocol's version. A chip refuses a client with another one.
 pub const VERSION: u16 = 1;
 /// The first bytes of a client's hello.
 pub const MAGIC: u32 = 0x4c59_5344;
 /// Bytes of a message's header.
 pub const HEADER: usize = 12;
-/// Longest message, header included: 1 MiB.
+/// The longest message, header included: 1 MiB.
 pub const MAX_MESSAGE: usize = 1 << 20;
-/// Most operations of one transaction.
+/// The most operations of one transaction.
 pub const MAX_OPERATIONS: usize = 1 << 16;
-/// Longest frame through the CPU port, in bytes.
+/// The longest frame through the CPU port, in bytes.
 pub const MAX_FRAME: usize = 9_234;

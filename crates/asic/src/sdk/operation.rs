@@ -1,8 +1,8 @@
-//! [`Operation`]: one step of a transaction. A chip's whole configuration is a list of operations, too: applied to an empty chip
-//! they give the same chip again, which is how a driver reads it back after a restart.
+//! [`Operation`]: one step of a transaction. A chip's whole configuration is a list of operations, too: applied to an
+//! empty chip they give the same chip again, which is how a driver reads the configuration back after a restart.
 //!
-//! What changes often is encoded in a few bytes; settings of ports, VLANs and router interfaces are JSON texts, whose keys are
-//! those of `lanyard_pipeline::state`.
+//! Frequent operations are encoded in a few bytes. Settings of ports, VLANs and router interfaces are JSON texts, whose
+//! keys are those of `lanyard_pipeline::state`.
 
 use super::bytes::{Malformed, Reader, Writer, malformed};
 use crate::tables::{AclRule, PortRange};
@@ -16,7 +16,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::net::IpAddr;
 
-/// One step; `None` removes. Everything is set to its new value whatever it was before, and removing what is not there succeeds.
+/// One step; `None` removes the object. The object gets its new value regardless of the old one, and removing an absent
+/// object succeeds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Operation {
     /// Settings of the whole chip.
@@ -37,13 +38,15 @@ pub enum Operation {
     Group(GroupId, Option<Vec<AdjacencyId>>),
     /// A route.
     Route(VrfId, IpNet, Option<RouteTarget>),
-    /// A rule of an access list (true: present). It takes its entries; no stage matches on it yet.
+    /// A rule of an access list (true: present). It takes entries in the tables, but no stage matches on it
+    /// yet.
     Rule(AclRule, bool),
-    /// A multicast group of a VLAN, and its source where that matters (true: present). It takes its entries; no stage matches on it yet.
+    /// A multicast group of a VLAN, with its source where that matters (true: present). It takes entries in the tables,
+    /// but no stage matches on it yet.
     Multicast(VlanId, IpAddr, Option<IpAddr>, bool),
 }
 
-/// The kind of an operation, or another thing that a chip is asked to do: what a fault plan names.
+/// The kind of an operation or of another request to the chip, as named in a fault plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum OperationKind {
@@ -69,7 +72,7 @@ pub enum OperationKind {
     Rule = 10,
     /// [`Operation::Multicast`].
     Multicast = 11,
-    /// A table's new size.
+    /// A change of a table's size.
     Resize = 12,
     /// A query of any kind.
     Query = 13,
@@ -229,7 +232,8 @@ impl Operation {
 }
 
 fn json(into: &mut Writer, value: Option<&impl Serialize>) {
-    // Types of the pipeline's state have no map with keys but texts, so they always have a JSON form; an empty text removes.
+    // The types of the pipeline's state have no maps with keys other than texts, so they can always be written as JSON.
+    // An empty text removes.
     let text = value.and_then(|value| serde_json::to_string(value).ok());
     into.text(text.as_deref().unwrap_or_default());
 }

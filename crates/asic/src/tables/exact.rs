@@ -1,12 +1,12 @@
-//! A hash table as chips have it: buckets of a few slots, one hash for each bank, entries of one or more slots.
+//! A hash table as in switch chips: buckets of a few slots, one hash for each bank, entries of one or more slots.
 //!
-//! An entry lies in one bucket of one bank, in slots that are adjacent and aligned to its width. When no bank has such
-//! slots free, a few entries are moved to another bank, each straight into free slots; where that does not help the entry is
-//! refused although other buckets have room. Read first: Pagh and Rodler, "Cuckoo hashing" (2004), of which the moves are the
-//! bounded form, and Vöcking, "How asymmetry helps load balancing" (2003) on choosing the emptier bucket.
+//! An entry is in one bucket of one bank, in slots that are adjacent and aligned to its width. When no bank has such
+//! slots free, a few entries are moved to another bank, each directly into free slots. If that does not help, the entry
+//! is refused although other buckets have room. Read first: Pagh and Rodler, "Cuckoo hashing" (2004), of which the
+//! moves are a bounded form, and Vöcking, "How asymmetry helps load balancing" (2003) on choosing the emptier bucket.
 //!
-//! Invariants: a slot belongs to at most one entry; `used` is the number of slots that belong to one; a refused insertion
-//! changes nothing.
+//! Invariants: a slot belongs to at most one entry; `used` is the number of slots that belong to one; a refused
+//! insertion changes nothing.
 
 use super::Shortage;
 use crate::object::Width;
@@ -19,16 +19,16 @@ pub trait Key: Clone + Eq + Hash {
     fn words(&self) -> Vec<u64>;
 }
 
-/// The shape of a table.
+/// The dimensions of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
-    /// Slots altogether: a multiple of `ways` x `banks`.
+    /// All slots: a multiple of `ways` x `banks`.
     pub size: u32,
-    /// Slots of a bucket, a power of two.
+    /// Slots per bucket, a power of two.
     pub ways: u32,
     /// Banks.
     pub banks: u32,
-    /// Entries moved at most for one insertion.
+    /// The most entries moved for one insertion.
     pub moves: u32,
 }
 
@@ -46,7 +46,7 @@ struct Entry<K> {
     at: u32,
 }
 
-/// See the module.
+/// See the module comment.
 #[derive(Debug, Clone)]
 pub struct Exact<K> {
     shape: Shape,
@@ -57,21 +57,21 @@ pub struct Exact<K> {
     free: Vec<u32>,
     places: HashMap<K, u32>,
     used: u32,
-    /// What has been done since [`Exact::begin`]; `None` outside a transaction.
+    /// The steps since [`Exact::begin`]; `None` outside a transaction.
     journal: Option<Vec<Step<K>>>,
 }
 
-/// One change of the slots, with what undoes it.
+/// One change of the slots, with the data that undoes it.
 #[derive(Debug, Clone)]
 enum Step<K> {
     Put(K),
     Removed(Entry<K>),
-    /// Which entry, and its first slot before.
+    /// The moved entry, and its first slot before.
     Moved(u32, u32),
 }
 
 impl<K: Key> Exact<K> {
-    /// An empty table. `salt` decides where keys collide, as the seed register of a chip's hash does.
+    /// Creates an empty table. `salt` determines which keys collide, like the seed register of a chip's hash.
     #[must_use]
     pub fn new(shape: Shape, salt: u64) -> Self {
         Self {
@@ -86,7 +86,7 @@ impl<K: Key> Exact<K> {
         }
     }
 
-    /// Begins a transaction: what follows is kept in mind.
+    /// Begins a transaction: the following steps are recorded.
     pub fn begin(&mut self) {
         self.journal = Some(Vec::new());
     }
@@ -94,7 +94,7 @@ impl<K: Key> Exact<K> {
     pub fn commit(&mut self) {
         self.journal = None;
     }
-    /// Ends the transaction and puts every entry back into the slots where it was.
+    /// Ends the transaction and returns every entry to its previous slots.
     pub fn rollback(&mut self) {
         for step in self.journal.take().unwrap_or_default().into_iter().rev() {
             match step {
@@ -110,12 +110,12 @@ impl<K: Key> Exact<K> {
         }
     }
 
-    /// Slots that belong to entries.
+    /// The number of slots that belong to entries.
     #[must_use]
     pub fn used(&self) -> u32 {
         self.used
     }
-    /// Slots altogether.
+    /// The number of all slots.
     #[must_use]
     pub fn size(&self) -> u32 {
         self.shape.size
@@ -126,10 +126,11 @@ impl<K: Key> Exact<K> {
         self.places.contains_key(key)
     }
 
-    /// Inserts a key that is not in the table; answers how many entries were moved.
+    /// Inserts a key that is not in the table; returns the number of entries that were moved.
     ///
     /// # Errors
-    /// [`Shortage::Full`] when fewer slots are free than the entry needs, [`Shortage::Collision`] when its buckets have no room.
+    /// [`Shortage::Full`] when fewer slots are free than the entry needs, [`Shortage::Collision`] when its buckets have
+    /// no room.
     pub fn insert(&mut self, key: &K, width: Width) -> Result<u32, Shortage> {
         if self.shape.size - self.used < width.units() {
             return Err(Shortage::Full);
@@ -159,7 +160,7 @@ impl<K: Key> Exact<K> {
         true
     }
 
-    /// Gives the table another size: every entry is placed anew.
+    /// Changes the size of the table; every entry gets a new place.
     ///
     /// # Errors
     /// When an entry has no place in the new table; nothing has changed then.
@@ -201,7 +202,7 @@ impl<K: Key> Exact<K> {
         holes.min().map(|(_, at)| at)
     }
 
-    /// Slots for the key that are free once the entries named, with their new slots, have been moved.
+    /// Finds slots for the key that become free when the returned entries have been moved to their new slots.
     fn make_room(&self, key: &K, width: Width) -> Option<(u32, Vec<(u32, u32)>)> {
         for bank in 0..self.shape.banks {
             let first = self.bucket(key, bank);
@@ -313,7 +314,7 @@ mod tests {
         let mut one_bank = table(4096, 4, 1, 0);
         let first = until_refused(&mut one_bank);
         assert!(first < 4096 * 9 / 10, "refused at {first}");
-        // A second bank to choose from, and entries that may be moved, fill the table further.
+        // A second bank, and entries that may be moved, allow more entries.
         let mut two_banks = table(4096, 4, 2, 0);
         let second = until_refused(&mut two_banks);
         let mut moving = table(4096, 4, 2, 1);
@@ -343,7 +344,7 @@ mod tests {
             assert_eq!(small.insert(&key, ONE), Ok(0));
         }
         small.remove(&0);
-        // Two slots are free, one on each side of a boundary.
+        // Two slots are free, but on different sides of an alignment boundary.
         assert_eq!(small.used(), 2);
         assert_eq!(small.insert(&9, Width::new(2)), Err(Shortage::Collision));
         small.remove(&1);
@@ -363,7 +364,7 @@ mod tests {
     }
 
     proptest! {
-        /// After any insertions and removals the slots in use are those of the keys that are there, and none is used twice.
+        /// After any insertions and removals the used slots are those of the present keys, and no slot is used twice.
         #[test]
         fn slots_are_those_of_the_keys(steps in prop::collection::vec((0_u64..200, 0_u32..3, prop::bool::ANY), 0..400)) {
             let mut table = table(128, 4, 2, 2);

@@ -1,17 +1,17 @@
-//! Numbered entries in runs: the members of a next-hop group lie side by side, and a run may not be found although enough
-//! entries are free.
+//! Numbered entries in runs: the members of a next-hop group are adjacent, and there may be no run of the required
+//! length although enough entries are free.
 //!
-//! Invariants: runs do not overlap; free ranges are maximal, so two of them never touch.
+//! Invariants: runs do not overlap; free ranges are maximal, so two of them are never adjacent.
 
 use super::Shortage;
 use std::collections::BTreeMap;
 
-/// See the module.
+/// See the module comment.
 #[derive(Debug, Clone)]
 pub struct Index {
     size: u32,
     used: u32,
-    /// First number and length of each free range.
+    /// The first number and the length of each free range.
     free: BTreeMap<u32, u32>,
 }
 
@@ -21,18 +21,18 @@ impl Index {
     pub fn new(size: u32) -> Self {
         Self { size, used: 0, free: if size == 0 { BTreeMap::new() } else { [(0, size)].into() } }
     }
-    /// Entries altogether.
+    /// The number of all entries.
     #[must_use]
     pub fn size(&self) -> u32 {
         self.size
     }
-    /// Entries in use.
+    /// The number of used entries.
     #[must_use]
     pub fn used(&self) -> u32 {
         self.used
     }
 
-    /// Takes `count` adjacent entries; answers the first one's number.
+    /// Takes `count` adjacent entries; returns the number of the first one.
     ///
     /// # Errors
     /// [`Shortage::Full`] when fewer are free, [`Shortage::Fragmented`] when they are not adjacent.
@@ -40,7 +40,7 @@ impl Index {
         if self.size - self.used < count {
             return Err(Shortage::Full);
         }
-        // The shortest range that is long enough leaves the long ones whole.
+        // Take the shortest range that is long enough, to keep the long ones whole.
         let best = self
             .free
             .iter()
@@ -55,7 +55,7 @@ impl Index {
         Ok(first)
     }
 
-    /// Gives back a run that [`Index::take`] answered.
+    /// Frees a run that [`Index::take`] returned.
     pub fn give_back(&mut self, first: u32, count: u32) {
         if count == 0 {
             return;
@@ -75,10 +75,10 @@ impl Index {
         self.free.insert(first, count);
     }
 
-    /// Gives the table another number of entries.
+    /// Changes the number of entries of the table.
     ///
     /// # Errors
-    /// When an entry that would be cut off is in use.
+    /// When an entry beyond the new size is in use.
     pub fn resize(&mut self, size: u32) -> Result<(), Shortage> {
         let tail = self.free.iter().next_back().map(|(first, length)| (*first, *length));
         let tail = tail.filter(|(first, length)| first + length == self.size);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     proptest! {
-        /// Runs never overlap, and what is neither taken nor free does not exist.
+        /// Runs never overlap, and every entry is either taken or free.
         #[test]
         fn runs_do_not_overlap(steps in prop::collection::vec((1_u32..9, prop::bool::ANY), 0..200)) {
             let mut index = Index::new(64);

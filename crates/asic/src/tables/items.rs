@@ -1,4 +1,4 @@
-//! What the switch asks the chip to hold, and the entries that each item takes.
+//! The items that the switch puts into the chip, and the entries that each item takes.
 
 use super::Refusal;
 use super::exact::Key;
@@ -9,10 +9,10 @@ use lanyard_types::{GroupId, MacAddr, RifId, VlanId, VrfId};
 use std::fmt;
 use std::net::IpAddr;
 
-/// Most members of a next-hop group.
+/// The most members of a next-hop group.
 const MAX_MEMBERS: u32 = 4096;
 
-/// A range of TCP or UDP ports, both ends included.
+/// A range of TCP or UDP ports, including both ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PortRange {
     /// The lowest.
@@ -26,7 +26,7 @@ impl PortRange {
     pub const ANY: Self = Self { low: 0, high: u16::MAX };
 }
 
-/// A rule of an access list, as far as its place in the chip is concerned.
+/// A rule of an access list, with the properties that determine its entries in the chip.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct AclRule {
     /// The list.
@@ -41,14 +41,14 @@ pub struct AclRule {
     pub destination: PortRange,
 }
 
-/// Something that the chip holds.
+/// An item in the chip.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Item {
     /// A MAC address.
     Mac(VlanId, MacAddr),
     /// A neighbour.
     Host(VrfId, IpAddr),
-    /// A multicast group, with its source where forwarding depends on that.
+    /// A multicast group, with its source where forwarding depends on the source.
     Group(VlanId, IpAddr, Option<IpAddr>),
     /// A prefix.
     Prefix(VrfId, IpNet),
@@ -89,13 +89,13 @@ impl Key for ExactKey {
     }
 }
 
-/// An entry that an item has, or needs, in the table of its kind of object.
+/// An entry that an item has, or needs, in the table for its kind of object.
 #[derive(Debug, Clone)]
 pub(super) enum Held {
     Key(Object, ExactKey),
     Prefix(Object, Order),
     Rule(Object, Order),
-    /// First entry (0 while it is only needed) and number of entries.
+    /// The first entry (0 while it is only needed) and the number of entries.
     Run(Object, u32, u32),
 }
 
@@ -111,7 +111,7 @@ impl Held {
 }
 
 impl Item {
-    /// Refuses what no chip could hold.
+    /// Refuses items that no chip could contain.
     pub(super) fn check(&self) -> Result<(), Refusal> {
         match self {
             Self::NextHops(_, members) if !(1..=MAX_MEMBERS).contains(members) => {
@@ -129,7 +129,7 @@ impl Item {
         }
     }
 
-    /// The entries it takes, in the order in which they are written.
+    /// The entries that it takes, in the order in which they are written.
     pub(super) fn needs(&self) -> Vec<Held> {
         let of = |ipv4: bool, four: Object, six: Object| if ipv4 { four } else { six };
         match self {
@@ -157,7 +157,7 @@ impl Item {
     }
 }
 
-/// Longer prefixes come first; among equals the address tells them apart.
+/// Longer prefixes come first; prefixes of equal length are distinguished by the address.
 fn prefix_order(vrf: VrfId, prefix: &IpNet) -> Order {
     let bits = match prefix {
         IpNet::V4(prefix) => u128::from(u32::from(prefix.network())),
@@ -172,7 +172,7 @@ fn prefix_order(vrf: VrfId, prefix: &IpNet) -> Order {
 }
 
 impl AclRule {
-    /// An entry for each pair of prefixes that its port ranges expand to.
+    /// The entries of a rule: one for each pair of prefixes to which its port ranges expand.
     fn entries(&self) -> Vec<Held> {
         let object = if self.ipv6 { Object::AclIpv6 } else { Object::AclIpv4 };
         let count = expand_range(self.source.low, self.source.high).len()

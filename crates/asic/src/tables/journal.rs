@@ -1,25 +1,25 @@
-//! Transactions: what has been done to the tables since one began, so that it can be undone exactly.
+//! Transactions: records the changes to the tables since one began, so that they can be undone exactly.
 //!
-//! Hash tables undo step by step, because where an entry lies depends on the order of all steps before. Tables of the other
-//! kinds are small or a number: they are copied when a transaction first touches them.
+//! Hash tables undo their steps one by one, because an entry's place depends on the order of all earlier steps. Tables
+//! of the other kinds are small or just a number: they are copied when a transaction first changes them.
 //!
-//! Invariant: after a rollback every table is as it was when the transaction began, slot for slot; only refusals and high-water
-//! marks stay counted.
+//! Invariant: after a rollback every table is as it was when the transaction began, slot for slot. Only the counts of
+//! refusals and the high-water marks keep their values.
 
 use super::items::{Held, Item};
 use super::{Store, Tables};
 use std::collections::BTreeMap;
 
-/// See the module.
+/// See the module comment.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Journal {
     items: Vec<(Item, Option<Vec<Held>>)>,
-    /// Tables as they were, by index; those with a journal of their own are `None`.
+    /// The original tables by index; `None` for tables with a journal of their own.
     kept: BTreeMap<usize, Option<Store>>,
 }
 
 impl Tables {
-    /// Begins a transaction. One that is open is committed.
+    /// Begins a transaction. A transaction that is open is committed.
     pub fn begin(&mut self) {
         self.commit();
         self.journal = Some(Journal::default());
@@ -53,14 +53,14 @@ impl Tables {
         }
     }
 
-    /// Keeps in mind what an item held before it changes; `None`: it was not there.
+    /// Records the entries of an item before it changes; `None`: the item did not exist.
     pub(super) fn note(&mut self, item: &Item, held: Option<Vec<Held>>) {
         if let Some(journal) = &mut self.journal {
             journal.items.push((item.clone(), held));
         }
     }
 
-    /// Keeps a table in mind before it changes.
+    /// Saves a table before it changes.
     pub(super) fn keep(&mut self, at: usize) {
         let Some(journal) = &mut self.journal else { return };
         let store = &mut self.tables[at].store;

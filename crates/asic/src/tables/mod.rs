@@ -1,7 +1,7 @@
-//! The chip's tables, built from a platform, and what is in them.
+//! The chip's tables, created from a platform, and their contents.
 //!
-//! Invariants: an item is in the tables with everything it needs or not at all; occupancy is what the items take, never an
-//! estimate; a refusal is counted at the table that had no room.
+//! Invariants: an item is in the tables with everything it needs or not at all. The occupancy is the sum of what the
+//! items take, never an estimate. A refusal is counted at the table that had no room.
 
 mod exact;
 mod index;
@@ -19,17 +19,17 @@ use crate::platform::Platform;
 use items::{ExactKey, Held};
 use std::collections::HashMap;
 
-/// Slots of a TCAM block.
+/// Slots per TCAM block.
 const TCAM_BLOCK: u32 = 128;
 
-/// Why a table has no room for an entry.
+/// The reason why a table has no room for an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shortage {
     /// Fewer units are free than the entry takes.
     Full,
     /// Units are free, but not in the buckets of the entry's hash.
     Collision,
-    /// Units are free, but not side by side, or in blocks that serve other entries.
+    /// Units are free, but not adjacent, or in blocks that serve other entries.
     Fragmented,
 }
 
@@ -45,7 +45,7 @@ impl Shortage {
     }
 }
 
-/// Why the chip refused an item.
+/// The reason why the chip refused an item.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// A table has no room.
@@ -53,17 +53,18 @@ pub enum Refusal {
     NoRoom {
         /// The table's path: `kvd/hash_single`.
         table: String,
-        /// In what way.
+        /// The kind of shortage.
         shortage: Shortage,
         /// Units in use.
         used: u32,
-        /// Units altogether.
+        /// All units.
         size: u32,
     },
     /// The item is in the tables already.
     #[error("{0} is in the chip already")]
     Exists(String),
-    /// A group without members or with more than a table could ever hold, a rule that no frame matches.
+    /// The item is invalid: a group without members or with more than a table could contain, or a rule that
+    /// no frame matches.
     #[error("{0}")]
     Invalid(String),
     /// No table of this name.
@@ -76,22 +77,22 @@ pub enum Refusal {
 pub struct Usage {
     /// Memory and table: `kvd/hash_single`.
     pub path: String,
-    /// Units altogether.
+    /// All units.
     pub size: u32,
     /// Units in use.
     pub used: u32,
-    /// The most units that have been in use.
+    /// The most units that were in use at any time.
     pub high_water: u32,
     /// Items refused because this table had no room.
     pub refused: u64,
-    /// What it holds, with the units of one.
+    /// The kinds of objects it contains, with the units that one object takes.
     pub holds: Vec<(Object, Width)>,
 }
 
 #[derive(Debug, Clone)]
 enum Store {
     Exact(Exact<ExactKey>),
-    /// Prefixes by units: which units is the chip's own business.
+    /// Prefixes by units. Which units they take does not matter.
     Lpm {
         size: u32,
         used: u32,
@@ -136,7 +137,7 @@ struct Table {
     path: String,
     /// Index of its memory.
     memory: usize,
-    /// Its size is a multiple of this.
+    /// The size must be a multiple of this.
     step: u32,
     store: Store,
     holds: Vec<(Object, Width)>,
@@ -144,7 +145,7 @@ struct Table {
     refused: u64,
 }
 
-/// See the module.
+/// See the module comment.
 #[derive(Debug, Clone)]
 pub struct Tables {
     tables: Vec<Table>,
@@ -158,7 +159,7 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// The tables of a platform, empty. `salt` decides where the hash tables' keys collide.
+    /// Creates the empty tables of a platform. `salt` determines which keys of the hash tables collide.
     #[must_use]
     pub fn new(platform: &Platform, salt: u64) -> Self {
         let mut tables = Vec::new();
@@ -196,7 +197,8 @@ impl Tables {
         Self { tables, memories, places, widths, items: HashMap::new(), journal: None }
     }
 
-    /// Puts an item into the tables it needs; answers how many entries were written, those that had to move included.
+    /// Puts an item into the tables it needs; returns the number of entries written, including those that had to
+    /// move.
     ///
     /// # Errors
     /// The table without room, or that the item is there already. Nothing has changed then.
@@ -228,7 +230,7 @@ impl Tables {
         Ok(writes)
     }
 
-    /// Takes an item out; false when it was not there.
+    /// Removes an item; returns false when it was not there.
     pub fn remove(&mut self, item: &Item) -> bool {
         let Some(held) = self.items.remove(item) else { return false };
         held.iter().rev().for_each(|entry| self.release(entry));
@@ -241,7 +243,7 @@ impl Tables {
     pub fn contains(&self, item: &Item) -> bool {
         self.items.contains_key(item)
     }
-    /// Items in the tables.
+    /// The number of items in the tables.
     #[must_use]
     pub fn len(&self) -> usize {
         self.items.len()
@@ -264,17 +266,18 @@ impl Tables {
         };
         self.tables.iter().map(of).collect()
     }
-    /// The table that holds objects of a kind, by its index in [`Tables::usage`], and the units of one.
+    /// The table for objects of a kind, by its index in [`Tables::usage`], and the units that one object
+    /// takes.
     #[must_use]
     pub fn place_of(&self, object: Object) -> (usize, Width) {
         (self.places[object as usize], self.widths[object as usize])
     }
 
-    /// Gives a table another size within its memory.
+    /// Changes the size of a table within its memory.
     ///
     /// # Errors
-    /// When there is no such table, the size is no multiple of what the table is made of, the memory has no such room, or what
-    /// the table holds would not fit. Nothing has changed then.
+    /// When there is no such table, the size is not a permitted multiple, the memory has no room, or the table's
+    /// contents would not fit. Nothing has changed then.
     pub fn resize(&mut self, path: &str, size: u32) -> Result<(), Refusal> {
         let Some(at) = self.tables.iter().position(|table| table.path == path) else {
             return Err(Refusal::NoTable(path.to_owned()));
@@ -324,7 +327,7 @@ impl Tables {
             (Store::Index(store), Held::Run(_, _, count)) => {
                 store.take(count * width.units()).map(|first| (Held::Run(object, first, *count), *count))
             }
-            // `Object::fits` has been checked when the platform was read.
+            // `Object::fits` was checked when the platform was read.
             _ => Err(Shortage::Full),
         };
         placed.map_err(|shortage| {
@@ -358,6 +361,6 @@ fn least_common_multiple(a: u32, b: u32) -> u32 {
     while y != 0 {
         (x, y) = (y, x % y);
     }
-    // Both are at most 2^24, and a platform's table has a size that both divide.
+    // Both are at most 2^24, and the size of a platform's table is divisible by both.
     a / x * b
 }

@@ -1,27 +1,28 @@
-//! Ternary match: entries in order of priority, and what a range of ports costs.
+//! Ternary match: entries in the order of priority, and the entries that a range of ports takes.
 //!
-//! A TCAM is made of blocks. A block serves entries of one width at a time, so a TCAM can refuse wide entries while
-//! blocks of narrow ones have room, and the reverse. Within the blocks of a width entries lie in the order of their
-//! priority: an insertion between two neighbours moves those between the place and the nearest free one, a write each. Read
-//! first: Shah and Gupta, "Fast updating algorithms for TCAMs" (2001); Srinivasan et al., "Fast and scalable layer four
-//! switching" (1998), on ranges as prefixes.
+//! A TCAM consists of blocks. A block serves entries of one width at a time, so a TCAM can refuse wide entries while
+//! blocks of narrow ones have room, and the reverse. Within the blocks of a width, entries are in the order of
+//! priority: an insertion between two neighbours moves the entries up to the nearest free place, with one write each.
+//! Read first: Shah and Gupta, "Fast updating algorithms for TCAMs" (2001); Srinivasan et al., "Fast and scalable layer
+//! four switching" (1998), on ranges as prefixes.
 //!
-//! Invariant: of two entries of a width the one with the lower number of priority comes first, and a refusal changes nothing.
+//! Invariant: of two entries of the same width the one with the lower order comes first, and a refusal changes nothing.
 
 use super::Shortage;
 use crate::object::Width;
 use std::collections::BTreeMap;
 
-/// The order of an entry: lower comes first and wins. The second number tells entries of equal priority apart.
+/// The order of an entry: the lower one comes first and wins. The second number distinguishes entries of equal
+/// priority.
 pub type Order = (u64, u64);
 
-/// See the module.
+/// See the module comment.
 #[derive(Debug, Clone)]
 pub struct Tcam {
-    /// Slots of a block.
+    /// Slots per block.
     block: u32,
     blocks: u32,
-    /// By width: the places of its blocks, in order; `None` is a free place.
+    /// By width, the places of its blocks in order; `None` is a free place.
     rows: BTreeMap<Width, Vec<Option<Order>>>,
 }
 
@@ -33,12 +34,13 @@ impl Tcam {
         Self { block, blocks: size / block, rows: BTreeMap::new() }
     }
 
-    /// Slots altogether.
+    /// The number of all slots.
     #[must_use]
     pub fn size(&self) -> u32 {
         self.blocks * self.block
     }
-    /// Slots that entries take. Free places of a block that serves another width are not counted, though nobody else can have them.
+    /// The slots that entries take. Free places in a block that serves another width are not included, although no
+    /// other entry can use them.
     #[must_use]
     pub fn used(&self) -> u32 {
         let of =
@@ -52,10 +54,11 @@ impl Tcam {
         places as u32 / (self.block / width.units()).max(1)
     }
 
-    /// Inserts an entry; answers how many others were moved.
+    /// Inserts an entry; returns the number of other entries that were moved.
     ///
     /// # Errors
-    /// [`Shortage::Full`] when no slots are free, [`Shortage::Fragmented`] when those that are belong to blocks of another width.
+    /// [`Shortage::Full`] when no slots are free, [`Shortage::Fragmented`] when the free ones are in blocks of another
+    /// width.
     pub fn insert(&mut self, order: Order, width: Width) -> Result<u32, Shortage> {
         let has_hole = self.rows.get(&width).is_some_and(|row| row.iter().any(Option::is_none));
         if !has_hole {
@@ -68,7 +71,7 @@ impl Tcam {
             row.resize(row.len() + per_block as usize, None);
         }
         let row = self.rows.entry(width).or_default();
-        // The first place behind every entry that comes before this one.
+        // The first place after every entry that comes before this one.
         let place =
             row.iter().rposition(|entry| entry.is_some_and(|other| other < order)).map_or(0, |at| at + 1);
         let right = row[place..].iter().position(Option::is_none).map(|distance| place + distance);
@@ -84,13 +87,14 @@ impl Tcam {
                 row[place - 1] = Some(order);
                 place - 1 - hole
             }
-            // A row without a hole got a block above.
+            // A row without a free place has been given a block above.
             (None, _) => return Err(Shortage::Full),
         };
         Ok(moved as u32)
     }
 
-    /// Removes an entry; false when it was not there. Blocks behind the last entry of a width become free for any width.
+    /// Removes an entry; returns false when it was not there. Blocks after the last entry of a width become free for
+    /// any width.
     pub fn remove(&mut self, order: Order, width: Width) -> bool {
         let Some(row) = self.rows.get_mut(&width) else { return false };
         let Some(place) = row.iter().position(|entry| *entry == Some(order)) else { return false };
@@ -104,7 +108,7 @@ impl Tcam {
         true
     }
 
-    /// Gives the TCAM another number of slots.
+    /// Changes the number of slots of the TCAM.
     ///
     /// # Errors
     /// When more blocks are in use than it would have.
@@ -117,7 +121,8 @@ impl Tcam {
     }
 }
 
-/// The fewest prefixes (value and number of leading bits that count, of 16) that together match `low..=high`: at most 30.
+/// The fewest prefixes (value and number of significant leading bits, of 16) that together match `low..=high`: at most
+/// 30.
 #[must_use]
 pub fn expand_range(low: u16, high: u16) -> Vec<(u16, u8)> {
     let mut prefixes = Vec::new();
@@ -156,7 +161,7 @@ mod tests {
             assert_eq!(tcam.insert((order, 0), ONE), Ok(7 - order as u32));
         }
         assert!(tcam.remove((4, 0), ONE));
-        // The hole that 4 left is next to the place of 5's double.
+        // The place that 4 has left is next to the duplicate of 5.
         assert_eq!(tcam.insert((5, 1), ONE), Ok(1));
     }
 
@@ -185,7 +190,7 @@ mod tests {
     }
 
     proptest! {
-        /// The prefixes match the numbers of the range, each once, and nothing else.
+        /// Each number in the range is matched by exactly one prefix, and no other number is matched.
         #[test]
         fn prefixes_cover_the_range(low: u16, high: u16, probe: u16) {
             let matches = expand_range(low, high).into_iter().filter(|(value, length)| {
@@ -195,7 +200,8 @@ mod tests {
             prop_assert_eq!(matches.count(), usize::from((low..=high).contains(&probe)));
         }
 
-        /// Entries lie in order whatever came and went, and the slots are those of the entries.
+        /// Entries are in order after any insertions and removals, and the used slots are those of the
+        /// entries.
         #[test]
         fn entries_lie_in_order(steps in prop::collection::vec((0_u64..40, prop::bool::ANY, prop::bool::ANY), 0..300)) {
             let mut tcam = Tcam::new(48, 8);

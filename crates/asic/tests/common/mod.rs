@@ -1,4 +1,4 @@
-//! What the tests of the chip share: platforms, ports, operations, frames.
+//! Common code of the chip's tests: platforms, ports, operations, frames.
 
 #![allow(dead_code)] // not every test uses all of it
 
