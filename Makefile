@@ -1,11 +1,11 @@
-# Everything a user or CI runs. `make` alone lists it.
-# One build profile serves them all, so that what one target built the next one finds; `install` alone builds for speed.
+# The commands for users and CI. `make` without a target lists them.
+# All targets use one build profile, so each reuses what another has built. Only `install` builds with optimization.
 
 CARGO ?= cargo
 PREFIX ?= /usr/local
 
-# What is given on the command line (`make install DESTDIR=/tmp/package PREFIX=/usr`) is for this file alone. libbpf-sys builds
-# libbpf with make, and installs it by variables of the same names.
+# Variables of the command line (`make install DESTDIR=/tmp/package PREFIX=/usr`) are not passed on: libbpf-sys builds libbpf
+# with make, and installs it by variables of the same names.
 MAKEOVERRIDES =
 unexport DESTDIR PREFIX
 
@@ -21,15 +21,15 @@ help:
 demo:
 	tests/demo
 
-# The machine's target in the form that cargo's variables have: X86_64_UNKNOWN_LINUX_GNU.
+# The machine's target as it occurs in the names of cargo's variables: X86_64_UNKNOWN_LINUX_GNU.
 HOST = $(shell rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
 
-# Tests that lack a right or a package say `skipped: reason`.
+# A test that lacks a right or a package is skipped and prints `skipped: reason`.
 test:
 	tools/need build test
 	CARGO_TARGET_$(HOST)_RUNNER=$(CURDIR)/tools/test-runner tools/with-networks $(CARGO) test --workspace --locked --no-fail-fast -- --nocapture 2>&1 | tools/test-report
 
-# Kernels are downloaded once: tests/kernels/run says where they are kept, and what KERNELS, NICS and HOOKS may be.
+# Kernels are downloaded once. tests/kernels/run describes where they are stored, and the values of KERNELS, NICS and HOOKS.
 test-kernels:
 	tools/need build
 	$(CARGO) build --locked --bin lanyard

@@ -36,7 +36,7 @@ fn over(impairment: Impairment, frames: u64, rate_pps: u32, check: impl Fn(&Stre
     }
 }
 
-/// Received, duplicated, reordered, corrupted.
+/// The numbers of received, duplicated, reordered and corrupted frames.
 fn counts(seen: &StreamOutcome) -> (u64, u64, u64, u64) {
     (seen.received, seen.duplicated, seen.reordered, seen.corrupted)
 }

@@ -11,7 +11,7 @@ use lanyard_types::{MacAddr, StormKind, Tunnelled, VlanId, VlanSet};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-/// The whole configuration.
+/// The whole configuration. The comment of a field begins with the command that sets it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// `hostname`.

@@ -220,7 +220,7 @@ impl PrefixHash {
         };
         if let Some(count) = wanted {
             let grown = self.grow(words, count, lines);
-            // In the largest memory the table stays crowded instead of refusing.
+            // If the memory cannot grow any more, the key goes into the existing buckets.
             if grown.is_err() && (self.place.is_none() || lines.larger().is_some()) {
                 return Err(Full);
             }

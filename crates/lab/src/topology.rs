@@ -23,7 +23,7 @@ pub const MAX_ENTRIES: usize = 256;
 /// A lab.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Topology {
-    /// `name`.
+    /// The value of the key `name`.
     pub name: String,
     /// `topology.nodes`, in the order of the file.
     pub nodes: Vec<Node>,
@@ -38,7 +38,7 @@ pub struct Node {
     pub name: String,
     /// The line of that key.
     pub line: usize,
-    /// `kind`.
+    /// The value of the key `kind`.
     pub kind: Kind,
     /// `startup-config`; switches only.
     pub startup_config: Option<StartupConfig>,
@@ -46,7 +46,7 @@ pub struct Node {
     pub frr: Option<String>,
     /// `exec`: inherited commands first, the node's own last.
     pub exec: Vec<String>,
-    /// `env`.
+    /// The values of the key `env`.
     pub env: BTreeMap<String, String>,
     /// `group`: selects the node's colour in drawings.
     pub group: Option<String>,

@@ -9,7 +9,7 @@ use crate::config::{AdminStatus, Lldp};
 pub(crate) const TX_FAST_INIT: u8 = 4;
 /// Milliseconds between them (msgFastTx, 9.2.5.5).
 const MSG_FAST_TX_MS: u64 = 1000;
-/// Most frames that leave at once, and one more each second (txCreditMax, 9.2.5.17).
+/// The most frames that are sent at once; one more each second (txCreditMax, 9.2.5.17).
 const TX_CREDIT_MAX: u8 = 5;
 const CREDIT_MS: u64 = 1000;
 
@@ -25,7 +25,7 @@ pub enum TxState {
     Shutdown,
 }
 
-/// What the machines want to be sent.
+/// A frame that the machines request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Send {
     /// The port's information (mibConstrInfoLLDPDU).
@@ -62,7 +62,8 @@ impl Agent {
     /// Runs both machines until nothing changes; returns what is to be sent, in order.
     pub(crate) fn run(&mut self, now: u64, settings: &Lldp) -> Vec<Send> {
         let mut frames = Vec::new();
-        // Each round ends a state; more than a few mean a bug, which then costs a frame and no loop.
+        // Each round ends a state. More than a few rounds are a bug, which then delays a frame but causes no
+        // endless loop.
         for _ in 0..8 {
             let before =
                 (self.state, self.tx_now, self.new_neighbor, self.local_change, self.tx_fast, self.tx_ttr);

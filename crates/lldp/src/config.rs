@@ -1,4 +1,4 @@
-//! What discovery is configured with, and what it says of this system.
+//! The configuration of discovery, including the description of this system that is sent.
 
 use lanyard_types::{MacAddr, PortId, VlanId};
 use std::collections::BTreeMap;
@@ -133,7 +133,7 @@ impl Default for Cdp {
     }
 }
 
-/// What is sent of this system.
+/// The description of this system that is sent.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct System {
     /// The chassis ID.
@@ -153,7 +153,7 @@ pub struct System {
 /// A port on which discovery runs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PortConfig {
-    /// What LLDP does at the port.
+    /// The status of LLDP at the port.
     pub lldp: AdminStatus,
     /// True if CDP runs at the port.
     pub cdp: bool,

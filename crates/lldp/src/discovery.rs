@@ -1,4 +1,4 @@
-//! [`Discovery`]: LLDP and CDP on all ports, as the outside sees them.
+//! [`Discovery`]: LLDP and CDP on all ports, as its callers use them.
 
 use crate::agent::{Agent, Send, TxState};
 use crate::cdp::{self, Cdpdu, capability};
@@ -22,12 +22,12 @@ pub enum Action {
     Event(Event),
 }
 
-/// Something that an operator wants to know.
+/// An event that an operator should know about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A neighbour was heard for the first time.
     Added(Box<Neighbour>),
-    /// A neighbour says something else than before.
+    /// The information of a neighbour has changed.
     Changed(Box<Neighbour>),
     /// A neighbour has withdrawn its information, or its time to live has ended (`aged`).
     Removed {
@@ -41,7 +41,7 @@ pub enum Event {
         /// The port at which it was heard.
         port: PortId,
     },
-    /// CDP: the neighbour's native VLAN is another one than the port's.
+    /// CDP: the neighbour's native VLAN differs from the port's.
     NativeVlanMismatch {
         /// The port.
         port: PortId,
@@ -52,7 +52,7 @@ pub enum Event {
         /// The neighbour's device ID and port ID.
         neighbour: (String, String),
     },
-    /// CDP: the neighbour's duplex is another one than the port's.
+    /// CDP: the neighbour's duplex differs from the port's.
     DuplexMismatch {
         /// The port.
         port: PortId,
@@ -108,7 +108,8 @@ impl Discovery {
     /// Takes a configuration. Ports that transmit no more withdraw their information; what was heard at ports that
     /// receive no more is removed (rxInitializeLLDP, 9.2.7.4).
     pub fn configure(&mut self, now: u64, config: Config) {
-        // What has left the configuration withdraws itself as it was, under the old names.
+        // Ports that have left the configuration are withdrawn with their old settings, because the
+        // neighbours know them under their old names.
         let mut gone: Vec<PortId> = Vec::new();
         for (id, port) in &mut self.ports {
             let changed = config.ports.get(id) != self.config.ports.get(id)
@@ -188,7 +189,7 @@ impl Discovery {
         Ok(())
     }
 
-    /// Carries out what is due.
+    /// Does the work that is due.
     pub fn handle_timer(&mut self, now: u64) {
         // rxInfoAge.
         let aged = self.neighbours.remove(|neighbour| neighbour.expires_ms <= now);
@@ -248,7 +249,7 @@ impl Discovery {
         }
     }
 
-    /// Removes the neighbours of a protocol; those that are there are heard again.
+    /// Removes the neighbours of a protocol. Present neighbours are found again by their next frames.
     pub fn clear_table(&mut self, protocol: Protocol) {
         let removed = self.neighbours.remove(|neighbour| neighbour.info.protocol() == protocol);
         self.report_removed(removed, false);
@@ -295,7 +296,7 @@ impl Discovery {
         }
     }
 
-    /// Reports what the two ends of a link have configured differently.
+    /// Reports settings that differ between the two ends of a link.
     fn compare(&mut self, id: PortId, pdu: &Cdpdu) {
         let Some(settings) = self.config.ports.get(&id) else { return };
         let neighbour = (pdu.device_id.clone(), pdu.port_id.clone());
@@ -384,7 +385,7 @@ impl Discovery {
         }
     }
 
-    /// Withdraws what a port that leaves the configuration has sent.
+    /// Withdraws the information that a port which leaves the configuration has sent.
     fn withdraw(&mut self, port: &mut Port, id: PortId, settings: &PortConfig, before: &Config) {
         if port.link && port.agent.state == TxState::Idle {
             self.actions.push_back(Action::Send(id, shutdown(settings, &before.system)));

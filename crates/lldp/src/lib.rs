@@ -3,7 +3,7 @@
 //! Nothing here does I/O or reads a clock: [`Discovery`] takes frames, link changes, configuration and the time in
 //! milliseconds, and answers with [`Action`]s. Every table and every list taken from a frame is bounded.
 //!
-//! Reading order: `config`, `discovery` (what the outside sees), `agent` and `receive` with clause 9.2 of the standard
+//! Reading order: `config`, `discovery` (the public interface), `agent` and `receive` with clause 9.2 of the standard
 //! beside them, `neighbours`, then the formats `pdu` and `cdp`.
 
 mod agent;

@@ -1,7 +1,8 @@
 //! The neighbours of all ports.
 //!
-//! Invariant: at most [`MAX_PER_PORT`] neighbours of a port and [`MAX_NEIGHBOURS`] altogether; what does not fit is
-//! counted (tooManyNeighbors, IEEE 802.1AB-2016, 9.2.7.7.5) and never takes the place of a neighbour that is known.
+//! Invariant: there are at most [`MAX_PER_PORT`] neighbours of a port and [`MAX_NEIGHBOURS`] in all. A neighbour
+//! for which there is no room is counted (tooManyNeighbors, IEEE 802.1AB-2016, 9.2.7.7.5) and never replaces a
+//! known one.
 
 use crate::cdp::Cdpdu;
 use crate::pdu::{Identifier, Lldpdu};
@@ -32,7 +33,7 @@ impl Protocol {
     }
 }
 
-/// What a neighbour has sent.
+/// The information that a neighbour has sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Info {
     /// By LLDP.
@@ -41,7 +42,7 @@ pub enum Info {
     Cdp(Box<Cdpdu>),
 }
 
-/// What tells a neighbour from another one (the MSAP identifier, 8.2).
+/// The identity of a neighbour (the MSAP identifier, 8.2).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Key {
     Lldp(Identifier, Identifier),
@@ -80,13 +81,13 @@ pub struct Neighbour {
     pub port: PortId,
     /// The source address of its last frame.
     pub source: MacAddr,
-    /// What it has sent.
+    /// The information that it has sent.
     pub info: Info,
     /// When its information ends (rxInfoTTL), in milliseconds.
     pub expires_ms: u64,
 }
 
-/// What became of a neighbour's frame.
+/// The result of processing a neighbour's frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Taken {
     New,

@@ -54,7 +54,7 @@ pub enum Change {
         instance: InstanceId,
         /// The port.
         port: PortId,
-        /// After; before, it was the opposite.
+        /// True if the watchdog blocks it after the change; before, it was the opposite.
         new: bool,
     },
     /// A router interface added, changed or removed.
@@ -165,8 +165,8 @@ pub fn changes(old: &PlaneState, next: &PlaneState) -> Vec<Change> {
 /// Carries out `list`. On failure undoes the steps done so far, the last first, and returns the failure.
 ///
 /// # Errors
-/// The failed step's error. If undoing a step fails too, its error is added to the text: the plane is then
-/// out of step.
+/// The failed step's error. If undoing a step fails too, its error is added to the text; the plane is then
+/// between two states.
 pub fn transact(backend: &mut dyn Backend, list: Vec<Change>) -> Result<(), PlaneError> {
     for at in 0..list.len() {
         let Err(error) = backend.change(&list[at]) else { continue };

@@ -220,7 +220,7 @@ pub(crate) struct TreeVars {
 pub(crate) struct Counting {
     /// The best information that the bridge has sent about the recorded root.
     pub told: Vector,
-    /// How often information that was no better followed, and the time of the last.
+    /// How often information followed that was no better, and when it last did.
     pub times: u8,
     pub last_ms: u64,
     /// While it runs, such information is ignored.

@@ -1,4 +1,5 @@
-//! Connects neighbour discovery to the switch: what LLDP and CDP say of it, and which frames the plane traps for them.
+//! Connects neighbour discovery to the switch: the information that LLDP and CDP send about it, and the frames that the
+//! plane traps for them.
 
 use crate::facts::Facts;
 use crate::identity::Identity;

@@ -27,11 +27,11 @@ const SINGLE_FLUSHES: usize = 4;
 const BPDUS_PER_TREE: u32 = 4;
 const BPDUS_PER_TREE_ON_A_PORT: u32 = 8;
 
-/// A bridge, and the links that it was told of.
+/// A bridge, and the links that were reported to it.
 #[derive(Debug, Clone)]
 pub struct Spanning {
     bridge: Bridge,
-    /// The state of each link as the bridge was last told.
+    /// The state of each link that was last reported to the bridge.
     told: BTreeMap<PortId, bool>,
 }
 
@@ -267,7 +267,7 @@ impl Spanning {
         &mut self.bridge
     }
 
-    /// The links whose state the bridge has not been told. `medium` returns the speed in Mbit/s
+    /// The links whose state has not been reported to the bridge. `medium` returns the speed in Mbit/s
     /// and the duplex of a link that came up.
     pub fn untold(
         &self,

@@ -36,7 +36,7 @@ pub struct Plan {
     /// The bridge with its new configuration, as far as it was known when the plan was made; `None`
     /// when spanning tree is off.
     pub spanning: Option<Box<Spanning>>,
-    /// What the running bridge is to be told once the plan has been carried out.
+    /// The change of the running bridge that is due once the plan has been carried out.
     pub reconfigure: Reconfigure,
 }
 
@@ -110,7 +110,7 @@ impl Switch {
     pub fn set_spanning(&mut self, running: Option<Spanning>) {
         self.spanning = running.map(Box::new);
     }
-    /// The links whose state the bridge has not been told; see [`Spanning::untold`].
+    /// The links whose state has not been reported to the bridge; see [`Spanning::untold`].
     pub fn untold_links(&self, medium: &mut dyn FnMut(&str) -> (Option<u32>, Duplex)) -> Vec<LinkChange> {
         let spanning = self.spanning.as_deref();
         spanning.map_or(Vec::new(), |it| it.untold(&self.config, &self.facts, &self.ports, medium))

@@ -25,7 +25,7 @@ const KEPT: Target = Target::AtLeast(0.95);
 pub struct Plan {
     /// Frame sizes.
     pub sizes: Vec<usize>,
-    /// How often.
+    /// The number of rounds.
     pub rounds: usize,
     /// The precision of the search for saturation.
     pub precision: Precision,

@@ -9,17 +9,17 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::OnceLock;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// `generate.bpf.c`.
+/// The object compiled from `generate.bpf.c`.
 pub const GENERATE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/generate.bpf.o"));
-/// `receive.bpf.c`.
+/// The object compiled from `receive.bpf.c`.
 pub const RECEIVE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/receive.bpf.o"));
-/// `impair.bpf.c`.
+/// The object compiled from `impair.bpf.c`.
 pub const IMPAIR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/impair.bpf.o"));
-/// `send.bpf.c`.
+/// The object compiled from `send.bpf.c`.
 pub const SEND: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/send.bpf.o"));
-/// `judge.bpf.c`.
+/// The object compiled from `judge.bpf.c`.
 pub const JUDGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/judge.bpf.o"));
-/// `wire.bpf.c`.
+/// The object compiled from `wire.bpf.c`.
 pub const WIRE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/wire.bpf.o"));
 
 /// Slots in the receiver's `arrivals` map; a device's slot is its ifindex modulo this.

@@ -174,7 +174,7 @@ mod tests {
         Verdicts { epoch: EPOCH, flows: vec![FlowAbi::empty(true); streams], unidentified: 0 }
     }
 
-    /// Received, duplicated, reordered, corrupted.
+    /// The numbers of received, duplicated, reordered and corrupted frames.
     fn counts(flow: &FlowAbi) -> (u64, u64, u64, u64) {
         (flow.received, flow.duplicated, flow.reordered, flow.corrupted)
     }

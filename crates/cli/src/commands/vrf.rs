@@ -31,7 +31,7 @@ pub const ENTRY: Node = kw("definition", "VRF definition configuration").then(&[
 )
 .run(definition)]);
 
-/// `(config-vrf)#`.
+/// The lines of the mode `(config-vrf)#`.
 pub const LINES: &[Line<Vrf>] = &[
     Setting::of(
         "description",

@@ -105,7 +105,7 @@ pub(crate) struct Protocols {
 }
 
 enum Place {
-    /// On the thread of the caller: until [`Protocols::start`], when that fails, and in tests.
+    /// The protocols run on the caller's thread: before [`Protocols::start`], after its failure, and in tests.
     Here(RefCell<Box<Engine>>),
     There(Thread),
     /// While the protocols move from one place to the other.

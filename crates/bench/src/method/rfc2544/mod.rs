@@ -53,7 +53,7 @@ pub struct Plan {
     pub tests: Vec<Test>,
     /// Frame sizes.
     pub sizes: Vec<usize>,
-    /// How often.
+    /// The number of rounds.
     pub rounds: usize,
     /// How precisely to search.
     pub precision: Precision,
