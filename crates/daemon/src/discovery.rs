@@ -21,7 +21,7 @@ const INVENTORY: [&str; 7] = [
     "asset_id",
 ];
 
-/// What the protocol thread was given last.
+/// The configuration and the links that were last passed to the protocol thread.
 #[derive(Debug, Default)]
 pub(crate) struct LinkDiscovery {
     given: Option<(Config, Vec<(PortId, bool)>)>,
@@ -116,7 +116,7 @@ impl Module for LinkDiscovery {
     }
 }
 
-/// Withdraws from the neighbours what they know of this switch.
+/// Withdraws this switch's information from its neighbours.
 pub(crate) fn end(ctx: &Context) {
     ctx.protocols.with(|engine| {
         let (discovery, mut io) = engine.discovery_and_io();
@@ -152,7 +152,7 @@ fn details(ctx: &Context, event: &Event) -> Option<(&'static str, Map<String, Va
     Some((action, announce::object(value)))
 }
 
-/// A neighbour as it is shown.
+/// Converts a neighbour to the form of the views.
 pub(crate) fn shown(now: u64, neighbour: &Neighbour, interface: String) -> view::DiscoveryNeighbour {
     let ttl_s = neighbour.expires_ms.saturating_sub(now).div_ceil(1000);
     let hold_time_s = neighbour.info.ttl_s();

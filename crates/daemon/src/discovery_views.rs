@@ -1,4 +1,4 @@
-//! The commands that show and clear what LLDP and CDP have found.
+//! The commands that show and clear the neighbours found by LLDP and CDP.
 
 use crate::core::Core;
 use crate::discovery::shown;
@@ -28,7 +28,7 @@ impl backend::Discovery for Core {
             })
             .filter(|(_, neighbour)| only.as_ref().is_none_or(|only| *only == neighbour.interface))
             .collect();
-        // Stable: at a port they stay in the order in which they were heard.
+        // The sort is stable, so neighbours at one port stay in the order in which they were found.
         neighbors.sort_by_key(|(_, neighbour)| InterfaceName::Netdev(neighbour.interface.clone()));
         view::DiscoveryNeighbours {
             neighbors: neighbors.into_iter().map(|(_, neighbour)| neighbour).collect(),

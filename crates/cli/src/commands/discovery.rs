@@ -183,13 +183,13 @@ pub const CLEAR_CDP: Node = kw("cdp", "Reset CDP information").then(&[
 
 type Shown = Result<Outcome, Refusal>;
 
-/// `not_running` as IOS says it.
+/// The message of IOS for a protocol that does not run.
 fn off(protocol: Protocol) -> Outcome {
     let name = if protocol == Protocol::Lldp { "LLDP" } else { "CDP" };
     Outcome::Text(format!("% {name} is not enabled\n"))
 }
 
-/// Presents a view of a protocol that runs; says so, as text, of one that does not.
+/// Presents a view of a protocol that runs; otherwise a message that it does not run.
 fn present<T: serde::Serialize>(
     exec: &mut Exec<'_>,
     protocol: Protocol,

@@ -26,12 +26,12 @@ pub struct DiscoveryNeighbour {
     pub ttl_s: u64,
     /// `lldp` or `cdp`.
     pub protocol: &'static str,
-    /// The rest, for text and for `show lldp entry`.
+    /// Further information, for text and for `show lldp entry`.
     #[serde(skip)]
     pub details: DiscoveryDetails,
 }
 
-/// What else a neighbour has sent.
+/// Further information that a neighbour has sent.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct DiscoveryDetails {
     /// The time to live as it was sent, in seconds.
@@ -112,7 +112,7 @@ pub struct DiscoveryEntry {
     /// The neighbour.
     #[serde(flatten)]
     pub neighbor: DiscoveryNeighbour,
-    /// The rest.
+    /// Further information.
     #[serde(flatten)]
     pub details: DiscoveryDetails,
 }

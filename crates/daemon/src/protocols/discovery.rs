@@ -1,4 +1,4 @@
-//! LLDP and CDP on the protocol thread: takes frames, links and timers, sends frames and reports events.
+//! LLDP and CDP on the protocol thread: handles frames, links and timers, sends frames and reports events.
 
 use super::work::{Io, Protocol, Report};
 use lanyard_lldp::{Action, Config, Discovery};
@@ -25,7 +25,7 @@ impl LinkDiscovery {
             self.machines.handle_link(now, *port, *up);
         }
     }
-    /// Withdraws from the neighbours what they know of this switch, because the plane is being removed.
+    /// Withdraws this switch's information from its neighbours, because the plane is being removed.
     pub(crate) fn end(&mut self, io: &mut Io<'_>) {
         self.machines.shutdown(io.now());
         self.act(io);
@@ -50,7 +50,7 @@ impl Protocol for LinkDiscovery {
         }
         while let Some(action) = self.machines.poll_action() {
             match action {
-                // A port that is going away takes no frame; the next one is due in any case.
+                // Sending fails at a port that is being removed. Frames are repeated, so a lost one does no harm.
                 Action::Send(port, frame) => drop(io.plane.inject(port, &frame)),
                 Action::Event(event) => io.reports.add(Report::Discovery(event)),
             }

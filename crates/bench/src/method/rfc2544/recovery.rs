@@ -13,7 +13,7 @@ use anyhow::Result;
 
 /// The overload of 26.5, as a part of the throughput.
 const OVERLOAD: f64 = 1.1;
-/// The load after it, as a part of the overload.
+/// The load after the overload, as a part of it.
 const RELIEF: f64 = 0.5;
 
 pub(super) fn recovery(run: &mut Run, plan: &Plan, size: usize, throughputs: &Throughputs) -> Result<()> {
