@@ -10,7 +10,7 @@ import sys
 import time
 
 FRAME_BYTES = 9014
-# Offered: BATCH frames each millisecond.
+# The offered load: BATCH frames each millisecond.
 BATCH = 24
 DESTINATION, SOURCE = bytes([2, 0, 0, 0, 0x77, 2]), bytes([2, 0, 0, 0, 0x77, 1])
 
@@ -54,7 +54,7 @@ class Load:
                 f"single rounds {min(ratios):.2f} to {max(ratios):.2f})")
 
     def _offered(self):
-        # What the guest was too slow for waits at the TAP netdev, and is dropped there.
+        # Frames for which the guest was too slow wait at the TAP netdev, and are dropped there.
         return self._counted("b1", "tx_packets") + self._counted("b1", "tx_dropped")
 
     def _counted(self, netdev, name):

@@ -31,7 +31,7 @@ class Guest:
 
     def initrd(self):
         """Makes the initial RAM disk: busybox and the modules that mount the root."""
-        # A part of the file's name, so that another version of the script gets another file.
+        # The kernel's version is a part of the file's name, so each kernel has a file of its own.
         path = os.path.join(self.cache, "boot", f"initrd-{self.version}")
         script = os.path.join(HERE, "guest", "initrd.sh")
         if os.path.exists(path) and os.path.getmtime(path) > os.path.getmtime(script):

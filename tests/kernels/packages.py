@@ -59,7 +59,7 @@ class Packages:
     def install_backport(self, package):
         """Installs a package of Debian 12's backports on this machine, with the sources of this private apt."""
         self.update()
-        # The same packages of the release are replaced, so that none is left in a version that does not fit.
+        # Replace the release's versions of these packages, so that no package with an incompatible version is left.
         command = ("apt-get", "install", "-y", "--no-install-recommends", "-t", BACKPORTS, package)
         done = self._apt(*command, timeout=900)
         if done.returncode:

@@ -27,13 +27,13 @@ pub enum Kind {
     Instances,
     /// A MAC address in any notation.
     Mac,
-    /// A.B.C.D.
+    /// An IPv4 address, in help `A.B.C.D`.
     Ipv4,
-    /// A.B.C.D/LEN.
+    /// An IPv4 prefix, in help `A.B.C.D/LEN`.
     Ipv4Prefix,
-    /// X:X:X:X::X.
+    /// An IPv6 address, in help `X:X:X:X::X`.
     Ipv6,
-    /// X:X:X:X::X/LEN.
+    /// An IPv6 prefix, in help `X:X:X:X::X/LEN`.
     Ipv6Prefix,
     /// A decimal number in a range, both ends included.
     Number(u64, u64),

@@ -21,7 +21,7 @@ TESTS = [
     ("stp", "watchdog::a_daemon_that_was_killed", (0, 0)),
     ("stp", "watchdog::the_kernels_bridge_takes_over", (0, 0)),
 ]
-# What a test on this kernel must not skip: it is why it runs here.
+# The tests that must not be skipped on this kernel: they are the reason for this run.
 WANTED = {"packet_filter::connection_tracking_and_flowtables", "overlay::"}
 
 

@@ -118,7 +118,7 @@ class Tree(Run):
 def main():
     nic, hook = arguments()[0], arguments()[1].split("+")[0]
     if nic == "virtio-mq":
-        # machine.py makes its wires of the machine's bridges, which take BPDUs for themselves.
+        # The wires that machine.py makes are bridges of the machine, which consume BPDUs.
         skip("spanning tree", "the wires of virtio-mq carry no BPDUs")
         out("table:", json.dumps({"tree": "-"}))
         return
