@@ -115,7 +115,7 @@ static __always_inline bool tc_rewrite(struct __sk_buff *skb, struct packet *p, 
 	return true;
 }
 
-/* lanyard_types::TrapReason::group, of what goes up to the kernel. */
+/* The trap group of a reason for which packets go to the kernel: lanyard_types::TrapReason::group. */
 static __always_inline __u32 up_group(__u32 reason)
 {
 	switch (reason) {

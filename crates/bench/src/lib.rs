@@ -3,7 +3,7 @@
 //!
 //! Read first: RFC 2544 and RFC 1242 for the terms, docs/performance.md for the use of the commands.
 //!
-//! | Module | What it holds |
+//! | Module | Contents |
 //! |---|---|
 //! | [`tester`] | generators and receivers, the trials made with them, and the self-test that checks them |
 //! | [`bed`], [`testbed`], [`dut`] | namespaces and wires; a device under test between a tester's ports; the devices |

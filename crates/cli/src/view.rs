@@ -295,7 +295,7 @@ pub struct LogMessage {
 pub struct Platform {
     /// The active plane: `ebpf`, `soft` or `asic`.
     pub plane: String,
-    /// True when the plane goes on forwarding without the daemon.
+    /// True when the plane continues to forward without the daemon.
     pub survives_daemon: bool,
     /// The maximum number of ports.
     pub max_ports: u64,

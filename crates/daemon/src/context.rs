@@ -34,7 +34,7 @@ pub(crate) trait Module {
     fn next_ms(&self, _ctx: &Context) -> Option<u64> {
         None
     }
-    /// Does what is due. May be called at any time, also when nothing is due.
+    /// Does the work that is due. May be called at any time, also when nothing is due.
     fn tick(&mut self, _ctx: &mut Context) {}
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Context {
     pub(crate) protocols: Protocols,
     /// Notices that the current session prints after its command's output.
     pub(crate) notices: Vec<String>,
-    /// The record of what has been done to netdevs, as it is on disk.
+    /// The record of the changes to netdevs, as it is on disk.
     record: RecordFile,
     /// Interface names by port number.
     names: Vec<Option<Arc<str>>>,

@@ -305,7 +305,7 @@ impl Core {
         }
     }
 
-    /// Does what is due.
+    /// Does the work that is due.
     pub(crate) fn tick(&mut self) {
         let now_ms = self.ctx.clock.now_ms();
         let is_due = |at_ms: Option<u64>| at_ms.is_some_and(|at_ms| at_ms <= now_ms);

@@ -63,7 +63,7 @@ pub fn fuzz(data: &[u8]) {
     let mut relay = relay6();
     let source = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 5);
     for send in relay.handle(None, name, source, datagram) {
-        // A relayed message that comes back is unwrapped to what it was.
+        // A relayed message that is sent back is unwrapped to the original message.
         if send.port == 547 && send.message.first() == Some(&12) {
             let mut back = send.message.clone();
             back[0] = 13;

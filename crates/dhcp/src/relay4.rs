@@ -348,7 +348,7 @@ mod tests {
         // Without `option`, relay information that is there is left alone where the policy permits.
         let with = message(REQUEST, "", 0, CIRCUIT_X);
         check(&mut bare, "vlan10", &with, &[], DroppedUntrusted);
-        // Across VRFs the server has to be told the client's subnet, and the client which server to address.
+        // Across VRFs the relay adds the client's subnet for the server, and the server's address for the client.
         let link = "192.0.2.9@up gi 203.0.113.1 hops 1 info vlan30 link [10, 0, 30, 254]";
         check(&mut bare, "vlan30", &plain, &[link], ToServer);
     }

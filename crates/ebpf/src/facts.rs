@@ -97,7 +97,7 @@ pub(crate) struct Far {
 pub(crate) enum NoPeer {
     NotVeth,
     SameNamespace,
-    /// The kernel does not show it.
+    /// The kernel gives no information about the far end.
     Hidden,
 }
 

@@ -40,7 +40,7 @@ pub(crate) struct PortFacts {
 }
 
 impl PortFacts {
-    /// Derives the facts for `port` from what the kernel reports and what is attached.
+    /// Derives the facts for `port` from the kernel's report and the attached hooks.
     pub(crate) fn of(port: &PortState, seen: &Seen, held: Held) -> Self {
         let scattered = XdpFeatures(XdpFeatures::NDO_XMIT.0 | XdpFeatures::NDO_XMIT_SG.0);
         Self {

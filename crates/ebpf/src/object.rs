@@ -1,7 +1,7 @@
 //! The compiled programs of `bpf/`: loads them, with new maps or with existing ones.
 //!
 //! Read first: the kernel's Documentation/bpf/libbpf/libbpf_overview.rst. A load leaves descriptors
-//! only; the libbpf object is closed again, so that adopting pins and loading anew give the same
+//! only; the libbpf object is closed again, so that adopting pins and loading new maps give the same
 //! result.
 
 use crate::abi;

@@ -209,7 +209,7 @@ impl Plane for EbpfPlane {
                 visit(entry);
             }
         });
-        // Reading an existing array does not fail; an interrupted walk has reported what it could.
+        // Reading an existing array does not fail; an interrupted walk has reported a part of the entries.
         drop(walked);
     }
     fn fdb_flush(&mut self, filter: &FdbFilter) -> u64 {

@@ -780,7 +780,7 @@ fn leases_end_that_are_not_confirmed() {
         assert_eq!((takes(&plane), floods(&plane)), ended);
         assert_eq!(plane.tables.watchdog.get(abi::WATCHDOG_LEASES.into()).blocked, 2);
         assert!(!plane.watchdog_expired(), "the watchdog of spanning tree is another one");
-        // What is written meanwhile begins none.
+        // Applying a state meanwhile starts no lease.
         let mut next = state.clone();
         next.ports.get_mut(&port(1)).expect("a port").isolated = true;
         next.global.fdb_limit = 2000;

@@ -207,7 +207,7 @@ fn tcx_program(ifindex: u32, hook: u32, verdict: i32) -> std::io::Result<OwnedFd
         if fd < 0 {
             return Err(std::io::Error::from_raw_os_error(-fd));
         }
-        // SAFETY: a new descriptor that nobody else owns.
+        // SAFETY: a new descriptor that is owned by nobody else.
         Ok(unsafe { OwnedFd::from_raw_fd(fd) })
     };
     // SAFETY: terminated strings and the stated number of instructions.

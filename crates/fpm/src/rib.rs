@@ -63,7 +63,7 @@ pub enum Update {
     NextHopsRemoved(NextHopSetId),
 }
 
-/// Kept small, because a client may send a million routes.
+/// The stored state of a route. It is kept small, because a client may send a million routes.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     next_hops: NextHopSetId,

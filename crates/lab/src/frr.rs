@@ -2,7 +2,7 @@
 //!
 //! Read first: FRR's user guide, "Basic Setup" and "VTY shell". Invariants: a node's daemons run in its namespace and
 //! keep all files in a directory of their own, so they end with the lab and do not meet those of other nodes or of the
-//! machine's own FRR; `lab up` ends when they have accepted their configuration, or reports what they refused.
+//! machine's own FRR; `lab up` ends when they have accepted their configuration, or reports the refused lines.
 
 use crate::netns::{self, Place};
 use crate::state;
@@ -67,7 +67,7 @@ pub fn vtysh_options(folder: &Path) -> [std::ffi::OsString; 4] {
 /// Starts the FRR of a node and waits until it has accepted `configuration`.
 ///
 /// # Errors
-/// What is missing, or what FRR refused.
+/// The missing program, or the line that FRR refused.
 pub fn start(node: &str, netns: &str, configuration: &str) -> Result<()> {
     let Some(user) = User::from_name(USER).ok().flatten().filter(|_| Path::new(DAEMONS).is_dir()) else {
         bail!("{node} needs FRR; install the package frr");

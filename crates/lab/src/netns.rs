@@ -125,7 +125,7 @@ pub fn processes(namespaces: &[String]) -> Vec<i32> {
 /// for this mount namespace only. Returns a sentence about that if it did so.
 ///
 /// # Errors
-/// What is missing, and what to do about it.
+/// The right or program that is missing, and the remedy.
 pub fn rights() -> Result<Option<&'static str>> {
     if !nix::unistd::geteuid().is_root() || within(Place::Nowhere, || Ok(())).is_err() {
         bail!(

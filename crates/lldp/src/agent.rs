@@ -59,7 +59,7 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
-    /// Runs both machines until nothing changes; returns what is to be sent, in order.
+    /// Runs both machines until nothing changes; returns the frames to send, in order.
     pub(crate) fn run(&mut self, now: u64, settings: &Lldp) -> Vec<Send> {
         let mut frames = Vec::new();
         // Each round ends a state. More than a few rounds are a bug, which then delays a frame but causes no

@@ -105,8 +105,8 @@ impl Discovery {
         &self.config
     }
 
-    /// Takes a configuration. Ports that transmit no more withdraw their information; what was heard at ports that
-    /// receive no more is removed (rxInitializeLLDP, 9.2.7.4).
+    /// Takes a configuration. Ports that do not transmit any more withdraw their information; neighbours at ports
+    /// that do not receive any more are removed (rxInitializeLLDP, 9.2.7.4).
     pub fn configure(&mut self, now: u64, config: Config) {
         // Ports that have left the configuration are withdrawn with their old settings, because the
         // neighbours know them under their old names.
@@ -144,7 +144,7 @@ impl Discovery {
         self.report_removed(removed, false);
     }
 
-    /// Takes the state of a port's link. What was heard at a port without a link ages on (9.2.10).
+    /// Takes the state of a port's link. Neighbours at a port without a link continue to age (9.2.10).
     pub fn handle_link(&mut self, now: u64, id: PortId, up: bool) {
         if let Some(port) = self.ports.get_mut(&id).filter(|port| port.link != up) {
             port.link = up;

@@ -9,7 +9,7 @@ use crate::pdu::PduError;
 /// The states in which a port waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RxState {
-    /// LLDP_WAIT_PORT_OPERATIONAL: the port has no link. What is known of its neighbours goes on ageing.
+    /// LLDP_WAIT_PORT_OPERATIONAL: the port has no link. Its neighbours continue to age.
     WaitPortOperational,
     /// RX_LLDP_INITIALIZE: the port does not receive, and knows no neighbour.
     Initialize,

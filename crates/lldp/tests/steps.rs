@@ -122,7 +122,7 @@ fn a_port_without_a_link_waits() {
     assert_eq!(sim.run(29_000), [(0, 120)]);
 }
 
-/// TX_FAST_START: a new neighbour is told at once, and three times more a second apart; a known one is not.
+/// TX_FAST_START: a new neighbour causes a frame at once and three more, a second apart; a known one does not.
 #[test]
 fn a_new_neighbour_is_told_quickly() {
     let mut sim = Sim::lldp();
@@ -204,7 +204,7 @@ fn a_neighbour_comes_changes_and_goes() {
     assert_eq!(sim.events(), [], "a stranger's withdrawal");
 }
 
-/// rxInfoAge: what is not repeated ends with its time to live, at a port without a link too.
+/// rxInfoAge: information that is not repeated ends with its time to live, also at a port without a link.
 #[test]
 fn neighbours_age() {
     let mut sim = Sim::lldp();

@@ -78,7 +78,7 @@ impl Events {
         Ok(Self { channel })
     }
 
-    /// Returns what has happened since the last call, without blocking. Nothing means that there is
+    /// Returns the events since the last call, without blocking. An empty result means that there is
     /// nothing more to read. Otherwise call again, or wait until [`Events::fd`] is readable
     /// (level-triggered).
     pub fn read(&mut self) -> Vec<Event> {

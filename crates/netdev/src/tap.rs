@@ -1,5 +1,5 @@
-//! TAP netdevs: Documentation/networking/tuntap.rst. What the host sends out of the netdev is read here; what is written
-//! here the host receives.
+//! TAP netdevs: Documentation/networking/tuntap.rst. Frames that the host sends to the netdev are read here; frames
+//! that are written here are received by the host.
 //!
 //! Frames are plain: whole, with checksums, tags in line, at most as long as the MTU allows, because no offload is announced.
 //! Invariant: a [`Tap`] is persistent: the netdev stays, with its addresses, when the descriptor is closed, without carrier

@@ -80,7 +80,7 @@ impl Pipeline {
         let mut verdict = trap::police(&mut self.tables.trap, decision.verdict, port, now);
         match verdict {
             Verdict::Trapped(reason) if reason.stage() == Stage::Trap => out.trap(port, reason, frame),
-            // The frame goes up the stack of the ingress netdev. The caller of `process` has left it there.
+            // The frame goes to the stack of the ingress netdev, where the caller of `process` has left it.
             Verdict::Trapped(_) if decision.plan.copies.is_empty() => {}
             Verdict::Trapped(_) | Verdict::Forwarded => {
                 if self.replicate(&decision.plan, frame, out) == 0 {

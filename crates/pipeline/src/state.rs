@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub use lanyard_types::StpState;
 
-/// The whole configuration of a plane, without what it learns itself.
+/// The whole configuration of a plane, without learned entries.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlaneState {
     /// Settings that belong to no port or VLAN.

@@ -26,10 +26,10 @@ use std::time::Duration;
 
 /// A forwarding plane.
 pub trait Plane {
-    /// Describes this plane and what it can do.
+    /// The description and the capabilities of this plane.
     fn capabilities(&self) -> &Capabilities;
-    /// The state in force: what the last successful [`Plane::apply`] gave it, or what it found when it was
-    /// adopted.
+    /// The state in force: that of the last successful [`Plane::apply`], or the state that the plane had when it
+    /// was adopted.
     fn state(&self) -> &PlaneState;
     /// Puts `next` into force entirely, or changes nothing and returns the reason. The plane forwards
     /// meanwhile.
@@ -134,7 +134,7 @@ pub trait Plane {
     /// for a plane that began empty.
     ///
     /// # Errors
-    /// When the kernel refuses; the plane then goes on as before.
+    /// When the kernel refuses; the plane then continues as before.
     fn route_synced(&mut self) -> Result<(), PlaneError> {
         Ok(())
     }
@@ -168,7 +168,7 @@ pub const MAX_TRACE_FRAME: usize = 9_234;
 pub struct Capabilities {
     /// `ebpf`, `soft` or `asic`.
     pub name: &'static str,
-    /// True when the plane goes on forwarding without the daemon.
+    /// True when the plane continues to forward without the daemon.
     pub survives_daemon: bool,
     /// True when the hook and the delivery of a port can be chosen.
     pub hooks: bool,
@@ -188,7 +188,7 @@ pub struct Capabilities {
 pub enum Hook {
     /// TC ingress.
     Tc,
-    /// Native XDP, which passes to TC what it does not forward.
+    /// Native XDP, which passes the frames that it does not forward to TC.
     Xdp,
     /// A packet socket of the soft plane.
     Soft,

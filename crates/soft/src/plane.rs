@@ -489,7 +489,7 @@ fn check_len(frame: &[u8]) -> Result<(), PlaneError> {
     }
 }
 
-/// Turns a system error into a `PlaneError` that names what was being done.
+/// Turns a system error into a `PlaneError` that names the operation.
 fn system(what: &str) -> impl FnOnce(std::io::Error) -> PlaneError + use<> {
     let what = what.to_owned();
     move |cause| PlaneError::System { what, cause: cause.to_string() }

@@ -57,7 +57,7 @@ impl Shared {
     }
 }
 
-/// Runs until the core is told to stop.
+/// Runs until the core is stopped.
 pub fn run(shared: &Shared) {
     pin();
     let mut generation = 0;

@@ -119,9 +119,9 @@ impl Bridge {
         Self::restore(now, config, empty)
     }
 
-    /// Makes a bridge that continues from a snapshot: trees whose identity (mode, address, region, VLAN) is
-    /// unchanged keep their roles and states, others begin anew. `now` is a time of the clock of the snapshot's
-    /// times. Links are as in the snapshot until [`Bridge::handle_link`] reports otherwise.
+    /// Makes a bridge that continues from a snapshot: trees whose identity (mode, address, region, VLAN) is unchanged
+    /// keep their roles and states, others start from their initial state. `now` is a time of the clock of the
+    /// snapshot's times. Links are as in the snapshot until [`Bridge::handle_link`] reports otherwise.
     ///
     /// # Errors
     /// The first setting out of its range.
@@ -162,7 +162,7 @@ impl Bridge {
         &self.config
     }
 
-    /// Replaces the configuration. A new mode, address or MST region begins every tree anew; other changes are
+    /// Replaces the configuration. A new mode, address or MST region resets every tree; other changes are
     /// made in place. [`Bridge::instance_of`] and [`Bridge::states`] may return different values afterwards.
     ///
     /// # Errors
@@ -343,7 +343,7 @@ impl Bridge {
     }
 
     /// Reports that the bridge was silent beyond [`Bridge::believed_until`], so the neighbours have acted without it.
-    /// Ports that are not edge ports discard, and begin anew.
+    /// Ports that are not edge ports discard, and start from their initial state.
     pub fn handle_silence(&mut self, now: u64) {
         for key in self.keys() {
             if let Some(entity) = self.entities.get_mut(&key) {

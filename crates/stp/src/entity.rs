@@ -379,7 +379,7 @@ impl Entity {
         designated.map(until).min().unwrap_or(now + 3 * hello)
     }
 
-    /// Begins all ports anew that are not edge ports, as if their links had been down, because the bridge has been
+    /// Resets all ports that are not edge ports, as if their links had been down, because the bridge has been
     /// silent for longer than its neighbours hold its information.
     pub(crate) fn begin_anew(&mut self, now: u64) {
         self.now = now;

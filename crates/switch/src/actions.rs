@@ -92,7 +92,7 @@ pub struct Pair {
     pub alias: String,
 }
 
-/// What is set on a netdev.
+/// The settings of a netdev.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LinkSettings {
     /// Administratively up.

@@ -1,4 +1,4 @@
-//! The facts: what is known about the netdevs of the switch's namespaces.
+//! The facts: the known state of the netdevs in the switch's namespaces.
 //!
 //! Invariant: [`Facts`] is what the kernel last reported, never what was requested of it.
 

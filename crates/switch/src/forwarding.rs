@@ -218,7 +218,7 @@ mod tests {
         config.vrfs.get_mut("red").expect("red").forwarding_plane = Some(ForwardingPlane::Never);
         assert_eq!(by_kernel(&config, &chain()), ["4 vlan10", "4 vlan20", "4 vlan30", "6 vlan30"]);
         let mut rules = routers([]);
-        // `always` cannot make the plane route what it is unable to.
+        // `always` does not make the plane route packets that it cannot handle.
         config.forwarding_plane = ForwardingPlane::Always;
         rules.vrfs.get_mut(&None).expect("own").policy = [true, false];
         assert_eq!(by_kernel(&config, &rules), ["4 vlan10", "4 vlan20", "4 vlan30", "6 vlan30"]);

@@ -11,7 +11,7 @@ pub struct Hook {
     pub families: [bool; 2],
     /// Where in the packet's path it is.
     pub point: HookPoint,
-    /// What is attached there, for messages: `nftables chain inet filter forward`.
+    /// The owner of the hook, for messages: `nftables chain inet filter forward`.
     pub owner: String,
 }
 

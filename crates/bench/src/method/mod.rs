@@ -311,7 +311,7 @@ type Keep<'a> = dyn FnMut(&Results) -> Result<()> + 'a;
 pub struct Run<'a> {
     /// The devices.
     slots: Vec<Slot>,
-    /// What was found so far.
+    /// The results so far.
     pub results: Results,
     /// How long things last.
     pub timing: Timing,

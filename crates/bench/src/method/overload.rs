@@ -20,7 +20,7 @@ const OFFERED_ENOUGH: f64 = 0.97;
 /// The part of its greatest rate that Lanyard must still forward at the greatest load.
 const KEPT: Target = Target::AtLeast(0.95);
 
-/// What is to be measured.
+/// The measurements to make.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// Frame sizes.
@@ -53,7 +53,7 @@ impl Plan {
 /// Measures the plan.
 ///
 /// # Errors
-/// On ctrl-C, or when no device is left; what was found until then is in the run.
+/// On ctrl-C, or when no device is left; the results until then are in the run.
 pub fn measure(run: &mut Run, plan: &Plan) -> Result<()> {
     for size in &plan.sizes {
         let saturation = saturation(run, plan, *size)?;

@@ -8,7 +8,7 @@
 //! failed, by a majority of trials each. The search ends for every device. A trial that lost frames while the
 //! hypervisor had taken a processor from this machine is repeated.
 
-/// What is searched, how finely, and when to give up.
+/// The range of a search, its precision, and when to give up.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limits {
     /// The greatest possible load (a line's rate); `None`: the greatest that the tester can offer.

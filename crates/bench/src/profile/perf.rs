@@ -145,7 +145,7 @@ impl Sampler {
 
 impl Drop for Sampler {
     fn drop(&mut self) {
-        // SAFETY: mapped in `start`, and nobody has a reference any more.
+        // SAFETY: mapped in `start`, and no references to it are left.
         unsafe { libc::munmap(self.ring.cast(), (PAGES + 1) * PAGE) };
     }
 }

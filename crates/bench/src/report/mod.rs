@@ -124,7 +124,7 @@ impl Key {
 /// One figure, measured in each round.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Series {
-    /// What it is.
+    /// The key that identifies it.
     #[serde(flatten)]
     pub key: Key,
     /// The clause that defines it: `RFC 2544, 26.1`. May be empty.
@@ -147,7 +147,7 @@ pub struct Series {
 /// A distribution: how many samples were at most each value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Distribution {
-    /// What it is.
+    /// The key that identifies it.
     #[serde(flatten)]
     pub key: Key,
     /// Unit of the values.

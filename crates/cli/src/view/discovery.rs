@@ -136,7 +136,7 @@ pub struct DiscoveryState {
     pub timer_s: u16,
     /// The time to live in seconds.
     pub holdtime_s: u16,
-    /// LLDP: seconds before a port begins anew.
+    /// LLDP: seconds before a port that stopped sending may start again.
     pub reinit_s: Option<u8>,
     /// Ports, in natural order.
     pub interfaces: Vec<DiscoveryInterface>,

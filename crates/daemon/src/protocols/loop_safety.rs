@@ -42,7 +42,7 @@ pub(crate) struct LoopSafety {
     last_expiry: Option<String>,
 }
 
-/// What is known about the plane's watchdog.
+/// The last known state of the plane's watchdog.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Watchdog {
     /// As the last daemon left it.

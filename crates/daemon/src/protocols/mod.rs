@@ -61,7 +61,7 @@ impl Engine {
         let Self { trees, plane, clock, reports, .. } = self;
         (trees, Io { clock, plane: &mut **plane, reports })
     }
-    /// Neighbour discovery and what it acts upon, for jobs of management.
+    /// Neighbour discovery and the objects it acts on, for jobs of management.
     pub(crate) fn discovery_and_io(&mut self) -> (&mut LinkDiscovery, Io<'_>) {
         let Self { discovery, plane, clock, reports, .. } = self;
         (discovery, Io { clock, plane: &mut **plane, reports })

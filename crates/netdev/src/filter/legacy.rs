@@ -2,7 +2,7 @@
 //!
 //! Read linux/netfilter_ipv4/ip_tables.h first. Invariants: only tables that the kernel lists as
 //! loaded are requested, because a request loads the table. The kernel is given the whole length of
-//! every buffer it writes into, and what it wrote is read with bounds.
+//! every buffer it writes into, and its contents are read with bounds.
 
 #![allow(unsafe_code)]
 

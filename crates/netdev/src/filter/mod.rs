@@ -36,7 +36,7 @@ pub struct Hook {
     pub ipv6: bool,
     /// Where in the packet's path it is.
     pub point: HookPoint,
-    /// What is attached there, for messages: `nftables chain inet filter forward`.
+    /// The owner of the hook, for messages: `nftables chain inet filter forward`.
     pub owner: String,
 }
 
@@ -193,7 +193,7 @@ fn default_policy(sockets: &mut Sockets) -> Result<Option<Hook>, Refusal> {
     }
 }
 
-/// True for the errors of a kernel that lacks what was asked for.
+/// True for the errors of a kernel that lacks the requested feature.
 fn absent(refusal: &Refusal) -> bool {
     matches!(refusal.source.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP | libc::ENOENT))
 }

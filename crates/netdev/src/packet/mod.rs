@@ -37,8 +37,8 @@ pub struct Packet {
     pub frame: Vec<u8>,
     /// True when the netdev sent it, false when it received it.
     pub outgoing: bool,
-    /// What is left to be done on it, as a `struct virtio_net_hdr` whose offsets are those of [`Packet::frame`]; zeros unless the
-    /// socket was opened by [`PacketSocket::open_pending`].
+    /// The work that its sender has left to a NIC, as a `struct virtio_net_hdr` whose offsets are those of
+    /// [`Packet::frame`]; zeros unless the socket was opened by [`PacketSocket::open_pending`].
     pub pending: [u8; VNET_HEADER_LEN],
 }
 

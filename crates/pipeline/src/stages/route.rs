@@ -3,9 +3,10 @@
 //! Read first: RFC 1812, 5.2 and 5.3; RFC 8200, 3 and 4; RFC 3704 (reverse path). The order of the checks is that of
 //! [`run`]: header, martians, options, reverse path, longest match, TTL, next hop, MTU.
 //!
-//! What the plane can't do goes up to the kernel exactly as it came, with a reason, and the kernel does it. A frame that
-//! leaves by the interface it came in at is forwarded, and no ICMP redirect is sent for it: redirects are the kernel's, for
-//! what it forwards itself. Invariant: what is not for the router is as if this stage were not there.
+//! A packet that the plane can't handle goes to the kernel unchanged, with a reason, and the kernel handles it. A frame
+//! that leaves by its ingress interface is forwarded, and no ICMP redirect is sent for it: only the kernel sends
+//! redirects, for packets that it forwards itself. Invariant: this stage has no effect on a frame that is not addressed
+//! to the router.
 
 use super::Arrival;
 use super::parse::Parsed;

@@ -1,7 +1,7 @@
 //! trap: link-local control frames go to the control plane or are dropped (IEEE 802.1Q-2018, 8.6.3 and table 8-1).
 //!
 //! Trapping does not depend on VLAN or spanning-tree state: BPDUs are received at discarding ports. It does depend on
-//! the port being enabled: at a disabled port such a frame goes on to the port stage, which drops it. PVST+ BPDUs are
+//! the port being enabled: at a disabled port such a frame continues to the port stage, which drops it. PVST+ BPDUs are
 //! trapped only in VLANs with a tree; elsewhere they are ordinary multicast. Control frames of a customer's network
 //! never reach this switch's protocols: a dot1q-tunnel port drops them, or sends them through the provider's network
 //! with another destination, which `replicate` restores at the tunnel ports on the other side. The token bucket is not

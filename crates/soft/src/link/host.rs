@@ -2,7 +2,7 @@
 //!
 //! AF_PACKET only copies frames: the host's stack still receives every frame of a port, and would
 //! answer ARP for the switch's addresses with the port's MAC address. While a netdev is a port, it
-//! does no ARP and no IPv6. Invariant: what was changed is restored when the port is removed.
+//! does no ARP and no IPv6. Invariant: all changes are undone when the port is removed.
 
 #![allow(unsafe_code)]
 

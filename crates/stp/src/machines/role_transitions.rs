@@ -307,7 +307,7 @@ fn take_role(e: &mut Entity, p: usize, t: usize) {
     tree.rr_while.release(now);
     tree.rb_while.release(now);
     if matches!(old, Role::Root | Role::Master) && tree.role == Role::Designated {
-        // Stricter than the standard, where the port goes on forwarding unless another becomes root port: the
+        // Stricter than the standard, where the port continues to forward unless another becomes root port: the
         // neighbour that was upstream must first agree to be downstream.
         tree.sync = true;
         tree.synced = false;

@@ -46,7 +46,7 @@ impl Test {
         [Self::Throughput, Self::Latency, Self::Loss, Self::Burst, Self::Recovery, Self::Reset];
 }
 
-/// What is to be measured.
+/// The measurements to make.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The tests.
@@ -99,7 +99,7 @@ type Throughputs = BTreeMap<(usize, usize), f64>;
 /// Measures the plan.
 ///
 /// # Errors
-/// On ctrl-C, or when no device is left; what was found until then is in the run.
+/// On ctrl-C, or when no device is left; the results until then are in the run.
 pub fn measure(run: &mut Run, plan: &Plan) -> Result<()> {
     let unable = unable(run, plan)?;
     for round in 0..plan.rounds {

@@ -78,7 +78,7 @@ impl Test {
     }
 }
 
-/// What is to be measured.
+/// The measurements to make.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The tests.
@@ -124,7 +124,7 @@ impl Plan {
 /// Measures the plan.
 ///
 /// # Errors
-/// On ctrl-C, or when no device is left; what was found until then is in the run.
+/// On ctrl-C, or when no device is left; the results until then are in the run.
 pub fn measure(run: &mut Run, plan: &Plan) -> Result<()> {
     let ports = run.each(|turn, _| Ok(turn.subject.tester().ports()))?;
     let ports = ports.into_iter().flatten().min().unwrap_or(0);
