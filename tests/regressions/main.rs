@@ -55,3 +55,8 @@ fn fpm() {
 fn lldp() {
     replay("lldp", lanyard_lldp::fuzz);
 }
+
+#[test]
+fn lacp() {
+    replay("lacp", lanyard_lacp::fuzz);
+}

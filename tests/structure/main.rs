@@ -13,7 +13,15 @@ use std::path::{Path, PathBuf};
 const LAYERS: &[&[&str]] = &[
     &["lanyard-types"],
     &["lanyard-wire"],
-    &["lanyard-pipeline", "lanyard-fib", "lanyard-stp", "lanyard-lldp", "lanyard-fpm", "lanyard-dhcp"],
+    &[
+        "lanyard-pipeline",
+        "lanyard-fib",
+        "lanyard-stp",
+        "lanyard-lacp",
+        "lanyard-lldp",
+        "lanyard-fpm",
+        "lanyard-dhcp",
+    ],
     &["lanyard-plane", "lanyard-netdev"],
     &["lanyard-config", "lanyard-asic"],
     &["lanyard-offload"],

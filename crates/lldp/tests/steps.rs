@@ -264,7 +264,7 @@ fn med_is_sent_to_endpoints() {
             Action::Send(port, frame) if port == id => pdu::decode(&frame).ok(),
             _ => None,
         });
-        frames.last().unwrap().1
+        frames.collect::<Vec<_>>().pop().unwrap().1
     };
     assert_eq!(last(&mut sim, p(1)).med, None);
     let mut phone = neighbour("phone", 3600);
