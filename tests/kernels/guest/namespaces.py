@@ -12,12 +12,11 @@ BINARIES = "/mnt/cache/bin"
 TESTS = [
     ("netns", "packet_filter::connection_tracking_and_flowtables", (0, 0)),
     ("netns", "packet_filter::masquerade", (0, 0)),
-    ("netns", "packet_filter::packet_filter", (0, 0)),
-    ("netns", "packet_filter::legacy_iptables", (0, 0)),
     ("netns", "overlay::", (0, 0)),
     ("netns", "hooks::", (6, 8)),
+    ("netns", "packet_filter::packet_filter", (0, 0)),
+    ("netns", "packet_filter::legacy_iptables", (0, 0)),
     ("netns", "vlans::", (6, 6)),
-    ("netns", "life::", (6, 6)),
     ("stp", "watchdog::a_daemon_that_was_killed", (0, 0)),
     ("stp", "watchdog::the_kernels_bridge_takes_over", (0, 0)),
 ]
