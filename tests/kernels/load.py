@@ -1,8 +1,10 @@
 """The load of the script `jumbo`: jumbo frames into the guest's p1 by a TAP netdev of this machine, counted where they come out at p2.
 
-The guest prints `measure: begin NAME` and `measure: end NAME` around each round; the rate between them is the round's figure. The
-generator offers more than an emulated guest forwards, which the closing line shows.
+The guest prints `measure: begin NAME` and `measure: end NAME` around each round. The round's figure is the number of frames that
+come out for each second of processor time that QEMU's emulated processors have used: this machine may do other work, so a
+rate would measure that. The generator offers more frames than the guest forwards, so the guest forwards as fast as it can.
 """
+import os
 import socket
 import statistics
 import subprocess
@@ -19,7 +21,7 @@ class Load:
     """Runs with a guest: `start` before it boots, `line` for each line of its console, `stop` when it has ended."""
 
     def __init__(self):
-        self.namespace, self.process, self.began, self.rates = None, None, None, {}
+        self.namespace, self.process, self.guest, self.began, self.rates = None, None, None, None, {}
 
     def start(self, namespace):
         self.namespace = namespace
@@ -29,13 +31,13 @@ class Load:
     def line(self, text):
         words = text.split()
         if words[:2] == ["measure:", "begin"]:
-            self.began = time.monotonic(), self._counted("b2", "rx_packets"), self._offered()
+            self.began = self._now()
         elif words[:2] == ["measure:", "end"] and self.began:
-            seconds = time.monotonic() - self.began[0]
-            rate = (self._counted("b2", "rx_packets") - self.began[1]) / seconds
-            offered = (self._offered() - self.began[2]) / seconds
+            seconds, processor_s, forwarded, offered = (now - then for now, then in zip(self._now(), self.began))
+            rate = forwarded / max(processor_s, 0.01)
             self.rates.setdefault(words[2], []).append(rate)
-            print(f"  {words[2]}: {rate:.0f} frames/s of {FRAME_BYTES} bytes forwarded, {offered:.0f} offered", flush=True)
+            print(f"  {words[2]}: {rate:.0f} frames of {FRAME_BYTES} bytes for each second of processor time; {forwarded / seconds:.0f} "
+                  f"frames/s forwarded of {offered / seconds:.0f}", flush=True)
             self.began = None
 
     def stop(self):
@@ -50,8 +52,26 @@ class Load:
             return None
         ratios = [fast / slow for slow, fast in zip(tc, xdp) if slow]
         return (f"jumbo frames, XDP : TC = {statistics.median(xdp) / statistics.median(tc):.2f} "
-                f"({statistics.median(xdp):.0f} and {statistics.median(tc):.0f} frames/s, medians of {len(tc)} rounds; "
+                f"({statistics.median(xdp):.0f} and {statistics.median(tc):.0f} frames for each second of processor time, medians of "
+                f"{len(tc)} rounds; "
                 f"single rounds {min(ratios):.2f} to {max(ratios):.2f})")
+
+    def _now(self):
+        """Time, the processor time of the emulated processors, frames forwarded, frames offered."""
+        ticks = 0
+        for thread in os.listdir(f"/proc/{self.guest}/task"):
+            # The first thread carries the frames to and from the TAP netdevs.
+            if int(thread) == self.guest:
+                continue
+            try:
+                with open(f"/proc/{self.guest}/task/{thread}/stat", encoding="ascii") as file:
+                    # The name, which may have blanks, is in parentheses; utime and stime are fields 14 and 15 (proc(5)).
+                    fields = file.read().rpartition(")")[2].split()
+            except FileNotFoundError:
+                # A helper thread has ended; the emulated processors' threads do not.
+                continue
+            ticks += int(fields[11]) + int(fields[12])
+        return time.monotonic(), ticks / os.sysconf("SC_CLK_TCK"), self._counted("b2", "rx_packets"), self._offered()
 
     def _offered(self):
         # Frames for which the guest was too slow wait at the TAP netdev, and are dropped there.

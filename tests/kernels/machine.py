@@ -94,7 +94,7 @@ class Guest:
                 command = ["ip", "netns", "exec", namespace, *command]
             if load:
                 load.start(namespace)
-            return self._watch(command, silence_s, take)
+            return self._watch(command, silence_s, take, load)
         finally:
             if load:
                 load.stop()
@@ -144,11 +144,14 @@ class Guest:
                             + (queues if name == "p" else "")]
         return options
 
-    def _watch(self, command, silence_s, take):
+    def _watch(self, command, silence_s, take, load):
         began = heard = time.monotonic()
         ended, silent = threading.Event(), threading.Event()
         with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               text=True, errors="replace") as process:
+            if load:
+                # `ip netns exec` becomes QEMU.
+                load.guest = process.pid
 
             def watch():
                 while not ended.wait(1):
