@@ -29,8 +29,10 @@ pub enum PlatformError {
     #[error("{0}")]
     Syntax(String),
     /// A value contradicts another one, or passes a limit.
-    #[error("{place}: {reason}")]
+    #[error("line {line}: {place}: {reason}")]
     Invalid {
+        /// The line of the file where the place is, from 1.
+        line: usize,
         /// The key, as a path: `memory kvd, table mac`.
         place: String,
         /// The error and the permitted values.
@@ -39,7 +41,7 @@ pub enum PlatformError {
 }
 
 fn invalid<T>(place: impl Into<String>, reason: impl Into<String>) -> Result<T, PlatformError> {
-    Err(PlatformError::Invalid { place: place.into(), reason: reason.into() })
+    Err(PlatformError::Invalid { line: 1, place: place.into(), reason: reason.into() })
 }
 
 /// A chip and its front panel.
@@ -248,8 +250,12 @@ impl Platform {
         }
         let platform: Self =
             toml::from_str(text).map_err(|error| PlatformError::Syntax(error.to_string()))?;
-        platform.check()?;
-        Ok(platform)
+        match platform.check() {
+            Err(PlatformError::Invalid { place, reason, .. }) => {
+                Err(PlatformError::Invalid { line: line_of(text, &place), place, reason })
+            }
+            outcome => outcome.map(|()| platform),
+        }
     }
 
     /// The first MAC address of the front panel.
@@ -392,6 +398,24 @@ impl Platform {
         }
         if seen.is_empty() { invalid("port", "a platform has at least one port") } else { Ok(()) }
     }
+}
+
+/// The line of a place such as `memory kvd, table mac, size`: each part is looked for behind the one before.
+fn line_of(text: &str, place: &str) -> usize {
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let key = |line: &str| line.split('=').next().unwrap_or_default().trim().to_owned();
+    let value = |line: &str| line.split_once('=').map_or("", |(_, value)| value.trim()).to_owned();
+    let mut at = 0;
+    for part in place.split(", ") {
+        let named = part.split_once(' ');
+        let is_here = |line: &&str| match named {
+            Some(("memory" | "table", name)) => key(line) == "name" && value(line).trim_matches('"') == name,
+            Some(("port", number)) => key(line) == "first" && value(line) == number,
+            _ => key(line) == part || **line == format!("[{part}]") || **line == format!("[[{part}]]"),
+        };
+        at = lines.iter().skip(at).position(|line| is_here(&line)).map_or(at, |found| at + found);
+    }
+    at + 1
 }
 
 fn within(place: &str, value: u32, least: u32, most: u32) -> Result<(), PlatformError> {

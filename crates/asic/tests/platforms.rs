@@ -161,7 +161,7 @@ fn refused(from: &str, to: &str, reason: &str) {
 
 #[test]
 fn errors_name_the_place_and_the_limit() {
-    refused("bulk = 1", "bulk = 0", "bus, bulk: 0 is out of range: 1 to 4096");
+    refused("bulk = 1", "bulk = 0", "line 9: bus, bulk: 0 is out of range: 1 to 4096");
     refused("bulk = 1", "bulks = 1", "unknown field `bulks`");
     refused(
         "mac_base = \"02:08:00:00:00:00\"",

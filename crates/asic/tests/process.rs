@@ -112,7 +112,67 @@ fn a_chip_outlives_its_drivers_and_forwards_on() {
     assert_eq!(fixture.end(), End::Stopped);
 }
 
-/// One request to the chip, of the round with this number.
+/// The mode keeps strangers out. Should it be widened, the chip itself closes connections of other users.
+#[test]
+fn a_peer_with_another_uid_is_turned_away() {
+    if !nix::unistd::geteuid().is_root() {
+        println!("skipped: only root can become another user");
+        return;
+    }
+    // A directory that others may enter: the place of temporary files may be closed to them.
+    let dir = tempfile::Builder::new().prefix("lanyard-uid").tempdir_in("/tmp").expect("a directory");
+    let open = |path: &std::path::Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("a mode");
+    };
+    open(dir.path(), 0o755);
+    let socket = dir.path().join("sdk.sock");
+    let listener = listen(&socket).expect("a socket");
+    let options = Options {
+        platform: platform(APPLIANCE),
+        salt: 7,
+        boot: 1,
+        wires: BTreeMap::new(),
+        faults: FaultPlan::default(),
+    };
+    let server = Server::new(options, listener).expect("a chip");
+    let stopper = server.stopper();
+    let thread = std::thread::spawn(move || server.run().expect("it runs"));
+    // Answers: "refused" by the mode, "closed" by the chip, or "welcome".
+    let script = r#"
+import socket, sys
+s = socket.socket(socket.AF_UNIX)
+s.settimeout(20)
+try:
+    s.connect(sys.argv[1])
+except PermissionError:
+    sys.exit(print("refused"))
+try:
+    s.sendall(bytes.fromhex("0000001400010000000000014c59534400010000"))
+    answer = s.recv(64)
+except OSError:
+    answer = b""
+print("welcome" if answer[4:6] == bytes([0x80, 1]) else "closed")
+"#;
+    let ask = |uid: u32| {
+        use std::os::unix::process::CommandExt;
+        let output = Command::new("python3").arg("-c").arg(script).arg(&socket).uid(uid).gid(uid).output();
+        output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let Ok(own) = ask(0) else {
+        println!("skipped: no python3");
+        stopper.stop();
+        return;
+    };
+    assert_eq!(own, "welcome");
+    assert_eq!(ask(65_534).expect("python3"), "refused", "the mode is 0600");
+    open(&socket, 0o666);
+    assert_eq!(ask(65_534).expect("python3"), "closed", "the peer's user is looked at");
+    assert_eq!(ask(0).expect("python3"), "welcome");
+    stopper.stop();
+    assert_eq!(thread.join().expect("no panic"), End::Stopped);
+}
+
+/// One request to the chip, of a round with this number.
 type Ask = Box<dyn FnMut(&mut Client, u32)>;
 
 #[test]

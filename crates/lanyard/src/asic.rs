@@ -1,14 +1,16 @@
 //! `lanyard asic`: runs a virtual switch chip as a process of its own.
 
 use clap::Args;
-use lanyard_asic::chip::serve::{End, Options, Server, Wire, listen};
+use lanyard_asic::chip::serve::{End, Options, Server, Stopper, Wire, listen};
 use lanyard_asic::platform::Platform;
 use lanyard_asic::sdk::faults::FaultPlan;
 use lanyard_types::PortId;
+use nix::sys::signal::{SigSet, Signal};
 use std::collections::BTreeMap;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -82,11 +84,36 @@ pub(crate) fn run(args: &AsicArgs) -> Result<ExitCode, String> {
         faults,
     };
     let server = Server::new(options, listener).map_err(|error| error.to_string())?;
+    let own = inode(&socket);
+    stop_on_signals(server.stopper()).map_err(|error| format!("signals: {error}"))?;
     let _ = writeln!(std::io::stderr(), "{ready}");
-    match server.run().map_err(|error| format!("the chip: {error}"))? {
+    let end = server.run();
+    // Another chip may have taken the place meanwhile, if somebody removed this one's socket.
+    if own.is_some() && inode(&socket) == own {
+        let _ = fs::remove_file(&socket);
+    }
+    match end.map_err(|error| format!("the chip: {error}"))? {
         End::Stopped => Ok(ExitCode::SUCCESS),
         End::Died => Err("the chip has ended, as its fault plan demands".into()),
     }
+}
+
+fn inode(path: &Path) -> Option<u64> {
+    fs::metadata(path).ok().map(|found| found.ino())
+}
+
+/// SIGTERM, SIGINT and SIGHUP stop the chip, so that it removes its socket. They are blocked before other threads exist, and one thread
+/// waits for them.
+fn stop_on_signals(stopper: Stopper) -> Result<(), String> {
+    let mut signals = SigSet::empty();
+    [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP].into_iter().for_each(|signal| signals.add(signal));
+    signals.thread_block().map_err(|error| error.to_string())?;
+    let wait = move || {
+        let _ = signals.wait();
+        stopper.stop();
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(wait).map_err(|error| error.to_string())?;
+    Ok(())
 }
 
 fn default_socket() -> PathBuf {

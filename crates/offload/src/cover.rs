@@ -18,30 +18,52 @@ pub type Prefix = (VrfId, IpNet);
 /// The sets of routes that are in the chip and that are hidden.
 #[derive(Debug, Clone, Default)]
 pub struct Covers {
-    programmed: BTreeMap<Prefix, ()>,
+    /// Routes in the chip, with the number of hidden routes that each is the cover of.
+    programmed: BTreeMap<Prefix, usize>,
     hidden: BTreeSet<Prefix>,
 }
 
 impl Covers {
     /// Records that a route is in the chip.
     pub fn program(&mut self, prefix: Prefix) {
-        self.hidden.remove(&prefix);
-        self.programmed.insert(prefix, ());
+        if self.programmed.contains_key(&prefix) {
+            return;
+        }
+        let wider = self.cover(prefix);
+        if self.hidden.remove(&prefix) {
+            self.count(wider, -1);
+        }
+        self.programmed.insert(prefix, 0);
+        // Hidden routes inside it had the next wider programmed prefix as their cover.
+        if wider.is_none_or(|wider| self.programmed[&wider] > 0) {
+            let inside: Vec<Prefix> = self.hidden_inside(prefix).collect();
+            let own = inside.into_iter().filter(|hidden| self.cover(*hidden) == Some(prefix)).count();
+            self.count(Some(prefix), own as isize);
+            self.count(wider, -(own as isize));
+        }
     }
     /// Records that a route is not in the chip.
     pub fn hide(&mut self, prefix: Prefix) {
-        self.programmed.remove(&prefix);
-        self.hidden.insert(prefix);
+        self.take_out(prefix);
+        if self.hidden.insert(prefix) {
+            self.count(self.cover(prefix), 1);
+        }
     }
     /// Records that a route has been removed.
     pub fn forget(&mut self, prefix: Prefix) {
-        self.programmed.remove(&prefix);
-        self.hidden.remove(&prefix);
+        self.take_out(prefix);
+        if self.hidden.remove(&prefix) {
+            self.count(self.cover(prefix), -1);
+        }
     }
     /// True when the route is in the chip.
     #[must_use]
     pub fn is_programmed(&self, prefix: Prefix) -> bool {
         self.programmed.contains_key(&prefix)
+    }
+    /// The routes in the chip.
+    pub fn programmed(&self) -> impl Iterator<Item = Prefix> + '_ {
+        self.programmed.keys().copied()
     }
     /// The hidden routes.
     #[must_use]
@@ -65,19 +87,33 @@ impl Covers {
     /// True when the programmed route has to trap because it is the cover of a hidden one.
     #[must_use]
     pub fn traps(&self, prefix: Prefix) -> bool {
-        let (vrf, net) = prefix;
-        // Prefixes are ordered by address, so those inside another one follow it directly.
+        self.programmed.get(&prefix).is_some_and(|covered| *covered > 0)
+    }
+
+    /// Takes a programmed route out: the hidden routes that it was the cover of get the next wider one.
+    fn take_out(&mut self, prefix: Prefix) {
+        if let Some(covered) = self.programmed.remove(&prefix) {
+            self.count(self.cover(prefix), covered as isize);
+        }
+    }
+    fn count(&mut self, cover: Option<Prefix>, change: isize) {
+        if let Some(covered) = cover.and_then(|cover| self.programmed.get_mut(&cover)) {
+            *covered = covered.saturating_add_signed(change);
+        }
+    }
+    /// The hidden routes inside a prefix. Prefixes are ordered by address, so those inside another one follow each other.
+    fn hidden_inside(&self, (vrf, net): Prefix) -> impl Iterator<Item = Prefix> + '_ {
         let last = IpNet::new(net.broadcast(), net.max_prefix_len()).unwrap_or(net);
         let first = IpNet::new(net.network(), 0).unwrap_or(net);
-        self.hidden
-            .range((vrf, first)..=(vrf, last))
-            .any(|hidden| net.contains(&hidden.1) && self.cover(*hidden) == Some(prefix))
+        let range = self.hidden.range((vrf, first)..=(vrf, last)).copied();
+        range.filter(move |hidden| hidden.1 != net && net.contains(&hidden.1))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn key(text: &str) -> Prefix {
         (VrfId::DEFAULT, text.parse().expect("a prefix"))
@@ -103,5 +139,26 @@ mod tests {
         covers.hide(key("192.0.2.0/24"));
         assert_eq!(covers.cover(key("192.0.2.0/24")), Some(key("0.0.0.0/0")));
         assert!(covers.traps(key("0.0.0.0/0")));
+    }
+
+    proptest! {
+        /// The counts are what a search over all hidden routes finds, whatever came and went.
+        #[test]
+        fn covers_trap_exactly_while_they_cover(steps in prop::collection::vec((0_u32..64, 0_u8..=6, 0_u8..3), 0..200)) {
+            let mut covers = Covers::default();
+            for (bits, length, step) in steps {
+                let address = std::net::Ipv4Addr::from(0x0a00_0000 | bits << 18);
+                let net = IpNet::new(address.into(), 8 + length).expect("a prefix").trunc();
+                match step {
+                    0 => covers.program((VrfId::DEFAULT, net)),
+                    1 => covers.hide((VrfId::DEFAULT, net)),
+                    _ => covers.forget((VrfId::DEFAULT, net)),
+                }
+                for prefix in covers.programmed() {
+                    let found = covers.hidden().iter().any(|hidden| covers.cover(*hidden) == Some(prefix));
+                    prop_assert_eq!(covers.traps(prefix), found, "{:?}", prefix);
+                }
+            }
+        }
     }
 }

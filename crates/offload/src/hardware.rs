@@ -22,7 +22,11 @@ pub enum Failure {
 pub trait Hardware {
     /// Sends a request, without waiting for anything.
     fn send(&mut self, request: Request) -> Ticket;
-    /// The next answer, in the order of the requests. With `wait`, waits for one if a request is pending.
+    /// Sends a request whose answer will be awaited next: by the shortest way.
+    fn ask(&mut self, request: Request) -> Ticket {
+        self.send(request)
+    }
+    /// The next answer, in the order of the requests; with `wait`, waits for one if a request is under way.
     fn poll(&mut self, wait: bool) -> Option<(Ticket, Result<Answer, Failure>)>;
     /// Events since the last call.
     fn events(&mut self) -> Vec<Event>;

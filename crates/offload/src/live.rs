@@ -1,12 +1,17 @@
-//! The connection to a chip's process. Two threads handle the two directions, so sending never waits for the bus.
+//! A chip's process. Two threads hold the two directions of the connection, so that sending never waits for the bus.
+//!
+//! [`Hardware::send`] puts a request into a queue, and the caller goes on: it makes no system call on the socket. [`Hardware::ask`]
+//! is for requests whose answer is awaited: when nothing is queued it writes to the socket itself, which saves the change to
+//! another thread and back, as long as a query of the chip takes.
 
 use crate::hardware::{Failure, Hardware, Ticket};
 use lanyard_asic::chip::device::wants;
-use lanyard_asic::sdk::client::{Client, Receiver};
+use lanyard_asic::sdk::client::{Client, Receiver, Sender};
 use lanyard_asic::sdk::message::{Answer, Event, Incoming, Notice, Request, Welcome};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 /// The most requests that are sent with one system call.
@@ -21,11 +26,26 @@ pub struct Live {
     socket: PathBuf,
     welcome: Welcome,
     requests: mpsc::Sender<Request>,
+    out: Arc<Out>,
     incoming: mpsc::Receiver<Incoming>,
     next: u64,
     under_way: VecDeque<Ticket>,
     answers: VecDeque<(Ticket, Result<Answer, Failure>)>,
     events: Vec<Event>,
+}
+
+/// The direction to the chip, which the writing thread and an asker that waits share.
+#[derive(Debug)]
+struct Out {
+    sender: Mutex<Sender>,
+    /// Requests that are queued or being written.
+    queued: AtomicUsize,
+}
+
+impl Out {
+    fn write(&self, requests: &[Request]) -> std::io::Result<()> {
+        self.sender.lock().unwrap_or_else(PoisonError::into_inner).send_all(requests)
+    }
 }
 
 impl Live {
@@ -38,7 +58,9 @@ impl Live {
         let mut client = Client::connect(socket, "offload").map_err(|error| text(&error))?;
         client.number(&Request::Subscribe(wants::LEARNING)).map_err(|error| text(&error))?;
         let welcome = client.welcome().clone();
-        let (mut sender, receiver) = client.split();
+        let (sender, receiver) = client.split();
+        let out = Arc::new(Out { sender: Mutex::new(sender), queued: AtomicUsize::new(0) });
+        let writing = out.clone();
         let (requests, queue) = mpsc::channel::<Request>();
         // Both threads end when the connection ends or the other end of their channel is dropped. Requests
         // that were queued while the thread was writing are sent with one system call.
@@ -46,9 +68,10 @@ impl Live {
             while let Ok(first) = queue.recv() {
                 let more: Vec<Request> =
                     std::iter::once(first).chain(queue.try_iter().take(GATHERED)).collect();
-                if sender.send_all(&more).is_err() {
+                if writing.write(&more).is_err() {
                     return;
                 }
+                writing.queued.fetch_sub(more.len(), Ordering::Release);
             }
         };
         let (said, incoming) = mpsc::channel();
@@ -61,6 +84,7 @@ impl Live {
             socket: socket.to_owned(),
             welcome,
             requests,
+            out,
             incoming,
             next: 1,
             under_way: VecDeque::new(),
@@ -69,6 +93,12 @@ impl Live {
         })
     }
 
+    fn ticket(&mut self) -> Ticket {
+        let ticket = Ticket(self.next);
+        self.next += 1;
+        self.under_way.push_back(ticket);
+        ticket
+    }
     fn heard(&mut self, incoming: Incoming) {
         match incoming {
             Incoming::Answer(_, answer) => {
@@ -100,12 +130,19 @@ fn read(mut receiver: Receiver, said: &mpsc::Sender<Incoming>) {
 
 impl Hardware for Live {
     fn send(&mut self, request: Request) -> Ticket {
-        let ticket = Ticket(self.next);
-        self.next += 1;
-        self.under_way.push_back(ticket);
-        // If the connection has ended, this is noticed when the answers are read.
+        let ticket = self.ticket();
+        self.out.queued.fetch_add(1, Ordering::Relaxed);
+        // A connection that has ended is found when its answers are awaited.
         let _ = self.requests.send(request);
         ticket
+    }
+    fn ask(&mut self, request: Request) -> Ticket {
+        // Only this thread adds to the queue, so nothing can get ahead of the request meanwhile.
+        if self.out.queued.load(Ordering::Acquire) > 0 {
+            return self.send(request);
+        }
+        let _ = self.out.write(std::slice::from_ref(&request));
+        self.ticket()
     }
     fn poll(&mut self, wait: bool) -> Option<(Ticket, Result<Answer, Failure>)> {
         loop {

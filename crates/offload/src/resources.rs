@@ -60,7 +60,22 @@ impl Alarms {
         fine.then(|| Self { thresholds, raised: BTreeMap::new() })
     }
 
-    /// Processes new figures; returns the alarms that were raised or cleared.
+    /// Sets the thresholds; alarms that were raised stay raised until figures clear them.
+    ///
+    /// # Errors
+    /// When they contradict each other; nothing has changed then.
+    pub fn set(&mut self, thresholds: Thresholds) -> Result<(), String> {
+        let raised = Self::new(thresholds).ok_or_else(|| {
+            format!(
+                "thresholds {} and {} %: an alarm is raised at 1 to 100 % and cleared below a smaller value",
+                thresholds.raise, thresholds.clear
+            )
+        })?;
+        self.thresholds = raised.thresholds;
+        Ok(())
+    }
+
+    /// Takes new figures; answers the alarms that were raised or cleared.
     pub fn update(&mut self, tables: &[Usage]) -> Vec<Alarm> {
         let mut news = Vec::new();
         for table in tables {

@@ -17,7 +17,8 @@ pub struct Simulated {
     session: SessionId,
     welcome: Welcome,
     platform: Platform,
-    salt: u64,
+    /// What decides where keys collide; another one holds from the next start of the chip.
+    pub salt: u64,
     now_ns: u64,
     number: u32,
     under_way: VecDeque<u32>,
@@ -77,7 +78,12 @@ impl Simulated {
     pub fn now_us(&self) -> u64 {
         self.now_ns / 1000
     }
-    /// The chip, for inspection and for sending frames to it.
+    /// Lets time pass: the chip does what is due.
+    pub fn advance(&mut self, us: u64) {
+        self.now_ns += us * 1000;
+        self.take();
+    }
+    /// The chip, to look at and to give frames.
     pub fn device(&mut self) -> &mut Device {
         &mut self.device
     }
@@ -147,6 +153,7 @@ impl Hardware for Simulated {
                 return Err("the chip is dead".into());
             }
             self.welcome.boot += 1;
+            self.welcome.salt = self.salt;
             self.device = Device::new(&self.platform, self.salt, self.welcome.boot);
         } else {
             self.device.close(self.session);

@@ -87,6 +87,7 @@ impl Pipeline {
                     verdict = Verdict::Dropped(DropReason::TransmitFailed);
                 } else if let Some(adjacency) = decision.adjacency {
                     self.used.insert(adjacency, now);
+                    decision.route.into_iter().for_each(|(vrf, prefix)| out.routed(vrf, prefix));
                 }
             }
             Verdict::Dropped(_) => {}

@@ -1,7 +1,8 @@
 //! The receiver of the pipeline's output: [`Sink`], and [`Output`], which stores it.
 
 use crate::tables::fdb::FdbEvent;
-use lanyard_types::{PortId, TrapReason};
+use ipnet::IpNet;
+use lanyard_types::{PortId, TrapReason, VrfId};
 
 /// Receives what the processing of a frame produces, in order.
 pub trait Sink {
@@ -11,6 +12,8 @@ pub trait Sink {
     fn trap(&mut self, port: PortId, reason: TrapReason, frame: &[u8]);
     /// Reports a change to the FDB.
     fn fdb(&mut self, event: FdbEvent);
+    /// Hears which route forwarded the frame.
+    fn routed(&mut self, _vrf: VrfId, _prefix: IpNet) {}
 }
 
 /// A sink that stores everything, for tests.

@@ -20,8 +20,9 @@ use crate::sdk::message::{
 };
 use crate::sdk::operation::{Operation, OperationKind};
 use crate::sdk::{VERSION, message};
+use ipnet::IpNet;
 use lanyard_pipeline::Timestamp;
-use lanyard_types::{DropReason, PortId};
+use lanyard_types::{DropReason, PortId, VrfId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The most waiting requests of a session.
@@ -53,7 +54,8 @@ struct Session {
     lost: u64,
     entries: VecDeque<Operation>,
     learned: VecDeque<LearnedEntry>,
-    /// True if the session gets no more messages and requests; waiting output is still sent.
+    activity: VecDeque<(VrfId, IpNet, u64)>,
+    /// No more is taken or said; what waits is still sent.
     closed: bool,
 }
 
@@ -236,6 +238,16 @@ impl Device {
         }
     }
 
+    /// When the bus is done with the one request that is on it; `None` while it is idle or more requests wait. Whoever asked waits for
+    /// exactly this moment, and cannot ask for anything more before.
+    #[must_use]
+    pub fn awaited(&self) -> Option<Timestamp> {
+        let alone = self.bus.len() + self.answers.len() == 1;
+        let running = self.running.as_ref().map(|running| running.due);
+        let due = running.or_else(|| self.answers.front().map(|(due, ..)| *due));
+        due.filter(|_| alone).map(Timestamp::from_nanos)
+    }
+
     /// When [`Device::advance`] or [`Device::departures`] has something to do; `None` while everything is idle.
     #[must_use]
     pub fn next(&self) -> Option<Timestamp> {
@@ -299,6 +311,14 @@ impl Device {
                 let count = session.learned.len().min(PAGE);
                 let page = session.learned.drain(..count).collect();
                 Answer::Learned(!session.learned.is_empty(), page)
+            }
+            Request::Activity(anew) => {
+                if *anew {
+                    session.activity = self.chip.take_activity().into();
+                }
+                let count = session.activity.len().min(PAGE);
+                let page = session.activity.drain(..count).collect();
+                Answer::Activity(!session.activity.is_empty(), page)
             }
             Request::Counters(port) => Answer::Counters(self.counters(*port)),
             Request::Ports => Answer::Ports(self.ports()),
@@ -379,6 +399,15 @@ impl Device {
     /// Handles a frame from the CPU: sends it out of a port unchanged, or through the pipeline.
     fn packet(&mut self, now: Timestamp, header: CpuHeader, frame: &[u8]) {
         let Some(to) = header.to else { return };
+        match self.faults.next(OperationKind::Packet).1 {
+            Some(Fault::Die) => self.dead = true,
+            // A frame that the chip does not take is lost, as on a wire.
+            Some(Fault::Fail | Fault::Cut) => return,
+            Some(Fault::Slow(_)) | None => {}
+        }
+        if self.dead {
+            return;
+        }
         let mut effects = Effects::default();
         if header.pipeline {
             self.chip.frame(now, to, frame, &mut effects);
@@ -464,10 +493,12 @@ fn begin(faults: &mut FaultPlan, welcome: &Welcome, pending: &Pending, free: u64
             (alive, writes * u64::from(welcome.write_us))
         }
         Request::Resize(..) => (ask(0, OperationKind::Resize), u64::from(welcome.write_us)),
-        Request::Flush(..) | Request::Age(_) => (true, u64::from(welcome.write_us)),
+        Request::Flush(..) => (ask(0, OperationKind::Flush), u64::from(welcome.write_us)),
+        Request::Age(_) => (ask(0, OperationKind::Age), u64::from(welcome.write_us)),
         Request::Usage
         | Request::Entries(_)
         | Request::Learned(_)
+        | Request::Activity(_)
         | Request::Counters(_)
         | Request::Ports => (ask(0, OperationKind::Query), u64::from(welcome.query_us)),
         Request::Hello(..) | Request::Subscribe(_) | Request::Faults(_) | Request::Packet(..) => (true, 0),

@@ -33,7 +33,9 @@ use std::time::{Duration, Instant};
 const MAX_SESSIONS: usize = 64;
 /// The interval of checks of the netdevs' links.
 const LINKS_MS: u64 = 250;
-/// The most bytes read from a driver in one turn.
+/// How long before the end of a request that somebody waits for the chip no longer sleeps, in nanoseconds.
+const AWAKE_NS: u64 = 60_000;
+/// Bytes read from a driver in one turn.
 const TURN: usize = 1 << 16;
 
 /// The options with which a chip's process is started.
@@ -238,7 +240,12 @@ impl Server {
     /// Waits for something to do, and reads it; returns true when the chip must stop.
     fn wait(&mut self) -> io::Result<bool> {
         let due = self.device.next().map_or(self.links_due, |next| next.as_nanos().min(self.links_due));
-        let wait = Duration::from_nanos(due.saturating_sub(self.now().as_nanos()));
+        let mut wait = due.saturating_sub(self.now().as_nanos());
+        if self.device.awaited().is_some_and(|awaited| awaited.as_nanos() <= due) {
+            // The kernel wakes a sleeper late, by as much as a query takes: the last part is waited for awake.
+            wait = wait.saturating_sub(AWAKE_NS);
+        }
+        let wait = Duration::from_nanos(wait);
         let ids: Vec<SessionId> = self.peers.keys().copied().collect();
         let ports: Vec<PortId> = self.wires.keys().copied().collect();
         let mut fds = vec![

@@ -83,7 +83,7 @@ impl FaultPlan {
     pub fn next(&mut self, kind: OperationKind) -> (u32, Option<Fault>) {
         let (mut slow_us, mut worst) = (0_u32, None);
         for line in &mut self.0 {
-            let any = !matches!(kind, OperationKind::Query | OperationKind::Resize);
+            let any = kind.is_step();
             if line.kind.map_or(!any, |named| named != kind) {
                 continue;
             }

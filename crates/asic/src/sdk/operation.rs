@@ -76,11 +76,17 @@ pub enum OperationKind {
     Resize = 12,
     /// A query of any kind.
     Query = 13,
+    /// The removal of learned entries.
+    Flush = 14,
+    /// The ageing of learned entries.
+    Age = 15,
+    /// A frame of the CPU for the front panel.
+    Packet = 16,
 }
 
 impl OperationKind {
     /// Every kind.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 16] = [
         Self::Global,
         Self::Port,
         Self::Vlan,
@@ -94,7 +100,15 @@ impl OperationKind {
         Self::Multicast,
         Self::Resize,
         Self::Query,
+        Self::Flush,
+        Self::Age,
+        Self::Packet,
     ];
+    /// True for a step of a transaction.
+    #[must_use]
+    pub const fn is_step(self) -> bool {
+        (self as u8) < Self::Resize as u8
+    }
     /// The name in fault plans.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -112,6 +126,9 @@ impl OperationKind {
             Self::Multicast => "multicast",
             Self::Resize => "resize",
             Self::Query => "query",
+            Self::Flush => "flush",
+            Self::Age => "age",
+            Self::Packet => "packet",
         }
     }
 }
@@ -224,7 +241,11 @@ impl Operation {
                 }
                 Self::Multicast(vlan, group, source, present)
             }
-            OperationKind::Resize | OperationKind::Query => {
+            OperationKind::Resize
+            | OperationKind::Query
+            | OperationKind::Flush
+            | OperationKind::Age
+            | OperationKind::Packet => {
                 return malformed(format!("{} is no step of a transaction", kind.name()));
             }
         })

@@ -1,16 +1,18 @@
 //! After a failure: reads the chip's configuration back and corrects it, operation by operation.
 //!
-//! The order keeps forwarding correct at every moment. First covers begin to trap, then routes are removed, then
-//! objects and routes are added, then covers stop trapping. At last objects that nothing refers to are removed.
+//! The order keeps packets right at every moment: covers begin to trap first, then routes leave, then objects and routes come, then
+//! covers end trapping, and at last objects leave that nothing points at. A route whose group or adjacency gets another
+//! meaning on the way, as after a restart that numbers them differently, traps meanwhile.
 
 use super::{Manager, TRAP};
 use crate::cover::Prefix;
-use crate::hardware::{Failure, Hardware, await_answer, entries};
+use crate::hardware::{Failure, Hardware, Ticket, await_answer, entries};
 use lanyard_asic::sdk::bytes::Writer;
-use lanyard_asic::sdk::message::{Code, Request};
+use lanyard_asic::sdk::message::{Answer, Code, Event, Request};
 use lanyard_asic::sdk::operation::{Operation, OperationKind};
 use lanyard_pipeline::route::{RouteChange, RouteTarget};
-use std::collections::BTreeMap;
+use lanyard_types::{AdjacencyId, GroupId};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The number of attempts before the chip is given up.
 const ATTEMPTS: u32 = 24;
@@ -19,6 +21,9 @@ const ATTEMPTS: u32 = 24;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the chip could not be brought in line with the configuration: {0}")]
 pub struct OutOfLine(pub String);
+
+/// What a chip holds, or should hold, by key.
+type Entries = BTreeMap<Vec<u8>, Operation>;
 
 impl<H: Hardware> Manager<H> {
     /// Waits until no request is pending and, after a failure, corrects the chip. When this succeeds, configuration,
@@ -32,7 +37,7 @@ impl<H: Hardware> Manager<H> {
         let mut why = String::new();
         for _ in 0..ATTEMPTS {
             self.drain();
-            if !self.suspect || self.down {
+            if !self.suspect || self.down || self.held {
                 return Ok(());
             }
             match self.audit() {
@@ -44,7 +49,7 @@ impl<H: Hardware> Manager<H> {
                 Err(Failure::Refused(refused)) => why = refused.text,
                 Err(Failure::Gone(text)) => {
                     why = text;
-                    if self.hardware.reconnect().is_err() {
+                    if !self.reconnect() {
                         self.give_up();
                         return Ok(());
                     }
@@ -82,115 +87,206 @@ impl<H: Hardware> Manager<H> {
             let _ = self.routes.change(&change, |_| true);
         }
         self.adopt(&actual);
-        if !actual.is_empty() {
-            self.strategy.resync(&actual);
-        }
+        // Another manager may have given tables other sizes, and nobody has heard of what the chip has learned meanwhile.
+        self.refresh();
+        self.strategy.resync(&actual);
+        self.strategy.heard(&Event::Lost(1));
         Ok(actual)
     }
 
-    fn give_up(&mut self) {
-        self.down = true;
-        self.waiting.clear();
-        self.written.clear();
-        self.vrf_routes.clear();
-        self.trapping = 0;
-        let programmed: Vec<Prefix> = self.configured().into_keys().collect();
-        programmed.into_iter().for_each(|prefix| self.covers.hide(prefix));
-    }
-
-    /// The routes of the configuration.
-    fn configured(&self) -> BTreeMap<Prefix, RouteTarget> {
-        let mut all = BTreeMap::new();
-        for (vrf, tables) in self.routes.vrfs() {
-            all.extend(tables.ipv4.iter().map(|(prefix, target)| ((vrf, prefix.into()), *target)));
-            all.extend(tables.ipv6.iter().map(|(prefix, target)| ((vrf, prefix.into()), *target)));
-        }
-        all
-    }
-
     /// What the chip should hold, by key.
-    fn wanted(&self) -> BTreeMap<Vec<u8>, Operation> {
+    fn wanted(&self) -> Entries {
         let mut all = self.setup.clone();
         all.retain(|_, operation| removal(operation).is_none_or(|removal| removal != *operation));
+        all.retain(|_, operation| operation.kind() != OperationKind::Stp);
         let routes = &self.routes;
         let mut add = |operation: Operation| _ = all.insert(key(&operation), operation);
         routes.adjacencies().for_each(|id| add(Operation::Adjacency(id, routes.adjacency(id))));
         routes.groups().for_each(|(id, buckets)| add(Operation::Group(id, Some(buckets.to_vec()))));
-        for prefix in self.configured().into_keys() {
+        for prefix in self.covers.programmed() {
             if let Some(target) = self.desired(prefix) {
                 add(Operation::Route(prefix.0, prefix.1, Some(target)));
             }
         }
+        self.wanted_rules().for_each(|rule| add(Operation::Rule(rule.clone(), true)));
         all
     }
 
     /// Runs one pass; returns true when the chip's contents are as wanted.
     fn audit(&mut self) -> Result<bool, Failure> {
-        // The states of ports in trees belong to the protocols, which write them through a connection of
-        // their own.
+        let sized = self.restore_sizes()?;
+        // States of ports in trees are the protocols', who write them by a connection of their own.
         let mut actual = entries(&mut self.hardware)?;
         actual.retain(|operation| operation.kind() != OperationKind::Stp);
         self.strategy.resync(&actual);
-        let had: BTreeMap<Vec<u8>, Operation> =
-            actual.iter().map(|operation| (key(operation), operation.clone())).collect();
-        let wanted = self.wanted();
-        let mut steps: Vec<(u8, Operation)> = Vec::new();
-        for (key, operation) in &wanted {
-            let was = had.get(key);
-            if was == Some(operation) {
-                continue;
-            }
-            steps.push((rank(operation, was.is_some()), operation.clone()));
-        }
-        for (key, operation) in &had {
-            if !wanted.contains_key(key)
-                && let Some(removal) = removal(operation)
-            {
-                let rank = match operation.kind() {
-                    OperationKind::Route => 1,
-                    OperationKind::Group => 8,
-                    OperationKind::Adjacency => 9,
-                    _ => 10,
-                };
-                steps.push((rank, removal));
-            }
-        }
-        if steps.is_empty() {
+        let had: Entries = actual.iter().map(|operation| (key(operation), operation.clone())).collect();
+        let steps = steps(&had, &self.wanted());
+        if steps.is_empty() && sized {
             self.adopt(&actual);
             return Ok(true);
         }
-        steps.sort_by_key(|(rank, _)| *rank);
-        for (_, step) in steps {
-            let ticket = self.hardware.send(Request::Commit(vec![step.clone()]));
-            match await_answer(&mut self.hardware, ticket) {
-                Ok(_) => {}
-                Err(Failure::Refused(refused)) if refused.code == Code::NoRoom => {
-                    if let Operation::Route(vrf, prefix, Some(_)) = step {
-                        self.covers.hide((vrf, prefix));
-                        // The route's cover must trap before anything else is done.
-                        return Ok(false);
-                    }
-                }
-                // The next pass finds what is missing.
-                Err(Failure::Refused(_)) => {}
-                Err(gone) => return Err(gone),
+        for part in steps.chunk_by(|one, other| one.0 == other.0) {
+            let mut tickets = BTreeMap::new();
+            for (_, step) in part {
+                tickets.insert(self.hardware.send(Request::Commit(vec![step.clone()])), step);
+            }
+            if !self.take_steps(tickets)? {
+                // What did not fit is hidden, and its cover has to trap before anything else happens.
+                return Ok(false);
             }
         }
         Ok(false)
     }
 
-    fn adopt(&mut self, actual: &[Operation]) {
+    /// Takes the answers to one part of a pass; false when something did not fit.
+    fn take_steps(&mut self, mut tickets: BTreeMap<Ticket, &Operation>) -> Result<bool, Failure> {
+        let mut fits = true;
+        while !tickets.is_empty() {
+            let Some((ticket, outcome)) = self.hardware.poll(true) else {
+                return Err(Failure::Gone("no answer".into()));
+            };
+            let Some(step) = tickets.remove(&ticket) else { continue };
+            match outcome {
+                Err(Failure::Refused(refused)) if refused.code == Code::NoRoom => match step {
+                    Operation::Route(vrf, prefix, Some(_)) => {
+                        self.covers.hide((*vrf, *prefix));
+                        fits = false;
+                    }
+                    Operation::Rule(rule, true) => {
+                        self.list_in_software(rule.list);
+                        fits = false;
+                    }
+                    _ => {}
+                },
+                // The next pass finds what is missing.
+                Ok(_) | Err(Failure::Refused(_)) => {}
+                Err(gone) => return Err(gone),
+            }
+        }
+        Ok(fits)
+    }
+
+    /// Gives tables the sizes that they were given before the chip was restarted: those that shrink first. False when one of them
+    /// was refused.
+    fn restore_sizes(&mut self) -> Result<bool, Failure> {
+        if self.sizes.is_empty() {
+            return Ok(true);
+        }
+        let ticket = self.hardware.send(Request::Usage);
+        let Answer::Usage(tables) = await_answer(&mut self.hardware, ticket)? else { return Ok(false) };
+        let of = |path: &str| tables.iter().find(|table| table.path == path).map_or(0, |table| table.size);
+        let mut wrong: Vec<(bool, String, u32)> = self
+            .sizes
+            .iter()
+            .filter(|(path, size)| of(path) != **size)
+            .map(|(path, size)| (*size > of(path), path.clone(), *size))
+            .collect();
+        wrong.sort();
+        let mut done = true;
+        for (_, path, size) in wrong {
+            let ticket = self.hardware.send(Request::Resize(path, size));
+            match await_answer(&mut self.hardware, ticket) {
+                Ok(_) => {}
+                Err(Failure::Refused(_)) => done = false,
+                Err(gone) => return Err(gone),
+            }
+        }
+        Ok(done)
+    }
+
+    /// Takes over what the chip holds.
+    pub(super) fn adopt(&mut self, actual: &[Operation]) {
         self.written.clear();
+        self.written_groups.clear();
+        self.written_adjacencies.clear();
         self.vrf_routes.clear();
         self.trapping = 0;
         for operation in actual {
-            if let Operation::Route(vrf, prefix, Some(target)) = operation {
-                self.written.insert((*vrf, *prefix), *target);
-                *self.vrf_routes.entry(*vrf).or_default() += 1;
-                self.trapping += usize::from(*target == TRAP);
+            match operation {
+                Operation::Route(vrf, prefix, Some(target)) => {
+                    self.written.insert((*vrf, *prefix), *target);
+                    *self.vrf_routes.entry(*vrf).or_default() += 1;
+                    self.trapping += usize::from(*target == TRAP);
+                }
+                Operation::Group(id, Some(buckets)) => {
+                    self.written_groups.insert(*id, buckets.len() as u32);
+                }
+                Operation::Adjacency(id, Some(_)) => _ = self.written_adjacencies.insert(*id),
+                _ => {}
             }
         }
     }
+}
+
+/// The steps from what is there to what is wanted, with their ranks, in the order of the module's comment.
+fn steps(had: &Entries, wanted: &Entries) -> Vec<(u8, Operation)> {
+    let mut steps: Vec<(u8, Operation)> = Vec::new();
+    for (prefix, target) in detours(had, wanted) {
+        steps.push((0, Operation::Route(prefix.0, prefix.1, Some(TRAP))));
+        steps.push((8, Operation::Route(prefix.0, prefix.1, Some(target))));
+    }
+    for (key, operation) in wanted {
+        let was = had.get(key);
+        if was != Some(operation) {
+            steps.push((rank(operation, was.is_some()), operation.clone()));
+        }
+    }
+    for (key, operation) in had {
+        if !wanted.contains_key(key)
+            && let Some(removal) = removal(operation)
+        {
+            let rank = match operation.kind() {
+                OperationKind::Route | OperationKind::Rule => 1,
+                OperationKind::Group => 9,
+                OperationKind::Adjacency => 10,
+                _ => 11,
+            };
+            steps.push((rank, removal));
+        }
+    }
+    steps.sort_by_key(|(rank, _)| *rank);
+    steps
+}
+
+/// Routes that would lead to a wrong next hop between two steps, because what they point at changes first, and what they are to do
+/// in the end.
+fn detours(had: &Entries, wanted: &Entries) -> Vec<(Prefix, RouteTarget)> {
+    let mut groups: BTreeMap<GroupId, &[AdjacencyId]> = BTreeMap::new();
+    let mut changed_groups = BTreeSet::new();
+    let mut changed_adjacencies = BTreeSet::new();
+    for (key, operation) in had {
+        match operation {
+            Operation::Group(id, Some(buckets)) => {
+                groups.insert(*id, buckets);
+                if wanted.get(key) != Some(operation) {
+                    changed_groups.insert(*id);
+                }
+            }
+            Operation::Adjacency(id, Some(_)) if wanted.get(key) != Some(operation) => {
+                changed_adjacencies.insert(*id);
+            }
+            _ => {}
+        }
+    }
+    if changed_groups.is_empty() && changed_adjacencies.is_empty() {
+        return Vec::new();
+    }
+    let shifts = |id: &GroupId| {
+        groups.get(id).is_some_and(|buckets| buckets.iter().any(|hop| changed_adjacencies.contains(hop)))
+    };
+    let unsafe_way = |id: &GroupId, stays: bool| {
+        let changes = changed_groups.contains(id);
+        if stays { changes && shifts(id) } else { changes || shifts(id) }
+    };
+    let mut all = Vec::new();
+    for (key, operation) in had {
+        let Operation::Route(vrf, prefix, Some(RouteTarget::Group(id))) = operation else { continue };
+        let Some(Operation::Route(_, _, Some(to))) = wanted.get(key) else { continue };
+        if *to != TRAP && unsafe_way(id, *to == RouteTarget::Group(*id)) {
+            all.push(((*vrf, *prefix), *to));
+        }
+    }
+    all
 }
 
 fn rank(operation: &Operation, present: bool) -> u8 {

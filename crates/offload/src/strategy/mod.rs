@@ -66,7 +66,15 @@ pub trait Strategy: std::fmt::Debug + Send {
     fn wrote(&mut self, _operations: &[Operation]) {}
     /// Called when the chip has not carried out accepted writes, or its state is not as expected.
     fn distrust(&mut self) {}
-    /// Called with the chip's configuration as it was read back.
+    /// A table has another number of units.
+    fn resized(&mut self, _path: &str, _units: u32) {
+        self.distrust();
+    }
+    /// Another run of the chip, or another chip, with this salt.
+    fn restarted(&mut self, _salt: u64) {
+        self.distrust();
+    }
+    /// The chip's configuration as it was read back.
     fn resync(&mut self, _entries: &[Operation]) {}
     /// Called with each event of the chip.
     fn heard(&mut self, _event: &Event) {}

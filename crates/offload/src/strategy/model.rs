@@ -15,6 +15,7 @@ use lanyard_asic::platform::Platform;
 use lanyard_asic::sdk::message::Event;
 use lanyard_asic::sdk::operation::Operation;
 use lanyard_pipeline::Timestamp;
+use std::collections::BTreeMap;
 
 /// See the module comment.
 #[derive(Debug)]
@@ -23,7 +24,9 @@ pub(super) struct Model {
     salt: u64,
     layout: Layout,
     twin: Chip,
-    /// True if the twin's entries are in the same places as the chip's.
+    /// Sizes that tables were given.
+    sizes: BTreeMap<String, u32>,
+    /// Entries of the twin lie where the chip's do.
     exact: bool,
     /// The table that contains learned addresses.
     learned: usize,
@@ -40,6 +43,7 @@ impl Model {
             learned: layout.units(Object::Mac, 1).0,
             layout,
             twin: Chip::new(platform, salt),
+            sizes: BTreeMap::new(),
             exact: true,
             has_learned: false,
             chunk,
@@ -83,8 +87,20 @@ impl Strategy for Model {
     fn distrust(&mut self) {
         self.exact = false;
     }
+    fn resized(&mut self, path: &str, units: u32) {
+        self.sizes.insert(path.to_owned(), units);
+        self.exact &= self.twin.resize(path, units).is_ok();
+    }
+    fn restarted(&mut self, salt: u64) {
+        self.salt = salt;
+        self.exact = false;
+    }
     fn resync(&mut self, entries: &[Operation]) {
         self.twin = Chip::new(&self.platform, self.salt);
+        // Tables that shrink make room for those that grow.
+        for _ in 0..2 {
+            self.sizes.iter().for_each(|(path, units)| _ = self.twin.resize(path, *units));
+        }
         for operation in entries {
             let _ = self.tell(std::slice::from_ref(operation));
         }

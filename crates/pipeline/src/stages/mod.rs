@@ -19,7 +19,8 @@ pub mod vlan_ingress;
 use crate::state::{PortKind, PortState, StpState};
 use crate::tables::Tables;
 use crate::trace::{Fact, Notes, Verdict};
-use lanyard_types::{AdjacencyId, DropReason, MacAddr, PortId, Stage, StormKind, VlanId};
+use ipnet::IpNet;
+use lanyard_types::{AdjacencyId, DropReason, MacAddr, PortId, Stage, StormKind, VlanId, VrfId};
 use lanyard_wire::Tag;
 use parse::Parsed;
 use route::{Onward, Out};
@@ -54,6 +55,8 @@ pub struct Decision {
     pub plan: replicate::Plan,
     /// The adjacency that it was routed to.
     pub adjacency: Option<AdjacencyId>,
+    /// The route that led there.
+    pub route: Option<(VrfId, IpNet)>,
 }
 
 impl Decision {
@@ -67,6 +70,7 @@ impl Decision {
             oversize: Vec::new(),
             plan: replicate::Plan::default(),
             adjacency: None,
+            route: None,
         }
     }
 }
@@ -106,8 +110,9 @@ fn run(
     let passage = Passage { tables, arrival, ingress };
     match (route::run(tables, arrival, ingress, &frame, class.as_ref(), notes)?, &class) {
         (Onward::Bridge, Some(class)) => passage.bridge(&frame, class, None, decision, notes),
-        (Onward::Routed { rewrite, adjacency, out }, _) => {
+        (Onward::Routed { rewrite, adjacency, route, out }, _) => {
             decision.adjacency = Some(adjacency);
+            decision.route = Some(route);
             let frame = Parsed { dst: rewrite.dst, src: rewrite.src, ..frame };
             match out {
                 Out::Vlan(vlan) => {

@@ -15,7 +15,8 @@ use crate::route::{RifAttachment, RifState, RouteTarget, Urpf, flow_bucket};
 use crate::state::{PortKind, PortState};
 use crate::tables::Tables;
 use crate::trace::{Fact, Notes, Verdict};
-use lanyard_types::{AdjacencyId, DropReason, MacAddr, PortId, RifId, Stage, TrapReason, VlanId};
+use ipnet::IpNet;
+use lanyard_types::{AdjacencyId, DropReason, MacAddr, PortId, RifId, Stage, TrapReason, VlanId, VrfId};
 use lanyard_wire::ip::{IPV4, IPV6, IpHeader};
 use lanyard_wire::{Frame, HEADER_LEN, TAG_LEN};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -31,6 +32,8 @@ pub enum Onward {
         rewrite: Rewrite,
         /// The adjacency that it goes to.
         adjacency: AdjacencyId,
+        /// The route that matched.
+        route: (VrfId, IpNet),
         /// The VLAN or port by which it leaves.
         out: Out,
     },
@@ -195,6 +198,7 @@ impl Asked<'_> {
         let found = self.tables.routes.longest(self.rif.vrf, header.dst);
         notes.say(Stage::Route, || Fact::Route { dst: header.dst, found });
         let target = found.map(|(_, target)| target);
+        let prefix = found.map_or_else(|| header.dst.into(), |(prefix, _)| prefix);
         if stays && target != Some(RouteTarget::Up(TrapReason::LocalAddress)) {
             return Err(Verdict::Dropped(DropReason::Martian));
         }
@@ -229,7 +233,8 @@ impl Asked<'_> {
             RifAttachment::Port(port) => Out::Port { port, tag: None },
             RifAttachment::Subinterface { parent, vlan, .. } => Out::Port { port: parent, tag: Some(vlan) },
         };
-        Ok(Onward::Routed { rewrite: Rewrite { dst: mac, src: egress.mac }, adjacency, out })
+        let route = (self.rif.vrf, prefix);
+        Ok(Onward::Routed { rewrite: Rewrite { dst: mac, src: egress.mac }, adjacency, route, out })
     }
 
     /// True for an address of the switch in the interface's routing table. No packet from a wire has such a source (RFC

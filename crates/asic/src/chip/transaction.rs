@@ -1,0 +1,410 @@
+//! Transactions: what each step does to configuration, tables and pipeline, and what undoes it.
+//!
+//! Invariant: a transaction is carried out whole or leaves no trace.
+
+use super::{Chip, Effects, item_of};
+use crate::sdk::message::{Code, Refused};
+use crate::sdk::operation::Operation;
+use crate::tables::{AclRule, Item, Refusal};
+use ipnet::IpNet;
+use lanyard_pipeline::Timestamp;
+use lanyard_pipeline::route::{RifState, RouteChange, VIRTUAL_MACS};
+use lanyard_pipeline::state::{PortState, StpState};
+use lanyard_pipeline::tables::routes::Refused as RouteRefused;
+use lanyard_types::VrfId;
+use std::collections::BTreeMap;
+
+/// Most learned and configured addresses that the chip's software accepts, whatever its tables hold.
+const FDB_LIMIT: u32 = 1 << 20;
+/// Longest name of a port or router interface, in bytes.
+const MAX_NAME: usize = 64;
+
+/// A step of a transaction that has been done, and what undoes it outside the tables.
+struct Done {
+    inverse: Operation,
+    vrf: Option<(VrfId, bool)>,
+}
+
+impl Chip {
+    /// Carries out a transaction; answers how many entries were written.
+    ///
+    /// # Errors
+    /// The first operation that was refused, and why. Nothing has changed then.
+    pub fn commit(
+        &mut self,
+        now: Timestamp,
+        list: &[Operation],
+        effects: &mut Effects,
+    ) -> Result<u32, Refused> {
+        self.tables.begin();
+        let mut done: Vec<Done> = Vec::with_capacity(list.len());
+        let mut writes = 0;
+        for (at, operation) in list.iter().enumerate() {
+            match self.step(operation) {
+                Ok((written, step)) => {
+                    writes += written;
+                    done.push(step);
+                }
+                Err(refused) => return self.unwind(done, Refused { at: at as u32, ..refused }),
+            }
+        }
+        let checked =
+            list.iter().rposition(|operation| matches!(operation, Operation::Port(..) | Operation::Rif(..)));
+        if let Some(at) = checked
+            && let Err(text) = lanyard_pipeline::validate::check(&self.state)
+        {
+            return self.unwind(done, Refused { at: at as u32, text, ..blank() });
+        }
+        self.tables.commit();
+        self.settle(now, list, effects);
+        Ok(writes)
+    }
+
+    fn unwind(&mut self, done: Vec<Done>, refused: Refused) -> Result<u32, Refused> {
+        done.into_iter().rev().for_each(|step| self.undo(step));
+        self.tables.rollback();
+        Err(refused)
+    }
+
+    /// Brings into the pipeline what cannot fail and would lose learned entries if it were undone.
+    fn settle(&mut self, now: Timestamp, list: &[Operation], effects: &mut Effects) {
+        let mut gone = Vec::new();
+        let mut on = |event| gone.push(event);
+        for operation in list {
+            match operation {
+                Operation::Global(_) => self.pipeline.set_global(self.state.global.clone()),
+                Operation::Vlan(vlan, _) => {
+                    self.pipeline.set_vlan(*vlan, self.state.vlans.get(vlan).cloned(), now, &mut on);
+                }
+                Operation::Port(port, _) => {
+                    self.pipeline.set_port(*port, self.state.ports.get(port).cloned(), now, &mut on);
+                }
+                Operation::Stp(instance, port, _) => {
+                    let state = self.state.stp.get(&(*instance, *port)).copied().unwrap_or_default();
+                    self.pipeline.set_stp(*instance, *port, state);
+                }
+                Operation::Fdb(vlan, mac, _) => {
+                    let target = self.state.fdb.get(&(*vlan, *mac)).copied();
+                    self.pipeline.set_fdb(*vlan, *mac, target, now, &mut on);
+                }
+                _ => {}
+            }
+        }
+        gone.into_iter().for_each(|event| self.fdb_event(event, now, effects));
+    }
+
+    fn step(&mut self, operation: &Operation) -> Result<(u32, Done), Refused> {
+        let plain = |inverse| Done { inverse, vrf: None };
+        let (writes, inverse) = match operation {
+            Operation::Global(new) => {
+                if !(1..=FDB_LIMIT).contains(&new.fdb_limit) {
+                    return invalid(format!("FDB limit {}: 1 to {FDB_LIMIT}", new.fdb_limit));
+                }
+                (1, Operation::Global(Box::new(std::mem::replace(&mut self.state.global, (**new).clone()))))
+            }
+            Operation::Port(port, new) => {
+                match new {
+                    Some(new) => check_port(new)?,
+                    None if self.state.fdb.values().any(|target| target.port() == Some(*port)) => {
+                        return invalid(format!("port {port} has FDB entries"));
+                    }
+                    None => {}
+                }
+                let old = set(&mut self.state.ports, *port, new.as_deref().cloned());
+                (1, Operation::Port(*port, old.map(Box::new)))
+            }
+            Operation::Vlan(vlan, new) => {
+                (1, Operation::Vlan(*vlan, set(&mut self.state.vlans, *vlan, new.clone())))
+            }
+            Operation::Stp(instance, port, new) => {
+                let kept = Some(*new).filter(|new| *new != StpState::Forwarding);
+                let old = set(&mut self.state.stp, (*instance, *port), kept);
+                (1, Operation::Stp(*instance, *port, old.unwrap_or_default()))
+            }
+            Operation::Fdb(vlan, mac, new) => {
+                if let Some(port) = new.and_then(|new| new.port())
+                    && !self.state.ports.contains_key(&port)
+                {
+                    return invalid(format!("FDB entry {mac} in VLAN {vlan} names no port: {port}"));
+                }
+                let item = Item::Mac(*vlan, *mac);
+                let writes = match (new.is_some(), self.tables.contains(&item)) {
+                    (true, false) => self.insert(&item)?,
+                    (false, true) if self.state.fdb.contains_key(&(*vlan, *mac)) => {
+                        self.tables.remove(&item);
+                        1
+                    }
+                    _ => 1,
+                };
+                (writes, Operation::Fdb(*vlan, *mac, set(&mut self.state.fdb, (*vlan, *mac), *new)))
+            }
+            Operation::Rif(rif, new) => return self.step_rif(*rif, new.as_deref()),
+            Operation::Adjacency(id, new) => {
+                let old = self.pipeline.tables().routes.adjacency(*id);
+                self.route(&RouteChange::Adjacency(*id, *new))?;
+                (1, Operation::Adjacency(*id, old))
+            }
+            Operation::Group(id, new) => self.step_group(*id, new.as_deref())?,
+            Operation::Route(vrf, prefix, new) => return self.step_route(*vrf, *prefix, *new),
+            Operation::Rule(rule, present) => self.step_rule(rule, *present)?,
+            Operation::Multicast(vlan, group, source, present) => {
+                let key = (*vlan, *group, *source);
+                let item = Item::Group(*vlan, *group, *source);
+                let had = self.multicast.contains(&key);
+                let writes = match (*present, had) {
+                    (true, false) => self.insert(&item)?,
+                    (false, true) => u32::from(self.tables.remove(&item)),
+                    _ => 1,
+                };
+                if *present {
+                    self.multicast.insert(key)
+                } else {
+                    self.multicast.remove(&key)
+                };
+                (writes, Operation::Multicast(*vlan, *group, *source, had))
+            }
+        };
+        Ok((writes, plain(inverse)))
+    }
+
+    fn step_rif(
+        &mut self,
+        rif: lanyard_types::RifId,
+        new: Option<&RifState>,
+    ) -> Result<(u32, Done), Refused> {
+        if let Some(new) = new
+            && (new.name.len() > MAX_NAME
+                || new.virtual_macs.len() > VIRTUAL_MACS
+                || !(68..=65_535).contains(&new.mtu))
+        {
+            return invalid(format!("router interface {rif}: name, virtual addresses or MTU out of range"));
+        }
+        let old = self.state.rifs.get(&rif).cloned();
+        if let (Some(old), Some(new)) = (&old, new)
+            && old.vrf != new.vrf
+        {
+            return invalid(format!("router interface {rif} is in VRF {}: remove it first", old.vrf));
+        }
+        let (writes, vrf) = match (&old, new) {
+            (None, Some(new)) => {
+                let writes = self.use_vrf(new.vrf)?
+                    + self.insert(&Item::Rif(rif)).inspect_err(|_| self.forget_vrf(new.vrf))?;
+                (writes, Some((new.vrf, true)))
+            }
+            (Some(old), None) => {
+                self.tables.remove(&Item::Rif(rif));
+                self.leave_vrf(old.vrf);
+                (1, Some((old.vrf, false)))
+            }
+            _ => (1, None),
+        };
+        set(&mut self.state.rifs, rif, new.cloned());
+        self.pipeline.set_rif(rif, new.cloned());
+        Ok((writes, Done { inverse: Operation::Rif(rif, old.map(Box::new)), vrf }))
+    }
+
+    fn step_group(
+        &mut self,
+        id: lanyard_types::GroupId,
+        new: Option<&[lanyard_types::AdjacencyId]>,
+    ) -> Result<(u32, Operation), Refused> {
+        let old = self.pipeline.tables().routes.buckets(id).to_vec();
+        let had = if old.is_empty() { None } else { Some(old.len() as u32) };
+        let has = new.map(|new| new.len() as u32);
+        self.route(&RouteChange::Group(id, new.map(<[_]>::to_vec)))?;
+        let mut writes = has.unwrap_or(1);
+        if had != has {
+            if let Some(had) = had {
+                self.tables.remove(&Item::NextHops(id, had));
+            }
+            if let Some(has) = has {
+                match self.insert(&Item::NextHops(id, has)) {
+                    Ok(written) => writes = written,
+                    Err(refused) => {
+                        // The tables are rolled back with the transaction; the pipeline is put back here.
+                        let _ = self.route(&RouteChange::Group(id, had.map(|_| old)));
+                        return Err(refused);
+                    }
+                }
+            }
+        }
+        Ok((writes, Operation::Group(id, had.map(|_| old))))
+    }
+
+    fn step_route(
+        &mut self,
+        vrf: VrfId,
+        prefix: IpNet,
+        new: Option<lanyard_pipeline::route::RouteTarget>,
+    ) -> Result<(u32, Done), Refused> {
+        let old = self.pipeline.tables().routes.get(vrf, prefix);
+        let change = RouteChange::Route(vrf, prefix, new);
+        let item = item_of(vrf, prefix);
+        let (mut writes, mut used) = (1, None);
+        if old.is_none() && new.is_some() {
+            writes = self.use_vrf(vrf)? + self.insert(&item).inspect_err(|_| self.forget_vrf(vrf))?;
+            self.route(&change).inspect_err(|_| self.forget_vrf(vrf))?;
+            used = Some((vrf, true));
+        } else {
+            self.route(&change)?;
+            if old.is_some() && new.is_none() {
+                self.tables.remove(&item);
+                self.activity.remove(&(vrf, prefix));
+                self.leave_vrf(vrf);
+                used = Some((vrf, false));
+            }
+        }
+        Ok((writes, Done { inverse: Operation::Route(vrf, prefix, old), vrf: used }))
+    }
+
+    fn step_rule(&mut self, rule: &AclRule, present: bool) -> Result<(u32, Operation), Refused> {
+        let key = (rule.list, rule.sequence);
+        let old = self.rules.get(&key).cloned();
+        let inverse = match &old {
+            Some(old) => Operation::Rule(old.clone(), true),
+            None => Operation::Rule(rule.clone(), false),
+        };
+        if let Some(old) = &old {
+            self.tables.remove(&Item::Rule(old.clone()));
+            self.rules.remove(&key);
+        }
+        let mut writes = 1;
+        if present {
+            match self.insert(&Item::Rule(rule.clone())) {
+                Ok(written) => writes = written,
+                Err(refused) => {
+                    self.rules.extend(old.map(|old| (key, old)));
+                    return Err(refused);
+                }
+            }
+            self.rules.insert(key, rule.clone());
+        }
+        Ok((writes, inverse))
+    }
+
+    /// Undoes a step outside the tables, which are rolled back as a whole.
+    fn undo(&mut self, step: Done) {
+        match step.inverse {
+            Operation::Global(old) => self.state.global = *old,
+            Operation::Port(port, old) => _ = set(&mut self.state.ports, port, old.map(|old| *old)),
+            Operation::Vlan(vlan, old) => _ = set(&mut self.state.vlans, vlan, old),
+            Operation::Stp(instance, port, old) => {
+                set(
+                    &mut self.state.stp,
+                    (instance, port),
+                    Some(old).filter(|old| *old != StpState::Forwarding),
+                );
+            }
+            Operation::Fdb(vlan, mac, old) => _ = set(&mut self.state.fdb, (vlan, mac), old),
+            Operation::Rif(rif, old) => {
+                self.pipeline.set_rif(rif, old.as_deref().cloned());
+                set(&mut self.state.rifs, rif, old.map(|old| *old));
+            }
+            // In reverse order the old value is always possible: what it points at has been put back before.
+            Operation::Adjacency(id, old) => _ = self.pipeline.route(&RouteChange::Adjacency(id, old)),
+            Operation::Group(id, old) => _ = self.pipeline.route(&RouteChange::Group(id, old)),
+            Operation::Route(vrf, prefix, old) => {
+                _ = self.pipeline.route(&RouteChange::Route(vrf, prefix, old))
+            }
+            Operation::Rule(old, present) => {
+                self.rules.remove(&(old.list, old.sequence));
+                if present {
+                    self.rules.insert((old.list, old.sequence), old);
+                }
+            }
+            Operation::Multicast(vlan, group, source, present) => {
+                let key = (vlan, group, source);
+                if present {
+                    self.multicast.insert(key)
+                } else {
+                    self.multicast.remove(&key)
+                };
+            }
+        }
+        match step.vrf {
+            Some((vrf, true)) => self.forget_vrf(vrf),
+            Some((vrf, false)) => *self.vrf_users.entry(vrf).or_default() += 1,
+            None => {}
+        }
+    }
+
+    fn insert(&mut self, item: &Item) -> Result<u32, Refused> {
+        self.tables.insert(item).map_err(refusal)
+    }
+    fn route(&mut self, change: &RouteChange) -> Result<(), Refused> {
+        self.pipeline.route(change).map_err(|refused| Refused {
+            code: if matches!(refused, RouteRefused::Full { .. }) { Code::NoRoom } else { Code::Invalid },
+            text: refused.to_string(),
+            ..blank()
+        })
+    }
+    /// Counts a user of a VRF; the first one takes the entry.
+    fn use_vrf(&mut self, vrf: VrfId) -> Result<u32, Refused> {
+        let first = self.vrf_users.get(&vrf).is_none_or(|users| *users == 0);
+        let writes = if first { self.insert(&Item::Vrf(vrf))? } else { 0 };
+        *self.vrf_users.entry(vrf).or_default() += 1;
+        Ok(writes)
+    }
+    fn leave_vrf(&mut self, vrf: VrfId) {
+        self.forget_vrf(vrf);
+        if self.vrf_users.get(&vrf) == Some(&0) {
+            self.tables.remove(&Item::Vrf(vrf));
+        }
+    }
+    fn forget_vrf(&mut self, vrf: VrfId) {
+        if let Some(users) = self.vrf_users.get_mut(&vrf) {
+            *users = users.saturating_sub(1);
+        }
+    }
+}
+
+fn check_port(state: &PortState) -> Result<(), Refused> {
+    if state.name.len() > MAX_NAME || !(68..=65_535).contains(&state.mtu) {
+        return invalid(format!(
+            "port {:.64}: a name of at most {MAX_NAME} bytes and an MTU of 68 to 65535",
+            state.name
+        ));
+    }
+    let both = state.tagged.intersection(&state.untagged);
+    if !both.is_empty() {
+        return invalid(format!("port {}: VLANs {both} are both tagged and untagged", state.name));
+    }
+    Ok(())
+}
+
+fn set<K: Ord, V>(map: &mut BTreeMap<K, V>, key: K, value: Option<V>) -> Option<V> {
+    match value {
+        Some(value) => map.insert(key, value),
+        None => map.remove(&key),
+    }
+}
+
+fn blank() -> Refused {
+    Refused {
+        code: Code::Invalid,
+        at: 0,
+        table: String::new(),
+        shortage: None,
+        units: (0, 0),
+        text: String::new(),
+    }
+}
+
+fn invalid<T>(text: String) -> Result<T, Refused> {
+    Err(Refused { text, ..blank() })
+}
+
+pub(super) fn refusal(refusal: Refusal) -> Refused {
+    let text = refusal.to_string();
+    match refusal {
+        Refusal::NoRoom { table, shortage, used, size } => Refused {
+            code: Code::NoRoom,
+            table,
+            shortage: Some(shortage),
+            units: (used, size),
+            text,
+            ..blank()
+        },
+        _ => Refused { text, ..blank() },
+    }
+}

@@ -1,0 +1,301 @@
+//! What driver and chip say to each other: requests, answers, notices; and how they are framed.
+//!
+//! A message is a header of 12 bytes (length of the whole message, kind, zero, request number) and a body. A request's number is
+//! the driver's choice and comes back in its answer. Requests of a connection are answered in their order; notices, which have
+//! number 0, come between answers. The types are here; their bytes are in [`request`], [`answer`] and [`notice`].
+
+mod answer;
+mod notice;
+mod request;
+
+use super::bytes::{Malformed, Reader, Writer, malformed};
+use super::cpu::{self, CpuHeader};
+use super::operation::Operation;
+use super::{HEADER, MAX_FRAME, MAX_MESSAGE, MAX_OPERATIONS};
+use crate::tables::{Shortage, Usage};
+use ipnet::IpNet;
+use lanyard_pipeline::tables::fdb::FdbFilter;
+use lanyard_types::{FrameCount, MacAddr, PortId, VlanId, VrfId};
+
+/// What a driver asks for. Each but [`Request::Packet`] has one answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Request {
+    /// The first message of a connection; the driver's version and name. Answered by [`Answer::Welcome`].
+    Hello(u16, String),
+    /// A transaction: all operations or none. Answered by [`Answer::Done`] with the writes it took, or [`Answer::Refused`].
+    Commit(Vec<Operation>),
+    /// How full every table is. Answered by [`Answer::Usage`].
+    Usage,
+    /// The chip's configuration as operations; true begins anew. Answered by [`Answer::Operations`].
+    Entries(bool),
+    /// What the chip has learned; true begins anew. Answered by [`Answer::Learned`].
+    Learned(bool),
+    /// A port's counters. Answered by [`Answer::Counters`].
+    Counters(PortId),
+    /// The front panel. Answered by [`Answer::Ports`].
+    Ports,
+    /// Which notices this connection wants: 1 learning, 2 links, 4 frames of the CPU port. Answered by [`Answer::Done`].
+    Subscribe(u32),
+    /// Sends a frame by way of the CPU port. It does not wait for the bus and has no answer: counters tell what became of it.
+    Packet(CpuHeader, Vec<u8>),
+    /// A fault plan; an empty one ends all faults. Answered by [`Answer::Done`] with the number of faults.
+    Faults(String),
+    /// Gives a table another size. Answered by [`Answer::Done`].
+    Resize(String, u32),
+    /// Removes learned entries. Answered by [`Answer::Done`] with their number.
+    Flush(Option<VlanId>, Option<PortId>, Option<MacAddr>),
+    /// Removes learned entries not seen for so many seconds. Answered by [`Answer::Done`] with their number.
+    Age(u32),
+    /// How many packets each route has forwarded since the last time; true begins anew, with what has been counted until then.
+    /// Answered by [`Answer::Activity`].
+    Activity(bool),
+}
+
+/// What a driver is told about the chip when it connects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Welcome {
+    /// The chip's protocol version.
+    pub version: u16,
+    /// The platform's name.
+    pub platform: String,
+    /// Different each time the chip is started: who finds the number it knows finds its entries.
+    pub boot: u64,
+    /// What decides where keys collide in hash tables, so that a driver can predict it.
+    pub salt: u64,
+    /// Microseconds of one write.
+    pub write_us: u32,
+    /// Microseconds of one query.
+    pub query_us: u32,
+    /// Entries that one write carries.
+    pub bulk: u32,
+}
+
+/// Why a request was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Code {
+    /// A table has no room.
+    NoRoom = 1,
+    /// The operation contradicts what is there.
+    Invalid = 2,
+    /// A fault plan made it fail.
+    Fault = 3,
+    /// Another version, or no hello.
+    Version = 4,
+}
+
+impl Code {
+    const ALL: [Self; 4] = [Self::NoRoom, Self::Invalid, Self::Fault, Self::Version];
+}
+
+/// A refusal. Nothing has changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct Refused {
+    /// Why.
+    pub code: Code,
+    /// Which operation of the transaction, counted from 0.
+    pub at: u32,
+    /// The table without room; else empty.
+    pub table: String,
+    /// In what way it has no room.
+    pub shortage: Option<Shortage>,
+    /// Units in use and altogether of that table.
+    pub units: (u32, u32),
+    /// For people.
+    pub text: String,
+}
+
+/// A front-panel port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PortInfo {
+    /// Its number, which is its port in operations.
+    pub port: PortId,
+    /// Greatest speed in Mbit/s.
+    pub speed_mbps: u32,
+    /// True while it has a link.
+    pub up: bool,
+    /// Frames received.
+    pub rx: FrameCount,
+    /// Frames sent.
+    pub tx: FrameCount,
+    /// Frames dropped at its tail: no room in a queue.
+    pub tail_drops: u64,
+}
+
+/// A port's counters.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PortCounts {
+    /// Received.
+    pub rx: FrameCount,
+    /// Sent.
+    pub tx: FrameCount,
+    /// Received and forwarded.
+    pub forwarded: u64,
+    /// Received and only trapped.
+    pub trapped: u64,
+    /// Copies not sent.
+    pub tx_dropped: u64,
+    /// Frames for this port that found no room in a queue.
+    pub tail_drops: u64,
+    /// Received and dropped, by `DropReason` number; those that are 0 are left out.
+    pub dropped: Vec<(u8, u64)>,
+}
+
+/// A learned address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LearnedEntry {
+    /// The VLAN.
+    pub vlan: VlanId,
+    /// The address.
+    pub mac: MacAddr,
+    /// Where it was seen.
+    pub port: PortId,
+    /// Seconds since.
+    pub age_s: u32,
+}
+
+/// The answer to a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// To [`Request::Hello`].
+    Welcome(Welcome),
+    /// It was done; the number is the request's.
+    Done(u64),
+    /// To [`Request::Usage`].
+    Usage(Vec<Usage>),
+    /// A part of the configuration, and whether there is more.
+    Operations(bool, Vec<Operation>),
+    /// A part of the learned entries, and whether there is more.
+    Learned(bool, Vec<LearnedEntry>),
+    /// A part of the routes that have forwarded packets, with their number, and whether there is more.
+    Activity(bool, Vec<(VrfId, IpNet, u64)>),
+    /// To [`Request::Counters`].
+    Counters(PortCounts),
+    /// To [`Request::Ports`].
+    Ports(Vec<PortInfo>),
+    /// It was not done.
+    Refused(Refused),
+}
+
+/// Something that happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// An address was learned.
+    Learned(LearnedEntry),
+    /// An address was seen at another port than before: the entry, and the port before.
+    Moved(LearnedEntry, PortId),
+    /// A learned address has gone: not seen for long, flushed, or displaced.
+    Gone(LearnedEntry),
+    /// A port's link came up or went down.
+    Link(PortId, bool),
+    /// So many notices were not delivered because the connection did not read them.
+    Lost(u64),
+}
+
+/// What the chip says unasked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Notice {
+    /// An event.
+    Event(Event),
+    /// A frame for the CPU.
+    Packet(CpuHeader, Vec<u8>),
+}
+
+/// What a driver receives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Incoming {
+    /// The answer to the request of this number.
+    Answer(u32, Answer),
+    /// A notice.
+    Notice(Notice),
+}
+
+/// The length that a message's header announces; `None` while the header is not complete.
+///
+/// # Errors
+/// When it is shorter than a header or longer than [`MAX_MESSAGE`].
+pub fn announced(bytes: &[u8]) -> Result<Option<usize>, Malformed> {
+    let Some(length) = bytes.first_chunk::<4>() else { return Ok(None) };
+    match u32::from_be_bytes(*length) as usize {
+        length @ HEADER..=MAX_MESSAGE => Ok(Some(length)),
+        other => malformed(format!("a message of {other} bytes: {HEADER} to {MAX_MESSAGE}")),
+    }
+}
+
+/// Kind, number and body of a whole message.
+///
+/// # Errors
+/// When the length is not the message's, or the byte pair after the kind is not zero.
+fn open(message: &[u8]) -> Result<(u16, u32, Reader<'_>), Malformed> {
+    let mut reader = Reader::new(message);
+    let (length, kind, zero, number) = (reader.u32()?, reader.u16()?, reader.u16()?, reader.u32()?);
+    if length as usize != message.len() || zero != 0 {
+        return malformed("the header does not fit the message");
+    }
+    Ok((kind, number, reader))
+}
+
+fn close(kind: u16, number: u32, body: impl FnOnce(&mut Writer)) -> Vec<u8> {
+    let mut writer = Writer::default();
+    writer.u32(0);
+    writer.u16(kind);
+    writer.u16(0);
+    writer.u32(number);
+    body(&mut writer);
+    let length = (writer.0.len() as u32).to_be_bytes();
+    writer.0[..4].copy_from_slice(&length);
+    writer.0
+}
+
+fn operations(from: &mut Reader<'_>) -> Result<Vec<Operation>, Malformed> {
+    let count = from.u32()? as usize;
+    if count > MAX_OPERATIONS {
+        return malformed(format!("{count} operations; {MAX_OPERATIONS} is the most"));
+    }
+    // A count is not believed: what is reserved is bounded by the bytes that are there.
+    let mut all = Vec::with_capacity(count.min(from.rest().len() / 4));
+    for _ in 0..count {
+        all.push(Operation::read(from)?);
+    }
+    Ok(all)
+}
+
+fn port(from: &mut Reader<'_>) -> Result<PortId, Malformed> {
+    let number = from.u16()?;
+    from.index("port", number, PortId::new)
+}
+
+fn frame(from: &mut Reader<'_>) -> Result<Vec<u8>, Malformed> {
+    let bytes = from.take(from.rest().len())?;
+    if bytes.len() > MAX_FRAME {
+        malformed(format!("a frame of {} bytes", bytes.len()))
+    } else {
+        Ok(bytes.to_vec())
+    }
+}
+
+fn count(into: &mut Writer, count: FrameCount) {
+    into.u64(count.frames);
+    into.u64(count.bytes);
+}
+fn read_count(from: &mut Reader<'_>) -> Result<FrameCount, Malformed> {
+    Ok(FrameCount { frames: from.u64()?, bytes: from.u64()? })
+}
+
+impl LearnedEntry {
+    fn write(&self, into: &mut Writer) {
+        into.u16(self.vlan.get());
+        into.raw(&self.mac.0);
+        into.u16(self.port.get());
+        into.u32(self.age_s);
+    }
+    fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let vlan = from.u16()?;
+        let vlan = from.index("VLAN", vlan, VlanId::new)?;
+        Ok(Self { vlan, mac: from.mac()?, port: port(from)?, age_s: from.u32()? })
+    }
+}
+
+/// Bytes of a CPU frame's message beyond the frame.
+pub const PACKET_OVERHEAD: usize = HEADER + cpu::LENGTH;

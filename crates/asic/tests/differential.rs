@@ -1,0 +1,277 @@
+//! A third implementation of the pipeline: the same states, routes and frames through the specification and through a chip, whose
+//! configuration comes as operations of the SDK, in their bytes. Verdict, egress ports, their order, every byte, what reaches the
+//! CPU and why, learning, counters and the FDB must agree.
+//!
+//! The states are those of the eBPF programs' differential test, so all three agree with each other. The chip's tables are large
+//! enough for all of them: what a full table does is a test of its own. `LANYARD_DIFF_FRAMES` is how many frames (60,000 by
+//! default), `LANYARD_DIFF_SEED` the first state's seed.
+
+mod common;
+
+use common::{UFT, platform};
+use ipnet::IpNet;
+use lanyard_asic::chip::device::{Device, wants};
+use lanyard_asic::chip::{Chip, Effects};
+use lanyard_asic::sdk::message::{Answer, Event, Incoming, Request, announced};
+use lanyard_asic::sdk::{Operation, VERSION};
+use lanyard_pipeline::generate::{MAX_GENERATED_PORTS, Rng, State, frame, routes};
+use lanyard_pipeline::route::RouteChange;
+use lanyard_pipeline::state::{PlaneState, PortKind};
+use lanyard_pipeline::tables::fdb::{FdbEvent, FdbFilter};
+use lanyard_pipeline::trace::Verdict;
+use lanyard_pipeline::{Output, Pipeline, Timestamp};
+use lanyard_types::{DropReason, PortId, Stage, TrapReason};
+use std::collections::BTreeSet;
+
+/// Frames through one state.
+const FRAMES_A_STATE: u64 = 250;
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.replace('_', "").parse().ok()).unwrap_or(default)
+}
+
+/// A plane's state as the operations that a driver sends.
+fn operations(state: &PlaneState) -> Vec<Operation> {
+    let mut all = vec![Operation::Global(Box::new(state.global.clone()))];
+    all.extend(state.vlans.iter().map(|(vlan, state)| Operation::Vlan(*vlan, Some(state.clone()))));
+    let ports = state.ports.iter();
+    all.extend(ports.map(|(port, state)| Operation::Port(*port, Some(Box::new(state.clone())))));
+    all.extend(state.stp.iter().map(|((tree, port), stp)| Operation::Stp(*tree, *port, *stp)));
+    all.extend(state.fdb.iter().map(|((vlan, mac), target)| Operation::Fdb(*vlan, *mac, Some(*target))));
+    all.extend(state.rifs.iter().map(|(rif, state)| Operation::Rif(*rif, Some(Box::new(state.clone())))));
+    all
+}
+
+/// A change of routing as operations: the SDK has none for all routes of a VRF.
+fn operation(change: &RouteChange, pipeline: &Pipeline) -> Vec<Operation> {
+    vec![match change.clone() {
+        RouteChange::Adjacency(id, new) => Operation::Adjacency(id, new),
+        RouteChange::Group(id, new) => Operation::Group(id, new),
+        RouteChange::Route(vrf, prefix, new) => Operation::Route(vrf, prefix, new),
+        RouteChange::VrfGone(gone) => {
+            let tables = pipeline.tables().routes.vrfs().filter(|(vrf, _)| *vrf == gone);
+            let prefixes = tables.flat_map(|(_, tables)| {
+                let four = tables.ipv4.iter().map(|(prefix, _)| IpNet::from(prefix));
+                four.chain(tables.ipv6.iter().map(|(prefix, _)| IpNet::from(prefix)))
+            });
+            return prefixes.map(|prefix| Operation::Route(gone, prefix, None)).collect();
+        }
+    }]
+}
+
+/// What the bytes of a transaction are read as.
+fn over_the_wire(list: Vec<Operation>) -> Vec<Operation> {
+    match Request::decode(&Request::Commit(list).encode(1)) {
+        Ok((1, Request::Commit(list))) => list,
+        other => unreachable!("{other:?}"),
+    }
+}
+
+struct Pair {
+    chip: Chip,
+    pipeline: Pipeline,
+    /// Ports whose frames the chip hands to the CPU: VLAN interfaces and subinterfaces.
+    hosts: BTreeSet<PortId>,
+    now: Timestamp,
+}
+
+impl Pair {
+    fn new(state: &State, salt: u64, now: Timestamp) -> Self {
+        let mut pipeline = Pipeline::new(salt);
+        pipeline.set_state(&state.plane, now, &mut |_| {});
+        let mut chip = Chip::new(&platform(UFT), salt);
+        chip.commit(now, &over_the_wire(operations(&state.plane)), &mut Effects::default()).expect("room");
+        let is_host = |kind| matches!(kind, PortKind::Svi(_) | PortKind::Subinterface { .. });
+        let hosts = state.plane.ports.iter().filter(|(_, port)| is_host(port.kind)).map(|(id, _)| *id);
+        Self { chip, pipeline, hosts: hosts.collect(), now }
+    }
+
+    /// The same change to both; both take it, or both refuse.
+    fn route(&mut self, change: &RouteChange, what: &str) {
+        let list = over_the_wire(operation(change, &self.pipeline));
+        let wanted = self.pipeline.route(change).is_ok();
+        let taken = self.chip.commit(self.now, &list, &mut Effects::default());
+        assert_eq!(taken.is_ok(), wanted, "{what}: {change:?}: {taken:?}");
+    }
+
+    /// One frame through both; answers its verdict.
+    fn frame(&mut self, port: PortId, bytes: &[u8], what: &str) -> Verdict {
+        let mut want = Output::default();
+        let verdict = self.pipeline.process(self.now, port, bytes, &mut want);
+        let mut got = Effects::default();
+        assert_eq!(self.chip.frame(self.now, port, bytes, &mut got), verdict, "{what}: verdict");
+        let (to_host, to_wire): (Vec<_>, Vec<_>) =
+            want.sent.into_iter().partition(|(to, _)| self.hosts.contains(to));
+        assert_eq!(got.sent, to_wire, "{what}: egress");
+        let mut cpu: Vec<(Option<PortId>, Option<TrapReason>, Vec<u8>)> =
+            to_host.into_iter().map(|(to, bytes)| (Some(to), None, bytes)).collect();
+        cpu.extend(want.trapped.into_iter().map(|(_, reason, bytes)| (None, Some(reason), bytes)));
+        if let Verdict::Trapped(reason) = verdict
+            && reason.stage() == Stage::Route
+            && cpu.is_empty()
+        {
+            // Up the stack of the netdev it came in at, which is the CPU's.
+            cpu.push((None, Some(reason), bytes.to_vec()));
+        }
+        let seen: Vec<_> =
+            got.cpu.iter().map(|(header, bytes)| (header.to, header.reason, bytes.clone())).collect();
+        assert_eq!(seen, cpu, "{what}: CPU");
+        let forwarded = !got.sent.is_empty();
+        for (header, _) in &got.cpu {
+            assert_eq!((header.port, header.forwarded), (Some(port), forwarded), "{what}: CPU header");
+        }
+        events_agree(&got.events, &want.events, what);
+        verdict
+    }
+
+    fn tables_agree(&self, what: &str) {
+        for port in PortId::all().take(MAX_GENERATED_PORTS.into()) {
+            let counted = |pipeline: &Pipeline| format!("{:?}", pipeline.counters().port(port));
+            assert_eq!(counted(self.chip.pipeline()), counted(&self.pipeline), "{what}: port {port}");
+        }
+        let entries = |pipeline: &Pipeline| {
+            let mut all = Vec::new();
+            pipeline.fdb().walk(&FdbFilter::default(), self.now, &mut |entry| {
+                all.push((entry.vlan, entry.mac, entry.port, entry.kind as u8));
+            });
+            all.sort();
+            all
+        };
+        let known = entries(self.chip.pipeline());
+        assert_eq!(known, entries(&self.pipeline), "{what}: FDB");
+        let usage = self.chip.usage();
+        let exact = usage.iter().find(|table| table.path == "uft/exact").expect("a table");
+        assert!(exact.used as usize >= known.len(), "{what}: every address has its entry");
+    }
+}
+
+fn events_agree(got: &[Event], want: &[FdbEvent], what: &str) {
+    let told: Vec<_> = got
+        .iter()
+        .map(|event| match event {
+            Event::Learned(entry) => (0, entry.vlan, entry.mac, entry.port),
+            Event::Moved(entry, _) => (1, entry.vlan, entry.mac, entry.port),
+            other => unreachable!("{what}: {other:?}"),
+        })
+        .collect();
+    let wanted: Vec<_> = want
+        .iter()
+        .filter_map(|event| match event {
+            FdbEvent::Added(entry) => Some((0, entry.vlan, entry.mac, entry.port?)),
+            FdbEvent::Moved { entry, .. } => Some((1, entry.vlan, entry.mac, entry.port?)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(told, wanted, "{what}: events");
+}
+
+#[test]
+fn the_chip_is_a_third_implementation_of_the_pipeline() {
+    let (frames, seed) = (number("LANYARD_DIFF_FRAMES", 60_000), number("LANYARD_DIFF_SEED", 1));
+    let (mut forwarded, mut routed, mut dropped) = (0_u64, 0_u64, 0_u64);
+    for n in 0..frames.div_ceil(FRAMES_A_STATE) {
+        let seed = seed + n;
+        let state = State::new(seed);
+        let now = Timestamp::from_secs(1_000 * (1_000 + (seed % 1_000_000) as u32));
+        let mut pair = Pair::new(&state, seed, now);
+        for change in &state.routes {
+            pair.route(change, &format!("seed {seed}"));
+        }
+        let mut rng = Rng::new(seed);
+        for at in 0..(frames - n * FRAMES_A_STATE).min(FRAMES_A_STATE) {
+            pair.now = Timestamp::from_nanos(pair.now.as_nanos() + 1_000_000 * rng.below(1500));
+            let (port, bytes) = frame(&mut rng, &state);
+            let what = format!("seed {seed} frame {at} port {port}: {bytes:02x?}");
+            if let Some(change) = rng.percent(5).then(|| routes::churn(&mut rng, &state)).flatten() {
+                pair.route(&change, &what);
+            }
+            match pair.frame(port, &bytes, &what) {
+                Verdict::Forwarded => forwarded += 1,
+                Verdict::Dropped(_) => dropped += 1,
+                Verdict::Trapped(_) => {}
+            }
+        }
+        pair.tables_agree(&format!("seed {seed}"));
+        routed += pair.chip.take_activity().iter().map(|(_, _, packets)| packets).sum::<u64>();
+    }
+    println!("{frames} frames agreed: {forwarded} forwarded, {routed} of them routed, {dropped} dropped");
+    assert!(
+        frames < 10_000 || routed > 0 && forwarded > routed && dropped > 0,
+        "a kind of frames is missing"
+    );
+}
+
+/// The same through a device: its session, its fabric, its CPU port. Every frame that the specification sends to a front-panel port leaves
+/// there, and none else.
+#[test]
+fn a_device_sends_what_the_specification_sends() {
+    let (mut sent, mut punted) = (0, 0);
+    for seed in 1..=40 {
+        let state = State::new(seed);
+        let now = Timestamp::from_secs(1_000_000);
+        let mut pipeline = Pipeline::new(seed);
+        pipeline.set_state(&state.plane, now, &mut |_| {});
+        let mut device = Device::new(&platform(UFT), seed, 1);
+        let session = device.open();
+        device.request(now, session, 1, Request::Hello(VERSION, "test".into()));
+        device.request(now, session, 2, Request::Subscribe(wants::PACKETS));
+        let changes = state.routes.iter().flat_map(|change| operation(change, &pipeline)).collect();
+        device.request(now, session, 3, Request::Commit(operations(&state.plane)));
+        device.request(now, session, 4, Request::Commit(changes));
+        state.routes.iter().for_each(|change| pipeline.route(change).expect("a route"));
+        let mut now = Timestamp::from_nanos(now.as_nanos() + 60_000_000_000);
+        device.advance(now);
+        let (answers, _) = heard(&mut device, session);
+        assert!(
+            !answers.iter().any(|answer| matches!(answer, Answer::Refused(_))),
+            "seed {seed}: {answers:?}"
+        );
+        let mut rng = Rng::new(seed);
+        for at in 0..100 {
+            now = Timestamp::from_nanos(now.as_nanos() + 1_000_000);
+            let (port, bytes) = frame(&mut rng, &state);
+            let mut want = Output::default();
+            let verdict = pipeline.process(now, port, &bytes, &mut want);
+            device.frame(now, port, &bytes);
+            // Long enough for every port to send all of its frames.
+            now = Timestamp::from_nanos(now.as_nanos() + 1_000_000);
+            let mut left = device.departures(now);
+            let front: BTreeSet<PortId> = device.fabric().ports().collect();
+            let is_host = |port: &PortId| {
+                state.plane.ports.get(port).is_some_and(|state| {
+                    matches!(state.kind, PortKind::Svi(_) | PortKind::Subinterface { .. })
+                })
+            };
+            let mut wanted: Vec<_> =
+                want.sent.into_iter().filter(|(to, _)| front.contains(to) && !is_host(to)).collect();
+            left.sort();
+            wanted.sort();
+            let what = format!("seed {seed} frame {at} port {port}: {bytes:02x?}");
+            assert_eq!(left, wanted, "{what}");
+            let (_, packets) = heard(&mut device, session);
+            assert!(
+                packets > 0 || !matches!(verdict, Verdict::Trapped(_)),
+                "{what}: it has not reached the CPU"
+            );
+            assert!(packets == 0 || verdict != Verdict::Dropped(DropReason::PortDown), "{what}");
+            sent += left.len();
+            punted += packets;
+        }
+    }
+    println!("{sent} frames left, {punted} reached the CPU");
+    assert!(sent > 500 && punted > 100, "{sent} {punted}");
+}
+
+/// What a session has been told: answers, and the number of frames.
+fn heard(device: &mut Device, session: u64) -> (Vec<Answer>, usize) {
+    let bytes: Vec<u8> = device.output(session).expect("a session").drain(..).collect();
+    let (mut rest, mut answers, mut packets) = (&bytes[..], Vec::new(), 0);
+    while let Some(length) = announced(rest).expect("messages") {
+        match Incoming::decode(&rest[..length]).expect("a message") {
+            Incoming::Answer(_, answer) => answers.push(answer),
+            Incoming::Notice(_) => packets += 1,
+        }
+        rest = &rest[length..];
+    }
+    (answers, packets)
+}

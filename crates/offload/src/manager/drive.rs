@@ -1,0 +1,236 @@
+//! Writes on their way to the chip: the strategy's decision, transactions, answers and figures.
+
+use super::{Manager, Refusal, TRAP};
+use crate::hardware::{Failure, Hardware, Ticket};
+use crate::strategy::{Decision, Write};
+use lanyard_asic::sdk::message::{Answer, Code, Request};
+use lanyard_asic::sdk::operation::Operation;
+
+/// Times that figures are asked for before a decision.
+const PATIENCE: u32 = 64;
+
+impl<H: Hardware> Manager<H> {
+    /// Has the strategy decide, and does what it says. With `whole` the writes are one transaction, else they may be several.
+    pub(super) fn drive(&mut self, writes: &[Write], whole: bool) -> Result<(), Refusal> {
+        if writes.is_empty() {
+            return Ok(());
+        }
+        for _ in 0..PATIENCE {
+            let decision = self.strategy.admit(writes);
+            if self.strategy.wants_figures() && self.figures.is_none() {
+                self.ask_figures(false);
+            }
+            match decision {
+                Decision::Accept => {
+                    let operations = writes.iter().map(|write| write.operation.clone());
+                    if whole && writes.len() > 1 {
+                        self.flush();
+                        self.send(operations.collect());
+                        self.note(writes);
+                        return Ok(());
+                    }
+                    self.waiting.extend(operations);
+                    if self.waiting.len() >= self.strategy.chunk() || self.under_way.is_empty() {
+                        self.flush();
+                    }
+                    self.note(writes);
+                    return Ok(());
+                }
+                Decision::Verify => {
+                    let operations: Vec<Operation> =
+                        writes.iter().map(|write| write.operation.clone()).collect();
+                    self.verify(operations.clone())?;
+                    self.strategy.wrote(&operations);
+                    self.note(writes);
+                    return Ok(());
+                }
+                Decision::Refuse(refused) => {
+                    return Err(Refusal::Full { table: refused.table, text: refused.text });
+                }
+                Decision::Query | Decision::Wait => {
+                    if self.figures.is_none() {
+                        self.ask_figures(true);
+                    }
+                    while self.figures.is_some() {
+                        self.pump(true);
+                    }
+                    if self.suspect {
+                        return Err(Refusal::Chip("it has not carried out an earlier write".into()));
+                    }
+                }
+            }
+        }
+        Err(Refusal::Chip("its figures do not settle".into()))
+    }
+
+    /// Sends what was accepted and waits. While earlier writes are under way, writes are gathered into transactions of the
+    /// strategy's size; who has nothing more to ask for calls this, as [`Manager::settle`] does.
+    pub fn flush(&mut self) {
+        let waiting = std::mem::take(&mut self.waiting);
+        for part in waiting.chunks(self.strategy.chunk()) {
+            self.send(part.to_vec());
+        }
+    }
+
+    /// Sends a transaction that nobody awaits.
+    fn send(&mut self, operations: Vec<Operation>) {
+        let ticket = self.hardware.send(Request::Commit(operations));
+        self.under_way.insert(ticket);
+    }
+
+    fn ask_figures(&mut self, awaited: bool) {
+        self.flush();
+        let send = if awaited { H::ask } else { H::send };
+        self.figures = Some(send(&mut self.hardware, Request::Usage));
+        self.strategy.asked();
+    }
+
+    /// Writes, and waits for the chip's answer.
+    pub(super) fn verify(&mut self, operations: Vec<Operation>) -> Result<(), Refusal> {
+        self.carry_out(Request::Commit(operations))
+    }
+
+    /// Sends a request that is answered by a number, and waits for the answer.
+    pub(super) fn carry_out(&mut self, request: Request) -> Result<(), Refusal> {
+        self.flush();
+        let ticket = self.hardware.ask(request);
+        loop {
+            match self.hardware.poll(true) {
+                Some((answered, outcome)) if answered == ticket => {
+                    return match outcome {
+                        Ok(_) => Ok(()),
+                        Err(Failure::Refused(refused)) if refused.code == Code::NoRoom => {
+                            Err(Refusal::Full { table: refused.table, text: refused.text })
+                        }
+                        Err(Failure::Refused(refused)) => Err(Refusal::Chip(refused.text)),
+                        Err(Failure::Gone(why)) => {
+                            self.suspect = true;
+                            Err(Refusal::Chip(why))
+                        }
+                    };
+                }
+                Some((other, outcome)) => self.answered(other, outcome),
+                None => {
+                    self.suspect = true;
+                    return Err(Refusal::Chip("no answer".into()));
+                }
+            }
+        }
+    }
+
+    /// Takes note of writes that the chip carries out.
+    fn note(&mut self, writes: &[Write]) {
+        for write in writes {
+            match &write.operation {
+                Operation::Route(vrf, prefix, target) => {
+                    let count = self.vrf_routes.entry(*vrf).or_default();
+                    let was = match target {
+                        Some(target) => self.written.insert((*vrf, *prefix), *target),
+                        None => self.written.remove(&(*vrf, *prefix)),
+                    };
+                    *count = *count + u32::from(target.is_some()) - u32::from(was.is_some());
+                    self.trapping =
+                        self.trapping + usize::from(*target == Some(TRAP)) - usize::from(was == Some(TRAP));
+                }
+                Operation::Group(id, Some(buckets)) => {
+                    self.written_groups.insert(*id, buckets.len() as u32);
+                }
+                Operation::Group(id, None) => _ = self.written_groups.remove(id),
+                Operation::Adjacency(id, Some(_)) => _ = self.written_adjacencies.insert(*id),
+                Operation::Adjacency(id, None) => _ = self.written_adjacencies.remove(id),
+                _ => {}
+            }
+        }
+    }
+
+    /// Takes answers that have come; with `wait`, at least one if a request is under way.
+    pub(super) fn pump(&mut self, wait: bool) {
+        let mut wait = wait;
+        loop {
+            let Some((ticket, outcome)) = self.hardware.poll(wait) else {
+                if wait && self.figures.is_some() {
+                    // Nothing is under way although an answer is missing.
+                    self.figures = None;
+                    self.suspect = true;
+                }
+                break;
+            };
+            wait = false;
+            self.answered(ticket, outcome);
+        }
+        for event in self.hardware.events() {
+            self.strategy.heard(&event);
+        }
+    }
+
+    fn answered(&mut self, ticket: Ticket, outcome: Result<Answer, Failure>) {
+        if self.figures == Some(ticket) {
+            self.figures = None;
+            match outcome {
+                Ok(Answer::Usage(tables)) => {
+                    self.strategy.figures(&tables);
+                    self.news.extend(self.alarms.update(&tables));
+                    self.tables = tables;
+                }
+                _ => self.suspect = true,
+            }
+            return;
+        }
+        if self.activity == Some(ticket) {
+            self.activity = None;
+            self.take_activity(outcome);
+            return;
+        }
+        if self.under_way.remove(&ticket) && outcome.is_err() {
+            self.suspect = true;
+        }
+        if self.suspect {
+            self.strategy.distrust();
+        }
+    }
+
+    /// Takes answers that have come, and asks how full the tables are and which routes are used, without waiting for anything: call
+    /// it every second or so. Alarms and [`Manager::resources`] follow the answers, and so does what [`Manager::rebalance`] knows.
+    pub fn poll(&mut self) {
+        self.pump(false);
+        if self.down {
+            return;
+        }
+        self.flush();
+        if self.figures.is_none() {
+            self.ask_figures(false);
+        }
+        if self.activity.is_none() {
+            self.ask_activity(true);
+        }
+    }
+
+    /// Asks the chip how full it is, and waits.
+    pub fn refresh(&mut self) {
+        if self.down {
+            return;
+        }
+        if self.figures.is_none() {
+            self.ask_figures(true);
+        }
+        while self.figures.is_some() {
+            self.pump(true);
+        }
+    }
+
+    /// Waits until nothing is under way.
+    pub fn drain(&mut self) {
+        self.flush();
+        let left = |manager: &Self| (manager.under_way.len(), manager.figures, manager.activity);
+        while !self.under_way.is_empty() || self.figures.is_some() || self.activity.is_some() {
+            let before = left(self);
+            self.pump(true);
+            if before == left(self) {
+                self.under_way.clear();
+                self.figures = None;
+                self.activity = None;
+                self.suspect = true;
+            }
+        }
+    }
+}
