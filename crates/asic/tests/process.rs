@@ -132,6 +132,7 @@ fn a_peer_with_another_uid_is_turned_away() {
         salt: 7,
         boot: 1,
         wires: BTreeMap::new(),
+        plugs: BTreeMap::new(),
         faults: FaultPlan::default(),
     };
     let server = Server::new(options, listener).expect("a chip");
@@ -172,7 +173,7 @@ print("welcome" if answer[4:6] == bytes([0x80, 1]) else "closed")
     assert_eq!(thread.join().expect("no panic"), End::Stopped);
 }
 
-/// One request to the chip, of a round with this number.
+/// One request to the chip, of the round with this number.
 type Ask = Box<dyn FnMut(&mut Client, u32)>;
 
 #[test]

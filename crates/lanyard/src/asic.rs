@@ -102,14 +102,14 @@ fn inode(path: &Path) -> Option<u64> {
     fs::metadata(path).ok().map(|found| found.ino())
 }
 
-/// SIGTERM, SIGINT and SIGHUP stop the chip, so that it removes its socket. They are blocked before other threads exist, and one thread
-/// waits for them.
+/// SIGTERM and SIGINT stop the chip, so that it removes its socket. SIGHUP ends nothing, because a chip forwards on when the
+/// terminal of whoever started it is closed. The signals are blocked before other threads exist, and one thread waits for them.
 fn stop_on_signals(stopper: Stopper) -> Result<(), String> {
     let mut signals = SigSet::empty();
     [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP].into_iter().for_each(|signal| signals.add(signal));
     signals.thread_block().map_err(|error| error.to_string())?;
     let wait = move || {
-        let _ = signals.wait();
+        while signals.wait() == Ok(Signal::SIGHUP) {}
         stopper.stop();
     };
     std::thread::Builder::new().name("signals".into()).spawn(wait).map_err(|error| error.to_string())?;

@@ -26,7 +26,7 @@ pub trait Hardware {
     fn ask(&mut self, request: Request) -> Ticket {
         self.send(request)
     }
-    /// The next answer, in the order of the requests; with `wait`, waits for one if a request is under way.
+    /// The next answer, in the order of the requests. With `wait`, waits for one if a request is pending.
     fn poll(&mut self, wait: bool) -> Option<(Ticket, Result<Answer, Failure>)>;
     /// Events since the last call.
     fn events(&mut self) -> Vec<Event>;

@@ -1,4 +1,4 @@
-//! A chip's process. Two threads hold the two directions of the connection, so that sending never waits for the bus.
+//! The connection to a chip's process. Two threads handle the two directions, so sending never waits for the bus.
 //!
 //! [`Hardware::send`] puts a request into a queue, and the caller goes on: it makes no system call on the socket. [`Hardware::ask`]
 //! is for requests whose answer is awaited: when nothing is queued it writes to the socket itself, which saves the change to
@@ -132,7 +132,7 @@ impl Hardware for Live {
     fn send(&mut self, request: Request) -> Ticket {
         let ticket = self.ticket();
         self.out.queued.fetch_add(1, Ordering::Relaxed);
-        // A connection that has ended is found when its answers are awaited.
+        // If the connection has ended, this is noticed when the answers are read.
         let _ = self.requests.send(request);
         ticket
     }

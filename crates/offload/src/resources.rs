@@ -30,7 +30,7 @@ pub struct Alarm {
     pub raised: bool,
     /// Units in use.
     pub used: u32,
-    /// Units altogether.
+    /// All units.
     pub size: u32,
 }
 
@@ -75,7 +75,7 @@ impl Alarms {
         Ok(())
     }
 
-    /// Takes new figures; answers the alarms that were raised or cleared.
+    /// Processes new figures; returns the alarms that were raised or cleared.
     pub fn update(&mut self, tables: &[Usage]) -> Vec<Alarm> {
         let mut news = Vec::new();
         for table in tables {

@@ -26,6 +26,9 @@ pub struct Simulated {
     events: Vec<Event>,
     /// True if a chip that died can be started again.
     pub restarts: bool,
+    /// Tells the processor time of this thread in nanoseconds. With it, [`Simulated::own_ns`] is what the chip's own work took of it.
+    pub meter: Option<fn() -> u64>,
+    own_ns: u64,
 }
 
 impl Simulated {
@@ -56,6 +59,8 @@ impl Simulated {
             answers: VecDeque::new(),
             events: Vec::new(),
             restarts: true,
+            meter: None,
+            own_ns: 0,
         };
         this.greet();
         this
@@ -70,9 +75,6 @@ impl Simulated {
             output.clear();
         }
     }
-    fn now(&self) -> Timestamp {
-        Timestamp::from_nanos(self.now_ns)
-    }
     /// Microseconds that have passed.
     #[must_use]
     pub fn now_us(&self) -> u64 {
@@ -80,10 +82,31 @@ impl Simulated {
     }
     /// Lets time pass: the chip does what is due.
     pub fn advance(&mut self, us: u64) {
-        self.now_ns += us * 1000;
-        self.take();
+        self.advance_ns(us * 1000);
     }
-    /// The chip, to look at and to give frames.
+    /// As [`Simulated::advance`], in nanoseconds.
+    pub fn advance_ns(&mut self, ns: u64) {
+        self.now_ns += ns;
+        self.metered(Self::take);
+    }
+    /// The time.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        Timestamp::from_nanos(self.now_ns)
+    }
+    /// Nanoseconds of processor time that simulating the chip has taken; 0 without a [`Simulated::meter`].
+    #[must_use]
+    pub fn own_ns(&self) -> u64 {
+        self.own_ns
+    }
+    fn metered<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
+        let Some(meter) = self.meter else { return work(self) };
+        let before = meter();
+        let outcome = work(self);
+        self.own_ns += meter().saturating_sub(before);
+        outcome
+    }
+    /// The chip, for inspection and for sending frames to it.
     pub fn device(&mut self) -> &mut Device {
         &mut self.device
     }
@@ -129,17 +152,20 @@ impl Hardware for Simulated {
     fn send(&mut self, request: Request) -> Ticket {
         self.number += 1;
         self.under_way.push_back(self.number);
-        self.device.request(self.now(), self.session, self.number, request);
+        let (now, session, number) = (self.now(), self.session, self.number);
+        self.metered(|this| this.device.request(now, session, number, request));
         Ticket(self.number.into())
     }
     fn poll(&mut self, wait: bool) -> Option<(Ticket, Result<Answer, Failure>)> {
-        self.take();
-        while wait && self.answers.is_empty() && !self.under_way.is_empty() {
-            let next = self.device.next()?;
-            self.now_ns = self.now_ns.max(next.as_nanos());
-            self.take();
-        }
-        self.answers.pop_front()
+        self.metered(|this| {
+            this.take();
+            while wait && this.answers.is_empty() && !this.under_way.is_empty() {
+                let next = this.device.next_on_bus()?;
+                this.now_ns = this.now_ns.max(next.as_nanos());
+                this.take();
+            }
+            this.answers.pop_front()
+        })
     }
     fn events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)

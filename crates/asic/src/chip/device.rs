@@ -55,7 +55,7 @@ struct Session {
     entries: VecDeque<Operation>,
     learned: VecDeque<LearnedEntry>,
     activity: VecDeque<(VrfId, IpNet, u64)>,
-    /// No more is taken or said; what waits is still sent.
+    /// True if the session gets no more messages and requests; waiting output is still sent.
     closed: bool,
 }
 
@@ -251,10 +251,15 @@ impl Device {
     /// When [`Device::advance`] or [`Device::departures`] has something to do; `None` while everything is idle.
     #[must_use]
     pub fn next(&self) -> Option<Timestamp> {
+        [self.next_on_bus(), self.fabric.next()].into_iter().flatten().min()
+    }
+
+    /// When [`Device::advance`] has something to do; `None` while the bus is idle.
+    #[must_use]
+    pub fn next_on_bus(&self) -> Option<Timestamp> {
         let running = self.running.as_ref().map(|running| running.due);
         let answer = self.answers.front().map(|(due, ..)| *due);
-        let frame = self.fabric.next().map(Timestamp::as_nanos);
-        [running, answer, frame].into_iter().flatten().min().map(Timestamp::from_nanos)
+        [running, answer].into_iter().flatten().min().map(Timestamp::from_nanos)
     }
 
     fn finish(&mut self, pending: Pending, running: &Running) {

@@ -29,7 +29,7 @@ use lanyard_types::{PortId, Stage, TrapReason, VlanId, VrfId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-/// What frames and commands cause: frames out, frames for the CPU, events.
+/// The effects of frames and commands: sent frames, frames for the CPU, events.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Effects {
     /// Frames sent to front-panel ports, in the order of the pipeline.
@@ -130,7 +130,7 @@ impl Chip {
         let all = std::mem::take(&mut self.activity);
         all.into_iter().map(|((vrf, prefix), packets)| (vrf, prefix, packets)).collect()
     }
-    /// Gives a table another size.
+    /// Changes the size of a table.
     ///
     /// # Errors
     /// See [`Tables::resize`].

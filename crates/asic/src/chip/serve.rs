@@ -35,7 +35,7 @@ const MAX_SESSIONS: usize = 64;
 const LINKS_MS: u64 = 250;
 /// How long before the end of a request that somebody waits for the chip no longer sleeps, in nanoseconds.
 const AWAKE_NS: u64 = 60_000;
-/// Bytes read from a driver in one turn.
+/// The most bytes read from a driver in one turn.
 const TURN: usize = 1 << 16;
 
 /// The options with which a chip's process is started.

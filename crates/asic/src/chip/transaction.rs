@@ -14,22 +14,24 @@ use lanyard_pipeline::tables::routes::Refused as RouteRefused;
 use lanyard_types::VrfId;
 use std::collections::BTreeMap;
 
-/// Most learned and configured addresses that the chip's software accepts, whatever its tables hold.
+/// The most learned and configured addresses that the chip's software accepts, whatever the size of its
+/// tables.
 const FDB_LIMIT: u32 = 1 << 20;
-/// Longest name of a port or router interface, in bytes.
+/// The longest name of a port or router interface, in bytes.
 const MAX_NAME: usize = 64;
 
-/// A step of a transaction that has been done, and what undoes it outside the tables.
+/// A step of a transaction that has been carried out, with the data that undoes its effects outside the
+/// tables.
 struct Done {
     inverse: Operation,
     vrf: Option<(VrfId, bool)>,
 }
 
 impl Chip {
-    /// Carries out a transaction; answers how many entries were written.
+    /// Carries out a transaction; returns the number of entries written.
     ///
     /// # Errors
-    /// The first operation that was refused, and why. Nothing has changed then.
+    /// The first operation that was refused, and the reason. Nothing has changed then.
     pub fn commit(
         &mut self,
         now: Timestamp,
@@ -66,7 +68,8 @@ impl Chip {
         Err(refused)
     }
 
-    /// Brings into the pipeline what cannot fail and would lose learned entries if it were undone.
+    /// Applies the part of a transaction to the pipeline that cannot fail, and that would lose learned
+    /// entries if it were undone.
     fn settle(&mut self, now: Timestamp, list: &[Operation], effects: &mut Effects) {
         let mut gone = Vec::new();
         let mut on = |event| gone.push(event);
@@ -221,7 +224,7 @@ impl Chip {
                 match self.insert(&Item::NextHops(id, has)) {
                     Ok(written) => writes = written,
                     Err(refused) => {
-                        // The tables are rolled back with the transaction; the pipeline is put back here.
+                        // The tables are rolled back with the transaction; restore the pipeline here.
                         let _ = self.route(&RouteChange::Group(id, had.map(|_| old)));
                         return Err(refused);
                     }
@@ -282,7 +285,7 @@ impl Chip {
         Ok((writes, inverse))
     }
 
-    /// Undoes a step outside the tables, which are rolled back as a whole.
+    /// Undoes the effects of a step outside the tables. The tables are rolled back as a whole.
     fn undo(&mut self, step: Done) {
         match step.inverse {
             Operation::Global(old) => self.state.global = *old,
@@ -300,7 +303,8 @@ impl Chip {
                 self.pipeline.set_rif(rif, old.as_deref().cloned());
                 set(&mut self.state.rifs, rif, old.map(|old| *old));
             }
-            // In reverse order the old value is always possible: what it points at has been put back before.
+            // In reverse order the old value is always valid, because the objects it refers to have been
+            // restored before.
             Operation::Adjacency(id, old) => _ = self.pipeline.route(&RouteChange::Adjacency(id, old)),
             Operation::Group(id, old) => _ = self.pipeline.route(&RouteChange::Group(id, old)),
             Operation::Route(vrf, prefix, old) => {

@@ -115,7 +115,8 @@ impl<H: Hardware> Manager<H> {
     /// Runs one pass; returns true when the chip's contents are as wanted.
     fn audit(&mut self) -> Result<bool, Failure> {
         let sized = self.restore_sizes()?;
-        // States of ports in trees are the protocols', who write them by a connection of their own.
+        // The states of ports in trees belong to the protocols, which write them through a connection of
+        // their own.
         let mut actual = entries(&mut self.hardware)?;
         actual.retain(|operation| operation.kind() != OperationKind::Stp);
         self.strategy.resync(&actual);

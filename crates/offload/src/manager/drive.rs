@@ -6,7 +6,7 @@ use crate::strategy::{Decision, Write};
 use lanyard_asic::sdk::message::{Answer, Code, Request};
 use lanyard_asic::sdk::operation::Operation;
 
-/// Times that figures are asked for before a decision.
+/// How often the chip is asked for its figures before a decision.
 const PATIENCE: u32 = 64;
 
 impl<H: Hardware> Manager<H> {
@@ -63,8 +63,9 @@ impl<H: Hardware> Manager<H> {
         Err(Refusal::Chip("its figures do not settle".into()))
     }
 
-    /// Sends what was accepted and waits. While earlier writes are under way, writes are gathered into transactions of the
-    /// strategy's size; who has nothing more to ask for calls this, as [`Manager::settle`] does.
+    /// Sends operations that were accepted and wait. While earlier writes are pending, further ones are collected into
+    /// transactions of the strategy's size. A caller that has no further requests calls this, as [`Manager::settle`]
+    /// does.
     pub fn flush(&mut self) {
         let waiting = std::mem::take(&mut self.waiting);
         for part in waiting.chunks(self.strategy.chunk()) {
@@ -118,7 +119,7 @@ impl<H: Hardware> Manager<H> {
         }
     }
 
-    /// Takes note of writes that the chip carries out.
+    /// Records writes that the chip carries out.
     fn note(&mut self, writes: &[Write]) {
         for write in writes {
             match &write.operation {
@@ -143,13 +144,13 @@ impl<H: Hardware> Manager<H> {
         }
     }
 
-    /// Takes answers that have come; with `wait`, at least one if a request is under way.
+    /// Handles the answers that have arrived; with `wait`, at least one if a request is pending.
     pub(super) fn pump(&mut self, wait: bool) {
         let mut wait = wait;
         loop {
             let Some((ticket, outcome)) = self.hardware.poll(wait) else {
                 if wait && self.figures.is_some() {
-                    // Nothing is under way although an answer is missing.
+                    // No request is pending although an answer is missing.
                     self.figures = None;
                     self.suspect = true;
                 }
@@ -189,6 +190,11 @@ impl<H: Hardware> Manager<H> {
         }
     }
 
+    /// Takes answers that have come.
+    pub fn poll_answers(&mut self) {
+        self.pump(false);
+    }
+
     /// Takes answers that have come, and asks how full the tables are and which routes are used, without waiting for anything: call
     /// it every second or so. Alarms and [`Manager::resources`] follow the answers, and so does what [`Manager::rebalance`] knows.
     pub fn poll(&mut self) {
@@ -205,7 +211,7 @@ impl<H: Hardware> Manager<H> {
         }
     }
 
-    /// Asks the chip how full it is, and waits.
+    /// Asks the chip for its figures and waits for them.
     pub fn refresh(&mut self) {
         if self.down {
             return;
@@ -218,7 +224,7 @@ impl<H: Hardware> Manager<H> {
         }
     }
 
-    /// Waits until nothing is under way.
+    /// Waits until no request is pending.
     pub fn drain(&mut self) {
         self.flush();
         let left = |manager: &Self| (manager.under_way.len(), manager.figures, manager.activity);

@@ -140,7 +140,7 @@ impl<H: Hardware> Manager<H> {
     pub fn into_hardware(self) -> H {
         self.hardware
     }
-    /// The strategy, to look at.
+    /// The strategy, for inspection.
     #[must_use]
     pub fn strategy(&self) -> &dyn Strategy {
         self.strategy.as_ref()
@@ -183,7 +183,7 @@ impl<H: Hardware> Manager<H> {
     pub fn set_thresholds(&mut self, thresholds: Thresholds) -> Result<(), String> {
         self.alarms.set(thresholds)
     }
-    /// The chip's tables as they were told last.
+    /// The chip's tables according to its last figures.
     #[must_use]
     pub fn resources(&self) -> Vec<crate::resources::Resource> {
         self.alarms.resources(&self.tables)
@@ -225,6 +225,18 @@ impl<H: Hardware> Manager<H> {
     pub fn resize(&mut self, path: &str, units: u32) -> Result<(), Refusal> {
         if self.down {
             return Err(Refusal::Chip(format!("table {path} is not resized: no chip answers")));
+        }
+        if self.suspect {
+            let _ = self.settle();
+        }
+        if self.sizes.is_empty() {
+            // From now on the sizes of all tables are the manager's to keep: whether a size that failed was taken is not known.
+            self.refresh();
+            self.sizes = self.tables.iter().map(|table| (table.path.clone(), table.size)).collect();
+        }
+        if !self.sizes.contains_key(path) {
+            let known: Vec<&str> = self.sizes.keys().map(String::as_str).collect();
+            return Err(Refusal::Invalid(format!("no table {path}: one of {}", known.join(", "))));
         }
         self.carry_out(Request::Resize(path.to_owned(), units))?;
         self.sizes.insert(path.to_owned(), units);

@@ -16,7 +16,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-/// Hidden routes that are tried for a place in the chip when one leaves.
+/// The number of hidden routes that are tried for a place in the chip when a route is removed.
 const PROMOTED: usize = 4;
 /// How much hotter than the route whose place it takes a hidden route has to be.
 const MARGIN: u64 = 2;
@@ -56,7 +56,7 @@ impl Heat {
 }
 
 impl<H: Hardware> Manager<H> {
-    /// Packets to this address came to the CPU: the hidden route they belong to is worth a place in the chip.
+    /// Records that packets to this address came to the CPU, which makes their hidden route more important.
     pub fn hit(&mut self, vrf: VrfId, address: IpAddr, packets: u64) {
         let Some((prefix, _)) = self.routes.longest(vrf, address) else { return };
         if self.covers.hidden().contains(&(vrf, prefix)) {
@@ -114,7 +114,7 @@ impl<H: Hardware> Manager<H> {
         hot.chain(cold).filter(wanted).take(most).collect()
     }
 
-    /// Tries to put the most used hidden routes into the chip; answers how many were.
+    /// Tries to put the most used hidden routes into the chip; returns how many were.
     pub fn promote(&mut self, most: usize) -> usize {
         let mut full: BTreeSet<Object> = BTreeSet::new();
         let mut promoted = 0;
@@ -125,6 +125,8 @@ impl<H: Hardware> Manager<H> {
             match self.program(prefix) {
                 Ok(done) => promoted += usize::from(done),
                 Err(Refusal::Chip(_)) => break,
+                // In a hash table another key may find room where this one did not.
+                Err(_) if is_hashed(object_of(prefix.1)) => {}
                 Err(_) => _ = full.insert(object_of(prefix.1)),
             }
         }
@@ -239,6 +241,11 @@ impl<H: Hardware> Manager<H> {
         let objects: Vec<Object> = table.holds.iter().map(|(object, _)| *object).collect();
         objects.into_iter().try_for_each(|object| self.set_policy(object, policy))
     }
+}
+
+/// True for routes that are found by a hash.
+fn is_hashed(object: Object) -> bool {
+    matches!(object, Object::Ipv4Host | Object::Ipv6Host)
 }
 
 /// The programmed routes of a kind, the coldest last.

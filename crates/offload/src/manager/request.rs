@@ -9,7 +9,7 @@ use lanyard_asic::sdk::operation::Operation;
 use lanyard_pipeline::route::{RouteChange, RouteTarget};
 use std::collections::BTreeSet;
 
-/// Most operations of a batch.
+/// The most operations of a batch.
 pub const MAX_BATCH: usize = 16_384;
 
 /// Most bytes of a batch: with the covers of its routes it stays a message of the SDK.
@@ -35,7 +35,7 @@ impl<H: Hardware> Manager<H> {
     /// or hidden, as the policy of its table says. When this returns, the asker has its answer; writes may still be under way.
     ///
     /// # Errors
-    /// Why it was refused.
+    /// The reason why the batch was refused.
     pub fn request(&mut self, batch: &[Operation]) -> Result<(), Refusal> {
         self.pump(false);
         if self.suspect && !self.down && !self.held {
@@ -79,7 +79,7 @@ impl<H: Hardware> Manager<H> {
     fn unwind(&mut self, undo: Vec<RouteChange>, places: Vec<Was>, partly: bool, failed: bool) {
         let mut inverse = Vec::with_capacity(undo.len());
         for change in undo.into_iter().rev() {
-            // The inverse of a change that was possible is possible.
+            // Undoing a change that was accepted does not fail.
             let _ = self.routes.change(&change, |_| true);
             inverse.extend(operation_of(change));
         }
@@ -100,7 +100,7 @@ impl<H: Hardware> Manager<H> {
         }
     }
 
-    /// Takes the batch into the configuration; answers what undoes it.
+    /// Stores the batch in the configuration and returns the changes that undo it.
     fn configure(&mut self, batch: &[Operation]) -> Result<Vec<RouteChange>, Refusal> {
         let bytes: usize = batch.iter().map(length_of).sum();
         if batch.len() > MAX_BATCH || bytes > MAX_BYTES {
@@ -133,7 +133,7 @@ impl<H: Hardware> Manager<H> {
         Ok(undo)
     }
 
-    /// All of a batch in one transaction.
+    /// Writes all operations of a batch in one transaction.
     fn together(&mut self, batch: &[Operation]) -> Result<(), Refusal> {
         for (prefix, new) in routes_of(batch) {
             if new { self.covers.program(prefix) } else { self.covers.forget(prefix) }
@@ -196,7 +196,7 @@ impl<H: Hardware> Manager<H> {
         }
     }
 
-    /// What a programmed route does in the chip.
+    /// The target that a programmed route should have in the chip.
     pub(super) fn desired(&self, prefix: Prefix) -> Option<RouteTarget> {
         if !self.covers.is_programmed(prefix) {
             return None;

@@ -17,6 +17,8 @@ impl<H: Hardware> Manager<H> {
     /// When the chip cannot be read back.
     pub fn warm(hardware: H, strategy: Box<dyn Strategy>, policy: Policy) -> Result<Self, Failure> {
         let mut manager = Self::new(hardware, strategy, policy);
+        // Another manager may have given tables other sizes.
+        manager.refresh();
         let found = entries(&mut manager.hardware)?;
         manager.strategy.resync(&found);
         // What the chip has learned meanwhile nobody has heard of.

@@ -74,7 +74,7 @@ pub trait Strategy: std::fmt::Debug + Send {
     fn restarted(&mut self, _salt: u64) {
         self.distrust();
     }
-    /// The chip's configuration as it was read back.
+    /// Called with the chip's configuration as it was read back.
     fn resync(&mut self, _entries: &[Operation]) {}
     /// Called with each event of the chip.
     fn heard(&mut self, _event: &Event) {}

@@ -14,6 +14,7 @@ use lanyard_asic::object::Object;
 use lanyard_asic::platform::Platform;
 use lanyard_asic::sdk::message::Event;
 use lanyard_asic::sdk::operation::Operation;
+use lanyard_asic::tables::Usage;
 use lanyard_pipeline::Timestamp;
 use std::collections::BTreeMap;
 
@@ -26,7 +27,7 @@ pub(super) struct Model {
     twin: Chip,
     /// Sizes that tables were given.
     sizes: BTreeMap<String, u32>,
-    /// Entries of the twin lie where the chip's do.
+    /// True if the twin's entries are in the same places as the chip's.
     exact: bool,
     /// The table that contains learned addresses.
     learned: usize,
@@ -86,6 +87,15 @@ impl Strategy for Model {
     }
     fn distrust(&mut self) {
         self.exact = false;
+    }
+    fn figures(&mut self, tables: &[Usage]) {
+        // Tables that shrink make room for those that grow.
+        let own = self.twin.usage();
+        let size = |path: &str| own.iter().find(|table| table.path == path).map_or(0, |table| table.size);
+        let mut changed: Vec<&Usage> =
+            tables.iter().filter(|table| size(&table.path) != table.size).collect();
+        changed.sort_by_key(|table| table.size > size(&table.path));
+        changed.into_iter().for_each(|table| self.resized(&table.path, table.size));
     }
     fn resized(&mut self, path: &str, units: u32) {
         self.sizes.insert(path.to_owned(), units);

@@ -10,7 +10,7 @@ use crate::tables::{Shortage, Usage};
 use lanyard_types::VrfId;
 
 impl Answer {
-    /// The message.
+    /// Serialises the request.
     #[must_use]
     pub fn encode(&self, number: u32) -> Vec<u8> {
         let kind = match self {

@@ -1,4 +1,4 @@
-//! What driver and chip say to each other: requests, answers, notices; and how they are framed.
+//! The messages between driver and chip: requests, answers, notices, and their framing.
 //!
 //! A message is a header of 12 bytes (length of the whole message, kind, zero, request number) and a body. A request's number is
 //! the driver's choice and comes back in its answer. Requests of a connection are answered in their order; notices, which have
@@ -17,70 +17,77 @@ use ipnet::IpNet;
 use lanyard_pipeline::tables::fdb::FdbFilter;
 use lanyard_types::{FrameCount, MacAddr, PortId, VlanId, VrfId};
 
-/// What a driver asks for. Each but [`Request::Packet`] has one answer.
+/// A request of a driver. Each one except [`Request::Packet`] has one answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
     /// The first message of a connection; the driver's version and name. Answered by [`Answer::Welcome`].
     Hello(u16, String),
-    /// A transaction: all operations or none. Answered by [`Answer::Done`] with the writes it took, or [`Answer::Refused`].
+    /// A transaction: all operations or none. Answered by [`Answer::Done`] with the number of writes, or by
+    /// [`Answer::Refused`].
     Commit(Vec<Operation>),
-    /// How full every table is. Answered by [`Answer::Usage`].
+    /// The occupancy of every table. Answered by [`Answer::Usage`].
     Usage,
-    /// The chip's configuration as operations; true begins anew. Answered by [`Answer::Operations`].
+    /// The next part of the chip's configuration as operations; true starts from the beginning. Answered by
+    /// [`Answer::Operations`].
     Entries(bool),
-    /// What the chip has learned; true begins anew. Answered by [`Answer::Learned`].
+    /// The next part of the learned addresses; true starts from the beginning. Answered by
+    /// [`Answer::Learned`].
     Learned(bool),
     /// A port's counters. Answered by [`Answer::Counters`].
     Counters(PortId),
     /// The front panel. Answered by [`Answer::Ports`].
     Ports,
-    /// Which notices this connection wants: 1 learning, 2 links, 4 frames of the CPU port. Answered by [`Answer::Done`].
+    /// The notices that this connection receives: 1 learning, 2 links, 4 frames of the CPU port. Answered by
+    /// [`Answer::Done`].
     Subscribe(u32),
-    /// Sends a frame by way of the CPU port. It does not wait for the bus and has no answer: counters tell what became of it.
+    /// Sends a frame through the CPU port. It does not wait for the bus and has no answer; counters show the result.
     Packet(CpuHeader, Vec<u8>),
-    /// A fault plan; an empty one ends all faults. Answered by [`Answer::Done`] with the number of faults.
+    /// Sets a fault plan; an empty one ends all faults. Answered by [`Answer::Done`] with the number of
+    /// faults.
     Faults(String),
-    /// Gives a table another size. Answered by [`Answer::Done`].
+    /// Changes the size of a table. Answered by [`Answer::Done`].
     Resize(String, u32),
     /// Removes learned entries. Answered by [`Answer::Done`] with their number.
     Flush(Option<VlanId>, Option<PortId>, Option<MacAddr>),
-    /// Removes learned entries not seen for so many seconds. Answered by [`Answer::Done`] with their number.
+    /// Removes learned entries not seen for this many seconds. Answered by [`Answer::Done`] with their
+    /// number.
     Age(u32),
     /// How many packets each route has forwarded since the last time; true begins anew, with what has been counted until then.
     /// Answered by [`Answer::Activity`].
     Activity(bool),
 }
 
-/// What a driver is told about the chip when it connects.
+/// The chip's description of itself for a driver that connects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Welcome {
     /// The chip's protocol version.
     pub version: u16,
     /// The platform's name.
     pub platform: String,
-    /// Different each time the chip is started: who finds the number it knows finds its entries.
+    /// A number that differs for each start of the chip. A driver that finds the number it knows finds its
+    /// entries, too.
     pub boot: u64,
-    /// What decides where keys collide in hash tables, so that a driver can predict it.
+    /// The salt that determines which keys collide in hash tables, by which a driver can predict collisions.
     pub salt: u64,
-    /// Microseconds of one write.
+    /// The microseconds that one write takes.
     pub write_us: u32,
-    /// Microseconds of one query.
+    /// The microseconds that one query takes.
     pub query_us: u32,
-    /// Entries that one write carries.
+    /// The number of entries that one write carries.
     pub bulk: u32,
 }
 
-/// Why a request was refused.
+/// The reason why a request was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Code {
     /// A table has no room.
     NoRoom = 1,
-    /// The operation contradicts what is there.
+    /// The operation contradicts the configuration.
     Invalid = 2,
     /// A fault plan made it fail.
     Fault = 3,
-    /// Another version, or no hello.
+    /// Another version, or no hello before the request.
     Version = 4,
 }
 
@@ -94,24 +101,24 @@ impl Code {
 pub struct Refused {
     /// Why.
     pub code: Code,
-    /// Which operation of the transaction, counted from 0.
+    /// The index of the refused operation in the transaction, from 0.
     pub at: u32,
-    /// The table without room; else empty.
+    /// The table without room; otherwise empty.
     pub table: String,
-    /// In what way it has no room.
+    /// The kind of shortage in that table.
     pub shortage: Option<Shortage>,
-    /// Units in use and altogether of that table.
+    /// The units in use, and all units, of that table.
     pub units: (u32, u32),
-    /// For people.
+    /// A message for people.
     pub text: String,
 }
 
 /// A front-panel port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortInfo {
-    /// Its number, which is its port in operations.
+    /// Its number, which is also its port in operations.
     pub port: PortId,
-    /// Greatest speed in Mbit/s.
+    /// The greatest speed in Mbit/s.
     pub speed_mbps: u32,
     /// True while it has a link.
     pub up: bool,
@@ -119,7 +126,7 @@ pub struct PortInfo {
     pub rx: FrameCount,
     /// Frames sent.
     pub tx: FrameCount,
-    /// Frames dropped at its tail: no room in a queue.
+    /// Frames dropped because its queue had no room.
     pub tail_drops: u64,
 }
 
@@ -136,9 +143,9 @@ pub struct PortCounts {
     pub trapped: u64,
     /// Copies not sent.
     pub tx_dropped: u64,
-    /// Frames for this port that found no room in a queue.
+    /// Frames for this port for which a queue had no room.
     pub tail_drops: u64,
-    /// Received and dropped, by `DropReason` number; those that are 0 are left out.
+    /// Received and dropped, by `DropReason` number, without reasons whose count is 0.
     pub dropped: Vec<(u8, u64)>,
 }
 
@@ -149,20 +156,20 @@ pub struct LearnedEntry {
     pub vlan: VlanId,
     /// The address.
     pub mac: MacAddr,
-    /// Where it was seen.
+    /// The port at which it was seen.
     pub port: PortId,
-    /// Seconds since.
+    /// The seconds since then.
     pub age_s: u32,
 }
 
 /// The answer to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// To [`Request::Hello`].
+    /// The answer to [`Request::Hello`].
     Welcome(Welcome),
-    /// It was done; the number is the request's.
+    /// The request was carried out; the meaning of the number depends on the request.
     Done(u64),
-    /// To [`Request::Usage`].
+    /// The answer to [`Request::Usage`].
     Usage(Vec<Usage>),
     /// A part of the configuration, and whether there is more.
     Operations(bool, Vec<Operation>),
@@ -170,30 +177,30 @@ pub enum Answer {
     Learned(bool, Vec<LearnedEntry>),
     /// A part of the routes that have forwarded packets, with their number, and whether there is more.
     Activity(bool, Vec<(VrfId, IpNet, u64)>),
-    /// To [`Request::Counters`].
+    /// The answer to [`Request::Counters`].
     Counters(PortCounts),
-    /// To [`Request::Ports`].
+    /// The answer to [`Request::Ports`].
     Ports(Vec<PortInfo>),
-    /// It was not done.
+    /// The request was not carried out.
     Refused(Refused),
 }
 
-/// Something that happened.
+/// An event in the chip.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     /// An address was learned.
     Learned(LearnedEntry),
-    /// An address was seen at another port than before: the entry, and the port before.
+    /// An address was seen at another port than before: the entry, and the previous port.
     Moved(LearnedEntry, PortId),
-    /// A learned address has gone: not seen for long, flushed, or displaced.
+    /// A learned address was removed: not seen for long, flushed, or displaced.
     Gone(LearnedEntry),
     /// A port's link came up or went down.
     Link(PortId, bool),
-    /// So many notices were not delivered because the connection did not read them.
+    /// The number of notices that were not delivered because the connection did not read them.
     Lost(u64),
 }
 
-/// What the chip says unasked.
+/// A message that the chip sends without a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
     /// An event.
@@ -202,16 +209,16 @@ pub enum Notice {
     Packet(CpuHeader, Vec<u8>),
 }
 
-/// What a driver receives.
+/// A message that a driver receives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Incoming {
-    /// The answer to the request of this number.
+    /// The answer to the request with this number.
     Answer(u32, Answer),
     /// A notice.
     Notice(Notice),
 }
 
-/// The length that a message's header announces; `None` while the header is not complete.
+/// The length in a message's header; `None` while the header is not complete.
 ///
 /// # Errors
 /// When it is shorter than a header or longer than [`MAX_MESSAGE`].
@@ -223,10 +230,10 @@ pub fn announced(bytes: &[u8]) -> Result<Option<usize>, Malformed> {
     }
 }
 
-/// Kind, number and body of a whole message.
+/// Splits a whole message into kind, number and body.
 ///
 /// # Errors
-/// When the length is not the message's, or the byte pair after the kind is not zero.
+/// When the length is not that of the message, or the two bytes after the kind are not zero.
 fn open(message: &[u8]) -> Result<(u16, u32, Reader<'_>), Malformed> {
     let mut reader = Reader::new(message);
     let (length, kind, zero, number) = (reader.u32()?, reader.u16()?, reader.u16()?, reader.u32()?);
@@ -253,7 +260,7 @@ fn operations(from: &mut Reader<'_>) -> Result<Vec<Operation>, Malformed> {
     if count > MAX_OPERATIONS {
         return malformed(format!("{count} operations; {MAX_OPERATIONS} is the most"));
     }
-    // A count is not believed: what is reserved is bounded by the bytes that are there.
+    // The count may be wrong, so the reservation is limited by the number of bytes that are there.
     let mut all = Vec::with_capacity(count.min(from.rest().len() / 4));
     for _ in 0..count {
         all.push(Operation::read(from)?);
@@ -297,5 +304,5 @@ impl LearnedEntry {
     }
 }
 
-/// Bytes of a CPU frame's message beyond the frame.
+/// The length of a CPU frame's message without the frame.
 pub const PACKET_OVERHEAD: usize = HEADER + cpu::LENGTH;

@@ -5,7 +5,7 @@ use crate::sdk::bytes::{Malformed, Reader, malformed};
 use crate::sdk::cpu::CpuHeader;
 
 impl Notice {
-    /// The message.
+    /// Serialises the request.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         match self {

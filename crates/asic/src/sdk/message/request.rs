@@ -7,7 +7,7 @@ use crate::sdk::cpu::CpuHeader;
 use lanyard_types::{MacAddr, PortId, VlanId};
 
 impl Request {
-    /// The message.
+    /// Serialises the request.
     #[must_use]
     pub fn encode(&self, number: u32) -> Vec<u8> {
         let kind = match self {
@@ -62,7 +62,7 @@ impl Request {
     /// Reads a whole message.
     ///
     /// # Errors
-    /// When it is no request.
+    /// When it is not a valid request.
     pub fn decode(message: &[u8]) -> Result<(u32, Self), Malformed> {
         let (kind, number, mut body) = open(message)?;
         let request = match kind {

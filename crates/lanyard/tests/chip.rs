@@ -64,7 +64,7 @@ fn refused(output: &Output) -> String {
 
 #[test]
 fn it_says_that_it_is_ready_and_leaves_nothing_behind() {
-    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let dir = tempfile::tempdir().expect("a directory");
         let socket = dir.path().join("sdk.sock");
         let (mut chip, line) = Chip::start(asic(&appliance(), &socket));
@@ -73,8 +73,11 @@ fn it_says_that_it_is_ready_and_leaves_nothing_behind() {
         let mode = std::fs::metadata(&socket).expect("a socket").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         let mut driver = UnixStream::connect(&socket).expect("a chip");
+        // A terminal that is closed ends nothing: the next signal finds it running.
+        kill(Pid::from_raw(chip.0.id() as i32), Signal::SIGHUP).expect("it runs");
         assert_eq!(chip.ends_after(signal), Some(0), "{signal}");
-        assert_eq!(driver.read(&mut [0; 1]).expect("the end of the connection"), 0);
+        // The connection ends, or is reset if the chip has not accepted it yet.
+        assert!(!driver.read(&mut [0; 1]).is_ok_and(|count| count > 0));
         let left: Vec<_> = std::fs::read_dir(dir.path()).expect("a directory").collect();
         assert!(left.is_empty(), "{signal}: {left:?}");
     }
@@ -107,7 +110,7 @@ fn what_is_wrong_is_named_with_its_place() {
         ("bulk = 1", "bulk = = 1", "line 9", "TOML parse error"),
         ("bulk = 1", "bulks = 1", "line 9", "unknown field `bulks`"),
         ("bulk = 1", "bulk = 9999", "line 9", "9999 is out of range: 1 to 4096"),
-        ("ways = 4", "ways = 3", "line 22", "ways is a power of two"),
+        ("ways = 4", "ways = 3", "line 21", "ways is a power of two"),
         ("count = 8", "count = 9", "line 80", "swp9 is listed twice"),
     ] {
         assert!(good.contains(from));
