@@ -60,3 +60,8 @@ fn lldp() {
 fn lacp() {
     replay("lacp", lanyard_lacp::fuzz);
 }
+
+#[test]
+fn snoop() {
+    replay("snoop", lanyard_snoop::fuzz);
+}

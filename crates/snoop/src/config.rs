@@ -1,0 +1,91 @@
+//! What snooping is configured with.
+
+use crate::message::Family;
+use lanyard_types::{MacAddr, PortId, PortSet, VlanId};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// A querier: the switch asks for members itself while no multicast router does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Querier {
+    /// The source address of queries. With an IPv4 address of 0.0.0.0 the switch never wins an election (RFC 4541, 2.1.1).
+    pub address: IpAddr,
+    /// The version of the queries: 1 to 3 for IGMP, 1 or 2 for MLD.
+    pub version: u8,
+}
+
+/// The settings of one family in one VLAN. Times follow RFC 3376, 8, and RFC 3810, 9.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VlanConfig {
+    /// `querier`; `None`: the switch is none.
+    pub querier: Option<Querier>,
+    /// `immediate-leave`: a leave ends a port's membership at once, unless another host at the port is a member.
+    pub immediate_leave: bool,
+    /// `report-suppression`: routers get one report of each group for each query.
+    pub report_suppression: bool,
+    /// Robustness variable, 1 to 7. Default 2.
+    pub robustness: u8,
+    /// Seconds between two general queries, 1 to 18000. Default 125.
+    pub query_interval_s: u32,
+    /// Milliseconds within which hosts answer a general query, less than the interval. Default 10,000.
+    pub max_response_ms: u32,
+    /// Milliseconds within which hosts answer a query for the last member, 100 to 32,767. Default 1000.
+    pub last_member_ms: u32,
+    /// Queries for the last member, 1 to 7. Default 2.
+    pub last_member_count: u8,
+    /// Groups with the ports that are always members.
+    pub static_groups: BTreeMap<IpAddr, PortSet>,
+    /// Ports that always lead to a router.
+    pub static_routers: PortSet,
+    /// The ports of the VLAN.
+    pub ports: PortSet,
+    /// Most groups of a port; ports that are not listed have no limit of their own.
+    pub limits: BTreeMap<PortId, u32>,
+}
+
+impl Default for VlanConfig {
+    fn default() -> Self {
+        Self {
+            querier: None,
+            immediate_leave: false,
+            report_suppression: true,
+            robustness: 2,
+            query_interval_s: 125,
+            max_response_ms: 10_000,
+            last_member_ms: 1000,
+            last_member_count: 2,
+            static_groups: BTreeMap::new(),
+            static_routers: PortSet::EMPTY,
+            ports: PortSet::EMPTY,
+            limits: BTreeMap::new(),
+        }
+    }
+}
+
+impl VlanConfig {
+    /// Group Membership Interval: how long a report holds, in milliseconds.
+    #[must_use]
+    pub fn membership_ms(&self) -> u64 {
+        u64::from(self.robustness) * u64::from(self.query_interval_s) * 1000 + u64::from(self.max_response_ms)
+    }
+    /// Other Querier Present Interval, in milliseconds; also how long a port leads to the router that has asked there.
+    #[must_use]
+    pub fn other_querier_ms(&self) -> u64 {
+        u64::from(self.robustness) * u64::from(self.query_interval_s) * 1000
+            + u64::from(self.max_response_ms) / 2
+    }
+    /// Last Member Query Time, in milliseconds.
+    #[must_use]
+    pub fn last_member_time_ms(&self) -> u64 {
+        u64::from(self.last_member_ms) * u64::from(self.last_member_count)
+    }
+}
+
+/// The whole configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Config {
+    /// The source MAC address of queries.
+    pub mac: MacAddr,
+    /// Where frames are snooped. Of a family's settings, groups and a querier's address of the other family are ignored.
+    pub vlans: BTreeMap<(VlanId, Family), VlanConfig>,
+}

@@ -1,0 +1,231 @@
+//! What the hosts at one port want of one group: the filter mode and source timers of a router (RFC 3376, 6.2 and 6.4;
+//! RFC 3810, 7.2 and 7.4).
+//!
+//! In mode EXCLUDE(X, Y) a source of X is wanted by somebody and has a timer, one of Y is wanted by nobody. In mode
+//! INCLUDE(A) every source of A has a timer. Times are milliseconds.
+
+use crate::message::RecordKind;
+use lanyard_types::MacAddr;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+/// Most sources of a group at a port; a record that would need more leaves the group open for all sources.
+pub const MAX_SOURCES_AT_PORT: usize = 128;
+/// Most hosts of a group at a port that are told apart (`immediate-leave` looks at them). With more, a leave is as if
+/// others remained.
+const MAX_HOSTS: usize = 32;
+
+/// Queries that the state change calls for (the Q of RFC 3376, 6.4.2).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Ask {
+    /// A group-specific query.
+    pub(crate) group: bool,
+    /// A group-and-source-specific query for these.
+    pub(crate) sources: BTreeSet<IpAddr>,
+}
+
+/// Durations for the timers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Timing {
+    /// Group Membership Interval.
+    pub(crate) membership_ms: u64,
+    /// Last Member Query Time.
+    pub(crate) last_member_ms: u64,
+}
+
+/// The state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Membership {
+    /// The group timer: set in mode EXCLUDE.
+    group_timer: Option<u64>,
+    /// Sources with timers: X or A.
+    wanted: BTreeMap<IpAddr, u64>,
+    /// Y.
+    excluded: BTreeSet<IpAddr>,
+    /// Until when hosts of old versions are about: of version 1 (IGMP), whose members do not leave, and of the version
+    /// without sources, beside which sources count for nothing (RFC 3376, 7.3.2).
+    pub(crate) version_1: Option<u64>,
+    pub(crate) without_sources: Option<u64>,
+    /// The hosts that have reported; `None` when there are more than are told apart.
+    hosts: Option<BTreeSet<MacAddr>>,
+}
+
+/// No member; an empty set of hosts, not an unknown one.
+impl Default for Membership {
+    fn default() -> Self {
+        Self {
+            group_timer: None,
+            wanted: BTreeMap::new(),
+            excluded: BTreeSet::new(),
+            version_1: None,
+            without_sources: None,
+            hosts: Some(BTreeSet::new()),
+        }
+    }
+}
+
+impl Membership {
+    /// True if nobody wants anything.
+    pub(crate) fn is_over(&self) -> bool {
+        self.group_timer.is_none() && self.wanted.is_empty()
+    }
+    /// True in mode EXCLUDE.
+    pub(crate) fn is_exclude(&self) -> bool {
+        self.group_timer.is_some()
+    }
+    /// True if frames of the group are wanted: from `source`, or from sources that no record names.
+    pub(crate) fn wants(&self, source: Option<IpAddr>) -> bool {
+        match source {
+            None => self.is_exclude(),
+            Some(source) => {
+                self.wanted.contains_key(&source) || self.is_exclude() && !self.excluded.contains(&source)
+            }
+        }
+    }
+    /// Every source that a record names.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.wanted.keys().chain(&self.excluded).copied()
+    }
+    /// When the last member goes if nothing is heard.
+    pub(crate) fn expires(&self) -> Option<u64> {
+        self.group_timer.into_iter().chain(self.wanted.values().copied()).max()
+    }
+    /// The earliest timer.
+    pub(crate) fn next(&self) -> Option<u64> {
+        self.group_timer.into_iter().chain(self.wanted.values().copied()).min()
+    }
+
+    /// Notes that a host has reported; it is then told apart from others.
+    pub(crate) fn note(&mut self, host: MacAddr) {
+        if let Some(hosts) = &mut self.hosts {
+            hosts.insert(host);
+            if hosts.len() > MAX_HOSTS {
+                self.hosts = None;
+            }
+        }
+    }
+    /// Takes out a host that leaves; true if nobody else is known to be a member.
+    pub(crate) fn leaves(&mut self, host: MacAddr) -> bool {
+        self.hosts.as_mut().is_some_and(|hosts| {
+            hosts.remove(&host);
+            hosts.is_empty()
+        })
+    }
+    /// Ends the membership.
+    pub(crate) fn end(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Takes a record (the tables of RFC 3376, 6.4.1 and 6.4.2); returns what has to be asked before sources or the group
+    /// are cut off.
+    pub(crate) fn take(&mut self, now: u64, kind: RecordKind, sources: &[IpAddr], time: Timing) -> Ask {
+        let old = self.without_sources.is_some_and(|until| until > now);
+        let mut list: BTreeSet<IpAddr> = sources.iter().copied().collect();
+        match kind {
+            RecordKind::Block if old => return Ask::default(),
+            RecordKind::ToExclude if old => list.clear(),
+            _ => {}
+        }
+        let until = now + time.membership_ms;
+        let mut ask = Ask::default();
+        match (self.is_exclude(), kind) {
+            (_, RecordKind::IsInclude | RecordKind::Allow) => self.want(&list, until),
+            (false, RecordKind::ToInclude) => {
+                ask.sources = self.wanted.keys().filter(|source| !list.contains(source)).copied().collect();
+                self.want(&list, until);
+            }
+            (true, RecordKind::ToInclude) => {
+                ask.sources = self.wanted.keys().filter(|source| !list.contains(source)).copied().collect();
+                ask.group = true;
+                self.want(&list, until);
+            }
+            (false, RecordKind::Block) => {
+                ask.sources = self.wanted.keys().filter(|source| list.contains(source)).copied().collect()
+            }
+            (true, RecordKind::Block) => {
+                let timer = self.group_timer.unwrap_or(until);
+                let fresh: Vec<IpAddr> = list
+                    .iter()
+                    .filter(|source| !self.wanted.contains_key(source) && !self.excluded.contains(source))
+                    .copied()
+                    .collect();
+                ask.sources = list.iter().filter(|source| !self.excluded.contains(source)).copied().collect();
+                self.wanted.extend(fresh.into_iter().map(|source| (source, timer)));
+            }
+            (false, RecordKind::IsExclude | RecordKind::ToExclude) => {
+                self.wanted.retain(|source, _| list.contains(source));
+                self.excluded =
+                    list.iter().filter(|source| !self.wanted.contains_key(source)).copied().collect();
+                if kind == RecordKind::ToExclude {
+                    ask.sources = self.wanted.keys().copied().collect();
+                }
+                self.group_timer = Some(until);
+            }
+            (true, RecordKind::IsExclude | RecordKind::ToExclude) => {
+                let timer =
+                    if kind == RecordKind::ToExclude { self.group_timer.unwrap_or(until) } else { until };
+                self.excluded.retain(|source| list.contains(source));
+                self.wanted.retain(|source, _| list.contains(source));
+                for source in list.iter().filter(|source| !self.excluded.contains(source)) {
+                    self.wanted.entry(*source).or_insert(timer);
+                }
+                if kind == RecordKind::ToExclude {
+                    ask.sources = self.wanted.keys().copied().collect();
+                }
+                self.group_timer = Some(until);
+            }
+        }
+        self.bound(until);
+        ask
+    }
+
+    fn want(&mut self, list: &BTreeSet<IpAddr>, until: u64) {
+        for source in list {
+            self.excluded.remove(source);
+            self.wanted.insert(*source, until);
+        }
+    }
+
+    /// Too many sources: all sources are let through, which gives no host too little.
+    fn bound(&mut self, until: u64) {
+        if self.wanted.len() + self.excluded.len() > MAX_SOURCES_AT_PORT {
+            self.wanted.clear();
+            self.excluded.clear();
+            self.group_timer = Some(self.group_timer.unwrap_or(until));
+        }
+    }
+
+    /// A query was sent for these sources, or for the group: timers are lowered to the time within which members answer
+    /// (6.6.3).
+    pub(crate) fn asked(&mut self, now: u64, ask: &Ask, time: Timing) {
+        let until = now + time.last_member_ms;
+        if ask.group {
+            self.group_timer = self.group_timer.map(|timer| timer.min(until));
+        }
+        for source in &ask.sources {
+            if let Some(timer) = self.wanted.get_mut(source) {
+                *timer = (*timer).min(until);
+            }
+        }
+    }
+
+    /// Carries out timers that are due (6.3, 6.5); true if the state has changed.
+    pub(crate) fn expire(&mut self, now: u64) -> bool {
+        let gone: Vec<IpAddr> =
+            self.wanted.iter().filter(|(_, at)| **at <= now).map(|(source, _)| *source).collect();
+        let group = self.group_timer.is_some_and(|at| at <= now);
+        for source in &gone {
+            self.wanted.remove(source);
+            // In mode EXCLUDE a source whose timer has run out is wanted by nobody.
+            if self.is_exclude() {
+                self.excluded.insert(*source);
+            }
+        }
+        if group {
+            // To mode INCLUDE with the sources that have timers.
+            self.group_timer = None;
+            self.excluded.clear();
+        }
+        group || !gone.is_empty()
+    }
+}

@@ -1,0 +1,207 @@
+//! What IGMP and MLD messages say, in the terms that both have in common.
+
+use lanyard_types::MacAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Most sources of a record that are read; a report with more is refused. An Ethernet frame has room for 366 IPv4 sources.
+pub const MAX_SOURCES: usize = 366;
+
+macro_rules! errors {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal;)*) => {
+        /// Why a frame was refused.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
+        pub enum MessageError { $($(#[$doc])* #[error($name)] $variant,)* }
+
+        impl MessageError {
+            /// All values, in order.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
+            /// The name in counters and JSON.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+        }
+    };
+}
+
+errors! {
+    /// The frame is shorter than its headers.
+    FrameTruncated = "frame_truncated";
+    /// The IP header is wrong: version, length or checksum.
+    IpHeader = "ip_header";
+    /// The packet is a fragment.
+    Fragment = "fragment";
+    /// The TTL or hop limit is not 1: the packet may have come through a router.
+    HopLimit = "hop_limit";
+    /// The source address is none of a host on the link: a multicast address, or for MLD not link-local.
+    Source = "source";
+    /// The protocol is neither IGMP, nor ICMPv6 behind the hop-by-hop header, nor PIM.
+    Protocol = "protocol";
+    /// MLD without the router alert option (RFC 3810, 5).
+    RouterAlert = "router_alert";
+    /// The checksum is wrong.
+    Checksum = "checksum";
+    /// The message is shorter than its type needs, or than its counts say.
+    Length = "length";
+    /// The type is unknown.
+    Type = "type";
+    /// The group is no multicast address, or a source is one.
+    Group = "group";
+    /// The message was sent to an address that is not its own (RFC 3376, 4.1.12 and 9.1).
+    Destination = "destination";
+}
+
+/// IPv4 with IGMP, or IPv6 with MLD.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Family {
+    /// IGMP (RFC 2236, RFC 3376).
+    V4,
+    /// MLD (RFC 2710, RFC 3810).
+    V6,
+}
+
+impl Family {
+    /// The unspecified address.
+    #[must_use]
+    pub const fn unspecified(self) -> IpAddr {
+        match self {
+            Self::V4 => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            Self::V6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        }
+    }
+    /// The family of an address.
+    #[must_use]
+    pub const fn of(address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(_) => Self::V4,
+            IpAddr::V6(_) => Self::V6,
+        }
+    }
+}
+
+/// The kinds of a record (RFC 3376, 4.2.12; RFC 3810, 5.2.12).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RecordKind {
+    /// MODE_IS_INCLUDE.
+    IsInclude,
+    /// MODE_IS_EXCLUDE.
+    IsExclude,
+    /// CHANGE_TO_INCLUDE_MODE.
+    ToInclude,
+    /// CHANGE_TO_EXCLUDE_MODE.
+    ToExclude,
+    /// ALLOW_NEW_SOURCES.
+    Allow,
+    /// BLOCK_OLD_SOURCES.
+    Block,
+}
+
+impl RecordKind {
+    pub(crate) const fn of(number: u8) -> Option<Self> {
+        Some(match number {
+            1 => Self::IsInclude,
+            2 => Self::IsExclude,
+            3 => Self::ToInclude,
+            4 => Self::ToExclude,
+            5 => Self::Allow,
+            6 => Self::Block,
+            _ => return None,
+        })
+    }
+}
+
+/// What a host wants of one group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// The kind.
+    pub kind: RecordKind,
+    /// The group.
+    pub group: IpAddr,
+    /// The sources.
+    pub sources: Vec<IpAddr>,
+}
+
+/// A query.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Query {
+    /// The version of the protocol: 1 to 3 for IGMP, 1 or 2 for MLD.
+    pub version: u8,
+    /// The group; `None` for a general query.
+    pub group: Option<IpAddr>,
+    /// The sources of a group-and-source-specific query.
+    pub sources: Vec<IpAddr>,
+    /// Within which time hosts answer, in milliseconds.
+    pub max_response_ms: u32,
+    /// The S flag: routers do not change their timers for this query.
+    pub suppress: bool,
+}
+
+/// A message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Message {
+    /// A query of a router or querier.
+    Query(Query),
+    /// A report; that of an old version is a record without sources, with the version.
+    Report {
+        /// The version of the protocol.
+        version: u8,
+        /// The records.
+        records: Vec<Record>,
+    },
+    /// A leave (IGMPv2) or done (MLDv1) of a group.
+    Leave(IpAddr),
+    /// A PIM hello, with its holdtime in seconds.
+    PimHello(u16),
+    /// A multicast router advertisement (RFC 4286), with its interval in seconds.
+    RouterAdvertisement(u8),
+    /// A multicast router termination.
+    RouterTermination,
+}
+
+/// A message with its sender.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Received {
+    /// The source MAC address.
+    pub mac: MacAddr,
+    /// The source IP address.
+    pub source: IpAddr,
+    /// The message.
+    pub message: Message,
+}
+
+/// True for groups whose frames are always flooded, and for which no state is kept: 224.0.0.0/24 (RFC 4541, 2.1.2) and
+/// IPv6 groups of interface or link scope, the solicited-node addresses among them.
+#[must_use]
+pub fn is_always_flooded(group: IpAddr) -> bool {
+    match group {
+        IpAddr::V4(group) => group.octets()[..3] == [224, 0, 0],
+        IpAddr::V6(group) => matches!(group.octets(), [0xff, flags, ..] if flags & 0x0f <= 2),
+    }
+}
+
+/// The time of a Max Resp Code or QQIC in its floating-point form (RFC 3376, 4.1.1), in its own units.
+pub(crate) fn decode_time(code: u8) -> u32 {
+    if code < 128 { u32::from(code) } else { (u32::from(code & 15) | 0x10) << ((code >> 4 & 7) + 3) }
+}
+
+/// The largest code whose time is at most `time`.
+pub(crate) fn encode_time(time: u32) -> u8 {
+    (0..=255u8).rev().find(|code| decode_time(*code) <= time).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{decode_time, encode_time};
+
+    #[test]
+    fn times_of_codes() {
+        assert_eq!(
+            [decode_time(0), decode_time(127), decode_time(128), decode_time(255)],
+            [0, 127, 128, 31_744]
+        );
+        for time in [0, 1, 100, 127, 128, 1000, 31_744, 100_000] {
+            let back = decode_time(encode_time(time));
+            assert!(back <= time && (time < 128 || back * 17 / 16 >= time.min(31_744) - 1), "{time} {back}");
+        }
+    }
+}

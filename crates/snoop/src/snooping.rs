@@ -1,0 +1,388 @@
+//! [`Snooping`]: IGMP and MLD snooping in all VLANs, as the outside sees it.
+
+use crate::config::{Config, VlanConfig};
+use crate::message::{Family, Message, MessageError, Received};
+use crate::vlan::{NoRoom, Relay, Sent, Vlan};
+use crate::{igmp, mld};
+use lanyard_types::{MacAddr, PortId, PortSet, VlanId};
+use lanyard_wire::Frame;
+use lanyard_wire::ip::{IPV4, IPV6};
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Most memberships: a group at a port counts once.
+pub const MAX_MEMBERSHIPS: usize = 65_536;
+
+/// What the caller has to do, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Send the frames of a group by these ports and by those that lead to routers; `None`: the group has no members any
+    /// more, and its frames are treated as those of an unknown group.
+    Group {
+        /// The VLAN.
+        vlan: VlanId,
+        /// The group.
+        group: IpAddr,
+        /// Only frames from this source; `None` are those of the sources that have no entry of their own.
+        source: Option<IpAddr>,
+        /// The ports.
+        ports: Option<Box<PortSet>>,
+    },
+    /// These ports of a VLAN lead to routers, and no others: they get the frames of every group.
+    Routers {
+        /// The VLAN.
+        vlan: VlanId,
+        /// The family.
+        family: Family,
+        /// The ports.
+        ports: Box<PortSet>,
+    },
+    /// Send a frame, in this VLAN, by these ports.
+    Send {
+        /// The VLAN.
+        vlan: VlanId,
+        /// The ports.
+        ports: Box<PortSet>,
+        /// The frame, without a tag.
+        frame: Vec<u8>,
+    },
+    /// A port has as many groups as it may have (`port` is set), or the switch has.
+    Full {
+        /// The VLAN.
+        vlan: VlanId,
+        /// The port whose limit it is.
+        port: Option<PortId>,
+    },
+}
+
+/// The statistics of a VLAN and family.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Queries received.
+    pub queries: u64,
+    /// Reports received.
+    pub reports: u64,
+    /// Leaves received.
+    pub leaves: u64,
+    /// PIM hellos and multicast router discovery received.
+    pub routers: u64,
+    /// Queries sent.
+    pub sent: u64,
+    /// Records for which there was no room.
+    pub refused: u64,
+    /// Frames refused, by reason in the order of [`MessageError::ALL`].
+    pub errors: [u64; MessageError::ALL.len()],
+}
+
+/// A group as it is shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupView {
+    /// The VLAN.
+    pub vlan: VlanId,
+    /// The group.
+    pub group: IpAddr,
+    /// The sources that members name.
+    pub sources: Vec<IpAddr>,
+    /// True if a member wants all sources but those it excludes.
+    pub exclude: bool,
+    /// The ports with members, static ones too.
+    pub ports: PortSet,
+    /// When the last membership ends, in milliseconds; `None` for static members alone.
+    pub expires_ms: Option<u64>,
+}
+
+/// Snooping. See the crate's documentation for the contract.
+#[derive(Debug, Clone, Default)]
+pub struct Snooping {
+    config: Config,
+    vlans: BTreeMap<(VlanId, Family), Vlan>,
+    counters: BTreeMap<(VlanId, Family), Counters>,
+    /// The entries as the caller was told.
+    told: BTreeMap<(VlanId, IpAddr), BTreeMap<Option<IpAddr>, PortSet>>,
+    told_routers: BTreeMap<(VlanId, Family), PortSet>,
+    actions: VecDeque<Action>,
+}
+
+impl Snooping {
+    /// Snooping in no VLAN.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes a configuration.
+    pub fn configure(&mut self, now: u64, config: Config) {
+        let gone: Vec<_> = self.vlans.keys().filter(|key| !config.vlans.contains_key(key)).copied().collect();
+        for key in gone {
+            if let Some(mut vlan) = self.vlans.remove(&key) {
+                vlan.clear();
+                vlan.configure(now, VlanConfig::default());
+                self.announce(key, &mut vlan);
+                self.counters.remove(&key);
+                self.told_routers.remove(&key);
+            }
+        }
+        for (key, settings) in &config.vlans {
+            let mut settings = settings.clone();
+            settings.static_groups.retain(|group, _| Family::of(*group) == key.1);
+            settings.querier = settings.querier.filter(|querier| Family::of(querier.address) == key.1);
+            self.vlans.entry(*key).or_default().configure(now, settings);
+            self.counters.entry(*key).or_default();
+        }
+        self.config = config;
+        self.handle_timer(now);
+    }
+
+    /// Takes a frame with IGMP, MLD or PIM that was received in a VLAN. The frame is passed on by an [`Action::Send`] to
+    /// the ports that are to get it, and to no others; without its tag.
+    ///
+    /// # Errors
+    /// The reason for which the message was refused; it has been counted, and the frame goes to nobody.
+    pub fn handle_frame(
+        &mut self,
+        now: u64,
+        vlan: VlanId,
+        port: PortId,
+        frame: &[u8],
+    ) -> Result<(), MessageError> {
+        let view = Frame::new(frame).map_err(|_| MessageError::FrameTruncated)?;
+        let family = match view.ethertype() {
+            IPV4 => Family::V4,
+            IPV6 => Family::V6,
+            _ => return Err(MessageError::Protocol),
+        };
+        let key = (vlan, family);
+        let Some(mut state) = self.vlans.remove(&key) else { return Ok(()) };
+        let decoded = match family {
+            Family::V4 => igmp::decode(view.src(), view.payload()),
+            Family::V6 => mld::decode(view.src(), view.payload()),
+        };
+        let counters = self.counters.entry(key).or_default();
+        match &decoded {
+            Ok(received) => count(counters, received),
+            Err(error) => counters.errors[*error as usize] += 1,
+        }
+        if let Ok(received) = &decoded {
+            let others = self.vlans.values().map(Vlan::memberships).sum::<usize>();
+            let room = others + state.memberships() < MAX_MEMBERSHIPS;
+            let (relay, refused) = state.take(now, family, port, received, room);
+            if let Some(no_room) = refused {
+                counters.refused += 1;
+                let port = (no_room == NoRoom::Port).then_some(port);
+                self.actions.push_back(Action::Full { vlan, port });
+            }
+            self.pass_on(vlan, port, &state, relay, frame);
+        }
+        self.finish(key, state);
+        decoded.map(|_| ())
+    }
+
+    /// Forgets what was learned at a port whose link has gone down.
+    pub fn handle_link_down(&mut self, port: PortId) {
+        for key in self.keys() {
+            if let Some(mut vlan) = self.vlans.remove(&key) {
+                vlan.forget(port);
+                self.finish(key, vlan);
+            }
+        }
+    }
+
+    /// After a change of topology in a VLAN: members are asked for anew, by a general query, or by asking the querier for
+    /// one with a leave of all groups. `flood` until then is the caller's.
+    pub fn handle_topology_change(&mut self, now: u64, vlan: VlanId) {
+        for family in [Family::V4, Family::V6] {
+            let Some(state) = self.vlans.get_mut(&(vlan, family)) else { continue };
+            if !state.ask_all(now) && family == Family::V4 {
+                let ports = Box::new(state.routers());
+                let frame = igmp::encode_global_leave(self.config.mac);
+                self.actions.push_back(Action::Send { vlan, ports, frame });
+            }
+        }
+        self.handle_timer(now);
+    }
+
+    /// Carries out what is due.
+    pub fn handle_timer(&mut self, now: u64) {
+        for key in self.keys() {
+            if let Some(mut vlan) = self.vlans.remove(&key) {
+                vlan.expire(now, key.1);
+                self.finish(key, vlan);
+            }
+        }
+    }
+
+    /// When [`Snooping::handle_timer`] is to be called next; `None` if nothing is due.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<u64> {
+        self.vlans.values().filter_map(Vlan::next).min()
+    }
+
+    /// The next action; `None` when there is none.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// The groups of a VLAN and family.
+    #[must_use]
+    pub fn groups(&self, vlan: VlanId, family: Family) -> Vec<GroupView> {
+        let Some(state) = self.vlans.get(&(vlan, family)) else { return Vec::new() };
+        let view = |group: IpAddr| {
+            let mut ports = state.config.static_groups.get(&group).cloned().unwrap_or(PortSet::EMPTY);
+            for (port, _) in state.members(group) {
+                ports.insert(port);
+            }
+            GroupView {
+                vlan,
+                group,
+                sources: state.sources(group).into_iter().collect(),
+                exclude: state.members(group).any(|(_, membership)| membership.is_exclude()),
+                ports,
+                expires_ms: state.members(group).filter_map(|(_, membership)| membership.expires()).max(),
+            }
+        };
+        state.group_names().into_iter().map(view).collect()
+    }
+
+    /// The ports of a VLAN that lead to routers, each with the time at which that ends (`None`: configured).
+    #[must_use]
+    pub fn routers(&self, vlan: VlanId, family: Family) -> Vec<(PortId, Option<u64>)> {
+        let Some(state) = self.vlans.get(&(vlan, family)) else { return Vec::new() };
+        let fixed = |port: PortId| state.config.static_routers.contains(port);
+        state
+            .routers()
+            .iter()
+            .map(|port| (port, state.router_expires(port).filter(|_| !fixed(port))))
+            .collect()
+    }
+
+    /// The querier of a VLAN, and whether it is this switch.
+    #[must_use]
+    pub fn querier(&self, vlan: VlanId, family: Family) -> Option<(IpAddr, bool)> {
+        self.vlans.get(&(vlan, family)).and_then(Vlan::querier)
+    }
+
+    /// The statistics of a VLAN and family; `None` where nothing is snooped.
+    #[must_use]
+    pub fn counters(&self, vlan: VlanId, family: Family) -> Option<Counters> {
+        self.counters.get(&(vlan, family)).copied()
+    }
+
+    /// Forgets the learned members of all VLANs.
+    pub fn clear(&mut self) {
+        for key in self.keys() {
+            if let Some(mut vlan) = self.vlans.remove(&key) {
+                vlan.clear();
+                self.finish(key, vlan);
+            }
+        }
+    }
+
+    fn keys(&self) -> Vec<(VlanId, Family)> {
+        self.vlans.keys().copied().collect()
+    }
+
+    /// Passes a frame on.
+    fn pass_on(&mut self, vlan: VlanId, port: PortId, state: &Vlan, relay: Relay, frame: &[u8]) {
+        let mut ports = match relay {
+            Relay::All => state.config.ports.clone(),
+            Relay::Routers => state.routers(),
+            Relay::Nobody => return,
+        };
+        ports.remove(port);
+        if !ports.is_empty() {
+            self.actions.push_back(Action::Send { vlan, ports: Box::new(ports), frame: frame.to_vec() });
+        }
+    }
+
+    /// Puts a VLAN back, announces what has changed, and sends its queries.
+    fn finish(&mut self, key: (VlanId, Family), mut vlan: Vlan) {
+        self.announce(key, &mut vlan);
+        let frames: Vec<_> = std::mem::take(&mut vlan.to_send)
+            .into_iter()
+            .map(|sent| self.query(&vlan, key.1, &sent))
+            .collect();
+        for (ports, frame) in frames {
+            if let Some(counters) = self.counters.get_mut(&key) {
+                counters.sent += 1;
+            }
+            self.actions.push_back(Action::Send { vlan: key.0, ports: Box::new(ports), frame });
+        }
+        self.vlans.insert(key, vlan);
+    }
+
+    fn query(&self, vlan: &Vlan, family: Family, sent: &Sent) -> (PortSet, Vec<u8>) {
+        let ports = match sent.port {
+            Some(port) => std::iter::once(port).collect(),
+            None => vlan.config.ports.clone(),
+        };
+        // A switch that is not the querier asks from the unspecified address; MLD requires a link-local one.
+        let own = vlan.querier().filter(|(_, own)| *own).map(|(address, _)| address);
+        let (robustness, interval) = (vlan.config.robustness, vlan.config.query_interval_s);
+        let mac = self.config.mac;
+        let frame = match (family, own) {
+            (Family::V4, Some(IpAddr::V4(source))) => {
+                igmp::encode_query(mac, source, &sent.query, robustness, interval)
+            }
+            (Family::V4, _) => {
+                igmp::encode_query(mac, Ipv4Addr::UNSPECIFIED, &sent.query, robustness, interval)
+            }
+            (Family::V6, Some(IpAddr::V6(source))) => {
+                mld::encode_query(mac, source, &sent.query, robustness, interval)
+            }
+            (Family::V6, _) => mld::encode_query(mac, link_local(mac), &sent.query, robustness, interval),
+        };
+        (ports, frame)
+    }
+
+    /// Tells the caller of groups and routers that have changed.
+    fn announce(&mut self, (id, family): (VlanId, Family), vlan: &mut Vlan) {
+        for group in std::mem::take(&mut vlan.touched) {
+            let mut next = BTreeMap::new();
+            if vlan.has_group(group) {
+                next.insert(None, vlan.ports(group, None));
+                next.extend(
+                    vlan.sources(group)
+                        .into_iter()
+                        .map(|source| (Some(source), vlan.ports(group, Some(source)))),
+                );
+            }
+            let was = self.told.remove(&(id, group)).unwrap_or_default();
+            for (source, ports) in &next {
+                if was.get(source) != Some(ports) {
+                    let ports = Some(Box::new(ports.clone()));
+                    self.actions.push_back(Action::Group { vlan: id, group, source: *source, ports });
+                }
+            }
+            for source in was.keys().filter(|source| !next.contains_key(source)) {
+                self.actions.push_back(Action::Group { vlan: id, group, source: *source, ports: None });
+            }
+            if !next.is_empty() {
+                self.told.insert((id, group), next);
+            }
+        }
+        let routers = vlan.routers();
+        if self.told_routers.get(&(id, family)).unwrap_or(&PortSet::EMPTY) != &routers {
+            self.told_routers.insert((id, family), routers.clone());
+            self.actions.push_back(Action::Routers { vlan: id, family, ports: Box::new(routers) });
+        }
+    }
+}
+
+fn count(counters: &mut Counters, received: &Received) {
+    let counter = match received.message {
+        Message::Query(_) => &mut counters.queries,
+        Message::Report { .. } => &mut counters.reports,
+        Message::Leave(_) => &mut counters.leaves,
+        Message::PimHello(_) | Message::RouterAdvertisement(_) | Message::RouterTermination => {
+            &mut counters.routers
+        }
+    };
+    *counter += 1;
+}
+
+/// The link-local address with the modified EUI-64 of a MAC address (RFC 4291, appendix A).
+fn link_local(mac: MacAddr) -> Ipv6Addr {
+    let [a, b, c, d, e, f] = mac.0;
+    let word = |high: u8, low: u8| u16::from_be_bytes([high, low]);
+    Ipv6Addr::new(0xfe80, 0, 0, 0, word(a ^ 2, b), word(c, 0xff), word(0xfe, d), word(e, f))
+}
