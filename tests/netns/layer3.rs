@@ -104,7 +104,7 @@ fn vrfs_come_and_go(plane: Plane) {
     let foreign = name(&bed, "f");
     netns::create(&foreign).unwrap();
     let said = bed.try_configure(&format!("vrf definition {foreign}")).unwrap();
-    assert!(said.contains("was there already"), "{said}");
+    assert!(said.contains("existed already"), "{said}");
     bed.configure(&format!("no vrf definition {foreign}"));
     let stayed = exists(&foreign);
     netns::delete(&foreign).unwrap();

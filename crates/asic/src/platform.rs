@@ -455,7 +455,7 @@ impl Table {
         }
         for (object, width) in &self.holds {
             if !object.fits(self.kind) {
-                return invalid(place, format!("{} is not looked up this way", object.name()));
+                return invalid(place, format!("{} cannot be in a table of this kind", object.name()));
             }
             if width.units() == 0 || !width.units().is_power_of_two() || width.units() > 64 {
                 return invalid(place, format!("{} takes 1 to 64 units, a power of two", object.name()));

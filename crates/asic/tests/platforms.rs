@@ -177,7 +177,7 @@ fn errors_name_the_place_and_the_limit() {
         "acl_ipv4 = 1, ipv4_prefix = 1",
         "acl_ipv4 is held by memory tcam, table routes already",
     );
-    refused("ipv4_prefix = 1", "mac = 1, ipv4_prefix = 1", "mac is not looked up this way");
+    refused("ipv4_prefix = 1", "mac = 1, ipv4_prefix = 1", "mac cannot be in a table of this kind");
     refused("count = 8", "count = 9", "swp9 is listed twice");
     refused("first = 1", "first = 0", "ports are numbered 1 to 511");
     refused("connector = \"rj45\"", "connector = \"rj45\"\nsplit_disables = -1", "a split disables swp0");

@@ -357,7 +357,7 @@ impl Pinned {
         let before = sched_getaffinity(this)?;
         let mut only = CpuSet::new();
         only.set(core)?;
-        sched_setaffinity(this, &only).with_context(|| format!("no core {core} for us"))?;
+        sched_setaffinity(this, &only).with_context(|| format!("core {core} is not available"))?;
         go_first(this);
         Ok(Self { before })
     }

@@ -52,7 +52,7 @@ pub(crate) enum CommitError {
     #[error(transparent)]
     Route(#[from] RouteRefused),
     /// Without the record, `detach` and a restart could not restore what the change replaces.
-    #[error("{0}; nothing is changed that cannot be recorded")]
+    #[error("{0}; the change was refused because it could not be recorded")]
     Record(#[from] RecordError),
 }
 

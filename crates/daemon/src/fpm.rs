@@ -187,7 +187,7 @@ impl Fpm {
         let paired = self.server.updates_in_pairs();
         let result = self.server.input(ctx.clock.now_ms(), bytes);
         if self.server.updates_in_pairs() && !paired {
-            let text = "the client updates routes as FRR before 10 does: it ignores what it is answered";
+            let text = "the client updates routes as FRR before 10 does: it ignores the answers";
             ctx.log("FPM", 6, "NOFEEDBACK", text);
         }
         result

@@ -132,18 +132,19 @@ fn tell(ctx: &mut Context, report: &Report) {
         Report::Expired(ports) => {
             let names: Vec<String> = ports.iter().map(|port| ctx.port_name(*port).to_string()).collect();
             let text = format!(
-                "no BPDU was sent for three hello times: the watchdog blocked {}; the ports begin anew as if their links had come up",
+                "no BPDU was sent for three hello times: the watchdog blocked {}; the ports start again as if their links had come up",
                 names.join(", ")
             );
             ctx.log("SPANTREE", 2, "WATCHDOG", &text);
         }
         Report::Refused(reason) => {
-            let text =
-                format!("the plane refused a port's state, and no BPDU is sent until it takes it: {reason}");
+            let text = format!(
+                "the plane refused a port's state, and no BPDU is sent until it accepts it: {reason}"
+            );
             ctx.log("SPANTREE", 2, "PLANE", &text);
         }
         Report::Unwatched(reason) => {
-            let text = format!("ports would forward on without a daemon: {reason}");
+            let text = format!("ports would continue to forward without a daemon: {reason}");
             ctx.log("SPANTREE", 2, "WATCHDOG", &text);
         }
         Report::NotKept(reason) => ctx.log("SPANTREE", 3, "SNAPSHOT", reason),

@@ -174,7 +174,8 @@ impl File<'_> {
         if let Some(running) = running.filter(|running| taker.check(running).is_ok())
             && taker.take(&running).is_ok()
         {
-            let reason = format!("{reason}; the switch runs on with its last running configuration instead");
+            let reason =
+                format!("{reason}; the switch continues with its last running configuration instead");
             self.report(0, reason);
             return Next::Done;
         }

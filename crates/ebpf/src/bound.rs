@@ -23,13 +23,13 @@ const INSN: u32 = 8;
 pub(crate) fn stays_in_place(program: impl AsFd, handed_in: usize) -> io::Result<()> {
     if blinds()? {
         return Err(io::Error::other(
-            "constant blinding (net.core.bpf_jit_harden) moves programs, and the kernel would crash when the device goes",
+            "constant blinding (net.core.bpf_jit_harden) moves programs, and the kernel would crash when the device is removed",
         ));
     }
     let (held, had) = (length(&program)?, handed_in as u64 * u64::from(INSN));
     if u64::from(held) > had {
         return Err(io::Error::other(format!(
-            "the kernel has moved the program ({held} bytes instead of {had}) and would crash when the device goes"
+            "the kernel has moved the program ({held} bytes instead of {had}) and would crash when the device is removed"
         )));
     }
     Ok(())

@@ -96,7 +96,11 @@ fn ready(path: &Path) -> io::Result<()> {
         mount_bpffs(Path::new(OURS))
     })?;
     mounting.join().unwrap_or_else(|_| Err(io::Error::other("the mounting thread panicked")))?;
-    if is_bpffs(path) { Ok(()) } else { Err(io::Error::other("it is mounted, but not seen from here")) }
+    if is_bpffs(path) {
+        Ok(())
+    } else {
+        Err(io::Error::other("it is mounted, but not visible in this mount namespace"))
+    }
 }
 
 fn mount_bpffs(at: &Path) -> io::Result<()> {

@@ -238,7 +238,7 @@ fn load(
         let (key, fd) = (place as u32, programs[at].as_raw_fd() as u32);
         steps
             .update(&key.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)
-            .doing(|| format!("putting {jumped_to} where it is jumped to"))?;
+            .doing(|| format!("storing the program {jumped_to}, to which others jump"))?;
     }
     Ok(Loaded { maps, programs, steps })
 }

@@ -268,7 +268,7 @@ enum Adopted {
 
 /// Opens the pins if their layout is the current one.
 fn adopt(pins: &Pins, file: &StateFile, netns: u64) -> Result<Adopted> {
-    let no = |why: &str| Ok(Adopted::No(Some(format!("the plane was built anew: {why}"))));
+    let no = |why: &str| Ok(Adopted::No(Some(format!("the plane was created again: {why}"))));
     if !pins.map(META).exists() {
         // There are no pins, or those of an instance whose creation was interrupted before anything
         // was attached.

@@ -29,7 +29,7 @@ pub(crate) fn rights() -> Result<()> {
         Err(error) if error.kind() == libbpf_rs::ErrorKind::PermissionDenied => {
             "this process has no CAP_BPF in the first user namespace (run it as root)".into()
         }
-        Err(error) => format!("the kernel makes no BPF map ({error})"),
+        Err(error) => format!("the kernel refuses a BPF map ({error})"),
     };
     Err(unsupported(format!("run here: {why}")))
 }

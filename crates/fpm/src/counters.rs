@@ -34,7 +34,7 @@ impl fmt::Display for Framing {
         f.write_str(match self {
             Self::Version => "an FPM frame that is not version 1",
             Self::Type => "an FPM frame that is not netlink (type 1)",
-            Self::Length => "an FPM frame that lies about its length",
+            Self::Length => "an FPM frame whose length is less than that of its header",
         })
     }
 }

@@ -115,7 +115,7 @@ impl Live {
         }
     }
     fn gone(&mut self) {
-        let gone = || Err(Failure::Gone("the chip hung up".into()));
+        let gone = || Err(Failure::Gone("the chip has closed the connection".into()));
         self.answers.extend(self.under_way.drain(..).map(|ticket| (ticket, gone())));
     }
 }

@@ -142,7 +142,7 @@ impl Simulated {
             rest = &rest[length..];
         }
         if self.device.is_dead() || self.device.closing(self.session) {
-            let gone = || Err(Failure::Gone("the chip has died or hung up".into()));
+            let gone = || Err(Failure::Gone("the chip has died or closed the connection".into()));
             self.answers.extend(self.under_way.drain(..).map(|number| (Ticket(number.into()), gone())));
         }
     }

@@ -105,7 +105,7 @@ impl SoftPlane {
             routing: true,
             notes: vec![
                 "stops forwarding when the daemon stops".into(),
-                "what comes in untagged at a routed port is routed by the kernel, which sees it in any case"
+                "untagged packets at a routed port are routed by the kernel, which receives them in any case"
                     .into(),
                 "ports have no choice of hook or delivery".into(),
                 "frames longer than their netdev's MTU (and one 802.1Q tag) are refused by the kernel".into(),

@@ -95,7 +95,7 @@ fn vlan_interface(vlan: VlanId, next: &Config, facts: &Facts, identity: &Identit
             Some(Some(alias)) if alias.starts_with("lanyard:") => {
                 return Err(format!("netdev {name} belongs to instance {}", &alias["lanyard:".len()..]));
             }
-            Some(_) => return Err(format!("a netdev {name} that Lanyard did not make is in the way")),
+            Some(_) => return Err(format!("a netdev {name} that Lanyard did not create has this name")),
         }
     }
     Ok(())
@@ -139,7 +139,7 @@ mod tests {
         for (next, links, want) in [
             ("vlan10:", "", ""),
             ("vlan10:", "vlan10 alias lanyard:test, ly10 alias lanyard:test", ""),
-            ("vlan10:", "vlan10", "% a netdev vlan10 that Lanyard did not make is in the way"),
+            ("vlan10:", "vlan10", "% a netdev vlan10 that Lanyard did not create has this name"),
             ("vlan10:", "ly10 alias lanyard:b", "% netdev ly10 belongs to instance b"),
             (
                 "vlan10:\nly10: access 1",

@@ -310,7 +310,7 @@ pub(crate) fn check(
                 return Err(format!("network namespace {vrf} is a VRF of instance {other}"));
             }
             Some(_) => {}
-            None => notices.push(format!("network namespace {vrf} was there already: it is used as it is")),
+            None => notices.push(format!("network namespace {vrf} existed already: it is used unchanged")),
         }
     }
     for (name, interface) in made_interfaces(next) {
@@ -331,7 +331,7 @@ fn subinterface(
     let mark = alias(&identity.instance);
     for end in [name.to_owned(), format!("ly{name}")] {
         if facts.get(&end).is_some_and(|link| link.alias.as_deref() != Some(&mark)) {
-            return Err(format!("a netdev {end} that Lanyard did not make is in the way"));
+            return Err(format!("a netdev {end} that Lanyard did not create has this name"));
         }
     }
     let parent = split_subinterface(name).map(|(parent, _)| InterfaceName::Netdev(parent.to_owned()));
@@ -542,7 +542,7 @@ mod tests {
             let result = check(&config(""), &config("vrf red"), &facts, &identity, &mut notices);
             result.err().map_or(notices.join("; "), |reason| format!("% {reason}"))
         };
-        assert_eq!(named(None, false), "network namespace red was there already: it is used as it is");
+        assert_eq!(named(None, false), "network namespace red existed already: it is used unchanged");
         assert_eq!(named(Some("lanyard:test"), false), "");
         assert_eq!(named(Some("lanyard:b"), false), "% network namespace red is a VRF of instance b");
         assert!(

@@ -68,9 +68,8 @@ impl PortIds {
         let mut free = never.chain(given_up);
         for name in names {
             if let std::collections::btree_map::Entry::Vacant(slot) = next.by_name.entry(name) {
-                let port = free
-                    .next()
-                    .ok_or_else(|| format!("{} ports are the most there can be", MAX_PORTS - 1))?;
+                let port =
+                    free.next().ok_or_else(|| format!("at most {} ports are possible", MAX_PORTS - 1))?;
                 slot.insert(port);
             }
         }

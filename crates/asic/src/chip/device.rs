@@ -192,7 +192,7 @@ impl Device {
             _ => {
                 state.closed = true;
                 let text =
-                    format!("this chip speaks version {VERSION} of the protocol, and is greeted first");
+                    format!("this chip speaks version {VERSION} of the protocol and expects a hello first");
                 state.out.extend(Answer::Refused(refused(Code::Version, text)).encode(number));
                 return;
             }

@@ -225,7 +225,7 @@ impl Client {
                 }
                 Some(Incoming::Answer(to, answer)) if to == number => return Ok(answer),
                 Some(Incoming::Answer(to, _)) => {
-                    return Err(SdkError::Protocol(format!("request {to}, which was not asked")));
+                    return Err(SdkError::Protocol(format!("an answer to request {to}, which was not sent")));
                 }
                 Some(Incoming::Notice(notice)) => self.keep(notice),
                 None => return Err(SdkError::Gone(io::ErrorKind::TimedOut.into())),
@@ -252,7 +252,7 @@ impl Client {
         match self.receiver.receive(Some(timeout.max(Duration::from_micros(1))))? {
             Some(Incoming::Notice(notice)) => Ok(Some(notice)),
             Some(Incoming::Answer(to, _)) => {
-                Err(SdkError::Protocol(format!("request {to}, which was not asked")))
+                Err(SdkError::Protocol(format!("an answer to request {to}, which was not sent")))
             }
             None => Ok(None),
         }

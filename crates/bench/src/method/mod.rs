@@ -187,8 +187,8 @@ impl Integrity {
             ("arrived twice", self.duplicated),
             ("arrived after a later one", self.reordered),
             ("arrived spoiled", self.corrupted),
-            ("arrived at a port where they were not sent", self.strays),
-            ("arrived besides, for which the tester had no time", self.missed),
+            ("arrived at a port to which they were not sent", self.strays),
+            ("also arrived, but the tester had no time to check them", self.missed),
         ];
         let said: Vec<String> =
             kinds.iter().filter(|(_, n)| *n > 0).map(|(what, n)| format!("{n} frames {what}")).collect();
@@ -196,7 +196,7 @@ impl Integrity {
             (!said.is_empty()).then(|| format!("of {} frames received, {}", self.received, said.join(", ")));
         let stolen = (self.stolen > 0).then(|| {
             format!(
-                "in {} of {} trials the machine's host ran somebody else; searches made them again when frames were lost",
+                "in {} of {} trials the hypervisor took a processor; searches repeated those that lost frames",
                 self.stolen, self.trials
             )
         });
@@ -536,7 +536,7 @@ pub fn record_found<'r>(
     series.resolution = series.resolution.max(found.step * factor);
     let caveat = match found.end {
         End::Settled => return series,
-        End::Limit => "at least this: the tester, or the line, offers no more",
+        End::Limit => "at least this: the tester, or the line, cannot offer more",
         End::NothingPasses => "frames are lost at the least load that was tried",
         End::GaveUp => "the search ran out of trials; the figure is known as finely as its interval says",
     };

@@ -37,7 +37,7 @@ const BAR: f64 = 40.0;
 
 /// Arguments of `lanyard bench profile`.
 #[derive(Debug, Clone, clap::Args)]
-#[command(about = "Where the time of a frame goes: by part of the work, by function, by BPF program")]
+#[command(about = "The time that a frame takes: by part of the work, by function, by BPF program")]
 pub struct Args {
     /// Devices under test
     #[arg(

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 /// Arguments of `lanyard bench trees`.
 #[derive(Debug, Clone, clap::Args)]
-#[command(about = "Measures what many trees on many ports cost the daemon")]
+#[command(about = "Measures the daemon's processor time for many trees on many ports")]
 pub struct Args {
     /// Ports, 1-60
     #[arg(long, value_name = "N", default_value_t = 48)]

@@ -60,7 +60,7 @@ impl<H: Hardware> Manager<H> {
                 }
             }
         }
-        Err(Refusal::Chip("its figures do not settle".into()))
+        Err(Refusal::Chip("its figures keep changing".into()))
     }
 
     /// Sends operations that were accepted and wait. While earlier writes are pending, further ones are collected into

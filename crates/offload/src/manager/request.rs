@@ -115,7 +115,7 @@ impl<H: Hardware> Manager<H> {
                 Operation::Adjacency(id, new) => Ok(RouteChange::Adjacency(*id, *new)),
                 Operation::Group(id, new) => Ok(RouteChange::Group(*id, new.clone())),
                 Operation::Route(vrf, prefix, new) => Ok(RouteChange::Route(*vrf, *prefix, *new)),
-                other => Err(format!("a {} is no part of a batch of routes", other.kind().name())),
+                other => Err(format!("a {} is not permitted in a batch of routes", other.kind().name())),
             };
             let outcome = outcome.and_then(|change| {
                 self.routes

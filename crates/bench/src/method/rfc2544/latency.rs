@@ -36,7 +36,7 @@ pub(super) fn latency(run: &mut Run, plan: &Plan, size: usize, throughputs: &Thr
         let mut sums = [0.0; STATISTICS.len()];
         for _ in 0..plan.latency_trials.max(1) {
             let histogram = trial(turn, &flows, load)?;
-            let figures = figures(&histogram).context("no frame arrived with a time in it")?;
+            let figures = figures(&histogram).context("no frame with a time stamp arrived")?;
             sums.iter_mut().zip(figures).for_each(|(sum, figure)| *sum += figure);
             all.merge(&histogram);
         }
@@ -63,7 +63,7 @@ pub(super) fn latency(run: &mut Run, plan: &Plan, size: usize, throughputs: &Thr
         }
         match own {
             Some(own) => results.note(format!(
-                "latency of {}: the tester's own over a wire, {:.2} us (median), is taken off; distributions are as measured",
+                "latency of {}: the tester's own over a wire, {:.2} us (median), is subtracted; distributions are not corrected",
                 turn.name,
                 own as f64 / 1e3
             )),

@@ -75,7 +75,7 @@ pub(super) fn reset(run: &mut Run, plan: &Plan, size: usize, throughputs: &Throu
         let offer = turn.timed(Offer::new(flows.streams(Load::Rate(rate)), before + turn.timing.reset));
         let undisturbed = flows.seen(&turn.trial(&flows, Load::Rate(rate))?);
         let Some(outcome) = turn.subject.trial_with_reset(&offer, before)? else {
-            results.note(format!("{}: no reset: nobody said how (--reset CMD)", turn.name));
+            results.note(format!("{}: no reset: give a command with --reset CMD", turn.name));
             return Ok(());
         };
         turn.forgotten();

@@ -119,7 +119,7 @@ fn latency_is_the_devices_own() {
     near(rounds(&veth, &key("latency, median", "dut", 64))[0], 10.0, 0.03, "over veth");
     assert!(rounds(&veth, &key("throughput", "dut", 64)).is_empty(), "only what was asked for is reported");
     assert!(
-        veth.results.notes.iter().any(|n| n.contains("0.70 us (median), is taken off")),
+        veth.results.notes.iter().any(|n| n.contains("0.70 us (median), is subtracted")),
         "{:?}",
         veth.results.notes
     );
@@ -200,7 +200,7 @@ fn recovery_and_reset_times() {
     assert!(rounds(&run, &key("system recovery", "other", 64)).is_empty());
     let notes = run.results.notes.join("\n");
     assert!(notes.contains("other: no system recovery to measure at 64 B"), "{notes}");
-    assert!(notes.contains("other: no reset: nobody said how"), "{notes}");
+    assert!(notes.contains("other: no reset: give a command"), "{notes}");
 }
 
 /// A link goes down in the second device's 23rd trial: the reason is reported, its earlier figures stay, and the other

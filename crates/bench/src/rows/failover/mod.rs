@@ -21,7 +21,9 @@ use std::time::Duration;
 
 /// Arguments of `lanyard bench failover`.
 #[derive(Debug, Clone, clap::Args)]
-#[command(about = "Measures how long a ring of switches is without a way after a wire of it is cut")]
+#[command(
+    about = "Measures how long hosts at a ring of switches cannot reach each other after a wire is cut"
+)]
 pub struct Args {
     /// Switches in the ring, 3-16
     #[arg(long, value_name = "N", default_value_t = 8)]

@@ -222,7 +222,7 @@ impl PlaneRouter {
     }
 
     fn detail(&self) -> String {
-        format!("{} routes by value, told in {} ms", self.routes, self.told_in.as_millis())
+        format!("{} routes, written in {} ms", self.routes, self.told_in.as_millis())
     }
 }
 
