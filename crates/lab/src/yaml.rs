@@ -4,7 +4,7 @@
 //! 3. serde-saphyr is not used: serde stops at the first error, whereas all errors of a topology file are reported at
 //! once, and it types plain scalars, which turns the name `1.10` into the number 1.1. Invariant: whatever the input,
 //! the tree has at most [`MAX_NODES`] nodes and [`MAX_DEPTH`] levels, with aliases counted as often as they are used.
-//! So a small file cannot become a big tree, and a deeply nested one no deep stack.
+//! A small file therefore cannot become a big tree, and deep nesting cannot overflow the stack.
 
 use saphyr_parser::{Event, Parser, ScalarStyle};
 use std::collections::HashMap;
