@@ -30,7 +30,7 @@ impl From<Option<f64>> for Load {
     }
 }
 
-/// One stream and where it goes.
+/// One stream with its sending and receiving ports.
 #[derive(Debug, Clone)]
 pub struct Flow {
     /// The port that sends.

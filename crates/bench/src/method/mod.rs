@@ -82,7 +82,7 @@ pub trait Subject {
 pub struct Timing {
     /// One trial of a search.
     pub window: Duration,
-    /// How long receivers listen after the last frame.
+    /// The time for which receivers listen after the last frame.
     pub settle: Duration,
     /// The pause that the device gets after a trial that lost frames.
     pub rest: Duration,
@@ -155,7 +155,7 @@ pub struct Turn<'a> {
     pub name: &'a str,
     /// The device.
     pub subject: &'a mut dyn Subject,
-    /// How long things last.
+    /// The durations of the parts of a trial.
     pub timing: Timing,
     integrity: &'a mut Integrity,
     learned: &'a mut Learned,
@@ -313,7 +313,7 @@ pub struct Run<'a> {
     slots: Vec<Slot>,
     /// The results so far.
     pub results: Results,
-    /// How long things last.
+    /// The durations of the parts of a trial.
     pub timing: Timing,
     bar: ProgressBar,
     keep: Box<Keep<'a>>,

@@ -28,15 +28,15 @@ const SIZE_ORDINARY: usize = 1518;
 pub enum Test {
     /// 26.1: the fastest rate at which no frame is lost
     Throughput,
-    /// 26.2: at the throughput rate
+    /// 26.2: the latency at the throughput rate
     Latency,
-    /// 26.3: from 100 % of the greatest rate down
+    /// 26.3: the loss at loads from 100 % of the greatest rate down
     Loss,
     /// 26.4: the longest burst without loss
     Burst,
-    /// 26.5: from 110 % of the throughput rate to half of that
+    /// 26.5: the recovery time when the load falls from 110 % of the throughput rate to half of that
     Recovery,
-    /// 26.6: how long nothing is forwarded when the device is reset
+    /// 26.6: the time for which nothing is forwarded after a reset
     Reset,
 }
 
