@@ -21,7 +21,7 @@ static __always_inline void count_tx_dropped(__u32 port)
 		s->tx_dropped++;
 }
 
-/* `end`: the result of the stages. */
+/* Counts a received frame; `end` is the result of the stages. */
 static __always_inline void stage_count(struct frame *f, int end)
 {
 	if (dry) {

@@ -37,7 +37,7 @@ pub mod capability {
     pub const ROUTER: u32 = 0x01;
     /// A transparent bridge.
     pub const BRIDGE: u32 = 0x02;
-    /// A switch: bridges without spanning tree being implied.
+    /// A switch: a bridge that does not necessarily run spanning tree.
     pub const SWITCH: u32 = 0x08;
     /// A host.
     pub const HOST: u32 = 0x10;

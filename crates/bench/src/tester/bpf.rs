@@ -60,7 +60,7 @@ pub struct ProgressAbi {
 }
 const _: () = assert!(size_of::<ProgressAbi>() == 48);
 
-/// `struct arrivals`: what one device received on one CPU.
+/// `struct arrivals`: counts of the frames that one device received on one CPU.
 #[derive(Debug, Clone, Copy, Default, IntoBytes, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct ArrivalsAbi {
