@@ -101,7 +101,7 @@ impl Following {
     pub(crate) fn vrf(&self, name: Option<&str>) -> Option<VrfId> {
         self.follows.get(&name.map(str::to_owned)).map(|follow| follow.id)
     }
-    /// The plane's treatment of a route of the kernel: `None` while the plane uses the tables of an earlier run.
+    /// The plane's treatment of a route of the kernel; [`Offload::None`] while the plane uses the tables of an earlier run.
     pub(crate) fn route_offload(
         &self,
         vrf: Option<&str>,
@@ -112,7 +112,7 @@ impl Following {
         let id = self.vrf(vrf).filter(|_| self.synced);
         shown(id.map_or(Offload::None, |id| self.mirror.offload(id, prefix, metric, local)))
     }
-    /// The plane's treatment of a neighbour of the kernel; as above.
+    /// The plane's treatment of a neighbour of the kernel; [`Offload::None`] as for [`Self::route_offload`].
     pub(crate) fn neighbour_offload(
         &self,
         vrf: Option<&str>,

@@ -87,7 +87,7 @@ impl Agent {
             (self.tx_credit, self.credit_at) = (TX_CREDIT_MAX, now);
             return;
         }
-        // TX_TICK: a second's credit.
+        // TX_TICK: adds one credit per second.
         let seconds = now.saturating_sub(self.credit_at) / CREDIT_MS;
         self.credit_at += seconds * CREDIT_MS;
         self.tx_credit = self.tx_credit.saturating_add(seconds.min(255) as u8).min(TX_CREDIT_MAX);
