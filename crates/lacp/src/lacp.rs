@@ -65,7 +65,7 @@ pub enum Event {
     },
 }
 
-/// What a port's row in `show etherchannel summary` says.
+/// The status of a port in `show etherchannel summary`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemberState {
     /// `D`: it has no link.
@@ -87,9 +87,9 @@ pub enum MemberState {
 pub struct PortView {
     /// Its settings.
     pub config: PortConfig,
-    /// What it says of itself.
+    /// The information that it sends about itself.
     pub actor: PortInfo,
-    /// What is known of its partner.
+    /// The known information about its partner.
     pub partner: PortInfo,
     /// Its state in the channel.
     pub member: MemberState,
@@ -105,7 +105,7 @@ pub struct PortView {
     pub counters: Counters,
 }
 
-/// Members of a channel as the caller was last told.
+/// The members of a channel that were last reported to the caller.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Told {
     collecting: PortSet,
@@ -200,7 +200,7 @@ impl Lacp {
         Ok(())
     }
 
-    /// Carries out what is due.
+    /// Does the work that is due.
     pub fn handle_timer(&mut self, now: u64) {
         self.run(now);
     }
@@ -269,7 +269,7 @@ impl Lacp {
                     members.iter().copied().filter(|id| self.ports[id].lacp_enabled()).collect();
                 let settings = self.channel_config(*channel);
                 changed |= selection::run(&mut self.ports, &lacp, settings);
-                // Ready: nobody that will join is still waiting for others.
+                // Ready: no port that will join is still waiting for others.
                 let waits =
                     |port: &Port| port.mux == MuxState::Waiting && port.selected == Selected::Selected;
                 let ready = lacp

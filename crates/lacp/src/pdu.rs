@@ -110,7 +110,7 @@ impl fmt::Debug for State {
     }
 }
 
-/// What one side says of a port: the actor's or the partner's information (6.4.2.3).
+/// The information about one side of a link: the actor's or the partner's (6.4.2.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct PortInfo {
     /// The priority of the system; less is better.

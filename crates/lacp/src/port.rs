@@ -117,9 +117,9 @@ pub(crate) struct Port {
     pub(crate) config: PortConfig,
     /// port_enabled: it has a link in full duplex.
     pub(crate) enabled: bool,
-    /// Actor_Oper: what is sent of this port.
+    /// Actor_Oper: the information that is sent about this port.
     pub(crate) actor: PortInfo,
-    /// Partner_Oper: what is known of the other one.
+    /// Partner_Oper: the known information about the partner.
     pub(crate) partner: PortInfo,
     pub(crate) selected: Selected,
     pub(crate) ntt: bool,
@@ -150,7 +150,8 @@ impl Port {
     pub(crate) fn lacp_enabled(&self) -> bool {
         self.config.mode != Mode::On
     }
-    /// What is assumed of a partner that says nothing (Partner_Admin): passive, short timeout, individual.
+    /// The information that is assumed for a partner that sends nothing (Partner_Admin): passive, short timeout,
+    /// individual.
     pub(crate) fn partner_admin() -> PortInfo {
         PortInfo { state: State(State::TIMEOUT), ..PortInfo::default() }
     }

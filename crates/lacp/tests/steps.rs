@@ -162,7 +162,7 @@ fn static_channels() {
     assert_eq!(wires.sent, [0, 0]);
 }
 
-/// LACP against a static channel: the partner says nothing, so no port is bundled on the side that speaks.
+/// LACP against a static channel: the partner sends nothing, so no port is bundled on the side with LACP.
 #[test]
 fn lacp_against_a_static_channel() {
     let mut wires = both(Mode::Active, Mode::On);
@@ -172,7 +172,7 @@ fn lacp_against_a_static_channel() {
     assert_eq!(wires.ends[0].port(p(1)).unwrap().rx, RxState::Defaulted);
 }
 
-/// A link that goes down leaves at once, and comes back after the wait.
+/// A port whose link goes down leaves the channel at once, and joins again after the wait.
 #[test]
 fn links_come_and_go() {
     let mut wires = both(Mode::Active, Mode::Active);
@@ -238,7 +238,7 @@ fn hot_standby() {
     assert_eq!(wires.members(), [set(&[3, 4]), set(&[3, 4])]);
 }
 
-/// `port-channel min-links`: with fewer members the channel is down, and says so.
+/// `port-channel min-links`: with fewer members the channel is down, and this is reported.
 #[test]
 fn min_links() {
     let mut left = config(A, &[1, 2], Mode::Active);

@@ -71,7 +71,7 @@ fn read(bytes: &[u8], to: Ipv4Addr) -> Result<Message, MessageError> {
     }
     let old = |version: u8| -> Result<Message, MessageError> {
         let group = group(rest.get(..4).ok_or(MessageError::Length)?)?;
-        // A report goes to the group that it is about (RFC 2236, 4).
+        // A report is sent to the group that it reports (RFC 2236, 4).
         if to != group {
             return Err(MessageError::Destination);
         }

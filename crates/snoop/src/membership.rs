@@ -1,7 +1,7 @@
-//! What the hosts at one port want of one group: the filter mode and source timers of a router (RFC 3376, 6.2 and 6.4;
-//! RFC 3810, 7.2 and 7.4).
+//! The membership of the hosts at one port in one group: the filter mode and source timers of a router (RFC 3376, 6.2
+//! and 6.4; RFC 3810, 7.2 and 7.4).
 //!
-//! In mode EXCLUDE(X, Y) a source of X is wanted by somebody and has a timer, one of Y is wanted by nobody. In mode
+//! In mode EXCLUDE(X, Y) a source of X is wanted by some host and has a timer; no host wants a source of Y. In mode
 //! INCLUDE(A) every source of A has a timer. Times are milliseconds.
 
 use crate::message::RecordKind;
@@ -11,7 +11,7 @@ use std::net::IpAddr;
 
 /// Most sources of a group at a port; a record that would need more leaves the group open for all sources.
 pub const MAX_SOURCES_AT_PORT: usize = 128;
-/// Most hosts of a group at a port that are told apart (`immediate-leave` looks at them). With more, a leave is as if
+/// Most hosts of a group at a port that are stored, for `immediate-leave`. With more hosts, a leave is handled as if
 /// others remained.
 const MAX_HOSTS: usize = 32;
 
@@ -46,7 +46,7 @@ pub(crate) struct Membership {
     /// without sources, beside which sources count for nothing (RFC 3376, 7.3.2).
     pub(crate) version_1: Option<u64>,
     pub(crate) without_sources: Option<u64>,
-    /// The hosts that have reported; `None` when there are more than are told apart.
+    /// The hosts that have reported; `None` when there are more than are stored.
     hosts: Option<BTreeSet<MacAddr>>,
 }
 
@@ -65,7 +65,7 @@ impl Default for Membership {
 }
 
 impl Membership {
-    /// True if nobody wants anything.
+    /// True if no host wants any source.
     pub(crate) fn is_over(&self) -> bool {
         self.group_timer.is_none() && self.wanted.is_empty()
     }
@@ -86,7 +86,7 @@ impl Membership {
     pub(crate) fn sources(&self) -> impl Iterator<Item = IpAddr> + '_ {
         self.wanted.keys().chain(&self.excluded).copied()
     }
-    /// When the last member goes if nothing is heard.
+    /// When the last member is removed if no report arrives.
     pub(crate) fn expires(&self) -> Option<u64> {
         self.group_timer.into_iter().chain(self.wanted.values().copied()).max()
     }
@@ -95,7 +95,7 @@ impl Membership {
         self.group_timer.into_iter().chain(self.wanted.values().copied()).min()
     }
 
-    /// Notes that a host has reported; it is then told apart from others.
+    /// Records that a host has reported.
     pub(crate) fn note(&mut self, host: MacAddr) {
         if let Some(hosts) = &mut self.hosts {
             hosts.insert(host);
@@ -104,7 +104,7 @@ impl Membership {
             }
         }
     }
-    /// Takes out a host that leaves; true if nobody else is known to be a member.
+    /// Removes a host that leaves; true if no other host is known to be a member.
     pub(crate) fn leaves(&mut self, host: MacAddr) -> bool {
         self.hosts.as_mut().is_some_and(|hosts| {
             hosts.remove(&host);
@@ -216,7 +216,7 @@ impl Membership {
         let group = self.group_timer.is_some_and(|at| at <= now);
         for source in &gone {
             self.wanted.remove(source);
-            // In mode EXCLUDE a source whose timer has run out is wanted by nobody.
+            // In mode EXCLUDE no host wants a source whose timer has run out.
             if self.is_exclude() {
                 self.excluded.insert(*source);
             }

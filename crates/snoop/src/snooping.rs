@@ -97,7 +97,7 @@ pub struct Snooping {
     config: Config,
     vlans: BTreeMap<(VlanId, Family), Vlan>,
     counters: BTreeMap<(VlanId, Family), Counters>,
-    /// The entries as the caller was told.
+    /// The entries that were last reported to the caller.
     told: BTreeMap<(VlanId, IpAddr), BTreeMap<Option<IpAddr>, PortSet>>,
     told_routers: BTreeMap<(VlanId, Family), PortSet>,
     actions: VecDeque<Action>,
@@ -137,7 +137,7 @@ impl Snooping {
     /// the ports that are to get it, and to no others; without its tag.
     ///
     /// # Errors
-    /// The reason for which the message was refused; it has been counted, and the frame goes to nobody.
+    /// The reason for which the message was refused; it has been counted, and the frame is not forwarded.
     pub fn handle_frame(
         &mut self,
         now: u64,
@@ -177,7 +177,7 @@ impl Snooping {
         decoded.map(|_| ())
     }
 
-    /// Forgets what was learned at a port whose link has gone down.
+    /// Removes the state learned at a port whose link has gone down.
     pub fn handle_link_down(&mut self, port: PortId) {
         for key in self.keys() {
             if let Some(mut vlan) = self.vlans.remove(&key) {
@@ -187,8 +187,8 @@ impl Snooping {
         }
     }
 
-    /// After a change of topology in a VLAN: members are asked for anew, by a general query, or by asking the querier for
-    /// one with a leave of all groups. `flood` until then is the caller's.
+    /// Handles a change of topology in a VLAN: queries the members again, by a general query, or by a leave of all groups
+    /// that makes the querier send one. Until then the caller floods the groups.
     pub fn handle_topology_change(&mut self, now: u64, vlan: VlanId) {
         for family in [Family::V4, Family::V6] {
             let Some(state) = self.vlans.get_mut(&(vlan, family)) else { continue };
@@ -201,7 +201,7 @@ impl Snooping {
         self.handle_timer(now);
     }
 
-    /// Carries out what is due.
+    /// Does the work that is due.
     pub fn handle_timer(&mut self, now: u64) {
         for key in self.keys() {
             if let Some(mut vlan) = self.vlans.remove(&key) {

@@ -7,14 +7,14 @@ use lanyard_types::{MacAddr, PortId, PortSet};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-/// Who gets a frame that was received.
+/// The ports to which a received frame is forwarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Relay {
     /// All other ports of the VLAN.
     All,
     /// The other ports that lead to routers.
     Routers,
-    /// Nobody.
+    /// To no port.
     Nobody,
 }
 
@@ -110,7 +110,7 @@ impl Vlan {
         }
     }
 
-    /// Forgets what was learned at a port: it has left the VLAN, or its link is down.
+    /// Removes the state learned at a port, because the port has left the VLAN or its link is down.
     pub(crate) fn forget(&mut self, port: PortId) {
         self.routers.remove(&port);
         self.repeats.retain(|repeat| repeat.port != port);
@@ -183,7 +183,8 @@ impl Vlan {
         ports
     }
 
-    /// Takes a message; says who else gets its frame. `room` is false when the switch has no room for another membership.
+    /// Handles a message; returns the ports to which its frame is forwarded. `room` is false when the switch has no room
+    /// for another membership.
     pub(crate) fn take(
         &mut self,
         now: u64,
@@ -267,7 +268,7 @@ impl Vlan {
             }
             let until = now + u64::from(self.config.max_response_ms);
             let is_new = self.reported.get(&record.group).is_none_or(|until| *until <= now);
-            // A leave is passed on only when nobody is left, by the queries' outcome at the querier.
+            // A leave is forwarded only when no member is left, which the querier finds out by its queries.
             let leaves = matches!(record.kind, RecordKind::ToInclude | RecordKind::Block)
                 && self.groups.contains_key(&record.group);
             if is_new && !leaves {
@@ -422,7 +423,7 @@ impl Vlan {
         true
     }
 
-    /// Carries out what is due.
+    /// Does the work that is due.
     pub(crate) fn expire(&mut self, now: u64, family: Family) {
         self.routers.retain(|_, until| *until > now);
         self.reported.retain(|_, until| *until > now);
@@ -473,7 +474,7 @@ impl Vlan {
         }
         self.repeats.retain(|repeat| repeat.left > 0);
         for (port, group, sources) in due {
-            // Nobody is asked about a membership that is over.
+            // No query is sent about a membership that has ended.
             if self.groups.get(&group).is_some_and(|members| members.contains_key(&port)) {
                 self.to_send.push(self.last_member_query(family, port, group, &sources));
             }

@@ -551,7 +551,7 @@ fn topology_changes() {
     assert_eq!(sent[0].group(), Ipv4Addr::UNSPECIFIED);
 }
 
-/// Messages that are refused change nothing, are passed to nobody, and are counted by reason.
+/// Messages that are refused change nothing, are not forwarded, and are counted by reason.
 #[test]
 fn refused_messages() {
     let mut sim = Sim::new();
@@ -657,7 +657,7 @@ mod random {
             lanyard_snoop::fuzz(&data);
         }
 
-        /// Whatever is reported, everything ends when nobody repeats it, and the entries end with it.
+        /// After any reports, all memberships end when no host repeats them, and the entries end with them.
         #[test]
         fn everything_ages(
             steps in proptest::collection::vec((1u16..5, 1u8..4, 1u8..7, 0u8..4, 0u64..20_000), 0..60),
