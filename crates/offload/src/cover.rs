@@ -29,6 +29,10 @@ impl Covers {
         if self.programmed.contains_key(&prefix) {
             return;
         }
+        if self.hidden.is_empty() {
+            self.programmed.insert(prefix, 0);
+            return;
+        }
         let wider = self.cover(prefix);
         if self.hidden.remove(&prefix) {
             self.count(wider, -1);
@@ -92,7 +96,7 @@ impl Covers {
 
     /// Takes a programmed route out: the hidden routes that it was the cover of get the next wider one.
     fn take_out(&mut self, prefix: Prefix) {
-        if let Some(covered) = self.programmed.remove(&prefix) {
+        if let Some(covered) = self.programmed.remove(&prefix).filter(|covered| *covered > 0) {
             self.count(self.cover(prefix), covered as isize);
         }
     }

@@ -262,3 +262,31 @@ fn the_model_knows_when_it_does_not_know() {
     manager.request(&[route("192.0.2.1/32".parse().expect("a host"), Some(1))]).expect("room");
     assert!(manager.hardware().now_us() > start);
 }
+
+/// Strategies that count must not count a write as free that is on its way while figures are asked for.
+#[test]
+fn a_table_without_collisions_takes_exactly_what_fits() {
+    let mut platform = platform(SPECTRUM);
+    for table in platform.memory.iter_mut().flat_map(|memory| &mut memory.table) {
+        if table.name == "prefixes" {
+            table.size = 2048;
+        }
+    }
+    for strategy in NAMES {
+        let chip = lanyard_offload::simulated::Simulated::new(&platform, SALT);
+        let by = by_name(strategy, &platform, SALT, 64).expect("a strategy");
+        let mut manager = lanyard_offload::Manager::new(chip, by, Policy::Sync);
+        manager.setup(&ports()).expect("room");
+        manager.request(&hops()).expect("room");
+        let mut refused = 0;
+        for number in 0..4096 {
+            match manager.request(&[route(prefix(number), Some(1))]) {
+                Ok(()) => {}
+                Err(Refusal::Full { table, .. }) if table == "lpm/prefixes" => refused += 1,
+                Err(other) => unreachable!("{strategy}: {other}"),
+            }
+        }
+        manager.settle().expect("the chip works");
+        assert_eq!((refused, manager.hidden(), manager.written().len()), (2048, 0, 2048), "{strategy}");
+    }
+}

@@ -15,12 +15,17 @@ impl<H: Hardware> Manager<H> {
         if writes.is_empty() {
             return Ok(());
         }
+        let outcome = self.decide(writes, whole);
+        // Not before the writes have been sent: they have been spent, and figures from before would not have them in.
+        if self.figures.is_none() && self.strategy.wants_figures() {
+            self.ask_figures(false);
+        }
+        outcome
+    }
+
+    fn decide(&mut self, writes: &[Write], whole: bool) -> Result<(), Refusal> {
         for _ in 0..PATIENCE {
-            let decision = self.strategy.admit(writes);
-            if self.strategy.wants_figures() && self.figures.is_none() {
-                self.ask_figures(false);
-            }
-            match decision {
+            match self.strategy.admit(writes) {
                 Decision::Accept => {
                     let operations = writes.iter().map(|write| write.operation.clone());
                     if whole && writes.len() > 1 {
