@@ -45,6 +45,8 @@ pub enum Axis {
     Hosts,
     /// Frames in a row.
     Burst,
+    /// Microseconds of a query of a switch chip.
+    QueryUs,
 }
 
 impl Axis {
@@ -56,6 +58,7 @@ impl Axis {
             Self::Load => "offered load",
             Self::Hosts => "hosts",
             Self::Burst => "burst",
+            Self::QueryUs => "latency of a query",
         }
     }
 
@@ -67,6 +70,7 @@ impl Axis {
             Self::Load => format!("{:.0} %", at * 100.0),
             Self::Hosts => format!("{at} hosts"),
             Self::Burst => format!("{at} frames"),
+            Self::QueryUs => format!("{at} us"),
         }
     }
 }

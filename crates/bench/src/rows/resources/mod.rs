@@ -1,4 +1,4 @@
-//! `lanyard bench resources`: what each strategy of the resource manager costs those who ask, and the traffic.
+//! `lanyard bench resources`: what each strategy of the resource manager costs those who ask, and the traffic; and what a full table does.
 //!
 //! ```text
 //!   flows ═ swp1 [chip, its own thread and socket] swp2 ═ old next hop, dead from the start
@@ -7,17 +7,24 @@
 //! ```
 //!
 //! A route to all flows leads to the old next hop. It dies, and 10,000 longer routes by the new one are asked for. *Users* is the
-//! time until the asker has all answers, *outage* that until the last of the flows arrives at the new next hop. Frames, bus
-//! latency and clock are real; wires are datagram sockets, so no right is needed.
-//!
-//! The published figures are those that docs/offload.md cites; users and outage are defined as there.
+//! time until the asker has all answers, *outage* that until the last of the flows arrives at the new next hop. Everything is measured
+//! on two clocks: on the real one ([`rig`]) the chip has a thread and a socket of its own, and the figures are those of this machine with
+//! everything else that it does; on the bus's own clock ([`bus_clock`]) they are exact on a machine that is busy, too. Wires
+//! are datagram sockets, so no right is needed. [`full`] is the full table; [`published`] has the figures that others have found,
+//! which docs/offload.md cites, and the differences.
 
+mod bus_clock;
+mod full;
+mod network;
+mod published;
 mod rig;
 
 use crate::os;
-use crate::report::{Arm, Outputs, Results, Row, Target, Unit};
+use crate::report::{Axis, Better, DeviceNote, Key, Outputs, Results, Row, Series, Target, Unit};
 use anyhow::{Result, ensure};
+use lanyard_offload::Policy;
 use lanyard_offload::strategy::NAMES;
+use published::PUBLISHED;
 use rig::Rig;
 use serde_json::json;
 use std::process::ExitCode;
@@ -38,28 +45,79 @@ pub struct Args {
     /// Microseconds of a query
     #[arg(long, value_name = "US", value_delimiter = ',', default_values_t = [35, 350])]
     pub query_us: Vec<u32>,
+    /// The real clock, with what else the machine does in the figures; the bus's own, without; or both
+    #[arg(long, value_name = "CLOCK", value_delimiter = ',', default_values_t = [Clock::Real, Clock::Bus], value_enum)]
+    pub clock: Vec<Clock>,
     /// Where the reports go
     #[command(flatten)]
     pub outputs: Outputs,
 }
 
+/// What the figures are measured by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Clock {
+    /// That of the machine.
+    Real,
+    /// That of the chip's bus, and the processor time of the manager.
+    Bus,
+}
+
+impl Clock {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Real => "real clock",
+            Self::Bus => "bus clock",
+        }
+    }
+    /// What distinguishes the names of rows.
+    const fn suffix(self) -> &'static str {
+        match self {
+            Self::Real => "",
+            Self::Bus => "-bus",
+        }
+    }
+}
+
+impl std::fmt::Display for Clock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if *self == Self::Real { "real" } else { "bus" })
+    }
+}
+
 /// Microseconds per write.
 const WRITE_US: u32 = 60;
-/// Published figures: method, microseconds per query, users' latency and outage in milliseconds.
-const PUBLISHED: [(&str, u32, f64, f64); 4] = [
-    ("lockstep", 35, 600.0, 1100.0),
-    ("credit", 35, 480.0, 810.0),
-    ("lockstep", 350, 600.0, 3980.0),
-    ("credit", 350, 480.0, 840.0),
-];
 
-/// The figures of one strategy at one latency, one per round, in milliseconds.
+/// What one measurement found.
+#[derive(Debug, Clone, Copy)]
+struct Figures {
+    /// Milliseconds until the asker has all answers.
+    users_ms: f64,
+    /// Milliseconds until the last flow is back.
+    outage_ms: f64,
+    /// Microseconds of one write and of one query that somebody waits for.
+    write_us: f64,
+    query_us: f64,
+}
+
+/// What one strategy cost at one latency by one clock, a figure a round.
 #[derive(Debug, Clone)]
 struct Cost {
     method: &'static str,
     query_us: u32,
-    users: Vec<f64>,
-    outage: Vec<f64>,
+    clock: Clock,
+    rounds: Vec<Figures>,
+}
+
+impl Cost {
+    fn of(&self, figure: fn(&Figures) -> f64) -> Vec<f64> {
+        self.rounds.iter().map(figure).collect()
+    }
+    fn users(&self) -> Vec<f64> {
+        self.of(|figures| figures.users_ms)
+    }
+    fn outage(&self) -> Vec<f64> {
+        self.of(|figures| figures.outage_ms)
+    }
 }
 
 /// Runs `lanyard bench resources`. The exit code is 0 when every row met its target, 1 when one missed it or broke.
@@ -79,41 +137,73 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     results.parameter("write_us", WRITE_US);
     let wanted = |name: &&&str| args.only.is_empty() || args.only.iter().any(|only| only == **name);
     let methods: Vec<&'static str> = NAMES.iter().filter(wanted).copied().collect();
-    let mut costs = Vec::new();
-    for query_us in &args.query_us {
-        let mut found: Vec<Cost> = methods
-            .iter()
-            .map(|method| Cost { method, query_us: *query_us, users: Vec::new(), outage: Vec::new() })
-            .collect();
-        // Rounds of different methods are interleaved, so a disturbance of the machine affects all of them.
-        for _ in 0..args.rounds {
-            for cost in &mut found {
-                os::check_interrupted()?;
-                let (users, outage) = Rig::up(cost.method, WRITE_US, *query_us)?.measure(args.routes)?;
-                cost.users.push(users);
-                cost.outage.push(outage);
-            }
-        }
-        costs.extend(found);
-    }
+    let costs = measure(args, &methods)?;
     costs.iter().for_each(|cost| figures(&mut results, cost, args.routes));
-    comparisons(&mut results, &costs);
+    accesses(&mut results, &costs);
+    args.clock.iter().for_each(|clock| comparisons(&mut results, &costs, *clock));
+    published::beside(&mut results, &costs);
+    full_tables(&mut results, &methods)?;
+    published::differences(&mut results, &costs, args.routes);
     print!("{}", results.table());
     args.outputs.write(&results)?;
     Ok(results.exit_code())
 }
 
+fn measure(args: &Args, methods: &[&'static str]) -> Result<Vec<Cost>> {
+    let mut costs = Vec::new();
+    for clock in &args.clock {
+        for query_us in &args.query_us {
+            let cost = |method: &&'static str| Cost {
+                method,
+                query_us: *query_us,
+                clock: *clock,
+                rounds: Vec::new(),
+            };
+            let mut found: Vec<Cost> = methods.iter().map(cost).collect();
+            // Rounds of different methods are interleaved, so a disturbance of the machine affects all of them.
+            for _ in 0..args.rounds {
+                for cost in &mut found {
+                    os::check_interrupted()?;
+                    cost.rounds.push(match clock {
+                        Clock::Real => Rig::up(cost.method, WRITE_US, *query_us)?.measure(args.routes)?,
+                        Clock::Bus => bus_clock::measure(cost.method, WRITE_US, *query_us, args.routes)?,
+                    });
+                }
+            }
+            costs.extend(found);
+        }
+    }
+    Ok(costs)
+}
+
+/// The key of a strategy's figures.
+fn key(what: &str, clock: Clock, method: &str, query_us: u32) -> Key {
+    let (test, at) = (format!("{what}, {}", clock.name()), f64::from(query_us));
+    Key::new(&test, "all strategies", method).at(Axis::QueryUs, at)
+}
+
+fn push_series(results: &mut Results, key: Key, unit: Unit, rounds: Vec<f64>) {
+    if !results.devices.iter().any(|device| device.name == key.device) {
+        let name = key.device.clone();
+        results.devices.push(DeviceNote { name, detail: String::new(), broken: None });
+    }
+    results.series_mut(key, |key| Series::new(key, "", unit, Better::Lower)).rounds.extend(rounds);
+}
+
 /// The rows of one strategy at one latency, beside the published figures.
 fn figures(results: &mut Results, cost: &Cost, routes: u32) {
-    let Cost { method, query_us, .. } = *cost;
+    let Cost { method, query_us, clock, .. } = *cost;
     let published = PUBLISHED.iter().find(|row| row.0 == method && row.1 == query_us);
     let limit = f64::from(routes) * f64::from(WRITE_US) / 1e3;
     let mut facts = vec![
         ("method", json!(method)),
+        ("clock", json!(clock.to_string())),
         ("write_us", json!(WRITE_US)),
         ("query_us", json!(query_us)),
-        ("users_ms", json!(median(&cost.users))),
-        ("outage_ms", json!(median(&cost.outage))),
+        ("users_ms", json!(median(&cost.users()))),
+        ("outage_ms", json!(median(&cost.outage()))),
+        ("measured_write_us", json!(median(&cost.of(|figures| figures.write_us)))),
+        ("measured_query_us", json!(median(&cost.of(|figures| figures.query_us)))),
     ];
     facts.extend(
         published
@@ -121,70 +211,129 @@ fn figures(results: &mut Results, cost: &Cost, routes: u32) {
             .flat_map(|row| [("published_users_ms", json!(row.2)), ("published_outage_ms", json!(row.3))]),
     );
     let best = method == "hybrid" && query_us == 35 && routes == 10_000;
+    let target = |bound: f64| if best { Target::Below(bound) } else { Target::None };
     let note = |ms: Option<f64>| ms.map_or_else(String::new, |ms| format!("; published {ms:.0} ms"));
     for (what, rounds, target, published) in [
-        (
-            "users",
-            &cost.users,
-            if best { Target::Below(60.0) } else { Target::None },
-            published.map(|row| row.2),
-        ),
-        (
-            "outage",
-            &cost.outage,
-            if best { Target::Below(1.2 * limit) } else { Target::None },
-            published.map(|row| row.3),
-        ),
+        ("users", cost.users(), target(60.0), published.map(|row| row.2)),
+        ("outage", cost.outage(), target(1.2 * limit), published.map(|row| row.3)),
     ] {
-        let title = format!("{what}, {routes} routes, query {query_us} us{}", note(published));
-        let mut row = Row::new(&format!("{what}-{method}-{query_us}"), &title, Unit::Milliseconds, target);
+        let key = key(what, clock, method, query_us);
+        let title =
+            format!("{what}, {routes} routes, query {query_us} us, {}{}", clock.name(), note(published));
+        let id = format!("{what}-{method}-{query_us}{}", clock.suffix());
+        let mut row = Row::new(&id, &title, Unit::Milliseconds, target);
+        (row.test, row.at) = (key.test.clone(), key.at);
         row.facts = facts.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
-        let arm = Arm { label: method.to_owned(), detail: String::new(), rounds: rounds.clone() };
-        results.push_row(row, vec![arm], None);
+        row.arms = vec![key.clone()];
+        push_series(results, key, Unit::Milliseconds, rounds);
+        results.rows.push(row);
     }
 }
 
-/// Rows that compare strategies with each other, and one strategy at two latencies.
-fn comparisons(results: &mut Results, costs: &[Cost]) {
-    let of = |method: &str, us: u32| costs.iter().find(|cost| cost.method == method && cost.query_us == us);
-    let arm = |cost: &Cost, rounds: &[f64], at: bool| {
-        let label = if at { format!("{} {} us", cost.method, cost.query_us) } else { cost.method.to_owned() };
-        Arm { label, detail: String::new(), rounds: rounds.to_vec() }
+/// What one write and one query took somebody who waited for them: the bus's latency, and the way there and back.
+fn accesses(results: &mut Results, costs: &[Cost]) {
+    for cost in costs.iter().filter(|cost| cost.clock == Clock::Real) {
+        for (what, figure) in [
+            ("a write", (|figures| figures.write_us) as fn(&Figures) -> f64),
+            ("a query", |figures| figures.query_us),
+        ] {
+            let at = f64::from(cost.query_us);
+            let key = Key::new("latency of one access", "", what).at(Axis::QueryUs, at);
+            push_series(results, key, Unit::Microseconds, cost.of(figure));
+        }
+    }
+}
+
+/// Strategies beside each other, and one strategy at two latencies, by one clock.
+fn comparisons(results: &mut Results, costs: &[Cost], clock: Clock) {
+    let mut push = |id: &str, title: &str, target, what: &str, arms: [(&str, u32); 2]| {
+        let known = |(method, us): &(&str, u32)| {
+            let same = |cost: &&Cost| (cost.method, cost.query_us, cost.clock) == (*method, *us, clock);
+            costs.iter().any(|cost| same(&cost))
+        };
+        if arms.iter().all(known) {
+            let id = format!("{id}{}", clock.suffix());
+            let mut row = Row::new(&id, &format!("{title}, {}", clock.name()), Unit::Milliseconds, target);
+            row.arms = arms.map(|(method, us)| key(what, clock, method, us)).to_vec();
+            results.rows.push(row);
+        }
     };
-    let mut push = |id: &str, title: &str, target, first: Option<Arm>, second: Option<Arm>| {
-        let (Some(first), Some(second)) = (first, second) else { return };
-        results.push_row(Row::new(id, title, Unit::Milliseconds, target), vec![first, second], None);
-    };
-    let users = |method: &str, us: u32, at: bool| of(method, us).map(|cost| arm(cost, &cost.users, at));
-    let outage = |method: &str, us: u32| of(method, us).map(|cost| arm(cost, &cost.outage, false));
     push(
         "credit-users-35",
         "lockstep to credit, users, query 35 us",
         Target::RatioAtLeast(1.25),
-        users("lockstep", 35, false),
-        users("credit", 35, false),
+        "users",
+        [("lockstep", 35), ("credit", 35)],
     );
     push(
         "credit-users-350",
         "credit, users, query 350 us to 35 us",
         Target::RatioBelow(1.05),
-        users("credit", 350, true),
-        users("credit", 35, true),
+        "users",
+        [("credit", 350), ("credit", 35)],
     );
     push(
         "credit-outage-35",
         "lockstep to credit, outage, query 35 us",
         Target::RatioAtLeast(1.3),
-        outage("lockstep", 35),
-        outage("credit", 35),
+        "outage",
+        [("lockstep", 35), ("credit", 35)],
     );
     push(
         "credit-outage-350",
         "lockstep to credit, outage, query 350 us",
         Target::RatioAtLeast(4.5),
-        outage("lockstep", 350),
-        outage("credit", 350),
+        "outage",
+        [("lockstep", 350), ("credit", 350)],
     );
+}
+
+/// The rows of the full table.
+fn full_tables(results: &mut Results, methods: &[&'static str]) -> Result<()> {
+    for policy in [Policy::Sync, Policy::Hybrid] {
+        let (mut unanswered, mut wrong, mut stuck) = (0, 0, 0);
+        let (mut frames, mut last) = (0, full::Found::default());
+        for method in methods {
+            os::check_interrupted()?;
+            last = full::measure(method, policy)?;
+            // Besides the offered routes the chip has the one that they lie in.
+            let right = last.offloaded - 1 + last.refused + last.hidden;
+            unanswered += last.offered.abs_diff(right).max(last.unanswered);
+            wrong += last.wrong;
+            frames += last.frames;
+            stuck += last.not_recovered;
+        }
+        let name = policy.name();
+        let text = format!(
+            "of {} routes {} in the chip, {} refused, {} hidden",
+            last.offered, last.offloaded, last.refused, last.hidden
+        );
+        for (what, title, figure) in [
+            (
+                "unanswered",
+                format!("full table, policy {name}: routes without a right answer; {text}"),
+                unanswered.into(),
+            ),
+            (
+                "wrong",
+                format!("full table, policy {name}: frames to a wrong next hop, of {frames}"),
+                wrong as f64,
+            ),
+            (
+                "stuck",
+                format!("full table, policy {name}: hidden routes left after there was room"),
+                stuck.into(),
+            ),
+        ] {
+            let id = format!("full-{what}-{name}");
+            let mut row = Row::new(&id, &title, Unit::Frames, Target::NeverOver(0.0));
+            let key = Key::new("full table", "what must not be", &format!("{what}, {name}"));
+            row.arms = vec![key.clone()];
+            push_series(results, key, Unit::Frames, vec![figure]);
+            results.rows.push(row);
+        }
+    }
+    Ok(())
 }
 
 fn median(rounds: &[f64]) -> f64 {

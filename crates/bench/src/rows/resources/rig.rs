@@ -1,33 +1,27 @@
 //! One measurement: a chip on a thread, a manager on its socket, flows on its wires.
 
+use super::Figures;
+use super::network::{EVERY, PREFETCH, beginning, packet, platform, port, routed, wanted, watched};
 use anyhow::{Context, Result, anyhow, ensure};
 use lanyard_asic::chip::serve::{Options, Server, Stopper, Wire, listen};
-use lanyard_asic::platform::Platform;
-use lanyard_asic::sdk::Operation;
 use lanyard_asic::sdk::faults::FaultPlan;
+use lanyard_asic::sdk::message::Request;
+use lanyard_asic::sdk::{Client, Operation};
 use lanyard_offload::live::Live;
 use lanyard_offload::strategy::by_name;
 use lanyard_offload::{Hardware, Manager, Policy};
-use lanyard_pipeline::route::{Adjacency, RifAttachment, RifState, RouteTarget, Urpf};
-use lanyard_pipeline::state::{PortKind, PortState};
-use lanyard_types::{AdjacencyId, GroupId, MacAddr, PortId, RifId, VrfId};
+use lanyard_types::VrfId;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The chip: 64K units of prefixes, in which no two routes collide.
-const PLATFORM: &str = include_str!("../../../../../platforms/spectrum-like.toml");
-/// The number of flows that are watched. One of them uses the last route.
-const FLOWS: u32 = 20;
-/// The time between two frames of a flow, which is the resolution of the outage.
-const EVERY: Duration = Duration::from_millis(2);
-const LIMIT: Duration = Duration::from_secs(60);
-/// Units that the strategy `prefetch` fetches at a time.
-const PREFETCH: u32 = 64;
+/// Longest outage that is waited for.
+const LIMIT: Duration = Duration::from_secs(300);
+/// Accesses of which the latency of the bus is measured.
+const ACCESSES: u32 = 200;
 
 /// A chip, its manager, and the far ends of its wires.
 pub(super) struct Rig {
@@ -35,15 +29,14 @@ pub(super) struct Rig {
     chip: Option<(Stopper, JoinHandle<()>)>,
     flows: UnixDatagram,
     new: UnixDatagram,
+    accesses: (f64, f64),
     _directory: tempfile::TempDir,
 }
 
 impl Rig {
     /// A chip with this latency, and a manager with this strategy.
     pub(super) fn up(method: &str, write_us: u32, query_us: u32) -> Result<Self> {
-        let mut platform = Platform::parse(PLATFORM)?;
-        platform.bus.write_us = write_us;
-        platform.bus.query_us = query_us;
+        let platform = platform(write_us, query_us)?;
         let directory = tempfile::tempdir()?;
         let socket = directory.path().join("sdk.sock");
         let (mut wires, mut ends) = (BTreeMap::new(), Vec::new());
@@ -68,28 +61,22 @@ impl Rig {
         let strategy =
             by_name(method, &platform, live.welcome().salt, PREFETCH).map_err(|error| anyhow!(error))?;
         let mut manager = Manager::new(live, strategy, Policy::Sync);
-        let mut batch = Vec::new();
         for number in 1..=3 {
             manager.setup(&routed(number)?)?;
-            batch.extend(hop(number)?);
         }
-        // This route leads the flows to the old next hop until the longer routes are there.
-        batch.push(route("11.0.0.0/8", 2)?);
-        manager.request(&batch)?;
+        manager.request(&beginning()?)?;
         manager.settle()?;
+        let accesses = accesses(&socket)?;
         let [flows, _, new] = <[UnixDatagram; 3]>::try_from(ends).map_err(|_| anyhow!("three wires"))?;
-        Ok(Self { manager, chip: Some((stopper, thread)), flows, new, _directory: directory })
+        Ok(Self { manager, chip: Some((stopper, thread)), flows, new, accesses, _directory: directory })
     }
 
-    /// The milliseconds until all answers have arrived, and until the last flow has arrived at the new next
-    /// hop.
-    pub(super) fn measure(mut self, routes: u32) -> Result<(f64, f64)> {
-        let watched: Vec<u32> = (1..=FLOWS).map(|flow| routes * flow / FLOWS - 1).collect();
+    /// What this many routes cost.
+    pub(super) fn measure(mut self, routes: u32) -> Result<Figures> {
+        let watched = watched(routes);
         let done = Arc::new(AtomicBool::new(false));
         let sender = send_flows(self.flows.try_clone()?, &watched, done.clone());
-        let requests: Vec<[Operation; 1]> = (0..routes)
-            .map(|number| Ok([route(&format!("{}/24", net(number)), 3)?]))
-            .collect::<Result<_>>()?;
+        let requests: Vec<[Operation; 1]> = (0..routes).map(wanted).collect::<Result<_>>()?;
         let receiver = receive_flows(self.new.try_clone()?, watched.len(), done.clone());
         let start = Instant::now();
         for request in &requests {
@@ -103,7 +90,12 @@ impl Rig {
         let outage = last.context("flows did not return")?.duration_since(start);
         self.manager.settle()?;
         ensure!(self.manager.written().len() as u32 == routes + 1, "a route is missing in the chip");
-        Ok((users.as_secs_f64() * 1e3, outage.as_secs_f64() * 1e3))
+        Ok(Figures {
+            users_ms: users.as_secs_f64() * 1e3,
+            outage_ms: outage.as_secs_f64() * 1e3,
+            write_us: self.accesses.0,
+            query_us: self.accesses.1,
+        })
     }
 }
 
@@ -114,6 +106,21 @@ impl Drop for Rig {
             let _ = thread.join();
         }
     }
+}
+
+/// Microseconds of one write and one query, each awaited before the next, on a bus that is idle otherwise.
+fn accesses(socket: &std::path::Path) -> Result<(f64, f64)> {
+    let mut client = Client::connect(socket, "latency")?;
+    let mut per = |request: &Request| -> Result<f64> {
+        let start = Instant::now();
+        for _ in 0..ACCESSES {
+            client.ask(request)?;
+        }
+        Ok(start.elapsed().as_secs_f64() * 1e6 / f64::from(ACCESSES))
+    };
+    // The removal of a route that is not there is a write, too.
+    let absent = Operation::Route(VrfId::DEFAULT, "10.0.0.0/8".parse()?, None);
+    Ok((per(&Request::Commit(vec![absent]))?, per(&Request::Usage)?))
 }
 
 /// Sends a frame of each flow at a fixed interval until `done` is set.
@@ -142,65 +149,4 @@ fn receive_flows(socket: UnixDatagram, count: usize, done: Arc<AtomicBool>) -> J
         }
         (seen.len() == count).then(Instant::now)
     })
-}
-
-/// Route number `n`: a /24 of 11.0.0.0/8.
-fn net(n: u32) -> Ipv4Addr {
-    Ipv4Addr::from(0x0b00_0000 + (n << 8))
-}
-
-/// An IPv4 packet to a host behind route number `n`.
-fn packet(n: u32) -> Vec<u8> {
-    let mut frame =
-        [&mac(1).0[..], &mac(0x1ff).0[..], &[8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1]]
-            .concat();
-    frame.extend((u32::from(net(n)) + 1).to_be_bytes());
-    let sum: u32 =
-        frame[14..34].chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
-    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
-    frame[24..26].copy_from_slice(&sum.to_be_bytes());
-    frame.resize(60, 0);
-    frame
-}
-
-fn mac(number: u16) -> MacAddr {
-    MacAddr::from_u64(0x0200_0000_0000 | u64::from(number))
-}
-fn port(number: u16) -> Result<PortId> {
-    PortId::new(number).context("a port")
-}
-
-/// A routed port and its router interface.
-fn routed(number: u16) -> Result<[Operation; 2]> {
-    let port = port(number)?;
-    let name = format!("swp{number}");
-    let state = PortState { kind: PortKind::Routed, ..PortState::new(&name, 0) };
-    let rif = RifState {
-        name,
-        vrf: VrfId::DEFAULT,
-        attachment: RifAttachment::Port(port),
-        mac: mac(number),
-        virtual_macs: BTreeSet::new(),
-        mtu: 1500,
-        ipv4: true,
-        ipv6: true,
-        urpf_ipv4: Urpf::Off,
-        urpf_ipv6: Urpf::Off,
-    };
-    let id = RifId::new(number).context("an interface")?;
-    Ok([Operation::Port(port, Some(Box::new(state))), Operation::Rif(id, Some(Box::new(rif)))])
-}
-
-/// The next hop behind a port, and its group.
-fn hop(number: u16) -> Result<[Operation; 2]> {
-    let adjacency = AdjacencyId::new(number.into()).context("an adjacency")?;
-    let rif = RifId::new(number).context("an interface")?;
-    let group = GroupId::new(number.into()).context("a group")?;
-    let hop = Adjacency { rif, mac: Some(mac(0x100 + number)) };
-    Ok([Operation::Adjacency(adjacency, Some(hop)), Operation::Group(group, Some(vec![adjacency]))])
-}
-
-fn route(prefix: &str, group: u32) -> Result<Operation> {
-    let group = GroupId::new(group).context("a group")?;
-    Ok(Operation::Route(VrfId::DEFAULT, prefix.parse()?, Some(RouteTarget::Group(group))))
 }
