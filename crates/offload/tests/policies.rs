@@ -1,0 +1,210 @@
+//! Sizes of tables, access lists, alarms, and what restarts leave of them.
+
+mod common;
+
+use common::{APPLIANCE, SALT, agree, manager, platform, route};
+use ipnet::IpNet;
+use lanyard_asic::object::Object;
+use lanyard_asic::sdk::Operation;
+use lanyard_asic::sdk::faults::FaultPlan;
+use lanyard_asic::tables::{AclRule, PortRange};
+use lanyard_offload::simulated::Simulated;
+use lanyard_offload::strategy::{NAMES, by_name};
+use lanyard_offload::{Manager, Place, Policy, Refusal};
+use lanyard_types::VrfId;
+use std::net::Ipv4Addr;
+
+fn prefix(number: u32) -> IpNet {
+    IpNet::new(Ipv4Addr::from(0x0b00_0000 + (number << 8)).into(), 24).expect("a prefix")
+}
+fn host(number: u32) -> IpNet {
+    IpNet::new(Ipv4Addr::from(0x0c00_0000 + number).into(), 32).expect("a host")
+}
+fn place(manager: &Manager<Simulated>, prefix: IpNet) -> Option<Place> {
+    manager.place(VrfId::DEFAULT, prefix)
+}
+fn size(manager: &mut Manager<Simulated>, path: &str) -> (u32, u32) {
+    let usage = manager.hardware().device().chip().usage();
+    let table = usage.into_iter().find(|table| table.path == path).expect("a table");
+    (table.used, table.size)
+}
+
+/// Has the manager ask, and the chip answer.
+fn sample(manager: &mut Manager<Simulated>) {
+    manager.poll();
+    manager.drain();
+}
+
+#[test]
+fn a_table_that_grows_takes_hidden_routes_and_never_shrinks_below_what_it_holds() {
+    for strategy in NAMES {
+        let mut manager = manager(APPLIANCE, strategy, Policy::Hybrid);
+        for number in 0..1152 {
+            manager.request(&[route(prefix(number), Some(1))]).expect("accepted");
+        }
+        assert_eq!(manager.hidden(), 128, "{strategy}");
+        // The memory is given out: the rules' table makes room first.
+        assert!(manager.resize("tcam/routes", 1152).is_err(), "{strategy}");
+        manager.resize("tcam/rules", 896).expect("nothing is in it");
+        manager.resize("tcam/routes", 1152).expect("room");
+        manager.settle().expect("the chip works");
+        assert_eq!((manager.hidden(), size(&mut manager, "tcam/routes")), (0, (1152, 1152)), "{strategy}");
+        assert!(manager.resize("tcam/routes", 1024).is_err(), "{strategy}: 1,152 routes are in it");
+        assert!(manager.resize("tcam/routes", 1000).is_err(), "{strategy}: no multiple of 128");
+        agree(&mut manager, 1, strategy);
+        // Another run of the chip has the sizes of its platform, until the manager has restored them.
+        manager.hardware().salt += 1;
+        manager.hardware().set_faults(FaultPlan::parse("die operation at 1").expect("a plan"));
+        let _ = manager.request(&[route(prefix(0), None)]);
+        manager.settle().expect("the chip is back");
+        assert_eq!(size(&mut manager, "tcam/routes").1, 1152, "{strategy}");
+        agree(&mut manager, 2, strategy);
+        manager.request(&[route(prefix(1152), Some(1))]).expect("accepted");
+        manager.settle().expect("the chip works");
+        assert_eq!(manager.hidden(), usize::from(place(&manager, prefix(0)).is_some()), "{strategy}");
+        agree(&mut manager, 3, strategy);
+    }
+}
+
+/// A rule that takes 30 entries of the 1,024.
+fn rules(list: u32, count: u32) -> Vec<AclRule> {
+    let wide = PortRange { low: 1, high: 65_534 };
+    (0..count)
+        .map(|sequence| AclRule { list, sequence, ipv6: false, source: PortRange::ANY, destination: wide })
+        .collect()
+}
+
+#[test]
+fn an_access_list_is_in_the_chip_whole_or_not_at_all() {
+    for strategy in NAMES {
+        let used = |manager: &mut Manager<Simulated>| size(manager, "tcam/rules").0;
+        let mut sync = manager(APPLIANCE, strategy, Policy::Sync);
+        assert_eq!(sync.access_list(1, &rules(1, 20)), Ok(Place::Offloaded), "{strategy}");
+        assert_eq!(used(&mut sync), 600);
+        // 600 and 450 do not fit: refused, and nothing of it is there.
+        assert!(matches!(sync.access_list(2, &rules(2, 15)), Err(Refusal::Full { .. })), "{strategy}");
+        assert_eq!((used(&mut sync), sync.access_list_place(2)), (600, None));
+        // A change of a list that does not fit leaves the old one.
+        assert!(sync.access_list(1, &rules(1, 35)).is_err(), "{strategy}");
+        assert_eq!((used(&mut sync), sync.access_list_place(1)), (600, Some(Place::Offloaded)));
+        let mut hybrid = manager(APPLIANCE, strategy, Policy::Hybrid);
+        assert_eq!(hybrid.access_list(1, &rules(1, 20)), Ok(Place::Offloaded), "{strategy}");
+        assert_eq!(hybrid.access_list(2, &rules(2, 15)), Ok(Place::Trapped), "{strategy}");
+        assert_eq!(used(&mut hybrid), 600, "nothing of the second list");
+        // It moves in when the first one makes room.
+        assert_eq!(hybrid.access_list(1, &rules(1, 10)), Ok(Place::Offloaded));
+        assert_eq!(hybrid.access_list(1, &[]), Ok(Place::Offloaded));
+        assert_eq!(
+            (used(&mut hybrid), hybrid.access_list_place(2)),
+            (450, Some(Place::Offloaded)),
+            "{strategy}"
+        );
+        hybrid.set_policy(Object::AclIpv4, Policy::Bypass).expect("the chip works");
+        assert_eq!((used(&mut hybrid), hybrid.access_list_place(2)), (0, Some(Place::Trapped)), "{strategy}");
+        // Lists come back with a chip that was started again.
+        hybrid.set_policy(Object::AclIpv4, Policy::Hybrid).expect("the chip works");
+        hybrid.hardware().set_faults(FaultPlan::parse("die operation at 1").expect("a plan"));
+        let _ = hybrid.request(&[route(prefix(0), Some(1))]);
+        hybrid.settle().expect("the chip is back");
+        assert_eq!(
+            (used(&mut hybrid), hybrid.access_list_place(2)),
+            (450, Some(Place::Offloaded)),
+            "{strategy}"
+        );
+    }
+    let mut manager = manager(APPLIANCE, "hybrid", Policy::Sync);
+    assert!(manager.access_list(1, &rules(2, 1)).is_err(), "a rule of another list");
+    let twice = [rules(1, 1), rules(1, 1)].concat();
+    assert!(manager.access_list(1, &twice).is_err(), "two rules of one number");
+}
+
+#[test]
+fn alarms_are_raised_once_and_cleared_once() {
+    for strategy in NAMES {
+        let mut manager = manager(APPLIANCE, strategy, Policy::Hybrid);
+        let mut news = Vec::new();
+        let mut tell = |manager: &mut Manager<Simulated>| {
+            sample(manager);
+            news.extend(manager.alarms().into_iter().map(|alarm| (alarm.path, alarm.raised)));
+        };
+        for number in 0..1100 {
+            manager.request(&[route(prefix(number), Some(1))]).expect("accepted");
+            if number % 50 == 0 {
+                tell(&mut manager);
+            }
+        }
+        for number in 0..1100 {
+            manager.request(&[route(prefix(number), None)]).expect("a removal");
+            if number % 50 == 0 {
+                tell(&mut manager);
+            }
+        }
+        let path = || "tcam/routes".to_owned();
+        assert_eq!(news, [(path(), true), (path(), false)], "{strategy}");
+    }
+}
+
+#[test]
+fn a_chip_that_comes_back_gets_everything_and_its_new_salt() {
+    for strategy in NAMES {
+        let mut manager = manager(APPLIANCE, strategy, Policy::Hybrid);
+        for number in 0..3000 {
+            manager.request(&[route(host(number), Some(1))]).expect("accepted");
+        }
+        manager.hardware().restarts = false;
+        manager.hardware().set_faults(FaultPlan::parse("die operation at 3").expect("a plan"));
+        for number in 0..8 {
+            manager.request(&[route(prefix(number), Some(2))]).expect("accepted");
+        }
+        manager.settle().expect("given up");
+        assert!(manager.is_down() && manager.written().is_empty(), "{strategy}");
+        assert_eq!(place(&manager, prefix(1)), Some(Place::Trapped));
+        // Set-up, routes and lists are taken meanwhile; no chip, no revival.
+        let vlan = lanyard_types::VlanId::new(7).expect("a VLAN");
+        manager.setup(&[Operation::Vlan(vlan, Some(Default::default()))]).expect("kept");
+        manager.request(&[route(prefix(9), Some(2))]).expect("accepted");
+        assert_eq!(manager.access_list(1, &rules(1, 2)), Ok(Place::Trapped));
+        assert_eq!(manager.revive(), Ok(false));
+        manager.hardware().restarts = true;
+        manager.hardware().salt += 1;
+        assert_eq!(manager.revive(), Ok(true), "{strategy}");
+        assert!(!manager.is_down());
+        assert_eq!(place(&manager, prefix(9)), Some(Place::Offloaded), "{strategy}");
+        assert_eq!(manager.access_list_place(1), Some(Place::Offloaded));
+        assert!(manager.hardware().truth().contains(&Operation::Vlan(vlan, Some(Default::default()))));
+        agree(&mut manager, 1, strategy);
+    }
+}
+
+#[test]
+fn a_warm_boot_writes_nothing_that_is_there() {
+    for strategy in NAMES {
+        let mut before = manager(APPLIANCE, strategy, Policy::Hybrid);
+        for number in 0..1100 {
+            before.request(&[route(prefix(number), Some(1 + number % 2))]).expect("accepted");
+        }
+        before.settle().expect("the chip works");
+        let hidden = before.hidden();
+        let mut chip = before.into_hardware();
+        lanyard_offload::Hardware::reconnect(&mut chip).expect("a chip");
+        let truth = chip.truth();
+        let again = by_name(strategy, &platform(APPLIANCE), SALT, 64).expect("a strategy");
+        let mut after = Manager::warm(chip, again, Policy::Hybrid).expect("read back");
+        assert!(after.is_held());
+        after.setup(&common::ports()).expect("kept");
+        after.request(&common::hops()).expect("kept");
+        for number in 0..1100 {
+            after.request(&[route(prefix(number), Some(1 + number % 2))]).expect("kept");
+            assert_eq!(after.hardware().truth().len(), truth.len());
+        }
+        let start = after.hardware().now_us();
+        after.end_warm_boot().expect("the chip works");
+        assert!(!after.is_held());
+        assert_eq!(after.hardware().truth(), truth, "{strategy}: the same routes are in the chip");
+        assert_eq!(after.hidden(), hidden);
+        // Reading it back takes some queries, and each route that does not fit is tried once.
+        let spent = after.hardware().now_us() - start;
+        assert!(spent < 60 * (hidden as u64 + 80), "{strategy}: {spent} us");
+        agree(&mut after, 1, strategy);
+    }
+}
