@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
 /* The interface between the programs in bpf/ and crates/ebpf: every structure and number that both use.
  *
- * crates/ebpf/src/abi.rs repeats these definitions by hand; sizes and offsets are asserted on both sides. A change of
- * layout raises LY_ABI, and a daemon that finds pins of another LY_ABI builds a new plane.
+ * crates/ebpf/src/abi.rs repeats these definitions by hand, crates/ebpf/src/stages those of single stages, which are in
+ * the headers of the stages. A test compares all values, sizes and offsets (crates/ebpf/src/tests/mirror.rs). A change
+ * of layout raises LY_ABI, and a daemon that finds pins of another LY_ABI builds a new plane.
  *
  * Addresses are "raw": the six octets as they lie in the frame, loaded little-endian, in the low 48 bits. Numbers are
  * in host order unless the name ends in _be. */
@@ -22,12 +23,21 @@
 #define LY_TRAP_BYTES 2048 /* the longest part of a trapped frame that is copied to the control plane */
 #define LY_JOURNAL_BYTES 16384
 
+/* Multipliers of the hashes: of the FDB, of the prefixes of routes, of flows, of the switch's own addresses. */
+#define LY_HASH_A 0x9e3779b97f4a7c15ULL
+#define LY_HASH_B 0xd6e8feb86659fd93ULL
+
+#define LY_UNLIMITED 0xffffffffU /* ly_usage.limit: no limit of its own */
+#define LY_NO_AGE 0xffffffffU    /* ly_fdb_call.ageing_s: the sweep removes nothing; oldest_s: there is no dynamic entry */
+#define LY_NO_TARGET 0xffffffffU /* ly_journal.target: not looked up */
+#define LY_NOT_FOUND 0xffff      /* ly_journal.target_port: the destination was not found */
+
 /* The forms of a frame on the wire: index of a flood set, and of Tpid in crates/pipeline. */
 enum ly_form { LY_UNTAGGED = 0, LY_DOT1Q = 1, LY_DOT1AD = 2, LY_FORMS = 4 };
 #define LY_RESTORED 3 /* in the journal only: untagged, and a customer's control frame whose own destination has been
                        * restored */
 
-/* ly_port.flags */
+/* ly_port.flags. The flag of a single stage is in the stage's header. */
 #define LY_PORT_ENABLED 0x01  /* admin up and link up; clear: dropped as port_down or egress_down */
 #define LY_PORT_ACCESS 0x02   /* access port: selects the drop reason for a frame with a tag of another VLAN */
 #define LY_PORT_ISOLATED 0x04 /* protected */
@@ -37,7 +47,6 @@ enum ly_form { LY_UNTAGGED = 0, LY_DOT1Q = 1, LY_DOT1AD = 2, LY_FORMS = 4 };
 #define LY_PORT_PARTIAL 0x20  /* XDP receives frames whose transport checksum may be missing */
 #define LY_PORT_ROUTED 0x80   /* a routed port: in no VLAN */
 #define LY_PORT_SUB 0x100     /* the host's side of a subinterface, with `parent` and, in pvid, its tag */
-#define LY_PORT_STORM 0x400   /* has a storm-control rate: rows of `storm` */
 #define LY_PORT_TUNNEL_STP 0x800   /* a tunnel port (tpid 0) that carries the customer's BPDUs, IEEE and PVST+, */
 #define LY_PORT_TUNNEL_CDP 0x1000  /* CDP, */
 #define LY_PORT_TUNNEL_LLDP 0x2000 /* LLDP */
@@ -190,7 +199,7 @@ _Static_assert(sizeof(union ly_fdb_value) == 8, "ly_fdb_value");
 #define LY_USAGES (LY_PORTS + LY_VLANS)
 
 struct ly_usage {
-	__u32 limit; /* entries allowed; 0xffffffff: no limit of its own */
+	__u32 limit; /* entries allowed, or LY_UNLIMITED */
 	__s32 count;
 	__u32 high_water;
 	__u32 pad;
@@ -230,18 +239,6 @@ struct ly_trap_group {
 
 /* trap_ports[LY_TRAP_PORT(group, port)]: arrival_ns of the port's share of a group */
 #define LY_TRAP_PORT(group, port) ((group) * LY_PORTS + (port))
-
-/* storm[LY_STORM(kind, port)]: the rate at which a port admits frames of a lanyard_types::StormKind; the clock works
- * as in ly_trap_group. */
-#define LY_STORM_KINDS 4
-#define LY_STORM(kind, port) ((kind) * LY_PORTS + (port))
-
-struct ly_storm {
-	__u64 interval_ns; /* 1e9 / rate; 0: no frame passes, 1: all frames pass */
-	__u64 tolerance_ns;
-	__u64 arrival_ns;
-};
-_Static_assert(sizeof(struct ly_storm) == 24, "ly_storm");
 
 /* Records of the ring `fdb_events` */
 enum ly_event { LY_EVENT_ADDED = 1, LY_EVENT_MOVED = 2, LY_EVENT_AGED = 3, LY_EVENT_FLUSHED = 4 };
@@ -297,8 +294,7 @@ _Static_assert(sizeof(struct ly_rif) == 24 + 8 * LY_VIRTUAL_MACS, "ly_rif");
 /* own_addresses: a bitmap of the hashes of the switch's own addresses, of all VRFs and both families. If the bit of a
  * packet's source is clear, the source is not an own address. If it is set, the FIB decides (stages/route.h). */
 #define LY_OWN_WORDS 128
-#define LY_OWN_HASH 0x9e3779b97f4a7c15ULL
-#define LY_OWN_SHIFT 51 /* the remaining 13 bits of a 64-bit hash are the number of a bit */
+#define LY_OWN_SHIFT 51 /* the remaining 13 bits of the product with LY_HASH_A are the number of a bit */
 _Static_assert(LY_OWN_WORDS * 64ULL == 1ULL << (64 - LY_OWN_SHIFT), "a bit for each value of the hash");
 
 /* sub_rifs[port << 16 | tag]: the tags of routed ports that have a subinterface */
@@ -372,12 +368,12 @@ struct ly_fdb_call {
 	__u64 value; /* set: the entry's value; updated_s is filled in. clock_read: nanoseconds.
 	              * watchdog_set: nanoseconds until the watchdog `port` expires; 0 stops it */
 	__u32 scan;  /* enum ly_scan */
-	__u32 ageing_s; /* sweep */
+	__u32 ageing_s; /* sweep, or LY_NO_AGE */
 	__u16 port;     /* flush: only this port; 0: any. watchdog_set: enum ly_watchdog_kind */
 	__u16 pad;
 	__s32 result;   /* 0, or -ENOENT, -EAGAIN, -ENOSPC */
 	__u64 removed;  /* flush, sweep: removed entries; migrate: 1 while entries still wait for room, else 0 */
-	__u32 oldest_s; /* sweep: age in seconds of the oldest dynamic entry that stays; 0xffffffff: none */
+	__u32 oldest_s; /* sweep: age in seconds of the oldest dynamic entry that stays, or LY_NO_AGE */
 	__u32 now_s;    /* always: the programs' clock */
 };
 _Static_assert(sizeof(struct ly_fdb_call) == 48, "ly_fdb_call");
@@ -414,7 +410,7 @@ struct ly_journal {
 	__u8 source; /* enum ly_source */
 	__u8 flooded;
 	__u16 source_port; /* the port at which the source was known */
-	__u16 target_port; /* known unicast: the egress port; 0xffff: not found */
+	__u16 target_port; /* known unicast: the egress port, or LY_NOT_FOUND */
 	__u16 egress_count;
 	__u16 clones;
 	__u16 tag_ops;
@@ -423,7 +419,7 @@ struct ly_journal {
 	__u16 route_rif;
 	__u16 bucket, bucket_count;
 	__u16 out_vlan;    /* the VLAN, or tag, into which it was routed */
-	__u32 target;      /* the leaf of the destination; 0xffffffff: not looked up */
+	__u32 target;      /* the leaf of the destination, or LY_NO_TARGET */
 	__u32 adjacency;   /* 0: not chosen */
 	__u64 next;        /* the adjacency's word `next` */
 	__u8 ttl;          /* as received */

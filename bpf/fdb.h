@@ -29,17 +29,15 @@ static __always_inline __u64 fdb_key(__u64 mac, __u16 vlan)
 /* A permutation of 59-bit words: a key without its group bit. */
 #define HASH_BITS 59
 #define HASH_MASK ((1ULL << HASH_BITS) - 1)
-#define HASH_A 0x9e3779b97f4a7c15ULL
-#define HASH_B 0xd6e8feb86659fd93ULL
-#define HASH_A_INVERSE 0xf1de83e19937733dULL /* modulo 2^64, and so modulo 2^59 */
+#define HASH_A_INVERSE 0xf1de83e19937733dULL /* of LY_HASH_A modulo 2^64, and so modulo 2^59 */
 #define HASH_B_INVERSE 0xcfee444d8b59a89bULL
 
 static __always_inline __u64 fdb_hash(__u64 key)
 {
 	__u64 hash = (key >> KEY_VLAN_SHIFT) << 47 | (key & KEY_MAC_MASK) >> 1;
 
-	hash = (hash ^ fdb_salt) * HASH_A & HASH_MASK;
-	hash = (hash ^ hash >> 30) * HASH_B & HASH_MASK;
+	hash = (hash ^ fdb_salt) * LY_HASH_A & HASH_MASK;
+	hash = (hash ^ hash >> 30) * LY_HASH_B & HASH_MASK;
 	return hash ^ hash >> 30;
 }
 
@@ -54,7 +52,7 @@ static __always_inline __u64 fdb_unhash(__u64 hash)
 /* The distance from the first bucket to the second. It is never 0 under any mask. */
 static __always_inline __u32 fdb_stride(__u64 hash)
 {
-	return (__u32)((hash >> LY_FDB_NEAR_BITS) * HASH_A >> 40) | 1;
+	return (__u32)((hash >> LY_FDB_NEAR_BITS) * LY_HASH_A >> 40) | 1;
 }
 
 struct fdb_choice {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* The longest-prefix match. crates/fib writes these tables and documents their layout; this file reads them.
+/* The longest-prefix match. crates/fib writes these tables and documents their layout; this file reads them. A test
+ * compares the constants and structures with lanyard_fib::layout.
  *
  * Invariant: a word that refers to a line was written after that line, and the line is not written again until all
  * programs that may have read the word have ended. So a look-up needs no lock. */
@@ -11,6 +12,9 @@
 #define FIB_LINE_MASK 0x3fffffffU
 #define FIB_DEPTH 17 /* four-bit nodes below 64 bits, where a trie is deepest, and the step that finds the leaf */
 #define FIB_CHAIN 8 /* the most lines of a bucket */
+#define FIB_SLOTS_24 7 /* the keys in a line of a bucket, by their number of bits */
+#define FIB_SLOTS_48 6
+#define FIB_SLOTS_64 5
 #define FIB_NEXT (LY_LINE_WORDS - 1) /* the word of a bucket's line that refers to the next line */
 #define FIB_BUCKETS 24 /* shift in a header's word: the bucket count above it, the first line below it */
 #define FIB_TRIES 4
@@ -112,7 +116,7 @@ static __always_inline __u32 fib_follow(void *table, enum fib_kind kind, int dep
  * 0, and in `next` the bucket's next line or 0. */
 static __always_inline __u32 fib_in_line(struct ly_line *line, __u64 key, const int bits, __u32 *next)
 {
-	const int slots = bits <= 32 ? 7 : bits == 48 ? 6 : 5;
+	const int slots = bits <= 32 ? FIB_SLOTS_24 : bits == 48 ? FIB_SLOTS_48 : FIB_SLOTS_64;
 	volatile __u32 *lower = line->word, *upper = lower + slots, *entry = lower + FIB_NEXT - slots;
 	__u32 found = 0;
 
@@ -168,9 +172,9 @@ __noinline __u32 fib_rest64(__u32 slot, __u32 at, __u64 key)
 static __always_inline __u32 fib_slot(void *table, enum fib_kind kind, __u32 slot, __u32 place, __u64 key, const int bits)
 {
 	__u32 half = place >> FIB_BUCKETS, buckets = (2 + (half & 1)) << (half >> 1 & 31), next;
-	__u64 hash = key * 0x9e3779b97f4a7c15ULL;
+	__u64 hash = key * LY_HASH_A;
 
-	hash = (hash ^ hash >> 32) * 0xd6e8feb86659fd93ULL >> 32;
+	hash = (hash ^ hash >> 32) * LY_HASH_B >> 32;
 	struct ly_line *line = fib_line(table, kind, (place & ((1 << FIB_BUCKETS) - 1)) + (hash * buckets >> 32));
 	__u32 found = line ? fib_in_line(line, key, bits, &next) : 0;
 	if (found || !line || !next)

@@ -9,41 +9,15 @@
 #define DROP(reason) (reason)
 #define TRAPPED(reason) (-(reason))
 
-/* lanyard_types::DropReason. No program here drops for an overrun: only the soft plane receives by a ring. */
-enum drop_reason {
+/* Drop reasons, numbered as in lanyard_types::DropReason. Here are those for which more than one file drops; a stage's own are in
+ * its header. No program drops for an overrun: only the soft plane receives by a ring. */
+enum {
 	DROP_TRUNCATED = 1,
-	DROP_SOURCE_GROUP,
-	DROP_SOURCE_ZERO,
-	DROP_PAUSE,
-	DROP_RESERVED_ADDRESS,
-	DROP_TRAP_POLICED,
-	DROP_PORT_DOWN,
-	DROP_VLAN_INVALID,
-	DROP_TAGGED_ON_ACCESS,
-	DROP_VLAN_NOT_ALLOWED,
-	DROP_VLAN_INACTIVE,
-	DROP_UNTAGGED_NOT_ALLOWED,
-	DROP_STP_DISCARDING,
-	DROP_STP_LEARNING,
-	DROP_SOURCE_BLACKHOLE,
-	DROP_DESTINATION_BLACKHOLE,
-	DROP_SAME_PORT,
-	DROP_NO_EGRESS,
-	DROP_EGRESS_NOT_MEMBER,
-	DROP_EGRESS_STP,
-	DROP_ISOLATED,
-	DROP_MTU_EXCEEDED,
-	DROP_EGRESS_DOWN,
-	DROP_TRANSMIT_FAILED,
-	DROP_IP_HEADER_INVALID,
-	DROP_URPF_FAILED,
-	DROP_ROUTE_BLACKHOLE,
-	DROP_MARTIAN,
-	DROP_OVERRUN,
-	DROP_MARTIAN_SOURCE,
-	DROP_STORM,
-	DROP_TUNNEL_PROTOCOL,
-	DROP_TUNNEL_ADDRESS,
+	DROP_TRAP_POLICED = 6,
+	DROP_NO_EGRESS = 18,
+	DROP_MTU_EXCEEDED = 22,
+	DROP_EGRESS_DOWN = 23,
+	DROP_TRANSMIT_FAILED = 24,
 };
 
 /* lanyard_types::TrapReason */
@@ -76,9 +50,6 @@ enum trap_group {
 	GROUP_ROUTE_MTU,
 	GROUP_IP_OPTIONS,
 };
-
-/* lanyard_types::StormKind */
-enum storm_kind { STORM_BROADCAST = 1, STORM_MULTICAST, STORM_UNICAST };
 
 #define GROUP_BIT 0x01ULL /* of a raw address: its first octet is the lowest */
 #define BROADCAST 0xffffffffffffULL

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* The tables. The control plane writes the mmapable ones with plain word-sized stores. The programs write fdb,
- * fdb_times, fdb_usage.count, adjacencies.used_s, guesses (abi.h), the statistics and the rings. crates/ebpf sets the
- * sizes of `fdb` and `fdb_times` before it loads the programs. */
+/* The tables, except those of single stages, which are in the headers of the stages. The control plane writes the
+ * mmapable ones with plain word-sized stores. The programs write fdb, fdb_times, fdb_usage.count, adjacencies.used_s,
+ * guesses (abi.h), the statistics and the rings. crates/ebpf sets the sizes of `fdb` and `fdb_times` before it loads
+ * the programs. */
 #ifndef LY_MAPS_H
 #define LY_MAPS_H
 
@@ -38,7 +39,6 @@ TABLE(fdb_usage, struct ly_usage, LY_USAGES, BPF_F_MMAPABLE);
 TABLE(trap_groups, struct ly_trap_group, LY_GROUPS, BPF_F_MMAPABLE);
 TABLE(trap_reasons, __u64, LY_TRAP_REASONS, BPF_F_MMAPABLE);
 TABLE(trap_ports, __u64, LY_GROUPS * LY_PORTS, BPF_F_MMAPABLE);
-TABLE(storm, struct ly_storm, LY_STORM_KINDS * LY_PORTS, BPF_F_MMAPABLE);
 TABLE(lost, struct ly_lost, 1, BPF_F_MMAPABLE);
 ROWS(fdb_state, struct ly_fdb_state, 1);
 ROWS(fdb_near, struct ly_fdb_bucket, LY_FDB_NEAR); /* the first buckets: those in use while few hosts are known */
@@ -146,7 +146,7 @@ struct {
 	__uint(max_entries, 512 * 1024);
 } fdb_events SEC(".maps");
 
-/* Separate from fdb_events, so that a storm of new addresses does not displace BPDUs. */
+/* Separate from fdb_events, so that many new addresses do not displace BPDUs. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1024 * 1024);

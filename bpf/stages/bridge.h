@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
 /* bridge: chooses the egress (IEEE 802.1Q-2018, 8.8): a port, or out_id 0 for the flood set. */
+enum {
+	DROP_DESTINATION_BLACKHOLE = 16,
+	DROP_SAME_PORT = 17,
+};
+
 
 /* The port of a routed frame's next hop according to the guess, if the guess is still right;
  * otherwise 0. The port is taken from the guess and not from the FDB entry, so that the processor
@@ -64,7 +69,7 @@ static __always_inline int stage_bridge(struct frame *f)
 			/* In a dry run without learning: the port at which the source would have been learned by now. */
 			if (f->dst == f->src && (j->source == LY_SRC_NEW || j->source == LY_SRC_MOVED))
 				known = true, to = f->port_id;
-			j->target_port = known ? to : 0xffff;
+			j->target_port = known ? to : LY_NOT_FOUND;
 		}
 	}
 	if (!known)

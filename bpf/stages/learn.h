@@ -3,6 +3,11 @@
  *
  * When the table, or the limit of the port or the VLAN, is full, the address is not learned, the refusal is counted,
  * and the frame continues. Control-plane entries never move. */
+enum {
+	DROP_STP_LEARNING = 14,
+	DROP_SOURCE_BLACKHOLE = 15,
+};
+
 static __always_inline void learn_journal(__u8 source, __u16 port)
 {
 	if (!dry)

@@ -3,6 +3,11 @@
  *
  * The hook (frame_tc.h, frame_xdp.h) has read the addresses and the outer EtherType, in line or out of band. A tag of
  * another TPID is payload. */
+enum {
+	DROP_SOURCE_GROUP = 2,
+	DROP_SOURCE_ZERO = 3,
+};
+
 static __always_inline int stage_parse(struct frame *f)
 {
 	if (f->src & GROUP_BIT)

@@ -5,6 +5,14 @@
  * The hook reads the header into a `packet`, route_way() finds the next hop, and the hook rewrites the frame. All
  * code for a usual packet is inlined, because a function's return is expensive, and its arguments by pointer are kept
  * in memory. */
+enum {
+	DROP_IP_HEADER_INVALID = 25,
+	DROP_URPF_FAILED = 26,
+	DROP_ROUTE_BLACKHOLE = 27,
+	DROP_MARTIAN = 28,
+	DROP_MARTIAN_SOURCE = 30,
+};
+
 #define ETH_IPV4 0x0800
 #define ETH_IPV6 0x86dd
 #define IP_HOP_BY_HOP 0
@@ -15,7 +23,6 @@
 #define IP_UDPLITE 136
 
 #define NOT_FOR_ROUTER 0x10000 /* not a drop reason: continue with bridging */
-#define NO_TARGET 0xffffffffU
 
 /* The fields of an IP header that are used. Addresses are in host order. An IPv4 address is in the low half, and the
  * high half is 0. */
@@ -90,7 +97,7 @@ static __always_inline struct addresses look_at(struct packet *p, bool six)
 	return a;
 }
 
-/* The leaf for an address; never NO_TARGET. */
+/* The leaf for an address; never LY_NO_TARGET. */
 static __always_inline __u32 fib_find(struct packet *p, __u32 vrf, __u64 *address)
 {
 	return p->six ? fib6_find(vrf, address[0], address[1]) : fib4_find(vrf, address[1]);
@@ -171,7 +178,7 @@ __noinline int reverse_path(struct packet *p, __u32 vrf, __u32 strict)
 /* A quick test: may the source be one of the switch's own addresses? False positives are rare. */
 static __always_inline bool own_source_possible(struct packet *p)
 {
-	__u32 bit = (p->src[0] ^ p->src[1]) * LY_OWN_HASH >> LY_OWN_SHIFT;
+	__u32 bit = (p->src[0] ^ p->src[1]) * LY_HASH_A >> LY_OWN_SHIFT;
 
 	return *(volatile __u64 *)ROW(own_addresses, bit / 64) >> bit % 64 & 1;
 }
@@ -194,7 +201,7 @@ typedef __u32 flow_ports(void *ctx, struct packet *p);
 /* Hashes addresses, protocol and ports, as pipeline::route::flow_bucket does. */
 static __always_inline __u64 flow_mix(__u64 hash, __u64 word)
 {
-	hash = (hash ^ word) * 0x9e3779b97f4a7c15ULL;
+	hash = (hash ^ word) * LY_HASH_A;
 	return hash ^ hash >> 32;
 }
 
@@ -215,7 +222,7 @@ static __always_inline __u32 flow_bucket(struct packet *p, __u32 count, void *ct
 		hash = flow_mix(hash, p->src[1] << 32 | p->dst[1]);
 	}
 	hash = flow_mix(hash, (__u64)p->protocol << 32 | ports);
-	return (__u32)(hash * 0xd6e8feb86659fd93ULL >> 40) & (count - 1);
+	return (__u32)(hash * LY_HASH_B >> 40) & (count - 1);
 }
 
 static __always_inline void way_journal(__u32 target, __u32 bucket, __u32 count, __u32 adjacency, __u64 next)

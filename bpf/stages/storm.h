@@ -4,14 +4,30 @@
  * A frame over the rate is dropped before `learn`: in a loop its source address is not a station behind this port. XDP passes
  * floods from ports with a rate to TC. A frame for a router interface (f->rif) has a known destination, whatever the FDB holds.
  */
+enum { DROP_STORM = 31 };
+#define LY_PORT_STORM 0x400 /* ly_port.flags: has a rate */
+
+/* lanyard_types::StormKind */
+enum ly_storm_kind { LY_STORM_BROADCAST = 1, LY_STORM_MULTICAST = 2, LY_STORM_UNICAST = 3 };
+
+/* storm[LY_STORM(kind, port)]: the rate, as a clock (see ly_trap_group). */
+#define LY_STORM_KINDS 4
+#define LY_STORM(kind, port) ((kind) * LY_PORTS + (port))
+
+struct ly_storm {
+	__u64 interval_ns; /* 1e9 / rate; 0: nothing passes, 1: everything */
+	__u64 tolerance_ns;
+	__u64 arrival_ns;
+};
+TABLE(storm, struct ly_storm, LY_STORM_KINDS * LY_PORTS, BPF_F_MMAPABLE);
 
 /* A global function, so that ports without a rate pay only for the branch on their flags. */
 __noinline int storm_admits(__u64 dst, __u32 vlan, __u32 port)
 {
-	__u32 kind = dst == BROADCAST ? STORM_BROADCAST : dst & GROUP_BIT ? STORM_MULTICAST : STORM_UNICAST;
+	__u32 kind = dst == BROADCAST ? LY_STORM_BROADCAST : dst & GROUP_BIT ? LY_STORM_MULTICAST : LY_STORM_UNICAST;
 	struct ly_storm *s = LOOKUP(storm, LY_STORM(kind, port));
 
-	if (!s || (kind == STORM_UNICAST && fdb_find(fdb_masks(), fdb_key(dst, vlan)).word))
+	if (!s || (kind == LY_STORM_UNICAST && fdb_find(fdb_masks(), fdb_key(dst, vlan)).word))
 		return true;
 	return !leaves_marks(LY_DRY_POLICE) || trap_take(&s->arrival_ns, s->interval_ns, s->tolerance_ns, now_ns());
 }

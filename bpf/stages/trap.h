@@ -5,6 +5,13 @@
  * configured; PAUSE is always dropped. A dot1q-tunnel port drops the control frames of the customer's network, or
  * sends them through the provider's (tunnel.h). Only a port that is enabled traps frames; on other ports the next
  * stage drops them. */
+enum {
+	DROP_PAUSE = 4,
+	DROP_RESERVED_ADDRESS = 5,
+	DROP_TUNNEL_PROTOCOL = 32,
+	DROP_TUNNEL_ADDRESS = 33,
+};
+
 /* Takes a token from the bucket whose state is `clock`. */
 static __always_inline int trap_take(__u64 *clock, __u64 interval_ns, __u64 tolerance_ns, __u64 now)
 {

@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
 /* vlan_egress: the restrictions of the egress port (IEEE 802.1Q-2018, 8.6.4 and 8.6.1), here for known unicast. A
  * flood set already contains only members that are up and forwarding, and `replicate` removes the others. */
+enum {
+	DROP_EGRESS_NOT_MEMBER = 19,
+	DROP_EGRESS_STP = 20,
+	DROP_ISOLATED = 21,
+};
+
 
 /* The segments of a segmentation buffer are checked where it leaves (segments_tc.h). */
 static __always_inline bool egress_fits(__u32 bare_len, __u32 gso, struct ly_port *out)

@@ -2,6 +2,15 @@
 /* vlan_ingress: classification (IEEE 802.1Q-2018, 6.9), membership (8.6.2), spanning-tree state (8.6.1).
  *
  * A frame on a port in the learning state continues up to `learn`, which drops it. */
+enum {
+	DROP_VLAN_INVALID = 8,
+	DROP_TAGGED_ON_ACCESS = 9,
+	DROP_VLAN_NOT_ALLOWED = 10,
+	DROP_VLAN_INACTIVE = 11,
+	DROP_UNTAGGED_NOT_ALLOWED = 12,
+	DROP_STP_DISCARDING = 13,
+};
+
 static __always_inline int stage_vlan_ingress(struct frame *f)
 {
 	__u16 vlan = f->tci & VID_MASK;

@@ -11,6 +11,11 @@ const FLAGS: [&str; 7] = ["-O2", "-g", "-Wall", "-Werror", "-target", "bpf", "-m
 fn main() {
     println!("cargo:rerun-if-changed=../../bpf");
     println!("cargo:rerun-if-env-changed=CLANG");
+    // For the test that compares the headers with their mirrors.
+    println!(
+        "cargo:rustc-env=LIBBPF_INCLUDE={}",
+        env::var("DEP_BPF_INCLUDE").unwrap_or_else(|_| "/usr/include".into())
+    );
     for name in SOURCES {
         if let Err(why) = compile(name) {
             eprintln!("lanyard-ebpf: {why}");

@@ -1,11 +1,10 @@
 //! Rules of the house that the compiler does not check: dependencies run one way, only named crates access the
-//! operating system or contain `unsafe`, the stages are the same list in both pipelines, and numbers shared with C
-//! agree.
+//! operating system or contain `unsafe`, the stages are the same list in both pipelines, and few files know a stage.
 
 mod circles;
 
-use lanyard_types::{DropReason, Stage, StormKind, TrapGroup, TrapReason};
-use std::collections::BTreeMap;
+use lanyard_types::Stage;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -132,36 +131,68 @@ fn the_planes_have_the_same_stages() {
     }
 }
 
-/// The enumerators of a C enum, numbered from 1, without their prefix and in lower case.
-fn c_enum(source: &str, name: &str, prefix: &str) -> Vec<String> {
-    let body =
-        source.split(&format!("enum {name} {{")).nth(1).and_then(|rest| rest.split('}').next()).expect(name);
-    body.split(',')
-        .map(|item| item.split('=').next().unwrap_or("").trim().trim_start_matches(prefix).to_lowercase())
-        .filter(|item| !item.is_empty())
-        .collect()
+/// The section "A stage" of docs/adding.md: the files in its table, and the example, which is what the first file in
+/// `bpf/stages` is called after.
+fn files_of_a_stage() -> (String, BTreeSet<String>) {
+    let page = read("docs/adding.md");
+    let section =
+        page.split("## A stage\n").nth(1).and_then(|rest| rest.split("\n## ").next()).expect("its section");
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+    let files: BTreeSet<String> = rows.map(|(file, _)| file.to_owned()).collect();
+    let header = files.iter().find_map(|file| file.strip_prefix("bpf/stages/")?.strip_suffix(".h"));
+    (header.expect("a header").to_owned(), files)
 }
 
+/// How source and documentation name a stage: as a module, a type, a function, a constant, a command, a reason in quotes. Plain
+/// prose with the same word does not count.
+fn names_stage(text: &str, stage: &str) -> bool {
+    let (upper, title) = (stage.to_uppercase(), stage[..1].to_uppercase() + &stage[1..]);
+    let forms = [
+        format!("{stage}_"),
+        format!("_{stage}"),
+        format!("{stage}::"),
+        format!("{stage}-control"),
+        format!("{stage} control"),
+        format!("{stage}.rs"),
+        format!("{stage}.h"),
+        format!("mod {stage}"),
+        format!("`{stage}`"),
+        format!("\"{stage}\""),
+        format!("\"{title}\""),
+        upper,
+        title,
+    ];
+    forms.iter().any(|form| text.contains(form))
+}
+
+/// Folders in which the word means something else: the random field test, and broadcast storms in loops.
+const ELSEWHERE: &[&str] = &["tests/field", "tests/stp", "docs/adding.md", "target", ".git"];
+
+/// Everything below `path` that names the stage.
+fn naming(path: &Path, stage: &str, into: &mut BTreeSet<String>) {
+    let relative = path.strip_prefix(root()).expect("below the root").to_string_lossy().into_owned();
+    if ELSEWHERE.contains(&relative.as_str()) {
+        return;
+    }
+    if path.is_dir() {
+        for entry in fs::read_dir(path).expect("readable").flatten() {
+            naming(&entry.path(), stage, into);
+        }
+    } else if fs::read_to_string(path).is_ok_and(|text| names_stage(&text, stage)) {
+        into.insert(relative);
+    }
+}
+
+/// The most files that may know one stage without state: issue 12's figure.
+const FILES_OF_A_STAGE: usize = 12;
+
 #[test]
-fn numbers_shared_with_c_agree() {
-    let source = read("bpf/frame.h");
-    let names = |all: Vec<(usize, &'static str)>| {
-        all.into_iter()
-            .enumerate()
-            .map(|(at, (index, name))| {
-                assert_eq!(index, at + 1, "{name}");
-                name.to_owned()
-            })
-            .collect::<Vec<_>>()
-    };
-    let drops = names(DropReason::ALL.iter().map(|reason| (reason.index(), reason.name())).collect());
-    assert_eq!(c_enum(&source, "drop_reason", "DROP_"), drops);
-    let traps = names(TrapReason::ALL.iter().map(|reason| (reason.index(), reason.name())).collect());
-    assert_eq!(c_enum(&source, "trap_reason", "TRAP_"), traps);
-    let groups = names(TrapGroup::ALL.iter().map(|group| (group.index(), group.name())).collect());
-    assert_eq!(c_enum(&source, "trap_group", "GROUP_"), groups);
-    let storms = names(StormKind::ALL.iter().map(|kind| (kind.index(), kind.name())).collect());
-    assert_eq!(c_enum(&source, "storm_kind", "STORM_"), storms);
+fn a_stage_is_known_in_the_files_that_docs_adding_lists() {
+    let (stage, listed) = files_of_a_stage();
+    let mut found = BTreeSet::new();
+    naming(&root(), &stage, &mut found);
+    assert_eq!(found, listed, "files that name the stage {stage}, and those that docs/adding.md lists");
+    assert!(listed.len() <= FILES_OF_A_STAGE, "{} files know one stage", listed.len());
 }
 
 /// Words that a command line may leave out. A handler may test whether one is present. Between words that exclude each

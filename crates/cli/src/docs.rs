@@ -1,14 +1,15 @@
-//! Generates docs/cli from the command tree, one page for each mode. `tests/docs.rs` checks that the pages
-//! are up to date.
+//! Generates docs/cli from the command tree, one page for each mode and each feature. `tests/docs.rs` checks that the
+//! pages are up to date.
 
 use crate::commands;
+use crate::feature::Feature;
 use crate::tree::{Node, Special, Token};
 use std::fmt::Write;
 
 /// A page of docs/cli.
 pub struct Page {
     /// The name of the file.
-    pub file: &'static str,
+    pub file: String,
     /// The text of the page.
     pub text: String,
 }
@@ -20,35 +21,41 @@ const NOTICE: &str = "<!-- Made from the command tree by crates/cli/src/docs.rs;
 #[must_use]
 pub fn pages() -> Vec<Page> {
     let is_show = |node: &&Node| matches!(node.token, Token::Word("show"));
-    let exec: Vec<&Node> = commands::EXEC.iter().filter(|node| !is_show(node)).collect();
-    let shows: Vec<&Node> = commands::EXEC.iter().filter(is_show).flat_map(|node| node.next).collect();
     let trees = &commands::TREES;
+    let is_feature = |node: &&Node| commands::FEATURES.iter().any(|feature| feature.name == node.label());
+    let exec: Vec<&Node> = trees.exec.iter().filter(|node| !is_show(node)).collect();
+    let shows = trees.exec.iter().filter(is_show).flat_map(|node| node.next);
+    let shows: Vec<&Node> = shows.filter(|node| !is_feature(node)).collect();
+    let interface: Vec<&Node> = trees.interface.iter().filter(|node| !is_feature(node)).collect();
     let is_global = |node: &&Node| trees.global.iter().any(|other| other.label() == node.label());
     let session: Vec<&Node> = trees.session.iter().filter(|node| !is_global(node)).collect();
     let own = |nodes: &'static [Node]| nodes.iter().collect::<Vec<_>>();
-    vec![
+    let modes = vec![
         page("exec.md", "Exec commands", EXEC, "", &exec),
         page("show.md", "show", SHOW, "show ", &shows),
         page("configuration.md", "Global configuration", GLOBAL, "", &own(trees.global)),
-        page("interface.md", "Interface configuration", INTERFACE, "", &own(trees.interface)),
+        page("interface.md", "Interface configuration", INTERFACE, "", &interface),
         page("vlan.md", "VLAN configuration", VLAN, "", &own(trees.vlan)),
         page("mst.md", "MST configuration", MST, "", &own(trees.mst)),
         page("vrf.md", "VRF configuration", VRF, "", &own(trees.vrf)),
         page("track.md", "Tracked object configuration", TRACK, "", &own(trees.track)),
         page("session.md", "Configuration sessions", SESSION, "", &session),
-    ]
+    ];
+    modes.into_iter().chain(commands::FEATURES.iter().map(feature_page)).collect()
 }
 
 const EXEC: &str = "Prompt `HOSTNAME#`; after `disable`, `HOSTNAME>`, which has only commands that change nothing. \
     `show` has [its own page](show.md).";
 const SHOW: &str = "Every command here takes `| json`, `| include RE`, `| exclude RE`, `| begin RE`, `| section RE` \
-    and `| count [RE]`. [json.md](json.md) describes the JSON.";
+    and `| count [RE]`. [json.md](json.md) describes the JSON. \
+    Some features have a page of their own, which is named after their command.";
 const GLOBAL: &str = "Entered by `configure terminal`; prompt `HOSTNAME(config)#`. A command takes effect when it is \
     entered, or not at all.";
 const INTERFACE: &str = "Entered by `interface NAME`, `interface vlan N` or `interface range LIST`; prompts \
     `HOSTNAME(config-if)#` and `HOSTNAME(config-if-range)#`. A command for a range takes effect on every interface \
     of it or on none. A netdev becomes a port of the switch with `switchport` or any plain `switchport ...` command, \
-    a routed port with `no switchport`, and an ordinary netdev again with `default switchport` or `no interface NAME`.";
+    a routed port with `no switchport`, and an ordinary netdev again with `default switchport` or `no interface NAME`. \
+    Some features have a page of their own, which is named after their command.";
 const VLAN: &str = "Entered by `vlan LIST`, which creates the VLANs that do not exist yet; prompt \
     `HOSTNAME(config-vlan)#`.";
 const MST: &str = "Entered by `spanning-tree mst configuration`; prompt `HOSTNAME(config-mst)#`. A change takes effect when it \
@@ -74,17 +81,38 @@ fn page(file: &'static str, title: &str, intro: &str, prefix: &str, nodes: &[&No
     sorted.sort_by_key(|node| node.label());
     for node in sorted {
         let _ = write!(text, "\n## {prefix}{}\n\n{}.\n", node.label(), node.help);
-        if node.special != Special::None {
-            continue;
+        if node.special == Special::None {
+            table(node, prefix.trim_end(), configures, &mut text);
         }
-        text.push_str(if configures {
-            "\n| Command | Description | Undo |\n|---|---|---|\n"
-        } else {
-            "\n| Command | Description |\n|---|---|\n"
-        });
-        rows(node, prefix.trim_end(), configures, &mut text);
     }
-    Page { file, text }
+    Page { file: file.to_owned(), text }
+}
+
+/// The page of a feature: its description, its lines under an interface, its `show` command.
+fn feature_page(feature: &Feature) -> Page {
+    let Feature { name, title, about, json, .. } = feature;
+    let mut text = format!("{NOTICE}\n\n# {title}\n\n{about}\n");
+    if feature.safety {
+        text.push_str("\nAn interface for which one of these lines is refused is left shut down.\n");
+    }
+    let _ = write!(text, "\n## Under an interface\n");
+    for node in commands::TREES.interface.iter().filter(|node| node.label() == *name) {
+        table(node, "", true, &mut text);
+    }
+    let _ = write!(text, "\n## show {name}\n\n{}.\n", feature.show.help);
+    table(&feature.show, "show", false, &mut text);
+    let _ = write!(text, "\nThe JSON holds {json}\n");
+    Page { file: format!("{name}.md"), text }
+}
+
+/// Appends a table of the ways in which a line through `node` can end.
+fn table(node: &Node, before: &str, configures: bool, text: &mut String) {
+    text.push_str(if configures {
+        "\n| Command | Description | Undo |\n|---|---|---|\n"
+    } else {
+        "\n| Command | Description |\n|---|---|\n"
+    });
+    rows(node, before, configures, text);
 }
 
 /// Appends a row for each way in which a line through `node` can end.

@@ -12,7 +12,7 @@ use crate::parse::{Failure, Parsed, Reader, Word, words};
 use crate::section::{RefusedSection, Under, indent};
 use crate::setting::{Change, Target};
 use crate::tree::Run;
-use crate::unsupported::{Place, explain, is_safety, leads_to_mode};
+use crate::unsupported::{self, Place, explain, leads_to_mode};
 use lanyard_config::layer3::{Track, Vrf};
 use lanyard_config::{Config, Interface, InterfaceName, Vlan};
 use lanyard_stp::MstRegion;
@@ -210,6 +210,11 @@ pub fn protects(line: &str) -> bool {
     words(line).is_ok_and(|words| is_safety(&words))
 }
 
+/// [`protects`] of a line's words.
+pub(crate) fn is_safety(words: &[Word<'_>]) -> bool {
+    unsupported::is_safety(words, commands::FEATURES)
+}
+
 /// A configuration text that is being applied.
 struct Applied {
     config: Config,
@@ -341,7 +346,7 @@ fn parse_line(
 ) -> Result<Parsed, Failure> {
     let known = ConfigNames(config);
     let names = exists.unwrap_or(&known);
-    let reader = Reader { line, words, names, privileged: true, exec: commands::EXEC };
+    let reader = Reader { line, words, names, privileged: true, exec: commands::TREES.exec };
     let place = if matches!(mode, ConfigMode::Interface { .. }) { Place::Interface } else { Place::Global };
     reader.parse(&commands::config_root(mode)).map_err(|failure| explain(failure, words, place))
 }

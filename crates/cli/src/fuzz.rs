@@ -42,7 +42,7 @@ pub fn fuzz_line(data: &[u8]) {
                 let _ = Pipe::parse(line, bar.at).map(|pipe| pipe.filter(line.to_owned()));
             }
             let reader =
-                Reader { line, words: &words, names: &NoNames, privileged: true, exec: commands::EXEC };
+                Reader { line, words: &words, names: &NoNames, privileged: true, exec: commands::TREES.exec };
             if let Err(failure) = reader.parse(&commands::root(mode)) {
                 assert!(failure.message().starts_with("% "));
             }

@@ -5,6 +5,7 @@ use crate::args::Kind;
 use crate::commands;
 use crate::mode::ConfigMode;
 use crate::tree::{Node, Run, Special, Token};
+use std::collections::BTreeSet;
 
 /// Chooses an index less than the given count.
 pub type Pick<'a> = &'a mut dyn FnMut(usize) -> usize;
@@ -18,6 +19,24 @@ pub fn every_line(at: &ConfigMode, pick: Pick<'_>) -> Vec<String> {
 pub fn line(at: &ConfigMode, pick: Pick<'_>) -> String {
     let ways = ways(at);
     ways.get(pick(ways.len())).map_or_else(String::new, |way| text(way, pick))
+}
+
+/// Every keyword of every mode, sorted.
+pub fn keywords() -> Vec<&'static str> {
+    fn collect(nodes: &'static [Node], all: &mut BTreeSet<&'static str>) {
+        for node in nodes {
+            if let Token::Word(word) = node.token {
+                all.insert(word);
+            }
+            collect(node.next, all);
+            collect(node.options, all);
+        }
+    }
+    let trees = &commands::TREES;
+    let mut all = BTreeSet::new();
+    let modes = [trees.exec, trees.session, trees.interface, trees.vlan, trees.mst, trees.vrf, trees.track];
+    modes.into_iter().for_each(|tree| collect(tree, &mut all));
+    all.into_iter().collect()
 }
 
 type Way = Vec<&'static Node>;

@@ -105,7 +105,7 @@ impl Helper<'_> {
         let upto = words.last().map_or(0, |word| word.at + word.text.len());
         let line = line.get(..upto).unwrap_or(line);
         let (names, privileged) = (self.names, self.privileged);
-        Reader { line, words, names, privileged, exec: crate::commands::EXEC }.expected(&self.root)
+        Reader { line, words, names, privileged, exec: crate::commands::TREES.exec }.expected(&self.root)
     }
 
     /// The offset of the last word, which may be empty, and the words that may stand there.

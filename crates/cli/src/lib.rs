@@ -11,6 +11,7 @@ mod commands;
 pub mod config_view;
 pub mod docs;
 pub mod edit;
+mod feature;
 mod fuzz;
 pub mod generate;
 mod help;

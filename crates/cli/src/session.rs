@@ -8,7 +8,7 @@
 use crate::args::{Names, short};
 use crate::backend::{Backend, Refusal};
 use crate::commands::{self, banner::Capture};
-use crate::edit::run_parsed;
+use crate::edit::{is_safety, run_parsed};
 use crate::help::Helper;
 use crate::mode::{ConfigMode, Mode};
 use crate::outcome::{Outcome, Terminal};
@@ -16,7 +16,7 @@ use crate::parse::{Failure, Form, Parsed, Reader, Word, words};
 use crate::pipe::{self, Pipe};
 use crate::section::{RefusedSection, Under, indent};
 use crate::tree::Run;
-use crate::unsupported::{Place, explain, is_safety, leads_to_mode};
+use crate::unsupported::{Place, explain, leads_to_mode};
 use lanyard_config::Banner;
 use std::collections::VecDeque;
 
@@ -391,7 +391,7 @@ impl Session {
     }
 
     fn reader<'a>(&self, line: &'a str, words: &'a [Word<'a>], names: &'a dyn Names) -> Reader<'a> {
-        Reader { line, words, names, privileged: self.mode != Mode::User, exec: commands::EXEC }
+        Reader { line, words, names, privileged: self.mode != Mode::User, exec: commands::TREES.exec }
     }
 
     /// An error in IOS's form: a caret under the position, and the message.

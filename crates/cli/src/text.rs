@@ -90,7 +90,7 @@ pub fn vlan_section(id: VlanId, vlan: &Vlan) -> Vec<String> {
 /// One interface's section.
 #[must_use]
 pub fn section(name: &InterfaceName, interface: &Interface) -> Vec<String> {
-    headed(format!("interface {}", reference(name)), interface::LINES, interface)
+    headed(format!("interface {}", reference(name)), &interface::LINES, interface)
 }
 
 /// The differences between two configurations as lines: those of `old` with `-`, those of `new` with `+`, and

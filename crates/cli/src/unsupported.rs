@@ -3,6 +3,7 @@
 //! The command tree decides first: an entry of these tables counts only where the tree does not accept the line.
 //! Cisco's "Catalyst 3750-X and 3560-X Switch Command Reference" and the IOS master command list contain the commands.
 
+use crate::feature::Feature;
 use crate::parse::{Failure, Word};
 
 /// Exec commands.
@@ -293,7 +294,8 @@ const INTERFACE: &[&str] = &[
     "vtp",
 ];
 
-/// Interface commands that protect the network: an interface that should have one must not forward without it.
+/// Interface commands that protect the network, in addition to those of features: an interface that should have one must
+/// not forward without it.
 const SAFETY: &[&str] = &[
     "access-session",
     "authentication",
@@ -309,7 +311,6 @@ const SAFETY: &[&str] = &[
     "spanning-tree bpdufilter",
     "spanning-tree bpduguard",
     "spanning-tree guard",
-    "storm-control",
     "switchport block",
     "switchport port-security",
     "switchport protected",
@@ -381,8 +382,9 @@ pub fn leads_to_mode(words: &[Word<'_>]) -> bool {
 }
 
 /// True for a plain line that protects the network from what is connected to an interface.
-pub fn is_safety(words: &[Word<'_>]) -> bool {
-    SAFETY.iter().any(|command| begins(command, words).is_some())
+pub fn is_safety(words: &[Word<'_>], features: &[Feature]) -> bool {
+    let features = features.iter().filter(|feature| feature.safety).map(|feature| feature.name);
+    SAFETY.iter().copied().chain(features).any(|command| begins(command, words).is_some())
 }
 
 #[cfg(test)]
@@ -394,9 +396,8 @@ mod tests {
     #[test]
     fn the_tables_name_only_what_the_tree_lacks() {
         let trees = &commands::TREES;
-        let exec = commands::EXEC;
         let roots = [
-            (EXEC, vec![exec]),
+            (EXEC, vec![trees.exec]),
             (GLOBAL, vec![trees.global]),
             (MODES, vec![trees.global]),
             (INTERFACE, vec![trees.interface, trees.global]),
@@ -406,7 +407,8 @@ mod tests {
             for command in table {
                 let list = words(command).expect("words");
                 let names = &crate::args::NoNames;
-                let reader = Reader { line: command, words: &list, names, privileged: true, exec };
+                let reader =
+                    Reader { line: command, words: &list, names, privileged: true, exec: trees.exec };
                 if reader.expected(&root).is_ok() {
                     known.push(*command);
                 }
@@ -418,9 +420,9 @@ mod tests {
     #[test]
     fn abbreviations() {
         let list = words("swi port-sec maximum 3").expect("words");
-        assert!(is_safety(&list) && !leads_to_mode(&list));
+        assert!(is_safety(&list, commands::FEATURES) && !leads_to_mode(&list));
         let list = words("int gi1/0/1").expect("words");
-        assert!(leads_to_mode(&list) && !is_safety(&list));
+        assert!(leads_to_mode(&list) && !is_safety(&list, commands::FEATURES));
         assert!(!leads_to_mode(&words("ip route 0.0.0.0 0.0.0.0 10.0.0.1").expect("words")));
     }
 }

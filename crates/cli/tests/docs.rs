@@ -7,7 +7,7 @@ use std::path::Path;
 fn pages_are_up_to_date() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli");
     for page in lanyard_cli::docs::pages() {
-        let path = folder.join(page.file);
+        let path = folder.join(&page.file);
         if std::env::var_os("UPDATE_DOCS").is_some() {
             std::fs::create_dir_all(&folder).unwrap();
             std::fs::write(&path, &page.text).unwrap();

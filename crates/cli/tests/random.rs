@@ -51,7 +51,8 @@ fn config() -> impl Strategy<Value = Config> {
     })
 }
 
-/// The words that random lines consist of: the beginning of every keyword, and valid and invalid values.
+/// The words that random lines consist of in addition to the keywords of the trees: keywords that are often right, and
+/// valid and invalid values.
 const WORDS: &[&str] = &[
     "no",
     "default",
@@ -76,10 +77,6 @@ const WORDS: &[&str] = &[
     ",",
     "netdev",
     "switchport",
-    "storm-control",
-    "broadcast",
-    "level",
-    "pps",
     "mode",
     "access",
     "trunk",
@@ -307,8 +304,12 @@ const WORDS: &[&str] = &[
 ];
 
 fn line() -> impl Strategy<Value = String> {
-    let word = (any::<Index>(), 1usize..12, any::<bool>()).prop_map(|(at, keep, whole)| {
-        let word = at.get(WORDS);
+    let keywords = generate::keywords();
+    let any_word = prop_oneof![
+        4 => any::<Index>().prop_map(|at| *at.get(WORDS)),
+        1 => any::<Index>().prop_map(move |at| *at.get(&keywords)),
+    ];
+    let word = (any_word, 1usize..12, any::<bool>()).prop_map(|(word, keep, whole)| {
         if whole { (*word).to_owned() } else { word.chars().take(keep).collect() }
     });
     let words = proptest::collection::vec(word, 0..9).prop_map(|words| words.join(" "));

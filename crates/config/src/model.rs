@@ -7,7 +7,7 @@ use crate::layer3::{ForwardingPlane, Layer3, RelayInformation, StaticRoute, Trac
 use crate::spanning_tree::{ErrDisable, SpanningTree, SpanningTreePort};
 use ipnet::{Ipv4Net, Ipv6Net};
 use lanyard_pipeline::state::{Delivery, FDB_LIMIT_DEFAULT, HookChoice, ReservedAction, Tpid};
-use lanyard_types::{MacAddr, StormKind, Tunnelled, VlanId, VlanSet};
+use lanyard_types::{MacAddr, PortSettings, Tunnelled, VlanId, VlanSet};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
@@ -302,8 +302,8 @@ pub struct Switchport {
     pub learning: bool,
     /// `mac address-table limit N` under the interface.
     pub fdb_limit: Option<u32>,
-    /// `storm-control broadcast|multicast|unicast level pps N`.
-    pub storm_pps: [Option<u32>; StormKind::SLOTS],
+    /// Settings of single stages of the pipeline, which the planes take as they are.
+    pub stages: PortSettings,
     /// `l2protocol-tunnel stp|cdp|lldp`; takes effect in `dot1q-tunnel` mode.
     pub tunnelled: Tunnelled,
 }
@@ -329,7 +329,7 @@ impl Default for Switchport {
             block_multicast: false,
             learning: true,
             fdb_limit: None,
-            storm_pps: [None; StormKind::SLOTS],
+            stages: PortSettings::default(),
             tunnelled: Tunnelled::NONE,
         }
     }

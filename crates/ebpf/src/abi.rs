@@ -1,21 +1,22 @@
-//! `bpf/abi.h` in Rust: every structure and number that the programs and this crate share.
+//! `bpf/abi.h` in Rust: every structure and number that the programs and this crate share, except those of single stages
+//! ([`crate::stages`]).
 //!
-//! Invariant: every constant, and every structure's size, offsets and field sizes, are those of the header. A test
-//! compiles the comparison (`tests.rs`), and another one fails when a definition of the header is not compared. An
+//! Invariant: every constant, and every structure's size, offsets and field sizes, are those of the headers. A test
+//! compiles the comparison (`tests/mirror.rs`), and another one fails when a definition of a header is not compared. An
 //! address here is "raw": the six octets as they lie in the frame, loaded little-endian.
 
-use lanyard_fib::LINE;
+use lanyard_fib::{LINE, layout};
 use lanyard_pipeline::route::Urpf;
 use lanyard_pipeline::state::{ReservedAction, Tpid};
 use lanyard_plane::FdbKind;
 use lanyard_types::{
-    AdjacencyId, DropReason, GroupId, MAX_PORTS, MAX_VLANS, MacAddr, RifId, Stage, StormKind, TrapGroup,
-    TrapReason, VlanId, VrfId,
+    AdjacencyId, DropReason, GroupId, MAX_PORTS, MAX_VLANS, MacAddr, RifId, TrapGroup, TrapReason, VlanId,
+    VrfId,
 };
 use std::mem::{offset_of, size_of};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Constants of the header, named there with the prefix LY_. A test compares all of them ([`CONSTANTS`]).
+/// Constants of the header, named there with the prefix LY_. A test compares all of them (`CONSTANTS`).
 macro_rules! constants {
     ($($(#[$doc:meta])* $name:ident: $type:ty = $value:expr;)*) => {
         $($(#[$doc])* #[allow(dead_code)] // some are only compared, because this crate uses values of other types
@@ -27,7 +28,7 @@ macro_rules! constants {
     };
 }
 
-/// Structures of the header, with their names there. A test compares sizes and all fields ([`STRUCTURES`]).
+/// Structures of the header, with their names there. A test compares sizes and all fields (`STRUCTURES`).
 macro_rules! structures {
     ($($(#[$attribute:meta])* $c:ident = $name:ident { $(pub $field:ident: $type:ty,)* })*) => {
         $($(#[$attribute])* #[repr(C)]
@@ -35,13 +36,15 @@ macro_rules! structures {
 
         /// Every structure.
         #[cfg(test)]
-        pub(crate) const STRUCTURES: &[Structure] = &[$(Structure {
+        pub(crate) const STRUCTURES: &[$crate::abi::Structure] = &[$($crate::abi::Structure {
             name: stringify!($c),
             size: size_of::<$name>(),
-            fields: &[$((stringify!($field), offset_of!($name, $field), size_of::<$type>())),*],
+            fields: &[$((stringify!($field), std::mem::offset_of!($name, $field), size_of::<$type>())),*],
         }),*];
     };
 }
+
+pub(crate) use {constants, structures};
 
 /// A structure of the header as it is here.
 #[cfg(test)]
@@ -70,6 +73,16 @@ constants! {
     GROUPS: usize = 16;
     TRAP_BYTES: usize = 2048;
     JOURNAL_BYTES: usize = 16384;
+    HASH_A: u64 = 0x9e37_79b9_7f4a_7c15;
+    HASH_B: u64 = 0xd6e8_feb8_6659_fd93;
+    /// ly_usage.limit of an object without a limit of its own.
+    UNLIMITED: u32 = u32::MAX;
+    /// ly_fdb_call.ageing_s of a sweep that removes nothing, and oldest_s when there is no dynamic entry.
+    NO_AGE: u32 = u32::MAX;
+    /// ly_journal.target when the destination was not looked up.
+    NO_TARGET: u32 = u32::MAX;
+    /// ly_journal.target_port when the destination was not found.
+    NOT_FOUND: u16 = 0xffff;
     FORMS: usize = 4;
     PORT_ENABLED: u32 = 0x01;
     PORT_ACCESS: u32 = 0x02;
@@ -81,7 +94,6 @@ constants! {
     PORT_XDP_TX: u32 = 0x40;
     PORT_ROUTED: u32 = 0x80;
     PORT_SUB: u32 = 0x100;
-    PORT_STORM: u32 = 0x400;
     PORT_TUNNEL_STP: u32 = 0x800;
     PORT_TUNNEL_CDP: u32 = 0x1000;
     PORT_TUNNEL_LLDP: u32 = 0x2000;
@@ -92,7 +104,6 @@ constants! {
     PORT_LEASED: u32 = 0x1_0000;
     /// Milliseconds after which a lease ends that has not been confirmed.
     LEASE_MS: u64 = 2000;
-    STORM_KINDS: usize = 4;
     PV_MEMBER: u8 = 0x01;
     PV_UNTAGGED: u8 = 0x02;
     PV_LEARN: u8 = 0x04;
@@ -117,7 +128,6 @@ constants! {
     SUB_RIFS: usize = 4096;
     VRFS: usize = 32;
     OWN_WORDS: usize = 128;
-    OWN_HASH: u64 = 0x9e37_79b9_7f4a_7c15;
     OWN_SHIFT: u32 = 51;
     FIB_SLOTS: usize = 2 * VRFS;
     FIB_SMALL: u32 = 16_384;
@@ -171,31 +181,6 @@ constants! {
     VLAN_RIF_SHIFT: u32 = 48;
     NH_COUNT_SHIFT: u32 = 32;
 }
-
-/// Constants that only the programs use, by their names in the header.
-#[cfg(test)]
-pub(crate) const PROGRAMS_ALONE: &[&str] = &[
-    "LY_FACTS_VALID_S",
-    "LY_FDB_CYCLE",
-    "LY_FDB_SEEN_MASK",
-    "LY_NH_ADJACENCY_MASK",
-    "LY_NH_GUESS_MASK",
-    "LY_NH_GUESS_SECOND",
-    "LY_NH_GUESS_SHIFT",
-    "LY_NH_GUESS_WAY_SHIFT",
-    "LY_PORT_LAYER3",
-    "LY_SRC_NONE",
-    "LY_SRC_REFUSED",
-    "LY_STEP_FLOOD",
-    "LY_STEP_ROUTER",
-];
-
-/// ly_journal.target when the destination was not looked up.
-pub(crate) const NO_TARGET: u32 = u32::MAX;
-pub(crate) const UNLIMITED: u32 = u32::MAX;
-pub(crate) const NO_AGE: u32 = u32::MAX;
-/// ly_journal.target_port when the destination was not found.
-pub(crate) const NOT_FOUND: u16 = 0xffff;
 
 structures! {
     /// One slot of `if_slots`.
@@ -331,13 +316,6 @@ structures! {
     }
 
     #[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
-    ly_storm = Storm {
-        pub interval_ns: u64,
-        pub tolerance_ns: u64,
-        pub arrival_ns: u64,
-    }
-
-    #[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
     ly_fdb_event = FdbEvent {
         pub key: u64,
         pub value: u64,
@@ -455,9 +433,6 @@ const _: () = {
     assert!(size_of::<PortStats>() == 64 + 8 * DROPS && offset_of!(PortStats, dropped) == 64);
     assert!(size_of::<VlanStats>() == 16);
     assert!(size_of::<TrapGroupRow>() == 64 && offset_of!(TrapGroupRow, lost) == 40);
-    assert!(
-        StormKind::SLOTS <= STORM_KINDS && StormKind::Broadcast as u8 == 1 && StormKind::Unicast as u8 == 3
-    );
     assert!(size_of::<FdbEvent>() == 24 && offset_of!(FdbEvent, event) == 18);
     assert!(size_of::<TrapHeader>() == 16 && offset_of!(TrapHeader, reason) == 12);
     assert!(size_of::<FdbCall>() == 48);
@@ -475,23 +450,17 @@ const _: () = {
     assert!(size_of::<Rif>() == 24 + 8 * VIRTUAL_MACS && offset_of!(Rif, up) == 16);
     assert!(offset_of!(Rif, virtuals) == 20 && offset_of!(Rif, virtual_mac) == 24);
     assert!(LINE * 4 == size_of::<Line>());
-    assert!(lanyard_types::TrapReason::SLOTS <= TRAP_REASONS);
+    assert!(layout::HASH_A == HASH_A && layout::HASH_B == HASH_B);
+    assert!(
+        lanyard_pipeline::route::FLOW_HASH[0] == HASH_A && lanyard_pipeline::route::FLOW_HASH[1] == HASH_B
+    );
     assert!(size_of::<Line>() == 64 && size_of::<AdjacencyRow>() == 16);
     assert!(RIFS == RifId::MAX.index() + 1 && VRFS == VrfId::MAX.index() + 1);
     assert!(BANK_ROWS == AdjacencyId::MAX.get() + 1 && BANK_ROWS == GroupId::MAX.get() + 1);
     assert!(Urpf::Off as u8 == 0 && Urpf::Loose as u8 == 1 && Urpf::Strict as u8 == 2);
 
-    // The values of these types fit the programs' slots, and those that the programs repeat are
-    // equal.
-    assert!(
-        DropReason::SLOTS <= DROPS
-            && DropReason::Truncated as u8 == 1
-            && DropReason::RouteBlackhole as u8 == 27
-            && DropReason::TunnelProtocol as u8 == 32
-    );
-    assert!(TrapGroup::SLOTS <= GROUPS && TrapGroup::Stp as u8 == 1 && TrapGroup::Host as u8 == 5);
-    assert!(TrapReason::Bpdu as u8 == 1 && TrapReason::HostStack as u8 == 14);
-    assert!(Stage::Parse as u8 == 1 && Stage::Count as u8 == 11);
+    // The numbers of these types fit the programs' slots. `tests/mirror.rs` compares their names.
+    assert!(DropReason::SLOTS <= DROPS && TrapGroup::SLOTS <= GROUPS && TrapReason::SLOTS <= TRAP_REASONS);
     assert!(
         ReservedAction::Drop as u8 == 0
             && ReservedAction::Forward as u8 == 1

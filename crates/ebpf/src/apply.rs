@@ -11,13 +11,14 @@ use crate::hurry::Hurry;
 use crate::lower::{self, PortFacts, VlanView};
 use crate::pairs::Step;
 use crate::plane::{EbpfPlane, Kept};
+use crate::rate::clock;
 use crate::saved::Saved;
 use crate::tables::{Meta, run_call};
 use lanyard_pipeline::state::{
     FdbTarget, GlobalState, PortKind, PortState, StpState, Tpid, TrapRate, VlanState,
 };
 use lanyard_plane::{Backend, Change, FdbFilter, Plane, PlaneError, PlaneState, changes, transact};
-use lanyard_types::{InstanceId, MacAddr, PortId, StormKind, TrapGroup, VlanId, VlanSet};
+use lanyard_types::{InstanceId, MacAddr, PortId, TrapGroup, VlanId, VlanSet};
 use libbpf_rs::{MapCore, MapFlags};
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::offset_of;
@@ -344,7 +345,7 @@ impl EbpfPlane {
     /// filled.
     fn write_trap_rates(&self, row: usize, group: &TrapRate, port: &TrapRate) {
         let write = |interval_at, tolerance_at, rate| {
-            let (interval, tolerance) = lower::trap_rate(rate);
+            let (interval, tolerance) = clock(rate);
             let word = |offset| self.tables.trap_groups.u64(row, offset);
             let same =
                 word(interval_at).load(Relaxed) == interval && word(tolerance_at).load(Relaxed) == tolerance;
@@ -363,23 +364,10 @@ impl EbpfPlane {
         }
     }
 
-    /// Writes a port's storm-control rates. A bucket whose rate changes is filled.
-    fn write_storm(&self, id: PortId, port: Option<&PortState>) {
-        for kind in StormKind::ALL {
-            let row = kind.index() * abi::PORTS + id.index();
-            let (interval, tolerance) = lower::storm_rate(port.and_then(|port| port.storm_pps[kind.index()]));
-            let held = self.tables.storm.get(row);
-            if (held.interval_ns, held.tolerance_ns) != (interval, tolerance) {
-                let storm = abi::Storm { interval_ns: interval, tolerance_ns: tolerance, arrival_ns: 0 };
-                self.tables.storm.set(row, &storm);
-            }
-        }
-    }
-
     pub(crate) fn write_row(&self, id: PortId) {
         let facts = self.facts.get(&id).cloned().unwrap_or_default();
         let port = self.state.ports.get(&id);
-        self.write_storm(id, port);
+        self.tables.stages.write(id, port);
         let rif = self.rif_on(id);
         let row =
             port.map(|port| lower::port_row(port, self.ifindex(id, port), &facts, rif)).unwrap_or_default();

@@ -7,14 +7,13 @@
 use crate::abi::{
     self, FDB_KINDS as KINDS, FDB_LONG_AGO as LONG_AGO, FDB_NEAR_BITS as NEAR_BITS,
     FDB_PORT_MASK as PORT_MASK, FDB_SECOND as SECOND, FDB_SEEN_SHIFT as SEEN_SHIFT,
-    FDB_TAG_SHIFT as TAG_SHIFT, FdbValue,
+    FDB_TAG_SHIFT as TAG_SHIFT, FdbValue, HASH_A as A,
 };
 use lanyard_plane::FdbKind;
 
-const MASK: u64 = (1 << 59) - 1;
-const A: u64 = 0x9e37_79b9_7f4a_7c15;
-const A_INVERSE: u64 = 0xf1de_83e1_9937_733d;
-const B_INVERSE: u64 = 0xcfee_444d_8b59_a89b;
+pub(crate) const MASK: u64 = (1 << 59) - 1;
+pub(crate) const A_INVERSE: u64 = 0xf1de_83e1_9937_733d;
+pub(crate) const B_INVERSE: u64 = 0xcfee_444d_8b59_a89b;
 
 /// Computes a key from its hash.
 const fn unhash(hash: u64, salt: u64) -> u64 {
@@ -41,8 +40,7 @@ pub(crate) fn entry(salt: u64, bucket: u32, word: u64, updated_s: u32) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const B: u64 = 0xd6e8_feb8_6659_fd93;
+    use crate::abi::HASH_B as B;
 
     #[test]
     fn the_hash_is_a_permutation() {

@@ -2,7 +2,7 @@
 //! [`PlaneState`](lanyard_plane::PlaneState) to rows of their tables, and attaches the programs to ports.
 //!
 //! Read first: `bpf/abi.h`, then `bpf/lanyard.bpf.c`. Read this crate in the order `plane` (the trait), `apply` (one
-//! change at a time), `lower` (state to table rows), `tables` and `shared` (the maps). Beside these there are `object`
+//! change at a time), `lower` and `stages` (state to table rows), `tables` and `shared` (the maps). Beside these there are `object`
 //! (loading), `bpffs` and `saved` (the data that outlives the daemon), `attach`, `facts` and `follow` (netdevs),
 //! `pairs` and `protocols` (the part that protocols use on a thread of their own), `watchdog` (spanning tree without a
 //! daemon), `dry` and `words` (traces).
@@ -40,6 +40,7 @@ mod plane;
 mod present;
 mod probe;
 mod protocols;
+mod rate;
 mod recover;
 mod refusal;
 mod rifs;
@@ -47,6 +48,7 @@ mod routing;
 mod saved;
 #[allow(unsafe_code)]
 mod shared;
+mod stages;
 #[allow(unsafe_code)]
 mod tables;
 #[cfg(test)]

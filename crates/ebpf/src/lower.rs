@@ -6,9 +6,10 @@
 use crate::abi;
 use crate::attach::Held;
 use crate::facts::{self, Kind, Peer, Seen};
+use crate::stages;
 use lanyard_netdev::XdpFeatures;
 use lanyard_pipeline::route::{RifAttachment, RifState, Urpf, VIRTUAL_MACS};
-use lanyard_pipeline::state::{FdbTarget, PlaneState, PortKind, PortState, StpState, Tpid, TrapRate};
+use lanyard_pipeline::state::{FdbTarget, PlaneState, PortKind, PortState, StpState, Tpid};
 use lanyard_plane::FdbKind;
 use lanyard_types::{InstanceId, PortId, RifId, VlanId, VlanSet, VrfId};
 use lanyard_wire::{HEADER_LEN, TAG_LEN};
@@ -110,13 +111,12 @@ pub(crate) fn port_row(port: &PortState, ifindex: u32, facts: &PortFacts, rif: u
     flag(facts.xdp_tx && facts.xdp_sg, abi::PORT_XDP_SG);
     flag(facts.leased, abi::PORT_LEASED);
     flag(facts.whole, abi::PORT_WHOLE);
-    flag(port.storm_pps.iter().any(Option::is_some), abi::PORT_STORM);
     flag(port.tunnelled.stp, abi::PORT_TUNNEL_STP);
     flag(port.tunnelled.cdp, abi::PORT_TUNNEL_CDP);
     flag(port.tunnelled.lldp, abi::PORT_TUNNEL_LLDP);
     abi::Port {
         ifindex,
-        flags,
+        flags: flags | stages::flags(port),
         pvid: tag.or(port.pvid).map_or(0, VlanId::get),
         tpid: port.tpid.ethertype().unwrap_or(0),
         form: port.tpid as u8,
@@ -288,20 +288,6 @@ pub(crate) fn global(state: &PlaneState) -> abi::Global {
         mark(!port.flood_multicast, &mut row.no_multicast);
     }
     row
-}
-
-/// Interval and tolerance of a trap group's clock, in nanoseconds.
-pub(crate) fn trap_rate(rate: &TrapRate) -> (u64, u64) {
-    if rate.rate_pps == 0 || rate.burst == 0 {
-        return (0, 0);
-    }
-    let interval = 1_000_000_000 / u64::from(rate.rate_pps);
-    (interval.max(1), interval.saturating_mul(u64::from(rate.burst) - 1))
-}
-
-/// `storm[kind, port]`: interval and tolerance; the bucket holds the frames of one second.
-pub(crate) fn storm_rate(pps: Option<u32>) -> (u64, u64) {
-    pps.map_or((1, 0), |rate_pps| trap_rate(&TrapRate { rate_pps, burst: rate_pps }))
 }
 
 /// The value of a control-plane entry, which has no time.

@@ -10,7 +10,7 @@ use crate::clock::tick_ns;
 use crate::error::{Doing, Result, check, system};
 use crate::probe;
 use crate::refusal::Messages;
-use crate::tables::{META, Meta, NAMES, STEPS, Tables};
+use crate::tables::{self, META, Meta, STEPS, Tables};
 use libbpf_rs::{AsRawLibbpf, MapCore, MapFlags, MapHandle, MapType, ObjectBuilder, OpenObject};
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
@@ -160,7 +160,7 @@ thread_local! {
 
 /// The result of a load.
 struct Loaded {
-    /// A map for each of [`NAMES`] except [`META`], if the load created them.
+    /// A map for each of [`tables::names`] except [`META`], if the load created them.
     maps: Vec<MapHandle>,
     programs: Vec<OwnedFd>,
     steps: MapHandle,
@@ -191,16 +191,16 @@ fn load(
         }
     }
     for mut map in object.maps_mut() {
-        let Some(name) = NAMES.iter().find(|name| is_named(map.name(), name)) else { continue };
+        let Some(name) = tables::names().find(|name| is_named(map.name(), name)) else { continue };
         match tables {
             // Programs for dry runs jump to programs for dry runs.
-            Some(_) if constants.dry && *name == STEPS => {}
+            Some(_) if constants.dry && name == STEPS => {}
             Some(tables) => map.reuse_fd(tables.map(name).as_fd()).map_err(failed)?,
             // The first buckets are a section of the object. A map cannot be empty.
-            None if *name == "fdb" => {
+            None if name == "fdb" => {
                 map.set_max_entries((constants.buckets - abi::FDB_NEAR).max(1)).map_err(failed)?
             }
-            None if *name == "fdb_times" => map.set_max_entries(constants.buckets).map_err(failed)?,
+            None if name == "fdb_times" => map.set_max_entries(constants.buckets).map_err(failed)?,
             None => {}
         }
     }
@@ -216,7 +216,7 @@ fn load(
     let steps = map(STEPS)?;
     let mut maps = Vec::new();
     if tables.is_none() {
-        for name in NAMES.iter().filter(|name| **name != META) {
+        for name in tables::names().filter(|name| *name != META) {
             maps.push(map(name)?);
         }
     }

@@ -16,7 +16,7 @@ use crate::pairs::Pairs;
 use crate::plane::{EbpfPlane, Kept};
 use crate::routing::Routing;
 use crate::saved::{Saved, StateFile};
-use crate::tables::{META, Meta, NAMES, Tables};
+use crate::tables::{META, Meta, Tables, names};
 use crate::{probe, recover};
 use lanyard_netdev::Netdev;
 use lanyard_pipeline::state::FDB_LIMIT_DEFAULT;
@@ -279,7 +279,7 @@ fn adopt(pins: &Pins, file: &StateFile, netns: u64) -> Result<Adopted> {
         };
     }
     let mut maps = Vec::new();
-    for name in NAMES {
+    for name in names() {
         match MapHandle::from_pinned_path(pins.map(name)) {
             Ok(map) => maps.push(map),
             Err(_) => return no("the pins found were incomplete"),
@@ -355,7 +355,7 @@ fn fresh(capacity: u32, netns: u64) -> Result<(Tables, Programs)> {
     );
     tables.set_fdb_near();
     for slot in 0..abi::USAGES {
-        tables.usage.u32(slot, offset_of!(Usage, limit)).store(abi::UNLIMITED, Relaxed);
+        tables.fdb_usage.u32(slot, offset_of!(Usage, limit)).store(abi::UNLIMITED, Relaxed);
     }
     Ok((tables, programs))
 }

@@ -70,5 +70,5 @@ fn bit(address: IpAddr) -> usize {
             (bits >> 64) as u64 ^ bits as u64
         }
     };
-    (folded.wrapping_mul(abi::OWN_HASH) >> abi::OWN_SHIFT) as usize
+    (folded.wrapping_mul(abi::HASH_A) >> abi::OWN_SHIFT) as usize
 }

@@ -47,7 +47,7 @@ pub(crate) fn state(tables: &Tables, links: &[Link]) -> Result<PlaneState> {
         };
         port.mtu = row.max_len.saturating_sub((HEADER_LEN + TAG_LEN) as u32);
         port.fdb_limit =
-            Some(tables.usage.get(abi::usage_port(id)).limit).filter(|limit| *limit != abi::UNLIMITED);
+            Some(tables.fdb_usage.get(abi::usage_port(id)).limit).filter(|limit| *limit != abi::UNLIMITED);
         let svi = name
             .strip_prefix("ly")
             .and_then(|number| number.parse().ok())

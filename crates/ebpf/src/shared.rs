@@ -5,10 +5,12 @@
 //!
 //! Invariant: `entries * stride` bytes from `base` on stay mapped for as long as the value lives.
 
+use crate::error::{Doing, Result};
+use libbpf_rs::{MapCore, MapHandle};
 use std::fs::File;
 use std::io;
 use std::marker::PhantomData;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -52,6 +54,12 @@ impl<T: FromBytes + IntoBytes + Immutable> Shared<T> {
             }
             _ => Err(io::Error::last_os_error()),
         }
+    }
+
+    /// Maps the table `name`.
+    pub(crate) fn of(name: &str, map: &MapHandle) -> Result<Self> {
+        Self::whole(map.as_fd(), map.max_entries() as usize * map.value_size() as usize)
+            .doing(|| format!("mapping the table {name}"))
     }
 
     /// Maps the array behind `fd`, whose elements have `bytes` bytes together: one row per element, or all

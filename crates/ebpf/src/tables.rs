@@ -1,14 +1,15 @@
 //! The maps with their types, opened from a loaded object or from pins. Only this module reads and writes them.
 //!
-//! Invariant: a [`Tables`] holds every map of [`NAMES`], with the sizes defined in `bpf/abi.h`.
+//! Invariant: a [`Tables`] holds every map of [`names`], with the sizes that the headers in `bpf/` define.
 
 use crate::abi::{
     self, AdjacencyRow, FDB_WAYS, FdbBucket, FdbCall, FdbTimes, Global, IfSlot, Line, Port, PortStats,
-    PortVlans, Rif, Storm, TrapGroupRow, Usage, VlanPorts, VlanStats, Watchdog,
+    PortVlans, Rif, TrapGroupRow, Usage, VlanPorts, VlanStats, Watchdog,
 };
 use crate::error::{Doing, Result, system};
 use crate::fdb;
 use crate::shared::{Shared, map_bytes};
+use crate::stages::{self, StageTables};
 use lanyard_types::{PortId, VlanId};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use std::io;
@@ -16,64 +17,6 @@ use std::mem::{offset_of, size_of};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::Ordering::Relaxed;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
-
-/// Every map of the object that holds state, by its name in `bpf/maps.h` and its pin's name.
-pub(crate) const NAMES: [&str; 38] = [
-    "if_slots",
-    "if_ports",
-    "ports",
-    "port_vlans",
-    "vlan_ports",
-    "global",
-    "fdb",
-    "fdb_near",
-    "fdb_times",
-    "fdb_state",
-    "fdb_usage",
-    "port_stats",
-    "vlan_stats",
-    "trap_groups",
-    "trap_reasons",
-    "trap_ports",
-    "storm",
-    "lost",
-    "fdb_events",
-    "traps",
-    "xdp_ports",
-    "xdp_flood",
-    STEPS,
-    "rifs",
-    "vlan_rifs",
-    "own_addresses",
-    "sub_rifs",
-    "nh_groups",
-    "nh_buckets",
-    "adjacencies",
-    "fib_small",
-    "fib_medium",
-    "fib_large",
-    "journal",
-    "journal_bytes",
-    WATCHDOG_TIMER,
-    "watchdog",
-    META,
-];
-
-/// The maps that are a section of the object: all rows are one element (`ROWS` in `bpf/maps.h`).
-const SECTIONS: [&str; 12] = [
-    "if_slots",
-    "ports",
-    "port_vlans",
-    "global",
-    "fdb_near",
-    "fdb_state",
-    "rifs",
-    "vlan_rifs",
-    "own_addresses",
-    "nh_groups",
-    "adjacencies",
-    "watchdog",
-];
 
 /// The map of programs to which others jump.
 pub(crate) const STEPS: &str = "steps";
@@ -119,88 +62,128 @@ pub(crate) struct Meta {
     pub mark: u64,
 }
 
-/// Every map.
-#[derive(Debug)]
-pub(crate) struct Tables {
-    pub if_slots: Shared<IfSlot>,
-    pub ports: Shared<Port>,
-    pub port_vlans: Shared<PortVlans>,
-    pub vlan_ports: Shared<VlanPorts>,
-    pub global: Shared<Global>,
-    pub usage: Shared<Usage>,
-    fdb_near: Shared<FdbBucket>,
+/// The shape of a map, checked so that a pin of another make is refused before it is mapped.
+#[derive(Debug, Clone, Copy)]
+enum Shape {
+    /// Elements of this size. Their number is this, or is decided when the programs are loaded.
+    Elements(usize, Option<usize>),
+    /// A section of the object: one element of this size, which has all rows (`ROWS` in `bpf/maps.h`).
+    Section(usize),
+    /// A ring buffer of any size.
+    Ring,
+}
+
+/// The maps that this process reads and writes as shared memory: name, row, number of rows. `section` is `ROWS` in
+/// `bpf/maps.h`, `array` is `TABLE`.
+macro_rules! tables {
+    (@shape array $row:ty, $rows:expr) => { Shape::Elements(size_of::<$row>(), Some($rows as usize)) };
+    (@shape section $row:ty, $rows:expr) => { Shape::Section(size_of::<$row>() * $rows as usize) };
+    ($($(#[$doc:meta])* $place:ident $name:ident: [$row:ty; $rows:expr],)*) => {
+        const MAPPED: &[(&str, Shape)] = &[$((stringify!($name), tables!(@shape $place $row, $rows))),*];
+
+        /// Every map.
+        #[derive(Debug)]
+        pub(crate) struct Tables {
+            $($(#[$doc])* pub $name: Shared<$row>,)*
+            /// The tables of single stages.
+            pub stages: StageTables,
+            pub meta: Shared<Meta>,
+            maps: Vec<MapHandle>,
+            buckets: u32,
+        }
+
+        impl Tables {
+            fn mapped(maps: Vec<MapHandle>) -> Result<Self> {
+                let find = |name: &str| {
+                    let at = names().position(|n| n == name).and_then(|at| maps.get(at));
+                    at.ok_or_else(|| system(format!("opening the map {name}"), "it is not there"))
+                };
+                Ok(Self {
+                    $($name: Shared::of(stringify!($name), find(stringify!($name))?)?,)*
+                    stages: StageTables::open(&find)?,
+                    meta: Shared::of(META, find(META)?)?,
+                    buckets: find("fdb_times")?.max_entries(),
+                    maps,
+                })
+            }
+        }
+    };
+}
+
+tables! {
+    section if_slots: [IfSlot; abi::IFMAP],
+    section ports: [Port; abi::PORTS],
+    section port_vlans: [PortVlans; abi::PORTS],
+    array vlan_ports: [VlanPorts; abi::VLANS],
+    section global: [Global; 1],
+    array fdb_usage: [Usage; abi::USAGES],
+    section fdb_near: [FdbBucket; abi::FDB_NEAR],
     /// `ly_fdb_state`: see [`Tables::fdb_masks`].
-    pub fdb_state: Shared<u64>,
-    pub trap_groups: Shared<TrapGroupRow>,
-    pub trap_reasons: Shared<u64>,
-    /// The clocks of the ports' shares of trap groups, [`abi::trap_port`].
-    pub trap_ports: Shared<u64>,
-    pub storm: Shared<Storm>,
-    pub lost: Shared<u64>,
-    pub rifs: Shared<Rif>,
-    pub vlan_rifs: Shared<u64>,
-    pub own_addresses: Shared<u64>,
-    pub nh_groups: Shared<u64>,
-    pub nh_buckets: Shared<Line>,
-    pub adjacencies: Shared<AdjacencyRow>,
-    pub watchdog: Shared<Watchdog>,
-    pub meta: Shared<Meta>,
-    maps: Vec<MapHandle>,
-    buckets: u32,
+    section fdb_state: [u64; 1],
+    array trap_groups: [TrapGroupRow; abi::GROUPS],
+    array trap_reasons: [u64; abi::TRAP_REASONS],
+    /// The clocks of the ports' shares, [`abi::trap_port`].
+    array trap_ports: [u64; abi::GROUPS * abi::PORTS],
+    array lost: [u64; 1],
+    section rifs: [Rif; abi::RIFS],
+    section vlan_rifs: [u64; abi::VLANS],
+    section own_addresses: [u64; abi::OWN_WORDS],
+    section nh_groups: [u64; abi::BANKS * abi::BANK_ROWS],
+    array nh_buckets: [Line; abi::BANKS * abi::BANK_BUCKETS / 16],
+    section adjacencies: [AdjacencyRow; abi::BANKS * abi::BANK_ROWS],
+    section watchdog: [Watchdog; abi::WATCHDOGS],
+}
+
+/// The other maps of the object that hold state.
+const OTHERS: &[(&str, Shape)] = &[
+    ("if_ports", Shape::Elements(4, Some(abi::PORTS))),
+    ("fdb", Shape::Elements(size_of::<FdbBucket>(), None)),
+    ("fdb_times", Shape::Elements(size_of::<FdbTimes>(), None)),
+    ("port_stats", Shape::Elements(size_of::<PortStats>(), Some(abi::PORTS))),
+    ("vlan_stats", Shape::Elements(size_of::<VlanStats>(), Some(abi::VLANS))),
+    ("fdb_events", Shape::Ring),
+    ("traps", Shape::Ring),
+    ("xdp_ports", Shape::Elements(4, Some(abi::PORTS))),
+    ("xdp_flood", Shape::Elements(8, Some(abi::XDP_FLOOD))),
+    (STEPS, Shape::Elements(4, Some(abi::STEPS))),
+    ("sub_rifs", Shape::Elements(4, Some(abi::SUB_RIFS))),
+    ("fib_small", Shape::Elements(4, Some(abi::FIB_SLOTS))),
+    ("fib_medium", Shape::Elements(4, Some(abi::FIB_SLOTS))),
+    ("fib_large", Shape::Elements(4, Some(abi::FIB_SLOTS))),
+    ("journal", Shape::Elements(size_of::<abi::Journal>(), Some(1))),
+    ("journal_bytes", Shape::Elements(abi::JOURNAL_BYTES, Some(abi::FORMS))),
+    (WATCHDOG_TIMER, Shape::Elements(16, Some(abi::WATCHDOGS))),
+];
+
+/// Every map that holds state and its shape. [`META`] is last: it is pinned when all others are.
+fn shapes() -> impl Iterator<Item = (&'static str, Shape)> {
+    let stages = stages::TABLES.iter().map(|t| (t.name, Shape::Elements(t.row, Some(t.rows))));
+    let meta = (META, Shape::Elements(size_of::<Meta>(), Some(1)));
+    MAPPED.iter().chain(OTHERS).copied().chain(stages).chain([meta])
+}
+
+/// Every map that holds state, by its name in `bpf/*.h` and its pin's name; [`META`] is this crate's own.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    shapes().map(|(name, _)| name)
 }
 
 impl Tables {
-    /// Takes the maps, one for each of [`NAMES`], in that order.
+    /// Takes the maps, one for each of [`names`] in that order.
     pub(crate) fn new(maps: Vec<MapHandle>) -> Result<Self> {
-        for (name, map) in NAMES.iter().zip(&maps) {
-            check_shape(name, map)?;
+        for ((name, shape), map) in shapes().zip(&maps) {
+            check_shape(name, shape, map)?;
         }
-        let find = |name: &str| {
-            let at = NAMES.iter().position(|n| *n == name).and_then(|at| maps.get(at));
-            at.ok_or_else(|| system(format!("opening the map {name}"), "it is not there"))
-        };
-        macro_rules! shared {
-            ($name:expr) => {{
-                let map = find($name)?;
-                Shared::whole(map.as_fd(), map.max_entries() as usize * map.value_size() as usize)
-                    .doing(|| format!("mapping the table {}", $name))?
-            }};
-        }
-        Ok(Self {
-            if_slots: shared!("if_slots"),
-            ports: shared!("ports"),
-            port_vlans: shared!("port_vlans"),
-            vlan_ports: shared!("vlan_ports"),
-            global: shared!("global"),
-            usage: shared!("fdb_usage"),
-            fdb_near: shared!("fdb_near"),
-            fdb_state: shared!("fdb_state"),
-            trap_groups: shared!("trap_groups"),
-            trap_reasons: shared!("trap_reasons"),
-            trap_ports: shared!("trap_ports"),
-            storm: shared!("storm"),
-            lost: shared!("lost"),
-            rifs: shared!("rifs"),
-            vlan_rifs: shared!("vlan_rifs"),
-            own_addresses: shared!("own_addresses"),
-            nh_groups: shared!("nh_groups"),
-            nh_buckets: shared!("nh_buckets"),
-            adjacencies: shared!("adjacencies"),
-            watchdog: shared!("watchdog"),
-            meta: shared!(META),
-            buckets: find("fdb_times")?.max_entries(),
-            maps,
-        })
+        Self::mapped(maps)
     }
 
-    /// The map with this name, which must be one of [`NAMES`].
+    /// The map with this name, which must be one of [`names`].
     pub(crate) fn map(&self, name: &str) -> &MapHandle {
-        let at = NAMES.iter().position(|n| *n == name).unwrap_or(0);
+        let at = names().position(|n| n == name).unwrap_or(0);
         &self.maps[at]
     }
     /// Name and map of each.
     pub(crate) fn maps(&self) -> impl Iterator<Item = (&'static str, &MapHandle)> {
-        NAMES.into_iter().zip(&self.maps)
+        names().zip(&self.maps)
     }
     /// The memory of these maps together, in bytes.
     pub(crate) fn bytes(&self, names: &[&str]) -> u64 {
@@ -239,11 +222,11 @@ impl Tables {
 
     /// Sets the limit of a usage slot without changing its count.
     pub(crate) fn set_limit(&self, slot: usize, limit: Option<u32>) {
-        self.usage.u32(slot, offset_of!(Usage, limit)).store(limit.unwrap_or(abi::UNLIMITED), Relaxed);
+        self.fdb_usage.u32(slot, offset_of!(Usage, limit)).store(limit.unwrap_or(abi::UNLIMITED), Relaxed);
     }
     /// The number of dynamic FDB entries, the highest number so far, and the refusals.
     pub(crate) fn usage_table(&self) -> Usage {
-        self.usage.get(abi::USAGE_TABLE)
+        self.fdb_usage.get(abi::USAGE_TABLE)
     }
 
     /// A port's statistics, summed over the processors.
@@ -405,46 +388,12 @@ fn one_u64s(stats: &PortStats) -> &[u64] {
     <[u64]>::ref_from_bytes(stats.as_bytes()).unwrap_or_default()
 }
 
-/// Checks the sizes of element and table, so that a pin of another layout is refused before it is mapped.
-fn check_shape(name: &str, map: &MapHandle) -> Result<()> {
-    let (value, entries) = match name {
-        "if_slots" => (size_of::<IfSlot>(), abi::IFMAP as usize),
-        "if_ports" => (4, abi::PORTS),
-        "ports" => (size_of::<Port>(), abi::PORTS),
-        "port_vlans" => (size_of::<PortVlans>(), abi::PORTS),
-        "vlan_ports" => (size_of::<VlanPorts>(), abi::VLANS),
-        "global" => (size_of::<Global>(), 1),
-        "fdb" => (size_of::<FdbBucket>(), map.max_entries() as usize),
-        "fdb_near" => (size_of::<FdbBucket>(), abi::FDB_NEAR as usize),
-        "fdb_times" => (size_of::<FdbTimes>(), map.max_entries() as usize),
-        "fdb_state" => (8, 1),
-        "fdb_usage" => (size_of::<Usage>(), abi::USAGES),
-        "port_stats" => (size_of::<PortStats>(), abi::PORTS),
-        "vlan_stats" => (size_of::<VlanStats>(), abi::VLANS),
-        "trap_groups" => (size_of::<TrapGroupRow>(), abi::GROUPS),
-        "trap_reasons" => (8, abi::TRAP_REASONS),
-        "trap_ports" => (8, abi::GROUPS * abi::PORTS),
-        "storm" => (size_of::<Storm>(), abi::STORM_KINDS * abi::PORTS),
-        WATCHDOG_TIMER => (16, abi::WATCHDOGS),
-        "watchdog" => (size_of::<Watchdog>(), abi::WATCHDOGS),
-        "lost" => (8, 1),
-        "xdp_ports" => (4, abi::PORTS),
-        "xdp_flood" => (8, abi::XDP_FLOOD),
-        STEPS => (4, abi::STEPS),
-        "rifs" => (size_of::<Rif>(), abi::RIFS),
-        "vlan_rifs" => (8, abi::VLANS),
-        "own_addresses" => (8, abi::OWN_WORDS),
-        "sub_rifs" => (4, abi::SUB_RIFS),
-        "nh_groups" => (8, (abi::BANKS * abi::BANK_ROWS) as usize),
-        "nh_buckets" => (size_of::<Line>(), (abi::BANKS * abi::BANK_BUCKETS / 16) as usize),
-        "adjacencies" => (size_of::<AdjacencyRow>(), (abi::BANKS * abi::BANK_ROWS) as usize),
-        "fib_small" | "fib_medium" | "fib_large" => (4, abi::FIB_SLOTS),
-        "journal" => (size_of::<abi::Journal>(), 1),
-        "journal_bytes" => (abi::JOURNAL_BYTES, abi::FORMS),
-        META => (size_of::<Meta>(), 1),
-        _ => return Ok(()),
+fn check_shape(name: &str, shape: Shape, map: &MapHandle) -> Result<()> {
+    let (value, entries) = match shape {
+        Shape::Elements(value, entries) => (value, entries.unwrap_or(map.max_entries() as usize)),
+        Shape::Section(bytes) => (bytes, 1),
+        Shape::Ring => return Ok(()),
     };
-    let (value, entries) = if SECTIONS.contains(&name) { (value * entries, 1) } else { (value, entries) };
     if map.value_size() as usize == value && map.max_entries() as usize == entries {
         return Ok(());
     }

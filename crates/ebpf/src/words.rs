@@ -88,14 +88,14 @@ impl Teller<'_> {
                 .into_iter()
                 .collect(),
             Stage::VlanIngress => self.vlan_ingress().into_iter().collect(),
-            // A dry run takes no token, so this stage has no facts.
-            Stage::Storm => Vec::new(),
             Stage::Learn => self.learn().into_iter().collect(),
             Stage::Route => self.route(),
             Stage::Bridge => self.bridge().into_iter().collect(),
             Stage::VlanEgress => self.vlan_egress(),
             Stage::Replicate => self.run.egress.iter().map(|(port, bytes)| self.copy(*port, bytes)).collect(),
             Stage::Count => vec![self.count()],
+            // The other stages have no facts: they pass or drop a frame, and `trace` adds the reason.
+            _ => Vec::new(),
         }
     }
 
@@ -208,7 +208,7 @@ impl Teller<'_> {
     /// The limit that prevents learning a new address, or moving a known one (`moving`).
     fn limit(&self, vlan: VlanId, moving: bool) -> &'static str {
         let full = |slot: usize| {
-            let usage = self.tables.usage.get(slot);
+            let usage = self.tables.fdb_usage.get(slot);
             u32::try_from(usage.count).unwrap_or(0) >= usage.limit
         };
         if !moving && full(abi::USAGE_TABLE) {

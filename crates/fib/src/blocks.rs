@@ -34,18 +34,18 @@ pub(crate) const BLOCKS: u32 = 1 << BITS;
 const ENTRIES: u32 = 1 << (24 - BITS);
 
 /// The position of the layout in word 0.
-const LAYOUT_SHIFT: u32 = 28;
+pub(crate) const LAYOUT_SHIFT: u32 = 28;
 /// Layouts: no entries; the narrowest and the widest with leaves in the block's own line; with a run of leaves; without.
-const WHOLE: u32 = 0;
-const SINGLE: u32 = 1;
-const NIBBLES: u32 = 3;
-const BYTES: u32 = 4;
-const WORDS: u32 = 5;
+pub(crate) const WHOLE: u32 = 0;
+pub(crate) const SINGLE: u32 = 1;
+pub(crate) const NIBBLES: u32 = 3;
+pub(crate) const BYTES: u32 = 4;
+pub(crate) const WORDS: u32 = 5;
 /// By layout: the bits of an entry, and the leaves it can index.
 const WIDTHS: [u32; 6] = [0, 1, 2, 4, 8, 32];
 const NUMBERS: [usize; 6] = [0, 2, 4, 15, 256, 0];
 /// In layout [`BYTES`], the lines from the beginning of the run, where the leaves are, to the entries.
-const TO_BYTES: u32 = 64;
+pub(crate) const TO_BYTES: u32 = 64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Number {

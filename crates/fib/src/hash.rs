@@ -22,14 +22,18 @@ use crate::{Full, LINE, NONE, Words};
 use std::collections::HashMap;
 
 /// The word of a line that links to the bucket's next line.
-const NEXT: usize = LINE - 1;
+pub(crate) const NEXT: usize = LINE - 1;
 /// The most lines of a bucket; readers follow no more.
-const CHAIN: usize = 8;
+pub(crate) const CHAIN: usize = 8;
 /// Codes of the first and the largest bucket count ([`buckets`]).
 const FIRST: u8 = 6;
 const MOST: u8 = 34;
 /// The position of that code in the header's word.
-const COUNT_SHIFT: u32 = 24;
+pub(crate) const COUNT_SHIFT: u32 = 24;
+
+/// Multipliers of the hash of a key.
+pub(crate) const HASH_A: u64 = 0x9e37_79b9_7f4a_7c15;
+pub(crate) const HASH_B: u64 = 0xd6e8_feb8_6659_fd93;
 
 /// The first line of the buckets, and the code of their count ([`buckets`]).
 type Place = (u32, u8);
@@ -49,7 +53,7 @@ fn runs((begin, count): Place) -> impl Iterator<Item = (u32, u8)> {
 /// How keys of one length are stored in a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Keys {
-    slots: usize,
+    pub(crate) slots: usize,
     /// The number of bits of a key's high part.
     bits: u32,
 }
@@ -102,8 +106,8 @@ pub(crate) struct PrefixHash {
 
 /// The first line of a key's bucket, as a word index.
 fn bucket(key: u64, (begin, count): Place) -> usize {
-    let mixed = key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let hash = (mixed ^ mixed >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32;
+    let mixed = key.wrapping_mul(HASH_A);
+    let hash = (mixed ^ mixed >> 32).wrapping_mul(HASH_B) >> 32;
     line_at(begin + ((hash * u64::from(buckets(count))) >> 32) as u32)
 }
 

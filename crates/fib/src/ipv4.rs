@@ -16,9 +16,9 @@ use ipnet::{Ipv4Net, Ipv6Net};
 use std::net::Ipv4Addr;
 
 /// The word of the header that locates the hash table.
-const HASH: usize = 1;
+pub(crate) const HASH: usize = 1;
 /// The first word of block 0's line, and the first line that is allocated.
-const BLOCKS_AT: usize = LINE;
+pub(crate) const BLOCKS_AT: usize = LINE;
 const FIRST_LINE: u32 = 1 + BLOCKS;
 /// The length of a /24 when it is written as an IPv6 prefix.
 const KEY_BITS: u8 = 64;

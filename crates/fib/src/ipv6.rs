@@ -22,13 +22,13 @@ use std::net::Ipv6Addr;
 /// Bits that index the entries of short prefixes.
 const DIRECT: u8 = 16;
 /// The first word of these entries, and the first line that is allocated.
-const ENTRIES: usize = LINE;
+pub(crate) const ENTRIES: usize = LINE;
 const FIRST_LINE: u32 = 1 + (1 << DIRECT) / LINE as u32;
 
 /// The word of the header that counts changes.
-const CHANGES: usize = 5;
+pub(crate) const CHANGES: usize = 5;
 /// The hashed lengths, the header's word for each, and the format of their keys.
-const HASHED: [(u8, usize, Keys); 2] = [(64, 1, Keys::LONG), (48, 2, Keys::MIDDLE)];
+pub(crate) const HASHED: [(u8, usize, Keys); 2] = [(64, 1, Keys::LONG), (48, 2, Keys::MIDDLE)];
 
 /// The leaf of the longest route that matches an address; [`NONE`] when no route does.
 pub fn lookup(words: &(impl Words + ?Sized), address: Ipv6Addr) -> u32 {

@@ -17,6 +17,7 @@ mod blocks;
 mod hash;
 pub mod ipv4;
 pub mod ipv6;
+pub mod layout;
 mod rib;
 mod runs;
 mod trie;

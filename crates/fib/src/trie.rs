@@ -26,13 +26,14 @@ use std::net::Ipv6Addr;
 pub(crate) const NODE: u32 = 0x8000_0000;
 /// Marks an entry that points to a skip; it includes [`NODE`].
 pub(crate) const SKIP: u32 = 0xc000_0000;
-const LINE_MASK: u32 = LEAVES - 1;
+pub(crate) const LINE_MASK: u32 = LEAVES - 1;
 
-const MATCH: usize = 0;
-const MASK: usize = 4;
-const CHILD: usize = 8;
-const OTHERWISE: usize = 9;
-const BITS: usize = 10;
+/// The words of a skip.
+pub(crate) const MATCH: usize = 0;
+pub(crate) const MASK: usize = 4;
+pub(crate) const CHILD: usize = 8;
+pub(crate) const OTHERWISE: usize = 9;
+pub(crate) const BITS: usize = 10;
 
 /// The most lines that an update takes: for a split skip, the path to the new prefix, and one more line of a bucket.
 pub(crate) const MOST_LINES: u32 = 6;

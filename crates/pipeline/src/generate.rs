@@ -5,49 +5,16 @@
 
 pub mod routes;
 
+pub use crate::rng::Rng;
+
 use crate::route::RouteChange;
+use crate::stages;
 use crate::state::{
     FdbTarget, GlobalState, PlaneState, PortKind, PortState, ReservedAction, StpState, Tpid, TrapRate,
     VlanState,
 };
 use lanyard_types::{InstanceId, MacAddr, PortId, Tunnelled, VlanId, VlanSet};
 use lanyard_wire::{Builder, Tag};
-
-/// A seeded random generator (xorshift64*). It must not be used for secrets.
-#[derive(Debug, Clone)]
-pub struct Rng(u64);
-
-impl Rng {
-    /// Returns a generator; different seeds give different sequences.
-    #[must_use]
-    pub fn new(seed: u64) -> Self {
-        // One step of splitmix64, so that small seeds differ in all bits; the state must not be 0.
-        let z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mut rng = Self((z ^ (z >> 27)) | 1);
-        rng.next_u64();
-        rng
-    }
-    /// The next 64 bits.
-    pub fn next_u64(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-    /// A number less than `bound`; 0 when `bound` is 0.
-    pub fn below(&mut self, bound: u64) -> u64 {
-        (self.next_u64() >> 11).checked_rem(bound).unwrap_or(0)
-    }
-    /// Returns true with a probability of `percent` %.
-    pub fn percent(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-    /// One of `items`; `None` when the slice is empty.
-    pub fn pick<T: Copy>(&mut self, items: &[T]) -> Option<T> {
-        items.get(self.below(items.len() as u64) as usize).copied()
-    }
-}
 
 /// A random state of a plane, with the values that a generator of frames needs to match it.
 #[derive(Debug, Clone)]
@@ -125,7 +92,7 @@ impl State {
             ports.extend(routes::interfaces(rng, &mut plane, &vlans, count as u16));
             changes = routes::routes(rng, &plane, &hosts);
         }
-        storm_control(seed, &mut plane);
+        stages::randomise(seed, &mut plane);
         ports.extend(PortId::new(ports.len() as u16 + 1));
         Self { plane, vlans, ports, hosts, routes: changes }
     }
@@ -144,15 +111,20 @@ impl State {
     }
 }
 
-/// Adds storm control to some ports, with a rate of 0 or one that is never reached, so that no result depends on the
-/// time at which a frame arrives.
-fn storm_control(seed: u64, plane: &mut PlaneState) {
-    let mut rng = Rng::new(!seed);
-    for port in plane.ports.values_mut().filter(|port| port.kind == PortKind::Netdev) {
-        for pps in port.storm_pps.iter_mut().skip(1) {
-            *pps = rng.pick(&[None, None, None, None, None, None, Some(0), Some(1_000_000)]).flatten();
-        }
+/// Two access ports of VLAN 1. At the first one, every stage that limits rates does so, at rates that frames a few milliseconds
+/// apart exceed.
+#[must_use]
+pub fn with_low_rates() -> PlaneState {
+    let mut plane = PlaneState::default();
+    plane.vlans.insert(VlanId::DEFAULT, VlanState::default());
+    for id in PortId::all().take(2) {
+        let port = PortState::access(&format!("p{id}"), 100 + u32::from(id.get()), VlanId::DEFAULT);
+        plane.ports.insert(id, port);
     }
+    if let Some(mut first) = plane.ports.first_entry() {
+        first.get_mut().stages = stages::low_rates();
+    }
+    plane
 }
 
 fn global(rng: &mut Rng) -> GlobalState {

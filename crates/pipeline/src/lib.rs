@@ -10,6 +10,7 @@
 mod fuzz;
 pub mod generate;
 mod pipeline;
+mod rng;
 pub mod route;
 mod sink;
 pub mod stages;

@@ -4,7 +4,7 @@
 //! what they decided: it polices, learns, sends and counts.
 
 use crate::route::{RifState, RouteChange};
-use crate::stages::{Arrival, count, decide, learn, replicate, storm, trap};
+use crate::stages::{Arrival, Memory, count, decide, learn, replicate, trap};
 use crate::state::{FdbTarget, GlobalState, PlaneState, PortState, StpState, VlanState};
 use crate::tables::Tables;
 use crate::tables::counters::Counters;
@@ -30,7 +30,7 @@ pub struct Work {
 pub struct Pipeline {
     tables: Tables,
     counters: Counters,
-    storm: storm::Policers,
+    memory: Memory,
     work: Work,
     scratch: Vec<u8>,
     /// The time at which each adjacency last forwarded a frame.
@@ -45,7 +45,7 @@ impl Pipeline {
         Self {
             tables: Tables::new(salt),
             counters: Counters::default(),
-            storm: storm::Policers::default(),
+            memory: Memory::default(),
             work: Work::default(),
             scratch: Vec::new(),
             used: BTreeMap::new(),
@@ -69,11 +69,7 @@ impl Pipeline {
     ) -> Verdict {
         let arrival = Arrival { port, bytes: frame, longest };
         let mut decision = decide(&self.tables, &arrival, &mut Notes::default());
-        if let Some(kind) = decision.storm
-            && !self.storm.admit(&self.tables, port, kind, now)
-        {
-            storm::refuse(&mut decision);
-        }
+        self.memory.police(&self.tables, port, now, &mut decision);
         if let Some(event) = learn::apply(&mut self.tables.fdb, decision.learn, now) {
             out.fdb(event);
         }
@@ -97,8 +93,7 @@ impl Pipeline {
     }
 
     /// Runs a frame through the same stages and tables, without learning, policing, counting or sending. A frame
-    /// that would be trapped or flooded is shown as such even if the rate of its trap group or of storm control is
-    /// exceeded.
+    /// that is over a rate is shown as one within it.
     #[must_use]
     pub fn trace(&self, port: PortId, frame: &[u8]) -> Trace {
         let mut notes = Notes::kept();
@@ -193,7 +188,7 @@ impl Pipeline {
         if state.is_none() {
             self.flush(&FdbFilter { port: Some(port), ..FdbFilter::default() }, now, on);
         }
-        self.storm.change(port, self.tables.ports.get(port), state.as_ref());
+        self.memory.change(port, self.tables.ports.get(port), state.as_ref());
         self.tables.vlans.set_membership(port, state.as_ref());
         self.tables.ports.set(port, state);
     }

@@ -152,11 +152,14 @@ pub fn flow_bucket(salt: u64, header: &IpHeader, count: usize) -> usize {
         }
     }
     hash = flow_mix(hash, u64::from(header.protocol) << 32 | u64::from(header.ports));
-    (hash.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 40) as usize & (count - 1)
+    (hash.wrapping_mul(FLOW_HASH[1]) >> 40) as usize & (count - 1)
 }
 
+/// Multipliers of [`flow_bucket`]'s hash.
+pub const FLOW_HASH: [u64; 2] = [0x9e37_79b9_7f4a_7c15, 0xd6e8_feb8_6659_fd93];
+
 fn flow_mix(hash: u64, word: u64) -> u64 {
-    let mixed = (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = (hash ^ word).wrapping_mul(FLOW_HASH[0]);
     mixed ^ mixed >> 32
 }
 

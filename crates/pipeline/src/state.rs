@@ -5,7 +5,9 @@
 //! ports, VLANs and sets of them, and nothing of the command line.
 
 use crate::route::RifState;
-use lanyard_types::{InstanceId, MacAddr, PortId, RifId, StormKind, TrapGroup, Tunnelled, VlanId, VlanSet};
+use lanyard_types::{
+    InstanceId, MacAddr, PortId, PortSettings, RifId, TrapGroup, Tunnelled, VlanId, VlanSet,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,7 +56,7 @@ pub struct GlobalState {
     pub fdb_limit: u32,
     /// Token bucket of each trap group, by `TrapGroup::index()`.
     pub trap_rate: [TrapRate; TrapGroup::SLOTS],
-    /// The share of each group that one port may use: a storm at one port takes nothing from the others.
+    /// The share of each group that one port may use: a flood at one port takes nothing from the others.
     pub trap_port_rate: [TrapRate; TrapGroup::SLOTS],
 }
 
@@ -68,7 +70,7 @@ impl Default for GlobalState {
         reserved[0] = ReservedAction::Forward;
         let mut trap_rate = [TrapRate::default(); TrapGroup::SLOTS];
         let mut trap_port_rate = [TrapRate { rate_pps: 100, burst: 64 }; TrapGroup::SLOTS];
-        // Each group causes another kind of work in the kernel: a storm of one leaves the others their rate.
+        // Each group causes another kind of work in the kernel: a flood of one leaves the others their rate.
         let exceptions = [
             TrapGroup::RouteException,
             TrapGroup::Glean,
@@ -165,9 +167,9 @@ pub struct PortState {
     pub mtu: u32,
     /// The limit of dynamic FDB entries at this port; `None` means no limit of its own.
     pub fdb_limit: Option<u32>,
-    /// The frames per second of each [`StormKind`] that the port admits, by its number; `None` means no limit.
-    #[serde(default)]
-    pub storm_pps: [Option<u32>; StormKind::SLOTS],
+    /// The configuration of single stages.
+    #[serde(flatten)]
+    pub stages: PortSettings,
     /// The customers' protocols that a dot1q-tunnel port carries; without effect at other ports.
     #[serde(default)]
     pub tunnelled: Tunnelled,
@@ -203,7 +205,7 @@ impl PortState {
             flood_multicast: true,
             mtu: 1500,
             fdb_limit: None,
-            storm_pps: [None; StormKind::SLOTS],
+            stages: PortSettings::default(),
             tunnelled: Tunnelled::NONE,
             hook: HookChoice::Auto,
             delivery: Delivery::Auto,

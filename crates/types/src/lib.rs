@@ -15,7 +15,7 @@ pub use id::{
     AdjacencyId, GroupId, InstanceId, MAX_PORTS, MAX_VLANS, PortId, RifId, StpState, VlanId, VlanIdError,
     VrfId,
 };
-pub use reason::{DropReason, Stage, StormKind, TrapGroup, TrapReason, Tunnelled, TunnelledProtocol};
+pub use reason::*;
 pub use set::{ParseVlanSetError, PortSet, VlanSet};
 
 /// Frames and bytes counted at one port in one direction. Bytes count the frame as it is on the wire, from

@@ -1,4 +1,5 @@
-//! Stages, drop reasons, trap reasons and trap groups. Each name is defined here and nowhere else.
+//! Stages, their configuration at a port, drop reasons, trap reasons and trap groups. Each name is defined here and
+//! nowhere else.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -167,6 +168,14 @@ named! {
     }
 }
 
+/// What stages are configured with at a port, in the form that both the configuration and the planes use.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PortSettings {
+    /// `storm`: the frames per second that the port lets in of each [`StormKind`], by its number; `None` lets all of them in.
+    pub storm_pps: [Option<u32>; StormKind::SLOTS],
+}
+
 named! {
     /// The customers' protocols that a dot1q-tunnel port can carry (`l2protocol-tunnel`).
     TunnelledProtocol {
@@ -244,7 +253,7 @@ named! {
 }
 
 named! {
-    /// Trap reasons that share one token bucket, so that a storm of one kind cannot starve the others.
+    /// Trap reasons that share one token bucket, so that a flood of one kind cannot starve the others.
     TrapGroup {
         /// BPDUs.
         Stp = 1, "stp";
@@ -310,6 +319,12 @@ impl TrapReason {
 }
 
 impl DropReason {
+    /// True when the frame was over a rate: a moment later it might have passed. A trace takes no token, so it shows such
+    /// a frame as one within the rate.
+    #[must_use]
+    pub const fn is_over_rate(self) -> bool {
+        matches!(self, Self::TrapPoliced | Self::Storm)
+    }
     /// The stage that drops for this reason.
     #[must_use]
     pub const fn stage(self) -> Stage {

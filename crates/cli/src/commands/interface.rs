@@ -17,7 +17,8 @@ use lanyard_config::{
     Config, Duplex, Interface, InterfaceName, Role, Switchport, SwitchportMode, Vlan, text,
 };
 use lanyard_pipeline::state::{Delivery, HookChoice, Tpid};
-use lanyard_types::{StormKind, Tunnelled, VlanId, VlanSet};
+use lanyard_types::{VlanId, VlanSet};
+use std::sync::LazyLock;
 
 /// The maximum length of a subinterface's name, in bytes: the kernel's limit without the prefix `ly`.
 const MAX_SUBINTERFACE: usize = 13;
@@ -38,18 +39,21 @@ pub const ENTRY: Node = kw("interface", "Select an interface to configure").then
 ]);
 
 /// The lines of `(config-if)#`, in the order in which the running configuration prints them.
-pub const LINES: &[&[Line<Interface>]] = &[
-    HEAD,
-    SWITCHPORT,
-    layer3::HEAD,
-    LINK,
-    spanning_tree::PORT,
-    discovery::PORT,
-    ip::ADDRESSES,
-    layer3::LINES,
-    vrrp::LINES,
-    TAIL,
-];
+pub static LINES: LazyLock<Vec<&'static [Line<Interface>]>> = LazyLock::new(|| {
+    let features = super::FEATURES.iter().map(|feature| feature.lines);
+    let after = [
+        AFTER_FEATURES,
+        layer3::HEAD,
+        LINK,
+        spanning_tree::PORT,
+        discovery::PORT,
+        ip::ADDRESSES,
+        layer3::LINES,
+        vrrp::LINES,
+        TAIL,
+    ];
+    [HEAD, SWITCHPORT].into_iter().chain(features).chain(after).collect()
+});
 
 /// The help texts of keywords that do not end a line.
 pub const GROUPS: &[(&str, &str)] = &[
@@ -59,13 +63,6 @@ pub const GROUPS: &[(&str, &str)] = &[
     ("logging event", "Interface events"),
     ("mac", "MAC configuration"),
     ("mac address-table", "MAC forwarding table"),
-    ("storm-control", "Storm configuration"),
-    ("storm-control broadcast", "Broadcast address storm control"),
-    ("storm-control broadcast level", "Set storm suppression level on this interface"),
-    ("storm-control multicast", "Multicast address storm control"),
-    ("storm-control multicast level", "Set storm suppression level on this interface"),
-    ("storm-control unicast", "Storm control of unicast to unknown addresses"),
-    ("storm-control unicast level", "Set storm suppression level on this interface"),
     ("switchport access", "Set access mode characteristics of the interface"),
     ("switchport block", "Disable forwarding of unknown uni/multi cast addresses"),
     ("switchport trunk", "Set trunking characteristics of the interface"),
@@ -83,36 +80,6 @@ const HEAD: &[Line<Interface>] = &[Setting::of(
     },
 )
 .line()];
-
-/// The highest rate of storm control; a higher value could not be told from "no limit" in a port's token
-/// bucket.
-const MAX_STORM_PPS: u64 = 999_999_999;
-
-/// `storm-control KIND level pps N`; `no storm-control KIND level`.
-macro_rules! storm_control {
-    ($words:literal, $kind:ident) => {
-        Setting::of(
-            concat!($words, " level pps"),
-            "Enter suppression level in packets per second",
-            &Number::any(
-                field!(Interface, switchport.storm_pps[StormKind::$kind.index()]),
-                0,
-                MAX_STORM_PPS,
-                "Packets per second; 0 drops all",
-            ),
-        )
-        .undo(concat!($words, " level"))
-        .on(port)
-        .line()
-    };
-}
-
-/// `l2protocol-tunnel PROTOCOL`.
-macro_rules! tunnelled {
-    ($words:literal, $field:ident, $help:literal) => {
-        Setting::of($words, $help, &Flag(field!(Interface, switchport.tunnelled.$field))).on(port).line()
-    };
-}
 
 /// The lines of layer 2. `no switchport` comes after those that make the port a switch port.
 const SWITCHPORT: &[Line<Interface>] = &[
@@ -164,17 +131,10 @@ const SWITCHPORT: &[Line<Interface>] = &[
     )
     .on(port)
     .line(),
-    storm_control!("storm-control broadcast", Broadcast),
-    storm_control!("storm-control multicast", Multicast),
-    storm_control!("storm-control unicast", Unicast),
-    tunnelled!("l2protocol-tunnel cdp", cdp, "Cisco Discovery Protocol"),
-    tunnelled!("l2protocol-tunnel lldp", lldp, "Link Layer Discovery Protocol"),
-    tunnelled!("l2protocol-tunnel stp", stp, "Spanning Tree Protocol"),
-    Line::Own {
-        under: "",
-        node: kw("l2protocol-tunnel", "Carry a customer's control frames through the tunnel").run(tunnel_all),
-        print: |_| Vec::new(),
-    },
+];
+
+/// The layer-2 lines behind those of [`crate::commands::FEATURES`].
+const AFTER_FEATURES: &[Line<Interface>] = &[
     Line::Own {
         under: "",
         node: kw("switchport", "Make this a port of the switch; set its characteristics").run(switchport),
@@ -475,7 +435,12 @@ fn switching(name: &InterfaceName) -> Result<(), Refusal> {
 }
 
 /// The condition for layer-2 settings: a plain line makes a netdev a port of the switch.
-fn port(interface: &mut Interface, name: &InterfaceName, form: Form, _: &str) -> Result<bool, Refusal> {
+pub(super) fn port(
+    interface: &mut Interface,
+    name: &InterfaceName,
+    form: Form,
+    _: &str,
+) -> Result<bool, Refusal> {
     switching(name)?;
     match (form, interface.role) {
         (Form::Set, Role::Unset) => interface.role = Role::Switchport,
@@ -488,23 +453,16 @@ fn port(interface: &mut Interface, name: &InterfaceName, form: Form, _: &str) ->
 }
 
 /// Edits the layer-2 settings of every interface of the mode.
-fn each_port(edit: &mut Edit<'_>, form: Form, mut set: impl FnMut(&mut Switchport)) -> Result<(), Refusal> {
+pub(super) fn each_port(
+    edit: &mut Edit<'_>,
+    form: Form,
+    mut set: impl FnMut(&mut Switchport),
+) -> Result<(), Refusal> {
     edit.each_interface(|interface, name| {
         if port(interface, name, form, "")? {
             set(&mut interface.switchport);
         }
         Ok(())
-    })
-}
-
-/// `l2protocol-tunnel` without a protocol: CDP and spanning tree, as in IOS; its `no` form removes all
-/// protocols.
-fn tunnel_all(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
-    each_port(edit, args.form, |port| {
-        port.tunnelled = match args.form {
-            Form::Set => Tunnelled { cdp: true, stp: true, ..port.tunnelled },
-            Form::No | Form::Default => Tunnelled::NONE,
-        };
     })
 }
 

@@ -10,6 +10,7 @@ mod fpm;
 pub(crate) mod global;
 pub(crate) mod interface;
 mod ip;
+mod l2protocol_tunnel;
 mod layer3;
 mod mac;
 mod route;
@@ -17,19 +18,19 @@ mod session;
 mod shared;
 mod show;
 mod show_ip;
-mod show_storm;
 mod show_stp;
-mod show_tunnel;
 pub(crate) mod spanning_tree;
+mod storm_control;
 pub(crate) mod track;
 pub(crate) mod vlan;
 pub(crate) mod vrf;
 mod vrrp;
 
 use crate::backend::Refusal;
+use crate::feature::Feature;
 use crate::mode::{ConfigMode, Mode};
 use crate::setting::{Branch, Line, Target};
-use crate::tree::{Node, Root, Special, kw};
+use crate::tree::{Node, Root, Special, Token, kw};
 use std::sync::LazyLock;
 
 /// The commands that every configuration mode has.
@@ -41,11 +42,14 @@ const COMMON: &[Node] = &[
     kw("no", "Negate a command or set its defaults").special(Special::No),
 ];
 
-/// The tree of exec mode (`>` and `#`).
-pub const EXEC: &[Node] = exec::TREE;
+/// The features of switch ports that are declared in a file each, in the order in which the running configuration prints
+/// their lines.
+pub const FEATURES: &[Feature] = &[storm_control::FEATURE, l2protocol_tunnel::FEATURE];
 
-/// The trees of the configuration modes, each with the commands that every mode has.
+/// The trees of the modes, those of the configuration modes each with the commands that every mode has.
 pub struct Trees {
+    /// Exec mode, `>` and `#`.
+    pub exec: &'static [Node],
     /// `(config)#`.
     pub global: &'static [Node],
     /// `(config-s-NAME)#`: the lines of `(config)#` and the commands of a configuration session.
@@ -66,18 +70,34 @@ pub struct Trees {
 pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
     let groups = [global::GROUPS, discovery::GROUPS].concat();
     let global = || branch(&groups, global::LINES);
-    let interface =
-        [interface::GROUPS, layer3::GROUPS, spanning_tree::PORT_GROUPS, discovery::PORT_GROUPS].concat();
+    let own = [interface::GROUPS, layer3::GROUPS, spanning_tree::PORT_GROUPS, discovery::PORT_GROUPS];
+    let interface: Vec<_> =
+        own.into_iter().chain(FEATURES.iter().map(|feature| feature.groups)).flatten().copied().collect();
     Trees {
+        exec: with_features(exec::TREE),
         global: whole(global(), &[]),
         session: whole(global(), session::TREE),
-        interface: whole(branch(&interface, interface::LINES), &[]),
+        interface: whole(branch(&interface, &interface::LINES), &[]),
         vlan: whole(branch(vlan::GROUPS, &[vlan::LINES]), &[]),
         mst: whole(branch(&[], &[spanning_tree::REGION]), &[]),
         vrf: whole(branch(vrf::GROUPS, &[vrf::LINES]), &[]),
         track: whole(branch(&[], &[track::LINES]), &[]),
     }
 });
+
+/// The tree of exec mode with the commands of the features behind `show`.
+fn with_features(exec: &[Node]) -> &'static [Node] {
+    let whole = |node: &Node| {
+        if !matches!(node.token, Token::Word("show")) {
+            return *node;
+        }
+        let features = FEATURES.iter().map(|feature| &feature.show);
+        let mut next: Vec<Node> = node.next.iter().chain(features).copied().collect();
+        next.sort_by_key(Node::label);
+        Node { next: Vec::leak(next), ..*node }
+    };
+    Vec::leak(exec.iter().map(whole).collect())
+}
 
 /// The nodes of a mode's tables, with the help texts of keywords that do not end a line.
 fn branch<T: Target>(groups: &[(&'static str, &'static str)], lines: &[&'static [Line<T>]]) -> Branch {
@@ -99,7 +119,7 @@ fn whole(mut tree: Branch, own: &[Node]) -> &'static [Node] {
 #[must_use]
 pub fn root(mode: &Mode) -> Root {
     match mode {
-        Mode::User | Mode::Privileged => vec![EXEC],
+        Mode::User | Mode::Privileged => vec![TREES.exec],
         Mode::Config { at, session: None } => config_root(at),
         Mode::Config { at, session: Some(_) } => own_tree(at).into_iter().chain([TREES.session]).collect(),
     }

@@ -2,7 +2,7 @@
 //! as text or JSON.
 
 use super::shared::{get_interfaces, unknown};
-use super::{discovery, fpm, need, show_ip, show_storm, show_stp, show_tunnel};
+use super::{discovery, fpm, need, show_ip, show_stp};
 use crate::args::{Args, Kind, short};
 use crate::backend::{MacFilter, Refusal};
 use crate::config_view as made;
@@ -16,7 +16,7 @@ use serde::Serialize;
 
 const INTERFACE: Node = arg(Kind::Interface, "Interface");
 
-/// `show ...`.
+/// `show ...`, without the commands of [`crate::commands::FEATURES`].
 pub const TREE: Node = kw("show", "Show running system information").then(&[
     show_ip::ARP,
     discovery::SHOW_CDP,
@@ -44,8 +44,6 @@ pub const TREE: Node = kw("show", "Show running system information").then(&[
     ]),
     show_stp::TREE,
     kw("startup-config", "Contents of startup configuration").privileged().exec(startup),
-    show_storm::TREE,
-    show_tunnel::TREE,
     show_ip::TRACK,
     kw("users", "Display information about terminal lines").exec(users),
     kw("version", "System hardware and software status").exec(version),

@@ -3,6 +3,9 @@
 //! code.
 //!
 //! Invariant: only [`decide`] knows the order, which is that of `lanyard_types::Stage`.
+//!
+//! The configuration of a stage at a port is a field of [`PortSettings`], the state that it keeps from one frame to the
+//! next is a field of [`Memory`]. The rest of the crate passes both on and names no stage.
 
 pub mod bridge;
 pub mod count;
@@ -16,15 +19,58 @@ pub mod trap;
 pub mod vlan_egress;
 pub mod vlan_ingress;
 
-use crate::state::{PortKind, PortState, StpState};
+use crate::Timestamp;
+use crate::rng::Rng;
+use crate::state::{PlaneState, PortKind, PortState, StpState};
 use crate::tables::Tables;
 use crate::trace::{Fact, Notes, Verdict};
 use ipnet::IpNet;
-use lanyard_types::{AdjacencyId, DropReason, MacAddr, PortId, Stage, StormKind, VlanId, VrfId};
+use lanyard_types::{
+    AdjacencyId, DropReason, MacAddr, PortId, PortSettings, Stage, StormKind, VlanId, VrfId,
+};
 use lanyard_wire::Tag;
 use parse::Parsed;
 use route::{Onward, Out};
 use vlan_ingress::Class;
+
+/// Settings for tests: rates that frames a few milliseconds apart exceed. They divide 10^9, so that a plane that counts in whole
+/// nanoseconds between frames agrees with one that counts in frames a second.
+pub(crate) fn low_rates() -> PortSettings {
+    PortSettings { storm_pps: storm::LOW }
+}
+
+/// Gives the ports of a generated state random settings. Rates are 0 or never reached, so that nothing depends on the moment a
+/// frame comes. Each stage draws from a generator of its own: a new stage does not change what the others get.
+pub(crate) fn randomise(seed: u64, plane: &mut PlaneState) {
+    let rng = |stage: Stage| Rng::new(!seed ^ (stage as u64) << 32);
+    let mut storm = rng(Stage::Storm);
+    for port in plane.ports.values_mut().filter(|port| port.kind == PortKind::Netdev) {
+        port.stages.storm_pps = storm::random(&mut storm);
+    }
+}
+
+/// What stages keep from one frame to the next.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    storm: storm::Policers,
+}
+
+impl Memory {
+    /// Takes the tokens that a frame received at `port` needs. Without one, the frame is dropped.
+    pub(crate) fn police(&mut self, tables: &Tables, port: PortId, now: Timestamp, decision: &mut Decision) {
+        if decision.storm.is_some_and(|kind| !self.storm.admit(tables, port, kind, now)) {
+            *decision = Decision {
+                vlan: decision.vlan,
+                storm: decision.storm,
+                ..Decision::new(Verdict::Dropped(DropReason::Storm))
+            };
+        }
+    }
+    /// Forgets what depends on settings of `port` that change from `old` to `new`.
+    pub(crate) fn change(&mut self, port: PortId, old: Option<&PortState>, new: Option<&PortState>) {
+        self.storm.change(port, old, new);
+    }
+}
 
 /// A received frame.
 #[derive(Debug, Clone, Copy)]

@@ -2,23 +2,39 @@
 //!
 //! A frame over the rate is dropped before `learn`: in a loop its source address is not a station behind this port. Unicast is
 //! unknown when the FDB has no entry for the destination and no router interface of the VLAN answers for it. As with traps, the
-//! decision does not take the token: [`Policers::admit`] does, when the frame is really processed.
+//! decision does not take the token: [`Policers::admit`] does, when the frame is really processed. A frame over the rate was
+//! received in its VLAN, and nothing else becomes of it.
 
-use super::Decision;
 use super::parse::Parsed;
 use super::route;
 use super::vlan_ingress::Class;
 use crate::Timestamp;
+use crate::rng::Rng;
 use crate::state::{PortKind, PortState, TrapRate};
 use crate::tables::Tables;
 use crate::tables::trap::TokenBucket;
-use crate::trace::Verdict;
-use lanyard_types::{DropReason, PortId, StormKind};
+use lanyard_types::{PortId, StormKind};
 use std::collections::BTreeMap;
+
+/// Frames per second by the number of the [`StormKind`].
+type Rates = [Option<u32>; StormKind::SLOTS];
+
+/// Rates that a test's frames exceed.
+pub(super) const LOW: Rates = [None, Some(10), Some(4), Some(100)];
+
+/// Rates of a generated port: none, 0, or one that is never reached.
+pub(super) fn random(rng: &mut Rng) -> Rates {
+    let mut rates = Rates::default();
+    for pps in rates.iter_mut().skip(1) {
+        *pps = rng.pick(&[None, None, None, None, None, None, Some(0), Some(1_000_000)]).flatten();
+    }
+    rates
+}
 
 /// The kind whose rate the frame counts against; `None` where the port has no rate for it.
 pub(super) fn run(tables: &Tables, ingress: &PortState, frame: &Parsed, class: &Class) -> Option<StormKind> {
-    if ingress.storm_pps == [None; StormKind::SLOTS] {
+    let rates = &ingress.stages.storm_pps;
+    if *rates == Rates::default() {
         return None;
     }
     let kind = match (frame.dst.is_broadcast(), frame.dst.is_group()) {
@@ -31,7 +47,7 @@ pub(super) fn run(tables: &Tables, ingress: &PortState, frame: &Parsed, class: &
         rif.is_some_and(|(_, rif)| route::is_for(rif, frame.dst))
     };
     let known = kind == StormKind::Unicast && (tables.fdb.get(class.vlan, frame.dst).is_some() || routed());
-    ingress.storm_pps[kind.index()].filter(|_| !known).map(|_| kind)
+    rates[kind.index()].filter(|_| !known).map(|_| kind)
 }
 
 /// The token buckets, at most one for each port and kind. A bucket holds at most the frames of one second.
@@ -41,7 +57,8 @@ pub(crate) struct Policers(BTreeMap<(PortId, StormKind), TokenBucket>);
 impl Policers {
     /// Takes a token for a frame of `kind` that came in at `port`; false when there is none.
     pub(crate) fn admit(&mut self, tables: &Tables, port: PortId, kind: StormKind, now: Timestamp) -> bool {
-        let Some(rate_pps) = tables.ports.get(port).and_then(|port| port.storm_pps[kind.index()]) else {
+        let Some(rate_pps) = tables.ports.get(port).and_then(|port| port.stages.storm_pps[kind.index()])
+        else {
             return true;
         };
         let full = || TokenBucket::new(TrapRate { rate_pps, burst: rate_pps });
@@ -50,7 +67,8 @@ impl Policers {
     /// Removes the buckets of a port whose rates differ between `old` and `new`.
     pub(crate) fn change(&mut self, port: PortId, old: Option<&PortState>, new: Option<&PortState>) {
         for kind in StormKind::ALL {
-            let pps = |state: Option<&PortState>| state.and_then(|state| state.storm_pps[kind.index()]);
+            let pps =
+                |state: Option<&PortState>| state.and_then(|state| state.stages.storm_pps[kind.index()]);
             if pps(old) != pps(new) {
                 self.0.remove(&(port, *kind));
             }
@@ -58,21 +76,13 @@ impl Policers {
     }
 }
 
-/// Reduces the decision to that of a frame over the rate: it was received in its VLAN, and nothing else happens.
-pub(crate) fn refuse(decision: &mut Decision) {
-    *decision = Decision {
-        vlan: decision.vlan,
-        storm: decision.storm,
-        ..Decision::new(Verdict::Dropped(DropReason::Storm))
-    };
-}
-
 #[cfg(test)]
 mod tests {
+    use super::Rates;
     use crate::state::{PlaneState, PortState, VlanState};
     use crate::trace::Verdict;
     use crate::{Output, Pipeline, Timestamp};
-    use lanyard_types::{DropReason, MacAddr, PortId, StormKind, VlanId};
+    use lanyard_types::{DropReason, MacAddr, PortId, VlanId};
     use lanyard_wire::Builder;
 
     const GROUP: MacAddr = MacAddr([1, 0, 0x5e, 1, 2, 3]);
@@ -86,13 +96,13 @@ mod tests {
     }
 
     /// A pipeline with two access ports, the first of which has these rates.
-    fn pipeline(storm_pps: [Option<u32>; StormKind::SLOTS]) -> Pipeline {
+    fn pipeline(rates: Rates) -> Pipeline {
         let mut state = PlaneState::default();
         state.vlans.insert(VlanId::DEFAULT, VlanState::default());
         for n in 1..=2 {
             state.ports.insert(port(n), PortState::access(&format!("p{n}"), n.into(), VlanId::DEFAULT));
         }
-        state.ports.get_mut(&port(1)).expect("port 1").storm_pps = storm_pps;
+        state.ports.get_mut(&port(1)).expect("port 1").stages.storm_pps = rates;
         let mut pipeline = Pipeline::new(0);
         pipeline.set_state(&state, Timestamp::default(), &mut |_| {});
         pipeline

@@ -189,7 +189,7 @@ mod tests {
             let port = PortId::new(port).expect("a port");
             (0..times).filter(|_| table.admit(TrapReason::Bpdu, port, Timestamp::from_nanos(0))).count()
         };
-        assert_eq!(offer(1, 1000), 3, "a storm has its share");
+        assert_eq!(offer(1, 1000), 3, "a flood has its share");
         assert_eq!(offer(2, 1), 1, "and takes nothing from others");
         assert_eq!(offer(3, 3), 1, "all together have what the group has");
         assert_eq!(table.counters()[group], TrapCounters { passed: 5, policed: 999, lost: 0 });

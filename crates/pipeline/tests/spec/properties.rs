@@ -182,11 +182,11 @@ proptest! {
             let trace = pipeline.trace(from, bytes);
             let mut out = Output::default();
             let verdict = pipeline.process(now, from, bytes, &mut out);
-            if let (Verdict::Trapped(_), Verdict::Dropped(lanyard_types::DropReason::TrapPoliced)) = (trace.verdict, verdict) {
+            if let Verdict::Dropped(reason) = verdict && reason.is_over_rate() {
+                // A trace takes no token.
+                let trapped = matches!(trace.verdict, Verdict::Trapped(_));
+                assert_eq!(trapped, reason == lanyard_types::DropReason::TrapPoliced);
                 return;
-            }
-            if verdict == Verdict::Dropped(lanyard_types::DropReason::Storm) {
-                return; // a trace does not take a token of storm control
             }
             assert_eq!((trace.verdict, &trace.egress), (verdict, &out.sent));
             assert!(trace.stages.is_sorted_by(|a, b| a.stage < b.stage), "{:?}", trace.stages);

@@ -1,24 +1,72 @@
-//! `show l2protocol-tunnel`: the control frames of customers that each port carries, and those that it has
-//! dropped.
+//! Layer 2 protocol tunnelling: `l2protocol-tunnel` under an interface, and `show l2protocol-tunnel`, which prints the
+//! control frames of customers that each port carries, and the number of those that it has dropped.
 
+use super::interface::{each_port, port};
 use super::shared::get_interfaces;
 use crate::args::{Args, Kind};
 use crate::backend::Refusal;
 use crate::config_view::configured;
+use crate::edit::Edit;
+use crate::feature::Feature;
+use crate::field;
 use crate::outcome::Outcome;
+use crate::parse::Form;
 use crate::render::{columns, ios_netdev};
 use crate::session::Exec;
+use crate::setting::{Flag, Line, Setting};
 use crate::tree::{Node, arg, kw};
-use lanyard_config::SwitchportMode;
-use lanyard_types::{DropReason, TunnelledProtocol};
+use lanyard_config::{Interface, SwitchportMode};
+use lanyard_types::{DropReason, Tunnelled, TunnelledProtocol};
 use serde::Serialize;
 
+/// The feature.
+pub const FEATURE: Feature = Feature {
+    name: "l2protocol-tunnel",
+    title: "Layer 2 protocol tunnelling",
+    about: "\
+`l2protocol-tunnel stp|cdp|lldp` under a port in mode `dot1q-tunnel` carries the customer's control
+frames of that protocol through the provider's network; `l2protocol-tunnel` alone: CDP and STP.
+Without it they are dropped. [Spanning tree](../spanning-tree.md) describes what happens to them.",
+    json: "\
+`interfaces`: `interface`, `protocols` (`stp`, `cdp`, `lldp`), `active` (false in other modes than
+`dot1q-tunnel`), `dropped` (control frames of customers that the port does not carry).",
+    safety: false,
+    groups: &[],
+    lines: LINES,
+    show: kw("l2protocol-tunnel", "Show Layer 2 protocol tunnelling").exec(show).then(SHOW),
+};
+
 /// `show l2protocol-tunnel [interface INTERFACE]`.
-pub const TREE: Node = kw("l2protocol-tunnel", "Show Layer 2 protocol tunnelling").exec(show).then(&[kw(
-    "interface",
-    "Show one interface",
-)
-.then(&[arg(Kind::Interface, "Interface").exec(show)])]);
+const SHOW: &[Node] =
+    &[kw("interface", "Show one interface").then(&[arg(Kind::Interface, "Interface").exec(show)])];
+
+/// `l2protocol-tunnel PROTOCOL`.
+macro_rules! tunnelled {
+    ($words:literal, $field:ident, $help:literal) => {
+        Setting::of($words, $help, &Flag(field!(Interface, switchport.tunnelled.$field))).on(port).line()
+    };
+}
+
+const LINES: &[Line<Interface>] = &[
+    tunnelled!("l2protocol-tunnel cdp", cdp, "Cisco Discovery Protocol"),
+    tunnelled!("l2protocol-tunnel lldp", lldp, "Link Layer Discovery Protocol"),
+    tunnelled!("l2protocol-tunnel stp", stp, "Spanning Tree Protocol"),
+    Line::Own {
+        under: "",
+        node: kw("l2protocol-tunnel", "Carry a customer's control frames through the tunnel").run(tunnel_all),
+        print: |_| Vec::new(),
+    },
+];
+
+/// `l2protocol-tunnel` alone: CDP and spanning tree, as in IOS; its `no` form is about all protocols.
+fn tunnel_all(edit: &mut Edit<'_>, args: &Args) -> Result<(), Refusal> {
+    each_port(edit, args.form, |port| {
+        port.tunnelled = match args.form {
+            Form::Set => Tunnelled { cdp: true, stp: true, ..port.tunnelled },
+            Form::No | Form::Default => Tunnelled::NONE,
+        };
+    })
+}
 
 #[derive(Debug, Serialize)]
 struct Tunnels {

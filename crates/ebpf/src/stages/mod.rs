@@ -1,0 +1,88 @@
+//! What single stages add to the tables: for each a file that is called after it, with the mirror of the stage's header
+//! (`bpf/stages/NAME.h`) and the way from a port's settings to rows. `stages!` lists them; the rest of the crate names none.
+//!
+//! A file has:
+//!
+//! * `Row` and `ROWS`: the element and the number of elements of the table, which has the stage's name and is a mapped array;
+//! * `IDLE`: a row of a port at which the stage is not configured. The programs do not read it, but for the moment in which
+//!   the port's flags change;
+//! * `flags`: the flags of [`abi::Port`](crate::abi::Port) that a port's settings mean;
+//! * `rows`: the rows of a port, as index and contents;
+//! * `same`: true when what the programs write into a row may stay, because its settings have not changed;
+//! * `CONSTANTS` and `STRUCTURES`: the header, for the test that compares them.
+
+mod storm;
+
+use crate::error::Result;
+use crate::shared::Shared;
+use lanyard_pipeline::state::PortState;
+use lanyard_types::PortId;
+use libbpf_rs::MapHandle;
+
+/// A table of a stage, as the stage's header declares it.
+pub(crate) struct Table {
+    /// The name of the map and of its pin.
+    pub name: &'static str,
+    /// The size of a row in bytes.
+    pub row: usize,
+    /// The number of rows.
+    pub rows: usize,
+}
+
+macro_rules! stages {
+    ($($stage:ident)*) => {
+        /// The stages' tables.
+        pub(crate) const TABLES: [Table; [$(stringify!($stage)),*].len()] = [$(Table {
+            name: stringify!($stage),
+            row: size_of::<$stage::Row>(),
+            rows: $stage::ROWS,
+        }),*];
+
+        /// The stages' tables, mapped.
+        #[derive(Debug)]
+        pub(crate) struct StageTables {
+            $($stage: Shared<$stage::Row>,)*
+        }
+
+        impl StageTables {
+            /// Maps the tables; `map` finds the map of a name.
+            pub(crate) fn open<'a>(map: &dyn Fn(&str) -> Result<&'a MapHandle>) -> Result<Self> {
+                Ok(Self { $($stage: Shared::of(stringify!($stage), map(stringify!($stage))?)?,)* })
+            }
+            /// Writes the rows of a port; `None`: of one that is not configured.
+            pub(crate) fn write(&self, id: PortId, port: Option<&PortState>) {
+                $(for (at, row) in $stage::rows(id, port) {
+                    if !$stage::same(&self.$stage.get(at), &row) {
+                        self.$stage.set(at, &row);
+                    }
+                })*
+            }
+            /// Visits the rows of ports at which a stage is configured: table, index, contents.
+            #[cfg(test)]
+            pub(crate) fn dump(&self, row: &mut dyn FnMut(&'static str, usize, &[u8])) {
+                use zerocopy::IntoBytes;
+                $(for at in 0..$stage::ROWS {
+                    let held = self.$stage.get(at);
+                    if held.as_bytes() != $stage::IDLE.as_bytes() {
+                        row(stringify!($stage), at, held.as_bytes());
+                    }
+                })*
+            }
+        }
+
+        /// The flags that the stages' settings mean for a port.
+        pub(crate) fn flags(port: &PortState) -> u32 {
+            [$($stage::flags(port)),*].into_iter().fold(0, |all, flags| all | flags)
+        }
+
+        /// Every constant of the stages' headers and its value.
+        #[cfg(test)]
+        pub(crate) const CONSTANTS: &[&[(&str, u64)]] = &[$($stage::CONSTANTS),*];
+
+        /// Every structure of the stages' headers.
+        #[cfg(test)]
+        pub(crate) const STRUCTURES: &[&[crate::abi::Structure]] = &[$($stage::STRUCTURES),*];
+    };
+}
+
+stages! { storm }
