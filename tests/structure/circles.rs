@@ -24,7 +24,6 @@ const ALLOWED: &[(&str, &str, &str)] = &[
         "the grammar: a node of the tree names its handler by type, a handler edits a session, and a session parses by \
          the tree",
     ),
-    ("ebpf", "plane", "one struct, `EbpfPlane`, whose methods are divided by subject"),
     ("ebpf", "attach", "attaching a program and the probe that tries it"),
 ];
 

@@ -14,6 +14,7 @@ use crate::plane::{EbpfPlane, Kept};
 use crate::rate::clock;
 use crate::saved::Saved;
 use crate::tables::{Meta, run_call};
+use crate::watchdog;
 use lanyard_pipeline::state::{
     FdbTarget, GlobalState, PortKind, PortState, StpState, Tpid, TrapRate, VlanState,
 };
@@ -31,7 +32,7 @@ const FDB_TRIES: usize = 1000;
 
 impl EbpfPlane {
     pub(crate) fn apply_state(&mut self, next: &PlaneState) -> Result<()> {
-        let own = self.with_own_trees(next);
+        let own = watchdog::with_own_trees(&self.pairs, &self.state, next);
         let next = own.as_ref().unwrap_or(next);
         if *next == self.state && !self.rough {
             return Ok(());
@@ -50,7 +51,7 @@ impl EbpfPlane {
                 self.rough = false;
                 self.settle();
                 self.writing(false);
-                self.block_again();
+                watchdog::block_again(&self.pairs, &mut self.state);
                 self.save()
             }
             Err(error) => {
@@ -195,7 +196,7 @@ impl EbpfPlane {
         self.write_all(&state)?;
         self.leaving.clear();
         self.writing(false);
-        self.block_again();
+        watchdog::block_again(&self.pairs, &mut self.state);
         Ok(())
     }
 
@@ -372,12 +373,12 @@ impl EbpfPlane {
         let row =
             port.map(|port| lower::port_row(port, self.ifindex(id, port), &facts, rif)).unwrap_or_default();
         self.tables.ports.set(id.index(), &row);
-        self.end_lease_again(id);
+        watchdog::end_lease_again(&self.tables, id);
     }
 
     /// The ports that XDP floods to, and the longest frame that fits them all.
     fn xdp_flood(&self) -> (u64, u32) {
-        let ended = self.leases_ended();
+        let ended = watchdog::leases_ended(&self.tables);
         let takes =
             |id: &PortId| self.facts.get(id).is_some_and(|facts| facts.xdp_tx && !(facts.leased && ended));
         let ports = self.state.ports.iter().filter(|(id, _)| id.index() < abi::XDP_FLOOD && takes(id));
@@ -419,12 +420,12 @@ impl EbpfPlane {
     }
 
     pub(crate) fn write_xdp_flood(&self) {
-        let ended = self.leases_ended();
+        let ended = watchdog::leases_ended(&self.tables);
         let (set, longest) = self.xdp_flood();
         let global = &self.tables.global;
         global.u32(0, offset_of!(abi::Global, xdp_flood_len)).store(longest, Relaxed);
         global.u64(0, offset_of!(abi::Global, xdp_flood)).store(set, SeqCst);
-        if !ended && self.leases_ended() {
+        if !ended && watchdog::leases_ended(&self.tables) {
             // They ended meanwhile.
             global.u64(0, offset_of!(abi::Global, xdp_flood)).store(self.xdp_flood().0, SeqCst);
         }

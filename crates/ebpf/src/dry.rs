@@ -6,15 +6,12 @@
 //! (`struct ly_journal` in `bpf/abi.h`).
 
 use crate::abi::{self, Journal, JournalForm};
-use crate::clock::{now_ns, of_monotonic};
 use crate::error::{Doing, Result, check, system};
 use crate::object;
-use crate::plane::EbpfPlane;
 use crate::present::OutOfBand;
 use crate::tables::Tables;
-use crate::words;
 use lanyard_pipeline::trace::Verdict;
-use lanyard_plane::{Hook, PlaneError, Trace};
+use lanyard_plane::Hook;
 use lanyard_types::{DropReason, PortId, TrapReason, VlanId};
 use lanyard_wire::{HEADER_LEN, Tag, push};
 use libbpf_rs::MapHandle;
@@ -75,7 +72,7 @@ pub struct DryRun {
 
 /// The programs, loaded with `dry` set.
 #[derive(Debug)]
-pub(crate) struct Dry {
+struct Loaded {
     tc: OwnedFd,
     out_of_band: OutOfBand,
     xdp: OwnedFd,
@@ -83,7 +80,7 @@ pub(crate) struct Dry {
     _steps: MapHandle,
 }
 
-impl Dry {
+impl Loaded {
     fn load(tables: &Tables) -> Result<Self> {
         let (programs, steps) = object::load_dry(tables)?;
         let [tc, _, _, xdp] = <[OwnedFd; 4]>::try_from(programs)
@@ -92,39 +89,50 @@ impl Dry {
     }
 }
 
-impl EbpfPlane {
-    /// Runs `frame` through the live tables as if it had arrived at `port` at `now_ns` of CLOCK_MONOTONIC, and makes
-    /// the changes to the tables that `mode` selects. [`Hook::Xdp`] runs the XDP program alone.
+/// The frame of a dry run, with its ingress port and the hook that processes it.
+#[derive(Clone, Copy)]
+pub(crate) struct DryFrame<'a> {
+    pub hook: Hook,
+    pub port: PortId,
+    pub bytes: &'a [u8],
+}
+
+/// Makes dry runs over the tables of a plane. The programs are loaded at the first use.
+#[derive(Debug, Default)]
+pub(crate) struct Dry(Option<Loaded>);
+
+impl Dry {
+    /// Runs a frame at `now_ns` of the programs' clock, and makes the changes to the tables that `mode` selects. Returns
+    /// also the journal.
     ///
     /// # Errors
-    /// When the hook has no dry run, the programs cannot be loaded, or the kernel's test run rejects the frame.
-    pub fn dry_run(
+    /// See [`EbpfPlane::dry_run`](crate::EbpfPlane::dry_run).
+    pub(crate) fn run(
         &mut self,
-        hook: Hook,
-        port: PortId,
+        tables: &Tables,
+        frame: DryFrame<'_>,
         now_ns: u64,
         mode: DryMode,
-        frame: &[u8],
-    ) -> Result<DryRun, PlaneError> {
-        let (journal, out) = self.run_dry(hook, port, of_monotonic(now_ns), mode, frame)?;
-        self.read_journal(hook, &journal, out, frame)
+    ) -> Result<(Box<Journal>, DryRun)> {
+        let (journal, out) = self.journal(tables, frame, now_ns, mode)?;
+        let run = read_journal(tables, frame, &journal, out)?;
+        Ok((journal, run))
     }
 
     /// Runs the program at a given time. Returns the journal and, for XDP, the frame that it would
     /// send.
-    fn run_dry(
+    fn journal(
         &mut self,
-        hook: Hook,
-        port: PortId,
+        tables: &Tables,
+        DryFrame { hook, port, bytes: frame }: DryFrame<'_>,
         now_ns: u64,
         mode: DryMode,
-        frame: &[u8],
     ) -> Result<(Box<Journal>, Option<Vec<u8>>)> {
-        let dry = match self.dry.take() {
+        let dry = match self.0.take() {
             Some(dry) => dry,
-            None => Dry::load(&self.tables)?,
+            None => Loaded::load(tables)?,
         };
-        let dry = self.dry.insert(dry);
+        let dry = self.0.insert(dry);
         let mut journal = Box::new(Journal::new_zeroed());
         journal.now_ns = now_ns;
         journal.port = u32::from(port.get());
@@ -144,7 +152,7 @@ impl EbpfPlane {
         let mut given = taken(hook, frame).to_vec();
         given.resize(given.len().max(shortest_run(frame)), 0);
         journal.extra = (frame.len() as u32).wrapping_sub(given.len() as u32);
-        self.tables.set_journal(&journal)?;
+        tables.set_journal(&journal)?;
         let doing = || format!("test-running a frame of {} bytes", frame.len());
         let out = match hook {
             Hook::Tc => {
@@ -162,62 +170,51 @@ impl EbpfPlane {
                 return Err(system("a dry run", format!("the hook {} has none", hook.name())));
             }
         };
-        Ok((self.tables.journal()?, out))
+        Ok((tables.journal()?, out))
     }
+}
 
-    fn read_journal(
-        &self,
-        hook: Hook,
-        journal: &Journal,
-        out: Option<Vec<u8>>,
-        frame: &[u8],
-    ) -> Result<DryRun> {
-        let nonsense = || {
-            system("reading the journal", format!("verdict {} reason {}", journal.verdict, journal.reason))
+fn read_journal(
+    tables: &Tables,
+    DryFrame { hook, bytes: frame, .. }: DryFrame<'_>,
+    journal: &Journal,
+    out: Option<Vec<u8>>,
+) -> Result<DryRun> {
+    let nonsense =
+        || system("reading the journal", format!("verdict {} reason {}", journal.verdict, journal.reason));
+    let verdict = match journal.verdict {
+        0 => None,
+        abi::FORWARDED => Some(Verdict::Forwarded),
+        abi::TRAPPED => Some(Verdict::Trapped(TrapReason::from_u8(journal.reason).ok_or_else(nonsense)?)),
+        abi::DROPPED => Some(Verdict::Dropped(DropReason::from_u8(journal.reason).ok_or_else(nonsense)?)),
+        _ => return Err(nonsense()),
+    };
+    let mut forms: [Option<Vec<u8>>; abi::FORMS] = [const { None }; abi::FORMS];
+    let mut egress = Vec::new();
+    let count = usize::from(journal.egress_count);
+    for (port, form) in journal.egress_port.iter().zip(&journal.egress_form).take(count) {
+        let form = usize::from(*form) % abi::FORMS;
+        let bytes = match (&out, &mut forms[form]) {
+            (Some(bytes), _) => whole(hook, bytes.clone(), frame),
+            (None, Some(bytes)) => bytes.clone(),
+            (None, slot) => {
+                slot.insert(whole(hook, journal_frame(tables, form, &journal.form[form])?, frame)).clone()
+            }
         };
-        let verdict = match journal.verdict {
-            0 => None,
-            abi::FORWARDED => Some(Verdict::Forwarded),
-            abi::TRAPPED => Some(Verdict::Trapped(TrapReason::from_u8(journal.reason).ok_or_else(nonsense)?)),
-            abi::DROPPED => Some(Verdict::Dropped(DropReason::from_u8(journal.reason).ok_or_else(nonsense)?)),
-            _ => return Err(nonsense()),
-        };
-        let mut forms: [Option<Vec<u8>>; abi::FORMS] = [const { None }; abi::FORMS];
-        let mut egress = Vec::new();
-        let count = usize::from(journal.egress_count);
-        for (port, form) in journal.egress_port.iter().zip(&journal.egress_form).take(count) {
-            let form = usize::from(*form) % abi::FORMS;
-            let bytes = match (&out, &mut forms[form]) {
-                (Some(bytes), _) => whole(hook, bytes.clone(), frame),
-                (None, Some(bytes)) => bytes.clone(),
-                (None, slot) => {
-                    slot.insert(whole(hook, self.journal_frame(form, &journal.form[form])?, frame)).clone()
-                }
-            };
-            egress.push((PortId::new(*port).ok_or_else(nonsense)?, bytes));
-        }
-        let (clones, tag_operations) = (journal.clones, journal.tag_ops);
-        Ok(DryRun { verdict, vlan: VlanId::new(journal.vlan), egress, clones, tag_operations })
+        egress.push((PortId::new(*port).ok_or_else(nonsense)?, bytes));
     }
+    let (clones, tag_operations) = (journal.clones, journal.tag_ops);
+    Ok(DryRun { verdict, vlan: VlanId::new(journal.vlan), egress, clones, tag_operations })
+}
 
-    /// The bytes of a form, with the out-of-band tag put back in line.
-    fn journal_frame(&self, form: usize, how: &JournalForm) -> Result<Vec<u8>> {
-        let mut bytes = self.tables.journal_bytes(form, how.len as usize)?;
-        if how.tag_proto != 0 {
-            push(&mut bytes, how.tag_proto, Tag::from_tci(how.tag_tci))
-                .doing(|| "putting the tag in line".into())?;
-        }
-        Ok(bytes)
+/// The bytes of a form, with the out-of-band tag put back in line.
+fn journal_frame(tables: &Tables, form: usize, how: &JournalForm) -> Result<Vec<u8>> {
+    let mut bytes = tables.journal_bytes(form, how.len as usize)?;
+    if how.tag_proto != 0 {
+        push(&mut bytes, how.tag_proto, Tag::from_tci(how.tag_tci))
+            .doing(|| "putting the tag in line".into())?;
     }
-
-    /// Describes the processing of a frame.
-    pub(crate) fn trace_frame(&mut self, port: PortId, frame: &[u8]) -> Result<Trace> {
-        let now_ns = now_ns();
-        let mode = DryMode { out_of_band: true, ..DryMode::default() };
-        let (journal, out) = self.run_dry(Hook::Tc, port, now_ns, mode, frame)?;
-        let run = self.read_journal(Hook::Tc, &journal, out, frame)?;
-        Ok(words::trace(&self.tables, &self.routing, &self.state, port, frame, &journal, run))
-    }
+    Ok(bytes)
 }
 
 /// Restores the bytes truncated from the end of `frame`, or removes the padding.

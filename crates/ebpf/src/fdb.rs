@@ -7,9 +7,10 @@
 use crate::abi::{
     self, FDB_KINDS as KINDS, FDB_LONG_AGO as LONG_AGO, FDB_NEAR_BITS as NEAR_BITS,
     FDB_PORT_MASK as PORT_MASK, FDB_SECOND as SECOND, FDB_SEEN_SHIFT as SEEN_SHIFT,
-    FDB_TAG_SHIFT as TAG_SHIFT, FdbValue, HASH_A as A,
+    FDB_TAG_SHIFT as TAG_SHIFT, FdbCall, FdbValue, HASH_A as A,
 };
-use lanyard_plane::FdbKind;
+use lanyard_plane::{FdbFilter, FdbKind};
+use lanyard_types::PortId;
 
 pub(crate) const MASK: u64 = (1 << 59) - 1;
 pub(crate) const A_INVERSE: u64 = 0xf1de_83e1_9937_733d;
@@ -35,6 +36,20 @@ pub(crate) fn entry(salt: u64, bucket: u32, word: u64, updated_s: u32) -> Option
     let seen = (word >> SEEN_SHIFT) as u8;
     let kind = if seen <= LONG_AGO { FdbKind::Dynamic as u8 } else { seen - KINDS };
     Some((key, FdbValue { updated_s, port: (word & PORT_MASK) as u16, kind }))
+}
+
+/// The call that flushes the entries that match `filter`; `None` when no entry can match.
+pub(crate) fn flush_call(filter: &FdbFilter) -> Option<FdbCall> {
+    if filter.kind.is_some_and(|kind| kind != FdbKind::Dynamic) {
+        return None;
+    }
+    let vlan = filter.vlan.map_or(0, |vlan| u64::from(vlan.get()) << 48);
+    Some(FdbCall {
+        scan: abi::SCAN_FLUSH,
+        key: vlan | filter.mac.map_or(0, abi::raw_mac),
+        port: filter.port.map_or(0, PortId::get),
+        ..FdbCall::default()
+    })
 }
 
 #[cfg(test)]

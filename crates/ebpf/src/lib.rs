@@ -3,7 +3,7 @@
 //!
 //! Read first: `bpf/abi.h`, then `bpf/lanyard.bpf.c`. Read this crate in the order `plane` (the trait), `apply` (one
 //! change at a time), `lower` and `stages` (state to table rows), `tables` and `shared` (the maps). Beside these there are `object`
-//! (loading), `bpffs` and `saved` (the data that outlives the daemon), `attach`, `facts` and `follow` (netdevs),
+//! (loading), `bpffs` and `saved` (the data that outlives the daemon), `ports`, `attach`, `facts` and `follow` (netdevs),
 //! `pairs` and `protocols` (the part that protocols use on a thread of their own), `watchdog` (spanning tree without a
 //! daemon), `dry` and `words` (traces).
 //!
@@ -37,6 +37,7 @@ mod open;
 mod own;
 mod pairs;
 mod plane;
+mod ports;
 mod present;
 mod probe;
 mod protocols;

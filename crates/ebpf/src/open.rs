@@ -7,9 +7,10 @@ use crate::abi::{self, Usage};
 use crate::attach::{Attaching, Hooks, has_tcx};
 use crate::bpffs::{self, Pins};
 use crate::clock;
+use crate::dry::Dry;
 use crate::error::{Doing, PLANE, Result, system};
 use crate::events::Events;
-use crate::follow::Follower;
+use crate::follow::{Follower, vouch};
 use crate::hurry::{self, Hurry};
 use crate::object::{self, PROGRAMS, Programs};
 use crate::pairs::Pairs;
@@ -17,7 +18,7 @@ use crate::plane::{EbpfPlane, Kept};
 use crate::routing::Routing;
 use crate::saved::{Saved, StateFile};
 use crate::tables::{META, Meta, Tables, names};
-use crate::{probe, recover};
+use crate::{probe, recover, watchdog};
 use lanyard_netdev::Netdev;
 use lanyard_pipeline::state::FDB_LIMIT_DEFAULT;
 use lanyard_plane::{Capabilities, PlaneState};
@@ -112,7 +113,7 @@ impl EbpfPlane {
         let kept = Kept { pins: pins.clone(), file, hooks: Hooks::new(pins, tcx), netdev };
         let mut plane = Self::build(found.tables, found.programs, Some(kept), notes)?;
         plane.take_over(found.saved, found.update)?;
-        plane.vouch();
+        vouch(&plane.tables);
         plane.renew_leases()?;
         Ok(plane)
     }
@@ -190,7 +191,7 @@ impl EbpfPlane {
             rough: false,
             events,
             follower,
-            dry: None,
+            dry: Dry::default(),
             injector: None,
             capabilities,
             peaks: BTreeMap::new(),
@@ -217,8 +218,8 @@ impl EbpfPlane {
                 if saved.trees_apart {
                     recover::trees(&self.tables, &mut saved.state);
                 }
-                let saved =
-                    Saved { state: self.with_own_trees(&saved.state).unwrap_or(saved.state), ..saved };
+                let own = watchdog::with_own_trees(&self.pairs, &self.state, &saved.state);
+                let saved = Saved { state: own.unwrap_or(saved.state), ..saved };
                 self.cleared = saved.cleared;
                 if let Some(kept) = &mut self.kept {
                     kept.hooks.switched_off = saved.switched_off;

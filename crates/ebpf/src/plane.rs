@@ -3,10 +3,11 @@
 use crate::abi::{self, FdbCall};
 use crate::attach::Hooks;
 use crate::bpffs::Pins;
-use crate::clock::now_s;
-use crate::dry::Dry;
+use crate::clock::{now_ns, now_s, of_monotonic};
+use crate::dry::{Dry, DryFrame, DryMode, DryRun};
 use crate::error::{Doing, Result, system};
 use crate::events::Events;
+use crate::fdb::flush_call;
 use crate::follow::Follower;
 use crate::hurry::Hurry;
 use crate::inject::Injector;
@@ -21,9 +22,8 @@ use crate::watchdog;
 use crate::words;
 use lanyard_netdev::Netdev;
 use lanyard_plane::{
-    Capabilities, FdbEntry, FdbFilter, FdbKind, Hook, MAX_TRACE_FRAME, Plane, PlaneError, PlaneEvent,
-    PlaneState, PortCounters, ProtocolPlane, RouteChange, RouteLookup, Sweep, TableUsage, Trace,
-    TrapCounters,
+    Capabilities, FdbEntry, FdbFilter, Hook, MAX_TRACE_FRAME, Plane, PlaneError, PlaneEvent, PlaneState,
+    PortCounters, ProtocolPlane, RouteChange, RouteLookup, Sweep, TableUsage, Trace, TrapCounters,
 };
 use lanyard_types::{
     AdjacencyId, FrameCount, MAX_PORTS, PortId, RifId, TrapGroup, TrapReason, VlanId, VrfId,
@@ -61,8 +61,7 @@ pub struct EbpfPlane {
     /// Reports changes of netdevs; `None` in a private plane, and while changes are being
     /// processed.
     pub(crate) follower: Option<Follower>,
-    /// The programs for dry runs, loaded at first use.
-    pub(crate) dry: Option<Dry>,
+    pub(crate) dry: Dry,
     pub(crate) injector: Option<Injector>,
     pub(crate) capabilities: Capabilities,
     /// The highest occupancy of each table that this process has seen.
@@ -162,20 +161,6 @@ impl EbpfPlane {
     }
 }
 
-/// The call that flushes the entries that match `filter`; `None` when no entry can match.
-pub(crate) fn flush_call(filter: &FdbFilter) -> Option<FdbCall> {
-    if filter.kind.is_some_and(|kind| kind != FdbKind::Dynamic) {
-        return None;
-    }
-    let vlan = filter.vlan.map_or(0, |vlan| u64::from(vlan.get()) << 48);
-    Some(FdbCall {
-        scan: abi::SCAN_FLUSH,
-        key: vlan | filter.mac.map_or(0, abi::raw_mac),
-        port: filter.port.map_or(0, PortId::get),
-        ..FdbCall::default()
-    })
-}
-
 impl Plane for EbpfPlane {
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
@@ -191,7 +176,7 @@ impl Plane for EbpfPlane {
         watchdog::set(&self.programs.watchdog_set, abi::WATCHDOG_TREES, after)
     }
     fn watchdog_expired(&mut self) -> bool {
-        self.take_expired()
+        watchdog::take_expired(&self.pairs, &mut self.events, &mut self.state)
     }
     fn protocols(&mut self) -> Result<Box<dyn ProtocolPlane>, PlaneError> {
         let part = EbpfProtocols::open(self.tables.clone(), self.pairs.clone(), &self.programs)?;
@@ -341,7 +326,10 @@ impl Plane for EbpfPlane {
                 "a frame of {len} bytes is too long: {MAX_TRACE_FRAME} at most"
             )));
         }
-        self.trace_frame(port, frame)
+        let mode = DryMode { out_of_band: true, ..DryMode::default() };
+        let dry = DryFrame { hook: Hook::Tc, port, bytes: frame };
+        let (journal, run) = self.dry.run(&self.tables, dry, now_ns(), mode)?;
+        Ok(words::trace(&self.tables, &self.routing, &self.state, port, frame, &journal, run))
     }
     fn route(&mut self, changes: &[RouteChange]) -> Vec<(usize, PlaneError)> {
         let mut refused = Vec::new();
@@ -392,6 +380,22 @@ impl EbpfPlane {
     #[must_use]
     pub fn salt(&self) -> u64 {
         self.tables.meta.get(0).salt
+    }
+    /// Runs `frame` through the live tables as if it had arrived at `port` at `now_ns` of CLOCK_MONOTONIC, and makes
+    /// the changes to the tables that `mode` selects. [`Hook::Xdp`] runs the XDP program alone.
+    ///
+    /// # Errors
+    /// When the hook has no dry run, the programs cannot be loaded, or the kernel's test run rejects the frame.
+    pub fn dry_run(
+        &mut self,
+        hook: Hook,
+        port: PortId,
+        now_ns: u64,
+        mode: DryMode,
+        frame: &[u8],
+    ) -> Result<DryRun, PlaneError> {
+        let frame = DryFrame { hook, port, bytes: frame };
+        self.dry.run(&self.tables, frame, of_monotonic(now_ns), mode).map(|(_, run)| run)
     }
     /// The TC program, for benchmarks that run it.
     #[must_use]

@@ -6,10 +6,10 @@
 use crate::abi;
 use crate::error::{Doing, Result, system};
 use crate::events::{RECORDS_IN_RING, TRAPS_A_POLL, trap};
+use crate::fdb::flush_call;
 use crate::inject::Injector;
 use crate::object::Programs;
 use crate::pairs::Pairs;
-use crate::plane::flush_call;
 use crate::tables::{Meta, Tables, run_call};
 use crate::watchdog;
 use lanyard_plane::{FdbFilter, PlaneError, PlaneEvent, ProtocolPlane, Trapped, TreeStates};

@@ -7,8 +7,9 @@
 
 use crate::abi::{self, FdbCall, Port, Watchdog};
 use crate::error::{Result, system};
-use crate::plane::EbpfPlane;
-use crate::tables::run_call;
+use crate::events::Events;
+use crate::pairs::Pairs;
+use crate::tables::{Tables, run_call};
 use lanyard_pipeline::state::StpState;
 use lanyard_plane::PlaneState;
 use lanyard_types::PortId;
@@ -36,84 +37,62 @@ pub(crate) fn set(program: impl AsFd, kind: u16, after: Option<Duration>) -> Res
     }
 }
 
-impl EbpfPlane {
-    /// Returns true once after the watchdog has expired; `state` then contains the blocked pairs.
-    pub(crate) fn take_expired(&mut self) -> bool {
-        if !self.pairs.expired() {
-            return false;
-        }
-        self.block_again();
-        self.events.discard_bpdus();
-        self.pairs.note_expiry();
-        true
+/// Returns true once after the watchdog of spanning tree has expired; `state` then contains the blocked pairs.
+pub(crate) fn take_expired(pairs: &Pairs, events: &mut Events, state: &mut PlaneState) -> bool {
+    if !pairs.expired() {
+        return false;
     }
+    block_again(pairs, state);
+    events.discard_bpdus();
+    pairs.note_expiry();
+    true
+}
 
-    /// The state that is applied for `next` when it may not set the states of ports in trees: either
-    /// protocols set these, or an expiry of the watchdog has not been acknowledged. `None` when `next` is
-    /// applied unchanged.
-    pub(crate) fn with_own_trees(&self, next: &PlaneState) -> Option<PlaneState> {
-        if self.pairs.lock().claimed() {
-            let none = next.stp.is_empty() && next.watched.is_empty();
-            let without =
-                || PlaneState { stp: Default::default(), watched: Default::default(), ..next.clone() };
-            return (!none).then(without);
-        }
-        if !self.pairs.expired() {
-            return None;
-        }
-        let mut blocked = next.clone();
-        // The pairs watched when the watchdog expired are blocked, and so are those to be watched now.
-        let ports = &next.ports;
-        let pairs = self.state.watched.union(&next.watched).filter(|(_, port)| ports.contains_key(port));
-        blocked.stp.extend(pairs.map(|pair| (*pair, StpState::Discarding)));
-        Some(blocked)
+/// The state that is applied for `next`, after `state`, when `next` may not set the states of ports in trees: either
+/// protocols set these, or an expiry of the watchdog has not been acknowledged. `None` when `next` is applied unchanged.
+pub(crate) fn with_own_trees(pairs: &Pairs, state: &PlaneState, next: &PlaneState) -> Option<PlaneState> {
+    if pairs.lock().claimed() {
+        let none = next.stp.is_empty() && next.watched.is_empty();
+        let without = || PlaneState { stp: Default::default(), watched: Default::default(), ..next.clone() };
+        return (!none).then(without);
     }
+    if !pairs.expired() {
+        return None;
+    }
+    let mut blocked = next.clone();
+    // The pairs watched when the watchdog expired are blocked, and so are those to be watched now.
+    let ports = &next.ports;
+    let watched = state.watched.union(&next.watched).filter(|(_, port)| ports.contains_key(port));
+    blocked.stp.extend(watched.map(|pair| (*pair, StpState::Discarding)));
+    Some(blocked)
+}
 
-    /// Blocks the pairs that were opened while the watchdog expired, and records them.
-    pub(crate) fn block_again(&mut self) {
-        if !self.pairs.expired() {
-            return;
-        }
-        // Releasing the lock writes the blocked pairs.
-        let trees = self.pairs.lock().trees();
-        if !self.pairs.lock().claimed() {
-            self.state.stp = trees.stp;
-        }
+/// Blocks the pairs that were opened while the watchdog expired, and records them in `state`.
+pub(crate) fn block_again(pairs: &Pairs, state: &mut PlaneState) {
+    if !pairs.expired() {
+        return;
     }
+    // Releasing the lock writes the blocked pairs.
+    let trees = pairs.lock().trees();
+    if !pairs.lock().claimed() {
+        state.stp = trees.stp;
+    }
+}
 
-    /// Confirms the leases: veth ports accept frames from XDP for another [`abi::LEASE_MS`]. Leases
-    /// that have ended meanwhile begin again, so the facts about the netdevs must be up to date.
-    ///
-    /// # Errors
-    /// When the kernel does not set its timer. Leases that have ended then stay so.
-    pub(crate) fn renew_leases(&mut self) -> Result<()> {
-        let after = Duration::from_millis(abi::LEASE_MS);
-        set(&self.programs.watchdog_set, abi::WATCHDOG_LEASES, Some(after))?;
-        if !self.leases_ended() {
-            return Ok(());
-        }
-        self.lease_phase().store(abi::WATCHDOG_WAITS, SeqCst);
-        for id in self.state.ports.keys().copied().collect::<Vec<PortId>>() {
-            self.write_row(id);
-        }
-        self.write_xdp_flood();
-        Ok(())
+/// Ends the lease in a port's row that has just been written if leases have ended.
+pub(crate) fn end_lease_again(tables: &Tables, id: PortId) {
+    let row = |offset| tables.ports.u32(id.index(), offset);
+    if leases_ended(tables) && row(offset_of!(Port, flags)).load(SeqCst) & abi::PORT_LEASED != 0 {
+        row(offset_of!(Port, flags)).fetch_and(!(abi::PORT_XDP_TX | abi::PORT_XDP_SG), SeqCst);
     }
+}
 
-    /// Ends the lease in a port's row that has just been written if leases have ended.
-    pub(crate) fn end_lease_again(&self, id: PortId) {
-        let row = |offset| self.tables.ports.u32(id.index(), offset);
-        if self.leases_ended() && row(offset_of!(Port, flags)).load(SeqCst) & abi::PORT_LEASED != 0 {
-            row(offset_of!(Port, flags)).fetch_and(!(abi::PORT_XDP_TX | abi::PORT_XDP_SG), SeqCst);
-        }
-    }
+/// True from when leases end until they begin again.
+pub(crate) fn leases_ended(tables: &Tables) -> bool {
+    lease_phase(tables).load(SeqCst) != abi::WATCHDOG_WAITS
+}
 
-    /// True from when leases end until they begin again.
-    pub(crate) fn leases_ended(&self) -> bool {
-        self.lease_phase().load(SeqCst) != abi::WATCHDOG_WAITS
-    }
-
-    fn lease_phase(&self) -> &AtomicU64 {
-        self.tables.watchdog.u64(abi::WATCHDOG_LEASES.into(), offset_of!(Watchdog, phase))
-    }
+/// The phase of the watchdog of leases.
+pub(crate) fn lease_phase(tables: &Tables) -> &AtomicU64 {
+    tables.watchdog.u64(abi::WATCHDOG_LEASES.into(), offset_of!(Watchdog, phase))
 }
