@@ -1,11 +1,11 @@
-//! Compiles ../../bpf/*.bpf.c to objects in `OUT_DIR`, which `src/object.rs` and `src/present.rs` embed.
+//! Compiles ../../bpf/*.bpf.c to objects in `OUT_DIR`, which `src/object.rs`, `src/present.rs` and `src/cpuport.rs` embed.
 
 use std::env;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The programs of the plane, and the one that prepares frames for test runs.
-const SOURCES: [&str; 2] = ["lanyard", "present"];
+/// The programs of the plane, the one that prepares frames for test runs, and those of a chip's CPU port.
+const SOURCES: [&str; 3] = ["lanyard", "present", "cpuport"];
 const FLAGS: [&str; 7] = ["-O2", "-g", "-Wall", "-Werror", "-target", "bpf", "-mcpu=v3"];
 
 fn main() {

@@ -9,6 +9,8 @@
 mod harness;
 
 mod bridging;
+mod full;
+mod panel;
 mod restarts;
 mod rig;
 

@@ -112,7 +112,7 @@ impl Drop for Rig {
         self.daemon = None;
         let links = self.net.links();
         let left: Vec<&String> =
-            links.iter().filter(|name| name.starts_with("swp") && !name.ends_with("-wire")).collect();
+            links.iter().filter(|name| name.starts_with("swp") && !name.contains('-')).collect();
         let processes = self.net.processes();
         let _ = std::fs::remove_dir_all(format!("/run/lanyard/{}", self.instance));
         let _ = std::fs::remove_dir_all(format!("/var/lib/lanyard/{}", self.instance));

@@ -24,7 +24,8 @@ const LAYERS: &[&[&str]] = &[
     &["lanyard-plane", "lanyard-netdev"],
     &["lanyard-config", "lanyard-asic"],
     &["lanyard-offload"],
-    &["lanyard-ebpf", "lanyard-soft", "lanyard-driver", "lanyard-switch", "lanyard-cli"],
+    &["lanyard-ebpf", "lanyard-soft", "lanyard-switch", "lanyard-cli"],
+    &["lanyard-driver"],
     &["lanyard-daemon", "lanyard-lab", "lanyard-bench"],
     &["lanyard"],
 ];

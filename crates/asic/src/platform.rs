@@ -232,6 +232,9 @@ impl Front {
     }
 }
 
+/// The number of the first part of a split port: as high as half of all ports.
+pub const FIRST_PART: u16 = (MAX_PORTS / 2) as u16;
+
 const fn one() -> u32 {
     1
 }
@@ -274,12 +277,25 @@ impl Platform {
 
     /// Every front-panel port as a netdev: name, number, address.
     pub fn front(&self) -> impl Iterator<Item = Front> {
-        let base = self.mac_base().to_u64();
-        self.ports().filter_map(move |(number, row)| {
+        self.ports().filter_map(|(number, row)| {
             let speed_mbps = row.speeds.iter().copied().max().unwrap_or(0);
-            let mac = MacAddr::from_u64(base + u64::from(number));
-            Some(Front { id: PortId::new(number)?, name: format!("swp{number}"), mac, speed_mbps })
+            self.front_port(number, format!("swp{number}"), speed_mbps)
         })
+    }
+    /// Every part that a port of the front panel can be split into, whether it is or not, with the number of that port. Parts
+    /// have numbers from [`FIRST_PART`] on, in the order of the ports and their lanes.
+    pub fn parts(&self) -> impl Iterator<Item = (u16, Front)> {
+        let lanes = |row: &FrontPort| row.split.iter().map(|split| split.parts).max().unwrap_or(0);
+        let all =
+            self.ports().flat_map(move |(number, row)| (0..lanes(row)).map(move |lane| (number, lane, row)));
+        all.zip(FIRST_PART..).filter_map(|((parent, lane, row), number)| {
+            let speed_mbps = row.split.iter().map(|split| split.speed).max().unwrap_or(0);
+            Some((parent, self.front_port(number, format!("swp{parent}s{lane}"), speed_mbps)?))
+        })
+    }
+    fn front_port(&self, number: u16, name: String, speed_mbps: u32) -> Option<Front> {
+        let mac = MacAddr::from_u64(self.mac_base().to_u64() + u64::from(number));
+        Some(Front { id: PortId::new(number)?, name, mac, speed_mbps })
     }
 
     /// The table that holds objects of a kind, with its memory and the units of one object.

@@ -278,6 +278,13 @@ pub trait Platform {
     fn platform(&mut self) -> view::Platform;
     /// `show platform resources`.
     fn resources(&mut self) -> view::Resources;
+    /// `show platform pipeline`.
+    fn pipeline(&mut self) -> view::Pipeline;
+    /// `show platform ports`, `show interfaces transceiver`.
+    ///
+    /// # Errors
+    /// When the plane has no front panel.
+    fn front_panel(&mut self) -> Result<view::FrontPanel, Refusal>;
     /// `show platform traps`.
     fn traps(&mut self) -> view::Traps;
     /// `show platform packet-trace`: runs `frame` through the live tables as if `interface` had received it.

@@ -7,10 +7,12 @@
 mod discovery;
 mod fpm;
 mod layer3;
+mod platform;
 
 pub use discovery::*;
 pub use fpm::*;
 pub use layer3::*;
+pub use platform::*;
 
 use lanyard_stp::view::{InstanceView, PortSummary, PortView};
 use lanyard_types::{MacAddr, VlanId};
@@ -301,8 +303,28 @@ pub struct Platform {
     pub max_ports: u64,
     /// The maximum number of FDB entries.
     pub max_mac_addresses: u64,
+    /// The chip, for the plane `asic`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chip: Option<ChipState>,
     /// What the plane cannot do here, and why.
     pub notes: Vec<String>,
+}
+
+/// The state of a switch chip.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct ChipState {
+    /// The platform's name.
+    pub platform: String,
+    /// What forwards: `chip`, or `software` while no chip answers.
+    pub forwards: &'static str,
+    /// The path of frames between the CPU port and interfaces: `tun` or `kernel`.
+    pub control_path: &'static str,
+    /// The resource manager's strategy.
+    pub manager: String,
+    /// How sure its next decision is, 0 to 1.
+    pub confidence: f64,
+    /// Routes that are not in the chip: the software forwards their packets.
+    pub hidden_routes: u64,
 }
 
 /// `show platform resources`.
@@ -331,6 +353,13 @@ pub struct Resource {
     pub bytes: u64,
     /// Other tables in the same memory.
     pub shared_with: Vec<String>,
+    /// What one entry of each kind takes: `entry`, or units of the chip's memory.
+    pub unit: String,
+    /// What becomes of routes that it has no room for; only tables of a chip have a policy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<&'static str>,
+    /// True while it is nearly full: from 90 % until it falls below 80 %.
+    pub alarm: bool,
 }
 
 /// `show platform traps`.

@@ -7,6 +7,7 @@ use crate::layer3::{ForwardingPlane, Layer3, RelayInformation, StaticRoute, Trac
 use crate::spanning_tree::{ErrDisable, SpanningTree, SpanningTreePort};
 use ipnet::{Ipv4Net, Ipv6Net};
 use lanyard_pipeline::state::{Delivery, FDB_LIMIT_DEFAULT, HookChoice, ReservedAction, Tpid};
+pub use lanyard_plane::{Breakout, ChipSettings, ControlPath, Fec, Strategy, TablePolicy};
 use lanyard_types::{MacAddr, PortSettings, Tunnelled, VlanId, VlanSet};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -52,6 +53,8 @@ pub struct Config {
     pub fpm: Option<FpmServer>,
     /// `banner motd|login|exec`, with line feeds between the lines of a text.
     pub banners: BTreeMap<Banner, String>,
+    /// `platform ...`: the switch chip. Its ports are settings of interfaces; there are none here.
+    pub chip: ChipSettings,
 }
 
 /// The occasions on which a banner is shown.
@@ -99,6 +102,7 @@ impl Default for Config {
             discovery: Discovery::default(),
             fpm: None,
             banners: BTreeMap::new(),
+            chip: ChipSettings::default(),
         }
     }
 }
@@ -227,6 +231,10 @@ pub struct Interface {
     pub discovery: DiscoveryPort,
     /// `logging event link-status`, on by default.
     pub log_link: bool,
+    /// `breakout`: the parts that this front-panel port is split into.
+    pub breakout: Option<Breakout>,
+    /// `fec`.
+    pub fec: Fec,
 }
 
 impl Default for Interface {
@@ -248,6 +256,8 @@ impl Default for Interface {
             spanning_tree: SpanningTreePort::default(),
             discovery: DiscoveryPort::default(),
             log_link: true,
+            breakout: None,
+            fec: Fec::default(),
         }
     }
 }

@@ -17,16 +17,24 @@ use crate::netdevs::{Change, pair_missing};
 use crate::protocols::keeper::snapshot_path;
 use crate::protocols::work::Report;
 use crate::record::RecordError;
+use crate::routing::Turn;
 use crate::spanning;
 use crate::startup::Part;
+use ipnet::IpNet;
 use lanyard_cli::backend::{Configuration, Refusal};
 use lanyard_cli::sessions::ConfigSessions;
-use lanyard_config::Config;
+use lanyard_config::{Config, TablePolicy};
 use lanyard_pipeline::state::{HookChoice, PlaneState, PortKind, PortState};
 use lanyard_plane::PlaneError;
 use lanyard_switch::compile::{made_interfaces, pipeline_end_of};
 use lanyard_switch::links::{self, Actions, TransactError};
-use lanyard_switch::{Action, Plan, Record, flush};
+use lanyard_switch::routing::Offload;
+use lanyard_switch::{Action, Plan, Record, chip, flush};
+use std::time::{Duration, Instant};
+
+/// How long a command that adds routes waits for the chip's answer, and how often it looks.
+const PLACED_WITHIN: Duration = Duration::from_millis(300);
+const PLACED_POLL: Duration = Duration::from_millis(1);
 
 /// The reason why a configuration was not taken.
 #[derive(Debug, thiserror::Error)]
@@ -132,6 +140,41 @@ impl Core {
             return Err(CommitError::Detached);
         }
         let listening = self.fpm.prepare(next.fpm.as_ref())?;
+        let chip = self.configure_chip(&next)?;
+        let taken = self.take_netdevs(next);
+        if std::mem::take(&mut self.routers_changed) {
+            self.settle();
+        }
+        match &taken {
+            Ok(()) => self.fpm.adopt(self.ctx.clock.now_ms(), listening),
+            Err(_) if chip => self.restore_chip(),
+            Err(_) => {}
+        }
+        taken
+    }
+
+    /// Gives the chip the settings of a configuration; answers whether they differ from the present ones. Netdevs of ports may be
+    /// other ones afterwards.
+    fn configure_chip(&mut self, next: &Config) -> Result<bool, CommitError> {
+        let settings = chip::settings(next);
+        if settings == chip::settings(self.ctx.switch.config()) {
+            return Ok(false);
+        }
+        self.ctx.plane.configure_chip(&settings, &chip::ports_in_use(next))?;
+        self.ctx.refresh();
+        Ok(true)
+    }
+    /// Gives the chip the settings of the running configuration back.
+    fn restore_chip(&mut self) {
+        let config = self.ctx.switch.config();
+        let (settings, in_use) = (chip::settings(config), chip::ports_in_use(config));
+        if let Err(error) = self.ctx.plane.configure_chip(&settings, &in_use) {
+            self.ctx.log("PLANE", 3, "CHIP", &format!("the chip's settings could not be restored: {error}"));
+        }
+        self.ctx.refresh();
+    }
+
+    fn take_netdevs(&mut self, next: Config) -> Result<(), CommitError> {
         learn(&mut self.ctx, &next);
         let now = self.ctx.clock.boot_ms();
         spanning::refresh(&mut self.ctx);
@@ -166,14 +209,52 @@ impl Core {
             return Err(error);
         }
         self.finish(plan, &found, &state);
-        self.fpm.adopt(self.ctx.clock.now_ms(), listening);
         Ok(())
     }
 
     /// Gives `state` to the plane, and the static routes of `next` to the kernel.
     fn apply(&mut self, next: &Config, state: &PlaneState) -> Result<(), CommitError> {
         self.following.apply(&mut self.ctx, state)?;
-        Ok(self.layer3.install(&mut self.ctx, next)?)
+        self.layer3.install(&mut self.ctx, next)?;
+        self.heed_refusals(next)
+    }
+
+    /// Refuses new static routes that a table of the chip has no room for, when its policy is `sync`. Waits for at most
+    /// [`PLACED_WITHIN`] until it is known where they are.
+    fn heed_refusals(&mut self, next: &Config) -> Result<(), CommitError> {
+        if !next.chip.policies.values().any(|policy| *policy == TablePolicy::Sync) {
+            return Ok(());
+        }
+        let before = &self.ctx.switch.config().routes;
+        let new: Vec<(Option<String>, IpNet)> = next
+            .routes
+            .iter()
+            .filter(|route| !before.contains(route))
+            .map(|route| (route.vrf.clone(), route.prefix))
+            .collect();
+        let deadline = Instant::now() + PLACED_WITHIN;
+        while !new.is_empty() {
+            let mut turn = Turn::default();
+            self.following.handle(&mut self.ctx, &mut turn);
+            self.routers_changed |= turn.routers_changed;
+            let place = |(vrf, prefix): &(Option<String>, IpNet)| {
+                let vrf = self.following.vrf(vrf.as_deref())?;
+                Some((*prefix, self.following.mirror.best_offload(vrf, *prefix)))
+            };
+            let places: Vec<(IpNet, Offload)> = new.iter().filter_map(place).collect();
+            if let Some((prefix, _)) = places.iter().find(|(_, offload)| *offload == Offload::Failed) {
+                return Err(CommitError::Refused(format!(
+                    "the chip has no room for the route to {prefix}, and its table's policy is sync: see `show platform \
+                     resources`"
+                )));
+            }
+            if places.iter().all(|(_, offload)| *offload == Offload::Offloaded) || Instant::now() >= deadline
+            {
+                return Ok(());
+            }
+            std::thread::sleep(PLACED_POLL);
+        }
+        Ok(())
     }
 
     /// Finds the interface that a refusal by the plane is about, by adding each new port, disabled,

@@ -59,6 +59,8 @@ pub(crate) struct Core {
     pub(crate) plane_since: SystemTime,
     /// True after `detach`: nothing may be created again.
     pub(crate) detached: bool,
+    /// True when a commit has found that what router interfaces depend on has changed.
+    pub(crate) routers_changed: bool,
     /// True while the file of the running configuration does not contain the running configuration.
     pub(crate) config_unkept: bool,
 }
@@ -118,6 +120,7 @@ impl Core {
             startup_file,
             plane_since,
             detached: false,
+            routers_changed: false,
             config_unkept: false,
         }
     }
@@ -260,12 +263,15 @@ impl Core {
     pub(crate) fn routing_turn(&mut self) -> bool {
         let mut turn = Turn::default();
         self.following.handle(&mut self.ctx, &mut turn);
-        self.fpm.answer(self.following.fpm_answers());
+        self.fpm.answer(self.following.fpm_answers(&*self.ctx.plane));
         if turn.routers_changed {
             self.settle();
             self.following.log_forwarders(&mut self.ctx);
         }
         self.following.end_turn(&mut self.ctx, &turn);
+        if turn.any {
+            self.resources.handle(&mut self.ctx, resources::Changed);
+        }
         turn.any
     }
     /// Makes the plane use the kernel's tables once they have been followed completely.
@@ -327,6 +333,9 @@ impl Core {
             self.configure_services();
         }
         self.children.tick(&mut self.ctx);
+        if is_due(self.resources.next_ms(&self.ctx)) {
+            self.resources.tick(&mut self.ctx);
+        }
         if let Some(config) = self.confirmation.overdue(now_ms) {
             match self.take(config.clone()) {
                 Ok(()) => {
@@ -359,6 +368,7 @@ impl Core {
             self.tracking.next_ms(ctx),
             self.layer3.next_ms(ctx),
             self.children.next_ms(ctx),
+            self.resources.next_ms(ctx),
             self.confirmation.next_ms(),
         ];
         deadlines.into_iter().flatten().min()

@@ -95,9 +95,15 @@ fn interfaces(ctx: &mut Context, ports: &PortNotes, only: Option<&InterfaceName>
             addresses.entry((vrf.clone(), address.ifindex)).or_default().push(address.net);
         }
     }
+    let chip = ctx.plane.chip();
+    let front = |name: &str| chip.as_ref()?.ports.iter().find(|port| port.name == name);
     let view = |(name, interface): &(InterfaceName, Interface)| {
         let link = links.get(&name.to_string());
         let mut view = interface_view(ctx, ports, name, interface, link);
+        if let Some(port) = front(&view.name) {
+            view.speed_mbps = Some(port.speed_mbps);
+            view.duplex = if port.settings.half_duplex { "half" } else { "full" };
+        }
         let key = |link: &Link| (homes.get(&link.name).cloned(), link.ifindex);
         view.addresses = link.and_then(|link| addresses.get(&key(link))).cloned().unwrap_or_default();
         view.addresses.sort_by_key(|net| matches!(net, ipnet::IpNet::V6(_)));

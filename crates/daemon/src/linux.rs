@@ -225,6 +225,8 @@ impl Linux {
                 Ok(ifindex) => gone_is_fine(self.netdev_with(name)?.del_address(ifindex, *net)),
                 Err(_) => Ok(()),
             },
+            // A port of the front panel: the chip has its speed.
+            Action::Speed { name, .. } if self.whole_frames && name.starts_with("swp") => Ok(()),
             Action::Speed { name, to, .. } => match to {
                 Some((speed_mbps, full)) => {
                     let duplex = if *full { Duplex::Full } else { Duplex::Half };

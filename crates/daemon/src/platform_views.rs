@@ -7,13 +7,22 @@ use lanyard_cli::backend::{Platform, Refusal};
 use lanyard_cli::view;
 use lanyard_config::InterfaceName;
 use lanyard_pipeline::trace::Verdict;
-use lanyard_plane::TrapCounters;
-use lanyard_types::{TrapGroup, TrapReason};
+use lanyard_plane::{ChipPort, ChipTable, TrapCounters};
+use lanyard_types::{Stage, TrapGroup, TrapReason};
 
 impl Platform for Core {
     fn platform(&mut self) -> view::Platform {
+        let chip = self.ctx.plane.chip().map(|chip| view::ChipState {
+            platform: chip.platform,
+            forwards: if chip.up { "chip" } else { "software" },
+            control_path: chip.control_path.name(),
+            manager: resources::strategy(chip.strategy),
+            confidence: chip.confidence,
+            hidden_routes: chip.hidden_routes,
+        });
         let able = self.ctx.plane.capabilities();
         view::Platform {
+            chip,
             plane: able.name.into(),
             survives_daemon: able.survives_daemon,
             max_ports: able.ports as u64,
@@ -23,6 +32,18 @@ impl Platform for Core {
     }
     fn resources(&mut self) -> view::Resources {
         resources::view(&mut self.ctx)
+    }
+    fn pipeline(&mut self) -> view::Pipeline {
+        pipeline(&mut self.ctx)
+    }
+    fn front_panel(&mut self) -> Result<view::FrontPanel, Refusal> {
+        let plane = self.ctx.plane.capabilities().name;
+        let chip = self.ctx.plane.chip();
+        let chip = chip.ok_or_else(|| format!("plane {plane} has no front panel: its ports are netdevs"))?;
+        Ok(view::FrontPanel {
+            platform: chip.platform,
+            ports: chip.ports.into_iter().map(front_port).collect(),
+        })
     }
     fn traps(&mut self) -> view::Traps {
         traps(&mut self.ctx)
@@ -34,6 +55,69 @@ impl Platform for Core {
     ) -> Result<view::PacketTrace, Refusal> {
         trace(&mut self.ctx, interface, frame)
     }
+}
+
+fn front_port(port: ChipPort) -> view::FrontPort {
+    view::FrontPort {
+        name: port.name,
+        number: port.number,
+        connector: port.connector,
+        speed_mbps: port.speed_mbps,
+        speeds_mbps: port.speeds_mbps,
+        autoneg: port.settings.speed_mbps.is_none(),
+        duplex: if port.settings.half_duplex { "half" } else { "full" },
+        fec: port.settings.fec.name(),
+        splits: port.splits.iter().map(ToString::to_string).collect(),
+        link_up: port.link_up,
+        wire: port.wire,
+        absent: port.absent,
+    }
+}
+
+/// What each stage matches on, and the kinds of objects that it looks up in a chip, or the tables of the other planes.
+const STAGES: &[(Stage, &str, &[&str], &[&str])] = &[
+    (Stage::Parse, "lengths, source address, tags", &[], &[]),
+    (Stage::Trap, "reserved destinations, EtherType, reason's rate", &[], &[]),
+    (Stage::Port, "ingress port", &[], &["ports"]),
+    (Stage::VlanIngress, "ingress port, VLAN, tree state", &[], &["vlans"]),
+    (Stage::Storm, "ingress port, kind of destination", &[], &[]),
+    (Stage::Learn, "VLAN, source address", &["mac"], &["fdb"]),
+    (
+        Stage::Route,
+        "router interface, VRF, destination's longest prefix",
+        &[
+            "rif",
+            "vrf",
+            "ipv4_host",
+            "ipv6_host",
+            "ipv4_prefix",
+            "ipv6_prefix64",
+            "ipv6_prefix128",
+            "ecmp_group",
+            "ecmp_member",
+        ],
+        &["rifs", "routes_ipv4", "routes_ipv6", "next_hop_groups", "next_hop_buckets", "adjacencies"],
+    ),
+    (Stage::Bridge, "VLAN, destination address", &["mac"], &["fdb"]),
+    (Stage::VlanEgress, "egress port, VLAN, tree state, MTU", &[], &["vlans"]),
+    (Stage::Replicate, "egress ports, tag form", &[], &[]),
+    (Stage::Count, "port, VLAN, drop reason", &[], &[]),
+];
+
+fn pipeline(ctx: &mut Context) -> view::Pipeline {
+    let chip = ctx.plane.chip();
+    let here: Vec<&str> = ctx.plane.resources().iter().map(|table| table.name).collect();
+    let tables = |objects: &[&str], names: &[&str]| match &chip {
+        Some(chip) => {
+            let holds = |table: &&ChipTable| table.holds.iter().any(|(object, _)| objects.contains(object));
+            chip.tables.iter().filter(holds).map(|table| format!("{} ({})", table.path, table.kind)).collect()
+        }
+        None => names.iter().filter(|name| here.contains(name)).map(|name| (*name).to_owned()).collect(),
+    };
+    let stage = |(stage, matches, objects, names): &(Stage, &'static str, &[&str], &[&str])| {
+        view::PipelineStage { stage: stage.name(), matches, tables: tables(objects, names) }
+    };
+    view::Pipeline { stages: STAGES.iter().map(stage).collect() }
 }
 
 fn traps(ctx: &mut Context) -> view::Traps {

@@ -5,35 +5,56 @@
 
 use crate::context::{Context, Module};
 use lanyard_cli::view::{self, EventKind};
+use lanyard_plane::{ChipTable, Strategy, TablePolicy};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// Least time between two readings.
 const GAP_MS: u64 = 1000;
 
+/// A table alarms from this part of its size on, in percent, and does so until it falls below the other one.
+const RAISE_PERCENT: u64 = 90;
+const CLEAR_PERCENT: u64 = 80;
+
 /// The state of the tables at the last reading.
 #[derive(Debug, Default)]
 pub(crate) struct Resources {
-    /// By table: whether it was nine tenths full, and its number of refusals.
+    /// By table: whether it alarms, and its number of refusals.
     seen: BTreeMap<&'static str, (bool, u64)>,
     next_ms: u64,
+    /// True when tables may have changed since the last reading.
+    pending: bool,
 }
 
 /// Tables may have changed.
 pub(crate) struct Changed;
 
+/// Whether a table alarms, given whether it did: once it does, until it is clearly less full.
+fn alarms(used: u64, size: u64, did: bool) -> bool {
+    size > 0 && used * 100 >= size * if did { CLEAR_PERCENT } else { RAISE_PERCENT }
+}
+
 impl Module for Resources {
     type Event<'a> = Changed;
     fn configure(&mut self, _ctx: &mut Context) {}
+    fn next_ms(&self, _ctx: &Context) -> Option<u64> {
+        self.pending.then_some(self.next_ms)
+    }
+    fn tick(&mut self, ctx: &mut Context) {
+        if self.pending {
+            self.handle(ctx, Changed);
+        }
+    }
     fn handle(&mut self, ctx: &mut Context, Changed: Changed) -> usize {
         let now_ms = ctx.clock.now_ms();
-        if now_ms < self.next_ms {
+        self.pending = now_ms < self.next_ms;
+        if self.pending {
             return 0;
         }
         self.next_ms = now_ms + GAP_MS;
         for table in ctx.plane.resources() {
-            let nearly_full = table.used >= table.size - table.size / 10 && table.size > 0;
             let (was_full, refused) = self.seen.get(table.name).copied().unwrap_or_default();
+            let nearly_full = alarms(table.used, table.size, was_full);
             self.seen.insert(table.name, (nearly_full, table.refused));
             if nearly_full == was_full && table.refused == refused {
                 continue;
@@ -41,6 +62,10 @@ impl Module for Resources {
             if nearly_full && !was_full {
                 let text = format!("table {} is filling up: {} of {}", table.name, table.used, table.size);
                 ctx.log("RESOURCE", 4, "THRESHOLD", &text);
+            }
+            if was_full && !nearly_full {
+                let text = format!("table {} has room again: {} of {}", table.name, table.used, table.size);
+                ctx.log("RESOURCE", 5, "CLEARED", &text);
             }
             if table.refused > refused && refused == 0 {
                 let text =
@@ -59,18 +84,40 @@ impl Module for Resources {
     }
 }
 
+/// A strategy as it is configured.
+pub(crate) fn strategy(strategy: Strategy) -> String {
+    match strategy {
+        Strategy::Prefetch(units) => format!("prefetch {units}"),
+        other => other.name().to_owned(),
+    }
+}
+
 /// `show platform resources`.
 pub(crate) fn view(ctx: &mut Context) -> view::Resources {
-    let table = |table: lanyard_plane::TableUsage| view::Resource {
-        name: table.name.into(),
-        size: table.size,
-        used: table.used,
-        high_water: table.high_water,
-        refused: table.refused,
-        bytes: table.bytes,
-        shared_with: table.shared_with.iter().map(|name| (*name).to_owned()).collect(),
+    let chip = ctx.plane.chip();
+    let of = |name: &str| chip.as_ref()?.tables.iter().find(|table| table.path == name);
+    let table = |table: lanyard_plane::TableUsage| {
+        let in_chip = of(table.name);
+        let unit = |table: &ChipTable| {
+            let units = table.holds.iter().map(|(object, units)| format!("{object}={units}"));
+            units.collect::<Vec<_>>().join(",")
+        };
+        view::Resource {
+            name: table.name.into(),
+            size: table.size,
+            used: table.used,
+            high_water: table.high_water,
+            refused: table.refused,
+            bytes: table.bytes,
+            shared_with: table.shared_with.iter().map(|name| (*name).to_owned()).collect(),
+            unit: in_chip.map_or_else(|| "entry".to_owned(), unit),
+            policy: in_chip.and_then(|table| table.policy).map(TablePolicy::name),
+            alarm: in_chip.map_or_else(|| alarms(table.used, table.size, false), |table| table.alarm),
+        }
     };
-    view::Resources { tables: ctx.plane.resources().into_iter().map(table).collect(), manager: "none".into() }
+    let tables = ctx.plane.resources().into_iter().map(table).collect();
+    let manager = chip.as_ref().map_or_else(|| "none".to_owned(), |chip| strategy(chip.strategy));
+    view::Resources { tables, manager }
 }
 
 #[cfg(test)]
@@ -86,7 +133,23 @@ mod tests {
             world.clock.set(now_ms);
             assert_eq!(resources.handle(&mut world.ctx, Changed), read, "at {now_ms} ms");
         }
+        assert_eq!(resources.next_ms(&world.ctx), None, "what came too early was read since");
         assert!(resources.seen.values().all(|seen| *seen == (false, 0)));
         assert!(!view(&mut world.ctx).tables.is_empty());
+    }
+
+    #[test]
+    fn a_table_alarms_once_and_clears_once() {
+        let mut did = false;
+        let mut news = Vec::new();
+        for used in [0, 89, 90, 95, 85, 80, 90, 79, 85, 89, 100] {
+            let does = alarms(used, 100, did);
+            if does != did {
+                news.push((used, does));
+            }
+            did = does;
+        }
+        assert_eq!(news, [(90, true), (79, false), (100, true)]);
+        assert!(!alarms(0, 0, true), "a table without a size");
     }
 }

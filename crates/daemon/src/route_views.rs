@@ -63,6 +63,12 @@ fn routes(ctx: &Context, following: &Following, query: &RouteQuery) -> Result<vi
         let shown = list.iter().filter_map(|entry| {
             let entry = &in_use(query.vrf.as_deref(), entry, &facts)?;
             let offload = following.route_offload(query.vrf.as_deref(), entry.dest, entry.metric, local);
+            let id = following.vrf(query.vrf.as_deref());
+            let hidden = id.is_some_and(|id| ctx.plane.is_hidden(id, entry.dest));
+            let offload = match offload {
+                view::Offload::Offloaded if hidden => view::Offload::Trapped,
+                offload => offload,
+            };
             Some(view::Route { offload, ..route(query.vrf.as_deref(), entry, &facts)? })
         });
         routes.extend(shown);

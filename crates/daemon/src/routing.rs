@@ -16,7 +16,7 @@ use lanyard_config::Config;
 use lanyard_netdev::NeighbourState;
 use lanyard_netdev::follow::{Heard, Progress, Table};
 use lanyard_pipeline::state::PlaneState;
-use lanyard_plane::{PlaneError, RifState, RouteChange};
+use lanyard_plane::{Plane, PlaneError, RifState, RouteChange};
 use lanyard_switch::forwarding::{self, Forwarders, PacketFilter};
 use lanyard_switch::routing::{Ask, Neighbour, Offload, Origin, Routing};
 use lanyard_switch::{Router, Routers};
@@ -464,9 +464,13 @@ impl Following {
         std::mem::take(&mut self.own_changed)
     }
     /// The results for the routing suite's routes since the last call.
-    pub(crate) fn fpm_answers(&mut self) -> Vec<(ipnet::IpNet, Offload)> {
+    pub(crate) fn fpm_answers(&mut self, plane: &dyn Plane) -> Vec<(ipnet::IpNet, Offload)> {
         let told = self.mirror.fpm_settled();
-        told.into_iter().map(|(vrf, dest)| (dest, self.mirror.fpm_offload(vrf, dest))).collect()
+        let answer = |(vrf, dest)| match self.mirror.fpm_offload(vrf, dest) {
+            Offload::Offloaded if plane.is_hidden(vrf, dest) => (dest, Offload::Trapped),
+            offload => (dest, offload),
+        };
+        told.into_iter().map(answer).collect()
     }
 
     /// Follows the namespaces in which `config` routes, and no others.

@@ -13,7 +13,7 @@ use lanyard_asic::sdk::Client;
 use lanyard_asic::sdk::client::{Receiver, Sender};
 use lanyard_asic::sdk::cpu::CpuHeader;
 use lanyard_asic::sdk::message::{Event, Incoming, LearnedEntry, Notice, Request};
-use lanyard_netdev::{PacketSocket, Tap};
+use lanyard_netdev::{Netdev, PacketSocket, Tap};
 use lanyard_plane::{FdbEntry, FdbKind, PlaneEvent, Trapped};
 use lanyard_types::{PortId, Stage, TrapGroup, TrapReason};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -39,19 +39,24 @@ pub(crate) enum Outlet {
     Tap(Tap),
     /// The pipeline's side of a VLAN interface or a subinterface, with its index.
     Socket(u32, PacketSocket),
+    /// The far end of a port's veth pair, by its index: programs in the kernel carry its frames, and its being up is the port's
+    /// carrier.
+    Far(u32),
 }
 
 impl Outlet {
-    fn fd(&self) -> BorrowedFd<'_> {
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
         match self {
-            Self::Tap(tap) => tap.as_fd(),
-            Self::Socket(_, socket) => socket.as_fd(),
+            Self::Tap(tap) => Some(tap.as_fd()),
+            Self::Socket(_, socket) => Some(socket.as_fd()),
+            Self::Far(_) => None,
         }
     }
     fn send(&self, frame: &[u8]) -> bool {
         match self {
             Self::Tap(tap) => tap.send(frame).is_ok(),
             Self::Socket(_, socket) => socket.send(frame).is_ok(),
+            Self::Far(_) => false,
         }
     }
     /// The header of a frame that the kernel has sent to this netdev.
@@ -131,8 +136,12 @@ impl Shared {
     pub(crate) fn socket_at(&self, port: PortId) -> Option<u32> {
         match self.lock().outlets.get(&port)?.as_ref() {
             Outlet::Socket(ifindex, _) => Some(*ifindex),
-            Outlet::Tap(_) => None,
+            Outlet::Tap(_) | Outlet::Far(_) => None,
         }
+    }
+    /// The ports that have a netdev.
+    pub(crate) fn outlets(&self) -> Vec<PortId> {
+        self.lock().outlets.keys().copied().collect()
     }
     /// The ports whose netdevs are sockets.
     pub(crate) fn sockets(&self) -> Vec<PortId> {
@@ -145,9 +154,14 @@ impl Shared {
     /// Sets the carrier of a front-panel port's netdev.
     pub(crate) fn set_carrier(&self, port: PortId, on: bool) {
         let outlet = self.lock().outlets.get(&port).cloned();
-        if let Some(Outlet::Tap(tap)) = outlet.as_deref() {
-            // This was possible when the port was created.
-            let _ = tap.set_carrier(on);
+        match outlet.as_deref() {
+            // It was possible when the port was made.
+            Some(Outlet::Tap(tap)) => drop(tap.set_carrier(on)),
+            Some(Outlet::Far(ifindex)) => {
+                let netdev = Netdev::open().ok();
+                drop(netdev.map(|netdev| netdev.set_up(*ifindex, on)));
+            }
+            Some(Outlet::Socket(..)) | None => {}
         }
     }
     /// Makes management check for events, although there may be none.
@@ -313,7 +327,8 @@ fn carry(shared: &Shared, mut sender: Sender, mut receiver: Receiver) {
             }
             if inner.generation != generation {
                 generation = inner.generation;
-                outlets = inner.outlets.iter().map(|(port, outlet)| (*port, outlet.clone())).collect();
+                let read = inner.outlets.iter().filter(|(_, outlet)| outlet.fd().is_some());
+                outlets = read.map(|(port, outlet)| (*port, outlet.clone())).collect();
             }
         }
         let Ok(ready) = wait(shared, &receiver, &outlets) else { continue };
@@ -339,7 +354,9 @@ fn wait(shared: &Shared, receiver: &Receiver, outlets: &[(PortId, Arc<Outlet>)])
         PollFd::new(shared.wake.as_fd(), PollFlags::POLLIN),
         PollFd::new(receiver.as_fd(), PollFlags::POLLIN),
     ];
-    fds.extend(outlets.iter().map(|(_, outlet)| PollFd::new(outlet.fd(), PollFlags::POLLIN)));
+    fds.extend(
+        outlets.iter().filter_map(|(_, outlet)| outlet.fd()).map(|fd| PollFd::new(fd, PollFlags::POLLIN)),
+    );
     poll(&mut fds, PollTimeout::NONE)?;
     let ready = |fd: &PollFd<'_>| fd.revents().is_some_and(|events| !events.is_empty());
     Ok(fds.iter().map(ready).collect())
@@ -373,6 +390,7 @@ fn from_netdev(port: PortId, outlet: &Outlet, buffer: &mut Vec<u8>) -> Vec<Reque
                 Ok(Some(packet)) => packet.frame,
                 Ok(None) | Err(_) => break,
             },
+            Outlet::Far(_) => break,
         };
         if frame.len() <= MAX_FRAME {
             frames.push(Request::Packet(outlet.header(port), frame));

@@ -1,29 +1,41 @@
-//! The netdevs of the front panel: `swpN`, created from the platform file as the kernel's driver of a real chip creates
-//! them from firmware.
+//! The netdevs of the front panel: `swpN`, made from the platform as the kernel's driver of a real chip makes them from
+//! firmware; and the netdev of the CPU port.
+//!
+//! With the control path `tun` a port is a TAP netdev. With `kernel` it is one end of a veth pair, whose far end `swpN-cpu` belongs
+//! to the programs of the CPU port; a third pair is the CPU port itself. Both kinds stay, with their addresses, when this process
+//! ends.
 //!
 //! Invariants: a netdev belongs to this driver when its alias says so. An existing netdev with the name of a port that
 //! does not becomes that port's wire, and gets its name back when the panel is removed. A port has the platform's MAC
 //! address at every start.
 
-use lanyard_asic::platform::{Front, Platform};
-use lanyard_netdev::{Link, Netdev, Tap, sysctl};
+use lanyard_asic::platform::Front;
+use lanyard_netdev::{Link, Netdev, Tap, Veth, sysctl};
 use lanyard_types::PortId;
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// The largest MTU of a port in bytes: a jumbo frame of the CPU port, minus its Ethernet header and two tags.
+/// MTU of a port in bytes until it is configured.
 const MTU: u32 = 1500;
+/// MTU of what lies between the chip and the ports: no frame that a port takes is too long there.
+const INNER_MTU: u32 = 10_000;
 
 /// A port's netdev.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Port {
+    /// `swpN`.
     pub(crate) ifindex: u32,
+    /// The far end of its veth pair.
+    pub(crate) far: Option<u32>,
 }
 
-/// The netdevs, and the open ends of their TAPs.
+/// The netdevs.
 #[derive(Debug)]
 pub(crate) struct Panel {
     pub(crate) ports: BTreeMap<PortId, Port>,
-    mark: String,
+    /// The CPU port, with the control path `kernel`: the kernel's end, and the name of the chip's.
+    pub(crate) cpu: Option<(u32, String)>,
+    instance: String,
 }
 
 /// The alias of a netdev that is a port of this instance.
@@ -34,75 +46,153 @@ fn mark(instance: &str) -> String {
 fn wire_mark(instance: &str) -> String {
     format!("lanyard-wire:{instance}")
 }
+/// The far end of a port's pair.
+fn far_end(name: &str) -> String {
+    format!("{name}-cpu")
+}
+/// The netdev of the CPU port: instances in one namespace have one each.
+fn cpu_name(instance: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    instance.hash(&mut hasher);
+    format!("lycpu{:06x}", hasher.finish() & 0xff_ffff)
+}
+
+fn text(error: lanyard_netdev::Error) -> String {
+    error.to_string()
+}
 
 impl Panel {
-    /// Creates the missing netdevs, takes over those of an earlier run, and removes those that are not in the platform.
-    /// Returns the panel and the open TAP of each port.
+    /// Makes the netdevs that are missing, takes over those of an earlier run, and removes those that `front` does not have.
+    /// Answers the panel and, without `in_kernel`, the open end of each port's TAP.
     ///
     /// # Errors
     /// When a netdev cannot be created; the error names the port and the reason.
     pub(crate) fn open(
         netdev: &Netdev,
-        platform: &Platform,
+        front: &[Front],
         instance: &str,
+        in_kernel: bool,
     ) -> Result<(Self, BTreeMap<PortId, Tap>), String> {
-        let mark = mark(instance);
-        let found = netdev.links().map_err(|error| error.to_string())?;
-        let found: BTreeMap<&str, &Link> = found.iter().map(|link| (link.name.as_str(), link)).collect();
-        let front: Vec<Front> = platform.front().collect();
-        let is_ours = |link: &&Link| link.alias.as_deref() == Some(mark.as_str());
-        let stray =
-            found.values().copied().filter(is_ours).filter(|link| !front.iter().any(|p| p.name == link.name));
-        for link in stray {
-            let _ = netdev.delete(link.ifindex);
-        }
-        let mut panel = Self { ports: BTreeMap::new(), mark: mark.clone() };
-        let mut taps = BTreeMap::new();
-        for port in front {
-            let there = found.get(port.name.as_str()).copied();
-            if let Some(link) = there.filter(|link| !is_ours(link)) {
-                make_wire(netdev, link, &port, instance)?;
-            }
-            let tap = panel.make(netdev, &port).map_err(|why| format!("port {}: {why}", port.name))?;
-            taps.insert(port.id, tap);
-        }
+        let mut panel = Self { ports: BTreeMap::new(), cpu: None, instance: instance.to_owned() };
+        let taps = panel.arrange(netdev, front, in_kernel)?;
         Ok((panel, taps))
     }
 
-    fn make(&mut self, netdev: &Netdev, port: &Front) -> Result<Tap, String> {
-        let text = |error: lanyard_netdev::Error| error.to_string();
+    /// As [`Panel::open`], for a panel that is there: ports that stay as they are keep their netdevs.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn arrange(
+        &mut self,
+        netdev: &Netdev,
+        front: &[Front],
+        in_kernel: bool,
+    ) -> Result<BTreeMap<PortId, Tap>, String> {
+        let mark = mark(&self.instance);
+        let kind = if in_kernel { "veth" } else { "tun" };
+        let links = netdev.links().map_err(text)?;
+        let is_ours = |link: &&Link| link.alias.as_deref() == Some(mark.as_str());
+        for link in links.iter().filter(is_ours) {
+            let listed = front.iter().any(|port| port.name == link.name || far_end(&port.name) == link.name);
+            let is_cpu = link.name.starts_with(&cpu_name(&self.instance));
+            if link.kind.as_deref() != Some(kind) || !(listed || is_cpu) {
+                // Of a pair the other end is gone by then.
+                let _ = netdev.delete(link.ifindex);
+            }
+        }
+        let mut taps = BTreeMap::new();
+        let mut ports = BTreeMap::new();
+        self.cpu = in_kernel.then(|| self.make_cpu(netdev)).transpose()?;
+        for port in front {
+            let wrong = |why: String| format!("port {}: {why}", port.name);
+            if let Some(link) = netdev.link(&port.name).ok().filter(|link| !is_ours(&link)) {
+                make_wire(netdev, &link, port, &self.instance)?;
+            }
+            if in_kernel {
+                ports.insert(port.id, self.make_pair(netdev, port).map_err(wrong)?);
+            } else if let Some(known) = self.ports.get(&port.id).filter(|known| known.far.is_none())
+                && netdev.link_by_index(known.ifindex).is_ok()
+            {
+                // Its TAP is open already.
+                ports.insert(port.id, *known);
+            } else {
+                let (made, tap) = self.make_tap(netdev, port).map_err(wrong)?;
+                ports.insert(port.id, made);
+                taps.insert(port.id, tap);
+            }
+        }
+        self.ports = ports;
+        Ok(taps)
+    }
+
+    fn make_tap(&self, netdev: &Netdev, port: &Front) -> Result<(Port, Tap), String> {
         let tap = Tap::open(&port.name).map_err(|error| format!("making a TAP netdev: {error}"))?;
         let link = netdev.link(&port.name).map_err(text)?;
-        let ifindex = link.ifindex;
-        if link.alias.as_deref() != Some(self.mark.as_str()) {
-            netdev.set_mac(ifindex, port.mac).map_err(text)?;
-            netdev.set_mtu(ifindex, MTU).map_err(text)?;
-            netdev.set_alias(ifindex, &self.mark).map_err(text)?;
-            // A port without configuration must send nothing by itself.
-            let _ = sysctl::set_disable_ipv6(&port.name, true);
-        }
-        // The port is down until its wire reports a link.
+        self.dress(netdev, &link, Some(port))?;
+        // The link is the wire's.
         tap.set_carrier(false).map_err(|error| format!("setting the carrier: {error}"))?;
-        self.ports.insert(port.id, Port { ifindex });
-        Ok(tap)
+        Ok((Port { ifindex: link.ifindex, far: None }, tap))
+    }
+
+    fn make_pair(&self, netdev: &Netdev, port: &Front) -> Result<Port, String> {
+        let far = far_end(&port.name);
+        if netdev.link(&port.name).is_err() || netdev.link(&far).is_err() {
+            let pair = Veth { name: &port.name, peer: &far, ..Veth::default() };
+            netdev.create_veth(&pair).map_err(text)?;
+        }
+        let (near, far) = (netdev.link(&port.name).map_err(text)?, netdev.link(&far).map_err(text)?);
+        self.dress(netdev, &far, None)?;
+        self.dress(netdev, &near, Some(port))?;
+        Ok(Port { ifindex: near.ifindex, far: Some(far.ifindex) })
+    }
+
+    /// Marks a netdev that is new, and gives it its address and MTU; `port` is `None` for an inner end.
+    fn dress(&self, netdev: &Netdev, link: &Link, port: Option<&Front>) -> Result<(), String> {
+        let mark = mark(&self.instance);
+        if link.alias.as_deref() == Some(mark.as_str()) {
+            return Ok(());
+        }
+        if let Some(port) = port {
+            netdev.set_mac(link.ifindex, port.mac).map_err(text)?;
+        }
+        netdev.set_mtu(link.ifindex, if port.is_some() { MTU } else { INNER_MTU }).map_err(text)?;
+        // Nothing is sent by itself at a port that nobody has configured, or at an inner end.
+        let _ = sysctl::set_disable_ipv6(&link.name, true);
+        netdev.set_alias(link.ifindex, &mark).map_err(text)
+    }
+
+    fn make_cpu(&self, netdev: &Netdev) -> Result<(u32, String), String> {
+        let name = cpu_name(&self.instance);
+        let far = format!("{name}-c");
+        if netdev.link(&name).is_err() || netdev.link(&far).is_err() {
+            netdev.create_veth(&Veth { name: &name, peer: &far, ..Veth::default() }).map_err(text)?;
+        }
+        let (near, end) = (netdev.link(&name).map_err(text)?, netdev.link(&far).map_err(text)?);
+        for link in [&near, &end] {
+            self.dress(netdev, link, None)?;
+            netdev.set_up(link.ifindex, true).map_err(text)?;
+        }
+        Ok((near.ifindex, far))
     }
 
     /// Removes the netdevs, and gives wires their names back.
     ///
     /// # Errors
-    /// The first netdev that could not be removed; the others are removed.
-    pub(crate) fn remove(&mut self, netdev: &Netdev, instance: &str) -> Result<(), String> {
+    /// The first that could not be removed; the others are.
+    pub(crate) fn remove(&mut self, netdev: &Netdev) -> Result<(), String> {
         let mut failure = None;
-        for port in std::mem::take(&mut self.ports).into_values() {
-            if let Err(error) = netdev.delete(port.ifindex)
+        let ports = std::mem::take(&mut self.ports).into_values().map(|port| port.ifindex);
+        let cpu = self.cpu.take().map(|(ifindex, _)| ifindex);
+        for ifindex in ports.chain(cpu) {
+            if let Err(error) = netdev.delete(ifindex)
                 && !error.is_gone()
             {
                 failure = failure.or_else(|| Some(error.to_string()));
             }
         }
         let wires = netdev.links().unwrap_or_default();
-        let wires = wires.iter().filter(|link| link.alias.as_deref() == Some(wire_mark(instance).as_str()));
-        for link in wires {
+        let mark = wire_mark(&self.instance);
+        for link in wires.iter().filter(|link| link.alias.as_deref() == Some(mark.as_str())) {
             if let Some(name) = link.name.strip_suffix("-wire") {
                 let renamed =
                     netdev.set_up(link.ifindex, false).and_then(|()| netdev.rename(link.ifindex, name));

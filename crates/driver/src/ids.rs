@@ -62,3 +62,36 @@ impl<K: Ord + Copy> Ids<K> {
         self.to_chip.values().any(|bound| *bound == chip)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lanyard_types::GroupId;
+
+    fn group(number: u32) -> GroupId {
+        GroupId::new(number).expect("a group")
+    }
+
+    #[test]
+    fn numbers_stay_the_same_where_they_can() {
+        let mut ids = Ids::new(GroupId::new);
+        assert_eq!(ids.assign(group(7)), Some(group(7)));
+        ids.hold(group(1));
+        assert_eq!(ids.assign(group(1)), Some(group(2)), "the chip uses 1 already");
+        ids.bind(group(9), group(1));
+        assert_eq!((ids.get(group(9)), ids.back(group(1))), (Some(group(1)), Some(group(9))));
+        assert!(ids.is_bound(group(2)) && !ids.is_bound(group(3)));
+        ids.release(group(1));
+        assert_eq!(ids.assign(group(2)), Some(group(2)), "it is free again");
+        ids.hold(group(3));
+        ids.let_go(group(3));
+        assert_eq!(ids.assign(group(3)), Some(group(3)));
+    }
+
+    #[test]
+    fn there_are_so_many_and_no_more() {
+        let mut ids = Ids::new(GroupId::new);
+        (1..=GroupId::MAX.get()).for_each(|number| ids.hold(group(number)));
+        assert_eq!(ids.assign(group(5)), None);
+    }
+}

@@ -1,8 +1,9 @@
 //! The switch's driver of a switch chip: [`AsicPlane`].
 //!
-//! Read docs/offload.md and docs/sdk.md first. [`plane`] is the plane; [`lower`] converts plane states to operations of
-//! the chip and back; [`routes`] passes routes to the resource manager; [`cpu`] carries frames between the chip's CPU
-//! port and netdevs; [`front`] creates the netdevs of the front panel; [`chip`] starts or joins the chip's process.
+//! Read docs/offload.md and docs/sdk.md first. [`plane`] is the plane; [`lower`] turns plane states into operations of the
+//! chip and back; [`routes`] hands routes to the resource manager; [`cpu`] carries frames between the chip's CPU port and
+//! netdevs; [`front`] makes the netdevs of the front panel; [`splits`] says which ports it has;
+//! [`settings`] carries out what a chip is configured with; [`takeover`] decides who forwards when it has ended; [`chip`] starts or joins the chip's process.
 //!
 //! Invariants: the chip is a process of its own, which continues to forward when a driver ends. A change that the chip
 //! cannot carry out is refused with a reason. When the chip ends, the pipeline in this process takes over at the same
@@ -10,11 +11,16 @@
 
 pub mod chip;
 mod cpu;
+mod figures;
 mod front;
 mod ids;
+mod kept;
 mod lower;
 mod plane;
 mod protocols;
 mod routes;
+mod settings;
+mod splits;
+mod takeover;
 
 pub use plane::{AsicPlane, Options};

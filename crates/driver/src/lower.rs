@@ -96,3 +96,77 @@ fn check_choices(state: &PortState) -> Result<(), PlaneError> {
 pub(crate) fn unsupported(what: String) -> PlaneError {
     PlaneError::Unsupported { plane: "asic", what }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lanyard_pipeline::route::{RifAttachment, RifState, Urpf};
+    use lanyard_pipeline::state::{FdbTarget, StpState, VlanState};
+    use lanyard_plane::changes;
+    use lanyard_types::{InstanceId, MacAddr, RifId, VlanId, VrfId};
+
+    fn port(number: u16) -> PortId {
+        PortId::new(number).expect("a port")
+    }
+    fn vlan(number: u16) -> VlanId {
+        VlanId::new(number).expect("a VLAN")
+    }
+    fn rif(vrf: u8) -> RifState {
+        RifState {
+            name: "swp2".into(),
+            vrf: VrfId::new(vrf).expect("a VRF"),
+            attachment: RifAttachment::Port(port(2)),
+            mac: MacAddr([2, 0, 0, 0, 0, 2]),
+            virtual_macs: BTreeSet::new(),
+            mtu: 1500,
+            ipv4: true,
+            ipv6: false,
+            urpf_ipv4: Urpf::Off,
+            urpf_ipv6: Urpf::Off,
+        }
+    }
+    fn state() -> PlaneState {
+        let mut state = PlaneState::default();
+        state.global.fdb_limit = 77;
+        state.vlans.insert(vlan(10), VlanState::default());
+        state.ports.insert(port(1), PortState::access("swp1", 4, vlan(10)));
+        state.ports.insert(port(2), PortState { kind: PortKind::Routed, ..PortState::new("swp2", 5) });
+        state.stp.insert((InstanceId::default(), port(1)), StpState::Discarding);
+        state.fdb.insert((vlan(10), MacAddr([2, 0, 0, 0, 0, 9])), FdbTarget::Static(port(1)));
+        state.rifs.insert(RifId::new(1).expect("an interface"), rif(0));
+        state
+    }
+
+    #[test]
+    fn a_state_survives_the_chip() {
+        let lowered = operations(changes(&PlaneState::default(), &state()));
+        let entries: Vec<Operation> = lowered.setup.into_iter().chain(lowered.trees).collect();
+        assert_eq!(state_of(&entries), state());
+    }
+
+    #[test]
+    fn an_interface_leaves_its_vrf_before_it_enters_another() {
+        let (old, mut next) = (state(), state());
+        next.rifs.insert(RifId::new(1).expect("an interface"), rif(3));
+        let lowered = operations(changes(&old, &next));
+        let steps: Vec<bool> =
+            lowered.setup.iter().map(|step| matches!(step, Operation::Rif(_, Some(_)))).collect();
+        assert_eq!(steps, [false, true]);
+    }
+
+    #[test]
+    fn what_a_chip_cannot_do_is_refused() {
+        let front = [port(1), port(2)].into_iter().collect();
+        assert_eq!(check(&state(), &front), Ok(()));
+        let mut stray = state();
+        stray.ports.insert(port(9), PortState::new("eth9", 7));
+        let mut hooked = state();
+        hooked.ports.insert(port(1), PortState { hook: HookChoice::Xdp, ..PortState::new("swp1", 4) });
+        for (state, want) in
+            [(stray, "eth9, which is not on the front panel"), (hooked, "swp1 at the XDP hook")]
+        {
+            let error = check(&state, &front).expect_err(want);
+            assert!(error.to_string().contains(want), "{error}");
+        }
+    }
+}

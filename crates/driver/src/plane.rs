@@ -10,30 +10,32 @@
 
 use crate::chip::{self, Place, Software};
 use crate::cpu::{Carrier, Outlet, Shared, entry_of};
+use crate::figures::{capabilities, check_len, counters, intern};
 use crate::front::Panel;
 use crate::lower;
-use crate::protocols::{ChipProtocols, Endpoint, SharedEndpoint, steps};
+use crate::protocols::{ChipProtocols, Endpoint, SharedEndpoint};
 use crate::routes::{Routing, error_of};
+use crate::{kept, splits};
+use ipnet::IpNet;
 use lanyard_asic::chip::{Chip, Effects};
-use lanyard_asic::platform::Platform;
+use lanyard_asic::platform::{Front, Platform};
 use lanyard_asic::sdk::cpu::CpuHeader;
 use lanyard_asic::sdk::message::{Answer, LearnedEntry, PortCounts, Request};
 use lanyard_asic::sdk::operation::Operation;
 use lanyard_asic::sdk::{Client, SdkError};
-use lanyard_netdev::{Netdev, PacketSocket};
+use lanyard_ebpf::{Behind, CpuPort};
+use lanyard_netdev::{Netdev, PacketSocket, Tap};
 use lanyard_offload::live::Live;
 use lanyard_offload::strategy::by_name;
 use lanyard_offload::{Manager, Policy};
 use lanyard_pipeline::Timestamp;
 use lanyard_pipeline::state::{FdbTarget, PlaneState, PortKind};
 use lanyard_plane::{
-    Capabilities, FdbEntry, FdbFilter, FdbKind, Hook, MAX_TRACE_FRAME, Plane, PlaneError, PlaneEvent,
-    PortCounters, ProtocolPlane, RouteChange, RouteLookup, Sweep, TableUsage, Trace, TrapCounters,
-    TreeStates, changes,
+    Capabilities, ChipSettings, ChipStatus, ControlPath, FdbEntry, FdbFilter, FdbKind, Hook, Plane,
+    PlaneError, PlaneEvent, PortCounters, ProtocolPlane, RouteChange, RouteLookup, Sweep, TableUsage, Trace,
+    TrapCounters, TreeStates, changes,
 };
-use lanyard_types::{
-    AdjacencyId, DropReason, FrameCount, MAX_PORTS, PortId, StpState, TrapGroup, TrapReason, VlanId, VrfId,
-};
+use lanyard_types::{AdjacencyId, FrameCount, PortId, StpState, TrapGroup, TrapReason, VlanId, VrfId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
@@ -41,10 +43,12 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The strategy by which the resource manager determines whether an entry fits.
-const STRATEGY: &str = "hybrid";
-/// The most operations of one transaction when a whole state is written to a chip.
-const SETUP: usize = 4096;
+/// Hidden routes that are tried for a place in the chip each time that the daemon asks for the tables.
+const PROMOTED: usize = 1024;
+/// Transactions under way behind which management waits for the chip's figures.
+const FEW: usize = 64;
+/// Operations that put a whole state into a chip, at most in one transaction.
+pub(crate) const SETUP: usize = 4096;
 
 /// The options for opening a plane.
 #[derive(Debug, Clone)]
@@ -60,45 +64,59 @@ pub struct Options {
 /// See the module comment.
 #[derive(Debug)]
 pub struct AsicPlane {
-    options: Options,
-    platform: Platform,
+    pub(crate) options: Options,
+    pub(crate) platform: Platform,
+    /// The ports that the front panel has, and their numbers.
+    pub(crate) front_ports: Vec<Front>,
     front: BTreeSet<PortId>,
     netdev: Netdev,
     panel: Panel,
-    manager: Manager<Live>,
-    routing: Routing,
-    client: Client,
-    shared: Arc<Shared>,
-    carrier: Option<Carrier>,
-    endpoint: SharedEndpoint,
-    state: PlaneState,
+    /// The CPU port inside the kernel, when frames take that path.
+    pub(crate) kernel: Option<CpuPort>,
+    /// What stands behind the CPU port inside the kernel besides the front panel.
+    made: BTreeMap<PortId, u32>,
+    pub(crate) settings: ChipSettings,
+    pub(crate) manager: Manager<Live>,
+    pub(crate) routing: Routing,
+    pub(crate) client: Client,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) carrier: Option<Carrier>,
+    pub(crate) endpoint: SharedEndpoint,
+    pub(crate) state: PlaneState,
     /// True once the states of ports in trees are set by [`ChipProtocols`].
-    claimed: bool,
+    pub(crate) claimed: bool,
     /// The pipeline in this process, while no chip answers.
-    software: Option<Software>,
+    pub(crate) software: Option<Software>,
     child: Option<Child>,
-    /// The counters of each port when they were last cleared.
+    /// The speeds that the chip has been told, in Mbit/s.
+    pub(crate) speeds: BTreeMap<PortId, u32>,
+    /// Counters of a port when they were set to zero.
     cleared: BTreeMap<PortId, PortCounts>,
     capabilities: Capabilities,
 }
 
-fn system(what: &str) -> impl FnOnce(String) -> PlaneError + use<> {
+pub(crate) fn system(what: &str) -> impl FnOnce(String) -> PlaneError + use<> {
     let what = what.to_owned();
     move |cause| PlaneError::System { what, cause }
 }
-fn asked(error: SdkError) -> PlaneError {
+pub(crate) fn asked(error: SdkError) -> PlaneError {
     PlaneError::System { what: "asking the chip".into(), cause: error.to_string() }
 }
 
 /// A manager of the chip at a socket.
-fn manager_at(socket: &Path, platform: &Platform, strategy: &str) -> Result<Manager<Live>, PlaneError> {
+pub(crate) fn manager_at(
+    socket: &Path,
+    platform: &Platform,
+    strategy: &str,
+    units: u32,
+) -> Result<Manager<Live>, PlaneError> {
     let live = Live::connect(socket).map_err(system("connecting to the chip"))?;
     let salt = lanyard_offload::Hardware::welcome(&live).salt;
-    let strategy = by_name(strategy, platform, salt, 64).map_err(PlaneError::Invalid)?;
+    let strategy = by_name(strategy, platform, salt, units).map_err(PlaneError::Invalid)?;
     Ok(Manager::new(live, strategy, Policy::Hybrid))
 }
 
-fn connect(socket: &Path, name: &str) -> Result<Client, PlaneError> {
+pub(crate) fn connect(socket: &Path, name: &str) -> Result<Client, PlaneError> {
     let mut client = Client::connect(socket, name).map_err(asked)?;
     client.set_patience(chip::PATIENCE);
     Ok(client)
@@ -123,31 +141,36 @@ impl AsicPlane {
         let platform = Platform::parse(&text)
             .map_err(|error| PlaneError::Invalid(format!("{}: {error}", file.display())))?;
         let netdev = Netdev::open().map_err(|error| system("netlink")(error.to_string()))?;
-        let (panel, taps) =
-            Panel::open(&netdev, &platform, &options.instance).map_err(system("making the front panel"))?;
+        let kept = kept::read(&options.run.join(kept::FILE), &platform);
+        let front_ports = splits::active(&platform, &kept).map_err(PlaneError::Invalid)?;
+        // Without the right or the kernel for the programs, the daemon carries the frames.
+        let kernel = CpuPort::load().ok().filter(|_| kept.control_path != ControlPath::Tun);
+        let (panel, taps) = Panel::open(&netdev, &front_ports, &options.instance, kernel.is_some())
+            .map_err(system("making the front panel"))?;
         let (client, child) =
             chip::join(&options.place, &platform).map_err(system("starting or joining the chip"))?;
-        let mut manager = manager_at(&options.place.socket, &platform, STRATEGY)?;
+        let mut manager = manager_at(&options.place.socket, &platform, kept.strategy.name(), 1)?;
         let entries = manager.take_over().map_err(|error| system("reading the chip")(error.to_string()))?;
         let adopts = entries.iter().any(|entry| matches!(entry, Operation::Route(..)));
         let state = lower::state_of(&entries);
         let shared = Shared::new().map_err(|errno| system("making an eventfd")(errno.to_string()))?;
         let shared = Arc::new(shared);
-        for (port, tap) in taps {
-            shared.set_outlet(port, Some(Outlet::Tap(tap)));
-        }
         let trees = TreeStates { stp: state.stp.clone(), watched: BTreeSet::new() };
         let socket = options.place.socket.clone();
         let endpoint = Arc::new(Mutex::new(Endpoint { socket, generation: 1, trees }));
         let mac_table = platform.table_of(lanyard_asic::object::Object::Mac);
         let fdb = mac_table.map_or(0, |(_, table, width)| table.size / width.units().max(1));
         let mut plane = Self {
-            front: platform.front().map(|port| port.id).collect(),
+            front: front_ports.iter().map(|port| port.id).collect(),
+            front_ports,
             capabilities: capabilities(&platform, fdb),
             options,
             platform,
             netdev,
             panel,
+            kernel,
+            made: BTreeMap::new(),
+            settings: kept,
             manager,
             routing: Routing::new(adopts),
             client,
@@ -158,19 +181,48 @@ impl AsicPlane {
             claimed: false,
             software: None,
             child,
+            speeds: BTreeMap::new(),
             cleared: BTreeMap::new(),
         };
-        plane.carry()?;
+        plane.connect_panel(taps)?;
+        if let Err(error) = plane.carry() {
+            // A chip of another namespace, or one that does not know how, has no netdev for its CPU port.
+            if plane.kernel.is_none() {
+                return Err(error);
+            }
+            plane.rebuild_panel(None)?;
+        }
         plane.open_sockets(&plane.state.clone())?;
         Ok(plane)
     }
 
-    /// Starts to carry frames of the CPU port of the current chip.
-    fn carry(&mut self) -> Result<(), PlaneError> {
+    /// Puts the netdevs of the front panel behind the CPU port.
+    fn connect_panel(&mut self, taps: BTreeMap<PortId, Tap>) -> Result<(), PlaneError> {
+        if let (Some(kernel), Some((ifindex, _))) = (&self.kernel, &self.panel.cpu) {
+            kernel.prepare(*ifindex)?;
+        }
+        for (id, port) in &self.panel.ports {
+            if let (Some(kernel), Some(far)) = (&self.kernel, port.far) {
+                kernel.set(*id, Some(Behind::Front { netdev: port.ifindex, far }))?;
+                self.shared.set_outlet(*id, Some(Outlet::Far(far)));
+            }
+        }
+        for (port, tap) in taps {
+            self.shared.set_outlet(port, Some(Outlet::Tap(tap)));
+        }
+        Ok(())
+    }
+
+    /// Begins to carry frames of the CPU port of the chip that is driven now.
+    pub(crate) fn carry(&mut self) -> Result<(), PlaneError> {
         self.carrier = None;
         let socket = self.socket();
         let carrier = Carrier::start(connect(&socket, "cpu")?, self.shared.clone());
         self.carrier = Some(carrier.map_err(system("carrying frames of the CPU port"))?);
+        if let (Some(kernel), Some((ifindex, name))) = (&self.kernel, &self.panel.cpu) {
+            self.client.number(&Request::CpuNetdev(name.clone())).map_err(asked)?;
+            kernel.open(*ifindex)?;
+        }
         let Ok(Answer::Ports(ports)) = self.client.ask(&Request::Ports) else {
             return Err(system("asking the chip for its ports")("no answer".into()));
         };
@@ -181,12 +233,24 @@ impl AsicPlane {
         self.endpoint.lock().unwrap_or_else(PoisonError::into_inner).socket.clone()
     }
 
-    /// Connects the pipeline's sides of VLAN interfaces and subinterfaces to the CPU port.
-    fn open_sockets(&self, state: &PlaneState) -> Result<(), PlaneError> {
+    /// Puts the pipeline's ends of VLAN interfaces and subinterfaces behind the CPU port.
+    fn open_sockets(&mut self, state: &PlaneState) -> Result<(), PlaneError> {
         let made = state.ports.iter().filter(|(_, port)| {
             matches!(port.kind, PortKind::Svi(_) | PortKind::Subinterface { .. }) && port.ifindex != 0
         });
         let wanted: BTreeMap<PortId, u32> = made.map(|(id, port)| (*id, port.ifindex)).collect();
+        if let Some(kernel) = &self.kernel {
+            for port in self.made.keys().filter(|port| !wanted.contains_key(port)) {
+                kernel.set(*port, None)?;
+            }
+            for (port, ifindex) in
+                wanted.iter().filter(|(port, ifindex)| self.made.get(port) != Some(ifindex))
+            {
+                kernel.set(*port, Some(Behind::Made(*ifindex)))?;
+            }
+            self.made = wanted;
+            return Ok(());
+        }
         for port in self.shared.sockets() {
             if !wanted.contains_key(&port) {
                 self.shared.set_outlet(port, None);
@@ -204,102 +268,59 @@ impl AsicPlane {
         Ok(())
     }
 
-    /// Replaces a chip that has ended by the pipeline in this process, at the same wires.
-    fn take_over(&mut self) {
-        let text = match self.move_to_software() {
-            Ok(()) => "the chip does not answer: the software plane forwards".to_owned(),
-            Err(error) => {
-                format!("the chip does not answer, and the software plane cannot take over: {error}")
+    /// Makes the netdevs of the front panel anew where they have to be others, behind the CPU port of the kernel or of this
+    /// process. They have other indices then, and whoever configures them has to do that again.
+    pub(crate) fn rebuild_panel(&mut self, kernel: Option<CpuPort>) -> Result<(), PlaneError> {
+        if self.kernel.is_some() != kernel.is_some() {
+            // A chip that knows no such netdev has none to give up.
+            let _ = self.client.number(&Request::CpuNetdev(String::new()));
+            self.forget_outlets();
+            self.kernel = kernel;
+        }
+        let taps = self.panel.arrange(&self.netdev, &self.front_ports, self.kernel.is_some());
+        let taps = taps.map_err(system("making the front panel"))?;
+        let there: BTreeSet<PortId> = self.front_ports.iter().map(|port| port.id).collect();
+        for port in self.front.difference(&there) {
+            self.shared.set_outlet(*port, None);
+            if let Some(kernel) = &self.kernel {
+                kernel.set(*port, None)?;
             }
-        };
-        self.shared.push(PlaneEvent::Chip { up: false, what: text });
+        }
+        self.front = there;
+        self.connect_panel(taps)?;
+        self.carry()?;
+        self.open_sockets(&self.state.clone())
+    }
+    fn forget_outlets(&mut self) {
+        for port in self.shared.outlets() {
+            self.shared.set_outlet(port, None);
+        }
+        self.made.clear();
+    }
+    /// True while no chip answers and the software plane forwards.
+    pub(crate) fn by_software(&self) -> bool {
+        self.software.is_some()
+    }
+    /// Asks the chip.
+    pub(crate) fn ask(&mut self, request: &Request) -> Result<Answer, PlaneError> {
+        self.client.ask(request).map_err(asked)
+    }
+    /// Asks the chip for a number.
+    pub(crate) fn ask_number(&mut self, request: &Request) -> Result<u64, PlaneError> {
+        self.client.number(request).map_err(asked)
     }
 
-    fn move_to_software(&mut self) -> Result<(), PlaneError> {
-        self.carrier = None;
-        let socket = self.options.run.join("software.sock");
-        let plugs = self.plugs();
-        let watched = self.options.place.socket.clone();
-        let found = self.shared.clone();
-        let software = Software::start(&self.platform, plugs, &socket, watched, move || found.ring())
-            .map_err(|error| system("starting the software plane")(error.to_string()))?;
-        // Keep it even if writing the state fails: forwarding with a part of the state is better than none.
-        self.software = Some(software);
-        let platform = chip::unlimited(&self.platform);
-        self.drive(socket, &platform, "predict-flat")
-    }
-
-    /// The netdev for each port: the one given at the start, else the port's default.
-    fn plugs(&self) -> BTreeMap<PortId, String> {
+    /// The netdev at each port: what was said at the start, else the port's own.
+    pub(crate) fn plugs(&self) -> BTreeMap<PortId, String> {
+        let all = splits::all_ports(&self.platform);
         let mut plugs: BTreeMap<PortId, String> =
-            self.platform.front().map(|port| (port.id, port.wire())).collect();
-        for wire in &self.options.place.wires {
-            let port = wire.split_once('=').and_then(|(port, netdev)| {
-                Some((port.strip_prefix("swp").unwrap_or(port).parse().ok().and_then(PortId::new)?, netdev))
-            });
-            if let Some((port, netdev)) = port {
-                plugs.insert(port, netdev.to_owned());
+            all.iter().map(|(name, port)| (*port, format!("{name}-wire"))).collect();
+        for (name, netdev) in self.options.place.wires.iter().filter_map(|wire| wire.split_once('=')) {
+            if let Some(port) = all.get(name) {
+                plugs.insert(*port, netdev.to_owned());
             }
         }
         plugs
-    }
-
-    /// Writes the whole state to the chip at a socket, which becomes the current chip.
-    fn drive(&mut self, socket: PathBuf, platform: &Platform, strategy: &str) -> Result<(), PlaneError> {
-        let mut manager = manager_at(&socket, platform, strategy)?;
-        let client = connect(&socket, "switch")?;
-        let list = lower::operations(changes(&PlaneState::default(), &self.state));
-        let global = Operation::Global(Box::new(self.state.global.clone()));
-        let setup: Vec<Operation> = std::iter::once(global).chain(list.setup).collect();
-        for part in setup.chunks(SETUP) {
-            manager.setup(part).map_err(|refusal| error_of(&refusal))?;
-        }
-        Routing::copy(&mut self.manager, &mut manager)?;
-        self.client = client;
-        self.manager = manager;
-        self.push_trees()?;
-        {
-            let mut endpoint = self.endpoint.lock().unwrap_or_else(PoisonError::into_inner);
-            endpoint.socket = socket;
-            endpoint.generation += 1;
-        }
-        // The protocols may have changed states meanwhile, through the connection that has ended.
-        self.push_trees()?;
-        self.carry()
-    }
-
-    fn push_trees(&mut self) -> Result<(), PlaneError> {
-        let trees = match self.claimed {
-            true => self.endpoint.lock().unwrap_or_else(PoisonError::into_inner).trees.clone(),
-            false => TreeStates { stp: self.state.stp.clone(), watched: BTreeSet::new() },
-        };
-        let list = steps(&TreeStates::default(), &trees);
-        if list.is_empty() {
-            return Ok(());
-        }
-        self.client.commit(&list).map(drop).map_err(asked)
-    }
-
-    /// Returns to a chip that answers again.
-    fn rejoin(&mut self) {
-        let socket = self.options.place.socket.clone();
-        let Ok(client) = Client::connect(&socket, "switch") else { return };
-        if client.welcome().platform != self.platform.name {
-            return;
-        }
-        drop(client);
-        let platform = self.platform.clone();
-        // End the pipeline first: two of them at the same wires would forward each frame twice.
-        let software = self.software.take();
-        drop(software);
-        let what = match self.drive(socket, &platform, STRATEGY) {
-            Ok(()) => "the chip answers again and forwards".to_owned(),
-            Err(error) => {
-                self.take_over();
-                format!("the chip answers again, and cannot be given its state: {error}")
-            }
-        };
-        self.shared.push(PlaneEvent::Chip { up: self.software.is_none(), what });
     }
 
     fn counts(&mut self, port: PortId) -> PortCounts {
@@ -311,23 +332,6 @@ impl AsicPlane {
 
     fn learned(&mut self) -> Vec<LearnedEntry> {
         self.client.learned().unwrap_or_default()
-    }
-}
-
-fn capabilities(platform: &Platform, fdb: u32) -> Capabilities {
-    Capabilities {
-        name: "asic",
-        survives_daemon: true,
-        hooks: false,
-        ports: MAX_PORTS - 1,
-        fdb,
-        routing: true,
-        notes: vec![
-            format!("the chip is {} ({} ports)", platform.name, platform.ports().count()),
-            "ports are those of the front panel; they have no choice of hook or delivery".into(),
-            "the chip has no watchdog: ports towards other bridges go on forwarding when the daemon has ended".into(),
-            "the chip counts no frames of VLANs".into(),
-        ],
     }
 }
 
@@ -435,7 +439,15 @@ impl Plane for AsicPlane {
         self.shared.counts().reasons
     }
     fn resources(&mut self) -> Vec<TableUsage> {
-        self.manager.refresh();
+        self.manager.mend();
+        // Many routes may have left at once: the manager itself tries a few hidden ones for each request.
+        if self.manager.hidden() > 0 && self.settings.feedback && !self.manager.is_down() {
+            self.manager.promote(PROMOTED);
+        }
+        // While many writes are under way the answer would have to wait for all of them.
+        if self.manager.under_way() < FEW && !self.manager.is_down() {
+            self.manager.refresh();
+        }
         let resource = |resource: lanyard_offload::resources::Resource| TableUsage {
             name: intern(&resource.usage.path),
             size: resource.usage.size.into(),
@@ -457,8 +469,21 @@ impl Plane for AsicPlane {
             _ => Hook::None,
         }
     }
+    fn configure_chip(
+        &mut self,
+        settings: &ChipSettings,
+        configured: &BTreeSet<String>,
+    ) -> Result<(), PlaneError> {
+        self.configure(settings, configured)
+    }
+    fn chip(&mut self) -> Option<ChipStatus> {
+        Some(self.status())
+    }
+    fn is_hidden(&self, vrf: VrfId, prefix: IpNet) -> bool {
+        self.manager.place(vrf, prefix) == Some(lanyard_offload::Place::Trapped)
+    }
     fn fixed_ports(&self) -> BTreeMap<String, PortId> {
-        self.platform.front().map(|port| (port.name, port.id)).collect()
+        splits::all_ports(&self.platform)
     }
     fn event_fd(&self) -> Option<i32> {
         Some(self.shared.bell.as_fd().as_raw_fd())
@@ -520,9 +545,8 @@ impl Plane for AsicPlane {
     fn detach(&mut self) -> Result<(), PlaneError> {
         self.carrier = None;
         self.software = None;
-        for port in self.shared.sockets() {
-            self.shared.set_outlet(port, None);
-        }
+        self.forget_outlets();
+        self.kernel = None;
         if let Ok(mut client) = connect(&self.options.place.socket, "switch") {
             // A chip that was started by hand continues to run, with an empty configuration.
             let entries = client.entries().unwrap_or_default();
@@ -537,58 +561,6 @@ impl Plane for AsicPlane {
             let _ = child.wait();
         }
         let _ = std::fs::remove_file(self.options.run.join("chip-mark"));
-        self.panel
-            .remove(&self.netdev, &self.options.instance)
-            .map_err(system("removing the netdevs of the front panel"))
+        self.panel.remove(&self.netdev).map_err(system("removing the netdevs of the front panel"))
     }
 }
-
-/// A port's counters since they were last cleared.
-fn counters(now: &PortCounts, was: &PortCounts) -> PortCounters {
-    let count = |now: FrameCount, was: FrameCount| FrameCount {
-        frames: now.frames.saturating_sub(was.frames),
-        bytes: now.bytes.saturating_sub(was.bytes),
-    };
-    let mut counters = PortCounters {
-        rx: count(now.rx, was.rx),
-        tx: count(now.tx, was.tx),
-        forwarded: now.forwarded.saturating_sub(was.forwarded),
-        trapped: now.trapped.saturating_sub(was.trapped),
-        tx_dropped: now.tx_dropped.saturating_sub(was.tx_dropped),
-        ..PortCounters::default()
-    };
-    let before: BTreeMap<u8, u64> = was.dropped.iter().copied().collect();
-    for (reason, frames) in &now.dropped {
-        if let Some(slot) = counters.dropped.get_mut(usize::from(*reason)) {
-            *slot = frames.saturating_sub(before.get(reason).copied().unwrap_or(0));
-        }
-    }
-    counters
-}
-
-fn check_len(frame: &[u8]) -> Result<(), PlaneError> {
-    match frame.len() {
-        len if len > MAX_TRACE_FRAME => {
-            Err(PlaneError::Invalid(format!("a frame of {len} bytes; {MAX_TRACE_FRAME} is the most")))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Returns a table's name with the lifetime of the process. A platform has few names, and each is stored
-/// once.
-fn intern(name: &str) -> &'static str {
-    static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
-    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
-    match names.get(name) {
-        Some(known) => known,
-        None => {
-            let kept: &'static str = Box::leak(name.to_owned().into_boxed_str());
-            names.insert(kept);
-            kept
-        }
-    }
-}
-
-/// The drop reasons of a chip are those of the pipeline.
-const _: () = assert!(DropReason::SLOTS <= 256);

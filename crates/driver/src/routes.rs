@@ -29,12 +29,25 @@ struct Staged {
     routes: BTreeMap<(VrfId, IpNet), RouteTarget>,
 }
 
-/// See the module comment.
+/// Whether the chip's refusals are looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Feedback {
+    #[default]
+    On,
+    /// A route that was refused counts as programmed, as in systems that never hear of it. Its packets then take a shorter
+    /// prefix: this exists to show that.
+    Off,
+}
+
+/// See the module.
 #[derive(Debug)]
 pub(crate) struct Routing {
     adjacencies: Ids<AdjacencyId>,
     groups: Ids<GroupId>,
     staged: Option<Staged>,
+    feedback: Feedback,
+    /// Routes that were refused and counted as programmed.
+    unheard: BTreeMap<(VrfId, IpNet), RouteTarget>,
 }
 
 impl Routing {
@@ -44,6 +57,19 @@ impl Routing {
             adjacencies: Ids::new(AdjacencyId::new),
             groups: Ids::new(GroupId::new),
             staged: adopts.then(Staged::default),
+            feedback: Feedback::On,
+            unheard: BTreeMap::new(),
+        }
+    }
+    /// Sets whether refusals are looked at. What was refused unheard is asked for again when they are.
+    pub(crate) fn set_feedback(&mut self, manager: &mut Manager<Live>, feedback: Feedback) {
+        self.feedback = feedback;
+        if feedback == Feedback::On {
+            let unheard = std::mem::take(&mut self.unheard);
+            let again =
+                unheard.into_iter().map(|((vrf, prefix), to)| RouteChange::Route(vrf, prefix, Some(to)));
+            let again: Vec<RouteChange> = again.collect();
+            self.change(manager, &again);
         }
     }
 
@@ -79,7 +105,12 @@ impl Routing {
                 .and_then(|batch| manager.request(&batch).map_err(|refusal| error_of(&refusal)));
             match outcome {
                 Ok(()) => self.forget(change),
-                Err(error) => refused.push((at, error)),
+                Err(error) => match (self.feedback, &list[at]) {
+                    (Feedback::Off, RouteChange::Route(vrf, prefix, Some(target))) => {
+                        self.unheard.insert((*vrf, prefix.trunc()), *target);
+                    }
+                    _ => refused.push((at, error)),
+                },
             }
         }
         refused
@@ -133,6 +164,7 @@ impl Routing {
     fn forget(&mut self, changes: &[RouteChange]) {
         for change in changes {
             match change {
+                RouteChange::Route(vrf, prefix, _) => _ = self.unheard.remove(&(*vrf, prefix.trunc())),
                 RouteChange::Adjacency(id, None) => self.adjacencies.release(*id),
                 RouteChange::Group(id, None) => self.groups.release(*id),
                 _ => {}

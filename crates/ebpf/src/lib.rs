@@ -19,6 +19,7 @@ mod attach;
 mod bound;
 mod bpffs;
 mod clock;
+mod cpuport;
 #[allow(unsafe_code)]
 mod dry;
 mod error;
@@ -57,6 +58,7 @@ mod tests;
 mod watchdog;
 mod words;
 
+pub use cpuport::{Behind, CpuPort, Passed};
 pub use dry::{DryMode, DryRun};
 pub use open::Options;
 pub use plane::EbpfPlane;

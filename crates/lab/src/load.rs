@@ -29,6 +29,8 @@ pub struct Lab {
     pub configs: BTreeMap<String, String>,
     /// FRR's configuration of each node that has one, by node name.
     pub frr: BTreeMap<String, String>,
+    /// The platform of each switch that runs on a chip, by node name.
+    pub platforms: BTreeMap<String, String>,
     /// The topology file, absolute; empty for the built-in demo.
     pub file: String,
     /// The argument that the user entered for it.
@@ -84,14 +86,18 @@ fn lab(text: &str, origin: &str, file: String, open: impl Fn(&str) -> Result<Str
         };
         configs.insert(node.name.clone(), config);
     }
-    let mut frr = BTreeMap::new();
+    let (mut frr, mut platforms) = (BTreeMap::new(), BTreeMap::new());
     for node in &topology.nodes {
+        if let Some(path) = &node.platform {
+            let wrong = || format!("can't read the platform {path} of node {} ({origin})", node.name);
+            platforms.insert(node.name.clone(), open(path).with_context(wrong)?);
+        }
         if let Some(path) = &node.frr {
             let wrong = || format!("can't read FRR's configuration {path} of node {} ({origin})", node.name);
             frr.insert(node.name.clone(), open(path).with_context(wrong)?);
         }
     }
-    Ok(Lab { topology, configs, frr, file, origin: origin.into(), notes })
+    Ok(Lab { topology, configs, frr, platforms, file, origin: origin.into(), notes })
 }
 
 /// The text of a file, if it is UTF-8 and not too long.

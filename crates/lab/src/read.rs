@@ -168,6 +168,7 @@ struct Fields {
     group: Option<String>,
     startup_config: Option<(String, Pos)>,
     frr: Option<(String, Pos)>,
+    platform: Option<(String, Pos)>,
     exec: Vec<String>,
     env: BTreeMap<String, String>,
 }
@@ -179,6 +180,7 @@ impl Fields {
         self.plane = over.plane.clone().or(self.plane);
         self.group = over.group.clone().or(self.group);
         self.frr = over.frr.clone().or(self.frr);
+        self.platform = over.platform.clone().or(self.platform);
         self.startup_config = over.startup_config.clone().or(self.startup_config);
         self.exec.extend(over.exec.iter().cloned());
         self.env.extend(over.env.iter().map(|(k, v)| (k.clone(), v.clone())));
@@ -359,9 +361,16 @@ impl Reader {
             self.startup_config(&text.replace("__clabNodeName__", &key.text), pos, &field)
         });
         let frr = all.frr.map(|(file, _)| file.replace("__clabNodeName__", &key.text));
+        let asic = matches!(kind, Kind::Lanyard { plane: Some(PlaneChoice::Asic) });
+        let platform = all.platform.filter(|_| asic).map(|(file, _)| file);
+        if asic && platform.is_none() {
+            let message =
+                "a switch with `type: asic` needs a platform: `binds: [FILE:/etc/lanyard/platform.toml]`";
+            self.problem(key.pos, &field, message);
+        }
         let (exec, env, group) = (all.exec, all.env, all.group);
         let (name, line) = (key.text.clone(), key.pos.line);
-        Node { name, line, kind, startup_config, frr, exec, env, group }
+        Node { name, line, kind, startup_config, frr, platform, exec, env, group }
     }
 
     fn startup_config(&mut self, text: &str, pos: Pos, field: &str) -> StartupConfig {

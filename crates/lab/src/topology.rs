@@ -44,6 +44,8 @@ pub struct Node {
     pub startup_config: Option<StartupConfig>,
     /// The configuration of the FRR that runs in it: a path, relative to the topology file.
     pub frr: Option<String>,
+    /// The platform file of a switch on a chip: a path, relative to the topology file.
+    pub platform: Option<String>,
     /// `exec`: inherited commands first, the node's own last.
     pub exec: Vec<String>,
     /// The values of the key `env`.

@@ -293,6 +293,11 @@ impl Builder<'_> {
             fs::write(&path, config).with_context(|| format!("can't write {}", path.display()))?;
             command.arg("--config").arg(path);
         }
+        if let Some(platform) = self.lab.platforms.get(&node.name) {
+            let path = folder.join("platform.toml");
+            fs::write(&path, platform).with_context(|| format!("can't write {}", path.display()))?;
+            command.arg("--platform").arg(path);
+        }
         if let Some(plane) = plane {
             command.args(["--plane", plane.word()]);
         }

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use lanyard_asic::chip::serve::{End, Options, Server, Stopper, Wire, listen};
-use lanyard_asic::platform::Platform;
+use lanyard_asic::platform::{Front, Platform};
 use lanyard_asic::sdk::faults::FaultPlan;
 use lanyard_types::PortId;
 use nix::sys::signal::{SigSet, Signal};
@@ -25,7 +25,7 @@ pub(crate) struct AsicArgs {
     /// Connect a front-panel port to a netdev of this namespace: swp1=eth0; may be given more than once [default: a port
     /// is connected to the netdev swpN-wire whenever there is one]
     #[arg(long, value_name = "PORT=NETDEV", value_parser = wire)]
-    wire: Vec<(PortId, String)>,
+    wire: Vec<(String, String)>,
     /// A fault plan: operations that fail, are slow, or end the chip (docs/sdk.md)
     #[arg(long, value_name = "FILE")]
     faults: Option<PathBuf>,
@@ -34,12 +34,11 @@ pub(crate) struct AsicArgs {
     salt: Option<u64>,
 }
 
-fn wire(text: &str) -> Result<(PortId, String), String> {
-    let wrong = || format!("{text:?} is not PORT=NETDEV, as in swp1=eth0");
-    let (port, netdev) = text.split_once('=').ok_or_else(wrong)?;
-    let number =
-        port.strip_prefix("swp").unwrap_or(port).parse().ok().and_then(PortId::new).ok_or_else(wrong)?;
-    if netdev.is_empty() { Err(wrong()) } else { Ok((number, netdev.to_owned())) }
+fn wire(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((port, netdev)) if !port.is_empty() && !netdev.is_empty() => Ok((port.into(), netdev.into())),
+        _ => Err(format!("{text:?} is not PORT=NETDEV, as in swp1=eth0")),
+    }
 }
 
 /// Runs the chip until it ends.
@@ -54,14 +53,17 @@ pub(crate) fn run(args: &AsicArgs) -> Result<ExitCode, String> {
         Some(path) => FaultPlan::parse(&read(path)?).map_err(|error| named(path, &error))?,
         None => FaultPlan::default(),
     };
+    let front: Vec<Front> = platform.front().chain(platform.parts().map(|(_, part)| part)).collect();
     let mut wires = BTreeMap::new();
-    let mut plugs: BTreeMap<PortId, String> = platform.front().map(|port| (port.id, port.wire())).collect();
-    for (port, netdev) in &args.wire {
+    let mut plugs: BTreeMap<PortId, String> = front.iter().map(|port| (port.id, port.wire())).collect();
+    for (name, netdev) in &args.wire {
+        let port = front.iter().find(|port| port.name == *name);
+        let port = port.ok_or_else(|| format!("{name} is no port of platform {}", platform.name))?.id;
         let wire = Wire::netdev(netdev).map_err(|error| error.to_string())?;
-        if wires.insert(*port, wire).is_some() {
-            return Err(format!("swp{port} is connected twice"));
+        if wires.insert(port, wire).is_some() {
+            return Err(format!("{name} is connected twice"));
         }
-        plugs.insert(*port, netdev.clone());
+        plugs.insert(port, netdev.clone());
     }
     let socket = args.socket.clone().unwrap_or_else(default_socket);
     if let Some(directory) = socket.parent() {

@@ -122,6 +122,8 @@ enum Bench {
     Routes(lanyard_bench::rows::routes::Args),
     /// What each strategy of the resource manager costs those who ask, and the traffic
     Resources(lanyard_bench::rows::resources::Args),
+    /// TCP to and from a switch on a chip, by both paths of its CPU port
+    ControlPath(lanyard_bench::rows::control_path::Args),
     /// Check the tester on wires that lose, duplicate, corrupt, delay and reorder known numbers of frames
     Selftest(lanyard_bench::tester::selftest::Args),
     Rfc2544(lanyard_bench::method::command::Rfc2544Args),
@@ -148,6 +150,7 @@ fn main() -> ExitCode {
             Bench::Profile(args) => lanyard_bench::profile::main(&args),
             Bench::Routes(args) => lanyard_bench::rows::routes::main(&args),
             Bench::Resources(args) => lanyard_bench::rows::resources::main(&args),
+            Bench::ControlPath(args) => lanyard_bench::rows::control_path::main(&args),
             Bench::Selftest(args) => lanyard_bench::tester::selftest::main(&args),
             Bench::Rfc2544(args) => lanyard_bench::method::command::rfc2544(&args),
             Bench::Rfc2889(args) => lanyard_bench::method::command::rfc2889(&args),

@@ -4,7 +4,13 @@
 //! entirely or not at all. Nothing here names a kernel, a chip or a socket.
 
 pub mod change;
+mod chip;
 mod protocols;
+
+pub use chip::{
+    Breakout, ChipPort, ChipSettings, ChipStatus, ChipTable, ControlPath, Fec, PortSettings, Strategy,
+    TablePolicy,
+};
 
 pub use protocols::{ProtocolPlane, Trapped, TreeStates};
 
@@ -19,8 +25,9 @@ pub use lanyard_pipeline::tables::routes::Refused;
 pub use lanyard_pipeline::tables::trap::TrapCounters;
 pub use lanyard_pipeline::trace::Trace;
 
+use ipnet::IpNet;
 use lanyard_types::{AdjacencyId, FrameCount, PortId, TrapGroup, TrapReason, VlanId, VrfId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -87,6 +94,31 @@ pub trait Plane {
     /// The hook at which the port's frames enter the pipeline now.
     fn port_hook(&self, port: PortId) -> Hook;
 
+    /// Configures a switch chip: its CPU port, its resource manager, its front panel. A change may replace netdevs of ports, and
+    /// takes effect whole or not at all. `configured` names the interfaces that are ports of the switch: no change takes one of
+    /// them away.
+    ///
+    /// # Errors
+    /// What the chip or the kernel refused. A plane without a chip refuses everything but the defaults.
+    fn configure_chip(
+        &mut self,
+        settings: &ChipSettings,
+        _configured: &BTreeSet<String>,
+    ) -> Result<(), PlaneError> {
+        if *settings == ChipSettings::default() {
+            return Ok(());
+        }
+        let plane = self.capabilities().name;
+        Err(PlaneError::Unsupported { plane, what: "be configured with `platform`: it has no chip".into() })
+    }
+    /// The switch chip as it is now; `None` for a plane without one.
+    fn chip(&mut self) -> Option<ChipStatus> {
+        None
+    }
+    /// True when a route that was accepted is not in the chip, so that the software forwards its packets.
+    fn is_hidden(&self, _vrf: VrfId, _prefix: IpNet) -> bool {
+        false
+    }
     /// Ports whose numbers the plane decides, by the names of their netdevs: those of a chip's front panel.
     fn fixed_ports(&self) -> BTreeMap<String, PortId> {
         BTreeMap::new()

@@ -11,6 +11,7 @@
 mod actions;
 pub mod ageing;
 pub mod check;
+pub mod chip;
 pub mod compile;
 pub mod discovery;
 pub mod facts;

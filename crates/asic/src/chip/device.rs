@@ -11,6 +11,7 @@
 //! session.
 
 use super::fabric::Fabric;
+use super::segments::{self, NOTHING, Offload};
 use super::{Chip, Effects};
 use crate::platform::Platform;
 use crate::sdk::cpu::CpuHeader;
@@ -22,7 +23,7 @@ use crate::sdk::operation::{Operation, OperationKind};
 use crate::sdk::{VERSION, message};
 use ipnet::IpNet;
 use lanyard_pipeline::Timestamp;
-use lanyard_types::{DropReason, PortId, VrfId};
+use lanyard_types::{DropReason, PortId, Stage, VrfId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The most waiting requests of a session.
@@ -93,6 +94,11 @@ pub struct Device {
     answers: VecDeque<(u64, SessionId, u32, Answer)>,
     faults: FaultPlan,
     dead: bool,
+    /// Frames for interfaces go to a netdev, by way of `cpu_out`.
+    cpu_netdev: bool,
+    cpu_out: Vec<(CpuHeader, Vec<u8>, Offload)>,
+    /// Why the netdev that was asked for last cannot be opened.
+    cpu_refusal: Option<String>,
 }
 
 impl Device {
@@ -112,6 +118,7 @@ impl Device {
         };
         let speed = |row: &crate::platform::FrontPort| row.speeds.iter().copied().max().unwrap_or(0);
         let speeds = platform.ports().filter_map(|(number, row)| Some((PortId::new(number)?, speed(row))));
+        let speeds = speeds.chain(platform.parts().map(|(_, part)| (part.id, part.speed_mbps)));
         Self {
             chip: Chip::new(platform, salt),
             fabric: Fabric::new(platform),
@@ -126,6 +133,9 @@ impl Device {
             answers: VecDeque::new(),
             faults: FaultPlan::default(),
             dead: false,
+            cpu_netdev: false,
+            cpu_out: Vec::new(),
+            cpu_refusal: None,
         }
     }
 
@@ -183,7 +193,24 @@ impl Device {
         self.sessions.get(&session).is_none_or(|session| session.closed)
     }
 
-    /// Handles a request. A [`Request::Packet`] does not wait for the bus.
+    /// True when a session has said hello.
+    #[must_use]
+    pub fn is_greeted(&self, session: SessionId) -> bool {
+        self.sessions.get(&session).is_some_and(|session| session.greeted)
+    }
+    /// Says whether frames for interfaces go to a netdev from now on ([`Device::cpu_frames`]), or why the netdev cannot be
+    /// opened. Whoever asks for it hears that in the answer.
+    pub fn set_cpu_netdev(&mut self, outcome: Result<bool, String>) {
+        match outcome {
+            Ok(on) => self.cpu_netdev = on,
+            Err(why) => self.cpu_refusal = Some(why),
+        }
+    }
+    /// Frames for the netdev of the CPU port.
+    pub fn cpu_frames(&mut self) -> Vec<(CpuHeader, Vec<u8>, Offload)> {
+        std::mem::take(&mut self.cpu_out)
+    }
+    /// Takes a request. Answers the frames to send for a [`Request::Packet`], which does not wait for the bus.
     pub fn request(&mut self, now: Timestamp, session: SessionId, number: u32, request: Request) {
         let Some(state) = self.sessions.get_mut(&session) else { return };
         match &request {
@@ -345,6 +372,20 @@ impl Device {
                 Answer::Done(self.chip.flush(&filter, now, effects))
             }
             Request::Age(seconds) => Answer::Done(self.chip.age(*seconds, now, effects)),
+            Request::Speed(port, mbps) => match self.speeds.get_mut(port) {
+                Some(speed) => {
+                    *speed = *mbps;
+                    self.fabric.set_speed(*port, *mbps);
+                    Answer::Done(u64::from(*mbps))
+                }
+                None => {
+                    Answer::Refused(refused(Code::Invalid, format!("{port} is no port of the front panel")))
+                }
+            },
+            Request::CpuNetdev(_) => match self.cpu_refusal.take() {
+                Some(why) => Answer::Refused(refused(Code::Invalid, why)),
+                None => Answer::Done(u64::from(self.cpu_netdev)),
+            },
             Request::Packet(..) => Answer::Done(0),
         }
     }
@@ -392,17 +433,25 @@ impl Device {
 
     /// Handles a frame received at a front-panel port.
     pub fn frame(&mut self, now: Timestamp, port: PortId, frame: &[u8]) {
+        self.buffer(now, port, &NOTHING, frame);
+    }
+    /// A frame has come in on which something is pending.
+    pub fn buffer(&mut self, now: Timestamp, port: PortId, pending: &Offload, frame: &[u8]) {
         if self.dead || !self.speeds.contains_key(&port) {
             return;
         }
         let mut effects = Effects::default();
-        self.chip.frame(now, port, frame, &mut effects);
-        self.leave(now, port, &mut effects);
-        self.tell(effects);
+        self.chip.segments(now, port, frame, segments::longest(pending, frame), &mut effects);
+        self.leave(now, port, &mut effects, (pending, frame.len()));
+        self.tell_pending(effects, (pending, frame.len()));
     }
 
     /// Handles a frame from the CPU: sends it out of a port unchanged, or through the pipeline.
     fn packet(&mut self, now: Timestamp, header: CpuHeader, frame: &[u8]) {
+        self.cpu_buffer(now, header, &NOTHING, frame);
+    }
+    /// A frame from the CPU on which something is pending.
+    pub fn cpu_buffer(&mut self, now: Timestamp, header: CpuHeader, pending: &Offload, frame: &[u8]) {
         let Some(to) = header.to else { return };
         match self.faults.next(OperationKind::Packet).1 {
             Some(Fault::Die) => self.dead = true,
@@ -415,7 +464,7 @@ impl Device {
         }
         let mut effects = Effects::default();
         if header.pipeline {
-            self.chip.frame(now, to, frame, &mut effects);
+            self.chip.segments(now, to, frame, segments::longest(pending, frame), &mut effects);
         } else {
             let known = self.speeds.contains_key(&to);
             self.chip.count_injected(to, frame.len(), known);
@@ -423,23 +472,33 @@ impl Device {
                 effects.sent.push((to, frame.to_vec()));
             }
         }
-        self.leave(now, to, &mut effects);
-        self.tell(effects);
+        self.leave(now, to, &mut effects, (pending, frame.len()));
+        self.tell_pending(effects, (pending, frame.len()));
     }
 
-    fn leave(&mut self, now: Timestamp, from: PortId, effects: &mut Effects) {
-        let sent = std::mem::take(&mut effects.sent);
-        for (port, len) in self.fabric.enqueue(now, from, sent) {
+    /// Has copies leave of a frame that came with `pending` on it and had a length.
+    fn leave(&mut self, now: Timestamp, from: PortId, effects: &mut Effects, came: (&Offload, usize)) {
+        let sent = std::mem::take(&mut effects.sent).into_iter();
+        let sent = sent.map(|(port, frame)| {
+            let pending = still(came, &frame);
+            (port, frame, pending)
+        });
+        for (port, len) in self.fabric.enqueue_pending(now, from, sent.collect()) {
             self.chip.count_tail_drop(port, len);
         }
     }
 
     /// The frames that leave the front panel until `now`.
     pub fn departures(&mut self, now: Timestamp) -> Vec<(PortId, Vec<u8>)> {
+        self.leaving(now).into_iter().map(|(port, frame, _)| (port, frame)).collect()
+    }
+    /// As [`Device::departures`], with what is pending on each.
+    pub fn leaving(&mut self, now: Timestamp) -> Vec<(PortId, Vec<u8>, Offload)> {
         if self.dead {
             return Vec::new();
         }
-        self.fabric.poll(now).into_iter().map(|(_, port, frame)| (port, frame)).collect()
+        let sent = self.fabric.poll_pending(now).into_iter();
+        sent.map(|(_, port, frame, pending)| (port, frame, pending)).collect()
     }
 
     /// Counts a frame that its wire did not accept.
@@ -448,13 +507,26 @@ impl Device {
     }
 
     fn tell(&mut self, effects: Effects) {
+        self.tell_pending(effects, (&NOTHING, 0));
+    }
+    fn tell_pending(&mut self, effects: Effects, came: (&Offload, usize)) {
         for event in effects.events {
             let wanted = if matches!(event, Event::Link(..)) { wants::LINKS } else { wants::LEARNING };
             self.notify(wanted, &Notice::Event(event));
         }
         for (header, frame) in effects.cpu {
-            if frame.len() <= crate::sdk::MAX_FRAME {
-                self.notify(wants::PACKETS, &Notice::Packet(header, frame));
+            let is_for_interface =
+                header.to.is_some() || header.reason.is_some_and(|reason| reason.stage() == Stage::Route);
+            if self.cpu_netdev && is_for_interface {
+                let pending = still(came, &frame);
+                self.cpu_out.push((header, frame, pending));
+                continue;
+            }
+            // Drivers take whole frames.
+            for frame in segments::whole(&still(came, &frame), frame) {
+                if frame.len() <= crate::sdk::MAX_FRAME {
+                    self.notify(wants::PACKETS, &Notice::Packet(header, frame));
+                }
             }
         }
     }
@@ -477,7 +549,12 @@ impl Device {
     }
 }
 
-/// Asks the fault plan about a request that the bus begins to process; `None` if the chip dies of it.
+/// What is pending on a copy of a frame that came with something pending on it and had a length: tags may have come or gone.
+fn still((pending, length): (&Offload, usize), copy: &[u8]) -> Offload {
+    segments::moved(pending, copy.len() as isize - length as isize)
+}
+
+/// Asks the fault plan about a request that the bus begins with; `None`: the chip dies of it.
 fn begin(faults: &mut FaultPlan, welcome: &Welcome, pending: &Pending, free: u64) -> Option<Running> {
     let (mut slow, mut refuse, mut cut) = (0_u64, None, false);
     let mut ask = |at: u32, kind| {
@@ -500,13 +577,18 @@ fn begin(faults: &mut FaultPlan, welcome: &Welcome, pending: &Pending, free: u64
         Request::Resize(..) => (ask(0, OperationKind::Resize), u64::from(welcome.write_us)),
         Request::Flush(..) => (ask(0, OperationKind::Flush), u64::from(welcome.write_us)),
         Request::Age(_) => (ask(0, OperationKind::Age), u64::from(welcome.write_us)),
+        Request::Speed(..) => (true, u64::from(welcome.write_us)),
         Request::Usage
         | Request::Entries(_)
         | Request::Learned(_)
         | Request::Activity(_)
         | Request::Counters(_)
         | Request::Ports => (ask(0, OperationKind::Query), u64::from(welcome.query_us)),
-        Request::Hello(..) | Request::Subscribe(_) | Request::Faults(_) | Request::Packet(..) => (true, 0),
+        Request::Hello(..)
+        | Request::Subscribe(_)
+        | Request::Faults(_)
+        | Request::CpuNetdev(_)
+        | Request::Packet(..) => (true, 0),
     };
     let due = pending.arrived.max(free) + (cost + slow) * 1000;
     alive.then_some(Running { due, refuse, cut })

@@ -11,6 +11,7 @@
 //! never contains more than the platform allows; every frame that enters is sent or counted as a tail drop at its
 //! egress port.
 
+use super::segments::{NOTHING, Offload};
 use crate::platform::{Buffering, Platform};
 use lanyard_pipeline::Timestamp;
 use lanyard_types::PortId;
@@ -23,7 +24,8 @@ const OVERHEAD: u64 = 24;
 struct Waiting {
     port: PortId,
     bytes: Vec<u8>,
-    /// The earliest time at which it may be sent.
+    pending: Offload,
+    /// When it may be sent at the earliest.
     since: u64,
 }
 
@@ -63,6 +65,11 @@ fn ns(bytes: usize, byte_ps: u64) -> u64 {
     ((bytes as u64 + OVERHEAD) * byte_ps).div_ceil(1000)
 }
 
+/// Picoseconds of one byte at a speed in Mbit/s.
+fn byte_ps(mbps: u32) -> u64 {
+    8_000_000 / u64::from(mbps.max(1))
+}
+
 impl Fabric {
     /// Creates the empty fabric of a platform. Consecutive ports are in the same slice.
     #[must_use]
@@ -73,11 +80,11 @@ impl Fabric {
         let mut sizes = vec![0; usize::from(slices)];
         for (at, (number, row)) in platform.ports().enumerate() {
             let Some(port) = PortId::new(number) else { continue };
-            let mbps = u64::from(row.speeds.iter().copied().max().unwrap_or(1000)).max(1);
+            let mbps = row.speeds.iter().copied().max().unwrap_or(1000);
             let slice = (at as u64 * u64::from(slices) / count) as u16;
             let egress = Egress {
                 slice,
-                byte_ps: 8_000_000 / mbps,
+                byte_ps: byte_ps(mbps),
                 free: 0,
                 queue: VecDeque::new(),
                 turn: 0,
@@ -87,6 +94,11 @@ impl Fabric {
             sizes[usize::from(slice)] += 1;
             ports.insert(port, egress);
         }
+        for (parent, part) in platform.parts() {
+            let Some(whole) = PortId::new(parent).and_then(|parent| ports.get(&parent)) else { continue };
+            let part_of = Egress { byte_ps: byte_ps(part.speed_mbps), ..whole.clone() };
+            ports.insert(part.id, part_of);
+        }
         let limit = platform.buffer.queue as usize;
         Self { at: platform.buffer.at, limit, slices, ports, ingress: BTreeMap::new(), crossings: 0, sizes }
     }
@@ -94,6 +106,12 @@ impl Fabric {
     /// The ports of the front panel.
     pub fn ports(&self) -> impl Iterator<Item = PortId> + '_ {
         self.ports.keys().copied()
+    }
+    /// Sets the speed of a port in Mbit/s, for frames that begin to leave from now on.
+    pub fn set_speed(&mut self, port: PortId, mbps: u32) {
+        if let Some(egress) = self.ports.get_mut(&port) {
+            egress.byte_ps = byte_ps(mbps);
+        }
     }
     /// The slice of a port.
     #[must_use]
@@ -124,19 +142,32 @@ impl Fabric {
         from: PortId,
         copies: Vec<(PortId, Vec<u8>)>,
     ) -> Vec<(PortId, usize)> {
+        self.enqueue_pending(
+            now,
+            from,
+            copies.into_iter().map(|(port, bytes)| (port, bytes, NOTHING)).collect(),
+        )
+    }
+    /// As [`Fabric::enqueue`], with what is pending on each copy.
+    pub fn enqueue_pending(
+        &mut self,
+        now: Timestamp,
+        from: PortId,
+        copies: Vec<(PortId, Vec<u8>, Offload)>,
+    ) -> Vec<(PortId, usize)> {
         let slice = self.slice(from).unwrap_or(0);
         let since = now.as_nanos();
         let many = copies.len() > 1;
         if many {
-            let mut slices: Vec<u16> = copies.iter().filter_map(|(port, _)| self.slice(*port)).collect();
+            let mut slices: Vec<u16> = copies.iter().filter_map(|(port, ..)| self.slice(*port)).collect();
             slices.sort_unstable();
             slices.dedup();
             self.crossings += slices.len() as u64;
         }
         let mut dropped = Vec::new();
-        for (port, bytes) in copies {
+        for (port, bytes, pending) in copies {
             let len = bytes.len();
-            let waiting = Waiting { port, bytes, since };
+            let waiting = Waiting { port, bytes, pending, since };
             let limit = self.limit;
             let Some(egress) = self.ports.get_mut(&port) else {
                 dropped.push((port, len));
@@ -163,6 +194,10 @@ impl Fabric {
     /// Sends the frames that can be sent until `now`. Returns them in the order in which they leave, with the time at
     /// which each begins to leave and the port.
     pub fn poll(&mut self, now: Timestamp) -> Vec<(Timestamp, PortId, Vec<u8>)> {
+        self.poll_pending(now).into_iter().map(|(at, port, bytes, _)| (at, port, bytes)).collect()
+    }
+    /// As [`Fabric::poll`], with what is pending on each frame.
+    pub fn poll_pending(&mut self, now: Timestamp) -> Vec<(Timestamp, PortId, Vec<u8>, Offload)> {
         let mut sent = Vec::new();
         while let Some((start, port, source)) = self.earliest().filter(|(start, ..)| *start <= now.as_nanos())
         {
@@ -186,7 +221,7 @@ impl Fabric {
             }
             egress.waiting -= 1;
             egress.free = start + ns(frame.bytes.len(), egress.byte_ps);
-            sent.push((Timestamp::from_nanos(start), port, frame.bytes));
+            sent.push((Timestamp::from_nanos(start), port, frame.bytes, frame.pending));
         }
         sent
     }

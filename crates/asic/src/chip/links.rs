@@ -1,6 +1,7 @@
 //! The wires of the front panel: netdevs with packet sockets, and datagram sockets for tests and simulation.
 
-use super::segments;
+use super::segments::{self, NOTHING, Offload};
+use crate::sdk::cpu::{CpuHeader, TAG};
 use lanyard_netdev::{Netdev, PacketSocket, sysctl};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -16,7 +17,62 @@ pub(super) fn exists(name: &str) -> bool {
     nix::net::if_::if_nametoindex(name).is_ok()
 }
 
-/// The connection of a front-panel port.
+/// The netdev of the CPU port: a frame there carries its CPU header as a tag ([`CpuHeader::to_tag`]).
+#[derive(Debug)]
+pub(super) struct CpuWire {
+    ifindex: u32,
+    socket: PacketSocket,
+}
+
+/// Bytes of the addresses of a frame.
+const ADDRESSES: usize = 12;
+
+impl CpuWire {
+    pub(super) fn open(name: &str) -> io::Result<Self> {
+        match Wire::plug(name)? {
+            Wire::Netdev { ifindex, socket } => Ok(Self { ifindex, socket }),
+            Wire::Datagram(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+    pub(super) fn is_gone(&self, netdev: &Netdev) -> bool {
+        netdev.link_by_index(self.ifindex).is_err_and(|error| error.is_gone())
+    }
+    /// Sends a frame to the kernel; one that it does not take is lost, as when a queue is full.
+    pub(super) fn send(&self, header: &CpuHeader, frame: &[u8], pending: &Offload) {
+        if let Some((addresses, rest)) = frame.split_at_checked(ADDRESSES) {
+            let tagged = [addresses, &header.to_tag(), rest].concat();
+            let _ = self.socket.send_pending(&segments::moved(pending, TAG as isize), &tagged);
+        }
+    }
+    /// The frames that the kernel has sent, a bounded number. What carries no header is dropped.
+    pub(super) fn receive(&self) -> Vec<(CpuHeader, Vec<u8>, Offload)> {
+        let mut all = Vec::new();
+        while all.len() < TURN {
+            match self.socket.receive() {
+                Ok(Some(packet)) if packet.outgoing => {}
+                Ok(Some(packet)) => {
+                    let pending = segments::moved(&packet.pending, -(TAG as isize));
+                    all.extend(untag(packet.frame).map(|(header, frame)| (header, frame, pending)));
+                }
+                Ok(None) | Err(_) => break,
+            }
+        }
+        all
+    }
+}
+
+/// Takes the CPU header out of a frame.
+fn untag(mut frame: Vec<u8>) -> Option<(CpuHeader, Vec<u8>)> {
+    let tag = frame.get(ADDRESSES..)?.first_chunk::<TAG>()?;
+    let header = CpuHeader::from_tag(*tag)?;
+    frame.drain(ADDRESSES..ADDRESSES + TAG);
+    Some((header, frame))
+}
+
+/// What a port of the front panel is connected to.
 #[derive(Debug)]
 pub enum Wire {
     /// A netdev of the network namespace in which the chip was started.
@@ -71,29 +127,31 @@ impl Wire {
             Self::Datagram(socket) => socket.as_fd(),
         }
     }
-    /// Sends a frame; returns false when the wire did not accept it.
-    pub(super) fn send(&self, frame: &[u8]) -> bool {
+    /// Sends a frame; false when the wire did not take it.
+    pub(super) fn send(&self, frame: &[u8], pending: &Offload) -> bool {
         match self {
-            Self::Netdev { socket, .. } => socket.send(frame).is_ok(),
-            Self::Datagram(socket) => socket.send(frame).is_ok(),
+            Self::Netdev { socket, .. } => socket.send_pending(pending, frame).is_ok(),
+            Self::Datagram(socket) => {
+                segments::whole(pending, frame.to_vec()).iter().all(|frame| socket.send(frame).is_ok())
+            }
         }
     }
-    /// The waiting frames, a bounded number.
-    pub(super) fn receive(&self) -> Vec<Vec<u8>> {
+    /// The frames that wait, a bounded number.
+    pub(super) fn receive(&self) -> Vec<(Vec<u8>, Offload)> {
         let mut all = Vec::new();
         while all.len() < TURN {
             match self {
                 // The socket reports once that the netdev went down. The link state is followed elsewhere.
                 Self::Netdev { socket, .. } => match socket.receive() {
                     Ok(Some(packet)) if packet.outgoing => {}
-                    Ok(Some(packet)) => all.extend(segments::whole(&packet.pending, packet.frame)),
+                    Ok(Some(packet)) => all.push((packet.frame, packet.pending)),
                     Ok(None) | Err(_) => break,
                 },
                 Self::Datagram(socket) => {
                     let mut frame = vec![0; MAX_FRAME];
                     let Ok(length) = socket.recv(&mut frame) else { break };
                     frame.truncate(length);
-                    all.push(frame);
+                    all.push((frame, NOTHING));
                 }
             }
         }

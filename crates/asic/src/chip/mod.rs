@@ -11,7 +11,7 @@
 pub mod device;
 pub mod fabric;
 mod links;
-mod segments;
+pub mod segments;
 pub mod serve;
 mod transaction;
 
@@ -154,10 +154,21 @@ impl Chip {
 
     /// Processes a frame received at `port`.
     pub fn frame(&mut self, now: Timestamp, port: PortId, frame: &[u8], effects: &mut Effects) -> Verdict {
+        self.segments(now, port, frame, frame.len(), effects)
+    }
+    /// Runs a buffer of segments that came in at `port`: one frame, whose longest segment has `longest` bytes.
+    pub fn segments(
+        &mut self,
+        now: Timestamp,
+        port: PortId,
+        frame: &[u8],
+        longest: usize,
+        effects: &mut Effects,
+    ) -> Verdict {
         let mut out = Out { to_cpu: &self.state, from: port, effects, first: 0, learned: None, routed: None };
         out.first = out.effects.sent.len();
         let first_cpu = out.effects.cpu.len();
-        let verdict = self.pipeline.process(now, port, frame, &mut out);
+        let verdict = self.pipeline.process_segments(now, port, frame, longest, &mut out);
         let (first, learned, routed) = (out.first, out.learned, out.routed);
         if let Some(route) = routed {
             *self.activity.entry(route).or_default() += 1;

@@ -1,8 +1,14 @@
-//! Handles frames whose sender has left work to the NIC: checksums to be completed, and segments of a stream in one
-//! buffer. A chip forwards complete frames, so its wires do this work as a NIC would.
+//! Frames whose sender has left work to the NIC: checksums to be filled in, and segments of a stream in one buffer. Such a buffer
+//! passes the chip as one frame, with what is pending beside it, as it passes the kernel; who takes it last does the work:
+//! the kernel behind a netdev, and here for drivers and datagram sockets, which take whole frames only.
 //!
 //! Read first: VIRTIO 1.2, 5.1.6 (`struct virtio_net_hdr`); RFC 1071; RFC 9293, 3.1. Invariant: a frame that is not
 //! understood is dropped, and never passed on incomplete.
+
+/// What is pending on a frame: a `struct virtio_net_hdr`.
+pub type Offload = [u8; 10];
+/// Nothing is.
+pub const NOTHING: Offload = [0; 10];
 
 /// `VIRTIO_NET_HDR_F_NEEDS_CSUM`.
 const NEEDS_CSUM: u8 = 1;
@@ -21,7 +27,7 @@ const FIRST: u8 = 0x80;
 
 /// The complete frames for which a buffer stands. `pending` is its `struct virtio_net_hdr`.
 #[must_use]
-pub(super) fn whole(pending: &[u8; 10], mut frame: Vec<u8>) -> Vec<Vec<u8>> {
+pub(super) fn whole(pending: &Offload, mut frame: Vec<u8>) -> Vec<Vec<u8>> {
     let word = |at: usize| usize::from(u16::from_ne_bytes([pending[at], pending[at + 1]]));
     let (needs, start, offset) = (pending[0] & NEEDS_CSUM != 0, word(6), word(8));
     match pending[1] & !GSO_ECN {
@@ -135,6 +141,34 @@ fn fold(mut sum: u32) -> u16 {
     sum as u16
 }
 
+/// Length in bytes of the longest segment that a buffer is divided into, headers and tags included.
+#[must_use]
+pub(super) fn longest(pending: &Offload, frame: &[u8]) -> usize {
+    let word = |at: usize| usize::from(u16::from_ne_bytes([pending[at], pending[at + 1]]));
+    let (size, transport) = (word(4), word(6));
+    let header = match pending[1] & !GSO_ECN {
+        GSO_NONE => return frame.len(),
+        GSO_UDP_L4 => 8,
+        _ => frame.get(transport + 12).map_or(20, |byte| usize::from(byte >> 4) * 4),
+    };
+    frame.len().min(transport + header + size)
+}
+
+/// What is pending on a frame whose headers are `by` bytes longer than they were; shorter when negative.
+#[must_use]
+pub(super) fn moved(pending: &Offload, by: isize) -> Offload {
+    let mut moved = *pending;
+    if pending[0] & NEEDS_CSUM == 0 && pending[1] == GSO_NONE {
+        return NOTHING;
+    }
+    for at in [2, 6] {
+        let word = u16::from_ne_bytes([pending[at], pending[at + 1]]);
+        let word = u16::try_from(word as isize + by).unwrap_or(word);
+        moved[at..at + 2].copy_from_slice(&word.to_ne_bytes());
+    }
+    moved
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -187,5 +221,24 @@ mod tests {
             let _ = whole(&header(GSO_TCPV4, 10), stream(100)[..length].to_vec());
             let _ = whole(&header(GSO_NONE, 10), stream(100)[..length].to_vec());
         }
+    }
+
+    #[test]
+    fn a_tag_moves_what_is_pending() {
+        let pending = header(GSO_TCPV4, 1000);
+        let frame = stream(2500);
+        assert_eq!(longest(&pending, &frame), 54 + 1000);
+        assert_eq!(longest(&NOTHING, &frame), frame.len());
+        let mut tagged = frame.clone();
+        tagged.splice(12..12, [0x81, 0, 0, 10]);
+        let there = moved(&pending, 4);
+        assert_eq!(longest(&there, &tagged), 58 + 1000);
+        let cut = whole(&there, tagged);
+        assert_eq!(cut.len(), 3);
+        assert!(
+            cut.iter().all(|frame| fold(add(pseudo_header(frame, 18, IPV4, 6, 38), &frame[38..])) == 0xffff)
+        );
+        assert_eq!(moved(&there, -4), pending);
+        assert_eq!(moved(&NOTHING, 4), NOTHING);
     }
 }

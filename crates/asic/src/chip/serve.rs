@@ -6,7 +6,7 @@
 
 pub use super::links::Wire;
 
-use super::links;
+use super::links::{self, CpuWire};
 
 use super::device::{Device, SessionId};
 use crate::platform::Platform;
@@ -89,6 +89,8 @@ pub struct Server {
     listener: UnixListener,
     wires: BTreeMap<PortId, Wire>,
     plugs: BTreeMap<PortId, String>,
+    /// Where frames for interfaces come and go, when a driver has said so.
+    cpu: Option<CpuWire>,
     peers: BTreeMap<SessionId, Peer>,
     origin: Instant,
     links_due: u64,
@@ -145,6 +147,7 @@ impl Server {
             .transpose()?,
             wires: options.wires,
             plugs: options.plugs,
+            cpu: None,
             peers: BTreeMap::new(),
             origin: Instant::now(),
             links_due: 0,
@@ -197,6 +200,10 @@ impl Server {
             self.wires.remove(&port);
             self.device.link(port, false);
         }
+        if self.cpu.as_ref().zip(netdev).is_some_and(|(cpu, netdev)| cpu.is_gone(netdev)) {
+            self.cpu = None;
+            self.device.set_cpu_netdev(Ok(false));
+        }
         for (port, name) in &self.plugs {
             if self.wires.contains_key(port) || !links::exists(name) {
                 continue;
@@ -216,10 +223,15 @@ impl Server {
 
     /// Sends waiting output: frames out of the front panel, answers and notices.
     fn send(&mut self, now: Timestamp) {
-        for (port, frame) in self.device.departures(now) {
-            // Frames of a port without a wire disappear.
-            if self.wires.get(&port).is_some_and(|wire| !wire.send(&frame)) {
+        for (port, frame, pending) in self.device.leaving(now) {
+            // A port without a wire sends into the air.
+            if self.wires.get(&port).is_some_and(|wire| !wire.send(&frame, &pending)) {
                 self.device.count_refused(port, frame.len());
+            }
+        }
+        for (header, frame, pending) in self.device.cpu_frames() {
+            if let Some(cpu) = &self.cpu {
+                cpu.send(&header, &frame, &pending);
             }
         }
         for (id, peer) in &mut self.peers {
@@ -259,6 +271,9 @@ impl Server {
             fds.push(PollFd::new(self.peers[id].stream.as_fd(), flags));
         }
         fds.extend(self.wires.values().map(|wire| PollFd::new(wire.fd(), PollFlags::POLLIN)));
+        if let Some(cpu) = &self.cpu {
+            fds.push(PollFd::new(cpu.fd(), PollFlags::POLLIN));
+        }
         match ppoll(&mut fds, Some(TimeSpec::from_duration(wait)), None) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
             Err(error) => return Err(error.into()),
@@ -276,9 +291,14 @@ impl Server {
             self.read(*id);
         }
         let now = self.now();
+        if let (Some(cpu), Some(true)) = (&self.cpu, ready.get(2 + ids.len() + ports.len())) {
+            for (header, frame, pending) in cpu.receive() {
+                self.device.cpu_buffer(now, header, &pending, &frame);
+            }
+        }
         for (port, _) in ports.iter().zip(&ready[2 + ids.len()..]).filter(|(_, ready)| **ready) {
-            for frame in self.wires[port].receive() {
-                self.device.frame(now, *port, &frame);
+            for (frame, pending) in self.wires[port].receive() {
+                self.device.buffer(now, *port, &pending, &frame);
             }
         }
         Ok(false)
@@ -321,7 +341,16 @@ impl Server {
             let Some(message) = message else { break };
             taken += message.len();
             match Request::decode(message) {
-                Ok((number, request)) => self.device.request(now, id, number, request),
+                Ok((number, request)) => {
+                    if let Request::CpuNetdev(name) = &request
+                        && self.device.is_greeted(id)
+                    {
+                        let opened = if name.is_empty() { Ok(None) } else { CpuWire::open(name).map(Some) };
+                        let outcome = opened.map(|cpu| self.cpu = cpu).map_err(|error| error.to_string());
+                        self.device.set_cpu_netdev(outcome.map(|()| self.cpu.is_some()));
+                    }
+                    self.device.request(now, id, number, request);
+                }
                 Err(_) => {
                     peer.gone = true;
                     break;

@@ -17,6 +17,8 @@ use lanyard_types::{PortId, TrapReason};
 
 /// Bytes of the header.
 pub const LENGTH: usize = 8;
+/// Bytes of the tag that stands for it at a netdev.
+pub const TAG: usize = 4;
 
 /// The header of a frame of the CPU port. See the module comment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -43,6 +45,25 @@ impl CpuHeader {
         into.u16(self.port.map_or(0, PortId::get));
         into.u16(self.to.map_or(0, PortId::get));
     }
+    /// The header as it stands in a frame at a netdev: a tag 0x88A8 behind the addresses. It has the port (bits 0-9: `to`, else
+    /// the port where the frame came in), the flags (10 forwarded, 11 pipeline) and the version, 1 (12-15). One tag, because
+    /// the kernel keeps buffers of segments together behind one and not behind two.
+    #[must_use]
+    pub fn to_tag(&self) -> [u8; TAG] {
+        let port = self.to.or(self.port).map_or(0, PortId::get);
+        let flags = u16::from(self.forwarded) << 10 | u16::from(self.pipeline) << 11 | 1 << 12;
+        let [a, b] = (port | flags).to_be_bytes();
+        [0x88, 0xa8, a, b]
+    }
+    /// The header towards the chip that a tag is; `None` when it is none.
+    #[must_use]
+    pub fn from_tag(tag: [u8; TAG]) -> Option<Self> {
+        let [0x88, 0xa8, a, b] = tag else { return None };
+        let word = u16::from_be_bytes([a, b]);
+        let (forwarded, pipeline) = (word & 1 << 10 != 0, word & 1 << 11 != 0);
+        let to = PortId::new(word & 0x3ff)?;
+        (word >> 12 == 1).then_some(Self { forwarded, pipeline, reason: None, port: None, to: Some(to) })
+    }
     /// Reads a header.
     ///
     /// # Errors
@@ -68,5 +89,24 @@ impl CpuHeader {
         };
         let (port, to) = (port()?, port()?);
         Ok(Self { forwarded: flags & 1 != 0, pipeline: flags & 2 != 0, reason, port, to })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_means_what_the_header_does() {
+        for number in [1, 77, 1023] {
+            let header =
+                CpuHeader { pipeline: number == 77, to: PortId::new(number), ..CpuHeader::default() };
+            assert_eq!(CpuHeader::from_tag(header.to_tag()), Some(header));
+        }
+        let from = CpuHeader { forwarded: true, port: PortId::new(5), ..CpuHeader::default() };
+        assert_eq!(from.to_tag(), [0x88, 0xa8, 0x14, 5]);
+        assert_eq!(CpuHeader::from_tag([0x88, 0xa8, 0, 1]), None, "another version");
+        assert_eq!(CpuHeader::from_tag([0x88, 0xa8, 0x10, 0]), None, "no port");
+        assert_eq!(CpuHeader::from_tag([0x81, 0, 0x10, 1]), None);
     }
 }

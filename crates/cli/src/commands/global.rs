@@ -1,7 +1,8 @@
 //! Global configuration: the tables of its lines, in the order in which the running configuration has them.
 
 use super::{
-    banner, discovery, forwarding, fpm, interface, mac, need, route, spanning_tree, track, vlan, vrf,
+    banner, discovery, forwarding, fpm, interface, mac, need, platform, route, spanning_tree, track, vlan,
+    vrf,
 };
 use crate::args::{Args, Kind, MAX_WORD, short};
 use crate::backend::Refusal;
@@ -17,6 +18,7 @@ use lanyard_pipeline::state::{GlobalState, ReservedAction};
 pub const LINES: &[&[Line<Config>]] = &[
     HOSTNAME,
     GENERAL,
+    platform::LINES,
     mac::LINES,
     spanning_tree::LINES,
     discovery::GLOBAL,
@@ -30,7 +32,7 @@ pub const LINES: &[&[Line<Config>]] = &[
 /// The sections of the running configuration that precede those of VLANs, VRFs, tracked objects and interfaces: lines
 /// such as `mac address-table limit` also exist in those modes, so they must be printed before them.
 pub const BEFORE: &[&[Line<Config>]] =
-    &[HOSTNAME, GENERAL, mac::LINES, spanning_tree::LINES, discovery::GLOBAL];
+    &[HOSTNAME, GENERAL, platform::LINES, mac::LINES, spanning_tree::LINES, discovery::GLOBAL];
 
 /// The sections that follow: they refer to VLANs, VRFs, tracked objects and interfaces.
 pub const AFTER: &[&[Line<Config>]] = &[route::ROUTES, route::ARPS, fpm::LINES, banner::LINES];

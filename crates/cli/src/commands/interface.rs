@@ -3,7 +3,7 @@
 //! Invariant: an interface whose role is unset has no switchport settings that imply one, and only routed
 //! ports and VLAN interfaces have addresses; so the text of a configuration describes it completely.
 
-use super::{discovery, ip, layer3, need, spanning_tree, vrrp};
+use super::{discovery, ip, layer3, need, platform, spanning_tree, vrrp};
 use crate::args::{Args, Kind, Names};
 use crate::backend::Refusal;
 use crate::edit::Edit;
@@ -45,6 +45,7 @@ pub static LINES: LazyLock<Vec<&'static [Line<Interface>]>> = LazyLock::new(|| {
         AFTER_FEATURES,
         layer3::HEAD,
         LINK,
+        platform::PORT,
         spanning_tree::PORT,
         discovery::PORT,
         ip::ADDRESSES,

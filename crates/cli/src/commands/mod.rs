@@ -13,6 +13,7 @@ mod ip;
 mod l2protocol_tunnel;
 mod layer3;
 mod mac;
+mod platform;
 mod route;
 mod session;
 mod shared;
@@ -68,7 +69,7 @@ pub struct Trees {
 
 /// The trees, made from the tables of lines at the first use.
 pub static TREES: LazyLock<Trees> = LazyLock::new(|| {
-    let groups = [global::GROUPS, discovery::GROUPS].concat();
+    let groups = [global::GROUPS, discovery::GROUPS, platform::GROUPS].concat();
     let global = || branch(&groups, global::LINES);
     let own = [interface::GROUPS, layer3::GROUPS, spanning_tree::PORT_GROUPS, discovery::PORT_GROUPS];
     let interface: Vec<_> =

@@ -2,7 +2,7 @@
 //! as text or JSON.
 
 use super::shared::{get_interfaces, unknown};
-use super::{discovery, fpm, need, show_ip, show_stp};
+use super::{discovery, fpm, need, platform as chip, show_ip, show_stp};
 use crate::args::{Args, Kind, short};
 use crate::backend::{MacFilter, Refusal};
 use crate::config_view as made;
@@ -70,12 +70,14 @@ const INTERFACES: Node = kw("interfaces", "Interface status and configuration").
     )
     .exec(err_disabled)]),
     kw("switchport", "Show interface switchport information").exec(switchport),
+    chip::TRANSCEIVER,
     kw("trunk", "Show interface trunk information").exec(trunk),
     INTERFACE.exec(interfaces).then(&[
         COUNTERS,
         kw("description", "Show interface description").exec(descriptions),
         kw("status", "Show interface line status").exec(status),
         kw("switchport", "Show interface switchport information").exec(switchport),
+        chip::TRANSCEIVER,
         kw("trunk", "Show interface trunk information").exec(trunk),
     ]),
 ]);
@@ -108,6 +110,8 @@ const PLATFORM: Node = kw("platform", "The forwarding plane").exec(platform).the
             "Bytes from the destination address on, without FCS, in hexadecimal",
         )
         .exec(packet_trace)])])])]),
+    chip::PIPELINE,
+    chip::PORTS,
     kw("resources", "Finite tables: size, use, refusals").exec(resources),
     kw("traps", "Frames for the control plane").exec(traps),
 ]);

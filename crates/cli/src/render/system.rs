@@ -52,6 +52,18 @@ pub fn platform(view: &Platform) -> String {
     let mut out = format!("Plane: {}\nForwards without the daemon: {survives}\n", view.plane);
     let _ =
         writeln!(out, "Maximum ports: {}\nMaximum MAC addresses: {}", view.max_ports, view.max_mac_addresses);
+    if let Some(chip) = &view.chip {
+        let _ = writeln!(
+            out,
+            "Chip: {}\nForwarded by: {}\nControl path: {}\nResource manager: {}, confidence {:.2}\nRoutes in software: {}",
+            chip.platform,
+            chip.forwards,
+            chip.control_path,
+            chip.manager,
+            chip.confidence,
+            chip.hidden_routes
+        );
+    }
     for note in &view.notes {
         let _ = writeln!(out, "Note: {note}");
     }
@@ -62,10 +74,11 @@ pub fn platform(view: &Platform) -> String {
 pub fn resources(view: &Resources) -> String {
     let row = |t: &Resource| {
         let numbers = [t.size, t.used, t.high_water, t.refused, t.bytes / 1024].map(|n| n.to_string());
-        std::iter::once(t.name.clone()).chain(numbers).chain([t.shared_with.join(",")]).collect()
+        let rest = [t.unit.clone(), t.policy.unwrap_or("-").to_owned(), t.shared_with.join(",")];
+        std::iter::once(t.name.clone()).chain(numbers).chain(rest).collect()
     };
     let rows: Vec<Vec<String>> = view.tables.iter().map(row).collect();
-    let head = ["Table", "Size", "Used", "High", "Refused", "KiB", "Shared with"];
+    let head = ["Table", "Size", "Used", "High", "Refused", "KiB", "Unit", "Policy", "Shared with"];
     format!("Manager: {}\n\n{}", view.manager, columns(&head, &rows, &[1, 2, 3, 4, 5]))
 }
 

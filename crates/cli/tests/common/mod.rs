@@ -504,9 +504,38 @@ impl Platform for Fake {
             used: 4,
             high_water: 5,
             bytes: 4096,
+            unit: "entry".into(),
             ..Default::default()
         };
         view::Resources { tables: vec![table], manager: "none".into() }
+    }
+    fn pipeline(&mut self) -> view::Pipeline {
+        let stage = |stage, matches, tables: &[&str]| view::PipelineStage {
+            stage,
+            matches,
+            tables: tables.iter().map(|table| (*table).to_owned()).collect(),
+        };
+        view::Pipeline {
+            stages: vec![stage("parse", "lengths, tags", &[]), stage("learn", "source", &["fdb"])],
+        }
+    }
+    fn front_panel(&mut self) -> Result<view::FrontPanel, Refusal> {
+        let port = |number: u16, link_up, absent: Option<&str>| view::FrontPort {
+            name: format!("swp{number}"),
+            number,
+            connector: "qsfp",
+            speed_mbps: 100_000,
+            speeds_mbps: vec![100_000, 40_000],
+            autoneg: true,
+            duplex: "full",
+            fec: "auto",
+            splits: vec!["2x50g".into(), "4x25g".into()],
+            link_up,
+            wire: format!("swp{number}-wire"),
+            absent: absent.map(str::to_owned),
+        };
+        let ports = vec![port(1, true, None), port(2, false, None), port(3, false, Some("split into 4x25g"))];
+        Ok(view::FrontPanel { platform: "test".into(), ports })
     }
     fn traps(&mut self) -> view::Traps {
         view::Traps {

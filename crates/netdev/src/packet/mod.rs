@@ -22,6 +22,11 @@ const RECEIVE_BUFFER: libc::c_int = 64 << 20;
 /// Bytes of the two addresses.
 const ADDRESSES: usize = 12;
 
+thread_local! {
+    /// What frames are received into before their length is known.
+    static BUFFER: std::cell::RefCell<Vec<u8>> = const { std::cell::RefCell::new(Vec::new()) };
+}
+
 /// A packet socket at one netdev. Neither sending nor receiving blocks.
 #[derive(Debug)]
 pub struct PacketSocket {
@@ -99,8 +104,7 @@ impl PacketSocket {
     /// When the netdev is down or gone, or the frame is longer than its MTU allows.
     pub fn send(&self, frame: &[u8]) -> Result<()> {
         if self.pending {
-            let parts = [std::io::IoSlice::new(&[0; VNET_HEADER_LEN]), std::io::IoSlice::new(frame)];
-            return Ok(nix::sys::uio::writev(&self.socket, &parts).map(drop)?);
+            return self.send_pending(&[0; VNET_HEADER_LEN], frame);
         }
         // SAFETY: the bytes live through the call, which only reads them.
         let sent = unsafe { libc::send(self.socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
@@ -113,8 +117,22 @@ impl PacketSocket {
     /// When the netdev went down or was removed. This is reported once; frames are received again
     /// if it comes back up.
     pub fn receive(&self) -> Result<Option<Packet>> {
-        let mut frame = vec![0u8; MAX_FRAME];
-        let mut part = libc::iovec { iov_base: frame.as_mut_ptr().cast(), iov_len: frame.len() };
+        BUFFER.with_borrow_mut(|buffer| self.receive_by(buffer))
+    }
+
+    /// Sends a frame with what is left to be done on it, as a `struct virtio_net_hdr`. Only for a socket that
+    /// [`Self::open_pending`] has opened.
+    ///
+    /// # Errors
+    /// As for [`Self::send`].
+    pub fn send_pending(&self, pending: &[u8; VNET_HEADER_LEN], frame: &[u8]) -> Result<()> {
+        let parts = [std::io::IoSlice::new(pending), std::io::IoSlice::new(frame)];
+        Ok(nix::sys::uio::writev(&self.socket, &parts).map(drop)?)
+    }
+
+    fn receive_by(&self, buffer: &mut Vec<u8>) -> Result<Option<Packet>> {
+        buffer.resize(MAX_FRAME, 0);
+        let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
         let mut control = [0u64; 16];
         // SAFETY: sockaddr_ll is plain data, for which zeros are valid.
         let mut from: libc::sockaddr_ll = unsafe { zeroed() };
@@ -132,16 +150,17 @@ impl PacketSocket {
             let error = Error::last_os_error();
             return if error.kind() == std::io::ErrorKind::WouldBlock { Ok(None) } else { Err(error) };
         };
-        if len > frame.len() {
+        if len > buffer.len() {
             return Err(Error::other(format!("a frame of {len} bytes is longer than any netdev's")));
         }
-        frame.truncate(len);
         let mut pending = [0; VNET_HEADER_LEN];
-        if self.pending && frame.len() >= VNET_HEADER_LEN {
-            pending.copy_from_slice(&frame[..VNET_HEADER_LEN]);
-            frame.drain(..VNET_HEADER_LEN);
+        let mut bytes = &buffer[..len];
+        if self.pending
+            && let Some((header, rest)) = bytes.split_first_chunk()
+        {
+            (pending, bytes) = (*header, rest);
         }
-        frame.shrink_to_fit();
+        let mut frame = bytes.to_vec();
         if let Some(tag) = tag(&message)
             && frame.len() >= ADDRESSES
         {

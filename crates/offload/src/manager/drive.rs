@@ -195,6 +195,20 @@ impl<H: Hardware> Manager<H> {
         }
     }
 
+    /// Takes answers that have come, and repairs what has failed.
+    pub fn mend(&mut self) {
+        self.pump(false);
+        if self.suspect && !self.down && !self.held {
+            let _ = self.settle();
+        }
+    }
+
+    /// Transactions that have not been answered.
+    #[must_use]
+    pub fn under_way(&self) -> usize {
+        self.under_way.len()
+    }
+
     /// Takes answers that have come.
     pub fn poll_answers(&mut self) {
         self.pump(false);

@@ -34,6 +34,22 @@ impl<H: Hardware> Manager<H> {
         self.held
     }
 
+    /// Decides by another strategy from now on.
+    ///
+    /// # Errors
+    /// When the chip does not answer; the strategy is as it was.
+    pub fn set_strategy(&mut self, strategy: Box<dyn Strategy>) -> Result<(), Failure> {
+        self.drain();
+        let found = entries(&mut self.hardware)?;
+        self.strategy = strategy;
+        if !found.is_empty() {
+            self.strategy.resync(&found);
+            // What the chip has learned nobody has told the new one.
+            self.strategy.heard(&Event::Lost(1));
+        }
+        Ok(())
+    }
+
     /// The configuration is complete: writes what the chip lacks, and removes what nobody asked for. A route that does not fit is
     /// hidden, whatever the policy, because it was accepted: [`Manager::place`] says so.
     ///

@@ -578,6 +578,19 @@ impl Routing {
             Programmed::Up(_) => Offload::Trapped,
         }
     }
+    /// What the plane does with the preferred route to `prefix`, whoever has made it; `None` while nothing is programmed.
+    #[must_use]
+    pub fn best_offload(&self, vrf: VrfId, prefix: IpNet) -> Offload {
+        let Some(entry) = self.vrfs.get(&vrf).and_then(|known| known.rib.get(prefix)) else {
+            return Offload::None;
+        };
+        match Programmed::unpack(entry.programmed) {
+            _ if entry.flags & FAILED != 0 => Offload::Failed,
+            Programmed::Nothing => Offload::None,
+            Programmed::Group(_) | Programmed::Blackhole | Programmed::Connected(_) => Offload::Offloaded,
+            Programmed::Up(_) => Offload::Trapped,
+        }
+    }
     /// What the plane does with this neighbour's address.
     #[must_use]
     pub fn neighbour_offload(&self, vrf: VrfId, ifindex: u32, address: IpAddr) -> Offload {

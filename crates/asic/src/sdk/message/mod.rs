@@ -17,6 +17,9 @@ use ipnet::IpNet;
 use lanyard_pipeline::tables::fdb::FdbFilter;
 use lanyard_types::{FrameCount, MacAddr, PortId, VlanId, VrfId};
 
+/// Greatest speed of a port in Mbit/s.
+const MAX_SPEED_MBPS: u32 = 1_600_000;
+
 /// A request of a driver. Each one except [`Request::Packet`] has one answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
@@ -55,6 +58,11 @@ pub enum Request {
     /// How many packets each route has forwarded since the last time; true begins anew, with what has been counted until then.
     /// Answered by [`Answer::Activity`].
     Activity(bool),
+    /// Sets the speed of a front-panel port in Mbit/s. Answered by [`Answer::Done`].
+    Speed(PortId, u32),
+    /// Has frames for interfaces come and go at a netdev of the chip's network namespace instead of on connections; an empty name
+    /// ends that. Answered by [`Answer::Done`].
+    CpuNetdev(String),
 }
 
 /// The chip's description of itself for a driver that connects.

@@ -1,6 +1,6 @@
 //! The bytes of [`Request`].
 
-use super::{FdbFilter, Request, close, frame, open, operations, port};
+use super::{FdbFilter, MAX_SPEED_MBPS, Request, close, frame, open, operations, port};
 use crate::sdk::MAGIC;
 use crate::sdk::bytes::{Malformed, malformed};
 use crate::sdk::cpu::CpuHeader;
@@ -25,6 +25,8 @@ impl Request {
             Self::Flush(..) => 12,
             Self::Age(_) => 13,
             Self::Activity(_) => 14,
+            Self::Speed(..) => 15,
+            Self::CpuNetdev(_) => 16,
         };
         close(kind, number, |body| match self {
             Self::Hello(version, name) => {
@@ -56,6 +58,11 @@ impl Request {
                 body.raw(&mac.unwrap_or_default().0);
             }
             Self::Age(seconds) => body.u32(*seconds),
+            Self::Speed(port, mbps) => {
+                body.u16(port.get());
+                body.u32(*mbps);
+            }
+            Self::CpuNetdev(name) => body.text(name),
         })
     }
 
@@ -93,6 +100,14 @@ impl Request {
             }
             13 => Self::Age(body.u32()?),
             14 => Self::Activity(body.flag()?),
+            15 => {
+                let (port, mbps) = (port(&mut body)?, body.u32()?);
+                if !(1..=MAX_SPEED_MBPS).contains(&mbps) {
+                    return malformed(format!("a speed of {mbps} Mbit/s: 1 to {MAX_SPEED_MBPS}"));
+                }
+                Self::Speed(port, mbps)
+            }
+            16 => Self::CpuNetdev(body.text()?.to_owned()),
             other => return malformed(format!("{other} is no request")),
         };
         body.end()?;

@@ -1,0 +1,242 @@
+//! `lanyard bench control-path`: TCP between a host behind a port of a switch chip and the switch itself, by both paths of the
+//! CPU port.
+//!
+//! ```text
+//!   [host eth0] ═ swp1-wire [chip] CPU port ─ tun: daemon, TAP ──── swp1 [kernel's TCP]
+//!                                           └ kernel: eBPF, veth ─┘
+//! ```
+//!
+//! *rx* is what the switch receives, *tx* what it sends. Rounds of the paths are interleaved. The published figures are those
+//! that docs/offload.md cites, of a switch whose CPU port was a TUN device.
+//!
+//! Invariant: an instance that was started here is detached when its [`Switch`] is dropped.
+
+use crate::os::{self, Netns, Reaped};
+use crate::report::{Arm, Outputs, Results, Row, Target, Unit};
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::json;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Arguments of `lanyard bench control-path`.
+#[derive(Debug, Clone, clap::Args)]
+#[command(about = "Measures both paths of a switch chip's CPU port")]
+pub struct Args {
+    /// Measurements of each row, 1-100
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub rounds: usize,
+    /// Seconds of each measurement, 0.2-60
+    #[arg(long, value_name = "S", default_value_t = 2.0)]
+    pub seconds: f64,
+    /// Where the reports go
+    #[command(flatten)]
+    pub outputs: Outputs,
+}
+
+const PLATFORM: &str = include_str!("../../../../platforms/spectrum-like.toml");
+const PATHS: [&str; 2] = ["tun", "kernel"];
+const MTUS: [u32; 2] = [1500, 9000];
+const DIRECTIONS: [&str; 2] = ["rx", "tx"];
+/// The switch's address and the host's.
+const SWITCH: &str = "10.255.1.254";
+const HOST: &str = "10.255.1.1";
+/// Published figures through a TUN device: MTU, direction, Mbit/s.
+const PUBLISHED: [(u32, &str, f64); 4] =
+    [(1500, "rx", 12.0), (9000, "rx", 72.0), (1500, "tx", 69.0), (9000, "tx", 189.0)];
+/// How long the switch may take to be ready, and to be reached.
+const READY_WITHIN: Duration = Duration::from_secs(30);
+/// Bytes of one write to a stream.
+const CHUNK: usize = 1 << 16;
+/// How long a stream runs before it is measured.
+const WARM_UP: Duration = Duration::from_millis(300);
+
+/// Runs `lanyard bench control-path`. The exit code is 0 when every row met its target, 1 when one missed it or broke.
+///
+/// # Errors
+/// For bad arguments, without root, or on ctrl-C.
+pub fn main(args: &Args) -> Result<ExitCode> {
+    ensure!((1..=100).contains(&args.rounds), "{} rounds: 1-100", args.rounds);
+    ensure!((0.2..=60.0).contains(&args.seconds), "{} seconds: 0.2-60", args.seconds);
+    ensure!(nix::unistd::geteuid().is_root(), "network namespaces need root");
+    args.outputs.check()?;
+    let mut results = Results::new("control-path");
+    results.parameter("rounds", args.rounds);
+    results.parameter("seconds", args.seconds);
+    let mut found: Vec<(&str, u32, &str, Vec<f64>)> = Vec::new();
+    for mtu in MTUS {
+        let switches: Vec<Switch> = PATHS.iter().map(|path| Switch::up(path, mtu)).collect::<Result<_>>()?;
+        for direction in DIRECTIONS {
+            let mut rounds = vec![Vec::new(); PATHS.len()];
+            for _ in 0..args.rounds {
+                for (switch, rounds) in switches.iter().zip(&mut rounds) {
+                    os::check_interrupted()?;
+                    rounds.push(switch.stream(direction, Duration::from_secs_f64(args.seconds))?);
+                }
+            }
+            found.extend(PATHS.iter().zip(rounds).map(|(path, rounds)| (*path, mtu, direction, rounds)));
+        }
+    }
+    for (path, mtu, direction, rounds) in &found {
+        figure(&mut results, path, *mtu, direction, rounds);
+    }
+    for mtu in MTUS {
+        for (direction, bound) in DIRECTIONS.into_iter().zip([4.0, 2.0]) {
+            let arm = |path: &str| {
+                let of = found.iter().find(|row| row.0 == path && row.1 == mtu && row.2 == direction);
+                Arm {
+                    label: path.to_owned(),
+                    detail: String::new(),
+                    rounds: of.map(|row| row.3.clone()).unwrap_or_default(),
+                }
+            };
+            let (id, title) =
+                (format!("gain-{mtu}-{direction}"), format!("kernel to tun, MTU {mtu}, {}", word(direction)));
+            let row = Row::new(&id, &title, Unit::BitsPerSecond, Target::RatioAtLeast(bound));
+            results.push_row(row, vec![arm("kernel"), arm("tun")], None);
+        }
+    }
+    print!("{}", results.table());
+    args.outputs.write(&results)?;
+    Ok(results.exit_code())
+}
+
+fn word(direction: &str) -> &'static str {
+    if direction == "rx" { "received by the switch" } else { "sent by the switch" }
+}
+
+fn figure(results: &mut Results, path: &str, mtu: u32, direction: &str, rounds: &[f64]) {
+    let published = PUBLISHED.iter().find(|row| row.0 == mtu && row.1 == direction).map(|row| row.2);
+    let published = published.filter(|_| path == "tun");
+    let note = published.map_or_else(String::new, |mbps| format!("; published {mbps:.0} Mbit/s"));
+    let title = format!("TCP by path {path}, MTU {mtu}, {}{note}", word(direction));
+    let mut row = Row::new(&format!("{path}-{mtu}-{direction}"), &title, Unit::BitsPerSecond, Target::None);
+    let mut sorted = rounds.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let median = sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN);
+    let mut facts = vec![
+        ("path", json!(path)),
+        ("mtu", json!(mtu)),
+        ("direction", json!(direction)),
+        ("mbps", json!(median / 1e6)),
+    ];
+    facts.extend(published.map(|mbps| ("published_mbps", json!(mbps))));
+    row.facts = facts.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+    let arm = Arm { label: path.to_owned(), detail: String::new(), rounds: rounds.to_vec() };
+    results.push_row(row, vec![arm], None);
+}
+
+/// A switch on a chip, and a host at its first port.
+struct Switch {
+    netns: Netns,
+    host: Netns,
+    instance: String,
+    program: PathBuf,
+    daemon: Option<Reaped>,
+    _directory: tempfile::TempDir,
+}
+
+impl Switch {
+    fn up(path: &str, mtu: u32) -> Result<Self> {
+        let program = std::env::current_exe().context("which program is this?")?;
+        let (netns, host) = (Netns::new()?, Netns::new()?);
+        let directory = tempfile::Builder::new().prefix("lanyard-bench").tempdir()?;
+        let (platform, config) = (directory.path().join("platform.toml"), directory.path().join("config"));
+        std::fs::write(&platform, PLATFORM)?;
+        std::fs::write(
+            &config,
+            format!(
+                "platform control-path {path}\ninterface swp1\n no switchport\n mtu {mtu}\n ip address {SWITCH} 255.255.255.0\n"
+            ),
+        )?;
+        netns.ip(&format!(
+            "link add swp1-wire mtu {mtu} type veth peer name eth0 mtu {mtu} netns {}\nlink set swp1-wire up\n",
+            host.path()
+        ))?;
+        host.ip(&format!("address add {HOST}/24 dev eth0\nlink set eth0 up\n"))?;
+        let instance = format!("bench{}-{path}-{mtu}", std::process::id());
+        let mut switch = Self { netns, host, instance, program, daemon: None, _directory: directory };
+        let mut command = Command::new(&switch.program);
+        command.args(["run", "--instance", &switch.instance, "--plane", "asic", "--platform"]).arg(&platform);
+        command.arg("--config").arg(&config).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        switch.daemon = Some(Reaped(switch.netns.spawn(&mut command).context("starting lanyard")?));
+        let deadline = Instant::now() + READY_WITHIN;
+        while switch.host.run("ping", &["-n", "-c", "1", "-W", "1", SWITCH], "").is_err() {
+            os::check_interrupted()?;
+            if Instant::now() > deadline {
+                bail!("the switch with control path {path} does not answer within {READY_WITHIN:?}");
+            }
+        }
+        Ok(switch)
+    }
+
+    /// The rate of a TCP stream in bit/s.
+    fn stream(&self, direction: &str, time: Duration) -> Result<f64> {
+        let (server, address, client) = match direction {
+            "rx" => (&self.netns, SWITCH, &self.host),
+            _ => (&self.host, HOST, &self.netns),
+        };
+        let listener = {
+            let _inside = server.enter()?;
+            TcpListener::bind((address, 0))?
+        };
+        let port = listener.local_addr()?.port();
+        let sender = {
+            let _inside = client.enter()?;
+            TcpStream::connect_timeout(
+                &std::net::SocketAddr::new(address.parse()?, port),
+                Duration::from_secs(10),
+            )?
+        };
+        let (mut receiver, _) = listener.accept()?;
+        let (arrived, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+        let rate = std::thread::scope(|scope| {
+            scope.spawn(|| send(&sender, &stop));
+            scope.spawn(|| receive(&mut receiver, &arrived));
+            let rate = measure(&arrived, time);
+            stop.store(true, Ordering::Release);
+            // What is on the way is not waited for.
+            let _ = sender.shutdown(std::net::Shutdown::Both);
+            rate
+        });
+        ensure!(rate > 0.0, "no byte arrived: {direction}");
+        Ok(rate)
+    }
+}
+
+fn send(mut stream: &TcpStream, stop: &AtomicBool) {
+    let chunk = vec![0x5a; CHUNK];
+    while !stop.load(Ordering::Acquire) && stream.write_all(&chunk).is_ok() {}
+}
+
+fn receive(stream: &mut TcpStream, arrived: &AtomicU64) {
+    let mut chunk = vec![0; CHUNK];
+    while let Ok(count) = stream.read(&mut chunk) {
+        if count == 0 {
+            return;
+        }
+        arrived.fetch_add(count as u64, Ordering::Relaxed);
+    }
+}
+
+fn measure(arrived: &AtomicU64, time: Duration) -> f64 {
+    std::thread::sleep(WARM_UP);
+    let (start, before) = (Instant::now(), arrived.load(Ordering::Relaxed));
+    std::thread::sleep(time);
+    let bytes = arrived.load(Ordering::Relaxed) - before;
+    bytes as f64 * 8.0 / start.elapsed().as_secs_f64()
+}
+
+impl Drop for Switch {
+    fn drop(&mut self) {
+        let mut command = Command::new(&self.program);
+        command.args(["detach", "--instance", &self.instance]).stdin(Stdio::null());
+        // Without it the chip would go on; there is nobody to tell.
+        let _ = self.netns.output(&mut command, "");
+        self.daemon = None;
+        let _ = std::fs::remove_dir_all(format!("/var/lib/lanyard/{}", self.instance));
+    }
+}

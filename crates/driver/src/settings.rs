@@ -1,0 +1,268 @@
+//! The chip's settings: carried out, kept for the next run, and shown.
+//!
+//! Invariant: a change takes effect whole, or is refused with everything as before.
+
+use crate::kept;
+use crate::plane::AsicPlane;
+use crate::routes::Feedback;
+use crate::splits;
+use lanyard_asic::object::{Object, TableKind};
+use lanyard_asic::platform::{Connector, Platform};
+use lanyard_asic::sdk::message::{Answer, PortInfo, Request};
+use lanyard_ebpf::CpuPort;
+use lanyard_offload::strategy::by_name;
+use lanyard_offload::{Hardware, Manager, Policy};
+use lanyard_plane::{
+    Breakout, ChipPort, ChipSettings, ChipStatus, ChipTable, ControlPath, PlaneError, Strategy, TablePolicy,
+};
+use lanyard_types::PortId;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Units that the strategy `prefetch` fetches unless it is told a number.
+const PREFETCH: u32 = 64;
+
+/// The manager's policy.
+fn policy_of(policy: TablePolicy) -> Policy {
+    match policy {
+        TablePolicy::Sync => Policy::Sync,
+        TablePolicy::Hybrid => Policy::Hybrid,
+        TablePolicy::Bypass => Policy::Bypass,
+    }
+}
+
+fn refused(text: String) -> PlaneError {
+    PlaneError::Invalid(text)
+}
+
+impl AsicPlane {
+    /// See [`lanyard_plane::Plane::configure_chip`].
+    pub(crate) fn configure(
+        &mut self,
+        next: &ChipSettings,
+        configured: &BTreeSet<String>,
+    ) -> Result<(), PlaneError> {
+        let was = self.settings.clone();
+        if *next == was {
+            return Ok(());
+        }
+        let (policy, kinds) = policies(&self.platform, next).map_err(refused)?;
+        let front = splits::active(&self.platform, next).map_err(refused)?;
+        splits::check_configured(&self.front_ports, &front, configured).map_err(refused)?;
+        if next.control_path == ControlPath::Kernel {
+            // Refused before anything has changed.
+            CpuPort::load()?;
+        }
+        if next.strategy != was.strategy {
+            self.set_strategy(next.strategy)?;
+        }
+        let names = |front: &[lanyard_asic::platform::Front]| -> Vec<String> {
+            front.iter().map(|port| port.name.clone()).collect()
+        };
+        if names(&front) != names(&self.front_ports) || next.control_path != was.control_path {
+            let before = std::mem::replace(&mut self.front_ports, front);
+            if let Err(error) = self.arrange(next.control_path) {
+                self.front_ports = before;
+                let _ = self.arrange(was.control_path);
+                let _ = self.set_strategy(was.strategy);
+                return Err(error);
+            }
+        }
+        self.set_speeds(next)?;
+        let feedback = if next.feedback { Feedback::On } else { Feedback::Off };
+        apply(&mut self.manager, policy, &kinds);
+        self.routing.set_feedback(&mut self.manager, feedback);
+        self.settings = next.clone();
+        kept::write(&self.options.run.join(kept::FILE), next);
+        Ok(())
+    }
+
+    pub(crate) fn set_strategy(&mut self, strategy: Strategy) -> Result<(), PlaneError> {
+        let salt = self.manager.hardware().welcome().salt;
+        let made = by_name(strategy.name(), &self.platform, salt, units(strategy)).map_err(refused)?;
+        self.manager.set_strategy(made).map_err(|error| PlaneError::System {
+            what: "changing the resource manager".into(),
+            cause: error.to_string(),
+        })
+    }
+
+    /// Gives the ports their speeds: the configured one, else the greatest, or that of the split.
+    pub(crate) fn set_speeds(&mut self, next: &ChipSettings) -> Result<(), PlaneError> {
+        for port in &self.front_ports.clone() {
+            let configured = next.ports.get(&port.name).and_then(|port| port.speed_mbps);
+            let speed = configured.unwrap_or(port.speed_mbps);
+            if self.speeds.get(&port.id) != Some(&speed) {
+                self.ask_number(&Request::Speed(port.id, speed))?;
+                self.speeds.insert(port.id, speed);
+            }
+        }
+        Ok(())
+    }
+
+    /// See [`lanyard_plane::Plane::chip`].
+    pub(crate) fn status(&mut self) -> ChipStatus {
+        let infos = match self.ask(&Request::Ports) {
+            Ok(Answer::Ports(ports)) => ports.into_iter().map(|port| (port.port, port)).collect(),
+            _ => BTreeMap::new(),
+        };
+        let alarms: BTreeSet<String> = self
+            .manager
+            .resources()
+            .into_iter()
+            .filter(|resource| resource.alarm)
+            .map(|resource| resource.usage.path)
+            .collect();
+        ChipStatus {
+            platform: self.platform.name.clone(),
+            up: !self.by_software(),
+            control_path: if self.kernel.is_some() { ControlPath::Kernel } else { ControlPath::Tun },
+            strategy: self.settings.strategy,
+            confidence: self.manager.strategy().confidence(),
+            hidden_routes: self.manager.hidden() as u64,
+            tables: tables(&self.platform, &self.settings, &alarms),
+            ports: self.ports(&infos),
+        }
+    }
+
+    fn ports(&self, infos: &BTreeMap<PortId, PortInfo>) -> Vec<ChipPort> {
+        let plugs = self.plugs();
+        let active: BTreeSet<&str> = self.front_ports.iter().map(|port| port.name.as_str()).collect();
+        let parts = self.platform.parts().filter(|(_, part)| active.contains(part.name.as_str()));
+        let whole =
+            self.platform.ports().zip(self.platform.front()).map(|((number, _), port)| (number, port));
+        let mut ports: Vec<ChipPort> = Vec::new();
+        for (number, port) in whole.chain(parts) {
+            let Some((_, row)) = self.platform.ports().find(|(other, _)| *other == number) else { continue };
+            let is_part = port.id.get() != number;
+            let settings = self.settings.ports.get(&port.name).copied().unwrap_or_default();
+            let absent = (!active.contains(port.name.as_str())).then(|| match settings.breakout {
+                Some(split) => format!("split into {split}"),
+                None => "taken away by its neighbour's split".to_owned(),
+            });
+            let info = infos.get(&port.id);
+            let splits = row.split.iter().filter(|_| !is_part);
+            ports.push(ChipPort {
+                connector: match row.connector {
+                    Connector::Rj45 => "rj45",
+                    Connector::Sfp => "sfp",
+                    Connector::Qsfp => "qsfp",
+                    Connector::QsfpDd => "qsfpdd",
+                },
+                speed_mbps: info.map_or(port.speed_mbps, |info| info.speed_mbps),
+                speeds_mbps: splits::speeds(&self.platform, &port.name),
+                splits: splits
+                    .map(|split| Breakout { parts: split.parts, speed_mbps: split.speed })
+                    .collect(),
+                link_up: info.is_some_and(|info| info.up) && absent.is_none(),
+                wire: plugs.get(&port.id).cloned().unwrap_or_default(),
+                number: port.id.get(),
+                name: port.name,
+                settings,
+                absent,
+            });
+        }
+        ports
+    }
+
+    /// Has the front panel, and the path of its frames, be as configured.
+    fn arrange(&mut self, path: ControlPath) -> Result<(), PlaneError> {
+        let kernel = match path {
+            ControlPath::Tun => None,
+            ControlPath::Auto => CpuPort::load().ok(),
+            ControlPath::Kernel => Some(CpuPort::load()?),
+        };
+        self.rebuild_panel(kernel)
+    }
+}
+
+/// The kinds of objects that are routes.
+const ROUTES: [Object; 5] =
+    [Object::Ipv4Host, Object::Ipv6Host, Object::Ipv4Prefix, Object::Ipv6Prefix64, Object::Ipv6Prefix128];
+
+/// The units that a strategy fetches at a time.
+pub(crate) fn units(strategy: Strategy) -> u32 {
+    if let Strategy::Prefetch(units) = strategy { units } else { PREFETCH }
+}
+
+/// The manager's policies: of all routes, and of the kinds that differ.
+///
+/// # Errors
+/// When a policy names no table that holds routes.
+pub(crate) fn policies(
+    platform: &Platform,
+    settings: &ChipSettings,
+) -> Result<(Policy, BTreeMap<Object, Policy>), String> {
+    let kinds = kinds(platform, settings)?;
+    // Without feedback a refusal is to have no consequence, so nothing may be hidden.
+    Ok(if settings.feedback { (Policy::Hybrid, kinds) } else { (Policy::Sync, BTreeMap::new()) })
+}
+
+/// Gives the manager its policies. A chip that fails meanwhile is repaired by the manager later.
+pub(crate) fn apply<H: Hardware>(manager: &mut Manager<H>, policy: Policy, kinds: &BTreeMap<Object, Policy>) {
+    for object in ROUTES {
+        let _ = manager.set_policy(object, kinds.get(&object).copied().unwrap_or(policy));
+    }
+}
+
+/// The kinds of routes whose policy differs from `hybrid`.
+fn kinds(platform: &Platform, settings: &ChipSettings) -> Result<BTreeMap<Object, Policy>, String> {
+    let path_of = |object: Object| {
+        platform.table_of(object).map(|(memory, table, _)| format!("{}/{}", memory.name, table.name))
+    };
+    let known: BTreeSet<String> = ROUTES.iter().filter_map(|object| path_of(*object)).collect();
+    if let Some(path) = settings.policies.keys().find(|path| !known.contains(*path)) {
+        let known: Vec<String> = known.into_iter().collect();
+        return Err(format!("{path} is no table that holds routes: this chip has {}", known.join(", ")));
+    }
+    let of = |object: Object| {
+        let policy = settings.policies.get(&path_of(object)?)?;
+        Some((object, policy_of(*policy)))
+    };
+    Ok(ROUTES.into_iter().filter_map(of).collect())
+}
+
+fn tables(platform: &Platform, settings: &ChipSettings, alarms: &BTreeSet<String>) -> Vec<ChipTable> {
+    let mut all = Vec::new();
+    for memory in &platform.memory {
+        for table in &memory.table {
+            let path = format!("{}/{}", memory.name, table.name);
+            all.push(ChipTable {
+                kind: match table.kind {
+                    TableKind::Exact => "exact",
+                    TableKind::Lpm => "lpm",
+                    TableKind::Tcam => "tcam",
+                    TableKind::Index => "index",
+                },
+                holds: table.holds.iter().map(|(object, width)| (object.name(), width.units())).collect(),
+                policy: table
+                    .holds
+                    .keys()
+                    .any(|object| ROUTES.contains(object))
+                    .then(|| settings.policies.get(&path).copied().unwrap_or_default()),
+                alarm: alarms.contains(&path),
+                path,
+            });
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPECTRUM: &str = include_str!("../../../platforms/spectrum-like.toml");
+
+    #[test]
+    fn policies_are_of_tables_that_hold_routes() {
+        let platform = Platform::parse(SPECTRUM).expect("a platform");
+        let with = |path: &str| {
+            let policies = [(path.to_owned(), TablePolicy::Bypass)].into_iter().collect();
+            kinds(&platform, &ChipSettings { policies, ..ChipSettings::default() })
+        };
+        let error = with("nowhere/nothing").expect_err("there is none");
+        assert!(error.contains("nowhere/nothing is no table that holds routes: this chip has "), "{error}");
+        let (memory, table, _) = platform.table_of(Object::Ipv4Prefix).expect("a table");
+        let found = with(&format!("{}/{}", memory.name, table.name)).expect("a table of routes");
+        assert_eq!(found.get(&Object::Ipv4Prefix), Some(&Policy::Bypass));
+    }
+}

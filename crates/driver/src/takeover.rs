@@ -1,0 +1,116 @@
+//! A chip that has ended, and one that answers again: who forwards then.
+//!
+//! Invariants: whoever forwards has the whole state, the states of trees and the routes; a chip and the software plane are never at
+//! the same wires together.
+
+use crate::chip::{self, Software};
+use crate::lower;
+use crate::plane::{AsicPlane, SETUP, asked, connect, manager_at, system};
+use crate::protocols::steps;
+use crate::routes::{Routing, error_of};
+use crate::settings;
+use lanyard_asic::sdk::Client;
+use lanyard_asic::sdk::operation::Operation;
+use lanyard_offload::Manager;
+use lanyard_offload::live::Live;
+use lanyard_pipeline::state::PlaneState;
+use lanyard_plane::{PlaneError, PlaneEvent, TreeStates, changes};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::PoisonError;
+
+impl AsicPlane {
+    /// The chip has ended: the pipeline in this process takes its place at the same wires.
+    pub(crate) fn take_over(&mut self) {
+        let text = match self.move_to_software() {
+            Ok(()) => "the chip does not answer: the software plane forwards".to_owned(),
+            Err(error) => {
+                format!("the chip does not answer, and the software plane cannot take over: {error}")
+            }
+        };
+        self.shared.push(PlaneEvent::Chip { up: false, what: text });
+    }
+
+    fn move_to_software(&mut self) -> Result<(), PlaneError> {
+        self.carrier = None;
+        let socket = self.options.run.join("software.sock");
+        let plugs = self.plugs();
+        let watched = self.options.place.socket.clone();
+        let found = self.shared.clone();
+        let software = Software::start(&self.platform, plugs, &socket, watched, move || found.ring())
+            .map_err(|error| system("starting the software plane")(error.to_string()))?;
+        // It is kept whatever happens: frames that it forwards by a part of the state are better than none.
+        self.software = Some(software);
+        let platform = chip::unlimited(&self.platform);
+        let manager = manager_at(&socket, &platform, "predict-flat", 1)?;
+        self.drive(socket, manager)
+    }
+
+    /// Gives the chip at a socket the whole state, and drives it from then on.
+    fn drive(&mut self, socket: PathBuf, mut manager: Manager<Live>) -> Result<(), PlaneError> {
+        let client = connect(&socket, "switch")?;
+        let list = lower::operations(changes(&PlaneState::default(), &self.state));
+        let global = Operation::Global(Box::new(self.state.global.clone()));
+        let setup: Vec<Operation> = std::iter::once(global).chain(list.setup).collect();
+        for part in setup.chunks(SETUP) {
+            manager.setup(part).map_err(|refusal| error_of(&refusal))?;
+        }
+        Routing::copy(&mut self.manager, &mut manager)?;
+        self.client = client;
+        self.manager = manager;
+        self.speeds.clear();
+        let settings = self.settings.clone();
+        self.set_speeds(&settings)?;
+        self.push_trees()?;
+        {
+            let mut endpoint = self.endpoint.lock().unwrap_or_else(PoisonError::into_inner);
+            endpoint.socket = socket;
+            endpoint.generation += 1;
+        }
+        // The protocols may have changed states meanwhile, on the connection that has ended.
+        self.push_trees()?;
+        self.carry()
+    }
+
+    fn push_trees(&mut self) -> Result<(), PlaneError> {
+        let trees = match self.claimed {
+            true => self.endpoint.lock().unwrap_or_else(PoisonError::into_inner).trees.clone(),
+            false => TreeStates { stp: self.state.stp.clone(), watched: BTreeSet::new() },
+        };
+        let list = steps(&TreeStates::default(), &trees);
+        if list.is_empty() {
+            return Ok(());
+        }
+        self.client.commit(&list).map(drop).map_err(asked)
+    }
+
+    fn drive_chip(&mut self, socket: PathBuf) -> Result<(), PlaneError> {
+        let (strategy, units) = (self.settings.strategy.name(), settings::units(self.settings.strategy));
+        let mut manager = manager_at(&socket, &self.platform, strategy, units)?;
+        let (policy, kinds) =
+            settings::policies(&self.platform, &self.settings).map_err(PlaneError::Invalid)?;
+        settings::apply(&mut manager, policy, &kinds);
+        self.drive(socket, manager)
+    }
+
+    /// Goes back to a chip that answers again.
+    pub(crate) fn rejoin(&mut self) {
+        let socket = self.options.place.socket.clone();
+        let Ok(client) = Client::connect(&socket, "switch") else { return };
+        if client.welcome().platform != self.platform.name {
+            return;
+        }
+        drop(client);
+        // Two of them at the same wires would forward each frame twice.
+        let software = self.software.take();
+        drop(software);
+        let what = match self.drive_chip(socket) {
+            Ok(()) => "the chip answers again and forwards".to_owned(),
+            Err(error) => {
+                self.take_over();
+                format!("the chip answers again, and cannot be given its state: {error}")
+            }
+        };
+        self.shared.push(PlaneEvent::Chip { up: self.software.is_none(), what });
+    }
+}

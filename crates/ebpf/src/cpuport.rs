@@ -1,0 +1,149 @@
+//! [`CpuPort`]: the CPU port of a switch chip inside the kernel, between the netdev where the chip sends and receives its frames
+//! and the interfaces that they are for.
+//!
+//! Read first: `bpf/cpuport.bpf.c`. Invariant: programs and tables stay with the netdevs when this process ends; a later
+//! process replaces them without a moment in between.
+
+use crate::error::{Doing, Result, system};
+use crate::refusal::Messages;
+use lanyard_types::PortId;
+use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder, TC_INGRESS, TcHookBuilder};
+use std::os::fd::{AsFd, OwnedFd};
+
+/// The object, on the boundary libelf wants.
+#[repr(align(8))]
+struct Aligned<T: ?Sized>(T);
+static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/cpuport.bpf.o")));
+
+/// `PIPELINE` of `bpf/cpuport.bpf.c`.
+const PIPELINE: u32 = 1 << 11;
+/// `BPF_F_INGRESS`: the netdev receives the frame.
+const RECEIVES: u32 = 1;
+
+/// How the kernel is reached behind a port of the chip.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Behind {
+    /// A port of the front panel: what is for it, `swpN` receives.
+    Front {
+        /// `swpN`.
+        netdev: u32,
+        /// The other end of its veth pair, where what it sends comes out.
+        far: u32,
+    },
+    /// A VLAN interface or a subinterface: what is for it leaves at this end of its veth pair.
+    Made(u32),
+}
+
+/// Frames that have passed and that could not.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Passed {
+    /// From the chip to interfaces.
+    pub from_chip: u64,
+    /// From the chip, for no interface.
+    pub from_chip_dropped: u64,
+    /// From interfaces to the chip.
+    pub from_kernel: u64,
+    /// From interfaces, for no port, or sent by the chip already.
+    pub from_kernel_dropped: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct CpuPort {
+    to_netdev: OwnedFd,
+    to_cpu: OwnedFd,
+    outlets: MapHandle,
+    inlets: MapHandle,
+    cpu: MapHandle,
+    counted: MapHandle,
+}
+
+impl CpuPort {
+    /// Loads the programs; nothing is attached yet.
+    ///
+    /// # Errors
+    /// When the kernel refuses them.
+    pub fn load() -> Result<Self> {
+        let doing = "loading the programs of the CPU port";
+        let failed = |error: libbpf_rs::Error| system(doing, error);
+        let open = ObjectBuilder::default().name("cpuport").and_then(|b| b.open_memory(&OBJECT.0));
+        let mut object = open.and_then(libbpf_rs::OpenObject::load).map_err(failed)?;
+        let mut map = |name: &str| {
+            let found = object.maps_mut().find(|map| map.name() == name);
+            let map = found.ok_or_else(|| system(doing, format!("the object has no map {name}")))?;
+            MapHandle::try_from(&*map).map_err(failed)
+        };
+        let (outlets, inlets, cpu, counted) = (map("outlets")?, map("inlets")?, map("cpu")?, map("counted")?);
+        let program = |name: &str| {
+            let found = object.progs_mut().find(|program| program.name() == name);
+            let program = found.ok_or_else(|| system(doing, format!("the object has no program {name}")))?;
+            program.as_fd().try_clone_to_owned().doing(|| doing.into())
+        };
+        let (to_netdev, to_cpu) = (program("cpu_to_netdev")?, program("netdev_to_cpu")?);
+        Ok(Self { to_netdev, to_cpu, outlets, inlets, cpu, counted })
+    }
+
+    /// Says where frames of interfaces go before any comes.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn prepare(&self, ifindex: u32) -> Result<()> {
+        let (key, value) = (0_u32.to_ne_bytes(), ifindex.to_ne_bytes());
+        self.cpu.update(&key, &value, MapFlags::ANY).doing(|| "preparing the CPU port".into())
+    }
+
+    /// Puts the kernel behind a port of the chip; `None` takes it away.
+    ///
+    /// # Errors
+    /// When a netdev is gone, or the kernel refuses the program there.
+    pub fn set(&self, port: PortId, behind: Option<Behind>) -> Result<()> {
+        let doing = || format!("putting port {port} behind the CPU port");
+        let (outlet, inlet) = match behind {
+            None => ([0, 0], None),
+            Some(Behind::Front { netdev, far }) => ([netdev, RECEIVES], Some((far, u32::from(port.get())))),
+            Some(Behind::Made(end)) => ([end, 0], Some((end, u32::from(port.get()) | PIPELINE))),
+        };
+        if let Some((ifindex, value)) = inlet {
+            let (key, value) = (ifindex.to_ne_bytes(), value.to_ne_bytes());
+            self.inlets.update(&key, &value, MapFlags::ANY).doing(doing)?;
+            attach(&self.to_cpu, ifindex).doing(doing)?;
+        }
+        let key = u32::from(port.get()).to_ne_bytes();
+        let value: Vec<u8> = outlet.iter().flat_map(|word: &u32| word.to_ne_bytes()).collect();
+        self.outlets.update(&key, &value, MapFlags::ANY).doing(doing)
+    }
+
+    /// Has frames of the CPU port come at this netdev. To be called when the ports are set.
+    ///
+    /// # Errors
+    /// When it is gone, or the kernel refuses the program there.
+    pub fn open(&self, ifindex: u32) -> Result<()> {
+        attach(&self.to_netdev, ifindex).doing(|| "opening the CPU port".into())
+    }
+
+    /// What has passed since the programs were loaded.
+    #[must_use]
+    pub fn passed(&self) -> Passed {
+        let count = |at: u32| {
+            let bytes = self.counted.lookup(&at.to_ne_bytes(), MapFlags::ANY).ok().flatten();
+            bytes.and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_ne_bytes)
+        };
+        Passed {
+            from_chip: count(0),
+            from_chip_dropped: count(1),
+            from_kernel: count(2),
+            from_kernel_dropped: count(3),
+        }
+    }
+}
+
+/// Attaches a program to TC ingress by a filter, which stays with the netdev, in place of that of an earlier process.
+fn attach(program: &OwnedFd, ifindex: u32) -> std::result::Result<(), libbpf_rs::Error> {
+    let ifindex = i32::try_from(ifindex).unwrap_or(-1);
+    let mut builder = TcHookBuilder::new(program.as_fd());
+    let mut hook = builder.ifindex(ifindex).replace(true).handle(1).priority(1).hook(TC_INGRESS);
+    // The qdisc exists already where an earlier process has made it, and libbpf says so on stderr.
+    let _messages = Messages::listen();
+    let _ = hook.create();
+    hook.attach().map(drop)
+}

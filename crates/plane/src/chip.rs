@@ -1,0 +1,228 @@
+//! What a switch chip is configured with besides the [`PlaneState`](crate::PlaneState): how its CPU port is reached, how its
+//! resources are managed, and its front panel. Planes without a chip have none of it.
+
+use std::collections::BTreeMap;
+
+/// How frames get from the CPU port to the netdevs of interfaces and back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ControlPath {
+    /// Inside the kernel where it loads the programs, else through the daemon.
+    #[default]
+    Auto,
+    /// Through the daemon and TAP netdevs.
+    Tun,
+    /// By eBPF programs inside the kernel.
+    Kernel,
+}
+
+impl ControlPath {
+    /// The word used on the command line and in JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Tun => "tun",
+            Self::Kernel => "kernel",
+        }
+    }
+}
+
+/// How the resource manager knows whether something fits into the chip (docs/offload.md, "Strategies").
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Strategy {
+    /// Asks the chip before each write.
+    Lockstep,
+    /// Fetches room for so many units at a time.
+    Prefetch(u32),
+    /// A bucket that queries refill in the background.
+    Credit,
+    /// Counts units against the platform file.
+    PredictFlat,
+    /// A twin of the chip.
+    PredictModel,
+    /// The twin, with large transactions.
+    #[default]
+    Hybrid,
+}
+
+impl Strategy {
+    /// The word used on the command line and in JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Lockstep => "lockstep",
+            Self::Prefetch(_) => "prefetch",
+            Self::Credit => "credit",
+            Self::PredictFlat => "predict-flat",
+            Self::PredictModel => "predict-model",
+            Self::Hybrid => "hybrid",
+        }
+    }
+}
+
+/// What becomes of routes that a table of the chip has no room for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TablePolicy {
+    /// They are refused, and whoever asked for them is told.
+    Sync,
+    /// They are accepted, and the software forwards their packets.
+    #[default]
+    Hybrid,
+    /// None is put into the chip.
+    Bypass,
+}
+
+impl TablePolicy {
+    /// The word used on the command line and in JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sync => "sync",
+            Self::Hybrid => "hybrid",
+            Self::Bypass => "bypass",
+        }
+    }
+}
+
+/// Forward error correction of a port (IEEE 802.3, clauses 74 and 91).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Fec {
+    /// What the speed and the medium usually have.
+    #[default]
+    Auto,
+    /// None.
+    Off,
+    /// Reed-Solomon, clause 91 or 108.
+    Rs,
+    /// Fire code (BASE-R), clause 74.
+    BaseR,
+}
+
+impl Fec {
+    /// The word used on the command line and in JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Off => "off",
+            Self::Rs => "rs",
+            Self::BaseR => "base-r",
+        }
+    }
+}
+
+/// A split of a port into parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Breakout {
+    /// 2, 4 or 8.
+    pub parts: u8,
+    /// The speed of each in Mbit/s.
+    pub speed_mbps: u32,
+}
+
+impl std::fmt::Display for Breakout {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}x{}g", self.parts, self.speed_mbps / 1000)
+    }
+}
+
+/// A front-panel port's own settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PortSettings {
+    /// `breakout`.
+    pub breakout: Option<Breakout>,
+    /// `speed` in Mbit/s; `None` is autonegotiation.
+    pub speed_mbps: Option<u32>,
+    /// `duplex half`.
+    pub half_duplex: bool,
+    /// `fec`.
+    pub fec: Fec,
+}
+
+/// A chip as it is now, for `show` commands.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChipStatus {
+    /// The platform's name.
+    pub platform: String,
+    /// False while the software plane forwards because no chip answers.
+    pub up: bool,
+    /// The path that frames of the CPU port take: never [`ControlPath::Auto`].
+    pub control_path: ControlPath,
+    /// How the resource manager knows what fits.
+    pub strategy: Strategy,
+    /// How sure its next decision is: 1 is certain.
+    pub confidence: f64,
+    /// Routes that are not in the chip: the software forwards their packets.
+    pub hidden_routes: u64,
+    /// The tables.
+    pub tables: Vec<ChipTable>,
+    /// The front panel, taken-away ports included.
+    pub ports: Vec<ChipPort>,
+}
+
+/// A table of a chip.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChipTable {
+    /// Its path: the memory's name and its own.
+    pub path: String,
+    /// How entries are found: `exact`, `lpm`, `tcam`, `index`.
+    pub kind: &'static str,
+    /// The kinds of objects it holds, and the units of memory that one takes.
+    pub holds: Vec<(&'static str, u32)>,
+    /// What becomes of routes that it has no room for; `None` for a table that holds none.
+    pub policy: Option<TablePolicy>,
+    /// True since it has passed the upper threshold, until it falls below the lower one.
+    pub alarm: bool,
+}
+
+/// A port of the front panel.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ChipPort {
+    /// `swpN`, or `swpNsK` for a part.
+    pub name: String,
+    /// Its number.
+    pub number: u16,
+    /// The connector: `rj45`, `sfp`, `qsfp`, `qsfpdd`.
+    pub connector: &'static str,
+    /// The speed in Mbit/s.
+    pub speed_mbps: u32,
+    /// The speeds it can have, the greatest first.
+    pub speeds_mbps: Vec<u32>,
+    /// The splits it can have.
+    pub splits: Vec<Breakout>,
+    /// True while its wire has a link.
+    pub link_up: bool,
+    /// The netdev that it is connected to.
+    pub wire: String,
+    /// Its settings.
+    pub settings: PortSettings,
+    /// Why it has no netdev: `split`, or the port whose split has taken it away.
+    pub absent: Option<String>,
+}
+
+/// All of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChipSettings {
+    /// `platform control-path`.
+    pub control_path: ControlPath,
+    /// `platform resource-manager`.
+    pub strategy: Strategy,
+    /// `platform policy`, by the table's path.
+    pub policies: BTreeMap<String, TablePolicy>,
+    /// False: refusals of the chip are not looked at (`no platform feedback`), to show what that does.
+    pub feedback: bool,
+    /// Front-panel ports whose settings are not the defaults, by name.
+    pub ports: BTreeMap<String, PortSettings>,
+}
+
+impl Default for ChipSettings {
+    fn default() -> Self {
+        Self {
+            control_path: ControlPath::default(),
+            strategy: Strategy::default(),
+            policies: BTreeMap::new(),
+            feedback: true,
+            ports: BTreeMap::new(),
+        }
+    }
+}
