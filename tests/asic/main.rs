@@ -4,7 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-#[allow(dead_code)] // this program uses a part of the harness
+#[allow(dead_code, unused_imports, unused_macros)] // this program uses a part of the harness
 #[path = "../netns/harness/mod.rs"]
 mod harness;
 
