@@ -184,7 +184,6 @@ const GLOBAL: &[&str] = &[
     "define",
     "device-sensor",
     "diagnostic",
-    "platform",
     "process",
     "energywise",
     "mac access-group",
