@@ -18,6 +18,7 @@ const LAYERS: &[&[&str]] = &[
         "lanyard-stp",
         "lanyard-lacp",
         "lanyard-lldp",
+        "lanyard-snoop",
         "lanyard-fpm",
         "lanyard-dhcp",
     ],

@@ -74,13 +74,13 @@ fn front_port(port: ChipPort) -> view::FrontPort {
     }
 }
 
-/// What each stage matches on, and the kinds of objects that it looks up in a chip, or the tables of the other planes.
+/// What each stage matches on, and the kinds of objects that it looks up in a chip, or the tables of the other planes. A
+/// stage that is not listed matches on the settings of the ingress port and has no table here.
 const STAGES: &[(Stage, &str, &[&str], &[&str])] = &[
     (Stage::Parse, "lengths, source address, tags", &[], &[]),
     (Stage::Trap, "reserved destinations, EtherType, reason's rate", &[], &[]),
     (Stage::Port, "ingress port", &[], &["ports"]),
     (Stage::VlanIngress, "ingress port, VLAN, tree state", &[], &["vlans"]),
-    (Stage::Storm, "ingress port, kind of destination", &[], &[]),
     (Stage::Learn, "VLAN, source address", &["mac"], &["fdb"]),
     (
         Stage::Route,
@@ -117,7 +117,11 @@ fn pipeline(ctx: &mut Context) -> view::Pipeline {
     let stage = |(stage, matches, objects, names): &(Stage, &'static str, &[&str], &[&str])| {
         view::PipelineStage { stage: stage.name(), matches, tables: tables(objects, names) }
     };
-    view::Pipeline { stages: STAGES.iter().map(stage).collect() }
+    let listed = |of: &Stage| {
+        let found = STAGES.iter().find(|(stage, ..)| stage == of);
+        found.copied().unwrap_or((*of, "settings of the ingress port", &[], &[]))
+    };
+    view::Pipeline { stages: Stage::ALL.iter().map(listed).map(|row| stage(&row)).collect() }
 }
 
 fn traps(ctx: &mut Context) -> view::Traps {
