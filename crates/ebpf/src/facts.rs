@@ -15,7 +15,7 @@
 //! Invariant: [`hook`] and [`peer`] are pure functions. Everything they depend on is in [`Seen`], which `follow` reads
 //! again whenever the kernel reports a change.
 
-use crate::attach::{self, XdpForm};
+use crate::tc;
 use lanyard_netdev::{Link, Netdev, XdpAbility, XdpFeatures};
 use lanyard_pipeline::state::{Delivery, HookChoice, PortState};
 use lanyard_types::MacAddr;
@@ -28,6 +28,25 @@ pub(crate) const TAG_PARSING: [&str; 2] = ["rx-vlan-hw-parse", "rx-vlan-stag-hw-
 pub(crate) const GRO: &str = "rx-gro";
 /// The receive offload that merges frames so that they cannot be told apart again.
 pub(crate) const MERGING: &str = "rx-lro";
+
+/// The form in which XDP runs on a netdev.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum XdpForm {
+    /// The common program, for a device that keeps no tag out of band.
+    Plain,
+    /// A program loaded for this device, which asks its driver for out-of-band tags.
+    Bound,
+}
+
+impl XdpForm {
+    /// The first part of the name of its pin.
+    pub(crate) const fn prefix(self) -> &'static str {
+        match self {
+            Self::Plain => "xdp",
+            Self::Bound => "xdpbound",
+        }
+    }
+}
 
 /// What the kernel reports about a netdev.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -194,7 +213,7 @@ fn look_at_far_end(netdev: &Netdev, link: &Link) -> Result<Far, NoPeer> {
 
 /// Programs and filters at the TC egress hook.
 fn egress_hooks(netdev: &Netdev, ifindex: u32) -> Option<PassedBy> {
-    match attach::egress_programs(ifindex) {
+    match tc::egress_programs(ifindex) {
         Ok(0) => {}
         Ok(_) => return Some(PassedBy::EgressProgram),
         // A kernel without TCX (before Linux 6.6) has no such programs.

@@ -11,12 +11,12 @@
 //! wrong.
 
 use crate::abi;
-use crate::attach;
 use crate::clock::now_s;
 use crate::error::{Doing, Result};
 use crate::events::Events;
 use crate::lower::PortFacts;
 use crate::tables::Tables;
+use crate::tc;
 use lanyard_netdev::{Changed, Watch};
 use lanyard_pipeline::state::Delivery;
 use lanyard_plane::PlaneState;
@@ -117,7 +117,7 @@ fn audit(
     let present = state.ports.iter().filter(|(_, port)| port.ifindex != 0);
     for (id, port) in present.clone() {
         let peer = port.delivery == Delivery::Auto && facts.get(id).is_some_and(|facts| facts.peer.is_ok());
-        if peer && attach::egress_programs(port.ifindex).is_ok_and(|count| count != 0) {
+        if peer && tc::egress_programs(port.ifindex).is_ok_and(|count| count != 0) {
             dirty.insert(*id);
         }
     }

@@ -31,6 +31,7 @@ mod follow;
 mod hurry;
 #[allow(unsafe_code)]
 mod inject;
+mod kernel_release;
 mod lower;
 #[allow(unsafe_code)]
 mod object;
@@ -53,6 +54,8 @@ mod shared;
 mod stages;
 #[allow(unsafe_code)]
 mod tables;
+#[allow(unsafe_code)]
+mod tc;
 #[cfg(test)]
 mod tests;
 mod watchdog;

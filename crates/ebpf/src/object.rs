@@ -8,7 +8,7 @@ use crate::abi;
 use crate::bound::stays_in_place;
 use crate::clock::tick_ns;
 use crate::error::{Doing, Result, check, system};
-use crate::probe;
+use crate::kernel_release;
 use crate::refusal::Messages;
 use crate::tables::{self, META, Meta, STEPS, Tables};
 use libbpf_rs::{AsRawLibbpf, MapCore, MapFlags, MapHandle, MapType, ObjectBuilder, OpenObject};
@@ -205,7 +205,7 @@ fn load(
         }
     }
     let mut object = object.load().map_err(|error| {
-        let cause = format!("{} ({})", messages.reason(&error), probe::explanation());
+        let cause = format!("{} ({})", messages.reason(&error), kernel_release::explanation());
         system("loading the eBPF programs", cause)
     })?;
     let mut map = |name: &str| {

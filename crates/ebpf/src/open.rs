@@ -4,7 +4,7 @@
 //! nothing, unless the pins have another layout and the plane has to be created again.
 
 use crate::abi::{self, Usage};
-use crate::attach::{Attaching, Hooks, has_tcx};
+use crate::attach::{Attaching, Hooks};
 use crate::bpffs::{self, Pins};
 use crate::clock;
 use crate::dry::Dry;
@@ -18,6 +18,7 @@ use crate::plane::{EbpfPlane, Kept};
 use crate::routing::Routing;
 use crate::saved::{Saved, StateFile};
 use crate::tables::{META, Meta, Tables, names};
+use crate::tc::has_tcx;
 use crate::{probe, recover, watchdog};
 use lanyard_netdev::Netdev;
 use lanyard_pipeline::state::FDB_LIMIT_DEFAULT;

@@ -4,17 +4,14 @@
 //! because vendors add features to old kernels, and a verifier may refuse a program on a kernel with every
 //! feature.
 
-use crate::attach::has_tcx;
 use crate::error::{Result, unsupported};
+use crate::kernel_release::release;
 use crate::object;
+use crate::tc::has_tcx;
 use libbpf_rs::btf::{Btf, types::Func};
 use libbpf_rs::{MapHandle, MapType};
-use std::fs;
 use std::sync::OnceLock;
 
-/// The oldest kernel from kernel.org that loads the programs: bpf_loop came with 5.17, XDP programs for frames in
-/// several buffers with 5.18. The version is used to explain a refusal, not to decide.
-const OLDEST: (u32, u32) = (5, 18);
 /// The kernel function by which a driver shows XDP a VLAN tag that it keeps out of band (a veth: Linux 6.8).
 const SHOWS_TAGS: &str = "bpf_xdp_metadata_rx_vlan_tag";
 
@@ -32,21 +29,6 @@ pub(crate) fn rights() -> Result<()> {
         Err(error) => format!("the kernel refuses a BPF map ({error})"),
     };
     Err(unsupported(format!("run here: {why}")))
-}
-
-/// A sentence to add to the kernel's reason for refusing the programs, if its age explains the
-/// refusal.
-pub(crate) fn explanation() -> String {
-    explain(&release())
-}
-
-fn explain(release: &str) -> String {
-    let (major, minor) = OLDEST;
-    if version(release) < OLDEST {
-        format!("this is Linux {release}, and the programs use features of Linux {major}.{minor}")
-    } else {
-        format!("this is Linux {release}")
-    }
 }
 
 /// Checks whether this process can open the plane. The answer is cached, because it does not change
@@ -80,35 +62,9 @@ pub fn support() -> Vec<String> {
     lines
 }
 
-fn release() -> String {
-    fs::read_to_string("/proc/sys/kernel/osrelease")
-        .map_or_else(|_| "0.0".into(), |text| text.trim().to_owned())
-}
-
-fn version(release: &str) -> (u32, u32) {
-    let mut numbers = release.split(['.', '-', '+']).map(|part| part.parse().unwrap_or(0));
-    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn versions() {
-        for (text, want) in
-            [("6.18.44-fc", (6, 18)), ("5.4", (5, 4)), ("6.1.0-13-amd64", (6, 1)), ("", (0, 0))]
-        {
-            assert_eq!(version(text), want, "{text}");
-        }
-    }
-
-    #[test]
-    fn only_an_old_kernel_is_explained_by_its_age() {
-        let old = "this is Linux 5.10.0-32-amd64, and the programs use features of Linux 5.18";
-        assert_eq!(explain("5.10.0-32-amd64"), old);
-        assert_eq!(explain("6.1.0-50-amd64"), "this is Linux 6.1.0-50-amd64");
-    }
 
     #[test]
     fn availability_is_what_opening_a_plane_answers() {
